@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** @file quadrille.h  All of Quadrille except contexts on MPI (quadrille/mpi.h). */
+#ifndef QUADRILLE_QUADRILLE_H
+#define QUADRILLE_QUADRILLE_H
+
+#include "context.h"
+#include "grid.h"
+#include "launch.h"
+#include "linear.h"
+#include "matrix.h"
+#include "ops.h"
+#include "optim.h"
+#include "stack.h"
+#include "status.h"
+#include "types.h"
+#include "version.h"
+
+#endif

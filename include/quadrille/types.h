@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** @file types.h  Words used by every Quadrille header: export marks, element types, axes, layouts.
+ *
+ *  Letters: a layer computes Y[M,N] = X[M,K] · W[N,K]ᵀ + b on a grid of gx·gy·gz·gd ranks. All matrices are row-major.
+ *  M = rows (tokens) of the global batch, K = in_features, N = out_features. */
+#ifndef QUADRILLE_TYPES_H
+#define QUADRILLE_TYPES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define QDR_API __attribute__((visibility("default")))
+#define QDR_NODISCARD __attribute__((warn_unused_result))
+#else
+#define QDR_API
+#define QDR_NODISCARD
+#endif
+
+#define QDR_VERSION_MAJOR 0
+#define QDR_VERSION_MINOR 1
+#define QDR_VERSION_PATCH 0
+#define QDR_VERSION_STRING "0.1.0"
+
+/** First member of every option struct: `(qdr_grid_opts){QDR_OPTS_INIT, .x = 2}`. It names the layout of the struct that the
+ *  caller was compiled with; all other members may stay zero, which means the documented default. */
+#define QDR_OPTS_INIT 1u
+
+/** Element types. Layers compute in F32, F64 or BF16 (sums in fp32); I32 holds tokens and U8 plain bytes. */
+typedef enum qdr_dtype { QDR_F32 = 0, QDR_F64 = 1, QDR_BF16 = 2, QDR_I32 = 3, QDR_U8 = 4 } qdr_dtype;
+
+/** Axes of the grid. In a normal layer x splits K, y splits N; z splits rows and the storage of W; d splits rows. */
+typedef enum qdr_axis { QDR_X = 0, QDR_Y = 1, QDR_Z = 2, QDR_D = 3 } qdr_axis;
+#define QDR_N_AXES 4
+
+/** How the rows of an edge between layers lie on the axis that does not split its columns: copies, or parts. */
+typedef enum qdr_layout { QDR_REPLICATED = 0, QDR_SCATTERED = 1 } qdr_layout;
+
+/** Element-wise reductions. */
+typedef enum qdr_reduce { QDR_SUM = 0, QDR_MAX = 1, QDR_MIN = 2 } qdr_reduce;
+
+/** A run of columns (features) that is split on its own, in whole units (a head, say). unit 0 means 1. */
+typedef struct qdr_block {
+    int64_t width; /**< features in all, over all parts */
+    int64_t unit;  /**< features that stay together; divides width */
+} qdr_block;
+
+/** Most blocks on one side of a layer. A list ends at the first block of width 0. */
+#define QDR_MAX_BLOCKS 4
+
+typedef struct qdr_context qdr_context;
+typedef struct qdr_grid qdr_grid;
+typedef struct qdr_stream qdr_stream;
+typedef struct qdr_event qdr_event;
+typedef struct qdr_stack qdr_stack;
+typedef struct qdr_linear qdr_linear;
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+/** Bytes of one element of `dtype`; 0 for an unknown type. Local, thread-safe. */
+QDR_API size_t qdr_dtype_bytes(qdr_dtype dtype);
+/** "f32", "f64", "bf16", "i32", "u8"; "?" for an unknown type. Local, thread-safe. */
+QDR_API const char *qdr_dtype_name(qdr_dtype dtype);
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Talk of the library: lines that go to the receiver set by qdr_set_log(), up to the level QDR_DEBUG allows. */
+#ifndef QDRI_CORE_LOG_H
+#define QDRI_CORE_LOG_H
+
+enum { QDRI_LOG_ERROR = 0, QDRI_LOG_WARNING = 1, QDRI_LOG_INFO = 2, QDRI_LOG_DEBUG = 3 };
+void qdri_log(int level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

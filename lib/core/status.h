@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How errors are written once, where they are born, and passed on. See docs/design.md, "Errors". */
+#ifndef QDRI_CORE_STATUS_H
+#define QDRI_CORE_STATUS_H
+
+#include <inttypes.h>
+
+#include "quadrille/status.h"
+
+/* Internal functions are shared between files, but not exported. */
+#define QDRI_HIDDEN __attribute__((visibility("hidden")))
+
+/* Records a sentence (printf form) in the calling thread and returns `status`. Use QDR_FAIL. */
+qdr_status qdri_fail(qdr_status status, const char *file, int line, const char *format, ...) __attribute__((format(printf, 4, 5)));
+/* Replaces the thread's sentence, for errors that travel between threads or ranks. */
+void qdri_set_last_error(const char *sentence);
+
+/* code must be a negative constant, or it does not compile: no error path can return success. */
+#define QDR_FAIL(code, ...)                                                                        \
+    ((void)sizeof(struct {                                                                         \
+         _Static_assert((code) < 0, "QDR_FAIL takes an error");                                    \
+         int unused;                                                                               \
+     }),                                                                                           \
+     qdri_fail((code), __FILE__, __LINE__, __VA_ARGS__))
+
+/* Passes an error (or "not finished") on to the caller. */
+#define QDR_TRY(expression)                                                                        \
+    do {                                                                                           \
+        const qdr_status try_status_ = (expression);                                               \
+        if (try_status_ != QDR_OK) return try_status_;                                             \
+    } while (0)
+/* Keeps it in `status` and leaves through the label `out`. */
+#define QDR_TRY_OUT(status, expression)                                                            \
+    do {                                                                                           \
+        (status) = (expression);                                                                   \
+        if ((status) != QDR_OK) goto out;                                                          \
+    } while (0)
+
+/* Longest sentence, with its end mark. */
+#define QDRI_ERROR_BYTES 512
+
+#endif
