@@ -19,7 +19,9 @@ typedef struct qdri_comm qdri_comm;
  *  ALL_TO_ALL      send: Σ counts; recv: Σ recv_counts; counts[j] goes to rank j, recv_counts[j] comes from it
  *  SEND_RECV       send: count elements to `peer` (-1: none); recv: recv_count elements from `peer2` (-1: none)
  * counts and recv_counts have one entry per member, may hold zeros, and live until the collective has run. counts = NULL means
- * `count` for each member. */
+ * `count` for each member; or, for ALL_GATHER and REDUCE_SCATTER with split_unit > 0, that `count` is the sum of all parts and
+ * member j's part is qdri_split(count, split_unit, size, j): uneven rows need no array (unit = rows that stay together ·
+ * columns). */
 typedef struct qdri_coll {
     qdr_coll_kind kind;
     qdr_dtype dtype;
@@ -27,6 +29,7 @@ typedef struct qdri_coll {
     const void *send;
     void *recv;
     int64_t count, recv_count;
+    int64_t split_unit; /* 0: parts are equal, or as counts say */
     const int64_t *counts, *recv_counts;
     int peer, peer2;
 } qdri_coll;

@@ -31,6 +31,7 @@ typedef enum qdri_kernel_kind {
     QDRI_K_CE_BACKWARD,     /* ce: dlogits = scale·(exp(l - max - log Σ) - onehot) */
     QDRI_K_SUM_SQUARES,     /* reduce: result[0] (f64) = or += Σ a² */
     QDRI_K_ADAMW,           /* adamw */
+    QDRI_K_COPY_BLOCK,      /* block: rows of one strided matrix to another, bytes as they are; dtype is not looked at */
     QDRI_N_KERNELS
 } qdri_kernel_kind;
 
@@ -55,6 +56,7 @@ typedef struct qdri_kernel {
             void *work, *work2, *saved, *dlogits; double *result; double scale;
         } ce;
         struct { int64_t n; const void *a; double *result; int accumulate; } reduce;
+        struct { int64_t n_rows; size_t row_bytes, x_stride, y_stride; const void *x; void *y; } block; /* strides in bytes */
         struct {
             /* p: parameter (T); master: fp32 copy for BF16, else NULL; g, m, v: type A. norm_squared: Σg² of all parameters, on
              * the device. */

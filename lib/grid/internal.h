@@ -3,6 +3,8 @@
 #ifndef QDRI_GRID_INTERNAL_H
 #define QDRI_GRID_INTERNAL_H
 
+#include <stdatomic.h>
+
 #include "comm/comm.h"
 #include "quadrille/grid.h"
 
@@ -17,4 +19,22 @@ qdr_stream *qdri_stream_or_default(const qdr_grid *grid, qdr_stream *stream);
 /* Coordinates of `rank` without checks. */
 void qdri_grid_locate(const qdr_grid *grid, int rank, int coordinates[QDR_N_AXES]);
 /* Reserves staging on a channel; sums of reserves are reported by qdr_stack_get_sizes. */
+
+/* Memory that work on a stream still needs when the call that enqueued it has returned (packed messages, arrays of counts).
+ * Freed by the host thread, when a later qdri_hold_create() finds the work done, or with the grid. lib/grid/hold.c. */
+typedef struct qdri_hold qdri_hold;
+struct qdri_hold {
+    qdri_hold *next;
+    void *host;      /* zeroed */
+    void *device;    /* counted as device memory of the context */
+    atomic_int done; /* set by the stream */
+};
+/* Adds a hold with that much memory to the grid. Call it before anything is enqueued. */
+QDR_NODISCARD qdr_status qdri_hold_create(qdr_grid *grid, size_t host_bytes, size_t device_bytes, qdri_hold **hold);
+/* Enqueues the mark that says the hold is done with. On failure it stays until the grid goes. */
+void qdri_hold_release(qdri_hold *hold, qdr_stream *stream);
+/* The grid's list, NULL at first; and what qdr_grid_destroy() calls, streams idle. */
+qdri_hold **qdri_grid_holds(qdr_grid *grid);
+void qdri_holds_free(qdr_grid *grid);
+
 #endif

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory that outlives the call that enqueued work on it: kept in a list of the grid, freed when the work is done. */
+#include <stdlib.h>
+
+#include "core/size.h"
+#include "grid/internal.h"
+
+static void hold_free(qdri_dev *dev, qdri_hold *hold) {
+    qdri_mem_free(dev, &hold->device);
+    free(hold->host);
+    free(hold);
+}
+
+/* Takes finished holds (or all of them) out of the list. */
+static void holds_sweep(qdr_grid *grid, int all) {
+    qdri_dev *dev = qdri_context_dev(qdr_grid_context(grid));
+    qdri_hold **link = qdri_grid_holds(grid);
+    while (*link) {
+        qdri_hold *hold = *link;
+        if (all || atomic_load_explicit(&hold->done, memory_order_acquire)) {
+            *link = hold->next;
+            hold_free(dev, hold);
+        } else {
+            link = &hold->next;
+        }
+    }
+}
+
+qdr_status qdri_hold_create(qdr_grid *grid, size_t host_bytes, size_t device_bytes,
+                            qdri_hold **hold) {
+    qdri_dev *dev = qdri_context_dev(qdr_grid_context(grid));
+    qdri_hold *made = NULL;
+    *hold = NULL;
+    holds_sweep(grid, 0);
+    QDR_TRY(QDRI_NEW(1, "a hold", &made));
+    atomic_init(&made->done, 0);
+    qdr_status status = qdri_calloc(host_bytes, 1, "held arrays", &made->host);
+    if (status == QDR_OK) status = qdri_mem_alloc(dev, device_bytes, &made->device);
+    if (status != QDR_OK) {
+        hold_free(dev, made);
+        return status;
+    }
+    made->next = *qdri_grid_holds(grid);
+    *qdri_grid_holds(grid) = made;
+    *hold = made;
+    return QDR_OK;
+}
+
+static qdr_status mark_done(void *args) {
+    qdri_hold *hold = *(qdri_hold **)args;
+    atomic_store_explicit(&hold->done, 1, memory_order_release);
+    return QDR_OK;
+}
+
+void qdri_hold_release(qdri_hold *hold, qdr_stream *stream) {
+    const qdr_status status = qdri_work(stream, mark_done, &hold, sizeof hold);
+    (void)status; /* a poisoned stream runs no more work: the grid frees the hold */
+}
+
+void qdri_holds_free(qdr_grid *grid) { holds_sweep(grid, 1); }
