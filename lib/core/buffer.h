@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The memory plan of a stack: buffers in regions, and a pool of workspace slots that schedules borrow. Pure bookkeeping; the
+ * regions get memory when they are bound. Functions that add keep a failed allocation in `status`, to be asked once. */
+#ifndef QDRI_CORE_BUFFER_H
+#define QDRI_CORE_BUFFER_H
+
+#include "core/status.h"
+
+typedef enum qdri_region {
+    QDRI_PARAMETERS = 0,
+    QDRI_GRADIENTS,
+    QDRI_ACTIVATIONS,
+    QDRI_WORKSPACE,
+    QDRI_CALLER, /* memory handed over with a call: x, y, dy, dx */
+    QDRI_N_REGIONS
+} qdri_region;
+
+/* A place in a buffer; buffer -1 is none. */
+typedef struct qdri_ref {
+    int buffer;
+    size_t offset; /* bytes */
+} qdri_ref;
+#define QDRI_NO_REF ((qdri_ref){-1, 0})
+
+typedef struct qdri_buffer {
+    qdri_region region;
+    size_t bytes, offset; /* offset in its region, known after qdri_buffers_finish() */
+    int busy;             /* workspace: users now */
+    int64_t freed_at;     /* workspace: the pool hands out the slot that rested longest */
+} qdri_buffer;
+
+typedef struct qdri_buffers {
+    qdri_buffer *items;
+    int n, capacity;
+    int64_t clock;
+    size_t region_bytes[QDRI_N_REGIONS];
+    qdr_status status;
+} qdri_buffers;
+
+#define QDRI_BUFFER_ALIGN 64
+
+/* Adds a buffer of its own. */
+qdri_ref qdri_buffers_add(qdri_buffers *buffers, qdri_region region, size_t bytes);
+/* Borrows a workspace slot of at least `bytes`: a free one that fits, else the largest free one made larger, else a new one. */
+qdri_ref qdri_buffers_take(qdri_buffers *buffers, size_t bytes);
+/* One more user of a slot; each ends with a give. Other buffers ignore both. */
+void qdri_buffers_share(qdri_buffers *buffers, qdri_ref ref);
+void qdri_buffers_give(qdri_buffers *buffers, qdri_ref ref);
+/* All slots are free again: the next schedule is built. */
+void qdri_buffers_reset_pool(qdri_buffers *buffers);
+/* Sets offsets and region sizes. @return the sticky status */
+QDR_NODISCARD qdr_status qdri_buffers_finish(qdri_buffers *buffers);
+void qdri_buffers_free(qdri_buffers *buffers);
+
+#endif

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The schedule: lists of tasks {kind, stream, dependencies, operands, flops, bytes}, built by pure functions of sizes and
+ * coordinates. The runtime executes the list, the model prices it, tests print it.
+ *
+ * A task names the buffers it reads and writes; what it must wait for follows from them (the last writer of what it reads,
+ * the last readers and writer of what it writes), so no builder states a dependency by hand and none can be forgotten. */
+#ifndef QDRI_CORE_SCHEDULE_H
+#define QDRI_CORE_SCHEDULE_H
+
+#include <stdio.h>
+
+#include "core/buffer.h"
+#include "quadrille/grid.h"
+
+/* Where this rank stands. */
+typedef struct qdri_place {
+    int size[QDR_N_AXES], coordinate[QDR_N_AXES];
+} qdri_place;
+
+typedef enum qdri_task_kind {
+    QDRI_TASK_PRODUCT = 0, /* reads A, B; writes C */
+    QDRI_TASK_COLLECTIVE,  /* reads send (none: in place); writes recv */
+    QDRI_TASK_BIAS_ADD,    /* reads b; writes y */
+    QDRI_TASK_COLUMN_SUM,  /* reads x; writes p */
+    QDRI_TASK_ADD,         /* reads b; writes a += b (or a = b) */
+    QDRI_TASK_EMBED,       /* reads tokens, E; writes y */
+    QDRI_TASK_EMBED_SUM,   /* reads tokens, dy; writes dE */
+    QDRI_TASK_POSITION_ADD, /* reads P; writes y */
+    QDRI_TASK_POSITION_SUM, /* reads dy; writes dP */
+    QDRI_TASK_FORWARD,     /* an operation of the stack: reads inputs; writes output, saved state */
+    QDRI_TASK_BACKWARD
+} qdri_task_kind;
+
+/* What a task belongs to when overlap is switched off by part. Values as in QDR_OVERLAP_…; products belong to none. */
+typedef enum qdri_task_class { QDRI_CLASS_NONE = 0, QDRI_CLASS_WEIGHTS = 1, QDRI_CLASS_ROWS = 2, QDRI_CLASS_GRADIENTS = 4 } qdri_task_class;
+
+/* Streams: 0 computes, 1 + channel carries that channel's collectives. */
+#define QDRI_STREAM_OF_COMPUTE 0
+#define QDRI_STREAM_OF_CHANNEL(channel) (1 + (int)(channel))
+#define QDRI_N_STREAMS (1 + (int)QDR_CHANNEL_X_STAT)
+#define QDRI_MAX_OPERANDS 10
+
+typedef struct qdri_task {
+    qdri_task_kind kind;
+    qdri_task_class part;
+    int stream;
+    int node;         /* index of the layer or operation in the stack */
+    const char *name; /* of that node; not owned */
+    int n_reads, n_writes;
+    qdri_ref reads[QDRI_MAX_OPERANDS], writes[QDRI_MAX_OPERANDS];
+    int accumulate; /* add to writes[0] */
+    qdr_dtype dtype, out_dtype;
+    int64_t m, n, k; /* product: extents; others: rows m, columns n; position tasks: first row k */
+    int64_t context; /* position tasks: rows of P */
+    int trans_a, trans_b;
+    size_t zero_tail; /* bytes behind the m·n elements of a product's C that are set to zero */
+    qdr_coll_kind coll;
+    qdr_channel channel;
+    int64_t count;      /* elements in all (all-reduce, or with split_unit), else of each member's part */
+    int64_t split_unit; /* > 0: member j's part is qdri_split(count, split_unit, size, j) */
+    double flops;
+    int64_t bytes_sent;
+    /* Made by qdri_schedule_add(): */
+    int n_waits;
+    int waits[QDRI_N_STREAMS]; /* tasks of other streams to wait for, at most one of each */
+    int signals;               /* a task of another stream waits for this one */
+} qdri_task;
+
+typedef struct qdri_schedule {
+    qdri_task *tasks;
+    int n_tasks, capacity;
+} qdri_schedule;
+
+/* Builds one schedule. The first failure is kept in `status`; later calls do nothing. */
+typedef struct qdri_builder {
+    qdri_schedule *schedule;
+    qdri_buffers *buffers;
+    qdri_place place;
+    int overlap; /* QDR_OVERLAP_… that may run beside others */
+    qdr_status status;
+    struct qdri_hazard *hazards; /* per buffer */
+    int n_hazards;
+    int last_on_stream[QDRI_N_STREAMS];
+    int waited[QDRI_N_STREAMS][QDRI_N_STREAMS]; /* waited[s][t]: last task of t that stream s has waited for */
+    /* Gathered weights: uses in order of execution, slots that take turns. */
+    struct qdri_weight_use *uses;
+    int n_uses, n_gathered, next_use;
+    int prefetch;
+    qdri_ref *slots;
+    int n_slots;
+    qdri_ref gradient_slots[2]; /* whole dW on its way to the reduce-scatter, taking turns */
+    qdri_ref gradient_temp;     /* a reduced shard before it is added */
+    int next_gradient_slot;
+} qdri_builder;
+
+/* Starts an empty schedule; all workspace slots are free. */
+void qdri_builder_begin(qdri_builder *builder, qdri_schedule *schedule, qdri_buffers *buffers, const qdri_place *place, int overlap,
+                        int prefetch);
+/* Appends a task, with what it must wait for. */
+void qdri_schedule_add(qdri_builder *builder, const qdri_task *task);
+/* Frees what the builder holds. @return the first failure */
+QDR_NODISCARD qdr_status qdri_builder_end(qdri_builder *builder);
+void qdri_schedule_free(qdri_schedule *schedule);
+
+/* The channel of an axis: sums (QDR_X: QDR_CHANNEL_X_REDUCE) and gathers. */
+qdr_channel qdri_reduce_channel(qdr_axis axis);
+qdr_channel qdri_gather_channel(qdr_axis axis);
+qdr_axis qdri_channel_axis(qdr_channel channel);
+
+/* Appends a collective over `channel`; nothing where the group has one member. */
+void qdri_add_collective(qdri_builder *builder, const qdri_task *task);
+
+/* Announces, in order of execution, that a whole W will be needed: shard_elems per member of z. */
+void qdri_plan_weight(qdri_builder *builder, int node, const char *name, qdri_ref shard, int64_t shard_elems, qdr_dtype dtype);
+/* The whole W of the next announced use; gathers it and those `prefetch` further. Valid until the following call. */
+qdri_ref qdri_next_weight(qdri_builder *builder);
+
+/* Writes one task a line. */
+void qdri_schedule_print(const qdri_schedule *schedule, FILE *file);
+
+#endif

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Schedules as text. */
+#include <inttypes.h>
+
+#include "core/schedule.h"
+
+static const char *const task_names[] = {"product",      "collective",   "bias-add", "column-sum", "add",     "embed",
+                                         "embed-sum",    "position-add", "position-sum", "forward", "backward"};
+static const char *const channel_names[QDR_N_CHANNELS] = {"x-reduce", "x-gather", "y-reduce", "y-gather", "z-gather", "z-reduce",
+                                                          "d-reduce", "x-stat",   "y-stat",   "z-stat",   "d-stat"};
+static const char *const coll_names[QDR_N_COLL_KINDS] = {"all-gather", "reduce-scatter", "all-reduce",
+                                                         "broadcast",  "all-to-all",     "send-recv"};
+
+static void print_refs(const char *label, const qdri_ref *refs, int n, FILE *file)
+{
+    fprintf(file, " %s", label);
+    for (int i = 0; i < n; i++)
+        if (refs[i].buffer >= 0) fprintf(file, " #%d", refs[i].buffer);
+}
+
+static void print_task(const qdri_task *task, int number, FILE *file)
+{
+    const int on_channel = task->stream != QDRI_STREAM_OF_COMPUTE;
+    fprintf(file, "%4d %-9s %-14s %-16s", number, on_channel ? channel_names[task->stream - 1] : "compute",
+            task->kind == QDRI_TASK_COLLECTIVE ? coll_names[task->coll] : task_names[task->kind], task->name);
+    if (task->kind == QDRI_TASK_PRODUCT)
+        fprintf(file, " m=%" PRId64 " n=%" PRId64 " k=%" PRId64 " flops=%.0f", task->m, task->n, task->k, task->flops);
+    else if (task->kind == QDRI_TASK_COLLECTIVE)
+        fprintf(file, " sends=%" PRId64 "B", task->bytes_sent);
+    else if (task->m || task->n)
+        fprintf(file, " rows=%" PRId64 " cols=%" PRId64, task->m, task->n);
+    if (task->accumulate) fputs(" accumulate", file);
+    print_refs("reads", task->reads, task->n_reads, file);
+    print_refs("writes", task->writes, task->n_writes, file);
+    if (task->n_waits) fputs(" waits", file);
+    for (int i = 0; i < task->n_waits; i++) fprintf(file, " %d", task->waits[i]);
+    fputc('\n', file);
+}
+
+void qdri_schedule_print(const qdri_schedule *schedule, FILE *file)
+{
+    for (int i = 0; i < schedule->n_tasks; i++) print_task(&schedule->tasks[i], i, file);
+}
