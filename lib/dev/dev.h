@@ -24,7 +24,9 @@ typedef struct qdri_gemm {
 } qdri_gemm;
 
 /* Work of a stream. Called by the stream's thread with a private copy of the arguments, again and again while it returns
- * QDR_PENDING. It must not block. Any error poisons the device. The first word of the arguments is the work's own. */
+ * QDR_PENDING. It must not block. Any error poisons the device. The arguments' copy is the work's own: it may keep its state there.
+ * Work that has begun (was called once) is called until it finishes, on a poisoned device too: peers may be reading its memory.
+ * Only work that has not begun is dropped. */
 typedef qdr_status (*qdri_work_fn)(void *args);
 #define QDRI_WORK_BYTES 256 /* most bytes of arguments */
 
@@ -55,7 +57,7 @@ typedef struct qdri_dev_table {
 QDR_NODISCARD qdr_status qdri_dev_create_cpu(int n_threads, qdri_dev **dev);
 void qdri_dev_destroy(qdri_dev **dev);
 
-/* Memory, counted. */
+/* Memory, counted. Any thread. */
 QDR_NODISCARD qdr_status qdri_mem_alloc(qdri_dev *dev, size_t bytes, void **data);
 void qdri_mem_free(qdri_dev *dev, void **data);
 void qdri_mem_usage(const qdri_dev *dev, size_t *bytes_now, size_t *bytes_peak);
@@ -80,6 +82,9 @@ qdr_status qdri_dev_status(const qdri_dev *dev);
 /* Copies the sentence of that failure into the calling thread's last error, and returns the status. */
 qdr_status qdri_dev_raise(const qdri_dev *dev);
 void qdri_dev_poison(qdri_dev *dev, qdr_status status, const char *sentence);
+/* Sets what the poisoning thread calls once, after it has poisoned the device and without any lock held (it may call
+ * qdri_wake()); NULL: nothing. Set it before the device has work; unset it when the streams are idle. */
+void qdri_dev_on_poison(qdri_dev *dev, void (*hook)(void *user), void *user);
 
 /* For work that waits for something outside the device. A waker belongs to the thread that runs a stream. */
 typedef struct qdri_waker qdri_waker;
