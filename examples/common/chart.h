@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The picture of a run: the loss over the steps, as SVG. */
+#ifndef EXAMPLES_CHART_H
+#define EXAMPLES_CHART_H
+
+#include <stdint.h>
+
+#include "options.h"
+
+typedef struct chart_point {
+    int64_t step; /* from 1 */
+    double loss;
+} chart_point;
+
+typedef struct loss_chart {
+    const char *title, *subtitle;
+    const double *loss; /* loss[i] is that of step i + 1 */
+    int64_t n_steps;
+    const chart_point *validation;
+    int64_t n_validation;
+} loss_chart;
+
+/* Whether a picture can be written there later; nothing is left behind. 0: no, `sentence` says why. */
+int chart_try(const char *path, char sentence[PROBLEM_BYTES]);
+/* Writes the picture to `path`, all of it or nothing. 0: it could not be written, `sentence` says why. */
+int chart_write(const loss_chart *chart, const char *path, char sentence[PROBLEM_BYTES]);
+
+#endif

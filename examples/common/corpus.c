@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The text to train on. */
+#include "corpus.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "program.h"
+
+#define LICENSES "/usr/share/common-licenses"
+#define BIBLE "echo 'gen1:1-rev22:21' | bible -f 2>/dev/null"
+#define MAX_BYTES ((int64_t)1 << 31)
+
+/* Appends all of `file` to the text. 0: no memory, or more than 2 GiB. */
+static int append(corpus *text, FILE *file)
+{
+    size_t capacity = (size_t)text->n_bytes, n = capacity;
+    for (;;) {
+        if (n == capacity) {
+            capacity = capacity < 65536 ? 65536 : 2 * capacity;
+            uint8_t *bigger = n < (size_t)MAX_BYTES ? realloc(text->bytes, capacity) : NULL;
+            if (bigger == NULL)
+                return 0;
+            text->bytes = bigger;
+        }
+        const size_t got = fread(text->bytes + n, 1, capacity - n, file);
+        n += got;
+        if (got == 0)
+            break;
+    }
+    text->n_bytes = (int64_t)n;
+    return 1;
+}
+
+/* The program talks before its first answer and prompts after the last: everything up to the first prompt's line goes, and
+ * every later line that begins with a prompt. */
+static void drop_talk(corpus *text)
+{
+    static const char prompt[] = "bible(";
+    const uint8_t *from = text->bytes, *end = text->bytes + text->n_bytes;
+    uint8_t *to = text->bytes;
+    int begun = 0;
+    while (from < end) {
+        const uint8_t *newline = memchr(from, '\n', (size_t)(end - from));
+        const size_t length = newline ? (size_t)(newline - from) + 1 : (size_t)(end - from);
+        const int talk = length >= sizeof prompt - 1 && memcmp(from, prompt, sizeof prompt - 1) == 0;
+        if (begun && !talk) {
+            memmove(to, from, length);
+            to += length;
+        }
+        begun |= talk;
+        from += length;
+    }
+    text->n_bytes = to - text->bytes;
+}
+
+static int read_bible(corpus *text)
+{
+    FILE *pipe = popen(BIBLE, "r");
+    if (pipe == NULL)
+        return 0;
+    const int good = append(text, pipe);
+    pclose(pipe);
+    drop_talk(text);
+    snprintf(text->name, sizeof text->name, "King James Bible");
+    return good && text->n_bytes > 0;
+}
+
+static int regular_names(const struct dirent *entry)
+{
+    return entry->d_name[0] != '.';
+}
+
+/* All the licences, in the order of their names; links would say the same twice. */
+static void read_licenses(corpus *text)
+{
+    struct dirent **entries = NULL;
+    const int n = scandir(LICENSES, &entries, regular_names, alphasort);
+    text->n_bytes = 0;
+    for (int i = 0; i < n; i++) {
+        char path[512];
+        struct stat info;
+        snprintf(path, sizeof path, LICENSES "/%s", entries[i]->d_name);
+        FILE *file = lstat(path, &info) == 0 && S_ISREG(info.st_mode) ? fopen(path, "rb") : NULL;
+        if (file != NULL) {
+            (void)append(text, file);
+            fclose(file);
+        }
+        free(entries[i]);
+    }
+    free(entries);
+    snprintf(text->name, sizeof text->name, "the licences in " LICENSES);
+}
+
+static qdr_status read_file(const char *path, corpus *text, char sentence[PROBLEM_BYTES])
+{
+    struct stat info;
+    FILE *file = fopen(path, "rb");
+    if (file == NULL || fstat(fileno(file), &info) != 0 || S_ISDIR(info.st_mode)) {
+        snprintf(sentence, PROBLEM_BYTES, "text %.300s: %s; name a readable file, or none to train on what is installed", path,
+                 file == NULL ? strerror(errno) : "it is a directory");
+        if (file != NULL)
+            fclose(file);
+        return QDR_ERR_ARGUMENT;
+    }
+    const int good = append(text, file);
+    fclose(file);
+    const char *slash = strrchr(path, '/');
+    snprintf(text->name, sizeof text->name, "%.80s", slash ? slash + 1 : path);
+    if (good)
+        return QDR_OK;
+    snprintf(sentence, PROBLEM_BYTES, "text %.300s: does not fit into memory or has more than 2 GiB; take a part of it", path);
+    return QDR_ERR_ARGUMENT;
+}
+
+static qdr_status read_on_root(const char *path, int64_t context, corpus *text, char sentence[PROBLEM_BYTES])
+{
+    if (path != NULL)
+        TRY(read_file(path, text, sentence));
+    else if (!read_bible(text))
+        read_licenses(text);
+    const int64_t needed = 10 * (context + 1);
+    if (text->n_bytes < needed) {
+        snprintf(sentence, PROBLEM_BYTES,
+                 "text %s has %lld bytes, but --ctx %lld needs %lld: the last tenth, kept for validation, must hold one context "
+                 "and one byte; take a longer text or a shorter context",
+                 path ? path : text->name, (long long)text->n_bytes, (long long)context, (long long)needed);
+        return QDR_ERR_ARGUMENT;
+    }
+    return QDR_OK;
+}
+
+typedef struct announcement {
+    qdr_status status;
+    int64_t n_bytes;
+    char name[96], sentence[PROBLEM_BYTES];
+} announcement;
+
+qdr_status corpus_read(qdr_context *ctx, const char *path, int64_t context, corpus *text, char sentence[PROBLEM_BYTES])
+{
+    announcement news = {0};
+    *text = (corpus){0};
+    const int root = qdr_context_rank(ctx) == 0;
+    if (root) {
+        news.status = read_on_root(path, context, text, news.sentence);
+        news.n_bytes = text->n_bytes;
+        memcpy(news.name, text->name, sizeof news.name);
+    }
+    TRY(qdr_broadcast(ctx, 0, &news, sizeof news));
+    memcpy(sentence, news.sentence, PROBLEM_BYTES);
+    TRY(news.status);
+
+    if (!root)
+        text->bytes = malloc((size_t)news.n_bytes);
+    if (text->bytes == NULL)
+        snprintf(sentence, PROBLEM_BYTES, "no memory for a text of %lld bytes", (long long)news.n_bytes);
+    TRY(qdr_agree(ctx, text->bytes ? QDR_OK : QDR_ERR_MEMORY));
+    TRY(qdr_broadcast(ctx, 0, text->bytes, (size_t)news.n_bytes));
+    text->n_bytes = news.n_bytes;
+    text->n_train = news.n_bytes - news.n_bytes / 10;
+    memcpy(text->name, news.name, sizeof text->name);
+    return QDR_OK;
+}
+
+void corpus_free(corpus *text)
+{
+    free(text->bytes);
+    *text = (corpus){0};
+}
+
+/* The finaliser of splitmix64 (Steele, Lea, Flood 2014). */
+static uint64_t mix(uint64_t x)
+{
+    x += UINT64_C(0x9e3779b97f4a7c15);
+    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return x ^ (x >> 31);
+}
+
+int64_t corpus_train_window(const corpus *text, int64_t context, uint64_t seed, int64_t step, int64_t sequence)
+{
+    const uint64_t places = (uint64_t)(text->n_train - context);
+    return (int64_t)(mix(mix(mix(seed) + (uint64_t)step) + (uint64_t)sequence) % places);
+}
+
+int64_t corpus_validation_window(const corpus *text, int64_t context, int64_t index, int64_t n)
+{
+    const int64_t places = text->n_bytes - text->n_train - context;
+    return text->n_train + (n > 1 ? (places - 1) * index / (n - 1) : 0);
+}
+
+double corpus_uniform(uint64_t seed, uint64_t counter)
+{
+    return (double)(mix(mix(seed) + counter) >> 11) * 0x1p-53;
+}

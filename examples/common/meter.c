@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Clock, processor time and memory of this process, and numbers of all ranks side by side. */
+#include "meter.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#include "program.h"
+
+double meter_secs(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+double meter_cpu_secs(void)
+{
+    struct rusage use;
+    if (getrusage(RUSAGE_SELF, &use) != 0)
+        return 0;
+    return (double)(use.ru_utime.tv_sec + use.ru_stime.tv_sec) + 1e-6 * (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec);
+}
+
+/* A line of /proc/self/status, in kB. */
+static double status_bytes(const char *key)
+{
+    FILE *file = fopen("/proc/self/status", "r");
+    char line[256];
+    double bytes = 0;
+    while (file != NULL && fgets(line, sizeof line, file) != NULL)
+        if (strncmp(line, key, strlen(key)) == 0)
+            bytes = 1024 * strtod(line + strlen(key), NULL);
+    if (file != NULL)
+        fclose(file);
+    return bytes;
+}
+
+double meter_memory_now(void)
+{
+    return status_bytes("VmRSS:");
+}
+
+double meter_memory_peak(void)
+{
+    return status_bytes("VmHWM:");
+}
+
+void meter_sleep(double secs)
+{
+    struct timespec left = {(time_t)secs, (long)((secs - (double)(time_t)secs) * 1e9)};
+    while (nanosleep(&left, &left) != 0 && errno == EINTR)
+        ;
+}
+
+qdr_status meter_all(qdr_grid *grid, double value, double *all)
+{
+    qdr_context *ctx = qdr_grid_context(grid);
+    const int n = qdr_context_size(ctx);
+    void *shared = NULL;
+    TRY(qdr_agree(ctx, qdr_mem_alloc(ctx, (size_t)n * sizeof *all, &shared)));
+    memset(all, 0, (size_t)n * sizeof *all);
+    all[qdr_context_rank(ctx)] = value;
+    qdr_status status = qdr_copy(ctx, shared, all, (size_t)n * sizeof *all, NULL);
+    for (int axis = 0; status >= 0 && axis < QDR_N_AXES; axis++)
+        status = qdr_all_reduce(grid, (qdr_axis)axis, QDR_SUM, shared, n, QDR_F64, NULL);
+    if (status >= 0)
+        status = qdr_copy(ctx, all, shared, (size_t)n * sizeof *all, NULL);
+    if (status >= 0)
+        status = qdr_stream_synchronize(qdr_context_stream(ctx));
+    qdr_mem_free(ctx, &shared);
+    return status;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double meter_median(double *values, int64_t n)
+{
+    qsort(values, (size_t)n, sizeof *values, by_value);
+    return n == 0 ? 0 : 0.5 * (values[(n - 1) / 2] + values[n / 2]);
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Quadrille from C++17: the same layer as in linear.c, with objects that free themselves and errors as exceptions. */
+#include <quadrille/quadrille.h>
+
+#include <cstdio>
+#include <memory>
+#include <stdexcept>
+#include <vector>
+
+namespace {
+
+void check(qdr_status status)
+{
+    if (status < 0)
+        throw std::runtime_error(qdr_last_error());
+}
+
+struct Free {
+    void operator()(qdr_grid *grid) const { qdr_grid_destroy(&grid); }
+    void operator()(qdr_stack *stack) const { qdr_stack_destroy(&stack); }
+};
+
+std::unique_ptr<qdr_grid, Free> make_grid(qdr_context *ctx)
+{
+    qdr_grid_opts opts{};
+    opts.version = QDR_OPTS_INIT;
+    opts.x = opts.z = opts.d = 1;
+    opts.y = qdr_context_size(ctx);
+    qdr_grid *grid = nullptr;
+    check(qdr_grid_create(ctx, &opts, &grid));
+    return std::unique_ptr<qdr_grid, Free>(grid);
+}
+
+std::unique_ptr<qdr_stack, Free> make_stack(qdr_grid *grid, int64_t n_rows)
+{
+    qdr_stack_opts opts{};
+    opts.version = QDR_OPTS_INIT;
+    opts.n_rows = n_rows;
+    opts.dtype = QDR_F64;
+    qdr_stack *stack = nullptr;
+    check(qdr_stack_create(grid, &opts, &stack));
+    return std::unique_ptr<qdr_stack, Free>(stack);
+}
+
+void multiply(qdr_context *ctx)
+{
+    constexpr int64_t rows = 4, in = 3, out = 5;
+    const auto grid = make_grid(ctx);
+    const auto net = make_stack(grid.get(), rows);
+
+    qdr_edge x = 0, y = 0;
+    qdr_linear *layer = nullptr;
+    qdr_edge_desc input{};
+    input.version = QDR_OPTS_INIT;
+    input.cols[0] = {in, 1};
+    input.col_axis = QDR_X;
+    qdr_linear_desc desc{};
+    desc.version = QDR_OPTS_INIT;
+    desc.name = "layer";
+    desc.in[0] = {in, 1};
+    desc.out[0] = {out, 1};
+    check(qdr_stack_add_input(net.get(), "x", &input, 0, &x));
+    check(qdr_stack_add_linear(net.get(), &desc, x, &y, &layer));
+    check(qdr_stack_build(net.get()));
+
+    // W[i,j] = i + 1 and X = 1, so that Y[r,i] = 3·(i + 1). Every rank takes its part of the full W.
+    std::vector<double> w;
+    for (int64_t i = 0; i < out * in; i++)
+        w.push_back(static_cast<double>(i / in + 1));
+    check(qdr_stack_load_parameter(net.get(), qdr_linear_weight_index(layer), w.data()));
+    qdr_owned x_part{}, y_part{};
+    void *x_value = nullptr, *y_value = nullptr;
+    check(qdr_stack_edge_owned(net.get(), x, &x_part));
+    check(qdr_stack_edge_owned(net.get(), y, &y_part));
+    check(qdr_stack_edge_value(net.get(), x, &x_value));
+    check(qdr_stack_edge_value(net.get(), y, &y_value));
+    for (int64_t i = 0; i < x_part.n_rows * x_part.n_cols; i++)
+        static_cast<double *>(x_value)[i] = 1;
+
+    check(qdr_stack_forward(net.get()));
+    check(qdr_stream_synchronize(qdr_context_stream(ctx)));
+    for (int64_t j = 0; j < y_part.n_cols; j++)
+        std::printf("Y[0,%d] = %g\n", static_cast<int>(y_part.cols[0].begin + j), static_cast<double *>(y_value)[j]);
+}
+
+/* No exception may leave a function that C calls. */
+int run_rank(qdr_context *ctx, void *)
+{
+    try {
+        multiply(ctx);
+        return 0;
+    } catch (const std::exception &error) {
+        std::fprintf(stderr, "link_from_cxx: %s\n", error.what());
+        return 1;
+    }
+}
+
+} // namespace
+
+int main()
+{
+    int exit_code = 1;
+    if (qdr_launch(2, nullptr, run_rank, nullptr, &exit_code) < 0)
+        std::fprintf(stderr, "link_from_cxx: %s\n", qdr_last_error());
+    return exit_code;
+}

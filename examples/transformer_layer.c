@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Times one transformer block on a grid: forward, backward, and what it sends along each axis.
+ *
+ *   transformer_layer --local 2 --grid 1x2x1x1 --hidden 512 --batch 4 --ctx 256
+ *
+ * Times are medians over iterations of the slowest rank. Bytes and calls are rank 0's, per iteration. */
+#include <jansson.h>
+#include <quadrille/quadrille.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/gpt.h"
+#include "common/meter.h"
+#include "common/program.h"
+
+#define WARM_ITERATIONS 2
+
+typedef struct settings {
+    const char *order;
+    grid_shape grid;
+    int layout, dtype, serial, json;
+    int64_t n_local, n_threads, hidden, n_heads, context, batch, n_iterations;
+} settings;
+
+typedef struct block_driver {
+    const settings *set;
+    qdr_context *ctx;
+    char *sentence;
+    qdr_grid *grid;
+    qdr_stack *stack;
+    qdr_edge in, out;
+    double *forward_secs, *backward_secs; /* of each iteration, slowest rank */
+    double *all;                          /* one number per rank */
+} block_driver;
+
+/* One kind of collective on one channel, per iteration. */
+typedef struct traffic_row {
+    const char *channel, *kind;
+    double n_calls, bytes, planned_bytes, secs;
+} traffic_row;
+
+static qdr_status add_input(block_driver *driver, const gpt_config *config)
+{
+    const qdr_edge_desc desc = {
+        QDR_OPTS_INIT, .cols = {{config->hidden, 1}}, .col_axis = QDR_X, .layout = config->layout};
+    return qdr_stack_add_input(driver->stack, "x", &desc, 1, &driver->in);
+}
+
+/* Norms make the numbers of the input matter little, but they must not all be the same. */
+static qdr_status fill(block_driver *driver, qdr_edge edge, int gradient)
+{
+    qdr_owned owned;
+    void *value;
+    TRY(qdr_stack_edge_owned(driver->stack, edge, &owned));
+    TRY(gradient ? qdr_stack_edge_gradient(driver->stack, edge, &value) : qdr_stack_edge_value(driver->stack, edge, &value));
+    const int64_t n = owned.n_rows * owned.n_cols;
+    for (int64_t i = 0; i < n; i++) {
+        const double number = (double)(i * 7919 % 2003) / 1001.5 - 1;
+        if (driver->set->dtype == QDR_F64)
+            ((double *)value)[i] = number;
+        else if (driver->set->dtype == QDR_F32)
+            ((float *)value)[i] = (float)number;
+        else
+            ((uint16_t *)value)[i] = (uint16_t)(number < 0 ? 0xbf00 : 0x3f00); /* bf16: -0.5 and 0.5 */
+    }
+    return QDR_OK;
+}
+
+static qdr_status build(block_driver *driver)
+{
+    const settings *set = driver->set;
+    const gpt_config config = {.n_layers = 1,
+                               .hidden = set->hidden,
+                               .n_heads = set->n_heads,
+                               .context = set->context,
+                               .layout = (qdr_layout)set->layout};
+    const qdr_stack_opts opts = {
+        QDR_OPTS_INIT,
+        .n_rows = set->batch * set->context,
+        .row_unit = set->context,
+        .dtype = (qdr_dtype)set->dtype,
+        .overlap = set->serial ? QDR_OVERLAP_NONE : QDR_OVERLAP_ALL,
+    };
+    qdr_linear *residual[2];
+    TRY(qdr_stack_create(driver->grid, &opts, &driver->stack));
+    TRY(add_input(driver, &config));
+    TRY(gpt_add_block(driver->stack, &config, 0, driver->in, &driver->out, residual));
+    TRY(qdr_stack_build(driver->stack));
+    TRY(qdr_stack_init(driver->stack, 1, 0.02));
+    return fill(driver, driver->in, 0);
+}
+
+static qdr_status slowest(block_driver *driver, double secs, double *most)
+{
+    TRY(meter_all(driver->grid, secs, driver->all));
+    *most = 0;
+    for (int i = 0; i < qdr_context_size(driver->ctx); i++)
+        *most = driver->all[i] > *most ? driver->all[i] : *most;
+    return QDR_OK;
+}
+
+/* Both directions, each from a common start to the end of this rank's work. */
+static qdr_status iterate(block_driver *driver, double *forward, double *backward)
+{
+    qdr_stream *stream = qdr_context_stream(driver->ctx);
+    TRY(qdr_barrier(driver->ctx));
+    double began = meter_secs();
+    TRY(qdr_stack_forward(driver->stack));
+    TRY(qdr_stream_synchronize(stream));
+    *forward = meter_secs() - began;
+    TRY(fill(driver, driver->out, 1));
+    TRY(qdr_barrier(driver->ctx));
+    began = meter_secs();
+    TRY(qdr_stack_backward(driver->stack, 0, 1));
+    TRY(qdr_stream_synchronize(stream));
+    *backward = meter_secs() - began;
+    return QDR_OK;
+}
+
+static qdr_status measure(block_driver *driver)
+{
+    const int64_t n = driver->set->n_iterations;
+    double forward, backward;
+    for (int i = 0; i < WARM_ITERATIONS; i++)
+        TRY(iterate(driver, &forward, &backward));
+    qdr_grid_reset_traffic(driver->grid);
+    for (int64_t i = 0; i < n; i++)
+        TRY(iterate(driver, &driver->forward_secs[i], &driver->backward_secs[i]));
+    return QDR_OK;
+}
+
+static int read_traffic(const block_driver *driver, traffic_row rows[QDR_N_CHANNELS * QDR_N_COLL_KINDS])
+{
+    const double n = (double)driver->set->n_iterations;
+    int n_rows = 0;
+    for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
+        for (int kind = 0; kind < QDR_N_COLL_KINDS; kind++) {
+            const qdr_channel c = (qdr_channel)channel;
+            const qdr_coll_kind k = (qdr_coll_kind)kind;
+            const qdr_traffic done = qdr_grid_traffic(driver->grid, c, k);
+            const qdr_planned forward = qdr_stack_planned(driver->stack, "forward", c, k);
+            const qdr_planned backward = qdr_stack_planned(driver->stack, "backward", c, k);
+            if (done.n_calls || forward.n_calls || backward.n_calls)
+                rows[n_rows++] = (traffic_row){qdr_channel_name(c),
+                                               qdr_coll_kind_name(k),
+                                               (double)done.n_calls / n,
+                                               (double)done.bytes_sent / n,
+                                               (double)(forward.bytes_sent + backward.bytes_sent),
+                                               done.secs / n};
+        }
+    return n_rows;
+}
+
+typedef struct block_result {
+    double forward_secs, backward_secs, forward_gflops, backward_gflops, tokens_per_s;
+    traffic_row rows[QDR_N_CHANNELS * QDR_N_COLL_KINDS];
+    int n_rows;
+} block_result;
+
+/* Sums what each rank computes: with the replicated layout norms and residuals are computed more than once, and counted so. */
+static qdr_status all_flops(block_driver *driver, const char *which, double *flops)
+{
+    TRY(meter_all(driver->grid, qdr_stack_flops(driver->stack, which), driver->all));
+    *flops = 0;
+    for (int i = 0; i < qdr_context_size(driver->ctx); i++)
+        *flops += driver->all[i];
+    return QDR_OK;
+}
+
+static qdr_status conclude(block_driver *driver, block_result *result)
+{
+    const settings *set = driver->set;
+    double forward_flops, backward_flops;
+    result->n_rows = read_traffic(driver, result->rows); /* before this function's own collectives */
+    for (int64_t i = 0; i < set->n_iterations; i++) {
+        TRY(slowest(driver, driver->forward_secs[i], &driver->forward_secs[i]));
+        TRY(slowest(driver, driver->backward_secs[i], &driver->backward_secs[i]));
+    }
+    TRY(all_flops(driver, "forward", &forward_flops));
+    TRY(all_flops(driver, "backward", &backward_flops));
+    result->forward_secs = meter_median(driver->forward_secs, set->n_iterations);
+    result->backward_secs = meter_median(driver->backward_secs, set->n_iterations);
+    result->forward_gflops = 1e-9 * forward_flops / result->forward_secs;
+    result->backward_gflops = 1e-9 * backward_flops / result->backward_secs;
+    result->tokens_per_s = (double)(set->batch * set->context) / (result->forward_secs + result->backward_secs);
+    return QDR_OK;
+}
+
+static const char *grid_text(const block_driver *driver, char text[64])
+{
+    snprintf(text, 64, "%dx%dx%dx%d", qdr_grid_size(driver->grid, QDR_X), qdr_grid_size(driver->grid, QDR_Y),
+             qdr_grid_size(driver->grid, QDR_Z), qdr_grid_size(driver->grid, QDR_D));
+    return text;
+}
+
+static void print_table(const block_driver *driver, const block_result *result)
+{
+    const settings *set = driver->set;
+    char grid[64];
+    printf("transformer block, hidden %lld, %lld heads, %lld sequences of %lld tokens\n", (long long)set->hidden,
+           (long long)set->n_heads, (long long)set->batch, (long long)set->context);
+    printf("grid %s, order %s, %s, %s, %d BLAS threads per rank, median of %lld iterations\n\n", grid_text(driver, grid),
+           set->order, set->layout ? "scattered" : "replicated", qdr_dtype_name((qdr_dtype)set->dtype),
+           qdr_context_threads(driver->ctx), (long long)set->n_iterations);
+    printf("forward   %10.3f ms %10.1f GFLOP/s\n", 1e3 * result->forward_secs, result->forward_gflops);
+    printf("backward  %10.3f ms %10.1f GFLOP/s\n", 1e3 * result->backward_secs, result->backward_gflops);
+    printf("together  %10.3f ms %10.0f tokens/s\n\n", 1e3 * (result->forward_secs + result->backward_secs),
+           result->tokens_per_s);
+    if (result->n_rows == 0) {
+        puts("no rank sends anything");
+        return;
+    }
+    printf("%-10s %-15s %8s %14s %14s %10s\n", "channel", "collective", "calls", "bytes sent", "bytes planned", "ms");
+    for (int i = 0; i < result->n_rows; i++) {
+        const traffic_row *row = &result->rows[i];
+        printf("%-10s %-15s %8.4g %14.0f %14.0f %10.3f\n", row->channel, row->kind, row->n_calls, row->bytes,
+               row->planned_bytes, 1e3 * row->secs);
+    }
+}
+
+static json_t *traffic_json(const block_result *result)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < result->n_rows; i++) {
+        const traffic_row *row = &result->rows[i];
+        json_array_append_new(list, json_pack("{s:s, s:s, s:f, s:f, s:f, s:f}", "channel", row->channel, "collective", row->kind,
+                                              "calls", row->n_calls, "bytes_sent", row->bytes, "bytes_planned",
+                                              row->planned_bytes, "secs", row->secs));
+    }
+    return list;
+}
+
+static void print_json(const block_driver *driver, const block_result *result)
+{
+    const settings *set = driver->set;
+    char grid[64];
+    json_t *all = json_pack(
+        "{s:s, s:s, s:s, s:s, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:o}", "grid", grid_text(driver, grid),
+        "order", set->order, "layout", set->layout ? "scattered" : "replicated", "dtype", qdr_dtype_name((qdr_dtype)set->dtype),
+        "ranks", qdr_context_size(driver->ctx), "threads_per_rank", qdr_context_threads(driver->ctx), "hidden",
+        (json_int_t)set->hidden, "heads", (json_int_t)set->n_heads, "ctx", (json_int_t)set->context, "batch",
+        (json_int_t)set->batch, "iterations", (json_int_t)set->n_iterations, "forward_secs", result->forward_secs,
+        "backward_secs", result->backward_secs, "forward_gflops", result->forward_gflops, "backward_gflops",
+        result->backward_gflops, "tokens_per_s", result->tokens_per_s, "traffic", traffic_json(result));
+    if (all != NULL)
+        json_dumpf(all, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
+    putchar('\n');
+    json_decref(all);
+}
+
+static qdr_status drive(block_driver *driver)
+{
+    const settings *set = driver->set;
+    block_result result = {0};
+    if (set->hidden % set->n_heads != 0) {
+        snprintf(driver->sentence, PROBLEM_BYTES, "--hidden %lld is not divisible by --heads %lld; use --hidden %lld",
+                 (long long)set->hidden, (long long)set->n_heads, (long long)((set->hidden / set->n_heads + 1) * set->n_heads));
+        return QDR_ERR_ARGUMENT;
+    }
+    TRY(program_make_grid(driver->ctx, &set->grid, set->order, driver->sentence, &driver->grid));
+    driver->forward_secs = calloc((size_t)set->n_iterations, sizeof(double));
+    driver->backward_secs = calloc((size_t)set->n_iterations, sizeof(double));
+    driver->all = calloc((size_t)qdr_context_size(driver->ctx), sizeof(double));
+    const int good = driver->forward_secs && driver->backward_secs && driver->all;
+    TRY(qdr_agree(driver->ctx, good ? QDR_OK : QDR_ERR_MEMORY));
+    TRY(build(driver));
+    TRY(measure(driver));
+    TRY(conclude(driver, &result));
+    if (qdr_context_rank(driver->ctx) == 0)
+        (set->json ? print_json : print_table)(driver, &result);
+    return QDR_OK;
+}
+
+static qdr_status run_rank(qdr_context *ctx, const void *user, char sentence[PROBLEM_BYTES])
+{
+    block_driver driver = {.set = user, .ctx = ctx, .sentence = sentence};
+    const qdr_status status = drive(&driver);
+    qdr_stack_destroy(&driver.stack);
+    qdr_grid_destroy(&driver.grid);
+    free(driver.forward_secs);
+    free(driver.backward_secs);
+    free(driver.all);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    static settings set = {
+        .order = "xyzd", .hidden = 512, .n_heads = 8, .context = 256, .batch = 4, .n_iterations = 20};
+    const option_row rows[] = {
+        {OPTION_GROUP, "ranks and grid", 0, 0, 0, 0, 0},
+        {OPTION_GRID, "grid", "GXxGYxGZxGD", &set.grid, 0, 0, "ranks along x, y, z, d (default 1x1x1xP)"},
+        {OPTION_COUNT, "local", "P", &set.n_local, 1, 1024, "start P ranks as threads of this process, without MPI"},
+        {OPTION_CHOICE, "layout", "replicated|scattered", &set.layout, 0, 0, "of activations"},
+        {OPTION_TEXT, "order", "AXES", &set.order, 0, 0, "axes from the fastest"},
+        {OPTION_CHOICE, "overlap", "on|off", &set.serial, 0, 0, "communication beside products"},
+        {OPTION_COUNT, "threads", "N", &set.n_threads, 1, 1024, "BLAS threads per rank (default: cores over ranks)"},
+        {OPTION_GROUP, "shape", 0, 0, 0, 0, 0},
+        {OPTION_COUNT, "hidden", "N", &set.hidden, 1, 1 << 20, "features; the MLP has four times as many"},
+        {OPTION_COUNT, "heads", "N", &set.n_heads, 1, 1 << 16, "attention heads; must divide --hidden"},
+        {OPTION_COUNT, "ctx", "N", &set.context, 1, 1 << 20, "tokens of one sequence"},
+        {OPTION_COUNT, "batch", "N", &set.batch, 1, 1 << 24, "sequences over all ranks"},
+        {OPTION_CHOICE, "dtype", "f32|f64|bf16", &set.dtype, 0, 0, "of parameters and activations"},
+        {OPTION_GROUP, "measurement", 0, 0, 0, 0, 0},
+        {OPTION_COUNT, "iterations", "N", &set.n_iterations, 1, 1000000, "measured ones, after two to warm up"},
+        {OPTION_FLAG, "json", NULL, &set.json, 0, 0, "print one JSON object instead of a table"},
+    };
+    const usage_text usage = {
+        .program = "transformer_layer",
+        .synopsis = "[options]        or: mpiexec.mpich -n P transformer_layer [options]",
+        .purpose = "Times one transformer block (norm, qkv, attention, proj, norm, fc, gelu, fc2) on a 4D grid: forward, backward,\n"
+                   "and the traffic of each collective, sent and planned.",
+        .rows = rows,
+        .n_rows = (int)(sizeof rows / sizeof rows[0]),
+        .examples = "  transformer_layer --local 2 --grid 1x2x1x1\n"
+                    "  mpiexec.mpich -n 4 transformer_layer --grid 2x2x1x1 --layout scattered --hidden 1024 --json\n",
+    };
+    return program_start(&usage, argc, argv, &set.n_local, &set.n_threads, run_rank, &set);
+}
