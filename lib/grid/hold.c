@@ -26,18 +26,15 @@ static void holds_sweep(qdr_grid *grid, int all) {
     }
 }
 
-qdr_status qdri_hold_create(qdr_grid *grid, size_t host_bytes, size_t device_bytes,
-                            qdri_hold **hold) {
-    qdri_dev *dev = qdri_context_dev(qdr_grid_context(grid));
+qdr_status qdri_hold_create(qdr_grid *grid, size_t host_bytes, qdri_hold **hold) {
     qdri_hold *made = NULL;
     *hold = NULL;
     holds_sweep(grid, 0);
     QDR_TRY(QDRI_NEW(1, "a hold", &made));
     atomic_init(&made->done, 0);
-    qdr_status status = qdri_calloc(host_bytes, 1, "held arrays", &made->host);
-    if (status == QDR_OK) status = qdri_mem_alloc(dev, device_bytes, &made->device);
+    const qdr_status status = qdri_calloc(host_bytes, 1, "held arrays", &made->host);
     if (status != QDR_OK) {
-        hold_free(dev, made);
+        free(made);
         return status;
     }
     made->next = *qdri_grid_holds(grid);

@@ -26,11 +26,11 @@ typedef struct qdri_hold qdri_hold;
 struct qdri_hold {
     qdri_hold *next;
     void *host;      /* zeroed */
-    void *device;    /* counted as device memory of the context */
+    void *device;    /* NULL at first; the holder may put memory of qdri_mem_alloc() here */
     atomic_int done; /* set by the stream */
 };
-/* Adds a hold with that much memory to the grid. Call it before anything is enqueued. */
-QDR_NODISCARD qdr_status qdri_hold_create(qdr_grid *grid, size_t host_bytes, size_t device_bytes, qdri_hold **hold);
+/* Adds a hold to the grid. Call it before anything is enqueued. */
+QDR_NODISCARD qdr_status qdri_hold_create(qdr_grid *grid, size_t host_bytes, qdri_hold **hold);
 /* Enqueues the mark that says the hold is done with. On failure it stays until the grid goes. */
 void qdri_hold_release(qdri_hold *hold, qdr_stream *stream);
 /* The grid's list, NULL at first; and what qdr_grid_destroy() calls, streams idle. */

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Moving a matrix between two layouts: every rank packs what each other rank needs of its part, one all-to-all over the
+ * world, and every rank unpacks. The part that stays on its rank is copied directly. */
+#include "core/block.h"
+#include "core/size.h"
+#include "grid/internal.h"
+#include "tensor/layout.h"
+
+/* One call. Counts are in elements, one entry per rank. */
+typedef struct move {
+    qdr_grid *grid;
+    const qdr_matrix *from, *to;
+    qdri_place here;
+    qdr_owned owned_from, owned_to;
+    size_t elem_bytes;
+    int64_t *send_counts, *recv_counts;
+    int64_t n_send, n_recv;
+    qdr_stream *stream;
+} move;
+
+static qdr_status arguments_check(const qdr_matrix *from, const qdr_matrix *to, qdr_dtype dtype) {
+    QDR_TRY(qdri_matrix_check(from));
+    QDR_TRY(qdri_matrix_check(to));
+    const int64_t from_width = qdri_blocks_width(from->cols);
+    const int64_t to_width = qdri_blocks_width(to->cols);
+    if (from->n_rows != to->n_rows || from_width != to_width)
+        return QDR_FAIL(QDR_ERR_SHAPE,
+                        "redistribute: the source is %" PRId64 " × %" PRId64
+                        " and the target %" PRId64 " × %" PRId64 "; they must be equal",
+                        from->n_rows, from_width, to->n_rows, to_width);
+    if (qdr_dtype_bytes(dtype) == 0)
+        return QDR_FAIL(QDR_ERR_DTYPE, "redistribute: %d is no element type", (int)dtype);
+    return QDR_OK;
+}
+
+static qdr_status part_check(const qdr_owned *owned, const void *data, const char *which) {
+    int64_t n_elems = 0;
+    QDR_TRY(qdri_mul_elems(owned->n_rows, owned->n_cols, &n_elems));
+    if (n_elems && !data)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "redistribute: %s is NULL, but this rank owns %" PRId64 " × %" PRId64
+                        " elements of it",
+                        which, owned->n_rows, owned->n_cols);
+    return QDR_OK;
+}
+
+/* What this rank's old part and `rank`'s new part have in common, if this rank is to send it. */
+static void outgoing(const move *m, int rank, qdri_overlap *overlap) {
+    qdri_place there;
+    qdr_owned wanted;
+    *overlap = (qdri_overlap){.n_runs = 0};
+    qdri_place_of(m->grid, rank, &there);
+    if (!qdri_matrix_serves(m->from, &m->here, &there)) return;
+    qdri_matrix_part(m->to, &there, &wanted);
+    qdri_owned_overlap(&m->owned_from, &wanted, overlap);
+}
+
+/* The same from the other side; a is the message's source. */
+static void incoming(const move *m, int rank, qdri_overlap *overlap) {
+    qdri_place there;
+    qdr_owned held;
+    *overlap = (qdri_overlap){.n_runs = 0};
+    qdri_place_of(m->grid, rank, &there);
+    if (!qdri_matrix_serves(m->from, &there, &m->here)) return;
+    qdri_matrix_part(m->from, &there, &held);
+    qdri_owned_overlap(&held, &m->owned_to, overlap);
+}
+
+static qdr_status copy_block(const move *m, int64_t n_rows, int64_t n_cols, const void *x,
+                             int64_t x_cols, void *y, int64_t y_cols) {
+    const size_t elem_bytes = m->elem_bytes;
+    qdri_kernel kernel = {.kind = QDRI_K_COPY_BLOCK, .dtype = QDR_U8};
+    kernel.u.block.n_rows = n_rows;
+    kernel.u.block.row_bytes = (size_t)n_cols * elem_bytes;
+    kernel.u.block.x_stride = (size_t)x_cols * elem_bytes;
+    kernel.u.block.y_stride = (size_t)y_cols * elem_bytes;
+    kernel.u.block.x = x;
+    kernel.u.block.y = y;
+    return qdri_kernel_run(m->stream, &kernel);
+}
+
+static const char *at_const(const move *m, const void *data, int64_t index) {
+    return (const char *)data + (size_t)index * m->elem_bytes;
+}
+
+static char *at(const move *m, void *data, int64_t index) {
+    return (char *)data + (size_t)index * m->elem_bytes;
+}
+
+static qdr_status keep_own(const move *m, const void *src, void *dst) {
+    const int64_t src_cols = m->owned_from.n_cols, dst_cols = m->owned_to.n_cols;
+    qdri_overlap overlap;
+    outgoing(m, m->here.rank, &overlap);
+    for (int i = 0; overlap.n_rows && i < overlap.n_runs; i++) {
+        const qdri_run *run = &overlap.runs[i];
+        QDR_TRY(copy_block(m, overlap.n_rows, run->n_cols,
+                           at_const(m, src, overlap.a_row * src_cols + run->a_col), src_cols,
+                           at(m, dst, overlap.b_row * dst_cols + run->b_col), dst_cols));
+    }
+    return QDR_OK;
+}
+
+/* A message is its runs one after the other, each rows × columns. */
+static qdr_status pack(const move *m, const void *src, void *packed) {
+    const int64_t src_cols = m->owned_from.n_cols;
+    int64_t place = 0;
+    for (int rank = 0; rank < m->here.n_ranks; rank++) {
+        qdri_overlap overlap;
+        if (m->send_counts[rank] == 0) continue;
+        outgoing(m, rank, &overlap);
+        for (int i = 0; i < overlap.n_runs; i++) {
+            const qdri_run *run = &overlap.runs[i];
+            QDR_TRY(copy_block(m, overlap.n_rows, run->n_cols,
+                               at_const(m, src, overlap.a_row * src_cols + run->a_col), src_cols,
+                               at(m, packed, place), run->n_cols));
+            place += overlap.n_rows * run->n_cols;
+        }
+    }
+    return QDR_OK;
+}
+
+static qdr_status unpack(const move *m, const void *packed, void *dst) {
+    const int64_t dst_cols = m->owned_to.n_cols;
+    int64_t place = 0;
+    for (int rank = 0; rank < m->here.n_ranks; rank++) {
+        qdri_overlap overlap;
+        if (m->recv_counts[rank] == 0) continue;
+        incoming(m, rank, &overlap);
+        for (int i = 0; i < overlap.n_runs; i++) {
+            const qdri_run *run = &overlap.runs[i];
+            QDR_TRY(copy_block(m, overlap.n_rows, run->n_cols, at_const(m, packed, place),
+                               run->n_cols,
+                               at(m, dst, overlap.b_row * dst_cols + run->b_col), dst_cols));
+            place += overlap.n_rows * run->n_cols;
+        }
+    }
+    return QDR_OK;
+}
+
+/* Elements between this rank and all others; what a rank keeps is not sent. */
+static void count(move *m) {
+    for (int rank = 0; rank < m->here.n_ranks; rank++) {
+        qdri_overlap overlap;
+        if (rank == m->here.rank) continue;
+        outgoing(m, rank, &overlap);
+        m->send_counts[rank] = overlap.n_elems;
+        m->n_send += overlap.n_elems;
+        incoming(m, rank, &overlap);
+        m->recv_counts[rank] = overlap.n_elems;
+        m->n_recv += overlap.n_elems;
+    }
+}
+
+static size_t send_bytes(const move *m) {
+    return qdri_align_bytes((size_t)m->n_send * m->elem_bytes, 64);
+}
+
+static qdr_status move_prepare(move *m, const void *src, const void *dst, qdri_hold **hold) {
+    const size_t n_ranks = (size_t)m->here.n_ranks;
+    qdri_dev *dev = qdri_context_dev(qdr_grid_context(m->grid));
+    qdri_matrix_part(m->from, &m->here, &m->owned_from);
+    qdri_matrix_part(m->to, &m->here, &m->owned_to);
+    QDR_TRY(part_check(&m->owned_from, src, "src"));
+    QDR_TRY(part_check(&m->owned_to, dst, "dst"));
+    QDR_TRY(qdri_hold_create(m->grid, 2 * n_ranks * sizeof(int64_t), hold));
+    m->send_counts = (int64_t *)(*hold)->host;
+    m->recv_counts = m->send_counts + n_ranks;
+    count(m);
+    return qdri_mem_alloc(dev, send_bytes(m) + (size_t)m->n_recv * m->elem_bytes,
+                          &(*hold)->device);
+}
+
+static qdr_status move_run(const move *m, const void *src, void *dst, qdr_dtype dtype,
+                           void *staging) {
+    void *received = (char *)staging + send_bytes(m);
+    const qdri_coll coll = {.kind = QDR_ALL_TO_ALL,
+                            .dtype = dtype,
+                            .send = staging,
+                            .recv = received,
+                            .counts = m->send_counts,
+                            .recv_counts = m->recv_counts};
+    QDR_TRY(keep_own(m, src, dst));
+    if (m->here.n_ranks == 1) return QDR_OK;
+    QDR_TRY(pack(m, src, staging));
+    QDR_TRY(qdri_comm_launch(qdri_context_world(qdr_grid_context(m->grid)), &coll, m->stream));
+    return unpack(m, received, dst);
+}
+
+qdr_status qdr_redistribute(qdr_grid *grid, const qdr_matrix *src_layout, const void *src,
+                            const qdr_matrix *dst_layout, void *dst, qdr_dtype dtype,
+                            qdr_stream *stream) {
+    qdri_hold *hold = NULL;
+    move m = {.grid = grid, .from = src_layout, .to = dst_layout};
+    if (!grid) return QDR_FAIL(QDR_ERR_ARGUMENT, "redistribute: the grid is NULL");
+    qdr_context *ctx = qdr_grid_context(grid);
+    qdr_status status = arguments_check(src_layout, dst_layout, dtype);
+    if (status == QDR_OK) {
+        m.elem_bytes = qdr_dtype_bytes(dtype);
+        m.stream = qdri_stream_or_default(grid, stream);
+        qdri_place_of(grid, qdr_context_rank(ctx), &m.here);
+        status = move_prepare(&m, src, dst, &hold);
+    }
+    /* A rank that cannot take part must not leave the others waiting for its messages. */
+    status = qdr_agree(ctx, status);
+    if (status == QDR_OK) status = move_run(&m, src, dst, dtype, hold->device);
+    if (hold) qdri_hold_release(hold, m.stream);
+    return status;
+}
