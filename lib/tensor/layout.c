@@ -71,7 +71,7 @@ static void range_split(qdr_range *range, int64_t unit, int n_parts, int index) 
     *range = (qdr_range){range->begin + begin, range->begin + end};
 }
 
-static qdr_range rows_part(const qdr_matrix *matrix, const qdri_place *place) {
+static qdr_range rows_part(const qdr_matrix *matrix, const qdri_rank_place *place) {
     const int64_t unit = unit_of(matrix->row_unit);
     qdr_range rows = {0, matrix->n_rows};
     if (matrix->spread == QDR_SPREAD_RANKS) range_split(&rows, unit, place->n_ranks, place->rank);
@@ -87,7 +87,7 @@ static qdr_range rows_part(const qdr_matrix *matrix, const qdri_place *place) {
     return rows;
 }
 
-void qdri_matrix_part(const qdr_matrix *matrix, const qdri_place *place, qdr_owned *owned) {
+void qdri_matrix_part(const qdr_matrix *matrix, const qdri_rank_place *place, qdr_owned *owned) {
     const int split = matrix->spread == QDR_SPREAD_GRID && matrix->split_cols;
     int64_t block_begin = 0;
     *owned = (qdr_owned){.rows = rows_part(matrix, place)};
@@ -111,7 +111,7 @@ static int splits(const qdr_matrix *matrix, int axis) {
            (matrix->scatter_rows && axis == (int)matrix->scatter_axis);
 }
 
-int qdri_matrix_serves(const qdr_matrix *matrix, const qdri_place *from, const qdri_place *to) {
+int qdri_matrix_serves(const qdr_matrix *matrix, const qdri_rank_place *from, const qdri_rank_place *to) {
     if (matrix->spread != QDR_SPREAD_GRID) return 1;
     for (int axis = 0; axis < QDR_N_AXES; axis++)
         if (!splits(matrix, axis) && from->coordinates[axis] != to->coordinates[axis]) return 0;

@@ -7,11 +7,11 @@
 #include "quadrille/matrix.h"
 
 /* Where a rank stands in its grid. */
-typedef struct qdri_place {
+typedef struct qdri_rank_place {
     int sizes[QDR_N_AXES];
     int coordinates[QDR_N_AXES];
     int rank, n_ranks;
-} qdri_place;
+} qdri_rank_place;
 
 /* Columns that lie side by side in both of two parts. */
 typedef struct qdri_run {
@@ -30,13 +30,13 @@ typedef struct qdri_overlap {
 /* @retval QDR_ERR_ARGUMENT, QDR_ERR_SHAPE  as qdr_matrix_owned() */
 QDR_NODISCARD qdr_status qdri_matrix_check(const qdr_matrix *matrix);
 /* The part of a checked matrix that belongs to a place; one range per block of columns, which may be empty. */
-void qdri_matrix_part(const qdr_matrix *matrix, const qdri_place *place, qdr_owned *owned);
+void qdri_matrix_part(const qdr_matrix *matrix, const qdri_rank_place *place, qdr_owned *owned);
 /* 1: where several ranks hold copies of a part, `from` is the one that serves `to`, which is `to` itself if it can be: they
  * agree on every axis that holds copies. */
-int qdri_matrix_serves(const qdr_matrix *matrix, const qdri_place *from, const qdri_place *to);
+int qdri_matrix_serves(const qdr_matrix *matrix, const qdri_rank_place *from, const qdri_rank_place *to);
 void qdri_owned_overlap(const qdr_owned *a, const qdr_owned *b, qdri_overlap *overlap);
 
 /* The place of a rank that exists. */
-void qdri_place_of(const qdr_grid *grid, int rank, qdri_place *place);
+void qdri_rank_place_of(const qdr_grid *grid, int rank, qdri_rank_place *place);
 
 #endif

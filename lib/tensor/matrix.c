@@ -3,7 +3,7 @@
 #include "grid/internal.h"
 #include "tensor/layout.h"
 
-void qdri_place_of(const qdr_grid *grid, int rank, qdri_place *place) {
+void qdri_rank_place_of(const qdr_grid *grid, int rank, qdri_rank_place *place) {
     for (int axis = 0; axis < QDR_N_AXES; axis++)
         place->sizes[axis] = qdr_grid_size(grid, (qdr_axis)axis);
     qdri_grid_locate(grid, rank, place->coordinates);
@@ -13,7 +13,7 @@ void qdri_place_of(const qdr_grid *grid, int rank, qdri_place *place) {
 
 qdr_status qdr_matrix_owned(const qdr_grid *grid, const qdr_matrix *matrix, int rank,
                             qdr_owned *owned) {
-    qdri_place place;
+    qdri_rank_place place;
     if (!owned) return QDR_FAIL(QDR_ERR_ARGUMENT, "matrix: owned is NULL; pass a place for it");
     *owned = (qdr_owned){.n_ranges = 0};
     if (!grid) return QDR_FAIL(QDR_ERR_ARGUMENT, "matrix: the grid is NULL");
@@ -22,7 +22,7 @@ qdr_status qdr_matrix_owned(const qdr_grid *grid, const qdr_matrix *matrix, int 
         return QDR_FAIL(QDR_ERR_ARGUMENT, "matrix: there is no rank %d; the grid has ranks 0 to %d",
                         rank, n_ranks - 1);
     QDR_TRY(qdri_matrix_check(matrix));
-    qdri_place_of(grid, rank, &place);
+    qdri_rank_place_of(grid, rank, &place);
     qdri_matrix_part(matrix, &place, owned);
     return QDR_OK;
 }

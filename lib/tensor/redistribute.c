@@ -10,7 +10,7 @@
 typedef struct move {
     qdr_grid *grid;
     const qdr_matrix *from, *to;
-    qdri_place here;
+    qdri_rank_place here;
     qdr_owned owned_from, owned_to;
     size_t elem_bytes;
     int64_t *send_counts, *recv_counts;
@@ -46,10 +46,10 @@ static qdr_status part_check(const qdr_owned *owned, const void *data, const cha
 
 /* What this rank's old part and `rank`'s new part have in common, if this rank is to send it. */
 static void outgoing(const move *m, int rank, qdri_overlap *overlap) {
-    qdri_place there;
+    qdri_rank_place there;
     qdr_owned wanted;
     *overlap = (qdri_overlap){.n_runs = 0};
-    qdri_place_of(m->grid, rank, &there);
+    qdri_rank_place_of(m->grid, rank, &there);
     if (!qdri_matrix_serves(m->from, &m->here, &there)) return;
     qdri_matrix_part(m->to, &there, &wanted);
     qdri_owned_overlap(&m->owned_from, &wanted, overlap);
@@ -57,10 +57,10 @@ static void outgoing(const move *m, int rank, qdri_overlap *overlap) {
 
 /* The same from the other side; a is the message's source. */
 static void incoming(const move *m, int rank, qdri_overlap *overlap) {
-    qdri_place there;
+    qdri_rank_place there;
     qdr_owned held;
     *overlap = (qdri_overlap){.n_runs = 0};
-    qdri_place_of(m->grid, rank, &there);
+    qdri_rank_place_of(m->grid, rank, &there);
     if (!qdri_matrix_serves(m->from, &there, &m->here)) return;
     qdri_matrix_part(m->from, &there, &held);
     qdri_owned_overlap(&held, &m->owned_to, overlap);
@@ -197,7 +197,7 @@ qdr_status qdr_redistribute(qdr_grid *grid, const qdr_matrix *src_layout, const 
     if (status == QDR_OK) {
         m.elem_bytes = qdr_dtype_bytes(dtype);
         m.stream = qdri_stream_or_default(grid, stream);
-        qdri_place_of(grid, qdr_context_rank(ctx), &m.here);
+        qdri_rank_place_of(grid, qdr_context_rank(ctx), &m.here);
         status = move_prepare(&m, src, dst, &hold);
     }
     /* A rank that cannot take part must not leave the others waiting for its messages. */

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Cross-entropy of logits whose vocabulary is split over an axis: maximum, Σexp and target logit are reduced over it. */
+#include "core/size.h"
+#include "ops/ops.h"
+
+static const char who[] = "cross-entropy";
+
+static qdr_status ce_check(const qdr_grid *grid, const qdr_cross_entropy *ce) {
+    int64_t n_elems = 0;
+    QDR_TRY(qdri_check_object(who, grid, "the grid"));
+    QDR_TRY(qdri_check_object(who, ce, "the description"));
+    QDR_TRY(qdri_check_version(who, ce->version));
+    QDR_TRY(qdri_check_dtype(who, ce->dtype));
+    QDR_TRY(qdri_check_axis(who, ce->axis));
+    QDR_TRY(qdri_check_extent(who, "n_rows", ce->n_rows));
+    QDR_TRY(qdri_check_extent(who, "n_cols", ce->n_cols));
+    QDR_TRY(qdri_check_extent(who, "vocab_begin", ce->vocab_begin));
+    return qdri_mul_elems(ce->n_rows, ce->n_cols, &n_elems);
+}
+
+/* work: the maxima [n_rows], then, aligned, the sums [n_rows, 2]. */
+static size_t sums_offset(const qdr_cross_entropy *ce) {
+    return qdri_align_bytes((size_t)ce->n_rows * qdr_dtype_bytes(qdri_sum_type(ce->dtype)), 64);
+}
+
+qdr_status qdr_cross_entropy_sizes(const qdr_grid *grid, const qdr_cross_entropy *ce,
+                                   size_t *saved_bytes, size_t *work_bytes) {
+    QDR_TRY(qdri_check_object(who, saved_bytes, "saved_bytes"));
+    QDR_TRY(qdri_check_object(who, work_bytes, "work_bytes"));
+    *saved_bytes = *work_bytes = 0;
+    QDR_TRY(ce_check(grid, ce));
+    QDR_TRY(qdri_block_bytes(ce->n_rows, 2, qdri_sum_type(ce->dtype), saved_bytes));
+    *work_bytes = sums_offset(ce) + *saved_bytes;
+    return QDR_OK;
+}
+
+static qdri_kernel ce_kernel(const qdr_cross_entropy *ce, const void *logits,
+                             const int32_t *targets) {
+    qdri_kernel kernel = {.dtype = ce->dtype};
+    kernel.u.ce.n_rows = ce->n_rows;
+    kernel.u.ce.n_cols = ce->n_cols;
+    kernel.u.ce.begin = ce->vocab_begin;
+    kernel.u.ce.logits = logits;
+    kernel.u.ce.targets = targets;
+    return kernel;
+}
+
+static qdr_status run(qdri_kernel *kernel, qdri_kernel_kind kind, qdr_stream *stream) {
+    kernel->kind = kind;
+    return qdri_kernel_run(stream, kernel);
+}
+
+qdr_status qdr_cross_entropy_forward(qdr_grid *grid, const qdr_cross_entropy *ce,
+                                     const void *logits, const int32_t *targets, double result[2],
+                                     void *saved, void *work, qdr_stream *stream) {
+    QDR_TRY(ce_check(grid, ce));
+    QDR_TRY(qdri_check_data(who, "logits", logits, ce->n_rows * ce->n_cols));
+    QDR_TRY(qdri_check_data(who, "targets", targets, ce->n_rows));
+    QDR_TRY(qdri_check_object(who, result, "result"));
+    QDR_TRY(qdri_check_data(who, "saved", saved, ce->n_rows));
+    QDR_TRY(qdri_check_data(who, "work", work, ce->n_rows));
+    const qdr_dtype sum_type = qdri_sum_type(ce->dtype);
+    void *sums = work ? (char *)work + sums_offset(ce) : NULL;
+    stream = qdri_stream_or_default(grid, stream);
+    qdri_kernel kernel = ce_kernel(ce, logits, targets);
+    kernel.u.ce.work = work;
+    kernel.u.ce.work2 = sums;
+    kernel.u.ce.saved = saved;
+    kernel.u.ce.result = result;
+    QDR_TRY(run(&kernel, QDRI_K_CE_MAX, stream));
+    QDR_TRY(qdri_axis_reduce(grid, ce->axis, QDR_MAX, work, ce->n_rows, sum_type, stream));
+    QDR_TRY(run(&kernel, QDRI_K_CE_SUMS, stream));
+    QDR_TRY(qdri_axis_reduce(grid, ce->axis, QDR_SUM, sums, 2 * ce->n_rows, sum_type, stream));
+    return run(&kernel, QDRI_K_CE_LOSS, stream);
+}
+
+qdr_status qdr_cross_entropy_backward(qdr_grid *grid, const qdr_cross_entropy *ce,
+                                      const void *logits, const int32_t *targets, const void *saved,
+                                      double scale, void *dlogits, qdr_stream *stream) {
+    QDR_TRY(ce_check(grid, ce));
+    const int64_t n_elems = ce->n_rows * ce->n_cols;
+    QDR_TRY(qdri_check_data(who, "logits", logits, n_elems));
+    QDR_TRY(qdri_check_data(who, "targets", targets, ce->n_rows));
+    QDR_TRY(qdri_check_data(who, "saved", saved, ce->n_rows));
+    QDR_TRY(qdri_check_data(who, "dlogits", dlogits, n_elems));
+    qdri_kernel kernel = ce_kernel(ce, logits, targets);
+    kernel.u.ce.saved = (void *)(uintptr_t)saved; /* only read here */
+    kernel.u.ce.dlogits = dlogits;
+    kernel.u.ce.scale = scale;
+    return run(&kernel, QDRI_K_CE_BACKWARD, qdri_stream_or_default(grid, stream));
+}

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Layer norm over features that are split over an axis: local moments, merged in rank order. */
+#include "core/size.h"
+#include "ops/ops.h"
+
+static const char who[] = "layer norm";
+
+static qdr_status norm_check(const qdr_grid *grid, const qdr_layer_norm *norm) {
+    int64_t n_elems = 0;
+    QDR_TRY(qdri_check_object(who, grid, "the grid"));
+    QDR_TRY(qdri_check_object(who, norm, "the description"));
+    QDR_TRY(qdri_check_version(who, norm->version));
+    QDR_TRY(qdri_check_dtype(who, norm->dtype));
+    QDR_TRY(qdri_check_axis(who, norm->axis));
+    QDR_TRY(qdri_check_extent(who, "n_rows", norm->n_rows));
+    QDR_TRY(qdri_check_extent(who, "n_cols", norm->n_cols));
+    QDR_TRY(qdri_mul_elems(norm->n_rows, norm->n_cols, &n_elems));
+    if (norm->n_features < norm->n_cols)
+        return QDR_FAIL(QDR_ERR_SHAPE,
+                        "layer norm: n_features is %" PRId64 ", less than this rank's n_cols %" PRId64
+                        "; it counts the features of all ranks of the axis",
+                        norm->n_features, norm->n_cols);
+    if (!(norm->epsilon >= 0))
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "layer norm: epsilon is %g; it must be ≥ 0 (0: 1e-5)",
+                        norm->epsilon);
+    return QDR_OK;
+}
+
+qdr_status qdr_layer_norm_sizes(const qdr_grid *grid, const qdr_layer_norm *norm,
+                                size_t *stats_bytes, size_t *work_bytes) {
+    QDR_TRY(qdri_check_object(who, stats_bytes, "stats_bytes"));
+    QDR_TRY(qdri_check_object(who, work_bytes, "work_bytes"));
+    *stats_bytes = *work_bytes = 0;
+    QDR_TRY(norm_check(grid, norm));
+    const qdr_dtype sum_type = qdri_sum_type(norm->dtype);
+    const int64_t n_parts = qdri_axis_size(grid, norm->axis);
+    QDR_TRY(qdri_block_bytes(norm->n_rows, 3 * n_parts, sum_type, work_bytes));
+    return qdri_block_bytes(norm->n_rows, 2, sum_type, stats_bytes);
+}
+
+static qdri_kernel norm_kernel(const qdr_layer_norm *norm) {
+    qdri_kernel kernel = {.dtype = norm->dtype};
+    kernel.u.norm.n_rows = norm->n_rows;
+    kernel.u.norm.n_cols = norm->n_cols;
+    kernel.u.norm.n_features = norm->n_features;
+    kernel.u.norm.epsilon = norm->epsilon > 0 ? norm->epsilon : 1e-5;
+    return kernel;
+}
+
+static qdr_status run(qdri_kernel *kernel, qdri_kernel_kind kind, qdr_stream *stream) {
+    kernel->kind = kind;
+    return qdri_kernel_run(stream, kernel);
+}
+
+/* Moments of the local columns go to the caller's place among those of the group. */
+static qdr_status statistics(qdr_grid *grid, const qdr_layer_norm *norm, const void *x, void *stats,
+                             void *work, qdr_stream *stream) {
+    const qdr_dtype sum_type = qdri_sum_type(norm->dtype);
+    const size_t part_bytes = (size_t)norm->n_rows * 3 * qdr_dtype_bytes(sum_type);
+    const size_t rank = (size_t)qdri_axis_rank(grid, norm->axis);
+    qdri_kernel kernel = norm_kernel(norm);
+    kernel.u.norm.x = x;
+    kernel.u.norm.work = work ? (char *)work + rank * part_bytes : NULL;
+    QDR_TRY(run(&kernel, QDRI_K_NORM_MOMENTS, stream));
+    QDR_TRY(qdri_axis_gather(grid, norm->axis, work, 3 * norm->n_rows, sum_type, stream));
+    kernel.u.norm.work = work;
+    kernel.u.norm.stats = stats;
+    kernel.u.norm.n_parts = qdri_axis_size(grid, norm->axis);
+    return run(&kernel, QDRI_K_NORM_MERGE, stream);
+}
+
+qdr_status qdr_layer_norm_forward(qdr_grid *grid, const qdr_layer_norm *norm, const void *x,
+                                  const void *gamma, const void *beta, void *y, void *stats,
+                                  void *work, qdr_stream *stream) {
+    QDR_TRY(norm_check(grid, norm));
+    const int64_t n_elems = norm->n_rows * norm->n_cols;
+    QDR_TRY(qdri_check_data(who, "x", x, n_elems));
+    QDR_TRY(qdri_check_data(who, "gamma", gamma, norm->n_cols));
+    QDR_TRY(qdri_check_data(who, "beta", beta, norm->n_cols));
+    QDR_TRY(qdri_check_data(who, "y", y, n_elems));
+    QDR_TRY(qdri_check_data(who, "stats", stats, norm->n_rows));
+    QDR_TRY(qdri_check_data(who, "work", work, norm->n_rows));
+    stream = qdri_stream_or_default(grid, stream);
+    QDR_TRY(statistics(grid, norm, x, stats, work, stream));
+    qdri_kernel kernel = norm_kernel(norm);
+    kernel.u.norm.x = x;
+    kernel.u.norm.gamma = gamma;
+    kernel.u.norm.beta = beta;
+    kernel.u.norm.stats = stats;
+    kernel.u.norm.y = y;
+    return run(&kernel, QDRI_K_NORM_APPLY, stream);
+}
+
+static qdr_status backward_check(const qdr_layer_norm *norm, const void *x, const void *gamma,
+                                 const void *dy, const void *stats, const void *dx,
+                                 const void *work) {
+    const int64_t n_elems = norm->n_rows * norm->n_cols;
+    QDR_TRY(qdri_check_data(who, "x", x, n_elems));
+    QDR_TRY(qdri_check_data(who, "gamma", gamma, norm->n_cols));
+    QDR_TRY(qdri_check_data(who, "dy", dy, n_elems));
+    QDR_TRY(qdri_check_data(who, "stats", stats, norm->n_rows));
+    QDR_TRY(qdri_check_data(who, "dx", dx, n_elems));
+    return qdri_check_data(who, "work", work, norm->n_rows);
+}
+
+qdr_status qdr_layer_norm_backward(qdr_grid *grid, const qdr_layer_norm *norm, const void *x,
+                                   const void *gamma, const void *dy, const void *stats, void *dx,
+                                   int accumulate_dx, void *dgamma, void *dbeta,
+                                   int accumulate_params, void *work, qdr_stream *stream) {
+    QDR_TRY(norm_check(grid, norm));
+    QDR_TRY(backward_check(norm, x, gamma, dy, stats, dx, work));
+    stream = qdri_stream_or_default(grid, stream);
+    qdri_kernel kernel = norm_kernel(norm);
+    kernel.u.norm.x = x;
+    kernel.u.norm.gamma = gamma;
+    kernel.u.norm.dy = dy;
+    kernel.u.norm.stats = (void *)(uintptr_t)stats; /* only read here */
+    kernel.u.norm.dx = dx;
+    kernel.u.norm.dgamma = dgamma;
+    kernel.u.norm.dbeta = dbeta;
+    kernel.u.norm.work = work;
+    kernel.u.norm.accumulate_dx = accumulate_dx;
+    kernel.u.norm.accumulate_params = accumulate_params;
+    QDR_TRY(run(&kernel, QDRI_K_NORM_SUMS, stream));
+    QDR_TRY(qdri_axis_reduce(grid, norm->axis, QDR_SUM, work, 2 * norm->n_rows,
+                             qdri_sum_type(norm->dtype), stream));
+    return run(&kernel, QDRI_K_NORM_BACKWARD, stream);
+}

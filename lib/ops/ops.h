@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the operations share: checks of arguments, and sums of statistics over an axis. */
+#ifndef QDRI_OPS_OPS_H
+#define QDRI_OPS_OPS_H
+
+#include "grid/internal.h"
+#include "quadrille/ops.h"
+
+/* The type of sums and of gradients of parameters. */
+static inline qdr_dtype qdri_sum_type(qdr_dtype dtype) {
+    return dtype == QDR_F64 ? QDR_F64 : QDR_F32;
+}
+
+/* Checks; `who` begins the sentence. */
+QDR_NODISCARD qdr_status qdri_check_object(const char *who, const void *object, const char *what);
+QDR_NODISCARD qdr_status qdri_check_version(const char *who, uint32_t version);
+QDR_NODISCARD qdr_status qdri_check_dtype(const char *who, qdr_dtype dtype);
+QDR_NODISCARD qdr_status qdri_check_axis(const char *who, qdr_axis axis);
+QDR_NODISCARD qdr_status qdri_check_extent(const char *who, const char *what, int64_t n);
+/* NULL is right only where there is nothing to read or write. */
+QDR_NODISCARD qdr_status qdri_check_data(const char *who, const char *what, const void *data,
+                                         int64_t n_elems);
+/* *bytes of n_rows·n_cols elements. */
+QDR_NODISCARD qdr_status qdri_block_bytes(int64_t n_rows, int64_t n_cols, qdr_dtype dtype,
+                                          size_t *bytes);
+
+/* Ranks along an axis, and the caller's place on it. */
+int qdri_axis_size(const qdr_grid *grid, qdr_axis axis);
+int qdri_axis_rank(const qdr_grid *grid, qdr_axis axis);
+/* All-reduce in place over the axis' statistics channel; nothing to do in a group of one. */
+QDR_NODISCARD qdr_status qdri_axis_reduce(qdr_grid *grid, qdr_axis axis, qdr_reduce op, void *data,
+                                          int64_t n_elems, qdr_dtype dtype, qdr_stream *stream);
+/* All-gather in place: the caller's n_elems lie at its place among the group's. */
+QDR_NODISCARD qdr_status qdri_axis_gather(qdr_grid *grid, qdr_axis axis, void *data,
+                                          int64_t n_elems, qdr_dtype dtype, qdr_stream *stream);
+
+#endif

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* GELU and residual: element by element, no communication. */
+#include "core/size.h"
+#include "ops/ops.h"
+
+/* Checks what all of them take, and enqueues the kernel. */
+static qdr_status binary_run(const char *who, qdr_context *ctx, const qdri_kernel *kernel,
+                             int reads_b, qdr_stream *stream) {
+    const int64_t n = kernel->u.binary.n;
+    size_t bytes = 0;
+    QDR_TRY(qdri_check_object(who, ctx, "the context"));
+    QDR_TRY(qdri_check_dtype(who, kernel->dtype));
+    QDR_TRY(qdri_check_extent(who, "n_elems", n));
+    QDR_TRY(qdri_elems_bytes(n, kernel->dtype, &bytes));
+    QDR_TRY(qdri_check_data(who, "the first input", kernel->u.binary.a, n));
+    if (reads_b) QDR_TRY(qdri_check_data(who, "the second input", kernel->u.binary.b, n));
+    QDR_TRY(qdri_check_data(who, "the output", kernel->u.binary.y, n));
+    return qdri_kernel_run(stream ? stream : qdr_context_stream(ctx), kernel);
+}
+
+qdr_status qdr_gelu_forward(qdr_context *ctx, int64_t n_elems, qdr_dtype dtype, const void *x,
+                            void *y, qdr_stream *stream) {
+    qdri_kernel kernel = {.kind = QDRI_K_GELU_FORWARD, .dtype = dtype};
+    kernel.u.binary.n = n_elems;
+    kernel.u.binary.a = x;
+    kernel.u.binary.y = y;
+    return binary_run("gelu", ctx, &kernel, 0, stream);
+}
+
+qdr_status qdr_gelu_backward(qdr_context *ctx, int64_t n_elems, qdr_dtype dtype, const void *x,
+                             const void *dy, void *dx, int accumulate, qdr_stream *stream) {
+    qdri_kernel kernel = {.kind = QDRI_K_GELU_BACKWARD, .dtype = dtype};
+    kernel.u.binary.n = n_elems;
+    kernel.u.binary.a = x;
+    kernel.u.binary.b = dy;
+    kernel.u.binary.y = dx;
+    kernel.u.binary.accumulate = accumulate;
+    return binary_run("gelu", ctx, &kernel, 1, stream);
+}
+
+qdr_status qdr_add(qdr_context *ctx, int64_t n_elems, qdr_dtype dtype, const void *a, const void *b,
+                   void *y, qdr_stream *stream) {
+    qdri_kernel kernel = {.kind = QDRI_K_ADD, .dtype = dtype};
+    kernel.u.binary.n = n_elems;
+    kernel.u.binary.a = a;
+    kernel.u.binary.b = b;
+    kernel.u.binary.y = y;
+    kernel.u.binary.dtype2 = dtype;
+    return binary_run("add", ctx, &kernel, 1, stream);
+}
