@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Building a stack: memory plan, schedules, sizes; binding memory. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/size.h"
+#include "linear/internal.h"
+
+/* The single task list of one layer is made anew at each call; here once for each of its forms, so
+ * that memory suffices. */
+static qdr_status try_layer_calls(qdr_linear *layer)
+{
+    static const int dx_flags[] = {0, QDR_DX_ACCUMULATE, QDR_NO_DX};
+    for (int accumulate = 0; accumulate < 2; accumulate++)
+        QDR_TRY(qdri_build_layer_forward(layer, accumulate));
+    for (int mode = QDRI_GRADIENT_OVERWRITE; mode <= QDRI_GRADIENT_ADD_TO_COMPLETE; mode++)
+        for (int i = 0; i < 3; i++)
+            QDR_TRY(qdri_build_layer_backward(layer, dx_flags[i], (qdri_gradient_mode)mode));
+    return QDR_OK;
+}
+
+/* A stack can be run whole if each activation is read once at least, but the last. */
+static int runs_whole(const qdr_stack *stack)
+{
+    for (int i = 0; i < stack->n_nodes; i++) {
+        const int out = stack->nodes[i].out;
+        if (out >= 0 && stack->edges[out].n_uses == 0 && i < stack->n_nodes - 1) return 0;
+    }
+    return stack->n_nodes > 0;
+}
+
+static void place_edges(qdr_stack *stack)
+{
+    const int last = stack->n_nodes ? stack->nodes[stack->n_nodes - 1].out : -1;
+    if (last >= 0) stack->edges[last].keeps_gradient = 1;
+    for (int i = 0; i < stack->n_edges; i++) {
+        qdri_edge *edge = &stack->edges[i];
+        edge->value = qdri_buffers_add(&stack->buffers, QDRI_ACTIVATIONS, qdri_edge_bytes(edge));
+        if (edge->keeps_gradient)
+            edge->gradient = qdri_buffers_add(&stack->buffers, QDRI_ACTIVATIONS,
+                                              qdri_edge_bytes(edge));
+    }
+}
+
+static void place_nodes(qdr_stack *stack)
+{
+    size_t work_bytes = 0;
+    for (int i = 0; i < stack->n_nodes; i++) {
+        qdri_node *node = &stack->nodes[i];
+        if (node->kind == QDRI_NODE_OP) {
+            if (node->saved_bytes)
+                node->saved = qdri_buffers_add(&stack->buffers, QDRI_ACTIVATIONS,
+                                               node->saved_bytes);
+            if (node->work_bytes > work_bytes) work_bytes = node->work_bytes;
+        } else if (node->layer->shape.in_scattered && !node->layer->shape.drop_gathered) {
+            const size_t bytes = (size_t)stack->cell_rows * (size_t)node->layer->shape.k *
+                                 qdr_dtype_bytes(stack->opts.dtype);
+            node->layer->gathered = qdri_buffers_add(&stack->buffers, QDRI_ACTIVATIONS, bytes);
+        }
+    }
+    /* Work of operations is used on one stream only; it is no slot of the pool. */
+    stack->op_work = qdri_buffers_add(&stack->buffers, QDRI_ACTIVATIONS, work_bytes);
+    stack->loss = qdri_buffers_add(&stack->buffers, QDRI_ACTIVATIONS, 4 * sizeof(double));
+}
+
+static qdr_status make_schedules(qdr_stack *stack)
+{
+    for (int i = 0; i < stack->n_nodes; i++)
+        if (stack->nodes[i].kind == QDRI_NODE_LINEAR)
+            QDR_TRY(try_layer_calls(stack->nodes[i].layer));
+    if (!runs_whole(stack)) return QDR_OK;
+    QDR_TRY(qdri_build_forward(stack));
+    for (int i = 0; i < QDRI_N_BACKWARDS; i++)
+        QDR_TRY(qdri_build_backward(stack, (qdri_gradient_mode)(i / 2), i % 2));
+    return QDR_OK;
+}
+
+static int largest(int a, int b) { return a > b ? a : b; }
+
+/* An event for each task that another stream may wait for. Single-layer lists are never longer than
+ * a layer's share of this. */
+static qdr_status make_events(qdr_stack *stack)
+{
+    qdri_dev *dev = qdri_context_dev(qdr_grid_context(stack->grid));
+    int n = largest(stack->forward.n_tasks, stack->single.capacity);
+    for (int i = 0; i < QDRI_N_BACKWARDS; i++) n = largest(n, stack->backward[i].n_tasks);
+    QDR_TRY(QDRI_NEW(n, "the events of a stack", &stack->events));
+    for (; stack->n_events < n; stack->n_events++)
+        QDR_TRY(qdri_event_create(dev, &stack->events[stack->n_events]));
+    return QDR_OK;
+}
+
+/* Staging that the collectives of a schedule need, at most. */
+static void measure_staging(qdr_stack *stack, const qdri_schedule *schedule)
+{
+    for (int i = 0; i < schedule->n_tasks; i++) {
+        const qdri_task *task = &schedule->tasks[i];
+        if (task->kind != QDRI_TASK_COLLECTIVE) continue;
+        const qdri_coll coll = qdri_task_coll(task);
+        const size_t bytes = qdri_comm_scratch_bytes(qdri_grid_comm(stack->grid, task->channel),
+                                                     &coll);
+        if (bytes > stack->staging_bytes[task->channel])
+            stack->staging_bytes[task->channel] = bytes;
+    }
+}
+
+/* Statistics: two numbers a row at most, and the sums of losses and gradient norms. */
+static void measure_statistics(qdr_stack *stack)
+{
+    const int64_t n_elems = 2 * stack->cell_rows > 2 ? 2 * stack->cell_rows : 2;
+    const qdri_coll coll = {.kind = QDR_ALL_REDUCE, .dtype = QDR_F64, .count = n_elems};
+    const qdri_coll few = {.kind = QDR_ALL_REDUCE, .dtype = QDR_F64, .count = 2};
+    for (int channel = QDR_CHANNEL_X_STAT; channel <= (int)QDR_CHANNEL_D_STAT; channel++) {
+        const int rows = channel == (int)QDR_CHANNEL_X_STAT || channel == (int)QDR_CHANNEL_Y_STAT;
+        const qdri_comm *comm = qdri_grid_comm(stack->grid, (qdr_channel)channel);
+        stack->staging_bytes[channel] = qdri_comm_scratch_bytes(comm, rows ? &coll : &few);
+    }
+}
+
+static qdr_status reserve_staging(qdr_stack *stack)
+{
+    for (int i = 0; i < stack->n_nodes; i++) {
+        qdr_linear *layer = stack->nodes[i].layer;
+        if (stack->nodes[i].kind != QDRI_NODE_LINEAR) continue;
+        for (int accumulate = 0; accumulate < 2; accumulate++) {
+            QDR_TRY(qdri_build_layer_forward(layer, accumulate));
+            measure_staging(stack, &stack->single);
+        }
+        QDR_TRY(qdri_build_layer_backward(layer, 0, QDRI_GRADIENT_OVERWRITE));
+        measure_staging(stack, &stack->single);
+    }
+    measure_staging(stack, &stack->forward);
+    measure_staging(stack, &stack->backward[0]);
+    measure_statistics(stack);
+    for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
+        QDR_TRY(qdri_comm_reserve(qdri_grid_comm(stack->grid, (qdr_channel)channel),
+                                  stack->staging_bytes[channel]));
+    return QDR_OK;
+}
+
+static qdr_status build(qdr_stack *stack)
+{
+    qdri_parameters_place(stack);
+    place_edges(stack);
+    place_nodes(stack);
+    QDR_TRY(stack->buffers.status);
+    QDR_TRY(make_schedules(stack));
+    QDR_TRY(qdri_buffers_finish(&stack->buffers));
+    QDR_TRY(make_events(stack));
+    return reserve_staging(stack);
+}
+
+qdr_status qdr_stack_build(qdr_stack *stack)
+{
+    QDR_TRY(qdri_stack_open(stack, "build"));
+    QDR_TRY(qdr_agree(qdr_grid_context(stack->grid), build(stack)));
+    stack->built = 1;
+    return stack->opts.caller_memory
+               ? QDR_OK
+               : qdr_stack_bind(stack, &(qdr_stack_memory){.version = QDR_OPTS_INIT});
+}
+
+qdr_status qdr_stack_get_sizes(const qdr_stack *stack, qdr_stack_sizes *sizes)
+{
+    if (!stack || !sizes)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "sizes: the stack or the place for the result is NULL");
+    *sizes = (qdr_stack_sizes){0};
+    if (!stack->built)
+        return QDR_FAIL(QDR_ERR_STATE, "sizes: the stack is not built; call qdr_stack_build first");
+    const size_t *bytes = stack->buffers.region_bytes;
+    *sizes = (qdr_stack_sizes){.parameters = bytes[QDRI_PARAMETERS],
+                               .gradients = bytes[QDRI_GRADIENTS],
+                               .activations = bytes[QDRI_ACTIVATIONS],
+                               .workspace = bytes[QDRI_WORKSPACE]};
+    for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
+        sizes->communication += stack->staging_bytes[channel];
+    return QDR_OK;
+}
+
+static qdr_status bind_region(qdr_stack *stack, qdri_region region, void *callers)
+{
+    if ((uintptr_t)callers % QDRI_BUFFER_ALIGN)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "bind: memory at %p is not aligned to %d bytes", callers,
+                        QDRI_BUFFER_ALIGN);
+    stack->memory[region] = callers;
+    if (callers) return QDR_OK;
+    QDR_TRY(qdri_mem_alloc(qdri_context_dev(qdr_grid_context(stack->grid)),
+                           stack->buffers.region_bytes[region], &stack->owned[region]));
+    stack->memory[region] = stack->owned[region];
+    return QDR_OK;
+}
+
+/* Parameters and gradients begin as zeros, padding among them. */
+static qdr_status clear(qdr_stack *stack)
+{
+    qdr_stream *stream = qdr_context_stream(qdr_grid_context(stack->grid));
+    for (int region = QDRI_PARAMETERS; region <= QDRI_GRADIENTS; region++)
+        QDR_TRY(qdri_fill_zero(stream, stack->memory[region], stack->buffers.region_bytes[region]));
+    return qdri_stream_synchronize(stream);
+}
+
+static qdr_status bind(qdr_stack *stack, const qdr_stack_memory *memory)
+{
+    if (!stack->built || stack->bound)
+        return QDR_FAIL(QDR_ERR_STATE, "bind: %s",
+                        stack->bound ? "the stack has its memory already"
+                                     : "call qdr_stack_build first");
+    void *callers[QDRI_CALLER] = {memory->parameters, memory->gradients, memory->activations,
+                                  memory->workspace};
+    for (int region = 0; region < (int)QDRI_CALLER; region++)
+        QDR_TRY(bind_region(stack, (qdri_region)region, callers[region]));
+    return clear(stack);
+}
+
+qdr_status qdr_stack_bind(qdr_stack *stack, const qdr_stack_memory *memory)
+{
+    if (!stack || !memory)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "bind: the stack or the memory is NULL");
+    QDR_TRY(qdr_agree(qdr_grid_context(stack->grid), bind(stack, memory)));
+    stack->bound = 1;
+    return QDR_OK;
+}

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Executing a schedule: every task is enqueued on its stream, after the tasks it waits for. */
+#include "linear/internal.h"
+
+void *qdri_stack_pointer(const qdr_stack *stack, qdri_ref ref)
+{
+    if (ref.buffer < 0) return NULL;
+    const qdri_buffer *buffer = &stack->buffers.items[ref.buffer];
+    if (buffer->region == QDRI_CALLER) {
+        for (int i = 0; i < 4; i++)
+            if (stack->caller[i].buffer == ref.buffer) return stack->caller_memory[i];
+    }
+    char *base = stack->memory[buffer->region];
+    return base ? base + buffer->offset + ref.offset : NULL;
+}
+
+qdri_coll qdri_task_coll(const qdri_task *task)
+{
+    return (qdri_coll){.kind = task->coll,
+                       .dtype = task->dtype,
+                       .op = QDR_SUM,
+                       .count = task->count,
+                       .split_unit = task->split_unit};
+}
+
+typedef struct run {
+    qdr_stack *stack;
+    const qdri_task *task;
+    qdr_stream *stream;
+} run;
+
+static void *reads(const run *r, int i) { return qdri_stack_pointer(r->stack, r->task->reads[i]); }
+static void *writes(const run *r, int i)
+{
+    return qdri_stack_pointer(r->stack, r->task->writes[i]);
+}
+
+/* The padding behind a whole dW is zero on the wire. */
+static qdr_status zero_tail(const run *r)
+{
+    const qdri_task *task = r->task;
+    const int is_product = task->kind == QDRI_TASK_PRODUCT;
+    const size_t elems = (size_t)(is_product ? task->m * task->n : task->k * task->n);
+    if (!task->zero_tail) return QDR_OK;
+    return qdri_fill_zero(r->stream,
+                          (char *)writes(r, 0) + elems * qdr_dtype_bytes(task->out_dtype),
+                          task->zero_tail);
+}
+
+static qdr_status run_product(const run *r)
+{
+    const qdri_task *task = r->task;
+    const qdri_gemm gemm = {.m = task->m,
+                            .n = task->n,
+                            .k = task->k,
+                            .a = reads(r, 0),
+                            .b = reads(r, 1),
+                            .c = writes(r, 0),
+                            .lda = task->trans_a ? task->m : task->k,
+                            .ldb = task->trans_b ? task->k : task->n,
+                            .ldc = task->n,
+                            .trans_a = task->trans_a,
+                            .trans_b = task->trans_b,
+                            .alpha = 1,
+                            .beta = task->accumulate ? 1 : 0,
+                            .dtype = task->dtype,
+                            .c_dtype = task->out_dtype};
+    QDR_TRY(qdri_gemm_run(r->stream, &gemm));
+    return zero_tail(r);
+}
+
+static qdr_status run_collective(const run *r)
+{
+    qdri_coll coll = qdri_task_coll(r->task);
+    coll.send = r->task->n_reads ? reads(r, 0) : NULL;
+    coll.recv = writes(r, 0);
+    return qdri_comm_launch(qdri_grid_comm(r->stack->grid, r->task->channel), &coll, r->stream);
+}
+
+static qdr_status run_rows(const run *r, qdri_kernel_kind kind, const void *x, void *y, void *p)
+{
+    const qdri_task *task = r->task;
+    qdri_kernel kernel = {.kind = kind, .dtype = task->dtype};
+    kernel.u.rows.n_rows = task->m;
+    kernel.u.rows.n_cols = task->n;
+    kernel.u.rows.row0 = task->k;
+    kernel.u.rows.context = task->context;
+    kernel.u.rows.x = x;
+    kernel.u.rows.y = y;
+    kernel.u.rows.p = p;
+    kernel.u.rows.accumulate = task->accumulate;
+    return qdri_kernel_run(r->stream, &kernel);
+}
+
+static qdr_status run_bias_add(const run *r)
+{
+    return run_rows(r, QDRI_K_BIAS_ADD, NULL, writes(r, 0), reads(r, 0));
+}
+static qdr_status run_column_sum(const run *r)
+{
+    return run_rows(r, QDRI_K_COLUMN_SUM, reads(r, 0), NULL, writes(r, 0));
+}
+static qdr_status run_position_add(const run *r)
+{
+    return run_rows(r, QDRI_K_POSITION_ADD, NULL, writes(r, 0), reads(r, 0));
+}
+static qdr_status run_position_sum(const run *r)
+{
+    return run_rows(r, QDRI_K_POSITION_SUM, reads(r, 0), NULL, writes(r, 0));
+}
+
+static qdr_status run_add(const run *r)
+{
+    const qdri_task *task = r->task;
+    const int64_t n = task->m * task->n;
+    if (!task->accumulate)
+        return qdri_copy(r->stream, writes(r, 0), reads(r, 0),
+                         (size_t)n * qdr_dtype_bytes(task->dtype));
+    qdri_kernel kernel = {.kind = QDRI_K_ADD, .dtype = task->dtype};
+    kernel.u.binary.n = n;
+    kernel.u.binary.a = writes(r, 0);
+    kernel.u.binary.b = reads(r, 0);
+    kernel.u.binary.y = writes(r, 0);
+    kernel.u.binary.dtype2 = task->dtype;
+    return qdri_kernel_run(r->stream, &kernel);
+}
+
+static qdr_status run_embed(const run *r)
+{
+    const qdr_linear *table = r->stack->nodes[r->task->node].layer;
+    const int forward = r->task->kind == QDRI_TASK_EMBED;
+    qdri_kernel kernel = {.kind = forward ? QDRI_K_EMBED_FORWARD : QDRI_K_EMBED_BACKWARD,
+                          .dtype = r->task->dtype};
+    kernel.u.embed.n_rows = r->task->m;
+    kernel.u.embed.n_cols = r->task->n;
+    kernel.u.embed.begin = table->vocab_begin;
+    kernel.u.embed.end = table->vocab_end;
+    kernel.u.embed.tokens = reads(r, 0);
+    kernel.u.embed.accumulate = r->task->accumulate;
+    if (forward) {
+        kernel.u.embed.e = reads(r, 1);
+        kernel.u.embed.y = writes(r, 0);
+    } else {
+        kernel.u.embed.dy = reads(r, 1);
+        kernel.u.embed.de = writes(r, 0);
+    }
+    QDR_TRY(qdri_kernel_run(r->stream, &kernel));
+    return forward ? QDR_OK : zero_tail(r);
+}
+
+static qdr_status run_operation(const run *r)
+{
+    const qdri_node *node = &r->stack->nodes[r->task->node];
+    const qdri_op_run op = {.stack = r->stack, .node = node, .task = r->task, .stream = r->stream};
+    return r->task->kind == QDRI_TASK_FORWARD ? node->forward(&op) : node->backward(&op);
+}
+
+static qdr_status (*const runners[])(const run *r) = {
+    [QDRI_TASK_PRODUCT] = run_product,
+    [QDRI_TASK_COLLECTIVE] = run_collective,
+    [QDRI_TASK_BIAS_ADD] = run_bias_add,
+    [QDRI_TASK_COLUMN_SUM] = run_column_sum,
+    [QDRI_TASK_ADD] = run_add,
+    [QDRI_TASK_EMBED] = run_embed,
+    [QDRI_TASK_EMBED_SUM] = run_embed,
+    [QDRI_TASK_POSITION_ADD] = run_position_add,
+    [QDRI_TASK_POSITION_SUM] = run_position_sum,
+    [QDRI_TASK_FORWARD] = run_operation,
+    [QDRI_TASK_BACKWARD] = run_operation,
+};
+
+static qdr_stream *stream_of(const qdr_stack *stack, int stream, qdr_stream *compute)
+{
+    return stream == QDRI_STREAM_OF_COMPUTE
+               ? compute
+               : qdri_grid_stream(stack->grid, (qdr_channel)(stream - 1));
+}
+
+static qdr_status enqueue(qdr_stack *stack, const qdri_schedule *schedule, int number,
+                          qdr_stream *compute)
+{
+    const qdri_task *task = &schedule->tasks[number];
+    const run r = {.stack = stack, .task = task, .stream = stream_of(stack, task->stream, compute)};
+    for (int i = 0; i < task->n_waits; i++)
+        QDR_TRY(qdri_stream_wait(r.stream, stack->events[task->waits[i]]));
+    QDR_TRY(runners[task->kind](&r));
+    return task->signals ? qdri_event_record(stack->events[number], r.stream) : QDR_OK;
+}
+
+/* Streams of a schedule other than the compute stream start after what was enqueued there before,
+ * and end before what comes. */
+qdr_status qdri_execute(qdr_stack *stack, const qdri_schedule *schedule, qdr_stream *compute)
+{
+    int used[QDRI_N_STREAMS] = {0};
+    QDR_TRY(qdri_event_record(stack->start, compute));
+    for (int i = 0; i < schedule->n_tasks; i++) {
+        const int stream = schedule->tasks[i].stream;
+        if (stream != QDRI_STREAM_OF_COMPUTE && !used[stream])
+            QDR_TRY(qdri_stream_wait(stream_of(stack, stream, compute), stack->start));
+        used[stream] = 1;
+        QDR_TRY(enqueue(stack, schedule, i, compute));
+    }
+    for (int s = 1; s < QDRI_N_STREAMS; s++) {
+        if (!used[s]) continue;
+        QDR_TRY(qdri_event_record(stack->done[s], stream_of(stack, s, compute)));
+        QDR_TRY(qdri_stream_wait(compute, stack->done[s]));
+    }
+    return QDR_OK;
+}

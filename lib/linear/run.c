@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Running stacks and single layers; losses; schedules as text and figures. */
+#include <string.h>
+
+#include "linear/internal.h"
+
+/* How this backward's gradients join those that are there; *pending tells the next one. */
+static qdri_gradient_mode mode_of(int flags, int *pending)
+{
+    qdri_gradient_mode mode = QDRI_GRADIENT_OVERWRITE;
+    if (flags & QDR_ACCUMULATE)
+        mode = *pending ? QDRI_GRADIENT_ADD_TO_PARTIAL : QDRI_GRADIENT_ADD_TO_COMPLETE;
+    *pending = (flags & QDR_DEFER_SYNC) != 0;
+    return mode;
+}
+
+static qdr_status check_whole(const qdr_stack *stack, const char *who)
+{
+    QDR_TRY(qdri_stack_ready(stack, who));
+    if (stack->forward.n_tasks == 0)
+        return QDR_FAIL(QDR_ERR_STATE,
+                        "%s: the stack cannot run as a whole, as an activation besides the last is "
+                        "read by no node",
+                        who);
+    return QDR_OK;
+}
+
+qdr_status qdr_stack_forward(qdr_stack *stack)
+{
+    QDR_TRY(check_whole(stack, "forward"));
+    return qdri_execute(stack, &stack->forward, qdr_context_stream(qdr_grid_context(stack->grid)));
+}
+
+qdr_status qdr_stack_backward(qdr_stack *stack, int flags, double loss_scale)
+{
+    QDR_TRY(check_whole(stack, "backward"));
+    if (flags & ~(QDR_ACCUMULATE | QDR_DEFER_SYNC))
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "backward: flags %d; only QDR_ACCUMULATE and QDR_DEFER_SYNC are known here",
+                        flags);
+    const qdri_gradient_mode mode = mode_of(flags, &stack->pending);
+    stack->loss_scale = loss_scale;
+    return qdri_execute(stack, &stack->backward[2 * (int)mode + (flags & QDR_DEFER_SYNC ? 1 : 0)],
+                        qdr_context_stream(qdr_grid_context(stack->grid)));
+}
+
+static const qdri_node *find_loss(const qdr_stack *stack)
+{
+    for (int i = 0; i < stack->n_nodes; i++)
+        if (stack->nodes[i].kind == QDRI_NODE_OP && stack->nodes[i].out < 0)
+            return &stack->nodes[i];
+    return NULL;
+}
+
+qdr_status qdr_stack_loss(qdr_stack *stack, double *loss_sum, int64_t *n_valid)
+{
+    double result[2] = {0, 0};
+    if (!loss_sum || !n_valid)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "loss: a place for the result is NULL");
+    *loss_sum = 0;
+    *n_valid = 0;
+    QDR_TRY(check_whole(stack, "loss"));
+    const qdri_node *node = find_loss(stack);
+    if (!node)
+        return QDR_FAIL(
+            QDR_ERR_STATE,
+            "loss: the stack has no cross-entropy; add one with qdr_stack_add_cross_entropy");
+    const qdri_edge *logits = &stack->edges[node->in[0]];
+    qdr_stream *stream = qdr_context_stream(qdr_grid_context(stack->grid));
+    double *sums = (double *)qdri_stack_pointer(stack, stack->loss) + 2;
+    QDR_TRY(qdri_copy(stream, sums, sums - 2, sizeof result));
+    if (qdri_edge_scattered(stack, logits))
+        QDR_TRY(qdr_all_reduce(stack->grid, logits->matrix.scatter_axis, QDR_SUM, sums, 2, QDR_F64,
+                               stream));
+    QDR_TRY(qdr_all_reduce(stack->grid, QDR_Z, QDR_SUM, sums, 2, QDR_F64, stream));
+    QDR_TRY(qdr_all_reduce(stack->grid, QDR_D, QDR_SUM, sums, 2, QDR_F64, stream));
+    QDR_TRY(qdri_copy(stream, result, sums, sizeof result));
+    QDR_TRY(qdri_stream_synchronize(stream));
+    *loss_sum = result[0];
+    *n_valid = (int64_t)result[1];
+    return QDR_OK;
+}
+
+static qdr_status check_layer(const qdr_linear *layer, const char *who)
+{
+    if (!layer) return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: the layer is NULL", who);
+    QDR_TRY(qdri_stack_ready(layer->stack, who));
+    if (layer->stack->nodes[layer->node].kind != QDRI_NODE_LINEAR)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: '%s' is an embedding; run it with its stack", who,
+                        layer->shape.name);
+    return QDR_OK;
+}
+
+/* NULL is right for an activation of which this rank has nothing. */
+static qdr_status check_memory(const qdr_linear *layer, const void *memory, int edge,
+                               const char *what)
+{
+    const qdri_edge *e = &layer->stack->edges[edge];
+    if (memory || qdri_edge_elems(e) == 0) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT,
+                    "%s: %s is NULL, but this rank has %" PRId64 "x%" PRId64 " elements of it",
+                    layer->shape.name, what, e->owned.n_rows, e->owned.n_cols);
+}
+
+qdr_status qdr_linear_forward(qdr_linear *layer, const void *x, void *y, int flags,
+                              qdr_stream *stream)
+{
+    QDR_TRY(check_layer(layer, "linear forward"));
+    qdr_stack *stack = layer->stack;
+    const qdri_node *node = &stack->nodes[layer->node];
+    if (flags & ~QDR_Y_ACCUMULATE)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: flags %d; forward knows QDR_Y_ACCUMULATE only",
+                        layer->shape.name, flags);
+    QDR_TRY(check_memory(layer, x, node->in[0], "x"));
+    QDR_TRY(check_memory(layer, y, node->out, "y"));
+    stack->caller_memory[QDRI_CALLER_X] = (void *)(uintptr_t)x;
+    stack->caller_memory[QDRI_CALLER_Y] = y;
+    QDR_TRY(qdri_build_layer_forward(layer, (flags & QDR_Y_ACCUMULATE) != 0));
+    return qdri_execute(stack, &stack->single, qdri_stream_or_default(stack->grid, stream));
+}
+
+qdr_status qdr_linear_backward(qdr_linear *layer, const void *dy, const void *x, void *dx,
+                               int flags, qdr_stream *stream)
+{
+    QDR_TRY(check_layer(layer, "linear backward"));
+    qdr_stack *stack = layer->stack;
+    const qdri_node *node = &stack->nodes[layer->node];
+    if (flags & ~(QDR_ACCUMULATE | QDR_DEFER_SYNC | QDR_DX_ACCUMULATE | QDR_NO_DX))
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: flags %d hold a bit that backward does not know",
+                        layer->shape.name, flags);
+    QDR_TRY(check_memory(layer, x, node->in[0], "x"));
+    QDR_TRY(check_memory(layer, dy, node->out, "dy"));
+    if (!(flags & QDR_NO_DX)) QDR_TRY(check_memory(layer, dx, node->in[0], "dx"));
+    stack->caller_memory[QDRI_CALLER_X] = (void *)(uintptr_t)x;
+    stack->caller_memory[QDRI_CALLER_DY] = (void *)(uintptr_t)dy;
+    stack->caller_memory[QDRI_CALLER_DX] = dx;
+    QDR_TRY(qdri_build_layer_backward(layer, flags, mode_of(flags, &layer->pending)));
+    return qdri_execute(stack, &stack->single, qdri_stream_or_default(stack->grid, stream));
+}
+
+static const qdri_schedule *find_schedule(const qdr_stack *stack, const char *which)
+{
+    if (!stack || !which) return NULL;
+    if (strcmp(which, "forward") == 0) return &stack->forward;
+    return strcmp(which, "backward") == 0 ? &stack->backward[0] : NULL;
+}
+
+qdr_status qdr_stack_print(const qdr_stack *stack, const char *which, FILE *file)
+{
+    const qdri_schedule *schedule = find_schedule(stack, which);
+    if (!schedule || !file)
+        return QDR_FAIL(
+            QDR_ERR_ARGUMENT,
+            "print: a stack, \"forward\" or \"backward\", and a file are needed, not '%s'",
+            which ? which : "NULL");
+    qdri_schedule_print(schedule, file);
+    return QDR_OK;
+}
+
+qdr_planned qdr_stack_planned(const qdr_stack *stack, const char *which, qdr_channel channel,
+                              qdr_coll_kind kind)
+{
+    const qdri_schedule *schedule = find_schedule(stack, which);
+    qdr_planned planned = {0, 0};
+    for (int i = 0; schedule && i < schedule->n_tasks; i++) {
+        const qdri_task *task = &schedule->tasks[i];
+        if (task->kind != QDRI_TASK_COLLECTIVE || task->channel != channel || task->coll != kind)
+            continue;
+        planned.n_calls++;
+        planned.bytes_sent += task->bytes_sent;
+    }
+    return planned;
+}
+
+double qdr_stack_flops(const qdr_stack *stack, const char *which)
+{
+    const qdri_schedule *schedule = find_schedule(stack, which);
+    double flops = 0;
+    for (int i = 0; schedule && i < schedule->n_tasks; i++) flops += schedule->tasks[i].flops;
+    return flops;
+}

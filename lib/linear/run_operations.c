@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Operations of a stack on the memory of their edges. */
+#include "linear/operations.h"
+
+static void *value(const qdri_op_run *run, int edge)
+{
+    return qdri_stack_pointer(run->stack, run->stack->edges[edge].value);
+}
+static void *input(const qdri_op_run *run, int i) { return value(run, run->node->in[i]); }
+static void *output(const qdri_op_run *run) { return value(run, run->node->out); }
+static void *saved(const qdri_op_run *run)
+{
+    return qdri_stack_pointer(run->stack, run->node->saved);
+}
+static void *work(const qdri_op_run *run)
+{
+    return qdri_stack_pointer(run->stack, run->stack->op_work);
+}
+static const void *d_output(const qdri_op_run *run)
+{
+    return qdri_stack_pointer(run->stack, run->task->reads[0]);
+}
+static void *d_input(const qdri_op_run *run, int i)
+{
+    return qdri_stack_pointer(run->stack, run->task->writes[i]);
+}
+static void *parameter(const qdri_op_run *run, int i)
+{
+    return qdri_stack_pointer(run->stack, run->stack->parameters[run->node->parameter + i].data);
+}
+static void *gradient(const qdri_op_run *run, int i)
+{
+    return qdri_stack_pointer(run->stack,
+                              run->stack->parameters[run->node->parameter + i].gradient);
+}
+static qdr_context *context(const qdri_op_run *run) { return qdr_grid_context(run->stack->grid); }
+static int64_t elems(const qdri_op_run *run)
+{
+    return qdri_edge_elems(&run->stack->edges[run->node->in[0]]);
+}
+
+qdr_status qdri_run_norm_forward(const qdri_op_run *run)
+{
+    return qdr_layer_norm_forward(run->stack->grid, &run->node->u.norm, input(run, 0),
+                                  parameter(run, 0), parameter(run, 1), output(run), saved(run),
+                                  work(run), run->stream);
+}
+
+qdr_status qdri_run_norm_backward(const qdri_op_run *run)
+{
+    const int accumulate_parameters = (run->task->accumulate >> QDR_MAX_OP_INPUTS) & 1;
+    return qdr_layer_norm_backward(run->stack->grid, &run->node->u.norm, input(run, 0),
+                                   parameter(run, 0), d_output(run), saved(run), d_input(run, 0),
+                                   run->task->accumulate & 1, gradient(run, 0), gradient(run, 1),
+                                   accumulate_parameters, work(run), run->stream);
+}
+
+qdr_status qdri_run_attention_forward(const qdri_op_run *run)
+{
+    return qdr_attention_forward(context(run), &run->node->u.attention, input(run, 0), output(run),
+                                 saved(run), work(run), run->stream);
+}
+
+qdr_status qdri_run_attention_backward(const qdri_op_run *run)
+{
+    return qdr_attention_backward(context(run), &run->node->u.attention, input(run, 0), output(run),
+                                  saved(run), d_output(run), d_input(run, 0), work(run),
+                                  run->stream);
+}
+
+qdr_status qdri_run_gelu_forward(const qdri_op_run *run)
+{
+    return qdr_gelu_forward(context(run), elems(run), run->stack->opts.dtype, input(run, 0),
+                            output(run), run->stream);
+}
+
+qdr_status qdri_run_gelu_backward(const qdri_op_run *run)
+{
+    return qdr_gelu_backward(context(run), elems(run), run->stack->opts.dtype, input(run, 0),
+                             d_output(run), d_input(run, 0), run->task->accumulate & 1,
+                             run->stream);
+}
+
+qdr_status qdri_run_residual_forward(const qdri_op_run *run)
+{
+    return qdr_add(context(run), elems(run), run->stack->opts.dtype, input(run, 0), input(run, 1),
+                   output(run), run->stream);
+}
+
+qdr_status qdri_run_cross_entropy_forward(const qdri_op_run *run)
+{
+    return qdr_cross_entropy_forward(
+        run->stack->grid, &run->node->u.cross_entropy, input(run, 0), input(run, 1),
+        qdri_stack_pointer(run->stack, run->stack->loss), saved(run), work(run), run->stream);
+}
+
+qdr_status qdri_run_cross_entropy_backward(const qdri_op_run *run)
+{
+    return qdr_cross_entropy_backward(run->stack->grid, &run->node->u.cross_entropy, input(run, 0),
+                                      input(run, 1), saved(run), run->stack->loss_scale,
+                                      d_input(run, 0), run->stream);
+}
+
+/* Hands the caller's function its blocks; `backward` with gradients. */
+static qdr_status run_user(const qdri_op_run *run, qdr_op_fn fn, int backward)
+{
+    const qdri_node *node = run->node;
+    const void *in[QDR_MAX_OP_INPUTS] = {0};
+    void *d_in[QDR_MAX_OP_INPUTS] = {0};
+    int64_t in_cols[QDR_MAX_OP_INPUTS] = {0};
+    int accumulate[QDR_MAX_OP_INPUTS] = {0};
+    for (int i = 0; i < node->n_in; i++) {
+        in[i] = input(run, i);
+        in_cols[i] = run->stack->edges[node->in[i]].owned.n_cols;
+        if (backward) d_in[i] = d_input(run, i);
+        accumulate[i] = (run->task->accumulate >> i) & 1;
+    }
+    const qdr_owned *owned = &run->stack->edges[node->out].owned;
+    const qdr_op_call call = {.ctx = context(run),
+                              .stream = run->stream,
+                              .n_in = node->n_in,
+                              .in = in,
+                              .in_cols = in_cols,
+                              .n_rows = owned->n_rows,
+                              .out = output(run),
+                              .out_cols = owned->n_cols,
+                              .saved = saved(run),
+                              .d_out = backward ? d_output(run) : NULL,
+                              .d_in = backward ? d_in : NULL,
+                              .accumulate = accumulate};
+    return fn(&call, node->u.user.user);
+}
+
+qdr_status qdri_run_user_forward(const qdri_op_run *run)
+{
+    return run_user(run, run->node->u.user.forward, 0);
+}
+
+qdr_status qdri_run_user_backward(const qdri_op_run *run)
+{
+    return run_user(run, run->node->u.user.backward, 1);
+}

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From nodes to schedules: forward in order of execution, backward in reverse with gradients in
+ * borrowed workspace. */
+#include <string.h>
+
+#include "core/size.h"
+#include "linear/internal.h"
+
+static void begin(qdri_builder *builder, qdr_stack *stack, qdri_schedule *schedule)
+{
+    qdri_builder_begin(builder, schedule, &stack->buffers, &stack->place,
+                       stack->opts.overlap & QDR_OVERLAP_ALL, stack->opts.prefetch);
+}
+
+void qdri_plan_layer_weight(qdri_builder *builder, const qdr_linear *layer)
+{
+    const qdri_parameter *w = &layer->stack->parameters[layer->weight];
+    qdri_plan_weight(builder, layer->shape.node, layer->shape.name, w->data, w->shard_elems,
+                     layer->shape.dtype);
+}
+
+static qdri_layer_refs layer_refs(const qdr_linear *layer)
+{
+    const qdr_stack *stack = layer->stack;
+    const qdri_node *node = &stack->nodes[layer->node];
+    qdri_layer_refs refs = {.x = stack->edges[node->in[0]].value,
+                            .y = stack->edges[node->out].value,
+                            .dx = QDRI_NO_REF,
+                            .dy = QDRI_NO_REF,
+                            .b = QDRI_NO_REF,
+                            .db = QDRI_NO_REF,
+                            .gathered = layer->gathered};
+    refs.w = stack->parameters[layer->weight].data;
+    refs.dw = stack->parameters[layer->weight].gradient;
+    if (layer->bias >= 0) {
+        refs.b = stack->parameters[layer->bias].data;
+        refs.db = stack->parameters[layer->bias].gradient;
+    }
+    return refs;
+}
+
+static void add_op_forward(qdri_builder *builder, const qdr_stack *stack, int number)
+{
+    const qdri_node *node = &stack->nodes[number];
+    qdri_task task = {.kind = QDRI_TASK_FORWARD,
+                      .node = number,
+                      .name = node->name,
+                      .n_reads = node->n_in,
+                      .n_writes = 2,
+                      .flops = node->cost.forward_flops};
+    for (int i = 0; i < node->n_in; i++) task.reads[i] = stack->edges[node->in[i]].value;
+    task.writes[0] = node->out >= 0 ? stack->edges[node->out].value : stack->loss;
+    task.writes[1] = node->saved;
+    qdri_schedule_add(builder, &task);
+}
+
+qdr_status qdri_build_forward(qdr_stack *stack)
+{
+    qdri_builder builder;
+    begin(&builder, stack, &stack->forward);
+    for (int i = 0; i < stack->n_nodes; i++)
+        if (stack->nodes[i].layer) qdri_plan_layer_weight(&builder, stack->nodes[i].layer);
+    for (int i = 0; i < stack->n_nodes; i++) {
+        const qdri_node *node = &stack->nodes[i];
+        if (node->kind == QDRI_NODE_OP) {
+            add_op_forward(&builder, stack, i);
+            continue;
+        }
+        const qdri_layer_refs refs = layer_refs(node->layer);
+        if (node->kind == QDRI_NODE_EMBEDDING)
+            qdri_embedding_forward_tasks(&builder, &node->layer->shape, &refs);
+        else
+            qdri_linear_forward_tasks(&builder, &node->layer->shape, &refs, 0);
+    }
+    return qdri_builder_end(&builder);
+}
+
+/* Adds b to a (or copies it there), as large as an edge. */
+static void add_edge_task(qdri_builder *builder, const qdri_edge *edge, int number,
+                          const char *name, qdri_ref a, qdri_ref b, int accumulate)
+{
+    qdri_schedule_add(builder, &(qdri_task){.kind = QDRI_TASK_ADD,
+                                            .node = number,
+                                            .name = name,
+                                            .n_reads = 1,
+                                            .reads = {b},
+                                            .n_writes = 1,
+                                            .writes = {a},
+                                            .accumulate = accumulate,
+                                            .m = edge->owned.n_rows,
+                                            .n = edge->owned.n_cols,
+                                            .dtype = edge->dtype,
+                                            .out_dtype = edge->dtype});
+}
+
+static qdri_ref take_edge(qdri_builder *builder, const qdri_edge *edge)
+{
+    return qdri_buffers_take(builder->buffers, qdri_edge_bytes(edge));
+}
+
+/* Where a node writes the gradient of one of its inputs; *accumulate where another node has written
+ * it before. A gradient that is shared with another edge is copied before it is added to. */
+static qdri_ref gradient_target(qdri_builder *builder, qdr_stack *stack, int input, int number,
+                                int *accumulate)
+{
+    qdri_edge *edge = &stack->edges[input];
+    *accumulate = edge->d.buffer >= 0;
+    if (!edge->with_gradient) return QDRI_NO_REF;
+    if (!*accumulate) {
+        edge->d = edge->keeps_gradient ? edge->gradient : take_edge(builder, edge);
+    } else if (!edge->keeps_gradient && builder->buffers->status == QDR_OK &&
+               builder->buffers->items[edge->d.buffer].busy > 1) {
+        const qdri_ref copy = take_edge(builder, edge);
+        add_edge_task(builder, edge, number, stack->nodes[number].name, copy, edge->d, 0);
+        qdri_buffers_give(builder->buffers, edge->d);
+        edge->d = copy;
+    }
+    return edge->d;
+}
+
+/* A node's output gradient has been used. */
+static void release_gradient(qdri_builder *builder, qdri_edge *edge)
+{
+    if (!edge->keeps_gradient) qdri_buffers_give(builder->buffers, edge->d);
+    edge->d = QDRI_NO_REF;
+}
+
+/* Residual: each input's gradient is the output's. The first to come shares its memory. */
+static void pass_gradient(qdri_builder *builder, qdr_stack *stack, int number)
+{
+    const qdri_node *node = &stack->nodes[number];
+    const qdri_edge *out = &stack->edges[node->out];
+    for (int i = 0; i < node->n_in; i++) {
+        qdri_edge *edge = &stack->edges[node->in[i]];
+        if (!edge->with_gradient) continue;
+        if (edge->d.buffer < 0 && !edge->keeps_gradient && !out->keeps_gradient) {
+            edge->d = out->d;
+            qdri_buffers_share(builder->buffers, out->d);
+            continue;
+        }
+        int accumulate = 0;
+        const qdri_ref target = gradient_target(builder, stack, node->in[i], number, &accumulate);
+        add_edge_task(builder, edge, number, node->name, target, out->d, accumulate);
+    }
+}
+
+static void add_op_backward(qdri_builder *builder, qdr_stack *stack, int number,
+                            int accumulate_parameters)
+{
+    const qdri_node *node = &stack->nodes[number];
+    qdri_ref late[QDR_MAX_OP_INPUTS];
+    qdri_task task = {.kind = QDRI_TASK_BACKWARD,
+                      .node = number,
+                      .name = node->name,
+                      .n_writes = node->n_in,
+                      .n_reads = 1,
+                      .flops = node->cost.backward_flops,
+                      .accumulate = accumulate_parameters << QDR_MAX_OP_INPUTS};
+    task.reads[0] = node->out >= 0 ? stack->edges[node->out].d : QDRI_NO_REF;
+    for (int i = 0; i < node->n_in; i++) {
+        int accumulate = 0;
+        task.writes[i] = gradient_target(builder, stack, node->in[i], number, &accumulate);
+        task.reads[task.n_reads++] = stack->edges[node->in[i]].value;
+        late[i] = QDRI_NO_REF;
+        if (accumulate && node->overwrites_only) {
+            late[i] = task.writes[i];
+            task.writes[i] = take_edge(builder, &stack->edges[node->in[i]]);
+        } else {
+            task.accumulate |= accumulate << i;
+        }
+    }
+    for (int j = 0; j < node->n_parameters; j++)
+        task.writes[task.n_writes++] = stack->parameters[node->parameter + j].gradient;
+    qdri_schedule_add(builder, &task);
+    for (int i = 0; i < node->n_in; i++) {
+        if (late[i].buffer < 0) continue;
+        add_edge_task(builder, &stack->edges[node->in[i]], number, node->name, late[i],
+                      task.writes[i], 1);
+        qdri_buffers_give(builder->buffers, task.writes[i]);
+    }
+}
+
+/* How one layer's gradients are written in a mode. */
+static qdri_backward_mode layer_mode(const qdr_linear *layer, qdri_gradient_mode mode, int deferred)
+{
+    const qdr_stack *stack = layer->stack;
+    const int partial = mode == QDRI_GRADIENT_ADD_TO_PARTIAL,
+              complete = mode == QDRI_GRADIENT_ADD_TO_COMPLETE;
+    const int small_first = layer->bias >= 0 && stack->parameters[layer->bias].first_copy;
+    return (qdri_backward_mode){
+        .accumulate_dw = layer->shares_last || partial ||
+                         (complete && stack->place.coordinate[QDR_D] == 0),
+        .accumulate_db = partial || (complete && small_first),
+        .keep_for_later = deferred || layer->shares_first,
+    };
+}
+
+static void add_layer_backward(qdri_builder *builder, qdr_stack *stack, int number,
+                               qdri_gradient_mode mode, int deferred)
+{
+    const qdri_node *node = &stack->nodes[number];
+    qdri_layer_refs refs = layer_refs(node->layer);
+    qdri_backward_mode how = layer_mode(node->layer, mode, deferred);
+    refs.dy = stack->edges[node->out].d;
+    if (node->kind == QDRI_NODE_EMBEDDING) {
+        qdri_embedding_backward_tasks(builder, &node->layer->shape, &refs, &how);
+        return;
+    }
+    refs.dx = gradient_target(builder, stack, node->in[0], number, &how.accumulate_dx);
+    qdri_linear_backward_tasks(builder, &node->layer->shape, &refs, &how);
+}
+
+/* Gradients of biases, norms and positions: summed over the axes that hold copies, all at once. */
+static void sum_small_gradients(qdri_builder *builder, const qdr_stack *stack)
+{
+    const size_t bytes = qdr_dtype_bytes(stack->grad_dtype);
+    for (int axis = QDR_X; axis <= QDR_Y; axis++) {
+        const int64_t begin_elem = stack->small_begin[1 + axis],
+                      n = stack->small_end[1 + axis] - begin_elem;
+        const qdri_ref part = {stack->small_gradients.buffer, (size_t)begin_elem * bytes};
+        if (n > 0) qdri_small_gradient_task(builder, (qdr_axis)axis, part, n, stack->grad_dtype);
+    }
+    if (stack->n_small == 0) return;
+    qdri_small_gradient_task(builder, QDR_Z, stack->small_gradients, stack->n_small,
+                             stack->grad_dtype);
+    qdri_small_gradient_task(builder, QDR_D, stack->small_gradients, stack->n_small,
+                             stack->grad_dtype);
+}
+
+static int norm_accumulates(const qdr_stack *stack, const qdri_node *node, qdri_gradient_mode mode)
+{
+    if (!node->n_parameters) return 0;
+    return mode == QDRI_GRADIENT_ADD_TO_PARTIAL ||
+           (mode == QDRI_GRADIENT_ADD_TO_COMPLETE && stack->parameters[node->parameter].first_copy);
+}
+
+qdr_status qdri_build_backward(qdr_stack *stack, qdri_gradient_mode mode, int deferred)
+{
+    qdri_builder builder;
+    begin(&builder, stack, &stack->backward[2 * (int)mode + deferred]);
+    for (int i = 0; i < stack->n_edges; i++)
+        stack->edges[i].d = stack->edges[i].keeps_gradient && stack->edges[i].n_uses == 0
+                                ? stack->edges[i].gradient
+                                : QDRI_NO_REF;
+    for (int i = stack->n_nodes - 1; i >= 0; i--) {
+        const qdri_node *node = &stack->nodes[i];
+        if (node->kind == QDRI_NODE_LINEAR && stack->edges[node->in[0]].with_gradient)
+            qdri_plan_layer_weight(&builder, node->layer);
+    }
+    for (int i = stack->n_nodes - 1; i >= 0; i--) {
+        const qdri_node *node = &stack->nodes[i];
+        if (node->passes_gradient)
+            pass_gradient(&builder, stack, i);
+        else if (node->kind == QDRI_NODE_OP)
+            add_op_backward(&builder, stack, i, norm_accumulates(stack, node, mode));
+        else
+            add_layer_backward(&builder, stack, i, mode, deferred);
+        if (node->out >= 0) release_gradient(&builder, &stack->edges[node->out]);
+    }
+    if (!deferred) sum_small_gradients(&builder, stack);
+    return qdri_builder_end(&builder);
+}
+
+qdr_status qdri_build_layer_forward(qdr_linear *layer, int accumulate_y)
+{
+    qdr_stack *stack = layer->stack;
+    qdri_builder builder;
+    qdri_layer_refs refs = layer_refs(layer);
+    refs.x = stack->caller[QDRI_CALLER_X];
+    refs.y = stack->caller[QDRI_CALLER_Y];
+    begin(&builder, stack, &stack->single);
+    qdri_plan_layer_weight(&builder, layer);
+    qdri_linear_forward_tasks(&builder, &layer->shape, &refs, accumulate_y);
+    return qdri_builder_end(&builder);
+}
+
+static void sum_bias_gradient(qdri_builder *builder, const qdr_linear *layer)
+{
+    const qdri_parameter *b = &layer->stack->parameters[layer->bias];
+    qdri_small_gradient_task(builder, QDR_Z, b->gradient, b->n_elems, layer->stack->grad_dtype);
+    qdri_small_gradient_task(builder, QDR_D, b->gradient, b->n_elems, layer->stack->grad_dtype);
+}
+
+qdr_status qdri_build_layer_backward(qdr_linear *layer, int flags, qdri_gradient_mode mode)
+{
+    qdr_stack *stack = layer->stack;
+    qdri_builder builder;
+    qdri_layer_refs refs = layer_refs(layer);
+    qdri_backward_mode how = layer_mode(layer, mode, (flags & QDR_DEFER_SYNC) != 0);
+    how.accumulate_dx = (flags & QDR_DX_ACCUMULATE) != 0;
+    refs.x = stack->caller[QDRI_CALLER_X];
+    refs.dy = stack->caller[QDRI_CALLER_DY];
+    if (!(flags & QDR_NO_DX)) refs.dx = stack->caller[QDRI_CALLER_DX];
+    begin(&builder, stack, &stack->single);
+    if (!(flags & QDR_NO_DX)) qdri_plan_layer_weight(&builder, layer);
+    qdri_linear_backward_tasks(&builder, &layer->shape, &refs, &how);
+    if (layer->shape.bias && !how.keep_for_later) sum_bias_gradient(&builder, layer);
+    return qdri_builder_end(&builder);
+}

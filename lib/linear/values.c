@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Values of parameters by global index: initial ones, loading and gathering. Only runs of a shard
+ * are ever held. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/block.h"
+#include "core/size.h"
+#include "linear/internal.h"
+
+/* Calls `visit` for each run of the shard whose global indices follow each other. */
+typedef void (*run_fn)(void *user, int64_t global, int64_t local, int64_t n);
+
+static void for_each_run(const qdri_parameter *p, run_fn visit, void *user)
+{
+    const int64_t width = qdri_blocks_width(p->cols);
+    for (int64_t done = 0; done < p->n_elems;) {
+        const int64_t flat = p->shard_begin + done, row = flat / p->n_cols, col = flat % p->n_cols;
+        int64_t rows_run, run;
+        const int64_t global_row = qdri_blocks_global(p->rows, p->row_parts, p->row_part, row,
+                                                      &rows_run);
+        const int64_t global_col = qdri_blocks_global(p->cols, p->col_parts, p->col_part, col,
+                                                      &run);
+        if (run > p->n_elems - done) run = p->n_elems - done;
+        visit(user, global_row * width + global_col, done, run);
+        done += run;
+    }
+}
+
+/* A counter-based generator: the finaliser of SplitMix64 (Steele, Lea, Flood 2014) over seed and
+ * index. */
+static uint64_t mix(uint64_t x)
+{
+    x += 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+/* Normal with mean 0 and deviation 1, by Box and Muller 1958. */
+static double normal_at(uint64_t seed, int64_t index)
+{
+    const uint64_t a = mix(seed ^ mix(2 * (uint64_t)index)),
+                   b = mix(seed ^ mix(2 * (uint64_t)index + 1));
+    const double u = ((double)(a >> 11) + 0.5) * 0x1p-53, v = (double)(b >> 11) * 0x1p-53;
+    return sqrt(-2.0 * log(u)) * cos(6.283185307179586 * v);
+}
+
+static uint16_t bf16_of(double value)
+{
+    const float single = (float)value;
+    uint32_t bits;
+    memcpy(&bits, &single, sizeof bits);
+    return (uint16_t)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+
+static void store(void *data, qdr_dtype dtype, int64_t i, double value)
+{
+    if (dtype == QDR_F64) ((double *)data)[i] = value;
+    if (dtype == QDR_F32) ((float *)data)[i] = (float)value;
+    if (dtype == QDR_BF16) ((uint16_t *)data)[i] = bf16_of(value);
+}
+
+typedef struct draw {
+    void *data;
+    qdr_dtype dtype;
+    uint64_t seed;
+    double stddev;
+} draw;
+
+static void draw_run(void *user, int64_t global, int64_t local, int64_t n)
+{
+    const draw *d = user;
+    for (int64_t i = 0; i < n; i++)
+        store(d->data, d->dtype, local + i, d->stddev * normal_at(d->seed, global + i));
+}
+
+/* Values made on the host, brought to the device. */
+static qdr_status with_host_shard(qdr_stack *stack, const qdri_parameter *p,
+                                  void (*make)(const qdri_parameter *, void *, void *), void *user)
+{
+    const size_t bytes = (size_t)p->shard_elems * qdr_dtype_bytes(stack->opts.dtype);
+    qdr_stream *stream = qdr_context_stream(qdr_grid_context(stack->grid));
+    void *host = NULL;
+    QDR_TRY(qdri_calloc(bytes, 1, "a shard of a parameter on the host", &host));
+    make(p, host, user);
+    qdr_status status = qdri_copy(stream, qdri_stack_pointer(stack, p->data), host, bytes);
+    if (status == QDR_OK) status = qdri_stream_synchronize(stream);
+    free(host);
+    return status;
+}
+
+static void make_normal(const qdri_parameter *p, void *host, void *user)
+{
+    draw *d = user;
+    d->data = host;
+    for_each_run(p, draw_run, d);
+}
+
+/* Each parameter has numbers of its own: its name goes into the seed, so that they do not depend on
+ * the order of layers. */
+static uint64_t seed_of(const char *name, uint64_t seed)
+{
+    for (; *name; name++) seed = mix(seed ^ (uint64_t)(unsigned char)*name);
+    return seed;
+}
+
+qdr_status qdri_parameter_init(qdr_stack *stack, int index, uint64_t seed, double stddev)
+{
+    const qdri_parameter *p = &stack->parameters[index];
+    draw d = {.dtype = stack->opts.dtype, .seed = seed_of(p->name, seed), .stddev = stddev};
+    return with_host_shard(stack, p, make_normal, &d);
+}
+
+typedef struct constant {
+    qdr_dtype dtype;
+    double value;
+} constant;
+
+static void make_constant(const qdri_parameter *p, void *host, void *user)
+{
+    const constant *c = user;
+    for (int64_t i = 0; i < p->n_elems; i++) store(host, c->dtype, i, c->value);
+}
+
+qdr_status qdri_parameter_fill(qdr_stack *stack, int index, double value)
+{
+    constant c = {.dtype = stack->opts.dtype, .value = value};
+    return with_host_shard(stack, &stack->parameters[index], make_constant, &c);
+}
+
+typedef struct transfer {
+    const char *from;
+    char *to, *host;
+    size_t elem_bytes;
+} transfer;
+
+static void take_run(void *user, int64_t global, int64_t local, int64_t n)
+{
+    const transfer *t = user;
+    memcpy(t->host + (size_t)local * t->elem_bytes, t->from + (size_t)global * t->elem_bytes,
+           (size_t)n * t->elem_bytes);
+}
+
+static void make_from_full(const qdri_parameter *p, void *host, void *user)
+{
+    transfer *t = user;
+    t->host = host;
+    for_each_run(p, take_run, t);
+}
+
+static qdr_status check_index(const qdr_stack *stack, int index)
+{
+    QDR_TRY(qdri_stack_ready(stack, "parameter"));
+    if (index >= 0 && index < stack->n_parameters) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "parameter: there is no number %d; the stack has %d", index,
+                    stack->n_parameters);
+}
+
+qdr_status qdr_stack_load_parameter(qdr_stack *stack, int index, const void *full)
+{
+    QDR_TRY(check_index(stack, index));
+    if (!full)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "parameter '%s': the full value is NULL",
+                        stack->parameters[index].name);
+    transfer t = {.from = full, .elem_bytes = qdr_dtype_bytes(stack->opts.dtype)};
+    return with_host_shard(stack, &stack->parameters[index], make_from_full, &t);
+}
+
+static void put_run(void *user, int64_t global, int64_t local, int64_t n)
+{
+    const transfer *t = user;
+    memcpy(t->to + (size_t)global * t->elem_bytes, t->host + (size_t)local * t->elem_bytes,
+           (size_t)n * t->elem_bytes);
+}
+
+/* Every element is zero but on the one rank that counts it, so that sums over x, y and z gather it
+ * exactly. */
+static qdr_status sum_up(qdr_stack *stack, void *whole, int64_t n, qdr_dtype dtype)
+{
+    qdr_stream *stream = qdr_context_stream(qdr_grid_context(stack->grid));
+    for (int axis = QDR_X; axis <= QDR_Z; axis++)
+        QDR_TRY(qdr_all_reduce(stack->grid, (qdr_axis)axis, QDR_SUM, whole, n, dtype, stream));
+    return qdri_stream_synchronize(stream);
+}
+
+static qdr_status gather(qdr_stack *stack, const qdri_parameter *p, int which, char *host,
+                         void *device, void *full)
+{
+    const qdr_dtype dtype = which ? stack->grad_dtype : stack->opts.dtype;
+    const size_t each = qdr_dtype_bytes(dtype), whole = (size_t)p->n_global * each,
+                 part = (size_t)p->n_elems * each;
+    qdr_stream *stream = qdr_context_stream(qdr_grid_context(stack->grid));
+    QDR_TRY(qdri_copy(stream, host + whole,
+                      qdri_stack_pointer(stack, which ? p->gradient : p->data), part));
+    QDR_TRY(qdri_stream_synchronize(stream));
+    transfer t = {.to = host, .host = host + whole, .elem_bytes = each};
+    if (p->counted) for_each_run(p, put_run, &t);
+    QDR_TRY(qdri_copy(stream, device, host, whole));
+    QDR_TRY(sum_up(stack, device, p->n_global, dtype));
+    if (!full) return QDR_OK;
+    QDR_TRY(qdri_copy(stream, full, device, whole));
+    return qdri_stream_synchronize(stream);
+}
+
+qdr_status qdr_stack_gather_parameter(qdr_stack *stack, int index, int which, void *full)
+{
+    QDR_TRY(check_index(stack, index));
+    const qdri_parameter *p = &stack->parameters[index];
+    qdr_context *ctx = qdr_grid_context(stack->grid);
+    qdri_dev *dev = qdri_context_dev(ctx);
+    const size_t whole = (size_t)p->n_global * sizeof(double);
+    void *host = NULL, *device = NULL;
+    qdr_status status = qdri_calloc(2 * whole, 1, "a gathered parameter", &host);
+    if (status == QDR_OK) status = qdri_mem_alloc(dev, whole, &device);
+    status = qdr_agree(ctx, status);
+    if (status == QDR_OK) status = gather(stack, p, which, host, device, full);
+    qdri_mem_free(dev, &device);
+    free(host);
+    return status;
+}
+
+qdr_status qdr_stack_init(qdr_stack *stack, uint64_t seed, double stddev)
+{
+    QDR_TRY(qdri_stack_ready(stack, "initial values"));
+    for (int i = 0; i < stack->n_nodes; i++) {
+        const qdri_node *node = &stack->nodes[i];
+        if (node->layer && !node->layer->shares_first)
+            QDR_TRY(qdr_linear_init(node->layer, seed, stddev));
+        for (int j = 0; j < node->n_parameters; j++) /* gamma, beta */
+            QDR_TRY(qdri_parameter_fill(stack, node->parameter + j, j == 0 ? 1.0 : 0.0));
+    }
+    return QDR_OK;
+}
+
+qdr_status qdr_linear_init(qdr_linear *layer, uint64_t seed, double stddev)
+{
+    if (!layer) return QDR_FAIL(QDR_ERR_ARGUMENT, "initial values: the layer is NULL");
+    qdr_stack *stack = layer->stack;
+    QDR_TRY(qdri_stack_ready(stack, "initial values"));
+    QDR_TRY(qdri_parameter_init(stack, layer->weight, seed, stddev));
+    if (layer->bias < 0) return QDR_OK;
+    const int positions = stack->nodes[layer->node].kind == QDRI_NODE_EMBEDDING;
+    return positions ? qdri_parameter_init(stack, layer->bias, seed, stddev)
+                     : qdri_parameter_fill(stack, layer->bias, 0.0);
+}
