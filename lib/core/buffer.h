@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The memory plan of a stack: buffers in regions, and a pool of workspace slots that schedules borrow. Pure bookkeeping; the
- * regions get memory when they are bound. Functions that add keep a failed allocation in `status`, to be asked once. */
+/* The memory plan of a stack: buffers in regions, and a pool of workspace slots that schedules
+ * borrow. Pure bookkeeping; the regions get memory when they are bound. Functions that add keep a
+ * failed allocation in `status`, to be asked once. */
 #ifndef QDRI_CORE_BUFFER_H
 #define QDRI_CORE_BUFFER_H
 
@@ -25,8 +26,8 @@ typedef struct qdri_ref {
 typedef struct qdri_buffer {
     qdri_region region;
     size_t bytes, offset; /* offset in its region, known after qdri_buffers_finish() */
-    int busy;             /* workspace: users now */
-    int64_t freed_at;     /* workspace: the pool hands out the slot that rested longest */
+    int busy; /* workspace: users now */
+    int64_t freed_at; /* workspace: the pool hands out the slot that rested longest */
 } qdri_buffer;
 
 typedef struct qdri_buffers {
@@ -41,7 +42,8 @@ typedef struct qdri_buffers {
 
 /* Adds a buffer of its own. */
 qdri_ref qdri_buffers_add(qdri_buffers *buffers, qdri_region region, size_t bytes);
-/* Borrows a workspace slot of at least `bytes`: a free one that fits, else the largest free one made larger, else a new one. */
+/* Borrows a workspace slot of at least `bytes`: a free one that fits, else the largest free one
+ * made larger, else a new one. */
 qdri_ref qdri_buffers_take(qdri_buffers *buffers, size_t bytes);
 /* One more user of a slot; each ends with a give. Other buffers ignore both. */
 void qdri_buffers_share(qdri_buffers *buffers, qdri_ref ref);

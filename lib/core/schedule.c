@@ -25,10 +25,14 @@ static qdr_status enlarge(void **items, int n, int capacity, size_t size, const 
     return QDR_OK;
 }
 
-void qdri_builder_begin(qdri_builder *builder, qdri_schedule *schedule, qdri_buffers *buffers, const qdri_place *place, int overlap,
-                        int prefetch)
+void qdri_builder_begin(qdri_builder *builder, qdri_schedule *schedule, qdri_buffers *buffers,
+                        const qdri_place *place, int overlap, int prefetch)
 {
-    *builder = (qdri_builder){.schedule = schedule, .buffers = buffers, .place = *place, .overlap = overlap, .prefetch = prefetch};
+    *builder = (qdri_builder){.schedule = schedule,
+                              .buffers = buffers,
+                              .place = *place,
+                              .overlap = overlap,
+                              .prefetch = prefetch};
     for (int s = 0; s < QDRI_N_STREAMS; s++) {
         builder->last_on_stream[s] = -1;
         for (int t = 0; t < QDRI_N_STREAMS; t++) builder->waited[s][t] = -1;
@@ -42,7 +46,8 @@ static struct qdri_hazard *hazard_of(qdri_builder *builder, qdri_ref ref)
 {
     if (ref.buffer >= builder->n_hazards) {
         const int n = 2 * builder->buffers->n + 16;
-        builder->status = enlarge((void **)&builder->hazards, builder->n_hazards, n, sizeof *builder->hazards, "a schedule");
+        builder->status = enlarge((void **)&builder->hazards, builder->n_hazards, n,
+                                  sizeof *builder->hazards, "a schedule");
         if (builder->status != QDR_OK) return NULL;
         for (int i = builder->n_hazards; i < n; i++) {
             builder->hazards[i].writer = -1;
@@ -89,7 +94,8 @@ static void wait_for_operands(qdri_builder *builder, qdri_task *task)
 static void note_operands(qdri_builder *builder, const qdri_task *task, int number)
 {
     for (int i = 0; i < task->n_reads; i++)
-        if (task->reads[i].buffer >= 0) builder->hazards[task->reads[i].buffer].readers[task->stream] = number;
+        if (task->reads[i].buffer >= 0)
+            builder->hazards[task->reads[i].buffer].readers[task->stream] = number;
     for (int i = 0; i < task->n_writes; i++) {
         if (task->writes[i].buffer < 0) continue;
         struct qdri_hazard *hazard = &builder->hazards[task->writes[i].buffer];
@@ -98,12 +104,14 @@ static void note_operands(qdri_builder *builder, const qdri_task *task, int numb
     }
 }
 
-/* Tasks of a class that may not overlap wait for the task before them, and the one after waits for them. */
+/* Tasks of a class that may not overlap wait for the task before them, and the one after waits for
+ * them. */
 static void wait_in_line(qdri_builder *builder, qdri_task *task, int number)
 {
     if (number == 0) return;
     const qdri_task *before = &builder->schedule->tasks[number - 1];
-    const int alone = (int)task->part & ~builder->overlap, before_alone = (int)before->part & ~builder->overlap;
+    const int alone = (int)task->part & ~builder->overlap,
+              before_alone = (int)before->part & ~builder->overlap;
     if (alone || before_alone) wait_for(builder, task, number - 1);
 }
 
@@ -113,8 +121,8 @@ void qdri_schedule_add(qdri_builder *builder, const qdri_task *task)
     if (builder->status != QDR_OK) return;
     if (schedule->n_tasks == schedule->capacity) {
         const int capacity = schedule->capacity ? 2 * schedule->capacity : 32;
-        builder->status =
-            enlarge((void **)&schedule->tasks, schedule->n_tasks, capacity, sizeof *schedule->tasks, "a schedule");
+        builder->status = enlarge((void **)&schedule->tasks, schedule->n_tasks, capacity,
+                                  sizeof *schedule->tasks, "a schedule");
         if (builder->status != QDR_OK) return;
         schedule->capacity = capacity;
     }
@@ -149,21 +157,22 @@ void qdri_schedule_free(qdri_schedule *schedule)
 
 qdr_channel qdri_reduce_channel(qdr_axis axis)
 {
-    static const qdr_channel channels[QDR_N_AXES] = {QDR_CHANNEL_X_REDUCE, QDR_CHANNEL_Y_REDUCE, QDR_CHANNEL_Z_REDUCE,
-                                                     QDR_CHANNEL_D_REDUCE};
+    static const qdr_channel channels[QDR_N_AXES] = {QDR_CHANNEL_X_REDUCE, QDR_CHANNEL_Y_REDUCE,
+                                                     QDR_CHANNEL_Z_REDUCE, QDR_CHANNEL_D_REDUCE};
     return channels[axis];
 }
 
 qdr_channel qdri_gather_channel(qdr_axis axis)
 {
-    static const qdr_channel channels[QDR_N_AXES] = {QDR_CHANNEL_X_GATHER, QDR_CHANNEL_Y_GATHER, QDR_CHANNEL_Z_GATHER,
-                                                     QDR_CHANNEL_D_REDUCE};
+    static const qdr_channel channels[QDR_N_AXES] = {QDR_CHANNEL_X_GATHER, QDR_CHANNEL_Y_GATHER,
+                                                     QDR_CHANNEL_Z_GATHER, QDR_CHANNEL_D_REDUCE};
     return channels[axis];
 }
 
 qdr_axis qdri_channel_axis(qdr_channel channel)
 {
-    static const qdr_axis axes[QDR_N_CHANNELS] = {QDR_X, QDR_X, QDR_Y, QDR_Y, QDR_Z, QDR_Z, QDR_D, QDR_X, QDR_Y, QDR_Z, QDR_D};
+    static const qdr_axis axes[QDR_N_CHANNELS] = {QDR_X, QDR_X, QDR_Y, QDR_Y, QDR_Z, QDR_Z,
+                                                  QDR_D, QDR_X, QDR_Y, QDR_Z, QDR_D};
     return axes[channel];
 }
 
@@ -187,6 +196,7 @@ void qdri_add_collective(qdri_builder *builder, const qdri_task *task)
     qdri_task added = *task;
     added.kind = QDRI_TASK_COLLECTIVE;
     added.stream = QDRI_STREAM_OF_CHANNEL(task->channel);
-    added.bytes_sent = elems_sent(task, g, builder->place.coordinate[axis]) * (int64_t)qdr_dtype_bytes(task->dtype);
+    added.bytes_sent = elems_sent(task, g, builder->place.coordinate[axis]) *
+                       (int64_t)qdr_dtype_bytes(task->dtype);
     qdri_schedule_add(builder, &added);
 }

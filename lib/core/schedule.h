@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The schedule: lists of tasks {kind, stream, dependencies, operands, flops, bytes}, built by pure functions of sizes and
- * coordinates. The runtime executes the list, the model prices it, tests print it.
+/* The schedule: lists of tasks {kind, stream, dependencies, operands, flops, bytes}, built by pure
+ * functions of sizes and coordinates. The runtime executes the list, the model prices it, tests
+ * print it.
  *
- * A task names the buffers it reads and writes; what it must wait for follows from them (the last writer of what it reads,
- * the last readers and writer of what it writes), so no builder states a dependency by hand and none can be forgotten. */
+ * A task names the buffers it reads and writes; what it must wait for follows from them (the last
+ * writer of what it reads, the last readers and writer of what it writes), so no builder states a
+ * dependency by hand and none can be forgotten. */
 #ifndef QDRI_CORE_SCHEDULE_H
 #define QDRI_CORE_SCHEDULE_H
 
@@ -19,20 +21,26 @@ typedef struct qdri_place {
 
 typedef enum qdri_task_kind {
     QDRI_TASK_PRODUCT = 0, /* reads A, B; writes C */
-    QDRI_TASK_COLLECTIVE,  /* reads send (none: in place); writes recv */
-    QDRI_TASK_BIAS_ADD,    /* reads b; writes y */
-    QDRI_TASK_COLUMN_SUM,  /* reads x; writes p */
-    QDRI_TASK_ADD,         /* reads b; writes a += b (or a = b) */
-    QDRI_TASK_EMBED,       /* reads tokens, E; writes y */
-    QDRI_TASK_EMBED_SUM,   /* reads tokens, dy; writes dE */
+    QDRI_TASK_COLLECTIVE, /* reads send (none: in place); writes recv */
+    QDRI_TASK_BIAS_ADD, /* reads b; writes y */
+    QDRI_TASK_COLUMN_SUM, /* reads x; writes p */
+    QDRI_TASK_ADD, /* reads b; writes a += b (or a = b) */
+    QDRI_TASK_EMBED, /* reads tokens, E; writes y */
+    QDRI_TASK_EMBED_SUM, /* reads tokens, dy; writes dE */
     QDRI_TASK_POSITION_ADD, /* reads P; writes y */
     QDRI_TASK_POSITION_SUM, /* reads dy; writes dP */
-    QDRI_TASK_FORWARD,     /* an operation of the stack: reads inputs; writes output, saved state */
+    QDRI_TASK_FORWARD, /* an operation of the stack: reads inputs; writes output, saved state */
     QDRI_TASK_BACKWARD
 } qdri_task_kind;
 
-/* What a task belongs to when overlap is switched off by part. Values as in QDR_OVERLAP_…; products belong to none. */
-typedef enum qdri_task_class { QDRI_CLASS_NONE = 0, QDRI_CLASS_WEIGHTS = 1, QDRI_CLASS_ROWS = 2, QDRI_CLASS_GRADIENTS = 4 } qdri_task_class;
+/* What a task belongs to when overlap is switched off by part. Values as in QDR_OVERLAP_…; products
+ * belong to none. */
+typedef enum qdri_task_class {
+    QDRI_CLASS_NONE = 0,
+    QDRI_CLASS_WEIGHTS = 1,
+    QDRI_CLASS_ROWS = 2,
+    QDRI_CLASS_GRADIENTS = 4
+} qdri_task_class;
 
 /* Streams: 0 computes, 1 + channel carries that channel's collectives. */
 #define QDRI_STREAM_OF_COMPUTE 0
@@ -44,7 +52,7 @@ typedef struct qdri_task {
     qdri_task_kind kind;
     qdri_task_class part;
     int stream;
-    int node;         /* index of the layer or operation in the stack */
+    int node; /* index of the layer or operation in the stack */
     const char *name; /* of that node; not owned */
     int n_reads, n_writes;
     qdri_ref reads[QDRI_MAX_OPERANDS], writes[QDRI_MAX_OPERANDS];
@@ -56,14 +64,15 @@ typedef struct qdri_task {
     size_t zero_tail; /* bytes behind the m·n elements of a product's C that are set to zero */
     qdr_coll_kind coll;
     qdr_channel channel;
-    int64_t count;      /* elements in all (all-reduce, or with split_unit), else of each member's part */
+    int64_t
+        count; /* elements in all (all-reduce, or with split_unit), else of each member's part */
     int64_t split_unit; /* > 0: member j's part is qdri_split(count, split_unit, size, j) */
     double flops;
     int64_t bytes_sent;
     /* Made by qdri_schedule_add(): */
     int n_waits;
     int waits[QDRI_N_STREAMS]; /* tasks of other streams to wait for, at most one of each */
-    int signals;               /* a task of another stream waits for this one */
+    int signals; /* a task of another stream waits for this one */
 } qdri_task;
 
 typedef struct qdri_schedule {
@@ -81,7 +90,8 @@ typedef struct qdri_builder {
     struct qdri_hazard *hazards; /* per buffer */
     int n_hazards;
     int last_on_stream[QDRI_N_STREAMS];
-    int waited[QDRI_N_STREAMS][QDRI_N_STREAMS]; /* waited[s][t]: last task of t that stream s has waited for */
+    int waited[QDRI_N_STREAMS]
+              [QDRI_N_STREAMS]; /* waited[s][t]: last task of t that stream s has waited for */
     /* Gathered weights: uses in order of execution, slots that take turns. */
     struct qdri_weight_use *uses;
     int n_uses, n_gathered, next_use;
@@ -89,13 +99,13 @@ typedef struct qdri_builder {
     qdri_ref *slots;
     int n_slots;
     qdri_ref gradient_slots[2]; /* whole dW on its way to the reduce-scatter, taking turns */
-    qdri_ref gradient_temp;     /* a reduced shard before it is added */
+    qdri_ref gradient_temp; /* a reduced shard before it is added */
     int next_gradient_slot;
 } qdri_builder;
 
 /* Starts an empty schedule; all workspace slots are free. */
-void qdri_builder_begin(qdri_builder *builder, qdri_schedule *schedule, qdri_buffers *buffers, const qdri_place *place, int overlap,
-                        int prefetch);
+void qdri_builder_begin(qdri_builder *builder, qdri_schedule *schedule, qdri_buffers *buffers,
+                        const qdri_place *place, int overlap, int prefetch);
 /* Appends a task, with what it must wait for. */
 void qdri_schedule_add(qdri_builder *builder, const qdri_task *task);
 /* Frees what the builder holds. @return the first failure */
@@ -111,8 +121,10 @@ qdr_axis qdri_channel_axis(qdr_channel channel);
 void qdri_add_collective(qdri_builder *builder, const qdri_task *task);
 
 /* Announces, in order of execution, that a whole W will be needed: shard_elems per member of z. */
-void qdri_plan_weight(qdri_builder *builder, int node, const char *name, qdri_ref shard, int64_t shard_elems, qdr_dtype dtype);
-/* The whole W of the next announced use; gathers it and those `prefetch` further. Valid until the following call. */
+void qdri_plan_weight(qdri_builder *builder, int node, const char *name, qdri_ref shard,
+                      int64_t shard_elems, qdr_dtype dtype);
+/* The whole W of the next announced use; gathers it and those `prefetch` further. Valid until the
+ * following call. */
 qdri_ref qdri_next_weight(qdri_builder *builder);
 
 /* Writes one task a line. */

@@ -8,7 +8,8 @@ static size_t bytes_of(int64_t rows, int64_t cols, qdr_dtype dtype)
 }
 
 /* A task of this layer on the compute stream, with up to two reads and one write. */
-static qdri_task task_of(const qdri_layer_shape *shape, qdri_task_kind kind, qdri_ref a, qdri_ref b, qdri_ref out)
+static qdri_task task_of(const qdri_layer_shape *shape, qdri_task_kind kind, qdri_ref a, qdri_ref b,
+                         qdri_ref out)
 {
     return (qdri_task){.kind = kind,
                        .node = shape->node,
@@ -31,7 +32,8 @@ static void product(qdri_builder *builder, qdri_task task, int64_t m, int64_t n,
 }
 
 /* out (+)= a, on the compute stream. */
-static void add(qdri_builder *builder, const qdri_layer_shape *shape, qdri_ref out, qdri_ref a, int64_t m, int64_t n)
+static void add(qdri_builder *builder, const qdri_layer_shape *shape, qdri_ref out, qdri_ref a,
+                int64_t m, int64_t n)
 {
     qdri_task task = task_of(shape, QDRI_TASK_ADD, a, QDRI_NO_REF, out);
     task.accumulate = 1;
@@ -41,8 +43,8 @@ static void add(qdri_builder *builder, const qdri_layer_shape *shape, qdri_ref o
 }
 
 /* All rows of a cell from the parts that the members of `axis` hold. */
-static void gather_rows(qdri_builder *builder, const qdri_layer_shape *shape, qdr_axis axis, qdri_ref part, qdri_ref whole,
-                        int64_t cols, int64_t row_unit)
+static void gather_rows(qdri_builder *builder, const qdri_layer_shape *shape, qdr_axis axis,
+                        qdri_ref part, qdri_ref whole, int64_t cols, int64_t row_unit)
 {
     qdri_task task = task_of(shape, QDRI_TASK_COLLECTIVE, part, QDRI_NO_REF, whole);
     task.coll = QDR_ALL_GATHER;
@@ -53,13 +55,14 @@ static void gather_rows(qdri_builder *builder, const qdri_layer_shape *shape, qd
     qdri_add_collective(builder, &task);
 }
 
-/* An activation on its way through a product and a sum over `axis`: where the product writes, and where the sum arrives. */
+/* An activation on its way through a product and a sum over `axis`: where the product writes, and
+ * where the sum arrives. */
 typedef struct reduced {
     qdr_axis axis;
-    int active;          /* the group has more than one member */
-    int scattered;       /* reduce-scatter of rows, else all-reduce */
+    int active; /* the group has more than one member */
+    int scattered; /* reduce-scatter of rows, else all-reduce */
     int64_t m, local_rows, cols, row_unit;
-    qdri_ref target;     /* the caller's */
+    qdri_ref target; /* the caller's */
     int accumulate;
     qdri_ref partial, sum;
 } reduced;
@@ -69,13 +72,18 @@ static void begin_reduced(qdri_builder *builder, const qdri_layer_shape *shape, 
     r->active = builder->place.size[r->axis] > 1;
     r->partial = r->sum = r->target;
     if (!r->active) return;
-    if (r->accumulate) r->sum = qdri_buffers_take(builder->buffers, bytes_of(r->local_rows, r->cols, shape->dtype));
-    r->partial = r->scattered ? qdri_buffers_take(builder->buffers, bytes_of(r->m, r->cols, shape->dtype)) : r->sum;
+    if (r->accumulate)
+        r->sum = qdri_buffers_take(builder->buffers,
+                                   bytes_of(r->local_rows, r->cols, shape->dtype));
+    r->partial = r->scattered
+                     ? qdri_buffers_take(builder->buffers, bytes_of(r->m, r->cols, shape->dtype))
+                     : r->sum;
 }
 
 static void sum_reduced(qdri_builder *builder, const qdri_layer_shape *shape, const reduced *r)
 {
-    qdri_task task = task_of(shape, QDRI_TASK_COLLECTIVE, r->scattered ? r->partial : QDRI_NO_REF, QDRI_NO_REF, r->sum);
+    qdri_task task = task_of(shape, QDRI_TASK_COLLECTIVE, r->scattered ? r->partial : QDRI_NO_REF,
+                             QDRI_NO_REF, r->sum);
     task.coll = r->scattered ? QDR_REDUCE_SCATTER : QDR_ALL_REDUCE;
     task.part = QDRI_CLASS_ROWS;
     task.channel = qdri_reduce_channel(r->axis);
@@ -106,23 +114,28 @@ static reduced output_of(const qdri_layer_shape *shape, qdri_ref y, int accumula
 }
 
 /* X with all rows of the cell: x itself, or gathered into `whole`. */
-static qdri_ref whole_input(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_layer_refs *refs, qdri_ref whole)
+static qdri_ref whole_input(qdri_builder *builder, const qdri_layer_shape *shape,
+                            const qdri_layer_refs *refs, qdri_ref whole)
 {
     if (!shape->in_scattered) return refs->x;
     gather_rows(builder, shape, shape->out_axis, refs->x, whole, shape->k, shape->in_unit);
     return whole;
 }
 
-static qdri_ref take_if(qdri_builder *builder, int wanted, int64_t rows, int64_t cols, qdr_dtype dtype)
+static qdri_ref take_if(qdri_builder *builder, int wanted, int64_t rows, int64_t cols,
+                        qdr_dtype dtype)
 {
     return wanted ? qdri_buffers_take(builder->buffers, bytes_of(rows, cols, dtype)) : QDRI_NO_REF;
 }
 
-void qdri_linear_forward_tasks(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_layer_refs *refs, int accumulate_y)
+void qdri_linear_forward_tasks(qdri_builder *builder, const qdri_layer_shape *shape,
+                               const qdri_layer_refs *refs, int accumulate_y)
 {
-    const qdri_ref temporary = take_if(builder, shape->in_scattered && shape->drop_gathered, shape->m, shape->k, shape->dtype);
+    const qdri_ref temporary = take_if(builder, shape->in_scattered && shape->drop_gathered,
+                                       shape->m, shape->k, shape->dtype);
     const qdri_ref w = qdri_next_weight(builder);
-    const qdri_ref x = whole_input(builder, shape, refs, shape->drop_gathered ? temporary : refs->gathered);
+    const qdri_ref x = whole_input(builder, shape, refs,
+                                   shape->drop_gathered ? temporary : refs->gathered);
     reduced y = output_of(shape, refs->y, accumulate_y);
     begin_reduced(builder, shape, &y);
     qdri_task task = task_of(shape, QDRI_TASK_PRODUCT, x, w, y.partial);
@@ -139,13 +152,14 @@ void qdri_linear_forward_tasks(qdri_builder *builder, const qdri_layer_shape *sh
     qdri_schedule_add(builder, &task);
 }
 
-/* Where a whole dW goes before it is summed over z: two slots that take turns, so that a product need not wait for the
- * previous layer's sum. */
+/* Where a whole dW goes before it is summed over z: two slots that take turns, so that a product
+ * need not wait for the previous layer's sum. */
 static qdri_ref gradient_slot(qdri_builder *builder, const qdri_layer_shape *shape)
 {
     const int turn = builder->next_gradient_slot;
     builder->next_gradient_slot = 1 - turn;
-    const size_t bytes = (size_t)builder->place.size[QDR_Z] * bytes_of(shape->shard_elems, 1, shape->grad_dtype);
+    const size_t bytes = (size_t)builder->place.size[QDR_Z] *
+                         bytes_of(shape->shard_elems, 1, shape->grad_dtype);
     qdri_ref *slot = &builder->gradient_slots[turn];
     if (slot->buffer < 0)
         *slot = qdri_buffers_take(builder->buffers, bytes);
@@ -165,9 +179,10 @@ static qdri_ref gradient_temp(qdri_builder *builder, const qdri_layer_shape *sha
     return *temp;
 }
 
-/* Sums a whole dW over z into the shard, and the shard over d. The addition to what was there runs on the stream of the sum. */
-static void sum_gradient(qdri_builder *builder, const qdri_layer_shape *shape, qdri_ref whole, qdri_ref dw,
-                         const qdri_backward_mode *mode)
+/* Sums a whole dW over z into the shard, and the shard over d. The addition to what was there runs
+ * on the stream of the sum. */
+static void sum_gradient(qdri_builder *builder, const qdri_layer_shape *shape, qdri_ref whole,
+                         qdri_ref dw, const qdri_backward_mode *mode)
 {
     qdri_task task = task_of(shape, QDRI_TASK_COLLECTIVE, whole, QDRI_NO_REF, dw);
     task.part = QDRI_CLASS_GRADIENTS;
@@ -197,7 +212,8 @@ static void sum_gradient(qdri_builder *builder, const qdri_layer_shape *shape, q
     qdri_add_collective(builder, &task);
 }
 
-static void weight_gradient(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_layer_refs *refs, qdri_ref x, qdri_ref dy,
+static void weight_gradient(qdri_builder *builder, const qdri_layer_shape *shape,
+                            const qdri_layer_refs *refs, qdri_ref x, qdri_ref dy,
                             const qdri_backward_mode *mode)
 {
     const int gz = builder->place.size[QDR_Z];
@@ -206,12 +222,15 @@ static void weight_gradient(qdri_builder *builder, const qdri_layer_shape *shape
     task.trans_a = 1;
     task.accumulate = gz == 1 && mode->accumulate_dw;
     task.out_dtype = shape->grad_dtype;
-    if (gz > 1) task.zero_tail = bytes_of(shape->shard_elems * gz - shape->n * shape->k, 1, shape->grad_dtype);
+    if (gz > 1)
+        task.zero_tail = bytes_of(shape->shard_elems * gz - shape->n * shape->k, 1,
+                                  shape->grad_dtype);
     product(builder, task, shape->n, shape->k, shape->m);
     sum_gradient(builder, shape, whole, refs->dw, mode);
 }
 
-static void bias_gradient(qdri_builder *builder, const qdri_layer_shape *shape, qdri_ref db, qdri_ref dy, const qdri_backward_mode *mode)
+static void bias_gradient(qdri_builder *builder, const qdri_layer_shape *shape, qdri_ref db,
+                          qdri_ref dy, const qdri_backward_mode *mode)
 {
     qdri_task task = task_of(shape, QDRI_TASK_COLUMN_SUM, dy, QDRI_NO_REF, db);
     task.out_dtype = shape->grad_dtype;
@@ -222,7 +241,8 @@ static void bias_gradient(qdri_builder *builder, const qdri_layer_shape *shape, 
 }
 
 /* dX = dY·W; its sum runs beside whatever follows, and is added to the old dX in end_reduced(). */
-static void input_gradient(qdri_builder *builder, const qdri_layer_shape *shape, reduced *dx, qdri_ref dy)
+static void input_gradient(qdri_builder *builder, const qdri_layer_shape *shape, reduced *dx,
+                           qdri_ref dy)
 {
     begin_reduced(builder, shape, dx);
     qdri_task task = task_of(shape, QDRI_TASK_PRODUCT, dy, qdri_next_weight(builder), dx->partial);
@@ -231,13 +251,15 @@ static void input_gradient(qdri_builder *builder, const qdri_layer_shape *shape,
     sum_reduced(builder, shape, dx);
 }
 
-void qdri_linear_backward_tasks(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_layer_refs *refs,
-                                const qdri_backward_mode *mode)
+void qdri_linear_backward_tasks(qdri_builder *builder, const qdri_layer_shape *shape,
+                                const qdri_layer_refs *refs, const qdri_backward_mode *mode)
 {
     const int regather = shape->in_scattered && shape->drop_gathered;
-    const qdri_ref dy_whole = take_if(builder, shape->out_scattered, shape->m, shape->n, shape->dtype);
+    const qdri_ref dy_whole = take_if(builder, shape->out_scattered, shape->m, shape->n,
+                                      shape->dtype);
     const qdri_ref x_whole = take_if(builder, regather, shape->m, shape->k, shape->dtype);
-    if (shape->out_scattered) gather_rows(builder, shape, shape->in_axis, refs->dy, dy_whole, shape->n, shape->out_unit);
+    if (shape->out_scattered)
+        gather_rows(builder, shape, shape->in_axis, refs->dy, dy_whole, shape->n, shape->out_unit);
     const qdri_ref dy = shape->out_scattered ? dy_whole : refs->dy;
     qdri_ref x = shape->in_scattered ? refs->gathered : refs->x;
     if (regather) x = whole_input(builder, shape, refs, x_whole);
@@ -258,7 +280,8 @@ void qdri_linear_backward_tasks(qdri_builder *builder, const qdri_layer_shape *s
     qdri_buffers_give(builder->buffers, x_whole);
 }
 
-void qdri_embedding_forward_tasks(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_layer_refs *refs)
+void qdri_embedding_forward_tasks(qdri_builder *builder, const qdri_layer_shape *shape,
+                                  const qdri_layer_refs *refs)
 {
     const qdri_ref e = qdri_next_weight(builder);
     reduced y = output_of(shape, refs->y, 0);
@@ -278,11 +301,13 @@ void qdri_embedding_forward_tasks(qdri_builder *builder, const qdri_layer_shape 
     qdri_schedule_add(builder, &task);
 }
 
-void qdri_embedding_backward_tasks(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_layer_refs *refs,
-                                   const qdri_backward_mode *mode)
+void qdri_embedding_backward_tasks(qdri_builder *builder, const qdri_layer_shape *shape,
+                                   const qdri_layer_refs *refs, const qdri_backward_mode *mode)
 {
-    const qdri_ref dy_whole = take_if(builder, shape->out_scattered, shape->m, shape->n, shape->dtype);
-    if (shape->out_scattered) gather_rows(builder, shape, shape->in_axis, refs->dy, dy_whole, shape->n, shape->out_unit);
+    const qdri_ref dy_whole = take_if(builder, shape->out_scattered, shape->m, shape->n,
+                                      shape->dtype);
+    if (shape->out_scattered)
+        gather_rows(builder, shape, shape->in_axis, refs->dy, dy_whole, shape->n, shape->out_unit);
     qdri_task task = task_of(shape, QDRI_TASK_POSITION_SUM, refs->dy, QDRI_NO_REF, refs->db);
     task.out_dtype = shape->grad_dtype;
     task.accumulate = mode->accumulate_db;
@@ -293,19 +318,23 @@ void qdri_embedding_backward_tasks(qdri_builder *builder, const qdri_layer_shape
     if (shape->context) qdri_schedule_add(builder, &task);
     const int gz = builder->place.size[QDR_Z];
     const qdri_ref whole = gz > 1 ? gradient_slot(builder, shape) : refs->dw;
-    task = task_of(shape, QDRI_TASK_EMBED_SUM, refs->x, shape->out_scattered ? dy_whole : refs->dy, whole);
+    task = task_of(shape, QDRI_TASK_EMBED_SUM, refs->x, shape->out_scattered ? dy_whole : refs->dy,
+                   whole);
     task.out_dtype = shape->grad_dtype;
     task.accumulate = gz == 1 && mode->accumulate_dw;
     task.m = shape->m;
     task.n = shape->n;
     task.k = shape->k;
-    if (gz > 1) task.zero_tail = bytes_of(shape->shard_elems * gz - shape->n * shape->k, 1, shape->grad_dtype);
+    if (gz > 1)
+        task.zero_tail = bytes_of(shape->shard_elems * gz - shape->n * shape->k, 1,
+                                  shape->grad_dtype);
     qdri_schedule_add(builder, &task);
     sum_gradient(builder, shape, whole, refs->dw, mode);
     qdri_buffers_give(builder->buffers, dy_whole);
 }
 
-void qdri_small_gradient_task(qdri_builder *builder, qdr_axis axis, qdri_ref gradients, int64_t n_elems, qdr_dtype dtype)
+void qdri_small_gradient_task(qdri_builder *builder, qdr_axis axis, qdri_ref gradients,
+                              int64_t n_elems, qdr_dtype dtype)
 {
     qdri_add_collective(builder, &(qdri_task){.coll = QDR_ALL_REDUCE,
                                               .part = QDRI_CLASS_GRADIENTS,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tasks of one linear layer or embedding, forward and backward: the table of docs/design.md, "The algorithm", as code.
- * Pure functions of sizes and coordinates. */
+/* The tasks of one linear layer or embedding, forward and backward: the table of docs/design.md,
+ * "The algorithm", as code. Pure functions of sizes and coordinates. */
 #ifndef QDRI_CORE_SCHEDULE_LINEAR_H
 #define QDRI_CORE_SCHEDULE_LINEAR_H
 
@@ -10,16 +10,19 @@
 typedef struct qdri_layer_shape {
     int node;
     const char *name;
-    qdr_axis in_axis, out_axis;  /* split the in-features and the out-features: x and y; y and x if transposed */
-    int64_t m;                   /* rows of the (z, d) cell */
-    int64_t in_rows, out_rows;   /* local rows of the two edges: m, or a part of it where scattered */
-    int64_t k, n;                /* local in-features and out-features */
-    int in_scattered, out_scattered; /* the input's rows over out_axis, the output's over in_axis; 0 for groups of one */
-    int64_t in_unit, out_unit;   /* then: rows that stay together */
-    int64_t shard_elems;         /* of W, per member of z */
+    qdr_axis in_axis,
+        out_axis; /* split the in-features and the out-features: x and y; y and x if transposed */
+    int64_t m; /* rows of the (z, d) cell */
+    int64_t in_rows, out_rows; /* local rows of the two edges: m, or a part of it where scattered */
+    int64_t k, n; /* local in-features and out-features */
+    int in_scattered, out_scattered; /* the input's rows over out_axis, the output's over in_axis; 0
+                                        for groups of one */
+    int64_t in_unit, out_unit; /* then: rows that stay together */
+    int64_t shard_elems; /* of W, per member of z */
     int bias;
     int drop_gathered;
-    int64_t context, first_row; /* embedding: rows of P (0: none), first global row of this rank's output */
+    int64_t context,
+        first_row; /* embedding: rows of P (0: none), first global row of this rank's output */
     qdr_dtype dtype, grad_dtype;
 } qdri_layer_shape;
 
@@ -27,7 +30,7 @@ typedef struct qdri_layer_shape {
 typedef struct qdri_layer_refs {
     qdri_ref x, y, dx, dy; /* dx = QDRI_NO_REF: not wanted. embedding: x are the tokens */
     qdri_ref w, b, dw, db; /* shards; embedding: b, db are the positions */
-    qdri_ref gathered;     /* of X, kept from forward to backward */
+    qdri_ref gathered; /* of X, kept from forward to backward */
 } qdri_layer_refs;
 
 /* How gradients of parameters and of x are written. */
@@ -39,14 +42,17 @@ typedef struct qdri_backward_mode {
 } qdri_backward_mode;
 
 /* W must have been announced with qdri_plan_weight() for each use. */
-void qdri_linear_forward_tasks(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_layer_refs *refs, int accumulate_y);
-void qdri_linear_backward_tasks(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_layer_refs *refs,
-                                const qdri_backward_mode *mode);
-void qdri_embedding_forward_tasks(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_layer_refs *refs);
-void qdri_embedding_backward_tasks(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_layer_refs *refs,
-                                   const qdri_backward_mode *mode);
+void qdri_linear_forward_tasks(qdri_builder *builder, const qdri_layer_shape *shape,
+                               const qdri_layer_refs *refs, int accumulate_y);
+void qdri_linear_backward_tasks(qdri_builder *builder, const qdri_layer_shape *shape,
+                                const qdri_layer_refs *refs, const qdri_backward_mode *mode);
+void qdri_embedding_forward_tasks(qdri_builder *builder, const qdri_layer_shape *shape,
+                                  const qdri_layer_refs *refs);
+void qdri_embedding_backward_tasks(qdri_builder *builder, const qdri_layer_shape *shape,
+                                   const qdri_layer_refs *refs, const qdri_backward_mode *mode);
 
 /* All-reduce of `n_elems` gradients of small parameters over one axis. */
-void qdri_small_gradient_task(qdri_builder *builder, qdr_axis axis, qdri_ref gradients, int64_t n_elems, qdr_dtype dtype);
+void qdri_small_gradient_task(qdri_builder *builder, qdr_axis axis, qdri_ref gradients,
+                              int64_t n_elems, qdr_dtype dtype);
 
 #endif

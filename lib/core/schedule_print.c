@@ -4,12 +4,9 @@
 
 #include "core/schedule.h"
 
-static const char *const task_names[] = {"product",      "collective",   "bias-add", "column-sum", "add",     "embed",
-                                         "embed-sum",    "position-add", "position-sum", "forward", "backward"};
-static const char *const channel_names[QDR_N_CHANNELS] = {"x-reduce", "x-gather", "y-reduce", "y-gather", "z-gather", "z-reduce",
-                                                          "d-reduce", "x-stat",   "y-stat",   "z-stat",   "d-stat"};
-static const char *const coll_names[QDR_N_COLL_KINDS] = {"all-gather", "reduce-scatter", "all-reduce",
-                                                         "broadcast",  "all-to-all",     "send-recv"};
+static const char *const task_names[] = {"product",      "collective", "bias-add",  "column-sum",
+                                         "add",          "embed",      "embed-sum", "position-add",
+                                         "position-sum", "forward",    "backward"};
 
 static void print_refs(const char *label, const qdri_ref *refs, int n, FILE *file)
 {
@@ -21,10 +18,14 @@ static void print_refs(const char *label, const qdri_ref *refs, int n, FILE *fil
 static void print_task(const qdri_task *task, int number, FILE *file)
 {
     const int on_channel = task->stream != QDRI_STREAM_OF_COMPUTE;
-    fprintf(file, "%4d %-9s %-14s %-16s", number, on_channel ? channel_names[task->stream - 1] : "compute",
-            task->kind == QDRI_TASK_COLLECTIVE ? coll_names[task->coll] : task_names[task->kind], task->name);
+    fprintf(file, "%4d %-9s %-14s %-16s", number,
+            on_channel ? qdr_channel_name((qdr_channel)(task->stream - 1)) : "compute",
+            task->kind == QDRI_TASK_COLLECTIVE ? qdr_coll_kind_name(task->coll)
+                                               : task_names[task->kind],
+            task->name);
     if (task->kind == QDRI_TASK_PRODUCT)
-        fprintf(file, " m=%" PRId64 " n=%" PRId64 " k=%" PRId64 " flops=%.0f", task->m, task->n, task->k, task->flops);
+        fprintf(file, " m=%" PRId64 " n=%" PRId64 " k=%" PRId64 " flops=%.0f", task->m, task->n,
+                task->k, task->flops);
     else if (task->kind == QDRI_TASK_COLLECTIVE)
         fprintf(file, " sends=%" PRId64 "B", task->bytes_sent);
     else if (task->m || task->n)

@@ -11,7 +11,8 @@
 #define QDRI_HIDDEN __attribute__((visibility("hidden")))
 
 /* Records a sentence (printf form) in the calling thread and returns `status`. Use QDR_FAIL. */
-qdr_status qdri_fail(qdr_status status, const char *file, int line, const char *format, ...) __attribute__((format(printf, 4, 5)));
+qdr_status qdri_fail(qdr_status status, const char *file, int line, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 /* Replaces the thread's sentence, for errors that travel between threads or ranks. */
 void qdri_set_last_error(const char *sentence);
 

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Schedules: derived waits, weights gathered ahead, layers' tasks against the table of the design.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/schedule_linear.h"
+#include "quadrille/stack.h"
+
+enum { COMPUTE = QDRI_STREAM_OF_COMPUTE };
+
+/* What a test builds with. */
+typedef struct bench {
+    qdri_buffers buffers;
+    qdri_schedule schedule;
+    qdri_builder builder;
+} bench;
+
+static const qdri_place all_two = {{2, 2, 2, 2}, {0, 1, 1, 0}};
+
+static void begin(bench *b, const qdri_place *place, int overlap, int prefetch)
+{
+    qdri_builder_begin(&b->builder, &b->schedule, &b->buffers, place, overlap, prefetch);
+}
+
+static void end(bench *b) { assert_int_equal(qdri_builder_end(&b->builder), QDR_OK); }
+
+static void drop(bench *b)
+{
+    qdri_schedule_free(&b->schedule);
+    qdri_buffers_free(&b->buffers);
+}
+
+static qdri_task touch(int stream, qdri_ref read, qdri_ref write)
+{
+    return (qdri_task){.kind = QDRI_TASK_ADD,
+                       .stream = stream,
+                       .n_reads = 1,
+                       .reads = {read},
+                       .n_writes = 1,
+                       .writes = {write}};
+}
+
+static void add(bench *b, qdri_task task) { qdri_schedule_add(&b->builder, &task); }
+
+static int waits_for(const bench *b, int task, int earlier)
+{
+    for (int i = 0; i < b->schedule.tasks[task].n_waits; i++)
+        if (b->schedule.tasks[task].waits[i] == earlier) return 1;
+    return 0;
+}
+
+static void reads_wait_for_the_writer(void **state)
+{
+    (void)state;
+    bench b = {0};
+    const qdri_ref p = qdri_buffers_add(&b.buffers, QDRI_WORKSPACE, 8);
+    const qdri_ref q = qdri_buffers_add(&b.buffers, QDRI_WORKSPACE, 8);
+    begin(&b, &all_two, QDR_OVERLAP_ALL, 1);
+    add(&b, touch(COMPUTE, QDRI_NO_REF, p)); /* 0 writes p */
+    add(&b, touch(1, p, q)); /* 1 reads p elsewhere */
+    add(&b, touch(1, p, QDRI_NO_REF)); /* 2: its stream has waited already */
+    add(&b, touch(COMPUTE, QDRI_NO_REF, p)); /* 3 overwrites what 1 and 2 read */
+    add(&b, touch(COMPUTE, p, QDRI_NO_REF)); /* 4: the same stream needs no wait */
+    end(&b);
+    assert_true(waits_for(&b, 1, 0));
+    assert_int_equal(b.schedule.tasks[2].n_waits, 0);
+    assert_true(waits_for(&b, 3, 2));
+    assert_int_equal(b.schedule.tasks[3].n_waits, 1);
+    assert_int_equal(b.schedule.tasks[4].n_waits, 0);
+    assert_true(b.schedule.tasks[0].signals && b.schedule.tasks[2].signals);
+    drop(&b);
+}
+
+/* Without the overlap of a class its tasks stand in line with those before and behind. */
+static void classes_can_stand_in_line(void **state)
+{
+    (void)state;
+    bench b = {0};
+    const qdri_ref p = qdri_buffers_add(&b.buffers, QDRI_WORKSPACE, 8);
+    const qdri_ref q = qdri_buffers_add(&b.buffers, QDRI_WORKSPACE, 8);
+    qdri_task weights = touch(1, QDRI_NO_REF, q);
+    weights.part = QDRI_CLASS_WEIGHTS;
+    for (int overlap = 0; overlap < 2; overlap++) {
+        begin(&b, &all_two, overlap ? QDR_OVERLAP_ALL : QDR_OVERLAP_ROWS, 1);
+        add(&b, touch(COMPUTE, QDRI_NO_REF, p));
+        add(&b, weights);
+        add(&b, touch(COMPUTE, QDRI_NO_REF, p));
+        end(&b);
+        assert_int_equal(waits_for(&b, 1, 0), !overlap);
+        assert_int_equal(waits_for(&b, 2, 1), !overlap);
+    }
+    drop(&b);
+}
+
+/* `prefetch` gathers run ahead, in as many slots and one more, and a slot is not refilled before
+ * its reader has run. */
+static void weights_are_gathered_ahead(void **state)
+{
+    (void)state;
+    enum { N = 5, AHEAD = 2 };
+    bench b = {0};
+    qdri_ref shards[N], used[N];
+    for (int i = 0; i < N; i++) shards[i] = qdri_buffers_add(&b.buffers, QDRI_PARAMETERS, 64);
+    begin(&b, &all_two, QDR_OVERLAP_ALL, AHEAD);
+    for (int i = 0; i < N; i++) qdri_plan_weight(&b.builder, i, "w", shards[i], 16, QDR_F32);
+    int product[N], gathers_before[N];
+    for (int i = 0; i < N; i++) {
+        used[i] = qdri_next_weight(&b.builder);
+        product[i] = b.schedule.n_tasks;
+        gathers_before[i] = product[i] - i;
+        add(&b, touch(COMPUTE, used[i], QDRI_NO_REF));
+    }
+    end(&b);
+    for (int i = 0; i < N; i++) {
+        assert_int_equal(gathers_before[i], i + AHEAD + 1 < N ? i + AHEAD + 1 : N);
+        for (int j = i + 1; j < N && j <= i + AHEAD; j++)
+            assert_int_not_equal(used[i].buffer, used[j].buffer);
+        assert_true(b.schedule.tasks[product[i]].n_waits <= 1);
+    }
+    /* The gather of use AHEAD + 1 refills the slot of use 0. */
+    assert_int_equal(used[AHEAD + 1].buffer, used[0].buffer);
+    assert_true(waits_for(&b, product[1] - 1, product[0]));
+    drop(&b);
+}
+
+typedef struct layer {
+    qdri_layer_shape shape;
+    qdri_layer_refs refs;
+} layer;
+
+/* A normal layer on 2x2x2x2: M = 32 rows in cells of 8, K = 12, N = 20; local 6 and 10. */
+static layer layer_on(bench *b, int scattered)
+{
+    layer l = {.shape = {.name = "layer",
+                         .in_axis = QDR_X,
+                         .out_axis = QDR_Y,
+                         .m = 8,
+                         .in_rows = 8,
+                         .out_rows = 8,
+                         .k = 6,
+                         .n = 10,
+                         .in_unit = 1,
+                         .out_unit = 1,
+                         .shard_elems = 32,
+                         .bias = 1,
+                         .dtype = QDR_F32,
+                         .grad_dtype = QDR_F32}};
+    if (scattered) {
+        l.shape.in_scattered = l.shape.out_scattered = 1;
+        l.shape.in_rows = l.shape.out_rows = 4;
+    }
+    qdri_ref *refs[] = {&l.refs.x, &l.refs.y,  &l.refs.dx, &l.refs.dy,      &l.refs.w,
+                        &l.refs.b, &l.refs.dw, &l.refs.db, &l.refs.gathered};
+    for (size_t i = 0; i < sizeof refs / sizeof refs[0]; i++)
+        *refs[i] = qdri_buffers_add(&b->buffers, QDRI_ACTIVATIONS, 512);
+    return l;
+}
+
+static int64_t sent(const bench *b, qdr_channel channel, qdr_coll_kind kind)
+{
+    int64_t bytes = 0;
+    for (int i = 0; i < b->schedule.n_tasks; i++) {
+        const qdri_task *task = &b->schedule.tasks[i];
+        if (task->kind == QDRI_TASK_COLLECTIVE && task->channel == channel && task->coll == kind)
+            bytes += task->bytes_sent;
+    }
+    return bytes;
+}
+
+static void build_layer(bench *b, const layer *l, int backward)
+{
+    begin(b, &all_two, QDR_OVERLAP_ALL, 1);
+    qdri_plan_weight(&b->builder, 0, "layer", l->refs.w, l->shape.shard_elems, QDR_F32);
+    if (backward)
+        qdri_linear_backward_tasks(&b->builder, &l->shape, &l->refs, &(qdri_backward_mode){0});
+    else
+        qdri_linear_forward_tasks(&b->builder, &l->shape, &l->refs, 0);
+    end(b);
+}
+
+/* (g-1)/g·n elements of 4 bytes each, twice for an all-reduce; g = 2. The shard of W is padded to
+ * 32 elements. */
+static void replicated_layers_send_what_the_table_says(void **state)
+{
+    (void)state;
+    bench b = {0};
+    const layer l = layer_on(&b, 0);
+    build_layer(&b, &l, 0);
+    assert_int_equal(sent(&b, QDR_CHANNEL_Z_GATHER, QDR_ALL_GATHER), 32 * 4);
+    assert_int_equal(sent(&b, QDR_CHANNEL_X_REDUCE, QDR_ALL_REDUCE), 8 * 10 * 4);
+    build_layer(&b, &l, 1);
+    assert_int_equal(sent(&b, QDR_CHANNEL_Z_GATHER, QDR_ALL_GATHER), 32 * 4);
+    assert_int_equal(sent(&b, QDR_CHANNEL_Y_REDUCE, QDR_ALL_REDUCE), 8 * 6 * 4);
+    assert_int_equal(sent(&b, QDR_CHANNEL_Z_REDUCE, QDR_REDUCE_SCATTER), 32 * 4);
+    assert_int_equal(sent(&b, QDR_CHANNEL_D_REDUCE, QDR_ALL_REDUCE), 32 * 4);
+    drop(&b);
+}
+
+static void scattered_layers_send_what_the_table_says(void **state)
+{
+    (void)state;
+    bench b = {0};
+    layer l = layer_on(&b, 1);
+    build_layer(&b, &l, 0);
+    assert_int_equal(sent(&b, QDR_CHANNEL_Y_GATHER, QDR_ALL_GATHER), 4 * 6 * 4);
+    assert_int_equal(sent(&b, QDR_CHANNEL_X_REDUCE, QDR_REDUCE_SCATTER), 4 * 10 * 4);
+    build_layer(&b, &l, 1);
+    assert_int_equal(sent(&b, QDR_CHANNEL_X_GATHER, QDR_ALL_GATHER), 4 * 10 * 4);
+    assert_int_equal(sent(&b, QDR_CHANNEL_Y_REDUCE, QDR_REDUCE_SCATTER), 4 * 6 * 4);
+    assert_int_equal(sent(&b, QDR_CHANNEL_Y_GATHER, QDR_ALL_GATHER), 0);
+    l.shape.drop_gathered = 1;
+    build_layer(&b, &l, 1);
+    assert_int_equal(sent(&b, QDR_CHANNEL_Y_GATHER, QDR_ALL_GATHER), 4 * 6 * 4);
+    drop(&b);
+}
+
+/* The dW product does not wait for the sum of dX, which is thereby hidden behind it. */
+static void dx_is_summed_beside_the_dw_product(void **state)
+{
+    (void)state;
+    bench b = {0};
+    const layer l = layer_on(&b, 0);
+    build_layer(&b, &l, 1);
+    int dx_sum = -1, dw_product = -1;
+    for (int i = 0; i < b.schedule.n_tasks; i++) {
+        if (b.schedule.tasks[i].channel == QDR_CHANNEL_Y_REDUCE &&
+            b.schedule.tasks[i].kind == QDRI_TASK_COLLECTIVE)
+            dx_sum = i;
+        if (b.schedule.tasks[i].kind == QDRI_TASK_PRODUCT && b.schedule.tasks[i].trans_a)
+            dw_product = i;
+    }
+    assert_true(dx_sum >= 0 && dw_product > dx_sum);
+    assert_false(waits_for(&b, dw_product, dx_sum));
+    drop(&b);
+}
+
+static void slots_are_shared_and_given_back(void **state)
+{
+    (void)state;
+    qdri_buffers buffers = {0};
+    const qdri_ref a = qdri_buffers_take(&buffers, 100);
+    qdri_buffers_share(&buffers, a);
+    qdri_buffers_give(&buffers, a);
+    const qdri_ref b = qdri_buffers_take(&buffers, 10);
+    assert_int_not_equal(a.buffer, b.buffer);
+    qdri_buffers_give(&buffers, a);
+    qdri_buffers_give(&buffers, b);
+    assert_int_equal(qdri_buffers_take(&buffers, 90).buffer,
+                     a.buffer); /* fits, and has rested longest */
+    assert_int_equal(qdri_buffers_take(&buffers, 200).buffer, b.buffer); /* made larger */
+    assert_int_equal(qdri_buffers_finish(&buffers), QDR_OK);
+    assert_int_equal(buffers.region_bytes[QDRI_WORKSPACE], 128 + 256);
+    qdri_buffers_free(&buffers);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reads_wait_for_the_writer),
+        cmocka_unit_test(classes_can_stand_in_line),
+        cmocka_unit_test(weights_are_gathered_ahead),
+        cmocka_unit_test(replicated_layers_send_what_the_table_says),
+        cmocka_unit_test(scattered_layers_send_what_the_table_says),
+        cmocka_unit_test(dx_is_summed_beside_the_dw_product),
+        cmocka_unit_test(slots_are_shared_and_given_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
