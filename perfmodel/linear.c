@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Bytes and flops of a linear layer, in closed form: the table of docs/design.md, "The algorithm", as algebra. It shares no
+ * code with the schedule that the runtime executes, and so can be compared with it. */
+#include <math.h>
+
+#include "core/status.h"
+#include "quadrille/perf.h"
+
+/* Local extents and the two axes of use. `in` splits K and sums Y; `out` splits N and sums dX. */
+typedef struct shape {
+    double m, k, n;
+    int in_ranks, out_ranks;
+    qdr_channel in_reduce, in_gather, out_reduce, out_gather;
+    double elem_bytes, gradient_bytes;
+} shape;
+
+static int size_is_wrong(double size) { return !(size >= 0) || isinf(size); }
+
+static int layout_is_wrong(qdr_layout layout) {
+    return layout != QDR_REPLICATED && layout != QDR_SCATTERED;
+}
+
+static qdr_status layer_check(const qdr_perf_linear *layer) {
+    if (!layer) return QDR_FAIL(QDR_ERR_ARGUMENT, "perf: the layer is NULL");
+    if (layer->version != QDR_OPTS_INIT)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "perf: version is %u; begin the description with QDR_OPTS_INIT",
+                        layer->version);
+    if (layer->x < 1 || layer->y < 1 || layer->z < 1 || layer->d < 1)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "perf: grid %dx%dx%dx%d; every axis must be ≥ 1",
+                        layer->x, layer->y, layer->z, layer->d);
+    if (layout_is_wrong(layer->in_layout) || layout_is_wrong(layer->out_layout))
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "perf: layouts %d and %d; use QDR_REPLICATED, QDR_SCATTERED",
+                        (int)layer->in_layout, (int)layer->out_layout);
+    if (size_is_wrong(layer->m) || size_is_wrong(layer->k) || size_is_wrong(layer->n))
+        return QDR_FAIL(QDR_ERR_SHAPE, "perf: M %g, K %g, N %g; all must be finite and ≥ 0",
+                        layer->m, layer->k, layer->n);
+    if (layer->dtype != QDR_F32 && layer->dtype != QDR_F64 && layer->dtype != QDR_BF16)
+        return QDR_FAIL(QDR_ERR_DTYPE, "perf: type %d; layers compute in f32, f64 or bf16",
+                        (int)layer->dtype);
+    return QDR_OK;
+}
+
+static double type_bytes(qdr_dtype dtype) {
+    return dtype == QDR_F64 ? 8.0 : dtype == QDR_BF16 ? 2.0 : 4.0;
+}
+
+static shape shape_of(const qdr_perf_linear *layer) {
+    shape s = {.in_ranks = layer->x,
+               .out_ranks = layer->y,
+               .in_reduce = QDR_CHANNEL_X_REDUCE,
+               .in_gather = QDR_CHANNEL_X_GATHER,
+               .out_reduce = QDR_CHANNEL_Y_REDUCE,
+               .out_gather = QDR_CHANNEL_Y_GATHER};
+    if (layer->transposed)
+        s = (shape){.in_ranks = layer->y,
+                    .out_ranks = layer->x,
+                    .in_reduce = QDR_CHANNEL_Y_REDUCE,
+                    .in_gather = QDR_CHANNEL_Y_GATHER,
+                    .out_reduce = QDR_CHANNEL_X_REDUCE,
+                    .out_gather = QDR_CHANNEL_X_GATHER};
+    s.m = layer->m / layer->z / layer->d;
+    s.k = layer->k / s.in_ranks;
+    s.n = layer->n / s.out_ranks;
+    s.elem_bytes = type_bytes(layer->dtype);
+    s.gradient_bytes = layer->dtype == QDR_F64 ? 8.0 : 4.0;
+    return s;
+}
+
+static void send(qdr_perf_cost *cost, qdr_channel channel, qdr_coll_kind kind, int n_ranks,
+                 double n_elems, double elem_bytes) {
+    cost->bytes[channel][kind] += qdr_perf_coll_elems(kind, n_ranks, n_elems) * elem_bytes;
+}
+
+static qdr_coll_kind sum_kind(qdr_layout layout) {
+    return layout == QDR_SCATTERED ? QDR_REDUCE_SCATTER : QDR_ALL_REDUCE;
+}
+
+static void forward_cost(const qdr_perf_linear *layer, const shape *s, qdr_perf_cost *cost) {
+    send(cost, QDR_CHANNEL_Z_GATHER, QDR_ALL_GATHER, layer->z, s->n * s->k, s->elem_bytes);
+    if (layer->in_layout == QDR_SCATTERED)
+        send(cost, s->out_gather, QDR_ALL_GATHER, s->out_ranks, s->m * s->k, s->elem_bytes);
+    cost->flops += 2 * s->m * s->n * s->k;
+    send(cost, s->in_reduce, sum_kind(layer->out_layout), s->in_ranks, s->m * s->n, s->elem_bytes);
+}
+
+static void input_gradient_cost(const qdr_perf_linear *layer, const shape *s, qdr_perf_cost *cost) {
+    send(cost, QDR_CHANNEL_Z_GATHER, QDR_ALL_GATHER, layer->z, s->n * s->k, s->elem_bytes);
+    cost->flops += 2 * s->m * s->n * s->k;
+    send(cost, s->out_reduce, sum_kind(layer->in_layout), s->out_ranks, s->m * s->k, s->elem_bytes);
+}
+
+static void weight_gradient_cost(const qdr_perf_linear *layer, const shape *s,
+                                 qdr_perf_cost *cost) {
+    const double n_weights = s->n * s->k, bytes = s->gradient_bytes;
+    if (layer->in_layout == QDR_SCATTERED && layer->drop_gathered)
+        send(cost, s->out_gather, QDR_ALL_GATHER, s->out_ranks, s->m * s->k, s->elem_bytes);
+    cost->flops += 2 * s->m * s->n * s->k;
+    send(cost, QDR_CHANNEL_Z_REDUCE, QDR_REDUCE_SCATTER, layer->z, n_weights, bytes);
+    if (layer->defer_sync) return;
+    send(cost, QDR_CHANNEL_D_REDUCE, QDR_ALL_REDUCE, layer->d, n_weights / layer->z, bytes);
+    if (!layer->bias) return;
+    send(cost, QDR_CHANNEL_Z_REDUCE, QDR_ALL_REDUCE, layer->z, s->n, bytes);
+    send(cost, QDR_CHANNEL_D_REDUCE, QDR_ALL_REDUCE, layer->d, s->n, bytes);
+}
+
+static void backward_cost(const qdr_perf_linear *layer, const shape *s, qdr_perf_cost *cost) {
+    if (layer->out_layout == QDR_SCATTERED)
+        send(cost, s->in_gather, QDR_ALL_GATHER, s->in_ranks, s->m * s->n, s->elem_bytes);
+    if (!layer->no_dx) input_gradient_cost(layer, s, cost);
+    weight_gradient_cost(layer, s, cost);
+}
+
+qdr_status qdr_perf_linear_cost(const qdr_perf_linear *layer, qdr_perf_cost *forward,
+                                qdr_perf_cost *backward) {
+    if (forward) *forward = (qdr_perf_cost){.flops = 0};
+    if (backward) *backward = (qdr_perf_cost){.flops = 0};
+    QDR_TRY(layer_check(layer));
+    const shape s = shape_of(layer);
+    if (forward) forward_cost(layer, &s, forward);
+    if (backward) backward_cost(layer, &s, backward);
+    return QDR_OK;
+}
