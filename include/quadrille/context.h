@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** @file context.h  A rank's context: its device, its memory, its world of ranks; ranks that are threads of one process.
+/** @file context.h  A rank's context: its device, its memory, its world of ranks; ranks that are
+ * threads of one process.
  *
- *  A context belongs to one rank and is used by one thread at a time. Collective functions are called by all ranks of the
- *  context's world in the same order. Creating functions agree: on failure all ranks get the same status and sentence. */
+ *  A context belongs to one rank and is used by one thread at a time. Collective functions are
+ * called by all ranks of the context's world in the same order. Creating functions agree: on
+ * failure all ranks get the same status and sentence. */
 #ifndef QUADRILLE_CONTEXT_H
 #define QUADRILLE_CONTEXT_H
 
@@ -14,7 +16,8 @@ extern "C" {
 
 typedef struct qdr_context_opts {
     uint32_t version; /**< QDR_OPTS_INIT */
-    int n_threads;    /**< BLAS threads per rank; 0: cores this rank may use (hwloc) over ranks on the node, at least 1 */
+    int n_threads; /**< BLAS threads per rank; 0: cores this rank may use (hwloc) over ranks on the
+                      node, at least 1 */
 } qdr_context_opts;
 
 /** Ranks of one process meet here; made by qdr_local_run(). */
@@ -22,7 +25,8 @@ typedef struct qdr_local_world qdr_local_world;
 /** What one local rank runs; its result is kept. */
 typedef int (*qdr_local_fn)(qdr_local_world *world, int rank, void *user);
 
-/** Runs fn(world, rank, user) on n threads, one per rank, and waits for all of them. Blocking, not collective.
+/** Runs fn(world, rank, user) on n threads, one per rank, and waits for all of them. Blocking, not
+ * collective.
  *  @param n            number of ranks, 1 to 1024
  *  @param[out] result  the result of the lowest rank that returned non-zero, else 0; may be NULL
  *  @retval QDR_ERR_ARGUMENT  n is out of range or fn is NULL; nothing ran
@@ -32,13 +36,15 @@ QDR_API QDR_NODISCARD qdr_status qdr_local_run(int n, qdr_local_fn fn, void *use
 
 /** Makes the context of one rank of a local world. Collective over the world. opts may be NULL.
  *  The context is destroyed by the same thread, before fn returns. */
-QDR_API QDR_NODISCARD qdr_status qdr_context_create_local(qdr_local_world *world, int rank, const qdr_context_opts *opts,
+QDR_API QDR_NODISCARD qdr_status qdr_context_create_local(qdr_local_world *world, int rank,
+                                                          const qdr_context_opts *opts,
                                                           qdr_context **ctx);
 /** Makes a context for a single rank with no world around it. Not collective. opts may be NULL. */
-QDR_API QDR_NODISCARD qdr_status qdr_context_create_self(const qdr_context_opts *opts, qdr_context **ctx);
+QDR_API QDR_NODISCARD qdr_status qdr_context_create_self(const qdr_context_opts *opts,
+                                                         qdr_context **ctx);
 
-/** Waits for the work of this rank, frees the context and sets *ctx to NULL. Takes NULL. Destroy grids, stacks and memory of
- *  the context first. Collective over the world. */
+/** Waits for the work of this rank, frees the context and sets *ctx to NULL. Takes NULL. Destroy
+ * grids, stacks and memory of the context first. Collective over the world. */
 QDR_API void qdr_context_destroy(qdr_context **ctx);
 
 QDR_API int qdr_context_rank(const qdr_context *ctx); /**< 0 … size-1 */
@@ -46,39 +52,51 @@ QDR_API int qdr_context_size(const qdr_context *ctx); /**< number of ranks in th
 QDR_API int qdr_context_threads(const qdr_context *ctx); /**< BLAS threads of this rank */
 /** The stream that calls use where a stream is NULL. */
 QDR_API qdr_stream *qdr_context_stream(qdr_context *ctx);
-/** The first asynchronous failure of this context; QDR_OK while there is none. After one, each call returns it at once. */
+/** The first asynchronous failure of this context; QDR_OK while there is none. After one, each call
+ * returns it at once. */
 QDR_API qdr_status qdr_context_status(const qdr_context *ctx);
 
 /** Waits until all ranks of the world have called it. Collective, blocking. */
 QDR_API QDR_NODISCARD qdr_status qdr_barrier(qdr_context *ctx);
-/** Lets all ranks return the same: if any rank passes an error, all ranks return the status and the sentence of the lowest
- *  such rank. Collective, blocking. */
+/** Lets all ranks return the same: if any rank passes an error, all ranks return the status and the
+ * sentence of the lowest such rank. Collective, blocking. */
 QDR_API QDR_NODISCARD qdr_status qdr_agree(qdr_context *ctx, qdr_status mine);
-/** Copies `bytes` bytes at `data` (host memory) from rank `root` to all ranks. Collective, blocking. */
-QDR_API QDR_NODISCARD qdr_status qdr_broadcast(qdr_context *ctx, int root, void *data, size_t bytes);
+/** Copies `bytes` bytes at `data` (host memory) from rank `root` to all ranks. Collective,
+ * blocking. */
+QDR_API QDR_NODISCARD qdr_status qdr_broadcast(qdr_context *ctx, int root, void *data,
+                                               size_t bytes);
 
-/** Device memory of this context. It is aligned to 64 bytes and counted. bytes = 0 gives a valid pointer. Local, blocking.
- *  @retval QDR_ERR_MEMORY  *data is NULL; the sentence says how much was asked for and how much is in use */
+/** Device memory of this context. It is aligned to 64 bytes and counted. bytes = 0 gives a valid
+ * pointer. Local, blocking.
+ *  @retval QDR_ERR_MEMORY  *data is NULL; the sentence says how much was asked for and how much is
+ * in use */
 QDR_API QDR_NODISCARD qdr_status qdr_mem_alloc(qdr_context *ctx, size_t bytes, void **data);
-/** Frees memory of qdr_mem_alloc() and sets *data to NULL. Takes NULL. The memory must not be in use by a stream. */
+/** Frees memory of qdr_mem_alloc() and sets *data to NULL. Takes NULL. The memory must not be in
+ * use by a stream. */
 QDR_API void qdr_mem_free(qdr_context *ctx, void **data);
-/** Bytes of device memory this context holds now, and the most it ever held (the library's own and the caller's). */
+/** Bytes of device memory this context holds now, and the most it ever held (the library's own and
+ * the caller's). */
 QDR_API void qdr_mem_usage(const qdr_context *ctx, size_t *bytes_now, size_t *bytes_peak);
 /** Sets the remembered peak to what is held now. */
 QDR_API void qdr_mem_reset_peak(qdr_context *ctx);
-/** Copies between host or device memory, stream-ordered. Neither side may change until the copy has run. */
-QDR_API QDR_NODISCARD qdr_status qdr_copy(qdr_context *ctx, void *dst, const void *src, size_t bytes, qdr_stream *stream);
+/** Copies between host or device memory, stream-ordered. Neither side may change until the copy has
+ * run. */
+QDR_API QDR_NODISCARD qdr_status qdr_copy(qdr_context *ctx, void *dst, const void *src,
+                                          size_t bytes, qdr_stream *stream);
 
 /** A queue of work that runs in the order it was enqueued, apart from the caller. Local. */
 QDR_API QDR_NODISCARD qdr_status qdr_stream_create(qdr_context *ctx, qdr_stream **stream);
 /** Waits for the stream's work, frees it and sets *stream to NULL. Takes NULL. */
 QDR_API void qdr_stream_destroy(qdr_stream **stream);
-/** Waits until the stream has nothing left to do; returns the context's status. Blocking. NULL is not allowed. */
+/** Waits until the stream has nothing left to do; returns the context's status. Blocking. NULL is
+ * not allowed. */
 QDR_API QDR_NODISCARD qdr_status qdr_stream_synchronize(qdr_stream *stream);
 /** Runs fn(user) on the stream, in order. fn must not call the library. */
-QDR_API QDR_NODISCARD qdr_status qdr_stream_call(qdr_stream *stream, void (*fn)(void *user), void *user);
-/** An event marks a place in a stream; waiting for it makes another stream wait for that place. An event never recorded is
- *  complete. Recording again moves the mark; waits already enqueued keep the old one. */
+QDR_API QDR_NODISCARD qdr_status qdr_stream_call(qdr_stream *stream, void (*fn)(void *user),
+                                                 void *user);
+/** An event marks a place in a stream; waiting for it makes another stream wait for that place. An
+ * event never recorded is complete. Recording again moves the mark; waits already enqueued keep the
+ * old one. */
 QDR_API QDR_NODISCARD qdr_status qdr_event_create(qdr_context *ctx, qdr_event **event);
 QDR_API void qdr_event_destroy(qdr_event **event);
 QDR_API QDR_NODISCARD qdr_status qdr_event_record(qdr_event *event, qdr_stream *stream);

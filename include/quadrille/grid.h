@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** @file grid.h  The 4D grid of ranks: coordinates, groups, sums over axes, traffic counters.
  *
- *  A grid has gx·gy·gz·gd = p ranks, any integers ≥ 1. The order names the axes from the fastest: with "xyzd" neighbours in
- *  rank share y, z, d and differ in x. */
+ *  A grid has gx·gy·gz·gd = p ranks, any integers ≥ 1. The order names the axes from the fastest:
+ * with "xyzd" neighbours in rank share y, z, d and differ in x. */
 #ifndef QUADRILLE_GRID_H
 #define QUADRILLE_GRID_H
 
@@ -13,48 +13,56 @@ extern "C" {
 #endif
 
 typedef struct qdr_grid_opts {
-    uint32_t version;  /**< QDR_OPTS_INIT */
-    int x, y, z, d;    /**< ranks along each axis, ≥ 1; their product is the context's size */
+    uint32_t version; /**< QDR_OPTS_INIT */
+    int x, y, z, d; /**< ranks along each axis, ≥ 1; their product is the context's size */
     const char *order; /**< fastest axis first, a permutation of "xyzd"; NULL: "xyzd" */
 } qdr_grid_opts;
 
-/** Makes the grid and its communicators (one per axis and direction of use). Collective, blocking; ranks agree.
- *  @retval QDR_ERR_ARGUMENT  an axis is < 1, the product is not p, or the order is no permutation of xyzd
+/** Makes the grid and its communicators (one per axis and direction of use). Collective, blocking;
+ * ranks agree.
+ *  @retval QDR_ERR_ARGUMENT  an axis is < 1, the product is not p, or the order is no permutation
+ * of xyzd
  *  @retval QDR_ERR_MEMORY, QDR_ERR_MPI  nothing was made */
-QDR_API QDR_NODISCARD qdr_status qdr_grid_create(qdr_context *ctx, const qdr_grid_opts *opts, qdr_grid **grid);
+QDR_API QDR_NODISCARD qdr_status qdr_grid_create(qdr_context *ctx, const qdr_grid_opts *opts,
+                                                 qdr_grid **grid);
 /** Frees the grid, sets *grid to NULL. Takes NULL. Collective. */
 QDR_API void qdr_grid_destroy(qdr_grid **grid);
 
 QDR_API qdr_context *qdr_grid_context(const qdr_grid *grid);
-QDR_API int qdr_grid_size(const qdr_grid *grid, qdr_axis axis);       /**< gx, gy, gz or gd */
+QDR_API int qdr_grid_size(const qdr_grid *grid, qdr_axis axis); /**< gx, gy, gz or gd */
 QDR_API int qdr_grid_coordinate(const qdr_grid *grid, qdr_axis axis); /**< of the calling rank */
 /** The rank at coordinates {x, y, z, d}; -1 if they lie outside the grid. Local. */
 QDR_API int qdr_grid_rank_at(const qdr_grid *grid, const int coordinates[QDR_N_AXES]);
 /** The coordinates of `rank`. Local. @retval QDR_ERR_ARGUMENT no such rank */
-QDR_API QDR_NODISCARD qdr_status qdr_grid_coordinates_of(const qdr_grid *grid, int rank, int coordinates[QDR_N_AXES]);
+QDR_API QDR_NODISCARD qdr_status qdr_grid_coordinates_of(const qdr_grid *grid, int rank,
+                                                         int coordinates[QDR_N_AXES]);
 /** The rank `step` places further on `axis`, cyclic. Local. */
 QDR_API int qdr_grid_neighbour(const qdr_grid *grid, qdr_axis axis, int step);
-/** A picture of the grid as text, for people: one plane of x (columns) and y (rows) per z and d. Returns the length that the
- *  whole text has, without its end mark; writes at most `capacity` bytes, always ended. Local. */
+/** A picture of the grid as text, for people: one plane of x (columns) and y (rows) per z and d.
+ * Returns the length that the whole text has, without its end mark; writes at most `capacity`
+ * bytes, always ended. Local. */
 QDR_API size_t qdr_grid_picture(const qdr_grid *grid, char *text, size_t capacity);
 
-/** All-reduce over the group of `axis`, in place, stream-ordered. Collective over that group; all members hold the same bits
- *  afterwards (added in rank order; bf16 in fp32). n_elems is the same on all members.
+/** All-reduce over the group of `axis`, in place, stream-ordered. Collective over that group; all
+ * members hold the same bits afterwards (added in rank order; bf16 in fp32). n_elems is the same on
+ * all members.
  *  @param dtype  QDR_F32, QDR_F64, QDR_BF16 or QDR_I32
  *  @param stream NULL: the context's */
-QDR_API QDR_NODISCARD qdr_status qdr_all_reduce(qdr_grid *grid, qdr_axis axis, qdr_reduce op, void *data, int64_t n_elems,
-                                                qdr_dtype dtype, qdr_stream *stream);
+QDR_API QDR_NODISCARD qdr_status qdr_all_reduce(qdr_grid *grid, qdr_axis axis, qdr_reduce op,
+                                                void *data, int64_t n_elems, qdr_dtype dtype,
+                                                qdr_stream *stream);
 
-/** The communicators of a grid: one per axis and direction of use, so that none waits behind another's traffic. */
+/** The communicators of a grid: one per axis and direction of use, so that none waits behind
+ * another's traffic. */
 typedef enum qdr_channel {
     QDR_CHANNEL_X_REDUCE = 0, /**< sums of Y of normal layers, of dX of transposed ones */
-    QDR_CHANNEL_X_GATHER,     /**< scattered rows gathered over x */
+    QDR_CHANNEL_X_GATHER, /**< scattered rows gathered over x */
     QDR_CHANNEL_Y_REDUCE,
     QDR_CHANNEL_Y_GATHER,
     QDR_CHANNEL_Z_GATHER, /**< weights */
     QDR_CHANNEL_Z_REDUCE, /**< gradients of weights */
     QDR_CHANNEL_D_REDUCE, /**< gradients over data parallel copies */
-    QDR_CHANNEL_X_STAT,   /**< statistics: norms, cross-entropy, gradient norm, qdr_all_reduce() */
+    QDR_CHANNEL_X_STAT, /**< statistics: norms, cross-entropy, gradient norm, qdr_all_reduce() */
     QDR_CHANNEL_Y_STAT,
     QDR_CHANNEL_Z_STAT,
     QDR_CHANNEL_D_STAT,
@@ -74,15 +82,17 @@ typedef enum qdr_coll_kind {
 
 /** What one kind of collective on one channel has done on this rank since the last reset. */
 typedef struct qdr_traffic {
-    int64_t n_calls;    /**< collectives finished, groups of one rank not counted */
-    int64_t bytes_sent; /**< payload this rank sent to other ranks, counted where it is copied or sent */
-    double secs;        /**< from the moment all before it on its stream was done to its end; overlapping ones overlap */
+    int64_t n_calls; /**< collectives finished, groups of one rank not counted */
+    int64_t bytes_sent; /**< payload this rank sent to other ranks, counted where it is copied or
+                           sent */
+    double secs; /**< from the moment all before it on its stream was done to its end; overlapping
+                    ones overlap */
 } qdr_traffic;
 /** Local; call it when the streams are idle. */
 QDR_API qdr_traffic qdr_grid_traffic(const qdr_grid *grid, qdr_channel channel, qdr_coll_kind kind);
 QDR_API void qdr_grid_reset_traffic(qdr_grid *grid);
-QDR_API const char *qdr_channel_name(qdr_channel channel);      /**< "x reduce", … */
-QDR_API const char *qdr_coll_kind_name(qdr_coll_kind kind);     /**< "all-gather", … */
+QDR_API const char *qdr_channel_name(qdr_channel channel); /**< "x reduce", … */
+QDR_API const char *qdr_coll_kind_name(qdr_coll_kind kind); /**< "all-gather", … */
 
 #ifdef __cplusplus
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** @file linear.h  One layer at a time, on the caller's activations: what replaces a matmul.
  *
- *  Layers are made by qdr_stack_add_linear() (a stack of one layer is fine) and share their stack's rows, type and memory. */
+ *  Layers are made by qdr_stack_add_linear() (a stack of one layer is fine) and share their stack's
+ * rows, type and memory. */
 #ifndef QUADRILLE_LINEAR_H
 #define QUADRILLE_LINEAR_H
 
@@ -12,25 +13,31 @@ extern "C" {
 #endif
 
 enum {
-    QDR_Y_ACCUMULATE = 16,  /**< y += instead of y = */
+    QDR_Y_ACCUMULATE = 16, /**< y += instead of y = */
     QDR_DX_ACCUMULATE = 32, /**< dx += instead of dx = */
-    QDR_NO_DX = 64          /**< dx is not wanted (and may be NULL) */
+    QDR_NO_DX = 64 /**< dx is not wanted (and may be NULL) */
 };
 
-/** Y = X·Wᵀ + b. x: this rank's part of the input edge, y: of the output edge (qdr_linear_in_matrix(), qdr_linear_out_matrix()),
- *  dense, type of the stack. Collective over the grid; stream-ordered on `stream` (NULL: the context's). x may not change until
- *  then. flags: 0 or QDR_Y_ACCUMULATE. */
-QDR_API QDR_NODISCARD qdr_status qdr_linear_forward(qdr_linear *layer, const void *x, void *y, int flags, qdr_stream *stream);
-/** dX = dY·W, dW = dYᵀ·X, db = Σ rows of dY. x is the forward's. flags: QDR_ACCUMULATE and QDR_DEFER_SYNC for dW and db, as for
- *  qdr_stack_backward(); QDR_DX_ACCUMULATE, QDR_NO_DX. Collective, stream-ordered. Gradients lie in the layer's parameters. */
-QDR_API QDR_NODISCARD qdr_status qdr_linear_backward(qdr_linear *layer, const void *dy, const void *x, void *dx, int flags,
+/** Y = X·Wᵀ + b. x: this rank's part of the input edge, y: of the output edge
+ * (qdr_linear_in_matrix(), qdr_linear_out_matrix()), dense, type of the stack. Collective over the
+ * grid; stream-ordered on `stream` (NULL: the context's). x may not change until then. flags: 0 or
+ * QDR_Y_ACCUMULATE. */
+QDR_API QDR_NODISCARD qdr_status qdr_linear_forward(qdr_linear *layer, const void *x, void *y,
+                                                    int flags, qdr_stream *stream);
+/** dX = dY·W, dW = dYᵀ·X, db = Σ rows of dY. x is the forward's. flags: QDR_ACCUMULATE and
+ * QDR_DEFER_SYNC for dW and db, as for qdr_stack_backward(); QDR_DX_ACCUMULATE, QDR_NO_DX.
+ * Collective, stream-ordered. Gradients lie in the layer's parameters. */
+QDR_API QDR_NODISCARD qdr_status qdr_linear_backward(qdr_linear *layer, const void *dy,
+                                                     const void *x, void *dx, int flags,
                                                      qdr_stream *stream);
 
 QDR_API QDR_NODISCARD qdr_status qdr_linear_in_matrix(const qdr_linear *layer, qdr_matrix *matrix);
 QDR_API QDR_NODISCARD qdr_status qdr_linear_out_matrix(const qdr_linear *layer, qdr_matrix *matrix);
-/** Index of W (or E) among the stack's parameters; that of b is the next one, where the layer has a bias. */
+/** Index of W (or E) among the stack's parameters; that of b is the next one, where the layer has a
+ * bias. */
 QDR_API int qdr_linear_weight_index(const qdr_linear *layer);
-/** Draws W per global index (normal, mean 0) from `seed`; b = 0. Local, blocking; no full matrix is held. */
+/** Draws W per global index (normal, mean 0) from `seed`; b = 0. Local, blocking; no full matrix is
+ * held. */
 QDR_API QDR_NODISCARD qdr_status qdr_linear_init(qdr_linear *layer, uint64_t seed, double stddev);
 
 #ifdef __cplusplus

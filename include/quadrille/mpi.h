@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** @file mpi.h  Contexts on MPI. The only public header with an MPI type; present in every build, usable where the library
- *  was built with MPI (else the functions return QDR_ERR_UNSUPPORTED). */
+/** @file mpi.h  Contexts on MPI. The only public header with an MPI type; present in every build,
+ * usable where the library was built with MPI (else the functions return QDR_ERR_UNSUPPORTED). */
 #ifndef QUADRILLE_MPI_H
 #define QUADRILLE_MPI_H
 
@@ -11,11 +11,13 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-/** Makes this rank's context from an MPI communicator. Collective over comm. comm is duplicated; MPI is neither initialised
- *  nor finalised. opts may be NULL.
+/** Makes this rank's context from an MPI communicator. Collective over comm. comm is duplicated;
+ * MPI is neither initialised nor finalised. opts may be NULL.
  *  @retval QDR_ERR_STATE  MPI is not initialised, or without MPI_THREAD_MULTIPLE
- *  @retval QDR_ERR_MPI    MPI failed, or the launcher started several ranks that each believe to be alone */
-QDR_API QDR_NODISCARD qdr_status qdr_context_create_mpi(MPI_Comm comm, const qdr_context_opts *opts, qdr_context **ctx);
+ *  @retval QDR_ERR_MPI    MPI failed, or the launcher started several ranks that each believe to be
+ * alone */
+QDR_API QDR_NODISCARD qdr_status qdr_context_create_mpi(MPI_Comm comm, const qdr_context_opts *opts,
+                                                        qdr_context **ctx);
 #ifdef __cplusplus
 }
 #endif

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** @file stack.h  The stack: layers and operations in execution order, the edges between them, and their schedule.
+/** @file stack.h  The stack: layers and operations in execution order, the edges between them, and
+ * their schedule.
  *
- *  A stack is described first (qdr_stack_add_*), then built: qdr_stack_build() turns it into lists of tasks (the schedules of
- *  forward and backward), from which sizes are known exactly, and binds memory. Edges carry activations: each has a value and
- *  (except inputs) a gradient. All values stay until the backward has used them. A node reads edges made before it.
- *  Everything is collective over the grid and called in the same order on all ranks; one thread per stack at a time. */
+ *  A stack is described first (qdr_stack_add_*), then built: qdr_stack_build() turns it into lists
+ * of tasks (the schedules of forward and backward), from which sizes are known exactly, and binds
+ * memory. Edges carry activations: each has a value and (except inputs) a gradient. All values stay
+ * until the backward has used them. A node reads edges made before it. Everything is collective
+ * over the grid and called in the same order on all ranks; one thread per stack at a time. */
 #ifndef QUADRILLE_STACK_H
 #define QUADRILLE_STACK_H
 
@@ -19,108 +21,137 @@ extern "C" {
 /** Names an activation between nodes of one stack. */
 typedef int qdr_edge;
 
-/** What may run beside the products. All of it by default; without a flag the same tasks run one after the other. Results
- *  agree bit for bit. */
+/** What may run beside the products. All of it by default; without a flag the same tasks run one
+ * after the other. Results agree bit for bit. */
 enum {
-    QDR_OVERLAP_WEIGHTS = 1,   /**< all-gathers of W, ahead of the layer */
-    QDR_OVERLAP_ROWS = 2,      /**< reductions and gathers of activations, among them dX behind the dW product */
-    QDR_OVERLAP_GRADIENTS = 4, /**< reduce-scatter of dW over z and its sum over d behind later backward work */
+    QDR_OVERLAP_WEIGHTS = 1, /**< all-gathers of W, ahead of the layer */
+    QDR_OVERLAP_ROWS =
+        2, /**< reductions and gathers of activations, among them dX behind the dW product */
+    QDR_OVERLAP_GRADIENTS =
+        4, /**< reduce-scatter of dW over z and its sum over d behind later backward work */
     QDR_OVERLAP_ALL = 7,
     QDR_OVERLAP_NONE = 8 /**< none of them (a zero means all) */
 };
 
 typedef struct qdr_stack_opts {
-    uint32_t version;  /**< QDR_OPTS_INIT */
-    int64_t n_rows;    /**< M: global rows of one forward call, over all ranks; ≥ 0 */
-    int64_t row_unit;  /**< rows that stay together in the splits over d and z (the context length); 0: 1; divides n_rows */
-    qdr_dtype dtype;   /**< of parameters and activations: F32, F64, BF16; gradients of parameters are F32, F64, F32 */
-    int overlap;       /**< sum of QDR_OVERLAP_…; 0: all */
-    int prefetch;      /**< layers whose W is gathered ahead; 0: 1 */
-    int caller_memory; /**< 1: the caller binds memory with qdr_stack_bind() after qdr_stack_build() */
+    uint32_t version; /**< QDR_OPTS_INIT */
+    int64_t n_rows; /**< M: global rows of one forward call, over all ranks; ≥ 0 */
+    int64_t row_unit; /**< rows that stay together in the splits over d and z (the context length);
+                         0: 1; divides n_rows */
+    qdr_dtype dtype; /**< of parameters and activations: F32, F64, BF16; gradients of parameters are
+                        F32, F64, F32 */
+    int overlap; /**< sum of QDR_OVERLAP_…; 0: all */
+    int prefetch; /**< layers whose W is gathered ahead; 0: 1 */
+    int caller_memory; /**< 1: the caller binds memory with qdr_stack_bind() after qdr_stack_build()
+                        */
 } qdr_stack_opts;
 
 /** Makes an empty stack. Collective, agrees.
- *  @retval QDR_ERR_SHAPE  n_rows < 0 or row_unit does not divide it  @retval QDR_ERR_DTYPE, QDR_ERR_MEMORY */
-QDR_API QDR_NODISCARD qdr_status qdr_stack_create(qdr_grid *grid, const qdr_stack_opts *opts, qdr_stack **stack);
+ *  @retval QDR_ERR_SHAPE  n_rows < 0 or row_unit does not divide it  @retval QDR_ERR_DTYPE,
+ * QDR_ERR_MEMORY */
+QDR_API QDR_NODISCARD qdr_status qdr_stack_create(qdr_grid *grid, const qdr_stack_opts *opts,
+                                                  qdr_stack **stack);
 /** Waits, frees the stack and what it owns, sets *stack to NULL. Takes NULL. Collective. */
 QDR_API void qdr_stack_destroy(qdr_stack **stack);
 
-/** Which columns an edge's axis splits: a normal layer reads x-split edges and makes y-split ones. */
+/** Which columns an edge's axis splits: a normal layer reads x-split edges and makes y-split ones.
+ */
 typedef struct qdr_edge_desc {
     uint32_t version; /**< QDR_OPTS_INIT */
     qdr_block cols[QDR_MAX_BLOCKS];
-    qdr_axis col_axis;    /**< QDR_X or QDR_Y: the axis that splits the columns; rows are copied or scattered on the other */
-    qdr_layout layout;    /**< rows on that other axis */
+    qdr_axis col_axis; /**< QDR_X or QDR_Y: the axis that splits the columns; rows are copied or
+                          scattered on the other */
+    qdr_layout layout; /**< rows on that other axis */
     int64_t scatter_unit; /**< rows that stay together when scattered; 0: 1; divides row_unit */
 } qdr_edge_desc;
 
-/** Adds an activation that the caller fills before each forward, type of the stack. with_gradient = 1: backward makes its
- *  gradient, too. */
-QDR_API QDR_NODISCARD qdr_status qdr_stack_add_input(qdr_stack *stack, const char *name, const qdr_edge_desc *desc,
-                                                     int with_gradient, qdr_edge *edge);
-/** Adds a column of I32 (tokens) for all rows of the (z, d) cell, equal on its ranks; filled by the caller. */
-QDR_API QDR_NODISCARD qdr_status qdr_stack_add_tokens(qdr_stack *stack, const char *name, qdr_edge *edge);
+/** Adds an activation that the caller fills before each forward, type of the stack. with_gradient =
+ * 1: backward makes its gradient, too. */
+QDR_API QDR_NODISCARD qdr_status qdr_stack_add_input(qdr_stack *stack, const char *name,
+                                                     const qdr_edge_desc *desc, int with_gradient,
+                                                     qdr_edge *edge);
+/** Adds a column of I32 (tokens) for all rows of the (z, d) cell, equal on its ranks; filled by the
+ * caller. */
+QDR_API QDR_NODISCARD qdr_status qdr_stack_add_tokens(qdr_stack *stack, const char *name,
+                                                      qdr_edge *edge);
 
 /** A linear layer. Normal: in-features over x, out-features over y; transposed: over y and x. */
 typedef struct qdr_linear_desc {
     uint32_t version; /**< QDR_OPTS_INIT */
     const char *name; /**< in errors, schedules and traces; copied */
-    qdr_block in[QDR_MAX_BLOCKS];  /**< blocks of the input's features; must equal the input edge's; the sum of widths is K */
-    qdr_block out[QDR_MAX_BLOCKS]; /**< blocks of the output's features, each split on its own; the sum of widths is N */
-    int bias;                      /**< 1: with b[N] */
+    qdr_block in[QDR_MAX_BLOCKS]; /**< blocks of the input's features; must equal the input edge's;
+                                     the sum of widths is K */
+    qdr_block out[QDR_MAX_BLOCKS]; /**< blocks of the output's features, each split on its own; the
+                                      sum of widths is N */
+    int bias; /**< 1: with b[N] */
     int transposed;
-    qdr_layout out_layout;  /**< of the output edge */
-    int64_t out_row_unit;   /**< scatter unit of the output edge; where a cell has fewer such units than the axis has ranks, the
-                                 edge becomes REPLICATED; 0: 1 */
-    int drop_gathered;      /**< 1: a gathered X is not kept for dW but gathered again (less memory, one more all-gather) */
+    qdr_layout out_layout; /**< of the output edge */
+    int64_t out_row_unit; /**< scatter unit of the output edge; where a cell has fewer such units
+                             than the axis has ranks, the edge becomes REPLICATED; 0: 1 */
+    int drop_gathered; /**< 1: a gathered X is not kept for dW but gathered again (less memory, one
+                          more all-gather) */
 } qdr_linear_desc;
-/** @retval QDR_ERR_SHAPE  a unit does not divide its width, or blocks or axis differ from the input edge's; stack unchanged */
-QDR_API QDR_NODISCARD qdr_status qdr_stack_add_linear(qdr_stack *stack, const qdr_linear_desc *desc, qdr_edge in, qdr_edge *out,
+/** @retval QDR_ERR_SHAPE  a unit does not divide its width, or blocks or axis differ from the input
+ * edge's; stack unchanged */
+QDR_API QDR_NODISCARD qdr_status qdr_stack_add_linear(qdr_stack *stack, const qdr_linear_desc *desc,
+                                                      qdr_edge in, qdr_edge *out,
                                                       qdr_linear **layer);
 
-/** Token and position embedding, a transposed layer with a one-hot input: E[V, H] in the head's block, vocabulary over y,
- *  features over x; positions P[context, H] over x. */
+/** Token and position embedding, a transposed layer with a one-hot input: E[V, H] in the head's
+ * block, vocabulary over y, features over x; positions P[context, H] over x. */
 typedef struct qdr_embedding_desc {
     uint32_t version; /**< QDR_OPTS_INIT */
     const char *name;
-    qdr_block vocab;      /**< V and its unit */
-    qdr_block features;   /**< H and its unit */
-    int64_t context;      /**< rows of P; 0: no positions; divides row_unit */
-    qdr_layout layout;    /**< of the output edge (features over x) */
+    qdr_block vocab; /**< V and its unit */
+    qdr_block features; /**< H and its unit */
+    int64_t context; /**< rows of P; 0: no positions; divides row_unit */
+    qdr_layout layout; /**< of the output edge (features over x) */
 } qdr_embedding_desc;
-/** The result `table` can be initialised, loaded and stored like a layer (W is E), and tied to a head. */
-QDR_API QDR_NODISCARD qdr_status qdr_stack_add_embedding(qdr_stack *stack, const qdr_embedding_desc *desc, qdr_edge tokens,
-                                                         qdr_edge *out, qdr_linear **table);
-/** Adds a normal layer without bias whose W is the embedding's E (W[V, H]): one parameter, one gradient. */
-QDR_API QDR_NODISCARD qdr_status qdr_stack_add_tied_head(qdr_stack *stack, const char *name, qdr_linear *table, qdr_layout out_layout,
+/** The result `table` can be initialised, loaded and stored like a layer (W is E), and tied to a
+ * head. */
+QDR_API QDR_NODISCARD qdr_status qdr_stack_add_embedding(qdr_stack *stack,
+                                                         const qdr_embedding_desc *desc,
+                                                         qdr_edge tokens, qdr_edge *out,
+                                                         qdr_linear **table);
+/** Adds a normal layer without bias whose W is the embedding's E (W[V, H]): one parameter, one
+ * gradient. */
+QDR_API QDR_NODISCARD qdr_status qdr_stack_add_tied_head(qdr_stack *stack, const char *name,
+                                                         qdr_linear *table, qdr_layout out_layout,
                                                          qdr_edge in, qdr_edge *out);
 /** Layer norm over the features of `in`; gamma starts as 1, beta as 0. */
-QDR_API QDR_NODISCARD qdr_status qdr_stack_add_layer_norm(qdr_stack *stack, const char *name, double epsilon, qdr_edge in,
+QDR_API QDR_NODISCARD qdr_status qdr_stack_add_layer_norm(qdr_stack *stack, const char *name,
+                                                          double epsilon, qdr_edge in,
                                                           qdr_edge *out);
-/** Causal attention. `in` has blocks q, k, v of unit head_size·(query heads per key head), head_size, head_size. */
-QDR_API QDR_NODISCARD qdr_status qdr_stack_add_attention(qdr_stack *stack, const char *name, int64_t head_size, int64_t context,
+/** Causal attention. `in` has blocks q, k, v of unit head_size·(query heads per key head),
+ * head_size, head_size. */
+QDR_API QDR_NODISCARD qdr_status qdr_stack_add_attention(qdr_stack *stack, const char *name,
+                                                         int64_t head_size, int64_t context,
                                                          qdr_edge in, qdr_edge *out);
-QDR_API QDR_NODISCARD qdr_status qdr_stack_add_gelu(qdr_stack *stack, const char *name, qdr_edge in, qdr_edge *out);
+QDR_API QDR_NODISCARD qdr_status qdr_stack_add_gelu(qdr_stack *stack, const char *name, qdr_edge in,
+                                                    qdr_edge *out);
 /** out = a + b, edges of the same columns, axis and layout. */
-QDR_API QDR_NODISCARD qdr_status qdr_stack_add_residual(qdr_stack *stack, const char *name, qdr_edge a, qdr_edge b, qdr_edge *out);
-/** Cross-entropy over the columns of `logits`, the end of a stack. targets: I32 for the rows that `logits` has on this rank
- *  (qdr_stack_edge_owned), filled by the caller; < 0: not counted. */
-QDR_API QDR_NODISCARD qdr_status qdr_stack_add_cross_entropy(qdr_stack *stack, const char *name, qdr_edge logits, qdr_edge *targets);
+QDR_API QDR_NODISCARD qdr_status qdr_stack_add_residual(qdr_stack *stack, const char *name,
+                                                        qdr_edge a, qdr_edge b, qdr_edge *out);
+/** Cross-entropy over the columns of `logits`, the end of a stack. targets: I32 for the rows that
+ * `logits` has on this rank (qdr_stack_edge_owned), filled by the caller; < 0: not counted. */
+QDR_API QDR_NODISCARD qdr_status qdr_stack_add_cross_entropy(qdr_stack *stack, const char *name,
+                                                             qdr_edge logits, qdr_edge *targets);
 
-/** One call of a caller's operation. All blocks are local, dense and row-major, in device memory. */
+/** One call of a caller's operation. All blocks are local, dense and row-major, in device memory.
+ */
 typedef struct qdr_op_call {
     qdr_context *ctx;
-    qdr_stream *stream;       /**< enqueue all work here, and only here */
+    qdr_stream *stream; /**< enqueue all work here, and only here */
     int n_in;
-    const void *const *in;    /**< values of the input edges */
-    const int64_t *in_cols;   /**< local columns of each */
-    int64_t n_rows;           /**< local rows, of inputs and output alike */
-    void *out;                /**< forward: to be written; backward: the value it had */
+    const void *const *in; /**< values of the input edges */
+    const int64_t *in_cols; /**< local columns of each */
+    int64_t n_rows; /**< local rows, of inputs and output alike */
+    void *out; /**< forward: to be written; backward: the value it had */
     int64_t out_cols;
-    void *saved;              /**< saved_bytes, kept from forward to backward */
-    const void *d_out;        /**< backward: gradient of out */
-    void *const *d_in;        /**< backward: gradients to be made, NULL where not wanted */
-    const int *accumulate;    /**< backward: add to d_in[i] instead of overwriting */
+    void *saved; /**< saved_bytes, kept from forward to backward */
+    const void *d_out; /**< backward: gradient of out */
+    void *const *d_in; /**< backward: gradients to be made, NULL where not wanted */
+    const int *accumulate; /**< backward: add to d_in[i] instead of overwriting */
 } qdr_op_call;
 typedef qdr_status (*qdr_op_fn)(const qdr_op_call *call, void *user);
 /** What an operation costs on this rank, for schedules and models. */
@@ -141,81 +172,104 @@ typedef struct qdr_op_desc {
     qdr_op_fn forward, backward; /**< called on the host, in execution order */
     void *user;
 } qdr_op_desc;
-QDR_API QDR_NODISCARD qdr_status qdr_stack_add_op(qdr_stack *stack, const qdr_op_desc *desc, qdr_edge *out);
+QDR_API QDR_NODISCARD qdr_status qdr_stack_add_op(qdr_stack *stack, const qdr_op_desc *desc,
+                                                  qdr_edge *out);
 
-/** Ends the description, makes the schedules and, unless caller_memory, allocates and binds memory. Collective, agrees.
- *  @retval QDR_ERR_MEMORY  the sentence says how much was needed; the stack can only be destroyed */
+/** Ends the description, makes the schedules and, unless caller_memory, allocates and binds memory.
+ * Collective, agrees.
+ *  @retval QDR_ERR_MEMORY  the sentence says how much was needed; the stack can only be destroyed
+ */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_build(qdr_stack *stack);
 
 /** Bytes of this rank's memory, exact; known after qdr_stack_build(). */
 typedef struct qdr_stack_sizes {
-    size_t parameters;    /**< shards of weights, biases, norms, in the stack's type */
-    size_t gradients;     /**< of the same, F32 (F64 for F64) */
-    size_t activations;   /**< values and saved state of the edges, kept from forward to backward */
-    size_t workspace;     /**< gathered weights, partial products, gradients of activations */
+    size_t parameters; /**< shards of weights, biases, norms, in the stack's type */
+    size_t gradients; /**< of the same, F32 (F64 for F64) */
+    size_t activations; /**< values and saved state of the edges, kept from forward to backward */
+    size_t workspace; /**< gathered weights, partial products, gradients of activations */
     size_t communication; /**< staging of the communicators; always the library's own memory */
 } qdr_stack_sizes;
-QDR_API QDR_NODISCARD qdr_status qdr_stack_get_sizes(const qdr_stack *stack, qdr_stack_sizes *sizes);
-/** Caller's device memory, aligned to 64 bytes, of at least the sizes asked for. A NULL member: the library allocates it. */
+QDR_API QDR_NODISCARD qdr_status qdr_stack_get_sizes(const qdr_stack *stack,
+                                                     qdr_stack_sizes *sizes);
+/** Caller's device memory, aligned to 64 bytes, of at least the sizes asked for. A NULL member: the
+ * library allocates it. */
 typedef struct qdr_stack_memory {
     uint32_t version; /**< QDR_OPTS_INIT */
     void *parameters, *gradients, *activations, *workspace;
 } qdr_stack_memory;
 QDR_API QDR_NODISCARD qdr_status qdr_stack_bind(qdr_stack *stack, const qdr_stack_memory *memory);
 
-/** Layout and local memory of an edge. Values exist after binding; the value of an input may be written when the streams are
- *  idle, or with qdr_copy() on the context's stream. */
-QDR_API QDR_NODISCARD qdr_status qdr_stack_edge_matrix(const qdr_stack *stack, qdr_edge edge, qdr_matrix *matrix);
-QDR_API QDR_NODISCARD qdr_status qdr_stack_edge_owned(const qdr_stack *stack, qdr_edge edge, qdr_owned *owned);
-QDR_API QDR_NODISCARD qdr_status qdr_stack_edge_value(const qdr_stack *stack, qdr_edge edge, void **value);
-/** Gradient of an input made with_gradient, or of the stack's last edge (which the caller fills before backward, if the stack
- *  has no cross-entropy). */
-QDR_API QDR_NODISCARD qdr_status qdr_stack_edge_gradient(const qdr_stack *stack, qdr_edge edge, void **gradient);
+/** Layout and local memory of an edge. Values exist after binding; the value of an input may be
+ * written when the streams are idle, or with qdr_copy() on the context's stream. */
+QDR_API QDR_NODISCARD qdr_status qdr_stack_edge_matrix(const qdr_stack *stack, qdr_edge edge,
+                                                       qdr_matrix *matrix);
+QDR_API QDR_NODISCARD qdr_status qdr_stack_edge_owned(const qdr_stack *stack, qdr_edge edge,
+                                                      qdr_owned *owned);
+QDR_API QDR_NODISCARD qdr_status qdr_stack_edge_value(const qdr_stack *stack, qdr_edge edge,
+                                                      void **value);
+/** Gradient of an input made with_gradient, or of the stack's last edge (which the caller fills
+ * before backward, if the stack has no cross-entropy). */
+QDR_API QDR_NODISCARD qdr_status qdr_stack_edge_gradient(const qdr_stack *stack, qdr_edge edge,
+                                                         void **gradient);
 
 enum {
     QDR_ACCUMULATE = 1, /**< add to the gradients of parameters instead of overwriting them */
-    QDR_DEFER_SYNC = 2  /**< leave out the sums over d (and of biases and norms over their copies): a later call does them */
+    QDR_DEFER_SYNC = 2 /**< leave out the sums over d (and of biases and norms over their copies): a
+                          later call does them */
 };
 /** Runs the whole stack forward on the context's stream. Stream-ordered. */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_forward(qdr_stack *stack);
-/** Runs it backward. flags: 0 or a sum of QDR_ACCUMULATE, QDR_DEFER_SYNC. loss_scale multiplies the gradient of a
- *  cross-entropy (1 / valid tokens of the whole step); ignored without one. Stream-ordered. After calls with QDR_DEFER_SYNC
- *  the last one of a step comes without it, and gradients are complete when it has run. */
+/** Runs it backward. flags: 0 or a sum of QDR_ACCUMULATE, QDR_DEFER_SYNC. loss_scale multiplies the
+ * gradient of a cross-entropy (1 / valid tokens of the whole step); ignored without one.
+ * Stream-ordered. After calls with QDR_DEFER_SYNC the last one of a step comes without it, and
+ * gradients are complete when it has run. */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_backward(qdr_stack *stack, int flags, double loss_scale);
-/** Sum of the losses of the last forward and number of valid rows, over all ranks. Collective, blocking; equal on all ranks.
+/** Sum of the losses of the last forward and number of valid rows, over all ranks. Collective,
+ * blocking; equal on all ranks.
  *  @retval QDR_ERR_STATE  the stack has no cross-entropy */
-QDR_API QDR_NODISCARD qdr_status qdr_stack_loss(qdr_stack *stack, double *loss_sum, int64_t *n_valid);
+QDR_API QDR_NODISCARD qdr_status qdr_stack_loss(qdr_stack *stack, double *loss_sum,
+                                                int64_t *n_valid);
 
-/** Initial parameters: every W, E and P normal with mean 0 and deviation `stddev`, drawn per global index from a counter-based
- *  generator, so that they do not depend on the grid; biases 0. Blocking, local. No full matrix is ever held. */
+/** Initial parameters: every W, E and P normal with mean 0 and deviation `stddev`, drawn per global
+ * index from a counter-based generator, so that they do not depend on the grid; biases 0. Blocking,
+ * local. No full matrix is ever held. */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_init(qdr_stack *stack, uint64_t seed, double stddev);
 
-/** One parameter of the stack on this rank, for optimizers and tests. Shards are flat, their tail beyond n_elems is padding. */
+/** One parameter of the stack on this rank, for optimizers and tests. Shards are flat, their tail
+ * beyond n_elems is padding. */
 typedef struct qdr_parameter {
-    const char *name;    /**< "layer.weight", "layer.bias", "norm.gamma", … */
-    void *data;          /**< type of the stack */
-    void *gradient;      /**< F32, F64 for F64 */
-    int64_t n_elems;     /**< local elements that count */
-    int64_t n_global;    /**< elements of the whole parameter */
-    int decay;           /**< 1 for matrices: weight decay applies */
-    int counted;         /**< 1 on exactly one of the ranks (of one d) that hold a copy: sums over x, y, z count it once */
+    const char *name; /**< "layer.weight", "layer.bias", "norm.gamma", … */
+    void *data; /**< type of the stack */
+    void *gradient; /**< F32, F64 for F64 */
+    int64_t n_elems; /**< local elements that count */
+    int64_t n_global; /**< elements of the whole parameter */
+    int decay; /**< 1 for matrices: weight decay applies */
+    int counted; /**< 1 on exactly one of the ranks (of one d) that hold a copy: sums over x, y, z
+                    count it once */
 } qdr_parameter;
 QDR_API int qdr_stack_n_parameters(const qdr_stack *stack);
-QDR_API QDR_NODISCARD qdr_status qdr_stack_parameter(const qdr_stack *stack, int index, qdr_parameter *parameter);
-/** Gathers a parameter (or its gradient: which = 1) as it is on one process: [N,K], [V,H], [context,H] or [n], in the type of
- *  the data, to host memory `full` on every rank that passes non-NULL. Collective, blocking. */
-QDR_API QDR_NODISCARD qdr_status qdr_stack_gather_parameter(qdr_stack *stack, int index, int which, void *full);
-/** Sets a parameter from its full value in host memory, type of the stack. Local, blocking; each rank takes its part. */
-QDR_API QDR_NODISCARD qdr_status qdr_stack_load_parameter(qdr_stack *stack, int index, const void *full);
+QDR_API QDR_NODISCARD qdr_status qdr_stack_parameter(const qdr_stack *stack, int index,
+                                                     qdr_parameter *parameter);
+/** Gathers a parameter (or its gradient: which = 1) as it is on one process: [N,K], [V,H],
+ * [context,H] or [n], in the type of the data, to host memory `full` on every rank that passes
+ * non-NULL. Collective, blocking. */
+QDR_API QDR_NODISCARD qdr_status qdr_stack_gather_parameter(qdr_stack *stack, int index, int which,
+                                                            void *full);
+/** Sets a parameter from its full value in host memory, type of the stack. Local, blocking; each
+ * rank takes its part. */
+QDR_API QDR_NODISCARD qdr_status qdr_stack_load_parameter(qdr_stack *stack, int index,
+                                                          const void *full);
 
 /** Writes the schedule of "forward" or "backward" as text, one task a line. Local. */
-QDR_API QDR_NODISCARD qdr_status qdr_stack_print(const qdr_stack *stack, const char *which, FILE *file);
+QDR_API QDR_NODISCARD qdr_status qdr_stack_print(const qdr_stack *stack, const char *which,
+                                                 FILE *file);
 /** Elements and flops that the schedule plans for this rank. */
 typedef struct qdr_planned {
     int64_t n_calls;
     int64_t bytes_sent;
 } qdr_planned;
-QDR_API qdr_planned qdr_stack_planned(const qdr_stack *stack, const char *which, qdr_channel channel, qdr_coll_kind kind);
+QDR_API qdr_planned qdr_stack_planned(const qdr_stack *stack, const char *which,
+                                      qdr_channel channel, qdr_coll_kind kind);
 QDR_API double qdr_stack_flops(const qdr_stack *stack, const char *which);
 
 #ifdef __cplusplus

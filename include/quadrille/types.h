@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** @file types.h  Words used by every Quadrille header: export marks, element types, axes, layouts.
  *
- *  Letters: a layer computes Y[M,N] = X[M,K] · W[N,K]ᵀ + b on a grid of gx·gy·gz·gd ranks. All matrices are row-major.
- *  M = rows (tokens) of the global batch, K = in_features, N = out_features. */
+ *  Letters: a layer computes Y[M,N] = X[M,K] · W[N,K]ᵀ + b on a grid of gx·gy·gz·gd ranks. All
+ * matrices are row-major. M = rows (tokens) of the global batch, K = in_features, N = out_features.
+ */
 #ifndef QUADRILLE_TYPES_H
 #define QUADRILLE_TYPES_H
 
@@ -22,27 +23,38 @@
 #define QDR_VERSION_PATCH 0
 #define QDR_VERSION_STRING "0.1.0"
 
-/** First member of every option struct: `(qdr_grid_opts){QDR_OPTS_INIT, .x = 2}`. It names the layout of the struct that the
- *  caller was compiled with; all other members may stay zero, which means the documented default. */
+/** First member of every option struct: `(qdr_grid_opts){QDR_OPTS_INIT, .x = 2}`. It names the
+ * layout of the struct that the caller was compiled with; all other members may stay zero, which
+ * means the documented default. */
 #define QDR_OPTS_INIT 1u
 
-/** Element types. Layers compute in F32, F64 or BF16 (sums in fp32); I32 holds tokens and U8 plain bytes. */
-typedef enum qdr_dtype { QDR_F32 = 0, QDR_F64 = 1, QDR_BF16 = 2, QDR_I32 = 3, QDR_U8 = 4 } qdr_dtype;
+/** Element types. Layers compute in F32, F64 or BF16 (sums in fp32); I32 holds tokens and U8 plain
+ * bytes. */
+typedef enum qdr_dtype {
+    QDR_F32 = 0,
+    QDR_F64 = 1,
+    QDR_BF16 = 2,
+    QDR_I32 = 3,
+    QDR_U8 = 4
+} qdr_dtype;
 
-/** Axes of the grid. In a normal layer x splits K, y splits N; z splits rows and the storage of W; d splits rows. */
+/** Axes of the grid. In a normal layer x splits K, y splits N; z splits rows and the storage of W;
+ * d splits rows. */
 typedef enum qdr_axis { QDR_X = 0, QDR_Y = 1, QDR_Z = 2, QDR_D = 3 } qdr_axis;
 #define QDR_N_AXES 4
 
-/** How the rows of an edge between layers lie on the axis that does not split its columns: copies, or parts. */
+/** How the rows of an edge between layers lie on the axis that does not split its columns: copies,
+ * or parts. */
 typedef enum qdr_layout { QDR_REPLICATED = 0, QDR_SCATTERED = 1 } qdr_layout;
 
 /** Element-wise reductions. */
 typedef enum qdr_reduce { QDR_SUM = 0, QDR_MAX = 1, QDR_MIN = 2 } qdr_reduce;
 
-/** A run of columns (features) that is split on its own, in whole units (a head, say). unit 0 means 1. */
+/** A run of columns (features) that is split on its own, in whole units (a head, say). unit 0
+ * means 1. */
 typedef struct qdr_block {
     int64_t width; /**< features in all, over all parts */
-    int64_t unit;  /**< features that stay together; divides width */
+    int64_t unit; /**< features that stay together; divides width */
 } qdr_block;
 
 /** Most blocks on one side of a layer. A list ends at the first block of width 0. */

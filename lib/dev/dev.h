@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Devices: memory, streams, events, products and element-wise kernels behind one table. The functions here check and count,
- * a backend only translates. Streams and events mean what CUDA's mean: work on one stream runs in order, work on two streams
- * in any order unless an event says otherwise; enqueueing returns before the work is done. One device belongs to one rank. */
+/* Devices: memory, streams, events, products and element-wise kernels behind one table. The
+ * functions here check and count, a backend only translates. Streams and events mean what CUDA's
+ * mean: work on one stream runs in order, work on two streams in any order unless an event says
+ * otherwise; enqueueing returns before the work is done. One device belongs to one rank. */
 #ifndef QDRI_DEV_DEV_H
 #define QDRI_DEV_DEV_H
 
@@ -11,21 +12,23 @@
 typedef struct qdri_dev qdri_dev;
 
 typedef struct qdri_gemm {
-    /* C[m,n] = alpha·op(A)·op(B) + beta·C, row-major. A is [m,k] ([k,m] if trans_a), B is [k,n] ([n,k] if trans_b); leading
-     * dimensions in elements. beta = 0 never reads C; m, n = 0 do nothing; k = 0 gives beta·C (zeros). */
+    /* C[m,n] = alpha·op(A)·op(B) + beta·C, row-major. A is [m,k] ([k,m] if trans_a), B is [k,n]
+     * ([n,k] if trans_b); leading dimensions in elements. beta = 0 never reads C; m, n = 0 do
+     * nothing; k = 0 gives beta·C (zeros). */
     int64_t m, n, k;
     const void *a, *b;
     void *c;
     int64_t lda, ldb, ldc;
     int trans_a, trans_b;
     double alpha, beta;
-    qdr_dtype dtype;   /* of A and B: F32, F64, BF16; sums in fp32 (f64) */
+    qdr_dtype dtype; /* of A and B: F32, F64, BF16; sums in fp32 (f64) */
     qdr_dtype c_dtype; /* of C: dtype, or F32 for BF16 products */
 } qdri_gemm;
 
-/* Work of a stream. Called by the stream's thread with a private copy of the arguments, again and again while it returns
- * QDR_PENDING. It must not block. Any error poisons the device. The arguments' copy is the work's own: it may keep its state there.
- * Work that has begun (was called once) is called until it finishes, on a poisoned device too: peers may be reading its memory.
+/* Work of a stream. Called by the stream's thread with a private copy of the arguments, again and
+ * again while it returns QDR_PENDING. It must not block. Any error poisons the device. The
+ * arguments' copy is the work's own: it may keep its state there. Work that has begun (was called
+ * once) is called until it finishes, on a poisoned device too: peers may be reading its memory.
  * Only work that has not begun is dropped. */
 typedef qdr_status (*qdri_work_fn)(void *args);
 #define QDRI_WORK_BYTES 256 /* most bytes of arguments */
@@ -33,7 +36,8 @@ typedef qdr_status (*qdri_work_fn)(void *args);
 /* Which thread runs a stream. */
 typedef enum qdri_stream_kind {
     QDRI_STREAM_COMPUTE = 0, /* a thread of its own */
-    QDRI_STREAM_COMM = 1     /* all of these share one thread, which drives whichever can go on, and sleeps when idle */
+    QDRI_STREAM_COMM = 1 /* all of these share one thread, which drives whichever can go on, and
+                            sleeps when idle */
 } qdri_stream_kind;
 
 typedef struct qdri_dev_table {
@@ -53,7 +57,8 @@ typedef struct qdri_dev_table {
     void (*destroy)(qdri_dev *dev);
 } qdri_dev_table;
 
-/* Makes the CPU device. n_threads: BLAS threads. The device is used by one host thread and its own workers. */
+/* Makes the CPU device. n_threads: BLAS threads. The device is used by one host thread and its own
+ * workers. */
 QDR_NODISCARD qdr_status qdri_dev_create_cpu(int n_threads, qdri_dev **dev);
 void qdri_dev_destroy(qdri_dev **dev);
 
@@ -63,7 +68,8 @@ void qdri_mem_free(qdri_dev *dev, void **data);
 void qdri_mem_usage(const qdri_dev *dev, size_t *bytes_now, size_t *bytes_peak);
 void qdri_mem_reset_peak(qdri_dev *dev);
 
-QDR_NODISCARD qdr_status qdri_stream_create(qdri_dev *dev, qdri_stream_kind kind, qdr_stream **stream);
+QDR_NODISCARD qdr_status qdri_stream_create(qdri_dev *dev, qdri_stream_kind kind,
+                                            qdr_stream **stream);
 void qdri_stream_destroy(qdr_stream **stream);
 QDR_NODISCARD qdr_status qdri_stream_synchronize(qdr_stream *stream);
 qdri_dev *qdri_stream_dev(const qdr_stream *stream);
@@ -71,29 +77,34 @@ QDR_NODISCARD qdr_status qdri_event_create(qdri_dev *dev, qdr_event **event);
 void qdri_event_destroy(qdr_event **event);
 QDR_NODISCARD qdr_status qdri_event_record(qdr_event *event, qdr_stream *stream);
 QDR_NODISCARD qdr_status qdri_stream_wait(qdr_stream *stream, qdr_event *event);
-QDR_NODISCARD qdr_status qdri_work(qdr_stream *stream, qdri_work_fn fn, const void *args, size_t bytes);
+QDR_NODISCARD qdr_status qdri_work(qdr_stream *stream, qdri_work_fn fn, const void *args,
+                                   size_t bytes);
 QDR_NODISCARD qdr_status qdri_gemm_run(qdr_stream *stream, const qdri_gemm *gemm);
 QDR_NODISCARD qdr_status qdri_kernel_run(qdr_stream *stream, const qdri_kernel *kernel);
 QDR_NODISCARD qdr_status qdri_copy(qdr_stream *stream, void *dst, const void *src, size_t bytes);
 QDR_NODISCARD qdr_status qdri_fill_zero(qdr_stream *stream, void *dst, size_t bytes);
 
-/* The first asynchronous failure; later calls return it. Poisoning wakes all who wait: streams then drop their work. */
+/* The first asynchronous failure; later calls return it. Poisoning wakes all who wait: streams then
+ * drop their work. */
 qdr_status qdri_dev_status(const qdri_dev *dev);
-/* Copies the sentence of that failure into the calling thread's last error, and returns the status. */
+/* Copies the sentence of that failure into the calling thread's last error, and returns the status.
+ */
 qdr_status qdri_dev_raise(const qdri_dev *dev);
 void qdri_dev_poison(qdri_dev *dev, qdr_status status, const char *sentence);
-/* Sets what the poisoning thread calls once, after it has poisoned the device and without any lock held (it may call
- * qdri_wake()); NULL: nothing. Set it before the device has work; unset it when the streams are idle. */
+/* Sets what the poisoning thread calls once, after it has poisoned the device and without any lock
+ * held (it may call qdri_wake()); NULL: nothing. Set it before the device has work; unset it when
+ * the streams are idle. */
 void qdri_dev_on_poison(qdri_dev *dev, void (*hook)(void *user), void *user);
 
-/* For work that waits for something outside the device. A waker belongs to the thread that runs a stream. */
+/* For work that waits for something outside the device. A waker belongs to the thread that runs a
+ * stream. */
 typedef struct qdri_waker qdri_waker;
 /* The waker of the calling stream thread; NULL on other threads. */
 qdri_waker *qdri_current_waker(void);
 /* Lets the waker's thread look at its pending work again; any thread may call it. */
 void qdri_wake(qdri_waker *waker);
-/* Called by work that returns QDR_PENDING and that nobody will wake: the thread polls, with growing pauses (it yields at
- * first, and sleeps up to 0.5 ms later), instead of sleeping until woken. */
+/* Called by work that returns QDR_PENDING and that nobody will wake: the thread polls, with growing
+ * pauses (it yields at first, and sleeps up to 0.5 ms later), instead of sleeping until woken. */
 void qdri_poll_again(void);
 
 #endif

@@ -1,37 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Element-wise kernels: what a device computes besides products. Matrices are row-major and dense; T is the kernel's dtype
- * (F32, F64, BF16), A its accumulation type (F64 for F64, else F32). BF16 is converted to fp32 on load, rounded to nearest
- * even on store. `accumulate`: 0 overwrites without reading, 1 adds. NaN and Inf pass through unhidden. */
+/* Element-wise kernels: what a device computes besides products. Matrices are row-major and dense;
+ * T is the kernel's dtype (F32, F64, BF16), A its accumulation type (F64 for F64, else F32). BF16
+ * is converted to fp32 on load, rounded to nearest even on store. `accumulate`: 0 overwrites
+ * without reading, 1 adds. NaN and Inf pass through unhidden. */
 #ifndef QDRI_DEV_KERNELS_H
 #define QDRI_DEV_KERNELS_H
 
 #include "quadrille/types.h"
 
 typedef enum qdri_kernel_kind {
-    QDRI_K_ADD,             /* binary: y = a + b; types may be mixed with `dtype2` = type of b (a and y are T) */
-    QDRI_K_CAST,            /* y (dtype2) = a (T) */
-    QDRI_K_BIAS_ADD,        /* rows: y[r,c] += p[c]            (p: T) */
-    QDRI_K_COLUMN_SUM,      /* rows: p[c] (A) = or += Σ_r x[r,c] */
-    QDRI_K_GELU_FORWARD,    /* y = gelu(a) */
-    QDRI_K_GELU_BACKWARD,   /* y = or += b · gelu'(a) */
-    QDRI_K_NORM_MOMENTS,    /* norm: per row (n, mean, M2) of the local columns -> work[r,3] (A) */
-    QDRI_K_NORM_MERGE,      /* norm: n_parts of [r,3] in rank order (in work) -> stats[r,2] = mean, 1/sigma */
-    QDRI_K_NORM_APPLY,      /* norm: y from x, stats, gamma, beta */
-    QDRI_K_NORM_SUMS,       /* norm: per row Σ dŷ, Σ dŷ·x̂ (dŷ = dy·gamma) -> work[r,2]; and dgamma, dbeta unless NULL */
-    QDRI_K_NORM_BACKWARD,   /* norm: dx from work[r,2] = sums over all n_features */
+    QDRI_K_ADD, /* binary: y = a + b; types may be mixed with `dtype2` = type of b (a and y are T)
+                 */
+    QDRI_K_CAST, /* y (dtype2) = a (T) */
+    QDRI_K_BIAS_ADD, /* rows: y[r,c] += p[c]            (p: T) */
+    QDRI_K_COLUMN_SUM, /* rows: p[c] (A) = or += Σ_r x[r,c] */
+    QDRI_K_GELU_FORWARD, /* y = gelu(a) */
+    QDRI_K_GELU_BACKWARD, /* y = or += b · gelu'(a) */
+    QDRI_K_NORM_MOMENTS, /* norm: per row (n, mean, M2) of the local columns -> work[r,3] (A) */
+    QDRI_K_NORM_MERGE, /* norm: n_parts of [r,3] in rank order (in work) -> stats[r,2] = mean,
+                          1/sigma */
+    QDRI_K_NORM_APPLY, /* norm: y from x, stats, gamma, beta */
+    QDRI_K_NORM_SUMS, /* norm: per row Σ dŷ, Σ dŷ·x̂ (dŷ = dy·gamma) -> work[r,2]; and dgamma, dbeta
+                         unless NULL */
+    QDRI_K_NORM_BACKWARD, /* norm: dx from work[r,2] = sums over all n_features */
     QDRI_K_ATTENTION_FORWARD,
     QDRI_K_ATTENTION_BACKWARD,
-    QDRI_K_EMBED_FORWARD,   /* embed: y[r,:] = E[token - begin] or 0 */
-    QDRI_K_EMBED_BACKWARD,  /* embed: dE (A) = or += rows of dy (T) */
-    QDRI_K_POSITION_ADD,    /* rows: y[r,c] += p[(r + row0) mod context, c]   (p: T) */
-    QDRI_K_POSITION_SUM,    /* rows: p (A) = or += rows of x, by (r + row0) mod context */
-    QDRI_K_CE_MAX,          /* ce: row maxima of logits -> work[r] (A); -Inf for no columns */
-    QDRI_K_CE_SUMS,         /* ce: Σ exp(l - max), and the target's l - max (0 if elsewhere) -> work2[r,2] */
-    QDRI_K_CE_LOSS,         /* ce: saved[r,2] = max, log Σexp; result[0..1] (f64) = Σ loss, number of valid rows */
-    QDRI_K_CE_BACKWARD,     /* ce: dlogits = scale·(exp(l - max - log Σ) - onehot) */
-    QDRI_K_SUM_SQUARES,     /* reduce: result[0] (f64) = or += Σ a² */
-    QDRI_K_ADAMW,           /* adamw */
-    QDRI_K_COPY_BLOCK,      /* block: rows of one strided matrix to another, bytes as they are; dtype is not looked at */
+    QDRI_K_EMBED_FORWARD, /* embed: y[r,:] = E[token - begin] or 0 */
+    QDRI_K_EMBED_BACKWARD, /* embed: dE (A) = or += rows of dy (T) */
+    QDRI_K_POSITION_ADD, /* rows: y[r,c] += p[(r + row0) mod context, c]   (p: T) */
+    QDRI_K_POSITION_SUM, /* rows: p (A) = or += rows of x, by (r + row0) mod context */
+    QDRI_K_CE_MAX, /* ce: row maxima of logits -> work[r] (A); -Inf for no columns */
+    QDRI_K_CE_SUMS, /* ce: Σ exp(l - max), and the target's l - max (0 if elsewhere) -> work2[r,2]
+                     */
+    QDRI_K_CE_LOSS, /* ce: saved[r,2] = max, log Σexp; result[0..1] (f64) = Σ loss, number of valid
+                       rows */
+    QDRI_K_CE_BACKWARD, /* ce: dlogits = scale·(exp(l - max - log Σ) - onehot) */
+    QDRI_K_SUM_SQUARES, /* reduce: result[0] (f64) = or += Σ a² */
+    QDRI_K_ADAMW, /* adamw */
+    QDRI_K_COPY_BLOCK, /* block: rows of one strided matrix to another, bytes as they are; dtype is
+                          not looked at */
     QDRI_N_KERNELS
 } qdri_kernel_kind;
 
@@ -39,29 +46,70 @@ typedef struct qdri_kernel {
     qdri_kernel_kind kind;
     qdr_dtype dtype;
     union {
-        struct { int64_t n; const void *a, *b; void *y; qdr_dtype dtype2; int accumulate; } binary;
-        struct { int64_t n_rows, n_cols, row0, context; const void *x; void *y; void *p; int accumulate; } rows;
         struct {
-            int64_t n_rows, n_cols, n_features; int n_parts; double epsilon;
-            const void *x, *gamma, *beta, *dy; void *y, *stats, *work, *dx, *dgamma, *dbeta;
+            int64_t n;
+            const void *a, *b;
+            void *y;
+            qdr_dtype dtype2;
+            int accumulate;
+        } binary;
+        struct {
+            int64_t n_rows, n_cols, row0, context;
+            const void *x;
+            void *y;
+            void *p;
+            int accumulate;
+        } rows;
+        struct {
+            int64_t n_rows, n_cols, n_features;
+            int n_parts;
+            double epsilon;
+            const void *x, *gamma, *beta, *dy;
+            void *y, *stats, *work, *dx, *dgamma, *dbeta;
             int accumulate_dx, accumulate_params;
         } norm;
         struct {
             int64_t n_rows, context, n_heads, n_kv_heads, head_size;
-            const void *qkv, *y, *dy; void *out, *saved, *work; /* out: y or dqkv */
+            const void *qkv, *y, *dy;
+            void *out, *saved, *work; /* out: y or dqkv */
         } attention;
-        struct { int64_t n_rows, n_cols, begin, end; const int32_t *tokens; const void *e, *dy; void *y, *de; int accumulate; } embed;
         struct {
-            int64_t n_rows, n_cols, begin; const int32_t *targets; const void *logits;
-            void *work, *work2, *saved, *dlogits; double *result; double scale;
+            int64_t n_rows, n_cols, begin, end;
+            const int32_t *tokens;
+            const void *e, *dy;
+            void *y, *de;
+            int accumulate;
+        } embed;
+        struct {
+            int64_t n_rows, n_cols, begin;
+            const int32_t *targets;
+            const void *logits;
+            void *work, *work2, *saved, *dlogits;
+            double *result;
+            double scale;
         } ce;
-        struct { int64_t n; const void *a; double *result; int accumulate; } reduce;
-        struct { int64_t n_rows; size_t row_bytes, x_stride, y_stride; const void *x; void *y; } block; /* strides in bytes */
         struct {
-            /* p: parameter (T); master: fp32 copy for BF16, else NULL; g, m, v: type A. norm_squared: Σg² of all parameters, on
-             * the device. */
-            int64_t n; void *p, *master; const void *g; void *m, *v; const double *norm_squared;
-            double lr, beta1, beta2, epsilon, weight_decay, clip_norm, correction1, correction2; /* 1/(1-β^t) */
+            int64_t n;
+            const void *a;
+            double *result;
+            int accumulate;
+        } reduce;
+        struct {
+            int64_t n_rows;
+            size_t row_bytes, x_stride, y_stride;
+            const void *x;
+            void *y;
+        } block; /* strides in bytes */
+        struct {
+            /* p: parameter (T); master: fp32 copy for BF16, else NULL; g, m, v: type A.
+             * norm_squared: Σg² of all parameters, on the device. */
+            int64_t n;
+            void *p, *master;
+            const void *g;
+            void *m, *v;
+            const double *norm_squared;
+            double lr, beta1, beta2, epsilon, weight_decay, clip_norm, correction1,
+                correction2; /* 1/(1-β^t) */
         } adamw;
     } u;
 } qdri_kernel;

@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that outlives the call that enqueued work on it: kept in a list of the grid, freed when the work is done. */
+/* Memory that outlives the call that enqueued work on it: kept in a list of the grid, freed when
+ * the work is done. */
 #include <stdlib.h>
 
 #include "core/size.h"
 #include "grid/internal.h"
 
-static void hold_free(qdri_dev *dev, qdri_hold *hold) {
+static void hold_free(qdri_dev *dev, qdri_hold *hold)
+{
     qdri_mem_free(dev, &hold->device);
     free(hold->host);
     free(hold);
 }
 
 /* Takes finished holds (or all of them) out of the list. */
-static void holds_sweep(qdr_grid *grid, int all) {
+static void holds_sweep(qdr_grid *grid, int all)
+{
     qdri_dev *dev = qdri_context_dev(qdr_grid_context(grid));
     qdri_hold **link = qdri_grid_holds(grid);
     while (*link) {
@@ -26,7 +29,8 @@ static void holds_sweep(qdr_grid *grid, int all) {
     }
 }
 
-qdr_status qdri_hold_create(qdr_grid *grid, size_t host_bytes, qdri_hold **hold) {
+qdr_status qdri_hold_create(qdr_grid *grid, size_t host_bytes, qdri_hold **hold)
+{
     qdri_hold *made = NULL;
     *hold = NULL;
     holds_sweep(grid, 0);
@@ -43,13 +47,15 @@ qdr_status qdri_hold_create(qdr_grid *grid, size_t host_bytes, qdri_hold **hold)
     return QDR_OK;
 }
 
-static qdr_status mark_done(void *args) {
+static qdr_status mark_done(void *args)
+{
     qdri_hold *hold = *(qdri_hold **)args;
     atomic_store_explicit(&hold->done, 1, memory_order_release);
     return QDR_OK;
 }
 
-void qdri_hold_release(qdri_hold *hold, qdr_stream *stream) {
+void qdri_hold_release(qdri_hold *hold, qdr_stream *stream)
+{
     const qdr_status status = qdri_work(stream, mark_done, &hold, sizeof hold);
     (void)status; /* a poisoned stream runs no more work: the grid frees the hold */
 }

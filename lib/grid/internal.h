@@ -20,13 +20,14 @@ qdr_stream *qdri_stream_or_default(const qdr_grid *grid, qdr_stream *stream);
 void qdri_grid_locate(const qdr_grid *grid, int rank, int coordinates[QDR_N_AXES]);
 /* Reserves staging on a channel; sums of reserves are reported by qdr_stack_get_sizes. */
 
-/* Memory that work on a stream still needs when the call that enqueued it has returned (packed messages, arrays of counts).
- * Freed by the host thread, when a later qdri_hold_create() finds the work done, or with the grid. lib/grid/hold.c. */
+/* Memory that work on a stream still needs when the call that enqueued it has returned (packed
+ * messages, arrays of counts). Freed by the host thread, when a later qdri_hold_create() finds the
+ * work done, or with the grid. lib/grid/hold.c. */
 typedef struct qdri_hold qdri_hold;
 struct qdri_hold {
     qdri_hold *next;
-    void *host;      /* zeroed */
-    void *device;    /* NULL at first; the holder may put memory of qdri_mem_alloc() here */
+    void *host; /* zeroed */
+    void *device; /* NULL at first; the holder may put memory of qdri_mem_alloc() here */
     atomic_int done; /* set by the stream */
 };
 /* Adds a hold to the grid. Call it before anything is enqueued. */

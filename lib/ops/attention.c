@@ -5,7 +5,8 @@
 
 static const char who[] = "attention";
 
-static qdr_status heads_check(const qdr_attention *a) {
+static qdr_status heads_check(const qdr_attention *a)
+{
     QDR_TRY(qdri_check_extent(who, "n_heads", a->n_heads));
     QDR_TRY(qdri_check_extent(who, "n_kv_heads", a->n_kv_heads));
     if (a->head_size < 1)
@@ -20,7 +21,8 @@ static qdr_status heads_check(const qdr_attention *a) {
 }
 
 /* *n_qkv and *n_y: elements of qkv and of y. */
-static qdr_status attention_check(const qdr_attention *a, int64_t *n_qkv, int64_t *n_y) {
+static qdr_status attention_check(const qdr_attention *a, int64_t *n_qkv, int64_t *n_y)
+{
     int64_t cols = 0, heads = 0;
     QDR_TRY(qdri_check_object(who, a, "the description"));
     QDR_TRY(qdri_check_version(who, a->version));
@@ -41,7 +43,8 @@ static qdr_status attention_check(const qdr_attention *a, int64_t *n_qkv, int64_
 }
 
 qdr_status qdr_attention_sizes(const qdr_attention *attention, size_t *saved_bytes,
-                               size_t *work_bytes) {
+                               size_t *work_bytes)
+{
     int64_t n_qkv = 0, n_y = 0;
     QDR_TRY(qdri_check_object(who, saved_bytes, "saved_bytes"));
     QDR_TRY(qdri_check_object(who, work_bytes, "work_bytes"));
@@ -54,7 +57,8 @@ qdr_status qdr_attention_sizes(const qdr_attention *attention, size_t *saved_byt
     return QDR_OK;
 }
 
-static qdri_kernel attention_kernel(const qdr_attention *a, qdri_kernel_kind kind) {
+static qdri_kernel attention_kernel(const qdr_attention *a, qdri_kernel_kind kind)
+{
     qdri_kernel kernel = {.kind = kind, .dtype = a->dtype};
     kernel.u.attention.n_rows = a->n_rows;
     kernel.u.attention.context = a->context;
@@ -65,7 +69,8 @@ static qdri_kernel attention_kernel(const qdr_attention *a, qdri_kernel_kind kin
 }
 
 qdr_status qdr_attention_forward(qdr_context *ctx, const qdr_attention *attention, const void *qkv,
-                                 void *y, void *saved, void *work, qdr_stream *stream) {
+                                 void *y, void *saved, void *work, qdr_stream *stream)
+{
     int64_t n_qkv = 0, n_y = 0;
     QDR_TRY(qdri_check_object(who, ctx, "the context"));
     QDR_TRY(attention_check(attention, &n_qkv, &n_y));
@@ -83,7 +88,8 @@ qdr_status qdr_attention_forward(qdr_context *ctx, const qdr_attention *attentio
 
 qdr_status qdr_attention_backward(qdr_context *ctx, const qdr_attention *attention, const void *qkv,
                                   const void *y, const void *saved, const void *dy, void *dqkv,
-                                  void *work, qdr_stream *stream) {
+                                  void *work, qdr_stream *stream)
+{
     int64_t n_qkv = 0, n_y = 0;
     QDR_TRY(qdri_check_object(who, ctx, "the context"));
     QDR_TRY(attention_check(attention, &n_qkv, &n_y));

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cross-entropy of logits whose vocabulary is split over an axis: maximum, Σexp and target logit are reduced over it. */
+/* Cross-entropy of logits whose vocabulary is split over an axis: maximum, Σexp and target logit
+ * are reduced over it. */
 #include "core/size.h"
 #include "ops/ops.h"
 
 static const char who[] = "cross-entropy";
 
-static qdr_status ce_check(const qdr_grid *grid, const qdr_cross_entropy *ce) {
+static qdr_status ce_check(const qdr_grid *grid, const qdr_cross_entropy *ce)
+{
     int64_t n_elems = 0;
     QDR_TRY(qdri_check_object(who, grid, "the grid"));
     QDR_TRY(qdri_check_object(who, ce, "the description"));
@@ -19,12 +21,14 @@ static qdr_status ce_check(const qdr_grid *grid, const qdr_cross_entropy *ce) {
 }
 
 /* work: the maxima [n_rows], then, aligned, the sums [n_rows, 2]. */
-static size_t sums_offset(const qdr_cross_entropy *ce) {
+static size_t sums_offset(const qdr_cross_entropy *ce)
+{
     return qdri_align_bytes((size_t)ce->n_rows * qdr_dtype_bytes(qdri_sum_type(ce->dtype)), 64);
 }
 
 qdr_status qdr_cross_entropy_sizes(const qdr_grid *grid, const qdr_cross_entropy *ce,
-                                   size_t *saved_bytes, size_t *work_bytes) {
+                                   size_t *saved_bytes, size_t *work_bytes)
+{
     QDR_TRY(qdri_check_object(who, saved_bytes, "saved_bytes"));
     QDR_TRY(qdri_check_object(who, work_bytes, "work_bytes"));
     *saved_bytes = *work_bytes = 0;
@@ -35,7 +39,8 @@ qdr_status qdr_cross_entropy_sizes(const qdr_grid *grid, const qdr_cross_entropy
 }
 
 static qdri_kernel ce_kernel(const qdr_cross_entropy *ce, const void *logits,
-                             const int32_t *targets) {
+                             const int32_t *targets)
+{
     qdri_kernel kernel = {.dtype = ce->dtype};
     kernel.u.ce.n_rows = ce->n_rows;
     kernel.u.ce.n_cols = ce->n_cols;
@@ -45,14 +50,16 @@ static qdri_kernel ce_kernel(const qdr_cross_entropy *ce, const void *logits,
     return kernel;
 }
 
-static qdr_status run(qdri_kernel *kernel, qdri_kernel_kind kind, qdr_stream *stream) {
+static qdr_status run(qdri_kernel *kernel, qdri_kernel_kind kind, qdr_stream *stream)
+{
     kernel->kind = kind;
     return qdri_kernel_run(stream, kernel);
 }
 
 qdr_status qdr_cross_entropy_forward(qdr_grid *grid, const qdr_cross_entropy *ce,
                                      const void *logits, const int32_t *targets, double result[2],
-                                     void *saved, void *work, qdr_stream *stream) {
+                                     void *saved, void *work, qdr_stream *stream)
+{
     QDR_TRY(ce_check(grid, ce));
     QDR_TRY(qdri_check_data(who, "logits", logits, ce->n_rows * ce->n_cols));
     QDR_TRY(qdri_check_data(who, "targets", targets, ce->n_rows));
@@ -76,7 +83,8 @@ qdr_status qdr_cross_entropy_forward(qdr_grid *grid, const qdr_cross_entropy *ce
 
 qdr_status qdr_cross_entropy_backward(qdr_grid *grid, const qdr_cross_entropy *ce,
                                       const void *logits, const int32_t *targets, const void *saved,
-                                      double scale, void *dlogits, qdr_stream *stream) {
+                                      double scale, void *dlogits, qdr_stream *stream)
+{
     QDR_TRY(ce_check(grid, ce));
     const int64_t n_elems = ce->n_rows * ce->n_cols;
     QDR_TRY(qdri_check_data(who, "logits", logits, n_elems));

@@ -6,7 +6,8 @@
 
 static const char who[] = "embedding";
 
-static qdr_status embedding_check(const qdr_grid *grid, const qdr_embedding *embedding) {
+static qdr_status embedding_check(const qdr_grid *grid, const qdr_embedding *embedding)
+{
     int64_t n_elems = 0;
     QDR_TRY(qdri_check_object(who, grid, "the grid"));
     QDR_TRY(qdri_check_object(who, embedding, "the description"));
@@ -29,12 +30,14 @@ static qdr_status embedding_check(const qdr_grid *grid, const qdr_embedding *emb
 }
 
 /* With rows scattered over y, all rows of the cell pass through `work`. */
-static int is_scattered(const qdr_grid *grid, const qdr_embedding *embedding) {
+static int is_scattered(const qdr_grid *grid, const qdr_embedding *embedding)
+{
     return embedding->layout == QDR_SCATTERED && qdri_axis_size(grid, QDR_Y) > 1;
 }
 
 /* Elements of y on this rank. */
-static int64_t output_elems(const qdr_grid *grid, const qdr_embedding *embedding) {
+static int64_t output_elems(const qdr_grid *grid, const qdr_embedding *embedding)
+{
     int64_t begin = 0, end = embedding->n_rows;
     if (is_scattered(grid, embedding))
         qdri_split(embedding->n_rows, 1, qdri_axis_size(grid, QDR_Y), qdri_axis_rank(grid, QDR_Y),
@@ -43,7 +46,8 @@ static int64_t output_elems(const qdr_grid *grid, const qdr_embedding *embedding
 }
 
 qdr_status qdr_embedding_sizes(const qdr_grid *grid, const qdr_embedding *embedding,
-                               size_t *work_bytes) {
+                               size_t *work_bytes)
+{
     QDR_TRY(qdri_check_object(who, work_bytes, "work_bytes"));
     *work_bytes = 0;
     QDR_TRY(embedding_check(grid, embedding));
@@ -53,7 +57,8 @@ qdr_status qdr_embedding_sizes(const qdr_grid *grid, const qdr_embedding *embedd
 
 /* Rows of y between scattered and whole: `kind` is the all-gather or the reduce-scatter over y. */
 static qdr_status rows_move(qdr_grid *grid, const qdr_embedding *embedding, qdr_coll_kind kind,
-                            const void *send, void *recv, qdr_stream *stream) {
+                            const void *send, void *recv, qdr_stream *stream)
+{
     const int64_t n_cols = embedding->n_cols;
     const qdri_coll coll = {.kind = kind,
                             .dtype = embedding->dtype,
@@ -66,7 +71,8 @@ static qdr_status rows_move(qdr_grid *grid, const qdr_embedding *embedding, qdr_
 }
 
 static qdri_kernel embed_kernel(const qdr_embedding *embedding, qdri_kernel_kind kind,
-                                const int32_t *tokens) {
+                                const int32_t *tokens)
+{
     qdri_kernel kernel = {.kind = kind, .dtype = embedding->dtype};
     kernel.u.embed.n_rows = embedding->n_rows;
     kernel.u.embed.n_cols = embedding->n_cols;
@@ -78,7 +84,8 @@ static qdri_kernel embed_kernel(const qdr_embedding *embedding, qdri_kernel_kind
 
 static qdr_status data_check(const qdr_grid *grid, const qdr_embedding *embedding,
                              const int32_t *tokens, const void *table, const void *rows,
-                             const void *work) {
+                             const void *work)
+{
     const int64_t n_vocab = embedding->vocab_end - embedding->vocab_begin;
     const int64_t n_elems = embedding->n_rows * embedding->n_cols;
     QDR_TRY(qdri_check_data(who, "tokens", tokens, embedding->n_rows));
@@ -89,7 +96,8 @@ static qdr_status data_check(const qdr_grid *grid, const qdr_embedding *embeddin
 
 qdr_status qdr_embedding_forward(qdr_grid *grid, const qdr_embedding *embedding,
                                  const int32_t *tokens, const void *e, void *y, void *work,
-                                 qdr_stream *stream) {
+                                 qdr_stream *stream)
+{
     QDR_TRY(embedding_check(grid, embedding));
     QDR_TRY(data_check(grid, embedding, tokens, e, y, work));
     const int scattered = is_scattered(grid, embedding);
@@ -105,7 +113,8 @@ qdr_status qdr_embedding_forward(qdr_grid *grid, const qdr_embedding *embedding,
 
 qdr_status qdr_embedding_backward(qdr_grid *grid, const qdr_embedding *embedding,
                                   const int32_t *tokens, const void *dy, void *de, int accumulate,
-                                  void *work, qdr_stream *stream) {
+                                  void *work, qdr_stream *stream)
+{
     QDR_TRY(embedding_check(grid, embedding));
     QDR_TRY(data_check(grid, embedding, tokens, de, dy, work));
     const int scattered = is_scattered(grid, embedding);

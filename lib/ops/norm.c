@@ -5,7 +5,8 @@
 
 static const char who[] = "layer norm";
 
-static qdr_status norm_check(const qdr_grid *grid, const qdr_layer_norm *norm) {
+static qdr_status norm_check(const qdr_grid *grid, const qdr_layer_norm *norm)
+{
     int64_t n_elems = 0;
     QDR_TRY(qdri_check_object(who, grid, "the grid"));
     QDR_TRY(qdri_check_object(who, norm, "the description"));
@@ -17,7 +18,8 @@ static qdr_status norm_check(const qdr_grid *grid, const qdr_layer_norm *norm) {
     QDR_TRY(qdri_mul_elems(norm->n_rows, norm->n_cols, &n_elems));
     if (norm->n_features < norm->n_cols)
         return QDR_FAIL(QDR_ERR_SHAPE,
-                        "layer norm: n_features is %" PRId64 ", less than this rank's n_cols %" PRId64
+                        "layer norm: n_features is %" PRId64
+                        ", less than this rank's n_cols %" PRId64
                         "; it counts the features of all ranks of the axis",
                         norm->n_features, norm->n_cols);
     if (!(norm->epsilon >= 0))
@@ -27,7 +29,8 @@ static qdr_status norm_check(const qdr_grid *grid, const qdr_layer_norm *norm) {
 }
 
 qdr_status qdr_layer_norm_sizes(const qdr_grid *grid, const qdr_layer_norm *norm,
-                                size_t *stats_bytes, size_t *work_bytes) {
+                                size_t *stats_bytes, size_t *work_bytes)
+{
     QDR_TRY(qdri_check_object(who, stats_bytes, "stats_bytes"));
     QDR_TRY(qdri_check_object(who, work_bytes, "work_bytes"));
     *stats_bytes = *work_bytes = 0;
@@ -38,7 +41,8 @@ qdr_status qdr_layer_norm_sizes(const qdr_grid *grid, const qdr_layer_norm *norm
     return qdri_block_bytes(norm->n_rows, 2, sum_type, stats_bytes);
 }
 
-static qdri_kernel norm_kernel(const qdr_layer_norm *norm) {
+static qdri_kernel norm_kernel(const qdr_layer_norm *norm)
+{
     qdri_kernel kernel = {.dtype = norm->dtype};
     kernel.u.norm.n_rows = norm->n_rows;
     kernel.u.norm.n_cols = norm->n_cols;
@@ -47,14 +51,16 @@ static qdri_kernel norm_kernel(const qdr_layer_norm *norm) {
     return kernel;
 }
 
-static qdr_status run(qdri_kernel *kernel, qdri_kernel_kind kind, qdr_stream *stream) {
+static qdr_status run(qdri_kernel *kernel, qdri_kernel_kind kind, qdr_stream *stream)
+{
     kernel->kind = kind;
     return qdri_kernel_run(stream, kernel);
 }
 
 /* Moments of the local columns go to the caller's place among those of the group. */
 static qdr_status statistics(qdr_grid *grid, const qdr_layer_norm *norm, const void *x, void *stats,
-                             void *work, qdr_stream *stream) {
+                             void *work, qdr_stream *stream)
+{
     const qdr_dtype sum_type = qdri_sum_type(norm->dtype);
     const size_t part_bytes = (size_t)norm->n_rows * 3 * qdr_dtype_bytes(sum_type);
     const size_t rank = (size_t)qdri_axis_rank(grid, norm->axis);
@@ -71,7 +77,8 @@ static qdr_status statistics(qdr_grid *grid, const qdr_layer_norm *norm, const v
 
 qdr_status qdr_layer_norm_forward(qdr_grid *grid, const qdr_layer_norm *norm, const void *x,
                                   const void *gamma, const void *beta, void *y, void *stats,
-                                  void *work, qdr_stream *stream) {
+                                  void *work, qdr_stream *stream)
+{
     QDR_TRY(norm_check(grid, norm));
     const int64_t n_elems = norm->n_rows * norm->n_cols;
     QDR_TRY(qdri_check_data(who, "x", x, n_elems));
@@ -93,7 +100,8 @@ qdr_status qdr_layer_norm_forward(qdr_grid *grid, const qdr_layer_norm *norm, co
 
 static qdr_status backward_check(const qdr_layer_norm *norm, const void *x, const void *gamma,
                                  const void *dy, const void *stats, const void *dx,
-                                 const void *work) {
+                                 const void *work)
+{
     const int64_t n_elems = norm->n_rows * norm->n_cols;
     QDR_TRY(qdri_check_data(who, "x", x, n_elems));
     QDR_TRY(qdri_check_data(who, "gamma", gamma, norm->n_cols));
@@ -106,7 +114,8 @@ static qdr_status backward_check(const qdr_layer_norm *norm, const void *x, cons
 qdr_status qdr_layer_norm_backward(qdr_grid *grid, const qdr_layer_norm *norm, const void *x,
                                    const void *gamma, const void *dy, const void *stats, void *dx,
                                    int accumulate_dx, void *dgamma, void *dbeta,
-                                   int accumulate_params, void *work, qdr_stream *stream) {
+                                   int accumulate_params, void *work, qdr_stream *stream)
+{
     QDR_TRY(norm_check(grid, norm));
     QDR_TRY(backward_check(norm, x, gamma, dy, stats, dx, work));
     stream = qdri_stream_or_default(grid, stream);

@@ -7,7 +7,8 @@
 #include "quadrille/ops.h"
 
 /* The type of sums and of gradients of parameters. */
-static inline qdr_dtype qdri_sum_type(qdr_dtype dtype) {
+static inline qdr_dtype qdri_sum_type(qdr_dtype dtype)
+{
     return dtype == QDR_F64 ? QDR_F64 : QDR_F32;
 }
 

@@ -5,7 +5,8 @@
 
 /* Checks what all of them take, and enqueues the kernel. */
 static qdr_status binary_run(const char *who, qdr_context *ctx, const qdri_kernel *kernel,
-                             int reads_b, qdr_stream *stream) {
+                             int reads_b, qdr_stream *stream)
+{
     const int64_t n = kernel->u.binary.n;
     size_t bytes = 0;
     QDR_TRY(qdri_check_object(who, ctx, "the context"));
@@ -19,7 +20,8 @@ static qdr_status binary_run(const char *who, qdr_context *ctx, const qdri_kerne
 }
 
 qdr_status qdr_gelu_forward(qdr_context *ctx, int64_t n_elems, qdr_dtype dtype, const void *x,
-                            void *y, qdr_stream *stream) {
+                            void *y, qdr_stream *stream)
+{
     qdri_kernel kernel = {.kind = QDRI_K_GELU_FORWARD, .dtype = dtype};
     kernel.u.binary.n = n_elems;
     kernel.u.binary.a = x;
@@ -28,7 +30,8 @@ qdr_status qdr_gelu_forward(qdr_context *ctx, int64_t n_elems, qdr_dtype dtype, 
 }
 
 qdr_status qdr_gelu_backward(qdr_context *ctx, int64_t n_elems, qdr_dtype dtype, const void *x,
-                             const void *dy, void *dx, int accumulate, qdr_stream *stream) {
+                             const void *dy, void *dx, int accumulate, qdr_stream *stream)
+{
     qdri_kernel kernel = {.kind = QDRI_K_GELU_BACKWARD, .dtype = dtype};
     kernel.u.binary.n = n_elems;
     kernel.u.binary.a = x;
@@ -39,7 +42,8 @@ qdr_status qdr_gelu_backward(qdr_context *ctx, int64_t n_elems, qdr_dtype dtype,
 }
 
 qdr_status qdr_add(qdr_context *ctx, int64_t n_elems, qdr_dtype dtype, const void *a, const void *b,
-                   void *y, qdr_stream *stream) {
+                   void *y, qdr_stream *stream)
+{
     qdri_kernel kernel = {.kind = QDRI_K_ADD, .dtype = dtype};
     kernel.u.binary.n = n_elems;
     kernel.u.binary.a = a;

@@ -10,7 +10,8 @@ static int64_t unit_of(int64_t unit) { return unit ? unit : 1; }
 
 static int is_axis(qdr_axis axis) { return (int)axis >= 0 && (int)axis < QDR_N_AXES; }
 
-static qdr_status rows_check(const qdr_matrix *matrix) {
+static qdr_status rows_check(const qdr_matrix *matrix)
+{
     const int64_t rows = matrix->n_rows, unit = matrix->row_unit, scatter = matrix->scatter_unit;
     if (rows < 0)
         return QDR_FAIL(QDR_ERR_SHAPE, "matrix: n_rows is %" PRId64 "; it must be ≥ 0", rows);
@@ -30,7 +31,8 @@ static qdr_status rows_check(const qdr_matrix *matrix) {
 }
 
 /* No axis may split twice. */
-static qdr_status axes_check(const qdr_matrix *matrix) {
+static qdr_status axes_check(const qdr_matrix *matrix)
+{
     if (matrix->split_cols && matrix->col_axis != QDR_X && matrix->col_axis != QDR_Y)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "matrix: col_axis is %d; it must be QDR_X or QDR_Y",
                         (int)matrix->col_axis);
@@ -50,7 +52,8 @@ static qdr_status axes_check(const qdr_matrix *matrix) {
     return QDR_OK;
 }
 
-qdr_status qdri_matrix_check(const qdr_matrix *matrix) {
+qdr_status qdri_matrix_check(const qdr_matrix *matrix)
+{
     if (!matrix) return QDR_FAIL(QDR_ERR_ARGUMENT, "matrix: the layout is NULL");
     if (matrix->version != QDR_OPTS_INIT)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
@@ -65,13 +68,15 @@ qdr_status qdri_matrix_check(const qdr_matrix *matrix) {
 }
 
 /* Narrows a range to one part of it. */
-static void range_split(qdr_range *range, int64_t unit, int n_parts, int index) {
+static void range_split(qdr_range *range, int64_t unit, int n_parts, int index)
+{
     int64_t begin = 0, end = 0;
     qdri_split(range->end - range->begin, unit, n_parts, index, &begin, &end);
     *range = (qdr_range){range->begin + begin, range->begin + end};
 }
 
-static qdr_range rows_part(const qdr_matrix *matrix, const qdri_rank_place *place) {
+static qdr_range rows_part(const qdr_matrix *matrix, const qdri_rank_place *place)
+{
     const int64_t unit = unit_of(matrix->row_unit);
     qdr_range rows = {0, matrix->n_rows};
     if (matrix->spread == QDR_SPREAD_RANKS) range_split(&rows, unit, place->n_ranks, place->rank);
@@ -87,7 +92,8 @@ static qdr_range rows_part(const qdr_matrix *matrix, const qdri_rank_place *plac
     return rows;
 }
 
-void qdri_matrix_part(const qdr_matrix *matrix, const qdri_rank_place *place, qdr_owned *owned) {
+void qdri_matrix_part(const qdr_matrix *matrix, const qdri_rank_place *place, qdr_owned *owned)
+{
     const int split = matrix->spread == QDR_SPREAD_GRID && matrix->split_cols;
     int64_t block_begin = 0;
     *owned = (qdr_owned){.rows = rows_part(matrix, place)};
@@ -105,26 +111,31 @@ void qdri_matrix_part(const qdr_matrix *matrix, const qdri_rank_place *place, qd
     }
 }
 
-static int splits(const qdr_matrix *matrix, int axis) {
+static int splits(const qdr_matrix *matrix, int axis)
+{
     return (matrix->split_cells && axis >= QDR_Z) ||
            (matrix->split_cols && axis == (int)matrix->col_axis) ||
            (matrix->scatter_rows && axis == (int)matrix->scatter_axis);
 }
 
-int qdri_matrix_serves(const qdr_matrix *matrix, const qdri_rank_place *from, const qdri_rank_place *to) {
+int qdri_matrix_serves(const qdr_matrix *matrix, const qdri_rank_place *from,
+                       const qdri_rank_place *to)
+{
     if (matrix->spread != QDR_SPREAD_GRID) return 1;
     for (int axis = 0; axis < QDR_N_AXES; axis++)
         if (!splits(matrix, axis) && from->coordinates[axis] != to->coordinates[axis]) return 0;
     return 1;
 }
 
-static qdr_range range_common(qdr_range a, qdr_range b) {
+static qdr_range range_common(qdr_range a, qdr_range b)
+{
     const int64_t begin = a.begin > b.begin ? a.begin : b.begin;
     const int64_t end = a.end < b.end ? a.end : b.end;
     return (qdr_range){begin, end > begin ? end : begin};
 }
 
-void qdri_owned_overlap(const qdr_owned *a, const qdr_owned *b, qdri_overlap *overlap) {
+void qdri_owned_overlap(const qdr_owned *a, const qdr_owned *b, qdri_overlap *overlap)
+{
     const qdr_range rows = range_common(a->rows, b->rows);
     int64_t a_col = 0, n_cols = 0;
     memset(overlap, 0, sizeof *overlap);
@@ -137,9 +148,9 @@ void qdri_owned_overlap(const qdr_owned *a, const qdr_owned *b, qdri_overlap *ov
             const qdr_range cols = range_common(a->cols[i], b->cols[j]);
             const int64_t width = cols.end - cols.begin;
             if (width)
-                overlap->runs[overlap->n_runs++] =
-                    (qdri_run){width, a_col + cols.begin - a->cols[i].begin,
-                               b_col + cols.begin - b->cols[j].begin};
+                overlap->runs[overlap->n_runs++] = (qdri_run){
+                    width, a_col + cols.begin - a->cols[i].begin,
+                    b_col + cols.begin - b->cols[j].begin};
             n_cols += width;
             b_col += b->cols[j].end - b->cols[j].begin;
         }

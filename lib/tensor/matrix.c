@@ -3,7 +3,8 @@
 #include "grid/internal.h"
 #include "tensor/layout.h"
 
-void qdri_rank_place_of(const qdr_grid *grid, int rank, qdri_rank_place *place) {
+void qdri_rank_place_of(const qdr_grid *grid, int rank, qdri_rank_place *place)
+{
     for (int axis = 0; axis < QDR_N_AXES; axis++)
         place->sizes[axis] = qdr_grid_size(grid, (qdr_axis)axis);
     qdri_grid_locate(grid, rank, place->coordinates);
@@ -12,7 +13,8 @@ void qdri_rank_place_of(const qdr_grid *grid, int rank, qdri_rank_place *place) 
 }
 
 qdr_status qdr_matrix_owned(const qdr_grid *grid, const qdr_matrix *matrix, int rank,
-                            qdr_owned *owned) {
+                            qdr_owned *owned)
+{
     qdri_rank_place place;
     if (!owned) return QDR_FAIL(QDR_ERR_ARGUMENT, "matrix: owned is NULL; pass a place for it");
     *owned = (qdr_owned){.n_ranges = 0};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Moving a matrix between two layouts: every rank packs what each other rank needs of its part, one all-to-all over the
- * world, and every rank unpacks. The part that stays on its rank is copied directly. */
+/* Moving a matrix between two layouts: every rank packs what each other rank needs of its part, one
+ * all-to-all over the world, and every rank unpacks. The part that stays on its rank is copied
+ * directly. */
 #include "core/block.h"
 #include "core/size.h"
 #include "grid/internal.h"
@@ -18,7 +19,8 @@ typedef struct move {
     qdr_stream *stream;
 } move;
 
-static qdr_status arguments_check(const qdr_matrix *from, const qdr_matrix *to, qdr_dtype dtype) {
+static qdr_status arguments_check(const qdr_matrix *from, const qdr_matrix *to, qdr_dtype dtype)
+{
     QDR_TRY(qdri_matrix_check(from));
     QDR_TRY(qdri_matrix_check(to));
     const int64_t from_width = qdri_blocks_width(from->cols);
@@ -33,7 +35,8 @@ static qdr_status arguments_check(const qdr_matrix *from, const qdr_matrix *to, 
     return QDR_OK;
 }
 
-static qdr_status part_check(const qdr_owned *owned, const void *data, const char *which) {
+static qdr_status part_check(const qdr_owned *owned, const void *data, const char *which)
+{
     int64_t n_elems = 0;
     QDR_TRY(qdri_mul_elems(owned->n_rows, owned->n_cols, &n_elems));
     if (n_elems && !data)
@@ -45,7 +48,8 @@ static qdr_status part_check(const qdr_owned *owned, const void *data, const cha
 }
 
 /* What this rank's old part and `rank`'s new part have in common, if this rank is to send it. */
-static void outgoing(const move *m, int rank, qdri_overlap *overlap) {
+static void outgoing(const move *m, int rank, qdri_overlap *overlap)
+{
     qdri_rank_place there;
     qdr_owned wanted;
     *overlap = (qdri_overlap){.n_runs = 0};
@@ -56,7 +60,8 @@ static void outgoing(const move *m, int rank, qdri_overlap *overlap) {
 }
 
 /* The same from the other side; a is the message's source. */
-static void incoming(const move *m, int rank, qdri_overlap *overlap) {
+static void incoming(const move *m, int rank, qdri_overlap *overlap)
+{
     qdri_rank_place there;
     qdr_owned held;
     *overlap = (qdri_overlap){.n_runs = 0};
@@ -67,7 +72,8 @@ static void incoming(const move *m, int rank, qdri_overlap *overlap) {
 }
 
 static qdr_status copy_block(const move *m, int64_t n_rows, int64_t n_cols, const void *x,
-                             int64_t x_cols, void *y, int64_t y_cols) {
+                             int64_t x_cols, void *y, int64_t y_cols)
+{
     const size_t elem_bytes = m->elem_bytes;
     qdri_kernel kernel = {.kind = QDRI_K_COPY_BLOCK, .dtype = QDR_U8};
     kernel.u.block.n_rows = n_rows;
@@ -79,15 +85,18 @@ static qdr_status copy_block(const move *m, int64_t n_rows, int64_t n_cols, cons
     return qdri_kernel_run(m->stream, &kernel);
 }
 
-static const char *at_const(const move *m, const void *data, int64_t index) {
+static const char *at_const(const move *m, const void *data, int64_t index)
+{
     return (const char *)data + (size_t)index * m->elem_bytes;
 }
 
-static char *at(const move *m, void *data, int64_t index) {
+static char *at(const move *m, void *data, int64_t index)
+{
     return (char *)data + (size_t)index * m->elem_bytes;
 }
 
-static qdr_status keep_own(const move *m, const void *src, void *dst) {
+static qdr_status keep_own(const move *m, const void *src, void *dst)
+{
     const int64_t src_cols = m->owned_from.n_cols, dst_cols = m->owned_to.n_cols;
     qdri_overlap overlap;
     outgoing(m, m->here.rank, &overlap);
@@ -101,7 +110,8 @@ static qdr_status keep_own(const move *m, const void *src, void *dst) {
 }
 
 /* A message is its runs one after the other, each rows × columns. */
-static qdr_status pack(const move *m, const void *src, void *packed) {
+static qdr_status pack(const move *m, const void *src, void *packed)
+{
     const int64_t src_cols = m->owned_from.n_cols;
     int64_t place = 0;
     for (int rank = 0; rank < m->here.n_ranks; rank++) {
@@ -119,7 +129,8 @@ static qdr_status pack(const move *m, const void *src, void *packed) {
     return QDR_OK;
 }
 
-static qdr_status unpack(const move *m, const void *packed, void *dst) {
+static qdr_status unpack(const move *m, const void *packed, void *dst)
+{
     const int64_t dst_cols = m->owned_to.n_cols;
     int64_t place = 0;
     for (int rank = 0; rank < m->here.n_ranks; rank++) {
@@ -129,8 +140,8 @@ static qdr_status unpack(const move *m, const void *packed, void *dst) {
         for (int i = 0; i < overlap.n_runs; i++) {
             const qdri_run *run = &overlap.runs[i];
             QDR_TRY(copy_block(m, overlap.n_rows, run->n_cols, at_const(m, packed, place),
-                               run->n_cols,
-                               at(m, dst, overlap.b_row * dst_cols + run->b_col), dst_cols));
+                               run->n_cols, at(m, dst, overlap.b_row * dst_cols + run->b_col),
+                               dst_cols));
             place += overlap.n_rows * run->n_cols;
         }
     }
@@ -138,7 +149,8 @@ static qdr_status unpack(const move *m, const void *packed, void *dst) {
 }
 
 /* Elements between this rank and all others; what a rank keeps is not sent. */
-static void count(move *m) {
+static void count(move *m)
+{
     for (int rank = 0; rank < m->here.n_ranks; rank++) {
         qdri_overlap overlap;
         if (rank == m->here.rank) continue;
@@ -151,11 +163,13 @@ static void count(move *m) {
     }
 }
 
-static size_t send_bytes(const move *m) {
+static size_t send_bytes(const move *m)
+{
     return qdri_align_bytes((size_t)m->n_send * m->elem_bytes, 64);
 }
 
-static qdr_status move_prepare(move *m, const void *src, const void *dst, qdri_hold **hold) {
+static qdr_status move_prepare(move *m, const void *src, const void *dst, qdri_hold **hold)
+{
     const size_t n_ranks = (size_t)m->here.n_ranks;
     qdri_dev *dev = qdri_context_dev(qdr_grid_context(m->grid));
     qdri_matrix_part(m->from, &m->here, &m->owned_from);
@@ -166,12 +180,12 @@ static qdr_status move_prepare(move *m, const void *src, const void *dst, qdri_h
     m->send_counts = (int64_t *)(*hold)->host;
     m->recv_counts = m->send_counts + n_ranks;
     count(m);
-    return qdri_mem_alloc(dev, send_bytes(m) + (size_t)m->n_recv * m->elem_bytes,
-                          &(*hold)->device);
+    return qdri_mem_alloc(dev, send_bytes(m) + (size_t)m->n_recv * m->elem_bytes, &(*hold)->device);
 }
 
 static qdr_status move_run(const move *m, const void *src, void *dst, qdr_dtype dtype,
-                           void *staging) {
+                           void *staging)
+{
     void *received = (char *)staging + send_bytes(m);
     const qdri_coll coll = {.kind = QDR_ALL_TO_ALL,
                             .dtype = dtype,
@@ -188,7 +202,8 @@ static qdr_status move_run(const move *m, const void *src, void *dst, qdr_dtype 
 
 qdr_status qdr_redistribute(qdr_grid *grid, const qdr_matrix *src_layout, const void *src,
                             const qdr_matrix *dst_layout, void *dst, qdr_dtype dtype,
-                            qdr_stream *stream) {
+                            qdr_stream *stream)
+{
     qdri_hold *hold = NULL;
     move m = {.grid = grid, .from = src_layout, .to = dst_layout};
     if (!grid) return QDR_FAIL(QDR_ERR_ARGUMENT, "redistribute: the grid is NULL");

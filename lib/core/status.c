@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Names of statuses, and the calling thread's last error. */
+#include "core/status.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "core/log.h"
+
+static _Thread_local char last_error[QDRI_ERROR_BYTES];
+
+const char *qdr_status_name(qdr_status status)
+{
+    switch (status) {
+#define NAME(name, value, text)                                                                    \
+    case QDR_##name: return "QDR_" #name;
+        QDR_STATUS_MAP(NAME)
+#undef NAME
+    }
+    return "QDR_UNKNOWN";
+}
+
+const char *qdr_status_text(qdr_status status)
+{
+    switch (status) {
+#define TEXT(name, value, text)                                                                    \
+    case QDR_##name: return text;
+        QDR_STATUS_MAP(TEXT)
+#undef TEXT
+    }
+    return "unknown status";
+}
+
+const char *qdr_last_error(void) { return last_error; }
+
+void qdri_set_last_error(const char *sentence)
+{
+    if (sentence != last_error) snprintf(last_error, sizeof last_error, "%s", sentence);
+}
+
+qdr_status qdri_fail(qdr_status status, const char *file, int line, const char *format, ...)
+{
+    /* Arguments may point into the old sentence. */
+    char sentence[QDRI_ERROR_BYTES];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(sentence, sizeof sentence, format, args);
+    va_end(args);
+    qdri_set_last_error(sentence);
+    qdri_log(QDRI_LOG_DEBUG, "%s:%d: %s: %s", file, line, qdr_status_name(status), sentence);
+    return status;
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What this build is made of; the facts are the configuration's. */
+#include "quadrille/version.h"
+
+#include "config.h"
+
+qdr_versions qdr_get_versions(void)
+{
+    return (qdr_versions){
+        .quadrille = QDR_VERSION_STRING,
+        .compiler = QDRI_COMPILER_VERSION,
+        .mpi = QDRI_MPI_VERSION,
+        .blas = QDRI_BLAS_VERSION,
+        .onednn = QDRI_ONEDNN_VERSION,
+        .hwloc = QDRI_HWLOC_VERSION,
+    };
+}
