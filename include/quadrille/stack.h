@@ -54,6 +54,11 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_create(qdr_grid *grid, const qdr_stac
 /** Waits, frees the stack and what it owns, sets *stack to NULL. Takes NULL. Collective. */
 QDR_API void qdr_stack_destroy(qdr_stack **stack);
 
+/** The grid the stack was made on, and the type of its parameters and activations. Local; a NULL
+ *  stack gives NULL and F32. */
+QDR_API qdr_grid *qdr_stack_grid(const qdr_stack *stack);
+QDR_API qdr_dtype qdr_stack_dtype(const qdr_stack *stack);
+
 /** Which columns an edge's axis splits: a normal layer reads x-split edges and makes y-split ones.
  */
 typedef struct qdr_edge_desc {

@@ -181,3 +181,7 @@ void qdr_stack_destroy(qdr_stack **stack)
     free(old);
     *stack = NULL;
 }
+
+qdr_grid *qdr_stack_grid(const qdr_stack *stack) { return stack ? stack->grid : NULL; }
+
+qdr_dtype qdr_stack_dtype(const qdr_stack *stack) { return stack ? stack->opts.dtype : QDR_F32; }
