@@ -43,7 +43,7 @@ typedef enum qdri_stream_kind {
 typedef struct qdri_dev_table {
     const char *name;
     qdr_status (*mem_alloc)(qdri_dev *dev, size_t bytes, void **data); /* aligned to 64 bytes */
-    void (*mem_free)(qdri_dev *dev, void *data);
+    size_t (*mem_free)(qdri_dev *dev, void *data); /* returns the bytes that were asked for */
     qdr_status (*stream_create)(qdri_dev *dev, qdri_stream_kind kind, qdr_stream **stream);
     void (*stream_destroy)(qdr_stream *stream); /* waits for its work */
     qdr_status (*stream_synchronize)(qdr_stream *stream);
@@ -52,8 +52,12 @@ typedef struct qdri_dev_table {
     qdr_status (*event_record)(qdr_event *event, qdr_stream *stream);
     qdr_status (*stream_wait)(qdr_stream *stream, qdr_event *event);
     qdr_status (*work)(qdr_stream *stream, qdri_work_fn fn, const void *args, size_t bytes);
+    qdr_status (*copy)(qdr_stream *stream, void *dst, const void *src, size_t bytes);
+    qdr_status (*fill_zero)(qdr_stream *stream, void *dst, size_t bytes);
     qdr_status (*gemm)(qdr_stream *stream, const qdri_gemm *gemm);
     qdr_status (*kernel)(qdr_stream *stream, const qdri_kernel *kernel);
+    size_t (*fixed_bytes)(const qdri_dev *dev, qdr_dtype dtype);
+    void (*wake_all)(qdri_dev *dev); /* lets every stream and every waiting host thread see that the device is poisoned */
     void (*destroy)(qdri_dev *dev);
 } qdri_dev_table;
 
@@ -67,6 +71,9 @@ QDR_NODISCARD qdr_status qdri_mem_alloc(qdri_dev *dev, size_t bytes, void **data
 void qdri_mem_free(qdri_dev *dev, void **data);
 void qdri_mem_usage(const qdri_dev *dev, size_t *bytes_now, size_t *bytes_peak);
 void qdri_mem_reset_peak(qdri_dev *dev);
+/* Bytes that the device itself takes, counted, at its first product of this type and keeps: panels for converting BF16 where
+ * the machine has no BF16 products; else 0. */
+size_t qdri_dev_fixed_bytes(const qdri_dev *dev, qdr_dtype dtype);
 
 QDR_NODISCARD qdr_status qdri_stream_create(qdri_dev *dev, qdri_stream_kind kind,
                                             qdr_stream **stream);

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Argument checks of products and kernels. */
+#include "core/size.h"
+#include "dev/device.h"
+
+static int is_float(qdr_dtype dtype)
+{
+    return dtype == QDR_F32 || dtype == QDR_F64 || dtype == QDR_BF16;
+}
+
+static qdr_status gemm_matrix_check(const char *name, const void *data, int64_t n_rows,
+                                    int64_t n_cols, int64_t stride)
+{
+    int64_t n_elems = 0;
+    if (n_rows == 0 || n_cols == 0) return QDR_OK;
+    if (!data) return QDR_FAIL(QDR_ERR_ARGUMENT, "product: %s is NULL", name);
+    if (stride < n_cols) {
+        return QDR_FAIL(QDR_ERR_SHAPE,
+                        "product: the leading dimension %" PRId64 " of %s is less than its %" PRId64
+                        " columns",
+                        stride, name, n_cols);
+    }
+    return qdri_mul_elems(n_rows, stride, &n_elems);
+}
+
+qdr_status qdri_gemm_check(const qdri_gemm *gemm)
+{
+    if (!gemm) return QDR_FAIL(QDR_ERR_ARGUMENT, "product: its description is NULL");
+    if (gemm->m < 0 || gemm->n < 0 || gemm->k < 0) {
+        return QDR_FAIL(QDR_ERR_SHAPE,
+                        "product: m, n, k are %" PRId64 ", %" PRId64 ", %" PRId64
+                        "; none may be negative",
+                        gemm->m, gemm->n, gemm->k);
+    }
+    if (!is_float(gemm->dtype) ||
+        (gemm->c_dtype != gemm->dtype && !(gemm->dtype == QDR_BF16 && gemm->c_dtype == QDR_F32))) {
+        return QDR_FAIL(QDR_ERR_DTYPE,
+                        "product: no product of %s gives %s; use f32, f64 or bf16, and the same "
+                        "type (or f32, for bf16) for the result",
+                        qdr_dtype_name(gemm->dtype), qdr_dtype_name(gemm->c_dtype));
+    }
+    if (gemm->m == 0 || gemm->n == 0) return QDR_OK;
+    const int ta = gemm->trans_a != 0;
+    const int tb = gemm->trans_b != 0;
+    QDR_TRY(
+        gemm_matrix_check("A", gemm->a, ta ? gemm->k : gemm->m, ta ? gemm->m : gemm->k, gemm->lda));
+    QDR_TRY(
+        gemm_matrix_check("B", gemm->b, tb ? gemm->n : gemm->k, tb ? gemm->k : gemm->n, gemm->ldb));
+    return gemm_matrix_check("C", gemm->c, gemm->m, gemm->n, gemm->ldc);
+}
+
+static qdr_status not_null(const char *kernel, const char *name, const void *data, int64_t n_elems)
+{
+    if (data || n_elems == 0) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: %s is NULL, but has %" PRId64 " elements", kernel, name,
+                    n_elems);
+}
+
+/* Sizes are not negative and their product fits. */
+static qdr_status sizes(const char *kernel, int64_t a, int64_t b, int64_t *product)
+{
+    if (a < 0 || b < 0) {
+        return QDR_FAIL(QDR_ERR_SHAPE,
+                        "%s: the sizes are %" PRId64 " and %" PRId64 "; neither may be negative",
+                        kernel, a, b);
+    }
+    return qdri_mul_elems(a, b, product);
+}
+
+static qdr_status binary_check(const qdri_kernel *kernel)
+{
+    int64_t n = 0;
+    QDR_TRY(sizes("element-wise kernel", kernel->u.binary.n, 1, &n));
+    const int has_b = kernel->kind == QDRI_K_ADD || kernel->kind == QDRI_K_GELU_BACKWARD;
+    const int has_dtype2 = kernel->kind == QDRI_K_ADD || kernel->kind == QDRI_K_CAST;
+    if (has_dtype2 && !is_float(kernel->u.binary.dtype2)) {
+        return QDR_FAIL(QDR_ERR_DTYPE,
+                        "element-wise kernel: the second type is %s; use f32, f64 or bf16",
+                        qdr_dtype_name(kernel->u.binary.dtype2));
+    }
+    QDR_TRY(not_null("element-wise kernel", "a", kernel->u.binary.a, n));
+    if (has_b) QDR_TRY(not_null("element-wise kernel", "b", kernel->u.binary.b, n));
+    return not_null("element-wise kernel", "y", kernel->u.binary.y, n);
+}
+
+static qdr_status rows_check(const qdri_kernel *kernel)
+{
+    const char *name = "row kernel";
+    const int has_rows = kernel->kind == QDRI_K_POSITION_ADD || kernel->kind == QDRI_K_POSITION_SUM;
+    const int adds = kernel->kind == QDRI_K_BIAS_ADD || kernel->kind == QDRI_K_POSITION_ADD;
+    int64_t n = 0;
+    QDR_TRY(sizes(name, kernel->u.rows.n_rows, kernel->u.rows.n_cols, &n));
+    if (has_rows && (kernel->u.rows.context < 1 || kernel->u.rows.row0 < 0)) {
+        return QDR_FAIL(QDR_ERR_SHAPE,
+                        "position kernel: context %" PRId64 " and first row %" PRId64
+                        "; they must be at least 1 and 0",
+                        kernel->u.rows.context, kernel->u.rows.row0);
+    }
+    QDR_TRY(not_null(name, adds ? "y" : "x", adds ? kernel->u.rows.y : kernel->u.rows.x, n));
+    return not_null(name, "p", kernel->u.rows.p, adds ? n : kernel->u.rows.n_cols);
+}
+
+static qdr_status norm_parts_check(const qdri_kernel *kernel)
+{
+    if (kernel->u.norm.n_parts < 1) {
+        return QDR_FAIL(QDR_ERR_SHAPE, "layer norm: %d parts to merge; at least 1",
+                        kernel->u.norm.n_parts);
+    }
+    QDR_TRY(not_null("layer norm", "work", kernel->u.norm.work, kernel->u.norm.n_rows));
+    return not_null("layer norm", "stats", kernel->u.norm.stats, kernel->u.norm.n_rows);
+}
+
+static qdr_status norm_check(const qdri_kernel *kernel)
+{
+    const char *name = "layer norm";
+    const int64_t rows = kernel->u.norm.n_rows;
+    const qdri_kernel_kind kind = kernel->kind;
+    int64_t n = 0;
+    QDR_TRY(sizes(name, rows, kernel->u.norm.n_cols, &n));
+    if (kind == QDRI_K_NORM_MERGE) return norm_parts_check(kernel);
+    QDR_TRY(not_null(name, "x", kernel->u.norm.x, n));
+    if (kind != QDRI_K_NORM_APPLY) QDR_TRY(not_null(name, "work", kernel->u.norm.work, rows));
+    if (kind == QDRI_K_NORM_MOMENTS) return QDR_OK;
+    QDR_TRY(not_null(name, "stats", kernel->u.norm.stats, rows));
+    QDR_TRY(not_null(name, "gamma", kernel->u.norm.gamma, n));
+    if (kind == QDRI_K_NORM_APPLY) {
+        QDR_TRY(not_null(name, "beta", kernel->u.norm.beta, n));
+        return not_null(name, "y", kernel->u.norm.y, n);
+    }
+    QDR_TRY(not_null(name, "dy", kernel->u.norm.dy, n));
+    if (kind == QDRI_K_NORM_SUMS) return QDR_OK;
+    if (kernel->u.norm.n_features < 1 && n > 0) {
+        return QDR_FAIL(QDR_ERR_SHAPE, "layer norm: %" PRId64 " features in all; at least 1",
+                        kernel->u.norm.n_features);
+    }
+    return not_null(name, "dx", kernel->u.norm.dx, n);
+}
+
+static qdr_status attention_check(const qdri_kernel *kernel)
+{
+    const char *name = "attention";
+    const int64_t rows = kernel->u.attention.n_rows;
+    const int64_t context = kernel->u.attention.context;
+    const int64_t heads = kernel->u.attention.n_heads;
+    const int64_t kv_heads = kernel->u.attention.n_kv_heads;
+    int64_t width = 0;
+    int64_t n = 0;
+    if (rows < 0 || heads < 0 || kv_heads < 0 || kernel->u.attention.head_size < 1 || context < 1 ||
+        rows % context != 0 || (heads > 0 && (kv_heads == 0 || heads % kv_heads != 0))) {
+        return QDR_FAIL(QDR_ERR_SHAPE,
+                        "attention: %" PRId64 " rows, context %" PRId64 ", %" PRId64
+                        " heads over %" PRId64 " key heads of size %" PRId64
+                        "; rows must be whole contexts and key heads divide heads",
+                        rows, context, heads, kv_heads, kernel->u.attention.head_size);
+    }
+    QDR_TRY(sizes(name, heads + 2 * kv_heads, kernel->u.attention.head_size, &width));
+    QDR_TRY(sizes(name, rows, width, &n));
+    const int backward = kernel->kind == QDRI_K_ATTENTION_BACKWARD;
+    const int64_t n_out = backward || heads > 0 ? n : 0;
+    QDR_TRY(not_null(name, "the output", kernel->u.attention.out, n_out));
+    if (heads == 0) return QDR_OK;
+    QDR_TRY(not_null(name, "qkv", kernel->u.attention.qkv, n));
+    QDR_TRY(not_null(name, "saved", kernel->u.attention.saved, n));
+    QDR_TRY(not_null(name, "work", kernel->u.attention.work, n));
+    return backward ? not_null(name, "dy", kernel->u.attention.dy, n) : QDR_OK;
+}
+
+static qdr_status embed_check(const qdri_kernel *kernel)
+{
+    const char *name = "embedding";
+    const int64_t vocab = kernel->u.embed.end - kernel->u.embed.begin;
+    int64_t n = 0;
+    int64_t n_e = 0;
+    QDR_TRY(sizes(name, kernel->u.embed.n_rows, kernel->u.embed.n_cols, &n));
+    QDR_TRY(sizes(name, vocab, kernel->u.embed.n_cols, &n_e));
+    QDR_TRY(not_null(name, "tokens", kernel->u.embed.tokens, kernel->u.embed.n_rows));
+    if (kernel->kind == QDRI_K_EMBED_FORWARD) {
+        QDR_TRY(not_null(name, "E", kernel->u.embed.e, n_e));
+        return not_null(name, "y", kernel->u.embed.y, n);
+    }
+    QDR_TRY(not_null(name, "dy", kernel->u.embed.dy, n));
+    return not_null(name, "dE", kernel->u.embed.de, n_e);
+}
+
+static qdr_status ce_check(const qdri_kernel *kernel)
+{
+    const char *name = "cross-entropy";
+    const int64_t rows = kernel->u.ce.n_rows;
+    const qdri_kernel_kind kind = kernel->kind;
+    int64_t n = 0;
+    QDR_TRY(sizes(name, rows, kernel->u.ce.n_cols, &n));
+    if (kind != QDRI_K_CE_BACKWARD) QDR_TRY(not_null(name, "work", kernel->u.ce.work, rows));
+    if (kind != QDRI_K_CE_LOSS) QDR_TRY(not_null(name, "logits", kernel->u.ce.logits, n));
+    if (kind == QDRI_K_CE_MAX) return QDR_OK;
+    QDR_TRY(not_null(name, "targets", kernel->u.ce.targets, rows));
+    if (kind == QDRI_K_CE_BACKWARD) {
+        QDR_TRY(not_null(name, "saved", kernel->u.ce.saved, rows));
+        return not_null(name, "dlogits", kernel->u.ce.dlogits, n);
+    }
+    QDR_TRY(not_null(name, "work2", kernel->u.ce.work2, rows));
+    if (kind == QDRI_K_CE_SUMS) return QDR_OK;
+    QDR_TRY(not_null(name, "saved", kernel->u.ce.saved, rows));
+    return not_null(name, "result", kernel->u.ce.result, 1);
+}
+
+static qdr_status reduce_check(const qdri_kernel *kernel)
+{
+    int64_t n = 0;
+    QDR_TRY(sizes("sum of squares", kernel->u.reduce.n, 1, &n));
+    QDR_TRY(not_null("sum of squares", "a", kernel->u.reduce.a, n));
+    return not_null("sum of squares", "result", kernel->u.reduce.result, 1);
+}
+
+static qdr_status adamw_check(const qdri_kernel *kernel)
+{
+    const char *name = "AdamW";
+    int64_t n = 0;
+    QDR_TRY(sizes(name, kernel->u.adamw.n, 1, &n));
+    QDR_TRY(not_null(name, "p", kernel->u.adamw.p, n));
+    QDR_TRY(not_null(name, "g", kernel->u.adamw.g, n));
+    QDR_TRY(not_null(name, "m", kernel->u.adamw.m, n));
+    QDR_TRY(not_null(name, "v", kernel->u.adamw.v, n));
+    if (kernel->dtype == QDR_BF16) {
+        QDR_TRY(not_null(name, "the fp32 master copy", kernel->u.adamw.master, n));
+    }
+    return not_null(name, "the squared norm", kernel->u.adamw.norm_squared,
+                    kernel->u.adamw.clip_norm > 0);
+}
+
+static qdr_status block_check(const qdri_kernel *kernel)
+{
+    const char *name = "block copy";
+    const int64_t n = kernel->u.block.row_bytes > 0 ? kernel->u.block.n_rows : 0;
+    if (kernel->u.block.n_rows < 0) {
+        return QDR_FAIL(QDR_ERR_SHAPE, "block copy: %" PRId64 " rows", kernel->u.block.n_rows);
+    }
+    if (n > 1 && (kernel->u.block.x_stride < kernel->u.block.row_bytes ||
+                  kernel->u.block.y_stride < kernel->u.block.row_bytes)) {
+        return QDR_FAIL(QDR_ERR_SHAPE, "block copy: rows of %zu bytes, but strides of %zu and %zu",
+                        kernel->u.block.row_bytes, kernel->u.block.x_stride,
+                        kernel->u.block.y_stride);
+    }
+    QDR_TRY(not_null(name, "x", kernel->u.block.x, n));
+    return not_null(name, "y", kernel->u.block.y, n);
+}
+
+typedef qdr_status (*check_fn)(const qdri_kernel *kernel);
+
+static const check_fn checks[QDRI_N_KERNELS] = {
+    [QDRI_K_ADD] = binary_check,
+    [QDRI_K_CAST] = binary_check,
+    [QDRI_K_BIAS_ADD] = rows_check,
+    [QDRI_K_COLUMN_SUM] = rows_check,
+    [QDRI_K_GELU_FORWARD] = binary_check,
+    [QDRI_K_GELU_BACKWARD] = binary_check,
+    [QDRI_K_NORM_MOMENTS] = norm_check,
+    [QDRI_K_NORM_MERGE] = norm_check,
+    [QDRI_K_NORM_APPLY] = norm_check,
+    [QDRI_K_NORM_SUMS] = norm_check,
+    [QDRI_K_NORM_BACKWARD] = norm_check,
+    [QDRI_K_ATTENTION_FORWARD] = attention_check,
+    [QDRI_K_ATTENTION_BACKWARD] = attention_check,
+    [QDRI_K_EMBED_FORWARD] = embed_check,
+    [QDRI_K_EMBED_BACKWARD] = embed_check,
+    [QDRI_K_POSITION_ADD] = rows_check,
+    [QDRI_K_POSITION_SUM] = rows_check,
+    [QDRI_K_CE_MAX] = ce_check,
+    [QDRI_K_CE_SUMS] = ce_check,
+    [QDRI_K_CE_LOSS] = ce_check,
+    [QDRI_K_CE_BACKWARD] = ce_check,
+    [QDRI_K_SUM_SQUARES] = reduce_check,
+    [QDRI_K_ADAMW] = adamw_check,
+    [QDRI_K_COPY_BLOCK] = block_check,
+};
+
+qdr_status qdri_kernel_check(const qdri_kernel *kernel)
+{
+    if (!kernel) return QDR_FAIL(QDR_ERR_ARGUMENT, "kernel: its description is NULL");
+    if ((int)kernel->kind < 0 || kernel->kind >= QDRI_N_KERNELS) {
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "kernel: there is no kernel %d", (int)kernel->kind);
+    }
+    if (kernel->kind != QDRI_K_COPY_BLOCK && !is_float(kernel->dtype)) {
+        return QDR_FAIL(QDR_ERR_DTYPE, "kernel: the type is %s; use f32, f64 or bf16",
+                        qdr_dtype_name(kernel->dtype));
+    }
+    return checks[kernel->kind](kernel);
+}

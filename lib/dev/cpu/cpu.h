@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The CPU device: streams are rings of work items, executors are the threads that run them. */
+#ifndef QDRI_DEV_CPU_CPU_H
+#define QDRI_DEV_CPU_CPU_H
+
+#include "dev/device.h"
+
+#define QDRI_RING_ITEMS 1024u /* of a stream; when they are full, enqueueing waits */
+
+typedef struct qdri_cpu_dev {
+    qdri_dev base;
+    int n_threads; /* of BLAS */
+    int executors_made; /* numbers them */
+    qdri_waker *comm; /* the executor of all COMM streams, while there are any */
+    pthread_mutex_t lock; /* of the list below */
+    qdri_waker *executors;
+    pthread_mutex_t panels_lock; /* one product at a time converts through the panels */
+    void *panels; /* fp32 blocks of BF16 products, made at the first of them */
+} qdri_cpu_dev;
+
+typedef struct qdri_item {
+    qdri_work_fn fn;
+    void (*drop)(void *args); /* called instead of fn on a poisoned device; NULL: begun work runs
+                                 on, other work is dropped */
+    int begun;
+    _Alignas(16) unsigned char args[QDRI_WORK_BYTES];
+} qdri_item;
+
+typedef struct qdri_cpu_stream {
+    qdr_stream base;
+    qdri_waker *executor;
+    struct qdri_cpu_stream *next; /* of the executor's streams */
+    qdri_item *items;
+    atomic_uint_least64_t head, tail; /* items run, items enqueued */
+    atomic_int n_host_waits;
+    pthread_mutex_t lock; /* of enqueueing and of host waits */
+    pthread_cond_t changed;
+} qdri_cpu_stream;
+
+/* An executor, known outside as a waker. */
+struct qdri_waker {
+    qdri_cpu_dev *dev;
+    qdri_waker *next; /* of the device's executors */
+    uint64_t bit; /* its place in masks of waiters; executors 64 apart share one */
+    pthread_t thread;
+    pthread_mutex_t lock; /* of sleeping */
+    pthread_cond_t signalled;
+    atomic_uint signals; /* counts calls of qdri_wake */
+    atomic_int asleep, quit;
+    pthread_mutex_t streams_lock; /* held for a whole round */
+    qdri_cpu_stream *streams;
+    int poll_wanted, n_polls; /* of its own thread */
+    int64_t polling_since_ns;
+};
+
+/* executor.c */
+QDR_NODISCARD qdr_status qdri_executor_create(qdri_cpu_dev *dev, qdri_waker **executor);
+void qdri_executor_destroy(qdri_waker *executor); /* has no streams */
+void qdri_executor_attach(qdri_waker *executor, qdri_cpu_stream *stream);
+void qdri_executor_detach(qdri_waker *executor, qdri_cpu_stream *stream);
+void qdri_executors_wake(qdri_cpu_dev *dev, uint64_t mask);
+
+/* stream.c */
+qdr_status qdri_cpu_stream_create(qdri_dev *dev, qdri_stream_kind kind, qdr_stream **stream);
+void qdri_cpu_stream_destroy(qdr_stream *stream);
+qdr_status qdri_cpu_stream_synchronize(qdr_stream *stream);
+/* Enqueues; waits while the ring is full. drop may be NULL. */
+QDR_NODISCARD qdr_status qdri_cpu_enqueue(qdr_stream *stream, qdri_work_fn fn,
+                                          void (*drop)(void *args), const void *args, size_t bytes);
+int qdri_cpu_stream_advance(qdri_cpu_stream *stream); /* runs what can run; 1 if anything did */
+
+/* event.c */
+qdr_status qdri_cpu_event_create(qdri_dev *dev, qdr_event **event);
+void qdri_cpu_event_destroy(qdr_event *event);
+qdr_status qdri_cpu_event_record(qdr_event *event, qdr_stream *stream);
+qdr_status qdri_cpu_stream_wait(qdr_stream *stream, qdr_event *event);
+
+/* gemm.c, gemm_bf16.c */
+qdr_status qdri_cpu_gemm(qdr_stream *stream, const qdri_gemm *gemm);
+size_t qdri_cpu_fixed_bytes(const qdri_dev *dev, qdr_dtype dtype);
+
+/* kernels.c */
+qdr_status qdri_cpu_kernel(qdr_stream *stream, const qdri_kernel *kernel);
+
+#endif

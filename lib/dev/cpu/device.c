@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The CPU device: its table, its memory, its work. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/size.h"
+#include "dev/cpu/cpu.h"
+
+#define MEM_ALIGN 64
+
+/* Stands right before the bytes that the caller gets. */
+typedef struct mem_head {
+    void *block;
+    size_t bytes;
+} mem_head;
+
+_Static_assert(sizeof(mem_head) <= MEM_ALIGN, "the head fits in front of aligned memory");
+
+static qdr_status mem_alloc(qdri_dev *dev, size_t bytes, void **data)
+{
+    void *block = NULL;
+    (void)dev;
+    if (bytes > SIZE_MAX / 2) return QDR_FAIL(QDR_ERR_MEMORY, "%zu bytes are too many", bytes);
+    QDR_TRY(qdri_calloc(bytes + 2 * MEM_ALIGN, 1, "device memory", &block));
+    const uintptr_t start = qdri_align_bytes((uintptr_t)block + MEM_ALIGN, MEM_ALIGN);
+    ((mem_head *)start)[-1] = (mem_head){block, bytes};
+    *data = (void *)start;
+    return QDR_OK;
+}
+
+static size_t mem_free(qdri_dev *dev, void *data)
+{
+    const mem_head head = ((mem_head *)data)[-1];
+    (void)dev;
+    free(head.block);
+    return head.bytes;
+}
+
+static qdr_status work(qdr_stream *stream, qdri_work_fn fn, const void *args, size_t bytes)
+{
+    return qdri_cpu_enqueue(stream, fn, NULL, args, bytes);
+}
+
+typedef struct copy_args {
+    void *dst;
+    const void *src;
+    size_t bytes;
+} copy_args;
+
+static qdr_status copy_run(void *args)
+{
+    const copy_args *copy = args;
+    memmove(copy->dst, copy->src, copy->bytes);
+    return QDR_OK;
+}
+
+static qdr_status fill_run(void *args)
+{
+    const copy_args *fill = args;
+    memset(fill->dst, 0, fill->bytes);
+    return QDR_OK;
+}
+
+static qdr_status copy(qdr_stream *stream, void *dst, const void *src, size_t bytes)
+{
+    const copy_args args = {dst, src, bytes};
+    return qdri_cpu_enqueue(stream, copy_run, NULL, &args, sizeof args);
+}
+
+static qdr_status fill_zero(qdr_stream *stream, void *dst, size_t bytes)
+{
+    const copy_args args = {dst, NULL, bytes};
+    return qdri_cpu_enqueue(stream, fill_run, NULL, &args, sizeof args);
+}
+
+static void wake_all(qdri_dev *dev) { qdri_executors_wake((qdri_cpu_dev *)dev, UINT64_MAX); }
+
+static void destroy(qdri_dev *dev)
+{
+    qdri_cpu_dev *self = (qdri_cpu_dev *)dev;
+    qdri_mem_free(dev, &self->panels);
+    pthread_mutex_destroy(&self->panels_lock);
+    pthread_mutex_destroy(&self->lock);
+    qdri_dev_finish(dev);
+    free(self);
+}
+
+static const qdri_dev_table cpu_table = {
+    .name = "cpu",
+    .mem_alloc = mem_alloc,
+    .mem_free = mem_free,
+    .stream_create = qdri_cpu_stream_create,
+    .stream_destroy = qdri_cpu_stream_destroy,
+    .stream_synchronize = qdri_cpu_stream_synchronize,
+    .event_create = qdri_cpu_event_create,
+    .event_destroy = qdri_cpu_event_destroy,
+    .event_record = qdri_cpu_event_record,
+    .stream_wait = qdri_cpu_stream_wait,
+    .work = work,
+    .copy = copy,
+    .fill_zero = fill_zero,
+    .gemm = qdri_cpu_gemm,
+    .kernel = qdri_cpu_kernel,
+    .fixed_bytes = qdri_cpu_fixed_bytes,
+    .wake_all = wake_all,
+    .destroy = destroy,
+};
+
+qdr_status qdri_dev_create_cpu(int n_threads, qdri_dev **dev)
+{
+    qdri_cpu_dev *made = NULL;
+    if (!dev) return QDR_FAIL(QDR_ERR_ARGUMENT, "device: the result pointer is NULL");
+    *dev = NULL;
+    if (n_threads < 1) {
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "device: %d BLAS threads; use at least 1", n_threads);
+    }
+    QDR_TRY(QDRI_NEW(1, "the device", &made));
+    qdri_dev_init(&made->base, &cpu_table);
+    made->n_threads = n_threads;
+    pthread_mutex_init(&made->lock, NULL);
+    pthread_mutex_init(&made->panels_lock, NULL);
+    *dev = &made->base;
+    return QDR_OK;
+}

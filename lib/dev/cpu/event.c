@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Events of the CPU device. Recording takes a ticket of the event's mark; the stream completes the
+ * ticket when it gets there. A wait holds the ticket it saw, so recording again does not move it.
+ */
+#include <stdlib.h>
+
+#include "core/size.h"
+#include "dev/cpu/cpu.h"
+
+/* Tickets of one stream complete in order. Shared by the event and by the items on their way; the
+ * last one frees it. */
+typedef struct event_mark {
+    atomic_int n_users;
+    uint64_t n_recorded; /* of the host thread */
+    atomic_uint_least64_t n_completed;
+    atomic_uint_least64_t waiters; /* bits of executors that wait for it */
+} event_mark;
+
+typedef struct cpu_event {
+    qdr_event base;
+    event_mark *mark;
+    const qdr_stream *stream; /* the mark's; only compared, never used */
+} cpu_event;
+
+typedef struct ticket {
+    event_mark *mark;
+    qdri_cpu_dev *dev;
+    uint64_t number;
+} ticket;
+
+static qdr_status mark_create(event_mark **result)
+{
+    QDR_TRY(QDRI_NEW(1, "an event", result));
+    atomic_init(&(*result)->n_users, 1);
+    atomic_init(&(*result)->n_completed, 0);
+    atomic_init(&(*result)->waiters, 0);
+    return QDR_OK;
+}
+
+static void mark_release(event_mark *mark)
+{
+    if (mark && atomic_fetch_sub(&mark->n_users, 1) == 1) free(mark);
+}
+
+static int mark_reached(event_mark *mark, uint64_t number)
+{
+    return atomic_load(&mark->n_completed) >= number;
+}
+
+static void ticket_drop(void *args) { mark_release(((ticket *)args)->mark); }
+
+static qdr_status ticket_complete(void *args)
+{
+    ticket *self = args;
+    atomic_store(&self->mark->n_completed, self->number);
+    const uint64_t waiters = atomic_exchange(&self->mark->waiters, 0);
+    if (waiters) qdri_executors_wake(self->dev, waiters);
+    mark_release(self->mark);
+    return QDR_OK;
+}
+
+/* Says who waits before it looks, so that whoever completes the ticket in between wakes it. */
+static qdr_status ticket_wait(void *args)
+{
+    ticket *self = args;
+    if (!mark_reached(self->mark, self->number)) {
+        atomic_fetch_or(&self->mark->waiters, qdri_current_waker()->bit);
+        if (!mark_reached(self->mark, self->number)) return QDR_PENDING;
+    }
+    mark_release(self->mark);
+    return QDR_OK;
+}
+
+static qdr_status ticket_enqueue(cpu_event *event, qdr_stream *stream, qdri_work_fn fn)
+{
+    const ticket made = {event->mark, (qdri_cpu_dev *)stream->dev, event->mark->n_recorded};
+    atomic_fetch_add(&made.mark->n_users, 1);
+    return qdri_cpu_enqueue(stream, fn, ticket_drop, &made, sizeof made);
+}
+
+qdr_status qdri_cpu_event_create(qdri_dev *dev, qdr_event **event)
+{
+    cpu_event *made = NULL;
+    QDR_TRY(QDRI_NEW(1, "an event", &made));
+    const qdr_status status = mark_create(&made->mark);
+    if (status != QDR_OK) {
+        free(made);
+        return status;
+    }
+    made->base.dev = dev;
+    *event = &made->base;
+    return QDR_OK;
+}
+
+void qdri_cpu_event_destroy(qdr_event *event)
+{
+    cpu_event *self = (cpu_event *)event;
+    mark_release(self->mark);
+    free(self);
+}
+
+qdr_status qdri_cpu_event_record(qdr_event *event, qdr_stream *stream)
+{
+    cpu_event *self = (cpu_event *)event;
+    if (stream != self->stream && !mark_reached(self->mark, self->mark->n_recorded)) {
+        /* Another stream may get there first: older waits keep the old mark. */
+        event_mark *fresh = NULL;
+        QDR_TRY(mark_create(&fresh));
+        mark_release(self->mark);
+        self->mark = fresh;
+    }
+    self->stream = stream;
+    self->mark->n_recorded++;
+    return ticket_enqueue(self, stream, ticket_complete);
+}
+
+qdr_status qdri_cpu_stream_wait(qdr_stream *stream, qdr_event *event)
+{
+    cpu_event *self = (cpu_event *)event;
+    if (self->stream == stream || mark_reached(self->mark, self->mark->n_recorded)) return QDR_OK;
+    return ticket_enqueue(self, stream, ticket_wait);
+}

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Executors: threads that run streams. They go round their streams until nothing can go on; then
+ * they sleep until something happens, or poll with growing pauses if some work has nobody to wake
+ * it. */
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/size.h"
+#include "dev/cpu/cpu.h"
+
+#define YIELDS_MAX 32
+#define YIELD_NS 50000
+#define PAUSE_MIN_NS 20000
+#define PAUSE_MAX_NS 500000
+#define NS_PER_S 1000000000
+
+static _Thread_local qdri_waker *current;
+
+qdri_waker *qdri_current_waker(void) { return current; }
+
+void qdri_poll_again(void)
+{
+    if (current) current->poll_wanted = 1;
+}
+
+/* `signals` changes before `asleep` is read, and the sleeper sets `asleep` before it reads
+ * `signals`: one of the two sees the other, so no signal is lost. */
+void qdri_wake(qdri_waker *waker)
+{
+    if (!waker) return;
+    atomic_fetch_add(&waker->signals, 1);
+    if (!atomic_load(&waker->asleep)) return;
+    pthread_mutex_lock(&waker->lock);
+    pthread_cond_signal(&waker->signalled);
+    pthread_mutex_unlock(&waker->lock);
+}
+
+void qdri_executors_wake(qdri_cpu_dev *dev, uint64_t mask)
+{
+    pthread_mutex_lock(&dev->lock);
+    for (qdri_waker *executor = dev->executors; executor; executor = executor->next) {
+        if (executor->bit & mask) qdri_wake(executor);
+    }
+    pthread_mutex_unlock(&dev->lock);
+}
+
+static int64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * NS_PER_S + now.tv_nsec;
+}
+
+/* Sleeps until a signal comes that is newer than `seen`, or until the time is over (0: no limit).
+ */
+static void executor_sleep(qdri_waker *executor, unsigned seen, int64_t until_ns)
+{
+    const struct timespec until = {.tv_sec = until_ns / NS_PER_S, .tv_nsec = until_ns % NS_PER_S};
+    int over = 0;
+    pthread_mutex_lock(&executor->lock);
+    atomic_store(&executor->asleep, 1);
+    while (atomic_load(&executor->signals) == seen && !over) {
+        if (until_ns == 0) {
+            pthread_cond_wait(&executor->signalled, &executor->lock);
+        } else {
+            over = pthread_cond_timedwait(&executor->signalled, &executor->lock, &until) ==
+                   ETIMEDOUT;
+        }
+    }
+    atomic_store(&executor->asleep, 0);
+    pthread_mutex_unlock(&executor->lock);
+}
+
+/* A pause of a quarter of the time waited so far: the end of a wait is seen at most a quarter late.
+ */
+static void executor_pause(qdri_waker *executor, unsigned seen)
+{
+    const int64_t now = now_ns();
+    if (executor->n_polls++ == 0) executor->polling_since_ns = now;
+    const int64_t waited_ns = now - executor->polling_since_ns;
+    if (executor->n_polls <= YIELDS_MAX && waited_ns < YIELD_NS) {
+        sched_yield();
+        return;
+    }
+    int64_t pause_ns = waited_ns / 4;
+    if (pause_ns < PAUSE_MIN_NS) pause_ns = PAUSE_MIN_NS;
+    if (pause_ns > PAUSE_MAX_NS) pause_ns = PAUSE_MAX_NS;
+    executor_sleep(executor, seen, now + pause_ns);
+}
+
+/* Lets each stream go on as far as it can; 1 if anything was done. */
+static int executor_round(qdri_waker *executor)
+{
+    int progress = 0;
+    executor->poll_wanted = 0;
+    pthread_mutex_lock(&executor->streams_lock);
+    for (qdri_cpu_stream *stream = executor->streams; stream; stream = stream->next) {
+        progress |= qdri_cpu_stream_advance(stream);
+    }
+    pthread_mutex_unlock(&executor->streams_lock);
+    return progress;
+}
+
+static void *executor_main(void *argument)
+{
+    qdri_waker *executor = argument;
+    current = executor;
+    for (;;) {
+        const unsigned seen = atomic_load(&executor->signals);
+        if (atomic_load(&executor->quit)) return NULL;
+        if (executor_round(executor)) {
+            executor->n_polls = 0;
+        } else if (executor->poll_wanted) {
+            executor_pause(executor, seen);
+        } else {
+            executor->n_polls = 0;
+            executor_sleep(executor, seen, 0);
+        }
+    }
+}
+
+static void executor_init(qdri_waker *executor, qdri_cpu_dev *dev)
+{
+    pthread_condattr_t attributes;
+    executor->dev = dev;
+    executor->bit = UINT64_C(1) << (dev->executors_made++ % 64);
+    atomic_init(&executor->signals, 0);
+    atomic_init(&executor->asleep, 0);
+    atomic_init(&executor->quit, 0);
+    pthread_mutex_init(&executor->lock, NULL);
+    pthread_mutex_init(&executor->streams_lock, NULL);
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&executor->signalled, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
+static void executor_free(qdri_waker *executor)
+{
+    pthread_cond_destroy(&executor->signalled);
+    pthread_mutex_destroy(&executor->streams_lock);
+    pthread_mutex_destroy(&executor->lock);
+    free(executor);
+}
+
+/* The thread takes no signals: they belong to the program's own threads. */
+static int start_thread(qdri_waker *executor)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const int failure = pthread_create(&executor->thread, NULL, executor_main, executor);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return failure;
+}
+
+qdr_status qdri_executor_create(qdri_cpu_dev *dev, qdri_waker **executor)
+{
+    qdri_waker *made = NULL;
+    *executor = NULL;
+    QDR_TRY(QDRI_NEW(1, "a thread of the device", &made));
+    executor_init(made, dev);
+    const int failure = start_thread(made);
+    if (failure) {
+        executor_free(made);
+        return QDR_FAIL(QDR_ERR_THREAD,
+                        "device: a thread for a stream could not be started (%s); allow more "
+                        "threads (ulimit -u) or use fewer ranks on this machine",
+                        strerror(failure));
+    }
+    pthread_mutex_lock(&dev->lock);
+    made->next = dev->executors;
+    dev->executors = made;
+    pthread_mutex_unlock(&dev->lock);
+    *executor = made;
+    return QDR_OK;
+}
+
+void qdri_executor_destroy(qdri_waker *executor)
+{
+    qdri_cpu_dev *dev = executor->dev;
+    pthread_mutex_lock(&dev->lock);
+    qdri_waker **link = &dev->executors;
+    while (*link != executor) link = &(*link)->next;
+    *link = executor->next;
+    pthread_mutex_unlock(&dev->lock);
+    atomic_store(&executor->quit, 1);
+    qdri_wake(executor);
+    pthread_join(executor->thread, NULL);
+    executor_free(executor);
+}
+
+void qdri_executor_attach(qdri_waker *executor, qdri_cpu_stream *stream)
+{
+    pthread_mutex_lock(&executor->streams_lock);
+    qdri_cpu_stream **link = &executor->streams;
+    while (*link) link = &(*link)->next;
+    *link = stream;
+    pthread_mutex_unlock(&executor->streams_lock);
+}
+
+void qdri_executor_detach(qdri_waker *executor, qdri_cpu_stream *stream)
+{
+    pthread_mutex_lock(&executor->streams_lock);
+    qdri_cpu_stream **link = &executor->streams;
+    while (*link != stream) link = &(*link)->next;
+    *link = stream->next;
+    pthread_mutex_unlock(&executor->streams_lock);
+}

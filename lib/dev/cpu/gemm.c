@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Products on the CPU: f32 and f64 through CBLAS; bf16 through oneDNN where the machine has bf16,
+ * else converted. */
+#include "dev/cpu/gemm.h"
+
+#include <cblas.h>
+#include <limits.h>
+#include <string.h>
+
+/* OpenBLAS counts its threads for the whole process, so the number is set only when it changes. */
+void qdri_blas_set_threads(int n_threads)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static int n_set;
+    pthread_mutex_lock(&lock);
+    if (n_set != n_threads) openblas_set_num_threads(n_threads);
+    n_set = n_threads;
+    pthread_mutex_unlock(&lock);
+}
+
+static CBLAS_TRANSPOSE blas_trans(int trans) { return trans ? CblasTrans : CblasNoTrans; }
+
+/* C = beta·C, for products over nothing. beta = 0 writes zeros without reading. */
+#define SCALE(T, gemm)                                                                             \
+    for (int64_t r = 0; r < (gemm)->m; r++) {                                                      \
+        T *row = (T *)(gemm)->c + r * (gemm)->ldc;                                                 \
+        for (int64_t c = 0; c < (gemm)->n; c++)                                                    \
+            row[c] = (gemm)->beta == 0.0 ? (T)0 : (T)((gemm)->beta * (double)row[c]);              \
+    }
+
+static void gemm_f32(const qdri_gemm *g)
+{
+    cblas_sgemm(CblasRowMajor, blas_trans(g->trans_a), blas_trans(g->trans_b), (int)g->m, (int)g->n,
+                (int)g->k, (float)g->alpha, g->a, (int)g->lda, g->b, (int)g->ldb, (float)g->beta,
+                g->c, (int)g->ldc);
+}
+
+static void gemm_f64(const qdri_gemm *g)
+{
+    cblas_dgemm(CblasRowMajor, blas_trans(g->trans_a), blas_trans(g->trans_b), (int)g->m, (int)g->n,
+                (int)g->k, g->alpha, g->a, (int)g->lda, g->b, (int)g->ldb, g->beta, g->c,
+                (int)g->ldc);
+}
+
+void qdri_gemm_blas(const qdri_gemm *gemm)
+{
+    if (gemm->dtype == QDR_F64) {
+        if (gemm->k == 0) {
+            SCALE(double, gemm)
+        } else {
+            gemm_f64(gemm);
+        }
+    } else {
+        if (gemm->k == 0) {
+            SCALE(float, gemm)
+        } else {
+            gemm_f32(gemm);
+        }
+    }
+}
+
+typedef struct gemm_args {
+    qdri_gemm gemm;
+    qdri_cpu_dev *dev;
+} gemm_args;
+
+static qdr_status gemm_run(void *args)
+{
+    const gemm_args *self = args;
+    qdri_blas_set_threads(self->dev->n_threads);
+    if (self->gemm.dtype != QDR_BF16) {
+        qdri_gemm_blas(&self->gemm);
+        return QDR_OK;
+    }
+    if (qdri_bf16_native()) return qdri_gemm_onednn(&self->gemm, self->dev->n_threads);
+    pthread_mutex_lock(&self->dev->panels_lock);
+    qdri_gemm_converted(&self->gemm, self->dev->panels);
+    pthread_mutex_unlock(&self->dev->panels_lock);
+    return QDR_OK;
+}
+
+static qdr_status blas_dims_check(const qdri_gemm *gemm)
+{
+    const int64_t dims[] = {gemm->m, gemm->n, gemm->k, gemm->lda, gemm->ldb, gemm->ldc};
+    for (size_t i = 0; i < sizeof dims / sizeof dims[0]; i++) {
+        if (dims[i] > INT_MAX) {
+            return QDR_FAIL(QDR_ERR_SHAPE,
+                            "product: a size of %" PRId64 " is more than BLAS can count (%d); use "
+                            "more ranks on that axis",
+                            dims[i], INT_MAX);
+        }
+    }
+    return QDR_OK;
+}
+
+qdr_status qdri_cpu_gemm(qdr_stream *stream, const qdri_gemm *gemm)
+{
+    const gemm_args args = {*gemm, (qdri_cpu_dev *)stream->dev};
+    QDR_TRY(blas_dims_check(gemm));
+    const size_t panel_bytes = qdri_cpu_fixed_bytes(stream->dev, gemm->dtype);
+    if (panel_bytes && !args.dev->panels) {
+        QDR_TRY(qdri_mem_alloc(stream->dev, panel_bytes, &args.dev->panels));
+    }
+    return qdri_cpu_enqueue(stream, gemm_run, NULL, &args, sizeof args);
+}
+
+size_t qdri_cpu_fixed_bytes(const qdri_dev *dev, qdr_dtype dtype)
+{
+    (void)dev;
+    return dtype == QDR_BF16 && !qdri_bf16_native() ? QDRI_PANELS_BYTES : 0;
+}

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Streams of the CPU device: rings of work items, filled by the host and emptied by one executor.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/size.h"
+#include "dev/cpu/cpu.h"
+
+#define ITEMS_PER_TURN 16 /* then the executor's other streams get theirs */
+
+static qdri_cpu_stream *own(qdr_stream *stream) { return (qdri_cpu_stream *)stream; }
+
+/* Waits, with the stream's lock held, until `n_items` items have run. */
+static void wait_for_head(qdri_cpu_stream *stream, uint64_t n_items)
+{
+    atomic_fetch_add(&stream->n_host_waits, 1);
+    while (atomic_load(&stream->head) < n_items) {
+        pthread_cond_wait(&stream->changed, &stream->lock);
+    }
+    atomic_fetch_sub(&stream->n_host_waits, 1);
+}
+
+qdr_status qdri_cpu_enqueue(qdr_stream *stream, qdri_work_fn fn, void (*drop)(void *args),
+                            const void *args, size_t bytes)
+{
+    qdri_cpu_stream *to = own(stream);
+    pthread_mutex_lock(&to->lock);
+    const uint64_t tail = atomic_load(&to->tail);
+    if (tail - atomic_load(&to->head) == QDRI_RING_ITEMS) {
+        wait_for_head(to, tail - QDRI_RING_ITEMS / 2);
+    }
+    qdri_item *item = &to->items[tail % QDRI_RING_ITEMS];
+    item->fn = fn;
+    item->drop = drop;
+    item->begun = 0;
+    if (bytes) memcpy(item->args, args, bytes);
+    atomic_store(&to->tail, tail + 1);
+    /* An executor that still has older items of this stream finds the new one by itself. */
+    const int was_empty = atomic_load(&to->head) == tail;
+    pthread_mutex_unlock(&to->lock);
+    if (was_empty) qdri_wake(to->executor);
+    return QDR_OK;
+}
+
+static void item_done(qdri_cpu_stream *stream, uint64_t head)
+{
+    atomic_store(&stream->head, head + 1);
+    if (atomic_load(&stream->n_host_waits) == 0) return;
+    pthread_mutex_lock(&stream->lock);
+    pthread_cond_broadcast(&stream->changed);
+    pthread_mutex_unlock(&stream->lock);
+}
+
+static qdr_status item_run(qdri_dev *dev, qdri_item *item)
+{
+    if (qdri_dev_status(dev) != QDR_OK && (item->drop || !item->begun)) {
+        if (item->drop) item->drop(item->args);
+        return QDR_OK;
+    }
+    item->begun = 1;
+    const qdr_status status = item->fn(item->args);
+    if (status < QDR_OK) qdri_dev_poison(dev, status, qdr_last_error());
+    return status;
+}
+
+int qdri_cpu_stream_advance(qdri_cpu_stream *stream)
+{
+    int progress = 0;
+    for (int i = 0; i < ITEMS_PER_TURN; i++) {
+        const uint64_t head = atomic_load(&stream->head);
+        if (head == atomic_load(&stream->tail)) break;
+        if (item_run(stream->base.dev, &stream->items[head % QDRI_RING_ITEMS]) == QDR_PENDING) {
+            break;
+        }
+        item_done(stream, head);
+        progress = 1;
+    }
+    return progress;
+}
+
+qdr_status qdri_cpu_stream_synchronize(qdr_stream *stream)
+{
+    qdri_cpu_stream *self = own(stream);
+    pthread_mutex_lock(&self->lock);
+    wait_for_head(self, atomic_load(&self->tail));
+    pthread_mutex_unlock(&self->lock);
+    return QDR_OK;
+}
+
+/* The executor of a new stream: its own, or the one of all COMM streams. */
+static qdr_status executor_for(qdri_cpu_dev *dev, qdri_stream_kind kind, qdri_waker **executor)
+{
+    if (kind == QDRI_STREAM_COMPUTE) return qdri_executor_create(dev, executor);
+    if (!dev->comm) QDR_TRY(qdri_executor_create(dev, &dev->comm));
+    *executor = dev->comm;
+    return QDR_OK;
+}
+
+static void stream_free(qdri_cpu_stream *stream)
+{
+    pthread_cond_destroy(&stream->changed);
+    pthread_mutex_destroy(&stream->lock);
+    free(stream->items);
+    free(stream);
+}
+
+qdr_status qdri_cpu_stream_create(qdri_dev *dev, qdri_stream_kind kind, qdr_stream **stream)
+{
+    qdri_cpu_stream *made = NULL;
+    qdr_status status = QDRI_NEW(1, "a stream", &made);
+    if (status != QDR_OK) return status;
+    made->base.dev = dev;
+    atomic_init(&made->head, 0);
+    atomic_init(&made->tail, 0);
+    atomic_init(&made->n_host_waits, 0);
+    pthread_mutex_init(&made->lock, NULL);
+    pthread_cond_init(&made->changed, NULL);
+    QDR_TRY_OUT(status, QDRI_NEW(QDRI_RING_ITEMS, "the items of a stream", &made->items));
+    QDR_TRY_OUT(status, executor_for((qdri_cpu_dev *)dev, kind, &made->executor));
+    qdri_executor_attach(made->executor, made);
+    *stream = &made->base;
+out:
+    if (status != QDR_OK) stream_free(made);
+    return status;
+}
+
+void qdri_cpu_stream_destroy(qdr_stream *stream)
+{
+    qdri_cpu_stream *self = own(stream);
+    qdri_cpu_dev *dev = (qdri_cpu_dev *)stream->dev;
+    (void)qdri_cpu_stream_synchronize(stream);
+    /* Also waits for the round in which the executor ran the last item: it may still hold the
+     * stream's lock. */
+    qdri_executor_detach(self->executor, self);
+    if (!self->executor->streams) {
+        if (self->executor == dev->comm) dev->comm = NULL;
+        qdri_executor_destroy(self->executor);
+    }
+    stream_free(self);
+}

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Devices as the rooms above see them: every argument is checked and every byte counted here, a
+ * backend only translates. */
+#include "dev/dev.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "dev/device.h"
+
+void qdri_dev_init(qdri_dev *dev, const qdri_dev_table *table)
+{
+    dev->table = table;
+    atomic_init(&dev->bytes_now, 0);
+    atomic_init(&dev->bytes_peak, 0);
+    atomic_init(&dev->status, QDR_OK);
+    pthread_mutex_init(&dev->lock, NULL);
+    dev->sentence[0] = '\0';
+    dev->on_poison = NULL;
+    dev->on_poison_user = NULL;
+}
+
+void qdri_dev_finish(qdri_dev *dev) { pthread_mutex_destroy(&dev->lock); }
+
+void qdri_dev_destroy(qdri_dev **dev)
+{
+    if (!dev || !*dev) return;
+    (*dev)->table->destroy(*dev);
+    *dev = NULL;
+}
+
+qdr_status qdri_dev_status(const qdri_dev *dev)
+{
+    return (qdr_status)atomic_load_explicit(&dev->status, memory_order_acquire);
+}
+
+qdr_status qdri_dev_raise(const qdri_dev *dev)
+{
+    const qdr_status status = qdri_dev_status(dev);
+    if (status != QDR_OK) qdri_set_last_error(dev->sentence);
+    return status;
+}
+
+void qdri_dev_poison(qdri_dev *dev, qdr_status status, const char *sentence)
+{
+    if (!dev || status >= QDR_OK) return;
+    pthread_mutex_lock(&dev->lock);
+    const int first = qdri_dev_status(dev) == QDR_OK;
+    if (first) {
+        snprintf(dev->sentence, sizeof dev->sentence, "%s", sentence ? sentence : "");
+        atomic_store_explicit(&dev->status, (int)status, memory_order_release);
+    }
+    void (*hook)(void *user) = dev->on_poison;
+    void *user = dev->on_poison_user;
+    pthread_mutex_unlock(&dev->lock);
+    if (!first) return;
+    dev->table->wake_all(dev);
+    if (hook) hook(user);
+}
+
+void qdri_dev_on_poison(qdri_dev *dev, void (*hook)(void *user), void *user)
+{
+    pthread_mutex_lock(&dev->lock);
+    dev->on_poison = hook;
+    dev->on_poison_user = user;
+    pthread_mutex_unlock(&dev->lock);
+}
+
+static void count_bytes(qdri_dev *dev, size_t bytes)
+{
+    const size_t now = atomic_fetch_add(&dev->bytes_now, bytes) + bytes;
+    size_t peak = atomic_load(&dev->bytes_peak);
+    while (peak < now && !atomic_compare_exchange_weak(&dev->bytes_peak, &peak, now)) {}
+}
+
+qdr_status qdri_mem_alloc(qdri_dev *dev, size_t bytes, void **data)
+{
+    if (!data) return QDR_FAIL(QDR_ERR_ARGUMENT, "device memory: the result pointer is NULL");
+    *data = NULL;
+    if (!dev) return QDR_FAIL(QDR_ERR_ARGUMENT, "device memory: the device is NULL");
+    QDR_TRY(qdri_dev_raise(dev));
+    const qdr_status status = dev->table->mem_alloc(dev, bytes, data);
+    if (status != QDR_OK) {
+        return QDR_FAIL(QDR_ERR_MEMORY,
+                        "device memory: %zu bytes could not be allocated while %zu bytes are in "
+                        "use; use more ranks, a smaller batch or a smaller model",
+                        bytes, atomic_load(&dev->bytes_now));
+    }
+    count_bytes(dev, bytes);
+    return QDR_OK;
+}
+
+void qdri_mem_free(qdri_dev *dev, void **data)
+{
+    if (!dev || !data || !*data) return;
+    atomic_fetch_sub(&dev->bytes_now, dev->table->mem_free(dev, *data));
+    *data = NULL;
+}
+
+void qdri_mem_usage(const qdri_dev *dev, size_t *bytes_now, size_t *bytes_peak)
+{
+    if (bytes_now) *bytes_now = atomic_load(&dev->bytes_now);
+    if (bytes_peak) *bytes_peak = atomic_load(&dev->bytes_peak);
+}
+
+void qdri_mem_reset_peak(qdri_dev *dev)
+{
+    atomic_store(&dev->bytes_peak, atomic_load(&dev->bytes_now));
+}
+
+size_t qdri_dev_fixed_bytes(const qdri_dev *dev, qdr_dtype dtype)
+{
+    return dev->table->fixed_bytes(dev, dtype);
+}
+
+/* Work may be enqueued: the stream exists and its device has not failed. */
+static qdr_status stream_check(const qdr_stream *stream)
+{
+    if (!stream) return QDR_FAIL(QDR_ERR_ARGUMENT, "stream: the stream is NULL");
+    return qdri_dev_raise(stream->dev);
+}
+
+static qdr_status pair_check(const qdr_stream *stream, const qdr_event *event)
+{
+    if (!event) return QDR_FAIL(QDR_ERR_ARGUMENT, "event: the event is NULL");
+    QDR_TRY(stream_check(stream));
+    if (event->dev != stream->dev) {
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "event: the event and the stream are of two devices; "
+                                          "make both with the same context");
+    }
+    return QDR_OK;
+}
+
+qdr_status qdri_stream_create(qdri_dev *dev, qdri_stream_kind kind, qdr_stream **stream)
+{
+    if (!stream) return QDR_FAIL(QDR_ERR_ARGUMENT, "stream: the result pointer is NULL");
+    *stream = NULL;
+    if (!dev) return QDR_FAIL(QDR_ERR_ARGUMENT, "stream: the device is NULL");
+    QDR_TRY(qdri_dev_raise(dev));
+    return dev->table->stream_create(dev, kind, stream);
+}
+
+void qdri_stream_destroy(qdr_stream **stream)
+{
+    if (!stream || !*stream) return;
+    (*stream)->dev->table->stream_destroy(*stream);
+    *stream = NULL;
+}
+
+qdr_status qdri_stream_synchronize(qdr_stream *stream)
+{
+    if (!stream) return QDR_FAIL(QDR_ERR_ARGUMENT, "stream: the stream is NULL");
+    QDR_TRY(stream->dev->table->stream_synchronize(stream));
+    return qdri_dev_raise(stream->dev);
+}
+
+qdri_dev *qdri_stream_dev(const qdr_stream *stream) { return stream->dev; }
+
+qdr_status qdri_event_create(qdri_dev *dev, qdr_event **event)
+{
+    if (!event) return QDR_FAIL(QDR_ERR_ARGUMENT, "event: the result pointer is NULL");
+    *event = NULL;
+    if (!dev) return QDR_FAIL(QDR_ERR_ARGUMENT, "event: the device is NULL");
+    QDR_TRY(qdri_dev_raise(dev));
+    return dev->table->event_create(dev, event);
+}
+
+void qdri_event_destroy(qdr_event **event)
+{
+    if (!event || !*event) return;
+    (*event)->dev->table->event_destroy(*event);
+    *event = NULL;
+}
+
+qdr_status qdri_event_record(qdr_event *event, qdr_stream *stream)
+{
+    QDR_TRY(pair_check(stream, event));
+    return stream->dev->table->event_record(event, stream);
+}
+
+qdr_status qdri_stream_wait(qdr_stream *stream, qdr_event *event)
+{
+    QDR_TRY(pair_check(stream, event));
+    return stream->dev->table->stream_wait(stream, event);
+}
+
+qdr_status qdri_work(qdr_stream *stream, qdri_work_fn fn, const void *args, size_t bytes)
+{
+    QDR_TRY(stream_check(stream));
+    if (!fn || (bytes && !args)) {
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "work: the function or its arguments are NULL");
+    }
+    if (bytes > QDRI_WORK_BYTES) {
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "work: %zu bytes of arguments, at most %d fit", bytes,
+                        QDRI_WORK_BYTES);
+    }
+    return stream->dev->table->work(stream, fn, args, bytes);
+}
+
+qdr_status qdri_gemm_run(qdr_stream *stream, const qdri_gemm *gemm)
+{
+    QDR_TRY(stream_check(stream));
+    QDR_TRY(qdri_gemm_check(gemm));
+    if (gemm->m == 0 || gemm->n == 0) return QDR_OK;
+    return stream->dev->table->gemm(stream, gemm);
+}
+
+qdr_status qdri_kernel_run(qdr_stream *stream, const qdri_kernel *kernel)
+{
+    QDR_TRY(stream_check(stream));
+    QDR_TRY(qdri_kernel_check(kernel));
+    return stream->dev->table->kernel(stream, kernel);
+}
+
+qdr_status qdri_copy(qdr_stream *stream, void *dst, const void *src, size_t bytes)
+{
+    QDR_TRY(stream_check(stream));
+    if (bytes == 0 || dst == src) return QDR_OK;
+    if (!dst || !src) return QDR_FAIL(QDR_ERR_ARGUMENT, "copy: %zu bytes from or to NULL", bytes);
+    return stream->dev->table->copy(stream, dst, src, bytes);
+}
+
+qdr_status qdri_fill_zero(qdr_stream *stream, void *dst, size_t bytes)
+{
+    QDR_TRY(stream_check(stream));
+    if (bytes == 0) return QDR_OK;
+    if (!dst) return QDR_FAIL(QDR_ERR_ARGUMENT, "fill: %zu bytes at NULL", bytes);
+    return stream->dev->table->fill_zero(stream, dst, bytes);
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What every backend's device, stream and event begins with, and the checks that come before a
+ * backend is called. */
+#ifndef QDRI_DEV_DEVICE_H
+#define QDRI_DEV_DEVICE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "dev/dev.h"
+
+struct qdri_dev {
+    const qdri_dev_table *table;
+    atomic_size_t bytes_now, bytes_peak;
+    atomic_int status; /* the first asynchronous failure; written once, after the sentence */
+    pthread_mutex_t lock; /* of the sentence and the hook */
+    char sentence[QDRI_ERROR_BYTES];
+    void (*on_poison)(void *user);
+    void *on_poison_user;
+};
+
+struct qdr_stream {
+    qdri_dev *dev;
+};
+
+struct qdr_event {
+    qdri_dev *dev;
+};
+
+void qdri_dev_init(qdri_dev *dev, const qdri_dev_table *table);
+void qdri_dev_finish(qdri_dev *dev);
+
+/* Argument checks; a backend may trust what has passed them. */
+QDR_NODISCARD qdr_status qdri_gemm_check(const qdri_gemm *gemm);
+QDR_NODISCARD qdr_status qdri_kernel_check(const qdri_kernel *kernel);
+
+#endif
