@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Cores that this process may use, found by hwloc. */
+#include <hwloc.h>
+#include <stdio.h>
+
+#include "topo/topo.h"
+
+#define CPU_SHARE_FILE "/sys/fs/cgroup/cpu.max"
+
+/* Whole cores' worth of CPU time per period that the cgroup grants; `n_cores` if it sets no limit.
+ */
+static int cores_by_share(int n_cores)
+{
+    long quota_us = 0;
+    long period_us = 0;
+    FILE *file = fopen(CPU_SHARE_FILE, "r");
+    if (!file) return n_cores;
+    const int n_read = fscanf(file, "%ld %ld", &quota_us, &period_us); /* "max" is no number */
+    fclose(file);
+    if (n_read != 2 || quota_us < 1 || period_us < 1) return n_cores;
+    const long n_granted = (quota_us + period_us - 1) / period_us;
+    return n_granted < n_cores ? (int)n_granted : n_cores;
+}
+
+/* Cores with at least one hardware thread in the process's binding. */
+static int cores_by_binding(hwloc_topology_t topology, hwloc_bitmap_t bound)
+{
+    int n_cores = 0;
+    if (hwloc_get_cpubind(topology, bound, HWLOC_CPUBIND_PROCESS) != 0) hwloc_bitmap_fill(bound);
+    hwloc_obj_t core = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_CORE, NULL);
+    const int has_cores = core != NULL; /* some virtual machines show hardware threads only */
+    const hwloc_obj_type_t type = has_cores ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU;
+    if (!has_cores) core = hwloc_get_next_obj_by_type(topology, type, NULL);
+    for (; core; core = hwloc_get_next_obj_by_type(topology, type, core)) {
+        n_cores += hwloc_bitmap_intersects(core->cpuset, bound);
+    }
+    return n_cores;
+}
+
+static qdr_status topology_load(hwloc_topology_t *topology)
+{
+    if (hwloc_topology_init(topology) != 0) {
+        *topology = NULL;
+        return QDR_FAIL(QDR_ERR_MEMORY, "topology: hwloc could not start; is memory left?");
+    }
+    hwloc_topology_set_all_types_filter(*topology, HWLOC_TYPE_FILTER_KEEP_NONE);
+    hwloc_topology_set_type_filter(*topology, HWLOC_OBJ_CORE, HWLOC_TYPE_FILTER_KEEP_ALL);
+    if (hwloc_topology_load(*topology) != 0) {
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "topology: hwloc could not read this machine; set "
+                                             "the number of threads in the options");
+    }
+    return QDR_OK;
+}
+
+qdr_status qdri_topo_cores(int *n_cores)
+{
+    hwloc_topology_t topology = NULL;
+    *n_cores = 0;
+    hwloc_bitmap_t bound = hwloc_bitmap_alloc();
+    qdr_status status = QDR_OK;
+    if (!bound) return QDR_FAIL(QDR_ERR_MEMORY, "topology: no memory for a set of cores");
+    QDR_TRY_OUT(status, topology_load(&topology));
+    const int n_bound = cores_by_share(cores_by_binding(topology, bound));
+    *n_cores = n_bound > 1 ? n_bound : 1;
+out:
+    if (topology) hwloc_topology_destroy(topology);
+    hwloc_bitmap_free(bound);
+    return status;
+}
+
+const char *qdri_topo_hwloc_version(void)
+{
+    static _Thread_local char text[24];
+    const unsigned version = hwloc_get_api_version();
+    snprintf(text, sizeof text, "%u.%u.%u", version >> 16, (version >> 8) & 255u, version & 255u);
+    return text;
+}

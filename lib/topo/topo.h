@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the machine under this process is like. */
+#ifndef QDRI_TOPO_TOPO_H
+#define QDRI_TOPO_TOPO_H
+
+#include "core/status.h"
+
+/* Cores this process may use: those of its binding and its cpuset, and no more than its share of
+ * CPU time (cgroup v2) lets it keep busy; at least 1. */
+QDR_NODISCARD qdr_status qdri_topo_cores(int *n_cores);
+/* "2.9.0", of the hwloc that runs. */
+const char *qdri_topo_hwloc_version(void);
+
+#endif
