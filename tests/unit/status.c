@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Names and texts of statuses; the thread's sentence. */
+#include "core/status.h"
+
+#include <errno.h>
+#include <pthread.h>
+
+#include "qdr_test.h"
+
+static void every_status_has_its_name_and_text(void **state)
+{
+    (void)state;
+    assert_string_equal(qdr_status_name(QDR_OK), "QDR_OK");
+    assert_string_equal(qdr_status_name(QDR_ERR_SHAPE), "QDR_ERR_SHAPE");
+    assert_string_equal(qdr_status_text(QDR_ERR_MEMORY), "out of memory");
+    assert_string_equal(qdr_status_name((qdr_status)-99), "QDR_UNKNOWN");
+    assert_string_equal(qdr_status_text((qdr_status)99), "unknown status");
+}
+
+static void fail_returns_its_code_and_keeps_the_sentence(void **state)
+{
+    (void)state;
+    qdri_set_last_error("");
+    assert_string_equal(qdr_last_error(), "");
+    assert_int_equal(QDR_FAIL(QDR_ERR_SHAPE, "width %d is odd; use %d", 5, 6), QDR_ERR_SHAPE);
+    assert_string_equal(qdr_last_error(), "width 5 is odd; use 6");
+    /* The old sentence may be part of the new one. */
+    assert_int_equal(QDR_FAIL(QDR_ERR_PEER, "rank 3: %s", qdr_last_error()), QDR_ERR_PEER);
+    assert_string_equal(qdr_last_error(), "rank 3: width 5 is odd; use 6");
+    qdri_set_last_error(qdr_last_error());
+    assert_string_equal(qdr_last_error(), "rank 3: width 5 is odd; use 6");
+}
+
+static void long_sentences_are_cut(void **state)
+{
+    (void)state;
+    char words[2 * QDRI_ERROR_BYTES];
+    memset(words, 'w', sizeof words - 1);
+    words[sizeof words - 1] = '\0';
+    assert_int_equal(QDR_FAIL(QDR_ERR_IO, "%s", words), QDR_ERR_IO);
+    assert_int_equal(strlen(qdr_last_error()), QDRI_ERROR_BYTES - 1);
+    qdri_set_last_error(words);
+    assert_int_equal(strlen(qdr_last_error()), QDRI_ERROR_BYTES - 1);
+}
+
+static void *fail_elsewhere(void *unused)
+{
+    (void)unused;
+    const qdr_status status = QDR_FAIL(QDR_ERR_STATE, "elsewhere");
+    return status == QDR_ERR_STATE && strcmp(qdr_last_error(), "elsewhere") == 0 ? &errno : NULL;
+}
+
+static void sentences_belong_to_threads(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    void *result = NULL;
+    qdri_set_last_error("here");
+    assert_int_equal(pthread_create(&thread, NULL, fail_elsewhere, NULL), 0);
+    assert_int_equal(pthread_join(thread, &result), 0);
+    assert_non_null(result);
+    assert_string_equal(qdr_last_error(), "here");
+}
+
+static qdr_status try_all(const qdr_status *statuses, int n, int *n_tried)
+{
+    for (*n_tried = 0; *n_tried < n; (*n_tried)++) QDR_TRY(statuses[*n_tried]);
+    return QDR_OK;
+}
+
+static void try_passes_errors_on(void **state)
+{
+    (void)state;
+    const qdr_status statuses[] = {QDR_OK, QDR_OK, QDR_ERR_IO, QDR_OK};
+    int n_tried;
+    assert_int_equal(try_all(statuses, 4, &n_tried), QDR_ERR_IO);
+    assert_int_equal(n_tried, 2);
+    assert_int_equal(try_all(statuses, 2, &n_tried), QDR_OK);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_status_has_its_name_and_text),
+        cmocka_unit_test(fail_returns_its_code_and_keeps_the_sentence),
+        cmocka_unit_test(long_sentences_are_cut),
+        cmocka_unit_test(sentences_belong_to_threads),
+        cmocka_unit_test(try_passes_errors_on),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
