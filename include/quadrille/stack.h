@@ -193,6 +193,8 @@ typedef struct qdr_stack_sizes {
     size_t activations; /**< values and saved state of the edges, kept from forward to backward */
     size_t workspace; /**< gathered weights, partial products, gradients of activations */
     size_t communication; /**< staging of the communicators; always the library's own memory */
+    size_t device; /**< panels in which the device converts BF16; the library's own, one for all
+                        stacks of a context */
 } qdr_stack_sizes;
 QDR_API QDR_NODISCARD qdr_status qdr_stack_get_sizes(const qdr_stack *stack,
                                                      qdr_stack_sizes *sizes);

@@ -174,6 +174,8 @@ qdr_status qdr_stack_get_sizes(const qdr_stack *stack, qdr_stack_sizes *sizes)
                                .workspace = bytes[QDRI_WORKSPACE]};
     for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
         sizes->communication += stack->staging_bytes[channel];
+    sizes->device = qdri_dev_fixed_bytes(qdri_context_dev(qdr_grid_context(stack->grid)),
+                                         stack->opts.dtype);
     return QDR_OK;
 }
 
