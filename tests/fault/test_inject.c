@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The harness itself: the call asked for fails, no other, and the library's calls are seen. */
+#include <errno.h>
+#include <pthread.h>
+
+#include "core/size.h"
+#include "fault/inject.h"
+#include "qdr_test.h"
+
+static void only_the_call_asked_for_fails(void **state)
+{
+    (void)state;
+    for (long n = 0; n < 3; n++) {
+        void *memory[3];
+        inject_begin(INJECT_MEMORY, n, INJECT_ONCE);
+        for (int i = 0; i < 3; i++) {
+            const qdr_status status = qdri_calloc(8, 1, "a test", &memory[i]);
+            assert_int_equal(status, i == n ? QDR_ERR_MEMORY : QDR_OK);
+        }
+        assert_int_equal(inject_end(), 3);
+        assert_true(inject_happened());
+        for (int i = 0; i < 3; i++) free(memory[i]);
+    }
+}
+
+static void later_calls_may_fail_too(void **state)
+{
+    (void)state;
+    void *memory[3] = {0};
+    inject_begin(INJECT_MEMORY, 1, INJECT_ONWARDS);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(qdri_calloc(8, 1, "a test", &memory[i]), i ? QDR_ERR_MEMORY : QDR_OK);
+    assert_int_equal(inject_end(), 3);
+    free(memory[0]);
+}
+
+static void counting_fails_nothing(void **state)
+{
+    (void)state;
+    char *copy = NULL;
+    inject_begin(INJECT_MEMORY | INJECT_THREAD, -1, INJECT_ONWARDS);
+    CHECK_OK(qdri_strdup("text", &copy));
+    assert_int_equal(inject_end(), 1);
+    assert_false(inject_happened());
+    free(copy);
+}
+
+static void *nothing(void *unused) { return unused; }
+
+static void threads_fail_apart_from_memory(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    inject_begin(INJECT_THREAD, 0, INJECT_ONCE);
+    void *memory = NULL;
+    CHECK_OK(qdri_calloc(8, 1, "a test", &memory));
+    assert_int_equal(pthread_create(&thread, NULL, nothing, NULL), EAGAIN);
+    assert_int_equal(pthread_create(&thread, NULL, nothing, NULL), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(inject_end(), 2);
+    free(memory);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(only_the_call_asked_for_fails),
+        cmocka_unit_test(later_calls_may_fail_too),
+        cmocka_unit_test(counting_fails_nothing),
+        cmocka_unit_test(threads_fail_apart_from_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
