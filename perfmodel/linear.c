@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes and flops of a linear layer, in closed form: the table of docs/design.md, "The algorithm", as algebra. It shares no
- * code with the schedule that the runtime executes, and so can be compared with it. */
+/* Bytes and flops of a linear layer, in closed form: the table of docs/design.md, "The algorithm",
+ * as algebra. It shares no code with the schedule that the runtime executes, and so can be compared
+ * with it. */
 #include <math.h>
 
 #include "core/status.h"
@@ -16,11 +17,13 @@ typedef struct shape {
 
 static int size_is_wrong(double size) { return !(size >= 0) || isinf(size); }
 
-static int layout_is_wrong(qdr_layout layout) {
+static int layout_is_wrong(qdr_layout layout)
+{
     return layout != QDR_REPLICATED && layout != QDR_SCATTERED;
 }
 
-static qdr_status layer_check(const qdr_perf_linear *layer) {
+static qdr_status layer_check(const qdr_perf_linear *layer)
+{
     if (!layer) return QDR_FAIL(QDR_ERR_ARGUMENT, "perf: the layer is NULL");
     if (layer->version != QDR_OPTS_INIT)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
@@ -30,7 +33,8 @@ static qdr_status layer_check(const qdr_perf_linear *layer) {
         return QDR_FAIL(QDR_ERR_ARGUMENT, "perf: grid %dx%dx%dx%d; every axis must be ≥ 1",
                         layer->x, layer->y, layer->z, layer->d);
     if (layout_is_wrong(layer->in_layout) || layout_is_wrong(layer->out_layout))
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "perf: layouts %d and %d; use QDR_REPLICATED, QDR_SCATTERED",
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "perf: layouts %d and %d; use QDR_REPLICATED, QDR_SCATTERED",
                         (int)layer->in_layout, (int)layer->out_layout);
     if (size_is_wrong(layer->m) || size_is_wrong(layer->k) || size_is_wrong(layer->n))
         return QDR_FAIL(QDR_ERR_SHAPE, "perf: M %g, K %g, N %g; all must be finite and ≥ 0",
@@ -41,11 +45,13 @@ static qdr_status layer_check(const qdr_perf_linear *layer) {
     return QDR_OK;
 }
 
-static double type_bytes(qdr_dtype dtype) {
+static double type_bytes(qdr_dtype dtype)
+{
     return dtype == QDR_F64 ? 8.0 : dtype == QDR_BF16 ? 2.0 : 4.0;
 }
 
-static shape shape_of(const qdr_perf_linear *layer) {
+static shape shape_of(const qdr_perf_linear *layer)
+{
     shape s = {.in_ranks = layer->x,
                .out_ranks = layer->y,
                .in_reduce = QDR_CHANNEL_X_REDUCE,
@@ -68,15 +74,18 @@ static shape shape_of(const qdr_perf_linear *layer) {
 }
 
 static void send(qdr_perf_cost *cost, qdr_channel channel, qdr_coll_kind kind, int n_ranks,
-                 double n_elems, double elem_bytes) {
+                 double n_elems, double elem_bytes)
+{
     cost->bytes[channel][kind] += qdr_perf_coll_elems(kind, n_ranks, n_elems) * elem_bytes;
 }
 
-static qdr_coll_kind sum_kind(qdr_layout layout) {
+static qdr_coll_kind sum_kind(qdr_layout layout)
+{
     return layout == QDR_SCATTERED ? QDR_REDUCE_SCATTER : QDR_ALL_REDUCE;
 }
 
-static void forward_cost(const qdr_perf_linear *layer, const shape *s, qdr_perf_cost *cost) {
+static void forward_cost(const qdr_perf_linear *layer, const shape *s, qdr_perf_cost *cost)
+{
     send(cost, QDR_CHANNEL_Z_GATHER, QDR_ALL_GATHER, layer->z, s->n * s->k, s->elem_bytes);
     if (layer->in_layout == QDR_SCATTERED)
         send(cost, s->out_gather, QDR_ALL_GATHER, s->out_ranks, s->m * s->k, s->elem_bytes);
@@ -84,14 +93,15 @@ static void forward_cost(const qdr_perf_linear *layer, const shape *s, qdr_perf_
     send(cost, s->in_reduce, sum_kind(layer->out_layout), s->in_ranks, s->m * s->n, s->elem_bytes);
 }
 
-static void input_gradient_cost(const qdr_perf_linear *layer, const shape *s, qdr_perf_cost *cost) {
+static void input_gradient_cost(const qdr_perf_linear *layer, const shape *s, qdr_perf_cost *cost)
+{
     send(cost, QDR_CHANNEL_Z_GATHER, QDR_ALL_GATHER, layer->z, s->n * s->k, s->elem_bytes);
     cost->flops += 2 * s->m * s->n * s->k;
     send(cost, s->out_reduce, sum_kind(layer->in_layout), s->out_ranks, s->m * s->k, s->elem_bytes);
 }
 
-static void weight_gradient_cost(const qdr_perf_linear *layer, const shape *s,
-                                 qdr_perf_cost *cost) {
+static void weight_gradient_cost(const qdr_perf_linear *layer, const shape *s, qdr_perf_cost *cost)
+{
     const double n_weights = s->n * s->k, bytes = s->gradient_bytes;
     if (layer->in_layout == QDR_SCATTERED && layer->drop_gathered)
         send(cost, s->out_gather, QDR_ALL_GATHER, s->out_ranks, s->m * s->k, s->elem_bytes);
@@ -104,7 +114,8 @@ static void weight_gradient_cost(const qdr_perf_linear *layer, const shape *s,
     send(cost, QDR_CHANNEL_D_REDUCE, QDR_ALL_REDUCE, layer->d, s->n, bytes);
 }
 
-static void backward_cost(const qdr_perf_linear *layer, const shape *s, qdr_perf_cost *cost) {
+static void backward_cost(const qdr_perf_linear *layer, const shape *s, qdr_perf_cost *cost)
+{
     if (layer->out_layout == QDR_SCATTERED)
         send(cost, s->in_gather, QDR_ALL_GATHER, s->in_ranks, s->m * s->n, s->elem_bytes);
     if (!layer->no_dx) input_gradient_cost(layer, s, cost);
@@ -112,7 +123,8 @@ static void backward_cost(const qdr_perf_linear *layer, const shape *s, qdr_perf
 }
 
 qdr_status qdr_perf_linear_cost(const qdr_perf_linear *layer, qdr_perf_cost *forward,
-                                qdr_perf_cost *backward) {
+                                qdr_perf_cost *backward)
+{
     if (forward) *forward = (qdr_perf_cost){.flops = 0};
     if (backward) *backward = (qdr_perf_cost){.flops = 0};
     QDR_TRY(layer_check(layer));

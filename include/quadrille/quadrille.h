@@ -10,6 +10,7 @@
 #include "matrix.h"
 #include "ops.h"
 #include "optim.h"
+#include "perf.h"
 #include "stack.h"
 #include "status.h"
 #include "types.h"

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* AdamW on this rank's shards. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "core/size.h"
+#include "optim/optim.h"
+
+/* All state is one piece of device memory: Σg², then per parameter m, v and, for BF16, the master,
+ * each aligned. */
+struct qdr_adamw {
+    qdr_stack *stack;
+    qdr_adamw_opts opts;
+    void *memory;
+    size_t bytes;
+    int64_t n_steps;
+};
+
+#define STATE_ALIGN 64
+
+/* Bytes of one of the arrays that belong to a parameter. */
+static qdr_status state_bytes(const qdr_stack *stack, const qdr_parameter *parameter, size_t *bytes)
+{
+    QDR_TRY(qdri_elems_bytes(parameter->n_elems, qdri_state_type(stack), bytes));
+    *bytes = qdri_align_bytes(*bytes, STATE_ALIGN);
+    return QDR_OK;
+}
+
+static size_t n_arrays(const qdr_stack *stack)
+{
+    return qdr_stack_dtype(stack) == QDR_BF16 ? 3 : 2;
+}
+
+qdr_status qdr_adamw_size(const qdr_stack *stack, size_t *bytes)
+{
+    if (!stack || !bytes)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "adamw: the stack or the place for the size is NULL");
+    *bytes = STATE_ALIGN;
+    for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
+        qdr_parameter parameter;
+        size_t each = 0;
+        QDR_TRY(qdr_stack_parameter(stack, i, &parameter));
+        QDR_TRY(state_bytes(stack, &parameter, &each));
+        *bytes += n_arrays(stack) * each;
+    }
+    return QDR_OK;
+}
+
+static int beta_is_wrong(double beta) { return !(beta >= 0 && beta < 1); }
+
+static int below_zero(double value) { return !(value >= 0) || isinf(value); }
+
+static qdr_status opts_check(const qdr_adamw_opts *opts)
+{
+    if (opts->version != QDR_OPTS_INIT)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "adamw: version is %u; begin the options with QDR_OPTS_INIT",
+                        opts->version);
+    if (beta_is_wrong(opts->beta1) || beta_is_wrong(opts->beta2))
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "adamw: beta1 %g and beta2 %g; both must lie in [0, 1) (0: 0.9 and 0.95)",
+                        opts->beta1, opts->beta2);
+    if (below_zero(opts->epsilon) || below_zero(opts->weight_decay) || below_zero(opts->clip_norm))
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "adamw: epsilon %g, weight_decay %g, clip_norm %g; all must be finite, ≥ 0",
+                        opts->epsilon, opts->weight_decay, opts->clip_norm);
+    return QDR_OK;
+}
+
+static qdr_adamw_opts with_defaults(qdr_adamw_opts opts)
+{
+    if (opts.beta1 == 0) opts.beta1 = 0.9;
+    if (opts.beta2 == 0) opts.beta2 = 0.95;
+    if (opts.epsilon == 0) opts.epsilon = 1e-8;
+    return opts;
+}
+
+static qdri_dev *dev_of(const qdr_stack *stack)
+{
+    return qdri_context_dev(qdr_grid_context(qdr_stack_grid(stack)));
+}
+
+static qdr_stream *stream_of(const qdr_stack *stack)
+{
+    return qdr_context_stream(qdr_grid_context(qdr_stack_grid(stack)));
+}
+
+static qdr_status create(qdr_stack *stack, const qdr_adamw_opts *opts, qdr_adamw **optimizer)
+{
+    const qdr_adamw_opts defaults = {.version = QDR_OPTS_INIT};
+    if (!opts) opts = &defaults;
+    QDR_TRY(opts_check(opts));
+    QDR_TRY(qdri_optim_check(stack, "adamw"));
+    QDR_TRY(QDRI_NEW(1, "an optimizer", optimizer));
+    qdr_adamw *made = *optimizer;
+    made->stack = stack;
+    made->opts = with_defaults(*opts);
+    QDR_TRY(qdr_adamw_size(stack, &made->bytes));
+    QDR_TRY(qdri_mem_alloc(dev_of(stack), made->bytes, &made->memory));
+    return qdri_fill_zero(stream_of(stack), made->memory, made->bytes);
+}
+
+qdr_status qdr_adamw_create(qdr_stack *stack, const qdr_adamw_opts *opts, qdr_adamw **optimizer)
+{
+    if (!optimizer) return QDR_FAIL(QDR_ERR_ARGUMENT, "adamw: the place for the result is NULL");
+    *optimizer = NULL;
+    if (!stack) return QDR_FAIL(QDR_ERR_ARGUMENT, "adamw: the stack is NULL");
+    qdr_status status = create(stack, opts, optimizer);
+    status = qdr_agree(qdr_grid_context(qdr_stack_grid(stack)), status);
+    if (status != QDR_OK) qdr_adamw_destroy(optimizer);
+    return status;
+}
+
+void qdr_adamw_destroy(qdr_adamw **optimizer)
+{
+    if (!optimizer || !*optimizer) return;
+    qdr_adamw *old = *optimizer;
+    const qdr_status status = qdri_stream_synchronize(stream_of(old->stack));
+    (void)status; /* a failure is the context's to report */
+    qdri_mem_free(dev_of(old->stack), &old->memory);
+    free(old);
+    *optimizer = NULL;
+}
+
+/* What all parameters have in common in one step. */
+static qdri_kernel step_kernel(const qdr_adamw *optimizer, double lr)
+{
+    const qdr_adamw_opts *opts = &optimizer->opts;
+    const double t = (double)optimizer->n_steps;
+    qdri_kernel kernel = {.kind = QDRI_K_ADAMW, .dtype = qdr_stack_dtype(optimizer->stack)};
+    kernel.u.adamw.norm_squared = optimizer->memory;
+    kernel.u.adamw.lr = lr;
+    kernel.u.adamw.beta1 = opts->beta1;
+    kernel.u.adamw.beta2 = opts->beta2;
+    kernel.u.adamw.epsilon = opts->epsilon;
+    kernel.u.adamw.clip_norm = opts->clip_norm;
+    kernel.u.adamw.correction1 = 1 / (1 - pow(opts->beta1, t));
+    kernel.u.adamw.correction2 = 1 / (1 - pow(opts->beta2, t));
+    return kernel;
+}
+
+static qdr_status copy_master(const qdr_parameter *parameter, void *master, qdr_stream *stream)
+{
+    qdri_kernel kernel = {.kind = QDRI_K_CAST, .dtype = QDR_BF16};
+    kernel.u.binary.n = parameter->n_elems;
+    kernel.u.binary.a = parameter->data;
+    kernel.u.binary.y = master;
+    kernel.u.binary.dtype2 = QDR_F32;
+    return qdri_kernel_run(stream, &kernel);
+}
+
+/* Updates one parameter; `state` is the place of its m. */
+static qdr_status parameter_step(const qdr_adamw *optimizer, const qdr_parameter *parameter,
+                                 qdri_kernel *kernel, char *state, size_t bytes, qdr_stream *stream)
+{
+    const int has_master = kernel->dtype == QDR_BF16;
+    kernel->u.adamw.n = parameter->n_elems;
+    kernel->u.adamw.p = parameter->data;
+    kernel->u.adamw.g = parameter->gradient;
+    kernel->u.adamw.m = state;
+    kernel->u.adamw.v = state + bytes;
+    kernel->u.adamw.master = has_master ? state + 2 * bytes : NULL;
+    kernel->u.adamw.weight_decay = parameter->decay ? optimizer->opts.weight_decay : 0;
+    if (has_master && optimizer->n_steps == 1)
+        QDR_TRY(copy_master(parameter, kernel->u.adamw.master, stream));
+    return qdri_kernel_run(stream, kernel);
+}
+
+qdr_status qdr_adamw_step(qdr_adamw *optimizer, double lr)
+{
+    if (!optimizer) return QDR_FAIL(QDR_ERR_ARGUMENT, "adamw: the optimizer is NULL");
+    if (below_zero(lr))
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "adamw: the learning rate is %g; it must be finite, ≥ 0",
+                        lr);
+    const qdr_stack *stack = optimizer->stack;
+    qdr_stream *stream = stream_of(stack);
+    QDR_TRY(qdri_optim_check(stack, "adamw"));
+    QDR_TRY(qdri_sum_squares(stack, optimizer->memory, stream));
+    optimizer->n_steps++;
+    qdri_kernel kernel = step_kernel(optimizer, lr);
+    char *state = (char *)optimizer->memory + STATE_ALIGN;
+    for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
+        qdr_parameter parameter;
+        size_t bytes = 0;
+        QDR_TRY(qdr_stack_parameter(stack, i, &parameter));
+        QDR_TRY(state_bytes(stack, &parameter, &bytes));
+        QDR_TRY(parameter_step(optimizer, &parameter, &kernel, state, bytes, stream));
+        state += n_arrays(stack) * bytes;
+    }
+    return QDR_OK;
+}
+
+qdr_status qdr_adamw_norm(qdr_adamw *optimizer, double *norm)
+{
+    if (!optimizer || !norm)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "adamw: the optimizer or the place for the norm is NULL");
+    *norm = 0;
+    if (optimizer->n_steps == 0)
+        return QDR_FAIL(QDR_ERR_STATE, "adamw: no step was taken yet; call qdr_adamw_step() first");
+    return qdri_read_norm(optimizer->stack, optimizer->memory, norm);
+}

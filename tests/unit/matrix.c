@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ownership and overlap: every element is owned by the right number of ranks, and reaches every
+ * owner exactly once. Random layouts; QDR_TEST_SEED repeats a run. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/block.h"
+#include "tensor/layout.h"
+#include "unit/random_matrix.h"
+
+static qdri_rank_place place_at(const int sizes[QDR_N_AXES], int rank)
+{
+    qdri_rank_place place = {.rank = rank, .n_ranks = 1};
+    for (int axis = 0; axis < QDR_N_AXES; axis++) {
+        place.sizes[axis] = sizes[axis];
+        place.n_ranks *= sizes[axis];
+        place.coordinates[axis] = rank % sizes[axis];
+        rank /= sizes[axis];
+    }
+    return place;
+}
+
+/* Calls mark(row, column, local index) for each element of a part. */
+static void count_part(const qdr_owned *owned, int64_t n_cols, int *counts)
+{
+    for (int64_t row = owned->rows.begin; row < owned->rows.end; row++)
+        for (int i = 0; i < owned->n_ranges; i++)
+            for (int64_t col = owned->cols[i].begin; col < owned->cols[i].end; col++)
+                counts[row * n_cols + col]++;
+}
+
+/* Ranks that hold a copy of the same part. */
+static int copies(const qdr_matrix *matrix, const int sizes[QDR_N_AXES])
+{
+    int n = 1;
+    if (matrix->spread != QDR_SPREAD_GRID) return 1;
+    for (int axis = 0; axis < QDR_N_AXES; axis++) {
+        const int splits = (matrix->split_cells && axis >= QDR_Z) ||
+                           (matrix->split_cols && axis == (int)matrix->col_axis) ||
+                           (matrix->scatter_rows && axis == (int)matrix->scatter_axis);
+        if (!splits) n *= sizes[axis];
+    }
+    return n;
+}
+
+static void every_element_is_owned(void **state)
+{
+    uint64_t *seed = *state;
+    for (int round = 0; round < 300; round++) {
+        int sizes[QDR_N_AXES];
+        qdr_matrix matrix, other;
+        test_random_sizes(seed, 12, sizes);
+        test_random_matrices(seed, &matrix, &other);
+        assert_int_equal(qdri_matrix_check(&matrix), QDR_OK);
+        const int64_t n_cols = qdri_blocks_width(matrix.cols), n_elems = matrix.n_rows * n_cols;
+        int *counts = calloc((size_t)n_elems + 1, sizeof *counts);
+        const int n_ranks = sizes[0] * sizes[1] * sizes[2] * sizes[3];
+        for (int rank = 0; rank < n_ranks; rank++) {
+            const qdri_rank_place place = place_at(sizes, rank);
+            qdr_owned owned;
+            qdri_matrix_part(&matrix, &place, &owned);
+            count_part(&owned, n_cols, counts);
+        }
+        for (int64_t i = 0; i < n_elems; i++) assert_int_equal(counts[i], copies(&matrix, sizes));
+        free(counts);
+    }
+}
+
+/* Global column of a local one. */
+static int64_t global_column(const qdr_owned *owned, int64_t local)
+{
+    int i = 0;
+    for (; local >= owned->cols[i].end - owned->cols[i].begin; i++)
+        local -= owned->cols[i].end - owned->cols[i].begin;
+    return owned->cols[i].begin + local;
+}
+
+/* The elements of one message land where they belong. */
+static void check_message(const qdr_owned *a, const qdr_owned *b, int *counts)
+{
+    qdri_overlap overlap;
+    int64_t n_elems = 0;
+    qdri_owned_overlap(a, b, &overlap);
+    assert_in_range(overlap.n_runs, 0, QDRI_MAX_RUNS);
+    for (int i = 0; i < overlap.n_runs; i++)
+        for (int64_t row = 0; row < overlap.n_rows; row++)
+            for (int64_t col = 0; col < overlap.runs[i].n_cols; col++) {
+                const int64_t a_col = overlap.runs[i].a_col + col;
+                const int64_t b_col = overlap.runs[i].b_col + col;
+                assert_true(a_col < a->n_cols && b_col < b->n_cols);
+                assert_int_equal(global_column(a, a_col), global_column(b, b_col));
+                assert_int_equal(a->rows.begin + overlap.a_row + row,
+                                 b->rows.begin + overlap.b_row + row);
+                counts[(overlap.b_row + row) * b->n_cols + b_col]++;
+                n_elems++;
+            }
+    assert_int_equal(n_elems, overlap.n_elems);
+}
+
+static void every_owner_is_served_once(void **state)
+{
+    uint64_t *seed = *state;
+    for (int round = 0; round < 200; round++) {
+        int sizes[QDR_N_AXES];
+        qdr_matrix from, to;
+        test_random_sizes(seed, 8, sizes);
+        test_random_matrices(seed, &from, &to);
+        const int n_ranks = sizes[0] * sizes[1] * sizes[2] * sizes[3];
+        for (int t = 0; t < n_ranks; t++) {
+            const qdri_rank_place there = place_at(sizes, t);
+            qdr_owned wanted, held;
+            qdri_matrix_part(&to, &there, &wanted);
+            int *counts = calloc((size_t)(wanted.n_rows * wanted.n_cols) + 1, sizeof *counts);
+            for (int s = 0; s < n_ranks; s++) {
+                const qdri_rank_place here = place_at(sizes, s);
+                qdri_matrix_part(&from, &here, &held);
+                if (qdri_matrix_serves(&from, &here, &there)) check_message(&held, &wanted, counts);
+            }
+            for (int64_t i = 0; i < wanted.n_rows * wanted.n_cols; i++)
+                assert_int_equal(counts[i], 1);
+            free(counts);
+        }
+    }
+}
+
+/* 10 rows in units of 2 over d = 2 and z = 2, then over y: 6+4 rows, then 4+2 and 2+2, then halves.
+ * Columns {6 in 2}, {5} over x = 2: 4+2 and 3+2. */
+static void by_hand(void **state)
+{
+    (void)state;
+    const qdr_matrix matrix = {
+        QDR_OPTS_INIT,        .n_rows = 10,      .row_unit = 2,    .cols = {{6, 2}, {5, 0}},
+        .split_cols = 1,      .col_axis = QDR_X, .split_cells = 1, .scatter_rows = 1,
+        .scatter_axis = QDR_Y};
+    const qdri_rank_place place = {
+        .sizes = {2, 2, 2, 2}, .coordinates = {1, 1, 0, 1}, .n_ranks = 16};
+    qdr_owned owned;
+    assert_int_equal(qdri_matrix_check(&matrix), QDR_OK);
+    qdri_matrix_part(&matrix, &place, &owned);
+    assert_int_equal(owned.rows.begin, 7);
+    assert_int_equal(owned.rows.end, 8);
+    assert_int_equal(owned.n_ranges, 2);
+    assert_int_equal(owned.cols[0].begin, 4);
+    assert_int_equal(owned.cols[0].end, 6);
+    assert_int_equal(owned.cols[1].begin, 9);
+    assert_int_equal(owned.cols[1].end, 11);
+    assert_int_equal(owned.n_cols, 4);
+}
+
+static void expect(const qdr_matrix *matrix, qdr_status status, const char *words)
+{
+    assert_int_equal(qdri_matrix_check(matrix), status);
+    assert_non_null(strstr(qdr_last_error(), words));
+}
+
+static void refusals(void **state)
+{
+    (void)state;
+    const qdr_matrix good = {QDR_OPTS_INIT,    .n_rows = 12,      .row_unit = 4,
+                             .cols = {{6, 2}}, .split_cols = 1,   .col_axis = QDR_X,
+                             .split_cells = 1, .scatter_rows = 1, .scatter_axis = QDR_Y,
+                             .scatter_unit = 2};
+    qdr_matrix bad = good;
+    assert_int_equal(qdri_matrix_check(&good), QDR_OK);
+    expect(NULL, QDR_ERR_ARGUMENT, "NULL");
+    bad.version = 7;
+    expect(&bad, QDR_ERR_ARGUMENT, "7");
+    bad = good, bad.n_rows = -3;
+    expect(&bad, QDR_ERR_SHAPE, "-3");
+    bad = good, bad.row_unit = 5;
+    expect(&bad, QDR_ERR_SHAPE, "5");
+    bad = good, bad.scatter_unit = 3;
+    expect(&bad, QDR_ERR_SHAPE, "scatter_unit 3");
+    bad = good, bad.cols[0].unit = 4;
+    expect(&bad, QDR_ERR_SHAPE, "4");
+    bad = good, bad.col_axis = QDR_Z;
+    expect(&bad, QDR_ERR_ARGUMENT, "col_axis");
+    bad = good, bad.scatter_axis = QDR_X;
+    expect(&bad, QDR_ERR_ARGUMENT, "axis x");
+    bad = good, bad.scatter_axis = QDR_D;
+    expect(&bad, QDR_ERR_ARGUMENT, "axis d");
+    bad = good, bad.scatter_axis = (qdr_axis)9;
+    expect(&bad, QDR_ERR_ARGUMENT, "9");
+    bad = good, bad.spread = (qdr_spread)3;
+    expect(&bad, QDR_ERR_ARGUMENT, "3");
+}
+
+int main(void)
+{
+    const char *text = getenv("QDR_TEST_SEED");
+    uint64_t seed = text ? strtoull(text, NULL, 0) : 1;
+    void *state = &seed;
+    printf("seed %llu\n", (unsigned long long)seed);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_prestate(every_element_is_owned, state),
+        cmocka_unit_test_prestate(every_owner_is_served_once, state),
+        cmocka_unit_test(by_hand),
+        cmocka_unit_test(refusals),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The closed forms of traffic and flops, against tables made by hand. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "quadrille/perf.h"
+
+static void collectives(void **state)
+{
+    (void)state;
+    const struct {
+        qdr_coll_kind kind;
+        int n_ranks;
+        double n_elems, sent;
+    } table[] = {
+        {QDR_ALL_GATHER, 1, 100, 0},      {QDR_ALL_GATHER, 4, 100, 75},
+        {QDR_REDUCE_SCATTER, 5, 100, 80}, {QDR_ALL_REDUCE, 2, 100, 100},
+        {QDR_ALL_REDUCE, 4, 100, 150},    {QDR_ALL_REDUCE, 1, 100, 0},
+        {QDR_ALL_TO_ALL, 4, 8, 6},        {QDR_BROADCAST, 4, 8, 6},
+        {QDR_SEND_RECV, 2, 8, 8},         {QDR_SEND_RECV, 1, 8, 0},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        assert_true(qdr_perf_coll_elems(table[i].kind, table[i].n_ranks, table[i].n_elems) ==
+                    table[i].sent);
+    assert_true(isnan(qdr_perf_coll_elems(QDR_ALL_GATHER, 0, 1)));
+    assert_true(isnan(qdr_perf_coll_elems(QDR_N_COLL_KINDS, 2, 1)));
+}
+
+/* M = 960, K = 64, N = 96 on 2x4x3x5: m = 64 rows a cell; a normal layer has k = 32, n = 24, W
+ * block 768 elements, 256 a shard. By hand, in elements: W over z 2/3·768 = 512; X over y 3/4·64·32
+ * = 1536; Y over x 1/2·64·24 = 768 scattered, 1536 summed; dX over y 3/4·64·32 = 1536 scattered,
+ * 3072 summed; dW over d 2·4/5·256 = 409.6; b over z 2·2/3·24 = 32, over d 2·4/5·24 = 38.4. */
+static qdr_perf_linear layer_by_hand(void)
+{
+    return (qdr_perf_linear){QDR_OPTS_INIT, .m = 960, .k = 64, .n = 96,   .x = 2,
+                             .y = 4,        .z = 3,   .d = 5,  .bias = 1, .dtype = QDR_BF16};
+}
+
+#define NEAR(a, b) assert_true(fabs((a) - (b)) <= 1e-9 * fabs(b))
+
+static double all_bytes(const qdr_perf_cost *cost)
+{
+    double bytes = 0;
+    for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
+        bytes += qdr_perf_channel_bytes(cost, (qdr_channel)channel);
+    return bytes;
+}
+
+static void normal_replicated(void **state)
+{
+    (void)state;
+    const qdr_perf_linear layer = layer_by_hand();
+    qdr_perf_cost forward, backward;
+    assert_int_equal(qdr_perf_linear_cost(&layer, &forward, &backward), QDR_OK);
+    NEAR(forward.bytes[QDR_CHANNEL_Z_GATHER][QDR_ALL_GATHER], 2 * 512.0);
+    NEAR(forward.bytes[QDR_CHANNEL_X_REDUCE][QDR_ALL_REDUCE], 2 * 1536.0);
+    NEAR(all_bytes(&forward), 2 * (512.0 + 1536));
+    NEAR(backward.bytes[QDR_CHANNEL_Z_GATHER][QDR_ALL_GATHER], 2 * 512.0);
+    NEAR(backward.bytes[QDR_CHANNEL_Y_REDUCE][QDR_ALL_REDUCE], 2 * 3072.0);
+    NEAR(backward.bytes[QDR_CHANNEL_Z_REDUCE][QDR_REDUCE_SCATTER], 4 * 512.0);
+    NEAR(backward.bytes[QDR_CHANNEL_D_REDUCE][QDR_ALL_REDUCE], 4 * (409.6 + 38.4));
+    NEAR(backward.bytes[QDR_CHANNEL_Z_REDUCE][QDR_ALL_REDUCE], 4 * 32.0);
+    NEAR(all_bytes(&backward), 2 * (512.0 + 3072) + 4 * (512 + 409.6 + 38.4 + 32));
+    NEAR(forward.flops, 2.0 * 64 * 32 * 24);
+    NEAR(backward.flops, 2 * forward.flops);
+}
+
+static void normal_scattered(void **state)
+{
+    (void)state;
+    qdr_perf_linear layer = layer_by_hand();
+    qdr_perf_cost forward, backward, again;
+    layer.in_layout = layer.out_layout = QDR_SCATTERED;
+    assert_int_equal(qdr_perf_linear_cost(&layer, &forward, &backward), QDR_OK);
+    NEAR(forward.bytes[QDR_CHANNEL_Y_GATHER][QDR_ALL_GATHER], 2 * 1536.0);
+    NEAR(forward.bytes[QDR_CHANNEL_X_REDUCE][QDR_REDUCE_SCATTER], 2 * 768.0);
+    NEAR(all_bytes(&forward), 2 * (512.0 + 1536 + 768));
+    NEAR(backward.bytes[QDR_CHANNEL_X_GATHER][QDR_ALL_GATHER], 2 * 768.0);
+    NEAR(backward.bytes[QDR_CHANNEL_Y_REDUCE][QDR_REDUCE_SCATTER], 2 * 1536.0);
+    NEAR(all_bytes(&backward), 2 * (512.0 + 768 + 1536) + 4 * (512 + 409.6 + 38.4 + 32));
+    layer.drop_gathered = 1;
+    assert_int_equal(qdr_perf_linear_cost(&layer, NULL, &again), QDR_OK);
+    NEAR(again.bytes[QDR_CHANNEL_Y_GATHER][QDR_ALL_GATHER], 2 * 1536.0);
+    NEAR(all_bytes(&again), all_bytes(&backward) + 2 * 1536);
+}
+
+/* Keeping the gathered X, scattered edges cost what replicated ones do. */
+static void layouts_cost_the_same(void **state)
+{
+    (void)state;
+    qdr_perf_cost r[2], s[2];
+    for (int transposed = 0; transposed < 2; transposed++) {
+        qdr_perf_linear layer = layer_by_hand();
+        layer.transposed = transposed;
+        assert_int_equal(qdr_perf_linear_cost(&layer, &r[0], &r[1]), QDR_OK);
+        layer.in_layout = layer.out_layout = QDR_SCATTERED;
+        assert_int_equal(qdr_perf_linear_cost(&layer, &s[0], &s[1]), QDR_OK);
+        NEAR(all_bytes(&r[0]) + all_bytes(&r[1]), all_bytes(&s[0]) + all_bytes(&s[1]));
+    }
+}
+
+/* A transposed layer is a normal one on the grid with x and y exchanged, its channels exchanged. */
+static void transposed(void **state)
+{
+    (void)state;
+    qdr_perf_linear layer = layer_by_hand(), mirror = layer_by_hand();
+    qdr_perf_cost a[2], b[2];
+    layer.in_layout = mirror.in_layout = QDR_SCATTERED;
+    layer.transposed = 1;
+    mirror.x = layer.y;
+    mirror.y = layer.x;
+    assert_int_equal(qdr_perf_linear_cost(&layer, &a[0], &a[1]), QDR_OK);
+    assert_int_equal(qdr_perf_linear_cost(&mirror, &b[0], &b[1]), QDR_OK);
+    for (int i = 0; i < 2; i++)
+        for (int kind = 0; kind < QDR_N_COLL_KINDS; kind++) {
+            NEAR(a[i].bytes[QDR_CHANNEL_X_REDUCE][kind], b[i].bytes[QDR_CHANNEL_Y_REDUCE][kind]);
+            NEAR(a[i].bytes[QDR_CHANNEL_Y_REDUCE][kind], b[i].bytes[QDR_CHANNEL_X_REDUCE][kind]);
+            NEAR(a[i].bytes[QDR_CHANNEL_X_GATHER][kind], b[i].bytes[QDR_CHANNEL_Y_GATHER][kind]);
+            NEAR(a[i].bytes[QDR_CHANNEL_Z_REDUCE][kind], b[i].bytes[QDR_CHANNEL_Z_REDUCE][kind]);
+        }
+}
+
+/* The known methods: one rank sends nothing, data parallel only gradients, ZeRO-3 three times the
+ * weights. */
+static void degenerate_grids(void **state)
+{
+    (void)state;
+    qdr_perf_linear layer = layer_by_hand();
+    qdr_perf_cost cost[2];
+    const double n_weights = 64 * 96, n_bias = 96;
+    layer.dtype = QDR_F32;
+    layer.x = layer.y = layer.z = layer.d = 1;
+    assert_int_equal(qdr_perf_linear_cost(&layer, &cost[0], &cost[1]), QDR_OK);
+    assert_true(all_bytes(&cost[0]) + all_bytes(&cost[1]) == 0);
+    layer.d = 8;
+    assert_int_equal(qdr_perf_linear_cost(&layer, &cost[0], &cost[1]), QDR_OK);
+    NEAR(all_bytes(&cost[0]) + all_bytes(&cost[1]), 4 * 2 * 7.0 / 8 * (n_weights + n_bias));
+    layer.d = 1;
+    layer.z = 8;
+    assert_int_equal(qdr_perf_linear_cost(&layer, &cost[0], &cost[1]), QDR_OK);
+    NEAR(all_bytes(&cost[0]) + all_bytes(&cost[1]), 4 * 7.0 / 8 * (3 * n_weights + 2 * n_bias));
+}
+
+static void choices(void **state)
+{
+    (void)state;
+    qdr_perf_linear layer = layer_by_hand();
+    qdr_perf_cost cost, sum = {.flops = 0};
+    layer.no_dx = 1;
+    layer.defer_sync = 1;
+    assert_int_equal(qdr_perf_linear_cost(&layer, NULL, &cost), QDR_OK);
+    NEAR(all_bytes(&cost), 4 * 512.0);
+    NEAR(cost.flops, 2.0 * 64 * 32 * 24);
+    qdr_perf_add(&sum, &cost);
+    qdr_perf_add(&sum, &cost);
+    NEAR(all_bytes(&sum), 2 * 4 * 512.0);
+    NEAR(sum.flops, 2 * cost.flops);
+}
+
+static void refusals(void **state)
+{
+    (void)state;
+    qdr_perf_cost cost = {.flops = 1};
+    qdr_perf_linear layer = layer_by_hand();
+    assert_int_equal(qdr_perf_linear_cost(NULL, &cost, NULL), QDR_ERR_ARGUMENT);
+    assert_true(cost.flops == 0);
+    layer.version = 0;
+    assert_int_equal(qdr_perf_linear_cost(&layer, &cost, NULL), QDR_ERR_ARGUMENT);
+    layer = layer_by_hand();
+    layer.z = 0;
+    assert_int_equal(qdr_perf_linear_cost(&layer, &cost, NULL), QDR_ERR_ARGUMENT);
+    layer = layer_by_hand();
+    layer.m = -1;
+    assert_int_equal(qdr_perf_linear_cost(&layer, &cost, NULL), QDR_ERR_SHAPE);
+    layer.m = NAN;
+    assert_int_equal(qdr_perf_linear_cost(&layer, &cost, NULL), QDR_ERR_SHAPE);
+    layer = layer_by_hand();
+    layer.dtype = QDR_I32;
+    assert_int_equal(qdr_perf_linear_cost(&layer, &cost, NULL), QDR_ERR_DTYPE);
+    layer = layer_by_hand();
+    layer.out_layout = (qdr_layout)2;
+    assert_int_equal(qdr_perf_linear_cost(&layer, &cost, NULL), QDR_ERR_ARGUMENT);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(collectives),      cmocka_unit_test(normal_replicated),
+        cmocka_unit_test(normal_scattered), cmocka_unit_test(layouts_cost_the_same),
+        cmocka_unit_test(transposed),       cmocka_unit_test(degenerate_grids),
+        cmocka_unit_test(choices),          cmocka_unit_test(refusals),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
