@@ -1,19 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ownership and overlap: every element is owned by the right number of ranks, and reaches every
  * owner exactly once. Random layouts; QDR_TEST_SEED repeats a run. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "qdr_test.h"
 
 #include "core/block.h"
+#include "random_matrix.h"
 #include "tensor/layout.h"
-#include "unit/random_matrix.h"
 
 static qdri_rank_place place_at(const int sizes[QDR_N_AXES], int rank)
 {
@@ -27,7 +19,7 @@ static qdri_rank_place place_at(const int sizes[QDR_N_AXES], int rank)
     return place;
 }
 
-/* Calls mark(row, column, local index) for each element of a part. */
+/* Counts each element of a part once. */
 static void count_part(const qdr_owned *owned, int64_t n_cols, int *counts)
 {
     for (int64_t row = owned->rows.begin; row < owned->rows.end; row++)
@@ -154,12 +146,6 @@ static void by_hand(void **state)
     assert_int_equal(owned.n_cols, 4);
 }
 
-static void expect(const qdr_matrix *matrix, qdr_status status, const char *words)
-{
-    assert_int_equal(qdri_matrix_check(matrix), status);
-    assert_non_null(strstr(qdr_last_error(), words));
-}
-
 static void refusals(void **state)
 {
     (void)state;
@@ -169,35 +155,33 @@ static void refusals(void **state)
                              .scatter_unit = 2};
     qdr_matrix bad = good;
     assert_int_equal(qdri_matrix_check(&good), QDR_OK);
-    expect(NULL, QDR_ERR_ARGUMENT, "NULL");
+    CHECK_FAILS(qdri_matrix_check(NULL), QDR_ERR_ARGUMENT, "NULL");
     bad.version = 7;
-    expect(&bad, QDR_ERR_ARGUMENT, "7");
+    CHECK_FAILS(qdri_matrix_check(&bad), QDR_ERR_ARGUMENT, "7");
     bad = good, bad.n_rows = -3;
-    expect(&bad, QDR_ERR_SHAPE, "-3");
+    CHECK_FAILS(qdri_matrix_check(&bad), QDR_ERR_SHAPE, "-3");
     bad = good, bad.row_unit = 5;
-    expect(&bad, QDR_ERR_SHAPE, "5");
+    CHECK_FAILS(qdri_matrix_check(&bad), QDR_ERR_SHAPE, "5");
     bad = good, bad.scatter_unit = 3;
-    expect(&bad, QDR_ERR_SHAPE, "scatter_unit 3");
+    CHECK_FAILS(qdri_matrix_check(&bad), QDR_ERR_SHAPE, "scatter_unit 3");
     bad = good, bad.cols[0].unit = 4;
-    expect(&bad, QDR_ERR_SHAPE, "4");
+    CHECK_FAILS(qdri_matrix_check(&bad), QDR_ERR_SHAPE, "4");
     bad = good, bad.col_axis = QDR_Z;
-    expect(&bad, QDR_ERR_ARGUMENT, "col_axis");
+    CHECK_FAILS(qdri_matrix_check(&bad), QDR_ERR_ARGUMENT, "col_axis");
     bad = good, bad.scatter_axis = QDR_X;
-    expect(&bad, QDR_ERR_ARGUMENT, "axis x");
+    CHECK_FAILS(qdri_matrix_check(&bad), QDR_ERR_ARGUMENT, "axis x");
     bad = good, bad.scatter_axis = QDR_D;
-    expect(&bad, QDR_ERR_ARGUMENT, "axis d");
+    CHECK_FAILS(qdri_matrix_check(&bad), QDR_ERR_ARGUMENT, "axis d");
     bad = good, bad.scatter_axis = (qdr_axis)9;
-    expect(&bad, QDR_ERR_ARGUMENT, "9");
+    CHECK_FAILS(qdri_matrix_check(&bad), QDR_ERR_ARGUMENT, "9");
     bad = good, bad.spread = (qdr_spread)3;
-    expect(&bad, QDR_ERR_ARGUMENT, "3");
+    CHECK_FAILS(qdri_matrix_check(&bad), QDR_ERR_ARGUMENT, "3");
 }
 
 int main(void)
 {
-    const char *text = getenv("QDR_TEST_SEED");
-    uint64_t seed = text ? strtoull(text, NULL, 0) : 1;
+    uint64_t seed = test_seed();
     void *state = &seed;
-    printf("seed %llu\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(every_element_is_owned, state),
         cmocka_unit_test_prestate(every_owner_is_served_once, state),

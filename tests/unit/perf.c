@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The closed forms of traffic and flops, against tables made by hand. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "quadrille/perf.h"
+
+#include <math.h>
+
+#include "qdr_test.h"
 
 static void collectives(void **state)
 {
