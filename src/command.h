@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The subcommands: each is one entry of a table in main.c. */
+#ifndef QUADRILLE_SRC_COMMAND_H
+#define QUADRILLE_SRC_COMMAND_H
+
+#include "options.h"
+
+typedef struct command {
+    const char *name;
+    const char *summary; /* one line for the list of commands */
+    const char *usage; /* one line */
+    const char *text; /* what it does */
+    const option_spec *options;
+    const char *examples; /* one a line */
+    int (*run)(int argc, char **argv); /* argv[0] is the name; returns the exit code */
+} command;
+
+extern const command command_linear;
+extern const command command_verify;
+
+#endif

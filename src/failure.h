@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What went wrong in a command: an exit code and one sentence with the numbers and a remedy. */
+#ifndef QUADRILLE_SRC_FAILURE_H
+#define QUADRILLE_SRC_FAILURE_H
+
+#include <quadrille/context.h>
+
+/* Exit codes of all commands. */
+enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_NOTHING_FITS = 3, EXIT_MISMATCH = 4 };
+
+typedef struct failure {
+    int code; /* EXIT_OK while nothing has failed */
+    char sentence[768];
+} failure;
+
+/* Records the first failure only (later ones follow from it) and returns its code. */
+int fail(failure *why, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* The same for a status of the library, with the library's sentence. QDR_OK is no failure. */
+int fail_status(failure *why, qdr_status status);
+/* Lets all ranks have the failure of the lowest rank that has one; returns its code. Collective. */
+int fail_together(failure *why, qdr_context *ctx);
+/* Prints "quadrille: sentence" to standard error. Returns the code. */
+int fail_print(const failure *why);
+
+#endif

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Failures of the library, and of other ranks. */
+#include "failure.h"
+
+int fail_status(failure *why, qdr_status status)
+{
+    if (status == QDR_OK) return EXIT_OK;
+    const int is_input = status == QDR_ERR_ARGUMENT || status == QDR_ERR_SHAPE ||
+                         status == QDR_ERR_DTYPE;
+    const char *sentence = qdr_last_error();
+    return fail(why, is_input ? EXIT_USAGE : EXIT_FAILED, "%s",
+                *sentence ? sentence : qdr_status_text(status));
+}
+
+int fail_together(failure *why, qdr_context *ctx)
+{
+    /* The quick question first: the sentences travel only when somebody has one. */
+    const qdr_status all = qdr_agree(ctx, why->code ? QDR_ERR_STATE : QDR_OK);
+    if (all == QDR_OK) return EXIT_OK;
+    for (int rank = 0; rank < qdr_context_size(ctx); rank++) {
+        failure theirs = *why;
+        const qdr_status status = qdr_broadcast(ctx, rank, &theirs, sizeof theirs);
+        if (status != QDR_OK) return fail_status(why, status);
+        if (!theirs.code) continue;
+        *why = theirs;
+        return why->code;
+    }
+    return fail_status(why, all);
+}

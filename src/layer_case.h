@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One linear layer run on a grid and compared with the serial reference: what `quadrille verify`
+ * and the tests repeat. */
+#ifndef QUADRILLE_SRC_LAYER_CASE_H
+#define QUADRILLE_SRC_LAYER_CASE_H
+
+#include <quadrille/linear.h>
+
+#include "failure.h"
+#include "options.h"
+
+typedef struct layer_case {
+    uint64_t seed; /* of all values */
+    int64_t m;
+    qdr_block in[QDR_MAX_BLOCKS], out[QDR_MAX_BLOCKS];
+    int64_t row_unit, in_unit,
+        out_unit; /* of rows over d and z; of scattered rows of the two edges */
+    qdr_dtype dtype;
+    qdr_layout in_layout, out_layout;
+    int transposed, bias, drop_gathered;
+    int is_exact; /* values -1, 0, 1: the result must be exact */
+    int n_calls; /* forward and backward passes; gradients of parameters are summed over them, and
+                    synchronised in the last */
+    int accumulate; /* y and dx are added to what was there */
+    int overlap; /* as in qdr_stack_opts */
+} layer_case;
+
+/* Draws all of a case but dtype and layouts: shapes (uneven ones, and smaller than their axis),
+ * units, flags. */
+void layer_case_draw(uint64_t seed, layer_case *drawn);
+int64_t layer_case_k(const layer_case *the_case);
+int64_t layer_case_n(const layer_case *the_case);
+/* One line of text. */
+void layer_case_text(const layer_case *the_case, char *text, size_t capacity);
+
+enum { RESULT_Y, RESULT_DX, RESULT_DW, RESULT_DB, N_RESULTS };
+/* The largest errors on this rank as shares of their bounds (> 1: wrong), and a checksum of all
+ * bits of its results. */
+typedef struct layer_errors {
+    double share[N_RESULTS];
+    uint64_t bits;
+} layer_errors;
+/* The largest of them. */
+double layer_errors_worst(const layer_errors *errors);
+
+/* Runs the case on the grid and compares this rank's parts of y and dx, and (on rank 0) all of dw
+ * and db. Outputs that are to be overwritten hold NaN before. Collective; a failure is the same on
+ * all ranks. `watch`, if not NULL, is called with the stack when it has been built, before anything
+ * runs. */
+typedef void (*layer_watch)(qdr_stack *stack, void *user);
+int layer_case_run(qdr_grid *grid, const layer_case *the_case, layer_watch watch, void *user,
+                   layer_errors *errors, failure *why);
+
+/* All grids of n ranks: writes up to `capacity` of them, returns how many there are. */
+int list_grids(int n_ranks, grid_size *sizes, int capacity);
+
+#endif

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `quadrille linear`: one layer forward and backward on a grid, from NumPy files to NumPy files, so
+ * that anyone can compare Quadrille with a framework of their own. */
+#include <quadrille/launch.h>
+#include <quadrille/linear.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "command.h"
+#include "linear_files.h"
+#include "linear_results.h"
+
+enum {
+    OPTION_X,
+    OPTION_W,
+    OPTION_B,
+    OPTION_DY,
+    OPTION_GRID,
+    OPTION_LAYOUT,
+    OPTION_TRANSPOSED,
+    OPTION_ORDER,
+    OPTION_LOCAL,
+    OPTION_OUT,
+    OPTION_HELP
+};
+
+static const option_spec specs[] = {
+    {"x", 0, "FILE", "input X, [M, K]; NumPy, little-endian float32 or float64, C order"},
+    {"w", 0, "FILE", "weight W, [N, K], as in PyTorch: Y = X W^T + b"},
+    {"b", 0, "FILE", "bias b, [N]; without it b is zero"},
+    {"dy", 0, "FILE", "gradient of Y, [M, N]"},
+    {"grid", 0, "GXxGYxGZxGD", "ranks along x, y, z and d, such as 2x2x1x1"},
+    {"layout", 0, "LAYOUT", "rows of X and Y: replicated (default) or scattered"},
+    {"transposed", 0, NULL, "let x and y change places: K over y, N over x"},
+    {"order", 0, "ORDER", "axes, the fastest first; default xyzd"},
+    {"local", 0, "P", "run P ranks as threads instead of under mpiexec"},
+    {"out", 0, "DIR", "where y.npy, dx.npy, dw.npy and db.npy go; made if absent"},
+    {"help", 'h', NULL, "print this"},
+    {NULL, 0, NULL, NULL},
+};
+
+typedef struct linear_options {
+    const char *paths[N_FILES];
+    grid_size grid;
+    qdr_layout layout;
+    int transposed;
+    const char *order, *out;
+    int64_t n_local; /* 0: the ranks are mpiexec's */
+} linear_options;
+
+static int take_layout(const char *value, qdr_layout *layout, failure *why)
+{
+    *layout = strcmp(value, "scattered") == 0 ? QDR_SCATTERED : QDR_REPLICATED;
+    if (*layout == QDR_SCATTERED || strcmp(value, "replicated") == 0) return EXIT_OK;
+    return fail(why, EXIT_USAGE, "--layout '%s': a layout is replicated or scattered", value);
+}
+
+static int take_option(int index, const char *value, void *user, failure *why)
+{
+    linear_options *options = user;
+    switch (index) {
+    case OPTION_X: options->paths[FILE_X] = value; break;
+    case OPTION_W: options->paths[FILE_W] = value; break;
+    case OPTION_B: options->paths[FILE_B] = value; break;
+    case OPTION_DY: options->paths[FILE_DY] = value; break;
+    case OPTION_GRID: return option_grid("grid", value, &options->grid, why);
+    case OPTION_LAYOUT: return take_layout(value, &options->layout, why);
+    case OPTION_TRANSPOSED: options->transposed = 1; break;
+    case OPTION_ORDER: options->order = value; return option_order("order", value, why);
+    case OPTION_LOCAL: return option_integer("local", value, 1, 1024, &options->n_local, why);
+    case OPTION_OUT: options->out = value; break;
+    default: break;
+    }
+    return EXIT_OK;
+}
+
+static int read_options(int argc, char **argv, linear_options *options, failure *why)
+{
+    if (options_read(argc, argv, specs, take_option, options, why)) return why->code;
+    const struct {
+        int is_given;
+        const char *name;
+    } needed[] = {{options->paths[FILE_X] != NULL, "x"},
+                  {options->paths[FILE_W] != NULL, "w"},
+                  {options->paths[FILE_DY] != NULL, "dy"},
+                  {options->grid.x > 0, "grid"},
+                  {options->out != NULL, "out"}};
+    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
+        if (!needed[i].is_given)
+            return fail(why, EXIT_USAGE, "linear: --%s is missing; see quadrille linear --help",
+                        needed[i].name);
+    const int n_ranks = grid_ranks(options->grid);
+    if (options->n_local && options->n_local != n_ranks)
+        return fail(why, EXIT_USAGE,
+                    "linear: --local %lld starts another number of ranks than grid %dx%dx%dx%d "
+                    "has: use --local %d",
+                    (long long)options->n_local, options->grid.x, options->grid.y, options->grid.z,
+                    options->grid.d, n_ranks);
+    return results_check_folder(options->out, why);
+}
+
+/* Everything of one rank. */
+typedef struct linear_job {
+    const linear_options *options;
+    qdr_context *ctx;
+    linear_files files;
+    qdr_grid *grid;
+    qdr_stack *stack;
+    qdr_linear *layer;
+    qdr_matrix in, out;
+    void *x, *y, *dy, *dx;
+} linear_job;
+
+static int check_ranks(const linear_job *job, failure *why)
+{
+    const grid_size grid = job->options->grid;
+    const int n_ranks = qdr_context_size(job->ctx), n_needed = grid_ranks(grid);
+    if (n_ranks == n_needed) return EXIT_OK;
+    return fail(why, EXIT_USAGE,
+                "linear: grid %dx%dx%dx%d has %d ranks, but %d %s started: use mpiexec -n %d, or "
+                "--local %d",
+                grid.x, grid.y, grid.z, grid.d, n_needed, n_ranks, n_ranks == 1 ? "was" : "were",
+                n_needed, n_needed);
+}
+
+static qdr_status add_layer(linear_job *job)
+{
+    const qdr_layout layout = job->options->layout;
+    const int transposed = job->options->transposed;
+    qdr_edge in, out;
+    const qdr_edge_desc edge = {QDR_OPTS_INIT, .cols = {{job->files.k, 1}},
+                                .col_axis = transposed ? QDR_Y : QDR_X, .layout = layout};
+    const qdr_status status = qdr_stack_add_input(job->stack, "x", &edge, 1, &in);
+    if (status != QDR_OK) return status;
+    /* A bias even where no file gives one: db is always wanted. */
+    const qdr_linear_desc desc = {QDR_OPTS_INIT,
+                                  .name = "layer",
+                                  .in = {{job->files.k, 1}},
+                                  .out = {{job->files.n, 1}},
+                                  .bias = 1,
+                                  .transposed = transposed,
+                                  .out_layout = layout};
+    return qdr_stack_add_linear(job->stack, &desc, in, &out, &job->layer);
+}
+
+/* Collective: the library lets all ranks fail alike. */
+static qdr_status build(linear_job *job)
+{
+    const grid_size size = job->options->grid;
+    const qdr_grid_opts grid = {QDR_OPTS_INIT, .x = size.x, .y = size.y,
+                                .z = size.z,   .d = size.d, .order = job->options->order};
+    const qdr_stack_opts stack = {QDR_OPTS_INIT, .n_rows = job->files.m, .dtype = job->files.dtype};
+    qdr_status status = qdr_grid_create(job->ctx, &grid, &job->grid);
+    if (status == QDR_OK) status = qdr_stack_create(job->grid, &stack, &job->stack);
+    if (status == QDR_OK) status = add_layer(job);
+    return status == QDR_OK ? qdr_stack_build(job->stack) : status;
+}
+
+static qdr_status load_parameters(linear_job *job)
+{
+    const int weight = qdr_linear_weight_index(job->layer);
+    const qdr_status status = qdr_stack_load_parameter(job->stack, weight,
+                                                       job->files.arrays[FILE_W].data);
+    if (status != QDR_OK || !job->options->paths[FILE_B]) return status;
+    return qdr_stack_load_parameter(job->stack, weight + 1, job->files.arrays[FILE_B].data);
+}
+
+/* Copies the rows and columns that this rank owns out of the file. */
+static void copy_part(const npy_array *array, const qdr_owned *part, void *memory)
+{
+    const size_t each = qdr_dtype_bytes(array->dtype);
+    char *to = memory;
+    for (int64_t row = part->rows.begin; row < part->rows.end; row++)
+        for (int i = 0; i < part->n_ranges; i++) {
+            const size_t bytes = (size_t)(part->cols[i].end - part->cols[i].begin) * each;
+            const size_t from = (size_t)(row * array->shape[1] + part->cols[i].begin) * each;
+            memcpy(to, (const char *)array->data + from, bytes);
+            to += bytes;
+        }
+}
+
+/* Memory for this rank's part of an edge, filled from the file, and for the matrix of the same
+ * layout that is computed. */
+static qdr_status take_part(linear_job *job, const qdr_matrix *matrix, const npy_array *array,
+                            void **given, void **computed)
+{
+    qdr_owned part;
+    qdr_status status = qdr_matrix_owned(job->grid, matrix, qdr_context_rank(job->ctx), &part);
+    if (status != QDR_OK) return status;
+    const size_t bytes = (size_t)(part.n_rows * part.n_cols) * qdr_dtype_bytes(array->dtype);
+    status = qdr_mem_alloc(job->ctx, bytes, given);
+    if (status == QDR_OK) status = qdr_mem_alloc(job->ctx, bytes, computed);
+    if (status == QDR_OK) copy_part(array, &part, *given);
+    return status;
+}
+
+static qdr_status fill(linear_job *job)
+{
+    qdr_status status = load_parameters(job);
+    if (status == QDR_OK) status = qdr_linear_in_matrix(job->layer, &job->in);
+    if (status == QDR_OK) status = qdr_linear_out_matrix(job->layer, &job->out);
+    if (status == QDR_OK)
+        status = take_part(job, &job->in, &job->files.arrays[FILE_X], &job->x, &job->dx);
+    return status == QDR_OK
+               ? take_part(job, &job->out, &job->files.arrays[FILE_DY], &job->dy, &job->y)
+               : status;
+}
+
+static qdr_status compute(linear_job *job)
+{
+    qdr_status status = qdr_linear_forward(job->layer, job->x, job->y, 0, NULL);
+    if (status == QDR_OK)
+        status = qdr_linear_backward(job->layer, job->dy, job->x, job->dx, 0, NULL);
+    return status == QDR_OK ? qdr_stream_synchronize(qdr_context_stream(job->ctx)) : status;
+}
+
+/* Each step ends with all ranks knowing whether all could do it. */
+static int work(linear_job *job, failure *why)
+{
+    if (check_ranks(job, why)) return why->code; /* the same on all ranks */
+    linear_files_open(job->options->paths, &job->files, why);
+    if (fail_together(why, job->ctx)) return why->code;
+    fail_status(why, build(job));
+    if (fail_together(why, job->ctx)) return why->code;
+    fail_status(why, fill(job));
+    if (fail_together(why, job->ctx)) return why->code;
+    fail_status(why, compute(job));
+    if (fail_together(why, job->ctx)) return why->code;
+    const layer_results results = {
+        job->grid,        job->stack, qdr_linear_weight_index(job->layer),
+        job->files.dtype, &job->in,   &job->out,
+        job->dx,          job->y,     job->files.n,
+        job->files.k};
+    return results_write(&results, job->options->out, why);
+}
+
+static void release(linear_job *job)
+{
+    qdr_stack_destroy(&job->stack);
+    void **const memory[] = {&job->x, &job->y, &job->dy, &job->dx};
+    for (size_t i = 0; i < sizeof memory / sizeof *memory; i++) qdr_mem_free(job->ctx, memory[i]);
+    qdr_grid_destroy(&job->grid);
+    linear_files_close(&job->files);
+}
+
+static int run_rank(qdr_context *ctx, void *user)
+{
+    linear_job job = {.options = user, .ctx = ctx};
+    failure why = {0};
+    work(&job, &why);
+    release(&job);
+    if (why.code && qdr_context_rank(ctx) == 0) fail_print(&why);
+    return why.code;
+}
+
+/* Under mpiexec every process finds the same mistake in the same words; one of them says so. */
+static int report_rank(qdr_context *ctx, void *user)
+{
+    const failure *why = user;
+    return qdr_context_rank(ctx) == 0 ? fail_print(why) : why->code;
+}
+
+static int run(int argc, char **argv)
+{
+    linear_options options = {.order = "xyzd"};
+    failure why = {0};
+    int code = EXIT_FAILED;
+    read_options(argc, argv, &options, &why);
+    const int n_local = (int)options.n_local;
+    if (why.code && n_local) return fail_print(&why);
+    const qdr_status status = why.code ? qdr_launch(0, NULL, report_rank, &why, &code)
+                                       : qdr_launch(n_local, NULL, run_rank, &options, &code);
+    if (status == QDR_OK) return code;
+    fail_status(&why, status);
+    fail_print(&why);
+    return why.code == EXIT_USAGE ? EXIT_USAGE : EXIT_FAILED;
+}
+
+const command command_linear = {
+    .name = "linear",
+    .summary = "one layer forward and backward, from NumPy files to NumPy files",
+    .usage = "[mpiexec.mpich -n P] quadrille linear --x FILE --w FILE [--b FILE] --dy FILE\n"
+             "         --grid GXxGYxGZxGD --out DIR [OPTION]...",
+    .text =
+        "Computes Y = X W^T + b, dX = dY W, dW = dY^T X and db = the column sums of dY on a grid\n"
+        "of P = GX*GY*GZ*GD ranks, and writes y.npy, dx.npy, dw.npy and db.npy in the inputs' "
+        "type.",
+    .options = specs,
+    .examples =
+        "  mpiexec.mpich -n 4 quadrille linear --x x.npy --w w.npy --b b.npy --dy dy.npy \\\n"
+        "      --grid 2x2x1x1 --out result\n"
+        "  quadrille linear --x x.npy --w w.npy --dy dy.npy --grid 2x3x2x1 --local 12 \\\n"
+        "      --layout scattered --transposed --out result\n",
+    .run = run,
+};

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The command `quadrille`: finds the subcommand and runs it; help and versions. */
+#include <errno.h>
+#include <jansson.h>
+#include <quadrille/version.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "command.h"
+
+static const command *const commands[] = {&command_linear, &command_verify};
+enum { N_COMMANDS = sizeof commands / sizeof *commands };
+
+enum { MAIN_HELP, MAIN_VERSION, MAIN_JSON };
+static const option_spec main_options[] = {
+    {"help", 'h', NULL, "print this"},
+    {"version", 'V', NULL, "print the versions of Quadrille and of what it is built with"},
+    {"json", 0, NULL, "with --version: as JSON"},
+    {NULL, 0, NULL, NULL},
+};
+
+static const command *find_command(const char *name)
+{
+    for (int i = 0; i < N_COMMANDS; i++)
+        if (strcmp(commands[i]->name, name) == 0) return commands[i];
+    return NULL;
+}
+
+static int print_help(void)
+{
+    puts("usage: quadrille COMMAND [OPTION]...\n"
+         "Matrix products of neural-network training on a 4D grid of processes.\n\n"
+         "Commands:");
+    for (int i = 0; i < N_COMMANDS; i++)
+        printf("  %-10s %s\n", commands[i]->name, commands[i]->summary);
+    printf("  %-10s %s\n", "help", "the same as --help; with a command: its options and examples");
+    options_print(main_options);
+    puts("\nExit codes: 0 ok, 1 failed, 2 usage or bad input, 3 nothing fits, 4 verification "
+         "failed.\n"
+         "See 'quadrille COMMAND --help' for a command's options and examples.");
+    return EXIT_OK;
+}
+
+static int print_command_help(const command *which)
+{
+    printf("usage: %s\n%s\n", which->usage, which->text);
+    options_print(which->options);
+    printf("\nExamples:\n%s", which->examples);
+    return EXIT_OK;
+}
+
+static int fail_unknown(const char *name)
+{
+    fprintf(stderr, "quadrille: unknown command '%s'; the commands are", name);
+    for (int i = 0; i < N_COMMANDS; i++) fprintf(stderr, " %s,", commands[i]->name);
+    fputs(" help (see quadrille --help)\n", stderr);
+    return EXIT_USAGE;
+}
+
+typedef struct named_version {
+    const char *name, *version;
+} named_version;
+
+static int print_versions_json(const named_version *parts)
+{
+    json_t *object = json_object();
+    int failed = !object;
+    for (; parts->name && !failed; parts++)
+        failed = json_object_set_new(object, parts->name, json_string(parts->version)) != 0;
+    if (!failed) failed = json_dumpf(object, stdout, JSON_INDENT(2)) != 0;
+    json_decref(object);
+    if (!failed) putchar('\n');
+    return failed ? EXIT_FAILED : EXIT_OK;
+}
+
+static int print_versions(int as_json)
+{
+    const qdr_versions versions = qdr_get_versions();
+    const named_version parts[] = {
+        {"quadrille", versions.quadrille},
+        {"mpi", versions.mpi},
+        {"blas", versions.blas},
+        {"onednn", versions.onednn},
+        {"hwloc", versions.hwloc},
+        {"compiler", versions.compiler},
+        {NULL, NULL},
+    };
+    if (as_json) return print_versions_json(parts);
+    for (const named_version *part = parts; part->name; part++)
+        printf("%-10s %s\n", part->name, part->version);
+    return EXIT_OK;
+}
+
+static int take_main_option(int index, const char *value, void *user, failure *why)
+{
+    (void)value, (void)why;
+    ((int *)user)[index] = 1;
+    return EXIT_OK;
+}
+
+/* quadrille --help, --version [--json] */
+static int run_options(int argc, char **argv)
+{
+    int given[MAIN_JSON + 1] = {0};
+    failure why = {0};
+    if (options_read(argc, argv, main_options, take_main_option, given, &why)) {
+        fprintf(stderr, "%s\n", why.sentence);
+        return why.code;
+    }
+    if (given[MAIN_HELP]) return print_help();
+    if (given[MAIN_VERSION]) return print_versions(given[MAIN_JSON]);
+    fputs("quadrille: --json goes with --version; see quadrille --help\n", stderr);
+    return EXIT_USAGE;
+}
+
+static int run_help(int argc, char **argv)
+{
+    if (argc < 2) return print_help();
+    const command *which = find_command(argv[1]);
+    return which ? print_command_help(which) : fail_unknown(argv[1]);
+}
+
+static int run_command(int argc, char **argv)
+{
+    const command *which = find_command(argv[0]);
+    if (!which) return fail_unknown(argv[0]);
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+            return print_command_help(which);
+    return which->run(argc, argv);
+}
+
+static int dispatch(int argc, char **argv)
+{
+    static char name[] = "quadrille";
+    argv[0] = name;
+    if (argc < 2) {
+        fputs("quadrille: a command is needed; see quadrille --help\n", stderr);
+        return EXIT_USAGE;
+    }
+    if (argv[1][0] == '-') return run_options(argc, argv);
+    if (strcmp(argv[1], "help") == 0) return run_help(argc - 1, argv + 1);
+    return run_command(argc - 1, argv + 1);
+}
+
+int main(int argc, char **argv)
+{
+    const int code = dispatch(argc, argv);
+    /* A full disk or a closed pipe must not look like success. */
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        fprintf(stderr, "quadrille: standard output cannot be written (%s)\n", strerror(errno));
+        return code ? code : EXIT_FAILED;
+    }
+    return code;
+}

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reads NumPy files. Every kind of bad file has its sentence: what is wrong, with numbers, and what
+ * to do about it. */
+#include "npy.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "npy_header.h"
+
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "NumPy files are read as they lie in memory: this needs a little-endian machine"
+#endif
+
+static const unsigned char magic[] = {0x93, 'N', 'U', 'M', 'P', 'Y'};
+
+/* The text of the header and the place where data begin, checked against the size of the file. */
+typedef struct frame {
+    const char *header;
+    size_t header_bytes, data_offset;
+} frame;
+
+static int check_magic(const unsigned char *bytes, size_t n_bytes, const char *name, failure *why)
+{
+    if (n_bytes == 0)
+        return fail(why, EXIT_USAGE, "%s: is empty; save the array with np.save", name);
+    if (n_bytes >= 2 && bytes[0] == 'P' && bytes[1] == 'K')
+        return fail(why, EXIT_USAGE, "%s: is an archive (.npz or zip); save one array with np.save",
+                    name);
+    const size_t n_known = n_bytes < sizeof magic ? n_bytes : sizeof magic;
+    if (memcmp(bytes, magic, n_known) != 0)
+        return fail(why, EXIT_USAGE,
+                    "%s: is not a NumPy file: it begins with byte 0x%02x, not with \\x93NUMPY; "
+                    "save the array with np.save",
+                    name, bytes[0]);
+    return EXIT_OK;
+}
+
+static size_t read_little_endian(const unsigned char *bytes, int n_bytes)
+{
+    size_t value = 0;
+    for (int i = n_bytes; i-- > 0;) value = value << 8 | bytes[i];
+    return value;
+}
+
+static int find_frame(const unsigned char *bytes, size_t n_bytes, const char *name, frame *parts,
+                      failure *why)
+{
+    if (check_magic(bytes, n_bytes, name, why)) return why->code;
+    if (n_bytes < 10)
+        return fail(why, EXIT_USAGE,
+                    "%s: is cut off: it has %zu bytes, and a NumPy file at least 10; save it again",
+                    name, n_bytes);
+    const int major = bytes[6], minor = bytes[7];
+    if (major < 1 || major > 3)
+        return fail(why, EXIT_USAGE,
+                    "%s: is in version %d.%d of the NumPy format, and versions 1 to 3 are read; "
+                    "save it with np.save",
+                    name, major, minor);
+    const int length_bytes = major == 1 ? 2 : 4;
+    parts->data_offset = 8 + (size_t)length_bytes;
+    if (n_bytes < parts->data_offset)
+        return fail(why, EXIT_USAGE,
+                    "%s: is cut off after %zu bytes, inside its header; save it again", name,
+                    n_bytes);
+    parts->header_bytes = read_little_endian(bytes + 8, length_bytes);
+    if (parts->header_bytes > n_bytes - parts->data_offset)
+        return fail(why, EXIT_USAGE,
+                    "%s: says that its header has %zu bytes, but only %zu follow; save it again",
+                    name, parts->header_bytes, n_bytes - parts->data_offset);
+    parts->header = (const char *)bytes + parts->data_offset;
+    parts->data_offset += parts->header_bytes;
+    return EXIT_OK;
+}
+
+/* Element types come from the file: only printable letters go on into a sentence. */
+static void make_printable(char *text)
+{
+    for (; *text; text++)
+        if (*text < ' ' || *text > '~') *text = '?';
+}
+
+static int take_dtype(npy_header *header, const char *name, qdr_dtype *dtype, failure *why)
+{
+    make_printable(header->descr);
+    const char *descr = header->descr;
+    if (strcmp(descr, "<f4") == 0 || strcmp(descr, "<f8") == 0) {
+        *dtype = descr[2] == '4' ? QDR_F32 : QDR_F64;
+        return EXIT_OK;
+    }
+    if (strcmp(descr, ">f4") == 0 || strcmp(descr, ">f8") == 0)
+        return fail(why, EXIT_USAGE,
+                    "%s: holds big-endian elements ('%s'), and little-endian ones are read; "
+                    "save a.astype('<f%c')",
+                    name, descr, descr[2]);
+    return fail(why, EXIT_USAGE,
+                "%s: holds elements of type '%s', and only float32 ('<f4') and float64 ('<f8') are "
+                "read; save a.astype(np.float32)",
+                name, descr);
+}
+
+static int take_extents(const npy_header *header, const char *name, npy_array *array, failure *why)
+{
+    if (header->n_dims == 0)
+        return fail(why, EXIT_USAGE,
+                    "%s: holds a single number without dimensions; save a vector or a matrix, "
+                    "np.atleast_2d(a)",
+                    name);
+    if (header->n_dims > NPY_MAX_DIMS)
+        return fail(why, EXIT_USAGE,
+                    "%s: has %d dimensions, and a matrix has 2; save a.reshape(-1, a.shape[-1])",
+                    name, header->n_dims);
+    if (header->is_fortran && header->n_dims > 1)
+        return fail(why, EXIT_USAGE,
+                    "%s: is stored column by column (Fortran order), and rows are needed; "
+                    "save np.ascontiguousarray(a)",
+                    name);
+    array->n_dims = header->n_dims;
+    memcpy(array->shape, header->shape, sizeof array->shape);
+    return EXIT_OK;
+}
+
+/* The bytes that the shape asks for must be exactly those that follow the header. */
+static int check_length(const npy_array *array, size_t data_bytes, const char *name, failure *why)
+{
+    char text[64];
+    size_t needed = qdr_dtype_bytes(array->dtype);
+    for (int i = 0; i < array->n_dims; i++)
+        if (__builtin_mul_overflow(needed, (size_t)array->shape[i], &needed))
+            return fail(why, EXIT_USAGE,
+                        "%s: has shape %s, more than memory can address; save it again", name,
+                        npy_shape_text(array, text, sizeof text));
+    npy_shape_text(array, text, sizeof text);
+    if (data_bytes < needed)
+        return fail(
+            why, EXIT_USAGE,
+            "%s: is cut off: shape %s of %s needs %zu bytes, but only %zu follow the header; "
+            "save it again",
+            name, text, qdr_dtype_name(array->dtype), needed, data_bytes);
+    if (data_bytes > needed)
+        return fail(
+            why, EXIT_USAGE,
+            "%s: has %zu bytes too many: shape %s of %s needs %zu bytes, but %zu follow the "
+            "header; save one array per file",
+            name, data_bytes - needed, text, qdr_dtype_name(array->dtype), needed, data_bytes);
+    return EXIT_OK;
+}
+
+/* Points to the data, or copies them where they would be read unaligned. */
+static int place_data(const char *data, size_t bytes, const char *name, npy_array *array,
+                      failure *why)
+{
+    array->data = data;
+    if ((uintptr_t)data % qdr_dtype_bytes(array->dtype) == 0) return EXIT_OK;
+    array->copy = malloc(bytes ? bytes : 1);
+    if (!array->copy) return fail(why, EXIT_FAILED, "%s: no memory for %zu bytes", name, bytes);
+    memcpy(array->copy, data, bytes);
+    array->data = array->copy;
+    return EXIT_OK;
+}
+
+int npy_parse(const void *bytes, size_t n_bytes, const char *name, npy_array *array, failure *why)
+{
+    frame parts;
+    npy_header header;
+    size_t at;
+    memset(array, 0, sizeof *array);
+    if (find_frame(bytes, n_bytes, name, &parts, why)) return why->code;
+    const char *wrong = npy_header_parse(parts.header, parts.header_bytes, &header, &at);
+    if (wrong)
+        return fail(why, EXIT_USAGE,
+                    "%s: has a damaged header: %s (byte %zu); save it again with np.save", name,
+                    wrong, parts.data_offset - parts.header_bytes + at);
+    if (take_dtype(&header, name, &array->dtype, why)) return why->code;
+    if (take_extents(&header, name, array, why)) return why->code;
+    const size_t data_bytes = n_bytes - parts.data_offset;
+    if (check_length(array, data_bytes, name, why)) return why->code;
+    return place_data((const char *)bytes + parts.data_offset, data_bytes, name, array, why);
+}
+
+/* Maps a regular file, whole. An empty one gives no map and no bytes. */
+static int map_file(const char *path, void **map, size_t *bytes, failure *why)
+{
+    struct stat info;
+    *map = NULL;
+    *bytes = 0;
+    const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (file < 0)
+        return fail(why, EXIT_USAGE, "%s: cannot be opened (%s); name a readable .npy file", path,
+                    strerror(errno));
+    if (fstat(file, &info) != 0 || !S_ISREG(info.st_mode)) {
+        close(file);
+        return fail(why, EXIT_USAGE, "%s: is no regular file; name a .npy file", path);
+    }
+    *bytes = (size_t)info.st_size;
+    if (*bytes) *map = mmap(NULL, *bytes, PROT_READ, MAP_PRIVATE, file, 0);
+    const int error = errno;
+    close(file);
+    if (*map != MAP_FAILED) return EXIT_OK;
+    *map = NULL;
+    return fail(why, EXIT_FAILED, "%s: its %zu bytes cannot be mapped (%s)", path, *bytes,
+                strerror(error));
+}
+
+int npy_open(const char *path, npy_array *array, failure *why)
+{
+    void *map;
+    size_t bytes;
+    memset(array, 0, sizeof *array);
+    if (map_file(path, &map, &bytes, why)) return why->code;
+    const int code = npy_parse(map, bytes, path, array, why);
+    array->map = map;
+    array->map_bytes = bytes;
+    if (code) npy_close(array);
+    return code;
+}
+
+void npy_close(npy_array *array)
+{
+    if (array->map) munmap(array->map, array->map_bytes);
+    free(array->copy);
+    memset(array, 0, sizeof *array);
+}
+
+const char *npy_shape_text(const npy_array *array, char *text, size_t capacity)
+{
+    if (array->n_dims == 1)
+        snprintf(text, capacity, "[%lld]", (long long)array->shape[0]);
+    else
+        snprintf(text, capacity, "[%lld, %lld]", (long long)array->shape[0],
+                 (long long)array->shape[1]);
+    return text;
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* NumPy files: read by mapping them, written under a temporary name first.
+ *
+ * Read: versions 1 to 3, little-endian float32 and float64, C order, one or two dimensions.
+ * Written: version 1. The format:
+ * https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html */
+#ifndef QUADRILLE_SRC_NPY_H
+#define QUADRILLE_SRC_NPY_H
+
+#include "failure.h"
+
+#define NPY_MAX_DIMS 2
+
+typedef struct npy_array {
+    qdr_dtype dtype; /* QDR_F32 or QDR_F64 */
+    int n_dims; /* 1 or 2 */
+    int64_t shape[NPY_MAX_DIMS];
+    const void *data; /* row-major, aligned to its elements; lives until npy_close() */
+    void *map; /* the file, or NULL */
+    size_t map_bytes;
+    void *copy; /* of data that lay unaligned in the file, or NULL */
+} npy_array;
+
+/* Reads the array whose file holds these bytes; `data` points into them, or to a copy where that
+ * would be unaligned. `name` begins the sentence of a failure. Any bytes are safe. Returns 0 or an
+ * exit code. */
+int npy_parse(const void *bytes, size_t n_bytes, const char *name, npy_array *array, failure *why);
+/* Maps a file and parses it. */
+int npy_open(const char *path, npy_array *array, failure *why);
+/* Frees what npy_open() or npy_parse() took; takes an array of zeros. */
+void npy_close(npy_array *array);
+
+/* "[3, 4]" */
+const char *npy_shape_text(const npy_array *array, char *text, size_t capacity);
+
+/* A file being written: under a temporary name in the same folder until it is published. */
+typedef struct npy_output {
+    char path[4096];
+    char temporary[4096]; /* "" when there is none */
+} npy_output;
+
+/* Writes all of the array to a temporary file beside DIR/NAME. On failure nothing remains. */
+int npy_stage(npy_output *output, const char *dir, const char *name, const npy_array *array,
+              failure *why);
+/* Renames it to DIR/NAME, in one step. */
+int npy_publish(npy_output *output, failure *why);
+/* Removes the temporary file, if there still is one. */
+void npy_discard(npy_output *output);
+
+#endif

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Writes NumPy files so that a reader finds a whole file or none. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "npy.h"
+
+#define HEADER_BYTES 128 /* magic, version, length and a dictionary of any shape, padded to 64 */
+
+static void make_header(const npy_array *array, char header[HEADER_BYTES])
+{
+    char shape[64], text[HEADER_BYTES];
+    if (array->n_dims == 1)
+        snprintf(shape, sizeof shape, "(%lld,)", (long long)array->shape[0]);
+    else
+        snprintf(shape, sizeof shape, "(%lld, %lld)", (long long)array->shape[0],
+                 (long long)array->shape[1]);
+    const int n_chars = snprintf(text, sizeof text,
+                                 "{'descr': '<f%d', 'fortran_order': False, 'shape': %s, }",
+                                 (int)qdr_dtype_bytes(array->dtype), shape);
+    memset(header, ' ', HEADER_BYTES);
+    memcpy(header, "\x93NUMPY\x01\x00\x76\x00", 10); /* 0x76 bytes follow the first ten */
+    memcpy(header + 10, text, (size_t)n_chars);
+    header[HEADER_BYTES - 1] = '\n';
+}
+
+static size_t data_bytes(const npy_array *array)
+{
+    size_t bytes = qdr_dtype_bytes(array->dtype);
+    for (int i = 0; i < array->n_dims; i++) bytes *= (size_t)array->shape[i];
+    return bytes;
+}
+
+static int write_all(FILE *file, const npy_array *array)
+{
+    char header[HEADER_BYTES];
+    const size_t bytes = data_bytes(array);
+    make_header(array, header);
+    return fwrite(header, 1, sizeof header, file) == sizeof header &&
+           fwrite(array->data, 1, bytes, file) == bytes && fflush(file) == 0;
+}
+
+/* mkstemp() makes private files; give this one the permissions that a plain new file has. */
+static void open_up(int file)
+{
+    const mode_t mask = umask(0);
+    umask(mask);
+    (void)!fchmod(file, 0666 & ~mask);
+}
+
+int npy_stage(npy_output *output, const char *dir, const char *name, const npy_array *array,
+              failure *why)
+{
+    memset(output, 0, sizeof *output);
+    const int n_path = snprintf(output->path, sizeof output->path, "%s/%s", dir, name);
+    const int n_temporary = snprintf(output->temporary, sizeof output->temporary, "%s/.%s.XXXXXX",
+                                     dir, name);
+    if (n_path < 0 || n_temporary < 0 || (size_t)n_temporary >= sizeof output->temporary) {
+        output->temporary[0] = 0;
+        return fail(why, EXIT_USAGE, "the name of the output folder has over 4,000 letters");
+    }
+    const int number = mkstemp(output->temporary);
+    FILE *file = number < 0 ? NULL : fdopen(number, "wb");
+    if (!file) {
+        fail(why, EXIT_FAILED, "%s: cannot be written (%s)", output->path, strerror(errno));
+        if (number >= 0) close(number);
+        if (number < 0) output->temporary[0] = 0;
+        npy_discard(output);
+        return why->code;
+    }
+    open_up(number);
+    const int written = write_all(file, array);
+    const int error = errno;
+    if (fclose(file) == 0 && written) return EXIT_OK;
+    npy_discard(output);
+    return fail(why, EXIT_FAILED, "%s: %zu bytes cannot be written (%s)", output->path,
+                data_bytes(array) + HEADER_BYTES, strerror(error));
+}
+
+int npy_publish(npy_output *output, failure *why)
+{
+    if (rename(output->temporary, output->path) != 0) {
+        fail(why, EXIT_FAILED, "%s: cannot be put in place (%s)", output->path, strerror(errno));
+        npy_discard(output);
+        return why->code;
+    }
+    output->temporary[0] = 0;
+    return EXIT_OK;
+}
+
+void npy_discard(npy_output *output)
+{
+    if (output->temporary[0]) unlink(output->temporary);
+    output->temporary[0] = 0;
+}

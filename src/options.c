@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reads and prints tables of options; numbers, grids and orders as text. */
+#include "options.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FIRST_CODE 1000 /* getopt's codes of long options: beyond all letters */
+
+/* The two tables that getopt_long wants. */
+typedef struct getopt_tables {
+    struct option options[MAX_OPTIONS + 1];
+    char letters[2 * MAX_OPTIONS + 2];
+} getopt_tables;
+
+static void make_tables(const option_spec *specs, getopt_tables *tables)
+{
+    size_t n_letters = 0;
+    memset(tables, 0, sizeof *tables);
+    tables->letters[n_letters++] = ':';
+    for (int i = 0; specs[i].name && i < MAX_OPTIONS; i++) {
+        const int has_argument = specs[i].argument ? required_argument : no_argument;
+        tables->options[i] = (struct option){specs[i].name, has_argument, NULL, FIRST_CODE + i};
+        if (!specs[i].letter) continue;
+        tables->letters[n_letters++] = specs[i].letter;
+        if (specs[i].argument) tables->letters[n_letters++] = ':';
+    }
+}
+
+static int index_of(const option_spec *specs, int code)
+{
+    if (code >= FIRST_CODE) return code - FIRST_CODE;
+    int index = 0;
+    while (specs[index].letter != code) index++;
+    return index;
+}
+
+/* The words of a command line that ask for this command's help. */
+static const char *help_words(const char *command, char words[64])
+{
+    const int is_main = strcmp(command, "quadrille") == 0;
+    snprintf(words, 64, "quadrille %s%s--help", is_main ? "" : command, is_main ? "" : " ");
+    return words;
+}
+
+/* What getopt refused: a missing argument, an argument too many, or an unknown option. */
+static int fail_option(char **argv, int code, const option_spec *specs, failure *why)
+{
+    char words[64];
+    const char *text = argv[optind - 1];
+    help_words(argv[0], words);
+    if (code == ':')
+        return fail(why, EXIT_USAGE, "%s: option '%s' needs a value; see %s", argv[0], text, words);
+    if (optopt >= FIRST_CODE)
+        return fail(why, EXIT_USAGE, "%s: option '--%s' takes no value; see %s", argv[0],
+                    specs[optopt - FIRST_CODE].name, words);
+    if (optopt)
+        return fail(why, EXIT_USAGE, "%s: unknown option '-%c'; see %s", argv[0], optopt, words);
+    return fail(why, EXIT_USAGE, "%s: unknown or ambiguous option '%s'; see %s", argv[0], text,
+                words);
+}
+
+int options_read(int argc, char **argv, const option_spec *specs, option_taker take, void *user,
+                 failure *why)
+{
+    getopt_tables tables;
+    make_tables(specs, &tables);
+    opterr = 0;
+    optind = 1;
+    for (;;) {
+        const int code = getopt_long(argc, argv, tables.letters, tables.options, NULL);
+        if (code == -1) break;
+        if (code == '?' || code == ':') return fail_option(argv, code, specs, why);
+        if (take(index_of(specs, code), optarg, user, why)) return why->code;
+    }
+    if (optind == argc) return EXIT_OK;
+    char words[64];
+    return fail(why, EXIT_USAGE, "%s: '%s' is no option; see %s", argv[0], argv[optind],
+                help_words(argv[0], words));
+}
+
+void options_print(const option_spec *specs)
+{
+    puts("\nOptions:");
+    for (; specs->name; specs++) {
+        char left[64], letter[8] = "    ";
+        if (specs->letter) snprintf(letter, sizeof letter, "-%c, ", specs->letter);
+        snprintf(left, sizeof left, "%s--%s%s%s", letter, specs->name, specs->argument ? " " : "",
+                 specs->argument ? specs->argument : "");
+        printf("  %-30s %s\n", left, specs->help);
+    }
+}
+
+int option_integer(const char *name, const char *value, int64_t min, int64_t max, int64_t *number,
+                   failure *why)
+{
+    char *end;
+    errno = 0;
+    const long long parsed = strtoll(value, &end, 10);
+    if (end == value || *end || errno || parsed < min || parsed > max)
+        return fail(why, EXIT_USAGE, "--%s '%s': a whole number from %lld to %lld is needed", name,
+                    value, (long long)min, (long long)max);
+    *number = parsed;
+    return EXIT_OK;
+}
+
+int option_grid(const char *name, const char *value, grid_size *size, failure *why)
+{
+    int axes[4];
+    const char *at = value;
+    int64_t n_ranks = 1;
+    for (int i = 0; i < 4; i++) {
+        char *end;
+        errno = 0;
+        const long long number = *at >= '0' && *at <= '9' ? strtoll(at, &end, 10) : -1;
+        if (number < 1 || number > 1024 || errno || *end != (i < 3 ? 'x' : 0) ||
+            (n_ranks *= number) > 1024)
+            return fail(why, EXIT_USAGE,
+                        "--%s '%s': a grid is GXxGYxGZxGD, four numbers from 1 whose product is at "
+                        "most 1024, such as 2x2x1x1",
+                        name, value);
+        axes[i] = (int)number;
+        at = end + 1;
+    }
+    *size = (grid_size){axes[0], axes[1], axes[2], axes[3]};
+    return EXIT_OK;
+}
+
+int grid_ranks(grid_size size) { return size.x * size.y * size.z * size.d; }
+
+int option_order(const char *name, const char *value, failure *why)
+{
+    int is_permutation = strlen(value) == 4;
+    for (const char *axis = "xyzd"; *axis; axis++) is_permutation &= strchr(value, *axis) != NULL;
+    if (is_permutation) return EXIT_OK;
+    return fail(
+        why, EXIT_USAGE,
+        "--%s '%s': an order names each of x, y, z and d once, the fastest first, such as xyzd",
+        name, value);
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Command line: one table of options per command is what getopt reads, what --help prints and what
+ * the man page is held to. */
+#ifndef QUADRILLE_SRC_OPTIONS_H
+#define QUADRILLE_SRC_OPTIONS_H
+
+#include "failure.h"
+
+typedef struct option_spec {
+    const char *name; /* long name; NULL ends the table */
+    char letter; /* short name, 0: none */
+    const char *argument; /* "FILE"; NULL: takes none */
+    const char *help; /* one line */
+} option_spec;
+
+#define MAX_OPTIONS 24
+
+/* Receives one option; index is its place in the table. */
+typedef int (*option_taker)(int index, const char *value, void *user, failure *why);
+
+/* Reads all arguments of the command argv[0]. None but options are allowed. Returns 0 or
+ * EXIT_USAGE. */
+int options_read(int argc, char **argv, const option_spec *specs, option_taker take, void *user,
+                 failure *why);
+/* Prints the table to standard output. */
+void options_print(const option_spec *specs);
+
+/* A whole number from min to max. `name` is the option's. */
+int option_integer(const char *name, const char *value, int64_t min, int64_t max, int64_t *number,
+                   failure *why);
+
+/* The ranks along x, y, z and d. */
+typedef struct grid_size {
+    int x, y, z, d;
+} grid_size;
+/* "2x2x1x1", each from 1 to 1024 and the product too. */
+int option_grid(const char *name, const char *value, grid_size *size, failure *why);
+int grid_ranks(grid_size size);
+/* A permutation of xyzd. */
+int option_order(const char *name, const char *value, failure *why);
+
+#endif

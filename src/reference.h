@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A linear layer on one thread in float64: what the grid's results are compared with, and how far
+ * they may be off. The bounds are derived in docs/numerics.md. */
+#ifndef QUADRILLE_SRC_REFERENCE_H
+#define QUADRILLE_SRC_REFERENCE_H
+
+#include <quadrille/types.h>
+
+/* One element of memory as double, and back, rounded to nearest, ties to even. F32, F64 and BF16.
+ */
+double element_read(qdr_dtype dtype, const void *memory, int64_t index);
+void element_write(qdr_dtype dtype, void *memory, int64_t index, double value);
+
+/* A number drawn from (seed, stream, index): uniform in [-1, 1), or one of -1, 0, 1 if is_exact,
+ * rounded to dtype. */
+double draw_value(uint64_t seed, int stream, int64_t index, int is_exact, qdr_dtype dtype);
+/* A whole number in [0, n), from (seed, stream). */
+int64_t draw_below(uint64_t seed, int stream, int64_t n);
+
+/* A result and, element by element, the sum of the absolute values of all terms that went into it.
+ */
+typedef struct reference_sums {
+    double *value, *magnitude;
+} reference_sums;
+
+typedef struct reference {
+    int64_t m, k, n;
+    double *x, *w, *b, *dy; /* [m,k], [n,k], [n], [m,n] */
+    reference_sums y, dx, dw, db;
+} reference;
+
+/* Zeroed arrays; 0, or -1 without memory (then nothing is held). */
+int reference_create(int64_t m, int64_t k, int64_t n, reference *made);
+void reference_destroy(reference *old);
+/* y += x·wᵀ + b, dx += dy·w, dw += dyᵀ·x, db += Σ rows of dy, and the magnitudes. What the results
+ * held before counts as one more term, of whose magnitude the caller takes care. */
+void reference_run(reference *problem);
+
+/* What the bound of an error depends on. */
+typedef struct error_shape {
+    qdr_dtype dtype;
+    int64_t n_terms; /* of the whole sum, over all ranks and calls, with bias and old value */
+    int n_members; /* ranks whose partial sums were added */
+    int n_roundings; /* to bf16 on the way, for BF16 results; 0 for results in fp32 */
+} error_shape;
+/* c, so that |computed - reference| ≤ c · magnitude. */
+double error_factor(error_shape shape);
+/* The error as a share of its bound: at most 1 where the result is right; infinite for a NaN or
+ * where there may be no error. Sums of whole numbers have none: pass is_exact. */
+double error_share(double computed, double value, double magnitude, double factor, int is_exact);
+
+#endif
