@@ -167,7 +167,7 @@ static int place_data(const char *data, size_t bytes, const char *name, npy_arra
 
 int npy_parse(const void *bytes, size_t n_bytes, const char *name, npy_array *array, failure *why)
 {
-    frame parts;
+    frame parts = {0};
     npy_header header;
     size_t at;
     memset(array, 0, sizeof *array);
