@@ -28,7 +28,10 @@ const qdri_cpu_kernels *qdri_cpu_kernels_pick(void)
 static qdr_status run_kernel(void *args)
 {
     const qdri_kernel *kernel = args;
-    qdri_cpu_kernels_pick()->run[kernel->kind][kernel->dtype](kernel);
+    const int type = kernel->kind == QDRI_K_COPY_BLOCK
+                         ? 0
+                         : (int)kernel->dtype; /* bytes have no type */
+    qdri_cpu_kernels_pick()->run[kernel->kind][type](kernel);
     return QDR_OK;
 }
 

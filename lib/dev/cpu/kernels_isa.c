@@ -131,5 +131,5 @@ const qdri_cpu_kernels JOIN(qdri_cpu_kernels_, QDRI_ISA) = {
         ALL_TYPES(QDRI_K_CE_BACKWARD, ce_backward),
         ALL_TYPES(QDRI_K_SUM_SQUARES, sum_squares),
         ALL_TYPES(QDRI_K_ADAMW, adamw),
-        [QDRI_K_COPY_BLOCK] = {copy_block, copy_block, copy_block},
+        [QDRI_K_COPY_BLOCK] = {copy_block},
     }};
