@@ -21,10 +21,10 @@ typedef struct qdri_comm qdri_comm;
  *  ALL_TO_ALL      send: Σ counts; recv: Σ recv_counts; counts[j] goes to rank j, recv_counts[j]
  * comes from it SEND_RECV       send: count elements to `peer` (-1: none); recv: recv_count
  * elements from `peer2` (-1: none) counts and recv_counts have one entry per member, may hold
- * zeros, and live until the collective has run. counts = NULL means `count` for each member; or,
- * for ALL_GATHER and REDUCE_SCATTER with split_unit > 0, that `count` is the sum of all parts and
- * member j's part is qdri_split(count, split_unit, size, j): uneven rows need no array (unit = rows
- * that stay together · columns). */
+ * zeros, and live until the collective has run. counts = NULL means `count` for each member
+ * (recv_counts = NULL likewise); or, for ALL_GATHER and REDUCE_SCATTER with split_unit > 0, that
+ * `count` is the sum of all parts and member j's part is qdri_split(count, split_unit, size, j):
+ * uneven rows need no array (unit = rows that stay together · columns). */
 typedef struct qdri_coll {
     qdr_coll_kind kind;
     qdr_dtype dtype;
@@ -41,28 +41,56 @@ typedef struct qdri_comm_table {
     const char *name;
     /* Enqueues; arguments have been checked, the group has at least two members. */
     qdr_status (*launch)(qdri_comm *comm, const qdri_coll *coll, qdr_stream *stream);
-    /* Bytes of staging that `coll` needs on this rank. */
+    /* Bytes of staging that `coll` needs on this rank; optional: none. */
     size_t (*scratch_bytes)(const qdri_comm *comm, const qdri_coll *coll);
     /* Collective: ranks of equal colour form a group, ordered by key; colour < 0: none (*part =
      * NULL). */
     qdr_status (*split)(qdri_comm *comm, int colour, int key, qdri_comm **part);
-    void (*abort)(qdri_comm *comm); /* lets the other members fail instead of waiting; optional */
+    /* Collective, on the calling thread, without the device, asleep while waiting: see the
+     * functions below. */
+    qdr_status (*agree)(qdri_comm *comm, qdr_status mine);
+    qdr_status (*broadcast)(qdri_comm *comm, int root, void *data, size_t bytes);
+    /* Lets the other members fail instead of waiting for this one. Any thread. */
+    void (*abort)(qdri_comm *comm);
     void (*destroy)(qdri_comm *comm);
 } qdri_comm_table;
 
-/* Makes the world communicator of one rank of a local world (lib/comm/local.c) */
+/* Makes the world communicator of one rank of a local world. Collective: fails on all ranks or on
+ * none. */
 QDR_NODISCARD qdr_status qdri_comm_create_local(qdr_local_world *world, int rank, qdri_dev *dev,
                                                 qdri_comm **comm);
 QDR_NODISCARD qdr_status qdri_comm_create_self(qdri_dev *dev,
                                                qdri_comm **comm); /* a group of one */
-void qdri_comm_destroy(qdri_comm **comm); /* takes NULL; collective; the streams are idle */
+/* Takes NULL; the streams are idle, parts made by split are destroyed first. Does not wait: members
+ * that still wait for this one fail with QDR_ERR_PEER. */
+void qdri_comm_destroy(qdri_comm **comm);
+/* Collective: fails on all ranks of comm or on none. */
 QDR_NODISCARD qdr_status qdri_comm_split(qdri_comm *comm, int colour, int key, qdri_comm **part);
 int qdri_comm_rank(const qdri_comm *comm);
 int qdri_comm_size(const qdri_comm *comm);
 /* Ranks of the group on this rank's node. */
 int qdri_comm_node_size(const qdri_comm *comm);
+/* All members return the same: the status and sentence of the lowest rank that passes an error. A
+ * barrier, too. */
+QDR_NODISCARD qdr_status qdri_comm_agree(qdri_comm *comm, qdr_status mine);
+/* Host memory. */
+QDR_NODISCARD qdr_status qdri_comm_broadcast(qdri_comm *comm, int root, void *data, size_t bytes);
+/* Gives up on comm, its parts and its siblings: whoever waits in one of them, here or on another
+ * rank, gets QDR_ERR_PEER. Any thread. The hook of a poisoned device. */
+void qdri_comm_abort(qdri_comm *comm);
 
-/* Enqueues a collective. Groups of one copy where needed and count nothing. */
+/* The ranks of one process before they have communicators. */
+QDR_NODISCARD qdr_status qdri_local_world_create(int n, qdr_local_world **world);
+void qdri_local_world_destroy(qdr_local_world **world);
+int qdri_local_world_size(const qdr_local_world *world);
+/* Collective, like qdri_comm_agree(). */
+QDR_NODISCARD qdr_status qdri_local_world_agree(qdr_local_world *world, int rank, qdr_status mine);
+/* A rank's thread is gone: ranks that wait for it fail. */
+void qdri_local_world_leave(qdr_local_world *world);
+
+/* Enqueues a collective. Groups of one copy where needed and count nothing. Wrong arguments change
+ * nothing; if enqueueing fails the communicator is given up, so that no member waits for this rank.
+ */
 QDR_NODISCARD qdr_status qdri_comm_launch(qdri_comm *comm, const qdri_coll *coll,
                                           qdr_stream *stream);
 /* Staging: collectives that need more than what was reserved allocate it for as long as they run.

@@ -1,13 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The MPI backend: the only place of the library that includes <mpi.h> (through quadrille/mpi.h).
- */
+/* The MPI backend: mpi*.c are the only files of the library that include <mpi.h>, but for the
+ * public header's functions. */
 #ifndef QDRI_COMM_MPI_H
 #define QDRI_COMM_MPI_H
 
 #include "comm/comm.h"
 
-/* comm_handle points to an MPI_Comm; it is duplicated. */
-QDR_NODISCARD qdr_status qdri_comm_create_mpi(const void *comm_handle, qdri_dev *dev,
+/* Collective over the MPI_Comm that comm_handle points to; it is duplicated. `mine` is what this
+ * rank has met so far: all ranks return the status and sentence of the lowest that fails. The
+ * result has no device yet.
+ * @retval QDR_ERR_STATE  MPI is not initialised, is finalised, or lacks MPI_THREAD_MULTIPLE */
+QDR_NODISCARD qdr_status qdri_comm_create_mpi(const void *comm_handle, qdr_status mine,
                                               qdri_comm **comm);
+/* Gives a new world communicator its device. */
+void qdri_comm_bind(qdri_comm *comm, qdri_dev *dev);
+
+/* Initialises MPI if nobody has; *started says so. */
+QDR_NODISCARD qdr_status qdri_mpi_start(int *started);
+void qdri_mpi_stop(void);
+
+/* Messages of more bytes than this travel as one element of a derived type; tests make it small. */
+extern int qdri_mpi_max_bytes;
 
 #endif

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Communicators: what is common to all backends. Checks, groups of one, counters, families. */
+#include "comm/comm.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "comm/internal.h"
+#include "core/size.h"
+
+static int64_t now_nanosecs(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+void qdri_comm_init(qdri_comm *comm, const qdri_comm_table *table, qdri_dev *dev, int rank,
+                    int size, qdri_comm *parent)
+{
+    comm->table = table;
+    comm->dev = dev;
+    comm->rank = rank;
+    comm->size = size;
+    comm->node_size = size;
+    comm->root = parent ? parent->root : comm;
+    if (!parent) {
+        pthread_mutex_init(&comm->family_mutex, NULL);
+        return;
+    }
+    pthread_mutex_lock(&comm->root->family_mutex);
+    comm->next = comm->root->next;
+    comm->root->next = comm;
+    pthread_mutex_unlock(&comm->root->family_mutex);
+}
+
+static void family_leave(qdri_comm *comm)
+{
+    if (comm->root == comm) {
+        pthread_mutex_destroy(&comm->family_mutex);
+        return;
+    }
+    pthread_mutex_lock(&comm->root->family_mutex);
+    qdri_comm *before = comm->root;
+    while (before->next != comm) before = before->next;
+    before->next = comm->next;
+    pthread_mutex_unlock(&comm->root->family_mutex);
+}
+
+void qdri_comm_abort(qdri_comm *comm)
+{
+    pthread_mutex_lock(&comm->root->family_mutex);
+    for (qdri_comm *member = comm->root; member; member = member->next) {
+        if (member->table->abort) member->table->abort(member);
+    }
+    pthread_mutex_unlock(&comm->root->family_mutex);
+}
+
+static void destroy_self(qdri_comm *comm) { free(comm); }
+static const qdri_comm_table self_table = {.name = "self", .destroy = destroy_self};
+
+static qdr_status create_self(qdri_dev *dev, qdri_comm *parent, qdri_comm **comm)
+{
+    qdri_comm *made = NULL;
+    *comm = NULL;
+    QDR_TRY(QDRI_NEW(1, "a communicator of one rank", &made));
+    qdri_comm_init(made, &self_table, dev, 0, 1, parent);
+    *comm = made;
+    return QDR_OK;
+}
+
+qdr_status qdri_comm_create_self(qdri_dev *dev, qdri_comm **comm)
+{
+    return create_self(dev, NULL, comm);
+}
+
+void qdri_comm_destroy(qdri_comm **comm)
+{
+    if (!comm || !*comm) return;
+    family_leave(*comm);
+    if ((*comm)->scratch) qdri_mem_free((*comm)->dev, &(*comm)->scratch);
+    (*comm)->table->destroy(*comm);
+    *comm = NULL;
+}
+
+qdr_status qdri_comm_split(qdri_comm *comm, int colour, int key, qdri_comm **part)
+{
+    *part = NULL;
+    if (comm->size > 1) return comm->table->split(comm, colour, key, part);
+    return colour < 0 ? QDR_OK : create_self(comm->dev, comm, part);
+}
+
+int qdri_comm_rank(const qdri_comm *comm) { return comm->rank; }
+int qdri_comm_size(const qdri_comm *comm) { return comm->size; }
+int qdri_comm_node_size(const qdri_comm *comm) { return comm->node_size; }
+
+qdr_status qdri_comm_agree(qdri_comm *comm, qdr_status mine)
+{
+    return comm->size > 1 ? comm->table->agree(comm, mine) : mine;
+}
+
+qdr_status qdri_comm_broadcast(qdri_comm *comm, int root, void *data, size_t bytes)
+{
+    return comm->size > 1 ? comm->table->broadcast(comm, root, data, bytes) : QDR_OK;
+}
+
+/* ---- collectives ---- */
+
+/* Sums of counts that pass fit into int64_t, in bytes, too. */
+static qdr_status check_counts(const char *name, const int64_t *counts, int size)
+{
+    const int64_t most = INT64_MAX / 16 / size;
+    for (int j = 0; counts && j < size; j++) {
+        if (counts[j] < 0 || counts[j] > most)
+            return QDR_FAIL(QDR_ERR_SHAPE,
+                            "%s: the count for rank %d is %" PRId64 "; it must be 0 … %" PRId64,
+                            name, j, counts[j], most);
+    }
+    return QDR_OK;
+}
+
+static qdr_status check_peer(const char *name, int peer, int lowest, int size)
+{
+    if (peer >= lowest && peer < size) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: peer %d is not in %d … %d", name, peer, lowest,
+                    size - 1);
+}
+
+static int reduces(qdr_coll_kind kind)
+{
+    return kind == QDR_REDUCE_SCATTER || kind == QDR_ALL_REDUCE;
+}
+
+static qdr_status check_types(const char *name, const qdri_coll *coll)
+{
+    if (qdr_dtype_bytes(coll->dtype) == 0)
+        return QDR_FAIL(QDR_ERR_DTYPE, "%s: unknown element type %d", name, (int)coll->dtype);
+    if (!reduces(coll->kind)) return QDR_OK;
+    if (coll->dtype == QDR_U8)
+        return QDR_FAIL(QDR_ERR_DTYPE, "%s: u8 cannot be reduced; use f32, f64, bf16 or i32", name);
+    if (coll->op != QDR_SUM && coll->op != QDR_MAX && coll->op != QDR_MIN)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: unknown reduction %d", name, (int)coll->op);
+    return QDR_OK;
+}
+
+static qdr_status check_shape(const char *name, const qdri_comm *comm, const qdri_coll *coll)
+{
+    const int64_t most = INT64_MAX / 16 / comm->size;
+    if (coll->count < 0 || coll->count > most || coll->recv_count < 0 || coll->recv_count > most ||
+        coll->split_unit < 0)
+        return QDR_FAIL(QDR_ERR_SHAPE,
+                        "%s: counts %" PRId64 ", %" PRId64 " and split unit %" PRId64
+                        " must be 0 … %" PRId64,
+                        name, coll->count, coll->recv_count, coll->split_unit, most);
+    if (coll->split_unit > 0 && coll->count % coll->split_unit)
+        return QDR_FAIL(QDR_ERR_SHAPE, "%s: unit %" PRId64 " does not divide %" PRId64 " elements",
+                        name, coll->split_unit, coll->count);
+    QDR_TRY(check_counts(name, coll->counts, comm->size));
+    return check_counts(name, coll->recv_counts, comm->size);
+}
+
+static qdr_status check_pointers(const char *name, const qdri_comm *comm, const qdri_coll *coll)
+{
+    int64_t begin, n_send = 0, n_recv = coll->count;
+    switch (coll->kind) {
+    case QDR_ALL_GATHER: n_recv = qdri_coll_total(coll, comm->size); break;
+    case QDR_REDUCE_SCATTER:
+        n_send = qdri_coll_total(coll, comm->size);
+        qdri_coll_part(coll, comm->size, comm->rank, &begin, &n_recv);
+        break;
+    case QDR_ALL_TO_ALL:
+        n_send = qdri_coll_offset(coll->counts, coll->count, comm->size);
+        n_recv = qdri_coll_offset(coll->recv_counts, coll->count, comm->size);
+        break;
+    case QDR_SEND_RECV:
+        n_send = coll->peer < 0 ? 0 : coll->count;
+        n_recv = coll->peer2 < 0 ? 0 : coll->recv_count;
+        break;
+    default: break;
+    }
+    if ((n_send > 0 && !coll->send) || (n_recv > 0 && !coll->recv))
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "%s: a buffer is NULL (send %" PRId64 ", receive %" PRId64 " elements)",
+                        name, n_send, n_recv);
+    return QDR_OK;
+}
+
+static qdr_status check(const qdri_comm *comm, const qdri_coll *coll)
+{
+    if (coll->kind < 0 || coll->kind >= QDR_N_COLL_KINDS)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "comm: unknown collective %d", (int)coll->kind);
+    const char *name = qdr_coll_kind_name(coll->kind);
+    QDR_TRY(check_types(name, coll));
+    QDR_TRY(check_shape(name, comm, coll));
+    if (coll->kind == QDR_BROADCAST) QDR_TRY(check_peer(name, coll->peer, 0, comm->size));
+    if (coll->kind == QDR_SEND_RECV) {
+        QDR_TRY(check_peer(name, coll->peer, -1, comm->size));
+        QDR_TRY(check_peer(name, coll->peer2, -1, comm->size));
+    }
+    return check_pointers(name, comm, coll);
+}
+
+static qdr_status launch_alone(const qdri_coll *coll, qdr_stream *stream)
+{
+    int64_t begin, n = coll->count;
+    if (coll->kind == QDR_ALL_TO_ALL) qdri_coll_outgoing(coll, 0, &begin, &n);
+    if (coll->kind == QDR_ALL_GATHER || coll->kind == QDR_REDUCE_SCATTER)
+        qdri_coll_part(coll, 1, 0, &begin, &n);
+    if (coll->kind == QDR_BROADCAST || !coll->send || coll->send == coll->recv) return QDR_OK;
+    if (coll->kind == QDR_SEND_RECV) {
+        if (coll->peer != coll->peer2 || (coll->peer == 0 && n != coll->recv_count))
+            return QDR_FAIL(QDR_ERR_ARGUMENT,
+                            "send-recv: a rank alone can only send to itself what it receives");
+        if (coll->peer < 0) return QDR_OK;
+    }
+    if (n == 0) return QDR_OK;
+    return qdri_copy(stream, coll->recv, coll->send, (size_t)n * qdr_dtype_bytes(coll->dtype));
+}
+
+qdr_status qdri_comm_launch(qdri_comm *comm, const qdri_coll *coll, qdr_stream *stream)
+{
+    QDR_TRY(qdri_dev_raise(comm->dev));
+    QDR_TRY(check(comm, coll));
+    if (comm->size == 1) return launch_alone(coll, stream);
+    if (comm->observer) comm->observer(comm, coll, comm->observer_user);
+    const qdr_status status = comm->table->launch(comm, coll, stream);
+    if (status != QDR_OK) qdri_comm_abort(comm);
+    return status;
+}
+
+static void run_finish(qdri_run *run)
+{
+    qdri_counter *counter = &run->comm->counters[run->coll.kind];
+    const int64_t nanosecs = now_nanosecs() - run->begin_nanosecs;
+    atomic_fetch_add_explicit(&counter->nanosecs, nanosecs, memory_order_relaxed);
+    atomic_fetch_add_explicit(&counter->n_calls, 1, memory_order_relaxed);
+    if (run->owns_staging) qdri_mem_free(run->comm->dev, &run->staging);
+}
+
+static qdr_status run_work(void *args)
+{
+    qdri_run *run = args;
+    if (run->begin_nanosecs == 0) run->begin_nanosecs = now_nanosecs();
+    const qdr_status status = run->step(run);
+    if (status != QDR_PENDING) run_finish(run);
+    return status;
+}
+
+qdr_status qdri_comm_enqueue(qdri_comm *comm, const qdri_coll *coll, qdr_stream *stream,
+                             qdr_status (*step)(qdri_run *run), void *staging, int owns_staging)
+{
+    const qdri_run run = {.comm = comm,
+                          .step = step,
+                          .coll = *coll,
+                          .staging = staging,
+                          .owns_staging = owns_staging};
+    _Static_assert(sizeof run <= QDRI_WORK_BYTES, "a collective must fit into work of a stream");
+    return qdri_work(stream, run_work, &run, sizeof run);
+}
+
+/* ---- staging, counters, observer ---- */
+
+size_t qdri_comm_scratch_bytes(const qdri_comm *comm, const qdri_coll *coll)
+{
+    if (comm->size == 1 || !comm->table->scratch_bytes) return 0;
+    return comm->table->scratch_bytes(comm, coll);
+}
+
+qdr_status qdri_comm_reserve(qdri_comm *comm, size_t bytes)
+{
+    if (bytes <= comm->scratch_bytes) return QDR_OK;
+    if (comm->scratch) qdri_mem_free(comm->dev, &comm->scratch);
+    comm->scratch_bytes = 0;
+    QDR_TRY(qdri_mem_alloc(comm->dev, bytes, &comm->scratch));
+    comm->scratch_bytes = bytes;
+    return QDR_OK;
+}
+
+qdr_traffic qdri_comm_traffic(const qdri_comm *comm, qdr_coll_kind kind)
+{
+    const qdri_counter *counter = &comm->counters[kind];
+    return (qdr_traffic){.n_calls = atomic_load(&counter->n_calls),
+                         .bytes_sent = atomic_load(&counter->bytes_sent),
+                         .secs = (double)atomic_load(&counter->nanosecs) * 1e-9};
+}
+
+void qdri_comm_reset_traffic(qdri_comm *comm)
+{
+    for (int kind = 0; kind < QDR_N_COLL_KINDS; kind++) {
+        atomic_store(&comm->counters[kind].n_calls, 0);
+        atomic_store(&comm->counters[kind].bytes_sent, 0);
+        atomic_store(&comm->counters[kind].nanosecs, 0);
+    }
+}
+
+void qdri_comm_set_observer(qdri_comm *comm, qdri_comm_observer observer, void *user)
+{
+    comm->observer = observer;
+    comm->observer_user = user;
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of lib/comm share: the communicator's common part, a collective while it runs,
+ * parts, sums. */
+#ifndef QDRI_COMM_INTERNAL_H
+#define QDRI_COMM_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "comm/comm.h"
+
+/* Written by stream threads of several ranks (the receiver of a local copy counts for the sender).
+ */
+typedef struct qdri_counter {
+    _Atomic int64_t n_calls, bytes_sent, nanosecs;
+} qdri_counter;
+
+/* First member of each backend's communicator. */
+struct qdri_comm {
+    const qdri_comm_table *table;
+    qdri_dev *dev;
+    int rank, size, node_size;
+    void *scratch;
+    size_t scratch_bytes;
+    qdri_counter counters[QDR_N_COLL_KINDS];
+    qdri_comm_observer observer;
+    void *observer_user;
+    /* The family: a communicator that was not made by split, and all that were, for
+     * qdri_comm_abort(). */
+    qdri_comm *root, *next;
+    pthread_mutex_t family_mutex; /* of the root */
+};
+
+/* A collective that runs on a stream: the private arguments of its work. */
+typedef struct qdri_run qdri_run;
+struct qdri_run {
+    qdri_comm *comm;
+    qdr_status (*step)(qdri_run *run); /* called until it does not return QDR_PENDING */
+    qdri_coll coll;
+    int64_t begin_nanosecs; /* 0: has not begun */
+    int phase; /* the rest is the backend's; zero at first */
+    qdr_status status;
+    uint64_t target;
+    void *staging;
+    int owns_staging;
+};
+/* Enqueues `step`, timed and counted. */
+QDR_NODISCARD qdr_status qdri_comm_enqueue(qdri_comm *comm, const qdri_coll *coll,
+                                           qdr_stream *stream, qdr_status (*step)(qdri_run *run),
+                                           void *staging, int owns_staging);
+/* Fills the common part of a new communicator; parent: NULL, or the one it was split from. */
+void qdri_comm_init(qdri_comm *comm, const qdri_comm_table *table, qdri_dev *dev, int rank,
+                    int size, qdri_comm *parent);
+
+/* Elements before entry j of counts; NULL: each is `count`. */
+int64_t qdri_coll_offset(const int64_t *counts, int64_t count, int j);
+/* Part j of an ALL_GATHER, REDUCE_SCATTER or ALL_REDUCE among `size` members. */
+void qdri_coll_part(const qdri_coll *coll, int size, int j, int64_t *begin, int64_t *n);
+/* What of an ALL_TO_ALL's send goes to member j; what of its recv comes from it. */
+void qdri_coll_outgoing(const qdri_coll *coll, int j, int64_t *begin, int64_t *n);
+void qdri_coll_incoming(const qdri_coll *coll, int j, int64_t *begin, int64_t *n);
+/* Elements of a collective's whole, the same on all members; -1 for kinds that have none. */
+int64_t qdri_coll_total(const qdri_coll *coll, int size);
+/* p + n elements; NULL stays NULL. */
+const void *qdri_at(const void *p, int64_t n, qdr_dtype dtype);
+void *qdri_at_mutable(void *p, int64_t n, qdr_dtype dtype);
+
+/* dst[i] = sources[0][i] op sources[1][i] op … in that order: F64 and I32 as they are (sums of I32
+ * wrap), F32 and BF16 in fp32, rounded once. NaN wins MAX and MIN. dst may be one of the sources.
+ */
+void qdri_reduce(qdr_dtype dtype, qdr_reduce op, void *dst, const void *const *sources,
+                 int n_sources, int64_t n);
+
+#endif

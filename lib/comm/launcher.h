@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a launcher such as mpiexec tells its processes through the environment. */
+#ifndef QDRI_COMM_LAUNCHER_H
+#define QDRI_COMM_LAUNCHER_H
+
+#include "core/status.h"
+
+/* Compares the number of ranks that this process sees with the number that a launcher says it
+ * started.
+ * @retval QDR_ERR_MPI  n_ranks is 1 but the launcher started more; `library` says what does not fit
+ * to it */
+QDR_NODISCARD qdr_status qdri_launcher_check(int n_ranks, const char *library);
+
+#endif

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The `local` backend: ranks are threads of one process and read each other's memory. Groups,
+ * barriers, splits; what a collective does is in local_coll.c. */
+#include "comm/local.h"
+
+#include <sched.h>
+#include <stdlib.h>
+
+#include "core/size.h"
+
+#define GIVEN_UP (UINT64_C(1) << 63)
+
+struct qdr_local_world {
+    qdri_meeting meeting;
+};
+
+/* ---- groups ---- */
+
+static void group_free(local_group *group)
+{
+    if (!group) return;
+    qdri_meeting_free(&group->meeting);
+    free(group->slots_memory);
+    free(group);
+}
+
+static qdr_status group_create(int size, local_group **created)
+{
+    local_group *made = NULL;
+    qdr_status status = QDRI_NEW(1, "a group of ranks", &made);
+    if (status != QDR_OK) return status;
+    made->size = size;
+    atomic_init(&made->n_members, size);
+    QDR_TRY_OUT(status, qdri_meeting_init(&made->meeting, size));
+    QDR_TRY_OUT(status, qdri_calloc((size_t)size + 1, sizeof(local_slot),
+                                    "slots of a group of ranks", &made->slots_memory));
+    made->slots = (local_slot *)qdri_align_bytes((size_t)(uintptr_t)made->slots_memory, 64);
+    *created = made;
+    return QDR_OK;
+out:
+    group_free(made);
+    return status;
+}
+
+/* ---- wakers: held only for the moment in which they are used, since their thread may go away
+ * afterwards ---- */
+
+enum { WAKER_FREE = 0, WAKER_BUSY = 1 };
+
+static void slot_lock(local_slot *slot)
+{
+    int expected = WAKER_FREE;
+    while (!atomic_compare_exchange_weak_explicit(&slot->busy, &expected, WAKER_BUSY,
+                                                  memory_order_acquire, memory_order_relaxed)) {
+        expected = WAKER_FREE;
+        sched_yield();
+    }
+}
+
+static void slot_unlock(local_slot *slot)
+{
+    atomic_store_explicit(&slot->busy, WAKER_FREE, memory_order_release);
+}
+
+void qdri_local_set_waker(local_slot *slot, qdri_waker *waker)
+{
+    slot_lock(slot);
+    slot->waker = waker;
+    slot_unlock(slot);
+}
+
+void qdri_local_wake(local_group *group, int but_rank)
+{
+    for (int j = 0; j < group->size; j++) {
+        if (j == but_rank) continue;
+        local_slot *slot = &group->slots[j];
+        slot_lock(slot);
+        if (slot->waker) qdri_wake(slot->waker);
+        slot_unlock(slot);
+    }
+}
+
+/* ---- barriers ---- */
+
+/* @return 1: this member completed the barrier; 0: others are missing; -1: the group was given up
+ */
+int qdri_local_enter(local_group *group, uint64_t target)
+{
+    uint64_t seen = atomic_load_explicit(&group->n_entered, memory_order_relaxed);
+    do {
+        if (seen & GIVEN_UP) return -1;
+    } while (!atomic_compare_exchange_weak_explicit(&group->n_entered, &seen, seen + 1,
+                                                    memory_order_acq_rel, memory_order_relaxed));
+    return seen + 1 == target;
+}
+
+/* The count stands still once the group is given up: all members see the same barriers complete. */
+int qdri_local_entered(local_group *group, uint64_t target)
+{
+    const uint64_t seen = atomic_load_explicit(&group->n_entered, memory_order_acquire);
+    if ((seen & ~GIVEN_UP) >= target) return 1;
+    return seen & GIVEN_UP ? -1 : 0;
+}
+
+static void group_give_up(local_group *group)
+{
+    qdri_meeting_give_up(&group->meeting);
+    const uint64_t before = atomic_fetch_or(&group->n_entered, GIVEN_UP);
+    if (!(before & GIVEN_UP)) qdri_local_wake(group, -1);
+}
+
+void qdri_local_pass(local_group *group, int rank, uint64_t target, uint64_t n)
+{
+    const uint64_t before = atomic_fetch_add_explicit(&group->n_passed, n, memory_order_acq_rel);
+    if (before + n == target) qdri_local_wake(group, rank);
+}
+
+int qdri_local_passed(local_group *group, uint64_t target)
+{
+    return atomic_load_explicit(&group->n_passed, memory_order_acquire) >= target;
+}
+
+/* ---- making and breaking ---- */
+
+static void local_abort(qdri_comm *comm) { group_give_up(((local_comm *)comm)->group); }
+
+static void local_destroy(qdri_comm *comm)
+{
+    local_comm *mine = (local_comm *)comm;
+    group_give_up(mine->group); /* nobody waits for this one in a group that has finished */
+    if (atomic_fetch_sub(&mine->group->n_members, 1) == 1) group_free(mine->group);
+    free(mine->sources);
+    free(mine);
+}
+
+static qdr_status local_agree(qdri_comm *comm, qdr_status mine)
+{
+    return qdri_meeting_agree(&((local_comm *)comm)->group->meeting, comm->rank, mine);
+}
+
+static qdr_status local_broadcast(qdri_comm *comm, int root, void *data, size_t bytes)
+{
+    return qdri_meeting_broadcast(&((local_comm *)comm)->group->meeting, comm->rank, root, data,
+                                  bytes);
+}
+
+static qdr_status local_split(qdri_comm *comm, int colour, int key, qdri_comm **part);
+
+static const qdri_comm_table local_table = {
+    .name = "local",
+    .launch = qdri_local_launch,
+    .split = local_split,
+    .agree = local_agree,
+    .broadcast = local_broadcast,
+    .abort = local_abort,
+    .destroy = local_destroy,
+};
+
+static void member_free(local_comm *member)
+{
+    if (!member) return;
+    free(member->sources);
+    free(member);
+}
+
+static qdr_status member_create(int n_sources, local_comm **member)
+{
+    qdr_status status = QDRI_NEW(1, "a communicator", member);
+    if (status == QDR_OK)
+        status = QDRI_NEW(n_sources, "a communicator's sources", &(*member)->sources);
+    return status;
+}
+
+/* Finds the caller's group among the seats: its size, its rank there, and the rank (here) of its
+ * first member. */
+static void find_group(const qdri_seat *seats, int n, int rank, int *size, int *part_rank,
+                       int *leader)
+{
+    *size = *part_rank = 0;
+    *leader = rank;
+    for (int j = 0; j < n; j++) {
+        if (seats[j].colour != seats[rank].colour) continue;
+        (*size)++;
+        if (seats[j].key < seats[rank].key || (seats[j].key == seats[rank].key && j < rank))
+            (*part_rank)++;
+        const qdri_seat *best = &seats[*leader];
+        if (seats[j].key < best->key || (seats[j].key == best->key && j < *leader)) *leader = j;
+    }
+}
+
+/* Splits the ranks of a meeting into groups; parent is NULL for a world's first communicator. */
+static qdr_status split(qdri_meeting *meeting, int rank, int colour, int key, qdri_dev *dev,
+                        qdri_comm *parent, qdri_comm **part)
+{
+    const qdri_seat *seats;
+    qdri_seat seat = {.colour = colour, .key = key};
+    local_comm *member = NULL;
+    local_group *group = NULL;
+    int size, part_rank, leader;
+    *part = NULL;
+    qdr_status status = member_create(meeting->size, &member);
+    status = qdri_meeting_agree(meeting, rank, status);
+    QDR_TRY_OUT(status, status);
+    QDR_TRY_OUT(status, qdri_meeting_join(meeting, rank, &seat, &seats));
+    find_group(seats, meeting->size, rank, &size, &part_rank, &leader);
+    if (leader == rank && colour >= 0) status = group_create(size, &group);
+    QDR_TRY_OUT(status, qdri_meeting_agree(meeting, rank, status));
+    seat.data = group;
+    QDR_TRY_OUT(status, qdri_meeting_join(meeting, rank, &seat, &seats));
+    if (colour < 0) goto out;
+    member->group = (struct local_group *)(uintptr_t)seats[leader].data;
+    member->group->slots[part_rank].comm = member;
+    qdri_comm_init(&member->base, &local_table, dev, part_rank, size, parent);
+    *part = &member->base;
+    return QDR_OK;
+out:
+    group_free(group);
+    member_free(member);
+    return status;
+}
+
+static qdr_status local_split(qdri_comm *comm, int colour, int key, qdri_comm **part)
+{
+    return split(&((local_comm *)comm)->group->meeting, comm->rank, colour, key, comm->dev, comm,
+                 part);
+}
+
+qdr_status qdri_comm_create_local(qdr_local_world *world, int rank, qdri_dev *dev, qdri_comm **comm)
+{
+    return split(&world->meeting, rank, 0, rank, dev, NULL, comm);
+}
+
+qdr_status qdri_local_world_create(int n, qdr_local_world **world)
+{
+    qdr_local_world *made = NULL;
+    *world = NULL;
+    QDR_TRY(QDRI_NEW(1, "a world of local ranks", &made));
+    const qdr_status status = qdri_meeting_init(&made->meeting, n);
+    if (status != QDR_OK) {
+        free(made);
+        return status;
+    }
+    *world = made;
+    return QDR_OK;
+}
+
+void qdri_local_world_destroy(qdr_local_world **world)
+{
+    if (!world || !*world) return;
+    qdri_meeting_free(&(*world)->meeting);
+    free(*world);
+    *world = NULL;
+}
+
+int qdri_local_world_size(const qdr_local_world *world) { return world->meeting.size; }
+
+qdr_status qdri_local_world_agree(qdr_local_world *world, int rank, qdr_status mine)
+{
+    return qdri_meeting_agree(&world->meeting, rank, mine);
+}
+
+void qdri_local_world_leave(qdr_local_world *world) { qdri_meeting_give_up(&world->meeting); }

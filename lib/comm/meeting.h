@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where the ranks of one process meet on their host threads, asleep while waiting: creation,
+ * agreement, small messages. */
+#ifndef QDRI_COMM_MEETING_H
+#define QDRI_COMM_MEETING_H
+
+#include <pthread.h>
+
+#include "core/status.h"
+
+/* What one rank brings to a meeting. */
+typedef struct qdri_seat {
+    qdr_status status;
+    char sentence[QDRI_ERROR_BYTES];
+    int colour, key;
+    const void *data;
+    size_t bytes;
+} qdri_seat;
+
+typedef struct qdri_meeting {
+    pthread_mutex_t mutex;
+    pthread_cond_t all_here;
+    int size, n_here, given_up;
+    unsigned generation;
+    qdri_seat
+        *seats[2]; /* by the generation's parity: no rank can be two meetings ahead of another */
+} qdri_meeting;
+
+QDR_NODISCARD qdr_status qdri_meeting_init(qdri_meeting *meeting, int size);
+void qdri_meeting_free(qdri_meeting *meeting);
+/* Takes a seat and waits for all others. *seats: what all have brought, valid until this rank's
+ * next meeting but one.
+ * @retval QDR_ERR_PEER  someone gave up */
+QDR_NODISCARD qdr_status qdri_meeting_join(qdri_meeting *meeting, int rank, const qdri_seat *mine,
+                                           const qdri_seat **seats);
+/* Returns the status and the sentence of the lowest rank that brings an error. */
+QDR_NODISCARD qdr_status qdri_meeting_agree(qdri_meeting *meeting, int rank, qdr_status mine);
+QDR_NODISCARD qdr_status qdri_meeting_broadcast(qdri_meeting *meeting, int rank, int root,
+                                                void *data, size_t bytes);
+/* All who wait here, now or later, fail. */
+void qdri_meeting_give_up(qdri_meeting *meeting);
+
+#endif

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The `mpi` backend: making and breaking communicators, giving up. */
+#include "comm/mpi.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "comm/launcher.h"
+#include "comm/mpi_internal.h"
+#include "core/size.h"
+
+qdr_status qdri_mpi_fail(int code, const char *what)
+{
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int length = 0;
+    MPI_Error_string(code, text, &length);
+    return QDR_FAIL(QDR_ERR_MPI, "MPI: %.40s: %.300s", what, text);
+}
+
+/* ---- starting and stopping MPI ---- */
+
+/* Leak checkers blame a module that MPICH loads and unloads again while it starts. */
+void __lsan_disable(void) __attribute__((weak));
+void __lsan_enable(void) __attribute__((weak));
+
+static void ignore_leaks(int ignore)
+{
+    if (ignore && __lsan_disable) __lsan_disable();
+    if (!ignore && __lsan_enable) __lsan_enable();
+}
+
+qdr_status qdri_mpi_start(int *started)
+{
+    int initialised = 0, finalised = 0, provided = MPI_THREAD_SINGLE;
+    *started = 0;
+    QDR_MPI(MPI_Initialized(&initialised));
+    QDR_MPI(MPI_Finalized(&finalised));
+    if (finalised)
+        return QDR_FAIL(QDR_ERR_STATE, "launch: MPI is finalised already and cannot start again; "
+                                       "launch once per program, or use local ranks");
+    if (initialised) return QDR_OK;
+    ignore_leaks(1);
+    const int code = MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided);
+    ignore_leaks(0);
+    if (code != MPI_SUCCESS) return qdri_mpi_fail(code, "MPI_Init_thread");
+    *started = 1;
+    return QDR_OK;
+}
+
+void qdri_mpi_stop(void)
+{
+    ignore_leaks(1);
+    MPI_Finalize();
+    ignore_leaks(0);
+}
+
+static qdr_status check_state(void)
+{
+    int initialised = 0, finalised = 0, provided = MPI_THREAD_SINGLE, size = 0;
+    QDR_MPI(MPI_Initialized(&initialised));
+    QDR_MPI(MPI_Finalized(&finalised));
+    if (!initialised || finalised)
+        return QDR_FAIL(QDR_ERR_STATE,
+                        "MPI: it is %s; call MPI_Init_thread(…, MPI_THREAD_MULTIPLE, …) before a "
+                        "context is made, and MPI_Finalize after it is destroyed",
+                        initialised ? "finalised" : "not initialised");
+    QDR_MPI(MPI_Query_thread(&provided));
+    if (provided < MPI_THREAD_MULTIPLE)
+        return QDR_FAIL(QDR_ERR_STATE,
+                        "MPI: thread level %d is provided, MPI_THREAD_MULTIPLE (%d) is needed; ask "
+                        "for it in MPI_Init_thread",
+                        provided, MPI_THREAD_MULTIPLE);
+    QDR_MPI(MPI_Comm_size(MPI_COMM_WORLD, &size));
+    char version[MPI_MAX_LIBRARY_VERSION_STRING] = "", library[128] = "the program uses ";
+    int length = 0;
+    QDR_MPI(MPI_Get_library_version(version, &length));
+    version[strcspn(version, "\n")] = '\0';
+    for (char *c = version; *c; c++) {
+        if (*c == '\t') *c = ' ';
+    }
+    strncat(library, version, sizeof library - strlen(library) - 1);
+    return qdri_launcher_check(size, library);
+}
+
+/* ---- giving up ---- */
+
+int qdri_mpi_given_up(mpi_comm *comm)
+{
+    mpi_comm *root = (mpi_comm *)comm->base.root;
+    int noted = 0;
+    if (atomic_load(&comm->given_up) || atomic_load(&root->given_up)) return 1;
+    const int code = MPI_Iprobe(MPI_ANY_SOURCE, TAG_GIVE_UP, root->handle, &noted,
+                                MPI_STATUS_IGNORE);
+    if (code == MPI_SUCCESS && noted) atomic_store(&root->given_up, 1);
+    return noted;
+}
+
+qdr_status qdri_mpi_fail_peer(const qdri_comm *comm, const char *where)
+{
+    return QDR_FAIL(QDR_ERR_PEER, "comm: another rank failed while rank %d of %d waited in %s",
+                    comm->rank, comm->size, where);
+}
+
+/* Receives are cancelled; sends are let go, their receivers give up, too. */
+void qdri_mpi_cancel(MPI_Request *requests, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (requests[i] == MPI_REQUEST_NULL) continue;
+        MPI_Cancel(&requests[i]);
+        MPI_Request_free(&requests[i]);
+    }
+}
+
+/* The root tells all other ranks, once. */
+static void mpi_abort(qdri_comm *comm)
+{
+    mpi_comm *mine = (mpi_comm *)comm;
+    if (atomic_exchange(&mine->given_up, 1) || comm->root != comm) return;
+    for (int rank = 0; rank < comm->size; rank++) {
+        MPI_Request request = MPI_REQUEST_NULL;
+        if (rank == comm->rank) continue;
+        if (MPI_Isend(NULL, 0, MPI_BYTE, rank, TAG_GIVE_UP, mine->handle, &request) == MPI_SUCCESS)
+            MPI_Request_free(&request);
+    }
+}
+
+/* ---- making and breaking ---- */
+
+static void member_free(mpi_comm *member)
+{
+    if (!member) return;
+    free(member->requests);
+    free(member->statuses);
+    free(member->sources);
+    free(member);
+}
+
+static qdr_status member_create(int size, mpi_comm **member)
+{
+    mpi_comm *made = NULL;
+    qdr_status status = QDRI_NEW(1, "a communicator", &made);
+    QDR_TRY_OUT(status, status);
+    made->handle = MPI_COMM_NULL;
+    QDR_TRY_OUT(status, QDRI_NEW(2 * size, "requests of a communicator", &made->requests));
+    QDR_TRY_OUT(status, QDRI_NEW(2 * size, "statuses of a communicator", &made->statuses));
+    QDR_TRY_OUT(status, QDRI_NEW(size, "sources of a communicator", &made->sources));
+    *member = made;
+    return QDR_OK;
+out:
+    member_free(made);
+    return status;
+}
+
+static void mpi_destroy(qdri_comm *comm)
+{
+    mpi_comm *mine = (mpi_comm *)comm;
+    int noted = 1;
+    while (noted && comm->root == comm) { /* notes that came too late to be read */
+        noted = 0;
+        MPI_Iprobe(MPI_ANY_SOURCE, TAG_GIVE_UP, mine->handle, &noted, MPI_STATUS_IGNORE);
+        if (noted)
+            MPI_Recv(NULL, 0, MPI_BYTE, MPI_ANY_SOURCE, TAG_GIVE_UP, mine->handle,
+                     MPI_STATUS_IGNORE);
+    }
+    if (mine->handle != MPI_COMM_NULL) MPI_Comm_free(&mine->handle);
+    member_free(mine);
+}
+
+static qdr_status mpi_split(qdri_comm *comm, int colour, int key, qdri_comm **part);
+
+static const qdri_comm_table mpi_table = {
+    .name = "mpi",
+    .launch = qdri_mpi_launch,
+    .scratch_bytes = qdri_mpi_scratch_bytes,
+    .split = mpi_split,
+    .agree = qdri_mpi_agree,
+    .broadcast = qdri_mpi_broadcast,
+    .abort = mpi_abort,
+    .destroy = mpi_destroy,
+};
+
+/* Fills a member whose handle is ready. */
+static qdr_status member_init(mpi_comm *member, qdri_dev *dev, qdri_comm *parent)
+{
+    int rank, size;
+    MPI_Comm node;
+    QDR_MPI(MPI_Comm_set_errhandler(member->handle, MPI_ERRORS_RETURN));
+    QDR_MPI(MPI_Comm_rank(member->handle, &rank));
+    QDR_MPI(MPI_Comm_size(member->handle, &size));
+    QDR_MPI(MPI_Comm_split_type(member->handle, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
+    qdri_comm_init(&member->base, &mpi_table, dev, rank, size, parent);
+    QDR_MPI(MPI_Comm_size(node, &member->base.node_size));
+    QDR_MPI(MPI_Comm_free(&node));
+    return QDR_OK;
+}
+
+static qdr_status mpi_split(qdri_comm *comm, int colour, int key, qdri_comm **part)
+{
+    mpi_comm *parent = (mpi_comm *)comm, *member = NULL;
+    qdr_status status = member_create(comm->size, &member);
+    status = qdri_mpi_agree(comm, status);
+    QDR_TRY_OUT(status, status);
+    const int code = MPI_Comm_split(parent->handle, colour < 0 ? MPI_UNDEFINED : colour, key,
+                                    &member->handle);
+    if (code != MPI_SUCCESS) status = qdri_mpi_fail(code, "MPI_Comm_split");
+    if (status == QDR_OK && member->handle != MPI_COMM_NULL)
+        status = member_init(member, comm->dev, comm);
+    QDR_TRY_OUT(status, qdri_mpi_agree(comm, status));
+    if (member->handle == MPI_COMM_NULL) goto out;
+    *part = &member->base;
+    return QDR_OK;
+out:
+    if (member && member->base.root) {
+        qdri_comm *made = &member->base;
+        qdri_comm_destroy(&made);
+    } else {
+        member_free(member);
+    }
+    return status;
+}
+
+/* MPI_Comm_dup that sleeps while it waits for late ranks. */
+static qdr_status duplicate(MPI_Comm original, MPI_Comm *copy)
+{
+    const struct timespec pause = {.tv_nsec = 200000};
+    MPI_Request request;
+    int done = 0;
+    QDR_MPI(MPI_Comm_idup(original, copy, &request));
+    while (1) {
+        QDR_MPI(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
+        if (done) return QDR_OK;
+        nanosleep(&pause, NULL);
+    }
+}
+
+qdr_status qdri_comm_create_mpi(const void *comm_handle, qdr_status mine, qdri_comm **comm)
+{
+    const MPI_Comm original = *(const MPI_Comm *)comm_handle;
+    mpi_comm *member = NULL, boot = {.handle = MPI_COMM_NULL};
+    int size = 0;
+    *comm = NULL;
+    QDR_TRY(check_state()); /* the same everywhere, and without MPI there is no agreement */
+    QDR_MPI(MPI_Comm_size(original, &size));
+    QDR_TRY(duplicate(original, &boot.handle));
+    qdr_status status = member_init(&boot, NULL, NULL);
+    const qdr_status created = member_create(size, &member);
+    if (status == QDR_OK) status = qdri_comm_agree(&boot.base, mine != QDR_OK ? mine : created);
+    if (status != QDR_OK) {
+        MPI_Comm_free(&boot.handle);
+        member_free(member);
+        return status;
+    }
+    member->handle = boot.handle;
+    qdri_comm_init(&member->base, &mpi_table, NULL, boot.base.rank, size, NULL);
+    member->base.node_size = boot.base.node_size;
+    *comm = &member->base;
+    return QDR_OK;
+}
+
+void qdri_comm_bind(qdri_comm *comm, qdri_dev *dev) { comm->dev = dev; }

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Collectives of the `mpi` backend: pairwise messages that a stream's thread starts and tests,
+ * without ever waiting in MPI. Sums are formed here, in rank order, since MPI promises neither an
+ * order nor equal bits on all members. */
+#include <limits.h>
+#include <string.h>
+
+#include "comm/mpi_internal.h"
+#include "core/size.h"
+
+int qdri_mpi_max_bytes = INT_MAX;
+
+enum { TYPE_BYTES = 1 << 20 };
+
+/* ---- messages ---- */
+
+/* `bytes` bytes as one element: whole blocks, and what is left. */
+static qdr_status large_type(size_t bytes, MPI_Datatype *type)
+{
+    const size_t block = bytes > (size_t)INT_MAX ? TYPE_BYTES : (size_t)qdri_mpi_max_bytes;
+    const size_t n_blocks = bytes / block;
+    MPI_Datatype parts[2] = {MPI_BYTE, MPI_BYTE};
+    const int lengths[2] = {1, (int)(bytes % block)};
+    const MPI_Aint places[2] = {0, (MPI_Aint)(n_blocks * block)};
+    MPI_Datatype one;
+    QDR_MPI(MPI_Type_contiguous((int)block, MPI_BYTE, &one));
+    QDR_MPI(MPI_Type_contiguous((int)n_blocks, one, &parts[0]));
+    QDR_MPI(MPI_Type_create_struct(2, lengths, places, parts, type));
+    QDR_MPI(MPI_Type_commit(type));
+    QDR_MPI(MPI_Type_free(&parts[0]));
+    QDR_MPI(MPI_Type_free(&one));
+    return QDR_OK;
+}
+
+static qdr_status start(mpi_comm *comm, int is_send, int peer, void *data, size_t bytes)
+{
+    MPI_Request *request = &comm->requests[comm->n_requests];
+    MPI_Datatype type = MPI_BYTE;
+    int count = (int)bytes;
+    if (bytes > (size_t)qdri_mpi_max_bytes) {
+        QDR_TRY(large_type(bytes, &type));
+        count = 1;
+    }
+    if (is_send)
+        QDR_MPI(MPI_Isend(data, count, type, peer, TAG_COLLECTIVE, comm->handle, request));
+    else
+        QDR_MPI(MPI_Irecv(data, count, type, peer, TAG_COLLECTIVE, comm->handle, request));
+    comm->n_requests++;
+    if (type != MPI_BYTE) QDR_MPI(MPI_Type_free(&type));
+    return QDR_OK;
+}
+
+static qdr_status start_send(qdri_run *run, int peer, const void *data, int64_t n_elems)
+{
+    const size_t bytes = (size_t)n_elems * qdr_dtype_bytes(run->coll.dtype);
+    if (bytes == 0) return QDR_OK;
+    QDR_TRY(start((mpi_comm *)run->comm, 1, peer, (void *)(uintptr_t)data, bytes));
+    atomic_fetch_add_explicit(&run->comm->counters[run->coll.kind].bytes_sent, (int64_t)bytes,
+                              memory_order_relaxed);
+    return QDR_OK;
+}
+
+static qdr_status start_receive(qdri_run *run, int peer, void *data, int64_t n_elems)
+{
+    const size_t bytes = (size_t)n_elems * qdr_dtype_bytes(run->coll.dtype);
+    return bytes == 0 ? QDR_OK : start((mpi_comm *)run->comm, 0, peer, data, bytes);
+}
+
+static void copy_own(const qdri_coll *coll, void *dst, const void *src, int64_t n_elems)
+{
+    if (dst != src && src && n_elems > 0)
+        memcpy(dst, src, (size_t)n_elems * qdr_dtype_bytes(coll->dtype));
+}
+
+/* ---- what each kind starts ---- */
+
+/* Member i places further on. Everybody begins with its own neighbour, so that no member is
+ * everyone's first. */
+static int member_at(const qdri_comm *comm, int i) { return (comm->rank + i) % comm->size; }
+
+/* Between two members all-reduce is an exchange of the whole: as many bytes as in two phases, in
+ * one. */
+static int exchanges_whole(const qdri_comm *comm, const qdri_coll *coll)
+{
+    return coll->kind == QDR_ALL_REDUCE && comm->size == 2;
+}
+
+/* What member j sums up. */
+static void summed_part(const qdri_comm *comm, const qdri_coll *coll, int j, int64_t *begin,
+                        int64_t *n)
+{
+    *begin = 0;
+    *n = coll->count;
+    if (!exchanges_whole(comm, coll)) qdri_coll_part(coll, comm->size, j, begin, n);
+}
+
+/* Others' versions of this member's part go to the staging memory, in rank order. */
+static qdr_status start_sums(qdri_run *run)
+{
+    const qdri_comm *comm = run->comm;
+    const qdri_coll *coll = &run->coll;
+    const void *source = coll->send ? coll->send : coll->recv;
+    int64_t begin, n, n_mine;
+    summed_part(comm, coll, comm->rank, &begin, &n_mine);
+    for (int i = 1; i < comm->size; i++) {
+        const int j = member_at(comm, i), place = j < comm->rank ? j : j - 1;
+        QDR_TRY(start_receive(run, j, qdri_at_mutable(run->staging, place * n_mine, coll->dtype),
+                              n_mine));
+    }
+    for (int i = 1; i < comm->size; i++) {
+        const int j = member_at(comm, i);
+        summed_part(comm, coll, j, &begin, &n);
+        QDR_TRY(start_send(run, j, qdri_at(source, begin, coll->dtype), n));
+    }
+    return QDR_OK;
+}
+
+static void finish_sums(qdri_run *run)
+{
+    mpi_comm *comm = (mpi_comm *)run->comm;
+    const qdri_coll *coll = &run->coll;
+    const void *source = coll->send ? coll->send : coll->recv;
+    int64_t begin, n;
+    summed_part(run->comm, coll, run->comm->rank, &begin, &n);
+    for (int j = 0; j < run->comm->size; j++) {
+        const int place = j < run->comm->rank ? j : j - 1;
+        comm->sources[j] = j == run->comm->rank ? qdri_at(source, begin, coll->dtype)
+                                                : qdri_at(run->staging, place * n, coll->dtype);
+    }
+    void *dst = coll->kind == QDR_ALL_REDUCE ? qdri_at_mutable(coll->recv, begin, coll->dtype)
+                                             : coll->recv;
+    qdri_reduce(coll->dtype, coll->op, dst, comm->sources, run->comm->size, n);
+}
+
+/* Own part: send, or its place in recv. */
+static qdr_status start_gather(qdri_run *run)
+{
+    const qdri_comm *comm = run->comm;
+    const qdri_coll *coll = &run->coll;
+    int64_t begin, n;
+    for (int i = 1; i < comm->size; i++) {
+        qdri_coll_part(coll, comm->size, member_at(comm, i), &begin, &n);
+        QDR_TRY(start_receive(run, member_at(comm, i),
+                              qdri_at_mutable(coll->recv, begin, coll->dtype), n));
+    }
+    qdri_coll_part(coll, comm->size, comm->rank, &begin, &n);
+    void *place = qdri_at_mutable(coll->recv, begin, coll->dtype);
+    const void *own = coll->kind == QDR_ALL_GATHER && coll->send ? coll->send : place;
+    for (int i = 1; i < comm->size; i++) QDR_TRY(start_send(run, member_at(comm, i), own, n));
+    copy_own(coll, place, own, n);
+    return QDR_OK;
+}
+
+static qdr_status start_broadcast(qdri_run *run)
+{
+    const qdri_coll *coll = &run->coll;
+    if (run->comm->rank != coll->peer)
+        return start_receive(run, coll->peer, coll->recv, coll->count);
+    for (int i = 1; i < run->comm->size; i++)
+        QDR_TRY(start_send(run, member_at(run->comm, i), coll->recv, coll->count));
+    return QDR_OK;
+}
+
+static qdr_status start_all_to_all(qdri_run *run)
+{
+    const qdri_comm *comm = run->comm;
+    const qdri_coll *coll = &run->coll;
+    int64_t begin, n, own_begin;
+    for (int i = 1; i < comm->size; i++) {
+        qdri_coll_incoming(coll, member_at(comm, i), &begin, &n);
+        QDR_TRY(start_receive(run, member_at(comm, i),
+                              qdri_at_mutable(coll->recv, begin, coll->dtype), n));
+    }
+    for (int i = 1; i < comm->size; i++) {
+        qdri_coll_outgoing(coll, member_at(comm, i), &begin, &n);
+        QDR_TRY(start_send(run, member_at(comm, i), qdri_at(coll->send, begin, coll->dtype), n));
+    }
+    qdri_coll_outgoing(coll, comm->rank, &begin, &n);
+    qdri_coll_incoming(coll, comm->rank, &own_begin, &n);
+    copy_own(coll, qdri_at_mutable(coll->recv, own_begin, coll->dtype),
+             qdri_at(coll->send, begin, coll->dtype), n);
+    return QDR_OK;
+}
+
+static qdr_status start_send_recv(qdri_run *run)
+{
+    const qdri_coll *coll = &run->coll;
+    const int self = run->comm->rank;
+    if (coll->peer == self) copy_own(coll, coll->recv, coll->send, coll->count);
+    if (coll->peer2 >= 0 && coll->peer2 != self)
+        QDR_TRY(start_receive(run, coll->peer2, coll->recv, coll->recv_count));
+    if (coll->peer >= 0 && coll->peer != self)
+        QDR_TRY(start_send(run, coll->peer, coll->send, coll->count));
+    return QDR_OK;
+}
+
+static qdr_status start_kind(qdri_run *run)
+{
+    switch (run->coll.kind) {
+    case QDR_ALL_GATHER: return start_gather(run);
+    case QDR_BROADCAST: return start_broadcast(run);
+    case QDR_ALL_TO_ALL: return start_all_to_all(run);
+    case QDR_SEND_RECV: return start_send_recv(run);
+    default: return start_sums(run);
+    }
+}
+
+/* ---- a collective, step by step ---- */
+
+enum { BEGIN, SUMS, LAST };
+enum { POLLS_PER_PROBE = 32 };
+
+static qdr_status test(qdri_run *run)
+{
+    mpi_comm *comm = (mpi_comm *)run->comm;
+    int done = 0;
+    QDR_MPI(MPI_Testall(comm->n_requests, comm->requests, &done, comm->statuses));
+    if (done) {
+        comm->n_requests = 0;
+        return QDR_OK;
+    }
+    if (atomic_load(&comm->given_up) ||
+        (++run->target % POLLS_PER_PROBE == 0 && qdri_mpi_given_up(comm)))
+        return qdri_mpi_fail_peer(run->comm, qdr_coll_kind_name(run->coll.kind));
+    qdri_poll_again();
+    return QDR_PENDING;
+}
+
+static qdr_status advance(qdri_run *run)
+{
+    const int sums = run->coll.kind == QDR_REDUCE_SCATTER || run->coll.kind == QDR_ALL_REDUCE;
+    if (run->phase == BEGIN) {
+        QDR_TRY(start_kind(run));
+        run->phase = sums ? SUMS : LAST;
+    }
+    QDR_TRY(test(run));
+    if (run->phase == LAST) return QDR_OK;
+    finish_sums(run);
+    if (run->coll.kind == QDR_REDUCE_SCATTER || exchanges_whole(run->comm, &run->coll))
+        return QDR_OK;
+    run->phase = LAST;
+    QDR_TRY(start_gather(run));
+    return test(run);
+}
+
+static qdr_status step(qdri_run *run)
+{
+    mpi_comm *comm = (mpi_comm *)run->comm;
+    const qdr_status status = advance(run);
+    if (status < 0) {
+        qdri_mpi_cancel(comm->requests, comm->n_requests);
+        comm->n_requests = 0;
+    }
+    return status;
+}
+
+size_t qdri_mpi_scratch_bytes(const qdri_comm *comm, const qdri_coll *coll)
+{
+    int64_t begin, n;
+    if (coll->kind != QDR_REDUCE_SCATTER && coll->kind != QDR_ALL_REDUCE) return 0;
+    summed_part(comm, coll, comm->rank, &begin, &n);
+    return (size_t)n * (size_t)(comm->size - 1) * qdr_dtype_bytes(coll->dtype);
+}
+
+qdr_status qdri_mpi_launch(qdri_comm *comm, const qdri_coll *coll, qdr_stream *stream)
+{
+    const size_t bytes = qdri_mpi_scratch_bytes(comm, coll);
+    void *staging = comm->scratch;
+    const int owns_staging = bytes > comm->scratch_bytes;
+    if (owns_staging) QDR_TRY(qdri_mem_alloc(comm->dev, bytes, &staging));
+    const qdr_status status = qdri_comm_enqueue(comm, coll, stream, step, staging, owns_staging);
+    if (status != QDR_OK && owns_staging) qdri_mem_free(comm->dev, &staging);
+    return status;
+}

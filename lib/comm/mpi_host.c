@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The `mpi` backend on the host thread: agreement and small messages, asleep while waiting. One
+ * message at a time through rank 0, so that nothing needs memory and a wait can be given up. */
+#include <limits.h>
+#include <sched.h>
+#include <string.h>
+#include <time.h>
+
+#include "comm/mpi_internal.h"
+
+enum { N_YIELDS = 64, MIN_PAUSE_NS = 20000, MAX_PAUSE_NS = 500000 };
+
+static void pause_more(int n_polls)
+{
+    if (n_polls < N_YIELDS) {
+        sched_yield();
+        return;
+    }
+    long ns = (long)MIN_PAUSE_NS << (n_polls - N_YIELDS > 16 ? 5 : (n_polls - N_YIELDS) / 4);
+    if (ns > MAX_PAUSE_NS) ns = MAX_PAUSE_NS;
+    const struct timespec pause = {.tv_nsec = ns};
+    nanosleep(&pause, NULL);
+}
+
+static qdr_status wait_for(mpi_comm *comm, MPI_Request *request, const char *where)
+{
+    for (int n_polls = 0;; n_polls += n_polls < INT_MAX) {
+        int done = 0;
+        QDR_MPI(MPI_Test(request, &done, MPI_STATUS_IGNORE));
+        if (done) return QDR_OK;
+        if (n_polls % 8 == 7 && qdri_mpi_given_up(comm)) {
+            qdri_mpi_cancel(request, 1);
+            return qdri_mpi_fail_peer(&comm->base, where);
+        }
+        pause_more(n_polls);
+    }
+}
+
+static qdr_status send_to(mpi_comm *comm, int rank, int tag, const void *data, int bytes,
+                          const char *where)
+{
+    MPI_Request request;
+    QDR_MPI(MPI_Isend(data, bytes, MPI_BYTE, rank, tag, comm->handle, &request));
+    return wait_for(comm, &request, where);
+}
+
+static qdr_status receive_from(mpi_comm *comm, int rank, int tag, void *data, int bytes,
+                               const char *where)
+{
+    MPI_Request request;
+    QDR_MPI(MPI_Irecv(data, bytes, MPI_BYTE, rank, tag, comm->handle, &request));
+    return wait_for(comm, &request, where);
+}
+
+typedef struct verdict {
+    int status;
+    char sentence[QDRI_ERROR_BYTES];
+} verdict;
+
+qdr_status qdri_mpi_agree(qdri_comm *base, qdr_status mine)
+{
+    static const char where[] = "an agreement of all ranks";
+    mpi_comm *comm = (mpi_comm *)base;
+    verdict ours = {.status = mine < 0 ? (int)mine : QDR_OK};
+    if (mine < 0) strncpy(ours.sentence, qdr_last_error(), sizeof ours.sentence - 1);
+    if (base->rank != 0) {
+        QDR_TRY(send_to(comm, 0, TAG_AGREE, &ours, sizeof ours, where));
+        QDR_TRY(receive_from(comm, 0, TAG_AGREE, &ours, sizeof ours, where));
+    }
+    for (int rank = 1; base->rank == 0 && rank < base->size; rank++) {
+        verdict theirs;
+        QDR_TRY(receive_from(comm, rank, TAG_AGREE, &theirs, sizeof theirs, where));
+        if (ours.status == QDR_OK) ours = theirs;
+    }
+    for (int rank = 1; base->rank == 0 && rank < base->size; rank++)
+        QDR_TRY(send_to(comm, rank, TAG_AGREE, &ours, sizeof ours, where));
+    if (ours.status != QDR_OK) qdri_set_last_error(ours.sentence);
+    return (qdr_status)ours.status;
+}
+
+static qdr_status broadcast_piece(mpi_comm *comm, int root, void *data, int bytes)
+{
+    static const char where[] = "a broadcast";
+    if (comm->base.rank != root) return receive_from(comm, root, TAG_BROADCAST, data, bytes, where);
+    for (int rank = 0; rank < comm->base.size; rank++) {
+        if (rank != root) QDR_TRY(send_to(comm, rank, TAG_BROADCAST, data, bytes, where));
+    }
+    return QDR_OK;
+}
+
+qdr_status qdri_mpi_broadcast(qdri_comm *base, int root, void *data, size_t bytes)
+{
+    const size_t piece = (size_t)qdri_mpi_max_bytes;
+    for (size_t at = 0; at < bytes; at += piece) {
+        const size_t n = bytes - at < piece ? bytes - at : piece;
+        QDR_TRY(broadcast_piece((mpi_comm *)base, root, (char *)data + at, (int)n));
+    }
+    return QDR_OK;
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which elements of a collective belong to whom. Pure functions. */
+#include "comm/internal.h"
+#include "core/block.h"
+
+int64_t qdri_coll_offset(const int64_t *counts, int64_t count, int j)
+{
+    if (!counts) return j * count;
+    int64_t begin = 0;
+    for (int i = 0; i < j; i++) begin += counts[i];
+    return begin;
+}
+
+static void locate(const int64_t *counts, int64_t count, int j, int64_t *begin, int64_t *n)
+{
+    *begin = qdri_coll_offset(counts, count, j);
+    *n = counts ? counts[j] : count;
+}
+
+void qdri_coll_part(const qdri_coll *coll, int size, int j, int64_t *begin, int64_t *n)
+{
+    const int64_t unit = coll->kind == QDR_ALL_REDUCE ? 1 : coll->split_unit;
+    if (unit == 0 || coll->counts) {
+        locate(coll->counts, coll->count, j, begin, n);
+        return;
+    }
+    int64_t end;
+    qdri_split(coll->count, unit, size, j, begin, &end);
+    *n = end - *begin;
+}
+
+void qdri_coll_outgoing(const qdri_coll *coll, int j, int64_t *begin, int64_t *n)
+{
+    locate(coll->counts, coll->count, j, begin, n);
+}
+
+void qdri_coll_incoming(const qdri_coll *coll, int j, int64_t *begin, int64_t *n)
+{
+    locate(coll->recv_counts, coll->count, j, begin, n);
+}
+
+int64_t qdri_coll_total(const qdri_coll *coll, int size)
+{
+    if (coll->kind == QDR_ALL_TO_ALL || coll->kind == QDR_SEND_RECV) return -1;
+    if (coll->kind == QDR_ALL_REDUCE || coll->kind == QDR_BROADCAST) return coll->count;
+    if (!coll->counts) return coll->split_unit > 0 ? coll->count : size * coll->count;
+    return qdri_coll_offset(coll->counts, 0, size);
+}
+
+const void *qdri_at(const void *p, int64_t n, qdr_dtype dtype)
+{
+    return p ? (const char *)p + (size_t)n * qdr_dtype_bytes(dtype) : NULL;
+}
+
+void *qdri_at_mutable(void *p, int64_t n, qdr_dtype dtype)
+{
+    return p ? (char *)p + (size_t)n * qdr_dtype_bytes(dtype) : NULL;
+}

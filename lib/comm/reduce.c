@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sums, maxima and minima of several vectors, in the order of the ranks: the inner loops of every
+ * reduction. */
+#include <string.h>
+
+#include "comm/internal.h"
+
+enum { BLOCK = 1024 }; /* elements that stay in the first-level cache while all sources are added */
+
+#if defined(__clang__)
+#define VECTORISE _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define VECTORISE _Pragma("GCC ivdep") /* y may be a or b, element by element */
+#endif
+
+typedef void (*combine_fn)(void *y, const void *a, const void *b, int64_t n);
+
+#define COMBINE(name, type, expression)                                                            \
+    static void name(void *y, const void *a, const void *b, int64_t n)                             \
+    {                                                                                              \
+        type *result = y;                                                                          \
+        const type *left = a, *right = b;                                                          \
+        VECTORISE                                                                                  \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            const type p = left[i], q = right[i];                                                  \
+            result[i] = (expression);                                                              \
+        }                                                                                          \
+    }
+
+/* The first of equals wins; a NaN is kept, and replaces what is none. */
+COMBINE(sum_f32, float, p + q)
+COMBINE(max_f32, float, (q > p) || (q != q) ? q : p)
+COMBINE(min_f32, float, (q < p) || (q != q) ? q : p)
+COMBINE(sum_f64, double, p + q)
+COMBINE(max_f64, double, (q > p) || (q != q) ? q : p)
+COMBINE(min_f64, double, (q < p) || (q != q) ? q : p)
+COMBINE(sum_i32, int32_t, (int32_t)((uint32_t)p + (uint32_t)q))
+COMBINE(max_i32, int32_t, q > p ? q : p)
+COMBINE(min_i32, int32_t, q < p ? q : p)
+
+static const combine_fn combine_table[3][3] = {
+    [0] = {[QDR_SUM] = sum_f32, [QDR_MAX] = max_f32, [QDR_MIN] = min_f32},
+    [1] = {[QDR_SUM] = sum_f64, [QDR_MAX] = max_f64, [QDR_MIN] = min_f64},
+    [2] = {[QDR_SUM] = sum_i32, [QDR_MAX] = max_i32, [QDR_MIN] = min_i32},
+};
+
+static void widen(float *y, const uint16_t *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const uint32_t bits = (uint32_t)x[i] << 16;
+        memcpy(&y[i], &bits, sizeof bits);
+    }
+}
+
+/* To nearest, ties to even; NaN stays NaN. */
+static void narrow(uint16_t *y, const float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &x[i], sizeof bits);
+        const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+        const uint32_t quiet = (bits >> 16) | 0x40u;
+        y[i] = (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
+    }
+}
+
+static void reduce_block_bf16(combine_fn combine, void *dst, const void *const *sources,
+                              int n_sources, int64_t at, int64_t n)
+{
+    float sum[BLOCK], next[BLOCK];
+    widen(sum, (const uint16_t *)sources[0] + at, n);
+    for (int k = 1; k < n_sources; k++) {
+        widen(next, (const uint16_t *)sources[k] + at, n);
+        combine(sum, sum, next, n);
+    }
+    narrow((uint16_t *)dst + at, sum, n);
+}
+
+static void reduce_block(combine_fn combine, void *dst, const void *const *sources, int n_sources,
+                         size_t at_bytes, int64_t n)
+{
+    double sum[BLOCK];
+    const void *left = (const char *)sources[0] + at_bytes;
+    for (int k = 1; k < n_sources; k++) {
+        void *result = k == n_sources - 1 ? (void *)((char *)dst + at_bytes) : sum;
+        combine(result, left, (const char *)sources[k] + at_bytes, n);
+        left = result;
+    }
+}
+
+void qdri_reduce(qdr_dtype dtype, qdr_reduce op, void *dst, const void *const *sources,
+                 int n_sources, int64_t n)
+{
+    const size_t bytes_each = qdr_dtype_bytes(dtype);
+    const combine_fn combine = combine_table[dtype == QDR_F64 ? 1 : dtype == QDR_I32 ? 2 : 0][op];
+    if (n_sources == 1) {
+        if (dst != sources[0] && n > 0) memmove(dst, sources[0], (size_t)n * bytes_each);
+        return;
+    }
+    for (int64_t at = 0; at < n; at += BLOCK) {
+        const int64_t n_block = n - at < BLOCK ? n - at : BLOCK;
+        if (dtype == QDR_BF16)
+            reduce_block_bf16(combine, dst, sources, n_sources, at, n_block);
+        else
+            reduce_block(combine, dst, sources, n_sources, (size_t)at * bytes_each, n_block);
+    }
+}
