@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A rank's context: its device, its default stream, its world. */
+#include "grid/context.h"
+
+#include <stdlib.h>
+
+#include "core/size.h"
+#include "grid/internal.h"
+#include "topo/topo.h"
+
+qdr_status qdri_context_check_opts(const qdr_context_opts *opts)
+{
+    if (!opts) return QDR_OK;
+    if (opts->version != QDR_OPTS_INIT)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "context: options of version %u, this library knows %u; begin them with "
+                        "QDR_OPTS_INIT",
+                        opts->version, QDR_OPTS_INIT);
+    if (opts->n_threads < 0)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "context: n_threads is %d; use 1 or more, or 0 to choose",
+                        opts->n_threads);
+    return QDR_OK;
+}
+
+static int choose_threads(const qdr_context_opts *opts, int n_node_ranks)
+{
+    if (opts && opts->n_threads > 0) return opts->n_threads;
+    const int n_threads = qdri_topo_cores() / n_node_ranks;
+    return n_threads > 0 ? n_threads : 1;
+}
+
+qdr_status qdri_context_prepare(const qdr_context_opts *opts, int n_node_ranks, qdr_context **ctx)
+{
+    qdr_context *made = NULL;
+    *ctx = NULL;
+    qdr_status status = qdri_context_check_opts(opts);
+    QDR_TRY_OUT(status, status);
+    QDR_TRY_OUT(status, QDRI_NEW(1, "a context", &made));
+    made->n_threads = choose_threads(opts, n_node_ranks);
+    QDR_TRY_OUT(status, qdri_dev_create_cpu(made->n_threads, &made->dev));
+    QDR_TRY_OUT(status, qdri_stream_create(made->dev, QDRI_STREAM_COMPUTE, &made->stream));
+    *ctx = made;
+    return QDR_OK;
+out:
+    qdri_context_discard(&made);
+    return status;
+}
+
+static void give_up_world(void *user) { qdri_comm_abort(user); }
+
+void qdri_context_join(qdr_context *ctx, qdri_comm *world)
+{
+    ctx->world = world;
+    qdri_dev_on_poison(ctx->dev, give_up_world, world);
+}
+
+void qdri_context_discard(qdr_context **ctx)
+{
+    if (!ctx || !*ctx) return;
+    qdri_stream_destroy(&(*ctx)->stream);
+    qdri_dev_destroy(&(*ctx)->dev);
+    free(*ctx);
+    *ctx = NULL;
+}
+
+qdr_status qdr_context_create_local(qdr_local_world *world, int rank, const qdr_context_opts *opts,
+                                    qdr_context **ctx)
+{
+    if (!ctx) return QDR_FAIL(QDR_ERR_ARGUMENT, "context: the place for the result is NULL");
+    *ctx = NULL;
+    if (!world)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "context: the world is NULL; qdr_local_run() makes one");
+    const int size = qdri_local_world_size(world);
+    if (rank < 0 || rank >= size)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "context: rank %d is not in 0 … %d", rank, size - 1);
+    qdr_context *made = NULL;
+    qdri_comm *comm = NULL;
+    qdr_status status = qdri_context_prepare(opts, size, &made);
+    QDR_TRY_OUT(status, qdri_local_world_agree(world, rank, status));
+    QDR_TRY_OUT(status, qdri_comm_create_local(world, rank, made->dev, &comm));
+    qdri_context_join(made, comm);
+    *ctx = made;
+    return QDR_OK;
+out:
+    qdri_context_discard(&made);
+    return status;
+}
+
+qdr_status qdr_context_create_self(const qdr_context_opts *opts, qdr_context **ctx)
+{
+    if (!ctx) return QDR_FAIL(QDR_ERR_ARGUMENT, "context: the place for the result is NULL");
+    QDR_TRY(qdri_context_prepare(opts, 1, ctx));
+    const qdr_status status = qdri_comm_create_self((*ctx)->dev, &(*ctx)->world);
+    if (status != QDR_OK) qdri_context_discard(ctx);
+    return status;
+}
+
+void qdr_context_destroy(qdr_context **ctx)
+{
+    if (!ctx || !*ctx) return;
+    qdri_stream_destroy(&(*ctx)->stream);
+    qdri_dev_on_poison((*ctx)->dev, NULL, NULL);
+    qdri_comm_destroy(&(*ctx)->world);
+    qdri_context_discard(ctx);
+}
+
+/* ---- what the rooms above see ---- */
+
+qdri_dev *qdri_context_dev(const qdr_context *ctx) { return ctx->dev; }
+qdri_comm *qdri_context_world(const qdr_context *ctx) { return ctx->world; }
+
+int qdr_context_rank(const qdr_context *ctx) { return qdri_comm_rank(ctx->world); }
+int qdr_context_size(const qdr_context *ctx) { return qdri_comm_size(ctx->world); }
+int qdr_context_threads(const qdr_context *ctx) { return ctx->n_threads; }
+qdr_stream *qdr_context_stream(qdr_context *ctx) { return ctx->stream; }
+qdr_status qdr_context_status(const qdr_context *ctx) { return qdri_dev_status(ctx->dev); }
+
+/* ---- all ranks together ---- */
+
+static qdr_status check_context(const qdr_context *ctx, const char *who)
+{
+    if (!ctx) return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: the context is NULL", who);
+    return qdri_dev_raise(ctx->dev);
+}
+
+qdr_status qdr_barrier(qdr_context *ctx)
+{
+    QDR_TRY(check_context(ctx, "barrier"));
+    return qdri_comm_agree(ctx->world, QDR_OK);
+}
+
+qdr_status qdr_agree(qdr_context *ctx, qdr_status mine)
+{
+    QDR_TRY(check_context(ctx, "agree"));
+    return qdri_comm_agree(ctx->world, mine);
+}
+
+qdr_status qdr_broadcast(qdr_context *ctx, int root, void *data, size_t bytes)
+{
+    QDR_TRY(check_context(ctx, "broadcast"));
+    const int size = qdri_comm_size(ctx->world);
+    if (root < 0 || root >= size)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "broadcast: root %d is not in 0 … %d", root, size - 1);
+    if (!data && bytes > 0)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "broadcast: data is NULL for %zu bytes", bytes);
+    return qdri_comm_broadcast(ctx->world, root, data, bytes);
+}
+
+/* ---- memory ---- */
+
+qdr_status qdr_mem_alloc(qdr_context *ctx, size_t bytes, void **data)
+{
+    if (!data) return QDR_FAIL(QDR_ERR_ARGUMENT, "memory: the place for the result is NULL");
+    *data = NULL;
+    QDR_TRY(check_context(ctx, "memory"));
+    return qdri_mem_alloc(ctx->dev, bytes, data);
+}
+
+void qdr_mem_free(qdr_context *ctx, void **data)
+{
+    if (!ctx || !data || !*data) return;
+    qdri_mem_free(ctx->dev, data);
+}
+
+void qdr_mem_usage(const qdr_context *ctx, size_t *bytes_now, size_t *bytes_peak)
+{
+    qdri_mem_usage(ctx->dev, bytes_now, bytes_peak);
+}
+
+void qdr_mem_reset_peak(qdr_context *ctx) { qdri_mem_reset_peak(ctx->dev); }
+
+qdr_status qdr_copy(qdr_context *ctx, void *dst, const void *src, size_t bytes, qdr_stream *stream)
+{
+    QDR_TRY(check_context(ctx, "copy"));
+    if (bytes == 0) return QDR_OK;
+    if (!dst || !src) return QDR_FAIL(QDR_ERR_ARGUMENT, "copy: NULL for %zu bytes", bytes);
+    return qdri_copy(stream ? stream : ctx->stream, dst, src, bytes);
+}
+
+/* ---- streams and events ---- */
+
+qdr_status qdr_stream_create(qdr_context *ctx, qdr_stream **stream)
+{
+    if (!stream) return QDR_FAIL(QDR_ERR_ARGUMENT, "stream: the place for the result is NULL");
+    *stream = NULL;
+    QDR_TRY(check_context(ctx, "stream"));
+    return qdri_stream_create(ctx->dev, QDRI_STREAM_COMPUTE, stream);
+}
+
+void qdr_stream_destroy(qdr_stream **stream)
+{
+    if (stream && *stream) qdri_stream_destroy(stream);
+}
+
+static qdr_status check_stream(const qdr_stream *stream, const char *who)
+{
+    if (!stream) return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: the stream is NULL", who);
+    return qdri_dev_raise(qdri_stream_dev(stream));
+}
+
+qdr_status qdr_stream_synchronize(qdr_stream *stream)
+{
+    if (!stream) return QDR_FAIL(QDR_ERR_ARGUMENT, "stream synchronize: the stream is NULL");
+    return qdri_stream_synchronize(stream);
+}
+
+typedef struct call {
+    void (*fn)(void *user);
+    void *user;
+} call;
+
+static qdr_status run_call(void *args)
+{
+    const call *wanted = args;
+    wanted->fn(wanted->user);
+    return QDR_OK;
+}
+
+qdr_status qdr_stream_call(qdr_stream *stream, void (*fn)(void *user), void *user)
+{
+    QDR_TRY(check_stream(stream, "stream call"));
+    if (!fn) return QDR_FAIL(QDR_ERR_ARGUMENT, "stream call: the function is NULL");
+    const call wanted = {fn, user};
+    return qdri_work(stream, run_call, &wanted, sizeof wanted);
+}
+
+qdr_status qdr_event_create(qdr_context *ctx, qdr_event **event)
+{
+    if (!event) return QDR_FAIL(QDR_ERR_ARGUMENT, "event: the place for the result is NULL");
+    *event = NULL;
+    QDR_TRY(check_context(ctx, "event"));
+    return qdri_event_create(ctx->dev, event);
+}
+
+void qdr_event_destroy(qdr_event **event)
+{
+    if (event && *event) qdri_event_destroy(event);
+}
+
+qdr_status qdr_event_record(qdr_event *event, qdr_stream *stream)
+{
+    QDR_TRY(check_stream(stream, "event record"));
+    if (!event) return QDR_FAIL(QDR_ERR_ARGUMENT, "event record: the event is NULL");
+    return qdri_event_record(event, stream);
+}
+
+qdr_status qdr_stream_wait(qdr_stream *stream, qdr_event *event)
+{
+    QDR_TRY(check_stream(stream, "stream wait"));
+    if (!event) return QDR_FAIL(QDR_ERR_ARGUMENT, "stream wait: the event is NULL");
+    return qdri_stream_wait(stream, event);
+}

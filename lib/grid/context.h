@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How contexts are made, for the files that make them. */
+#ifndef QDRI_GRID_CONTEXT_H
+#define QDRI_GRID_CONTEXT_H
+
+#include "comm/comm.h"
+#include "quadrille/context.h"
+#include "quadrille/launch.h"
+
+struct qdr_context {
+    qdri_dev *dev;
+    qdri_comm *world;
+    qdr_stream *stream; /* the default one */
+    int n_threads;
+};
+
+/* @retval QDR_ERR_ARGUMENT  opts have another version, or n_threads < 0 */
+QDR_NODISCARD qdr_status qdri_context_check_opts(const qdr_context_opts *opts);
+/* Makes all of a context but its world, on this rank alone. n_node_ranks: ranks that share this
+ * machine. */
+QDR_NODISCARD qdr_status qdri_context_prepare(const qdr_context_opts *opts, int n_node_ranks,
+                                              qdr_context **ctx);
+/* Gives it its world. */
+void qdri_context_join(qdr_context *ctx, qdri_comm *world);
+/* Frees what prepare has made. Takes NULL. */
+void qdri_context_discard(qdr_context **ctx);
+
+/* qdr_launch() with n_local = 0, in builds with MPI. */
+QDR_NODISCARD qdr_status qdri_launch_mpi(const qdr_context_opts *opts, qdr_main_fn fn, void *user,
+                                         int *exit_code);
+
+#endif

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The 4D grid: coordinates, and one communicator per axis and direction of use. */
+#include "quadrille/grid.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/size.h"
+#include "grid/internal.h"
+#include "grid/shape.h"
+
+struct qdr_grid {
+    qdr_context *ctx;
+    qdri_grid_shape shape;
+    int coordinates[QDR_N_AXES]; /* of this rank */
+    qdri_comm *comms[QDR_N_CHANNELS];
+    qdr_stream *streams[QDR_N_CHANNELS]; /* NULL for statistics */
+    qdri_hold *holds;
+};
+
+static const qdr_axis channel_axes[QDR_N_CHANNELS] = {
+    [QDR_CHANNEL_X_REDUCE] = QDR_X, [QDR_CHANNEL_X_GATHER] = QDR_X, [QDR_CHANNEL_Y_REDUCE] = QDR_Y,
+    [QDR_CHANNEL_Y_GATHER] = QDR_Y, [QDR_CHANNEL_Z_GATHER] = QDR_Z, [QDR_CHANNEL_Z_REDUCE] = QDR_Z,
+    [QDR_CHANNEL_D_REDUCE] = QDR_D, [QDR_CHANNEL_X_STAT] = QDR_X,   [QDR_CHANNEL_Y_STAT] = QDR_Y,
+    [QDR_CHANNEL_Z_STAT] = QDR_Z,   [QDR_CHANNEL_D_STAT] = QDR_D,
+};
+
+/* All ranks must ask for the grid that rank 0 asks for. */
+static qdr_status check_same(qdri_comm *world, const qdri_grid_shape *shape)
+{
+    qdri_grid_shape first = *shape;
+    QDR_TRY(qdri_comm_broadcast(world, 0, &first, sizeof first));
+    if (memcmp(&first, shape, sizeof first) == 0) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT,
+                    "grid: rank %d asks for %dx%dx%dx%d order %s, rank 0 for %dx%dx%dx%d order %s; "
+                    "all ranks must ask for the same",
+                    qdri_comm_rank(world), shape->sizes[QDR_X], shape->sizes[QDR_Y],
+                    shape->sizes[QDR_Z], shape->sizes[QDR_D], shape->order, first.sizes[QDR_X],
+                    first.sizes[QDR_Y], first.sizes[QDR_Z], first.sizes[QDR_D], first.order);
+}
+
+/* What this rank can make alone: streams, and groups of one. */
+static qdr_status create_alone(qdr_grid *grid)
+{
+    qdri_dev *dev = qdri_context_dev(grid->ctx);
+    for (int channel = 0; channel < QDR_N_CHANNELS; channel++) {
+        if (channel < QDR_CHANNEL_X_STAT)
+            QDR_TRY(qdri_stream_create(dev, QDRI_STREAM_COMM, &grid->streams[channel]));
+        if (grid->shape.sizes[channel_axes[channel]] == 1)
+            QDR_TRY(qdri_comm_create_self(dev, &grid->comms[channel]));
+    }
+    return QDR_OK;
+}
+
+/* Ranks that differ only in the channel's axis form a group, ordered by that coordinate. */
+static qdr_status create_together(qdr_grid *grid, qdri_comm *world)
+{
+    for (int channel = 0; channel < QDR_N_CHANNELS; channel++) {
+        if (grid->comms[channel]) continue;
+        const qdr_axis axis = channel_axes[channel];
+        int first[QDR_N_AXES];
+        memcpy(first, grid->coordinates, sizeof first);
+        first[axis] = 0;
+        QDR_TRY(qdri_comm_split(world, qdri_shape_rank(&grid->shape, first),
+                                grid->coordinates[axis], &grid->comms[channel]));
+    }
+    return QDR_OK;
+}
+
+static qdr_status create_checked(qdr_context *ctx, const qdri_grid_shape *shape, qdr_grid **grid)
+{
+    qdri_comm *world = qdri_context_world(ctx);
+    qdr_grid *made = NULL;
+    qdr_status status = QDRI_NEW(1, "a grid", &made);
+    if (status == QDR_OK) {
+        made->ctx = ctx;
+        made->shape = *shape;
+        qdri_shape_locate(shape, qdri_comm_rank(world), made->coordinates);
+        status = create_alone(made);
+    }
+    QDR_TRY_OUT(status, qdri_comm_agree(world, status));
+    QDR_TRY_OUT(status, create_together(made, world));
+    *grid = made;
+    return QDR_OK;
+out:
+    qdr_grid_destroy(&made);
+    return status;
+}
+
+qdr_status qdr_grid_create(qdr_context *ctx, const qdr_grid_opts *opts, qdr_grid **grid)
+{
+    qdri_grid_shape shape;
+    if (grid) *grid = NULL;
+    if (!ctx) return QDR_FAIL(QDR_ERR_ARGUMENT, "grid: the context is NULL");
+    QDR_TRY(qdri_dev_raise(qdri_context_dev(ctx)));
+    qdri_comm *world = qdri_context_world(ctx);
+    qdr_status status = qdri_shape_read(opts, qdri_comm_size(world), &shape);
+    if (status == QDR_OK && !grid)
+        status = QDR_FAIL(QDR_ERR_ARGUMENT, "grid: the place for the result is NULL");
+    QDR_TRY(qdri_comm_agree(world, status));
+    status = check_same(world, &shape);
+    QDR_TRY(qdri_comm_agree(world, status));
+    return create_checked(ctx, &shape, grid);
+}
+
+void qdr_grid_destroy(qdr_grid **grid)
+{
+    if (!grid || !*grid) return;
+    qdr_grid *gone = *grid;
+    const qdr_status status = qdri_stream_synchronize(qdr_context_stream(gone->ctx));
+    (void)status; /* statistics and holds on that stream are done, or dropped */
+    for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
+        qdri_stream_destroy(&gone->streams[channel]);
+    qdri_holds_free(gone);
+    for (int channel = QDR_N_CHANNELS - 1; channel >= 0; channel--)
+        qdri_comm_destroy(&gone->comms[channel]);
+    free(gone);
+    *grid = NULL;
+}
+
+/* ---- what the rooms above see ---- */
+
+qdri_comm *qdri_grid_comm(const qdr_grid *grid, qdr_channel channel)
+{
+    return grid->comms[channel];
+}
+
+qdr_stream *qdri_grid_stream(const qdr_grid *grid, qdr_channel channel)
+{
+    return grid->streams[channel];
+}
+
+qdr_stream *qdri_stream_or_default(const qdr_grid *grid, qdr_stream *stream)
+{
+    return stream ? stream : qdr_context_stream(grid->ctx);
+}
+
+void qdri_grid_locate(const qdr_grid *grid, int rank, int coordinates[QDR_N_AXES])
+{
+    qdri_shape_locate(&grid->shape, rank, coordinates);
+}
+
+qdri_hold **qdri_grid_holds(qdr_grid *grid) { return &grid->holds; }
+
+/* ---- queries ---- */
+
+qdr_context *qdr_grid_context(const qdr_grid *grid) { return grid->ctx; }
+int qdr_grid_size(const qdr_grid *grid, qdr_axis axis) { return grid->shape.sizes[axis]; }
+int qdr_grid_coordinate(const qdr_grid *grid, qdr_axis axis) { return grid->coordinates[axis]; }
+
+int qdr_grid_rank_at(const qdr_grid *grid, const int coordinates[QDR_N_AXES])
+{
+    for (int axis = 0; axis < QDR_N_AXES; axis++) {
+        if (coordinates[axis] < 0 || coordinates[axis] >= grid->shape.sizes[axis]) return -1;
+    }
+    return qdri_shape_rank(&grid->shape, coordinates);
+}
+
+qdr_status qdr_grid_coordinates_of(const qdr_grid *grid, int rank, int coordinates[QDR_N_AXES])
+{
+    memset(coordinates, 0, QDR_N_AXES * sizeof *coordinates);
+    const int size = qdr_context_size(grid->ctx);
+    if (rank < 0 || rank >= size)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "grid: rank %d is not in 0 … %d", rank, size - 1);
+    qdri_shape_locate(&grid->shape, rank, coordinates);
+    return QDR_OK;
+}
+
+int qdr_grid_neighbour(const qdr_grid *grid, qdr_axis axis, int step)
+{
+    const int size = grid->shape.sizes[axis];
+    int coordinates[QDR_N_AXES];
+    memcpy(coordinates, grid->coordinates, sizeof coordinates);
+    coordinates[axis] = (coordinates[axis] + step % size + size) % size;
+    return qdri_shape_rank(&grid->shape, coordinates);
+}
+
+size_t qdr_grid_picture(const qdr_grid *grid, char *text, size_t capacity)
+{
+    return qdri_shape_picture(&grid->shape, text, capacity);
+}
+
+qdr_traffic qdr_grid_traffic(const qdr_grid *grid, qdr_channel channel, qdr_coll_kind kind)
+{
+    return qdri_comm_traffic(grid->comms[channel], kind);
+}
+
+void qdr_grid_reset_traffic(qdr_grid *grid)
+{
+    for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
+        qdri_comm_reset_traffic(grid->comms[channel]);
+}
+
+/* ---- sums ---- */
+
+qdr_status qdr_all_reduce(qdr_grid *grid, qdr_axis axis, qdr_reduce op, void *data, int64_t n_elems,
+                          qdr_dtype dtype, qdr_stream *stream)
+{
+    if (!grid) return QDR_FAIL(QDR_ERR_ARGUMENT, "all-reduce: the grid is NULL");
+    if ((unsigned)axis >= QDR_N_AXES)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "all-reduce: unknown axis %d; use QDR_X … QDR_D",
+                        (int)axis);
+    const qdri_coll coll = {
+        .kind = QDR_ALL_REDUCE, .dtype = dtype, .op = op, .recv = data, .count = n_elems};
+    return qdri_comm_launch(grid->comms[QDR_CHANNEL_X_STAT + axis], &coll,
+                            qdri_stream_or_default(grid, stream));
+}

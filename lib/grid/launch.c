@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One call for programs that run under mpiexec or with ranks as threads. */
+#include "quadrille/launch.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "comm/comm.h"
+#include "comm/launcher.h"
+#include "config.h"
+#include "grid/context.h"
+
+/* What the local ranks of one launch share. */
+typedef struct launch {
+    const qdr_context_opts *opts;
+    qdr_main_fn fn;
+    void *user;
+    pthread_mutex_t mutex; /* of the rest */
+    int exit_code; /* the highest */
+    int failed_rank; /* the lowest that got no context; -1: none */
+    qdr_status status;
+    char sentence[QDRI_ERROR_BYTES];
+} launch;
+
+static void note_failure(launch *shared, int rank, qdr_status status)
+{
+    pthread_mutex_lock(&shared->mutex);
+    if (shared->failed_rank < 0 || rank < shared->failed_rank) {
+        shared->failed_rank = rank;
+        shared->status = status;
+        strncpy(shared->sentence, qdr_last_error(), sizeof shared->sentence - 1);
+    }
+    pthread_mutex_unlock(&shared->mutex);
+}
+
+static int run_local_rank(qdr_local_world *world, int rank, void *user)
+{
+    launch *shared = user;
+    qdr_context *ctx = NULL;
+    const qdr_status status = qdr_context_create_local(world, rank, shared->opts, &ctx);
+    if (status != QDR_OK) {
+        note_failure(shared, rank, status);
+        return 1;
+    }
+    const int exit_code = shared->fn(ctx, shared->user);
+    qdr_context_destroy(&ctx);
+    pthread_mutex_lock(&shared->mutex);
+    if (exit_code > shared->exit_code) shared->exit_code = exit_code;
+    pthread_mutex_unlock(&shared->mutex);
+    return 0;
+}
+
+static qdr_status launch_local(int n, const qdr_context_opts *opts, qdr_main_fn fn, void *user,
+                               int *exit_code)
+{
+    launch shared = {.opts = opts, .fn = fn, .user = user, .failed_rank = -1};
+    pthread_mutex_init(&shared.mutex, NULL);
+    const qdr_status status = qdr_local_run(n, run_local_rank, &shared, NULL);
+    pthread_mutex_destroy(&shared.mutex);
+    QDR_TRY(status);
+    *exit_code = shared.failed_rank < 0 ? shared.exit_code : 1;
+    if (shared.failed_rank >= 0) qdri_set_last_error(shared.sentence);
+    return shared.failed_rank < 0 ? QDR_OK : shared.status;
+}
+
+#if !QDRI_HAVE_MPI
+static qdr_status launch_alone(const qdr_context_opts *opts, qdr_main_fn fn, void *user,
+                               int *exit_code)
+{
+    qdr_context *ctx = NULL;
+    QDR_TRY(qdri_launcher_check(1, "this build of Quadrille has no MPI"));
+    QDR_TRY(qdr_context_create_self(opts, &ctx));
+    *exit_code = fn(ctx, user);
+    qdr_context_destroy(&ctx);
+    return QDR_OK;
+}
+#endif
+
+qdr_status qdr_launch(int n_local, const qdr_context_opts *opts, qdr_main_fn fn, void *user,
+                      int *exit_code)
+{
+    int unused;
+    int *code = exit_code ? exit_code : &unused;
+    *code = 1;
+    if (!fn) return QDR_FAIL(QDR_ERR_ARGUMENT, "launch: the function is NULL");
+    if (n_local < 0)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "launch: %d local ranks; use 1 or more, or 0 for MPI",
+                        n_local);
+    QDR_TRY(qdri_context_check_opts(opts));
+    if (n_local > 0) return launch_local(n_local, opts, fn, user, code);
+#if QDRI_HAVE_MPI
+    return qdri_launch_mpi(opts, fn, user, code);
+#else
+    return launch_alone(opts, fn, user, code);
+#endif
+}

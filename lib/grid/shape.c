@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The arithmetic of grids. */
+#include "grid/shape.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char axis_letters[] = "xyzd";
+
+static int axis_of(char letter) { return (int)(strchr(axis_letters, letter) - axis_letters); }
+
+/* ---- reading options ---- */
+
+/* A grid of n ranks for the error message: n's prime factors, largest first, dealt to x, y, z in
+ * turn. */
+static void propose(int n, int sizes[QDR_N_AXES])
+{
+    for (int axis = 0; axis < QDR_N_AXES; axis++) sizes[axis] = 1;
+    int factors[32], n_factors = 0;
+    for (int factor = 2; n > 1; factor++) {
+        if (factor > n / factor) factor = n; /* what is left is prime */
+        for (; n % factor == 0; n /= factor) factors[n_factors++] = factor;
+    }
+    for (int i = 0; i < n_factors; i++) sizes[i % 3] *= factors[n_factors - 1 - i];
+}
+
+static qdr_status check_product(const qdri_grid_shape *shape, int n_ranks)
+{
+    const int *g = shape->sizes;
+    int64_t product = 1;
+    for (int axis = 0; axis < QDR_N_AXES; axis++) {
+        product *= g[axis];
+        if (product > INT32_MAX) break; /* too many in any case, and it must not overflow */
+    }
+    if (product == n_ranks) return QDR_OK;
+    int h[QDR_N_AXES];
+    propose(n_ranks, h);
+    if (product > INT32_MAX)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "grid: %dx%dx%dx%d has more ranks than the %d of the context; choose axes "
+                        "whose product is %d, such as %dx%dx%dx%d",
+                        g[QDR_X], g[QDR_Y], g[QDR_Z], g[QDR_D], n_ranks, n_ranks, h[QDR_X],
+                        h[QDR_Y], h[QDR_Z], h[QDR_D]);
+    return QDR_FAIL(QDR_ERR_ARGUMENT,
+                    "grid: %dx%dx%dx%d has %d ranks but the context has %d; choose axes whose "
+                    "product is %d, such as %dx%dx%dx%d",
+                    g[QDR_X], g[QDR_Y], g[QDR_Z], g[QDR_D], (int)product, n_ranks, n_ranks,
+                    h[QDR_X], h[QDR_Y], h[QDR_Z], h[QDR_D]);
+}
+
+static qdr_status read_order(const char *order, qdri_grid_shape *shape)
+{
+    if (!order) order = axis_letters;
+    int ok = strlen(order) == QDR_N_AXES;
+    for (int axis = 0; ok && axis < QDR_N_AXES; axis++)
+        ok = strchr(order, axis_letters[axis]) != NULL;
+    if (!ok)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "grid: order \"%.16s\" is not x, y, z and d once each, fastest first; "
+                        "\"xyzd\" is the default",
+                        order);
+    memcpy(shape->order, order, QDR_N_AXES);
+    return QDR_OK;
+}
+
+qdr_status qdri_shape_read(const qdr_grid_opts *opts, int n_ranks, qdri_grid_shape *shape)
+{
+    memset(shape, 0, sizeof *shape);
+    if (!opts)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "grid: the options are NULL; they name x, y, z and d");
+    if (opts->version != QDR_OPTS_INIT)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "grid: options of version %u, this library knows %u; begin them with "
+                        "QDR_OPTS_INIT",
+                        opts->version, QDR_OPTS_INIT);
+    const int sizes[QDR_N_AXES] = {opts->x, opts->y, opts->z, opts->d};
+    for (int axis = 0; axis < QDR_N_AXES; axis++) {
+        if (sizes[axis] < 1)
+            return QDR_FAIL(QDR_ERR_ARGUMENT,
+                            "grid: axis %c of %dx%dx%dx%d is %d; each axis must be 1 or more",
+                            axis_letters[axis], opts->x, opts->y, opts->z, opts->d, sizes[axis]);
+    }
+    memcpy(shape->sizes, sizes, sizeof sizes);
+    QDR_TRY(read_order(opts->order, shape));
+    return check_product(shape, n_ranks);
+}
+
+/* ---- coordinates ---- */
+
+int qdri_shape_rank(const qdri_grid_shape *shape, const int coordinates[QDR_N_AXES])
+{
+    int rank = 0;
+    for (int i = QDR_N_AXES - 1; i >= 0; i--) {
+        const int axis = axis_of(shape->order[i]);
+        rank = rank * shape->sizes[axis] + coordinates[axis];
+    }
+    return rank;
+}
+
+void qdri_shape_locate(const qdri_grid_shape *shape, int rank, int coordinates[QDR_N_AXES])
+{
+    for (int i = 0; i < QDR_N_AXES; i++) {
+        const int axis = axis_of(shape->order[i]);
+        coordinates[axis] = rank % shape->sizes[axis];
+        rank /= shape->sizes[axis];
+    }
+}
+
+/* ---- picture ---- */
+
+typedef struct picture {
+    char *text;
+    size_t capacity, length; /* of the whole text, written or not */
+} picture;
+
+__attribute__((format(printf, 2, 3))) static void print(picture *page, const char *format, ...)
+{
+    const size_t room = page->length < page->capacity ? page->capacity - page->length : 0;
+    va_list args;
+    va_start(args, format);
+    const int n = vsnprintf(room ? page->text + page->length : NULL, room, format, args);
+    va_end(args);
+    if (n > 0) page->length += (size_t)n;
+}
+
+static void print_plane(picture *page, const qdri_grid_shape *shape, int z, int d)
+{
+    const int *g = shape->sizes;
+    print(page, "z=%d d=%d\n%7s", z, d, "");
+    for (int x = 0; x < g[QDR_X]; x++) print(page, "  x=%-3d", x);
+    print(page, "\n");
+    for (int y = 0; y < g[QDR_Y]; y++) {
+        print(page, "  y=%-3d", y);
+        for (int x = 0; x < g[QDR_X]; x++)
+            print(page, "  %-5d", qdri_shape_rank(shape, (const int[QDR_N_AXES]){x, y, z, d}));
+        print(page, "\n");
+    }
+}
+
+size_t qdri_shape_picture(const qdri_grid_shape *shape, char *text, size_t capacity)
+{
+    const int *g = shape->sizes;
+    picture page = {text, text ? capacity : 0, 0};
+    print(&page, "grid %dx%dx%dx%d, order %s, %d ranks\n", g[QDR_X], g[QDR_Y], g[QDR_Z], g[QDR_D],
+          shape->order, g[QDR_X] * g[QDR_Y] * g[QDR_Z] * g[QDR_D]);
+    for (int d = 0; d < g[QDR_D]; d++) {
+        for (int z = 0; z < g[QDR_Z]; z++) print_plane(&page, shape, z, d);
+    }
+    return page.length;
+}

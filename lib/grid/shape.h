@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The arithmetic of grids: sizes, orders, coordinates. Pure functions. */
+#ifndef QDRI_GRID_SHAPE_H
+#define QDRI_GRID_SHAPE_H
+
+#include "core/status.h"
+#include "quadrille/grid.h"
+
+typedef struct qdri_grid_shape {
+    int sizes[QDR_N_AXES];
+    char order[8]; /* fastest axis first, "xyzd" */
+} qdri_grid_shape;
+
+/* @retval QDR_ERR_ARGUMENT  opts are no grid of n_ranks; the sentence proposes one */
+QDR_NODISCARD qdr_status qdri_shape_read(const qdr_grid_opts *opts, int n_ranks,
+                                         qdri_grid_shape *shape);
+/* coordinates lie in the grid. */
+int qdri_shape_rank(const qdri_grid_shape *shape, const int coordinates[QDR_N_AXES]);
+void qdri_shape_locate(const qdri_grid_shape *shape, int rank, int coordinates[QDR_N_AXES]);
+/* See qdr_grid_picture(). */
+size_t qdri_shape_picture(const qdri_grid_shape *shape, char *text, size_t capacity);
+
+#endif
