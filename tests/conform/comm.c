@@ -1,0 +1,553 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One body of tests for all communicators: results bit for bit, bytes sent, groups, agreement.
+ *
+ *   conform_comm [--local P] [SEED]     without --local: the ranks that mpiexec started */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/comm.h"
+#include "comm/mpi.h"
+#include "config.h"
+#include "core/block.h"
+#include "grid/internal.h"
+#include "quadrille/quadrille.h"
+
+#define CHECK(condition, ...)                                                                      \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: rank %d: %s: ", __FILE__, __LINE__, self.rank, #condition);    \
+            fprintf(stderr, __VA_ARGS__);                                                          \
+            fprintf(stderr, " (%s)\n", qdr_last_error());                                          \
+            return 1;                                                                              \
+        }                                                                                          \
+    } while (0)
+#define OK(expression) CHECK((expression) == QDR_OK, "failed")
+
+typedef struct member {
+    qdr_context *ctx;
+    qdri_comm *comm;
+    qdr_stream *stream;
+    int rank, size;
+    uint64_t seed;
+} member;
+
+/* ---- numbers that every rank can compute for every other ---- */
+
+static uint64_t hash(uint64_t x)
+{
+    x += 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+static uint64_t draw(uint64_t seed, int64_t a, int64_t b)
+{
+    return hash(hash(seed ^ hash((uint64_t)a)) ^ (uint64_t)b);
+}
+
+static uint16_t to_bf16(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    if (x != x) return (uint16_t)(bits >> 16 | 0x40);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+static float from_bf16(uint16_t x)
+{
+    const uint32_t bits = (uint32_t)x << 16;
+    float y;
+    memcpy(&y, &bits, sizeof y);
+    return y;
+}
+
+typedef union element {
+    float f32;
+    double f64;
+    uint16_t bf16;
+    int32_t i32;
+    unsigned char u8;
+} element;
+
+/* Element i of what `rank` brings. Of many magnitudes, so that another order of sums gives other
+ * bits. */
+static element value(uint64_t seed, qdr_dtype dtype, int rank, int64_t i)
+{
+    const uint64_t bits = draw(seed, rank, i);
+    const double x = (double)(int64_t)bits * 0x1p-63 * (double)(1 << (bits & 15));
+    element e;
+    memset(&e, 0, sizeof e);
+    switch (dtype) {
+    case QDR_F32: e.f32 = (float)x; break;
+    case QDR_F64: e.f64 = x; break;
+    case QDR_BF16: e.bf16 = to_bf16((float)x); break;
+    case QDR_I32: e.i32 = (int32_t)(bits >> 32); break;
+    case QDR_U8: e.u8 = (unsigned char)bits; break;
+    }
+    return e;
+}
+
+#define PICK(op, a, b) ((op) == QDR_SUM ? (a) + (b) : ((op) == QDR_MAX) == ((b) > (a)) ? (b) : (a))
+
+static element reduced(uint64_t seed, qdr_dtype dtype, qdr_reduce op, int size, int64_t i)
+{
+    element sum = value(seed, dtype, 0, i);
+    float wide = from_bf16(sum.bf16);
+    for (int rank = 1; rank < size; rank++) {
+        const element e = value(seed, dtype, rank, i);
+        if (dtype == QDR_F32) sum.f32 = PICK(op, sum.f32, e.f32);
+        if (dtype == QDR_F64) sum.f64 = PICK(op, sum.f64, e.f64);
+        if (dtype == QDR_BF16) wide = PICK(op, wide, from_bf16(e.bf16));
+        if (dtype == QDR_I32)
+            sum.i32 = op == QDR_SUM ? (int32_t)((uint32_t)sum.i32 + (uint32_t)e.i32)
+                                    : PICK(op, sum.i32, e.i32);
+    }
+    if (dtype == QDR_BF16) sum.bf16 = to_bf16(wide);
+    return sum;
+}
+
+static void fill(void *to, uint64_t seed, qdr_dtype dtype, int rank, int64_t first, int64_t n)
+{
+    const size_t bytes = qdr_dtype_bytes(dtype);
+    for (int64_t i = 0; i < n; i++) {
+        const element e = value(seed, dtype, rank, first + i);
+        memcpy((char *)to + (size_t)i * bytes, &e, bytes);
+    }
+}
+
+/* Index of the first element that differs from what rank `from` brought (from < 0: from the
+ * reduction), or -1. */
+static int64_t first_wrong(const void *got, uint64_t seed, qdr_dtype dtype, qdr_reduce op, int size,
+                           int from, int64_t first, int64_t n)
+{
+    const size_t bytes = qdr_dtype_bytes(dtype);
+    for (int64_t i = 0; i < n; i++) {
+        const element e = from < 0 ? reduced(seed, dtype, op, size, first + i)
+                                   : value(seed, dtype, from, first + i);
+        if (memcmp((const char *)got + (size_t)i * bytes, &e, bytes) != 0) return i;
+    }
+    return -1;
+}
+
+/* ---- one collective, with everything drawn ---- */
+
+enum { MAX_RANKS = 64, MAX_PART = 5000 };
+
+typedef struct trial {
+    qdri_coll coll;
+    uint64_t seed;
+    int64_t counts[MAX_RANKS], recv_counts[MAX_RANKS];
+    int64_t n_send, n_recv;
+    int in_place;
+    char *memory, *send, *recv;
+} trial;
+
+/* Counts of a collective: equal, by split_unit, or drawn with zeros among them. */
+static void draw_counts(trial *t, const member *self)
+{
+    const uint64_t mode = draw(t->seed, 1, 1) % 3;
+    const int64_t most = draw(t->seed, 1, 2) % 4 == 0 ? MAX_PART : 40;
+    qdri_coll *coll = &t->coll;
+    coll->count = (int64_t)(draw(t->seed, 1, 3) % (uint64_t)(most + 1));
+    const int has_parts = coll->kind == QDR_ALL_GATHER || coll->kind == QDR_REDUCE_SCATTER;
+    if (mode == 1 && has_parts) {
+        coll->split_unit = 1 + (int64_t)(draw(t->seed, 1, 4) % 7);
+        coll->count *= coll->split_unit;
+    }
+    if (mode != 2 || !(has_parts || coll->kind == QDR_ALL_TO_ALL)) return;
+    for (int j = 0; j < self->size; j++) {
+        const int from = has_parts ? 0 : self->rank, back = has_parts ? 0 : j;
+        const uint64_t there = draw(t->seed, 100 + from, j);
+        const uint64_t here = draw(t->seed, 100 + back, self->rank);
+        t->counts[j] = there % 3 ? (int64_t)(there % (uint64_t)most) : 0;
+        t->recv_counts[j] = here % 3 ? (int64_t)(here % (uint64_t)most) : 0;
+    }
+    coll->counts = t->counts;
+    if (!has_parts) coll->recv_counts = t->recv_counts;
+}
+
+static void part(const trial *t, const member *self, int j, int64_t *begin, int64_t *n)
+{
+    const qdri_coll *coll = &t->coll;
+    int64_t end;
+    if (coll->split_unit > 0 || coll->kind == QDR_ALL_REDUCE) {
+        qdri_split(coll->count, coll->split_unit ? coll->split_unit : 1, self->size, j, begin,
+                   &end);
+        *n = end - *begin;
+        return;
+    }
+    *begin = 0;
+    for (int i = 0; i < j; i++) *begin += coll->counts ? coll->counts[i] : coll->count;
+    *n = coll->counts ? coll->counts[j] : coll->count;
+}
+
+static int64_t sum(const int64_t *counts, int64_t count, int size)
+{
+    int64_t total = 0;
+    for (int j = 0; j < size; j++) total += counts ? counts[j] : count;
+    return total;
+}
+
+/* Who sends to whom in a SEND_RECV: around the ring, or only upwards with open ends. */
+static void draw_peers(trial *t, const member *self)
+{
+    const int n = self->size, step = 1 + (int)(draw(t->seed, 2, 1) % (uint64_t)n) % n;
+    if (draw(t->seed, 2, 2) % 2 == 0) {
+        t->coll.peer = (self->rank + step) % n;
+        t->coll.peer2 = (self->rank - step % n + n) % n;
+    } else {
+        t->coll.peer = self->rank + 1 < n ? self->rank + 1 : -1;
+        t->coll.peer2 = self->rank - 1;
+    }
+    /* counts differ from sender to sender */
+    t->coll.count = (int64_t)(draw(t->seed, 3, self->rank) % MAX_PART);
+    t->coll.recv_count = t->coll.peer2 < 0 ? 0
+                                           : (int64_t)(draw(t->seed, 3, t->coll.peer2) % MAX_PART);
+}
+
+static int trial_draw(trial *t, const member *self, uint64_t seed)
+{
+    static const qdr_dtype dtypes[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_I32, QDR_U8};
+    memset(t, 0, sizeof *t);
+    t->seed = seed;
+    qdri_coll *coll = &t->coll;
+    coll->kind = (qdr_coll_kind)(draw(seed, 0, 1) % QDR_N_COLL_KINDS);
+    const int reduces = coll->kind == QDR_REDUCE_SCATTER || coll->kind == QDR_ALL_REDUCE;
+    coll->dtype = dtypes[draw(seed, 0, 2) % (reduces ? 4 : 5)];
+    coll->op = (qdr_reduce)(draw(seed, 0, 3) % 3);
+    t->in_place = draw(seed, 0, 4) % 2 == 0;
+    draw_counts(t, self);
+    int64_t begin, n_part = 0, total = sum(coll->counts, coll->count, self->size);
+    if (coll->split_unit) total = coll->count;
+    if (coll->kind <= QDR_ALL_REDUCE) part(t, self, self->rank, &begin, &n_part);
+    t->n_send = t->n_recv = coll->count;
+    if (coll->kind == QDR_ALL_GATHER) t->n_send = n_part, t->n_recv = total;
+    if (coll->kind == QDR_REDUCE_SCATTER) t->n_send = total, t->n_recv = n_part;
+    if (coll->kind == QDR_ALL_TO_ALL) {
+        t->n_send = total;
+        t->n_recv = sum(coll->recv_counts, coll->count, self->size);
+    }
+    if (coll->kind == QDR_BROADCAST) coll->peer = (int)(draw(seed, 0, 5) % (uint64_t)self->size);
+    if (coll->kind == QDR_SEND_RECV) {
+        draw_peers(t, self);
+        t->n_send = coll->count;
+        t->n_recv = coll->recv_count;
+    }
+    const size_t bytes = qdr_dtype_bytes(coll->dtype);
+    t->memory = calloc((size_t)(t->n_send + t->n_recv + 1), bytes);
+    t->send = t->memory;
+    t->recv = t->memory + (size_t)t->n_send * bytes;
+    return t->memory != NULL;
+}
+
+/* Points send and recv as the kind and `in_place` want, and writes what this rank brings. */
+static void trial_fill(trial *t, const member *self)
+{
+    qdri_coll *coll = &t->coll;
+    const size_t bytes = qdr_dtype_bytes(coll->dtype);
+    int64_t begin = 0, n = 0;
+    if (coll->kind <= QDR_ALL_REDUCE) part(t, self, self->rank, &begin, &n);
+    char *source = t->send;
+    coll->send = t->send;
+    coll->recv = t->recv;
+    if (coll->kind == QDR_BROADCAST || (t->in_place && coll->kind == QDR_ALL_REDUCE)) {
+        coll->send = NULL;
+        source = t->recv;
+    }
+    if (t->in_place && coll->kind == QDR_ALL_GATHER) {
+        coll->send = NULL;
+        source = t->recv + (size_t)begin * bytes;
+    }
+    if (t->in_place && coll->kind == QDR_REDUCE_SCATTER)
+        coll->recv = t->send + (size_t)begin * bytes;
+    fill(source, t->seed, coll->dtype, self->rank, 0, t->n_send);
+}
+
+static int64_t expected_bytes(const trial *t, const member *self)
+{
+    const qdri_coll *coll = &t->coll;
+    const int64_t others = self->size - 1;
+    int64_t begin, n = 0, elems = 0;
+    if (self->size == 1) return 0;
+    if (coll->kind <= QDR_ALL_REDUCE) part(t, self, self->rank, &begin, &n);
+    switch (coll->kind) {
+    case QDR_ALL_GATHER: elems = others * n; break;
+    case QDR_REDUCE_SCATTER: elems = t->n_send - n; break;
+    case QDR_ALL_REDUCE: elems = t->n_send - n + others * n; break;
+    case QDR_BROADCAST: elems = coll->peer == self->rank ? others * coll->count : 0; break;
+    case QDR_ALL_TO_ALL:
+        elems = t->n_send - (coll->counts ? coll->counts[self->rank] : coll->count);
+        break;
+    default: elems = coll->peer >= 0 && coll->peer != self->rank ? coll->count : 0;
+    }
+    return elems * (int64_t)qdr_dtype_bytes(coll->dtype);
+}
+
+/* What `from` sent to this rank in an ALL_TO_ALL begins at this element of it. */
+static int64_t sent_begin(const trial *t, const member *self, int from)
+{
+    int64_t begin = 0;
+    for (int j = 0; j < self->rank; j++) {
+        const int64_t most = draw(t->seed, 1, 2) % 4 == 0 ? MAX_PART : 40;
+        const uint64_t there = draw(t->seed, 100 + from, j);
+        begin += !t->coll.counts ? t->coll.count
+                 : there % 3     ? (int64_t)(there % (uint64_t)most)
+                                 : 0;
+    }
+    return begin;
+}
+
+static int64_t trial_wrong(const trial *t, const member *self)
+{
+    const qdri_coll *coll = &t->coll;
+    const size_t bytes = qdr_dtype_bytes(coll->dtype);
+    int64_t begin, n, at = 0;
+    if (coll->kind == QDR_BROADCAST)
+        return first_wrong(coll->recv, t->seed, coll->dtype, coll->op, self->size, coll->peer, 0,
+                           coll->count);
+    if (coll->kind == QDR_SEND_RECV)
+        return coll->peer2 < 0 ? -1
+                               : first_wrong(coll->recv, t->seed, coll->dtype, coll->op, self->size,
+                                             coll->peer2, 0, coll->recv_count);
+    if (coll->kind == QDR_ALL_REDUCE)
+        return first_wrong(coll->recv, t->seed, coll->dtype, coll->op, self->size, -1, 0,
+                           coll->count);
+    if (coll->kind == QDR_REDUCE_SCATTER) {
+        part(t, self, self->rank, &begin, &n);
+        return first_wrong(coll->recv, t->seed, coll->dtype, coll->op, self->size, -1, begin, n);
+    }
+    for (int j = 0; j < self->size; j++) {
+        if (coll->kind == QDR_ALL_GATHER) part(t, self, j, &at, &n);
+        if (coll->kind == QDR_ALL_TO_ALL)
+            n = coll->recv_counts ? coll->recv_counts[j] : coll->count;
+        begin = coll->kind == QDR_ALL_TO_ALL ? sent_begin(t, self, j) : 0;
+        const int64_t wrong = first_wrong((char *)coll->recv + (size_t)at * bytes, t->seed,
+                                          coll->dtype, coll->op, self->size, j, begin, n);
+        if (wrong >= 0) return at + wrong;
+        at += n;
+    }
+    return -1;
+}
+
+static int run_trial(const member self_, uint64_t seed, int reserve)
+{
+    const member self = self_;
+    trial t;
+    CHECK(trial_draw(&t, &self, seed), "out of memory");
+    trial_fill(&t, &self);
+    const qdr_traffic before = qdri_comm_traffic(self.comm, t.coll.kind);
+    if (reserve) OK(qdri_comm_reserve(self.comm, qdri_comm_scratch_bytes(self.comm, &t.coll)));
+    OK(qdri_comm_launch(self.comm, &t.coll, self.stream));
+    OK(qdr_stream_synchronize(self.stream));
+    const int64_t wrong = trial_wrong(&t, &self);
+    CHECK(wrong < 0, "%s %s op %d, %s: element %lld is wrong, seed %llu",
+          qdr_coll_kind_name(t.coll.kind), qdr_dtype_name(t.coll.dtype), (int)t.coll.op,
+          t.in_place ? "in place" : "out of place", (long long)wrong, (unsigned long long)seed);
+    const qdr_traffic after = qdri_comm_traffic(self.comm, t.coll.kind);
+    const int64_t bytes = after.bytes_sent - before.bytes_sent;
+    CHECK(bytes == expected_bytes(&t, &self), "%s sent %lld bytes, not %lld, seed %llu",
+          qdr_coll_kind_name(t.coll.kind), (long long)bytes, (long long)expected_bytes(&t, &self),
+          (unsigned long long)seed);
+    CHECK(after.n_calls - before.n_calls == (self.size > 1), "calls counted");
+    free(t.memory);
+    return 0;
+}
+
+/* ---- the tests ---- */
+
+static int test_random(member self)
+{
+    for (int i = 0; i < 300; i++) {
+        if (run_trial(self, hash(self.seed + (uint64_t)i), i % 2)) return 1;
+    }
+    return 0;
+}
+
+/* Many collectives in flight on two communicators and two streams, in the order of the host. */
+static int test_in_flight(member self)
+{
+    enum { N = 60, ELEMS = 700 };
+    static const qdri_stream_kind kind[2] = {QDRI_STREAM_COMM, QDRI_STREAM_COMM};
+    qdri_comm *comms[2] = {NULL, NULL};
+    qdr_stream *streams[2] = {NULL, NULL};
+    float *data = calloc(N * ELEMS, sizeof *data);
+    CHECK(data, "out of memory");
+    for (int c = 0; c < 2; c++) {
+        OK(qdri_comm_split(self.comm, 0, c ? -self.rank : self.rank, &comms[c]));
+        CHECK(qdri_comm_rank(comms[c]) == (c ? self.size - 1 - self.rank : self.rank), "order");
+        OK(qdri_stream_create(qdri_context_dev(self.ctx), kind[c], &streams[c]));
+    }
+    for (int i = 0; i < N; i++) {
+        float *mine = data + i * ELEMS;
+        fill(mine, self.seed + (uint64_t)i, QDR_F32, qdri_comm_rank(comms[i % 2]), 0, ELEMS);
+        const qdri_coll coll = {
+            .kind = QDR_ALL_REDUCE, .recv = mine, .count = i % 5 ? ELEMS : ELEMS / 100};
+        OK(qdri_comm_launch(comms[i % 2], &coll, streams[i % 2]));
+    }
+    for (int c = 0; c < 2; c++) OK(qdr_stream_synchronize(streams[c]));
+    for (int i = 0; i < N; i++)
+        CHECK(first_wrong(data + i * ELEMS, self.seed + (uint64_t)i, QDR_F32, QDR_SUM, self.size,
+                          -1, 0, i % 5 ? ELEMS : ELEMS / 100) < 0,
+              "collective %d", i);
+    for (int c = 0; c < 2; c++) {
+        qdri_stream_destroy(&streams[c]);
+        qdri_comm_destroy(&comms[c]);
+    }
+    free(data);
+    return 0;
+}
+
+/* Groups of odd and even ranks, in falling order; a rank may be in none. */
+static int test_split(member self)
+{
+    qdri_comm *part = NULL, *none = NULL;
+    OK(qdri_comm_split(self.comm, self.rank % 2, -self.rank, &part));
+    const int size = (self.size + 1 - self.rank % 2) / 2;
+    CHECK(qdri_comm_size(part) == size, "%d", qdri_comm_size(part));
+    CHECK(qdri_comm_rank(part) == size - 1 - self.rank / 2, "%d", qdri_comm_rank(part));
+    CHECK(qdri_comm_node_size(part) >= 1 && qdri_comm_node_size(part) <= size, "node");
+    const member inner = {self.ctx, part, self.stream, qdri_comm_rank(part), size, self.seed + 7};
+    for (int i = 0; i < 20; i++) {
+        if (run_trial(inner, hash(self.seed + 1000 + (uint64_t)i), 0)) return 1;
+    }
+    OK(qdri_comm_split(self.comm, self.rank == 0 ? -1 : 3, 0, &none));
+    CHECK((none == NULL) == (self.rank == 0), "colour -1");
+    if (none) CHECK(qdri_comm_rank(none) == self.rank - 1, "equal keys keep the order");
+    qdri_comm_destroy(&none);
+    qdri_comm_destroy(&part);
+    return 0;
+}
+
+static int test_agree(member self)
+{
+    OK(qdri_comm_agree(self.comm, QDR_OK));
+    const int failing = self.size - 1, also = self.size / 2;
+    qdr_status mine = QDR_OK;
+    if (self.rank == failing || self.rank == also)
+        mine = QDR_FAIL(QDR_ERR_SHAPE, "rank %d does not like it", self.rank);
+    const qdr_status status = qdr_agree(self.ctx, mine);
+    char wanted[64];
+    snprintf(wanted, sizeof wanted, "rank %d does not like it", also);
+    CHECK(status == QDR_ERR_SHAPE, "%d", (int)status);
+    CHECK(strstr(qdr_last_error(), wanted), "not the lowest rank's sentence");
+    OK(qdr_barrier(self.ctx));
+    return 0;
+}
+
+static int test_host_broadcast(member self)
+{
+    unsigned char data[3000];
+    for (int root = 0; root < self.size; root++) {
+        memset(data, self.rank == root ? root + 1 : 0, sizeof data);
+        OK(qdr_broadcast(self.ctx, root, data, sizeof data));
+        for (size_t i = 0; i < sizeof data; i++) CHECK(data[i] == root + 1, "byte %zu", i);
+    }
+    OK(qdr_broadcast(self.ctx, 0, NULL, 0));
+    CHECK(qdr_broadcast(self.ctx, self.size, data, 1) == QDR_ERR_ARGUMENT, "root");
+    return 0;
+}
+
+/* NaN is not lost in maxima and minima, wherever it comes from. */
+static int test_nan(member self)
+{
+    for (int from = 0; from < self.size; from++) {
+        for (int op = QDR_SUM; op <= QDR_MIN; op++) {
+            float x[3] = {(float)self.rank, 1, 2};
+            const uint32_t nan = 0x7fc00000;
+            if (self.rank == from) memcpy(&x[1], &nan, sizeof nan);
+            const qdri_coll coll = {
+                .kind = QDR_ALL_REDUCE, .op = (qdr_reduce)op, .recv = x, .count = 3};
+            OK(qdri_comm_launch(self.comm, &coll, self.stream));
+            OK(qdr_stream_synchronize(self.stream));
+            CHECK(x[1] != x[1], "NaN of rank %d is lost, op %d", from, op);
+            CHECK(x[2] == x[2], "NaN has spread");
+        }
+    }
+    return 0;
+}
+
+/* Errors of the arguments leave the communicator as it was. */
+static int test_arguments(member self)
+{
+    float x[4] = {0};
+    int64_t counts[MAX_RANKS] = {0};
+    counts[0] = -1;
+    const qdri_coll bad[] = {
+        {.kind = QDR_N_COLL_KINDS, .recv = x, .count = 1},
+        {.kind = QDR_ALL_REDUCE, .recv = NULL, .count = 1},
+        {.kind = QDR_ALL_REDUCE, .recv = x, .count = -1},
+        {.kind = QDR_ALL_REDUCE, .recv = x, .count = 1, .dtype = (qdr_dtype)77},
+        {.kind = QDR_ALL_REDUCE, .recv = x, .count = 1, .dtype = QDR_U8},
+        {.kind = QDR_ALL_REDUCE, .recv = x, .count = 1, .op = (qdr_reduce)9},
+        {.kind = QDR_BROADCAST, .recv = x, .count = 1, .peer = self.size},
+        {.kind = QDR_SEND_RECV, .send = x, .recv = x, .count = 1, .peer = -2},
+        {.kind = QDR_ALL_GATHER, .send = x, .recv = x, .counts = counts},
+        {.kind = QDR_ALL_GATHER, .send = x, .recv = x, .count = INT64_MAX / 4},
+        {.kind = QDR_ALL_GATHER, .send = x, .recv = x, .count = 4, .split_unit = 3},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        const qdr_status status = qdri_comm_launch(self.comm, &bad[i], self.stream);
+        CHECK(status < 0 && strlen(qdr_last_error()) > 10, "case %zu", i);
+    }
+    OK(qdr_context_status(self.ctx));
+    return run_trial(self, self.seed, 0);
+}
+
+static void count_call(const qdri_comm *comm, const qdri_coll *coll, void *user)
+{
+    (void)comm;
+    *(int64_t *)user += coll->count;
+}
+
+static int test_observer(member self)
+{
+    int64_t n_elems = 0;
+    float x[5] = {0};
+    const qdri_coll coll = {.kind = QDR_BROADCAST, .recv = x, .count = 5};
+    qdri_comm_set_observer(self.comm, count_call, &n_elems);
+    OK(qdri_comm_launch(self.comm, &coll, self.stream));
+    qdri_comm_set_observer(self.comm, NULL, NULL);
+    OK(qdr_stream_synchronize(self.stream));
+    CHECK(n_elems == (self.size > 1 ? 5 : 0), "%lld", (long long)n_elems);
+    qdri_comm_reset_traffic(self.comm);
+    CHECK(qdri_comm_traffic(self.comm, QDR_BROADCAST).n_calls == 0, "reset");
+    return 0;
+}
+
+static int test_main(qdr_context *ctx, void *user)
+{
+    static int (*const tests[])(member) = {test_random,    test_in_flight,      test_split,
+                                           test_agree,     test_host_broadcast, test_nan,
+                                           test_arguments, test_observer};
+    member self = {ctx,
+                   qdri_context_world(ctx),
+                   NULL,
+                   qdr_context_rank(ctx),
+                   qdr_context_size(ctx),
+                   *(const uint64_t *)user};
+    if (self.size > MAX_RANKS) return 1;
+    if (qdri_stream_create(qdri_context_dev(ctx), QDRI_STREAM_COMM, &self.stream) != QDR_OK)
+        return 1;
+    int failed = 0;
+    for (size_t i = 0; i < sizeof tests / sizeof *tests && !failed; i++) failed = tests[i](self);
+    qdri_stream_destroy(&self.stream);
+    return failed;
+}
+
+int main(int argc, char **argv)
+{
+    int n_local = 0, exit_code = 1;
+    uint64_t seed = 20240607;
+    if (argc > 2 && strcmp(argv[1], "--local") == 0) {
+        n_local = atoi(argv[2]);
+        argc -= 2;
+        argv += 2;
+    }
+    if (argc > 1) seed = strtoull(argv[1], NULL, 10);
+    const qdr_status status = qdr_launch(n_local, NULL, test_main, &seed, &exit_code);
+    if (status != QDR_OK) fprintf(stderr, "conform_comm: %s\n", qdr_last_error());
+    if (exit_code) fprintf(stderr, "conform_comm: seed %llu\n", (unsigned long long)seed);
+    return exit_code;
+}
