@@ -22,11 +22,13 @@ qdr_status qdri_context_check_opts(const qdr_context_opts *opts)
     return QDR_OK;
 }
 
-static int choose_threads(const qdr_context_opts *opts, int n_node_ranks)
+static qdr_status choose_threads(const qdr_context_opts *opts, int n_node_ranks, int *n_threads)
 {
-    if (opts && opts->n_threads > 0) return opts->n_threads;
-    const int n_threads = qdri_topo_cores() / n_node_ranks;
-    return n_threads > 0 ? n_threads : 1;
+    *n_threads = opts ? opts->n_threads : 0;
+    if (*n_threads > 0) return QDR_OK;
+    QDR_TRY(qdri_topo_cores(n_threads));
+    *n_threads = *n_threads > n_node_ranks ? *n_threads / n_node_ranks : 1;
+    return QDR_OK;
 }
 
 qdr_status qdri_context_prepare(const qdr_context_opts *opts, int n_node_ranks, qdr_context **ctx)
@@ -36,7 +38,7 @@ qdr_status qdri_context_prepare(const qdr_context_opts *opts, int n_node_ranks, 
     qdr_status status = qdri_context_check_opts(opts);
     QDR_TRY_OUT(status, status);
     QDR_TRY_OUT(status, QDRI_NEW(1, "a context", &made));
-    made->n_threads = choose_threads(opts, n_node_ranks);
+    QDR_TRY_OUT(status, choose_threads(opts, n_node_ranks, &made->n_threads));
     QDR_TRY_OUT(status, qdri_dev_create_cpu(made->n_threads, &made->dev));
     QDR_TRY_OUT(status, qdri_stream_create(made->dev, QDRI_STREAM_COMPUTE, &made->stream));
     *ctx = made;
