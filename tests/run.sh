@@ -1,0 +1,118 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# All tests: sh tests/run.sh [--full]. Installs what is missing (Debian, Ubuntu), builds, runs; --full adds the long suites.
+# One line per stage; the log of each stage is build-logs/STAGE.log; the last line counts.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+. tests/tools/setup.sh
+
+full=
+case ${1:-} in
+'') ;;
+--full) full=1 ;;
+*) say "usage: sh tests/run.sh [--full]" && exit 2 ;;
+esac
+
+test_needs="command:g++:g++ module:cmocka:libcmocka-dev command:clang-14:clang-14
+package:libclang-rt-14-dev:libclang-rt-14-dev command:clang-format-14:clang-format-14 command:nm:binutils
+python:numpy:python3-numpy command:groff:groff"
+optional_needs="file:/usr/include/dnnl.h:libdnnl-dev"
+
+logs=build-logs
+passed=0 failed=0 skipped=0
+began=$(date +%s)
+export PYTHONDONTWRITEBYTECODE=1
+# One BLAS thread per rank unless a test asks for more; threads beside ranks only fight.
+export OPENBLAS_NUM_THREADS=1
+# Failing allocations are tested: an impossible size is an error to report, not to die of.
+export ASAN_OPTIONS=allocator_may_return_null=1:detect_leaks=1
+export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
+export TSAN_OPTIONS=allocator_may_return_null=1:halt_on_error=1:second_deadlock_stack=1:suppressions=$PWD/tests/tools/tsan.supp
+
+# count NUMBER-PASSED NUMBER-FAILED NUMBER-SKIPPED
+count() {
+    passed=$((passed + $1)) failed=$((failed + $2)) skipped=$((skipped + $3))
+}
+
+# The numbers of a meson log: what passed (as expected, too), what did not, what was skipped.
+meson_counts() {
+    awk '/^(Ok|Expected Fail):/ { p += $NF } /^(Fail|Unexpected Pass|Timeout):/ { f += $NF } /^Skipped:/ { s += $NF }
+         END { print p + 0, f + 0, s + 0 }' "$1"
+}
+
+# stage NAME COMMAND...: runs it into its log. It counts as a test itself, beside the tests it ran.
+stage() {
+    name=$1
+    shift
+    start=$(date +%s)
+    "$@" >"$logs/$name.log" 2>&1 </dev/null
+    code=$?
+    # shellcheck disable=SC2046 # three numbers
+    set -- $(meson_counts "$logs/$name.log")
+    count "$@"
+    tests=
+    [ "$1$2$3" = 000 ] || tests=", tests: $1 passed, $2 failed, $3 skipped"
+    if [ $code = 0 ]; then
+        count 1 0 0
+        result=ok
+    elif [ $code = 77 ]; then
+        count 0 0 1
+        result="skipped ($(tail -n 1 "$logs/$name.log"))"
+    else
+        count 0 1 0
+        result=FAILED
+    fi
+    printf '%-10s %s, %d s%s\n' "$name" "$result" "$(($(date +%s) - start))" "$tests"
+    [ "$result" = FAILED ] && tail -n 60 "$logs/$name.log" | sed 's/^/    /'
+    return 0
+}
+
+# suites FOLDER OPTION...: the tests of a build, without the long ones unless --full.
+suites() {
+    folder=$1
+    shift
+    [ -n "$full" ] || set -- "$@" --no-suite long
+    meson test -C "$folder" --no-rebuild --print-errorlogs --num-processes "$(processes)" "$@"
+}
+
+# Tests start several ranks each: no more of them at once than there are cores.
+processes() { nproc 2>/dev/null || echo 2; }
+
+checkers() { python3 tests/tools/test_checkers.py; }
+style() { python3 tests/tools/check_style.py; }
+layers() { python3 tests/tools/check_layers.py; }
+symbols() { python3 tests/tools/check_symbols.py build/lib/libquadrille.so build/lib/libquadrille_perf.so; }
+manuals() { sh tests/tools/check_manuals.sh; }
+consumer() { sh tests/tools/check_install.sh build; }
+release() { build_in build --buildtype=release && suites build; }
+addresses() {
+    build_in build-asan --buildtype=debugoptimized -Db_sanitize=address,undefined &&
+        suites build-asan --timeout-multiplier 5 --no-suite headers
+}
+threads() {
+    CC=clang-14 CXX=clang++-14 build_in build-tsan --buildtype=debugoptimized -Db_sanitize=thread -Dmpi=none &&
+        suites build-tsan --timeout-multiplier 10 --no-suite headers --no-suite mpi
+}
+no_mpi() { build_in build-nompi --buildtype=release -Dmpi=none && suites build-nompi --suite unit --suite cli; }
+
+mkdir -p "$logs"
+# shellcheck disable=SC2086 # needs are words
+install_missing "$logs/install.log" $build_needs $test_needs
+# shellcheck disable=SC2086
+install_optional "$logs/install.log" $optional_needs
+check_meson
+
+stage checkers checkers
+stage style style
+stage layers layers
+stage release release
+stage symbols symbols
+stage manuals manuals
+stage consumer consumer
+stage no-mpi no_mpi
+stage asan addresses
+stage tsan threads
+
+printf 'total      %d s\n' "$(($(date +%s) - began))"
+echo "$passed passed, $failed failed, $skipped skipped"
+[ $failed = 0 ]

@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Each checker is tried against planted faults: a check that cannot fail checks nothing."""
+import os
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+import check_layers
+import check_style
+import check_symbols
+
+REPOSITORY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+SPDX = "/* SPDX-License-Identifier: Apache-2.0 */\n"
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.folder)
+        shutil.copy(os.path.join(REPOSITORY, ".clang-format"), self.folder)
+
+    def plant(self, path, text):
+        full = os.path.join(self.folder, path)
+        os.makedirs(os.path.dirname(full), exist_ok=True)
+        with open(full, "w", encoding="utf-8") as file:
+            file.write(text)
+        return full
+
+
+class Layers(Case):
+    def check(self, path, line):
+        self.plant(path, line + "\n")
+        return list(check_layers.problems(self.folder))
+
+    def test_clean(self):
+        for path, line in (("lib/grid/a.c", '#include "comm/comm.h"'), ("lib/dev/cpu/b.c", "#include <cblas.h>"),
+                           ("lib/comm/mpi_send.c", "#include <mpi.h>"), ("src/c.c", "#include <quadrille/grid.h>"),
+                           ("perfmodel/d.c", '#include "core/status.h"'), ("tests/e.c", "#include <cmocka.h>"),
+                           ("lib/dev/f.c", "#include <pthread.h>"), ("lib/dev/g.c", '#include "dev/dev.h"')):
+            self.assertEqual(self.check(path, line), [], line)
+
+    def test_faults(self):
+        for path, line in (("lib/core/a.c", '#include "grid/internal.h"'), ("lib/comm/b.c", '#include "linear/internal.h"'),
+                           ("lib/grid/c.c", "#include <mpi.h>"), ("lib/grid/d.c", '#include "quadrille/mpi.h"'),
+                           ("lib/dev/e.c", "#include <cblas.h>"), ("lib/ops/f.c", "#  include <hwloc.h>"),
+                           ("lib/dev/g.c", "#include <dnnl_types.h>"), ("src/h.c", '#include "core/status.h"'),
+                           ("examples/i.c", '#include "../lib/core/status.h"'), ("perfmodel/j.c", '#include "dev/dev.h"'),
+                           ("perfmodel/k.c", "#include <time.h>"), ("lib/core/l.c", "#include <pthread.h>"),
+                           ("lib/ops/m.c", "#include <boost.h>"), ("include/quadrille/n.h", "#include <pthread.h>"),
+                           ("lib/core/o.c", '#include "../grid/internal.h"'), ("lib/linear/p.c", "#include <jansson.h>")):
+            with self.subTest(line=line, path=path):
+                self.assertEqual(len(self.check(path, line)), 1)
+                os.remove(os.path.join(self.folder, path))
+
+
+class Style(Case):
+    def check(self, text, path="lib/core/a.c"):
+        self.plant(path, text)
+        return check_style.problems(self.folder)[0]
+
+    def test_clean(self):
+        self.assertEqual(self.check(SPDX + "int one(void) { return 1; }\n"), [])
+
+    def test_faults(self):
+        body = "    one();\n"
+        for text in ("int one(void);\n", SPDX + "int one(void);\n\n", SPDX + "int one(void); \n", SPDX + "int\tone(void);\n",
+                     SPDX + "int one(void);", SPDX + "int one (void);\n", SPDX + "int one(void);\r\n",
+                     SPDX + "int x;\n" * 600, SPDX + "void two(void)\n{\n" + body * 99 + "}\n",
+                     SPDX + "/* " + "x" * 100 + " */\n", SPDX + "int *a, * b;\n", SPDX + "int* a;\n"):
+            with self.subTest(text=text[:80]):
+                self.assertNotEqual(self.check(text), [])
+
+    def test_limits_are_exact(self):
+        self.assertEqual(self.check(SPDX + "int x;\n" * 599), [])
+        self.assertEqual(self.check(SPDX + "void two(void)\n{\n" + "    one();\n" * 98 + "}\n"), [])
+
+
+class Symbols(Case):
+    def build(self, text):
+        source, library = self.plant("a.c", text), os.path.join(self.folder, "liba.so")
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
+        return list(check_symbols.problems(library))
+
+    def test_clean(self):
+        self.assertEqual(self.build("int qdr_one(void) { return 1; }\n"), [])
+
+    def test_faults(self):
+        for text in ("int qdr_one(void) { return 1; } int two(void) { return 2; }\n", "static int none;\n",
+                     "int qdri_missing(void); int qdr_one(void) { return qdri_missing(); }\n",
+                     "int qdr_one(void) { return 1; } int qdri_two;\n"):
+            with self.subTest(text=text):
+                self.assertEqual(len(self.build(text)), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
