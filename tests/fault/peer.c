@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One rank fails, leaves or is late while the others wait for it: they fail with a sentence, or
+ * wait without using a core.
+ *
+ *   fault_peer [--local P] CASE     without --local: the ranks that mpiexec started */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#include "comm/comm.h"
+#include "grid/internal.h"
+#include "quadrille/quadrille.h"
+
+enum { AS_EXPECTED = 7, WRONG = 8 };
+
+static void sleep_ms(long ms)
+{
+    const struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+    nanosleep(&pause, NULL);
+}
+
+static double cpu_secs(void)
+{
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+           1e-6 * (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+}
+
+static qdr_status all_reduce(qdr_context *ctx, float *data, int64_t n)
+{
+    const qdri_coll coll = {.kind = QDR_ALL_REDUCE, .recv = data, .count = n};
+    const qdr_status status = qdri_comm_launch(qdri_context_world(ctx), &coll,
+                                               qdr_context_stream(ctx));
+    return status != QDR_OK ? status : qdr_stream_synchronize(qdr_context_stream(ctx));
+}
+
+static int expect(qdr_status got, qdr_status wanted, const char *words)
+{
+    if (got == wanted && strstr(qdr_last_error(), words)) return AS_EXPECTED;
+    fprintf(stderr, "got %s, not %s: \"%s\"\n", qdr_status_name(got), qdr_status_name(wanted),
+            qdr_last_error());
+    return WRONG;
+}
+
+static int case_leaves_barrier(qdr_context *ctx)
+{
+    if (qdr_context_rank(ctx) == 1) return AS_EXPECTED;
+    return expect(qdr_barrier(ctx), QDR_ERR_PEER, "another rank");
+}
+
+static int case_leaves_stream(qdr_context *ctx)
+{
+    float data[100] = {0};
+    if (qdr_context_rank(ctx) == 1) return AS_EXPECTED;
+    int result = expect(all_reduce(ctx, data, 100), QDR_ERR_PEER, "all-reduce");
+    if (result == AS_EXPECTED) result = expect(qdr_barrier(ctx), QDR_ERR_PEER, "all-reduce");
+    return result;
+}
+
+/* The device of one rank fails while it, too, is in a collective of its host thread. */
+static int case_poison(qdr_context *ctx)
+{
+    float data[100] = {0};
+    if (qdr_context_rank(ctx) != 1)
+        return expect(all_reduce(ctx, data, 100), QDR_ERR_PEER, "all-reduce");
+    sleep_ms(20);
+    qdri_dev_poison(qdri_context_dev(ctx), QDR_ERR_DEVICE, "the device broke");
+    return expect(qdr_barrier(ctx), QDR_ERR_DEVICE, "the device broke");
+}
+
+static qdr_status break_device(void *args)
+{
+    (void)args;
+    sleep_ms(30);
+    return QDR_FAIL(QDR_ERR_DEVICE, "work failed");
+}
+
+/* The failing work runs while its rank waits in a barrier that the others never join. */
+static int case_work_fails(qdr_context *ctx)
+{
+    float data[100] = {0};
+    if (qdr_context_rank(ctx) != 0)
+        return expect(all_reduce(ctx, data, 100), QDR_ERR_PEER, "all-reduce");
+    qdr_status status = qdri_work(qdr_context_stream(ctx), break_device, NULL, 0);
+    if (status == QDR_OK) status = qdr_barrier(ctx);
+    if (expect(status, QDR_ERR_PEER, "another rank") == WRONG) return WRONG;
+    return expect(qdr_barrier(ctx), QDR_ERR_DEVICE, "work failed");
+}
+
+/* One rank breaks at a random moment while all exchange large messages, and memory is freed at
+ * once. */
+static int case_storm(qdr_context *ctx)
+{
+    enum { N = 60000 };
+    const int rank = qdr_context_rank(ctx);
+    float *data = calloc(N, sizeof *data);
+    qdr_status status = data ? QDR_OK : QDR_ERR_MEMORY;
+    for (int i = 0; i < 1000 && status == QDR_OK; i++) {
+        if (rank == 1 && i >= 20 && clock() % 7 == 0)
+            qdri_dev_poison(qdri_context_dev(ctx), QDR_ERR_DEVICE, "the device broke");
+        status = all_reduce(ctx, data, i % 3 ? N : 50);
+    }
+    free(data);
+    return expect(status, rank == 1 ? QDR_ERR_DEVICE : QDR_ERR_PEER, "");
+}
+
+/* Members call different collectives (local only: MPI does not tell). */
+static int case_differ(qdr_context *ctx, int64_t n)
+{
+    float *data = calloc((size_t)n + 1, sizeof *data);
+    if (!data) return WRONG;
+    const qdr_status status = all_reduce(ctx, data, qdr_context_rank(ctx) == 1 ? n + 1 : n);
+    free(data);
+    return expect(status, QDR_ERR_ARGUMENT, "must call the same");
+}
+static int case_differ_short(qdr_context *ctx) { return case_differ(ctx, 10); }
+static int case_differ_long(qdr_context *ctx) { return case_differ(ctx, 100000); }
+
+static int case_differ_all_to_all(qdr_context *ctx)
+{
+    float data[64] = {0}, other[64];
+    const int64_t wrong[8] = {2, 2, 2, 2, 2, 2, 2, 2};
+    const int rank = qdr_context_rank(ctx);
+    const qdri_coll coll = {.kind = QDR_ALL_TO_ALL,
+                            .send = data,
+                            .recv = other,
+                            .count = 3,
+                            .recv_counts = rank == 0 ? wrong : NULL};
+    qdr_status status = qdri_comm_launch(qdri_context_world(ctx), &coll, qdr_context_stream(ctx));
+    if (status == QDR_OK) status = qdr_stream_synchronize(qdr_context_stream(ctx));
+    if (rank == 0) return expect(status, QDR_ERR_SHAPE, "expects 2");
+    /* the others have what they wanted, and learn of it at the next collective */
+    if (status == QDR_OK) status = qdr_barrier(ctx);
+    return expect(status, QDR_ERR_PEER, "");
+}
+
+static int used_little(double before, const qdr_context *ctx, int is_local, const char *where)
+{
+    const int n_waiting = is_local ? qdr_context_size(ctx) - 1 : 1;
+    const double secs = cpu_secs() - before;
+    if (secs <= 0.2 * n_waiting) return AS_EXPECTED;
+    fprintf(stderr, "%d ranks used %.3f s of CPU while they waited in %s\n", n_waiting, secs,
+            where);
+    return WRONG;
+}
+
+/* One rank comes two seconds late. */
+static int late(qdr_context *ctx, int is_local)
+{
+    float data[100] = {0};
+    if (qdr_barrier(ctx) != QDR_OK) return WRONG;
+    const double before = cpu_secs();
+    if (qdr_context_rank(ctx) == 0) sleep_ms(2000);
+    if (all_reduce(ctx, data, 100) != QDR_OK) return WRONG;
+    if (used_little(before, ctx, is_local, "an all-reduce") == WRONG) return WRONG;
+    const double between = cpu_secs();
+    if (qdr_context_rank(ctx) == 0) sleep_ms(2000);
+    if (qdr_barrier(ctx) != QDR_OK) return WRONG;
+    return used_little(between, ctx, is_local, "a barrier");
+}
+static int case_late_local(qdr_context *ctx) { return late(ctx, 1); }
+static int case_late_mpi(qdr_context *ctx) { return late(ctx, 0); }
+
+static const struct {
+    const char *name;
+    int (*run)(qdr_context *ctx);
+} cases[] = {
+    {"leaves-barrier", case_leaves_barrier},
+    {"leaves-stream", case_leaves_stream},
+    {"poison", case_poison},
+    {"work-fails", case_work_fails},
+    {"storm", case_storm},
+    {"differ-short", case_differ_short},
+    {"differ-long", case_differ_long},
+    {"differ-all-to-all", case_differ_all_to_all},
+    {"late-local", case_late_local},
+    {"late-mpi", case_late_mpi},
+};
+
+static int rank_main(qdr_context *ctx, void *user)
+{
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if (strcmp(cases[i].name, user) == 0) return cases[i].run(ctx);
+    }
+    return WRONG;
+}
+
+int main(int argc, char **argv)
+{
+    int n_local = 0, exit_code = WRONG;
+    if (argc == 4 && strcmp(argv[1], "--local") == 0) n_local = atoi(argv[2]);
+    if (argc != 2 && argc != 4) return 2;
+    const qdr_status status = qdr_launch(n_local, NULL, rank_main, argv[argc - 1], &exit_code);
+    if (status != QDR_OK) fprintf(stderr, "fault_peer: %s\n", qdr_last_error());
+    return status == QDR_OK && exit_code == AS_EXPECTED ? 0 : 1;
+}

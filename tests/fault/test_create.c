@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Contexts and grids on local ranks while the n-th allocation, or the n-th thread, fails, for every
+ * n: each time all ranks get the same error, nobody waits for ever, and nothing is lost (leak
+ * checkers watch). */
+#include "fault/inject.h"
+#include "qdr_test.h"
+#include "quadrille/quadrille.h"
+
+enum { MAX_RANKS = 4, MOST_CALLS = 20000 };
+
+typedef struct outcome {
+    int ran;
+    qdr_status status;
+    char sentence[512];
+} outcome;
+
+static qdr_status create_and_use(qdr_local_world *world, int rank, int n_ranks)
+{
+    qdr_context *ctx = NULL;
+    qdr_grid *grid = NULL;
+    double x[3] = {1, 2, (double)rank};
+    qdr_status status = qdr_context_create_local(world, rank, NULL, &ctx);
+    if (status == QDR_OK)
+        status = qdr_grid_create(
+            ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = n_ranks, .y = 1, .z = 1, .d = 1}, &grid);
+    if (status == QDR_OK) status = qdr_all_reduce(grid, QDR_X, QDR_SUM, x, 3, QDR_F64, NULL);
+    if (status == QDR_OK) status = qdr_stream_synchronize(qdr_context_stream(ctx));
+    if (status == QDR_OK) assert_true(x[0] == n_ranks);
+    qdr_grid_destroy(&grid);
+    qdr_context_destroy(&ctx);
+    return status;
+}
+
+typedef struct job {
+    int n_ranks;
+    outcome outcomes[MAX_RANKS];
+} job;
+
+static int run_rank(qdr_local_world *world, int rank, void *user)
+{
+    job *all = user;
+    outcome *mine = &all->outcomes[rank];
+    mine->ran = 1;
+    mine->status = create_and_use(world, rank, all->n_ranks);
+    if (mine->status != QDR_OK)
+        snprintf(mine->sentence, sizeof mine->sentence, "%s", qdr_last_error());
+    return 0;
+}
+
+static void check_agreed(const job *all, qdr_status whole, int failed, long n)
+{
+    for (int rank = 0; rank < all->n_ranks; rank++) {
+        const outcome *mine = &all->outcomes[rank];
+        if (whole != QDR_OK) {
+            assert_int_equal(mine->ran, 0);
+            continue;
+        }
+        if (failed && mine->status == QDR_OK) print_error("call %ld, rank %d: no error\n", n, rank);
+        assert_int_equal(mine->status < 0, failed);
+        assert_int_equal(mine->status, all->outcomes[0].status);
+        assert_string_equal(mine->sentence, all->outcomes[0].sentence);
+        if (failed) assert_true(strlen(mine->sentence) > 10);
+    }
+}
+
+static void fail_each(int kind, inject_extent extent, int n_ranks)
+{
+    long n = 0;
+    int failed = 1;
+    for (; failed && n < MOST_CALLS; n++) {
+        job all = {.n_ranks = n_ranks};
+        inject_begin(kind, n, extent);
+        const qdr_status status = qdr_local_run(n_ranks, run_rank, &all, NULL);
+        failed = inject_happened();
+        inject_end();
+        check_agreed(&all, status, failed, n);
+    }
+    assert_true(n > 1 && n < MOST_CALLS);
+}
+
+static void memory_runs_out(void **state)
+{
+    (void)state;
+    for (int n_ranks = 1; n_ranks <= 3; n_ranks++) fail_each(INJECT_MEMORY, INJECT_ONCE, n_ranks);
+    fail_each(INJECT_MEMORY, INJECT_ONWARDS, 2);
+}
+
+static void threads_run_out(void **state)
+{
+    (void)state;
+    for (int n_ranks = 1; n_ranks <= 4; n_ranks++) fail_each(INJECT_THREAD, INJECT_ONCE, n_ranks);
+    fail_each(INJECT_THREAD, INJECT_ONWARDS, 3);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(memory_runs_out),
+        cmocka_unit_test(threads_run_out),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
