@@ -39,7 +39,7 @@ QDR_API QDR_NODISCARD qdr_status qdr_layer_norm_forward(qdr_grid *grid, const qd
                                                         const void *beta, void *y, void *stats,
                                                         void *work, qdr_stream *stream);
 /** dx [n_rows, n_cols] T. dgamma, dbeta [n_cols] A: this rank's rows only, not summed over any
- * axis; NULL: not wanted. */
+ * axis; both NULL: not wanted. */
 QDR_API QDR_NODISCARD qdr_status qdr_layer_norm_backward(qdr_grid *grid, const qdr_layer_norm *norm,
                                                          const void *x, const void *gamma,
                                                          const void *dy, const void *stats,

@@ -118,6 +118,9 @@ qdr_status qdr_layer_norm_backward(qdr_grid *grid, const qdr_layer_norm *norm, c
 {
     QDR_TRY(norm_check(grid, norm));
     QDR_TRY(backward_check(norm, x, gamma, dy, stats, dx, work));
+    if (norm->n_cols && !dgamma != !dbeta)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "layer norm: only one of dgamma and dbeta is NULL; pass both or neither");
     stream = qdri_stream_or_default(grid, stream);
     qdri_kernel kernel = norm_kernel(norm);
     kernel.u.norm.x = x;

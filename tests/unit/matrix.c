@@ -4,7 +4,7 @@
 #include "qdr_test.h"
 
 #include "core/block.h"
-#include "random_matrix.h"
+#include "random_layout.h"
 #include "tensor/layout.h"
 
 static qdri_rank_place place_at(const int sizes[QDR_N_AXES], int rank)
@@ -48,8 +48,8 @@ static void every_element_is_owned(void **state)
     for (int round = 0; round < 300; round++) {
         int sizes[QDR_N_AXES];
         qdr_matrix matrix, other;
-        test_random_sizes(seed, 12, sizes);
-        test_random_matrices(seed, &matrix, &other);
+        random_sizes(seed, 12, sizes);
+        random_matrices(seed, &matrix, &other);
         assert_int_equal(qdri_matrix_check(&matrix), QDR_OK);
         const int64_t n_cols = qdri_blocks_width(matrix.cols), n_elems = matrix.n_rows * n_cols;
         int *counts = calloc((size_t)n_elems + 1, sizeof *counts);
@@ -102,8 +102,8 @@ static void every_owner_is_served_once(void **state)
     for (int round = 0; round < 200; round++) {
         int sizes[QDR_N_AXES];
         qdr_matrix from, to;
-        test_random_sizes(seed, 8, sizes);
-        test_random_matrices(seed, &from, &to);
+        random_sizes(seed, 8, sizes);
+        random_matrices(seed, &from, &to);
         const int n_ranks = sizes[0] * sizes[1] * sizes[2] * sizes[3];
         for (int t = 0; t < n_ranks; t++) {
             const qdri_rank_place there = place_at(sizes, t);

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The harness of tests on ranks. */
+#include "dist.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+typedef struct dist_plan {
+    const dist_test *tests;
+    int n_tests;
+    uint64_t seed;
+} dist_plan;
+
+static _Thread_local int this_rank;
+
+void dist_fail(const char *file, int line, const char *what, const char *format, ...)
+{
+    va_list arguments;
+    fprintf(stderr, "rank %d: %s:%d: %s: ", this_rank, file, line, what);
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fputc('\n', stderr);
+    fflush(NULL);
+    _Exit(1);
+}
+
+void dist_status(qdr_status got, qdr_status want, const char *file, int line, const char *what)
+{
+    if (got == want) return;
+    dist_fail(file, line, what, "gave %s, not %s: %s", qdr_status_name(got), qdr_status_name(want),
+              qdr_last_error());
+}
+
+void dist_sentence(const char *words, const char *file, int line)
+{
+    if (!strstr(qdr_last_error(), words))
+        dist_fail(file, line, words, "is not in \"%s\"", qdr_last_error());
+}
+
+uint64_t dist_random(uint64_t *seed)
+{
+    uint64_t z = *seed += 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+int64_t dist_below(uint64_t *seed, int64_t n) { return (int64_t)(dist_random(seed) % (uint64_t)n); }
+
+double dist_value(uint64_t seed, int64_t i, int64_t j)
+{
+    seed += (uint64_t)i * 0x2545f4914f6cdd1du + (uint64_t)j * 0x9e6c63d0876a9a47u;
+    return (double)(dist_below(&seed, 128) - 64) / 64;
+}
+
+qdr_grid *dist_random_grid(qdr_context *ctx, uint64_t *seed)
+{
+    int size[QDR_N_AXES] = {1, 1, 1, 1}, left = qdr_context_size(ctx);
+    char order[QDR_N_AXES + 1] = "xyzd";
+    for (int factor = 2; left > 1; factor++)
+        for (; left % factor == 0; left /= factor) size[dist_below(seed, QDR_N_AXES)] *= factor;
+    for (int i = QDR_N_AXES - 1; i > 0; i--) {
+        const int64_t j = dist_below(seed, i + 1);
+        const char letter = order[i];
+        order[i] = order[j];
+        order[j] = letter;
+    }
+    const qdr_grid_opts opts = {QDR_OPTS_INIT, size[0], size[1], size[2], size[3], order};
+    qdr_grid *grid = NULL;
+    DIST_OK(qdr_grid_create(ctx, &opts, &grid));
+    return grid;
+}
+
+int dist_group(const qdr_grid *grid, qdr_axis axis)
+{
+    int group = 0;
+    for (int other = 0; other < QDR_N_AXES; other++)
+        if (other != (int)axis)
+            group = group * qdr_grid_size(grid, (qdr_axis)other) +
+                    qdr_grid_coordinate(grid, (qdr_axis)other);
+    return group;
+}
+
+void dist_random_cuts(uint64_t *seed, int64_t width, int n, int64_t *cuts)
+{
+    cuts[0] = 0;
+    for (int i = 1; i < n; i++) {
+        const int64_t cut = dist_below(seed, width + 1);
+        int place = i;
+        for (; place > 1 && cuts[place - 1] > cut; place--) cuts[place] = cuts[place - 1];
+        cuts[place] = cut;
+    }
+    cuts[n] = width;
+}
+
+void *dist_memory(qdr_context *ctx, int64_t n_elems, qdr_dtype dtype)
+{
+    const size_t bytes = (size_t)n_elems * qdr_dtype_bytes(dtype);
+    void *data = NULL;
+    DIST_OK(qdr_mem_alloc(ctx, bytes, &data));
+    memset(data, 0xff, bytes);
+    return data;
+}
+
+/* bf16 is the upper half of a float; values that are set are exact in it. */
+void dist_set(void *data, qdr_dtype dtype, int64_t i, double value)
+{
+    const float single = (float)value;
+    uint32_t bits = 0;
+    memcpy(&bits, &single, sizeof bits);
+    switch (dtype) {
+    case QDR_F32: ((float *)data)[i] = single; break;
+    case QDR_F64: ((double *)data)[i] = value; break;
+    case QDR_BF16: ((uint16_t *)data)[i] = (uint16_t)(bits >> 16); break;
+    case QDR_I32: ((int32_t *)data)[i] = (int32_t)value; break;
+    case QDR_U8: ((uint8_t *)data)[i] = (uint8_t)value; break;
+    }
+}
+
+double dist_get(const void *data, qdr_dtype dtype, int64_t i)
+{
+    uint32_t bits = 0;
+    float single = 0;
+    switch (dtype) {
+    case QDR_F32: return (double)((const float *)data)[i];
+    case QDR_F64: return ((const double *)data)[i];
+    case QDR_I32: return ((const int32_t *)data)[i];
+    case QDR_U8: return ((const uint8_t *)data)[i];
+    case QDR_BF16: break;
+    }
+    bits = (uint32_t)((const uint16_t *)data)[i] << 16;
+    memcpy(&single, &bits, sizeof single);
+    return (double)single;
+}
+
+void dist_synchronize(qdr_context *ctx)
+{
+    DIST_OK(qdr_stream_synchronize(qdr_context_stream(ctx)));
+}
+
+double dist_roundoff(qdr_dtype dtype)
+{
+    return dtype == QDR_F64 ? 0x1p-53 : dtype == QDR_BF16 ? 0x1p-8 : 0x1p-24;
+}
+
+qdr_dtype dist_sum_type(qdr_dtype dtype) { return dtype == QDR_F64 ? QDR_F64 : QDR_F32; }
+
+static int run_rank(qdr_context *ctx, void *user)
+{
+    const dist_plan *plan = user;
+    uint64_t seed = plan->seed;
+    this_rank = qdr_context_rank(ctx);
+    DIST_OK(qdr_broadcast(ctx, 0, &seed, sizeof seed));
+    if (this_rank == 0)
+        printf("%d ranks, --seed %llu\n", qdr_context_size(ctx), (unsigned long long)seed);
+    for (int i = 0; i < plan->n_tests; i++) {
+        plan->tests[i].run(ctx, seed);
+        DIST_OK(qdr_barrier(ctx));
+        if (this_rank == 0) printf("ok %s\n", plan->tests[i].name);
+    }
+    return 0;
+}
+
+int dist_main(int argc, char **argv, const dist_test *tests, int n_tests)
+{
+    dist_plan plan = {tests, n_tests, (uint64_t)time(NULL)};
+    int n_local = 0, exit_code = 1;
+    for (int i = 1; i + 1 < argc; i += 2) {
+        if (strcmp(argv[i], "--local") == 0) n_local = atoi(argv[i + 1]);
+        if (strcmp(argv[i], "--seed") == 0) plan.seed = strtoull(argv[i + 1], NULL, 10);
+    }
+    if (qdr_launch(n_local, NULL, run_rank, &plan, &exit_code) != QDR_OK) {
+        fprintf(stderr, "launch: %s\n", qdr_last_error());
+        return 1;
+    }
+    return exit_code;
+}

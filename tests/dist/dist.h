@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tests that run on ranks: threads of one process (--local P), or what mpiexec started. The first
+ * failed check prints where and on which rank, and ends the process, so that no other rank waits
+ * for it. */
+#ifndef TEST_DIST_H
+#define TEST_DIST_H
+
+#include <stdint.h>
+
+#include "quadrille/quadrille.h"
+
+typedef struct dist_test {
+    const char *name;
+    void (*run)(qdr_context *ctx, uint64_t seed); /* seed: the same on all ranks */
+} dist_test;
+
+/* Runs all tests; options --local P and --seed N. Returns main's exit code. */
+int dist_main(int argc, char **argv, const dist_test *tests, int n_tests);
+
+#define DIST_CHECK(condition, ...)                                                                 \
+    ((condition) ? (void)0 : dist_fail(__FILE__, __LINE__, #condition, __VA_ARGS__))
+#define DIST_OK(call) dist_status((call), QDR_OK, __FILE__, __LINE__, #call)
+/* The call fails with `status`, and its sentence holds `words`. */
+#define DIST_FAILS(call, status, words)                                                            \
+    (dist_status((call), (status), __FILE__, __LINE__, #call),                                     \
+     dist_sentence((words), __FILE__, __LINE__))
+void dist_fail(const char *file, int line, const char *what, const char *format, ...)
+    __attribute__((format(printf, 4, 5), noreturn));
+void dist_status(qdr_status got, qdr_status want, const char *file, int line, const char *what);
+void dist_sentence(const char *words, const char *file, int line);
+
+/* splitmix64. */
+uint64_t dist_random(uint64_t *seed);
+int64_t dist_below(uint64_t *seed, int64_t n); /* [0, n) */
+/* A number that depends on its arguments only: uniform in [-1, 1), a multiple of 2^-6, so exact in
+ * every type. */
+double dist_value(uint64_t seed, int64_t i, int64_t j);
+
+/* A grid of all ranks with axes and order at random. */
+qdr_grid *dist_random_grid(qdr_context *ctx, uint64_t *seed);
+/* A number of the ranks that differ only in `axis`: equal among them, others in other groups. */
+int dist_group(const qdr_grid *grid, qdr_axis axis);
+/* Cuts [0, width) into n parts at random; some may be empty. cuts: n + 1 of them. */
+void dist_random_cuts(uint64_t *seed, int64_t width, int n, int64_t *cuts);
+
+/* Device memory with room for n elements, filled with bytes 0xff: NaN, so that reading what nobody
+ * wrote shows. */
+void *dist_memory(qdr_context *ctx, int64_t n_elems, qdr_dtype dtype);
+void dist_set(void *data, qdr_dtype dtype, int64_t i, double value);
+double dist_get(const void *data, qdr_dtype dtype, int64_t i);
+void dist_synchronize(qdr_context *ctx);
+
+/* Half the distance between 1 and the next number of a type. */
+double dist_roundoff(qdr_dtype dtype);
+/* F64 for F64, else F32. */
+qdr_dtype dist_sum_type(qdr_dtype dtype);
+
+#endif

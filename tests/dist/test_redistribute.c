@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Redistribution between random layouts: every element arrives, there and back is the identity,
+ * errors reach all ranks. */
+#include <string.h>
+
+#include "../random_layout.h"
+#include "dist.h"
+
+static const qdr_dtype types[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_I32, QDR_U8};
+
+/* One byte of element (row, column). */
+static uint8_t byte_of(int64_t row, int64_t col, size_t i)
+{
+    uint64_t seed = (uint64_t)row * 1000003u + (uint64_t)col * 8u + i;
+    return (uint8_t)dist_random(&seed);
+}
+
+/* Calls fn for each byte of a part, with what belongs there. */
+static void for_each_byte(const qdr_owned *owned, uint8_t *data, size_t elem_bytes,
+                          void (*fn)(uint8_t *byte, uint8_t right))
+{
+    for (int64_t row = owned->rows.begin; row < owned->rows.end; row++)
+        for (int r = 0; r < owned->n_ranges; r++)
+            for (int64_t col = owned->cols[r].begin; col < owned->cols[r].end; col++)
+                for (size_t i = 0; i < elem_bytes; i++) fn(data++, byte_of(row, col, i));
+}
+
+static void set_byte(uint8_t *byte, uint8_t right) { *byte = right; }
+
+static void check_byte(uint8_t *byte, uint8_t right)
+{
+    DIST_CHECK(*byte == right, "%d, not %d", *byte, right);
+}
+
+typedef struct part {
+    qdr_owned owned;
+    void *data;
+} part;
+
+static part part_of(const qdr_grid *grid, const qdr_matrix *matrix, qdr_dtype dtype)
+{
+    qdr_context *ctx = qdr_grid_context(grid);
+    part made;
+    DIST_OK(qdr_matrix_owned(grid, matrix, qdr_context_rank(ctx), &made.owned));
+    made.data = dist_memory(ctx, made.owned.n_rows * made.owned.n_cols, dtype);
+    return made;
+}
+
+/* from -> to -> from, without waiting in between. */
+static void there_and_back_once(qdr_context *ctx, uint64_t *seed)
+{
+    qdr_grid *grid = dist_random_grid(ctx, seed);
+    const qdr_dtype dtype = types[dist_below(seed, 5)];
+    const size_t elem_bytes = qdr_dtype_bytes(dtype);
+    qdr_matrix from, to;
+    random_matrices(seed, &from, &to);
+    qdr_stream *stream = NULL;
+    if (dist_below(seed, 2)) DIST_OK(qdr_stream_create(ctx, &stream));
+    part source = part_of(grid, &from, dtype), target = part_of(grid, &to, dtype);
+    part back = part_of(grid, &from, dtype);
+    for_each_byte(&source.owned, source.data, elem_bytes, set_byte);
+    DIST_OK(qdr_redistribute(grid, &from, source.data, &to, target.data, dtype, stream));
+    DIST_OK(qdr_redistribute(grid, &to, target.data, &from, back.data, dtype, stream));
+    DIST_OK(qdr_stream_synchronize(stream ? stream : qdr_context_stream(ctx)));
+    for_each_byte(&target.owned, target.data, elem_bytes, check_byte);
+    for_each_byte(&back.owned, back.data, elem_bytes, check_byte);
+    qdr_mem_free(ctx, &source.data);
+    qdr_mem_free(ctx, &target.data);
+    qdr_mem_free(ctx, &back.data);
+    qdr_stream_destroy(&stream);
+    qdr_grid_destroy(&grid);
+}
+
+static void there_and_back(qdr_context *ctx, uint64_t seed)
+{
+    size_t before = 0, after = 0, peak = 0;
+    qdr_mem_usage(ctx, &before, &peak);
+    for (int round = 0; round < 60; round++) there_and_back_once(ctx, &seed);
+    qdr_mem_usage(ctx, &after, &peak);
+    DIST_CHECK(before == after, "%zu bytes are left of %zu", after, before);
+}
+
+/* One rank's mistake is everybody's error, and the next call works. */
+static void errors_reach_all(qdr_context *ctx, uint64_t seed)
+{
+    qdr_grid *grid = dist_random_grid(ctx, &seed);
+    const qdr_matrix rows = {QDR_OPTS_INIT, .n_rows = 24, .cols = {{6, 1}},
+                             .spread = QDR_SPREAD_RANKS};
+    qdr_matrix root = rows, other = rows;
+    root.spread = QDR_SPREAD_ROOT;
+    other.n_rows = 25;
+    part source = part_of(grid, &rows, QDR_F32), target = part_of(grid, &root, QDR_F32);
+    const int last = qdr_context_rank(ctx) == qdr_context_size(ctx) - 1;
+    for_each_byte(&source.owned, source.data, 4, set_byte);
+    DIST_FAILS(qdr_redistribute(grid, &rows, source.data, &other, target.data, QDR_F32, NULL),
+               QDR_ERR_SHAPE, "25");
+    DIST_FAILS(
+        qdr_redistribute(grid, &rows, last ? NULL : source.data, &root, target.data, QDR_F32, NULL),
+        QDR_ERR_ARGUMENT, "src is NULL");
+    DIST_FAILS(
+        qdr_redistribute(grid, &rows, source.data, last ? NULL : &root, target.data, QDR_F32, NULL),
+        QDR_ERR_ARGUMENT, "NULL");
+    DIST_FAILS(qdr_redistribute(grid, &rows, source.data, &root, target.data, (qdr_dtype)77, NULL),
+               QDR_ERR_DTYPE, "77");
+    DIST_FAILS(qdr_redistribute(NULL, &rows, source.data, &root, target.data, QDR_F32, NULL),
+               QDR_ERR_ARGUMENT, "grid");
+    DIST_OK(qdr_redistribute(grid, &rows, source.data, &root, target.data, QDR_F32, NULL));
+    dist_synchronize(ctx);
+    for_each_byte(&target.owned, target.data, 4, check_byte);
+    qdr_mem_free(ctx, &source.data);
+    qdr_mem_free(ctx, &target.data);
+    qdr_grid_destroy(&grid);
+}
+
+static void owned_refusals(qdr_context *ctx, uint64_t seed)
+{
+    qdr_grid *grid = dist_random_grid(ctx, &seed);
+    const qdr_matrix matrix = {QDR_OPTS_INIT, .n_rows = 4, .cols = {{3, 1}}};
+    const int n_ranks = qdr_context_size(ctx);
+    qdr_owned owned;
+    DIST_FAILS(qdr_matrix_owned(NULL, &matrix, 0, &owned), QDR_ERR_ARGUMENT, "grid");
+    DIST_FAILS(qdr_matrix_owned(grid, NULL, 0, &owned), QDR_ERR_ARGUMENT, "NULL");
+    DIST_FAILS(qdr_matrix_owned(grid, &matrix, 0, NULL), QDR_ERR_ARGUMENT, "owned");
+    DIST_FAILS(qdr_matrix_owned(grid, &matrix, n_ranks, &owned), QDR_ERR_ARGUMENT, "no rank");
+    DIST_FAILS(qdr_matrix_owned(grid, &matrix, -1, &owned), QDR_ERR_ARGUMENT, "-1");
+    DIST_OK(qdr_matrix_owned(grid, &matrix, n_ranks - 1, &owned));
+    DIST_CHECK(owned.n_rows == 4 && owned.n_cols == 3, "an unsplit matrix is whole on all ranks");
+    qdr_grid_destroy(&grid);
+}
+
+int main(int argc, char **argv)
+{
+    static const dist_test tests[] = {
+        {"there and back", there_and_back},
+        {"errors reach all", errors_reach_all},
+        {"what a rank owns, refused", owned_refusals},
+    };
+    return dist_main(argc, argv, tests, 3);
+}
