@@ -1,44 +1,68 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Enqueues kernels on streams of the CPU device, in the best set this processor can run. */
-#include "dev/cpu/kernels.h"
+/* Element-wise kernels of the CPU device: the table of the best instruction set this machine has.
+ */
+#include "dev/cpu/kernels/kernels.h"
+#include "core/size.h"
+#include "dev/cpu/gemm.h"
 
-#include "config.h"
-#include "dev/cpu/cpu.h"
+typedef struct kernel_set {
+    const qdri_kernel_fn *f32, *f64, *bf16;
+} kernel_set;
 
-size_t qdri_attention_work_bytes(qdr_dtype dtype, int64_t context, int64_t head_size)
+#define KERNEL_SET(isa)                                                                            \
+    ((kernel_set){qdri_kernels_f32_##isa, qdri_kernels_f64_##isa, qdri_kernels_bf16_##isa})
+
+static kernel_set best_set(void)
 {
-    const size_t each = dtype == QDR_F64 ? sizeof(double) : sizeof(float);
-    const size_t scores = 2 * QDRI_ATTENTION_ROWS * (size_t)context;
-    const size_t panels = dtype == QDR_BF16 ? 8 * (size_t)context * (size_t)head_size : 0;
-    return (scores + panels) * each;
-}
-
-const qdri_cpu_kernels *qdri_cpu_kernels_pick(void)
-{
-#if QDRI_HAVE_X86_KERNELS
+#ifdef __x86_64__
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-        return &qdri_cpu_kernels_avx512;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        return &qdri_cpu_kernels_avx2;
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("fma")) {
+        return KERNEL_SET(avx512);
+    }
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return KERNEL_SET(avx2);
 #endif
-    return &qdri_cpu_kernels_plain;
+    return KERNEL_SET(base);
 }
 
-static qdr_status run_kernel(void *args)
+static qdri_kernel_fn find_kernel(const qdri_kernel *kernel)
 {
-    const qdri_kernel *kernel = args;
-    const int type = kernel->kind == QDRI_K_COPY_BLOCK
-                         ? 0
-                         : (int)kernel->dtype; /* bytes have no type */
-    qdri_cpu_kernels_pick()->run[kernel->kind][type](kernel);
+    const kernel_set set = best_set();
+    if (kernel->dtype == QDR_F64) return set.f64[kernel->kind];
+    if (kernel->dtype == QDR_BF16) return set.bf16[kernel->kind];
+    return set.f32[kernel->kind];
+}
+
+typedef struct kernel_args {
+    qdri_kernel kernel;
+    qdri_kernel_fn run;
+    int n_threads;
+} kernel_args;
+
+static qdr_status kernel_run(void *args)
+{
+    const kernel_args *self = args;
+    const qdri_kernel_kind kind = self->kernel.kind;
+    if (kind == QDRI_K_ATTENTION_FORWARD || kind == QDRI_K_ATTENTION_BACKWARD) {
+        qdri_blas_set_threads(self->n_threads);
+    }
+    self->run(&self->kernel);
     return QDR_OK;
 }
 
-_Static_assert(sizeof(qdri_kernel) <= QDRI_WORK_BYTES,
-               "a kernel's arguments fit into an item of work");
-
 qdr_status qdri_cpu_kernel(qdr_stream *stream, const qdri_kernel *kernel)
 {
-    return qdri_cpu_enqueue(stream, run_kernel, NULL, kernel, sizeof *kernel);
+    const kernel_args args = {*kernel, find_kernel(kernel),
+                              ((const qdri_cpu_dev *)stream->dev)->n_threads};
+    _Static_assert(sizeof args <= QDRI_WORK_BYTES, "a kernel's arguments fit into a work item");
+    return qdri_cpu_enqueue(stream, kernel_run, NULL, &args, sizeof args);
+}
+
+size_t qdri_attention_work_bytes(qdr_dtype dtype, int64_t context, int64_t head_size)
+{
+    const size_t real_bytes = dtype == QDR_F64 ? sizeof(double) : sizeof(float);
+    const size_t n_panels = dtype == QDR_BF16 ? 7 : 0; /* q, k, v, dy or y, dq, dk, dv */
+    const size_t n_elems = (size_t)context *
+                           (2 * QDRI_ATTENTION_BLOCK + n_panels * (size_t)head_size);
+    return qdri_align_bytes(n_elems * real_bytes, 64);
 }

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* All kernels of one element type. Before it come: elem (as stored), real (as computed), get and
+ * put between them, real_exp, real_sqrt. Included once per type; compiled once per instruction set,
+ * with QDRI_ISA set.
+ *
+ * Loops marked SIMD have no dependence between iterations; those marked SIMD_SUM add in lanes. The
+ * lanes depend on the instruction set and on the length only, so the same call gives the same bits.
+ */
+#include "dev/cpu/bf16.h"
+#include "dev/cpu/kernels/kernels.h"
+
+#define PRAGMA(text) _Pragma(#text)
+#define SIMD PRAGMA(omp simd)
+#define SIMD_SUM(...) PRAGMA(omp simd reduction(+ : __VA_ARGS__))
+#define SIMD_MAX(name) PRAGMA(omp simd reduction(max : name))
+
+/* p += a row */
+static inline void row_sum(int64_t n, real *p, const elem *x)
+{
+    SIMD for (int64_t c = 0; c < n; c++) p[c] += get(x[c]);
+}
+
+#include "dev/cpu/kernels/body_attention.h"
+#include "dev/cpu/kernels/body_cross_entropy.h"
+#include "dev/cpu/kernels/body_elements.h"
+#include "dev/cpu/kernels/body_norm.h"
+#include "dev/cpu/kernels/body_optim.h"
+#include "dev/cpu/kernels/body_rows.h"
+
+#define TABLE_NAME(isa) TABLE_NAME_(isa)
+
+const qdri_kernel_fn TABLE_NAME(QDRI_ISA)[QDRI_N_KERNELS] = {
+    [QDRI_K_ADD] = add,
+    [QDRI_K_CAST] = cast,
+    [QDRI_K_BIAS_ADD] = bias_add,
+    [QDRI_K_COLUMN_SUM] = column_sum,
+    [QDRI_K_GELU_FORWARD] = gelu_forward,
+    [QDRI_K_GELU_BACKWARD] = gelu_backward,
+    [QDRI_K_NORM_MOMENTS] = norm_moments,
+    [QDRI_K_NORM_MERGE] = norm_merge,
+    [QDRI_K_NORM_APPLY] = norm_apply,
+    [QDRI_K_NORM_SUMS] = norm_sums,
+    [QDRI_K_NORM_BACKWARD] = norm_backward,
+    [QDRI_K_ATTENTION_FORWARD] = attention_forward,
+    [QDRI_K_ATTENTION_BACKWARD] = attention_backward,
+    [QDRI_K_EMBED_FORWARD] = embed_forward,
+    [QDRI_K_EMBED_BACKWARD] = embed_backward,
+    [QDRI_K_POSITION_ADD] = position_add,
+    [QDRI_K_POSITION_SUM] = position_sum,
+    [QDRI_K_CE_MAX] = ce_max,
+    [QDRI_K_CE_SUMS] = ce_sums,
+    [QDRI_K_CE_LOSS] = ce_loss,
+    [QDRI_K_CE_BACKWARD] = ce_backward,
+    [QDRI_K_SUM_SQUARES] = sum_squares,
+    [QDRI_K_ADAMW] = adamw,
+    [QDRI_K_COPY_BLOCK] = copy_block,
+};

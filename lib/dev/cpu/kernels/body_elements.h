@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Kernels from element to element: sums, casts, GELU. Outputs may be inputs. */
+
+#define ADD_LOOP(type, load)                                                                       \
+    {                                                                                              \
+        const type *b = kernel->u.binary.b;                                                        \
+        SIMD for (int64_t i = 0; i < n; i++) y[i] = put(get(a[i]) + (real)load(b[i]));             \
+    }
+
+#define SAME(x) (x)
+
+static void add(const qdri_kernel *kernel)
+{
+    const int64_t n = kernel->u.binary.n;
+    const elem *a = kernel->u.binary.a;
+    elem *y = kernel->u.binary.y;
+    switch (kernel->u.binary.dtype2) {
+    case QDR_F64: ADD_LOOP(double, SAME) break;
+    case QDR_BF16: ADD_LOOP(uint16_t, qdri_bf16_load) break;
+    default: ADD_LOOP(float, SAME) break;
+    }
+}
+
+#define CAST_LOOP(type, store)                                                                     \
+    {                                                                                              \
+        type *y = kernel->u.binary.y;                                                              \
+        SIMD for (int64_t i = 0; i < n; i++) y[i] = store(get(a[i]));                              \
+    }
+
+#define TO_F32(x) ((float)(x))
+#define TO_F64(x) ((double)(x))
+#define TO_BF16(x) qdri_bf16_round((float)(x))
+
+static void cast(const qdri_kernel *kernel)
+{
+    const int64_t n = kernel->u.binary.n;
+    const elem *a = kernel->u.binary.a;
+    if (kernel->u.binary.dtype2 == kernel->dtype) {
+        memmove(kernel->u.binary.y, a, (size_t)n * sizeof *a);
+        return;
+    }
+    switch (kernel->u.binary.dtype2) {
+    case QDR_F64: CAST_LOOP(double, TO_F64) break;
+    case QDR_BF16: CAST_LOOP(uint16_t, TO_BF16) break;
+    default: CAST_LOOP(float, TO_F32) break;
+    }
+}
+
+/* 0.5·(1 + tanh(u)) is the logistic function of 2u, with u = sqrt(2/pi)·(x + 0.044715·x³). */
+#define GELU_SCALE ((real)1.5957691216057307117597842397375)
+#define GELU_CUBE ((real)0.044715)
+
+/* exp(-2u), with x within the limits. */
+static inline real gelu_exp(real x)
+{
+    return real_exp(-GELU_SCALE * (x + GELU_CUBE * (x * x * x)));
+}
+
+/* Beyond the limits gelu(x) is x or next to 0, and the cube could overflow. NaN stays. */
+static inline real gelu(real x)
+{
+    const real above = x < -GELU_LIMIT ? -GELU_LIMIT : x;
+    const real near = above > GELU_LIMIT ? GELU_LIMIT : above;
+    return above / (1 + gelu_exp(near));
+}
+
+static inline real gelu_slope(real x)
+{
+    x = x < -GELU_LIMIT ? -GELU_LIMIT : x;
+    x = x > GELU_LIMIT ? GELU_LIMIT : x;
+    const real e = gelu_exp(x);
+    const real s = 1 / (1 + e);
+    return s + x * s * (s * e) * GELU_SCALE * (1 + 3 * GELU_CUBE * (x * x));
+}
+
+static void gelu_forward(const qdri_kernel *kernel)
+{
+    const int64_t n = kernel->u.binary.n;
+    const elem *a = kernel->u.binary.a;
+    elem *y = kernel->u.binary.y;
+    SIMD for (int64_t i = 0; i < n; i++) y[i] = put(gelu(get(a[i])));
+}
+
+static void gelu_backward(const qdri_kernel *kernel)
+{
+    const int64_t n = kernel->u.binary.n;
+    const elem *a = kernel->u.binary.a;
+    const elem *b = kernel->u.binary.b;
+    elem *y = kernel->u.binary.y;
+    if (kernel->u.binary.accumulate) {
+        SIMD for (int64_t i = 0; i < n; i++)
+            y[i] = put(get(y[i]) + get(b[i]) * gelu_slope(get(a[i])));
+    } else {
+        SIMD for (int64_t i = 0; i < n; i++) y[i] = put(get(b[i]) * gelu_slope(get(a[i])));
+    }
+}
+
+static void copy_block(const qdri_kernel *kernel)
+{
+    const size_t bytes = kernel->u.block.row_bytes;
+    const char *x = kernel->u.block.x;
+    char *y = kernel->u.block.y;
+    if (bytes == 0) return;
+    for (int64_t r = 0; r < kernel->u.block.n_rows; r++) {
+        memcpy(y + (size_t)r * kernel->u.block.y_stride, x + (size_t)r * kernel->u.block.x_stride,
+               bytes);
+    }
+}

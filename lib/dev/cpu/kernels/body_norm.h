@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Layer norm over columns that other ranks may hold the rest of. x̂ = (x - mean)·rstd, dŷ =
+ * dy·gamma. */
+
+static void norm_moments(const qdri_kernel *kernel)
+{
+    const int64_t n = kernel->u.norm.n_cols;
+    const elem *x = kernel->u.norm.x;
+    real *moments = kernel->u.norm.work;
+    for (int64_t r = 0; r < kernel->u.norm.n_rows; r++, x += n, moments += 3) {
+        real sum = 0;
+        real m2 = 0;
+        SIMD_SUM(sum)
+        for (int64_t c = 0; c < n; c++) sum += get(x[c]);
+        const real mean = n > 0 ? sum / (real)n : 0;
+        SIMD_SUM(m2)
+        for (int64_t c = 0; c < n; c++) {
+            const real d = get(x[c]) - mean;
+            m2 += d * d;
+        }
+        moments[0] = (real)n;
+        moments[1] = mean;
+        moments[2] = m2;
+    }
+}
+
+/* Merges the moments of one row, part after part (Chan, Golub, LeVeque 1983). */
+static void norm_merge_row(const real *parts, int64_t stride, int n_parts, double epsilon,
+                           real *stats)
+{
+    double n = 0;
+    double mean = 0;
+    double m2 = 0;
+    for (int i = 0; i < n_parts; i++, parts += stride) {
+        const double n_part = (double)parts[0];
+        const double delta = (double)parts[1] - mean;
+        if (n_part == 0) continue;
+        mean += delta * (n_part / (n + n_part));
+        m2 += (double)parts[2] + delta * delta * (n * n_part / (n + n_part));
+        n += n_part;
+    }
+    stats[0] = (real)mean;
+    stats[1] = (real)(1 / sqrt((n > 0 ? m2 / n : 0) + epsilon));
+}
+
+static void norm_merge(const qdri_kernel *kernel)
+{
+    const int64_t n_rows = kernel->u.norm.n_rows;
+    const real *parts = kernel->u.norm.work;
+    real *stats = kernel->u.norm.stats;
+    for (int64_t r = 0; r < n_rows; r++) {
+        norm_merge_row(parts + 3 * r, 3 * n_rows, kernel->u.norm.n_parts, kernel->u.norm.epsilon,
+                       stats + 2 * r);
+    }
+}
+
+static void norm_apply(const qdri_kernel *kernel)
+{
+    const int64_t n = kernel->u.norm.n_cols;
+    const elem *x = kernel->u.norm.x;
+    const elem *gamma = kernel->u.norm.gamma;
+    const elem *beta = kernel->u.norm.beta;
+    const real *stats = kernel->u.norm.stats;
+    elem *y = kernel->u.norm.y;
+    for (int64_t r = 0; r < kernel->u.norm.n_rows; r++, x += n, y += n, stats += 2) {
+        const real mean = stats[0];
+        const real rstd = stats[1];
+        SIMD for (int64_t c = 0; c < n; c++)
+        {
+            y[c] = put((get(x[c]) - mean) * rstd * get(gamma[c]) + get(beta[c]));
+        }
+    }
+}
+
+/* dgamma += dy·x̂ of one row. */
+static inline void norm_dgamma(int64_t n, real *dgamma, const elem *x, const elem *dy,
+                               const real *stats)
+{
+    const real mean = stats[0];
+    const real rstd = stats[1];
+    SIMD for (int64_t c = 0; c < n; c++) dgamma[c] += get(dy[c]) * ((get(x[c]) - mean) * rstd);
+}
+
+static void norm_sums(const qdri_kernel *kernel)
+{
+    const int64_t n = kernel->u.norm.n_cols;
+    const elem *x = kernel->u.norm.x;
+    const elem *dy = kernel->u.norm.dy;
+    const elem *gamma = kernel->u.norm.gamma;
+    const real *stats = kernel->u.norm.stats;
+    real *dgamma = kernel->u.norm.dgamma;
+    real *dbeta = kernel->u.norm.dbeta;
+    real *sums = kernel->u.norm.work;
+    if (dgamma && !kernel->u.norm.accumulate_params) memset(dgamma, 0, (size_t)n * sizeof(real));
+    if (dbeta && !kernel->u.norm.accumulate_params) memset(dbeta, 0, (size_t)n * sizeof(real));
+    for (int64_t r = 0; r < kernel->u.norm.n_rows; r++, x += n, dy += n, stats += 2, sums += 2) {
+        const real mean = stats[0];
+        const real rstd = stats[1];
+        real sum = 0;
+        real dot = 0;
+        SIMD_SUM(sum, dot)
+        for (int64_t c = 0; c < n; c++) {
+            const real d = get(dy[c]) * get(gamma[c]);
+            sum += d;
+            dot += d * ((get(x[c]) - mean) * rstd);
+        }
+        sums[0] = sum;
+        sums[1] = dot;
+        if (dgamma) norm_dgamma(n, dgamma, x, dy, stats);
+        if (dbeta) row_sum(n, dbeta, dy);
+    }
+}
+
+/* dx = rstd·(dŷ - Σdŷ/N - x̂·Σ(dŷ·x̂)/N) */
+static void norm_backward_row(const qdri_kernel *kernel, int64_t r)
+{
+    const int64_t n = kernel->u.norm.n_cols;
+    const elem *x = (const elem *)kernel->u.norm.x + r * n;
+    const elem *dy = (const elem *)kernel->u.norm.dy + r * n;
+    const elem *gamma = kernel->u.norm.gamma;
+    const real *stats = (const real *)kernel->u.norm.stats + 2 * r;
+    const real *sums = (const real *)kernel->u.norm.work + 2 * r;
+    elem *dx = (elem *)kernel->u.norm.dx + r * n;
+    const real mean = stats[0];
+    const real rstd = stats[1];
+    const real level = sums[0] / (real)kernel->u.norm.n_features;
+    const real slope = sums[1] / (real)kernel->u.norm.n_features;
+    if (kernel->u.norm.accumulate_dx) {
+        SIMD for (int64_t c = 0; c < n; c++)
+        {
+            const real xhat = (get(x[c]) - mean) * rstd;
+            dx[c] = put(get(dx[c]) + rstd * (get(dy[c]) * get(gamma[c]) - level - xhat * slope));
+        }
+    } else {
+        SIMD for (int64_t c = 0; c < n; c++)
+        {
+            const real xhat = (get(x[c]) - mean) * rstd;
+            dx[c] = put(rstd * (get(dy[c]) * get(gamma[c]) - level - xhat * slope));
+        }
+    }
+}
+
+static void norm_backward(const qdri_kernel *kernel)
+{
+    for (int64_t r = 0; r < kernel->u.norm.n_rows; r++) norm_backward_row(kernel, r);
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tables of element-wise kernels: one per element type and instruction set. */
+#ifndef QDRI_DEV_CPU_KERNELS_KERNELS_H
+#define QDRI_DEV_CPU_KERNELS_KERNELS_H
+
+#include "dev/kernels.h"
+
+typedef void (*qdri_kernel_fn)(const qdri_kernel *kernel);
+
+#define QDRI_ATTENTION_BLOCK 64 /* rows of queries that are worked on together */
+
+#define QDRI_KERNEL_TABLES(isa)                                                                    \
+    extern const qdri_kernel_fn qdri_kernels_f32_##isa[QDRI_N_KERNELS];                            \
+    extern const qdri_kernel_fn qdri_kernels_f64_##isa[QDRI_N_KERNELS];                            \
+    extern const qdri_kernel_fn qdri_kernels_bf16_##isa[QDRI_N_KERNELS];
+QDRI_KERNEL_TABLES(base)
+QDRI_KERNEL_TABLES(avx2)
+QDRI_KERNEL_TABLES(avx512)
+
+#endif

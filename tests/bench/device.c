@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the CPU device costs: products through it against the same cblas calls, and the kernels'
+ * speed. Prints one line per case: median, least and 90th percentile of the times in µs, and a rate
+ * at the median. */
+#include <cblas.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "dev/dev.h"
+
+enum { N_TRIALS = 15, ROWS = 512, COLS = 512, CONTEXT = 128, HEADS = 4, HEAD_SIZE = 32 };
+
+static qdri_dev *dev;
+static qdr_stream *stream;
+
+static void check(qdr_status status)
+{
+    if (status == QDR_OK) return;
+    fprintf(stderr, "%s: %s\n", qdr_status_name(status), qdr_last_error());
+    exit(1);
+}
+
+static double now_us(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return 1e6 * (double)now.tv_sec + 1e-3 * (double)now.tv_nsec;
+}
+
+static int compare(const void *a, const void *b)
+{
+    const double x = *(const double *)a;
+    const double y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void report(const char *name, double us[N_TRIALS], double work, const char *unit)
+{
+    qsort(us, N_TRIALS, sizeof us[0], compare);
+    const double median = us[N_TRIALS / 2];
+    printf("%-28s %10.1f %10.1f %10.1f  %8.2f %s\n", name, median, us[0], us[N_TRIALS * 9 / 10],
+           work / (1e3 * median), unit);
+}
+
+static void *memory(size_t bytes)
+{
+    void *data = NULL;
+    check(qdri_mem_alloc(dev, bytes, &data));
+    return data;
+}
+
+/* Small numbers of both signs. */
+static float *floats(size_t n)
+{
+    float *data = memory(n * sizeof *data);
+    for (size_t i = 0; i < n; i++) data[i] = (float)((int)(i * 2654435761u % 2001) - 1000) / 500.0f;
+    return data;
+}
+
+static void bench_gemm(int m, int n, int k)
+{
+    float *a = floats((size_t)m * (size_t)k);
+    float *b = floats((size_t)k * (size_t)n);
+    float *c = floats((size_t)m * (size_t)n);
+    double direct[N_TRIALS];
+    double device[N_TRIALS];
+    const qdri_gemm gemm = {.m = m,
+                            .n = n,
+                            .k = k,
+                            .a = a,
+                            .b = b,
+                            .c = c,
+                            .lda = k,
+                            .ldb = k,
+                            .ldc = n,
+                            .trans_b = 1,
+                            .alpha = 1.0};
+    char name[64];
+    for (int i = 0; i < N_TRIALS; i++) {
+        double start = now_us();
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, m, n, k, 1, a, k, b, k, 0, c, n);
+        direct[i] = now_us() - start;
+        start = now_us();
+        check(qdri_gemm_run(stream, &gemm));
+        check(qdri_stream_synchronize(stream));
+        device[i] = now_us() - start;
+    }
+    snprintf(name, sizeof name, "cblas  %dx%dx%d", m, n, k);
+    report(name, direct, 2.0 * m * n * k, "GFLOP/s");
+    snprintf(name, sizeof name, "device %dx%dx%d", m, n, k);
+    report(name, device, 2.0 * m * n * k, "GFLOP/s");
+}
+
+/* bytes: read and written by one run. */
+static void bench_kernel(const char *name, const qdri_kernel *kernel, double bytes)
+{
+    double us[N_TRIALS];
+    const int n_runs = 20;
+    for (int i = 0; i < N_TRIALS; i++) {
+        const double start = now_us();
+        for (int r = 0; r < n_runs; r++) check(qdri_kernel_run(stream, kernel));
+        check(qdri_stream_synchronize(stream));
+        us[i] = (now_us() - start) / n_runs;
+    }
+    report(name, us, bytes, "GB/s");
+}
+
+static void bench_binary(qdri_kernel_kind kind, const char *name, double n_arrays)
+{
+    const size_t n = (size_t)ROWS * COLS;
+    qdri_kernel kernel = {.kind = kind, .dtype = QDR_F32};
+    kernel.u.binary.n = ROWS * COLS;
+    kernel.u.binary.a = floats(n);
+    kernel.u.binary.b = floats(n);
+    kernel.u.binary.y = floats(n);
+    bench_kernel(name, &kernel, 4.0 * (double)n * n_arrays);
+}
+
+static void bench_rows(qdri_kernel_kind kind, const char *name, double n_arrays)
+{
+    const size_t n = (size_t)ROWS * COLS;
+    qdri_kernel kernel = {.kind = kind, .dtype = QDR_F32};
+    kernel.u.rows.n_rows = ROWS;
+    kernel.u.rows.n_cols = COLS;
+    kernel.u.rows.context = CONTEXT;
+    kernel.u.rows.x = floats(n);
+    kernel.u.rows.y = floats(n);
+    kernel.u.rows.p = floats(n);
+    bench_kernel(name, &kernel, 4.0 * (double)n * n_arrays);
+}
+
+static void bench_norm(qdri_kernel_kind kind, const char *name, double n_arrays)
+{
+    const size_t n = (size_t)ROWS * COLS;
+    qdri_kernel kernel = {.kind = kind, .dtype = QDR_F32};
+    kernel.u.norm.n_rows = ROWS;
+    kernel.u.norm.n_cols = kernel.u.norm.n_features = COLS;
+    kernel.u.norm.n_parts = 1;
+    kernel.u.norm.epsilon = 1e-5;
+    kernel.u.norm.x = floats(n);
+    kernel.u.norm.gamma = floats(COLS);
+    kernel.u.norm.beta = floats(COLS);
+    kernel.u.norm.dy = floats(n);
+    kernel.u.norm.y = floats(n);
+    kernel.u.norm.dx = floats(n);
+    kernel.u.norm.stats = floats(2 * ROWS);
+    kernel.u.norm.work = floats(3 * ROWS);
+    kernel.u.norm.dgamma = floats(COLS);
+    kernel.u.norm.dbeta = floats(COLS);
+    bench_kernel(name, &kernel, 4.0 * (double)n * n_arrays);
+}
+
+static void bench_ce(qdri_kernel_kind kind, const char *name, double n_arrays)
+{
+    const size_t n = (size_t)ROWS * COLS;
+    qdri_kernel kernel = {.kind = kind, .dtype = QDR_F32};
+    kernel.u.ce.n_rows = ROWS;
+    kernel.u.ce.n_cols = COLS;
+    kernel.u.ce.targets = memory(ROWS * sizeof(int32_t));
+    kernel.u.ce.logits = floats(n);
+    kernel.u.ce.work = memory(ROWS * sizeof(float));
+    kernel.u.ce.work2 = memory(2 * ROWS * sizeof(float));
+    kernel.u.ce.saved = memory(2 * ROWS * sizeof(float));
+    kernel.u.ce.dlogits = floats(n);
+    kernel.u.ce.result = memory(2 * sizeof(double));
+    kernel.u.ce.scale = 1.0;
+    bench_kernel(name, &kernel, 4.0 * (double)n * n_arrays);
+}
+
+static void bench_optim(void)
+{
+    const size_t n = (size_t)ROWS * COLS;
+    qdri_kernel squares = {.kind = QDRI_K_SUM_SQUARES, .dtype = QDR_F32};
+    qdri_kernel adamw = {.kind = QDRI_K_ADAMW, .dtype = QDR_F32};
+    squares.u.reduce.n = adamw.u.adamw.n = (int64_t)n;
+    squares.u.reduce.a = adamw.u.adamw.g = floats(n);
+    squares.u.reduce.result = memory(sizeof(double));
+    adamw.u.adamw.p = floats(n);
+    adamw.u.adamw.m = memory(n * sizeof(float));
+    adamw.u.adamw.v = memory(n * sizeof(float));
+    adamw.u.adamw.norm_squared = squares.u.reduce.result;
+    adamw.u.adamw.lr = 1e-4;
+    adamw.u.adamw.beta1 = 0.9;
+    adamw.u.adamw.beta2 = 0.95;
+    adamw.u.adamw.epsilon = 1e-8;
+    adamw.u.adamw.clip_norm = 1.0;
+    adamw.u.adamw.correction1 = adamw.u.adamw.correction2 = 1.0;
+    bench_kernel("sum_squares", &squares, 4.0 * (double)n);
+    bench_kernel("adamw", &adamw, 4.0 * (double)n * 7);
+}
+
+static void bench_attention(void)
+{
+    const size_t width = (size_t)HEADS * HEAD_SIZE;
+    qdri_kernel kernel = {.kind = QDRI_K_ATTENTION_FORWARD, .dtype = QDR_F32};
+    kernel.u.attention.n_rows = ROWS;
+    kernel.u.attention.context = CONTEXT;
+    kernel.u.attention.n_heads = kernel.u.attention.n_kv_heads = HEADS;
+    kernel.u.attention.head_size = HEAD_SIZE;
+    kernel.u.attention.qkv = floats(ROWS * width * 3);
+    kernel.u.attention.y = floats(ROWS * width);
+    kernel.u.attention.dy = floats(ROWS * width);
+    kernel.u.attention.saved = floats((size_t)ROWS * HEADS);
+    kernel.u.attention.work = memory(qdri_attention_work_bytes(QDR_F32, CONTEXT, HEAD_SIZE));
+    kernel.u.attention.out = (void *)(uintptr_t)kernel.u.attention.y;
+    bench_kernel("attention_forward", &kernel, 4.0 * (double)(ROWS * width) * 4);
+    kernel.kind = QDRI_K_ATTENTION_BACKWARD;
+    kernel.u.attention.out = floats(ROWS * width * 3);
+    bench_kernel("attention_backward", &kernel, 4.0 * (double)(ROWS * width) * 8);
+}
+
+int main(int argc, char **argv)
+{
+    const int n_threads = argc > 1 ? atoi(argv[1]) : 1;
+    check(qdri_dev_create_cpu(n_threads, &dev));
+    check(qdri_stream_create(dev, QDRI_STREAM_COMPUTE, &stream));
+    printf("%d BLAS threads, %d trials; kernels on [%d, %d] f32\n", n_threads, N_TRIALS, ROWS,
+           COLS);
+    printf("%-28s %10s %10s %10s\n", "case", "median us", "least", "p90");
+    bench_binary(QDRI_K_ADD, "add", 3);
+    bench_binary(QDRI_K_GELU_FORWARD, "gelu_forward", 2);
+    bench_binary(QDRI_K_GELU_BACKWARD, "gelu_backward", 3);
+    bench_rows(QDRI_K_BIAS_ADD, "bias_add", 2);
+    bench_rows(QDRI_K_COLUMN_SUM, "column_sum", 1);
+    bench_rows(QDRI_K_POSITION_ADD, "position_add", 3);
+    bench_norm(QDRI_K_NORM_MOMENTS, "norm_moments", 1);
+    bench_norm(QDRI_K_NORM_APPLY, "norm_apply", 2);
+    bench_norm(QDRI_K_NORM_SUMS, "norm_sums", 2);
+    bench_norm(QDRI_K_NORM_BACKWARD, "norm_backward", 3);
+    bench_ce(QDRI_K_CE_MAX, "ce_max", 1);
+    bench_ce(QDRI_K_CE_SUMS, "ce_sums", 1);
+    bench_ce(QDRI_K_CE_BACKWARD, "ce_backward", 2);
+    bench_optim();
+    bench_attention();
+    bench_gemm(512, 512, 128);
+    bench_gemm(4096, 4096, 1024);
+    qdri_stream_destroy(&stream);
+    return 0;
+}

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the conformance tests of devices share: a device, arrays of any type, and checks against
+ * long double references with bounds derived from the unit roundoff u: γ(n) = n·u / (1 - n·u)
+ * bounds n roundings after each other. */
+#ifndef QDR_TESTS_CONFORM_DEVICE_H
+#define QDR_TESTS_CONFORM_DEVICE_H
+
+#include <math.h>
+
+#include "core/size.h"
+#include "dev/dev.h"
+#include "qdr_test.h"
+
+typedef long double ref;
+
+typedef struct array {
+    qdr_dtype dtype;
+    int64_t n;
+    void *data;
+} array;
+
+static const qdr_dtype float_types[] = {QDR_F32, QDR_F64, QDR_BF16};
+static const int64_t odd_sizes[] = {0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 64, 67, 129};
+enum { N_TYPES = 3, N_SIZES = 15 };
+
+static qdri_dev *device;
+static qdr_stream *stream;
+static uint64_t seed;
+
+static inline int device_open(void **state)
+{
+    (void)state;
+    seed = test_seed();
+    CHECK_OK(qdri_dev_create_cpu(1, &device));
+    CHECK_OK(qdri_stream_create(device, QDRI_STREAM_COMPUTE, &stream));
+    return 0;
+}
+
+static inline int device_close(void **state)
+{
+    (void)state;
+    qdri_stream_destroy(&stream);
+    qdri_dev_destroy(&device);
+    return 0;
+}
+
+static inline qdr_dtype sum_type(qdr_dtype dtype) { return dtype == QDR_F64 ? QDR_F64 : QDR_F32; }
+
+static inline ref roundoff(qdr_dtype dtype)
+{
+    return dtype == QDR_F64 ? 0x1p-53L : dtype == QDR_F32 ? 0x1p-24L : 0x1p-8L;
+}
+
+/* γ(n) of sums in the type that `dtype` is summed in. */
+static inline ref gamma_of(qdr_dtype dtype, int64_t n)
+{
+    const ref nu = (ref)n * roundoff(sum_type(dtype));
+    return nu / (1 - nu);
+}
+
+static inline float bf16_value(uint16_t bits)
+{
+    const uint32_t wide = (uint32_t)bits << 16;
+    float value;
+    memcpy(&value, &wide, sizeof value);
+    return value;
+}
+
+static inline ref get(const array *a, int64_t i)
+{
+    if (a->dtype == QDR_F64) return (ref)((const double *)a->data)[i];
+    if (a->dtype == QDR_F32) return (ref)((const float *)a->data)[i];
+    return (ref)bf16_value(((const uint16_t *)a->data)[i]);
+}
+
+/* BF16 by cutting: a test's inputs need not be rounded. */
+static inline void set(array *a, int64_t i, double value)
+{
+    if (a->dtype == QDR_F64) {
+        ((double *)a->data)[i] = value;
+    } else if (a->dtype == QDR_F32) {
+        ((float *)a->data)[i] = (float)value;
+    } else {
+        const float narrow = (float)value;
+        uint32_t bits;
+        memcpy(&bits, &narrow, sizeof bits);
+        ((uint16_t *)a->data)[i] = (uint16_t)(bits >> 16);
+    }
+}
+
+/* An array on no particular boundary: one element behind aligned memory. Filled with NaN. */
+static inline array make(qdr_dtype dtype, int64_t n)
+{
+    array a = {dtype, n, NULL};
+    char *memory = test_calloc((size_t)n + 2, qdr_dtype_bytes(dtype));
+    a.data = memory + qdr_dtype_bytes(dtype);
+    for (int64_t i = 0; i < n; i++) set(&a, i, (double)NAN);
+    return a;
+}
+
+static inline void drop(array *a) { test_free((char *)a->data - qdr_dtype_bytes(a->dtype)); }
+
+static inline double uniform(double low, double high)
+{
+    return low + (high - low) * (double)(test_random(&seed) >> 11) * 0x1p-53;
+}
+
+/* Random numbers of [-scale, scale]. */
+static inline array make_random(qdr_dtype dtype, int64_t n, double scale)
+{
+    array a = make(dtype, n);
+    for (int64_t i = 0; i < n; i++) set(&a, i, uniform(-scale, scale));
+    return a;
+}
+
+static inline array copy_of(const array *from)
+{
+    array a = make(from->dtype, from->n);
+    memcpy(a.data, from->data, (size_t)a.n * qdr_dtype_bytes(a.dtype));
+    return a;
+}
+
+/* n random numbers of [low, high]. */
+static inline int32_t *make_tokens(int64_t n, int64_t low, int64_t high)
+{
+    int32_t *tokens = test_calloc((size_t)n + 1, sizeof *tokens);
+    for (int64_t i = 0; i < n; i++) tokens[i] = (int32_t)test_between(&seed, low, high);
+    return tokens;
+}
+
+/* Element i of `a` is `want`, up to `bound` and, if stored in a narrower type than computed in, one
+ * more rounding. */
+static inline void check_near(const array *a, int64_t i, ref want, ref bound, const char *what)
+{
+    const ref got = get(a, i);
+    const ref error = fabsl(got - want);
+    const ref least = a->dtype == QDR_F64 ? 0x1p-1022L : 0x1p-126L;
+    const ref storing = a->dtype == QDR_BF16 ? roundoff(QDR_BF16) * (fabsl(want) + bound) : 0;
+    if (error <= bound + storing + least) return;
+    print_error("%s %s: element %lld is %.17Lg, not %.17Lg: off by %.3Lg, allowed %.3Lg\n", what,
+                qdr_dtype_name(a->dtype), (long long)i, got, want, error, bound + storing + least);
+    fail();
+}
+
+static inline void run(const qdri_kernel *kernel)
+{
+    CHECK_OK(qdri_kernel_run(stream, kernel));
+    CHECK_OK(qdri_stream_synchronize(stream));
+}
+
+#endif

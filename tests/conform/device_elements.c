@@ -1,0 +1,442 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Kernels on elements and rows, sums of squares and AdamW, in every type, against long double
+ * references. */
+#include "device.h"
+
+static qdri_kernel kernel_of(qdri_kernel_kind kind, qdr_dtype dtype)
+{
+    return (qdri_kernel){.kind = kind, .dtype = dtype};
+}
+
+static void sums_of_mixed_types(void **state)
+{
+    (void)state;
+    for (int t = 0; t < N_TYPES * N_TYPES * N_SIZES; t++) {
+        const int64_t n = odd_sizes[t / (N_TYPES * N_TYPES)];
+        qdri_kernel k = kernel_of(QDRI_K_ADD, float_types[t % N_TYPES]);
+        array a = make_random(k.dtype, n, 2);
+        array b = make_random(float_types[t / N_TYPES % N_TYPES], n, 2);
+        array y = make(k.dtype, n);
+        k.u.binary.n = n;
+        k.u.binary.a = a.data;
+        k.u.binary.b = b.data;
+        k.u.binary.y = y.data;
+        k.u.binary.dtype2 = b.dtype;
+        run(&k);
+        for (int64_t i = 0; i < n; i++) {
+            const ref size = fabsl(get(&a, i)) + fabsl(get(&b, i));
+            check_near(&y, i, get(&a, i) + get(&b, i), gamma_of(k.dtype, 2) * size, "add");
+        }
+        k.u.binary.y = a.data; /* in place: the same bits */
+        run(&k);
+        assert_memory_equal(a.data, y.data, (size_t)n * qdr_dtype_bytes(k.dtype));
+        drop(&a);
+        drop(&b);
+        drop(&y);
+    }
+}
+
+/* Casts round once, to nearest even; NaN, Inf and -0 survive. */
+static void casts_round_once(void **state)
+{
+    static const double special[] = {NAN,        INFINITY,   -INFINITY, -0.0,
+                                     1.00390625, 1.01171875, 3.4e38};
+    (void)state;
+    for (int t = 0; t < N_TYPES * N_TYPES * N_SIZES; t++) {
+        const int64_t n = odd_sizes[t / (N_TYPES * N_TYPES)];
+        qdri_kernel k = kernel_of(QDRI_K_CAST, float_types[t % N_TYPES]);
+        array a = make_random(k.dtype, n, 100);
+        array y = make(float_types[t / N_TYPES % N_TYPES], n);
+        for (int64_t i = 0; i < n && i < 7; i++) set(&a, i, special[i]);
+        k.u.binary.n = n;
+        k.u.binary.a = a.data;
+        k.u.binary.y = y.data;
+        k.u.binary.dtype2 = y.dtype;
+        run(&k);
+        for (int64_t i = 0; i < n; i++) {
+            const ref want = get(&a, i);
+            if (i < 3) {
+                assert_true(isnan(want) ? isnan(get(&y, i)) : get(&y, i) == want);
+            } else if (i <
+                       6) { /* 1.0039 is half-way to even 1.0, 1.0117 half-way to even 1.015625 */
+                const ref ties[] = {want, i == 4 ? 1.0L : 1.015625L};
+                assert_true(get(&y, i) ==
+                            ties[y.dtype == QDR_BF16 && i > 3 && k.dtype != QDR_BF16]);
+                assert_int_equal(signbit(get(&y, i)) != 0, i == 3);
+            } else if (i > 6) {
+                check_near(&y, i, want, roundoff(y.dtype) * fabsl(want), "cast");
+            }
+        }
+        drop(&a);
+        drop(&y);
+    }
+}
+
+static ref gelu_z(ref x)
+{
+    return 1.5957691216057307117597842397375L * (x + 0.044715L * x * x * x);
+}
+
+/* z is computed with a relative error below 5u, exp(-z) within 4u, the quotient within 2u. */
+static void gelu_forward_is_near(void **state)
+{
+    (void)state;
+    for (int t = 0; t < N_TYPES * N_SIZES; t++) {
+        const int64_t n = odd_sizes[t / N_TYPES];
+        qdri_kernel k = kernel_of(QDRI_K_GELU_FORWARD, float_types[t % N_TYPES]);
+        array a = make_random(k.dtype, n, t % 2 ? 3 : 12);
+        array y = make(k.dtype, n);
+        k.u.binary.n = n;
+        k.u.binary.a = a.data;
+        k.u.binary.y = y.data;
+        run(&k);
+        for (int64_t i = 0; i < n; i++) {
+            const ref x = get(&a, i);
+            const ref want = x / (1 + expl(-gelu_z(x)));
+            const ref bound = fabsl(want) * gamma_of(k.dtype, 8 + (int64_t)(6 * fabsl(gelu_z(x))));
+            check_near(&y, i, want, bound + 1e-36L, "gelu");
+        }
+        drop(&a);
+        drop(&y);
+    }
+}
+
+static ref gelu_slope(ref x)
+{
+    const ref s = 1 / (1 + expl(-gelu_z(x)));
+    return s + x * s * (1 - s) * 1.5957691216057307L * (1 + 3 * 0.044715L * x * x);
+}
+
+static void gelu_backward_is_near(void **state)
+{
+    (void)state;
+    for (int t = 0; t < 2 * N_TYPES * N_SIZES; t++) {
+        const int64_t n = odd_sizes[t / (2 * N_TYPES)];
+        qdri_kernel k = kernel_of(QDRI_K_GELU_BACKWARD, float_types[t / 2 % N_TYPES]);
+        array a = make_random(k.dtype, n, 4);
+        array b = make_random(k.dtype, n, 2);
+        array y = t % 2 ? make_random(k.dtype, n, 2) : make(k.dtype, n);
+        array before = copy_of(&y);
+        k.u.binary.n = n;
+        k.u.binary.a = a.data;
+        k.u.binary.b = b.data;
+        k.u.binary.y = y.data;
+        k.u.binary.accumulate = t % 2;
+        run(&k);
+        for (int64_t i = 0; i < n; i++) {
+            const ref x = get(&a, i);
+            const ref s = 1 / (1 + expl(-gelu_z(x)));
+            const ref second = x * s * (1 - s) * 1.5957691216057307L * (1 + 3 * 0.044715L * x * x);
+            const ref old = t % 2 ? get(&before, i) : 0;
+            const int64_t n_roundings = 20 + (int64_t)(12 * fabsl(gelu_z(x)));
+            const ref size = fabsl(get(&b, i)) * (s + fabsl(second)) + fabsl(old);
+            check_near(&y, i, old + get(&b, i) * gelu_slope(x),
+                       gamma_of(k.dtype, n_roundings) * size, "gelu'");
+        }
+        drop(&a);
+        drop(&b);
+        drop(&y);
+        drop(&before);
+    }
+}
+
+/* Far out GELU is x or 0 and its slope 1 or 0: no NaN from Inf·0; NaN stays. */
+static void gelu_has_limits(void **state)
+{
+    static const double far[] = {30, 1e30, INFINITY, -30, -1e30, -INFINITY, NAN};
+    (void)state;
+    for (int t = 0; t < N_TYPES; t++) {
+        qdri_kernel k = kernel_of(QDRI_K_GELU_FORWARD, float_types[t]);
+        array a = make(k.dtype, 7);
+        array one = make(k.dtype, 7);
+        array y = make(k.dtype, 7);
+        array slope = make(k.dtype, 7);
+        for (int i = 0; i < 7; i++) {
+            set(&a, i, far[i]);
+            set(&one, i, 1);
+        }
+        k.u.binary.n = 7;
+        k.u.binary.a = a.data;
+        k.u.binary.b = one.data;
+        k.u.binary.y = y.data;
+        run(&k);
+        k.kind = QDRI_K_GELU_BACKWARD;
+        k.u.binary.y = slope.data;
+        run(&k);
+        for (int i = 0; i < 6; i++) {
+            assert_true(i < 3 ? get(&y, i) == get(&a, i) : fabsl(get(&y, i)) < 1e-35L);
+            assert_true(fabsl(get(&slope, i) - (i < 3)) < 1e-30L);
+        }
+        assert_true(isnan(get(&y, 6)) && isnan(get(&slope, 6)));
+        drop(&a);
+        drop(&one);
+        drop(&y);
+        drop(&slope);
+    }
+}
+
+/* Rows of [n_rows, n_cols] with a vector or a table p, in both directions. */
+static void run_rows(qdr_dtype dtype, int64_t n_rows, int64_t n_cols, int64_t context, int64_t row0)
+{
+    const int64_t p_rows = context ? context : 1;
+    qdri_kernel k = kernel_of(context ? QDRI_K_POSITION_ADD : QDRI_K_BIAS_ADD, dtype);
+    array x = make_random(dtype, n_rows * n_cols, 1);
+    array y = copy_of(&x);
+    array p = make_random(dtype, p_rows * n_cols, 1);
+    k.u.rows.n_rows = n_rows;
+    k.u.rows.n_cols = n_cols;
+    k.u.rows.context = context;
+    k.u.rows.row0 = row0;
+    k.u.rows.x = x.data;
+    k.u.rows.y = y.data;
+    k.u.rows.p = p.data;
+    run(&k);
+    for (int64_t i = 0; i < n_rows * n_cols; i++) {
+        const ref add = get(&p, (i / n_cols + row0) % p_rows * n_cols + i % n_cols);
+        const ref size = fabsl(get(&x, i)) + fabsl(add);
+        check_near(&y, i, get(&x, i) + add, gamma_of(dtype, 1) * size, "row + p");
+    }
+    k.kind = context ? QDRI_K_POSITION_SUM : QDRI_K_COLUMN_SUM;
+    for (k.u.rows.accumulate = 0; k.u.rows.accumulate < 2; k.u.rows.accumulate++) {
+        array sums = make(sum_type(dtype), p_rows * n_cols);
+        for (int64_t i = 0; k.u.rows.accumulate && i < sums.n; i++) set(&sums, i, uniform(-1, 1));
+        array before = copy_of(&sums);
+        k.u.rows.p = sums.data;
+        run(&k);
+        for (int64_t i = 0; i < p_rows * n_cols; i++) {
+            ref want = k.u.rows.accumulate ? get(&before, i) : 0;
+            ref size = fabsl(want);
+            for (int64_t r = 0; r < n_rows; r++) {
+                if ((r + row0) % p_rows != i / n_cols) continue;
+                want += get(&x, r * n_cols + i % n_cols);
+                size += fabsl(get(&x, r * n_cols + i % n_cols));
+            }
+            check_near(&sums, i, want, gamma_of(dtype, n_rows + 1) * size, "sum of rows");
+        }
+        drop(&sums);
+        drop(&before);
+    }
+    drop(&x);
+    drop(&y);
+    drop(&p);
+}
+
+static void bias_and_positions(void **state)
+{
+    (void)state;
+    for (int t = 0; t < N_TYPES * N_SIZES; t++) {
+        const int64_t n_rows = odd_sizes[test_between(&seed, 0, N_SIZES - 1)];
+        run_rows(float_types[t % N_TYPES], n_rows, odd_sizes[t / N_TYPES], 0, 0);
+        run_rows(float_types[t % N_TYPES], n_rows, odd_sizes[t / N_TYPES],
+                 test_between(&seed, 1, 20), test_between(&seed, 0, 50));
+    }
+}
+
+/* Rows of E [begin, end) for tokens inside and outside it, and sums of rows of dy. */
+static void run_embed(qdr_dtype dtype, int64_t n_rows, int64_t n_cols, int64_t begin, int64_t end)
+{
+    qdri_kernel k = kernel_of(QDRI_K_EMBED_FORWARD, dtype);
+    const int64_t n_e = (end - begin) * n_cols;
+    array e = make_random(dtype, n_e, 1);
+    array y = make(dtype, n_rows * n_cols);
+    int32_t *tokens = make_tokens(n_rows, -2, 12);
+    k.u.embed.n_rows = n_rows;
+    k.u.embed.n_cols = n_cols;
+    k.u.embed.begin = begin;
+    k.u.embed.end = end;
+    k.u.embed.tokens = tokens;
+    k.u.embed.e = e.data;
+    k.u.embed.y = y.data;
+    run(&k);
+    for (int64_t i = 0; i < n_rows * n_cols; i++) {
+        const int64_t token = tokens[i / n_cols];
+        const int here = token >= 0 && token >= begin && token < end;
+        const ref want = here ? get(&e, (token - begin) * n_cols + i % n_cols) : 0;
+        assert_true(get(&y, i) == want);
+    }
+    k.kind = QDRI_K_EMBED_BACKWARD;
+    k.u.embed.dy = y.data;
+    for (k.u.embed.accumulate = 0; k.u.embed.accumulate < 2; k.u.embed.accumulate++) {
+        array de = make(sum_type(dtype), n_e);
+        for (int64_t i = 0; k.u.embed.accumulate && i < n_e; i++) set(&de, i, uniform(-1, 1));
+        array before = copy_of(&de);
+        k.u.embed.de = de.data;
+        run(&k);
+        for (int64_t i = 0; i < n_e; i++) {
+            ref want = k.u.embed.accumulate ? get(&before, i) : 0;
+            ref size = fabsl(want);
+            for (int64_t r = 0; r < n_rows; r++) {
+                if (tokens[r] < 0 || tokens[r] - begin != i / n_cols) continue;
+                want += get(&y, r * n_cols + i % n_cols);
+                size += fabsl(get(&y, r * n_cols + i % n_cols));
+            }
+            check_near(&de, i, want, gamma_of(dtype, n_rows + 1) * size, "dE");
+        }
+        drop(&de);
+        drop(&before);
+    }
+    drop(&e);
+    drop(&y);
+    test_free(tokens);
+}
+
+static void embedding_looks_up_and_sums(void **state)
+{
+    (void)state;
+    for (int t = 0; t < N_TYPES * N_SIZES; t++) {
+        const int64_t begin = test_between(&seed, 0, 5);
+        run_embed(float_types[t % N_TYPES], odd_sizes[test_between(&seed, 0, N_SIZES - 1)],
+                  odd_sizes[t / N_TYPES], begin, begin + test_between(&seed, 0, 7));
+    }
+}
+
+static void sum_of_squares(void **state)
+{
+    (void)state;
+    for (int t = 0; t < 2 * N_TYPES * N_SIZES; t++) {
+        const int64_t n = 13 * odd_sizes[t / (2 * N_TYPES)];
+        qdri_kernel k = kernel_of(QDRI_K_SUM_SQUARES, float_types[t / 2 % N_TYPES]);
+        array a = make_random(k.dtype, n, 3);
+        array result = make(QDR_F64, 1);
+        ref want = 0;
+        if (t % 2) set(&result, 0, (double)(want = 1.5L));
+        for (int64_t i = 0; i < n; i++) want += get(&a, i) * get(&a, i);
+        k.u.reduce.n = n;
+        k.u.reduce.a = a.data;
+        k.u.reduce.result = result.data;
+        k.u.reduce.accumulate = t % 2;
+        run(&k);
+        check_near(&result, 0, want, gamma_of(QDR_F64, n + 2) * want, "sum of squares");
+        drop(&a);
+        drop(&result);
+    }
+}
+
+typedef struct adamw_arrays {
+    array p, master, g, m, v;
+} adamw_arrays;
+
+static void check_adamw(const qdri_kernel *k, const adamw_arrays *old, const adamw_arrays *now)
+{
+    const ref norm = sqrtl((ref)*k->u.adamw.norm_squared);
+    const ref limit = (ref)k->u.adamw.clip_norm;
+    const ref clip = limit > 0 && norm > limit ? limit / norm : 1;
+    const int has_master = k->dtype == QDR_BF16;
+    for (int64_t i = 0; i < k->u.adamw.n; i++) {
+        const ref g = clip * get(&old->g, i);
+        const ref p = get(has_master ? &old->master : &old->p, i);
+        const ref m = (ref)k->u.adamw.beta1 * get(&old->m, i) + (1 - (ref)k->u.adamw.beta1) * g;
+        const ref v = (ref)k->u.adamw.beta2 * get(&old->v, i) + (1 - (ref)k->u.adamw.beta2) * g * g;
+        const ref root = sqrtl(v * (ref)k->u.adamw.correction2) + (ref)k->u.adamw.epsilon;
+        const ref scale = (ref)k->u.adamw.lr * (ref)k->u.adamw.correction1 / root;
+        const ref decay = (ref)k->u.adamw.lr * (ref)k->u.adamw.weight_decay;
+        const ref m_size = (ref)k->u.adamw.beta1 * fabsl(get(&old->m, i)) + fabsl(g);
+        const ref size = fabsl(p) + scale * m_size + decay * fabsl(p);
+        check_near(&now->m, i, m, gamma_of(k->dtype, 6) * m_size, "m");
+        check_near(&now->v, i, v, gamma_of(k->dtype, 10) * v, "v");
+        check_near(has_master ? &now->master : &now->p, i, p - scale * m - decay * p,
+                   gamma_of(k->dtype, 30) * size, "parameter");
+        if (has_master) check_near(&now->p, i, get(&now->master, i), 0, "rounded parameter");
+    }
+}
+
+static void adamw_steps(void **state)
+{
+    (void)state;
+    for (int t = 0; t < 2 * N_TYPES * N_SIZES; t++) {
+        const int64_t n = odd_sizes[t / (2 * N_TYPES)];
+        const double norm_squared = 9;
+        qdri_kernel k = kernel_of(QDRI_K_ADAMW, float_types[t / 2 % N_TYPES]);
+        const qdr_dtype sums = sum_type(k.dtype);
+        adamw_arrays a = {make_random(k.dtype, n, 1), make_random(sums, n, 1),
+                          make_random(sums, n, 1), make_random(sums, n, 1), make(sums, n)};
+        for (int64_t i = 0; i < n; i++) set(&a.v, i, uniform(0, 1));
+        const adamw_arrays old = {copy_of(&a.p), copy_of(&a.master), copy_of(&a.g), copy_of(&a.m),
+                                  copy_of(&a.v)};
+        k.u.adamw.n = n;
+        k.u.adamw.p = a.p.data;
+        k.u.adamw.master = k.dtype == QDR_BF16 ? a.master.data : NULL;
+        k.u.adamw.g = a.g.data;
+        k.u.adamw.m = a.m.data;
+        k.u.adamw.v = a.v.data;
+        k.u.adamw.norm_squared = &norm_squared;
+        k.u.adamw.lr = 0.01;
+        k.u.adamw.beta1 = 0.9;
+        k.u.adamw.beta2 = 0.95;
+        k.u.adamw.epsilon = 1e-8;
+        k.u.adamw.weight_decay = 0.1;
+        k.u.adamw.clip_norm = t % 2 ? 1 : 0;
+        k.u.adamw.correction1 = 1 / (1 - 0.9);
+        k.u.adamw.correction2 = 1 / (1 - 0.95);
+        run(&k);
+        check_adamw(&k, &old, &a);
+        array *all[] = {&a.p, &a.master, &a.g, &a.m, &a.v};
+        const array kept[] = {old.p, old.master, old.g, old.m, old.v};
+        for (int i = 0; i < 5; i++) {
+            array before = kept[i];
+            drop(all[i]);
+            drop(&before);
+        }
+    }
+}
+
+static void blocks_are_copied(void **state)
+{
+    char from[] = "abcdefghijklmnop";
+    char to[] = "----------------";
+    qdri_kernel k = kernel_of(QDRI_K_COPY_BLOCK, QDR_U8);
+    (void)state;
+    k.u.block.n_rows = 3;
+    k.u.block.row_bytes = 2;
+    k.u.block.x_stride = 5;
+    k.u.block.y_stride = 3;
+    k.u.block.x = from;
+    k.u.block.y = to;
+    run(&k);
+    assert_string_equal(to, "ab-fg-kl--------");
+    k.u.block.x_stride = 1;
+    CHECK_FAILS(qdri_kernel_run(stream, &k), QDR_ERR_SHAPE, "strides of 1 and 3");
+}
+
+static void bad_kernels_are_refused(void **state)
+{
+    float x[4] = {0};
+    qdri_kernel k = kernel_of(QDRI_K_ADD, QDR_F32);
+    (void)state;
+    CHECK_FAILS(qdri_kernel_run(stream, NULL), QDR_ERR_ARGUMENT, "NULL");
+    k.u.binary.n = 4;
+    k.u.binary.a = x;
+    k.u.binary.y = x;
+    CHECK_FAILS(qdri_kernel_run(stream, &k), QDR_ERR_ARGUMENT, "b is NULL");
+    k.u.binary.b = x;
+    k.u.binary.n = -1;
+    CHECK_FAILS(qdri_kernel_run(stream, &k), QDR_ERR_SHAPE, "-1");
+    k.u.binary.n = 4;
+    k.u.binary.dtype2 = QDR_U8;
+    CHECK_FAILS(qdri_kernel_run(stream, &k), QDR_ERR_DTYPE, "u8");
+    k.dtype = QDR_I32;
+    CHECK_FAILS(qdri_kernel_run(stream, &k), QDR_ERR_DTYPE, "i32");
+    k = kernel_of(QDRI_N_KERNELS, QDR_F32);
+    CHECK_FAILS(qdri_kernel_run(stream, &k), QDR_ERR_ARGUMENT, "no kernel");
+    k = kernel_of(QDRI_K_POSITION_ADD, QDR_F32);
+    CHECK_FAILS(qdri_kernel_run(stream, &k), QDR_ERR_SHAPE, "context 0");
+    assert_int_equal(qdri_dev_status(device), QDR_OK);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sums_of_mixed_types),
+        cmocka_unit_test(casts_round_once),
+        cmocka_unit_test(gelu_forward_is_near),
+        cmocka_unit_test(gelu_backward_is_near),
+        cmocka_unit_test(gelu_has_limits),
+        cmocka_unit_test(bias_and_positions),
+        cmocka_unit_test(embedding_looks_up_and_sums),
+        cmocka_unit_test(sum_of_squares),
+        cmocka_unit_test(adamw_steps),
+        cmocka_unit_test(blocks_are_copied),
+        cmocka_unit_test(bad_kernels_are_refused),
+    };
+    return cmocka_run_group_tests(tests, device_open, device_close);
+}
