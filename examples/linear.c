@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The shortest useful program: a layer Y = X·Wᵀ + b on a 2x2x1x1 grid, forward and backward. Started alone it runs its four
- * ranks as threads; `mpiexec.mpich -n 4 linear --mpi` runs them as processes. */
+/* The shortest useful program: a layer Y = X·Wᵀ + b on a 2x2x1x1 grid, forward and backward.
+ * Started alone it runs its four ranks as threads; `mpiexec.mpich -n 4 linear --mpi` runs them as
+ * processes. */
 #include <quadrille/quadrille.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,8 +11,7 @@ enum { ROWS = 8, IN = 6, OUT = 4 };
 /* Prints what went wrong, once, and leaves with the status. */
 #define CHECK(call)                                                                                \
     do {                                                                                           \
-        if ((status = (call)) < 0)                                                                 \
-            goto out;                                                                              \
+        if ((status = (call)) < 0) goto out;                                                       \
     } while (0)
 
 static int run_rank(qdr_context *ctx, void *user)
@@ -22,20 +22,23 @@ static int run_rank(qdr_context *ctx, void *user)
     qdr_stack *net = NULL;
 
     /* Four ranks: x splits the layer's inputs, y its outputs. */
-    CHECK(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = 2, .y = 2, .z = 1, .d = 1}, &grid));
-    CHECK(qdr_stack_create(grid, &(qdr_stack_opts){QDR_OPTS_INIT, .n_rows = ROWS, .dtype = QDR_F32}, &net));
+    CHECK(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = 2, .y = 2, .z = 1, .d = 1},
+                          &grid));
+    CHECK(qdr_stack_create(grid, &(qdr_stack_opts){QDR_OPTS_INIT, .n_rows = ROWS, .dtype = QDR_F32},
+                           &net));
 
     /* An input whose columns lie over x, and a layer that reads it and writes columns over y. */
     qdr_edge x, y;
     qdr_linear *layer;
     const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{IN, 1}}, .col_axis = QDR_X};
-    const qdr_linear_desc desc = {QDR_OPTS_INIT, .name = "layer", .in = {{IN, 1}}, .out = {{OUT, 1}}, .bias = 1};
+    const qdr_linear_desc desc = {QDR_OPTS_INIT, .name = "layer", .in = {{IN, 1}},
+                                  .out = {{OUT, 1}}, .bias = 1};
     CHECK(qdr_stack_add_input(net, "x", &input, 1, &x));
     CHECK(qdr_stack_add_linear(net, &desc, x, &y, &layer));
     CHECK(qdr_stack_build(net));
     CHECK(qdr_linear_init(layer, 1, 0.5));
 
-    /* Each rank fills the part it owns: here X[i,j] = i + j / 10. */
+    /* Each rank fills the part it owns: X[i,j] = i. */
     qdr_owned x_part, y_part;
     void *x_value, *y_value, *dy;
     CHECK(qdr_stack_edge_owned(net, x, &x_part));
@@ -43,27 +46,25 @@ static int run_rank(qdr_context *ctx, void *user)
     CHECK(qdr_stack_edge_value(net, x, &x_value));
     CHECK(qdr_stack_edge_value(net, y, &y_value));
     CHECK(qdr_stack_edge_gradient(net, y, &dy));
-    for (int64_t i = 0; i < x_part.n_rows; i++)
-        for (int64_t j = 0; j < x_part.n_cols; j++)
-            ((float *)x_value)[i * x_part.n_cols + j] = (float)(x_part.rows.begin + i) + 0.1f * (float)(x_part.cols[0].begin + j);
+    for (int64_t i = 0; i < x_part.n_rows * x_part.n_cols; i++)
+        ((float *)x_value)[i] = (float)(x_part.rows.begin + i / x_part.n_cols);
 
     /* Forward; then backward from dY = 1, so that db is the number of rows. */
     CHECK(qdr_stack_forward(net));
     CHECK(qdr_stream_synchronize(qdr_context_stream(ctx)));
-    for (int64_t i = 0; i < y_part.n_rows * y_part.n_cols; i++)
-        ((float *)dy)[i] = 1;
+    for (int64_t i = 0; i < y_part.n_rows * y_part.n_cols; i++) ((float *)dy)[i] = 1;
     CHECK(qdr_stack_backward(net, 0, 1));
     CHECK(qdr_stream_synchronize(qdr_context_stream(ctx)));
 
     /* The gradient as on one process, gathered from all ranks. */
     float db[OUT];
     CHECK(qdr_stack_gather_parameter(net, qdr_linear_weight_index(layer) + 1, 1, db));
-    printf("rank %d of %d owns Y[%d:%d, %d:%d]; its first element is %.4f; db[0] = %g\n", qdr_context_rank(ctx),
-           qdr_context_size(ctx), (int)y_part.rows.begin, (int)y_part.rows.end, (int)y_part.cols[0].begin,
-           (int)y_part.cols[0].end, (double)((float *)y_value)[0], (double)db[0]);
+    printf("rank %d of %d owns Y[%d:%d, %d:%d]; its first element is %.4f; db[0] = %g\n",
+           qdr_context_rank(ctx), qdr_context_size(ctx), (int)y_part.rows.begin,
+           (int)y_part.rows.end, (int)y_part.cols[0].begin, (int)y_part.cols[0].end,
+           (double)((float *)y_value)[0], (double)db[0]);
 out:
-    if (status < 0 && qdr_context_rank(ctx) == 0)
-        fprintf(stderr, "linear: %s\n", qdr_last_error());
+    if (status < 0 && qdr_context_rank(ctx) == 0) fprintf(stderr, "linear: %s\n", qdr_last_error());
     qdr_stack_destroy(&net);
     qdr_grid_destroy(&grid);
     return status < 0;

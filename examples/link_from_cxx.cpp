@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Quadrille from C++17: the same layer as in linear.c, with objects that free themselves and errors as exceptions. */
+/* Quadrille from C++17: the same layer as in linear.c, with objects that free themselves and errors
+ * as exceptions. */
 #include <quadrille/quadrille.h>
 
 #include <cstdio>
@@ -7,12 +8,12 @@
 #include <stdexcept>
 #include <vector>
 
-namespace {
+namespace
+{
 
 void check(qdr_status status)
 {
-    if (status < 0)
-        throw std::runtime_error(qdr_last_error());
+    if (status < 0) throw std::runtime_error(qdr_last_error());
 }
 
 struct Free {
@@ -63,10 +64,10 @@ void multiply(qdr_context *ctx)
     check(qdr_stack_add_linear(net.get(), &desc, x, &y, &layer));
     check(qdr_stack_build(net.get()));
 
-    // W[i,j] = i + 1 and X = 1, so that Y[r,i] = 3·(i + 1). Every rank takes its part of the full W.
+    // W[i,j] = i + 1 and X = 1, so that Y[r,i] = 3·(i + 1). Every rank takes its part of the full
+    // W.
     std::vector<double> w;
-    for (int64_t i = 0; i < out * in; i++)
-        w.push_back(static_cast<double>(i / in + 1));
+    for (int64_t i = 0; i < out * in; i++) w.push_back(static_cast<double>(i / in + 1));
     check(qdr_stack_load_parameter(net.get(), qdr_linear_weight_index(layer), w.data()));
     qdr_owned x_part{}, y_part{};
     void *x_value = nullptr, *y_value = nullptr;
@@ -80,7 +81,8 @@ void multiply(qdr_context *ctx)
     check(qdr_stack_forward(net.get()));
     check(qdr_stream_synchronize(qdr_context_stream(ctx)));
     for (int64_t j = 0; j < y_part.n_cols; j++)
-        std::printf("Y[0,%d] = %g\n", static_cast<int>(y_part.cols[0].begin + j), static_cast<double *>(y_value)[j]);
+        std::printf("Y[0,%d] = %g\n", static_cast<int>(y_part.cols[0].begin + j),
+                    static_cast<double *>(y_value)[j]);
 }
 
 /* No exception may leave a function that C calls. */

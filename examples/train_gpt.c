@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Trains a small GPT on text, byte by byte, on a 4D grid of ranks, and lets it write a few lines at the end.
+/* Trains a small GPT on text, byte by byte, on a 4D grid of ranks, and lets it write a few lines at
+ * the end.
  *
  *   train_gpt --local 4 --grid 2x2x1x1 --plot loss.svg
  *
- * Read it from the bottom up: main, run_rank, train, train_step. The model itself is in common/gpt.c. */
+ * Read it from the bottom up: main, run_rank, train, train_step. The model itself is in
+ * common/gpt.c. */
 #include <math.h>
 #include <quadrille/quadrille.h>
 #include <stdio.h>
@@ -80,7 +82,8 @@ static qdr_status validate(training *run, double *mean)
     for (int64_t first = 0; first < set->n_windows; first += per_forward) {
         for (int64_t i = 0; i < per_forward; i++)
             run->starts[i] = first + i < set->n_windows
-                                 ? corpus_validation_window(&run->text, set->context, first + i, set->n_windows)
+                                 ? corpus_validation_window(&run->text, set->context, first + i,
+                                                            set->n_windows)
                                  : -1;
         TRY(forward(run, run->text.bytes));
         TRY(add_loss(run, &sum, &n));
@@ -93,14 +96,14 @@ static qdr_status validate(training *run, double *mean)
 static double learning_rate(const settings *set, int64_t step)
 {
     const int64_t warmup = set->warmup < set->n_steps / 4 ? set->warmup : set->n_steps / 4;
-    if (step < warmup)
-        return set->lr * (double)(step + 1) / (double)warmup;
+    if (step < warmup) return set->lr * (double)(step + 1) / (double)warmup;
     const double done = (double)(step - warmup) / (double)(set->n_steps - warmup);
     return set->lr * (0.02 + 0.98 * 0.5 * (1 + cos(3.14159265358979323846 * done)));
 }
 
-/* One optimizer step on set->batch sequences, as many forwards and backwards as they need. The sequences depend on seed and
- * step alone; where they lie depends on the grid. The loss is scaled once, so sums over micro-batches and ranks are means. */
+/* One optimizer step on set->batch sequences, as many forwards and backwards as they need. The
+ * sequences depend on seed and step alone; where they lie depends on the grid. The loss is scaled
+ * once, so sums over micro-batches and ranks are means. */
 static qdr_status train_step(training *run, int64_t step, double *loss)
 {
     const settings *set = run->set;
@@ -110,9 +113,10 @@ static qdr_status train_step(training *run, int64_t step, double *loss)
     int64_t n = 0;
     for (int64_t first = 0; first < set->batch; first += per_forward) {
         for (int64_t i = 0; i < per_forward; i++)
-            run->starts[i] = first + i < set->batch ? corpus_train_window(&run->text, set->context, (uint64_t)set->seed, step,
-                                                                          first + i)
-                                                    : -1;
+            run->starts[i] = first + i < set->batch
+                                 ? corpus_train_window(&run->text, set->context,
+                                                       (uint64_t)set->seed, step, first + i)
+                                 : -1;
         const int accumulate = first > 0 ? QDR_ACCUMULATE : 0;
         const int defer = first + per_forward < set->batch ? QDR_DEFER_SYNC : 0;
         TRY(forward(run, run->text.bytes));
@@ -123,7 +127,8 @@ static qdr_status train_step(training *run, int64_t step, double *loss)
     return qdr_adamw_step(run->optimizer, learning_rate(set, step));
 }
 
-/* The diagnostic behind --late: in the middle of the run one rank oversleeps; how busy are the others meanwhile? */
+/* The diagnostic behind --late: in the middle of the run one rank oversleeps; how busy are the
+ * others meanwhile? */
 static qdr_status late_step(training *run, int64_t step, double *loss)
 {
     const int p = qdr_context_size(run->ctx), rank = qdr_context_rank(run->ctx);
@@ -131,17 +136,16 @@ static qdr_status late_step(training *run, int64_t step, double *loss)
     TRY(qdr_agree(run->ctx, cpu ? QDR_OK : QDR_ERR_MEMORY));
     qdr_status status = qdr_barrier(run->ctx);
     const double began = meter_secs(), cpu_began = meter_cpu_secs();
-    if (rank == run->late_rank)
-        meter_sleep(run->late_secs);
-    if (status >= 0)
-        status = train_step(run, step, loss);
-    if (status >= 0)
-        status = meter_all(run->grid, meter_cpu_secs() - cpu_began, cpu);
+    if (rank == run->late_rank) meter_sleep(run->late_secs);
+    if (status >= 0) status = train_step(run, step, loss);
+    if (status >= 0) status = meter_all(run->grid, meter_cpu_secs() - cpu_began, cpu);
     if (status >= 0 && run->talks) {
-        fprintf(stderr, "rank %d came %g s late to step %lld, which took %.2f s; processor seconds of the %s:", run->late_rank,
-                run->late_secs, (long long)step + 1, meter_secs() - began, run->set->n_local ? "process" : "ranks");
-        for (int i = 0; i < (run->set->n_local ? 1 : p); i++)
-            fprintf(stderr, " %.2f", cpu[i]);
+        fprintf(
+            stderr,
+            "rank %d came %g s late to step %lld, which took %.2f s; processor seconds of the %s:",
+            run->late_rank, run->late_secs, (long long)step + 1, meter_secs() - began,
+            run->set->n_local ? "process" : "ranks");
+        for (int i = 0; i < (run->set->n_local ? 1 : p); i++) fprintf(stderr, " %.2f", cpu[i]);
         fputc('\n', stderr);
     }
     free(cpu);
@@ -164,14 +168,15 @@ static qdr_status after_step(training *run, progress *line, int64_t step, double
     run->losses[step] = loss;
     qdr_status status = QDR_OK;
     if (run->log && !run_log_step(run->log, step + 1, loss, tokens_per_s, validation)) {
-        snprintf(run->sentence, PROBLEM_BYTES, "log %.300s: could not be written; is the disk full?", set->log);
+        snprintf(run->sentence, PROBLEM_BYTES,
+                 "log %.300s: could not be written; is the disk full?", set->log);
         status = QDR_ERR_IO;
     }
-    if (measured)
-        TRY(qdr_agree(run->ctx, status));
+    if (measured) TRY(qdr_agree(run->ctx, status));
     if (run->talks) {
         const double newest = run->n_points ? run->points[run->n_points - 1].loss : NAN;
-        progress_step(line, step + 1, loss, newest, (double)((step + 1) * set->batch * set->context) / run->train_secs, measured);
+        progress_step(line, step + 1, loss, newest,
+                      (double)((step + 1) * set->batch * set->context) / run->train_secs, measured);
     }
     return QDR_OK;
 }
@@ -191,17 +196,16 @@ static qdr_status train(training *run)
         run->train_secs += secs;
         TRY(after_step(run, &line, step, loss, secs));
     }
-    if (run->talks)
-        progress_end(&line);
+    if (run->talks) progress_end(&line);
     return QDR_OK;
 }
 
-/* A byte drawn from softmax(logits / temperature); the same on every rank, since all hold the same logits and number. */
+/* A byte drawn from softmax(logits / temperature); the same on every rank, since all hold the same
+ * logits and number. */
 static uint8_t draw(const float *logits, double temperature, double uniform)
 {
     float highest = logits[0];
-    for (int i = 1; i < VOCABULARY; i++)
-        highest = fmaxf(highest, logits[i]);
+    for (int i = 1; i < VOCABULARY; i++) highest = fmaxf(highest, logits[i]);
     double weights[VOCABULARY], sum = 0;
     for (int i = 0; i < VOCABULARY; i++)
         sum += weights[i] = exp((double)(logits[i] - highest) / temperature);
@@ -216,7 +220,8 @@ static void put_byte(uint8_t byte)
     putchar(byte >= ' ' || byte == '\n' || byte == '\t' ? byte : '?');
 }
 
-/* The model goes on where the prompt ends. It sees the last `context` bytes, as the first sequence of a forward. */
+/* The model goes on where the prompt ends. It sees the last `context` bytes, as the first sequence
+ * of a forward. */
 static qdr_status write_sample(training *run)
 {
     const settings *set = run->set;
@@ -226,21 +231,19 @@ static qdr_status write_sample(training *run)
     const int64_t n_prompt = (int64_t)strlen(set->prompt);
     int64_t seen = n_prompt < context ? n_prompt : context;
     memcpy(window, set->prompt + (n_prompt - seen), (size_t)seen);
-    for (int64_t i = 0; i < run->model.config.n_sequences; i++)
-        run->starts[i] = i == 0 ? 0 : -1;
-    if (run->talks)
-        fputs(set->prompt, stdout);
+    for (int64_t i = 0; i < run->model.config.n_sequences; i++) run->starts[i] = i == 0 ? 0 : -1;
+    if (run->talks) fputs(set->prompt, stdout);
 
     qdr_status status = QDR_OK;
     for (int64_t i = 0; i < set->n_sample; i++) {
         float logits[VOCABULARY];
-        if ((status = forward(run, window)) < 0 || (status = gpt_logits_row(&run->model, seen - 1, logits)) < 0)
+        if ((status = forward(run, window)) < 0 ||
+            (status = gpt_logits_row(&run->model, seen - 1, logits)) < 0)
             break;
-        const uint8_t byte = draw(logits, set->temperature, corpus_uniform((uint64_t)set->seed ^ 0x5a17, (uint64_t)i));
-        if (run->talks)
-            put_byte(byte);
-        if (seen == context)
-            memmove(window, window + 1, (size_t)--seen);
+        const uint8_t byte = draw(logits, set->temperature,
+                                  corpus_uniform((uint64_t)set->seed ^ 0x5a17, (uint64_t)i));
+        if (run->talks) put_byte(byte);
+        if (seen == context) memmove(window, window + 1, (size_t)--seen);
         window[seen++] = byte;
     }
     if (run->talks) {
@@ -253,8 +256,9 @@ static qdr_status write_sample(training *run)
 
 static const char *grid_text(const training *run, char text[64])
 {
-    snprintf(text, 64, "%dx%dx%dx%d", qdr_grid_size(run->grid, QDR_X), qdr_grid_size(run->grid, QDR_Y),
-             qdr_grid_size(run->grid, QDR_Z), qdr_grid_size(run->grid, QDR_D));
+    snprintf(text, 64, "%dx%dx%dx%d", qdr_grid_size(run->grid, QDR_X),
+             qdr_grid_size(run->grid, QDR_Y), qdr_grid_size(run->grid, QDR_Z),
+             qdr_grid_size(run->grid, QDR_D));
     return text;
 }
 
@@ -263,11 +267,14 @@ static qdr_status draw_chart(training *run)
     const settings *set = run->set;
     char title[160], subtitle[320], grid[64];
     const int p = qdr_context_size(run->ctx);
-    snprintf(title, sizeof title, "Loss of a %lld-layer GPT on a %s grid", (long long)set->n_layers, grid_text(run, grid));
-    snprintf(subtitle, sizeof subtitle, "%s, %.2f M parameters, %d rank%s, %s, %s, %.0f tokens/s", run->text.name,
-             1e-6 * (double)gpt_n_parameters(&run->model), p, p == 1 ? "" : "s", set->layout ? "scattered" : "replicated",
-             qdr_dtype_name((qdr_dtype)set->dtype), (double)(set->n_steps * set->batch * set->context) / run->train_secs);
-    const loss_chart chart = {title, subtitle, run->losses, set->n_steps, run->points, run->n_points};
+    snprintf(title, sizeof title, "Loss of a %lld-layer GPT on a %s grid", (long long)set->n_layers,
+             grid_text(run, grid));
+    snprintf(subtitle, sizeof subtitle, "%s, %.2f M parameters, %d rank%s, %s, %s, %.0f tokens/s",
+             run->text.name, 1e-6 * (double)gpt_n_parameters(&run->model), p, p == 1 ? "" : "s",
+             set->layout ? "scattered" : "replicated", qdr_dtype_name((qdr_dtype)set->dtype),
+             (double)(set->n_steps * set->batch * set->context) / run->train_secs);
+    const loss_chart chart = {title,        subtitle,    run->losses,
+                              set->n_steps, run->points, run->n_points};
     return chart_write(&chart, set->plot, run->sentence) ? QDR_OK : QDR_ERR_IO;
 }
 
@@ -278,14 +285,18 @@ static qdr_status report_memory(training *run, size_t peak)
     size_t optimizer;
     TRY(qdr_stack_get_sizes(run->model.stack, &sizes));
     TRY(qdr_adamw_size(run->model.stack, &optimizer));
-    const size_t asked =
-        sizes.parameters + sizes.gradients + sizes.activations + sizes.workspace + sizes.communication + optimizer;
+    const size_t asked = sizes.parameters + sizes.gradients + sizes.activations + sizes.workspace +
+                         sizes.communication + optimizer;
     if (run->talks)
         fprintf(stderr,
-                "memory of rank 0: %zu bytes by the size queries (parameters %zu, gradients %zu, optimizer %zu, activations %zu, "
-                "workspace %zu, communication %zu); %zu bytes at the library's peak; the process grew by %.1f MB%s\n",
-                asked, sizes.parameters, sizes.gradients, optimizer, sizes.activations, sizes.workspace, sizes.communication, peak,
-                1e-6 * (meter_memory_peak() - run->memory_before), run->set->n_local > 1 ? " for all its ranks" : "");
+                "memory of rank 0: %zu bytes by the size queries (parameters %zu, gradients %zu, "
+                "optimizer %zu, activations %zu, "
+                "workspace %zu, communication %zu); %zu bytes at the library's peak; the process "
+                "grew by %.1f MB%s\n",
+                asked, sizes.parameters, sizes.gradients, optimizer, sizes.activations,
+                sizes.workspace, sizes.communication, peak,
+                1e-6 * (meter_memory_peak() - run->memory_before),
+                run->set->n_local > 1 ? " for all its ranks" : "");
     return QDR_OK;
 }
 
@@ -295,7 +306,9 @@ static qdr_status report(training *run, size_t peak)
     const double tokens = (double)(set->n_steps * set->batch * set->context);
     char clock[24];
     if (run->talks)
-        fprintf(stderr, "validation loss %.4f nats per byte after %lld steps: %.2f M tokens in %s (%.0f tokens/s)\n",
+        fprintf(stderr,
+                "validation loss %.4f nats per byte after %lld steps: %.2f M tokens in %s (%.0f "
+                "tokens/s)\n",
                 run->points[run->n_points - 1].loss, (long long)set->n_steps, 1e-6 * tokens,
                 progress_clock(run->train_secs, clock), tokens / run->train_secs);
     TRY(report_memory(run, peak));
@@ -307,13 +320,17 @@ static void announce(const training *run)
     const settings *set = run->set;
     const int p = qdr_context_size(run->ctx);
     char grid[64];
-    fprintf(stderr, "%d rank%s of %d thread%s as grid %s (%s, %s, overlap %s); text: %s, %.2f MB\n", p, p == 1 ? "" : "s",
-            qdr_context_threads(run->ctx), qdr_context_threads(run->ctx) == 1 ? "" : "s", grid_text(run, grid),
-            set->layout ? "scattered" : "replicated", qdr_dtype_name((qdr_dtype)set->dtype), set->serial ? "off" : "on",
-            run->text.name, 1e-6 * (double)run->text.n_bytes);
-    fprintf(stderr, "%lld layers, hidden %lld, %lld heads, context %lld: %.2f M parameters; %lld steps of %lld tokens\n",
-            (long long)set->n_layers, (long long)set->hidden, (long long)set->n_heads, (long long)set->context,
-            1e-6 * (double)gpt_n_parameters(&run->model), (long long)set->n_steps, (long long)(set->batch * set->context));
+    fprintf(stderr, "%d rank%s of %d thread%s as grid %s (%s, %s, overlap %s); text: %s, %.2f MB\n",
+            p, p == 1 ? "" : "s", qdr_context_threads(run->ctx),
+            qdr_context_threads(run->ctx) == 1 ? "" : "s", grid_text(run, grid),
+            set->layout ? "scattered" : "replicated", qdr_dtype_name((qdr_dtype)set->dtype),
+            set->serial ? "off" : "on", run->text.name, 1e-6 * (double)run->text.n_bytes);
+    fprintf(stderr,
+            "%lld layers, hidden %lld, %lld heads, context %lld: %.2f M parameters; %lld steps of "
+            "%lld tokens\n",
+            (long long)set->n_layers, (long long)set->hidden, (long long)set->n_heads,
+            (long long)set->context, 1e-6 * (double)gpt_n_parameters(&run->model),
+            (long long)set->n_steps, (long long)(set->batch * set->context));
 }
 
 /* Things no option can check on its own. The same on all ranks. */
@@ -323,14 +340,18 @@ static qdr_status check(training *run)
     const int64_t h = set->hidden, heads = set->n_heads;
     char rest = 0;
     if (h % heads != 0) {
-        snprintf(run->sentence, PROBLEM_BYTES, "--hidden %lld is not divisible by --heads %lld; use --hidden %lld, or %s%lld",
+        snprintf(run->sentence, PROBLEM_BYTES,
+                 "--hidden %lld is not divisible by --heads %lld; use --hidden %lld, or %s%lld",
                  (long long)h, (long long)heads, (long long)((h / heads + 1) * heads),
-                 h < heads ? "at most --heads " : "--hidden ", (long long)(h < heads ? h : h / heads * heads));
+                 h < heads ? "at most --heads " : "--hidden ",
+                 (long long)(h < heads ? h : h / heads * heads));
         return QDR_ERR_ARGUMENT;
     }
-    if (set->late && (sscanf(set->late, "%d:%lf%c", &run->late_rank, &run->late_secs, &rest) != 2 || run->late_rank < 0 ||
-                      run->late_rank >= qdr_context_size(run->ctx) || !(run->late_secs > 0 && run->late_secs <= 60))) {
-        snprintf(run->sentence, PROBLEM_BYTES, "--late %.100s: give RANK:SECONDS with a rank from 0 to %d and 0 to 60 seconds",
+    if (set->late && (sscanf(set->late, "%d:%lf%c", &run->late_rank, &run->late_secs, &rest) != 2 ||
+                      run->late_rank < 0 || run->late_rank >= qdr_context_size(run->ctx) ||
+                      !(run->late_secs > 0 && run->late_secs <= 60))) {
+        snprintf(run->sentence, PROBLEM_BYTES,
+                 "--late %.100s: give RANK:SECONDS with a rank from 0 to %d and 0 to 60 seconds",
                  set->late, qdr_context_size(run->ctx) - 1);
         return QDR_ERR_ARGUMENT;
     }
@@ -341,9 +362,9 @@ static qdr_status open_files(training *run)
 {
     const settings *set = run->set;
     qdr_status status = QDR_OK;
-    if (run->talks && set->plot && !chart_try(set->plot, run->sentence))
-        status = QDR_ERR_ARGUMENT;
-    if (status >= 0 && run->talks && set->log && (run->log = run_log_open(set->log, run->sentence)) == NULL)
+    if (run->talks && set->plot && !chart_try(set->plot, run->sentence)) status = QDR_ERR_ARGUMENT;
+    if (status >= 0 && run->talks && set->log &&
+        (run->log = run_log_open(set->log, run->sentence)) == NULL)
         status = QDR_ERR_ARGUMENT;
     return qdr_agree(run->ctx, status);
 }
@@ -357,8 +378,10 @@ static qdr_status prepare(training *run)
     run->memory_before = meter_memory_now();
     qdr_mem_reset_peak(run->ctx);
 
-    /* --micro-batch counts per (z, d) cell, --batch over all ranks; without the first, one forward takes the whole batch. */
-    const int64_t cells = (int64_t)qdr_grid_size(run->grid, QDR_Z) * qdr_grid_size(run->grid, QDR_D);
+    /* --micro-batch counts per (z, d) cell, --batch over all ranks; without the first, one forward
+     * takes the whole batch. */
+    const int64_t cells = (int64_t)qdr_grid_size(run->grid, QDR_Z) *
+                          qdr_grid_size(run->grid, QDR_D);
     const int64_t per_cell = set->micro_batch ? set->micro_batch : (set->batch + cells - 1) / cells;
     const gpt_config config = {
         .n_layers = set->n_layers,
@@ -374,8 +397,8 @@ static qdr_status prepare(training *run)
     };
     TRY(gpt_create(run->grid, &config, &run->model));
     TRY(gpt_init(&run->model, (uint64_t)set->seed, set->stddev));
-    const qdr_adamw_opts opts = {QDR_OPTS_INIT, .beta1 = 0.9, .beta2 = 0.95, .weight_decay = set->weight_decay,
-                                 .clip_norm = set->clip};
+    const qdr_adamw_opts opts = {QDR_OPTS_INIT, .beta1 = 0.9, .beta2 = 0.95,
+                                 .weight_decay = set->weight_decay, .clip_norm = set->clip};
     TRY(qdr_adamw_create(run->model.stack, &opts, &run->optimizer));
     run->starts = calloc((size_t)config.n_sequences, sizeof *run->starts);
     run->losses = calloc((size_t)set->n_steps, sizeof *run->losses);
@@ -386,8 +409,7 @@ static qdr_status prepare(training *run)
 static qdr_status run_all(training *run)
 {
     TRY(prepare(run));
-    if (run->talks)
-        announce(run);
+    if (run->talks) announce(run);
     TRY(train(run));
     size_t now, peak;
     qdr_mem_usage(run->ctx, &now, &peak);
@@ -399,7 +421,8 @@ static qdr_status run_rank(qdr_context *ctx, const void *user, char sentence[PRO
 {
     training *run = calloc(1, sizeof *run);
     TRY(qdr_agree(ctx, run ? QDR_OK : QDR_ERR_MEMORY));
-    run->set = user, run->ctx = ctx, run->sentence = sentence, run->talks = qdr_context_rank(ctx) == 0;
+    run->set = user, run->ctx = ctx, run->sentence = sentence,
+    run->talks = qdr_context_rank(ctx) == 0;
     const qdr_status status = run_all(run);
     qdr_adamw_destroy(&run->optimizer);
     gpt_destroy(&run->model);
@@ -415,50 +438,78 @@ static qdr_status run_rank(qdr_context *ctx, const void *user, char sentence[PRO
 int main(int argc, char **argv)
 {
     static settings set = {
-        .order = "xyzd", .prompt = "\n", .n_layers = 4, .hidden = 128, .n_heads = 4, .context = 128,
-        .batch = 4, .n_steps = 2000, .warmup = 100, .seed = 1, .n_windows = 128, .n_sample = 400,
-        .lr = 3e-3, .weight_decay = 0.1, .clip = 1, .stddev = 0.08, .temperature = 0.8,
+        .order = "xyzd",
+        .prompt = "\n",
+        .n_layers = 4,
+        .hidden = 128,
+        .n_heads = 4,
+        .context = 128,
+        .batch = 4,
+        .n_steps = 2000,
+        .warmup = 100,
+        .seed = 1,
+        .n_windows = 128,
+        .n_sample = 400,
+        .lr = 3e-3,
+        .weight_decay = 0.1,
+        .clip = 1,
+        .stddev = 0.08,
+        .temperature = 0.8,
     };
     const option_row rows[] = {
         {OPTION_GROUP, "ranks and grid", 0, 0, 0, 0, 0},
-        {OPTION_GRID, "grid", "GXxGYxGZxGD", &set.grid, 0, 0, "ranks along x, y, z, d (default 1x1x1xP, data parallel)"},
-        {OPTION_COUNT, "local", "P", &set.n_local, 1, 1024, "start P ranks as threads of this process, without MPI"},
+        {OPTION_GRID, "grid", "GXxGYxGZxGD", &set.grid, 0, 0,
+         "ranks along x, y, z, d (default 1x1x1xP, data parallel)"},
+        {OPTION_COUNT, "local", "P", &set.n_local, 1, 1024,
+         "start P ranks as threads of this process, without MPI"},
         {OPTION_CHOICE, "layout", "replicated|scattered", &set.layout, 0, 0, "of activations"},
         {OPTION_TEXT, "order", "AXES", &set.order, 0, 0, "axes from the fastest"},
-        {OPTION_CHOICE, "overlap", "on|off", &set.serial, 0, 0, "communication beside products; bits stay the same"},
-        {OPTION_COUNT, "threads", "N", &set.n_threads, 1, 1024, "BLAS threads per rank (default: cores over ranks)"},
+        {OPTION_CHOICE, "overlap", "on|off", &set.serial, 0, 0,
+         "communication beside products; bits stay the same"},
+        {OPTION_COUNT, "threads", "N", &set.n_threads, 1, 1024,
+         "BLAS threads per rank (default: cores over ranks)"},
         {OPTION_GROUP, "model", 0, 0, 0, 0, 0},
         {OPTION_COUNT, "layers", "N", &set.n_layers, 1, 1024, "transformer blocks"},
         {OPTION_COUNT, "hidden", "N", &set.hidden, 1, 1 << 20, "features"},
-        {OPTION_COUNT, "heads", "N", &set.n_heads, 1, 1 << 16, "attention heads; must divide --hidden"},
+        {OPTION_COUNT, "heads", "N", &set.n_heads, 1, 1 << 16,
+         "attention heads; must divide --hidden"},
         {OPTION_COUNT, "ctx", "N", &set.context, 1, 1 << 20, "bytes of one sequence"},
         {OPTION_CHOICE, "dtype", "f32|f64|bf16", &set.dtype, 0, 0, "of parameters and activations"},
         {OPTION_FLAG, "tie", NULL, &set.tied, 0, 0, "use the embedding's weights as the head's"},
         {OPTION_REAL, "init", "STDDEV", &set.stddev, 0, 10, "of the first weights"},
         {OPTION_GROUP, "training", 0, 0, 0, 0, 0},
         {OPTION_COUNT, "steps", "N", &set.n_steps, 1, 100000000, "optimizer steps"},
-        {OPTION_COUNT, "batch", "N", &set.batch, 1, 1 << 24, "sequences per optimizer step, over all ranks"},
-        {OPTION_COUNT, "micro-batch", "N", &set.micro_batch, 1, 1 << 24, "sequences per forward and (z,d) cell (default: all)"},
+        {OPTION_COUNT, "batch", "N", &set.batch, 1, 1 << 24,
+         "sequences per optimizer step, over all ranks"},
+        {OPTION_COUNT, "micro-batch", "N", &set.micro_batch, 1, 1 << 24,
+         "sequences per forward and (z,d) cell (default: all)"},
         {OPTION_REAL, "lr", "RATE", &set.lr, 0, 10, "highest learning rate"},
-        {OPTION_COUNT, "warmup", "N", &set.warmup, 0, 100000000, "steps to get there, at most a quarter of all"},
+        {OPTION_COUNT, "warmup", "N", &set.warmup, 0, 100000000,
+         "steps to get there, at most a quarter of all"},
         {OPTION_REAL, "weight-decay", "X", &set.weight_decay, 0, 10, "of matrices"},
         {OPTION_REAL, "clip", "NORM", &set.clip, 0, 1e9, "largest gradient norm; 0: any"},
-        {OPTION_COUNT, "seed", "N", &set.seed, 0, 1e15, "of weights, batches and sample; batches depend on nothing else"},
+        {OPTION_COUNT, "seed", "N", &set.seed, 0, 1e15,
+         "of weights, batches and sample; batches depend on nothing else"},
         {OPTION_GROUP, "output", 0, 0, 0, 0, 0},
         {OPTION_TEXT, "log", "FILE", &set.log, 0, 0, "JSON Lines, one object per step"},
         {OPTION_TEXT, "plot", "FILE", &set.plot, 0, 0, "the loss curve, as SVG"},
-        {OPTION_COUNT, "val-every", "N", &set.validate_every, 1, 100000000, "steps between validations (default: ten of them)"},
+        {OPTION_COUNT, "val-every", "N", &set.validate_every, 1, 100000000,
+         "steps between validations (default: ten of them)"},
         {OPTION_COUNT, "val-windows", "N", &set.n_windows, 1, 1 << 24, "windows of one validation"},
         {OPTION_COUNT, "sample", "N", &set.n_sample, 0, 1 << 24, "bytes to write at the end"},
-        {OPTION_TEXT, "prompt", "TEXT", &set.prompt, 0, 0, "what the sample goes on from (default: a new line)"},
+        {OPTION_TEXT, "prompt", "TEXT", &set.prompt, 0, 0,
+         "what the sample goes on from (default: a new line)"},
         {OPTION_REAL, "temperature", "X", &set.temperature, 0.01, 100, "of the sample"},
-        {OPTION_TEXT, "late", "RANK:SECONDS", &set.late, 0, 0, "diagnostic: one rank oversleeps once; who burns time meanwhile?"},
+        {OPTION_TEXT, "late", "RANK:SECONDS", &set.late, 0, 0,
+         "diagnostic: one rank oversleeps once; who burns time meanwhile?"},
     };
     const usage_text usage = {
         .program = "train_gpt",
         .synopsis = "[FILE] [options]        or: mpiexec.mpich -n P train_gpt [FILE] [options]",
-        .purpose = "Trains a small GPT on the bytes of FILE on a 4D grid of ranks. Without FILE: the King James Bible where the\n"
-                   "package bible-kjv is installed, else the licences in /usr/share/common-licenses. The last tenth is kept for\n"
+        .purpose = "Trains a small GPT on the bytes of FILE on a 4D grid of ranks. Without FILE: "
+                   "the King James Bible where the\n"
+                   "package bible-kjv is installed, else the licences in "
+                   "/usr/share/common-licenses. The last tenth is kept for\n"
                    "validation. The sample goes to standard output, all talk to standard error.",
         .rows = rows,
         .n_rows = (int)(sizeof rows / sizeof rows[0]),

@@ -3,7 +3,8 @@
  *
  *   transformer_layer --local 2 --grid 1x2x1x1 --hidden 512 --batch 4 --ctx 256
  *
- * Times are medians over iterations of the slowest rank. Bytes and calls are rank 0's, per iteration. */
+ * Times are medians over iterations of the slowest rank. Bytes and calls are rank 0's, per
+ * iteration. */
 #include <jansson.h>
 #include <quadrille/quadrille.h>
 #include <stdio.h>
@@ -30,7 +31,7 @@ typedef struct block_driver {
     qdr_stack *stack;
     qdr_edge in, out;
     double *forward_secs, *backward_secs; /* of each iteration, slowest rank */
-    double *all;                          /* one number per rank */
+    double *all; /* one number per rank */
 } block_driver;
 
 /* One kind of collective on one channel, per iteration. */
@@ -41,8 +42,8 @@ typedef struct traffic_row {
 
 static qdr_status add_input(block_driver *driver, const gpt_config *config)
 {
-    const qdr_edge_desc desc = {
-        QDR_OPTS_INIT, .cols = {{config->hidden, 1}}, .col_axis = QDR_X, .layout = config->layout};
+    const qdr_edge_desc desc = {QDR_OPTS_INIT, .cols = {{config->hidden, 1}}, .col_axis = QDR_X,
+                                .layout = config->layout};
     return qdr_stack_add_input(driver->stack, "x", &desc, 1, &driver->in);
 }
 
@@ -52,7 +53,8 @@ static qdr_status fill(block_driver *driver, qdr_edge edge, int gradient)
     qdr_owned owned;
     void *value;
     TRY(qdr_stack_edge_owned(driver->stack, edge, &owned));
-    TRY(gradient ? qdr_stack_edge_gradient(driver->stack, edge, &value) : qdr_stack_edge_value(driver->stack, edge, &value));
+    TRY(gradient ? qdr_stack_edge_gradient(driver->stack, edge, &value)
+                 : qdr_stack_edge_value(driver->stack, edge, &value));
     const int64_t n = owned.n_rows * owned.n_cols;
     for (int64_t i = 0; i < n; i++) {
         const double number = (double)(i * 7919 % 2003) / 1001.5 - 1;
@@ -61,7 +63,8 @@ static qdr_status fill(block_driver *driver, qdr_edge edge, int gradient)
         else if (driver->set->dtype == QDR_F32)
             ((float *)value)[i] = (float)number;
         else
-            ((uint16_t *)value)[i] = (uint16_t)(number < 0 ? 0xbf00 : 0x3f00); /* bf16: -0.5 and 0.5 */
+            ((uint16_t *)value)[i] = (uint16_t)(number < 0 ? 0xbf00
+                                                           : 0x3f00); /* bf16: -0.5 and 0.5 */
     }
     return QDR_OK;
 }
@@ -121,15 +124,15 @@ static qdr_status measure(block_driver *driver)
 {
     const int64_t n = driver->set->n_iterations;
     double forward, backward;
-    for (int i = 0; i < WARM_ITERATIONS; i++)
-        TRY(iterate(driver, &forward, &backward));
+    for (int i = 0; i < WARM_ITERATIONS; i++) TRY(iterate(driver, &forward, &backward));
     qdr_grid_reset_traffic(driver->grid);
     for (int64_t i = 0; i < n; i++)
         TRY(iterate(driver, &driver->forward_secs[i], &driver->backward_secs[i]));
     return QDR_OK;
 }
 
-static int read_traffic(const block_driver *driver, traffic_row rows[QDR_N_CHANNELS * QDR_N_COLL_KINDS])
+static int read_traffic(const block_driver *driver,
+                        traffic_row rows[QDR_N_CHANNELS * QDR_N_COLL_KINDS])
 {
     const double n = (double)driver->set->n_iterations;
     int n_rows = 0;
@@ -157,13 +160,13 @@ typedef struct block_result {
     int n_rows;
 } block_result;
 
-/* Sums what each rank computes: with the replicated layout norms and residuals are computed more than once, and counted so. */
+/* Sums what each rank computes: with the replicated layout norms and residuals are computed more
+ * than once, and counted so. */
 static qdr_status all_flops(block_driver *driver, const char *which, double *flops)
 {
     TRY(meter_all(driver->grid, qdr_stack_flops(driver->stack, which), driver->all));
     *flops = 0;
-    for (int i = 0; i < qdr_context_size(driver->ctx); i++)
-        *flops += driver->all[i];
+    for (int i = 0; i < qdr_context_size(driver->ctx); i++) *flops += driver->all[i];
     return QDR_OK;
 }
 
@@ -171,7 +174,8 @@ static qdr_status conclude(block_driver *driver, block_result *result)
 {
     const settings *set = driver->set;
     double forward_flops, backward_flops;
-    result->n_rows = read_traffic(driver, result->rows); /* before this function's own collectives */
+    result->n_rows = read_traffic(driver,
+                                  result->rows); /* before this function's own collectives */
     for (int64_t i = 0; i < set->n_iterations; i++) {
         TRY(slowest(driver, driver->forward_secs[i], &driver->forward_secs[i]));
         TRY(slowest(driver, driver->backward_secs[i], &driver->backward_secs[i]));
@@ -182,14 +186,16 @@ static qdr_status conclude(block_driver *driver, block_result *result)
     result->backward_secs = meter_median(driver->backward_secs, set->n_iterations);
     result->forward_gflops = 1e-9 * forward_flops / result->forward_secs;
     result->backward_gflops = 1e-9 * backward_flops / result->backward_secs;
-    result->tokens_per_s = (double)(set->batch * set->context) / (result->forward_secs + result->backward_secs);
+    result->tokens_per_s = (double)(set->batch * set->context) /
+                           (result->forward_secs + result->backward_secs);
     return QDR_OK;
 }
 
 static const char *grid_text(const block_driver *driver, char text[64])
 {
-    snprintf(text, 64, "%dx%dx%dx%d", qdr_grid_size(driver->grid, QDR_X), qdr_grid_size(driver->grid, QDR_Y),
-             qdr_grid_size(driver->grid, QDR_Z), qdr_grid_size(driver->grid, QDR_D));
+    snprintf(text, 64, "%dx%dx%dx%d", qdr_grid_size(driver->grid, QDR_X),
+             qdr_grid_size(driver->grid, QDR_Y), qdr_grid_size(driver->grid, QDR_Z),
+             qdr_grid_size(driver->grid, QDR_D));
     return text;
 }
 
@@ -197,24 +203,29 @@ static void print_table(const block_driver *driver, const block_result *result)
 {
     const settings *set = driver->set;
     char grid[64];
-    printf("transformer block, hidden %lld, %lld heads, %lld sequences of %lld tokens\n", (long long)set->hidden,
-           (long long)set->n_heads, (long long)set->batch, (long long)set->context);
-    printf("grid %s, order %s, %s, %s, %d BLAS threads per rank, median of %lld iterations\n\n", grid_text(driver, grid),
-           set->order, set->layout ? "scattered" : "replicated", qdr_dtype_name((qdr_dtype)set->dtype),
-           qdr_context_threads(driver->ctx), (long long)set->n_iterations);
-    printf("forward   %10.3f ms %10.1f GFLOP/s\n", 1e3 * result->forward_secs, result->forward_gflops);
-    printf("backward  %10.3f ms %10.1f GFLOP/s\n", 1e3 * result->backward_secs, result->backward_gflops);
-    printf("together  %10.3f ms %10.0f tokens/s\n\n", 1e3 * (result->forward_secs + result->backward_secs),
-           result->tokens_per_s);
+    printf("transformer block, hidden %lld, %lld heads, %lld sequences of %lld tokens\n",
+           (long long)set->hidden, (long long)set->n_heads, (long long)set->batch,
+           (long long)set->context);
+    printf("grid %s, order %s, %s, %s, %d BLAS threads per rank, median of %lld iterations\n\n",
+           grid_text(driver, grid), set->order, set->layout ? "scattered" : "replicated",
+           qdr_dtype_name((qdr_dtype)set->dtype), qdr_context_threads(driver->ctx),
+           (long long)set->n_iterations);
+    printf("forward   %10.3f ms %10.1f GFLOP/s\n", 1e3 * result->forward_secs,
+           result->forward_gflops);
+    printf("backward  %10.3f ms %10.1f GFLOP/s\n", 1e3 * result->backward_secs,
+           result->backward_gflops);
+    printf("together  %10.3f ms %10.0f tokens/s\n\n",
+           1e3 * (result->forward_secs + result->backward_secs), result->tokens_per_s);
     if (result->n_rows == 0) {
         puts("no rank sends anything");
         return;
     }
-    printf("%-10s %-15s %8s %14s %14s %10s\n", "channel", "collective", "calls", "bytes sent", "bytes planned", "ms");
+    printf("%-10s %-15s %8s %14s %14s %10s\n", "channel", "collective", "calls", "bytes sent",
+           "bytes planned", "ms");
     for (int i = 0; i < result->n_rows; i++) {
         const traffic_row *row = &result->rows[i];
-        printf("%-10s %-15s %8.4g %14.0f %14.0f %10.3f\n", row->channel, row->kind, row->n_calls, row->bytes,
-               row->planned_bytes, 1e3 * row->secs);
+        printf("%-10s %-15s %8.4g %14.0f %14.0f %10.3f\n", row->channel, row->kind, row->n_calls,
+               row->bytes, row->planned_bytes, 1e3 * row->secs);
     }
 }
 
@@ -223,9 +234,10 @@ static json_t *traffic_json(const block_result *result)
     json_t *list = json_array();
     for (int i = 0; i < result->n_rows; i++) {
         const traffic_row *row = &result->rows[i];
-        json_array_append_new(list, json_pack("{s:s, s:s, s:f, s:f, s:f, s:f}", "channel", row->channel, "collective", row->kind,
-                                              "calls", row->n_calls, "bytes_sent", row->bytes, "bytes_planned",
-                                              row->planned_bytes, "secs", row->secs));
+        json_array_append_new(
+            list, json_pack("{s:s, s:s, s:f, s:f, s:f, s:f}", "channel", row->channel, "collective",
+                            row->kind, "calls", row->n_calls, "bytes_sent", row->bytes,
+                            "bytes_planned", row->planned_bytes, "secs", row->secs));
     }
     return list;
 }
@@ -235,15 +247,17 @@ static void print_json(const block_driver *driver, const block_result *result)
     const settings *set = driver->set;
     char grid[64];
     json_t *all = json_pack(
-        "{s:s, s:s, s:s, s:s, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:o}", "grid", grid_text(driver, grid),
-        "order", set->order, "layout", set->layout ? "scattered" : "replicated", "dtype", qdr_dtype_name((qdr_dtype)set->dtype),
-        "ranks", qdr_context_size(driver->ctx), "threads_per_rank", qdr_context_threads(driver->ctx), "hidden",
-        (json_int_t)set->hidden, "heads", (json_int_t)set->n_heads, "ctx", (json_int_t)set->context, "batch",
-        (json_int_t)set->batch, "iterations", (json_int_t)set->n_iterations, "forward_secs", result->forward_secs,
-        "backward_secs", result->backward_secs, "forward_gflops", result->forward_gflops, "backward_gflops",
-        result->backward_gflops, "tokens_per_s", result->tokens_per_s, "traffic", traffic_json(result));
-    if (all != NULL)
-        json_dumpf(all, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
+        "{s:s, s:s, s:s, s:s, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:o}",
+        "grid", grid_text(driver, grid), "order", set->order, "layout",
+        set->layout ? "scattered" : "replicated", "dtype", qdr_dtype_name((qdr_dtype)set->dtype),
+        "ranks", qdr_context_size(driver->ctx), "threads_per_rank",
+        qdr_context_threads(driver->ctx), "hidden", (json_int_t)set->hidden, "heads",
+        (json_int_t)set->n_heads, "ctx", (json_int_t)set->context, "batch", (json_int_t)set->batch,
+        "iterations", (json_int_t)set->n_iterations, "forward_secs", result->forward_secs,
+        "backward_secs", result->backward_secs, "forward_gflops", result->forward_gflops,
+        "backward_gflops", result->backward_gflops, "tokens_per_s", result->tokens_per_s, "traffic",
+        traffic_json(result));
+    if (all != NULL) json_dumpf(all, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
     putchar('\n');
     json_decref(all);
 }
@@ -253,8 +267,10 @@ static qdr_status drive(block_driver *driver)
     const settings *set = driver->set;
     block_result result = {0};
     if (set->hidden % set->n_heads != 0) {
-        snprintf(driver->sentence, PROBLEM_BYTES, "--hidden %lld is not divisible by --heads %lld; use --hidden %lld",
-                 (long long)set->hidden, (long long)set->n_heads, (long long)((set->hidden / set->n_heads + 1) * set->n_heads));
+        snprintf(driver->sentence, PROBLEM_BYTES,
+                 "--hidden %lld is not divisible by --heads %lld; use --hidden %lld",
+                 (long long)set->hidden, (long long)set->n_heads,
+                 (long long)((set->hidden / set->n_heads + 1) * set->n_heads));
         return QDR_ERR_ARGUMENT;
     }
     TRY(program_make_grid(driver->ctx, &set->grid, set->order, driver->sentence, &driver->grid));
@@ -266,8 +282,7 @@ static qdr_status drive(block_driver *driver)
     TRY(build(driver));
     TRY(measure(driver));
     TRY(conclude(driver, &result));
-    if (qdr_context_rank(driver->ctx) == 0)
-        (set->json ? print_json : print_table)(driver, &result);
+    if (qdr_context_rank(driver->ctx) == 0) (set->json ? print_json : print_table)(driver, &result);
     return QDR_OK;
 }
 
@@ -285,35 +300,47 @@ static qdr_status run_rank(qdr_context *ctx, const void *user, char sentence[PRO
 
 int main(int argc, char **argv)
 {
-    static settings set = {
-        .order = "xyzd", .hidden = 512, .n_heads = 8, .context = 256, .batch = 4, .n_iterations = 20};
+    static settings set = {.order = "xyzd",
+                           .hidden = 512,
+                           .n_heads = 8,
+                           .context = 256,
+                           .batch = 4,
+                           .n_iterations = 20};
     const option_row rows[] = {
         {OPTION_GROUP, "ranks and grid", 0, 0, 0, 0, 0},
-        {OPTION_GRID, "grid", "GXxGYxGZxGD", &set.grid, 0, 0, "ranks along x, y, z, d (default 1x1x1xP)"},
-        {OPTION_COUNT, "local", "P", &set.n_local, 1, 1024, "start P ranks as threads of this process, without MPI"},
+        {OPTION_GRID, "grid", "GXxGYxGZxGD", &set.grid, 0, 0,
+         "ranks along x, y, z, d (default 1x1x1xP)"},
+        {OPTION_COUNT, "local", "P", &set.n_local, 1, 1024,
+         "start P ranks as threads of this process, without MPI"},
         {OPTION_CHOICE, "layout", "replicated|scattered", &set.layout, 0, 0, "of activations"},
         {OPTION_TEXT, "order", "AXES", &set.order, 0, 0, "axes from the fastest"},
         {OPTION_CHOICE, "overlap", "on|off", &set.serial, 0, 0, "communication beside products"},
-        {OPTION_COUNT, "threads", "N", &set.n_threads, 1, 1024, "BLAS threads per rank (default: cores over ranks)"},
+        {OPTION_COUNT, "threads", "N", &set.n_threads, 1, 1024,
+         "BLAS threads per rank (default: cores over ranks)"},
         {OPTION_GROUP, "shape", 0, 0, 0, 0, 0},
-        {OPTION_COUNT, "hidden", "N", &set.hidden, 1, 1 << 20, "features; the MLP has four times as many"},
-        {OPTION_COUNT, "heads", "N", &set.n_heads, 1, 1 << 16, "attention heads; must divide --hidden"},
+        {OPTION_COUNT, "hidden", "N", &set.hidden, 1, 1 << 20,
+         "features; the MLP has four times as many"},
+        {OPTION_COUNT, "heads", "N", &set.n_heads, 1, 1 << 16,
+         "attention heads; must divide --hidden"},
         {OPTION_COUNT, "ctx", "N", &set.context, 1, 1 << 20, "tokens of one sequence"},
         {OPTION_COUNT, "batch", "N", &set.batch, 1, 1 << 24, "sequences over all ranks"},
         {OPTION_CHOICE, "dtype", "f32|f64|bf16", &set.dtype, 0, 0, "of parameters and activations"},
         {OPTION_GROUP, "measurement", 0, 0, 0, 0, 0},
-        {OPTION_COUNT, "iterations", "N", &set.n_iterations, 1, 1000000, "measured ones, after two to warm up"},
+        {OPTION_COUNT, "iterations", "N", &set.n_iterations, 1, 1000000,
+         "measured ones, after two to warm up"},
         {OPTION_FLAG, "json", NULL, &set.json, 0, 0, "print one JSON object instead of a table"},
     };
     const usage_text usage = {
         .program = "transformer_layer",
         .synopsis = "[options]        or: mpiexec.mpich -n P transformer_layer [options]",
-        .purpose = "Times one transformer block (norm, qkv, attention, proj, norm, fc, gelu, fc2) on a 4D grid: forward, backward,\n"
+        .purpose = "Times one transformer block (norm, qkv, attention, proj, norm, fc, gelu, fc2) "
+                   "on a 4D grid: forward, backward,\n"
                    "and the traffic of each collective, sent and planned.",
         .rows = rows,
         .n_rows = (int)(sizeof rows / sizeof rows[0]),
         .examples = "  transformer_layer --local 2 --grid 1x2x1x1\n"
-                    "  mpiexec.mpich -n 4 transformer_layer --grid 2x2x1x1 --layout scattered --hidden 1024 --json\n",
+                    "  mpiexec.mpich -n 4 transformer_layer --grid 2x2x1x1 --layout scattered "
+                    "--hidden 1024 --json\n",
     };
     return program_start(&usage, argc, argv, &set.n_local, &set.n_threads, run_rank, &set);
 }

@@ -22,21 +22,19 @@ static int append(corpus *text, FILE *file)
         if (n == capacity) {
             capacity = capacity < 65536 ? 65536 : 2 * capacity;
             uint8_t *bigger = n < (size_t)MAX_BYTES ? realloc(text->bytes, capacity) : NULL;
-            if (bigger == NULL)
-                return 0;
+            if (bigger == NULL) return 0;
             text->bytes = bigger;
         }
         const size_t got = fread(text->bytes + n, 1, capacity - n, file);
         n += got;
-        if (got == 0)
-            break;
+        if (got == 0) break;
     }
     text->n_bytes = (int64_t)n;
     return 1;
 }
 
-/* The program talks before its first answer and prompts after the last: everything up to the first prompt's line goes, and
- * every later line that begins with a prompt. */
+/* The program talks before its first answer and prompts after the last: everything up to the first
+ * prompt's line goes, and every later line that begins with a prompt. */
 static void drop_talk(corpus *text)
 {
     static const char prompt[] = "bible(";
@@ -46,7 +44,8 @@ static void drop_talk(corpus *text)
     while (from < end) {
         const uint8_t *newline = memchr(from, '\n', (size_t)(end - from));
         const size_t length = newline ? (size_t)(newline - from) + 1 : (size_t)(end - from);
-        const int talk = length >= sizeof prompt - 1 && memcmp(from, prompt, sizeof prompt - 1) == 0;
+        const int talk = length >= sizeof prompt - 1 &&
+                         memcmp(from, prompt, sizeof prompt - 1) == 0;
         if (begun && !talk) {
             memmove(to, from, length);
             to += length;
@@ -60,8 +59,7 @@ static void drop_talk(corpus *text)
 static int read_bible(corpus *text)
 {
     FILE *pipe = popen(BIBLE, "r");
-    if (pipe == NULL)
-        return 0;
+    if (pipe == NULL) return 0;
     const int good = append(text, pipe);
     pclose(pipe);
     drop_talk(text);
@@ -69,10 +67,7 @@ static int read_bible(corpus *text)
     return good && text->n_bytes > 0;
 }
 
-static int regular_names(const struct dirent *entry)
-{
-    return entry->d_name[0] != '.';
-}
+static int regular_names(const struct dirent *entry) { return entry->d_name[0] != '.'; }
 
 /* All the licences, in the order of their names; links would say the same twice. */
 static void read_licenses(corpus *text)
@@ -100,23 +95,25 @@ static qdr_status read_file(const char *path, corpus *text, char sentence[PROBLE
     struct stat info;
     FILE *file = fopen(path, "rb");
     if (file == NULL || fstat(fileno(file), &info) != 0 || S_ISDIR(info.st_mode)) {
-        snprintf(sentence, PROBLEM_BYTES, "text %.300s: %s; name a readable file, or none to train on what is installed", path,
-                 file == NULL ? strerror(errno) : "it is a directory");
-        if (file != NULL)
-            fclose(file);
+        snprintf(sentence, PROBLEM_BYTES,
+                 "text %.300s: %s; name a readable file, or none to train on what is installed",
+                 path, file == NULL ? strerror(errno) : "it is a directory");
+        if (file != NULL) fclose(file);
         return QDR_ERR_ARGUMENT;
     }
     const int good = append(text, file);
     fclose(file);
     const char *slash = strrchr(path, '/');
     snprintf(text->name, sizeof text->name, "%.80s", slash ? slash + 1 : path);
-    if (good)
-        return QDR_OK;
-    snprintf(sentence, PROBLEM_BYTES, "text %.300s: does not fit into memory or has more than 2 GiB; take a part of it", path);
+    if (good) return QDR_OK;
+    snprintf(sentence, PROBLEM_BYTES,
+             "text %.300s: does not fit into memory or has more than 2 GiB; take a part of it",
+             path);
     return QDR_ERR_ARGUMENT;
 }
 
-static qdr_status read_on_root(const char *path, int64_t context, corpus *text, char sentence[PROBLEM_BYTES])
+static qdr_status read_on_root(const char *path, int64_t context, corpus *text,
+                               char sentence[PROBLEM_BYTES])
 {
     if (path != NULL)
         TRY(read_file(path, text, sentence));
@@ -125,9 +122,11 @@ static qdr_status read_on_root(const char *path, int64_t context, corpus *text, 
     const int64_t needed = 10 * (context + 1);
     if (text->n_bytes < needed) {
         snprintf(sentence, PROBLEM_BYTES,
-                 "text %s has %lld bytes, but --ctx %lld needs %lld: the last tenth, kept for validation, must hold one context "
+                 "text %s has %lld bytes, but --ctx %lld needs %lld: the last tenth, kept for "
+                 "validation, must hold one context "
                  "and one byte; take a longer text or a shorter context",
-                 path ? path : text->name, (long long)text->n_bytes, (long long)context, (long long)needed);
+                 path ? path : text->name, (long long)text->n_bytes, (long long)context,
+                 (long long)needed);
         return QDR_ERR_ARGUMENT;
     }
     return QDR_OK;
@@ -139,7 +138,8 @@ typedef struct announcement {
     char name[96], sentence[PROBLEM_BYTES];
 } announcement;
 
-qdr_status corpus_read(qdr_context *ctx, const char *path, int64_t context, corpus *text, char sentence[PROBLEM_BYTES])
+qdr_status corpus_read(qdr_context *ctx, const char *path, int64_t context, corpus *text,
+                       char sentence[PROBLEM_BYTES])
 {
     announcement news = {0};
     *text = (corpus){0};
@@ -153,10 +153,10 @@ qdr_status corpus_read(qdr_context *ctx, const char *path, int64_t context, corp
     memcpy(sentence, news.sentence, PROBLEM_BYTES);
     TRY(news.status);
 
-    if (!root)
-        text->bytes = malloc((size_t)news.n_bytes);
+    if (!root) text->bytes = malloc((size_t)news.n_bytes);
     if (text->bytes == NULL)
-        snprintf(sentence, PROBLEM_BYTES, "no memory for a text of %lld bytes", (long long)news.n_bytes);
+        snprintf(sentence, PROBLEM_BYTES, "no memory for a text of %lld bytes",
+                 (long long)news.n_bytes);
     TRY(qdr_agree(ctx, text->bytes ? QDR_OK : QDR_ERR_MEMORY));
     TRY(qdr_broadcast(ctx, 0, text->bytes, (size_t)news.n_bytes));
     text->n_bytes = news.n_bytes;
@@ -180,7 +180,8 @@ static uint64_t mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-int64_t corpus_train_window(const corpus *text, int64_t context, uint64_t seed, int64_t step, int64_t sequence)
+int64_t corpus_train_window(const corpus *text, int64_t context, uint64_t seed, int64_t step,
+                            int64_t sequence)
 {
     const uint64_t places = (uint64_t)(text->n_train - context);
     return (int64_t)(mix(mix(mix(seed) + (uint64_t)step) + (uint64_t)sequence) % places);

@@ -21,9 +21,9 @@ double meter_secs(void)
 double meter_cpu_secs(void)
 {
     struct rusage use;
-    if (getrusage(RUSAGE_SELF, &use) != 0)
-        return 0;
-    return (double)(use.ru_utime.tv_sec + use.ru_stime.tv_sec) + 1e-6 * (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec);
+    if (getrusage(RUSAGE_SELF, &use) != 0) return 0;
+    return (double)(use.ru_utime.tv_sec + use.ru_stime.tv_sec) +
+           1e-6 * (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec);
 }
 
 /* A line of /proc/self/status, in kB. */
@@ -33,22 +33,14 @@ static double status_bytes(const char *key)
     char line[256];
     double bytes = 0;
     while (file != NULL && fgets(line, sizeof line, file) != NULL)
-        if (strncmp(line, key, strlen(key)) == 0)
-            bytes = 1024 * strtod(line + strlen(key), NULL);
-    if (file != NULL)
-        fclose(file);
+        if (strncmp(line, key, strlen(key)) == 0) bytes = 1024 * strtod(line + strlen(key), NULL);
+    if (file != NULL) fclose(file);
     return bytes;
 }
 
-double meter_memory_now(void)
-{
-    return status_bytes("VmRSS:");
-}
+double meter_memory_now(void) { return status_bytes("VmRSS:"); }
 
-double meter_memory_peak(void)
-{
-    return status_bytes("VmHWM:");
-}
+double meter_memory_peak(void) { return status_bytes("VmHWM:"); }
 
 void meter_sleep(double secs)
 {
@@ -68,10 +60,8 @@ qdr_status meter_all(qdr_grid *grid, double value, double *all)
     qdr_status status = qdr_copy(ctx, shared, all, (size_t)n * sizeof *all, NULL);
     for (int axis = 0; status >= 0 && axis < QDR_N_AXES; axis++)
         status = qdr_all_reduce(grid, (qdr_axis)axis, QDR_SUM, shared, n, QDR_F64, NULL);
-    if (status >= 0)
-        status = qdr_copy(ctx, all, shared, (size_t)n * sizeof *all, NULL);
-    if (status >= 0)
-        status = qdr_stream_synchronize(qdr_context_stream(ctx));
+    if (status >= 0) status = qdr_copy(ctx, all, shared, (size_t)n * sizeof *all, NULL);
+    if (status >= 0) status = qdr_stream_synchronize(qdr_context_stream(ctx));
     qdr_mem_free(ctx, &shared);
     return status;
 }

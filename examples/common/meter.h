@@ -5,9 +5,9 @@
 
 #include <quadrille/grid.h>
 
-double meter_secs(void);      /* a clock that only goes forward */
-double meter_cpu_secs(void);  /* processor time used by all threads of this process */
-double meter_memory_now(void);  /* bytes of this process in memory; 0: not known here */
+double meter_secs(void); /* a clock that only goes forward */
+double meter_cpu_secs(void); /* processor time used by all threads of this process */
+double meter_memory_now(void); /* bytes of this process in memory; 0: not known here */
 double meter_memory_peak(void); /* the most it ever was */
 void meter_sleep(double secs);
 /* all[r] = rank r's value, for every rank of the grid. Collective, blocking. */

@@ -10,13 +10,16 @@
 
 #define COMPLAIN(...) (snprintf(problem, PROBLEM_BYTES, __VA_ARGS__), OPTIONS_BAD)
 
-static options_result set_count(const option_row *row, const char *word, char problem[PROBLEM_BYTES])
+static options_result set_count(const option_row *row, const char *word,
+                                char problem[PROBLEM_BYTES])
 {
     char *end;
     errno = 0;
     const long long number = strtoll(word, &end, 10);
-    if (end == word || *end != '\0' || errno != 0 || (double)number < row->min || (double)number > row->max)
-        return COMPLAIN("--%s %s: give a whole number from %.0f to %.0f", row->name, word, row->min, row->max);
+    if (end == word || *end != '\0' || errno != 0 || (double)number < row->min ||
+        (double)number > row->max)
+        return COMPLAIN("--%s %s: give a whole number from %.0f to %.0f", row->name, word, row->min,
+                        row->max);
     *(int64_t *)row->value = number;
     return OPTIONS_OK;
 }
@@ -26,12 +29,14 @@ static options_result set_real(const option_row *row, const char *word, char pro
     char *end;
     const double number = strtod(word, &end);
     if (end == word || *end != '\0' || !isfinite(number) || number < row->min || number > row->max)
-        return COMPLAIN("--%s %s: give a number from %g to %g", row->name, word, row->min, row->max);
+        return COMPLAIN("--%s %s: give a number from %g to %g", row->name, word, row->min,
+                        row->max);
     *(double *)row->value = number;
     return OPTIONS_OK;
 }
 
-static options_result set_choice(const option_row *row, const char *word, char problem[PROBLEM_BYTES])
+static options_result set_choice(const option_row *row, const char *word,
+                                 char problem[PROBLEM_BYTES])
 {
     const size_t length = strlen(word);
     const char *choice = row->argument;
@@ -57,59 +62,57 @@ static options_result set_grid(const option_row *row, const char *word, char pro
         char *end;
         errno = 0;
         const long side = strtol(rest, &end, 10);
-        good = end != rest && errno == 0 && side >= 1 && side <= 1024 && *end == (i < 3 ? 'x' : '\0');
+        good = end != rest && errno == 0 && side >= 1 && side <= 1024 &&
+               *end == (i < 3 ? 'x' : '\0');
         *sides[i] = (int)side;
         rest = end + 1;
     }
     if (!good)
-        return COMPLAIN("--%s %s: give four numbers from 1 to 1024 as GXxGYxGZxGD, like 2x2x1x1", row->name, word);
+        return COMPLAIN("--%s %s: give four numbers from 1 to 1024 as GXxGYxGZxGD, like 2x2x1x1",
+                        row->name, word);
     *(grid_shape *)row->value = shape;
     return OPTIONS_OK;
 }
 
-static options_result set_value(const option_row *row, const char *word, char problem[PROBLEM_BYTES])
+static options_result set_value(const option_row *row, const char *word,
+                                char problem[PROBLEM_BYTES])
 {
     switch (row->kind) {
-    case OPTION_COUNT:
-        return set_count(row, word, problem);
-    case OPTION_REAL:
-        return set_real(row, word, problem);
-    case OPTION_CHOICE:
-        return set_choice(row, word, problem);
-    case OPTION_GRID:
-        return set_grid(row, word, problem);
+    case OPTION_COUNT: return set_count(row, word, problem);
+    case OPTION_REAL: return set_real(row, word, problem);
+    case OPTION_CHOICE: return set_choice(row, word, problem);
+    case OPTION_GRID: return set_grid(row, word, problem);
     case OPTION_TEXT:
-        if (word[0] == '\0')
-            return COMPLAIN("--%s: its %s is empty", row->name, row->argument);
+        if (word[0] == '\0') return COMPLAIN("--%s: its %s is empty", row->name, row->argument);
         *(const char **)row->value = word;
         return OPTIONS_OK;
-    default:
-        *(int *)row->value = 1;
-        return OPTIONS_OK;
+    default: *(int *)row->value = 1; return OPTIONS_OK;
     }
 }
 
-static options_result set_operand(const usage_text *usage, int argc, char **argv, char problem[PROBLEM_BYTES])
+static options_result set_operand(const usage_text *usage, int argc, char **argv,
+                                  char problem[PROBLEM_BYTES])
 {
     if (optind < argc && usage->operand == NULL)
-        return COMPLAIN("'%s' has no dashes and is not understood; --help lists the options", argv[optind]);
+        return COMPLAIN("'%s' has no dashes and is not understood; --help lists the options",
+                        argv[optind]);
     if (optind + 1 < argc)
         return COMPLAIN("'%s' is one word too many; see --help", argv[optind + 1]);
-    if (optind < argc)
-        *usage->operand = argv[optind];
+    if (optind < argc) *usage->operand = argv[optind];
     return OPTIONS_OK;
 }
 
-options_result options_parse(const usage_text *usage, int argc, char **argv, char problem[PROBLEM_BYTES])
+options_result options_parse(const usage_text *usage, int argc, char **argv,
+                             char problem[PROBLEM_BYTES])
 {
     struct option longs[MAX_OPTIONS + 2] = {0};
     const option_row *rows[MAX_OPTIONS + 1] = {0};
     int n = 0;
     for (int i = 0; i < usage->n_rows && n < MAX_OPTIONS; i++) {
         const option_row *row = &usage->rows[i];
-        if (row->kind == OPTION_GROUP)
-            continue;
-        longs[n] = (struct option){row->name, row->kind == OPTION_FLAG ? no_argument : required_argument, NULL, 0};
+        if (row->kind == OPTION_GROUP) continue;
+        longs[n] = (struct option){
+            row->name, row->kind == OPTION_FLAG ? no_argument : required_argument, NULL, 0};
         rows[n++] = row;
     }
     longs[n] = (struct option){"help", no_argument, NULL, 'h'};
@@ -119,17 +122,12 @@ options_result options_parse(const usage_text *usage, int argc, char **argv, cha
     for (;;) {
         int which = -1;
         const int code = getopt_long(argc, argv, ":h", longs, &which);
-        if (code == -1)
-            return set_operand(usage, argc, argv, problem);
-        if (code == 'h')
-            return OPTIONS_HELP;
-        if (code == ':')
-            return COMPLAIN("%s needs a value; see --help", argv[optind - 1]);
-        if (code != 0)
-            return COMPLAIN("%s is no option here; --help lists them", argv[optind - 1]);
+        if (code == -1) return set_operand(usage, argc, argv, problem);
+        if (code == 'h') return OPTIONS_HELP;
+        if (code == ':') return COMPLAIN("%s needs a value; see --help", argv[optind - 1]);
+        if (code != 0) return COMPLAIN("%s is no option here; --help lists them", argv[optind - 1]);
         const options_result result = set_value(rows[which], optarg, problem);
-        if (result != OPTIONS_OK)
-            return result;
+        if (result != OPTIONS_OK) return result;
     }
 }
 
@@ -141,13 +139,10 @@ static void print_default(const option_row *row, FILE *out)
         if (*(int64_t *)row->value > 0)
             fprintf(out, " (default %lld)", (long long)*(int64_t *)row->value);
         break;
-    case OPTION_REAL:
-        fprintf(out, " (default %g)", *(double *)row->value);
-        break;
+    case OPTION_REAL: fprintf(out, " (default %g)", *(double *)row->value); break;
     case OPTION_CHOICE: {
         const char *choice = row->argument;
-        for (int i = *(int *)row->value; i > 0; i--)
-            choice = strchr(choice, '|') + 1;
+        for (int i = *(int *)row->value; i > 0; i--) choice = strchr(choice, '|') + 1;
         fprintf(out, " (default %.*s)", (int)strcspn(choice, "|"), choice);
         break;
     }
@@ -155,8 +150,7 @@ static void print_default(const option_row *row, FILE *out)
         if (*(const char **)row->value != NULL)
             fprintf(out, " (default %s)", *(const char **)row->value);
         break;
-    default:
-        break;
+    default: break;
     }
 }
 
@@ -170,7 +164,8 @@ void options_help(const usage_text *usage, FILE *out)
             continue;
         }
         char left[80];
-        snprintf(left, sizeof left, "--%s%s%s", row->name, row->argument ? " " : "", row->argument ? row->argument : "");
+        snprintf(left, sizeof left, "--%s%s%s", row->name, row->argument ? " " : "",
+                 row->argument ? row->argument : "");
         fprintf(out, "  %-32s %s", left, row->help);
         print_default(row, out);
         fputc('\n', out);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command line of the examples: one table per program makes the parser (getopt_long), the checks and the help. */
+/* The command line of the examples: one table per program makes the parser (getopt_long), the
+ * checks and the help. */
 #ifndef EXAMPLES_OPTIONS_H
 #define EXAMPLES_OPTIONS_H
 
@@ -15,21 +16,21 @@ typedef struct grid_shape {
 } grid_shape;
 
 typedef enum option_kind {
-    OPTION_COUNT,  /* int64_t */
-    OPTION_REAL,   /* double */
-    OPTION_TEXT,   /* const char * */
-    OPTION_FLAG,   /* int: 1 when given, no argument */
+    OPTION_COUNT, /* int64_t */
+    OPTION_REAL, /* double */
+    OPTION_TEXT, /* const char * */
+    OPTION_FLAG, /* int: 1 when given, no argument */
     OPTION_CHOICE, /* int: index of the word among `argument`, which is "first|second|…" */
-    OPTION_GRID,   /* grid_shape */
-    OPTION_GROUP   /* a heading in the help, nothing else: its words are in `name` */
+    OPTION_GRID, /* grid_shape */
+    OPTION_GROUP /* a heading in the help, nothing else: its words are in `name` */
 } option_kind;
 
 typedef struct option_row {
     option_kind kind;
-    const char *name;     /* without the dashes */
+    const char *name; /* without the dashes */
     const char *argument; /* what the help calls it */
-    void *value;          /* what it has before parsing is the default */
-    double min, max;      /* of numbers; both 0: not checked */
+    void *value; /* what it has before parsing is the default */
+    double min, max; /* of numbers; both 0: not checked */
     const char *help;
 } option_row;
 
@@ -46,7 +47,8 @@ typedef struct usage_text {
 typedef enum options_result { OPTIONS_OK, OPTIONS_HELP, OPTIONS_BAD } options_result;
 
 /* Fills the values; for OPTIONS_BAD `problem` says what is wrong and what would be right. */
-options_result options_parse(const usage_text *usage, int argc, char **argv, char problem[PROBLEM_BYTES]);
+options_result options_parse(const usage_text *usage, int argc, char **argv,
+                             char problem[PROBLEM_BYTES]);
 void options_help(const usage_text *usage, FILE *out);
 
 #endif

@@ -17,44 +17,42 @@ static int exit_code_of(qdr_status status)
     switch (status) {
     case QDR_ERR_ARGUMENT:
     case QDR_ERR_SHAPE:
-    case QDR_ERR_DTYPE:
-        return LEAVE_BAD_INPUT;
-    case QDR_ERR_MEMORY:
-        return LEAVE_NOTHING_FITS;
-    default:
-        return status < 0 ? LEAVE_FAILED : LEAVE_OK;
+    case QDR_ERR_DTYPE: return LEAVE_BAD_INPUT;
+    case QDR_ERR_MEMORY: return LEAVE_NOTHING_FITS;
+    default: return status < 0 ? LEAVE_FAILED : LEAVE_OK;
     }
 }
 
-/* Help and complaints about the command line come from rank 0 alone: every rank has read the same line. */
+/* Help and complaints about the command line come from rank 0 alone: every rank has read the same
+ * line. */
 static int run_rank(qdr_context *ctx, void *user)
 {
     const launch *start = user;
     const int talks = qdr_context_rank(ctx) == 0;
     if (start->parsed == OPTIONS_HELP) {
-        if (talks)
-            options_help(start->usage, stdout);
+        if (talks) options_help(start->usage, stdout);
         return LEAVE_OK;
     }
     if (start->parsed == OPTIONS_BAD) {
-        if (talks)
-            fprintf(stderr, "%s: %s\n", start->usage->program, start->problem);
+        if (talks) fprintf(stderr, "%s: %s\n", start->usage->program, start->problem);
         return LEAVE_BAD_INPUT;
     }
     char sentence[PROBLEM_BYTES] = "";
     const qdr_status status = start->fn(ctx, start->settings, sentence);
     if (status < 0 && talks)
-        fprintf(stderr, "%s: %s\n", start->usage->program, sentence[0] ? sentence : qdr_last_error());
+        fprintf(stderr, "%s: %s\n", start->usage->program,
+                sentence[0] ? sentence : qdr_last_error());
     return exit_code_of(status);
 }
 
-int program_start(const usage_text *usage, int argc, char **argv, const int64_t *n_local, const int64_t *n_threads, program_fn fn,
-                  const void *settings)
+int program_start(const usage_text *usage, int argc, char **argv, const int64_t *n_local,
+                  const int64_t *n_threads, program_fn fn, const void *settings)
 {
     launch start = {.usage = usage, .fn = fn, .settings = settings};
     start.parsed = options_parse(usage, argc, argv, start.problem);
     const int ranks = start.parsed == OPTIONS_OK ? (int)*n_local : 0;
-    const qdr_context_opts opts = {QDR_OPTS_INIT, .n_threads = start.parsed == OPTIONS_OK ? (int)*n_threads : 1};
+    const qdr_context_opts opts = {QDR_OPTS_INIT,
+                                   .n_threads = start.parsed == OPTIONS_OK ? (int)*n_threads : 1};
     int exit_code = LEAVE_FAILED;
     const qdr_status status = qdr_launch(ranks, &opts, run_rank, &start, &exit_code);
     if (status < 0) {
@@ -64,8 +62,8 @@ int program_start(const usage_text *usage, int argc, char **argv, const int64_t 
     return exit_code;
 }
 
-qdr_status program_make_grid(qdr_context *ctx, const grid_shape *shape, const char *order, char sentence[PROBLEM_BYTES],
-                             qdr_grid **grid)
+qdr_status program_make_grid(qdr_context *ctx, const grid_shape *shape, const char *order,
+                             char sentence[PROBLEM_BYTES], qdr_grid **grid)
 {
     const int p = qdr_context_size(ctx);
     qdr_grid_opts opts = {QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = p, .order = order};
@@ -73,9 +71,10 @@ qdr_status program_make_grid(qdr_context *ctx, const grid_shape *shape, const ch
         const int64_t wanted = (int64_t)shape->x * shape->y * shape->z * shape->d;
         if (wanted != p) {
             snprintf(sentence, PROBLEM_BYTES,
-                     "grid %dx%dx%dx%d has %lld ranks, but %d %s started; add --local %lld, or start with mpiexec.mpich -n %lld",
-                     shape->x, shape->y, shape->z, shape->d, (long long)wanted, p, p == 1 ? "was" : "were", (long long)wanted,
-                     (long long)wanted);
+                     "grid %dx%dx%dx%d has %lld ranks, but %d %s started; add --local %lld, or "
+                     "start with mpiexec.mpich -n %lld",
+                     shape->x, shape->y, shape->z, shape->d, (long long)wanted, p,
+                     p == 1 ? "was" : "were", (long long)wanted, (long long)wanted);
             return QDR_ERR_ARGUMENT;
         }
         opts.x = shape->x, opts.y = shape->y, opts.z = shape->z, opts.d = shape->d;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The GPT of examples/common on every grid of p local ranks and in both layouts, against one process with plain loops:
- *   f64: the loss of each AdamW step within 1e-9 relative, every gradient of step 0 within its rounding bound;
- *   f32: the loss of each step within 1e-4 relative;
- *   bf16: the loss of each step within 2 % (parameters have 8 bits; this only holds the plumbing).
- * First weights are drawn on each grid and must be the same on all.
+/* The GPT of examples/common on every grid of p local ranks and in both layouts, against one
+ * process with plain loops: f64: the loss of each AdamW step within 1e-9 relative, every gradient
+ * of step 0 within its rounding bound; f32: the loss of each step within 1e-4 relative; bf16: the
+ * loss of each step within 2 % (parameters have 8 bits; this only holds the plumbing). First
+ * weights are drawn on each grid and must be the same on all.
  *
- *   test_gpt [--ranks P] [--steps N] [--dtype f32|f64|bf16] [--grid GXxGYxGZxGD] [--micro-batch 1] [--tie] [--overlap off]
+ *   test_gpt [--ranks P] [--steps N] [--dtype f32|f64|bf16] [--grid GXxGYxGZxGD] [--micro-batch 1]
+ * [--tie] [--overlap off]
  *            [--oracle]: the oracle alone, against finite differences */
 #include <math.h>
 #include <quadrille/quadrille.h>
@@ -26,8 +27,9 @@ static const serial_config shape = {
 #define MAX_STEPS 1000
 #define TEXT_BYTES 4096
 #define LR 3e-3
-/* Two runs differ by the error of both: variance 2·σ². Errors of one row are not quite independent (they share a mean, a
- * softmax), so standard deviations are taken tenfold, where 9 would already leave one element in 10^18. */
+/* Two runs differ by the error of both: variance 2·σ². Errors of one row are not quite independent
+ * (they share a mean, a softmax), so standard deviations are taken tenfold, where 9 would already
+ * leave one element in 10^18. */
 #define CONFIDENCE 10
 
 static struct {
@@ -50,23 +52,21 @@ static struct {
 #define TRY(call)                                                                                  \
     do {                                                                                           \
         const qdr_status try_status_ = (call);                                                     \
-        if (try_status_ < 0)                                                                       \
-            return try_status_;                                                                    \
+        if (try_status_ < 0) return try_status_;                                                   \
     } while (0)
 
-static uint32_t lcg(uint32_t *state)
-{
-    return *state = *state * 1664525u + 1013904223u;
-}
+static uint32_t lcg(uint32_t *state) { return *state = *state * 1664525u + 1013904223u; }
 
-/* Text with some structure, so that there is something to learn: each byte follows from the two before, or is drawn. */
+/* Text with some structure, so that there is something to learn: each byte follows from the two
+ * before, or is drawn. */
 static void make_text(void)
 {
     uint32_t state = 4711;
     for (int i = 0; i < TEXT_BYTES; i++) {
         const uint32_t drawn = lcg(&state) >> 8;
         const int follows = i > 1 && drawn % 4 != 0;
-        const int byte = follows ? oracle.text[i - 1] * 5 + oracle.text[i - 2] + 1 : (int)(drawn / 4);
+        const int byte = follows ? oracle.text[i - 1] * 5 + oracle.text[i - 2] + 1
+                                 : (int)(drawn / 4);
         oracle.text[i] = (uint8_t)(byte % shape.vocab);
     }
 }
@@ -104,17 +104,16 @@ static gpt_config model_config(qdr_layout layout)
 /* A gathered parameter or gradient as f64. */
 static double element(const void *values, int64_t i, qdr_dtype dtype)
 {
-    if (dtype == QDR_F64)
-        return ((const double *)values)[i];
-    if (dtype == QDR_F32)
-        return (double)((const float *)values)[i];
+    if (dtype == QDR_F64) return ((const double *)values)[i];
+    if (dtype == QDR_F32) return (double)((const float *)values)[i];
     const uint32_t bits = (uint32_t)((const uint16_t *)values)[i] << 16;
     float value;
     memcpy(&value, &bits, sizeof value);
     return (double)value;
 }
 
-static int complain(const char *where, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static int complain(const char *where, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 static int complain(const char *where, const char *format, ...)
 {
     va_list list;
@@ -127,11 +126,13 @@ static int complain(const char *where, const char *format, ...)
     return -1;
 }
 
-/* Rank 0, the first time: the serial run starts from the weights that the library drew on one rank. */
+/* Rank 0, the first time: the serial run starts from the weights that the library drew on one rank.
+ */
 static int run_serial(void)
 {
     for (int i = 0; i < oracle.n_parameters; i++)
-        memcpy(serial_parameter(oracle.gpt, i), oracle.weights[i], (size_t)serial_n_elems(oracle.gpt, i) * sizeof(double));
+        memcpy(serial_parameter(oracle.gpt, i), oracle.weights[i],
+               (size_t)serial_n_elems(oracle.gpt, i) * sizeof(double));
     for (int64_t step = 0; step < set.steps; step++) {
         int32_t tokens[MAX_TOKENS], targets[MAX_TOKENS];
         serial_batch(step, tokens, targets);
@@ -143,8 +144,8 @@ static int run_serial(void)
         }
         serial_adamw(oracle.gpt, LR, 0.9, 0.95, 0.1, 1.0, oracle.decay);
     }
-    fprintf(stderr, "serial: loss %.4f at step 0, %.4f at step %d\n", oracle.losses[0], oracle.losses[set.steps - 1],
-            (int)set.steps - 1);
+    fprintf(stderr, "serial: loss %.4f at step 0, %.4f at step %d\n", oracle.losses[0],
+            oracle.losses[set.steps - 1], (int)set.steps - 1);
     return 0;
 }
 
@@ -157,21 +158,25 @@ static int check_weights(const char *where, int index, const void *full, int64_t
         if (oracle.n_cases == 0)
             kept[i] = value;
         else if (kept[i] != value)
-            return complain(where, "first weights: parameter %d, element %d is %.17g, on one rank %.17g", index, (int)i, value,
-                            kept[i]);
+            return complain(where,
+                            "first weights: parameter %d, element %d is %.17g, on one rank %.17g",
+                            index, (int)i, value, kept[i]);
     }
     return 0;
 }
 
-static int check_gradient(const char *where, int index, const char *name, const double *full, int64_t n, double *worst)
+static int check_gradient(const char *where, int index, const char *name, const double *full,
+                          int64_t n, double *worst)
 {
     for (int64_t i = 0; i < n; i++) {
-        const double difference = fabs(full[i] - oracle.gradient[index][i]), bound = CONFIDENCE * sqrt(2 * oracle.variance[index][i]);
+        const double difference = fabs(full[i] - oracle.gradient[index][i]),
+                     bound = CONFIDENCE * sqrt(2 * oracle.variance[index][i]);
         if (!(difference <= bound))
-            return complain(where, "gradient of %s, element %d: %.17g, serial %.17g, difference %.2g, bound %.2g", name, (int)i,
-                            full[i], oracle.gradient[index][i], difference, bound);
-        if (bound > 0)
-            *worst = fmax(*worst, difference / bound);
+            return complain(
+                where,
+                "gradient of %s, element %d: %.17g, serial %.17g, difference %.2g, bound %.2g",
+                name, (int)i, full[i], oracle.gradient[index][i], difference, bound);
+        if (bound > 0) *worst = fmax(*worst, difference / bound);
     }
     return 0;
 }
@@ -192,24 +197,27 @@ static qdr_status check_parameters(test_case *test, int which)
 {
     const int n = qdr_stack_n_parameters(test->model.stack);
     if (test->root && n != oracle.n_parameters)
-        complain(test->name, "the model has %d parameters, the serial one %d", n, oracle.n_parameters);
+        complain(test->name, "the model has %d parameters, the serial one %d", n,
+                 oracle.n_parameters);
     int good = n == oracle.n_parameters;
     for (int i = 0; good && i < n; i++) {
         qdr_parameter parameter;
         TRY(qdr_stack_parameter(test->model.stack, i, &parameter));
         if (parameter.n_global != serial_n_elems(oracle.gpt, i)) {
             if (test->root)
-                complain(test->name, "%s has %d elements, the serial one %d", parameter.name, (int)parameter.n_global,
-                         (int)serial_n_elems(oracle.gpt, i));
+                complain(test->name, "%s has %d elements, the serial one %d", parameter.name,
+                         (int)parameter.n_global, (int)serial_n_elems(oracle.gpt, i));
             return QDR_ERR_SHAPE;
         }
-        TRY(qdr_stack_gather_parameter(test->model.stack, i, which, test->root ? test->full : NULL));
+        TRY(qdr_stack_gather_parameter(test->model.stack, i, which,
+                                       test->root ? test->full : NULL));
         if (test->root) {
             oracle.decay[i] = parameter.decay;
             if (which == 0)
                 check_weights(test->name, i, test->full, parameter.n_global);
             else if (set.dtype == QDR_F64)
-                check_gradient(test->name, i, parameter.name, test->full, parameter.n_global, &test->worst);
+                check_gradient(test->name, i, parameter.name, test->full, parameter.n_global,
+                               &test->worst);
         }
     }
     return good ? QDR_OK : QDR_ERR_SHAPE;
@@ -245,8 +253,8 @@ static void check_loss(test_case *test, int64_t step, double loss)
     const double relative = fabs(loss - oracle.losses[step]) / oracle.losses[step];
     test->worst_loss = fmax(test->worst_loss, relative);
     if (!(relative <= allowed[set.dtype]))
-        complain(test->name, "loss of step %d is %.12g, serial %.12g: relative %.2g > %.0e", (int)step, loss,
-                 oracle.losses[step], relative, allowed[set.dtype]);
+        complain(test->name, "loss of step %d is %.12g, serial %.12g: relative %.2g > %.0e",
+                 (int)step, loss, oracle.losses[step], relative, allowed[set.dtype]);
 }
 
 static qdr_status run_model(test_case *test, qdr_layout layout)
@@ -255,17 +263,14 @@ static qdr_status run_model(test_case *test, qdr_layout layout)
     TRY(gpt_create(test->grid, &config, &test->model));
     TRY(gpt_init(&test->model, 1, 0.08));
     TRY(check_parameters(test, 0));
-    if (test->root && oracle.n_cases++ == 0)
-        run_serial();
+    if (test->root && oracle.n_cases++ == 0) run_serial();
     const qdr_adamw_opts opts = {QDR_OPTS_INIT, .weight_decay = 0.1, .clip_norm = 1};
     TRY(qdr_adamw_create(test->model.stack, &opts, &test->optimizer));
     for (int64_t step = 0; step < set.steps; step++) {
         double loss;
         TRY(train_step(test, step, &loss));
-        if (test->root)
-            check_loss(test, step, loss);
-        if (step == 0)
-            TRY(check_parameters(test, 1));
+        if (test->root) check_loss(test, step, loss);
+        if (step == 0) TRY(check_parameters(test, 1));
         TRY(qdr_adamw_step(test->optimizer, LR));
     }
     return QDR_OK;
@@ -277,17 +282,16 @@ static qdr_status run_grid(qdr_context *ctx, const qdr_grid_opts *opts, qdr_layo
     snprintf(test.name, sizeof test.name, "%dx%dx%dx%d %s %s", opts->x, opts->y, opts->z, opts->d,
              layout ? "scattered" : "replicated", qdr_dtype_name((qdr_dtype)set.dtype));
     if (test.root)
-        test.full = calloc((size_t)(4 * shape.hidden * shape.hidden + shape.vocab * shape.hidden), sizeof(double));
+        test.full = calloc((size_t)(4 * shape.hidden * shape.hidden + shape.vocab * shape.hidden),
+                           sizeof(double));
     qdr_status status = qdr_agree(ctx, test.root && !test.full ? QDR_ERR_MEMORY : QDR_OK);
-    if (status >= 0)
-        status = qdr_grid_create(ctx, opts, &test.grid);
-    if (status >= 0)
-        status = run_model(&test, layout);
+    if (status >= 0) status = qdr_grid_create(ctx, opts, &test.grid);
+    if (status >= 0) status = run_model(&test, layout);
     if (test.root && status < 0)
         complain(test.name, "%s: %s", qdr_status_name(status), qdr_last_error());
     else if (test.root)
-        fprintf(stderr, "%s: worst loss %.1e relative, worst gradient %.1e of its bound\n", test.name, test.worst_loss,
-                test.worst);
+        fprintf(stderr, "%s: worst loss %.1e relative, worst gradient %.1e of its bound\n",
+                test.name, test.worst_loss, test.worst);
     qdr_adamw_destroy(&test.optimizer);
     gpt_destroy(&test.model);
     qdr_grid_destroy(&test.grid);
@@ -303,18 +307,19 @@ static int run_rank(qdr_context *ctx, void *user)
     for (int x = 1; x <= p; x++)
         for (int y = 1; y <= p / x; y++)
             for (int z = 1; z <= p / (x * y); z++) {
-                const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = x, .y = y, .z = z, .d = p / (x * y * z)};
-                const int wanted = set.grid.x == 0 || (set.grid.x == x && set.grid.y == y && set.grid.z == z);
-                if (x * y * z * opts.d != p || !wanted)
-                    continue;
+                const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = x, .y = y, .z = z,
+                                            .d = p / (x * y * z)};
+                const int wanted = set.grid.x == 0 ||
+                                   (set.grid.x == x && set.grid.y == y && set.grid.z == z);
+                if (x * y * z * opts.d != p || !wanted) continue;
                 for (int layout = 0; layout < 2; layout++)
-                    if (run_grid(ctx, &opts, (qdr_layout)layout) < 0)
-                        return 1;
+                    if (run_grid(ctx, &opts, (qdr_layout)layout) < 0) return 1;
             }
     return 0;
 }
 
-/* The oracle's gradients against central differences: a wrong formula shows as a wrong first digit. */
+/* The oracle's gradients against central differences: a wrong formula shows as a wrong first digit.
+ */
 static int check_oracle(void)
 {
     uint32_t state = 99;
@@ -323,7 +328,8 @@ static int check_oracle(void)
     targets[3] = -1;
     for (int i = 0; i < oracle.n_parameters; i++)
         for (int64_t j = 0; j < serial_n_elems(oracle.gpt, i); j++)
-            serial_parameter(oracle.gpt, i)[j] = 0.3 * ((double)(lcg(&state) >> 8) * 0x1p-23 - 1) + (j % 7 == 0);
+            serial_parameter(oracle.gpt, i)[j] = 0.3 * ((double)(lcg(&state) >> 8) * 0x1p-23 - 1) +
+                                                 (j % 7 == 0);
     const double h = 1e-5;
     for (int i = 0; i < oracle.n_parameters; i++)
         for (int trial = 0; trial < 4; trial++) {
@@ -335,10 +341,12 @@ static int check_oracle(void)
             const double below = serial_backprop(oracle.gpt, tokens, targets);
             *weight = kept;
             (void)serial_backprop(oracle.gpt, tokens, targets);
-            const double slope = (above - below) / (2 * h), gradient = serial_gradient(oracle.gpt, i)[j];
+            const double slope = (above - below) / (2 * h),
+                         gradient = serial_gradient(oracle.gpt, i)[j];
             if (fabs(slope - gradient) > 1e-7 * (1 + fabs(gradient)))
-                complain("oracle", "parameter %d, element %d: gradient %.10g, difference quotient %.10g", i, (int)j, gradient,
-                         slope);
+                complain("oracle",
+                         "parameter %d, element %d: gradient %.10g, difference quotient %.10g", i,
+                         (int)j, gradient, slope);
         }
     return oracle.n_bad ? 1 : 0;
 }
@@ -348,8 +356,7 @@ static int make_oracle(void)
     serial_config config = shape;
     config.tied = set.tied;
     oracle.gpt = serial_create(&config);
-    if (oracle.gpt == NULL)
-        return 0;
+    if (oracle.gpt == NULL) return 0;
     oracle.n_parameters = serial_n_parameters(oracle.gpt);
     int good = 1;
     for (int i = 0; i < oracle.n_parameters; i++) {
@@ -378,18 +385,22 @@ int main(int argc, char **argv)
     const option_row rows[] = {
         {OPTION_COUNT, "ranks", "P", &set.ranks, 1, 64, "local ranks"},
         {OPTION_COUNT, "steps", "N", &set.steps, 1, MAX_STEPS, "optimizer steps"},
-        {OPTION_COUNT, "micro-batch", "N", &set.per_forward, 1, MAX_TOKENS, "sequences of one forward over all ranks"},
+        {OPTION_COUNT, "micro-batch", "N", &set.per_forward, 1, MAX_TOKENS,
+         "sequences of one forward over all ranks"},
         {OPTION_CHOICE, "dtype", "f32|f64|bf16", &set.dtype, 0, 0, "of the model"},
         {OPTION_CHOICE, "overlap", "on|off", &set.serial, 0, 0, "of the schedule"},
         {OPTION_FLAG, "tie", NULL, &set.tied, 0, 0, "head and embedding"},
-        {OPTION_FLAG, "oracle", NULL, &set.oracle, 0, 0, "check the oracle itself by finite differences"},
+        {OPTION_FLAG, "oracle", NULL, &set.oracle, 0, 0,
+         "check the oracle itself by finite differences"},
         {OPTION_GRID, "grid", "GXxGYxGZxGD", &set.grid, 0, 0, "only this grid"},
     };
-    const usage_text usage = {"test_gpt", "[options]", "Compares the GPT on grids with a serial one.", rows, 8, NULL, ""};
+    const usage_text usage = {
+        "test_gpt", "[options]", "Compares the GPT on grids with a serial one.", rows, 8, NULL, ""};
     char problem[PROBLEM_BYTES];
     const options_result parsed = options_parse(&usage, argc, argv, problem);
     if (parsed != OPTIONS_OK) {
-        fprintf(stderr, "test_gpt: %s\n", parsed == OPTIONS_BAD ? problem : "see the top of tests/dist/test_gpt.c");
+        fprintf(stderr, "test_gpt: %s\n",
+                parsed == OPTIONS_BAD ? problem : "see the top of tests/dist/test_gpt.c");
         return 2;
     }
     int exit_code = 1;
