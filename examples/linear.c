@@ -38,7 +38,7 @@ static int run_rank(qdr_context *ctx, void *user)
     CHECK(qdr_stack_build(net));
     CHECK(qdr_linear_init(layer, 1, 0.5));
 
-    /* Each rank fills the part it owns: X[i,j] = i. */
+    /* Each rank fills the part it owns: X[i,j] = i + 1. */
     qdr_owned x_part, y_part;
     void *x_value, *y_value, *dy;
     CHECK(qdr_stack_edge_owned(net, x, &x_part));
@@ -47,7 +47,7 @@ static int run_rank(qdr_context *ctx, void *user)
     CHECK(qdr_stack_edge_value(net, y, &y_value));
     CHECK(qdr_stack_edge_gradient(net, y, &dy));
     for (int64_t i = 0; i < x_part.n_rows * x_part.n_cols; i++)
-        ((float *)x_value)[i] = (float)(x_part.rows.begin + i / x_part.n_cols);
+        ((float *)x_value)[i] = (float)(x_part.rows.begin + i / x_part.n_cols + 1);
 
     /* Forward; then backward from dY = 1, so that db is the number of rows. */
     CHECK(qdr_stack_forward(net));

@@ -57,16 +57,13 @@ static struct {
 
 static uint32_t lcg(uint32_t *state) { return *state = *state * 1664525u + 1013904223u; }
 
-/* Text with some structure, so that there is something to learn: each byte follows from the two
- * before, or is drawn. */
+/* Something to learn: most bytes follow from the one before. */
 static void make_text(void)
 {
     uint32_t state = 4711;
     for (int i = 0; i < TEXT_BYTES; i++) {
-        const uint32_t drawn = lcg(&state) >> 8;
-        const int follows = i > 1 && drawn % 4 != 0;
-        const int byte = follows ? oracle.text[i - 1] * 5 + oracle.text[i - 2] + 1
-                                 : (int)(drawn / 4);
+        const int drawn = (int)(lcg(&state) >> 8);
+        const int byte = i > 0 && drawn % 4 != 0 ? oracle.text[i - 1] * 5 + 1 : drawn / 4;
         oracle.text[i] = (uint8_t)(byte % shape.vocab);
     }
 }
