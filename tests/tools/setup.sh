@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Read by tests/run.sh and examples/run.sh, from the repository's top: installs what is missing, builds.
 #
-#   install_missing FOLDER-OF-LOGS NEED...   a need is "test:package", see `have`
-#   build_in FOLDER OPTION...                configures once, compiles
+#   install_missing LOG NEED...   a need is "kind:name:package": the package is installed unless `have kind name`
+#   build_in FOLDER OPTION...     configures once, compiles; build_targets: what to build, all if unset
 
 build_needs="command:gcc:gcc file:/usr/include/stdio.h:libc6-dev command:python3:python3 command:meson:meson
 command:ninja:ninja-build command:pkg-config:pkg-config module:mpich:libmpich-dev command:mpiexec.mpich:mpich
@@ -90,7 +90,8 @@ build_in() {
     elif [ -n "${installed_something:-}" ]; then
         meson setup --reconfigure "$folder" "$@" || return 1
     fi
-    ninja -C "$folder"
+    # shellcheck disable=SC2086 # targets are words
+    ninja -C "$folder" ${build_targets:-}
 }
 
 # Old mesons do not know what the build files say.

@@ -1,0 +1,37 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The main job: trains a small GPT on the King James Bible with 4 ranks on a 2x2x1x1 grid, and lets it write a few lines.
+# sh examples/run.sh [OPTION OF train_gpt...]. Installs what is missing (Debian, Ubuntu), builds in build/, writes to out/.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+. tests/tools/setup.sh
+
+mkdir -p build-logs out
+optional_needs="file:/usr/include/dnnl.h:libdnnl-dev command:bible:bible-kjv package:bible-kjv-text:bible-kjv-text"
+# shellcheck disable=SC2086 # needs are words
+install_missing build-logs/install.log $build_needs
+# shellcheck disable=SC2086
+install_optional build-logs/install.log $optional_needs
+check_meson
+
+say "building (log: build-logs/examples.log)"
+build_targets="examples/train_gpt examples/transformer_layer examples/linear"
+if ! build_in build --buildtype=release >build-logs/examples.log 2>&1; then
+    tail -n 30 build-logs/examples.log >&2
+    say "the build failed"
+    exit 1
+fi
+
+mpiexec.mpich -n 4 build/examples/train_gpt --grid 2x2x1x1 --log out/run.jsonl --plot out/loss.svg "$@" </dev/null || exit $?
+
+cat >&2 <<EOF
+
+log of each step   out/run.jsonl
+picture            out/loss.svg
+try next
+  data parallel    mpiexec.mpich -n 2 build/examples/train_gpt --grid 1x1x1x2 --steps 2000
+  your own text    mpiexec.mpich -n 4 build/examples/train_gpt FILE --grid 2x1x2x1 --layout scattered
+  without MPI      build/examples/train_gpt --local 4 --grid 1x2x2x1
+  one layer        mpiexec.mpich -n 4 build/examples/transformer_layer --grid 2x2x1x1
+  all options      build/examples/train_gpt --help
+EOF
