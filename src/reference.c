@@ -50,7 +50,11 @@ double draw_value(uint64_t seed, int stream, int64_t index, int is_exact, qdr_dt
 {
     const uint64_t bits = mix(mix(seed + ((uint64_t)stream << 48)) ^ (uint64_t)index);
     if (is_exact) return (double)(bits % 3) - 1;
-    double memory;
+    union {
+        double f64;
+        float f32;
+        uint16_t bf16;
+    } memory = {0};
     element_write(dtype, &memory, 0, ldexp((double)(bits >> 11), -52) - 1);
     return element_read(dtype, &memory, 0);
 }
