@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Causal attention in every type against a long double reference; the gradient also by finite
+ * differences. */
+#include "device.h"
+
+typedef struct attention {
+    qdri_kernel k;
+    int64_t width, out_width;
+    array qkv, y, dy, saved, dqkv;
+    void *work;
+} attention;
+
+static attention attention_make(qdr_dtype dtype, int64_t n_sequences, int64_t context,
+                                int64_t n_heads, int64_t n_kv_heads, int64_t head_size)
+{
+    attention a = {.k = {.kind = QDRI_K_ATTENTION_FORWARD, .dtype = dtype}};
+    const int64_t n_rows = n_sequences * context;
+    a.width = (n_heads + 2 * n_kv_heads) * head_size;
+    a.out_width = n_heads * head_size;
+    a.qkv = make_random(dtype, n_rows * a.width, 1.5);
+    a.y = make(dtype, n_rows * a.out_width);
+    a.dy = make_random(dtype, n_rows * a.out_width, 1);
+    a.saved = make(sum_type(dtype), n_rows * n_heads);
+    a.dqkv = make(dtype, n_rows * a.width);
+    a.work = test_malloc(qdri_attention_work_bytes(dtype, context, head_size));
+    memset(a.work, 0xff, qdri_attention_work_bytes(dtype, context, head_size)); /* NaN */
+    a.k.u.attention.n_rows = n_rows;
+    a.k.u.attention.context = context;
+    a.k.u.attention.n_heads = n_heads;
+    a.k.u.attention.n_kv_heads = n_kv_heads;
+    a.k.u.attention.head_size = head_size;
+    a.k.u.attention.qkv = a.qkv.data;
+    a.k.u.attention.y = a.y.data;
+    a.k.u.attention.dy = a.dy.data;
+    a.k.u.attention.saved = a.saved.data;
+    a.k.u.attention.work = a.work;
+    return a;
+}
+
+static void attention_drop(attention *a)
+{
+    array *all[] = {&a->qkv, &a->y, &a->dy, &a->saved, &a->dqkv};
+    for (int i = 0; i < 5; i++) drop(all[i]);
+    test_free(a->work);
+}
+
+static void attention_run(attention *a, qdri_kernel_kind kind)
+{
+    a->k.kind = kind;
+    a->k.u.attention.out = kind == QDRI_K_ATTENTION_FORWARD ? a->y.data : a->dqkv.data;
+    run(&a->k);
+}
+
+/* One head of one sequence: where its parts begin. */
+typedef struct head {
+    const attention *a;
+    int64_t row, index, q, k, v, o;
+} head;
+
+static head head_of(const attention *a, int64_t sequence, int64_t index)
+{
+    const int64_t n_heads = a->k.u.attention.n_heads;
+    const int64_t n_kv = a->k.u.attention.n_kv_heads;
+    const int64_t size = a->k.u.attention.head_size;
+    const int64_t kv = index / (n_heads / n_kv);
+    return (head){a,
+                  sequence * a->k.u.attention.context,
+                  index,
+                  index * size,
+                  (n_heads + kv) * size,
+                  (n_heads + n_kv + kv) * size,
+                  index * size};
+}
+
+static ref in(const head *h, int64_t row, int64_t col)
+{
+    return get(&h->a->qkv, (h->row + row) * h->a->width + col);
+}
+
+static ref out_gradient(const head *h, int64_t row, int64_t col)
+{
+    return get(&h->a->dy, (h->row + row) * h->a->out_width + h->o + col);
+}
+
+/* The probabilities of a query row and how far each may be off, relatively: its score by γ(size +
+ * 2)·Σ|q·k|·scale, as may those that it is divided by; exp, sum and quotient add their roundings.
+ */
+typedef struct probabilities {
+    ref p[160];
+    ref relative, log_sum;
+} probabilities;
+
+static probabilities probabilities_of(const head *h, int64_t row)
+{
+    const int64_t size = h->a->k.u.attention.head_size;
+    const ref scale = 1 / sqrtl((ref)size);
+    probabilities result;
+    ref most_size = 0;
+    ref sum = 0;
+    for (int64_t c = 0; c <= row; c++) {
+        ref score = 0;
+        ref score_size = 0;
+        for (int64_t i = 0; i < size; i++) {
+            score += scale * in(h, row, h->q + i) * in(h, c, h->k + i);
+            score_size += scale * fabsl(in(h, row, h->q + i) * in(h, c, h->k + i));
+        }
+        result.p[c] = expl(score);
+        sum += result.p[c];
+        most_size = fmaxl(most_size, score_size);
+    }
+    for (int64_t c = 0; c <= row; c++) result.p[c] /= sum;
+    result.log_sum = logl(sum);
+    result.relative = 4 * gamma_of(h->a->k.dtype, size + 4) * most_size +
+                      gamma_of(h->a->k.dtype, row + 16);
+    return result;
+}
+
+static void check_forward(const head *h)
+{
+    const int64_t size = h->a->k.u.attention.head_size;
+    const qdr_dtype dtype = h->a->k.dtype;
+    for (int64_t r = 0; r < h->a->k.u.attention.context; r++) {
+        const probabilities p = probabilities_of(h, r);
+        for (int64_t i = 0; i < size; i++) {
+            ref want = 0;
+            ref total = 0;
+            for (int64_t c = 0; c <= r; c++) want += p.p[c] * in(h, c, h->v + i);
+            for (int64_t c = 0; c <= r; c++) total += p.p[c] * fabsl(in(h, c, h->v + i));
+            check_near(&h->a->y, (h->row + r) * h->a->out_width + h->o + i, want,
+                       total * (p.relative + gamma_of(dtype, r + 2)), "attention");
+        }
+        const int64_t at = h->index * h->a->k.u.attention.n_rows + h->row + r;
+        check_near(&h->a->saved, at, p.log_sum,
+                   p.relative + gamma_of(dtype, 2) * (1 + fabsl(p.log_sum)), "log-sum-exp");
+    }
+}
+
+/* Gradients of one key head's sequence, and how far they may be off. */
+typedef struct gradients {
+    int64_t size, context;
+    ref *value, *bound; /* [context, width of qkv] */
+} gradients;
+
+static void gradients_add(gradients *g, const head *h, int64_t row, int64_t col, ref value,
+                          ref size)
+{
+    const int64_t at = row * h->a->width + col;
+    g->value[at] += value;
+    g->bound[at] += size;
+}
+
+/* dS = P∘(dP - Σ P∘dP)·scale for one query row; what it adds to dq, dk, dv. */
+static void row_gradients(gradients *g, const head *h, int64_t r)
+{
+    const int64_t size = h->a->k.u.attention.head_size;
+    const qdr_dtype dtype = h->a->k.dtype;
+    const ref scale = 1 / sqrtl((ref)size);
+    const probabilities p = probabilities_of(h, r);
+    const ref relative = 2 * p.relative + gamma_of(dtype, size + 2 * r + 12);
+    const ref sums = gamma_of(dtype, g->context + 4);
+    ref dp[160], dp_size[160], dot = 0, dot_size = 0;
+    for (int64_t c = 0; c <= r; c++) {
+        dp[c] = dp_size[c] = 0;
+        for (int64_t i = 0; i < size; i++) {
+            dp[c] += out_gradient(h, r, i) * in(h, c, h->v + i);
+            dp_size[c] += fabsl(out_gradient(h, r, i) * in(h, c, h->v + i));
+        }
+        dot += p.p[c] * dp[c];
+        dot_size += p.p[c] * dp_size[c];
+    }
+    for (int64_t c = 0; c <= r; c++) {
+        const ref ds = p.p[c] * (dp[c] - dot) * scale;
+        const ref off = p.p[c] * (dp_size[c] + dot_size) * scale * (relative + sums);
+        for (int64_t i = 0; i < size; i++) {
+            const ref q = in(h, r, h->q + i);
+            const ref k = in(h, c, h->k + i);
+            const ref d_o = out_gradient(h, r, i);
+            gradients_add(g, h, r, h->q + i, ds * k, off * fabsl(k));
+            gradients_add(g, h, c, h->k + i, ds * q, off * fabsl(q));
+            gradients_add(g, h, c, h->v + i, p.p[c] * d_o,
+                          p.p[c] * fabsl(d_o) * (p.relative + sums * 4));
+        }
+    }
+}
+
+static void check_backward(const attention *a, int64_t sequence)
+{
+    const int64_t context = a->k.u.attention.context;
+    const size_t n = (size_t)(context * a->width);
+    gradients g = {a->k.u.attention.head_size, context, test_calloc(n, sizeof(ref)),
+                   test_calloc(n, sizeof(ref))};
+    for (int64_t i = 0; i < a->k.u.attention.n_heads; i++) {
+        const head h = head_of(a, sequence, i);
+        for (int64_t r = 0; r < context; r++) row_gradients(&g, &h, r);
+    }
+    for (size_t i = 0; i < n; i++) {
+        check_near(&a->dqkv, sequence * (int64_t)n + (int64_t)i, g.value[i], g.bound[i], "dqkv");
+    }
+    test_free(g.value);
+    test_free(g.bound);
+}
+
+static void run_shape(int64_t n_sequences, int64_t context, int64_t n_heads, int64_t n_kv_heads,
+                      int64_t head_size)
+{
+    for (int t = 0; t < N_TYPES; t++) {
+        attention a = attention_make(float_types[t], n_sequences, context, n_heads, n_kv_heads,
+                                     head_size);
+        attention_run(&a, QDRI_K_ATTENTION_FORWARD);
+        for (int64_t s = 0; s < n_sequences; s++) {
+            for (int64_t i = 0; i < n_heads; i++) {
+                const head h = head_of(&a, s, i);
+                check_forward(&h);
+            }
+        }
+        attention_run(&a, QDRI_K_ATTENTION_BACKWARD);
+        for (int64_t s = 0; s < n_sequences; s++) check_backward(&a, s);
+        attention_drop(&a);
+    }
+}
+
+static void shapes_of_all_kinds(void **state)
+{
+    (void)state;
+    run_shape(1, 1, 1, 1, 1);
+    run_shape(2, 5, 2, 2, 3);
+    run_shape(2, 17, 4, 2, 8); /* grouped queries */
+    run_shape(1, 33, 3, 1, 7);
+    run_shape(1, 64, 1, 1, 16); /* exactly one block of rows */
+    run_shape(1, 129, 2, 1, 5); /* three, the last of one row */
+    run_shape(0, 7, 2, 2, 4); /* no rows */
+}
+
+/* No query heads: nothing comes out, and keys get no gradient. */
+static void no_heads(void **state)
+{
+    attention a = attention_make(QDR_F32, 2, 3, 0, 1, 4);
+    (void)state;
+    attention_run(&a, QDRI_K_ATTENTION_FORWARD);
+    attention_run(&a, QDRI_K_ATTENTION_BACKWARD);
+    for (int64_t i = 0; i < a.dqkv.n; i++) assert_true(get(&a.dqkv, i) == 0);
+    attention_drop(&a);
+}
+
+static ref loss_of(attention *a)
+{
+    ref sum = 0;
+    attention_run(a, QDRI_K_ATTENTION_FORWARD);
+    for (int64_t i = 0; i < a->y.n; i++) sum += get(&a->y, i) * get(&a->dy, i);
+    return sum;
+}
+
+static void gradient_is_the_difference(void **state)
+{
+    const ref h = 1e-5L;
+    attention a = attention_make(QDR_F64, 1, 9, 4, 2, 3);
+    (void)state;
+    attention_run(&a, QDRI_K_ATTENTION_FORWARD);
+    attention_run(&a, QDRI_K_ATTENTION_BACKWARD);
+    for (int64_t i = 0; i < a.qkv.n; i++) {
+        const double x = (double)get(&a.qkv, i);
+        set(&a.qkv, i, x + (double)h);
+        const ref above = loss_of(&a);
+        set(&a.qkv, i, x - (double)h);
+        const ref slope = (above - loss_of(&a)) / (2 * h);
+        set(&a.qkv, i, x);
+        check_near(&a.dqkv, i, slope, 1e-7L, "dqkv by differences");
+    }
+    attention_drop(&a);
+}
+
+static void bad_shapes_are_refused(void **state)
+{
+    attention a = attention_make(QDR_F32, 2, 3, 4, 2, 4);
+    (void)state;
+    a.k.u.attention.out = a.y.data;
+    a.k.u.attention.n_rows = 5;
+    CHECK_FAILS(qdri_kernel_run(stream, &a.k), QDR_ERR_SHAPE, "5 rows");
+    a.k.u.attention.n_rows = 6;
+    a.k.u.attention.n_kv_heads = 3;
+    CHECK_FAILS(qdri_kernel_run(stream, &a.k), QDR_ERR_SHAPE, "over 3 key heads");
+    a.k.u.attention.n_kv_heads = 2;
+    a.k.u.attention.work = NULL;
+    CHECK_FAILS(qdri_kernel_run(stream, &a.k), QDR_ERR_ARGUMENT, "work is NULL");
+    attention_drop(&a);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shapes_of_all_kinds),
+        cmocka_unit_test(no_heads),
+        cmocka_unit_test(gradient_is_the_difference),
+        cmocka_unit_test(bad_shapes_are_refused),
+    };
+    return cmocka_run_group_tests(tests, device_open, device_close);
+}

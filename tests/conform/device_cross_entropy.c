@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The kernels of cross-entropy on the parts of a vocabulary, in every type; the gradient also by
+ * finite differences. */
+#include "device.h"
+
+/* One part [begin, begin + n_cols) of the vocabulary, with all arrays of its rows. */
+typedef struct part {
+    qdri_kernel k;
+    array logits, maxima, sums, saved, dlogits, result;
+    int32_t *targets;
+} part;
+
+static part part_make(qdr_dtype dtype, int64_t n_rows, int64_t n_cols, int64_t begin, double scale)
+{
+    const qdr_dtype sums = sum_type(dtype);
+    part p = {
+        .k = {.dtype = dtype},
+        .logits = make_random(dtype, n_rows * n_cols, scale),
+        .maxima = make(sums, n_rows),
+        .sums = make(sums, 2 * n_rows),
+        .saved = make(sums, 2 * n_rows),
+        .dlogits = make(dtype, n_rows * n_cols),
+        .result = make(QDR_F64, 2),
+        .targets = make_tokens(n_rows, -1, begin + n_cols + 2),
+    };
+    p.k.u.ce.n_rows = n_rows;
+    p.k.u.ce.n_cols = n_cols;
+    p.k.u.ce.begin = begin;
+    p.k.u.ce.targets = p.targets;
+    p.k.u.ce.logits = p.logits.data;
+    p.k.u.ce.work = p.maxima.data;
+    p.k.u.ce.work2 = p.sums.data;
+    p.k.u.ce.saved = p.saved.data;
+    p.k.u.ce.dlogits = p.dlogits.data;
+    p.k.u.ce.result = p.result.data;
+    p.k.u.ce.scale = 0.125;
+    return p;
+}
+
+static void part_drop(part *p)
+{
+    array *all[] = {&p->logits, &p->maxima, &p->sums, &p->saved, &p->dlogits, &p->result};
+    for (int i = 0; i < 6; i++) drop(all[i]);
+    test_free(p->targets);
+}
+
+static void part_run(part *p, qdri_kernel_kind kind)
+{
+    p->k.kind = kind;
+    run(&p->k);
+}
+
+/* The target's column in this part; -1 if it is not here. */
+static int64_t target_column(const part *p, int64_t row)
+{
+    const int64_t column = p->targets[row] - p->k.u.ce.begin;
+    return p->targets[row] >= 0 && column >= 0 && column < p->k.u.ce.n_cols ? column : -1;
+}
+
+static void check_maxima(const part *p)
+{
+    for (int64_t r = 0; r < p->k.u.ce.n_rows; r++) {
+        ref most = -INFINITY;
+        for (int64_t c = 0; c < p->k.u.ce.n_cols; c++) {
+            most = fmaxl(most, get(&p->logits, r * p->k.u.ce.n_cols + c));
+        }
+        assert_true(get(&p->maxima, r) == most);
+    }
+}
+
+/* l - max is rounded once, which moves its exp by u·|l - max|; exp is within 4u; then a sum. */
+static void check_sums(const part *p)
+{
+    const int64_t n = p->k.u.ce.n_cols;
+    for (int64_t r = 0; r < p->k.u.ce.n_rows; r++) {
+        const ref most = get(&p->maxima, r);
+        const int64_t column = target_column(p, r);
+        ref sum = 0;
+        ref bound = 0;
+        for (int64_t c = 0; c < n; c++) {
+            const ref d = get(&p->logits, r * n + c) - most;
+            sum += expl(d);
+            bound += expl(d) * gamma_of(p->k.dtype, n + 6 + (int64_t)fabsl(d));
+        }
+        const ref at_target = column < 0 ? 0 : get(&p->logits, r * n + column) - most;
+        check_near(&p->sums, 2 * r, sum, bound, "sum of exp");
+        check_near(&p->sums, 2 * r + 1, at_target, gamma_of(p->k.dtype, 1) * fabsl(at_target),
+                   "target");
+    }
+}
+
+/* The loss is the sum of what it is made from, in f64. */
+static void check_loss(const part *p)
+{
+    ref loss = 0;
+    ref size = 0;
+    int64_t n_valid = 0;
+    for (int64_t r = 0; r < p->k.u.ce.n_rows; r++) {
+        const ref log_sum = logl(get(&p->sums, 2 * r));
+        assert_true(get(&p->saved, 2 * r) == get(&p->maxima, r));
+        check_near(&p->saved, 2 * r + 1, log_sum, gamma_of(p->k.dtype, 2) * fabsl(log_sum), "log");
+        if (p->targets[r] < 0) continue;
+        loss += log_sum - get(&p->sums, 2 * r + 1);
+        size += fabsl(log_sum) + fabsl(get(&p->sums, 2 * r + 1));
+        n_valid++;
+    }
+    check_near(&p->result, 0, loss, gamma_of(QDR_F64, p->k.u.ce.n_rows + 3) * size, "loss");
+    assert_true(get(&p->result, 1) == (ref)n_valid);
+}
+
+static void check_dlogits(const part *p, const array *logits)
+{
+    const int64_t n = p->k.u.ce.n_cols;
+    for (int64_t r = 0; r < p->k.u.ce.n_rows; r++) {
+        for (int64_t c = 0; c < n; c++) {
+            const ref d = get(logits, r * n + c) - get(&p->saved, 2 * r);
+            const ref log_sum = get(&p->saved, 2 * r + 1);
+            const ref share = p->targets[r] < 0 ? 0 : expl(d - log_sum);
+            const ref want = 0.125L * (share - (target_column(p, r) == c));
+            const int64_t n_roundings = 8 + (int64_t)(2 * (fabsl(d) + fabsl(log_sum)));
+            check_near(&p->dlogits, r * n + c, want,
+                       gamma_of(p->k.dtype, n_roundings) * (share + fabsl(want)), "dlogits");
+        }
+    }
+}
+
+static void parts_of_odd_sizes(void **state)
+{
+    (void)state;
+    for (int t = 0; t < N_TYPES * N_SIZES; t++) {
+        const int64_t n_cols = odd_sizes[t / N_TYPES];
+        const int64_t n_rows = odd_sizes[test_between(&seed, 0, N_SIZES - 1)];
+        part p = part_make(float_types[t % N_TYPES], n_rows, n_cols, test_between(&seed, 0, 9),
+                           t % 2 ? 3 : 30);
+        part_run(&p, QDRI_K_CE_MAX);
+        check_maxima(&p);
+        if (n_cols == 0) { /* another part has the maximum */
+            for (int64_t r = 0; r < n_rows; r++) set(&p.maxima, r, 1.5);
+        }
+        part_run(&p, QDRI_K_CE_SUMS);
+        check_sums(&p);
+        if (n_cols == 0) {
+            for (int64_t r = 0; r < n_rows; r++) set(&p.sums, 2 * r, 2.5);
+        }
+        part_run(&p, QDRI_K_CE_LOSS);
+        check_loss(&p);
+        part_run(&p, QDRI_K_CE_BACKWARD);
+        check_dlogits(&p, &p.logits);
+        array logits = copy_of(&p.logits); /* and in place */
+        p.k.u.ce.dlogits = p.logits.data;
+        part_run(&p, QDRI_K_CE_BACKWARD);
+        assert_memory_equal(p.logits.data, p.dlogits.data,
+                            (size_t)logits.n * qdr_dtype_bytes(logits.dtype));
+        drop(&logits);
+        part_drop(&p);
+    }
+}
+
+/* Logits that would overflow an exp without the maximum; -Inf is a probability of 0; NaN shows in
+ * the loss. */
+static void extreme_logits(void **state)
+{
+    (void)state;
+    for (int t = 0; t < N_TYPES; t++) {
+        part p = part_make(float_types[t], 1, 3, 0, 1);
+        p.targets[0] = 0;
+        set(&p.logits, 0, 1e30);
+        set(&p.logits, 1, -1e30);
+        set(&p.logits, 2, -INFINITY);
+        for (int kind = QDRI_K_CE_MAX; kind <= QDRI_K_CE_BACKWARD; kind++) {
+            part_run(&p, (qdri_kernel_kind)kind);
+        }
+        assert_true(get(&p.result, 0) == 0);
+        for (int c = 0; c < 3; c++) assert_true(get(&p.dlogits, c) == 0);
+        set(&p.logits, 1, (double)NAN);
+        for (int kind = QDRI_K_CE_MAX; kind <= QDRI_K_CE_LOSS; kind++) {
+            part_run(&p, (qdri_kernel_kind)kind);
+        }
+        assert_true(isnan(get(&p.result, 0)));
+        part_drop(&p);
+    }
+}
+
+static ref loss_of(part *p)
+{
+    for (int kind = QDRI_K_CE_MAX; kind <= QDRI_K_CE_LOSS; kind++) {
+        part_run(p, (qdri_kernel_kind)kind);
+    }
+    return get(&p->result, 0);
+}
+
+static void gradient_is_the_difference(void **state)
+{
+    const ref h = 1e-5L;
+    part p = part_make(QDR_F64, 4, 9, 0, 2);
+    (void)state;
+    for (int64_t r = 0; r < 4; r++) p.targets[r] = (int32_t)(2 * r) - 1;
+    (void)loss_of(&p);
+    part_run(&p, QDRI_K_CE_BACKWARD);
+    for (int64_t i = 0; i < p.logits.n; i++) {
+        const double x = (double)get(&p.logits, i);
+        set(&p.logits, i, x + (double)h);
+        const ref above = loss_of(&p);
+        set(&p.logits, i, x - (double)h);
+        const ref slope = (above - loss_of(&p)) / (2 * h);
+        set(&p.logits, i, x);
+        check_near(&p.dlogits, i, 0.125L * slope, 1e-8L, "dlogits by differences");
+    }
+    part_drop(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(parts_of_odd_sizes),
+        cmocka_unit_test(extreme_logits),
+        cmocka_unit_test(gradient_is_the_difference),
+    };
+    return cmocka_run_group_tests(tests, device_open, device_close);
+}
