@@ -239,6 +239,11 @@ class OtherPrograms(Case):
             self.assertTrue(line.startswith(f"rank {rank} of 4"), line)
             self.assertTrue(line.endswith("db[0] = 8"), line)
 
+    def test_replace_matmul(self):
+        done = run("replace_matmul")
+        self.assertEqual(done.returncode, 0, done.stderr.decode())
+        self.assertEqual(len(done.stdout.decode().splitlines()), 4)
+
     def test_cxx(self):
         if not os.path.exists(os.path.join(ARGUMENTS.examples_dir, "link_from_cxx")):
             self.skipTest("no C++ compiler in this build")
