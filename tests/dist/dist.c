@@ -144,7 +144,7 @@ void dist_synchronize(qdr_context *ctx)
 
 double dist_roundoff(qdr_dtype dtype)
 {
-    return dtype == QDR_F64 ? 0x1p-53 : dtype == QDR_BF16 ? 0x1p-8 : 0x1p-24;
+    return dtype == QDR_F64 ? 0x1p-52 : dtype == QDR_BF16 ? 0x1p-8 : 0x1p-24;
 }
 
 qdr_dtype dist_sum_type(qdr_dtype dtype) { return dtype == QDR_F64 ? QDR_F64 : QDR_F32; }

@@ -50,7 +50,8 @@ void dist_set(void *data, qdr_dtype dtype, int64_t i, double value);
 double dist_get(const void *data, qdr_dtype dtype, int64_t i);
 void dist_synchronize(qdr_context *ctx);
 
-/* Half the distance between 1 and the next number of a type. */
+/* Half the distance between 1 and the next number of a type; twice that for F64, since references
+ * in f64 err as much. */
 double dist_roundoff(qdr_dtype dtype);
 /* F64 for F64, else F32. */
 qdr_dtype dist_sum_type(qdr_dtype dtype);

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* AdamW and the gradient norm on a stack with parameters of every kind, on random grids, against
+ * plain loops in f64.
+ *
+ * Gradients are multiples of 2^-6 below 1, so Σg² is exact in any order and the norm must be right
+ * to the last bit. Bounds of a parameter: with u the roundoff of the moments' type, the scaled
+ * gradient errs by 2u, relatively; t steps of a moment by (4t + 2)·u (v: (4t + 4)·u) of the same
+ * recursion on absolute values; m̂/(sqrt(v̂) + ε) by that of m, half that of v and 6u more; and each
+ * step rounds lr, the decay and the parameter, 4u of their sizes. BF16 rounds what it stores, not
+ * its master. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dist.h"
+
+enum { MAX_PARAMETERS = 32, N_STEPS = 3 };
+static const qdr_dtype types[] = {QDR_F32, QDR_F64, QDR_BF16};
+static const double lr = 0.01;
+
+/* One parameter as it is on one process. */
+typedef struct serial {
+    int64_t n;
+    double *p, *g, *m, *v;
+    double *m_size; /* the recursion of m on |g| */
+    double *error; /* of p */
+} serial;
+
+typedef struct optim_case {
+    qdr_context *ctx;
+    qdr_grid *grid;
+    qdr_stack *stack;
+    qdr_dtype dtype;
+    qdr_adamw_opts opts;
+    int n_parameters;
+    serial parameters[MAX_PARAMETERS];
+    void *full; /* room for one parameter */
+} optim_case;
+
+static double *new_doubles(int64_t n)
+{
+    double *numbers = calloc((size_t)n + 1, sizeof *numbers);
+    DIST_CHECK(numbers, "no memory for %lld numbers", (long long)n);
+    return numbers;
+}
+
+/* Embedding with positions, norm, two linear layers with biases, norm, tied head. Nothing divides
+ * anything. */
+static void add_layers(optim_case *c, qdr_layout layout)
+{
+    qdr_stack *stack = c->stack;
+    const qdr_block wide = {10, 2}, inner = {9, 3};
+    qdr_edge at = 0, tokens = 0;
+    qdr_linear *table = NULL, *layer = NULL;
+    DIST_OK(qdr_stack_add_tokens(stack, "tokens", &tokens));
+    const qdr_embedding_desc embedding = {QDR_OPTS_INIT, "embedding", {13, 1}, wide, 2, layout};
+    DIST_OK(qdr_stack_add_embedding(stack, &embedding, tokens, &at, &table));
+    DIST_OK(qdr_stack_add_layer_norm(stack, "norm", 0, at, &at));
+    const qdr_linear_desc up = {QDR_OPTS_INIT,  .name = "up", .in = {wide},
+                                .out = {inner}, .bias = 1,    .out_layout = layout};
+    DIST_OK(qdr_stack_add_linear(stack, &up, at, &at, &layer));
+    const qdr_linear_desc down = {QDR_OPTS_INIT,       .name = "down", .in = {inner},
+                                  .out = {wide},       .bias = 1,      .transposed = 1,
+                                  .out_layout = layout};
+    DIST_OK(qdr_stack_add_linear(stack, &down, at, &at, &layer));
+    DIST_OK(qdr_stack_add_layer_norm(stack, "last norm", 0, at, &at));
+    DIST_OK(qdr_stack_add_tied_head(stack, "head", table, layout, at, &at));
+}
+
+static optim_case case_make(qdr_context *ctx, uint64_t *seed, qdr_dtype dtype)
+{
+    optim_case c = {.ctx = ctx, .grid = dist_random_grid(ctx, seed), .dtype = dtype};
+    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = 10, .row_unit = 2, .dtype = dtype};
+    int64_t most = 0;
+    c.opts = (qdr_adamw_opts){QDR_OPTS_INIT, .weight_decay = 0.1};
+    if (dist_below(seed, 2)) c.opts.clip_norm = 1;
+    DIST_OK(qdr_stack_create(c.grid, &opts, &c.stack));
+    add_layers(&c, dist_below(seed, 2) ? QDR_SCATTERED : QDR_REPLICATED);
+    DIST_OK(qdr_stack_build(c.stack));
+    c.n_parameters = qdr_stack_n_parameters(c.stack);
+    DIST_CHECK(c.n_parameters > 0 && c.n_parameters <= MAX_PARAMETERS, "%d", c.n_parameters);
+    for (int i = 0; i < c.n_parameters; i++) {
+        qdr_parameter parameter;
+        DIST_OK(qdr_stack_parameter(c.stack, i, &parameter));
+        serial *s = &c.parameters[i];
+        s->n = parameter.n_global;
+        s->p = new_doubles(s->n);
+        s->g = new_doubles(s->n);
+        s->m = new_doubles(s->n);
+        s->v = new_doubles(s->n);
+        s->m_size = new_doubles(s->n);
+        s->error = new_doubles(s->n);
+        if (s->n > most) most = s->n;
+    }
+    c.full = new_doubles(most);
+    return c;
+}
+
+static void case_free(optim_case *c)
+{
+    for (int i = 0; i < c->n_parameters; i++) {
+        serial *s = &c->parameters[i];
+        double *all[] = {s->p, s->g, s->m, s->v, s->m_size, s->error};
+        for (int j = 0; j < 6; j++) free(all[j]);
+    }
+    free(c->full);
+    qdr_stack_destroy(&c->stack);
+    qdr_grid_destroy(&c->grid);
+}
+
+static void load(optim_case *c, int index, const double *values)
+{
+    for (int64_t j = 0; j < c->parameters[index].n; j++) dist_set(c->full, c->dtype, j, values[j]);
+    DIST_OK(qdr_stack_load_parameter(c->stack, index, c->full));
+}
+
+/* A gradient is laid out like its parameter: it is loaded as one, and copied over; `keep` gets the
+ * parameter out of the way. */
+static void set_gradient(optim_case *c, int index, uint64_t seed)
+{
+    serial *s = &c->parameters[index];
+    qdr_parameter p;
+    DIST_OK(qdr_stack_parameter(c->stack, index, &p));
+    const size_t bytes = (size_t)p.n_elems * qdr_dtype_bytes(c->dtype);
+    void *keep = malloc(bytes + 1);
+    DIST_CHECK(keep, "no memory");
+    for (int64_t j = 0; j < s->n; j++) s->g[j] = dist_value(seed, index, j);
+    memcpy(keep, p.data, bytes);
+    load(c, index, s->g);
+    for (int64_t j = 0; j < p.n_elems; j++)
+        dist_set(p.gradient, dist_sum_type(c->dtype), j, dist_get(p.data, c->dtype, j));
+    memcpy(p.data, keep, bytes);
+    free(keep);
+}
+
+static double serial_norm(const optim_case *c)
+{
+    double sum = 0;
+    for (int i = 0; i < c->n_parameters; i++)
+        for (int64_t j = 0; j < c->parameters[i].n; j++)
+            sum += c->parameters[i].g[j] * c->parameters[i].g[j];
+    return sqrt(sum);
+}
+
+static void serial_element(const optim_case *c, serial *s, int64_t j, double clip, double decay,
+                           int step)
+{
+    const double u = dist_roundoff(dist_sum_type(c->dtype)), t = step;
+    const double g = s->g[j] * clip, beta1 = 0.9, beta2 = 0.95;
+    s->m[j] = beta1 * s->m[j] + (1 - beta1) * g;
+    s->m_size[j] = beta1 * s->m_size[j] + (1 - beta1) * fabs(g);
+    s->v[j] = beta2 * s->v[j] + (1 - beta2) * g * g;
+    const double root = sqrt(s->v[j] / (1 - pow(beta2, t))) + 1e-8;
+    const double ratio = s->m[j] / (1 - pow(beta1, t)) / root;
+    const double ratio_size = s->m_size[j] / (1 - pow(beta1, t)) / root;
+    const double ratio_error = u * ((4 * t + 2) * ratio_size + (2 * t + 8) * fabs(ratio));
+    const double old = s->p[j];
+    s->p[j] = old - lr * (ratio + decay * old);
+    s->error[j] += lr * (ratio_error + 4 * u * (fabs(ratio) + decay * fabs(old))) +
+                   u * (fabs(s->p[j]) + s->error[j]);
+}
+
+static void serial_step(optim_case *c, int step)
+{
+    const double norm = serial_norm(c), most = c->opts.clip_norm;
+    const double clip = most > 0 && norm > most ? most / norm : 1;
+    for (int i = 0; i < c->n_parameters; i++) {
+        qdr_parameter p;
+        DIST_OK(qdr_stack_parameter(c->stack, i, &p));
+        for (int64_t j = 0; j < c->parameters[i].n; j++)
+            serial_element(c, &c->parameters[i], j, clip, p.decay ? c->opts.weight_decay : 0, step);
+    }
+}
+
+/* What is gathered is near the serial value, and every copy has its bits. */
+static void check_parameter(optim_case *c, int index)
+{
+    const serial *s = &c->parameters[index];
+    const double stored = c->dtype == QDR_BF16 ? dist_roundoff(QDR_BF16) : 0;
+    qdr_parameter p;
+    DIST_OK(qdr_stack_parameter(c->stack, index, &p));
+    const size_t bytes = (size_t)p.n_elems * qdr_dtype_bytes(c->dtype);
+    void *mine = malloc(bytes + 1);
+    DIST_CHECK(mine, "no memory");
+    memcpy(mine, p.data, bytes);
+    DIST_OK(qdr_stack_gather_parameter(c->stack, index, 0, c->full));
+    for (int64_t j = 0; j < s->n; j++) {
+        const double got = dist_get(c->full, c->dtype, j);
+        const double bound = s->error[j] + stored * (fabs(s->p[j]) + s->error[j]);
+        DIST_CHECK(fabs(got - s->p[j]) <= bound, "%s[%lld] is %.17g, not %.17g ± %g", p.name,
+                   (long long)j, got, s->p[j], bound);
+    }
+    DIST_OK(qdr_stack_load_parameter(c->stack, index, c->full));
+    DIST_CHECK(memcmp(mine, p.data, bytes) == 0, "copies of %s differ", p.name);
+    free(mine);
+}
+
+static void one_step(optim_case *c, qdr_adamw *optimizer, uint64_t seed, int step)
+{
+    double norm = 0, again = 0;
+    for (int i = 0; i < c->n_parameters; i++) set_gradient(c, i, seed);
+    DIST_OK(qdr_grad_norm(c->stack, &norm));
+    DIST_CHECK(norm == serial_norm(c), "the norm is %.17g, not %.17g", norm, serial_norm(c));
+    DIST_OK(qdr_adamw_step(optimizer, lr));
+    DIST_OK(qdr_adamw_norm(optimizer, &again));
+    DIST_CHECK(again == norm, "the step saw %.17g, not %.17g", again, norm);
+    serial_step(c, step);
+    for (int i = 0; i < c->n_parameters; i++) check_parameter(c, i);
+}
+
+static void steps(qdr_context *ctx, uint64_t seed)
+{
+    for (int round = 0; round < 9; round++) {
+        optim_case c = case_make(ctx, &seed, types[round % 3]);
+        const uint64_t data_seed = dist_random(&seed);
+        size_t before = 0, after = 0, peak = 0, bytes = 0;
+        qdr_adamw *optimizer = NULL;
+        qdr_mem_usage(ctx, &before, &peak);
+        DIST_OK(qdr_adamw_size(c.stack, &bytes));
+        DIST_OK(qdr_adamw_create(c.stack, &c.opts, &optimizer));
+        qdr_mem_usage(ctx, &after, &peak);
+        DIST_CHECK(after - before == bytes, "took %zu bytes, not %zu", after - before, bytes);
+        for (int i = 0; i < c.n_parameters; i++) {
+            for (int64_t j = 0; j < c.parameters[i].n; j++)
+                c.parameters[i].p[j] = dist_value(data_seed, i, j);
+            load(&c, i, c.parameters[i].p);
+        }
+        for (int step = 1; step <= N_STEPS; step++)
+            one_step(&c, optimizer, data_seed + (uint64_t)step, step);
+        qdr_adamw_destroy(&optimizer);
+        DIST_CHECK(!optimizer, "destroy sets NULL");
+        case_free(&c);
+    }
+}
+
+static void refusals(qdr_context *ctx, uint64_t seed)
+{
+    optim_case c = case_make(ctx, &seed, QDR_F32);
+    qdr_adamw_opts bad = c.opts;
+    qdr_adamw *optimizer = NULL;
+    double norm = 1;
+    size_t bytes = 0;
+    DIST_FAILS(qdr_adamw_size(NULL, &bytes), QDR_ERR_ARGUMENT, "NULL");
+    DIST_FAILS(qdr_grad_norm(NULL, &norm), QDR_ERR_ARGUMENT, "NULL");
+    DIST_FAILS(qdr_adamw_create(NULL, NULL, &optimizer), QDR_ERR_ARGUMENT, "stack");
+    bad.beta2 = 1;
+    DIST_FAILS(qdr_adamw_create(c.stack, &bad, &optimizer), QDR_ERR_ARGUMENT, "beta2 1");
+    bad = c.opts, bad.clip_norm = NAN;
+    DIST_FAILS(qdr_adamw_create(c.stack, &bad, &optimizer), QDR_ERR_ARGUMENT, "clip_norm");
+    bad = c.opts, bad.version = 3;
+    DIST_FAILS(qdr_adamw_create(c.stack, &bad, &optimizer), QDR_ERR_ARGUMENT, "version");
+    DIST_CHECK(!optimizer, "no optimizer after an error");
+    DIST_OK(qdr_adamw_create(c.stack, NULL, &optimizer));
+    DIST_FAILS(qdr_adamw_norm(optimizer, &norm), QDR_ERR_STATE, "no step");
+    DIST_FAILS(qdr_adamw_step(optimizer, -1), QDR_ERR_ARGUMENT, "-1");
+    DIST_FAILS(qdr_adamw_step(NULL, lr), QDR_ERR_ARGUMENT, "NULL");
+    qdr_adamw_destroy(&optimizer);
+    qdr_adamw_destroy(&optimizer);
+    case_free(&c);
+}
+
+/* One rank's wrong option fails on all; a stack that is not built is named. */
+static void ranks_agree(qdr_context *ctx, uint64_t seed)
+{
+    optim_case c = case_make(ctx, &seed, QDR_F64);
+    qdr_adamw_opts opts = c.opts;
+    qdr_adamw *optimizer = NULL;
+    qdr_stack *empty = NULL;
+    if (qdr_context_rank(ctx) == qdr_context_size(ctx) - 1) opts.beta1 = -1;
+    DIST_FAILS(qdr_adamw_create(c.stack, &opts, &optimizer), QDR_ERR_ARGUMENT, "beta1 -1");
+    DIST_CHECK(!optimizer, "no rank has an optimizer");
+    const qdr_stack_opts stack_opts = {QDR_OPTS_INIT, .n_rows = 10, .row_unit = 2};
+    DIST_OK(qdr_stack_create(c.grid, &stack_opts, &empty));
+    qdr_stack *built = c.stack;
+    c.stack = empty;
+    add_layers(&c, QDR_REPLICATED);
+    c.stack = built;
+    DIST_FAILS(qdr_adamw_create(empty, NULL, &optimizer), QDR_ERR_STATE, "qdr_stack_build");
+    qdr_stack_destroy(&empty);
+    case_free(&c);
+}
+
+int main(int argc, char **argv)
+{
+    static const dist_test tests[] = {
+        {"AdamW and the gradient norm", steps},
+        {"refused", refusals},
+        {"ranks agree", ranks_agree},
+    };
+    return dist_main(argc, argv, tests, 3);
+}
