@@ -39,8 +39,8 @@ struct qdri_run {
     qdri_coll coll;
     int64_t begin_nanosecs; /* 0: has not begun */
     int phase; /* the rest is the backend's; zero at first */
+    int n_looks; /* without success */
     qdr_status status;
-    uint64_t target;
     void *staging;
     int owns_staging;
 };

@@ -82,24 +82,21 @@ void qdri_local_wake(local_group *group, int but_rank)
 
 /* ---- barriers ---- */
 
-/* @return 1: this member completed the barrier; 0: others are missing; -1: the group was given up
- */
-int qdri_local_enter(local_group *group, uint64_t target)
+int qdri_local_enter(local_group *group, uint64_t number)
 {
     uint64_t seen = atomic_load_explicit(&group->n_entered, memory_order_relaxed);
     do {
-        if (seen & GIVEN_UP) return -1;
+        if (seen & GIVEN_UP) return 0;
     } while (!atomic_compare_exchange_weak_explicit(&group->n_entered, &seen, seen + 1,
                                                     memory_order_acq_rel, memory_order_relaxed));
-    return seen + 1 == target;
+    return seen + 1 == number * (uint64_t)group->size;
 }
 
-/* The count stands still once the group is given up: all members see the same barriers complete. */
-int qdri_local_entered(local_group *group, uint64_t target)
+/* The count stands still once the group is given up, so all members see the same. */
+int qdri_local_never(local_group *group, uint64_t number)
 {
     const uint64_t seen = atomic_load_explicit(&group->n_entered, memory_order_acquire);
-    if ((seen & ~GIVEN_UP) >= target) return 1;
-    return seen & GIVEN_UP ? -1 : 0;
+    return (seen & GIVEN_UP) && (seen & ~GIVEN_UP) < number * (uint64_t)group->size;
 }
 
 static void group_give_up(local_group *group)
@@ -107,17 +104,6 @@ static void group_give_up(local_group *group)
     qdri_meeting_give_up(&group->meeting);
     const uint64_t before = atomic_fetch_or(&group->n_entered, GIVEN_UP);
     if (!(before & GIVEN_UP)) qdri_local_wake(group, -1);
-}
-
-void qdri_local_pass(local_group *group, int rank, uint64_t target, uint64_t n)
-{
-    const uint64_t before = atomic_fetch_add_explicit(&group->n_passed, n, memory_order_acq_rel);
-    if (before + n == target) qdri_local_wake(group, rank);
-}
-
-int qdri_local_passed(local_group *group, uint64_t target)
-{
-    return atomic_load_explicit(&group->n_passed, memory_order_acquire) >= target;
 }
 
 /* ---- making and breaking ---- */

@@ -19,10 +19,16 @@ typedef struct local_slot {
 typedef struct local_group {
     int size;
     atomic_int n_members; /* who have not left */
-    atomic_int disagrees; /* the members have called different collectives */
     qdri_meeting meeting;
-    _Atomic uint64_t n_entered; /* members × collectives, and GIVEN_UP */
-    _Alignas(64) _Atomic uint64_t n_passed;
+    /* Collectives are numbered from 1; the members are never two apart. */
+    _Alignas(
+        64) _Atomic uint64_t n_entered; /* members times collectives, and a mark of giving up */
+    _Atomic uint64_t opened, finished; /* the number of the last one */
+    atomic_int n_taken, n_done; /* pieces of the one that is open */
+    int n_slices; /* of each member's part, in it */
+    atomic_int failing; /* somebody writes, or has written, these: */
+    qdr_status status;
+    char sentence[QDRI_ERROR_BYTES];
     local_slot *slots;
     void *slots_memory;
 } local_group;
@@ -30,19 +36,14 @@ typedef struct local_group {
 struct local_comm {
     qdri_comm base;
     local_group *group;
-    uint64_t n_entered,
-        n_passed; /* of the group, once this member's current barriers are complete */
+    uint64_t n_begun; /* collectives */
     const void **sources; /* room for one pointer per member */
 };
 
-/* @return 1: this member completed the barrier; 0: others are missing; -1: the group was given up
- * before */
-int qdri_local_enter(local_group *group, uint64_t target);
-/* @return 1: all have entered; 0: not yet; -1: and never will */
-int qdri_local_entered(local_group *group, uint64_t target);
-/* Counts n arrivals at a barrier that cannot fail, and wakes the others if it is complete. */
-void qdri_local_pass(local_group *group, int rank, uint64_t target, uint64_t n);
-int qdri_local_passed(local_group *group, uint64_t target);
+/* Enters collective `number`; returns 1 to the last. Nobody enters a group that was given up. */
+int qdri_local_enter(local_group *group, uint64_t number);
+/* 1: the group was given up before all had entered. */
+int qdri_local_never(local_group *group, uint64_t number);
 void qdri_local_set_waker(local_slot *slot, qdri_waker *waker);
 void qdri_local_wake(local_group *group, int but_rank); /* -1: all */
 

@@ -1,15 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Collectives of the `local` backend: the reference for all others.
  *
- * Each member publishes its arguments and enters, a barrier that can fail. When all have entered,
- * each reads what it needs straight from the others' buffers and passes, a barrier that cannot
- * fail, since members that have entered run to the end. All-reduce passes twice. Of short messages
- * the last to enter does everyone's part and passes for all. */
+ * Each member publishes its arguments and enters, a barrier that can fail. The last to enter
+ * compares the arguments, cuts the collective into pieces and opens it; pieces read straight from
+ * the members' buffers and write to them, each somewhere else, and are done by whichever member has
+ * time, so that nobody waits for a thread that has no core. Who ends the last piece finishes the
+ * collective for all. Once opened it cannot fail half-way: members stay until it is finished. */
 #include <string.h>
 
 #include "comm/local.h"
+#include "core/block.h"
 
-enum { ALONE_BYTES = 16384 }; /* below this, waking the others costs more than their work */
+enum {
+    PIECE_BYTES = 65536, /* read from each member, about: neighbours in the cache */
+    MAX_SLICES = 16, /* of a member's part */
+    ALONE_BYTES = 32768, /* below this, waking others costs more than their help is worth */
+    LOOKS = 32 /* a member looks that often before it sleeps */
+};
+
+/* A piece: slice `slice` of what is done for member `rank`. */
+typedef struct local_piece {
+    int rank, slice, n_slices;
+} local_piece;
 
 /* Counts for the sender, here where the bytes go from one rank to another. */
 static void count_sent(const local_slot *from, const local_slot *to, int64_t n_elems)
@@ -28,38 +40,67 @@ static void take(const local_slot *from, const local_slot *to, void *dst, const 
     count_sent(from, to, n_elems);
 }
 
-/* Member r sums its part of everyone's vector. */
-static void take_sum(const local_group *group, const void **sources, int r, void *dst)
+/* Where the piece's slice of n elements begins, and how long it is. */
+static void cut(const local_piece *piece, int64_t n, int64_t *begin, int64_t *n_slice)
 {
-    const local_slot *mine = &group->slots[r];
+    int64_t end;
+    qdri_split(n, 1, piece->n_slices, piece->slice, begin, &end);
+    *n_slice = end - *begin;
+}
+
+/* Sums a slice of a member's part of everyone's vector into its recv; for all-reduce everyone gets
+ * a copy. Nobody else reads or writes that slice, so recv may be send. */
+static void take_sum(const local_group *group, const void **sources, const local_piece *piece)
+{
+    const local_slot *mine = &group->slots[piece->rank];
     const qdri_coll *coll = &mine->coll;
-    int64_t begin, n;
-    qdri_coll_part(coll, group->size, r, &begin, &n);
+    int64_t begin, n, at;
+    qdri_coll_part(coll, group->size, piece->rank, &begin, &n);
+    cut(piece, n, &at, &n);
     for (int j = 0; j < group->size; j++) {
         const qdri_coll *other = &group->slots[j].coll;
-        sources[j] = qdri_at(other->send ? other->send : other->recv, begin, coll->dtype);
+        sources[j] = qdri_at(other->send ? other->send : other->recv, begin + at, coll->dtype);
         count_sent(&group->slots[j], mine, n);
     }
+    const int to_all = coll->kind == QDR_ALL_REDUCE;
+    void *dst = qdri_at_mutable(coll->recv, to_all ? begin + at : at, coll->dtype);
     qdri_reduce(coll->dtype, coll->op, dst, sources, group->size, n);
-}
-
-/* Member r copies the parts that lie in place in the others' recv, or are their send. */
-static void take_parts(local_group *group, int r)
-{
-    const local_slot *mine = &group->slots[r];
-    const qdri_coll *coll = &mine->coll;
-    for (int i = 0; i < group->size; i++) {
-        const local_slot *from = &group->slots[(r + i) % group->size];
-        int64_t begin, n;
-        qdri_coll_part(coll, group->size, (r + i) % group->size, &begin, &n);
-        const void *src = from->coll.send;
-        if (coll->kind == QDR_ALL_REDUCE || !src)
-            src = qdri_at(from->coll.recv, begin, coll->dtype);
-        take(from, mine, qdri_at_mutable(coll->recv, begin, coll->dtype), src, n);
+    for (int i = 1; to_all && i < group->size; i++) {
+        const local_slot *other = &group->slots[(piece->rank + i) % group->size];
+        take(mine, other, qdri_at_mutable(other->coll.recv, begin + at, coll->dtype), dst, n);
     }
 }
 
-static qdr_status take_from_all(local_group *group, int r)
+/* Copies a slice of each member's part to one member. Parts are their owner's send, or lie in its
+ * recv. */
+static void take_parts(const local_group *group, const local_piece *piece)
+{
+    const local_slot *mine = &group->slots[piece->rank];
+    const qdri_coll *coll = &mine->coll;
+    for (int i = 0; i < group->size; i++) {
+        const int j = (piece->rank + i) % group->size;
+        const local_slot *from = &group->slots[j];
+        int64_t begin, n, at;
+        qdri_coll_part(coll, group->size, j, &begin, &n);
+        cut(piece, n, &at, &n);
+        const void *src = from->coll.send ? qdri_at(from->coll.send, at, coll->dtype)
+                                          : qdri_at(from->coll.recv, begin + at, coll->dtype);
+        take(from, mine, qdri_at_mutable(coll->recv, begin + at, coll->dtype), src, n);
+    }
+}
+
+static void take_root(const local_group *group, const local_piece *piece)
+{
+    const local_slot *mine = &group->slots[piece->rank];
+    const local_slot *root = &group->slots[mine->coll.peer];
+    const qdr_dtype dtype = mine->coll.dtype;
+    int64_t at, n;
+    cut(piece, mine->coll.count, &at, &n);
+    take(root, mine, qdri_at_mutable(mine->coll.recv, at, dtype),
+         qdri_at(root->coll.recv, at, dtype), n);
+}
+
+static qdr_status take_from_all(const local_group *group, int r)
 {
     const local_slot *mine = &group->slots[r];
     const qdri_coll *coll = &mine->coll;
@@ -83,7 +124,7 @@ static qdr_status take_from_all(local_group *group, int r)
     return status;
 }
 
-static qdr_status take_from_one(local_group *group, int r)
+static qdr_status take_from_one(const local_group *group, int r)
 {
     const local_slot *mine = &group->slots[r];
     const qdri_coll *coll = &mine->coll;
@@ -102,28 +143,22 @@ static qdr_status take_from_one(local_group *group, int r)
     return QDR_OK;
 }
 
-static qdr_status take_first(local_group *group, const void **sources, int r)
+static qdr_status take_piece(const local_group *group, const void **sources,
+                             const local_piece *piece)
 {
-    const qdri_coll *coll = &group->slots[r].coll;
-    int64_t begin, n;
-    switch (coll->kind) {
-    case QDR_ALL_GATHER: take_parts(group, r); break;
-    case QDR_REDUCE_SCATTER: take_sum(group, sources, r, coll->recv); break;
-    case QDR_ALL_REDUCE:
-        qdri_coll_part(coll, group->size, r, &begin, &n);
-        take_sum(group, sources, r, qdri_at_mutable(coll->recv, begin, coll->dtype));
-        break;
-    case QDR_BROADCAST:
-        take(&group->slots[coll->peer], &group->slots[r], coll->recv,
-             group->slots[coll->peer].coll.recv, coll->count);
-        break;
-    case QDR_ALL_TO_ALL: return take_from_all(group, r);
-    default: return take_from_one(group, r);
+    switch (group->slots[piece->rank].coll.kind) {
+    case QDR_ALL_GATHER: take_parts(group, piece); break;
+    case QDR_REDUCE_SCATTER:
+    case QDR_ALL_REDUCE: take_sum(group, sources, piece); break;
+    case QDR_BROADCAST: take_root(group, piece); break;
+    case QDR_ALL_TO_ALL: return take_from_all(group, piece->rank);
+    default: return take_from_one(group, piece->rank);
     }
     return QDR_OK;
 }
 
-/* All members compare the same slots, so all of them fail. */
+/* ---- one member's way through a collective ---- */
+
 static qdr_status check_equal(const local_group *group)
 {
     const qdri_coll *a = &group->slots[0].coll;
@@ -142,22 +177,6 @@ static qdr_status check_equal(const local_group *group)
     return QDR_OK;
 }
 
-static int one_works_for_all(const qdri_coll *coll, int size)
-{
-    const int64_t total = qdri_coll_total(coll, size);
-    return total >= 0 && total * size * (int64_t)qdr_dtype_bytes(coll->dtype) <= ALONE_BYTES;
-}
-
-static void work_for_all(local_group *group, const void **sources)
-{
-    for (int r = 0; r < group->size; r++) {
-        const qdr_status status = take_first(group, sources, r);
-        (void)status; /* kinds that can fail have no total and are not done for others */
-    }
-    for (int r = 0; r < group->size && group->slots[r].coll.kind == QDR_ALL_REDUCE; r++)
-        take_parts(group, r);
-}
-
 static qdr_status fail_left(const qdri_run *run)
 {
     return QDR_FAIL(QDR_ERR_PEER,
@@ -165,87 +184,99 @@ static qdr_status fail_left(const qdri_run *run)
                     run->comm->rank, run->comm->size, qdr_coll_kind_name(run->coll.kind));
 }
 
-enum { BEGIN, SERVED, ENTERING, FIRST, LAST };
+enum { BEGIN, WAITING };
 
-/* Everyone has entered: this run lasts until everyone has passed. */
-static void work(qdri_run *run)
+/* The first failure of a collective is everyone's. */
+static void fail_all(local_group *group, qdr_status status)
 {
-    local_comm *comm = (local_comm *)run->comm;
-    run->status = take_first(comm->group, comm->sources, run->comm->rank);
-    run->phase = run->coll.kind == QDR_ALL_REDUCE ? FIRST : LAST;
-    qdri_local_pass(comm->group, run->comm->rank, comm->n_passed, 1);
+    int none = 0;
+    if (!atomic_compare_exchange_strong(&group->failing, &none, 1)) return;
+    strncpy(group->sentence, qdr_last_error(), sizeof group->sentence - 1);
+    group->status = status;
 }
 
-static qdr_status serve(qdri_run *run)
+/* Everybody has entered and none looks at the pieces before the collective is open. */
+static void open_for_all(local_group *group, uint64_t number)
 {
-    local_comm *comm = (local_comm *)run->comm;
-    work_for_all(comm->group, comm->sources);
-    qdri_local_pass(comm->group, run->comm->rank, comm->n_passed, (uint64_t)comm->group->size);
-    return QDR_OK;
+    const qdri_coll *coll = &group->slots[0].coll;
+    const int64_t total = qdri_coll_total(coll, group->size);
+    const int64_t bytes = total * (int64_t)qdr_dtype_bytes(coll->dtype);
+    int64_t n_slices = total < 0 ? 1 : bytes / group->size / PIECE_BYTES + 1;
+    if (n_slices > MAX_SLICES) n_slices = MAX_SLICES;
+    group->n_slices = (int)n_slices;
+    atomic_store_explicit(&group->n_taken, 0, memory_order_relaxed);
+    atomic_store_explicit(&group->n_done, 0, memory_order_relaxed);
+    atomic_store_explicit(&group->opened, number, memory_order_release);
 }
 
-static qdr_status begin(qdri_run *run)
+static void finish_for_all(local_group *group, int rank, uint64_t number)
+{
+    atomic_store_explicit(&group->finished, number, memory_order_release);
+    qdri_local_wake(group, rank);
+}
+
+/* Does pieces until there are none left. */
+static void help(local_comm *comm)
+{
+    local_group *group = comm->group;
+    const int n_pieces = group->size * group->n_slices;
+    int taken;
+    while ((taken = atomic_fetch_add(&group->n_taken, 1)) < n_pieces) {
+        const local_piece piece = {taken % group->size, taken / group->size, group->n_slices};
+        const qdr_status status = take_piece(group, comm->sources, &piece);
+        if (status != QDR_OK) fail_all(group, status);
+        if (atomic_fetch_add(&group->n_done, 1) == n_pieces - 1)
+            finish_for_all(group, comm->base.rank, comm->n_begun);
+    }
+}
+
+static int worth_waking(const local_group *group)
+{
+    const qdri_coll *coll = &group->slots[0].coll;
+    const int64_t total = qdri_coll_total(coll, group->size);
+    return total < 0 || total * group->size * (int64_t)qdr_dtype_bytes(coll->dtype) > ALONE_BYTES;
+}
+
+static void begin(qdri_run *run)
 {
     local_comm *comm = (local_comm *)run->comm;
     local_group *group = comm->group;
     local_slot *mine = &group->slots[run->comm->rank];
     mine->coll = run->coll;
     qdri_local_set_waker(mine, qdri_current_waker());
-    comm->n_entered += (uint64_t)group->size;
-    comm->n_passed += (uint64_t)group->size;
-    run->phase = one_works_for_all(&run->coll, group->size) ? SERVED : ENTERING;
-    const int is_last = qdri_local_enter(group, comm->n_entered);
-    if (is_last <= 0) return is_last < 0 ? fail_left(run) : QDR_PENDING;
+    run->phase = WAITING;
+    comm->n_begun++;
+    if (!qdri_local_enter(group, comm->n_begun)) return;
     const qdr_status status = check_equal(group);
-    if (status != QDR_OK) atomic_store(&group->disagrees, 1);
-    if (status == QDR_OK && run->phase == SERVED) return serve(run);
-    qdri_local_wake(group, run->comm->rank);
-    if (status == QDR_OK) work(run);
-    return status == QDR_OK ? QDR_PENDING : status;
-}
-
-/* Does not look at the slots while all is well: the others may be on their way to the next
- * collective. */
-static qdr_status await_service(const qdri_run *run)
-{
-    const local_comm *comm = (const local_comm *)run->comm;
-    if (atomic_load(&comm->group->disagrees)) {
-        QDR_TRY(check_equal(comm->group));
-        return fail_left(run);
+    if (status != QDR_OK) {
+        fail_all(group, status);
+        finish_for_all(group, run->comm->rank, comm->n_begun);
+        return;
     }
-    if (qdri_local_passed(comm->group, comm->n_passed)) return QDR_OK;
-    return qdri_local_entered(comm->group, comm->n_entered) < 0 ? fail_left(run) : QDR_PENDING;
+    const int wake = worth_waking(group);
+    open_for_all(group, comm->n_begun); /* from here on members may finish and change their slots */
+    if (wake) qdri_local_wake(group, run->comm->rank);
 }
 
-static qdr_status await_all(qdri_run *run)
+static qdr_status result(const local_group *group)
 {
-    local_comm *comm = (local_comm *)run->comm;
-    const int here = qdri_local_entered(comm->group, comm->n_entered);
-    if (here <= 0) return here < 0 ? fail_left(run) : QDR_PENDING;
-    const qdr_status status = check_equal(comm->group);
-    if (status == QDR_OK) work(run);
-    return status == QDR_OK ? QDR_PENDING : status;
+    if (!atomic_load(&group->failing)) return QDR_OK;
+    qdri_set_last_error(group->sentence);
+    return group->status;
 }
 
+/* Looks at other members' slots only while it does a piece: they may be on their way to the next
+ * collective. */
 static qdr_status advance(qdri_run *run)
 {
     local_comm *comm = (local_comm *)run->comm;
     local_group *group = comm->group;
-    qdr_status status = QDR_PENDING;
-    if (run->phase == BEGIN)
-        status = begin(run);
-    else if (run->phase == SERVED)
-        status = await_service(run);
-    else if (run->phase == ENTERING)
-        status = await_all(run);
-    if (status != QDR_PENDING) return status;
-    if (run->phase == FIRST && qdri_local_passed(group, comm->n_passed)) {
-        comm->n_passed += (uint64_t)group->size;
-        run->phase = LAST;
-        take_parts(group, run->comm->rank);
-        qdri_local_pass(group, run->comm->rank, comm->n_passed, 1);
-    }
-    if (run->phase == LAST && qdri_local_passed(group, comm->n_passed)) return run->status;
+    if (run->phase == BEGIN) begin(run);
+    if (atomic_load_explicit(&group->opened, memory_order_acquire) == comm->n_begun) help(comm);
+    if (atomic_load_explicit(&group->finished, memory_order_acquire) == comm->n_begun)
+        return result(group);
+    if (qdri_local_never(group, comm->n_begun)) return fail_left(run);
+    if (++run->n_looks < LOOKS) qdri_poll_again();
     return QDR_PENDING;
 }
 

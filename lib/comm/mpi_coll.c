@@ -220,7 +220,7 @@ static qdr_status test(qdri_run *run)
         return QDR_OK;
     }
     if (atomic_load(&comm->given_up) ||
-        (++run->target % POLLS_PER_PROBE == 0 && qdri_mpi_given_up(comm)))
+        (++run->n_looks % POLLS_PER_PROBE == 0 && qdri_mpi_given_up(comm)))
         return qdri_mpi_fail_peer(run->comm, qdr_coll_kind_name(run->coll.kind));
     qdri_poll_again();
     return QDR_PENDING;
