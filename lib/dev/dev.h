@@ -57,7 +57,8 @@ typedef struct qdri_dev_table {
     qdr_status (*gemm)(qdr_stream *stream, const qdri_gemm *gemm);
     qdr_status (*kernel)(qdr_stream *stream, const qdri_kernel *kernel);
     size_t (*fixed_bytes)(const qdri_dev *dev, qdr_dtype dtype);
-    void (*wake_all)(qdri_dev *dev); /* lets every stream and every waiting host thread see that the device is poisoned */
+    void (*wake_all)(qdri_dev *dev); /* lets every stream and every waiting host thread see that the
+                                        device is poisoned */
     void (*destroy)(qdri_dev *dev);
 } qdri_dev_table;
 
@@ -71,8 +72,8 @@ QDR_NODISCARD qdr_status qdri_mem_alloc(qdri_dev *dev, size_t bytes, void **data
 void qdri_mem_free(qdri_dev *dev, void **data);
 void qdri_mem_usage(const qdri_dev *dev, size_t *bytes_now, size_t *bytes_peak);
 void qdri_mem_reset_peak(qdri_dev *dev);
-/* Bytes that the device itself takes, counted, at its first product of this type and keeps: panels for converting BF16 where
- * the machine has no BF16 products; else 0. */
+/* Bytes that the device itself takes, counted, at its first product of this type and keeps: panels
+ * for converting BF16 where the machine has no BF16 products; else 0. */
 size_t qdri_dev_fixed_bytes(const qdri_dev *dev, qdr_dtype dtype);
 
 QDR_NODISCARD qdr_status qdri_stream_create(qdri_dev *dev, qdri_stream_kind kind,

@@ -28,7 +28,7 @@ HOMES = {
     "dnnl": ["lib/dev/cpu/"],
     "oneapi/dnnl": ["lib/dev/cpu/"],
     "mpi.h": ["lib/comm/mpi", "include/quadrille/mpi.h"],
-    "quadrille/mpi.h": ["lib/comm/mpi", "src/", "examples/"],
+    "quadrille/mpi.h": ["lib/comm/mpi", "lib/grid/context_mpi.c", "src/", "examples/"],
     "hwloc": ["lib/topo/"],
     "jansson.h": ["lib/core/", "src/", "examples/"],
     "cuda": ["lib/dev/cuda/", "include/quadrille/cuda.h"],

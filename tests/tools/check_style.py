@@ -9,6 +9,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import unicodedata
 
 from tracked_files import tracked_files
 
@@ -53,8 +54,9 @@ def check_source(path, text, lengths):
     if not path.endswith(C_ENDINGS):
         return
     for number, line in enumerate(lines, 1):
-        if len(line) > COLUMNS:
-            yield f"{path}:{number}: {len(line)} columns, more than {COLUMNS}"
+        columns = sum(not unicodedata.combining(character) for character in line)
+        if columns > COLUMNS:
+            yield f"{path}:{number}: {columns} columns, more than {COLUMNS}"
     for begin, length in functions(lines):
         lengths.append(length)
         if length > FUNCTION_LINES:
