@@ -23,6 +23,7 @@ typedef struct layer_case {
                     synchronised in the last */
     int accumulate; /* y and dx are added to what was there */
     int overlap; /* as in qdr_stack_opts */
+    int only_run; /* nothing is compared: for tests that look at something else */
 } layer_case;
 
 /* Draws all of a case but dtype and layouts: shapes (uneven ones, and smaller than their axis),
@@ -43,11 +44,14 @@ typedef struct layer_errors {
 /* The largest of them. */
 double layer_errors_worst(const layer_errors *errors);
 
+/* Called when the stack has been built and filled, and when a forward or backward pass is done (the
+ * streams are idle). */
+typedef enum layer_stage { STAGE_BUILT, STAGE_FORWARD, STAGE_BACKWARD } layer_stage;
+typedef void (*layer_watch)(layer_stage stage, qdr_grid *grid, qdr_stack *stack, void *user);
+
 /* Runs the case on the grid and compares this rank's parts of y and dx, and (on rank 0) all of dw
  * and db. Outputs that are to be overwritten hold NaN before. Collective; a failure is the same on
- * all ranks. `watch`, if not NULL, is called with the stack when it has been built, before anything
- * runs. */
-typedef void (*layer_watch)(qdr_stack *stack, void *user);
+ * all ranks. watch may be NULL. */
 int layer_case_run(qdr_grid *grid, const layer_case *the_case, layer_watch watch, void *user,
                    layer_errors *errors, failure *why);
 

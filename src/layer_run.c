@@ -19,6 +19,8 @@ typedef struct layer_run {
     qdr_owned in, out; /* this rank's parts of the two edges */
     void *x, *y, *dy, *dx, *full;
     layer_errors *errors;
+    layer_watch watch;
+    void *user;
 } layer_run;
 
 static void fill_values(const layer_run *run, int stream, double *values, int64_t n_elems)
@@ -234,26 +236,40 @@ static void check_activations(layer_run *run)
     for_part(run, &run->in, ref->k, check_element, &dx);
 }
 
+/* Waits for a pass and shows it to who watches. */
+static qdr_status finish(layer_run *run, layer_stage stage)
+{
+    const qdr_status status = qdr_stream_synchronize(qdr_context_stream(run->ctx));
+    if (status == QDR_OK && run->watch) run->watch(stage, run->grid, run->stack, run->user);
+    return status;
+}
+
+static void draw_inputs(layer_run *run, int call)
+{
+    reference *ref = &run->reference;
+    fill_values(run, STREAM_X + call, ref->x, ref->m * ref->k);
+    fill_values(run, STREAM_DY + call, ref->dy, ref->m * ref->n);
+    part_copy x = {ref->x, run->x}, dy = {ref->dy, run->dy};
+    for_part(run, &run->in, ref->k, copy_element, &x);
+    for_part(run, &run->out, ref->n, copy_element, &dy);
+    start_outputs(run);
+}
+
 /* One forward and backward, and the same on one thread. */
 static qdr_status pass(layer_run *run, int call)
 {
     const layer_case *c = run->the_case;
-    reference *ref = &run->reference;
-    fill_values(run, STREAM_X + call, ref->x, ref->m * ref->k);
-    fill_values(run, STREAM_DY + call, ref->dy, ref->m * ref->n);
-    start_outputs(run);
-    part_copy x = {ref->x, run->x}, dy = {ref->dy, run->dy};
-    for_part(run, &run->in, ref->k, copy_element, &x);
-    for_part(run, &run->out, ref->n, copy_element, &dy);
-    const int flags = (c->accumulate ? QDR_DX_ACCUMULATE : 0) | (call ? QDR_ACCUMULATE : 0) |
-                      (call + 1 < c->n_calls ? QDR_DEFER_SYNC : 0);
-    qdr_status status = qdr_linear_forward(run->layer, run->x, run->y,
-                                           c->accumulate ? QDR_Y_ACCUMULATE : 0, NULL);
+    const int forward = c->accumulate ? QDR_Y_ACCUMULATE : 0;
+    const int backward = (c->accumulate ? QDR_DX_ACCUMULATE : 0) | (call ? QDR_ACCUMULATE : 0) |
+                         (call + 1 < c->n_calls ? QDR_DEFER_SYNC : 0);
+    draw_inputs(run, call);
+    qdr_status status = qdr_linear_forward(run->layer, run->x, run->y, forward, NULL);
+    if (status == QDR_OK) status = finish(run, STAGE_FORWARD);
     if (status == QDR_OK)
-        status = qdr_linear_backward(run->layer, run->dy, run->x, run->dx, flags, NULL);
-    reference_run(ref);
-    if (status == QDR_OK) status = qdr_stream_synchronize(qdr_context_stream(run->ctx));
-    if (status == QDR_OK) check_activations(run);
+        status = qdr_linear_backward(run->layer, run->dy, run->x, run->dx, backward, NULL);
+    if (!c->only_run) reference_run(&run->reference);
+    if (status == QDR_OK) status = finish(run, STAGE_BACKWARD);
+    if (status == QDR_OK && !c->only_run) check_activations(run);
     return status;
 }
 
@@ -283,6 +299,7 @@ static qdr_status run_calls(layer_run *run)
     qdr_status status = spoil_gradients(run);
     for (int call = 0; status == QDR_OK && call < run->the_case->n_calls; call++)
         status = pass(run, call);
+    if (run->the_case->only_run) return status;
     if (status == QDR_OK)
         status = check_gradient(run, weight, &ref->dw, ref->n * ref->k, RESULT_DW);
     if (status == QDR_OK && run->the_case->bias)
@@ -318,11 +335,15 @@ static int prepare(layer_run *run, failure *why)
 int layer_case_run(qdr_grid *grid, const layer_case *the_case, layer_watch watch, void *user,
                    layer_errors *errors, failure *why)
 {
-    layer_run run = {
-        .grid = grid, .ctx = qdr_grid_context(grid), .the_case = the_case, .errors = errors};
+    layer_run run = {.grid = grid,
+                     .ctx = qdr_grid_context(grid),
+                     .the_case = the_case,
+                     .errors = errors,
+                     .watch = watch,
+                     .user = user};
     *errors = (layer_errors){.bits = 0xcbf29ce484222325u};
     if (prepare(&run, why) == EXIT_OK) {
-        if (watch) watch(run.stack, user);
+        if (watch) watch(STAGE_BUILT, grid, run.stack, user);
         fail_status(why, run_calls(&run));
         fail_together(why, run.ctx);
     }

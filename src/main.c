@@ -144,8 +144,15 @@ static int dispatch(int argc, char **argv)
     return run_command(argc - 1, argv + 1);
 }
 
+static void print_log(int level, const char *line, void *user)
+{
+    (void)level, (void)user;
+    fprintf(stderr, "%s\n", line);
+}
+
 int main(int argc, char **argv)
 {
+    if (getenv("QDR_DEBUG")) qdr_set_log(print_log, NULL);
     const int code = dispatch(argc, argv);
     /* A full disk or a closed pipe must not look like success. */
     if (fflush(stdout) != 0 || ferror(stdout)) {

@@ -69,8 +69,20 @@ void qdri_buffers_give(qdri_buffers *buffers, qdri_ref ref)
 
 void qdri_buffers_reset_pool(qdri_buffers *buffers)
 {
+    buffers->clock = 0; /* so that the same requests get the same slots again */
+    for (int i = 0; i < buffers->n; i++) {
+        if (buffers->items[i].region != QDRI_WORKSPACE) continue;
+        buffers->items[i].busy = 0;
+        buffers->items[i].freed_at = 0;
+    }
+}
+
+int64_t qdri_buffers_pool_bytes(const qdri_buffers *buffers)
+{
+    int64_t bytes = 0;
     for (int i = 0; i < buffers->n; i++)
-        if (buffers->items[i].region == QDRI_WORKSPACE) buffers->items[i].busy = 0;
+        if (buffers->items[i].region == QDRI_WORKSPACE) bytes += (int64_t)buffers->items[i].bytes;
+    return bytes;
 }
 
 qdr_status qdri_buffers_finish(qdri_buffers *buffers)

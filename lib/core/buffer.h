@@ -50,6 +50,9 @@ void qdri_buffers_share(qdri_buffers *buffers, qdri_ref ref);
 void qdri_buffers_give(qdri_buffers *buffers, qdri_ref ref);
 /* All slots are free again: the next schedule is built. */
 void qdri_buffers_reset_pool(qdri_buffers *buffers);
+/* Sum of the slots. The choice of a slot depends on the sizes of all: schedules that are made anew
+ * later fit only if making all of them once more enlarges nothing. */
+int64_t qdri_buffers_pool_bytes(const qdri_buffers *buffers);
 /* Sets offsets and region sizes. @return the sticky status */
 QDR_NODISCARD qdr_status qdri_buffers_finish(qdri_buffers *buffers);
 void qdri_buffers_free(qdri_buffers *buffers);

@@ -63,7 +63,7 @@ static void place_nodes(qdr_stack *stack)
     stack->loss = qdri_buffers_add(&stack->buffers, QDRI_ACTIVATIONS, 4 * sizeof(double));
 }
 
-static qdr_status make_schedules(qdr_stack *stack)
+static qdr_status make_schedules_once(qdr_stack *stack)
 {
     for (int i = 0; i < stack->n_nodes; i++)
         if (stack->nodes[i].kind == QDRI_NODE_LINEAR)
@@ -73,6 +73,19 @@ static qdr_status make_schedules(qdr_stack *stack)
     for (int i = 0; i < QDRI_N_BACKWARDS; i++)
         QDR_TRY(qdri_build_backward(stack, (qdri_gradient_mode)(i / 2), i % 2));
     return QDR_OK;
+}
+
+/* Again and again until no slot grows: a list made anew at a call then gets the slots it got here.
+ * Slots only grow, and never beyond the largest request, so this ends; twice is the rule. */
+static qdr_status make_schedules(qdr_stack *stack)
+{
+    for (int64_t before = -1, n_before = -1;;) {
+        QDR_TRY(make_schedules_once(stack));
+        const int64_t bytes = qdri_buffers_pool_bytes(&stack->buffers);
+        if (bytes == before && stack->buffers.n == n_before) return QDR_OK;
+        before = bytes;
+        n_before = stack->buffers.n;
+    }
 }
 
 static int largest(int a, int b) { return a > b ? a : b; }

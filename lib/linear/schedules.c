@@ -277,6 +277,7 @@ qdr_status qdri_build_layer_forward(qdr_linear *layer, int accumulate_y)
 static void sum_bias_gradient(qdri_builder *builder, const qdr_linear *layer)
 {
     const qdri_parameter *b = &layer->stack->parameters[layer->bias];
+    if (b->n_elems == 0) return; /* nothing on the other copies either */
     qdri_small_gradient_task(builder, QDR_Z, b->gradient, b->n_elems, layer->stack->grad_dtype);
     qdri_small_gradient_task(builder, QDR_D, b->gradient, b->n_elems, layer->stack->grad_dtype);
 }

@@ -1,0 +1,332 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The command quadrille from outside: results against NumPy on many grids, bad input, help, versions, the man page.
+
+usage: quadrille_test.py QUADRILLE MAN_PAGE [--mpiexec PROGRAM] [--full]
+Exits with 77 (skipped) where there is no NumPy.
+"""
+import argparse
+import itertools
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+try:
+    import numpy as np
+except ImportError:
+    if os.path.exists("/usr/bin/python3") and sys.executable != "/usr/bin/python3" and "QDR_NO_EXEC" not in os.environ:
+        os.environ["QDR_NO_EXEC"] = "1"  # Debian's python3-numpy belongs to Debian's Python
+        os.execv("/usr/bin/python3", ["/usr/bin/python3", *sys.argv])
+    print("skipped: no NumPy; install python3-numpy")
+    sys.exit(77)
+
+ARGUMENTS = None
+GRIDS = ["1x1x1x1", "2x1x1x1", "1x2x1x1", "1x1x2x1", "1x1x1x2", "2x2x1x1", "1x3x2x1", "2x1x1x3", "2x2x2x2"]
+FULL_GRIDS = ["3x2x2x1", "1x2x3x2", "4x1x2x1", "1x1x5x1", "5x1x1x1", "1x5x1x1", "1x1x1x7", "2x3x2x1"]
+MPI_GRIDS = ["1x1x1x1", "2x1x1x1", "2x2x1x1", "1x1x2x2"]
+SHAPES = [(12, 16, 8), (7, 5, 3), (1, 9, 2), (3, 1, 1), (17, 2, 11), (0, 4, 3)]  # M, K, N
+RESULTS = ["y", "dx", "dw", "db"]
+
+
+def ranks_of(grid):
+    product = 1
+    for side in grid.split("x"):
+        product *= int(side)
+    return product
+
+
+def run(*words, before=()):
+    done = subprocess.run([*before, ARGUMENTS.quadrille, *words], stdin=subprocess.DEVNULL, capture_output=True,
+                          timeout=120)
+    done.out, done.err = done.stdout.decode(), done.stderr.decode()
+    return done
+
+
+def expected(x, w, b, dy):
+    """Results in f64 (longdouble for f64 inputs) and, for each element, the sum of the absolute values of its terms."""
+    wide = np.longdouble if x.dtype == np.float64 else np.float64
+    x, w, b, dy = (a.astype(wide) for a in (x, w, b, dy))
+    values = {"y": x @ w.T + b, "dx": dy @ w, "dw": dy.T @ x, "db": dy.sum(0)}
+    x, w, b, dy = (np.abs(a) for a in (x, w, b, dy))
+    return values, {"y": x @ w.T + b, "dx": dy @ w, "dw": dy.T @ x, "db": dy.sum(0)}
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.out = self.path("deep/er/out")
+        self.random = np.random.default_rng(1)
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def path(self, name):
+        return os.path.join(self.folder.name, name)
+
+    def save(self, name, array):
+        np.save(self.path(name + ".npy"), array)
+
+    def make(self, shape, dtype, bias=True):
+        """Writes inputs of a layer; returns them and the options that name them."""
+        m, k, n = shape
+        arrays = [self.random.uniform(-1, 1, size).astype(dtype) for size in ((m, k), (n, k), (n,), (m, n))]
+        if not bias:
+            arrays[2][:] = 0
+        for name, array in zip(("x", "w", "b", "dy"), arrays):
+            self.save(name, array)
+        return arrays, self.words(bias)
+
+    def words(self, bias=True):
+        words = [word for name in ("x", "w", "dy") for word in ("--" + name, self.path(name + ".npy"))]
+        return words + (["--b", self.path("b.npy")] if bias else []) + ["--out", self.out]
+
+    def assert_results(self, arrays, where):
+        x, w = arrays[0], arrays[1]
+        values, magnitudes = expected(*arrays)
+        lengths = {"y": x.shape[1] + 1, "dx": w.shape[0], "dw": x.shape[0], "db": x.shape[0]}
+        unit = 2.0 ** (-53 if x.dtype == np.float64 else -24)
+        for name in RESULTS:
+            got = np.load(os.path.join(self.out, name + ".npy"))
+            self.assertEqual((got.dtype, got.shape), (x.dtype, values[name].shape), where)
+            # docs/numerics.md, with room for 64 ranks; NumPy's own error is 2^-11 (longdouble) or 2^-29 of it
+            depth = (lengths[name] + 66) * unit
+            bound = 1.001 * depth / (1 - depth) * magnitudes[name]
+            self.assertTrue(bool(np.all(np.abs(got - values[name]) <= bound)), f"{name} is wrong: {where}")
+        self.assertEqual(sorted(os.listdir(self.out)), sorted(name + ".npy" for name in RESULTS))
+
+    def assert_refused(self, done, *parts, code=2):
+        self.assertEqual(done.returncode, code, done.err)
+        self.assertEqual(done.out, "")
+        self.assertEqual(len(done.err.strip().splitlines()), 1, done.err)
+        self.assertTrue(done.err.startswith("quadrille: "), done.err)
+        for part in parts:
+            self.assertIn(part, done.err)
+        self.assertFalse(os.path.exists(self.out) and os.listdir(self.out))
+
+
+class Linear(Case):
+    def check(self, shape, dtype, grid, layout, transposed, bias=True, order=None, before=None):
+        arrays, words = self.make(shape, dtype, bias)
+        words += ["--grid", grid, "--layout", layout] + ["--transposed"] * transposed
+        words += ["--order", order] if order else []
+        words += [] if before else ["--local", str(ranks_of(grid))]
+        done = run("linear", *words, before=before or ())
+        where = f"{shape} {dtype} {' '.join(words)}"
+        self.assertEqual(done.returncode, 0, done.err + where)
+        self.assertEqual(done.out + done.err, "", where)
+        self.assert_results(arrays, where)
+
+    def test_local(self):
+        grids = GRIDS + (FULL_GRIDS if ARGUMENTS.full else [])
+        shapes = SHAPES + ([(40, 33, 27), (64, 64, 64)] if ARGUMENTS.full else [])
+        for i, grid in enumerate(grids):
+            for j, (layout, transposed) in enumerate(itertools.product(("replicated", "scattered"), (0, 1))):
+                picked = shapes if ARGUMENTS.full else [shapes[(i + j) % len(shapes)], shapes[(i + j + 3) % len(shapes)]]
+                for k, shape in enumerate(picked):
+                    with self.subTest(grid=grid, layout=layout, transposed=transposed, shape=shape):
+                        self.check(shape, ("f4", "f8")[(i + j + k) % 2], grid, layout, transposed, bias=(i + k) % 3 > 0)
+
+    def test_orders(self):
+        for order in ("dzyx", "yzxd", "zxdy"):
+            with self.subTest(order=order):
+                self.check((9, 10, 7), "f8", "2x1x3x2", "scattered", 0, order=order)
+
+    @unittest.skipUnless("--mpiexec" in sys.argv, "no mpiexec")
+    def test_mpi(self):
+        for i, grid in enumerate(MPI_GRIDS + (["2x2x2x1", "1x3x1x1"] if ARGUMENTS.full else [])):
+            with self.subTest(grid=grid):
+                self.check(SHAPES[i % 3], ("f4", "f8")[i % 2], grid, ("scattered", "replicated")[i // 2 % 2], i % 2,
+                           before=[ARGUMENTS.mpiexec, "-n", str(ranks_of(grid))])
+
+    def test_same_bits_again(self):
+        arrays, words = self.make((19, 23, 17), "f4")
+        bits = []
+        for _ in range(2):
+            self.assertEqual(run("linear", *words, "--grid", "2x1x3x1", "--local", "6").returncode, 0)
+            bits.append([np.load(os.path.join(self.out, name + ".npy")).tobytes() for name in RESULTS])
+        self.assertEqual(bits[0], bits[1])
+
+    def test_versions_of_the_format(self):
+        arrays, words = self.make((6, 5, 4), "f8")
+        for version in ((1, 0), (2, 0), (3, 0)):
+            with open(self.path("x.npy"), "wb") as file:
+                np.lib.format.write_array(file, arrays[0], version=version)
+            done = run("linear", *words, "--grid", "2x1x1x1", "--local", "2")
+            self.assertEqual(done.returncode, 0, done.err)
+            self.assert_results(arrays, f"version {version}")
+
+    def test_results_overwrite_old_ones(self):
+        self.check((4, 4, 4), "f4", "1x1x1x1", "replicated", 0)
+        self.check((5, 3, 2), "f8", "2x1x1x1", "replicated", 0)
+
+
+class BadInput(Case):
+    """Every mistake: exit code 2, one sentence, no files."""
+
+    def refuse(self, words, *parts, grid="2x1x1x1", local="2"):
+        words = [*words, "--grid", grid, "--local", local]
+        self.assert_refused(run("linear", *words), *parts)
+
+    def test_files(self):
+        good = [self.random.uniform(-1, 1, size).astype("f4") for size in ((6, 5), (4, 5), (4,), (6, 4))]
+        cases = [
+            ("x", good[0][0, 0].reshape(()), "single number"), ("x", good[0].reshape(1, 6, 5), "3 dimensions"),
+            ("x", good[0].ravel(), "[30]", "[M, K]"), ("x", np.asfortranarray(good[0]), "np.ascontiguousarray"),
+            ("x", good[0].astype(">f4"), "big-endian"), ("x", good[0].astype("i8"), "<i8"),
+            ("x", good[0].astype("f2"), "<f2"), ("x", good[0].astype("c8"), "<c8"),
+            ("x", good[0].astype("f8"), "f64", "f32"), ("w", good[1].astype("f8"), "f64", "f32"),
+            ("w", good[1][:, :4], "[6, 5]", "[4, 4]"), ("dy", good[3][:5], "[5, 4]", "[6, 5]"),
+            ("dy", good[3][:, :3], "[6, 3]", "[4, 5]"), ("b", good[2][:3], "[3]", "[4, 5]"),
+            ("b", good[2].reshape(1, 4), "[1, 4]"), ("w", good[1][:0], "[0, 5]"),
+        ]
+        for name, array, *parts in cases:
+            with self.subTest(name=name, parts=parts):
+                for each, value in zip(("x", "w", "b", "dy"), good):
+                    self.save(each, value)
+                with open(self.path(name + ".npy"), "wb") as file:
+                    np.lib.format.write_array(file, array if array.flags.f_contiguous else np.ascontiguousarray(array))
+                self.refuse(self.words(), *parts)
+
+    def test_bytes(self):
+        _, words = self.make((6, 5, 4), "f4")
+        with open(self.path("w.npy"), "rb") as file:
+            whole = file.read()
+        for data, part in ((whole[:-1], "cut off"), (whole + b"\0", "1 bytes too many"), (b"", "is empty"),
+                           (b"hello, world", "not a NumPy file"), (b"PK\3\4" + whole, "archive"), (whole[:40], "header"),
+                           (whole[:8] + b"\xff\xff" + whole[10:], "65535"), (whole[:6] + b"\x09" + whole[7:], "version 9")):
+            with self.subTest(part=part):
+                with open(self.path("w.npy"), "wb") as file:
+                    file.write(data)
+                self.refuse(words, "w.npy", part)
+        os.unlink(self.path("w.npy"))
+        self.refuse(words, "w.npy: cannot be opened")
+        os.mkdir(self.path("w.npy"))
+        self.refuse(words, "no regular file")
+
+    def test_options(self):
+        _, words = self.make((6, 5, 4), "f4")
+        full = [*words, "--grid", "2x1x1x1", "--local", "2"]
+        self.assertEqual(run("linear", *full).returncode, 0)
+        for name in RESULTS:
+            os.unlink(os.path.join(self.out, name + ".npy"))
+        for bad, *parts in ((["--grid", "2x2"], "2x2", "GXxGYxGZxGD"), (["--grid", "0x1x1x2"], "0x1x1x2"),
+                            (["--grid", "-1x-2x1x1"], "-1x-2x1x1"), (["--grid", "2x1x1x1x1"], "2x1x1x1x1"),
+                            (["--grid", "99999999999999999999x1x1x1"], "1024"), (["--grid", "2x2x1x1"], "--local 2", "--local 4"),
+                            (["--order", "xyz"], "xyz"), (["--order", "xxyz"], "xxyz"), (["--layout", "diagonal"], "diagonal"),
+                            (["--local", "0"], "'0'"), (["--local", "two"], "'two'"), (["--colour", "red"], "--colour", "--help"),
+                            (["--transposed=1"], "takes no value"), (["-q"], "-q"), (["extra"], "extra"), (["--x"], "needs a value"),
+                            (["--out", ""], "--out"), (["--out", self.path("x.npy")], "no folder")):
+            with self.subTest(bad=bad):
+                self.assert_refused(run("linear", *full, *bad), *parts)
+        for missing in ("--x", "--w", "--dy", "--grid", "--out"):
+            with self.subTest(missing=missing):
+                at = full.index(missing)
+                self.assert_refused(run("linear", *full[:at], *full[at + 2:]), missing)
+
+    def test_rank_count_without_mpiexec(self):
+        _, words = self.make((6, 5, 4), "f4")
+        self.assert_refused(run("linear", *words, "--grid", "2x1x1x1"), "2 ranks", "1 was", "mpiexec")
+
+    @unittest.skipUnless("--mpiexec" in sys.argv, "no mpiexec")
+    def test_once_under_mpi(self):
+        _, words = self.make((6, 5, 4), "f4")
+        before = [ARGUMENTS.mpiexec, "-n", "3"]
+        self.assert_refused(run("linear", *words, "--grid", "2x1x1x1", before=before), "2 ranks", "3 were")
+        self.assert_refused(run("linear", *words, "--grid", "3x1x1", before=before), "3x1x1")
+        self.assert_refused(run("linear", *words, "--grid", "3x1x1x1", "--tiger", before=before), "--tiger")
+        os.unlink(self.path("dy.npy"))
+        self.assert_refused(run("linear", *words, "--grid", "3x1x1x1", before=before), "dy.npy")
+
+    @unittest.skipIf(os.geteuid() == 0, "root may write anywhere")
+    def test_folder_that_cannot_be_written(self):
+        _, words = self.make((6, 5, 4), "f4")
+        os.mkdir(self.path("deep"), 0o500)
+        done = run("linear", *words, "--grid", "2x1x1x1", "--local", "2")
+        self.assert_refused(done, "cannot be made", code=1)
+
+    def test_device_full(self):
+        if not os.path.exists("/dev/full"):
+            self.skipTest("no /dev/full")
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([ARGUMENTS.quadrille, "--help"], stdout=full, stderr=subprocess.PIPE)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b"standard output", done.stderr)
+
+
+class Command(Case):
+    def test_versions(self):
+        done = run("--version", "--json")
+        self.assertEqual(done.returncode, 0, done.err)
+        versions = json.loads(done.out)
+        self.assertEqual(set(versions), {"quadrille", "mpi", "blas", "onednn", "hwloc", "compiler"})
+        self.assertTrue(all(isinstance(version, str) and version for version in versions.values()))
+        text = run("--version").out
+        for name, version in versions.items():
+            self.assertIn(name, text)
+            self.assertIn(version, text)
+
+    def test_unknown(self):
+        self.assert_refused(run("lineal"), "'lineal'", "linear", "verify")
+        self.assert_refused(run("--colour"), "--colour", "quadrille --help")
+        self.assert_refused(run("verify", "--colour"), "--colour", "quadrille verify --help")
+        self.assert_refused(run(), "quadrille --help")
+        self.assert_refused(run("help", "lineal"), "lineal")
+        self.assert_refused(run("--json"), "--version")
+
+    def test_help(self):
+        for words in (["--help"], ["help"], ["-h"]):
+            self.assertIn("linear", run(*words).out)
+        for command in ("linear", "verify"):
+            for words in ([command, "--help"], ["help", command], [command, "-n", "--help"]):
+                done = run(*words)
+                self.assertEqual(done.returncode, 0, done.err)
+                self.assertIn("Examples:\n", done.out)
+
+    def test_verify(self):
+        done = run("verify", "-n", "4", "--cases", "2", "--seed", "5")
+        self.assertEqual(done.returncode, 0, done.err + done.out)
+        lines = done.out.splitlines()
+        self.assertEqual(len(lines), 1 + 10 * 2 * 3)  # header; 10 grids of 4 ranks, 2 layouts, 3 types
+        self.assertTrue(all(line.endswith(" ok") for line in lines[1:]), done.out)
+        self.assertEqual(run("verify", "-n", "4", "--cases", "2", "--seed", "5").out, done.out)
+
+    def test_verify_refuses(self):
+        for bad in (["-n", "0"], ["-n", "65"], ["-n", "x"], ["--seed", "-1"], ["--dtype", "f16"], ["--cases", "0"], ["more"]):
+            with self.subTest(bad=bad):
+                self.assert_refused(run("verify", *bad), bad[-1])
+
+    def test_man_page_has_the_options_of_help(self):
+        with open(ARGUMENTS.man_page, encoding="ascii") as file:
+            page = file.read().replace("\\-", "-").replace("\\~", " ")
+        sections = dict(re.findall(r"^\.SH (\S+)\n(.*?)(?=^\.SH |\Z)", page, re.S | re.M))
+        for section, words in (("OPTIONS", ["--help"]), ("LINEAR", ["linear", "--help"]), ("VERIFY", ["verify", "--help"])):
+            in_help = re.findall(r"^  (?:-\w, |    )--([\w-]+)", run(*words).out, re.M)
+            in_page = re.findall(r"^\.TP\n.*?--([\w-]+)", sections[section], re.M)
+            self.assertEqual(sorted(in_help), sorted(in_page), section)
+            self.assertGreater(len(in_help), 2)
+
+    def test_man_page_is_clean(self):
+        try:
+            done = subprocess.run(["groff", "-man", "-ww", "-Tascii", ARGUMENTS.man_page], capture_output=True)
+        except FileNotFoundError:
+            self.skipTest("no groff")
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+
+
+def main():
+    global ARGUMENTS
+    parser = argparse.ArgumentParser()
+    parser.add_argument("quadrille")
+    parser.add_argument("man_page")
+    parser.add_argument("--mpiexec")
+    parser.add_argument("--full", action="store_true")
+    ARGUMENTS = parser.parse_args()
+    unittest.main(argv=[sys.argv[0]], verbosity=1)
+
+
+if __name__ == "__main__":
+    main()
