@@ -49,14 +49,13 @@ int qdri_blocks_equal(const qdr_block a[QDR_MAX_BLOCKS], const qdr_block b[QDR_M
     return 1;
 }
 
-/* The divisors of width next to unit: *below <= unit, *above > unit (0: only the width itself is,
- * and it is far off). Trial division up to 2^20 finds all for every sensible width, and stays quick
- * for the others. */
+/* The divisors of width next to unit: *below <= unit < *above. Trial division up to 2^16 finds all
+ * of any width below 2^32, and stays quick for larger ones, where some divisors may escape it. */
 static void nearest_divisors(int64_t width, int64_t unit, int64_t *below, int64_t *above)
 {
     *below = 1;
     *above = width;
-    for (int64_t i = 1; i <= width / i && i < (1 << 20); i++) {
+    for (int64_t i = 1; i <= width / i && i < (1 << 16); i++) {
         if (width % i) continue;
         const int64_t pair[2] = {i, width / i};
         for (int k = 0; k < 2; k++) {
