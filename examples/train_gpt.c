@@ -194,6 +194,12 @@ static qdr_status train(training *run)
             TRY(train_step(run, step, &loss));
         const double secs = meter_secs() - began;
         run->train_secs += secs;
+        if (!isfinite(loss)) {
+            snprintf(run->sentence, PROBLEM_BYTES,
+                     "the loss of step %lld is not a finite number; use a lower --lr than %g",
+                     (long long)step + 1, set->lr);
+            return QDR_ERR_STATE;
+        }
         TRY(after_step(run, &line, step, loss, secs));
     }
     if (run->talks) progress_end(&line);
