@@ -6,8 +6,8 @@
  * Bounds: u is the roundoff of the sums' type, t that of the stored type, n the features, g the
  * parts, X = max|x|. A mean of n terms errs by e = (n + 4g + 8)·u·X at most. Squared deviations sum
  * to within (2n + 8g + 16)·u of themselves, plus what a wrong mean adds: 2·g·e/s + (e/s)² of them,
- * s² = var + epsilon. Half of that is the relative error of 1/s, v. So x̂ errs by h = e/s + |x̂|·(v +
- * 4u). */
+ * s² = var + epsilon. Half of that is the relative error of 1/s, v.
+ * So x̂ errs by h = e/s + |x̂|·(v + 4u). */
 #include <math.h>
 #include <stdlib.h>
 

@@ -5,9 +5,9 @@
  * Gradients are multiples of 2^-6 below 1, so Σg² is exact in any order and the norm must be right
  * to the last bit. Bounds of a parameter: with u the roundoff of the moments' type, the scaled
  * gradient errs by 2u, relatively; t steps of a moment by (4t + 2)·u (v: (4t + 4)·u) of the same
- * recursion on absolute values; m̂/(sqrt(v̂) + ε) by that of m, half that of v and 6u more; and each
- * step rounds lr, the decay and the parameter, 4u of their sizes. BF16 rounds what it stores, not
- * its master. */
+ * recursion on absolute values; m̂/(sqrt(v̂) + ε) by that of m, half that of v and 6u more.
+ * Each step rounds lr, the decay and the parameter, 4u of their sizes. BF16 rounds what it stores,
+ * not its master. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
