@@ -1,0 +1,477 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Stacks on random grids: gradients of a graph with shared edges against finite differences,
+ * overlap on and off bit for bit, micro-batches, caller's memory, wrong descriptions. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dist/dist.h"
+
+enum {
+    HEADS = 3,
+    HEAD_SIZE = 4,
+    HIDDEN = HEADS * HEAD_SIZE,
+    CONTEXT = 4,
+    MAX_FULL = 3 * HIDDEN * HIDDEN
+};
+
+/* A caller's operation: out = a ∘ b. Arguments live here until the stream has come to them. */
+typedef struct product_op {
+    const double *a, *b, *d_out;
+    const float *fa, *fb, *fd_out;
+    double *out, *d_a, *d_b;
+    float *fout, *fd_a, *fd_b;
+    int64_t n;
+    int add_a, add_b, single;
+} product_op;
+
+static void multiply(void *user)
+{
+    const product_op *op = user;
+    for (int64_t i = 0; i < op->n; i++) {
+        if (op->single)
+            op->fout[i] = op->fa[i] * op->fb[i];
+        else
+            op->out[i] = op->a[i] * op->b[i];
+    }
+}
+
+static void differentiate(void *user)
+{
+    const product_op *op = user;
+    for (int64_t i = 0; i < op->n; i++) {
+        if (op->single) {
+            op->fd_a[i] = op->fd_out[i] * op->fb[i] + (op->add_a ? op->fd_a[i] : 0);
+            op->fd_b[i] = op->fd_out[i] * op->fa[i] + (op->add_b ? op->fd_b[i] : 0);
+        } else {
+            op->d_a[i] = op->d_out[i] * op->b[i] + (op->add_a ? op->d_a[i] : 0);
+            op->d_b[i] = op->d_out[i] * op->a[i] + (op->add_b ? op->d_b[i] : 0);
+        }
+    }
+}
+
+static void take_call(const qdr_op_call *call, product_op *op)
+{
+    op->n = call->n_rows * call->out_cols;
+    op->a = call->in[0], op->fa = call->in[0];
+    op->b = call->in[1], op->fb = call->in[1];
+    op->out = call->out, op->fout = call->out;
+}
+
+static qdr_status product_forward(const qdr_op_call *call, void *user)
+{
+    take_call(call, user);
+    return qdr_stream_call(call->stream, multiply, user);
+}
+
+static qdr_status product_backward(const qdr_op_call *call, void *user)
+{
+    product_op *op = user;
+    take_call(call, op);
+    op->d_out = call->d_out, op->fd_out = call->d_out;
+    op->d_a = call->d_in[0], op->fd_a = call->d_in[0];
+    op->d_b = call->d_in[1], op->fd_b = call->d_in[1];
+    op->add_a = call->accumulate[0];
+    op->add_b = call->accumulate[1];
+    return qdr_stream_call(call->stream, differentiate, op);
+}
+
+/* How a graph is made. */
+typedef struct variant {
+    qdr_layout layout;
+    qdr_dtype dtype;
+    int overlap, prefetch, drop_gathered, caller_memory;
+} variant;
+
+typedef struct graph {
+    qdr_context *ctx;
+    qdr_grid *grid;
+    qdr_stack *stack;
+    qdr_edge x, y;
+    product_op op;
+    qdr_dtype dtype;
+    void *memory[4];
+} graph;
+
+/* qkv is read by two attentions, x by a norm and by both sides of a residual, p by a product and by
+ * a GELU. */
+static void add_nodes(graph *g, const variant *v)
+{
+    const qdr_block features[QDR_MAX_BLOCKS] = {{HIDDEN, HEAD_SIZE}};
+    qdr_edge normed, qkv, first, second, both, p, doubled, product, bent;
+    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{HIDDEN, HEAD_SIZE}}, .col_axis = QDR_X,
+                                 .layout = v->layout};
+    DIST_OK(qdr_stack_add_input(g->stack, "x", &input, 1, &g->x));
+    DIST_OK(qdr_stack_add_layer_norm(g->stack, "norm", 0, g->x, &normed));
+    qdr_linear_desc desc = {
+        QDR_OPTS_INIT,           .name = "qkv",           .bias = 1,
+        .out_layout = v->layout, .out_row_unit = CONTEXT, .drop_gathered = v->drop_gathered};
+    memcpy(desc.in, features, sizeof features);
+    for (int i = 0; i < 3; i++) desc.out[i] = features[0];
+    DIST_OK(qdr_stack_add_linear(g->stack, &desc, normed, &qkv, NULL));
+    DIST_OK(qdr_stack_add_attention(g->stack, "first", HEAD_SIZE, CONTEXT, qkv, &first));
+    DIST_OK(qdr_stack_add_attention(g->stack, "second", HEAD_SIZE, CONTEXT, qkv, &second));
+    DIST_OK(qdr_stack_add_residual(g->stack, "both", first, second, &both));
+    qdr_linear_desc back = {
+        QDR_OPTS_INIT,   .name = "proj",          .bias = 1,
+        .transposed = 1, .out_layout = v->layout, .drop_gathered = v->drop_gathered};
+    memcpy(back.in, features, sizeof features);
+    memcpy(back.out, features, sizeof features);
+    DIST_OK(qdr_stack_add_linear(g->stack, &back, both, &p, NULL));
+    DIST_OK(qdr_stack_add_residual(g->stack, "doubled", g->x, g->x, &doubled));
+    const qdr_op_desc op = {
+        QDR_OPTS_INIT,      .name = "product",          .n_in = 2,
+        .in = {doubled, p}, .forward = product_forward, .backward = product_backward,
+        .user = &g->op};
+    DIST_OK(qdr_stack_add_op(g->stack, &op, &product));
+    DIST_OK(qdr_stack_add_gelu(g->stack, "gelu", p, &bent));
+    DIST_OK(qdr_stack_add_residual(g->stack, "sum", product, bent, &g->y));
+}
+
+static void bind_own_memory(graph *g)
+{
+    qdr_stack_sizes sizes;
+    DIST_OK(qdr_stack_get_sizes(g->stack, &sizes));
+    const size_t bytes[4] = {sizes.parameters, sizes.gradients, sizes.activations, sizes.workspace};
+    for (int i = 0; i < 4; i++) DIST_OK(qdr_mem_alloc(g->ctx, bytes[i], &g->memory[i]));
+    void *value;
+    DIST_FAILS(qdr_stack_edge_value(g->stack, g->x, &value), QDR_ERR_STATE, "qdr_stack_bind");
+    DIST_FAILS(
+        qdr_stack_bind(g->stack,
+                       &(qdr_stack_memory){QDR_OPTS_INIT, .parameters = (char *)g->memory[0] + 4}),
+        QDR_ERR_ARGUMENT, "aligned");
+    DIST_OK(qdr_stack_bind(g->stack, &(qdr_stack_memory){QDR_OPTS_INIT, g->memory[0], g->memory[1],
+                                                         g->memory[2], g->memory[3]}));
+}
+
+static void open_graph(graph *g, qdr_grid *grid, const variant *v)
+{
+    *g = (graph){.ctx = qdr_grid_context(grid), .grid = grid, .dtype = v->dtype};
+    g->op.single = v->dtype == QDR_F32;
+    const int64_t n_sequences = qdr_grid_size(grid, QDR_Z) * qdr_grid_size(grid, QDR_D) + 1;
+    const qdr_stack_opts opts = {QDR_OPTS_INIT,
+                                 .n_rows = n_sequences * CONTEXT,
+                                 .row_unit = CONTEXT,
+                                 .dtype = v->dtype,
+                                 .overlap = v->overlap,
+                                 .prefetch = v->prefetch,
+                                 .caller_memory = v->caller_memory};
+    DIST_OK(qdr_stack_create(grid, &opts, &g->stack));
+    add_nodes(g, v);
+    DIST_OK(qdr_stack_build(g->stack));
+    if (v->caller_memory) bind_own_memory(g);
+    DIST_OK(qdr_stack_init(g->stack, 5, 0.3));
+}
+
+static void close_graph(graph *g)
+{
+    qdr_stack_destroy(&g->stack);
+    for (int i = 0; i < 4; i++) qdr_mem_free(g->ctx, &g->memory[i]);
+}
+
+/* Calls set(element, global row, global column) for what this rank has of an edge. */
+static void fill_edge(graph *g, qdr_edge edge, void *data, uint64_t seed, double scale,
+                      uint64_t seed2, double scale2)
+{
+    qdr_owned owned;
+    DIST_OK(qdr_stack_edge_owned(g->stack, edge, &owned));
+    int64_t at = 0;
+    for (int64_t r = owned.rows.begin; r < owned.rows.end; r++)
+        for (int i = 0; i < owned.n_ranges; i++)
+            for (int64_t c = owned.cols[i].begin; c < owned.cols[i].end; c++)
+                dist_set(data, g->dtype, at++,
+                         scale * dist_value(seed, r, c) + scale2 * dist_value(seed2, r, c));
+}
+
+/* Σ over all ranks of a[i]·value(seed, i), every global element of the edge once. */
+static double edge_dot(graph *g, qdr_edge edge, const void *data, uint64_t seed)
+{
+    qdr_owned owned;
+    qdr_matrix matrix;
+    DIST_OK(qdr_stack_edge_owned(g->stack, edge, &owned));
+    DIST_OK(qdr_stack_edge_matrix(g->stack, edge, &matrix));
+    const qdr_axis other = matrix.col_axis == QDR_X ? QDR_Y : QDR_X;
+    double *sum = dist_memory(g->ctx, 1, QDR_F64);
+    *sum = 0;
+    int64_t at = 0;
+    for (int64_t r = owned.rows.begin; r < owned.rows.end; r++)
+        for (int i = 0; i < owned.n_ranges; i++)
+            for (int64_t c = owned.cols[i].begin; c < owned.cols[i].end; c++)
+                *sum += dist_get(data, g->dtype, at++) * dist_value(seed, r, c);
+    if (!matrix.scatter_rows && qdr_grid_coordinate(g->grid, other) > 0) *sum = 0;
+    for (int axis = 0; axis < QDR_N_AXES; axis++)
+        DIST_OK(qdr_all_reduce(g->grid, (qdr_axis)axis, QDR_SUM, sum, 1, QDR_F64, NULL));
+    dist_synchronize(g->ctx);
+    const double result = *sum;
+    void *memory = sum;
+    qdr_mem_free(g->ctx, &memory);
+    return result;
+}
+
+enum { X_SEED = 11, G_SEED = 12, D_SEED = 13 };
+
+/* The loss: <y, G>, for x = X + step·D. */
+static double loss(graph *g, double step)
+{
+    void *x, *y;
+    DIST_OK(qdr_stack_edge_value(g->stack, g->x, &x));
+    DIST_OK(qdr_stack_edge_value(g->stack, g->y, &y));
+    fill_edge(g, g->x, x, X_SEED, 1, D_SEED, step);
+    DIST_OK(qdr_stack_forward(g->stack));
+    dist_synchronize(g->ctx);
+    return edge_dot(g, g->y, y, G_SEED);
+}
+
+static void backward(graph *g, int flags)
+{
+    void *d_y;
+    DIST_OK(qdr_stack_edge_gradient(g->stack, g->y, &d_y));
+    fill_edge(g, g->y, d_y, G_SEED, 1, 0, 0);
+    DIST_OK(qdr_stack_backward(g->stack, flags, 1));
+    dist_synchronize(g->ctx);
+}
+
+static void load_moved(graph *g, int index, const double *full, int64_t n, double step)
+{
+    double moved[MAX_FULL];
+    for (int64_t i = 0; i < n; i++) moved[i] = full[i] + step * dist_value(D_SEED, i, index);
+    DIST_OK(qdr_stack_load_parameter(g->stack, index, moved));
+}
+
+/* Central differences with step 1e-5 of a function of size about 10² with derivatives of the same
+ * size: the third derivative contributes some 1e-10·10², rounding 10²·1e-16·(operations, 10³)/1e-5:
+ * 1e-6. */
+static void check_slope(double slope, double expected, const char *what)
+{
+    const double bound = 1e-6 * (1 + fabs(expected)) * 10;
+    DIST_CHECK(fabs(slope - expected) <= bound, "%s: slope %.12g, gradient %.12g, bound %.1e", what,
+               slope, expected, bound);
+}
+
+static void check_gradients(graph *g)
+{
+    static const double step = 1e-5;
+    double full[MAX_FULL], gradient[MAX_FULL];
+    void *d_x;
+    loss(g, 0);
+    backward(g, 0);
+    DIST_OK(qdr_stack_edge_gradient(g->stack, g->x, &d_x));
+    const double expected = edge_dot(g, g->x, d_x, D_SEED);
+    check_slope((loss(g, step) - loss(g, -step)) / (2 * step), expected, "x");
+    for (int i = 0; i < qdr_stack_n_parameters(g->stack); i++) {
+        qdr_parameter parameter;
+        DIST_OK(qdr_stack_parameter(g->stack, i, &parameter));
+        DIST_CHECK(parameter.n_global <= MAX_FULL, "%s", parameter.name);
+        DIST_OK(qdr_stack_gather_parameter(g->stack, i, 0, full));
+        DIST_OK(qdr_stack_gather_parameter(g->stack, i, 1, gradient));
+        double dot = 0;
+        for (int64_t j = 0; j < parameter.n_global; j++)
+            dot += gradient[j] * dist_value(D_SEED, j, i);
+        load_moved(g, i, full, parameter.n_global, step);
+        const double above = loss(g, 0);
+        load_moved(g, i, full, parameter.n_global, -step);
+        const double below = loss(g, 0);
+        load_moved(g, i, full, parameter.n_global, 0);
+        check_slope((above - below) / (2 * step), dot, parameter.name);
+    }
+}
+
+/* 16 ranks are 2x2x2x2; any other number a grid at random. */
+static qdr_grid *some_grid(qdr_context *ctx, uint64_t *seed)
+{
+    qdr_grid *grid = NULL;
+    if (qdr_context_size(ctx) != 16) return dist_random_grid(ctx, seed);
+    DIST_OK(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = 2, .y = 2, .z = 2, .d = 2},
+                            &grid));
+    return grid;
+}
+
+static void gradients_are_slopes(qdr_context *ctx, uint64_t seed)
+{
+    for (int i = 0; i < 4; i++) {
+        qdr_grid *grid = some_grid(ctx, &seed);
+        graph g;
+        open_graph(&g, grid,
+                   &(variant){.layout = i % 2 ? QDR_SCATTERED : QDR_REPLICATED,
+                              .dtype = QDR_F64,
+                              .drop_gathered = i / 2});
+        check_gradients(&g);
+        close_graph(&g);
+        qdr_grid_destroy(&grid);
+    }
+}
+
+/* Everything one step leaves: y and all gradients, gathered. */
+static int64_t outcome(graph *g, float *result)
+{
+    int64_t n = 0;
+    void *y;
+    qdr_owned owned;
+    loss(g, 0);
+    backward(g, 0);
+    DIST_OK(qdr_stack_edge_value(g->stack, g->y, &y));
+    DIST_OK(qdr_stack_edge_owned(g->stack, g->y, &owned));
+    for (int i = 0; i < qdr_stack_n_parameters(g->stack); i++) {
+        qdr_parameter parameter;
+        DIST_OK(qdr_stack_parameter(g->stack, i, &parameter));
+        DIST_OK(qdr_stack_gather_parameter(g->stack, i, 1, result + n));
+        n += parameter.n_global;
+    }
+    memcpy(result + n, y, (size_t)(owned.n_rows * owned.n_cols) * sizeof *result);
+    return n + owned.n_rows * owned.n_cols;
+}
+
+static void overlap_changes_no_bit(qdr_context *ctx, uint64_t seed)
+{
+    static const variant variants[] = {
+        {.overlap = QDR_OVERLAP_ALL},
+        {.overlap = QDR_OVERLAP_NONE},
+        {.overlap = QDR_OVERLAP_WEIGHTS},
+        {.overlap = QDR_OVERLAP_ROWS},
+        {.overlap = QDR_OVERLAP_GRADIENTS},
+        {.prefetch = 3},
+        {.caller_memory = 1},
+        {.drop_gathered = 1},
+    };
+    enum { ROOM = 8 * MAX_FULL + 64 * CONTEXT * HIDDEN };
+    float *first = malloc(2 * ROOM * sizeof *first), *other = first + ROOM;
+    DIST_CHECK(first != NULL, "no memory");
+    for (int layout = 0; layout < 2; layout++) {
+        qdr_grid *grid = some_grid(ctx, &seed);
+        int64_t n = 0;
+        for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++) {
+            graph g;
+            variant v = variants[i];
+            v.layout = layout ? QDR_SCATTERED : QDR_REPLICATED;
+            open_graph(&g, grid, &v);
+            const int64_t n_other = outcome(&g, i ? other : first);
+            n = i ? n : n_other;
+            DIST_CHECK(n_other == n &&
+                           (i == 0 || memcmp(first, other, (size_t)n * sizeof *first) == 0),
+                       "variant %zu, layout %d", i, layout);
+            close_graph(&g);
+        }
+        qdr_grid_destroy(&grid);
+    }
+    free(first);
+}
+
+/* The gradients of all parameters are `times` those in `once`, up to the rounding of a few sums. */
+static void check_multiple(graph *g, const double *once, double times, const char *what)
+{
+    double gradient[MAX_FULL];
+    for (int i = 0; i < qdr_stack_n_parameters(g->stack); i++) {
+        qdr_parameter parameter;
+        double largest = 0;
+        DIST_OK(qdr_stack_parameter(g->stack, i, &parameter));
+        DIST_OK(qdr_stack_gather_parameter(g->stack, i, 1, gradient));
+        for (int64_t j = 0; j < parameter.n_global; j++) largest = fmax(largest, fabs(once[j]));
+        for (int64_t j = 0; j < parameter.n_global; j++)
+            DIST_CHECK(fabs(gradient[j] - times * once[j]) <= 1e-13 * (1 + largest),
+                       "%s: %s[%d] is %.17g, not %g times %.17g", what, parameter.name, (int)j,
+                       gradient[j], times, once[j]);
+        once += parameter.n_global;
+    }
+}
+
+/* Adding to gradients that are complete, and to ones whose sums were deferred, counts nothing
+ * twice. */
+static void micro_batches_add_up(qdr_context *ctx, uint64_t seed)
+{
+    for (int layout = 0; layout < 2; layout++) {
+        qdr_grid *grid = some_grid(ctx, &seed);
+        graph g;
+        double *once = malloc(8 * MAX_FULL * sizeof *once);
+        int64_t n = 0;
+        DIST_CHECK(once != NULL, "no memory");
+        open_graph(&g, grid,
+                   &(variant){.layout = layout ? QDR_SCATTERED : QDR_REPLICATED, .dtype = QDR_F64});
+        loss(&g, 0);
+        backward(&g, 0);
+        for (int i = 0; i < qdr_stack_n_parameters(g.stack); i++) {
+            qdr_parameter parameter;
+            DIST_OK(qdr_stack_parameter(g.stack, i, &parameter));
+            DIST_OK(qdr_stack_gather_parameter(g.stack, i, 1, once + n));
+            n += parameter.n_global;
+        }
+        backward(&g, QDR_ACCUMULATE);
+        check_multiple(&g, once, 2, "complete + complete");
+        backward(&g, QDR_ACCUMULATE | QDR_DEFER_SYNC);
+        backward(&g, QDR_ACCUMULATE);
+        check_multiple(&g, once, 4, "complete + deferred + last");
+        backward(&g, QDR_DEFER_SYNC);
+        backward(&g, QDR_ACCUMULATE | QDR_DEFER_SYNC);
+        backward(&g, QDR_ACCUMULATE);
+        check_multiple(&g, once, 3, "deferred + deferred + last");
+        backward(&g, 0);
+        check_multiple(&g, once, 1, "overwritten");
+        free(once);
+        close_graph(&g);
+        qdr_grid_destroy(&grid);
+    }
+}
+
+static void wrong_descriptions_are_named(qdr_context *ctx, uint64_t seed)
+{
+    qdr_grid *grid = some_grid(ctx, &seed);
+    qdr_stack *stack = NULL;
+    qdr_edge x, y, z;
+    DIST_FAILS(qdr_stack_create(grid, NULL, &stack), QDR_ERR_ARGUMENT, "NULL");
+    DIST_FAILS(qdr_stack_create(grid, &(qdr_stack_opts){.n_rows = 8}, &stack), QDR_ERR_ARGUMENT,
+               "QDR_OPTS_INIT");
+    DIST_FAILS(qdr_stack_create(grid, &(qdr_stack_opts){QDR_OPTS_INIT, .n_rows = -8}, &stack),
+               QDR_ERR_SHAPE, "-8");
+    DIST_FAILS(qdr_stack_create(grid, &(qdr_stack_opts){QDR_OPTS_INIT, .n_rows = 10, .row_unit = 4},
+                                &stack),
+               QDR_ERR_SHAPE, "12");
+    DIST_FAILS(qdr_stack_create(grid, &(qdr_stack_opts){QDR_OPTS_INIT, .dtype = QDR_I32}, &stack),
+               QDR_ERR_DTYPE, "bf16");
+    DIST_CHECK(stack == NULL, "a failed create leaves a stack");
+    DIST_OK(qdr_stack_create(
+        grid, &(qdr_stack_opts){QDR_OPTS_INIT, .n_rows = 8, .row_unit = 4, .dtype = QDR_F64},
+        &stack));
+    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{12, 4}}, .col_axis = QDR_X};
+    DIST_OK(qdr_stack_add_input(stack, "x", &input, 0, &x));
+    qdr_linear_desc desc = {QDR_OPTS_INIT, .name = "fc", .in = {{12, 4}}, .out = {{5140, 128}}};
+    DIST_FAILS(qdr_stack_add_linear(stack, &desc, x, &y, NULL), QDR_ERR_SHAPE, "5140");
+    desc.out[0].unit = 20;
+    desc.in[0].unit = 3;
+    DIST_FAILS(qdr_stack_add_linear(stack, &desc, x, &y, NULL), QDR_ERR_SHAPE, "blocks");
+    desc.in[0].unit = 4;
+    desc.transposed = 1;
+    DIST_FAILS(qdr_stack_add_linear(stack, &desc, x, &y, NULL), QDR_ERR_SHAPE, "transposed = 0");
+    desc.transposed = 0;
+    DIST_FAILS(qdr_stack_add_linear(stack, &desc, 7, &y, NULL), QDR_ERR_ARGUMENT, "edge 7");
+    desc.out_row_unit = 3;
+    DIST_FAILS(qdr_stack_add_linear(stack, &desc, x, &y, NULL), QDR_ERR_SHAPE, "out_row_unit 3");
+    desc.out_row_unit = 0;
+    desc.version = 9;
+    DIST_FAILS(qdr_stack_add_linear(stack, &desc, x, &y, NULL), QDR_ERR_ARGUMENT, "version 9");
+    desc.version = QDR_OPTS_INIT;
+    DIST_FAILS(qdr_stack_add_linear(stack, NULL, x, &y, NULL), QDR_ERR_ARGUMENT, "NULL");
+    DIST_FAILS(qdr_stack_add_attention(stack, "attention", 4, 4, x, &y), QDR_ERR_SHAPE,
+               "three blocks");
+    DIST_FAILS(qdr_stack_forward(stack), QDR_ERR_STATE, "qdr_stack_build");
+    DIST_OK(qdr_stack_add_linear(stack, &desc, x, &y, NULL));
+    DIST_FAILS(qdr_stack_add_residual(stack, "sum", x, y, &z), QDR_ERR_SHAPE, "alike");
+    DIST_OK(qdr_stack_build(stack));
+    DIST_FAILS(qdr_stack_add_gelu(stack, "late", y, &z), QDR_ERR_STATE, "already built");
+    DIST_FAILS(qdr_stack_backward(stack, 64, 1), QDR_ERR_ARGUMENT, "64");
+    double sum;
+    int64_t n_valid;
+    DIST_FAILS(qdr_stack_loss(stack, &sum, &n_valid), QDR_ERR_STATE, "cross-entropy");
+    qdr_stack_destroy(&stack);
+    qdr_stack_destroy(&stack);
+    qdr_grid_destroy(&grid);
+}
+
+int main(int argc, char **argv)
+{
+    static const dist_test tests[] = {
+        {"gradients are slopes", gradients_are_slopes},
+        {"overlap changes no bit", overlap_changes_no_bit},
+        {"micro-batches add up", micro_batches_add_up},
+        {"wrong descriptions are named", wrong_descriptions_are_named},
+    };
+    return dist_main(argc, argv, tests, sizeof tests / sizeof tests[0]);
+}
