@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products of every type and shape against a long double triple loop. */
+#include "dev/cpu/gemm.h"
 #include "device.h"
 
 typedef struct gemm_case {
@@ -7,6 +8,7 @@ typedef struct gemm_case {
     int trans_a, trans_b;
     double alpha, beta;
     qdr_dtype dtype, c_dtype;
+    int by_onednn; /* past the device */
 } gemm_case;
 
 /* Leading dimensions a little larger than needed. */
@@ -63,7 +65,11 @@ static void run_case(const gemm_case *t)
     g.a = a.data;
     g.b = b.data;
     g.c = c.data;
-    CHECK_OK(qdri_gemm_run(stream, &g));
+    if (t->by_onednn) {
+        CHECK_OK(qdri_gemm_onednn(&g, 1));
+    } else {
+        CHECK_OK(qdri_gemm_run(stream, &g));
+    }
     CHECK_OK(qdri_stream_synchronize(stream));
     check_product(&g, &a, &b, &before, &c);
     check_gaps(&g, &before, &c);
@@ -100,13 +106,48 @@ static void products_of_odd_sizes(void **state)
     }
 }
 
+/* oneDNN multiplies BF16 only where the machine can, but its way is the same in F32. */
+static void products_by_onednn(void **state)
+{
+    static const double factors[] = {0.0, 1.0, -0.5};
+    const float x = 1;
+    float y = 0;
+    const qdri_gemm one = {.m = 1,
+                           .n = 1,
+                           .k = 1,
+                           .a = &x,
+                           .b = &x,
+                           .c = &y,
+                           .lda = 1,
+                           .ldb = 1,
+                           .ldc = 1,
+                           .alpha = 1};
+    (void)state;
+    if (qdri_gemm_onednn(&one, 1) == QDR_ERR_UNSUPPORTED) skip();
+    for (int round = 0; round < 60; round++) {
+        const gemm_case t = {
+            .m = odd_sizes[test_between(&seed, 1, N_SIZES - 1)],
+            .n = odd_sizes[test_between(&seed, 1, N_SIZES - 1)],
+            .k = odd_sizes[test_between(&seed, 1, N_SIZES - 1)],
+            .trans_a = (int)test_between(&seed, 0, 1),
+            .trans_b = (int)test_between(&seed, 0, 1),
+            .alpha = factors[test_between(&seed, 1, 2)],
+            .beta = factors[test_between(&seed, 0, 2)],
+            .by_onednn = 1,
+        };
+        run_case(&t);
+    }
+}
+
 /* More than one panel of the conversion in each direction. */
 static void products_of_several_panels(void **state)
 {
     (void)state;
     for (int pair = 2; pair < 4; pair++) {
-        const gemm_case wide = {515, 3, 1030, 0, 1, 1.0, 1.0, QDR_BF16, type_pairs[pair].c_dtype};
-        const gemm_case tall = {3, 1029, 514, 1, 0, 2.0, 0.0, QDR_BF16, type_pairs[pair].c_dtype};
+        const gemm_case wide = {515, 3, 1030, 0, 1, 1.0, 1.0, QDR_BF16, type_pairs[pair].c_dtype,
+                                0};
+        const gemm_case tall = {3, 1029, 514, 1, 0, 2.0, 0.0, QDR_BF16, type_pairs[pair].c_dtype,
+                                0};
         run_case(&wide);
         run_case(&tall);
     }
@@ -170,9 +211,8 @@ static void bad_products_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(products_of_odd_sizes),
-        cmocka_unit_test(products_of_several_panels),
-        cmocka_unit_test(products_hide_nothing),
+        cmocka_unit_test(products_of_odd_sizes),      cmocka_unit_test(products_by_onednn),
+        cmocka_unit_test(products_of_several_panels), cmocka_unit_test(products_hide_nothing),
         cmocka_unit_test(bad_products_are_refused),
     };
     return cmocka_run_group_tests(tests, device_open, device_close);

@@ -2,10 +2,10 @@
 /* Products on the CPU: f32 and f64 through CBLAS; bf16 through oneDNN where the machine has bf16,
  * else converted. */
 #include "dev/cpu/gemm.h"
+#include "dev/cpu/bf16.h"
 
 #include <cblas.h>
 #include <limits.h>
-#include <string.h>
 
 /* OpenBLAS counts its threads for the whole process, so the number is set only when it changes. */
 void qdri_blas_set_threads(int n_threads)
@@ -21,12 +21,25 @@ void qdri_blas_set_threads(int n_threads)
 static CBLAS_TRANSPOSE blas_trans(int trans) { return trans ? CblasTrans : CblasNoTrans; }
 
 /* C = beta·C, for products over nothing. beta = 0 writes zeros without reading. */
-#define SCALE(T, gemm)                                                                             \
-    for (int64_t r = 0; r < (gemm)->m; r++) {                                                      \
-        T *row = (T *)(gemm)->c + r * (gemm)->ldc;                                                 \
-        for (int64_t c = 0; c < (gemm)->n; c++)                                                    \
-            row[c] = (gemm)->beta == 0.0 ? (T)0 : (T)((gemm)->beta * (double)row[c]);              \
+#define SCALE_LOOP(type, load, store)                                                              \
+    for (int64_t r = 0; r < g->m; r++) {                                                           \
+        type *row = (type *)g->c + r * g->ldc;                                                     \
+        for (int64_t c = 0; c < g->n; c++) {                                                       \
+            row[c] = g->beta == 0.0 ? 0 : store(g->beta * (double)load(row[c]));                   \
+        }                                                                                          \
     }
+#define SAME(x) (x)
+#define TO_F32(x) (float)(x)
+#define TO_BF16(x) qdri_bf16_round((float)(x))
+
+static void gemm_scale(const qdri_gemm *g)
+{
+    switch (g->c_dtype) {
+    case QDR_F64: SCALE_LOOP(double, SAME, SAME) break;
+    case QDR_BF16: SCALE_LOOP(uint16_t, qdri_bf16_load, TO_BF16) break;
+    default: SCALE_LOOP(float, SAME, TO_F32) break;
+    }
+}
 
 static void gemm_f32(const qdri_gemm *g)
 {
@@ -45,17 +58,9 @@ static void gemm_f64(const qdri_gemm *g)
 void qdri_gemm_blas(const qdri_gemm *gemm)
 {
     if (gemm->dtype == QDR_F64) {
-        if (gemm->k == 0) {
-            SCALE(double, gemm)
-        } else {
-            gemm_f64(gemm);
-        }
+        gemm_f64(gemm);
     } else {
-        if (gemm->k == 0) {
-            SCALE(float, gemm)
-        } else {
-            gemm_f32(gemm);
-        }
+        gemm_f32(gemm);
     }
 }
 
@@ -67,6 +72,10 @@ typedef struct gemm_args {
 static qdr_status gemm_run(void *args)
 {
     const gemm_args *self = args;
+    if (self->gemm.k == 0) {
+        gemm_scale(&self->gemm);
+        return QDR_OK;
+    }
     qdri_blas_set_threads(self->dev->n_threads);
     if (self->gemm.dtype != QDR_BF16) {
         qdri_gemm_blas(&self->gemm);

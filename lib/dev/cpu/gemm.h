@@ -11,13 +11,14 @@
 #define QDRI_PANELS_BYTES ((size_t)3 * QDRI_PANEL_EDGE * QDRI_PANEL_EDGE * sizeof(float))
 
 void qdri_blas_set_threads(int n_threads);
-/* F32 or F64, sizes within int, m and n at least 1. */
+/* F32 or F64, sizes within int, m, n and k at least 1. */
 void qdri_gemm_blas(const qdri_gemm *gemm);
 /* BF16: fp32 sums, C rounded once. panels: QDRI_PANELS_BYTES. */
 void qdri_gemm_converted(const qdri_gemm *gemm, float *panels);
 
 /* 1 if oneDNN was built in and this machine has instructions for BF16 products. */
 int qdri_bf16_native(void);
+/* BF16, or F32 to test it on machines without. Sizes at least 1. */
 qdr_status qdri_gemm_onednn(const qdri_gemm *gemm, int n_threads);
 
 #endif

@@ -65,7 +65,6 @@ static void gemm_block(const qdri_gemm *g, float *panels, int64_t i, int64_t j)
         part.alpha = g->alpha;
         part.beta = g->beta;
     }
-    if (g->k == 0) qdri_gemm_blas(&part);
     for (int64_t l = 0; l < g->k; l += EDGE) {
         part.k = least(EDGE, g->k - l);
         part.lda = g->trans_a ? m : part.k;

@@ -1,16 +1,152 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* BF16 products through oneDNN, on machines that have instructions for them. */
+/* BF16 products through oneDNN, on machines that have instructions for them (AVX-512 BF16, AMX).
+ * oneDNN keeps its own cache of primitives, and scratch that is not counted as device memory. */
+#define _GNU_SOURCE 1 /* RTLD_DEFAULT */
 #include "dev/cpu/gemm.h"
 
-#ifdef QDRI_HAVE_ONEDNN
+#include "config.h"
+
+#if QDRI_HAVE_ONEDNN
 #include <oneapi/dnnl/dnnl.h>
 #endif
+
+#if QDRI_HAVE_ONEDNN && DNNL_VERSION_MAJOR == 2
+
+#include <dlfcn.h>
+#include <string.h>
+
+#define ISA_BF16 dnnl_cpu_isa_avx512_core_bf16
+
+static dnnl_engine_t engine; /* of the process; lives as long */
+
+/* oneDNN's threads are OpenMP's, whose number belongs to the calling thread. */
+static void set_openmp_threads(int n_threads)
+{
+    void (*set)(int) = NULL;
+    void *symbol = dlsym(RTLD_DEFAULT, "omp_set_num_threads");
+    memcpy(&set, &symbol, sizeof set);
+    if (set) set(n_threads);
+}
+
+static dnnl_status_t describe(dnnl_memory_desc_t *desc, int64_t n_rows, int64_t n_cols,
+                              int64_t stride, int trans, qdr_dtype dtype)
+{
+    const dnnl_dims_t dims = {n_rows, n_cols};
+    const dnnl_dims_t strides = {trans ? 1 : stride, trans ? stride : 1};
+    return dnnl_memory_desc_init_by_strides(desc, 2, dims, dtype == QDR_BF16 ? dnnl_bf16 : dnnl_f32,
+                                            strides);
+}
+
+/* C = alpha·A·B + beta·C, in the order of oneDNN's attributes: scale the sum, then add. */
+static dnnl_status_t attributes_create(const qdri_gemm *g, dnnl_primitive_attr_t *attributes)
+{
+    const float alpha = (float)g->alpha;
+    dnnl_post_ops_t add = NULL;
+    dnnl_status_t status = dnnl_primitive_attr_create(attributes);
+    if (status != dnnl_success) return status;
+    if (g->alpha != 1.0) {
+        status = dnnl_primitive_attr_set_output_scales(*attributes, 1, 0, &alpha);
+        if (status != dnnl_success) return status;
+    }
+    if (g->beta == 0.0) return dnnl_success;
+    status = dnnl_post_ops_create(&add);
+    if (status == dnnl_success) status = dnnl_post_ops_append_sum(add, (float)g->beta);
+    if (status == dnnl_success) status = dnnl_primitive_attr_set_post_ops(*attributes, add);
+    dnnl_post_ops_destroy(add);
+    return status;
+}
+
+typedef struct product {
+    dnnl_memory_desc_t descs[3];
+    dnnl_primitive_attr_t attributes;
+    dnnl_primitive_desc_t desc;
+    dnnl_primitive_t primitive;
+    dnnl_stream_t stream;
+    dnnl_memory_t memories[3];
+} product;
+
+#define DNNL_TRY(expression)                                                                       \
+    do {                                                                                           \
+        const dnnl_status_t try_status_ = (expression);                                            \
+        if (try_status_ != dnnl_success) return try_status_;                                       \
+    } while (0)
+
+static dnnl_status_t product_create(const qdri_gemm *g, product *p)
+{
+    dnnl_matmul_desc_t matmul;
+    DNNL_TRY(describe(&p->descs[0], g->m, g->k, g->lda, g->trans_a, g->dtype));
+    DNNL_TRY(describe(&p->descs[1], g->k, g->n, g->ldb, g->trans_b, g->dtype));
+    DNNL_TRY(describe(&p->descs[2], g->m, g->n, g->ldc, 0, g->c_dtype));
+    DNNL_TRY(attributes_create(g, &p->attributes));
+    DNNL_TRY(dnnl_matmul_desc_init(&matmul, &p->descs[0], &p->descs[1], NULL, &p->descs[2]));
+    DNNL_TRY(dnnl_primitive_desc_create(&p->desc, &matmul, p->attributes, engine, NULL));
+    return dnnl_primitive_create(&p->primitive, p->desc);
+}
+
+static dnnl_status_t product_run(const qdri_gemm *g, product *p)
+{
+    void *data[] = {(void *)(uintptr_t)g->a, (void *)(uintptr_t)g->b, g->c};
+    const int names[] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST};
+    dnnl_exec_arg_t args[3];
+    DNNL_TRY(product_create(g, p));
+    DNNL_TRY(dnnl_stream_create(&p->stream, engine, dnnl_stream_default_flags));
+    for (int i = 0; i < 3; i++) {
+        DNNL_TRY(dnnl_memory_create(&p->memories[i], &p->descs[i], engine, data[i]));
+        args[i] = (dnnl_exec_arg_t){names[i], p->memories[i]};
+    }
+    DNNL_TRY(dnnl_primitive_execute(p->primitive, p->stream, 3, args));
+    return dnnl_stream_wait(p->stream);
+}
+
+static void product_destroy(product *p)
+{
+    for (int i = 0; i < 3; i++) dnnl_memory_destroy(p->memories[i]);
+    dnnl_stream_destroy(p->stream);
+    dnnl_primitive_destroy(p->primitive);
+    dnnl_primitive_desc_destroy(p->desc);
+    dnnl_primitive_attr_destroy(p->attributes);
+}
+
+static void engine_start(void)
+{
+    if (dnnl_engine_create(&engine, dnnl_cpu, 0) != dnnl_success) engine = NULL;
+}
+
+static int engine_ready(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, engine_start);
+    return engine != NULL;
+}
+
+int qdri_bf16_native(void)
+{
+    return engine_ready() && (dnnl_get_effective_cpu_isa() & ISA_BF16) == ISA_BF16;
+}
+
+qdr_status qdri_gemm_onednn(const qdri_gemm *gemm, int n_threads)
+{
+    product p = {0};
+    if (!engine_ready()) return QDR_FAIL(QDR_ERR_DEVICE, "product: oneDNN could not start");
+    set_openmp_threads(n_threads);
+    const dnnl_status_t status = product_run(gemm, &p);
+    product_destroy(&p);
+    if (status == dnnl_success) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_DEVICE,
+                    "product: oneDNN's status %d at %" PRId64 "x%" PRId64 "x%" PRId64
+                    " in %s; build with -Donednn=disabled to do without it",
+                    (int)status, gemm->m, gemm->n, gemm->k, qdr_dtype_name(gemm->dtype));
+}
+
+#else
 
 int qdri_bf16_native(void) { return 0; }
 
 qdr_status qdri_gemm_onednn(const qdri_gemm *gemm, int n_threads)
 {
-    (void)gemm;
     (void)n_threads;
-    return QDR_FAIL(QDR_ERR_UNSUPPORTED, "product: this build has no oneDNN");
+    return QDR_FAIL(QDR_ERR_UNSUPPORTED, "product: this build cannot multiply %s through oneDNN 2",
+                    qdr_dtype_name(gemm->dtype));
 }
+
+#endif
