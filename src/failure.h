@@ -10,6 +10,7 @@ enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_NOTHING_FITS = 3, EXIT
 
 typedef struct failure {
     int code; /* EXIT_OK while nothing has failed */
+    int is_shared; /* all ranks have it: nobody is left waiting */
     char sentence[768];
 } failure;
 

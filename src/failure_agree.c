@@ -23,6 +23,7 @@ int fail_together(failure *why, qdr_context *ctx)
         if (status != QDR_OK) return fail_status(why, status);
         if (!theirs.code) continue;
         *why = theirs;
+        why->is_shared = 1;
         return why->code;
     }
     return fail_status(why, all);

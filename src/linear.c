@@ -217,8 +217,7 @@ static qdr_status compute(linear_job *job)
 /* Each step ends with all ranks knowing whether all could do it. */
 static int work(linear_job *job, failure *why)
 {
-    if (check_ranks(job, why)) return why->code; /* the same on all ranks */
-    linear_files_open(job->options->paths, &job->files, why);
+    if (check_ranks(job, why) == EXIT_OK) linear_files_open(job->options->paths, &job->files, why);
     if (fail_together(why, job->ctx)) return why->code;
     fail_status(why, build(job));
     if (fail_together(why, job->ctx)) return why->code;
@@ -243,37 +242,56 @@ static void release(linear_job *job)
     linear_files_close(&job->files);
 }
 
+/* What one launch runs, and how it ended. */
+typedef struct launch {
+    linear_options options;
+    failure usage; /* a mistake in the command line: nothing runs */
+    int code; /* of a failure that all ranks share */
+} launch;
+
+/* A shared failure is no reason for the launcher to alarm the other ranks: they know. Local ranks
+ * have one `launch`. */
+static int end_rank(qdr_context *ctx, launch *launched, const failure *why)
+{
+    const int is_root = qdr_context_rank(ctx) == 0;
+    if (why->code && is_root) fail_print(why);
+    if (!why->is_shared) return why->code;
+    if (is_root || !launched->options.n_local) launched->code = why->code;
+    return EXIT_OK;
+}
+
 static int run_rank(qdr_context *ctx, void *user)
 {
-    linear_job job = {.options = user, .ctx = ctx};
+    launch *launched = user;
+    linear_job job = {.options = &launched->options, .ctx = ctx};
     failure why = {0};
     work(&job, &why);
     release(&job);
-    if (why.code && qdr_context_rank(ctx) == 0) fail_print(&why);
-    return why.code;
+    return end_rank(ctx, launched, &why);
 }
 
 /* Under mpiexec every process finds the same mistake in the same words; one of them says so. */
 static int report_rank(qdr_context *ctx, void *user)
 {
-    const failure *why = user;
-    return qdr_context_rank(ctx) == 0 ? fail_print(why) : why->code;
+    launch *launched = user;
+    launched->usage.is_shared = 1;
+    return end_rank(ctx, launched, &launched->usage);
 }
 
 static int run(int argc, char **argv)
 {
-    linear_options options = {.order = "xyzd"};
-    failure why = {0};
+    launch launched = {.options = {.order = "xyzd"}};
+    failure *usage = &launched.usage;
     int code = EXIT_FAILED;
-    read_options(argc, argv, &options, &why);
-    const int n_local = (int)options.n_local;
-    if (why.code && n_local) return fail_print(&why);
-    const qdr_status status = why.code ? qdr_launch(0, NULL, report_rank, &why, &code)
-                                       : qdr_launch(n_local, NULL, run_rank, &options, &code);
-    if (status == QDR_OK) return code;
-    fail_status(&why, status);
-    fail_print(&why);
-    return why.code == EXIT_USAGE ? EXIT_USAGE : EXIT_FAILED;
+    read_options(argc, argv, &launched.options, usage);
+    const int n_local = (int)launched.options.n_local;
+    if (usage->code && n_local) return fail_print(usage);
+    const qdr_status status = usage->code ? qdr_launch(0, NULL, report_rank, &launched, &code)
+                                          : qdr_launch(n_local, NULL, run_rank, &launched, &code);
+    if (status == QDR_OK) return code ? code : launched.code;
+    if (usage->code) return fail_print(usage);
+    fail_status(usage, status);
+    return fail_print(usage);
 }
 
 const command command_linear = {

@@ -21,7 +21,10 @@ int results_check_folder(const char *dir, failure *why)
         return fail(why, EXIT_USAGE,
                     "--out: the folder's name has %zu letters, and 3,900 are allowed", strlen(dir));
     if (!*dir) return fail(why, EXIT_USAGE, "--out '': name a folder, such as result");
-    if (stat(dir, &info) != 0) return EXIT_OK; /* it will be made */
+    if (stat(dir, &info) != 0 && errno == ENOENT) return EXIT_OK; /* it will be made */
+    if (stat(dir, &info) != 0)
+        return fail(why, EXIT_USAGE, "--out %s: cannot be reached (%s); name another folder", dir,
+                    strerror(errno));
     if (!S_ISDIR(info.st_mode))
         return fail(why, EXIT_USAGE, "--out %s: is no folder; name another", dir);
     if (access(dir, W_OK | X_OK) == 0) return EXIT_OK;
