@@ -39,7 +39,8 @@ struct qdri_run {
     qdri_coll coll;
     int64_t begin_nanosecs; /* 0: has not begun */
     int phase; /* the rest is the backend's; zero at first */
-    int n_looks; /* without success */
+    int n_looks, n_left_looks; /* without success; at a peer that has left */
+    double drain_secs; /* when this rank gave up */
     qdr_status status;
     void *staging;
     int owns_staging;

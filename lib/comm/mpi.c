@@ -4,7 +4,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "comm/launcher.h"
 #include "comm/mpi_internal.h"
@@ -83,55 +82,18 @@ static qdr_status check_state(void)
     return qdri_launcher_check(size, library);
 }
 
-/* ---- giving up ---- */
-
-int qdri_mpi_given_up(mpi_comm *comm)
-{
-    mpi_comm *root = (mpi_comm *)comm->base.root;
-    int noted = 0;
-    if (atomic_load(&comm->given_up) || atomic_load(&root->given_up)) return 1;
-    const int code = MPI_Iprobe(MPI_ANY_SOURCE, TAG_GIVE_UP, root->handle, &noted,
-                                MPI_STATUS_IGNORE);
-    if (code == MPI_SUCCESS && noted) atomic_store(&root->given_up, 1);
-    return noted;
-}
-
-qdr_status qdri_mpi_fail_peer(const qdri_comm *comm, const char *where)
-{
-    return QDR_FAIL(QDR_ERR_PEER, "comm: another rank failed while rank %d of %d waited in %s",
-                    comm->rank, comm->size, where);
-}
-
-/* Receives are cancelled; sends are let go, their receivers give up, too. */
-void qdri_mpi_cancel(MPI_Request *requests, int n)
-{
-    for (int i = 0; i < n; i++) {
-        if (requests[i] == MPI_REQUEST_NULL) continue;
-        MPI_Cancel(&requests[i]);
-        MPI_Request_free(&requests[i]);
-    }
-}
-
-/* The root tells all other ranks, once. */
-static void mpi_abort(qdri_comm *comm)
-{
-    mpi_comm *mine = (mpi_comm *)comm;
-    if (atomic_exchange(&mine->given_up, 1) || comm->root != comm) return;
-    for (int rank = 0; rank < comm->size; rank++) {
-        MPI_Request request = MPI_REQUEST_NULL;
-        if (rank == comm->rank) continue;
-        if (MPI_Isend(NULL, 0, MPI_BYTE, rank, TAG_GIVE_UP, mine->handle, &request) == MPI_SUCCESS)
-            MPI_Request_free(&request);
-    }
-}
-
 /* ---- making and breaking ---- */
+
+#define TELL_AFTER_SECS 0.2 /* a rank that leaves lets the others come before it sends notes */
 
 static void member_free(mpi_comm *member)
 {
     if (!member) return;
     free(member->requests);
     free(member->statuses);
+    free(member->indices);
+    free(member->world_ranks);
+    free(member->left);
     free(member->sources);
     free(member);
 }
@@ -144,7 +106,11 @@ static qdr_status member_create(int size, mpi_comm **member)
     made->handle = MPI_COMM_NULL;
     QDR_TRY_OUT(status, QDRI_NEW(2 * size, "requests of a communicator", &made->requests));
     QDR_TRY_OUT(status, QDRI_NEW(2 * size, "statuses of a communicator", &made->statuses));
+    QDR_TRY_OUT(status, QDRI_NEW(4 * size, "indices of a communicator", &made->indices));
+    QDR_TRY_OUT(status, QDRI_NEW(size, "ranks of a communicator", &made->world_ranks));
+    QDR_TRY_OUT(status, QDRI_NEW(size, "notes of a communicator", &made->left));
     QDR_TRY_OUT(status, QDRI_NEW(size, "sources of a communicator", &made->sources));
+    made->peers = made->indices + 2 * size;
     *member = made;
     return QDR_OK;
 out:
@@ -152,19 +118,38 @@ out:
     return status;
 }
 
+/* Waits until all ranks have come, and asks those who wait for this one not to. */
+static void await_leaving(mpi_comm *root)
+{
+    const double begin = qdri_mpi_now_secs();
+    MPI_Request request;
+    int done = 0, told = 0;
+    if (MPI_Ibarrier(root->handle, &request) != MPI_SUCCESS) return;
+    for (int n_polls = 0; !done; n_polls++) {
+        if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || done) break;
+        if (!told && qdri_mpi_now_secs() - begin > TELL_AFTER_SECS) {
+            qdri_mpi_send_notes(root, NOTE_LEFT);
+            told = 1;
+        }
+        qdri_mpi_pause(n_polls);
+    }
+    (void)qdri_mpi_given_up(root); /* reads notes that came late */
+}
+
 static void mpi_destroy(qdri_comm *comm)
 {
     mpi_comm *mine = (mpi_comm *)comm;
-    int noted = 1;
-    while (noted && comm->root == comm) { /* notes that came too late to be read */
-        noted = 0;
-        MPI_Iprobe(MPI_ANY_SOURCE, TAG_GIVE_UP, mine->handle, &noted, MPI_STATUS_IGNORE);
-        if (noted)
-            MPI_Recv(NULL, 0, MPI_BYTE, MPI_ANY_SOURCE, TAG_GIVE_UP, mine->handle,
-                     MPI_STATUS_IGNORE);
-    }
+    if (comm->root == comm && mine->handle != MPI_COMM_NULL) await_leaving(mine);
     if (mine->handle != MPI_COMM_NULL) MPI_Comm_free(&mine->handle);
     member_free(mine);
+}
+
+/* Of the whole family; the root tells all other ranks. */
+static void mpi_abort(qdri_comm *comm)
+{
+    mpi_comm *mine = (mpi_comm *)comm;
+    if (!atomic_exchange(&mine->given_up, 1) && comm->root == comm)
+        qdri_mpi_send_notes(mine, NOTE_FAILED);
 }
 
 static qdr_status mpi_split(qdri_comm *comm, int colour, int key, qdri_comm **part);
@@ -195,6 +180,20 @@ static qdr_status member_init(mpi_comm *member, qdri_dev *dev, qdri_comm *parent
     return QDR_OK;
 }
 
+/* Numbers of the members in the root. */
+static qdr_status find_world_ranks(mpi_comm *member)
+{
+    MPI_Group mine, world;
+    const int size = member->base.size;
+    for (int j = 0; j < size; j++) member->indices[j] = j;
+    QDR_MPI(MPI_Comm_group(member->handle, &mine));
+    QDR_MPI(MPI_Comm_group(((mpi_comm *)member->base.root)->handle, &world));
+    QDR_MPI(MPI_Group_translate_ranks(mine, size, member->indices, world, member->world_ranks));
+    QDR_MPI(MPI_Group_free(&mine));
+    QDR_MPI(MPI_Group_free(&world));
+    return QDR_OK;
+}
+
 static qdr_status mpi_split(qdri_comm *comm, int colour, int key, qdri_comm **part)
 {
     mpi_comm *parent = (mpi_comm *)comm, *member = NULL;
@@ -206,6 +205,7 @@ static qdr_status mpi_split(qdri_comm *comm, int colour, int key, qdri_comm **pa
     if (code != MPI_SUCCESS) status = qdri_mpi_fail(code, "MPI_Comm_split");
     if (status == QDR_OK && member->handle != MPI_COMM_NULL)
         status = member_init(member, comm->dev, comm);
+    if (status == QDR_OK && member->handle != MPI_COMM_NULL) status = find_world_ranks(member);
     QDR_TRY_OUT(status, qdri_mpi_agree(comm, status));
     if (member->handle == MPI_COMM_NULL) goto out;
     *part = &member->base;
@@ -254,6 +254,7 @@ qdr_status qdri_comm_create_mpi(const void *comm_handle, qdr_status mine, qdri_c
     member->handle = boot.handle;
     qdri_comm_init(&member->base, &mpi_table, NULL, boot.base.rank, size, NULL);
     member->base.node_size = boot.base.node_size;
+    for (int j = 0; j < size; j++) member->world_ranks[j] = j;
     *comm = &member->base;
     return QDR_OK;
 }

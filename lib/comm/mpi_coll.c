@@ -45,7 +45,9 @@ static qdr_status start(mpi_comm *comm, int is_send, int peer, void *data, size_
         QDR_MPI(MPI_Isend(data, count, type, peer, TAG_COLLECTIVE, comm->handle, request));
     else
         QDR_MPI(MPI_Irecv(data, count, type, peer, TAG_COLLECTIVE, comm->handle, request));
-    comm->n_requests++;
+    comm->peers[comm->n_requests++] = peer;
+    comm->n_receives += !is_send;
+    comm->n_open++;
     if (type != MPI_BYTE) QDR_MPI(MPI_Type_free(&type));
     return QDR_OK;
 }
@@ -207,21 +209,47 @@ static qdr_status start_kind(qdri_run *run)
 
 /* ---- a collective, step by step ---- */
 
-enum { BEGIN, SUMS, LAST };
-enum { POLLS_PER_PROBE = 32 };
+enum { BEGIN, SUMS, LAST, DRAIN };
+enum { POLLS_PER_LOOK = 32, LOOKS_AFTER_LEAVING = 8 }; /* a last message may come after the note */
 
-static qdr_status test(qdri_run *run)
+static qdr_status test(mpi_comm *comm, int *all_done)
+{
+    int n_done = 0;
+    QDR_MPI(MPI_Testsome(comm->n_requests, comm->requests, &n_done, comm->indices, comm->statuses));
+    comm->n_open = n_done == MPI_UNDEFINED ? 0 : comm->n_open - n_done;
+    *all_done = comm->n_open == 0;
+    if (*all_done) comm->n_requests = comm->n_receives = 0;
+    return QDR_OK;
+}
+
+static int waits_for_who_left(const mpi_comm *comm)
+{
+    for (int i = 0; i < comm->n_requests; i++) {
+        if (comm->requests[i] != MPI_REQUEST_NULL && qdri_mpi_has_left(comm, comm->peers[i]))
+            return 1;
+    }
+    return 0;
+}
+
+static qdr_status look_at_peers(qdri_run *run)
 {
     mpi_comm *comm = (mpi_comm *)run->comm;
-    int done = 0;
-    QDR_MPI(MPI_Testall(comm->n_requests, comm->requests, &done, comm->statuses));
-    if (done) {
-        comm->n_requests = 0;
-        return QDR_OK;
+    int given_up = atomic_load(&comm->given_up);
+    if (!given_up && ++run->n_looks % POLLS_PER_LOOK == 0) {
+        given_up = qdri_mpi_given_up(comm);
+        run->n_left_looks += waits_for_who_left(comm);
     }
-    if (atomic_load(&comm->given_up) ||
-        (++run->n_looks % POLLS_PER_PROBE == 0 && qdri_mpi_given_up(comm)))
+    if (given_up || run->n_left_looks == LOOKS_AFTER_LEAVING)
         return qdri_mpi_fail_peer(run->comm, qdr_coll_kind_name(run->coll.kind));
+    return QDR_OK;
+}
+
+static qdr_status await(qdri_run *run)
+{
+    int all_done = 0;
+    QDR_TRY(test((mpi_comm *)run->comm, &all_done));
+    if (all_done) return QDR_OK;
+    QDR_TRY(look_at_peers(run));
     qdri_poll_again();
     return QDR_PENDING;
 }
@@ -233,25 +261,57 @@ static qdr_status advance(qdri_run *run)
         QDR_TRY(start_kind(run));
         run->phase = sums ? SUMS : LAST;
     }
-    QDR_TRY(test(run));
+    QDR_TRY(await(run));
     if (run->phase == LAST) return QDR_OK;
     finish_sums(run);
     if (run->coll.kind == QDR_REDUCE_SCATTER || exchanges_whole(run->comm, &run->coll))
         return QDR_OK;
     run->phase = LAST;
     QDR_TRY(start_gather(run));
-    return test(run);
+    return await(run);
+}
+
+/* Gives up: tells the others, takes back what was to be received. What others may be fetching from
+ * here stays for a while. */
+static void begin_drain(qdri_run *run, qdr_status status)
+{
+    mpi_comm *comm = (mpi_comm *)run->comm;
+    strncpy(comm->sentence, qdr_last_error(), sizeof comm->sentence - 1);
+    run->status = status;
+    run->phase = DRAIN;
+    run->drain_secs = qdri_mpi_now_secs();
+    qdri_comm_abort(run->comm);
+    for (int i = 0; i < comm->n_receives; i++) {
+        if (comm->requests[i] != MPI_REQUEST_NULL) MPI_Cancel(&comm->requests[i]);
+    }
+}
+
+static qdr_status drain(qdri_run *run)
+{
+    mpi_comm *comm = (mpi_comm *)run->comm;
+    int all_done = 0;
+    const qdr_status tested = test(comm, &all_done);
+    if (tested == QDR_OK && !all_done &&
+        qdri_mpi_now_secs() - run->drain_secs < QDRI_MPI_DRAIN_SECS) {
+        qdri_poll_again();
+        return QDR_PENDING;
+    }
+    for (int i = 0; i < comm->n_requests; i++) {
+        if (comm->requests[i] != MPI_REQUEST_NULL) MPI_Request_free(&comm->requests[i]);
+    }
+    comm->n_requests = comm->n_receives = comm->n_open = 0;
+    qdri_set_last_error(comm->sentence);
+    return run->status;
 }
 
 static qdr_status step(qdri_run *run)
 {
-    mpi_comm *comm = (mpi_comm *)run->comm;
-    const qdr_status status = advance(run);
-    if (status < 0) {
-        qdri_mpi_cancel(comm->requests, comm->n_requests);
-        comm->n_requests = 0;
+    if (run->phase != DRAIN) {
+        const qdr_status status = advance(run);
+        if (status >= 0) return status;
+        begin_drain(run, status);
     }
-    return status;
+    return drain(run);
 }
 
 size_t qdri_mpi_scratch_bytes(const qdri_comm *comm, const qdri_coll *coll)

@@ -2,38 +2,43 @@
 /* The `mpi` backend on the host thread: agreement and small messages, asleep while waiting. One
  * message at a time through rank 0, so that nothing needs memory and a wait can be given up. */
 #include <limits.h>
-#include <sched.h>
 #include <string.h>
-#include <time.h>
 
 #include "comm/mpi_internal.h"
 
-enum { N_YIELDS = 64, MIN_PAUSE_NS = 20000, MAX_PAUSE_NS = 500000 };
-
-static void pause_more(int n_polls)
+/* Ends a message that may never be matched: its memory is about to go. */
+static void end(MPI_Request *request, int is_receive)
 {
-    if (n_polls < N_YIELDS) {
-        sched_yield();
-        return;
+    const double begin = qdri_mpi_now_secs();
+    int done = 0;
+    if (is_receive) MPI_Cancel(request);
+    for (int n_polls = 0; !done && qdri_mpi_now_secs() - begin < QDRI_MPI_DRAIN_SECS; n_polls++) {
+        if (MPI_Test(request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) return;
+        qdri_mpi_pause(n_polls);
     }
-    long ns = (long)MIN_PAUSE_NS << (n_polls - N_YIELDS > 16 ? 5 : (n_polls - N_YIELDS) / 4);
-    if (ns > MAX_PAUSE_NS) ns = MAX_PAUSE_NS;
-    const struct timespec pause = {.tv_nsec = ns};
-    nanosleep(&pause, NULL);
+    if (!done) MPI_Request_free(request);
 }
 
-static qdr_status wait_for(mpi_comm *comm, MPI_Request *request, const char *where)
+enum { POLLS_PER_LOOK = 8, LOOKS_AFTER_LEAVING = 8 }; /* a last message may come after the note */
+
+static qdr_status wait_for(mpi_comm *comm, MPI_Request *request, int peer, int is_receive,
+                           const char *where)
 {
-    for (int n_polls = 0;; n_polls += n_polls < INT_MAX) {
+    int n_looks = 0;
+    for (int n_polls = 0;; n_polls += n_polls < INT_MAX - 1 ? 1 : 0) {
         int done = 0;
         QDR_MPI(MPI_Test(request, &done, MPI_STATUS_IGNORE));
         if (done) return QDR_OK;
-        if (n_polls % 8 == 7 && qdri_mpi_given_up(comm)) {
-            qdri_mpi_cancel(request, 1);
-            return qdri_mpi_fail_peer(&comm->base, where);
+        if (n_polls % POLLS_PER_LOOK == POLLS_PER_LOOK - 1) {
+            const int given_up = qdri_mpi_given_up(comm);
+            n_looks += qdri_mpi_has_left(comm, peer);
+            if (given_up || n_looks == LOOKS_AFTER_LEAVING) break;
         }
-        pause_more(n_polls);
+        qdri_mpi_pause(n_polls);
     }
+    qdri_comm_abort(&comm->base);
+    end(request, is_receive);
+    return qdri_mpi_fail_peer(&comm->base, where);
 }
 
 static qdr_status send_to(mpi_comm *comm, int rank, int tag, const void *data, int bytes,
@@ -41,7 +46,7 @@ static qdr_status send_to(mpi_comm *comm, int rank, int tag, const void *data, i
 {
     MPI_Request request;
     QDR_MPI(MPI_Isend(data, bytes, MPI_BYTE, rank, tag, comm->handle, &request));
-    return wait_for(comm, &request, where);
+    return wait_for(comm, &request, rank, 0, where);
 }
 
 static qdr_status receive_from(mpi_comm *comm, int rank, int tag, void *data, int bytes,
@@ -49,7 +54,7 @@ static qdr_status receive_from(mpi_comm *comm, int rank, int tag, void *data, in
 {
     MPI_Request request;
     QDR_MPI(MPI_Irecv(data, bytes, MPI_BYTE, rank, tag, comm->handle, &request));
-    return wait_for(comm, &request, where);
+    return wait_for(comm, &request, rank, 1, where);
 }
 
 typedef struct verdict {

@@ -8,16 +8,23 @@
 #include "comm/internal.h"
 #include "comm/mpi.h"
 
-enum { TAG_COLLECTIVE = 0, TAG_AGREE, TAG_BROADCAST, TAG_GIVE_UP };
+enum { TAG_COLLECTIVE = 0, TAG_AGREE, TAG_BROADCAST, TAG_NOTE };
 
 typedef struct mpi_comm {
     qdri_comm base;
     MPI_Comm handle; /* our own */
-    MPI_Request *requests; /* of the collective that runs: room for two per member */
-    MPI_Status *statuses; /* theirs */
-    int n_requests;
+    int *world_ranks; /* of the members, in the root */
+    /* The collective that runs, if one does. Receives come before sends. */
+    MPI_Request *requests; /* room for two per member, like these: */
+    MPI_Status *statuses;
+    int *indices, *peers; /* peers: members */
+    int n_requests, n_receives, n_open;
     const void **sources; /* room for one pointer per member */
-    atomic_int given_up; /* of the root: somebody has failed; else: this rank */
+    char sentence[QDRI_ERROR_BYTES];
+    /* Notes from other ranks; of the root. */
+    atomic_int given_up; /* a rank has failed; in others: this one has */
+    atomic_int n_left;
+    atomic_char *left; /* by rank */
 } mpi_comm;
 
 /* Turns MPI's codes into ours, with its text. */
@@ -28,12 +35,20 @@ qdr_status qdri_mpi_fail(int code, const char *what);
         if (mpi_code_ != MPI_SUCCESS) return qdri_mpi_fail(mpi_code_, #call);                      \
     } while (0)
 
-/* Has this rank, or any other of its world, given up? Asks MPI for notes from others; cheap, but
- * not free. */
+/* Reads the notes that have come. Cheap, but not free. @return 1: this rank, or another of its
+ * world, has failed */
 int qdri_mpi_given_up(mpi_comm *comm);
+/* Member `peer` has left: what it has not sent will not come. */
+int qdri_mpi_has_left(const mpi_comm *comm, int peer);
 QDR_NODISCARD qdr_status qdri_mpi_fail_peer(const qdri_comm *comm, const char *where);
-/* Ends requests that will not complete. */
-void qdri_mpi_cancel(MPI_Request *requests, int n);
+/* Tells all other ranks of the world; a rank may leave, and fail. */
+enum { NOTE_LEFT = 0, NOTE_FAILED };
+void qdri_mpi_send_notes(mpi_comm *root, int what);
+/* How long a rank that gives up lets transfers end which others may have begun. */
+#define QDRI_MPI_DRAIN_SECS 0.5
+double qdri_mpi_now_secs(void);
+/* Waits a while, longer and longer. */
+void qdri_mpi_pause(int n_polls);
 
 QDR_NODISCARD qdr_status qdri_mpi_launch(qdri_comm *comm, const qdri_coll *coll,
                                          qdr_stream *stream);

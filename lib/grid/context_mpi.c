@@ -30,7 +30,6 @@ static qdr_status run_rank(const qdr_context_opts *opts, qdr_main_fn fn, void *u
     qdr_context *ctx = NULL;
     QDR_TRY(qdr_context_create_mpi(MPI_COMM_WORLD, opts, &ctx));
     *exit_code = fn(ctx, user);
-    if (*exit_code != 0) qdri_comm_abort(ctx->world); /* who still waits for this rank must not */
     qdr_context_destroy(&ctx);
     return QDR_OK;
 }

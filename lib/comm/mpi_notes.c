@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The `mpi` backend's notes: empty-handed ranks tell all others that they failed, or have left, so
+ * that nobody waits for them. */
+#include <sched.h>
+#include <time.h>
+
+#include "comm/mpi_internal.h"
+
+enum { N_YIELDS = 64, MIN_PAUSE_NS = 20000, MAX_PAUSE_NS = 500000 };
+
+double qdri_mpi_now_secs(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+void qdri_mpi_pause(int n_polls)
+{
+    if (n_polls < N_YIELDS) {
+        sched_yield();
+        return;
+    }
+    const int doublings = (n_polls - N_YIELDS) / 8;
+    long ns = doublings > 5 ? MAX_PAUSE_NS : (long)MIN_PAUSE_NS << doublings;
+    if (ns > MAX_PAUSE_NS) ns = MAX_PAUSE_NS;
+    const struct timespec pause = {.tv_nsec = ns};
+    nanosleep(&pause, NULL);
+}
+
+void qdri_mpi_send_notes(mpi_comm *root, int what)
+{
+    static const int notes[2] = {NOTE_LEFT, NOTE_FAILED}; /* MPI may read it later */
+    for (int rank = 0; rank < root->base.size; rank++) {
+        MPI_Request request;
+        if (rank == root->base.rank) continue;
+        if (MPI_Isend(&notes[what], 1, MPI_INT, rank, TAG_NOTE, root->handle, &request) ==
+            MPI_SUCCESS)
+            MPI_Request_free(&request);
+    }
+}
+
+/* Several threads may look at once: a note is matched before it is received. */
+static int read_note(mpi_comm *root)
+{
+    MPI_Message message;
+    MPI_Status status;
+    int found = 0, note = NOTE_FAILED;
+    if (MPI_Improbe(MPI_ANY_SOURCE, TAG_NOTE, root->handle, &found, &message, &status) !=
+            MPI_SUCCESS ||
+        !found)
+        return 0;
+    if (MPI_Mrecv(&note, 1, MPI_INT, &message, &status) != MPI_SUCCESS || note == NOTE_FAILED)
+        atomic_store(&root->given_up, 1);
+    if (!atomic_exchange(&root->left[status.MPI_SOURCE], 1)) atomic_fetch_add(&root->n_left, 1);
+    return 1;
+}
+
+int qdri_mpi_given_up(mpi_comm *comm)
+{
+    mpi_comm *root = (mpi_comm *)comm->base.root;
+    while (read_note(root)) {}
+    return atomic_load(&comm->given_up) || atomic_load(&root->given_up);
+}
+
+int qdri_mpi_has_left(const mpi_comm *comm, int peer)
+{
+    const mpi_comm *root = (const mpi_comm *)comm->base.root;
+    return atomic_load(&root->n_left) > 0 && atomic_load(&root->left[comm->world_ranks[peer]]);
+}
+
+qdr_status qdri_mpi_fail_peer(const qdri_comm *comm, const char *where)
+{
+    return QDR_FAIL(QDR_ERR_PEER,
+                    "comm: another rank left or failed while rank %d of %d waited in %s",
+                    comm->rank, comm->size, where);
+}
