@@ -234,11 +234,12 @@ static qdr_status write_sample(training *run)
     const int64_t context = set->context;
     uint8_t *window = calloc((size_t)context + 1, 1);
     TRY(qdr_agree(run->ctx, window ? QDR_OK : QDR_ERR_MEMORY));
-    const int64_t n_prompt = (int64_t)strlen(set->prompt);
+    const char *prompt = set->prompt ? set->prompt : "\n";
+    const int64_t n_prompt = (int64_t)strlen(prompt);
     int64_t seen = n_prompt < context ? n_prompt : context;
-    memcpy(window, set->prompt + (n_prompt - seen), (size_t)seen);
+    memcpy(window, prompt + (n_prompt - seen), (size_t)seen);
     for (int64_t i = 0; i < run->model.config.n_sequences; i++) run->starts[i] = i == 0 ? 0 : -1;
-    if (run->talks) fputs(set->prompt, stdout);
+    if (run->talks) fputs(prompt, stdout);
 
     qdr_status status = QDR_OK;
     for (int64_t i = 0; i < set->n_sample; i++) {
@@ -441,74 +442,76 @@ static qdr_status run_rank(qdr_context *ctx, const void *user, char sentence[PRO
     return status < 0 || closed ? status : QDR_ERR_IO;
 }
 
+/* The defaults, and what the command line makes of them. */
+static settings given = {
+    .order = "xyzd",
+    .n_layers = 4,
+    .hidden = 128,
+    .n_heads = 4,
+    .context = 128,
+    .batch = 4,
+    .n_steps = 2000,
+    .warmup = 100,
+    .seed = 1,
+    .n_windows = 128,
+    .n_sample = 400,
+    .lr = 3e-3,
+    .weight_decay = 0.1,
+    .clip = 1,
+    .stddev = 0.08,
+    .temperature = 0.8,
+};
+
+static const option_row rows[] = {
+    {OPTION_GROUP, "ranks and grid", 0, 0, 0, 0, 0},
+    {OPTION_GRID, "grid", "GXxGYxGZxGD", &given.grid, 0, 0,
+     "ranks along x, y, z, d (default 1x1x1xP, data parallel)"},
+    {OPTION_COUNT, "local", "P", &given.n_local, 1, 1024,
+     "start P ranks as threads of this process, without MPI"},
+    {OPTION_CHOICE, "layout", "replicated|scattered", &given.layout, 0, 0, "of activations"},
+    {OPTION_TEXT, "order", "AXES", &given.order, 0, 0, "axes from the fastest"},
+    {OPTION_CHOICE, "overlap", "on|off", &given.serial, 0, 0,
+     "communication beside products; bits stay the same"},
+    {OPTION_COUNT, "threads", "N", &given.n_threads, 1, 1024,
+     "BLAS threads per rank (default: cores over ranks)"},
+    {OPTION_GROUP, "model", 0, 0, 0, 0, 0},
+    {OPTION_COUNT, "layers", "N", &given.n_layers, 1, 1024, "transformer blocks"},
+    {OPTION_COUNT, "hidden", "N", &given.hidden, 1, 1 << 20, "features"},
+    {OPTION_COUNT, "heads", "N", &given.n_heads, 1, 1 << 16,
+     "attention heads; must divide --hidden"},
+    {OPTION_COUNT, "ctx", "N", &given.context, 1, 1 << 20, "bytes of one sequence"},
+    {OPTION_CHOICE, "dtype", "f32|f64|bf16", &given.dtype, 0, 0, "of parameters and activations"},
+    {OPTION_FLAG, "tie", NULL, &given.tied, 0, 0, "use the embedding's weights as the head's"},
+    {OPTION_REAL, "init", "STDDEV", &given.stddev, 0, 10, "of the first weights"},
+    {OPTION_GROUP, "training", 0, 0, 0, 0, 0},
+    {OPTION_COUNT, "steps", "N", &given.n_steps, 1, 100000000, "optimizer steps"},
+    {OPTION_COUNT, "batch", "N", &given.batch, 1, 1 << 24,
+     "sequences per optimizer step, over all ranks"},
+    {OPTION_COUNT, "micro-batch", "N", &given.micro_batch, 1, 1 << 24,
+     "sequences per forward and (z,d) cell (default: all)"},
+    {OPTION_REAL, "lr", "RATE", &given.lr, 0, 10, "highest learning rate"},
+    {OPTION_COUNT, "warmup", "N", &given.warmup, 0, 100000000,
+     "steps to get there, at most a quarter of all"},
+    {OPTION_REAL, "weight-decay", "X", &given.weight_decay, 0, 10, "of matrices"},
+    {OPTION_REAL, "clip", "NORM", &given.clip, 0, 1e9, "largest gradient norm; 0: any"},
+    {OPTION_COUNT, "seed", "N", &given.seed, 0, 1e15,
+     "of weights, batches and sample; batches depend on nothing else"},
+    {OPTION_GROUP, "output", 0, 0, 0, 0, 0},
+    {OPTION_TEXT, "log", "FILE", &given.log, 0, 0, "JSON Lines, one object per step"},
+    {OPTION_TEXT, "plot", "FILE", &given.plot, 0, 0, "the loss curve, as SVG"},
+    {OPTION_COUNT, "val-every", "N", &given.validate_every, 1, 100000000,
+     "steps between validations (default: ten of them)"},
+    {OPTION_COUNT, "val-windows", "N", &given.n_windows, 1, 1 << 24, "windows of one validation"},
+    {OPTION_COUNT, "sample", "N", &given.n_sample, 0, 1 << 24, "bytes to write at the end"},
+    {OPTION_TEXT, "prompt", "TEXT", &given.prompt, 0, 0,
+     "what the sample goes on from (default: a new line)"},
+    {OPTION_REAL, "temperature", "X", &given.temperature, 0.01, 100, "of the sample"},
+    {OPTION_TEXT, "late", "RANK:SECONDS", &given.late, 0, 0,
+     "diagnostic: one rank oversleeps once; who burns time meanwhile?"},
+};
+
 int main(int argc, char **argv)
 {
-    static settings set = {
-        .order = "xyzd",
-        .prompt = "\n",
-        .n_layers = 4,
-        .hidden = 128,
-        .n_heads = 4,
-        .context = 128,
-        .batch = 4,
-        .n_steps = 2000,
-        .warmup = 100,
-        .seed = 1,
-        .n_windows = 128,
-        .n_sample = 400,
-        .lr = 3e-3,
-        .weight_decay = 0.1,
-        .clip = 1,
-        .stddev = 0.08,
-        .temperature = 0.8,
-    };
-    const option_row rows[] = {
-        {OPTION_GROUP, "ranks and grid", 0, 0, 0, 0, 0},
-        {OPTION_GRID, "grid", "GXxGYxGZxGD", &set.grid, 0, 0,
-         "ranks along x, y, z, d (default 1x1x1xP, data parallel)"},
-        {OPTION_COUNT, "local", "P", &set.n_local, 1, 1024,
-         "start P ranks as threads of this process, without MPI"},
-        {OPTION_CHOICE, "layout", "replicated|scattered", &set.layout, 0, 0, "of activations"},
-        {OPTION_TEXT, "order", "AXES", &set.order, 0, 0, "axes from the fastest"},
-        {OPTION_CHOICE, "overlap", "on|off", &set.serial, 0, 0,
-         "communication beside products; bits stay the same"},
-        {OPTION_COUNT, "threads", "N", &set.n_threads, 1, 1024,
-         "BLAS threads per rank (default: cores over ranks)"},
-        {OPTION_GROUP, "model", 0, 0, 0, 0, 0},
-        {OPTION_COUNT, "layers", "N", &set.n_layers, 1, 1024, "transformer blocks"},
-        {OPTION_COUNT, "hidden", "N", &set.hidden, 1, 1 << 20, "features"},
-        {OPTION_COUNT, "heads", "N", &set.n_heads, 1, 1 << 16,
-         "attention heads; must divide --hidden"},
-        {OPTION_COUNT, "ctx", "N", &set.context, 1, 1 << 20, "bytes of one sequence"},
-        {OPTION_CHOICE, "dtype", "f32|f64|bf16", &set.dtype, 0, 0, "of parameters and activations"},
-        {OPTION_FLAG, "tie", NULL, &set.tied, 0, 0, "use the embedding's weights as the head's"},
-        {OPTION_REAL, "init", "STDDEV", &set.stddev, 0, 10, "of the first weights"},
-        {OPTION_GROUP, "training", 0, 0, 0, 0, 0},
-        {OPTION_COUNT, "steps", "N", &set.n_steps, 1, 100000000, "optimizer steps"},
-        {OPTION_COUNT, "batch", "N", &set.batch, 1, 1 << 24,
-         "sequences per optimizer step, over all ranks"},
-        {OPTION_COUNT, "micro-batch", "N", &set.micro_batch, 1, 1 << 24,
-         "sequences per forward and (z,d) cell (default: all)"},
-        {OPTION_REAL, "lr", "RATE", &set.lr, 0, 10, "highest learning rate"},
-        {OPTION_COUNT, "warmup", "N", &set.warmup, 0, 100000000,
-         "steps to get there, at most a quarter of all"},
-        {OPTION_REAL, "weight-decay", "X", &set.weight_decay, 0, 10, "of matrices"},
-        {OPTION_REAL, "clip", "NORM", &set.clip, 0, 1e9, "largest gradient norm; 0: any"},
-        {OPTION_COUNT, "seed", "N", &set.seed, 0, 1e15,
-         "of weights, batches and sample; batches depend on nothing else"},
-        {OPTION_GROUP, "output", 0, 0, 0, 0, 0},
-        {OPTION_TEXT, "log", "FILE", &set.log, 0, 0, "JSON Lines, one object per step"},
-        {OPTION_TEXT, "plot", "FILE", &set.plot, 0, 0, "the loss curve, as SVG"},
-        {OPTION_COUNT, "val-every", "N", &set.validate_every, 1, 100000000,
-         "steps between validations (default: ten of them)"},
-        {OPTION_COUNT, "val-windows", "N", &set.n_windows, 1, 1 << 24, "windows of one validation"},
-        {OPTION_COUNT, "sample", "N", &set.n_sample, 0, 1 << 24, "bytes to write at the end"},
-        {OPTION_TEXT, "prompt", "TEXT", &set.prompt, 0, 0,
-         "what the sample goes on from (default: a new line)"},
-        {OPTION_REAL, "temperature", "X", &set.temperature, 0.01, 100, "of the sample"},
-        {OPTION_TEXT, "late", "RANK:SECONDS", &set.late, 0, 0,
-         "diagnostic: one rank oversleeps once; who burns time meanwhile?"},
-    };
     const usage_text usage = {
         .program = "train_gpt",
         .synopsis = "[FILE] [options]        or: mpiexec.mpich -n P train_gpt [FILE] [options]",
@@ -519,10 +522,10 @@ int main(int argc, char **argv)
                    "validation. The sample goes to standard output, all talk to standard error.",
         .rows = rows,
         .n_rows = (int)(sizeof rows / sizeof rows[0]),
-        .operand = &set.file,
+        .operand = &given.file,
         .examples = "  train_gpt --local 4 --grid 2x2x1x1 --plot loss.svg\n"
                     "  mpiexec.mpich -n 2 train_gpt --grid 1x1x1x2 --steps 8000 --log run.jsonl\n"
                     "  train_gpt poems.txt --local 2 --ctx 64 --layout scattered --grid 2x1x1x1\n",
     };
-    return program_start(&usage, argc, argv, &set.n_local, &set.n_threads, run_rank, &set);
+    return program_start(&usage, argc, argv, &given.n_local, &given.n_threads, run_rank, &given);
 }

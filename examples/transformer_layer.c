@@ -298,38 +298,37 @@ static qdr_status run_rank(qdr_context *ctx, const void *user, char sentence[PRO
     return status;
 }
 
+/* The defaults, and what the command line makes of them. */
+static settings given = {
+    .order = "xyzd", .hidden = 512, .n_heads = 8, .context = 256, .batch = 4, .n_iterations = 20};
+
+static const option_row rows[] = {
+    {OPTION_GROUP, "ranks and grid", 0, 0, 0, 0, 0},
+    {OPTION_GRID, "grid", "GXxGYxGZxGD", &given.grid, 0, 0,
+     "ranks along x, y, z, d (default 1x1x1xP)"},
+    {OPTION_COUNT, "local", "P", &given.n_local, 1, 1024,
+     "start P ranks as threads of this process, without MPI"},
+    {OPTION_CHOICE, "layout", "replicated|scattered", &given.layout, 0, 0, "of activations"},
+    {OPTION_TEXT, "order", "AXES", &given.order, 0, 0, "axes from the fastest"},
+    {OPTION_CHOICE, "overlap", "on|off", &given.serial, 0, 0, "communication beside products"},
+    {OPTION_COUNT, "threads", "N", &given.n_threads, 1, 1024,
+     "BLAS threads per rank (default: cores over ranks)"},
+    {OPTION_GROUP, "shape", 0, 0, 0, 0, 0},
+    {OPTION_COUNT, "hidden", "N", &given.hidden, 1, 1 << 20,
+     "features; the MLP has four times as many"},
+    {OPTION_COUNT, "heads", "N", &given.n_heads, 1, 1 << 16,
+     "attention heads; must divide --hidden"},
+    {OPTION_COUNT, "ctx", "N", &given.context, 1, 1 << 20, "tokens of one sequence"},
+    {OPTION_COUNT, "batch", "N", &given.batch, 1, 1 << 24, "sequences over all ranks"},
+    {OPTION_CHOICE, "dtype", "f32|f64|bf16", &given.dtype, 0, 0, "of parameters and activations"},
+    {OPTION_GROUP, "measurement", 0, 0, 0, 0, 0},
+    {OPTION_COUNT, "iterations", "N", &given.n_iterations, 1, 1000000,
+     "measured ones, after two to warm up"},
+    {OPTION_FLAG, "json", NULL, &given.json, 0, 0, "print one JSON object instead of a table"},
+};
+
 int main(int argc, char **argv)
 {
-    static settings set = {.order = "xyzd",
-                           .hidden = 512,
-                           .n_heads = 8,
-                           .context = 256,
-                           .batch = 4,
-                           .n_iterations = 20};
-    const option_row rows[] = {
-        {OPTION_GROUP, "ranks and grid", 0, 0, 0, 0, 0},
-        {OPTION_GRID, "grid", "GXxGYxGZxGD", &set.grid, 0, 0,
-         "ranks along x, y, z, d (default 1x1x1xP)"},
-        {OPTION_COUNT, "local", "P", &set.n_local, 1, 1024,
-         "start P ranks as threads of this process, without MPI"},
-        {OPTION_CHOICE, "layout", "replicated|scattered", &set.layout, 0, 0, "of activations"},
-        {OPTION_TEXT, "order", "AXES", &set.order, 0, 0, "axes from the fastest"},
-        {OPTION_CHOICE, "overlap", "on|off", &set.serial, 0, 0, "communication beside products"},
-        {OPTION_COUNT, "threads", "N", &set.n_threads, 1, 1024,
-         "BLAS threads per rank (default: cores over ranks)"},
-        {OPTION_GROUP, "shape", 0, 0, 0, 0, 0},
-        {OPTION_COUNT, "hidden", "N", &set.hidden, 1, 1 << 20,
-         "features; the MLP has four times as many"},
-        {OPTION_COUNT, "heads", "N", &set.n_heads, 1, 1 << 16,
-         "attention heads; must divide --hidden"},
-        {OPTION_COUNT, "ctx", "N", &set.context, 1, 1 << 20, "tokens of one sequence"},
-        {OPTION_COUNT, "batch", "N", &set.batch, 1, 1 << 24, "sequences over all ranks"},
-        {OPTION_CHOICE, "dtype", "f32|f64|bf16", &set.dtype, 0, 0, "of parameters and activations"},
-        {OPTION_GROUP, "measurement", 0, 0, 0, 0, 0},
-        {OPTION_COUNT, "iterations", "N", &set.n_iterations, 1, 1000000,
-         "measured ones, after two to warm up"},
-        {OPTION_FLAG, "json", NULL, &set.json, 0, 0, "print one JSON object instead of a table"},
-    };
     const usage_text usage = {
         .program = "transformer_layer",
         .synopsis = "[options]        or: mpiexec.mpich -n P transformer_layer [options]",
@@ -342,5 +341,5 @@ int main(int argc, char **argv)
                     "  mpiexec.mpich -n 4 transformer_layer --grid 2x2x1x1 --layout scattered "
                     "--hidden 1024 --json\n",
     };
-    return program_start(&usage, argc, argv, &set.n_local, &set.n_threads, run_rank, &set);
+    return program_start(&usage, argc, argv, &given.n_local, &given.n_threads, run_rank, &given);
 }
