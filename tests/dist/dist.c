@@ -15,6 +15,9 @@ typedef struct dist_plan {
 } dist_plan;
 
 static _Thread_local int this_rank;
+static int n_local; /* 0: under mpiexec */
+
+int dist_rounds(int n) { return n_local ? n : (n + 2) / 3; }
 
 void dist_fail(const char *file, int line, const char *what, const char *format, ...)
 {
@@ -168,7 +171,7 @@ static int run_rank(qdr_context *ctx, void *user)
 int dist_main(int argc, char **argv, const dist_test *tests, int n_tests)
 {
     dist_plan plan = {tests, n_tests, (uint64_t)time(NULL)};
-    int n_local = 0, exit_code = 1;
+    int exit_code = 1;
     for (int i = 1; i + 1 < argc; i += 2) {
         if (strcmp(argv[i], "--local") == 0) n_local = atoi(argv[i + 1]);
         if (strcmp(argv[i], "--seed") == 0) plan.seed = strtoull(argv[i + 1], NULL, 10);

@@ -17,6 +17,10 @@ typedef struct dist_test {
 /* Runs all tests; options --local P and --seed N. Returns main's exit code. */
 int dist_main(int argc, char **argv, const dist_test *tests, int n_tests);
 
+/* Rounds of a random test: n on local ranks, a third under mpiexec, where making a grid takes long.
+ */
+int dist_rounds(int n);
+
 #define DIST_CHECK(condition, ...)                                                                 \
     ((condition) ? (void)0 : dist_fail(__FILE__, __LINE__, #condition, __VA_ARGS__))
 #define DIST_OK(call) dist_status((call), QDR_OK, __FILE__, __LINE__, #call)

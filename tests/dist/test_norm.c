@@ -243,7 +243,7 @@ static void run_and_check(qdr_context *ctx, norm_case *c, int accumulate)
 
 static void against_reference(qdr_context *ctx, uint64_t seed)
 {
-    for (int round = 0; round < 30; round++) {
+    for (int round = 0, n = dist_rounds(30); round < n; round++) {
         const int64_t n_features = 2 + dist_below(&seed, round % 3 ? 20 : 300);
         norm_case c = case_make(ctx, &seed, types[round % 3], n_features, round & 1);
         run_and_check(ctx, &c, round & 1);

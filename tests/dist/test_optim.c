@@ -210,7 +210,7 @@ static void one_step(optim_case *c, qdr_adamw *optimizer, uint64_t seed, int ste
 
 static void steps(qdr_context *ctx, uint64_t seed)
 {
-    for (int round = 0; round < 9; round++) {
+    for (int round = 0, n = dist_rounds(9); round < n; round++) {
         optim_case c = case_make(ctx, &seed, types[round % 3]);
         const uint64_t data_seed = dist_random(&seed);
         size_t before = 0, after = 0, peak = 0, bytes = 0;

@@ -75,7 +75,7 @@ static void there_and_back(qdr_context *ctx, uint64_t seed)
 {
     size_t before = 0, after = 0, peak = 0;
     qdr_mem_usage(ctx, &before, &peak);
-    for (int round = 0; round < 30; round++) there_and_back_once(ctx, &seed);
+    for (int round = 0, n = dist_rounds(30); round < n; round++) there_and_back_once(ctx, &seed);
     qdr_mem_usage(ctx, &after, &peak);
     DIST_CHECK(before == after, "%zu bytes are left of %zu", after, before);
 }

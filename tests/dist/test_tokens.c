@@ -129,7 +129,7 @@ static void embedding_check(const embedding_case *c, int accumulate)
 
 static void embedding(qdr_context *ctx, uint64_t seed)
 {
-    for (int round = 0; round < 36; round++) {
+    for (int round = 0, n = dist_rounds(36); round < n; round++) {
         const int accumulate = (round / 6) % 2;
         embedding_case c = embedding_make(ctx, &seed, types[round % 3],
                                           round % 2 ? QDR_SCATTERED : QDR_REPLICATED, accumulate);
@@ -288,7 +288,7 @@ static void check_equal(qdr_context *ctx, const ce_case *c)
 static void cross_entropy(qdr_context *ctx, uint64_t seed)
 {
     const double scale = 0.125;
-    for (int round = 0; round < 30; round++) {
+    for (int round = 0, n = dist_rounds(30); round < n; round++) {
         ce_case c = ce_make(ctx, &seed, types[round % 3], 1 + dist_below(&seed, 40));
         const int in_place = round % 2;
         forward(ctx, &c);
