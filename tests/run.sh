@@ -27,7 +27,7 @@ export OPENBLAS_NUM_THREADS=1
 # Failing allocations are tested: an impossible size is an error to report, not to die of.
 export ASAN_OPTIONS=allocator_may_return_null=1:detect_leaks=1
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
-export TSAN_OPTIONS=allocator_may_return_null=1:halt_on_error=1:second_deadlock_stack=1:suppressions=$PWD/tests/tools/tsan.supp
+export TSAN_OPTIONS=allocator_may_return_null=1:halt_on_error=1:second_deadlock_stack=1
 
 # count NUMBER-PASSED NUMBER-FAILED NUMBER-SKIPPED
 count() {
