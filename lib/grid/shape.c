@@ -128,12 +128,16 @@ static void print_plane(picture *page, const qdri_grid_shape *shape, int z, int 
 {
     const int *g = shape->sizes;
     print(page, "z=%d d=%d\n%7s", z, d, "");
-    for (int x = 0; x < g[QDR_X]; x++) print(page, "  x=%-3d", x);
+    for (int x = 0; x < g[QDR_X]; x++) {
+        char label[24];
+        snprintf(label, sizeof label, "x=%d", x);
+        print(page, "%7s", label);
+    }
     print(page, "\n");
     for (int y = 0; y < g[QDR_Y]; y++) {
         print(page, "  y=%-3d", y);
         for (int x = 0; x < g[QDR_X]; x++)
-            print(page, "  %-5d", qdri_shape_rank(shape, (const int[QDR_N_AXES]){x, y, z, d}));
+            print(page, "%7d", qdri_shape_rank(shape, (const int[QDR_N_AXES]){x, y, z, d}));
         print(page, "\n");
     }
 }

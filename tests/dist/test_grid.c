@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Grids: coordinates, groups, sums over axes, traffic, options that do not fit. */
+#include <stdio.h>
+#include <string.h>
+
+#include "dist.h"
+#include "grid/internal.h"
+
+static const char *const orders[] = {"xyzd", "dzyx", "zxdy", "yxzd", NULL};
+
+static int axis_of(char letter) { return (int)(strchr("xyzd", letter) - "xyzd"); }
+
+/* Along the fastest axis the rank grows by 1, along each slower one by the size of all faster. */
+static void check_coordinates(const qdr_grid *grid, const char *order)
+{
+    const int size = qdr_context_size(qdr_grid_context(grid));
+    for (int rank = 0; rank < size; rank++) {
+        int c[QDR_N_AXES], rest = rank;
+        DIST_OK(qdr_grid_coordinates_of(grid, rank, c));
+        for (int i = 0; i < QDR_N_AXES; i++) {
+            const qdr_axis axis = (qdr_axis)axis_of(order ? order[i] : "xyzd"[i]);
+            DIST_CHECK(c[axis] == rest % qdr_grid_size(grid, axis), "rank %d axis %d", rank,
+                       (int)axis);
+            rest /= qdr_grid_size(grid, axis);
+        }
+        DIST_CHECK(qdr_grid_rank_at(grid, c) == rank, "rank %d", rank);
+    }
+    DIST_FAILS(qdr_grid_coordinates_of(grid, size, (int[QDR_N_AXES]){0}), QDR_ERR_ARGUMENT, "rank");
+    DIST_CHECK(qdr_grid_rank_at(grid, (const int[]){0, 0, -1, 0}) == -1, "outside");
+    DIST_CHECK(qdr_grid_rank_at(grid, (const int[]){0, qdr_grid_size(grid, QDR_Y), 0, 0}) == -1,
+               "outside");
+}
+
+static void check_neighbours(const qdr_grid *grid)
+{
+    for (int axis = 0; axis < QDR_N_AXES; axis++) {
+        const int size = qdr_grid_size(grid, (qdr_axis)axis);
+        for (int step = -2 * size - 1; step <= 2 * size + 1; step++) {
+            int mine[QDR_N_AXES], theirs[QDR_N_AXES];
+            const int rank = qdr_grid_neighbour(grid, (qdr_axis)axis, step);
+            DIST_OK(qdr_grid_coordinates_of(grid, rank, theirs));
+            for (int other = 0; other < QDR_N_AXES; other++)
+                mine[other] = qdr_grid_coordinate(grid, (qdr_axis)other);
+            mine[axis] = ((mine[axis] + step) % size + size) % size;
+            DIST_CHECK(memcmp(mine, theirs, sizeof mine) == 0, "axis %d step %d", axis, step);
+        }
+    }
+}
+
+/* Members of a channel differ only in its axis and stand in the order of that coordinate. */
+static void check_channels(const qdr_grid *grid)
+{
+    static const char axes[QDR_N_CHANNELS + 1] = "xxyyzzdxyzd";
+    const int rank = qdr_context_rank(qdr_grid_context(grid));
+    for (int channel = 0; channel < QDR_N_CHANNELS; channel++) {
+        const qdr_axis axis = (qdr_axis)axis_of(axes[channel]);
+        qdri_comm *comm = qdri_grid_comm(grid, (qdr_channel)channel);
+        qdr_stream *stream = qdri_stream_or_default(grid,
+                                                    qdri_grid_stream(grid, (qdr_channel)channel));
+        int32_t ranks[64];
+        DIST_CHECK(qdri_comm_size(comm) == qdr_grid_size(grid, axis), "channel %d", channel);
+        DIST_CHECK(qdri_comm_rank(comm) == qdr_grid_coordinate(grid, axis), "channel %d", channel);
+        ranks[qdri_comm_rank(comm)] = rank;
+        const qdri_coll coll = {
+            .kind = QDR_ALL_GATHER, .dtype = QDR_I32, .recv = ranks, .count = 1};
+        DIST_OK(qdri_comm_launch(comm, &coll, stream));
+        DIST_OK(qdr_stream_synchronize(stream));
+        for (int j = 0; j < qdri_comm_size(comm); j++)
+            DIST_CHECK(ranks[j] == qdr_grid_neighbour(grid, axis, j - qdri_comm_rank(comm)),
+                       "channel %d member %d", channel, j);
+        const qdr_traffic traffic = qdr_grid_traffic(grid, (qdr_channel)channel, QDR_ALL_GATHER);
+        DIST_CHECK(traffic.bytes_sent == 4 * (qdri_comm_size(comm) - 1), "bytes");
+        DIST_CHECK(traffic.n_calls == (qdri_comm_size(comm) > 1), "calls");
+        DIST_CHECK((traffic.secs > 0) == (traffic.n_calls > 0), "seconds");
+    }
+}
+
+static void every_grid(qdr_context *ctx, uint64_t seed)
+{
+    const int p = qdr_context_size(ctx);
+    (void)seed;
+    for (int x = 1; x <= p; x++) {
+        for (int y = 1; x * y <= p; y++) {
+            for (int z = 1; x * y * z <= p; z++) {
+                if (p % (x * y * z)) continue;
+                const char *order = orders[(x + 2 * y + 3 * z) % 5];
+                const qdr_grid_opts opts = {QDR_OPTS_INIT, x, y, z, p / (x * y * z), order};
+                qdr_grid *grid = NULL;
+                DIST_OK(qdr_grid_create(ctx, &opts, &grid));
+                check_coordinates(grid, order);
+                check_neighbours(grid);
+                check_channels(grid);
+                qdr_grid_destroy(&grid);
+                DIST_CHECK(grid == NULL, "destroy");
+            }
+        }
+    }
+}
+
+/* The sum of everyone's value is exact in all types; the maximum and minimum, too. */
+static void sums_over_axes(qdr_context *ctx, uint64_t seed)
+{
+    static const qdr_dtype dtypes[] = {QDR_F32, QDR_F64, QDR_BF16};
+    for (int trial = 0; trial < 12; trial++) {
+        qdr_grid *grid = dist_random_grid(ctx, &seed);
+        const qdr_axis axis = (qdr_axis)dist_below(&seed, QDR_N_AXES);
+        const qdr_dtype dtype = dtypes[dist_below(&seed, 3)];
+        const qdr_reduce op = (qdr_reduce)dist_below(&seed, 3);
+        const int64_t n = dist_below(&seed, 200);
+        const int size = qdr_grid_size(grid, axis);
+        void *data = dist_memory(ctx, n + 1, dtype);
+        for (int64_t i = 0; i < n; i++)
+            dist_set(data, dtype, i, (double)((i + qdr_grid_coordinate(grid, axis)) % 7) - 3);
+        DIST_OK(qdr_all_reduce(grid, axis, op, data, n, dtype, NULL));
+        dist_synchronize(ctx);
+        for (int64_t i = 0; i < n; i++) {
+            double want = (double)(i % 7) - 3;
+            for (int j = 1; j < size; j++) {
+                const double next = (double)((i + j) % 7) - 3;
+                if (op == QDR_SUM) want += next;
+                if (op == QDR_MAX && next > want) want = next;
+                if (op == QDR_MIN && next < want) want = next;
+            }
+            DIST_CHECK(dist_get(data, dtype, i) == want, "element %d: %g, not %g", (int)i,
+                       dist_get(data, dtype, i), want);
+        }
+        qdr_mem_free(ctx, &data);
+        qdr_grid_destroy(&grid);
+    }
+}
+
+static void traffic_is_exact(qdr_context *ctx, uint64_t seed)
+{
+    qdr_grid *grid = dist_random_grid(ctx, &seed);
+    for (int axis = 0; axis < QDR_N_AXES; axis++) {
+        const int64_t g = qdr_grid_size(grid, (qdr_axis)axis), n = 12 * g;
+        double *data = dist_memory(ctx, n, QDR_F64);
+        const qdr_channel channel = (qdr_channel)(QDR_CHANNEL_X_STAT + axis);
+        DIST_OK(qdr_all_reduce(grid, (qdr_axis)axis, QDR_MAX, data, n, QDR_F64, NULL));
+        DIST_OK(qdr_all_reduce(grid, (qdr_axis)axis, QDR_MAX, data, n, QDR_F64, NULL));
+        dist_synchronize(ctx);
+        const qdr_traffic traffic = qdr_grid_traffic(grid, channel, QDR_ALL_REDUCE);
+        DIST_CHECK(traffic.bytes_sent == 2 * 8 * 2 * (g - 1) * n / g, "%lld bytes on %s",
+                   (long long)traffic.bytes_sent, qdr_channel_name(channel));
+        DIST_CHECK(traffic.n_calls == (g > 1 ? 2 : 0), "calls");
+        qdr_mem_free(ctx, (void **)&data);
+    }
+    qdr_grid_reset_traffic(grid);
+    for (int axis = 0; axis < QDR_N_AXES; axis++) {
+        const qdr_channel channel = (qdr_channel)(QDR_CHANNEL_X_STAT + axis);
+        const qdr_traffic traffic = qdr_grid_traffic(grid, channel, QDR_ALL_REDUCE);
+        DIST_CHECK(traffic.bytes_sent == 0 && traffic.n_calls == 0, "reset");
+    }
+    qdr_grid_destroy(&grid);
+}
+
+static void bad_options(qdr_context *ctx, uint64_t seed)
+{
+    const int p = qdr_context_size(ctx), rank = qdr_context_rank(ctx);
+    char words[64];
+    qdr_grid *grid = NULL;
+    (void)seed;
+    snprintf(words, sizeof words, "product is %d", p);
+    DIST_FAILS(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, p, 2, 1, 1, NULL}, &grid),
+               QDR_ERR_ARGUMENT, words);
+    DIST_FAILS(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, p, 0, 1, 1, NULL}, &grid),
+               QDR_ERR_ARGUMENT, "axis y");
+    DIST_FAILS(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, p, 1, 1, -4, NULL}, &grid),
+               QDR_ERR_ARGUMENT, "axis d");
+    DIST_FAILS(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, p, 1, 1, 1, "xyz"}, &grid),
+               QDR_ERR_ARGUMENT, "\"xyz\"");
+    DIST_FAILS(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, p, 1, 1, 1, "xxzd"}, &grid),
+               QDR_ERR_ARGUMENT, "order");
+    DIST_FAILS(qdr_grid_create(ctx, &(qdr_grid_opts){.x = p, .y = 1, .z = 1, .d = 1}, &grid),
+               QDR_ERR_ARGUMENT, "QDR_OPTS_INIT");
+    DIST_FAILS(
+        qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, 1 << 30, 1 << 30, 9, 9, NULL}, &grid),
+        QDR_ERR_ARGUMENT, words);
+    DIST_FAILS(qdr_grid_create(ctx, NULL, &grid), QDR_ERR_ARGUMENT, "NULL");
+    DIST_FAILS(qdr_grid_create(NULL, NULL, &grid), QDR_ERR_ARGUMENT, "NULL");
+    /* one rank alone is wrong, or differs: all learn of it */
+    const qdr_grid_opts good = {QDR_OPTS_INIT, p, 1, 1, 1, "xyzd"};
+    qdr_grid_opts other = good;
+    if (rank == p - 1) other.x = p + 1;
+    DIST_FAILS(qdr_grid_create(ctx, &other, &grid), QDR_ERR_ARGUMENT, words);
+    other = good;
+    if (rank == p - 1) other.order = "yxzd";
+    if (p > 1)
+        DIST_FAILS(qdr_grid_create(ctx, &other, &grid), QDR_ERR_ARGUMENT, "must ask for the same");
+    DIST_CHECK(grid == NULL, "a grid was made");
+    DIST_OK(qdr_grid_create(ctx, &good, &grid));
+    DIST_FAILS(qdr_all_reduce(grid, (qdr_axis)4, QDR_SUM, NULL, 0, QDR_F32, NULL), QDR_ERR_ARGUMENT,
+               "axis");
+    DIST_FAILS(qdr_all_reduce(grid, QDR_X, QDR_SUM, NULL, 3, QDR_F32, NULL), QDR_ERR_ARGUMENT,
+               "NULL");
+    DIST_FAILS(qdr_all_reduce(grid, QDR_X, QDR_SUM, words, 1, QDR_U8, NULL), QDR_ERR_DTYPE, "u8");
+    DIST_OK(qdr_context_status(ctx));
+    qdr_grid_destroy(&grid);
+    qdr_grid_destroy(&grid);
+    qdr_grid_destroy(NULL);
+}
+
+int main(int argc, char **argv)
+{
+    const dist_test tests[] = {
+        {"every grid", every_grid},
+        {"sums over axes", sums_over_axes},
+        {"traffic is exact", traffic_is_exact},
+        {"bad options", bad_options},
+    };
+    return dist_main(argc, argv, tests, sizeof tests / sizeof *tests);
+}

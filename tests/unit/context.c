@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Contexts of one process: options, ranks as threads, streams, memory, launch, the shape of grids.
+ */
+#include "comm/launcher.h"
+#include "grid/shape.h"
+#include "qdr_test.h"
+#include "quadrille/quadrille.h"
+#include "topo/topo.h"
+
+static void a_context_alone(void **state)
+{
+    (void)state;
+    qdr_context *ctx = NULL;
+    int n_cores = 0;
+    CHECK_OK(qdri_topo_cores(&n_cores));
+    CHECK_OK(qdr_context_create_self(NULL, &ctx));
+    assert_int_equal(qdr_context_rank(ctx), 0);
+    assert_int_equal(qdr_context_size(ctx), 1);
+    assert_int_equal(qdr_context_threads(ctx), n_cores);
+    CHECK_OK(qdr_barrier(ctx));
+    CHECK_OK(qdr_agree(ctx, QDR_OK));
+    assert_int_equal(qdr_agree(ctx, QDR_ERR_SHAPE), QDR_ERR_SHAPE);
+    int data = 5;
+    CHECK_OK(qdr_broadcast(ctx, 0, &data, sizeof data));
+    CHECK_FAILS(qdr_broadcast(ctx, 1, &data, sizeof data), QDR_ERR_ARGUMENT, "root 1");
+    CHECK_FAILS(qdr_broadcast(ctx, 0, NULL, 3), QDR_ERR_ARGUMENT, "NULL");
+    qdr_context_destroy(&ctx);
+    assert_null(ctx);
+    qdr_context_destroy(&ctx);
+    qdr_context_destroy(NULL);
+}
+
+static void options_are_checked(void **state)
+{
+    (void)state;
+    qdr_context *ctx = NULL;
+    const qdr_context_opts old = {.version = 0}, less = {QDR_OPTS_INIT, -1},
+                           one = {QDR_OPTS_INIT, 1};
+    CHECK_FAILS(qdr_context_create_self(&old, &ctx), QDR_ERR_ARGUMENT, "QDR_OPTS_INIT");
+    CHECK_FAILS(qdr_context_create_self(&less, &ctx), QDR_ERR_ARGUMENT, "n_threads is -1");
+    CHECK_FAILS(qdr_context_create_self(&one, NULL), QDR_ERR_ARGUMENT, "NULL");
+    CHECK_FAILS(qdr_context_create_local(NULL, 0, NULL, &ctx), QDR_ERR_ARGUMENT, "qdr_local_run");
+    assert_null(ctx);
+    CHECK_OK(qdr_context_create_self(&one, &ctx));
+    assert_int_equal(qdr_context_threads(ctx), 1);
+    qdr_context_destroy(&ctx);
+}
+
+static void add_one(void *user) { ++*(int *)user; }
+
+static void streams_and_events(void **state)
+{
+    (void)state;
+    qdr_context *ctx = NULL;
+    qdr_stream *stream = NULL;
+    qdr_event *event = NULL;
+    int n = 0;
+    char from[100] = "some bytes", to[100] = "";
+    CHECK_OK(qdr_context_create_self(NULL, &ctx));
+    CHECK_OK(qdr_stream_create(ctx, &stream));
+    CHECK_OK(qdr_event_create(ctx, &event));
+    CHECK_OK(qdr_stream_call(stream, add_one, &n));
+    CHECK_OK(qdr_event_record(event, stream));
+    CHECK_OK(qdr_stream_wait(qdr_context_stream(ctx), event));
+    CHECK_OK(qdr_stream_call(qdr_context_stream(ctx), add_one, &n));
+    CHECK_OK(qdr_copy(ctx, to, from, sizeof from, NULL));
+    CHECK_OK(qdr_stream_synchronize(qdr_context_stream(ctx)));
+    assert_int_equal(n, 2);
+    assert_string_equal(to, from);
+    CHECK_FAILS(qdr_copy(ctx, NULL, from, 1, NULL), QDR_ERR_ARGUMENT, "NULL");
+    CHECK_FAILS(qdr_stream_call(stream, NULL, &n), QDR_ERR_ARGUMENT, "NULL");
+    CHECK_FAILS(qdr_stream_call(NULL, add_one, &n), QDR_ERR_ARGUMENT, "NULL");
+    CHECK_FAILS(qdr_stream_synchronize(NULL), QDR_ERR_ARGUMENT, "NULL");
+    CHECK_FAILS(qdr_stream_create(ctx, NULL), QDR_ERR_ARGUMENT, "NULL");
+    CHECK_FAILS(qdr_event_create(ctx, NULL), QDR_ERR_ARGUMENT, "NULL");
+    CHECK_FAILS(qdr_event_record(NULL, stream), QDR_ERR_ARGUMENT, "NULL");
+    CHECK_FAILS(qdr_stream_wait(stream, NULL), QDR_ERR_ARGUMENT, "NULL");
+    CHECK_FAILS(qdr_barrier(NULL), QDR_ERR_ARGUMENT, "NULL");
+    qdr_event_destroy(&event);
+    qdr_event_destroy(&event);
+    qdr_stream_destroy(&stream);
+    qdr_stream_destroy(&stream);
+    qdr_context_destroy(&ctx);
+}
+
+static void memory_is_counted(void **state)
+{
+    (void)state;
+    qdr_context *ctx = NULL;
+    void *data = NULL, *more = NULL;
+    size_t before = 0, now = 0, peak = 0;
+    CHECK_OK(qdr_context_create_self(NULL, &ctx));
+    qdr_mem_usage(ctx, &before, &peak);
+    CHECK_OK(qdr_mem_alloc(ctx, 1000, &data));
+    CHECK_OK(qdr_mem_alloc(ctx, 0, &more));
+    assert_non_null(more);
+    qdr_mem_usage(ctx, &now, &peak);
+    assert_true(now >= before + 1000 && peak >= now);
+    qdr_mem_free(ctx, &more);
+    qdr_mem_free(ctx, &data);
+    qdr_mem_free(ctx, &data);
+    assert_null(data);
+    qdr_mem_reset_peak(ctx);
+    qdr_mem_usage(ctx, &now, &peak);
+    assert_true(now == before && peak == before);
+    CHECK_FAILS(qdr_mem_alloc(ctx, SIZE_MAX / 2, &data), QDR_ERR_MEMORY, "bytes");
+    assert_null(data);
+    qdr_context_destroy(&ctx);
+}
+
+static int result_of_rank(qdr_local_world *world, int rank, void *user)
+{
+    (void)world;
+    return ((const int *)user)[rank];
+}
+
+static void ranks_return_results(void **state)
+{
+    (void)state;
+    const int results[4] = {0, 0, 9, 3};
+    int result = -1;
+    CHECK_OK(qdr_local_run(4, result_of_rank, (void *)(uintptr_t)results, &result));
+    assert_int_equal(result, 9);
+    CHECK_OK(qdr_local_run(2, result_of_rank, (void *)(uintptr_t)results, &result));
+    assert_int_equal(result, 0);
+    CHECK_OK(qdr_local_run(1, result_of_rank, (void *)(uintptr_t)results, NULL));
+    CHECK_FAILS(qdr_local_run(0, result_of_rank, NULL, &result), QDR_ERR_ARGUMENT, "1 to 1024");
+    CHECK_FAILS(qdr_local_run(1025, result_of_rank, NULL, &result), QDR_ERR_ARGUMENT, "1025");
+    CHECK_FAILS(qdr_local_run(2, NULL, NULL, &result), QDR_ERR_ARGUMENT, "NULL");
+}
+
+/* Twice in one world; the second time rank 1 wants other threads, which is its own affair, then
+ * something impossible. */
+static int create_twice(qdr_local_world *world, int rank, void *user)
+{
+    (void)user;
+    for (int i = 0; i < 3; i++) {
+        const qdr_context_opts opts = {QDR_OPTS_INIT,
+                                       rank == 1 && i == 2 ? -7 : 1 + (rank == 1 && i == 1)};
+        qdr_context *ctx = NULL;
+        const qdr_status status = qdr_context_create_local(world, rank, &opts, &ctx);
+        const int wanted = i < 2 ? status == QDR_OK
+                                 : status == QDR_ERR_ARGUMENT && strstr(qdr_last_error(), "-7");
+        if (!wanted || (ctx != NULL) != (i < 2)) return 1;
+        if (ctx && qdr_barrier(ctx) != QDR_OK) return 2;
+        qdr_context_destroy(&ctx);
+    }
+    return qdr_context_create_local(world, 99, NULL, &(qdr_context *){NULL}) == QDR_ERR_ARGUMENT
+               ? 0
+               : 3;
+}
+
+static void contexts_follow_one_another(void **state)
+{
+    (void)state;
+    int result = -1;
+    CHECK_OK(qdr_local_run(3, create_twice, NULL, &result));
+    assert_int_equal(result, 0);
+}
+
+/* Rank 0 goes home before the others have met: they do not wait. */
+static int go_or_create(qdr_local_world *world, int rank, void *user)
+{
+    (void)user;
+    qdr_context *ctx = NULL;
+    if (rank == 0) return 0;
+    return qdr_context_create_local(world, rank, NULL, &ctx) == QDR_ERR_PEER && !ctx ? 0 : 1;
+}
+
+static void a_rank_that_never_comes(void **state)
+{
+    (void)state;
+    int result = -1;
+    CHECK_OK(qdr_local_run(3, go_or_create, NULL, &result));
+    assert_int_equal(result, 0);
+}
+
+static int code_of_rank(qdr_context *ctx, void *user)
+{
+    return qdr_context_size(ctx) == *(const int *)user ? 2 * qdr_context_rank(ctx) : 99;
+}
+
+static void launch_on_threads(void **state)
+{
+    (void)state;
+    const int size = 3;
+    int code = -1;
+    CHECK_OK(qdr_launch(3, NULL, code_of_rank, (void *)(uintptr_t)&size, &code));
+    assert_int_equal(code, 4);
+    CHECK_FAILS(qdr_launch(-1, NULL, code_of_rank, NULL, &code), QDR_ERR_ARGUMENT, "-1");
+    CHECK_FAILS(qdr_launch(2, NULL, NULL, NULL, &code), QDR_ERR_ARGUMENT, "NULL");
+    CHECK_FAILS(qdr_launch(5000, NULL, code_of_rank, NULL, &code), QDR_ERR_ARGUMENT, "5000");
+    const qdr_context_opts less = {QDR_OPTS_INIT, -1};
+    CHECK_FAILS(qdr_launch(2, &less, code_of_rank, NULL, &code), QDR_ERR_ARGUMENT, "n_threads");
+    assert_int_equal(code, 1);
+}
+
+static void launchers_and_libraries_that_differ(void **state)
+{
+    (void)state;
+    CHECK_OK(qdri_launcher_check(1, "a library"));
+    setenv("PMI_SIZE", "4", 1);
+    CHECK_FAILS(qdri_launcher_check(1, "a library"), QDR_ERR_MPI, "PMI_SIZE=4");
+    CHECK_FAILS(qdri_launcher_check(1, "a library"), QDR_ERR_MPI, "a library");
+    CHECK_OK(qdri_launcher_check(4, "a library"));
+    setenv("PMI_SIZE", "1", 1);
+    CHECK_OK(qdri_launcher_check(1, "a library"));
+    setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
+    CHECK_FAILS(qdri_launcher_check(1, "a library"), QDR_ERR_MPI, "Open MPI");
+    unsetenv("PMI_SIZE");
+    unsetenv("OMPI_COMM_WORLD_SIZE");
+}
+
+static void shapes_propose_others(void **state)
+{
+    (void)state;
+    qdri_grid_shape shape;
+    const qdr_grid_opts eight = {QDR_OPTS_INIT, 2, 2, 2, 1, NULL};
+    CHECK_FAILS(
+        qdri_shape_read(&eight, 6, &shape), QDR_ERR_ARGUMENT,
+        "2x2x2x1 has 8 ranks but the context has 6; choose axes whose product is 6, such as "
+        "3x2x1x1");
+    CHECK_FAILS(qdri_shape_read(&eight, 7, &shape), QDR_ERR_ARGUMENT, "such as 7x1x1x1");
+    CHECK_FAILS(qdri_shape_read(&eight, 1, &shape), QDR_ERR_ARGUMENT, "such as 1x1x1x1");
+    CHECK_OK(qdri_shape_read(&eight, 8, &shape));
+}
+
+static void pictures(void **state)
+{
+    (void)state;
+    static const char wanted[] = "grid 2x2x1x2, order dyxz, 8 ranks\n"
+                                 "z=0 d=0\n"
+                                 "           x=0    x=1\n"
+                                 "  y=0        0      4\n"
+                                 "  y=1        2      6\n"
+                                 "z=0 d=1\n"
+                                 "           x=0    x=1\n"
+                                 "  y=0        1      5\n"
+                                 "  y=1        3      7\n";
+    qdri_grid_shape shape;
+    char text[512], little[10];
+    CHECK_OK(qdri_shape_read(&(qdr_grid_opts){QDR_OPTS_INIT, 2, 2, 1, 2, "dyxz"}, 8, &shape));
+    assert_int_equal(qdri_shape_picture(&shape, text, sizeof text), strlen(wanted));
+    assert_string_equal(text, wanted);
+    assert_int_equal(qdri_shape_picture(&shape, little, sizeof little), strlen(wanted));
+    assert_string_equal(little, "grid 2x2x");
+    assert_int_equal(qdri_shape_picture(&shape, NULL, 0), strlen(wanted));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_context_alone),
+        cmocka_unit_test(options_are_checked),
+        cmocka_unit_test(streams_and_events),
+        cmocka_unit_test(memory_is_counted),
+        cmocka_unit_test(ranks_return_results),
+        cmocka_unit_test(contexts_follow_one_another),
+        cmocka_unit_test(a_rank_that_never_comes),
+        cmocka_unit_test(launch_on_threads),
+        cmocka_unit_test(launchers_and_libraries_that_differ),
+        cmocka_unit_test(shapes_propose_others),
+        cmocka_unit_test(pictures),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
