@@ -35,6 +35,7 @@ void layer_case_draw(uint64_t seed, layer_case *drawn)
     drawn->drop_gathered = (int)draw_below(seed, 8, 2);
     drawn->is_exact = (int)draw_below(seed, 9, 2);
     drawn->n_calls = 1 + (int)draw_below(seed, 10, 3) / 2 * 2;
+    drawn->defer = (int)draw_below(seed, 12, 2);
     drawn->accumulate = (int)draw_below(seed, 11, 2);
 }
 
@@ -64,7 +65,7 @@ void layer_case_text(const layer_case *the_case, char *text, size_t capacity)
     blocks_text(the_case->in, in, sizeof in);
     blocks_text(the_case->out, out, sizeof out);
     snprintf(text, capacity,
-             "%s %s>%s %s M=%lld/%lld in=%s out=%s units %lld,%lld%s%s%s%s calls=%d overlap=%d "
+             "%s %s>%s %s M=%lld/%lld in=%s out=%s units %lld,%lld%s%s%s%s%s calls=%d overlap=%d "
              "seed=%llu",
              qdr_dtype_name(the_case->dtype), the_case->in_layout ? "S" : "R",
              the_case->out_layout ? "S" : "R", the_case->transposed ? "transposed" : "normal",
@@ -72,7 +73,8 @@ void layer_case_text(const layer_case *the_case, char *text, size_t capacity)
              (long long)the_case->in_unit, (long long)the_case->out_unit,
              the_case->bias ? " bias" : "", the_case->drop_gathered ? " drop" : "",
              the_case->is_exact ? " exact" : "", the_case->accumulate ? " accumulate" : "",
-             the_case->n_calls, the_case->overlap, (unsigned long long)the_case->seed);
+             the_case->defer ? " defer" : "", the_case->n_calls, the_case->overlap,
+             (unsigned long long)the_case->seed);
 }
 
 double layer_errors_worst(const layer_errors *errors)

@@ -19,8 +19,8 @@ typedef struct layer_case {
     qdr_layout in_layout, out_layout;
     int transposed, bias, drop_gathered;
     int is_exact; /* values -1, 0, 1: the result must be exact */
-    int n_calls; /* forward and backward passes; gradients of parameters are summed over them, and
-                    synchronised in the last */
+    int n_calls; /* forward and backward passes; gradients of parameters are added up over them */
+    int defer; /* 1: and synchronised in the last call only, else in each */
     int accumulate; /* y and dx are added to what was there */
     int overlap; /* as in qdr_stack_opts */
     int only_run; /* nothing is compared: for tests that look at something else */

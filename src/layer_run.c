@@ -261,7 +261,7 @@ static qdr_status pass(layer_run *run, int call)
     const layer_case *c = run->the_case;
     const int forward = c->accumulate ? QDR_Y_ACCUMULATE : 0;
     const int backward = (c->accumulate ? QDR_DX_ACCUMULATE : 0) | (call ? QDR_ACCUMULATE : 0) |
-                         (call + 1 < c->n_calls ? QDR_DEFER_SYNC : 0);
+                         (c->defer && call + 1 < c->n_calls ? QDR_DEFER_SYNC : 0);
     draw_inputs(run, call);
     qdr_status status = qdr_linear_forward(run->layer, run->x, run->y, forward, NULL);
     if (status == QDR_OK) status = finish(run, STAGE_FORWARD);
