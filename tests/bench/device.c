@@ -212,6 +212,37 @@ static void bench_attention(void)
     bench_kernel("attention_backward", &kernel, 4.0 * (double)(ROWS * width) * 8);
 }
 
+static qdr_status nothing_run(void *args)
+{
+    (void)args;
+    return QDR_OK;
+}
+
+/* One stream waits for the other and the other for it: the time of one hand-off from thread to
+ * thread. */
+static void bench_handoff(void)
+{
+    enum { N_HOPS = 400 };
+    double us[N_TRIALS];
+    qdr_stream *streams[2] = {stream, NULL};
+    qdr_event *events[2];
+    check(qdri_stream_create(dev, QDRI_STREAM_COMM, &streams[1]));
+    for (int i = 0; i < 2; i++) check(qdri_event_create(dev, &events[i]));
+    for (int t = 0; t < N_TRIALS; t++) {
+        const double start = now_us();
+        for (int i = 0; i < N_HOPS; i++) {
+            check(qdri_stream_wait(streams[i % 2], events[1 - i % 2]));
+            check(qdri_work(streams[i % 2], nothing_run, NULL, 0));
+            check(qdri_event_record(events[i % 2], streams[i % 2]));
+        }
+        for (int i = 0; i < 2; i++) check(qdri_stream_synchronize(streams[i]));
+        us[t] = (now_us() - start) / N_HOPS;
+    }
+    report("hand-off", us, 1e6, "k/s");
+    for (int i = 0; i < 2; i++) qdri_event_destroy(&events[i]);
+    qdri_stream_destroy(&streams[1]);
+}
+
 int main(int argc, char **argv)
 {
     const int n_threads = argc > 1 ? atoi(argv[1]) : 1;
@@ -235,6 +266,7 @@ int main(int argc, char **argv)
     bench_ce(QDRI_K_CE_BACKWARD, "ce_backward", 2);
     bench_optim();
     bench_attention();
+    bench_handoff();
     bench_gemm(512, 512, 128);
     bench_gemm(4096, 4096, 1024);
     qdri_stream_destroy(&stream);
