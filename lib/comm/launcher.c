@@ -16,7 +16,7 @@ static const launcher launchers[] = {
     {"SLURM_STEP_NUM_TASKS", "srun"},
 };
 
-qdr_status qdri_launcher_check(int n_ranks, const char *library)
+qdr_status qdri_launcher_check(int n_ranks, const char *why)
 {
     for (size_t i = 0; n_ranks == 1 && i < sizeof launchers / sizeof *launchers; i++) {
         const char *value = getenv(launchers[i].variable);
@@ -24,8 +24,8 @@ qdr_status qdri_launcher_check(int n_ranks, const char *library)
         if (n_started > 1)
             return QDR_FAIL(QDR_ERR_MPI,
                             "launch: %s started %ld ranks (%s=%s), but each believes to be alone: "
-                            "%s; start the program with the mpiexec of that MPI library",
-                            launchers[i].name, n_started, launchers[i].variable, value, library);
+                            "%s",
+                            launchers[i].name, n_started, launchers[i].variable, value, why);
     }
     return QDR_OK;
 }

@@ -9,6 +9,6 @@
  * started.
  * @retval QDR_ERR_MPI  n_ranks is 1 but the launcher started more; `library` says what does not fit
  * to it */
-QDR_NODISCARD qdr_status qdri_launcher_check(int n_ranks, const char *library);
+QDR_NODISCARD qdr_status qdri_launcher_check(int n_ranks, const char *why);
 
 #endif

@@ -2,6 +2,7 @@
 /* The `mpi` backend: making and breaking communicators, giving up. */
 #include "comm/mpi.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,16 +20,6 @@ qdr_status qdri_mpi_fail(int code, const char *what)
 
 /* ---- starting and stopping MPI ---- */
 
-/* Leak checkers blame a module that MPICH loads and unloads again while it starts. */
-void __lsan_disable(void) __attribute__((weak));
-void __lsan_enable(void) __attribute__((weak));
-
-static void ignore_leaks(int ignore)
-{
-    if (ignore && __lsan_disable) __lsan_disable();
-    if (!ignore && __lsan_enable) __lsan_enable();
-}
-
 qdr_status qdri_mpi_start(int *started)
 {
     int initialised = 0, finalised = 0, provided = MPI_THREAD_SINGLE;
@@ -39,20 +30,13 @@ qdr_status qdri_mpi_start(int *started)
         return QDR_FAIL(QDR_ERR_STATE, "launch: MPI is finalised already and cannot start again; "
                                        "launch once per program, or use local ranks");
     if (initialised) return QDR_OK;
-    ignore_leaks(1);
     const int code = MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided);
-    ignore_leaks(0);
     if (code != MPI_SUCCESS) return qdri_mpi_fail(code, "MPI_Init_thread");
     *started = 1;
     return QDR_OK;
 }
 
-void qdri_mpi_stop(void)
-{
-    ignore_leaks(1);
-    MPI_Finalize();
-    ignore_leaks(0);
-}
+void qdri_mpi_stop(void) { MPI_Finalize(); }
 
 static qdr_status check_state(void)
 {
@@ -71,15 +55,16 @@ static qdr_status check_state(void)
                         "for it in MPI_Init_thread",
                         provided, MPI_THREAD_MULTIPLE);
     QDR_MPI(MPI_Comm_size(MPI_COMM_WORLD, &size));
-    char version[MPI_MAX_LIBRARY_VERSION_STRING] = "", library[128] = "the program uses ";
+    char version[MPI_MAX_LIBRARY_VERSION_STRING] = "", why[256];
     int length = 0;
     QDR_MPI(MPI_Get_library_version(version, &length));
     version[strcspn(version, "\n")] = '\0';
     for (char *c = version; *c; c++) {
         if (*c == '\t') *c = ' ';
     }
-    strncat(library, version, sizeof library - strlen(library) - 1);
-    return qdri_launcher_check(size, library);
+    snprintf(why, sizeof why, "the program uses %.100s; start it with the mpiexec of that library",
+             version);
+    return qdri_launcher_check(size, why);
 }
 
 /* ---- making and breaking ---- */

@@ -68,7 +68,8 @@ static qdr_status launch_alone(const qdr_context_opts *opts, qdr_main_fn fn, voi
                                int *exit_code)
 {
     qdr_context *ctx = NULL;
-    QDR_TRY(qdri_launcher_check(1, "this build of Quadrille has no MPI"));
+    QDR_TRY(qdri_launcher_check(
+        1, "this build of Quadrille has no MPI; rebuild it with -Dmpi=mpich, or use local ranks"));
     QDR_TRY(qdr_context_create_self(opts, &ctx));
     *exit_code = fn(ctx, user);
     qdr_context_destroy(&ctx);
