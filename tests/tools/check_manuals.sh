@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Manual pages: groff has nothing to complain about, and each option of --help is in its page.
+# Manual pages: groff has nothing to complain about. (tests/cli/quadrille_test.py compares them with --help.)
 set -u
 failed=0
 found=
