@@ -30,7 +30,7 @@ if ! $start build/examples/linear --mpi >>build-logs/examples.log 2>&1 </dev/nul
 fi
 # Half a cosine brings the learning rate down at the end, so the number of steps is fixed: about two minutes on two cores.
 # shellcheck disable=SC2086 # words
-$start build/examples/train_gpt --grid 2x2x1x1 $local --steps 2500 --log out/run.jsonl --plot out/loss.svg "$@" </dev/null ||
+$start build/examples/train_gpt --grid 2x2x1x1 $local --steps 2000 --log out/run.jsonl --plot out/loss.svg "$@" </dev/null ||
     exit $?
 
 cat >&2 <<EOF
@@ -38,7 +38,7 @@ cat >&2 <<EOF
 log of each step   out/run.jsonl
 picture            out/loss.svg
 try next
-  data parallel    mpiexec.mpich -n 2 build/examples/train_gpt --grid 1x1x1x2 --steps 8000
+  data parallel    mpiexec.mpich -n 2 build/examples/train_gpt --grid 1x1x1x2 --steps 6000
   your own text    mpiexec.mpich -n 4 build/examples/train_gpt FILE --grid 2x1x2x1 --layout scattered
   without MPI      build/examples/train_gpt --local 4 --grid 1x2x2x1
   one layer        mpiexec.mpich -n 4 build/examples/transformer_layer --grid 2x2x1x1
