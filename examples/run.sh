@@ -26,7 +26,7 @@ fi
 start="mpiexec.mpich -n 4" local=
 if ! $start build/examples/linear --mpi >>build-logs/examples.log 2>&1 </dev/null; then
     say "mpiexec.mpich does not work with this build (log: build-logs/examples.log); ranks will be threads"
-    start= local="--local 4"
+    start="" local="--local 4"
 fi
 # Half a cosine brings the learning rate down at the end, so the number of steps is fixed: about two minutes on two cores.
 # shellcheck disable=SC2086 # words

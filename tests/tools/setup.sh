@@ -55,7 +55,7 @@ install_missing() {
         say "install them with this system's package manager, then run this again"
         exit 1
     fi
-    say "installing$packages (a minute or two; log: $log)"
+    say "needed:$packages (installing takes a minute or two; log: $log)"
     # shellcheck disable=SC2086 # packages are words
     if ! apt_install $packages >"$log" 2>&1; then
         tail -n 5 "$log" >&2
