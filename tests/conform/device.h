@@ -8,6 +8,7 @@
 #include <math.h>
 
 #include "core/size.h"
+#include "dev/cpu/kernels/kernels.h"
 #include "dev/dev.h"
 #include "qdr_test.h"
 
@@ -26,6 +27,16 @@ enum { N_TYPES = 3, N_SIZES = 15 };
 static qdri_dev *device;
 static qdr_stream *stream;
 static uint64_t seed;
+
+/* Runs all tests with each set of kernels that this machine has. */
+#define RUN_EACH_SET(tests)                                                                        \
+    int n_failed = 0;                                                                              \
+    for (int level = 0; level < QDRI_N_KERNEL_SETS; level++) {                                     \
+        if (!qdri_cpu_kernels_limit(level)) continue;                                              \
+        print_message("kernel set %d\n", level);                                                   \
+        n_failed += cmocka_run_group_tests(tests, device_open, device_close);                      \
+    }                                                                                              \
+    return n_failed
 
 static inline int device_open(void **state)
 {

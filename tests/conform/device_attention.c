@@ -293,5 +293,5 @@ int main(void)
         cmocka_unit_test(gradient_is_the_difference),
         cmocka_unit_test(bad_shapes_are_refused),
     };
-    return cmocka_run_group_tests(tests, device_open, device_close);
+    RUN_EACH_SET(tests);
 }

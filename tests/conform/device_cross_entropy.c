@@ -216,5 +216,5 @@ int main(void)
         cmocka_unit_test(extreme_logits),
         cmocka_unit_test(gradient_is_the_difference),
     };
-    return cmocka_run_group_tests(tests, device_open, device_close);
+    RUN_EACH_SET(tests);
 }

@@ -438,5 +438,5 @@ int main(void)
         cmocka_unit_test(blocks_are_copied),
         cmocka_unit_test(bad_kernels_are_refused),
     };
-    return cmocka_run_group_tests(tests, device_open, device_close);
+    RUN_EACH_SET(tests);
 }

@@ -310,5 +310,5 @@ int main(void)
         cmocka_unit_test(apply_and_gradients),
         cmocka_unit_test(gradients_are_differences),
     };
-    return cmocka_run_group_tests(tests, device_open, device_close);
+    RUN_EACH_SET(tests);
 }

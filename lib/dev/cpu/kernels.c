@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Element-wise kernels of the CPU device: the table of the best instruction set this machine has.
- */
+/* Element-wise kernels of the CPU device: those of the best instruction set the machine has. */
 #include "dev/cpu/kernels/kernels.h"
+
 #include "core/size.h"
 #include "dev/cpu/gemm.h"
 
@@ -12,15 +12,35 @@ typedef struct kernel_set {
 #define KERNEL_SET(isa)                                                                            \
     ((kernel_set){qdri_kernels_f32_##isa, qdri_kernels_f64_##isa, qdri_kernels_bf16_##isa})
 
+static int machine_has(int level)
+{
+#ifdef __x86_64__
+    if (level == QDRI_KERNELS_AVX512) {
+        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+               __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+               __builtin_cpu_supports("fma");
+    }
+    if (level == QDRI_KERNELS_AVX2) {
+        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    }
+#endif
+    return level == QDRI_KERNELS_BASE;
+}
+
+static atomic_int best_level = QDRI_KERNELS_AVX512;
+
+int qdri_cpu_kernels_limit(int level)
+{
+    atomic_store(&best_level, level);
+    return machine_has(level);
+}
+
 static kernel_set best_set(void)
 {
 #ifdef __x86_64__
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-        __builtin_cpu_supports("fma")) {
-        return KERNEL_SET(avx512);
-    }
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return KERNEL_SET(avx2);
+    const int best = atomic_load(&best_level);
+    if (best >= QDRI_KERNELS_AVX512 && machine_has(QDRI_KERNELS_AVX512)) return KERNEL_SET(avx512);
+    if (best >= QDRI_KERNELS_AVX2 && machine_has(QDRI_KERNELS_AVX2)) return KERNEL_SET(avx2);
 #endif
     return KERNEL_SET(base);
 }

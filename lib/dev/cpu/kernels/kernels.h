@@ -17,4 +17,16 @@ QDRI_KERNEL_TABLES(base)
 QDRI_KERNEL_TABLES(avx2)
 QDRI_KERNEL_TABLES(avx512)
 
+/* Sets from the plainest to the best. */
+enum {
+    QDRI_KERNELS_BASE = 0,
+    QDRI_KERNELS_AVX2 = 1,
+    QDRI_KERNELS_AVX512 = 2,
+    QDRI_N_KERNEL_SETS = 3
+};
+
+/* For tests: later kernels come from no better set than this. 1 if this machine has that very set.
+ */
+int qdri_cpu_kernels_limit(int level);
+
 #endif
