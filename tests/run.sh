@@ -90,10 +90,14 @@ addresses() {
         suites build-asan --timeout-multiplier 5 --no-suite headers
 }
 threads() {
-    CC=clang-14 CXX=clang++-14 build_in build-tsan --buildtype=debugoptimized -Db_sanitize=thread -Dmpi=none &&
-        suites build-tsan --timeout-multiplier 10 --no-suite headers --no-suite mpi
+    CC=clang-14 CXX=clang++-14 build_in build-tsan --buildtype=debugoptimized -Db_sanitize=thread -Dmpi=none \
+        -Dexamples=false && suites build-tsan --timeout-multiplier 10 --no-suite headers
 }
-no_mpi() { build_in build-nompi --buildtype=release -Dmpi=none && suites build-nompi --suite unit --suite cli; }
+# Builds what these suites need, no more.
+no_mpi() {
+    configure_in build-nompi --buildtype=release -Dmpi=none -Dexamples=false &&
+        meson test -C build-nompi --print-errorlogs --suite unit --suite conform --suite cli --no-suite long
+}
 
 mkdir -p "$logs"
 # shellcheck disable=SC2086 # needs are words

@@ -2,7 +2,8 @@
 # Read by tests/run.sh and examples/run.sh, from the repository's top: installs what is missing, builds.
 #
 #   install_missing LOG NEED...   a need is "kind:name:package": the package is installed unless `have kind name`
-#   build_in FOLDER OPTION...     configures once, compiles; build_targets: what to build, all if unset
+#   configure_in FOLDER OPTION... with options of meson; does nothing where that was done before
+#   build_in FOLDER OPTION...     configures, compiles; build_targets: what to build, all if unset
 
 build_needs="command:gcc:gcc file:/usr/include/stdio.h:libc6-dev command:python3:python3 command:meson:meson
 command:ninja:ninja-build command:pkg-config:pkg-config module:mpich:libmpich-dev command:mpiexec.mpich:mpich
@@ -81,17 +82,21 @@ configured() {
     [ -f "$1/build.ninja" ] && grep -q "\"source\": \"$(pwd -P)\"" "$1/meson-info/meson-info.json" 2>/dev/null
 }
 
-build_in() {
+configure_in() {
     folder=$1
     shift
     if ! configured "$folder"; then
         rm -rf "$folder"
-        meson setup "$folder" "$@" || return 1
+        meson setup "$folder" "$@"
     elif [ -n "${installed_something:-}" ]; then
-        meson setup --reconfigure "$folder" "$@" || return 1
+        meson setup --reconfigure "$folder" "$@"
     fi
+}
+
+build_in() {
+    configure_in "$@" || return 1
     # shellcheck disable=SC2086 # targets are words
-    ninja -C "$folder" ${build_targets:-}
+    ninja -C "$1" ${build_targets:-}
 }
 
 # Old mesons do not know what the build files say.
