@@ -15,11 +15,15 @@ typedef struct head {
     real *scores, *ds; /* [block, context] */
 } head;
 
-/* C[m,n] = alpha·op(A)·op(B) + beta·C */
+/* C[m,n] = alpha·op(A)·op(B) + beta·C. Zeroing C here is faster than BLAS's multiplying it by 0. */
 static void head_product(int trans_a, int trans_b, int64_t m, int64_t n, int64_t k, real alpha,
                          const real *a, int64_t lda, const real *b, int64_t ldb, real beta, real *c,
                          int64_t ldc)
 {
+    if (beta == 0) {
+        for (int64_t r = 0; r < m; r++) memset(c + r * ldc, 0, (size_t)n * sizeof *c);
+        beta = 1;
+    }
     REAL_GEMM(CblasRowMajor, trans_a ? CblasTrans : CblasNoTrans,
               trans_b ? CblasTrans : CblasNoTrans, (int)m, (int)n, (int)k, alpha, a, (int)lda, b,
               (int)ldb, beta, c, (int)ldc);
