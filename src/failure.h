@@ -11,6 +11,7 @@ enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_NOTHING_FITS = 3, EXIT
 typedef struct failure {
     int code; /* EXIT_OK while nothing has failed */
     int is_shared; /* all ranks have it: nobody is left waiting */
+    int is_peers; /* it only says that another rank failed, which has more to say */
     char sentence[768];
 } failure;
 

@@ -8,6 +8,7 @@ int fail_status(failure *why, qdr_status status)
     const int is_input = status == QDR_ERR_ARGUMENT || status == QDR_ERR_SHAPE ||
                          status == QDR_ERR_DTYPE;
     const char *sentence = qdr_last_error();
+    if (!why->code) why->is_peers = status == QDR_ERR_PEER;
     return fail(why, is_input ? EXIT_USAGE : EXIT_FAILED, "%s",
                 *sentence ? sentence : qdr_status_text(status));
 }

@@ -3,7 +3,7 @@
  * that anyone can compare Quadrille with a framework of their own. */
 #include <quadrille/launch.h>
 #include <quadrille/linear.h>
-#include <stdlib.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "command.h"
@@ -247,14 +247,16 @@ typedef struct launch {
     linear_options options;
     failure usage; /* a mistake in the command line: nothing runs */
     int code; /* of a failure that all ranks share */
+    atomic_int is_told; /* local ranks have one `launch`, and one sentence is enough */
 } launch;
 
-/* A shared failure is no reason for the launcher to alarm the other ranks: they know. Local ranks
- * have one `launch`. */
+/* A shared failure is told by rank 0, and is no reason for the launcher to alarm the other ranks:
+ * they know. Any other is told by the rank that it began with. */
 static int end_rank(qdr_context *ctx, launch *launched, const failure *why)
 {
     const int is_root = qdr_context_rank(ctx) == 0;
-    if (why->code && is_root) fail_print(why);
+    const int is_teller = why->is_shared ? is_root : !why->is_peers;
+    if (why->code && is_teller && !atomic_exchange(&launched->is_told, 1)) fail_print(why);
     if (!why->is_shared) return why->code;
     if (is_root || !launched->options.n_local) launched->code = why->code;
     return EXIT_OK;

@@ -189,7 +189,7 @@ static qdr_status enqueue(qdr_stack *stack, const qdri_schedule *schedule, int n
 
 /* Streams of a schedule other than the compute stream start after what was enqueued there before,
  * and end before what comes. */
-qdr_status qdri_execute(qdr_stack *stack, const qdri_schedule *schedule, qdr_stream *compute)
+static qdr_status enqueue_all(qdr_stack *stack, const qdri_schedule *schedule, qdr_stream *compute)
 {
     int used[QDRI_N_STREAMS] = {0};
     QDR_TRY(qdri_event_record(stack->start, compute));
@@ -206,4 +206,16 @@ qdr_status qdri_execute(qdr_stack *stack, const qdri_schedule *schedule, qdr_str
         QDR_TRY(qdri_stream_wait(compute, stack->done[s]));
     }
     return QDR_OK;
+}
+
+qdr_status qdri_give_up(const qdr_stack *stack, qdr_status status)
+{
+    if (status < QDR_OK)
+        qdri_dev_poison(qdri_context_dev(qdr_grid_context(stack->grid)), status, qdr_last_error());
+    return status;
+}
+
+qdr_status qdri_execute(qdr_stack *stack, const qdri_schedule *schedule, qdr_stream *compute)
+{
+    return qdri_give_up(stack, enqueue_all(stack, schedule, compute));
 }

@@ -115,7 +115,7 @@ qdr_status qdr_linear_forward(qdr_linear *layer, const void *x, void *y, int fla
     QDR_TRY(check_memory(layer, y, node->out, "y"));
     stack->caller_memory[QDRI_CALLER_X] = (void *)(uintptr_t)x;
     stack->caller_memory[QDRI_CALLER_Y] = y;
-    QDR_TRY(qdri_build_layer_forward(layer, (flags & QDR_Y_ACCUMULATE) != 0));
+    QDR_TRY(qdri_give_up(stack, qdri_build_layer_forward(layer, (flags & QDR_Y_ACCUMULATE) != 0)));
     return qdri_execute(stack, &stack->single, qdri_stream_or_default(stack->grid, stream));
 }
 
@@ -134,7 +134,8 @@ qdr_status qdr_linear_backward(qdr_linear *layer, const void *dy, const void *x,
     stack->caller_memory[QDRI_CALLER_X] = (void *)(uintptr_t)x;
     stack->caller_memory[QDRI_CALLER_DY] = (void *)(uintptr_t)dy;
     stack->caller_memory[QDRI_CALLER_DX] = dx;
-    QDR_TRY(qdri_build_layer_backward(layer, flags, mode_of(flags, &layer->pending)));
+    QDR_TRY(qdri_give_up(stack,
+                         qdri_build_layer_backward(layer, flags, mode_of(flags, &layer->pending))));
     return qdri_execute(stack, &stack->single, qdri_stream_or_default(stack->grid, stream));
 }
 
