@@ -11,6 +11,9 @@ export PKG_CONFIG_PATH="${pc%/*}" PKG_CONFIG_SYSROOT_DIR="$scratch"
 cat >"$scratch/stranger.c" <<'C'
 #include <quadrille/quadrille.h>
 #include <stdio.h>
+#if __has_include(<mpi.h>)
+#include <quadrille/mpi.h>
+#endif
 int main(void)
 {
     qdr_context *ctx;
