@@ -32,7 +32,8 @@ typedef struct qdri_cpu_stream {
     struct qdri_cpu_stream *next; /* of the executor's streams */
     qdri_item *items;
     atomic_uint_least64_t head, tail; /* items run, items enqueued */
-    atomic_int n_host_waits;
+    atomic_uint_least64_t
+        wanted; /* items after which a waiting host goes on; UINT64_MAX: none waits */
     pthread_mutex_t lock; /* of enqueueing and of host waits */
     pthread_cond_t changed;
 } qdri_cpu_stream;

@@ -11,14 +11,17 @@
 
 static qdri_cpu_stream *own(qdr_stream *stream) { return (qdri_cpu_stream *)stream; }
 
-/* Waits, with the stream's lock held, until `n_items` items have run. */
+/* Waits, with the stream's lock held, until `n_items` items have run. The host is woken once, at
+ * the item it waits for: waking it at each one would switch threads twice a task. `wanted` is set
+ * before `head` is read, and the executor does it the other way round: one of the two sees the
+ * other. */
 static void wait_for_head(qdri_cpu_stream *stream, uint64_t n_items)
 {
-    atomic_fetch_add(&stream->n_host_waits, 1);
-    while (atomic_load(&stream->head) < n_items) {
+    for (;;) {
+        if (n_items < atomic_load(&stream->wanted)) atomic_store(&stream->wanted, n_items);
+        if (atomic_load(&stream->head) >= n_items) return;
         pthread_cond_wait(&stream->changed, &stream->lock);
     }
-    atomic_fetch_sub(&stream->n_host_waits, 1);
 }
 
 qdr_status qdri_cpu_enqueue(qdr_stream *stream, qdri_work_fn fn, void (*drop)(void *args),
@@ -46,8 +49,9 @@ qdr_status qdri_cpu_enqueue(qdr_stream *stream, qdri_work_fn fn, void (*drop)(vo
 static void item_done(qdri_cpu_stream *stream, uint64_t head)
 {
     atomic_store(&stream->head, head + 1);
-    if (atomic_load(&stream->n_host_waits) == 0) return;
+    if (head + 1 < atomic_load(&stream->wanted)) return;
     pthread_mutex_lock(&stream->lock);
+    atomic_store(&stream->wanted, UINT64_MAX); /* who wants more says so again */
     pthread_cond_broadcast(&stream->changed);
     pthread_mutex_unlock(&stream->lock);
 }
@@ -113,7 +117,7 @@ qdr_status qdri_cpu_stream_create(qdri_dev *dev, qdri_stream_kind kind, qdr_stre
     made->base.dev = dev;
     atomic_init(&made->head, 0);
     atomic_init(&made->tail, 0);
-    atomic_init(&made->n_host_waits, 0);
+    atomic_init(&made->wanted, UINT64_MAX);
     pthread_mutex_init(&made->lock, NULL);
     pthread_cond_init(&made->changed, NULL);
     QDR_TRY_OUT(status, QDRI_NEW(QDRI_RING_ITEMS, "the items of a stream", &made->items));
