@@ -28,9 +28,9 @@ if ! $start build/examples/linear --mpi >>build-logs/examples.log 2>&1 </dev/nul
     say "mpiexec.mpich does not work with this build (log: build-logs/examples.log); ranks will be threads"
     start="" local="--local 4"
 fi
-# Half a cosine brings the learning rate down at the end, so the number of steps is fixed: about two minutes on two cores.
+# Half a cosine brings the learning rate down at the end, so the number of steps is fixed: under three minutes on two cores.
 # shellcheck disable=SC2086 # words
-$start build/examples/train_gpt --grid 2x2x1x1 $local --steps 2000 --log out/run.jsonl --plot out/loss.svg "$@" </dev/null ||
+$start build/examples/train_gpt --grid 2x2x1x1 $local --steps 2600 --log out/run.jsonl --plot out/loss.svg "$@" </dev/null ||
     exit $?
 
 cat >&2 <<EOF
