@@ -5,8 +5,10 @@
 #include <mpi.h>
 #include <sanitizer/lsan_interface.h>
 
-/* A profiling layer, as the MPI standard provides for: the library's calls come here. */
-int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
+/* A profiling layer, as the MPI standard provides for: the library's calls come here, also those of
+ * the shared library, which sees visible symbols only. */
+__attribute__((visibility("default"))) int MPI_Init_thread(int *argc, char ***argv, int required,
+                                                           int *provided)
 {
     __lsan_disable();
     const int error = PMPI_Init_thread(argc, argv, required, provided);
@@ -14,7 +16,7 @@ int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
     return error;
 }
 
-int MPI_Finalize(void)
+__attribute__((visibility("default"))) int MPI_Finalize(void)
 {
     __lsan_disable();
     const int error = PMPI_Finalize();
