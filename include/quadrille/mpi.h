@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** @file mpi.h  Contexts on MPI. The only public header with an MPI type; present in every build,
- * usable where the library was built with MPI (else the functions return QDR_ERR_UNSUPPORTED). */
+/** @file mpi.h  Contexts on MPI. The only public header with an MPI type; installed with every
+ * build. A library built without MPI does not contain its function: the program does not link. */
 #ifndef QUADRILLE_MPI_H
 #define QUADRILLE_MPI_H
 

@@ -39,6 +39,8 @@ struct qdri_run {
     qdri_coll coll;
     int64_t begin_nanosecs; /* 0: has not begun */
     int phase; /* the rest is the backend's; zero at first */
+    uint64_t round; /* in node memory: the last that was begun, since the communicator was made */
+    int64_t n_done; /* rounds of this collective */
     int n_looks, n_left_looks; /* without success; at a peer that has left */
     double drain_secs; /* when this rank gave up */
     qdr_status status;
@@ -62,6 +64,9 @@ void qdri_coll_outgoing(const qdri_coll *coll, int j, int64_t *begin, int64_t *n
 void qdri_coll_incoming(const qdri_coll *coll, int j, int64_t *begin, int64_t *n);
 /* Elements of a collective's whole, the same on all members; -1 for kinds that have none. */
 int64_t qdri_coll_total(const qdri_coll *coll, int size);
+/* Fails, naming both: rank 0 calls the first, rank j the second. */
+qdr_status qdri_coll_differs(qdr_coll_kind kind, int64_t total, qdr_dtype dtype, int j,
+                             qdr_coll_kind other_kind, int64_t other_total, qdr_dtype other_dtype);
 /* p + n elements; NULL stays NULL. */
 const void *qdri_at(const void *p, int64_t n, qdr_dtype dtype);
 void *qdri_at_mutable(void *p, int64_t n, qdr_dtype dtype);

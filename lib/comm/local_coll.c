@@ -168,11 +168,7 @@ static qdr_status check_equal(const local_group *group)
         if (a->kind == b->kind && a->dtype == b->dtype && a->op == b->op && n_a == n_b &&
             (a->kind != QDR_BROADCAST || a->peer == b->peer))
             continue;
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "comm: rank 0 calls %s of %" PRId64 " %s, rank %d calls %s of %" PRId64
-                        " %s; all ranks must call the same",
-                        qdr_coll_kind_name(a->kind), n_a, qdr_dtype_name(a->dtype), j,
-                        qdr_coll_kind_name(b->kind), n_b, qdr_dtype_name(b->dtype));
+        return qdri_coll_differs(a->kind, n_a, a->dtype, j, b->kind, n_b, b->dtype);
     }
     return QDR_OK;
 }

@@ -80,6 +80,8 @@ static void member_free(mpi_comm *member)
     free(member->world_ranks);
     free(member->left);
     free(member->sources);
+    free(member->node.shares);
+    free(member->node.areas);
     free(member);
 }
 
@@ -89,12 +91,15 @@ static qdr_status member_create(int size, mpi_comm **member)
     qdr_status status = QDRI_NEW(1, "a communicator", &made);
     QDR_TRY_OUT(status, status);
     made->handle = MPI_COMM_NULL;
+    made->node.window = MPI_WIN_NULL;
     QDR_TRY_OUT(status, QDRI_NEW(2 * size, "requests of a communicator", &made->requests));
     QDR_TRY_OUT(status, QDRI_NEW(2 * size, "statuses of a communicator", &made->statuses));
     QDR_TRY_OUT(status, QDRI_NEW(4 * size, "indices of a communicator", &made->indices));
     QDR_TRY_OUT(status, QDRI_NEW(size, "ranks of a communicator", &made->world_ranks));
     QDR_TRY_OUT(status, QDRI_NEW(size, "notes of a communicator", &made->left));
     QDR_TRY_OUT(status, QDRI_NEW(size, "sources of a communicator", &made->sources));
+    QDR_TRY_OUT(status, QDRI_NEW(size, "shares of a node's memory", &made->node.shares));
+    QDR_TRY_OUT(status, QDRI_NEW(size, "areas of a communicator", &made->node.areas));
     made->peers = made->indices + 2 * size;
     *member = made;
     return QDR_OK;
@@ -103,7 +108,8 @@ out:
     return status;
 }
 
-/* Waits until all ranks have come, and asks those who wait for this one not to. */
+/* Waits until all ranks have come, and asks those who wait for this one not to; then what they
+ * share can go. */
 static void await_leaving(mpi_comm *root)
 {
     const double begin = qdri_mpi_now_secs();
@@ -111,7 +117,8 @@ static void await_leaving(mpi_comm *root)
     int done = 0, told = 0;
     if (MPI_Ibarrier(root->handle, &request) != MPI_SUCCESS) return;
     for (int n_polls = 0; !done; n_polls++) {
-        if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || done) break;
+        if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) return;
+        if (done) break;
         if (!told && qdri_mpi_now_secs() - begin > TELL_AFTER_SECS) {
             qdri_mpi_send_notes(root, NOTE_LEFT);
             told = 1;
@@ -119,11 +126,13 @@ static void await_leaving(mpi_comm *root)
         qdri_mpi_pause(n_polls);
     }
     (void)qdri_mpi_given_up(root); /* reads notes that came late */
+    qdri_mpi_node_destroy(root);
 }
 
 static void mpi_destroy(qdri_comm *comm)
 {
     mpi_comm *mine = (mpi_comm *)comm;
+    qdri_mpi_node_leave(mine);
     if (comm->root == comm && mine->handle != MPI_COMM_NULL) await_leaving(mine);
     if (mine->handle != MPI_COMM_NULL) MPI_Comm_free(&mine->handle);
     member_free(mine);
@@ -191,6 +200,7 @@ static qdr_status mpi_split(qdri_comm *comm, int colour, int key, qdri_comm **pa
     if (status == QDR_OK && member->handle != MPI_COMM_NULL)
         status = member_init(member, comm->dev, comm);
     if (status == QDR_OK && member->handle != MPI_COMM_NULL) status = find_world_ranks(member);
+    if (status == QDR_OK && member->handle != MPI_COMM_NULL) status = qdri_mpi_node_join(member);
     QDR_TRY_OUT(status, qdri_mpi_agree(comm, status));
     if (member->handle == MPI_COMM_NULL) goto out;
     *part = &member->base;
@@ -240,8 +250,12 @@ qdr_status qdri_comm_create_mpi(const void *comm_handle, qdr_status mine, qdri_c
     qdri_comm_init(&member->base, &mpi_table, NULL, boot.base.rank, size, NULL);
     member->base.node_size = boot.base.node_size;
     for (int j = 0; j < size; j++) member->world_ranks[j] = j;
+    status = qdri_mpi_node_create(member);
+    if (status == QDR_OK) status = qdri_mpi_node_join(member);
     *comm = &member->base;
-    return QDR_OK;
+    status = qdri_comm_agree(*comm, status);
+    if (status != QDR_OK) qdri_comm_destroy(comm);
+    return status;
 }
 
 void qdri_comm_bind(qdri_comm *comm, qdri_dev *dev) { comm->dev = dev; }

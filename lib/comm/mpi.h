@@ -12,6 +12,9 @@
  * @retval QDR_ERR_STATE  MPI is not initialised, is finalised, or lacks MPI_THREAD_MULTIPLE */
 QDR_NODISCARD qdr_status qdri_comm_create_mpi(const void *comm_handle, qdr_status mine,
                                               qdri_comm **comm);
+/* Bells for the device of a new world communicator, which other ranks of its node can ring; NULL:
+ * none. Good until the communicator is destroyed. */
+qdri_bell *qdri_mpi_bells(const qdri_comm *comm);
 /* Gives a new world communicator its device. */
 void qdri_comm_bind(qdri_comm *comm, qdri_dev *dev);
 
@@ -21,5 +24,9 @@ void qdri_mpi_stop(void);
 
 /* Messages of more bytes than this travel as one element of a derived type; tests make it small. */
 extern int qdri_mpi_max_bytes;
+/* 0: collectives inside a node travel as messages, too; for tests. Read when a world is made. */
+extern int qdri_mpi_use_node_memory;
+/* Bytes that a member writes at once into node memory; at least 16 per rank. Tests make it small. */
+extern int qdri_mpi_slot_bytes;
 
 #endif

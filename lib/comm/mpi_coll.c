@@ -318,12 +318,15 @@ size_t qdri_mpi_scratch_bytes(const qdri_comm *comm, const qdri_coll *coll)
 {
     int64_t begin, n;
     if (coll->kind != QDR_REDUCE_SCATTER && coll->kind != QDR_ALL_REDUCE) return 0;
+    if (qdri_mpi_node_takes((const mpi_comm *)comm, coll)) return 0;
     summed_part(comm, coll, comm->rank, &begin, &n);
     return (size_t)n * (size_t)(comm->size - 1) * qdr_dtype_bytes(coll->dtype);
 }
 
 qdr_status qdri_mpi_launch(qdri_comm *comm, const qdri_coll *coll, qdr_stream *stream)
 {
+    if (qdri_mpi_node_takes((const mpi_comm *)comm, coll))
+        return qdri_comm_enqueue(comm, coll, stream, qdri_mpi_node_step, NULL, 0);
     const size_t bytes = qdri_mpi_scratch_bytes(comm, coll);
     void *staging = comm->scratch;
     const int owns_staging = bytes > comm->scratch_bytes;

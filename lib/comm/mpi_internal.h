@@ -7,10 +7,11 @@
 
 #include "comm/internal.h"
 #include "comm/mpi.h"
+#include "comm/mpi_node.h"
 
 enum { TAG_COLLECTIVE = 0, TAG_AGREE, TAG_BROADCAST, TAG_NOTE };
 
-typedef struct mpi_comm {
+struct mpi_comm {
     qdri_comm base;
     MPI_Comm handle; /* our own */
     int *world_ranks; /* of the members, in the root */
@@ -25,7 +26,8 @@ typedef struct mpi_comm {
     atomic_int given_up; /* a rank has failed; in others: this one has */
     atomic_int n_left;
     atomic_char *left; /* by rank */
-} mpi_comm;
+    mpi_node node;
+};
 
 /* Turns MPI's codes into ours, with its text. */
 qdr_status qdri_mpi_fail(int code, const char *what);

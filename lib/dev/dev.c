@@ -18,7 +18,11 @@ void qdri_dev_init(qdri_dev *dev, const qdri_dev_table *table)
     dev->sentence[0] = '\0';
     dev->on_poison = NULL;
     dev->on_poison_user = NULL;
+    memset(dev->own_bells, 0, sizeof dev->own_bells);
+    dev->bells = dev->own_bells;
 }
+
+void qdri_dev_use_bells(qdri_dev *dev, qdri_bell *bells) { dev->bells = bells; }
 
 void qdri_dev_finish(qdri_dev *dev) { pthread_mutex_destroy(&dev->lock); }
 

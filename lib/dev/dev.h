@@ -7,6 +7,7 @@
 #define QDRI_DEV_DEV_H
 
 #include "core/status.h"
+#include "dev/bell.h"
 #include "dev/kernels.h"
 
 typedef struct qdri_dev qdri_dev;
@@ -65,6 +66,10 @@ typedef struct qdri_dev_table {
 /* Makes the CPU device. n_threads: BLAS threads. The device is used by one host thread and its own
  * workers. */
 QDR_NODISCARD qdr_status qdri_dev_create_cpu(int n_threads, qdri_dev **dev);
+/* The bells on which the device's threads sleep, QDRI_DEV_BELLS of them, instead of its own: other
+ * processes may ring them. Before the device has streams; the bells outlive them. */
+void qdri_dev_use_bells(qdri_dev *dev, qdri_bell *bells);
+#define QDRI_DEV_BELLS 8
 void qdri_dev_destroy(qdri_dev **dev);
 
 /* Memory, counted. Any thread. */
@@ -111,8 +116,13 @@ typedef struct qdri_waker qdri_waker;
 qdri_waker *qdri_current_waker(void);
 /* Lets the waker's thread look at its pending work again; any thread may call it. */
 void qdri_wake(qdri_waker *waker);
+/* The number of the waker's bell among the device's. */
+int qdri_waker_bell(const qdri_waker *waker);
 /* Called by work that returns QDR_PENDING and that nobody will wake: the thread polls, with growing
  * pauses (it yields at first, and sleeps up to 0.5 ms later), instead of sleeping until woken. */
 void qdri_poll_again(void);
+/* Called by work that returns QDR_PENDING and that somebody may fail to wake: the thread looks
+ * again after this time at the latest. */
+void qdri_look_within(int64_t ns);
 
 #endif

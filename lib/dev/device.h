@@ -17,6 +17,8 @@ struct qdri_dev {
     char sentence[QDRI_ERROR_BYTES];
     void (*on_poison)(void *user);
     void *on_poison_user;
+    qdri_bell *bells; /* of its threads */
+    qdri_bell own_bells[QDRI_DEV_BELLS];
 };
 
 struct qdr_stream {

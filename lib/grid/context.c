@@ -31,7 +31,8 @@ static qdr_status choose_threads(const qdr_context_opts *opts, int n_node_ranks,
     return QDR_OK;
 }
 
-qdr_status qdri_context_prepare(const qdr_context_opts *opts, int n_node_ranks, qdr_context **ctx)
+qdr_status qdri_context_prepare(const qdr_context_opts *opts, int n_node_ranks, qdri_bell *bells,
+                                qdr_context **ctx)
 {
     qdr_context *made = NULL;
     *ctx = NULL;
@@ -40,6 +41,7 @@ qdr_status qdri_context_prepare(const qdr_context_opts *opts, int n_node_ranks, 
     QDR_TRY_OUT(status, QDRI_NEW(1, "a context", &made));
     QDR_TRY_OUT(status, choose_threads(opts, n_node_ranks, &made->n_threads));
     QDR_TRY_OUT(status, qdri_dev_create_cpu(made->n_threads, &made->dev));
+    if (bells) qdri_dev_use_bells(made->dev, bells);
     QDR_TRY_OUT(status, qdri_stream_create(made->dev, QDRI_STREAM_COMPUTE, &made->stream));
     *ctx = made;
     return QDR_OK;
@@ -77,7 +79,7 @@ qdr_status qdr_context_create_local(qdr_local_world *world, int rank, const qdr_
         return QDR_FAIL(QDR_ERR_ARGUMENT, "context: rank %d is not in 0 … %d", rank, size - 1);
     qdr_context *made = NULL;
     qdri_comm *comm = NULL;
-    qdr_status status = qdri_context_prepare(opts, size, &made);
+    qdr_status status = qdri_context_prepare(opts, size, NULL, &made);
     QDR_TRY_OUT(status, qdri_local_world_agree(world, rank, status));
     QDR_TRY_OUT(status, qdri_comm_create_local(world, rank, made->dev, &comm));
     qdri_context_join(made, comm);
@@ -91,7 +93,7 @@ out:
 qdr_status qdr_context_create_self(const qdr_context_opts *opts, qdr_context **ctx)
 {
     if (!ctx) return QDR_FAIL(QDR_ERR_ARGUMENT, "context: the place for the result is NULL");
-    QDR_TRY(qdri_context_prepare(opts, 1, ctx));
+    QDR_TRY(qdri_context_prepare(opts, 1, NULL, ctx));
     const qdr_status status = qdri_comm_create_self((*ctx)->dev, &(*ctx)->world);
     if (status != QDR_OK) qdri_context_discard(ctx);
     return status;

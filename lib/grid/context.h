@@ -17,9 +17,9 @@ struct qdr_context {
 /* @retval QDR_ERR_ARGUMENT  opts have another version, or n_threads < 0 */
 QDR_NODISCARD qdr_status qdri_context_check_opts(const qdr_context_opts *opts);
 /* Makes all of a context but its world, on this rank alone. n_node_ranks: ranks that share this
- * machine. */
+ * machine. bells: of the device; NULL: its own. */
 QDR_NODISCARD qdr_status qdri_context_prepare(const qdr_context_opts *opts, int n_node_ranks,
-                                              qdr_context **ctx);
+                                              qdri_bell *bells, qdr_context **ctx);
 /* Gives it its world. */
 void qdri_context_join(qdr_context *ctx, qdri_comm *world);
 /* Frees what prepare has made. Takes NULL. */

@@ -13,15 +13,15 @@ qdr_status qdr_context_create_mpi(MPI_Comm comm, const qdr_context_opts *opts, q
     if (ctx) *ctx = NULL;
     if (!ctx) status = QDR_FAIL(QDR_ERR_ARGUMENT, "context: the place for the result is NULL");
     QDR_TRY(qdri_comm_create_mpi(&comm, status, &world));
-    status = qdri_context_prepare(opts, qdri_comm_node_size(world), &made);
+    status = qdri_context_prepare(opts, qdri_comm_node_size(world), qdri_mpi_bells(world), &made);
     QDR_TRY_OUT(status, qdri_comm_agree(world, status));
     qdri_comm_bind(world, made->dev);
     qdri_context_join(made, world);
     *ctx = made;
     return QDR_OK;
 out:
+    qdri_context_discard(&made); /* its threads sleep on bells of the world */
     qdri_comm_destroy(&world);
-    qdri_context_discard(&made);
     return status;
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One body of tests for all communicators: results bit for bit, bytes sent, groups, agreement.
  *
- *   conform_comm [--local P] [SEED]     without --local: the ranks that mpiexec started */
+ *   conform_comm [--local P | --messages] [SEED]     without --local: the ranks that mpiexec
+ * started; --messages: no memory that they share */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -366,21 +367,24 @@ static int test_random(member self)
     return 0;
 }
 
-/* Messages that MPI cannot count in bytes: the limit is made small. */
+/* Messages that MPI cannot count in bytes, and more than node memory takes at once: the limits are
+ * made small. */
 static int test_large(member self)
 {
 #if QDRI_HAVE_MPI
     int failed = 0;
-    const int before = qdri_mpi_max_bytes;
+    const int before = qdri_mpi_max_bytes, slot_before = qdri_mpi_slot_bytes;
     if (self.is_local) return 0;
     qdri_mpi_max_bytes = 100;
-    for (int i = 0; i < 40 && !failed; i++)
+    qdri_mpi_slot_bytes = 144;
+    for (int i = 0; i < 120 && !failed; i++)
         failed = run_trial(self, hash(self.seed + 5000 + (uint64_t)i), 1);
     unsigned char data[333];
     memset(data, self.rank == 0 ? 7 : 0, sizeof data);
     OK(qdr_broadcast(self.ctx, 0, data, sizeof data));
     CHECK(data[332] == 7, "the end of a host broadcast");
     qdri_mpi_max_bytes = before;
+    qdri_mpi_slot_bytes = slot_before;
     return failed;
 #else
     (void)self;
@@ -443,6 +447,24 @@ static int test_split(member self)
     if (none) CHECK(qdri_comm_rank(none) == self.rank - 1, "equal keys keep the order");
     qdri_comm_destroy(&none);
     qdri_comm_destroy(&part);
+    return 0;
+}
+
+/* More groups than node memory has areas for, made, used and destroyed again and again, while
+ * members are at different places. */
+static int test_many_groups(member self)
+{
+    enum { N = 20 };
+    for (int i = 0; i < 3; i++) {
+        qdri_comm *parts[N] = {NULL};
+        for (int c = 0; c < N; c++) OK(qdri_comm_split(self.comm, 0, self.rank, &parts[c]));
+        for (int c = 0; c < N; c++) {
+            member inner = self;
+            inner.comm = parts[c];
+            if (run_trial(inner, hash(self.seed + 3000 + (uint64_t)(N * i + c)), c % 2)) return 1;
+        }
+        for (int c = 0; c < N; c++) qdri_comm_destroy(&parts[(c + self.rank) % N]);
+    }
     return 0;
 }
 
@@ -544,9 +566,9 @@ static int test_observer(member self)
 
 static int test_main(qdr_context *ctx, void *user)
 {
-    static int (*const tests[])(member) = {test_random, test_large,     test_in_flight,
-                                           test_split,  test_agree,     test_host_broadcast,
-                                           test_nan,    test_arguments, test_observer};
+    static int (*const tests[])(member) = {
+        test_random, test_large,          test_in_flight, test_split,     test_many_groups,
+        test_agree,  test_host_broadcast, test_nan,       test_arguments, test_observer};
     member self = *(const member *)user;
     self.ctx = ctx;
     self.comm = qdri_context_world(ctx);
@@ -569,6 +591,13 @@ int main(int argc, char **argv)
         argc -= 2;
         argv += 2;
     }
+#if QDRI_HAVE_MPI
+    if (argc > 1 && strcmp(argv[1], "--messages") == 0) {
+        qdri_mpi_use_node_memory = 0;
+        argc--;
+        argv++;
+    }
+#endif
     member start = {.seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 20240607,
                     .is_local = n_local > 0};
     const qdr_status status = qdr_launch(n_local, NULL, test_main, &start, &exit_code);

@@ -107,7 +107,7 @@ static int case_storm(qdr_context *ctx)
     return expect(status, rank == 1 ? QDR_ERR_DEVICE : QDR_ERR_PEER, "");
 }
 
-/* Members call different collectives (local only: MPI does not tell). */
+/* Members call different collectives (not with messages, where nobody sees it). */
 static int case_differ(qdr_context *ctx, int64_t n)
 {
     float *data = calloc((size_t)n + 1, sizeof *data);

@@ -43,15 +43,13 @@ struct qdri_waker {
     qdri_cpu_dev *dev;
     qdri_waker *next; /* of the device's executors */
     uint64_t bit; /* its place in masks of waiters; executors 64 apart share one */
+    qdri_bell *bell; /* may be another executor's, too */
     pthread_t thread;
-    pthread_mutex_t lock; /* of sleeping */
-    pthread_cond_t signalled;
-    atomic_uint signals; /* counts calls of qdri_wake */
-    atomic_int asleep, quit;
+    atomic_int quit;
     pthread_mutex_t streams_lock; /* held for a whole round */
     qdri_cpu_stream *streams;
-    int poll_wanted, n_polls; /* of its own thread */
-    int64_t polling_since_ns;
+    int poll_wanted, n_polls; /* of its own thread, like these */
+    int64_t polling_since_ns, look_within_ns; /* INT64_MAX: no need to look */
 };
 
 /* executor.c */

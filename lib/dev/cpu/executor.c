@@ -2,7 +2,6 @@
 /* Executors: threads that run streams. They go round their streams until nothing can go on; then
  * they sleep until something happens, or poll with growing pauses if some work has nobody to wake
  * it. */
-#include <errno.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -27,17 +26,17 @@ void qdri_poll_again(void)
     if (current) current->poll_wanted = 1;
 }
 
-/* `signals` changes before `asleep` is read, and the sleeper sets `asleep` before it reads
- * `signals`: one of the two sees the other, so no signal is lost. */
+void qdri_look_within(int64_t ns)
+{
+    if (current && ns < current->look_within_ns) current->look_within_ns = ns;
+}
+
 void qdri_wake(qdri_waker *waker)
 {
-    if (!waker) return;
-    atomic_fetch_add(&waker->signals, 1);
-    if (!atomic_load(&waker->asleep)) return;
-    pthread_mutex_lock(&waker->lock);
-    pthread_cond_signal(&waker->signalled);
-    pthread_mutex_unlock(&waker->lock);
+    if (waker) qdri_bell_ring(waker->bell);
 }
+
+int qdri_waker_bell(const qdri_waker *waker) { return (int)(waker->bell - waker->dev->base.bells); }
 
 void qdri_executors_wake(qdri_cpu_dev *dev, uint64_t mask)
 {
@@ -55,26 +54,6 @@ static int64_t now_ns(void)
     return (int64_t)now.tv_sec * NS_PER_S + now.tv_nsec;
 }
 
-/* Sleeps until a signal comes that is newer than `seen`, or until the time is over (0: no limit).
- */
-static void executor_sleep(qdri_waker *executor, unsigned seen, int64_t until_ns)
-{
-    const struct timespec until = {.tv_sec = until_ns / NS_PER_S, .tv_nsec = until_ns % NS_PER_S};
-    int over = 0;
-    pthread_mutex_lock(&executor->lock);
-    atomic_store(&executor->asleep, 1);
-    while (atomic_load(&executor->signals) == seen && !over) {
-        if (until_ns == 0) {
-            pthread_cond_wait(&executor->signalled, &executor->lock);
-        } else {
-            over = pthread_cond_timedwait(&executor->signalled, &executor->lock, &until) ==
-                   ETIMEDOUT;
-        }
-    }
-    atomic_store(&executor->asleep, 0);
-    pthread_mutex_unlock(&executor->lock);
-}
-
 /* A pause of a quarter of the time waited so far: the end of a wait is seen at most a quarter late.
  */
 static void executor_pause(qdri_waker *executor, unsigned seen)
@@ -89,7 +68,7 @@ static void executor_pause(qdri_waker *executor, unsigned seen)
     int64_t pause_ns = waited_ns / 4;
     if (pause_ns < PAUSE_MIN_NS) pause_ns = PAUSE_MIN_NS;
     if (pause_ns > PAUSE_MAX_NS) pause_ns = PAUSE_MAX_NS;
-    executor_sleep(executor, seen, now + pause_ns);
+    qdri_bell_sleep(executor->bell, seen, now + pause_ns);
 }
 
 /* Lets each stream go on as far as it can; 1 if anything was done. */
@@ -97,6 +76,7 @@ static int executor_round(qdri_waker *executor)
 {
     int progress = 0;
     executor->poll_wanted = 0;
+    executor->look_within_ns = INT64_MAX;
     pthread_mutex_lock(&executor->streams_lock);
     for (qdri_cpu_stream *stream = executor->streams; stream; stream = stream->next) {
         progress |= qdri_cpu_stream_advance(stream);
@@ -110,40 +90,34 @@ static void *executor_main(void *argument)
     qdri_waker *executor = argument;
     current = executor;
     for (;;) {
-        const unsigned seen = atomic_load(&executor->signals);
+        const unsigned seen = atomic_load(&executor->bell->n_rings);
         if (atomic_load(&executor->quit)) return NULL;
         if (executor_round(executor)) {
             executor->n_polls = 0;
         } else if (executor->poll_wanted) {
             executor_pause(executor, seen);
         } else {
+            const int64_t within_ns = executor->look_within_ns;
             executor->n_polls = 0;
-            executor_sleep(executor, seen, 0);
+            qdri_bell_sleep(executor->bell, seen,
+                            within_ns == INT64_MAX ? 0 : now_ns() + within_ns);
         }
     }
 }
 
 static void executor_init(qdri_waker *executor, qdri_cpu_dev *dev)
 {
-    pthread_condattr_t attributes;
+    const int number = dev->executors_made++;
     executor->dev = dev;
-    executor->bit = UINT64_C(1) << (dev->executors_made++ % 64);
-    atomic_init(&executor->signals, 0);
-    atomic_init(&executor->asleep, 0);
+    executor->bit = UINT64_C(1) << (number % 64);
+    executor->bell = &dev->base.bells[number % QDRI_DEV_BELLS];
     atomic_init(&executor->quit, 0);
-    pthread_mutex_init(&executor->lock, NULL);
     pthread_mutex_init(&executor->streams_lock, NULL);
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&executor->signalled, &attributes);
-    pthread_condattr_destroy(&attributes);
 }
 
 static void executor_free(qdri_waker *executor)
 {
-    pthread_cond_destroy(&executor->signalled);
     pthread_mutex_destroy(&executor->streams_lock);
-    pthread_mutex_destroy(&executor->lock);
     free(executor);
 }
 

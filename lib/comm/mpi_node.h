@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory that the ranks of one node share. Each rank brings a share of one window: bells for its
+ * threads, and areas; a communicator whose members are all on one node has an area of each. */
+#ifndef QDRI_COMM_MPI_NODE_H
+#define QDRI_COMM_MPI_NODE_H
+
+#include <mpi.h>
+
+#include "comm/internal.h"
+
+enum { NODE_SLOT_BYTES = 256 << 10, NODE_AREAS = 16 };
+
+/* What a member says of the collective that it begins. */
+typedef struct node_call {
+    int kind, dtype, op, peer;
+    int64_t total;
+} node_call;
+
+/* A member's area of one communicator. A round of a collective: everybody writes to its own slot,
+ * enters, waits until all have entered, and reads the others' slots. There are two slots, used in
+ * turn: who enters a round has read all of the round before, so a slot that is written again is no
+ * longer read. */
+typedef struct node_area {
+    _Alignas(64) _Atomic uint64_t n_entered; /* members times rounds; only member 0's is used */
+    _Alignas(64)
+        atomic_int waiting; /* the member's thread may sleep on its bell number waiting - 1 */
+    int n_members; /* 0: the area is free */
+    atomic_int n_left; /* members that will not touch it again */
+    node_call calls[2]; /* by the parity of the round */
+    _Alignas(64) unsigned char slots[2][NODE_SLOT_BYTES];
+} node_area;
+
+typedef struct node_share {
+    qdri_bell bells[QDRI_DEV_BELLS];
+    node_area areas[NODE_AREAS];
+} node_share;
+
+/* Of a communicator: `window` and `shares` of the root, `areas` and `in_use` of each. */
+typedef struct mpi_node {
+    MPI_Win window; /* MPI_WIN_NULL: none */
+    node_share **shares; /* by rank; NULL on other nodes */
+    node_area **areas; /* by rank, if in use */
+    int in_use;
+    uint64_t n_rounds; /* that this member has entered */
+} mpi_node;
+
+typedef struct mpi_comm mpi_comm;
+
+/* Collective over a root. Ranks without company, or without room for the memory, have none: then
+ * messages do, as they do for groups that span nodes. */
+QDR_NODISCARD qdr_status qdri_mpi_node_create(mpi_comm *root);
+/* Collective; all ranks are here. */
+void qdri_mpi_node_destroy(mpi_comm *root);
+/* Collective: gives the communicator its areas if it can have them. */
+QDR_NODISCARD qdr_status qdri_mpi_node_join(mpi_comm *comm);
+/* Not collective: members that still read this one's area go on. */
+void qdri_mpi_node_leave(mpi_comm *comm);
+
+/* 1 if this collective goes through node memory. The same on all members. */
+int qdri_mpi_node_takes(const mpi_comm *comm, const qdri_coll *coll);
+/* The work of such a collective. */
+qdr_status qdri_mpi_node_step(qdri_run *run);
+
+#endif

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Collectives of ranks on one node, through their areas (comm/mpi_node.h), in rounds. Who waits
+ * sleeps on a bell that the last to enter rings; nothing polls but the first few looks. Sums are
+ * formed in rank order by the owner of the part, of two members by both. */
+#include <string.h>
+
+#include "comm/mpi_internal.h"
+#include "core/size.h"
+
+enum {
+    LOOKS = 32, /* before the thread sleeps */
+    LOOKS_AFTER_LEAVING = 8, /* a last member may enter after the note that another has left */
+    LOOK_WITHIN_NS = 20000000 /* for notes of failure, which ring no bell */
+};
+
+int qdri_mpi_node_takes(const mpi_comm *comm, const qdri_coll *coll)
+{
+    return comm->node.in_use && coll->kind != QDR_ALL_TO_ALL && coll->kind != QDR_SEND_RECV;
+}
+
+static const void *source_of(const qdri_coll *coll) { return coll->send ? coll->send : coll->recv; }
+
+static void copy(qdr_dtype dtype, void *dst, const void *src, int64_t n_elems)
+{
+    if (n_elems > 0 && dst != src) memcpy(dst, src, (size_t)n_elems * qdr_dtype_bytes(dtype));
+}
+
+/* ---- what is written and read in one round ---- */
+
+/* Between two members all-reduce takes one round: both write, and sum up, the whole. */
+static int sums_whole(const qdri_run *run)
+{
+    return run->coll.kind == QDR_ALL_REDUCE && run->comm->size == 2;
+}
+
+/* Elements that one member writes for each other (reduce-scatter, all-reduce) or for all, in one
+ * round. */
+static int64_t round_elems(const qdri_run *run)
+{
+    const int64_t n_slot = qdri_mpi_slot_bytes / (int64_t)qdr_dtype_bytes(run->coll.dtype);
+    const int sums = run->coll.kind == QDR_REDUCE_SCATTER || run->coll.kind == QDR_ALL_REDUCE;
+    return sums && !sums_whole(run) ? n_slot / run->comm->size : n_slot;
+}
+
+/* What of n elements that begin at `begin` belongs to piece number `piece`. */
+static int64_t cut(const qdri_run *run, int64_t piece, int64_t *begin, int64_t n)
+{
+    const int64_t n_round = round_elems(run), at = piece * n_round;
+    *begin += at;
+    if (n - at < n_round) return n > at ? n - at : 0;
+    return n_round;
+}
+
+static int64_t piece_of_part(const qdri_run *run, int j, int64_t piece, int64_t *begin)
+{
+    int64_t n;
+    qdri_coll_part(&run->coll, run->comm->size, j, begin, &n);
+    return cut(run, piece, begin, n);
+}
+
+static node_area *area_of(const qdri_run *run, int j)
+{
+    return ((const mpi_comm *)run->comm)->node.areas[j];
+}
+
+/* Member j's slot in the round that this member entered last, or enters next. */
+static unsigned char *slot_of(const qdri_run *run, int j)
+{
+    return area_of(run, j)->slots[run->round % 2];
+}
+
+static void count_sent(const qdri_run *run, int64_t n_elems)
+{
+    atomic_fetch_add_explicit(&run->comm->counters[run->coll.kind].bytes_sent,
+                              n_elems * (int64_t)qdr_dtype_bytes(run->coll.dtype),
+                              memory_order_relaxed);
+}
+
+static void write_for_each(const qdri_run *run, int64_t piece)
+{
+    const qdr_dtype dtype = run->coll.dtype;
+    void *slot = slot_of(run, run->comm->rank);
+    for (int j = 0; j < run->comm->size; j++) {
+        int64_t begin;
+        if (j == run->comm->rank) continue;
+        const int64_t n = piece_of_part(run, j, piece, &begin);
+        copy(dtype, qdri_at_mutable(slot, j * round_elems(run), dtype),
+             qdri_at(source_of(&run->coll), begin, dtype), n);
+        count_sent(run, n);
+    }
+}
+
+static void sum_own(const qdri_run *run, int64_t piece)
+{
+    mpi_comm *comm = (mpi_comm *)run->comm;
+    const qdri_coll *coll = &run->coll;
+    const int rank = run->comm->rank;
+    int64_t begin, part_begin, n_part;
+    qdri_coll_part(coll, run->comm->size, rank, &part_begin, &n_part);
+    const int64_t n = piece_of_part(run, rank, piece, &begin);
+    for (int j = 0; j < run->comm->size; j++)
+        comm->sources[j] = j == rank
+                               ? qdri_at(source_of(coll), begin, coll->dtype)
+                               : qdri_at(slot_of(run, j), rank * round_elems(run), coll->dtype);
+    const int64_t to = coll->kind == QDR_ALL_REDUCE ? begin : begin - part_begin;
+    qdri_reduce(coll->dtype, coll->op, qdri_at_mutable(coll->recv, to, coll->dtype), comm->sources,
+                run->comm->size, n);
+}
+
+static void write_whole(const qdri_run *run, int64_t piece)
+{
+    int64_t begin = 0;
+    const int64_t n = cut(run, piece, &begin, run->coll.count);
+    copy(run->coll.dtype, slot_of(run, run->comm->rank),
+         qdri_at(source_of(&run->coll), begin, run->coll.dtype), n);
+    count_sent(run, n);
+}
+
+static void sum_whole(const qdri_run *run, int64_t piece)
+{
+    const qdri_coll *coll = &run->coll;
+    const void *sources[2];
+    int64_t begin = 0;
+    const int64_t n = cut(run, piece, &begin, coll->count);
+    for (int j = 0; j < 2; j++)
+        sources[j] = j == run->comm->rank ? qdri_at(source_of(coll), begin, coll->dtype)
+                                          : slot_of(run, j);
+    qdri_reduce(coll->dtype, coll->op, qdri_at_mutable(coll->recv, begin, coll->dtype), sources, 2,
+                n);
+}
+
+/* Own part: send, or its place in recv; all-reduce has put its sum there. */
+static void write_own(const qdri_run *run, int64_t piece)
+{
+    const qdri_coll *coll = &run->coll;
+    const int rank = run->comm->rank, sends = coll->kind == QDR_ALL_GATHER && coll->send;
+    int64_t begin, part_begin, n_part;
+    qdri_coll_part(coll, run->comm->size, rank, &part_begin, &n_part);
+    const int64_t n = piece_of_part(run, rank, piece, &begin);
+    void *place = qdri_at_mutable(coll->recv, begin, coll->dtype);
+    const void *own = sends ? qdri_at(coll->send, begin - part_begin, coll->dtype) : place;
+    copy(coll->dtype, slot_of(run, rank), own, n);
+    copy(coll->dtype, place, own, n);
+    count_sent(run, n * (run->comm->size - 1));
+}
+
+static void read_others(const qdri_run *run, int64_t piece)
+{
+    for (int i = 1; i < run->comm->size; i++) {
+        const int j = (run->comm->rank + i) % run->comm->size;
+        int64_t begin;
+        const int64_t n = piece_of_part(run, j, piece, &begin);
+        copy(run->coll.dtype, qdri_at_mutable(run->coll.recv, begin, run->coll.dtype),
+             slot_of(run, j), n);
+    }
+}
+
+static void write_root(const qdri_run *run, int64_t piece)
+{
+    int64_t begin = 0;
+    const int64_t n = cut(run, piece, &begin, run->coll.count);
+    if (run->comm->rank != run->coll.peer) return;
+    copy(run->coll.dtype, slot_of(run, run->comm->rank),
+         qdri_at(run->coll.recv, begin, run->coll.dtype), n);
+    count_sent(run, n * (run->comm->size - 1));
+}
+
+static void read_root(const qdri_run *run, int64_t piece)
+{
+    int64_t begin = 0;
+    const int64_t n = cut(run, piece, &begin, run->coll.count);
+    if (run->comm->rank == run->coll.peer) return;
+    copy(run->coll.dtype, qdri_at_mutable(run->coll.recv, begin, run->coll.dtype),
+         slot_of(run, run->coll.peer), n);
+}
+
+/* ---- rounds ---- */
+
+/* All-reduce of more than two takes two rounds for each piece: sums, then copies of them. */
+static int rounds_per_piece(const qdri_run *run)
+{
+    return run->coll.kind == QDR_ALL_REDUCE && !sums_whole(run) ? 2 : 1;
+}
+
+/* The same on all members; at least one round, in which they see that they call the same. */
+static int64_t count_rounds(const qdri_run *run)
+{
+    int64_t begin, n, most = 0;
+    if (run->coll.kind == QDR_BROADCAST || sums_whole(run)) {
+        most = run->coll.count;
+    } else {
+        for (int j = 0; j < run->comm->size; j++) {
+            qdri_coll_part(&run->coll, run->comm->size, j, &begin, &n);
+            if (n > most) most = n;
+        }
+    }
+    const int64_t n_pieces = qdri_ceil_div(most, round_elems(run));
+    return (n_pieces > 0 ? n_pieces : 1) * rounds_per_piece(run);
+}
+
+static void write_round(const qdri_run *run)
+{
+    const int64_t piece = run->n_done / rounds_per_piece(run);
+    const int copies_sums = run->n_done % rounds_per_piece(run) == 1;
+    if (run->coll.kind == QDR_BROADCAST)
+        write_root(run, piece);
+    else if (sums_whole(run))
+        write_whole(run, piece);
+    else if (run->coll.kind == QDR_ALL_GATHER || copies_sums)
+        write_own(run, piece);
+    else
+        write_for_each(run, piece);
+}
+
+static void read_round(const qdri_run *run)
+{
+    const int64_t piece = run->n_done / rounds_per_piece(run);
+    const int copies_sums = run->n_done % rounds_per_piece(run) == 1;
+    if (run->coll.kind == QDR_BROADCAST)
+        read_root(run, piece);
+    else if (sums_whole(run))
+        sum_whole(run, piece);
+    else if (run->coll.kind == QDR_ALL_GATHER || copies_sums)
+        read_others(run, piece);
+    else
+        sum_own(run, piece);
+}
+
+/* ---- entering and waiting ---- */
+
+static int all_entered(const qdri_run *run)
+{
+    const uint64_t n_all = (run->round + 1) * (uint64_t)run->comm->size;
+    return atomic_load(&area_of(run, 0)->n_entered) >= n_all;
+}
+
+/* The count changes before `waiting` is read, and whoever is going to sleep sets `waiting` before
+ * it reads the count: one of the two sees the other. */
+static void ring_all(const qdri_run *run)
+{
+    const mpi_comm *comm = (const mpi_comm *)run->comm;
+    const mpi_comm *root = (const mpi_comm *)run->comm->root;
+    for (int j = 0; j < run->comm->size; j++) {
+        if (j == run->comm->rank) continue;
+        const int waiting = atomic_load(&area_of(run, j)->waiting);
+        if (waiting > 0)
+            qdri_bell_ring(&root->node.shares[comm->world_ranks[j]]->bells[waiting - 1]);
+    }
+}
+
+static void enter(qdri_run *run)
+{
+    const qdri_coll *coll = &run->coll;
+    node_area *mine = area_of(run, run->comm->rank);
+    const uint64_t n_all = (run->round + 1) * (uint64_t)run->comm->size;
+    mine->calls[run->round % 2] = (node_call){(int)coll->kind, (int)coll->dtype, (int)coll->op,
+                                              coll->kind == QDR_BROADCAST ? coll->peer : 0,
+                                              qdri_coll_total(coll, run->comm->size)};
+    if (atomic_fetch_add(&area_of(run, 0)->n_entered, 1) + 1 == n_all) ring_all(run);
+}
+
+static qdr_status check_equal(const qdri_run *run)
+{
+    const node_call *a = &area_of(run, 0)->calls[run->round % 2];
+    for (int j = 1; j < run->comm->size; j++) {
+        const node_call *b = &area_of(run, j)->calls[run->round % 2];
+        if (a->kind == b->kind && a->dtype == b->dtype && a->op == b->op && a->peer == b->peer &&
+            a->total == b->total)
+            continue;
+        return qdri_coll_differs((qdr_coll_kind)a->kind, a->total, (qdr_dtype)a->dtype, j,
+                                 (qdr_coll_kind)b->kind, b->total, (qdr_dtype)b->dtype);
+    }
+    return QDR_OK;
+}
+
+static qdr_status look_at_peers(qdri_run *run)
+{
+    mpi_comm *comm = (mpi_comm *)run->comm;
+    if (qdri_mpi_given_up(comm))
+        return qdri_mpi_fail_peer(run->comm, qdr_coll_kind_name(run->coll.kind));
+    for (int j = 0; j < run->comm->size; j++) {
+        if (!qdri_mpi_has_left(comm, j)) continue;
+        if (++run->n_left_looks == LOOKS_AFTER_LEAVING)
+            return qdri_mpi_fail_peer(run->comm, qdr_coll_kind_name(run->coll.kind));
+        break;
+    }
+    return QDR_OK;
+}
+
+static qdr_status await(qdri_run *run)
+{
+    if (all_entered(run)) return QDR_OK;
+    if (++run->n_looks < LOOKS) {
+        qdri_poll_again();
+        return QDR_PENDING;
+    }
+    atomic_store(&area_of(run, run->comm->rank)->waiting,
+                 qdri_waker_bell(qdri_current_waker()) + 1);
+    if (all_entered(run)) return QDR_OK;
+    QDR_TRY(look_at_peers(run));
+    qdri_look_within(LOOK_WITHIN_NS);
+    return QDR_PENDING;
+}
+
+enum { BEGIN, WAITING };
+
+static void begin_round(qdri_run *run)
+{
+    mpi_comm *comm = (mpi_comm *)run->comm;
+    run->round = comm->node.n_rounds++;
+    run->n_looks = 0;
+    write_round(run);
+    enter(run);
+    run->phase = WAITING;
+}
+
+static qdr_status advance(qdri_run *run)
+{
+    if (run->phase == BEGIN) begin_round(run);
+    for (;;) {
+        const qdr_status status = await(run);
+        if (status != QDR_OK) return status;
+        if (run->n_done == 0) QDR_TRY(check_equal(run));
+        read_round(run);
+        if (++run->n_done == count_rounds(run)) return QDR_OK;
+        begin_round(run);
+    }
+}
+
+qdr_status qdri_mpi_node_step(qdri_run *run)
+{
+    const qdr_status status = advance(run);
+    if (status != QDR_PENDING) atomic_store(&area_of(run, run->comm->rank)->waiting, 0);
+    if (status < QDR_OK) {
+        /* giving up may change the thread's last error */
+        char sentence[QDRI_ERROR_BYTES];
+        strncpy(sentence, qdr_last_error(), sizeof sentence - 1);
+        sentence[sizeof sentence - 1] = '\0';
+        qdri_comm_abort(run->comm);
+        qdri_set_last_error(sentence);
+    }
+    return status;
+}
