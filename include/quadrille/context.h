@@ -76,7 +76,8 @@ QDR_API QDR_NODISCARD qdr_status qdr_mem_alloc(qdr_context *ctx, size_t bytes, v
 QDR_API void qdr_mem_free(qdr_context *ctx, void **data);
 /** Bytes of device memory this context holds now, and the most it ever held (the library's own and
  * the caller's). Not counted: small host structures, what MPI takes for itself, and the memory that
- * MPI ranks of one node share (0.5 MiB for each communicator that is used, at most 8 MiB a rank). */
+ * MPI ranks of one node share (0.5 MiB for each communicator that is used, at most 8 MiB a rank).
+ */
 QDR_API void qdr_mem_usage(const qdr_context *ctx, size_t *bytes_now, size_t *bytes_peak);
 /** Sets the remembered peak to what is held now. */
 QDR_API void qdr_mem_reset_peak(qdr_context *ctx);

@@ -26,7 +26,8 @@ void qdri_mpi_stop(void);
 extern int qdri_mpi_max_bytes;
 /* 0: collectives inside a node travel as messages, too; for tests. Read when a world is made. */
 extern int qdri_mpi_use_node_memory;
-/* Bytes that a member writes at once into node memory; at least 16 per rank. Tests make it small. */
+/* Bytes that a member writes at once into node memory; at least 16 per rank. Tests make it small.
+ */
 extern int qdri_mpi_slot_bytes;
 
 #endif
