@@ -53,7 +53,7 @@ static void cast(const qdri_kernel *kernel)
 /* exp(-2u), with x within the limits. */
 static inline real gelu_exp(real x)
 {
-    return real_exp(-GELU_SCALE * (x + GELU_CUBE * (x * x * x)));
+    return real_exp_normal(-GELU_SCALE * (x + GELU_CUBE * (x * x * x)));
 }
 
 /* Beyond the limits gelu(x) is x or next to 0, and the cube could overflow. NaN stays. */

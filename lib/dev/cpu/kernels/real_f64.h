@@ -9,4 +9,5 @@ typedef double real;
 #define GELU_LIMIT 20
 
 static inline real real_exp(real x) { return exp(x); }
+static inline real real_exp_normal(real x) { return exp(x); }
 static inline real real_sqrt(real x) { return sqrt(x); }
