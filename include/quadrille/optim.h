@@ -28,12 +28,14 @@ QDR_API QDR_NODISCARD qdr_status qdr_adamw_create(qdr_stack *stack, const qdr_ad
                                                   qdr_adamw **optimizer);
 QDR_API void qdr_adamw_destroy(qdr_adamw **optimizer);
 /** One step with the stack's complete gradients. Collective over x, y, z, stream-ordered on the
- * context's stream. */
+ * context's stream.
+ *  @retval QDR_ERR_STATE  a gradient lacks sums, as the last backward had QDR_DEFER_SYNC; on all
+ * ranks, and nothing has changed: run the step's last backward without it, then step */
 QDR_API QDR_NODISCARD qdr_status qdr_adamw_step(qdr_adamw *optimizer, double lr);
 /** The gradient norm that the last step saw. Local, blocking. @retval QDR_ERR_STATE no step yet */
 QDR_API QDR_NODISCARD qdr_status qdr_adamw_norm(qdr_adamw *optimizer, double *norm);
 /** sqrt of Σg² over all parameters, every element counted once. Collective over x, y, z; blocking.
- */
+ *  @retval QDR_ERR_STATE  a gradient lacks deferred sums, as for qdr_adamw_step() */
 QDR_API QDR_NODISCARD qdr_status qdr_grad_norm(qdr_stack *stack, double *norm);
 
 #ifdef __cplusplus

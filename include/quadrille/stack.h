@@ -229,7 +229,9 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_forward(qdr_stack *stack);
 /** Runs it backward. flags: 0 or a sum of QDR_ACCUMULATE, QDR_DEFER_SYNC. loss_scale multiplies the
  * gradient of a cross-entropy (1 / valid tokens of the whole step); ignored without one.
  * Stream-ordered. After calls with QDR_DEFER_SYNC the last one of a step comes without it, and
- * gradients are complete when it has run. */
+ * gradients are complete when it has run.
+ *  @retval QDR_ERR_STATE  QDR_ACCUMULATE, but some gradients lack deferred sums and others do not
+ * (layers were run one at a time); nothing ran */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_backward(qdr_stack *stack, int flags, double loss_scale);
 /** Sum of the losses of the last forward and number of valid rows, over all ranks. Collective,
  * blocking; equal on all ranks.
@@ -253,6 +255,8 @@ typedef struct qdr_parameter {
     int decay; /**< 1 for matrices: weight decay applies */
     int counted; /**< 1 on exactly one of the ranks (of one d) that hold a copy: sums over x, y, z
                     count it once */
+    int deferred; /**< 1 while the gradient lacks sums that QDR_DEFER_SYNC left out; equal on all
+                     ranks */
 } qdr_parameter;
 QDR_API int qdr_stack_n_parameters(const qdr_stack *stack);
 QDR_API QDR_NODISCARD qdr_status qdr_stack_parameter(const qdr_stack *stack, int index,

@@ -21,6 +21,7 @@ typedef struct qdri_parameter {
     int extra_sum; /* small ones: 1 + axis over which gradients are summed besides z and d; 0: none
                     */
     int decay, counted, first_copy;
+    int deferred; /* the gradient lacks sums that QDR_DEFER_SYNC left out */
     qdri_ref data, gradient;
 } qdri_parameter;
 
@@ -76,7 +77,6 @@ struct qdr_linear {
     int transposed, drop_gathered;
     int weight, bias; /* indices of parameters; bias -1: none; embedding: bias is P */
     int shares_first, shares_last; /* a tied W: this use's gradient comes first, or last */
-    int pending; /* gradients lack sums that were deferred */
     qdri_layer_shape shape;
     qdri_ref gathered;
     int64_t vocab_begin, vocab_end; /* embedding */
@@ -97,7 +97,7 @@ struct qdr_stack {
     qdr_dtype grad_dtype;
     qdri_place place;
     int64_t cell_rows;
-    int built, bound, pending;
+    int built, bound;
     qdri_edge *edges;
     int n_edges, edge_capacity;
     qdri_node *nodes;

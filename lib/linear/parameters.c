@@ -132,6 +132,7 @@ qdr_status qdr_stack_parameter(const qdr_stack *stack, int index, qdr_parameter 
                                  .n_elems = p->n_elems,
                                  .n_global = p->n_global,
                                  .decay = p->decay,
-                                 .counted = p->counted};
+                                 .counted = p->counted,
+                                 .deferred = p->deferred};
     return QDR_OK;
 }

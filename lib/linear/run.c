@@ -4,14 +4,26 @@
 
 #include "linear/internal.h"
 
-/* How this backward's gradients join those that are there; *pending tells the next one. */
-static qdri_gradient_mode mode_of(int flags, int *pending)
+/* How a backward's gradients join those that are there, which lack sums or do not. */
+static qdri_gradient_mode mode_of(int flags, int deferred)
 {
-    qdri_gradient_mode mode = QDRI_GRADIENT_OVERWRITE;
-    if (flags & QDR_ACCUMULATE)
-        mode = *pending ? QDRI_GRADIENT_ADD_TO_PARTIAL : QDRI_GRADIENT_ADD_TO_COMPLETE;
-    *pending = (flags & QDR_DEFER_SYNC) != 0;
-    return mode;
+    if (!(flags & QDR_ACCUMULATE)) return QDRI_GRADIENT_OVERWRITE;
+    return deferred ? QDRI_GRADIENT_ADD_TO_PARTIAL : QDRI_GRADIENT_ADD_TO_COMPLETE;
+}
+
+/* One schedule adds to all gradients of a stack: they must be alike. */
+static qdr_status check_alike(const qdr_stack *stack)
+{
+    for (int i = 1; i < stack->n_parameters; i++) {
+        const qdri_parameter *p = &stack->parameters[i - 1], *q = &stack->parameters[i];
+        if (p->deferred != q->deferred)
+            return QDR_FAIL(QDR_ERR_STATE,
+                            "backward: the gradient of %s lacks sums that QDR_DEFER_SYNC left out, "
+                            "that of %s does not, so that nothing can be added to both; run the "
+                            "layers' last backward without it first, or leave out QDR_ACCUMULATE",
+                            p->deferred ? p->name : q->name, p->deferred ? q->name : p->name);
+    }
+    return QDR_OK;
 }
 
 static qdr_status check_whole(const qdr_stack *stack, const char *who)
@@ -38,9 +50,13 @@ qdr_status qdr_stack_backward(qdr_stack *stack, int flags, double loss_scale)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "backward: flags %d; only QDR_ACCUMULATE and QDR_DEFER_SYNC are known here",
                         flags);
-    const qdri_gradient_mode mode = mode_of(flags, &stack->pending);
+    if (flags & QDR_ACCUMULATE) QDR_TRY(check_alike(stack));
+    const int deferred = (flags & QDR_DEFER_SYNC) != 0;
+    const qdri_gradient_mode mode = mode_of(flags,
+                                            stack->n_parameters && stack->parameters[0].deferred);
+    for (int i = 0; i < stack->n_parameters; i++) stack->parameters[i].deferred = deferred;
     stack->loss_scale = loss_scale;
-    return qdri_execute(stack, &stack->backward[2 * (int)mode + (flags & QDR_DEFER_SYNC ? 1 : 0)],
+    return qdri_execute(stack, &stack->backward[2 * (int)mode + deferred],
                         qdr_context_stream(qdr_grid_context(stack->grid)));
 }
 
@@ -119,6 +135,14 @@ qdr_status qdr_linear_forward(qdr_linear *layer, const void *x, void *y, int fla
     return qdri_execute(stack, &stack->single, qdri_stream_or_default(stack->grid, stream));
 }
 
+/* The sum over d of a tied W comes with its last use, the embedding's. */
+static void note_deferred(const qdr_linear *layer, int deferred)
+{
+    qdri_parameter *parameters = layer->stack->parameters;
+    parameters[layer->weight].deferred = deferred || layer->shares_first;
+    if (layer->bias >= 0) parameters[layer->bias].deferred = deferred;
+}
+
 qdr_status qdr_linear_backward(qdr_linear *layer, const void *dy, const void *x, void *dx,
                                int flags, qdr_stream *stream)
 {
@@ -134,8 +158,9 @@ qdr_status qdr_linear_backward(qdr_linear *layer, const void *dy, const void *x,
     stack->caller_memory[QDRI_CALLER_X] = (void *)(uintptr_t)x;
     stack->caller_memory[QDRI_CALLER_DY] = (void *)(uintptr_t)dy;
     stack->caller_memory[QDRI_CALLER_DX] = dx;
-    QDR_TRY(qdri_give_up(stack,
-                         qdri_build_layer_backward(layer, flags, mode_of(flags, &layer->pending))));
+    const qdri_gradient_mode mode = mode_of(flags, stack->parameters[layer->weight].deferred);
+    QDR_TRY(qdri_give_up(stack, qdri_build_layer_backward(layer, flags, mode)));
+    note_deferred(layer, (flags & QDR_DEFER_SYNC) != 0);
     return qdri_execute(stack, &stack->single, qdri_stream_or_default(stack->grid, stream));
 }
 

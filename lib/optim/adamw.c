@@ -175,6 +175,7 @@ qdr_status qdr_adamw_step(qdr_adamw *optimizer, double lr)
     const qdr_stack *stack = optimizer->stack;
     qdr_stream *stream = stream_of(stack);
     QDR_TRY(qdri_optim_check(stack, "adamw"));
+    QDR_TRY(qdri_gradients_check(stack, "adamw"));
     QDR_TRY(qdri_sum_squares(stack, optimizer->memory, stream));
     optimizer->n_steps++;
     qdri_kernel kernel = step_kernel(optimizer, lr);

@@ -19,6 +19,21 @@ qdr_status qdri_optim_check(const qdr_stack *stack, const char *who)
     return QDR_OK;
 }
 
+/* What was deferred is the same on all ranks, and so is the error. */
+qdr_status qdri_gradients_check(const qdr_stack *stack, const char *who)
+{
+    qdr_parameter parameter;
+    for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
+        QDR_TRY(qdr_stack_parameter(stack, i, &parameter));
+        if (parameter.deferred)
+            return QDR_FAIL(QDR_ERR_STATE,
+                            "%s: the gradient of %s lacks sums that QDR_DEFER_SYNC left out; call "
+                            "the last backward of a step without it",
+                            who, parameter.name);
+    }
+    return QDR_OK;
+}
+
 static qdr_status add_squares(const qdr_stack *stack, double *sum, qdr_stream *stream)
 {
     qdri_kernel kernel = {.kind = QDRI_K_SUM_SQUARES, .dtype = qdri_state_type(stack)};
@@ -65,6 +80,7 @@ qdr_status qdr_grad_norm(qdr_stack *stack, double *norm)
     if (!norm) return QDR_FAIL(QDR_ERR_ARGUMENT, "gradient norm: norm is NULL");
     *norm = 0;
     QDR_TRY(qdri_optim_check(stack, "gradient norm"));
+    QDR_TRY(qdri_gradients_check(stack, "gradient norm"));
     qdr_context *ctx = qdr_grid_context(qdr_stack_grid(stack));
     void *sum = NULL;
     qdr_status status = qdri_mem_alloc(qdri_context_dev(ctx), sizeof(double), &sum);

@@ -15,6 +15,8 @@
 #include "dist.h"
 
 enum { MAX_PARAMETERS = 32, N_STEPS = 3 };
+/* Edges in the order that add_layers() makes them. */
+enum { TOKENS = 0, UP_IN = 2, UP_OUT = 3, LOGITS = 6 };
 static const qdr_dtype types[] = {QDR_F32, QDR_F64, QDR_BF16};
 static const double lr = 0.01;
 
@@ -35,6 +37,7 @@ typedef struct optim_case {
     int n_parameters;
     serial parameters[MAX_PARAMETERS];
     void *full; /* room for one parameter */
+    qdr_linear *up;
 } optim_case;
 
 static double *new_doubles(int64_t n)
@@ -58,7 +61,7 @@ static void add_layers(optim_case *c, qdr_layout layout)
     DIST_OK(qdr_stack_add_layer_norm(stack, "norm", 0, at, &at));
     const qdr_linear_desc up = {QDR_OPTS_INIT,  .name = "up", .in = {wide},
                                 .out = {inner}, .bias = 1,    .out_layout = layout};
-    DIST_OK(qdr_stack_add_linear(stack, &up, at, &at, &layer));
+    DIST_OK(qdr_stack_add_linear(stack, &up, at, &at, &c->up));
     const qdr_linear_desc down = {QDR_OPTS_INIT,       .name = "down", .in = {inner},
                                   .out = {wide},       .bias = 1,      .transposed = 1,
                                   .out_layout = layout};
@@ -233,6 +236,78 @@ static void steps(qdr_context *ctx, uint64_t seed)
     }
 }
 
+/* All tokens 0, a gradient of ones. */
+static void backward(optim_case *c, int flags)
+{
+    qdr_owned owned;
+    void *tokens, *gradient;
+    DIST_OK(qdr_stack_edge_owned(c->stack, TOKENS, &owned));
+    DIST_OK(qdr_stack_edge_value(c->stack, TOKENS, &tokens));
+    memset(tokens, 0, (size_t)owned.n_rows * sizeof(int32_t));
+    DIST_OK(qdr_stack_forward(c->stack));
+    DIST_OK(qdr_stack_edge_owned(c->stack, LOGITS, &owned));
+    DIST_OK(qdr_stack_edge_gradient(c->stack, LOGITS, &gradient));
+    dist_synchronize(c->ctx);
+    for (int64_t i = 0; i < owned.n_rows * owned.n_cols; i++) dist_set(gradient, c->dtype, i, 0.5);
+    DIST_OK(qdr_stack_backward(c->stack, flags, 1));
+    dist_synchronize(c->ctx);
+}
+
+/* This rank's parameters, one after the other. Returns their bytes. */
+static size_t copy_parameters(const optim_case *c, char *copy)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < c->n_parameters; i++) {
+        qdr_parameter p;
+        DIST_OK(qdr_stack_parameter(c->stack, i, &p));
+        const size_t n = (size_t)p.n_elems * qdr_dtype_bytes(c->dtype);
+        memcpy(copy + bytes, p.data, n);
+        bytes += n;
+    }
+    return bytes;
+}
+
+static void check_refused(optim_case *c, qdr_adamw *optimizer, const char *name)
+{
+    enum { ROOM = 1 << 14 };
+    char before[ROOM], after[ROOM];
+    double norm = 1;
+    const size_t bytes = copy_parameters(c, before);
+    DIST_FAILS(qdr_adamw_step(optimizer, lr), QDR_ERR_STATE, "QDR_DEFER_SYNC");
+    dist_sentence(name, __FILE__, __LINE__);
+    DIST_FAILS(qdr_grad_norm(c->stack, &norm), QDR_ERR_STATE, "QDR_DEFER_SYNC");
+    dist_synchronize(c->ctx);
+    DIST_CHECK(copy_parameters(c, after) == bytes && !memcmp(before, after, bytes),
+               "a refused step changed a parameter");
+    DIST_FAILS(qdr_adamw_norm(optimizer, &norm), QDR_ERR_STATE, "no step");
+}
+
+/* Gradients whose last sum is missing are not stepped with, on any rank; those of one layer
+ * neither, and they are not added to together with complete ones. */
+static void deferred_sums_are_missed(qdr_context *ctx, uint64_t seed)
+{
+    optim_case c = case_make(ctx, &seed, QDR_F32);
+    qdr_adamw *optimizer = NULL;
+    double norm = 0;
+    DIST_OK(qdr_stack_init(c.stack, 3, 0.1));
+    DIST_OK(qdr_adamw_create(c.stack, &c.opts, &optimizer));
+    backward(&c, QDR_DEFER_SYNC);
+    check_refused(&c, optimizer, "embedding.weight");
+    backward(&c, QDR_ACCUMULATE);
+    DIST_OK(qdr_grad_norm(c.stack, &norm));
+    void *x, *dy;
+    DIST_OK(qdr_stack_edge_value(c.stack, UP_IN, &x));
+    DIST_OK(qdr_stack_edge_value(c.stack, UP_OUT, &dy));
+    DIST_OK(qdr_linear_backward(c.up, dy, x, NULL, QDR_DEFER_SYNC | QDR_NO_DX, NULL));
+    check_refused(&c, optimizer, "up.weight");
+    DIST_FAILS(qdr_stack_backward(c.stack, QDR_ACCUMULATE, 1), QDR_ERR_STATE, "up.weight");
+    DIST_OK(qdr_linear_backward(c.up, dy, x, NULL, QDR_ACCUMULATE | QDR_NO_DX, NULL));
+    DIST_OK(qdr_adamw_step(optimizer, lr));
+    DIST_OK(qdr_adamw_norm(optimizer, &norm));
+    qdr_adamw_destroy(&optimizer);
+    case_free(&c);
+}
+
 static void refusals(qdr_context *ctx, uint64_t seed)
 {
     optim_case c = case_make(ctx, &seed, QDR_F32);
@@ -284,8 +359,9 @@ int main(int argc, char **argv)
 {
     static const dist_test tests[] = {
         {"AdamW and the gradient norm", steps},
+        {"deferred sums are missed", deferred_sums_are_missed},
         {"refused", refusals},
         {"ranks agree", ranks_agree},
     };
-    return dist_main(argc, argv, tests, 3);
+    return dist_main(argc, argv, tests, 4);
 }
