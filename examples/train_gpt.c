@@ -22,6 +22,7 @@
 
 #define VOCABULARY 256 /* a token is a byte */
 #define MAX_POINTS 4096
+#define VALIDATION_WINDOWS 256 /* while training; in the end all */
 
 typedef struct settings {
     const char *file, *order, *log, *plot, *prompt, *late;
@@ -72,18 +73,22 @@ static qdr_status add_loss(training *run, double *sum, int64_t *n)
     return QDR_OK;
 }
 
-/* Mean loss over windows spread evenly over the last tenth of the text: always the same ones. */
-static qdr_status validate(training *run, double *mean)
+/* Mean loss over windows spread evenly over the last tenth of the text: a sample of it while
+ * training, always the same, and at the end the whole. */
+static qdr_status validate(training *run, int at_end, double *mean)
 {
     const settings *set = run->set;
+    const int64_t n_all = corpus_validation_windows(&run->text, set->context);
+    const int64_t n_some = n_all < VALIDATION_WINDOWS ? n_all : VALIDATION_WINDOWS;
+    const int64_t n_windows = set->n_windows ? set->n_windows : at_end ? n_all : n_some;
     const int64_t per_forward = run->model.config.n_sequences;
     double sum = 0;
     int64_t n = 0;
-    for (int64_t first = 0; first < set->n_windows; first += per_forward) {
+    for (int64_t first = 0; first < n_windows; first += per_forward) {
         for (int64_t i = 0; i < per_forward; i++)
-            run->starts[i] = first + i < set->n_windows
+            run->starts[i] = first + i < n_windows
                                  ? corpus_validation_window(&run->text, set->context, first + i,
-                                                            set->n_windows)
+                                                            n_windows)
                                  : -1;
         TRY(forward(run, run->text.bytes));
         TRY(add_loss(run, &sum, &n));
@@ -161,7 +166,7 @@ static qdr_status after_step(training *run, progress *line, int64_t step, double
     const int measured = (step + 1) % every == 0 || step + 1 == set->n_steps;
     double validation = NAN;
     if (measured) {
-        TRY(validate(run, &validation));
+        TRY(validate(run, step + 1 == set->n_steps, &validation));
         if (run->n_points < MAX_POINTS)
             run->points[run->n_points++] = (chart_point){step + 1, validation};
     }
@@ -453,7 +458,6 @@ static settings given = {
     .n_steps = 2000,
     .warmup = 100,
     .seed = 1,
-    .n_windows = 128,
     .n_sample = 400,
     .lr = 3e-3,
     .weight_decay = 0.1,
@@ -501,7 +505,8 @@ static const option_row rows[] = {
     {OPTION_TEXT, "plot", "FILE", &given.plot, 0, 0, "the loss curve, as SVG"},
     {OPTION_COUNT, "val-every", "N", &given.validate_every, 1, 100000000,
      "steps between validations (default: ten of them)"},
-    {OPTION_COUNT, "val-windows", "N", &given.n_windows, 1, 1 << 24, "windows of one validation"},
+    {OPTION_COUNT, "val-windows", "N", &given.n_windows, 1, 1 << 24,
+     "windows of one validation (default: 256, at the end all)"},
     {OPTION_COUNT, "sample", "N", &given.n_sample, 0, 1 << 24, "bytes to write at the end"},
     {OPTION_TEXT, "prompt", "TEXT", &given.prompt, 0, 0,
      "what the sample goes on from (default: a new line)"},

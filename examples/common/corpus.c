@@ -187,6 +187,11 @@ int64_t corpus_train_window(const corpus *text, int64_t context, uint64_t seed, 
     return (int64_t)(mix(mix(mix(seed) + (uint64_t)step) + (uint64_t)sequence) % places);
 }
 
+int64_t corpus_validation_windows(const corpus *text, int64_t context)
+{
+    return (text->n_bytes - text->n_train - 1) / context; /* a window's last target is one further */
+}
+
 int64_t corpus_validation_window(const corpus *text, int64_t context, int64_t index, int64_t n)
 {
     const int64_t places = text->n_bytes - text->n_train - context;

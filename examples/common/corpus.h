@@ -27,6 +27,8 @@ void corpus_free(corpus *text);
  * not depend on the grid. */
 int64_t corpus_train_window(const corpus *text, int64_t context, uint64_t seed, int64_t step,
                             int64_t sequence);
+/* Windows that follow each other through the whole validation part; at least 1. */
+int64_t corpus_validation_windows(const corpus *text, int64_t context);
 /* Where window `index` of `n` begins: evenly spaced over the validation part. */
 int64_t corpus_validation_window(const corpus *text, int64_t context, int64_t index, int64_t n);
 /* A number in [0, 1) from two counters. */
