@@ -96,13 +96,15 @@ typedef struct qdr_embedding {
     qdr_layout layout; /**< REPLICATED: y [n_rows, n_cols] on all of y; SCATTERED: rows split over
                           y, in units of 1 */
     qdr_dtype dtype;
+    int64_t vocab; /**< V, over all ranks; 0: not known, then a token ≥ V gives zeros, unnoticed */
 } qdr_embedding;
 /** Bytes of `work`. Local. */
 QDR_API QDR_NODISCARD qdr_status qdr_embedding_sizes(const qdr_grid *grid,
                                                      const qdr_embedding *embedding,
                                                      size_t *work_bytes);
 /** y = E[token], summed over y (each token's row is on one rank). tokens: [n_rows] I32; a token < 0
- * gives zeros. E: [vocab_end - vocab_begin, n_cols] T, whole over z. */
+ * gives zeros, one ≥ vocab is an asynchronous error (qdr_context_status()), QDR_ERR_ARGUMENT. E:
+ * [vocab_end - vocab_begin, n_cols] T, whole over z. */
 QDR_API QDR_NODISCARD qdr_status qdr_embedding_forward(qdr_grid *grid,
                                                        const qdr_embedding *embedding,
                                                        const int32_t *tokens, const void *e,
@@ -123,13 +125,16 @@ typedef struct qdr_cross_entropy {
     int64_t vocab_begin; /**< first global column this rank owns */
     qdr_axis axis; /**< the axis that splits the vocabulary */
     qdr_dtype dtype;
+    int64_t
+        vocab; /**< V, over all ranks; 0: not known, then a target ≥ V counts wrong, unnoticed */
 } qdr_cross_entropy;
 /** Bytes of `saved` (max and log Σexp per row, A) and `work`. Local. */
 QDR_API QDR_NODISCARD qdr_status qdr_cross_entropy_sizes(const qdr_grid *grid,
                                                          const qdr_cross_entropy *ce,
                                                          size_t *saved_bytes, size_t *work_bytes);
 /** result[0] = Σ over local rows of -log softmax(logits)[target] (f64, equal on all ranks of the
- * axis), result[1] = number of rows with a target ≥ 0; rows with a target < 0 count for nothing.
+ * axis), result[1] = number of rows with a target ≥ 0; rows with a target < 0 count for nothing, a
+ * target ≥ vocab is an asynchronous error (qdr_context_status()), QDR_ERR_ARGUMENT.
  * targets: [n_rows] I32. logits: [n_rows, n_cols] T. */
 QDR_API QDR_NODISCARD qdr_status qdr_cross_entropy_forward(
     qdr_grid *grid, const qdr_cross_entropy *ce, const void *logits, const int32_t *targets,

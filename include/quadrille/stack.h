@@ -76,7 +76,9 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_add_input(qdr_stack *stack, const cha
                                                      const qdr_edge_desc *desc, int with_gradient,
                                                      qdr_edge *edge);
 /** Adds a column of I32 (tokens) for all rows of the (z, d) cell, equal on its ranks; filled by the
- * caller. */
+ * caller. An embedding turns a token < 0 into zeros (and its position); one that is not in its
+ * vocabulary is an asynchronous error (qdr_context_status()): QDR_ERR_ARGUMENT with the row on this
+ * rank, the token and the vocabulary. */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_add_tokens(qdr_stack *stack, const char *name,
                                                       qdr_edge *edge);
 
@@ -138,7 +140,8 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_add_gelu(qdr_stack *stack, const char
 QDR_API QDR_NODISCARD qdr_status qdr_stack_add_residual(qdr_stack *stack, const char *name,
                                                         qdr_edge a, qdr_edge b, qdr_edge *out);
 /** Cross-entropy over the columns of `logits`, the end of a stack. targets: I32 for the rows that
- * `logits` has on this rank (qdr_stack_edge_owned), filled by the caller; < 0: not counted. */
+ * `logits` has on this rank (qdr_stack_edge_owned), filled by the caller; < 0: not counted; one
+ * that is no column of the logits is an asynchronous error, as for tokens. */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_add_cross_entropy(qdr_stack *stack, const char *name,
                                                              qdr_edge logits, qdr_edge *targets);
 

@@ -165,6 +165,16 @@ static qdr_status attention_check(const qdri_kernel *kernel)
     return backward ? not_null(name, "dy", kernel->u.attention.dy, n) : QDR_OK;
 }
 
+/* The n words from `begin` on lie within the whole vocabulary, where that is known. */
+static qdr_status vocab_check(const char *name, int64_t begin, int64_t n, int64_t vocab)
+{
+    if (vocab == 0 || (vocab > 0 && begin <= vocab - n)) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_SHAPE,
+                    "%s: a part of %" PRId64 " words from %" PRId64
+                    " on does not lie in a vocabulary of %" PRId64 "; 0 means not known",
+                    name, n, begin, vocab);
+}
+
 static qdr_status embed_check(const qdri_kernel *kernel)
 {
     const char *name = "embedding";
@@ -173,6 +183,7 @@ static qdr_status embed_check(const qdri_kernel *kernel)
     int64_t n_e = 0;
     QDR_TRY(sizes(name, kernel->u.embed.n_rows, kernel->u.embed.n_cols, &n));
     QDR_TRY(sizes(name, vocab, kernel->u.embed.n_cols, &n_e));
+    QDR_TRY(vocab_check(name, kernel->u.embed.begin, vocab, kernel->u.embed.vocab));
     QDR_TRY(not_null(name, "tokens", kernel->u.embed.tokens, kernel->u.embed.n_rows));
     if (kernel->kind == QDRI_K_EMBED_FORWARD) {
         QDR_TRY(not_null(name, "E", kernel->u.embed.e, n_e));
@@ -189,6 +200,7 @@ static qdr_status ce_check(const qdri_kernel *kernel)
     const qdri_kernel_kind kind = kernel->kind;
     int64_t n = 0;
     QDR_TRY(sizes(name, rows, kernel->u.ce.n_cols, &n));
+    QDR_TRY(vocab_check(name, kernel->u.ce.begin, kernel->u.ce.n_cols, kernel->u.ce.vocab));
     if (kind != QDRI_K_CE_BACKWARD) QDR_TRY(not_null(name, "work", kernel->u.ce.work, rows));
     if (kind != QDRI_K_CE_LOSS) QDR_TRY(not_null(name, "logits", kernel->u.ce.logits, n));
     if (kind == QDRI_K_CE_MAX) return QDR_OK;

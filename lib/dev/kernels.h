@@ -2,7 +2,9 @@
 /* Element-wise kernels: what a device computes besides products. Matrices are row-major and dense;
  * T is the kernel's dtype (F32, F64, BF16), A its accumulation type (F64 for F64, else F32). BF16
  * is converted to fp32 on load, rounded to nearest even on store. `accumulate`: 0 overwrites
- * without reading, 1 adds. NaN and Inf pass through unhidden. */
+ * without reading, 1 adds. NaN and Inf pass through unhidden. Tokens and targets of `vocab` or more
+ * (0: not known) fail the kernel with QDR_ERR_ARGUMENT, and so poison the device; negative ones are
+ * none. */
 #ifndef QDRI_DEV_KERNELS_H
 #define QDRI_DEV_KERNELS_H
 
@@ -74,14 +76,14 @@ typedef struct qdri_kernel {
             void *out, *saved, *work; /* out: y or dqkv */
         } attention;
         struct {
-            int64_t n_rows, n_cols, begin, end;
+            int64_t n_rows, n_cols, begin, end, vocab;
             const int32_t *tokens;
             const void *e, *dy;
             void *y, *de;
             int accumulate;
         } embed;
         struct {
-            int64_t n_rows, n_cols, begin;
+            int64_t n_rows, n_cols, begin, vocab;
             const int32_t *targets;
             const void *logits;
             void *work, *work2, *saved, *dlogits;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Executing a schedule: every task is enqueued on its stream, after the tasks it waits for. */
+#include "core/block.h"
 #include "linear/internal.h"
 
 void *qdri_stack_pointer(const qdr_stack *stack, qdri_ref ref)
@@ -135,6 +136,7 @@ static qdr_status run_embed(const run *r)
     kernel.u.embed.n_cols = r->task->n;
     kernel.u.embed.begin = table->vocab_begin;
     kernel.u.embed.end = table->vocab_end;
+    kernel.u.embed.vocab = qdri_blocks_width(r->stack->parameters[table->weight].rows);
     kernel.u.embed.tokens = reads(r, 0);
     kernel.u.embed.accumulate = r->task->accumulate;
     if (forward) {

@@ -223,7 +223,8 @@ qdr_status qdr_stack_add_cross_entropy(qdr_stack *stack, const char *name, qdr_e
                                                 .n_cols = edge->owned.n_cols,
                                                 .vocab_begin = edge->owned.cols[0].begin,
                                                 .axis = edge->matrix.col_axis,
-                                                .dtype = stack->opts.dtype};
+                                                .dtype = stack->opts.dtype,
+                                                .vocab = edge->matrix.cols[0].width};
     node->forward = qdri_run_cross_entropy_forward;
     node->backward = qdri_run_cross_entropy_backward;
     node->overwrites_only = 1;

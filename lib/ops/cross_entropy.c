@@ -45,6 +45,7 @@ static qdri_kernel ce_kernel(const qdr_cross_entropy *ce, const void *logits,
     kernel.u.ce.n_rows = ce->n_rows;
     kernel.u.ce.n_cols = ce->n_cols;
     kernel.u.ce.begin = ce->vocab_begin;
+    kernel.u.ce.vocab = ce->vocab;
     kernel.u.ce.logits = logits;
     kernel.u.ce.targets = targets;
     return kernel;

@@ -78,6 +78,7 @@ static qdri_kernel embed_kernel(const qdr_embedding *embedding, qdri_kernel_kind
     kernel.u.embed.n_cols = embedding->n_cols;
     kernel.u.embed.begin = embedding->vocab_begin;
     kernel.u.embed.end = embedding->vocab_end;
+    kernel.u.embed.vocab = embedding->vocab;
     kernel.u.embed.tokens = tokens;
     return kernel;
 }

@@ -77,7 +77,7 @@ static embedding_case embedding_make(qdr_context *ctx, uint64_t *seed, qdr_dtype
     dist_random_cuts(seed, vocab, g, cuts);
     c.data_seed = dist_random(seed) + (uint64_t)dist_group(c.grid, QDR_Y) * 64;
     c.desc = (qdr_embedding){QDR_OPTS_INIT,   n_rows, n_cols, cuts[place],
-                             cuts[place + 1], layout, dtype};
+                             cuts[place + 1], layout, dtype,  vocab};
     c.rows = (qdr_range){0, n_rows};
     if (layout == QDR_SCATTERED) { /* the first n_rows mod g ranks have one more */
         const int64_t each = n_rows / g, more = n_rows % g;
@@ -171,8 +171,8 @@ static ce_case ce_make(qdr_context *ctx, uint64_t *seed, qdr_dtype dtype, int64_
     c.stretch = dist_below(seed, 2) ? 64 : 1; /* large logits would overflow without the maximum */
     dist_random_cuts(seed, vocab, c.n_parts, cuts);
     c.desc = (qdr_cross_entropy){
-        QDR_OPTS_INIT, dist_below(seed, 8), cuts[place + 1] - cuts[place], cuts[place], axis,
-        dtype};
+        QDR_OPTS_INIT, dist_below(seed, 8), cuts[place + 1] - cuts[place], cuts[place], axis, dtype,
+        vocab};
     c.data_seed = dist_random(seed) + (uint64_t)dist_group(c.grid, axis) * 64;
     const int64_t n_elems = c.desc.n_rows * c.desc.n_cols;
     uint64_t targets_seed = c.data_seed + 1;
@@ -360,11 +360,18 @@ static void refusals(qdr_context *ctx, uint64_t seed)
     DIST_FAILS(qdr_embedding_sizes(e.grid, &bad, &a), QDR_ERR_ARGUMENT, "layout 5");
     bad = e.desc, bad.dtype = QDR_I32;
     DIST_FAILS(qdr_embedding_sizes(e.grid, &bad, &a), QDR_ERR_DTYPE, "i32");
+    bad = e.desc, bad.vocab = -3;
+    DIST_FAILS(qdr_embedding_forward(e.grid, &bad, e.tokens, e.e, e.y, e.work, NULL), QDR_ERR_SHAPE,
+               "vocabulary of -3");
     bad = e.desc, bad.n_rows = 3, bad.n_cols = 2;
     DIST_FAILS(qdr_embedding_forward(e.grid, &bad, NULL, e.e, e.y, e.work, NULL), QDR_ERR_ARGUMENT,
                "tokens");
     wrong.n_cols = -2;
     DIST_FAILS(qdr_cross_entropy_sizes(c.grid, &wrong, &a, &b), QDR_ERR_SHAPE, "-2");
+    wrong = c.desc, wrong.vocab = -3;
+    DIST_FAILS(qdr_cross_entropy_forward(c.grid, &wrong, c.logits, c.targets, c.result, c.saved,
+                                         c.work, NULL),
+               QDR_ERR_SHAPE, "vocabulary of -3");
     wrong = c.desc, wrong.axis = (qdr_axis)-1;
     DIST_FAILS(qdr_cross_entropy_sizes(c.grid, &wrong, &a, &b), QDR_ERR_ARGUMENT, "axis -1");
     DIST_FAILS(qdr_cross_entropy_forward(c.grid, &c.desc, c.logits, c.targets, NULL, c.saved,

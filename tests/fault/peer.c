@@ -134,6 +134,79 @@ static int case_differ_all_to_all(qdr_context *ctx)
     return expect(status, QDR_ERR_SHAPE, "rank 0 expects 2");
 }
 
+enum { VOCAB = 10, FEATURES = 4, ROWS_EACH = 3 };
+
+/* The smallest language model: tokens, embedding, head, loss. */
+typedef struct model {
+    qdr_grid *grid;
+    qdr_stack *stack;
+    qdr_edge tokens, targets;
+} model;
+
+static qdr_status model_make(qdr_context *ctx, int y, model *m)
+{
+    const int p = qdr_context_size(ctx);
+    const qdr_grid_opts shape = {QDR_OPTS_INIT, .x = 1, .y = y, .z = 1, .d = p / y};
+    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = ROWS_EACH * (p / y)};
+    const qdr_embedding_desc embedding = {QDR_OPTS_INIT, .name = "embedding", .vocab = {VOCAB, 1},
+                                          .features = {FEATURES, 1}};
+    qdr_edge at = 0;
+    qdr_linear *table = NULL;
+    QDR_TRY(qdr_grid_create(ctx, &shape, &m->grid));
+    QDR_TRY(qdr_stack_create(m->grid, &opts, &m->stack));
+    QDR_TRY(qdr_stack_add_tokens(m->stack, "tokens", &m->tokens));
+    QDR_TRY(qdr_stack_add_embedding(m->stack, &embedding, m->tokens, &at, &table));
+    QDR_TRY(qdr_stack_add_tied_head(m->stack, "head", table, QDR_REPLICATED, at, &at));
+    QDR_TRY(qdr_stack_add_cross_entropy(m->stack, "loss", at, &m->targets));
+    QDR_TRY(qdr_stack_build(m->stack));
+    return qdr_stack_init(m->stack, 1, 0.1);
+}
+
+/* A step with this id as the second token, or as the second target. */
+static qdr_status model_step(const model *m, int is_target, int32_t id)
+{
+    double loss = 0;
+    int64_t n_valid = 0;
+    for (int i = 0; i < 2; i++) {
+        void *ids = NULL;
+        QDR_TRY(qdr_stack_edge_value(m->stack, i ? m->targets : m->tokens, &ids));
+        memcpy(ids, (const int32_t[ROWS_EACH]){VOCAB - 1, is_target == i ? id : 0, -1},
+               ROWS_EACH * sizeof(int32_t));
+    }
+    QDR_TRY(qdr_stack_forward(m->stack));
+    QDR_TRY(qdr_stack_backward(m->stack, 0, 1));
+    return qdr_stack_loss(m->stack, &loss, &n_valid);
+}
+
+/* The ranks that have the wrong id name it, or fail with another that did; the others fail with
+ * them. */
+static int wrong_id(qdr_context *ctx, int y, int is_target)
+{
+    const int has_it = y > 1 || qdr_context_rank(ctx) == qdr_context_size(ctx) - 1;
+    const char *words = is_target
+                            ? "the target in row 1 on this rank is 10, but the vocabulary has 10"
+                            : "the token in row 1 on this rank is 10, but the vocabulary has 10";
+    model m = {0};
+    qdr_status status = model_make(ctx, y, &m);
+    if (status == QDR_OK) status = model_step(&m, is_target, VOCAB - 1);
+    if (status == QDR_OK) status = model_step(&m, is_target, -7);
+    int result = expect(status, QDR_OK, "");
+    if (result == AS_EXPECTED) {
+        status = model_step(&m, is_target, has_it ? VOCAB : 0);
+        const int names_it = has_it && (y == 1 || status != QDR_ERR_PEER);
+        result = expect(status, names_it ? QDR_ERR_ARGUMENT : QDR_ERR_PEER, names_it ? words : "");
+        if (result == AS_EXPECTED) result = expect(qdr_stack_forward(m.stack), status, "");
+        if (result == AS_EXPECTED) result = expect(qdr_context_status(ctx), status, "");
+    }
+    qdr_stack_destroy(&m.stack);
+    qdr_grid_destroy(&m.grid);
+    return result;
+}
+static int case_wrong_token(qdr_context *ctx) { return wrong_id(ctx, 1, 0); }
+static int case_wrong_target(qdr_context *ctx) { return wrong_id(ctx, 1, 1); }
+static int case_wrong_token_y(qdr_context *ctx) { return wrong_id(ctx, qdr_context_size(ctx), 0); }
+static int case_wrong_target_y(qdr_context *ctx) { return wrong_id(ctx, qdr_context_size(ctx), 1); }
+
 static int used_little(double before, const qdr_context *ctx, int is_local, const char *where)
 {
     const int n_waiting = is_local ? qdr_context_size(ctx) - 1 : 1;
@@ -173,6 +246,10 @@ static const struct {
     {"differ-short", case_differ_short},
     {"differ-long", case_differ_long},
     {"differ-all-to-all", case_differ_all_to_all},
+    {"wrong-token", case_wrong_token},
+    {"wrong-target", case_wrong_target},
+    {"wrong-token-y", case_wrong_token_y},
+    {"wrong-target-y", case_wrong_target_y},
     {"late-local", case_late_local},
     {"late-mpi", case_late_mpi},
 };

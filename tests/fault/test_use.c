@@ -82,7 +82,7 @@ static qdr_status use_operations(const tools *t)
 {
     const qdr_layer_norm norm = {QDR_OPTS_INIT, N_ROWS, N_COLS / N_RANKS, N_COLS,
                                  QDR_X,         0,      QDR_F32};
-    const qdr_cross_entropy ce = {QDR_OPTS_INIT, N_ROWS, 2, 0, QDR_X, QDR_F32};
+    const qdr_cross_entropy ce = {QDR_OPTS_INIT, N_ROWS, 2, 0, QDR_X, QDR_F32, 4};
     TRY(qdr_layer_norm_forward(t->grid, &norm, buffer(t, 0), buffer(t, 1), buffer(t, 2),
                                buffer(t, 3), buffer(t, 4), buffer(t, 5), NULL));
     TRY(qdr_layer_norm_backward(t->grid, &norm, buffer(t, 0), buffer(t, 1), buffer(t, 2),

@@ -53,6 +53,37 @@ static qdri_kernel_fn find_kernel(const qdri_kernel *kernel)
     return set.f32[kernel->kind];
 }
 
+/* No rank owns an id beyond the vocabulary: unnoticed, its row would count as something else. The
+ * maximum is found at memory speed, the row only if it is wrong. */
+static qdr_status ids_check(const char *what, const int32_t *ids, int64_t n, int64_t vocab)
+{
+    int32_t most = -1;
+    for (int64_t row = 0; row < n; row++) most = ids[row] > most ? ids[row] : most;
+    if (vocab == 0 || most < vocab) return QDR_OK;
+    int64_t row = 0;
+    while (ids[row] < vocab) row++;
+    return QDR_FAIL(QDR_ERR_ARGUMENT,
+                    "%s in row %" PRId64 " on this rank is %" PRId32
+                    ", but the vocabulary has %" PRId64 "; use 0 to %" PRId64
+                    ", or a negative one for none",
+                    what, row, ids[row], vocab, vocab - 1);
+}
+
+static qdr_status kernel_ids_check(const qdri_kernel *kernel)
+{
+    switch (kernel->kind) {
+    case QDRI_K_EMBED_FORWARD:
+    case QDRI_K_EMBED_BACKWARD:
+        return ids_check("embedding: the token", kernel->u.embed.tokens, kernel->u.embed.n_rows,
+                         kernel->u.embed.vocab);
+    case QDRI_K_CE_SUMS:
+    case QDRI_K_CE_BACKWARD:
+        return ids_check("cross-entropy: the target", kernel->u.ce.targets, kernel->u.ce.n_rows,
+                         kernel->u.ce.vocab);
+    default: return QDR_OK;
+    }
+}
+
 typedef struct kernel_args {
     qdri_kernel kernel;
     qdri_kernel_fn run;
@@ -63,6 +94,7 @@ static qdr_status kernel_run(void *args)
 {
     const kernel_args *self = args;
     const qdri_kernel_kind kind = self->kernel.kind;
+    QDR_TRY(kernel_ids_check(&self->kernel));
     if (kind == QDRI_K_ATTENTION_FORWARD || kind == QDRI_K_ATTENTION_BACKWARD) {
         qdri_blas_set_threads(self->n_threads);
     }
