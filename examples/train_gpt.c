@@ -123,13 +123,14 @@ static qdr_status train_step(training *run, int64_t step, double *loss)
                                                        (uint64_t)set->seed, step, first + i)
                                  : -1;
         const int accumulate = first > 0 ? QDR_ACCUMULATE : 0;
-        const int defer = first + per_forward < set->batch ? QDR_DEFER_SYNC : 0;
+        const int last = first + per_forward >= set->batch;
         TRY(forward(run, run->text.bytes));
-        TRY(qdr_stack_backward(run->model.stack, accumulate | defer, scale));
-        TRY(add_loss(run, &sum, &n));
+        TRY(qdr_stack_backward(run->model.stack, accumulate | (last ? 0 : QDR_DEFER_SYNC), scale));
+        if (last) TRY(qdr_adamw_step(run->optimizer, learning_rate(set, step)));
+        TRY(add_loss(run, &sum, &n)); /* waits for all that was enqueued, so it comes last */
     }
     *loss = sum / (double)n;
-    return qdr_adamw_step(run->optimizer, learning_rate(set, step));
+    return QDR_OK;
 }
 
 /* The diagnostic behind --late: in the middle of the run one rank oversleeps; how busy are the
