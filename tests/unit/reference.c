@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The judge is judged: rounding, bounds and shares of the serial reference, and the list of grids.
+ */
+#include "reference.h"
+
+#include <math.h>
+
+#include "layer_case.h"
+#include "qdr_test.h"
+
+static double through(qdr_dtype dtype, double value)
+{
+    union {
+        double f64;
+        float f32;
+        uint16_t bf16;
+    } memory = {0};
+    element_write(dtype, &memory, 0, value);
+    return element_read(dtype, &memory, 0);
+}
+
+static void elements_round_to_nearest_even(void **state)
+{
+    (void)state;
+    const double v = 0x1p-8, u = 0x1p-24;
+    assert_true(through(QDR_F64, 1 + u) == 1 + u);
+    assert_true(through(QDR_F32, 1 + u) == 1); /* a tie, to even */
+    assert_true(through(QDR_F32, 1 + 3 * u) == 1 + 4 * u);
+    assert_true(through(QDR_BF16, 1 + v) == 1);
+    assert_true(through(QDR_BF16, 1 + 3 * v) == 1 + 4 * v);
+    assert_true(through(QDR_BF16, 1 + v + 4 * u) == 1 + 2 * v);
+    assert_true(through(QDR_BF16, -1 - v - 4 * u) == -1 - 2 * v);
+    assert_true(isnan(through(QDR_BF16, NAN)) && isnan(through(QDR_F32, NAN)));
+}
+
+static void draws_stay_in_range(void **state)
+{
+    (void)state;
+    int seen[3] = {0}, below[7] = {0}, n_negative = 0;
+    for (int64_t i = 0; i < 1000; i++) {
+        const double value = draw_value(5, 1, i, 0, QDR_BF16),
+                     whole = draw_value(5, 1, i, 1, QDR_F32);
+        assert_true(value >= -1 && value <= 1 && through(QDR_BF16, value) == value);
+        assert_true(whole == -1 || whole == 0 || whole == 1);
+        seen[(int)whole + 1]++;
+        n_negative += value < 0;
+        assert_in_range(draw_below(5, (int)i, 7), 0, 6);
+        below[draw_below(5, (int)i, 7)]++;
+    }
+    assert_in_range(n_negative, 400, 600);
+    for (int i = 0; i < 7; i++) assert_true(below[i] > 80);
+    assert_true(seen[0] > 200 && seen[1] > 200 && seen[2] > 200);
+    assert_true(draw_value(5, 1, 0, 0, QDR_F64) != draw_value(6, 1, 0, 0, QDR_F64));
+    assert_true(draw_value(5, 1, 0, 0, QDR_F64) != draw_value(5, 2, 0, 0, QDR_F64));
+}
+
+/* X = [1 2; 3 4; 5 6], W = [1 -1], b = [10], dY = [1; -2; 3]. */
+static void reference_is_right_by_hand(void **state)
+{
+    (void)state;
+    reference problem;
+    assert_int_equal(reference_create(3, 2, 1, &problem), 0);
+    for (int i = 0; i < 6; i++) problem.x[i] = i + 1;
+    problem.w[0] = 1, problem.w[1] = -1, problem.b[0] = 10;
+    problem.dy[0] = 1, problem.dy[1] = -2, problem.dy[2] = 3;
+    reference_run(&problem);
+    assert_true(problem.y.value[0] == 9 && problem.y.value[2] == 9);
+    assert_true(problem.y.magnitude[0] == 13 && problem.y.magnitude[2] == 21);
+    assert_true(problem.dx.value[2] == -2 && problem.dx.value[3] == 2);
+    assert_true(problem.dw.value[0] == 10 && problem.dw.value[1] == 12);
+    assert_true(problem.dw.magnitude[0] == 22 && problem.dw.magnitude[1] == 28);
+    assert_true(problem.db.value[0] == 2 && problem.db.magnitude[0] == 6);
+    reference_run(&problem); /* adds */
+    assert_true(problem.y.value[0] == 18 && problem.dw.magnitude[1] == 56);
+    reference_destroy(&problem);
+    reference_destroy(&problem);
+}
+
+static void bounds_follow_the_formula(void **state)
+{
+    (void)state;
+    const double u64 = 0x1p-53, u32 = 0x1p-24, v = 0x1p-8;
+    const double f64 = error_factor((error_shape){QDR_F64, 10, 2, 1});
+    assert_true(f64 > 24.99 * u64 && f64 < 25.01 * u64); /* 10 + 2 + 2, and 11 of the reference */
+    const double f32 = error_factor((error_shape){QDR_F32, 10, 2, 1});
+    assert_true(f32 > 13.99 * u32 && f32 < 14.01 * u32);
+    const double bf16 = error_factor((error_shape){QDR_BF16, 10, 2, 3});
+    assert_true(bf16 > 3 * v && bf16 < 3.02 * v);
+    const double gradient = error_factor((error_shape){QDR_BF16, 10, 2, 0});
+    assert_true(gradient == f32);
+}
+
+static void shares_forgive_nothing_wrong(void **state)
+{
+    (void)state;
+    assert_true(error_share(1, 1, 0, 0, 0) == 0);
+    assert_true(error_share(1.5, 1, 2, 0.5, 0) == 0.5);
+    assert_true(error_share(3, 1, 2, 0.5, 0) == 2);
+    assert_true(isinf(error_share(NAN, 1, 2, 0.5, 0)));
+    assert_true(isinf(error_share(INFINITY, 1, 2, 0.5, 0)));
+    assert_true(isinf(error_share(1 + 0x1p-52, 1, 2, 0.5, 1)));
+    assert_true(isinf(error_share(0x1p-1000, 0, 0, 0.5, 0)));
+    const layer_errors errors = {.share = {0.1, 0.2, INFINITY, 0.3}};
+    assert_true(isinf(layer_errors_worst(&errors)));
+}
+
+static void all_grids_are_listed_once(void **state)
+{
+    (void)state;
+    const struct {
+        int n_ranks, n_grids;
+    } known[] = {{1, 1}, {2, 4}, {3, 4}, {4, 10}, {6, 16}, {8, 20}, {12, 40}, {16, 35}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        grid_size sizes[64];
+        assert_int_equal(list_grids(known[i].n_ranks, sizes, 64), known[i].n_grids);
+        for (int j = 0; j < known[i].n_grids; j++) {
+            assert_int_equal(sizes[j].x * sizes[j].y * sizes[j].z * sizes[j].d, known[i].n_ranks);
+            for (int k = 0; k < j; k++)
+                assert_true(memcmp(&sizes[j], &sizes[k], sizeof *sizes) != 0);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(elements_round_to_nearest_even),
+        cmocka_unit_test(draws_stay_in_range),
+        cmocka_unit_test(reference_is_right_by_hand),
+        cmocka_unit_test(bounds_follow_the_formula),
+        cmocka_unit_test(shares_forgive_nothing_wrong),
+        cmocka_unit_test(all_grids_are_listed_once),
+    };
+    return cmocka_run_group_tests_name("reference", tests, NULL, NULL);
+}
