@@ -189,7 +189,8 @@ int64_t corpus_train_window(const corpus *text, int64_t context, uint64_t seed, 
 
 int64_t corpus_validation_windows(const corpus *text, int64_t context)
 {
-    return (text->n_bytes - text->n_train - 1) / context; /* a window's last target is one further */
+    return (text->n_bytes - text->n_train - 1) /
+           context; /* a window's last target is one further */
 }
 
 int64_t corpus_validation_window(const corpus *text, int64_t context, int64_t index, int64_t n)

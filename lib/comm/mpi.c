@@ -79,6 +79,7 @@ static void member_free(mpi_comm *member)
     free(member->indices);
     free(member->world_ranks);
     free(member->left);
+    free(member->notes);
     free(member->sources);
     free(member->node.shares);
     free(member->node.areas);
@@ -97,6 +98,8 @@ static qdr_status member_create(int size, mpi_comm **member)
     QDR_TRY_OUT(status, QDRI_NEW(4 * size, "indices of a communicator", &made->indices));
     QDR_TRY_OUT(status, QDRI_NEW(size, "ranks of a communicator", &made->world_ranks));
     QDR_TRY_OUT(status, QDRI_NEW(size, "notes of a communicator", &made->left));
+    QDR_TRY_OUT(status, QDRI_NEW(2 * size, "notes of a communicator", &made->notes));
+    for (int i = 0; i < 2 * size; i++) made->notes[i] = MPI_REQUEST_NULL;
     QDR_TRY_OUT(status, QDRI_NEW(size, "sources of a communicator", &made->sources));
     QDR_TRY_OUT(status, QDRI_NEW(size, "shares of a node's memory", &made->node.shares));
     QDR_TRY_OUT(status, QDRI_NEW(size, "areas of a communicator", &made->node.areas));
@@ -108,24 +111,32 @@ out:
     return status;
 }
 
-/* Waits until all ranks have come, and asks those who wait for this one not to; then what they
- * share can go. */
-static void await_leaving(mpi_comm *root)
+/* Waits until all ranks have come; asks those who wait for this one not to, if asked for that. */
+static int barrier(mpi_comm *root, int tell)
 {
     const double begin = qdri_mpi_now_secs();
     MPI_Request request;
-    int done = 0, told = 0;
-    if (MPI_Ibarrier(root->handle, &request) != MPI_SUCCESS) return;
-    for (int n_polls = 0; !done; n_polls++) {
-        if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) return;
-        if (done) break;
-        if (!told && qdri_mpi_now_secs() - begin > TELL_AFTER_SECS) {
+    int done = 0;
+    if (MPI_Ibarrier(root->handle, &request) != MPI_SUCCESS) return 0;
+    for (int n_polls = 0;; n_polls++) {
+        if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) return 0;
+        if (done) return 1;
+        if (tell && qdri_mpi_now_secs() - begin > TELL_AFTER_SECS) {
             qdri_mpi_send_notes(root, NOTE_LEFT);
-            told = 1;
+            tell = 0;
         }
         qdri_mpi_pause(n_polls);
     }
-    (void)qdri_mpi_given_up(root); /* reads notes that came late */
+}
+
+/* Nobody goes while a note is on its way: the first message to a rank needs that rank's help to
+ * connect, and MPI_Finalize would wait for it for ever. Then what the ranks share can go. */
+static void await_leaving(mpi_comm *root)
+{
+    if (!barrier(root, 1)) return;
+    for (int n_polls = 0; !qdri_mpi_notes_sent(root); n_polls++) qdri_mpi_pause(n_polls);
+    if (!barrier(root, 0)) return;
+    (void)qdri_mpi_given_up(root); /* reads the notes */
     qdri_mpi_node_destroy(root);
 }
 

@@ -26,6 +26,7 @@ struct mpi_comm {
     atomic_int given_up; /* a rank has failed; in others: this one has */
     atomic_int n_left;
     atomic_char *left; /* by rank */
+    MPI_Request *notes; /* of this rank's, by kind and rank */
     mpi_node node;
 };
 
@@ -46,6 +47,8 @@ QDR_NODISCARD qdr_status qdri_mpi_fail_peer(const qdri_comm *comm, const char *w
 /* Tells all other ranks of the world; a rank may leave, and fail. */
 enum { NOTE_LEFT = 0, NOTE_FAILED };
 void qdri_mpi_send_notes(mpi_comm *root, int what);
+/* 1: all notes of this rank are on their way. */
+int qdri_mpi_notes_sent(mpi_comm *root);
 /* How long a rank that gives up lets transfers end which others may have begun. */
 #define QDRI_MPI_DRAIN_SECS 0.5
 double qdri_mpi_now_secs(void);

@@ -32,12 +32,19 @@ void qdri_mpi_send_notes(mpi_comm *root, int what)
 {
     static const int notes[2] = {NOTE_LEFT, NOTE_FAILED}; /* MPI may read it later */
     for (int rank = 0; rank < root->base.size; rank++) {
-        MPI_Request request;
+        MPI_Request *request = &root->notes[what * root->base.size + rank];
         if (rank == root->base.rank) continue;
-        if (MPI_Isend(&notes[what], 1, MPI_INT, rank, TAG_NOTE, root->handle, &request) ==
+        if (MPI_Isend(&notes[what], 1, MPI_INT, rank, TAG_NOTE, root->handle, request) !=
             MPI_SUCCESS)
-            MPI_Request_free(&request);
+            *request = MPI_REQUEST_NULL;
     }
+}
+
+int qdri_mpi_notes_sent(mpi_comm *root)
+{
+    int done = 0;
+    return MPI_Testall(2 * root->base.size, root->notes, &done, root->statuses) != MPI_SUCCESS ||
+           done;
 }
 
 /* Several threads may look at once: a note is matched before it is received. */

@@ -10,6 +10,7 @@
 #include "comm/comm.h"
 #include "comm/mpi.h"
 #include "config.h"
+#include "conform/comm_values.h"
 #include "core/block.h"
 #include "grid/internal.h"
 #include "quadrille/quadrille.h"
@@ -33,105 +34,6 @@ typedef struct member {
     uint64_t seed;
     int is_local;
 } member;
-
-/* ---- numbers that every rank can compute for every other ---- */
-
-static uint64_t hash(uint64_t x)
-{
-    x += 0x9e3779b97f4a7c15u;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-}
-
-static uint64_t draw(uint64_t seed, int64_t a, int64_t b)
-{
-    return hash(hash(seed ^ hash((uint64_t)a)) ^ (uint64_t)b);
-}
-
-static uint16_t to_bf16(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    if (x != x) return (uint16_t)(bits >> 16 | 0x40);
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
-static float from_bf16(uint16_t x)
-{
-    const uint32_t bits = (uint32_t)x << 16;
-    float y;
-    memcpy(&y, &bits, sizeof y);
-    return y;
-}
-
-typedef union element {
-    float f32;
-    double f64;
-    uint16_t bf16;
-    int32_t i32;
-    unsigned char u8;
-} element;
-
-/* Element i of what `rank` brings. Of many magnitudes, so that another order of sums gives other
- * bits. */
-static element value(uint64_t seed, qdr_dtype dtype, int rank, int64_t i)
-{
-    const uint64_t bits = draw(seed, rank, i);
-    const double x = (double)(int64_t)bits * 0x1p-63 * (double)(1 << (bits & 15));
-    element e;
-    memset(&e, 0, sizeof e);
-    switch (dtype) {
-    case QDR_F32: e.f32 = (float)x; break;
-    case QDR_F64: e.f64 = x; break;
-    case QDR_BF16: e.bf16 = to_bf16((float)x); break;
-    case QDR_I32: e.i32 = (int32_t)(bits >> 32); break;
-    case QDR_U8: e.u8 = (unsigned char)bits; break;
-    }
-    return e;
-}
-
-#define PICK(op, a, b) ((op) == QDR_SUM ? (a) + (b) : ((op) == QDR_MAX) == ((b) > (a)) ? (b) : (a))
-
-static element reduced(uint64_t seed, qdr_dtype dtype, qdr_reduce op, int size, int64_t i)
-{
-    element sum = value(seed, dtype, 0, i);
-    float wide = from_bf16(sum.bf16);
-    for (int rank = 1; rank < size; rank++) {
-        const element e = value(seed, dtype, rank, i);
-        if (dtype == QDR_F32) sum.f32 = PICK(op, sum.f32, e.f32);
-        if (dtype == QDR_F64) sum.f64 = PICK(op, sum.f64, e.f64);
-        if (dtype == QDR_BF16) wide = PICK(op, wide, from_bf16(e.bf16));
-        if (dtype == QDR_I32)
-            sum.i32 = op == QDR_SUM ? (int32_t)((uint32_t)sum.i32 + (uint32_t)e.i32)
-                                    : PICK(op, sum.i32, e.i32);
-    }
-    if (dtype == QDR_BF16) sum.bf16 = to_bf16(wide);
-    return sum;
-}
-
-static void fill(void *to, uint64_t seed, qdr_dtype dtype, int rank, int64_t first, int64_t n)
-{
-    const size_t bytes = qdr_dtype_bytes(dtype);
-    for (int64_t i = 0; i < n; i++) {
-        const element e = value(seed, dtype, rank, first + i);
-        memcpy((char *)to + (size_t)i * bytes, &e, bytes);
-    }
-}
-
-/* Index of the first element that differs from what rank `from` brought (from < 0: from the
- * reduction), or -1. */
-static int64_t first_wrong(const void *got, uint64_t seed, qdr_dtype dtype, qdr_reduce op, int size,
-                           int from, int64_t first, int64_t n)
-{
-    const size_t bytes = qdr_dtype_bytes(dtype);
-    for (int64_t i = 0; i < n; i++) {
-        const element e = from < 0 ? reduced(seed, dtype, op, size, first + i)
-                                   : value(seed, dtype, from, first + i);
-        if (memcmp((const char *)got + (size_t)i * bytes, &e, bytes) != 0) return i;
-    }
-    return -1;
-}
 
 /* ---- one collective, with everything drawn ---- */
 

@@ -30,6 +30,7 @@ HOMES = {
     "mpi.h": ["lib/comm/mpi", "include/quadrille/mpi.h"],
     "quadrille/mpi.h": ["lib/comm/mpi", "lib/grid/context_mpi.c", "src/", "examples/"],
     "hwloc": ["lib/topo/"],
+    "linux/futex.h": ["lib/dev/bell.c"],
     "jansson.h": ["lib/core/", "src/", "examples/"],
     "cuda": ["lib/dev/cuda/", "include/quadrille/cuda.h"],
     "cublas": ["lib/dev/cuda/"],
