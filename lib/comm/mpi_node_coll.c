@@ -198,33 +198,22 @@ static int64_t count_rounds(const qdri_run *run)
     return (n_pieces > 0 ? n_pieces : 1) * rounds_per_piece(run);
 }
 
-static void write_round(const qdri_run *run)
+typedef struct moves {
+    void (*write)(const qdri_run *run, int64_t piece);
+    void (*read)(const qdri_run *run, int64_t piece);
+} moves;
+
+/* What the present round does with its piece. */
+static moves moves_of(const qdri_run *run)
 {
-    const int64_t piece = run->n_done / rounds_per_piece(run);
     const int copies_sums = run->n_done % rounds_per_piece(run) == 1;
-    if (run->coll.kind == QDR_BROADCAST)
-        write_root(run, piece);
-    else if (sums_whole(run))
-        write_whole(run, piece);
-    else if (run->coll.kind == QDR_ALL_GATHER || copies_sums)
-        write_own(run, piece);
-    else
-        write_for_each(run, piece);
+    if (run->coll.kind == QDR_BROADCAST) return (moves){write_root, read_root};
+    if (sums_whole(run)) return (moves){write_whole, sum_whole};
+    if (run->coll.kind == QDR_ALL_GATHER || copies_sums) return (moves){write_own, read_others};
+    return (moves){write_for_each, sum_own};
 }
 
-static void read_round(const qdri_run *run)
-{
-    const int64_t piece = run->n_done / rounds_per_piece(run);
-    const int copies_sums = run->n_done % rounds_per_piece(run) == 1;
-    if (run->coll.kind == QDR_BROADCAST)
-        read_root(run, piece);
-    else if (sums_whole(run))
-        sum_whole(run, piece);
-    else if (run->coll.kind == QDR_ALL_GATHER || copies_sums)
-        read_others(run, piece);
-    else
-        sum_own(run, piece);
-}
+static int64_t piece_of_round(const qdri_run *run) { return run->n_done / rounds_per_piece(run); }
 
 /* ---- entering and waiting ---- */
 
@@ -309,7 +298,7 @@ static void begin_round(qdri_run *run)
     mpi_comm *comm = (mpi_comm *)run->comm;
     run->round = comm->node.n_rounds++;
     run->n_looks = 0;
-    write_round(run);
+    moves_of(run).write(run, piece_of_round(run));
     enter(run);
     run->phase = WAITING;
 }
@@ -321,7 +310,7 @@ static qdr_status advance(qdri_run *run)
         const qdr_status status = await(run);
         if (status != QDR_OK) return status;
         if (run->n_done == 0) QDR_TRY(check_equal(run));
-        read_round(run);
+        moves_of(run).read(run, piece_of_round(run));
         if (++run->n_done == count_rounds(run)) return QDR_OK;
         begin_round(run);
     }
