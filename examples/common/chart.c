@@ -2,9 +2,10 @@
 /* The picture of a run, as SVG. Colours read well in print and for colour-blind eyes. */
 #include "chart.h"
 
-#include <errno.h>
 #include <math.h>
 #include <string.h>
+
+#include "output.h"
 
 #define WIDTH 860.0
 #define HEIGHT 500.0
@@ -238,41 +239,15 @@ static void put_picture(const loss_chart *chart, FILE *file)
     fputs("</svg>\n", file);
 }
 
-/* Where the picture grows until it is whole. NULL: it cannot be written. */
-static FILE *open_draft(const char *path, char draft[4096], char sentence[PROBLEM_BYTES])
-{
-    FILE *file = NULL;
-    if (snprintf(draft, 4096, "%s.part", path) < 4096)
-        file = fopen(draft, "w");
-    else
-        errno = ENAMETOOLONG;
-    if (file == NULL)
-        snprintf(sentence, PROBLEM_BYTES,
-                 "picture %.300s: %s; name a file in a folder that exists and is writable", path,
-                 strerror(errno));
-    return file;
-}
-
 int chart_try(const char *path, char sentence[PROBLEM_BYTES])
 {
-    char draft[4096];
-    FILE *file = open_draft(path, draft, sentence);
-    if (file == NULL) return 0;
-    fclose(file);
-    remove(draft);
-    return 1;
+    return output_try("picture", path, sentence);
 }
 
 int chart_write(const loss_chart *chart, const char *path, char sentence[PROBLEM_BYTES])
 {
-    char draft[4096];
-    FILE *file = open_draft(path, draft, sentence);
-    if (file == NULL) return 0;
-    put_picture(chart, file);
-    const int written = !ferror(file);
-    if (fclose(file) == 0 && written && rename(draft, path) == 0) return 1;
-    snprintf(sentence, PROBLEM_BYTES, "picture %.300s: %s; is the disk full, or the name a folder?",
-             path, strerror(errno));
-    remove(draft);
-    return 0;
+    output out;
+    if (!output_open(&out, "picture", path, sentence)) return 0;
+    put_picture(chart, out.file);
+    return output_close(&out, sentence);
 }

@@ -7,6 +7,7 @@ usage: examples_test.py EXAMPLES_DIR [--mpiexec PROGRAM] [--full]
 import argparse
 import json
 import os
+import stat
 import subprocess
 import sys
 import tempfile
@@ -112,6 +113,7 @@ class Complaints(Case):
         nowhere = os.path.join(self.folder.name, "nowhere", "file")
         self.complain("train_gpt", self.text, *TINY, "--log", nowhere, says=["nowhere", "folder"])
         self.complain("train_gpt", self.text, *TINY, "--plot", nowhere, says=["nowhere", "folder"])
+        self.complain("train_gpt", self.text, *TINY, "--plot", self.folder.name, says=["picture", "Is a directory"])
 
     def test_late(self):
         self.complain("train_gpt", self.text, "--local", "2", "--late", "2:1", says=["2:1", "RANK:SECONDS"])
@@ -197,6 +199,48 @@ class Training(Case):
         words = " ".join(root.itertext())
         for word in ("1x1x1x2", "optimizer step", "validation", "text.txt"):
             self.assertIn(word, words)
+
+    def test_picture_behind_a_link(self):
+        link, picture, deep = self.path("link.svg"), self.path("deep/loss.svg"), self.path("deep")
+        os.mkdir(deep)
+        os.symlink("loss.svg", self.path("deep/second.svg"))
+        os.symlink("deep/second.svg", link)
+        for _ in range(2):  # the file that the links lead to is made, then replaced
+            self.train("--plot", link)
+            self.assertTrue(os.path.islink(link))
+            self.assertFalse(os.path.islink(picture))
+            xml.etree.ElementTree.parse(picture)
+            self.assertEqual(sorted(os.listdir(deep)), ["loss.svg", "second.svg"])
+            with open(picture, "w", encoding="ascii") as file:
+                file.write("old")
+            os.chmod(picture, 0o640)
+        self.train("--plot", link)
+        self.assertEqual(os.stat(picture).st_mode & 0o777, 0o640)
+
+    def test_picture_through_a_pipe(self):
+        pipe = self.path("pipe")
+        os.mkfifo(pipe)
+        with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE) as reader:
+            self.train("--plot", pipe)
+            root = xml.etree.ElementTree.fromstring(reader.communicate()[0])
+        self.assertTrue(root.tag.endswith("svg"))
+        self.assertTrue(stat.S_ISFIFO(os.lstat(pipe).st_mode))
+
+    def test_full_device(self):
+        full = self.path("full")  # one of our own: the system's is not for experiments
+        try:
+            os.mknod(full, 0o666 | stat.S_IFCHR, os.stat("/dev/full").st_rdev)
+            with open(full, "wb"):
+                pass
+        except OSError as error:
+            self.skipTest(f"no device to be had: {error}")
+        for option, word in (("--plot", "picture"), ("--log", "log")):
+            done = run("train_gpt", self.text, *TINY, option, full)
+            talk = done.stderr.decode()
+            self.assertEqual(done.returncode, 1, talk)
+            self.assertTrue(talk.splitlines()[-1].startswith(f"train_gpt: {word} {full}: "), talk)
+            self.assertTrue(stat.S_ISCHR(os.lstat(full).st_mode))
+        self.assertEqual(sorted(os.listdir(self.folder.name)), ["full", "text.txt"])
 
     def test_memory_is_as_asked(self):
         for grid in ("1x1x1x1", "2x2x1x1", "1x1x2x2"):
