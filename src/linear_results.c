@@ -14,6 +14,23 @@
 enum { RESULT_Y, RESULT_DX, RESULT_DW, RESULT_DB, N_RESULTS };
 static const char *const names[N_RESULTS] = {"y.npy", "dx.npy", "dw.npy", "db.npy"};
 
+/* What is no file, such as a device, would be destroyed: a whole file takes its place. */
+static int check_places(const char *dir, failure *why)
+{
+    char path[4096];
+    struct stat info;
+    for (int i = 0; i < N_RESULTS; i++) {
+        snprintf(path, sizeof path, "%s/%s", dir, names[i]);
+        if (lstat(path, &info) != 0) continue;
+        if (stat(path, &info) == 0 && S_ISREG(info.st_mode)) continue;
+        return fail(why, EXIT_USAGE,
+                    "--out %s: %s in it is no regular file, nor a link to one; remove it, or name "
+                    "another folder",
+                    dir, names[i]);
+    }
+    return EXIT_OK;
+}
+
 int results_check_folder(const char *dir, failure *why)
 {
     struct stat info;
@@ -27,7 +44,7 @@ int results_check_folder(const char *dir, failure *why)
                     strerror(errno));
     if (!S_ISDIR(info.st_mode))
         return fail(why, EXIT_USAGE, "--out %s: is no folder; name another", dir);
-    if (access(dir, W_OK | X_OK) == 0) return EXIT_OK;
+    if (access(dir, W_OK | X_OK) == 0) return check_places(dir, why);
     return fail(why, EXIT_USAGE, "--out %s: cannot be written to (%s); name another folder", dir,
                 strerror(errno));
 }

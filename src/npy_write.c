@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writes NumPy files so that a reader finds a whole file or none. */
+#define _XOPEN_SOURCE 700 /* realpath() */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,17 +53,36 @@ static void open_up(int file)
     (void)!fchmod(file, 0666 & ~mask);
 }
 
+/* The file itself, behind links, and a temporary name beside it: that one replaces it in the end.
+ */
+static int choose_places(npy_output *output, const char *dir, const char *name, failure *why)
+{
+    const size_t room = sizeof output->path;
+    struct stat info;
+    if (strlen(dir) + strlen(name) + 10 > room)
+        return fail(why, EXIT_USAGE, "the name of the output folder has over 4,000 letters");
+    snprintf(output->path, room, "%s/%s", dir, name);
+    if (lstat(output->path, &info) == 0 && S_ISLNK(info.st_mode)) {
+        char *target = realpath(output->path, NULL);
+        if (!target || strlen(target) + 10 > room) {
+            free(target);
+            return fail(why, EXIT_FAILED, "%s: the link's target cannot be reached (%s)",
+                        output->path, strerror(errno));
+        }
+        memcpy(output->path, target, strlen(target) + 1);
+        free(target);
+    }
+    const char *slash = strrchr(output->path, '/');
+    snprintf(output->temporary, room, "%.*s/.%s.XXXXXX", (int)(slash - output->path), output->path,
+             slash + 1);
+    return EXIT_OK;
+}
+
 int npy_stage(npy_output *output, const char *dir, const char *name, const npy_array *array,
               failure *why)
 {
     memset(output, 0, sizeof *output);
-    const int n_path = snprintf(output->path, sizeof output->path, "%s/%s", dir, name);
-    const int n_temporary = snprintf(output->temporary, sizeof output->temporary, "%s/.%s.XXXXXX",
-                                     dir, name);
-    if (n_path < 0 || n_temporary < 0 || (size_t)n_temporary >= sizeof output->temporary) {
-        output->temporary[0] = 0;
-        return fail(why, EXIT_USAGE, "the name of the output folder has over 4,000 letters");
-    }
+    if (choose_places(output, dir, name, why)) return why->code;
     const int number = mkstemp(output->temporary);
     FILE *file = number < 0 ? NULL : fdopen(number, "wb");
     if (!file) {

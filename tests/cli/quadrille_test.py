@@ -160,6 +160,16 @@ class Linear(Case):
         self.check((4, 4, 4), "f4", "1x1x1x1", "replicated", 0)
         self.check((5, 3, 2), "f8", "2x1x1x1", "replicated", 0)
 
+    def test_results_behind_links(self):
+        os.makedirs(self.out)
+        with open(self.path("elsewhere"), "w", encoding="ascii") as file:
+            file.write("old")
+        link = os.path.join(self.out, "dx.npy")
+        os.symlink("../../../elsewhere", link)
+        self.check((5, 3, 2), "f8", "2x1x1x1", "replicated", 0)
+        self.assertTrue(os.path.islink(link))
+        self.assertEqual(np.load(self.path("elsewhere")).shape, (5, 3))
+
 
 class BadInput(Case):
     """Every mistake: exit code 2, one sentence, no files."""
@@ -224,6 +234,19 @@ class BadInput(Case):
             with self.subTest(missing=missing):
                 at = full.index(missing)
                 self.assert_refused(run("linear", *full[:at], *full[at + 2:]), missing)
+
+    def test_results_that_are_no_files(self):
+        _, words = self.make((6, 5, 4), "f4")
+        os.makedirs(self.out)
+        place = os.path.join(self.out, "dw.npy")
+        for make in (os.mkfifo, os.mkdir, lambda path: os.symlink("nowhere", path)):
+            make(place)
+            mode = os.lstat(place).st_mode
+            done = run("linear", *words, "--grid", "2x1x1x1", "--local", "2")
+            self.assertEqual((done.returncode, done.out), (2, ""), done.err)
+            self.assertIn("dw.npy in it is no regular file", done.err)
+            self.assertEqual((os.listdir(self.out), os.lstat(place).st_mode), (["dw.npy"], mode))
+            (os.rmdir if os.path.isdir(place) else os.unlink)(place)
 
     def test_rank_count_without_mpiexec(self):
         _, words = self.make((6, 5, 4), "f4")
