@@ -46,8 +46,10 @@ static int run_rank(qdr_context *ctx, void *user)
     CHECK(qdr_stack_edge_value(net, x, &x_value));
     CHECK(qdr_stack_edge_value(net, y, &y_value));
     CHECK(qdr_stack_edge_gradient(net, y, &dy));
-    for (int64_t i = 0; i < x_part.n_rows * x_part.n_cols; i++)
-        ((float *)x_value)[i] = (float)(x_part.rows.begin + i / x_part.n_cols + 1);
+    for (int64_t i = 0; i < x_part.n_rows * x_part.n_cols; i++) {
+        const int64_t row = x_part.rows.begin + i / x_part.n_cols;
+        ((float *)x_value)[i] = (float)(row + 1);
+    }
 
     /* Forward; then backward from dY = 1, so that db is the number of rows. */
     CHECK(qdr_stack_forward(net));

@@ -67,7 +67,7 @@ void multiply(qdr_context *ctx)
     // W[i,j] = i + 1 and X = 1, so that Y[r,i] = 3·(i + 1). Every rank takes its part of the full
     // W.
     std::vector<double> w;
-    for (int64_t i = 0; i < out * in; i++) w.push_back(static_cast<double>(i / in + 1));
+    for (int64_t i = 0; i < out; i++) w.insert(w.end(), in, static_cast<double>(i + 1));
     check(qdr_stack_load_parameter(net.get(), qdr_linear_weight_index(layer), w.data()));
     qdr_owned x_part{}, y_part{};
     void *x_value = nullptr, *y_value = nullptr;

@@ -122,7 +122,7 @@ static void fill(buffers *b, const qdr_owned *rows)
     for (int64_t i = 0; i < rows->n_rows * C; i++) b->inp[i] = value_at(rows->rows.begin * C + i);
     for (int64_t i = 0; i < rows->n_rows * OC; i++)
         b->dout[i] = value_at(7 + rows->rows.begin * OC + i);
-    for (int64_t i = 0; i < OC * C; i++) b->weight[i] = value_at(13 + i);
+    for (int64_t i = 0; i < (int64_t)OC * C; i++) b->weight[i] = value_at(13 + i);
     for (int64_t i = 0; i < OC; i++) b->bias[i] = value_at(17 + i);
 }
 

@@ -198,14 +198,16 @@ static int map_file(const char *path, void **map, size_t *bytes, failure *why)
         close(file);
         return fail(why, EXIT_USAGE, "%s: is no regular file; name a .npy file", path);
     }
-    *bytes = (size_t)info.st_size;
-    if (*bytes) *map = mmap(NULL, *bytes, PROT_READ, MAP_PRIVATE, file, 0);
+    const size_t n_bytes = (size_t)info.st_size;
+    void *mapped = n_bytes ? mmap(NULL, n_bytes, PROT_READ, MAP_PRIVATE, file, 0) : NULL;
     const int error = errno;
     close(file);
-    if (*map != MAP_FAILED) return EXIT_OK;
-    *map = NULL;
-    return fail(why, EXIT_FAILED, "%s: its %zu bytes cannot be mapped (%s)", path, *bytes,
-                strerror(error));
+    if (mapped == MAP_FAILED)
+        return fail(why, EXIT_FAILED, "%s: its %zu bytes cannot be mapped (%s)", path, n_bytes,
+                    strerror(error));
+    *map = mapped;
+    *bytes = n_bytes;
+    return EXIT_OK;
 }
 
 int npy_open(const char *path, npy_array *array, failure *why)

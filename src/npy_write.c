@@ -12,6 +12,9 @@
 
 #define HEADER_BYTES 128 /* magic, version, length and a dictionary of any shape, padded to 64 */
 
+/* Magic, version 1.0, and the length of what follows: 0x76 bytes. */
+static const unsigned char start[] = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, 0x76, 0};
+
 static void make_header(const npy_array *array, char header[HEADER_BYTES])
 {
     char shape[64], text[HEADER_BYTES];
@@ -24,8 +27,8 @@ static void make_header(const npy_array *array, char header[HEADER_BYTES])
                                  "{'descr': '<f%d', 'fortran_order': False, 'shape': %s, }",
                                  (int)qdr_dtype_bytes(array->dtype), shape);
     memset(header, ' ', HEADER_BYTES);
-    memcpy(header, "\x93NUMPY\x01\x00\x76\x00", 10); /* 0x76 bytes follow the first ten */
-    memcpy(header + 10, text, (size_t)n_chars);
+    memcpy(header, start, sizeof start);
+    memcpy(header + sizeof start, text, (size_t)n_chars);
     header[HEADER_BYTES - 1] = '\n';
 }
 

@@ -16,7 +16,7 @@ esac
 test_needs="command:g++:g++ module:cmocka:libcmocka-dev command:clang-14:clang-14
 package:libclang-rt-14-dev:libclang-rt-14-dev command:clang-format-14:clang-format-14 command:nm:binutils
 python:numpy:python3-numpy command:groff:groff"
-optional_needs="file:/usr/include/dnnl.h:libdnnl-dev"
+optional_needs="file:/usr/include/dnnl.h:libdnnl-dev command:clang-tidy-14:clang-tidy-14"
 
 logs=build-logs
 passed=0 failed=0 skipped=0
@@ -81,6 +81,7 @@ processes() { nproc 2>/dev/null || echo 2; }
 checkers() { python3 tests/tools/test_checkers.py; }
 style() { python3 tests/tools/check_style.py; }
 layers() { python3 tests/tools/check_layers.py; }
+tidy() { python3 tests/tools/check_tidy.py build ${full:+--full}; }
 symbols() { python3 tests/tools/check_symbols.py build/lib/libquadrille.so build/lib/libquadrille_perf.so; }
 manuals() { sh tests/tools/check_manuals.sh; }
 consumer() { sh tests/tools/check_install.sh build; }
@@ -110,6 +111,7 @@ stage checkers checkers
 stage style style
 stage layers layers
 stage release release
+stage tidy tidy
 stage symbols symbols
 stage manuals manuals
 stage consumer consumer

@@ -110,8 +110,9 @@ static void put_axes(const page_scale *scale, FILE *file)
         snprintf(text, sizeof text, "%.*f", scale->y_tick < 0.1 ? 2 : 1, value);
         put_text(LEFT - 10, y + 4.5, "tick end", text, file);
     }
-    for (double value = 0; value <= scale->x_max * (1 + 1e-9); value += scale->x_tick) {
-        const double x = page_x(scale, value);
+    const int n_x = (int)floor(scale->x_max / scale->x_tick * (1 + 1e-9));
+    for (int i = 0; i <= n_x; i++) {
+        const double value = i * scale->x_tick, x = page_x(scale, value);
         fprintf(file, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" class=\"axis\"/>\n", x,
                 floor_y, x, floor_y + 5);
         put_text(x, floor_y + 21, "tick middle", grouped(value, text), file);

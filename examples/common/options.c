@@ -142,6 +142,7 @@ static void print_default(const option_row *row, FILE *out)
     case OPTION_REAL: fprintf(out, " (default %g)", *(double *)row->value); break;
     case OPTION_CHOICE: {
         const char *choice = row->argument;
+        if (!choice) break;
         for (int i = *(int *)row->value; i > 0; i--) choice = strchr(choice, '|') + 1;
         fprintf(out, " (default %.*s)", (int)strcspn(choice, "|"), choice);
         break;

@@ -16,13 +16,14 @@ qdr_status qdri_fail(qdr_status status, const char *file, int line, const char *
 /* Replaces the thread's sentence, for errors that travel between threads or ranks. */
 void qdri_set_last_error(const char *sentence);
 
-/* code must be a negative constant, or it does not compile: no error path can return success. */
+/* code must be a negative constant, or it does not compile: no error path can return success, and
+ * analyzers see that. */
 #define QDR_FAIL(code, ...)                                                                        \
     ((void)sizeof(struct {                                                                         \
          _Static_assert((code) < 0, "QDR_FAIL takes an error");                                    \
          int unused;                                                                               \
      }),                                                                                           \
-     qdri_fail((code), __FILE__, __LINE__, __VA_ARGS__))
+     (void)qdri_fail((code), __FILE__, __LINE__, __VA_ARGS__), (code))
 
 /* Passes an error (or "not finished") on to the caller. */
 #define QDR_TRY(expression)                                                                        \

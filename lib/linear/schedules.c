@@ -59,7 +59,8 @@ qdr_status qdri_build_forward(qdr_stack *stack)
     qdri_builder builder;
     begin(&builder, stack, &stack->forward);
     for (int i = 0; i < stack->n_nodes; i++)
-        if (stack->nodes[i].layer) qdri_plan_layer_weight(&builder, stack->nodes[i].layer);
+        if (stack->nodes[i].kind != QDRI_NODE_OP)
+            qdri_plan_layer_weight(&builder, stack->nodes[i].layer);
     for (int i = 0; i < stack->n_nodes; i++) {
         const qdri_node *node = &stack->nodes[i];
         if (node->kind == QDRI_NODE_OP) {

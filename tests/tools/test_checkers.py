@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Each checker is tried against planted faults: a check that cannot fail checks nothing."""
+import json
 import os
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ import unittest
 import check_layers
 import check_style
 import check_symbols
+import check_tidy
 
 REPOSITORY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 SPDX = "/* SPDX-License-Identifier: Apache-2.0 */\n"
@@ -92,6 +94,30 @@ class Symbols(Case):
                      "int qdr_one(void) { return 1; } int qdri_two;\n"):
             with self.subTest(text=text):
                 self.assertEqual(len(self.build(text)), 1)
+
+
+@unittest.skipUnless(check_tidy.find_program(), "clang-tidy 14 is not installed")
+class Tidy(Case):
+    def check(self, text, path="lib/core/a.c"):
+        shutil.copy(os.path.join(REPOSITORY, ".clang-tidy"), self.folder)
+        self.plant(path, text)
+        command = {"directory": self.folder, "file": path, "arguments": ["cc", "-std=c11", "-c", path]}
+        self.plant("build/compile_commands.json", json.dumps([command]))
+        return check_tidy.problems(os.path.join(self.folder, "build"), self.folder, check_tidy.find_program())
+
+    def test_clean(self):
+        self.assertEqual(self.check("int one(const int *p) { return p ? *p : 0; }\n"), ([], 1))
+
+    def test_faults(self):
+        for text in ("int one(const int *p) { if (!p) return *p; return 1; }\n",
+                     "#include <stdlib.h>\nint one(void) { int *p = malloc(4); return p ? 1 : 0; }\n",
+                     "long one(int a, int b) { return a * b; }\n", "int one(void) { int x; return x; }\n",
+                     "this is no C\n"):
+            with self.subTest(text=text):
+                self.assertEqual(len(self.check(text)[0]), 1)
+
+    def test_other_folders_are_left_alone(self):
+        self.assertEqual(self.check("long one(int a, int b) { return a * b; }\n", "tests/a.c"), ([], 0))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@
 #include "core/size.h"
 #include "dev/cpu/cpu.h"
 
-#define MEM_ALIGN 64
+#define MEM_ALIGN ((size_t)64)
 
 /* Stands right before the bytes that the caller gets. */
 typedef struct mem_head {

@@ -53,8 +53,8 @@ static void gemm_block(const qdri_gemm *g, float *panels, int64_t i, int64_t j)
     const int64_t m = least(EDGE, g->m - i);
     const int64_t n = least(EDGE, g->n - j);
     float *a = panels;
-    float *b = a + EDGE * EDGE;
-    float *sums = b + EDGE * EDGE;
+    float *b = a + (size_t)EDGE * EDGE;
+    float *sums = b + (size_t)EDGE * EDGE;
     const int direct = g->c_dtype == QDR_F32;
     qdri_gemm part = {.m = m, .n = n, .a = a, .b = b, .c = sums, .ldc = n, .alpha = 1.0};
     part.trans_a = g->trans_a;
