@@ -80,6 +80,7 @@ processes() { nproc 2>/dev/null || echo 2; }
 
 checkers() { python3 tests/tools/test_checkers.py; }
 style() { python3 tests/tools/check_style.py; }
+changelog() { python3 tests/tools/check_changelog.py; }
 layers() { python3 tests/tools/check_layers.py; }
 tidy() { python3 tests/tools/check_tidy.py build ${full:+--full}; }
 symbols() { python3 tests/tools/check_symbols.py build/lib/libquadrille.so build/lib/libquadrille_perf.so; }
@@ -110,6 +111,7 @@ check_meson
 stage checkers checkers
 stage style style
 stage layers layers
+stage changelog changelog
 stage release release
 stage tidy tidy
 stage symbols symbols

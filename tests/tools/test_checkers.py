@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 import unittest
 
+import check_changelog
 import check_layers
 import check_style
 import check_symbols
@@ -94,6 +95,55 @@ class Symbols(Case):
                      "int qdr_one(void) { return 1; } int qdri_two;\n"):
             with self.subTest(text=text):
                 self.assertEqual(len(self.build(text)), 1)
+
+
+@unittest.skipUnless(shutil.which("git"), "git is not installed")
+class Changelog(Case):
+    """Commits are lists of (path, text); the last change of the log is what headers are compared with."""
+
+    def commit(self, *files):
+        for path, text in files:
+            self.plant(path, text)
+        who = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
+        check_changelog.git(self.folder, "add", ".")
+        check_changelog.git(self.folder, *who, "commit", "-q", "-m", "a")
+
+    def setUp(self):
+        super().setUp()
+        check_changelog.git(self.folder, "init", "-q")
+        self.header = "include/quadrille/a.h"
+        self.commit(("CHANGELOG.md", "a\n"), (self.header, "int a;\n"))
+
+    def check(self):
+        return check_changelog.problems(self.folder)
+
+    def test_clean(self):
+        self.assertEqual(self.check(), [])
+        self.commit((self.header, "/** One a. */\nint  a;\n"), ("lib/a.h", "int b;\n"))
+        self.assertEqual(self.check(), [])
+        self.commit((self.header, "int b;\n"), ("CHANGELOG.md", "a\nb\n"))
+        self.assertEqual(self.check(), [])
+        self.plant(self.header, "int c;\n")
+        self.plant("CHANGELOG.md", "a\nb\nc\n")
+        self.assertEqual(self.check(), [])
+
+    def test_faults(self):
+        self.plant(self.header, "int b;\n")
+        self.assertEqual(len(self.check()), 1)
+        self.commit()
+        self.assertEqual(len(self.check()), 1)
+        self.commit(("include/quadrille/b.h", "int c;\n"))
+        self.assertEqual(len(self.check()), 2)
+        os.remove(os.path.join(self.folder, self.header))
+        self.assertEqual(len(self.check()), 2)
+
+    def test_no_history(self):
+        self.commit((self.header, "int b;\n"))
+        clone = os.path.join(self.folder, "clone")
+        check_changelog.git(self.folder, "clone", "-q", "--depth", "1", "file://" + self.folder, clone)
+        for folder in (clone, os.path.join(self.folder, "include")):
+            with self.assertRaises(check_changelog.NoHistory):
+                check_changelog.problems(folder)
 
 
 @unittest.skipUnless(check_tidy.find_program(), "clang-tidy 14 is not installed")
