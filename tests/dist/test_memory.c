@@ -1,50 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of a whole training step on 8 local ranks (2x2x2x1), in both layouts and all types: the
- * peak of the library's allocations equals what the size queries said, to the byte; a rank holds an
- * eighth of the parameters; and initialising them never allocates more than a rank's shard of the
- * largest matrix. */
+/* Memory, in both layouts. Of making and initialising a stack, on every grid of p ranks that splits
+ * matrices: no allocation is as large as a full matrix, and all that is held at once is what the
+ * size queries said. Of a whole training step: the peak of the library's allocations equals what
+ * the size queries said, to the byte, and a rank holds its share of the parameters.
+ *
+ *   test_memory                  8 local ranks
+ *   mpiexec -n P test_memory mpi each process a rank */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <quadrille/quadrille.h>
 
 #include "../../examples/common/gpt.h"
+#include "count.h"
 
 enum { RANKS = 8, HIDDEN = 256, CONTEXT = 4 };
-static atomic_size_t largest;
 static atomic_int n_failed;
-
-void *__real_malloc(size_t bytes);
-void *__real_calloc(size_t n, size_t bytes);
-void *__real_realloc(void *old, size_t bytes);
-void *__wrap_malloc(size_t bytes);
-void *__wrap_calloc(size_t n, size_t bytes);
-void *__wrap_realloc(void *old, size_t bytes);
-
-static void note(size_t bytes)
-{
-    size_t seen = atomic_load(&largest);
-    while (bytes > seen && !atomic_compare_exchange_weak(&largest, &seen, bytes)) {}
-}
-
-void *__wrap_malloc(size_t bytes)
-{
-    note(bytes);
-    return __real_malloc(bytes);
-}
-
-void *__wrap_calloc(size_t n, size_t bytes)
-{
-    note(n * bytes);
-    return __real_calloc(n, bytes);
-}
-
-void *__wrap_realloc(void *old, size_t bytes)
-{
-    note(bytes);
-    return __real_realloc(old, bytes);
-}
+static int n_local = RANKS;
 
 #define CHECK(call)                                                                                \
     do {                                                                                           \
@@ -64,6 +38,7 @@ void *__wrap_realloc(void *old, size_t bytes)
     } while (0)
 
 typedef struct test_case {
+    int x, y, z, d;
     qdr_layout layout;
     qdr_dtype dtype;
 } test_case;
@@ -93,7 +68,8 @@ static int steps(gpt *model, qdr_adamw *optimizer)
     return 0;
 }
 
-static int run(qdr_context *ctx, const test_case *c)
+/* A whole training step. */
+static int run_steps(qdr_context *ctx, const test_case *c)
 {
     qdr_grid *grid = NULL;
     gpt model = {0};
@@ -108,54 +84,205 @@ static int run(qdr_context *ctx, const test_case *c)
                                .n_sequences = 4,
                                .layout = c->layout,
                                .dtype = c->dtype};
-    CHECK(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = 2, .y = 2, .z = 2, .d = 1},
-                          &grid));
+    CHECK(qdr_grid_create(
+        ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = c->x, .y = c->y, .z = c->z, .d = c->d}, &grid));
     CHECK(qdr_barrier(ctx));
     qdr_mem_reset_peak(ctx);
     qdr_mem_usage(ctx, &before, &peak);
     CHECK(gpt_create(grid, &config, &model));
-    CHECK(qdr_barrier(ctx));
-    if (qdr_context_rank(ctx) == 0) atomic_store(&largest, 0);
-    CHECK(qdr_barrier(ctx));
     CHECK(gpt_init(&model, 7, 0.02));
-    CHECK(qdr_barrier(ctx));
-    const size_t full = (size_t)(4 * HIDDEN) * HIDDEN * qdr_dtype_bytes(c->dtype);
-    const size_t allocated = atomic_load(&largest);
-    EXPECT(allocated <= full / RANKS + 64,
-           "initialising allocates %zu bytes at once; a shard of the largest matrix has %zu\n",
-           allocated, full / RANKS);
-    CHECK(qdr_barrier(ctx));
     CHECK(qdr_stack_get_sizes(model.stack, &sizes));
     const size_t whole_model = (size_t)gpt_n_parameters(&model) * qdr_dtype_bytes(c->dtype);
-    EXPECT(sizes.parameters < whole_model / (RANKS - 1),
-           "%zu bytes of parameters of %zu on each of 8 ranks\n", sizes.parameters, whole_model);
+    const size_t n_parts = (size_t)(c->x * c->y * c->z);
+    EXPECT(sizes.parameters < whole_model / n_parts * 8 / 7, /* norms and biases have copies */
+           "%zu bytes of parameters of %zu on each of %zu parts\n", sizes.parameters, whole_model,
+           n_parts);
     CHECK(qdr_adamw_size(model.stack, &optimizer_bytes));
     CHECK(qdr_adamw_create(model.stack, NULL, &optimizer));
     const int failed = steps(&model, optimizer);
     qdr_mem_usage(ctx, &now, &peak);
-    const size_t said = sum_of(&sizes) + optimizer_bytes;
+    /* Panels of the device are made once for all stacks of a context. */
+    static _Thread_local int has_panels;
+    const size_t said = sum_of(&sizes) + optimizer_bytes - (has_panels ? sizes.device : 0);
+    has_panels |= sizes.device > 0;
     EXPECT(peak - before == said,
-           "rank %d, layout %d, %s: the peak is %zu bytes, the size queries said %zu\n",
-           qdr_context_rank(ctx), (int)c->layout, qdr_dtype_name(c->dtype), peak - before, said);
+           "rank %d, grid %dx%dx%dx%d, layout %d, %s: the peak is %zu bytes, the size queries said "
+           "%zu\n",
+           qdr_context_rank(ctx), c->x, c->y, c->z, c->d, (int)c->layout, qdr_dtype_name(c->dtype),
+           peak - before, said);
     qdr_adamw_destroy(&optimizer);
     gpt_destroy(&model);
     qdr_grid_destroy(&grid);
     return failed;
 }
 
-static int on_rank(qdr_context *ctx, void *user) { return run(ctx, user); }
+/* ---- making and initialising a stack of one large matrix ---- */
 
-int main(void)
+enum { TALL = 512, WIDE = 1024, ROWS = 16 };
+static const size_t full_bytes = (size_t)TALL * WIDE * sizeof(float);
+/* Room for tasks, events and names of all ranks of a process: less than any matrix in full. */
+static const size_t small_bytes = (size_t)TALL * WIDE * sizeof(float) / 4 * 3;
+
+typedef enum matrix_kind { NORMAL, TRANSPOSED, EMBEDDING, N_MATRIX_KINDS } matrix_kind;
+
+static atomic_size_t said_bytes; /* of all ranks of this process */
+
+static int describe(qdr_stack *stack, matrix_kind kind, qdr_layout layout)
 {
-    static const qdr_dtype dtypes[] = {QDR_F32, QDR_F64, QDR_BF16};
+    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{TALL, 1}},
+                                 .col_axis = kind == NORMAL ? QDR_X : QDR_Y, .layout = layout};
+    const qdr_linear_desc layer_desc = {QDR_OPTS_INIT,
+                                        .name = "layer",
+                                        .in = {{TALL, 1}},
+                                        .out = {{WIDE, 1}},
+                                        .bias = 1,
+                                        .out_layout = layout,
+                                        .transposed = kind == TRANSPOSED};
+    const qdr_embedding_desc table_desc = {QDR_OPTS_INIT, .name = "table", .vocab = {WIDE, 1},
+                                           .features = {TALL, 1}, .layout = layout};
+    qdr_edge edge;
+    qdr_linear *layer;
+    if (kind == EMBEDDING) {
+        CHECK(qdr_stack_add_tokens(stack, "tokens", &edge));
+        CHECK(qdr_stack_add_embedding(stack, &table_desc, edge, &edge, &layer));
+    } else {
+        CHECK(qdr_stack_add_input(stack, "x", &input, 1, &edge));
+        CHECK(qdr_stack_add_linear(stack, &layer_desc, edge, &edge, &layer));
+    }
+    CHECK(qdr_stack_build(stack));
+    return 0;
+}
+
+/* What a process may hold: said_bytes, and small structures. */
+static void check_counts(const test_case *c, matrix_kind kind, const char *when)
+{
+    size_t largest, peak;
+    const size_t said = atomic_load(&said_bytes);
+    count_so_far(&largest, &peak);
+    EXPECT(largest < full_bytes,
+           "grid %dx%dx%dx%d, layout %d, kind %d, %s: %zu bytes allocated at once; a full matrix "
+           "has %zu\n",
+           c->x, c->y, c->z, c->d, (int)c->layout, (int)kind, when, largest, full_bytes);
+    EXPECT(peak <= said + small_bytes,
+           "grid %dx%dx%dx%d, layout %d, kind %d, %s: %zu bytes held at once; the size queries "
+           "said %zu\n",
+           c->x, c->y, c->z, c->d, (int)c->layout, (int)kind, when, peak, said);
+}
+
+static int is_first(const qdr_context *ctx) { return !n_local || qdr_context_rank(ctx) == 0; }
+
+/* All ranks of this process have come so far and may hold `bytes` more. */
+static int check_together(qdr_context *ctx, const test_case *c, matrix_kind kind, const char *when,
+                          size_t bytes)
+{
+    atomic_fetch_add(&said_bytes, bytes);
+    CHECK(qdr_barrier(ctx));
+    if (is_first(ctx)) check_counts(c, kind, when);
+    CHECK(qdr_barrier(ctx));
+    return 0;
+}
+
+/* Two gathered weights and two whole gradients that take turns, a reduced shard, and activations of
+ * all rows. */
+static size_t most_workspace(const test_case *c)
+{
+    const size_t block = full_bytes / (size_t)(c->x * c->y);
+    return 5 * block + 8 * ROWS * (TALL + WIDE) * sizeof(float);
+}
+
+/* The workspace is the caller's, as gathered weights lie there: with z alone that is all of one. */
+static int make(qdr_context *ctx, const test_case *c, matrix_kind kind, qdr_stack *stack)
+{
+    static _Alignas(64) char any_memory[64]; /* nothing runs, so nothing is written */
+    const qdr_stack_memory memory = {QDR_OPTS_INIT, .workspace = any_memory};
+    qdr_stack_sizes sizes;
+    if (describe(stack, kind, c->layout)) return 1;
+    CHECK(qdr_stack_get_sizes(stack, &sizes));
+    EXPECT(sizes.workspace <= most_workspace(c), "%zu bytes of workspace on %dx%dx%dx%d\n",
+           sizes.workspace, c->x, c->y, c->z, c->d);
+    if (check_together(ctx, c, kind, "building", sizes.communication)) return 1;
+    CHECK(qdr_stack_bind(stack, &memory));
+    CHECK(qdr_stack_init(stack, 7, 0.02));
+    /* Values are drawn into host memory of a shard. */
+    const size_t shard_bytes = full_bytes / (size_t)(c->x * c->y * c->z);
+    return check_together(ctx, c, kind, "initialising",
+                          sizes.parameters + sizes.gradients + sizes.activations + shard_bytes);
+}
+
+static int initialise(qdr_grid *grid, const test_case *c, matrix_kind kind)
+{
+    qdr_context *ctx = qdr_grid_context(grid);
+    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = ROWS, .caller_memory = 1};
+    qdr_stack *stack = NULL;
+    CHECK(qdr_barrier(ctx));
+    if (is_first(ctx)) {
+        atomic_store(&said_bytes, 0);
+        count_begin();
+    }
+    CHECK(qdr_barrier(ctx));
+    CHECK(qdr_stack_create(grid, &opts, &stack));
+    const int failed = make(ctx, c, kind, stack);
+    qdr_stack_destroy(&stack);
+    return failed;
+}
+
+/* Every grid that splits matrices. */
+static int initialise_all(qdr_context *ctx)
+{
+    const int p = qdr_context_size(ctx);
+    int failed = 0, n_grids = 0;
+    test_case c = {.dtype = QDR_F32};
+    for (c.x = 1; c.x <= p; c.x++)
+        for (c.y = 1; c.y <= p / c.x; c.y++)
+            for (c.z = 1; c.z <= p / (c.x * c.y); c.z++) {
+                const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = c.x, .y = c.y, .z = c.z,
+                                            .d = p / (c.x * c.y * c.z)};
+                qdr_grid *grid = NULL;
+                c.d = opts.d;
+                if (c.x * c.y * c.z * c.d != p || c.d == p) continue;
+                CHECK(qdr_grid_create(ctx, &opts, &grid));
+                for (int kind = 0; kind < (int)N_MATRIX_KINDS && !failed; kind++) {
+                    c.layout = (qdr_layout)((n_grids + kind) % 2);
+                    failed = initialise(grid, &c, (matrix_kind)kind);
+                }
+                qdr_grid_destroy(&grid);
+                if (failed) return 1;
+                n_grids++;
+            }
+    return 0;
+}
+
+static int on_rank(qdr_context *ctx, void *user)
+{
+    static const test_case cases[] = {
+        {2, 2, 2, 1, QDR_REPLICATED, QDR_F32},  {2, 2, 2, 1, QDR_SCATTERED, QDR_F32},
+        {2, 2, 2, 1, QDR_REPLICATED, QDR_F64},  {2, 2, 2, 1, QDR_SCATTERED, QDR_F64},
+        {2, 2, 2, 1, QDR_REPLICATED, QDR_BF16}, {2, 2, 2, 1, QDR_SCATTERED, QDR_BF16},
+        {4, 1, 1, 2, QDR_SCATTERED, QDR_F32},   {1, 4, 2, 1, QDR_REPLICATED, QDR_F32},
+        {2, 1, 2, 2, QDR_SCATTERED, QDR_F32},   {2, 2, 1, 1, QDR_REPLICATED, QDR_F32},
+        {2, 2, 1, 1, QDR_SCATTERED, QDR_BF16},  {1, 2, 2, 1, QDR_SCATTERED, QDR_F64},
+        {1, 1, 4, 1, QDR_REPLICATED, QDR_F32},  {2, 1, 1, 2, QDR_SCATTERED, QDR_F32},
+    };
+    int failed = initialise_all(ctx), n_run = 0;
+    (void)user;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases && !failed; i++) {
+        const test_case *c = &cases[i];
+        if (c->x * c->y * c->z * c->d != qdr_context_size(ctx)) continue;
+        failed = run_steps(ctx, c);
+        n_run++;
+    }
+    EXPECT(n_run, "no case has %d ranks\n", qdr_context_size(ctx));
+    return failed || atomic_load(&n_failed);
+}
+
+int main(int argc, char **argv)
+{
     int failed = 0;
-    for (int i = 0; i < 6; i++) {
-        test_case c = {i % 2 ? QDR_SCATTERED : QDR_REPLICATED, dtypes[i / 2]};
-        if (qdr_launch(RANKS, NULL, on_rank, &c, &failed) != QDR_OK || failed) {
-            fprintf(stderr, "%s\n", qdr_last_error());
-            return 1;
-        }
+    if (argc > 1 && strcmp(argv[1], "mpi") == 0) n_local = 0;
+    if (qdr_launch(n_local, NULL, on_rank, NULL, &failed) != QDR_OK) {
+        fprintf(stderr, "%s\n", qdr_last_error());
+        return 1;
     }
     printf("memory: %d failures\n", atomic_load(&n_failed));
-    return atomic_load(&n_failed) != 0;
+    return failed || atomic_load(&n_failed) != 0;
 }
