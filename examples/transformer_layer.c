@@ -86,8 +86,10 @@ static qdr_status build(block_driver *driver)
     };
     qdr_linear *residual[2];
     TRY(qdr_stack_create(driver->grid, &opts, &driver->stack));
-    TRY(add_input(driver, &config));
-    TRY(gpt_add_block(driver->stack, &config, 0, driver->in, &driver->out, residual));
+    qdr_status added = add_input(driver, &config);
+    if (added == QDR_OK)
+        added = gpt_add_block(driver->stack, &config, 0, driver->in, &driver->out, residual);
+    TRY(qdr_agree(driver->ctx, added)); /* adding is local */
     TRY(qdr_stack_build(driver->stack));
     TRY(qdr_stack_init(driver->stack, 1, 0.02));
     return fill(driver, driver->in, 0);

@@ -57,7 +57,7 @@ static qdr_status build(layer_run *run)
     const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = c->m, .row_unit = c->row_unit,
                                  .dtype = c->dtype, .overlap = c->overlap};
     qdr_status status = qdr_stack_create(run->grid, &opts, &run->stack);
-    if (status == QDR_OK) status = add_layer(run);
+    if (status == QDR_OK) status = qdr_agree(run->ctx, add_layer(run)); /* adding is local */
     return status == QDR_OK ? qdr_stack_build(run->stack) : status;
 }
 
@@ -320,7 +320,7 @@ static int prepare(layer_run *run, failure *why)
 {
     const layer_case *c = run->the_case;
     if (reference_create(c->m, layer_case_k(c), layer_case_n(c), &run->reference) != 0)
-        fail(why, EXIT_FAILED, "no memory for the reference of a layer of %lld rows",
+        fail(why, EXIT_NOTHING_FITS, "no memory for the reference of a layer of %lld rows",
              (long long)c->m);
     if (fail_together(why, run->ctx)) return why->code;
     if (fail_status(why, build(run))) return why->code;

@@ -152,7 +152,7 @@ static qdr_status build(linear_job *job)
     const qdr_stack_opts stack = {QDR_OPTS_INIT, .n_rows = job->files.m, .dtype = job->files.dtype};
     qdr_status status = qdr_grid_create(job->ctx, &grid, &job->grid);
     if (status == QDR_OK) status = qdr_stack_create(job->grid, &stack, &job->stack);
-    if (status == QDR_OK) status = add_layer(job);
+    if (status == QDR_OK) status = qdr_agree(job->ctx, add_layer(job)); /* adding is local */
     return status == QDR_OK ? qdr_stack_build(job->stack) : status;
 }
 

@@ -159,7 +159,8 @@ static int place_data(const char *data, size_t bytes, const char *name, npy_arra
     array->data = data;
     if ((uintptr_t)data % qdr_dtype_bytes(array->dtype) == 0) return EXIT_OK;
     array->copy = malloc(bytes ? bytes : 1);
-    if (!array->copy) return fail(why, EXIT_FAILED, "%s: no memory for %zu bytes", name, bytes);
+    if (!array->copy)
+        return fail(why, EXIT_NOTHING_FITS, "%s: no memory for %zu bytes", name, bytes);
     memcpy(array->copy, data, bytes);
     array->data = array->copy;
     return EXIT_OK;
@@ -203,8 +204,8 @@ static int map_file(const char *path, void **map, size_t *bytes, failure *why)
     const int error = errno;
     close(file);
     if (mapped == MAP_FAILED)
-        return fail(why, EXIT_FAILED, "%s: its %zu bytes cannot be mapped (%s)", path, n_bytes,
-                    strerror(error));
+        return fail(why, error == ENOMEM ? EXIT_NOTHING_FITS : EXIT_FAILED,
+                    "%s: its %zu bytes cannot be mapped (%s)", path, n_bytes, strerror(error));
     *map = mapped;
     *bytes = n_bytes;
     return EXIT_OK;

@@ -144,7 +144,7 @@ static int run_all(verify_options *options, failure *why)
     options->n_sizes = list_grids((int)options->n_ranks, options->sizes, MAX_GRIDS);
     options->worst = calloc((size_t)options->n_ranks, sizeof *options->worst);
     if (!options->worst)
-        return fail(why, EXIT_FAILED, "verify: no memory for %lld numbers",
+        return fail(why, EXIT_NOTHING_FITS, "verify: no memory for %lld numbers",
                     (long long)options->n_ranks);
     printf("%-12s %-10s %-5s %6s %8s  (worst error as a share of its bound; seed %lld)\n", "grid",
            "layout", "type", "cases", "worst", (long long)options->seed);

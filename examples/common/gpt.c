@@ -133,7 +133,7 @@ qdr_status gpt_create(qdr_grid *grid, const gpt_config *config, gpt *model)
     TRY(qdr_stack_create(grid, &opts, &model->stack));
     model->residual = calloc(2 * (size_t)config->n_layers, sizeof(qdr_linear *));
     TRY(qdr_agree(qdr_grid_context(grid), model->residual ? QDR_OK : QDR_ERR_MEMORY));
-    TRY(describe(model));
+    TRY(qdr_agree(qdr_grid_context(grid), describe(model))); /* adding is local */
     TRY(qdr_stack_build(model->stack));
     TRY(qdr_stack_edge_owned(model->stack, model->tokens, &model->token_rows));
     TRY(qdr_stack_edge_owned(model->stack, model->logits, &model->logits_part));
