@@ -92,7 +92,6 @@ static qdr_status member_create(int size, mpi_comm **member)
     qdr_status status = QDRI_NEW(1, "a communicator", &made);
     QDR_TRY_OUT(status, status);
     made->handle = MPI_COMM_NULL;
-    made->node.window = MPI_WIN_NULL;
     QDR_TRY_OUT(status, QDRI_NEW(2 * size, "requests of a communicator", &made->requests));
     QDR_TRY_OUT(status, QDRI_NEW(2 * size, "statuses of a communicator", &made->statuses));
     QDR_TRY_OUT(status, QDRI_NEW(4 * size, "indices of a communicator", &made->indices));

@@ -1,76 +1,97 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The `mpi` backend's node memory: one window for each node and world, and its areas. */
+/* The `mpi` backend's node memory: one block for each node and world, and its areas. */
+#include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #include "comm/mpi_internal.h"
 #include "core/size.h"
 
+enum { NAME_BYTES = 64 };
+
 int qdri_mpi_use_node_memory = 1;
 int qdri_mpi_slot_bytes = NODE_SLOT_BYTES;
 
-/* MPI takes this memory from a file system of limited size, and pages that it has no room for kill
- * the process when they are touched. */
-static int has_room(int n_ranks)
+/* Shared memory lies in a file system of limited size, and pages that it has no room for kill the
+ * process when they are touched. */
+static int has_room(size_t bytes)
 {
     struct statvfs room;
     if (statvfs("/dev/shm", &room) != 0) return 0;
-    return (uint64_t)room.f_bavail * room.f_frsize >= (uint64_t)n_ranks * sizeof(node_share);
+    return (uint64_t)room.f_bavail * room.f_frsize >= bytes;
 }
 
-/* Where the shares of the node's ranks lie. */
-static qdr_status find_shares(mpi_comm *root, MPI_Comm on_node)
+/* Opens the block that the node's first rank makes; -1: there is none. */
+static int open_block(int leads, size_t bytes, char name[NAME_BYTES], MPI_Comm on_node)
 {
-    MPI_Group mine, all;
-    int size;
-    QDR_MPI(MPI_Comm_size(on_node, &size));
-    QDR_MPI(MPI_Comm_group(on_node, &mine));
-    QDR_MPI(MPI_Comm_group(root->handle, &all));
-    for (int i = 0; i < size; i++) {
-        MPI_Aint bytes;
-        int unit, rank;
-        void *share;
-        QDR_MPI(MPI_Group_translate_ranks(mine, 1, &i, all, &rank));
-        QDR_MPI(MPI_Win_shared_query(root->node.window, i, &bytes, &unit, &share));
-        root->node.shares[rank] = (node_share *)qdri_align_bytes((size_t)(uintptr_t)share, 64);
+    static atomic_int n_made;
+    int file = -1;
+    if (leads && qdri_mpi_use_node_memory && has_room(bytes)) {
+        snprintf(name, NAME_BYTES, "/quadrille-%ld-%d", (long)getpid(),
+                 atomic_fetch_add(&n_made, 1));
+        file = shm_open(name, O_CREAT | O_EXCL | O_RDWR, S_IRUSR | S_IWUSR);
+        if (file < 0 || ftruncate(file, (off_t)bytes) != 0) name[0] = '\0';
     }
-    QDR_MPI(MPI_Group_free(&mine));
-    QDR_MPI(MPI_Group_free(&all));
-    return QDR_OK;
+    if (MPI_Bcast(name, NAME_BYTES, MPI_CHAR, 0, on_node) != MPI_SUCCESS) name[0] = '\0';
+    if (!leads && name[0]) file = shm_open(name, O_RDWR, 0);
+    return file;
 }
 
-static qdr_status create_on(mpi_comm *root, MPI_Comm on_node)
+/* The node's block of zeros, at *memory; NULL where there is none. The same for all of its ranks.
+ */
+static qdr_status map_block(MPI_Comm on_node, size_t bytes, void **memory)
 {
-    int size, use, failed;
-    void *memory;
-    QDR_MPI(MPI_Comm_set_errhandler(on_node, MPI_ERRORS_RETURN));
-    QDR_MPI(MPI_Comm_size(on_node, &size));
-    use = size > 1 && qdri_mpi_use_node_memory && has_room(size);
-    QDR_MPI(MPI_Allreduce(MPI_IN_PLACE, &use, 1, MPI_INT, MPI_MIN, on_node));
-    if (!use) return QDR_OK;
-    failed = MPI_Win_allocate_shared((MPI_Aint)sizeof(node_share) + 64, 1, MPI_INFO_NULL, on_node,
-                                     &memory, &root->node.window) != MPI_SUCCESS;
-    QDR_MPI(MPI_Allreduce(MPI_IN_PLACE, &failed, 1, MPI_INT, MPI_MAX, on_node));
-    if (failed) return QDR_OK;
-    QDR_TRY(find_shares(root, on_node));
-    node_share *mine = root->node.shares[root->base.rank];
-    memset(mine->bells, 0, sizeof mine->bells);
-    for (int i = 0; i < NODE_AREAS; i++) mine->areas[i].n_members = 0;
+    char name[NAME_BYTES] = "";
+    int rank;
+    QDR_MPI(MPI_Comm_rank(on_node, &rank));
+    const int file = open_block(rank == 0, bytes, name, on_node);
+    void *mapped = file < 0 ? MAP_FAILED
+                            : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    int works = mapped != MAP_FAILED;
+    if (file >= 0) close(file);
+    const int code = MPI_Allreduce(MPI_IN_PLACE, &works, 1, MPI_INT, MPI_MIN, on_node);
+    if (rank == 0 && name[0]) shm_unlink(name);
+    if (code == MPI_SUCCESS && works) {
+        *memory = mapped;
+        return QDR_OK;
+    }
+    if (mapped != MAP_FAILED) munmap(mapped, bytes);
+    return code == MPI_SUCCESS ? QDR_OK : qdri_mpi_fail(code, "MPI_Allreduce");
+}
+
+/* Each rank's share, in the order of the ranks on the node. */
+static qdr_status hand_out(mpi_comm *root, MPI_Comm on_node, int n_on_node)
+{
+    node_share *shares = root->node.memory;
+    QDR_MPI(MPI_Allgather(&root->base.rank, 1, MPI_INT, root->indices, 1, MPI_INT, on_node));
+    for (int i = 0; i < n_on_node; i++) root->node.shares[root->indices[i]] = &shares[i];
     return QDR_OK;
 }
 
 qdr_status qdri_mpi_node_create(mpi_comm *root)
 {
     MPI_Comm on_node;
+    int n_on_node = 0;
     QDR_MPI(MPI_Comm_split_type(root->handle, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &on_node));
-    const qdr_status status = create_on(root, on_node);
-    QDR_MPI(MPI_Comm_free(&on_node));
+    MPI_Comm_set_errhandler(on_node, MPI_ERRORS_RETURN);
+    MPI_Comm_size(on_node, &n_on_node);
+    qdr_status status = QDR_OK;
+    if (n_on_node > 1) {
+        root->node.bytes = (size_t)n_on_node * sizeof(node_share);
+        status = map_block(on_node, root->node.bytes, &root->node.memory);
+    }
+    if (status == QDR_OK && root->node.memory) status = hand_out(root, on_node, n_on_node);
+    MPI_Comm_free(&on_node);
     return status;
 }
 
 void qdri_mpi_node_destroy(mpi_comm *root)
 {
-    if (root->node.window != MPI_WIN_NULL) MPI_Win_free(&root->node.window);
+    if (root->node.memory) munmap(root->node.memory, root->node.bytes);
+    root->node.memory = NULL;
 }
 
 /* ---- areas ---- */

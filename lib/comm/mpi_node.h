@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that the ranks of one node share. Each rank brings a share of one window: bells for its
+/* Memory that the ranks of one node share. Each rank has a share of one block: bells for its
  * threads, and areas; a communicator whose members are all on one node has an area of each. */
 #ifndef QDRI_COMM_MPI_NODE_H
 #define QDRI_COMM_MPI_NODE_H
-
-#include <mpi.h>
 
 #include "comm/internal.h"
 
@@ -35,9 +33,10 @@ typedef struct node_share {
     node_area areas[NODE_AREAS];
 } node_share;
 
-/* Of a communicator: `window` and `shares` of the root, `areas` and `in_use` of each. */
+/* Of a communicator: `memory` and `shares` of the root, the rest of each. */
 typedef struct mpi_node {
-    MPI_Win window; /* MPI_WIN_NULL: none */
+    void *memory; /* NULL: none */
+    size_t bytes;
     node_share **shares; /* by rank; NULL on other nodes */
     node_area **areas; /* by rank, if in use */
     int in_use;
@@ -49,7 +48,7 @@ typedef struct mpi_comm mpi_comm;
 /* Collective over a root. Ranks without company, or without room for the memory, have none: then
  * messages do, as they do for groups that span nodes. */
 QDR_NODISCARD qdr_status qdri_mpi_node_create(mpi_comm *root);
-/* Collective; all ranks are here. */
+/* Nobody uses it any more. */
 void qdri_mpi_node_destroy(mpi_comm *root);
 /* Collective: gives the communicator its areas if it can have them. */
 QDR_NODISCARD qdr_status qdri_mpi_node_join(mpi_comm *comm);
