@@ -120,7 +120,8 @@ static qdr_status train_step(training *run, int64_t step, double *loss)
         for (int64_t i = 0; i < per_forward; i++)
             run->starts[i] = first + i < set->batch
                                  ? corpus_train_window(&run->text, set->context,
-                                                       (uint64_t)set->seed, step, first + i)
+                                                       (uint64_t)set->seed,
+                                                       step * set->batch + first + i)
                                  : -1;
         const int accumulate = first > 0 ? QDR_ACCUMULATE : 0;
         const int last = first + per_forward >= set->batch;

@@ -180,17 +180,38 @@ static uint64_t mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-int64_t corpus_train_window(const corpus *text, int64_t context, uint64_t seed, int64_t step,
-                            int64_t sequence)
+/* Place i of a permutation of 0 … n - 1 that depends on the key: four Feistel rounds, again and
+ * again until the place is below n. */
+static uint64_t shuffled(uint64_t i, uint64_t n, uint64_t key)
 {
-    const uint64_t places = (uint64_t)(text->n_train - context);
-    return (int64_t)(mix(mix(mix(seed) + (uint64_t)step) + (uint64_t)sequence) % places);
+    int bits = 1; /* of each half */
+    while (bits < 31 && UINT64_C(1) << 2 * bits < n) bits++;
+    const uint64_t mask = (UINT64_C(1) << bits) - 1;
+    do {
+        uint64_t left = i >> bits, right = i & mask;
+        for (uint64_t round = 0; round < 4; round++) {
+            const uint64_t next = left ^ (mix(key ^ mix(4 * right + round)) & mask);
+            left = right;
+            right = next;
+        }
+        i = left << bits | right;
+    } while (i >= n);
+    return i;
+}
+
+int64_t corpus_train_window(const corpus *text, int64_t context, uint64_t seed, int64_t number)
+{
+    int64_t n = (text->n_train - context) / context;
+    if (n < 1) n = 1;
+    const uint64_t key = mix(mix(seed) + (uint64_t)(number / n)); /* of this pass */
+    const int64_t first = (int64_t)(key % (uint64_t)(text->n_train - n * context));
+    return first + context * (int64_t)shuffled((uint64_t)(number % n), (uint64_t)n, key);
 }
 
 int64_t corpus_validation_windows(const corpus *text, int64_t context)
 {
-    return (text->n_bytes - text->n_train - 1) /
-           context; /* a window's last target is one further */
+    const int64_t n_targets = text->n_bytes - text->n_train - 1;
+    return n_targets / context;
 }
 
 int64_t corpus_validation_window(const corpus *text, int64_t context, int64_t index, int64_t n)

@@ -23,10 +23,10 @@ qdr_status corpus_read(qdr_context *ctx, const char *path, int64_t context, corp
                        char sentence[PROBLEM_BYTES]);
 void corpus_free(corpus *text);
 
-/* Where sequence `sequence` of step `step` begins: a hash of the three numbers, so that batches do
- * not depend on the grid. */
-int64_t corpus_train_window(const corpus *text, int64_t context, uint64_t seed, int64_t step,
-                            int64_t sequence);
+/* Where sequence `number`, counted from the first step on, begins: windows that follow each other
+ * through the training part, shuffled; each pass over the text has another order and another first
+ * byte. Seed and number alone decide, so batches do not depend on the grid. */
+int64_t corpus_train_window(const corpus *text, int64_t context, uint64_t seed, int64_t number);
 /* Windows that follow each other through the whole validation part; at least 1. */
 int64_t corpus_validation_windows(const corpus *text, int64_t context);
 /* Where window `index` of `n` begins: evenly spaced over the validation part. */
