@@ -23,5 +23,7 @@ int fail_status(failure *why, qdr_status status);
 int fail_together(failure *why, qdr_context *ctx);
 /* Prints "quadrille: sentence" to standard error. Returns the code. */
 int fail_print(const failure *why);
+/* The same for what every process of a launcher has met in the same words: rank 0 prints it. */
+int fail_print_once(failure *why);
 
 #endif

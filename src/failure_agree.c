@@ -2,6 +2,8 @@
 /* Failures of the library, and of other ranks. */
 #include "failure.h"
 
+#include <quadrille/launch.h>
+
 static int exit_code_of(qdr_status status)
 {
     switch (status) {
@@ -36,4 +38,17 @@ int fail_together(failure *why, qdr_context *ctx)
         return why->code;
     }
     return fail_status(why, all);
+}
+
+static int print_on_root(qdr_context *ctx, void *user)
+{
+    if (qdr_context_rank(ctx) == 0) fail_print(user);
+    return EXIT_OK; /* nothing that a launcher should be alarmed about */
+}
+
+int fail_print_once(failure *why)
+{
+    int code;
+    if (qdr_launch(0, NULL, print_on_root, why, &code) != QDR_OK) return fail_print(why);
+    return why->code;
 }

@@ -272,14 +272,6 @@ static int run_rank(qdr_context *ctx, void *user)
     return end_rank(ctx, launched, &why);
 }
 
-/* Under mpiexec every process finds the same mistake in the same words; one of them says so. */
-static int report_rank(qdr_context *ctx, void *user)
-{
-    launch *launched = user;
-    launched->usage.is_shared = 1;
-    return end_rank(ctx, launched, &launched->usage);
-}
-
 static int run(int argc, char **argv)
 {
     launch launched = {.options = {.order = "xyzd"}};
@@ -287,13 +279,11 @@ static int run(int argc, char **argv)
     int code = EXIT_FAILED;
     read_options(argc, argv, &launched.options, usage);
     const int n_local = (int)launched.options.n_local;
-    if (usage->code && n_local) return fail_print(usage);
-    const qdr_status status = usage->code ? qdr_launch(0, NULL, report_rank, &launched, &code)
-                                          : qdr_launch(n_local, NULL, run_rank, &launched, &code);
+    if (usage->code) return n_local ? fail_print(usage) : fail_print_once(usage);
+    const qdr_status status = qdr_launch(n_local, NULL, run_rank, &launched, &code);
     if (status == QDR_OK) return code ? code : launched.code;
-    if (usage->code) return fail_print(usage);
     fail_status(usage, status);
-    return fail_print(usage);
+    return usage->code == EXIT_USAGE ? fail_print_once(usage) : fail_print(usage);
 }
 
 const command command_linear = {

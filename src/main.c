@@ -4,7 +4,6 @@
 #include <jansson.h>
 #include <quadrille/version.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "command.h"
@@ -146,13 +145,13 @@ static int dispatch(int argc, char **argv)
 
 static void print_log(int level, const char *line, void *user)
 {
-    (void)level, (void)user;
-    fprintf(stderr, "%s\n", line);
+    (void)user;
+    fprintf(stderr, "%s%s\n", level == 1 ? "warning: " : "", line);
 }
 
 int main(int argc, char **argv)
 {
-    if (getenv("QDR_DEBUG")) qdr_set_log(print_log, NULL);
+    qdr_set_log(print_log, NULL);
     const int code = dispatch(argc, argv);
     /* A full disk or a closed pipe must not look like success. */
     if (fflush(stdout) != 0 || ferror(stdout)) {

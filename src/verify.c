@@ -132,6 +132,9 @@ static int run_rank(qdr_context *ctx, void *user)
 {
     verify_options *options = user;
     failure why = {0};
+    if (qdr_context_rank(ctx) == 0)
+        printf("%-12s %-10s %-5s %6s %8s  (worst error as a share of its bound; seed %lld)\n",
+               "grid", "layout", "type", "cases", "worst", (long long)options->seed);
     for (int i = 0; i < options->n_sizes && !why.code; i++)
         run_grid(ctx, options, options->sizes[i], &why);
     if (why.code && qdr_context_rank(ctx) == 0) fail_print(&why);
@@ -146,8 +149,6 @@ static int run_all(verify_options *options, failure *why)
     if (!options->worst)
         return fail(why, EXIT_NOTHING_FITS, "verify: no memory for %lld numbers",
                     (long long)options->n_ranks);
-    printf("%-12s %-10s %-5s %6s %8s  (worst error as a share of its bound; seed %lld)\n", "grid",
-           "layout", "type", "cases", "worst", (long long)options->seed);
     const qdr_status status = qdr_launch((int)options->n_ranks, NULL, run_rank, options, &code);
     free(options->worst);
     if (status != QDR_OK) return fail_status(why, status);
@@ -160,7 +161,7 @@ static int run(int argc, char **argv)
     failure why = {0};
     if (options_read(argc, argv, specs, take_option, &options, &why)) return fail_print(&why);
     const int code = run_all(&options, &why);
-    if (why.code) return fail_print(&why);
+    if (why.code) return why.code == EXIT_USAGE ? fail_print_once(&why) : fail_print(&why);
     if (code) return code;
     if (options.n_wrong)
         fprintf(stderr, "quadrille: verify: %d rows of the table are beyond their bound\n",

@@ -18,6 +18,8 @@ typedef int (*qdr_main_fn)(qdr_context *ctx, void *user);
  * rank where none did or MPI is not built in.
  *  @param[out] exit_code  the highest exit code of any local rank; under MPI this process's own, or
  * 1 if its context failed
+ *  @retval QDR_ERR_ARGUMENT  among others: n_local > 0 in one of several processes that a launcher
+ * started, unless the program has initialised MPI
  *  @retval QDR_ERR_MPI  mpiexec started several ranks but each believes to be alone: the launcher
  * and the MPI library differ */
 QDR_API QDR_NODISCARD qdr_status qdr_launch(int n_local, const qdr_context_opts *opts,

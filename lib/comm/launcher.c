@@ -16,16 +16,38 @@ static const launcher launchers[] = {
     {"SLURM_STEP_NUM_TASKS", "srun"},
 };
 
+typedef struct started_ranks {
+    const launcher *by;
+    const char *value; /* of its variable */
+    long n;
+} started_ranks;
+
+/* The launcher that started several ranks, if one did: n > 1. */
+static started_ranks find_launcher(void)
+{
+    for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++) {
+        const char *value = getenv(launchers[i].variable);
+        const long n = value ? strtol(value, NULL, 10) : 0;
+        if (n > 1) return (started_ranks){&launchers[i], value, n};
+    }
+    return (started_ranks){0};
+}
+
 qdr_status qdri_launcher_check(int n_ranks, const char *why)
 {
-    for (size_t i = 0; n_ranks == 1 && i < sizeof launchers / sizeof *launchers; i++) {
-        const char *value = getenv(launchers[i].variable);
-        const long n_started = value ? strtol(value, NULL, 10) : 0;
-        if (n_started > 1)
-            return QDR_FAIL(QDR_ERR_MPI,
-                            "launch: %s started %ld ranks (%s=%s), but each believes to be alone: "
-                            "%s",
-                            launchers[i].name, n_started, launchers[i].variable, value, why);
-    }
-    return QDR_OK;
+    const started_ranks started = find_launcher();
+    if (n_ranks != 1 || started.n < 2) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_MPI,
+                    "launch: %s started %ld ranks (%s=%s), but each believes to be alone: %s",
+                    started.by->name, started.n, started.by->variable, started.value, why);
+}
+
+qdr_status qdri_launcher_check_local(int n_local)
+{
+    const started_ranks started = find_launcher();
+    if (started.n < 2) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT,
+                    "launch: %s started %ld processes (%s=%s), and each would run %d local ranks, "
+                    "all doing the same; leave out the local ranks, or start one process",
+                    started.by->name, started.n, started.by->variable, started.value, n_local);
 }

@@ -10,5 +10,8 @@
  * @retval QDR_ERR_MPI  n_ranks is 1 but the launcher started more; `library` says what does not fit
  * to it */
 QDR_NODISCARD qdr_status qdri_launcher_check(int n_ranks, const char *why);
+/* @retval QDR_ERR_ARGUMENT  a launcher started this program several times, and each would run local
+ * ranks of its own */
+QDR_NODISCARD qdr_status qdri_launcher_check_local(int n_local);
 
 #endif

@@ -20,6 +20,12 @@ qdr_status qdri_mpi_fail(int code, const char *what)
 
 /* ---- starting and stopping MPI ---- */
 
+int qdri_mpi_is_initialised(void)
+{
+    int initialised = 0;
+    return MPI_Initialized(&initialised) == MPI_SUCCESS && initialised;
+}
+
 qdr_status qdri_mpi_start(int *started)
 {
     int initialised = 0, finalised = 0, provided = MPI_THREAD_SINGLE;

@@ -18,6 +18,8 @@ qdri_bell *qdri_mpi_bells(const qdri_comm *comm);
 /* Gives a new world communicator its device. */
 void qdri_comm_bind(qdri_comm *comm, qdri_dev *dev);
 
+/* Whether this process has initialised MPI. */
+int qdri_mpi_is_initialised(void);
 /* Initialises MPI if nobody has; *started says so. */
 QDR_NODISCARD qdr_status qdri_mpi_start(int *started);
 void qdri_mpi_stop(void);

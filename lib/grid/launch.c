@@ -8,7 +8,14 @@
 #include "comm/comm.h"
 #include "comm/launcher.h"
 #include "config.h"
+#include "core/log.h"
 #include "grid/context.h"
+#include "topo/topo.h"
+#if QDRI_HAVE_MPI
+#include "comm/mpi.h"
+#endif
+
+#define CROWD 16 /* ranks per core beyond which a warning is due */
 
 /* What the local ranks of one launch share. */
 typedef struct launch {
@@ -77,6 +84,22 @@ static qdr_status launch_alone(const qdr_context_opts *opts, qdr_main_fn fn, voi
 }
 #endif
 
+/* A process that has MPI running knows which rank it is, and may well run local ranks beside. */
+static qdr_status check_local(int n)
+{
+    int n_cores = 0;
+#if QDRI_HAVE_MPI
+    if (qdri_mpi_is_initialised()) return QDR_OK;
+#endif
+    QDR_TRY(qdri_launcher_check_local(n));
+    /* The cores are looked up only where there can be too many ranks for them. */
+    if (n > CROWD && qdri_topo_cores(&n_cores) == QDR_OK && n > CROWD * n_cores)
+        qdri_log(QDRI_LOG_WARNING,
+                 "launch: %d local ranks share %d core%s; many fewer will be faster", n, n_cores,
+                 n_cores == 1 ? "" : "s");
+    return QDR_OK;
+}
+
 qdr_status qdr_launch(int n_local, const qdr_context_opts *opts, qdr_main_fn fn, void *user,
                       int *exit_code)
 {
@@ -88,6 +111,7 @@ qdr_status qdr_launch(int n_local, const qdr_context_opts *opts, qdr_main_fn fn,
         return QDR_FAIL(QDR_ERR_ARGUMENT, "launch: %d local ranks; use 1 or more, or 0 for MPI",
                         n_local);
     QDR_TRY(qdri_context_check_opts(opts));
+    if (n_local > 0) QDR_TRY(check_local(n_local));
     if (n_local > 0) return launch_local(n_local, opts, fn, user, code);
 #if QDRI_HAVE_MPI
     return qdri_launch_mpi(opts, fn, user, code);

@@ -252,10 +252,19 @@ class BadInput(Case):
         _, words = self.make((6, 5, 4), "f4")
         self.assert_refused(run("linear", *words, "--grid", "2x1x1x1"), "2 ranks", "1 was", "mpiexec")
 
+    def test_local_ranks_in_each_process(self):
+        _, words = self.make((6, 5, 4), "f4")
+        for launcher in ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"):
+            for command in (["linear", *words, "--grid", "2x1x1x1", "--local", "2"], ["verify", "-n", "2"]):
+                done = run(*command, before=["env", launcher + "=3"])
+                self.assert_refused(done, "3 processes", "2 local ranks", launcher + "=3")
+
     @unittest.skipUnless("--mpiexec" in sys.argv, "no mpiexec")
     def test_once_under_mpi(self):
         _, words = self.make((6, 5, 4), "f4")
         before = [ARGUMENTS.mpiexec, "-n", "3"]
+        self.assert_refused(run("linear", *words, "--grid", "2x1x1x1", "--local", "2", before=before), "3 processes")
+        self.assert_refused(run("verify", "-n", "2", before=before), "3 processes")
         self.assert_refused(run("linear", *words, "--grid", "2x1x1x1", before=before), "2 ranks", "3 were")
         self.assert_refused(run("linear", *words, "--grid", "3x1x1", before=before), "3x1x1")
         self.assert_refused(run("linear", *words, "--grid", "3x1x1x1", "--tiger", before=before), "--tiger")

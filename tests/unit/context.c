@@ -187,6 +187,9 @@ static void launch_on_threads(void **state)
     int code = -1;
     CHECK_OK(qdr_launch(3, NULL, code_of_rank, (void *)(uintptr_t)&size, &code));
     assert_int_equal(code, 4);
+    setenv("PMI_SIZE", "3", 1);
+    CHECK_FAILS(qdr_launch(2, NULL, code_of_rank, NULL, &code), QDR_ERR_ARGUMENT, "PMI_SIZE=3");
+    unsetenv("PMI_SIZE");
     CHECK_FAILS(qdr_launch(-1, NULL, code_of_rank, NULL, &code), QDR_ERR_ARGUMENT, "-1");
     CHECK_FAILS(qdr_launch(2, NULL, NULL, NULL, &code), QDR_ERR_ARGUMENT, "NULL");
     CHECK_FAILS(qdr_launch(5000, NULL, code_of_rank, NULL, &code), QDR_ERR_ARGUMENT, "5000");
