@@ -85,10 +85,11 @@ qdr_status qdri_mem_alloc(qdri_dev *dev, size_t bytes, void **data)
     QDR_TRY(qdri_dev_raise(dev));
     const qdr_status status = dev->table->mem_alloc(dev, bytes, data);
     if (status != QDR_OK) {
-        return QDR_FAIL(QDR_ERR_MEMORY,
-                        "device memory: %zu bytes could not be allocated while %zu bytes are in "
-                        "use; use more ranks, a smaller batch or a smaller model",
-                        bytes, atomic_load(&dev->bytes_now));
+        return QDR_FAIL(
+            QDR_ERR_MEMORY,
+            "device memory: %zu bytes (%.2f GiB) could not be allocated while %zu bytes are in "
+            "use; use more ranks, a smaller batch or a smaller model",
+            bytes, (double)bytes / (1 << 30), atomic_load(&dev->bytes_now));
     }
     count_bytes(dev, bytes);
     return QDR_OK;
