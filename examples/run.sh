@@ -16,7 +16,11 @@ check_meson
 
 say "building (log: build-logs/examples.log)"
 build_targets="examples/train_gpt examples/transformer_layer examples/linear"
-if ! build_in build --buildtype=release >build-logs/examples.log 2>&1; then
+watch_log build-logs/examples.log
+build_in build --buildtype=release >>build-logs/examples.log 2>&1
+built=$?
+unwatch_log
+if [ $built != 0 ]; then
     tail -n 30 build-logs/examples.log >&2
     say "the build failed"
     exit 1

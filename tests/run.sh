@@ -45,8 +45,10 @@ stage() {
     name=$1
     shift
     start=$(date +%s)
-    "$@" >"$logs/$name.log" 2>&1 </dev/null
+    watch_log "$logs/$name.log"
+    "$@" >>"$logs/$name.log" 2>&1 </dev/null
     code=$?
+    unwatch_log
     # shellcheck disable=SC2046 # three numbers
     set -- $(meson_counts "$logs/$name.log")
     count "$@"

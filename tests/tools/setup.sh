@@ -3,6 +3,7 @@
 #
 #   install_missing LOG NEED...   a need is "kind:name:package": the package is installed unless `have kind name`
 #   configure_in FOLDER OPTION... with options of meson; does nothing where that was done before
+#   watch_log LOG, unwatch_log    show how far a command has come
 #   build_in FOLDER OPTION...     configures, compiles; build_targets: what to build, all if unset
 
 build_needs="command:gcc:gcc file:/usr/include/stdio.h:libc6-dev command:python3:python3 command:meson:meson
@@ -10,6 +11,32 @@ command:ninja:ninja-build command:pkg-config:pkg-config module:mpich:libmpich-de
 module:hwloc:libhwloc-dev module:openblas:libopenblas-dev module:jansson:libjansson-dev"
 
 say() { printf '%s\n' "$*" >&2; }
+
+# watch_log LOG: until unwatch_log, standard error shows how far the command that writes LOG has come: in one line that
+# rewrites itself on a terminal, elsewhere now and then. It ends with this shell, too.
+watch_log() {
+    : >"$1"
+    show_log "$1" &
+    watcher=$!
+}
+
+unwatch_log() {
+    kill "$watcher" 2>/dev/null
+    wait "$watcher" 2>/dev/null
+    [ ! -t 2 ] || printf '\r\033[K' >&2
+}
+
+show_log() {
+    shown='' n_secs=0
+    while sleep 1 >/dev/null 2>&1 && kill -0 $$ 2>/dev/null; do
+        n_secs=$((n_secs + 1))
+        [ -t 2 ] || [ $((n_secs % 20)) = 0 ] || continue
+        line=$(tail -n 1 "$1" | cut -c 1-76)
+        [ -n "$line" ] && [ "$line" != "$shown" ] || continue
+        shown=$line
+        if [ -t 2 ]; then printf '\r%s\033[K' "$line" >&2; else say "    $line"; fi
+    done
+}
 
 # have KIND NAME: whether a command, a pkg-config module, a file, a Python module or a Debian package is there.
 have() {
