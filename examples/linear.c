@@ -74,9 +74,16 @@ out:
 
 int main(int argc, char **argv)
 {
+    const int mpi = argc == 2 && strcmp(argv[1], "--mpi") == 0;
+    const int help = argc == 2 && strcmp(argv[1], "--help") == 0;
     int exit_code = 1;
-    const int n_local = argc == 2 && strcmp(argv[1], "--mpi") == 0 ? 0 : 4;
-    if (qdr_launch(n_local, NULL, run_rank, NULL, &exit_code) < 0)
-        fprintf(stderr, "linear: %s\n", qdr_last_error());
-    return exit_code;
+    if (argc > 1 && !mpi) {
+        fputs("usage: linear         four ranks as threads\n"
+              "       mpiexec.mpich -n 4 linear --mpi\n",
+              help ? stdout : stderr);
+        return help ? 0 : 2;
+    }
+    const qdr_status status = qdr_launch(mpi ? 0 : 4, NULL, run_rank, NULL, &exit_code);
+    if (status < 0) fprintf(stderr, "linear: %s\n", qdr_last_error());
+    return status == QDR_ERR_ARGUMENT ? 2 : exit_code;
 }

@@ -19,6 +19,7 @@
 #include "common/program.h"
 #include "common/progress.h"
 #include "common/run_log.h"
+#include "common/sample.h"
 
 #define VOCABULARY 256 /* a token is a byte */
 #define MAX_POINTS 4096
@@ -228,11 +229,6 @@ static uint8_t draw(const float *logits, double temperature, double uniform)
     return (uint8_t)byte;
 }
 
-static void put_byte(uint8_t byte)
-{
-    putchar(byte >= ' ' || byte == '\n' || byte == '\t' ? byte : '?');
-}
-
 /* The model goes on where the prompt ends. It sees the last `context` bytes, as the first sequence
  * of a forward. */
 static qdr_status write_sample(training *run)
@@ -246,6 +242,7 @@ static qdr_status write_sample(training *run)
     int64_t seen = n_prompt < context ? n_prompt : context;
     memcpy(window, prompt + (n_prompt - seen), (size_t)seen);
     for (int64_t i = 0; i < run->model.config.n_sequences; i++) run->starts[i] = i == 0 ? 0 : -1;
+    sample_text text = {.out = stdout};
     if (run->talks) fputs(prompt, stdout);
 
     qdr_status status = QDR_OK;
@@ -256,11 +253,12 @@ static qdr_status write_sample(training *run)
             break;
         const uint8_t byte = draw(logits, set->temperature,
                                   corpus_uniform((uint64_t)set->seed ^ 0x5a17, (uint64_t)i));
-        if (run->talks) put_byte(byte);
+        if (run->talks) sample_put(&text, byte);
         if (seen == context) memmove(window, window + 1, (size_t)--seen);
         window[seen++] = byte;
     }
     if (run->talks) {
+        sample_end(&text);
         putchar('\n');
         fflush(stdout);
     }
@@ -279,13 +277,14 @@ static const char *grid_text(const training *run, char text[64])
 static qdr_status draw_chart(training *run)
 {
     const settings *set = run->set;
-    char title[160], subtitle[320], grid[64];
+    char title[160], subtitle[320], grid[64], count[24];
     const int p = qdr_context_size(run->ctx);
     snprintf(title, sizeof title, "Loss of a %lld-layer GPT on a %s grid", (long long)set->n_layers,
              grid_text(run, grid));
-    snprintf(subtitle, sizeof subtitle, "%s, %.2f M parameters, %d rank%s, %s, %s, %.0f tokens/s",
-             run->text.name, 1e-6 * (double)gpt_n_parameters(&run->model), p, p == 1 ? "" : "s",
-             set->layout ? "scattered" : "replicated", qdr_dtype_name((qdr_dtype)set->dtype),
+    snprintf(subtitle, sizeof subtitle, "%s, %s parameters, %d rank%s, %s, %s, %.0f tokens/s",
+             run->text.name, progress_count((double)gpt_n_parameters(&run->model), count), p,
+             PLURAL(p), set->layout ? "scattered" : "replicated",
+             qdr_dtype_name((qdr_dtype)set->dtype),
              (double)(set->n_steps * set->batch * set->context) / run->train_secs);
     const loss_chart chart = {title,        subtitle,    run->losses,
                               set->n_steps, run->points, run->n_points};
@@ -318,13 +317,14 @@ static qdr_status report(training *run, size_t peak)
 {
     const settings *set = run->set;
     const double tokens = (double)(set->n_steps * set->batch * set->context);
-    char clock[24];
+    char clock[24], count[24];
     if (run->talks)
         fprintf(stderr,
-                "validation loss %.4f nats per byte after %lld steps: %.2f M tokens in %s (%.0f "
+                "validation loss %.4f nats per byte after %lld step%s: %s tokens in %s (%.0f "
                 "tokens/s)\n",
-                run->points[run->n_points - 1].loss, (long long)set->n_steps, 1e-6 * tokens,
-                progress_clock(run->train_secs, clock), tokens / run->train_secs);
+                run->points[run->n_points - 1].loss, (long long)set->n_steps, PLURAL(set->n_steps),
+                progress_count(tokens, count), progress_clock(run->train_secs, clock),
+                tokens / run->train_secs);
     TRY(report_memory(run, peak));
     return qdr_agree(run->ctx, run->talks && set->plot ? draw_chart(run) : QDR_OK);
 }
@@ -333,18 +333,20 @@ static void announce(const training *run)
 {
     const settings *set = run->set;
     const int p = qdr_context_size(run->ctx);
-    char grid[64];
+    const int64_t n_tokens = set->batch * set->context;
+    char grid[64], count[24];
     fprintf(stderr, "%d rank%s of %d thread%s as grid %s (%s, %s, overlap %s); text: %s, %.2f MB\n",
-            p, p == 1 ? "" : "s", qdr_context_threads(run->ctx),
-            qdr_context_threads(run->ctx) == 1 ? "" : "s", grid_text(run, grid),
-            set->layout ? "scattered" : "replicated", qdr_dtype_name((qdr_dtype)set->dtype),
-            set->serial ? "off" : "on", run->text.name, 1e-6 * (double)run->text.n_bytes);
+            p, PLURAL(p), qdr_context_threads(run->ctx), PLURAL(qdr_context_threads(run->ctx)),
+            grid_text(run, grid), set->layout ? "scattered" : "replicated",
+            qdr_dtype_name((qdr_dtype)set->dtype), set->serial ? "off" : "on", run->text.name,
+            1e-6 * (double)run->text.n_bytes);
     fprintf(stderr,
-            "%lld layers, hidden %lld, %lld heads, context %lld: %.2f M parameters; %lld steps of "
-            "%lld tokens\n",
-            (long long)set->n_layers, (long long)set->hidden, (long long)set->n_heads,
-            (long long)set->context, 1e-6 * (double)gpt_n_parameters(&run->model),
-            (long long)set->n_steps, (long long)(set->batch * set->context));
+            "%lld layer%s, hidden %lld, %lld head%s, context %lld: %s parameters; %lld step%s of "
+            "%lld token%s\n",
+            (long long)set->n_layers, PLURAL(set->n_layers), (long long)set->hidden,
+            (long long)set->n_heads, PLURAL(set->n_heads), (long long)set->context,
+            progress_count((double)gpt_n_parameters(&run->model), count), (long long)set->n_steps,
+            PLURAL(set->n_steps), (long long)n_tokens, PLURAL(n_tokens));
 }
 
 /* Things no option can check on its own. The same on all ranks. */

@@ -23,6 +23,18 @@ static int exit_code_of(qdr_status status)
     }
 }
 
+static void print_log(int level, const char *line, void *user)
+{
+    (void)user;
+    fprintf(stderr, "%s%s\n", level == 1 ? "warning: " : "", line);
+}
+
+/* The library's sentence, or what the status means where a program found it by itself. */
+static const char *why(qdr_status status)
+{
+    return qdr_last_error()[0] ? qdr_last_error() : qdr_status_text(status);
+}
+
 /* Help and complaints about the command line come from rank 0 alone: every rank has read the same
  * line. */
 static int run_rank(qdr_context *ctx, void *user)
@@ -40,8 +52,7 @@ static int run_rank(qdr_context *ctx, void *user)
     char sentence[PROBLEM_BYTES] = "";
     const qdr_status status = start->fn(ctx, start->settings, sentence);
     if (status < 0 && talks)
-        fprintf(stderr, "%s: %s\n", start->usage->program,
-                sentence[0] ? sentence : qdr_last_error());
+        fprintf(stderr, "%s: %s\n", start->usage->program, sentence[0] ? sentence : why(status));
     return exit_code_of(status);
 }
 
@@ -54,7 +65,13 @@ int program_start(const usage_text *usage, int argc, char **argv, const int64_t 
     const qdr_context_opts opts = {QDR_OPTS_INIT,
                                    .n_threads = start.parsed == OPTIONS_OK ? (int)*n_threads : 1};
     int exit_code = LEAVE_FAILED;
+    qdr_set_log(print_log, NULL);
     const qdr_status status = qdr_launch(ranks, &opts, run_rank, &start, &exit_code);
+    if (status == QDR_ERR_ARGUMENT && ranks > 0) { /* in all processes of a launcher, perhaps */
+        start.parsed = OPTIONS_BAD;
+        snprintf(start.problem, sizeof start.problem, "%s", qdr_last_error());
+        if (qdr_launch(0, NULL, run_rank, &start, &exit_code) == QDR_OK) return exit_code;
+    }
     if (status < 0) {
         fprintf(stderr, "%s: %s\n", usage->program, qdr_last_error());
         return exit_code_of(status);

@@ -26,6 +26,12 @@ const char *progress_clock(double secs, char text[24])
     return text;
 }
 
+const char *progress_count(double n, char text[24])
+{
+    snprintf(text, 24, n < 1e5 ? "%.0f" : "%.2f M", n < 1e5 ? n : 1e-6 * n);
+    return text;
+}
+
 void progress_step(progress *line, int64_t step, double loss, double val_loss, double tokens_per_s,
                    int milestone)
 {

@@ -21,5 +21,8 @@ void progress_step(progress *line, int64_t step, double loss, double val_loss, d
 void progress_end(const progress *line);
 /* "1:05", "2:00:00". */
 const char *progress_clock(double secs, char text[24]);
+/* "96", "51200", "0.83 M". */
+const char *progress_count(double n, char text[24]);
+#define PLURAL(n) ((n) == 1 ? "" : "s")
 
 #endif

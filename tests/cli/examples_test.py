@@ -118,6 +118,16 @@ class Complaints(Case):
     def test_late(self):
         self.complain("train_gpt", self.text, "--local", "2", "--late", "2:1", says=["2:1", "RANK:SECONDS"])
 
+    def test_local_ranks_in_each_process(self):
+        """Said once under mpiexec, and in any case where a launcher says that it started several."""
+        if ARGUMENTS.mpiexec:
+            for program, *words in (["train_gpt", self.text, "--local", "2", "--log", self.path("log")],
+                                    ["transformer_layer", "--local", "2"]):
+                self.complain(program, *words, says=["2 processes", "2 local ranks"], before=(ARGUMENTS.mpiexec, "-n", "2"))
+        before = ("env", "OMPI_COMM_WORLD_SIZE=3")
+        for program in ("linear", "replace_matmul"):
+            self.complain(program, says=["Open MPI", "3 processes", "4 local ranks"], before=before)
+
     def test_said_once_under_mpi(self):
         if not ARGUMENTS.mpiexec:
             self.skipTest("no MPI in this build")
@@ -251,6 +261,17 @@ class Training(Case):
             peak = int(words[words.index("bytes", words.index("bytes") + 1) - 1])
             self.assertEqual(asked, peak, line)
 
+    def test_sample_is_text(self):
+        for seed in range(1, 4):  # so hot that any byte may come
+            _, done = self.train("--sample", "3000", "--temperature", "100", "--seed", str(seed), "--steps", "1")
+            self.assertIn("2 layers, ", done.stderr.decode())
+            self.assertIn("1 step of 40 tokens", done.stderr.decode())
+            text = done.stdout.decode("utf-8", errors="strict")
+            self.assertEqual(len(text.encode("utf-8")), 3002)
+            self.assertTrue(all(letter in "\n\t" or letter.isprintable() or ord(letter) >= 0xa0 for letter in text))
+            self.assertTrue(any(ord(letter) >= 0xa0 for letter in text))
+            self.assertGreater(text.count("?"), 1000)
+
     def test_mpi_agrees(self):
         if not ARGUMENTS.mpiexec:
             self.skipTest("no MPI in this build")
@@ -286,7 +307,28 @@ class OtherPrograms(Case):
     def test_replace_matmul(self):
         done = run("replace_matmul")
         self.assertEqual(done.returncode, 0, done.stderr.decode())
-        self.assertEqual(len(done.stdout.decode().splitlines()), 4)
+        lines = done.stdout.decode().splitlines()
+        self.assertEqual(len(lines), 4)
+        for line in lines:
+            self.assertIn("in dweight", line)
+
+    def test_words_of_short_programs(self):
+        for program in ("linear", "replace_matmul"):
+            for words, code in ((["--help"], 0), (["--helf"], 2), (["--mpi", "more"], 2)):
+                done = run(program, *words)
+                self.assertEqual(done.returncode, code)
+                self.assertIn(f"{program} --mpi", (done.stderr if code else done.stdout).decode())
+                self.assertEqual(done.stdout if code else done.stderr, b"")
+
+    def test_warning_about_many_ranks(self):
+        words = ["--hidden", "32", "--ctx", "4", "--batch", "1", "--iterations", "1"]
+        crowd = 1 + 16 * os.cpu_count()
+        if crowd > 200:
+            self.skipTest(f"{os.cpu_count()} cores: too many ranks to be too many")
+        for n, said in ((2, 0), (crowd, 1)):
+            done = run("transformer_layer", "--local", str(n), *words)
+            self.assertEqual(done.returncode, 0, done.stderr.decode())
+            self.assertEqual(done.stderr.decode().count(f"warning: launch: {n} local ranks share"), said)
 
     def test_cxx(self):
         if not os.path.exists(os.path.join(ARGUMENTS.examples_dir, "link_from_cxx")):
