@@ -413,7 +413,7 @@ static qdr_status prepare(training *run)
     };
     TRY(gpt_create(run->grid, &config, &run->model));
     TRY(gpt_init(&run->model, (uint64_t)set->seed, set->stddev));
-    const qdr_adamw_opts opts = {QDR_OPTS_INIT, .beta1 = 0.9, .beta2 = 0.95,
+    const qdr_adamw_opts opts = {QDR_OPTS_INIT, .beta1 = 0.9, .beta2 = 0.99,
                                  .weight_decay = set->weight_decay, .clip_norm = set->clip};
     TRY(qdr_adamw_create(run->model.stack, &opts, &run->optimizer));
     run->starts = calloc((size_t)config.n_sequences, sizeof *run->starts);
@@ -464,7 +464,7 @@ static settings given = {
     .seed = 1,
     .n_sample = 400,
     .lr = 3e-3,
-    .weight_decay = 0.1,
+    .weight_decay = 0.3,
     .clip = 1,
     .stddev = 0.08,
     .temperature = 0.8,

@@ -5,7 +5,7 @@
 set -eu
 cd "$(dirname "$0")/../.."
 build=${1:-build}
-ninja -C "$build" tests/bench/one_rank tests/bench/bench_device tests/bench/bench_coll examples/train_gpt >/dev/null
+ninja -C "$build" tests/bench/one_rank tests/bench/bench_device tests/bench/bench_coll tests/bench/limit examples/train_gpt >/dev/null
 
 echo "## $(date -u +%Y-%m-%d), $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $(nproc) cores"
 echo
@@ -18,7 +18,8 @@ echo
 echo
 echo "### Training, tokens per second"
 echo
-echo "The GPT of examples/run.sh, 400 steps of 512 tokens, no validation; three runs each, in turn."
+echo "The GPT of examples/run.sh, 400 steps of 512 tokens, no validation; three runs each, in turn. The limit is what its layers'"
+echo "products allow if nothing else is done, on as many threads."
 echo
 speed() { # speed NAME COMMAND...
     name=$1
@@ -26,7 +27,12 @@ speed() { # speed NAME COMMAND...
     "$@" --steps 400 --val-every 100000 --val-windows 1 --sample 1 2>&1 </dev/null >/dev/null |
         sed -n "s/^validation loss.*(\([0-9]*\) tokens.*/    $name \1/p"
 }
+limit() { # limit THREADS
+    "$build/tests/bench/limit" "$1" | sed -n "s/^\([0-9]*\) tokens.*/    limit, $1 threads            \1/p"
+}
 for i in 1 2 3; do
+    limit 1
+    limit 2
     speed '1x1x1x1 local, one thread ' "$build/examples/train_gpt" --local 1 --threads 1 --grid 1x1x1x1
     speed '1x1x1x2 local             ' "$build/examples/train_gpt" --local 2 --grid 1x1x1x2
     speed '1x1x1x2 mpi               ' mpiexec.mpich -n 2 "$build/examples/train_gpt" --grid 1x1x1x2
