@@ -29,6 +29,10 @@ typedef struct layer_case {
 /* Draws all of a case but dtype and layouts: shapes (uneven ones, and smaller than their axis),
  * units, flags. */
 void layer_case_draw(uint64_t seed, layer_case *drawn);
+/* Makes M, K, N, or both K and N, smaller than what splits it on a grid of this size, so that ranks
+ * own nothing; layouts and transposed are set. Returns 0 where nothing splits it. */
+typedef enum layer_small { SMALL_M, SMALL_K, SMALL_N, SMALL_W, N_SMALL } layer_small;
+int layer_case_shrink(layer_case *drawn, layer_small what, grid_size size);
 int64_t layer_case_k(const layer_case *the_case);
 int64_t layer_case_n(const layer_case *the_case);
 /* One line of text. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Linear layers on every grid of P ranks against the serial reference of src/reference.h, in both
- * layouts of both edges: sweep     f32, f64 and bf16, random uneven shapes, normal and transposed:
+ * layouts of both edges: sweep     f32, f64 and bf16, random uneven shapes and
+ * such that ranks own nothing, normal and transposed:
  * y, dx, dw, db within their bounds, and bytes sent equal to the bytes planned bitwise   overlap
  * on, off and in parts gives the same bits bytes     divisible shapes: bytes per channel and kind
  * equal the closed forms sequence  under MPI: the calls that each rank makes (channel, kind,
@@ -135,23 +136,48 @@ static int run_case(qdr_grid *grid, const layer_case *the_case, byte_check *byte
 /* ---- the checks ---- */
 
 /* The plan counts calls with sums over d and without accumulation: what one call has. */
+static int sweep_case(qdr_grid *grid, const layer_case *the_case, test_settings *settings)
+{
+    layer_errors errors;
+    byte_check bytes = {0};
+    if (run_case(grid, the_case, the_case->n_calls == 1 ? &bytes : NULL, &errors)) return 1;
+    if (qdr_context_rank(qdr_grid_context(grid)) == 0) settings->n_runs++;
+    return 0;
+}
+
+/* M, K, N and W smaller than what splits them, in each layout (under MPI in one of them, which
+ * changes from grid to grid): ranks own nothing. */
+static int sweep_small(qdr_grid *grid, int grid_index, test_settings *settings)
+{
+    const grid_size size = {qdr_grid_size(grid, QDR_X), qdr_grid_size(grid, QDR_Y),
+                            qdr_grid_size(grid, QDR_Z), qdr_grid_size(grid, QDR_D)};
+    for (int i = 0; i < 4 * (int)N_SMALL; i++) {
+        layer_case drawn;
+        if (settings->use_mpi && i / (int)N_SMALL != (i + grid_index) % 4) continue;
+        layer_case_draw((uint64_t)(settings->seed * 1000033 + grid_index * 4099 + i), &drawn);
+        drawn.dtype = dtypes[(i + grid_index) % 3];
+        drawn.in_layout = (qdr_layout)(i / (int)N_SMALL % 2);
+        drawn.out_layout = (qdr_layout)(i / (int)N_SMALL / 2);
+        drawn.transposed = (i + i / (int)N_SMALL + grid_index) % 2;
+        if (layer_case_shrink(&drawn, (layer_small)(i % (int)N_SMALL), size) &&
+            sweep_case(grid, &drawn, settings))
+            return 1;
+    }
+    return 0;
+}
+
 static int sweep_grid(qdr_grid *grid, int grid_index, test_settings *settings)
 {
     for (int64_t i = 0; i < settings->n_cases * 12; i++) {
-        const uint64_t seed = (uint64_t)(settings->seed * 1000003 + grid_index * 4099 + i);
         layer_case drawn;
-        layer_errors errors;
-        byte_check bytes = {0};
-        layer_case_draw(seed, &drawn);
+        layer_case_draw((uint64_t)(settings->seed * 1000003 + grid_index * 4099 + i), &drawn);
         drawn.dtype = dtypes[i % 3];
         drawn.in_layout = (qdr_layout)(i / 3 % 2);
         drawn.out_layout = (qdr_layout)(i / 6 % 2);
         drawn.transposed = (int)(i + i / 12 + grid_index) % 2;
-        if (run_case(grid, &drawn, drawn.n_calls == 1 ? &bytes : NULL, &errors)) return 1;
+        if (sweep_case(grid, &drawn, settings)) return 1;
     }
-    if (qdr_context_rank(qdr_grid_context(grid)) == 0)
-        settings->n_runs += (int)settings->n_cases * 12;
-    return 0;
+    return sweep_small(grid, grid_index, settings);
 }
 
 static int check_sweep(qdr_context *ctx, test_settings *settings)
