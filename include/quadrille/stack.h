@@ -129,8 +129,15 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_add_tied_head(qdr_stack *stack, const
 QDR_API QDR_NODISCARD qdr_status qdr_stack_add_layer_norm(qdr_stack *stack, const char *name,
                                                           double epsilon, qdr_edge in,
                                                           qdr_edge *out);
-/** Causal attention. `in` has blocks q, k, v of unit head_size·(query heads per key head),
- * head_size, head_size. */
+/** Causal attention. `in` has blocks q, k, v, all of whole heads: k and v equally wide, in units of
+ * head_size; q as wide or a multiple of it (grouped queries, of which query heads 0 … r-1 read key
+ * head 0). With q in units of head_size·r each rank has the key heads that its queries need, and
+ * where the axis has more ranks than there are key heads the others idle. With q in units of
+ * head_size all ranks get query heads; where theirs need key heads of other ranks, all keys and
+ * values are gathered over the axis, and their gradients summed there. The next layer reads the
+ * output in q's unit.
+ *  @retval QDR_ERR_SHAPE  other blocks or units, heads that do not divide, or scattered rows in
+ * units that are not whole contexts; stack unchanged */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_add_attention(qdr_stack *stack, const char *name,
                                                          int64_t head_size, int64_t context,
                                                          qdr_edge in, qdr_edge *out);

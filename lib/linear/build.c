@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "core/size.h"
-#include "linear/internal.h"
+#include "linear/operations.h"
 
 /* The single task list of one layer is made anew at each call; here once for each of its forms, so
  * that memory suffices. */
@@ -130,6 +130,20 @@ static void measure_statistics(qdr_stack *stack)
     }
 }
 
+/* Key heads travel on the channel of statistics, between them. */
+static void measure_key_heads(qdr_stack *stack, const qdri_node *node)
+{
+    const qdri_key_heads *keys = &node->u.attention.keys;
+    static const qdr_coll_kind kinds[] = {QDR_ALL_GATHER, QDR_REDUCE_SCATTER};
+    if (node->forward != qdri_run_grouped_forward) return;
+    for (int i = 0; i < 2; i++) {
+        const qdri_coll coll = qdri_key_heads_coll(&node->u.attention.local, keys, kinds[i]);
+        const size_t bytes = qdri_comm_scratch_bytes(qdri_key_heads_comm(stack->grid, keys), &coll);
+        size_t *most = &stack->staging_bytes[(int)QDR_CHANNEL_X_STAT + (int)keys->axis];
+        if (bytes > *most) *most = bytes;
+    }
+}
+
 static qdr_status reserve_staging(qdr_stack *stack)
 {
     for (int i = 0; i < stack->n_nodes; i++) {
@@ -145,6 +159,8 @@ static qdr_status reserve_staging(qdr_stack *stack)
     measure_staging(stack, &stack->forward);
     measure_staging(stack, &stack->backward[0]);
     measure_statistics(stack);
+    for (int i = 0; i < stack->n_nodes; i++)
+        if (stack->nodes[i].kind == QDRI_NODE_OP) measure_key_heads(stack, &stack->nodes[i]);
     for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
         QDR_TRY(qdri_comm_reserve(qdri_grid_comm(stack->grid, (qdr_channel)channel),
                                   stack->staging_bytes[channel]));

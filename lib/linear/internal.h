@@ -49,6 +49,15 @@ typedef struct qdri_op_run {
 } qdri_op_run;
 typedef qdr_status (*qdri_op_run_fn)(const qdri_op_run *run);
 
+/* Which key heads attention needs on this rank, and where they are. */
+typedef struct qdri_key_heads {
+    int gathered; /* from all ranks of the axis; 0: each rank has those that its queries need */
+    qdr_axis axis;
+    int64_t first_query, first_own,
+        n_own; /* this rank's query heads begin here, and its key heads */
+    int64_t n_all, group; /* key heads in all, and the query heads that each serves */
+} qdri_key_heads;
+
 typedef struct qdri_node {
     qdri_node_kind kind;
     char *name;
@@ -65,7 +74,10 @@ typedef struct qdri_node {
     qdr_op_cost cost;
     union {
         qdr_layer_norm norm;
-        qdr_attention attention;
+        struct {
+            qdr_attention local; /* what the kernel sees, gathered heads among it */
+            qdri_key_heads keys;
+        } attention;
         qdr_cross_entropy cross_entropy;
         qdr_op_desc user;
     } u;

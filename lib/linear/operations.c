@@ -104,14 +104,19 @@ static qdr_status check_attention(const qdr_stack *stack, const char *who, int64
                         ": both must be ≥ 1, and the stack's row_unit %" PRId64
                         " a multiple of the context",
                         who, head_size, context, stack->opts.row_unit);
-    if (qdri_blocks_count(b) != 3 || b[1].width < 1 || b[0].width % b[1].width ||
-        b[1].width != b[2].width || b[1].unit != head_size || b[2].unit != head_size ||
-        b[0].unit != head_size * (b[0].width / b[1].width))
+    if (qdri_blocks_count(b) != 3 || b[0].unit < 1 || b[0].unit % head_size ||
+        b[1].unit != head_size || b[2].unit != head_size)
         return QDR_FAIL(QDR_ERR_SHAPE,
-                        "%s: the input '%s' must have three blocks, queries in units of head size "
-                        "× queries per key, keys and values "
-                        "in units of the head size %" PRId64,
+                        "%s: the input '%s' must have three blocks: queries in a unit of whole "
+                        "heads, keys and values in units of the head size %" PRId64,
                         who, edge->name, head_size);
+    if (b[1].width != b[2].width || b[0].width % b[1].width)
+        return QDR_FAIL(QDR_ERR_SHAPE,
+                        "%s: %" PRId64 " query heads, %" PRId64 " key heads, %" PRId64
+                        " value heads: keys and values must be equally many, and divide the "
+                        "queries",
+                        who, b[0].width / head_size, b[1].width / head_size,
+                        b[2].width / head_size);
     if (qdri_edge_scattered(stack, edge) && edge->matrix.scatter_unit % context)
         return QDR_FAIL(QDR_ERR_SHAPE,
                         "%s: rows of '%s' are scattered in units of %" PRId64
@@ -131,23 +136,23 @@ qdr_status qdr_stack_add_attention(qdr_stack *stack, const char *name, int64_t h
     memset(&matrix.cols[1], 0, (QDR_MAX_BLOCKS - 1) * sizeof matrix.cols[0]);
     QDR_TRY(add_node(stack, who, 1, &in, &matrix, out, &node));
     const qdri_edge *edge = &stack->edges[in];
-    const qdr_range *ranges = edge->owned.cols;
-    node->u.attention = (qdr_attention){.version = QDR_OPTS_INIT,
-                                        .n_rows = edge->owned.n_rows,
-                                        .context = context,
-                                        .n_heads = (ranges[0].end - ranges[0].begin) / head_size,
-                                        .n_kv_heads = (ranges[1].end - ranges[1].begin) / head_size,
-                                        .head_size = head_size,
-                                        .dtype = stack->opts.dtype};
-    node->forward = qdri_run_attention_forward;
-    node->backward = qdri_run_attention_backward;
+    qdr_attention *local = &node->u.attention.local;
+    qdri_key_heads *keys = &node->u.attention.keys;
+    *local = (qdr_attention){.version = QDR_OPTS_INIT,
+                             .n_rows = edge->owned.n_rows,
+                             .context = context,
+                             .head_size = head_size,
+                             .dtype = stack->opts.dtype};
+    qdri_key_heads_plan(stack, edge, local, keys);
+    node->forward = keys->gathered ? qdri_run_grouped_forward : qdri_run_attention_forward;
+    node->backward = keys->gathered ? qdri_run_grouped_backward : qdri_run_attention_backward;
     node->overwrites_only = 1;
     const double products = 2.0 * (double)edge->owned.n_rows * (double)context *
-                            (double)(node->u.attention.n_heads * head_size);
+                            (double)(local->n_heads * head_size);
     const double bytes = (double)qdri_edge_bytes(edge);
     node->cost = (qdr_op_cost){products, 2.5 * products, 1.5 * bytes,
                                3 * bytes}; /* causal: half of the 2·2·T·T·hs */
-    QDR_TRY(qdr_attention_sizes(&node->u.attention, &node->saved_bytes, &node->work_bytes));
+    QDR_TRY(qdri_key_heads_sizes(local, keys, &node->saved_bytes, &node->work_bytes));
     count_uses(stack, node);
     return QDR_OK;
 }

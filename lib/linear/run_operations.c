@@ -57,15 +57,15 @@ qdr_status qdri_run_norm_backward(const qdri_op_run *run)
 
 qdr_status qdri_run_attention_forward(const qdri_op_run *run)
 {
-    return qdr_attention_forward(context(run), &run->node->u.attention, input(run, 0), output(run),
-                                 saved(run), work(run), run->stream);
+    return qdr_attention_forward(context(run), &run->node->u.attention.local, input(run, 0),
+                                 output(run), saved(run), work(run), run->stream);
 }
 
 qdr_status qdri_run_attention_backward(const qdri_op_run *run)
 {
-    return qdr_attention_backward(context(run), &run->node->u.attention, input(run, 0), output(run),
-                                  saved(run), d_output(run), d_input(run, 0), work(run),
-                                  run->stream);
+    return qdr_attention_backward(context(run), &run->node->u.attention.local, input(run, 0),
+                                  output(run), saved(run), d_output(run), d_input(run, 0),
+                                  work(run), run->stream);
 }
 
 qdr_status qdri_run_gelu_forward(const qdri_op_run *run)

@@ -8,7 +8,7 @@
 #include "dist/dist.h"
 
 enum {
-    HEADS = 3,
+    HEADS = 6,
     HEAD_SIZE = 4,
     HIDDEN = HEADS * HEAD_SIZE,
     CONTEXT = 4,
@@ -81,6 +81,8 @@ typedef struct variant {
     qdr_layout layout;
     qdr_dtype dtype;
     int overlap, prefetch, drop_gathered, caller_memory;
+    int key_heads; /* 0: as many as query heads */
+    int whole_groups; /* the queries of a key head stay together */
 } variant;
 
 typedef struct graph {
@@ -97,7 +99,10 @@ typedef struct graph {
  * a GELU. */
 static void add_nodes(graph *g, const variant *v)
 {
+    const int key_heads = v->key_heads ? v->key_heads : HEADS;
     const qdr_block features[QDR_MAX_BLOCKS] = {{HIDDEN, HEAD_SIZE}};
+    const qdr_block keys = {key_heads * HEAD_SIZE, HEAD_SIZE};
+    const qdr_block queries = {HIDDEN, v->whole_groups ? HEADS / key_heads * HEAD_SIZE : HEAD_SIZE};
     qdr_edge normed, qkv, first, second, both, p, doubled, product, bent;
     const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{HIDDEN, HEAD_SIZE}}, .col_axis = QDR_X,
                                  .layout = v->layout};
@@ -107,7 +112,8 @@ static void add_nodes(graph *g, const variant *v)
         QDR_OPTS_INIT,           .name = "qkv",           .bias = 1,
         .out_layout = v->layout, .out_row_unit = CONTEXT, .drop_gathered = v->drop_gathered};
     memcpy(desc.in, features, sizeof features);
-    for (int i = 0; i < 3; i++) desc.out[i] = features[0];
+    desc.out[0] = queries;
+    desc.out[1] = desc.out[2] = keys;
     DIST_OK(qdr_stack_add_linear(g->stack, &desc, normed, &qkv, NULL));
     DIST_OK(qdr_stack_add_attention(g->stack, "first", HEAD_SIZE, CONTEXT, qkv, &first));
     DIST_OK(qdr_stack_add_attention(g->stack, "second", HEAD_SIZE, CONTEXT, qkv, &second));
@@ -115,7 +121,7 @@ static void add_nodes(graph *g, const variant *v)
     qdr_linear_desc back = {
         QDR_OPTS_INIT,   .name = "proj",          .bias = 1,
         .transposed = 1, .out_layout = v->layout, .drop_gathered = v->drop_gathered};
-    memcpy(back.in, features, sizeof features);
+    back.in[0] = queries;
     memcpy(back.out, features, sizeof features);
     DIST_OK(qdr_stack_add_linear(g->stack, &back, both, &p, NULL));
     DIST_OK(qdr_stack_add_residual(g->stack, "doubled", g->x, g->x, &doubled));
@@ -144,11 +150,15 @@ static void bind_own_memory(graph *g)
                                                          g->memory[2], g->memory[3]}));
 }
 
-static void open_graph(graph *g, qdr_grid *grid, const variant *v)
+static int64_t sequences_of(const qdr_grid *grid)
+{
+    return qdr_grid_size(grid, QDR_Z) * qdr_grid_size(grid, QDR_D) + 1;
+}
+
+static void open_rows(graph *g, qdr_grid *grid, const variant *v, int64_t n_sequences)
 {
     *g = (graph){.ctx = qdr_grid_context(grid), .grid = grid, .dtype = v->dtype};
     g->op.single = v->dtype == QDR_F32;
-    const int64_t n_sequences = qdr_grid_size(grid, QDR_Z) * qdr_grid_size(grid, QDR_D) + 1;
     const qdr_stack_opts opts = {QDR_OPTS_INIT,
                                  .n_rows = n_sequences * CONTEXT,
                                  .row_unit = CONTEXT,
@@ -161,6 +171,11 @@ static void open_graph(graph *g, qdr_grid *grid, const variant *v)
     DIST_OK(qdr_stack_build(g->stack));
     if (v->caller_memory) bind_own_memory(g);
     DIST_OK(qdr_stack_init(g->stack, 5, 0.3));
+}
+
+static void open_graph(graph *g, qdr_grid *grid, const variant *v)
+{
+    open_rows(g, grid, v, sequences_of(grid));
 }
 
 static void close_graph(graph *g)
@@ -286,15 +301,26 @@ static qdr_grid *some_grid(qdr_context *ctx, uint64_t *seed)
     return grid;
 }
 
+/* All ranks on y: more of them than key heads, and with many of them than heads. */
+static qdr_grid *tall_grid(qdr_context *ctx)
+{
+    qdr_grid *grid = NULL;
+    const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = 1, .y = qdr_context_size(ctx), .z = 1, .d = 1};
+    DIST_OK(qdr_grid_create(ctx, &opts, &grid));
+    return grid;
+}
+
 static void gradients_are_slopes(qdr_context *ctx, uint64_t seed)
 {
-    for (int i = 0; i < 4; i++) {
-        qdr_grid *grid = some_grid(ctx, &seed);
+    static const int key_heads[] = {0, 0, 0, 0, 1, 2, 2, 3};
+    for (int i = 0; i < 8; i++) {
+        qdr_grid *grid = i / 2 == 2 ? tall_grid(ctx) : some_grid(ctx, &seed);
         graph g;
         open_graph(&g, grid,
                    &(variant){.layout = i % 2 ? QDR_SCATTERED : QDR_REPLICATED,
                               .dtype = QDR_F64,
-                              .drop_gathered = i / 2});
+                              .drop_gathered = i / 2 % 2,
+                              .key_heads = key_heads[i]});
         check_gradients(&g);
         close_graph(&g);
         qdr_grid_destroy(&grid);
@@ -338,11 +364,13 @@ static void overlap_changes_no_bit(qdr_context *ctx, uint64_t seed)
     DIST_CHECK(first != NULL, "no memory");
     for (int layout = 0; layout < 2; layout++) {
         qdr_grid *grid = some_grid(ctx, &seed);
+        const int key_heads = layout ? 0 : 2;
         int64_t n = 0;
         for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++) {
             graph g;
             variant v = variants[i];
             v.layout = layout ? QDR_SCATTERED : QDR_REPLICATED;
+            v.key_heads = key_heads;
             open_graph(&g, grid, &v);
             const int64_t n_other = outcome(&g, i ? other : first);
             n = i ? n : n_other;
@@ -374,6 +402,82 @@ static void check_multiple(graph *g, const double *once, double times, const cha
     }
 }
 
+/* The loss, and all gradients as on one process. */
+static double keep_gradients(graph *g, double *full)
+{
+    const double value = loss(g, 0);
+    backward(g, 0);
+    for (int i = 0; i < qdr_stack_n_parameters(g->stack); i++) {
+        qdr_parameter parameter;
+        DIST_OK(qdr_stack_parameter(g->stack, i, &parameter));
+        DIST_OK(qdr_stack_gather_parameter(g->stack, i, 1, full));
+        full += parameter.n_global;
+    }
+    return value;
+}
+
+/* Key heads are sent only where a rank's queries need them, and then once: two attentions of one
+ * head, of which rank 0 has all rows. */
+static void heads_are_sent_if_needed(qdr_context *ctx)
+{
+    qdr_grid *grid = tall_grid(ctx);
+    const int p = qdr_context_size(ctx);
+    for (int i = 0; i < 3; i++) {
+        const variant v = {.dtype = QDR_F64, .key_heads = i ? 1 : 0, .whole_groups = i == 1};
+        const int has_it = i == 2 && qdr_context_rank(ctx) == 0;
+        const size_t head_bytes = 2 * CONTEXT * HEAD_SIZE * sizeof(double); /* two sequences */
+        const int64_t wanted = has_it ? (int64_t)(2 * 2 * head_bytes) * (p - 1) : 0;
+        graph g;
+        open_graph(&g, grid, &v);
+        qdr_grid_reset_traffic(grid);
+        DIST_OK(qdr_stack_forward(g.stack));
+        dist_synchronize(ctx);
+        const qdr_traffic sent = qdr_grid_traffic(grid, QDR_CHANNEL_Y_STAT, QDR_ALL_GATHER);
+        DIST_CHECK(sent.n_calls == (i == 2 && p > 1 ? 2 : 0) && sent.bytes_sent == wanted,
+                   "%d calls, %d bytes, not %d", (int)sent.n_calls, (int)sent.bytes_sent,
+                   (int)wanted);
+        close_graph(&g);
+    }
+    qdr_grid_destroy(&grid);
+}
+
+/* Grouped queries, split finer than their key heads: as one rank does it that has all heads. A
+ * second step takes no more memory. */
+static void grouped_as_on_one_rank(qdr_context *ctx, uint64_t seed)
+{
+    qdr_context *self = NULL;
+    heads_are_sent_if_needed(ctx);
+    double *alone = malloc(8 * MAX_FULL * sizeof *alone);
+    DIST_CHECK(alone != NULL, "no memory");
+    DIST_OK(qdr_context_create_self(NULL, &self));
+    for (int i = 0; i < 12; i++) {
+        qdr_grid *grid = i % 2 ? some_grid(ctx, &seed) : tall_grid(ctx), *one = tall_grid(self);
+        const variant v = {.layout = i / 2 % 2 ? QDR_SCATTERED : QDR_REPLICATED,
+                           .dtype = QDR_F64,
+                           .key_heads = 1 + i / 4};
+        variant whole = v;
+        whole.whole_groups = 1;
+        graph g, reference;
+        size_t now = 0, peak = 0;
+        open_graph(&g, grid, &v);
+        open_rows(&reference, one, &whole, sequences_of(grid));
+        const double wanted = keep_gradients(&reference, alone), got = loss(&g, 0);
+        DIST_CHECK(fabs(got - wanted) <= 1e-12 * (1 + fabs(wanted)), "loss %.17g, alone %.17g", got,
+                   wanted);
+        qdr_mem_reset_peak(ctx);
+        backward(&g, 0);
+        qdr_mem_usage(ctx, &now, &peak);
+        DIST_CHECK(now == peak, "%zu bytes more than were there before", peak - now);
+        check_multiple(&g, alone, 1, "grouped");
+        close_graph(&g);
+        close_graph(&reference);
+        qdr_grid_destroy(&grid);
+        qdr_grid_destroy(&one);
+    }
+    qdr_context_destroy(&self);
+    free(alone);
+}
+
 /* Adding to gradients that are complete, and to ones whose sums were deferred, counts nothing
  * twice. */
 static void micro_batches_add_up(qdr_context *ctx, uint64_t seed)
@@ -385,7 +489,9 @@ static void micro_batches_add_up(qdr_context *ctx, uint64_t seed)
         int64_t n = 0;
         DIST_CHECK(once != NULL, "no memory");
         open_graph(&g, grid,
-                   &(variant){.layout = layout ? QDR_SCATTERED : QDR_REPLICATED, .dtype = QDR_F64});
+                   &(variant){.layout = layout ? QDR_SCATTERED : QDR_REPLICATED,
+                              .dtype = QDR_F64,
+                              .key_heads = layout ? 2 : 0});
         loss(&g, 0);
         backward(&g, 0);
         for (int i = 0; i < qdr_stack_n_parameters(g.stack); i++) {
@@ -451,6 +557,13 @@ static void wrong_descriptions_are_named(qdr_context *ctx, uint64_t seed)
     DIST_FAILS(qdr_stack_add_linear(stack, NULL, x, &y, NULL), QDR_ERR_ARGUMENT, "NULL");
     DIST_FAILS(qdr_stack_add_attention(stack, "attention", 4, 4, x, &y), QDR_ERR_SHAPE,
                "three blocks");
+    qdr_edge_desc heads = {QDR_OPTS_INIT, .cols = {{12, 6}, {4, 4}, {4, 4}}, .col_axis = QDR_Y};
+    DIST_OK(qdr_stack_add_input(stack, "uncut", &heads, 0, &z));
+    DIST_FAILS(qdr_stack_add_attention(stack, "a", 4, 4, z, &y), QDR_ERR_SHAPE, "whole heads");
+    heads.cols[0] = (qdr_block){16, 4}, heads.cols[1] = (qdr_block){12, 4};
+    DIST_OK(qdr_stack_add_input(stack, "odd", &heads, 0, &z));
+    DIST_FAILS(qdr_stack_add_attention(stack, "a", 4, 4, z, &y), QDR_ERR_SHAPE,
+               "4 query heads, 3 key heads, 1 value heads");
     DIST_FAILS(qdr_stack_forward(stack), QDR_ERR_STATE, "qdr_stack_build");
     DIST_OK(qdr_stack_add_linear(stack, &desc, x, &y, NULL));
     DIST_FAILS(qdr_stack_add_residual(stack, "sum", x, y, &z), QDR_ERR_SHAPE, "alike");
@@ -470,6 +583,7 @@ int main(int argc, char **argv)
     static const dist_test tests[] = {
         {"gradients are slopes", gradients_are_slopes},
         {"overlap changes no bit", overlap_changes_no_bit},
+        {"grouped queries as on one rank", grouped_as_on_one_rank},
         {"micro-batches add up", micro_batches_add_up},
         {"wrong descriptions are named", wrong_descriptions_are_named},
     };
