@@ -59,9 +59,9 @@ QDR_API QDR_NODISCARD qdr_status qdr_matrix_owned(const qdr_grid *grid, const qd
                                                   int rank, qdr_owned *owned);
 
 /** Moves a matrix from one layout to another, both over the same grid and of the same global
- * extents. Collective over the grid, stream-ordered on `stream` (NULL: the context's). Copies of
- * the source are taken to be equal; every copy of the target is written. src and dst are device
- * memory of the local extents and must not overlap.
+ * extents. Collective over the grid, agrees, stream-ordered on `stream` (NULL: the context's).
+ * Copies of the source are taken to be equal; every copy of the target is written. src and dst are
+ * device memory of the local extents and must not overlap.
  *  @retval QDR_ERR_SHAPE   the global extents differ; nothing was moved
  *  @retval QDR_ERR_MEMORY  no space to pack; nothing was moved */
 QDR_API QDR_NODISCARD qdr_status qdr_redistribute(qdr_grid *grid, const qdr_matrix *src_layout,

@@ -6,7 +6,9 @@
  * of tasks (the schedules of forward and backward), from which sizes are known exactly, and binds
  * memory. Edges carry activations: each has a value and (except inputs) a gradient. All values stay
  * until the backward has used them. A node reads edges made before it. Everything is collective
- * over the grid and called in the same order on all ranks; one thread per stack at a time. */
+ * over the grid and called in the same order on all ranks; one thread per stack at a time. Adding
+ * does not wait for other ranks: an allocation may fail on one of them alone, so pass the status of
+ * the description to qdr_agree() before building. */
 #ifndef QUADRILLE_STACK_H
 #define QUADRILLE_STACK_H
 

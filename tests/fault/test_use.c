@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Redistribution, operations and an optimizer on local ranks while the n-th allocation fails, for
- * every n: some rank gets an error with a sentence, nobody waits for ever, and nothing is lost
- * (leak checkers watch). */
+/* Stacks, redistribution, operations and an optimizer on local ranks while the n-th allocation
+ * fails, for every n: all ranks get the same error from the same call, with a sentence, nobody
+ * waits for ever, and nothing is lost (leak checkers watch). */
 #include <pthread.h>
 
 #include "fault/inject.h"
@@ -18,35 +18,49 @@ typedef struct tools {
     void *memory; /* all buffers of the calls */
 } tools;
 
+typedef enum step { STACK, REDISTRIBUTE, OPERATIONS, CREATE, NORM, USE, N_STEPS } step;
+
+/* What a rank got: the step that failed first, or N_STEPS. */
+typedef struct outcome {
+    step at;
+    qdr_status status;
+    char sentence[512];
+} outcome;
+
 typedef struct job {
     pthread_barrier_t ready;
     long n;
     inject_extent extent;
-    qdr_status status[N_RANKS];
-    int has_sentence[N_RANKS];
+    outcome outcomes[N_RANKS];
 } job;
 
-static qdr_status add_layer(qdr_stack *stack)
+static qdr_status describe(qdr_stack *stack)
 {
     const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{N_COLS, 1}}, .col_axis = QDR_X};
     const qdr_linear_desc desc = {QDR_OPTS_INIT, .name = "layer", .in = {{N_COLS, 1}},
                                   .out = {{N_COLS, 1}}, .bias = 1};
     qdr_edge edge = 0;
     qdr_linear *layer = NULL;
-    qdr_status status = qdr_stack_add_input(stack, "x", &input, 1, &edge);
-    if (status == QDR_OK) status = qdr_stack_add_linear(stack, &desc, edge, &edge, &layer);
-    return status == QDR_OK ? qdr_stack_build(stack) : status;
+    const qdr_status status = qdr_stack_add_input(stack, "x", &input, 1, &edge);
+    return status == QDR_OK ? qdr_stack_add_linear(stack, &desc, edge, &edge, &layer) : status;
+}
+
+/* Adding and initialising are local: their status is for qdr_agree(). */
+static qdr_status make_stack(qdr_context *ctx, qdr_grid *grid, qdr_stack **stack)
+{
+    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = N_ROWS};
+    qdr_status status = qdr_stack_create(grid, &opts, stack);
+    if (status == QDR_OK) status = qdr_agree(ctx, describe(*stack));
+    if (status == QDR_OK) status = qdr_stack_build(*stack);
+    return status == QDR_OK ? qdr_agree(ctx, qdr_stack_init(*stack, 1, 0.1)) : status;
 }
 
 static void tools_make(qdr_local_world *world, int rank, tools *made)
 {
     const qdr_grid_opts shape = {QDR_OPTS_INIT, .x = N_RANKS, .y = 1, .z = 1, .d = 1};
-    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = N_ROWS};
     CHECK_OK(qdr_context_create_local(world, rank, NULL, &made->ctx));
     CHECK_OK(qdr_grid_create(made->ctx, &shape, &made->grid));
-    CHECK_OK(qdr_stack_create(made->grid, &opts, &made->stack));
-    CHECK_OK(add_layer(made->stack));
-    CHECK_OK(qdr_stack_init(made->stack, 1, 0.1));
+    CHECK_OK(make_stack(made->ctx, made->grid, &made->stack));
     CHECK_OK(qdr_mem_alloc(made->ctx, 64 * 1024, &made->memory));
     memset(made->memory, 0, 64 * 1024);
     CHECK_OK(qdr_barrier(made->ctx));
@@ -93,14 +107,36 @@ static qdr_status use_operations(const tools *t)
     return qdr_stream_synchronize(qdr_context_stream(t->ctx));
 }
 
-static qdr_status use_optimizer(const tools *t)
+static qdr_status use_optimizer(qdr_adamw *optimizer)
+{
+    double norm = 0;
+    TRY(qdr_adamw_step(optimizer, 0.1));
+    return qdr_adamw_norm(optimizer, &norm);
+}
+
+static qdr_status use_stack(const tools *t)
+{
+    qdr_stack *stack = NULL;
+    const qdr_status status = make_stack(t->ctx, t->grid, &stack);
+    qdr_stack_destroy(&stack);
+    return status;
+}
+
+/* The steps one after the other, until one fails. */
+static qdr_status use_all(const tools *t, step *at)
 {
     qdr_adamw *optimizer = NULL;
     double norm = 0;
-    TRY(qdr_adamw_create(t->stack, NULL, &optimizer));
-    qdr_status status = qdr_grad_norm(t->stack, &norm);
-    if (status == QDR_OK) status = qdr_adamw_step(optimizer, 0.1);
-    if (status == QDR_OK) status = qdr_adamw_norm(optimizer, &norm);
+    qdr_status status = QDR_OK;
+    for (*at = STACK; *at < N_STEPS; (*at)++) {
+        if (*at == STACK) status = use_stack(t);
+        if (*at == REDISTRIBUTE) status = use_redistribute(t);
+        if (*at == OPERATIONS) status = use_operations(t);
+        if (*at == CREATE) status = qdr_adamw_create(t->stack, NULL, &optimizer);
+        if (*at == NORM) status = qdr_grad_norm(t->stack, &norm);
+        if (*at == USE) status = use_optimizer(optimizer);
+        if (status != QDR_OK) break;
+    }
     qdr_adamw_destroy(&optimizer);
     return status;
 }
@@ -113,13 +149,30 @@ static int run_rank(qdr_local_world *world, int rank, void *user)
     pthread_barrier_wait(&all->ready);
     if (rank == 0) inject_begin(INJECT_MEMORY, all->n, all->extent);
     pthread_barrier_wait(&all->ready);
-    qdr_status status = use_redistribute(&t);
-    if (status == QDR_OK) status = use_operations(&t);
-    if (status == QDR_OK) status = use_optimizer(&t);
-    all->status[rank] = status;
-    all->has_sentence[rank] = strlen(qdr_last_error()) > 10;
+    outcome *mine = &all->outcomes[rank];
+    mine->status = use_all(&t, &mine->at);
+    if (mine->status != QDR_OK)
+        snprintf(mine->sentence, sizeof mine->sentence, "%s", qdr_last_error());
     tools_free(&t);
     return 0;
+}
+
+/* Returns the number of errors. */
+static int check_outcomes(const outcome *outcomes, int failed, long n)
+{
+    for (int rank = 0; rank < N_RANKS; rank++) {
+        const outcome *mine = &outcomes[rank];
+        if (mine->at != outcomes[0].at || strcmp(mine->sentence, outcomes[0].sentence) != 0)
+            print_error("allocation %ld, rank %d, step %d: \"%s\"; rank 0, step %d: \"%s\"\n", n,
+                        rank, (int)mine->at, mine->sentence, (int)outcomes[0].at,
+                        outcomes[0].sentence);
+        assert_int_equal(mine->at, outcomes[0].at);
+        assert_int_equal(mine->status, outcomes[0].status);
+        assert_string_equal(mine->sentence, outcomes[0].sentence);
+        assert_int_equal(mine->status, failed ? QDR_ERR_MEMORY : QDR_OK);
+        assert_true(strlen(mine->sentence) > 10 || !failed);
+    }
+    return failed ? N_RANKS : 0;
 }
 
 static void fail_each(inject_extent extent)
@@ -133,12 +186,7 @@ static void fail_each(inject_extent extent)
         failed = inject_happened();
         inject_end();
         pthread_barrier_destroy(&all.ready);
-        for (int rank = 0; rank < N_RANKS; rank++) {
-            assert_in_range(all.status[rank] + 100, 0, 100); /* done or an error, never "pending" */
-            if (all.status[rank] < 0) assert_true(all.has_sentence[rank]);
-            n_errors += all.status[rank] < 0;
-            if (!failed) assert_int_equal(all.status[rank], QDR_OK);
-        }
+        n_errors += check_outcomes(all.outcomes, failed, n);
     }
     print_message("%ld places, %ld errors\n", n - 1, n_errors);
     assert_true(n_errors > 1 && n < MOST_CALLS);
