@@ -249,7 +249,6 @@ qdr_status qdri_run_grouped_backward(const qdri_op_run *run)
                                    c.saved, qdri_stack_pointer(run->stack, run->task->reads[0]),
                                    c.d_assembled, c.work, run->stream));
     QDR_TRY(take_apart(&c));
-    if (!d_in) return QDR_OK;
     QDR_TRY(copy(&c, columns(&c, c.d_assembled, c.local->n_kv_heads, 0),
                  columns(&c, d_in, c.keys->n_own, 0), c.local->n_heads));
     return sum_up(&c, d_in);

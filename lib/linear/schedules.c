@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "core/size.h"
-#include "linear/internal.h"
+#include "linear/operations.h"
 
 static void begin(qdri_builder *builder, qdr_stack *stack, qdri_schedule *schedule)
 {
@@ -145,11 +145,20 @@ static void pass_gradient(qdri_builder *builder, qdr_stack *stack, int number)
     }
 }
 
+/* The library's own operations write the gradients of features even where nobody wants them (of an
+ * input of the stack): into memory that is used again. */
+static int must_write(const qdr_stack *stack, const qdri_node *node, int i)
+{
+    const qdri_edge *edge = &stack->edges[node->in[i]];
+    return !edge->with_gradient && edge->dtype != QDR_I32 &&
+           node->backward != qdri_run_user_backward;
+}
+
 static void add_op_backward(qdri_builder *builder, qdr_stack *stack, int number,
                             int accumulate_parameters)
 {
     const qdri_node *node = &stack->nodes[number];
-    qdri_ref late[QDR_MAX_OP_INPUTS];
+    qdri_ref late[QDR_MAX_OP_INPUTS], unwanted[QDR_MAX_OP_INPUTS];
     qdri_task task = {.kind = QDRI_TASK_BACKWARD,
                       .node = number,
                       .name = node->name,
@@ -163,7 +172,10 @@ static void add_op_backward(qdri_builder *builder, qdr_stack *stack, int number,
         task.writes[i] = gradient_target(builder, stack, node->in[i], number, &accumulate);
         task.reads[task.n_reads++] = stack->edges[node->in[i]].value;
         late[i] = QDRI_NO_REF;
-        if (accumulate && node->overwrites_only) {
+        unwanted[i] = QDRI_NO_REF;
+        if (must_write(stack, node, i)) {
+            unwanted[i] = task.writes[i] = take_edge(builder, &stack->edges[node->in[i]]);
+        } else if (accumulate && node->overwrites_only) {
             late[i] = task.writes[i];
             task.writes[i] = take_edge(builder, &stack->edges[node->in[i]]);
         } else {
@@ -174,6 +186,7 @@ static void add_op_backward(qdri_builder *builder, qdr_stack *stack, int number,
         task.writes[task.n_writes++] = stack->parameters[node->parameter + j].gradient;
     qdri_schedule_add(builder, &task);
     for (int i = 0; i < node->n_in; i++) {
+        qdri_buffers_give(builder->buffers, unwanted[i]);
         if (late[i].buffer < 0) continue;
         add_edge_task(builder, &stack->edges[node->in[i]], number, node->name, late[i],
                       task.writes[i], 1);

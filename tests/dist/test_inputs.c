@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Each operation right behind an input of the stack: whether the input's gradient is wanted changes
+ * no bit of what comes after it, forward and backward. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "dist.h"
+
+enum { CONTEXT = 4, HEAD = 4, N_ROWS = 6 * CONTEXT, WIDTH = 6 * HEAD };
+
+typedef enum operation { GELU, NORM, RESIDUAL, ATTENTION, GROUPED, N_OPERATIONS } operation;
+
+static qdr_edge add_operation(qdr_stack *stack, operation kind, qdr_edge x)
+{
+    qdr_edge y = -1;
+    if (kind == GELU) DIST_OK(qdr_stack_add_gelu(stack, "gelu", x, &y));
+    if (kind == NORM) DIST_OK(qdr_stack_add_layer_norm(stack, "norm", 0, x, &y));
+    if (kind == RESIDUAL) DIST_OK(qdr_stack_add_residual(stack, "sum", x, x, &y));
+    if (kind >= ATTENTION)
+        DIST_OK(qdr_stack_add_attention(stack, "attention", HEAD, CONTEXT, x, &y));
+    return y;
+}
+
+static void fill(qdr_stack *stack, qdr_edge edge, void *data, uint64_t seed)
+{
+    qdr_owned owned;
+    int64_t at = 0;
+    DIST_OK(qdr_stack_edge_owned(stack, edge, &owned));
+    for (int64_t r = owned.rows.begin; r < owned.rows.end; r++)
+        for (int i = 0; i < owned.n_ranges; i++)
+            for (int64_t c = owned.cols[i].begin; c < owned.cols[i].end; c++)
+                dist_set(data, QDR_F64, at++, dist_value(seed, r, c));
+}
+
+/* All gradients of parameters after one step, as on one process. Returns how many numbers. */
+static int64_t step(qdr_grid *grid, operation kind, qdr_layout layout, int with_gradient,
+                    double *gradients)
+{
+    const int64_t keys = kind == GROUPED ? HEAD : WIDTH; /* one key head */
+    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = N_ROWS, .row_unit = CONTEXT,
+                                 .dtype = QDR_F64};
+    qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{WIDTH, HEAD}}, .col_axis = QDR_X,
+                           .layout = layout, .scatter_unit = CONTEXT};
+    const qdr_linear_desc desc = {QDR_OPTS_INIT,          .name = "layer", .in = {{WIDTH, HEAD}},
+                                  .out = {{WIDTH, HEAD}}, .bias = 1,       .out_layout = layout};
+    qdr_stack *stack = NULL;
+    qdr_edge x = -1, y = -1;
+    void *memory = NULL;
+    int64_t n = 0;
+    if (kind >= ATTENTION) input.cols[1] = input.cols[2] = (qdr_block){keys, HEAD};
+    DIST_OK(qdr_stack_create(grid, &opts, &stack));
+    DIST_OK(qdr_stack_add_input(stack, "x", &input, with_gradient, &x));
+    DIST_OK(qdr_stack_add_linear(stack, &desc, add_operation(stack, kind, x), &y, NULL));
+    DIST_OK(qdr_stack_build(stack));
+    DIST_OK(qdr_stack_init(stack, 3, 0.2));
+    DIST_OK(qdr_stack_edge_value(stack, x, &memory));
+    fill(stack, x, memory, 1);
+    DIST_OK(qdr_stack_forward(stack));
+    DIST_OK(qdr_stack_edge_gradient(stack, y, &memory));
+    fill(stack, y, memory, 2);
+    DIST_OK(qdr_stack_backward(stack, 0, 1));
+    for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
+        qdr_parameter parameter;
+        DIST_OK(qdr_stack_parameter(stack, i, &parameter));
+        DIST_OK(qdr_stack_gather_parameter(stack, i, 1, gradients + n));
+        n += parameter.n_global;
+    }
+    qdr_stack_destroy(&stack);
+    return n;
+}
+
+static void inputs_without_gradients(qdr_context *ctx, uint64_t seed)
+{
+    enum { ROOM = WIDTH * WIDTH + 3 * WIDTH };
+    double *wanted = malloc(2 * ROOM * sizeof *wanted), *got = wanted + ROOM;
+    DIST_CHECK(wanted, "no memory");
+    for (int i = 0; i < 2 * N_OPERATIONS; i++) {
+        qdr_grid *grid = dist_random_grid(ctx, &seed);
+        const operation kind = (operation)(i / 2);
+        const qdr_layout layout = i % 2 ? QDR_SCATTERED : QDR_REPLICATED;
+        const int64_t n = step(grid, kind, layout, 1, wanted);
+        double largest = 0;
+        DIST_CHECK(step(grid, kind, layout, 0, got) == n, "operation %d", i / 2);
+        DIST_CHECK(memcmp(got, wanted, (size_t)n * sizeof *got) == 0, "operation %d", i / 2);
+        for (int64_t j = 0; j < n; j++) largest = got[j] > largest ? got[j] : largest;
+        DIST_CHECK(largest > 0.1, "operation %d: the largest gradient is %g", i / 2, largest);
+        qdr_grid_destroy(&grid);
+    }
+    free(wanted);
+}
+
+int main(int argc, char **argv)
+{
+    static const dist_test tests[] = {{"inputs without gradients", inputs_without_gradients}};
+    return dist_main(argc, argv, tests, 1);
+}
