@@ -42,7 +42,7 @@ cat >&2 <<EOF
 log of each step   out/run.jsonl
 picture            out/loss.svg
 try next
-  data parallel    mpiexec.mpich -n 2 build/examples/train_gpt --grid 1x1x1x2 --steps 6000
+  data parallel    mpiexec.mpich -n 2 build/examples/train_gpt --grid 1x1x1x2 --layers 2 --steps 10000
   your own text    mpiexec.mpich -n 4 build/examples/train_gpt FILE --grid 2x1x2x1 --layout scattered
   without MPI      build/examples/train_gpt --local 4 --grid 1x2x2x1
   one layer        mpiexec.mpich -n 4 build/examples/transformer_layer --grid 2x2x1x1
