@@ -10,6 +10,7 @@
 #include <string.h>
 
 enum { BT = 64, C = 48, OC = 80 }; /* rows in all, in-features, out-features, as llm.c names them */
+enum { N_INP = BT * C, N_OUT = BT * OC, N_WEIGHT = OC * C };
 
 #define CHECK(call)                                                                                \
     do {                                                                                           \
@@ -119,15 +120,15 @@ static float value_at(int64_t i) { return (float)((i * 2654435761u) % 2000u) / 1
 /* What the grid is compared with: the plain loop over the rows of all ranks. A real code has no
  * such thing, and gradients of the weight only after an all-reduce of its own. */
 typedef struct plain_results {
-    float inp[BT * C], weight[OC * C], bias[OC], dout[BT * OC];
-    float out[BT * OC], dinp[BT * C], dweight[OC * C], dbias[OC];
+    float inp[N_INP], weight[N_WEIGHT], bias[OC], dout[N_OUT];
+    float out[N_OUT], dinp[N_INP], dweight[N_WEIGHT], dbias[OC];
 } plain_results;
 
 static void plain_run(plain_results *plain)
 {
-    for (int64_t i = 0; i < BT * C; i++) plain->inp[i] = value_at(i);
-    for (int64_t i = 0; i < BT * OC; i++) plain->dout[i] = value_at(7 + i);
-    for (int64_t i = 0; i < OC * C; i++) plain->weight[i] = value_at(13 + i);
+    for (int64_t i = 0; i < N_INP; i++) plain->inp[i] = value_at(i);
+    for (int64_t i = 0; i < N_OUT; i++) plain->dout[i] = value_at(7 + i);
+    for (int64_t i = 0; i < N_WEIGHT; i++) plain->weight[i] = value_at(13 + i);
     for (int64_t i = 0; i < OC; i++) plain->bias[i] = value_at(17 + i);
     plain_forward(plain->out, plain->inp, plain->weight, plain->bias, BT);
     plain_backward(plain->dinp, plain->dweight, plain->dbias, plain->dout, plain->inp,
@@ -136,7 +137,7 @@ static void plain_run(plain_results *plain)
 
 /* This rank's rows, and the gradients of the parameters, which are the same on all ranks. */
 typedef struct grid_results {
-    float out[BT * OC], dinp[BT * C], dweight[OC * C], dbias[OC];
+    float out[N_OUT], dinp[N_INP], dweight[N_WEIGHT], dbias[OC];
 } grid_results;
 
 /* Prints how far this rank's results are from the plain loop's; 1: too far. */
@@ -146,7 +147,7 @@ static int differ(int rank, const qdr_owned *rows, const grid_results *ours,
     const int64_t first = rows->rows.begin, n = rows->n_rows;
     const double out = largest_difference(ours->out, plain->out + first * OC, n * OC);
     const double dinp = largest_difference(ours->dinp, plain->dinp + first * C, n * C);
-    const double dweight = largest_difference(ours->dweight, plain->dweight, OC * C);
+    const double dweight = largest_difference(ours->dweight, plain->dweight, N_WEIGHT);
     const double dbias = largest_difference(ours->dbias, plain->dbias, OC);
     printf("rank %d: rows %d to %d; differs from the plain loop by at most %.1e in out, %.1e in "
            "dinp, %.1e in dweight, %.1e in dbias\n",

@@ -533,7 +533,8 @@ int main(int argc, char **argv)
         .n_rows = (int)(sizeof rows / sizeof rows[0]),
         .operand = &given.file,
         .examples = "  train_gpt --local 4 --grid 2x2x1x1 --plot loss.svg\n"
-                    "  mpiexec.mpich -n 2 train_gpt --grid 1x1x1x2 --layers 2 --steps 10000 --log run.jsonl\n"
+                    "  mpiexec.mpich -n 2 train_gpt --grid 1x1x1x2 --layers 2 --steps 10000 "
+                    "--log run.jsonl\n"
                     "  train_gpt poems.txt --local 2 --ctx 64 --layout scattered --grid 2x1x1x1\n",
     };
     return program_start(&usage, argc, argv, &given.n_local, &given.n_threads, run_rank, &given);
