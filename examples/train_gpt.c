@@ -140,8 +140,8 @@ static qdr_status train_step(training *run, int64_t step, double *loss)
 static qdr_status late_step(training *run, int64_t step, double *loss)
 {
     const int p = qdr_context_size(run->ctx), rank = qdr_context_rank(run->ctx);
-    double *cpu = calloc((size_t)p, sizeof *cpu);
-    TRY(qdr_agree(run->ctx, cpu ? QDR_OK : QDR_ERR_MEMORY));
+    double *cpu = program_new(run->ctx, p, sizeof *cpu);
+    if (!cpu) return QDR_ERR_MEMORY;
     qdr_status status = qdr_barrier(run->ctx);
     const double began = meter_secs(), cpu_began = meter_cpu_secs();
     if (rank == run->late_rank) meter_sleep(run->late_secs);
@@ -235,8 +235,8 @@ static qdr_status write_sample(training *run)
 {
     const settings *set = run->set;
     const int64_t context = set->context;
-    uint8_t *window = calloc((size_t)context + 1, 1);
-    TRY(qdr_agree(run->ctx, window ? QDR_OK : QDR_ERR_MEMORY));
+    uint8_t *window = program_new(run->ctx, context + 1, 1);
+    if (!window) return QDR_ERR_MEMORY;
     const char *prompt = set->prompt ? set->prompt : "\n";
     const int64_t n_prompt = (int64_t)strlen(prompt);
     int64_t seen = n_prompt < context ? n_prompt : context;
@@ -416,9 +416,9 @@ static qdr_status prepare(training *run)
     const qdr_adamw_opts opts = {QDR_OPTS_INIT, .beta1 = 0.9, .beta2 = 0.99,
                                  .weight_decay = set->weight_decay, .clip_norm = set->clip};
     TRY(qdr_adamw_create(run->model.stack, &opts, &run->optimizer));
-    run->starts = calloc((size_t)config.n_sequences, sizeof *run->starts);
-    run->losses = calloc((size_t)set->n_steps, sizeof *run->losses);
-    TRY(qdr_agree(run->ctx, run->starts && run->losses ? QDR_OK : QDR_ERR_MEMORY));
+    run->starts = program_new(run->ctx, config.n_sequences, sizeof *run->starts);
+    run->losses = program_new(run->ctx, set->n_steps, sizeof *run->losses);
+    if (!run->starts || !run->losses) return QDR_ERR_MEMORY;
     return open_files(run);
 }
 
@@ -435,8 +435,8 @@ static qdr_status run_all(training *run)
 
 static qdr_status run_rank(qdr_context *ctx, const void *user, char sentence[PROBLEM_BYTES])
 {
-    training *run = calloc(1, sizeof *run);
-    TRY(qdr_agree(ctx, run ? QDR_OK : QDR_ERR_MEMORY));
+    training *run = program_new(ctx, 1, sizeof *run);
+    if (!run) return QDR_ERR_MEMORY;
     run->set = user, run->ctx = ctx, run->sentence = sentence,
     run->talks = qdr_context_rank(ctx) == 0;
     const qdr_status status = run_all(run);

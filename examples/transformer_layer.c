@@ -276,11 +276,10 @@ static qdr_status drive(block_driver *driver)
         return QDR_ERR_ARGUMENT;
     }
     TRY(program_make_grid(driver->ctx, &set->grid, set->order, driver->sentence, &driver->grid));
-    driver->forward_secs = calloc((size_t)set->n_iterations, sizeof(double));
-    driver->backward_secs = calloc((size_t)set->n_iterations, sizeof(double));
-    driver->all = calloc((size_t)qdr_context_size(driver->ctx), sizeof(double));
-    const int good = driver->forward_secs && driver->backward_secs && driver->all;
-    TRY(qdr_agree(driver->ctx, good ? QDR_OK : QDR_ERR_MEMORY));
+    driver->forward_secs = program_new(driver->ctx, set->n_iterations, sizeof(double));
+    driver->backward_secs = program_new(driver->ctx, set->n_iterations, sizeof(double));
+    driver->all = program_new(driver->ctx, qdr_context_size(driver->ctx), sizeof(double));
+    if (!driver->forward_secs || !driver->backward_secs || !driver->all) return QDR_ERR_MEMORY;
     TRY(build(driver));
     TRY(measure(driver));
     TRY(conclude(driver, &result));

@@ -3,6 +3,7 @@
 #include "program.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 typedef struct launch {
     const usage_text *usage;
@@ -77,6 +78,14 @@ int program_start(const usage_text *usage, int argc, char **argv, const int64_t 
         return exit_code_of(status);
     }
     return exit_code;
+}
+
+void *program_new(qdr_context *ctx, int64_t n_items, size_t item_bytes)
+{
+    void *items = calloc((size_t)n_items, item_bytes);
+    if (qdr_agree(ctx, items ? QDR_OK : QDR_ERR_MEMORY) >= 0) return items;
+    free(items);
+    return NULL;
 }
 
 qdr_status program_make_grid(qdr_context *ctx, const grid_shape *shape, const char *order,

@@ -29,6 +29,9 @@ typedef qdr_status (*program_fn)(qdr_context *ctx, const void *settings,
 int program_start(const usage_text *usage, int argc, char **argv, const int64_t *n_local,
                   const int64_t *n_threads, program_fn fn, const void *settings);
 
+/* Zeroed memory for `free`: on every rank, or NULL on all of them (QDR_ERR_MEMORY). Collective. */
+void *program_new(qdr_context *ctx, int64_t n_items, size_t item_bytes);
+
 /* The grid's ranks must be as many as were started; says how to start them otherwise. Same result
  * on all ranks. */
 qdr_status program_make_grid(qdr_context *ctx, const grid_shape *shape, const char *order,
