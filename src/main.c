@@ -4,7 +4,9 @@
 #include <jansson.h>
 #include <quadrille/version.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "command.h"
 
@@ -149,14 +151,23 @@ static void print_log(int level, const char *line, void *user)
     fprintf(stderr, "%s%s\n", level == 1 ? "warning: " : "", line);
 }
 
+/* Under a limit on address space (ulimit -v) OpenBLAS's own threads may wait for memory for ever,
+ * and exit() for them. */
+static int is_limited(void)
+{
+    struct rlimit limit;
+    return getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+}
+
 int main(int argc, char **argv)
 {
     qdr_set_log(print_log, NULL);
-    const int code = dispatch(argc, argv);
+    int code = dispatch(argc, argv);
     /* A full disk or a closed pipe must not look like success. */
     if (fflush(stdout) != 0 || ferror(stdout)) {
         fprintf(stderr, "quadrille: standard output cannot be written (%s)\n", strerror(errno));
-        return code ? code : EXIT_FAILED;
+        code = code ? code : EXIT_FAILED;
     }
+    if (is_limited()) _Exit(code);
     return code;
 }

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 
 typedef struct launch {
     const usage_text *usage;
@@ -57,8 +58,8 @@ static int run_rank(qdr_context *ctx, void *user)
     return exit_code_of(status);
 }
 
-int program_start(const usage_text *usage, int argc, char **argv, const int64_t *n_local,
-                  const int64_t *n_threads, program_fn fn, const void *settings)
+static int run(const usage_text *usage, int argc, char **argv, const int64_t *n_local,
+               const int64_t *n_threads, program_fn fn, const void *settings)
 {
     launch start = {.usage = usage, .fn = fn, .settings = settings};
     start.parsed = options_parse(usage, argc, argv, start.problem);
@@ -76,6 +77,20 @@ int program_start(const usage_text *usage, int argc, char **argv, const int64_t 
     if (status < 0) {
         fprintf(stderr, "%s: %s\n", usage->program, qdr_last_error());
         return exit_code_of(status);
+    }
+    return exit_code;
+}
+
+int program_start(const usage_text *usage, int argc, char **argv, const int64_t *n_local,
+                  const int64_t *n_threads, program_fn fn, const void *settings)
+{
+    struct rlimit limit;
+    const int exit_code = run(usage, argc, argv, n_local, n_threads, fn, settings);
+    /* Under a limit on address space (ulimit -v) OpenBLAS's own threads may wait for memory for
+     * ever, and exit() for them. */
+    if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+        fflush(NULL);
+        _Exit(exit_code);
     }
     return exit_code;
 }

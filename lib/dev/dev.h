@@ -63,6 +63,11 @@ typedef struct qdri_dev_table {
     void (*destroy)(qdri_dev *dev);
 } qdri_dev_table;
 
+/* Whether a limit on address space (ulimit -v), if there is one, leaves enough for n_devices more
+ * CPU devices of one BLAS thread each. To be asked first: hwloc dies where nothing is left.
+ * @retval QDR_ERR_MEMORY  no, and the sentence has the numbers */
+QDR_NODISCARD qdr_status qdri_dev_check_room(int n_devices);
+
 /* Makes the CPU device. n_threads: BLAS threads. The device is used by one host thread and its own
  * workers. */
 QDR_NODISCARD qdr_status qdri_dev_create_cpu(int n_threads, qdri_dev **dev);

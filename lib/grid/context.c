@@ -38,6 +38,7 @@ qdr_status qdri_context_prepare(const qdr_context_opts *opts, int n_node_ranks, 
     *ctx = NULL;
     qdr_status status = qdri_context_check_opts(opts);
     QDR_TRY_OUT(status, status);
+    QDR_TRY_OUT(status, qdri_dev_check_room(1));
     QDR_TRY_OUT(status, QDRI_NEW(1, "a context", &made));
     QDR_TRY_OUT(status, choose_threads(opts, n_node_ranks, &made->n_threads));
     QDR_TRY_OUT(status, qdri_dev_create_cpu(made->n_threads, &made->dev));

@@ -92,6 +92,7 @@ static qdr_status check_local(int n)
     if (qdri_mpi_is_initialised()) return QDR_OK;
 #endif
     QDR_TRY(qdri_launcher_check_local(n));
+    QDR_TRY(qdri_dev_check_room(n));
     /* The cores are looked up only where there can be too many ranks for them. */
     if (n > CROWD && qdri_topo_cores(&n_cores) == QDR_OK && n > CROWD * n_cores)
         qdri_log(QDRI_LOG_WARNING,

@@ -65,10 +65,11 @@ static qdr_status run_all(local_rank *ranks, int n, start_gate *gate)
     gate_move(gate, code == 0 ? GATE_OPEN : GATE_CANCELLED);
     for (int rank = 0; rank < n_started; rank++) pthread_join(ranks[rank].thread, NULL);
     if (code == 0) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_THREAD,
-                    "local run: the thread of rank %d of %d could not be started (%s); use fewer "
-                    "ranks, or raise the limit on threads (ulimit -u)",
-                    n_started, n, strerror(code));
+    return QDR_FAIL(
+        QDR_ERR_THREAD,
+        "local run: the thread of rank %d of %d could not be started (%s); use fewer "
+        "ranks, or raise the limits on threads (ulimit -u) and address space (ulimit -v)",
+        n_started, n, strerror(code));
 }
 
 static int first_result(const local_rank *ranks, int n)

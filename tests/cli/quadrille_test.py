@@ -36,9 +36,9 @@ def ranks_of(grid):
     return product
 
 
-def run(*words, before=()):
+def run(*words, before=(), environment=None):
     done = subprocess.run([*before, ARGUMENTS.quadrille, *words], stdin=subprocess.DEVNULL, capture_output=True,
-                          timeout=120)
+                          timeout=120, env=environment)
     done.out, done.err = done.stdout.decode(), done.stderr.decode()
     return done
 
@@ -323,6 +323,22 @@ class Command(Case):
         self.assertEqual(len(lines), 1 + 10 * 2 * 3)  # header; 10 grids of 4 ranks, 2 layouts, 3 types
         self.assertTrue(all(line.endswith(" ok") for line in lines[1:]), done.out)
         self.assertEqual(run("verify", "-n", "4", "--cases", "2", "--seed", "5").out, done.out)
+
+    def test_little_address_space(self):
+        """Where there is too little for BLAS, which asks for ever, a sentence says so before it is asked."""
+        limit = ("sh", "-c", 'ulimit -v "$0" && exec "$@"')
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+        if run("--version", before=(*limit, str(64 << 20))).returncode:
+            self.skipTest("this build cannot live with a limit (a sanitizer)")
+        codes = []
+        for mib in range(256, 1792, 128):
+            done = run("verify", "-n", "2", before=(*limit, str(mib << 10)), environment=environment)
+            codes.append(done.returncode)
+            if done.returncode == 3:
+                self.assertRegex(done.err, r"MiB.*(ulimit -v|address space|memory)")
+            else:
+                self.assertEqual((done.returncode, done.err), (0, ""), mib)
+        self.assertEqual((codes[0], codes[-1]), (3, 0))
 
     def test_verify_refuses(self):
         for bad in (["-n", "0"], ["-n", "65"], ["-n", "x"], ["--seed", "-1"], ["--dtype", "f16"], ["--cases", "0"], ["more"]):

@@ -3,6 +3,7 @@
 #ifndef QDRI_DEV_CPU_CPU_H
 #define QDRI_DEV_CPU_CPU_H
 
+#include "dev/cpu/room.h"
 #include "dev/device.h"
 
 #define QDRI_RING_ITEMS 1024u /* of a stream; when they are full, enqueueing waits */
@@ -45,6 +46,7 @@ struct qdri_waker {
     uint64_t bit; /* its place in masks of waiters; executors 64 apart share one */
     qdri_bell *bell; /* may be another executor's, too */
     pthread_t thread;
+    qdri_room room; /* of an executor of products, until the first of them */
     atomic_int quit;
     pthread_mutex_t streams_lock; /* held for a whole round */
     qdri_cpu_stream *streams;
@@ -52,8 +54,9 @@ struct qdri_waker {
     int64_t polling_since_ns, look_within_ns; /* INT64_MAX: no need to look */
 };
 
-/* executor.c */
-QDR_NODISCARD qdr_status qdri_executor_create(qdri_cpu_dev *dev, qdri_waker **executor);
+/* executor.c; room: what it will hold, given back in any case */
+QDR_NODISCARD qdr_status qdri_executor_create(qdri_cpu_dev *dev, qdri_room room,
+                                              qdri_waker **executor);
 void qdri_executor_destroy(qdri_waker *executor); /* has no streams */
 void qdri_executor_attach(qdri_waker *executor, qdri_cpu_stream *stream);
 void qdri_executor_detach(qdri_waker *executor, qdri_cpu_stream *stream);

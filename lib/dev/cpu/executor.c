@@ -89,6 +89,7 @@ static void *executor_main(void *argument)
 {
     qdri_waker *executor = argument;
     current = executor;
+    qdri_room_settle();
     for (;;) {
         const unsigned seen = atomic_load(&executor->bell->n_rings);
         if (atomic_load(&executor->quit)) return NULL;
@@ -117,6 +118,7 @@ static void executor_init(qdri_waker *executor, qdri_cpu_dev *dev)
 
 static void executor_free(qdri_waker *executor)
 {
+    qdri_room_give_back(&executor->room);
     pthread_mutex_destroy(&executor->streams_lock);
     free(executor);
 }
@@ -132,19 +134,23 @@ static int start_thread(qdri_waker *executor)
     return failure;
 }
 
-qdr_status qdri_executor_create(qdri_cpu_dev *dev, qdri_waker **executor)
+qdr_status qdri_executor_create(qdri_cpu_dev *dev, qdri_room room, qdri_waker **executor)
 {
     qdri_waker *made = NULL;
     *executor = NULL;
-    QDR_TRY(QDRI_NEW(1, "a thread of the device", &made));
+    const qdr_status status = QDRI_NEW(1, "a thread of the device", &made);
+    if (status != QDR_OK) qdri_room_give_back(&room);
+    QDR_TRY(status);
     executor_init(made, dev);
+    made->room = room;
     const int failure = start_thread(made);
     if (failure) {
         executor_free(made);
-        return QDR_FAIL(QDR_ERR_THREAD,
-                        "device: a thread for a stream could not be started (%s); allow more "
-                        "threads (ulimit -u) or use fewer ranks on this machine",
-                        strerror(failure));
+        return QDR_FAIL(
+            QDR_ERR_THREAD,
+            "device: a thread for a stream could not be started (%s); allow more "
+            "threads (ulimit -u) and address space (ulimit -v), or use fewer ranks on this machine",
+            strerror(failure));
     }
     pthread_mutex_lock(&dev->lock);
     made->next = dev->executors;

@@ -11,8 +11,10 @@
 #define CLEAR_BYTES_MAX ((size_t)4 << 20)
 
 /* OpenBLAS counts its threads for the whole process, so the number is set only when it changes. */
-void qdri_blas_set_threads(int n_threads)
+void qdri_blas_begin(int n_threads)
 {
+    qdri_waker *executor = qdri_current_waker();
+    if (executor && executor->room.start) qdri_room_give_back(&executor->room);
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static int n_set;
     pthread_mutex_lock(&lock);
@@ -92,7 +94,7 @@ static qdr_status gemm_run(void *args)
         gemm_scale(&self->gemm);
         return QDR_OK;
     }
-    qdri_blas_set_threads(self->dev->n_threads);
+    qdri_blas_begin(self->dev->n_threads);
     if (self->gemm.dtype != QDR_BF16) {
         qdri_gemm_blas(&self->gemm);
         return QDR_OK;

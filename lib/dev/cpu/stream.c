@@ -95,8 +95,12 @@ qdr_status qdri_cpu_stream_synchronize(qdr_stream *stream)
 /* The executor of a new stream: its own, or the one of all COMM streams. */
 static qdr_status executor_for(qdri_cpu_dev *dev, qdri_stream_kind kind, qdri_waker **executor)
 {
-    if (kind == QDRI_STREAM_COMPUTE) return qdri_executor_create(dev, executor);
-    if (!dev->comm) QDR_TRY(qdri_executor_create(dev, &dev->comm));
+    qdri_room room = {NULL, 0};
+    if (kind == QDRI_STREAM_COMPUTE) {
+        QDR_TRY(qdri_room_take(dev->n_threads, &room));
+        return qdri_executor_create(dev, room, executor);
+    }
+    if (!dev->comm) QDR_TRY(qdri_executor_create(dev, room, &dev->comm));
     *executor = dev->comm;
     return QDR_OK;
 }
