@@ -29,7 +29,7 @@ typedef struct settings {
     const char *file, *order, *log, *plot, *prompt, *late;
     grid_shape grid;
     int layout, dtype, serial, tied;
-    int64_t n_local, n_threads;
+    int64_t n_local, n_threads, n_panels;
     int64_t n_layers, hidden, n_heads, context;
     int64_t batch, micro_batch, n_steps, warmup, seed;
     int64_t validate_every, n_windows, n_sample;
@@ -410,6 +410,7 @@ static qdr_status prepare(training *run)
         .layout = (qdr_layout)set->layout,
         .dtype = (qdr_dtype)set->dtype,
         .overlap = set->serial ? QDR_OVERLAP_NONE : QDR_OVERLAP_ALL,
+        .panels = (int)set->n_panels,
     };
     TRY(gpt_create(run->grid, &config, &run->model));
     TRY(gpt_init(&run->model, (uint64_t)set->seed, set->stddev));
@@ -480,6 +481,8 @@ static const option_row rows[] = {
     {OPTION_TEXT, "order", "AXES", &given.order, 0, 0, "axes from the fastest"},
     {OPTION_CHOICE, "overlap", "on|off", &given.serial, 0, 0,
      "communication beside products; bits stay the same"},
+    {OPTION_COUNT, "panels", "N", &given.n_panels, 1, 1024,
+     "row panels of a product, one travels beside the next (default: by cost)"},
     {OPTION_COUNT, "threads", "N", &given.n_threads, 1, 1024,
      "BLAS threads per rank (default: cores over ranks)"},
     {OPTION_GROUP, "model", 0, 0, 0, 0, 0},

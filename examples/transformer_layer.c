@@ -20,7 +20,7 @@ typedef struct settings {
     const char *order;
     grid_shape grid;
     int layout, dtype, serial, json;
-    int64_t n_local, n_threads, hidden, n_heads, context, batch, n_iterations;
+    int64_t n_local, n_threads, n_panels, hidden, n_heads, context, batch, n_iterations;
 } settings;
 
 typedef struct block_driver {
@@ -83,6 +83,7 @@ static qdr_status build(block_driver *driver)
         .row_unit = set->context,
         .dtype = (qdr_dtype)set->dtype,
         .overlap = set->serial ? QDR_OVERLAP_NONE : QDR_OVERLAP_ALL,
+        .panels = (int)set->n_panels,
     };
     qdr_linear *residual[2];
     TRY(qdr_stack_create(driver->grid, &opts, &driver->stack));
@@ -312,6 +313,8 @@ static const option_row rows[] = {
     {OPTION_CHOICE, "layout", "replicated|scattered", &given.layout, 0, 0, "of activations"},
     {OPTION_TEXT, "order", "AXES", &given.order, 0, 0, "axes from the fastest"},
     {OPTION_CHOICE, "overlap", "on|off", &given.serial, 0, 0, "communication beside products"},
+    {OPTION_COUNT, "panels", "N", &given.n_panels, 1, 1024,
+     "row panels of a product, one travels beside the next (default: by cost)"},
     {OPTION_COUNT, "threads", "N", &given.n_threads, 1, 1024,
      "BLAS threads per rank (default: cores over ranks)"},
     {OPTION_GROUP, "shape", 0, 0, 0, 0, 0},

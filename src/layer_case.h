@@ -22,7 +22,7 @@ typedef struct layer_case {
     int n_calls; /* forward and backward passes; gradients of parameters are added up over them */
     int defer; /* 1: and synchronised in the last call only, else in each */
     int accumulate; /* y and dx are added to what was there */
-    int overlap; /* as in qdr_stack_opts */
+    int overlap, panels; /* as in qdr_stack_opts */
     int only_run; /* nothing is compared: for tests that look at something else */
 } layer_case;
 

@@ -13,6 +13,7 @@ typedef struct gpt_config {
     qdr_layout layout;
     qdr_dtype dtype;
     int overlap; /* sum of QDR_OVERLAP_…; 0: all */
+    int panels; /* row panels of products; 0: chosen by cost */
 } gpt_config;
 
 typedef struct gpt {

@@ -44,6 +44,9 @@ typedef struct qdr_stack_opts {
                         F32, F64, F32 */
     int overlap; /**< sum of QDR_OVERLAP_…; 0: all */
     int prefetch; /**< layers whose W is gathered ahead; 0: 1 */
+    int panels; /**< row panels of a product whose rows are gathered or whose result is summed over
+                   other ranks: one panel travels while the next is computed; 1: none; 0: chosen for
+                   each layer by cost; more than rows: one per row. Bits may depend on it */
     int caller_memory; /**< 1: the caller binds memory with qdr_stack_bind() after qdr_stack_build()
                         */
 } qdr_stack_opts;
@@ -97,6 +100,7 @@ typedef struct qdr_linear_desc {
     qdr_layout out_layout; /**< of the output edge */
     int64_t out_row_unit; /**< scatter unit of the output edge; where a cell has fewer such units
                              than the axis has ranks, the edge becomes REPLICATED; 0: 1 */
+    int panels; /**< as in qdr_stack_opts; 0: as there */
     int drop_gathered; /**< 1: a gathered X is not kept for dW but gathered again (less memory, one
                           more all-gather) */
 } qdr_linear_desc;

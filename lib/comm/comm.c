@@ -100,6 +100,11 @@ qdr_status qdri_comm_agree(qdri_comm *comm, qdr_status mine)
     return comm->size > 1 ? comm->table->agree(comm, mine) : mine;
 }
 
+int qdri_comm_any(qdri_comm *comm, int yes)
+{
+    return qdri_comm_agree(comm, yes ? QDR_ERR_STATE : QDR_OK) != QDR_OK;
+}
+
 qdr_status qdri_comm_broadcast(qdri_comm *comm, int root, void *data, size_t bytes)
 {
     return comm->size > 1 ? comm->table->broadcast(comm, root, data, bytes) : QDR_OK;

@@ -73,6 +73,9 @@ int qdri_comm_node_size(const qdri_comm *comm);
 /* All members return the same: the status and sentence of the lowest rank that passes an error. A
  * barrier, too. */
 QDR_NODISCARD qdr_status qdri_comm_agree(qdri_comm *comm, qdr_status mine);
+/* Whether any member says yes; also where agreeing fails, which the next call will see, too.
+ * Collective. */
+int qdri_comm_any(qdri_comm *comm, int yes);
 /* Host memory. */
 QDR_NODISCARD qdr_status qdri_comm_broadcast(qdri_comm *comm, int root, void *data, size_t bytes);
 /* Gives up on comm, its parts and its siblings: whoever waits in one of them, here or on another

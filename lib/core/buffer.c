@@ -25,7 +25,7 @@ qdri_ref qdri_buffers_add(qdri_buffers *buffers, qdri_region region, size_t byte
 {
     if (buffers->status != QDR_OK || !grow(buffers)) return QDRI_NO_REF;
     buffers->items[buffers->n] = (qdri_buffer){.region = region, .bytes = bytes, .busy = 1};
-    return (qdri_ref){buffers->n++, 0};
+    return (qdri_ref){buffers->n++, 0, 0};
 }
 
 /* The free slot to use for `bytes`: the longest rested that fits, else the largest; -1 if none is
@@ -51,7 +51,7 @@ qdri_ref qdri_buffers_take(qdri_buffers *buffers, size_t bytes)
     qdri_buffer *slot = &buffers->items[found];
     if (slot->bytes < bytes) slot->bytes = bytes;
     slot->busy = 1;
-    return (qdri_ref){found, 0};
+    return (qdri_ref){found, 0, 0};
 }
 
 void qdri_buffers_share(qdri_buffers *buffers, qdri_ref ref)

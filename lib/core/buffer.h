@@ -16,12 +16,12 @@ typedef enum qdri_region {
     QDRI_N_REGIONS
 } qdri_region;
 
-/* A place in a buffer; buffer -1 is none. */
+/* Bytes of a buffer, from `offset` on; buffer -1 is none. */
 typedef struct qdri_ref {
     int buffer;
-    size_t offset; /* bytes */
+    size_t offset, bytes; /* bytes 0: to the end */
 } qdri_ref;
-#define QDRI_NO_REF ((qdri_ref){-1, 0})
+#define QDRI_NO_REF ((qdri_ref){-1, 0, 0})
 
 typedef struct qdri_buffer {
     qdri_region region;

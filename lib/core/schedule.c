@@ -8,12 +8,6 @@
 #include "core/block.h"
 #include "core/size.h"
 
-/* Who touched a buffer last. Task numbers; -1: nobody. */
-struct qdri_hazard {
-    int writer;
-    int readers[QDRI_N_STREAMS];
-};
-
 /* Doubles a list of `size`-byte items; the old one is freed. */
 static qdr_status enlarge(void **items, int n, int capacity, size_t size, const char *what)
 {
@@ -42,22 +36,6 @@ void qdri_builder_begin(qdri_builder *builder, qdri_schedule *schedule, qdri_buf
     qdri_buffers_reset_pool(buffers);
 }
 
-static struct qdri_hazard *hazard_of(qdri_builder *builder, qdri_ref ref)
-{
-    if (ref.buffer >= builder->n_hazards) {
-        const int n = 2 * builder->buffers->n + 16;
-        builder->status = enlarge((void **)&builder->hazards, builder->n_hazards, n,
-                                  sizeof *builder->hazards, "a schedule");
-        if (builder->status != QDR_OK) return NULL;
-        for (int i = builder->n_hazards; i < n; i++) {
-            builder->hazards[i].writer = -1;
-            for (int s = 0; s < QDRI_N_STREAMS; s++) builder->hazards[i].readers[s] = -1;
-        }
-        builder->n_hazards = n;
-    }
-    return &builder->hazards[ref.buffer];
-}
-
 /* Lets `task` wait for an earlier one, unless its stream has done so already. */
 static void wait_for(qdri_builder *builder, qdri_task *task, int earlier)
 {
@@ -74,34 +52,41 @@ static void wait_for(qdri_builder *builder, qdri_task *task, int earlier)
     task->waits[task->n_waits++] = earlier;
 }
 
+static void wait_for_operand(qdri_builder *builder, qdri_task *task, qdri_ref ref, int is_written)
+{
+    qdri_span *spans;
+    int n_spans;
+    if (ref.buffer < 0 || builder->status != QDR_OK) return;
+    builder->status = qdri_hazards_find(&builder->hazards, ref, &spans, &n_spans);
+    if (builder->status != QDR_OK) return;
+    for (int i = 0; i < n_spans; i++) {
+        wait_for(builder, task, spans[i].writer);
+        for (int s = 0; is_written && s < QDRI_N_STREAMS; s++)
+            wait_for(builder, task, spans[i].readers[s]);
+    }
+}
+
+static void note_read(qdri_builder *builder, const qdri_task *task, qdri_ref ref, int number)
+{
+    qdri_span *spans;
+    int n_spans;
+    if (ref.buffer < 0 || builder->status != QDR_OK) return;
+    builder->status = qdri_hazards_find(&builder->hazards, ref, &spans, &n_spans);
+    for (int i = 0; i < n_spans; i++) spans[i].readers[task->stream] = number;
+}
+
 static void wait_for_operands(qdri_builder *builder, qdri_task *task)
 {
-    for (int i = 0; i < task->n_reads; i++) {
-        if (task->reads[i].buffer < 0) continue;
-        const struct qdri_hazard *hazard = hazard_of(builder, task->reads[i]);
-        if (!hazard) return;
-        wait_for(builder, task, hazard->writer);
-    }
-    for (int i = 0; i < task->n_writes; i++) {
-        if (task->writes[i].buffer < 0) continue;
-        const struct qdri_hazard *hazard = hazard_of(builder, task->writes[i]);
-        if (!hazard) return;
-        wait_for(builder, task, hazard->writer);
-        for (int s = 0; s < QDRI_N_STREAMS; s++) wait_for(builder, task, hazard->readers[s]);
-    }
+    for (int i = 0; i < task->n_reads; i++) wait_for_operand(builder, task, task->reads[i], 0);
+    for (int i = 0; i < task->n_writes; i++) wait_for_operand(builder, task, task->writes[i], 1);
 }
 
 static void note_operands(qdri_builder *builder, const qdri_task *task, int number)
 {
-    for (int i = 0; i < task->n_reads; i++)
-        if (task->reads[i].buffer >= 0)
-            builder->hazards[task->reads[i].buffer].readers[task->stream] = number;
-    for (int i = 0; i < task->n_writes; i++) {
-        if (task->writes[i].buffer < 0) continue;
-        struct qdri_hazard *hazard = &builder->hazards[task->writes[i].buffer];
-        hazard->writer = number;
-        for (int s = 0; s < QDRI_N_STREAMS; s++) hazard->readers[s] = -1;
-    }
+    for (int i = 0; i < task->n_reads; i++) note_read(builder, task, task->reads[i], number);
+    for (int i = 0; i < task->n_writes; i++)
+        if (task->writes[i].buffer >= 0 && builder->status == QDR_OK)
+            qdri_hazards_write(&builder->hazards, task->writes[i], number);
 }
 
 /* Tasks of a class that may not overlap wait for the task before them, and the one after waits for
@@ -140,10 +125,9 @@ void qdri_schedule_add(qdri_builder *builder, const qdri_task *task)
 
 qdr_status qdri_builder_end(qdri_builder *builder)
 {
-    free(builder->hazards);
+    qdri_hazards_free(&builder->hazards);
     free(builder->uses);
     free(builder->slots);
-    builder->hazards = NULL;
     builder->uses = NULL;
     builder->slots = NULL;
     return builder->status != QDR_OK ? builder->status : builder->buffers->status;
@@ -179,6 +163,7 @@ qdr_axis qdri_channel_axis(qdr_channel channel)
 /* Elements this rank sends: pairwise exchange of parts, all-reduce in two steps. */
 static int64_t elems_sent(const qdri_task *task, int g, int rank)
 {
+    if (task->coll == QDR_SEND_RECV) return task->count;
     const int whole = task->coll == QDR_ALL_REDUCE || task->split_unit > 0;
     const int64_t total = whole ? task->count : task->count * g;
     int64_t begin, end;

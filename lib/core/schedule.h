@@ -3,15 +3,15 @@
  * functions of sizes and coordinates. The runtime executes the list, the model prices it, tests
  * print it.
  *
- * A task names the buffers it reads and writes; what it must wait for follows from them (the last
- * writer of what it reads, the last readers and writer of what it writes), so no builder states a
- * dependency by hand and none can be forgotten. */
+ * A task names the bytes of buffers that it reads and writes; what it must wait for follows from
+ * them (the last writer of what it reads, the last readers and writer of what it writes), so no
+ * builder states a dependency by hand and none can be forgotten. */
 #ifndef QDRI_CORE_SCHEDULE_H
 #define QDRI_CORE_SCHEDULE_H
 
 #include <stdio.h>
 
-#include "core/buffer.h"
+#include "core/hazard.h"
 #include "quadrille/grid.h"
 
 /* Where this rank stands. */
@@ -25,6 +25,7 @@ typedef enum qdri_task_kind {
     QDRI_TASK_BIAS_ADD, /* reads b; writes y */
     QDRI_TASK_COLUMN_SUM, /* reads x; writes p */
     QDRI_TASK_ADD, /* reads b; writes a += b (or a = b) */
+    QDRI_TASK_SUM_PARTS, /* reads k blocks of m rows; writes their sum, in that order */
     QDRI_TASK_EMBED, /* reads tokens, E; writes y */
     QDRI_TASK_EMBED_SUM, /* reads tokens, dy; writes dE */
     QDRI_TASK_POSITION_ADD, /* reads P; writes y */
@@ -42,10 +43,6 @@ typedef enum qdri_task_class {
     QDRI_CLASS_GRADIENTS = 4
 } qdri_task_class;
 
-/* Streams: 0 computes, 1 + channel carries that channel's collectives. */
-#define QDRI_STREAM_OF_COMPUTE 0
-#define QDRI_STREAM_OF_CHANNEL(channel) (1 + (int)(channel))
-#define QDRI_N_STREAMS (1 + (int)QDR_CHANNEL_X_STAT)
 #define QDRI_MAX_OPERANDS 10
 
 typedef struct qdri_task {
@@ -67,6 +64,8 @@ typedef struct qdri_task {
     int64_t
         count; /* elements in all (all-reduce, or with split_unit), else of each member's part */
     int64_t split_unit; /* > 0: member j's part is qdri_split(count, split_unit, size, j) */
+    int64_t recv_count; /* send-recv: count goes to `peer`, recv_count comes from `peer2` */
+    int peer, peer2;
     double flops;
     int64_t bytes_sent;
     /* Made by qdri_schedule_add(): */
@@ -87,8 +86,7 @@ typedef struct qdri_builder {
     qdri_place place;
     int overlap; /* QDR_OVERLAP_… that may run beside others */
     qdr_status status;
-    struct qdri_hazard *hazards; /* per buffer */
-    int n_hazards;
+    qdri_hazards hazards;
     int last_on_stream[QDRI_N_STREAMS];
     int waited[QDRI_N_STREAMS]
               [QDRI_N_STREAMS]; /* waited[s][t]: last task of t that stream s has waited for */

@@ -1,155 +1,72 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The tasks of a linear layer. */
-#include "core/schedule_linear.h"
+#include "core/schedule_rows.h"
 
-static size_t bytes_of(int64_t rows, int64_t cols, qdr_dtype dtype)
+static size_t bytes_of(int64_t n_elems, qdr_dtype dtype)
 {
-    return (size_t)rows * (size_t)cols * qdr_dtype_bytes(dtype);
+    return (size_t)n_elems * qdr_dtype_bytes(dtype);
 }
 
-/* A task of this layer on the compute stream, with up to two reads and one write. */
-static qdri_task task_of(const qdri_layer_shape *shape, qdri_task_kind kind, qdri_ref a, qdri_ref b,
-                         qdri_ref out)
+static qdri_rows input_rows(const qdri_layer_shape *shape)
 {
-    return (qdri_task){.kind = kind,
-                       .node = shape->node,
-                       .name = shape->name,
-                       .n_reads = 2,
-                       .reads = {a, b},
-                       .n_writes = 1,
-                       .writes = {out},
-                       .dtype = shape->dtype,
-                       .out_dtype = shape->dtype};
+    return (qdri_rows){shape->out_axis, shape->in_scattered, shape->k, shape->in_unit};
 }
 
-static void product(qdri_builder *builder, qdri_task task, int64_t m, int64_t n, int64_t k)
+static qdri_rows output_rows(const qdri_layer_shape *shape)
 {
-    task.m = m;
-    task.n = n;
-    task.k = k;
-    task.flops = 2.0 * (double)m * (double)n * (double)k;
-    qdri_schedule_add(builder, &task);
+    return (qdri_rows){shape->in_axis, shape->out_scattered, shape->n, shape->out_unit};
 }
 
-/* out (+)= a, on the compute stream. */
-static void add(qdri_builder *builder, const qdri_layer_shape *shape, qdri_ref out, qdri_ref a,
-                int64_t m, int64_t n)
+static qdri_summed output_of(const qdri_layer_shape *shape, qdri_ref y, int accumulate)
 {
-    qdri_task task = task_of(shape, QDRI_TASK_ADD, a, QDRI_NO_REF, out);
-    task.accumulate = 1;
-    task.m = m;
-    task.n = n;
-    qdri_schedule_add(builder, &task);
-}
-
-/* All rows of a cell from the parts that the members of `axis` hold. */
-static void gather_rows(qdri_builder *builder, const qdri_layer_shape *shape, qdr_axis axis,
-                        qdri_ref part, qdri_ref whole, int64_t cols, int64_t row_unit)
-{
-    qdri_task task = task_of(shape, QDRI_TASK_COLLECTIVE, part, QDRI_NO_REF, whole);
-    task.coll = QDR_ALL_GATHER;
-    task.part = QDRI_CLASS_ROWS;
-    task.channel = qdri_gather_channel(axis);
-    task.count = shape->m * cols;
-    task.split_unit = row_unit * cols;
-    qdri_add_collective(builder, &task);
-}
-
-/* An activation on its way through a product and a sum over `axis`: where the product writes, and
- * where the sum arrives. */
-typedef struct reduced {
-    qdr_axis axis;
-    int active; /* the group has more than one member */
-    int scattered; /* reduce-scatter of rows, else all-reduce */
-    int64_t m, local_rows, cols, row_unit;
-    qdri_ref target; /* the caller's */
-    int accumulate;
-    qdri_ref partial, sum;
-} reduced;
-
-static void begin_reduced(qdri_builder *builder, const qdri_layer_shape *shape, reduced *r)
-{
-    r->active = builder->place.size[r->axis] > 1;
-    r->partial = r->sum = r->target;
-    if (!r->active) return;
-    if (r->accumulate)
-        r->sum = qdri_buffers_take(builder->buffers,
-                                   bytes_of(r->local_rows, r->cols, shape->dtype));
-    r->partial = r->scattered
-                     ? qdri_buffers_take(builder->buffers, bytes_of(r->m, r->cols, shape->dtype))
-                     : r->sum;
-}
-
-static void sum_reduced(qdri_builder *builder, const qdri_layer_shape *shape, const reduced *r)
-{
-    qdri_task task = task_of(shape, QDRI_TASK_COLLECTIVE, r->scattered ? r->partial : QDRI_NO_REF,
-                             QDRI_NO_REF, r->sum);
-    task.coll = r->scattered ? QDR_REDUCE_SCATTER : QDR_ALL_REDUCE;
-    task.part = QDRI_CLASS_ROWS;
-    task.channel = qdri_reduce_channel(r->axis);
-    task.count = r->m * r->cols;
-    task.split_unit = r->scattered ? r->row_unit * r->cols : 0;
-    qdri_add_collective(builder, &task);
-}
-
-/* Accumulates once, after the sum, and gives the slots back. */
-static void end_reduced(qdri_builder *builder, const qdri_layer_shape *shape, const reduced *r)
-{
-    if (!r->active) return;
-    if (r->accumulate) add(builder, shape, r->target, r->sum, r->local_rows, r->cols);
-    if (r->scattered) qdri_buffers_give(builder->buffers, r->partial);
-    if (r->accumulate) qdri_buffers_give(builder->buffers, r->sum);
-}
-
-static reduced output_of(const qdri_layer_shape *shape, qdri_ref y, int accumulate)
-{
-    return (reduced){.axis = shape->in_axis,
-                     .scattered = shape->out_scattered,
-                     .row_unit = shape->out_unit,
-                     .m = shape->m,
-                     .local_rows = shape->out_rows,
-                     .cols = shape->n,
-                     .target = y,
-                     .accumulate = accumulate};
+    return (qdri_summed){.in = input_rows(shape),
+                         .out = output_rows(shape),
+                         .n_panels = shape->forward_panels,
+                         .local_rows = shape->out_rows,
+                         .target = y,
+                         .accumulate = accumulate};
 }
 
 /* X with all rows of the cell: x itself, or gathered into `whole`. */
 static qdri_ref whole_input(qdri_builder *builder, const qdri_layer_shape *shape,
-                            const qdri_layer_refs *refs, qdri_ref whole)
+                            const qdri_layer_refs *refs, qdri_ref whole, int n_panels)
 {
+    const qdri_rows rows = input_rows(shape);
     if (!shape->in_scattered) return refs->x;
-    gather_rows(builder, shape, shape->out_axis, refs->x, whole, shape->k, shape->in_unit);
+    qdri_gather_rows(builder, shape, &rows, refs->x, whole, n_panels);
     return whole;
 }
 
-static qdri_ref take_if(qdri_builder *builder, int wanted, int64_t rows, int64_t cols,
-                        qdr_dtype dtype)
+static void add_bias(qdri_builder *builder, const qdri_layer_shape *shape, qdri_ref b,
+                     const qdri_summed *y)
 {
-    return wanted ? qdri_buffers_take(builder->buffers, bytes_of(rows, cols, dtype)) : QDRI_NO_REF;
+    int64_t begin, end;
+    for (int i = 0; qdri_rows_arriving(builder, shape, y, i, &begin, &end); i++) {
+        if (i > 0 && begin == end) continue;
+        qdri_task task = qdri_layer_task(
+            shape, QDRI_TASK_BIAS_ADD, b, QDRI_NO_REF,
+            qdri_rows_ref(y->target, begin, end, shape->n, shape->dtype));
+        task.m = end - begin;
+        task.n = shape->n;
+        qdri_schedule_add(builder, &task);
+    }
 }
 
 void qdri_linear_forward_tasks(qdri_builder *builder, const qdri_layer_shape *shape,
                                const qdri_layer_refs *refs, int accumulate_y)
 {
-    const qdri_ref temporary = take_if(builder, shape->in_scattered && shape->drop_gathered,
-                                       shape->m, shape->k, shape->dtype);
+    const qdri_ref temporary = qdri_take_rows(builder, shape->in_scattered && shape->drop_gathered,
+                                              shape->m, shape->k, shape->dtype);
     const qdri_ref w = qdri_next_weight(builder);
     const qdri_ref x = whole_input(builder, shape, refs,
-                                   shape->drop_gathered ? temporary : refs->gathered);
-    reduced y = output_of(shape, refs->y, accumulate_y);
-    begin_reduced(builder, shape, &y);
-    qdri_task task = task_of(shape, QDRI_TASK_PRODUCT, x, w, y.partial);
-    task.trans_b = 1;
-    task.accumulate = !y.active && accumulate_y;
-    product(builder, task, shape->m, shape->n, shape->k);
-    sum_reduced(builder, shape, &y);
-    end_reduced(builder, shape, &y);
+                                   shape->drop_gathered ? temporary : refs->gathered,
+                                   shape->forward_panels);
+    qdri_summed y = output_of(shape, refs->y, accumulate_y);
+    qdri_begin_summed(builder, shape, &y);
+    qdri_add_summed(builder, shape, &y, x, w, 1);
+    qdri_end_summed(builder, shape, &y);
     qdri_buffers_give(builder->buffers, temporary);
-    if (!shape->bias) return;
-    task = task_of(shape, QDRI_TASK_BIAS_ADD, refs->b, QDRI_NO_REF, refs->y);
-    task.m = shape->out_rows;
-    task.n = shape->n;
-    qdri_schedule_add(builder, &task);
+    if (shape->bias) add_bias(builder, shape, refs->b, &y);
 }
 
 /* Where a whole dW goes before it is summed over z: two slots that take turns, so that a product
@@ -159,7 +76,7 @@ static qdri_ref gradient_slot(qdri_builder *builder, const qdri_layer_shape *sha
     const int turn = builder->next_gradient_slot;
     builder->next_gradient_slot = 1 - turn;
     const size_t bytes = (size_t)builder->place.size[QDR_Z] *
-                         bytes_of(shape->shard_elems, 1, shape->grad_dtype);
+                         bytes_of(shape->shard_elems, shape->grad_dtype);
     qdri_ref *slot = &builder->gradient_slots[turn];
     if (slot->buffer < 0)
         *slot = qdri_buffers_take(builder->buffers, bytes);
@@ -170,7 +87,7 @@ static qdri_ref gradient_slot(qdri_builder *builder, const qdri_layer_shape *sha
 
 static qdri_ref gradient_temp(qdri_builder *builder, const qdri_layer_shape *shape)
 {
-    const size_t bytes = bytes_of(shape->shard_elems, 1, shape->grad_dtype);
+    const size_t bytes = bytes_of(shape->shard_elems, shape->grad_dtype);
     qdri_ref *temp = &builder->gradient_temp;
     if (temp->buffer < 0)
         *temp = qdri_buffers_take(builder->buffers, bytes);
@@ -184,7 +101,7 @@ static qdri_ref gradient_temp(qdri_builder *builder, const qdri_layer_shape *sha
 static void sum_gradient(qdri_builder *builder, const qdri_layer_shape *shape, qdri_ref whole,
                          qdri_ref dw, const qdri_backward_mode *mode)
 {
-    qdri_task task = task_of(shape, QDRI_TASK_COLLECTIVE, whole, QDRI_NO_REF, dw);
+    qdri_task task = qdri_layer_task(shape, QDRI_TASK_COLLECTIVE, whole, QDRI_NO_REF, dw);
     task.part = QDRI_CLASS_GRADIENTS;
     task.dtype = task.out_dtype = shape->grad_dtype;
     task.count = shape->shard_elems;
@@ -194,7 +111,8 @@ static void sum_gradient(qdri_builder *builder, const qdri_layer_shape *shape, q
         task.channel = QDR_CHANNEL_Z_REDUCE;
         qdri_add_collective(builder, &task);
         if (mode->accumulate_dw) {
-            qdri_task addition = task_of(shape, QDRI_TASK_ADD, task.writes[0], QDRI_NO_REF, dw);
+            qdri_task addition = qdri_layer_task(shape, QDRI_TASK_ADD, task.writes[0], QDRI_NO_REF,
+                                                 dw);
             addition.part = QDRI_CLASS_GRADIENTS;
             addition.stream = QDRI_STREAM_OF_CHANNEL(QDR_CHANNEL_Z_REDUCE);
             addition.dtype = addition.out_dtype = shape->grad_dtype;
@@ -218,21 +136,24 @@ static void weight_gradient(qdri_builder *builder, const qdri_layer_shape *shape
 {
     const int gz = builder->place.size[QDR_Z];
     const qdri_ref whole = gz > 1 ? gradient_slot(builder, shape) : refs->dw;
-    qdri_task task = task_of(shape, QDRI_TASK_PRODUCT, dy, x, whole);
+    qdri_task task = qdri_layer_task(shape, QDRI_TASK_PRODUCT, dy, x, whole);
     task.trans_a = 1;
     task.accumulate = gz == 1 && mode->accumulate_dw;
     task.out_dtype = shape->grad_dtype;
     if (gz > 1)
-        task.zero_tail = bytes_of(shape->shard_elems * gz - shape->n * shape->k, 1,
-                                  shape->grad_dtype);
-    product(builder, task, shape->n, shape->k, shape->m);
+        task.zero_tail = bytes_of(shape->shard_elems * gz - shape->n * shape->k, shape->grad_dtype);
+    task.m = shape->n;
+    task.n = shape->k;
+    task.k = shape->m;
+    task.flops = 2.0 * (double)shape->n * (double)shape->k * (double)shape->m;
+    qdri_schedule_add(builder, &task);
     sum_gradient(builder, shape, whole, refs->dw, mode);
 }
 
 static void bias_gradient(qdri_builder *builder, const qdri_layer_shape *shape, qdri_ref db,
                           qdri_ref dy, const qdri_backward_mode *mode)
 {
-    qdri_task task = task_of(shape, QDRI_TASK_COLUMN_SUM, dy, QDRI_NO_REF, db);
+    qdri_task task = qdri_layer_task(shape, QDRI_TASK_COLUMN_SUM, dy, QDRI_NO_REF, db);
     task.out_dtype = shape->grad_dtype;
     task.accumulate = mode->accumulate_db;
     task.m = shape->m;
@@ -240,42 +161,34 @@ static void bias_gradient(qdri_builder *builder, const qdri_layer_shape *shape, 
     qdri_schedule_add(builder, &task);
 }
 
-/* dX = dY·W; its sum runs beside whatever follows, and is added to the old dX in end_reduced(). */
-static void input_gradient(qdri_builder *builder, const qdri_layer_shape *shape, reduced *dx,
-                           qdri_ref dy)
-{
-    begin_reduced(builder, shape, dx);
-    qdri_task task = task_of(shape, QDRI_TASK_PRODUCT, dy, qdri_next_weight(builder), dx->partial);
-    task.accumulate = !dx->active && dx->accumulate;
-    product(builder, task, shape->m, shape->k, shape->n);
-    sum_reduced(builder, shape, dx);
-}
-
 void qdri_linear_backward_tasks(qdri_builder *builder, const qdri_layer_shape *shape,
                                 const qdri_layer_refs *refs, const qdri_backward_mode *mode)
 {
     const int regather = shape->in_scattered && shape->drop_gathered;
-    const qdri_ref dy_whole = take_if(builder, shape->out_scattered, shape->m, shape->n,
-                                      shape->dtype);
-    const qdri_ref x_whole = take_if(builder, regather, shape->m, shape->k, shape->dtype);
+    const int with_dx = refs->dx.buffer >= 0;
+    const qdri_rows rows = output_rows(shape);
+    const qdri_ref dy_whole = qdri_take_rows(builder, shape->out_scattered, shape->m, shape->n,
+                                             shape->dtype);
+    const qdri_ref x_whole = qdri_take_rows(builder, regather, shape->m, shape->k, shape->dtype);
     if (shape->out_scattered)
-        gather_rows(builder, shape, shape->in_axis, refs->dy, dy_whole, shape->n, shape->out_unit);
+        qdri_gather_rows(builder, shape, &rows, refs->dy, dy_whole,
+                         with_dx ? shape->backward_panels : 1);
     const qdri_ref dy = shape->out_scattered ? dy_whole : refs->dy;
     qdri_ref x = shape->in_scattered ? refs->gathered : refs->x;
-    if (regather) x = whole_input(builder, shape, refs, x_whole);
-    reduced dx = {.axis = shape->out_axis,
-                  .scattered = shape->in_scattered,
-                  .row_unit = shape->in_unit,
-                  .m = shape->m,
-                  .local_rows = shape->in_rows,
-                  .cols = shape->k,
-                  .target = refs->dx,
-                  .accumulate = mode->accumulate_dx};
-    const int with_dx = refs->dx.buffer >= 0;
-    if (with_dx) input_gradient(builder, shape, &dx, dy);
+    if (regather) x = whole_input(builder, shape, refs, x_whole, 1);
+    qdri_summed dx = {.in = rows,
+                      .out = input_rows(shape),
+                      .n_panels = shape->backward_panels,
+                      .local_rows = shape->in_rows,
+                      .target = refs->dx,
+                      .accumulate = mode->accumulate_dx};
+    if (with_dx) {
+        qdri_begin_summed(builder, shape, &dx);
+        qdri_add_summed(builder, shape, &dx, dy, qdri_next_weight(builder), 0);
+    }
     weight_gradient(builder, shape, refs, x, dy, mode);
     if (shape->bias) bias_gradient(builder, shape, refs->db, dy, mode);
-    if (with_dx) end_reduced(builder, shape, &dx);
+    if (with_dx) qdri_end_summed(builder, shape, &dx);
     qdri_buffers_give(builder->buffers, dy_whole);
     qdri_buffers_give(builder->buffers, x_whole);
 }
@@ -284,16 +197,17 @@ void qdri_embedding_forward_tasks(qdri_builder *builder, const qdri_layer_shape 
                                   const qdri_layer_refs *refs)
 {
     const qdri_ref e = qdri_next_weight(builder);
-    reduced y = output_of(shape, refs->y, 0);
-    begin_reduced(builder, shape, &y);
-    qdri_task task = task_of(shape, QDRI_TASK_EMBED, refs->x, e, y.partial);
+    qdri_summed y = output_of(shape, refs->y, 0);
+    y.n_panels = 1;
+    qdri_begin_summed(builder, shape, &y);
+    qdri_task task = qdri_layer_task(shape, QDRI_TASK_EMBED, refs->x, e, y.partial);
     task.m = shape->m;
     task.n = shape->n;
     qdri_schedule_add(builder, &task);
-    sum_reduced(builder, shape, &y);
-    end_reduced(builder, shape, &y);
+    if (y.active) qdri_sum_whole(builder, shape, &y);
+    qdri_end_summed(builder, shape, &y);
     if (!shape->context) return;
-    task = task_of(shape, QDRI_TASK_POSITION_ADD, refs->b, QDRI_NO_REF, refs->y);
+    task = qdri_layer_task(shape, QDRI_TASK_POSITION_ADD, refs->b, QDRI_NO_REF, refs->y);
     task.m = shape->out_rows;
     task.n = shape->n;
     task.k = shape->first_row;
@@ -304,11 +218,12 @@ void qdri_embedding_forward_tasks(qdri_builder *builder, const qdri_layer_shape 
 void qdri_embedding_backward_tasks(qdri_builder *builder, const qdri_layer_shape *shape,
                                    const qdri_layer_refs *refs, const qdri_backward_mode *mode)
 {
-    const qdri_ref dy_whole = take_if(builder, shape->out_scattered, shape->m, shape->n,
-                                      shape->dtype);
-    if (shape->out_scattered)
-        gather_rows(builder, shape, shape->in_axis, refs->dy, dy_whole, shape->n, shape->out_unit);
-    qdri_task task = task_of(shape, QDRI_TASK_POSITION_SUM, refs->dy, QDRI_NO_REF, refs->db);
+    const qdri_rows rows = output_rows(shape);
+    const qdri_ref dy_whole = qdri_take_rows(builder, shape->out_scattered, shape->m, shape->n,
+                                             shape->dtype);
+    if (shape->out_scattered) qdri_gather_rows(builder, shape, &rows, refs->dy, dy_whole, 1);
+    qdri_task task = qdri_layer_task(shape, QDRI_TASK_POSITION_SUM, refs->dy, QDRI_NO_REF,
+                                     refs->db);
     task.out_dtype = shape->grad_dtype;
     task.accumulate = mode->accumulate_db;
     task.m = shape->out_rows;
@@ -318,16 +233,15 @@ void qdri_embedding_backward_tasks(qdri_builder *builder, const qdri_layer_shape
     if (shape->context) qdri_schedule_add(builder, &task);
     const int gz = builder->place.size[QDR_Z];
     const qdri_ref whole = gz > 1 ? gradient_slot(builder, shape) : refs->dw;
-    task = task_of(shape, QDRI_TASK_EMBED_SUM, refs->x, shape->out_scattered ? dy_whole : refs->dy,
-                   whole);
+    task = qdri_layer_task(shape, QDRI_TASK_EMBED_SUM, refs->x,
+                           shape->out_scattered ? dy_whole : refs->dy, whole);
     task.out_dtype = shape->grad_dtype;
     task.accumulate = gz == 1 && mode->accumulate_dw;
     task.m = shape->m;
     task.n = shape->n;
     task.k = shape->k;
     if (gz > 1)
-        task.zero_tail = bytes_of(shape->shard_elems * gz - shape->n * shape->k, 1,
-                                  shape->grad_dtype);
+        task.zero_tail = bytes_of(shape->shard_elems * gz - shape->n * shape->k, shape->grad_dtype);
     qdri_schedule_add(builder, &task);
     sum_gradient(builder, shape, whole, refs->dw, mode);
     qdri_buffers_give(builder->buffers, dy_whole);

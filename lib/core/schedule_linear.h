@@ -21,6 +21,7 @@ typedef struct qdri_layer_shape {
     int64_t shard_elems; /* of W, per member of z */
     int bias;
     int drop_gathered;
+    int forward_panels, backward_panels; /* row panels of Y and of dX; 0, 1: at once */
     int64_t context,
         first_row; /* embedding: rows of P (0: none), first global row of this rank's output */
     qdr_dtype dtype, grad_dtype;

@@ -4,9 +4,9 @@
 
 #include "core/schedule.h"
 
-static const char *const task_names[] = {"product",      "collective", "bias-add",  "column-sum",
-                                         "add",          "embed",      "embed-sum", "position-add",
-                                         "position-sum", "forward",    "backward"};
+static const char *const task_names[] = {"product",      "collective",   "bias-add", "column-sum",
+                                         "add",          "sum-parts",    "embed",    "embed-sum",
+                                         "position-add", "position-sum", "forward",  "backward"};
 
 static void print_refs(const char *label, const qdri_ref *refs, int n, FILE *file)
 {

@@ -83,6 +83,17 @@ static qdr_status binary_check(const qdri_kernel *kernel)
     return not_null("element-wise kernel", "y", kernel->u.binary.y, n);
 }
 
+static qdr_status parts_check(const qdri_kernel *kernel)
+{
+    const char *name = "sum of parts";
+    int64_t n_all = 0;
+    if (kernel->u.parts.n_parts < 1)
+        return QDR_FAIL(QDR_ERR_SHAPE, "%s: %d parts; at least 1", name, kernel->u.parts.n_parts);
+    QDR_TRY(sizes(name, kernel->u.parts.n, kernel->u.parts.n_parts, &n_all));
+    QDR_TRY(not_null(name, "x", kernel->u.parts.x, n_all));
+    return not_null(name, "y", kernel->u.parts.y, n_all);
+}
+
 static qdr_status rows_check(const qdri_kernel *kernel)
 {
     const char *name = "row kernel";
@@ -260,6 +271,7 @@ typedef qdr_status (*check_fn)(const qdri_kernel *kernel);
 
 static const check_fn checks[QDRI_N_KERNELS] = {
     [QDRI_K_ADD] = binary_check,
+    [QDRI_K_SUM_PARTS] = parts_check,
     [QDRI_K_CAST] = binary_check,
     [QDRI_K_BIAS_ADD] = rows_check,
     [QDRI_K_COLUMN_SUM] = rows_check,

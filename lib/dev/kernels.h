@@ -13,6 +13,7 @@
 typedef enum qdri_kernel_kind {
     QDRI_K_ADD, /* binary: y = a + b; types may be mixed with `dtype2` = type of b (a and y are T)
                  */
+    QDRI_K_SUM_PARTS, /* parts: y[i] = x[0,i] + x[1,i] + … in that order, in A, rounded once */
     QDRI_K_CAST, /* y (dtype2) = a (T) */
     QDRI_K_BIAS_ADD, /* rows: y[r,c] += p[c]            (p: T) */
     QDRI_K_COLUMN_SUM, /* rows: p[c] (A) = or += Σ_r x[r,c] */
@@ -55,6 +56,12 @@ typedef struct qdri_kernel {
             qdr_dtype dtype2;
             int accumulate;
         } binary;
+        struct {
+            int64_t n; /* of each part */
+            int n_parts;
+            const void *x;
+            void *y;
+        } parts;
         struct {
             int64_t n_rows, n_cols, row0, context;
             const void *x;

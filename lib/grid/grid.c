@@ -13,6 +13,7 @@ struct qdr_grid {
     qdr_context *ctx;
     qdri_grid_shape shape;
     int coordinates[QDR_N_AXES]; /* of this rank */
+    int crosses_nodes[QDR_N_AXES];
     qdri_comm *comms[QDR_N_CHANNELS];
     qdr_stream *streams[QDR_N_CHANNELS]; /* NULL for statistics */
     qdri_hold *holds;
@@ -63,6 +64,11 @@ static qdr_status create_together(qdr_grid *grid, qdri_comm *world)
         first[axis] = 0;
         QDR_TRY(qdri_comm_split(world, qdri_shape_rank(&grid->shape, first),
                                 grid->coordinates[axis], &grid->comms[channel]));
+    }
+    for (int axis = 0; axis < QDR_N_AXES; axis++) {
+        const qdri_comm *comm = grid->comms[QDR_CHANNEL_X_STAT + axis];
+        const int crosses = qdri_comm_node_size(comm) < qdri_comm_size(comm);
+        if (grid->shape.sizes[axis] > 1) grid->crosses_nodes[axis] = qdri_comm_any(world, crosses);
     }
     return QDR_OK;
 }
@@ -123,6 +129,11 @@ void qdr_grid_destroy(qdr_grid **grid)
 qdri_comm *qdri_grid_comm(const qdr_grid *grid, qdr_channel channel)
 {
     return grid->comms[channel];
+}
+
+int qdri_grid_crosses_nodes(const qdr_grid *grid, qdr_axis axis)
+{
+    return grid->crosses_nodes[axis];
 }
 
 qdr_stream *qdri_grid_stream(const qdr_grid *grid, qdr_channel channel)

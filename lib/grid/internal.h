@@ -12,6 +12,8 @@ qdri_dev *qdri_context_dev(const qdr_context *ctx);
 qdri_comm *qdri_context_world(const qdr_context *ctx);
 /* The channel's communicator; a group of one where the axis has size 1. */
 qdri_comm *qdri_grid_comm(const qdr_grid *grid, qdr_channel channel);
+/* Some groups of this axis have members on several nodes. Equal on all ranks. */
+int qdri_grid_crosses_nodes(const qdr_grid *grid, qdr_axis axis);
 /* The stream that carries a channel's bulk collectives (made with the grid, kind COMM). */
 qdr_stream *qdri_grid_stream(const qdr_grid *grid, qdr_channel channel);
 /* stream, or the context's if NULL. */

@@ -7,12 +7,14 @@ void *qdri_stack_pointer(const qdr_stack *stack, qdri_ref ref)
 {
     if (ref.buffer < 0) return NULL;
     const qdri_buffer *buffer = &stack->buffers.items[ref.buffer];
-    if (buffer->region == QDRI_CALLER) {
-        for (int i = 0; i < 4; i++)
-            if (stack->caller[i].buffer == ref.buffer) return stack->caller_memory[i];
-    }
     char *base = stack->memory[buffer->region];
-    return base ? base + buffer->offset + ref.offset : NULL;
+    size_t offset = buffer->offset;
+    for (int i = 0; buffer->region == QDRI_CALLER && i < 4; i++) {
+        if (stack->caller[i].buffer != ref.buffer) continue;
+        base = stack->caller_memory[i];
+        offset = 0;
+    }
+    return base ? base + offset + ref.offset : NULL;
 }
 
 qdri_coll qdri_task_coll(const qdri_task *task)
@@ -21,7 +23,10 @@ qdri_coll qdri_task_coll(const qdri_task *task)
                        .dtype = task->dtype,
                        .op = QDR_SUM,
                        .count = task->count,
-                       .split_unit = task->split_unit};
+                       .recv_count = task->recv_count,
+                       .split_unit = task->split_unit,
+                       .peer = task->peer,
+                       .peer2 = task->peer2};
 }
 
 typedef struct run {
@@ -126,6 +131,16 @@ static qdr_status run_add(const run *r)
     return qdri_kernel_run(r->stream, &kernel);
 }
 
+static qdr_status run_sum_parts(const run *r)
+{
+    qdri_kernel kernel = {.kind = QDRI_K_SUM_PARTS, .dtype = r->task->dtype};
+    kernel.u.parts.n = r->task->m * r->task->n;
+    kernel.u.parts.n_parts = (int)r->task->k;
+    kernel.u.parts.x = reads(r, 0);
+    kernel.u.parts.y = writes(r, 0);
+    return qdri_kernel_run(r->stream, &kernel);
+}
+
 static qdr_status run_embed(const run *r)
 {
     const qdr_linear *table = r->stack->nodes[r->task->node].layer;
@@ -163,6 +178,7 @@ static qdr_status (*const runners[])(const run *r) = {
     [QDRI_TASK_BIAS_ADD] = run_bias_add,
     [QDRI_TASK_COLUMN_SUM] = run_column_sum,
     [QDRI_TASK_ADD] = run_add,
+    [QDRI_TASK_SUM_PARTS] = run_sum_parts,
     [QDRI_TASK_EMBED] = run_embed,
     [QDRI_TASK_EMBED_SUM] = run_embed,
     [QDRI_TASK_POSITION_ADD] = run_position_add,

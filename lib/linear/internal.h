@@ -188,6 +188,10 @@ QDR_NODISCARD qdr_status qdri_build_backward(qdr_stack *stack, qdri_gradient_mod
                                              int deferred);
 void qdri_plan_layer_weight(qdri_builder *builder, const qdr_linear *layer);
 
+/* panels.c */
+/* Row panels of the layer's products: `wanted`, or 0: as the stack's options say. */
+void qdri_layer_set_panels(qdr_linear *layer, int wanted);
+
 /* execute.c */
 void *qdri_stack_pointer(const qdr_stack *stack, qdri_ref ref);
 /* The collective of a task, without its memory. */

@@ -46,6 +46,11 @@ static qdr_status check_linear(const qdr_stack *stack, const qdr_linear_desc *de
             QDR_ERR_ARGUMENT,
             "%s: description of version %u, but this library knows %u; begin it with QDR_OPTS_INIT",
             who, desc->version, QDR_OPTS_INIT);
+    if (desc->panels < 0)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "%s: panels %d may not be negative; 0 means as many as the stack's options "
+                        "say, 1 means none",
+                        who, desc->panels);
     QDR_TRY(check_layout(desc->out_layout, who));
     QDR_TRY(qdri_blocks_check(desc->in, who));
     QDR_TRY(qdri_blocks_check(desc->out, who));
@@ -162,6 +167,7 @@ static qdr_status add_linear(qdr_stack *stack, const qdr_linear_desc *desc, qdr_
         return status;
     }
     connect(stack, *layer, in, *out);
+    qdri_layer_set_panels(*layer, desc->panels);
     return QDR_OK;
 }
 

@@ -103,6 +103,7 @@ void qdri_parameters_place(qdr_stack *stack)
             qdri_parameter *p = &stack->parameters[i];
             if (p->flat_over_z || p->extra_sum != class) continue;
             p->gradient.offset = (size_t)stack->n_small * grad_bytes;
+            p->gradient.bytes = (size_t)p->n_elems * grad_bytes;
             stack->n_small += p->n_elems;
         }
         stack->small_end[class] = stack->n_small;

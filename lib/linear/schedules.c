@@ -231,7 +231,8 @@ static void sum_small_gradients(qdri_builder *builder, const qdr_stack *stack)
     for (int axis = QDR_X; axis <= QDR_Y; axis++) {
         const int64_t begin_elem = stack->small_begin[1 + axis],
                       n = stack->small_end[1 + axis] - begin_elem;
-        const qdri_ref part = {stack->small_gradients.buffer, (size_t)begin_elem * bytes};
+        const qdri_ref part = {stack->small_gradients.buffer, (size_t)begin_elem * bytes,
+                               (size_t)n * bytes};
         if (n > 0) qdri_small_gradient_task(builder, (qdr_axis)axis, part, n, stack->grad_dtype);
     }
     if (stack->n_small == 0) return;

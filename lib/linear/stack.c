@@ -85,6 +85,10 @@ static qdr_status check_opts(const qdr_stack_opts *opts)
     if (opts->prefetch < 0)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "stack: prefetch %d may not be negative; 0 means 1",
                         opts->prefetch);
+    if (opts->panels < 0)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "stack: panels %d may not be negative; 0 lets cost decide, 1 means none",
+                        opts->panels);
     return QDR_OK;
 }
 

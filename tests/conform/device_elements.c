@@ -36,6 +36,37 @@ static void sums_of_mixed_types(void **state)
     }
 }
 
+/* In the order of the parts, in the accumulation type, rounded once. */
+static void parts_are_summed_in_order(void **state)
+{
+    enum { N_PARTS = 5 };
+    (void)state;
+    for (int t = 0; t < N_TYPES * N_SIZES; t++) {
+        const int64_t n = odd_sizes[t / N_TYPES];
+        qdri_kernel k = kernel_of(QDRI_K_SUM_PARTS, float_types[t % N_TYPES]);
+        array x = make_random(k.dtype, n * N_PARTS, 2);
+        array y = make(k.dtype, n);
+        k.u.parts.n = n;
+        k.u.parts.n_parts = N_PARTS;
+        k.u.parts.x = x.data;
+        k.u.parts.y = y.data;
+        run(&k);
+        for (int64_t i = 0; i < n; i++) {
+            double wide = (double)get(&x, i);
+            float single = (float)wide;
+            for (int part = 1; part < N_PARTS; part++) {
+                wide += (double)get(&x, part * n + i);
+                single += (float)get(&x, part * n + i);
+            }
+            const ref want = k.dtype == QDR_F64 ? (ref)wide : (ref)single;
+            const ref most = k.dtype == QDR_BF16 ? fabsl(want) * roundoff(QDR_BF16) : 0;
+            assert_true(fabsl(get(&y, i) - want) <= most);
+        }
+        drop(&x);
+        drop(&y);
+    }
+}
+
 /* Casts round once, to nearest even; NaN, Inf and -0 survive. */
 static void casts_round_once(void **state)
 {
@@ -416,6 +447,8 @@ static void bad_kernels_are_refused(void **state)
     CHECK_FAILS(qdri_kernel_run(stream, &k), QDR_ERR_DTYPE, "u8");
     k.dtype = QDR_I32;
     CHECK_FAILS(qdri_kernel_run(stream, &k), QDR_ERR_DTYPE, "i32");
+    k = kernel_of(QDRI_K_SUM_PARTS, QDR_F32);
+    CHECK_FAILS(qdri_kernel_run(stream, &k), QDR_ERR_SHAPE, "0 parts");
     k = kernel_of(QDRI_N_KERNELS, QDR_F32);
     CHECK_FAILS(qdri_kernel_run(stream, &k), QDR_ERR_ARGUMENT, "no kernel");
     k = kernel_of(QDRI_K_POSITION_ADD, QDR_F32);
@@ -426,17 +459,12 @@ static void bad_kernels_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums_of_mixed_types),
-        cmocka_unit_test(casts_round_once),
-        cmocka_unit_test(gelu_forward_is_near),
-        cmocka_unit_test(gelu_backward_is_near),
-        cmocka_unit_test(gelu_has_limits),
-        cmocka_unit_test(bias_and_positions),
-        cmocka_unit_test(embedding_looks_up_and_sums),
-        cmocka_unit_test(sum_of_squares),
-        cmocka_unit_test(adamw_steps),
-        cmocka_unit_test(blocks_are_copied),
-        cmocka_unit_test(bad_kernels_are_refused),
+        cmocka_unit_test(sums_of_mixed_types),   cmocka_unit_test(parts_are_summed_in_order),
+        cmocka_unit_test(casts_round_once),      cmocka_unit_test(gelu_forward_is_near),
+        cmocka_unit_test(gelu_backward_is_near), cmocka_unit_test(gelu_has_limits),
+        cmocka_unit_test(bias_and_positions),    cmocka_unit_test(embedding_looks_up_and_sums),
+        cmocka_unit_test(sum_of_squares),        cmocka_unit_test(adamw_steps),
+        cmocka_unit_test(blocks_are_copied),     cmocka_unit_test(bad_kernels_are_refused),
     };
     RUN_EACH_SET(tests);
 }

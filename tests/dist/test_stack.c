@@ -80,7 +80,7 @@ static qdr_status product_backward(const qdr_op_call *call, void *user)
 typedef struct variant {
     qdr_layout layout;
     qdr_dtype dtype;
-    int overlap, prefetch, drop_gathered, caller_memory;
+    int overlap, prefetch, panels, drop_gathered, caller_memory;
     int key_heads; /* 0: as many as query heads */
     int whole_groups; /* the queries of a key head stay together */
 } variant;
@@ -159,13 +159,10 @@ static void open_rows(graph *g, qdr_grid *grid, const variant *v, int64_t n_sequ
 {
     *g = (graph){.ctx = qdr_grid_context(grid), .grid = grid, .dtype = v->dtype};
     g->op.single = v->dtype == QDR_F32;
-    const qdr_stack_opts opts = {QDR_OPTS_INIT,
-                                 .n_rows = n_sequences * CONTEXT,
-                                 .row_unit = CONTEXT,
-                                 .dtype = v->dtype,
-                                 .overlap = v->overlap,
-                                 .prefetch = v->prefetch,
-                                 .caller_memory = v->caller_memory};
+    const qdr_stack_opts opts = {QDR_OPTS_INIT,         .n_rows = n_sequences * CONTEXT,
+                                 .row_unit = CONTEXT,   .dtype = v->dtype,
+                                 .overlap = v->overlap, .prefetch = v->prefetch,
+                                 .panels = v->panels,   .caller_memory = v->caller_memory};
     DIST_OK(qdr_stack_create(grid, &opts, &g->stack));
     add_nodes(g, v);
     DIST_OK(qdr_stack_build(g->stack));
@@ -319,6 +316,7 @@ static void gradients_are_slopes(qdr_context *ctx, uint64_t seed)
         open_graph(&g, grid,
                    &(variant){.layout = i % 2 ? QDR_SCATTERED : QDR_REPLICATED,
                               .dtype = QDR_F64,
+                              .panels = 1 + i / 2,
                               .drop_gathered = i / 2 % 2,
                               .key_heads = key_heads[i]});
         check_gradients(&g);
@@ -362,21 +360,22 @@ static void overlap_changes_no_bit(qdr_context *ctx, uint64_t seed)
     enum { ROOM = 8 * MAX_FULL + 64 * CONTEXT * HIDDEN };
     float *first = malloc(2 * ROOM * sizeof *first), *other = first + ROOM;
     DIST_CHECK(first != NULL, "no memory");
-    for (int layout = 0; layout < 2; layout++) {
+    for (int round = 0; round < 4; round++) {
         qdr_grid *grid = some_grid(ctx, &seed);
-        const int key_heads = layout ? 0 : 2;
+        const int layout = round % 2, key_heads = layout ? 0 : 2;
         int64_t n = 0;
         for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++) {
             graph g;
             variant v = variants[i];
             v.layout = layout ? QDR_SCATTERED : QDR_REPLICATED;
             v.key_heads = key_heads;
+            v.panels = round / 2 ? 3 : 1;
             open_graph(&g, grid, &v);
             const int64_t n_other = outcome(&g, i ? other : first);
             n = i ? n : n_other;
             DIST_CHECK(n_other == n &&
                            (i == 0 || memcmp(first, other, (size_t)n * sizeof *first) == 0),
-                       "variant %zu, layout %d", i, layout);
+                       "variant %zu, layout %d, panels %d", i, layout, v.panels);
             close_graph(&g);
         }
         qdr_grid_destroy(&grid);

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "core/panels.h"
 #include "core/schedule_linear.h"
 #include "quadrille/stack.h"
 
@@ -76,6 +77,67 @@ static void reads_wait_for_the_writer(void **state)
     assert_int_equal(b.schedule.tasks[4].n_waits, 0);
     assert_true(b.schedule.tasks[0].signals && b.schedule.tasks[2].signals);
     drop(&b);
+}
+
+enum { BUFFER_BYTES = 12, N_RANDOM = 60, N_USED_STREAMS = 4 };
+
+static int touch_same_bytes(qdri_ref a, qdri_ref b)
+{
+    const size_t a_end = a.bytes ? a.offset + a.bytes : SIZE_MAX;
+    const size_t b_end = b.bytes ? b.offset + b.bytes : SIZE_MAX;
+    return a.buffer == b.buffer && a.offset < b_end && b.offset < a_end;
+}
+
+static int conflict(const qdri_task *a, const qdri_task *b)
+{
+    return touch_same_bytes(a->writes[0], b->writes[0]) ||
+           touch_same_bytes(a->reads[0], b->writes[0]) ||
+           touch_same_bytes(a->writes[0], b->reads[0]);
+}
+
+/* Task j runs after task i. */
+static int is_ordered(const bench *b, int i, int j)
+{
+    char after[N_RANDOM] = {0};
+    after[i] = 1;
+    for (int t = i + 1; t <= j; t++) {
+        for (int e = i; e < t; e++)
+            after[t] |= after[e] && (b->schedule.tasks[e].stream == b->schedule.tasks[t].stream ||
+                                     waits_for(b, t, e));
+    }
+    return after[j];
+}
+
+static qdri_ref random_ref(const qdri_ref buffers[2])
+{
+    qdri_ref ref = buffers[rand() % 2];
+    ref.offset = (size_t)(rand() % BUFFER_BYTES);
+    if (rand() % 4) ref.bytes = 1 + (size_t)rand() % (BUFFER_BYTES - ref.offset);
+    return ref;
+}
+
+/* Tasks that touch the same bytes are ordered, and nobody waits for a task that touches others. */
+static void only_the_same_bytes_are_waited_for(void **state)
+{
+    (void)state;
+    for (unsigned seed = 1; seed <= 200; seed++) {
+        bench b = {0};
+        qdri_ref buffers[2];
+        srand(seed);
+        for (int i = 0; i < 2; i++)
+            buffers[i] = qdri_buffers_add(&b.buffers, QDRI_WORKSPACE, BUFFER_BYTES);
+        begin(&b, &all_two, QDR_OVERLAP_ALL, 1);
+        for (int i = 0; i < N_RANDOM; i++)
+            add(&b, touch(rand() % N_USED_STREAMS, random_ref(buffers), random_ref(buffers)));
+        end(&b);
+        for (int j = 0; j < N_RANDOM; j++)
+            for (int i = 0; i < j; i++) {
+                const int same = conflict(&b.schedule.tasks[i], &b.schedule.tasks[j]);
+                if (same ? !is_ordered(&b, i, j) : waits_for(&b, j, i))
+                    fail_msg("seed %u: tasks %d and %d, same bytes %d", seed, i, j, same);
+            }
+        drop(&b);
+    }
 }
 
 /* Without the overlap of a class its tasks stand in line with those before and behind. */
@@ -241,6 +303,92 @@ static void dx_is_summed_beside_the_dw_product(void **state)
     drop(&b);
 }
 
+static const qdri_task *task_at(const bench *b, int i) { return &b->schedule.tasks[i]; }
+
+static int is_collective(const bench *b, int i, qdr_channel channel)
+{
+    return task_at(b, i)->kind == QDRI_TASK_COLLECTIVE && task_at(b, i)->channel == channel;
+}
+
+/* Y in four panels: a product waits for no sum of another panel, and the bias of a panel waits for
+ * the sum of that one alone. */
+static void panels_are_summed_beside_products(void **state)
+{
+    (void)state;
+    bench b = {0};
+    layer l = layer_on(&b, 0);
+    l.shape.forward_panels = 4;
+    build_layer(&b, &l, 0);
+    int n_products = 0, n_sums = 0, n_biases = 0, sums[4];
+    for (int i = 0; i < b.schedule.n_tasks; i++) {
+        if (is_collective(&b, i, QDR_CHANNEL_X_REDUCE)) {
+            assert_int_equal(task_at(&b, i)->count, 2 * 10);
+            assert_true(waits_for(&b, i, i - 1)); /* its product */
+            sums[n_sums++] = i;
+        } else if (task_at(&b, i)->kind == QDRI_TASK_PRODUCT) {
+            assert_int_equal(task_at(&b, i)->m, 2);
+            for (int j = 0; j < n_sums; j++) assert_false(waits_for(&b, i, sums[j]));
+            n_products++;
+        } else if (task_at(&b, i)->kind == QDRI_TASK_BIAS_ADD) {
+            assert_int_equal(task_at(&b, i)->n_waits, 1);
+            assert_true(waits_for(&b, i, sums[n_biases++]));
+        }
+    }
+    assert_int_equal(n_products, 4);
+    assert_int_equal(n_sums, 4);
+    assert_int_equal(n_biases, 4);
+    assert_int_equal(sent(&b, QDR_CHANNEL_X_REDUCE, QDR_ALL_REDUCE), 8 * 10 * 4);
+    drop(&b);
+}
+
+/* Scattered, two panels: the other member's rows are computed and sent first; own rows come last,
+ * while the others' versions of them travel. Rows of X are multiplied as they come. */
+static void panels_are_sent_to_their_owner(void **state)
+{
+    (void)state;
+    bench b = {0};
+    layer l = layer_on(&b, 1);
+    l.shape.forward_panels = 2;
+    build_layer(&b, &l, 0);
+    int n_products = 0, arrival = -1, exchange = -1;
+    for (int i = 0; i < b.schedule.n_tasks; i++) {
+        if (is_collective(&b, i, QDR_CHANNEL_Y_GATHER)) arrival = i;
+        if (is_collective(&b, i, QDR_CHANNEL_X_REDUCE)) exchange = i;
+        if (task_at(&b, i)->kind != QDRI_TASK_PRODUCT) continue;
+        /* On x 0 member 1's rows 4 to 7 come first; on y 1 rows 0 to 3 of X come from afar. */
+        assert_int_equal(task_at(&b, i)->reads[0].offset, n_products ? 0 : 4 * 6 * 4);
+        assert_int_equal(waits_for(&b, i, arrival), n_products == 1);
+        assert_true(exchange < 0 || !waits_for(&b, i, exchange));
+        n_products++;
+    }
+    assert_int_equal(n_products, 2);
+    assert_int_equal(task_at(&b, exchange)->peer, 1);
+    assert_int_equal(sent(&b, QDR_CHANNEL_Y_GATHER, QDR_SEND_RECV), 4 * 6 * 4);
+    assert_int_equal(sent(&b, QDR_CHANNEL_X_REDUCE, QDR_SEND_RECV), 4 * 10 * 4);
+    assert_int_equal(sent(&b, QDR_CHANNEL_X_REDUCE, QDR_REDUCE_SCATTER), 0);
+    drop(&b);
+}
+
+/* Against all candidates; as many panels as a long wire pays for, none where nothing travels. */
+static void panels_are_chosen_by_cost(void **state)
+{
+    (void)state;
+    const qdri_panel_cost costs[] = {
+        {1, 0, 1e-3, 1000},    {1, 1, 1e-3, 1000}, {1, 1, 0.01, 1000}, {1, 0.1, 0.01, 1000},
+        {1e-3, 1, 1e-4, 1000}, {1, 1, 1e-3, 3},    {1, 1, 1e-3, 1},    {0, 0, 1e-3, 0},
+    };
+    const int chosen[] = {1, 16, 8, 4, 4, 2, 1, 1};
+    for (size_t i = 0; i < sizeof costs / sizeof costs[0]; i++) {
+        const int n = qdri_panels_choose(&costs[i]);
+        for (int other = 1; other <= 16 && other <= costs[i].n_rows; other *= 2)
+            assert_true(qdri_panels_secs(&costs[i], n) <= qdri_panels_secs(&costs[i], other));
+        assert_int_equal(n, chosen[i]);
+    }
+    /* Equal stages in n panels: n + 1 steps instead of 2n. */
+    const qdri_panel_cost even = {1, 1, 0, 8};
+    assert_float_equal(qdri_panels_secs(&even, 4), 5.0 / 4, 1e-12);
+}
+
 static void slots_are_shared_and_given_back(void **state)
 {
     (void)state;
@@ -264,11 +412,15 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_wait_for_the_writer),
+        cmocka_unit_test(only_the_same_bytes_are_waited_for),
         cmocka_unit_test(classes_can_stand_in_line),
         cmocka_unit_test(weights_are_gathered_ahead),
         cmocka_unit_test(replicated_layers_send_what_the_table_says),
         cmocka_unit_test(scattered_layers_send_what_the_table_says),
         cmocka_unit_test(dx_is_summed_beside_the_dw_product),
+        cmocka_unit_test(panels_are_summed_beside_products),
+        cmocka_unit_test(panels_are_sent_to_their_owner),
+        cmocka_unit_test(panels_are_chosen_by_cost),
         cmocka_unit_test(slots_are_shared_and_given_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

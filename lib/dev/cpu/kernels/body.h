@@ -31,6 +31,7 @@ static inline void row_sum(int64_t n, real *p, const elem *x)
 
 const qdri_kernel_fn TABLE_NAME(QDRI_ISA)[QDRI_N_KERNELS] = {
     [QDRI_K_ADD] = add,
+    [QDRI_K_SUM_PARTS] = sum_parts,
     [QDRI_K_CAST] = cast,
     [QDRI_K_BIAS_ADD] = bias_add,
     [QDRI_K_COLUMN_SUM] = column_sum,

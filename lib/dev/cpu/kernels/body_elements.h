@@ -21,6 +21,26 @@ static void add(const qdri_kernel *kernel)
     }
 }
 
+enum { SUM_BLOCK = 512 }; /* elements that stay in the first-level cache */
+
+static void sum_block(const elem *x, int64_t stride, int n_parts, int64_t n, elem *y)
+{
+    real sum[SUM_BLOCK];
+    SIMD for (int64_t i = 0; i < n; i++) sum[i] = get(x[i]);
+    for (int part = 1; part < n_parts; part++) row_sum(n, sum, x + part * stride);
+    SIMD for (int64_t i = 0; i < n; i++) y[i] = put(sum[i]);
+}
+
+static void sum_parts(const qdri_kernel *kernel)
+{
+    const int64_t n = kernel->u.parts.n;
+    const elem *x = kernel->u.parts.x;
+    elem *y = kernel->u.parts.y;
+    for (int64_t at = 0; at < n; at += SUM_BLOCK)
+        sum_block(x + at, n, kernel->u.parts.n_parts, n - at < SUM_BLOCK ? n - at : SUM_BLOCK,
+                  y + at);
+}
+
 #define CAST_LOOP(type, store)                                                                     \
     {                                                                                              \
         type *y = kernel->u.binary.y;                                                              \

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Into how many row panels a product and the communication behind (or before) it are cut. */
+#ifndef QDRI_CORE_PANELS_H
+#define QDRI_CORE_PANELS_H
+
+#include <stdint.h>
+
+/* What a product and its communication take by themselves. */
+typedef struct qdri_panel_cost {
+    double product_secs, wire_secs;
+    double start_secs; /* of one more panel: latency, and a smaller product's loss */
+    int64_t n_rows;
+} qdri_panel_cost;
+
+enum { QDRI_MAX_CHOSEN_PANELS = 16 };
+
+/* Time of n panels in a pipeline of two stages: the first stage of one panel, the longer stage of
+ * the others, and the second stage of the last. */
+double qdri_panels_secs(const qdri_panel_cost *cost, int n);
+/* The power of two up to QDRI_MAX_CHOSEN_PANELS and n_rows with the least time; 1 where nothing is
+ * won. */
+int qdri_panels_choose(const qdri_panel_cost *cost);
+
+#endif

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Row panels of a layer. Ranks that exchange rows must cut them alike, so the choice rests on what
+ * all of them know: global sizes, and whether an axis crosses nodes. */
+#include "core/panels.h"
+#include "core/block.h"
+#include "linear/internal.h"
+
+/* What is assumed of a machine that nobody has measured: a core's products, 10 Gbit/s between
+ * nodes, and what one more message costs. */
+#define FLOPS_PER_SEC 5e10
+#define WIRE_BYTES_PER_SEC 1.25e9
+#define START_SECS 1e-4
+
+/* What travels over an axis before or after a product: `times` the n_cols columns of all rows. */
+typedef struct travel {
+    qdr_axis axis;
+    int times; /* 0: nothing does; 2: a sum that all members get */
+    double n_cols;
+} travel;
+
+/* Inside a node an exchange needs the core that the product needs: nothing would be hidden. */
+static int choose(const qdr_stack *stack, double flops, const travel *what)
+{
+    const int g = stack->place.size[what->axis];
+    const double n_elems = (double)stack->cell_rows * what->n_cols * (g - 1) / g;
+    const double bytes = what->times * n_elems * (double)qdr_dtype_bytes(stack->opts.dtype);
+    if (!what->times || !qdri_grid_crosses_nodes(stack->grid, what->axis)) return 1;
+    return qdri_panels_choose(&(qdri_panel_cost){.product_secs = flops / FLOPS_PER_SEC,
+                                                 .wire_secs = bytes / WIRE_BYTES_PER_SEC,
+                                                 .start_secs = START_SECS,
+                                                 .n_rows = stack->cell_rows});
+}
+
+static int choose_for_both(const qdr_stack *stack, double flops, const travel *before,
+                           const travel *behind)
+{
+    const int a = choose(stack, flops, before), b = choose(stack, flops, behind);
+    return a > b ? a : b;
+}
+
+void qdri_layer_set_panels(qdr_linear *layer, int wanted)
+{
+    const qdr_stack *stack = layer->stack;
+    const qdri_parameter *w = &stack->parameters[layer->weight];
+    qdri_layer_shape *shape = &layer->shape;
+    const double n = (double)qdri_blocks_width(w->rows) / stack->place.size[shape->out_axis];
+    const double k = (double)qdri_blocks_width(w->cols) / stack->place.size[shape->in_axis];
+    const double flops = 2 * (double)stack->cell_rows * n * k;
+    const int in = shape->in_scattered, out = shape->out_scattered;
+    if (wanted == 0) wanted = stack->opts.panels;
+    if (wanted > shape->m) wanted = shape->m > 0 ? (int)shape->m : 1;
+    shape->forward_panels = shape->backward_panels = wanted;
+    if (wanted) return;
+    shape->forward_panels = choose_for_both(stack, flops, &(travel){shape->out_axis, in, k},
+                                            &(travel){shape->in_axis, out ? 1 : 2, n});
+    shape->backward_panels = choose_for_both(stack, flops, &(travel){shape->in_axis, out, n},
+                                             &(travel){shape->out_axis, in ? 1 : 2, k});
+}
