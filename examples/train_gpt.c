@@ -175,7 +175,9 @@ static qdr_status after_step(training *run, progress *line, int64_t step, double
     }
     run->losses[step] = loss;
     qdr_status status = QDR_OK;
-    if (run->log && !run_log_step(run->log, step + 1, loss, tokens_per_s, validation)) {
+    const run_log_line logged = {step + 1, loss, tokens_per_s, learning_rate(set, step),
+                                 validation};
+    if (run->log && !run_log_step(run->log, &logged)) {
         snprintf(run->sentence, PROBLEM_BYTES,
                  "log %.300s: could not be written; is the disk full?", set->log);
         status = QDR_ERR_IO;
@@ -298,16 +300,19 @@ static qdr_status report_memory(training *run, size_t peak)
     size_t optimizer;
     TRY(qdr_stack_get_sizes(run->model.stack, &sizes));
     TRY(qdr_adamw_size(run->model.stack, &optimizer));
+    /* A late rank's step gathers one number of each rank. */
+    const size_t meter = run->late_secs > 0 ? (size_t)qdr_context_size(run->ctx) * 8 : 0;
     const size_t asked = sizes.parameters + sizes.gradients + sizes.activations + sizes.workspace +
-                         sizes.communication + optimizer;
+                         sizes.communication + sizes.device + optimizer + meter;
     if (run->talks)
         fprintf(stderr,
                 "memory of rank 0: %zu bytes by the size queries (parameters %zu, gradients %zu, "
                 "optimizer %zu, activations %zu, "
-                "workspace %zu, communication %zu); %zu bytes at the library's peak; the process "
+                "workspace %zu, communication %zu, device %zu, measuring %zu); %zu bytes at the "
+                "library's peak; the process "
                 "grew by %.1f MB%s\n",
                 asked, sizes.parameters, sizes.gradients, optimizer, sizes.activations,
-                sizes.workspace, sizes.communication, peak,
+                sizes.workspace, sizes.communication, sizes.device, meter, peak,
                 1e-6 * (meter_memory_peak() - run->memory_before),
                 run->set->n_local > 1 ? " for all its ranks" : "");
     return QDR_OK;

@@ -58,8 +58,10 @@ static int make_folder(const char *dir, failure *why)
         slash = strchr(slash + 1, '/');
         if (slash) *slash = 0;
         if (mkdir(path, 0777) != 0 && errno != EEXIST)
-            return fail(why, EXIT_FAILED, "--out %s: the folder %s cannot be made (%s)", dir, path,
-                        strerror(errno));
+            return fail(why, EXIT_FAILED,
+                        "--out %s: the folder %s cannot be made (%s); name one where "
+                        "you may write",
+                        dir, path, strerror(errno));
         if (slash) *slash = '/';
     }
     return EXIT_OK;

@@ -89,7 +89,8 @@ int npy_stage(npy_output *output, const char *dir, const char *name, const npy_a
     const int number = mkstemp(output->temporary);
     FILE *file = number < 0 ? NULL : fdopen(number, "wb");
     if (!file) {
-        fail(why, EXIT_FAILED, "%s: cannot be written (%s)", output->path, strerror(errno));
+        fail(why, EXIT_FAILED, "%s: cannot be written (%s); name another folder", output->path,
+             strerror(errno));
         if (number >= 0) close(number);
         if (number < 0) output->temporary[0] = 0;
         npy_discard(output);
@@ -100,8 +101,9 @@ int npy_stage(npy_output *output, const char *dir, const char *name, const npy_a
     const int error = errno;
     if (fclose(file) == 0 && written) return EXIT_OK;
     npy_discard(output);
-    return fail(why, EXIT_FAILED, "%s: %zu bytes cannot be written (%s)", output->path,
-                data_bytes(array) + HEADER_BYTES, strerror(error));
+    return fail(why, EXIT_FAILED,
+                "%s: %zu bytes cannot be written (%s); make room, or name another folder",
+                output->path, data_bytes(array) + HEADER_BYTES, strerror(error));
 }
 
 int npy_publish(npy_output *output, failure *why)

@@ -20,17 +20,19 @@ FILE *run_log_open(const char *path, char sentence[PROBLEM_BYTES])
 /* JSON has no infinities: a loss that blew up is written as null. */
 static json_t *number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 
-int run_log_step(FILE *log, int64_t step, double loss, double tokens_per_s, double val_loss)
+int run_log_step(FILE *log, const run_log_line *line)
 {
-    json_t *line = json_object();
-    int bad = json_object_set_new(line, "step", json_integer(step));
-    bad |= json_object_set_new(line, "loss", number(loss));
-    bad |= json_object_set_new(line, "tokens_per_s", json_real(floor(tokens_per_s)));
-    if (!isnan(val_loss)) bad |= json_object_set_new(line, "val_loss", number(val_loss));
+    json_t *object = json_object();
+    int bad = json_object_set_new(object, "step", json_integer(line->step));
+    bad |= json_object_set_new(object, "loss", number(line->loss));
+    bad |= json_object_set_new(object, "tokens_per_s", json_real(floor(line->tokens_per_s)));
+    bad |= json_object_set_new(object, "lr", json_real(line->lr));
+    if (!isnan(line->val_loss))
+        bad |= json_object_set_new(object, "val_loss", number(line->val_loss));
     if (!bad)
-        bad = json_dumpf(line, log, JSON_COMPACT | JSON_PRESERVE_ORDER) != 0 ||
+        bad = json_dumpf(object, log, JSON_COMPACT | JSON_PRESERVE_ORDER) != 0 ||
               fputc('\n', log) == EOF || fflush(log) != 0;
-    json_decref(line);
+    json_decref(object);
     return !bad;
 }
 

@@ -10,9 +10,14 @@
 
 /* Begins the file anew. NULL and a sentence if it cannot be written. */
 FILE *run_log_open(const char *path, char sentence[PROBLEM_BYTES]);
-/* {"step":…,"loss":…,"tokens_per_s":…} and "val_loss" where it is a number (NAN: not measured). 0:
- * not written. */
-int run_log_step(FILE *log, int64_t step, double loss, double tokens_per_s, double val_loss);
+typedef struct run_log_line {
+    int64_t step;
+    double loss, tokens_per_s, lr;
+    double val_loss; /* NAN: not measured */
+} run_log_line;
+/* {"step":…,"loss":…,"tokens_per_s":…,"lr":…} and "val_loss" where it was measured. 0: not written.
+ */
+int run_log_step(FILE *log, const run_log_line *line);
 /* 0: something could not be written. */
 int run_log_close(FILE *log);
 

@@ -47,10 +47,10 @@ QDR_API QDR_NODISCARD qdr_status qdr_context_create_self(const qdr_context_opts 
  * grids, stacks and memory of the context first. Collective over the world. */
 QDR_API void qdr_context_destroy(qdr_context **ctx);
 
-QDR_API int qdr_context_rank(const qdr_context *ctx); /**< 0 … size-1 */
-QDR_API int qdr_context_size(const qdr_context *ctx); /**< number of ranks in the world */
-QDR_API int qdr_context_threads(const qdr_context *ctx); /**< BLAS threads of this rank */
-/** The stream that calls use where a stream is NULL. */
+QDR_API int qdr_context_rank(const qdr_context *ctx); /**< 0 … size-1; NULL: -1 */
+QDR_API int qdr_context_size(const qdr_context *ctx); /**< ranks in the world; NULL: 0 */
+QDR_API int qdr_context_threads(const qdr_context *ctx); /**< BLAS threads of this rank; NULL: 0 */
+/** The stream that calls use where a stream is NULL. A NULL context has none. */
 QDR_API qdr_stream *qdr_context_stream(qdr_context *ctx);
 /** The first asynchronous failure of this context; QDR_OK while there is none. After one, each call
  * returns it at once. */

@@ -28,10 +28,12 @@ QDR_API QDR_NODISCARD qdr_status qdr_grid_create(qdr_context *ctx, const qdr_gri
 /** Frees the grid, sets *grid to NULL. Takes NULL. Collective. */
 QDR_API void qdr_grid_destroy(qdr_grid **grid);
 
+/* Queries are local. Without a grid, or an axis, they give NULL, a size of 0 and ranks and
+ * coordinates of -1. */
 QDR_API qdr_context *qdr_grid_context(const qdr_grid *grid);
 QDR_API int qdr_grid_size(const qdr_grid *grid, qdr_axis axis); /**< gx, gy, gz or gd */
 QDR_API int qdr_grid_coordinate(const qdr_grid *grid, qdr_axis axis); /**< of the calling rank */
-/** The rank at coordinates {x, y, z, d}; -1 if they lie outside the grid. Local. */
+/** The rank at coordinates {x, y, z, d}; -1 if they lie outside the grid. */
 QDR_API int qdr_grid_rank_at(const qdr_grid *grid, const int coordinates[QDR_N_AXES]);
 /** The coordinates of `rank`. Local. @retval QDR_ERR_ARGUMENT no such rank */
 QDR_API QDR_NODISCARD qdr_status qdr_grid_coordinates_of(const qdr_grid *grid, int rank,

@@ -208,7 +208,8 @@ typedef struct qdr_stack_sizes {
     size_t gradients; /**< of the same, F32 (F64 for F64) */
     size_t activations; /**< values and saved state of the edges, kept from forward to backward */
     size_t workspace; /**< gathered weights, partial products, gradients of activations */
-    size_t communication; /**< staging of the communicators; always the library's own memory */
+    size_t communication; /**< staging of the communicators; always the library's own memory;
+                             without what MPI ranks of one node share, see qdr_mem_usage() */
     size_t device; /**< panels in which the device converts BF16; the library's own, one for all
                         stacks of a context */
 } qdr_stack_sizes;
@@ -243,7 +244,7 @@ enum {
 /** Runs the whole stack forward on the context's stream. Stream-ordered. */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_forward(qdr_stack *stack);
 /** Runs it backward. flags: 0 or a sum of QDR_ACCUMULATE, QDR_DEFER_SYNC. loss_scale multiplies the
- * gradient of a cross-entropy (1 / valid tokens of the whole step); ignored without one.
+ * gradient of a cross-entropy (1 / valid tokens of the whole step; finite); ignored without one.
  * Stream-ordered. After calls with QDR_DEFER_SYNC the last one of a step comes without it, and
  * gradients are complete when it has run.
  *  @retval QDR_ERR_STATE  QDR_ACCUMULATE, but some gradients lack deferred sums and others do not
@@ -277,9 +278,9 @@ typedef struct qdr_parameter {
 QDR_API int qdr_stack_n_parameters(const qdr_stack *stack);
 QDR_API QDR_NODISCARD qdr_status qdr_stack_parameter(const qdr_stack *stack, int index,
                                                      qdr_parameter *parameter);
-/** Gathers a parameter (or its gradient: which = 1) as it is on one process: [N,K], [V,H],
- * [context,H] or [n], in the type of the data, to host memory `full` on every rank that passes
- * non-NULL. Collective, blocking. */
+/** Gathers a parameter (which = 0) or its gradient (which = 1) as it is on one process: [N,K],
+ * [V,H], [context,H] or [n], in the type of the data, to host memory `full` on every rank that
+ * passes non-NULL. Collective, blocking. */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_gather_parameter(qdr_stack *stack, int index, int which,
                                                             void *full);
 /** Sets a parameter from its full value in host memory, type of the stack. Local, blocking; each

@@ -115,11 +115,15 @@ void qdr_context_destroy(qdr_context **ctx)
 qdri_dev *qdri_context_dev(const qdr_context *ctx) { return ctx->dev; }
 qdri_comm *qdri_context_world(const qdr_context *ctx) { return ctx->world; }
 
-int qdr_context_rank(const qdr_context *ctx) { return qdri_comm_rank(ctx->world); }
-int qdr_context_size(const qdr_context *ctx) { return qdri_comm_size(ctx->world); }
-int qdr_context_threads(const qdr_context *ctx) { return ctx->n_threads; }
-qdr_stream *qdr_context_stream(qdr_context *ctx) { return ctx->stream; }
-qdr_status qdr_context_status(const qdr_context *ctx) { return qdri_dev_status(ctx->dev); }
+int qdr_context_rank(const qdr_context *ctx) { return ctx ? qdri_comm_rank(ctx->world) : -1; }
+int qdr_context_size(const qdr_context *ctx) { return ctx ? qdri_comm_size(ctx->world) : 0; }
+int qdr_context_threads(const qdr_context *ctx) { return ctx ? ctx->n_threads : 0; }
+qdr_stream *qdr_context_stream(qdr_context *ctx) { return ctx ? ctx->stream : NULL; }
+qdr_status qdr_context_status(const qdr_context *ctx)
+{
+    if (!ctx) return QDR_FAIL(QDR_ERR_ARGUMENT, "status: the context is NULL");
+    return qdri_dev_status(ctx->dev);
+}
 
 /* ---- all ranks together ---- */
 
@@ -170,10 +174,16 @@ void qdr_mem_free(qdr_context *ctx, void **data)
 
 void qdr_mem_usage(const qdr_context *ctx, size_t *bytes_now, size_t *bytes_peak)
 {
-    qdri_mem_usage(ctx->dev, bytes_now, bytes_peak);
+    size_t now = 0, peak = 0;
+    if (ctx) qdri_mem_usage(ctx->dev, &now, &peak);
+    if (bytes_now) *bytes_now = now;
+    if (bytes_peak) *bytes_peak = peak;
 }
 
-void qdr_mem_reset_peak(qdr_context *ctx) { qdri_mem_reset_peak(ctx->dev); }
+void qdr_mem_reset_peak(qdr_context *ctx)
+{
+    if (ctx) qdri_mem_reset_peak(ctx->dev);
+}
 
 qdr_status qdr_copy(qdr_context *ctx, void *dst, const void *src, size_t bytes, qdr_stream *stream)
 {

@@ -155,12 +155,24 @@ qdri_hold **qdri_grid_holds(qdr_grid *grid) { return &grid->holds; }
 
 /* ---- queries ---- */
 
-qdr_context *qdr_grid_context(const qdr_grid *grid) { return grid->ctx; }
-int qdr_grid_size(const qdr_grid *grid, qdr_axis axis) { return grid->shape.sizes[axis]; }
-int qdr_grid_coordinate(const qdr_grid *grid, qdr_axis axis) { return grid->coordinates[axis]; }
+static int is_axis(const qdr_grid *grid, qdr_axis axis)
+{
+    return grid && (unsigned)axis < QDR_N_AXES;
+}
+
+qdr_context *qdr_grid_context(const qdr_grid *grid) { return grid ? grid->ctx : NULL; }
+int qdr_grid_size(const qdr_grid *grid, qdr_axis axis)
+{
+    return is_axis(grid, axis) ? grid->shape.sizes[axis] : 0;
+}
+int qdr_grid_coordinate(const qdr_grid *grid, qdr_axis axis)
+{
+    return is_axis(grid, axis) ? grid->coordinates[axis] : -1;
+}
 
 int qdr_grid_rank_at(const qdr_grid *grid, const int coordinates[QDR_N_AXES])
 {
+    if (!grid || !coordinates) return -1;
     for (int axis = 0; axis < QDR_N_AXES; axis++) {
         if (coordinates[axis] < 0 || coordinates[axis] >= grid->shape.sizes[axis]) return -1;
     }
@@ -169,7 +181,9 @@ int qdr_grid_rank_at(const qdr_grid *grid, const int coordinates[QDR_N_AXES])
 
 qdr_status qdr_grid_coordinates_of(const qdr_grid *grid, int rank, int coordinates[QDR_N_AXES])
 {
-    memset(coordinates, 0, QDR_N_AXES * sizeof *coordinates);
+    if (coordinates) memset(coordinates, 0, QDR_N_AXES * sizeof *coordinates);
+    if (!grid || !coordinates)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "grid: it, or the place for coordinates, is NULL");
     const int size = qdr_context_size(grid->ctx);
     if (rank < 0 || rank >= size)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "grid: rank %d is not in 0 … %d", rank, size - 1);
@@ -179,6 +193,7 @@ qdr_status qdr_grid_coordinates_of(const qdr_grid *grid, int rank, int coordinat
 
 int qdr_grid_neighbour(const qdr_grid *grid, qdr_axis axis, int step)
 {
+    if (!is_axis(grid, axis)) return -1;
     const int size = grid->shape.sizes[axis];
     int coordinates[QDR_N_AXES];
     memcpy(coordinates, grid->coordinates, sizeof coordinates);
@@ -188,17 +203,20 @@ int qdr_grid_neighbour(const qdr_grid *grid, qdr_axis axis, int step)
 
 size_t qdr_grid_picture(const qdr_grid *grid, char *text, size_t capacity)
 {
-    return qdri_shape_picture(&grid->shape, text, capacity);
+    if (text && capacity) text[0] = '\0';
+    return grid ? qdri_shape_picture(&grid->shape, text, capacity) : 0;
 }
 
 qdr_traffic qdr_grid_traffic(const qdr_grid *grid, qdr_channel channel, qdr_coll_kind kind)
 {
+    if (!grid || (unsigned)channel >= QDR_N_CHANNELS || (unsigned)kind >= QDR_N_COLL_KINDS)
+        return (qdr_traffic){0, 0, 0};
     return qdri_comm_traffic(grid->comms[channel], kind);
 }
 
 void qdr_grid_reset_traffic(qdr_grid *grid)
 {
-    for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
+    for (int channel = 0; grid && channel < QDR_N_CHANNELS; channel++)
         qdri_comm_reset_traffic(grid->comms[channel]);
 }
 

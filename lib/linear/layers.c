@@ -57,9 +57,9 @@ static qdr_status check_linear(const qdr_stack *stack, const qdr_linear_desc *de
     QDR_TRY(qdri_edge_check(stack, in, who));
     if (desc->out_row_unit < 0 || (desc->out_row_unit && stack->opts.row_unit % desc->out_row_unit))
         return QDR_FAIL(QDR_ERR_SHAPE,
-                        "%s: out_row_unit %" PRId64
-                        " does not divide the stack's row_unit %" PRId64,
-                        who, desc->out_row_unit, stack->opts.row_unit);
+                        "%s: out_row_unit %" PRId64 " does not divide the stack's row_unit %" PRId64
+                        "; use one that does, such as %" PRId64 ", or 0 for 1",
+                        who, desc->out_row_unit, stack->opts.row_unit, stack->opts.row_unit);
     return check_input(stack, desc, who, in);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Running stacks and single layers; losses; schedules as text and figures. */
+#include <math.h>
 #include <string.h>
 
 #include "linear/internal.h"
@@ -50,6 +51,10 @@ qdr_status qdr_stack_backward(qdr_stack *stack, int flags, double loss_scale)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "backward: flags %d; only QDR_ACCUMULATE and QDR_DEFER_SYNC are known here",
                         flags);
+    if (!isfinite(loss_scale))
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "backward: the loss's scale is %g; use 1 over the valid tokens of the step",
+                        loss_scale);
     if (flags & QDR_ACCUMULATE) QDR_TRY(check_alike(stack));
     const int deferred = (flags & QDR_DEFER_SYNC) != 0;
     const qdri_gradient_mode mode = mode_of(flags,

@@ -72,7 +72,8 @@ static qdr_status check_opts(const qdr_stack_opts *opts)
                         (int)opts->dtype);
     if (opts->n_rows < 0 || opts->row_unit < 0)
         return QDR_FAIL(QDR_ERR_SHAPE,
-                        "stack: n_rows %" PRId64 " and row_unit %" PRId64 " may not be negative",
+                        "stack: n_rows %" PRId64 " and row_unit %" PRId64
+                        " may not be negative; use 0 or more rows, and a unit of 1 or more (0: 1)",
                         opts->n_rows, opts->row_unit);
     if (opts->row_unit > 0 && opts->n_rows % opts->row_unit)
         return QDR_FAIL(QDR_ERR_SHAPE,

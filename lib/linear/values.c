@@ -207,6 +207,9 @@ static qdr_status gather(qdr_stack *stack, const qdri_parameter *p, int which, c
 qdr_status qdr_stack_gather_parameter(qdr_stack *stack, int index, int which, void *full)
 {
     QDR_TRY(check_index(stack, index));
+    if (which != 0 && which != 1)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "gather: which = %d; use 0 for the parameter, 1 for its gradient", which);
     const qdri_parameter *p = &stack->parameters[index];
     qdr_context *ctx = qdr_grid_context(stack->grid);
     qdri_dev *dev = qdri_context_dev(ctx);
@@ -221,9 +224,17 @@ qdr_status qdr_stack_gather_parameter(qdr_stack *stack, int index, int which, vo
     return status;
 }
 
+static qdr_status check_deviation(double stddev)
+{
+    if (stddev >= 0 && isfinite(stddev)) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT,
+                    "initial values: a deviation of %g; use 0 or more, such as 0.02", stddev);
+}
+
 qdr_status qdr_stack_init(qdr_stack *stack, uint64_t seed, double stddev)
 {
     QDR_TRY(qdri_stack_ready(stack, "initial values"));
+    QDR_TRY(check_deviation(stddev));
     for (int i = 0; i < stack->n_nodes; i++) {
         const qdri_node *node = &stack->nodes[i];
         if (node->layer && !node->layer->shares_first)
@@ -239,6 +250,7 @@ qdr_status qdr_linear_init(qdr_linear *layer, uint64_t seed, double stddev)
     if (!layer) return QDR_FAIL(QDR_ERR_ARGUMENT, "initial values: the layer is NULL");
     qdr_stack *stack = layer->stack;
     QDR_TRY(qdri_stack_ready(stack, "initial values"));
+    QDR_TRY(check_deviation(stddev));
     QDR_TRY(qdri_parameter_init(stack, layer->weight, seed, stddev));
     if (layer->bias < 0) return QDR_OK;
     const int positions = stack->nodes[layer->node].kind == QDRI_NODE_EMBEDDING;

@@ -6,6 +6,7 @@ usage: examples_test.py EXAMPLES_DIR [--mpiexec PROGRAM] [--full]
 """
 import argparse
 import json
+import math
 import os
 import stat
 import subprocess
@@ -157,10 +158,19 @@ class Training(Case):
         self.assertEqual([line["step"] for line in lines], [1, 2, 3, 4, 5])
         for line in lines:
             measured = line["step"] in (2, 4, 5)
-            self.assertEqual(set(line), {"step", "loss", "tokens_per_s"} | ({"val_loss"} if measured else set()))
+            self.assertEqual(set(line), {"step", "loss", "tokens_per_s", "lr"} | ({"val_loss"} if measured else set()))
             self.assertTrue(0 < line["loss"] < 10)
             self.assertGreater(line["tokens_per_s"], 0)
         self.assertEqual(len(done.stdout), 1 + 12 + 1, done.stdout)  # the prompt, the sample, a newline
+
+    def test_learning_rate(self):
+        """A straight line up, then half a cosine down to 2 % of the highest."""
+        lines, _ = self.train("--steps", "24", "--warmup", "4", "--lr", "0.01")
+        for line in lines:
+            up, down = line["step"] / 4, (line["step"] - 5) / 20
+            expected = up if up <= 1 else 0.02 + 0.98 * (1 + math.cos(math.pi * down)) / 2
+            self.assertAlmostEqual(line["lr"], 0.01 * expected, delta=1e-12)
+        self.assertLess(lines[-1]["lr"], 0.03 * 0.01)
 
     def test_all_grids_agree(self):
         reference, done = self.train()
@@ -253,8 +263,9 @@ class Training(Case):
         self.assertEqual(sorted(os.listdir(self.folder.name)), ["full", "text.txt"])
 
     def test_memory_is_as_asked(self):
-        for grid in ("1x1x1x1", "2x2x1x1", "1x1x2x2"):
-            _, done = self.train(grid=grid)
+        for grid, words in (("1x1x1x1", ()), ("2x2x1x1", ()), ("1x1x2x2", ()), ("1x1x1x1", ("--dtype", "bf16")),
+                            ("2x1x2x1", ("--dtype", "bf16")), ("2x2x1x1", ("--late", "1:0.1"))):
+            _, done = self.train(*words, grid=grid)
             line = [line for line in done.stderr.decode().splitlines() if line.startswith("memory of rank 0")][0]
             words = line.split()
             asked = int(words[words.index("bytes") - 1])

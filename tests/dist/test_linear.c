@@ -253,7 +253,6 @@ static layer_case divisible_case(qdr_grid *grid, int which)
                         .bias = which % 2,
                         .drop_gathered = which / 24 % 2,
                         .n_calls = 1,
-                        .only_run = 1,
                         .overlap = QDR_OVERLAP_ALL,
                         .panels = which / 48 ? 4 : 1};
 }

@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # check_install.sh BUILD: installs into a scratch folder, then compiles, links and runs programs of a stranger with
-# pkg-config alone: the one in README.md, and one that calls MPI itself.
+# pkg-config alone: the lines of README.md, the shortest example, and one that calls MPI itself.
 set -eu
 build=$(cd "$1" && pwd)
-readme=$(cd "$(dirname "$0")/../.." && pwd)/README.md
+top=$(cd "$(dirname "$0")/../.." && pwd)
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 DESTDIR=$scratch meson install -C "$build" --no-rebuild >/dev/null
@@ -33,10 +33,43 @@ expect() {
     [ "$(grep -c "$words" "$scratch/output")" = "$wanted" ] || { echo "unexpected: $*" && cat "$scratch/output" && exit 1; }
 }
 
-awk '/^```c$/ { inside = 1; next } /^```$/ { if (inside) exit } inside' "$readme" >"$scratch/prog.c"
-grep -q 'int main' "$scratch/prog.c" || { echo "README.md has no whole program" && exit 1; }
-compile prog quadrille
-expect 'Y begins with' 4 "$scratch/prog" 4
+cp "$top/examples/linear.c" "$scratch/linear.c"
+compile linear quadrille
+expect 'of 4 owns' 4 "$scratch/linear"
+
+# The lines of README.md in a function that has what they speak of.
+lines=$(awk '/^```c$/ { inside = 1; next } /^```$/ { if (inside) exit } inside' "$top/README.md")
+cat >"$scratch/lines.c" <<C
+#include <quadrille/quadrille.h>
+#include <stdio.h>
+enum { M = 8, K = 6, N = 4 };
+#define CHECK(call) do { if ((call) < 0) goto out; } while (0)
+static int run_rank(qdr_context *ctx, void *user)
+{
+    static _Thread_local float x_part[M * K / 2] = {1, 2, 3, 4}, y_part[M * N / 2], dy_part[M * N / 2], dx_part[M * K / 2];
+    qdr_grid *grid = NULL;
+    qdr_stack *net = NULL;
+    qdr_linear *fc;
+    qdr_edge x, y;
+    int failed = 1;
+    (void)user;
+$lines
+    printf("Y begins with %g\\n", (double)y_part[0]);
+    failed = y_part[0] == 0;
+out:
+    if (failed) fprintf(stderr, "%s\\n", qdr_last_error());
+    qdr_stack_destroy(&net);
+    qdr_grid_destroy(&grid);
+    return failed;
+}
+int main(void)
+{
+    int code = 1;
+    return qdr_launch(4, NULL, run_rank, NULL, &code) < 0 ? 1 : code;
+}
+C
+compile lines quadrille
+expect 'Y begins with' 4 "$scratch/lines"
 
 cat >"$scratch/own_mpi.c" <<'C'
 #include <quadrille/mpi.h>
@@ -67,7 +100,7 @@ else
 fi
 if [ "$mpi" = mpich ]; then
     expect ', 2 ranks' 2 mpiexec.mpich -n 2 "$scratch/own_mpi"
-    expect 'Y begins with' 4 mpiexec.mpich -n 4 "$scratch/prog"
+    expect 'of 4 owns' 4 mpiexec.mpich -n 4 "$scratch/linear" --mpi
     CC=mpicc.mpich compile own_mpi quadrille # the other way that README.md names
 fi
 readelf -d "$library" | grep -q 'SONAME.*libquadrille\.so\.0\]'

@@ -30,6 +30,35 @@ static void a_context_alone(void **state)
     qdr_context_destroy(NULL);
 }
 
+/* What returns a status says so; what cannot returns nothing that could be right. */
+static void null_is_nobody(void **state)
+{
+    (void)state;
+    int coordinates[QDR_N_AXES] = {1, 1, 1, 1};
+    char picture[8] = "old";
+    size_t now = 1, peak = 1;
+    CHECK_FAILS(qdr_context_status(NULL), QDR_ERR_ARGUMENT, "NULL");
+    assert_int_equal(qdr_context_rank(NULL), -1);
+    assert_int_equal(qdr_context_size(NULL), 0);
+    assert_int_equal(qdr_context_threads(NULL), 0);
+    assert_null(qdr_context_stream(NULL));
+    qdr_mem_usage(NULL, &now, &peak);
+    assert_true(now == 0 && peak == 0);
+    qdr_mem_usage(NULL, NULL, NULL);
+    qdr_mem_reset_peak(NULL);
+    CHECK_FAILS(qdr_grid_coordinates_of(NULL, 0, coordinates), QDR_ERR_ARGUMENT, "NULL");
+    assert_int_equal(coordinates[0], 0);
+    assert_null(qdr_grid_context(NULL));
+    assert_int_equal(qdr_grid_size(NULL, QDR_X), 0);
+    assert_int_equal(qdr_grid_coordinate(NULL, QDR_X), -1);
+    assert_int_equal(qdr_grid_rank_at(NULL, coordinates), -1);
+    assert_int_equal(qdr_grid_neighbour(NULL, QDR_X, 1), -1);
+    assert_int_equal(qdr_grid_picture(NULL, picture, sizeof picture), 0);
+    assert_string_equal(picture, "");
+    assert_int_equal(qdr_grid_traffic(NULL, QDR_CHANNEL_X_REDUCE, QDR_ALL_REDUCE).n_calls, 0);
+    qdr_grid_reset_traffic(NULL);
+}
+
 static void options_are_checked(void **state)
 {
     (void)state;
@@ -254,6 +283,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_context_alone),
+        cmocka_unit_test(null_is_nobody),
         cmocka_unit_test(options_are_checked),
         cmocka_unit_test(streams_and_events),
         cmocka_unit_test(memory_is_counted),

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The text of train_gpt: what of it is trained on and what is kept, and what of the Bible's program
+ * is no text. */
+#include "../../examples/common/corpus.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "qdr_test.h"
+#include "quadrille/quadrille.h"
+
+enum { N_BYTES = 1234, CONTEXT = 7 };
+
+static char folder[64];
+
+static const char *path(const char *name)
+{
+    static char text[128];
+    snprintf(text, sizeof text, "%s/%s", folder, name);
+    return text;
+}
+
+static void write_file(const char *name, const char *text, mode_t mode)
+{
+    FILE *file = fopen(path(name), "w");
+    assert_non_null(file);
+    fputs(text, file);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(chmod(path(name), mode), 0);
+}
+
+static corpus read_corpus(const char *file, int64_t context)
+{
+    corpus text;
+    qdr_context *ctx = NULL;
+    char sentence[PROBLEM_BYTES] = "";
+    CHECK_OK(qdr_context_create_self(NULL, &ctx));
+    const qdr_status status = corpus_read(ctx, file, context, &text, sentence);
+    if (status != QDR_OK) fail_msg("%s", sentence);
+    qdr_context_destroy(&ctx);
+    return text;
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    strcpy(folder, "/tmp/quadrille-corpus-XXXXXX");
+    return mkdtemp(folder) ? 0 : 1;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    (void)unlink(path("text"));
+    (void)unlink(path("bible"));
+    return rmdir(folder);
+}
+
+/* All windows of `n_passes` passes lie in the first 90 %, those of one pass do not overlap, and
+ * they leave out less than two contexts. */
+static void training_reads_the_first_nine_tenths(void **state)
+{
+    enum { N_TRAIN = N_BYTES - N_BYTES / 10, N_WINDOWS = (N_TRAIN - CONTEXT) / CONTEXT };
+    (void)state;
+    char letters[N_BYTES + 1] = {0};
+    memset(letters, 'a', N_BYTES);
+    write_file("text", letters, 0600);
+    corpus text = read_corpus(path("text"), CONTEXT);
+    assert_int_equal(text.n_bytes, N_BYTES);
+    assert_int_equal(text.n_train, N_TRAIN);
+    for (int64_t pass = 0; pass < 3; pass++) {
+        char used[N_TRAIN] = {0};
+        for (int64_t i = 0; i < N_WINDOWS; i++) {
+            const int64_t begin = corpus_train_window(&text, CONTEXT, 5, pass * N_WINDOWS + i);
+            assert_true(begin >= 0 && begin + CONTEXT + 1 <= N_TRAIN);
+            for (int64_t j = begin; j < begin + CONTEXT; j++) assert_int_equal(used[j]++, 0);
+        }
+    }
+    corpus_free(&text);
+}
+
+/* The windows of the last validation follow each other from the first kept byte to the last. */
+static void validation_reads_the_last_tenth(void **state)
+{
+    (void)state;
+    corpus text = read_corpus(path("text"), CONTEXT);
+    const int64_t n = corpus_validation_windows(&text, CONTEXT);
+    int64_t end = text.n_train;
+    assert_int_equal(n, (N_BYTES / 10 - 1) / CONTEXT);
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t begin = corpus_validation_window(&text, CONTEXT, i, n);
+        assert_true(begin >= text.n_train && begin + CONTEXT + 1 <= N_BYTES);
+        assert_true(begin - end <= 1);
+        end = begin + CONTEXT;
+    }
+    assert_int_equal(end, N_BYTES - 1);
+    corpus_free(&text);
+}
+
+/* What stands before the first prompt's line, and lines that begin with a prompt, are talk. */
+static void the_program_that_prints_the_bible_may_talk(void **state)
+{
+    (void)state;
+    char was[4096], search[4200];
+    const char *environment = getenv("PATH");
+    snprintf(was, sizeof was, "%s", environment ? environment : "");
+    write_file("bible",
+               "#!/bin/sh\n"
+               "echo 'bible: Release 1'; echo 'Ge1:1 shown at the start'\n"
+               "echo 'bible(KJV) [Gen1:1]> gen1:1-rev22:21'\n"
+               "for i in 1 2 3 4; do echo \"Ge1:$i line $i of the text\"; done\n"
+               "printf 'bible(KJV) [Re22:21]> '\n",
+               0700);
+    snprintf(search, sizeof search, "%s:%s", folder, was);
+    assert_int_equal(setenv("PATH", search, 1), 0);
+    corpus text = read_corpus(NULL, CONTEXT);
+    assert_int_equal(setenv("PATH", was, 1), 0);
+    static const char wanted[] = "Ge1:1 line 1 of the text\nGe1:2 line 2 of the text\n"
+                                 "Ge1:3 line 3 of the text\nGe1:4 line 4 of the text\n";
+    assert_int_equal(text.n_bytes, sizeof wanted - 1);
+    assert_memory_equal(text.bytes, wanted, sizeof wanted - 1);
+    assert_string_equal(text.name, "King James Bible");
+    corpus_free(&text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(training_reads_the_first_nine_tenths),
+        cmocka_unit_test(validation_reads_the_last_tenth),
+        cmocka_unit_test(the_program_that_prints_the_bible_may_talk),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
