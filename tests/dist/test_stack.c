@@ -383,63 +383,6 @@ static void overlap_changes_no_bit(qdr_context *ctx, uint64_t seed)
     free(first);
 }
 
-/* Sums of n values of deviation s: the mean is within 5·s/√n, the mean square within 5·s²·√(2/n) of
- * s² but once in a million; the seed is fixed. */
-static void check_normal(const char *name, const double *values, int64_t n, double stddev)
-{
-    double sum = 0, squares = 0;
-    for (int64_t i = 0; i < n; i++) {
-        sum += values[i];
-        squares += values[i] * values[i];
-    }
-    const double mean = sum / (double)n, square = squares / (double)n, s2 = stddev * stddev;
-    DIST_CHECK(fabs(mean) <= 5 * stddev / sqrt((double)n), "%s: mean %g", name, mean);
-    DIST_CHECK(fabs(square - s2) <= 5 * s2 * sqrt(2 / (double)n), "%s: mean square %g, not %g",
-               name, square, s2);
-}
-
-static int ends_in(const char *name, const char *end)
-{
-    const size_t n = strlen(name), n_end = strlen(end);
-    return n >= n_end && strcmp(name + n - n_end, end) == 0;
-}
-
-static void check_first_values(graph *g, int index, double stddev)
-{
-    qdr_parameter parameter;
-    double values[MAX_FULL];
-    DIST_OK(qdr_stack_parameter(g->stack, index, &parameter));
-    DIST_OK(qdr_stack_gather_parameter(g->stack, index, 0, values));
-    const int is_matrix = ends_in(parameter.name, ".weight");
-    DIST_CHECK(parameter.decay == is_matrix, "%s: decay %d", parameter.name, parameter.decay);
-    if (is_matrix) {
-        check_normal(parameter.name, values, parameter.n_global, stddev);
-        return;
-    }
-    const double constant = ends_in(parameter.name, ".gamma") ? 1 : 0;
-    for (int64_t i = 0; i < parameter.n_global; i++)
-        DIST_CHECK(values[i] == constant, "%s[%d] is %g", parameter.name, (int)i, values[i]);
-}
-
-/* Matrices are normal and decay; gammas are 1, biases and betas 0. */
-static void first_values_are_as_asked(qdr_context *ctx, uint64_t seed)
-{
-    qdr_grid *grid = some_grid(ctx, &seed);
-    graph g;
-    open_graph(&g, grid, &(variant){.dtype = QDR_F64});
-    for (int round = 0; round < 3; round++) {
-        const double stddev = round == 2 ? 0 : 0.02 + 0.3 * round;
-        DIST_OK(qdr_stack_init(g.stack, 5 + (uint64_t)round, stddev));
-        for (int i = 0; i < qdr_stack_n_parameters(g.stack); i++) check_first_values(&g, i, stddev);
-    }
-    DIST_FAILS(qdr_stack_init(g.stack, 1, (double)NAN), QDR_ERR_ARGUMENT, "deviation of nan");
-    DIST_FAILS(qdr_stack_init(g.stack, 1, -1), QDR_ERR_ARGUMENT, "deviation of -1");
-    DIST_FAILS(qdr_stack_backward(g.stack, 0, (double)NAN), QDR_ERR_ARGUMENT, "scale is nan");
-    DIST_FAILS(qdr_stack_gather_parameter(g.stack, 0, 7, NULL), QDR_ERR_ARGUMENT, "which = 7");
-    close_graph(&g);
-    qdr_grid_destroy(&grid);
-}
-
 /* The gradients of all parameters are `times` those in `once`, up to the rounding of a few sums. */
 static void check_multiple(graph *g, const double *once, double times, const char *what)
 {
@@ -642,7 +585,6 @@ int main(int argc, char **argv)
     static const dist_test tests[] = {
         {"gradients are slopes", gradients_are_slopes},
         {"overlap changes no bit", overlap_changes_no_bit},
-        {"first values are as asked", first_values_are_as_asked},
         {"grouped queries as on one rank", grouped_as_on_one_rank},
         {"micro-batches add up", micro_batches_add_up},
         {"wrong descriptions are named", wrong_descriptions_are_named},

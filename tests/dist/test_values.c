@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* First values of parameters: their distribution, that the grid does not change them, which of them
+ * decay; and what is refused. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dist.h"
+
+enum { CONTEXT = 4, HIDDEN = 24, VOCABULARY = 40, MOST = 2 * HIDDEN * HIDDEN };
+
+/* Tokens, embedding with positions, norm, layer with bias. */
+static qdr_stack *make_stack(qdr_grid *grid)
+{
+    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = CONTEXT, .row_unit = CONTEXT,
+                                 .dtype = QDR_F64};
+    const qdr_embedding_desc embedding = {QDR_OPTS_INIT, .name = "embedding",
+                                          .vocab = {VOCABULARY, 1}, .features = {HIDDEN, 1},
+                                          .context = CONTEXT};
+    const qdr_linear_desc layer = {QDR_OPTS_INIT, .name = "layer", .in = {{HIDDEN, 1}},
+                                   .out = {{2 * HIDDEN, 2}}, .bias = 1};
+    qdr_stack *stack = NULL;
+    qdr_linear *table, *linear;
+    qdr_edge tokens, x, y;
+    DIST_OK(qdr_stack_create(grid, &opts, &stack));
+    DIST_OK(qdr_stack_add_tokens(stack, "tokens", &tokens));
+    DIST_OK(qdr_stack_add_embedding(stack, &embedding, tokens, &x, &table));
+    DIST_OK(qdr_stack_add_layer_norm(stack, "norm", 1e-5, x, &y));
+    DIST_OK(qdr_stack_add_linear(stack, &layer, y, &x, &linear));
+    DIST_OK(qdr_stack_build(stack));
+    return stack;
+}
+
+/* The mean of n numbers of deviation s is within 5·s/√n, their mean square within 5·s²·√(2/n) of
+ * s², but once in a million; the seed is fixed. */
+static void check_normal(const char *name, const double *values, int64_t n, double stddev)
+{
+    double sum = 0, squares = 0;
+    for (int64_t i = 0; i < n; i++) {
+        sum += values[i];
+        squares += values[i] * values[i];
+    }
+    const double mean = sum / (double)n, square = squares / (double)n, s2 = stddev * stddev;
+    DIST_CHECK(fabs(mean) <= 5 * stddev / sqrt((double)n), "%s: mean %g", name, mean);
+    DIST_CHECK(fabs(square - s2) <= 5 * s2 * sqrt(2 / (double)n), "%s: mean square %g, not %g",
+               name, square, s2);
+}
+
+static int ends_in(const char *name, const char *end)
+{
+    const size_t n = strlen(name), n_end = strlen(end);
+    return n >= n_end && strcmp(name + n - n_end, end) == 0;
+}
+
+/* Matrices are normal and decay, positions are normal; gammas are 1, biases and betas 0. */
+static void check_parameter(qdr_stack *stack, int index, double stddev)
+{
+    qdr_parameter parameter;
+    double values[MOST];
+    DIST_OK(qdr_stack_parameter(stack, index, &parameter));
+    DIST_OK(qdr_stack_gather_parameter(stack, index, 0, values));
+    const int is_matrix = ends_in(parameter.name, ".weight");
+    DIST_CHECK(parameter.decay == is_matrix, "%s: decay %d", parameter.name, parameter.decay);
+    if (is_matrix || ends_in(parameter.name, ".positions")) {
+        check_normal(parameter.name, values, parameter.n_global, stddev);
+        return;
+    }
+    const double constant = ends_in(parameter.name, ".gamma") ? 1 : 0;
+    for (int64_t i = 0; i < parameter.n_global; i++)
+        DIST_CHECK(values[i] == constant, "%s[%d] is %g", parameter.name, (int)i, values[i]);
+}
+
+static void first_values_are_as_asked(qdr_context *ctx, uint64_t seed)
+{
+    static const double deviations[] = {0.02, 1, 0};
+    qdr_grid *grid = dist_random_grid(ctx, &seed);
+    qdr_stack *stack = make_stack(grid);
+    DIST_CHECK(qdr_stack_n_parameters(stack) == 6, "%d parameters", qdr_stack_n_parameters(stack));
+    for (int i = 0; i < 3; i++) {
+        DIST_OK(qdr_stack_init(stack, 5 + (uint64_t)i, deviations[i]));
+        for (int j = 0; j < 6; j++) check_parameter(stack, j, deviations[i]);
+    }
+    qdr_stack_destroy(&stack);
+    qdr_grid_destroy(&grid);
+}
+
+/* As on one rank, bit for bit; another seed gives others. */
+static void the_grid_does_not_matter(qdr_context *ctx, uint64_t seed)
+{
+    qdr_context *self = NULL;
+    qdr_grid *grid = dist_random_grid(ctx, &seed), *one = NULL;
+    DIST_OK(qdr_context_create_self(NULL, &self));
+    DIST_OK(qdr_grid_create(self, &(qdr_grid_opts){QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = 1},
+                            &one));
+    qdr_stack *many = make_stack(grid), *alone = make_stack(one);
+    DIST_OK(qdr_stack_init(many, 9, 0.5));
+    DIST_OK(qdr_stack_init(alone, 9, 0.5));
+    for (int round = 0; round < 2; round++) {
+        int n_other = 0;
+        for (int i = 0; i < qdr_stack_n_parameters(many); i++) {
+            qdr_parameter parameter;
+            double values[MOST], expected[MOST];
+            DIST_OK(qdr_stack_parameter(many, i, &parameter));
+            DIST_OK(qdr_stack_gather_parameter(many, i, 0, values));
+            DIST_OK(qdr_stack_gather_parameter(alone, i, 0, expected));
+            n_other += memcmp(values, expected, (size_t)parameter.n_global * sizeof *values) != 0;
+        }
+        DIST_CHECK(n_other == (round ? 3 : 0), "%d parameters differ", n_other);
+        DIST_OK(qdr_stack_init(many, 10, 0.5));
+    }
+    qdr_stack_destroy(&many);
+    qdr_stack_destroy(&alone);
+    qdr_grid_destroy(&grid);
+    qdr_grid_destroy(&one);
+    qdr_context_destroy(&self);
+}
+
+static void wrong_numbers_are_named(qdr_context *ctx, uint64_t seed)
+{
+    qdr_grid *grid = dist_random_grid(ctx, &seed);
+    qdr_stack *stack = make_stack(grid);
+    DIST_FAILS(qdr_stack_init(stack, 1, (double)NAN), QDR_ERR_ARGUMENT, "deviation of nan");
+    DIST_FAILS(qdr_stack_init(stack, 1, -1), QDR_ERR_ARGUMENT, "deviation of -1");
+    DIST_FAILS(qdr_stack_backward(stack, 0, (double)NAN), QDR_ERR_ARGUMENT, "scale is nan");
+    DIST_FAILS(qdr_stack_gather_parameter(stack, 0, 7, NULL), QDR_ERR_ARGUMENT, "which = 7");
+    qdr_stack_destroy(&stack);
+    qdr_grid_destroy(&grid);
+}
+
+int main(int argc, char **argv)
+{
+    static const dist_test tests[] = {
+        {"first values are as asked", first_values_are_as_asked},
+        {"the grid does not matter", the_grid_does_not_matter},
+        {"wrong numbers are named", wrong_numbers_are_named},
+    };
+    return dist_main(argc, argv, tests, 3);
+}
