@@ -105,7 +105,7 @@ void qdri_schedule_add(qdri_builder *builder, const qdri_task *task)
     qdri_schedule *schedule = builder->schedule;
     if (builder->status != QDR_OK) return;
     if (schedule->n_tasks == schedule->capacity) {
-        const int capacity = schedule->capacity ? 2 * schedule->capacity : 32;
+        const int capacity = schedule->capacity ? 2 * schedule->capacity : 8;
         builder->status = enlarge((void **)&schedule->tasks, schedule->n_tasks, capacity,
                                   sizeof *schedule->tasks, "a schedule");
         if (builder->status != QDR_OK) return;
