@@ -91,7 +91,7 @@ consumer() { sh tests/tools/check_install.sh build; }
 release() { build_in build --buildtype=release && suites build; }
 addresses() {
     build_in build-asan --buildtype=debugoptimized -Db_sanitize=address,undefined &&
-        suites build-asan --timeout-multiplier 5 --no-suite headers
+        suites build-asan --timeout-multiplier 5 --no-suite headers --no-suite netlab
 }
 threads() {
     CC=clang-14 CXX=clang++-14 build_in build-tsan --buildtype=debugoptimized -Db_sanitize=thread -Dmpi=none \

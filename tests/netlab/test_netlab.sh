@@ -1,0 +1,58 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# test_netlab.sh PROGRAM: the lab runs PROGRAM (fault/peer.c) on its nodes, passes exit codes on, counts what the wire
+# carries, refuses wrong words, and leaves nothing behind, also after an interrupt. 77: no namespaces here.
+set -u
+lab=$(dirname "$0")/netlab.sh
+program=$1
+output=$(mktemp)
+trap 'rm -f "$output"' EXIT
+failed=0
+
+wrong() {
+    echo "wrong: $*"
+    sed 's/^/    /' "$output"
+    failed=1
+}
+# expect CODE WORDS COMMAND...: the command ends with that code, and WORDS are in its output.
+expect() {
+    code=$1 words=$2
+    shift 2
+    timeout 100 "$@" >"$output" 2>&1 </dev/null
+    got=$?
+    [ $got = 77 ] && tail -n 1 "$output" && exit 77
+    [ $got = "$code" ] && { [ -z "$words" ] || grep -q -e "$words" "$output"; } || wrong "code $got, not $code with '$words': $*"
+}
+nothing_left() {
+    sleep 1
+    ip netns list | grep -q '^qdrlab' && ip netns list >"$output" && wrong "namespaces are left after $*"
+}
+
+expect 0 'node 2 sent [0-9]* bytes' sh "$lab" -n 2 -r 1gbit -- "$program" late
+expect 0 'node 2 sent [0-9]* bytes' sh "$lab" -n 2 -p 2 -r 200mbit -- "$program" wrong-token
+nothing_left "a program that ended"
+expect 3 '' sh "$lab" -q -n 2 -- sh -c 'exit 3'
+nothing_left "a program that failed"
+expect 2 'no program' sh "$lab" -n 2
+expect 2 '64 nodes' sh "$lab" -n 65 true
+expect 2 '99 ranks' sh "$lab" -p 0 true
+expect 2 '200mbit' sh "$lab" -r 0mbit true
+expect 2 '200mbit' sh "$lab" -r fast true
+expect 0 'examples:' sh "$lab" -h
+
+for signal in INT TERM; do
+    setsid sh -c 'trap - INT; exec sh "$0" -q -n 2 -- sleep 60' "$lab" >"$output" 2>&1 &
+    running=$!
+    sleep 3
+    kill -s $signal $running
+    wait $running
+    nothing_left "SIG$signal"
+done
+# A lab whose process was killed is taken down by the next one.
+setsid sh "$lab" -q -n 2 -- sleep 60 >"$output" 2>&1 &
+running=$!
+sleep 3
+kill -s KILL $running
+expect 0 '' sh "$lab" -q -n 1 true
+nothing_left "SIGKILL, and another lab"
+exit $failed
