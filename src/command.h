@@ -15,6 +15,7 @@ typedef struct command {
     int (*run)(int argc, char **argv); /* argv[0] is the name; returns the exit code */
 } command;
 
+extern const command command_bench;
 extern const command command_linear;
 extern const command command_verify;
 
