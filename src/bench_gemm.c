@@ -161,7 +161,7 @@ static qdr_status make_pair(bench_pair *pair, const bench_options *options, grid
                                  &(qdr_grid_opts){QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = 1},
                                  &pair->limit.grid);
     if (status >= 0) status = prepare(&pair->limit, options, shape[0], shape[1], shape[2]);
-    pair->n_numbers = 2 * (1 + options->backward) * options->n_iterations;
+    pair->n_numbers = options->n_iterations * (options->backward ? 4 : 2);
     pair->secs = calloc((size_t)pair->n_numbers, sizeof *pair->secs);
     if (status >= 0 && !pair->secs) status = QDR_ERR_MEMORY;
     if (status >= 0)
@@ -220,7 +220,7 @@ int bench_gemm_grid(qdr_context *ctx, const bench_options *options, grid_size si
     if (status >= 0) status = slowest(&pair);
     const double flops = 2.0 * (double)options->m * (double)options->n * (double)options->k;
     for (int pass = 0; status >= 0 && pass < 1 + options->backward; pass++) {
-        double *secs = pair.secs + 2 * pass * options->n_iterations;
+        double *secs = pair.secs + options->n_iterations * 2 * pass;
         rows[pass] = (bench_row){
             .grid = size, .pass = pass ? "backward" : "forward", .flops = pass ? 2 * flops : flops};
         summarise(options, secs, secs + options->n_iterations, &rows[pass]);

@@ -43,6 +43,10 @@ QDR_API QDR_NODISCARD qdr_status qdr_context_create_local(qdr_local_world *world
 QDR_API QDR_NODISCARD qdr_status qdr_context_create_self(const qdr_context_opts *opts,
                                                          qdr_context **ctx);
 
+/* With the environment variable QDR_TRACE=FILE each rank of a context (but one made by
+ * qdr_context_create_self()) writes FILE.RANK when the context is destroyed: when the tasks of its
+ * schedules ran, as Chrome trace events. A file that cannot be written is a warning in the log. */
+
 /** Waits for the work of this rank, frees the context and sets *ctx to NULL. Takes NULL. Destroy
  * grids, stacks and memory of the context first. Collective over the world. */
 QDR_API void qdr_context_destroy(qdr_context **ctx);

@@ -7,14 +7,8 @@
 #include <time.h>
 
 #include "comm/internal.h"
+#include "core/clock.h"
 #include "core/size.h"
-
-static int64_t now_nanosecs(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 void qdri_comm_init(qdri_comm *comm, const qdri_comm_table *table, qdri_dev *dev, int rank,
                     int size, qdri_comm *parent)
@@ -237,7 +231,7 @@ qdr_status qdri_comm_launch(qdri_comm *comm, const qdri_coll *coll, qdr_stream *
 static void run_finish(qdri_run *run)
 {
     qdri_counter *counter = &run->comm->counters[run->coll.kind];
-    const int64_t nanosecs = now_nanosecs() - run->begin_nanosecs;
+    const int64_t nanosecs = qdri_now_ns() - run->begin_nanosecs;
     atomic_fetch_add_explicit(&counter->nanosecs, nanosecs, memory_order_relaxed);
     atomic_fetch_add_explicit(&counter->n_calls, 1, memory_order_relaxed);
     if (run->owns_staging) qdri_mem_free(run->comm->dev, &run->staging);
@@ -246,7 +240,7 @@ static void run_finish(qdri_run *run)
 static qdr_status run_work(void *args)
 {
     qdri_run *run = args;
-    if (run->begin_nanosecs == 0) run->begin_nanosecs = now_nanosecs();
+    if (run->begin_nanosecs == 0) run->begin_nanosecs = qdri_now_ns();
     const qdr_status status = run->step(run);
     if (status != QDR_PENDING) run_finish(run);
     return status;

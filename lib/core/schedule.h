@@ -125,6 +125,8 @@ void qdri_plan_weight(qdri_builder *builder, int node, const char *name, qdri_re
  * following call. */
 qdri_ref qdri_next_weight(qdri_builder *builder);
 
+/* What a task is called: the kind of its collective, or of its work. */
+const char *qdri_task_name(const qdri_task *task);
 /* Writes one task a line. */
 void qdri_schedule_print(const qdri_schedule *schedule, FILE *file);
 

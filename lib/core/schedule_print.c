@@ -8,6 +8,12 @@ static const char *const task_names[] = {"product",      "collective",   "bias-a
                                          "add",          "sum-parts",    "embed",    "embed-sum",
                                          "position-add", "position-sum", "forward",  "backward"};
 
+const char *qdri_task_name(const qdri_task *task)
+{
+    return task->kind == QDRI_TASK_COLLECTIVE ? qdr_coll_kind_name(task->coll)
+                                              : task_names[task->kind];
+}
+
 static void print_refs(const char *label, const qdri_ref *refs, int n, FILE *file)
 {
     fprintf(file, " %s", label);
@@ -20,9 +26,7 @@ static void print_task(const qdri_task *task, int number, FILE *file)
     const int on_channel = task->stream != QDRI_STREAM_OF_COMPUTE;
     fprintf(file, "%4d %-9s %-14s %-16s", number,
             on_channel ? qdr_channel_name((qdr_channel)(task->stream - 1)) : "compute",
-            task->kind == QDRI_TASK_COLLECTIVE ? qdr_coll_kind_name(task->coll)
-                                               : task_names[task->kind],
-            task->name);
+            qdri_task_name(task), task->name);
     if (task->kind == QDRI_TASK_PRODUCT)
         fprintf(file, " m=%" PRId64 " n=%" PRId64 " k=%" PRId64 " flops=%.0f", task->m, task->n,
                 task->k, task->flops);

@@ -57,6 +57,7 @@ void qdri_context_join(qdr_context *ctx, qdri_comm *world)
 {
     ctx->world = world;
     qdri_dev_on_poison(ctx->dev, give_up_world, world);
+    qdri_context_trace_begin(ctx);
 }
 
 void qdri_context_discard(qdr_context **ctx)
@@ -105,6 +106,7 @@ void qdr_context_destroy(qdr_context **ctx)
 {
     if (!ctx || !*ctx) return;
     qdri_stream_destroy(&(*ctx)->stream);
+    qdri_context_trace_end(*ctx);
     qdri_dev_on_poison((*ctx)->dev, NULL, NULL);
     qdri_comm_destroy(&(*ctx)->world);
     qdri_context_discard(ctx);

@@ -12,7 +12,12 @@ struct qdr_context {
     qdri_comm *world;
     qdr_stream *stream; /* the default one */
     int n_threads;
+    struct qdri_trace *trace; /* NULL: nobody asked for one */
 };
+
+/* context_trace.c: when the world is there, and before it goes. */
+void qdri_context_trace_begin(qdr_context *ctx);
+void qdri_context_trace_end(qdr_context *ctx);
 
 /* @retval QDR_ERR_ARGUMENT  opts have another version, or n_threads < 0 */
 QDR_NODISCARD qdr_status qdri_context_check_opts(const qdr_context_opts *opts);

@@ -10,6 +10,8 @@
 
 qdri_dev *qdri_context_dev(const qdr_context *ctx);
 qdri_comm *qdri_context_world(const qdr_context *ctx);
+/* Where schedules of this context are traced; NULL: they are not. */
+struct qdri_trace *qdri_context_trace(const qdr_context *ctx);
 /* The channel's communicator; a group of one where the axis has size 1. */
 qdri_comm *qdri_grid_comm(const qdr_grid *grid, qdr_channel channel);
 /* Some groups of this axis have members on several nodes. Equal on all ranks. */

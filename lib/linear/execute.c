@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Executing a schedule: every task is enqueued on its stream, after the tasks it waits for. */
 #include "core/block.h"
+#include "core/clock.h"
+#include "core/trace.h"
 #include "linear/internal.h"
 
 void *qdri_stack_pointer(const qdr_stack *stack, qdri_ref ref)
@@ -194,6 +196,28 @@ static qdr_stream *stream_of(const qdr_stack *stack, int stream, qdr_stream *com
                : qdri_grid_stream(stack->grid, (qdr_channel)(stream - 1));
 }
 
+static qdr_status stamp_begin(void *args)
+{
+    (*(qdri_trace_event **)args)->begin_ns = qdri_now_ns();
+    return QDR_OK;
+}
+
+static qdr_status stamp_end(void *args)
+{
+    (*(qdri_trace_event **)args)->end_ns = qdri_now_ns();
+    return QDR_OK;
+}
+
+/* Between two stamps, where the context is traced. */
+static qdr_status run_task(const run *r, int number)
+{
+    qdri_trace *trace = qdri_context_trace(qdr_grid_context(r->stack->grid));
+    qdri_trace_event *event = trace ? qdri_trace_add(trace, r->task, number) : NULL;
+    if (event) QDR_TRY(qdri_work(r->stream, stamp_begin, &event, sizeof event));
+    QDR_TRY(runners[r->task->kind](r));
+    return event ? qdri_work(r->stream, stamp_end, &event, sizeof event) : QDR_OK;
+}
+
 static qdr_status enqueue(qdr_stack *stack, const qdri_schedule *schedule, int number,
                           qdr_stream *compute)
 {
@@ -201,7 +225,7 @@ static qdr_status enqueue(qdr_stack *stack, const qdri_schedule *schedule, int n
     const run r = {.stack = stack, .task = task, .stream = stream_of(stack, task->stream, compute)};
     for (int i = 0; i < task->n_waits; i++)
         QDR_TRY(qdri_stream_wait(r.stream, stack->events[task->waits[i]]));
-    QDR_TRY(runners[task->kind](&r));
+    QDR_TRY(run_task(&r, number));
     return task->signals ? qdri_event_record(stack->events[number], r.stream) : QDR_OK;
 }
 
@@ -210,6 +234,8 @@ static qdr_status enqueue(qdr_stack *stack, const qdri_schedule *schedule, int n
 static qdr_status enqueue_all(qdr_stack *stack, const qdri_schedule *schedule, qdr_stream *compute)
 {
     int used[QDRI_N_STREAMS] = {0};
+    qdri_trace *trace = qdri_context_trace(qdr_grid_context(stack->grid));
+    if (trace) qdri_trace_next_run(trace);
     QDR_TRY(qdri_event_record(stack->start, compute));
     for (int i = 0; i < schedule->n_tasks; i++) {
         const int stream = schedule->tasks[i].stream;

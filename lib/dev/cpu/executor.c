@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/clock.h"
 #include "core/size.h"
 #include "dev/cpu/cpu.h"
 
@@ -47,18 +48,11 @@ void qdri_executors_wake(qdri_cpu_dev *dev, uint64_t mask)
     pthread_mutex_unlock(&dev->lock);
 }
 
-static int64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * NS_PER_S + now.tv_nsec;
-}
-
 /* A pause of a quarter of the time waited so far: the end of a wait is seen at most a quarter late.
  */
 static void executor_pause(qdri_waker *executor, unsigned seen)
 {
-    const int64_t now = now_ns();
+    const int64_t now = qdri_now_ns();
     if (executor->n_polls++ == 0) executor->polling_since_ns = now;
     const int64_t waited_ns = now - executor->polling_since_ns;
     if (executor->n_polls <= YIELDS_MAX && waited_ns < YIELD_NS) {
@@ -101,7 +95,7 @@ static void *executor_main(void *argument)
             const int64_t within_ns = executor->look_within_ns;
             executor->n_polls = 0;
             qdri_bell_sleep(executor->bell, seen,
-                            within_ns == INT64_MAX ? 0 : now_ns() + within_ns);
+                            within_ns == INT64_MAX ? 0 : qdri_now_ns() + within_ns);
         }
     }
 }

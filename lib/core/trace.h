@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A trace: when each task of a schedule ran on this rank. Events are added by the host thread and
+ * stamped by the threads of the streams; it is written when the streams are idle. The file is
+ * Chrome's trace format, which Perfetto shows, with a member "quadrille" for `quadrille trace`. */
+#ifndef QDRI_CORE_TRACE_H
+#define QDRI_CORE_TRACE_H
+
+#include <stdio.h>
+
+#include "core/schedule.h"
+
+typedef struct qdri_trace_event {
+    char name[40]; /* of the layer or operation */
+    const char *kind; /* static: "product", "all-reduce", … */
+    int stream; /* as in schedules */
+    int task, run; /* its number in the schedule; schedules executed before this one */
+    int64_t bytes_sent;
+    double flops;
+    int64_t begin_ns, end_ns; /* CLOCK_MONOTONIC; 0: it never came to that */
+} qdri_trace_event;
+
+typedef struct qdri_trace qdri_trace;
+
+QDR_NODISCARD qdr_status qdri_trace_create(int rank, int n_ranks, qdri_trace **trace);
+void qdri_trace_free(qdri_trace **trace);
+/* The next schedule begins. */
+void qdri_trace_next_run(qdri_trace *trace);
+/* An event that stays where it is until the trace is freed; NULL where there is no memory (the
+ * event is counted as lost). */
+qdri_trace_event *qdri_trace_add(qdri_trace *trace, const qdri_task *task, int number);
+/* Writes all events that ended. @return 0: not all was written */
+int qdri_trace_write(const qdri_trace *trace, FILE *file);
+
+#endif
