@@ -7,8 +7,8 @@
 #include <time.h>
 
 #include "comm/internal.h"
-#include "core/clock.h"
 #include "core/size.h"
+#include "dev/clock.h"
 
 void qdri_comm_init(qdri_comm *comm, const qdri_comm_table *table, qdri_dev *dev, int rank,
                     int size, qdri_comm *parent)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Executing a schedule: every task is enqueued on its stream, after the tasks it waits for. */
 #include "core/block.h"
-#include "core/clock.h"
 #include "core/trace.h"
+#include "dev/clock.h"
 #include "linear/internal.h"
 
 void *qdri_stack_pointer(const qdr_stack *stack, qdri_ref ref)

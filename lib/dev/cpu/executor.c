@@ -8,8 +8,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "core/clock.h"
 #include "core/size.h"
+#include "dev/clock.h"
 #include "dev/cpu/cpu.h"
 
 #define YIELDS_MAX 32

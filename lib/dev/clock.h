@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Time that only goes forward: CLOCK_MONOTONIC. */
-#ifndef QDRI_CORE_CLOCK_H
-#define QDRI_CORE_CLOCK_H
+#ifndef QDRI_DEV_CLOCK_H
+#define QDRI_DEV_CLOCK_H
 
 #include <stdint.h>
 #include <time.h>
