@@ -6,10 +6,10 @@
 #include "linear/internal.h"
 
 /* What is assumed of a machine that nobody has measured: a core's products, 10 Gbit/s between
- * nodes, and what one more message costs. */
+ * nodes, and what one more panel costs (docs/benchmarks.md, "Panels on a wire"). */
 #define FLOPS_PER_SEC 5e10
 #define WIRE_BYTES_PER_SEC 1.25e9
-#define START_SECS 1e-4
+#define START_SECS 2e-3
 
 /* What travels over an axis before or after a product: `times` the n_cols columns of all rows. */
 typedef struct travel {
