@@ -61,13 +61,6 @@ static int take_dtype(const char *value, qdr_dtype *dtype, failure *why)
     return fail(why, EXIT_USAGE, "--dtype '%s': a type is f32, f64 or bf16", value);
 }
 
-static int take_layout(const char *value, qdr_layout *layout, failure *why)
-{
-    *layout = strcmp(value, "scattered") == 0 ? QDR_SCATTERED : QDR_REPLICATED;
-    if (*layout == QDR_SCATTERED || strcmp(value, "replicated") == 0) return EXIT_OK;
-    return fail(why, EXIT_USAGE, "--layout '%s': a layout is replicated or scattered", value);
-}
-
 static int take_grid(const char *value, bench_options *options, failure *why)
 {
     options->all_grids = strcmp(value, "all") == 0;
@@ -84,7 +77,7 @@ static int take_option(int index, const char *value, void *user, failure *why)
     case OPTION_DTYPE: return take_dtype(value, &options->dtype, why);
     case OPTION_GRID: return take_grid(value, options, why);
     case OPTION_LOCAL: return option_integer("local", value, 1, 1024, &options->n_local, why);
-    case OPTION_LAYOUT: return take_layout(value, &options->layout, why);
+    case OPTION_LAYOUT: return option_layout("layout", value, &options->layout, why);
     case OPTION_PANELS: return option_integer("panels", value, 1, 1024, &options->n_panels, why);
     case OPTION_ITERATIONS:
         return option_integer("iterations", value, 1, 1000000, &options->n_iterations, why);
@@ -110,7 +103,7 @@ static const char *layout_text(const bench_options *options)
     return options->layout == QDR_SCATTERED ? "scattered" : "replicated";
 }
 
-void bench_print_head(const bench_options *options, int n_ranks)
+static void print_head(const bench_options *options, int n_ranks)
 {
     if (options->format == FORMAT_CSV)
         puts("grid,pass,m,n,k,dtype,layout,ranks,median_secs,min_secs,p90_secs,gflops,"
@@ -145,7 +138,7 @@ static void print_json(const bench_row *row, const char *grid, int is_first)
     json_decref(object);
 }
 
-void bench_print_row(const bench_options *options, const bench_row *row, int is_first)
+static void print_row(const bench_options *options, const bench_row *row, int is_first)
 {
     char grid[64];
     grid_text(row->grid, grid);
@@ -164,7 +157,7 @@ void bench_print_row(const bench_options *options, const bench_row *row, int is_
     fflush(stdout);
 }
 
-void bench_print_foot(const bench_options *options)
+static void print_foot(const bench_options *options)
 {
     if (options->format == FORMAT_JSON)
         printf(
@@ -175,17 +168,6 @@ void bench_print_foot(const bench_options *options)
 
 /* ---- on each rank ---- */
 
-static int check_grid(const bench_options *options, int n_ranks, failure *why)
-{
-    const int n_needed = options->grid.x ? grid_ranks(options->grid) : n_ranks;
-    if (n_needed == n_ranks) return EXIT_OK;
-    return fail(why, EXIT_USAGE,
-                "bench: grid %dx%dx%dx%d has %d ranks, but %d %s started: use mpiexec -n %d, or "
-                "--local %d",
-                options->grid.x, options->grid.y, options->grid.z, options->grid.d, n_needed,
-                n_ranks, n_ranks == 1 ? "was" : "were", n_needed, n_needed);
-}
-
 static int run_grids(qdr_context *ctx, const bench_options *options, failure *why)
 {
     static _Thread_local grid_size sizes[MAX_GRIDS];
@@ -193,14 +175,14 @@ static int run_grids(qdr_context *ctx, const bench_options *options, failure *wh
     int n_sizes = 1;
     sizes[0] = options->grid.x ? options->grid : (grid_size){1, 1, 1, n_ranks};
     if (options->all_grids) n_sizes = list_grids(n_ranks, sizes, MAX_GRIDS);
-    if (is_root) bench_print_head(options, n_ranks);
+    if (is_root) print_head(options, n_ranks);
     for (int i = 0; i < n_sizes; i++) {
         bench_row rows[MAX_BENCH_ROWS];
         if (bench_gemm_grid(ctx, options, sizes[i], rows, why)) return why->code;
         for (int pass = 0; is_root && pass < 1 + options->backward; pass++)
-            bench_print_row(options, &rows[pass], i + pass == 0);
+            print_row(options, &rows[pass], i + pass == 0);
     }
-    if (is_root) bench_print_foot(options);
+    if (is_root) print_foot(options);
     return EXIT_OK;
 }
 
@@ -208,7 +190,8 @@ static int run_rank(qdr_context *ctx, void *user)
 {
     const bench_options *options = user;
     failure why = {0};
-    if (!check_grid(options, qdr_context_size(ctx), &why)) run_grids(ctx, options, &why);
+    if (!options->grid.x || !grid_check_ranks("bench", options->grid, qdr_context_size(ctx), &why))
+        run_grids(ctx, options, &why);
     if (why.code && qdr_context_rank(ctx) == 0) fail_print(&why);
     return why.code;
 }

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the benchmarks of `quadrille bench` share: their options, one measurement, how it is
- * printed.
- */
+/* What the benchmarks of `quadrille bench` share: their options and one measurement. */
 #ifndef QUADRILLE_SRC_BENCH_H
 #define QUADRILLE_SRC_BENCH_H
 
@@ -44,10 +42,5 @@ typedef struct bench_row {
 enum { MAX_BENCH_ROWS = 2 };
 int bench_gemm_grid(qdr_context *ctx, const bench_options *options, grid_size size,
                     bench_row rows[MAX_BENCH_ROWS], failure *why);
-
-/* What comes before, between and behind rows. On one rank. */
-void bench_print_head(const bench_options *options, int n_ranks);
-void bench_print_row(const bench_options *options, const bench_row *row, int is_first);
-void bench_print_foot(const bench_options *options);
 
 #endif

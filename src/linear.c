@@ -48,13 +48,6 @@ typedef struct linear_options {
     int64_t n_local; /* 0: the ranks are mpiexec's */
 } linear_options;
 
-static int take_layout(const char *value, qdr_layout *layout, failure *why)
-{
-    *layout = strcmp(value, "scattered") == 0 ? QDR_SCATTERED : QDR_REPLICATED;
-    if (*layout == QDR_SCATTERED || strcmp(value, "replicated") == 0) return EXIT_OK;
-    return fail(why, EXIT_USAGE, "--layout '%s': a layout is replicated or scattered", value);
-}
-
 static int take_option(int index, const char *value, void *user, failure *why)
 {
     linear_options *options = user;
@@ -64,7 +57,7 @@ static int take_option(int index, const char *value, void *user, failure *why)
     case OPTION_B: options->paths[FILE_B] = value; break;
     case OPTION_DY: options->paths[FILE_DY] = value; break;
     case OPTION_GRID: return option_grid("grid", value, &options->grid, why);
-    case OPTION_LAYOUT: return take_layout(value, &options->layout, why);
+    case OPTION_LAYOUT: return option_layout("layout", value, &options->layout, why);
     case OPTION_TRANSPOSED: options->transposed = 1; break;
     case OPTION_ORDER: options->order = value; return option_order("order", value, why);
     case OPTION_LOCAL: return option_integer("local", value, 1, 1024, &options->n_local, why);
@@ -110,18 +103,6 @@ typedef struct linear_job {
     qdr_matrix in, out;
     void *x, *y, *dy, *dx;
 } linear_job;
-
-static int check_ranks(const linear_job *job, failure *why)
-{
-    const grid_size grid = job->options->grid;
-    const int n_ranks = qdr_context_size(job->ctx), n_needed = grid_ranks(grid);
-    if (n_ranks == n_needed) return EXIT_OK;
-    return fail(why, EXIT_USAGE,
-                "linear: grid %dx%dx%dx%d has %d ranks, but %d %s started: use mpiexec -n %d, or "
-                "--local %d",
-                grid.x, grid.y, grid.z, grid.d, n_needed, n_ranks, n_ranks == 1 ? "was" : "were",
-                n_needed, n_needed);
-}
 
 static qdr_status add_layer(linear_job *job)
 {
@@ -217,7 +198,8 @@ static qdr_status compute(linear_job *job)
 /* Each step ends with all ranks knowing whether all could do it. */
 static int work(linear_job *job, failure *why)
 {
-    if (check_ranks(job, why) == EXIT_OK) linear_files_open(job->options->paths, &job->files, why);
+    if (grid_check_ranks("linear", job->options->grid, qdr_context_size(job->ctx), why) == EXIT_OK)
+        linear_files_open(job->options->paths, &job->files, why);
     if (fail_together(why, job->ctx)) return why->code;
     fail_status(why, build(job));
     if (fail_together(why, job->ctx)) return why->code;

@@ -141,3 +141,21 @@ int option_order(const char *name, const char *value, failure *why)
         "--%s '%s': an order names each of x, y, z and d once, the fastest first, such as xyzd",
         name, value);
 }
+
+int grid_check_ranks(const char *command, grid_size size, int n_ranks, failure *why)
+{
+    const int n_needed = grid_ranks(size);
+    if (n_ranks == n_needed) return EXIT_OK;
+    return fail(why, EXIT_USAGE,
+                "%s: grid %dx%dx%dx%d has %d ranks, but %d %s started: use mpiexec -n %d, or "
+                "--local %d",
+                command, size.x, size.y, size.z, size.d, n_needed, n_ranks,
+                n_ranks == 1 ? "was" : "were", n_needed, n_needed);
+}
+
+int option_layout(const char *name, const char *value, qdr_layout *layout, failure *why)
+{
+    *layout = strcmp(value, "scattered") == 0 ? QDR_SCATTERED : QDR_REPLICATED;
+    if (*layout == QDR_SCATTERED || strcmp(value, "replicated") == 0) return EXIT_OK;
+    return fail(why, EXIT_USAGE, "--%s '%s': a layout is replicated or scattered", name, value);
+}

@@ -4,6 +4,8 @@
 #ifndef QUADRILLE_SRC_OPTIONS_H
 #define QUADRILLE_SRC_OPTIONS_H
 
+#include <quadrille/matrix.h>
+
 #include "failure.h"
 
 typedef struct option_spec {
@@ -36,6 +38,10 @@ typedef struct grid_size {
 /* "2x2x1x1", each from 1 to 1024 and the product too. */
 int option_grid(const char *name, const char *value, grid_size *size, failure *why);
 int grid_ranks(grid_size size);
+/* As many ranks were started as the grid has; `command` begins the sentence. */
+int grid_check_ranks(const char *command, grid_size size, int n_ranks, failure *why);
+/* "replicated" or "scattered". */
+int option_layout(const char *name, const char *value, qdr_layout *layout, failure *why);
 /* A permutation of xyzd. */
 int option_order(const char *name, const char *value, failure *why);
 

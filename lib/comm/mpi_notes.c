@@ -5,15 +5,11 @@
 #include <time.h>
 
 #include "comm/mpi_internal.h"
+#include "dev/clock.h"
 
 enum { N_YIELDS = 64, MIN_PAUSE_NS = 20000, MAX_PAUSE_NS = 500000 };
 
-double qdri_mpi_now_secs(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
+double qdri_mpi_now_secs(void) { return 1e-9 * (double)qdri_now_ns(); }
 
 void qdri_mpi_pause(int n_polls)
 {

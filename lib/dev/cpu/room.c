@@ -22,7 +22,7 @@ static rlim_t limit_bytes(void)
     return getrlimit(RLIMIT_AS, &limit) == 0 ? limit.rlim_cur : RLIM_INFINITY;
 }
 
-int qdri_room_is_limited(void) { return limit_bytes() != RLIM_INFINITY; }
+static int is_limited(void) { return limit_bytes() != RLIM_INFINITY; }
 
 static size_t stack_bytes(void)
 {
@@ -89,6 +89,6 @@ qdr_status qdri_dev_check_room(int n_devices)
 
 void qdri_room_settle(void)
 {
-    void *volatile memory = qdri_room_is_limited() ? malloc(1) : NULL;
+    void *volatile memory = is_limited() ? malloc(1) : NULL;
     free(memory);
 }

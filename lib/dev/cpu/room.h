@@ -13,8 +13,6 @@ typedef struct qdri_room {
     size_t bytes;
 } qdri_room;
 
-/* Whether this process has a limit on its address space. */
-int qdri_room_is_limited(void);
 /* Takes the room that products on one more thread need, with n_threads BLAS threads. */
 QDR_NODISCARD qdr_status qdri_room_take(int n_threads, qdri_room *room);
 void qdri_room_give_back(qdri_room *room);
