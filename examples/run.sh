@@ -15,7 +15,7 @@ install_optional build-logs/install.log $optional_needs
 check_meson
 
 say "building (log: build-logs/examples.log)"
-build_targets="examples/train_gpt examples/transformer_layer examples/linear"
+build_targets="examples/train_gpt examples/transformer_layer examples/linear src/quadrille"
 watch_log build-logs/examples.log
 build_in build --buildtype=release >>build-logs/examples.log 2>&1
 built=$?
