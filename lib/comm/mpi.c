@@ -87,8 +87,11 @@ static void member_free(mpi_comm *member)
     free(member->left);
     free(member->notes);
     free(member->sources);
+    qdri_mpi_heap_leave(member->node.heap);
     free(member->node.shares);
     free(member->node.areas);
+    free(member->node.targets);
+    free(member->node.chunks);
     free(member);
 }
 
@@ -108,6 +111,8 @@ static qdr_status member_create(int size, mpi_comm **member)
     QDR_TRY_OUT(status, QDRI_NEW(size, "sources of a communicator", &made->sources));
     QDR_TRY_OUT(status, QDRI_NEW(size, "shares of a node's memory", &made->node.shares));
     QDR_TRY_OUT(status, QDRI_NEW(size, "areas of a communicator", &made->node.areas));
+    QDR_TRY_OUT(status, QDRI_NEW(size, "targets of a communicator", &made->node.targets));
+    QDR_TRY_OUT(status, QDRI_NEW(size, "chunks of a communicator", &made->node.chunks));
     made->peers = made->indices + 2 * size;
     *member = made;
     return QDR_OK;
@@ -274,4 +279,9 @@ qdr_status qdri_comm_create_mpi(const void *comm_handle, qdr_status mine, qdri_c
     return status;
 }
 
-void qdri_comm_bind(qdri_comm *comm, qdri_dev *dev) { comm->dev = dev; }
+void qdri_comm_bind(qdri_comm *comm, qdri_dev *dev)
+{
+    mpi_heap *heap = ((mpi_comm *)comm)->node.heap;
+    comm->dev = dev;
+    if (heap) qdri_dev_use_memory(dev, qdri_mpi_heap_source(heap));
+}

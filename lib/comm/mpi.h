@@ -31,5 +31,10 @@ extern int qdri_mpi_use_node_memory;
 /* Bytes that a member writes at once into node memory; at least 16 per rank. Tests make it small.
  */
 extern int qdri_mpi_slot_bytes;
+/* Collectives of at least this many bytes read and write the members' own memory, where they can
+ * map it; tests make it small. */
+extern int64_t qdri_mpi_direct_bytes;
+/* 0: this rank cannot map others' memory; for tests. */
+extern int qdri_mpi_map_memory;
 
 #endif

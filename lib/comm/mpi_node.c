@@ -68,7 +68,8 @@ static qdr_status hand_out(mpi_comm *root, MPI_Comm on_node, int n_on_node)
     node_share *shares = root->node.memory;
     QDR_MPI(MPI_Allgather(&root->base.rank, 1, MPI_INT, root->indices, 1, MPI_INT, on_node));
     for (int i = 0; i < n_on_node; i++) root->node.shares[root->indices[i]] = &shares[i];
-    return QDR_OK;
+    heap_share *mine = &root->node.shares[root->base.rank]->heap;
+    return qdri_mpi_heap_create(mine, root->base.size, &root->node.heap);
 }
 
 qdr_status qdri_mpi_node_create(mpi_comm *root)
@@ -90,6 +91,8 @@ qdr_status qdri_mpi_node_create(mpi_comm *root)
 
 void qdri_mpi_node_destroy(mpi_comm *root)
 {
+    qdri_mpi_heap_leave(root->node.heap);
+    root->node.heap = NULL;
     if (root->node.memory) munmap(root->node.memory, root->node.bytes);
     root->node.memory = NULL;
 }

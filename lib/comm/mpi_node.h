@@ -5,6 +5,7 @@
 #define QDRI_COMM_MPI_NODE_H
 
 #include "comm/internal.h"
+#include "comm/mpi_heap.h"
 
 enum { NODE_SLOT_BYTES = 256 << 10, NODE_AREAS = 16 };
 
@@ -12,6 +13,8 @@ enum { NODE_SLOT_BYTES = 256 << 10, NODE_AREAS = 16 };
 typedef struct node_call {
     int kind, dtype, op, peer;
     int64_t total;
+    heap_place source, target; /* what others read, and write, if they shall */
+    int is_mapped; /* in the round after: whether the member has found all others' places */
 } node_call;
 
 /* A member's area of one communicator. A round of a collective: everybody writes to its own slot,
@@ -30,17 +33,21 @@ typedef struct node_area {
 
 typedef struct node_share {
     qdri_bell bells[QDRI_DEV_BELLS];
+    heap_share heap;
     node_area areas[NODE_AREAS];
 } node_share;
 
-/* Of a communicator: `memory` and `shares` of the root, the rest of each. */
+/* Of a communicator: `memory`, `shares` and `heap` of the root, the rest of each. */
 typedef struct mpi_node {
     void *memory; /* NULL: none */
     size_t bytes;
     node_share **shares; /* by rank; NULL on other nodes */
+    mpi_heap *heap; /* NULL: none */
     node_area **areas; /* by rank, if in use */
     int in_use;
     uint64_t n_rounds; /* that this member has entered */
+    void **targets; /* room for one pointer per member, as for */
+    const void **chunks;
 } mpi_node;
 
 typedef struct mpi_comm mpi_comm;
@@ -59,5 +66,15 @@ void qdri_mpi_node_leave(mpi_comm *comm);
 int qdri_mpi_node_takes(const mpi_comm *comm, const qdri_coll *coll);
 /* The work of such a collective. */
 qdr_status qdri_mpi_node_step(qdri_run *run);
+
+/* mpi_node_direct.c: without copies between. */
+int qdri_mpi_direct_wants(const qdri_run *run); /* the same on all members */
+/* Fills the call's places with what of this member's memory others need. */
+void qdri_mpi_direct_offer(const qdri_run *run, node_call *call);
+int qdri_mpi_direct_is_offered(const qdri_run *run, const node_call *call, int member);
+/* Finds member's memory; 0: it cannot be mapped. */
+int qdri_mpi_direct_map(const qdri_run *run, int member, const node_call *call);
+/* All members have found all memory: this one's share of the work. */
+void qdri_mpi_direct_move(const qdri_run *run);
 
 #endif

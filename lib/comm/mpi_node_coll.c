@@ -237,22 +237,38 @@ static void ring_all(const qdri_run *run)
     }
 }
 
+/* Whoever enters has written its call, and what the round moves. */
 static void enter(qdri_run *run)
 {
-    const qdri_coll *coll = &run->coll;
-    node_area *mine = area_of(run, run->comm->rank);
     const uint64_t n_all = (run->round + 1) * (uint64_t)run->comm->size;
-    mine->calls[run->round % 2] = (node_call){(int)coll->kind, (int)coll->dtype, (int)coll->op,
-                                              coll->kind == QDR_BROADCAST ? coll->peer : 0,
-                                              qdri_coll_total(coll, run->comm->size)};
+    run->n_looks = 0;
     if (atomic_fetch_add(&area_of(run, 0)->n_entered, 1) + 1 == n_all) ring_all(run);
+}
+
+static node_call *call_of(const qdri_run *run, int j)
+{
+    return &area_of(run, j)->calls[run->round % 2];
+}
+
+/* Begins the next round: this member's call, not yet seen by others. */
+static node_call *next_call(qdri_run *run)
+{
+    const qdri_coll *coll = &run->coll;
+    run->round = ((mpi_comm *)run->comm)->node.n_rounds++;
+    node_call *call = call_of(run, run->comm->rank);
+    *call = (node_call){.kind = (int)coll->kind,
+                        .dtype = (int)coll->dtype,
+                        .op = (int)coll->op,
+                        .peer = coll->kind == QDR_BROADCAST ? coll->peer : 0,
+                        .total = qdri_coll_total(coll, run->comm->size)};
+    return call;
 }
 
 static qdr_status check_equal(const qdri_run *run)
 {
-    const node_call *a = &area_of(run, 0)->calls[run->round % 2];
+    const node_call *a = call_of(run, 0);
     for (int j = 1; j < run->comm->size; j++) {
-        const node_call *b = &area_of(run, j)->calls[run->round % 2];
+        const node_call *b = call_of(run, j);
         if (a->kind == b->kind && a->dtype == b->dtype && a->op == b->op && a->peer == b->peer &&
             a->total == b->total)
             continue;
@@ -291,28 +307,102 @@ static qdr_status await(qdri_run *run)
     return QDR_PENDING;
 }
 
-enum { BEGIN, WAITING };
+/* ---- a collective, step by step ---- */
 
-static void begin_round(qdri_run *run)
+/* Large ones meet, to learn where the others' buffers are, try to map them, and move: all directly
+ * if all could, else through slots. Small ones take slots at once. */
+enum { BEGIN, MEETING, MAPPING, MOVING, SLOTS };
+
+static void begin_slots(qdri_run *run)
 {
-    mpi_comm *comm = (mpi_comm *)run->comm;
-    run->round = comm->node.n_rounds++;
-    run->n_looks = 0;
+    (void)next_call(run);
     moves_of(run).write(run, piece_of_round(run));
     enter(run);
-    run->phase = WAITING;
+    run->phase = SLOTS;
+}
+
+static void begin_meeting(qdri_run *run)
+{
+    qdri_mpi_direct_offer(run, next_call(run));
+    enter(run);
+    run->phase = MEETING;
+}
+
+static void begin_mapping(qdri_run *run)
+{
+    int is_mapped = 1;
+    for (int j = 0; j < run->comm->size && is_mapped; j++)
+        is_mapped = qdri_mpi_direct_map(run, j, call_of(run, j));
+    next_call(run)->is_mapped = is_mapped;
+    enter(run);
+    run->phase = MAPPING;
+}
+
+static void begin_moving(qdri_run *run)
+{
+    (void)next_call(run);
+    qdri_mpi_direct_move(run);
+    enter(run);
+    run->phase = MOVING;
+}
+
+static int all_offer(const qdri_run *run)
+{
+    int all = 1;
+    for (int j = 0; j < run->comm->size; j++)
+        all &= qdri_mpi_direct_is_offered(run, call_of(run, j), j);
+    return all;
+}
+
+static int all_mapped(const qdri_run *run)
+{
+    int all = 1;
+    for (int j = 0; j < run->comm->size; j++) all &= call_of(run, j)->is_mapped;
+    return all;
+}
+
+/* All have entered the round: what comes next; QDR_OK: nothing. */
+static qdr_status proceed(qdri_run *run)
+{
+    switch (run->phase) {
+    case MEETING:
+        QDR_TRY(check_equal(run));
+        if (all_offer(run))
+            begin_mapping(run);
+        else
+            begin_slots(run);
+        return QDR_PENDING;
+    case MAPPING:
+        if (all_mapped(run))
+            begin_moving(run);
+        else
+            begin_slots(run);
+        return QDR_PENDING;
+    case SLOTS:
+        if (run->n_done == 0) QDR_TRY(check_equal(run));
+        moves_of(run).read(run, piece_of_round(run));
+        if (++run->n_done == count_rounds(run)) return QDR_OK;
+        begin_slots(run);
+        return QDR_PENDING;
+    default: return QDR_OK;
+    }
 }
 
 static qdr_status advance(qdri_run *run)
 {
-    if (run->phase == BEGIN) begin_round(run);
+    if (run->phase == BEGIN) {
+        if (qdri_mpi_direct_wants(run))
+            begin_meeting(run);
+        else
+            begin_slots(run);
+    }
     for (;;) {
-        const qdr_status status = await(run);
-        if (status != QDR_OK) return status;
-        if (run->n_done == 0) QDR_TRY(check_equal(run));
-        moves_of(run).read(run, piece_of_round(run));
-        if (++run->n_done == count_rounds(run)) return QDR_OK;
-        begin_round(run);
+        qdr_status status = await(run);
+        if (status == QDR_OK) {
+            status = proceed(run);
+            if (status == QDR_PENDING) continue;
+        }
+        return status;
     }
 }
 

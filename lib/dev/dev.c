@@ -20,9 +20,12 @@ void qdri_dev_init(qdri_dev *dev, const qdri_dev_table *table)
     dev->on_poison_user = NULL;
     memset(dev->own_bells, 0, sizeof dev->own_bells);
     dev->bells = dev->own_bells;
+    dev->source = (qdri_mem_source){0};
 }
 
 void qdri_dev_use_bells(qdri_dev *dev, qdri_bell *bells) { dev->bells = bells; }
+
+void qdri_dev_use_memory(qdri_dev *dev, qdri_mem_source source) { dev->source = source; }
 
 void qdri_dev_finish(qdri_dev *dev) { pthread_mutex_destroy(&dev->lock); }
 

@@ -75,6 +75,14 @@ QDR_NODISCARD qdr_status qdri_dev_create_cpu(int n_threads, qdri_dev **dev);
  * processes may ring them. Before the device has streams; the bells outlive them. */
 void qdri_dev_use_bells(qdri_dev *dev, qdri_bell *bells);
 #define QDRI_DEV_BELLS 8
+/* Where a device takes memory from before it asks the C library. */
+typedef struct qdri_mem_source {
+    void *(*alloc)(void *user, size_t bytes); /* zeros, aligned to 64 bytes; NULL: not from here */
+    void (*free)(void *user, void *memory);
+    void *user;
+} qdri_mem_source;
+/* From now on; the source lives until all of its memory is freed. */
+void qdri_dev_use_memory(qdri_dev *dev, qdri_mem_source source);
 void qdri_dev_destroy(qdri_dev **dev);
 
 /* Memory, counted. Any thread. */

@@ -17,6 +17,7 @@ struct qdri_dev {
     char sentence[QDRI_ERROR_BYTES];
     void (*on_poison)(void *user);
     void *on_poison_user;
+    qdri_mem_source source; /* alloc = NULL: none */
     qdri_bell *bells; /* of its threads */
     qdri_bell own_bells[QDRI_DEV_BELLS];
 };

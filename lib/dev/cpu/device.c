@@ -12,18 +12,23 @@
 typedef struct mem_head {
     void *block;
     size_t bytes;
+    qdri_mem_source source; /* of the block; free = NULL: the C library */
 } mem_head;
 
 _Static_assert(sizeof(mem_head) <= MEM_ALIGN, "the head fits in front of aligned memory");
 
 static qdr_status mem_alloc(qdri_dev *dev, size_t bytes, void **data)
 {
+    qdri_mem_source source = dev->source;
     void *block = NULL;
-    (void)dev;
     if (bytes > SIZE_MAX / 2) return QDR_FAIL(QDR_ERR_MEMORY, "%zu bytes are too many", bytes);
-    QDR_TRY(qdri_calloc(bytes + 2 * MEM_ALIGN, 1, "device memory", &block));
+    if (source.alloc) block = source.alloc(source.user, bytes + 2 * MEM_ALIGN);
+    if (!block) {
+        source.free = NULL;
+        QDR_TRY(qdri_calloc(bytes + 2 * MEM_ALIGN, 1, "device memory", &block));
+    }
     const uintptr_t start = qdri_align_bytes((uintptr_t)block + MEM_ALIGN, MEM_ALIGN);
-    ((mem_head *)start)[-1] = (mem_head){block, bytes};
+    ((mem_head *)start)[-1] = (mem_head){block, bytes, source};
     *data = (void *)start;
     return QDR_OK;
 }
@@ -32,7 +37,10 @@ static size_t mem_free(qdri_dev *dev, void *data)
 {
     const mem_head head = ((mem_head *)data)[-1];
     (void)dev;
-    free(head.block);
+    if (head.source.free)
+        head.source.free(head.source.user, head.block);
+    else
+        free(head.block);
     return head.bytes;
 }
 
