@@ -6,9 +6,7 @@
 #ifndef QDRI_COMM_MPI_HEAP_H
 #define QDRI_COMM_MPI_HEAP_H
 
-#include <pthread.h>
-#include <stdatomic.h>
-
+#include "comm/memory_file.h"
 #include "dev/dev.h"
 
 enum { HEAP_BLOCKS = 256, HEAP_MIN_BYTES = 128 << 10 };
@@ -16,14 +14,11 @@ enum { HEAP_BLOCKS = 256, HEAP_MIN_BYTES = 128 << 10 };
 /* One block as others see it. */
 typedef struct heap_block {
     uint64_t generation; /* differs from that of every block listed here before; 0: none */
-    uint64_t device, inode; /* of its file, so that no other file is taken for it */
-    size_t bytes;
-    int file;
+    memory_file file;
 } heap_block;
 
 /* Lies in memory that the node shares; written by its owner. */
 typedef struct heap_share {
-    int process;
     heap_block blocks[HEAP_BLOCKS];
 } heap_share;
 

@@ -1,64 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The `mpi` backend's node memory: one block for each node and world, and its areas. */
-#include <fcntl.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <sys/statvfs.h>
-#include <unistd.h>
 
 #include "comm/mpi_internal.h"
 #include "core/size.h"
 
-enum { NAME_BYTES = 64 };
-
 int qdri_mpi_use_node_memory = 1;
 int qdri_mpi_slot_bytes = NODE_SLOT_BYTES;
-
-/* Shared memory lies in a file system of limited size, and pages that it has no room for kill the
- * process when they are touched. */
-static int has_room(size_t bytes)
-{
-    struct statvfs room;
-    if (statvfs("/dev/shm", &room) != 0) return 0;
-    return (uint64_t)room.f_bavail * room.f_frsize >= bytes;
-}
-
-/* Opens the block that the node's first rank makes; -1: there is none. */
-static int open_block(int leads, size_t bytes, char name[NAME_BYTES], MPI_Comm on_node)
-{
-    static atomic_int n_made;
-    int file = -1;
-    if (leads && qdri_mpi_use_node_memory && has_room(bytes)) {
-        snprintf(name, NAME_BYTES, "/quadrille-%ld-%d", (long)getpid(),
-                 atomic_fetch_add(&n_made, 1));
-        file = shm_open(name, O_CREAT | O_EXCL | O_RDWR, S_IRUSR | S_IWUSR);
-        if (file < 0 || ftruncate(file, (off_t)bytes) != 0) name[0] = '\0';
-    }
-    if (MPI_Bcast(name, NAME_BYTES, MPI_CHAR, 0, on_node) != MPI_SUCCESS) name[0] = '\0';
-    if (!leads && name[0]) file = shm_open(name, O_RDWR, 0);
-    return file;
-}
 
 /* The node's block of zeros, at *memory; NULL where there is none. The same for all of its ranks.
  */
 static qdr_status map_block(MPI_Comm on_node, size_t bytes, void **memory)
 {
-    char name[NAME_BYTES] = "";
+    memory_file file = {0};
+    void *at = NULL;
     int rank;
     QDR_MPI(MPI_Comm_rank(on_node, &rank));
-    const int file = open_block(rank == 0, bytes, name, on_node);
-    void *mapped = file < 0 ? MAP_FAILED
-                            : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    int works = mapped != MAP_FAILED;
-    if (file >= 0) close(file);
-    const int code = MPI_Allreduce(MPI_IN_PLACE, &works, 1, MPI_INT, MPI_MIN, on_node);
-    if (rank == 0 && name[0]) shm_unlink(name);
+    if (rank == 0 && qdri_mpi_use_node_memory) at = qdri_memory_file_create(bytes, &file);
+    const int is_made = at != NULL;
+    int code = MPI_Bcast(&file, sizeof file, MPI_BYTE, 0, on_node);
+    if (rank != 0 && code == MPI_SUCCESS && file.bytes > 0) at = qdri_memory_file_map(&file);
+    int works = at != NULL;
+    if (code == MPI_SUCCESS)
+        code = MPI_Allreduce(MPI_IN_PLACE, &works, 1, MPI_INT, MPI_MIN, on_node);
+    if (is_made) qdri_memory_file_close(&file);
     if (code == MPI_SUCCESS && works) {
-        *memory = mapped;
+        *memory = at;
         return QDR_OK;
     }
-    if (mapped != MAP_FAILED) munmap(mapped, bytes);
+    if (at) munmap(at, bytes);
     return code == MPI_SUCCESS ? QDR_OK : qdri_mpi_fail(code, "MPI_Allreduce");
 }
 

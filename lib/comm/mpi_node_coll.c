@@ -8,6 +8,7 @@
 #include "core/size.h"
 
 enum {
+    WHOLE_BYTES = 128 << 10,
     LOOKS = 32, /* before the thread sleeps */
     LOOKS_AFTER_LEAVING = 8, /* a last member may enter after the note that another has left */
     LOOK_WITHIN_NS = 20000000 /* for notes of failure, which ring no bell */
@@ -27,10 +28,11 @@ static void copy(qdr_dtype dtype, void *dst, const void *src, int64_t n_elems)
 
 /* ---- what is written and read in one round ---- */
 
-/* Between two members all-reduce takes one round: both write, and sum up, the whole. */
+/* Between two members a small all-reduce takes one round: both write, and sum up, the whole. */
 static int sums_whole(const qdri_run *run)
 {
-    return run->coll.kind == QDR_ALL_REDUCE && run->comm->size == 2;
+    return run->coll.kind == QDR_ALL_REDUCE && run->comm->size == 2 &&
+           run->coll.count * (int64_t)qdr_dtype_bytes(run->coll.dtype) <= WHOLE_BYTES;
 }
 
 /* Elements that one member writes for each other (reduce-scatter, all-reduce) or for all, in one

@@ -8,7 +8,7 @@
 #include "comm/mpi_internal.h"
 #include "core/size.h"
 
-enum { CHUNK_BYTES = 32 << 10 }; /* stays in a core's cache between its sum and its copies */
+enum { CHUNK_BYTES = 4 << 10 }; /* stays in a core's cache between its sum and its copies */
 
 int64_t qdri_mpi_direct_bytes = 512 << 10;
 
