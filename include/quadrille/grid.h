@@ -87,6 +87,7 @@ typedef struct qdr_traffic {
     int64_t n_calls; /**< collectives finished, groups of one rank not counted */
     int64_t bytes_sent; /**< payload this rank sent to other ranks, counted where it is copied or
                            sent */
+    int64_t bytes_off_node; /**< of these, to ranks on other nodes */
     double secs; /**< from the moment all before it on its stream was done to its end; overlapping
                     ones overlap */
 } qdr_traffic;

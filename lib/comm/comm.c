@@ -71,6 +71,7 @@ qdr_status qdri_comm_create_self(qdri_dev *dev, qdri_comm **comm)
 void qdri_comm_destroy(qdri_comm **comm)
 {
     if (!comm || !*comm) return;
+    if ((*comm)->table->destroy_parts) (*comm)->table->destroy_parts(*comm);
     family_leave(*comm);
     if ((*comm)->scratch) qdri_mem_free((*comm)->dev, &(*comm)->scratch);
     (*comm)->table->destroy(*comm);
@@ -265,6 +266,11 @@ size_t qdri_comm_scratch_bytes(const qdri_comm *comm, const qdri_coll *coll)
     return comm->table->scratch_bytes(comm, coll);
 }
 
+int qdri_comm_summed_first(const qdri_comm *comm, const qdri_coll *coll)
+{
+    return comm->table->summed_first ? comm->table->summed_first(comm, coll) : 1;
+}
+
 qdr_status qdri_comm_reserve(qdri_comm *comm, size_t bytes)
 {
     if (bytes <= comm->scratch_bytes) return QDR_OK;
@@ -280,6 +286,7 @@ qdr_traffic qdri_comm_traffic(const qdri_comm *comm, qdr_coll_kind kind)
     const qdri_counter *counter = &comm->counters[kind];
     return (qdr_traffic){.n_calls = atomic_load(&counter->n_calls),
                          .bytes_sent = atomic_load(&counter->bytes_sent),
+                         .bytes_off_node = atomic_load(&counter->bytes_off_node),
                          .secs = (double)atomic_load(&counter->nanosecs) * 1e-9};
 }
 
@@ -288,6 +295,7 @@ void qdri_comm_reset_traffic(qdri_comm *comm)
     for (int kind = 0; kind < QDR_N_COLL_KINDS; kind++) {
         atomic_store(&comm->counters[kind].n_calls, 0);
         atomic_store(&comm->counters[kind].bytes_sent, 0);
+        atomic_store(&comm->counters[kind].bytes_off_node, 0);
         atomic_store(&comm->counters[kind].nanosecs, 0);
     }
 }

@@ -4,7 +4,8 @@
  * (`local`, `mpi`) translate. A collective is data (qdri_coll). Members call the same collectives
  * in the same order, each communicator from one stream at a time. Reductions exchange pairwise and
  * add in rank order, in fp32 (f64 for F64, I32 as integers), rounding once; all-reduce is that and
- * an all-gather, so that all members hold identical bits. */
+ * an all-gather, so that all members hold identical bits. Between nodes with several members each,
+ * those of a node are added first, and rounded, then the nodes. */
 #ifndef QDRI_COMM_COMM_H
 #define QDRI_COMM_COMM_H
 
@@ -50,8 +51,13 @@ typedef struct qdri_comm_table {
      * functions below. */
     qdr_status (*agree)(qdri_comm *comm, qdr_status mine);
     qdr_status (*broadcast)(qdri_comm *comm, int root, void *data, size_t bytes);
+    /* Members that reductions sum first, among themselves: consecutive ones, this many;
+     * optional: 1.
+     */
+    int (*summed_first)(const qdri_comm *comm, const qdri_coll *coll);
     /* Lets the other members fail instead of waiting for this one. Any thread. */
     void (*abort)(qdri_comm *comm);
+    void (*destroy_parts)(qdri_comm *comm); /* what it has split off for itself; optional */
     void (*destroy)(qdri_comm *comm);
 } qdri_comm_table;
 
@@ -99,6 +105,9 @@ QDR_NODISCARD qdr_status qdri_comm_launch(qdri_comm *comm, const qdri_coll *coll
 /* Staging: collectives that need more than what was reserved allocate it for as long as they run.
  */
 size_t qdri_comm_scratch_bytes(const qdri_comm *comm, const qdri_coll *coll);
+/* Members that a reduction sums first, among themselves, and rounds: consecutive ones, this many;
+ * 1: all are added in rank order. */
+int qdri_comm_summed_first(const qdri_comm *comm, const qdri_coll *coll);
 /* Makes the reserve at least `bytes`; the communicator is idle. Device memory, counted. */
 QDR_NODISCARD qdr_status qdri_comm_reserve(qdri_comm *comm, size_t bytes);
 

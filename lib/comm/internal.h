@@ -12,7 +12,7 @@
 /* Written by stream threads of several ranks (the receiver of a local copy counts for the sender).
  */
 typedef struct qdri_counter {
-    _Atomic int64_t n_calls, bytes_sent, nanosecs;
+    _Atomic int64_t n_calls, bytes_sent, bytes_off_node, nanosecs;
 } qdri_counter;
 
 /* First member of each backend's communicator. */

@@ -92,6 +92,7 @@ static void member_free(mpi_comm *member)
     free(member->node.areas);
     free(member->node.targets);
     free(member->node.chunks);
+    free(member->nodes);
     free(member);
 }
 
@@ -104,7 +105,11 @@ static qdr_status member_create(int size, mpi_comm **member)
     QDR_TRY_OUT(status, QDRI_NEW(2 * size, "requests of a communicator", &made->requests));
     QDR_TRY_OUT(status, QDRI_NEW(2 * size, "statuses of a communicator", &made->statuses));
     QDR_TRY_OUT(status, QDRI_NEW(4 * size, "indices of a communicator", &made->indices));
-    QDR_TRY_OUT(status, QDRI_NEW(size, "ranks of a communicator", &made->world_ranks));
+    made->owns_handle = 1;
+    made->tag = TAG_COLLECTIVE;
+    QDR_TRY_OUT(status, QDRI_NEW(2 * size, "ranks of a communicator", &made->world_ranks));
+    made->handle_ranks = made->world_ranks + size;
+    for (int j = 0; j < size; j++) made->handle_ranks[j] = j;
     QDR_TRY_OUT(status, QDRI_NEW(size, "notes of a communicator", &made->left));
     QDR_TRY_OUT(status, QDRI_NEW(2 * size, "notes of a communicator", &made->notes));
     for (int i = 0; i < 2 * size; i++) made->notes[i] = MPI_REQUEST_NULL;
@@ -155,7 +160,7 @@ static void mpi_destroy(qdri_comm *comm)
     mpi_comm *mine = (mpi_comm *)comm;
     qdri_mpi_node_leave(mine);
     if (comm->root == comm && mine->handle != MPI_COMM_NULL) await_leaving(mine);
-    if (mine->handle != MPI_COMM_NULL) MPI_Comm_free(&mine->handle);
+    if (mine->owns_handle && mine->handle != MPI_COMM_NULL) MPI_Comm_free(&mine->handle);
     member_free(mine);
 }
 
@@ -168,6 +173,13 @@ static void mpi_abort(qdri_comm *comm)
 }
 
 static qdr_status mpi_split(qdri_comm *comm, int colour, int key, qdri_comm **part);
+static void mpi_destroy_parts(qdri_comm *comm) { qdri_mpi_levels_destroy((mpi_comm *)comm); }
+
+static int mpi_summed_first(const qdri_comm *comm, const qdri_coll *coll)
+{
+    const mpi_comm *mine = (const mpi_comm *)comm;
+    return qdri_mpi_levels_take(mine, coll) ? mine->levels.per_node : 1;
+}
 
 static const qdri_comm_table mpi_table = {
     .name = "mpi",
@@ -176,7 +188,9 @@ static const qdri_comm_table mpi_table = {
     .split = mpi_split,
     .agree = qdri_mpi_agree,
     .broadcast = qdri_mpi_broadcast,
+    .summed_first = mpi_summed_first,
     .abort = mpi_abort,
+    .destroy_parts = mpi_destroy_parts,
     .destroy = mpi_destroy,
 };
 
@@ -209,6 +223,15 @@ static qdr_status find_world_ranks(mpi_comm *member)
     return QDR_OK;
 }
 
+/* Its levels and its areas. Others wait for this rank in the second, so that it may not be left
+ * out. */
+static qdr_status join_groups(mpi_comm *member)
+{
+    const qdr_status made = qdri_mpi_levels_create(member);
+    const qdr_status joined = qdri_mpi_node_join(member);
+    return made != QDR_OK ? made : joined;
+}
+
 static qdr_status mpi_split(qdri_comm *comm, int colour, int key, qdri_comm **part)
 {
     mpi_comm *parent = (mpi_comm *)comm, *member = NULL;
@@ -221,6 +244,8 @@ static qdr_status mpi_split(qdri_comm *comm, int colour, int key, qdri_comm **pa
     if (status == QDR_OK && member->handle != MPI_COMM_NULL)
         status = member_init(member, comm->dev, comm);
     if (status == QDR_OK && member->handle != MPI_COMM_NULL) status = find_world_ranks(member);
+    if (status == QDR_OK && member->handle != MPI_COMM_NULL)
+        status = qdri_mpi_levels_create(member);
     if (status == QDR_OK && member->handle != MPI_COMM_NULL) status = qdri_mpi_node_join(member);
     QDR_TRY_OUT(status, qdri_mpi_agree(comm, status));
     if (member->handle == MPI_COMM_NULL) goto out;
@@ -234,6 +259,23 @@ out:
         member_free(member);
     }
     return status;
+}
+
+qdr_status qdri_mpi_make_level(mpi_comm *comm, int first, int step, int size, int tag,
+                               mpi_comm **level)
+{
+    QDR_TRY(member_create(size, level));
+    mpi_comm *made = *level;
+    made->handle = comm->handle;
+    made->owns_handle = 0;
+    made->tag = tag;
+    for (int j = 0; j < size; j++) {
+        made->handle_ranks[j] = first + j * step;
+        made->world_ranks[j] = comm->world_ranks[first + j * step];
+    }
+    qdri_comm_init(&made->base, &mpi_table, comm->base.dev, (comm->base.rank - first) / step, size,
+                   &comm->base);
+    return QDR_OK;
 }
 
 /* MPI_Comm_dup that sleeps while it waits for late ranks. */
@@ -272,7 +314,7 @@ qdr_status qdri_comm_create_mpi(const void *comm_handle, qdr_status mine, qdri_c
     member->base.node_size = boot.base.node_size;
     for (int j = 0; j < size; j++) member->world_ranks[j] = j;
     status = qdri_mpi_node_create(member);
-    if (status == QDR_OK) status = qdri_mpi_node_join(member);
+    if (status == QDR_OK) status = join_groups(member);
     *comm = &member->base;
     status = qdri_comm_agree(*comm, status);
     if (status != QDR_OK) qdri_comm_destroy(comm);
@@ -282,6 +324,8 @@ qdr_status qdri_comm_create_mpi(const void *comm_handle, qdr_status mine, qdri_c
 void qdri_comm_bind(qdri_comm *comm, qdri_dev *dev)
 {
     mpi_heap *heap = ((mpi_comm *)comm)->node.heap;
+    mpi_levels *levels = &((mpi_comm *)comm)->levels;
     comm->dev = dev;
+    if (levels->inner) levels->inner->base.dev = levels->outer->base.dev = dev;
     if (heap) qdri_dev_use_memory(dev, qdri_mpi_heap_source(heap));
 }

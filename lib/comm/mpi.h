@@ -28,6 +28,9 @@ void qdri_mpi_stop(void);
 extern int qdri_mpi_max_bytes;
 /* 0: collectives inside a node travel as messages, too; for tests. Read when a world is made. */
 extern int qdri_mpi_use_node_memory;
+/* 0: collectives between nodes are not taken level by level; for tests. Read when a communicator is
+ * made. */
+extern int qdri_mpi_use_levels;
 /* Bytes that a member writes at once into node memory; at least 16 per rank. Tests make it small.
  */
 extern int qdri_mpi_slot_bytes;

@@ -41,10 +41,11 @@ static qdr_status start(mpi_comm *comm, int is_send, int peer, void *data, size_
         QDR_TRY(large_type(bytes, &type));
         count = 1;
     }
+    const int rank = comm->handle_ranks[peer];
     if (is_send)
-        QDR_MPI(MPI_Isend(data, count, type, peer, TAG_COLLECTIVE, comm->handle, request));
+        QDR_MPI(MPI_Isend(data, count, type, rank, comm->tag, comm->handle, request));
     else
-        QDR_MPI(MPI_Irecv(data, count, type, peer, TAG_COLLECTIVE, comm->handle, request));
+        QDR_MPI(MPI_Irecv(data, count, type, rank, comm->tag, comm->handle, request));
     comm->peers[comm->n_requests++] = peer;
     comm->n_receives += !is_send;
     comm->n_open++;
@@ -52,13 +53,21 @@ static qdr_status start(mpi_comm *comm, int is_send, int peer, void *data, size_
     return QDR_OK;
 }
 
+static int is_off_node(const mpi_comm *comm, int peer)
+{
+    const int *nodes = ((const mpi_comm *)comm->base.root)->nodes;
+    return nodes[comm->world_ranks[peer]] != nodes[comm->world_ranks[comm->base.rank]];
+}
+
 static qdr_status start_send(qdri_run *run, int peer, const void *data, int64_t n_elems)
 {
     const size_t bytes = (size_t)n_elems * qdr_dtype_bytes(run->coll.dtype);
+    qdri_counter *counter = &run->comm->counters[run->coll.kind];
     if (bytes == 0) return QDR_OK;
     QDR_TRY(start((mpi_comm *)run->comm, 1, peer, (void *)(uintptr_t)data, bytes));
-    atomic_fetch_add_explicit(&run->comm->counters[run->coll.kind].bytes_sent, (int64_t)bytes,
-                              memory_order_relaxed);
+    atomic_fetch_add(&counter->bytes_sent, (int64_t)bytes);
+    if (is_off_node((mpi_comm *)run->comm, peer))
+        atomic_fetch_add(&counter->bytes_off_node, (int64_t)bytes);
     return QDR_OK;
 }
 
@@ -316,22 +325,30 @@ static qdr_status step(qdri_run *run)
 
 size_t qdri_mpi_scratch_bytes(const qdri_comm *comm, const qdri_coll *coll)
 {
+    const mpi_comm *mine = (const mpi_comm *)comm;
     int64_t begin, n;
+    if (qdri_mpi_node_takes(mine, coll)) return 0;
+    if (qdri_mpi_levels_take(mine, coll)) return qdri_mpi_levels_scratch_bytes(comm, coll);
     if (coll->kind != QDR_REDUCE_SCATTER && coll->kind != QDR_ALL_REDUCE) return 0;
-    if (qdri_mpi_node_takes((const mpi_comm *)comm, coll)) return 0;
     summed_part(comm, coll, comm->rank, &begin, &n);
     return (size_t)n * (size_t)(comm->size - 1) * qdr_dtype_bytes(coll->dtype);
 }
 
+qdri_mpi_step qdri_mpi_step_of(const qdri_comm *comm, const qdri_coll *coll)
+{
+    const mpi_comm *mine = (const mpi_comm *)comm;
+    if (qdri_mpi_node_takes(mine, coll)) return qdri_mpi_node_step;
+    return qdri_mpi_levels_take(mine, coll) ? qdri_mpi_levels_step : step;
+}
+
 qdr_status qdri_mpi_launch(qdri_comm *comm, const qdri_coll *coll, qdr_stream *stream)
 {
-    if (qdri_mpi_node_takes((const mpi_comm *)comm, coll))
-        return qdri_comm_enqueue(comm, coll, stream, qdri_mpi_node_step, NULL, 0);
     const size_t bytes = qdri_mpi_scratch_bytes(comm, coll);
     void *staging = comm->scratch;
     const int owns_staging = bytes > comm->scratch_bytes;
     if (owns_staging) QDR_TRY(qdri_mem_alloc(comm->dev, bytes, &staging));
-    const qdr_status status = qdri_comm_enqueue(comm, coll, stream, step, staging, owns_staging);
+    const qdr_status status = qdri_comm_enqueue(comm, coll, stream, qdri_mpi_step_of(comm, coll),
+                                                staging, owns_staging);
     if (status != QDR_OK && owns_staging) qdri_mem_free(comm->dev, &staging);
     return status;
 }

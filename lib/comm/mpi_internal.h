@@ -9,12 +9,25 @@
 #include "comm/mpi.h"
 #include "comm/mpi_node.h"
 
-enum { TAG_COLLECTIVE = 0, TAG_AGREE, TAG_BROADCAST, TAG_NOTE };
+enum { TAG_COLLECTIVE = 0, TAG_AGREE, TAG_BROADCAST, TAG_NOTE, TAG_INNER, TAG_OUTER };
+
+/* Of a communicator whose members lie node by node, per_node on each: see mpi_levels.c. */
+typedef struct mpi_levels {
+    int per_node, n_nodes; /* per_node = 0: no levels */
+    mpi_comm *inner, *outer; /* this node's members; this member and its counterparts */
+    int64_t *counts; /* one per node, then one per member of a node */
+    qdri_run run; /* the stage that runs */
+    int stage;
+    int64_t sent_before; /* by the stage's group */
+} mpi_levels;
 
 struct mpi_comm {
     qdri_comm base;
-    MPI_Comm handle; /* our own */
+    MPI_Comm handle; /* our own, or of the communicator whose level this is */
+    int owns_handle, tag; /* of collectives */
+    int *handle_ranks; /* of the members, in the handle */
     int *world_ranks; /* of the members, in the root */
+    int *nodes; /* of the root: by rank, the lowest rank on the same node */
     /* The collective that runs, if one does. Receives come before sends. */
     MPI_Request *requests; /* room for two per member, like these: */
     MPI_Status *statuses;
@@ -28,6 +41,7 @@ struct mpi_comm {
     atomic_char *left; /* by rank */
     MPI_Request *notes; /* of this rank's, by kind and rank */
     mpi_node node;
+    mpi_levels levels;
 };
 
 /* Turns MPI's codes into ours, with its text. */
@@ -58,6 +72,22 @@ void qdri_mpi_pause(int n_polls);
 QDR_NODISCARD qdr_status qdri_mpi_launch(qdri_comm *comm, const qdri_coll *coll,
                                          qdr_stream *stream);
 size_t qdri_mpi_scratch_bytes(const qdri_comm *comm, const qdri_coll *coll);
+/* What runs a collective, given staging of that many bytes. */
+typedef qdr_status (*qdri_mpi_step)(qdri_run *run);
+qdri_mpi_step qdri_mpi_step_of(const qdri_comm *comm, const qdri_coll *coll);
+
+/* mpi.c: a part of a communicator that uses its handle: member j is `comm`'s member first + j·step.
+ * Not collective. */
+QDR_NODISCARD qdr_status qdri_mpi_make_level(mpi_comm *comm, int first, int step, int size, int tag,
+                                             mpi_comm **level);
+
+/* mpi_levels.c: gives the communicator its levels if it can have them. Not collective. */
+QDR_NODISCARD qdr_status qdri_mpi_levels_create(mpi_comm *comm);
+void qdri_mpi_levels_destroy(mpi_comm *comm);
+/* 1 if this collective goes level by level. The same on all members. */
+int qdri_mpi_levels_take(const mpi_comm *comm, const qdri_coll *coll);
+size_t qdri_mpi_levels_scratch_bytes(const qdri_comm *comm, const qdri_coll *coll);
+qdr_status qdri_mpi_levels_step(qdri_run *run);
 /* On the host thread, asleep while waiting. */
 QDR_NODISCARD qdr_status qdri_mpi_agree(qdri_comm *comm, qdr_status mine);
 QDR_NODISCARD qdr_status qdri_mpi_broadcast(qdri_comm *comm, int root, void *data, size_t bytes);

@@ -42,6 +42,17 @@ static qdr_status hand_out(mpi_comm *root, MPI_Comm on_node, int n_on_node)
     return qdri_mpi_heap_create(mine, root->base.size, &root->node.heap);
 }
 
+/* Which ranks of the world share a node. */
+static qdr_status find_nodes(mpi_comm *root, MPI_Comm on_node)
+{
+    int first = root->base.rank;
+    qdr_status status = QDRI_NEW(root->base.size, "the nodes of all ranks", &root->nodes);
+    QDR_TRY(qdri_mpi_agree(&root->base, status));
+    QDR_MPI(MPI_Bcast(&first, 1, MPI_INT, 0, on_node));
+    QDR_MPI(MPI_Allgather(&first, 1, MPI_INT, root->nodes, 1, MPI_INT, root->handle));
+    return QDR_OK;
+}
+
 qdr_status qdri_mpi_node_create(mpi_comm *root)
 {
     MPI_Comm on_node;
@@ -49,8 +60,8 @@ qdr_status qdri_mpi_node_create(mpi_comm *root)
     QDR_MPI(MPI_Comm_split_type(root->handle, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &on_node));
     MPI_Comm_set_errhandler(on_node, MPI_ERRORS_RETURN);
     MPI_Comm_size(on_node, &n_on_node);
-    qdr_status status = QDR_OK;
-    if (n_on_node > 1) {
+    qdr_status status = find_nodes(root, on_node);
+    if (status == QDR_OK && n_on_node > 1) {
         root->node.bytes = (size_t)n_on_node * sizeof(node_share);
         status = map_block(on_node, root->node.bytes, &root->node.memory);
     }
@@ -84,23 +95,34 @@ static int take_area(node_share *share, int n_members)
     return -1;
 }
 
+/* The members from number `first` have taken these areas: they are the group's, if all have one. */
+static void join_areas(mpi_comm *group, const int *taken)
+{
+    const mpi_comm *root = (const mpi_comm *)group->base.root;
+    const int size = group->base.size;
+    node_share *mine = root->node.shares[group->world_ranks[group->base.rank]];
+    for (int j = 0; j < size; j++) {
+        if (taken[j] >= 0) continue;
+        if (taken[group->base.rank] >= 0) mine->areas[taken[group->base.rank]].n_members = 0;
+        return;
+    }
+    for (int j = 0; j < size; j++)
+        group->node.areas[j] = &root->node.shares[group->world_ranks[j]]->areas[taken[j]];
+    group->node.in_use = 1;
+}
+
 qdr_status qdri_mpi_node_join(mpi_comm *comm)
 {
     const mpi_comm *root = (const mpi_comm *)comm->base.root;
-    const int size = comm->base.size, rank = comm->base.rank;
+    const int first = comm->levels.inner ? comm->levels.inner->handle_ranks[0] : 0;
+    mpi_comm *group = comm->levels.inner ? comm->levels.inner : comm;
+    const int size = group->base.size;
     int all_here = size > 1 && size <= NODE_SLOT_BYTES / 64;
-    for (int j = 0; j < size; j++) all_here &= root->node.shares[comm->world_ranks[j]] != NULL;
-    node_share *mine = root->node.shares[comm->world_ranks[rank]];
+    for (int j = 0; j < size; j++) all_here &= root->node.shares[group->world_ranks[j]] != NULL;
+    node_share *mine = root->node.shares[group->world_ranks[group->base.rank]];
     const int taken = all_here ? take_area(mine, size) : -1;
     QDR_MPI(MPI_Allgather(&taken, 1, MPI_INT, comm->indices, 1, MPI_INT, comm->handle));
-    for (int j = 0; j < size; j++) {
-        if (comm->indices[j] >= 0) continue;
-        if (taken >= 0) mine->areas[taken].n_members = 0;
-        return QDR_OK;
-    }
-    for (int j = 0; j < size; j++)
-        comm->node.areas[j] = &root->node.shares[comm->world_ranks[j]]->areas[comm->indices[j]];
-    comm->node.in_use = 1;
+    join_areas(group, comm->indices + first);
     return QDR_OK;
 }
 

@@ -7,7 +7,7 @@
 #include "comm/internal.h"
 #include "comm/mpi_heap.h"
 
-enum { NODE_SLOT_BYTES = 1024 << 10, NODE_AREAS = 16 };
+enum { NODE_SLOT_BYTES = 4 << 20, NODE_AREAS = 16 };
 
 /* What a member says of the collective that it begins. */
 typedef struct node_call {
@@ -57,7 +57,7 @@ typedef struct mpi_comm mpi_comm;
 QDR_NODISCARD qdr_status qdri_mpi_node_create(mpi_comm *root);
 /* Nobody uses it any more. */
 void qdri_mpi_node_destroy(mpi_comm *root);
-/* Collective: gives the communicator its areas if it can have them. */
+/* Collective: gives the communicator, or its level inside the node, areas if it can have them. */
 QDR_NODISCARD qdr_status qdri_mpi_node_join(mpi_comm *comm);
 /* Not collective: members that still read this one's area go on. */
 void qdri_mpi_node_leave(mpi_comm *comm);

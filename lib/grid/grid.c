@@ -210,7 +210,7 @@ size_t qdr_grid_picture(const qdr_grid *grid, char *text, size_t capacity)
 qdr_traffic qdr_grid_traffic(const qdr_grid *grid, qdr_channel channel, qdr_coll_kind kind)
 {
     if (!grid || (unsigned)channel >= QDR_N_CHANNELS || (unsigned)kind >= QDR_N_COLL_KINDS)
-        return (qdr_traffic){0, 0, 0};
+        return (qdr_traffic){0};
     return qdri_comm_traffic(grid->comms[channel], kind);
 }
 

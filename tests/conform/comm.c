@@ -231,21 +231,21 @@ static int64_t sent_begin(const trial *t, const member *self, int from)
 static int64_t trial_wrong(const trial *t, const member *self)
 {
     const qdri_coll *coll = &t->coll;
+    const summed ranks = {self->size, qdri_comm_summed_first(self->comm, coll)};
     const size_t bytes = qdr_dtype_bytes(coll->dtype);
     int64_t begin, n, at = 0;
     if (coll->kind == QDR_BROADCAST)
-        return first_wrong(coll->recv, t->seed, coll->dtype, coll->op, self->size, coll->peer, 0,
+        return first_wrong(coll->recv, t->seed, coll->dtype, coll->op, ranks, coll->peer, 0,
                            coll->count);
     if (coll->kind == QDR_SEND_RECV)
         return coll->peer2 < 0 ? -1
-                               : first_wrong(coll->recv, t->seed, coll->dtype, coll->op, self->size,
+                               : first_wrong(coll->recv, t->seed, coll->dtype, coll->op, ranks,
                                              coll->peer2, 0, coll->recv_count);
     if (coll->kind == QDR_ALL_REDUCE)
-        return first_wrong(coll->recv, t->seed, coll->dtype, coll->op, self->size, -1, 0,
-                           coll->count);
+        return first_wrong(coll->recv, t->seed, coll->dtype, coll->op, ranks, -1, 0, coll->count);
     if (coll->kind == QDR_REDUCE_SCATTER) {
         part(t, self, self->rank, &begin, &n);
-        return first_wrong(coll->recv, t->seed, coll->dtype, coll->op, self->size, -1, begin, n);
+        return first_wrong(coll->recv, t->seed, coll->dtype, coll->op, ranks, -1, begin, n);
     }
     for (int j = 0; j < self->size; j++) {
         if (coll->kind == QDR_ALL_GATHER) part(t, self, j, &at, &n);
@@ -253,11 +253,22 @@ static int64_t trial_wrong(const trial *t, const member *self)
             n = coll->recv_counts ? coll->recv_counts[j] : coll->count;
         begin = coll->kind == QDR_ALL_TO_ALL ? sent_begin(t, self, j) : 0;
         const int64_t wrong = first_wrong((char *)coll->recv + (size_t)at * bytes, t->seed,
-                                          coll->dtype, coll->op, self->size, j, begin, n);
+                                          coll->dtype, coll->op, ranks, j, begin, n);
         if (wrong >= 0) return at + wrong;
         at += n;
     }
     return -1;
+}
+
+static int64_t sum_of_ranks(const member *self, int64_t mine)
+{
+    int64_t sum = 0;
+    for (int rank = 0; rank < self->size; rank++) {
+        int64_t theirs = mine;
+        if (qdri_comm_broadcast(self->comm, rank, &theirs, sizeof theirs) != QDR_OK) return -1;
+        sum += theirs;
+    }
+    return sum;
 }
 
 static int run_trial(const member self_, uint64_t seed, int reserve)
@@ -275,9 +286,14 @@ static int run_trial(const member self_, uint64_t seed, int reserve)
           qdr_coll_kind_name(t.coll.kind), qdr_dtype_name(t.coll.dtype), (int)t.coll.op,
           t.in_place ? "in place" : "out of place", (long long)wrong, (unsigned long long)seed);
     const qdr_traffic after = qdri_comm_traffic(self.comm, t.coll.kind);
-    const int64_t bytes = after.bytes_sent - before.bytes_sent;
-    CHECK(bytes == expected_bytes(&t, &self), "%s sent %lld bytes, not %lld, seed %llu",
-          qdr_coll_kind_name(t.coll.kind), (long long)bytes, (long long)expected_bytes(&t, &self),
+    int64_t bytes = after.bytes_sent - before.bytes_sent, wanted = expected_bytes(&t, &self);
+    if (qdri_comm_summed_first(self.comm, &t.coll) > 1) {
+        /* level by level other ranks send it, but all together as much */
+        bytes = sum_of_ranks(&self, bytes);
+        wanted = sum_of_ranks(&self, wanted);
+    }
+    CHECK(bytes == wanted, "%s sent %lld bytes, not %lld, seed %llu",
+          qdr_coll_kind_name(t.coll.kind), (long long)bytes, (long long)wanted,
           (unsigned long long)seed);
     CHECK(after.n_calls - before.n_calls == (self.size > 1), "calls counted");
     trial_free(&t);
@@ -364,10 +380,13 @@ static int test_in_flight(member self)
         OK(qdri_comm_launch(comms[i % 2], &coll, streams[i % 2]));
     }
     for (int c = 0; c < 2; c++) OK(qdr_stream_synchronize(streams[c]));
-    for (int i = 0; i < N; i++)
-        CHECK(first_wrong(data + i * ELEMS, self.seed + (uint64_t)i, QDR_F32, QDR_SUM, self.size,
-                          -1, 0, i % 5 ? ELEMS : ELEMS / 100) < 0,
+    for (int i = 0; i < N; i++) {
+        const qdri_coll coll = {.kind = QDR_ALL_REDUCE};
+        const summed ranks = {self.size, qdri_comm_summed_first(comms[i % 2], &coll)};
+        CHECK(first_wrong(data + i * ELEMS, self.seed + (uint64_t)i, QDR_F32, QDR_SUM, ranks, -1, 0,
+                          i % 5 ? ELEMS : ELEMS / 100) < 0,
               "collective %d", i);
+    }
     for (int c = 0; c < 2; c++) {
         qdri_stream_destroy(&streams[c]);
         qdri_comm_destroy(&comms[c]);

@@ -65,12 +65,13 @@ static element value(uint64_t seed, qdr_dtype dtype, int rank, int64_t i)
 
 #define PICK(op, a, b) ((op) == QDR_SUM ? (a) + (b) : ((op) == QDR_MAX) == ((b) > (a)) ? (b) : (a))
 
-static element reduced(uint64_t seed, qdr_dtype dtype, qdr_reduce op, int size, int64_t i)
+/* In their order, in fp32 if they are BF16, rounded once. */
+static element combined(qdr_dtype dtype, qdr_reduce op, const element *of, int n)
 {
-    element sum = value(seed, dtype, 0, i);
+    element sum = of[0];
     float wide = from_bf16(sum.bf16);
-    for (int rank = 1; rank < size; rank++) {
-        const element e = value(seed, dtype, rank, i);
+    for (int k = 1; k < n; k++) {
+        const element e = of[k];
         if (dtype == QDR_F32) sum.f32 = PICK(op, sum.f32, e.f32);
         if (dtype == QDR_F64) sum.f64 = PICK(op, sum.f64, e.f64);
         if (dtype == QDR_BF16) wide = PICK(op, wide, from_bf16(e.bf16));
@@ -80,6 +81,21 @@ static element reduced(uint64_t seed, qdr_dtype dtype, qdr_reduce op, int size, 
     }
     if (dtype == QDR_BF16) sum.bf16 = to_bf16(wide);
     return sum;
+}
+
+/* The ranks of a sum: `together` consecutive ones are added first (1: all in rank order). */
+typedef struct summed {
+    int size, together;
+} summed;
+
+static element reduced(uint64_t seed, qdr_dtype dtype, qdr_reduce op, summed ranks, int64_t i)
+{
+    element each[64], groups[64] = {{0}};
+    const int n_groups = ranks.size / ranks.together;
+    for (int rank = 0; rank < ranks.size; rank++) each[rank] = value(seed, dtype, rank, i);
+    for (int k = 0; k < n_groups; k++)
+        groups[k] = combined(dtype, op, each + k * ranks.together, ranks.together);
+    return combined(dtype, op, groups, n_groups);
 }
 
 static void fill(void *to, uint64_t seed, qdr_dtype dtype, int rank, int64_t first, int64_t n)
@@ -93,12 +109,12 @@ static void fill(void *to, uint64_t seed, qdr_dtype dtype, int rank, int64_t fir
 
 /* Index of the first element that differs from what rank `from` brought (from < 0: from the
  * reduction), or -1. */
-static int64_t first_wrong(const void *got, uint64_t seed, qdr_dtype dtype, qdr_reduce op, int size,
-                           int from, int64_t first, int64_t n)
+static int64_t first_wrong(const void *got, uint64_t seed, qdr_dtype dtype, qdr_reduce op,
+                           summed ranks, int from, int64_t first, int64_t n)
 {
     const size_t bytes = qdr_dtype_bytes(dtype);
     for (int64_t i = 0; i < n; i++) {
-        const element e = from < 0 ? reduced(seed, dtype, op, size, first + i)
+        const element e = from < 0 ? reduced(seed, dtype, op, ranks, first + i)
                                    : value(seed, dtype, from, first + i);
         if (memcmp((const char *)got + (size_t)i * bytes, &e, bytes) != 0) return i;
     }
