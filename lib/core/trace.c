@@ -124,16 +124,28 @@ static int write_names(const qdri_trace *trace, FILE *file)
     return n > 0;
 }
 
-/* Names of layers are the user's: jansson knows how to quote them. */
+/* Names of layers are the user's: in any encoding, and perhaps cut within a character. */
+static json_t *text_of(const char *name)
+{
+    char plain[QDRI_TRACE_NAME_BYTES];
+    json_t *text = json_string(name);
+    if (text) return text;
+    snprintf(plain, sizeof plain, "%s", name);
+    for (char *c = plain; *c; c++) {
+        if ((unsigned char)*c > 0x7f) *c = '?';
+    }
+    return json_string(plain);
+}
+
 static int write_event(const qdri_trace *trace, const qdri_trace_event *event, FILE *file)
 {
-    json_t *object = json_pack("{s:s,s:s,s:s,s:i,s:i,s:f,s:f,s:{s:s,s:s,s:i,s:i,s:I,s:f}}", "ph",
-                               "X", "name", event->name, "cat", event->kind, "pid", trace->rank,
-                               "tid", event->stream, "ts", 1e-3 * (double)event->begin_ns, "dur",
-                               1e-3 * (double)(event->end_ns - event->begin_ns), "args", "stream",
-                               stream_name(event->stream), "axis", axis_name(event->stream), "task",
-                               event->task, "run", event->run, "bytes",
-                               (json_int_t)event->bytes_sent, "flops", event->flops);
+    json_t *object = json_pack(
+        "{s:s,s:o,s:s,s:i,s:i,s:f,s:f,s:{s:s,s:s,s:i,s:i,s:I,s:f}}", "ph", "X", "name",
+        text_of(event->name), "cat", event->kind, "pid", trace->rank, "tid", event->stream, "ts",
+        1e-3 * (double)event->begin_ns, "dur", 1e-3 * (double)(event->end_ns - event->begin_ns),
+        "args", "stream", stream_name(event->stream), "axis", axis_name(event->stream), "task",
+        event->task, "run", event->run, "bytes", (json_int_t)event->bytes_sent, "flops",
+        event->flops);
     const int good = fputs(",\n", file) >= 0 && object &&
                      json_dumpf(object, file, JSON_COMPACT | JSON_PRESERVE_ORDER) == 0;
     json_decref(object);

@@ -12,9 +12,10 @@
 #include "core/schedule.h"
 
 #define QDRI_TRACE_VERSION 2
+#define QDRI_TRACE_NAME_BYTES 40
 
 typedef struct qdri_trace_event {
-    char name[40]; /* of the layer or operation */
+    char name[QDRI_TRACE_NAME_BYTES]; /* of the layer or operation */
     const char *kind; /* static: "product", "all-reduce", … */
     int stream; /* as in schedules */
     int task, run; /* its number in the schedule; schedules executed before this one */

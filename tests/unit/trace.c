@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "core/clock_offset.h"
+#include "core/trace.h"
 #include "qdr_test.h"
 
 /* ---- two clocks ---- */
@@ -152,12 +153,74 @@ static void sums_are_those_of_counting(void **state)
     }
 }
 
+/* ---- the file of a rank ---- */
+
+static void write_trace(const qdri_trace *trace, char *text, size_t capacity)
+{
+    FILE *file = tmpfile();
+    assert_non_null(file);
+    assert_true(qdri_trace_write(trace, file));
+    rewind(file);
+    text[fread(text, 1, capacity - 1, file)] = '\0';
+    fclose(file);
+}
+
+static void add_event(qdri_trace *trace, const char *name, int64_t begin_ns, int64_t end_ns)
+{
+    const qdri_task task = {.kind = QDRI_TASK_COLLECTIVE,
+                            .coll = QDR_ALL_REDUCE,
+                            .name = name,
+                            .stream = 1 + QDR_CHANNEL_Y_REDUCE,
+                            .bytes_sent = 64};
+    qdri_trace_event *event = qdri_trace_add(trace, &task, 7);
+    assert_non_null(event);
+    event->begin_ns = begin_ns;
+    event->end_ns = end_ns;
+}
+
+static void expect(const char *text, const char *words)
+{
+    if (!strstr(text, words)) fail_msg("\"%s\" is not in %s", words, text);
+}
+
+static void a_file_says_it_all(void **state)
+{
+    (void)state;
+    static char text[16384];
+    qdri_trace *trace = NULL;
+    CHECK_OK(qdri_trace_create(1, 4, 0xabc, &trace));
+    write_trace(trace, text, sizeof text);
+    expect(text, "\"rank 1\"");
+    expect(text, "\"grid\":[0,0,0,0],\"place\":[0,0,0,0],\"clock\":[]");
+    for (int i = 0; i < 3; i++) /* the third is one too many */
+        qdri_trace_add_clock(trace,
+                             &(qdri_clock_offset){.at_ns = i, .ahead_ns = -5, .bound_ns = 2});
+    qdri_trace_next_run(trace, &(qdri_place){{2, 2, 1, 1}, {1, 0, 0, 0}});
+    add_event(trace, "a \"quoted\" layer", 1000, 2500);
+    add_event(trace, "latin \xfc", 3000, 4000);
+    add_event(trace, "one that is cut within its last letter\xc3\xbc", 5000, 6000);
+    add_event(trace, "one that never ended", 7000, 0);
+    write_trace(trace, text, sizeof text);
+    expect(text, "\"rank 1 (x1 y0 z0 d0)\"");
+    expect(text, "\"name\":\"a \\\"quoted\\\" layer\",\"cat\":\"all-reduce\",\"pid\":1,\"tid\":3,");
+    expect(text,
+           "\"ts\":1.0,\"dur\":1.5,\"args\":{\"stream\":\"y reduce\",\"axis\":\"y\",\"task\":7,");
+    expect(text, "\"latin ?\"");
+    expect(text, "\"one that is cut within its last letter?\"");
+    assert_null(strstr(text, "never ended"));
+    expect(text, "\"id\":\"0000000000000abc\",\"rank\":1,\"ranks\":4,\"grid\":[2,2,1,1]");
+    expect(text,
+           "\"clock\":[{\"at\":0,\"ahead\":-5,\"bound\":2},{\"at\":1,\"ahead\":-5,\"bound\":2}]");
+    qdri_trace_free(&trace);
+    assert_null(trace);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_question_and_its_answer),  cmocka_unit_test(the_bound_holds),
         cmocka_unit_test(clocks_are_aligned),         cmocka_unit_test(bounds_of_two_ranks_add_up),
-        cmocka_unit_test(sums_are_those_of_counting),
+        cmocka_unit_test(sums_are_those_of_counting), cmocka_unit_test(a_file_says_it_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
