@@ -52,8 +52,8 @@ static void print_heading(const trace_file *trace)
     if (grid[0]) printf(", grid %dx%dx%dx%d", grid[QDR_X], grid[QDR_Y], grid[QDR_Z], grid[QDR_D]);
     printf("; numbers are the mean over all of them\n"
            "# %.3f ms from the first task to the last; computing: %.3f ms (%.1f%%)\n"
-           "# hidden: while the rank computed; exposed: while it did not; both with waiting for "
-           "late ranks\n",
+           "# hidden: while the rank computed; exposed: while it did not; late: until the last "
+           "rank began\n",
            1e3 * secs, 1e3 * compute.secs, 100 * compute.secs / secs);
     if (bound > 0)
         printf("# the ranks' clocks differ and are aligned: times of two ranks are off by %.1f us "
@@ -68,21 +68,22 @@ static void print_heading(const trace_file *trace)
 
 static void print_sum(const char *name, const trace_sum *sum, int n_ranks)
 {
-    printf("%-10s %9.1f %11.3f %11.3f %11.3f %12.3f %7.1f%% %9.3f\n", name,
+    const double busy_secs = sum->secs - sum->late_secs; /* while data could move */
+    printf("%-10s %9.1f %11.3f %11.3f %11.3f %12.3f %7.1f%% %11.3f %9.3f\n", name,
            (double)sum->n_events / n_ranks, 1e-6 * sum->bytes, 1e3 * sum->secs,
            1e3 * sum->hidden_secs, 1e3 * (sum->secs - sum->hidden_secs),
-           sum->secs > 0 ? 100 * sum->hidden_secs / sum->secs : 0,
-           sum->secs > 0 ? 1e-9 * sum->bytes / sum->secs : 0);
+           sum->secs > 0 ? 100 * sum->hidden_secs / sum->secs : 0, 1e3 * sum->late_secs,
+           busy_secs > 0 ? 1e-9 * sum->bytes / busy_secs : 0);
 }
 
-/* The streams of one axis (NULL: all), each in a row if asked for. */
-static void print_axis(const trace_file *trace, const char *axis, int n_least, const char *name)
+/* A row for the streams of one axis (-1: of all), if there are as many. */
+static void print_axis(const trace_file *trace, int axis, int n_least, const char *name)
 {
     trace_sum sum = {0};
     int n = 0;
     for (int stream = 1; stream < N_TRACE_STREAMS; stream++) {
         if (!trace->is_used[stream]) continue;
-        if (axis && strcmp(trace_stream_axis(stream), axis) != 0) continue;
+        if (axis >= 0 && trace_stream_axis(stream) != axis) continue;
         trace_add_stream(trace, stream, &sum);
         n++;
     }
@@ -93,15 +94,15 @@ static void print_table(const trace_file *trace)
 {
     static const char *const axes[] = {"x", "y", "z", "d"};
     print_heading(trace);
-    printf("%-10s %9s %11s %11s %11s %12s %8s %9s\n", "stream", "calls", "sent (MB)", "total (ms)",
-           "hidden (ms)", "exposed (ms)", "hidden", "(GB/s)");
+    printf("%-10s %9s %11s %11s %11s %12s %8s %11s %9s\n", "stream", "calls", "sent (MB)",
+           "total (ms)", "hidden (ms)", "exposed (ms)", "hidden", "late (ms)", "(GB/s)");
     for (int stream = 1; stream < N_TRACE_STREAMS; stream++) {
         trace_sum sum = {0};
         trace_add_stream(trace, stream, &sum);
         if (trace->is_used[stream]) print_sum(trace_stream_name(stream), &sum, trace->n_ranks);
     }
-    for (int i = 0; i < QDR_N_AXES; i++) print_axis(trace, axes[i], 2, axes[i]);
-    print_axis(trace, NULL, 0, "all");
+    for (int i = 0; i < QDR_N_AXES; i++) print_axis(trace, i, 2, axes[i]);
+    print_axis(trace, -1, 0, "all");
 }
 
 /* ---- files ---- */

@@ -11,13 +11,15 @@
 /* 0 computes; the others are channels, from 1 on. */
 enum { N_TRACE_STREAMS = 1 + QDR_CHANNEL_X_STAT };
 const char *trace_stream_name(int stream);
-/* Of a channel: "x", "y", "z" or "d"; empty: it computes. */
-const char *trace_stream_axis(int stream);
+/* Of a channel, a qdr_axis; -1: it computes. */
+int trace_stream_axis(int stream);
 
 typedef struct trace_event {
     int stream, run, task; /* run: of a schedule, counted from 0 */
     char kind[24], name[40]; /* UTF-8 */
     double begin, end; /* seconds of rank 0's clock */
+    double
+        late; /* seconds from its begin until the last rank of its group had begun, or it ended */
     double bytes, flops;
 } trace_event;
 
@@ -70,9 +72,12 @@ double trace_worked_before(const trace_rank *rank, double time);
 /* Of some streams, the mean over the ranks. */
 typedef struct trace_sum {
     int64_t n_events; /* of all ranks */
-    double secs, hidden_secs, bytes; /* hidden: while the rank computed */
+    double secs, hidden_secs, late_secs, bytes; /* hidden: while the rank computed */
 } trace_sum;
 void trace_add_stream(const trace_file *trace, int stream, trace_sum *sum);
+
+/* Sets `late` of all collectives, where ranks have one clock: trace_late.c. */
+int trace_find_late(trace_file *trace, failure *why);
 
 /* ---- files ---- */
 

@@ -20,6 +20,7 @@ enum {
 #define WORK "#9cc3e6"
 #define HIDDEN "#4a9a4a"
 #define EXPOSED "#d9541e"
+#define LATE "#f4b183"
 #define LEAST_WIDTH 1.0 /* a short collective can still be seen */
 
 /* The unit of the time axis. */
@@ -64,11 +65,12 @@ static void draw_box(FILE *file, const trace_file *trace, double begin, double e
             fmax(x_of(trace, end) - x, LEAST_WIDTH), LANE, colour);
 }
 
-/* A collective in pieces: beside computation, and not. */
+/* A collective in pieces: beside computation, and not, and waiting for late ranks. */
 static void draw_collective(FILE *file, const trace_file *trace, const trace_rank *rank,
                             const trace_event *event, double y)
 {
     draw_box(file, trace, event->begin, event->end, y, EXPOSED);
+    if (event->late > 0) draw_box(file, trace, event->begin, event->begin + event->late, y, LATE);
     int64_t i = trace_find_work(rank, event->begin);
     for (; i < rank->n_work && rank->work[i].begin < event->end; i++)
         draw_box(file, trace, fmax(event->begin, rank->work[i].begin),
@@ -129,10 +131,11 @@ static void draw_key(FILE *file)
         const char *colour, *text;
     } keys[] = {{PRODUCT, "product"},
                 {WORK, "other computation"},
-                {HIDDEN, "collective beside computation (hidden)"},
-                {EXPOSED, "collective beside none (exposed)"}};
+                {HIDDEN, "collective, hidden behind computation"},
+                {EXPOSED, "collective, exposed"},
+                {LATE, "exposed, and waiting for a late rank"}};
     double x = LEFT;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         fprintf(file,
                 "<rect x=\"%.0f\" y=\"38\" width=\"12\" height=\"12\" fill=\"%s\"/>\n"
                 "<text x=\"%.0f\" y=\"48\">%s</text>\n",

@@ -41,13 +41,16 @@ static int put_names(FILE *file, const trace_file *trace, int number)
 
 static int put_event(FILE *file, const trace_file *trace, int number, const trace_event *event)
 {
-    const char *stream = trace_stream_name(event->stream), *axis = trace_stream_axis(event->stream);
-    return put(file, json_pack("{s:s,s:s,s:s,s:i,s:i,s:f,s:f,s:{s:s,s:s,s:i,s:i,s:I,s:f}}", "ph",
-                               "X", "name", event->name, "cat", event->kind, "pid", number, "tid",
-                               event->stream, "ts", 1e6 * (event->begin - trace->begin), "dur",
-                               1e6 * (event->end - event->begin), "args", "stream", stream, "axis",
-                               axis, "task", event->task, "run", event->run, "bytes",
-                               (json_int_t)event->bytes, "flops", event->flops));
+    static const char *const axes[] = {"", "x", "y", "z", "d"}; /* -1 computes */
+    const char *stream = trace_stream_name(event->stream);
+    const char *axis = axes[1 + trace_stream_axis(event->stream)];
+    return put(file,
+               json_pack("{s:s,s:s,s:s,s:i,s:i,s:f,s:f,s:{s:s,s:s,s:i,s:i,s:I,s:f,s:f}}", "ph", "X",
+                         "name", event->name, "cat", event->kind, "pid", number, "tid",
+                         event->stream, "ts", 1e6 * (event->begin - trace->begin), "dur",
+                         1e6 * (event->end - event->begin), "args", "stream", stream, "axis", axis,
+                         "task", event->task, "run", event->run, "bytes", (json_int_t)event->bytes,
+                         "flops", event->flops, "late_us", 1e6 * event->late));
 }
 
 int trace_merge(FILE *file, const trace_file *trace)

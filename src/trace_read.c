@@ -16,12 +16,10 @@ const char *trace_stream_name(int stream)
     return stream == 0 ? "compute" : qdr_channel_name((qdr_channel)(stream - 1));
 }
 
-const char *trace_stream_axis(int stream)
+int trace_stream_axis(int stream)
 {
-    static const char *const axes[] = {"x", "y", "z", "d"};
-    for (int i = 0; stream > 0 && i < QDR_N_AXES; i++)
-        if (trace_stream_name(stream)[0] == axes[i][0]) return axes[i];
-    return "";
+    static const char axes[] = "xyzd";
+    return stream == 0 ? -1 : (int)(strchr(axes, *trace_stream_name(stream)) - axes);
 }
 
 static int fail_content(failure *why, const char *path, const char *what)
@@ -102,6 +100,21 @@ static int take_events(const json_t *list, const char *path, trace_file *trace, 
 
 /* ---- whose it is ---- */
 
+/* Sizes of a grid of all ranks and a place in it, or zeros where no schedule ran. */
+static int is_place(const trace_rank *rank, int n_ranks)
+{
+    int64_t product = 1;
+    for (int axis = 0; axis < QDR_N_AXES; axis++) {
+        const int size = rank->grid[axis], at = rank->place[axis];
+        if (rank->grid[0] == 0 && (size != 0 || at != 0)) return 0;
+        if (rank->grid[0] == 0) continue;
+        if (size < 1 || size > n_ranks || at < 0 || at >= size) return 0;
+        product *= size;
+        if (product > n_ranks) return 0;
+    }
+    return rank->grid[0] == 0 || product == n_ranks;
+}
+
 static int take_clocks(const json_t *list, trace_rank *rank)
 {
     const size_t n = json_array_size(list), most = sizeof rank->clocks / sizeof rank->clocks[0];
@@ -150,6 +163,8 @@ static int take_header(json_t *root, const char *path, int number, trace_file *t
         !take_clocks(clocks, &found))
         return fail_content(why, path, "what it says of its run is damaged");
     if (number == 0 && take_first(path, n_ranks, id, trace, why)) return why->code;
+    if (!is_place(&found, n_ranks))
+        return fail_content(why, path, "its place is not in a grid of its ranks");
     if (n_ranks != trace->n_ranks || its_rank != number)
         return fail(why, EXIT_USAGE,
                     "%.300s: it is of rank %d of %d, not of rank %d of %d; files of different runs "
@@ -216,8 +231,8 @@ int trace_read(const char *path, trace_file *trace, failure *why)
     for (int i = 1; i < trace->n_ranks && !why->code; i++) read_rank(path, i, trace, why);
     if (why->code) return why->code;
     trace_keep_last(trace, 0);
-    if (!(trace->end > trace->begin)) fail_content(why, path, "nothing ran in it");
-    return why->code;
+    if (!(trace->end > trace->begin)) return fail_content(why, path, "nothing ran in it");
+    return trace_find_late(trace, why);
 }
 
 void trace_free(trace_file *trace)

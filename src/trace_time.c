@@ -111,6 +111,7 @@ void trace_add_stream(const trace_file *trace, int stream, trace_sum *sum)
             sum->n_events++;
             sum->bytes += event->bytes / trace->n_ranks;
             sum->secs += (event->end - event->begin) / trace->n_ranks;
+            sum->late_secs += event->late / trace->n_ranks;
             sum->hidden_secs += (trace_worked_before(rank, event->end) -
                                  trace_worked_before(rank, event->begin)) /
                                 trace->n_ranks;

@@ -80,7 +80,7 @@ class Case(unittest.TestCase):
 
 class Table(Case):
     def test_hidden_and_exposed(self):
-        """Rank 0 sums for 4 ms, of which 1 + 2 lie beside products; rank 1 for 2 ms beside nothing."""
+        """Rank 0 sums for 4 ms, of which 1 + 2 lie beside products; rank 1 for 2 ms beside nothing, and begins 2 ms late."""
         self.write(0, [event("product", "compute", 0, 3000), event("all-reduce", "x reduce", 2000, 4000, 8e6),
                        event("product", "compute", 4000, 2000)])
         self.write(1, [event("product", "compute", 0, 1000), event("all-reduce", "x reduce", 4000, 2000, 8e6)])
@@ -88,7 +88,7 @@ class Table(Case):
         self.assertIn("# 2 ranks, grid 2x1x1x1", out)
         self.assertIn("6.000 ms from the first", out)
         self.assertIn("computing: 3.000 ms (50.0%)", out)
-        self.assertEqual(rows(out)["x reduce"], [1.0, 8.0, 3.0, 1.5, 1.5, 50.0, 2.667])
+        self.assertEqual(rows(out)["x reduce"], [1.0, 8.0, 3.0, 1.5, 1.5, 50.0, 1.0, 4.0])
         self.assertEqual(set(rows(out)), {"x reduce", "all"})
 
     def test_axes(self):
@@ -97,7 +97,7 @@ class Table(Case):
                        event("reduce-scatter", "z reduce", 500, 1000, 2e6), event("product", "compute", 0, 750)], ranks=1)
         found = rows(self.assert_done(trace(self.name)))
         self.assertEqual(set(found), {"x reduce", "z gather", "z reduce", "z", "all"})
-        self.assertEqual(found["z"], [2.0, 3.0, 2.0, 1.0, 1.0, 50.0, 1.5])
+        self.assertEqual(found["z"], [2.0, 3.0, 2.0, 1.0, 1.0, 50.0, 0.0, 1.5])
         self.assertEqual(found["all"][:4], [3.0, 6.0, 3.0, 1.75])
 
     def test_last(self):
@@ -123,6 +123,20 @@ class Table(Case):
         for rank in range(2):
             self.write(rank, [event("product", "compute", 0, 3000)], clock=header(0)["clock"][:1 - rank])
         self.assertIn("1 clock could not be compared", self.assert_done(trace(self.name)))
+
+    def test_late(self):
+        """On a grid of 2x2 ranks 0 and 1, 2 and 3 sum over x, 0 and 2 over y; who sends to one rank waits for no other."""
+        begins = [0, 300, 100, 500]
+        for rank, begin in enumerate(begins):
+            self.write(rank, [event("all-reduce", "x reduce", begin, 1000 - begin), event("all-reduce", "x reduce", 1000, 10),
+                              event("send-recv", "y gather", begin, 1000), event("all-gather", "y gather", 2000 + begin, 50),
+                              event("all-reduce", "x reduce", 5000, 10 + begin, run=1)],
+                       ranks=4, grid=[2, 2, 1, 1], place=[rank % 2, rank // 2, 0, 0])
+        found = rows(self.assert_done(trace(self.name)))
+        self.assertEqual(found["x reduce"][6], round((300 + 400) / 4 / 1000, 3))
+        self.assertEqual(found["y gather"][6], round((50 + 50) / 4 / 1000, 3))  # no longer than it lasted
+        self.write(3, [event("all-reduce", "x reduce", 500, 500)], ranks=4, grid=[1, 4, 1, 1], place=[0, 3, 0, 0])
+        self.assertEqual(rows(self.assert_done(trace(self.name)))["all"][6], 0)
 
     def test_lost(self):
         self.write(0, [event("product", "compute", 0, 3000)], ranks=1, lost=5)
@@ -168,7 +182,8 @@ class Files(Case):
         self.assertEqual([e["pid"] for e in events], [0, 0, 0, 1, 1])
         self.assertEqual((events[0]["ts"], events[0]["dur"], events[0]["name"]), (0, 3000, "a <\"&b\u00fc"))
         self.assertEqual((events[1]["ts"], events[1]["tid"]), (2000, 1))
-        self.assertEqual(events[1]["args"], {"stream": "x reduce", "axis": "x", "task": 1, "run": 0, "bytes": 8000000, "flops": 0.0})
+        self.assertEqual(events[1]["args"], {"stream": "x reduce", "axis": "x", "task": 1, "run": 0, "bytes": 8000000, "flops": 0.0,
+                                             "late_us": 2000})
         self.assertEqual(merged["otherData"]["ranks"], 2)
 
     def test_merged_last(self):
@@ -224,6 +239,11 @@ class Refused(Case):
                            ("clock", [{}]), ("clock", [{"at": 0, "ahead": 0, "bound": 0}] * 3), ("lost", "x")):
             self.write(0, [event("product", "compute", 0, 1)], **{key: value})
             self.assert_refused("what it says of its run is damaged")
+        for grid, place in (([1, 1, 1, 1], [0, 0, 0, 0]), ([2, 1, 1, 1], [2, 0, 0, 0]), ([2, 1, 1, 1], [0, -1, 0, 0]),
+                            ([2, 2, 1, 1], [0, 0, 0, 0]), ([-2, -1, 1, 1], [0, 0, 0, 0]), ([0, 2, 1, 1], [0, 0, 0, 0]),
+                            ([0, 0, 0, 0], [1, 0, 0, 0])):
+            self.write(0, [event("product", "compute", 0, 1)], grid=grid, place=place)
+            self.assert_refused("its place is not in a grid of its ranks")
         for ranks in (0, -1, 2000000000):
             self.write(0, [], ranks=ranks)
             self.assert_refused("number of ranks")
