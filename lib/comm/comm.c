@@ -106,7 +106,11 @@ qdr_status qdri_comm_broadcast(qdri_comm *comm, int root, void *data, size_t byt
 qdr_status qdri_comm_compare_clocks(qdri_comm *comm, int leaving, qdri_clock_offset *offset)
 {
     *offset = (qdri_clock_offset){.at_ns = qdri_now_ns()};
-    if (comm->node_size == comm->size || !comm->table->compare_clocks) return QDR_OK;
+    if (comm->node_size == comm->size) return QDR_OK;
+    if (!comm->table->compare_clocks)
+        return QDR_FAIL(QDR_ERR_STATE,
+                        "comm: %s cannot compare the clocks of %d ranks on several nodes",
+                        comm->table->name, comm->size);
     return comm->table->compare_clocks(comm, leaving, offset);
 }
 

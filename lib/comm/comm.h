@@ -51,7 +51,7 @@ typedef struct qdri_comm_table {
      * functions below. */
     qdr_status (*agree)(qdri_comm *comm, qdr_status mine);
     qdr_status (*broadcast)(qdri_comm *comm, int root, void *data, size_t bytes);
-    /* Likewise; optional: all members have one clock. */
+    /* Likewise; optional where all members are on one node, which has one clock. */
     qdr_status (*compare_clocks)(qdri_comm *comm, int leaving, qdri_clock_offset *offset);
     /* Lets the other members fail instead of waiting for this one. Any thread. */
     void (*abort)(qdri_comm *comm);
