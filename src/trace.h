@@ -1,50 +1,91 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Traces of all ranks in memory, and what they say: for `quadrille trace`. */
+/* Traces of all ranks in memory, on one clock, and what they say: for `quadrille trace`. */
 #ifndef QUADRILLE_SRC_TRACE_H
 #define QUADRILLE_SRC_TRACE_H
 
 #include <quadrille/grid.h>
+#include <stdio.h>
 
 #include "failure.h"
 
-#define MAX_STREAM_NAME 24
+/* 0 computes; the others are channels, from 1 on. */
+enum { N_TRACE_STREAMS = 1 + QDR_CHANNEL_X_STAT };
+const char *trace_stream_name(int stream);
+/* Of a channel, a qdr_axis; -1: it computes. */
+int trace_stream_axis(int stream);
 
 typedef struct trace_event {
-    int stream; /* 0 computes; the others are channels */
-    int run;
-    char kind[24], name[40];
-    double begin, end; /* seconds */
-    double bytes;
+    int stream, run, task; /* run: of a schedule, counted from 0 */
+    char kind[24], name[40]; /* UTF-8 */
+    double begin, end; /* seconds of rank 0's clock */
+    double
+        late; /* seconds from its begin until the last rank of its group had begun, or it ended */
+    double bytes, flops;
 } trace_event;
+
+/* How a rank's clock stood to rank 0's: seconds. */
+typedef struct trace_clock {
+    double at, ahead, bound; /* at: of the rank's clock; bound: of the error of `ahead` */
+} trace_clock;
+
+/* A while in which the compute stream was never idle, and how long it worked before. */
+typedef struct trace_work {
+    double begin, end, before;
+} trace_work;
 
 typedef struct trace_rank {
     trace_event *events; /* by begin */
     int64_t n_events, n_lost;
+    int grid[QDR_N_AXES], place[QDR_N_AXES]; /* grid: 0x0x0x0 where no schedule ran */
+    trace_clock clocks[2]; /* when its context was made, and destroyed */
+    int n_clocks;
+    trace_work *work; /* by begin, apart from each other */
+    int64_t n_work;
 } trace_rank;
 
-#define MAX_TRACE_STREAMS 16
 typedef struct trace_file {
-    int n_ranks;
+    int n_ranks, n_runs; /* runs: before any were dropped */
     trace_rank *ranks;
-    char streams[MAX_TRACE_STREAMS][MAX_STREAM_NAME]; /* empty: never used */
+    char id[24]; /* of the program's run */
+    int is_used[N_TRACE_STREAMS];
     double begin, end; /* of all events */
 } trace_file;
 
-/* Reads PATH.0, PATH.1, …, as many as PATH.0 says there are ranks; of each, the last `n_runs`
- * schedules (0: all). */
-int trace_read(const char *path, int64_t n_runs, trace_file *trace, failure *why);
+/* Reads PATH.0, PATH.1, …, as many as PATH.0 says there are ranks. */
+int trace_read(const char *path, trace_file *trace, failure *why);
 void trace_free(trace_file *trace);
 
-/* Of one stream, the mean over the ranks. */
+/* ---- times: trace_time.c ---- */
+
+/* The time of rank 0's clock when this rank's shows `secs`: between two comparisons, and beyond,
+ * the clocks drift evenly. Without one it is `secs`. */
+double trace_align(const trace_clock *clocks, int n_clocks, double secs);
+/* How far times of two ranks may be off, at most. */
+double trace_clock_bound(const trace_file *trace);
+/* Drops all but the last n_runs schedules of each rank (0: none), and sums up the rest. */
+void trace_keep_last(trace_file *trace, int64_t n_runs);
+/* Index of the first work that ends after `time`. */
+int64_t trace_find_work(const trace_rank *rank, double time);
+/* How long the rank computed before `time`. */
+double trace_worked_before(const trace_rank *rank, double time);
+
+/* Of some streams, the mean over the ranks. */
 typedef struct trace_sum {
     int64_t n_events; /* of all ranks */
-    double secs, hidden_secs, bytes; /* hidden: while the rank computed */
+    double secs, hidden_secs, late_secs, bytes; /* hidden: while the rank computed */
 } trace_sum;
-trace_sum trace_sum_of(const trace_file *trace, int stream);
-/* How long [begin, end) of `rank` lay beside work of its compute stream. */
-double trace_hidden(const trace_rank *rank, double begin, double end);
+void trace_add_stream(const trace_file *trace, int stream, trace_sum *sum);
 
-/* Draws the first ranks' streams over time. */
-int trace_draw(const trace_file *trace, const char *path, failure *why);
+/* Sets `late` of all collectives, where ranks have one clock: trace_late.c. */
+int trace_find_late(trace_file *trace, failure *why);
+
+/* ---- files ---- */
+
+/* "x0 y1 z0 d0", or nothing where no schedule ran. Into `text`. */
+void trace_place(const trace_rank *rank, char *text, size_t capacity);
+/* The first ranks' streams over time, as SVG. @return 0: not all was written */
+int trace_draw(FILE *file, const trace_file *trace);
+/* One Chrome trace of all ranks, whose first event is at 0. @return 0: not all was written */
+int trace_merge(FILE *file, const trace_file *trace);
 
 #endif

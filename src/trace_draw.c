@@ -1,58 +1,129 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A trace as a picture: a lane for each stream of the first ranks, time from left to right. */
-#include <errno.h>
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "trace.h"
 
-enum { MAX_DRAWN_RANKS = 4, LANE = 16, GAP = 3, LEFT = 130, WIDTH = 1200, RIGHT = 20, TOP = 64 };
+enum {
+    MAX_DRAWN_RANKS = 8,
+    LANE = 16,
+    GAP = 3,
+    BETWEEN_RANKS = 14,
+    LEFT = 170,
+    WIDTH = 1280,
+    RIGHT = 30,
+    TOP = 84,
+    N_TICKS = 12
+};
 #define PRODUCT "#1f5fa8"
 #define WORK "#9cc3e6"
 #define HIDDEN "#4a9a4a"
 #define EXPOSED "#d9541e"
+#define LATE "#f4b183"
+#define LEAST_WIDTH 1.0 /* a short collective can still be seen */
+
+/* The unit of the time axis. */
+typedef struct unit {
+    const char *name;
+    double secs;
+} unit;
+
+static unit unit_of(double secs)
+{
+    static const unit units[] = {{"s", 1}, {"ms", 1e-3}, {"µs", 1e-6}};
+    int i = 0;
+    while (i < 2 && secs < 2 * units[i].secs) i++;
+    return units[i];
+}
 
 static double x_of(const trace_file *trace, double secs)
 {
     return LEFT + (WIDTH - LEFT - RIGHT) * (secs - trace->begin) / (trace->end - trace->begin);
 }
 
+/* What the user named, in XML. */
+static void put_text(FILE *file, const char *text)
+{
+    for (; *text; text++) {
+        if (*text == '<')
+            fputs("&lt;", file);
+        else if (*text == '&')
+            fputs("&amp;", file);
+        else
+            fputc((unsigned char)*text < ' ' ? ' ' : *text, file);
+    }
+}
+
+/* ---- boxes ---- */
+
 static void draw_box(FILE *file, const trace_file *trace, double begin, double end, double y,
                      const char *colour)
 {
     const double x = x_of(trace, begin);
     fprintf(file, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\" fill=\"%s\"/>\n", x, y,
-            fmax(x_of(trace, end) - x, 0.15), LANE, colour);
+            fmax(x_of(trace, end) - x, LEAST_WIDTH), LANE, colour);
 }
 
-/* A collective in pieces: beside computation, and not. */
+/* A collective in pieces: beside computation, and not, and waiting for late ranks. */
 static void draw_collective(FILE *file, const trace_file *trace, const trace_rank *rank,
                             const trace_event *event, double y)
 {
     draw_box(file, trace, event->begin, event->end, y, EXPOSED);
-    for (int64_t i = 0; i < rank->n_events && rank->events[i].begin < event->end; i++) {
-        const trace_event *work = &rank->events[i];
-        const double from = fmax(event->begin, work->begin), to = fmin(event->end, work->end);
-        if (work->stream == 0 && to > from) draw_box(file, trace, from, to, y, HIDDEN);
+    if (event->late > 0) draw_box(file, trace, event->begin, event->begin + event->late, y, LATE);
+    int64_t i = trace_find_work(rank, event->begin);
+    for (; i < rank->n_work && rank->work[i].begin < event->end; i++)
+        draw_box(file, trace, fmax(event->begin, rank->work[i].begin),
+                 fmin(event->end, rank->work[i].end), y, HIDDEN);
+}
+
+/* A box with what a browser shows when the mouse rests on it. */
+static void draw_event(FILE *file, const trace_file *trace, const trace_rank *rank,
+                       const trace_event *event, double y)
+{
+    const unit u = unit_of(event->end - event->begin);
+    fputs("<g><title>", file);
+    put_text(file, event->name);
+    fputs(*event->name ? ": " : "", file);
+    put_text(file, event->kind);
+    fprintf(file, ", %.4g %s", (event->end - event->begin) / u.secs, u.name);
+    if (event->stream > 0) fprintf(file, ", %.4g MB sent", 1e-6 * event->bytes);
+    fprintf(file, " (task %d of schedule %d)</title>\n", event->task, event->run);
+    if (event->stream > 0)
+        draw_collective(file, trace, rank, event, y);
+    else
+        draw_box(file, trace, event->begin, event->end, y,
+                 strcmp(event->kind, "product") == 0 ? PRODUCT : WORK);
+    fputs("</g>\n", file);
+}
+
+static void draw_lane(FILE *file, const trace_file *trace, const trace_rank *rank, int stream,
+                      double y)
+{
+    fprintf(file,
+            "<rect x=\"%d\" y=\"%.1f\" width=\"%d\" height=\"%d\" fill-opacity=\"0.05\"/>\n"
+            "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n",
+            LEFT, y, WIDTH - LEFT - RIGHT, LANE, LEFT - 8, y + LANE - 4, trace_stream_name(stream));
+    for (int64_t i = 0; i < rank->n_events; i++)
+        if (rank->events[i].stream == stream) draw_event(file, trace, rank, &rank->events[i], y);
+}
+
+static void draw_rank(FILE *file, const trace_file *trace, int number, double y)
+{
+    char place[64];
+    trace_place(&trace->ranks[number], place, sizeof place);
+    fprintf(file,
+            "<text x=\"12\" y=\"%.1f\" font-weight=\"bold\">rank %d</text>\n"
+            "<text x=\"12\" y=\"%.1f\" fill=\"#666666\" font-size=\"11\">%s</text>\n",
+            y + LANE - 4, number, y + 2 * LANE - 1, place);
+    for (int stream = 0; stream < N_TRACE_STREAMS; stream++) {
+        if (!trace->is_used[stream]) continue;
+        draw_lane(file, trace, &trace->ranks[number], stream, y);
+        y += LANE + GAP;
     }
 }
 
-static void draw_lane(FILE *file, const trace_file *trace, int number, int stream, double y)
-{
-    const trace_rank *rank = &trace->ranks[number];
-    fprintf(file, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n", LEFT - 8,
-            y + LANE - 4, trace->streams[stream]);
-    for (int64_t i = 0; i < rank->n_events; i++) {
-        const trace_event *event = &rank->events[i];
-        if (event->stream != stream) continue;
-        if (stream == 0)
-            draw_box(file, trace, event->begin, event->end, y,
-                     strcmp(event->kind, "product") == 0 ? PRODUCT : WORK);
-        else
-            draw_collective(file, trace, rank, event, y);
-    }
-}
+/* ---- around them ---- */
 
 static void draw_key(FILE *file)
 {
@@ -60,77 +131,73 @@ static void draw_key(FILE *file)
         const char *colour, *text;
     } keys[] = {{PRODUCT, "product"},
                 {WORK, "other computation"},
-                {HIDDEN, "collective beside computation"},
-                {EXPOSED, "collective that is waited for"}};
+                {HIDDEN, "collective, hidden behind computation"},
+                {EXPOSED, "collective, exposed"},
+                {LATE, "exposed, and waiting for a late rank"}};
     double x = LEFT;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         fprintf(file,
-                "<rect x=\"%.0f\" y=\"36\" width=\"12\" height=\"12\" fill=\"%s\"/>\n"
-                "<text x=\"%.0f\" y=\"46\">%s</text>\n",
+                "<rect x=\"%.0f\" y=\"38\" width=\"12\" height=\"12\" fill=\"%s\"/>\n"
+                "<text x=\"%.0f\" y=\"48\">%s</text>\n",
                 x, keys[i].colour, x + 18, keys[i].text);
-        x += 40 + 7.0 * (double)strlen(keys[i].text);
+        x += 42 + 6.6 * (double)strlen(keys[i].text);
     }
 }
 
-/* Lines at 1, 2 or 5 times a power of ten, about ten of them. */
+/* Lines at 1, 2 or 5 times a power of ten; times above and below. */
 static void draw_axis(FILE *file, const trace_file *trace, double bottom)
 {
-    const double rough = (trace->end - trace->begin) / 10, power = pow(10, floor(log10(rough)));
+    const double secs = trace->end - trace->begin;
+    const unit u = unit_of(secs);
+    const double rough = secs / N_TICKS, power = pow(10, floor(log10(rough)));
     const double step = rough / power < 2 ? 2 * power : rough / power < 5 ? 5 * power : 10 * power;
-    for (int i = 0; i * step <= trace->end - trace->begin; i++) {
-        const double t = i * step;
-        const double x = x_of(trace, trace->begin + t);
-        fprintf(file,
-                "<line x1=\"%.1f\" y1=\"%d\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"#dddddd\"/>\n"
-                "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%g ms</text>\n",
-                x, TOP - 8, x, bottom, x, bottom + 16, 1e3 * t);
+    for (int i = 0; i * step <= secs; i++) {
+        const double x = x_of(trace, trace->begin + i * step);
+        fprintf(file, "<line x1=\"%.1f\" y1=\"%d\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"#cccccc\"/>\n",
+                x, TOP - 10, x, bottom);
+        for (int below = 0; below < 2; below++)
+            fprintf(file, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%g%s%s</text>\n", x,
+                    below ? bottom + 15 : TOP - 14.0, i * step / u.secs, i == 0 ? " " : "",
+                    i == 0 ? u.name : "");
     }
 }
 
-static int count_streams(const trace_file *trace)
+static void draw_title(FILE *file, const trace_file *trace, int n_ranks)
 {
-    int n = 0;
-    for (int stream = 0; stream < MAX_TRACE_STREAMS; stream++) n += trace->streams[stream][0] != 0;
-    return n;
+    const unit u = unit_of(trace->end - trace->begin);
+    const int *grid = trace->ranks[0].grid;
+    int first = trace->n_runs;
+    for (int64_t i = 0; i < trace->ranks[0].n_events; i++)
+        if (trace->ranks[0].events[i].run < first) first = trace->ranks[0].events[i].run;
+    fprintf(file, "<text x=\"12\" y=\"22\" font-size=\"16\" font-weight=\"bold\">");
+    if (n_ranks < trace->n_ranks)
+        fprintf(file, "Ranks 0 to %d of %d", n_ranks - 1, trace->n_ranks);
+    else
+        fprintf(file, "%d rank%s", n_ranks, n_ranks == 1 ? "" : "s");
+    if (grid[0])
+        fprintf(file, ", grid %dx%dx%dx%d", grid[QDR_X], grid[QDR_Y], grid[QDR_Z], grid[QDR_D]);
+    if (first > 0 && first < trace->n_runs)
+        fprintf(file, ", the last %d of %d schedules", trace->n_runs - first, trace->n_runs);
+    fprintf(file, ": %.4g %s</text>\n", (trace->end - trace->begin) / u.secs, u.name);
 }
 
-static void draw(FILE *file, const trace_file *trace)
+int trace_draw(FILE *file, const trace_file *trace)
 {
     const int n_ranks = trace->n_ranks < MAX_DRAWN_RANKS ? trace->n_ranks : MAX_DRAWN_RANKS;
-    const double rank_height = count_streams(trace) * (LANE + GAP) + 24.0;
-    const double bottom = TOP + n_ranks * rank_height;
+    int n_streams = 0;
+    for (int stream = 0; stream < N_TRACE_STREAMS; stream++) n_streams += trace->is_used[stream];
+    if (n_streams < 2) n_streams = 2; /* room for the place */
+    const double rank_height = n_streams * (LANE + GAP) + BETWEEN_RANKS;
+    const double bottom = TOP + n_ranks * rank_height - BETWEEN_RANKS + GAP;
     fprintf(file,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%.0f\" viewBox=\"0 0 "
             "%d %.0f\" font-family=\"sans-serif\" font-size=\"12\">\n"
-            "<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n"
-            "<text x=\"%d\" y=\"22\" font-size=\"16\" font-weight=\"bold\">Tasks of %d of %d "
-            "rank%s, %.3g ms</text>\n",
-            WIDTH, bottom + 30, WIDTH, bottom + 30, LEFT, n_ranks, trace->n_ranks,
-            trace->n_ranks == 1 ? "" : "s", 1e3 * (trace->end - trace->begin));
+            "<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n",
+            WIDTH, bottom + 26, WIDTH, bottom + 26);
+    draw_title(file, trace, n_ranks);
     draw_key(file);
     draw_axis(file, trace, bottom);
-    for (int r = 0; r < n_ranks; r++) {
-        double y = TOP + r * rank_height + 14;
-        fprintf(file, "<text x=\"%d\" y=\"%.1f\" font-weight=\"bold\">rank %d</text>\n", 8,
-                y + LANE - 4, r);
-        for (int stream = 0; stream < MAX_TRACE_STREAMS; stream++) {
-            if (!trace->streams[stream][0]) continue;
-            draw_lane(file, trace, r, stream, y);
-            y += LANE + GAP;
-        }
-    }
+    for (int r = 0; r < n_ranks; r++) draw_rank(file, trace, r, TOP + r * rank_height);
     fputs("</svg>\n", file);
-}
-
-int trace_draw(const trace_file *trace, const char *path, failure *why)
-{
-    FILE *file = fopen(path, "w");
-    if (!file)
-        return fail(why, EXIT_USAGE, "--svg %.300s: %s; name a file in a folder that exists", path,
-                    strerror(errno));
-    draw(file, trace);
-    const int bad = ferror(file);
-    if (fclose(file) != 0 || bad)
-        return fail(why, EXIT_FAILED, "--svg %.300s: it could not be written; make room", path);
-    return EXIT_OK;
+    return !ferror(file);
 }

@@ -1,11 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads traces, and adds up how much of each stream lies beside computation. */
+/* Reads the traces of all ranks of one run, and refuses what does not belong together. */
+#include <errno.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "trace.h"
+
+enum { VERSION = 2, MAX_RANKS = 1 << 20 };
+#define MOST_MICROSECS 1e15 /* thirty years */
+
+const char *trace_stream_name(int stream)
+{
+    return stream == 0 ? "compute" : qdr_channel_name((qdr_channel)(stream - 1));
+}
+
+int trace_stream_axis(int stream)
+{
+    static const char axes[] = "xyzd";
+    return stream == 0 ? -1 : (int)(strchr(axes, *trace_stream_name(stream)) - axes);
+}
 
 static int fail_content(failure *why, const char *path, const char *what)
 {
@@ -15,31 +30,38 @@ static int fail_content(failure *why, const char *path, const char *what)
         what);
 }
 
-static void take_text(char *text, size_t capacity, const json_t *value)
+/* ---- events ---- */
+
+/* Cuts between characters. */
+static void take_text(char *text, size_t capacity, const char *from)
 {
-    snprintf(text, capacity, "%s", json_string_value(value) ? json_string_value(value) : "");
+    size_t n = strlen(from);
+    if (n >= capacity)
+        for (n = capacity - 1; n > 0 && ((unsigned char)from[n] & 0xc0) == 0x80;) n--;
+    memcpy(text, from, n);
+    text[n] = '\0';
 }
 
-/* 0: no event that was timed. -1: no event. */
-static int take_event(const json_t *object, trace_event *event)
+/* @return NULL, or what is wrong with it, which may be in *error */
+static const char *take_event(json_t *object, const trace_rank *rank, trace_event *event,
+                              json_error_t *error)
 {
-    const json_t *args = json_object_get(object, "args");
-    const json_t *ts = json_object_get(object, "ts"), *dur = json_object_get(object, "dur");
-    const json_t *tid = json_object_get(object, "tid");
-    const char *ph = json_string_value(json_object_get(object, "ph"));
-    if (!ph) return -1;
-    if (strcmp(ph, "X") != 0) return 0;
-    if (!json_is_number(ts) || !json_is_number(dur) || !json_is_integer(tid) ||
-        json_number_value(dur) < 0)
-        return -1;
-    *event = (trace_event){.stream = (int)json_integer_value(tid),
-                           .run = (int)json_integer_value(json_object_get(args, "run")),
-                           .begin = 1e-6 * json_number_value(ts),
-                           .bytes = json_number_value(json_object_get(args, "bytes"))};
-    event->end = event->begin + 1e-6 * json_number_value(dur);
-    take_text(event->name, sizeof event->name, json_object_get(object, "name"));
-    take_text(event->kind, sizeof event->kind, json_object_get(object, "cat"));
-    return event->stream >= 0 && event->stream < MAX_TRACE_STREAMS ? 1 : -1;
+    const char *name, *kind;
+    double ts = 0, dur = 0;
+    *event = (trace_event){0};
+    if (json_unpack_ex(object, error, 0, "{s:s,s:s,s:i,s:F,s:F,s:{s:i,s:i,s:F,s:F}}", "name", &name,
+                       "cat", &kind, "tid", &event->stream, "ts", &ts, "dur", &dur, "args", "task",
+                       &event->task, "run", &event->run, "bytes", &event->bytes, "flops",
+                       &event->flops))
+        return error->text;
+    if (event->stream < 0 || event->stream >= N_TRACE_STREAMS) return "its tid is no stream";
+    if (event->run < 0) return "its run is negative";
+    if (!(fabs(ts) <= MOST_MICROSECS && dur >= 0 && dur <= MOST_MICROSECS)) return "it has no time";
+    take_text(event->name, sizeof event->name, name);
+    take_text(event->kind, sizeof event->kind, kind);
+    event->begin = trace_align(rank->clocks, rank->n_clocks, 1e-6 * ts);
+    event->end = trace_align(rank->clocks, rank->n_clocks, 1e-6 * (ts + dur));
+    return NULL;
 }
 
 static int by_begin(const void *a, const void *b)
@@ -48,141 +70,177 @@ static int by_begin(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void keep_last_runs(trace_rank *rank, int64_t n_runs)
-{
-    int last = 0;
-    int64_t n = 0;
-    for (int64_t i = 0; i < rank->n_events; i++)
-        if (rank->events[i].run > last) last = rank->events[i].run;
-    for (int64_t i = 0; i < rank->n_events; i++)
-        if (rank->events[i].run > last - n_runs) rank->events[n++] = rank->events[i];
-    rank->n_events = n;
-}
-
 static int take_events(const json_t *list, const char *path, trace_file *trace, trace_rank *rank,
                        failure *why)
 {
     const size_t n = json_array_size(list);
+    if (!json_is_array(list)) return fail_content(why, path, "it has no list of events");
     rank->events = calloc(n + 1, sizeof *rank->events);
-    if (!rank->events)
+    rank->work = calloc(n + 1, sizeof *rank->work);
+    if (!rank->events || !rank->work)
         return fail(why, EXIT_NOTHING_FITS, "%.300s: no memory for %zu events", path, n);
     for (size_t i = 0; i < n; i++) {
-        const json_t *object = json_array_get(list, i);
+        json_t *object = json_array_get(list, i);
+        const char *phase = json_string_value(json_object_get(object, "ph"));
         trace_event *event = &rank->events[rank->n_events];
-        const int taken = take_event(object, event);
-        if (taken < 0) return fail_content(why, path, "an event has no time, or no known stream");
-        rank->n_events += taken;
-        if (taken)
-            take_text(trace->streams[event->stream], MAX_STREAM_NAME,
-                      json_object_get(json_object_get(object, "args"), "stream"));
+        json_error_t error;
+        if (phase && strcmp(phase, "X") != 0) continue; /* names */
+        const char *wrong = phase ? take_event(object, rank, event, &error) : "it has no ph";
+        if (wrong)
+            return fail(why, EXIT_USAGE,
+                        "%.300s: event %zu of %zu: %.150s; an event has ph, name, cat, tid, ts, "
+                        "dur, and args with task, run, bytes and flops",
+                        path, i + 1, n, wrong);
+        if (event->run >= trace->n_runs) trace->n_runs = event->run + 1;
+        rank->n_events++;
     }
     qsort(rank->events, (size_t)rank->n_events, sizeof *rank->events, by_begin);
     return EXIT_OK;
 }
 
-/* The object that says whose trace it is. */
-static int take_header(const json_t *root, const char *path, int number, trace_file *trace,
-                       trace_rank *rank, failure *why)
+/* ---- whose it is ---- */
+
+/* Sizes of a grid of all ranks and a place in it, or zeros where no schedule ran. */
+static int is_place(const trace_rank *rank, int n_ranks)
 {
-    const json_t *header = json_object_get(root, "quadrille");
-    const int n_ranks = (int)json_integer_value(json_object_get(header, "ranks"));
-    const int its_rank = (int)json_integer_value(json_object_get(header, "rank"));
-    if (!json_is_object(header) || n_ranks < 1)
-        return fail_content(why, path, "it is no trace of Quadrille");
-    rank->n_lost = json_integer_value(json_object_get(header, "lost"));
-    if (trace->n_ranks == n_ranks && its_rank == number) return EXIT_OK;
-    return fail(why, EXIT_USAGE,
-                "%.300s: it is of rank %d of %d, not of rank %d of %d; files of different runs are "
-                "mixed: trace again into another folder",
-                path, its_rank, n_ranks, number, trace->n_ranks);
+    int64_t product = 1;
+    for (int axis = 0; axis < QDR_N_AXES; axis++) {
+        const int size = rank->grid[axis], at = rank->place[axis];
+        if (rank->grid[0] == 0 && (size != 0 || at != 0)) return 0;
+        if (rank->grid[0] == 0) continue;
+        if (size < 1 || size > n_ranks || at < 0 || at >= size) return 0;
+        product *= size;
+        if (product > n_ranks) return 0;
+    }
+    return rank->grid[0] == 0 || product == n_ranks;
 }
 
-static json_t *load(const char *path, failure *why)
+static int take_clocks(const json_t *list, trace_rank *rank)
 {
-    json_error_t error;
-    json_t *root = json_load_file(path, 0, &error);
-    if (!root)
+    const size_t n = json_array_size(list), most = sizeof rank->clocks / sizeof rank->clocks[0];
+    if (!json_is_array(list) || n > most) return 0;
+    for (size_t i = 0; i < n; i++) {
+        double at = 0, ahead = 0, bound = 0;
+        if (json_unpack(json_array_get(list, i), "{s:F,s:F,s:F}", "at", &at, "ahead", &ahead,
+                        "bound", &bound))
+            return 0;
+        rank->clocks[rank->n_clocks++] = (trace_clock){1e-9 * at, 1e-9 * ahead, 1e-9 * bound};
+    }
+    return 1;
+}
+
+/* What FILE.0 says holds for all. */
+static int take_first(const char *path, int n_ranks, const char *id, trace_file *trace,
+                      failure *why)
+{
+    if (n_ranks < 1 || n_ranks > MAX_RANKS)
+        return fail_content(why, path, "its number of ranks is none");
+    trace->n_ranks = n_ranks;
+    take_text(trace->id, sizeof trace->id, id);
+    trace->ranks = calloc((size_t)n_ranks, sizeof *trace->ranks);
+    if (!trace->ranks)
+        return fail(why, EXIT_NOTHING_FITS, "%.300s: no memory for %d ranks", path, n_ranks);
+    return EXIT_OK;
+}
+
+static int take_header(json_t *root, const char *path, int number, trace_file *trace, failure *why)
+{
+    trace_rank found = {0};
+    int version = 0, n_ranks = 0, its_rank = -1, *g = found.grid, *p = found.place;
+    const char *id = "";
+    json_t *clocks = NULL, *header = json_object_get(root, "quadrille");
+    json_int_t n_lost = 0;
+    if (!header || json_unpack(header, "{s:i}", "version", &version))
+        return fail_content(why, path, "it is no trace of Quadrille");
+    if (version != VERSION)
+        return fail(why, EXIT_USAGE,
+                    "%.300s: it is a trace of version %d, this command reads version %d; use the "
+                    "command that came with the library",
+                    path, version, VERSION);
+    if (json_unpack(header, "{s:s,s:i,s:i,s:[i,i,i,i],s:[i,i,i,i],s:o,s:I}", "id", &id, "rank",
+                    &its_rank, "ranks", &n_ranks, "grid", &g[0], &g[1], &g[2], &g[3], "place",
+                    &p[0], &p[1], &p[2], &p[3], "clock", &clocks, "lost", &n_lost) ||
+        !take_clocks(clocks, &found))
+        return fail_content(why, path, "what it says of its run is damaged");
+    if (number == 0 && take_first(path, n_ranks, id, trace, why)) return why->code;
+    if (!is_place(&found, n_ranks))
+        return fail_content(why, path, "its place is not in a grid of its ranks");
+    if (n_ranks != trace->n_ranks || its_rank != number)
+        return fail(why, EXIT_USAGE,
+                    "%.300s: it is of rank %d of %d, not of rank %d of %d; files of different runs "
+                    "are mixed: trace again into another folder",
+                    path, its_rank, n_ranks, number, trace->n_ranks);
+    if (strcmp(id, trace->id) != 0)
+        return fail(why, EXIT_USAGE,
+                    "%.300s: it is of run %.24s, rank 0's is of run %.24s; files of different runs "
+                    "are mixed: trace again into another folder",
+                    path, id, trace->id);
+    found.n_lost = n_lost;
+    trace->ranks[number] = found;
+    return EXIT_OK;
+}
+
+/* ---- files ---- */
+
+static FILE *open_file(const char *path, int number, int n_ranks, failure *why)
+{
+    FILE *file = fopen(path, "r");
+    if (!file && number == 0)
         fail(why, EXIT_USAGE,
              "%.300s: %s; run the program with QDR_TRACE set to this name without its number, and "
              "let it end",
-             path, error.text);
+             path, strerror(errno));
+    else if (!file)
+        fail(why, EXIT_USAGE,
+             "%.300s: %s; the run had %d ranks: bring the files of all of them into one folder",
+             path, strerror(errno), n_ranks);
+    return file;
+}
+
+static json_t *load(const char *path, int number, int n_ranks, failure *why)
+{
+    json_error_t error;
+    FILE *file = open_file(path, number, n_ranks, why);
+    if (!file) return NULL;
+    json_t *root = json_loadf(file, 0, &error);
+    fclose(file);
+    if (!root)
+        fail(why, EXIT_USAGE,
+             "%.300s: line %d: %.150s; the file is cut off or damaged: let the program end, or "
+             "trace again",
+             path, error.line, error.text);
     return root;
 }
 
-static int count_ranks(const char *path, failure *why)
+static int read_rank(const char *path, int number, trace_file *trace, failure *why)
 {
     char name[4096];
-    snprintf(name, sizeof name, "%s.0", path);
-    json_t *root = load(name, why);
-    if (!root) return 0;
-    const json_int_t n = json_integer_value(
-        json_object_get(json_object_get(root, "quadrille"), "ranks"));
-    json_decref(root);
-    if (n >= 1 && n <= 1 << 20) return (int)n;
-    fail_content(why, name, "it is no trace of Quadrille");
-    return 0;
-}
-
-static int read_rank(const char *path, int number, int64_t n_runs, trace_file *trace, failure *why)
-{
-    char name[4096];
-    trace_rank *rank = &trace->ranks[number];
     snprintf(name, sizeof name, "%s.%d", path, number);
-    json_t *root = load(name, why);
+    json_t *root = load(name, number, trace->n_ranks, why);
     if (!root) return why->code;
-    if (!take_header(root, name, number, trace, rank, why))
-        take_events(json_object_get(root, "traceEvents"), name, trace, rank, why);
+    if (!take_header(root, name, number, trace, why))
+        take_events(json_object_get(root, "traceEvents"), name, trace, &trace->ranks[number], why);
     json_decref(root);
-    if (!why->code && n_runs) keep_last_runs(rank, n_runs);
-    for (int64_t i = 0; i < rank->n_events; i++) {
-        trace->begin = fmin(trace->begin, rank->events[i].begin);
-        trace->end = fmax(trace->end, rank->events[i].end);
-    }
     return why->code;
 }
 
-int trace_read(const char *path, int64_t n_runs, trace_file *trace, failure *why)
+int trace_read(const char *path, trace_file *trace, failure *why)
 {
-    *trace = (trace_file){.begin = INFINITY, .end = -INFINITY};
-    trace->n_ranks = count_ranks(path, why);
-    if (trace->n_ranks == 0) return why->code;
-    trace->ranks = calloc((size_t)trace->n_ranks, sizeof *trace->ranks);
-    if (!trace->ranks) return fail(why, EXIT_NOTHING_FITS, "trace: no memory");
-    for (int i = 0; i < trace->n_ranks && !why->code; i++) read_rank(path, i, n_runs, trace, why);
-    if (!why->code && !(trace->end >= trace->begin)) fail_content(why, path, "nothing ran in it");
-    return why->code;
+    *trace = (trace_file){0};
+    read_rank(path, 0, trace, why);
+    for (int i = 1; i < trace->n_ranks && !why->code; i++) read_rank(path, i, trace, why);
+    if (why->code) return why->code;
+    trace_keep_last(trace, 0);
+    if (!(trace->end > trace->begin)) return fail_content(why, path, "nothing ran in it");
+    return trace_find_late(trace, why);
 }
 
 void trace_free(trace_file *trace)
 {
-    for (int i = 0; trace->ranks && i < trace->n_ranks; i++) free(trace->ranks[i].events);
+    for (int i = 0; trace->ranks && i < trace->n_ranks; i++) {
+        free(trace->ranks[i].events);
+        free(trace->ranks[i].work);
+    }
     free(trace->ranks);
     *trace = (trace_file){0};
-}
-
-double trace_hidden(const trace_rank *rank, double begin, double end)
-{
-    double secs = 0;
-    for (int64_t i = 0; i < rank->n_events && rank->events[i].begin < end; i++) {
-        const trace_event *event = &rank->events[i]; /* those of one stream do not overlap */
-        const double from = fmax(begin, event->begin), to = fmin(end, event->end);
-        if (event->stream == 0 && to > from) secs += to - from;
-    }
-    return secs;
-}
-
-trace_sum trace_sum_of(const trace_file *trace, int stream)
-{
-    trace_sum sum = {0};
-    for (int r = 0; r < trace->n_ranks; r++)
-        for (int64_t i = 0; i < trace->ranks[r].n_events; i++) {
-            const trace_event *event = &trace->ranks[r].events[i];
-            if (event->stream != stream) continue;
-            sum.n_events++;
-            sum.bytes += event->bytes / trace->n_ranks;
-            sum.secs += (event->end - event->begin) / trace->n_ranks;
-            sum.hidden_secs += trace_hidden(&trace->ranks[r], event->begin, event->end) /
-                               trace->n_ranks;
-        }
-    return sum;
 }

@@ -43,9 +43,11 @@ QDR_API QDR_NODISCARD qdr_status qdr_context_create_local(qdr_local_world *world
 QDR_API QDR_NODISCARD qdr_status qdr_context_create_self(const qdr_context_opts *opts,
                                                          qdr_context **ctx);
 
-/* With the environment variable QDR_TRACE=FILE each rank of a context (but one made by
- * qdr_context_create_self()) writes FILE.RANK when the context is destroyed: when the tasks of its
- * schedules ran, as Chrome trace events. A file that cannot be written is a warning in the log. */
+/* With the environment variable QDR_TRACE=FILE, in rank 0's process when the context is made, each
+ * rank of a context (but one made by qdr_context_create_self()) writes FILE.RANK when the context
+ * is destroyed: when the tasks of its schedules ran, as Chrome trace events, and how its clock
+ * stood to rank 0's. A file that cannot be written is a warning in the log. Where ranks are on
+ * several nodes, destroying first waits for all of them, then writes. */
 
 /** Waits for the work of this rank, frees the context and sets *ctx to NULL. Takes NULL. Destroy
  * grids, stacks and memory of the context first. Collective over the world. */

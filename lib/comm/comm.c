@@ -104,6 +104,17 @@ qdr_status qdri_comm_broadcast(qdri_comm *comm, int root, void *data, size_t byt
     return comm->size > 1 ? comm->table->broadcast(comm, root, data, bytes) : QDR_OK;
 }
 
+qdr_status qdri_comm_compare_clocks(qdri_comm *comm, int leaving, qdri_clock_offset *offset)
+{
+    *offset = (qdri_clock_offset){.at_ns = qdri_now_ns()};
+    if (comm->node_size == comm->size) return QDR_OK;
+    if (!comm->table->compare_clocks)
+        return QDR_FAIL(QDR_ERR_STATE,
+                        "comm: %s cannot compare the clocks of %d ranks on several nodes",
+                        comm->table->name, comm->size);
+    return comm->table->compare_clocks(comm, leaving, offset);
+}
+
 /* ---- collectives ---- */
 
 /* Sums of counts that pass fit into int64_t, in bytes, too. */

@@ -9,6 +9,7 @@
 #ifndef QDRI_COMM_COMM_H
 #define QDRI_COMM_COMM_H
 
+#include "core/clock_offset.h"
 #include "dev/dev.h"
 #include "quadrille/grid.h"
 
@@ -55,6 +56,8 @@ typedef struct qdri_comm_table {
      * optional: 1.
      */
     int (*summed_first)(const qdri_comm *comm, const qdri_coll *coll);
+    /* Likewise; optional where all members are on one node, which has one clock. */
+    qdr_status (*compare_clocks)(qdri_comm *comm, int leaving, qdri_clock_offset *offset);
     /* Lets the other members fail instead of waiting for this one. Any thread. */
     void (*abort)(qdri_comm *comm);
     void (*destroy_parts)(qdri_comm *comm); /* what it has split off for itself; optional */
@@ -84,6 +87,11 @@ QDR_NODISCARD qdr_status qdri_comm_agree(qdri_comm *comm, qdr_status mine);
 int qdri_comm_any(qdri_comm *comm, int yes);
 /* Host memory. */
 QDR_NODISCARD qdr_status qdri_comm_broadcast(qdri_comm *comm, int root, void *data, size_t bytes);
+/* How this rank's CLOCK_MONOTONIC stands to rank 0's. Collective over a world. leaving: the ranks
+ * are about to destroy it, and call nothing else; then it waits until all are, as destroying does.
+ */
+QDR_NODISCARD qdr_status qdri_comm_compare_clocks(qdri_comm *comm, int leaving,
+                                                  qdri_clock_offset *offset);
 /* Gives up on comm, its parts and its siblings: whoever waits in one of them, here or on another
  * rank, gets QDR_ERR_PEER. Any thread. The hook of a poisoned device. */
 void qdri_comm_abort(qdri_comm *comm);

@@ -148,18 +148,27 @@ static int barrier(mpi_comm *root, int tell)
  * connect, and MPI_Finalize would wait for it for ever. Then what the ranks share can go. */
 static void await_leaving(mpi_comm *root)
 {
-    if (!barrier(root, 1)) return;
+    if (!root->all_leave) return;
     for (int n_polls = 0; !qdri_mpi_notes_sent(root); n_polls++) qdri_mpi_pause(n_polls);
     if (!barrier(root, 0)) return;
     (void)qdri_mpi_given_up(root); /* reads the notes */
     qdri_mpi_node_destroy(root);
 }
 
+void qdri_mpi_leave(mpi_comm *comm)
+{
+    if (comm->leaves) return;
+    comm->leaves = 1;
+    qdri_mpi_node_leave(comm);
+    if (comm->base.root == &comm->base && comm->handle != MPI_COMM_NULL)
+        comm->all_leave = barrier(comm, 1);
+}
+
 static void mpi_destroy(qdri_comm *comm)
 {
     mpi_comm *mine = (mpi_comm *)comm;
-    qdri_mpi_node_leave(mine);
-    if (comm->root == comm && mine->handle != MPI_COMM_NULL) await_leaving(mine);
+    qdri_mpi_leave(mine);
+    if (comm->root == comm) await_leaving(mine);
     if (mine->owns_handle && mine->handle != MPI_COMM_NULL) MPI_Comm_free(&mine->handle);
     member_free(mine);
 }
@@ -189,6 +198,7 @@ static const qdri_comm_table mpi_table = {
     .agree = qdri_mpi_agree,
     .broadcast = qdri_mpi_broadcast,
     .summed_first = mpi_summed_first,
+    .compare_clocks = qdri_mpi_compare_clocks,
     .abort = mpi_abort,
     .destroy_parts = mpi_destroy_parts,
     .destroy = mpi_destroy,

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "comm/mpi_internal.h"
+#include "dev/clock.h"
 
 /* Ends a message that may never be matched: its memory is about to go. */
 static void end(MPI_Request *request, int is_receive)
@@ -100,5 +101,54 @@ qdr_status qdri_mpi_broadcast(qdri_comm *base, int root, void *data, size_t byte
         const size_t n = bytes - at < piece ? bytes - at : piece;
         QDR_TRY(broadcast_piece((mpi_comm *)base, root, (char *)data + at, (int)n));
     }
+    return QDR_OK;
+}
+
+/* ---- clocks ---- */
+
+/* The shortest round trip says most; a rank asks until none was shorter for a while. */
+enum { CLOCK_ROUNDS = 100, CLOCK_PATIENCE = 16 };
+enum { QUESTION = '?', ENOUGH = '.' };
+static const char comparing[] = "a comparison of clocks";
+
+static qdr_status tell_time(mpi_comm *comm, int rank)
+{
+    for (char question = QUESTION; question != ENOUGH;) {
+        QDR_TRY(receive_from(comm, rank, TAG_CLOCK, &question, 1, comparing));
+        const int64_t now_ns = qdri_now_ns();
+        QDR_TRY(send_to(comm, rank, TAG_CLOCK, &now_ns, sizeof now_ns, comparing));
+    }
+    return QDR_OK;
+}
+
+static qdr_status ask_time(mpi_comm *comm, char question, qdri_clock_offset *found)
+{
+    int64_t theirs_ns = 0;
+    const int64_t asked_ns = qdri_now_ns();
+    QDR_TRY(send_to(comm, 0, TAG_CLOCK, &question, 1, comparing));
+    QDR_TRY(receive_from(comm, 0, TAG_CLOCK, &theirs_ns, sizeof theirs_ns, comparing));
+    *found = qdri_clock_compare(asked_ns, theirs_ns, qdri_now_ns());
+    return QDR_OK;
+}
+
+static qdr_status ask_times(mpi_comm *comm, qdri_clock_offset *best)
+{
+    qdri_clock_offset found;
+    QDR_TRY(ask_time(comm, QUESTION, best));
+    for (int i = 1, n_idle = 0; i < CLOCK_ROUNDS && n_idle < CLOCK_PATIENCE; i++, n_idle++) {
+        QDR_TRY(ask_time(comm, QUESTION, &found));
+        if (found.bound_ns >= best->bound_ns) continue;
+        *best = found;
+        n_idle = 0;
+    }
+    return ask_time(comm, ENOUGH, &found);
+}
+
+qdr_status qdri_mpi_compare_clocks(qdri_comm *base, int leaving, qdri_clock_offset *offset)
+{
+    mpi_comm *comm = (mpi_comm *)base;
+    if (leaving) qdri_mpi_leave(comm);
+    if (base->rank != 0) return ask_times(comm, offset);
+    for (int rank = 1; rank < base->size; rank++) QDR_TRY(tell_time(comm, rank));
     return QDR_OK;
 }

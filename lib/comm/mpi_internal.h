@@ -9,7 +9,7 @@
 #include "comm/mpi.h"
 #include "comm/mpi_node.h"
 
-enum { TAG_COLLECTIVE = 0, TAG_AGREE, TAG_BROADCAST, TAG_NOTE, TAG_INNER, TAG_OUTER };
+enum { TAG_COLLECTIVE = 0, TAG_AGREE, TAG_BROADCAST, TAG_NOTE, TAG_CLOCK, TAG_INNER, TAG_OUTER };
 
 /* Of a communicator whose members lie node by node, per_node on each: see mpi_levels.c. */
 typedef struct mpi_levels {
@@ -40,6 +40,7 @@ struct mpi_comm {
     atomic_int n_left;
     atomic_char *left; /* by rank */
     MPI_Request *notes; /* of this rank's, by kind and rank */
+    int leaves, all_leave; /* this rank will launch nothing more; nor will any other */
     mpi_node node;
     mpi_levels levels;
 };
@@ -55,7 +56,7 @@ qdr_status qdri_mpi_fail(int code, const char *what);
 /* Reads the notes that have come. Cheap, but not free. @return 1: this rank, or another of its
  * world, has failed */
 int qdri_mpi_given_up(mpi_comm *comm);
-/* Member `peer` has left: what it has not sent will not come. */
+/* Member `peer` has left: what it has not sent will not come. Nobody has once all are leaving. */
 int qdri_mpi_has_left(const mpi_comm *comm, int peer);
 QDR_NODISCARD qdr_status qdri_mpi_fail_peer(const qdri_comm *comm, const char *where);
 /* Tells all other ranks of the world; a rank may leave, and fail. */
@@ -63,6 +64,8 @@ enum { NOTE_LEFT = 0, NOTE_FAILED };
 void qdri_mpi_send_notes(mpi_comm *root, int what);
 /* 1: all notes of this rank are on their way. */
 int qdri_mpi_notes_sent(mpi_comm *root);
+/* This rank will launch nothing more. Of the root: waits until all say so; all_leave tells. */
+void qdri_mpi_leave(mpi_comm *comm);
 /* How long a rank that gives up lets transfers end which others may have begun. */
 #define QDRI_MPI_DRAIN_SECS 0.5
 double qdri_mpi_now_secs(void);
@@ -91,5 +94,7 @@ qdr_status qdri_mpi_levels_step(qdri_run *run);
 /* On the host thread, asleep while waiting. */
 QDR_NODISCARD qdr_status qdri_mpi_agree(qdri_comm *comm, qdr_status mine);
 QDR_NODISCARD qdr_status qdri_mpi_broadcast(qdri_comm *comm, int root, void *data, size_t bytes);
+QDR_NODISCARD qdr_status qdri_mpi_compare_clocks(qdri_comm *comm, int leaving,
+                                                 qdri_clock_offset *offset);
 
 #endif

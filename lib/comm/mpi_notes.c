@@ -69,7 +69,8 @@ int qdri_mpi_given_up(mpi_comm *comm)
 int qdri_mpi_has_left(const mpi_comm *comm, int peer)
 {
     const mpi_comm *root = (const mpi_comm *)comm->base.root;
-    return atomic_load(&root->n_left) > 0 && atomic_load(&root->left[comm->world_ranks[peer]]);
+    return !root->all_leave && atomic_load(&root->n_left) > 0 &&
+           atomic_load(&root->left[comm->world_ranks[peer]]);
 }
 
 qdr_status qdri_mpi_fail_peer(const qdri_comm *comm, const char *where)

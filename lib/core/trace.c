@@ -9,7 +9,7 @@
 
 #include "core/size.h"
 
-enum { CHUNK_EVENTS = 1024 };
+enum { CHUNK_EVENTS = 1024, MAX_CLOCKS = 2 };
 
 typedef struct chunk {
     struct chunk *next;
@@ -18,17 +18,21 @@ typedef struct chunk {
 } chunk;
 
 struct qdri_trace {
-    int rank, n_ranks, run;
+    int rank, n_ranks, run, n_clocks;
+    uint64_t id;
+    qdri_clock_offset clocks[MAX_CLOCKS];
+    qdri_place place; /* sizes of 0: no schedule ran */
     int64_t n_lost;
     chunk *first, *last;
 };
 
-qdr_status qdri_trace_create(int rank, int n_ranks, qdri_trace **trace)
+qdr_status qdri_trace_create(int rank, int n_ranks, uint64_t id, qdri_trace **trace)
 {
     *trace = NULL;
     QDR_TRY(QDRI_NEW(1, "a trace", trace));
     (*trace)->rank = rank;
     (*trace)->n_ranks = n_ranks;
+    (*trace)->id = id;
     (*trace)->run = -1;
     return QDR_OK;
 }
@@ -44,7 +48,16 @@ void qdri_trace_free(qdri_trace **trace)
     *trace = NULL;
 }
 
-void qdri_trace_next_run(qdri_trace *trace) { trace->run++; }
+void qdri_trace_add_clock(qdri_trace *trace, const qdri_clock_offset *clock)
+{
+    if (trace->n_clocks < MAX_CLOCKS) trace->clocks[trace->n_clocks++] = *clock;
+}
+
+void qdri_trace_next_run(qdri_trace *trace, const qdri_place *place)
+{
+    trace->run++;
+    trace->place = *place;
+}
 
 static qdri_trace_event *next_event(qdri_trace *trace)
 {
@@ -84,13 +97,25 @@ static const char *stream_name(int stream)
                                             : qdr_channel_name((qdr_channel)(stream - 1));
 }
 
+/* The axis of a stream's collectives, as a letter; empty: it computes. */
+static const char *axis_name(int stream)
+{
+    static const char *const names[QDR_N_AXES] = {"x", "y", "z", "d"};
+    return stream == QDRI_STREAM_OF_COMPUTE ? ""
+                                            : names[qdri_channel_axis((qdr_channel)(stream - 1))];
+}
+
 /* Names that a viewer shows for the rank and its streams. */
 static int write_names(const qdri_trace *trace, FILE *file)
 {
-    int n = fprintf(file,
-                    "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"args\":{\"name\":\"rank "
-                    "%d\"}}",
-                    trace->rank, trace->rank);
+    const int *at = trace->place.coordinate;
+    int n = fprintf(file, "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"args\":{\"name\":",
+                    trace->rank);
+    if (n > 0 && trace->place.size[0])
+        n = fprintf(file, "\"rank %d (x%d y%d z%d d%d)\"}}", trace->rank, at[QDR_X], at[QDR_Y],
+                    at[QDR_Z], at[QDR_D]);
+    else if (n > 0)
+        n = fprintf(file, "\"rank %d\"}}", trace->rank);
     for (int stream = 0; n > 0 && stream < QDRI_N_STREAMS; stream++)
         n = fprintf(file,
                     ",\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%d,\"args\":{"
@@ -99,18 +124,65 @@ static int write_names(const qdri_trace *trace, FILE *file)
     return n > 0;
 }
 
-/* Names of layers are the user's: jansson knows how to quote them. */
+/* Names of layers are the user's: in any encoding, and perhaps cut within a character. */
+static json_t *text_of(const char *name)
+{
+    char plain[QDRI_TRACE_NAME_BYTES];
+    json_t *text = json_string(name);
+    if (text) return text;
+    snprintf(plain, sizeof plain, "%s", name);
+    for (char *c = plain; *c; c++) {
+        if ((unsigned char)*c > 0x7f) *c = '?';
+    }
+    return json_string(plain);
+}
+
 static int write_event(const qdri_trace *trace, const qdri_trace_event *event, FILE *file)
 {
-    json_t *object = json_pack("{s:s,s:s,s:s,s:i,s:i,s:f,s:f,s:{s:s,s:i,s:i,s:I,s:f}}", "ph", "X",
-                               "name", event->name, "cat", event->kind, "pid", trace->rank, "tid",
-                               event->stream, "ts", 1e-3 * (double)event->begin_ns, "dur",
-                               1e-3 * (double)(event->end_ns - event->begin_ns), "args", "stream",
-                               stream_name(event->stream), "task", event->task, "run", event->run,
-                               "bytes", (json_int_t)event->bytes_sent, "flops", event->flops);
+    json_t *object = json_pack(
+        "{s:s,s:o,s:s,s:i,s:i,s:f,s:f,s:{s:s,s:s,s:i,s:i,s:I,s:f}}", "ph", "X", "name",
+        text_of(event->name), "cat", event->kind, "pid", trace->rank, "tid", event->stream, "ts",
+        1e-3 * (double)event->begin_ns, "dur", 1e-3 * (double)(event->end_ns - event->begin_ns),
+        "args", "stream", stream_name(event->stream), "axis", axis_name(event->stream), "task",
+        event->task, "run", event->run, "bytes", (json_int_t)event->bytes_sent, "flops",
+        event->flops);
     const int good = fputs(",\n", file) >= 0 && object &&
                      json_dumpf(object, file, JSON_COMPACT | JSON_PRESERVE_ORDER) == 0;
     json_decref(object);
+    return good;
+}
+
+static json_t *clocks_of(const qdri_trace *trace)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < trace->n_clocks; i++) {
+        const qdri_clock_offset *clock = &trace->clocks[i];
+        json_array_append_new(list, json_pack("{s:I,s:I,s:I}", "at", (json_int_t)clock->at_ns,
+                                              "ahead", (json_int_t)clock->ahead_ns, "bound",
+                                              (json_int_t)clock->bound_ns));
+    }
+    return list;
+}
+
+static json_t *numbers_of(const int numbers[QDR_N_AXES])
+{
+    return json_pack("[i,i,i,i]", numbers[QDR_X], numbers[QDR_Y], numbers[QDR_Z], numbers[QDR_D]);
+}
+
+/* What `quadrille trace` must know beside the events. */
+static int write_header(const qdri_trace *trace, FILE *file)
+{
+    char id[24];
+    snprintf(id, sizeof id, "%016" PRIx64, trace->id);
+    json_t *header = json_pack("{s:i,s:s,s:i,s:i,s:o,s:o,s:o,s:I}", "version", QDRI_TRACE_VERSION,
+                               "id", id, "rank", trace->rank, "ranks", trace->n_ranks, "grid",
+                               numbers_of(trace->place.size), "place",
+                               numbers_of(trace->place.coordinate), "clock", clocks_of(trace),
+                               "lost", (json_int_t)trace->n_lost);
+    const int good = header && fputs("\n],\"displayTimeUnit\":\"ms\",\"quadrille\":", file) >= 0 &&
+                     json_dumpf(header, file, JSON_COMPACT | JSON_PRESERVE_ORDER) == 0 &&
+                     fputs("}\n", file) >= 0;
+    json_decref(header);
     return good;
 }
 
@@ -120,9 +192,5 @@ int qdri_trace_write(const qdri_trace *trace, FILE *file)
     for (const chunk *c = trace->first; good && c; c = c->next)
         for (int i = 0; good && i < c->n; i++)
             if (c->events[i].end_ns) good = write_event(trace, &c->events[i], file);
-    return good &&
-           fprintf(file,
-                   "\n],\"displayTimeUnit\":\"ms\",\"quadrille\":{\"version\":1,\"rank\":%d,"
-                   "\"ranks\":%d,\"lost\":%" PRId64 "}}\n",
-                   trace->rank, trace->n_ranks, trace->n_lost) > 0;
+    return good && write_header(trace, file);
 }

@@ -7,15 +7,22 @@
 #include "quadrille/context.h"
 #include "quadrille/launch.h"
 
+/* What rank 0's QDR_TRACE asks for. */
+typedef struct qdri_tracing {
+    uint64_t id; /* of the run, the same on all ranks; 0: there is no trace */
+    struct qdri_trace *trace; /* NULL: none, or no memory for it */
+    char path[2048];
+} qdri_tracing;
+
 struct qdr_context {
     qdri_dev *dev;
     qdri_comm *world;
     qdr_stream *stream; /* the default one */
     int n_threads;
-    struct qdri_trace *trace; /* NULL: nobody asked for one */
+    qdri_tracing tracing;
 };
 
-/* context_trace.c: when the world is there, and before it goes. */
+/* context_trace.c: when the world is there, and before it goes. Collective. */
 void qdri_context_trace_begin(qdr_context *ctx);
 void qdri_context_trace_end(qdr_context *ctx);
 

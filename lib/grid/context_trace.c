@@ -4,31 +4,69 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "core/log.h"
 #include "core/trace.h"
 #include "grid/context.h"
 
-static const char *path_asked_for(void)
+/* The moment will do: no other program writes the same files at the same nanosecond. */
+static uint64_t new_id(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static void look_up(qdri_tracing *tracing)
 {
     const char *path = getenv("QDR_TRACE");
-    return path && *path ? path : NULL;
+    if (!path || !*path) return;
+    if (strlen(path) < sizeof tracing->path) {
+        strcpy(tracing->path, path); /* NOLINT: its length is checked */
+        tracing->id = new_id();
+    } else {
+        qdri_log(QDRI_LOG_WARNING,
+                 "trace: nothing is traced, QDR_TRACE has %zu characters; name a file with fewer "
+                 "than %zu",
+                 strlen(path), sizeof tracing->path);
+    }
+}
+
+/* A launcher may not give its environment to ranks on other nodes. */
+static qdr_status agree_on(qdri_tracing *tracing, qdri_comm *world)
+{
+    if (qdri_comm_rank(world) == 0) look_up(tracing);
+    QDR_TRY(qdri_comm_broadcast(world, 0, &tracing->id, sizeof tracing->id));
+    if (!tracing->id) return QDR_OK;
+    return qdri_comm_broadcast(world, 0, tracing->path, sizeof tracing->path);
+}
+
+/* All ranks call it, those without memory for a trace, too. */
+static void note_clock(qdr_context *ctx, int leaving)
+{
+    qdri_clock_offset clock;
+    const qdr_status status = qdri_comm_compare_clocks(ctx->world, leaving, &clock);
+    if (status == QDR_OK && ctx->tracing.trace) qdri_trace_add_clock(ctx->tracing.trace, &clock);
 }
 
 void qdri_context_trace_begin(qdr_context *ctx)
 {
-    if (!path_asked_for()) return;
-    const qdr_status status = qdri_trace_create(qdri_comm_rank(ctx->world),
-                                                qdri_comm_size(ctx->world), &ctx->trace);
+    qdri_tracing *tracing = &ctx->tracing;
+    if (agree_on(tracing, ctx->world) != QDR_OK) tracing->id = 0;
+    if (!tracing->id) return;
+    const qdr_status status = qdri_trace_create(
+        qdri_comm_rank(ctx->world), qdri_comm_size(ctx->world), tracing->id, &tracing->trace);
     if (status != QDR_OK) qdri_log(QDRI_LOG_WARNING, "trace: no memory; nothing is traced");
+    note_clock(ctx, 0);
 }
 
-static void write_file(const qdr_context *ctx, const char *path)
+static void write_file(const qdr_context *ctx)
 {
-    char name[4096];
-    const int length = snprintf(name, sizeof name, "%s.%d", path, qdri_comm_rank(ctx->world));
-    FILE *file = length < (int)sizeof name ? fopen(name, "w") : NULL;
-    int good = file && qdri_trace_write(ctx->trace, file);
+    char name[sizeof ctx->tracing.path + 16];
+    snprintf(name, sizeof name, "%s.%d", ctx->tracing.path, qdri_comm_rank(ctx->world));
+    FILE *file = fopen(name, "w");
+    int good = file && qdri_trace_write(ctx->tracing.trace, file);
     const int error = errno;
     if (file && fclose(file) != 0) good = 0;
     if (!good)
@@ -40,9 +78,13 @@ static void write_file(const qdr_context *ctx, const char *path)
 
 void qdri_context_trace_end(qdr_context *ctx)
 {
-    const char *path = path_asked_for();
-    if (ctx->trace && path) write_file(ctx, path);
-    qdri_trace_free(&ctx->trace);
+    char sentence[QDRI_ERROR_BYTES];
+    if (!ctx->tracing.id) return;
+    snprintf(sentence, sizeof sentence, "%s", qdr_last_error());
+    note_clock(ctx, 1);
+    qdri_set_last_error(sentence); /* who destroys may yet want to know why */
+    if (ctx->tracing.trace) write_file(ctx);
+    qdri_trace_free(&ctx->tracing.trace);
 }
 
-struct qdri_trace *qdri_context_trace(const qdr_context *ctx) { return ctx->trace; }
+struct qdri_trace *qdri_context_trace(const qdr_context *ctx) { return ctx->tracing.trace; }

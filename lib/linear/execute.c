@@ -235,7 +235,7 @@ static qdr_status enqueue_all(qdr_stack *stack, const qdri_schedule *schedule, q
 {
     int used[QDRI_N_STREAMS] = {0};
     qdri_trace *trace = qdri_context_trace(qdr_grid_context(stack->grid));
-    if (trace) qdri_trace_next_run(trace);
+    if (trace) qdri_trace_next_run(trace, &stack->place);
     QDR_TRY(qdri_event_record(stack->start, compute));
     for (int i = 0; i < schedule->n_tasks; i++) {
         const int stream = schedule->tasks[i].stream;

@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What hiding collectives behind products is worth: transformer layers forward and backward, with
+ * all overlaps, without any, and without each of them, in turn in one run.
+ *
+ *   mpiexec -n P overlap [-g GRID] [-s] [-l LAYERS] [-h HIDDEN] [-a HEADS] [-c CONTEXT]
+ *                        [-b SEQUENCES] [-p PANELS] [-n ROUNDS]
+ *
+ * Times are those of the slowest rank. From the run without overlap, where every task runs alone:
+ * what the products (and all that runs on the compute stream) take, what the collectives take (the
+ * rank that came last to each), and the critical path: the end of the task list if every task took
+ * as long as alone, streams run in order, and a rank's collectives share one wire. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/gpt.h"
+#include "common/meter.h"
+#include "core/trace.h"
+#include "grid/context.h"
+#include "linear/internal.h"
+
+enum { MAX_ROUNDS = 100, MAX_LAYERS = 16 };
+
+typedef struct settings {
+    int grid[4];
+    gpt_config model;
+    int n_rounds;
+} settings;
+
+typedef struct variant {
+    const char *name;
+    int overlap, one_panel;
+    qdr_stack *stack;
+    qdr_edge in, out;
+    double secs[MAX_ROUNDS];
+} variant;
+
+enum { ALL, NONE, ALONE, NO_WEIGHTS, NO_PANELS, NO_ROWS, NO_GRADIENTS, N_VARIANTS };
+
+typedef struct bench {
+    const settings *set;
+    qdr_context *ctx;
+    qdr_grid *grid;
+    variant variants[N_VARIANTS];
+    int n_tasks; /* forward and backward */
+    double *alone_secs; /* tasks x rounds */
+} bench;
+
+static void check(qdr_status status)
+{
+    if (status >= QDR_OK) return;
+    fprintf(stderr, "overlap: %s\n", qdr_last_error());
+    _exit(1); /* its peers see it leave */
+}
+
+static void *allocate(size_t n, size_t bytes)
+{
+    void *memory = calloc(n ? n : 1, bytes);
+    if (memory) return memory;
+    fprintf(stderr, "overlap: %zu bytes are not there\n", n * bytes);
+    _exit(1);
+}
+
+/* ---- building ---- */
+
+static void describe(bench *b, variant *v)
+{
+    const settings *set = b->set;
+    const gpt_config *model = &set->model;
+    const qdr_stack_opts opts = {QDR_OPTS_INIT,
+                                 .n_rows = model->n_sequences * model->context,
+                                 .row_unit = model->context,
+                                 .overlap = v->overlap,
+                                 .panels = v->one_panel ? 1 : model->panels,
+                                 .caller_memory = 1};
+    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{model->hidden, 1}}, .col_axis = QDR_X,
+                                 .layout = model->layout};
+    qdr_linear *residual[2];
+    check(qdr_stack_create(b->grid, &opts, &v->stack));
+    check(qdr_stack_add_input(v->stack, "x", &input, 1, &v->in));
+    v->out = v->in;
+    for (int64_t i = 0; i < model->n_layers; i++)
+        check(gpt_add_block(v->stack, model, i, v->out, &v->out, residual));
+    check(qdr_stack_build(v->stack));
+}
+
+/* All variants use the same memory: only one runs at a time. */
+static void bind(bench *b)
+{
+    size_t most[4] = {0};
+    void *memory[4];
+    for (int i = 0; i < N_VARIANTS; i++) {
+        qdr_stack_sizes sizes;
+        check(qdr_stack_get_sizes(b->variants[i].stack, &sizes));
+        const size_t bytes[4] = {sizes.parameters, sizes.gradients, sizes.activations,
+                                 sizes.workspace};
+        for (int k = 0; k < 4; k++) most[k] = bytes[k] > most[k] ? bytes[k] : most[k];
+    }
+    for (int k = 0; k < 4; k++) check(qdr_mem_alloc(b->ctx, most[k] + 64, &memory[k]));
+    for (int i = 0; i < N_VARIANTS; i++)
+        check(qdr_stack_bind(b->variants[i].stack,
+                             &(qdr_stack_memory){QDR_OPTS_INIT, memory[0], memory[1], memory[2],
+                                                 memory[3]}));
+    check(qdr_stack_init(b->variants[0].stack, 1, 0.02));
+}
+
+static void fill(variant *v, qdr_edge edge, int gradient)
+{
+    qdr_owned owned;
+    void *value;
+    check(qdr_stack_edge_owned(v->stack, edge, &owned));
+    check(gradient ? qdr_stack_edge_gradient(v->stack, edge, &value)
+                   : qdr_stack_edge_value(v->stack, edge, &value));
+    for (int64_t i = 0; i < owned.n_rows * owned.n_cols; i++)
+        ((float *)value)[i] = (float)(i * 7919 % 2003) / 1001.5f - 1;
+}
+
+/* ---- running ---- */
+
+static double most_of_ranks(bench *b, double value)
+{
+    double all[1024], most = value;
+    check(meter_all(b->grid, value, all));
+    for (int i = 0; i < qdr_context_size(b->ctx); i++) most = all[i] > most ? all[i] : most;
+    return most;
+}
+
+static double step(bench *b, variant *v)
+{
+    fill(v, v->in, 0);
+    fill(v, v->out, 1);
+    check(qdr_barrier(b->ctx));
+    const double began = meter_secs();
+    check(qdr_stack_forward(v->stack));
+    check(qdr_stack_backward(v->stack, 0, 1));
+    check(qdr_stream_synchronize(qdr_context_stream(b->ctx)));
+    return most_of_ranks(b, meter_secs() - began);
+}
+
+/* The same with stamps around every task. */
+static void step_alone(bench *b, variant *v, int round)
+{
+    check(qdri_trace_create(0, 1, 1, &b->ctx->tracing.trace));
+    v->secs[round] = step(b, v);
+    for (int i = 0; i < b->n_tasks; i++) {
+        const qdri_trace_event *event = qdri_trace_event_at(b->ctx->tracing.trace, i);
+        b->alone_secs[i * MAX_ROUNDS + round] = 1e-9 * (double)(event->end_ns - event->begin_ns);
+    }
+    qdri_trace_free(&b->ctx->tracing.trace);
+}
+
+static void measure(bench *b)
+{
+    for (int round = -1; round < b->set->n_rounds; round++)
+        for (int i = 0; i < N_VARIANTS; i++) {
+            variant *v = &b->variants[i];
+            if (i == ALONE && round >= 0)
+                step_alone(b, v, round);
+            else if (round < 0)
+                (void)step(b, v);
+            else
+                v->secs[round] = step(b, v);
+        }
+}
+
+/* ---- what the tasks say ---- */
+
+static const qdri_task *task_at(const qdr_stack *stack, int number)
+{
+    const int n_forward = stack->forward.n_tasks;
+    return number < n_forward ? &stack->forward.tasks[number]
+                              : &stack->backward[0].tasks[number - n_forward];
+}
+
+static int is_wire(const qdri_task *task) { return task->stream != QDRI_STREAM_OF_COMPUTE; }
+
+/* The end of one schedule that begins at `at` on all streams. Of the tasks that could run next the
+ * one that can begin first does. */
+static double walk(const qdri_schedule *schedule, const double *secs, double at)
+{
+    double *ends = allocate((size_t)schedule->n_tasks, sizeof *ends);
+    double free_at[QDRI_N_STREAMS], wire = at, end = at;
+    int next[QDRI_N_STREAMS] = {0};
+    for (int s = 0; s < QDRI_N_STREAMS; s++) free_at[s] = at;
+    for (int i = 0; i < schedule->n_tasks; i++) ends[i] = -1;
+    for (;;) {
+        int chosen = -1;
+        double first = 0;
+        for (int s = 0; s < QDRI_N_STREAMS; s++) {
+            while (next[s] < schedule->n_tasks && schedule->tasks[next[s]].stream != s) next[s]++;
+            if (next[s] == schedule->n_tasks) continue;
+            const qdri_task *task = &schedule->tasks[next[s]];
+            double begin = free_at[s];
+            if (is_wire(task) && wire > begin) begin = wire;
+            for (int i = 0; i < task->n_waits; i++) {
+                const double other = ends[task->waits[i]];
+                if (other < 0) begin = 1e30;
+                if (other > begin) begin = other;
+            }
+            if (begin < 1e29 && (chosen < 0 || begin < first)) {
+                chosen = s;
+                first = begin;
+            }
+        }
+        if (chosen < 0) break;
+        const int number = next[chosen]++;
+        ends[number] = free_at[chosen] = first + secs[number];
+        if (is_wire(&schedule->tasks[number])) wire = ends[number];
+        if (ends[number] > end) end = ends[number];
+    }
+    free(ends);
+    return end;
+}
+
+typedef struct figures {
+    double compute_secs, wire_secs, path_secs; /* of the slowest rank */
+} figures;
+
+static figures figure(bench *b)
+{
+    const int n_ranks = qdr_context_size(b->ctx);
+    const qdr_stack *stack = b->variants[ALL].stack;
+    double *secs = allocate((size_t)b->n_tasks, sizeof *secs);
+    double *all = allocate((size_t)n_ranks, sizeof *all), compute = 0, wire = 0;
+    for (int i = 0; i < b->n_tasks; i++) {
+        secs[i] = meter_median(&b->alone_secs[i * MAX_ROUNDS], b->set->n_rounds);
+        check(meter_all(b->grid, secs[i], all));
+        for (int r = 0; is_wire(task_at(stack, i)) && r < n_ranks; r++)
+            if (all[r] < secs[i]) secs[i] = all[r];
+        *(is_wire(task_at(stack, i)) ? &wire : &compute) += secs[i];
+    }
+    const double forward = walk(&stack->forward, secs, 0);
+    const double path = walk(&stack->backward[0], secs + stack->forward.n_tasks, forward);
+    free(secs);
+    free(all);
+    return (figures){most_of_ranks(b, compute), most_of_ranks(b, wire), most_of_ranks(b, path)};
+}
+
+static double middle(const variant *v, int n)
+{
+    double sorted[MAX_ROUNDS];
+    memcpy(sorted, v->secs, sizeof sorted);
+    return meter_median(sorted, n);
+}
+
+static double ratio(const variant *over, const variant *under, int n)
+{
+    double ratios[MAX_ROUNDS];
+    for (int i = 0; i < n; i++) ratios[i] = over->secs[i] / under->secs[i];
+    return meter_median(ratios, n);
+}
+
+static void report(bench *b)
+{
+    const int n = b->set->n_rounds;
+    const figures alone = figure(b);
+    const variant *v = b->variants, *all = &v[ALL];
+    if (qdr_context_rank(b->ctx) != 0) return;
+    const double limit = alone.compute_secs > alone.wire_secs ? alone.compute_secs
+                                                              : alone.wire_secs;
+    const double best = middle(all, n);
+    printf("alone: compute %.1f ms, collectives %.1f ms; critical path %.1f ms; %d rounds\n",
+           1e3 * alone.compute_secs, 1e3 * alone.wire_secs, 1e3 * alone.path_secs, n);
+    printf("overlap %.1f ms: %.3f of the larger, %.3f of the critical path\n", 1e3 * best,
+           best / limit, best / alone.path_secs);
+    for (int i = 0; i < N_VARIANTS; i++)
+        printf("  %-28s %9.1f ms  %.3f times the time with all overlaps\n", v[i].name,
+               1e3 * middle(&v[i], n), ratio(&v[i], all, n));
+}
+
+static int run(qdr_context *ctx, void *user)
+{
+    static const struct {
+        const char *name;
+        int overlap, one_panel;
+    } kinds[N_VARIANTS] = {
+        [ALL] = {"all overlaps", QDR_OVERLAP_ALL, 0},
+        [NONE] = {"no overlap, one panel", QDR_OVERLAP_NONE, 1},
+        [ALONE] = {"no overlap, these panels", QDR_OVERLAP_NONE, 0},
+        [NO_WEIGHTS] = {"without weights ahead", QDR_OVERLAP_ALL & ~QDR_OVERLAP_WEIGHTS, 0},
+        [NO_PANELS] = {"without panels", QDR_OVERLAP_ALL, 1},
+        [NO_ROWS] = {"without rows and dX", QDR_OVERLAP_ALL & ~QDR_OVERLAP_ROWS, 0},
+        [NO_GRADIENTS] = {"without dW and sum over d", QDR_OVERLAP_ALL & ~QDR_OVERLAP_GRADIENTS, 0},
+    };
+    bench *b = allocate(1, sizeof *b);
+    *b = (bench){.set = user, .ctx = ctx};
+    const int *size = b->set->grid;
+    check(qdr_grid_create(ctx,
+                          &(qdr_grid_opts){QDR_OPTS_INIT, .x = size[0], .y = size[1], .z = size[2],
+                                           .d = size[3]},
+                          &b->grid));
+    for (int i = 0; i < N_VARIANTS; i++) {
+        b->variants[i] = (variant){
+            .name = kinds[i].name, .overlap = kinds[i].overlap, .one_panel = kinds[i].one_panel};
+        describe(b, &b->variants[i]);
+    }
+    bind(b);
+    const qdr_stack *stack = b->variants[ALONE].stack;
+    b->n_tasks = stack->forward.n_tasks + stack->backward[0].n_tasks;
+    b->alone_secs = allocate((size_t)b->n_tasks * MAX_ROUNDS, sizeof(double));
+    measure(b);
+    report(b);
+    for (int i = 0; i < N_VARIANTS; i++) qdr_stack_destroy(&b->variants[i].stack);
+    qdr_grid_destroy(&b->grid);
+    free(b->alone_secs);
+    free(b);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    settings set = {.grid = {1, 1, 1, 1},
+                    .model = {.n_layers = 4, .hidden = 512, .n_heads = 8, .context = 128,
+                              .n_sequences = 8},
+                    .n_rounds = 5};
+    int option, exit_code = 1;
+    while ((option = getopt(argc, argv, "g:sl:h:a:c:b:p:n:")) != -1) {
+        const int64_t number = optarg ? strtoll(optarg, NULL, 10) : 0;
+        switch (option) {
+        case 'g':
+            if (sscanf(optarg, "%dx%dx%dx%d", &set.grid[0], &set.grid[1], &set.grid[2],
+                       &set.grid[3]) != 4)
+                return 2;
+            break;
+        case 's': set.model.layout = QDR_SCATTERED; break;
+        case 'l': set.model.n_layers = number; break;
+        case 'h': set.model.hidden = number; break;
+        case 'a': set.model.n_heads = number; break;
+        case 'c': set.model.context = number; break;
+        case 'b': set.model.n_sequences = number; break;
+        case 'p': set.model.panels = (int)number; break;
+        case 'n': set.n_rounds = number > 0 && number < MAX_ROUNDS ? (int)number : 5; break;
+        default: return 2;
+        }
+    }
+    const qdr_context_opts opts = {QDR_OPTS_INIT, .n_threads = 1};
+    if (qdr_launch(0, &opts, run, &set, &exit_code) != QDR_OK)
+        fprintf(stderr, "overlap: %s\n", qdr_last_error());
+    return exit_code;
+}

@@ -1,0 +1,383 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Traces: what a run writes with QDR_TRACE, and what `quadrille trace` prints, merges, draws and refuses.
+
+usage: trace_test.py QUADRILLE [--mpiexec MPIEXEC --program DRIFTING_CLOCK]
+"""
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree
+
+ARGUMENTS = None
+STREAMS = ["compute", "x reduce", "x gather", "y reduce", "y gather", "z gather", "z reduce", "d reduce"]
+HIDDEN, EXPOSED = "#4a9a4a", "#d9541e"
+
+
+def start(*words, environment=()):
+    done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=120,
+                          env={**os.environ, **dict(environment)})
+    done.out, done.err = done.stdout.decode(), done.stderr.decode()
+    return done
+
+
+def trace(*words):
+    return start(ARGUMENTS.quadrille, "trace", *words)
+
+
+def event(kind, stream, ts, dur, sent=0, run=0, name="fc"):
+    return {"ph": "X", "name": name, "cat": kind, "pid": 0, "tid": STREAMS.index(stream), "ts": ts, "dur": dur,
+            "args": {"stream": stream, "axis": "", "task": 1, "run": run, "bytes": sent, "flops": 0.0}}
+
+
+def header(rank, ranks=2):
+    return {"version": 2, "id": "1", "rank": rank, "ranks": ranks, "grid": [ranks, 1, 1, 1], "place": [rank, 0, 0, 0],
+            "clock": [{"at": 0, "ahead": 0, "bound": 0}], "lost": 0}
+
+
+def rows(text):
+    lines = [re.split(r" {2,}", line) for line in text.splitlines() if not line.startswith("#")]
+    return {line[0]: [float(word.rstrip("%")) for word in line[1:]] for line in lines[1:]}
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.name = self.path("run.json")
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def path(self, name):
+        return os.path.join(self.folder.name, name)
+
+    def write(self, number, events, ranks=2, **others):
+        self.write_text(number, json.dumps({"traceEvents": events, "quadrille": {**header(number, ranks), **others}}))
+
+    def write_text(self, rank, text):
+        with open(f"{self.name}.{rank}", "w", encoding="utf-8") as file:
+            file.write(text)
+
+    def read(self, name):
+        with open(self.path(name), encoding="utf-8") as file:
+            return file.read()
+
+    def assert_done(self, done):
+        self.assertEqual((done.returncode, done.err), (0, ""))
+        return done.out
+
+    def assert_refused(self, says, *words):
+        done = trace(self.name, *words)
+        self.assertEqual((done.returncode, done.out), (2, ""), done.err)
+        self.assertIn(says, done.err)
+        self.assertEqual(len(done.err.splitlines()), 1)
+
+
+class Table(Case):
+    def test_hidden_and_exposed(self):
+        """Rank 0 sums for 4 ms, of which 1 + 2 lie beside products; rank 1 for 2 ms beside nothing, and begins 2 ms late."""
+        self.write(0, [event("product", "compute", 0, 3000), event("all-reduce", "x reduce", 2000, 4000, 8e6),
+                       event("product", "compute", 4000, 2000)])
+        self.write(1, [event("product", "compute", 0, 1000), event("all-reduce", "x reduce", 4000, 2000, 8e6)])
+        out = self.assert_done(trace(self.name))
+        self.assertIn("# 2 ranks, grid 2x1x1x1", out)
+        self.assertIn("6.000 ms from the first", out)
+        self.assertIn("computing: 3.000 ms (50.0%)", out)
+        self.assertEqual(rows(out)["x reduce"], [1.0, 8.0, 3.0, 1.5, 1.5, 50.0, 1.0, 4.0])
+        self.assertEqual(set(rows(out)), {"x reduce", "all"})
+
+    def test_axes(self):
+        """An axis with two directions of use has a row for both together."""
+        self.write(0, [event("all-reduce", "x reduce", 0, 1000, 3e6), event("all-gather", "z gather", 0, 1000, 1e6),
+                       event("reduce-scatter", "z reduce", 500, 1000, 2e6), event("product", "compute", 0, 750)], ranks=1)
+        found = rows(self.assert_done(trace(self.name)))
+        self.assertEqual(set(found), {"x reduce", "z gather", "z reduce", "z", "all"})
+        self.assertEqual(found["z"], [2.0, 3.0, 2.0, 1.0, 1.0, 50.0, 0.0, 1.5])
+        self.assertEqual(found["all"][:4], [3.0, 6.0, 3.0, 1.75])
+
+    def test_last(self):
+        self.write(0, [event("all-reduce", "x reduce", 0, 5000, 8e6), event("all-reduce", "x reduce", 9000, 1000, 1e6, run=1)],
+                   ranks=1)
+        self.assertEqual(rows(self.assert_done(trace(self.name, "--last", "1")))["x reduce"][:3], [1.0, 1.0, 1.0])
+        self.assertEqual(rows(self.assert_done(trace(self.name)))["x reduce"][:3], [2.0, 9.0, 6.0])
+
+    def test_clocks(self):
+        """Rank 1's clock is 7 s ahead when it begins and gains 2 ms in 1 s; in rank 0's time both do the same."""
+        self.write(0, [event("product", "compute", 0, 3000), event("product", "compute", 990000, 10000)])
+        clocks = [{"at": 7000000000, "ahead": 7000000000, "bound": 1500},
+                  {"at": 8002000000, "ahead": 7002000000, "bound": 2500}]
+        self.write(1, [event("product", "compute", 7000000, 3006), event("product", "compute", 7991980, 10020)], clock=clocks)
+        out = self.assert_done(trace(self.name, "--merge", self.path("all.json")))
+        self.assertIn("off by 2.5 us at most", out)
+        self.assertIn("# 1000.000 ms from", out)
+        ends = {(e["pid"], e["ts"] + e["dur"]) for e in json.loads(self.read("all.json"))["traceEvents"] if e["ph"] == "X"}
+        for end, (pid, got) in zip([3000, 1000000] * 2, sorted(ends)):
+            self.assertAlmostEqual(got, end, delta=0.01, msg=pid)
+
+    def test_unknown_clocks(self):
+        for rank in range(2):
+            self.write(rank, [event("product", "compute", 0, 3000)], clock=header(0)["clock"][:1 - rank])
+        self.assertIn("1 clock could not be compared", self.assert_done(trace(self.name)))
+
+    def test_late(self):
+        """On a grid of 2x2 ranks 0 and 1, 2 and 3 sum over x, 0 and 2 over y; who sends to one rank waits for no other."""
+        begins = [0, 300, 100, 500]
+        for rank, begin in enumerate(begins):
+            self.write(rank, [event("all-reduce", "x reduce", begin, 1000 - begin), event("all-reduce", "x reduce", 1000, 10),
+                              event("send-recv", "y gather", begin, 1000), event("all-gather", "y gather", 2000 + begin, 50),
+                              event("all-reduce", "x reduce", 5000, 10 + begin, run=1)],
+                       ranks=4, grid=[2, 2, 1, 1], place=[rank % 2, rank // 2, 0, 0])
+        found = rows(self.assert_done(trace(self.name)))
+        self.assertEqual(found["x reduce"][6], round((300 + 400) / 4 / 1000, 3))
+        self.assertEqual(found["y gather"][6], round((50 + 50) / 4 / 1000, 3))  # no longer than it lasted
+        self.write(3, [event("all-reduce", "x reduce", 500, 500)], ranks=4, grid=[1, 4, 1, 1], place=[0, 3, 0, 0])
+        self.assertEqual(rows(self.assert_done(trace(self.name)))["all"][6], 0)
+
+    def test_lost(self):
+        self.write(0, [event("product", "compute", 0, 3000)], ranks=1, lost=5)
+        self.assertIn("5 events were lost", self.assert_done(trace(self.name)))
+
+
+class Files(Case):
+    def write_two(self):
+        self.write(0, [event("product", "compute", 10, 3000, name="a <\"&b\u00fc"),
+                       event("all-reduce", "x reduce", 2010, 4000, 8e6), event("product", "compute", 4010, 2000)])
+        self.write(1, [event("product", "compute", 10, 1000), event("all-reduce", "x reduce", 4010, 2000, 8e6)])
+
+    def test_picture(self):
+        self.write_two()
+        self.assert_done(trace(self.name, "--svg", self.path("run.svg")))
+        picture = self.read("run.svg")
+        texts = list(xml.etree.ElementTree.fromstring(picture).itertext())
+        for text in ("rank 1", "x1 y0 z0 d0", "compute", "x reduce", "0 ms", "2 ranks, grid 2x1x1x1: 6 ms",
+                     "a <\"&b\u00fc: product, 3 ms (task 1 of schedule 0)", "fc: all-reduce, 2 ms, 8 MB sent (task 1 of schedule 0)"):
+            self.assertIn(text, texts)
+        # 1 box in the key, then 2 pieces beside products; 1 in the key, then 2 collectives in full.
+        self.assertEqual((picture.count(HIDDEN), picture.count(EXPOSED)), (1 + 2, 1 + 2))
+
+    def test_picture_of_a_long_run(self):
+        """The last two schedules of at most eight ranks, unless --last says otherwise; microseconds where they fit."""
+        for rank in range(9):
+            self.write(rank, [event("all-reduce", "x reduce", 1e6 * run, 100, run=run) for run in range(5)], ranks=9)
+        for words, n_collectives, title in (((), 2, "the last 2 of 5 schedules: 1000 ms"), (("--last", "1"), 1, "5 schedules: 100 \u00b5s"),
+                                            (("--last", "9"), 5, "Ranks 0 to 7 of 9, grid 9x1x1x1: 4 s")):
+            self.assert_done(trace(self.name, "--svg", self.path("run.svg"), *words))
+            picture = self.read("run.svg")
+            self.assertEqual(picture.count(EXPOSED), 1 + 8 * n_collectives)
+            self.assertIn(title, picture)
+
+    def test_merged(self):
+        self.write_two()
+        self.assert_done(trace(self.name, "--merge", self.path("all.json")))
+        merged = json.loads(self.read("all.json"))
+        events = [e for e in merged["traceEvents"] if e["ph"] == "X"]
+        names = {(e["pid"], e["tid"], e["name"]): e["args"].get("name") for e in merged["traceEvents"] if e["ph"] == "M"}
+        self.assertEqual(names[1, 0, "process_name"], "rank 1 (x1 y0 z0 d0)")
+        self.assertEqual(names[1, 1, "thread_name"], "x reduce")
+        self.assertEqual([e["pid"] for e in events], [0, 0, 0, 1, 1])
+        self.assertEqual((events[0]["ts"], events[0]["dur"], events[0]["name"]), (0, 3000, "a <\"&b\u00fc"))
+        self.assertEqual((events[1]["ts"], events[1]["tid"]), (2000, 1))
+        self.assertEqual(events[1]["args"], {"stream": "x reduce", "axis": "x", "task": 1, "run": 0, "bytes": 8000000, "flops": 0.0,
+                                             "late_us": 2000})
+        self.assertEqual(merged["otherData"]["ranks"], 2)
+
+    def test_merged_last(self):
+        self.write(0, [event("product", "compute", 1000 * run, 10, run=run) for run in range(3)], ranks=1)
+        self.assert_done(trace(self.name, "--merge", self.path("all.json"), "--last", "2"))
+        events = [e for e in json.loads(self.read("all.json"))["traceEvents"] if e["ph"] == "X"]
+        self.assertEqual([e["ts"] for e in events], [0, 1000])
+
+    def test_that_cannot_be_written(self):
+        self.write_two()
+        for option in ("--svg", "--merge"):
+            done = trace(self.name, option, self.path("no/folder/file"))
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(f"{option} ", done.err)
+            if os.path.exists("/dev/full"):
+                done = trace(self.name, option, "/dev/full")
+                self.assertEqual(done.returncode, 1)
+                self.assertIn("make room", done.err)
+
+
+class Refused(Case):
+    """One sentence each, exit code 2, nothing on standard output."""
+
+    def test_files(self):
+        self.assert_refused("run.json.0: No such file")
+        good = [event("product", "compute", 0, 1)]
+        self.write(0, good)
+        self.assert_refused("run.json.1: No such file or directory; the run had 2 ranks")
+        whole = json.dumps({"traceEvents": good, "quadrille": header(1)})
+        for text, says in (("", "cut off"), (whole[:len(whole) // 2], "line 1"), (whole[:-1], "run.json.1"),
+                           (whole + "}", "line 1"), ("\0", "damaged"), ("[]", "no trace of Quadrille"),
+                           ("{}", "no trace of Quadrille"), ('{"quadrille": 3}', "no trace of Quadrille"),
+                           (json.dumps({"quadrille": header(1)}), "no list of events")):
+            self.write_text(1, text)
+            self.assert_refused(says)
+        self.write_text(1, whole)
+        self.assert_done(trace(self.name))
+
+    def test_other_runs(self):
+        good = [event("product", "compute", 0, 1)]
+        self.write(0, good)
+        self.write(1, good, id="2")
+        self.assert_refused("run 2, rank 0's is of run 1; files of different runs are mixed")
+        self.write(1, good, ranks=4)
+        self.assert_refused("rank 1 of 4, not of rank 1 of 2")
+        self.write(1, good, rank=0)
+        self.assert_refused("rank 0 of 2, not of rank 1 of 2")
+        self.write(1, good, version=1)
+        self.assert_refused("version 1, this command reads version 2")
+
+    def test_headers(self):
+        for key, value in (("id", 5), ("rank", "0"), ("ranks", None), ("grid", [1, 1, 1]), ("place", {}), ("clock", 0),
+                           ("clock", [{}]), ("clock", [{"at": 0, "ahead": 0, "bound": 0}] * 3), ("lost", "x")):
+            self.write(0, [event("product", "compute", 0, 1)], **{key: value})
+            self.assert_refused("what it says of its run is damaged")
+        for grid, place in (([1, 1, 1, 1], [0, 0, 0, 0]), ([2, 1, 1, 1], [2, 0, 0, 0]), ([2, 1, 1, 1], [0, -1, 0, 0]),
+                            ([2, 2, 1, 1], [0, 0, 0, 0]), ([-2, -1, 1, 1], [0, 0, 0, 0]), ([0, 2, 1, 1], [0, 0, 0, 0]),
+                            ([0, 0, 0, 0], [1, 0, 0, 0])):
+            self.write(0, [event("product", "compute", 0, 1)], grid=grid, place=place)
+            self.assert_refused("its place is not in a grid of its ranks")
+        for ranks in (0, -1, 2000000000):
+            self.write(0, [], ranks=ranks)
+            self.assert_refused("number of ranks")
+
+    def test_events(self):
+        for change, says in (({"ts": None}, "not found: ts"), ({"dur": "1"}, "got string"), ({"dur": -1}, "no time"), ({"ts": 1e300}, "no time"),
+                             ({"tid": 8}, "tid is no stream"), ({"tid": -1}, "tid is no stream"), ({"name": None}, "not found: name"),
+                             ({"cat": 3}, "Expected string"), ({"args": {}}, "not found: task"), ({"args": []}, "Expected object"), ({"ph": None}, "no ph")):
+            changed = {**event("product", "compute", 0, 1), **change}
+            self.write(0, [event("product", "compute", 0, 1), {k: v for k, v in changed.items() if v is not None}], ranks=1)
+            self.assert_refused("event 2 of 2: ")
+            self.assert_refused(says)
+        self.write(0, [event("product", "compute", 0, 1, run=-1)], ranks=1)
+        self.assert_refused("run is negative")
+        self.write(0, [3], ranks=1)
+        self.assert_refused("event 1 of 1")
+
+    def test_empty(self):
+        for rank in range(2):
+            self.write(rank, [{"ph": "M", "name": "process_name"}])
+        self.assert_refused("nothing ran in it")
+        self.write(1, [event("product", "compute", 5, 0)])
+        self.assert_refused("nothing ran in it")
+        self.write(1, [event("product", "compute", 5, 1)])
+        self.assert_done(trace(self.name))
+
+    def test_words(self):
+        self.write(0, [event("product", "compute", 0, 1)], ranks=1)
+        self.assert_refused("last", "--last", "0")
+        self.assert_refused("more", "more")
+        done = trace()
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("QDR_TRACE", done.err)
+
+
+class Runs(Case):
+    BENCH = ["bench", "gemm", "-m", "64", "-n", "32", "-k", "16", "--iterations", "3", "--warmup", "0", "--threads", "1",
+             "--backward", "--local", "4", "--grid", "2x2x1x1"]
+
+    def test_bytes(self):
+        """Every collective of the schedules is there, with the bytes that the closed form has."""
+        self.assert_done(start(ARGUMENTS.quadrille, *self.BENCH, environment={"QDR_TRACE": self.name}))
+        out = self.assert_done(trace(self.name))
+        self.assertIn("# 4 ranks, grid 2x2x1x1", out)
+        self.assertNotIn("clock", out)
+        # f32, local m=64, n=16, k=8; an all-reduce among two sends all of it once.
+        for name, columns in (("x reduce", 16), ("y reduce", 8)):
+            self.assertEqual(rows(out)[name][0], 3)
+            self.assertAlmostEqual(rows(out)[name][1], round(3e-6 * 64 * columns * 4, 3), delta=1e-9)
+        names = [e["args"]["name"] for e in json.loads(self.read("run.json.2"))["traceEvents"] if e["name"] == "process_name"]
+        self.assertEqual(names, ["rank 2 (x0 y1 z0 d0)"])
+
+    def test_runs_do_not_mix(self):
+        for other in (self.name, self.path("other")):
+            self.assert_done(start(ARGUMENTS.quadrille, *self.BENCH, environment={"QDR_TRACE": other}))
+        os.replace(self.path("other.3"), self.name + ".3")
+        self.assert_refused("files of different runs are mixed")
+
+    def test_that_cannot_be_written(self):
+        for name, says in ((self.path("no/folder/run.json"), "folder"), ("x" * 3000, "3000 characters")):
+            done = start(ARGUMENTS.quadrille, *self.BENCH, environment={"QDR_TRACE": name})
+            self.assertEqual(done.returncode, 0)
+            self.assertIn(says, done.err)
+
+
+def collectives(events, groups):
+    """{(stream, group, run, number of the call): [(begin, end) of each member]}; no member ends one before all began it."""
+    found, counts = {}, {}
+    for e in sorted((e for e in events if e["ph"] == "X" and e["tid"] > 0), key=lambda e: (e["pid"], e["tid"], e["ts"])):
+        stream, run = e["args"]["stream"], e["args"]["run"]
+        count = counts[e["pid"], stream, run] = counts.get((e["pid"], stream, run), 0) + 1
+        key = stream, groups(e["pid"], stream[0]), run, count
+        found.setdefault(key, []).append((e["ts"], e["ts"] + e["dur"]))
+    return found
+
+
+def worst_gap(found):
+    return max(max(begin for begin, _ in members) - min(end for _, end in members) for members in found.values())
+
+
+class Clocks(Case):
+    """Ranks whose clocks are seconds apart and run at speeds that differ by tenths."""
+
+    def run_program(self, environment=()):
+        if not ARGUMENTS.program:
+            self.skipTest("no MPI")
+        environment = {"MPIR_CVAR_NUM_CLIQUES": "2", "MPIR_CVAR_CLIQUES_BY_BLOCK": "1", "OPENBLAS_NUM_THREADS": "1", **environment}
+        done = start(ARGUMENTS.mpiexec, "-n", "4", ARGUMENTS.program, environment=environment)
+        if done.returncode == 77:
+            self.skipTest(done.out)
+        self.assertEqual(done.returncode, 0, done.err)
+
+    def groups(self, rank, axis):
+        return rank // 2 if axis == "x" else rank % 2
+
+    def test_aligned(self):
+        self.run_program({"QDR_TRACE": self.name})
+        parts = [json.loads(self.read(f"run.json.{rank}")) for rank in range(4)]
+        if any(len(part["quadrille"]["clock"]) == 1 and part["quadrille"]["clock"][0]["bound"] == 0 for part in parts[1:]):
+            self.skipTest("this MPI takes all ranks for one node")
+        raw = collectives([e for part in parts for e in part["traceEvents"]], self.groups)
+        self.assertGreater(len(raw), 40)
+        self.assertEqual({len(members) for members in raw.values()}, {2})
+        self.assertGreater(worst_gap(raw), 4e6)
+        out = self.assert_done(trace(self.name, "--merge", self.path("all.json")))
+        self.assertIn("clocks differ and are aligned", out)
+        merged = json.loads(self.read("all.json"))
+        aligned = collectives(merged["traceEvents"], self.groups)
+        self.assertEqual(set(aligned), set(raw))
+        bound = merged["otherData"]["clock_bound_us"]
+        self.assertGreater(bound, 0)
+        self.assertLessEqual(worst_gap(aligned), bound)
+
+    def test_rank_0_asks(self):
+        """Where only rank 0 has the variable, as with launchers that do not pass it on, all ranks are traced."""
+        if not ARGUMENTS.program:
+            self.skipTest("no MPI")
+        words = [ARGUMENTS.mpiexec, "-n", "1", "env", "QDR_TRACE=" + self.name, ARGUMENTS.program, ":", "-n", "3", ARGUMENTS.program]
+        done = start(*words, environment={"OPENBLAS_NUM_THREADS": "1"})
+        if done.returncode == 77:
+            self.skipTest(done.out)
+        self.assertEqual(done.returncode, 0, done.err)
+        self.assertIn("# 4 ranks", self.assert_done(trace(self.name)))
+
+
+def main():
+    global ARGUMENTS
+    parser = argparse.ArgumentParser()
+    parser.add_argument("quadrille")
+    parser.add_argument("--mpiexec")
+    parser.add_argument("--program")
+    ARGUMENTS = parser.parse_args()
+    unittest.main(argv=[sys.argv[0]], verbosity=1)
+
+
+if __name__ == "__main__":
+    main()

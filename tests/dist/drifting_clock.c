@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A program to be traced, under mpiexec: a layer, forward and backward, on ranks whose clocks show
+ * different times and run at different speeds, as those of different machines do. The linker puts
+ * this file's clock_gettime() in place of the system's; MPI keeps its own. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "dist.h"
+
+enum { ROWS = 64, IN = 32, OUT = 48, ITERATIONS = 12 };
+
+/* The linker gives these names; they are reserved for that. */
+int __real_clock_gettime(clockid_t clock, struct timespec *now);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
+
+#define NS INT64_C(1000000000)
+static int64_t origin_ns; /* 0: the clock is the system's */
+static int number; /* as the launcher counts ranks */
+
+/* Starts at 5 s for each rank before this one, and gains a tenth of a second a second for each. All
+ * clocks stay behind the system's: what sleeps until a time wakes too early, not too late. */
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
+{
+    const int code = __real_clock_gettime(clock, now);
+    if (code != 0 || clock != CLOCK_MONOTONIC || origin_ns == 0) return code;
+    const int64_t passed_ns = (int64_t)now->tv_sec * NS + now->tv_nsec - origin_ns;
+    const int64_t shown_ns = NS + 5 * NS * number + passed_ns + passed_ns / 10 * number;
+    *now = (struct timespec){.tv_sec = shown_ns / NS, .tv_nsec = shown_ns % NS};
+    return 0;
+}
+
+static int begin_clock(void)
+{
+    const char *rank = getenv("PMI_RANK");
+    struct timespec now;
+    if (!rank) rank = getenv("OMPI_COMM_WORLD_RANK");
+    if (!rank || clock_gettime(CLOCK_MONOTONIC, &now) != 0) return 0;
+    number = atoi(rank);
+    origin_ns = (int64_t)now.tv_sec * NS + now.tv_nsec;
+    return 1;
+}
+
+static void run_layer(qdr_context *ctx, uint64_t seed)
+{
+    const qdr_grid_opts grid_opts = {QDR_OPTS_INIT, .x = 2, .y = 2, .z = 1, .d = 1};
+    const qdr_stack_opts stack_opts = {QDR_OPTS_INIT, .n_rows = ROWS, .dtype = QDR_F32};
+    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{IN, 1}}, .col_axis = QDR_X};
+    const qdr_linear_desc desc = {QDR_OPTS_INIT, .name = "a \"layer\"", .in = {{IN, 1}},
+                                  .out = {{OUT, 1}}};
+    const struct timespec pause = {.tv_nsec = NS / 20};
+    qdr_grid *grid = NULL;
+    qdr_stack *net = NULL;
+    qdr_linear *layer;
+    qdr_edge x, y;
+    DIST_OK(qdr_grid_create(ctx, &grid_opts, &grid));
+    DIST_OK(qdr_stack_create(grid, &stack_opts, &net));
+    DIST_OK(qdr_stack_add_input(net, "x", &input, 1, &x));
+    DIST_OK(qdr_stack_add_linear(net, &desc, x, &y, &layer));
+    DIST_OK(qdr_stack_build(net));
+    DIST_OK(qdr_linear_init(layer, seed, 0.5));
+    for (int i = 0; i < ITERATIONS; i++) {
+        DIST_OK(qdr_stack_forward(net));
+        DIST_OK(qdr_stack_backward(net, 0, 1));
+        dist_synchronize(ctx);
+        nanosleep(&pause, NULL); /* so that clocks drift apart */
+    }
+    qdr_stack_destroy(&net);
+    qdr_grid_destroy(&grid);
+}
+
+int main(int argc, char **argv)
+{
+    static const dist_test tests[] = {{"a layer with drifting clocks", run_layer}};
+    if (!begin_clock()) {
+        printf("skipped: the launcher does not number its ranks in PMI_RANK\n");
+        return 77;
+    }
+    return dist_main(argc, argv, tests, 1);
+}
