@@ -89,6 +89,15 @@ qdri_trace_event *qdri_trace_add(qdri_trace *trace, const qdri_task *task, int n
     return event;
 }
 
+const qdri_trace_event *qdri_trace_event_at(const qdri_trace *trace, int index)
+{
+    for (const chunk *c = trace->first; c; c = c->next) {
+        if (index < c->n) return &c->events[index];
+        index -= c->n;
+    }
+    return NULL;
+}
+
 /* ---- the file ---- */
 
 static const char *stream_name(int stream)

@@ -36,6 +36,8 @@ void qdri_trace_next_run(qdri_trace *trace, const qdri_place *place);
 /* An event that stays where it is until the trace is freed; NULL where there is no memory (the
  * event is counted as lost). */
 qdri_trace_event *qdri_trace_add(qdri_trace *trace, const qdri_task *task, int number);
+/* Event number `index` of those added; NULL: there are fewer. */
+const qdri_trace_event *qdri_trace_event_at(const qdri_trace *trace, int index);
 /* Writes all events that ended. @return 0: not all was written */
 int qdri_trace_write(const qdri_trace *trace, FILE *file);
 

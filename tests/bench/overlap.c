@@ -99,9 +99,9 @@ static void bind(bench *b)
     }
     for (int k = 0; k < 4; k++) check(qdr_mem_alloc(b->ctx, most[k] + 64, &memory[k]));
     for (int i = 0; i < N_VARIANTS; i++)
-        check(qdr_stack_bind(b->variants[i].stack,
-                             &(qdr_stack_memory){QDR_OPTS_INIT, memory[0], memory[1], memory[2],
-                                                 memory[3]}));
+        check(qdr_stack_bind(
+            b->variants[i].stack,
+            &(qdr_stack_memory){QDR_OPTS_INIT, memory[0], memory[1], memory[2], memory[3]}));
     check(qdr_stack_init(b->variants[0].stack, 1, 0.02));
 }
 
@@ -286,10 +286,10 @@ static int run(qdr_context *ctx, void *user)
     bench *b = allocate(1, sizeof *b);
     *b = (bench){.set = user, .ctx = ctx};
     const int *size = b->set->grid;
-    check(qdr_grid_create(ctx,
-                          &(qdr_grid_opts){QDR_OPTS_INIT, .x = size[0], .y = size[1], .z = size[2],
-                                           .d = size[3]},
-                          &b->grid));
+    check(qdr_grid_create(
+        ctx,
+        &(qdr_grid_opts){QDR_OPTS_INIT, .x = size[0], .y = size[1], .z = size[2], .d = size[3]},
+        &b->grid));
     for (int i = 0; i < N_VARIANTS; i++) {
         b->variants[i] = (variant){
             .name = kinds[i].name, .overlap = kinds[i].overlap, .one_panel = kinds[i].one_panel};
@@ -310,10 +310,10 @@ static int run(qdr_context *ctx, void *user)
 
 int main(int argc, char **argv)
 {
-    settings set = {.grid = {1, 1, 1, 1},
-                    .model = {.n_layers = 4, .hidden = 512, .n_heads = 8, .context = 128,
-                              .n_sequences = 8},
-                    .n_rounds = 5};
+    settings set = {
+        .grid = {1, 1, 1, 1},
+        .model = {.n_layers = 4, .hidden = 512, .n_heads = 8, .context = 128, .n_sequences = 8},
+        .n_rounds = 5};
     int option, exit_code = 1;
     while ((option = getopt(argc, argv, "g:sl:h:a:c:b:p:n:")) != -1) {
         const int64_t number = optarg ? strtoll(optarg, NULL, 10) : 0;
