@@ -72,8 +72,9 @@ QDR_API QDR_NODISCARD qdr_status qdr_agree(qdr_context *ctx, qdr_status mine);
 QDR_API QDR_NODISCARD qdr_status qdr_broadcast(qdr_context *ctx, int root, void *data,
                                                size_t bytes);
 
-/** Device memory of this context. It is aligned to 64 bytes and counted. bytes = 0 gives a valid
- * pointer. Local, blocking.
+/** Device memory of this context. It is aligned to 64 bytes and counted. bytes = 0 gives a
+ * valid pointer. MPI ranks of one node read and write each other's blocks of 128 KiB and more in
+ * place, so collectives are faster there than in other memory. Local, blocking.
  *  @retval QDR_ERR_MEMORY  *data is NULL; the sentence says how much was asked for and how much is
  * in use */
 QDR_API QDR_NODISCARD qdr_status qdr_mem_alloc(qdr_context *ctx, size_t bytes, void **data);
@@ -81,9 +82,9 @@ QDR_API QDR_NODISCARD qdr_status qdr_mem_alloc(qdr_context *ctx, size_t bytes, v
  * use by a stream. */
 QDR_API void qdr_mem_free(qdr_context *ctx, void **data);
 /** Bytes of device memory this context holds now, and the most it ever held (the library's own and
- * the caller's). Not counted: small host structures, what MPI takes for itself, and the memory that
- * MPI ranks of one node share (0.5 MiB for each communicator that is used, at most 8 MiB a rank).
- */
+ * the caller's). Not counted: small host structures, what MPI takes for itself, and the slots
+ * through which MPI ranks of one node exchange what is small or not in memory of qdr_mem_alloc()
+ * (as much as a collective sends, at most 8 MiB for each communicator). */
 QDR_API void qdr_mem_usage(const qdr_context *ctx, size_t *bytes_now, size_t *bytes_peak);
 /** Sets the remembered peak to what is held now. */
 QDR_API void qdr_mem_reset_peak(qdr_context *ctx);

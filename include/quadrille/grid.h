@@ -46,8 +46,8 @@ QDR_API int qdr_grid_neighbour(const qdr_grid *grid, qdr_axis axis, int step);
 QDR_API size_t qdr_grid_picture(const qdr_grid *grid, char *text, size_t capacity);
 
 /** All-reduce over the group of `axis`, in place, stream-ordered. Collective over that group; all
- * members hold the same bits afterwards (added in rank order; bf16 in fp32). n_elems is the same on
- * all members.
+ * members hold the same bits afterwards (added in rank order, where they lie on several nodes first
+ * those of a node; bf16 in fp32). n_elems is the same on all members.
  *  @param dtype  QDR_F32, QDR_F64, QDR_BF16 or QDR_I32
  *  @param stream NULL: the context's */
 QDR_API QDR_NODISCARD qdr_status qdr_all_reduce(qdr_grid *grid, qdr_axis axis, qdr_reduce op,

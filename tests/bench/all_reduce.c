@@ -95,8 +95,7 @@ int main(int argc, char **argv)
     data[0] = calloc((size_t)bytes, 1);
     data[1] = memory;
     data[2] = calloc((size_t)bytes, 1);
-    if (!data[0] || !data[2] || n_rounds < 1 || n_rounds > MAX_ROUNDS)
-        MPI_Abort(MPI_COMM_WORLD, 1);
+    if (!data[0] || !data[2] || n_rounds < 1 || n_rounds > MAX_ROUNDS) MPI_Abort(MPI_COMM_WORLD, 1);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     for (int i = -n_warmup; i < n_rounds; i++) {
         for (int way = 0; way < N_WAYS; way++) {
