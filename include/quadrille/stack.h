@@ -43,12 +43,16 @@ typedef struct qdr_stack_opts {
     qdr_dtype dtype; /**< of parameters and activations: F32, F64, BF16; gradients of parameters are
                         F32, F64, F32 */
     int overlap; /**< sum of QDR_OVERLAP_…; 0: all */
-    int prefetch; /**< layers whose W is gathered ahead; 0: 1 */
+    int prefetch; /**< layers whose W is gathered ahead; 0: as many as prefetch_bytes have room for
+                   */
     int panels; /**< row panels of a product whose rows are gathered or whose result is summed over
                    other ranks: one panel travels while the next is computed; 1: none; 0: chosen for
                    each layer by cost; more than rows: one per row. Bits may depend on it */
     int caller_memory; /**< 1: the caller binds memory with qdr_stack_bind() after qdr_stack_build()
                         */
+    size_t prefetch_bytes; /**< memory for whole gathered weights, of each rank: the one in use and
+                              those ahead, all as large as the largest; where it is too small for
+                              two, and where it is 0, one is gathered ahead */
 } qdr_stack_opts;
 
 /** Makes an empty stack. Collective, agrees.

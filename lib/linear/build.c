@@ -167,8 +167,19 @@ static qdr_status reserve_staging(qdr_stack *stack)
     return QDR_OK;
 }
 
+/* All ranks gather equally far ahead, whatever their own blocks. */
+static void choose_prefetch(qdr_stack *stack)
+{
+    const size_t each = qdri_largest_gathered_bytes(stack);
+    const size_t n_slots = each ? stack->opts.prefetch_bytes / each : 0;
+    const size_t most = (size_t)stack->n_parameters + 2;
+    if (stack->opts.prefetch > 0) return;
+    stack->opts.prefetch = n_slots < 2 ? 1 : (int)(n_slots < most ? n_slots : most) - 1;
+}
+
 static qdr_status build(qdr_stack *stack)
 {
+    choose_prefetch(stack);
     qdri_parameters_place(stack);
     place_edges(stack);
     place_nodes(stack);

@@ -170,6 +170,8 @@ typedef struct qdri_parameter_desc {
 } qdri_parameter_desc;
 QDR_NODISCARD qdr_status qdri_parameter_add(qdr_stack *stack, const qdri_parameter_desc *desc,
                                             int *index);
+/* Bytes of the largest whole W of any rank; the same on all ranks. */
+size_t qdri_largest_gathered_bytes(const qdr_stack *stack);
 /* Gives all parameters their buffers. */
 void qdri_parameters_place(qdr_stack *stack);
 void qdri_parameters_free(qdr_stack *stack);

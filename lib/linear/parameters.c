@@ -13,13 +13,16 @@ enum { SHARD_ALIGN_BYTES = 16 };
 
 static const qdr_block one_row[QDR_MAX_BLOCKS] = {{1, 1}};
 
+static int64_t shard_elems(const qdr_stack *stack, int64_t elems, int n_parts)
+{
+    const int64_t align = SHARD_ALIGN_BYTES / (int64_t)qdr_dtype_bytes(stack->opts.dtype);
+    return qdri_round_up(qdri_ceil_div(elems, n_parts), align);
+}
+
 static void find_shard(const qdr_stack *stack, qdri_parameter *p)
 {
     const int64_t elems = p->n_rows * p->n_cols;
-    const int64_t align = SHARD_ALIGN_BYTES / (int64_t)qdr_dtype_bytes(stack->opts.dtype);
-    const int gz = stack->place.size[QDR_Z];
-    const int64_t parts = p->flat_over_z ? gz : 1;
-    p->shard_elems = qdri_round_up(qdri_ceil_div(elems, parts), align);
+    p->shard_elems = shard_elems(stack, elems, p->flat_over_z ? stack->place.size[QDR_Z] : 1);
     p->shard_begin = p->flat_over_z ? p->shard_elems * stack->place.coordinate[QDR_Z] : 0;
     p->n_elems = elems - p->shard_begin;
     if (p->n_elems > p->shard_elems) p->n_elems = p->shard_elems;
@@ -76,6 +79,21 @@ qdr_status qdri_parameter_add(qdr_stack *stack, const qdri_parameter_desc *desc,
     stack->parameters[stack->n_parameters] = p;
     *index = stack->n_parameters++;
     return QDR_OK;
+}
+
+/* Part 0 of a split is the largest. */
+size_t qdri_largest_gathered_bytes(const qdr_stack *stack)
+{
+    const int gz = stack->place.size[QDR_Z];
+    int64_t most = 0;
+    for (int i = 0; i < stack->n_parameters; i++) {
+        const qdri_parameter *p = &stack->parameters[i];
+        const int64_t elems = qdri_blocks_part(p->rows, p->row_parts, 0) *
+                              qdri_blocks_part(p->cols, p->col_parts, 0);
+        const int64_t gathered = p->flat_over_z ? gz * shard_elems(stack, elems, gz) : 0;
+        if (gathered > most) most = gathered;
+    }
+    return (size_t)most * qdr_dtype_bytes(stack->opts.dtype);
 }
 
 void qdri_parameters_free(qdr_stack *stack)

@@ -84,7 +84,9 @@ static qdr_status check_opts(const qdr_stack_opts *opts)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "stack: overlap %d is no sum of QDR_OVERLAP_ flags",
                         opts->overlap);
     if (opts->prefetch < 0)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "stack: prefetch %d may not be negative; 0 means 1",
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "stack: prefetch %d may not be negative; 0 means as many as prefetch_bytes "
+                        "have room for",
                         opts->prefetch);
     if (opts->panels < 0)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
@@ -115,7 +117,6 @@ static void set_defaults(qdr_stack *stack, qdr_grid *grid, const qdr_stack_opts 
     stack->grid = grid;
     stack->opts = *opts;
     if (stack->opts.row_unit == 0) stack->opts.row_unit = 1;
-    if (stack->opts.prefetch == 0) stack->opts.prefetch = 1;
     if (stack->opts.overlap == 0) stack->opts.overlap = QDR_OVERLAP_ALL;
     stack->grad_dtype = opts->dtype == QDR_F64 ? QDR_F64 : QDR_F32;
     for (int axis = 0; axis < QDR_N_AXES; axis++) {
