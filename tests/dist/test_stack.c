@@ -351,37 +351,6 @@ static int64_t outcome(graph *g, float *result)
     return n + owned.n_rows * owned.n_cols;
 }
 
-static size_t workspace_with(qdr_grid *grid, int prefetch, size_t prefetch_bytes)
-{
-    graph g;
-    qdr_stack_sizes sizes;
-    variant v = {.prefetch = prefetch, .prefetch_bytes = prefetch_bytes};
-    open_graph(&g, grid, &v);
-    DIST_OK(qdr_stack_get_sizes(g.stack, &sizes));
-    close_graph(&g);
-    return sizes.workspace;
-}
-
-/* A budget has room for the W in use and for those ahead. */
-static void memory_decides_how_far_ahead(qdr_context *ctx, uint64_t seed)
-{
-    qdr_grid *grid;
-    const int p = qdr_context_size(ctx);
-    (void)seed;
-    DIST_OK(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = 1, .y = 1, .z = p, .d = 1},
-                            &grid));
-    const size_t one = workspace_with(grid, 1, 0), two = workspace_with(grid, 2, 0);
-    const size_t three = workspace_with(grid, 3, 0), slot = two - one;
-    DIST_CHECK(p == 1 || (slot > 0 && three - two == slot), "slots of %zu bytes", slot);
-    DIST_CHECK(workspace_with(grid, 0, 0) == one, "one is gathered ahead");
-    DIST_CHECK(workspace_with(grid, 0, slot) == one, "never less than one");
-    DIST_CHECK(workspace_with(grid, 0, 3 * slot) == two, "room for three");
-    DIST_CHECK(p == 1 || workspace_with(grid, 0, 4 * slot - 1) == two, "not quite for four");
-    DIST_CHECK(workspace_with(grid, 0, 4 * slot) == three, "room for four");
-    DIST_CHECK(workspace_with(grid, 2, 1) == two, "a depth that is given counts");
-    qdr_grid_destroy(&grid);
-}
-
 static void overlap_changes_no_bit(qdr_context *ctx, uint64_t seed)
 {
     static const variant variants[] = {
@@ -623,7 +592,6 @@ int main(int argc, char **argv)
     static const dist_test tests[] = {
         {"gradients are slopes", gradients_are_slopes},
         {"overlap changes no bit", overlap_changes_no_bit},
-        {"memory decides how far ahead", memory_decides_how_far_ahead},
         {"grouped queries as on one rank", grouped_as_on_one_rank},
         {"micro-batches add up", micro_batches_add_up},
         {"wrong descriptions are named", wrong_descriptions_are_named},
