@@ -1,0 +1,24 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# What hiding collectives is worth on a wire: sh tests/bench/overlap.sh [BUILD [ROUNDS]]. Stacks of four transformer layers on nodes
+# that are network namespaces with links of 200 Mbit/s, whose waiting costs no core; sizes at which products and collectives take
+# about as long (on two cores of 70 to 90 GFLOP/s). Each case prints the table of tests/bench/overlap.c. Needs root; use a quiet
+# machine: a quarter of an hour.
+set -eu
+cd "$(dirname "$0")/../.."
+build=${1:-build}
+rounds=${2:-3}
+ninja -C "$build" tests/bench/overlap >/dev/null
+export OPENBLAS_NUM_THREADS=1
+echo "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $(nproc) cores; load before: $(cut -d ' ' -f 1-3 /proc/loadavg)"
+overlap() { # overlap RANKS_PER_NODE OPTION...
+    per_node=$1
+    shift
+    echo "-- 4 nodes x $per_node: $*"
+    sh tests/netlab/netlab.sh -q -n 4 -p "$per_node" -r 200mbit -- "$build/tests/bench/overlap" -n "$rounds" "$@" 2>&1
+}
+overlap 1 -g 1x1x4x1 -h 384 -a 6 -c 128 -b 48
+overlap 1 -g 1x1x1x4 -h 384 -a 6 -c 128 -b 32
+overlap 1 -g 4x1x1x1 -h 5120 -a 40 -c 16 -b 2
+overlap 1 -g 2x2x1x1 -h 5120 -a 40 -c 16 -b 2
+overlap 2 -g 2x2x2x1 -h 4096 -a 32 -c 16 -b 4
