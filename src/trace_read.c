@@ -2,6 +2,7 @@
 /* Reads the traces of all ranks of one run, and refuses what does not belong together. */
 #include <errno.h>
 #include <jansson.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 
 enum { VERSION = 2, MAX_RANKS = 1 << 20 };
 #define MOST_MICROSECS 1e15 /* thirty years */
+#define MOST 1e18 /* nanoseconds of the same, or bytes */
 
 const char *trace_stream_name(int stream)
 {
@@ -55,7 +57,8 @@ static const char *take_event(json_t *object, const trace_rank *rank, trace_even
                        &event->flops))
         return error->text;
     if (event->stream < 0 || event->stream >= N_TRACE_STREAMS) return "its tid is no stream";
-    if (event->run < 0) return "its run is negative";
+    if (event->run < 0 || event->run == INT_MAX) return "its run is no number of a schedule";
+    if (!(event->bytes >= 0 && event->bytes <= MOST)) return "its bytes are no number of bytes";
     if (!(fabs(ts) <= MOST_MICROSECS && dur >= 0 && dur <= MOST_MICROSECS)) return "it has no time";
     take_text(event->name, sizeof event->name, name);
     take_text(event->kind, sizeof event->kind, kind);
@@ -122,7 +125,8 @@ static int take_clocks(const json_t *list, trace_rank *rank)
     for (size_t i = 0; i < n; i++) {
         double at = 0, ahead = 0, bound = 0;
         if (json_unpack(json_array_get(list, i), "{s:F,s:F,s:F}", "at", &at, "ahead", &ahead,
-                        "bound", &bound))
+                        "bound", &bound) ||
+            fabs(at) > MOST || fabs(ahead) > MOST || !(bound >= 0 && bound <= MOST))
             return 0;
         rank->clocks[rank->n_clocks++] = (trace_clock){1e-9 * at, 1e-9 * ahead, 1e-9 * bound};
     }

@@ -236,7 +236,9 @@ class Refused(Case):
 
     def test_headers(self):
         for key, value in (("id", 5), ("rank", "0"), ("ranks", None), ("grid", [1, 1, 1]), ("place", {}), ("clock", 0),
-                           ("clock", [{}]), ("clock", [{"at": 0, "ahead": 0, "bound": 0}] * 3), ("lost", "x")):
+                           ("clock", [{}]),
+                           ("clock", [{"at": 0, "ahead": 1e300, "bound": 0}]), ("clock", [{"at": 0, "ahead": 0, "bound": -1}]),
+                           ("clock", [{"at": 0, "ahead": 0, "bound": 0}] * 3), ("lost", "x")):
             self.write(0, [event("product", "compute", 0, 1)], **{key: value})
             self.assert_refused("what it says of its run is damaged")
         for grid, place in (([1, 1, 1, 1], [0, 0, 0, 0]), ([2, 1, 1, 1], [2, 0, 0, 0]), ([2, 1, 1, 1], [0, -1, 0, 0]),
@@ -256,8 +258,12 @@ class Refused(Case):
             self.write(0, [event("product", "compute", 0, 1), {k: v for k, v in changed.items() if v is not None}], ranks=1)
             self.assert_refused("event 2 of 2: ")
             self.assert_refused(says)
-        self.write(0, [event("product", "compute", 0, 1, run=-1)], ranks=1)
-        self.assert_refused("run is negative")
+        for run in (-1, 2 ** 31 - 1):
+            self.write(0, [event("product", "compute", 0, 1, run=run)], ranks=1)
+            self.assert_refused("its run is no number of a schedule")
+        for sent in (-1, 1e300):
+            self.write(0, [event("product", "compute", 0, 1, sent)], ranks=1)
+            self.assert_refused("no number of bytes")
         self.write(0, [3], ranks=1)
         self.assert_refused("event 1 of 1")
 
