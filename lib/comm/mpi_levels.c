@@ -294,7 +294,10 @@ qdr_status qdri_mpi_levels_step(qdri_run *run)
         if (!begin_stage(run)) return QDR_OK;
     }
     for (;;) {
-        QDR_TRY(levels->run.step(&levels->run));
+        const qdr_status status = levels->run.step(&levels->run);
+        if (status == QDR_ERR_PEER) /* the caller knows nothing of stages */
+            return qdri_mpi_fail_peer(run->comm, qdr_coll_kind_name(run->coll.kind));
+        QDR_TRY(status);
         count_stage(run);
         levels->stage++;
         if (!begin_stage(run)) return QDR_OK;
