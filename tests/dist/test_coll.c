@@ -22,15 +22,15 @@ typedef struct trial {
     int64_t cuts[MOST_MEMBERS + 1], counts[MOST_MEMBERS], n; /* uneven parts of n elements */
 } trial;
 
-static trial make_trial(qdr_context *ctx, uint64_t *seed, int n_types)
+static trial make_trial(qdr_grid *grid, int n_types, uint64_t *seed)
 {
-    trial t = {.ctx = ctx, .grid = dist_random_grid(ctx, seed)};
+    trial t = {.ctx = qdr_grid_context(grid), .grid = grid};
     t.axis = (qdr_axis)dist_below(seed, QDR_N_AXES);
     t.size = qdr_grid_size(t.grid, t.axis);
     t.rank = qdr_grid_coordinate(t.grid, t.axis);
     t.dtype = dtypes[dist_below(seed, n_types)];
     t.n = dist_below(seed, MOST_ELEMS);
-    if (dist_below(seed, 2)) DIST_OK(qdr_stream_create(ctx, &t.stream));
+    if (dist_below(seed, 2)) DIST_OK(qdr_stream_create(t.ctx, &t.stream));
     dist_random_cuts(seed, t.n, t.size, t.cuts);
     if (dist_below(seed, 3) == 0) { /* equal parts */
         t.n -= t.n % t.size;
@@ -41,6 +41,21 @@ static trial make_trial(qdr_context *ctx, uint64_t *seed, int n_types)
     return t;
 }
 
+/* Making a grid takes long under mpiexec: each serves several trials. */
+static void try_often(qdr_context *ctx, uint64_t seed, int n_types,
+                      void (*try_one)(trial *t, uint64_t *seed))
+{
+    for (int round = dist_rounds(6); round > 0; round--) {
+        qdr_grid *grid = dist_random_grid(ctx, &seed);
+        for (int i = 0; i < 8; i++) {
+            trial t = make_trial(grid, n_types, &seed);
+            try_one(&t, &seed);
+            qdr_stream_destroy(&t.stream);
+        }
+        qdr_grid_destroy(&grid);
+    }
+}
+
 /* NULL, which means equal parts, where they are, as often as not. */
 static const int64_t *counts_of(const trial *t, uint64_t *seed)
 {
@@ -48,12 +63,6 @@ static const int64_t *counts_of(const trial *t, uint64_t *seed)
     for (int j = 1; j < t->size; j++)
         if (t->counts[j] != t->counts[0]) return t->counts;
     return may_omit ? NULL : t->counts;
-}
-
-static void end_trial(trial *t)
-{
-    qdr_stream_destroy(&t->stream);
-    qdr_grid_destroy(&t->grid);
 }
 
 static void synchronize(const trial *t)
@@ -101,70 +110,65 @@ static void check_element(const trial *t, const void *data, int64_t i, double wa
                want);
 }
 
-static void gathers(qdr_context *ctx, uint64_t seed)
+static void gather(trial *t, uint64_t *seed)
 {
-    for (int round = dist_rounds(24); round > 0; round--) {
-        trial t = make_trial(ctx, &seed, 5);
-        const int in_place = (int)dist_below(&seed, 2);
-        const int64_t *counts = counts_of(&t, &seed), mine = t.counts[t.rank];
-        void *send = room(&t, mine), *recv = room(&t, t.n);
-        fill(&t, send, t.cuts[t.rank], mine);
-        if (in_place)
-            memcpy((char *)recv + (size_t)t.cuts[t.rank] * qdr_dtype_bytes(t.dtype), send,
-                   (size_t)mine * qdr_dtype_bytes(t.dtype));
-        DIST_OK(qdr_all_gather(t.grid, t.axis, in_place ? NULL : send, recv, mine, counts, t.dtype,
-                               t.stream));
-        synchronize(&t);
-        for (int j = 0; j < t.size; j++)
-            for (int64_t i = t.cuts[j]; i < t.cuts[j + 1]; i++)
-                check_element(&t, recv, i, value(&t, j, i));
-        check_guard(&t, recv, t.n);
-        end_trial(&t);
-        qdr_mem_free(ctx, &send);
-        qdr_mem_free(ctx, &recv);
-    }
+    const int in_place = (int)dist_below(seed, 2);
+    const int64_t *counts = counts_of(t, seed), mine = t->counts[t->rank];
+    void *send = room(t, mine), *recv = room(t, t->n);
+    fill(t, send, t->cuts[t->rank], mine);
+    if (in_place)
+        memcpy((char *)recv + (size_t)t->cuts[t->rank] * qdr_dtype_bytes(t->dtype), send,
+               (size_t)mine * qdr_dtype_bytes(t->dtype));
+    DIST_OK(qdr_all_gather(t->grid, t->axis, in_place ? NULL : send, recv, mine, counts, t->dtype,
+                           t->stream));
+    synchronize(t);
+    for (int j = 0; j < t->size; j++)
+        for (int64_t i = t->cuts[j]; i < t->cuts[j + 1]; i++)
+            check_element(t, recv, i, value(t, j, i));
+    check_guard(t, recv, t->n);
+    qdr_mem_free(t->ctx, &send);
+    qdr_mem_free(t->ctx, &recv);
+}
+
+static void gathers(qdr_context *ctx, uint64_t seed) { try_often(ctx, seed, 5, gather); }
+
+static void reduce_scatter(trial *t, uint64_t *seed)
+{
+    const int in_place = (int)dist_below(seed, 2);
+    const int64_t *counts = counts_of(t, seed), mine = t->counts[t->rank], at = t->cuts[t->rank];
+    void *send = room(t, t->n), *recv = room(t, mine);
+    void *place = in_place ? (char *)send + (size_t)at * qdr_dtype_bytes(t->dtype) : recv;
+    fill(t, send, 0, t->n);
+    DIST_OK(qdr_reduce_scatter(t->grid, t->axis, QDR_SUM, send, place, mine, counts, t->dtype,
+                               t->stream));
+    synchronize(t);
+    for (int64_t i = 0; i < mine; i++) check_element(t, place, i, sum(t, at + i));
+    for (int64_t i = 0; i < t->n; i++) /* the other parts of send are as they were */
+        if (!in_place || i < at || i >= at + mine) check_element(t, send, i, value(t, t->rank, i));
+    check_guard(t, send, t->n);
+    if (!in_place) check_guard(t, recv, mine);
+    qdr_mem_free(t->ctx, &send);
+    qdr_mem_free(t->ctx, &recv);
 }
 
 static void reductions_that_scatter(qdr_context *ctx, uint64_t seed)
 {
-    for (int round = dist_rounds(24); round > 0; round--) {
-        trial t = make_trial(ctx, &seed, 4); /* not u8 */
-        const int in_place = (int)dist_below(&seed, 2);
-        const int64_t *counts = counts_of(&t, &seed), mine = t.counts[t.rank], at = t.cuts[t.rank];
-        void *send = room(&t, t.n), *recv = room(&t, mine);
-        void *place = in_place ? (char *)send + (size_t)at * qdr_dtype_bytes(t.dtype) : recv;
-        fill(&t, send, 0, t.n);
-        DIST_OK(qdr_reduce_scatter(t.grid, t.axis, QDR_SUM, send, place, mine, counts, t.dtype,
-                                   t.stream));
-        synchronize(&t);
-        for (int64_t i = 0; i < mine; i++) check_element(&t, place, i, sum(&t, at + i));
-        for (int64_t i = 0; i < t.n; i++) /* the other parts of send are as they were */
-            if (!in_place || i < at || i >= at + mine)
-                check_element(&t, send, i, value(&t, t.rank, i));
-        check_guard(&t, send, t.n);
-        if (!in_place) check_guard(&t, recv, mine);
-        end_trial(&t);
-        qdr_mem_free(ctx, &send);
-        qdr_mem_free(ctx, &recv);
-    }
+    try_often(ctx, seed, 4, reduce_scatter); /* not u8 */
 }
 
-static void broadcasts(qdr_context *ctx, uint64_t seed)
+static void broadcast(trial *t, uint64_t *seed)
 {
-    for (int round = dist_rounds(12); round > 0; round--) {
-        trial t = make_trial(ctx, &seed, 5);
-        for (int root = 0; root < t.size; root++) {
-            void *data = room(&t, t.n);
-            if (t.rank == root) fill(&t, data, 0, t.n);
-            DIST_OK(qdr_grid_broadcast(t.grid, t.axis, root, data, t.n, t.dtype, t.stream));
-            synchronize(&t);
-            for (int64_t i = 0; i < t.n; i++) check_element(&t, data, i, value(&t, root, i));
-            check_guard(&t, data, t.n);
-            qdr_mem_free(ctx, &data);
-        }
-        end_trial(&t);
-    }
+    const int root = (int)dist_below(seed, t->size);
+    void *data = room(t, t->n);
+    if (t->rank == root) fill(t, data, 0, t->n);
+    DIST_OK(qdr_grid_broadcast(t->grid, t->axis, root, data, t->n, t->dtype, t->stream));
+    synchronize(t);
+    for (int64_t i = 0; i < t->n; i++) check_element(t, data, i, value(t, root, i));
+    check_guard(t, data, t->n);
+    qdr_mem_free(t->ctx, &data);
 }
+
+static void broadcasts(qdr_context *ctx, uint64_t seed) { try_often(ctx, seed, 5, broadcast); }
 
 /* Elements from member i to member j: every third pair has none. */
 static int64_t pair_count(const trial *t, int i, int j)
@@ -173,62 +177,58 @@ static int64_t pair_count(const trial *t, int i, int j)
     return dist_below(&seed, 3) ? dist_below(&seed, 40) : 0;
 }
 
-static void exchanges(qdr_context *ctx, uint64_t seed)
+static void exchange(trial *t, uint64_t *seed)
 {
-    for (int round = dist_rounds(24); round > 0; round--) {
-        trial t = make_trial(ctx, &seed, 5);
-        const int is_even = (int)dist_below(&seed, 2);
-        const int64_t each = dist_below(&seed, 40);
-        int64_t out[MOST_MEMBERS], in[MOST_MEMBERS], n_out = 0, n_in = 0, at = 0;
-        for (int j = 0; j < t.size; j++) {
-            out[j] = is_even ? each : pair_count(&t, t.rank, j);
-            in[j] = is_even ? each : pair_count(&t, j, t.rank);
-            n_out += out[j];
-            n_in += in[j];
-        }
-        void *send = room(&t, n_out), *recv = room(&t, n_in);
-        for (int j = 0; j < t.size; j++)
-            for (int64_t i = 0; i < out[j]; i++)
-                dist_set(send, t.dtype, at++, value(&t, t.rank, 1000 * j + i));
-        DIST_OK(qdr_all_to_all(t.grid, t.axis, send, is_even ? NULL : out, recv,
-                               is_even ? NULL : in, is_even ? each : 0, t.dtype, t.stream));
-        synchronize(&t);
-        at = 0;
-        for (int j = 0; j < t.size; j++)
-            for (int64_t i = 0; i < in[j]; i++)
-                check_element(&t, recv, at++, value(&t, j, 1000 * t.rank + i));
-        check_guard(&t, recv, n_in);
-        end_trial(&t);
-        qdr_mem_free(ctx, &send);
-        qdr_mem_free(ctx, &recv);
+    const int is_even = (int)dist_below(seed, 2);
+    const int64_t each = dist_below(seed, 40);
+    int64_t out[MOST_MEMBERS], in[MOST_MEMBERS], n_out = 0, n_in = 0, at = 0;
+    for (int j = 0; j < t->size; j++) {
+        out[j] = is_even ? each : pair_count(t, t->rank, j);
+        in[j] = is_even ? each : pair_count(t, j, t->rank);
+        n_out += out[j];
+        n_in += in[j];
     }
+    void *send = room(t, n_out), *recv = room(t, n_in);
+    for (int j = 0; j < t->size; j++)
+        for (int64_t i = 0; i < out[j]; i++)
+            dist_set(send, t->dtype, at++, value(t, t->rank, 1000 * j + i));
+    DIST_OK(qdr_all_to_all(t->grid, t->axis, send, is_even ? NULL : out, recv, is_even ? NULL : in,
+                           is_even ? each : 0, t->dtype, t->stream));
+    synchronize(t);
+    at = 0;
+    for (int j = 0; j < t->size; j++)
+        for (int64_t i = 0; i < in[j]; i++)
+            check_element(t, recv, at++, value(t, j, 1000 * t->rank + i));
+    check_guard(t, recv, n_in);
+    qdr_mem_free(t->ctx, &send);
+    qdr_mem_free(t->ctx, &recv);
 }
 
+static void exchanges(qdr_context *ctx, uint64_t seed) { try_often(ctx, seed, 5, exchange); }
+
 /* A shift by some members, around the end or not; each member sends another number of elements. */
-static void shifts(qdr_context *ctx, uint64_t seed)
+static void shift(trial *t, uint64_t *seed)
 {
-    for (int round = dist_rounds(24); round > 0; round--) {
-        trial t = make_trial(ctx, &seed, 5);
-        const int step = (int)dist_below(&seed, t.size), is_ring = (int)dist_below(&seed, 2);
-        int to = t.rank + step, from = t.rank - step;
-        if (is_ring) {
-            to %= t.size;
-            from = (from + t.size) % t.size;
-        }
-        if (to >= t.size) to = -1;
-        const int64_t n_out = t.counts[t.rank], n_in = from < 0 ? 0 : t.counts[from];
-        void *send = room(&t, n_out), *recv = room(&t, n_in);
-        fill(&t, send, 0, n_out);
-        DIST_OK(qdr_send_recv(t.grid, t.axis, to, send, n_out, from < 0 ? -1 : from, recv, n_in,
-                              t.dtype, t.stream));
-        synchronize(&t);
-        for (int64_t i = 0; i < n_in; i++) check_element(&t, recv, i, value(&t, from, i));
-        check_guard(&t, recv, n_in);
-        end_trial(&t);
-        qdr_mem_free(ctx, &send);
-        qdr_mem_free(ctx, &recv);
+    const int step = (int)dist_below(seed, t->size), is_ring = (int)dist_below(seed, 2);
+    int to = t->rank + step, from = t->rank - step;
+    if (is_ring) {
+        to %= t->size;
+        from = (from + t->size) % t->size;
     }
+    if (to >= t->size) to = -1;
+    const int64_t n_out = t->counts[t->rank], n_in = from < 0 ? 0 : t->counts[from];
+    void *send = room(t, n_out), *recv = room(t, n_in);
+    fill(t, send, 0, n_out);
+    DIST_OK(qdr_send_recv(t->grid, t->axis, to, send, n_out, from < 0 ? -1 : from, recv, n_in,
+                          t->dtype, t->stream));
+    synchronize(t);
+    for (int64_t i = 0; i < n_in; i++) check_element(t, recv, i, value(t, from, i));
+    check_guard(t, recv, n_in);
+    qdr_mem_free(t->ctx, &send);
+    qdr_mem_free(t->ctx, &recv);
 }
+
+static void shifts(qdr_context *ctx, uint64_t seed) { try_often(ctx, seed, 5, shift); }
 
 /* Bytes are counted on the axis' own channel, and on no other. */
 static void traffic(qdr_context *ctx, uint64_t seed)
