@@ -56,14 +56,18 @@ typedef enum bench_value_kind { VALUE_TEXT, VALUE_WHOLE, VALUE_REAL } bench_valu
 /* A column of the table and of CSV, a member of JSON's rows; a list ends without a name. */
 typedef struct bench_column {
     const char *name; /* in CSV and JSON */
-    bench_value_kind kind;
     const char *title, *unit; /* of the table; no title: it is a setting, equal in all rows, which
                                  the table's title has, and JSON once */
+    bench_value_kind kind;
     int width; /* in the table */
     double scale; /* of real numbers in the table: times this */
     int n_digits; /* behind the point */
 } bench_column;
-enum { MAX_BENCH_COLUMNS = 40 };
+#define BENCH_SETTING(name, kind)                                                                  \
+    {                                                                                              \
+        name, NULL, NULL, kind, 0, 0, 0                                                            \
+    }
+#define BENCH_LAST_COLUMN BENCH_SETTING(NULL, VALUE_TEXT)
 
 typedef struct bench_value {
     const char *text; /* NULL: it is a number; NAN: there is none */
@@ -74,10 +78,10 @@ typedef struct bench_value {
 
 /* Median, least and 90th percentile of the times of one series: columns, and their values. */
 #define BENCH_TIME_COLUMNS(prefix, unit, scale)                                                    \
-    {prefix "median_secs", VALUE_REAL, "median", unit, 10, scale, 3},                              \
-        {prefix "min_secs", VALUE_REAL, "min", unit, 10, scale, 3},                                \
+    {prefix "median_secs", "median", unit, VALUE_REAL, 10, scale, 3},                              \
+        {prefix "min_secs", "min", unit, VALUE_REAL, 10, scale, 3},                                \
     {                                                                                              \
-        prefix "p90_secs", VALUE_REAL, "p90", unit, 10, scale, 3                                   \
+        prefix "p90_secs", "p90", unit, VALUE_REAL, 10, scale, 3                                   \
     }
 #define BENCH_TIME_VALUES(times)                                                                   \
     BENCH_NUMBER((times).median), BENCH_NUMBER((times).min), BENCH_NUMBER((times).p90)
@@ -111,13 +115,20 @@ typedef struct bench_kind {
     /* Looks at all options before anything starts; may be NULL. */
     int (*check)(const void *options, failure *why);
     void (*write_title)(const void *options, int n_ranks, char *title, size_t capacity);
-    /* Measures one grid and hands rows to bench_row(). Collective, the same result on all ranks. */
+    /* Measures one grid and hands rows to BENCH_ROW(). Collective, the same result on all ranks. */
     int (*run_grid)(bench_run *run, const void *options, grid_size size, failure *why);
 } bench_kind;
 
 /* The whole command; argv[0] is its name. Returns the exit code. */
 int bench_main(const bench_kind *kind, bench_options *options, int argc, char **argv);
-/* Values for the columns of the kind. */
+/* Prints a row: an array of a value for each of an array of columns. */
+#define BENCH_ROW(run, columns, values)                                                            \
+    do {                                                                                           \
+        _Static_assert(sizeof(values) / sizeof *(values) + 1 ==                                    \
+                           sizeof(columns) / sizeof *(columns),                                    \
+                       "a value for each column");                                                 \
+        bench_row(run, values);                                                                    \
+    } while (0)
 void bench_row(bench_run *run, const bench_value *values);
 /* Makes a grid of this size, its text "2x1x1x1". */
 qdr_status bench_make_grid(qdr_context *ctx, grid_size size, qdr_grid **grid);

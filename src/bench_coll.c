@@ -97,21 +97,21 @@ static int check_options(const void *user, failure *why)
 /* ---- rows ---- */
 
 static const bench_column columns[] = {
-    {"ranks", VALUE_WHOLE, NULL, NULL, 0, 0, 0},
-    {"memory", VALUE_TEXT, NULL, NULL, 0, 0, 0},
-    {"grid", VALUE_TEXT, "grid", "", 12, 0, 0},
-    {"axis", VALUE_TEXT, "axis", "", 4, 0, 0},
-    {"members", VALUE_WHOLE, "members", "", 7, 1, 0},
-    {"kind", VALUE_TEXT, "kind", "", 14, 0, 0},
-    {"size_bytes", VALUE_WHOLE, "size", "(B)", 11, 1, 0},
-    {"count", VALUE_WHOLE, "count", "(elements)", 10, 1, 0},
-    {"type", VALUE_TEXT, "type", "", 5, 0, 0},
+    BENCH_SETTING("ranks", VALUE_WHOLE),
+    BENCH_SETTING("memory", VALUE_TEXT),
+    {"grid", "grid", "", VALUE_TEXT, 12, 0, 0},
+    {"axis", "axis", "", VALUE_TEXT, 4, 0, 0},
+    {"members", "members", "", VALUE_WHOLE, 7, 1, 0},
+    {"kind", "kind", "", VALUE_TEXT, 14, 0, 0},
+    {"size_bytes", "size", "(B)", VALUE_WHOLE, 11, 1, 0},
+    {"count", "count", "(elements)", VALUE_WHOLE, 10, 1, 0},
+    {"type", "type", "", VALUE_TEXT, 5, 0, 0},
     BENCH_TIME_COLUMNS("", "(us)", 1e6),
-    {"algbw_gbps", VALUE_REAL, "algbw", "(GB/s)", 8, 1, 3},
-    {"busbw_gbps", VALUE_REAL, "busbw", "(GB/s)", 8, 1, 3},
-    {"wrong", VALUE_WHOLE, "wrong", "", 7, 1, 0},
-    {"samples", VALUE_WHOLE, "samples", "", 8, 1, 0},
-    {NULL, VALUE_TEXT, NULL, NULL, 0, 0, 0},
+    {"algbw_gbps", "algbw", "(GB/s)", VALUE_REAL, 8, 1, 3},
+    {"busbw_gbps", "busbw", "(GB/s)", VALUE_REAL, 8, 1, 3},
+    {"wrong", "wrong", "", VALUE_WHOLE, 7, 1, 0},
+    {"samples", "samples", "", VALUE_WHOLE, 8, 1, 0},
+    BENCH_LAST_COLUMN,
 };
 
 static const char *memory_text(const coll_options *options)
@@ -154,7 +154,7 @@ static void print_case(bench_run *run, const coll_options *options, const char *
         BENCH_NUMBER(the_case->n_wrong),
         BENCH_NUMBER(samples->n),
     };
-    bench_row(run, values);
+    BENCH_ROW(run, columns, values);
 }
 
 /* ---- one grid ---- */

@@ -36,20 +36,20 @@ static int take_option(int index, const char *value, void *user, failure *why)
 }
 
 static const bench_column columns[] = {
-    {"grid", VALUE_TEXT, "grid", "", 12, 0, 0},
-    {"pass", VALUE_TEXT, "pass", "", 9, 0, 0},
-    {"m", VALUE_WHOLE, NULL, NULL, 0, 0, 0},
-    {"n", VALUE_WHOLE, NULL, NULL, 0, 0, 0},
-    {"k", VALUE_WHOLE, NULL, NULL, 0, 0, 0},
-    {"dtype", VALUE_TEXT, NULL, NULL, 0, 0, 0},
-    {"layout", VALUE_TEXT, NULL, NULL, 0, 0, 0},
-    {"ranks", VALUE_WHOLE, NULL, NULL, 0, 0, 0},
+    {"grid", "grid", "", VALUE_TEXT, 12, 0, 0},
+    {"pass", "pass", "", VALUE_TEXT, 9, 0, 0},
+    BENCH_SETTING("m", VALUE_WHOLE),
+    BENCH_SETTING("n", VALUE_WHOLE),
+    BENCH_SETTING("k", VALUE_WHOLE),
+    BENCH_SETTING("dtype", VALUE_TEXT),
+    BENCH_SETTING("layout", VALUE_TEXT),
+    BENCH_SETTING("ranks", VALUE_WHOLE),
     BENCH_TIME_COLUMNS("", "(ms)", 1e3),
-    {"gflops", VALUE_REAL, "rate", "(GFLOP/s)", 10, 1, 1},
-    {"limit_median_secs", VALUE_REAL, "limit", "(ms)", 11, 1e3, 3},
-    {"share", VALUE_REAL, "share", "", 7, 1, 3},
-    {"samples", VALUE_WHOLE, "samples", "", 8, 1, 0},
-    {NULL, VALUE_TEXT, NULL, NULL, 0, 0, 0},
+    {"gflops", "rate", "(GFLOP/s)", VALUE_REAL, 10, 1, 1},
+    {"limit_median_secs", "limit", "(ms)", VALUE_REAL, 11, 1e3, 3},
+    {"share", "share", "", VALUE_REAL, 7, 1, 3},
+    {"samples", "samples", "", VALUE_WHOLE, 8, 1, 0},
+    BENCH_LAST_COLUMN,
 };
 
 static void write_title(const void *user, int n_ranks, char *title, size_t capacity)
@@ -85,7 +85,7 @@ static void print_pass(bench_run *run, const gemm_options *options, const char *
         BENCH_NUMBER(bench_ratio(samples, limit, on_grid)),
         BENCH_NUMBER(samples->n),
     };
-    bench_row(run, values);
+    BENCH_ROW(run, columns, values);
 }
 
 static int run_grid(bench_run *run, const void *user, grid_size size, failure *why)

@@ -57,24 +57,24 @@ static int check_options(const void *user, failure *why)
 /* ---- rows ---- */
 
 static const bench_column columns[] = {
-    {"grid", VALUE_TEXT, "grid", "", 12, 0, 0},
-    {"pass", VALUE_TEXT, "pass", "", 9, 0, 0},
-    {"hidden", VALUE_WHOLE, NULL, NULL, 0, 0, 0},
-    {"heads", VALUE_WHOLE, NULL, NULL, 0, 0, 0},
-    {"context", VALUE_WHOLE, NULL, NULL, 0, 0, 0},
-    {"sequences", VALUE_WHOLE, NULL, NULL, 0, 0, 0},
-    {"layers", VALUE_WHOLE, NULL, NULL, 0, 0, 0},
-    {"dtype", VALUE_TEXT, NULL, NULL, 0, 0, 0},
-    {"layout", VALUE_TEXT, NULL, NULL, 0, 0, 0},
-    {"ranks", VALUE_WHOLE, NULL, NULL, 0, 0, 0},
+    {"grid", "grid", "", VALUE_TEXT, 12, 0, 0},
+    {"pass", "pass", "", VALUE_TEXT, 9, 0, 0},
+    BENCH_SETTING("hidden", VALUE_WHOLE),
+    BENCH_SETTING("heads", VALUE_WHOLE),
+    BENCH_SETTING("context", VALUE_WHOLE),
+    BENCH_SETTING("sequences", VALUE_WHOLE),
+    BENCH_SETTING("layers", VALUE_WHOLE),
+    BENCH_SETTING("dtype", VALUE_TEXT),
+    BENCH_SETTING("layout", VALUE_TEXT),
+    BENCH_SETTING("ranks", VALUE_WHOLE),
     BENCH_TIME_COLUMNS("", "(ms)", 1e3),
     BENCH_TIME_COLUMNS("serial_", "serial", 1e3),
-    {"gain", VALUE_REAL, "gain", "", 6, 1, 3},
-    {"limit_median_secs", VALUE_REAL, "limit", "(ms)", 10, 1e3, 3},
-    {"share", VALUE_REAL, "share", "", 6, 1, 3},
-    {"tokens_per_sec", VALUE_REAL, "tokens/s", "", 10, 1, 0},
-    {"samples", VALUE_WHOLE, "samples", "", 7, 1, 0},
-    {NULL, VALUE_TEXT, NULL, NULL, 0, 0, 0},
+    {"gain", "gain", "", VALUE_REAL, 6, 1, 3},
+    {"limit_median_secs", "limit", "(ms)", VALUE_REAL, 10, 1e3, 3},
+    {"share", "share", "", VALUE_REAL, 6, 1, 3},
+    {"tokens_per_sec", "tokens/s", "", VALUE_REAL, 10, 1, 0},
+    {"samples", "samples", "", VALUE_WHOLE, 7, 1, 0},
+    BENCH_LAST_COLUMN,
 };
 
 static void write_title(const void *user, int n_ranks, char *title, size_t capacity)
@@ -206,7 +206,7 @@ static void print_pass(bench_run *run, const layer_options *options, const char 
         BENCH_NUMBER(n_tokens / overlapped.median),
         BENCH_NUMBER(samples->n),
     };
-    bench_row(run, values);
+    BENCH_ROW(run, columns, values);
 }
 
 static int run_grid(bench_run *run, const void *user, grid_size size, failure *why)

@@ -38,36 +38,36 @@ static int take_option(int index, const char *value, void *user, failure *why)
 }
 
 #define TRAFFIC_COLUMNS(axis)                                                                      \
-    {axis "_bytes", VALUE_REAL, axis " sends", "(MB)", 9, 1e-6, 3},                                \
+    {axis "_bytes", axis " sends", "(MB)", VALUE_REAL, 9, 1e-6, 3},                                \
     {                                                                                              \
-        axis "_secs", VALUE_REAL, axis " takes", "(ms)", 8, 1e3, 3                                 \
+        axis "_secs", axis " takes", "(ms)", VALUE_REAL, 8, 1e3, 3                                 \
     }
 
 static const bench_column columns[] = {
-    {"grid", VALUE_TEXT, "grid", "", 12, 0, 0},
-    {"pass", VALUE_TEXT, "pass", "", 9, 0, 0},
-    {"m", VALUE_WHOLE, NULL, NULL, 0, 0, 0},
-    {"n", VALUE_WHOLE, NULL, NULL, 0, 0, 0},
-    {"k", VALUE_WHOLE, NULL, NULL, 0, 0, 0},
-    {"dtype", VALUE_TEXT, NULL, NULL, 0, 0, 0},
-    {"layout", VALUE_TEXT, NULL, NULL, 0, 0, 0},
-    {"transposed", VALUE_WHOLE, NULL, NULL, 0, 0, 0},
-    {"bias", VALUE_WHOLE, NULL, NULL, 0, 0, 0},
-    {"ranks", VALUE_WHOLE, NULL, NULL, 0, 0, 0},
-    {"local_m", VALUE_WHOLE, "local m", "", 7, 1, 0},
-    {"local_n", VALUE_WHOLE, "local n", "", 7, 1, 0},
-    {"local_k", VALUE_WHOLE, "local k", "", 7, 1, 0},
+    {"grid", "grid", "", VALUE_TEXT, 12, 0, 0},
+    {"pass", "pass", "", VALUE_TEXT, 9, 0, 0},
+    BENCH_SETTING("m", VALUE_WHOLE),
+    BENCH_SETTING("n", VALUE_WHOLE),
+    BENCH_SETTING("k", VALUE_WHOLE),
+    BENCH_SETTING("dtype", VALUE_TEXT),
+    BENCH_SETTING("layout", VALUE_TEXT),
+    BENCH_SETTING("transposed", VALUE_WHOLE),
+    BENCH_SETTING("bias", VALUE_WHOLE),
+    BENCH_SETTING("ranks", VALUE_WHOLE),
+    {"local_m", "local m", "", VALUE_WHOLE, 7, 1, 0},
+    {"local_n", "local n", "", VALUE_WHOLE, 7, 1, 0},
+    {"local_k", "local k", "", VALUE_WHOLE, 7, 1, 0},
     BENCH_TIME_COLUMNS("", "(ms)", 1e3),
-    {"gflops", VALUE_REAL, "rate", "(GFLOP/s)", 9, 1, 1},
-    {"limit_median_secs", VALUE_REAL, "limit", "(ms)", 10, 1e3, 3},
-    {"share", VALUE_REAL, "share", "", 6, 1, 3},
-    {"exposed_secs", VALUE_REAL, "exposed", "(ms)", 8, 1e3, 3},
+    {"gflops", "rate", "(GFLOP/s)", VALUE_REAL, 9, 1, 1},
+    {"limit_median_secs", "limit", "(ms)", VALUE_REAL, 10, 1e3, 3},
+    {"share", "share", "", VALUE_REAL, 6, 1, 3},
+    {"exposed_secs", "exposed", "(ms)", VALUE_REAL, 8, 1e3, 3},
     TRAFFIC_COLUMNS("x"),
     TRAFFIC_COLUMNS("y"),
     TRAFFIC_COLUMNS("z"),
     TRAFFIC_COLUMNS("d"),
-    {"samples", VALUE_WHOLE, "samples", "", 7, 1, 0},
-    {NULL, VALUE_TEXT, NULL, NULL, 0, 0, 0},
+    {"samples", "samples", "", VALUE_WHOLE, 7, 1, 0},
+    BENCH_LAST_COLUMN,
 };
 
 static void write_title(const void *user, int n_ranks, char *title, size_t capacity)
@@ -161,7 +161,7 @@ static void print_pass(bench_run *run, const linear_options *options, const char
         BENCH_NUMBER(samples->n),
     };
 #undef AXIS
-    bench_row(run, values);
+    BENCH_ROW(run, columns, values);
 }
 
 static int measure(bench_run *run, const linear_options *options, grid_size size,

@@ -14,24 +14,31 @@ static double now_secs(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-qdr_status bench_all_ranks(qdr_context *ctx, bench_fold fold, double *values, int64_t n)
+/* mine, theirs: memory for the n values of this and of another rank. */
+static qdr_status fold_ranks(qdr_context *ctx, bench_fold fold, double *values, int64_t n,
+                             double *mine, double *theirs)
 {
     const size_t bytes = (size_t)n * sizeof *values;
-    double *mine = malloc(bytes), *theirs = malloc(bytes);
-    qdr_status status = qdr_agree(ctx, mine && theirs ? QDR_OK : QDR_ERR_MEMORY);
-    if (status >= 0) memcpy(mine, values, bytes);
-    for (int rank = 0; status >= 0 && rank < qdr_context_size(ctx); rank++) {
+    memcpy(mine, values, bytes);
+    for (int rank = 0; rank < qdr_context_size(ctx); rank++) {
         memcpy(theirs, mine, bytes);
-        status = qdr_broadcast(ctx, rank, theirs, bytes);
+        const qdr_status status = qdr_broadcast(ctx, rank, theirs, bytes);
+        if (status < 0) return status;
         for (int64_t i = 0; i < n; i++) {
-            if (rank == 0)
-                values[i] = theirs[i];
-            else
-                values[i] = fold == FOLD_SUM ? values[i] + theirs[i] : fmax(values[i], theirs[i]);
+            const double with = fold == FOLD_SUM ? values[i] + theirs[i]
+                                                 : fmax(values[i], theirs[i]);
+            values[i] = rank == 0 ? theirs[i] : with;
         }
     }
-    free(mine);
-    free(theirs);
+    return QDR_OK;
+}
+
+qdr_status bench_all_ranks(qdr_context *ctx, bench_fold fold, double *values, int64_t n)
+{
+    double *work = malloc(2 * (size_t)n * sizeof *work);
+    qdr_status status = qdr_agree(ctx, work ? QDR_OK : QDR_ERR_MEMORY);
+    if (work && status >= 0) status = fold_ranks(ctx, fold, values, n, work, work + n);
+    free(work);
     return status;
 }
 
@@ -60,7 +67,7 @@ int bench_measure(qdr_context *ctx, const bench_options *options, const bench_su
     if (!samples->secs || !samples->work)
         fail(why, EXIT_NOTHING_FITS, "bench: no memory for the times of %lld iterations",
              (long long)n);
-    if (fail_together(why, ctx)) return why->code;
+    if (fail_together(why, ctx) || !samples->secs) return why->code;
     qdr_status status = measure(ctx, options->n_warmup, subject, samples);
     if (status >= 0) status = bench_all_ranks(ctx, FOLD_MAX, samples->secs, n * n_series);
     return fail_status(why, status);

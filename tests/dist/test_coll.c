@@ -191,14 +191,14 @@ static void exchange(trial *t, uint64_t *seed)
     void *send = room(t, n_out), *recv = room(t, n_in);
     for (int j = 0; j < t->size; j++)
         for (int64_t i = 0; i < out[j]; i++)
-            dist_set(send, t->dtype, at++, value(t, t->rank, 1000 * j + i));
+            dist_set(send, t->dtype, at++, value(t, t->rank, INT64_C(1000) * j + i));
     DIST_OK(qdr_all_to_all(t->grid, t->axis, send, is_even ? NULL : out, recv, is_even ? NULL : in,
                            is_even ? each : 0, t->dtype, t->stream));
     synchronize(t);
     at = 0;
     for (int j = 0; j < t->size; j++)
         for (int64_t i = 0; i < in[j]; i++)
-            check_element(t, recv, at++, value(t, j, 1000 * t->rank + i));
+            check_element(t, recv, at++, value(t, j, INT64_C(1000) * t->rank + i));
     check_guard(t, recv, n_in);
     qdr_mem_free(t->ctx, &send);
     qdr_mem_free(t->ctx, &recv);
@@ -235,7 +235,7 @@ static void traffic(qdr_context *ctx, uint64_t seed)
 {
     qdr_grid *grid = dist_random_grid(ctx, &seed);
     for (int axis = 0; axis < QDR_N_AXES; axis++) {
-        const int g = qdr_grid_size(grid, (qdr_axis)axis);
+        const int64_t g = qdr_grid_size(grid, (qdr_axis)axis);
         float *send = dist_memory(ctx, 5 * g, QDR_F32), *recv = dist_memory(ctx, 5 * g, QDR_F32);
         qdr_grid_reset_traffic(grid);
         DIST_OK(qdr_all_gather(grid, (qdr_axis)axis, send, recv, 5, NULL, QDR_F32, NULL));
