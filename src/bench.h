@@ -1,46 +1,182 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the benchmarks of `quadrille bench` share: their options and one measurement. */
+/* What the benchmarks of `quadrille bench` share: options, the loop over grids, measuring in turn,
+ * statistics, printing. */
 #ifndef QUADRILLE_SRC_BENCH_H
 #define QUADRILLE_SRC_BENCH_H
 
-#include <quadrille/linear.h>
+#include <quadrille/quadrille.h>
 
-#include "options.h"
+#include "command.h"
+
+/* ---- options ---- */
 
 typedef enum bench_format { FORMAT_TABLE, FORMAT_CSV, FORMAT_JSON } bench_format;
 
+/* A benchmark's own options are a struct that begins with these. */
 typedef struct bench_options {
-    int64_t m, n, k; /* of the global product */
-    int64_t n_local, n_threads, n_panels, n_iterations, n_warmup;
+    int64_t n_local, n_iterations, n_warmup;
     grid_size grid; /* x = 0: one of data parallel ranks */
-    int all_grids, backward;
+    int all_grids;
     qdr_dtype dtype;
-    qdr_layout layout;
     bench_format format;
+    /* of products */
+    int64_t n_threads, n_panels;
+    qdr_layout layout;
 } bench_options;
 
-/* Seconds of one kind of call: of each iteration those of the slowest rank. */
+/* The end of each benchmark's table of options, and what takes them: index counts from the first of
+ * these. */
+#define BENCH_SPECS                                                                                \
+    {"dtype", 0, "TYPE", "f32 (default), f64 or bf16"},                                            \
+        {"grid", 0, "GRID", "GXxGYxGZxGD, or all: every grid of the ranks; default 1x1x1xP"},      \
+        {"local", 0, "P", "start P ranks as threads of this process, without MPI"},                \
+        {"iterations", 0, "N", "measured ones; default 10, of coll 20"},                           \
+        {"warmup", 0, "N", "iterations before; default 2, of coll 5"},                             \
+        {"csv", 0, NULL, "print comma-separated values"},                                          \
+        {"json", 0, NULL, "print one JSON object"}, {"help", 'h', NULL, "print this"},             \
+    {                                                                                              \
+        NULL, 0, NULL, NULL                                                                        \
+    }
+int bench_take(int index, const char *value, bench_options *options, failure *why);
+
+/* The same for benchmarks of products, which have these before them. */
+#define BENCH_PRODUCT_SPECS                                                                        \
+    {"layout", 0, "LAYOUT", "replicated (default) or scattered"},                                  \
+        {"panels", 0, "N", "row panels of each product; default: chosen by cost"},                 \
+        {"threads", 0, "N", "BLAS threads of each rank; default: cores over ranks"}, BENCH_SPECS
+int bench_take_product(int index, const char *value, bench_options *options, failure *why);
+
+/* "replicated" or "scattered". */
+const char *bench_layout_text(qdr_layout layout);
+
+/* ---- printing ---- */
+
+typedef enum bench_value_kind { VALUE_TEXT, VALUE_WHOLE, VALUE_REAL } bench_value_kind;
+
+/* A column of the table and of CSV, a member of JSON's rows; a list ends without a name. */
+typedef struct bench_column {
+    const char *name; /* in CSV and JSON */
+    const char *title, *unit; /* of the table; no title: it is a setting, equal in all rows, which
+                                 the table's title has, and JSON once */
+    bench_value_kind kind;
+    int width; /* in the table */
+    double scale; /* of real numbers in the table: times this */
+    int n_digits; /* behind the point */
+} bench_column;
+#define BENCH_SETTING(name, kind)                                                                  \
+    {                                                                                              \
+        name, NULL, NULL, kind, 0, 0, 0                                                            \
+    }
+#define BENCH_LAST_COLUMN BENCH_SETTING(NULL, VALUE_TEXT)
+
+typedef struct bench_value {
+    const char *text; /* NULL: it is a number; NAN: there is none */
+    double number;
+} bench_value;
+#define BENCH_TEXT(words) ((bench_value){.text = (words)})
+#define BENCH_NUMBER(value) ((bench_value){.number = (double)(value)})
+
+/* Median, least and 90th percentile of the times of one series: columns, and their values. */
+#define BENCH_TIME_COLUMNS(prefix, unit, scale)                                                    \
+    {prefix "median_secs", "median", unit, VALUE_REAL, 10, scale, 3},                              \
+        {prefix "min_secs", "min", unit, VALUE_REAL, 10, scale, 3},                                \
+    {                                                                                              \
+        prefix "p90_secs", "p90", unit, VALUE_REAL, 10, scale, 3                                   \
+    }
+#define BENCH_TIME_VALUES(times)                                                                   \
+    BENCH_NUMBER((times).median), BENCH_NUMBER((times).min), BENCH_NUMBER((times).p90)
+
+typedef struct bench_table {
+    const bench_column *columns;
+    const char *title; /* comment lines of the table, each with "# " and a newline */
+    bench_format format;
+    int n_rows; /* printed */
+} bench_table;
+
+/* Prints a row, the first one behind the head. values: one for each column. */
+void bench_print_row(bench_table *table, const bench_value *values);
+/* Ends what was printed. */
+void bench_print_end(const bench_table *table);
+
+/* ---- the loop over grids ---- */
+
+/* A benchmark on one rank. */
+typedef struct bench_run {
+    qdr_context *ctx;
+    bench_table table; /* printed by rank 0 */
+    char title[512];
+    int64_t n_wrong; /* results that were not as expected; equal on all ranks */
+} bench_run;
+
+typedef struct bench_kind {
+    const command *command;
+    option_taker take;
+    const bench_column *columns;
+    /* Looks at all options before anything starts; may be NULL. */
+    int (*check)(const void *options, failure *why);
+    void (*write_title)(const void *options, int n_ranks, char *title, size_t capacity);
+    /* Measures one grid and hands rows to BENCH_ROW(). Collective, the same result on all ranks. */
+    int (*run_grid)(bench_run *run, const void *options, grid_size size, failure *why);
+} bench_kind;
+
+/* The whole command; argv[0] is its name. Returns the exit code. */
+int bench_main(const bench_kind *kind, bench_options *options, int argc, char **argv);
+/* Prints a row: an array of a value for each of an array of columns. */
+#define BENCH_ROW(run, columns, values)                                                            \
+    do {                                                                                           \
+        _Static_assert(sizeof(values) / sizeof *(values) + 1 ==                                    \
+                           sizeof(columns) / sizeof *(columns),                                    \
+                       "a value for each column");                                                 \
+        bench_row(run, values);                                                                    \
+    } while (0)
+void bench_row(bench_run *run, const bench_value *values);
+/* Makes a grid of this size, its text "2x1x1x1". */
+qdr_status bench_make_grid(qdr_context *ctx, grid_size size, qdr_grid **grid);
+void bench_grid_text(grid_size size, char text[64]);
+
+/* ---- measuring: bench_measure.c ---- */
+
+/* Seconds of one series of calls: of each iteration those of the slowest rank. */
 typedef struct bench_times {
     double median, min, p90;
 } bench_times;
-/* Sorts the n values. */
-bench_times bench_times_of(double *secs, int64_t n);
 
-/* A pass of the layer on a grid, and the same products of every rank without communication, each
- * iteration of one right after one of the other. */
-typedef struct bench_row {
-    grid_size grid;
-    const char *pass; /* "forward", "backward" */
-    double flops; /* of all ranks */
-    bench_times layer, limit;
-    double share; /* median over the iterations of limit / layer: 1 where nothing is lost */
-    int64_t n_samples;
-} bench_row;
+/* Times of n_series kinds of calls. */
+typedef struct bench_samples {
+    int n_series;
+    int64_t n; /* iterations */
+    double *secs; /* [series][iteration] */
+    double *work; /* one series */
+} bench_samples;
 
-/* Measures one grid: one row, or two with options->backward. Collective; rows are equal on all
- * ranks. */
-enum { MAX_BENCH_ROWS = 2 };
-int bench_gemm_grid(qdr_context *ctx, const bench_options *options, grid_size size,
-                    bench_row rows[MAX_BENCH_ROWS], failure *why);
+/* What is measured. After each call `after` is told, which may be NULL; iterations that warm up are
+ * below 0. */
+typedef struct bench_subject {
+    qdr_status (*call)(void *user, int series); /* returns when its work is done */
+    void (*after)(void *user, int series, int64_t iteration);
+    void *user;
+} bench_subject;
+
+/* In each iteration calls all series once, one after the other, each from a common start. Room for
+ * n_more series is left behind them. Collective, the same result on all ranks; free samples in any
+ * case. */
+int bench_measure(qdr_context *ctx, const bench_options *options, const bench_subject *subject,
+                  int n_series, int n_more, bench_samples *samples, failure *why);
+void bench_free(bench_samples *samples);
+bench_times bench_times_of(const bench_samples *samples, int series);
+/* Medians over the iterations of a / b, and of a - b. */
+double bench_ratio(const bench_samples *samples, int a, int b);
+double bench_difference(const bench_samples *samples, int a, int b);
+/* Series `sum` becomes a + b. */
+void bench_add(const bench_samples *samples, int a, int b, int sum);
+/* Each of the n values becomes the largest, or the sum, of all ranks'. Collective, blocking; over
+ * other calls than those that are measured. */
+typedef enum bench_fold { FOLD_MAX, FOLD_SUM } bench_fold;
+qdr_status bench_all_ranks(qdr_context *ctx, bench_fold fold, double *values, int64_t n);
+
+/* ---- the benchmarks ---- */
+
+extern const command command_bench_coll, command_bench_gemm, command_bench_layer,
+    command_bench_linear;
 
 #endif

@@ -1,231 +1,142 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A linear layer on a grid against its own products on each rank: what communication costs. */
-#include <math.h>
-#include <quadrille/quadrille.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
+/* `quadrille bench gemm`: a layer's products on grids against the same products alone, that is what
+ * communication costs. */
+#include <stdio.h>
 
-#include "bench.h"
+#include "bench_product.h"
 
-/* A layer with the memory of its edges, on a grid or on one rank alone. */
-typedef struct bench_layer {
-    qdr_context *ctx;
-    qdr_grid *grid;
-    qdr_stack *stack;
-    qdr_linear *layer;
-    qdr_edge in, out;
-    void *x, *y, *dx, *dy;
-} bench_layer;
+#define MAX_EXTENT ((int64_t)1 << 40)
 
-static double now_secs(void)
+typedef struct gemm_options {
+    bench_options shared;
+    int64_t m, n, k; /* of the global product */
+    int backward;
+} gemm_options;
+
+enum { OPTION_M, OPTION_N, OPTION_K, OPTION_BACKWARD, OPTION_SHARED };
+
+static const option_spec specs[] = {
+    {"rows", 'm', "M", "rows of X and Y, over all ranks; default 4096"},
+    {"outputs", 'n', "N", "columns of Y; default 4096"},
+    {"inputs", 'k', "K", "columns of X; default 4096"},
+    {"backward", 0, NULL, "also dX and dW"},
+    BENCH_PRODUCT_SPECS,
+};
+
+static int take_option(int index, const char *value, void *user, failure *why)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
-static qdr_status describe(bench_layer *bench, const bench_options *options, int64_t m, int64_t k,
-                           int64_t n)
-{
-    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = m, .dtype = options->dtype,
-                                 .panels = (int)options->n_panels};
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{k, 1}}, .col_axis = QDR_X,
-                                 .layout = options->layout};
-    const qdr_linear_desc desc = {QDR_OPTS_INIT, .name = "product", .in = {{k, 1}}, .out = {{n, 1}},
-                                  .out_layout = options->layout};
-    qdr_status status = qdr_stack_create(bench->grid, &opts, &bench->stack);
-    if (status < 0) return status;
-    status = qdr_stack_add_input(bench->stack, "x", &input, 1, &bench->in);
-    if (status >= 0)
-        status = qdr_stack_add_linear(bench->stack, &desc, bench->in, &bench->out, &bench->layer);
-    status = qdr_agree(bench->ctx, status); /* adding is local */
-    return status < 0 ? status : qdr_stack_build(bench->stack);
-}
-
-/* Numbers of a size, so that no product meets a subnormal one. */
-static void fill(void *data, int64_t n_elems, qdr_dtype dtype)
-{
-    for (int64_t i = 0; i < n_elems; i++) {
-        const float value = (float)(i % 7 + 1) * 0.125f;
-        uint32_t bits;
-        memcpy(&bits, &value, sizeof bits);
-        if (dtype == QDR_F64) ((double *)data)[i] = (double)value;
-        if (dtype == QDR_F32) ((float *)data)[i] = value;
-        if (dtype == QDR_BF16) ((uint16_t *)data)[i] = (uint16_t)(bits >> 16);
+    gemm_options *options = user;
+    switch (index) {
+    case OPTION_M: return option_integer("rows", value, 0, MAX_EXTENT, &options->m, why);
+    case OPTION_N: return option_integer("outputs", value, 1, MAX_EXTENT, &options->n, why);
+    case OPTION_K: return option_integer("inputs", value, 1, MAX_EXTENT, &options->k, why);
+    case OPTION_BACKWARD: options->backward = 1; return EXIT_OK;
+    default: return bench_take_product(index - OPTION_SHARED, value, &options->shared, why);
     }
 }
 
-static qdr_status prepare(bench_layer *bench, const bench_options *options, int64_t m, int64_t k,
-                          int64_t n)
+static const bench_column columns[] = {
+    {"grid", "grid", "", VALUE_TEXT, 12, 0, 0},
+    {"pass", "pass", "", VALUE_TEXT, 9, 0, 0},
+    BENCH_SETTING("m", VALUE_WHOLE),
+    BENCH_SETTING("n", VALUE_WHOLE),
+    BENCH_SETTING("k", VALUE_WHOLE),
+    BENCH_SETTING("dtype", VALUE_TEXT),
+    BENCH_SETTING("layout", VALUE_TEXT),
+    BENCH_SETTING("ranks", VALUE_WHOLE),
+    BENCH_TIME_COLUMNS("", "(ms)", 1e3),
+    {"gflops", "rate", "(GFLOP/s)", VALUE_REAL, 10, 1, 1},
+    {"limit_median_secs", "limit", "(ms)", VALUE_REAL, 11, 1e3, 3},
+    {"share", "share", "", VALUE_REAL, 7, 1, 3},
+    {"samples", "samples", "", VALUE_WHOLE, 8, 1, 0},
+    BENCH_LAST_COLUMN,
+};
+
+static void write_title(const void *user, int n_ranks, char *title, size_t capacity)
 {
-    qdr_owned in, out;
-    qdr_status status = describe(bench, options, m, k, n);
-    if (status >= 0) status = qdr_linear_init(bench->layer, 1, 0.5);
-    if (status >= 0) status = qdr_stack_edge_owned(bench->stack, bench->in, &in);
-    if (status >= 0) status = qdr_stack_edge_owned(bench->stack, bench->out, &out);
-    if (status >= 0) status = qdr_stack_edge_value(bench->stack, bench->in, &bench->x);
-    if (status >= 0) status = qdr_stack_edge_value(bench->stack, bench->out, &bench->y);
-    if (status >= 0) status = qdr_stack_edge_gradient(bench->stack, bench->in, &bench->dx);
-    if (status >= 0) status = qdr_stack_edge_gradient(bench->stack, bench->out, &bench->dy);
-    if (status < 0) return status;
-    fill(bench->x, in.n_rows * in.n_cols, options->dtype);
-    fill(bench->dy, out.n_rows * out.n_cols, options->dtype);
-    return QDR_OK;
+    const gemm_options *options = user;
+    snprintf(title, capacity,
+             "# Y = X·Wᵀ with m=%lld n=%lld k=%lld, %s, %s, %d rank%s\n"
+             "# times of the slowest rank; limit: each rank's products alone, in turn with the "
+             "others; share: median of limit / time\n",
+             (long long)options->m, (long long)options->n, (long long)options->k,
+             qdr_dtype_name(options->shared.dtype), bench_layout_text(options->shared.layout),
+             n_ranks, n_ranks == 1 ? "" : "s");
 }
 
-static void release(bench_layer *bench)
+static void print_pass(bench_run *run, const gemm_options *options, const char *grid,
+                       const bench_samples *samples, product_pass pass)
 {
-    qdr_stack_destroy(&bench->stack);
-    qdr_grid_destroy(&bench->grid);
+    const int on_grid = 2 * (int)pass, limit = on_grid + 1;
+    const bench_times times = bench_times_of(samples, on_grid);
+    const double flops = product_flops(options->m, options->n, options->k, pass);
+    const bench_value values[] = {
+        BENCH_TEXT(grid),
+        BENCH_TEXT(product_pass_text(pass)),
+        BENCH_NUMBER(options->m),
+        BENCH_NUMBER(options->n),
+        BENCH_NUMBER(options->k),
+        BENCH_TEXT(qdr_dtype_name(options->shared.dtype)),
+        BENCH_TEXT(bench_layout_text(options->shared.layout)),
+        BENCH_NUMBER(qdr_context_size(run->ctx)),
+        BENCH_TIME_VALUES(times),
+        BENCH_NUMBER(1e-9 * flops / times.median),
+        BENCH_NUMBER(bench_times_of(samples, limit).median),
+        BENCH_NUMBER(bench_ratio(samples, limit, on_grid)),
+        BENCH_NUMBER(samples->n),
+    };
+    BENCH_ROW(run, columns, values);
 }
 
-/* Rows and columns of this rank's own product. */
-static qdr_status own_shape(const bench_layer *bench, const bench_options *options,
-                            int64_t shape[3])
+static int run_grid(bench_run *run, const void *user, grid_size size, failure *why)
 {
-    const qdr_matrix rows = {QDR_OPTS_INIT, .n_rows = options->m, .cols = {{1, 1}}, .row_unit = 1,
-                             .split_cells = 1};
-    qdr_owned part;
-    qdr_status status = qdr_matrix_owned(bench->grid, &rows, qdr_context_rank(bench->ctx), &part);
-    shape[0] = part.n_rows;
-    if (status >= 0) status = qdr_stack_edge_owned(bench->stack, bench->in, &part);
-    shape[1] = part.n_cols;
-    if (status >= 0) status = qdr_stack_edge_owned(bench->stack, bench->out, &part);
-    shape[2] = part.n_cols;
-    return status;
-}
-
-/* Two layers and the seconds of each of their passes: forward and backward of the layer, of the
- * limit, one after the other for each iteration. */
-typedef struct bench_pair {
-    bench_layer layer, limit;
-    qdr_context *alone;
-    double *secs; /* [pass][of layer, of limit][iteration] */
-    void *shared; /* as many on the device */
-    int64_t n_numbers;
-} bench_pair;
-
-static qdr_status run_pass(const bench_layer *bench, int backward, double *secs)
-{
-    const double began = now_secs();
-    qdr_status status = backward ? qdr_linear_backward(bench->layer, bench->dy, bench->x, bench->dx,
-                                                       0, NULL)
-                                 : qdr_linear_forward(bench->layer, bench->x, bench->y, 0, NULL);
-    if (status >= 0) status = qdr_stream_synchronize(qdr_context_stream(bench->ctx));
-    *secs = now_secs() - began;
-    return status;
-}
-
-static qdr_status run_all(bench_pair *pair, const bench_options *options)
-{
-    const int64_t n = options->n_iterations;
-    for (int64_t i = -options->n_warmup; i < n; i++)
-        for (int which = 0; which < 2 * (1 + options->backward); which++) {
-            const bench_layer *bench = which % 2 ? &pair->limit : &pair->layer;
-            double secs;
-            qdr_status status = qdr_barrier(pair->layer.ctx);
-            if (status >= 0) status = run_pass(bench, which / 2, &secs);
-            if (status < 0) return status;
-            if (i >= 0) pair->secs[which * n + i] = secs;
-        }
-    return QDR_OK;
-}
-
-/* Every number becomes that of the slowest rank. */
-static qdr_status slowest(bench_pair *pair)
-{
-    const size_t bytes = (size_t)pair->n_numbers * sizeof *pair->secs;
-    qdr_context *ctx = pair->layer.ctx;
-    qdr_status status = qdr_copy(ctx, pair->shared, pair->secs, bytes, NULL);
-    for (int axis = 0; status >= 0 && axis < QDR_N_AXES; axis++)
-        status = qdr_all_reduce(pair->layer.grid, (qdr_axis)axis, QDR_MAX, pair->shared,
-                                pair->n_numbers, QDR_F64, NULL);
-    if (status >= 0) status = qdr_copy(ctx, pair->secs, pair->shared, bytes, NULL);
-    return status < 0 ? status : qdr_stream_synchronize(qdr_context_stream(ctx));
-}
-
-static qdr_status make_pair(bench_pair *pair, const bench_options *options, grid_size size)
-{
-    const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = size.x, .y = size.y, .z = size.z, .d = size.d};
-    qdr_context *ctx = pair->layer.ctx;
-    const qdr_context_opts threads = {QDR_OPTS_INIT, .n_threads = qdr_context_threads(ctx)};
-    int64_t shape[3];
-    qdr_status status = qdr_grid_create(ctx, &opts, &pair->layer.grid);
-    if (status >= 0) status = prepare(&pair->layer, options, options->m, options->k, options->n);
-    if (status >= 0) status = own_shape(&pair->layer, options, shape);
-    if (status >= 0) status = qdr_agree(ctx, qdr_context_create_self(&threads, &pair->alone));
-    pair->limit.ctx = pair->alone;
-    if (status >= 0)
-        status = qdr_grid_create(pair->alone,
-                                 &(qdr_grid_opts){QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = 1},
-                                 &pair->limit.grid);
-    if (status >= 0) status = prepare(&pair->limit, options, shape[0], shape[1], shape[2]);
-    pair->n_numbers = options->n_iterations * (options->backward ? 4 : 2);
-    pair->secs = calloc((size_t)pair->n_numbers, sizeof *pair->secs);
-    if (status >= 0 && !pair->secs) status = QDR_ERR_MEMORY;
-    if (status >= 0)
-        status = qdr_mem_alloc(ctx, (size_t)pair->n_numbers * sizeof *pair->secs, &pair->shared);
-    return qdr_agree(ctx, status);
-}
-
-static void release_pair(bench_pair *pair)
-{
-    if (pair->shared) qdr_mem_free(pair->layer.ctx, &pair->shared);
-    free(pair->secs);
-    release(&pair->limit);
-    qdr_context_destroy(&pair->alone);
-    release(&pair->layer);
-}
-
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double at_share(const double *sorted, int64_t n, double share)
-{
-    const double place = share * (double)(n - 1);
-    const int64_t below = (int64_t)place;
-    return sorted[below] +
-           (below + 1 < n ? (place - (double)below) * (sorted[below + 1] - sorted[below]) : 0);
-}
-
-bench_times bench_times_of(double *secs, int64_t n)
-{
-    qsort(secs, (size_t)n, sizeof *secs, by_value);
-    return (bench_times){at_share(secs, n, 0.5), secs[0], at_share(secs, n, 0.9)};
-}
-
-static void summarise(const bench_options *options, double *layer, double *limit, bench_row *row)
-{
-    const int64_t n = options->n_iterations;
-    double *shares = malloc((size_t)n * sizeof *shares);
-    row->share = NAN;
-    for (int64_t i = 0; shares && i < n; i++) shares[i] = limit[i] / layer[i];
-    if (shares) row->share = bench_times_of(shares, n).median;
-    free(shares);
-    row->layer = bench_times_of(layer, n);
-    row->limit = bench_times_of(limit, n);
-    row->n_samples = n;
-}
-
-int bench_gemm_grid(qdr_context *ctx, const bench_options *options, grid_size size,
-                    bench_row rows[MAX_BENCH_ROWS], failure *why)
-{
-    bench_pair pair = {.layer.ctx = ctx};
-    qdr_status status = make_pair(&pair, options, size);
-    if (status >= 0) status = run_all(&pair, options);
-    if (status >= 0) status = slowest(&pair);
-    const double flops = 2.0 * (double)options->m * (double)options->n * (double)options->k;
-    for (int pass = 0; status >= 0 && pass < 1 + options->backward; pass++) {
-        double *secs = pair.secs + options->n_iterations * 2 * pass;
-        rows[pass] = (bench_row){
-            .grid = size, .pass = pass ? "backward" : "forward", .flops = pass ? 2 * flops : flops};
-        summarise(options, secs, secs + options->n_iterations, &rows[pass]);
-    }
-    fail_status(why, status);
-    release_pair(&pair);
+    const gemm_options *options = user;
+    const bench_options *shared = &options->shared;
+    const product_desc desc = {.m = options->m,
+                               .n = options->n,
+                               .k = options->k,
+                               .dtype = shared->dtype,
+                               .layout = shared->layout,
+                               .n_panels = (int)shared->n_panels};
+    const int n_passes = 1 + options->backward;
+    product_pair pair = {0};
+    bench_samples samples = {0};
+    char grid[64];
+    const bench_subject subject = {product_pair_call, NULL, &pair};
+    bench_grid_text(size, grid);
+    if (!fail_status(why, product_pair_create(run->ctx, size, &desc, &pair)))
+        bench_measure(run->ctx, shared, &subject, 2 * n_passes, 0, &samples, why);
+    for (int pass = 0; !why->code && pass < n_passes; pass++)
+        print_pass(run, options, grid, &samples, (product_pass)pass);
+    bench_free(&samples);
+    product_pair_destroy(&pair);
     return why->code;
 }
+
+static const bench_kind kind = {
+    .command = &command_bench_gemm,
+    .take = take_option,
+    .columns = columns,
+    .write_title = write_title,
+    .run_grid = run_grid,
+};
+
+static int run(int argc, char **argv)
+{
+    gemm_options options = {
+        .shared = {.n_iterations = 10, .n_warmup = 2}, .m = 4096, .n = 4096, .k = 4096};
+    return bench_main(&kind, &options.shared, argc, argv);
+}
+
+const command command_bench_gemm = {
+    .name = "bench gemm",
+    .summary = "a layer's products on grids against the same products alone",
+    .usage = "quadrille bench gemm [OPTION]...",
+    .text = "Times Y = X·Wᵀ on a grid of ranks, forward and (with --backward) dX and dW, each in "
+            "turn with the\n"
+            "same products of every rank without communication, which no grid can beat.",
+    .options = specs,
+    .examples = "  quadrille bench gemm --local 2 --grid all -m 4096 -n 4096 -k 1024 --backward\n"
+                "  mpiexec.mpich -n 4 quadrille bench gemm --grid 2x2x1x1 --threads 1 --csv\n",
+    .run = run,
+};

@@ -10,6 +10,7 @@ typedef struct command {
     const char *summary; /* one line for the list of commands */
     const char *usage; /* one line */
     const char *text; /* what it does */
+    const struct command *const *parts; /* commands of its own, "NAME PART", up to NULL; or NULL */
     const option_spec *options;
     const char *examples; /* one a line */
     int (*run)(int argc, char **argv); /* argv[0] is the name; returns the exit code */

@@ -44,9 +44,15 @@ static int print_help(void)
     return EXIT_OK;
 }
 
+/* Behind the name of the command that it is a part of. */
+static const char *part_name(const command *part) { return strchr(part->name, ' ') + 1; }
+
 static int print_command_help(const command *which)
 {
     printf("usage: %s\n%s\n", which->usage, which->text);
+    for (const command *const *part = which->parts; part && *part; part++)
+        printf("%s  %-10s %s\n", part == which->parts ? "\n" : "", part_name(*part),
+               (*part)->summary);
     options_print(which->options);
     printf("\nExamples:\n%s", which->examples);
     return EXIT_OK;
@@ -116,16 +122,32 @@ static int run_options(int argc, char **argv)
     return EXIT_USAGE;
 }
 
+/* What argv[0] names, or argv[0] and argv[1]; then argv[0] is dropped. */
+static const command *find_words(int *argc, char ***argv)
+{
+    const command *which = find_command(**argv);
+    for (const command *const *part = which && *argc > 1 ? which->parts : NULL; part && *part;
+         part++)
+        if (strcmp((*argv)[1], part_name(*part)) == 0) {
+            --*argc;
+            ++*argv;
+            return *part;
+        }
+    return which;
+}
+
 static int run_help(int argc, char **argv)
 {
     if (argc < 2) return print_help();
-    const command *which = find_command(argv[1]);
-    return which ? print_command_help(which) : fail_unknown(argv[1]);
+    argc--;
+    argv++;
+    const command *which = find_words(&argc, &argv);
+    return which ? print_command_help(which) : fail_unknown(argv[0]);
 }
 
 static int run_command(int argc, char **argv)
 {
-    const command *which = find_command(argv[0]);
+    const command *which = find_words(&argc, &argv);
     if (!which) return fail_unknown(argv[0]);
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)

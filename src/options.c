@@ -107,6 +107,23 @@ int option_integer(const char *name, const char *value, int64_t min, int64_t max
     return EXIT_OK;
 }
 
+int option_bytes(const char *name, const char *value, int64_t max, int64_t *bytes, failure *why)
+{
+    static const char letters[] = "KMG";
+    char *end;
+    errno = 0;
+    const long long parsed = strtoll(value, &end, 10);
+    const char *letter = *end ? strchr(letters, *end) : NULL;
+    const int shift = letter ? 10 * (int)(letter - letters + 1) : 0;
+    if (end == value || errno || (*end && (!letter || end[1])) || parsed < 1 ||
+        parsed > max >> shift)
+        return fail(why, EXIT_USAGE,
+                    "--%s '%s': a number of bytes from 1 to %lldG is needed, such as 8, 64K or 16M",
+                    name, value, (long long)(max >> 30));
+    *bytes = parsed << shift;
+    return EXIT_OK;
+}
+
 int option_grid(const char *name, const char *value, grid_size *size, failure *why)
 {
     int axes[4];

@@ -31,6 +31,9 @@ void options_print(const option_spec *specs);
 int option_integer(const char *name, const char *value, int64_t min, int64_t max, int64_t *number,
                    failure *why);
 
+/* A number of bytes from 1 to max, with K, M or G behind it 2^10, 2^20 or 2^30 times as many. */
+int option_bytes(const char *name, const char *value, int64_t max, int64_t *bytes, failure *why);
+
 /* The ranks along x, y, z and d. */
 typedef struct grid_size {
     int x, y, z, d;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** @file grid.h  The 4D grid of ranks: coordinates, groups, sums over axes, traffic counters.
+/** @file grid.h  The 4D grid of ranks: coordinates, groups, traffic counters.
  *
  *  A grid has gx·gy·gz·gd = p ranks, any integers ≥ 1. The order names the axes from the fastest:
  * with "xyzd" neighbours in rank share y, z, d and differ in x. */
@@ -45,15 +45,6 @@ QDR_API int qdr_grid_neighbour(const qdr_grid *grid, qdr_axis axis, int step);
  * bytes, always ended. Local. */
 QDR_API size_t qdr_grid_picture(const qdr_grid *grid, char *text, size_t capacity);
 
-/** All-reduce over the group of `axis`, in place, stream-ordered. Collective over that group; all
- * members hold the same bits afterwards (added in rank order, where they lie on several nodes first
- * those of a node; bf16 in fp32). n_elems is the same on all members.
- *  @param dtype  QDR_F32, QDR_F64, QDR_BF16 or QDR_I32
- *  @param stream NULL: the context's */
-QDR_API QDR_NODISCARD qdr_status qdr_all_reduce(qdr_grid *grid, qdr_axis axis, qdr_reduce op,
-                                                void *data, int64_t n_elems, qdr_dtype dtype,
-                                                qdr_stream *stream);
-
 /** The communicators of a grid: one per axis and direction of use, so that none waits behind
  * another's traffic. */
 typedef enum qdr_channel {
@@ -64,7 +55,7 @@ typedef enum qdr_channel {
     QDR_CHANNEL_Z_GATHER, /**< weights */
     QDR_CHANNEL_Z_REDUCE, /**< gradients of weights */
     QDR_CHANNEL_D_REDUCE, /**< gradients over data parallel copies */
-    QDR_CHANNEL_X_STAT, /**< statistics: norms, cross-entropy, gradient norm, qdr_all_reduce() */
+    QDR_CHANNEL_X_STAT, /**< statistics: norms, cross-entropy, gradient norm, and coll.h */
     QDR_CHANNEL_Y_STAT,
     QDR_CHANNEL_Z_STAT,
     QDR_CHANNEL_D_STAT,

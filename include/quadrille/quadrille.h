@@ -3,6 +3,7 @@
 #ifndef QUADRILLE_QUADRILLE_H
 #define QUADRILLE_QUADRILLE_H
 
+#include "coll.h"
 #include "context.h"
 #include "grid.h"
 #include "launch.h"

@@ -219,18 +219,3 @@ void qdr_grid_reset_traffic(qdr_grid *grid)
     for (int channel = 0; grid && channel < QDR_N_CHANNELS; channel++)
         qdri_comm_reset_traffic(grid->comms[channel]);
 }
-
-/* ---- sums ---- */
-
-qdr_status qdr_all_reduce(qdr_grid *grid, qdr_axis axis, qdr_reduce op, void *data, int64_t n_elems,
-                          qdr_dtype dtype, qdr_stream *stream)
-{
-    if (!grid) return QDR_FAIL(QDR_ERR_ARGUMENT, "all-reduce: the grid is NULL");
-    if ((unsigned)axis >= QDR_N_AXES)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "all-reduce: unknown axis %d; use QDR_X … QDR_D",
-                        (int)axis);
-    const qdri_coll coll = {
-        .kind = QDR_ALL_REDUCE, .dtype = dtype, .op = op, .recv = data, .count = n_elems};
-    return qdri_comm_launch(grid->comms[QDR_CHANNEL_X_STAT + axis], &coll,
-                            qdri_stream_or_default(grid, stream));
-}

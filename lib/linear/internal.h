@@ -5,6 +5,7 @@
 
 #include "core/schedule_linear.h"
 #include "grid/internal.h"
+#include "quadrille/coll.h"
 #include "quadrille/linear.h"
 #include "quadrille/ops.h"
 

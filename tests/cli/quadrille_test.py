@@ -287,45 +287,6 @@ class BadInput(Case):
         self.assertIn(b"standard output", done.stderr)
 
 
-class Bench(Case):
-    SHAPE = ("-m", "24", "-n", "20", "-k", "16", "--iterations", "4", "--warmup", "1", "--threads", "1")
-
-    def test_every_grid_as_json(self):
-        done = run("bench", "gemm", *self.SHAPE, "--local", "4", "--grid", "all", "--backward", "--dtype", "f64", "--json")
-        self.assertEqual((done.returncode, done.err), (0, ""))
-        result = json.loads(done.out)
-        self.assertEqual((result["m"], result["n"], result["k"], result["dtype"]), (24, 20, 16, "f64"))
-        self.assertEqual(len({row["grid"] for row in result["rows"]}), 10)
-        self.assertEqual([row["pass"] for row in result["rows"]], ["forward", "backward"] * 10)
-        for row in result["rows"]:
-            flops = 2 * 24 * 20 * 16 * (2 if row["pass"] == "backward" else 1)
-            self.assertAlmostEqual(row["gflops"] * row["median_secs"], 1e-9 * flops, delta=1e-12)
-            self.assertTrue(0 < row["min_secs"] <= row["median_secs"] <= row["p90_secs"], row)
-            self.assertTrue(row["share"] > 0 and row["limit_median_secs"] > 0 and row["samples"] == 4, row)
-
-    def test_csv_and_table(self):
-        words = ["bench", "gemm", *self.SHAPE, "--local", "2", "--grid", "2x1x1x1", "--layout", "scattered", "--panels", "2"]
-        names, values = (line.split(",") for line in run(*words, "--csv").out.splitlines())
-        row = dict(zip(names, values))
-        self.assertEqual((row["grid"], row["layout"], row["ranks"], row["samples"]), ("2x1x1x1", "scattered", "2", "4"))
-        table = run(*words, "--dtype", "bf16").out.splitlines()
-        self.assertIn("bf16, scattered, 2 ranks", table[0])
-        self.assertRegex(table[-1], r"^2x1x1x1 +forward( +[0-9.]+){6} +4$")
-
-    def test_wrong_words(self):
-        for words, says in (((), "use gemm"), (("coal",), "coal"), (("gemm", "-m", "-1"), "rows"), (("gemm", "-k", "0"), "inputs"),
-                            (("gemm", "--local", "2", "--grid", "2x2x1x1"), "--local 4"), (("gemm", "--dtype", "int8"), "int8"),
-                            (("gemm", "--layout", "round"), "round"), (("gemm", "--iterations", "0"), "iterations")):
-            done = run("bench", *words)
-            self.assertEqual((done.returncode, done.out), (2, ""), words)
-            self.assertIn(says, done.err)
-            self.assertEqual(len(done.err.splitlines()), 1)
-
-    @unittest.skipUnless("--mpiexec" in sys.argv, "no mpiexec")
-    def test_under_mpi(self):
-        done = run("bench", "gemm", *self.SHAPE, "--grid", "1x1x2x1", "--csv", before=[ARGUMENTS.mpiexec, "-n", "2"])
-        self.assertEqual((done.returncode, done.err), (0, ""))
-        self.assertEqual(len(done.out.splitlines()), 2)
 
 
 class Command(Case):
@@ -389,11 +350,12 @@ class Command(Case):
     def test_man_page_has_the_options_of_help(self):
         with open(ARGUMENTS.man_page, encoding="ascii") as file:
             page = file.read().replace("\\-", "-").replace("\\~", " ")
-        sections = dict(re.findall(r"^\.SH (\S+)\n(.*?)(?=^\.SH |\Z)", page, re.S | re.M))
-        for section, words in (("OPTIONS", ["--help"]), ("BENCH", ["bench", "--help"]), ("LINEAR", ["linear", "--help"]),
-                               ("TRACE", ["trace", "--help"]), ("VERIFY", ["verify", "--help"])):
-            in_help = re.findall(r"^  (?:-\w, |    )--([\w-]+)", run(*words).out.split("Examples:")[0], re.M)
-            in_page = re.findall(r"^\.TP\n.*?--([\w-]+)", sections[section], re.M)
+        sections = dict(re.findall(r"^\.SH (.+?)\n(.*?)(?=^\.SH |\Z)", page, re.S | re.M))
+        for section in ("OPTIONS", "BENCH", "BENCH COLL", "BENCH GEMM", "BENCH LAYER", "BENCH LINEAR", "LINEAR", "TRACE", "VERIFY"):
+            words = [] if section == "OPTIONS" else section.lower().split()
+            text = sections[section] + (sections["BENCH"] if section.startswith("BENCH ") else "")
+            in_help = re.findall(r"^  (?:-\w, |    )--([\w-]+)", run(*words, "--help").out.split("Examples:")[0], re.M)
+            in_page = re.findall(r"^\.TP\n.*?--([\w-]+)", text, re.M)
             self.assertEqual(sorted(in_help), sorted(in_page), section)
             self.assertGreater(len(in_help), 1)
 

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Linear layers that benchmarks run: on a grid, and the same products of each rank alone. */
+#ifndef QUADRILLE_SRC_BENCH_PRODUCT_H
+#define QUADRILLE_SRC_BENCH_PRODUCT_H
+
+#include "bench.h"
+
+typedef struct product_desc {
+    int64_t m, n, k; /* global */
+    qdr_dtype dtype;
+    qdr_layout layout; /* of X and Y */
+    int n_panels, transposed, bias;
+} product_desc;
+
+/* A layer with the memory of its edges. */
+typedef struct product {
+    qdr_grid *grid;
+    qdr_stack *stack;
+    qdr_linear *layer;
+    qdr_edge in, out;
+    void *x, *y, *dx, *dy;
+} product;
+
+/* Makes the layer and fills it with numbers. Collective over ctx; destroy it in any case. */
+qdr_status product_create(qdr_context *ctx, grid_size size, const product_desc *desc,
+                          product *made);
+/* Takes what is zero. Collective. */
+void product_destroy(product *gone);
+typedef enum product_pass { PASS_FORWARD, PASS_BACKWARD, N_PASSES } product_pass;
+/* "forward", "backward". */
+const char *product_pass_text(product_pass pass);
+/* To the end of its work. */
+qdr_status product_run(const product *ran, product_pass pass);
+/* Rows, outputs and inputs of this rank's own product of a layer. */
+qdr_status product_own_shape(const qdr_grid *grid, const qdr_linear *layer, int64_t *m, int64_t *n,
+                             int64_t *k);
+double product_flops(int64_t m, int64_t n, int64_t k, product_pass pass);
+/* Numbers of a usual size in memory of n elements: no product meets subnormal ones. */
+void product_fill(void *data, int64_t n_elems, qdr_dtype dtype);
+
+/* A context of this rank alone, with as many BLAS threads as that of the world. Collective over
+ * ctx. */
+qdr_status context_alone(qdr_context *ctx, qdr_context **alone);
+
+/* A layer on a grid, and its limit: the same products of every rank without communication. In
+ * samples pass p of the layer is series 2p, that of the limit 2p + 1. */
+typedef struct product_pair {
+    qdr_context *ctx, *alone;
+    product on_grid, limit;
+} product_pair;
+enum { N_PAIR_SERIES = 2 * N_PASSES };
+/* Collective over ctx, the same result on all ranks; destroy it in any case. */
+qdr_status product_pair_create(qdr_context *ctx, grid_size size, const product_desc *desc,
+                               product_pair *pair);
+void product_pair_destroy(product_pair *pair);
+/* A bench_subject's call, user is the pair. */
+qdr_status product_pair_call(void *user, int series);
+
+#endif

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Transformer layers as a stack: norm, qkv, attention, proj, residual; norm, fc, gelu, fc2,
+ * residual. */
+#ifndef QUADRILLE_SRC_BENCH_TRANSFORMER_H
+#define QUADRILLE_SRC_BENCH_TRANSFORMER_H
+
+#include <quadrille/quadrille.h>
+
+typedef struct transformer_desc {
+    int64_t hidden, n_heads, context, n_sequences, n_layers; /* n_heads divides hidden */
+    qdr_dtype dtype;
+    qdr_layout layout;
+    int n_panels, overlap; /* as in qdr_stack_opts */
+} transformer_desc;
+
+enum { N_LAYER_PRODUCTS = 4 }; /* qkv, proj, fc, fc2 */
+
+typedef struct transformer {
+    qdr_dtype dtype;
+    qdr_stack *stack;
+    qdr_edge in, out;
+    qdr_linear *products[N_LAYER_PRODUCTS]; /* of one layer; all layers have the same shapes */
+} transformer;
+
+/* Makes the stack, with first weights and an input. Collective, the same result on all ranks;
+ * destroy its stack in any case. */
+qdr_status transformer_create(qdr_grid *grid, const transformer_desc *desc, transformer *made);
+/* Fills the gradient of the output, as a backward pass wants it. Streams are idle. */
+void transformer_fill_gradient(const transformer *filled);
+
+#endif

@@ -1,0 +1,273 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`quadrille bench` from outside: all formats, all grids, numbers that must fit each other, planted errors, bad input.
+
+usage: bench_test.py QUADRILLE PLANTED [--mpiexec PROGRAM]
+PLANTED is the same command with collectives that spoil one element of each rank.
+"""
+import argparse
+import csv
+import json
+import subprocess
+import sys
+import unittest
+
+ARGUMENTS = None
+KINDS = ["all-gather", "reduce-scatter", "all-reduce", "broadcast", "all-to-all", "send-recv"]
+SHORT = ("--iterations", "4", "--warmup", "1")
+SHAPE = ("-m", "24", "-n", "20", "-k", "16", "--threads", "1", *SHORT)
+LAYER = ("--hidden", "24", "--heads", "6", "--context", "5", "--sequences", "4", "--threads", "1", *SHORT)
+
+
+def run(*words, before=(), program=None):
+    done = subprocess.run([*before, program or ARGUMENTS.quadrille, "bench", *words], stdin=subprocess.DEVNULL,
+                          capture_output=True, timeout=120)
+    done.out, done.err = done.stdout.decode(), done.stderr.decode()
+    return done
+
+
+def bus_factor(kind, n):
+    return {"all-reduce": 2 * (n - 1) / n, "broadcast": 1, "send-recv": 1}.get(kind, (n - 1) / n)
+
+
+class Case(unittest.TestCase):
+    def rows(self, *words, **how):
+        """The whole JSON object, and its rows."""
+        done = run(*words, "--json", **how)
+        self.assertEqual((done.returncode, done.err), (0, ""))
+        result = json.loads(done.out)
+        self.assertGreater(len(result["rows"]), 0)
+        return result, result["rows"]
+
+    def table(self, *words):
+        done = run(*words)
+        self.assertEqual((done.returncode, done.err), (0, ""))
+        return done.out.splitlines()
+
+    def assert_times(self, row, prefix=""):
+        self.assertTrue(0 < row[prefix + "min_secs"] <= row[prefix + "median_secs"] <= row[prefix + "p90_secs"], row)
+
+    def assert_near(self, a, b, relative=1e-6):
+        self.assertLessEqual(abs(a - b), relative * max(abs(a), abs(b)))
+
+
+class Coll(Case):
+    def check(self, row):
+        self.assert_times(row)
+        self.assertEqual(row["size_bytes"], row["count"] * {"f32": 4, "f64": 8, "bf16": 2}[row["type"]])
+        self.assert_near(row["algbw_gbps"] * row["median_secs"], 1e-9 * row["size_bytes"])
+        self.assert_near(row["busbw_gbps"], bus_factor(row["kind"], row["members"]) * row["algbw_gbps"])
+        self.assertEqual(row["wrong"], 0, row)
+
+    def test_every_grid_kind_and_axis(self):
+        result, rows = self.rows("coll", "--local", "4", "--grid", "all", "--kind", "all", "-b", "4", "-e", "1K", "-f", "16", *SHORT)
+        self.assertEqual((result["ranks"], result["memory"]), (4, "library"))
+        self.assertEqual(len({row["grid"] for row in rows}), 10)
+        want = []
+        for grid in dict.fromkeys(row["grid"] for row in rows):
+            for axis, size in zip("xyzd", map(int, grid.split("x"))):
+                want += [(grid, axis, size, kind, count) for kind in KINDS if size > 1 for count in (1, 16, 256)]
+        self.assertEqual([tuple(row[name] for name in ("grid", "axis", "members", "kind", "count")) for row in rows], want)
+        for row in rows:
+            self.check(row)
+            self.assertEqual(row["samples"], 4)
+
+    def test_types_and_memory(self):
+        for dtype, elem_bytes in (("f64", 8), ("bf16", 2)):
+            for memory in ("library", "caller"):
+                words = ["--local", "3", "--grid", "1x3x1x1", "--kind", "all", "--dtype", dtype, "--memory", memory, "-b", "1", "-e", "1000"]
+                result, rows = self.rows("coll", *words, *SHORT)
+                self.assertEqual(result["memory"], memory)
+                self.assertEqual(sorted({row["size_bytes"] for row in rows})[0], elem_bytes)
+                for row in rows:
+                    self.check(row)
+
+    def test_one_member(self):
+        _, rows = self.rows("coll", "--local", "2", "--axis", "x", "--kind", "all", "-b", "64", "-e", "64", *SHORT)
+        self.assertEqual([row["kind"] for row in rows], KINDS)
+        for row in rows:
+            self.check(row)
+        self.assertEqual([row["busbw_gbps"] == 0 for row in rows], [kind not in ("broadcast", "send-recv") for kind in KINDS])
+
+    def test_sizes(self):
+        for words, want in ((("-b", "1K", "-e", "64K"), [1 << 10, 1 << 12, 1 << 14, 1 << 16]),
+                            (("--min-bytes", "100", "--max-bytes", "1000", "--factor", "3"), [100, 300, 900]),
+                            (("-b", "1", "-e", "17", "-f", "2"), [4, 8, 16])):
+            _, rows = self.rows("coll", "--local", "2", *words, *SHORT)
+            self.assertEqual([row["size_bytes"] for row in rows], want)
+
+    def test_csv_and_table(self):
+        words = ["coll", "--local", "2", "--kind", "all-to-all", "-b", "1M", "-e", "1M", *SHORT]
+        (row,) = csv.DictReader(run(*words, "--csv").out.splitlines())
+        self.assertEqual([row[name] for name in ("ranks", "memory", "grid", "axis", "members", "kind", "count", "type", "wrong", "samples")],
+                         ["2", "library", "1x1x1x2", "d", "2", "all-to-all", "262144", "f32", "0", "4"])
+        self.assert_near(float(row["busbw_gbps"]), 0.5 * float(row["algbw_gbps"]), 1e-8)
+        cells = self.table(*words)[-1].split()
+        self.assertEqual(cells[:7] + cells[-2:], ["1x1x1x2", "d", "2", "all-to-all", "1048576", "262144", "f32", "0", "4"])
+        self.assertLessEqual(abs(float(cells[-3]) - 0.5 * float(cells[-4])), 1e-3)
+        self.assertLessEqual(abs(float(cells[-4]) - 1e-3 * 1048576 / float(cells[7])), 1e-3)
+
+    def test_planted_errors_are_counted(self):
+        for dtype in ("f32", "f64", "bf16"):
+            done = run("coll", "--local", "4", "--grid", "2x1x2x1", "--kind", "all", "--dtype", dtype, "-b", "64", "-e", "4K", *SHORT, "--json",
+                       program=ARGUMENTS.planted)
+            rows = json.loads(done.out)["rows"]
+            self.assertEqual([row["wrong"] for row in rows], [4] * (2 * len(KINDS) * 4))
+            self.assertEqual(done.returncode, 4)
+            self.assertIn(f"{4 * len(rows)} results are wrong", done.err)
+
+    @unittest.skipUnless("--mpiexec" in sys.argv, "no mpiexec")
+    def test_under_mpi(self):
+        words = ["coll", "--grid", "2x2x1x1", "--kind", "all", "-b", "12", "-e", "1M", "-f", "64", *SHORT]
+        _, rows = self.rows(*words, before=[ARGUMENTS.mpiexec, "-n", "4"])
+        self.assertEqual(len(rows), 2 * len(KINDS) * 3)
+        for row in rows:
+            self.check(row)
+        done = run(*words, before=[ARGUMENTS.mpiexec, "-n", "4"], program=ARGUMENTS.planted)
+        self.assertEqual(done.returncode, 4)
+
+
+class Products(Case):
+    def check(self, row):
+        self.assert_times(row)
+        flops = 2 * 24 * 20 * 16 * (2 if row["pass"] == "backward" else 1)
+        self.assert_near(row["gflops"] * row["median_secs"], 1e-9 * flops)
+        self.assertTrue(row["share"] > 0 and row["limit_median_secs"] > 0 and row["samples"] == 4, row)
+
+    def test_gemm_on_every_grid(self):
+        result, rows = self.rows("gemm", *SHAPE, "--local", "4", "--grid", "all", "--backward", "--dtype", "f64")
+        self.assertEqual((result["m"], result["n"], result["k"], result["dtype"]), (24, 20, 16, "f64"))
+        self.assertEqual(len({row["grid"] for row in rows}), 10)
+        self.assertEqual([row["pass"] for row in rows], ["forward", "backward"] * 10)
+        for row in rows:
+            self.check(row)
+
+    def test_gemm_as_csv_and_table(self):
+        words = ["gemm", *SHAPE, "--local", "2", "--grid", "2x1x1x1", "--layout", "scattered", "--panels", "2"]
+        (row,) = csv.DictReader(run(*words, "--csv").out.splitlines())
+        self.assertEqual((row["grid"], row["layout"], row["ranks"], row["samples"]), ("2x1x1x1", "scattered", "2", "4"))
+        table = self.table(*words, "--dtype", "bf16")
+        self.assertIn("bf16, scattered, 2 ranks", table[0])
+        self.assertRegex(table[-1], r"^2x1x1x1 +forward( +[0-9.]+){6} +4$")
+
+    def bytes_of(self, row):
+        return [row[axis + "_bytes"] for axis in "xyzd"]
+
+    def test_linear_counts_what_each_axis_sends(self):
+        """f32 and everything divides: the table of docs/design.md, for M=24, N=20, K=16."""
+        result, rows = self.rows("linear", *SHAPE, "--local", "4", "--grid", "all")
+        self.assertEqual((result["m"], result["transposed"], result["bias"]), (24, 0, 0))
+        self.assertEqual(len(rows), 20)
+        for row in rows:
+            self.check(row)
+            x, y, z, d = map(int, row["grid"].split("x"))
+            m, n, k = 24 // (z * d), 20 // y, 16 // x
+            self.assertEqual((row["local_m"], row["local_n"], row["local_k"]), (m, n, k))
+            w = 4 * n * k
+            if row["pass"] == "forward":
+                want = [2 * (x - 1) / x * 4 * m * n, 0, (z - 1) / z * w, 0]
+            else:
+                want = [0, 2 * (y - 1) / y * 4 * m * k, 2 * (z - 1) / z * w, 2 * (d - 1) / d * w / z]
+            for got, exact in zip(self.bytes_of(row), want):
+                # parts of a sum, and of a shard, are of whole elements; the rank that sends most may send a few more
+                self.assertLessEqual(abs(got - exact), 64, row)
+            for axis, got in zip("xyzd", self.bytes_of(row)):
+                self.assertEqual(row[axis + "_secs"] > 0, got > 0)
+            self.assertTrue(row["exposed_secs"] < row["p90_secs"])
+
+    def test_linear_transposed(self):
+        for grid, transposed in (("2x1x1x1", 0), ("1x2x1x1", 1)):
+            _, rows = self.rows("linear", *SHAPE, "--local", "2", "--grid", grid, "--bias", *["--transposed"] * transposed)
+            self.assertEqual([(row["local_n"], row["local_k"]) for row in rows], [(20, 8)] * 2)
+            self.assertEqual(max(self.bytes_of(rows[0])), 4 * 24 * 20)
+            self.assertEqual(self.bytes_of(rows[0])[transposed], 4 * 24 * 20)
+
+    def test_linear_scattered_as_csv_and_table(self):
+        words = ["linear", *SHAPE, "--local", "4", "--grid", "2x2x1x1", "--layout", "scattered"]
+        rows = list(csv.DictReader(run(*words, "--csv").out.splitlines()))
+        self.assertEqual([(row["pass"], row["layout"], row["local_m"]) for row in rows],
+                         [("forward", "scattered", "24"), ("backward", "scattered", "24")])
+        table = self.table(*words)
+        self.assertRegex(table[-1], r"^2x2x1x1 +backward +24 +10 +8( +-?[0-9.]+){15} +4$")
+
+    @unittest.skipUnless("--mpiexec" in sys.argv, "no mpiexec")
+    def test_under_mpi(self):
+        for name in ("gemm", "linear"):
+            done = run(name, *SHAPE, "--grid", "1x1x2x1", "--csv", before=[ARGUMENTS.mpiexec, "-n", "2"])
+            self.assertEqual((done.returncode, done.err), (0, ""))
+            self.assertEqual(len(done.out.splitlines()), 2 if name == "gemm" else 3)
+
+
+class Layer(Case):
+    def test_every_grid(self):
+        result, rows = self.rows("layer", *LAYER, "--local", "4", "--grid", "all")
+        self.assertEqual([result[name] for name in ("hidden", "heads", "context", "sequences", "layers", "ranks")], [24, 6, 5, 4, 1, 4])
+        self.assertEqual(len({row["grid"] for row in rows}), 10)
+        self.assertEqual([row["pass"] for row in rows], ["forward", "backward", "together"] * 10)
+        for row in rows:
+            self.assert_times(row)
+            self.assert_times(row, "serial_")
+            self.assert_near(row["tokens_per_sec"] * row["median_secs"], 4 * 5)
+            self.assertTrue(row["gain"] > 0 and row["share"] > 0 and row["limit_median_secs"] > 0 and row["samples"] == 4, row)
+        for forward, backward, together in zip(rows[::3], rows[1::3], rows[2::3]):
+            self.assertGreaterEqual(together["min_secs"], 0.999999 * (forward["min_secs"] + backward["min_secs"]))
+
+    def test_layers_types_and_panels(self):
+        for dtype, layout in (("f64", "scattered"), ("bf16", "replicated")):
+            words = ["layer", *LAYER, "--local", "2", "--grid", "1x2x1x1", "--layers", "3", "--dtype", dtype, "--layout", layout, "--panels", "2"]
+            rows = list(csv.DictReader(run(*words, "--csv").out.splitlines()))
+            self.assertEqual([(row["layers"], row["dtype"], row["layout"]) for row in rows], [("3", dtype, layout)] * 3)
+            table = self.table(*words)
+            self.assertIn("3 transformer layers, hidden 24, 6 heads, 4 sequences of 5 tokens", table[0])
+            self.assertRegex(table[-1], r"^1x2x1x1 +together( +[0-9.]+){10} +4$")
+
+    @unittest.skipUnless("--mpiexec" in sys.argv, "no mpiexec")
+    def test_under_mpi(self):
+        _, rows = self.rows("layer", *LAYER, "--grid", "2x1x1x1", "--layout", "scattered", before=[ARGUMENTS.mpiexec, "-n", "2"])
+        self.assertEqual(len(rows), 3)
+
+
+class Words(Case):
+    def test_wrong_words(self):
+        for words, says in (((), "use coll, gemm, layer or linear"), (("coal",), "coal"), (("gemm", "-m", "-1"), "rows"),
+                            (("gemm", "-k", "0"), "inputs"), (("gemm", "--local", "2", "--grid", "2x2x1x1"), "--local 4"),
+                            (("gemm", "--dtype", "int8"), "int8"), (("gemm", "--layout", "round"), "round"),
+                            (("gemm", "--iterations", "0"), "iterations"), (("gemm", "--kind", "all"), "bench gemm --help"),
+                            (("linear", "--backward"), "--backward"), (("linear", "-n", "none"), "outputs"),
+                            (("coll", "--kind", "gather"), "reduce-scatter"), (("coll", "--axis", "w"), "'w'"), (("coll", "--axis", ""), "axis"),
+                            (("coll", "-b", "0"), "min-bytes"), (("coll", "-e", "1T"), "1T"), (("coll", "-e", "9999999999G"), "max-bytes"),
+                            (("coll", "-b", "2K", "-e", "1K"), "2048"), (("coll", "-f", "1"), "factor"), (("coll", "--memory", "ours"), "ours"),
+                            (("coll", "--threads", "1"), "--threads"), (("layer", "--heads", "7"), "518"), (("layer", "--hidden", "0"), "hidden"),
+                            (("layer", "--sequences", "x"), "sequences"), (("layer", "--layers", "0"), "layers"), (("layer", "more"), "more")):
+            done = run(*words)
+            self.assertEqual((done.returncode, done.out), (2, ""), words)
+            self.assertIn(says, done.err)
+            self.assertEqual(len(done.err.splitlines()), 1)
+
+    @unittest.skipUnless("--mpiexec" in sys.argv, "no mpiexec")
+    def test_wrong_words_once_under_mpi(self):
+        for words in (["coal"], ["coll", "--axis", "w"], ["layer", "--heads", "7"], ["linear", "--grid", "2x1x1x1"]):
+            done = run(*words, before=[ARGUMENTS.mpiexec, "-n", "3"])
+            self.assertEqual((done.returncode, done.out, len(done.err.strip().splitlines())), (2, "", 1), done.err)
+
+    def test_help(self):
+        overview = run("--help").out
+        for name in ("coll", "gemm", "layer", "linear"):
+            self.assertRegex(overview, rf"(?m)^  {name} +\w")
+            text = run(name, "--help").out
+            self.assertIn(f"usage: quadrille bench {name} ", text)
+            self.assertEqual(text, subprocess.run([ARGUMENTS.quadrille, "help", "bench", name], capture_output=True).stdout.decode())
+
+
+def main():
+    global ARGUMENTS
+    parser = argparse.ArgumentParser()
+    parser.add_argument("quadrille")
+    parser.add_argument("planted")
+    parser.add_argument("--mpiexec")
+    ARGUMENTS = parser.parse_args()
+    unittest.main(argv=[sys.argv[0]], verbosity=1)
+
+
+if __name__ == "__main__":
+    main()
