@@ -37,6 +37,7 @@ void layer_case_draw(uint64_t seed, layer_case *drawn)
     drawn->n_calls = 1 + (int)draw_below(seed, 10, 3) / 2 * 2;
     drawn->defer = (int)draw_below(seed, 12, 2);
     drawn->accumulate = (int)draw_below(seed, 11, 2);
+    drawn->storage = draw_below(seed, 15, 2) ? QDR_IN_OUT : QDR_OUT_IN;
     drawn->panels = draw_below(seed, 13, 2) ? 2 + (int)draw_below(seed, 14, 5) : 1;
 }
 
@@ -100,16 +101,17 @@ void layer_case_text(const layer_case *the_case, char *text, size_t capacity)
     blocks_text(the_case->in, in, sizeof in);
     blocks_text(the_case->out, out, sizeof out);
     snprintf(text, capacity,
-             "%s %s>%s %s M=%lld/%lld in=%s out=%s units %lld,%lld%s%s%s%s%s calls=%d overlap=%d "
+             "%s %s>%s %s M=%lld/%lld in=%s out=%s units %lld,%lld%s%s%s%s%s%s calls=%d overlap=%d "
              "panels=%d seed=%llu",
              qdr_dtype_name(the_case->dtype), the_case->in_layout ? "S" : "R",
              the_case->out_layout ? "S" : "R", the_case->transposed ? "transposed" : "normal",
              (long long)the_case->m, (long long)the_case->row_unit, in, out,
              (long long)the_case->in_unit, (long long)the_case->out_unit,
-             the_case->bias ? " bias" : "", the_case->drop_gathered ? " drop" : "",
-             the_case->is_exact ? " exact" : "", the_case->accumulate ? " accumulate" : "",
-             the_case->defer ? " defer" : "", the_case->n_calls, the_case->overlap,
-             the_case->panels, (unsigned long long)the_case->seed);
+             the_case->storage == QDR_IN_OUT ? " in-out" : "", the_case->bias ? " bias" : "",
+             the_case->drop_gathered ? " drop" : "", the_case->is_exact ? " exact" : "",
+             the_case->accumulate ? " accumulate" : "", the_case->defer ? " defer" : "",
+             the_case->n_calls, the_case->overlap, the_case->panels,
+             (unsigned long long)the_case->seed);
 }
 
 double layer_errors_worst(const layer_errors *errors)

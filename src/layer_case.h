@@ -18,6 +18,7 @@ typedef struct layer_case {
     qdr_dtype dtype;
     qdr_layout in_layout, out_layout;
     int transposed, bias, drop_gathered;
+    qdr_storage storage; /* of W; none: the library's choice */
     int is_exact; /* values -1, 0, 1: the result must be exact */
     int n_calls; /* forward and backward passes; gradients of parameters are added up over them */
     int defer; /* 1: and synchronised in the last call only, else in each */

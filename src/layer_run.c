@@ -45,7 +45,8 @@ static qdr_status add_layer(layer_run *run)
                             .transposed = c->transposed,
                             .out_layout = c->out_layout,
                             .out_row_unit = c->out_unit,
-                            .drop_gathered = c->drop_gathered};
+                            .drop_gathered = c->drop_gathered,
+                            .storage = c->storage};
     memcpy(desc.in, c->in, sizeof desc.in);
     memcpy(desc.out, c->out, sizeof desc.out);
     return qdr_stack_add_linear(run->stack, &desc, in, &out, &run->layer);

@@ -33,6 +33,27 @@ QDR_API QDR_NODISCARD qdr_status qdr_linear_backward(qdr_linear *layer, const vo
 
 QDR_API QDR_NODISCARD qdr_status qdr_linear_in_matrix(const qdr_linear *layer, qdr_matrix *matrix);
 QDR_API QDR_NODISCARD qdr_status qdr_linear_out_matrix(const qdr_linear *layer, qdr_matrix *matrix);
+/** Why a W is stored as it is. */
+typedef enum qdr_storage_reason {
+    QDR_STORAGE_FIXED = 0, /**< nothing was asked, or the products are too small to be timed */
+    QDR_STORAGE_ASKED, /**< by qdr_linear_desc.storage */
+    QDR_STORAGE_STORED, /**< by the file of QDR_TUNE */
+    QDR_STORAGE_MEASURED /**< by qdr_stack_build(), for the file of QDR_TUNE */
+} qdr_storage_reason;
+
+/** How a layer's W is stored, and what that makes of its products; equal on all ranks. */
+typedef struct qdr_linear_storage {
+    qdr_storage storage; /**< AUTO: not known before qdr_stack_build() */
+    qdr_storage_reason reason;
+    const char *modes[3]; /**< of Y, dX and dW: "NN", "NT" or "TN", T for a transposed operand */
+    int64_t m, n, k; /**< rows, out-features and in-features of the largest rank */
+    double secs[2][3]; /**< of Y, dX and dW with W as [out, in] (0) and [in, out] (1), of the
+                          slowest rank; 0: not measured */
+} qdr_linear_storage;
+/** Local. */
+QDR_API QDR_NODISCARD qdr_status qdr_linear_get_storage(const qdr_linear *layer,
+                                                        qdr_linear_storage *storage);
+
 /** Index of W (or E) among the stack's parameters; that of b is the next one, where the layer has a
  * bias. */
 QDR_API int qdr_linear_weight_index(const qdr_linear *layer);

@@ -91,6 +91,24 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_add_input(qdr_stack *stack, const cha
 QDR_API QDR_NODISCARD qdr_status qdr_stack_add_tokens(qdr_stack *stack, const char *name,
                                                       qdr_edge *edge);
 
+/** How a rank's block of W[n, k], and of its gradient, lies in memory: row-major as on one process,
+ * or turned. That decides how the three products read it: Y = X·Wᵀ is NT, dX = dY·W is NN; of a
+ * turned block NN and NT. Full values (loading, gathering, initial ones) are [N, K] whatever it is.
+ *
+ *  A layer that asks for none has [out, in], unless the environment variable QDR_TUNE of rank 0
+ * names a file: then qdr_stack_build() takes what the file says about products of this layer's size
+ * on this machine, and where it says nothing it times the products on all ranks at once (three
+ * rounds, or as many as fit in a tenth of a second; in memory of its own for the while), keeps
+ * [out, in] unless the other is at least 5 % faster, and adds that to the file. Too small products
+ * (less than 10⁷ flops) are not timed. All ranks agree on each choice; the same file gives the same
+ * choices, and so the same bits. Unset, empty or "off": nothing is read or timed. Embeddings and
+ * heads tied to them are always [out, in]. */
+typedef enum qdr_storage {
+    QDR_STORAGE_AUTO = 0, /**< in a description: [out, in], or as QDR_TUNE has it */
+    QDR_OUT_IN = 1, /**< [n, k] */
+    QDR_IN_OUT = 2 /**< [k, n] */
+} qdr_storage;
+
 /** A linear layer. Normal: in-features over x, out-features over y; transposed: over y and x. */
 typedef struct qdr_linear_desc {
     uint32_t version; /**< QDR_OPTS_INIT */
@@ -107,6 +125,7 @@ typedef struct qdr_linear_desc {
     int panels; /**< as in qdr_stack_opts; 0: as there */
     int drop_gathered; /**< 1: a gathered X is not kept for dW but gathered again (less memory, one
                           more all-gather) */
+    qdr_storage storage; /**< of W; callers that read shards by themselves may fix it */
 } qdr_linear_desc;
 /** @retval QDR_ERR_SHAPE  a unit does not divide its width, or blocks or axis differ from the input
  * edge's; stack unchanged */
@@ -200,9 +219,11 @@ typedef struct qdr_op_desc {
 QDR_API QDR_NODISCARD qdr_status qdr_stack_add_op(qdr_stack *stack, const qdr_op_desc *desc,
                                                   qdr_edge *out);
 
-/** Ends the description, makes the schedules and, unless caller_memory, allocates and binds memory.
- * Collective, agrees.
+/** Ends the description, chooses how each W is stored (qdr_storage), makes the schedules and,
+ * unless caller_memory, allocates and binds memory. Collective, agrees.
  *  @retval QDR_ERR_MEMORY  the sentence says how much was needed; the stack can only be destroyed
+ *  @retval QDR_ERR_IO, QDR_ERR_ARGUMENT  QDR_TUNE's file could not be read or written, or is not
+ * one; the stack may be built again
  */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_build(qdr_stack *stack);
 
@@ -266,7 +287,8 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_loss(qdr_stack *stack, double *loss_s
 QDR_API QDR_NODISCARD qdr_status qdr_stack_init(qdr_stack *stack, uint64_t seed, double stddev);
 
 /** One parameter of the stack on this rank, for optimizers and tests. Shards are flat, their tail
- * beyond n_elems is padding. */
+ * beyond n_elems is padding: a matrix's block, row-major in its storage, is cut over z into equal
+ * parts of ceil(elements / gz), rounded up to 16 bytes of the stack's type. */
 typedef struct qdr_parameter {
     const char *name; /**< "layer.weight", "layer.bias", "norm.gamma", … */
     void *data; /**< type of the stack */
@@ -278,6 +300,7 @@ typedef struct qdr_parameter {
                     count it once */
     int deferred; /**< 1 while the gradient lacks sums that QDR_DEFER_SYNC left out; equal on all
                      ranks */
+    qdr_storage storage; /**< of data and gradient; AUTO: not known before qdr_stack_build() */
 } qdr_parameter;
 QDR_API int qdr_stack_n_parameters(const qdr_stack *stack);
 QDR_API QDR_NODISCARD qdr_status qdr_stack_parameter(const qdr_stack *stack, int index,
@@ -292,7 +315,8 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_gather_parameter(qdr_stack *stack, in
 QDR_API QDR_NODISCARD qdr_status qdr_stack_load_parameter(qdr_stack *stack, int index,
                                                           const void *full);
 
-/** Writes the schedule of "forward" or "backward" as text, one task a line. Local. */
+/** Writes the schedule of "forward" or "backward" as text, one task a line; "storage": how each
+ * layer's W is stored, why, and what was measured, one layer a line. Local. */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_print(const qdr_stack *stack, const char *which,
                                                  FILE *file);
 /** Elements and flops that the schedule plans for this rank. */

@@ -127,6 +127,8 @@ qdri_ref qdri_next_weight(qdri_builder *builder);
 
 /* What a task is called: the kind of its collective, or of its work. */
 const char *qdri_task_name(const qdri_task *task);
+/* How a product reads its operands: "NN", "NT" or "TN". */
+const char *qdri_product_mode(const qdri_task *task);
 /* Writes one task a line. */
 void qdri_schedule_print(const qdri_schedule *schedule, FILE *file);
 

@@ -7,6 +7,24 @@ static size_t bytes_of(int64_t n_elems, qdr_dtype dtype)
     return (size_t)n_elems * qdr_dtype_bytes(dtype);
 }
 
+void qdri_set_product(qdri_task *task, qdri_product_kind kind, qdr_storage storage, int64_t m,
+                      int64_t n, int64_t k)
+{
+    const int turned = storage == QDR_IN_OUT;
+    task->m = m;
+    task->n = kind == QDRI_PRODUCT_Y ? n : k;
+    task->k = kind == QDRI_PRODUCT_Y ? k : n;
+    task->trans_b = kind == QDRI_PRODUCT_Y ? !turned : turned;
+    if (kind == QDRI_PRODUCT_DW) {
+        task->m = turned ? k : n;
+        task->n = turned ? n : k;
+        task->k = m;
+        task->trans_a = 1;
+        task->trans_b = 0;
+    }
+    task->flops = 2.0 * (double)m * (double)n * (double)k;
+}
+
 static qdri_rows input_rows(const qdri_layer_shape *shape)
 {
     return (qdri_rows){shape->out_axis, shape->in_scattered, shape->k, shape->in_unit};
@@ -63,7 +81,7 @@ void qdri_linear_forward_tasks(qdri_builder *builder, const qdri_layer_shape *sh
                                    shape->forward_panels);
     qdri_summed y = output_of(shape, refs->y, accumulate_y);
     qdri_begin_summed(builder, shape, &y);
-    qdri_add_summed(builder, shape, &y, x, w, 1);
+    qdri_add_summed(builder, shape, &y, QDRI_PRODUCT_Y, x, w);
     qdri_end_summed(builder, shape, &y);
     qdri_buffers_give(builder->buffers, temporary);
     if (shape->bias) add_bias(builder, shape, refs->b, &y);
@@ -136,16 +154,14 @@ static void weight_gradient(qdri_builder *builder, const qdri_layer_shape *shape
 {
     const int gz = builder->place.size[QDR_Z];
     const qdri_ref whole = gz > 1 ? gradient_slot(builder, shape) : refs->dw;
-    qdri_task task = qdri_layer_task(shape, QDRI_TASK_PRODUCT, dy, x, whole);
-    task.trans_a = 1;
+    const int turned = shape->storage == QDR_IN_OUT;
+    qdri_task task = qdri_layer_task(shape, QDRI_TASK_PRODUCT, turned ? x : dy, turned ? dy : x,
+                                     whole);
     task.accumulate = gz == 1 && mode->accumulate_dw;
     task.out_dtype = shape->grad_dtype;
     if (gz > 1)
         task.zero_tail = bytes_of(shape->shard_elems * gz - shape->n * shape->k, shape->grad_dtype);
-    task.m = shape->n;
-    task.n = shape->k;
-    task.k = shape->m;
-    task.flops = 2.0 * (double)shape->n * (double)shape->k * (double)shape->m;
+    qdri_set_product(&task, QDRI_PRODUCT_DW, shape->storage, shape->m, shape->n, shape->k);
     qdri_schedule_add(builder, &task);
     sum_gradient(builder, shape, whole, refs->dw, mode);
 }
@@ -184,7 +200,7 @@ void qdri_linear_backward_tasks(qdri_builder *builder, const qdri_layer_shape *s
                       .accumulate = mode->accumulate_dx};
     if (with_dx) {
         qdri_begin_summed(builder, shape, &dx);
-        qdri_add_summed(builder, shape, &dx, dy, qdri_next_weight(builder), 0);
+        qdri_add_summed(builder, shape, &dx, QDRI_PRODUCT_DX, dy, qdri_next_weight(builder));
     }
     weight_gradient(builder, shape, refs, x, dy, mode);
     if (shape->bias) bias_gradient(builder, shape, refs->db, dy, mode);

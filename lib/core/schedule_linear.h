@@ -5,6 +5,7 @@
 #define QDRI_CORE_SCHEDULE_LINEAR_H
 
 #include "core/schedule.h"
+#include "quadrille/stack.h"
 
 /* One rank's view of a layer. */
 typedef struct qdri_layer_shape {
@@ -19,6 +20,7 @@ typedef struct qdri_layer_shape {
                                         for groups of one */
     int64_t in_unit, out_unit; /* then: rows that stay together */
     int64_t shard_elems; /* of W, per member of z */
+    qdr_storage storage; /* of W; AUTO is OUT_IN */
     int bias;
     int drop_gathered;
     int forward_panels, backward_panels; /* row panels of Y and of dX; 0, 1: at once */
@@ -41,6 +43,18 @@ typedef struct qdri_backward_mode {
     int accumulate_dx;
     int keep_for_later; /* no sum over d now */
 } qdri_backward_mode;
+
+/* A layer's three products. */
+typedef enum qdri_product_kind {
+    QDRI_PRODUCT_Y,
+    QDRI_PRODUCT_DX,
+    QDRI_PRODUCT_DW
+} qdri_product_kind;
+enum { QDRI_N_PRODUCTS = 3 };
+/* Sets extents, transpositions and flops of a product of a layer with m rows. Its operands are X
+ * and W, dY and W, dY and X; but X and dY for the dW of a turned W. */
+void qdri_set_product(qdri_task *task, qdri_product_kind kind, qdr_storage storage, int64_t m,
+                      int64_t n, int64_t k);
 
 /* W must have been announced with qdri_plan_weight() for each use. */
 void qdri_linear_forward_tasks(qdri_builder *builder, const qdri_layer_shape *shape,

@@ -14,6 +14,12 @@ const char *qdri_task_name(const qdri_task *task)
                                               : task_names[task->kind];
 }
 
+const char *qdri_product_mode(const qdri_task *task)
+{
+    static const char *const modes[] = {"NN", "NT", "TN", "TT"};
+    return modes[2 * (task->trans_a != 0) + (task->trans_b != 0)];
+}
+
 static void print_refs(const char *label, const qdri_ref *refs, int n, FILE *file)
 {
     fprintf(file, " %s", label);
@@ -28,8 +34,8 @@ static void print_task(const qdri_task *task, int number, FILE *file)
             on_channel ? qdr_channel_name((qdr_channel)(task->stream - 1)) : "compute",
             qdri_task_name(task), task->name);
     if (task->kind == QDRI_TASK_PRODUCT)
-        fprintf(file, " m=%" PRId64 " n=%" PRId64 " k=%" PRId64 " flops=%.0f", task->m, task->n,
-                task->k, task->flops);
+        fprintf(file, " %s m=%" PRId64 " n=%" PRId64 " k=%" PRId64 " flops=%.0f",
+                qdri_product_mode(task), task->m, task->n, task->k, task->flops);
     else if (task->kind == QDRI_TASK_COLLECTIVE)
         fprintf(file, " sends=%" PRId64 "B", task->bytes_sent);
     else if (task->m || task->n)

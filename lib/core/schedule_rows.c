@@ -259,32 +259,26 @@ static void sum_parts(qdri_builder *builder, const qdri_layer_shape *shape,
 }
 
 typedef struct factor_pair {
+    qdri_product_kind kind;
     qdri_ref a, b;
-    int trans_b;
 } factor_pair;
 
 static void product_of_panel(qdri_builder *builder, const qdri_layer_shape *shape,
                              const qdri_summed *summed, const factor_pair *factors, const panel *p,
                              qdri_ref to)
 {
-    const int64_t k = summed->in.cols, n = summed->out.cols, m = p->end - p->begin;
-    qdri_task task = qdri_layer_task(shape, QDRI_TASK_PRODUCT,
-                                     qdri_rows_ref(factors->a, p->begin, p->end, k, shape->dtype),
-                                     factors->b, to);
-    task.trans_b = factors->trans_b;
+    const qdri_ref a = qdri_rows_ref(factors->a, p->begin, p->end, summed->in.cols, shape->dtype);
+    qdri_task task = qdri_layer_task(shape, QDRI_TASK_PRODUCT, a, factors->b, to);
+    qdri_set_product(&task, factors->kind, shape->storage, p->end - p->begin, shape->n, shape->k);
     task.accumulate = !summed->active && summed->accumulate;
-    task.m = m;
-    task.n = n;
-    task.k = k;
-    task.flops = 2.0 * (double)m * (double)n * (double)k;
     qdri_schedule_add(builder, &task);
 }
 
 void qdri_add_summed(qdri_builder *builder, const qdri_layer_shape *shape,
-                     const qdri_summed *summed, qdri_ref a, qdri_ref b, int trans_b)
+                     const qdri_summed *summed, qdri_product_kind kind, qdri_ref a, qdri_ref b)
 {
     const cut rows = cut_of(builder, summed);
-    const factor_pair factors = {a, b, trans_b};
+    const factor_pair factors = {kind, a, b};
     const int sends = sends_panels(summed), rank = own(builder, &summed->out);
     for (int i = 0; i < rows.n; i++) {
         const panel p = panel_at(builder, &rows, shape->m, i);

@@ -45,9 +45,9 @@ typedef struct qdri_summed {
 
 /* Borrows the workspace. */
 void qdri_begin_summed(qdri_builder *builder, const qdri_layer_shape *shape, qdri_summed *summed);
-/* a · b (or bᵀ), and its sum. */
+/* The layer's product (Y or dX) of a and the W at b, and its sum. */
 void qdri_add_summed(qdri_builder *builder, const qdri_layer_shape *shape,
-                     const qdri_summed *summed, qdri_ref a, qdri_ref b, int trans_b);
+                     const qdri_summed *summed, qdri_product_kind kind, qdri_ref a, qdri_ref b);
 /* The sum of something else that was written to `partial`, at once. */
 void qdri_sum_whole(qdri_builder *builder, const qdri_layer_shape *shape,
                     const qdri_summed *summed);

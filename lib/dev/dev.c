@@ -121,6 +121,8 @@ size_t qdri_dev_fixed_bytes(const qdri_dev *dev, qdr_dtype dtype)
     return dev->table->fixed_bytes(dev, dtype);
 }
 
+const char *qdri_dev_products(const qdri_dev *dev) { return dev->table->products(dev); }
+
 /* Work may be enqueued: the stream exists and its device has not failed. */
 static qdr_status stream_check(const qdr_stream *stream)
 {

@@ -58,6 +58,7 @@ typedef struct qdri_dev_table {
     qdr_status (*gemm)(qdr_stream *stream, const qdri_gemm *gemm);
     qdr_status (*kernel)(qdr_stream *stream, const qdri_kernel *kernel);
     size_t (*fixed_bytes)(const qdri_dev *dev, qdr_dtype dtype);
+    const char *(*products)(const qdri_dev *dev);
     void (*wake_all)(qdri_dev *dev); /* lets every stream and every waiting host thread see that the
                                         device is poisoned */
     void (*destroy)(qdri_dev *dev);
@@ -93,6 +94,10 @@ void qdri_mem_reset_peak(qdri_dev *dev);
 /* Bytes that the device itself takes, counted, at its first product of this type and keeps: panels
  * for converting BF16 where the machine has no BF16 products; else 0. */
 size_t qdri_dev_fixed_bytes(const qdri_dev *dev, qdr_dtype dtype);
+
+/* What computes its products: the library, its version and kernels. One thread at a time; valid as
+ * long as the process. */
+const char *qdri_dev_products(const qdri_dev *dev);
 
 QDR_NODISCARD qdr_status qdri_stream_create(qdri_dev *dev, qdri_stream_kind kind,
                                             qdr_stream **stream);

@@ -193,6 +193,7 @@ static qdr_status build(qdr_stack *stack)
 qdr_status qdr_stack_build(qdr_stack *stack)
 {
     QDR_TRY(qdri_stack_open(stack, "build"));
+    QDR_TRY(qdri_stack_choose_storage(stack));
     QDR_TRY(qdr_agree(qdr_grid_context(stack->grid), build(stack)));
     stack->built = 1;
     return stack->opts.caller_memory

@@ -31,6 +31,22 @@ qdri_coll qdri_task_coll(const qdri_task *task)
                        .peer2 = task->peer2};
 }
 
+qdri_gemm qdri_task_gemm(const qdri_task *task)
+{
+    return (qdri_gemm){.m = task->m,
+                       .n = task->n,
+                       .k = task->k,
+                       .lda = task->trans_a ? task->m : task->k,
+                       .ldb = task->trans_b ? task->k : task->n,
+                       .ldc = task->n,
+                       .trans_a = task->trans_a,
+                       .trans_b = task->trans_b,
+                       .alpha = 1,
+                       .beta = task->accumulate ? 1 : 0,
+                       .dtype = task->dtype,
+                       .c_dtype = task->out_dtype};
+}
+
 typedef struct run {
     qdr_stack *stack;
     const qdri_task *task;
@@ -57,22 +73,10 @@ static qdr_status zero_tail(const run *r)
 
 static qdr_status run_product(const run *r)
 {
-    const qdri_task *task = r->task;
-    const qdri_gemm gemm = {.m = task->m,
-                            .n = task->n,
-                            .k = task->k,
-                            .a = reads(r, 0),
-                            .b = reads(r, 1),
-                            .c = writes(r, 0),
-                            .lda = task->trans_a ? task->m : task->k,
-                            .ldb = task->trans_b ? task->k : task->n,
-                            .ldc = task->n,
-                            .trans_a = task->trans_a,
-                            .trans_b = task->trans_b,
-                            .alpha = 1,
-                            .beta = task->accumulate ? 1 : 0,
-                            .dtype = task->dtype,
-                            .c_dtype = task->out_dtype};
+    qdri_gemm gemm = qdri_task_gemm(r->task);
+    gemm.a = reads(r, 0);
+    gemm.b = reads(r, 1);
+    gemm.c = writes(r, 0);
     QDR_TRY(qdri_gemm_run(r->stream, &gemm));
     return zero_tail(r);
 }

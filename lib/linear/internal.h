@@ -17,6 +17,7 @@ typedef struct qdri_parameter {
     int64_t n_rows, n_cols; /* of the local block */
     int64_t n_global;
     int flat_over_z; /* a matrix: this rank stores one of gz equal parts of the block */
+    qdr_storage storage; /* of the block; AUTO: not chosen yet */
     int64_t shard_elems; /* stored, with padding */
     int64_t shard_begin, n_elems; /* elements of the block that this rank stores */
     int extra_sum; /* small ones: 1 + axis over which gradients are summed besides z and d; 0: none
@@ -91,6 +92,8 @@ struct qdr_linear {
     int weight, bias; /* indices of parameters; bias -1: none; embedding: bias is P */
     int shares_first, shares_last; /* a tied W: this use's gradient comes first, or last */
     qdri_layer_shape shape;
+    qdr_storage_reason storage_reason; /* of shape.storage */
+    double storage_secs[2][QDRI_N_PRODUCTS]; /* as in qdr_linear_storage */
     qdri_ref gathered;
     int64_t vocab_begin, vocab_end; /* embedding */
 };
@@ -145,6 +148,8 @@ QDR_NODISCARD qdr_status qdri_list_grow(void **items, int n, int *capacity, size
 QDR_NODISCARD qdr_status qdri_node_add(qdr_stack *stack, const char *name, qdri_node_kind kind,
                                        qdri_node **node);
 void qdri_node_drop(qdr_stack *stack); /* takes the last one back */
+/* Rows of a (z, d) cell. */
+int64_t qdri_cell_rows(const qdri_place *place, int64_t n_rows, int64_t unit);
 
 /* edges.c */
 QDR_NODISCARD qdr_status qdri_edge_check(const qdr_stack *stack, qdr_edge edge, const char *who);
@@ -195,10 +200,22 @@ void qdri_plan_layer_weight(qdri_builder *builder, const qdr_linear *layer);
 /* Row panels of the layer's products: `wanted`, or 0: as the stack's options say. */
 void qdri_layer_set_panels(qdr_linear *layer, int wanted);
 
+/* storage.c */
+void qdri_layer_set_storage(qdr_linear *layer, qdr_storage storage, qdr_storage_reason reason);
+/* The layer's sizes on the rank that has most; equal on all ranks. */
+void qdri_layer_largest(const qdr_linear *layer, int64_t *m, int64_t *n, int64_t *k);
+/* Writes how each W is stored, one layer a line. */
+void qdri_storage_print(const qdr_stack *stack, FILE *file);
+
+/* tune.c */
+/* Chooses the storage of each W whose layer asked for none. Collective, agrees. */
+QDR_NODISCARD qdr_status qdri_stack_choose_storage(qdr_stack *stack);
+
 /* execute.c */
 void *qdri_stack_pointer(const qdr_stack *stack, qdri_ref ref);
-/* The collective of a task, without its memory. */
+/* The collective or product of a task, without its memory. */
 qdri_coll qdri_task_coll(const qdri_task *task);
+qdri_gemm qdri_task_gemm(const qdri_task *task);
 /* Passes `status` on. An error after the arguments were found right would leave the other ranks
  * waiting for tasks that this rank never enqueues: it poisons the device, and so ends the world. */
 qdr_status qdri_give_up(const qdr_stack *stack, qdr_status status);

@@ -51,6 +51,11 @@ static qdr_status check_linear(const qdr_stack *stack, const qdr_linear_desc *de
                         "%s: panels %d may not be negative; 0 means as many as the stack's options "
                         "say, 1 means none",
                         who, desc->panels);
+    if (desc->storage != QDR_STORAGE_AUTO && desc->storage != QDR_OUT_IN &&
+        desc->storage != QDR_IN_OUT)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "%s: %d is no storage; use QDR_OUT_IN, QDR_IN_OUT or QDR_STORAGE_AUTO", who,
+                        (int)desc->storage);
     QDR_TRY(check_layout(desc->out_layout, who));
     QDR_TRY(qdri_blocks_check(desc->in, who));
     QDR_TRY(qdri_blocks_check(desc->out, who));
@@ -168,6 +173,8 @@ static qdr_status add_linear(qdr_stack *stack, const qdr_linear_desc *desc, qdr_
     }
     connect(stack, *layer, in, *out);
     qdri_layer_set_panels(*layer, desc->panels);
+    qdri_layer_set_storage(*layer, desc->storage,
+                           desc->storage ? QDR_STORAGE_ASKED : QDR_STORAGE_FIXED);
     return QDR_OK;
 }
 

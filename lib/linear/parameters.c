@@ -58,6 +58,7 @@ qdr_status qdri_parameter_add(qdr_stack *stack, const qdri_parameter_desc *desc,
     qdri_parameter p = {.flat_over_z = desc->flat_over_z,
                         .extra_sum = desc->extra_sum,
                         .decay = desc->flat_over_z,
+                        .storage = QDR_OUT_IN,
                         .data = QDRI_NO_REF,
                         .gradient = QDRI_NO_REF};
     memcpy(p.rows, desc->rows ? desc->rows : one_row, sizeof p.rows);
@@ -152,6 +153,7 @@ qdr_status qdr_stack_parameter(const qdr_stack *stack, int index, qdr_parameter 
                                  .n_global = p->n_global,
                                  .decay = p->decay,
                                  .counted = p->counted,
-                                 .deferred = p->deferred};
+                                 .deferred = p->deferred,
+                                 .storage = p->storage};
     return QDR_OK;
 }

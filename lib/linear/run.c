@@ -179,12 +179,16 @@ static const qdri_schedule *find_schedule(const qdr_stack *stack, const char *wh
 qdr_status qdr_stack_print(const qdr_stack *stack, const char *which, FILE *file)
 {
     const qdri_schedule *schedule = find_schedule(stack, which);
-    if (!schedule || !file)
-        return QDR_FAIL(
-            QDR_ERR_ARGUMENT,
-            "print: a stack, \"forward\" or \"backward\", and a file are needed, not '%s'",
-            which ? which : "NULL");
-    qdri_schedule_print(schedule, file);
+    const int is_storage = stack && which && strcmp(which, "storage") == 0;
+    if ((!schedule && !is_storage) || !file)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "print: a stack, \"forward\", \"backward\" or \"storage\", and a file are "
+                        "needed, not '%s'",
+                        which ? which : "NULL");
+    if (is_storage)
+        qdri_storage_print(stack, file);
+    else
+        qdri_schedule_print(schedule, file);
     return QDR_OK;
 }
 

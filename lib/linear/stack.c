@@ -95,8 +95,7 @@ static qdr_status check_opts(const qdr_stack_opts *opts)
     return QDR_OK;
 }
 
-/* Rows of this rank's (z, d) cell. */
-static int64_t rows_of_cell(const qdri_place *place, int64_t n_rows, int64_t unit)
+int64_t qdri_cell_rows(const qdri_place *place, int64_t n_rows, int64_t unit)
 {
     int64_t begin, end;
     qdri_split(n_rows, unit, place->size[QDR_D], place->coordinate[QDR_D], &begin, &end);
@@ -123,7 +122,7 @@ static void set_defaults(qdr_stack *stack, qdr_grid *grid, const qdr_stack_opts 
         stack->place.size[axis] = qdr_grid_size(grid, (qdr_axis)axis);
         stack->place.coordinate[axis] = qdr_grid_coordinate(grid, (qdr_axis)axis);
     }
-    stack->cell_rows = rows_of_cell(&stack->place, stack->opts.n_rows, stack->opts.row_unit);
+    stack->cell_rows = qdri_cell_rows(&stack->place, stack->opts.n_rows, stack->opts.row_unit);
     for (int i = 0; i < 4; i++)
         stack->caller[i] = qdri_buffers_add(&stack->buffers, QDRI_CALLER, 0);
     stack->op_work = stack->small_gradients = stack->loss = QDRI_NO_REF;

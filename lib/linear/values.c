@@ -9,22 +9,34 @@
 #include "core/size.h"
 #include "linear/internal.h"
 
-/* Calls `visit` for each run of the shard whose global indices follow each other. */
-typedef void (*run_fn)(void *user, int64_t global, int64_t local, int64_t n);
+/* Elements that follow each other in a shard, and in the whole parameter at this distance. */
+typedef struct elem_run {
+    int64_t local, global, step, n;
+} elem_run;
+typedef void (*run_fn)(void *user, const elem_run *run);
+
+static elem_run run_at(const qdri_parameter *p, int64_t local)
+{
+    const int turned = p->storage == QDR_IN_OUT;
+    const int64_t flat = p->shard_begin + local, width = qdri_blocks_width(p->cols);
+    const int64_t row = turned ? flat % p->n_rows : flat / p->n_cols,
+                  col = turned ? flat / p->n_rows : flat % p->n_cols;
+    int64_t n_rows, n_cols;
+    const int64_t global_row = qdri_blocks_global(p->rows, p->row_parts, p->row_part, row, &n_rows);
+    const int64_t global_col = qdri_blocks_global(p->cols, p->col_parts, p->col_part, col, &n_cols);
+    const int64_t n = turned ? n_rows : n_cols, left = p->n_elems - local;
+    return (elem_run){.local = local,
+                      .global = global_row * width + global_col,
+                      .step = turned ? width : 1,
+                      .n = n < left ? n : left};
+}
 
 static void for_each_run(const qdri_parameter *p, run_fn visit, void *user)
 {
-    const int64_t width = qdri_blocks_width(p->cols);
     for (int64_t done = 0; done < p->n_elems;) {
-        const int64_t flat = p->shard_begin + done, row = flat / p->n_cols, col = flat % p->n_cols;
-        int64_t rows_run, run;
-        const int64_t global_row = qdri_blocks_global(p->rows, p->row_parts, p->row_part, row,
-                                                      &rows_run);
-        const int64_t global_col = qdri_blocks_global(p->cols, p->col_parts, p->col_part, col,
-                                                      &run);
-        if (run > p->n_elems - done) run = p->n_elems - done;
-        visit(user, global_row * width + global_col, done, run);
-        done += run;
+        const elem_run run = run_at(p, done);
+        visit(user, &run);
+        done += run.n;
     }
 }
 
@@ -69,11 +81,12 @@ typedef struct draw {
     double stddev;
 } draw;
 
-static void draw_run(void *user, int64_t global, int64_t local, int64_t n)
+static void draw_run(void *user, const elem_run *run)
 {
     const draw *d = user;
-    for (int64_t i = 0; i < n; i++)
-        store(d->data, d->dtype, local + i, d->stddev * normal_at(d->seed, global + i));
+    for (int64_t i = 0; i < run->n; i++)
+        store(d->data, d->dtype, run->local + i,
+              d->stddev * normal_at(d->seed, run->global + i * run->step));
 }
 
 /* Values made on the host, brought to the device. */
@@ -136,11 +149,24 @@ typedef struct transfer {
     size_t elem_bytes;
 } transfer;
 
-static void take_run(void *user, int64_t global, int64_t local, int64_t n)
+/* Copies elements that lie `step` apart. */
+static void copy_run(char *to, size_t to_step, const char *from, size_t from_step, int64_t n,
+                     size_t elem_bytes)
+{
+    if (to_step == 1 && from_step == 1) {
+        memcpy(to, from, (size_t)n * elem_bytes);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++, to += to_step * elem_bytes, from += from_step * elem_bytes)
+        memcpy(to, from, elem_bytes);
+}
+
+static void take_run(void *user, const elem_run *run)
 {
     const transfer *t = user;
-    memcpy(t->host + (size_t)local * t->elem_bytes, t->from + (size_t)global * t->elem_bytes,
-           (size_t)n * t->elem_bytes);
+    copy_run(t->host + (size_t)run->local * t->elem_bytes, 1,
+             t->from + (size_t)run->global * t->elem_bytes, (size_t)run->step, run->n,
+             t->elem_bytes);
 }
 
 static void make_from_full(const qdri_parameter *p, void *host, void *user)
@@ -168,11 +194,11 @@ qdr_status qdr_stack_load_parameter(qdr_stack *stack, int index, const void *ful
     return with_host_shard(stack, &stack->parameters[index], make_from_full, &t);
 }
 
-static void put_run(void *user, int64_t global, int64_t local, int64_t n)
+static void put_run(void *user, const elem_run *run)
 {
     const transfer *t = user;
-    memcpy(t->to + (size_t)global * t->elem_bytes, t->host + (size_t)local * t->elem_bytes,
-           (size_t)n * t->elem_bytes);
+    copy_run(t->to + (size_t)run->global * t->elem_bytes, (size_t)run->step,
+             t->host + (size_t)run->local * t->elem_bytes, 1, run->n, t->elem_bytes);
 }
 
 /* Every element is zero but on the one rank that counts it, so that sums over x, y and z gather it

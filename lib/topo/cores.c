@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cores that this process may use, found by hwloc. */
+/* Cores that this process may use and what they are called, found by hwloc. */
 #include <hwloc.h>
 #include <stdio.h>
 
@@ -45,6 +45,7 @@ static qdr_status topology_load(hwloc_topology_t *topology)
     }
     hwloc_topology_set_all_types_filter(*topology, HWLOC_TYPE_FILTER_KEEP_NONE);
     hwloc_topology_set_type_filter(*topology, HWLOC_OBJ_CORE, HWLOC_TYPE_FILTER_KEEP_ALL);
+    hwloc_topology_set_type_filter(*topology, HWLOC_OBJ_PACKAGE, HWLOC_TYPE_FILTER_KEEP_ALL);
     if (hwloc_topology_load(*topology) != 0) {
         return QDR_FAIL(QDR_ERR_UNSUPPORTED, "topology: hwloc could not read this machine; set "
                                              "the number of threads in the options");
@@ -66,6 +67,25 @@ out:
     if (topology) hwloc_topology_destroy(topology);
     hwloc_bitmap_free(bound);
     return status;
+}
+
+/* hwloc gives the name to the package, or to the machine where it shows no package. */
+static const char *model_of(hwloc_topology_t topology)
+{
+    hwloc_obj_t package = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_PACKAGE, NULL);
+    const char *name = package ? hwloc_obj_get_info_by_name(package, "CPUModel") : NULL;
+    if (!name) name = hwloc_obj_get_info_by_name(hwloc_get_root_obj(topology), "CPUModel");
+    return name ? name : "";
+}
+
+qdr_status qdri_topo_cpu_model(char *text, size_t capacity)
+{
+    hwloc_topology_t topology = NULL;
+    *text = '\0';
+    QDR_TRY(topology_load(&topology));
+    snprintf(text, capacity, "%s", model_of(topology));
+    hwloc_topology_destroy(topology);
+    return QDR_OK;
 }
 
 const char *qdri_topo_hwloc_version(void)

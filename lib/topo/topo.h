@@ -8,6 +8,8 @@
 /* Cores this process may use: those of its binding and its cpuset, and no more than its share of
  * CPU time (cgroup v2) lets it keep busy; at least 1. */
 QDR_NODISCARD qdr_status qdri_topo_cores(int *n_cores);
+/* The processor's name, as hwloc has it: "AMD EPYC 7763"; "" where it has none. */
+QDR_NODISCARD qdr_status qdri_topo_cpu_model(char *text, size_t capacity);
 /* "2.9.0", of the hwloc that runs. */
 const char *qdri_topo_hwloc_version(void);
 

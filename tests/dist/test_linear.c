@@ -252,6 +252,7 @@ static layer_case divisible_case(qdr_grid *grid, int which)
                         .transposed = which / 12 % 2,
                         .bias = which % 2,
                         .drop_gathered = which / 24 % 2,
+                        .storage = which % 5 % 2 ? QDR_IN_OUT : QDR_OUT_IN,
                         .n_calls = 1,
                         .overlap = QDR_OVERLAP_ALL,
                         .panels = which / 48 ? 4 : 1};

@@ -80,6 +80,7 @@ qdr_status qdri_cpu_stream_wait(qdr_stream *stream, qdr_event *event);
 /* gemm.c, gemm_bf16.c */
 qdr_status qdri_cpu_gemm(qdr_stream *stream, const qdri_gemm *gemm);
 size_t qdri_cpu_fixed_bytes(const qdri_dev *dev, qdr_dtype dtype);
+const char *qdri_cpu_products(const qdri_dev *dev);
 
 /* kernels.c */
 qdr_status qdri_cpu_kernel(qdr_stream *stream, const qdri_kernel *kernel);

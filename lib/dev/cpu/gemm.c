@@ -136,3 +136,9 @@ size_t qdri_cpu_fixed_bytes(const qdri_dev *dev, qdr_dtype dtype)
     (void)dev;
     return dtype == QDR_BF16 && !qdri_bf16_native() ? QDRI_PANELS_BYTES : 0;
 }
+
+const char *qdri_cpu_products(const qdri_dev *dev)
+{
+    (void)dev;
+    return openblas_get_config();
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How each W is stored, and what is said about it. */
+#include <string.h>
+
+#include "core/block.h"
+#include "core/tune.h"
+#include "linear/internal.h"
+
+void qdri_layer_set_storage(qdr_linear *layer, qdr_storage storage, qdr_storage_reason reason)
+{
+    layer->shape.storage = layer->stack->parameters[layer->weight].storage = storage;
+    layer->storage_reason = reason;
+}
+
+void qdri_layer_largest(const qdr_linear *layer, int64_t *m, int64_t *n, int64_t *k)
+{
+    const qdr_stack *stack = layer->stack;
+    const qdri_parameter *w = &stack->parameters[layer->weight];
+    qdri_place first = stack->place; /* the first parts are the largest */
+    memset(first.coordinate, 0, sizeof first.coordinate);
+    *m = qdri_cell_rows(&first, stack->opts.n_rows, stack->opts.row_unit);
+    *n = qdri_blocks_part(w->rows, w->row_parts, 0);
+    *k = qdri_blocks_part(w->cols, w->col_parts, 0);
+}
+
+qdr_status qdr_linear_get_storage(const qdr_linear *layer, qdr_linear_storage *storage)
+{
+    if (!layer || !storage)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "storage: the layer or the place for the result is NULL");
+    const qdr_stack *stack = layer->stack;
+    *storage = (qdr_linear_storage){.storage = stack->parameters[layer->weight].storage,
+                                    .reason = layer->storage_reason};
+    qdri_layer_largest(layer, &storage->m, &storage->n, &storage->k);
+    memcpy(storage->secs, layer->storage_secs, sizeof storage->secs);
+    const int has_products = stack->nodes[layer->node].kind == QDRI_NODE_LINEAR &&
+                             storage->storage != QDR_STORAGE_AUTO;
+    for (int i = 0; i < QDRI_N_PRODUCTS; i++) {
+        qdri_task product = {.kind = QDRI_TASK_PRODUCT};
+        qdri_set_product(&product, (qdri_product_kind)i, storage->storage, 1, 1, 1);
+        storage->modes[i] = has_products ? qdri_product_mode(&product) : "";
+    }
+    return QDR_OK;
+}
+
+/* ---- text ---- */
+
+static void print_secs(const qdr_linear_storage *s, int storage, FILE *file)
+{
+    const double *secs = s->secs[storage - (int)QDR_OUT_IN];
+    if (secs[QDRI_PRODUCT_Y] > 0)
+        fprintf(file, ", %s %.3f+%.3f+%.3f ms", qdri_storage_name((qdr_storage)storage),
+                1e3 * secs[QDRI_PRODUCT_Y], 1e3 * secs[QDRI_PRODUCT_DX],
+                1e3 * secs[QDRI_PRODUCT_DW]);
+}
+
+static void print_layer(const qdr_linear *layer, FILE *file)
+{
+    static const char *const reasons[] = {"fixed", "asked for", "stored", "measured"};
+    qdr_linear_storage s;
+    if (qdr_linear_get_storage(layer, &s) != QDR_OK) return;
+    fprintf(file, "%-16s %s Y %s dX %s dW %s m=%" PRId64 " n=%" PRId64 " k=%" PRId64 " %s",
+            layer->shape.name, s.storage ? qdri_storage_name(s.storage) : "open", s.modes[0],
+            s.modes[1], s.modes[2], s.m, s.n, s.k, reasons[s.reason]);
+    for (int storage = QDR_OUT_IN; storage <= (int)QDR_IN_OUT; storage++)
+        print_secs(&s, storage, file);
+    fputc('\n', file);
+}
+
+void qdri_storage_print(const qdr_stack *stack, FILE *file)
+{
+    for (int i = 0; i < stack->n_nodes; i++)
+        if (stack->nodes[i].kind == QDRI_NODE_LINEAR) print_layer(stack->nodes[i].layer, file);
+}

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which storage each W gets: as a file of earlier choices says, or as the products are faster. Rank
+ * 0 reads and writes the file; all ranks hold its choices, and so take the same. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/size.h"
+#include "linear/tune.h"
+#include "topo/topo.h"
+
+#define LEAST_FLOPS 1e7 /* of one product: below, calls and timers count for too much */
+
+/* What rank 0 tells the others; as bytes. */
+typedef struct told {
+    qdri_tune_key key; /* of the machine; without sizes */
+    size_t text_bytes;
+} told;
+
+typedef struct tuning {
+    qdr_stack *stack;
+    qdr_context *ctx;
+    const char *path; /* on rank 0 */
+    told told;
+    char *text;
+    qdri_tune_table table;
+    int n_stored; /* the first choices of the table are the file's */
+} tuning;
+
+/* The layer of a node, if its storage is to be chosen. */
+static qdr_linear *open_layer(const qdr_stack *stack, int node)
+{
+    qdr_linear *layer = stack->nodes[node].layer;
+    const int is_linear = stack->nodes[node].kind == QDRI_NODE_LINEAR;
+    if (!is_linear || stack->parameters[layer->weight].storage != QDR_STORAGE_AUTO) return NULL;
+    return layer;
+}
+
+static int has_open_layers(const qdr_stack *stack)
+{
+    for (int i = 0; i < stack->n_nodes; i++)
+        if (open_layer(stack, i)) return 1;
+    return 0;
+}
+
+/* Processor and library of products, in characters that any file can hold. */
+static qdr_status name_machine(const qdr_context *ctx, char name[QDRI_TUNE_MACHINE_BYTES])
+{
+    char model[QDRI_TUNE_MACHINE_BYTES / 2];
+    QDR_TRY(qdri_topo_cpu_model(model, sizeof model));
+    snprintf(name, QDRI_TUNE_MACHINE_BYTES, "%s, %.100s", model,
+             qdri_dev_products(qdri_context_dev(ctx)));
+    for (char *c = name; *c; c++)
+        if (*c < ' ' || *c > '~') *c = '?';
+    return QDR_OK;
+}
+
+static qdr_status ask_rank_0(tuning *t)
+{
+    if (qdr_context_rank(t->ctx) != 0) return QDR_OK;
+    t->told.key.n_threads = qdr_context_threads(t->ctx);
+    QDR_TRY(name_machine(t->ctx, t->told.key.machine));
+    return qdri_tune_load(t->path, &t->text, &t->told.text_bytes);
+}
+
+/* The choices of the file, on all ranks. */
+static qdr_status read_choices(tuning *t)
+{
+    const int is_root = qdr_context_rank(t->ctx) == 0;
+    QDR_TRY(qdr_agree(t->ctx, ask_rank_0(t)));
+    QDR_TRY(qdr_broadcast(t->ctx, 0, &t->told, sizeof t->told));
+    qdr_status status = QDR_OK;
+    if (!is_root)
+        status = qdri_calloc(t->told.text_bytes, 1, "a file of choices", (void **)&t->text);
+    QDR_TRY(qdr_agree(t->ctx, status));
+    if (t->told.text_bytes) QDR_TRY(qdr_broadcast(t->ctx, 0, t->text, t->told.text_bytes));
+    status = qdri_tune_read(t->text, t->told.text_bytes, is_root ? t->path : "", &t->table);
+    t->n_stored = t->table.n;
+    return qdr_agree(t->ctx, status);
+}
+
+static qdri_tune_key key_of(const tuning *t, const qdr_linear *layer)
+{
+    qdri_tune_key key = t->told.key;
+    key.dtype = t->stack->opts.dtype;
+    qdri_layer_largest(layer, &key.m, &key.n, &key.k);
+    return key;
+}
+
+/* Measures what the table lacks and is worth it. */
+static qdr_status complete_choices(tuning *t)
+{
+    for (int i = 0; i < t->stack->n_nodes; i++) {
+        const qdr_linear *layer = open_layer(t->stack, i);
+        if (!layer) continue;
+        qdri_tune_choice choice = {.key = key_of(t, layer)};
+        const double flops = 2.0 * (double)choice.key.m * (double)choice.key.n *
+                             (double)choice.key.k;
+        if (flops < LEAST_FLOPS || qdri_tune_find(&t->table, &choice.key)) continue;
+        QDR_TRY(qdri_tune_measure(t->stack, &choice.key, choice.secs));
+        qdri_tune_choose(&choice);
+        QDR_TRY(qdr_agree(t->ctx, qdri_tune_add(&t->table, &choice)));
+    }
+    return QDR_OK;
+}
+
+static qdr_status write_choices(const tuning *t)
+{
+    if (t->table.n == t->n_stored) return QDR_OK;
+    const int is_root = qdr_context_rank(t->ctx) == 0;
+    return qdr_agree(t->ctx, is_root ? qdri_tune_store(t->path, &t->table) : QDR_OK);
+}
+
+static void apply_choice(const tuning *t, qdr_linear *layer)
+{
+    const qdri_tune_key key = key_of(t, layer);
+    const qdri_tune_choice *choice = qdri_tune_find(&t->table, &key);
+    if (!choice) {
+        qdri_layer_set_storage(layer, QDR_OUT_IN, QDR_STORAGE_FIXED);
+        return;
+    }
+    memcpy(layer->storage_secs, choice->secs, sizeof layer->storage_secs);
+    qdri_layer_set_storage(layer, choice->storage,
+                           choice - t->table.choices < t->n_stored ? QDR_STORAGE_STORED
+                                                                   : QDR_STORAGE_MEASURED);
+}
+
+static qdr_status choose(tuning *t)
+{
+    QDR_TRY(read_choices(t));
+    QDR_TRY(complete_choices(t));
+    return write_choices(t);
+}
+
+qdr_status qdri_stack_choose_storage(qdr_stack *stack)
+{
+    qdr_context *ctx = qdr_grid_context(stack->grid);
+    tuning t = {.stack = stack, .ctx = ctx};
+    qdr_status status = QDR_OK;
+    if (!has_open_layers(stack)) return QDR_OK;
+    if (qdr_context_rank(ctx) == 0) t.path = qdri_tune_path();
+    int is_asked = t.path != NULL;
+    QDR_TRY(qdr_broadcast(ctx, 0, &is_asked, sizeof is_asked));
+    if (is_asked) status = choose(&t);
+    for (int i = 0; i < stack->n_nodes && status == QDR_OK; i++)
+        if (open_layer(stack, i)) apply_choice(&t, stack->nodes[i].layer);
+    free(t.text);
+    qdri_tune_free(&t.table);
+    return status;
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Choosing how W is stored: the file of choices, and the measurement. */
+#ifndef QDRI_LINEAR_TUNE_H
+#define QDRI_LINEAR_TUNE_H
+
+#include "core/tune.h"
+#include "linear/internal.h"
+
+/* tune_file.c, for the rank that reads and writes */
+/* The file that QDR_TUNE names; NULL: none. */
+const char *qdri_tune_path(void);
+/* The file's text, for free(); none where there is no file yet. */
+QDR_NODISCARD qdr_status qdri_tune_load(const char *path, char **text, size_t *bytes);
+/* Replaces the file at once, or leaves it as it was. */
+QDR_NODISCARD qdr_status qdri_tune_store(const char *path, const qdri_tune_table *table);
+
+/* tune_measure.c */
+/* Seconds of the three products of the key's sizes with W as [out, in] and [in, out], all ranks at
+ * once: the least of several rounds, the most of the ranks. Collective; equal on all ranks. */
+QDR_NODISCARD qdr_status qdri_tune_measure(qdr_stack *stack, const qdri_tune_key *key,
+                                           double secs[2][QDRI_N_PRODUCTS]);
+
+#endif
