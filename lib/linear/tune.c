@@ -42,8 +42,7 @@ static int has_open_layers(const qdr_stack *stack)
     return 0;
 }
 
-/* Processor and library of products, in characters that any file can hold. */
-static qdr_status name_machine(const qdr_context *ctx, char name[QDRI_TUNE_MACHINE_BYTES])
+qdr_status qdri_tune_machine(const qdr_context *ctx, char name[QDRI_TUNE_MACHINE_BYTES])
 {
     char model[QDRI_TUNE_MACHINE_BYTES / 2];
     QDR_TRY(qdri_topo_cpu_model(model, sizeof model));
@@ -58,7 +57,7 @@ static qdr_status ask_rank_0(tuning *t)
 {
     if (qdr_context_rank(t->ctx) != 0) return QDR_OK;
     t->told.key.n_threads = qdr_context_threads(t->ctx);
-    QDR_TRY(name_machine(t->ctx, t->told.key.machine));
+    QDR_TRY(qdri_tune_machine(t->ctx, t->told.key.machine));
     return qdri_tune_load(t->path, &t->text, &t->told.text_bytes);
 }
 

@@ -19,7 +19,8 @@ const char *qdri_tune_path(void)
 
 static qdr_status read_whole(FILE *file, const char *path, char **text, size_t *bytes)
 {
-    const long length = fseek(file, 0, SEEK_END) == 0 ? ftell(file) : -1;
+    const int is_folder = fgetc(file) == EOF && ferror(file);
+    const long length = !is_folder && fseek(file, 0, SEEK_END) == 0 ? ftell(file) : -1;
     if (length > MOST_BYTES)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "tune: %.200s has %ld bytes, and no file of choices has more than %d; set "

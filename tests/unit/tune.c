@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Choices of storage: the rule, the table, the text of the file, and the file itself. */
+#include "linear/tune.h"
+#include "qdr_test.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+static qdri_tune_choice choice_of(const char *machine, int64_t m, qdr_storage storage)
+{
+    qdri_tune_choice c = {
+        .key = {.n_threads = 2, .dtype = QDR_BF16, .m = m, .n = 5000000000, .k = 7},
+        .storage = storage,
+        .secs = {{0.125, 0.25, 0.5}, {0.0625, 0.03125, 1}}};
+    snprintf(c.key.machine, sizeof c.key.machine, "%s", machine);
+    return c;
+}
+
+static void noise_turns_nothing(void **state)
+{
+    static const struct {
+        double in_out;
+        qdr_storage storage;
+    } cases[] = {
+        {4, QDR_OUT_IN}, {3, QDR_OUT_IN}, {2.86, QDR_OUT_IN}, {2.84, QDR_IN_OUT}, {1, QDR_IN_OUT}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        qdri_tune_choice c = {.secs = {{1, 1, 1}, {0.5, 0.25, cases[i].in_out - 0.75}}};
+        qdri_tune_choose(&c);
+        assert_int_equal(c.storage, cases[i].storage);
+    }
+}
+
+static void a_choice_is_for_one_key(void **state)
+{
+    qdri_tune_table table = {0};
+    const qdri_tune_choice c = choice_of("one", 3, QDR_IN_OUT);
+    (void)state;
+    assert_null(qdri_tune_find(&table, &c.key));
+    for (int64_t m = 40; m > 0; m--) {
+        const qdri_tune_choice more = choice_of("one", m, m == 3 ? QDR_IN_OUT : QDR_OUT_IN);
+        CHECK_OK(qdri_tune_add(&table, &more));
+    }
+    assert_int_equal(qdri_tune_find(&table, &c.key)->storage, QDR_IN_OUT);
+    qdri_tune_key others[7];
+    for (int i = 0; i < 7; i++) others[i] = c.key;
+    others[0].machine[0] = 'O';
+    others[1].n_threads++;
+    others[2].dtype = QDR_F32;
+    others[3].m = 41;
+    others[4].n++;
+    others[5].k++;
+    snprintf(others[6].machine, sizeof others[6].machine, "one more");
+    for (int i = 0; i < 7; i++) assert_null(qdri_tune_find(&table, &others[i]));
+    qdri_tune_free(&table);
+}
+
+/* ---- the text ---- */
+
+static char *text_of(const qdri_tune_table *table, size_t *bytes)
+{
+    char *text = NULL;
+    FILE *file = open_memstream(&text, bytes);
+    assert_non_null(file);
+    assert_true(qdri_tune_write(table, file));
+    fclose(file);
+    return text;
+}
+
+static char *two_choices(size_t *bytes)
+{
+    qdri_tune_table table = {0};
+    const qdri_tune_choice a = choice_of("a \"quoted\" \\ name", 1, QDR_IN_OUT);
+    qdri_tune_choice b = choice_of("b", 2, QDR_OUT_IN);
+    memset(b.secs, 0, sizeof b.secs);
+    CHECK_OK(qdri_tune_add(&table, &a));
+    CHECK_OK(qdri_tune_add(&table, &b));
+    char *text = text_of(&table, bytes);
+    qdri_tune_free(&table);
+    return text;
+}
+
+static void what_is_written_is_read(void **state)
+{
+    size_t bytes;
+    char *text = two_choices(&bytes);
+    qdri_tune_table table = {0};
+    (void)state;
+    CHECK_OK(qdri_tune_read(text, bytes, "file", &table));
+    assert_int_equal(table.n, 2);
+    const qdri_tune_choice a = choice_of("a \"quoted\" \\ name", 1, QDR_IN_OUT);
+    const qdri_tune_choice *first = qdri_tune_find(&table, &a.key);
+    assert_non_null(first);
+    assert_int_equal(first->storage, QDR_IN_OUT);
+    assert_memory_equal(first->secs, a.secs, sizeof a.secs);
+    assert_string_equal(table.choices[1].key.machine, "b");
+    assert_int_equal(table.choices[1].storage, QDR_OUT_IN);
+    assert_true(table.choices[1].secs[0][0] == 0);
+    qdri_tune_free(&table);
+    free(text);
+}
+
+static void nothing_is_no_choices(void **state)
+{
+    qdri_tune_table table = {0};
+    size_t bytes;
+    (void)state;
+    CHECK_OK(qdri_tune_read("", 0, "file", &table));
+    assert_int_equal(table.n, 0);
+    char *text = text_of(&table, &bytes);
+    CHECK_OK(qdri_tune_read(text, bytes, "file", &table));
+    assert_int_equal(table.n, 0);
+    qdri_tune_free(&table);
+    free(text);
+}
+
+/* Cut anywhere: no crash, one sentence that names the file. */
+static void every_cut_is_refused(void **state)
+{
+    size_t bytes;
+    char *text = two_choices(&bytes);
+    (void)state;
+    for (size_t n = 1; n + 2 < bytes; n++) { /* the last byte is a newline */
+        qdri_tune_table table = {0};
+        CHECK_FAILS(qdri_tune_read(text, n, "some.json", &table), QDR_ERR_ARGUMENT, "some.json");
+        qdri_tune_free(&table);
+    }
+    free(text);
+}
+
+static void mistakes_are_named(void **state)
+{
+    static const struct {
+        const char *text, *says;
+    } cases[] = {
+        {"hello", "line 1"},
+        {"[1, 2]", "no choices of this version"},
+        {"{\"quadrille_tune\": 2, \"choices\": []}", "version (1)"},
+        {"{\"quadrille_tune\": 1, \"choices\": 3}", "no choices"},
+        {"{\"quadrille_tune\": 1}", "no choices"},
+        {"{\"quadrille_tune\": 1, \"choices\": [7]}", "choice 1 of some.json"},
+        {"{\"quadrille_tune\": 1, \"choices\": [{}]}", "machine"},
+        {"{\"quadrille_tune\": 1, \"choices\": [{\"machine\": \"a\", \"threads\": 1, \"dtype\": "
+         "\"f32\", \"m\": \"9\", \"n\": 1, \"k\": 1, \"storage\": \"in-out\"}]}",
+         "integer"},
+        {"{\"quadrille_tune\": 1, \"choices\": [{\"machine\": \"a\", \"threads\": 1, \"dtype\": "
+         "\"i32\", \"m\": 9, \"n\": 1, \"k\": 1, \"storage\": \"in-out\"}]}",
+         "dtype \"i32\"; use f32, f64 or bf16"},
+        {"{\"quadrille_tune\": 1, \"choices\": [{\"machine\": \"a\", \"threads\": 1, \"dtype\": "
+         "\"f32\", \"m\": 9, \"n\": 1, \"k\": 1, \"storage\": \"NT\"}]}",
+         "storage \"NT\"; use out-in or in-out"},
+        {"{\"quadrille_tune\": 1, \"choices\": [{\"machine\": \"a\", \"threads\": 1, \"dtype\": "
+         "\"f32\", \"m\": 9, \"n\": 1, \"k\": 1, \"storage\": \"in-out\", \"in-out\": 3}]}",
+         "choice 1"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        qdri_tune_table table = {0};
+        CHECK_FAILS(qdri_tune_read(cases[i].text, strlen(cases[i].text), "some.json", &table),
+                    QDR_ERR_ARGUMENT, cases[i].says);
+        check_sentence("some.json", __FILE__, __LINE__);
+        qdri_tune_free(&table);
+    }
+}
+
+static void a_long_name_is_refused(void **state)
+{
+    char machine[600], text[900];
+    qdri_tune_table table = {0};
+    (void)state;
+    memset(machine, 'x', sizeof machine);
+    machine[599] = '\0';
+    snprintf(
+        text, sizeof text,
+        "{\"quadrille_tune\": 1, \"choices\": [{\"machine\": \"%s\", \"threads\": 1, \"dtype\": "
+        "\"f32\", \"m\": 9, \"n\": 1, \"k\": 1, \"storage\": \"in-out\"}]}",
+        machine);
+    CHECK_FAILS(qdri_tune_read(text, strlen(text), "f", &table), QDR_ERR_ARGUMENT, "599 bytes");
+    qdri_tune_free(&table);
+}
+
+/* ---- the file ---- */
+
+static void the_file_is_replaced_or_left(void **state)
+{
+    char folder[] = "/tmp/qdr_tune_XXXXXX", path[64], inside[96], *text;
+    size_t bytes;
+    qdri_tune_table table = {0}, read = {0};
+    const qdri_tune_choice c = choice_of("a", 1, QDR_IN_OUT);
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/tune.json", folder);
+    snprintf(inside, sizeof inside, "%s/none/tune.json", folder);
+    CHECK_OK(qdri_tune_load(path, &text, &bytes)); /* there is none yet */
+    assert_null(text);
+    assert_int_equal(bytes, 0);
+    for (int n = 1; n <= 2; n++) {
+        CHECK_OK(qdri_tune_add(&table, &c));
+        CHECK_OK(qdri_tune_store(path, &table));
+        CHECK_OK(qdri_tune_load(path, &text, &bytes));
+        CHECK_OK(qdri_tune_read(text, bytes, path, &read));
+        assert_int_equal(read.n, n);
+        qdri_tune_free(&read);
+        free(text);
+    }
+    CHECK_FAILS(qdri_tune_store(inside, &table), QDR_ERR_IO, "No such file");
+    CHECK_FAILS(qdri_tune_load(folder, &text, &bytes), QDR_ERR_IO, "could not be read");
+    CHECK_FAILS(qdri_tune_store(folder, &table), QDR_ERR_IO, "could not be written");
+    assert_int_equal(remove(path), 0);
+    assert_int_equal(rmdir(folder), 0); /* and nothing else was left there */
+    qdri_tune_free(&table);
+}
+
+static void the_environment_names_it(void **state)
+{
+    (void)state;
+    unsetenv("QDR_TUNE");
+    assert_null(qdri_tune_path());
+    setenv("QDR_TUNE", "", 1);
+    assert_null(qdri_tune_path());
+    setenv("QDR_TUNE", "off", 1);
+    assert_null(qdri_tune_path());
+    setenv("QDR_TUNE", "offset.json", 1);
+    assert_string_equal(qdri_tune_path(), "offset.json");
+    unsetenv("QDR_TUNE");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(noise_turns_nothing),      cmocka_unit_test(a_choice_is_for_one_key),
+        cmocka_unit_test(what_is_written_is_read),  cmocka_unit_test(nothing_is_no_choices),
+        cmocka_unit_test(every_cut_is_refused),     cmocka_unit_test(mistakes_are_named),
+        cmocka_unit_test(a_long_name_is_refused),   cmocka_unit_test(the_file_is_replaced_or_left),
+        cmocka_unit_test(the_environment_names_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
