@@ -213,6 +213,7 @@ static void print_table(const block_driver *driver, const block_result *result)
            grid_text(driver, grid), set->order, set->layout ? "scattered" : "replicated",
            qdr_dtype_name((qdr_dtype)set->dtype), qdr_context_threads(driver->ctx),
            (long long)set->n_iterations);
+    if (qdr_stack_print(driver->stack, "storage", stdout) == QDR_OK) putchar('\n');
     printf("forward   %10.3f ms %10.1f GFLOP/s\n", 1e3 * result->forward_secs,
            result->forward_gflops);
     printf("backward  %10.3f ms %10.1f GFLOP/s\n", 1e3 * result->backward_secs,

@@ -92,17 +92,17 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_add_tokens(qdr_stack *stack, const ch
                                                       qdr_edge *edge);
 
 /** How a rank's block of W[n, k], and of its gradient, lies in memory: row-major as on one process,
- * or turned. That decides how the three products read it: Y = X·Wᵀ is NT, dX = dY·W is NN; of a
+ * or turned. That decides how the three products read it: Y = X·Wᵀ is NT and dX = dY·W is NN; of a
  * turned block NN and NT. Full values (loading, gathering, initial ones) are [N, K] whatever it is.
  *
- *  A layer that asks for none has [out, in], unless the environment variable QDR_TUNE of rank 0
- * names a file: then qdr_stack_build() takes what the file says about products of this layer's size
- * on this machine, and where it says nothing it times the products on all ranks at once (three
- * rounds, or as many as fit in a tenth of a second; in memory of its own for the while), keeps
- * [out, in] unless the other is at least 5 % faster, and adds that to the file. Too small products
- * (less than 10⁷ flops) are not timed. All ranks agree on each choice; the same file gives the same
- * choices, and so the same bits. Unset, empty or "off": nothing is read or timed. Embeddings and
- * heads tied to them are always [out, in]. */
+ * A layer that asks for none has [out, in], unless the environment variable QDR_TUNE of rank 0
+ * names a file. Then qdr_stack_build() takes what the file says about products of this layer's
+ * size, on this machine, with as many threads. Where it says nothing, all ranks time the products
+ * at once, in memory of their own for the while: medians of five rounds, or of as many as fit in a
+ * tenth of a second, of the slowest rank. [out, in] stays unless the other is at least 5 % faster,
+ * twice. The choice is added to the file. Products of less than 10⁷ flops are not timed. All ranks
+ * have the same choices; the same file gives the same again, and so the same bits. Unset, empty or
+ * "off": nothing is read or timed. Embeddings and heads tied to them are [out, in]. */
 typedef enum qdr_storage {
     QDR_STORAGE_AUTO = 0, /**< in a description: [out, in], or as QDR_TUNE has it */
     QDR_OUT_IN = 1, /**< [n, k] */

@@ -21,7 +21,7 @@ QDR_NODISCARD qdr_status qdri_tune_store(const char *path, const qdri_tune_table
 
 /* tune_measure.c */
 /* Seconds of the three products of the key's sizes with W as [out, in] and [in, out], all ranks at
- * once: the least of several rounds, the most of the ranks. Collective; equal on all ranks. */
+ * once: medians over rounds, the most of the ranks. Collective; equal on all ranks. */
 QDR_NODISCARD qdr_status qdri_tune_measure(qdr_stack *stack, const qdri_tune_key *key,
                                            double secs[2][QDRI_N_PRODUCTS]);
 

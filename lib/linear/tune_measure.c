@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A layer's three products, timed with W in either storage. All ranks compute at the same time,
  * since in training they do: they share caches and memory. */
+#include <stdlib.h>
+
 #include "core/size.h"
 #include "dev/clock.h"
 #include "linear/tune.h"
 
-enum { LEAST_ROUNDS = 3, MOST_ROUNDS = 50 };
+enum { LEAST_ROUNDS = 5, MOST_ROUNDS = 51 };
 #define ROUNDS_SECS 0.1
 
 typedef double product_secs[2][QDRI_N_PRODUCTS];
@@ -71,18 +73,34 @@ static qdr_status time_product(const qdr_stack *stack, const qdri_tune_key *key,
  * caches.
  */
 static qdr_status run_round(const qdr_stack *stack, const qdri_tune_key *key, const operands *o,
-                            int round, product_secs least)
+                            int round, product_secs secs)
 {
     for (int i = 0; i < 2; i++) {
         const int which = (i + round) % 2;
-        for (int kind = 0; kind < QDRI_N_PRODUCTS; kind++) {
-            double secs;
+        for (int kind = 0; kind < QDRI_N_PRODUCTS; kind++)
             QDR_TRY(time_product(stack, key, o, (qdri_product_kind)kind,
-                                 which ? QDR_IN_OUT : QDR_OUT_IN, &secs));
-            if (round == 0 || secs < least[which][kind]) least[which][kind] = secs;
-        }
+                                 which ? QDR_IN_OUT : QDR_OUT_IN, &secs[which][kind]));
     }
     return QDR_OK;
+}
+
+static int compare(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Medians, as a busy machine gives a long product no undisturbed moment that a minimum could find.
+ */
+static void find_medians(product_secs *rounds, int n_rounds, product_secs medians)
+{
+    double sorted[MOST_ROUNDS];
+    for (int i = 0; i < 2 * QDRI_N_PRODUCTS; i++) {
+        const int which = i / QDRI_N_PRODUCTS, kind = i % QDRI_N_PRODUCTS;
+        for (int round = 0; round < n_rounds; round++) sorted[round] = rounds[round][which][kind];
+        qsort(sorted, (size_t)n_rounds, sizeof *sorted, compare);
+        medians[which][kind] = sorted[n_rounds / 2];
+    }
 }
 
 /* The slowest rank's. */
@@ -105,21 +123,22 @@ static int rounds_for(product_secs secs)
     return n < LEAST_ROUNDS ? LEAST_ROUNDS : n > MOST_ROUNDS ? MOST_ROUNDS : (int)n;
 }
 
-/* The number of rounds is the same on all ranks, and each round begins together. */
+/* A round to warm up and to see how many follow: the same number on all ranks. Each begins
+ * together.
+ */
 static qdr_status run_rounds(qdr_stack *stack, const qdri_tune_key *key, const operands *o,
-                             product_secs secs)
+                             product_secs medians)
 {
-    product_secs first;
-    int n_rounds = 1;
+    product_secs rounds[MOST_ROUNDS];
+    QDR_TRY(run_round(stack, key, o, 0, rounds[0]));
+    QDR_TRY(slowest(stack, o, rounds[0]));
+    const int n_rounds = rounds_for(rounds[0]);
     for (int round = 0; round < n_rounds; round++) {
         QDR_TRY(qdr_barrier(qdr_grid_context(stack->grid)));
-        QDR_TRY(run_round(stack, key, o, round, secs));
-        if (round > 0) continue;
-        for (int i = 0; i < 2 * QDRI_N_PRODUCTS; i++) first[i / 3][i % 3] = secs[i / 3][i % 3];
-        QDR_TRY(slowest(stack, o, first));
-        n_rounds = rounds_for(first);
+        QDR_TRY(run_round(stack, key, o, round, rounds[round]));
     }
-    return slowest(stack, o, secs);
+    find_medians(rounds, n_rounds, medians);
+    return slowest(stack, o, medians);
 }
 
 qdr_status qdri_tune_measure(qdr_stack *stack, const qdri_tune_key *key, product_secs secs)

@@ -6,6 +6,35 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* A layer of 2 rows, 3 out-features and 5 in-features: C[m,n] sums k products. */
+static void products_of_either_storage(void **state)
+{
+    static const struct {
+        qdri_product_kind kind;
+        qdr_storage storage;
+        int64_t m, n, k;
+        const char *mode;
+    } cases[] = {
+        {QDRI_PRODUCT_Y, QDR_STORAGE_AUTO, 2, 3, 5, "NT"}, /* not asked is [out, in] */
+        {QDRI_PRODUCT_Y, QDR_OUT_IN, 2, 3, 5, "NT"},
+        {QDRI_PRODUCT_Y, QDR_IN_OUT, 2, 3, 5, "NN"},
+        {QDRI_PRODUCT_DX, QDR_OUT_IN, 2, 5, 3, "NN"},
+        {QDRI_PRODUCT_DX, QDR_IN_OUT, 2, 5, 3, "NT"},
+        {QDRI_PRODUCT_DW, QDR_OUT_IN, 3, 5, 2, "TN"},
+        {QDRI_PRODUCT_DW, QDR_IN_OUT, 5, 3, 2, "TN"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        qdri_task task = {.kind = QDRI_TASK_PRODUCT};
+        qdri_set_product(&task, cases[i].kind, cases[i].storage, 2, 3, 5);
+        assert_int_equal(task.m, cases[i].m);
+        assert_int_equal(task.n, cases[i].n);
+        assert_int_equal(task.k, cases[i].k);
+        assert_string_equal(qdri_product_mode(&task), cases[i].mode);
+        assert_true(task.flops == 60);
+    }
+}
+
 static qdri_tune_choice choice_of(const char *machine, int64_t m, qdr_storage storage)
 {
     qdri_tune_choice c = {
@@ -228,11 +257,11 @@ static void the_environment_names_it(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(noise_turns_nothing),      cmocka_unit_test(a_choice_is_for_one_key),
-        cmocka_unit_test(what_is_written_is_read),  cmocka_unit_test(nothing_is_no_choices),
-        cmocka_unit_test(every_cut_is_refused),     cmocka_unit_test(mistakes_are_named),
-        cmocka_unit_test(a_long_name_is_refused),   cmocka_unit_test(the_file_is_replaced_or_left),
-        cmocka_unit_test(the_environment_names_it),
+        cmocka_unit_test(products_of_either_storage),   cmocka_unit_test(noise_turns_nothing),
+        cmocka_unit_test(a_choice_is_for_one_key),      cmocka_unit_test(what_is_written_is_read),
+        cmocka_unit_test(nothing_is_no_choices),        cmocka_unit_test(every_cut_is_refused),
+        cmocka_unit_test(mistakes_are_named),           cmocka_unit_test(a_long_name_is_refused),
+        cmocka_unit_test(the_file_is_replaced_or_left), cmocka_unit_test(the_environment_names_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
