@@ -7,7 +7,7 @@
 #include "dev/clock.h"
 #include "linear/tune.h"
 
-enum { LEAST_ROUNDS = 5, MOST_ROUNDS = 51 };
+enum { LEAST_ROUNDS = 5, MOST_ROUNDS = 51, N_TIMES = 2 * QDRI_N_PRODUCTS };
 #define ROUNDS_SECS 0.1
 
 typedef double product_secs[2][QDRI_N_PRODUCTS];
@@ -95,7 +95,7 @@ static int compare(const void *a, const void *b)
 static void find_medians(product_secs *rounds, int n_rounds, product_secs medians)
 {
     double sorted[MOST_ROUNDS];
-    for (int i = 0; i < 2 * QDRI_N_PRODUCTS; i++) {
+    for (int i = 0; i < N_TIMES; i++) {
         const int which = i / QDRI_N_PRODUCTS, kind = i % QDRI_N_PRODUCTS;
         for (int round = 0; round < n_rounds; round++) sorted[round] = rounds[round][which][kind];
         qsort(sorted, (size_t)n_rounds, sizeof *sorted, compare);
@@ -109,8 +109,8 @@ static qdr_status slowest(const qdr_stack *stack, const operands *o, product_sec
     qdr_stream *stream = qdr_context_stream(qdr_grid_context(stack->grid));
     QDR_TRY(qdri_copy(stream, o->secs, secs, sizeof(product_secs)));
     for (int axis = QDR_X; axis <= QDR_D; axis++)
-        QDR_TRY(qdr_all_reduce(stack->grid, (qdr_axis)axis, QDR_MAX, o->secs, 2 * QDRI_N_PRODUCTS,
-                               QDR_F64, stream));
+        QDR_TRY(qdr_all_reduce(stack->grid, (qdr_axis)axis, QDR_MAX, o->secs, N_TIMES, QDR_F64,
+                               stream));
     QDR_TRY(qdri_copy(stream, secs, o->secs, sizeof(product_secs)));
     return qdri_stream_synchronize(stream);
 }
