@@ -77,6 +77,10 @@ void qdri_cpu_event_destroy(qdr_event *event);
 qdr_status qdri_cpu_event_record(qdr_event *event, qdr_stream *stream);
 qdr_status qdri_cpu_stream_wait(qdr_stream *stream, qdr_event *event);
 
+/* Called by a stream's thread before each item that has not begun; NULL: nothing. For tests, which
+ * let tasks be late. Set while streams are idle. */
+extern void (*qdri_cpu_before_item)(void);
+
 /* gemm.c, gemm_bf16.c */
 qdr_status qdri_cpu_gemm(qdr_stream *stream, const qdri_gemm *gemm);
 size_t qdri_cpu_fixed_bytes(const qdri_dev *dev, qdr_dtype dtype);

@@ -9,6 +9,8 @@
 
 #define ITEMS_PER_TURN 16 /* then the executor's other streams get theirs */
 
+void (*qdri_cpu_before_item)(void);
+
 static qdri_cpu_stream *own(qdr_stream *stream) { return (qdri_cpu_stream *)stream; }
 
 /* Waits, with the stream's lock held, until `n_items` items have run. The host is woken once, at
@@ -62,6 +64,7 @@ static qdr_status item_run(qdri_dev *dev, qdri_item *item)
         if (item->drop) item->drop(item->args);
         return QDR_OK;
     }
+    if (!item->begun && qdri_cpu_before_item) qdri_cpu_before_item();
     item->begun = 1;
     const qdr_status status = item->fn(item->args);
     if (status < QDR_OK) qdri_dev_poison(dev, status, qdr_last_error());
