@@ -62,7 +62,7 @@ static int is_off_node(const mpi_comm *comm, int peer)
 static qdr_status start_send(qdri_run *run, int peer, const void *data, int64_t n_elems)
 {
     const size_t bytes = (size_t)n_elems * qdr_dtype_bytes(run->coll.dtype);
-    qdri_counter *counter = &run->comm->counters[run->coll.kind];
+    qdri_counter *counter = qdri_counter_of(run->comm, &run->coll);
     if (bytes == 0) return QDR_OK;
     QDR_TRY(start((mpi_comm *)run->comm, 1, peer, (void *)(uintptr_t)data, bytes));
     atomic_fetch_add(&counter->bytes_sent, (int64_t)bytes);

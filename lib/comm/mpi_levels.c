@@ -263,7 +263,7 @@ static int64_t sent(const qdri_comm *comm, qdr_coll_kind kind)
 static void count_stage(qdri_run *run)
 {
     mpi_levels *levels = levels_of(run);
-    qdri_counter *counter = &run->comm->counters[run->coll.kind];
+    qdri_counter *counter = qdri_counter_of(run->comm, &run->coll);
     const qdri_comm *group = levels->run.comm;
     const int64_t now = sent(group, levels->run.coll.kind), n = now - levels->sent_before;
     atomic_fetch_add(&counter->bytes_sent, n);
