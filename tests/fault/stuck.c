@@ -161,6 +161,34 @@ static int case_counts(const stuck *s)
                   "rank 0 at x=0 y=0 z=0 d=0", "expects 2");
 }
 
+static qdr_status stack_run(const stuck *s, const char *name)
+{
+    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = N};
+    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{N, 1}}, .col_axis = QDR_X};
+    const qdr_linear_desc desc = {QDR_OPTS_INIT, .name = name, .in = {{N, 1}}, .out = {{N, 1}}};
+    qdr_stack *stack = NULL;
+    qdr_edge edge = 0;
+    qdr_linear *layer = NULL;
+    qdr_status status = qdr_stack_create(s->grid, &opts, &stack);
+    if (status == QDR_OK) status = qdr_stack_add_input(stack, "x", &input, 0, &edge);
+    if (status == QDR_OK) status = qdr_stack_add_linear(stack, &desc, edge, &edge, &layer);
+    if (status == QDR_OK) status = qdr_stack_build(stack);
+    if (status == QDR_OK) status = qdr_stack_init(stack, 1, 0.1);
+    if (status == QDR_OK) status = qdr_stack_forward(stack);
+    if (status == QDR_OK) status = qdr_stream_synchronize(qdr_context_stream(s->ctx));
+    qdr_stack_destroy(&stack);
+    return status;
+}
+
+/* Layers say who they are: rank 1 runs another one. */
+static int case_stack(const stuck *s)
+{
+    if (stack_run(s, "fc1") != QDR_OK) return WRONG;
+    return EXPECT(stack_run(s, s->rank == 1 ? "fc2" : "fc1"), QDR_ERR_ARGUMENT, "z gather",
+                  "calls all-gather of", "for fc1, rank 1 at x=0 y=0 z=1 d=0 calls all-gather of",
+                  "for fc2; all must");
+}
+
 /* ---- one rank does not come ---- */
 
 /* What rank 1 gets: its call may have all it needs from ranks that have given up since. */
@@ -239,6 +267,7 @@ static const struct {
     {"parts", case_parts, "1", NULL},
     {"peers", case_peers, "1", NULL},
     {"counts", case_counts, "1", NULL},
+    {"stack", case_stack, "1", NULL},
     {"late", case_late, NULL, "2"},
     {"late-checked", case_late, "1", "2"},
     {"late-pair", case_late_pair, "0", "2.0"},
