@@ -73,6 +73,7 @@ void qdri_comm_destroy(qdri_comm **comm)
     if (!comm || !*comm) return;
     if ((*comm)->table->destroy_parts) (*comm)->table->destroy_parts(*comm);
     family_leave(*comm);
+    qdri_stagings_free(*comm);
     if ((*comm)->scratch) qdri_mem_free((*comm)->dev, &(*comm)->scratch);
     (*comm)->table->destroy(*comm);
     *comm = NULL;
@@ -250,7 +251,7 @@ static void run_finish(qdri_run *run)
     const int64_t nanosecs = qdri_now_ns() - run->begin_nanosecs;
     atomic_fetch_add_explicit(&counter->nanosecs, nanosecs, memory_order_relaxed);
     atomic_fetch_add_explicit(&counter->n_calls, 1, memory_order_relaxed);
-    if (run->owns_staging) qdri_mem_free(run->comm->dev, &run->staging);
+    qdri_staging_done(run->comm, run->owned);
 }
 
 static qdr_status run_work(void *args)
@@ -268,15 +269,14 @@ static qdr_status run_work(void *args)
 }
 
 qdr_status qdri_comm_enqueue(qdri_comm *comm, const qdri_coll *coll, qdr_stream *stream,
-                             qdr_status (*step)(qdri_run *run), void *staging, int owns_staging)
+                             qdr_status (*step)(qdri_run *run), size_t staging_bytes)
 {
-    const qdri_run run = {.comm = comm,
-                          .step = step,
-                          .coll = *coll,
-                          .staging = staging,
-                          .owns_staging = owns_staging};
+    qdri_run run = {.comm = comm, .step = step, .coll = *coll};
     _Static_assert(sizeof run <= QDRI_WORK_BYTES, "a collective must fit into work of a stream");
-    return qdri_work(stream, run_work, &run, sizeof run);
+    QDR_TRY(qdri_staging_take(comm, staging_bytes, &run.staging, &run.owned));
+    const qdr_status status = qdri_work(stream, run_work, &run, sizeof run);
+    if (status != QDR_OK) qdri_staging_done(comm, run.owned);
+    return status;
 }
 
 /* ---- staging, counters, observer ---- */

@@ -25,6 +25,8 @@ typedef struct qdri_reason {
 void qdri_reason_set(qdri_reason *why, const char *sentence); /* "": no reason */
 const char *qdri_reason_get(qdri_reason *why); /* "" if there is none */
 
+typedef struct qdri_staging qdri_staging;
+
 /* First member of each backend's communicator. */
 struct qdri_comm {
     const qdri_comm_table *table;
@@ -32,6 +34,7 @@ struct qdri_comm {
     int rank, size, node_size;
     void *scratch;
     size_t scratch_bytes;
+    qdri_staging *stagings; /* the host thread's list */
     qdri_counter counters[QDR_N_COLL_KINDS + 1]; /* the last one: of calls that do not count */
     qdri_comm_observer observer;
     void *observer_user;
@@ -62,14 +65,20 @@ struct qdri_run {
     int n_looks, n_left_looks; /* without success; at a peer that has left */
     double drain_secs; /* when this rank gave up */
     int timed_out;
+    int is_later_stage; /* those whom it waits for may themselves wait, in an earlier one */
     qdr_status status;
     void *staging;
-    int owns_staging;
+    qdri_staging *owned; /* where it is this collective's alone */
 };
-/* Enqueues `step`, timed and counted. */
+/* Enqueues `step`, timed and counted, with that many bytes of staging. */
 QDR_NODISCARD qdr_status qdri_comm_enqueue(qdri_comm *comm, const qdri_coll *coll,
                                            qdr_stream *stream, qdr_status (*step)(qdri_run *run),
-                                           void *staging, int owns_staging);
+                                           size_t staging_bytes);
+/* staging.c: memory for a collective; *staging: NULL where it is the reserve. */
+QDR_NODISCARD qdr_status qdri_staging_take(qdri_comm *comm, size_t bytes, void **memory,
+                                           qdri_staging **staging);
+void qdri_staging_done(qdri_comm *comm, qdri_staging *staging); /* takes NULL; on the stream, too */
+void qdri_stagings_free(qdri_comm *comm); /* the streams are idle */
 /* Fills the common part of a new communicator; parent: NULL, or the one it was split from. */
 void qdri_comm_init(qdri_comm *comm, const qdri_comm_table *table, qdri_dev *dev, int rank,
                     int size, qdri_comm *parent);
@@ -88,6 +97,9 @@ int qdri_comm_name_missing(const qdri_comm *comm, int (*is_missing)(const void *
 
 /* Fails; why: "" if nobody said. */
 qdr_status qdri_comm_fail_peer(const qdri_comm *comm, const char *where, const char *why);
+
+/* Who may wait for others that wait says so later: they know better who is missing. */
+#define QDRI_LATER_NS INT64_C(1000000000)
 
 /* watch.c: what surrounds the steps of a collective that waits too long. */
 void qdri_watch_pending(qdri_run *run); /* its step has returned QDR_PENDING */

@@ -292,5 +292,5 @@ int qdri_local_has_come(const qdri_run *run, int member)
 
 qdr_status qdri_local_launch(qdri_comm *comm, const qdri_coll *coll, qdr_stream *stream)
 {
-    return qdri_comm_enqueue(comm, coll, stream, step, NULL, 0);
+    return qdri_comm_enqueue(comm, coll, stream, step, 0);
 }

@@ -276,6 +276,7 @@ static qdr_status advance(qdri_run *run)
     if (run->coll.kind == QDR_REDUCE_SCATTER || exchanges_whole(run->comm, &run->coll))
         return QDR_OK;
     run->phase = LAST;
+    run->is_later_stage = 1;
     QDR_TRY(start_gather(run));
     return await(run);
 }
@@ -343,12 +344,6 @@ qdri_mpi_step qdri_mpi_step_of(const qdri_comm *comm, const qdri_coll *coll)
 
 qdr_status qdri_mpi_launch(qdri_comm *comm, const qdri_coll *coll, qdr_stream *stream)
 {
-    const size_t bytes = qdri_mpi_scratch_bytes(comm, coll);
-    void *staging = comm->scratch;
-    const int owns_staging = bytes > comm->scratch_bytes;
-    if (owns_staging) QDR_TRY(qdri_mem_alloc(comm->dev, bytes, &staging));
-    const qdr_status status = qdri_comm_enqueue(comm, coll, stream, qdri_mpi_step_of(comm, coll),
-                                                staging, owns_staging);
-    if (status != QDR_OK && owns_staging) qdri_mem_free(comm->dev, &staging);
-    return status;
+    return qdri_comm_enqueue(comm, coll, stream, qdri_mpi_step_of(comm, coll),
+                             qdri_mpi_scratch_bytes(comm, coll));
 }

@@ -22,14 +22,13 @@ static void end(MPI_Request *request, int is_receive)
 }
 
 enum { POLLS_PER_LOOK = 8, LOOKS_AFTER_LEAVING = 8 }; /* a last message may come after the note */
-#define LATER_SECS 1.0 /* rank 0 hears from all, and is the first to say who is missing */
 
-/* This rank has waited for `peer` since `begin`, and for too long. */
+/* This rank has waited since `begin`, and for too long. Rank 0 hears from all, and is the first. */
 static int is_too_long(const mpi_comm *comm, double begin)
 {
     const int64_t limit_ns = qdri_comm_timeout_ns(&comm->base);
-    const double later_secs = comm->base.rank == 0 ? 0 : LATER_SECS;
-    return limit_ns > 0 && qdri_mpi_now_secs() - begin > 1e-9 * (double)limit_ns + later_secs;
+    const int64_t later_ns = comm->base.rank == 0 ? 0 : QDRI_LATER_NS;
+    return limit_ns > 0 && qdri_mpi_now_secs() - begin > 1e-9 * (double)(limit_ns + later_ns);
 }
 
 static qdr_status fail_timeout(const mpi_comm *comm, int peer, const char *where)

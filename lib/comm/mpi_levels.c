@@ -282,6 +282,7 @@ static int begin_stage(qdri_run *run)
                              .step = qdri_mpi_step_of(group, &next),
                              .staging = (char *)run->staging + own_bytes(run->comm, &run->coll)};
     levels->sent_before = sent(group, next.kind);
+    run->is_later_stage = levels->stage > 0;
     return 1;
 }
 

@@ -67,8 +67,9 @@ void qdri_watch_pending(qdri_run *run)
 {
     char missing[MISSING_BYTES];
     const int64_t limit_ns = qdri_comm_timeout_ns(run->comm);
+    const int64_t later_ns = run->is_later_stage ? QDRI_LATER_NS : 0;
     if (limit_ns == 0 || run->timed_out) return;
-    const int64_t left_ns = limit_ns - (qdri_now_ns() - run->begin_nanosecs);
+    const int64_t left_ns = limit_ns + later_ns - (qdri_now_ns() - run->begin_nanosecs);
     if (left_ns > 0)
         qdri_look_within(left_ns);
     else if (qdri_comm_name_missing(run->comm, has_not_come, run, missing, sizeof missing) > 0)
