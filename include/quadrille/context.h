@@ -49,6 +49,18 @@ QDR_API QDR_NODISCARD qdr_status qdr_context_create_self(const qdr_context_opts 
  * stood to rank 0's. A file that cannot be written is a warning in the log. Where ranks are on
  * several nodes, destroying first waits for all of them, then writes. */
 
+/* With QDR_CHECK=1 in the environment ranks exchange, before each collective, what they are about
+ * to call: its kind, type, reduction, size, parts and peers, and the layer or operation that asks.
+ * Where they differ, all ranks of the group fail with QDR_ERR_ARGUMENT and one sentence that names
+ * two of them, with their coordinates, and both calls. It costs one small collective more for each,
+ * which traffic does not count. Results do not change.
+ * With QDR_TIMEOUT=SECONDS a rank that waits longer than that for others, in a collective, an
+ * agreement, a broadcast or a barrier, fails with QDR_ERR_TIMEOUT and a sentence that names the
+ * ranks that have not come, its own call and the one before; the other ranks fail with it, or with
+ * QDR_ERR_PEER and that sentence. Making a context has no limit. 0, the default: none anywhere.
+ * Rank 0's environment holds for all ranks; a wrong value on any rank is QDR_ERR_ARGUMENT when a
+ * context is made. */
+
 /** Waits for the work of this rank, frees the context and sets *ctx to NULL. Takes NULL. Destroy
  * grids, stacks and memory of the context first. Collective over the world. */
 QDR_API void qdr_context_destroy(qdr_context **ctx);

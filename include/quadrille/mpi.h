@@ -15,7 +15,11 @@ extern "C" {
  * MPI is neither initialised nor finalised. opts may be NULL.
  *  @retval QDR_ERR_STATE  MPI is not initialised, or without MPI_THREAD_MULTIPLE
  *  @retval QDR_ERR_MPI    MPI failed, or the launcher started several ranks that each believe to be
- * alone */
+ * alone
+ *
+ * After QDR_ERR_TIMEOUT (QDR_TIMEOUT, see context.h) qdr_context_destroy() waits for the missing
+ * ranks once more, a little longer than that limit. MPI_Finalize would wait for ever: call
+ * MPI_Abort, or exit without it, as qdr_launch() does. */
 QDR_API QDR_NODISCARD qdr_status qdr_context_create_mpi(MPI_Comm comm, const qdr_context_opts *opts,
                                                         qdr_context **ctx);
 #ifdef __cplusplus

@@ -23,7 +23,8 @@
     X(ERR_MPI, -8, "MPI reported an error")                                                        \
     X(ERR_DEVICE, -9, "the device reported an error")                                              \
     X(ERR_IO, -10, "a file could not be read or written")                                          \
-    X(ERR_UNSUPPORTED, -11, "not available in this build or on this machine")
+    X(ERR_UNSUPPORTED, -11, "not available in this build or on this machine")                      \
+    X(ERR_TIMEOUT, -12, "another rank did not come in time")
 
 typedef enum qdr_status {
 #define QDR_STATUS_ENUM(name, value, text) QDR_##name = value,

@@ -73,6 +73,7 @@ void qdri_comm_destroy(qdri_comm **comm)
     if (!comm || !*comm) return;
     if ((*comm)->table->destroy_parts) (*comm)->table->destroy_parts(*comm);
     family_leave(*comm);
+    qdri_stagings_free(*comm);
     if ((*comm)->scratch) qdri_mem_free((*comm)->dev, &(*comm)->scratch);
     (*comm)->table->destroy(*comm);
     *comm = NULL;
@@ -239,34 +240,43 @@ qdr_status qdri_comm_launch(qdri_comm *comm, const qdri_coll *coll, qdr_stream *
     return status;
 }
 
+qdri_counter *qdri_counter_of(qdri_comm *comm, const qdri_coll *coll)
+{
+    return &comm->counters[coll->is_check ? QDR_N_COLL_KINDS : (int)coll->kind];
+}
+
 static void run_finish(qdri_run *run)
 {
-    qdri_counter *counter = &run->comm->counters[run->coll.kind];
+    qdri_counter *counter = qdri_counter_of(run->comm, &run->coll);
     const int64_t nanosecs = qdri_now_ns() - run->begin_nanosecs;
     atomic_fetch_add_explicit(&counter->nanosecs, nanosecs, memory_order_relaxed);
     atomic_fetch_add_explicit(&counter->n_calls, 1, memory_order_relaxed);
-    if (run->owns_staging) qdri_mem_free(run->comm->dev, &run->staging);
+    qdri_staging_done(run->comm, run->owned);
 }
 
 static qdr_status run_work(void *args)
 {
     qdri_run *run = args;
     if (run->begin_nanosecs == 0) run->begin_nanosecs = qdri_now_ns();
-    const qdr_status status = run->step(run);
-    if (status != QDR_PENDING) run_finish(run);
+    const qdr_status stepped = run->step(run);
+    if (stepped == QDR_PENDING) {
+        qdri_watch_pending(run);
+        return stepped;
+    }
+    const qdr_status status = qdri_watch_end(run, stepped);
+    run_finish(run);
     return status;
 }
 
 qdr_status qdri_comm_enqueue(qdri_comm *comm, const qdri_coll *coll, qdr_stream *stream,
-                             qdr_status (*step)(qdri_run *run), void *staging, int owns_staging)
+                             qdr_status (*step)(qdri_run *run), size_t staging_bytes)
 {
-    const qdri_run run = {.comm = comm,
-                          .step = step,
-                          .coll = *coll,
-                          .staging = staging,
-                          .owns_staging = owns_staging};
+    qdri_run run = {.comm = comm, .step = step, .coll = *coll};
     _Static_assert(sizeof run <= QDRI_WORK_BYTES, "a collective must fit into work of a stream");
-    return qdri_work(stream, run_work, &run, sizeof run);
+    QDR_TRY(qdri_staging_take(comm, staging_bytes, &run.staging, &run.owned));
+    const qdr_status status = qdri_work(stream, run_work, &run, sizeof run);
+    if (status != QDR_OK) qdri_staging_done(comm, run.owned);
+    return status;
 }
 
 /* ---- staging, counters, observer ---- */
@@ -284,6 +294,7 @@ int qdri_comm_summed_first(const qdri_comm *comm, const qdri_coll *coll)
 
 qdr_status qdri_comm_reserve(qdri_comm *comm, size_t bytes)
 {
+    if (comm->inner) return qdri_comm_reserve(comm->inner, bytes);
     if (bytes <= comm->scratch_bytes) return QDR_OK;
     if (comm->scratch) qdri_mem_free(comm->dev, &comm->scratch);
     comm->scratch_bytes = 0;
@@ -294,6 +305,7 @@ qdr_status qdri_comm_reserve(qdri_comm *comm, size_t bytes)
 
 qdr_traffic qdri_comm_traffic(const qdri_comm *comm, qdr_coll_kind kind)
 {
+    if (comm->inner) return qdri_comm_traffic(comm->inner, kind);
     const qdri_counter *counter = &comm->counters[kind];
     return (qdr_traffic){.n_calls = atomic_load(&counter->n_calls),
                          .bytes_sent = atomic_load(&counter->bytes_sent),
@@ -303,6 +315,7 @@ qdr_traffic qdri_comm_traffic(const qdri_comm *comm, qdr_coll_kind kind)
 
 void qdri_comm_reset_traffic(qdri_comm *comm)
 {
+    if (comm->inner) qdri_comm_reset_traffic(comm->inner);
     for (int kind = 0; kind < QDR_N_COLL_KINDS; kind++) {
         atomic_store(&comm->counters[kind].n_calls, 0);
         atomic_store(&comm->counters[kind].bytes_sent, 0);

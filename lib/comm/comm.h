@@ -14,6 +14,7 @@
 #include "quadrille/grid.h"
 
 typedef struct qdri_comm qdri_comm;
+typedef struct qdri_run qdri_run;
 
 /* One collective as seen by one member. Parts lie one behind the other in rank order, without gaps.
  *  ALL_GATHER      send: counts[rank] elements (or recv's own part, "in place": send = NULL); recv:
@@ -37,6 +38,9 @@ typedef struct qdri_coll {
     int64_t split_unit; /* 0: parts are equal, or as counts say */
     const int64_t *counts, *recv_counts;
     int peer, peer2;
+    const char *label; /* the layer or operation that calls, for sentences; NULL: none. Lives until
+                          the collective has run. */
+    int is_check; /* a decorator's own: not counted, and `label` says what it stands for */
 } qdri_coll;
 
 typedef struct qdri_comm_table {
@@ -58,7 +62,10 @@ typedef struct qdri_comm_table {
     int (*summed_first)(const qdri_comm *comm, const qdri_coll *coll);
     /* Likewise; optional where all members are on one node, which has one clock. */
     qdr_status (*compare_clocks)(qdri_comm *comm, int leaving, qdri_clock_offset *offset);
-    /* Lets the other members fail instead of waiting for this one. Any thread. */
+    /* 1: `member` has come to this collective, which waits; as far as this rank knows. Optional. */
+    int (*has_come)(const qdri_run *run, int member);
+    /* Lets the other members fail instead of waiting for this one. Any thread. The thread's last
+     * error is what they hear. */
     void (*abort)(qdri_comm *comm);
     void (*destroy_parts)(qdri_comm *comm); /* what it has split off for itself; optional */
     void (*destroy)(qdri_comm *comm);
@@ -93,8 +100,22 @@ QDR_NODISCARD qdr_status qdri_comm_broadcast(qdri_comm *comm, int root, void *da
 QDR_NODISCARD qdr_status qdri_comm_compare_clocks(qdri_comm *comm, int leaving,
                                                   qdri_clock_offset *offset);
 /* Gives up on comm, its parts and its siblings: whoever waits in one of them, here or on another
- * rank, gets QDR_ERR_PEER. Any thread. The hook of a poisoned device. */
+ * rank, gets QDR_ERR_PEER, with the calling thread's last error as the reason. Any thread. The hook
+ * of a poisoned device. */
 void qdri_comm_abort(qdri_comm *comm);
+
+/* Names for sentences: of the communicator, and of its members. All of it lives as long as comm. */
+typedef void (*qdri_comm_describe)(const void *user, int member, char *text, size_t capacity);
+void qdri_comm_set_names(qdri_comm *comm, const char *name, qdri_comm_describe describe,
+                         const void *user);
+/* Wraps a world: from here on members compare each call, of comm and of its parts, before they run
+ * it. Members that call something different all fail with QDR_ERR_ARGUMENT and one sentence that
+ * names both. Collective: fails on all ranks or on none; after a failure comm is what it was. */
+QDR_NODISCARD qdr_status qdri_comm_check(qdri_comm **comm);
+/* Of a world and its parts: who waits longer for other members, in a collective, an agreement or a
+ * broadcast, gives up and fails with QDR_ERR_TIMEOUT; the sentence names who is missing. 0: no
+ * limit. Before there is work. */
+void qdri_comm_set_timeout(qdri_comm *comm, double secs);
 
 /* The ranks of one process before they have communicators. */
 QDR_NODISCARD qdr_status qdri_local_world_create(int n, qdr_local_world **world);

@@ -15,6 +15,18 @@ typedef struct qdri_counter {
     _Atomic int64_t n_calls, bytes_sent, bytes_off_node, nanosecs;
 } qdri_counter;
 
+enum { QDRI_CALL_BYTES = 104, QDRI_MEMBER_BYTES = 64 };
+
+/* Why something was given up: the first sentence stays. Any thread; zeroed at first. */
+typedef struct qdri_reason {
+    atomic_int state;
+    char sentence[QDRI_ERROR_BYTES];
+} qdri_reason;
+void qdri_reason_set(qdri_reason *why, const char *sentence); /* "": no reason */
+const char *qdri_reason_get(qdri_reason *why); /* "" if there is none */
+
+typedef struct qdri_staging qdri_staging;
+
 /* First member of each backend's communicator. */
 struct qdri_comm {
     const qdri_comm_table *table;
@@ -22,17 +34,26 @@ struct qdri_comm {
     int rank, size, node_size;
     void *scratch;
     size_t scratch_bytes;
-    qdri_counter counters[QDR_N_COLL_KINDS];
+    qdri_staging *stagings; /* the host thread's list */
+    qdri_counter counters[QDR_N_COLL_KINDS + 1]; /* the last one: of calls that do not count */
     qdri_comm_observer observer;
     void *observer_user;
+    qdri_comm *inner; /* of a decorator: the one that does the work */
+    const char *name; /* NULL: none; like `describe` */
+    qdri_comm_describe describe;
+    const void *describe_user;
+    /* Of the thread that runs the stream: */
+    char last_call[QDRI_CALL_BYTES]; /* "": none */
+    char verdict[QDRI_ERROR_BYTES];
     /* The family: a communicator that was not made by split, and all that were, for
      * qdri_comm_abort(). */
     qdri_comm *root, *next;
-    pthread_mutex_t family_mutex; /* of the root */
+    pthread_mutex_t family_mutex; /* of the root, like: */
+    int64_t timeout_ns; /* 0: none */
+    qdri_reason why; /* the family was given up, where the backend tells */
 };
 
 /* A collective that runs on a stream: the private arguments of its work. */
-typedef struct qdri_run qdri_run;
 struct qdri_run {
     qdri_comm *comm;
     qdr_status (*step)(qdri_run *run); /* called until it does not return QDR_PENDING */
@@ -43,17 +64,50 @@ struct qdri_run {
     int64_t n_done; /* rounds of this collective */
     int n_looks, n_left_looks; /* without success; at a peer that has left */
     double drain_secs; /* when this rank gave up */
+    int timed_out;
+    int is_later_stage; /* those whom it waits for may themselves wait, in an earlier one */
     qdr_status status;
     void *staging;
-    int owns_staging;
+    qdri_staging *owned; /* where it is this collective's alone */
 };
-/* Enqueues `step`, timed and counted. */
+/* Enqueues `step`, timed and counted, with that many bytes of staging. */
 QDR_NODISCARD qdr_status qdri_comm_enqueue(qdri_comm *comm, const qdri_coll *coll,
                                            qdr_stream *stream, qdr_status (*step)(qdri_run *run),
-                                           void *staging, int owns_staging);
+                                           size_t staging_bytes);
+/* staging.c: memory for a collective; *staging: NULL where it is the reserve. */
+QDR_NODISCARD qdr_status qdri_staging_take(qdri_comm *comm, size_t bytes, void **memory,
+                                           qdri_staging **staging);
+void qdri_staging_done(qdri_comm *comm, qdri_staging *staging); /* takes NULL; on the stream, too */
+void qdri_stagings_free(qdri_comm *comm); /* the streams are idle */
 /* Fills the common part of a new communicator; parent: NULL, or the one it was split from. */
 void qdri_comm_init(qdri_comm *comm, const qdri_comm_table *table, qdri_dev *dev, int rank,
                     int size, qdri_comm *parent);
+
+/* Where the collective counts. */
+qdri_counter *qdri_counter_of(qdri_comm *comm, const qdri_coll *coll);
+
+/* describe.c */
+void qdri_comm_name_member(const qdri_comm *comm, int member, char *text, size_t capacity);
+const char *qdri_comm_name(const qdri_comm *comm); /* never NULL */
+/* "all-reduce of 48 f32 for fc1" */
+void qdri_coll_describe(const qdri_coll *coll, int size, char text[QDRI_CALL_BYTES]);
+/* The members for which is_missing() is not 0, "a, b and 3 more". @return how many */
+int qdri_comm_name_missing(const qdri_comm *comm, int (*is_missing)(const void *user, int member),
+                           const void *user, char *text, size_t capacity);
+
+/* Fails; why: "" if nobody said. */
+qdr_status qdri_comm_fail_peer(const qdri_comm *comm, const char *where, const char *why);
+
+/* Who may wait for others that wait says so later: they know better who is missing. */
+#define QDRI_LATER_NS INT64_C(1000000000)
+
+/* watch.c: what surrounds the steps of a collective that waits too long. */
+void qdri_watch_pending(qdri_run *run); /* its step has returned QDR_PENDING */
+qdr_status qdri_watch_end(qdri_run *run, qdr_status status);
+/* The limit of waits on the host thread; 0: none. */
+int64_t qdri_comm_timeout_ns(const qdri_comm *comm);
+/* Fails: this rank has waited for `missing`, or may at the end (`where`). */
+qdr_status qdri_comm_fail_timeout(const qdri_comm *comm, const char *where, const char *missing);
 
 /* Elements before entry j of counts; NULL: each is `count`. */
 int64_t qdri_coll_offset(const int64_t *counts, int64_t count, int j);

@@ -99,21 +99,26 @@ int qdri_local_never(local_group *group, uint64_t number)
     return (seen & GIVEN_UP) && (seen & ~GIVEN_UP) < number * (uint64_t)group->size;
 }
 
-static void group_give_up(local_group *group)
+/* why: "" where nothing went wrong. */
+static void group_give_up(local_group *group, const char *why)
 {
-    qdri_meeting_give_up(&group->meeting);
+    qdri_reason_set(&group->why, why);
+    qdri_meeting_give_up(&group->meeting, why);
     const uint64_t before = atomic_fetch_or(&group->n_entered, GIVEN_UP);
     if (!(before & GIVEN_UP)) qdri_local_wake(group, -1);
 }
 
 /* ---- making and breaking ---- */
 
-static void local_abort(qdri_comm *comm) { group_give_up(((local_comm *)comm)->group); }
+static void local_abort(qdri_comm *comm)
+{
+    group_give_up(((local_comm *)comm)->group, qdr_last_error());
+}
 
 static void local_destroy(qdri_comm *comm)
 {
     local_comm *mine = (local_comm *)comm;
-    group_give_up(mine->group); /* nobody waits for this one in a group that has finished */
+    group_give_up(mine->group, ""); /* nobody waits for this one in a group that has finished */
     if (atomic_fetch_sub(&mine->group->n_members, 1) == 1) group_free(mine->group);
     free(mine->sources);
     free(mine);
@@ -121,13 +126,12 @@ static void local_destroy(qdri_comm *comm)
 
 static qdr_status local_agree(qdri_comm *comm, qdr_status mine)
 {
-    return qdri_meeting_agree(&((local_comm *)comm)->group->meeting, comm->rank, mine);
+    return qdri_meeting_agree(&((local_comm *)comm)->group->meeting, comm->rank, comm, mine);
 }
 
 static qdr_status local_broadcast(qdri_comm *comm, int root, void *data, size_t bytes)
 {
-    return qdri_meeting_broadcast(&((local_comm *)comm)->group->meeting, comm->rank, root, data,
-                                  bytes);
+    return qdri_meeting_broadcast(&((local_comm *)comm)->group->meeting, comm, root, data, bytes);
 }
 
 static qdr_status local_split(qdri_comm *comm, int colour, int key, qdri_comm **part);
@@ -135,6 +139,7 @@ static qdr_status local_split(qdri_comm *comm, int colour, int key, qdri_comm **
 static const qdri_comm_table local_table = {
     .name = "local",
     .launch = qdri_local_launch,
+    .has_come = qdri_local_has_come,
     .split = local_split,
     .agree = local_agree,
     .broadcast = local_broadcast,
@@ -185,14 +190,14 @@ static qdr_status split(qdri_meeting *meeting, int rank, int colour, int key, qd
     int size, part_rank, leader;
     *part = NULL;
     qdr_status status = member_create(meeting->size, &member);
-    status = qdri_meeting_agree(meeting, rank, status);
+    status = qdri_meeting_agree(meeting, rank, parent, status);
     QDR_TRY_OUT(status, status);
-    QDR_TRY_OUT(status, qdri_meeting_join(meeting, rank, &seat, &seats));
+    QDR_TRY_OUT(status, qdri_meeting_join(meeting, rank, parent, &seat, &seats));
     find_group(seats, meeting->size, rank, &size, &part_rank, &leader);
     if (leader == rank && colour >= 0) status = group_create(size, &group);
-    QDR_TRY_OUT(status, qdri_meeting_agree(meeting, rank, status));
+    QDR_TRY_OUT(status, qdri_meeting_agree(meeting, rank, parent, status));
     seat.data = group;
-    QDR_TRY_OUT(status, qdri_meeting_join(meeting, rank, &seat, &seats));
+    QDR_TRY_OUT(status, qdri_meeting_join(meeting, rank, parent, &seat, &seats));
     if (colour < 0) goto out;
     member->group = (struct local_group *)(uintptr_t)seats[leader].data;
     member->group->slots[part_rank].comm = member;
@@ -242,7 +247,7 @@ int qdri_local_world_size(const qdr_local_world *world) { return world->meeting.
 
 qdr_status qdri_local_world_agree(qdr_local_world *world, int rank, qdr_status mine)
 {
-    return qdri_meeting_agree(&world->meeting, rank, mine);
+    return qdri_meeting_agree(&world->meeting, rank, NULL, mine);
 }
 
-void qdri_local_world_leave(qdr_local_world *world) { qdri_meeting_give_up(&world->meeting); }
+void qdri_local_world_leave(qdr_local_world *world) { qdri_meeting_give_up(&world->meeting, ""); }

@@ -12,6 +12,7 @@ typedef struct local_comm local_comm;
 typedef struct local_slot {
     _Alignas(64) qdri_coll coll;
     local_comm *comm;
+    _Atomic uint64_t n_begun; /* the collective that it has come to last */
     qdri_waker *waker; /* under `busy`; NULL outside of a collective */
     atomic_int busy;
 } local_slot;
@@ -26,6 +27,7 @@ typedef struct local_group {
     _Atomic uint64_t opened, finished; /* the number of the last one */
     atomic_int n_taken, n_done; /* pieces of the one that is open */
     int n_slices; /* of each member's part, in it */
+    qdri_reason why; /* it was given up */
     atomic_int failing; /* somebody writes, or has written, these: */
     qdr_status status;
     char sentence[QDRI_ERROR_BYTES];
@@ -47,6 +49,7 @@ int qdri_local_never(local_group *group, uint64_t number);
 void qdri_local_set_waker(local_slot *slot, qdri_waker *waker);
 void qdri_local_wake(local_group *group, int but_rank); /* -1: all */
 
+int qdri_local_has_come(const qdri_run *run, int member);
 /* The table's member: enqueues a collective. */
 QDR_NODISCARD qdr_status qdri_local_launch(qdri_comm *comm, const qdri_coll *coll,
                                            qdr_stream *stream);

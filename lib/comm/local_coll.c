@@ -28,7 +28,7 @@ static void count_sent(const local_slot *from, const local_slot *to, int64_t n_e
 {
     if (from == to || n_elems == 0) return;
     const int64_t bytes = n_elems * (int64_t)qdr_dtype_bytes(from->coll.dtype);
-    atomic_fetch_add_explicit(&from->comm->base.counters[from->coll.kind].bytes_sent, bytes,
+    atomic_fetch_add_explicit(&qdri_counter_of(&from->comm->base, &from->coll)->bytes_sent, bytes,
                               memory_order_relaxed);
 }
 
@@ -175,9 +175,8 @@ static qdr_status check_equal(const local_group *group)
 
 static qdr_status fail_left(const qdri_run *run)
 {
-    return QDR_FAIL(QDR_ERR_PEER,
-                    "comm: another rank left or failed while rank %d of %d waited in %s",
-                    run->comm->rank, run->comm->size, qdr_coll_kind_name(run->coll.kind));
+    return qdri_comm_fail_peer(run->comm, qdr_coll_kind_name(run->coll.kind),
+                               qdri_reason_get(&((local_comm *)run->comm)->group->why));
 }
 
 enum { BEGIN, WAITING };
@@ -242,6 +241,7 @@ static void begin(qdri_run *run)
     qdri_local_set_waker(mine, qdri_current_waker());
     run->phase = WAITING;
     comm->n_begun++;
+    atomic_store(&mine->n_begun, comm->n_begun);
     if (!qdri_local_enter(group, comm->n_begun)) return;
     const qdr_status status = check_equal(group);
     if (status != QDR_OK) {
@@ -284,7 +284,13 @@ static qdr_status step(qdri_run *run)
     return status;
 }
 
+int qdri_local_has_come(const qdri_run *run, int member)
+{
+    const local_comm *comm = (const local_comm *)run->comm;
+    return atomic_load(&comm->group->slots[member].n_begun) >= comm->n_begun;
+}
+
 qdr_status qdri_local_launch(qdri_comm *comm, const qdri_coll *coll, qdr_stream *stream)
 {
-    return qdri_comm_enqueue(comm, coll, stream, step, NULL, 0);
+    return qdri_comm_enqueue(comm, coll, stream, step, 0);
 }

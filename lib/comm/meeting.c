@@ -2,18 +2,28 @@
 /* Meetings of ranks that are threads of one process. */
 #include "comm/meeting.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "core/size.h"
+#include "dev/clock.h"
+
+enum { NS_PER_S = 1000000000, MISSING_BYTES = 300 };
 
 qdr_status qdri_meeting_init(qdri_meeting *meeting, int size)
 {
     *meeting = (qdri_meeting){.size = size};
     QDR_TRY(QDRI_NEW(2 * size, "seats of a meeting of ranks", &meeting->seats[0]));
     meeting->seats[1] = meeting->seats[0] + size;
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_mutex_init(&meeting->mutex, NULL);
-    pthread_cond_init(&meeting->all_here, NULL);
+    pthread_cond_init(&meeting->all_here, &attributes);
+    pthread_condattr_destroy(&attributes);
     return QDR_OK;
 }
 
@@ -26,33 +36,82 @@ void qdri_meeting_free(qdri_meeting *meeting)
     meeting->seats[0] = NULL;
 }
 
-qdr_status qdri_meeting_join(qdri_meeting *meeting, int rank, const qdri_seat *mine,
-                             const qdri_seat **seats)
+/* ---- waiting ---- */
+
+/* Until all are here, or the meeting is given up, or the time is up: then 0. With the mutex. */
+static int wait_for_all(qdri_meeting *meeting, unsigned generation, int64_t limit_ns)
 {
+    const int64_t until_ns = qdri_now_ns() + limit_ns;
+    const struct timespec until = {.tv_sec = until_ns / NS_PER_S, .tv_nsec = until_ns % NS_PER_S};
+    while (meeting->generation == generation && !meeting->given_up) {
+        if (limit_ns == 0)
+            pthread_cond_wait(&meeting->all_here, &meeting->mutex);
+        else if (pthread_cond_timedwait(&meeting->all_here, &meeting->mutex, &until) == ETIMEDOUT)
+            return meeting->generation != generation || meeting->given_up;
+    }
+    return 1;
+}
+
+static int is_missing(const void *user, int member)
+{
+    const qdri_meeting *meeting = user;
+    const unsigned generation = meeting->generation;
+    return meeting->seats[generation & 1][member].generation != generation + 1;
+}
+
+/* With the mutex. */
+static void give_up(qdri_meeting *meeting, const char *why)
+{
+    if (!meeting->given_up) snprintf(meeting->why, sizeof meeting->why, "%s", why);
+    meeting->given_up = 1;
+    pthread_cond_broadcast(&meeting->all_here);
+}
+
+static qdr_status fail_timeout(qdri_meeting *meeting, const qdri_comm *comm)
+{
+    char missing[MISSING_BYTES];
+    qdri_comm_name_missing(comm, is_missing, meeting, missing, sizeof missing);
+    const qdr_status status = qdri_comm_fail_timeout(comm, "an agreement or broadcast", missing);
+    give_up(meeting, qdr_last_error());
+    return status;
+}
+
+static qdr_status fail_left(const qdri_meeting *meeting)
+{
+    return QDR_FAIL(QDR_ERR_PEER, "comm: another rank left or failed before all %d had met%s%s",
+                    meeting->size, meeting->why[0] ? ": " : "", meeting->why);
+}
+
+qdr_status qdri_meeting_join(qdri_meeting *meeting, int rank, const qdri_comm *comm,
+                             const qdri_seat *mine, const qdri_seat **seats)
+{
+    const int64_t limit_ns = comm ? qdri_comm_timeout_ns(comm) : 0;
+    qdr_status status = QDR_OK;
     pthread_mutex_lock(&meeting->mutex);
     const unsigned generation = meeting->generation;
     *seats = meeting->seats[generation & 1];
     meeting->seats[generation & 1][rank] = *mine;
+    meeting->seats[generation & 1][rank].generation = generation + 1;
     if (!meeting->given_up && ++meeting->n_here == meeting->size) {
         meeting->n_here = 0;
         meeting->generation++;
         pthread_cond_broadcast(&meeting->all_here);
     }
-    while (meeting->generation == generation && !meeting->given_up)
-        pthread_cond_wait(&meeting->all_here, &meeting->mutex);
-    const int met = meeting->generation != generation;
+    if (!wait_for_all(meeting, generation, limit_ns))
+        status = fail_timeout(meeting, comm);
+    else if (meeting->generation == generation)
+        status = fail_left(meeting);
     pthread_mutex_unlock(&meeting->mutex);
-    if (met) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_PEER, "comm: another rank left or failed before all %d had met",
-                    meeting->size);
+    return status;
 }
 
-qdr_status qdri_meeting_agree(qdri_meeting *meeting, int rank, qdr_status mine)
+qdr_status qdri_meeting_agree(qdri_meeting *meeting, int rank, const qdri_comm *comm,
+                              qdr_status mine)
 {
     const qdri_seat *seats;
     qdri_seat seat = {.status = mine};
     if (mine < 0) strncpy(seat.sentence, qdr_last_error(), sizeof seat.sentence - 1);
-    QDR_TRY(qdri_meeting_join(meeting, rank, &seat, &seats));
+    QDR_TRY(qdri_meeting_join(meeting, rank, comm, &seat, &seats));
     for (int j = 0; j < meeting->size; j++) {
         if (seats[j].status >= 0) continue;
         qdri_set_last_error(seats[j].sentence);
@@ -61,25 +120,26 @@ qdr_status qdri_meeting_agree(qdri_meeting *meeting, int rank, qdr_status mine)
     return QDR_OK;
 }
 
-qdr_status qdri_meeting_broadcast(qdri_meeting *meeting, int rank, int root, void *data,
-                                  size_t bytes)
+qdr_status qdri_meeting_broadcast(qdri_meeting *meeting, const qdri_comm *comm, int root,
+                                  void *data, size_t bytes)
 {
+    const int rank = comm->rank;
     const qdri_seat *seats;
     const qdri_seat seat = {.data = data, .bytes = bytes};
     qdr_status status = QDR_OK;
-    QDR_TRY(qdri_meeting_join(meeting, rank, &seat, &seats));
+    QDR_TRY(qdri_meeting_join(meeting, rank, comm, &seat, &seats));
     if (seats[root].bytes != bytes)
         status = QDR_FAIL(QDR_ERR_SHAPE, "broadcast: rank %d sends %zu bytes, rank %d expects %zu",
                           root, seats[root].bytes, rank, bytes);
     else if (rank != root && bytes > 0)
         memcpy(data, seats[root].data, bytes);
-    return qdri_meeting_agree(meeting, rank, status); /* the root's memory is no longer read */
+    return qdri_meeting_agree(meeting, rank, comm,
+                              status); /* the root's memory is no longer read */
 }
 
-void qdri_meeting_give_up(qdri_meeting *meeting)
+void qdri_meeting_give_up(qdri_meeting *meeting, const char *why)
 {
     pthread_mutex_lock(&meeting->mutex);
-    meeting->given_up = 1;
-    pthread_cond_broadcast(&meeting->all_here);
+    give_up(meeting, why);
     pthread_mutex_unlock(&meeting->mutex);
 }

@@ -6,13 +6,14 @@
 
 #include <pthread.h>
 
-#include "core/status.h"
+#include "comm/internal.h"
 
 /* What one rank brings to a meeting. */
 typedef struct qdri_seat {
     qdr_status status;
     char sentence[QDRI_ERROR_BYTES];
     int colour, key;
+    unsigned generation; /* of the meeting, from 1; set by qdri_meeting_join() */
     const void *data;
     size_t bytes;
 } qdri_seat;
@@ -21,6 +22,7 @@ typedef struct qdri_meeting {
     pthread_mutex_t mutex;
     pthread_cond_t all_here;
     int size, n_here, given_up;
+    char why[QDRI_ERROR_BYTES];
     unsigned generation;
     qdri_seat
         *seats[2]; /* by the generation's parity: no rank can be two meetings ahead of another */
@@ -28,16 +30,19 @@ typedef struct qdri_meeting {
 
 QDR_NODISCARD qdr_status qdri_meeting_init(qdri_meeting *meeting, int size);
 void qdri_meeting_free(qdri_meeting *meeting);
-/* Takes a seat and waits for all others. *seats: what all have brought, valid until this rank's
- * next meeting but one.
- * @retval QDR_ERR_PEER  someone gave up */
-QDR_NODISCARD qdr_status qdri_meeting_join(qdri_meeting *meeting, int rank, const qdri_seat *mine,
-                                           const qdri_seat **seats);
+/* Takes a seat and waits for all others. comm: whose members meet, with its names and the limit of
+ * its waits; NULL: none. *seats: what all have brought, valid until this rank's next meeting but
+ * one.
+ * @retval QDR_ERR_PEER     someone gave up
+ * @retval QDR_ERR_TIMEOUT  someone did not come; the meeting is given up */
+QDR_NODISCARD qdr_status qdri_meeting_join(qdri_meeting *meeting, int rank, const qdri_comm *comm,
+                                           const qdri_seat *mine, const qdri_seat **seats);
 /* Returns the status and the sentence of the lowest rank that brings an error. */
-QDR_NODISCARD qdr_status qdri_meeting_agree(qdri_meeting *meeting, int rank, qdr_status mine);
-QDR_NODISCARD qdr_status qdri_meeting_broadcast(qdri_meeting *meeting, int rank, int root,
-                                                void *data, size_t bytes);
-/* All who wait here, now or later, fail. */
-void qdri_meeting_give_up(qdri_meeting *meeting);
+QDR_NODISCARD qdr_status qdri_meeting_agree(qdri_meeting *meeting, int rank, const qdri_comm *comm,
+                                            qdr_status mine);
+QDR_NODISCARD qdr_status qdri_meeting_broadcast(qdri_meeting *meeting, const qdri_comm *comm,
+                                                int root, void *data, size_t bytes);
+/* All who wait here, now or later, fail. why: "" where nothing went wrong. */
+void qdri_meeting_give_up(qdri_meeting *meeting, const char *why);
 
 #endif

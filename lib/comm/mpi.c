@@ -42,7 +42,13 @@ qdr_status qdri_mpi_start(int *started)
     return QDR_OK;
 }
 
-void qdri_mpi_stop(void) { MPI_Finalize(); }
+/* A rank did not come to the end of a world that had been given up. */
+static atomic_int somebody_is_missing;
+
+void qdri_mpi_stop(void)
+{
+    if (!atomic_load(&somebody_is_missing)) MPI_Finalize();
+}
 
 static qdr_status check_state(void)
 {
@@ -75,6 +81,7 @@ static qdr_status check_state(void)
 
 /* ---- making and breaking ---- */
 
+#define LEAVE_SECS 3.0 /* for ranks that come late to a world that was given up */
 #define TELL_AFTER_SECS 0.2 /* a rank that leaves lets the others come before it sends notes */
 
 static void member_free(mpi_comm *member)
@@ -126,6 +133,17 @@ out:
     return status;
 }
 
+/* The world has been given up, and there is a limit on waiting: it holds here, too, and a little
+ * more, since who was late may be on the way. */
+static int is_too_long(mpi_comm *root, double secs)
+{
+    const int64_t limit_ns = qdri_comm_timeout_ns(&root->base);
+    if (limit_ns == 0 || secs < 1e-9 * (double)limit_ns + LEAVE_SECS || !qdri_mpi_given_up(root))
+        return 0;
+    atomic_store(&somebody_is_missing, 1);
+    return 1;
+}
+
 /* Waits until all ranks have come; asks those who wait for this one not to, if asked for that. */
 static int barrier(mpi_comm *root, int tell)
 {
@@ -137,9 +155,10 @@ static int barrier(mpi_comm *root, int tell)
         if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) return 0;
         if (done) return 1;
         if (tell && qdri_mpi_now_secs() - begin > TELL_AFTER_SECS) {
-            qdri_mpi_send_notes(root, NOTE_LEFT);
+            qdri_mpi_send_notes(root, NOTE_LEFT, "");
             tell = 0;
         }
+        if (is_too_long(root, qdri_mpi_now_secs() - begin)) return 0;
         qdri_mpi_pause(n_polls);
     }
 }
@@ -164,11 +183,13 @@ void qdri_mpi_leave(mpi_comm *comm)
         comm->all_leave = barrier(comm, 1);
 }
 
+/* Where somebody is missing, MPI still has messages to it, and keeps what they are in. */
 static void mpi_destroy(qdri_comm *comm)
 {
     mpi_comm *mine = (mpi_comm *)comm;
     qdri_mpi_leave(mine);
     if (comm->root == comm) await_leaving(mine);
+    if (comm->root == comm && atomic_load(&somebody_is_missing)) return;
     if (mine->owns_handle && mine->handle != MPI_COMM_NULL) MPI_Comm_free(&mine->handle);
     member_free(mine);
 }
@@ -178,7 +199,7 @@ static void mpi_abort(qdri_comm *comm)
 {
     mpi_comm *mine = (mpi_comm *)comm;
     if (!atomic_exchange(&mine->given_up, 1) && comm->root == comm)
-        qdri_mpi_send_notes(mine, NOTE_FAILED);
+        qdri_mpi_send_notes(mine, NOTE_FAILED, qdr_last_error());
 }
 
 static qdr_status mpi_split(qdri_comm *comm, int colour, int key, qdri_comm **part);
@@ -193,6 +214,7 @@ static int mpi_summed_first(const qdri_comm *comm, const qdri_coll *coll)
 static const qdri_comm_table mpi_table = {
     .name = "mpi",
     .launch = qdri_mpi_launch,
+    .has_come = qdri_mpi_has_come,
     .scratch_bytes = qdri_mpi_scratch_bytes,
     .split = mpi_split,
     .agree = qdri_mpi_agree,

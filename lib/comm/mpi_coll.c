@@ -62,7 +62,7 @@ static int is_off_node(const mpi_comm *comm, int peer)
 static qdr_status start_send(qdri_run *run, int peer, const void *data, int64_t n_elems)
 {
     const size_t bytes = (size_t)n_elems * qdr_dtype_bytes(run->coll.dtype);
-    qdri_counter *counter = &run->comm->counters[run->coll.kind];
+    qdri_counter *counter = qdri_counter_of(run->comm, &run->coll);
     if (bytes == 0) return QDR_OK;
     QDR_TRY(start((mpi_comm *)run->comm, 1, peer, (void *)(uintptr_t)data, bytes));
     atomic_fetch_add(&counter->bytes_sent, (int64_t)bytes);
@@ -276,6 +276,7 @@ static qdr_status advance(qdri_run *run)
     if (run->coll.kind == QDR_REDUCE_SCATTER || exchanges_whole(run->comm, &run->coll))
         return QDR_OK;
     run->phase = LAST;
+    run->is_later_stage = 1;
     QDR_TRY(start_gather(run));
     return await(run);
 }
@@ -343,12 +344,6 @@ qdri_mpi_step qdri_mpi_step_of(const qdri_comm *comm, const qdri_coll *coll)
 
 qdr_status qdri_mpi_launch(qdri_comm *comm, const qdri_coll *coll, qdr_stream *stream)
 {
-    const size_t bytes = qdri_mpi_scratch_bytes(comm, coll);
-    void *staging = comm->scratch;
-    const int owns_staging = bytes > comm->scratch_bytes;
-    if (owns_staging) QDR_TRY(qdri_mem_alloc(comm->dev, bytes, &staging));
-    const qdr_status status = qdri_comm_enqueue(comm, coll, stream, qdri_mpi_step_of(comm, coll),
-                                                staging, owns_staging);
-    if (status != QDR_OK && owns_staging) qdri_mem_free(comm->dev, &staging);
-    return status;
+    return qdri_comm_enqueue(comm, coll, stream, qdri_mpi_step_of(comm, coll),
+                             qdri_mpi_scratch_bytes(comm, coll));
 }

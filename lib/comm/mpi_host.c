@@ -2,6 +2,7 @@
 /* The `mpi` backend on the host thread: agreement and small messages, asleep while waiting. One
  * message at a time through rank 0, so that nothing needs memory and a wait can be given up. */
 #include <limits.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "comm/mpi_internal.h"
@@ -22,9 +23,36 @@ static void end(MPI_Request *request, int is_receive)
 
 enum { POLLS_PER_LOOK = 8, LOOKS_AFTER_LEAVING = 8 }; /* a last message may come after the note */
 
+/* This rank has waited since `begin`, and for too long. Rank 0 hears from all, and is the first. */
+static int is_too_long(const mpi_comm *comm, double begin)
+{
+    const int64_t limit_ns = qdri_comm_timeout_ns(&comm->base);
+    const int64_t later_ns = comm->base.rank == 0 ? 0 : QDRI_LATER_NS;
+    return limit_ns > 0 && qdri_mpi_now_secs() - begin > 1e-9 * (double)(limit_ns + later_ns);
+}
+
+static qdr_status fail_timeout(const mpi_comm *comm, int peer, const char *where)
+{
+    char who[QDRI_MEMBER_BYTES];
+    qdri_comm_name_member(&comm->base, peer, who, sizeof who);
+    return qdri_comm_fail_timeout(&comm->base, where, who);
+}
+
+/* Gives up, with a sentence that stays the thread's last. */
+static qdr_status give_up(mpi_comm *comm, MPI_Request *request, int is_receive, qdr_status status)
+{
+    char sentence[QDRI_ERROR_BYTES];
+    snprintf(sentence, sizeof sentence, "%s", qdr_last_error());
+    qdri_comm_abort(&comm->base);
+    end(request, is_receive);
+    qdri_set_last_error(sentence);
+    return status;
+}
+
 static qdr_status wait_for(mpi_comm *comm, MPI_Request *request, int peer, int is_receive,
                            const char *where)
 {
+    const double begin = qdri_mpi_now_secs();
     int n_looks = 0;
     for (int n_polls = 0;; n_polls += n_polls < INT_MAX - 1 ? 1 : 0) {
         int done = 0;
@@ -33,13 +61,13 @@ static qdr_status wait_for(mpi_comm *comm, MPI_Request *request, int peer, int i
         if (n_polls % POLLS_PER_LOOK == POLLS_PER_LOOK - 1) {
             const int given_up = qdri_mpi_given_up(comm);
             n_looks += qdri_mpi_has_left(comm, peer);
-            if (given_up || n_looks == LOOKS_AFTER_LEAVING) break;
+            if (given_up || n_looks == LOOKS_AFTER_LEAVING)
+                return give_up(comm, request, is_receive, qdri_mpi_fail_peer(&comm->base, where));
+            if (is_too_long(comm, begin))
+                return give_up(comm, request, is_receive, fail_timeout(comm, peer, where));
         }
         qdri_mpi_pause(n_polls);
     }
-    qdri_comm_abort(&comm->base);
-    end(request, is_receive);
-    return qdri_mpi_fail_peer(&comm->base, where);
 }
 
 static qdr_status send_to(mpi_comm *comm, int rank, int tag, const void *data, int bytes,

@@ -21,6 +21,13 @@ typedef struct mpi_levels {
     int64_t sent_before; /* by the stage's group */
 } mpi_levels;
 
+/* What a rank tells all others, once of each kind. */
+enum { NOTE_LEFT = 0, NOTE_FAILED };
+typedef struct mpi_note {
+    int kind;
+    char why[QDRI_ERROR_BYTES];
+} mpi_note;
+
 struct mpi_comm {
     qdri_comm base;
     MPI_Comm handle; /* our own, or of the communicator whose level this is */
@@ -39,7 +46,8 @@ struct mpi_comm {
     atomic_int given_up; /* a rank has failed; in others: this one has */
     atomic_int n_left;
     atomic_char *left; /* by rank */
-    MPI_Request *notes; /* of this rank's, by kind and rank */
+    mpi_note told[2]; /* by this rank; MPI reads them for a while */
+    MPI_Request *notes; /* of them, by kind and rank */
     int leaves, all_leave; /* this rank will launch nothing more; nor will any other */
     mpi_node node;
     mpi_levels levels;
@@ -59,9 +67,8 @@ int qdri_mpi_given_up(mpi_comm *comm);
 /* Member `peer` has left: what it has not sent will not come. Nobody has once all are leaving. */
 int qdri_mpi_has_left(const mpi_comm *comm, int peer);
 QDR_NODISCARD qdr_status qdri_mpi_fail_peer(const qdri_comm *comm, const char *where);
-/* Tells all other ranks of the world; a rank may leave, and fail. */
-enum { NOTE_LEFT = 0, NOTE_FAILED };
-void qdri_mpi_send_notes(mpi_comm *root, int what);
+/* Tells all other ranks of the world; a rank may leave, and fail. why: "" if there is no reason. */
+void qdri_mpi_send_notes(mpi_comm *root, int kind, const char *why);
 /* 1: all notes of this rank are on their way. */
 int qdri_mpi_notes_sent(mpi_comm *root);
 /* This rank will launch nothing more. Of the root: waits until all say so; all_leave tells. */
@@ -74,6 +81,7 @@ void qdri_mpi_pause(int n_polls);
 
 QDR_NODISCARD qdr_status qdri_mpi_launch(qdri_comm *comm, const qdri_coll *coll,
                                          qdr_stream *stream);
+int qdri_mpi_has_come(const qdri_run *run, int member);
 size_t qdri_mpi_scratch_bytes(const qdri_comm *comm, const qdri_coll *coll);
 /* What runs a collective, given staging of that many bytes. */
 typedef qdr_status (*qdri_mpi_step)(qdri_run *run);

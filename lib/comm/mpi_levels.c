@@ -263,7 +263,7 @@ static int64_t sent(const qdri_comm *comm, qdr_coll_kind kind)
 static void count_stage(qdri_run *run)
 {
     mpi_levels *levels = levels_of(run);
-    qdri_counter *counter = &run->comm->counters[run->coll.kind];
+    qdri_counter *counter = qdri_counter_of(run->comm, &run->coll);
     const qdri_comm *group = levels->run.comm;
     const int64_t now = sent(group, levels->run.coll.kind), n = now - levels->sent_before;
     atomic_fetch_add(&counter->bytes_sent, n);
@@ -282,6 +282,7 @@ static int begin_stage(qdri_run *run)
                              .step = qdri_mpi_step_of(group, &next),
                              .staging = (char *)run->staging + own_bytes(run->comm, &run->coll)};
     levels->sent_before = sent(group, next.kind);
+    run->is_later_stage = levels->stage > 0;
     return 1;
 }
 

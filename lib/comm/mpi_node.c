@@ -89,6 +89,7 @@ static int take_area(node_share *share, int n_members)
         area->n_members = n_members;
         atomic_store(&area->n_left, 0);
         atomic_store(&area->n_entered, 0);
+        atomic_store(&area->n_own, 0);
         atomic_store(&area->waiting, 0);
         return i;
     }

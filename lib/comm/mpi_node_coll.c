@@ -73,7 +73,7 @@ static unsigned char *slot_of(const qdri_run *run, int j)
 
 static void count_sent(const qdri_run *run, int64_t n_elems)
 {
-    atomic_fetch_add_explicit(&run->comm->counters[run->coll.kind].bytes_sent,
+    atomic_fetch_add_explicit(&qdri_counter_of(run->comm, &run->coll)->bytes_sent,
                               n_elems * (int64_t)qdr_dtype_bytes(run->coll.dtype),
                               memory_order_relaxed);
 }
@@ -244,6 +244,7 @@ static void enter(qdri_run *run)
 {
     const uint64_t n_all = (run->round + 1) * (uint64_t)run->comm->size;
     run->n_looks = 0;
+    atomic_store(&area_of(run, run->comm->rank)->n_own, run->round + 1);
     if (atomic_fetch_add(&area_of(run, 0)->n_entered, 1) + 1 == n_all) ring_all(run);
 }
 

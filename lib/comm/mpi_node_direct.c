@@ -83,7 +83,7 @@ int qdri_mpi_direct_map(const qdri_run *run, int member, const node_call *call)
 
 static void count_sent(const qdri_run *run, int64_t n_elems)
 {
-    atomic_fetch_add_explicit(&run->comm->counters[run->coll.kind].bytes_sent,
+    atomic_fetch_add_explicit(&qdri_counter_of(run->comm, &run->coll)->bytes_sent,
                               n_elems * (int64_t)qdr_dtype_bytes(run->coll.dtype),
                               memory_order_relaxed);
 }

@@ -2,6 +2,7 @@
 /* The `mpi` backend's notes: empty-handed ranks tell all others that they failed, or have left, so
  * that nobody waits for them. */
 #include <sched.h>
+#include <stdio.h>
 #include <time.h>
 
 #include "comm/mpi_internal.h"
@@ -24,13 +25,15 @@ void qdri_mpi_pause(int n_polls)
     nanosleep(&pause, NULL);
 }
 
-void qdri_mpi_send_notes(mpi_comm *root, int what)
+void qdri_mpi_send_notes(mpi_comm *root, int kind, const char *why)
 {
-    static const int notes[2] = {NOTE_LEFT, NOTE_FAILED}; /* MPI may read it later */
+    mpi_note *note = &root->told[kind];
+    note->kind = kind;
+    snprintf(note->why, sizeof note->why, "%s", why);
     for (int rank = 0; rank < root->base.size; rank++) {
-        MPI_Request *request = &root->notes[what * root->base.size + rank];
+        MPI_Request *request = &root->notes[kind * root->base.size + rank];
         if (rank == root->base.rank) continue;
-        if (MPI_Isend(&notes[what], 1, MPI_INT, rank, TAG_NOTE, root->handle, request) !=
+        if (MPI_Isend(note, sizeof *note, MPI_BYTE, rank, TAG_NOTE, root->handle, request) !=
             MPI_SUCCESS)
             *request = MPI_REQUEST_NULL;
     }
@@ -48,13 +51,18 @@ static int read_note(mpi_comm *root)
 {
     MPI_Message message;
     MPI_Status status;
-    int found = 0, note = NOTE_FAILED;
+    mpi_note note = {.kind = NOTE_FAILED};
+    int found = 0;
     if (MPI_Improbe(MPI_ANY_SOURCE, TAG_NOTE, root->handle, &found, &message, &status) !=
             MPI_SUCCESS ||
         !found)
         return 0;
-    if (MPI_Mrecv(&note, 1, MPI_INT, &message, &status) != MPI_SUCCESS || note == NOTE_FAILED)
+    if (MPI_Mrecv(&note, sizeof note, MPI_BYTE, &message, &status) != MPI_SUCCESS)
+        note = (mpi_note){.kind = NOTE_FAILED};
+    if (note.kind == NOTE_FAILED) {
+        qdri_reason_set(&root->base.why, note.why);
         atomic_store(&root->given_up, 1);
+    }
     if (!atomic_exchange(&root->left[status.MPI_SOURCE], 1)) atomic_fetch_add(&root->n_left, 1);
     return 1;
 }
@@ -75,7 +83,5 @@ int qdri_mpi_has_left(const mpi_comm *comm, int peer)
 
 qdr_status qdri_mpi_fail_peer(const qdri_comm *comm, const char *where)
 {
-    return QDR_FAIL(QDR_ERR_PEER,
-                    "comm: another rank left or failed while rank %d of %d waited in %s",
-                    comm->rank, comm->size, where);
+    return qdri_comm_fail_peer(comm, where, qdri_reason_get(&comm->root->why));
 }

@@ -12,7 +12,9 @@ static qdr_status launch(qdr_grid *grid, qdr_axis axis, const qdri_coll *coll, q
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: unknown axis %d; use QDR_X … QDR_D", name,
                         (int)axis);
     const qdr_channel channel = (qdr_channel)(QDR_CHANNEL_X_STAT + (int)axis);
-    return qdri_comm_launch(qdri_grid_comm(grid, channel), coll,
+    qdri_coll labelled = *coll;
+    labelled.label = qdri_grid_label(grid, NULL);
+    return qdri_comm_launch(qdri_grid_comm(grid, channel), &labelled,
                             qdri_stream_or_default(grid, stream));
 }
 

@@ -10,6 +10,8 @@
 
 qdr_status qdri_context_check_opts(const qdr_context_opts *opts)
 {
+    qdri_watch_opts unused;
+    QDR_TRY(qdri_watch_opts_read(&unused));
     if (!opts) return QDR_OK;
     if (opts->version != QDR_OPTS_INIT)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
@@ -51,13 +53,21 @@ out:
     return status;
 }
 
-static void give_up_world(void *user) { qdri_comm_abort(user); }
+/* The others hear the sentence of the failure. */
+static void give_up_world(void *user)
+{
+    const qdr_context *ctx = user;
+    (void)qdri_dev_raise(ctx->dev);
+    qdri_comm_abort(ctx->world);
+}
 
-void qdri_context_join(qdr_context *ctx, qdri_comm *world)
+qdr_status qdri_context_join(qdr_context *ctx, qdri_comm *world)
 {
     ctx->world = world;
-    qdri_dev_on_poison(ctx->dev, give_up_world, world);
+    QDR_TRY(qdri_context_watch_begin(ctx));
+    qdri_dev_on_poison(ctx->dev, give_up_world, ctx);
     qdri_context_trace_begin(ctx);
+    return QDR_OK;
 }
 
 void qdri_context_discard(qdr_context **ctx)
@@ -85,11 +95,12 @@ qdr_status qdr_context_create_local(qdr_local_world *world, int rank, const qdr_
     QDR_TRY_OUT(status, qdri_local_world_agree(world, rank, status));
     /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): agreed, so it was made */
     QDR_TRY_OUT(status, qdri_comm_create_local(world, rank, made->dev, &comm));
-    qdri_context_join(made, comm);
+    QDR_TRY_OUT(status, qdri_context_join(made, comm));
     *ctx = made;
     return QDR_OK;
 out:
     qdri_context_discard(&made);
+    qdri_comm_destroy(&comm);
     return status;
 }
 

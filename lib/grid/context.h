@@ -26,14 +26,27 @@ struct qdr_context {
 void qdri_context_trace_begin(qdr_context *ctx);
 void qdri_context_trace_end(qdr_context *ctx);
 
-/* @retval QDR_ERR_ARGUMENT  opts have another version, or n_threads < 0 */
+/* context_watch.c: what the environment says about watching other ranks. */
+typedef struct qdri_watch_opts {
+    int check; /* QDR_CHECK */
+    double timeout_secs; /* QDR_TIMEOUT; 0: none */
+} qdri_watch_opts;
+/* @retval QDR_ERR_ARGUMENT  a variable has a value that means nothing */
+QDR_NODISCARD qdr_status qdri_watch_opts_read(qdri_watch_opts *opts);
+/* Names the world, and does what rank 0's environment asks for. Collective: fails on all ranks or
+ * on none. */
+QDR_NODISCARD qdr_status qdri_context_watch_begin(qdr_context *ctx);
+
+/* @retval QDR_ERR_ARGUMENT  opts have another version, n_threads < 0, or the environment a value
+ * that means nothing */
 QDR_NODISCARD qdr_status qdri_context_check_opts(const qdr_context_opts *opts);
 /* Makes all of a context but its world, on this rank alone. n_node_ranks: ranks that share this
  * machine. bells: of the device; NULL: its own. */
 QDR_NODISCARD qdr_status qdri_context_prepare(const qdr_context_opts *opts, int n_node_ranks,
                                               qdri_bell *bells, qdr_context **ctx);
-/* Gives it its world. */
-void qdri_context_join(qdr_context *ctx, qdri_comm *world);
+/* Gives it its world. Collective: fails on all ranks, and the world stays the caller's, or on none.
+ */
+QDR_NODISCARD qdr_status qdri_context_join(qdr_context *ctx, qdri_comm *world);
 /* Frees what prepare has made. Takes NULL. */
 void qdri_context_discard(qdr_context **ctx);
 

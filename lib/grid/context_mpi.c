@@ -16,7 +16,7 @@ qdr_status qdr_context_create_mpi(MPI_Comm comm, const qdr_context_opts *opts, q
     status = qdri_context_prepare(opts, qdri_comm_node_size(world), qdri_mpi_bells(world), &made);
     QDR_TRY_OUT(status, qdri_comm_agree(world, status));
     qdri_comm_bind(world, made->dev);
-    qdri_context_join(made, world);
+    QDR_TRY_OUT(status, qdri_context_join(made, world));
     *ctx = made;
     return QDR_OK;
 out:

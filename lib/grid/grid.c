@@ -2,6 +2,7 @@
 /* The 4D grid: coordinates, and one communicator per axis and direction of use. */
 #include "quadrille/grid.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,13 +10,21 @@
 #include "grid/internal.h"
 #include "grid/shape.h"
 
+/* Names the members of a channel. */
+typedef struct channel_names {
+    const qdr_grid *grid;
+    qdr_axis axis;
+} channel_names;
+
 struct qdr_grid {
     qdr_context *ctx;
     qdri_grid_shape shape;
     int coordinates[QDR_N_AXES]; /* of this rank */
     int crosses_nodes[QDR_N_AXES];
     qdri_comm *comms[QDR_N_CHANNELS];
+    channel_names names[QDR_N_CHANNELS];
     qdr_stream *streams[QDR_N_CHANNELS]; /* NULL for statistics */
+    const char *label;
     qdri_hold *holds;
 };
 
@@ -38,6 +47,25 @@ static qdr_status check_same(qdri_comm *world, const qdri_grid_shape *shape)
                     qdri_comm_rank(world), shape->sizes[QDR_X], shape->sizes[QDR_Y],
                     shape->sizes[QDR_Z], shape->sizes[QDR_D], shape->order, first.sizes[QDR_X],
                     first.sizes[QDR_Y], first.sizes[QDR_Z], first.sizes[QDR_D], first.order);
+}
+
+static void describe_member(const void *user, int member, char *text, size_t capacity)
+{
+    const channel_names *names = user;
+    int at[QDR_N_AXES];
+    memcpy(at, names->grid->coordinates, sizeof at);
+    at[names->axis] = member;
+    snprintf(text, capacity, "rank %d at x=%d y=%d z=%d d=%d",
+             qdri_shape_rank(&names->grid->shape, at), at[QDR_X], at[QDR_Y], at[QDR_Z], at[QDR_D]);
+}
+
+static void name_channels(qdr_grid *grid)
+{
+    for (int channel = 0; channel < QDR_N_CHANNELS; channel++) {
+        grid->names[channel] = (channel_names){grid, channel_axes[channel]};
+        qdri_comm_set_names(grid->comms[channel], qdr_channel_name((qdr_channel)channel),
+                            describe_member, &grid->names[channel]);
+    }
 }
 
 /* What this rank can make alone: streams, and groups of one. */
@@ -86,6 +114,7 @@ static qdr_status create_checked(qdr_context *ctx, const qdri_grid_shape *shape,
     }
     QDR_TRY_OUT(status, qdri_comm_agree(world, status));
     QDR_TRY_OUT(status, create_together(made, world));
+    name_channels(made);
     *grid = made; /* NOLINT(clang-analyzer-core.NullDereference): agreed on, not NULL */
     return QDR_OK;
 out:
@@ -149,6 +178,13 @@ qdr_stream *qdri_stream_or_default(const qdr_grid *grid, qdr_stream *stream)
 void qdri_grid_locate(const qdr_grid *grid, int rank, int coordinates[QDR_N_AXES])
 {
     qdri_shape_locate(&grid->shape, rank, coordinates);
+}
+
+void qdri_grid_set_label(qdr_grid *grid, const char *label) { grid->label = label; }
+
+const char *qdri_grid_label(const qdr_grid *grid, const char *otherwise)
+{
+    return grid->label ? grid->label : otherwise;
 }
 
 qdri_hold **qdri_grid_holds(qdr_grid *grid) { return &grid->holds; }

@@ -22,6 +22,10 @@ qdr_stream *qdri_grid_stream(const qdr_grid *grid, qdr_channel channel);
 qdr_stream *qdri_stream_or_default(const qdr_grid *grid, qdr_stream *stream);
 /* Coordinates of `rank` without checks. */
 void qdri_grid_locate(const qdr_grid *grid, int rank, int coordinates[QDR_N_AXES]);
+/* The operation whose calls are being enqueued, for sentences about its collectives; NULL: none. It
+ * lives until they have run. `otherwise` is returned where there is none. */
+void qdri_grid_set_label(qdr_grid *grid, const char *label);
+const char *qdri_grid_label(const qdr_grid *grid, const char *otherwise);
 /* Reserves staging on a channel; sums of reserves are reported by qdr_stack_get_sizes. */
 
 /* Memory that work on a stream still needs when the call that enqueued it has returned (packed

@@ -28,7 +28,8 @@ qdri_coll qdri_task_coll(const qdri_task *task)
                        .recv_count = task->recv_count,
                        .split_unit = task->split_unit,
                        .peer = task->peer,
-                       .peer2 = task->peer2};
+                       .peer2 = task->peer2,
+                       .label = task->name};
 }
 
 qdri_gemm qdri_task_gemm(const qdri_task *task)
@@ -175,7 +176,11 @@ static qdr_status run_operation(const run *r)
 {
     const qdri_node *node = &r->stack->nodes[r->task->node];
     const qdri_op_run op = {.stack = r->stack, .node = node, .task = r->task, .stream = r->stream};
-    return r->task->kind == QDRI_TASK_FORWARD ? node->forward(&op) : node->backward(&op);
+    qdri_grid_set_label(r->stack->grid, node->name);
+    const qdr_status status = r->task->kind == QDRI_TASK_FORWARD ? node->forward(&op)
+                                                                 : node->backward(&op);
+    qdri_grid_set_label(r->stack->grid, NULL);
+    return status;
 }
 
 static qdr_status (*const runners[])(const run *r) = {

@@ -179,6 +179,7 @@ static qdr_status gather(const call *c, const void *in)
         QDR_TRY(copy(c, columns(c, in, keys->n_own, c->local->n_heads + i), to, 1));
     }
     qdri_coll coll = qdri_key_heads_coll(c->local, keys, QDR_ALL_GATHER);
+    coll.label = c->run->node->name;
     coll.recv = c->heads;
     return qdri_comm_launch(qdri_key_heads_comm(c->run->stack->grid, keys), &coll, c->run->stream);
 }
@@ -227,6 +228,7 @@ static qdr_status sum_up(const call *c, void *d_in)
 {
     const qdri_key_heads *keys = c->keys;
     qdri_coll coll = qdri_key_heads_coll(c->local, keys, QDR_REDUCE_SCATTER);
+    coll.label = c->run->node->name;
     coll.send = c->heads;
     coll.recv = c->own;
     QDR_TRY(

@@ -76,9 +76,9 @@ qdr_status qdr_cross_entropy_forward(qdr_grid *grid, const qdr_cross_entropy *ce
     kernel.u.ce.saved = saved;
     kernel.u.ce.result = result;
     QDR_TRY(run(&kernel, QDRI_K_CE_MAX, stream));
-    QDR_TRY(qdri_axis_reduce(grid, ce->axis, QDR_MAX, work, ce->n_rows, sum_type, stream));
+    QDR_TRY(qdri_axis_reduce(grid, who, ce->axis, QDR_MAX, work, ce->n_rows, sum_type, stream));
     QDR_TRY(run(&kernel, QDRI_K_CE_SUMS, stream));
-    QDR_TRY(qdri_axis_reduce(grid, ce->axis, QDR_SUM, sums, 2 * ce->n_rows, sum_type, stream));
+    QDR_TRY(qdri_axis_reduce(grid, who, ce->axis, QDR_SUM, sums, 2 * ce->n_rows, sum_type, stream));
     return run(&kernel, QDRI_K_CE_LOSS, stream);
 }
 

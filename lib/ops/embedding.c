@@ -66,7 +66,8 @@ static qdr_status rows_move(qdr_grid *grid, const qdr_embedding *embedding, qdr_
                             .send = send,
                             .recv = recv,
                             .count = embedding->n_rows * n_cols,
-                            .split_unit = n_cols ? n_cols : 1};
+                            .split_unit = n_cols ? n_cols : 1,
+                            .label = qdri_grid_label(grid, who)};
     return qdri_comm_launch(qdri_grid_comm(grid, QDR_CHANNEL_Y_STAT), &coll, stream);
 }
 
@@ -108,7 +109,7 @@ qdr_status qdr_embedding_forward(qdr_grid *grid, const qdr_embedding *embedding,
     kernel.u.embed.y = scattered ? work : y;
     QDR_TRY(qdri_kernel_run(stream, &kernel));
     if (scattered) return rows_move(grid, embedding, QDR_REDUCE_SCATTER, work, y, stream);
-    return qdri_axis_reduce(grid, QDR_Y, QDR_SUM, y, embedding->n_rows * embedding->n_cols,
+    return qdri_axis_reduce(grid, who, QDR_Y, QDR_SUM, y, embedding->n_rows * embedding->n_cols,
                             embedding->dtype, stream);
 }
 

@@ -68,7 +68,7 @@ static qdr_status statistics(qdr_grid *grid, const qdr_layer_norm *norm, const v
     kernel.u.norm.x = x;
     kernel.u.norm.work = work ? (char *)work + rank * part_bytes : NULL;
     QDR_TRY(run(&kernel, QDRI_K_NORM_MOMENTS, stream));
-    QDR_TRY(qdri_axis_gather(grid, norm->axis, work, 3 * norm->n_rows, sum_type, stream));
+    QDR_TRY(qdri_axis_gather(grid, who, norm->axis, work, 3 * norm->n_rows, sum_type, stream));
     kernel.u.norm.work = work;
     kernel.u.norm.stats = stats;
     kernel.u.norm.n_parts = qdri_axis_size(grid, norm->axis);
@@ -134,7 +134,7 @@ qdr_status qdr_layer_norm_backward(qdr_grid *grid, const qdr_layer_norm *norm, c
     kernel.u.norm.accumulate_dx = accumulate_dx;
     kernel.u.norm.accumulate_params = accumulate_params;
     QDR_TRY(run(&kernel, QDRI_K_NORM_SUMS, stream));
-    QDR_TRY(qdri_axis_reduce(grid, norm->axis, QDR_SUM, work, 2 * norm->n_rows,
+    QDR_TRY(qdri_axis_reduce(grid, who, norm->axis, QDR_SUM, work, 2 * norm->n_rows,
                              qdri_sum_type(norm->dtype), stream));
     return run(&kernel, QDRI_K_NORM_BACKWARD, stream);
 }

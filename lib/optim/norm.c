@@ -54,8 +54,12 @@ qdr_status qdri_sum_squares(const qdr_stack *stack, double *sum, qdr_stream *str
 {
     static const qdr_channel channels[] = {QDR_CHANNEL_X_STAT, QDR_CHANNEL_Y_STAT,
                                            QDR_CHANNEL_Z_STAT};
-    const qdri_coll coll = {
-        .kind = QDR_ALL_REDUCE, .dtype = QDR_F64, .op = QDR_SUM, .recv = sum, .count = 1};
+    const qdri_coll coll = {.kind = QDR_ALL_REDUCE,
+                            .dtype = QDR_F64,
+                            .op = QDR_SUM,
+                            .recv = sum,
+                            .count = 1,
+                            .label = "gradient norm"};
     QDR_TRY(qdri_fill_zero(stream, sum, sizeof *sum));
     QDR_TRY(add_squares(stack, sum, stream));
     for (int i = 0; i < 3; i++) {

@@ -192,7 +192,8 @@ static qdr_status move_run(const move *m, const void *src, void *dst, qdr_dtype 
                             .send = staging,
                             .recv = received,
                             .counts = m->send_counts,
-                            .recv_counts = m->recv_counts};
+                            .recv_counts = m->recv_counts,
+                            .label = "redistribute"};
     QDR_TRY(keep_own(m, src, dst));
     if (m->here.n_ranks == 1) return QDR_OK;
     QDR_TRY(pack(m, src, staging));

@@ -30,6 +30,32 @@ static void a_context_alone(void **state)
     qdr_context_destroy(NULL);
 }
 
+static void watching_is_asked_for_in_words_that_mean_something(void **state)
+{
+    static const struct {
+        const char *name, *good[4], *bad[4];
+    } variables[] = {
+        {"QDR_CHECK", {"", "0", "1", NULL}, {"yes", "2", "1 ", NULL}},
+        {"QDR_TIMEOUT", {"", "0", "2.5", "1e3"}, {"-1", "5s", "nan", "inf"}},
+    };
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        for (int j = 0; j < 4; j++) {
+            const char *good = variables[i].good[j], *bad = variables[i].bad[j];
+            qdr_context *ctx = NULL;
+            if (good) assert_int_equal(setenv(variables[i].name, good, 1), 0);
+            CHECK_OK(qdr_context_create_self(NULL, &ctx));
+            qdr_context_destroy(&ctx);
+            if (!bad) continue;
+            assert_int_equal(setenv(variables[i].name, bad, 1), 0);
+            CHECK_FAILS(qdr_context_create_self(NULL, &ctx), QDR_ERR_ARGUMENT, bad);
+            assert_null(ctx);
+            assert_int_equal(unsetenv(variables[i].name), 0);
+        }
+        assert_int_equal(unsetenv(variables[i].name), 0);
+    }
+}
+
 /* What returns a status says so; what cannot returns nothing that could be right. */
 static void null_is_nobody(void **state)
 {
@@ -282,6 +308,7 @@ static void pictures(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(watching_is_asked_for_in_words_that_mean_something),
         cmocka_unit_test(a_context_alone),
         cmocka_unit_test(null_is_nobody),
         cmocka_unit_test(options_are_checked),

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Communicators, members and calls in words, for sentences; the reasons why some were given up. */
+#include <stdio.h>
+#include <string.h>
+
+#include "comm/internal.h"
+
+enum { MOST_NAMED = 4 };
+
+void qdri_comm_set_names(qdri_comm *comm, const char *name, qdri_comm_describe describe,
+                         const void *user)
+{
+    for (qdri_comm *each = comm; each; each = each->inner) {
+        each->name = name;
+        each->describe = describe;
+        each->describe_user = user;
+    }
+}
+
+const char *qdri_comm_name(const qdri_comm *comm)
+{
+    return comm->name ? comm->name : "a communicator";
+}
+
+void qdri_comm_name_member(const qdri_comm *comm, int member, char *text, size_t capacity)
+{
+    if (comm->describe)
+        comm->describe(comm->describe_user, member, text, capacity);
+    else
+        snprintf(text, capacity, "member %d", member);
+}
+
+int qdri_comm_name_missing(const qdri_comm *comm, int (*is_missing)(const void *user, int member),
+                           const void *user, char *text, size_t capacity)
+{
+    int n = 0;
+    text[0] = '\0';
+    for (int j = 0; j < comm->size; j++) {
+        if (j == comm->rank || !is_missing(user, j) || ++n > MOST_NAMED) continue;
+        const size_t length = strlen(text);
+        snprintf(text + length, capacity - length, "%s", n > 1 ? ", " : "");
+        qdri_comm_name_member(comm, j, text + strlen(text), capacity - strlen(text));
+    }
+    const size_t length = strlen(text);
+    if (n > MOST_NAMED) snprintf(text + length, capacity - length, " and %d more", n - MOST_NAMED);
+    return n;
+}
+
+/* What a call has besides its kind, type and label. */
+static void describe_extent(const qdri_coll *coll, int size, char *text, size_t capacity)
+{
+    static const char *const ops[] = {[QDR_SUM] = "", [QDR_MAX] = " (max)", [QDR_MIN] = " (min)"};
+    const char *type = qdr_dtype_name(coll->dtype);
+    const int64_t total = qdri_coll_total(coll, size);
+    switch (coll->kind) {
+    case QDR_REDUCE_SCATTER:
+    case QDR_ALL_REDUCE:
+        snprintf(text, capacity, "%s of %" PRId64 " %s", ops[coll->op], total, type);
+        break;
+    case QDR_BROADCAST:
+        snprintf(text, capacity, " of %" PRId64 " %s from member %d", total, type, coll->peer);
+        break;
+    case QDR_ALL_TO_ALL: snprintf(text, capacity, " of %s", type); break;
+    case QDR_SEND_RECV:
+        snprintf(text, capacity, " of %" PRId64 " %s to member %d, %" PRId64 " from %d",
+                 coll->peer < 0 ? 0 : coll->count, type, coll->peer,
+                 coll->peer2 < 0 ? 0 : coll->recv_count, coll->peer2);
+        break;
+    default: snprintf(text, capacity, " of %" PRId64 " %s", total, type);
+    }
+}
+
+void qdri_coll_describe(const qdri_coll *coll, int size, char text[QDRI_CALL_BYTES])
+{
+    char extent[QDRI_CALL_BYTES];
+    describe_extent(coll, size, extent, sizeof extent);
+    const int length = snprintf(text, QDRI_CALL_BYTES, "%s%s", qdr_coll_kind_name(coll->kind),
+                                extent);
+    if (coll->label && length < QDRI_CALL_BYTES)
+        snprintf(text + length, QDRI_CALL_BYTES - (size_t)length, " for %s", coll->label);
+}
+
+qdr_status qdri_comm_fail_peer(const qdri_comm *comm, const char *where, const char *why)
+{
+    return QDR_FAIL(QDR_ERR_PEER,
+                    "comm: another rank left or failed while rank %d of %d waited in %s%s%s",
+                    comm->rank, comm->size, where, *why ? ": " : "", why);
+}
+
+/* ---- reasons ---- */
+
+enum { NO_REASON = 0, REASON_COMES, REASON_IS_THERE };
+
+void qdri_reason_set(qdri_reason *why, const char *sentence)
+{
+    int none = NO_REASON;
+    if (!*sentence || !atomic_compare_exchange_strong(&why->state, &none, REASON_COMES)) return;
+    snprintf(why->sentence, sizeof why->sentence, "%s", sentence);
+    atomic_store(&why->state, REASON_IS_THERE);
+}
+
+const char *qdri_reason_get(qdri_reason *why)
+{
+    return atomic_load(&why->state) == REASON_IS_THERE ? why->sentence : "";
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Staging of collectives: the communicator's reserve, or memory of one collective. That is in a
+ * list of the host thread's, since a collective that has not begun when its device fails never
+ * runs. */
+#include <stdlib.h>
+
+#include "comm/internal.h"
+#include "core/size.h"
+
+struct qdri_staging {
+    qdri_staging *next;
+    void *memory;
+    atomic_int done; /* set by the stream */
+};
+
+static void sweep(qdri_comm *comm, int all)
+{
+    qdri_staging **link = &comm->stagings;
+    while (*link) {
+        qdri_staging *staging = *link;
+        if (!all && !atomic_load(&staging->done)) {
+            link = &staging->next;
+            continue;
+        }
+        *link = staging->next;
+        qdri_mem_free(comm->dev, &staging->memory);
+        free(staging);
+    }
+}
+
+qdr_status qdri_staging_take(qdri_comm *comm, size_t bytes, void **memory, qdri_staging **staging)
+{
+    qdri_staging *made = NULL;
+    *memory = comm->scratch;
+    *staging = NULL;
+    sweep(comm, 0);
+    if (bytes <= comm->scratch_bytes) return QDR_OK;
+    QDR_TRY(QDRI_NEW(1, "staging of a collective", &made));
+    const qdr_status status = qdri_mem_alloc(comm->dev, bytes, &made->memory);
+    if (status != QDR_OK) {
+        free(made);
+        return status;
+    }
+    made->next = comm->stagings;
+    comm->stagings = made;
+    *memory = made->memory;
+    *staging = made;
+    return QDR_OK;
+}
+
+void qdri_staging_done(qdri_comm *comm, qdri_staging *staging)
+{
+    if (!staging) return;
+    qdri_mem_free(comm->dev, &staging->memory);
+    atomic_store(&staging->done, 1);
+}
+
+void qdri_stagings_free(qdri_comm *comm) { sweep(comm, 1); }

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One rank calls something else (QDR_CHECK), or does not come (QDR_TIMEOUT): all ranks, or all
+ * others, fail with a sentence that names it.
+ *
+ *   fault_stuck [--local P | --messages] CASE     without --local: the ranks that mpiexec started;
+ * --messages: no memory that they share */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "comm/comm.h"
+#include "comm/mpi.h"
+#include "config.h"
+#include "grid/internal.h"
+#include "quadrille/quadrille.h"
+
+enum { AS_EXPECTED = 7, WRONG = 8, N = 12, MOST_RANKS = 8, LATE_MS = 3000 };
+
+typedef struct stuck {
+    qdr_context *ctx;
+    qdr_grid *grid; /* all ranks along z */
+    int rank, size;
+} stuck;
+
+static void sleep_ms(long ms)
+{
+    const struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+    nanosleep(&pause, NULL);
+}
+
+static qdr_status call(const stuck *s, qdri_coll coll)
+{
+    static _Thread_local float from[N * MOST_RANKS], to[N * MOST_RANKS];
+    qdr_stream *stream = qdr_context_stream(s->ctx);
+    coll.send = coll.kind == QDR_BROADCAST ? NULL : from;
+    coll.recv = to;
+    const qdr_status status = qdri_comm_launch(qdri_grid_comm(s->grid, QDR_CHANNEL_Z_GATHER), &coll,
+                                               stream);
+    return status != QDR_OK ? status : qdr_stream_synchronize(stream);
+}
+
+/* The words follow each other in the sentence. A rank may hear of the failure before it finds it.
+ */
+static int expect(qdr_status got, qdr_status wanted, const char *const words[], int n_words)
+{
+    const char *at = qdr_last_error();
+    int right = got == wanted || got == QDR_ERR_PEER;
+    for (int i = 0; i < n_words && right; i++) {
+        at = strstr(at, words[i]);
+        right = at != NULL;
+    }
+    if (right) return AS_EXPECTED;
+    fprintf(stderr, "got %s, not %s: \"%s\"\n", qdr_status_name(got), qdr_status_name(wanted),
+            qdr_last_error());
+    return WRONG;
+}
+#define EXPECT(got, wanted, ...)                                                                   \
+    expect(got, wanted, (const char *const[]){__VA_ARGS__},                                        \
+           (int)(sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *)))
+
+static const qdri_coll usual = {
+    .kind = QDR_ALL_REDUCE, .dtype = QDR_F32, .op = QDR_SUM, .count = N, .label = "fc1"};
+
+/* All call the same twice, then rank 1 calls `other`, where the rest call `first`. */
+static int differ(const stuck *s, qdri_coll first, qdri_coll other, const char *first_words,
+                  const char *other_words)
+{
+    for (int i = 0; i < 2; i++) {
+        if (call(s, usual) != QDR_OK) return WRONG;
+    }
+    return EXPECT(call(s, s->rank == 1 ? other : first), QDR_ERR_ARGUMENT, "z gather",
+                  "rank 0 at x=0 y=0 z=0 d=0 calls", first_words, "rank 1 at x=0 y=0 z=1 d=0 calls",
+                  other_words);
+}
+
+static int case_kind(const stuck *s)
+{
+    qdri_coll other = usual;
+    other.kind = QDR_ALL_GATHER;
+    other.count = N / s->size;
+    return differ(s, usual, other, "all-reduce of 12 f32 for fc1", "all-gather of 12 f32 for fc1");
+}
+
+static int case_count(const stuck *s)
+{
+    qdri_coll other = usual;
+    other.count = N - 1;
+    return differ(s, usual, other, "all-reduce of 12 f32", "all-reduce of 11 f32");
+}
+
+static int case_dtype(const stuck *s)
+{
+    qdri_coll other = usual;
+    other.dtype = QDR_BF16;
+    return differ(s, usual, other, "all-reduce of 12 f32", "all-reduce of 12 bf16");
+}
+
+static int case_reduction(const stuck *s)
+{
+    qdri_coll other = usual;
+    other.op = QDR_MAX;
+    return differ(s, usual, other, "all-reduce of 12 f32", "all-reduce (max) of 12 f32");
+}
+
+static int case_layer(const stuck *s)
+{
+    qdri_coll other = usual;
+    other.label = "fc2";
+    return differ(s, usual, other, "12 f32 for fc1", "12 f32 for fc2");
+}
+
+static int case_root(const stuck *s)
+{
+    qdri_coll first = usual, other;
+    first.kind = QDR_BROADCAST;
+    first.peer = 0;
+    other = first;
+    other.peer = 1;
+    return differ(s, first, other, "from member 0", "from member 1");
+}
+
+static int case_parts(const stuck *s)
+{
+    int64_t counts[MOST_RANKS] = {0};
+    qdri_coll first = usual, other;
+    first.kind = QDR_ALL_GATHER;
+    first.split_unit = 1;
+    other = first;
+    other.counts = counts;
+    counts[0] = N;
+    return differ(s, first, other, "all-gather of 12", "in other parts");
+}
+
+/* Rank 1 sends to the wrong side. */
+static int case_peers(const stuck *s)
+{
+    const int next = (s->rank + 1) % s->size, before = (s->rank + s->size - 1) % s->size;
+    qdri_coll ring = usual;
+    ring.kind = QDR_SEND_RECV;
+    ring.recv_count = N;
+    ring.peer = next;
+    ring.peer2 = before;
+    if (call(s, ring) != QDR_OK) return WRONG;
+    if (s->rank == 1) ring.peer = before;
+    return EXPECT(call(s, ring), QDR_ERR_ARGUMENT, "z gather", "send-recv of 12 f32 to member",
+                  "send-recv of 12 f32 to member", "the other must expect");
+}
+
+static int case_counts(const stuck *s)
+{
+    int64_t counts[MOST_RANKS];
+    qdri_coll exchange = usual;
+    exchange.kind = QDR_ALL_TO_ALL;
+    exchange.count = 2;
+    if (call(s, exchange) != QDR_OK) return WRONG;
+    for (int j = 0; j < MOST_RANKS; j++) counts[j] = j == 0 ? 3 : 2;
+    if (s->rank == 1) exchange.counts = counts;
+    return EXPECT(call(s, exchange), QDR_ERR_SHAPE, "z gather", "rank 1 at x=0 y=0 z=1 d=0 sends 3",
+                  "rank 0 at x=0 y=0 z=0 d=0", "expects 2");
+}
+
+static qdr_status stack_run(const stuck *s, const char *name)
+{
+    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = N};
+    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{N, 1}}, .col_axis = QDR_X};
+    const qdr_linear_desc desc = {QDR_OPTS_INIT, .name = name, .in = {{N, 1}}, .out = {{N, 1}}};
+    qdr_stack *stack = NULL;
+    qdr_edge edge = 0;
+    qdr_linear *layer = NULL;
+    qdr_status status = qdr_stack_create(s->grid, &opts, &stack);
+    if (status == QDR_OK) status = qdr_stack_add_input(stack, "x", &input, 0, &edge);
+    if (status == QDR_OK) status = qdr_stack_add_linear(stack, &desc, edge, &edge, &layer);
+    if (status == QDR_OK) status = qdr_stack_build(stack);
+    if (status == QDR_OK) status = qdr_stack_init(stack, 1, 0.1);
+    if (status == QDR_OK) status = qdr_stack_forward(stack);
+    if (status == QDR_OK) status = qdr_stream_synchronize(qdr_context_stream(s->ctx));
+    qdr_stack_destroy(&stack);
+    return status;
+}
+
+/* Layers say who they are: rank 1 runs another one. */
+static int case_stack(const stuck *s)
+{
+    if (stack_run(s, "fc1") != QDR_OK) return WRONG;
+    return EXPECT(stack_run(s, s->rank == 1 ? "fc2" : "fc1"), QDR_ERR_ARGUMENT, "z gather",
+                  "calls all-gather of", "for fc1, rank 1 at x=0 y=0 z=1 d=0 calls all-gather of",
+                  "for fc2; all must");
+}
+
+/* ---- one rank does not come ---- */
+
+/* What rank 1 gets: its call may have all it needs from ranks that have given up since. */
+static int came_late(const stuck *s, qdr_status status)
+{
+    if (status == QDR_OK) status = qdr_barrier(s->ctx);
+    return EXPECT(status, QDR_ERR_PEER, "another rank left or failed", "has waited 2 s in",
+                  "for rank 1");
+}
+
+static int case_late(const stuck *s)
+{
+    qdri_coll before = usual;
+    before.label = "fc0";
+    if (call(s, before) != QDR_OK) return WRONG;
+    if (s->rank == 1) sleep_ms(LATE_MS);
+    const qdr_status status = call(s, usual);
+    if (s->rank == 1) return came_late(s, status);
+    return EXPECT(status, QDR_ERR_TIMEOUT, "z gather", "has waited 2 s in all-reduce",
+                  "12 f32 for fc1 (the call before was all-reduce of 12 f32 for fc0)",
+                  "for rank 1 at x=0 y=0 z=1 d=0; ", "QDR_TIMEOUT=2");
+}
+
+static int case_late_pair(const stuck *s)
+{
+    qdri_coll ring = usual;
+    ring.kind = QDR_SEND_RECV;
+    ring.recv_count = N;
+    ring.peer = (s->rank + 1) % s->size;
+    ring.peer2 = (s->rank + s->size - 1) % s->size;
+    if (s->rank == 1) sleep_ms(LATE_MS);
+    qdr_status status = call(s, ring);
+    if (status == QDR_OK) status = qdr_barrier(s->ctx); /* rank 0 needs nothing of rank 1 */
+    return EXPECT(status, QDR_ERR_TIMEOUT, "has waited 2 s in", "rank 1");
+}
+
+static int case_late_barrier(const stuck *s)
+{
+    if (s->rank == 1) sleep_ms(LATE_MS);
+    return EXPECT(qdr_barrier(s->ctx), QDR_ERR_TIMEOUT, "world", "has waited 2 s in an agreement",
+                  "for rank 1; ");
+}
+
+/* Nobody is late: the limit is one of each wait. */
+static int case_in_time(const stuck *s)
+{
+    for (int i = 0; i < 4; i++) {
+        if (s->rank == i % s->size) sleep_ms(700);
+        if (call(s, usual) != QDR_OK) return WRONG;
+    }
+    return qdr_barrier(s->ctx) == QDR_OK ? AS_EXPECTED : WRONG;
+}
+
+/* The process stands still for good; what mpiexec prints and returns is the script's to judge. */
+static int case_stopped(const stuck *s)
+{
+    if (call(s, usual) != QDR_OK) return WRONG;
+    if (s->rank == 1) raise(SIGSTOP);
+    const int result = EXPECT(call(s, usual), QDR_ERR_TIMEOUT, "z gather", "has waited 2 s",
+                              "for rank 1 at x=0 y=0 z=1 d=0; ");
+    if (result == AS_EXPECTED) fprintf(stderr, "rank %d named rank 1\n", s->rank);
+    return result;
+}
+
+static const struct {
+    const char *name;
+    int (*run)(const stuck *s);
+    const char *check, *timeout;
+} cases[] = {
+    {"kind", case_kind, "1", NULL},
+    {"count", case_count, "1", NULL},
+    {"dtype", case_dtype, "1", NULL},
+    {"reduction", case_reduction, "1", NULL},
+    {"layer", case_layer, "1", NULL},
+    {"root", case_root, "1", NULL},
+    {"parts", case_parts, "1", NULL},
+    {"peers", case_peers, "1", NULL},
+    {"counts", case_counts, "1", NULL},
+    {"stack", case_stack, "1", NULL},
+    {"late", case_late, NULL, "2"},
+    {"late-checked", case_late, "1", "2"},
+    {"late-pair", case_late_pair, "0", "2.0"},
+    {"late-barrier", case_late_barrier, NULL, "2"},
+    {"in-time", case_in_time, "1", "2"},
+    {"stopped", case_stopped, NULL, "2"},
+    {"stopped-checked", case_stopped, "1", "2"},
+};
+enum { N_CASES = sizeof cases / sizeof *cases };
+
+static int rank_main(qdr_context *ctx, void *user)
+{
+    const int *chosen = user;
+    stuck s = {.ctx = ctx, .rank = qdr_context_rank(ctx), .size = qdr_context_size(ctx)};
+    const qdr_grid_opts shape = {QDR_OPTS_INIT, .x = 1, .y = 1, .z = s.size, .d = 1};
+    if (s.size > MOST_RANKS || qdr_grid_create(ctx, &shape, &s.grid) != QDR_OK) return WRONG;
+    const int result = cases[*chosen].run(&s);
+    qdr_grid_destroy(&s.grid);
+    return result;
+}
+
+int main(int argc, char **argv)
+{
+    int n_local = 0, exit_code = WRONG, chosen = 0;
+    if (argc == 4 && strcmp(argv[1], "--local") == 0) n_local = atoi(argv[2]);
+#if QDRI_HAVE_MPI
+    if (argc == 3 && strcmp(argv[1], "--messages") == 0) qdri_mpi_use_node_memory = 0;
+#endif
+    while (chosen < N_CASES && strcmp(cases[chosen].name, argv[argc - 1]) != 0) chosen++;
+    if (chosen == N_CASES) return 2;
+    if (cases[chosen].check) setenv("QDR_CHECK", cases[chosen].check, 1);
+    if (cases[chosen].timeout) setenv("QDR_TIMEOUT", cases[chosen].timeout, 1);
+    const qdr_status status = qdr_launch(n_local, NULL, rank_main, &chosen, &exit_code);
+    if (status != QDR_OK) fprintf(stderr, "fault_stuck: %s\n", qdr_last_error());
+    return status == QDR_OK && exit_code == AS_EXPECTED ? 0 : 1;
+}
