@@ -87,6 +87,7 @@ static qdr_status check_state(void)
 static void member_free(mpi_comm *member)
 {
     if (!member) return;
+    free(member->messages);
     free(member->requests);
     free(member->statuses);
     free(member->indices);
@@ -109,9 +110,11 @@ static qdr_status member_create(int size, mpi_comm **member)
     qdr_status status = QDRI_NEW(1, "a communicator", &made);
     QDR_TRY_OUT(status, status);
     made->handle = MPI_COMM_NULL;
-    QDR_TRY_OUT(status, QDRI_NEW(2 * size, "requests of a communicator", &made->requests));
-    QDR_TRY_OUT(status, QDRI_NEW(2 * size, "statuses of a communicator", &made->statuses));
-    QDR_TRY_OUT(status, QDRI_NEW(4 * size, "indices of a communicator", &made->indices));
+    const int n_pieces = 2 * size * QDRI_MPI_PIECES;
+    QDR_TRY_OUT(status, QDRI_NEW(2 * size, "messages of a communicator", &made->messages));
+    QDR_TRY_OUT(status, QDRI_NEW(n_pieces, "requests of a communicator", &made->requests));
+    QDR_TRY_OUT(status, QDRI_NEW(n_pieces, "statuses of a communicator", &made->statuses));
+    QDR_TRY_OUT(status, QDRI_NEW(n_pieces, "indices of a communicator", &made->indices));
     made->owns_handle = 1;
     made->tag = TAG_COLLECTIVE;
     QDR_TRY_OUT(status, QDRI_NEW(2 * size, "ranks of a communicator", &made->world_ranks));
@@ -125,7 +128,6 @@ static qdr_status member_create(int size, mpi_comm **member)
     QDR_TRY_OUT(status, QDRI_NEW(size, "areas of a communicator", &made->node.areas));
     QDR_TRY_OUT(status, QDRI_NEW(size, "targets of a communicator", &made->node.targets));
     QDR_TRY_OUT(status, QDRI_NEW(size, "chunks of a communicator", &made->node.chunks));
-    made->peers = made->indices + 2 * size;
     *member = made;
     return QDR_OK;
 out:

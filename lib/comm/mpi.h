@@ -24,8 +24,10 @@ int qdri_mpi_is_initialised(void);
 QDR_NODISCARD qdr_status qdri_mpi_start(int *started);
 void qdri_mpi_stop(void);
 
-/* Messages of more bytes than this travel as one element of a derived type; tests make it small. */
+/* Messages of more bytes than this travel in pieces; tests make it small. */
 extern int qdri_mpi_max_bytes;
+/* The same for messages to other nodes, unless all nodes have adapters that read remote memory. */
+extern int qdri_mpi_piece_bytes;
 /* 0: collectives inside a node travel as messages, too; for tests. Read when a world is made. */
 extern int qdri_mpi_use_node_memory;
 /* 0: collectives between nodes are not taken level by level; for tests. Read when a communicator is

@@ -2,71 +2,21 @@
 /* Collectives of the `mpi` backend: pairwise messages that a stream's thread starts and tests,
  * without ever waiting in MPI. Sums are formed here, in rank order, since MPI promises neither an
  * order nor equal bits on all members. */
-#include <limits.h>
 #include <string.h>
 
 #include "comm/mpi_internal.h"
 #include "core/size.h"
 
-int qdri_mpi_max_bytes = INT_MAX;
-
-enum { TYPE_BYTES = 1 << 20 };
-
 /* ---- messages ---- */
-
-/* `bytes` bytes as one element: whole blocks, and what is left. */
-static qdr_status large_type(size_t bytes, MPI_Datatype *type)
-{
-    const size_t block = bytes > (size_t)INT_MAX ? TYPE_BYTES : (size_t)qdri_mpi_max_bytes;
-    const size_t n_blocks = bytes / block;
-    MPI_Datatype parts[2] = {MPI_BYTE, MPI_BYTE};
-    const int lengths[2] = {1, (int)(bytes % block)};
-    const MPI_Aint places[2] = {0, (MPI_Aint)(n_blocks * block)};
-    MPI_Datatype one;
-    QDR_MPI(MPI_Type_contiguous((int)block, MPI_BYTE, &one));
-    QDR_MPI(MPI_Type_contiguous((int)n_blocks, one, &parts[0]));
-    QDR_MPI(MPI_Type_create_struct(2, lengths, places, parts, type));
-    QDR_MPI(MPI_Type_commit(type));
-    QDR_MPI(MPI_Type_free(&parts[0]));
-    QDR_MPI(MPI_Type_free(&one));
-    return QDR_OK;
-}
-
-static qdr_status start(mpi_comm *comm, int is_send, int peer, void *data, size_t bytes)
-{
-    MPI_Request *request = &comm->requests[comm->n_requests];
-    MPI_Datatype type = MPI_BYTE;
-    int count = (int)bytes;
-    if (bytes > (size_t)qdri_mpi_max_bytes) {
-        QDR_TRY(large_type(bytes, &type));
-        count = 1;
-    }
-    const int rank = comm->handle_ranks[peer];
-    if (is_send)
-        QDR_MPI(MPI_Isend(data, count, type, rank, comm->tag, comm->handle, request));
-    else
-        QDR_MPI(MPI_Irecv(data, count, type, rank, comm->tag, comm->handle, request));
-    comm->peers[comm->n_requests++] = peer;
-    comm->n_receives += !is_send;
-    comm->n_open++;
-    if (type != MPI_BYTE) QDR_MPI(MPI_Type_free(&type));
-    return QDR_OK;
-}
-
-static int is_off_node(const mpi_comm *comm, int peer)
-{
-    const int *nodes = ((const mpi_comm *)comm->base.root)->nodes;
-    return nodes[comm->world_ranks[peer]] != nodes[comm->world_ranks[comm->base.rank]];
-}
 
 static qdr_status start_send(qdri_run *run, int peer, const void *data, int64_t n_elems)
 {
     const size_t bytes = (size_t)n_elems * qdr_dtype_bytes(run->coll.dtype);
     qdri_counter *counter = qdri_counter_of(run->comm, &run->coll);
     if (bytes == 0) return QDR_OK;
-    QDR_TRY(start((mpi_comm *)run->comm, 1, peer, (void *)(uintptr_t)data, bytes));
+    QDR_TRY(qdri_mpi_start_message((mpi_comm *)run->comm, 1, peer, (void *)(uintptr_t)data, bytes));
     atomic_fetch_add(&counter->bytes_sent, (int64_t)bytes);
-    if (is_off_node((mpi_comm *)run->comm, peer))
+    if (qdri_mpi_is_off_node((mpi_comm *)run->comm, peer))
         atomic_fetch_add(&counter->bytes_off_node, (int64_t)bytes);
     return QDR_OK;
 }
@@ -74,7 +24,8 @@ static qdr_status start_send(qdri_run *run, int peer, const void *data, int64_t 
 static qdr_status start_receive(qdri_run *run, int peer, void *data, int64_t n_elems)
 {
     const size_t bytes = (size_t)n_elems * qdr_dtype_bytes(run->coll.dtype);
-    return bytes == 0 ? QDR_OK : start((mpi_comm *)run->comm, 0, peer, data, bytes);
+    return bytes == 0 ? QDR_OK
+                      : qdri_mpi_start_message((mpi_comm *)run->comm, 0, peer, data, bytes);
 }
 
 static void copy_own(const qdri_coll *coll, void *dst, const void *src, int64_t n_elems)
@@ -221,22 +172,10 @@ static qdr_status start_kind(qdri_run *run)
 enum { BEGIN, SUMS, LAST, DRAIN };
 enum { POLLS_PER_LOOK = 32, LOOKS_AFTER_LEAVING = 8 }; /* a last message may come after the note */
 
-static qdr_status test(mpi_comm *comm, int *all_done)
-{
-    int n_done = 0;
-    QDR_MPI(MPI_Testsome(comm->n_requests, comm->requests, &n_done, comm->indices, comm->statuses));
-    comm->n_open = n_done == MPI_UNDEFINED ? 0 : comm->n_open - n_done;
-    *all_done = comm->n_open == 0;
-    if (*all_done) comm->n_requests = comm->n_receives = 0;
-    return QDR_OK;
-}
-
 static int waits_for_who_left(const mpi_comm *comm)
 {
-    for (int i = 0; i < comm->n_requests; i++) {
-        if (comm->requests[i] != MPI_REQUEST_NULL && qdri_mpi_has_left(comm, comm->peers[i]))
-            return 1;
-    }
+    for (int i = 0; i < comm->n_messages; i++)
+        if (qdri_mpi_is_open(comm, i) && qdri_mpi_has_left(comm, comm->messages[i].peer)) return 1;
     return 0;
 }
 
@@ -256,7 +195,7 @@ static qdr_status look_at_peers(qdri_run *run)
 static qdr_status await(qdri_run *run)
 {
     int all_done = 0;
-    QDR_TRY(test((mpi_comm *)run->comm, &all_done));
+    QDR_TRY(qdri_mpi_test((mpi_comm *)run->comm, &all_done));
     if (all_done) return QDR_OK;
     QDR_TRY(look_at_peers(run));
     qdri_poll_again();
@@ -291,25 +230,20 @@ static void begin_drain(qdri_run *run, qdr_status status)
     run->phase = DRAIN;
     run->drain_secs = qdri_mpi_now_secs();
     qdri_comm_abort(run->comm);
-    for (int i = 0; i < comm->n_receives; i++) {
-        if (comm->requests[i] != MPI_REQUEST_NULL) MPI_Cancel(&comm->requests[i]);
-    }
+    qdri_mpi_take_back(comm);
 }
 
 static qdr_status drain(qdri_run *run)
 {
     mpi_comm *comm = (mpi_comm *)run->comm;
     int all_done = 0;
-    const qdr_status tested = test(comm, &all_done);
+    const qdr_status tested = qdri_mpi_test(comm, &all_done);
     if (tested == QDR_OK && !all_done &&
         qdri_mpi_now_secs() - run->drain_secs < QDRI_MPI_DRAIN_SECS) {
         qdri_poll_again();
         return QDR_PENDING;
     }
-    for (int i = 0; i < comm->n_requests; i++) {
-        if (comm->requests[i] != MPI_REQUEST_NULL) MPI_Request_free(&comm->requests[i]);
-    }
-    comm->n_requests = comm->n_receives = comm->n_open = 0;
+    qdri_mpi_forget(comm);
     qdri_set_last_error(comm->sentence);
     return run->status;
 }

@@ -28,6 +28,16 @@ typedef struct mpi_note {
     char why[QDRI_ERROR_BYTES];
 } mpi_note;
 
+/* Pieces of one message that are on their way at a time. */
+#define QDRI_MPI_PIECES 16
+
+typedef struct mpi_message {
+    char *data;
+    size_t bytes, begun; /* in all; in pieces that have been started */
+    int peer, is_send; /* a member */
+    int piece_bytes;
+} mpi_message;
+
 struct mpi_comm {
     qdri_comm base;
     MPI_Comm handle; /* our own, or of the communicator whose level this is */
@@ -35,11 +45,13 @@ struct mpi_comm {
     int *handle_ranks; /* of the members, in the handle */
     int *world_ranks; /* of the members, in the root */
     int *nodes; /* of the root: by rank, the lowest rank on the same node */
-    /* The collective that runs, if one does. Receives come before sends. */
-    MPI_Request *requests; /* room for two per member, like these: */
+    int reads_remotely; /* of the root: all nodes have adapters that do */
+    /* The collective that runs, if one does: a message to, and one from, each member at most. */
+    mpi_message *messages;
+    MPI_Request *requests; /* QDRI_MPI_PIECES of each message, like these: */
     MPI_Status *statuses;
-    int *indices, *peers; /* peers: members */
-    int n_requests, n_receives, n_open;
+    int *indices;
+    int n_messages, n_open; /* pieces on their way */
     const void **sources; /* room for one pointer per member */
     char sentence[QDRI_ERROR_BYTES];
     /* Notes from other ranks; of the root. */
@@ -99,6 +111,21 @@ void qdri_mpi_levels_destroy(mpi_comm *comm);
 int qdri_mpi_levels_take(const mpi_comm *comm, const qdri_coll *coll);
 size_t qdri_mpi_levels_scratch_bytes(const qdri_comm *comm, const qdri_coll *coll);
 qdr_status qdri_mpi_levels_step(qdri_run *run);
+/* mpi_messages.c: the messages of the collective that runs. */
+int qdri_mpi_is_off_node(const mpi_comm *comm, int peer);
+/* This node has a network adapter that reads the memory of others (InfiniBand, RoCE, Slingshot). */
+int qdri_mpi_reads_remotely(void);
+/* Of at least one byte. */
+QDR_NODISCARD qdr_status qdri_mpi_start_message(mpi_comm *comm, int is_send, int peer, void *data,
+                                                size_t bytes);
+/* Lets pieces follow those that have gone. When all is done, messages are numbered from 0 again. */
+QDR_NODISCARD qdr_status qdri_mpi_test(mpi_comm *comm, int *all_done);
+/* Message `number` is on its way. */
+int qdri_mpi_is_open(const mpi_comm *comm, int number);
+/* Cancels what was to be received, and starts nothing more. */
+void qdri_mpi_take_back(mpi_comm *comm);
+/* There are no messages any more; what was on its way ends when it will. */
+void qdri_mpi_forget(mpi_comm *comm);
 /* On the host thread, asleep while waiting. */
 QDR_NODISCARD qdr_status qdri_mpi_agree(qdri_comm *comm, qdr_status mine);
 QDR_NODISCARD qdr_status qdri_mpi_broadcast(qdri_comm *comm, int root, void *data, size_t bytes);

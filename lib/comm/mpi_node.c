@@ -42,12 +42,14 @@ static qdr_status hand_out(mpi_comm *root, MPI_Comm on_node, int n_on_node)
     return qdri_mpi_heap_create(mine, root->base.size, &root->node.heap);
 }
 
-/* Which ranks of the world share a node. */
+/* Which ranks of the world share a node, and how nodes exchange. */
 static qdr_status find_nodes(mpi_comm *root, MPI_Comm on_node)
 {
     int first = root->base.rank;
     qdr_status status = QDRI_NEW(root->base.size, "the nodes of all ranks", &root->nodes);
     QDR_TRY(qdri_mpi_agree(&root->base, status));
+    root->reads_remotely = qdri_mpi_reads_remotely();
+    QDR_MPI(MPI_Allreduce(MPI_IN_PLACE, &root->reads_remotely, 1, MPI_INT, MPI_MIN, root->handle));
     QDR_MPI(MPI_Bcast(&first, 1, MPI_INT, 0, on_node));
     QDR_MPI(MPI_Allgather(&first, 1, MPI_INT, root->nodes, 1, MPI_INT, root->handle));
     return QDR_OK;

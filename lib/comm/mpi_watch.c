@@ -12,8 +12,8 @@ static int has_entered(const qdri_run *run, int member)
 static int has_sent(const qdri_run *run, int member)
 {
     const mpi_comm *comm = (const mpi_comm *)run->comm;
-    for (int i = 0; i < comm->n_requests; i++) {
-        if (comm->peers[i] == member && comm->requests[i] != MPI_REQUEST_NULL) return 0;
+    for (int i = 0; i < comm->n_messages; i++) {
+        if (comm->messages[i].peer == member && qdri_mpi_is_open(comm, i)) return 0;
     }
     return 1;
 }
