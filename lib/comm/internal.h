@@ -130,5 +130,8 @@ void *qdri_at_mutable(void *p, int64_t n, qdr_dtype dtype);
  */
 void qdri_reduce(qdr_dtype dtype, qdr_reduce op, void *dst, const void *const *sources,
                  int n_sources, int64_t n);
+/* The same to two places; both may be sources. */
+void qdri_reduce_twice(qdr_dtype dtype, qdr_reduce op, void *dst, void *copy,
+                       const void *const *sources, int n_sources, int64_t n);
 
 #endif

@@ -104,9 +104,18 @@ static void sum_own(const qdri_run *run, int64_t piece)
         comm->sources[j] = j == rank
                                ? qdri_at(source_of(coll), begin, coll->dtype)
                                : qdri_at(slot_of(run, j), rank * round_elems(run), coll->dtype);
-    const int64_t to = coll->kind == QDR_ALL_REDUCE ? begin : begin - part_begin;
-    qdri_reduce(coll->dtype, coll->op, qdri_at_mutable(coll->recv, to, coll->dtype), comm->sources,
-                run->comm->size, n);
+    const int for_all = coll->kind == QDR_ALL_REDUCE;
+    void *to = qdri_at_mutable(coll->recv, for_all ? begin : begin - part_begin, coll->dtype);
+    void *next_slot = area_of(run, rank)->slots[(run->round + 1) % 2]; /* that of the next round */
+    qdri_reduce_twice(coll->dtype, coll->op, to, for_all ? next_slot : to, comm->sources,
+                      run->comm->size, n);
+}
+
+/* The sum is in the slot already. */
+static void write_sum(const qdri_run *run, int64_t piece)
+{
+    int64_t begin;
+    count_sent(run, piece_of_part(run, run->comm->rank, piece, &begin) * (run->comm->size - 1));
 }
 
 static void write_whole(const qdri_run *run, int64_t piece)
@@ -131,11 +140,11 @@ static void sum_whole(const qdri_run *run, int64_t piece)
                 n);
 }
 
-/* Own part: send, or its place in recv; all-reduce has put its sum there. */
+/* Own part: send, or its place in recv. */
 static void write_own(const qdri_run *run, int64_t piece)
 {
     const qdri_coll *coll = &run->coll;
-    const int rank = run->comm->rank, sends = coll->kind == QDR_ALL_GATHER && coll->send;
+    const int rank = run->comm->rank, sends = coll->send != NULL;
     int64_t begin, part_begin, n_part;
     qdri_coll_part(coll, run->comm->size, rank, &part_begin, &n_part);
     const int64_t n = piece_of_part(run, rank, piece, &begin);
@@ -211,7 +220,8 @@ static moves moves_of(const qdri_run *run)
     const int copies_sums = run->n_done % rounds_per_piece(run) == 1;
     if (run->coll.kind == QDR_BROADCAST) return (moves){write_root, read_root};
     if (sums_whole(run)) return (moves){write_whole, sum_whole};
-    if (run->coll.kind == QDR_ALL_GATHER || copies_sums) return (moves){write_own, read_others};
+    if (run->coll.kind == QDR_ALL_GATHER) return (moves){write_own, read_others};
+    if (copies_sums) return (moves){write_sum, read_others};
     return (moves){write_for_each, sum_own};
 }
 

@@ -8,7 +8,7 @@
 #include "comm/mpi_internal.h"
 #include "core/size.h"
 
-enum { CHUNK_BYTES = 4 << 10 }; /* stays in a core's cache between its sum and its copies */
+enum { CHUNK_BYTES = 32 << 10 }; /* stays in a core's cache between its sum and its copies */
 
 int64_t qdri_mpi_direct_bytes = 512 << 10;
 
@@ -88,6 +88,14 @@ static void count_sent(const qdri_run *run, int64_t n_elems)
                               memory_order_relaxed);
 }
 
+/* Where the sum goes at the member `further` places on. */
+static void *target_at(const qdri_run *run, int further, int64_t at)
+{
+    void *const *targets = ((const mpi_comm *)run->comm)->node.targets;
+    return qdri_at_mutable(targets[(run->comm->rank + further) % run->comm->size], at,
+                           run->coll.dtype);
+}
+
 /* This member's part, chunk by chunk: its sum to `to`, and to the same place of all targets. */
 static void sum_part(const qdri_run *run)
 {
@@ -104,12 +112,10 @@ static void sum_part(const qdri_run *run)
         void *to = qdri_at_mutable(coll->recv, copies ? begin + at : at, coll->dtype);
         for (int j = 0; j < size; j++)
             chunks[j] = qdri_at(comm->sources[j], begin + at, coll->dtype);
-        qdri_reduce(coll->dtype, coll->op, to, chunks, size, n_now);
-        for (int i = 1; copies && i < size; i++) {
-            void *target = comm->node.targets[(run->comm->rank + i) % size];
-            memcpy(qdri_at_mutable(target, begin + at, coll->dtype), to,
-                   (size_t)n_now * bytes_each);
-        }
+        void *next = copies ? target_at(run, 1, begin + at) : to;
+        qdri_reduce_twice(coll->dtype, coll->op, to, next, chunks, size, n_now);
+        for (int i = 2; copies && i < size; i++)
+            memcpy(target_at(run, i, begin + at), to, (size_t)n_now * bytes_each);
     }
 }
 

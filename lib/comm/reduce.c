@@ -13,17 +13,20 @@ enum { BLOCK = 1024 }; /* elements that stay in the first-level cache while all 
 #define VECTORISE _Pragma("GCC ivdep") /* y may be a or b, element by element */
 #endif
 
-typedef void (*combine_fn)(void *y, const void *a, const void *b, int64_t n);
+typedef void (*combine_fn)(void *y, void *copy, const void *a, const void *b, int64_t n);
 
+/* To two places at once: a copy made afterwards would let the memory rest meanwhile. */
 #define COMBINE(name, type, expression)                                                            \
-    static void name(void *y, const void *a, const void *b, int64_t n)                             \
+    static void name(void *y, void *copy, const void *a, const void *b, int64_t n)                 \
     {                                                                                              \
-        type *result = y;                                                                          \
+        type *result = y, *other = copy;                                                           \
         const type *left = a, *right = b;                                                          \
         VECTORISE                                                                                  \
         for (int64_t i = 0; i < n; i++) {                                                          \
             const type p = left[i], q = right[i];                                                  \
-            result[i] = (expression);                                                              \
+            const type r = (expression);                                                           \
+            result[i] = r;                                                                         \
+            other[i] = r;                                                                          \
         }                                                                                          \
     }
 
@@ -64,44 +67,55 @@ static void narrow(uint16_t *y, const float *x, int64_t n)
     }
 }
 
-static void reduce_block_bf16(combine_fn combine, void *dst, const void *const *sources,
+static void reduce_block_bf16(combine_fn combine, void *dst, void *copy, const void *const *sources,
                               int n_sources, int64_t at, int64_t n)
 {
     float sum[BLOCK], next[BLOCK];
     widen(sum, (const uint16_t *)sources[0] + at, n);
     for (int k = 1; k < n_sources; k++) {
         widen(next, (const uint16_t *)sources[k] + at, n);
-        combine(sum, sum, next, n);
+        combine(sum, sum, sum, next, n);
     }
     narrow((uint16_t *)dst + at, sum, n);
+    if (copy != dst)
+        memcpy((uint16_t *)copy + at, (uint16_t *)dst + at, (size_t)n * sizeof(uint16_t));
 }
 
-static void reduce_block(combine_fn combine, void *dst, const void *const *sources, int n_sources,
-                         size_t at_bytes, int64_t n)
+static void reduce_block(combine_fn combine, void *dst, void *copy, const void *const *sources,
+                         int n_sources, size_t at_bytes, int64_t n)
 {
     double sum[BLOCK];
     const void *left = (const char *)sources[0] + at_bytes;
     for (int k = 1; k < n_sources; k++) {
-        void *result = k == n_sources - 1 ? (void *)((char *)dst + at_bytes) : sum;
-        combine(result, left, (const char *)sources[k] + at_bytes, n);
+        const int is_last = k == n_sources - 1;
+        void *result = is_last ? (void *)((char *)dst + at_bytes) : sum;
+        void *other = is_last ? (void *)((char *)copy + at_bytes) : sum;
+        combine(result, other, left, (const char *)sources[k] + at_bytes, n);
         left = result;
+    }
+}
+
+void qdri_reduce_twice(qdr_dtype dtype, qdr_reduce op, void *dst, void *copy,
+                       const void *const *sources, int n_sources, int64_t n)
+{
+    const size_t bytes_each = qdr_dtype_bytes(dtype);
+    const combine_fn combine = combine_table[dtype == QDR_F64 ? 1 : dtype == QDR_I32 ? 2 : 0][op];
+    if (n_sources == 1) {
+        if (dst != sources[0] && n > 0) memmove(dst, sources[0], (size_t)n * bytes_each);
+        if (copy != dst && n > 0) memmove(copy, dst, (size_t)n * bytes_each);
+        return;
+    }
+    for (int64_t at = 0; at < n; at += BLOCK) {
+        const int64_t n_block = n - at < BLOCK ? n - at : BLOCK;
+        if (dtype == QDR_BF16)
+            reduce_block_bf16(combine, dst, copy, sources, n_sources, at, n_block);
+        else
+            reduce_block(combine, dst, copy, sources, n_sources, (size_t)at * bytes_each, n_block);
     }
 }
 
 void qdri_reduce(qdr_dtype dtype, qdr_reduce op, void *dst, const void *const *sources,
                  int n_sources, int64_t n)
 {
-    const size_t bytes_each = qdr_dtype_bytes(dtype);
-    const combine_fn combine = combine_table[dtype == QDR_F64 ? 1 : dtype == QDR_I32 ? 2 : 0][op];
-    if (n_sources == 1) {
-        if (dst != sources[0] && n > 0) memmove(dst, sources[0], (size_t)n * bytes_each);
-        return;
-    }
-    for (int64_t at = 0; at < n; at += BLOCK) {
-        const int64_t n_block = n - at < BLOCK ? n - at : BLOCK;
-        if (dtype == QDR_BF16)
-            reduce_block_bf16(combine, dst, sources, n_sources, at, n_block);
-        else
-            reduce_block(combine, dst, sources, n_sources, (size_t)at * bytes_each, n_block);
-    }
+    qdri_reduce_twice(dtype, op, dst, dst, sources, n_sources, n);
 }
