@@ -6,6 +6,7 @@
 
 #include "comm/mpi_internal.h"
 #include "core/size.h"
+#include "dev/clock.h"
 
 /* ---- messages ---- */
 
@@ -194,11 +195,12 @@ static qdr_status look_at_peers(qdri_run *run)
 
 static qdr_status await(qdri_run *run)
 {
+    mpi_comm *comm = (mpi_comm *)run->comm;
     int all_done = 0;
-    QDR_TRY(qdri_mpi_test((mpi_comm *)run->comm, &all_done));
+    QDR_TRY(qdri_mpi_test(comm, &all_done));
     if (all_done) return QDR_OK;
     QDR_TRY(look_at_peers(run));
-    qdri_poll_again();
+    qdri_mpi_look_again(comm, qdri_now_ns() - run->begin_nanosecs);
     return QDR_PENDING;
 }
 

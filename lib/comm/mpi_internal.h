@@ -52,6 +52,7 @@ struct mpi_comm {
     MPI_Status *statuses;
     int *indices;
     int n_messages, n_open; /* pieces on their way */
+    int64_t pause_ns; /* between looks at them */
     const void **sources; /* room for one pointer per member */
     char sentence[QDRI_ERROR_BYTES];
     /* Notes from other ranks; of the root. */
@@ -120,6 +121,9 @@ QDR_NODISCARD qdr_status qdri_mpi_start_message(mpi_comm *comm, int is_send, int
                                                 size_t bytes);
 /* Lets pieces follow those that have gone. When all is done, messages are numbered from 0 again. */
 QDR_NODISCARD qdr_status qdri_mpi_test(mpi_comm *comm, int *all_done);
+/* Called by work that is pending: lets its thread look again after a pause, at most a quarter of
+ * what it has waited, so that the end is seen that late at worst. */
+void qdri_mpi_look_again(const mpi_comm *comm, int64_t waited_ns);
 /* Message `number` is on its way. */
 int qdri_mpi_is_open(const mpi_comm *comm, int number);
 /* Cancels what was to be received, and starts nothing more. */

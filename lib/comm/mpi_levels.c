@@ -10,6 +10,7 @@
 #include "comm/mpi.h"
 #include "comm/mpi_internal.h"
 #include "core/size.h"
+#include "dev/clock.h"
 
 int qdri_mpi_use_levels = 1;
 
@@ -280,6 +281,7 @@ static int begin_stage(qdri_run *run)
     levels->run = (qdri_run){.comm = group,
                              .coll = next,
                              .step = qdri_mpi_step_of(group, &next),
+                             .begin_nanosecs = qdri_now_ns(),
                              .staging = (char *)run->staging + own_bytes(run->comm, &run->coll)};
     levels->sent_before = sent(group, next.kind);
     run->is_later_stage = levels->stage > 0;

@@ -9,6 +9,8 @@
 #include "comm/mpi.h"
 #include "comm/mpi_internal.h"
 
+enum { PAUSE_MIN_NS = 50000, PAUSE_MAX_NS = 1500000 };
+
 int qdri_mpi_max_bytes = INT_MAX;
 int qdri_mpi_piece_bytes = 16 << 10;
 
@@ -73,18 +75,42 @@ qdr_status qdri_mpi_start_message(mpi_comm *comm, int is_send, int peer, void *d
     return QDR_OK;
 }
 
+/* Longer pauses while few of the pieces on their way are done when looked at, shorter ones when
+ * most are, so that the wire never waits for this rank to look. Each look costs the processor that
+ * products need. */
+static void set_pace(mpi_comm *comm, int n_open, int n_done)
+{
+    int64_t pause_ns = comm->pause_ns;
+    if (2 * n_done > n_open) pause_ns /= 2;
+    if (4 * n_done <= n_open) pause_ns += pause_ns / 2;
+    if (pause_ns < PAUSE_MIN_NS) pause_ns = PAUSE_MIN_NS;
+    comm->pause_ns = pause_ns < PAUSE_MAX_NS ? pause_ns : PAUSE_MAX_NS;
+}
+
 qdr_status qdri_mpi_test(mpi_comm *comm, int *all_done)
 {
+    const int n_open = comm->n_open;
     int n_done = 0;
     QDR_MPI(MPI_Testsome(comm->n_messages * QDRI_MPI_PIECES, comm->requests, &n_done, comm->indices,
                          comm->statuses));
-    for (int i = 0; n_done != MPI_UNDEFINED && i < n_done; i++) {
+    if (n_done == MPI_UNDEFINED) n_done = 0;
+    set_pace(comm, n_open, n_done);
+    for (int i = 0; i < n_done; i++) {
         comm->n_open--;
         QDR_TRY(start_piece(comm, comm->indices[i]));
     }
     *all_done = comm->n_open == 0;
     if (*all_done) comm->n_messages = 0;
     return QDR_OK;
+}
+
+void qdri_mpi_look_again(const mpi_comm *comm, int64_t waited_ns)
+{
+    const int64_t pause_ns = comm->pause_ns < waited_ns / 4 ? comm->pause_ns : waited_ns / 4;
+    if (pause_ns < PAUSE_MIN_NS)
+        qdri_poll_again();
+    else
+        qdri_look_within(pause_ns);
 }
 
 int qdri_mpi_is_open(const mpi_comm *comm, int number)

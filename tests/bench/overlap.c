@@ -3,7 +3,7 @@
  * all overlaps, without any, and without each of them, in turn in one run.
  *
  *   mpiexec -n P overlap [-g GRID] [-s] [-l LAYERS] [-h HIDDEN] [-a HEADS] [-c CONTEXT]
- *                        [-b SEQUENCES] [-p PANELS] [-n ROUNDS]
+ *                        [-b SEQUENCES] [-p PANELS] [-f PREFETCH] [-n ROUNDS]
  *
  * Times are those of the slowest rank. From the run without overlap, where every task runs alone:
  * what the products (and all that runs on the compute stream) take, what the collectives take (the
@@ -25,7 +25,7 @@ enum { MAX_ROUNDS = 100, MAX_LAYERS = 16 };
 typedef struct settings {
     int grid[4];
     gpt_config model;
-    int n_rounds;
+    int n_rounds, prefetch;
 } settings;
 
 typedef struct variant {
@@ -72,6 +72,7 @@ static void describe(bench *b, variant *v)
                                  .n_rows = model->n_sequences * model->context,
                                  .row_unit = model->context,
                                  .overlap = v->overlap,
+                                 .prefetch = set->prefetch,
                                  .panels = v->one_panel ? 1 : model->panels,
                                  .caller_memory = 1};
     const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{model->hidden, 1}}, .col_axis = QDR_X,
@@ -315,7 +316,7 @@ int main(int argc, char **argv)
         .model = {.n_layers = 4, .hidden = 512, .n_heads = 8, .context = 128, .n_sequences = 8},
         .n_rounds = 5};
     int option, exit_code = 1;
-    while ((option = getopt(argc, argv, "g:sl:h:a:c:b:p:n:")) != -1) {
+    while ((option = getopt(argc, argv, "g:sl:h:a:c:b:p:f:n:")) != -1) {
         const int64_t number = optarg ? strtoll(optarg, NULL, 10) : 0;
         switch (option) {
         case 'g':
@@ -330,6 +331,7 @@ int main(int argc, char **argv)
         case 'c': set.model.context = number; break;
         case 'b': set.model.n_sequences = number; break;
         case 'p': set.model.panels = (int)number; break;
+        case 'f': set.prefetch = (int)number; break;
         case 'n': set.n_rounds = number > 0 && number < MAX_ROUNDS ? (int)number : 5; break;
         default: return 2;
         }
