@@ -114,8 +114,6 @@ size_t qdri_mpi_levels_scratch_bytes(const qdri_comm *comm, const qdri_coll *col
 qdr_status qdri_mpi_levels_step(qdri_run *run);
 /* mpi_messages.c: the messages of the collective that runs. */
 int qdri_mpi_is_off_node(const mpi_comm *comm, int peer);
-/* This node has a network adapter that reads the memory of others (InfiniBand, RoCE, Slingshot). */
-int qdri_mpi_reads_remotely(void);
 /* Of at least one byte. */
 QDR_NODISCARD qdr_status qdri_mpi_start_message(mpi_comm *comm, int is_send, int peer, void *data,
                                                 size_t bytes);

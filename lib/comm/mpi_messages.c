@@ -3,7 +3,6 @@
  * over TCP, MPI sends up to some 16 KiB at once, while for more both sides first agree, and ask for
  * one part after the other; that took a fifth to a quarter of a wire of 1 Gbit/s. Network adapters
  * that read remote memory themselves do better with whole messages. */
-#include <dirent.h>
 #include <limits.h>
 
 #include "comm/mpi.h"
@@ -18,22 +17,6 @@ int qdri_mpi_is_off_node(const mpi_comm *comm, int peer)
 {
     const int *nodes = ((const mpi_comm *)comm->base.root)->nodes;
     return nodes[comm->world_ranks[peer]] != nodes[comm->world_ranks[comm->base.rank]];
-}
-
-static int has_entries(const char *path)
-{
-    DIR *folder = opendir(path);
-    int n = 0;
-    if (!folder) return 0;
-    for (const struct dirent *entry = readdir(folder); entry; entry = readdir(folder))
-        n += entry->d_name[0] != '.';
-    closedir(folder);
-    return n > 0;
-}
-
-int qdri_mpi_reads_remotely(void)
-{
-    return has_entries("/sys/class/infiniband") || has_entries("/sys/class/cxi");
 }
 
 /* The message's next piece, if there is one, as request number `slot`, which is free. */

@@ -10,6 +10,9 @@
 QDR_NODISCARD qdr_status qdri_topo_cores(int *n_cores);
 /* The processor's name, as hwloc has it: "AMD EPYC 7763"; "" where it has none. */
 QDR_NODISCARD qdr_status qdri_topo_cpu_model(char *text, size_t capacity);
+/* This machine has a network adapter that reads the memory of others by itself (InfiniBand, RoCE,
+ * Omni-Path, Slingshot). */
+int qdri_topo_reads_remotely(void);
 /* "2.9.0", of the hwloc that runs. */
 const char *qdri_topo_hwloc_version(void);
 

@@ -17,8 +17,8 @@ overlap() { # overlap RANKS_PER_NODE OPTION...
     echo "-- 4 nodes x $per_node: $*"
     sh tests/netlab/netlab.sh -q -n 4 -p "$per_node" -r 200mbit -- "$build/tests/bench/overlap" -n "$rounds" "$@" 2>&1
 }
-overlap 1 -g 1x1x4x1 -h 384 -a 6 -c 128 -b 48
-overlap 1 -g 1x1x1x4 -h 384 -a 6 -c 128 -b 32
+overlap 1 -g 1x1x4x1 -h 384 -a 6 -c 128 -b 64 -f 2
+overlap 1 -g 1x1x1x4 -h 384 -a 6 -c 128 -b 72
 overlap 1 -g 4x1x1x1 -h 5120 -a 40 -c 16 -b 2
-overlap 1 -g 2x2x1x1 -h 5120 -a 40 -c 16 -b 2
-overlap 2 -g 2x2x2x1 -h 4096 -a 32 -c 16 -b 4
+overlap 1 -g 2x2x1x1 -h 2560 -a 20 -c 16 -b 4
+overlap 2 -g 2x2x2x1 -h 512 -a 8 -c 128 -b 16 -f 2
