@@ -91,11 +91,11 @@ consumer() { sh tests/tools/check_install.sh build; }
 release() { build_in build --buildtype=release && suites build; }
 addresses() {
     build_in build-asan --buildtype=debugoptimized -Db_sanitize=address,undefined &&
-        suites build-asan --timeout-multiplier 5 --no-suite headers --no-suite netlab
+        suites build-asan --timeout-multiplier 5 --no-suite headers --no-suite netlab --no-suite large
 }
 threads() {
     CC=clang-14 CXX=clang++-14 build_in build-tsan --buildtype=debugoptimized -Db_sanitize=thread -Dmpi=none \
-        -Dexamples=false && suites build-tsan --timeout-multiplier 10 --no-suite headers
+        -Dexamples=false && suites build-tsan --timeout-multiplier 10 --no-suite headers --no-suite large
 }
 # Builds what these suites need, no more.
 no_mpi() {
