@@ -78,7 +78,7 @@ qdr_status qdri_cpu_event_record(qdr_event *event, qdr_stream *stream);
 qdr_status qdri_cpu_stream_wait(qdr_stream *stream, qdr_event *event);
 
 /* Called by a stream's thread before each item that has not begun; NULL: nothing. For tests, which
- * let tasks be late. Set while streams are idle. */
+ * let tasks be late. Set before there are devices. */
 extern void (*qdri_cpu_before_item)(void);
 
 /* gemm.c, gemm_bf16.c */
