@@ -81,7 +81,6 @@ typedef struct variant {
     qdr_layout layout;
     qdr_dtype dtype;
     int overlap, prefetch, panels, drop_gathered, caller_memory;
-    size_t prefetch_bytes;
     int key_heads; /* 0: as many as query heads */
     int whole_groups; /* the queries of a key head stay together */
 } variant;
@@ -160,15 +159,10 @@ static void open_rows(graph *g, qdr_grid *grid, const variant *v, int64_t n_sequ
 {
     *g = (graph){.ctx = qdr_grid_context(grid), .grid = grid, .dtype = v->dtype};
     g->op.single = v->dtype == QDR_F32;
-    const qdr_stack_opts opts = {QDR_OPTS_INIT,
-                                 .n_rows = n_sequences * CONTEXT,
-                                 .row_unit = CONTEXT,
-                                 .dtype = v->dtype,
-                                 .overlap = v->overlap,
-                                 .prefetch = v->prefetch,
-                                 .prefetch_bytes = v->prefetch_bytes,
-                                 .panels = v->panels,
-                                 .caller_memory = v->caller_memory};
+    const qdr_stack_opts opts = {QDR_OPTS_INIT,         .n_rows = n_sequences * CONTEXT,
+                                 .row_unit = CONTEXT,   .dtype = v->dtype,
+                                 .overlap = v->overlap, .prefetch = v->prefetch,
+                                 .panels = v->panels,   .caller_memory = v->caller_memory};
     DIST_OK(qdr_stack_create(grid, &opts, &g->stack));
     add_nodes(g, v);
     DIST_OK(qdr_stack_build(g->stack));
@@ -360,7 +354,6 @@ static void overlap_changes_no_bit(qdr_context *ctx, uint64_t seed)
         {.overlap = QDR_OVERLAP_ROWS},
         {.overlap = QDR_OVERLAP_GRADIENTS},
         {.prefetch = 3},
-        {.prefetch_bytes = 20000},
         {.caller_memory = 1},
         {.drop_gathered = 1},
     };
