@@ -51,14 +51,13 @@ static uint64_t hash_parts(const qdri_coll *coll, int size)
 static record record_of(const qdri_comm *comm, const qdri_coll *coll)
 {
     const int pairs = coll->kind == QDR_SEND_RECV, has_peer = pairs || coll->kind == QDR_BROADCAST;
-    const int reduces = coll->kind == QDR_REDUCE_SCATTER || coll->kind == QDR_ALL_REDUCE;
     record made = {.total = qdri_coll_total(coll, comm->size),
                    .count = pairs && coll->peer >= 0 ? coll->count : 0,
                    .recv_count = pairs && coll->peer2 >= 0 ? coll->recv_count : 0,
                    .parts = hash_parts(coll, comm->size),
                    .kind = (int32_t)coll->kind,
                    .dtype = (int32_t)coll->dtype,
-                   .op = reduces ? (int32_t)coll->op : 0,
+                   .op = qdri_coll_reduces(coll) ? (int32_t)coll->op : 0,
                    .peer = has_peer ? coll->peer : 0,
                    .peer2 = pairs ? coll->peer2 : 0};
     if (coll->label) made.label = hash(hash_begin, coll->label, strlen(coll->label));

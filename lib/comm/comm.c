@@ -138,16 +138,11 @@ static qdr_status check_peer(const char *name, int peer, int lowest, int size)
                     size - 1);
 }
 
-static int reduces(qdr_coll_kind kind)
-{
-    return kind == QDR_REDUCE_SCATTER || kind == QDR_ALL_REDUCE;
-}
-
 static qdr_status check_types(const char *name, const qdri_coll *coll)
 {
     if (qdr_dtype_bytes(coll->dtype) == 0)
         return QDR_FAIL(QDR_ERR_DTYPE, "%s: unknown element type %d", name, (int)coll->dtype);
-    if (!reduces(coll->kind)) return QDR_OK;
+    if (!qdri_coll_reduces(coll)) return QDR_OK;
     if (coll->dtype == QDR_U8)
         return QDR_FAIL(QDR_ERR_DTYPE, "%s: u8 cannot be reduced; use f32, f64, bf16 or i32", name);
     if (coll->op != QDR_SUM && coll->op != QDR_MAX && coll->op != QDR_MIN)
@@ -243,6 +238,13 @@ qdr_status qdri_comm_launch(qdri_comm *comm, const qdri_coll *coll, qdr_stream *
 qdri_counter *qdri_counter_of(qdri_comm *comm, const qdri_coll *coll)
 {
     return &comm->counters[coll->is_check ? QDR_N_COLL_KINDS : (int)coll->kind];
+}
+
+void qdri_count_sent(qdri_comm *comm, const qdri_coll *coll, int64_t n_elems)
+{
+    atomic_fetch_add_explicit(&qdri_counter_of(comm, coll)->bytes_sent,
+                              n_elems * (int64_t)qdr_dtype_bytes(coll->dtype),
+                              memory_order_relaxed);
 }
 
 static void run_finish(qdri_run *run)

@@ -85,6 +85,8 @@ void qdri_comm_init(qdri_comm *comm, const qdri_comm_table *table, qdri_dev *dev
 
 /* Where the collective counts. */
 qdri_counter *qdri_counter_of(qdri_comm *comm, const qdri_coll *coll);
+/* This member has sent that many elements of it. */
+void qdri_count_sent(qdri_comm *comm, const qdri_coll *coll, int64_t n_elems);
 
 /* describe.c */
 void qdri_comm_name_member(const qdri_comm *comm, int member, char *text, size_t capacity);
@@ -109,6 +111,9 @@ int64_t qdri_comm_timeout_ns(const qdri_comm *comm);
 /* Fails: this rank has waited for `missing`, or may at the end (`where`). */
 qdr_status qdri_comm_fail_timeout(const qdri_comm *comm, const char *where, const char *missing);
 
+int qdri_coll_reduces(const qdri_coll *coll); /* it is a REDUCE_SCATTER or an ALL_REDUCE */
+/* What a member brings to a collective that may be in place: send, else recv. */
+const void *qdri_coll_source(const qdri_coll *coll);
 /* Elements before entry j of counts; NULL: each is `count`. */
 int64_t qdri_coll_offset(const int64_t *counts, int64_t count, int j);
 /* Part j of an ALL_GATHER, REDUCE_SCATTER or ALL_REDUCE among `size` members. */

@@ -26,10 +26,7 @@ typedef struct local_piece {
 /* Counts for the sender, here where the bytes go from one rank to another. */
 static void count_sent(const local_slot *from, const local_slot *to, int64_t n_elems)
 {
-    if (from == to || n_elems == 0) return;
-    const int64_t bytes = n_elems * (int64_t)qdr_dtype_bytes(from->coll.dtype);
-    atomic_fetch_add_explicit(&qdri_counter_of(&from->comm->base, &from->coll)->bytes_sent, bytes,
-                              memory_order_relaxed);
+    if (from != to) qdri_count_sent(&from->comm->base, &from->coll, n_elems);
 }
 
 static void take(const local_slot *from, const local_slot *to, void *dst, const void *src,
@@ -59,7 +56,7 @@ static void take_sum(const local_group *group, const void **sources, const local
     cut(piece, n, &at, &n);
     for (int j = 0; j < group->size; j++) {
         const qdri_coll *other = &group->slots[j].coll;
-        sources[j] = qdri_at(other->send ? other->send : other->recv, begin + at, coll->dtype);
+        sources[j] = qdri_at(qdri_coll_source(other), begin + at, coll->dtype);
         count_sent(&group->slots[j], mine, n);
     }
     const int to_all = coll->kind == QDR_ALL_REDUCE;

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "comm/mpi_internal.h"
-#include "core/size.h"
 #include "dev/clock.h"
 
 /* ---- messages ---- */
@@ -62,7 +61,7 @@ static qdr_status start_sums(qdri_run *run)
 {
     const qdri_comm *comm = run->comm;
     const qdri_coll *coll = &run->coll;
-    const void *source = coll->send ? coll->send : coll->recv;
+    const void *source = qdri_coll_source(coll);
     int64_t begin, n, n_mine;
     summed_part(comm, coll, comm->rank, &begin, &n_mine);
     for (int i = 1; i < comm->size; i++) {
@@ -82,7 +81,7 @@ static void finish_sums(qdri_run *run)
 {
     mpi_comm *comm = (mpi_comm *)run->comm;
     const qdri_coll *coll = &run->coll;
-    const void *source = coll->send ? coll->send : coll->recv;
+    const void *source = qdri_coll_source(coll);
     int64_t begin, n;
     summed_part(run->comm, coll, run->comm->rank, &begin, &n);
     for (int j = 0; j < run->comm->size; j++) {
@@ -206,10 +205,9 @@ static qdr_status await(qdri_run *run)
 
 static qdr_status advance(qdri_run *run)
 {
-    const int sums = run->coll.kind == QDR_REDUCE_SCATTER || run->coll.kind == QDR_ALL_REDUCE;
     if (run->phase == BEGIN) {
         QDR_TRY(start_kind(run));
-        run->phase = sums ? SUMS : LAST;
+        run->phase = qdri_coll_reduces(&run->coll) ? SUMS : LAST;
     }
     QDR_TRY(await(run));
     if (run->phase == LAST) return QDR_OK;

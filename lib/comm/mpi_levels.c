@@ -116,8 +116,6 @@ static const int64_t *inner_counts(const qdri_run *run, int node, int64_t *begin
 
 /* ---- stages: what the next of them calls, on which group; 0: there is none ---- */
 
-static const void *source_of(const qdri_coll *coll) { return coll->send ? coll->send : coll->recv; }
-
 /* Each sums a slice inside its node, sums it with its counterparts', and the node's members gather
  * the slices. */
 static int next_all_reduce(const qdri_run *run, qdri_coll *next, int *is_inner)
@@ -133,7 +131,7 @@ static int next_all_reduce(const qdri_run *run, qdri_coll *next, int *is_inner)
     *is_inner = levels->stage != 1;
     if (levels->stage == 0) {
         next->kind = QDR_REDUCE_SCATTER;
-        next->send = source_of(coll);
+        next->send = qdri_coll_source(coll);
         next->recv = slice;
     } else if (levels->stage == 1) {
         next->split_unit = 0;

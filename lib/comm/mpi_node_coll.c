@@ -19,8 +19,6 @@ int qdri_mpi_node_takes(const mpi_comm *comm, const qdri_coll *coll)
     return comm->node.in_use && coll->kind != QDR_ALL_TO_ALL && coll->kind != QDR_SEND_RECV;
 }
 
-static const void *source_of(const qdri_coll *coll) { return coll->send ? coll->send : coll->recv; }
-
 static void copy(qdr_dtype dtype, void *dst, const void *src, int64_t n_elems)
 {
     if (n_elems > 0 && dst != src) memcpy(dst, src, (size_t)n_elems * qdr_dtype_bytes(dtype));
@@ -40,8 +38,7 @@ static int sums_whole(const qdri_run *run)
 static int64_t round_elems(const qdri_run *run)
 {
     const int64_t n_slot = qdri_mpi_slot_bytes / (int64_t)qdr_dtype_bytes(run->coll.dtype);
-    const int sums = run->coll.kind == QDR_REDUCE_SCATTER || run->coll.kind == QDR_ALL_REDUCE;
-    return sums && !sums_whole(run) ? n_slot / run->comm->size : n_slot;
+    return qdri_coll_reduces(&run->coll) && !sums_whole(run) ? n_slot / run->comm->size : n_slot;
 }
 
 /* What of n elements that begin at `begin` belongs to piece number `piece`. */
@@ -71,13 +68,6 @@ static unsigned char *slot_of(const qdri_run *run, int j)
     return area_of(run, j)->slots[run->round % 2];
 }
 
-static void count_sent(const qdri_run *run, int64_t n_elems)
-{
-    atomic_fetch_add_explicit(&qdri_counter_of(run->comm, &run->coll)->bytes_sent,
-                              n_elems * (int64_t)qdr_dtype_bytes(run->coll.dtype),
-                              memory_order_relaxed);
-}
-
 static void write_for_each(const qdri_run *run, int64_t piece)
 {
     const qdr_dtype dtype = run->coll.dtype;
@@ -87,8 +77,8 @@ static void write_for_each(const qdri_run *run, int64_t piece)
         if (j == run->comm->rank) continue;
         const int64_t n = piece_of_part(run, j, piece, &begin);
         copy(dtype, qdri_at_mutable(slot, j * round_elems(run), dtype),
-             qdri_at(source_of(&run->coll), begin, dtype), n);
-        count_sent(run, n);
+             qdri_at(qdri_coll_source(&run->coll), begin, dtype), n);
+        qdri_count_sent(run->comm, &run->coll, n);
     }
 }
 
@@ -102,7 +92,7 @@ static void sum_own(const qdri_run *run, int64_t piece)
     const int64_t n = piece_of_part(run, rank, piece, &begin);
     for (int j = 0; j < run->comm->size; j++)
         comm->sources[j] = j == rank
-                               ? qdri_at(source_of(coll), begin, coll->dtype)
+                               ? qdri_at(qdri_coll_source(coll), begin, coll->dtype)
                                : qdri_at(slot_of(run, j), rank * round_elems(run), coll->dtype);
     const int for_all = coll->kind == QDR_ALL_REDUCE;
     void *to = qdri_at_mutable(coll->recv, for_all ? begin : begin - part_begin, coll->dtype);
@@ -115,7 +105,8 @@ static void sum_own(const qdri_run *run, int64_t piece)
 static void write_sum(const qdri_run *run, int64_t piece)
 {
     int64_t begin;
-    count_sent(run, piece_of_part(run, run->comm->rank, piece, &begin) * (run->comm->size - 1));
+    qdri_count_sent(run->comm, &run->coll,
+                    piece_of_part(run, run->comm->rank, piece, &begin) * (run->comm->size - 1));
 }
 
 static void write_whole(const qdri_run *run, int64_t piece)
@@ -123,8 +114,8 @@ static void write_whole(const qdri_run *run, int64_t piece)
     int64_t begin = 0;
     const int64_t n = cut(run, piece, &begin, run->coll.count);
     copy(run->coll.dtype, slot_of(run, run->comm->rank),
-         qdri_at(source_of(&run->coll), begin, run->coll.dtype), n);
-    count_sent(run, n);
+         qdri_at(qdri_coll_source(&run->coll), begin, run->coll.dtype), n);
+    qdri_count_sent(run->comm, &run->coll, n);
 }
 
 static void sum_whole(const qdri_run *run, int64_t piece)
@@ -134,7 +125,7 @@ static void sum_whole(const qdri_run *run, int64_t piece)
     int64_t begin = 0;
     const int64_t n = cut(run, piece, &begin, coll->count);
     for (int j = 0; j < 2; j++)
-        sources[j] = j == run->comm->rank ? qdri_at(source_of(coll), begin, coll->dtype)
+        sources[j] = j == run->comm->rank ? qdri_at(qdri_coll_source(coll), begin, coll->dtype)
                                           : slot_of(run, j);
     qdri_reduce(coll->dtype, coll->op, qdri_at_mutable(coll->recv, begin, coll->dtype), sources, 2,
                 n);
@@ -152,7 +143,7 @@ static void write_own(const qdri_run *run, int64_t piece)
     const void *own = sends ? qdri_at(coll->send, begin - part_begin, coll->dtype) : place;
     copy(coll->dtype, slot_of(run, rank), own, n);
     copy(coll->dtype, place, own, n);
-    count_sent(run, n * (run->comm->size - 1));
+    qdri_count_sent(run->comm, &run->coll, n * (run->comm->size - 1));
 }
 
 static void read_others(const qdri_run *run, int64_t piece)
@@ -173,7 +164,7 @@ static void write_root(const qdri_run *run, int64_t piece)
     if (run->comm->rank != run->coll.peer) return;
     copy(run->coll.dtype, slot_of(run, run->comm->rank),
          qdri_at(run->coll.recv, begin, run->coll.dtype), n);
-    count_sent(run, n * (run->comm->size - 1));
+    qdri_count_sent(run->comm, &run->coll, n * (run->comm->size - 1));
 }
 
 static void read_root(const qdri_run *run, int64_t piece)

@@ -6,18 +6,10 @@
 
 #include "comm/mpi.h"
 #include "comm/mpi_internal.h"
-#include "core/size.h"
 
 enum { CHUNK_BYTES = 32 << 10 }; /* stays in a core's cache between its sum and its copies */
 
 int64_t qdri_mpi_direct_bytes = 512 << 10;
-
-static const void *source_of(const qdri_coll *coll) { return coll->send ? coll->send : coll->recv; }
-
-static int sums(const qdri_coll *coll)
-{
-    return coll->kind == QDR_REDUCE_SCATTER || coll->kind == QDR_ALL_REDUCE;
-}
 
 int qdri_mpi_direct_wants(const qdri_run *run)
 {
@@ -33,7 +25,7 @@ static const void *read_by_others(const qdri_run *run, int64_t *n)
     const qdri_coll *coll = &run->coll;
     int64_t begin;
     *n = qdri_coll_total(coll, run->comm->size);
-    if (coll->kind != QDR_ALL_GATHER) return source_of(coll);
+    if (coll->kind != QDR_ALL_GATHER) return qdri_coll_source(coll);
     qdri_coll_part(coll, run->comm->size, run->comm->rank, &begin, n);
     return coll->send ? coll->send : qdri_at(coll->recv, begin, coll->dtype);
 }
@@ -79,13 +71,6 @@ int qdri_mpi_direct_map(const qdri_run *run, int member, const node_call *call)
     if (coll->kind == QDR_ALL_REDUCE)
         comm->node.targets[member] = map_of(run, member, &call->target);
     return comm->sources[member] && (coll->kind != QDR_ALL_REDUCE || comm->node.targets[member]);
-}
-
-static void count_sent(const qdri_run *run, int64_t n_elems)
-{
-    atomic_fetch_add_explicit(&qdri_counter_of(run->comm, &run->coll)->bytes_sent,
-                              n_elems * (int64_t)qdr_dtype_bytes(run->coll.dtype),
-                              memory_order_relaxed);
 }
 
 /* Where the sum goes at the member `further` places on. */
@@ -140,19 +125,21 @@ static void count(const qdri_run *run)
     const int others = run->comm->size - 1;
     int64_t begin, n;
     if (coll->kind == QDR_BROADCAST) {
-        if (run->comm->rank == coll->peer) count_sent(run, others * coll->count);
+        if (run->comm->rank == coll->peer)
+            qdri_count_sent(run->comm, &run->coll, others * coll->count);
         return;
     }
     qdri_coll_part(coll, run->comm->size, run->comm->rank, &begin, &n);
-    if (sums(coll)) count_sent(run, qdri_coll_total(coll, run->comm->size) - n);
-    if (coll->kind != QDR_REDUCE_SCATTER) count_sent(run, others * n);
+    if (qdri_coll_reduces(coll))
+        qdri_count_sent(run->comm, &run->coll, qdri_coll_total(coll, run->comm->size) - n);
+    if (coll->kind != QDR_REDUCE_SCATTER) qdri_count_sent(run->comm, &run->coll, others * n);
 }
 
 void qdri_mpi_direct_move(const qdri_run *run)
 {
     const mpi_comm *comm = (const mpi_comm *)run->comm;
     const qdri_coll *coll = &run->coll;
-    if (sums(coll)) sum_part(run);
+    if (qdri_coll_reduces(coll)) sum_part(run);
     if (coll->kind == QDR_ALL_GATHER) gather(run);
     if (coll->kind == QDR_BROADCAST && run->comm->rank != coll->peer)
         memcpy(coll->recv, comm->sources[coll->peer],

@@ -3,6 +3,13 @@
 #include "comm/internal.h"
 #include "core/block.h"
 
+int qdri_coll_reduces(const qdri_coll *coll)
+{
+    return coll->kind == QDR_REDUCE_SCATTER || coll->kind == QDR_ALL_REDUCE;
+}
+
+const void *qdri_coll_source(const qdri_coll *coll) { return coll->send ? coll->send : coll->recv; }
+
 int64_t qdri_coll_offset(const int64_t *counts, int64_t count, int j)
 {
     if (!counts) return j * count;
