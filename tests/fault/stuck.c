@@ -253,6 +253,22 @@ static int case_stopped(const stuck *s)
     return result;
 }
 
+/* The process is gone while the others wait for it, on a stream or in a call: the launcher, not
+ * this program, ends the job. */
+static int case_killed(const stuck *s)
+{
+    if (call(s, usual) != QDR_OK) return WRONG;
+    if (s->rank == 1) raise(SIGKILL);
+    return call(s, usual) == QDR_OK ? WRONG : AS_EXPECTED;
+}
+
+static int case_killed_barrier(const stuck *s)
+{
+    if (call(s, usual) != QDR_OK) return WRONG;
+    if (s->rank == 1) raise(SIGKILL);
+    return qdr_barrier(s->ctx) == QDR_OK ? WRONG : AS_EXPECTED;
+}
+
 static const struct {
     const char *name;
     int (*run)(const stuck *s);
@@ -275,6 +291,9 @@ static const struct {
     {"in-time", case_in_time, "1", "2"},
     {"stopped", case_stopped, NULL, "2"},
     {"stopped-checked", case_stopped, "1", "2"},
+    {"killed", case_killed, NULL, NULL},
+    {"killed-checked", case_killed, "1", "60"},
+    {"killed-barrier", case_killed_barrier, NULL, NULL},
 };
 enum { N_CASES = sizeof cases / sizeof *cases };
 
