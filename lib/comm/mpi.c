@@ -232,19 +232,15 @@ static const qdri_comm_table mpi_table = {
 static qdr_status member_init(mpi_comm *member, qdri_dev *dev, qdri_comm *parent)
 {
     int rank, size;
-    MPI_Comm node;
     QDR_MPI(MPI_Comm_set_errhandler(member->handle, MPI_ERRORS_RETURN));
     QDR_MPI(MPI_Comm_rank(member->handle, &rank));
     QDR_MPI(MPI_Comm_size(member->handle, &size));
-    QDR_MPI(MPI_Comm_split_type(member->handle, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
     qdri_comm_init(&member->base, &mpi_table, dev, rank, size, parent);
-    QDR_MPI(MPI_Comm_size(node, &member->base.node_size));
-    QDR_MPI(MPI_Comm_free(&node));
     return QDR_OK;
 }
 
-/* Numbers of the members in the root. */
-static qdr_status find_world_ranks(mpi_comm *member)
+/* Numbers of the members in the root, and how many of them are on this rank's node. */
+static qdr_status find_members(mpi_comm *member)
 {
     MPI_Group mine, world;
     const int size = member->base.size;
@@ -254,6 +250,8 @@ static qdr_status find_world_ranks(mpi_comm *member)
     QDR_MPI(MPI_Group_translate_ranks(mine, size, member->indices, world, member->world_ranks));
     QDR_MPI(MPI_Group_free(&mine));
     QDR_MPI(MPI_Group_free(&world));
+    member->base.node_size = 0;
+    for (int j = 0; j < size; j++) member->base.node_size += !qdri_mpi_is_off_node(member, j);
     return QDR_OK;
 }
 
@@ -277,7 +275,7 @@ static qdr_status mpi_split(qdri_comm *comm, int colour, int key, qdri_comm **pa
     if (code != MPI_SUCCESS) status = qdri_mpi_fail(code, "MPI_Comm_split");
     if (status == QDR_OK && member->handle != MPI_COMM_NULL)
         status = member_init(member, comm->dev, comm);
-    if (status == QDR_OK && member->handle != MPI_COMM_NULL) status = find_world_ranks(member);
+    if (status == QDR_OK && member->handle != MPI_COMM_NULL) status = find_members(member);
     if (status == QDR_OK && member->handle != MPI_COMM_NULL)
         status = qdri_mpi_levels_create(member);
     if (status == QDR_OK && member->handle != MPI_COMM_NULL) status = qdri_mpi_node_join(member);
@@ -345,7 +343,6 @@ qdr_status qdri_comm_create_mpi(const void *comm_handle, qdr_status mine, qdri_c
     }
     member->handle = boot.handle;
     qdri_comm_init(&member->base, &mpi_table, NULL, boot.base.rank, size, NULL);
-    member->base.node_size = boot.base.node_size;
     for (int j = 0; j < size; j++) member->world_ranks[j] = j;
     status = qdri_mpi_node_create(member);
     if (status == QDR_OK) status = join_groups(member);

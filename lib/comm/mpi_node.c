@@ -63,6 +63,7 @@ qdr_status qdri_mpi_node_create(mpi_comm *root)
     QDR_MPI(MPI_Comm_split_type(root->handle, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &on_node));
     MPI_Comm_set_errhandler(on_node, MPI_ERRORS_RETURN);
     MPI_Comm_size(on_node, &n_on_node);
+    root->base.node_size = n_on_node;
     qdr_status status = find_nodes(root, on_node);
     if (status == QDR_OK && n_on_node > 1) {
         root->node.bytes = (size_t)n_on_node * sizeof(node_share);
