@@ -14,24 +14,26 @@ typedef struct qdri_tracing {
     char path[2048];
 } qdri_tracing;
 
+/* What the environment says about watching other ranks. */
+typedef struct qdri_watch_opts {
+    int check; /* QDR_CHECK */
+    double timeout_secs; /* QDR_TIMEOUT; 0: none */
+} qdri_watch_opts;
+
 struct qdr_context {
     qdri_dev *dev;
     qdri_comm *world;
     qdr_stream *stream; /* the default one */
     int n_threads;
     qdri_tracing tracing;
+    qdri_watch_opts watch;
 };
 
 /* context_trace.c: when the world is there, and before it goes. Collective. */
 void qdri_context_trace_begin(qdr_context *ctx);
 void qdri_context_trace_end(qdr_context *ctx);
 
-/* context_watch.c: what the environment says about watching other ranks. */
-typedef struct qdri_watch_opts {
-    int check; /* QDR_CHECK */
-    double timeout_secs; /* QDR_TIMEOUT; 0: none */
-} qdri_watch_opts;
-/* @retval QDR_ERR_ARGUMENT  a variable has a value that means nothing */
+/* context_watch.c: @retval QDR_ERR_ARGUMENT  a variable has a value that means nothing */
 QDR_NODISCARD qdr_status qdri_watch_opts_read(qdri_watch_opts *opts);
 /* Names the world, and does what rank 0's environment asks for. Collective: fails on all ranks or
  * on none. */

@@ -43,10 +43,8 @@ static void describe_rank(const void *user, int member, char *text, size_t capac
 
 qdr_status qdri_context_watch_begin(qdr_context *ctx)
 {
-    qdri_watch_opts opts = {0};
-    const qdr_status status = qdri_watch_opts_read(&opts);
+    qdri_watch_opts opts = ctx->watch;
     qdri_comm_set_names(ctx->world, "world", describe_rank, NULL);
-    QDR_TRY(qdri_comm_agree(ctx->world, status));
     QDR_TRY(qdri_comm_broadcast(ctx->world, 0, &opts, sizeof opts));
     if (opts.check) QDR_TRY(qdri_comm_check(&ctx->world));
     qdri_comm_set_names(ctx->world, "world", describe_rank, NULL);
