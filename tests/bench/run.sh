@@ -5,7 +5,7 @@
 set -eu
 cd "$(dirname "$0")/../.."
 build=${1:-build}
-ninja -C "$build" tests/bench/one_rank tests/bench/bench_device tests/bench/bench_coll tests/bench/limit examples/train_gpt >/dev/null
+ninja -C "$build" tests/bench/one_rank tests/bench/bench_device tests/bench/limit examples/train_gpt >/dev/null
 
 echo "## $(date -u +%Y-%m-%d), $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $(nproc) cores"
 echo
