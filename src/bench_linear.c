@@ -87,13 +87,6 @@ static void write_title(const void *user, int n_ranks, char *title, size_t capac
 
 /* ---- what each axis sends ---- */
 
-static const qdr_axis axis_of[QDR_N_CHANNELS] = {
-    [QDR_CHANNEL_X_REDUCE] = QDR_X, [QDR_CHANNEL_X_GATHER] = QDR_X, [QDR_CHANNEL_Y_REDUCE] = QDR_Y,
-    [QDR_CHANNEL_Y_GATHER] = QDR_Y, [QDR_CHANNEL_Z_GATHER] = QDR_Z, [QDR_CHANNEL_Z_REDUCE] = QDR_Z,
-    [QDR_CHANNEL_D_REDUCE] = QDR_D, [QDR_CHANNEL_X_STAT] = QDR_X,   [QDR_CHANNEL_Y_STAT] = QDR_Y,
-    [QDR_CHANNEL_Z_STAT] = QDR_Z,   [QDR_CHANNEL_D_STAT] = QDR_D,
-};
-
 /* Bytes and seconds of all measured iterations, of each pass. */
 typedef struct axis_traffic {
     double bytes, secs;
@@ -113,7 +106,7 @@ static void count_traffic(void *user, int series, int64_t iteration)
         for (int coll = 0; coll < QDR_N_COLL_KINDS; coll++) {
             const qdr_traffic sent = qdr_grid_traffic(grid, (qdr_channel)channel,
                                                       (qdr_coll_kind)coll);
-            axis_traffic *sum = &bench->traffic[series / 2][axis_of[channel]];
+            axis_traffic *sum = &bench->traffic[series / 2][qdr_channel_axis((qdr_channel)channel)];
             sum->bytes += (double)sent.bytes_sent;
             sum->secs += sent.secs;
         }

@@ -86,6 +86,7 @@ typedef struct qdr_traffic {
 QDR_API qdr_traffic qdr_grid_traffic(const qdr_grid *grid, qdr_channel channel, qdr_coll_kind kind);
 QDR_API void qdr_grid_reset_traffic(qdr_grid *grid);
 QDR_API const char *qdr_channel_name(qdr_channel channel); /**< "x reduce", … */
+QDR_API qdr_axis qdr_channel_axis(qdr_channel channel); /**< that it runs along */
 QDR_API const char *qdr_coll_kind_name(qdr_coll_kind kind); /**< "all-gather", … */
 
 #ifdef __cplusplus

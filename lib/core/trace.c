@@ -111,7 +111,7 @@ static const char *axis_name(int stream)
 {
     static const char *const names[QDR_N_AXES] = {"x", "y", "z", "d"};
     return stream == QDRI_STREAM_OF_COMPUTE ? ""
-                                            : names[qdri_channel_axis((qdr_channel)(stream - 1))];
+                                            : names[qdr_channel_axis((qdr_channel)(stream - 1))];
 }
 
 /* Names that a viewer shows for the rank and its streams. */

@@ -28,13 +28,6 @@ struct qdr_grid {
     qdri_hold *holds;
 };
 
-static const qdr_axis channel_axes[QDR_N_CHANNELS] = {
-    [QDR_CHANNEL_X_REDUCE] = QDR_X, [QDR_CHANNEL_X_GATHER] = QDR_X, [QDR_CHANNEL_Y_REDUCE] = QDR_Y,
-    [QDR_CHANNEL_Y_GATHER] = QDR_Y, [QDR_CHANNEL_Z_GATHER] = QDR_Z, [QDR_CHANNEL_Z_REDUCE] = QDR_Z,
-    [QDR_CHANNEL_D_REDUCE] = QDR_D, [QDR_CHANNEL_X_STAT] = QDR_X,   [QDR_CHANNEL_Y_STAT] = QDR_Y,
-    [QDR_CHANNEL_Z_STAT] = QDR_Z,   [QDR_CHANNEL_D_STAT] = QDR_D,
-};
-
 /* All ranks must ask for the grid that rank 0 asks for. */
 static qdr_status check_same(qdri_comm *world, const qdri_grid_shape *shape)
 {
@@ -62,7 +55,7 @@ static void describe_member(const void *user, int member, char *text, size_t cap
 static void name_channels(qdr_grid *grid)
 {
     for (int channel = 0; channel < QDR_N_CHANNELS; channel++) {
-        grid->names[channel] = (channel_names){grid, channel_axes[channel]};
+        grid->names[channel] = (channel_names){grid, qdr_channel_axis((qdr_channel)channel)};
         qdri_comm_set_names(grid->comms[channel], qdr_channel_name((qdr_channel)channel),
                             describe_member, &grid->names[channel]);
     }
@@ -75,7 +68,7 @@ static qdr_status create_alone(qdr_grid *grid)
     for (int channel = 0; channel < QDR_N_CHANNELS; channel++) {
         if (channel < QDR_CHANNEL_X_STAT)
             QDR_TRY(qdri_stream_create(dev, QDRI_STREAM_COMM, &grid->streams[channel]));
-        if (grid->shape.sizes[channel_axes[channel]] == 1)
+        if (grid->shape.sizes[qdr_channel_axis((qdr_channel)channel)] == 1)
             QDR_TRY(qdri_comm_create_self(dev, &grid->comms[channel]));
     }
     return QDR_OK;
@@ -86,7 +79,7 @@ static qdr_status create_together(qdr_grid *grid, qdri_comm *world)
 {
     for (int channel = 0; channel < QDR_N_CHANNELS; channel++) {
         if (grid->comms[channel]) continue;
-        const qdr_axis axis = channel_axes[channel];
+        const qdr_axis axis = qdr_channel_axis((qdr_channel)channel);
         int first[QDR_N_AXES];
         memcpy(first, grid->coordinates, sizeof first);
         first[axis] = 0;
