@@ -29,7 +29,7 @@ typedef struct settings {
     const char *file, *order, *log, *plot, *prompt, *late;
     grid_shape grid;
     int layout, dtype, serial, tied;
-    int64_t n_local, n_threads, n_panels;
+    int64_t n_local, n_threads, n_panels, n_batch_parts;
     int64_t n_layers, hidden, n_heads, context;
     int64_t batch, micro_batch, n_steps, warmup, seed;
     int64_t validate_every, n_windows, n_sample;
@@ -416,6 +416,7 @@ static qdr_status prepare(training *run)
         .dtype = (qdr_dtype)set->dtype,
         .overlap = set->serial ? QDR_OVERLAP_NONE : QDR_OVERLAP_ALL,
         .panels = (int)set->n_panels,
+        .batch_parts = (int)set->n_batch_parts,
     };
     TRY(gpt_create(run->grid, &config, &run->model));
     TRY(gpt_init(&run->model, (uint64_t)set->seed, set->stddev));
@@ -488,6 +489,8 @@ static const option_row rows[] = {
      "communication beside products; bits stay the same"},
     {OPTION_COUNT, "panels", "N", &given.n_panels, 1, 1024,
      "row panels of a product, one travels beside the next (default: by cost)"},
+    {OPTION_COUNT, "batch-parts", "N", &given.n_batch_parts, 1, 16,
+     "parts of a rank's sequences, sums of one beside products of the next (default 1)"},
     {OPTION_COUNT, "threads", "N", &given.n_threads, 1, 1024,
      "BLAS threads per rank (default: cores over ranks)"},
     {OPTION_GROUP, "model", 0, 0, 0, 0, 0},

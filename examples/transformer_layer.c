@@ -20,7 +20,8 @@ typedef struct settings {
     const char *order;
     grid_shape grid;
     int layout, dtype, serial, json;
-    int64_t n_local, n_threads, n_panels, hidden, n_heads, context, batch, n_iterations;
+    int64_t n_local, n_threads, n_panels, n_batch_parts, hidden, n_heads, context, batch;
+    int64_t n_iterations;
 } settings;
 
 typedef struct block_driver {
@@ -84,6 +85,7 @@ static qdr_status build(block_driver *driver)
         .dtype = (qdr_dtype)set->dtype,
         .overlap = set->serial ? QDR_OVERLAP_NONE : QDR_OVERLAP_ALL,
         .panels = (int)set->n_panels,
+        .batch_parts = (int)set->n_batch_parts,
     };
     qdr_linear *residual[2];
     TRY(qdr_stack_create(driver->grid, &opts, &driver->stack));
@@ -316,6 +318,8 @@ static const option_row rows[] = {
     {OPTION_CHOICE, "overlap", "on|off", &given.serial, 0, 0, "communication beside products"},
     {OPTION_COUNT, "panels", "N", &given.n_panels, 1, 1024,
      "row panels of a product, one travels beside the next (default: by cost)"},
+    {OPTION_COUNT, "batch-parts", "N", &given.n_batch_parts, 1, 16,
+     "parts of a rank's sequences, sums of one beside products of the next (default 1)"},
     {OPTION_COUNT, "threads", "N", &given.n_threads, 1, 1024,
      "BLAS threads per rank (default: cores over ranks)"},
     {OPTION_GROUP, "shape", 0, 0, 0, 0, 0},

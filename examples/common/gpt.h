@@ -14,6 +14,7 @@ typedef struct gpt_config {
     qdr_dtype dtype;
     int overlap; /* sum of QDR_OVERLAP_…; 0: all */
     int panels; /* row panels of products; 0: chosen by cost */
+    int batch_parts; /* parts of the sequences, one behind the other; 0: one */
 } gpt_config;
 
 typedef struct gpt {

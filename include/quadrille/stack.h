@@ -53,6 +53,12 @@ typedef struct qdr_stack_opts {
     size_t prefetch_bytes; /**< memory for whole gathered weights, of each rank: the one in use and
                               those ahead, all as large as the largest; where it is too small for
                               two, and where it is 0, one is gathered ahead */
+    int batch_parts; /**< parts of each rank's rows, whole row_units, that go through the whole
+                        stack one behind the other: sums of one over x or y travel beside the
+                        products of the next; 0, 1: one. Rows of any scattered edge: one. Fewer than
+                        that many units: one for each. At most 16. Callers' operations, and
+                        attention that gathers key heads, take all parts at once. Bits may depend on
+                        it */
 } qdr_stack_opts;
 
 /** Makes an empty stack. Collective, agrees.

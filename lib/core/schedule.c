@@ -26,7 +26,8 @@ void qdri_builder_begin(qdri_builder *builder, qdri_schedule *schedule, qdri_buf
                               .buffers = buffers,
                               .place = *place,
                               .overlap = overlap,
-                              .prefetch = prefetch};
+                              .prefetch = prefetch,
+                              .n_parts = 1};
     for (int s = 0; s < QDRI_N_STREAMS; s++) {
         builder->last_on_stream[s] = -1;
         for (int t = 0; t < QDRI_N_STREAMS; t++) builder->waited[s][t] = -1;
@@ -34,6 +35,23 @@ void qdri_builder_begin(qdri_builder *builder, qdri_schedule *schedule, qdri_buf
     builder->gradient_slots[0] = builder->gradient_slots[1] = builder->gradient_temp = QDRI_NO_REF;
     schedule->n_tasks = 0;
     qdri_buffers_reset_pool(buffers);
+}
+
+void qdri_builder_cut_rows(qdri_builder *builder, int64_t n_rows, int64_t unit, int n_parts)
+{
+    int64_t most = n_rows / unit, begin;
+    if (most > QDRI_MAX_BATCH_PARTS) most = QDRI_MAX_BATCH_PARTS;
+    builder->n_parts = n_parts < most ? n_parts : (int)most;
+    if (builder->n_parts < 1) builder->n_parts = 1;
+    for (int part = 0; part < builder->n_parts; part++)
+        qdri_split(n_rows, unit, builder->n_parts, part, &begin, &builder->part_begin[part + 1]);
+}
+
+void qdri_part_rows(const qdri_builder *builder, int part, int64_t n_rows, int64_t *begin,
+                    int64_t *end)
+{
+    *begin = builder->n_parts > 1 ? builder->part_begin[part] : 0;
+    *end = builder->n_parts > 1 ? builder->part_begin[part + 1] : n_rows;
 }
 
 /* Lets `task` wait for an earlier one, unless its stream has done so already. */
@@ -153,13 +171,6 @@ qdr_channel qdri_gather_channel(qdr_axis axis)
     return channels[axis];
 }
 
-qdr_axis qdri_channel_axis(qdr_channel channel)
-{
-    static const qdr_axis axes[QDR_N_CHANNELS] = {QDR_X, QDR_X, QDR_Y, QDR_Y, QDR_Z, QDR_Z,
-                                                  QDR_D, QDR_X, QDR_Y, QDR_Z, QDR_D};
-    return axes[channel];
-}
-
 /* Elements this rank sends: pairwise exchange of parts, all-reduce in two steps. */
 static int64_t elems_sent(const qdri_task *task, int g, int rank)
 {
@@ -175,7 +186,7 @@ static int64_t elems_sent(const qdri_task *task, int g, int rank)
 
 void qdri_add_collective(qdri_builder *builder, const qdri_task *task)
 {
-    const qdr_axis axis = qdri_channel_axis(task->channel);
+    const qdr_axis axis = qdr_channel_axis(task->channel);
     const int g = builder->place.size[axis];
     if (g == 1) return;
     qdri_task added = *task;

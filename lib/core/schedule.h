@@ -44,6 +44,7 @@ typedef enum qdri_task_class {
 } qdri_task_class;
 
 #define QDRI_MAX_OPERANDS 10
+#define QDRI_MAX_BATCH_PARTS 16
 
 typedef struct qdri_task {
     qdri_task_kind kind;
@@ -87,6 +88,10 @@ typedef struct qdri_builder {
     int overlap; /* QDR_OVERLAP_… that may run beside others */
     qdr_status status;
     qdri_hazards hazards;
+    /* The rows of the cell in parts that follow one another through the schedule: those of part p
+     * begin at part_begin[p]. */
+    int n_parts;
+    int64_t part_begin[QDRI_MAX_BATCH_PARTS + 1];
     int last_on_stream[QDRI_N_STREAMS];
     int waited[QDRI_N_STREAMS]
               [QDRI_N_STREAMS]; /* waited[s][t]: last task of t that stream s has waited for */
@@ -104,6 +109,12 @@ typedef struct qdri_builder {
 /* Starts an empty schedule; all workspace slots are free. */
 void qdri_builder_begin(qdri_builder *builder, qdri_schedule *schedule, qdri_buffers *buffers,
                         const qdri_place *place, int overlap, int prefetch);
+/* Cuts the cell's rows into up to n_parts parts of whole `unit`s, none of them empty. Until then
+ * there is one. */
+void qdri_builder_cut_rows(qdri_builder *builder, int64_t n_rows, int64_t unit, int n_parts);
+/* Rows [begin, end) of a part; all n_rows where there is one part. */
+void qdri_part_rows(const qdri_builder *builder, int part, int64_t n_rows, int64_t *begin,
+                    int64_t *end);
 /* Appends a task, with what it must wait for. */
 void qdri_schedule_add(qdri_builder *builder, const qdri_task *task);
 /* Frees what the builder holds. @return the first failure */
@@ -113,7 +124,6 @@ void qdri_schedule_free(qdri_schedule *schedule);
 /* The channel of an axis: sums (QDR_X: QDR_CHANNEL_X_REDUCE) and gathers. */
 qdr_channel qdri_reduce_channel(qdr_axis axis);
 qdr_channel qdri_gather_channel(qdr_axis axis);
-qdr_axis qdri_channel_axis(qdr_channel channel);
 
 /* Appends a collective over `channel`; nothing where the group has one member. */
 void qdri_add_collective(qdri_builder *builder, const qdri_task *task);

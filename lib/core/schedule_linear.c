@@ -35,14 +35,53 @@ static qdri_rows output_rows(const qdri_layer_shape *shape)
     return (qdri_rows){shape->in_axis, shape->out_scattered, shape->n, shape->out_unit};
 }
 
-static qdri_summed output_of(const qdri_layer_shape *shape, qdri_ref y, int accumulate)
+/* The layer on one part of the rows. */
+static qdri_layer_shape shape_of_part(const qdri_builder *builder, const qdri_layer_shape *shape,
+                                      int part)
+{
+    const int n = builder->n_parts;
+    qdri_layer_shape cut = *shape;
+    int64_t begin, end;
+    if (n == 1) return cut;
+    qdri_part_rows(builder, part, shape->m, &begin, &end);
+    cut.m = cut.in_rows = cut.out_rows = end - begin;
+    cut.first_row += begin;
+    cut.forward_panels = (shape->forward_panels + n - 1) / n;
+    cut.backward_panels = (shape->backward_panels + n - 1) / n;
+    return cut;
+}
+
+/* A matrix's rows of one part. */
+static qdri_ref part_of(const qdri_builder *builder, int part, qdri_ref matrix, int64_t n_rows,
+                        int64_t n_cols, qdr_dtype dtype)
+{
+    int64_t begin, end;
+    if (builder->n_parts == 1) return matrix;
+    qdri_part_rows(builder, part, n_rows, &begin, &end);
+    return qdri_rows_ref(matrix, begin, end, n_cols, dtype);
+}
+
+static qdri_layer_refs refs_of_part(const qdri_builder *builder, const qdri_layer_shape *shape,
+                                    const qdri_layer_refs *refs, int part)
+{
+    qdri_layer_refs cut = *refs;
+    cut.x = part_of(builder, part, refs->x, shape->m, shape->k, shape->dtype);
+    cut.y = part_of(builder, part, refs->y, shape->m, shape->n, shape->dtype);
+    cut.dx = part_of(builder, part, refs->dx, shape->m, shape->k, shape->dtype);
+    cut.dy = part_of(builder, part, refs->dy, shape->m, shape->n, shape->dtype);
+    return cut;
+}
+
+static qdri_summed output_of(const qdri_builder *builder, const qdri_layer_shape *shape, qdri_ref y,
+                             int accumulate)
 {
     return (qdri_summed){.in = input_rows(shape),
                          .out = output_rows(shape),
                          .n_panels = shape->forward_panels,
                          .local_rows = shape->out_rows,
                          .target = y,
-                         .accumulate = accumulate};
+                         .accumulate = accumulate,
+                         .active = builder->place.size[shape->in_axis] > 1};
 }
 
 /* X with all rows of the cell: x itself, or gathered into `whole`. */
@@ -55,36 +94,39 @@ static qdri_ref whole_input(qdri_builder *builder, const qdri_layer_shape *shape
     return whole;
 }
 
-static void add_bias(qdri_builder *builder, const qdri_layer_shape *shape, qdri_ref b,
-                     const qdri_summed *y)
+void qdri_linear_forward_product(qdri_builder *builder, const qdri_layer_shape *whole,
+                                 const qdri_layer_refs *whole_refs, int part, qdri_ref w,
+                                 int accumulate_y)
 {
-    int64_t begin, end;
-    for (int i = 0; qdri_rows_arriving(builder, shape, y, i, &begin, &end); i++) {
-        if (i > 0 && begin == end) continue;
-        qdri_task task = qdri_layer_task(
-            shape, QDRI_TASK_BIAS_ADD, b, QDRI_NO_REF,
-            qdri_rows_ref(y->target, begin, end, shape->n, shape->dtype));
-        task.m = end - begin;
-        task.n = shape->n;
-        qdri_schedule_add(builder, &task);
-    }
+    const qdri_layer_shape shape = shape_of_part(builder, whole, part);
+    const qdri_layer_refs refs = refs_of_part(builder, whole, whole_refs, part);
+    const qdri_ref temporary = qdri_take_rows(builder, shape.in_scattered && shape.drop_gathered,
+                                              shape.m, shape.k, shape.dtype);
+    const qdri_ref x = whole_input(builder, &shape, &refs,
+                                   shape.drop_gathered ? temporary : refs.gathered,
+                                   shape.forward_panels);
+    qdri_summed y = output_of(builder, &shape, refs.y, accumulate_y);
+    qdri_begin_summed(builder, &shape, &y);
+    qdri_add_summed(builder, &shape, &y, QDRI_PRODUCT_Y, x, w);
+    qdri_end_summed(builder, &shape, &y);
+    qdri_buffers_give(builder->buffers, temporary);
 }
 
-void qdri_linear_forward_tasks(qdri_builder *builder, const qdri_layer_shape *shape,
-                               const qdri_layer_refs *refs, int accumulate_y)
+void qdri_linear_forward_bias(qdri_builder *builder, const qdri_layer_shape *whole,
+                              const qdri_layer_refs *whole_refs, int part, int accumulate_y)
 {
-    const qdri_ref temporary = qdri_take_rows(builder, shape->in_scattered && shape->drop_gathered,
-                                              shape->m, shape->k, shape->dtype);
-    const qdri_ref w = qdri_next_weight(builder);
-    const qdri_ref x = whole_input(builder, shape, refs,
-                                   shape->drop_gathered ? temporary : refs->gathered,
-                                   shape->forward_panels);
-    qdri_summed y = output_of(shape, refs->y, accumulate_y);
-    qdri_begin_summed(builder, shape, &y);
-    qdri_add_summed(builder, shape, &y, QDRI_PRODUCT_Y, x, w);
-    qdri_end_summed(builder, shape, &y);
-    qdri_buffers_give(builder->buffers, temporary);
-    if (shape->bias) add_bias(builder, shape, refs->b, &y);
+    const qdri_layer_shape shape = shape_of_part(builder, whole, part);
+    const qdri_layer_refs refs = refs_of_part(builder, whole, whole_refs, part);
+    const qdri_summed y = output_of(builder, &shape, refs.y, accumulate_y);
+    int64_t begin, end;
+    for (int i = 0; shape.bias && qdri_rows_arriving(builder, &shape, &y, i, &begin, &end); i++) {
+        if (i > 0 && begin == end) continue;
+        qdri_task task = qdri_layer_task(&shape, QDRI_TASK_BIAS_ADD, refs.b, QDRI_NO_REF,
+                                         qdri_rows_ref(y.target, begin, end, shape.n, shape.dtype));
+        task.m = end - begin;
+        task.n = shape.n;
+        qdri_schedule_add(builder, &task);
+    }
 }
 
 /* Where a whole dW goes before it is summed over z: two slots that take turns, so that a product
@@ -177,6 +219,36 @@ static void bias_gradient(qdri_builder *builder, const qdri_layer_shape *shape, 
     qdri_schedule_add(builder, &task);
 }
 
+/* dX of all parts, each of which is summed beside the products behind it. */
+static void input_gradient(qdri_builder *builder, const qdri_layer_shape *whole,
+                           const qdri_layer_refs *whole_refs, int accumulate, qdri_ref dy,
+                           qdri_summed dx[QDRI_MAX_BATCH_PARTS])
+{
+    const qdri_ref w = qdri_next_weight(builder);
+    for (int part = 0; part < builder->n_parts; part++) {
+        const qdri_layer_shape shape = shape_of_part(builder, whole, part);
+        const qdri_layer_refs refs = refs_of_part(builder, whole, whole_refs, part);
+        dx[part] = (qdri_summed){.in = output_rows(&shape),
+                                 .out = input_rows(&shape),
+                                 .n_panels = shape.backward_panels,
+                                 .local_rows = shape.in_rows,
+                                 .target = refs.dx,
+                                 .accumulate = accumulate};
+        qdri_begin_summed(builder, &shape, &dx[part]);
+        qdri_add_summed(builder, &shape, &dx[part], QDRI_PRODUCT_DX,
+                        builder->n_parts > 1 ? refs.dy : dy, w);
+    }
+}
+
+static void end_input_gradient(qdri_builder *builder, const qdri_layer_shape *whole,
+                               const qdri_summed dx[QDRI_MAX_BATCH_PARTS])
+{
+    for (int part = 0; part < builder->n_parts; part++) {
+        const qdri_layer_shape shape = shape_of_part(builder, whole, part);
+        qdri_end_summed(builder, &shape, &dx[part]);
+    }
+}
+
 void qdri_linear_backward_tasks(qdri_builder *builder, const qdri_layer_shape *shape,
                                 const qdri_layer_refs *refs, const qdri_backward_mode *mode)
 {
@@ -192,43 +264,43 @@ void qdri_linear_backward_tasks(qdri_builder *builder, const qdri_layer_shape *s
     const qdri_ref dy = shape->out_scattered ? dy_whole : refs->dy;
     qdri_ref x = shape->in_scattered ? refs->gathered : refs->x;
     if (regather) x = whole_input(builder, shape, refs, x_whole, 1);
-    qdri_summed dx = {.in = rows,
-                      .out = input_rows(shape),
-                      .n_panels = shape->backward_panels,
-                      .local_rows = shape->in_rows,
-                      .target = refs->dx,
-                      .accumulate = mode->accumulate_dx};
-    if (with_dx) {
-        qdri_begin_summed(builder, shape, &dx);
-        qdri_add_summed(builder, shape, &dx, QDRI_PRODUCT_DX, dy, qdri_next_weight(builder));
-    }
+    qdri_summed dx[QDRI_MAX_BATCH_PARTS];
+    if (with_dx) input_gradient(builder, shape, refs, mode->accumulate_dx, dy, dx);
     weight_gradient(builder, shape, refs, x, dy, mode);
     if (shape->bias) bias_gradient(builder, shape, refs->db, dy, mode);
-    if (with_dx) qdri_end_summed(builder, shape, &dx);
+    if (with_dx) end_input_gradient(builder, shape, dx);
     qdri_buffers_give(builder->buffers, dy_whole);
     qdri_buffers_give(builder->buffers, x_whole);
 }
 
-void qdri_embedding_forward_tasks(qdri_builder *builder, const qdri_layer_shape *shape,
-                                  const qdri_layer_refs *refs)
+void qdri_embedding_forward_lookup(qdri_builder *builder, const qdri_layer_shape *whole,
+                                   const qdri_layer_refs *refs, int part, qdri_ref e)
 {
-    const qdri_ref e = qdri_next_weight(builder);
-    qdri_summed y = output_of(shape, refs->y, 0);
+    const qdri_layer_shape shape = shape_of_part(builder, whole, part);
+    const qdri_ref tokens = part_of(builder, part, refs->x, whole->m, 1, QDR_I32);
+    qdri_summed y = output_of(builder, &shape,
+                              part_of(builder, part, refs->y, whole->m, whole->n, whole->dtype), 0);
     y.n_panels = 1;
-    qdri_begin_summed(builder, shape, &y);
-    qdri_task task = qdri_layer_task(shape, QDRI_TASK_EMBED, refs->x, e, y.partial);
-    task.m = shape->m;
-    task.n = shape->n;
+    qdri_begin_summed(builder, &shape, &y);
+    qdri_task task = qdri_layer_task(&shape, QDRI_TASK_EMBED, tokens, e, y.partial);
+    task.m = shape.m;
+    task.n = shape.n;
     qdri_schedule_add(builder, &task);
-    if (y.active) qdri_sum_whole(builder, shape, &y);
-    qdri_end_summed(builder, shape, &y);
-    if (!shape->context) return;
-    task = qdri_layer_task(shape, QDRI_TASK_POSITION_ADD, refs->b, QDRI_NO_REF, refs->y);
-    task.m = shape->out_rows;
-    task.n = shape->n;
-    task.k = shape->first_row;
-    task.context = shape->context;
-    qdri_schedule_add(builder, &task);
+    if (y.active) qdri_sum_whole(builder, &shape, &y);
+    qdri_end_summed(builder, &shape, &y);
+}
+
+void qdri_embedding_forward_positions(qdri_builder *builder, const qdri_layer_shape *whole,
+                                      const qdri_layer_refs *refs, int part)
+{
+    const qdri_layer_shape shape = shape_of_part(builder, whole, part);
+    const qdri_ref y = part_of(builder, part, refs->y, whole->m, whole->n, whole->dtype);
+    qdri_task task = qdri_layer_task(&shape, QDRI_TASK_POSITION_ADD, refs->b, QDRI_NO_REF, y);
+    task.m = shape.out_rows;
+    task.n = shape.n;
+    task.k = shape.first_row;
+    task.context = shape.context;
+    if (shape.context) qdri_schedule_add(builder, &task);
 }
 
 void qdri_embedding_backward_tasks(qdri_builder *builder, const qdri_layer_shape *shape,

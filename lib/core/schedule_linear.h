@@ -56,13 +56,22 @@ enum { QDRI_N_PRODUCTS = 3 };
 void qdri_set_product(qdri_task *task, qdri_product_kind kind, qdr_storage storage, int64_t m,
                       int64_t n, int64_t k);
 
-/* W must have been announced with qdri_plan_weight() for each use. */
-void qdri_linear_forward_tasks(qdri_builder *builder, const qdri_layer_shape *shape,
-                               const qdri_layer_refs *refs, int accumulate_y);
+/* One part of the rows: the product with w, from qdri_next_weight(), and its sum; then, behind what
+ * may run beside that sum, what is done to the summed rows. Layers whose rows are gathered or
+ * scattered have one part. */
+void qdri_linear_forward_product(qdri_builder *builder, const qdri_layer_shape *shape,
+                                 const qdri_layer_refs *refs, int part, qdri_ref w,
+                                 int accumulate_y);
+void qdri_linear_forward_bias(qdri_builder *builder, const qdri_layer_shape *shape,
+                              const qdri_layer_refs *refs, int part, int accumulate_y);
+/* All parts. W must have been announced with qdri_plan_weight(). */
 void qdri_linear_backward_tasks(qdri_builder *builder, const qdri_layer_shape *shape,
                                 const qdri_layer_refs *refs, const qdri_backward_mode *mode);
-void qdri_embedding_forward_tasks(qdri_builder *builder, const qdri_layer_shape *shape,
-                                  const qdri_layer_refs *refs);
+/* As for a linear layer. */
+void qdri_embedding_forward_lookup(qdri_builder *builder, const qdri_layer_shape *shape,
+                                   const qdri_layer_refs *refs, int part, qdri_ref e);
+void qdri_embedding_forward_positions(qdri_builder *builder, const qdri_layer_shape *shape,
+                                      const qdri_layer_refs *refs, int part);
 void qdri_embedding_backward_tasks(qdri_builder *builder, const qdri_layer_shape *shape,
                                    const qdri_layer_refs *refs, const qdri_backward_mode *mode);
 

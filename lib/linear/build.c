@@ -60,7 +60,8 @@ static void place_nodes(qdr_stack *stack)
     }
     /* Work of operations is used on one stream only; it is no slot of the pool. */
     stack->op_work = qdri_buffers_add(&stack->buffers, QDRI_ACTIVATIONS, work_bytes);
-    stack->loss = qdri_buffers_add(&stack->buffers, QDRI_ACTIVATIONS, 4 * sizeof(double));
+    stack->loss = qdri_buffers_add(&stack->buffers, QDRI_ACTIVATIONS,
+                                   (size_t)qdri_stack_batch_parts(stack) * 4 * sizeof(double));
 }
 
 static qdr_status make_schedules_once(qdr_stack *stack)
@@ -120,9 +121,10 @@ static void measure_staging(qdr_stack *stack, const qdri_schedule *schedule)
 /* Statistics: two numbers a row at most, and the sums of losses and gradient norms. */
 static void measure_statistics(qdr_stack *stack)
 {
-    const int64_t n_elems = 2 * stack->cell_rows > 2 ? 2 * stack->cell_rows : 2;
+    const int64_t n_few = 2 * qdri_stack_batch_parts(stack);
+    const int64_t n_elems = 2 * stack->cell_rows > n_few ? 2 * stack->cell_rows : n_few;
     const qdri_coll coll = {.kind = QDR_ALL_REDUCE, .dtype = QDR_F64, .count = n_elems};
-    const qdri_coll few = {.kind = QDR_ALL_REDUCE, .dtype = QDR_F64, .count = 2};
+    const qdri_coll few = {.kind = QDR_ALL_REDUCE, .dtype = QDR_F64, .count = n_few};
     for (int channel = QDR_CHANNEL_X_STAT; channel <= (int)QDR_CHANNEL_D_STAT; channel++) {
         const int rows = channel == (int)QDR_CHANNEL_X_STAT || channel == (int)QDR_CHANNEL_Y_STAT;
         const qdri_comm *comm = qdri_grid_comm(stack->grid, (qdr_channel)channel);

@@ -20,6 +20,14 @@ size_t qdri_edge_bytes(const qdri_edge *edge)
     return (size_t)qdri_edge_elems(edge) * qdr_dtype_bytes(edge->dtype);
 }
 
+qdri_ref qdri_edge_rows(const qdri_edge *edge, qdri_ref ref, int64_t begin, int64_t end)
+{
+    const size_t row_bytes = (size_t)edge->owned.n_cols * qdr_dtype_bytes(edge->dtype);
+    if (ref.buffer < 0 || end - begin == edge->owned.n_rows) return ref;
+    return (qdri_ref){ref.buffer, ref.offset + (size_t)begin * row_bytes,
+                      (size_t)(end - begin) * row_bytes};
+}
+
 int qdri_edge_scattered(const qdr_stack *stack, const qdri_edge *edge)
 {
     return edge->matrix.scatter_rows && stack->place.size[edge->matrix.scatter_axis] > 1;

@@ -41,8 +41,8 @@ typedef struct qdri_edge {
 
 typedef enum qdri_node_kind { QDRI_NODE_LINEAR, QDRI_NODE_EMBEDDING, QDRI_NODE_OP } qdri_node_kind;
 
-/* One call of an operation: the task says where gradients lie and which inputs accumulate (bit i).
- */
+/* One call of an operation: the task says which rows (m of them, from k on), where gradients lie,
+ * and which inputs accumulate (bit i; bit QDR_MAX_OP_INPUTS: the parameters' gradients). */
 typedef struct qdri_op_run {
     qdr_stack *stack;
     const struct qdri_node *node;
@@ -70,6 +70,7 @@ typedef struct qdri_node {
     qdri_op_run_fn forward, backward;
     int passes_gradient; /* residual: the gradient of every input is that of the output */
     int overwrites_only; /* backward cannot accumulate */
+    int needs_all_rows; /* in one call */
     int parameter, n_parameters;
     size_t saved_bytes, work_bytes;
     qdri_ref saved;
@@ -123,7 +124,9 @@ struct qdr_stack {
     qdri_buffers buffers;
     qdri_ref caller[4]; /* x, y, dx, dy of single-layer calls */
     void *caller_memory[4];
-    qdri_ref op_work, small_gradients, loss;
+    qdri_ref op_work, small_gradients;
+    qdri_ref loss; /* {sum, rows} of each part of the rows, and room to add them up over ranks */
+    int n_loss_parts; /* parts of this rank's rows */
     int64_t n_small, small_begin[3], small_end[3]; /* classes: no further sum, over x, over y */
     qdri_schedule forward, backward[QDRI_N_BACKWARDS], single;
     void *memory[QDRI_N_REGIONS]; /* where the regions lie */
@@ -160,6 +163,8 @@ qdr_matrix qdri_edge_matrix(const qdr_stack *stack, const qdr_block cols[QDR_MAX
                             qdr_axis col_axis, qdr_layout layout, int64_t scatter_unit);
 int64_t qdri_edge_elems(const qdri_edge *edge);
 size_t qdri_edge_bytes(const qdri_edge *edge);
+/* Rows [begin, end) of `ref`, a value or gradient of the edge. */
+qdri_ref qdri_edge_rows(const qdri_edge *edge, qdri_ref ref, int64_t begin, int64_t end);
 /* Rows are in parts over a group of more than one. */
 int qdri_edge_scattered(const qdr_stack *stack, const qdri_edge *edge);
 /* The blocks of a node's output that is like its input. */
@@ -185,7 +190,9 @@ QDR_NODISCARD qdr_status qdri_parameter_init(qdr_stack *stack, int index, uint64
                                              double stddev);
 QDR_NODISCARD qdr_status qdri_parameter_fill(qdr_stack *stack, int index, double value);
 
-/* build.c */
+/* schedules.c */
+/* State that an operation keeps of rows [begin, end). */
+qdri_ref qdri_saved_rows(const qdr_stack *stack, const qdri_node *node, int64_t begin, int64_t end);
 /* The schedule of one layer's forward (accumulate_y) or backward (flags) on the caller's memory,
  * into stack->single. */
 QDR_NODISCARD qdr_status qdri_build_layer_forward(qdr_linear *layer, int accumulate_y);
@@ -197,6 +204,9 @@ QDR_NODISCARD qdr_status qdri_build_backward(qdr_stack *stack, qdri_gradient_mod
 void qdri_plan_layer_weight(qdri_builder *builder, const qdr_linear *layer);
 
 /* panels.c */
+/* Into how many parts the rows of the stack are cut, where a cell has enough of them; equal on all
+ * ranks. */
+int qdri_stack_batch_parts(const qdr_stack *stack);
 /* Row panels of the layer's products: `wanted`, or 0: as the stack's options say. */
 void qdri_layer_set_panels(qdr_linear *layer, int wanted);
 

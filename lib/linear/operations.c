@@ -146,6 +146,7 @@ qdr_status qdr_stack_add_attention(qdr_stack *stack, const char *name, int64_t h
     qdri_key_heads_plan(stack, edge, local, keys);
     node->forward = keys->gathered ? qdri_run_grouped_forward : qdri_run_attention_forward;
     node->backward = keys->gathered ? qdri_run_grouped_backward : qdri_run_attention_backward;
+    node->needs_all_rows = keys->gathered;
     node->overwrites_only = 1;
     const double products = 2.0 * (double)edge->owned.n_rows * (double)context *
                             (double)(local->n_heads * head_size);
@@ -274,6 +275,7 @@ qdr_status qdr_stack_add_op(qdr_stack *stack, const qdr_op_desc *desc, qdr_edge 
     node->u.user = *desc;
     node->forward = qdri_run_user_forward;
     node->backward = qdri_run_user_backward;
+    node->needs_all_rows = 1;
     node->saved_bytes = desc->saved_bytes;
     node->cost = desc->cost;
     count_uses(stack, node);

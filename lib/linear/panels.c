@@ -38,6 +38,14 @@ static int choose_for_both(const qdr_stack *stack, double flops, const travel *b
     return a > b ? a : b;
 }
 
+int qdri_stack_batch_parts(const qdr_stack *stack)
+{
+    const int wanted = stack->opts.batch_parts;
+    for (int i = 0; i < stack->n_edges; i++)
+        if (qdri_edge_scattered(stack, &stack->edges[i])) return 1;
+    return wanted > 1 ? wanted : 1;
+}
+
 void qdri_layer_set_panels(qdr_linear *layer, int wanted)
 {
     const qdr_stack *stack = layer->stack;

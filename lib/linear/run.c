@@ -75,7 +75,6 @@ static const qdri_node *find_loss(const qdr_stack *stack)
 
 qdr_status qdr_stack_loss(qdr_stack *stack, double *loss_sum, int64_t *n_valid)
 {
-    double result[2] = {0, 0};
     if (!loss_sum || !n_valid)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "loss: a place for the result is NULL");
     *loss_sum = 0;
@@ -88,17 +87,22 @@ qdr_status qdr_stack_loss(qdr_stack *stack, double *loss_sum, int64_t *n_valid)
             "loss: the stack has no cross-entropy; add one with qdr_stack_add_cross_entropy");
     const qdri_edge *logits = &stack->edges[node->in[0]];
     qdr_stream *stream = qdr_context_stream(qdr_grid_context(stack->grid));
-    double *sums = (double *)qdri_stack_pointer(stack, stack->loss) + 2;
-    QDR_TRY(qdri_copy(stream, sums, sums - 2, sizeof result));
+    const int n = 2 * qdri_stack_batch_parts(stack);
+    double *own = qdri_stack_pointer(stack, stack->loss), *sums = own + n;
+    double result[2 * QDRI_MAX_BATCH_PARTS] = {0};
+    QDR_TRY(qdri_fill_zero(stream, sums, (size_t)n * sizeof *sums));
+    QDR_TRY(qdri_copy(stream, sums, own, 2 * (size_t)stack->n_loss_parts * sizeof *sums));
     if (qdri_edge_scattered(stack, logits))
-        QDR_TRY(qdr_all_reduce(stack->grid, logits->matrix.scatter_axis, QDR_SUM, sums, 2, QDR_F64,
+        QDR_TRY(qdr_all_reduce(stack->grid, logits->matrix.scatter_axis, QDR_SUM, sums, n, QDR_F64,
                                stream));
-    QDR_TRY(qdr_all_reduce(stack->grid, QDR_Z, QDR_SUM, sums, 2, QDR_F64, stream));
-    QDR_TRY(qdr_all_reduce(stack->grid, QDR_D, QDR_SUM, sums, 2, QDR_F64, stream));
-    QDR_TRY(qdri_copy(stream, result, sums, sizeof result));
+    QDR_TRY(qdr_all_reduce(stack->grid, QDR_Z, QDR_SUM, sums, n, QDR_F64, stream));
+    QDR_TRY(qdr_all_reduce(stack->grid, QDR_D, QDR_SUM, sums, n, QDR_F64, stream));
+    QDR_TRY(qdri_copy(stream, result, sums, (size_t)n * sizeof *sums));
     QDR_TRY(qdri_stream_synchronize(stream));
-    *loss_sum = result[0];
-    *n_valid = (int64_t)result[1];
+    for (int i = 0; i < n; i += 2) {
+        *loss_sum += result[i];
+        *n_valid += (int64_t)result[i + 1];
+    }
     return QDR_OK;
 }
 

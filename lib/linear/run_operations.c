@@ -2,15 +2,21 @@
 /* Operations of a stack on the memory of their edges. */
 #include "linear/operations.h"
 
-static void *value(const qdri_op_run *run, int edge)
+/* The task's rows of an edge's value. */
+static void *value(const qdri_op_run *run, int number)
 {
-    return qdri_stack_pointer(run->stack, run->stack->edges[edge].value);
+    const qdri_edge *edge = &run->stack->edges[number];
+    const int64_t begin = run->task->k;
+    return qdri_stack_pointer(run->stack,
+                              qdri_edge_rows(edge, edge->value, begin, begin + run->task->m));
 }
 static void *input(const qdri_op_run *run, int i) { return value(run, run->node->in[i]); }
 static void *output(const qdri_op_run *run) { return value(run, run->node->out); }
 static void *saved(const qdri_op_run *run)
 {
-    return qdri_stack_pointer(run->stack, run->node->saved);
+    const int64_t begin = run->task->k;
+    return qdri_stack_pointer(run->stack,
+                              qdri_saved_rows(run->stack, run->node, begin, begin + run->task->m));
 }
 static void *work(const qdri_op_run *run)
 {
@@ -36,36 +42,57 @@ static void *gradient(const qdri_op_run *run, int i)
 static qdr_context *context(const qdri_op_run *run) { return qdr_grid_context(run->stack->grid); }
 static int64_t elems(const qdri_op_run *run)
 {
-    return qdri_edge_elems(&run->stack->edges[run->node->in[0]]);
+    return run->task->m * run->stack->edges[run->node->in[0]].owned.n_cols;
+}
+static qdr_layer_norm norm_of(const qdri_op_run *run)
+{
+    qdr_layer_norm norm = run->node->u.norm;
+    norm.n_rows = run->task->m;
+    return norm;
+}
+static qdr_attention attention_of(const qdri_op_run *run)
+{
+    qdr_attention attention = run->node->u.attention.local;
+    attention.n_rows = run->task->m;
+    return attention;
+}
+static qdr_cross_entropy cross_entropy_of(const qdri_op_run *run)
+{
+    qdr_cross_entropy ce = run->node->u.cross_entropy;
+    ce.n_rows = run->task->m;
+    return ce;
 }
 
 qdr_status qdri_run_norm_forward(const qdri_op_run *run)
 {
-    return qdr_layer_norm_forward(run->stack->grid, &run->node->u.norm, input(run, 0),
-                                  parameter(run, 0), parameter(run, 1), output(run), saved(run),
-                                  work(run), run->stream);
+    const qdr_layer_norm norm = norm_of(run);
+    return qdr_layer_norm_forward(run->stack->grid, &norm, input(run, 0), parameter(run, 0),
+                                  parameter(run, 1), output(run), saved(run), work(run),
+                                  run->stream);
 }
 
 qdr_status qdri_run_norm_backward(const qdri_op_run *run)
 {
     const int accumulate_parameters = (run->task->accumulate >> QDR_MAX_OP_INPUTS) & 1;
-    return qdr_layer_norm_backward(run->stack->grid, &run->node->u.norm, input(run, 0),
-                                   parameter(run, 0), d_output(run), saved(run), d_input(run, 0),
+    const qdr_layer_norm norm = norm_of(run);
+    return qdr_layer_norm_backward(run->stack->grid, &norm, input(run, 0), parameter(run, 0),
+                                   d_output(run), saved(run), d_input(run, 0),
                                    run->task->accumulate & 1, gradient(run, 0), gradient(run, 1),
                                    accumulate_parameters, work(run), run->stream);
 }
 
 qdr_status qdri_run_attention_forward(const qdri_op_run *run)
 {
-    return qdr_attention_forward(context(run), &run->node->u.attention.local, input(run, 0),
-                                 output(run), saved(run), work(run), run->stream);
+    const qdr_attention attention = attention_of(run);
+    return qdr_attention_forward(context(run), &attention, input(run, 0), output(run), saved(run),
+                                 work(run), run->stream);
 }
 
 qdr_status qdri_run_attention_backward(const qdri_op_run *run)
 {
-    return qdr_attention_backward(context(run), &run->node->u.attention.local, input(run, 0),
-                                  output(run), saved(run), d_output(run), d_input(run, 0),
-                                  work(run), run->stream);
+    const qdr_attention attention = attention_of(run);
+    return qdr_attention_backward(context(run), &attention, input(run, 0), output(run), saved(run),
+                                  d_output(run), d_input(run, 0), work(run), run->stream);
 }
 
 qdr_status qdri_run_gelu_forward(const qdri_op_run *run)
@@ -89,16 +116,18 @@ qdr_status qdri_run_residual_forward(const qdri_op_run *run)
 
 qdr_status qdri_run_cross_entropy_forward(const qdri_op_run *run)
 {
-    return qdr_cross_entropy_forward(
-        run->stack->grid, &run->node->u.cross_entropy, input(run, 0), input(run, 1),
-        qdri_stack_pointer(run->stack, run->stack->loss), saved(run), work(run), run->stream);
+    const qdr_cross_entropy ce = cross_entropy_of(run);
+    double *result = qdri_stack_pointer(run->stack, run->task->writes[0]);
+    return qdr_cross_entropy_forward(run->stack->grid, &ce, input(run, 0), input(run, 1), result,
+                                     saved(run), work(run), run->stream);
 }
 
 qdr_status qdri_run_cross_entropy_backward(const qdri_op_run *run)
 {
-    return qdr_cross_entropy_backward(run->stack->grid, &run->node->u.cross_entropy, input(run, 0),
-                                      input(run, 1), saved(run), run->stack->loss_scale,
-                                      d_input(run, 0), run->stream);
+    const qdr_cross_entropy ce = cross_entropy_of(run);
+    return qdr_cross_entropy_backward(run->stack->grid, &ce, input(run, 0), input(run, 1),
+                                      saved(run), run->stack->loss_scale, d_input(run, 0),
+                                      run->stream);
 }
 
 /* Hands the caller's function its blocks; `backward` with gradients. */

@@ -1,15 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From nodes to schedules: forward in order of execution, backward in reverse with gradients in
- * borrowed workspace. */
+ * borrowed workspace. Where the rows are in parts, the forward runs from one layer's product to the
+ * next with one part after the other, so that the sum of one travels beside the products of the
+ * others; the backward takes node by node, since dW stands behind each dX anyway. */
 #include <string.h>
 
 #include "core/size.h"
 #include "linear/operations.h"
 
+/* One layer. */
 static void begin(qdri_builder *builder, qdr_stack *stack, qdri_schedule *schedule)
 {
     qdri_builder_begin(builder, schedule, &stack->buffers, &stack->place,
                        stack->opts.overlap & QDR_OVERLAP_ALL, stack->opts.prefetch);
+}
+
+static void begin_whole(qdri_builder *builder, qdr_stack *stack, qdri_schedule *schedule)
+{
+    begin(builder, stack, schedule);
+    qdri_builder_cut_rows(builder, stack->cell_rows, stack->opts.row_unit,
+                          qdri_stack_batch_parts(stack));
 }
 
 void qdri_plan_layer_weight(qdri_builder *builder, const qdr_linear *layer)
@@ -39,40 +49,133 @@ static qdri_layer_refs layer_refs(const qdr_linear *layer)
     return refs;
 }
 
-static void add_op_forward(qdri_builder *builder, const qdr_stack *stack, int number)
+qdri_ref qdri_saved_rows(const qdr_stack *stack, const qdri_node *node, int64_t begin, int64_t end)
+{
+    const int64_t n_rows = stack->edges[node->in[0]].owned.n_rows;
+    if (node->saved.buffer < 0 || end - begin == n_rows) return node->saved;
+    const size_t row_bytes = node->saved_bytes / (size_t)n_rows;
+    return (qdri_ref){node->saved.buffer, (size_t)begin * row_bytes,
+                      (size_t)(end - begin) * row_bytes};
+}
+
+/* Two numbers. */
+static qdri_ref loss_of_part(const qdr_stack *stack, int part)
+{
+    const size_t bytes = 2 * sizeof(double);
+    return (qdri_ref){stack->loss.buffer, (size_t)part * bytes, bytes};
+}
+
+static int n_parts_of(const qdri_builder *builder, const qdri_node *node)
+{
+    return node->needs_all_rows ? 1 : builder->n_parts;
+}
+
+/* The rows of a part, where the operation takes parts. */
+static void op_rows(const qdri_builder *builder, const qdr_stack *stack, const qdri_node *node,
+                    int part, int64_t *begin, int64_t *end)
+{
+    *begin = 0;
+    *end = stack->edges[node->in[0]].owned.n_rows;
+    if (!node->needs_all_rows) qdri_part_rows(builder, part, *end, begin, end);
+}
+
+/* An operation on rows [begin, end); its share of the flops. */
+static qdri_task op_task(const qdr_stack *stack, int number, qdri_task_kind kind, int64_t begin,
+                         int64_t end)
 {
     const qdri_node *node = &stack->nodes[number];
-    qdri_task task = {.kind = QDRI_TASK_FORWARD,
-                      .node = number,
-                      .name = node->name,
-                      .n_reads = node->n_in,
-                      .n_writes = 2,
-                      .flops = node->cost.forward_flops};
-    for (int i = 0; i < node->n_in; i++) task.reads[i] = stack->edges[node->in[i]].value;
-    task.writes[0] = node->out >= 0 ? stack->edges[node->out].value : stack->loss;
-    task.writes[1] = node->saved;
+    const double flops = kind == QDRI_TASK_FORWARD ? node->cost.forward_flops
+                                                   : node->cost.backward_flops;
+    const int64_t n_rows = stack->edges[node->in[0]].owned.n_rows;
+    return (qdri_task){.kind = kind,
+                       .node = number,
+                       .name = node->name,
+                       .m = end - begin,
+                       .k = begin,
+                       .flops = n_rows ? flops * (double)(end - begin) / (double)n_rows : 0};
+}
+
+static void add_op_forward(qdri_builder *builder, const qdr_stack *stack, int number, int part)
+{
+    const qdri_node *node = &stack->nodes[number];
+    int64_t begin, end;
+    op_rows(builder, stack, node, part, &begin, &end);
+    qdri_task task = op_task(stack, number, QDRI_TASK_FORWARD, begin, end);
+    task.n_reads = node->n_in;
+    for (int i = 0; i < node->n_in; i++) {
+        const qdri_edge *edge = &stack->edges[node->in[i]];
+        task.reads[i] = qdri_edge_rows(edge, edge->value, begin, end);
+    }
+    task.n_writes = 2;
+    task.writes[0] = node->out >= 0 ? qdri_edge_rows(&stack->edges[node->out],
+                                                     stack->edges[node->out].value, begin, end)
+                                    : loss_of_part(stack, part);
+    task.writes[1] = qdri_saved_rows(stack, node, begin, end);
     qdri_schedule_add(builder, &task);
+}
+
+/* What is done to a node's output once it is summed. */
+static void end_node(qdri_builder *builder, const qdr_stack *stack, int number, int part)
+{
+    const qdri_node *node = &stack->nodes[number];
+    if (node->kind == QDRI_NODE_OP) return;
+    const qdri_layer_refs refs = layer_refs(node->layer);
+    if (node->kind == QDRI_NODE_EMBEDDING)
+        qdri_embedding_forward_positions(builder, &node->layer->shape, &refs, part);
+    else
+        qdri_linear_forward_bias(builder, &node->layer->shape, &refs, part, 0);
+}
+
+static void begin_node(qdri_builder *builder, const qdr_stack *stack, int number, int part,
+                       qdri_ref w)
+{
+    const qdri_node *node = &stack->nodes[number];
+    if (node->kind == QDRI_NODE_OP) {
+        add_op_forward(builder, stack, number, part);
+        return;
+    }
+    const qdri_layer_refs refs = layer_refs(node->layer);
+    if (node->kind == QDRI_NODE_EMBEDDING)
+        qdri_embedding_forward_lookup(builder, &node->layer->shape, &refs, part, w);
+    else
+        qdri_linear_forward_product(builder, &node->layer->shape, &refs, part, w, 0);
+}
+
+/* One part after the other goes through the nodes up to the next layer, that included. */
+static int segment_last(const qdr_stack *stack, int first)
+{
+    int last = first;
+    while (stack->nodes[last].kind == QDRI_NODE_OP && !stack->nodes[last].needs_all_rows &&
+           last + 1 < stack->n_nodes && !stack->nodes[last + 1].needs_all_rows)
+        last++;
+    return last;
+}
+
+/* @return the node behind the segment that begins with `first` */
+static int add_segment(qdri_builder *builder, const qdr_stack *stack, int first)
+{
+    const int last = segment_last(stack, first), needs_all = stack->nodes[first].needs_all_rows;
+    const qdri_ref w = stack->nodes[last].kind == QDRI_NODE_OP ? QDRI_NO_REF
+                                                               : qdri_next_weight(builder);
+    for (int part = 0; part < builder->n_parts; part++) {
+        if (first > 0) end_node(builder, stack, first - 1, part);
+        for (int i = first; i <= last && !needs_all; i++) begin_node(builder, stack, i, part, w);
+    }
+    if (needs_all) begin_node(builder, stack, first, 0, w);
+    return last + 1;
 }
 
 qdr_status qdri_build_forward(qdr_stack *stack)
 {
     qdri_builder builder;
-    begin(&builder, stack, &stack->forward);
+    begin_whole(&builder, stack, &stack->forward);
     for (int i = 0; i < stack->n_nodes; i++)
         if (stack->nodes[i].kind != QDRI_NODE_OP)
             qdri_plan_layer_weight(&builder, stack->nodes[i].layer);
-    for (int i = 0; i < stack->n_nodes; i++) {
-        const qdri_node *node = &stack->nodes[i];
-        if (node->kind == QDRI_NODE_OP) {
-            add_op_forward(&builder, stack, i);
-            continue;
-        }
-        const qdri_layer_refs refs = layer_refs(node->layer);
-        if (node->kind == QDRI_NODE_EMBEDDING)
-            qdri_embedding_forward_tasks(&builder, &node->layer->shape, &refs);
-        else
-            qdri_linear_forward_tasks(&builder, &node->layer->shape, &refs, 0);
-    }
+    stack->n_loss_parts = builder.n_parts;
+    for (int i = 0; i < stack->n_nodes;) i = add_segment(&builder, stack, i);
+    for (int part = 0; part < builder.n_parts; part++)
+        end_node(&builder, stack, stack->n_nodes - 1, part);
     return qdri_builder_end(&builder);
 }
 
@@ -80,18 +183,22 @@ qdr_status qdri_build_forward(qdr_stack *stack)
 static void add_edge_task(qdri_builder *builder, const qdri_edge *edge, int number,
                           const char *name, qdri_ref a, qdri_ref b, int accumulate)
 {
-    qdri_schedule_add(builder, &(qdri_task){.kind = QDRI_TASK_ADD,
-                                            .node = number,
-                                            .name = name,
-                                            .n_reads = 1,
-                                            .reads = {b},
-                                            .n_writes = 1,
-                                            .writes = {a},
-                                            .accumulate = accumulate,
-                                            .m = edge->owned.n_rows,
-                                            .n = edge->owned.n_cols,
-                                            .dtype = edge->dtype,
-                                            .out_dtype = edge->dtype});
+    for (int part = 0; part < builder->n_parts; part++) {
+        int64_t begin, end;
+        qdri_part_rows(builder, part, edge->owned.n_rows, &begin, &end);
+        qdri_schedule_add(builder, &(qdri_task){.kind = QDRI_TASK_ADD,
+                                                .node = number,
+                                                .name = name,
+                                                .n_reads = 1,
+                                                .reads = {qdri_edge_rows(edge, b, begin, end)},
+                                                .n_writes = 1,
+                                                .writes = {qdri_edge_rows(edge, a, begin, end)},
+                                                .accumulate = accumulate,
+                                                .m = end - begin,
+                                                .n = edge->owned.n_cols,
+                                                .dtype = edge->dtype,
+                                                .out_dtype = edge->dtype});
+    }
 }
 
 static qdri_ref take_edge(qdri_builder *builder, const qdri_edge *edge)
@@ -154,43 +261,60 @@ static int must_write(const qdr_stack *stack, const qdri_node *node, int i)
            node->backward != qdri_run_user_backward;
 }
 
-static void add_op_backward(qdri_builder *builder, qdr_stack *stack, int number,
-                            int accumulate_parameters)
+/* The gradients of inputs go to `writes`; bits of `accumulates` as in qdri_op_run. */
+static void add_op_backward_part(qdri_builder *builder, const qdr_stack *stack, int number,
+                                 int part, const qdri_ref *writes, int accumulates)
 {
     const qdri_node *node = &stack->nodes[number];
-    qdri_ref late[QDR_MAX_OP_INPUTS], unwanted[QDR_MAX_OP_INPUTS];
-    qdri_task task = {.kind = QDRI_TASK_BACKWARD,
-                      .node = number,
-                      .name = node->name,
-                      .n_writes = node->n_in,
-                      .n_reads = 1,
-                      .flops = node->cost.backward_flops,
-                      .accumulate = accumulate_parameters << QDR_MAX_OP_INPUTS};
-    task.reads[0] = node->out >= 0 ? stack->edges[node->out].d : QDRI_NO_REF;
+    int64_t begin, end;
+    op_rows(builder, stack, node, part, &begin, &end);
+    qdri_task task = op_task(stack, number, QDRI_TASK_BACKWARD, begin, end);
+    task.accumulate = accumulates;
+    task.n_writes = node->n_in;
+    task.n_reads = 1 + node->n_in;
+    task.reads[0] = node->out >= 0 ? qdri_edge_rows(&stack->edges[node->out],
+                                                    stack->edges[node->out].d, begin, end)
+                                   : QDRI_NO_REF;
     for (int i = 0; i < node->n_in; i++) {
-        int accumulate = 0;
-        task.writes[i] = gradient_target(builder, stack, node->in[i], number, &accumulate);
-        task.reads[task.n_reads++] = stack->edges[node->in[i]].value;
-        late[i] = QDRI_NO_REF;
-        unwanted[i] = QDRI_NO_REF;
-        if (must_write(stack, node, i)) {
-            unwanted[i] = task.writes[i] = take_edge(builder, &stack->edges[node->in[i]]);
-        } else if (accumulate && node->overwrites_only) {
-            late[i] = task.writes[i];
-            task.writes[i] = take_edge(builder, &stack->edges[node->in[i]]);
-        } else {
-            task.accumulate |= accumulate << i;
-        }
+        const qdri_edge *edge = &stack->edges[node->in[i]];
+        task.reads[1 + i] = qdri_edge_rows(edge, edge->value, begin, end);
+        task.writes[i] = qdri_edge_rows(edge, writes[i], begin, end);
     }
     for (int j = 0; j < node->n_parameters; j++)
         task.writes[task.n_writes++] = stack->parameters[node->parameter + j].gradient;
     qdri_schedule_add(builder, &task);
+}
+
+static void add_op_backward(qdri_builder *builder, qdr_stack *stack, int number,
+                            int accumulate_parameters)
+{
+    const qdri_node *node = &stack->nodes[number];
+    qdri_ref late[QDR_MAX_OP_INPUTS], unwanted[QDR_MAX_OP_INPUTS], writes[QDR_MAX_OP_INPUTS];
+    int accumulates = accumulate_parameters << QDR_MAX_OP_INPUTS;
+    for (int i = 0; i < node->n_in; i++) {
+        int accumulate = 0;
+        writes[i] = gradient_target(builder, stack, node->in[i], number, &accumulate);
+        late[i] = QDRI_NO_REF;
+        unwanted[i] = QDRI_NO_REF;
+        if (must_write(stack, node, i)) {
+            unwanted[i] = writes[i] = take_edge(builder, &stack->edges[node->in[i]]);
+        } else if (accumulate && node->overwrites_only) {
+            late[i] = writes[i];
+            writes[i] = take_edge(builder, &stack->edges[node->in[i]]);
+        } else {
+            accumulates |= accumulate << i;
+        }
+    }
+    for (int part = 0; part < n_parts_of(builder, node); part++) {
+        add_op_backward_part(builder, stack, number, part, writes, accumulates);
+        accumulates |= 1 << QDR_MAX_OP_INPUTS; /* the parameters': to those of the parts before */
+    }
     for (int i = 0; i < node->n_in; i++) {
         qdri_buffers_give(builder->buffers, unwanted[i]);
         if (late[i].buffer < 0) continue;
-        add_edge_task(builder, &stack->edges[node->in[i]], number, node->name, late[i],
-                      task.writes[i], 1);
-        qdri_buffers_give(builder->buffers, task.writes[i]);
+        add_edge_task(builder, &stack->edges[node->in[i]], number, node->name, late[i], writes[i],
+                      1);
+        qdri_buffers_give(builder->buffers, writes[i]);
     }
 }
 
@@ -252,7 +376,7 @@ static int norm_accumulates(const qdr_stack *stack, const qdri_node *node, qdri_
 qdr_status qdri_build_backward(qdr_stack *stack, qdri_gradient_mode mode, int deferred)
 {
     qdri_builder builder;
-    begin(&builder, stack, &stack->backward[2 * (int)mode + deferred]);
+    begin_whole(&builder, stack, &stack->backward[2 * (int)mode + deferred]);
     for (int i = 0; i < stack->n_edges; i++)
         stack->edges[i].d = stack->edges[i].keeps_gradient && stack->edges[i].n_uses == 0
                                 ? stack->edges[i].gradient
@@ -285,7 +409,9 @@ qdr_status qdri_build_layer_forward(qdr_linear *layer, int accumulate_y)
     refs.y = stack->caller[QDRI_CALLER_Y];
     begin(&builder, stack, &stack->single);
     qdri_plan_layer_weight(&builder, layer);
-    qdri_linear_forward_tasks(&builder, &layer->shape, &refs, accumulate_y);
+    qdri_linear_forward_product(&builder, &layer->shape, &refs, 0, qdri_next_weight(&builder),
+                                accumulate_y);
+    qdri_linear_forward_bias(&builder, &layer->shape, &refs, 0, accumulate_y);
     return qdri_builder_end(&builder);
 }
 

@@ -92,6 +92,9 @@ static qdr_status check_opts(const qdr_stack_opts *opts)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "stack: panels %d may not be negative; 0 lets cost decide, 1 means none",
                         opts->panels);
+    if (opts->batch_parts < 0 || opts->batch_parts > QDRI_MAX_BATCH_PARTS)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "stack: batch_parts %d; use 1 (or 0) to %d",
+                        opts->batch_parts, QDRI_MAX_BATCH_PARTS);
     return QDR_OK;
 }
 

@@ -3,7 +3,7 @@
  * all overlaps, without any, and without each of them, in turn in one run.
  *
  *   mpiexec -n P overlap [-g GRID] [-s] [-l LAYERS] [-h HIDDEN] [-a HEADS] [-c CONTEXT]
- *                        [-b SEQUENCES] [-p PANELS] [-f PREFETCH] [-n ROUNDS]
+ *                        [-b SEQUENCES] [-p PANELS] [-q BATCH_PARTS] [-f PREFETCH] [-n ROUNDS]
  *
  * Times are those of the slowest rank. From the run without overlap, where every task runs alone:
  * what the products (and all that runs on the compute stream) take, what the collectives take (the
@@ -30,13 +30,13 @@ typedef struct settings {
 
 typedef struct variant {
     const char *name;
-    int overlap, one_panel;
+    int overlap, one_panel, one_part;
     qdr_stack *stack;
     qdr_edge in, out;
     double secs[MAX_ROUNDS];
 } variant;
 
-enum { ALL, NONE, ALONE, NO_WEIGHTS, NO_PANELS, NO_ROWS, NO_GRADIENTS, N_VARIANTS };
+enum { ALL, NONE, ALONE, NO_WEIGHTS, NO_PANELS, NO_PARTS, NO_ROWS, NO_GRADIENTS, N_VARIANTS };
 
 typedef struct bench {
     const settings *set;
@@ -74,6 +74,7 @@ static void describe(bench *b, variant *v)
                                  .overlap = v->overlap,
                                  .prefetch = set->prefetch,
                                  .panels = v->one_panel ? 1 : model->panels,
+                                 .batch_parts = v->one_part ? 1 : model->batch_parts,
                                  .caller_memory = 1};
     const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{model->hidden, 1}}, .col_axis = QDR_X,
                                  .layout = model->layout};
@@ -266,7 +267,7 @@ static void report(bench *b)
     printf("overlap %.1f ms: %.3f of the larger, %.3f of the critical path\n", 1e3 * best,
            best / limit, best / alone.path_secs);
     for (int i = 0; i < N_VARIANTS; i++)
-        printf("  %-28s %9.1f ms  %.3f times the time with all overlaps\n", v[i].name,
+        printf("  %-30s %9.1f ms  %.3f times the time with all overlaps\n", v[i].name,
                1e3 * middle(&v[i], n), ratio(&v[i], all, n));
 }
 
@@ -274,15 +275,17 @@ static int run(qdr_context *ctx, void *user)
 {
     static const struct {
         const char *name;
-        int overlap, one_panel;
+        int overlap, one_panel, one_part;
     } kinds[N_VARIANTS] = {
-        [ALL] = {"all overlaps", QDR_OVERLAP_ALL, 0},
-        [NONE] = {"no overlap, one panel", QDR_OVERLAP_NONE, 1},
-        [ALONE] = {"no overlap, these panels", QDR_OVERLAP_NONE, 0},
-        [NO_WEIGHTS] = {"without weights ahead", QDR_OVERLAP_ALL & ~QDR_OVERLAP_WEIGHTS, 0},
-        [NO_PANELS] = {"without panels", QDR_OVERLAP_ALL, 1},
-        [NO_ROWS] = {"without rows and dX", QDR_OVERLAP_ALL & ~QDR_OVERLAP_ROWS, 0},
-        [NO_GRADIENTS] = {"without dW and sum over d", QDR_OVERLAP_ALL & ~QDR_OVERLAP_GRADIENTS, 0},
+        [ALL] = {"all overlaps", QDR_OVERLAP_ALL, 0, 0},
+        [NONE] = {"no overlap, one panel and part", QDR_OVERLAP_NONE, 1, 1},
+        [ALONE] = {"no overlap, these panels", QDR_OVERLAP_NONE, 0, 0},
+        [NO_WEIGHTS] = {"without weights ahead", QDR_OVERLAP_ALL & ~QDR_OVERLAP_WEIGHTS, 0, 0},
+        [NO_PANELS] = {"without panels", QDR_OVERLAP_ALL, 1, 0},
+        [NO_PARTS] = {"without parts of the batch", QDR_OVERLAP_ALL, 0, 1},
+        [NO_ROWS] = {"without rows and dX", QDR_OVERLAP_ALL & ~QDR_OVERLAP_ROWS, 0, 0},
+        [NO_GRADIENTS] = {"without dW and sum over d", QDR_OVERLAP_ALL & ~QDR_OVERLAP_GRADIENTS, 0,
+                          0},
     };
     bench *b = allocate(1, sizeof *b);
     *b = (bench){.set = user, .ctx = ctx};
@@ -292,8 +295,10 @@ static int run(qdr_context *ctx, void *user)
         &(qdr_grid_opts){QDR_OPTS_INIT, .x = size[0], .y = size[1], .z = size[2], .d = size[3]},
         &b->grid));
     for (int i = 0; i < N_VARIANTS; i++) {
-        b->variants[i] = (variant){
-            .name = kinds[i].name, .overlap = kinds[i].overlap, .one_panel = kinds[i].one_panel};
+        b->variants[i] = (variant){.name = kinds[i].name,
+                                   .overlap = kinds[i].overlap,
+                                   .one_panel = kinds[i].one_panel,
+                                   .one_part = kinds[i].one_part};
         describe(b, &b->variants[i]);
     }
     bind(b);
@@ -316,7 +321,7 @@ int main(int argc, char **argv)
         .model = {.n_layers = 4, .hidden = 512, .n_heads = 8, .context = 128, .n_sequences = 8},
         .n_rounds = 5};
     int option, exit_code = 1;
-    while ((option = getopt(argc, argv, "g:sl:h:a:c:b:p:f:n:")) != -1) {
+    while ((option = getopt(argc, argv, "g:sl:h:a:c:b:p:q:f:n:")) != -1) {
         const int64_t number = optarg ? strtoll(optarg, NULL, 10) : 0;
         switch (option) {
         case 'g':
@@ -331,6 +336,7 @@ int main(int argc, char **argv)
         case 'c': set.model.context = number; break;
         case 'b': set.model.n_sequences = number; break;
         case 'p': set.model.panels = (int)number; break;
+        case 'q': set.model.batch_parts = (int)number; break;
         case 'f': set.prefetch = (int)number; break;
         case 'n': set.n_rounds = number > 0 && number < MAX_ROUNDS ? (int)number : 5; break;
         default: return 2;

@@ -140,6 +140,24 @@ double dist_get(const void *data, qdr_dtype dtype, int64_t i)
     return (double)single;
 }
 
+void dist_fill_edge_along(const qdr_stack *stack, qdr_edge edge, void *data, uint64_t seed,
+                          double step, uint64_t direction)
+{
+    qdr_owned owned;
+    int64_t at = 0;
+    DIST_OK(qdr_stack_edge_owned(stack, edge, &owned));
+    for (int64_t r = owned.rows.begin; r < owned.rows.end; r++)
+        for (int i = 0; i < owned.n_ranges; i++)
+            for (int64_t c = owned.cols[i].begin; c < owned.cols[i].end; c++)
+                dist_set(data, qdr_stack_dtype(stack), at++,
+                         dist_value(seed, r, c) + step * dist_value(direction, r, c));
+}
+
+void dist_fill_edge(const qdr_stack *stack, qdr_edge edge, void *data, uint64_t seed)
+{
+    dist_fill_edge_along(stack, edge, data, seed, 0, 0);
+}
+
 void dist_synchronize(qdr_context *ctx)
 {
     DIST_OK(qdr_stream_synchronize(qdr_context_stream(ctx)));

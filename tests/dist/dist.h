@@ -52,6 +52,12 @@ void dist_random_cuts(uint64_t *seed, int64_t width, int n, int64_t *cuts);
 void *dist_memory(qdr_context *ctx, int64_t n_elems, qdr_dtype dtype);
 void dist_set(void *data, qdr_dtype dtype, int64_t i, double value);
 double dist_get(const void *data, qdr_dtype dtype, int64_t i);
+/* Gives `data`, a value or gradient of an edge on this rank, dist_value(seed, row, column) of the
+ * global rows and columns. */
+void dist_fill_edge(const qdr_stack *stack, qdr_edge edge, void *data, uint64_t seed);
+/* The same plus `step` times the numbers of `direction`, another seed. */
+void dist_fill_edge_along(const qdr_stack *stack, qdr_edge edge, void *data, uint64_t seed,
+                          double step, uint64_t direction);
 void dist_synchronize(qdr_context *ctx);
 
 /* Half the distance between 1 and the next number of a type; twice that for F64, since references

@@ -35,17 +35,6 @@ static void set_delays(uint64_t seed) { atomic_store(&delay_seed, seed); }
 
 /* ---- a step ---- */
 
-static void fill(qdr_stack *stack, qdr_edge edge, void *data, uint64_t seed)
-{
-    qdr_owned owned;
-    int64_t at = 0;
-    DIST_OK(qdr_stack_edge_owned(stack, edge, &owned));
-    for (int64_t r = owned.rows.begin; r < owned.rows.end; r++)
-        for (int i = 0; i < owned.n_ranges; i++)
-            for (int64_t c = owned.cols[i].begin; c < owned.cols[i].end; c++)
-                dist_set(data, QDR_F32, at++, dist_value(seed, r, c));
-}
-
 typedef struct outcome {
     float *numbers;
     int64_t n;
@@ -85,7 +74,7 @@ static void keep_input_gradient(qdr_stack *stack, qdr_edge edge, outcome *o)
 
 typedef struct plan {
     qdr_layout layout;
-    int overlap, panels;
+    int overlap, panels, batch_parts;
 } plan;
 
 /* Two steps, the second adding to the first's gradients. */
@@ -97,8 +86,9 @@ static outcome run(qdr_grid *grid, plan how)
                                .n_heads = HEADS,
                                .context = CONTEXT,
                                .layout = how.layout};
-    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = n_sequences * CONTEXT,
-                                 .row_unit = CONTEXT, .overlap = how.overlap, .panels = how.panels};
+    const qdr_stack_opts opts = {QDR_OPTS_INIT,        .n_rows = n_sequences * CONTEXT,
+                                 .row_unit = CONTEXT,  .overlap = how.overlap,
+                                 .panels = how.panels, .batch_parts = how.batch_parts};
     const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{HIDDEN, 1}}, .col_axis = QDR_X,
                                  .layout = how.layout};
     qdr_stack *stack;
@@ -114,11 +104,11 @@ static outcome run(qdr_grid *grid, plan how)
     DIST_OK(qdr_stack_init(stack, 3, 0.2));
     for (int pass = 0; pass < 2; pass++) {
         DIST_OK(qdr_stack_edge_value(stack, x, &data));
-        fill(stack, x, data, 7 + (uint64_t)pass);
+        dist_fill_edge(stack, x, data, 7 + (uint64_t)pass);
         DIST_OK(qdr_stack_forward(stack));
         dist_synchronize(qdr_grid_context(grid));
         DIST_OK(qdr_stack_edge_gradient(stack, y, &data));
-        fill(stack, y, data, 17 + (uint64_t)pass);
+        dist_fill_edge(stack, y, data, 17 + (uint64_t)pass);
         DIST_OK(qdr_stack_backward(stack, pass ? QDR_ACCUMULATE : 0, 1));
         dist_synchronize(qdr_grid_context(grid));
     }
@@ -138,8 +128,9 @@ static void same_bits(const outcome *a, const outcome *b, const char *what)
                    (double)a->numbers[i]);
 }
 
-/* Products of other row counts, and sums in the same order: each of some hundred roundings of a
- * number may go the other way, and numbers here are below 100. */
+/* Products of other row counts, and sums in the same order (of gradients of norms: part by part):
+ * each of some hundred roundings of a number may go the other way, and numbers here are below 100.
+ */
 static void nearly_same(const outcome *a, const outcome *b)
 {
     double scale = 0;
@@ -149,24 +140,33 @@ static void nearly_same(const outcome *a, const outcome *b)
                    "panels: number %lld is %g, not %g", (long long)i, b->numbers[i], a->numbers[i]);
 }
 
+/* The plan without overlap, which gives `plain` up to rounding, and beside delays: bit for bit. */
+static void run_late(qdr_grid *grid, plan how, const outcome *plain, uint64_t seed,
+                     const char *what)
+{
+    how.overlap = QDR_OVERLAP_NONE;
+    const outcome serial = run(grid, how);
+    how.overlap = QDR_OVERLAP_ALL;
+    set_delays(seed);
+    const outcome late = run(grid, how);
+    set_delays(0);
+    nearly_same(plain, &serial);
+    same_bits(&serial, &late, what);
+    free(serial.numbers);
+    free(late.numbers);
+}
+
 static void run_grid(qdr_grid *grid, qdr_layout layout, uint64_t seed)
 {
-    const outcome serial = run(grid, (plan){layout, QDR_OVERLAP_NONE, 1});
-    const outcome beside = run(grid, (plan){layout, QDR_OVERLAP_ALL, 1});
-    same_bits(&serial, &beside, "overlap");
-    const outcome serial_panels = run(grid, (plan){layout, QDR_OVERLAP_NONE, 3});
-    nearly_same(&serial, &serial_panels);
-    set_delays(seed);
-    const outcome late = run(grid, (plan){layout, QDR_OVERLAP_ALL, 1});
-    const outcome late_panels = run(grid, (plan){layout, QDR_OVERLAP_ALL, 3});
-    set_delays(0);
-    same_bits(&serial, &late, "overlap with delays");
-    same_bits(&serial_panels, &late_panels, "overlap of panels with delays");
+    const outcome plain = run(grid, (plan){layout, QDR_OVERLAP_ALL, 1, 1});
+    run_late(grid, (plan){layout, 0, 1, 1}, &plain, seed, "overlap");
+    run_late(grid, (plan){layout, 0, 3, 1}, &plain, seed + 2, "overlap of panels");
+    if (layout == QDR_REPLICATED)
+        run_late(grid, (plan){layout, 0, 3, 2}, &plain, seed + 4, "overlap of halves of the batch");
+    const outcome serial = run(grid, (plan){layout, QDR_OVERLAP_NONE, 1, 1});
+    same_bits(&serial, &plain, "overlap without delays");
     free(serial.numbers);
-    free(beside.numbers);
-    free(serial_panels.numbers);
-    free(late.numbers);
-    free(late_panels.numbers);
+    free(plain.numbers);
 }
 
 static void every_grid(qdr_context *ctx, uint64_t seed)

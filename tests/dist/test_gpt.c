@@ -6,7 +6,7 @@
  * weights are drawn on each grid and must be the same on all.
  *
  *   test_gpt [--ranks P] [--steps N] [--dtype f32|f64|bf16] [--grid GXxGYxGZxGD] [--micro-batch 1]
- * [--tie] [--overlap off]
+ *            [--batch-parts N] [--tie] [--overlap off]
  *            [--oracle]: the oracle alone, against finite differences */
 #include <math.h>
 #include <quadrille/quadrille.h>
@@ -33,7 +33,7 @@ static const serial_config shape = {
 #define CONFIDENCE 10
 
 static struct {
-    int64_t ranks, steps, per_forward;
+    int64_t ranks, steps, per_forward, batch_parts;
     int dtype, tied, serial, oracle;
     grid_shape grid;
 } set = {.ranks = 8, .steps = 50, .dtype = QDR_F64};
@@ -95,7 +95,8 @@ static gpt_config model_config(qdr_layout layout)
                         .tied = set.tied,
                         .layout = layout,
                         .dtype = (qdr_dtype)set.dtype,
-                        .overlap = set.serial ? QDR_OVERLAP_NONE : QDR_OVERLAP_ALL};
+                        .overlap = set.serial ? QDR_OVERLAP_NONE : QDR_OVERLAP_ALL,
+                        .batch_parts = (int)set.batch_parts};
 }
 
 /* A gathered parameter or gradient as f64. */
@@ -397,6 +398,8 @@ int main(int argc, char **argv)
     const option_row rows[] = {
         {OPTION_COUNT, "ranks", "P", &set.ranks, 1, 64, "local ranks"},
         {OPTION_COUNT, "steps", "N", &set.steps, 1, MAX_STEPS, "optimizer steps"},
+        {OPTION_COUNT, "batch-parts", "N", &set.batch_parts, 1, 16,
+         "parts of a rank's sequences that follow one another"},
         {OPTION_COUNT, "micro-batch", "N", &set.per_forward, 1, MAX_TOKENS,
          "sequences of one forward over all ranks"},
         {OPTION_CHOICE, "dtype", "f32|f64|bf16", &set.dtype, 0, 0, "of the model"},
@@ -406,8 +409,13 @@ int main(int argc, char **argv)
          "check the oracle itself by finite differences"},
         {OPTION_GRID, "grid", "GXxGYxGZxGD", &set.grid, 0, 0, "only this grid"},
     };
-    const usage_text usage = {
-        "test_gpt", "[options]", "Compares the GPT on grids with a serial one.", rows, 8, NULL, ""};
+    const usage_text usage = {"test_gpt",
+                              "[options]",
+                              "Compares the GPT on grids with a serial one.",
+                              rows,
+                              sizeof rows / sizeof rows[0],
+                              NULL,
+                              ""};
     char problem[PROBLEM_BYTES];
     const options_result parsed = options_parse(&usage, argc, argv, problem);
     if (parsed != OPTIONS_OK) {

@@ -21,17 +21,6 @@ static qdr_edge add_operation(qdr_stack *stack, operation kind, qdr_edge x)
     return y;
 }
 
-static void fill(qdr_stack *stack, qdr_edge edge, void *data, uint64_t seed)
-{
-    qdr_owned owned;
-    int64_t at = 0;
-    DIST_OK(qdr_stack_edge_owned(stack, edge, &owned));
-    for (int64_t r = owned.rows.begin; r < owned.rows.end; r++)
-        for (int i = 0; i < owned.n_ranges; i++)
-            for (int64_t c = owned.cols[i].begin; c < owned.cols[i].end; c++)
-                dist_set(data, QDR_F64, at++, dist_value(seed, r, c));
-}
-
 /* All gradients of parameters after one step, as on one process. Returns how many numbers. */
 static int64_t step(qdr_grid *grid, operation kind, qdr_layout layout, int with_gradient,
                     double *gradients)
@@ -54,10 +43,10 @@ static int64_t step(qdr_grid *grid, operation kind, qdr_layout layout, int with_
     DIST_OK(qdr_stack_build(stack));
     DIST_OK(qdr_stack_init(stack, 3, 0.2));
     DIST_OK(qdr_stack_edge_value(stack, x, &memory));
-    fill(stack, x, memory, 1);
+    dist_fill_edge(stack, x, memory, 1);
     DIST_OK(qdr_stack_forward(stack));
     DIST_OK(qdr_stack_edge_gradient(stack, y, &memory));
-    fill(stack, y, memory, 2);
+    dist_fill_edge(stack, y, memory, 2);
     DIST_OK(qdr_stack_backward(stack, 0, 1));
     for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
         qdr_parameter parameter;

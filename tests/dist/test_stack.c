@@ -81,6 +81,7 @@ typedef struct variant {
     qdr_layout layout;
     qdr_dtype dtype;
     int overlap, prefetch, panels, drop_gathered, caller_memory;
+    int batch_parts;
     int key_heads; /* 0: as many as query heads */
     int whole_groups; /* the queries of a key head stay together */
 } variant;
@@ -150,19 +151,26 @@ static void bind_own_memory(graph *g)
                                                          g->memory[2], g->memory[3]}));
 }
 
-static int64_t sequences_of(const qdr_grid *grid)
+/* Two for one cell, one for each of the others; or as many for each as there are parts. */
+static int64_t sequences_of(const qdr_grid *grid, const variant *v)
 {
-    return qdr_grid_size(grid, QDR_Z) * qdr_grid_size(grid, QDR_D) + 1;
+    const int n_each = v->batch_parts > 1 ? v->batch_parts : 1;
+    return n_each * qdr_grid_size(grid, QDR_Z) * qdr_grid_size(grid, QDR_D) + 1;
 }
 
 static void open_rows(graph *g, qdr_grid *grid, const variant *v, int64_t n_sequences)
 {
     *g = (graph){.ctx = qdr_grid_context(grid), .grid = grid, .dtype = v->dtype};
     g->op.single = v->dtype == QDR_F32;
-    const qdr_stack_opts opts = {QDR_OPTS_INIT,         .n_rows = n_sequences * CONTEXT,
-                                 .row_unit = CONTEXT,   .dtype = v->dtype,
-                                 .overlap = v->overlap, .prefetch = v->prefetch,
-                                 .panels = v->panels,   .caller_memory = v->caller_memory};
+    const qdr_stack_opts opts = {QDR_OPTS_INIT,
+                                 .n_rows = n_sequences * CONTEXT,
+                                 .row_unit = CONTEXT,
+                                 .dtype = v->dtype,
+                                 .overlap = v->overlap,
+                                 .prefetch = v->prefetch,
+                                 .panels = v->panels,
+                                 .caller_memory = v->caller_memory,
+                                 .batch_parts = v->batch_parts};
     DIST_OK(qdr_stack_create(grid, &opts, &g->stack));
     add_nodes(g, v);
     DIST_OK(qdr_stack_build(g->stack));
@@ -172,27 +180,13 @@ static void open_rows(graph *g, qdr_grid *grid, const variant *v, int64_t n_sequ
 
 static void open_graph(graph *g, qdr_grid *grid, const variant *v)
 {
-    open_rows(g, grid, v, sequences_of(grid));
+    open_rows(g, grid, v, sequences_of(grid, v));
 }
 
 static void close_graph(graph *g)
 {
     qdr_stack_destroy(&g->stack);
     for (int i = 0; i < 4; i++) qdr_mem_free(g->ctx, &g->memory[i]);
-}
-
-/* Calls set(element, global row, global column) for what this rank has of an edge. */
-static void fill_edge(graph *g, qdr_edge edge, void *data, uint64_t seed, double scale,
-                      uint64_t seed2, double scale2)
-{
-    qdr_owned owned;
-    DIST_OK(qdr_stack_edge_owned(g->stack, edge, &owned));
-    int64_t at = 0;
-    for (int64_t r = owned.rows.begin; r < owned.rows.end; r++)
-        for (int i = 0; i < owned.n_ranges; i++)
-            for (int64_t c = owned.cols[i].begin; c < owned.cols[i].end; c++)
-                dist_set(data, g->dtype, at++,
-                         scale * dist_value(seed, r, c) + scale2 * dist_value(seed2, r, c));
 }
 
 /* Σ over all ranks of a[i]·value(seed, i), every global element of the edge once. */
@@ -228,7 +222,7 @@ static double loss(graph *g, double step)
     void *x, *y;
     DIST_OK(qdr_stack_edge_value(g->stack, g->x, &x));
     DIST_OK(qdr_stack_edge_value(g->stack, g->y, &y));
-    fill_edge(g, g->x, x, X_SEED, 1, D_SEED, step);
+    dist_fill_edge_along(g->stack, g->x, x, X_SEED, step, D_SEED);
     DIST_OK(qdr_stack_forward(g->stack));
     dist_synchronize(g->ctx);
     return edge_dot(g, g->y, y, G_SEED);
@@ -238,7 +232,7 @@ static void backward(graph *g, int flags)
 {
     void *d_y;
     DIST_OK(qdr_stack_edge_gradient(g->stack, g->y, &d_y));
-    fill_edge(g, g->y, d_y, G_SEED, 1, 0, 0);
+    dist_fill_edge(g->stack, g->y, d_y, G_SEED);
     DIST_OK(qdr_stack_backward(g->stack, flags, 1));
     dist_synchronize(g->ctx);
 }
@@ -318,6 +312,7 @@ static void gradients_are_slopes(qdr_context *ctx, uint64_t seed)
                               .dtype = QDR_F64,
                               .panels = 1 + i / 2,
                               .drop_gathered = i / 2 % 2,
+                              .batch_parts = 1 + i / 4,
                               .key_heads = key_heads[i]});
         check_gradients(&g);
         close_graph(&g);
@@ -360,7 +355,7 @@ static void overlap_changes_no_bit(qdr_context *ctx, uint64_t seed)
     enum { ROOM = 8 * MAX_FULL + 64 * CONTEXT * HIDDEN };
     float *first = malloc(2 * ROOM * sizeof *first), *other = first + ROOM;
     DIST_CHECK(first != NULL, "no memory");
-    for (int round = 0; round < 4; round++) {
+    for (int round = 0; round < 5; round++) {
         qdr_grid *grid = some_grid(ctx, &seed);
         const int layout = round % 2, key_heads = layout ? 0 : 2;
         int64_t n = 0;
@@ -370,6 +365,7 @@ static void overlap_changes_no_bit(qdr_context *ctx, uint64_t seed)
             v.layout = layout ? QDR_SCATTERED : QDR_REPLICATED;
             v.key_heads = key_heads;
             v.panels = round / 2 ? 3 : 1;
+            v.batch_parts = round / 4 ? 2 : 1;
             open_graph(&g, grid, &v);
             const int64_t n_other = outcome(&g, i ? other : first);
             n = i ? n : n_other;
@@ -456,13 +452,14 @@ static void grouped_as_on_one_rank(qdr_context *ctx, uint64_t seed)
         qdr_grid *grid = i % 2 ? some_grid(ctx, &seed) : tall_grid(ctx), *one = tall_grid(self);
         const variant v = {.layout = i / 2 % 2 ? QDR_SCATTERED : QDR_REPLICATED,
                            .dtype = QDR_F64,
+                           .batch_parts = 1 + i % 3,
                            .key_heads = 1 + i / 4};
         variant whole = v;
         whole.whole_groups = 1;
         graph g, reference;
         size_t now = 0, peak = 0;
         open_graph(&g, grid, &v);
-        open_rows(&reference, one, &whole, sequences_of(grid));
+        open_rows(&reference, one, &whole, sequences_of(grid, &v));
         const double wanted = keep_gradients(&reference, alone), got = loss(&g, 0);
         DIST_CHECK(fabs(got - wanted) <= 1e-12 * (1 + fabs(wanted)), "loss %.17g, alone %.17g", got,
                    wanted);

@@ -58,18 +58,6 @@ static net make(qdr_grid *grid, qdr_layout layout, int64_t scale, const qdr_stor
 
 static const qdr_storage none_asked[2] = {QDR_STORAGE_AUTO, QDR_STORAGE_AUTO};
 
-/* Multiples of 2^-6 on [-1, 1): two layers of them are exact in f64, whatever the order. */
-static void fill(const net *n, qdr_edge edge, void *data, uint64_t seed)
-{
-    qdr_owned owned;
-    int64_t local = 0;
-    DIST_OK(qdr_stack_edge_owned(n->stack, edge, &owned));
-    for (int64_t row = owned.rows.begin; row < owned.rows.end; row++)
-        for (int i = 0; i < owned.n_ranges; i++)
-            for (int64_t col = owned.cols[i].begin; col < owned.cols[i].end; col++)
-                dist_set(data, qdr_stack_dtype(n->stack), local++, dist_value(seed, row, col));
-}
-
 static uint64_t hash(uint64_t bits, const void *data, size_t bytes)
 {
     const unsigned char *at = data;
@@ -94,10 +82,10 @@ static uint64_t run(const net *n, uint64_t seed)
     DIST_OK(qdr_stack_edge_value(n->stack, n->y, &y));
     DIST_OK(qdr_stack_edge_gradient(n->stack, n->x, &dx));
     DIST_OK(qdr_stack_edge_gradient(n->stack, n->y, &dy));
-    fill(n, n->x, x, seed);
+    dist_fill_edge(n->stack, n->x, x, seed); /* in 2^-6: two layers are exact in f64 */
     DIST_OK(qdr_stack_forward(n->stack));
     dist_synchronize(ctx);
-    fill(n, n->y, dy, seed + 1);
+    dist_fill_edge(n->stack, n->y, dy, seed + 1);
     DIST_OK(qdr_stack_backward(n->stack, 0, 1));
     dist_synchronize(ctx);
     uint64_t bits = hash_edge(n, n->x, dx, hash_edge(n, n->y, y, 0xcbf29ce484222325u));

@@ -240,10 +240,13 @@ static void build_layer(bench *b, const layer *l, int backward)
 {
     begin(b, &all_two, QDR_OVERLAP_ALL, 1);
     qdri_plan_weight(&b->builder, 0, "layer", l->refs.w, l->shape.shard_elems, QDR_F32);
-    if (backward)
+    if (backward) {
         qdri_linear_backward_tasks(&b->builder, &l->shape, &l->refs, &(qdri_backward_mode){0});
-    else
-        qdri_linear_forward_tasks(&b->builder, &l->shape, &l->refs, 0);
+    } else {
+        const qdri_ref w = qdri_next_weight(&b->builder);
+        qdri_linear_forward_product(&b->builder, &l->shape, &l->refs, 0, w, 0);
+        qdri_linear_forward_bias(&b->builder, &l->shape, &l->refs, 0, 0);
+    }
     end(b);
 }
 
@@ -341,6 +344,64 @@ static void panels_are_summed_beside_products(void **state)
     drop(&b);
 }
 
+/* Y of two halves of the rows: the product of the second waits for no sum, and the first's bias for
+ * the sum of the first alone. */
+static void parts_are_summed_beside_products(void **state)
+{
+    (void)state;
+    bench b = {0};
+    const layer l = layer_on(&b, 0);
+    int products[2], sums[2], biases[2], n_products = 0, n_sums = 0, n_biases = 0;
+    begin(&b, &all_two, QDR_OVERLAP_ALL, 1);
+    qdri_builder_cut_rows(&b.builder, l.shape.m, 2, 2);
+    qdri_plan_weight(&b.builder, 0, "layer", l.refs.w, l.shape.shard_elems, QDR_F32);
+    const qdri_ref w = qdri_next_weight(&b.builder);
+    for (int part = 0; part < 2; part++)
+        qdri_linear_forward_product(&b.builder, &l.shape, &l.refs, part, w, 0);
+    for (int part = 0; part < 2; part++)
+        qdri_linear_forward_bias(&b.builder, &l.shape, &l.refs, part, 0);
+    end(&b);
+    for (int i = 0; i < b.schedule.n_tasks; i++) {
+        if (is_collective(&b, i, QDR_CHANNEL_X_REDUCE)) sums[n_sums++] = i;
+        if (task_at(&b, i)->kind == QDRI_TASK_PRODUCT) products[n_products++] = i;
+        if (task_at(&b, i)->kind == QDRI_TASK_BIAS_ADD) biases[n_biases++] = i;
+    }
+    assert_int_equal(n_products, 2);
+    assert_int_equal(n_sums, 2);
+    assert_int_equal(n_biases, 2);
+    assert_true(sums[0] < products[1]);
+    assert_false(waits_for(&b, products[1], sums[0]));
+    assert_int_equal(task_at(&b, products[1])->reads[0].offset, 4 * 6 * 4);
+    assert_int_equal(task_at(&b, products[1])->m, 4);
+    assert_true(waits_for(&b, biases[0], sums[0]));
+    assert_false(waits_for(&b, biases[0], sums[1]));
+    assert_true(waits_for(&b, biases[1], sums[1]));
+    assert_int_equal(sent(&b, QDR_CHANNEL_X_REDUCE, QDR_ALL_REDUCE), 8 * 10 * 4);
+    drop(&b);
+}
+
+/* Whole units, none of the parts empty: five sequences of three rows. */
+static void rows_are_cut_into_whole_units(void **state)
+{
+    (void)state;
+    const int wanted[] = {0, 1, 2, 4, 5, 9}, got[] = {1, 1, 2, 4, 5, 5};
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+        qdri_builder builder = {.n_parts = 1};
+        int64_t begin, end, last = 0;
+        qdri_builder_cut_rows(&builder, 15, 3, wanted[i]);
+        assert_int_equal(builder.n_parts, got[i]);
+        for (int part = 0; part < builder.n_parts; part++) {
+            qdri_part_rows(&builder, part, 15, &begin, &end);
+            assert_int_equal(begin, last);
+            assert_true(end > begin && end % 3 == 0);
+            last = end;
+        }
+        assert_int_equal(last, 15);
+        qdri_builder_cut_rows(&builder, 0, 3, wanted[i]);
+        assert_int_equal(builder.n_parts, 1);
+    }
+}
+
 /* Scattered, two panels: the other member's rows are computed and sent first; own rows come last,
  * while the others' versions of them travel. Rows of X are multiplied as they come. */
 static void panels_are_sent_to_their_owner(void **state)
@@ -415,6 +476,8 @@ int main(void)
         cmocka_unit_test(only_the_same_bytes_are_waited_for),
         cmocka_unit_test(classes_can_stand_in_line),
         cmocka_unit_test(weights_are_gathered_ahead),
+        cmocka_unit_test(parts_are_summed_beside_products),
+        cmocka_unit_test(rows_are_cut_into_whole_units),
         cmocka_unit_test(replicated_layers_send_what_the_table_says),
         cmocka_unit_test(scattered_layers_send_what_the_table_says),
         cmocka_unit_test(dx_is_summed_beside_the_dw_product),
