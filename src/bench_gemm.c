@@ -5,20 +5,16 @@
 
 #include "bench_product.h"
 
-#define MAX_EXTENT ((int64_t)1 << 40)
-
 typedef struct gemm_options {
     bench_options shared;
-    int64_t m, n, k; /* of the global product */
+    product_extents extents;
     int backward;
 } gemm_options;
 
-enum { OPTION_M, OPTION_N, OPTION_K, OPTION_BACKWARD, OPTION_SHARED };
+enum { OPTION_BACKWARD = N_PRODUCT_EXTENTS, OPTION_SHARED };
 
 static const option_spec specs[] = {
-    {"rows", 'm', "M", "rows of X and Y, over all ranks; default 4096"},
-    {"outputs", 'n', "N", "columns of Y; default 4096"},
-    {"inputs", 'k', "K", "columns of X; default 4096"},
+    PRODUCT_EXTENT_SPECS,
     {"backward", 0, NULL, "also dX and dW"},
     BENCH_PRODUCT_SPECS,
 };
@@ -26,10 +22,8 @@ static const option_spec specs[] = {
 static int take_option(int index, const char *value, void *user, failure *why)
 {
     gemm_options *options = user;
+    if (index < N_PRODUCT_EXTENTS) return product_take_extent(index, value, &options->extents, why);
     switch (index) {
-    case OPTION_M: return option_integer("rows", value, 0, MAX_EXTENT, &options->m, why);
-    case OPTION_N: return option_integer("outputs", value, 1, MAX_EXTENT, &options->n, why);
-    case OPTION_K: return option_integer("inputs", value, 1, MAX_EXTENT, &options->k, why);
     case OPTION_BACKWARD: options->backward = 1; return EXIT_OK;
     default: return bench_take_product(index - OPTION_SHARED, value, &options->shared, why);
     }
@@ -38,9 +32,7 @@ static int take_option(int index, const char *value, void *user, failure *why)
 static const bench_column columns[] = {
     {"grid", "grid", "", VALUE_TEXT, 12, 0, 0},
     {"pass", "pass", "", VALUE_TEXT, 9, 0, 0},
-    BENCH_SETTING("m", VALUE_WHOLE),
-    BENCH_SETTING("n", VALUE_WHOLE),
-    BENCH_SETTING("k", VALUE_WHOLE),
+    PRODUCT_EXTENT_COLUMNS,
     BENCH_SETTING("dtype", VALUE_TEXT),
     BENCH_SETTING("layout", VALUE_TEXT),
     BENCH_SETTING("ranks", VALUE_WHOLE),
@@ -59,9 +51,9 @@ static void write_title(const void *user, int n_ranks, char *title, size_t capac
              "# Y = X·Wᵀ with m=%lld n=%lld k=%lld, %s, %s, %d rank%s\n"
              "# times of the slowest rank; limit: each rank's products alone, in turn with the "
              "others; share: median of limit / time\n",
-             (long long)options->m, (long long)options->n, (long long)options->k,
-             qdr_dtype_name(options->shared.dtype), bench_layout_text(options->shared.layout),
-             n_ranks, n_ranks == 1 ? "" : "s");
+             (long long)options->extents.m, (long long)options->extents.n,
+             (long long)options->extents.k, qdr_dtype_name(options->shared.dtype),
+             bench_layout_text(options->shared.layout), n_ranks, n_ranks == 1 ? "" : "s");
 }
 
 static void print_pass(bench_run *run, const gemm_options *options, const char *grid,
@@ -69,13 +61,12 @@ static void print_pass(bench_run *run, const gemm_options *options, const char *
 {
     const int on_grid = 2 * (int)pass, limit = on_grid + 1;
     const bench_times times = bench_times_of(samples, on_grid);
-    const double flops = product_flops(options->m, options->n, options->k, pass);
+    const double flops = product_flops(options->extents.m, options->extents.n, options->extents.k,
+                                       pass);
     const bench_value values[] = {
         BENCH_TEXT(grid),
         BENCH_TEXT(product_pass_text(pass)),
-        BENCH_NUMBER(options->m),
-        BENCH_NUMBER(options->n),
-        BENCH_NUMBER(options->k),
+        PRODUCT_EXTENT_VALUES(options->extents),
         BENCH_TEXT(qdr_dtype_name(options->shared.dtype)),
         BENCH_TEXT(bench_layout_text(options->shared.layout)),
         BENCH_NUMBER(qdr_context_size(run->ctx)),
@@ -92,9 +83,9 @@ static int run_grid(bench_run *run, const void *user, grid_size size, failure *w
 {
     const gemm_options *options = user;
     const bench_options *shared = &options->shared;
-    const product_desc desc = {.m = options->m,
-                               .n = options->n,
-                               .k = options->k,
+    const product_desc desc = {.m = options->extents.m,
+                               .n = options->extents.n,
+                               .k = options->extents.k,
                                .dtype = shared->dtype,
                                .layout = shared->layout,
                                .n_panels = (int)shared->n_panels};
@@ -123,8 +114,8 @@ static const bench_kind kind = {
 
 static int run(int argc, char **argv)
 {
-    gemm_options options = {
-        .shared = {.n_iterations = 10, .n_warmup = 2}, .m = 4096, .n = 4096, .k = 4096};
+    gemm_options options = {.shared = {.n_iterations = 10, .n_warmup = 2},
+                            .extents = PRODUCT_DEFAULT_EXTENTS};
     return bench_main(&kind, &options.shared, argc, argv);
 }
 

@@ -5,20 +5,16 @@
 
 #include "bench_product.h"
 
-#define MAX_EXTENT ((int64_t)1 << 40)
-
 typedef struct linear_options {
     bench_options shared;
-    int64_t m, n, k; /* of the global product */
+    product_extents extents;
     int transposed, bias;
 } linear_options;
 
-enum { OPTION_M, OPTION_N, OPTION_K, OPTION_TRANSPOSED, OPTION_BIAS, OPTION_SHARED };
+enum { OPTION_TRANSPOSED = N_PRODUCT_EXTENTS, OPTION_BIAS, OPTION_SHARED };
 
 static const option_spec specs[] = {
-    {"rows", 'm', "M", "rows of X and Y, over all ranks; default 4096"},
-    {"outputs", 'n', "N", "columns of Y; default 4096"},
-    {"inputs", 'k', "K", "columns of X; default 4096"},
+    PRODUCT_EXTENT_SPECS,
     {"transposed", 0, NULL, "x and y change places"},
     {"bias", 0, NULL, "the layer has a bias"},
     BENCH_PRODUCT_SPECS,
@@ -27,10 +23,8 @@ static const option_spec specs[] = {
 static int take_option(int index, const char *value, void *user, failure *why)
 {
     linear_options *options = user;
+    if (index < N_PRODUCT_EXTENTS) return product_take_extent(index, value, &options->extents, why);
     switch (index) {
-    case OPTION_M: return option_integer("rows", value, 0, MAX_EXTENT, &options->m, why);
-    case OPTION_N: return option_integer("outputs", value, 1, MAX_EXTENT, &options->n, why);
-    case OPTION_K: return option_integer("inputs", value, 1, MAX_EXTENT, &options->k, why);
     case OPTION_TRANSPOSED: options->transposed = 1; return EXIT_OK;
     case OPTION_BIAS: options->bias = 1; return EXIT_OK;
     default: return bench_take_product(index - OPTION_SHARED, value, &options->shared, why);
@@ -46,9 +40,7 @@ static int take_option(int index, const char *value, void *user, failure *why)
 static const bench_column columns[] = {
     {"grid", "grid", "", VALUE_TEXT, 12, 0, 0},
     {"pass", "pass", "", VALUE_TEXT, 9, 0, 0},
-    BENCH_SETTING("m", VALUE_WHOLE),
-    BENCH_SETTING("n", VALUE_WHOLE),
-    BENCH_SETTING("k", VALUE_WHOLE),
+    PRODUCT_EXTENT_COLUMNS,
     BENCH_SETTING("dtype", VALUE_TEXT),
     BENCH_SETTING("layout", VALUE_TEXT),
     BENCH_SETTING("transposed", VALUE_WHOLE),
@@ -79,10 +71,10 @@ static void write_title(const void *user, int n_ranks, char *title, size_t capac
              "median of limit / time; exposed: of time - limit\n"
              "# an axis sends: per pass, the rank that sends most; takes: its collectives, hidden "
              "or not\n",
-             options->bias ? " + b" : "", (long long)options->m, (long long)options->n,
-             (long long)options->k, qdr_dtype_name(options->shared.dtype),
-             bench_layout_text(options->shared.layout), options->transposed ? ", transposed" : "",
-             n_ranks, n_ranks == 1 ? "" : "s");
+             options->bias ? " + b" : "", (long long)options->extents.m,
+             (long long)options->extents.n, (long long)options->extents.k,
+             qdr_dtype_name(options->shared.dtype), bench_layout_text(options->shared.layout),
+             options->transposed ? ", transposed" : "", n_ranks, n_ranks == 1 ? "" : "s");
 }
 
 /* ---- what each axis sends ---- */
@@ -125,15 +117,14 @@ static void print_pass(bench_run *run, const linear_options *options, const char
 {
     const int on_grid = 2 * (int)pass, limit = on_grid + 1;
     const bench_times times = bench_times_of(samples, on_grid);
-    const double flops = product_flops(options->m, options->n, options->k, pass);
+    const double flops = product_flops(options->extents.m, options->extents.n, options->extents.k,
+                                       pass);
     const double n = (double)samples->n;
 #define AXIS(axis) BENCH_NUMBER(traffic[axis].bytes / n), BENCH_NUMBER(traffic[axis].secs / n)
     const bench_value values[] = {
         BENCH_TEXT(grid),
         BENCH_TEXT(product_pass_text(pass)),
-        BENCH_NUMBER(options->m),
-        BENCH_NUMBER(options->n),
-        BENCH_NUMBER(options->k),
+        PRODUCT_EXTENT_VALUES(options->extents),
         BENCH_TEXT(qdr_dtype_name(options->shared.dtype)),
         BENCH_TEXT(bench_layout_text(options->shared.layout)),
         BENCH_NUMBER(options->transposed),
@@ -181,9 +172,9 @@ static int measure(bench_run *run, const linear_options *options, grid_size size
 static int run_grid(bench_run *run, const void *user, grid_size size, failure *why)
 {
     const linear_options *options = user;
-    const product_desc desc = {.m = options->m,
-                               .n = options->n,
-                               .k = options->k,
+    const product_desc desc = {.m = options->extents.m,
+                               .n = options->extents.n,
+                               .k = options->extents.k,
                                .dtype = options->shared.dtype,
                                .layout = options->shared.layout,
                                .n_panels = (int)options->shared.n_panels,
@@ -208,8 +199,8 @@ static const bench_kind kind = {
 
 static int run(int argc, char **argv)
 {
-    linear_options options = {
-        .shared = {.n_iterations = 10, .n_warmup = 2}, .m = 4096, .n = 4096, .k = 4096};
+    linear_options options = {.shared = {.n_iterations = 10, .n_warmup = 2},
+                              .extents = PRODUCT_DEFAULT_EXTENTS};
     return bench_main(&kind, &options.shared, argc, argv);
 }
 

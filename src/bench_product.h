@@ -5,6 +5,30 @@
 
 #include "bench.h"
 
+/* Of a global product: rows of X and Y, columns of Y, columns of X. */
+typedef struct product_extents {
+    int64_t m, n, k;
+} product_extents;
+#define PRODUCT_DEFAULT_EXTENTS                                                                    \
+    {                                                                                              \
+        4096, 4096, 4096                                                                           \
+    }
+/* The first entries of a table of options, and what takes them: *value NULL or not, index 0 to 2.
+ */
+#define PRODUCT_EXTENT_SPECS                                                                       \
+    {"rows", 'm', "M", "rows of X and Y, over all ranks; default 4096"},                           \
+        {"outputs", 'n', "N", "columns of Y; default 4096"},                                       \
+    {                                                                                              \
+        "inputs", 'k', "K", "columns of X; default 4096"                                           \
+    }
+enum { N_PRODUCT_EXTENTS = 3 };
+int product_take_extent(int index, const char *value, product_extents *extents, failure *why);
+#define PRODUCT_EXTENT_COLUMNS                                                                     \
+    BENCH_SETTING("m", VALUE_WHOLE), BENCH_SETTING("n", VALUE_WHOLE),                              \
+        BENCH_SETTING("k", VALUE_WHOLE)
+#define PRODUCT_EXTENT_VALUES(extents)                                                             \
+    BENCH_NUMBER((extents).m), BENCH_NUMBER((extents).n), BENCH_NUMBER((extents).k)
+
 typedef struct product_desc {
     int64_t m, n, k; /* global */
     qdr_dtype dtype;
