@@ -28,6 +28,8 @@ void qdri_mpi_stop(void);
 extern int qdri_mpi_max_bytes;
 /* The same for messages to other nodes, unless all nodes have adapters that read remote memory. */
 extern int qdri_mpi_piece_bytes;
+/* And how many bytes of them go before anything has come. */
+extern int64_t qdri_mpi_ahead_bytes;
 /* 0: collectives inside a node travel as messages, too; for tests. Read when a world is made. */
 extern int qdri_mpi_use_node_memory;
 /* 0: collectives between nodes are not taken level by level; for tests. Read when a communicator is

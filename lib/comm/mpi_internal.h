@@ -38,6 +38,14 @@ typedef struct mpi_message {
     int piece_bytes;
 } mpi_message;
 
+/* Bytes of the messages in pieces: in all, begun, received. What has come says how fast more may
+ * go. */
+typedef struct qdri_mpi_flow {
+    int64_t to_send, to_receive, sent, received;
+    int64_t ahead; /* that may be sent before anything comes */
+    int64_t heard_ns; /* when something came last */
+} qdri_mpi_flow;
+
 struct mpi_comm {
     qdri_comm base;
     MPI_Comm handle; /* our own, or of the communicator whose level this is */
@@ -53,6 +61,7 @@ struct mpi_comm {
     int *indices;
     int n_messages, n_open; /* pieces on their way */
     int64_t pause_ns; /* between looks at them */
+    qdri_mpi_flow flow;
     const void **sources; /* room for one pointer per member */
     char sentence[QDRI_ERROR_BYTES];
     /* Notes from other ranks; of the root. */
@@ -119,8 +128,8 @@ QDR_NODISCARD qdr_status qdri_mpi_start_message(mpi_comm *comm, int is_send, int
                                                 size_t bytes);
 /* Lets pieces follow those that have gone. When all is done, messages are numbered from 0 again. */
 QDR_NODISCARD qdr_status qdri_mpi_test(mpi_comm *comm, int *all_done);
-/* Called by work that is pending: lets its thread look again after a pause, at most a quarter of
- * what it has waited, so that the end is seen that late at worst. */
+/* Called by work that is pending: lets its thread look again after a pause; where little is to
+ * come, at most a quarter of what it has waited, so that the end is seen that late at worst. */
 void qdri_mpi_look_again(const mpi_comm *comm, int64_t waited_ns);
 /* Message `number` is on its way. */
 int qdri_mpi_is_open(const mpi_comm *comm, int number);

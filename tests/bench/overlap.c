@@ -3,12 +3,16 @@
  * all overlaps, without any, and without each of them, in turn in one run.
  *
  *   mpiexec -n P overlap [-g GRID] [-s] [-l LAYERS] [-h HIDDEN] [-a HEADS] [-c CONTEXT]
- *                        [-b SEQUENCES] [-p PANELS] [-q BATCH_PARTS] [-f PREFETCH] [-n ROUNDS]
+ *                        [-b SEQUENCES] [-p PANELS] [-q BATCH_PARTS] [-f PREFETCH] [-n ROUNDS] [-o]
  *
- * Times are those of the slowest rank. From the run without overlap, where every task runs alone:
- * what the products (and all that runs on the compute stream) take, what the collectives take (the
- * rank that came last to each), and the critical path: the end of the task list if every task took
- * as long as alone, streams run in order, and a rank's collectives share one wire. */
+ * -o: nothing but the steps with all overlaps, for a profiler or a trace.
+ *
+ * Times are those of the slowest rank. `compute` and `communication`: the same lists of tasks
+ * without the collectives, and without all else. The critical path is the end of the task list if
+ * every task took as long as in the run without overlap, where it runs alone (a collective: as on
+ * the rank that came last to it), streams run in order, and a rank's collectives share one wire.
+ * `processors` is the time that all processes together were on a processor: with fewer cores than
+ * ranks no step is shorter than that over the cores. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +29,7 @@ enum { MAX_ROUNDS = 100, MAX_LAYERS = 16 };
 typedef struct settings {
     int grid[4];
     gpt_config model;
-    int n_rounds, prefetch;
+    int n_rounds, prefetch, only_all;
 } settings;
 
 typedef struct variant {
@@ -33,10 +37,22 @@ typedef struct variant {
     int overlap, one_panel, one_part;
     qdr_stack *stack;
     qdr_edge in, out;
-    double secs[MAX_ROUNDS];
+    double secs[MAX_ROUNDS], cpu_secs[MAX_ROUNDS]; /* cpu: of all processes together */
 } variant;
 
-enum { ALL, NONE, ALONE, NO_WEIGHTS, NO_PANELS, NO_PARTS, NO_ROWS, NO_GRADIENTS, N_VARIANTS };
+enum {
+    ALL,
+    NONE,
+    ALONE,
+    COMPUTE,
+    COMMUNICATION,
+    NO_WEIGHTS,
+    NO_PANELS,
+    NO_PARTS,
+    NO_ROWS,
+    NO_GRADIENTS,
+    N_VARIANTS
+};
 
 typedef struct bench {
     const settings *set;
@@ -64,6 +80,22 @@ static void *allocate(size_t n, size_t bytes)
 
 /* ---- building ---- */
 
+static int is_wire(const qdri_task *task) { return task->stream != QDRI_STREAM_OF_COMPUTE; }
+
+/* Tasks that do nothing take the place of those on the wire, or of the others. */
+static void leave_out(qdr_stack *stack, int wire)
+{
+    qdri_schedule *const schedules[] = {&stack->forward, &stack->backward[0]};
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < schedules[k]->n_tasks; i++) {
+            qdri_task *task = &schedules[k]->tasks[i];
+            if (is_wire(task) != wire) continue;
+            task->kind = QDRI_TASK_ADD;
+            task->accumulate = 0;
+            task->m = task->n = 0;
+        }
+}
+
 static void describe(bench *b, variant *v)
 {
     const settings *set = b->set;
@@ -85,6 +117,8 @@ static void describe(bench *b, variant *v)
     for (int64_t i = 0; i < model->n_layers; i++)
         check(gpt_add_block(v->stack, model, i, v->out, &v->out, residual));
     check(qdr_stack_build(v->stack));
+    if (v == &b->variants[COMPUTE]) leave_out(v->stack, 1);
+    if (v == &b->variants[COMMUNICATION]) leave_out(v->stack, 0);
 }
 
 /* All variants use the same memory: only one runs at a time. */
@@ -128,23 +162,33 @@ static double most_of_ranks(bench *b, double value)
     return most;
 }
 
-static double step(bench *b, variant *v)
+static double sum_of_ranks(bench *b, double value)
+{
+    double all[1024], sum = 0;
+    check(meter_all(b->grid, value, all));
+    for (int i = 0; i < qdr_context_size(b->ctx); i++) sum += all[i];
+    return sum;
+}
+
+static void step(bench *b, variant *v, int round)
 {
     fill(v, v->in, 0);
     fill(v, v->out, 1);
     check(qdr_barrier(b->ctx));
-    const double began = meter_secs();
+    const double began = meter_secs(), cpu_began = meter_cpu_secs();
     check(qdr_stack_forward(v->stack));
     check(qdr_stack_backward(v->stack, 0, 1));
     check(qdr_stream_synchronize(qdr_context_stream(b->ctx)));
-    return most_of_ranks(b, meter_secs() - began);
+    const double secs = meter_secs() - began, cpu_secs = meter_cpu_secs() - cpu_began;
+    v->secs[round] = most_of_ranks(b, secs);
+    v->cpu_secs[round] = sum_of_ranks(b, cpu_secs);
 }
 
 /* The same with stamps around every task. */
 static void step_alone(bench *b, variant *v, int round)
 {
     check(qdri_trace_create(0, 1, 1, &b->ctx->tracing.trace));
-    v->secs[round] = step(b, v);
+    step(b, v, round);
     for (int i = 0; i < b->n_tasks; i++) {
         const qdri_trace_event *event = qdri_trace_event_at(b->ctx->tracing.trace, i);
         b->alone_secs[i * MAX_ROUNDS + round] = 1e-9 * (double)(event->end_ns - event->begin_ns);
@@ -155,14 +199,12 @@ static void step_alone(bench *b, variant *v, int round)
 static void measure(bench *b)
 {
     for (int round = -1; round < b->set->n_rounds; round++)
-        for (int i = 0; i < N_VARIANTS; i++) {
+        for (int i = 0; i < (b->set->only_all ? 1 : N_VARIANTS); i++) {
             variant *v = &b->variants[i];
             if (i == ALONE && round >= 0)
                 step_alone(b, v, round);
-            else if (round < 0)
-                (void)step(b, v);
             else
-                v->secs[round] = step(b, v);
+                step(b, v, round < 0 ? 0 : round); /* the first to warm up */
         }
 }
 
@@ -174,8 +216,6 @@ static const qdri_task *task_at(const qdr_stack *stack, int number)
     return number < n_forward ? &stack->forward.tasks[number]
                               : &stack->backward[0].tasks[number - n_forward];
 }
-
-static int is_wire(const qdri_task *task) { return task->stream != QDRI_STREAM_OF_COMPUTE; }
 
 /* The end of one schedule that begins at `at` on all streams. Of the tasks that could run next the
  * one that can begin first does. */
@@ -215,34 +255,29 @@ static double walk(const qdri_schedule *schedule, const double *secs, double at)
     return end;
 }
 
-typedef struct figures {
-    double compute_secs, wire_secs, path_secs; /* of the slowest rank */
-} figures;
-
-static figures figure(bench *b)
+static double critical_path(bench *b)
 {
     const int n_ranks = qdr_context_size(b->ctx);
     const qdr_stack *stack = b->variants[ALL].stack;
     double *secs = allocate((size_t)b->n_tasks, sizeof *secs);
-    double *all = allocate((size_t)n_ranks, sizeof *all), compute = 0, wire = 0;
+    double *all = allocate((size_t)n_ranks, sizeof *all);
     for (int i = 0; i < b->n_tasks; i++) {
         secs[i] = meter_median(&b->alone_secs[i * MAX_ROUNDS], b->set->n_rounds);
         check(meter_all(b->grid, secs[i], all));
         for (int r = 0; is_wire(task_at(stack, i)) && r < n_ranks; r++)
             if (all[r] < secs[i]) secs[i] = all[r];
-        *(is_wire(task_at(stack, i)) ? &wire : &compute) += secs[i];
     }
     const double forward = walk(&stack->forward, secs, 0);
     const double path = walk(&stack->backward[0], secs + stack->forward.n_tasks, forward);
     free(secs);
     free(all);
-    return (figures){most_of_ranks(b, compute), most_of_ranks(b, wire), most_of_ranks(b, path)};
+    return most_of_ranks(b, path);
 }
 
-static double middle(const variant *v, int n)
+static double middle(const double *secs, int n)
 {
     double sorted[MAX_ROUNDS];
-    memcpy(sorted, v->secs, sizeof sorted);
+    memcpy(sorted, secs, sizeof sorted);
     return meter_median(sorted, n);
 }
 
@@ -256,19 +291,26 @@ static double ratio(const variant *over, const variant *under, int n)
 static void report(bench *b)
 {
     const int n = b->set->n_rounds;
-    const figures alone = figure(b);
     const variant *v = b->variants, *all = &v[ALL];
+    if (b->set->only_all) {
+        if (qdr_context_rank(b->ctx) == 0)
+            printf("overlap %.1f ms, processors %.1f ms\n", 1e3 * middle(all->secs, n),
+                   1e3 * middle(all->cpu_secs, n));
+        return;
+    }
+    const double path_secs = critical_path(b);
     if (qdr_context_rank(b->ctx) != 0) return;
-    const double limit = alone.compute_secs > alone.wire_secs ? alone.compute_secs
-                                                              : alone.wire_secs;
-    const double best = middle(all, n);
-    printf("alone: compute %.1f ms, collectives %.1f ms; critical path %.1f ms; %d rounds\n",
-           1e3 * alone.compute_secs, 1e3 * alone.wire_secs, 1e3 * alone.path_secs, n);
-    printf("overlap %.1f ms: %.3f of the larger, %.3f of the critical path\n", 1e3 * best,
-           best / limit, best / alone.path_secs);
+    const double compute = middle(v[COMPUTE].secs, n), wire = middle(v[COMMUNICATION].secs, n);
+    const double best = middle(all->secs, n);
+    printf("compute %.1f ms, communication %.1f ms, critical path %.1f ms; %d rounds\n",
+           1e3 * compute, 1e3 * wire, 1e3 * path_secs, n);
+    printf("overlap %.1f ms: %.3f of the larger, %.3f of the critical path; gain %.3f\n",
+           1e3 * best, best / (compute > wire ? compute : wire), best / path_secs,
+           ratio(&v[NONE], all, n));
     for (int i = 0; i < N_VARIANTS; i++)
-        printf("  %-30s %9.1f ms  %.3f times the time with all overlaps\n", v[i].name,
-               1e3 * middle(&v[i], n), ratio(&v[i], all, n));
+        printf("  %-30s %9.1f ms  %.3f times the time with all overlaps; processors %9.1f ms\n",
+               v[i].name, 1e3 * middle(v[i].secs, n), ratio(&v[i], all, n),
+               1e3 * middle(v[i].cpu_secs, n));
 }
 
 static int run(qdr_context *ctx, void *user)
@@ -280,6 +322,8 @@ static int run(qdr_context *ctx, void *user)
         [ALL] = {"all overlaps", QDR_OVERLAP_ALL, 0, 0},
         [NONE] = {"no overlap, one panel and part", QDR_OVERLAP_NONE, 1, 1},
         [ALONE] = {"no overlap, these panels", QDR_OVERLAP_NONE, 0, 0},
+        [COMPUTE] = {"compute", QDR_OVERLAP_ALL, 0, 0},
+        [COMMUNICATION] = {"communication", QDR_OVERLAP_ALL, 0, 0},
         [NO_WEIGHTS] = {"without weights ahead", QDR_OVERLAP_ALL & ~QDR_OVERLAP_WEIGHTS, 0, 0},
         [NO_PANELS] = {"without panels", QDR_OVERLAP_ALL, 1, 0},
         [NO_PARTS] = {"without parts of the batch", QDR_OVERLAP_ALL, 0, 1},
@@ -321,7 +365,7 @@ int main(int argc, char **argv)
         .model = {.n_layers = 4, .hidden = 512, .n_heads = 8, .context = 128, .n_sequences = 8},
         .n_rounds = 5};
     int option, exit_code = 1;
-    while ((option = getopt(argc, argv, "g:sl:h:a:c:b:p:q:f:n:")) != -1) {
+    while ((option = getopt(argc, argv, "g:sl:h:a:c:b:p:q:f:n:o")) != -1) {
         const int64_t number = optarg ? strtoll(optarg, NULL, 10) : 0;
         switch (option) {
         case 'g':
@@ -338,6 +382,7 @@ int main(int argc, char **argv)
         case 'p': set.model.panels = (int)number; break;
         case 'q': set.model.batch_parts = (int)number; break;
         case 'f': set.prefetch = (int)number; break;
+        case 'o': set.only_all = 1; break;
         case 'n': set.n_rounds = number > 0 && number < MAX_ROUNDS ? (int)number : 5; break;
         default: return 2;
         }

@@ -341,6 +341,27 @@ static int test_large(member self)
 #endif
 }
 
+/* Messages between nodes in many pieces, of which few go before others come. */
+static int test_pieces(member self)
+{
+#if QDRI_HAVE_MPI
+    int failed = 0;
+    const int before = qdri_mpi_piece_bytes;
+    const int64_t ahead_before = qdri_mpi_ahead_bytes;
+    if (self.is_local) return 0;
+    qdri_mpi_piece_bytes = 24;
+    qdri_mpi_ahead_bytes = 50;
+    for (int i = 0; i < n_trials(&self, 90) && !failed; i++)
+        failed = run_trial(self, hash(self.seed + 9000 + (uint64_t)i), i % 2);
+    qdri_mpi_piece_bytes = before;
+    qdri_mpi_ahead_bytes = ahead_before;
+    return failed;
+#else
+    (void)self;
+    return 0;
+#endif
+}
+
 /* Members read and write each other's memory, where all of it is the library's and all can map it.
  */
 static int test_direct(member self)
@@ -541,10 +562,10 @@ static int test_observer(member self)
 
 static int test_main(qdr_context *ctx, void *user)
 {
-    static int (*const tests[])(member) = {test_random,    test_large,          test_direct,
-                                           test_in_flight, test_split,          test_many_groups,
-                                           test_agree,     test_host_broadcast, test_nan,
-                                           test_arguments, test_observer};
+    static int (*const tests[])(member) = {test_random,      test_large,     test_pieces,
+                                           test_direct,      test_in_flight, test_split,
+                                           test_many_groups, test_agree,     test_host_broadcast,
+                                           test_nan,         test_arguments, test_observer};
     member self = *(const member *)user;
     self.ctx = ctx;
     self.comm = qdri_context_world(ctx);
