@@ -118,17 +118,80 @@ static void wait_in_line(qdri_builder *builder, qdri_task *task, int number)
     if (alone || before_alone) wait_for(builder, task, number - 1);
 }
 
+/* ---- parts ---- */
+
+struct qdri_held_task {
+    qdri_task task;
+    int part;
+};
+
+/* Room for one more. */
+static qdr_status make_room(void **items, int n, int *capacity, size_t size)
+{
+    const int larger = *capacity ? 2 * *capacity : 8;
+    if (n < *capacity) return QDR_OK;
+    QDR_TRY(enlarge(items, n, larger, size, "a schedule"));
+    *capacity = larger;
+    return QDR_OK;
+}
+
+static void keep_back(qdri_builder *builder, const qdri_task *task)
+{
+    builder->status = make_room((void **)&builder->held, builder->n_held, &builder->held_capacity,
+                                sizeof *builder->held);
+    if (builder->status == QDR_OK)
+        builder->held[builder->n_held++] = (struct qdri_held_task){*task, builder->part};
+}
+
+void qdri_builder_hold(qdri_builder *builder)
+{
+    builder->holds = builder->n_parts > 1;
+    builder->part = QDRI_BEFORE_PARTS;
+}
+
+void qdri_builder_give(qdri_builder *builder, qdri_ref slot)
+{
+    if (!builder->holds) {
+        qdri_buffers_give(builder->buffers, slot);
+        return;
+    }
+    if (builder->status == QDR_OK)
+        builder->status = make_room((void **)&builder->given, builder->n_given,
+                                    &builder->given_capacity, sizeof *builder->given);
+    if (builder->status == QDR_OK) builder->given[builder->n_given++] = slot;
+}
+
+static void append(qdri_builder *builder, const qdri_task *task);
+
+void qdri_builder_release(qdri_builder *builder)
+{
+    builder->holds = 0;
+    for (int part = QDRI_BEFORE_PARTS; part <= QDRI_AFTER_PARTS; part++)
+        for (int i = 0; i < builder->n_held; i++)
+            if (builder->held[i].part == part) append(builder, &builder->held[i].task);
+    for (int i = 0; i < builder->n_given; i++)
+        qdri_buffers_give(builder->buffers, builder->given[i]);
+    builder->n_held = builder->n_given = 0;
+}
+
+/* ---- adding ---- */
+
 void qdri_schedule_add(qdri_builder *builder, const qdri_task *task)
+{
+    if (builder->status != QDR_OK) return;
+    if (builder->holds)
+        keep_back(builder, task);
+    else
+        append(builder, task);
+}
+
+static void append(qdri_builder *builder, const qdri_task *task)
 {
     qdri_schedule *schedule = builder->schedule;
     if (builder->status != QDR_OK) return;
-    if (schedule->n_tasks == schedule->capacity) {
-        const int capacity = schedule->capacity ? 2 * schedule->capacity : 8;
-        builder->status = enlarge((void **)&schedule->tasks, schedule->n_tasks, capacity,
-                                  sizeof *schedule->tasks, "a schedule");
-        if (builder->status != QDR_OK) return;
-        schedule->capacity = capacity;
-    }
+    builder->status = make_room((void **)&schedule->tasks, schedule->n_tasks, &schedule->capacity,
+                                sizeof *schedule->tasks);
+    if (builder->status != QDR_OK) return;
     const int number = schedule->n_tasks;
     qdri_task *added = &schedule->tasks[number];
     *added = *task;
@@ -146,8 +209,12 @@ qdr_status qdri_builder_end(qdri_builder *builder)
     qdri_hazards_free(&builder->hazards);
     free(builder->uses);
     free(builder->slots);
+    free(builder->held);
+    free(builder->given);
     builder->uses = NULL;
     builder->slots = NULL;
+    builder->held = NULL;
+    builder->given = NULL;
     return builder->status != QDR_OK ? builder->status : builder->buffers->status;
 }
 

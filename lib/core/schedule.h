@@ -92,6 +92,12 @@ typedef struct qdri_builder {
      * begin at part_begin[p]. */
     int n_parts;
     int64_t part_begin[QDRI_MAX_BATCH_PARTS + 1];
+    int part; /* that tasks are added for now, or one of the two below */
+    int holds;
+    struct qdri_held_task *held;
+    int n_held, held_capacity;
+    qdri_ref *given; /* slots that are given back with the held tasks */
+    int n_given, given_capacity;
     int last_on_stream[QDRI_N_STREAMS];
     int waited[QDRI_N_STREAMS]
               [QDRI_N_STREAMS]; /* waited[s][t]: last task of t that stream s has waited for */
@@ -115,6 +121,15 @@ void qdri_builder_cut_rows(qdri_builder *builder, int64_t n_rows, int64_t unit, 
 /* Rows [begin, end) of a part; all n_rows where there is one part. */
 void qdri_part_rows(const qdri_builder *builder, int part, int64_t n_rows, int64_t *begin,
                     int64_t *end);
+/* From hold to release, tasks are kept back, and then appended part by part: those BEFORE_PARTS,
+ * those of part 0 in the order of their coming, …, those AFTER_PARTS. Slots given back meanwhile
+ * stay in use until then. Where there is one part, nothing is kept back. */
+#define QDRI_BEFORE_PARTS (-1)
+#define QDRI_AFTER_PARTS QDRI_MAX_BATCH_PARTS
+void qdri_builder_hold(qdri_builder *builder);
+void qdri_builder_release(qdri_builder *builder);
+/* Gives a workspace slot back. */
+void qdri_builder_give(qdri_builder *builder, qdri_ref slot);
 /* Appends a task, with what it must wait for. */
 void qdri_schedule_add(qdri_builder *builder, const qdri_task *task);
 /* Frees what the builder holds. @return the first failure */

@@ -190,63 +190,46 @@ static void sum_gradient(qdri_builder *builder, const qdri_layer_shape *shape, q
     qdri_add_collective(builder, &task);
 }
 
+/* dW of one part of the rows; those behind the first add to it. */
 static void weight_gradient(qdri_builder *builder, const qdri_layer_shape *shape,
-                            const qdri_layer_refs *refs, qdri_ref x, qdri_ref dy,
+                            const qdri_layer_refs *refs, int part, qdri_ref whole,
                             const qdri_backward_mode *mode)
 {
     const int gz = builder->place.size[QDR_Z];
-    const qdri_ref whole = gz > 1 ? gradient_slot(builder, shape) : refs->dw;
     const int turned = shape->storage == QDR_IN_OUT;
-    qdri_task task = qdri_layer_task(shape, QDRI_TASK_PRODUCT, turned ? x : dy, turned ? dy : x,
-                                     whole);
-    task.accumulate = gz == 1 && mode->accumulate_dw;
+    qdri_task task = qdri_layer_task(shape, QDRI_TASK_PRODUCT, turned ? refs->x : refs->dy,
+                                     turned ? refs->dy : refs->x, whole);
+    task.accumulate = part > 0 || (gz == 1 && mode->accumulate_dw);
     task.out_dtype = shape->grad_dtype;
-    if (gz > 1)
+    if (gz > 1 && part == 0)
         task.zero_tail = bytes_of(shape->shard_elems * gz - shape->n * shape->k, shape->grad_dtype);
     qdri_set_product(&task, QDRI_PRODUCT_DW, shape->storage, shape->m, shape->n, shape->k);
     qdri_schedule_add(builder, &task);
-    sum_gradient(builder, shape, whole, refs->dw, mode);
 }
 
-static void bias_gradient(qdri_builder *builder, const qdri_layer_shape *shape, qdri_ref db,
-                          qdri_ref dy, const qdri_backward_mode *mode)
+static void bias_gradient(qdri_builder *builder, const qdri_layer_shape *shape,
+                          const qdri_layer_refs *refs, int part, const qdri_backward_mode *mode)
 {
-    qdri_task task = qdri_layer_task(shape, QDRI_TASK_COLUMN_SUM, dy, QDRI_NO_REF, db);
+    qdri_task task = qdri_layer_task(shape, QDRI_TASK_COLUMN_SUM, refs->dy, QDRI_NO_REF, refs->db);
     task.out_dtype = shape->grad_dtype;
-    task.accumulate = mode->accumulate_db;
+    task.accumulate = part > 0 || mode->accumulate_db;
     task.m = shape->m;
     task.n = shape->n;
-    qdri_schedule_add(builder, &task);
+    if (shape->bias) qdri_schedule_add(builder, &task);
 }
 
-/* dX of all parts, each of which is summed beside the products behind it. */
-static void input_gradient(qdri_builder *builder, const qdri_layer_shape *whole,
-                           const qdri_layer_refs *whole_refs, int accumulate, qdri_ref dy,
-                           qdri_summed dx[QDRI_MAX_BATCH_PARTS])
+/* dX, whose sum runs beside the products behind it. */
+static void input_gradient(qdri_builder *builder, const qdri_layer_shape *shape,
+                           const qdri_layer_refs *refs, int accumulate, qdri_ref w, qdri_summed *dx)
 {
-    const qdri_ref w = qdri_next_weight(builder);
-    for (int part = 0; part < builder->n_parts; part++) {
-        const qdri_layer_shape shape = shape_of_part(builder, whole, part);
-        const qdri_layer_refs refs = refs_of_part(builder, whole, whole_refs, part);
-        dx[part] = (qdri_summed){.in = output_rows(&shape),
-                                 .out = input_rows(&shape),
-                                 .n_panels = shape.backward_panels,
-                                 .local_rows = shape.in_rows,
-                                 .target = refs.dx,
-                                 .accumulate = accumulate};
-        qdri_begin_summed(builder, &shape, &dx[part]);
-        qdri_add_summed(builder, &shape, &dx[part], QDRI_PRODUCT_DX,
-                        builder->n_parts > 1 ? refs.dy : dy, w);
-    }
-}
-
-static void end_input_gradient(qdri_builder *builder, const qdri_layer_shape *whole,
-                               const qdri_summed dx[QDRI_MAX_BATCH_PARTS])
-{
-    for (int part = 0; part < builder->n_parts; part++) {
-        const qdri_layer_shape shape = shape_of_part(builder, whole, part);
-        qdri_end_summed(builder, &shape, &dx[part]);
-    }
+    *dx = (qdri_summed){.in = output_rows(shape),
+                        .out = input_rows(shape),
+                        .n_panels = shape->backward_panels,
+                        .local_rows = shape->in_rows,
+                        .target = refs->dx,
+                        .accumulate = accumulate};
+    qdri_begin_summed(builder, shape, dx);
+    qdri_add_summed(builder, shape, dx, QDRI_PRODUCT_DX, refs->dy, w);
 }
 
 void qdri_linear_backward_tasks(qdri_builder *builder, const qdri_layer_shape *shape,
@@ -258,17 +241,31 @@ void qdri_linear_backward_tasks(qdri_builder *builder, const qdri_layer_shape *s
     const qdri_ref dy_whole = qdri_take_rows(builder, shape->out_scattered, shape->m, shape->n,
                                              shape->dtype);
     const qdri_ref x_whole = qdri_take_rows(builder, regather, shape->m, shape->k, shape->dtype);
-    if (shape->out_scattered)
+    qdri_layer_refs whole = *refs;
+    qdri_summed dx[QDRI_MAX_BATCH_PARTS];
+    if (shape->out_scattered) {
         qdri_gather_rows(builder, shape, &rows, refs->dy, dy_whole,
                          with_dx ? shape->backward_panels : 1);
-    const qdri_ref dy = shape->out_scattered ? dy_whole : refs->dy;
-    qdri_ref x = shape->in_scattered ? refs->gathered : refs->x;
-    if (regather) x = whole_input(builder, shape, refs, x_whole, 1);
-    qdri_summed dx[QDRI_MAX_BATCH_PARTS];
-    if (with_dx) input_gradient(builder, shape, refs, mode->accumulate_dx, dy, dx);
-    weight_gradient(builder, shape, refs, x, dy, mode);
-    if (shape->bias) bias_gradient(builder, shape, refs->db, dy, mode);
-    if (with_dx) end_input_gradient(builder, shape, dx);
+        whole.dy = dy_whole;
+    }
+    if (shape->in_scattered) whole.x = refs->gathered;
+    if (regather) whole.x = whole_input(builder, shape, refs, x_whole, 1);
+    const qdri_ref w = with_dx ? qdri_next_weight(builder) : QDRI_NO_REF;
+    const qdri_ref dw = builder->place.size[QDR_Z] > 1 ? gradient_slot(builder, shape) : refs->dw;
+    for (int part = 0; part < builder->n_parts; part++) {
+        const qdri_layer_shape cut = shape_of_part(builder, shape, part);
+        const qdri_layer_refs cut_refs = refs_of_part(builder, shape, &whole, part);
+        builder->part = part;
+        if (with_dx) input_gradient(builder, &cut, &cut_refs, mode->accumulate_dx, w, &dx[part]);
+        weight_gradient(builder, &cut, &cut_refs, part, dw, mode);
+        bias_gradient(builder, &cut, &cut_refs, part, mode);
+    }
+    builder->part = QDRI_AFTER_PARTS;
+    sum_gradient(builder, shape, dw, refs->dw, mode);
+    for (int part = 0; with_dx && part < builder->n_parts; part++) {
+        const qdri_layer_shape cut = shape_of_part(builder, shape, part);
+        qdri_end_summed(builder, &cut, &dx[part]);
+    }
     qdri_buffers_give(builder->buffers, dy_whole);
     qdri_buffers_give(builder->buffers, x_whole);
 }

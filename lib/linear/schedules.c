@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From nodes to schedules: forward in order of execution, backward in reverse with gradients in
- * borrowed workspace. Where the rows are in parts, the forward runs from one layer's product to the
- * next with one part after the other, so that the sum of one travels beside the products of the
- * others; the backward takes node by node, since dW stands behind each dX anyway. */
+ * borrowed workspace. Where the rows are in parts, one after the other runs from one sum over other
+ * ranks to the next, so that the sum of one travels beside the work of the others. */
 #include <string.h>
 
 #include "core/size.h"
@@ -63,11 +62,6 @@ static qdri_ref loss_of_part(const qdr_stack *stack, int part)
 {
     const size_t bytes = 2 * sizeof(double);
     return (qdri_ref){stack->loss.buffer, (size_t)part * bytes, bytes};
-}
-
-static int n_parts_of(const qdri_builder *builder, const qdri_node *node)
-{
-    return node->needs_all_rows ? 1 : builder->n_parts;
 }
 
 /* The rows of a part, where the operation takes parts. */
@@ -141,28 +135,37 @@ static void begin_node(qdri_builder *builder, const qdr_stack *stack, int number
         qdri_linear_forward_product(builder, &node->layer->shape, &refs, part, w, 0);
 }
 
-/* One part after the other goes through the nodes up to the next layer, that included. */
-static int segment_last(const qdr_stack *stack, int first)
+static int is_summed(const qdr_stack *stack, qdr_axis axis) { return stack->place.size[axis] > 1; }
+
+/* A segment, in which one part after the other goes through all nodes, ends with a layer whose
+ * result is summed over other ranks; with each layer where W is gathered, since a slot is there for
+ * one; and at nodes that take all parts at once. */
+static int ends_segment(const qdr_stack *stack, int number, int next, int backward)
 {
-    int last = first;
-    while (stack->nodes[last].kind == QDRI_NODE_OP && !stack->nodes[last].needs_all_rows &&
-           last + 1 < stack->n_nodes && !stack->nodes[last + 1].needs_all_rows)
-        last++;
-    return last;
+    const qdri_node *node = &stack->nodes[number];
+    if (node->needs_all_rows ||
+        (next >= 0 && next < stack->n_nodes &&
+         (stack->nodes[next].needs_all_rows || stack->nodes[next].kind == QDRI_NODE_EMBEDDING)))
+        return 1;
+    if (node->kind == QDRI_NODE_OP) return 0;
+    const qdri_layer_shape *shape = &node->layer->shape;
+    return node->kind == QDRI_NODE_EMBEDDING || is_summed(stack, QDR_Z) ||
+           is_summed(stack, backward ? shape->out_axis : shape->in_axis);
 }
 
-/* @return the node behind the segment that begins with `first` */
-static int add_segment(qdri_builder *builder, const qdr_stack *stack, int first)
+/* Node `number` of a forward for all parts; first what is done to the sums of the one before it. */
+static void add_node(qdri_builder *builder, const qdr_stack *stack, int number)
 {
-    const int last = segment_last(stack, first), needs_all = stack->nodes[first].needs_all_rows;
-    const qdri_ref w = stack->nodes[last].kind == QDRI_NODE_OP ? QDRI_NO_REF
-                                                               : qdri_next_weight(builder);
+    const qdri_node *node = &stack->nodes[number];
+    const qdri_ref w = node->kind == QDRI_NODE_OP ? QDRI_NO_REF : qdri_next_weight(builder);
     for (int part = 0; part < builder->n_parts; part++) {
-        if (first > 0) end_node(builder, stack, first - 1, part);
-        for (int i = first; i <= last && !needs_all; i++) begin_node(builder, stack, i, part, w);
+        builder->part = part;
+        if (number > 0) end_node(builder, stack, number - 1, part);
+        if (!node->needs_all_rows) begin_node(builder, stack, number, part, w);
     }
-    if (needs_all) begin_node(builder, stack, first, 0, w);
-    return last + 1;
+    builder->part = QDRI_AFTER_PARTS;
+    if (node->needs_all_rows) begin_node(builder, stack, number, 0, w);
+    builder->part = QDRI_BEFORE_PARTS;
 }
 
 qdr_status qdri_build_forward(qdr_stack *stack)
@@ -173,7 +176,14 @@ qdr_status qdri_build_forward(qdr_stack *stack)
         if (stack->nodes[i].kind != QDRI_NODE_OP)
             qdri_plan_layer_weight(&builder, stack->nodes[i].layer);
     stack->n_loss_parts = builder.n_parts;
-    for (int i = 0; i < stack->n_nodes;) i = add_segment(&builder, stack, i);
+    qdri_builder_hold(&builder);
+    for (int i = 0; i < stack->n_nodes; i++) {
+        add_node(&builder, stack, i);
+        if (!ends_segment(stack, i, i + 1, 0)) continue;
+        qdri_builder_release(&builder);
+        qdri_builder_hold(&builder);
+    }
+    qdri_builder_release(&builder);
     for (int part = 0; part < builder.n_parts; part++)
         end_node(&builder, stack, stack->n_nodes - 1, part);
     return qdri_builder_end(&builder);
@@ -186,6 +196,7 @@ static void add_edge_task(qdri_builder *builder, const qdri_edge *edge, int numb
     for (int part = 0; part < builder->n_parts; part++) {
         int64_t begin, end;
         qdri_part_rows(builder, part, edge->owned.n_rows, &begin, &end);
+        if (builder->part != QDRI_AFTER_PARTS) builder->part = part;
         qdri_schedule_add(builder, &(qdri_task){.kind = QDRI_TASK_ADD,
                                                 .node = number,
                                                 .name = name,
@@ -220,7 +231,7 @@ static qdri_ref gradient_target(qdri_builder *builder, qdr_stack *stack, int inp
                builder->buffers->items[edge->d.buffer].busy > 1) {
         const qdri_ref copy = take_edge(builder, edge);
         add_edge_task(builder, edge, number, stack->nodes[number].name, copy, edge->d, 0);
-        qdri_buffers_give(builder->buffers, edge->d);
+        qdri_builder_give(builder, edge->d);
         edge->d = copy;
     }
     return edge->d;
@@ -229,7 +240,7 @@ static qdri_ref gradient_target(qdri_builder *builder, qdr_stack *stack, int inp
 /* A node's output gradient has been used. */
 static void release_gradient(qdri_builder *builder, qdri_edge *edge)
 {
-    if (!edge->keeps_gradient) qdri_buffers_give(builder->buffers, edge->d);
+    if (!edge->keeps_gradient) qdri_builder_give(builder, edge->d);
     edge->d = QDRI_NO_REF;
 }
 
@@ -305,16 +316,17 @@ static void add_op_backward(qdri_builder *builder, qdr_stack *stack, int number,
             accumulates |= accumulate << i;
         }
     }
-    for (int part = 0; part < n_parts_of(builder, node); part++) {
+    for (int part = 0; part < (node->needs_all_rows ? 1 : builder->n_parts); part++) {
+        if (!node->needs_all_rows) builder->part = part;
         add_op_backward_part(builder, stack, number, part, writes, accumulates);
         accumulates |= 1 << QDR_MAX_OP_INPUTS; /* the parameters': to those of the parts before */
     }
     for (int i = 0; i < node->n_in; i++) {
-        qdri_buffers_give(builder->buffers, unwanted[i]);
+        qdri_builder_give(builder, unwanted[i]);
         if (late[i].buffer < 0) continue;
         add_edge_task(builder, &stack->edges[node->in[i]], number, node->name, late[i], writes[i],
                       1);
-        qdri_buffers_give(builder->buffers, writes[i]);
+        qdri_builder_give(builder, writes[i]);
     }
 }
 
@@ -386,8 +398,10 @@ qdr_status qdri_build_backward(qdr_stack *stack, qdri_gradient_mode mode, int de
         if (node->kind == QDRI_NODE_LINEAR && stack->edges[node->in[0]].with_gradient)
             qdri_plan_layer_weight(&builder, node->layer);
     }
+    qdri_builder_hold(&builder);
     for (int i = stack->n_nodes - 1; i >= 0; i--) {
         const qdri_node *node = &stack->nodes[i];
+        builder.part = node->needs_all_rows ? QDRI_AFTER_PARTS : QDRI_BEFORE_PARTS;
         if (node->passes_gradient)
             pass_gradient(&builder, stack, i);
         else if (node->kind == QDRI_NODE_OP)
@@ -395,7 +409,11 @@ qdr_status qdri_build_backward(qdr_stack *stack, qdri_gradient_mode mode, int de
         else
             add_layer_backward(&builder, stack, i, mode, deferred);
         if (node->out >= 0) release_gradient(&builder, &stack->edges[node->out]);
+        if (!ends_segment(stack, i, i - 1, 1)) continue;
+        qdri_builder_release(&builder);
+        qdri_builder_hold(&builder);
     }
+    qdri_builder_release(&builder);
     if (!deferred) sum_small_gradients(&builder, stack);
     return qdri_builder_end(&builder);
 }
