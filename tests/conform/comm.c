@@ -549,10 +549,10 @@ static int test_observer(member self)
 
 static int test_main(qdr_context *ctx, void *user)
 {
-    static int (*const tests[])(member) = {test_random,      test_large,     test_pieces,
-                                           test_direct,      test_in_flight, test_split,
-                                           test_many_groups, test_agree,     test_host_broadcast,
-                                           test_nan,         test_arguments, test_observer};
+    static int (*const tests[])(member) = {test_random,    test_large,          test_direct,
+                                           test_in_flight, test_split,          test_many_groups,
+                                           test_agree,     test_host_broadcast, test_nan,
+                                           test_arguments, test_observer};
     member self = *(const member *)user;
     self.ctx = ctx;
     self.comm = qdri_context_world(ctx);
