@@ -8,7 +8,7 @@
 
 typedef struct layer_options {
     bench_options shared;
-    int64_t hidden, n_heads, context, n_sequences, n_layers;
+    int64_t hidden, n_heads, context, n_sequences, n_layers, n_batch_parts;
 } layer_options;
 
 enum {
@@ -17,6 +17,7 @@ enum {
     OPTION_CONTEXT,
     OPTION_SEQUENCES,
     OPTION_LAYERS,
+    OPTION_BATCH_PARTS,
     OPTION_SHARED
 };
 
@@ -26,6 +27,7 @@ static const option_spec specs[] = {
     {"context", 0, "N", "tokens of one sequence; default 256"},
     {"sequences", 0, "N", "over all ranks; default 4"},
     {"layers", 0, "N", "transformer layers, one behind the other; default 1"},
+    {"batch-parts", 0, "N", "parts of a rank's sequences, sums of one beside the next; default 1"},
     BENCH_PRODUCT_SPECS,
 };
 
@@ -40,6 +42,8 @@ static int take_option(int index, const char *value, void *user, failure *why)
     case OPTION_SEQUENCES:
         return option_integer("sequences", value, 1, 1 << 20, &options->n_sequences, why);
     case OPTION_LAYERS: return option_integer("layers", value, 1, 1024, &options->n_layers, why);
+    case OPTION_BATCH_PARTS:
+        return option_integer("batch-parts", value, 1, 16, &options->n_batch_parts, why);
     default: return bench_take_product(index - OPTION_SHARED, value, &options->shared, why);
     }
 }
@@ -64,6 +68,7 @@ static const bench_column columns[] = {
     BENCH_SETTING("context", VALUE_WHOLE),
     BENCH_SETTING("sequences", VALUE_WHOLE),
     BENCH_SETTING("layers", VALUE_WHOLE),
+    BENCH_SETTING("batch_parts", VALUE_WHOLE),
     BENCH_SETTING("dtype", VALUE_TEXT),
     BENCH_SETTING("layout", VALUE_TEXT),
     BENCH_SETTING("ranks", VALUE_WHOLE),
@@ -133,6 +138,7 @@ static qdr_status prepare(layer_bench *bench, const layer_options *options, grid
             .dtype = options->shared.dtype,
             .layout = options->shared.layout,
             .n_panels = (int)options->shared.n_panels,
+            .n_batch_parts = (int)options->n_batch_parts,
             .overlap = i == SERIAL ? QDR_OVERLAP_NONE : QDR_OVERLAP_ALL,
         };
         status = transformer_create(bench->grid, &desc, &bench->stacks[i]);
@@ -195,6 +201,7 @@ static void print_pass(bench_run *run, const layer_options *options, const char 
         BENCH_NUMBER(options->context),
         BENCH_NUMBER(options->n_sequences),
         BENCH_NUMBER(options->n_layers),
+        BENCH_NUMBER(options->n_batch_parts),
         BENCH_TEXT(qdr_dtype_name(options->shared.dtype)),
         BENCH_TEXT(bench_layout_text(options->shared.layout)),
         BENCH_NUMBER(qdr_context_size(run->ctx)),
@@ -244,7 +251,8 @@ static int run(int argc, char **argv)
                              .n_heads = 8,
                              .context = 256,
                              .n_sequences = 4,
-                             .n_layers = 1};
+                             .n_layers = 1,
+                             .n_batch_parts = 1};
     return bench_main(&kind, &options.shared, argc, argv);
 }
 

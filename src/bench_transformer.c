@@ -88,7 +88,8 @@ qdr_status transformer_create(qdr_grid *grid, const transformer_desc *desc, tran
                                  .row_unit = desc->context,
                                  .dtype = desc->dtype,
                                  .overlap = desc->overlap,
-                                 .panels = desc->n_panels};
+                                 .panels = desc->n_panels,
+                                 .batch_parts = desc->n_batch_parts};
     qdr_context *ctx = qdr_grid_context(grid);
     made->dtype = desc->dtype;
     TRY(qdr_stack_create(grid, &opts, &made->stack));

@@ -10,7 +10,7 @@ typedef struct transformer_desc {
     int64_t hidden, n_heads, context, n_sequences, n_layers; /* n_heads divides hidden */
     qdr_dtype dtype;
     qdr_layout layout;
-    int n_panels, overlap; /* as in qdr_stack_opts */
+    int n_panels, n_batch_parts, overlap; /* as in qdr_stack_opts */
 } transformer_desc;
 
 enum { N_LAYER_PRODUCTS = 4 }; /* qkv, proj, fc, fc2 */
