@@ -380,6 +380,35 @@ static void parts_are_summed_beside_products(void **state)
     drop(&b);
 }
 
+/* Part by part, in each the order of their coming; a slot given back meanwhile is nobody else's. */
+static void held_tasks_come_part_by_part(void **state)
+{
+    (void)state;
+    const int parts[] = {1, QDRI_AFTER_PARTS, 0, 1, QDRI_BEFORE_PARTS, 0};
+    const int order[] = {4, 2, 5, 0, 3, 1};
+    for (int n_parts = 1; n_parts <= 2; n_parts++) {
+        bench b = {0};
+        begin(&b, &all_two, QDR_OVERLAP_ALL, 1);
+        qdri_builder_cut_rows(&b.builder, 4, 1, n_parts);
+        const qdri_ref slot = qdri_buffers_take(&b.buffers, 64);
+        qdri_builder_hold(&b.builder);
+        for (int i = 0; i < 6; i++) {
+            b.builder.part = parts[i];
+            add(&b, (qdri_task){.kind = QDRI_TASK_ADD, .m = i});
+        }
+        qdri_builder_give(&b.builder, slot);
+        assert_int_equal(b.schedule.n_tasks, n_parts == 1 ? 6 : 0);
+        assert_int_equal(b.buffers.items[slot.buffer].busy, n_parts == 1 ? 0 : 1);
+        qdri_builder_release(&b.builder);
+        assert_int_equal(b.schedule.n_tasks, 6);
+        assert_int_equal(b.buffers.items[slot.buffer].busy, 0);
+        for (int i = 0; i < 6; i++)
+            assert_int_equal(task_at(&b, i)->m, n_parts == 1 ? i : order[i]);
+        end(&b);
+        drop(&b);
+    }
+}
+
 /* Whole units, none of the parts empty: five sequences of three rows. */
 static void rows_are_cut_into_whole_units(void **state)
 {
@@ -477,6 +506,7 @@ int main(void)
         cmocka_unit_test(classes_can_stand_in_line),
         cmocka_unit_test(weights_are_gathered_ahead),
         cmocka_unit_test(parts_are_summed_beside_products),
+        cmocka_unit_test(held_tasks_come_part_by_part),
         cmocka_unit_test(rows_are_cut_into_whole_units),
         cmocka_unit_test(replicated_layers_send_what_the_table_says),
         cmocka_unit_test(scattered_layers_send_what_the_table_says),
