@@ -41,6 +41,7 @@ typedef struct test_case {
     int x, y, z, d;
     qdr_layout layout;
     qdr_dtype dtype;
+    int batch_parts;
 } test_case;
 
 static size_t sum_of(const qdr_stack_sizes *sizes)
@@ -83,7 +84,8 @@ static int run_steps(qdr_context *ctx, const test_case *c)
                                .vocab = 16,
                                .n_sequences = 4,
                                .layout = c->layout,
-                               .dtype = c->dtype};
+                               .dtype = c->dtype,
+                               .batch_parts = c->batch_parts};
     CHECK(qdr_grid_create(
         ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = c->x, .y = c->y, .z = c->z, .d = c->d}, &grid));
     CHECK(qdr_barrier(ctx));
@@ -255,13 +257,15 @@ static int initialise_all(qdr_context *ctx)
 static int on_rank(qdr_context *ctx, void *user)
 {
     static const test_case cases[] = {
-        {2, 2, 2, 1, QDR_REPLICATED, QDR_F32},  {2, 2, 2, 1, QDR_SCATTERED, QDR_F32},
-        {2, 2, 2, 1, QDR_REPLICATED, QDR_F64},  {2, 2, 2, 1, QDR_SCATTERED, QDR_F64},
-        {2, 2, 2, 1, QDR_REPLICATED, QDR_BF16}, {2, 2, 2, 1, QDR_SCATTERED, QDR_BF16},
-        {4, 1, 1, 2, QDR_SCATTERED, QDR_F32},   {1, 4, 2, 1, QDR_REPLICATED, QDR_F32},
-        {2, 1, 2, 2, QDR_SCATTERED, QDR_F32},   {2, 2, 1, 1, QDR_REPLICATED, QDR_F32},
-        {2, 2, 1, 1, QDR_SCATTERED, QDR_BF16},  {1, 2, 2, 1, QDR_SCATTERED, QDR_F64},
-        {1, 1, 4, 1, QDR_REPLICATED, QDR_F32},  {2, 1, 1, 2, QDR_SCATTERED, QDR_F32},
+        {2, 2, 2, 1, QDR_REPLICATED, QDR_F32, 1},  {2, 2, 2, 1, QDR_SCATTERED, QDR_F32, 1},
+        {2, 2, 2, 1, QDR_REPLICATED, QDR_F64, 1},  {2, 2, 2, 1, QDR_SCATTERED, QDR_F64, 1},
+        {2, 2, 2, 1, QDR_REPLICATED, QDR_BF16, 1}, {2, 2, 2, 1, QDR_SCATTERED, QDR_BF16, 1},
+        {4, 1, 1, 2, QDR_SCATTERED, QDR_F32, 1},   {1, 4, 2, 1, QDR_REPLICATED, QDR_F32, 1},
+        {2, 1, 2, 2, QDR_SCATTERED, QDR_F32, 1},   {2, 2, 1, 1, QDR_REPLICATED, QDR_F32, 1},
+        {2, 2, 1, 1, QDR_SCATTERED, QDR_BF16, 1},  {1, 2, 2, 1, QDR_SCATTERED, QDR_F64, 1},
+        {1, 1, 4, 1, QDR_REPLICATED, QDR_F32, 1},  {2, 1, 1, 2, QDR_SCATTERED, QDR_F32, 1},
+        {2, 2, 2, 1, QDR_REPLICATED, QDR_F32, 2},  {4, 2, 1, 1, QDR_REPLICATED, QDR_F64, 4},
+        {2, 2, 1, 1, QDR_REPLICATED, QDR_F32, 3},
     };
     int failed = initialise_all(ctx), n_run = 0;
     (void)user;
