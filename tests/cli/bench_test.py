@@ -214,9 +214,10 @@ class Layer(Case):
 
     def test_layers_types_and_panels(self):
         for dtype, layout in (("f64", "scattered"), ("bf16", "replicated")):
-            words = ["layer", *LAYER, "--local", "2", "--grid", "1x2x1x1", "--layers", "3", "--dtype", dtype, "--layout", layout, "--panels", "2"]
+            words = ["layer", *LAYER, "--local", "2", "--grid", "1x2x1x1", "--layers", "3", "--dtype", dtype, "--layout", layout, "--panels", "2",
+                     "--batch-parts", "2"]
             rows = list(csv.DictReader(run(*words, "--csv").out.splitlines()))
-            self.assertEqual([(row["layers"], row["dtype"], row["layout"]) for row in rows], [("3", dtype, layout)] * 3)
+            self.assertEqual([(row["layers"], row["batch_parts"], row["dtype"], row["layout"]) for row in rows], [("3", "2", dtype, layout)] * 3)
             table = self.table(*words)
             self.assertIn("3 transformer layers, hidden 24, 6 heads, 4 sequences of 5 tokens", table[0])
             self.assertRegex(table[-1], r"^1x2x1x1 +together( +[0-9.]+){10} +4$")

@@ -531,6 +531,8 @@ static void wrong_descriptions_are_named(qdr_context *ctx, uint64_t seed)
                QDR_ERR_SHAPE, "12");
     DIST_FAILS(qdr_stack_create(grid, &(qdr_stack_opts){QDR_OPTS_INIT, .dtype = QDR_I32}, &stack),
                QDR_ERR_DTYPE, "bf16");
+    DIST_FAILS(qdr_stack_create(grid, &(qdr_stack_opts){QDR_OPTS_INIT, .batch_parts = 17}, &stack),
+               QDR_ERR_ARGUMENT, "batch_parts 17");
     DIST_CHECK(stack == NULL, "a failed create leaves a stack");
     DIST_OK(qdr_stack_create(
         grid, &(qdr_stack_opts){QDR_OPTS_INIT, .n_rows = 8, .row_unit = 4, .dtype = QDR_F64},
