@@ -55,10 +55,10 @@ typedef struct qdr_stack_opts {
                               two, and where it is 0, one is gathered ahead */
     int batch_parts; /**< parts of each rank's rows, whole row_units, that go through the whole
                         stack one behind the other: sums of one over x or y travel beside the
-                        products of the next; 0, 1: one. Rows of any scattered edge: one. Fewer than
-                        that many units: one for each. At most 16. Callers' operations, and
-                        attention that gathers key heads, take all parts at once. Bits may depend on
-                        it */
+                        products of the next; 0, 1: one. Where neither x nor y has several ranks, or
+                        the rows of an edge are scattered: one. Fewer than that many units: one for
+                        each. At most 16. Callers' operations, and attention that gathers key heads,
+                        take all parts at once. Bits may depend on it */
 } qdr_stack_opts;
 
 /** Makes an empty stack. Collective, agrees.

@@ -41,6 +41,7 @@ typedef struct mpi_message {
 /* Bytes of the messages in pieces: in all, begun, received. What has come says how fast more may
  * go. */
 typedef struct qdri_mpi_flow {
+    int n_sends; /* messages */
     int64_t to_send, to_receive, sent, received;
     int64_t ahead; /* that may be sent before anything comes */
     int64_t heard_ns; /* when something came last */

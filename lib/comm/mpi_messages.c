@@ -9,7 +9,12 @@
 #include "comm/mpi_internal.h"
 #include "dev/clock.h"
 
-enum { PAUSE_MIN_NS = 50000, PAUSE_MAX_NS = 1500000, SILENCE_NS = 4000000 };
+enum {
+    PAUSE_MIN_NS = 50000,
+    PAUSE_FIRST_NS = 200000, /* of a collective */
+    PAUSE_MAX_NS = 1500000,
+    SILENCE_NS = 4000000
+};
 
 int qdri_mpi_max_bytes = INT_MAX;
 int qdri_mpi_piece_bytes = 16 << 10;
@@ -27,11 +32,11 @@ int qdri_mpi_is_off_node(const mpi_comm *comm, int peer)
  * at 200 Mbit/s that took a fifth. So a member sends to its next neighbour first, then to the one
  * after, at the pace at which it receives, which is that of the wire: each link carries one message
  * at a time, and all end together. Where nothing comes for a while, a member is late, and the
- * others get more meanwhile. */
+ * others get more meanwhile. A single message has nobody to wait for. */
 static int may_send(const mpi_comm *comm)
 {
     const qdri_mpi_flow *flow = &comm->flow;
-    if (flow->to_receive == 0) return 1;
+    if (flow->to_receive == 0 || flow->n_sends == 1) return 1;
     const double share = (double)flow->to_send / (double)flow->to_receive;
     return (double)flow->sent < (double)flow->ahead + share * (double)flow->received;
 }
@@ -97,6 +102,8 @@ qdr_status qdri_mpi_start_message(mpi_comm *comm, int is_send, int peer, void *d
     if (number == 0)
         comm->flow = (qdri_mpi_flow){.ahead = qdri_mpi_ahead_bytes, .heard_ns = qdri_now_ns()};
     if (is_short) *(is_send ? &comm->flow.to_send : &comm->flow.to_receive) += (int64_t)bytes;
+    comm->flow.n_sends += is_short && is_send;
+    if (number == 0 && comm->pause_ns > PAUSE_FIRST_NS) comm->pause_ns = PAUSE_FIRST_NS;
     comm->messages[number] = (mpi_message){.data = data,
                                            .bytes = bytes,
                                            .peer = peer,

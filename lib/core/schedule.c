@@ -113,8 +113,8 @@ static void wait_in_line(qdri_builder *builder, qdri_task *task, int number)
 {
     if (number == 0) return;
     const qdri_task *before = &builder->schedule->tasks[number - 1];
-    const int alone = (int)task->part & ~builder->overlap,
-              before_alone = (int)before->part & ~builder->overlap;
+    const int alone = (int)task->overlap_class & ~builder->overlap,
+              before_alone = (int)before->overlap_class & ~builder->overlap;
     if (alone || before_alone) wait_for(builder, task, number - 1);
 }
 

@@ -48,7 +48,7 @@ typedef enum qdri_task_class {
 
 typedef struct qdri_task {
     qdri_task_kind kind;
-    qdri_task_class part;
+    qdri_task_class overlap_class;
     int stream;
     int node; /* index of the layer or operation in the stack */
     const char *name; /* of that node; not owned */

@@ -162,7 +162,7 @@ static void sum_gradient(qdri_builder *builder, const qdri_layer_shape *shape, q
                          qdri_ref dw, const qdri_backward_mode *mode)
 {
     qdri_task task = qdri_layer_task(shape, QDRI_TASK_COLLECTIVE, whole, QDRI_NO_REF, dw);
-    task.part = QDRI_CLASS_GRADIENTS;
+    task.overlap_class = QDRI_CLASS_GRADIENTS;
     task.dtype = task.out_dtype = shape->grad_dtype;
     task.count = shape->shard_elems;
     if (builder->place.size[QDR_Z] > 1) {
@@ -173,7 +173,7 @@ static void sum_gradient(qdri_builder *builder, const qdri_layer_shape *shape, q
         if (mode->accumulate_dw) {
             qdri_task addition = qdri_layer_task(shape, QDRI_TASK_ADD, task.writes[0], QDRI_NO_REF,
                                                  dw);
-            addition.part = QDRI_CLASS_GRADIENTS;
+            addition.overlap_class = QDRI_CLASS_GRADIENTS;
             addition.stream = QDRI_STREAM_OF_CHANNEL(QDR_CHANNEL_Z_REDUCE);
             addition.dtype = addition.out_dtype = shape->grad_dtype;
             addition.accumulate = 1;
@@ -250,6 +250,7 @@ void qdri_linear_backward_tasks(qdri_builder *builder, const qdri_layer_shape *s
     }
     if (shape->in_scattered) whole.x = refs->gathered;
     if (regather) whole.x = whole_input(builder, shape, refs, x_whole, 1);
+    builder->part = QDRI_BEFORE_PARTS;
     const qdri_ref w = with_dx ? qdri_next_weight(builder) : QDRI_NO_REF;
     const qdri_ref dw = builder->place.size[QDR_Z] > 1 ? gradient_slot(builder, shape) : refs->dw;
     for (int part = 0; part < builder->n_parts; part++) {
@@ -336,7 +337,7 @@ void qdri_small_gradient_task(qdri_builder *builder, qdr_axis axis, qdri_ref gra
                               int64_t n_elems, qdr_dtype dtype)
 {
     qdri_add_collective(builder, &(qdri_task){.coll = QDR_ALL_REDUCE,
-                                              .part = QDRI_CLASS_GRADIENTS,
+                                              .overlap_class = QDRI_CLASS_GRADIENTS,
                                               .channel = qdri_reduce_channel(axis),
                                               .node = -1,
                                               .name = "small gradients",

@@ -70,7 +70,7 @@ static void gather_at_once(qdri_builder *builder, const qdri_layer_shape *shape,
 {
     qdri_task task = qdri_layer_task(shape, QDRI_TASK_COLLECTIVE, part, QDRI_NO_REF, whole);
     task.coll = QDR_ALL_GATHER;
-    task.part = QDRI_CLASS_ROWS;
+    task.overlap_class = QDRI_CLASS_ROWS;
     task.channel = qdri_gather_channel(rows->axis);
     task.count = shape->m * rows->cols;
     task.split_unit = rows->unit * rows->cols;
@@ -84,7 +84,7 @@ static void exchange(qdri_builder *builder, const qdri_layer_shape *shape, qdr_c
     qdri_task task = qdri_layer_task(shape, QDRI_TASK_COLLECTIVE, what->reads[0], QDRI_NO_REF,
                                      what->writes[0]);
     task.coll = QDR_SEND_RECV;
-    task.part = QDRI_CLASS_ROWS;
+    task.overlap_class = QDRI_CLASS_ROWS;
     task.channel = channel;
     task.count = what->count;
     task.recv_count = what->recv_count;
@@ -204,7 +204,7 @@ static void sum_at_once(qdri_builder *builder, const qdri_layer_shape *shape,
     qdri_task task = qdri_layer_task(shape, QDRI_TASK_COLLECTIVE,
                                      scattered ? summed->partial : QDRI_NO_REF, QDRI_NO_REF, to);
     task.coll = scattered ? QDR_REDUCE_SCATTER : QDR_ALL_REDUCE;
-    task.part = QDRI_CLASS_ROWS;
+    task.overlap_class = QDRI_CLASS_ROWS;
     task.channel = qdri_reduce_channel(summed->out.axis);
     task.count = (end - begin) * cols;
     task.split_unit = scattered ? summed->out.unit * cols : 0;
@@ -250,7 +250,7 @@ static void sum_parts(qdri_builder *builder, const qdri_layer_shape *shape,
 {
     qdri_task task = qdri_layer_task(shape, QDRI_TASK_SUM_PARTS, summed->parts, QDRI_NO_REF,
                                      summed->sum);
-    task.part = QDRI_CLASS_ROWS;
+    task.overlap_class = QDRI_CLASS_ROWS;
     task.stream = QDRI_STREAM_OF_CHANNEL(qdri_reduce_channel(summed->out.axis));
     task.m = summed->local_rows;
     task.n = summed->out.cols;

@@ -51,7 +51,7 @@ static void gather(qdri_builder *builder, int index)
 {
     const struct qdri_weight_use *use = &builder->uses[index];
     qdri_add_collective(builder, &(qdri_task){.coll = QDR_ALL_GATHER,
-                                              .part = QDRI_CLASS_WEIGHTS,
+                                              .overlap_class = QDRI_CLASS_WEIGHTS,
                                               .channel = QDR_CHANNEL_Z_GATHER,
                                               .node = use->node,
                                               .name = use->name,

@@ -8,10 +8,9 @@
 #include "grid/internal.h"
 #include "topo/topo.h"
 
-qdr_status qdri_context_check_opts(const qdr_context_opts *opts)
+qdr_status qdri_context_check_opts(const qdr_context_opts *opts, qdri_watch_opts *watch)
 {
-    qdri_watch_opts watch;
-    QDR_TRY(qdri_watch_opts_read(&watch));
+    QDR_TRY(qdri_watch_opts_read(watch));
     if (!opts) return QDR_OK;
     if (opts->version != QDR_OPTS_INIT)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
@@ -38,11 +37,12 @@ qdr_status qdri_context_prepare(const qdr_context_opts *opts, int n_node_ranks, 
 {
     qdr_context *made = NULL;
     *ctx = NULL;
-    qdr_status status = qdri_context_check_opts(opts);
+    qdri_watch_opts watch;
+    qdr_status status = qdri_context_check_opts(opts, &watch);
     QDR_TRY_OUT(status, status);
     QDR_TRY_OUT(status, qdri_dev_check_room(1));
     QDR_TRY_OUT(status, QDRI_NEW(1, "a context", &made));
-    QDR_TRY_OUT(status, qdri_watch_opts_read(&made->watch));
+    made->watch = watch;
     QDR_TRY_OUT(status, choose_threads(opts, n_node_ranks, &made->n_threads));
     QDR_TRY_OUT(status, qdri_dev_create_cpu(made->n_threads, &made->dev));
     if (bells) qdri_dev_use_bells(made->dev, bells);

@@ -39,9 +39,11 @@ QDR_NODISCARD qdr_status qdri_watch_opts_read(qdri_watch_opts *opts);
  * on none. */
 QDR_NODISCARD qdr_status qdri_context_watch_begin(qdr_context *ctx);
 
-/* @retval QDR_ERR_ARGUMENT  opts have another version, n_threads < 0, or the environment a value
+/* Reads the environment, too.
+ * @retval QDR_ERR_ARGUMENT  opts have another version, n_threads < 0, or the environment a value
  * that means nothing */
-QDR_NODISCARD qdr_status qdri_context_check_opts(const qdr_context_opts *opts);
+QDR_NODISCARD qdr_status qdri_context_check_opts(const qdr_context_opts *opts,
+                                                 qdri_watch_opts *watch);
 /* Makes all of a context but its world, on this rank alone. n_node_ranks: ranks that share this
  * machine. bells: of the device; NULL: its own. */
 QDR_NODISCARD qdr_status qdri_context_prepare(const qdr_context_opts *opts, int n_node_ranks,

@@ -111,7 +111,8 @@ qdr_status qdr_launch(int n_local, const qdr_context_opts *opts, qdr_main_fn fn,
     if (n_local < 0)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "launch: %d local ranks; use 1 or more, or 0 for MPI",
                         n_local);
-    QDR_TRY(qdri_context_check_opts(opts));
+    qdri_watch_opts watch;
+    QDR_TRY(qdri_context_check_opts(opts, &watch)); /* before anything is started */
     if (n_local > 0) QDR_TRY(check_local(n_local));
     if (n_local > 0) return launch_local(n_local, opts, fn, user, code);
 #if QDRI_HAVE_MPI

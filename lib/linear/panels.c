@@ -41,6 +41,7 @@ static int choose_for_both(const qdr_stack *stack, double flops, const travel *b
 int qdri_stack_batch_parts(const qdr_stack *stack)
 {
     const int wanted = stack->opts.batch_parts;
+    if (stack->place.size[QDR_X] == 1 && stack->place.size[QDR_Y] == 1) return 1;
     for (int i = 0; i < stack->n_edges; i++)
         if (qdri_edge_scattered(stack, &stack->edges[i])) return 1;
     return wanted > 1 ? wanted : 1;

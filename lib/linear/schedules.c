@@ -193,10 +193,11 @@ qdr_status qdri_build_forward(qdr_stack *stack)
 static void add_edge_task(qdri_builder *builder, const qdri_edge *edge, int number,
                           const char *name, qdri_ref a, qdri_ref b, int accumulate)
 {
+    const int part_before = builder->part;
     for (int part = 0; part < builder->n_parts; part++) {
         int64_t begin, end;
         qdri_part_rows(builder, part, edge->owned.n_rows, &begin, &end);
-        if (builder->part != QDRI_AFTER_PARTS) builder->part = part;
+        if (part_before != QDRI_AFTER_PARTS) builder->part = part;
         qdri_schedule_add(builder, &(qdri_task){.kind = QDRI_TASK_ADD,
                                                 .node = number,
                                                 .name = name,
@@ -210,6 +211,7 @@ static void add_edge_task(qdri_builder *builder, const qdri_edge *edge, int numb
                                                 .dtype = edge->dtype,
                                                 .out_dtype = edge->dtype});
     }
+    builder->part = part_before;
 }
 
 static qdri_ref take_edge(qdri_builder *builder, const qdri_edge *edge)

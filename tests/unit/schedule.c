@@ -148,7 +148,7 @@ static void classes_can_stand_in_line(void **state)
     const qdri_ref p = qdri_buffers_add(&b.buffers, QDRI_WORKSPACE, 8);
     const qdri_ref q = qdri_buffers_add(&b.buffers, QDRI_WORKSPACE, 8);
     qdri_task weights = touch(1, QDRI_NO_REF, q);
-    weights.part = QDRI_CLASS_WEIGHTS;
+    weights.overlap_class = QDRI_CLASS_WEIGHTS;
     for (int overlap = 0; overlap < 2; overlap++) {
         begin(&b, &all_two, overlap ? QDR_OVERLAP_ALL : QDR_OVERLAP_ROWS, 1);
         add(&b, touch(COMPUTE, QDRI_NO_REF, p));

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Parts of the batch: a stack whose gradients are shared, copied and added to, on every grid of the
+ * ranks, gives what it gives in one part, up to rounding, with overlap and without. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "dist.h"
+
+enum { WIDTH = 12, UNIT = 2, MOST = 4096 };
+
+/* e and f are both read by the residual, e by the second layer, too: its gradient is shared when
+ * that layer, the first of the backward, adds to it. r and g: two layers read one edge. */
+static void describe(qdr_stack *stack, qdr_edge *x, qdr_edge *y)
+{
+    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{WIDTH, 1}}, .col_axis = QDR_X};
+    qdr_linear_desc layer = {QDR_OPTS_INIT, .name = "first", .in = {{WIDTH, 1}},
+                             .out = {{WIDTH, 1}}, .bias = 1};
+    qdr_edge a, b, c, e, f, r;
+    DIST_OK(qdr_stack_add_input(stack, "x", &input, 1, x));
+    DIST_OK(qdr_stack_add_linear(stack, &layer, *x, &a, NULL));
+    DIST_OK(qdr_stack_add_linear(stack, &layer, *x, &b, NULL));
+    DIST_OK(qdr_stack_add_residual(stack, "both", a, b, &c));
+    layer.name = "back";
+    layer.transposed = 1;
+    DIST_OK(qdr_stack_add_linear(stack, &layer, c, &e, NULL));
+    layer.name = "up";
+    layer.transposed = 0;
+    DIST_OK(qdr_stack_add_linear(stack, &layer, e, &a, NULL));
+    layer.name = "down";
+    layer.transposed = 1;
+    DIST_OK(qdr_stack_add_linear(stack, &layer, a, &f, NULL));
+    DIST_OK(qdr_stack_add_residual(stack, "around", e, f, &r));
+    layer.name = "last";
+    layer.transposed = 0;
+    DIST_OK(qdr_stack_add_linear(stack, &layer, r, &b, NULL));
+    layer.transposed = 1;
+    DIST_OK(qdr_stack_add_linear(stack, &layer, b, &f, NULL));
+    DIST_OK(qdr_stack_add_residual(stack, "bare", r, f, &c));
+    DIST_OK(qdr_stack_add_gelu(stack, "gelu", c, y));
+}
+
+/* All gradients of two backward passes, the second adding, the input's last. */
+static int64_t gradients(qdr_grid *grid, int n_parts, int overlap, double *kept)
+{
+    const int64_t n_units = 3 * qdr_grid_size(grid, QDR_Z) * qdr_grid_size(grid, QDR_D) + 1;
+    const qdr_stack_opts opts = {QDR_OPTS_INIT,      .n_rows = n_units * UNIT,
+                                 .row_unit = UNIT,   .dtype = QDR_F64,
+                                 .overlap = overlap, .batch_parts = n_parts};
+    qdr_stack *stack;
+    qdr_edge x, y;
+    qdr_owned owned;
+    void *memory;
+    int64_t n = 0;
+    DIST_OK(qdr_stack_create(grid, &opts, &stack));
+    describe(stack, &x, &y);
+    DIST_OK(qdr_stack_build(stack));
+    DIST_OK(qdr_stack_init(stack, 11, 0.3));
+    for (int pass = 0; pass < 2; pass++) {
+        DIST_OK(qdr_stack_edge_value(stack, x, &memory));
+        dist_fill_edge(stack, x, memory, 3 + (uint64_t)pass);
+        DIST_OK(qdr_stack_forward(stack));
+        dist_synchronize(qdr_grid_context(grid));
+        DIST_OK(qdr_stack_edge_gradient(stack, y, &memory));
+        dist_fill_edge(stack, y, memory, 5 + (uint64_t)pass);
+        DIST_OK(qdr_stack_backward(stack, pass ? QDR_ACCUMULATE : 0, 1));
+        dist_synchronize(qdr_grid_context(grid));
+    }
+    for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
+        qdr_parameter parameter;
+        DIST_OK(qdr_stack_parameter(stack, i, &parameter));
+        DIST_OK(qdr_stack_gather_parameter(stack, i, 1, kept + n));
+        n += parameter.n_global;
+    }
+    DIST_OK(qdr_stack_edge_owned(stack, x, &owned));
+    DIST_OK(qdr_stack_edge_gradient(stack, x, &memory));
+    for (int64_t i = 0; i < owned.n_rows * owned.n_cols; i++)
+        kept[n++] = ((const double *)memory)[i];
+    DIST_CHECK(n <= MOST, "%lld numbers", (long long)n);
+    qdr_stack_destroy(&stack);
+    return n;
+}
+
+/* Sums of some hundred numbers below 100 in another order. */
+static void compare(qdr_grid *grid, const double *one, double *other, int n_parts, int overlap)
+{
+    const int64_t n = gradients(grid, n_parts, overlap, other);
+    for (int64_t i = 0; i < n; i++)
+        DIST_CHECK(fabs(other[i] - one[i]) <= 1e-11 * (1 + fabs(one[i])),
+                   "grid %dx%dx%dx%d, %d parts, overlap %d: number %lld is %.17g, not %.17g",
+                   qdr_grid_size(grid, QDR_X), qdr_grid_size(grid, QDR_Y),
+                   qdr_grid_size(grid, QDR_Z), qdr_grid_size(grid, QDR_D), n_parts, overlap,
+                   (long long)i, other[i], one[i]);
+}
+
+static void every_grid(qdr_context *ctx, uint64_t seed)
+{
+    const int p = qdr_context_size(ctx);
+    double *one = calloc(2 * MOST, sizeof *one), *other = one + MOST;
+    (void)seed;
+    DIST_CHECK(one != NULL, "no memory");
+    for (int x = 1; x <= p; x++)
+        for (int y = 1; y <= p; y++)
+            for (int z = 1; z <= p; z++) {
+                if (p % (x * y * z)) continue;
+                const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = x, .y = y, .z = z,
+                                            .d = p / (x * y * z)};
+                qdr_grid *grid;
+                DIST_OK(qdr_grid_create(ctx, &opts, &grid));
+                (void)gradients(grid, 1, QDR_OVERLAP_ALL, one);
+                for (int n_parts = 2; n_parts <= 4; n_parts++) {
+                    compare(grid, one, other, n_parts, QDR_OVERLAP_ALL);
+                    compare(grid, one, other, n_parts, QDR_OVERLAP_NONE);
+                }
+                qdr_grid_destroy(&grid);
+            }
+    free(one);
+}
+
+int main(int argc, char **argv)
+{
+    static const dist_test tests[] = {{"every grid, in parts", every_grid}};
+    return dist_main(argc, argv, tests, 1);
+}
