@@ -33,14 +33,12 @@ void qdri_gather_rows(qdri_builder *builder, const qdri_layer_shape *shape, cons
 
 /* A product whose result is summed over the members of out.axis. */
 typedef struct qdri_summed {
-    qdri_rows in, out; /* in: for the order of panels only */
-    int n_panels;
-    qdri_ref target; /* the caller's */
-    int accumulate;
     int64_t local_rows; /* of the target */
-    /* Set by qdri_begin_summed(): */
+    qdri_rows in, out; /* in: for the order of panels only */
+    qdri_ref target; /* the caller's */
+    qdri_ref partial, parts, sum; /* set by qdri_begin_summed(), like `active` */
+    int n_panels, accumulate;
     int active; /* the group has more than one member */
-    qdri_ref partial, parts, sum;
 } qdri_summed;
 
 /* Borrows the workspace. */

@@ -121,7 +121,7 @@ static void measure_staging(qdr_stack *stack, const qdri_schedule *schedule)
 /* Statistics: two numbers a row at most, and the sums of losses and gradient norms. */
 static void measure_statistics(qdr_stack *stack)
 {
-    const int64_t n_few = 2 * qdri_stack_batch_parts(stack);
+    const int64_t n_few = 2 * (int64_t)qdri_stack_batch_parts(stack);
     const int64_t n_elems = 2 * stack->cell_rows > n_few ? 2 * stack->cell_rows : n_few;
     const qdri_coll coll = {.kind = QDR_ALL_REDUCE, .dtype = QDR_F64, .count = n_elems};
     const qdri_coll few = {.kind = QDR_ALL_REDUCE, .dtype = QDR_F64, .count = n_few};
