@@ -8,17 +8,6 @@
 #include "core/block.h"
 #include "core/size.h"
 
-/* Doubles a list of `size`-byte items; the old one is freed. */
-static qdr_status enlarge(void **items, int n, int capacity, size_t size, const char *what)
-{
-    void *larger = NULL;
-    QDR_TRY(qdri_calloc((size_t)capacity, size, what, &larger));
-    if (n) memcpy(larger, *items, (size_t)n * size);
-    free(*items);
-    *items = larger;
-    return QDR_OK;
-}
-
 void qdri_builder_begin(qdri_builder *builder, qdri_schedule *schedule, qdri_buffers *buffers,
                         const qdri_place *place, int overlap, int prefetch)
 {
@@ -125,20 +114,10 @@ struct qdri_held_task {
     int part;
 };
 
-/* Room for one more. */
-static qdr_status make_room(void **items, int n, int *capacity, size_t size)
-{
-    const int larger = *capacity ? 2 * *capacity : 8;
-    if (n < *capacity) return QDR_OK;
-    QDR_TRY(enlarge(items, n, larger, size, "a schedule"));
-    *capacity = larger;
-    return QDR_OK;
-}
-
 static void keep_back(qdri_builder *builder, const qdri_task *task)
 {
-    builder->status = make_room((void **)&builder->held, builder->n_held, &builder->held_capacity,
-                                sizeof *builder->held);
+    builder->status = qdri_list_grow((void **)&builder->held, builder->n_held,
+                                     &builder->held_capacity, sizeof *builder->held, "a schedule");
     if (builder->status == QDR_OK)
         builder->held[builder->n_held++] = (struct qdri_held_task){*task, builder->part};
 }
@@ -156,8 +135,9 @@ void qdri_builder_give(qdri_builder *builder, qdri_ref slot)
         return;
     }
     if (builder->status == QDR_OK)
-        builder->status = make_room((void **)&builder->given, builder->n_given,
-                                    &builder->given_capacity, sizeof *builder->given);
+        builder->status = qdri_list_grow((void **)&builder->given, builder->n_given,
+                                         &builder->given_capacity, sizeof *builder->given,
+                                         "a schedule");
     if (builder->status == QDR_OK) builder->given[builder->n_given++] = slot;
 }
 
@@ -189,8 +169,8 @@ static void append(qdri_builder *builder, const qdri_task *task)
 {
     qdri_schedule *schedule = builder->schedule;
     if (builder->status != QDR_OK) return;
-    builder->status = make_room((void **)&schedule->tasks, schedule->n_tasks, &schedule->capacity,
-                                sizeof *schedule->tasks);
+    builder->status = qdri_list_grow((void **)&schedule->tasks, schedule->n_tasks,
+                                     &schedule->capacity, sizeof *schedule->tasks, "a schedule");
     if (builder->status != QDR_OK) return;
     const int number = schedule->n_tasks;
     qdri_task *added = &schedule->tasks[number];

@@ -44,6 +44,19 @@ qdr_status qdri_calloc(size_t n, size_t bytes_each, const char *what, void **mem
     return QDR_OK;
 }
 
+qdr_status qdri_list_grow(void **items, int n, int *capacity, size_t bytes_each, const char *what)
+{
+    if (n < *capacity) return QDR_OK;
+    const int larger = *capacity ? 2 * *capacity : 16;
+    void *memory = NULL;
+    QDR_TRY(qdri_calloc((size_t)larger, bytes_each, what, &memory));
+    if (n) memcpy(memory, *items, (size_t)n * bytes_each);
+    free(*items);
+    *items = memory;
+    *capacity = larger;
+    return QDR_OK;
+}
+
 qdr_status qdri_strdup(const char *text, char **copy)
 {
     const size_t bytes = strlen(text) + 1;

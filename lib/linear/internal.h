@@ -145,9 +145,6 @@ QDR_NODISCARD qdr_status qdri_stack_open(const qdr_stack *stack,
                                          const char *who); /* still being described */
 QDR_NODISCARD qdr_status qdri_stack_ready(const qdr_stack *stack,
                                           const char *who); /* built and bound */
-/* Makes room for one more item; the list may move. */
-QDR_NODISCARD qdr_status qdri_list_grow(void **items, int n, int *capacity, size_t bytes_each,
-                                        const char *what);
 QDR_NODISCARD qdr_status qdri_node_add(qdr_stack *stack, const char *name, qdri_node_kind kind,
                                        qdri_node **node);
 void qdri_node_drop(qdr_stack *stack); /* takes the last one back */

@@ -7,19 +7,6 @@
 #include "core/size.h"
 #include "linear/internal.h"
 
-qdr_status qdri_list_grow(void **items, int n, int *capacity, size_t bytes_each, const char *what)
-{
-    if (n < *capacity) return QDR_OK;
-    const int larger = *capacity ? 2 * *capacity : 16;
-    void *memory = NULL;
-    QDR_TRY(qdri_calloc((size_t)larger, bytes_each, what, &memory));
-    if (n) memcpy(memory, *items, (size_t)n * bytes_each);
-    free(*items);
-    *items = memory;
-    *capacity = larger;
-    return QDR_OK;
-}
-
 qdr_status qdri_stack_open(const qdr_stack *stack, const char *who)
 {
     if (!stack) return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: the stack is NULL", who);
