@@ -158,6 +158,34 @@ void dist_fill_edge(const qdr_stack *stack, qdr_edge edge, void *data, uint64_t 
     dist_fill_edge_along(stack, edge, data, seed, 0, 0);
 }
 
+void dist_step(qdr_stack *stack, qdr_edge x, uint64_t x_seed, qdr_edge y, uint64_t y_seed,
+               int flags)
+{
+    qdr_context *ctx = qdr_grid_context(qdr_stack_grid(stack));
+    void *data;
+    DIST_OK(qdr_stack_edge_value(stack, x, &data));
+    dist_fill_edge(stack, x, data, x_seed);
+    DIST_OK(qdr_stack_forward(stack));
+    dist_synchronize(ctx);
+    DIST_OK(qdr_stack_edge_gradient(stack, y, &data));
+    dist_fill_edge(stack, y, data, y_seed);
+    DIST_OK(qdr_stack_backward(stack, flags, 1));
+    dist_synchronize(ctx);
+}
+
+int64_t dist_gather_gradients(qdr_stack *stack, void *gradients)
+{
+    const size_t bytes = qdr_dtype_bytes(dist_sum_type(qdr_stack_dtype(stack)));
+    int64_t n = 0;
+    for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
+        qdr_parameter parameter;
+        DIST_OK(qdr_stack_parameter(stack, i, &parameter));
+        DIST_OK(qdr_stack_gather_parameter(stack, i, 1, (char *)gradients + (size_t)n * bytes));
+        n += parameter.n_global;
+    }
+    return n;
+}
+
 void dist_synchronize(qdr_context *ctx)
 {
     DIST_OK(qdr_stream_synchronize(qdr_context_stream(ctx)));

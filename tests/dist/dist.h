@@ -58,6 +58,12 @@ void dist_fill_edge(const qdr_stack *stack, qdr_edge edge, void *data, uint64_t 
 /* The same plus `step` times the numbers of `direction`, another seed. */
 void dist_fill_edge_along(const qdr_stack *stack, qdr_edge edge, void *data, uint64_t seed,
                           double step, uint64_t direction);
+/* One forward and backward: the input x and the gradient of y are filled from seeds. Waits. */
+void dist_step(qdr_stack *stack, qdr_edge x, uint64_t x_seed, qdr_edge y, uint64_t y_seed,
+               int flags);
+/* All gradients of parameters, whole and one behind the other, of the stack's type of gradients.
+ * @return how many numbers */
+int64_t dist_gather_gradients(qdr_stack *stack, void *gradients);
 void dist_synchronize(qdr_context *ctx);
 
 /* Half the distance between 1 and the next number of a type; twice that for F64, since references

@@ -94,7 +94,6 @@ static outcome run(qdr_grid *grid, plan how)
     qdr_stack *stack;
     qdr_linear *residual[2];
     qdr_edge x, y;
-    void *data;
     DIST_OK(qdr_stack_create(grid, &opts, &stack));
     DIST_OK(qdr_stack_add_input(stack, "x", &input, 1, &x));
     y = x;
@@ -102,16 +101,8 @@ static outcome run(qdr_grid *grid, plan how)
         DIST_OK(gpt_add_block(stack, &config, i, y, &y, residual));
     DIST_OK(qdr_stack_build(stack));
     DIST_OK(qdr_stack_init(stack, 3, 0.2));
-    for (int pass = 0; pass < 2; pass++) {
-        DIST_OK(qdr_stack_edge_value(stack, x, &data));
-        dist_fill_edge(stack, x, data, 7 + (uint64_t)pass);
-        DIST_OK(qdr_stack_forward(stack));
-        dist_synchronize(qdr_grid_context(grid));
-        DIST_OK(qdr_stack_edge_gradient(stack, y, &data));
-        dist_fill_edge(stack, y, data, 17 + (uint64_t)pass);
-        DIST_OK(qdr_stack_backward(stack, pass ? QDR_ACCUMULATE : 0, 1));
-        dist_synchronize(qdr_grid_context(grid));
-    }
+    for (int pass = 0; pass < 2; pass++)
+        dist_step(stack, x, 7 + (uint64_t)pass, y, 17 + (uint64_t)pass, pass ? QDR_ACCUMULATE : 0);
     outcome o = {NULL, 0};
     keep_gradients(stack, &o);
     keep_input_gradient(stack, x, &o);

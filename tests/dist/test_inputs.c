@@ -48,12 +48,7 @@ static int64_t step(qdr_grid *grid, operation kind, qdr_layout layout, int with_
     DIST_OK(qdr_stack_edge_gradient(stack, y, &memory));
     dist_fill_edge(stack, y, memory, 2);
     DIST_OK(qdr_stack_backward(stack, 0, 1));
-    for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
-        qdr_parameter parameter;
-        DIST_OK(qdr_stack_parameter(stack, i, &parameter));
-        DIST_OK(qdr_stack_gather_parameter(stack, i, 1, gradients + n));
-        n += parameter.n_global;
-    }
+    n += dist_gather_gradients(stack, gradients);
     qdr_stack_destroy(&stack);
     return n;
 }

@@ -8,8 +8,8 @@
 
 enum { WIDTH = 12, UNIT = 2, MOST = 4096 };
 
-/* e and f are both read by the residual, e by the second layer, too: its gradient is shared when
- * that layer, the first of the backward, adds to it. r and g: two layers read one edge. */
+/* Two layers read x. Residuals share their gradient with the edges they read, of which e and r are
+ * read by a layer, too, that adds to it. */
 static void describe(qdr_stack *stack, qdr_edge *x, qdr_edge *y)
 {
     const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{WIDTH, 1}}, .col_axis = QDR_X};
@@ -50,27 +50,13 @@ static int64_t gradients(qdr_grid *grid, int n_parts, int overlap, double *kept)
     qdr_edge x, y;
     qdr_owned owned;
     void *memory;
-    int64_t n = 0;
     DIST_OK(qdr_stack_create(grid, &opts, &stack));
     describe(stack, &x, &y);
     DIST_OK(qdr_stack_build(stack));
     DIST_OK(qdr_stack_init(stack, 11, 0.3));
-    for (int pass = 0; pass < 2; pass++) {
-        DIST_OK(qdr_stack_edge_value(stack, x, &memory));
-        dist_fill_edge(stack, x, memory, 3 + (uint64_t)pass);
-        DIST_OK(qdr_stack_forward(stack));
-        dist_synchronize(qdr_grid_context(grid));
-        DIST_OK(qdr_stack_edge_gradient(stack, y, &memory));
-        dist_fill_edge(stack, y, memory, 5 + (uint64_t)pass);
-        DIST_OK(qdr_stack_backward(stack, pass ? QDR_ACCUMULATE : 0, 1));
-        dist_synchronize(qdr_grid_context(grid));
-    }
-    for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
-        qdr_parameter parameter;
-        DIST_OK(qdr_stack_parameter(stack, i, &parameter));
-        DIST_OK(qdr_stack_gather_parameter(stack, i, 1, kept + n));
-        n += parameter.n_global;
-    }
+    for (int pass = 0; pass < 2; pass++)
+        dist_step(stack, x, 3 + (uint64_t)pass, y, 5 + (uint64_t)pass, pass ? QDR_ACCUMULATE : 0);
+    int64_t n = dist_gather_gradients(stack, kept);
     DIST_OK(qdr_stack_edge_owned(stack, x, &owned));
     DIST_OK(qdr_stack_edge_gradient(stack, x, &memory));
     for (int64_t i = 0; i < owned.n_rows * owned.n_cols; i++)

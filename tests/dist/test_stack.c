@@ -81,6 +81,7 @@ typedef struct variant {
     qdr_layout layout;
     qdr_dtype dtype;
     int overlap, prefetch, panels, drop_gathered, caller_memory;
+    size_t prefetch_bytes;
     int batch_parts;
     int key_heads; /* 0: as many as query heads */
     int whole_groups; /* the queries of a key head stay together */
@@ -170,6 +171,7 @@ static void open_rows(graph *g, qdr_grid *grid, const variant *v, int64_t n_sequ
                                  .prefetch = v->prefetch,
                                  .panels = v->panels,
                                  .caller_memory = v->caller_memory,
+                                 .prefetch_bytes = v->prefetch_bytes,
                                  .batch_parts = v->batch_parts};
     DIST_OK(qdr_stack_create(grid, &opts, &g->stack));
     add_nodes(g, v);
@@ -330,12 +332,7 @@ static int64_t outcome(graph *g, float *result)
     backward(g, 0);
     DIST_OK(qdr_stack_edge_value(g->stack, g->y, &y));
     DIST_OK(qdr_stack_edge_owned(g->stack, g->y, &owned));
-    for (int i = 0; i < qdr_stack_n_parameters(g->stack); i++) {
-        qdr_parameter parameter;
-        DIST_OK(qdr_stack_parameter(g->stack, i, &parameter));
-        DIST_OK(qdr_stack_gather_parameter(g->stack, i, 1, result + n));
-        n += parameter.n_global;
-    }
+    n += dist_gather_gradients(g->stack, result);
     memcpy(result + n, y, (size_t)(owned.n_rows * owned.n_cols) * sizeof *result);
     return n + owned.n_rows * owned.n_cols;
 }
@@ -349,6 +346,7 @@ static void overlap_changes_no_bit(qdr_context *ctx, uint64_t seed)
         {.overlap = QDR_OVERLAP_ROWS},
         {.overlap = QDR_OVERLAP_GRADIENTS},
         {.prefetch = 3},
+        {.prefetch_bytes = 20000},
         {.caller_memory = 1},
         {.drop_gathered = 1},
     };
