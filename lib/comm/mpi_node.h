@@ -7,7 +7,7 @@
 #include "comm/internal.h"
 #include "comm/mpi_heap.h"
 
-enum { NODE_SLOT_BYTES = 4 << 20, NODE_AREAS = 16 };
+enum { NODE_SLOT_BYTES = 2 << 20, NODE_AREAS = 16 };
 
 /* What a member says of the collective that it begins. */
 typedef struct node_call {

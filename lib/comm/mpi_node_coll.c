@@ -245,6 +245,7 @@ static void enter(qdri_run *run)
 {
     const uint64_t n_all = (run->round + 1) * (uint64_t)run->comm->size;
     run->n_looks = 0;
+    qdri_got_on();
     atomic_store(&area_of(run, run->comm->rank)->n_own, run->round + 1);
     if (atomic_fetch_add(&area_of(run, 0)->n_entered, 1) + 1 == n_all) ring_all(run);
 }

@@ -139,6 +139,8 @@ int qdri_waker_bell(const qdri_waker *waker);
 /* Called by work that returns QDR_PENDING and that nobody will wake: the thread polls, with growing
  * pauses (it yields at first, and sleeps up to 0.5 ms later), instead of sleeping until woken. */
 void qdri_poll_again(void);
+/* Called by work that returns QDR_PENDING and yet has got on: the pauses begin anew. */
+void qdri_got_on(void);
 /* Called by work that returns QDR_PENDING and that somebody may fail to wake: the thread looks
  * again after this time at the latest. */
 void qdri_look_within(int64_t ns);

@@ -26,6 +26,11 @@ void qdri_poll_again(void)
     if (current) current->poll_wanted = 1;
 }
 
+void qdri_got_on(void)
+{
+    if (current) current->n_polls = 0;
+}
+
 void qdri_look_within(int64_t ns)
 {
     if (current && ns < current->look_within_ns) current->look_within_ns = ns;
