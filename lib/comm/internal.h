@@ -116,7 +116,7 @@ int qdri_coll_reduces(const qdri_coll *coll); /* it is a REDUCE_SCATTER or an AL
 const void *qdri_coll_source(const qdri_coll *coll);
 /* Elements before entry j of counts; NULL: each is `count`. */
 int64_t qdri_coll_offset(const int64_t *counts, int64_t count, int j);
-/* Part j of an ALL_GATHER, REDUCE_SCATTER or ALL_REDUCE among `size` members. */
+/* Part j of an ALL_GATHER, REDUCE_SCATTER, ALL_REDUCE or BROADCAST among `size` members. */
 void qdri_coll_part(const qdri_coll *coll, int size, int j, int64_t *begin, int64_t *n);
 /* What of an ALL_TO_ALL's send goes to member j; what of its recv comes from it. */
 void qdri_coll_outgoing(const qdri_coll *coll, int j, int64_t *begin, int64_t *n);

@@ -4,6 +4,7 @@
  * order nor equal bits on all members. */
 #include <string.h>
 
+#include "comm/mpi.h"
 #include "comm/mpi_internal.h"
 #include "dev/clock.h"
 
@@ -94,13 +95,19 @@ static void finish_sums(qdri_run *run)
     qdri_reduce(coll->dtype, coll->op, dst, comm->sources, run->comm->size, n);
 }
 
+/* A broadcast's root has all of it. */
+static int lacks_parts(const qdri_coll *coll, int j)
+{
+    return coll->kind != QDR_BROADCAST || j != coll->peer;
+}
+
 /* Own part: send, or its place in recv. */
 static qdr_status start_gather(qdri_run *run)
 {
     const qdri_comm *comm = run->comm;
     const qdri_coll *coll = &run->coll;
     int64_t begin, n;
-    for (int i = 1; i < comm->size; i++) {
+    for (int i = 1; i < comm->size && lacks_parts(coll, comm->rank); i++) {
         qdri_coll_part(coll, comm->size, member_at(comm, i), &begin, &n);
         QDR_TRY(start_receive(run, member_at(comm, i),
                               qdri_at_mutable(coll->recv, begin, coll->dtype), n));
@@ -108,18 +115,35 @@ static qdr_status start_gather(qdri_run *run)
     qdri_coll_part(coll, comm->size, comm->rank, &begin, &n);
     void *place = qdri_at_mutable(coll->recv, begin, coll->dtype);
     const void *own = coll->kind == QDR_ALL_GATHER && coll->send ? coll->send : place;
-    for (int i = 1; i < comm->size; i++) QDR_TRY(start_send(run, member_at(comm, i), own, n));
+    for (int i = 1; i < comm->size; i++)
+        if (lacks_parts(coll, member_at(comm, i)))
+            QDR_TRY(start_send(run, member_at(comm, i), own, n));
     copy_own(coll, place, own, n);
     return QDR_OK;
 }
 
-static qdr_status start_broadcast(qdri_run *run)
+/* A long one goes in parts that all members then gather, each sending its own: the root would else
+ * send it over its link once for each. As many bytes in all. */
+static int broadcasts_parts(const qdri_run *run)
 {
     const qdri_coll *coll = &run->coll;
-    if (run->comm->rank != coll->peer)
-        return start_receive(run, coll->peer, coll->recv, coll->count);
-    for (int i = 1; i < run->comm->size; i++)
-        QDR_TRY(start_send(run, member_at(run->comm, i), coll->recv, coll->count));
+    return coll->kind == QDR_BROADCAST && run->comm->size > 2 &&
+           coll->count * (int64_t)qdr_dtype_bytes(coll->dtype) >=
+               run->comm->size * (int64_t)qdri_mpi_piece_bytes;
+}
+
+static qdr_status start_broadcast(qdri_run *run)
+{
+    const qdri_comm *comm = run->comm;
+    const qdri_coll *coll = &run->coll;
+    const int in_parts = broadcasts_parts(run), is_root = comm->rank == coll->peer;
+    for (int i = is_root ? 1 : 0; i < (is_root ? comm->size : 1); i++) {
+        const int j = member_at(comm, i);
+        int64_t begin = 0, n = coll->count;
+        if (in_parts) qdri_coll_part(coll, comm->size, j, &begin, &n);
+        void *at = qdri_at_mutable(coll->recv, begin, coll->dtype);
+        QDR_TRY(is_root ? start_send(run, j, at, n) : start_receive(run, coll->peer, at, n));
+    }
     return QDR_OK;
 }
 
@@ -169,7 +193,7 @@ static qdr_status start_kind(qdri_run *run)
 
 /* ---- a collective, step by step ---- */
 
-enum { BEGIN, SUMS, LAST, DRAIN };
+enum { BEGIN, FIRST, LAST, DRAIN };
 enum { POLLS_PER_LOOK = 32, LOOKS_AFTER_LEAVING = 8 }; /* a last message may come after the note */
 
 static int waits_for_who_left(const mpi_comm *comm)
@@ -203,17 +227,23 @@ static qdr_status await(qdri_run *run)
     return QDR_PENDING;
 }
 
+/* Each member then has a part of what all are to have. */
+static int gathers_after(const qdri_run *run)
+{
+    return broadcasts_parts(run) ||
+           (run->coll.kind == QDR_ALL_REDUCE && !exchanges_whole(run->comm, &run->coll));
+}
+
 static qdr_status advance(qdri_run *run)
 {
     if (run->phase == BEGIN) {
         QDR_TRY(start_kind(run));
-        run->phase = qdri_coll_reduces(&run->coll) ? SUMS : LAST;
+        run->phase = FIRST;
     }
     QDR_TRY(await(run));
     if (run->phase == LAST) return QDR_OK;
-    finish_sums(run);
-    if (run->coll.kind == QDR_REDUCE_SCATTER || exchanges_whole(run->comm, &run->coll))
-        return QDR_OK;
+    if (qdri_coll_reduces(&run->coll)) finish_sums(run);
+    if (!gathers_after(run)) return QDR_OK;
     run->phase = LAST;
     run->is_later_stage = 1;
     QDR_TRY(start_gather(run));

@@ -26,7 +26,8 @@ static void locate(const int64_t *counts, int64_t count, int j, int64_t *begin, 
 
 void qdri_coll_part(const qdri_coll *coll, int size, int j, int64_t *begin, int64_t *n)
 {
-    const int64_t unit = coll->kind == QDR_ALL_REDUCE ? 1 : coll->split_unit;
+    const int is_whole = coll->kind == QDR_ALL_REDUCE || coll->kind == QDR_BROADCAST;
+    const int64_t unit = is_whole ? 1 : coll->split_unit;
     if (unit == 0 || coll->counts) {
         locate(coll->counts, coll->count, j, begin, n);
         return;

@@ -287,8 +287,8 @@ static int run_trial(const member self_, uint64_t seed, int reserve)
           t.in_place ? "in place" : "out of place", (long long)wrong, (unsigned long long)seed);
     const qdr_traffic after = qdri_comm_traffic(self.comm, t.coll.kind);
     int64_t bytes = after.bytes_sent - before.bytes_sent, wanted = expected_bytes(&t, &self);
-    if (qdri_comm_summed_first(self.comm, &t.coll) > 1) {
-        /* level by level other ranks send it, but all together as much */
+    if (qdri_comm_summed_first(self.comm, &t.coll) > 1 || t.coll.kind == QDR_BROADCAST) {
+        /* level by level, or in parts, other ranks send it, but all together as much */
         bytes = sum_of_ranks(&self, bytes);
         wanted = sum_of_ranks(&self, wanted);
     }
