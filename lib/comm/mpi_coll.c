@@ -132,18 +132,21 @@ static int broadcasts_parts(const qdri_run *run)
                run->comm->size * (int64_t)qdri_mpi_piece_bytes;
 }
 
+/* What member j gets from the root, at either of the two. */
+static qdr_status start_from_root(qdri_run *run, int j)
+{
+    const qdri_coll *coll = &run->coll;
+    int64_t begin = 0, n = coll->count;
+    if (broadcasts_parts(run)) qdri_coll_part(coll, run->comm->size, j, &begin, &n);
+    void *at = qdri_at_mutable(coll->recv, begin, coll->dtype);
+    return j == run->comm->rank ? start_receive(run, coll->peer, at, n) : start_send(run, j, at, n);
+}
+
 static qdr_status start_broadcast(qdri_run *run)
 {
     const qdri_comm *comm = run->comm;
-    const qdri_coll *coll = &run->coll;
-    const int in_parts = broadcasts_parts(run), is_root = comm->rank == coll->peer;
-    for (int i = is_root ? 1 : 0; i < (is_root ? comm->size : 1); i++) {
-        const int j = member_at(comm, i);
-        int64_t begin = 0, n = coll->count;
-        if (in_parts) qdri_coll_part(coll, comm->size, j, &begin, &n);
-        void *at = qdri_at_mutable(coll->recv, begin, coll->dtype);
-        QDR_TRY(is_root ? start_send(run, j, at, n) : start_receive(run, coll->peer, at, n));
-    }
+    if (comm->rank != run->coll.peer) return start_from_root(run, comm->rank);
+    for (int i = 1; i < comm->size; i++) QDR_TRY(start_from_root(run, member_at(comm, i)));
     return QDR_OK;
 }
 
