@@ -126,7 +126,7 @@ static int run_rank(qdr_context *ctx, void *user)
     if (options->all_grids || !options->grid.x ||
         !grid_check_ranks("bench", options->grid, qdr_context_size(ctx), &why))
         run_grids(&run, start, &why);
-    if (why.code && qdr_context_rank(ctx) == 0) fail_print(&why);
+    if (why.code) fail_print_rank(&why, ctx);
     return why.code;
 }
 

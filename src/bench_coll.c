@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `quadrille bench coll`: collectives along the axes of grids, in the terms of nccl-tests, and
  * whether their results are right. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -137,7 +138,8 @@ static void print_case(bench_run *run, const coll_options *options, const char *
     static const char *const axes[QDR_N_AXES] = {"x", "y", "z", "d"};
     const bench_times times = bench_times_of(samples, 0);
     const double bytes = (double)the_case->n * (double)qdr_dtype_bytes(the_case->dtype);
-    const double algbw = times.median > 0 ? 1e-9 * bytes / times.median : 0;
+    /* alone nothing moves */
+    const double algbw = the_case->size > 1 && times.median > 0 ? 1e-9 * bytes / times.median : NAN;
     const bench_value values[] = {
         BENCH_NUMBER(qdr_context_size(run->ctx)),
         BENCH_TEXT(memory_text(options)),

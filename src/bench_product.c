@@ -133,6 +133,7 @@ static qdr_status make_limit(product_pair *pair, const product_desc *desc)
     product_desc own = {.dtype = desc->dtype, .n_panels = desc->n_panels, .bias = desc->bias};
     const qdr_status status = product_own_shape(pair->on_grid.grid, pair->on_grid.layer, &own.m,
                                                 &own.n, &own.k);
+    if (own.n == 0 || own.k == 0) return status; /* no products, which take no time */
     return status < 0 ? status : product_create(pair->alone, one_rank, &own, &pair->limit);
 }
 
@@ -155,5 +156,6 @@ void product_pair_destroy(product_pair *pair)
 qdr_status product_pair_call(void *user, int series)
 {
     const product_pair *pair = user;
-    return product_run(series % 2 ? &pair->limit : &pair->on_grid, (product_pass)(series / 2));
+    const product *ran = series % 2 ? &pair->limit : &pair->on_grid;
+    return ran->stack ? product_run(ran, (product_pass)(series / 2)) : QDR_OK;
 }

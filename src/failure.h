@@ -12,6 +12,7 @@ typedef struct failure {
     int code; /* EXIT_OK while nothing has failed */
     int is_shared; /* all ranks have it: nobody is left waiting */
     int is_peers; /* it only says that another rank failed, which has more to say */
+    int is_timeout; /* ranks are missing */
     char sentence[768];
 } failure;
 
@@ -23,6 +24,8 @@ int fail_status(failure *why, qdr_status status);
 int fail_together(failure *why, qdr_context *ctx);
 /* Prints "quadrille: sentence" to standard error. Returns the code. */
 int fail_print(const failure *why);
+/* The same by rank 0 for all; by each where ranks are missing, since rank 0 may be one of them. */
+int fail_print_rank(const failure *why, qdr_context *ctx);
 /* The same for what every process of a launcher has met in the same words: rank 0 prints it. */
 int fail_print_once(failure *why);
 

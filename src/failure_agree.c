@@ -19,7 +19,10 @@ int fail_status(failure *why, qdr_status status)
 {
     if (status == QDR_OK) return EXIT_OK;
     const char *sentence = qdr_last_error();
-    if (!why->code) why->is_peers = status == QDR_ERR_PEER;
+    if (!why->code) {
+        why->is_peers = status == QDR_ERR_PEER;
+        why->is_timeout = status == QDR_ERR_TIMEOUT;
+    }
     return fail(why, exit_code_of(status), "%s", *sentence ? sentence : qdr_status_text(status));
 }
 
@@ -38,6 +41,11 @@ int fail_together(failure *why, qdr_context *ctx)
         return why->code;
     }
     return fail_status(why, all);
+}
+
+int fail_print_rank(const failure *why, qdr_context *ctx)
+{
+    return why->is_timeout || qdr_context_rank(ctx) == 0 ? fail_print(why) : why->code;
 }
 
 static int print_on_root(qdr_context *ctx, void *user)

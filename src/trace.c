@@ -20,6 +20,7 @@ static const option_spec specs[] = {
 };
 
 typedef struct trace_options {
+    const char *path;
     int64_t n_runs;
     const char *merge, *svg;
 } trace_options;
@@ -115,6 +116,15 @@ void trace_place(const trace_rank *rank, char *text, size_t capacity)
         snprintf(text, capacity, "x%d y%d z%d d%d", at[QDR_X], at[QDR_Y], at[QDR_Z], at[QDR_D]);
 }
 
+/* What is written must not take the place of what was read. */
+static int check_output(const trace_file *trace, const trace_options *options, const char *option,
+                        const char *path, failure *why)
+{
+    if (!path || !trace_is_input(options->path, trace->n_ranks, path)) return EXIT_OK;
+    return fail(why, EXIT_USAGE, "--%s %.300s: the trace is read from it; name another file",
+                option, path);
+}
+
 static int save(const trace_file *trace, const char *option, const char *path,
                 int (*write)(FILE *file, const trace_file *trace), failure *why)
 {
@@ -131,6 +141,9 @@ static int save(const trace_file *trace, const char *option, const char *path,
 
 static void report(trace_file *trace, const trace_options *options, failure *why)
 {
+    if (check_output(trace, options, "merge", options->merge, why) ||
+        check_output(trace, options, "svg", options->svg, why))
+        return;
     trace_keep_last(trace, options->n_runs);
     print_table(trace);
     if (options->merge) save(trace, "merge", options->merge, trace_merge, why);
@@ -145,10 +158,10 @@ static int run(int argc, char **argv)
     trace_file trace = {0};
     failure why = {0};
     if (argc > 1 && argv[1][0] != '-') {
-        const char *path = argv[1];
+        options.path = argv[1];
         argv[1] = argv[0];
         if (!options_read(argc - 1, argv + 1, specs, take_option, &options, &why) &&
-            !trace_read(path, &trace, &why))
+            !trace_read(options.path, &trace, &why))
             report(&trace, &options, &why);
     } else {
         fail(&why, EXIT_USAGE,

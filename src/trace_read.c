@@ -6,10 +6,11 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "trace.h"
 
-enum { VERSION = 2, MAX_RANKS = 1 << 20 };
+enum { VERSION = 2, MAX_RANKS = 1 << 20, MAX_NAME = 4096 };
 #define MOST_MICROSECS 1e15 /* thirty years */
 #define MOST 1e18 /* nanoseconds of the same, or bytes */
 
@@ -218,7 +219,7 @@ static json_t *load(const char *path, int number, int n_ranks, failure *why)
 
 static int read_rank(const char *path, int number, trace_file *trace, failure *why)
 {
-    char name[4096];
+    char name[MAX_NAME];
     snprintf(name, sizeof name, "%s.%d", path, number);
     json_t *root = load(name, number, trace->n_ranks, why);
     if (!root) return why->code;
@@ -237,6 +238,18 @@ int trace_read(const char *path, trace_file *trace, failure *why)
     trace_keep_last(trace, 0);
     if (!(trace->end > trace->begin)) return fail_content(why, path, "nothing ran in it");
     return trace_find_late(trace, why);
+}
+
+int trace_is_input(const char *path, int n_ranks, const char *written)
+{
+    char name[MAX_NAME];
+    struct stat out, in;
+    if (stat(written, &out) != 0) return 0;
+    for (int i = 0; i < n_ranks; i++) {
+        snprintf(name, sizeof name, "%s.%d", path, i);
+        if (stat(name, &in) == 0 && in.st_dev == out.st_dev && in.st_ino == out.st_ino) return 1;
+    }
+    return 0;
 }
 
 void trace_free(trace_file *trace)

@@ -152,7 +152,7 @@ static int run_rank(qdr_context *ctx, void *user)
         printf("%-12s %-10s %-5s %6s %8s  (worst error as a share of its bound; seed %lld)\n",
                "grid", "layout", "type", "cases", "worst", (long long)options->seed);
     for (int i = 0; i < options->n_sizes && !why.code; i++) run_grid(ctx, options, i, &why);
-    if (why.code && qdr_context_rank(ctx) == 0) fail_print(&why);
+    if (why.code) fail_print_rank(&why, ctx);
     return why.code;
 }
 

@@ -53,7 +53,8 @@ static int run_rank(qdr_context *ctx, void *user)
     }
     char sentence[PROBLEM_BYTES] = "";
     const qdr_status status = start->fn(ctx, start->settings, sentence);
-    if (status < 0 && talks)
+    /* who waited too long may have waited for rank 0 */
+    if (status < 0 && (talks || status == QDR_ERR_TIMEOUT))
         fprintf(stderr, "%s: %s\n", start->usage->program, sentence[0] ? sentence : why(status));
     return exit_code_of(status);
 }

@@ -19,7 +19,10 @@ extern "C" {
  *
  * After QDR_ERR_TIMEOUT (QDR_TIMEOUT, see context.h) qdr_context_destroy() waits for the missing
  * ranks once more, a little longer than that limit. MPI_Finalize would wait for ever: call
- * MPI_Abort, or exit without it, as qdr_launch() does. */
+ * MPI_Abort, or exit without it, as qdr_launch() does.
+ *
+ * MPICH 4.0 over UCX may hang in MPI_Finalize where ranks talk over TCP. qdr_launch() avoids that:
+ * a barrier of all ranks, 20 ms of sleep, MPI_Finalize. */
 QDR_API QDR_NODISCARD qdr_status qdr_context_create_mpi(MPI_Comm comm, const qdr_context_opts *opts,
                                                         qdr_context **ctx);
 #ifdef __cplusplus

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "comm/launcher.h"
 #include "comm/mpi_internal.h"
@@ -36,6 +37,7 @@ qdr_status qdri_mpi_start(int *started)
         return QDR_FAIL(QDR_ERR_STATE, "launch: MPI is finalised already and cannot start again; "
                                        "launch once per program, or use local ranks");
     if (initialised) return QDR_OK;
+    qdri_mpi_warn_of_shm();
     const int code = MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided);
     if (code != MPI_SUCCESS) return qdri_mpi_fail(code, "MPI_Init_thread");
     *started = 1;
@@ -45,9 +47,23 @@ qdr_status qdri_mpi_start(int *started)
 /* A rank did not come to the end of a world that had been given up. */
 static atomic_int somebody_is_missing;
 
+#define STILL_NS 20000000
+
+/* In MPICH 4.0 over UCX a rank that has closed its connections waits in the process manager and
+ * answers nobody (pmodels/mpich, pull request 6596): one that begins to close after that waits for
+ * it for ever. So all begin at about the same time, and until then nobody answers those who have
+ * begun: nothing here may let MPI work after the barrier. */
+static void begin_leaving_together(void)
+{
+    if (MPI_Barrier(MPI_COMM_WORLD) != MPI_SUCCESS) return;
+    nanosleep(&(struct timespec){.tv_nsec = STILL_NS}, NULL);
+}
+
 void qdri_mpi_stop(void)
 {
-    if (!atomic_load(&somebody_is_missing)) MPI_Finalize();
+    if (atomic_load(&somebody_is_missing)) return;
+    begin_leaving_together();
+    MPI_Finalize();
 }
 
 static qdr_status check_state(void)

@@ -76,6 +76,8 @@ struct mpi_comm {
     mpi_levels levels;
 };
 
+/* mpi_shm.c: before MPI is started. */
+void qdri_mpi_warn_of_shm(void);
 /* Turns MPI's codes into ours, with its text. */
 qdr_status qdri_mpi_fail(int code, const char *what);
 #define QDR_MPI(call)                                                                              \

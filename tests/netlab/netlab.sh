@@ -53,7 +53,7 @@ case $ranks in '' | *[!0-9]* | ???*) bad "-p $ranks: give 1 to 99 ranks" ;; esac
 [ "$nodes" -ge 1 ] && [ "$nodes" -le 64 ] || bad "-n $nodes: give 1 to 64 nodes"
 [ "$ranks" -ge 1 ] || bad "-p $ranks: give 1 to 99 ranks"
 case ${rate%%[kmg]bit} in
-'' | *[!0-9]* | 0*) bad "-r $rate: give a number above zero and kbit, mbit or gbit, such as 200mbit" ;;
+'' | *[!0-9]* | 0* | ???????*) bad "-r $rate: give a number from 1 to 999999 and kbit, mbit or gbit, such as 200mbit" ;;
 esac
 case $rate in *[kmg]bit) ;; *) bad "-r $rate: give a number and kbit, mbit or gbit, such as 200mbit" ;; esac
 

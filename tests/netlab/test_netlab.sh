@@ -38,6 +38,7 @@ expect 2 '64 nodes' sh "$lab" -n 65 true
 expect 2 '99 ranks' sh "$lab" -p 0 true
 expect 2 '200mbit' sh "$lab" -r 0mbit true
 expect 2 '200mbit' sh "$lab" -r fast true
+expect 2 '999999' sh "$lab" -r 9999999gbit true
 expect 0 'examples:' sh "$lab" -h
 
 for signal in INT TERM; do
