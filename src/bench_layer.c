@@ -27,7 +27,7 @@ static const option_spec specs[] = {
     {"context", 0, "N", "tokens of one sequence; default 256"},
     {"sequences", 0, "N", "over all ranks; default 4"},
     {"layers", 0, "N", "transformer layers, one behind the other; default 1"},
-    {"batch-parts", 0, "N", "parts of a rank's sequences, sums of one beside the next; default 1"},
+    {"batch-parts", 0, "N", "parts of a rank's sequences (x or y, rows replicated); default 1"},
     BENCH_PRODUCT_SPECS,
 };
 

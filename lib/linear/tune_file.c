@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "core/size.h"
@@ -14,7 +15,7 @@ enum { MOST_BYTES = 1 << 26 };
 const char *qdri_tune_path(void)
 {
     const char *path = getenv("QDR_TUNE");
-    return path && *path && strcmp(path, "off") != 0 ? path : NULL;
+    return path && *path && strcasecmp(path, "off") != 0 ? path : NULL;
 }
 
 static qdr_status read_whole(FILE *file, const char *path, char **text, size_t *bytes)

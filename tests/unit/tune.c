@@ -249,6 +249,8 @@ static void the_environment_names_it(void **state)
     assert_null(qdri_tune_path());
     setenv("QDR_TUNE", "off", 1);
     assert_null(qdri_tune_path());
+    setenv("QDR_TUNE", "OFF", 1);
+    assert_null(qdri_tune_path());
     setenv("QDR_TUNE", "offset.json", 1);
     assert_string_equal(qdri_tune_path(), "offset.json");
     unsetenv("QDR_TUNE");
