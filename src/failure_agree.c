@@ -45,7 +45,8 @@ int fail_together(failure *why, qdr_context *ctx)
 
 int fail_print_rank(const failure *why, qdr_context *ctx)
 {
-    return why->is_timeout || qdr_context_rank(ctx) == 0 ? fail_print(why) : why->code;
+    const int is_late = why->is_timeout && !why->is_shared;
+    return is_late || qdr_context_rank(ctx) == 0 ? fail_print(why) : why->code;
 }
 
 static int print_on_root(qdr_context *ctx, void *user)

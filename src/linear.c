@@ -237,7 +237,7 @@ typedef struct launch {
 static int end_rank(qdr_context *ctx, launch *launched, const failure *why)
 {
     const int is_root = qdr_context_rank(ctx) == 0;
-    const int is_teller = why->is_shared ? is_root || why->is_timeout : !why->is_peers;
+    const int is_teller = why->is_shared ? is_root : !why->is_peers;
     if (why->code && is_teller && !atomic_exchange(&launched->is_told, 1)) fail_print(why);
     if (!why->is_shared) return why->code;
     if (is_root || !launched->options.n_local) launched->code = why->code;

@@ -187,6 +187,12 @@ static int take_header(json_t *root, const char *path, int number, trace_file *t
 
 /* ---- files ---- */
 
+/* Each rank has its own. */
+static void name_file(char name[MAX_NAME], const char *path, int number)
+{
+    snprintf(name, MAX_NAME, "%s.%d", path, number);
+}
+
 static FILE *open_file(const char *path, int number, int n_ranks, failure *why)
 {
     FILE *file = fopen(path, "r");
@@ -220,7 +226,7 @@ static json_t *load(const char *path, int number, int n_ranks, failure *why)
 static int read_rank(const char *path, int number, trace_file *trace, failure *why)
 {
     char name[MAX_NAME];
-    snprintf(name, sizeof name, "%s.%d", path, number);
+    name_file(name, path, number);
     json_t *root = load(name, number, trace->n_ranks, why);
     if (!root) return why->code;
     if (!take_header(root, name, number, trace, why))
@@ -246,7 +252,7 @@ int trace_is_input(const char *path, int n_ranks, const char *written)
     struct stat out, in;
     if (stat(written, &out) != 0) return 0;
     for (int i = 0; i < n_ranks; i++) {
-        snprintf(name, sizeof name, "%s.%d", path, i);
+        name_file(name, path, i);
         if (stat(name, &in) == 0 && in.st_dev == out.st_dev && in.st_ino == out.st_ino) return 1;
     }
     return 0;

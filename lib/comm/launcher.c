@@ -51,3 +51,11 @@ qdr_status qdri_launcher_check_local(int n_local)
                     "all doing the same; leave out the local ranks, or start one process",
                     started.by->name, started.n, started.by->variable, started.value, n_local);
 }
+
+long qdri_launcher_node_ranks(long *index)
+{
+    const char *own = getenv("MPI_LOCALRANKID"), *count = getenv("MPI_LOCALNRANKS");
+    const long n = count ? strtol(count, NULL, 10) : 1;
+    *index = own ? strtol(own, NULL, 10) : 0;
+    return n > 1 ? n : 1;
+}

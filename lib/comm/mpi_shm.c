@@ -11,6 +11,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "comm/launcher.h"
 #include "comm/mpi_internal.h"
 #include "core/log.h"
 
@@ -34,11 +35,11 @@ static double room_bytes(void)
 void qdri_mpi_warn_of_shm(void)
 {
     char why[128];
-    const char *index = getenv("MPI_LOCALRANKID"), *count = getenv("MPI_LOCALNRANKS");
-    const long n_ranks = count ? strtol(count, NULL, 10) : 1;
+    long index;
+    const long n_ranks = qdri_launcher_node_ranks(&index);
     if (getenv("UCX_TLS")) return; /* somebody knows better */
-    if (index && strcmp(index, "0") != 0) return; /* another rank of this node looks */
-    const double bytes = room_bytes(), least = RANK_BYTES * (double)(n_ranks > 1 ? n_ranks : 1);
+    if (index != 0) return; /* another rank of this node looks */
+    const double bytes = room_bytes(), least = RANK_BYTES * (double)n_ranks;
     if (bytes >= least) return;
     if (bytes < 0)
         snprintf(why, sizeof why, "nothing can be made there (%s)", strerror(errno));

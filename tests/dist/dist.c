@@ -78,6 +78,22 @@ qdr_grid *dist_random_grid(qdr_context *ctx, uint64_t *seed)
     return grid;
 }
 
+void dist_every_grid(qdr_context *ctx, void (*check)(qdr_grid *grid, void *user), void *user)
+{
+    const int p = qdr_context_size(ctx);
+    for (int x = 1; x <= p; x++)
+        for (int y = 1; y <= p; y++)
+            for (int z = 1; z <= p; z++) {
+                if (p % (x * y * z)) continue;
+                const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = x, .y = y, .z = z,
+                                            .d = p / (x * y * z)};
+                qdr_grid *grid;
+                DIST_OK(qdr_grid_create(ctx, &opts, &grid));
+                check(grid, user);
+                qdr_grid_destroy(&grid);
+            }
+}
+
 int dist_group(const qdr_grid *grid, qdr_axis axis)
 {
     int group = 0;

@@ -42,6 +42,8 @@ double dist_value(uint64_t seed, int64_t i, int64_t j);
 
 /* A grid of all ranks with axes and order at random. */
 qdr_grid *dist_random_grid(qdr_context *ctx, uint64_t *seed);
+/* Calls `check` with each grid of all ranks, one after the other. */
+void dist_every_grid(qdr_context *ctx, void (*check)(qdr_grid *grid, void *user), void *user);
 /* A number of the ranks that differ only in `axis`: equal among them, others in other groups. */
 int dist_group(const qdr_grid *grid, qdr_axis axis);
 /* Cuts [0, width) into n parts at random; some may be empty. cuts: n + 1 of them. */

@@ -160,21 +160,15 @@ static void run_grid(qdr_grid *grid, qdr_layout layout, uint64_t seed)
     free(plain.numbers);
 }
 
+static void both_layouts(qdr_grid *grid, void *seed)
+{
+    run_grid(grid, QDR_REPLICATED, dist_random(seed) | 1);
+    run_grid(grid, QDR_SCATTERED, dist_random(seed) | 1);
+}
+
 static void every_grid(qdr_context *ctx, uint64_t seed)
 {
-    const int p = qdr_context_size(ctx);
-    for (int x = 1; x <= p; x++)
-        for (int y = 1; y <= p; y++)
-            for (int z = 1; z <= p; z++) {
-                if (p % (x * y * z)) continue;
-                const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = x, .y = y, .z = z,
-                                            .d = p / (x * y * z)};
-                qdr_grid *grid;
-                DIST_OK(qdr_grid_create(ctx, &opts, &grid));
-                run_grid(grid, QDR_REPLICATED, dist_random(&seed) | 1);
-                run_grid(grid, QDR_SCATTERED, dist_random(&seed) | 1);
-                qdr_grid_destroy(&grid);
-            }
+    dist_every_grid(ctx, both_layouts, &seed);
 }
 
 int main(int argc, char **argv)

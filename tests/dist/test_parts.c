@@ -78,28 +78,24 @@ static void compare(qdr_grid *grid, const double *one, double *other, int n_part
                    (long long)i, other[i], one[i]);
 }
 
+/* memory: for the gradients of one part, and of several. */
+static void all_parts(qdr_grid *grid, void *memory)
+{
+    double *one = memory, *other = one + MOST;
+    (void)gradients(grid, 1, QDR_OVERLAP_ALL, one);
+    for (int n_parts = 2; n_parts <= 4; n_parts++) {
+        compare(grid, one, other, n_parts, QDR_OVERLAP_ALL);
+        compare(grid, one, other, n_parts, QDR_OVERLAP_NONE);
+    }
+}
+
 static void every_grid(qdr_context *ctx, uint64_t seed)
 {
-    const int p = qdr_context_size(ctx);
-    double *one = calloc(2 * MOST, sizeof *one), *other = one + MOST;
+    double *memory = calloc(2 * MOST, sizeof *memory);
     (void)seed;
-    DIST_CHECK(one != NULL, "no memory");
-    for (int x = 1; x <= p; x++)
-        for (int y = 1; y <= p; y++)
-            for (int z = 1; z <= p; z++) {
-                if (p % (x * y * z)) continue;
-                const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = x, .y = y, .z = z,
-                                            .d = p / (x * y * z)};
-                qdr_grid *grid;
-                DIST_OK(qdr_grid_create(ctx, &opts, &grid));
-                (void)gradients(grid, 1, QDR_OVERLAP_ALL, one);
-                for (int n_parts = 2; n_parts <= 4; n_parts++) {
-                    compare(grid, one, other, n_parts, QDR_OVERLAP_ALL);
-                    compare(grid, one, other, n_parts, QDR_OVERLAP_NONE);
-                }
-                qdr_grid_destroy(&grid);
-            }
-    free(one);
+    DIST_CHECK(memory != NULL, "no memory");
+    dist_every_grid(ctx, all_parts, memory);
+    free(memory);
 }
 
 int main(int argc, char **argv)
