@@ -15,6 +15,7 @@ extern "C" {
 
 #define QDR_MAX_LINKS 4
 #define QDR_MAX_TILES 8
+#define QDR_MAX_PROTOCOLS 4
 #define QDR_MAX_NAME 64
 
 /** Products of m×k and k×n: flops / (peak · efficiency), or the time to move the operands,
@@ -34,20 +35,35 @@ typedef struct qdr_machine_tile {
     double efficiency; /**< beside the best tile */
 } qdr_machine_tile;
 
-/** One level of links: pairs of a package, a node, the network. Groups of `n_ranks` consecutive
- * ranks are joined by it, and by none before it. */
+/** One level of links: pairs in a package, a node, the network. It joins units of the level below
+ * (single ranks, on the first level) to units of n_ranks consecutive ranks. */
 typedef struct qdr_machine_link {
     char name[QDR_MAX_NAME];
-    int n_ranks; /**< 0: any number; the last level */
-    double rank_bytes_per_sec; /**< that one rank sends, and receives at the same time */
-    double node_bytes_per_sec; /**< that all ranks of one group of the level below send together; 0:
-                                  no limit but their own */
-    double latency_secs; /**< of one message from rank to rank */
-    double start_secs; /**< of a collective, before the first message */
-    double half_bytes; /**< message of a step at which half of the rate is reached */
-    double reduce_factor; /**< > 1: sums are made in the switch, and an all-reduce is so many times
-                             as fast as a ring; 0 or 1: they are not */
+    int n_ranks; /**< of a unit; 0: any number, on the last level */
+    double rank_bytes_per_sec; /**< that one rank sends while it receives as much; 0, not on the
+                                  first level: no limit but the adapters' */
+    int n_adapters; /**< of a unit of the level below, each near as many of its ranks; not on the
+                       first level */
+    double adapter_bytes_per_sec; /**< that one of them sends while it receives as much */
+    double step_secs; /**< from one rank of a ring to the next */
+    double wait_secs; /**< of a collective, for each unit beyond the first: who comes late, who is
+                         in the way */
+    double switch_bytes_per_sec; /**< of a rank into a switch that adds up (NVLS); 0: there is none
+                                  */
 } qdr_machine_link;
+
+/** One of the ways in which a library sends the steps of a ring or tree. */
+typedef struct qdr_machine_protocol {
+    double step_factor; /**< of the links' step_secs */
+    double rate_factor; /**< of their bytes per second */
+} qdr_machine_protocol;
+
+typedef struct qdr_machine_collectives {
+    double start_secs; /**< of each */
+    int has_tree; /**< all-reduces may run along a double tree of nodes */
+    int n_protocols;
+    qdr_machine_protocol protocols[QDR_MAX_PROTOCOLS];
+} qdr_machine_collectives;
 
 /** What a program on the machine costs besides: one for each library or year of it. */
 typedef struct qdr_machine_software {
@@ -75,6 +91,7 @@ typedef struct qdr_machine {
                                                      long */
     int n_links;
     qdr_machine_link links[QDR_MAX_LINKS];
+    qdr_machine_collectives collectives;
     qdr_machine_software software;
 } qdr_machine;
 
