@@ -58,7 +58,7 @@ static double ring_rate(const qdr_machine *machine, const qdri_group *group, int
 /* Of one turn of a ring: the steps on each level. */
 static double ring_steps_secs(const qdr_machine *machine, const qdri_group *group, int top)
 {
-    double secs = (n_parts(group, top) - (top == 0)) * machine->links[top].step_secs;
+    double secs = (n_parts(group, top) - 1) * machine->links[top].step_secs;
     for (int l = 0; l < top; l++)
         secs += (n_parts(group, l) - n_parts(group, l + 1)) * machine->links[l].step_secs;
     return secs;
@@ -75,7 +75,7 @@ static qdri_way ring(const qdr_machine *machine, const qdri_group *group, int to
 static qdri_way in_switch(const qdr_machine *machine, double n_members)
 {
     const qdr_machine_link *link = &machine->links[0];
-    return (qdri_way){2 * (n_members - 1) * link->step_secs,
+    return (qdri_way){machine->collectives.fill_secs + 2 * link->step_secs,
                       (n_members + 1) / n_members / link->switch_bytes_per_sec};
 }
 
@@ -92,29 +92,32 @@ static qdri_way tree(const qdr_machine *machine, const qdri_group *group, int to
                       fmax(between, within)};
 }
 
-static qdri_way with_protocol(qdri_way way, const qdr_machine_protocol *protocol, double n_turns)
+/* n_turns of a way. A protocol fills its pipeline once. */
+static qdri_way with_protocol(const qdr_machine *machine, qdri_way way, int protocol,
+                              double n_turns)
 {
-    way.latency_secs *= n_turns * protocol->step_factor;
-    way.secs_per_byte *= n_turns / protocol->rate_factor;
+    const qdr_machine_protocol *p = &machine->collectives.protocols[protocol];
+    const double fill_secs = machine->collectives.fill_secs;
+    way.latency_secs = p->step_factor * (fill_secs + n_turns * way.latency_secs);
+    way.secs_per_byte *= n_turns / p->rate_factor;
     return way;
 }
 
 static void add_trees(const qdr_machine *machine, const qdri_group *group, int top, qdri_ways *ways)
 {
-    const qdr_machine_collectives *how = &machine->collectives;
-    for (int i = 0; i < how->n_protocols; i++)
-        ways->twice[ways->n_twice++] = with_protocol(tree(machine, group, top), &how->protocols[i],
-                                                     1);
+    const qdri_way way = tree(machine, group, top);
+    for (int i = 0; i < machine->collectives.n_protocols; i++)
+        ways->twice[ways->n_twice++] = with_protocol(machine, way, i, 1);
 }
 
 static void add_rings(const qdr_machine *machine, const qdri_group *group, int top, qdri_ways *ways)
 {
-    const qdr_machine_collectives *how = &machine->collectives;
     const qdri_way way = ring(machine, group, top);
-    for (int i = 0; i < how->n_protocols; i++) {
-        ways->once[ways->n_once++] = with_protocol(way, &how->protocols[i], 1);
-        ways->twice[ways->n_twice++] = with_protocol(way, &how->protocols[i], 2);
+    for (int i = 0; i < machine->collectives.n_protocols; i++) {
+        ways->once[ways->n_once++] = with_protocol(machine, way, i, 1);
+        ways->twice[ways->n_twice++] = with_protocol(machine, way, i, 2);
     }
+    ways->message = (qdri_way){machine->links[top].step_secs, 1 / ring_rate(machine, group, top)};
 }
 
 qdri_ways qdri_ways_make(const qdr_machine *machine, const qdri_group *group)
@@ -150,11 +153,12 @@ qdri_price qdri_coll_price(const qdri_ways *ways, qdr_coll_kind kind, double n_b
     qdri_price price = {.latency_secs = 0};
     const int twice = kind == QDR_ALL_REDUCE;
     if (ways->n_ranks < 2 || !(n_bytes > 0)) return price;
-    const qdri_way way = twice ? fastest(ways->twice, ways->n_twice, n_bytes)
-                               : fastest(ways->once, ways->n_once, n_bytes);
+    const qdri_way way = kind == QDR_SEND_RECV ? ways->message
+                         : twice               ? fastest(ways->twice, ways->n_twice, n_bytes)
+                                               : fastest(ways->once, ways->n_once, n_bytes);
     price.latency_secs = ways->start_secs + way.latency_secs;
     price.work_secs = way.secs_per_byte * n_bytes;
-    const double share = (double)(ways->n_ranks - 1) / ways->n_ranks;
+    const double g = ways->n_ranks, share = kind == QDR_SEND_RECV ? 1 : (g - 1) / g;
     price.flow_bytes_per_sec = (1 + twice) * share / way.secs_per_byte;
     for (int l = 0; l < QDR_MAX_LINKS; l++)
         if (ways->full_rate[l] > 0)

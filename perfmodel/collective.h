@@ -21,6 +21,7 @@ typedef struct qdri_ways {
     double start_secs; /* of each, whatever the way */
     int n_once, n_twice;
     qdri_way once[QDRI_MAX_WAYS], twice[QDRI_MAX_WAYS];
+    qdri_way message; /* from one rank to another */
     double full_rate[QDR_MAX_LINKS]; /* at which the group's flow fills each level; 0: not used */
 } qdri_ways;
 

@@ -7,6 +7,8 @@
 #ifndef QUADRILLE_MACHINE_H
 #define QUADRILLE_MACHINE_H
 
+#include <stdint.h>
+
 #include "status.h"
 
 #ifdef __cplusplus
@@ -59,7 +61,8 @@ typedef struct qdr_machine_protocol {
 } qdr_machine_protocol;
 
 typedef struct qdr_machine_collectives {
-    double start_secs; /**< of each */
+    double start_secs; /**< of each, whatever the way */
+    double fill_secs; /**< of its pipeline, times a protocol's step_factor */
     int has_tree; /**< all-reduces may run along a double tree of nodes */
     int n_protocols;
     qdr_machine_protocol protocols[QDR_MAX_PROTOCOLS];
@@ -76,6 +79,7 @@ typedef struct qdr_machine_software {
 } qdr_machine_software;
 
 typedef struct qdr_machine {
+    uint32_t version; /**< QDR_OPTS_INIT, set by those who read it */
     char name[QDR_MAX_NAME];
     char device[QDR_MAX_NAME];
     int ranks_per_node;
@@ -94,6 +98,41 @@ typedef struct qdr_machine {
     qdr_machine_collectives collectives;
     qdr_machine_software software;
 } qdr_machine;
+
+/** The machine of a file or of a name: what has a slash, ends in ".json" or is "-" is a path,
+ * everything else one of qdr_machine_list(), machines/NAME.json in a folder of QDR_DATA_PATH or of
+ * the installed data. A file may be `based_on` another, and then says only what differs; its lists
+ * replace those of the other.
+ *  @param[out] machine  all zero after an error
+ *  @retval QDR_ERR_ARGUMENT  NULL, no such name (the sentence has the nearest ones), no JSON, a key
+ *                            out of its range or missing (file, line and key)
+ *  @retval QDR_ERR_IO        the file cannot be read
+ *  @retval QDR_ERR_MEMORY    out of memory */
+QDR_API QDR_NODISCARD qdr_status qdr_machine_load(const char *name_or_path, qdr_machine *machine);
+/** The same for a text of `bytes` bytes that sentences call `name`. */
+QDR_API QDR_NODISCARD qdr_status qdr_machine_parse(const char *text, size_t bytes, const char *name,
+                                                   qdr_machine *machine);
+/** Whether all that is needed is there; `name` begins the sentence. For machines filled by hand. */
+QDR_API QDR_NODISCARD qdr_status qdr_machine_check(const qdr_machine *machine, const char *name);
+/** The machine file that has `text` as its name or as one of its aliases (which may be the
+ * beginning of it), as the tables of others call machines.
+ *  @param[out] machine  all zero after an error
+ *  @retval QDR_ERR_ARGUMENT  none has, or a file is wrong */
+QDR_API QDR_NODISCARD qdr_status qdr_machine_find(const char *text, qdr_machine *machine);
+/** Receives one name, valid during the call. */
+typedef void (*qdr_name_fn)(const char *name, void *user);
+/** Calls `each` with the names that qdr_machine_load() knows, in the order of strcmp(). */
+QDR_API QDR_NODISCARD qdr_status qdr_machine_list(qdr_name_fn each, void *user);
+/** One number by its key in a file, in the file's unit: "memory_GBps", "bf16.most",
+ * "links[1].adapter_GBps". Setting does not check the machine as a whole.
+ *  @retval QDR_ERR_ARGUMENT  no such key (the sentence has the nearest one), or a value out of its
+ * range; nothing has changed */
+QDR_API QDR_NODISCARD qdr_status qdr_machine_get(const qdr_machine *machine, const char *key,
+                                                 double *value);
+QDR_API QDR_NODISCARD qdr_status qdr_machine_set(qdr_machine *machine, const char *key,
+                                                 double value);
+/** Calls `each` with the keys of all numbers of the machine, in the order of a file. */
+QDR_API void qdr_machine_keys(const qdr_machine *machine, qdr_name_fn each, void *user);
 
 #ifdef __cplusplus
 }
