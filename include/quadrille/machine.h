@@ -70,11 +70,19 @@ typedef struct qdr_machine_collectives {
 
 /** What a program on the machine costs besides: one for each library or year of it. */
 typedef struct qdr_machine_software {
-    double launch_secs; /**< between two kernels on the device */
+    double launch_secs; /**< of the device, between two kernels */
     double host_secs; /**< that the host takes to enqueue one */
+    double host_power; /**< how host and device overlap: (host^p + device^p)^(1/p); 0: the device
+                          never waits for the host */
     double microbatch_secs; /**< of the host, per micro-batch */
     double step_secs; /**< per optimizer step: data, logging, clipping */
-    double fixed_bytes; /**< of memory: context, libraries, fragments */
+    int fused_biases; /**< 1: products add them, and norms pass over their input once */
+    double score_bytes; /**< moved per element of the scores of unfused attention, forward and
+                           backward together */
+    double logit_bytes; /**< moved per logit by the loss, forward and backward together */
+    double weight_gradient_bytes; /**< moved per weight and micro-batch besides the product */
+    double optimizer_bytes; /**< moved per parameter of a shard by one optimizer step */
+    double fixed_bytes; /**< of memory: context, libraries */
     double fragment_share; /**< of the activations, on top */
 } qdr_machine_software;
 
@@ -86,6 +94,7 @@ typedef struct qdr_machine {
     double memory_bytes; /**< of one rank */
     double memory_bytes_per_sec;
     double memory_efficiency; /**< share of it that element-wise kernels reach */
+    double kernel_flops; /**< per second, of element-wise kernels; 0: memory alone limits them */
     int n_units; /**< that share a product: SMs, compute units; 1 on a CPU */
     int n_tiles;
     qdr_machine_tile tiles[QDR_MAX_TILES];

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** @file plan.h  How a network is laid over ranks, and what the model says of it: the time of a
+ * step, term by term, and the memory of a rank.
+ *
+ *  Part of libquadrille_perf: arithmetic, no ranks, no clock. Time is the simulated end of the task
+ * lists that the runtime executes, on streams, with collectives that share links; formulas and
+ * sources: docs/model.md. All functions are local, and thread-safe on different models. */
+#ifndef QUADRILLE_PLAN_H
+#define QUADRILLE_PLAN_H
+
+#include "machine.h"
+#include "network.h"
+#include "stack.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum qdr_recompute {
+    QDR_RECOMPUTE_NONE = 0,
+    QDR_RECOMPUTE_ATTENTION = 1, /**< scores and softmax only ("selective") */
+    QDR_RECOMPUTE_FULL = 2 /**< every layer's forward again, from its input */
+} qdr_recompute;
+
+/** One way to run one optimizer step. */
+typedef struct qdr_plan {
+    uint32_t version; /**< QDR_OPTS_INIT */
+    int x, y, z, d; /**< the grid */
+    char order[8]; /**< fastest axis first; "": "xyzd" */
+    qdr_layout layout; /**< of the edges between layers */
+    qdr_recompute recompute;
+    qdr_dtype dtype; /**< of weights and activations */
+    int64_t batch; /**< sequences of a step, over all ranks; not divisible by the cells: rounded up */
+    int64_t micro_batch; /**< sequences of one forward, in each (z, d) cell; 0: all there are */
+    int64_t sequence; /**< tokens of a sequence; 0: the network's context */
+    int overlap; /**< sum of QDR_OVERLAP_…; 0: all */
+    int gradient_parts, optimizer_parts; /**< ranks over which gradients and optimizer state are
+                                            parted, multiples of z up to z·d; 0: z */
+    double axis_bytes_ratio[QDR_N_AXES]; /**< of what a codec sends to what it gets; 0: 1 */
+    int pipeline; /**< stages of consecutive layers, outside the grid: p ranks in all are
+                     x·y·z·d·pipeline; 0: 1 */
+    int interleave; /**< parts of a stage that take turns; 0: 1 */
+} qdr_plan;
+
+/** Where the time of a step goes: what keeps the processor, then what it waits for. */
+typedef enum qdr_time_term {
+    QDR_TIME_PRODUCTS = 0, /**< of layers, forward and backward */
+    QDR_TIME_ATTENTION, /**< scores, softmax, values */
+    QDR_TIME_KERNELS, /**< norms, activations, residuals, biases, additions; launches */
+    QDR_TIME_RECOMPUTE, /**< of layers' forward again */
+    QDR_TIME_ENDS, /**< embedding, last norm, head, loss */
+    QDR_TIME_OPTIMIZER,
+    QDR_TIME_X, /**< waiting for collectives over x, … */
+    QDR_TIME_Y,
+    QDR_TIME_Z,
+    QDR_TIME_D,
+    QDR_TIME_BUBBLE, /**< for other stages of the pipeline */
+    QDR_TIME_HOST, /**< for the host, which enqueues */
+    QDR_N_TIME_TERMS
+} qdr_time_term;
+
+/** Where a rank's memory goes; that of the rank, and the stage, that needs most. */
+typedef enum qdr_memory_term {
+    QDR_MEMORY_PARAMETERS = 0,
+    QDR_MEMORY_GRADIENTS,
+    QDR_MEMORY_OPTIMIZER,
+    QDR_MEMORY_ACTIVATIONS, /**< kept from forward to backward */
+    QDR_MEMORY_GATHERED, /**< whole weights and their gradients, on their way */
+    QDR_MEMORY_WORKSPACE, /**< gradients of activations, logits, partial sums */
+    QDR_MEMORY_RESERVE, /**< context, libraries, fragments */
+    QDR_N_MEMORY_TERMS
+} qdr_memory_term;
+
+typedef struct qdr_plan_result {
+    double secs; /**< of a step; the sum of time[] */
+    double time[QDR_N_TIME_TERMS];
+    double busy[QDR_N_AXES]; /**< secs that transfers over an axis took; hidden: busy - time[] of it */
+    double flops; /**< of the products of a step over all ranks, without recomputing */
+    double peak_share; /**< flops / (secs · peak of all ranks) */
+    double tokens_per_sec;
+    double n_micro; /**< forwards of a step in each cell */
+    double memory_bytes; /**< the sum of memory[] */
+    double memory[QDR_N_MEMORY_TERMS];
+} qdr_plan_result;
+
+#ifdef __cplusplus
+}
+#endif
+#endif
