@@ -12,12 +12,7 @@
 #include <stdio.h>
 
 #include "core/hazard.h"
-#include "quadrille/grid.h"
-
-/* Where this rank stands. */
-typedef struct qdri_place {
-    int size[QDR_N_AXES], coordinate[QDR_N_AXES];
-} qdri_place;
+#include "core/layout.h"
 
 typedef enum qdri_task_kind {
     QDRI_TASK_PRODUCT = 0, /* reads A, B; writes C */
