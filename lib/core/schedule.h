@@ -12,12 +12,7 @@
 #include <stdio.h>
 
 #include "core/hazard.h"
-#include "quadrille/grid.h"
-
-/* Where this rank stands. */
-typedef struct qdri_place {
-    int size[QDR_N_AXES], coordinate[QDR_N_AXES];
-} qdri_place;
+#include "core/layout.h"
 
 typedef enum qdri_task_kind {
     QDRI_TASK_PRODUCT = 0, /* reads A, B; writes C */
@@ -54,7 +49,8 @@ typedef struct qdri_task {
     const char *name; /* of that node; not owned */
     int n_reads, n_writes;
     qdri_ref reads[QDRI_MAX_OPERANDS], writes[QDRI_MAX_OPERANDS];
-    int accumulate; /* add to writes[0] */
+    int accumulate; /* add to writes[0]; operations: bit i to the gradient of input i, bit
+                       QDR_MAX_OP_INPUTS to those of parameters */
     qdr_dtype dtype, out_dtype;
     int64_t m, n, k; /* product: extents; others: rows m, columns n; position tasks: first row k */
     int64_t context; /* position tasks: rows of P */
