@@ -69,7 +69,7 @@ static void add_statistics(const qdri_pricing *p, qdr_axis axis, qdr_coll_kind k
 
 static qdri_role_price norm(const qdri_pricing *p, double rows, int backward)
 {
-    const double elems = rows * p->sizes.of[QDRI_HIDDEN];
+    const double elems = rows * p->sizes.of[QDRI_SIZE_HIDDEN];
     const int fused = p->machine->software.fused_biases;
     qdri_role_price price = backward ? elementwise(p, elems, (work){5, 14, 2})
                                      : elementwise(p, elems, (work){fused ? 2 : 3, 8, 1});
@@ -82,7 +82,7 @@ static qdri_role_price norm(const qdri_pricing *p, double rows, int backward)
 
 static qdri_role_price loss(const qdri_pricing *p, double rows, int backward)
 {
-    const double logits = rows * p->sizes.of[QDRI_VOCAB];
+    const double logits = rows * p->sizes.of[QDRI_SIZE_VOCAB];
     const double moved = p->machine->software.logit_bytes;
     const double bytes = moved > 0 ? moved / 2 : 2 * p->sizes.elem_bytes;
     qdri_role_price price = kernel_price(p, logits * bytes, logits * (backward ? 4 : 5),
@@ -97,7 +97,7 @@ static qdri_role_price loss(const qdri_pricing *p, double rows, int backward)
 
 static double score_product_secs(const qdri_pricing *p, double n_heads, int values)
 {
-    const double context = p->sizes.context, head = p->sizes.of[QDRI_QUERIES] / p->sizes.heads;
+    const double context = p->sizes.context, head = p->sizes.of[QDRI_SIZE_QUERIES] / p->sizes.heads;
     const qdri_product product = {.m = context,
                                   .n = values ? head : context,
                                   .k = values ? context : head,
@@ -117,8 +117,8 @@ static qdri_role_price unfused_attention(const qdri_pricing *p, double rows, int
     const double share = backward ? 0.55 : 0.45; /* softmax reads once more in backward */
     const int times = backward ? 2 : 1;
     qdri_role_price price = kernel_price(p, scores * share * moved, 0, backward ? 6 : 4);
-    const double secs = times * (score_product_secs(p, n_heads, 0) +
-                                 score_product_secs(p, n_heads, 1));
+    const double secs = times *
+                        (score_product_secs(p, n_heads, 0) + score_product_secs(p, n_heads, 1));
     price.price.work_secs += secs;
     price.secs += secs;
     return price;
@@ -127,10 +127,11 @@ static qdri_role_price unfused_attention(const qdri_pricing *p, double rows, int
 static qdri_role_price fused_attention(const qdri_pricing *p, double rows, int backward)
 {
     const qdr_machine_products *type = qdri_machine_products(p->machine, p->plan->dtype);
-    const double flops = 4 * rows * p->sizes.seen * p->sizes.of[QDRI_QUERIES] *
+    const double flops = 4 * rows * p->sizes.seen * p->sizes.of[QDRI_SIZE_QUERIES] *
                          (backward ? 2.5 : 1);
     const double bytes = rows * p->sizes.elem_bytes *
-                         (p->sizes.of[QDRI_QKV] + p->sizes.of[QDRI_QUERIES]) * (backward ? 2 : 1);
+                         (p->sizes.of[QDRI_SIZE_QKV] + p->sizes.of[QDRI_SIZE_QUERIES]) *
+                         (backward ? 2 : 1);
     qdri_role_price price = kernel_price(p, bytes, 0, backward ? 3 : 1);
     const double secs = flops / (type->peak_flops * p->machine->attention_efficiency);
     if (secs <= price.price.work_secs) return price;
@@ -145,7 +146,7 @@ static qdri_role_price attention(const qdri_pricing *p, double rows, int backwar
                                 ? fused_attention(p, rows, backward)
                                 : unfused_attention(p, rows, backward);
     if (!gathers) return price;
-    const double key_columns = p->sizes.of[QDRI_QKV] - p->sizes.of[QDRI_QUERIES];
+    const double key_columns = p->sizes.of[QDRI_SIZE_QKV] - p->sizes.of[QDRI_SIZE_QUERIES];
     const double bytes = rows * key_columns * p->plan->y * p->sizes.elem_bytes;
     const double secs = qdri_coll_secs(&p->ways[QDR_Y],
                                        backward ? QDR_REDUCE_SCATTER : QDR_ALL_GATHER, bytes);
@@ -164,16 +165,16 @@ static qdri_role_price operation(const qdri_pricing *p, const qdri_role *role)
     case QDRI_NODE_NORM: return norm(p, rows, backward);
     case QDRI_NODE_ATTENTION: return attention(p, rows, backward, gathers);
     case QDRI_NODE_GELU:
-        return elementwise(p, rows * p->sizes.of[QDRI_FFN],
+        return elementwise(p, rows * p->sizes.of[QDRI_SIZE_FFN],
                            backward ? (work){3, 20, 1} : (work){2, 12, 1});
     case QDRI_NODE_RESIDUAL:
-        return elementwise(p, rows * p->sizes.of[QDRI_HIDDEN], (work){3, 1, 1});
+        return elementwise(p, rows * p->sizes.of[QDRI_SIZE_HIDDEN], (work){3, 1, 1});
     case QDRI_NODE_CROSS_ENTROPY: return loss(p, rows, backward);
     case QDRI_NODE_USER:
         if (role->is_gate)
-            return elementwise(p, rows * p->sizes.of[QDRI_FFN],
+            return elementwise(p, rows * p->sizes.of[QDRI_SIZE_FFN],
                                backward ? (work){5, 20, 1} : (work){3, 12, 1});
-        return elementwise(p, rows * p->sizes.of[QDRI_QKV], (work){2, 6, 1});
+        return elementwise(p, rows * p->sizes.of[QDRI_SIZE_QKV], (work){2, 6, 1});
     case QDRI_NODE_LINEAR:
     case QDRI_NODE_EMBEDDING:
     case QDRI_N_NODE_KINDS: break;

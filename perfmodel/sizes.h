@@ -8,26 +8,27 @@
 
 /* Rows first, then columns, then elements of shards and small gradients. */
 typedef enum qdri_size {
-    QDRI_ONE = 0,
-    QDRI_ROWS, /* of a (z, d) cell in one forward */
-    QDRI_ROWS_X, /* scattered over x */
-    QDRI_ROWS_Y,
-    QDRI_SEQUENCES_X, /* the same in whole sequences, or all where these are too few: attention */
-    QDRI_POSITIONS, /* rows of P */
-    QDRI_HIDDEN, /* columns: H/x */
-    QDRI_QUERIES, /* heads·head_size/y */
-    QDRI_QKV,
-    QDRI_UP, /* of the first product of the MLP: F/y, twice where gated */
-    QDRI_FFN,
-    QDRI_VOCAB, /* V/y */
-    QDRI_SHARD_QKV, /* elements per member of z */
-    QDRI_SHARD_PROJ,
-    QDRI_SHARD_UP,
-    QDRI_SHARD_DOWN,
-    QDRI_SHARD_VOCAB,
-    QDRI_SMALL, /* gradients of biases, norms and positions */
-    QDRI_SMALL_X, /* those that are also summed over x */
-    QDRI_SMALL_Y,
+    QDRI_SIZE_ONE = 0,
+    QDRI_SIZE_ROWS, /* of a (z, d) cell in one forward */
+    QDRI_SIZE_ROWS_X, /* scattered over x */
+    QDRI_SIZE_ROWS_Y,
+    QDRI_SIZE_SEQUENCES_X, /* the same in whole sequences, or all where these are too few: attention
+                            */
+    QDRI_SIZE_POSITIONS, /* rows of P */
+    QDRI_SIZE_HIDDEN, /* columns: H/x */
+    QDRI_SIZE_QUERIES, /* heads·head_size/y */
+    QDRI_SIZE_QKV,
+    QDRI_SIZE_UP, /* of the first product of the MLP: F/y, twice where gated */
+    QDRI_SIZE_FFN,
+    QDRI_SIZE_VOCAB, /* V/y */
+    QDRI_SIZE_SHARD_QKV, /* elements per member of z */
+    QDRI_SIZE_SHARD_PROJ,
+    QDRI_SIZE_SHARD_UP,
+    QDRI_SIZE_SHARD_DOWN,
+    QDRI_SIZE_SHARD_VOCAB,
+    QDRI_SIZE_SMALL, /* gradients of biases, norms and positions */
+    QDRI_SIZE_SMALL_X, /* those that are also summed over x */
+    QDRI_SIZE_SMALL_Y,
     QDRI_N_SIZES
 } qdri_size;
 

@@ -74,12 +74,13 @@ static void make_example(const qdri_structure *s, qdr_network *n, qdr_plan *plan
 
 /* ---- extents by their values ---- */
 
-static const qdri_size row_sizes[] = {QDRI_ROWS, QDRI_ROWS_X, QDRI_ROWS_Y, QDRI_SEQUENCES_X};
-static const qdri_size column_sizes[] = {QDRI_HIDDEN, QDRI_QUERIES, QDRI_QKV,
-                                         QDRI_UP,     QDRI_FFN,     QDRI_VOCAB};
+static const qdri_size row_sizes[] = {QDRI_SIZE_ROWS, QDRI_SIZE_ROWS_X, QDRI_SIZE_ROWS_Y,
+                                      QDRI_SIZE_SEQUENCES_X};
+static const qdri_size column_sizes[] = {QDRI_SIZE_HIDDEN, QDRI_SIZE_QUERIES, QDRI_SIZE_QKV,
+                                         QDRI_SIZE_UP,     QDRI_SIZE_FFN,     QDRI_SIZE_VOCAB};
 static const qdri_size element_sizes[] = {
-    QDRI_SHARD_QKV,   QDRI_SHARD_PROJ, QDRI_SHARD_UP, QDRI_SHARD_DOWN,
-    QDRI_SHARD_VOCAB, QDRI_SMALL,      QDRI_SMALL_X,  QDRI_SMALL_Y};
+    QDRI_SIZE_SHARD_QKV,   QDRI_SIZE_SHARD_PROJ, QDRI_SIZE_SHARD_UP, QDRI_SIZE_SHARD_DOWN,
+    QDRI_SIZE_SHARD_VOCAB, QDRI_SIZE_SMALL,      QDRI_SIZE_SMALL_X,  QDRI_SIZE_SMALL_Y};
 #define N_OF(list) ((int)(sizeof(list) / sizeof *(list)))
 
 /* QDRI_N_SIZES: none of them. */
@@ -92,7 +93,7 @@ static qdri_size find(const qdri_sizes *sizes, const qdri_size *list, int n, dou
 
 static qdri_size find_any(const qdri_sizes *sizes, double value)
 {
-    if (value == 1) return QDRI_ONE;
+    if (value == 1) return QDRI_SIZE_ONE;
     qdri_size size = find(sizes, column_sizes, N_OF(column_sizes), value);
     if (size == QDRI_N_SIZES) size = find(sizes, row_sizes, N_OF(row_sizes), value);
     if (size == QDRI_N_SIZES) size = find(sizes, element_sizes, N_OF(element_sizes), value);
@@ -102,7 +103,7 @@ static qdri_size find_any(const qdri_sizes *sizes, double value)
 /* A count of elements: of a shard, or rows times columns. */
 static int find_count(const qdri_sizes *sizes, double value, qdri_role *role)
 {
-    role->m = QDRI_ONE;
+    role->m = QDRI_SIZE_ONE;
     role->n = find(sizes, element_sizes, N_OF(element_sizes), value);
     for (int i = 0; role->n == QDRI_N_SIZES && i < N_OF(row_sizes); i++) {
         role->m = row_sizes[i];
@@ -113,7 +114,7 @@ static int find_count(const qdri_sizes *sizes, double value, qdri_role *role)
 
 static int set_extents(const qdri_task *task, const qdri_sizes *sizes, qdri_role *role)
 {
-    role->m = role->n = role->k = QDRI_ONE;
+    role->m = role->n = role->k = QDRI_SIZE_ONE;
     if (task->kind == QDRI_TASK_COLLECTIVE) return find_count(sizes, (double)task->count, role);
     role->m = find_any(sizes, (double)task->m);
     if (task->kind == QDRI_TASK_FORWARD || task->kind == QDRI_TASK_BACKWARD)
@@ -154,6 +155,8 @@ static qdr_status make_role(const making *m, const qdri_task *task, qdri_role *r
     role->whose = whose_of(m, task);
     role->accumulate = task->accumulate != 0;
     role->is_gradient = is_gradient(task);
+    role->on_processor = task->stream == QDRI_STREAM_OF_COMPUTE &&
+                         task->kind != QDRI_TASK_COLLECTIVE;
     if (task->kind == QDRI_TASK_FORWARD || task->kind == QDRI_TASK_BACKWARD) {
         role->node_kind = node->kind;
         role->is_gate = node->kind == QDRI_NODE_USER && strcmp(node->name, "gate") == 0;
@@ -190,19 +193,35 @@ static qdr_status find_role(making *m, const qdri_task *task, int *index)
     return QDR_OK;
 }
 
+/* What a task adds to what is known of its list. */
+static void count_task(const making *m, const qdri_task *task, int number, int role,
+                       qdri_template_list *list)
+{
+    const int layer = m->layer_of[task->node], computes = task->stream == QDRI_STREAM_OF_COMPUTE;
+    if (layer >= 0) {
+        list->last_of_layer[layer][task->stream] = number;
+        list->n_in_layer[role] += layer == 1;
+    } else if (layer == QDRI_LAYER_FIRST) {
+        if (computes) list->last_of_first = number;
+        list->n_in_first[role]++;
+    } else {
+        if (computes) list->last_of_last = number;
+        list->n_in_last[role]++;
+    }
+}
+
 static qdr_status make_list(making *m, qdri_template_list *list)
 {
     const int n = list->schedule.n_tasks;
     QDR_TRY(QDRI_NEW(n, "a template", &list->next));
     QDR_TRY(QDRI_NEW(n, "a template", &list->role));
     qdri_sim_list_make(&list->schedule, list->next, &list->sim);
-    for (int layer = 0; layer < QDRI_TEMPLATE_LAYERS; layer++)
-        for (int s = 0; s < QDRI_N_STREAMS; s++) list->last_of_layer[layer][s] = -1;
+    memset(list->last_of_layer, -1, sizeof list->last_of_layer);
+    list->last_of_first = list->last_of_last = -1;
     for (int i = 0; i < n; i++) {
         const qdri_task *task = &list->schedule.tasks[i];
-        const int layer = m->layer_of[task->node];
         QDR_TRY(find_role(m, task, &list->role[i]));
-        if (layer >= 0) list->last_of_layer[layer][task->stream] = i;
+        count_task(m, task, i, list->role[i], list);
     }
     return QDR_OK;
 }

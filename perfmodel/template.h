@@ -34,12 +34,14 @@ typedef struct qdri_role {
     int trans_a, trans_b, accumulate;
     int is_gate; /* of the caller's operations: the gated activation, else the rotation */
     int gathers_keys; /* of attention */
-    int is_gradient; /* its elements, or those of a product's result, are of parameters' gradients */
+    int is_gradient; /* its elements, or those of a product's result, are of parameters' gradients
+                      */
     qdr_coll_kind coll;
     qdr_channel channel;
     qdri_task_class overlap_class;
     qdri_size m, n, k; /* products and kernels: extents; collectives: elements in all are m·n */
     int per_member; /* the count is one member's part */
+    int on_processor; /* on the compute stream, and no collective */
 } qdri_role;
 
 enum { QDRI_TEMPLATE_LAYERS = 3, QDRI_MAX_ROLES = 192 };
@@ -50,6 +52,9 @@ typedef struct qdri_template_list {
     int *next, *role;
     qdri_sim_list sim;
     int last_of_layer[QDRI_TEMPLATE_LAYERS][QDRI_N_STREAMS]; /* -1: none */
+    int last_of_first, last_of_last; /* on the compute stream, of embedding and head; -1: none */
+    /* How often each role comes in one layer, and in embedding and head. */
+    int n_in_layer[QDRI_MAX_ROLES], n_in_first[QDRI_MAX_ROLES], n_in_last[QDRI_MAX_ROLES];
 } qdri_template_list;
 
 /* The lists that a step is made of: one forward and one backward for each micro-batch. */

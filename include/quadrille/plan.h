@@ -30,7 +30,8 @@ typedef struct qdr_plan {
     qdr_layout layout; /**< of the edges between layers */
     qdr_recompute recompute;
     qdr_dtype dtype; /**< of weights and activations */
-    int64_t batch; /**< sequences of a step, over all ranks; not divisible by the cells: rounded up */
+    int64_t
+        batch; /**< sequences of a step, over all ranks; not divisible by the cells: rounded up */
     int64_t micro_batch; /**< sequences of one forward, in each (z, d) cell; 0: all there are */
     int64_t sequence; /**< tokens of a sequence; 0: the network's context */
     int overlap; /**< sum of QDR_OVERLAP_…; 0: all */
@@ -74,7 +75,8 @@ typedef enum qdr_memory_term {
 typedef struct qdr_plan_result {
     double secs; /**< of a step; the sum of time[] */
     double time[QDR_N_TIME_TERMS];
-    double busy[QDR_N_AXES]; /**< secs that transfers over an axis took; hidden: busy - time[] of it */
+    double
+        busy[QDR_N_AXES]; /**< secs that transfers over an axis took; hidden: busy - time[] of it */
     double flops; /**< of the products of a step over all ranks, without recomputing */
     double peak_share; /**< flops / (secs · peak of all ranks) */
     double tokens_per_sec;
@@ -82,6 +84,28 @@ typedef struct qdr_plan_result {
     double memory_bytes; /**< the sum of memory[] */
     double memory[QDR_N_MEMORY_TERMS];
 } qdr_plan_result;
+
+/** A machine and a network, and what was computed of them before. */
+typedef struct qdr_model qdr_model;
+
+/** Copies both. @retval QDR_ERR_ARGUMENT, QDR_ERR_SHAPE  NULL, or one of them is wrong
+ *  @retval QDR_ERR_MEMORY */
+QDR_API QDR_NODISCARD qdr_status qdr_model_create(const qdr_machine *machine,
+                                                  const qdr_network *network, qdr_model **model);
+/** Sets *model to NULL. Takes NULL. */
+QDR_API void qdr_model_destroy(qdr_model **model);
+/** What a step takes, and what a rank's memory holds.
+ *  @param[out] result  all zero after an error
+ *  @retval QDR_ERR_ARGUMENT  NULL, an axis < 1, an order that is no permutation of xyzd, parts that
+ *                            do not nest, more stages than layers
+ *  @retval QDR_ERR_SHAPE     batch < 1, a micro-batch < 0 or a sequence < 0
+ *  @retval QDR_ERR_DTYPE     neither F32, F64 nor BF16, or one that the machine cannot do
+ *  @retval QDR_ERR_MEMORY    of this process */
+QDR_API QDR_NODISCARD qdr_status qdr_model_predict(qdr_model *model, const qdr_plan *plan,
+                                                   qdr_plan_result *result);
+/** "products", "attention", …; "parameters", … */
+QDR_API const char *qdr_time_term_name(qdr_time_term term);
+QDR_API const char *qdr_memory_term_name(qdr_memory_term term);
 
 #ifdef __cplusplus
 }
