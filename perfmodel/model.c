@@ -7,16 +7,8 @@
 #include "core/size.h"
 #include "gemm.h"
 #include "memory.h"
+#include "model.h"
 #include "network.h"
-#include "step.h"
-
-struct qdr_model {
-    qdr_machine machine;
-    qdr_network network;
-    qdri_template **templates;
-    int n_templates, capacity;
-    qdri_step_work work;
-};
 
 qdr_status qdr_model_create(const qdr_machine *machine, const qdr_network *network,
                             qdr_model **model)
@@ -44,7 +36,7 @@ void qdr_model_destroy(qdr_model **model)
 
 /* ---- plans ---- */
 
-static int is_order(const char *order)
+int qdri_is_order(const char *order)
 {
     return strlen(order) == 4 && strchr(order, 'x') && strchr(order, 'y') && strchr(order, 'z') &&
            strchr(order, 'd');
@@ -68,7 +60,7 @@ static qdr_status check_grid(const qdr_plan *plan, const qdr_network *network)
     if (n_ranks > INT32_MAX)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: %.0f ranks; at most 2147483647 are possible",
                         n_ranks);
-    if (plan->order[0] && !is_order(plan->order))
+    if (plan->order[0] && !qdri_is_order(plan->order))
         return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: order '%.7s' is no permutation of xyzd",
                         plan->order);
     if (plan->pipeline < 0 || plan->interleave < 0 || plan->pipeline > network->layers)
@@ -81,7 +73,7 @@ static qdr_status check_grid(const qdr_plan *plan, const qdr_network *network)
                        plan->gradient_parts ? plan->gradient_parts : plan->z);
 }
 
-static qdr_status check_plan(const qdr_model *model, const qdr_plan *plan)
+qdr_status qdri_plan_check(const qdr_model *model, const qdr_plan *plan)
 {
     if (plan->version != QDR_OPTS_INIT)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: version is %u; begin the plan with QDR_OPTS_INIT",
@@ -102,7 +94,7 @@ static qdr_status check_plan(const qdr_model *model, const qdr_plan *plan)
 
 /* ---- templates ---- */
 
-static qdr_status find_template(qdr_model *model, const qdr_plan *plan, const qdri_template **found)
+qdr_status qdri_model_template(qdr_model *model, const qdr_plan *plan, const qdri_template **found)
 {
     const qdri_structure wanted = qdri_structure_of(&model->network, plan);
     for (int i = 0; i < model->n_templates; i++) {
@@ -133,14 +125,18 @@ static qdr_status set_rates(const qdr_model *model, const qdr_plan *plan, qdr_pl
     return QDR_OK;
 }
 
+double qdri_stage_layers(const qdr_model *model, const qdr_plan *plan)
+{
+    return ceil((double)model->network.layers / fmax(1, plan->pipeline));
+}
+
 static qdr_status predict(qdr_model *model, const qdr_plan *plan, qdr_plan_result *result)
 {
     const qdri_template *template = NULL;
-    const double stages = fmax(1, plan->pipeline);
-    const double n_layers = ceil((double)model->network.layers / stages);
+    const double n_layers = qdri_stage_layers(model, plan);
     qdri_pricing pricing;
-    QDR_TRY(check_plan(model, plan));
-    QDR_TRY(find_template(model, plan, &template));
+    QDR_TRY(qdri_plan_check(model, plan));
+    QDR_TRY(qdri_model_template(model, plan, &template));
     qdri_pricing_make(&model->machine, &model->network, plan, n_layers, &pricing);
     QDR_TRY(
         qdri_step_time(template, &pricing, (double)model->network.layers, &model->work, result));

@@ -235,7 +235,7 @@ static void add_recompute(const qdri_template *template, const qdri_pricing *pri
     backward->time[OF_LAYER][QDR_TIME_RECOMPUTE] += secs;
 }
 
-static double micro_batches(const qdr_plan *plan, const qdri_sizes *sizes)
+double qdri_micro_batches(const qdr_plan *plan, const qdri_sizes *sizes)
 {
     const double cells = (double)plan->z * plan->d;
     return ceil(ceil((double)plan->batch / cells) / sizes->sequences);
@@ -246,7 +246,7 @@ static void make_phases(const qdri_template *template, double n_layers, const qd
 {
     for (int r = 0; r < template->n_roles; r++)
         work->roles[r] = qdri_role_price_of(pricing, &template->roles[r]);
-    all->n_micro = micro_batches(pricing->plan, &pricing->sizes);
+    all->n_micro = qdri_micro_batches(pricing->plan, &pricing->sizes);
     make_phase(template, QDRI_LIST_FORWARD, n_layers, pricing, work, &all->forward);
     make_phase(template, all->n_micro > 1 ? QDRI_LIST_BACKWARD_LAST : QDRI_LIST_BACKWARD_ONLY,
                n_layers, pricing, work, &all->last);
@@ -321,19 +321,30 @@ static double shard_elems(const qdri_pricing *pricing, double n_layers, int with
            with_ends * of[QDRI_SIZE_SHARD_VOCAB] + of[QDRI_SIZE_SMALL];
 }
 
-static void add_optimizer(const qdri_pricing *pricing, double n_elems, amount *step)
+/* Over how many ranks of d optimizer state is parted. */
+static double state_parts(const qdr_plan *plan)
 {
-    const qdr_plan *plan = pricing->plan;
+    return plan->optimizer_parts > plan->z ? (double)plan->optimizer_parts / plan->z : 1;
+}
+
+double qdri_optimizer_secs(const qdri_pricing *pricing, double n_layers)
+{
     const qdr_machine *machine = pricing->machine;
-    const double parts = plan->optimizer_parts > plan->z ? plan->optimizer_parts / plan->z : 1;
+    const double n_elems = shard_elems(pricing, n_layers, 1) / state_parts(pricing->plan);
     const double each = machine->software.optimizer_bytes > 0 ? machine->software.optimizer_bytes
                                                               : 8 * pricing->sizes.gradient_bytes;
-    add_secs(qdri_kernel_secs(machine, n_elems / parts * each, 12 * n_elems / parts),
-             QDR_TIME_OPTIMIZER, step);
-    add_secs(machine->software.step_secs, QDR_TIME_HOST, step);
-    if (parts <= 1) return;
+    return qdri_kernel_secs(machine, n_elems * each, 12 * n_elems);
+}
+
+/* Where the state is parted, new parameters are gathered over d. */
+static void add_optimizer(const qdri_pricing *pricing, double n_layers, amount *step)
+{
+    add_secs(qdri_optimizer_secs(pricing, n_layers), QDR_TIME_OPTIMIZER, step);
+    add_secs(pricing->machine->software.step_secs, QDR_TIME_HOST, step);
+    if (state_parts(pricing->plan) <= 1) return;
     const double secs = qdri_coll_secs(&pricing->ways[QDR_D], QDR_ALL_GATHER,
-                                       n_elems * pricing->sizes.elem_bytes);
+                                       shard_elems(pricing, n_layers, 1) *
+                                           pricing->sizes.elem_bytes);
     add_secs(secs, QDR_TIME_D, step);
     step->busy[QDR_D] += secs;
 }
@@ -359,7 +370,7 @@ qdr_status qdri_step_time(const qdri_template *template, const qdri_pricing *pri
         add_amount(&slot, all.n_micro - 1, &step);
         add_amount(&end, 1, &step);
     }
-    add_optimizer(pricing, shard_elems(pricing, stage_layers, 1), &step);
+    add_optimizer(pricing, stage_layers, &step);
     result->secs = step.secs;
     result->n_micro = all.n_micro;
     memcpy(result->time, step.time, sizeof result->time);

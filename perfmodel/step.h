@@ -20,4 +20,9 @@ QDR_NODISCARD qdr_status qdri_step_time(const qdri_template *template, const qdr
                                         double n_layers, qdri_step_work *work,
                                         qdr_plan_result *result);
 
+/* Forwards of a step in each cell. */
+double qdri_micro_batches(const qdr_plan *plan, const qdri_sizes *sizes);
+/* The optimizer's work on a rank's shards. */
+double qdri_optimizer_secs(const qdri_pricing *pricing, double n_layers);
+
 #endif

@@ -107,6 +107,53 @@ QDR_API QDR_NODISCARD qdr_status qdr_model_predict(qdr_model *model, const qdr_p
 QDR_API const char *qdr_time_term_name(qdr_time_term term);
 QDR_API const char *qdr_memory_term_name(qdr_memory_term term);
 
+/** What to search: all grids of n_ranks, with every order of their axes, layout, recomputing and
+ * micro-batch that is not fixed here. */
+typedef struct qdr_search_opts {
+    uint32_t version; /**< QDR_OPTS_INIT */
+    int n_ranks; /**< 1 to QDR_MAX_SEARCH_RANKS */
+    int size[QDR_N_AXES]; /**< ranks of an axis; 0: any */
+    const char *order; /**< NULL: all */
+    int layouts; /**< sum of 1 << QDR_REPLICATED, 1 << QDR_SCATTERED; 0: both */
+    int recomputes; /**< sum of 1 << QDR_RECOMPUTE_…; 0: all */
+    int64_t micro_batch; /**< 0: powers of two up to a cell's sequences, and all of them */
+    int64_t batch, sequence; /**< as in qdr_plan; batch 0: one sequence a rank */
+    qdr_dtype dtype;
+    double memory_bytes; /**< of a rank; 0: the machine's */
+    int gradient_parts, optimizer_parts; /**< as in qdr_plan; -1: z·d */
+    int n_best; /**< answers wanted, 1 to QDR_MAX_BEST; 0: 10 */
+    int exhaustive; /**< 1: simulate all that fit, to check the bounds */
+} qdr_search_opts;
+
+#define QDR_MAX_SEARCH_RANKS 1048576
+#define QDR_MAX_BEST 64
+
+typedef struct qdr_planned_grid {
+    qdr_plan plan;
+    qdr_plan_result result;
+} qdr_planned_grid;
+
+typedef struct qdr_search_result {
+    int n_best; /**< the fastest plan of each of the n_best fastest grids, the fastest first */
+    qdr_planned_grid best[QDR_MAX_BEST];
+    int64_t n_candidates; /**< plans that there are */
+    int64_t n_fitting; /**< of these, in memory */
+    int64_t n_bounded, n_simulated; /**< closed-form lower bounds made; plans simulated */
+    qdr_planned_grid least_memory; /**< the plan that needs least, fitting or not */
+} qdr_search_result;
+
+/** The fastest plans that fit in memory; n_best = 0 if none does. A plan is simulated only if a
+ * closed-form lower bound of its time is less than the time of those found: the answer is that of
+ * simulating all.
+ *  @retval QDR_ERR_ARGUMENT  NULL, n_ranks out of range, fixed sizes whose product does not divide
+ *                            n_ranks, an order that is no permutation of xyzd
+ *  @retval others            as qdr_model_predict() */
+QDR_API QDR_NODISCARD qdr_status qdr_model_search(qdr_model *model, const qdr_search_opts *opts,
+                                                  qdr_search_result *result);
+/** The closed-form lower bound of a plan's time. */
+QDR_API QDR_NODISCARD qdr_status qdr_model_bound(qdr_model *model, const qdr_plan *plan,
+                                                 double *secs);
+
 #ifdef __cplusplus
 }
 #endif
