@@ -92,8 +92,10 @@ static qdr_status read_sections(const qdri_json_node *root, qdr_machine *machine
 static void set_neutral(qdr_machine *machine)
 {
     qdr_machine_products *types[] = {&machine->f64, &machine->f32, &machine->bf16};
-    *machine = (qdr_machine){.version = QDR_OPTS_INIT, .memory_efficiency = 1, .n_units = 1};
-    for (int i = 0; i < 3; i++) *types[i] = (qdr_machine_products){.most = 1, .factor = {1, 1, 1}};
+    *machine = (qdr_machine){
+        .version = QDR_OPTS_INIT, .memory_efficiency = 1, .n_units = 1, .wave_power = 1};
+    for (int i = 0; i < 3; i++)
+        *types[i] = (qdr_machine_products){.most = 1, .factor = {1, 1, 1}, .odd_factor = 1};
     machine->collectives.n_protocols = 1;
     machine->collectives.protocols[0] = (qdr_machine_protocol){1, 1};
 }

@@ -23,6 +23,7 @@ static const qdri_machine_field machine_fields[] = {
     NUMBER("memory_efficiency", qdr_machine, memory_efficiency, 1, 1e-6, 1),
     NUMBER("kernel_GFLOPS", qdr_machine, kernel_flops, 1e9, 0, 1e9),
     WHOLE("units", qdr_machine, n_units, 1, 1 << 20),
+    NUMBER("wave_power", qdr_machine, wave_power, 1, 0, 1),
     NUMBER("attention_efficiency", qdr_machine, attention_efficiency, 1, 0, 1),
     NUMBER("processor_slowdown", qdr_machine, processor_slowdown, 1, 0, 100),
     NUMBER("transfer_slowdown", qdr_machine, transfer_slowdown, 1, 0, 100),
@@ -38,6 +39,7 @@ static const qdri_machine_field products_fields[] = {
     NUMBER("NN", qdr_machine_products, factor[0], 1, 1e-6, 100),
     NUMBER("NT", qdr_machine_products, factor[1], 1, 1e-6, 100),
     NUMBER("TN", qdr_machine_products, factor[2], 1, 1e-6, 100),
+    NUMBER("odd_factor", qdr_machine_products, odd_factor, 1, 1e-6, 1),
     END,
 };
 
@@ -82,6 +84,7 @@ static const qdri_machine_field software_fields[] = {
     NUMBER("score_bytes", qdr_machine_software, score_bytes, 1, 0, 1e6),
     NUMBER("logit_bytes", qdr_machine_software, logit_bytes, 1, 0, 1e6),
     NUMBER("weight_gradient_bytes", qdr_machine_software, weight_gradient_bytes, 1, 0, 1e6),
+    NUMBER("gradient_bytes", qdr_machine_software, gradient_bytes, 1, 0, 16),
     NUMBER("optimizer_bytes", qdr_machine_software, optimizer_bytes, 1, 0, 1e6),
     NUMBER("fixed_GiB", qdr_machine_software, fixed_bytes, GIB, 0, 1e9),
     NUMBER("fragment_share", qdr_machine_software, fragment_share, 1, 0, 10),

@@ -225,8 +225,11 @@ static qdri_role_price collective(const qdri_pricing *p, const qdri_role *role)
     const qdri_ways *ways = &p->ways[axis];
     const double n_elems = p->sizes.of[role->m] * p->sizes.of[role->n] *
                            (role->per_member ? ways->n_ranks : 1);
-    const double bytes = n_elems * ratio_of(p->plan, axis) *
-                         (role->is_gradient ? p->sizes.gradient_bytes : p->sizes.elem_bytes);
+    const double gradient = p->machine->software.gradient_bytes;
+    const double elem_bytes = !role->is_gradient ? p->sizes.elem_bytes
+                              : gradient > 0     ? gradient
+                                                 : p->sizes.gradient_bytes;
+    const double bytes = n_elems * ratio_of(p->plan, axis) * elem_bytes;
     qdri_role_price price = {.n_kernels = 1};
     price.price = qdri_coll_price(ways, coll_kind(p, role, axis), bytes);
     price.secs = price.price.latency_secs + price.price.work_secs;

@@ -271,7 +271,9 @@ static amount slot_of(const phases *all, const phase *backward,
 
 /* ---- the pipeline ---- */
 
-/* Messages between stages for one micro-batch: activations forth, their gradients back. */
+/* Messages between stages for one micro-batch: activations forth, their gradients back. Where a
+ * stage's ranks hold copies, each sends its part, and they are gathered behind (Narayanan et al.
+ * 2021, 4.1). */
 static double send_secs(const qdri_pricing *pricing)
 {
     const qdr_plan *plan = pricing->plan;
@@ -279,11 +281,12 @@ static double send_secs(const qdri_pricing *pricing)
     const qdri_group group = qdri_group_make(pricing->machine, 2, in_stage,
                                              in_stage * plan->pipeline);
     const qdri_ways ways = qdri_ways_make(pricing->machine, &group);
-    const double rows =
-        pricing->sizes.of[plan->layout == QDR_SCATTERED ? QDRI_SIZE_ROWS_Y : QDRI_SIZE_ROWS];
-    return 2 *
-           qdri_coll_secs(&ways, QDR_SEND_RECV,
-                          rows * pricing->sizes.of[QDRI_SIZE_HIDDEN] * pricing->sizes.elem_bytes);
+    const double whole = pricing->sizes.of[QDRI_SIZE_ROWS] * pricing->sizes.of[QDRI_SIZE_HIDDEN] *
+                         pricing->sizes.elem_bytes;
+    const double gather = plan->layout == QDR_SCATTERED
+                              ? 0
+                              : qdri_coll_secs(&pricing->ways[QDR_Y], QDR_ALL_GATHER, whole);
+    return 2 * (qdri_coll_secs(&ways, QDR_SEND_RECV, whole / plan->y) + gather);
 }
 
 /* One forward, one backward: the slowest stage is always at work, but for the time in which the

@@ -29,6 +29,7 @@ typedef struct qdr_machine_products {
     double most; /**< share of the peak that large products reach, 0 to 1 */
     double half_m, half_n, half_k; /**< extents at which, alone, half of that is reached */
     double factor[3]; /**< of the efficiency by mode: NN, NT, TN; 1 is neutral */
+    double odd_factor; /**< of the efficiency where an extent is odd: loads are not aligned */
 } qdr_machine_products;
 
 /** A block of the result that one unit computes at a time. */
@@ -81,6 +82,7 @@ typedef struct qdr_machine_software {
                            backward together */
     double logit_bytes; /**< moved per logit by the loss, forward and backward together */
     double weight_gradient_bytes; /**< moved per weight and micro-batch besides the product */
+    double gradient_bytes; /**< of a gradient on its way over ranks; 0: those of its type */
     double optimizer_bytes; /**< moved per parameter of a shard by one optimizer step */
     double fixed_bytes; /**< of memory: context, libraries */
     double fragment_share; /**< of the activations, on top */
@@ -96,6 +98,8 @@ typedef struct qdr_machine {
     double memory_efficiency; /**< share of it that element-wise kernels reach */
     double kernel_flops; /**< per second, of element-wise kernels; 0: memory alone limits them */
     int n_units; /**< that share a product: SMs, compute units; 1 on a CPU */
+    double wave_power; /**< of the share of the last wave that is full: 1, or less where the next
+                          kernel fills it */
     int n_tiles;
     qdr_machine_tile tiles[QDR_MAX_TILES];
     qdr_machine_products f64, f32, bf16;
