@@ -3,7 +3,6 @@
  * the table of the design, descriptions that are refused. */
 #include "qdr_test.h"
 
-#include "core/block.h"
 #include "core/op_bytes.h"
 #include "core/size.h"
 #include "gpt_net.h"
@@ -298,11 +297,12 @@ static void panels_depend_on_nodes(void **state)
 static void refused_nodes_leave_nothing(void **state)
 {
     (void)state;
+    const int64_t many = (int64_t)1 << 40, wide = (int64_t)1 << 24;
     const qdri_place place = {{2, 2, 1, 1}, {1, 0, 0, 0}};
-    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = 16, .row_unit = 4};
+    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = many, .row_unit = 4};
     const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{12, 4}}, .col_axis = QDR_X};
-    const int64_t huge = INT64_MAX / 16;
-    qdr_linear_desc desc = {QDR_OPTS_INIT, .name = "fc", .in = {{12, 4}}, .out = {{18, 4}}};
+    qdr_linear_desc desc = {QDR_OPTS_INIT, .name = "fc", .in = {{12, 4}}, .out = {{18, 4}},
+                            .bias = 1};
     qdri_net net = {0};
     qdr_edge x, y;
     CHECK_FAILS(qdri_net_begin(&net, &place, NULL, &(qdr_stack_opts){QDR_OPTS_INIT, .n_rows = -1}),
@@ -310,15 +310,29 @@ static void refused_nodes_leave_nothing(void **state)
     CHECK_OK(qdri_net_begin(&net, &place, NULL, &opts));
     CHECK_OK(qdri_net_add_input(&net, "x", &input, 0, &x));
     CHECK_FAILS(qdri_net_add_linear(&net, &desc, x, &y), QDR_ERR_SHAPE, "18");
-    desc.out[0] = (qdr_block){huge, 1}; /* W and its bias are too large, found behind the node */
+    desc.out[0] = (qdr_block){wide, 1}; /* parameters fit, the output does not */
     CHECK_FAILS(qdri_net_add_linear(&net, &desc, x, &y), QDR_ERR_SHAPE, "size");
-    CHECK_FAILS(qdri_net_add_tied_head(&net, "head", 0, QDR_REPLICATED, x, &y), QDR_ERR_ARGUMENT,
-                "not tied yet");
     CHECK_FAILS(qdri_net_add_gelu(&net, "gelu", 1, &y), QDR_ERR_ARGUMENT, "edge 1");
     assert_int_equal(net.n_nodes, 0);
     assert_int_equal(net.n_edges, 1);
     assert_int_equal(net.n_parameters, 0);
     assert_int_equal(net.edges[x].n_uses, 0);
+    qdri_net_free(&net);
+}
+
+static void an_embedding_is_tied_once(void **state)
+{
+    (void)state;
+    static const int sizes[QDR_N_AXES] = {1, 1, 1, 1};
+    const qdri_place place = place_of(sizes, 0);
+    const gpt_net gpt = small_gpt(QDR_REPLICATED);
+    const char *const words = "not tied yet";
+    qdri_net net = {0};
+    qdr_edge y;
+    CHECK_OK(gpt_net_describe(&net, &gpt, &place, NULL));
+    for (int table = -1; table <= net.n_nodes; table++) /* among them the one that is tied */
+        CHECK_FAILS(qdri_net_add_tied_head(&net, "again", table, QDR_REPLICATED, 1, &y),
+                    QDR_ERR_ARGUMENT, words);
     qdri_net_free(&net);
 }
 
@@ -331,6 +345,7 @@ int main(void)
         cmocka_unit_test(lists_are_functions_of_the_description),
         cmocka_unit_test(panels_depend_on_nodes),
         cmocka_unit_test(refused_nodes_leave_nothing),
+        cmocka_unit_test(an_embedding_is_tied_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
