@@ -125,22 +125,17 @@ static qdr_status set_rates(const qdr_model *model, const qdr_plan *plan, qdr_pl
     return QDR_OK;
 }
 
-double qdri_stage_layers(const qdr_model *model, const qdr_plan *plan)
-{
-    return ceil((double)model->network.layers / fmax(1, plan->pipeline));
-}
-
 static qdr_status predict(qdr_model *model, const qdr_plan *plan, qdr_plan_result *result)
 {
     const qdri_template *template = NULL;
-    const double n_layers = qdri_stage_layers(model, plan);
     qdri_pricing pricing;
     QDR_TRY(qdri_plan_check(model, plan));
     QDR_TRY(qdri_model_template(model, plan, &template));
-    qdri_pricing_make(&model->machine, &model->network, plan, n_layers, &pricing);
-    QDR_TRY(
-        qdri_step_time(template, &pricing, (double)model->network.layers, &model->work, result));
-    qdri_memory(&pricing, &model->network, n_layers, result->n_micro, result);
+    const qdri_stages stages = qdri_stages_make(&model->machine, &model->network, plan);
+    qdri_pricing_make(&model->machine, &model->network, plan, stages.first, &pricing);
+    result->n_micro = qdri_micro_batches(plan, &pricing.sizes);
+    qdri_memory(&pricing, &model->network, &stages, result->n_micro, result);
+    QDR_TRY(qdri_step_time(template, &pricing, &stages, &model->work, result));
     return set_rates(model, plan, result);
 }
 

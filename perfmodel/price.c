@@ -7,12 +7,25 @@
 #include <string.h>
 
 #include "gemm.h"
+#include "stages.h"
 
 double qdri_kernel_secs(const qdr_machine *machine, double bytes, double flops)
 {
     const double moving = bytes / (machine->memory_bytes_per_sec * machine->memory_efficiency);
     const double computing = machine->kernel_flops > 0 ? flops / machine->kernel_flops : 0;
     return fmax(moving, computing);
+}
+
+/* What the host spends on a collective of activations. */
+static double coll_host_secs(const qdr_machine *machine, const qdr_plan *plan,
+                             const qdri_group *group)
+{
+    const qdr_machine_software *software = &machine->software;
+    const int spans = qdri_group_crosses(group, machine->n_links - 1) && machine->n_links > 1;
+    if (qdri_is_staged(machine, plan) && software->staged_rank_secs > 0)
+        return software->staged_rank_secs * group->n_ranks;
+    return fmax(software->collective_host_secs,
+                spans ? software->collective_rank_secs * group->n_ranks : 0);
 }
 
 void qdri_pricing_make(const qdr_machine *machine, const qdr_network *network, const qdr_plan *plan,
@@ -30,6 +43,7 @@ void qdri_pricing_make(const qdr_machine *machine, const qdr_network *network, c
         const qdri_group group = qdri_group_make(machine, size[axis], stride[axis],
                                                  n_ranks * stages);
         pricing->ways[axis] = qdri_ways_make(machine, &group);
+        pricing->coll_host_secs[axis] = coll_host_secs(machine, plan, &group);
     }
 }
 
@@ -242,7 +256,7 @@ static qdri_role_price addition(const qdri_pricing *p, const qdri_role *role, do
     return kernel_price(p, n_elems * bytes * (role->accumulate ? 3 : 2), n_elems, 1);
 }
 
-qdri_role_price qdri_role_price_of(const qdri_pricing *p, const qdri_role *role)
+static qdri_role_price price_of(const qdri_pricing *p, const qdri_role *role)
 {
     const double n_elems = p->sizes.of[role->m] * p->sizes.of[role->n];
     switch (role->kind) {
@@ -262,6 +276,16 @@ qdri_role_price qdri_role_price_of(const qdri_pricing *p, const qdri_role *role)
     case QDRI_TASK_EMBED_SUM: return elementwise(p, n_elems, (work){3, 1, 1});
     }
     return (qdri_role_price){.secs = 0};
+}
+
+qdri_role_price qdri_role_price_of(const qdri_pricing *p, const qdri_role *role)
+{
+    qdri_role_price price = price_of(p, role);
+    price.host_secs = price.n_kernels * p->machine->software.host_secs;
+    if (role->kind == QDRI_TASK_COLLECTIVE && role->overlap_class == QDRI_CLASS_ROWS &&
+        price.secs > 0)
+        price.host_secs += p->coll_host_secs[qdr_channel_axis(role->channel)];
+    return price;
 }
 
 qdr_time_term qdri_role_term(const qdri_role *role)

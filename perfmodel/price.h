@@ -12,13 +12,15 @@ typedef struct qdri_pricing {
     const qdr_plan *plan;
     qdri_sizes sizes;
     qdri_ways ways[QDR_N_AXES];
+    double coll_host_secs[QDR_N_AXES]; /* of a collective of activations, beside host_secs */
 } qdri_pricing;
 
 /* A role's price, and what the answer needs besides. */
 typedef struct qdri_role_price {
     qdri_price price;
     double secs; /* alone */
-    int n_kernels; /* that the host enqueues */
+    int n_kernels;
+    double host_secs; /* to enqueue them */
 } qdri_role_price;
 
 /* n_layers of the stage. */

@@ -84,6 +84,21 @@ typedef struct qdr_machine_software {
     double weight_gradient_bytes; /**< moved per weight and micro-batch besides the product */
     double gradient_bytes; /**< of a gradient on its way over ranks; 0: those of its type */
     double optimizer_bytes; /**< moved per parameter of a shard by one optimizer step */
+    /* Tensor parallelism and pipelines as a framework runs them: */
+    double collective_host_secs; /**< of a collective over x or y, beside host_secs */
+    double collective_rank_secs; /**< the same for each member of a group that spans nodes */
+    double staged_rank_secs; /**< the same where stages of a pipeline span nodes, and wait for each
+                                other */
+    double stall_secs; /**< of each neighbour stage and micro-batch, where memory is nearly full or
+                          nodes are many: blocks are given back and asked for again */
+    double stall_memory_share; /**< of the memory, from which that happens; 0: never */
+    int stall_nodes; /**< nodes from which that happens; 0: never */
+    int balanced_stages; /**< 1: the head counts as its parameters when layers are dealt to stages
+                          */
+    double saved_ffn; /**< copies of the MLP's inner activation kept besides its edges */
+    double live_hidden; /**< whole rows of the hidden size alive besides, where y > 1 */
+    double logit_memory_bytes; /**< of each logit while the loss is made; 0: two of its type */
+    double bucket_bytes; /**< of each parameter, to send its gradient, where d > 1 */
     double fixed_bytes; /**< of memory: context, libraries */
     double fragment_share; /**< of the activations, on top */
 } qdr_machine_software;
