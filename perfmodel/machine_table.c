@@ -3,6 +3,7 @@
 #include "machine_table.h"
 
 #define GIB 1073741824.0
+#define MIB 1048576.0
 #define NUMBER(key, type, member, unit, least, most)                                               \
     {                                                                                              \
         key, offsetof(type, member), unit, least, most, 0                                          \
@@ -50,6 +51,7 @@ static const qdri_machine_field link_fields[] = {
     NUMBER("adapter_GBps", qdr_machine_link, adapter_bytes_per_sec, 1e9, 0, 1e9),
     NUMBER("step_us", qdr_machine_link, step_secs, 1e-6, 0, 1e9),
     NUMBER("wait_us", qdr_machine_link, wait_secs, 1e-6, 0, 1e9),
+    NUMBER("wait_us_per_MiB", qdr_machine_link, wait_secs_per_byte, 1e-6 / MIB, 0, 1e9),
     NUMBER("switch_GBps", qdr_machine_link, switch_bytes_per_sec, 1e9, 0, 1e9),
     END,
 };
@@ -96,7 +98,8 @@ static const qdri_machine_field software_fields[] = {
     NUMBER("saved_ffn", qdr_machine_software, saved_ffn, 1, 0, 100),
     NUMBER("live_hidden", qdr_machine_software, live_hidden, 1, 0, 100),
     NUMBER("logit_memory_bytes", qdr_machine_software, logit_memory_bytes, 1, 0, 1000),
-    NUMBER("bucket_bytes", qdr_machine_software, bucket_bytes, 1, 0, 100),
+    NUMBER("bucket_MiB", qdr_machine_software, bucket_bytes, MIB, 0, 1e9),
+    NUMBER("send_bytes", qdr_machine_software, send_bytes, 1, 0, 100),
     NUMBER("fixed_GiB", qdr_machine_software, fixed_bytes, GIB, 0, 1e9),
     NUMBER("fragment_share", qdr_machine_software, fragment_share, 1, 0, 10),
     END,

@@ -19,10 +19,8 @@ static double layer_edges(const qdri_pricing *p, const qdr_network *network)
     double elems =
         6 * stream * hidden + heads * ((1 + rotates) * of[QDRI_SIZE_QKV] + of[QDRI_SIZE_QUERIES]) +
         wide * (of[QDRI_SIZE_UP] + (1 + p->machine->software.saved_ffn) * of[QDRI_SIZE_FFN]);
-    const int keeps = !(p->machine->software.staged_rank_secs > 0 &&
-                        qdri_is_staged(p->machine, plan)); /* else it is gathered again */
-    if (scattered && plan->y > 1 && keeps) elems += 2 * rows * hidden;
-    if (scattered && plan->x > 1 && keeps)
+    if (scattered && plan->y > 1 && !p->gathers_again) elems += 2 * rows * hidden;
+    if (scattered && plan->x > 1 && !p->gathers_again)
         elems += (heads < rows ? rows * of[QDRI_SIZE_QUERIES] : 0) + rows * of[QDRI_SIZE_FFN];
     return elems;
 }
@@ -132,7 +130,7 @@ static void stage_memory(const qdri_pricing *p, const qdr_network *network, cons
     m[QDR_MEMORY_PARAMETERS] = n_elems * p->sizes.elem_bytes;
     m[QDR_MEMORY_GRADIENTS] = n_elems *
                               (p->sizes.gradient_bytes / parts(plan->gradient_parts, plan->z) +
-                               (plan->d > 1 ? software->bucket_bytes : 0));
+                               (plan->d > 1 ? software->send_bytes : 0));
     m[QDR_MEMORY_OPTIMIZER] = n_elems * state_bytes(plan->dtype) /
                               parts(plan->optimizer_parts, plan->z);
     m[QDR_MEMORY_ACTIVATIONS] = activation_bytes(p, network, at->n_layers, at->n_in_flight) +

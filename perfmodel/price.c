@@ -17,15 +17,21 @@ double qdri_kernel_secs(const qdr_machine *machine, double bytes, double flops)
 }
 
 /* What the host spends on a collective of activations. */
-static double coll_host_secs(const qdr_machine *machine, const qdr_plan *plan,
-                             const qdri_group *group)
+static double coll_host_secs(const qdr_machine *machine, const qdri_group *group)
 {
     const qdr_machine_software *software = &machine->software;
-    const int spans = qdri_group_crosses(group, machine->n_links - 1) && machine->n_links > 1;
-    if (qdri_is_staged(machine, plan) && software->staged_rank_secs > 0)
-        return software->staged_rank_secs * group->n_ranks;
+    const int spans = machine->n_links > 1 && qdri_group_crosses(group, machine->n_links - 1);
     return fmax(software->collective_host_secs,
                 spans ? software->collective_rank_secs * group->n_ranks : 0);
+}
+
+void qdri_pricing_gather_again(qdri_pricing *pricing)
+{
+    const double each = pricing->machine->software.staged_rank_secs;
+    if (!(each > 0)) return;
+    pricing->gathers_again = 1;
+    for (int axis = 0; axis < QDR_N_AXES; axis++)
+        pricing->coll_host_secs[axis] = each * pricing->ways[axis].n_ranks;
 }
 
 void qdri_pricing_make(const qdr_machine *machine, const qdr_network *network, const qdr_plan *plan,
@@ -37,14 +43,16 @@ void qdri_pricing_make(const qdr_machine *machine, const qdr_network *network, c
     int stride[QDR_N_AXES];
     pricing->machine = machine;
     pricing->plan = plan;
+    pricing->gathers_again = 0;
     qdri_sizes_make(network, plan, n_layers, &pricing->sizes);
     qdri_strides(size, plan->order[0] ? plan->order : "xyzd", stride);
     for (int axis = 0; axis < QDR_N_AXES; axis++) {
         const qdri_group group = qdri_group_make(machine, size[axis], stride[axis],
                                                  n_ranks * stages);
         pricing->ways[axis] = qdri_ways_make(machine, &group);
-        pricing->coll_host_secs[axis] = coll_host_secs(machine, plan, &group);
+        pricing->coll_host_secs[axis] = coll_host_secs(machine, &group);
     }
+    if (qdri_is_staged(machine, plan)) qdri_pricing_gather_again(pricing);
 }
 
 /* ---- kernels ---- */
@@ -246,6 +254,9 @@ static qdri_role_price collective(const qdri_pricing *p, const qdri_role *role)
     const double bytes = n_elems * ratio_of(p->plan, axis) * elem_bytes;
     qdri_role_price price = {.n_kernels = 1};
     price.price = qdri_coll_price(ways, coll_kind(p, role, axis), bytes);
+    const double bucket = p->machine->software.bucket_bytes;
+    if (bucket > bytes && axis == QDR_D && role->is_gradient)
+        price.price.latency_secs *= bytes / bucket;
     price.secs = price.price.latency_secs + price.price.work_secs;
     return price;
 }

@@ -51,6 +51,8 @@ typedef struct qdr_machine_link {
     double step_secs; /**< from one rank of a ring to the next */
     double wait_secs; /**< of a collective, for each unit beyond the first: who comes late, who is
                          in the way */
+    double
+        wait_secs_per_byte; /**< the same for each byte of the vector: who is in the way longer */
     double switch_bytes_per_sec; /**< of a rank into a switch that adds up (NVLS); 0: there is none
                                   */
 } qdr_machine_link;
@@ -88,7 +90,8 @@ typedef struct qdr_machine_software {
     double collective_host_secs; /**< of a collective over x or y, beside host_secs */
     double collective_rank_secs; /**< the same for each member of a group that spans nodes */
     double staged_rank_secs; /**< the same where stages of a pipeline span nodes, and wait for each
-                                other */
+                                other, or memory has no room for gathered rows: they are gathered
+                                again */
     double stall_secs; /**< of each neighbour stage and micro-batch, where memory is nearly full or
                           nodes are many: blocks are given back and asked for again */
     double stall_memory_share; /**< of the memory, from which that happens; 0: never */
@@ -98,7 +101,8 @@ typedef struct qdr_machine_software {
     double saved_ffn; /**< copies of the MLP's inner activation kept besides its edges */
     double live_hidden; /**< whole rows of the hidden size alive besides, where y > 1 */
     double logit_memory_bytes; /**< of each logit while the loss is made; 0: two of its type */
-    double bucket_bytes; /**< of each parameter, to send its gradient, where d > 1 */
+    double bucket_bytes; /**< of gradients that are summed over d at once; 0: each weight's alone */
+    double send_bytes; /**< of memory for each parameter, to send its gradient, where d > 1 */
     double fixed_bytes; /**< of memory: context, libraries */
     double fragment_share; /**< of the activations, on top */
 } qdr_machine_software;
