@@ -3,8 +3,8 @@
 #include "topo/machine.h"
 
 static const char *const link_names[QDR_N_LINKS] = {
-    "none",     "same device", "shared cache", "XGMI in a module", "NVLink", "XGMI",
-    "NVSwitch", "PCI",         "NUMA node",    "package",          "node",   "network",
+    "none", "same core or GPU", "shared cache", "XGMI in a module", "NVLink",  "XGMI", "NVSwitch",
+    "PCI",  "NUMA node",        "package",      "between packages", "network",
 };
 
 const char *qdr_link_name(qdr_link link)
