@@ -36,9 +36,10 @@ static void draw_cache(const page *p, flow *f, int first, int n, int is_labelled
     if (is_labelled)
         page_text(p, x + 5, y + 12, "font-size=\"10\" fill=\"#44536b\"", "L%d %s",
                   index >= 0 ? topo->caches[index].level : 0, bytes);
-    for (int i = 0; i < n; i++)
-        page_box(p, x + 4 + (i % CORES_WIDE) * step, y + top + (double)(i / CORES_WIDE) * step,
-                 CORE, CORE, STYLE_CORE);
+    for (int i = 0; i < n; i++) {
+        const int row = i / CORES_WIDE;
+        page_box(p, x + 4 + (i % CORES_WIDE) * step, y + top + row * step, CORE, CORE, STYLE_CORE);
+    }
     page_end_title(p);
 }
 
@@ -139,7 +140,7 @@ static void draw_numa(const page *p, int index, double x, double y, double width
 static double draw_numas(const page *p, int package, double x, double y, double width)
 {
     const qdr_topo *topo = p->report->topo;
-    int n = 0, in_row = 0;
+    int n = 0, n_drawn = 0;
     double height = 0;
     for (int i = 0; i < topo->n_numas; i++)
         if (topo->numas[i].package == package) n++;
@@ -149,11 +150,13 @@ static double draw_numas(const page *p, int package, double x, double y, double 
         if (topo->numas[i].package == package) height = fmax(height, numa_height(p, i, each));
     for (int i = 0; i < topo->n_numas; i++) {
         if (topo->numas[i].package != package) continue;
-        draw_numa(p, i, x + (in_row % n_wide) * (each + PAD),
-                  y + (double)(in_row / n_wide) * (height + PAD), each, height);
-        in_row++;
+        const int row = n_drawn / n_wide;
+        draw_numa(p, i, x + (n_drawn % n_wide) * (each + PAD), y + row * (height + PAD), each,
+                  height);
+        n_drawn++;
     }
-    return y + ((n + n_wide - 1) / n_wide) * (height + PAD);
+    const int n_rows = (n + n_wide - 1) / n_wide;
+    return y + n_rows * (height + PAD);
 }
 
 static double draw_package(const page *p, int index, double x, double y, double width)

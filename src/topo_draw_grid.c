@@ -83,8 +83,8 @@ static void draw_node(const page *p, const qdr_topo_axis *axis, int node, int n,
              "fill=\"#ffffff\" stroke=\"#9aa3af\"");
     for (int rank = 0; rank < layout->n_ranks && index < n; rank++) {
         if (layout->places[rank].node != node) continue;
-        draw_rank(p, axis, rank, x + FRAME + (index % CELLS_WIDE) * CELL,
-                  y + FRAME + (double)(index / CELLS_WIDE) * CELL);
+        const int row = index / CELLS_WIDE;
+        draw_rank(p, axis, rank, x + FRAME + (index % CELLS_WIDE) * CELL, y + FRAME + row * CELL);
         index++;
     }
 }

@@ -50,7 +50,7 @@ int topo_gather(qdr_context *ctx, const qdr_topo *topo, topo_rank **ranks, failu
     const int n = qdr_context_size(ctx);
     *ranks = calloc((size_t)n, sizeof **ranks);
     if (!*ranks) fail(why, EXIT_NOTHING_FITS, "topo: no memory for %d ranks", n);
-    if (fail_together(why, ctx)) return why->code;
+    if (fail_together(why, ctx) || !*ranks) return why->code;
     describe_rank(topo, &(*ranks)[qdr_context_rank(ctx)]);
     if (fail_status(why, exchange(ctx, *ranks))) return why->code;
     number_nodes(ctx, *ranks);
