@@ -161,7 +161,8 @@ typedef struct qdr_topo_axis {
     int n_siblings; /**< the most groups of this axis that share one node's link of this kind;
                        0: there is no link */
     qdr_link link; /**< the slowest between any two members of any group */
-    double rate; /**< of it; siblings share it if it is the network. 0: unknown */
+    double rate; /**< of it; siblings share it if it is the network. 0: unknown, of one such pair at
+                    least */
     int is_assumed; /**< the rate, as in qdr_topo_gpu_link */
     qdr_link inner; /**< the slowest between members on one node; QDR_LINK_NONE: no two are */
     double inner_rate;

@@ -64,10 +64,11 @@ typedef struct axis_walk {
     int n_ranks, n_members, stride;
 } axis_walk;
 
+/* Of equal links an unknown rate hides how slow it is. */
 static int is_slower(qdr_link link, double rate, qdr_link than, double than_rate)
 {
     if (link != than) return link > than;
-    return rate > 0 && (than_rate <= 0 || rate < than_rate);
+    return rate < than_rate;
 }
 
 static void take_pair(const axis_walk *walk, int a, int b, qdr_topo_axis *axis, qdr_link *slowest)

@@ -87,7 +87,7 @@ static void a_driver_that_does_not_run(void **state)
 static void a_made_up_machine_has_none(void **state)
 {
     (void)state;
-    setenv("HWLOC_SYNTHETIC", "pack:1 core:4 pu:1", 1);
+    setenv("HWLOC_SYNTHETIC", "pack:1 numa:1 core:4 pu:1", 1);
     qdr_topo *topo = load("");
     unsetenv("HWLOC_SYNTHETIC");
     assert_int_equal(topo->n_gpus, 0);

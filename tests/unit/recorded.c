@@ -183,6 +183,9 @@ static void sixteen_gpus_behind_switches(void **state)
     assert_int_equal(axes[QDR_X].link, QDR_LINK_NVSWITCH);
     assert_true(axes[QDR_X].rate == 150 * GB);
     assert_true(axes[QDR_Y].rate == 0);
+    map(topo, (const int[]){16, 1, 1, 1}, NULL, 16, axes); /* of some pairs it is known */
+    assert_int_equal(axes[QDR_X].link, QDR_LINK_NVSWITCH);
+    assert_true(axes[QDR_X].rate == 0);
     qdr_topo_destroy(&topo);
 }
 
