@@ -9,6 +9,7 @@
 #include "launch.h"
 #include "linear.h"
 #include "matrix.h"
+#include "network.h"
 #include "ops.h"
 #include "optim.h"
 #include "perf.h"

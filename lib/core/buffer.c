@@ -24,6 +24,7 @@ static int grow(qdri_buffers *buffers)
 qdri_ref qdri_buffers_add(qdri_buffers *buffers, qdri_region region, size_t bytes)
 {
     if (buffers->status != QDR_OK || !grow(buffers)) return QDRI_NO_REF;
+    if (region != QDRI_WORKSPACE && buffers->pool_begin == buffers->n) buffers->pool_begin++;
     buffers->items[buffers->n] = (qdri_buffer){.region = region, .bytes = bytes, .busy = 1};
     return (qdri_ref){buffers->n++, 0, 0};
 }
@@ -33,7 +34,7 @@ qdri_ref qdri_buffers_add(qdri_buffers *buffers, qdri_region region, size_t byte
 static int find_slot(const qdri_buffers *buffers, size_t bytes)
 {
     int fitting = -1, largest = -1;
-    for (int i = 0; i < buffers->n; i++) {
+    for (int i = buffers->pool_begin; i < buffers->n; i++) {
         const qdri_buffer *slot = &buffers->items[i];
         if (slot->region != QDRI_WORKSPACE || slot->busy) continue;
         if (slot->bytes >= bytes &&
@@ -70,7 +71,7 @@ void qdri_buffers_give(qdri_buffers *buffers, qdri_ref ref)
 void qdri_buffers_reset_pool(qdri_buffers *buffers)
 {
     buffers->clock = 0; /* so that the same requests get the same slots again */
-    for (int i = 0; i < buffers->n; i++) {
+    for (int i = buffers->pool_begin; i < buffers->n; i++) {
         if (buffers->items[i].region != QDRI_WORKSPACE) continue;
         buffers->items[i].busy = 0;
         buffers->items[i].freed_at = 0;
@@ -80,7 +81,7 @@ void qdri_buffers_reset_pool(qdri_buffers *buffers)
 int64_t qdri_buffers_pool_bytes(const qdri_buffers *buffers)
 {
     int64_t bytes = 0;
-    for (int i = 0; i < buffers->n; i++)
+    for (int i = buffers->pool_begin; i < buffers->n; i++)
         if (buffers->items[i].region == QDRI_WORKSPACE) bytes += (int64_t)buffers->items[i].bytes;
     return bytes;
 }

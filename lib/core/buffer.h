@@ -33,6 +33,7 @@ typedef struct qdri_buffer {
 typedef struct qdri_buffers {
     qdri_buffer *items;
     int n, capacity;
+    int pool_begin; /* no workspace slot has a lower number */
     int64_t clock;
     size_t region_bytes[QDRI_N_REGIONS];
     qdr_status status;

@@ -12,12 +12,7 @@
 #include <stdio.h>
 
 #include "core/hazard.h"
-#include "quadrille/grid.h"
-
-/* Where this rank stands. */
-typedef struct qdri_place {
-    int size[QDR_N_AXES], coordinate[QDR_N_AXES];
-} qdri_place;
+#include "core/layout.h"
 
 typedef enum qdri_task_kind {
     QDRI_TASK_PRODUCT = 0, /* reads A, B; writes C */
@@ -54,7 +49,8 @@ typedef struct qdri_task {
     const char *name; /* of that node; not owned */
     int n_reads, n_writes;
     qdri_ref reads[QDRI_MAX_OPERANDS], writes[QDRI_MAX_OPERANDS];
-    int accumulate; /* add to writes[0] */
+    int accumulate; /* add to writes[0]; operations: bit i to the gradient of input i, bit
+                       QDR_MAX_OP_INPUTS to those of parameters */
     qdr_dtype dtype, out_dtype;
     int64_t m, n, k; /* product: extents; others: rows m, columns n; position tasks: first row k */
     int64_t context; /* position tasks: rows of P */
@@ -87,7 +83,7 @@ typedef struct qdri_builder {
     qdri_place place;
     int overlap; /* QDR_OVERLAP_… that may run beside others */
     qdr_status status;
-    qdri_hazards hazards;
+    qdri_hazards *hazards;
     /* The rows of the cell in parts that follow one another through the schedule: those of part p
      * begin at part_begin[p]. */
     int n_parts;
@@ -112,9 +108,10 @@ typedef struct qdri_builder {
     int next_gradient_slot;
 } qdri_builder;
 
-/* Starts an empty schedule; all workspace slots are free. */
+/* Starts an empty schedule; all workspace slots are free. `hazards` are for the buffers, and may be
+ * used for one schedule after the other. */
 void qdri_builder_begin(qdri_builder *builder, qdri_schedule *schedule, qdri_buffers *buffers,
-                        const qdri_place *place, int overlap, int prefetch);
+                        qdri_hazards *hazards, const qdri_place *place, int overlap, int prefetch);
 /* Cuts the cell's rows into up to n_parts parts of whole `unit`s, none of them empty. Until then
  * there is one. */
 void qdri_builder_cut_rows(qdri_builder *builder, int64_t n_rows, int64_t unit, int n_parts);

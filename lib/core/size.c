@@ -33,6 +33,14 @@ qdr_status qdri_elems_bytes(int64_t n_elems, qdr_dtype dtype, size_t *bytes)
     return QDR_OK;
 }
 
+qdr_status qdri_block_bytes(int64_t n_rows, int64_t n_cols, qdr_dtype dtype, size_t *bytes)
+{
+    int64_t n_elems = 0;
+    *bytes = 0;
+    QDR_TRY(qdri_mul_elems(n_rows, n_cols, &n_elems));
+    return qdri_elems_bytes(n_elems, dtype, bytes);
+}
+
 qdr_status qdri_calloc(size_t n, size_t bytes_each, const char *what, void **memory)
 {
     *memory = calloc(n ? n : 1, bytes_each ? bytes_each : 1);

@@ -123,7 +123,4 @@ typedef struct qdri_kernel {
     } u;
 } qdri_kernel;
 
-/* Bytes of scratch of an attention kernel (either direction). */
-size_t qdri_attention_work_bytes(qdr_dtype dtype, int64_t context, int64_t head_size);
-
 #endif

@@ -1,93 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Building a stack: memory plan, schedules, sizes; binding memory. */
+/* Building a stack: the net's plan, events, staging, sizes; binding memory. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/size.h"
 #include "linear/operations.h"
-
-/* The single task list of one layer is made anew at each call; here once for each of its forms, so
- * that memory suffices. */
-static qdr_status try_layer_calls(qdr_linear *layer)
-{
-    static const int dx_flags[] = {0, QDR_DX_ACCUMULATE, QDR_NO_DX};
-    for (int accumulate = 0; accumulate < 2; accumulate++)
-        QDR_TRY(qdri_build_layer_forward(layer, accumulate));
-    for (int mode = QDRI_GRADIENT_OVERWRITE; mode <= QDRI_GRADIENT_ADD_TO_COMPLETE; mode++)
-        for (int i = 0; i < 3; i++)
-            QDR_TRY(qdri_build_layer_backward(layer, dx_flags[i], (qdri_gradient_mode)mode));
-    return QDR_OK;
-}
-
-/* A stack can be run whole if each activation is read once at least, but the last. */
-static int runs_whole(const qdr_stack *stack)
-{
-    for (int i = 0; i < stack->n_nodes; i++) {
-        const int out = stack->nodes[i].out;
-        if (out >= 0 && stack->edges[out].n_uses == 0 && i < stack->n_nodes - 1) return 0;
-    }
-    return stack->n_nodes > 0;
-}
-
-static void place_edges(qdr_stack *stack)
-{
-    const int last = stack->n_nodes ? stack->nodes[stack->n_nodes - 1].out : -1;
-    if (last >= 0) stack->edges[last].keeps_gradient = 1;
-    for (int i = 0; i < stack->n_edges; i++) {
-        qdri_edge *edge = &stack->edges[i];
-        edge->value = qdri_buffers_add(&stack->buffers, QDRI_ACTIVATIONS, qdri_edge_bytes(edge));
-        if (edge->keeps_gradient)
-            edge->gradient = qdri_buffers_add(&stack->buffers, QDRI_ACTIVATIONS,
-                                              qdri_edge_bytes(edge));
-    }
-}
-
-static void place_nodes(qdr_stack *stack)
-{
-    size_t work_bytes = 0;
-    for (int i = 0; i < stack->n_nodes; i++) {
-        qdri_node *node = &stack->nodes[i];
-        if (node->kind == QDRI_NODE_OP) {
-            if (node->saved_bytes)
-                node->saved = qdri_buffers_add(&stack->buffers, QDRI_ACTIVATIONS,
-                                               node->saved_bytes);
-            if (node->work_bytes > work_bytes) work_bytes = node->work_bytes;
-        } else if (node->layer->shape.in_scattered && !node->layer->shape.drop_gathered) {
-            const size_t bytes = (size_t)stack->cell_rows * (size_t)node->layer->shape.k *
-                                 qdr_dtype_bytes(stack->opts.dtype);
-            node->layer->gathered = qdri_buffers_add(&stack->buffers, QDRI_ACTIVATIONS, bytes);
-        }
-    }
-    /* Work of operations is used on one stream only; it is no slot of the pool. */
-    stack->op_work = qdri_buffers_add(&stack->buffers, QDRI_ACTIVATIONS, work_bytes);
-    stack->loss = qdri_buffers_add(&stack->buffers, QDRI_ACTIVATIONS,
-                                   (size_t)qdri_stack_batch_parts(stack) * 4 * sizeof(double));
-}
-
-static qdr_status make_schedules_once(qdr_stack *stack)
-{
-    for (int i = 0; i < stack->n_nodes; i++)
-        if (stack->nodes[i].kind == QDRI_NODE_LINEAR)
-            QDR_TRY(try_layer_calls(stack->nodes[i].layer));
-    if (!runs_whole(stack)) return QDR_OK;
-    QDR_TRY(qdri_build_forward(stack));
-    for (int i = 0; i < QDRI_N_BACKWARDS; i++)
-        QDR_TRY(qdri_build_backward(stack, (qdri_gradient_mode)(i / 2), i % 2));
-    return QDR_OK;
-}
-
-/* Again and again until no slot grows: a list made anew at a call then gets the slots it got here.
- * Slots only grow, and never beyond the largest request, so this ends; twice is the rule. */
-static qdr_status make_schedules(qdr_stack *stack)
-{
-    for (int64_t before = -1, n_before = -1;;) {
-        QDR_TRY(make_schedules_once(stack));
-        const int64_t bytes = qdri_buffers_pool_bytes(&stack->buffers);
-        if (bytes == before && stack->buffers.n == n_before) return QDR_OK;
-        before = bytes;
-        n_before = stack->buffers.n;
-    }
-}
 
 static int largest(int a, int b) { return a > b ? a : b; }
 
@@ -96,8 +13,8 @@ static int largest(int a, int b) { return a > b ? a : b; }
 static qdr_status make_events(qdr_stack *stack)
 {
     qdri_dev *dev = qdri_context_dev(qdr_grid_context(stack->grid));
-    int n = largest(stack->forward.n_tasks, stack->single.capacity);
-    for (int i = 0; i < QDRI_N_BACKWARDS; i++) n = largest(n, stack->backward[i].n_tasks);
+    int n = largest(stack->lists.forward.n_tasks, stack->lists.single.capacity);
+    for (int i = 0; i < QDRI_N_BACKWARDS; i++) n = largest(n, stack->lists.backward[i].n_tasks);
     QDR_TRY(QDRI_NEW(n, "the events of a stack", &stack->events));
     for (; stack->n_events < n; stack->n_events++)
         QDR_TRY(qdri_event_create(dev, &stack->events[stack->n_events]));
@@ -121,8 +38,8 @@ static void measure_staging(qdr_stack *stack, const qdri_schedule *schedule)
 /* Statistics: two numbers a row at most, and the sums of losses and gradient norms. */
 static void measure_statistics(qdr_stack *stack)
 {
-    const int64_t n_few = 2 * (int64_t)qdri_stack_batch_parts(stack);
-    const int64_t n_elems = 2 * stack->cell_rows > n_few ? 2 * stack->cell_rows : n_few;
+    const int64_t n_few = 2 * (int64_t)qdri_net_batch_parts(&stack->net);
+    const int64_t n_elems = 2 * stack->net.cell_rows > n_few ? 2 * stack->net.cell_rows : n_few;
     const qdri_coll coll = {.kind = QDR_ALL_REDUCE, .dtype = QDR_F64, .count = n_elems};
     const qdri_coll few = {.kind = QDR_ALL_REDUCE, .dtype = QDR_F64, .count = n_few};
     for (int channel = QDR_CHANNEL_X_STAT; channel <= (int)QDR_CHANNEL_D_STAT; channel++) {
@@ -137,7 +54,7 @@ static void measure_key_heads(qdr_stack *stack, const qdri_node *node)
 {
     const qdri_key_heads *keys = &node->u.attention.keys;
     static const qdr_coll_kind kinds[] = {QDR_ALL_GATHER, QDR_REDUCE_SCATTER};
-    if (node->forward != qdri_run_grouped_forward) return;
+    if (node->kind != QDRI_NODE_ATTENTION || !keys->gathered) return;
     for (int i = 0; i < 2; i++) {
         const qdri_coll coll = qdri_key_heads_coll(&node->u.attention.local, keys, kinds[i]);
         const size_t bytes = qdri_comm_scratch_bytes(qdri_key_heads_comm(stack->grid, keys), &coll);
@@ -148,46 +65,29 @@ static void measure_key_heads(qdr_stack *stack, const qdri_node *node)
 
 static qdr_status reserve_staging(qdr_stack *stack)
 {
-    for (int i = 0; i < stack->n_nodes; i++) {
-        qdr_linear *layer = stack->nodes[i].layer;
-        if (stack->nodes[i].kind != QDRI_NODE_LINEAR) continue;
+    qdri_schedule *single = &stack->lists.single;
+    for (int i = 0; i < stack->net.n_nodes; i++) {
+        if (stack->net.nodes[i].kind != QDRI_NODE_LINEAR) continue;
         for (int accumulate = 0; accumulate < 2; accumulate++) {
-            QDR_TRY(qdri_build_layer_forward(layer, accumulate));
-            measure_staging(stack, &stack->single);
+            QDR_TRY(qdri_net_layer_forward(&stack->net, i, accumulate, single));
+            measure_staging(stack, single);
         }
-        QDR_TRY(qdri_build_layer_backward(layer, 0, QDRI_GRADIENT_OVERWRITE));
-        measure_staging(stack, &stack->single);
+        QDR_TRY(qdri_net_layer_backward(&stack->net, i, 0, QDRI_GRADIENT_OVERWRITE, single));
+        measure_staging(stack, single);
     }
-    measure_staging(stack, &stack->forward);
-    measure_staging(stack, &stack->backward[0]);
+    measure_staging(stack, &stack->lists.forward);
+    measure_staging(stack, &stack->lists.backward[0]);
     measure_statistics(stack);
-    for (int i = 0; i < stack->n_nodes; i++)
-        if (stack->nodes[i].kind == QDRI_NODE_OP) measure_key_heads(stack, &stack->nodes[i]);
+    for (int i = 0; i < stack->net.n_nodes; i++) measure_key_heads(stack, &stack->net.nodes[i]);
     for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
         QDR_TRY(qdri_comm_reserve(qdri_grid_comm(stack->grid, (qdr_channel)channel),
                                   stack->staging_bytes[channel]));
     return QDR_OK;
 }
 
-/* All ranks gather equally far ahead, whatever their own blocks. */
-static void choose_prefetch(qdr_stack *stack)
-{
-    const size_t each = qdri_largest_gathered_bytes(stack);
-    const size_t n_slots = each ? stack->opts.prefetch_bytes / each : 0;
-    const size_t most = (size_t)stack->n_parameters + 2;
-    if (stack->opts.prefetch > 0) return;
-    stack->opts.prefetch = n_slots < 2 ? 1 : (int)(n_slots < most ? n_slots : most) - 1;
-}
-
 static qdr_status build(qdr_stack *stack)
 {
-    choose_prefetch(stack);
-    qdri_parameters_place(stack);
-    place_edges(stack);
-    place_nodes(stack);
-    QDR_TRY(stack->buffers.status);
-    QDR_TRY(make_schedules(stack));
-    QDR_TRY(qdri_buffers_finish(&stack->buffers));
+    QDR_TRY(qdri_net_build(&stack->net, &stack->lists));
     QDR_TRY(make_events(stack));
     return reserve_staging(stack);
 }
@@ -198,7 +98,7 @@ qdr_status qdr_stack_build(qdr_stack *stack)
     QDR_TRY(qdri_stack_choose_storage(stack));
     QDR_TRY(qdr_agree(qdr_grid_context(stack->grid), build(stack)));
     stack->built = 1;
-    return stack->opts.caller_memory
+    return stack->net.opts.caller_memory
                ? QDR_OK
                : qdr_stack_bind(stack, &(qdr_stack_memory){.version = QDR_OPTS_INIT});
 }
@@ -210,7 +110,7 @@ qdr_status qdr_stack_get_sizes(const qdr_stack *stack, qdr_stack_sizes *sizes)
     *sizes = (qdr_stack_sizes){0};
     if (!stack->built)
         return QDR_FAIL(QDR_ERR_STATE, "sizes: the stack is not built; call qdr_stack_build first");
-    const size_t *bytes = stack->buffers.region_bytes;
+    const size_t *bytes = stack->net.buffers.region_bytes;
     *sizes = (qdr_stack_sizes){.parameters = bytes[QDRI_PARAMETERS],
                                .gradients = bytes[QDRI_GRADIENTS],
                                .activations = bytes[QDRI_ACTIVATIONS],
@@ -218,7 +118,7 @@ qdr_status qdr_stack_get_sizes(const qdr_stack *stack, qdr_stack_sizes *sizes)
     for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
         sizes->communication += stack->staging_bytes[channel];
     sizes->device = qdri_dev_fixed_bytes(qdri_context_dev(qdr_grid_context(stack->grid)),
-                                         stack->opts.dtype);
+                                         stack->net.opts.dtype);
     return QDR_OK;
 }
 
@@ -230,7 +130,7 @@ static qdr_status bind_region(qdr_stack *stack, qdri_region region, void *caller
     stack->memory[region] = callers;
     if (callers) return QDR_OK;
     QDR_TRY(qdri_mem_alloc(qdri_context_dev(qdr_grid_context(stack->grid)),
-                           stack->buffers.region_bytes[region], &stack->owned[region]));
+                           stack->net.buffers.region_bytes[region], &stack->owned[region]));
     stack->memory[region] = stack->owned[region];
     return QDR_OK;
 }
@@ -240,7 +140,8 @@ static qdr_status clear(qdr_stack *stack)
 {
     qdr_stream *stream = qdr_context_stream(qdr_grid_context(stack->grid));
     for (int region = QDRI_PARAMETERS; region <= QDRI_GRADIENTS; region++)
-        QDR_TRY(qdri_fill_zero(stream, stack->memory[region], stack->buffers.region_bytes[region]));
+        QDR_TRY(
+            qdri_fill_zero(stream, stack->memory[region], stack->net.buffers.region_bytes[region]));
     return qdri_stream_synchronize(stream);
 }
 

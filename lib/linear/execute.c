@@ -3,16 +3,16 @@
 #include "core/block.h"
 #include "core/trace.h"
 #include "dev/clock.h"
-#include "linear/internal.h"
+#include "linear/operations.h"
 
 void *qdri_stack_pointer(const qdr_stack *stack, qdri_ref ref)
 {
     if (ref.buffer < 0) return NULL;
-    const qdri_buffer *buffer = &stack->buffers.items[ref.buffer];
+    const qdri_buffer *buffer = &stack->net.buffers.items[ref.buffer];
     char *base = stack->memory[buffer->region];
     size_t offset = buffer->offset;
     for (int i = 0; buffer->region == QDRI_CALLER && i < 4; i++) {
-        if (stack->caller[i].buffer != ref.buffer) continue;
+        if (stack->net.caller[i].buffer != ref.buffer) continue;
         base = stack->caller_memory[i];
         offset = 0;
     }
@@ -150,7 +150,7 @@ static qdr_status run_sum_parts(const run *r)
 
 static qdr_status run_embed(const run *r)
 {
-    const qdr_linear *table = r->stack->nodes[r->task->node].layer;
+    const qdri_layer *table = &r->stack->net.nodes[r->task->node].u.layer;
     const int forward = r->task->kind == QDRI_TASK_EMBED;
     qdri_kernel kernel = {.kind = forward ? QDRI_K_EMBED_FORWARD : QDRI_K_EMBED_BACKWARD,
                           .dtype = r->task->dtype};
@@ -158,7 +158,7 @@ static qdr_status run_embed(const run *r)
     kernel.u.embed.n_cols = r->task->n;
     kernel.u.embed.begin = table->vocab_begin;
     kernel.u.embed.end = table->vocab_end;
-    kernel.u.embed.vocab = qdri_blocks_width(r->stack->parameters[table->weight].rows);
+    kernel.u.embed.vocab = qdri_blocks_width(r->stack->net.parameters[table->weight].rows);
     kernel.u.embed.tokens = reads(r, 0);
     kernel.u.embed.accumulate = r->task->accumulate;
     if (forward) {
@@ -174,11 +174,10 @@ static qdr_status run_embed(const run *r)
 
 static qdr_status run_operation(const run *r)
 {
-    const qdri_node *node = &r->stack->nodes[r->task->node];
+    const qdri_node *node = &r->stack->net.nodes[r->task->node];
     const qdri_op_run op = {.stack = r->stack, .node = node, .task = r->task, .stream = r->stream};
     qdri_grid_set_label(r->stack->grid, node->name);
-    const qdr_status status = r->task->kind == QDRI_TASK_FORWARD ? node->forward(&op)
-                                                                 : node->backward(&op);
+    const qdr_status status = qdri_run_op(&op);
     qdri_grid_set_label(r->stack->grid, NULL);
     return status;
 }
@@ -244,7 +243,7 @@ static qdr_status enqueue_all(qdr_stack *stack, const qdri_schedule *schedule, q
 {
     int used[QDRI_N_STREAMS] = {0};
     qdri_trace *trace = qdri_context_trace(qdr_grid_context(stack->grid));
-    if (trace) qdri_trace_next_run(trace, &stack->place);
+    if (trace) qdri_trace_next_run(trace, &stack->net.place);
     QDR_TRY(qdri_event_record(stack->start, compute));
     for (int i = 0; i < schedule->n_tasks; i++) {
         const int stream = schedule->tasks[i].stream;

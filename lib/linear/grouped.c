@@ -2,77 +2,7 @@
 /* Attention whose queries need key heads of other ranks: grouped queries on an axis with more ranks
  * than key heads. Keys and values are gathered over the axis, and the gradients of each head summed
  * over the ranks that used it. */
-#include "core/block.h"
-#include "core/size.h"
 #include "linear/operations.h"
-
-enum { ALIGN = 64 };
-
-static int64_t common_divisor(int64_t a, int64_t b) { return b ? common_divisor(b, a % b) : a; }
-
-/* Every rank of the axis has just the key heads that its queries need. */
-static int is_aligned(const qdr_block cols[QDR_MAX_BLOCKS], int64_t group, int n_parts)
-{
-    for (int j = 0; j < n_parts; j++) {
-        int64_t query, query_end, key, key_end;
-        qdri_split(cols[0].width, cols[0].unit, n_parts, j, &query, &query_end);
-        qdri_split(cols[1].width, cols[1].unit, n_parts, j, &key, &key_end);
-        if (query != key * group || query_end != key_end * group) return 0;
-    }
-    return 1;
-}
-
-void qdri_key_heads_plan(const qdr_stack *stack, const qdri_edge *edge, qdr_attention *local,
-                         qdri_key_heads *keys)
-{
-    const qdr_block *cols = edge->matrix.cols;
-    const qdr_range *own = edge->owned.cols;
-    const int64_t size = local->head_size;
-    *keys = (qdri_key_heads){.axis = edge->matrix.col_axis,
-                             .first_query = own[0].begin / size,
-                             .first_own = (own[1].begin - cols[0].width) / size,
-                             .n_own = (own[1].end - own[1].begin) / size,
-                             .n_all = cols[1].width / size,
-                             .group = cols[0].width / cols[1].width};
-    keys->gathered = !is_aligned(cols, keys->group, stack->place.size[keys->axis]);
-    local->n_heads = (own[0].end - own[0].begin) / size;
-    local->n_kv_heads = keys->n_own;
-    if (!keys->gathered) return;
-    /* The kernel gives each of its key heads equally many queries. */
-    const int64_t each = common_divisor(common_divisor(keys->group, keys->first_query),
-                                        local->n_heads);
-    local->n_kv_heads = local->n_heads / each;
-}
-
-/* Bytes of parts of saved state and of work. */
-typedef struct layout {
-    size_t kernel_saved, assembled; /* saved: then the assembled queries, keys and values */
-    size_t kernel_work, heads, own, one; /* work: then all heads, dqkv, this rank's heads, one */
-} layout;
-
-static qdr_status layout_of(const qdr_attention *local, const qdri_key_heads *keys, layout *l)
-{
-    const size_t row = (size_t)local->head_size * qdr_dtype_bytes(local->dtype);
-    l->one = qdri_align_bytes((size_t)local->n_rows * row, ALIGN);
-    l->heads = 2 * (size_t)keys->n_all * l->one;
-    l->own = 2 * (size_t)keys->n_own * l->one;
-    l->assembled = (size_t)(local->n_heads + 2 * local->n_kv_heads) * l->one;
-    QDR_TRY(qdr_attention_sizes(local, &l->kernel_saved, &l->kernel_work));
-    l->kernel_saved = qdri_align_bytes(l->kernel_saved, ALIGN);
-    l->kernel_work = qdri_align_bytes(l->kernel_work, ALIGN);
-    return QDR_OK;
-}
-
-qdr_status qdri_key_heads_sizes(const qdr_attention *local, const qdri_key_heads *keys,
-                                size_t *saved_bytes, size_t *work_bytes)
-{
-    layout l;
-    if (!keys->gathered) return qdr_attention_sizes(local, saved_bytes, work_bytes);
-    QDR_TRY(layout_of(local, keys, &l));
-    *saved_bytes = l.kernel_saved + l.assembled;
-    *work_bytes = l.kernel_work + l.heads + l.assembled + l.own + l.one;
-    return QDR_OK;
-}
 
 /* Keys and values of a head lie together, rows of one after those of the other. */
 qdri_coll qdri_key_heads_coll(const qdr_attention *local, const qdri_key_heads *keys,
@@ -102,15 +32,15 @@ typedef struct call {
 
 static qdr_status open_call(const qdri_op_run *run, call *c)
 {
-    layout l;
+    qdri_key_heads_bytes l;
     *c = (call){
         .run = run, .local = &run->node->u.attention.local, .keys = &run->node->u.attention.keys};
-    QDR_TRY(layout_of(c->local, c->keys, &l));
+    QDR_TRY(qdri_key_heads_parts(c->local, c->keys, &l));
     c->row = (size_t)c->local->head_size * qdr_dtype_bytes(c->local->dtype);
     c->head = (size_t)c->local->n_rows * c->row;
     c->saved = qdri_stack_pointer(run->stack, run->node->saved);
     c->assembled = c->saved + l.kernel_saved;
-    c->work = qdri_stack_pointer(run->stack, run->stack->op_work);
+    c->work = qdri_stack_pointer(run->stack, run->stack->net.op_work);
     c->heads = c->work + l.kernel_work;
     c->d_assembled = c->heads + l.heads;
     c->own = c->d_assembled + l.assembled;
@@ -201,13 +131,13 @@ qdr_status qdri_run_grouped_forward(const qdri_op_run *run)
 {
     call c;
     QDR_TRY(open_call(run, &c));
-    const void *in = qdri_stack_pointer(run->stack, run->stack->edges[run->node->in[0]].value);
+    const void *in = qdri_stack_pointer(run->stack, run->stack->net.edges[run->node->in[0]].value);
     QDR_TRY(gather(&c, in));
     QDR_TRY(assemble(&c, in));
     return qdr_attention_forward(
         qdr_grid_context(run->stack->grid), c.local, c.assembled,
-        qdri_stack_pointer(run->stack, run->stack->edges[run->node->out].value), c.saved, c.work,
-        run->stream);
+        qdri_stack_pointer(run->stack, run->stack->net.edges[run->node->out].value), c.saved,
+        c.work, run->stream);
 }
 
 /* The gradients of the heads that this rank used; zeros for the others. */
@@ -246,7 +176,7 @@ qdr_status qdri_run_grouped_backward(const qdri_op_run *run)
     call c;
     QDR_TRY(open_call(run, &c));
     void *d_in = qdri_stack_pointer(run->stack, run->task->writes[0]);
-    const void *y = qdri_stack_pointer(run->stack, run->stack->edges[run->node->out].value);
+    const void *y = qdri_stack_pointer(run->stack, run->stack->net.edges[run->node->out].value);
     QDR_TRY(qdr_attention_backward(qdr_grid_context(run->stack->grid), c.local, c.assembled, y,
                                    c.saved, qdri_stack_pointer(run->stack, run->task->reads[0]),
                                    c.d_assembled, c.work, run->stream));

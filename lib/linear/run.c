@@ -15,14 +15,15 @@ static qdri_gradient_mode mode_of(int flags, int deferred)
 /* One schedule adds to all gradients of a stack: they must be alike. */
 static qdr_status check_alike(const qdr_stack *stack)
 {
-    for (int i = 1; i < stack->n_parameters; i++) {
-        const qdri_parameter *p = &stack->parameters[i - 1], *q = &stack->parameters[i];
-        if (p->deferred != q->deferred)
+    for (int i = 1; i < stack->net.n_parameters; i++) {
+        const char *p = qdri_parameter_name(stack, i - 1), *q = qdri_parameter_name(stack, i);
+        const int p_lacks = *qdri_parameter_deferred(stack, i - 1);
+        if (p_lacks != *qdri_parameter_deferred(stack, i))
             return QDR_FAIL(QDR_ERR_STATE,
                             "backward: the gradient of %s lacks sums that QDR_DEFER_SYNC left out, "
                             "that of %s does not, so that nothing can be added to both; run the "
                             "layers' last backward without it first, or leave out QDR_ACCUMULATE",
-                            p->deferred ? p->name : q->name, p->deferred ? q->name : p->name);
+                            p_lacks ? p : q, p_lacks ? q : p);
     }
     return QDR_OK;
 }
@@ -30,7 +31,7 @@ static qdr_status check_alike(const qdr_stack *stack)
 static qdr_status check_whole(const qdr_stack *stack, const char *who)
 {
     QDR_TRY(qdri_stack_ready(stack, who));
-    if (stack->forward.n_tasks == 0)
+    if (stack->lists.forward.n_tasks == 0)
         return QDR_FAIL(QDR_ERR_STATE,
                         "%s: the stack cannot run as a whole, as an activation besides the last is "
                         "read by no node",
@@ -41,7 +42,8 @@ static qdr_status check_whole(const qdr_stack *stack, const char *who)
 qdr_status qdr_stack_forward(qdr_stack *stack)
 {
     QDR_TRY(check_whole(stack, "forward"));
-    return qdri_execute(stack, &stack->forward, qdr_context_stream(qdr_grid_context(stack->grid)));
+    return qdri_execute(stack, &stack->lists.forward,
+                        qdr_context_stream(qdr_grid_context(stack->grid)));
 }
 
 qdr_status qdr_stack_backward(qdr_stack *stack, int flags, double loss_scale)
@@ -57,19 +59,18 @@ qdr_status qdr_stack_backward(qdr_stack *stack, int flags, double loss_scale)
                         loss_scale);
     if (flags & QDR_ACCUMULATE) QDR_TRY(check_alike(stack));
     const int deferred = (flags & QDR_DEFER_SYNC) != 0;
-    const qdri_gradient_mode mode = mode_of(flags,
-                                            stack->n_parameters && stack->parameters[0].deferred);
-    for (int i = 0; i < stack->n_parameters; i++) stack->parameters[i].deferred = deferred;
+    const qdri_gradient_mode mode = mode_of(flags, stack->net.n_parameters &&
+                                                       *qdri_parameter_deferred(stack, 0));
+    for (int i = 0; i < stack->net.n_parameters; i++) *qdri_parameter_deferred(stack, i) = deferred;
     stack->loss_scale = loss_scale;
-    return qdri_execute(stack, &stack->backward[2 * (int)mode + deferred],
+    return qdri_execute(stack, &stack->lists.backward[2 * (int)mode + deferred],
                         qdr_context_stream(qdr_grid_context(stack->grid)));
 }
 
 static const qdri_node *find_loss(const qdr_stack *stack)
 {
-    for (int i = 0; i < stack->n_nodes; i++)
-        if (stack->nodes[i].kind == QDRI_NODE_OP && stack->nodes[i].out < 0)
-            return &stack->nodes[i];
+    for (int i = 0; i < stack->net.n_nodes; i++)
+        if (stack->net.nodes[i].kind == QDRI_NODE_CROSS_ENTROPY) return &stack->net.nodes[i];
     return NULL;
 }
 
@@ -85,14 +86,14 @@ qdr_status qdr_stack_loss(qdr_stack *stack, double *loss_sum, int64_t *n_valid)
         return QDR_FAIL(
             QDR_ERR_STATE,
             "loss: the stack has no cross-entropy; add one with qdr_stack_add_cross_entropy");
-    const qdri_edge *logits = &stack->edges[node->in[0]];
+    const qdri_edge *logits = &stack->net.edges[node->in[0]];
     qdr_stream *stream = qdr_context_stream(qdr_grid_context(stack->grid));
-    const int n = 2 * qdri_stack_batch_parts(stack);
-    double *own = qdri_stack_pointer(stack, stack->loss), *sums = own + n;
+    const int n = 2 * qdri_net_batch_parts(&stack->net);
+    double *own = qdri_stack_pointer(stack, stack->net.loss), *sums = own + n;
     double result[2 * QDRI_MAX_BATCH_PARTS] = {0};
     QDR_TRY(qdri_fill_zero(stream, sums, (size_t)n * sizeof *sums));
-    QDR_TRY(qdri_copy(stream, sums, own, 2 * (size_t)stack->n_loss_parts * sizeof *sums));
-    if (qdri_edge_scattered(stack, logits))
+    QDR_TRY(qdri_copy(stream, sums, own, 2 * (size_t)stack->net.n_loss_parts * sizeof *sums));
+    if (qdri_edge_scattered(&stack->net, logits))
         QDR_TRY(qdr_all_reduce(stack->grid, logits->matrix.scatter_axis, QDR_SUM, sums, n, QDR_F64,
                                stream));
     QDR_TRY(qdr_all_reduce(stack->grid, QDR_Z, QDR_SUM, sums, n, QDR_F64, stream));
@@ -110,9 +111,9 @@ static qdr_status check_layer(const qdr_linear *layer, const char *who)
 {
     if (!layer) return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: the layer is NULL", who);
     QDR_TRY(qdri_stack_ready(layer->stack, who));
-    if (layer->stack->nodes[layer->node].kind != QDRI_NODE_LINEAR)
+    if (layer->stack->net.nodes[layer->node].kind != QDRI_NODE_LINEAR)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: '%s' is an embedding; run it with its stack", who,
-                        layer->shape.name);
+                        qdri_linear_name(layer));
     return QDR_OK;
 }
 
@@ -120,11 +121,11 @@ static qdr_status check_layer(const qdr_linear *layer, const char *who)
 static qdr_status check_memory(const qdr_linear *layer, const void *memory, int edge,
                                const char *what)
 {
-    const qdri_edge *e = &layer->stack->edges[edge];
+    const qdri_edge *e = &layer->stack->net.edges[edge];
     if (memory || qdri_edge_elems(e) == 0) return QDR_OK;
     return QDR_FAIL(QDR_ERR_ARGUMENT,
                     "%s: %s is NULL, but this rank has %" PRId64 "x%" PRId64 " elements of it",
-                    layer->shape.name, what, e->owned.n_rows, e->owned.n_cols);
+                    qdri_linear_name(layer), what, e->owned.n_rows, e->owned.n_cols);
 }
 
 qdr_status qdr_linear_forward(qdr_linear *layer, const void *x, void *y, int flags,
@@ -132,24 +133,26 @@ qdr_status qdr_linear_forward(qdr_linear *layer, const void *x, void *y, int fla
 {
     QDR_TRY(check_layer(layer, "linear forward"));
     qdr_stack *stack = layer->stack;
-    const qdri_node *node = &stack->nodes[layer->node];
+    const qdri_node *node = &stack->net.nodes[layer->node];
     if (flags & ~QDR_Y_ACCUMULATE)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: flags %d; forward knows QDR_Y_ACCUMULATE only",
-                        layer->shape.name, flags);
+                        qdri_linear_name(layer), flags);
     QDR_TRY(check_memory(layer, x, node->in[0], "x"));
     QDR_TRY(check_memory(layer, y, node->out, "y"));
     stack->caller_memory[QDRI_CALLER_X] = (void *)(uintptr_t)x;
     stack->caller_memory[QDRI_CALLER_Y] = y;
-    QDR_TRY(qdri_give_up(stack, qdri_build_layer_forward(layer, (flags & QDR_Y_ACCUMULATE) != 0)));
-    return qdri_execute(stack, &stack->single, qdri_stream_or_default(stack->grid, stream));
+    QDR_TRY(qdri_give_up(stack, qdri_net_layer_forward(&stack->net, layer->node,
+                                                       (flags & QDR_Y_ACCUMULATE) != 0,
+                                                       &stack->lists.single)));
+    return qdri_execute(stack, &stack->lists.single, qdri_stream_or_default(stack->grid, stream));
 }
 
 /* The sum over d of a tied W comes with its last use, the embedding's. */
 static void note_deferred(const qdr_linear *layer, int deferred)
 {
-    qdri_parameter *parameters = layer->stack->parameters;
-    parameters[layer->weight].deferred = deferred || layer->shares_first;
-    if (layer->bias >= 0) parameters[layer->bias].deferred = deferred;
+    const qdri_layer *l = qdri_linear_layer(layer);
+    *qdri_parameter_deferred(layer->stack, l->weight) = deferred || l->shares_first;
+    if (l->bias >= 0) *qdri_parameter_deferred(layer->stack, l->bias) = deferred;
 }
 
 qdr_status qdr_linear_backward(qdr_linear *layer, const void *dy, const void *x, void *dx,
@@ -157,27 +160,29 @@ qdr_status qdr_linear_backward(qdr_linear *layer, const void *dy, const void *x,
 {
     QDR_TRY(check_layer(layer, "linear backward"));
     qdr_stack *stack = layer->stack;
-    const qdri_node *node = &stack->nodes[layer->node];
+    const qdri_node *node = &stack->net.nodes[layer->node];
     if (flags & ~(QDR_ACCUMULATE | QDR_DEFER_SYNC | QDR_DX_ACCUMULATE | QDR_NO_DX))
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: flags %d hold a bit that backward does not know",
-                        layer->shape.name, flags);
+                        qdri_linear_name(layer), flags);
     QDR_TRY(check_memory(layer, x, node->in[0], "x"));
     QDR_TRY(check_memory(layer, dy, node->out, "dy"));
     if (!(flags & QDR_NO_DX)) QDR_TRY(check_memory(layer, dx, node->in[0], "dx"));
     stack->caller_memory[QDRI_CALLER_X] = (void *)(uintptr_t)x;
     stack->caller_memory[QDRI_CALLER_DY] = (void *)(uintptr_t)dy;
     stack->caller_memory[QDRI_CALLER_DX] = dx;
-    const qdri_gradient_mode mode = mode_of(flags, stack->parameters[layer->weight].deferred);
-    QDR_TRY(qdri_give_up(stack, qdri_build_layer_backward(layer, flags, mode)));
+    const qdri_gradient_mode mode = mode_of(
+        flags, *qdri_parameter_deferred(stack, qdri_linear_layer(layer)->weight));
+    QDR_TRY(qdri_give_up(stack, qdri_net_layer_backward(&stack->net, layer->node, flags, mode,
+                                                        &stack->lists.single)));
     note_deferred(layer, (flags & QDR_DEFER_SYNC) != 0);
-    return qdri_execute(stack, &stack->single, qdri_stream_or_default(stack->grid, stream));
+    return qdri_execute(stack, &stack->lists.single, qdri_stream_or_default(stack->grid, stream));
 }
 
 static const qdri_schedule *find_schedule(const qdr_stack *stack, const char *which)
 {
     if (!stack || !which) return NULL;
-    if (strcmp(which, "forward") == 0) return &stack->forward;
-    return strcmp(which, "backward") == 0 ? &stack->backward[0] : NULL;
+    if (strcmp(which, "forward") == 0) return &stack->lists.forward;
+    return strcmp(which, "backward") == 0 ? &stack->lists.backward[0] : NULL;
 }
 
 qdr_status qdr_stack_print(const qdr_stack *stack, const char *which, FILE *file)

@@ -5,7 +5,7 @@
 /* The task's rows of an edge's value. */
 static void *value(const qdri_op_run *run, int number)
 {
-    const qdri_edge *edge = &run->stack->edges[number];
+    const qdri_edge *edge = &run->stack->net.edges[number];
     const int64_t begin = run->task->k;
     return qdri_stack_pointer(run->stack,
                               qdri_edge_rows(edge, edge->value, begin, begin + run->task->m));
@@ -15,12 +15,12 @@ static void *output(const qdri_op_run *run) { return value(run, run->node->out);
 static void *saved(const qdri_op_run *run)
 {
     const int64_t begin = run->task->k;
-    return qdri_stack_pointer(run->stack,
-                              qdri_saved_rows(run->stack, run->node, begin, begin + run->task->m));
+    return qdri_stack_pointer(
+        run->stack, qdri_saved_rows(&run->stack->net, run->node, begin, begin + run->task->m));
 }
 static void *work(const qdri_op_run *run)
 {
-    return qdri_stack_pointer(run->stack, run->stack->op_work);
+    return qdri_stack_pointer(run->stack, run->stack->net.op_work);
 }
 static const void *d_output(const qdri_op_run *run)
 {
@@ -32,17 +32,18 @@ static void *d_input(const qdri_op_run *run, int i)
 }
 static void *parameter(const qdri_op_run *run, int i)
 {
-    return qdri_stack_pointer(run->stack, run->stack->parameters[run->node->parameter + i].data);
+    return qdri_stack_pointer(run->stack,
+                              run->stack->net.parameters[run->node->parameter + i].data);
 }
 static void *gradient(const qdri_op_run *run, int i)
 {
     return qdri_stack_pointer(run->stack,
-                              run->stack->parameters[run->node->parameter + i].gradient);
+                              run->stack->net.parameters[run->node->parameter + i].gradient);
 }
 static qdr_context *context(const qdri_op_run *run) { return qdr_grid_context(run->stack->grid); }
 static int64_t elems(const qdri_op_run *run)
 {
-    return run->task->m * run->stack->edges[run->node->in[0]].owned.n_cols;
+    return run->task->m * run->stack->net.edges[run->node->in[0]].owned.n_cols;
 }
 static qdr_layer_norm norm_of(const qdri_op_run *run)
 {
@@ -63,7 +64,7 @@ static qdr_cross_entropy cross_entropy_of(const qdri_op_run *run)
     return ce;
 }
 
-qdr_status qdri_run_norm_forward(const qdri_op_run *run)
+static qdr_status norm_forward(const qdri_op_run *run)
 {
     const qdr_layer_norm norm = norm_of(run);
     return qdr_layer_norm_forward(run->stack->grid, &norm, input(run, 0), parameter(run, 0),
@@ -71,7 +72,7 @@ qdr_status qdri_run_norm_forward(const qdri_op_run *run)
                                   run->stream);
 }
 
-qdr_status qdri_run_norm_backward(const qdri_op_run *run)
+static qdr_status norm_backward(const qdri_op_run *run)
 {
     const int accumulate_parameters = (run->task->accumulate >> QDR_MAX_OP_INPUTS) & 1;
     const qdr_layer_norm norm = norm_of(run);
@@ -81,40 +82,42 @@ qdr_status qdri_run_norm_backward(const qdri_op_run *run)
                                    accumulate_parameters, work(run), run->stream);
 }
 
-qdr_status qdri_run_attention_forward(const qdri_op_run *run)
+static qdr_status attention_forward(const qdri_op_run *run)
 {
     const qdr_attention attention = attention_of(run);
+    if (run->node->u.attention.keys.gathered) return qdri_run_grouped_forward(run);
     return qdr_attention_forward(context(run), &attention, input(run, 0), output(run), saved(run),
                                  work(run), run->stream);
 }
 
-qdr_status qdri_run_attention_backward(const qdri_op_run *run)
+static qdr_status attention_backward(const qdri_op_run *run)
 {
     const qdr_attention attention = attention_of(run);
+    if (run->node->u.attention.keys.gathered) return qdri_run_grouped_backward(run);
     return qdr_attention_backward(context(run), &attention, input(run, 0), output(run), saved(run),
                                   d_output(run), d_input(run, 0), work(run), run->stream);
 }
 
-qdr_status qdri_run_gelu_forward(const qdri_op_run *run)
+static qdr_status gelu_forward(const qdri_op_run *run)
 {
-    return qdr_gelu_forward(context(run), elems(run), run->stack->opts.dtype, input(run, 0),
+    return qdr_gelu_forward(context(run), elems(run), run->stack->net.opts.dtype, input(run, 0),
                             output(run), run->stream);
 }
 
-qdr_status qdri_run_gelu_backward(const qdri_op_run *run)
+static qdr_status gelu_backward(const qdri_op_run *run)
 {
-    return qdr_gelu_backward(context(run), elems(run), run->stack->opts.dtype, input(run, 0),
+    return qdr_gelu_backward(context(run), elems(run), run->stack->net.opts.dtype, input(run, 0),
                              d_output(run), d_input(run, 0), run->task->accumulate & 1,
                              run->stream);
 }
 
-qdr_status qdri_run_residual_forward(const qdri_op_run *run)
+static qdr_status residual_forward(const qdri_op_run *run)
 {
-    return qdr_add(context(run), elems(run), run->stack->opts.dtype, input(run, 0), input(run, 1),
-                   output(run), run->stream);
+    return qdr_add(context(run), elems(run), run->stack->net.opts.dtype, input(run, 0),
+                   input(run, 1), output(run), run->stream);
 }
 
-qdr_status qdri_run_cross_entropy_forward(const qdri_op_run *run)
+static qdr_status cross_entropy_forward(const qdri_op_run *run)
 {
     const qdr_cross_entropy ce = cross_entropy_of(run);
     double *result = qdri_stack_pointer(run->stack, run->task->writes[0]);
@@ -122,12 +125,17 @@ qdr_status qdri_run_cross_entropy_forward(const qdri_op_run *run)
                                      saved(run), work(run), run->stream);
 }
 
-qdr_status qdri_run_cross_entropy_backward(const qdri_op_run *run)
+static qdr_status cross_entropy_backward(const qdri_op_run *run)
 {
     const qdr_cross_entropy ce = cross_entropy_of(run);
     return qdr_cross_entropy_backward(run->stack->grid, &ce, input(run, 0), input(run, 1),
                                       saved(run), run->stack->loss_scale, d_input(run, 0),
                                       run->stream);
+}
+
+static const qdri_attached *attached(const qdri_op_run *run)
+{
+    return &run->stack->attached[run->task->node];
 }
 
 /* Hands the caller's function its blocks; `backward` with gradients. */
@@ -140,11 +148,11 @@ static qdr_status run_user(const qdri_op_run *run, qdr_op_fn fn, int backward)
     int accumulate[QDR_MAX_OP_INPUTS] = {0};
     for (int i = 0; i < node->n_in; i++) {
         in[i] = input(run, i);
-        in_cols[i] = run->stack->edges[node->in[i]].owned.n_cols;
+        in_cols[i] = run->stack->net.edges[node->in[i]].owned.n_cols;
         if (backward) d_in[i] = d_input(run, i);
         accumulate[i] = (run->task->accumulate >> i) & 1;
     }
-    const qdr_owned *owned = &run->stack->edges[node->out].owned;
+    const qdr_owned *owned = &run->stack->net.edges[node->out].owned;
     const qdr_op_call call = {.ctx = context(run),
                               .stream = run->stream,
                               .n_in = node->n_in,
@@ -157,15 +165,33 @@ static qdr_status run_user(const qdri_op_run *run, qdr_op_fn fn, int backward)
                               .d_out = backward ? d_output(run) : NULL,
                               .d_in = backward ? d_in : NULL,
                               .accumulate = accumulate};
-    return fn(&call, node->u.user.user);
+    return fn(&call, attached(run)->user);
 }
 
-qdr_status qdri_run_user_forward(const qdri_op_run *run)
+static qdr_status user_forward(const qdri_op_run *run)
 {
-    return run_user(run, run->node->u.user.forward, 0);
+    return run_user(run, attached(run)->forward, 0);
 }
 
-qdr_status qdri_run_user_backward(const qdri_op_run *run)
+static qdr_status user_backward(const qdri_op_run *run)
 {
-    return run_user(run, run->node->u.user.backward, 1);
+    return run_user(run, attached(run)->backward, 1);
+}
+
+static const struct {
+    qdr_status (*forward)(const qdri_op_run *run);
+    qdr_status (*backward)(const qdri_op_run *run); /* none: the schedule passes gradients on */
+} runs[QDRI_N_NODE_KINDS] = {
+    [QDRI_NODE_NORM] = {norm_forward, norm_backward},
+    [QDRI_NODE_ATTENTION] = {attention_forward, attention_backward},
+    [QDRI_NODE_GELU] = {gelu_forward, gelu_backward},
+    [QDRI_NODE_RESIDUAL] = {residual_forward, NULL},
+    [QDRI_NODE_CROSS_ENTROPY] = {cross_entropy_forward, cross_entropy_backward},
+    [QDRI_NODE_USER] = {user_forward, user_backward},
+};
+
+qdr_status qdri_run_op(const qdri_op_run *run)
+{
+    return run->task->kind == QDRI_TASK_FORWARD ? runs[run->node->kind].forward(run)
+                                                : runs[run->node->kind].backward(run);
 }

@@ -2,37 +2,26 @@
 /* How each W is stored, and what is said about it. */
 #include <string.h>
 
-#include "core/block.h"
 #include "core/tune.h"
 #include "linear/internal.h"
 
 void qdri_layer_set_storage(qdr_linear *layer, qdr_storage storage, qdr_storage_reason reason)
 {
-    layer->shape.storage = layer->stack->parameters[layer->weight].storage = storage;
+    qdri_net_set_storage(&layer->stack->net, layer->node, storage);
     layer->storage_reason = reason;
-}
-
-void qdri_layer_largest(const qdr_linear *layer, int64_t *m, int64_t *n, int64_t *k)
-{
-    const qdr_stack *stack = layer->stack;
-    const qdri_parameter *w = &stack->parameters[layer->weight];
-    qdri_place first = stack->place; /* the first parts are the largest */
-    memset(first.coordinate, 0, sizeof first.coordinate);
-    *m = qdri_cell_rows(&first, stack->opts.n_rows, stack->opts.row_unit);
-    *n = qdri_blocks_part(w->rows, w->row_parts, 0);
-    *k = qdri_blocks_part(w->cols, w->col_parts, 0);
 }
 
 qdr_status qdr_linear_get_storage(const qdr_linear *layer, qdr_linear_storage *storage)
 {
     if (!layer || !storage)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "storage: the layer or the place for the result is NULL");
-    const qdr_stack *stack = layer->stack;
-    *storage = (qdr_linear_storage){.storage = stack->parameters[layer->weight].storage,
+    const qdri_net *net = &layer->stack->net;
+    const qdri_layer *l = qdri_linear_layer(layer);
+    *storage = (qdr_linear_storage){.storage = net->parameters[l->weight].storage,
                                     .reason = layer->storage_reason};
-    qdri_layer_largest(layer, &storage->m, &storage->n, &storage->k);
+    qdri_layer_largest(net, l, &storage->m, &storage->n, &storage->k);
     memcpy(storage->secs, layer->storage_secs, sizeof storage->secs);
-    const int has_products = stack->nodes[layer->node].kind == QDRI_NODE_LINEAR &&
+    const int has_products = net->nodes[layer->node].kind == QDRI_NODE_LINEAR &&
                              storage->storage != QDR_STORAGE_AUTO;
     for (int i = 0; i < QDRI_N_PRODUCTS; i++) {
         qdri_task product = {.kind = QDRI_TASK_PRODUCT};
@@ -59,7 +48,7 @@ static void print_layer(const qdr_linear *layer, FILE *file)
     qdr_linear_storage s;
     if (qdr_linear_get_storage(layer, &s) != QDR_OK) return;
     fprintf(file, "%-16s %s Y %s dX %s dW %s m=%" PRId64 " n=%" PRId64 " k=%" PRId64 " %s",
-            layer->shape.name, s.storage ? qdri_storage_name(s.storage) : "open", s.modes[0],
+            qdri_linear_name(layer), s.storage ? qdri_storage_name(s.storage) : "open", s.modes[0],
             s.modes[1], s.modes[2], s.m, s.n, s.k, reasons[s.reason]);
     for (int storage = QDR_OUT_IN; storage <= (int)QDR_IN_OUT; storage++)
         print_secs(&s, storage, file);
@@ -68,6 +57,7 @@ static void print_layer(const qdr_linear *layer, FILE *file)
 
 void qdri_storage_print(const qdr_stack *stack, FILE *file)
 {
-    for (int i = 0; i < stack->n_nodes; i++)
-        if (stack->nodes[i].kind == QDRI_NODE_LINEAR) print_layer(stack->nodes[i].layer, file);
+    for (int i = 0; i < stack->net.n_nodes; i++)
+        if (stack->net.nodes[i].kind == QDRI_NODE_LINEAR)
+            print_layer(stack->attached[i].layer, file);
 }

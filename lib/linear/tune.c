@@ -29,15 +29,16 @@ typedef struct tuning {
 /* The layer of a node, if its storage is to be chosen. */
 static qdr_linear *open_layer(const qdr_stack *stack, int node)
 {
-    qdr_linear *layer = stack->nodes[node].layer;
-    const int is_linear = stack->nodes[node].kind == QDRI_NODE_LINEAR;
-    if (!is_linear || stack->parameters[layer->weight].storage != QDR_STORAGE_AUTO) return NULL;
-    return layer;
+    const qdri_node *n = &stack->net.nodes[node];
+    if (n->kind != QDRI_NODE_LINEAR ||
+        stack->net.parameters[n->u.layer.weight].storage != QDR_STORAGE_AUTO)
+        return NULL;
+    return stack->attached[node].layer;
 }
 
 static int has_open_layers(const qdr_stack *stack)
 {
-    for (int i = 0; i < stack->n_nodes; i++)
+    for (int i = 0; i < stack->net.n_nodes; i++)
         if (open_layer(stack, i)) return 1;
     return 0;
 }
@@ -80,8 +81,8 @@ static qdr_status read_choices(tuning *t)
 static qdri_tune_key key_of(const tuning *t, const qdr_linear *layer)
 {
     qdri_tune_key key = t->told.key;
-    key.dtype = t->stack->opts.dtype;
-    qdri_layer_largest(layer, &key.m, &key.n, &key.k);
+    key.dtype = t->stack->net.opts.dtype;
+    qdri_layer_largest(&t->stack->net, qdri_linear_layer(layer), &key.m, &key.n, &key.k);
     return key;
 }
 
@@ -101,7 +102,7 @@ static qdr_status measure(const tuning *t, qdri_tune_choice *choice)
 /* Measures what the table lacks and is worth it. */
 static qdr_status complete_choices(tuning *t)
 {
-    for (int i = 0; i < t->stack->n_nodes; i++) {
+    for (int i = 0; i < t->stack->net.n_nodes; i++) {
         const qdr_linear *layer = open_layer(t->stack, i);
         if (!layer) continue;
         qdri_tune_choice choice = {.key = key_of(t, layer)};
@@ -152,8 +153,8 @@ qdr_status qdri_stack_choose_storage(qdr_stack *stack)
     int is_asked = t.path != NULL;
     QDR_TRY(qdr_broadcast(ctx, 0, &is_asked, sizeof is_asked));
     if (is_asked) status = choose(&t);
-    for (int i = 0; i < stack->n_nodes && status == QDR_OK; i++)
-        if (open_layer(stack, i)) apply_choice(&t, stack->nodes[i].layer);
+    for (int i = 0; i < stack->net.n_nodes && status == QDR_OK; i++)
+        if (open_layer(stack, i)) apply_choice(&t, stack->attached[i].layer);
     free(t.text);
     qdri_tune_free(&t.table);
     return status;

@@ -31,10 +31,10 @@ static qdr_status operands_create(const qdr_stack *stack, const qdri_tune_key *k
 {
     qdri_dev *dev = qdri_context_dev(qdr_grid_context(stack->grid));
     qdr_stream *stream = qdr_context_stream(qdr_grid_context(stack->grid));
-    const size_t each = qdr_dtype_bytes(key->dtype), wide = qdr_dtype_bytes(stack->grad_dtype);
+    const size_t each = qdr_dtype_bytes(key->dtype), wide = qdr_dtype_bytes(stack->net.grad_dtype);
     QDR_TRY(take(dev, key->m, key->k, key->dtype, &o->x));
     QDR_TRY(take(dev, key->m, key->n, key->dtype, &o->y));
-    QDR_TRY(take(dev, key->n, key->k, stack->grad_dtype, &o->w));
+    QDR_TRY(take(dev, key->n, key->k, stack->net.grad_dtype, &o->w));
     QDR_TRY(qdri_mem_alloc(dev, sizeof(product_secs), &o->secs));
     QDR_TRY(qdri_fill_zero(stream, o->x, (size_t)(key->m * key->k) * each));
     QDR_TRY(qdri_fill_zero(stream, o->y, (size_t)(key->m * key->n) * each));
@@ -56,7 +56,7 @@ static qdr_status time_product(const qdr_stack *stack, const qdri_tune_key *key,
     const int is_dw = kind == QDRI_PRODUCT_DW, turned = storage == QDR_IN_OUT;
     qdri_task task = {.kind = QDRI_TASK_PRODUCT,
                       .dtype = key->dtype,
-                      .out_dtype = is_dw ? stack->grad_dtype : key->dtype};
+                      .out_dtype = is_dw ? stack->net.grad_dtype : key->dtype};
     qdri_set_product(&task, kind, storage, key->m, key->n, key->k);
     qdri_gemm gemm = qdri_task_gemm(&task);
     gemm.a = kind == QDRI_PRODUCT_Y || (is_dw && turned) ? o->x : o->y;

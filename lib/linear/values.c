@@ -93,7 +93,7 @@ static void draw_run(void *user, const elem_run *run)
 static qdr_status with_host_shard(qdr_stack *stack, const qdri_parameter *p,
                                   void (*make)(const qdri_parameter *, void *, void *), void *user)
 {
-    const size_t bytes = (size_t)p->shard_elems * qdr_dtype_bytes(stack->opts.dtype);
+    const size_t bytes = (size_t)p->shard_elems * qdr_dtype_bytes(stack->net.opts.dtype);
     qdr_stream *stream = qdr_context_stream(qdr_grid_context(stack->grid));
     void *host = NULL;
     QDR_TRY(qdri_calloc(bytes, 1, "a shard of a parameter on the host", &host));
@@ -121,8 +121,10 @@ static uint64_t seed_of(const char *name, uint64_t seed)
 
 qdr_status qdri_parameter_init(qdr_stack *stack, int index, uint64_t seed, double stddev)
 {
-    const qdri_parameter *p = &stack->parameters[index];
-    draw d = {.dtype = stack->opts.dtype, .seed = seed_of(p->name, seed), .stddev = stddev};
+    const qdri_parameter *p = &stack->net.parameters[index];
+    draw d = {.dtype = stack->net.opts.dtype,
+              .seed = seed_of(qdri_parameter_name(stack, index), seed),
+              .stddev = stddev};
     return with_host_shard(stack, p, make_normal, &d);
 }
 
@@ -139,8 +141,8 @@ static void make_constant(const qdri_parameter *p, void *host, void *user)
 
 qdr_status qdri_parameter_fill(qdr_stack *stack, int index, double value)
 {
-    constant c = {.dtype = stack->opts.dtype, .value = value};
-    return with_host_shard(stack, &stack->parameters[index], make_constant, &c);
+    constant c = {.dtype = stack->net.opts.dtype, .value = value};
+    return with_host_shard(stack, &stack->net.parameters[index], make_constant, &c);
 }
 
 typedef struct transfer {
@@ -179,9 +181,9 @@ static void make_from_full(const qdri_parameter *p, void *host, void *user)
 static qdr_status check_index(const qdr_stack *stack, int index)
 {
     QDR_TRY(qdri_stack_ready(stack, "parameter"));
-    if (index >= 0 && index < stack->n_parameters) return QDR_OK;
+    if (index >= 0 && index < stack->net.n_parameters) return QDR_OK;
     return QDR_FAIL(QDR_ERR_ARGUMENT, "parameter: there is no number %d; the stack has %d", index,
-                    stack->n_parameters);
+                    stack->net.n_parameters);
 }
 
 qdr_status qdr_stack_load_parameter(qdr_stack *stack, int index, const void *full)
@@ -189,9 +191,9 @@ qdr_status qdr_stack_load_parameter(qdr_stack *stack, int index, const void *ful
     QDR_TRY(check_index(stack, index));
     if (!full)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "parameter '%s': the full value is NULL",
-                        stack->parameters[index].name);
-    transfer t = {.from = full, .elem_bytes = qdr_dtype_bytes(stack->opts.dtype)};
-    return with_host_shard(stack, &stack->parameters[index], make_from_full, &t);
+                        qdri_parameter_name(stack, index));
+    transfer t = {.from = full, .elem_bytes = qdr_dtype_bytes(stack->net.opts.dtype)};
+    return with_host_shard(stack, &stack->net.parameters[index], make_from_full, &t);
 }
 
 static void put_run(void *user, const elem_run *run)
@@ -214,7 +216,7 @@ static qdr_status sum_up(qdr_stack *stack, void *whole, int64_t n, qdr_dtype dty
 static qdr_status gather(qdr_stack *stack, const qdri_parameter *p, int which, char *host,
                          void *device, void *full)
 {
-    const qdr_dtype dtype = which ? stack->grad_dtype : stack->opts.dtype;
+    const qdr_dtype dtype = which ? stack->net.grad_dtype : stack->net.opts.dtype;
     const size_t each = qdr_dtype_bytes(dtype), whole = (size_t)p->n_global * each,
                  part = (size_t)p->n_elems * each;
     qdr_stream *stream = qdr_context_stream(qdr_grid_context(stack->grid));
@@ -236,7 +238,7 @@ qdr_status qdr_stack_gather_parameter(qdr_stack *stack, int index, int which, vo
     if (which != 0 && which != 1)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "gather: which = %d; use 0 for the parameter, 1 for its gradient", which);
-    const qdri_parameter *p = &stack->parameters[index];
+    const qdri_parameter *p = &stack->net.parameters[index];
     qdr_context *ctx = qdr_grid_context(stack->grid);
     qdri_dev *dev = qdri_context_dev(ctx);
     const size_t whole = (size_t)p->n_global * sizeof(double);
@@ -261,10 +263,10 @@ qdr_status qdr_stack_init(qdr_stack *stack, uint64_t seed, double stddev)
 {
     QDR_TRY(qdri_stack_ready(stack, "initial values"));
     QDR_TRY(check_deviation(stddev));
-    for (int i = 0; i < stack->n_nodes; i++) {
-        const qdri_node *node = &stack->nodes[i];
-        if (node->layer && !node->layer->shares_first)
-            QDR_TRY(qdr_linear_init(node->layer, seed, stddev));
+    for (int i = 0; i < stack->net.n_nodes; i++) {
+        const qdri_node *node = &stack->net.nodes[i];
+        if (qdri_node_is_layer(node) && !node->u.layer.shares_first)
+            QDR_TRY(qdr_linear_init(stack->attached[i].layer, seed, stddev));
         for (int j = 0; j < node->n_parameters; j++) /* gamma, beta */
             QDR_TRY(qdri_parameter_fill(stack, node->parameter + j, j == 0 ? 1.0 : 0.0));
     }
@@ -277,9 +279,10 @@ qdr_status qdr_linear_init(qdr_linear *layer, uint64_t seed, double stddev)
     qdr_stack *stack = layer->stack;
     QDR_TRY(qdri_stack_ready(stack, "initial values"));
     QDR_TRY(check_deviation(stddev));
-    QDR_TRY(qdri_parameter_init(stack, layer->weight, seed, stddev));
-    if (layer->bias < 0) return QDR_OK;
-    const int positions = stack->nodes[layer->node].kind == QDRI_NODE_EMBEDDING;
-    return positions ? qdri_parameter_init(stack, layer->bias, seed, stddev)
-                     : qdri_parameter_fill(stack, layer->bias, 0.0);
+    const qdri_layer *l = qdri_linear_layer(layer);
+    QDR_TRY(qdri_parameter_init(stack, l->weight, seed, stddev));
+    if (l->bias < 0) return QDR_OK;
+    const int positions = stack->net.nodes[layer->node].kind == QDRI_NODE_EMBEDDING;
+    return positions ? qdri_parameter_init(stack, l->bias, seed, stddev)
+                     : qdri_parameter_fill(stack, l->bias, 0.0);
 }

@@ -50,11 +50,7 @@ qdr_status qdr_attention_sizes(const qdr_attention *attention, size_t *saved_byt
     QDR_TRY(qdri_check_object(who, work_bytes, "work_bytes"));
     *saved_bytes = *work_bytes = 0;
     QDR_TRY(attention_check(attention, &n_qkv, &n_y));
-    QDR_TRY(qdri_block_bytes(attention->n_heads, attention->n_rows, qdri_sum_type(attention->dtype),
-                             saved_bytes));
-    *work_bytes = qdri_attention_work_bytes(attention->dtype, attention->context,
-                                            attention->head_size);
-    return QDR_OK;
+    return qdri_attention_bytes(attention, saved_bytes, work_bytes);
 }
 
 static qdri_kernel attention_kernel(const qdr_attention *a, qdri_kernel_kind kind)

@@ -20,12 +20,6 @@ static qdr_status ce_check(const qdr_grid *grid, const qdr_cross_entropy *ce)
     return qdri_mul_elems(ce->n_rows, ce->n_cols, &n_elems);
 }
 
-/* work: the maxima [n_rows], then, aligned, the sums [n_rows, 2]. */
-static size_t sums_offset(const qdr_cross_entropy *ce)
-{
-    return qdri_align_bytes((size_t)ce->n_rows * qdr_dtype_bytes(qdri_sum_type(ce->dtype)), 64);
-}
-
 qdr_status qdr_cross_entropy_sizes(const qdr_grid *grid, const qdr_cross_entropy *ce,
                                    size_t *saved_bytes, size_t *work_bytes)
 {
@@ -33,9 +27,7 @@ qdr_status qdr_cross_entropy_sizes(const qdr_grid *grid, const qdr_cross_entropy
     QDR_TRY(qdri_check_object(who, work_bytes, "work_bytes"));
     *saved_bytes = *work_bytes = 0;
     QDR_TRY(ce_check(grid, ce));
-    QDR_TRY(qdri_block_bytes(ce->n_rows, 2, qdri_sum_type(ce->dtype), saved_bytes));
-    *work_bytes = sums_offset(ce) + *saved_bytes;
-    return QDR_OK;
+    return qdri_cross_entropy_bytes(ce, saved_bytes, work_bytes);
 }
 
 static qdri_kernel ce_kernel(const qdr_cross_entropy *ce, const void *logits,
@@ -68,7 +60,7 @@ qdr_status qdr_cross_entropy_forward(qdr_grid *grid, const qdr_cross_entropy *ce
     QDR_TRY(qdri_check_data(who, "saved", saved, ce->n_rows));
     QDR_TRY(qdri_check_data(who, "work", work, ce->n_rows));
     const qdr_dtype sum_type = qdri_sum_type(ce->dtype);
-    void *sums = work ? (char *)work + sums_offset(ce) : NULL;
+    void *sums = work ? (char *)work + qdri_cross_entropy_sums(ce) : NULL;
     stream = qdri_stream_or_default(grid, stream);
     qdri_kernel kernel = ce_kernel(ce, logits, targets);
     kernel.u.ce.work = work;

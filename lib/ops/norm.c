@@ -35,10 +35,7 @@ qdr_status qdr_layer_norm_sizes(const qdr_grid *grid, const qdr_layer_norm *norm
     QDR_TRY(qdri_check_object(who, work_bytes, "work_bytes"));
     *stats_bytes = *work_bytes = 0;
     QDR_TRY(norm_check(grid, norm));
-    const qdr_dtype sum_type = qdri_sum_type(norm->dtype);
-    const int64_t n_parts = qdri_axis_size(grid, norm->axis);
-    QDR_TRY(qdri_block_bytes(norm->n_rows, 3 * n_parts, sum_type, work_bytes));
-    return qdri_block_bytes(norm->n_rows, 2, sum_type, stats_bytes);
+    return qdri_norm_bytes(norm, qdri_axis_size(grid, norm->axis), stats_bytes, work_bytes);
 }
 
 static qdri_kernel norm_kernel(const qdr_layer_norm *norm)

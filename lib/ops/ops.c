@@ -2,8 +2,6 @@
 /* Checks and statistics shared by the operations. */
 #include "ops/ops.h"
 
-#include "core/size.h"
-
 qdr_status qdri_check_object(const char *who, const void *object, const char *what)
 {
     if (!object) return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: %s is NULL", who, what);
@@ -49,14 +47,6 @@ qdr_status qdri_check_data(const char *who, const char *what, const void *data, 
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: %s is NULL, but has %" PRId64 " elements", who, what,
                         n_elems);
     return QDR_OK;
-}
-
-qdr_status qdri_block_bytes(int64_t n_rows, int64_t n_cols, qdr_dtype dtype, size_t *bytes)
-{
-    int64_t n_elems = 0;
-    *bytes = 0;
-    QDR_TRY(qdri_mul_elems(n_rows, n_cols, &n_elems));
-    return qdri_elems_bytes(n_elems, dtype, bytes);
 }
 
 static qdri_comm *stat_comm(const qdr_grid *grid, qdr_axis axis)

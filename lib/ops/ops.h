@@ -3,14 +3,9 @@
 #ifndef QDRI_OPS_OPS_H
 #define QDRI_OPS_OPS_H
 
+#include "core/op_bytes.h"
 #include "grid/internal.h"
 #include "quadrille/ops.h"
-
-/* The type of sums and of gradients of parameters. */
-static inline qdr_dtype qdri_sum_type(qdr_dtype dtype)
-{
-    return dtype == QDR_F64 ? QDR_F64 : QDR_F32;
-}
 
 /* Checks; `who` begins the sentence. */
 QDR_NODISCARD qdr_status qdri_check_object(const char *who, const void *object, const char *what);
@@ -21,9 +16,6 @@ QDR_NODISCARD qdr_status qdri_check_extent(const char *who, const char *what, in
 /* NULL is right only where there is nothing to read or write. */
 QDR_NODISCARD qdr_status qdri_check_data(const char *who, const char *what, const void *data,
                                          int64_t n_elems);
-/* *bytes of n_rows·n_cols elements. */
-QDR_NODISCARD qdr_status qdri_block_bytes(int64_t n_rows, int64_t n_cols, qdr_dtype dtype,
-                                          size_t *bytes);
 
 /* Ranks along an axis, and the caller's place on it. */
 int qdri_axis_size(const qdr_grid *grid, qdr_axis axis);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The query of what a rank owns. */
 #include "grid/internal.h"
-#include "tensor/layout.h"
+#include "tensor/place.h"
 
 void qdri_rank_place_of(const qdr_grid *grid, int rank, qdri_rank_place *place)
 {
     for (int axis = 0; axis < QDR_N_AXES; axis++)
-        place->sizes[axis] = qdr_grid_size(grid, (qdr_axis)axis);
-    qdri_grid_locate(grid, rank, place->coordinates);
+        place->at.size[axis] = qdr_grid_size(grid, (qdr_axis)axis);
+    qdri_grid_locate(grid, rank, place->at.coordinate);
     place->rank = rank;
     place->n_ranks = qdr_context_size(qdr_grid_context(grid));
 }

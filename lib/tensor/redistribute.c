@@ -5,7 +5,7 @@
 #include "core/block.h"
 #include "core/size.h"
 #include "grid/internal.h"
-#include "tensor/layout.h"
+#include "tensor/place.h"
 
 /* One call. Counts are in elements, one entry per rank. */
 typedef struct move {

@@ -84,7 +84,7 @@ static int is_wire(const qdri_task *task) { return task->stream != QDRI_STREAM_O
 /* Tasks that do nothing take the place of those on the wire, or of the others. */
 static void leave_out(qdr_stack *stack, int wire)
 {
-    qdri_schedule *const schedules[] = {&stack->forward, &stack->backward[0]};
+    qdri_schedule *const schedules[] = {&stack->lists.forward, &stack->lists.backward[0]};
     for (int k = 0; k < 2; k++)
         for (int i = 0; i < schedules[k]->n_tasks; i++) {
             qdri_task *task = &schedules[k]->tasks[i];
@@ -185,9 +185,9 @@ static void step(bench *b, variant *v, int round)
 
 static const qdri_task *task_at(const qdr_stack *stack, int number)
 {
-    const int n_forward = stack->forward.n_tasks;
-    return number < n_forward ? &stack->forward.tasks[number]
-                              : &stack->backward[0].tasks[number - n_forward];
+    const int n_forward = stack->lists.forward.n_tasks;
+    return number < n_forward ? &stack->lists.forward.tasks[number]
+                              : &stack->lists.backward[0].tasks[number - n_forward];
 }
 
 /* One task after the other, all ranks at the same one. */
@@ -268,8 +268,9 @@ static double critical_path(bench *b)
     double *secs = allocate((size_t)b->n_tasks, sizeof *secs);
     for (int i = 0; i < b->n_tasks; i++)
         secs[i] = meter_median(&b->alone_secs[i * MAX_ROUNDS], b->set->n_rounds);
-    const double forward = walk(&stack->forward, secs, 0);
-    const double path = walk(&stack->backward[0], secs + stack->forward.n_tasks, forward);
+    const double forward = walk(&stack->lists.forward, secs, 0);
+    const double path = walk(&stack->lists.backward[0], secs + stack->lists.forward.n_tasks,
+                             forward);
     free(secs);
     return most_of_ranks(b, path);
 }
@@ -347,7 +348,7 @@ static int run(qdr_context *ctx, void *user)
     }
     bind(b);
     const qdr_stack *stack = b->variants[ALONE].stack;
-    b->n_tasks = stack->forward.n_tasks + stack->backward[0].n_tasks;
+    b->n_tasks = stack->lists.forward.n_tasks + stack->lists.backward[0].n_tasks;
     b->alone_secs = allocate((size_t)b->n_tasks * MAX_ROUNDS, sizeof(double));
     measure(b);
     report(b);

@@ -4,16 +4,16 @@
 #include "qdr_test.h"
 
 #include "core/block.h"
+#include "core/layout.h"
 #include "random_layout.h"
-#include "tensor/layout.h"
 
 static qdri_rank_place place_at(const int sizes[QDR_N_AXES], int rank)
 {
     qdri_rank_place place = {.rank = rank, .n_ranks = 1};
     for (int axis = 0; axis < QDR_N_AXES; axis++) {
-        place.sizes[axis] = sizes[axis];
+        place.at.size[axis] = sizes[axis];
         place.n_ranks *= sizes[axis];
-        place.coordinates[axis] = rank % sizes[axis];
+        place.at.coordinate[axis] = rank % sizes[axis];
         rank /= sizes[axis];
     }
     return place;
@@ -131,8 +131,7 @@ static void by_hand(void **state)
         QDR_OPTS_INIT,        .n_rows = 10,      .row_unit = 2,    .cols = {{6, 2}, {5, 0}},
         .split_cols = 1,      .col_axis = QDR_X, .split_cells = 1, .scatter_rows = 1,
         .scatter_axis = QDR_Y};
-    const qdri_rank_place place = {
-        .sizes = {2, 2, 2, 2}, .coordinates = {1, 1, 0, 1}, .n_ranks = 16};
+    const qdri_rank_place place = {.at = {{2, 2, 2, 2}, {1, 1, 0, 1}}, .n_ranks = 16};
     qdr_owned owned;
     assert_int_equal(qdri_matrix_check(&matrix), QDR_OK);
     qdri_matrix_part(&matrix, &place, &owned);

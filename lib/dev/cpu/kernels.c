@@ -2,7 +2,6 @@
 /* Element-wise kernels of the CPU device: those of the best instruction set the machine has. */
 #include "dev/cpu/kernels/kernels.h"
 
-#include "core/size.h"
 #include "dev/cpu/gemm.h"
 
 typedef struct kernel_set {
@@ -108,13 +107,4 @@ qdr_status qdri_cpu_kernel(qdr_stream *stream, const qdri_kernel *kernel)
                               ((const qdri_cpu_dev *)stream->dev)->n_threads};
     _Static_assert(sizeof args <= QDRI_WORK_BYTES, "a kernel's arguments fit into a work item");
     return qdri_cpu_enqueue(stream, kernel_run, NULL, &args, sizeof args);
-}
-
-size_t qdri_attention_work_bytes(qdr_dtype dtype, int64_t context, int64_t head_size)
-{
-    const size_t real_bytes = dtype == QDR_F64 ? sizeof(double) : sizeof(float);
-    const size_t n_panels = dtype == QDR_BF16 ? 7 : 0; /* q, k, v, dy or y, dq, dk, dv */
-    const size_t n_elems = (size_t)context *
-                           ((size_t)2 * QDRI_ATTENTION_BLOCK + n_panels * (size_t)head_size);
-    return qdri_align_bytes(n_elems * real_bytes, 64);
 }

@@ -3,11 +3,10 @@
 #ifndef QDRI_DEV_CPU_KERNELS_KERNELS_H
 #define QDRI_DEV_CPU_KERNELS_KERNELS_H
 
+#include "core/op_bytes.h"
 #include "dev/kernels.h"
 
 typedef void (*qdri_kernel_fn)(const qdri_kernel *kernel);
-
-#define QDRI_ATTENTION_BLOCK 64 /* rows of queries that are worked on together */
 
 #define QDRI_KERNEL_TABLES(isa)                                                                    \
     extern const qdri_kernel_fn qdri_kernels_f32_##isa[QDRI_N_KERNELS];                            \

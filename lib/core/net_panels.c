@@ -2,8 +2,9 @@
 /* Row panels of a layer. Ranks that exchange rows must cut them alike, so the choice rests on what
  * all of them know: global sizes, and whether an axis crosses nodes. */
 #include "core/panels.h"
+
 #include "core/block.h"
-#include "linear/internal.h"
+#include "core/net_parts.h"
 
 /* What is assumed of a machine that nobody has measured: a core's products, 10 Gbit/s between
  * nodes, and what one more panel costs (docs/benchmarks.md, "Panels on a wire"). */
@@ -19,49 +20,48 @@ typedef struct travel {
 } travel;
 
 /* Inside a node an exchange needs the core that the product needs: nothing would be hidden. */
-static int choose(const qdr_stack *stack, double flops, const travel *what)
+static int choose(const qdri_net *net, double flops, const travel *what)
 {
-    const int g = stack->place.size[what->axis];
-    const double n_elems = (double)stack->cell_rows * what->n_cols * (g - 1) / g;
-    const double bytes = what->times * n_elems * (double)qdr_dtype_bytes(stack->opts.dtype);
-    if (!what->times || !qdri_grid_crosses_nodes(stack->grid, what->axis)) return 1;
+    const int g = net->place.size[what->axis];
+    const double n_elems = (double)net->cell_rows * what->n_cols * (g - 1) / g;
+    const double bytes = what->times * n_elems * (double)qdr_dtype_bytes(net->opts.dtype);
+    if (!what->times || !net->crosses_nodes[what->axis]) return 1;
     return qdri_panels_choose(&(qdri_panel_cost){.product_secs = flops / FLOPS_PER_SEC,
                                                  .wire_secs = bytes / WIRE_BYTES_PER_SEC,
                                                  .start_secs = START_SECS,
-                                                 .n_rows = stack->cell_rows});
+                                                 .n_rows = net->cell_rows});
 }
 
-static int choose_for_both(const qdr_stack *stack, double flops, const travel *before,
+static int choose_for_both(const qdri_net *net, double flops, const travel *before,
                            const travel *behind)
 {
-    const int a = choose(stack, flops, before), b = choose(stack, flops, behind);
+    const int a = choose(net, flops, before), b = choose(net, flops, behind);
     return a > b ? a : b;
 }
 
-int qdri_stack_batch_parts(const qdr_stack *stack)
+int qdri_net_batch_parts(const qdri_net *net)
 {
-    const int wanted = stack->opts.batch_parts;
-    if (stack->place.size[QDR_X] == 1 && stack->place.size[QDR_Y] == 1) return 1;
-    for (int i = 0; i < stack->n_edges; i++)
-        if (qdri_edge_scattered(stack, &stack->edges[i])) return 1;
+    const int wanted = net->opts.batch_parts;
+    if (net->place.size[QDR_X] == 1 && net->place.size[QDR_Y] == 1) return 1;
+    for (int i = 0; i < net->n_edges; i++)
+        if (qdri_edge_scattered(net, &net->edges[i])) return 1;
     return wanted > 1 ? wanted : 1;
 }
 
-void qdri_layer_set_panels(qdr_linear *layer, int wanted)
+void qdri_layer_set_panels(const qdri_net *net, qdri_layer *layer, int wanted)
 {
-    const qdr_stack *stack = layer->stack;
-    const qdri_parameter *w = &stack->parameters[layer->weight];
+    const qdri_parameter *w = &net->parameters[layer->weight];
     qdri_layer_shape *shape = &layer->shape;
-    const double n = (double)qdri_blocks_width(w->rows) / stack->place.size[shape->out_axis];
-    const double k = (double)qdri_blocks_width(w->cols) / stack->place.size[shape->in_axis];
-    const double flops = 2 * (double)stack->cell_rows * n * k;
+    const double n = (double)qdri_blocks_width(w->rows) / net->place.size[shape->out_axis];
+    const double k = (double)qdri_blocks_width(w->cols) / net->place.size[shape->in_axis];
+    const double flops = 2 * (double)net->cell_rows * n * k;
     const int in = shape->in_scattered, out = shape->out_scattered;
-    if (wanted == 0) wanted = stack->opts.panels;
+    if (wanted == 0) wanted = net->opts.panels;
     if (wanted > shape->m) wanted = shape->m > 0 ? (int)shape->m : 1;
     shape->forward_panels = shape->backward_panels = wanted;
     if (wanted) return;
-    shape->forward_panels = choose_for_both(stack, flops, &(travel){shape->out_axis, in, k},
+    shape->forward_panels = choose_for_both(net, flops, &(travel){shape->out_axis, in, k},
                                             &(travel){shape->in_axis, out ? 1 : 2, n});
-    shape->backward_panels = choose_for_both(stack, flops, &(travel){shape->in_axis, out, n},
+    shape->backward_panels = choose_for_both(net, flops, &(travel){shape->in_axis, out, n},
                                              &(travel){shape->out_axis, in ? 1 : 2, k});
 }

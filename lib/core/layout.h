@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who owns which part of a matrix, and what two owners have in common. Pure functions of
  * coordinates. */
-#ifndef QDRI_TENSOR_LAYOUT_H
-#define QDRI_TENSOR_LAYOUT_H
+#ifndef QDRI_CORE_LAYOUT_H
+#define QDRI_CORE_LAYOUT_H
 
 #include "core/status.h"
 #include "quadrille/matrix.h"
 
 /* Where a rank stands in its grid. */
+typedef struct qdri_place {
+    int size[QDR_N_AXES], coordinate[QDR_N_AXES];
+} qdri_place;
+/* And among all ranks, whose order the axes alone do not say. */
 typedef struct qdri_rank_place {
-    int sizes[QDR_N_AXES];
-    int coordinates[QDR_N_AXES];
+    qdri_place at;
     int rank, n_ranks;
 } qdri_rank_place;
 
@@ -32,15 +35,12 @@ typedef struct qdri_overlap {
 /* @retval QDR_ERR_ARGUMENT, QDR_ERR_SHAPE  as qdr_matrix_owned() */
 QDR_NODISCARD qdr_status qdri_matrix_check(const qdr_matrix *matrix);
 /* The part of a checked matrix that belongs to a place; one range per block of columns, which may
- * be empty. */
+ * be empty. rank and n_ranks matter only where it is not spread over the grid. */
 void qdri_matrix_part(const qdr_matrix *matrix, const qdri_rank_place *place, qdr_owned *owned);
 /* 1: where several ranks hold copies of a part, `from` is the one that serves `to`, which is `to`
  * itself if it can be: they agree on every axis that holds copies. */
 int qdri_matrix_serves(const qdr_matrix *matrix, const qdri_rank_place *from,
                        const qdri_rank_place *to);
 void qdri_owned_overlap(const qdr_owned *a, const qdr_owned *b, qdri_overlap *overlap);
-
-/* The place of a rank that exists. */
-void qdri_rank_place_of(const qdr_grid *grid, int rank, qdri_rank_place *place);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ownership of matrices as pure functions of coordinates. */
-#include "tensor/layout.h"
+#include "core/layout.h"
 
 #include <string.h>
 
@@ -83,12 +83,12 @@ static qdr_range rows_part(const qdr_matrix *matrix, const qdri_rank_place *plac
     if (matrix->spread == QDR_SPREAD_ROOT && place->rank != 0) rows.end = 0;
     if (matrix->spread != QDR_SPREAD_GRID) return rows;
     if (matrix->split_cells) {
-        range_split(&rows, unit, place->sizes[QDR_D], place->coordinates[QDR_D]);
-        range_split(&rows, unit, place->sizes[QDR_Z], place->coordinates[QDR_Z]);
+        range_split(&rows, unit, place->at.size[QDR_D], place->at.coordinate[QDR_D]);
+        range_split(&rows, unit, place->at.size[QDR_Z], place->at.coordinate[QDR_Z]);
     }
     if (matrix->scatter_rows)
-        range_split(&rows, unit_of(matrix->scatter_unit), place->sizes[matrix->scatter_axis],
-                    place->coordinates[matrix->scatter_axis]);
+        range_split(&rows, unit_of(matrix->scatter_unit), place->at.size[matrix->scatter_axis],
+                    place->at.coordinate[matrix->scatter_axis]);
     return rows;
 }
 
@@ -104,8 +104,8 @@ void qdri_matrix_part(const qdr_matrix *matrix, const qdri_rank_place *place, qd
         qdr_range range = {block_begin, block_begin + block->width};
         block_begin = range.end;
         if (split)
-            range_split(&range, unit_of(block->unit), place->sizes[matrix->col_axis],
-                        place->coordinates[matrix->col_axis]);
+            range_split(&range, unit_of(block->unit), place->at.size[matrix->col_axis],
+                        place->at.coordinate[matrix->col_axis]);
         owned->cols[i] = range;
         owned->n_cols += range.end - range.begin;
     }
@@ -123,7 +123,7 @@ int qdri_matrix_serves(const qdr_matrix *matrix, const qdri_rank_place *from,
 {
     if (matrix->spread != QDR_SPREAD_GRID) return 1;
     for (int axis = 0; axis < QDR_N_AXES; axis++)
-        if (!splits(matrix, axis) && from->coordinates[axis] != to->coordinates[axis]) return 0;
+        if (!splits(matrix, axis) && from->at.coordinate[axis] != to->at.coordinate[axis]) return 0;
     return 1;
 }
 

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** @file machine.h  What a machine can do, as numbers: the model's constants.
+ *
+ *  A machine is a small JSON file (docs/model.md lists its keys, each with unit and source); those
+ * that come with Quadrille are found by name. `quadrille calibrate` writes one from measurements.
+ * All functions are local; different machines may be used by different threads. */
+#ifndef QUADRILLE_MACHINE_H
+#define QUADRILLE_MACHINE_H
+
+#include <stdint.h>
+
+#include "status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define QDR_MAX_LINKS 4
+#define QDR_MAX_TILES 8
+#define QDR_MAX_PROTOCOLS 4
+#define QDR_MAX_NAME 64
+
+/** Products of m×k and k×n: flops / (peak · efficiency), or the time to move the operands,
+ * whichever is longer, and a launch. efficiency = most · quantisation / (1 + half_m/m + half_n/n +
+ * half_k/k); quantisation: the share of whole tiles, in whole waves over the units, that is wanted,
+ * of the best tile. */
+typedef struct qdr_machine_products {
+    double peak_flops; /**< per second, as the vendor has it; 0: the machine cannot do this type */
+    double most; /**< share of the peak that large products reach, 0 to 1 */
+    double half_m, half_n, half_k; /**< extents at which, alone, half of that is reached */
+    double factor[3]; /**< of the efficiency by mode: NN, NT, TN; 1 is neutral */
+    double odd_factor; /**< of the efficiency where an extent is odd: loads are not aligned */
+} qdr_machine_products;
+
+/** A block of the result that one unit computes at a time. */
+typedef struct qdr_machine_tile {
+    double m, n;
+    double efficiency; /**< beside the best tile */
+} qdr_machine_tile;
+
+/** One level of links: pairs in a package, a node, the network. It joins units of the level below
+ * (single ranks, on the first level) to units of n_ranks consecutive ranks. */
+typedef struct qdr_machine_link {
+    char name[QDR_MAX_NAME];
+    int n_ranks; /**< of a unit; 0: any number, on the last level */
+    double rank_bytes_per_sec; /**< that one rank sends while it receives as much; 0, not on the
+                                  first level: no limit but the adapters' */
+    int n_adapters; /**< of a unit of the level below, each near as many of its ranks; not on the
+                       first level */
+    double adapter_bytes_per_sec; /**< that one of them sends while it receives as much */
+    double step_secs; /**< from one rank of a ring to the next */
+    double wait_secs; /**< of a collective, for each unit beyond the first: who comes late, who is
+                         in the way */
+    double switch_bytes_per_sec; /**< of a rank into a switch that adds up (NVLS); 0: there is none
+                                  */
+} qdr_machine_link;
+
+/** One of the ways in which a library sends the steps of a ring or tree. */
+typedef struct qdr_machine_protocol {
+    double step_factor; /**< of the links' step_secs */
+    double rate_factor; /**< of their bytes per second */
+} qdr_machine_protocol;
+
+typedef struct qdr_machine_collectives {
+    double start_secs; /**< of each, whatever the way */
+    double fill_secs; /**< of its pipeline, times a protocol's step_factor */
+    int has_tree; /**< all-reduces may run along a double tree of nodes */
+    int n_protocols;
+    qdr_machine_protocol protocols[QDR_MAX_PROTOCOLS];
+} qdr_machine_collectives;
+
+/** What a program on the machine costs besides: one for each library or year of it. */
+typedef struct qdr_machine_software {
+    double launch_secs; /**< of the device, between two kernels */
+    double host_secs; /**< that the host takes to enqueue one */
+    double host_power; /**< how host and device overlap: (host^p + device^p)^(1/p); 0: the device
+                          never waits for the host */
+    double microbatch_secs; /**< of the host, per micro-batch */
+    double step_secs; /**< per optimizer step: data, logging, clipping */
+    int fused_biases; /**< 1: products add them, and norms pass over their input once */
+    double score_bytes; /**< moved per element of the scores of unfused attention, forward and
+                           backward together */
+    double logit_bytes; /**< moved per logit by the loss, forward and backward together */
+    double weight_gradient_bytes; /**< moved per weight and micro-batch besides the product */
+    double gradient_bytes; /**< of a gradient on its way over ranks; 0: those of its type */
+    double optimizer_bytes; /**< moved per parameter of a shard by one optimizer step */
+    double fixed_bytes; /**< of memory: context, libraries */
+    double fragment_share; /**< of the activations, on top */
+} qdr_machine_software;
+
+typedef struct qdr_machine {
+    uint32_t version; /**< QDR_OPTS_INIT, set by those who read it */
+    char name[QDR_MAX_NAME];
+    char device[QDR_MAX_NAME];
+    int ranks_per_node;
+    double memory_bytes; /**< of one rank */
+    double memory_bytes_per_sec;
+    double memory_efficiency; /**< share of it that element-wise kernels reach */
+    double kernel_flops; /**< per second, of element-wise kernels; 0: memory alone limits them */
+    int n_units; /**< that share a product: SMs, compute units; 1 on a CPU */
+    double wave_power; /**< of the share of the last wave that is full: 1, or less where the next
+                          kernel fills it */
+    int n_tiles;
+    qdr_machine_tile tiles[QDR_MAX_TILES];
+    qdr_machine_products f64, f32, bf16;
+    double attention_efficiency; /**< of fused attention, share of the peak; 0: there is none */
+    double processor_slowdown, transfer_slowdown; /**< while both run, each takes 1 + … times as
+                                                     long */
+    int n_links;
+    qdr_machine_link links[QDR_MAX_LINKS];
+    qdr_machine_collectives collectives;
+    qdr_machine_software software;
+} qdr_machine;
+
+/** The machine of a file or of a name: what has a slash, ends in ".json" or is "-" is a path,
+ * everything else one of qdr_machine_list(), machines/NAME.json in a folder of QDR_DATA_PATH or of
+ * the installed data. A file may be `based_on` another, and then says only what differs; its lists
+ * replace those of the other.
+ *  @param[out] machine  all zero after an error
+ *  @retval QDR_ERR_ARGUMENT  NULL, no such name (the sentence has the nearest ones), no JSON, a key
+ *                            out of its range or missing (file, line and key)
+ *  @retval QDR_ERR_IO        the file cannot be read
+ *  @retval QDR_ERR_MEMORY    out of memory */
+QDR_API QDR_NODISCARD qdr_status qdr_machine_load(const char *name_or_path, qdr_machine *machine);
+/** The same for a text of `bytes` bytes that sentences call `name`. */
+QDR_API QDR_NODISCARD qdr_status qdr_machine_parse(const char *text, size_t bytes, const char *name,
+                                                   qdr_machine *machine);
+/** Whether all that is needed is there; `name` begins the sentence. For machines filled by hand. */
+QDR_API QDR_NODISCARD qdr_status qdr_machine_check(const qdr_machine *machine, const char *name);
+/** The machine file that has `text` as its name or as one of its aliases (which may be the
+ * beginning of it), as the tables of others call machines.
+ *  @param[out] machine  all zero after an error
+ *  @retval QDR_ERR_ARGUMENT  none has, or a file is wrong */
+QDR_API QDR_NODISCARD qdr_status qdr_machine_find(const char *text, qdr_machine *machine);
+/** Receives one name, valid during the call. */
+typedef void (*qdr_name_fn)(const char *name, void *user);
+/** Calls `each` with the names that qdr_machine_load() knows, in the order of strcmp(). */
+QDR_API QDR_NODISCARD qdr_status qdr_machine_list(qdr_name_fn each, void *user);
+/** One number by its key in a file, in the file's unit: "memory_GBps", "bf16.most",
+ * "links[1].adapter_GBps". Setting does not check the machine as a whole.
+ *  @retval QDR_ERR_ARGUMENT  no such key (the sentence has the nearest one), or a value out of its
+ * range; nothing has changed */
+QDR_API QDR_NODISCARD qdr_status qdr_machine_get(const qdr_machine *machine, const char *key,
+                                                 double *value);
+QDR_API QDR_NODISCARD qdr_status qdr_machine_set(qdr_machine *machine, const char *key,
+                                                 double value);
+/** Calls `each` with the keys of all numbers of the machine, in the order of a file. */
+QDR_API void qdr_machine_keys(const qdr_machine *machine, qdr_name_fn each, void *user);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** @file plan.h  How a network is laid over ranks, and what the model says of it: the time of a
+ * step, term by term, and the memory of a rank.
+ *
+ *  Part of libquadrille_perf: arithmetic, no ranks, no clock. Time is the simulated end of the task
+ * lists that the runtime executes, on streams, with collectives that share links; formulas and
+ * sources: docs/model.md. All functions are local, and thread-safe on different models. */
+#ifndef QUADRILLE_PLAN_H
+#define QUADRILLE_PLAN_H
+
+#include "machine.h"
+#include "network.h"
+#include "stack.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum qdr_recompute {
+    QDR_RECOMPUTE_NONE = 0,
+    QDR_RECOMPUTE_ATTENTION = 1, /**< scores and softmax only ("selective") */
+    QDR_RECOMPUTE_FULL = 2 /**< every layer's forward again, from its input */
+} qdr_recompute;
+
+/** One way to run one optimizer step. */
+typedef struct qdr_plan {
+    uint32_t version; /**< QDR_OPTS_INIT */
+    int x, y, z, d; /**< the grid */
+    char order[8]; /**< fastest axis first; "": "xyzd" */
+    qdr_layout layout; /**< of the edges between layers */
+    qdr_recompute recompute;
+    qdr_dtype dtype; /**< of weights and activations */
+    int64_t
+        batch; /**< sequences of a step, over all ranks; not divisible by the cells: rounded up */
+    int64_t micro_batch; /**< sequences of one forward, in each (z, d) cell; 0: all there are */
+    int64_t sequence; /**< tokens of a sequence; 0: the network's context */
+    int overlap; /**< sum of QDR_OVERLAP_…; 0: all */
+    int gradient_parts, optimizer_parts; /**< ranks over which gradients and optimizer state are
+                                            parted, multiples of z up to z·d; 0: z */
+    double axis_bytes_ratio[QDR_N_AXES]; /**< of what a codec sends to what it gets; 0: 1 */
+    int pipeline; /**< stages of consecutive layers, outside the grid: p ranks in all are
+                     x·y·z·d·pipeline; 0: 1 */
+    int interleave; /**< parts of a stage that take turns; 0: 1 */
+} qdr_plan;
+
+/** Where the time of a step goes: what keeps the processor, then what it waits for. */
+typedef enum qdr_time_term {
+    QDR_TIME_PRODUCTS = 0, /**< of layers, forward and backward */
+    QDR_TIME_ATTENTION, /**< scores, softmax, values */
+    QDR_TIME_KERNELS, /**< norms, activations, residuals, biases, additions; launches */
+    QDR_TIME_RECOMPUTE, /**< of layers' forward again */
+    QDR_TIME_ENDS, /**< embedding, last norm, head, loss */
+    QDR_TIME_OPTIMIZER,
+    QDR_TIME_X, /**< waiting for collectives over x, … */
+    QDR_TIME_Y,
+    QDR_TIME_Z,
+    QDR_TIME_D,
+    QDR_TIME_BUBBLE, /**< for other stages of the pipeline */
+    QDR_TIME_HOST, /**< for the host, which enqueues */
+    QDR_N_TIME_TERMS
+} qdr_time_term;
+
+/** Where a rank's memory goes; that of the rank, and the stage, that needs most. */
+typedef enum qdr_memory_term {
+    QDR_MEMORY_PARAMETERS = 0,
+    QDR_MEMORY_GRADIENTS,
+    QDR_MEMORY_OPTIMIZER,
+    QDR_MEMORY_ACTIVATIONS, /**< kept from forward to backward */
+    QDR_MEMORY_GATHERED, /**< whole weights and their gradients, on their way */
+    QDR_MEMORY_WORKSPACE, /**< gradients of activations, logits, partial sums */
+    QDR_MEMORY_RESERVE, /**< context, libraries, fragments */
+    QDR_N_MEMORY_TERMS
+} qdr_memory_term;
+
+typedef struct qdr_plan_result {
+    double secs; /**< of a step; the sum of time[] */
+    double time[QDR_N_TIME_TERMS];
+    double
+        busy[QDR_N_AXES]; /**< secs that transfers over an axis took; hidden: busy - time[] of it */
+    double flops; /**< of the products of a step over all ranks, without recomputing */
+    double peak_share; /**< flops / (secs · peak of all ranks) */
+    double tokens_per_sec;
+    double n_micro; /**< forwards of a step in each cell */
+    double memory_bytes; /**< the sum of memory[] */
+    double memory[QDR_N_MEMORY_TERMS];
+} qdr_plan_result;
+
+/** A machine and a network, and what was computed of them before. */
+typedef struct qdr_model qdr_model;
+
+/** Copies both. @retval QDR_ERR_ARGUMENT, QDR_ERR_SHAPE  NULL, or one of them is wrong
+ *  @retval QDR_ERR_MEMORY */
+QDR_API QDR_NODISCARD qdr_status qdr_model_create(const qdr_machine *machine,
+                                                  const qdr_network *network, qdr_model **model);
+/** Sets *model to NULL. Takes NULL. */
+QDR_API void qdr_model_destroy(qdr_model **model);
+/** What a step takes, and what a rank's memory holds.
+ *  @param[out] result  all zero after an error
+ *  @retval QDR_ERR_ARGUMENT  NULL, an axis < 1, an order that is no permutation of xyzd, parts that
+ *                            do not nest, more stages than layers
+ *  @retval QDR_ERR_SHAPE     batch < 1, a micro-batch < 0 or a sequence < 0
+ *  @retval QDR_ERR_DTYPE     neither F32, F64 nor BF16, or one that the machine cannot do
+ *  @retval QDR_ERR_MEMORY    of this process */
+QDR_API QDR_NODISCARD qdr_status qdr_model_predict(qdr_model *model, const qdr_plan *plan,
+                                                   qdr_plan_result *result);
+/** "products", "attention", …; "parameters", … */
+QDR_API const char *qdr_time_term_name(qdr_time_term term);
+QDR_API const char *qdr_memory_term_name(qdr_memory_term term);
+
+/** What to search: all grids of n_ranks, with every order of their axes, layout, recomputing and
+ * micro-batch that is not fixed here. */
+typedef struct qdr_search_opts {
+    uint32_t version; /**< QDR_OPTS_INIT */
+    int n_ranks; /**< 1 to QDR_MAX_SEARCH_RANKS */
+    int size[QDR_N_AXES]; /**< ranks of an axis; 0: any */
+    const char *order; /**< NULL: all */
+    int layouts; /**< sum of 1 << QDR_REPLICATED, 1 << QDR_SCATTERED; 0: both */
+    int recomputes; /**< sum of 1 << QDR_RECOMPUTE_…; 0: all */
+    int64_t micro_batch; /**< 0: powers of two up to a cell's sequences, and all of them */
+    int64_t batch, sequence; /**< as in qdr_plan; batch 0: one sequence a rank */
+    qdr_dtype dtype;
+    double memory_bytes; /**< of a rank; 0: the machine's */
+    int gradient_parts, optimizer_parts; /**< as in qdr_plan; -1: z·d */
+    int n_best; /**< answers wanted, 1 to QDR_MAX_BEST; 0: 10 */
+    int exhaustive; /**< 1: simulate all that fit, to check the bounds */
+} qdr_search_opts;
+
+#define QDR_MAX_SEARCH_RANKS 1048576
+#define QDR_MAX_BEST 64
+
+typedef struct qdr_planned_grid {
+    qdr_plan plan;
+    qdr_plan_result result;
+} qdr_planned_grid;
+
+typedef struct qdr_search_result {
+    int n_best; /**< the fastest plan of each of the n_best fastest grids, the fastest first */
+    qdr_planned_grid best[QDR_MAX_BEST];
+    int64_t n_candidates; /**< plans that there are */
+    int64_t n_fitting; /**< of these, in memory */
+    int64_t n_bounded, n_simulated; /**< closed-form lower bounds made; plans simulated */
+    qdr_planned_grid least_memory; /**< the plan that needs least, fitting or not */
+} qdr_search_result;
+
+/** The fastest plans that fit in memory; n_best = 0 if none does. A plan is simulated only if a
+ * closed-form lower bound of its time is less than the time of those found: the answer is that of
+ * simulating all.
+ *  @retval QDR_ERR_ARGUMENT  NULL, n_ranks out of range, fixed sizes whose product does not divide
+ *                            n_ranks, an order that is no permutation of xyzd
+ *  @retval others            as qdr_model_predict() */
+QDR_API QDR_NODISCARD qdr_status qdr_model_search(qdr_model *model, const qdr_search_opts *opts,
+                                                  qdr_search_result *result);
+/** The closed-form lower bound of a plan's time. */
+QDR_API QDR_NODISCARD qdr_status qdr_model_bound(qdr_model *model, const qdr_plan *plan,
+                                                 double *secs);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

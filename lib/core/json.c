@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* JSON documents: read, checked, and asked for values. */
+#include "core/json.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/size.h"
+
+enum { NAME_BYTES = 200, FIRST_BYTES = 4096 };
+
+struct qdri_json {
+    json_t *root;
+    char *text;
+    size_t bytes;
+    char name[NAME_BYTES];
+};
+
+/* ---- reading ---- */
+
+/* The end of a long name says more than its beginning. */
+static void keep_name(const char *name, char kept[NAME_BYTES])
+{
+    const size_t bytes = strlen(name);
+    if (bytes < NAME_BYTES)
+        snprintf(kept, NAME_BYTES, "%s", name);
+    else
+        snprintf(kept, NAME_BYTES, "...%s", name + bytes - (NAME_BYTES - 4));
+    for (char *letter = kept; *letter; letter++)
+        if ((unsigned char)*letter < ' ' || *letter == 0x7f) *letter = '?';
+}
+
+void qdri_json_printable(const char *text, char *printable, size_t bytes)
+{
+    size_t i = 0;
+    for (; text[i] && i + 1 < bytes; i++)
+        printable[i] = (char)(text[i] >= ' ' && text[i] <= '~' ? text[i] : '?');
+    printable[i] = '\0';
+}
+
+static qdr_status too_large(const char *name)
+{
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is larger than %d MiB, the most that is read as JSON",
+                    name, QDRI_JSON_MAX_BYTES >> 20);
+}
+
+/* Twice the memory, with what it holds. */
+static qdr_status enlarge(char **text, size_t *capacity)
+{
+    const size_t larger = *capacity ? 2 * *capacity : FIRST_BYTES;
+    char *memory = NULL;
+    QDR_TRY(QDRI_NEW(larger, "a JSON file", &memory));
+    if (*capacity) memcpy(memory, *text, *capacity);
+    free(*text);
+    *text = memory;
+    *capacity = larger;
+    return QDR_OK;
+}
+
+/* The whole file; the caller frees *text, after an error too. */
+static qdr_status read_all(FILE *file, const char *name, char **text, size_t *bytes)
+{
+    size_t capacity = 0, got;
+    do {
+        if (*bytes == capacity) QDR_TRY(enlarge(text, &capacity));
+        got = fread(*text + *bytes, 1, capacity - *bytes, file);
+        *bytes += got;
+        if (*bytes > QDRI_JSON_MAX_BYTES) return too_large(name);
+    } while (got > 0);
+    if (ferror(file))
+        return QDR_FAIL(QDR_ERR_IO, "%s could not be read (%s)", name, strerror(errno));
+    return QDR_OK;
+}
+
+static qdr_status not_json(const qdri_json *document, const json_error_t *error)
+{
+    char why[120], line[32] = "";
+    qdri_json_printable(error->text, why, sizeof why);
+    if (error->line > 0) snprintf(line, sizeof line, ", line %d", error->line);
+    if (json_error_code(error) == json_error_out_of_memory)
+        return QDR_FAIL(QDR_ERR_MEMORY, "out of memory: no room for the JSON of %s",
+                        document->name);
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s%s: %s; this is not JSON", document->name, line, why);
+}
+
+static qdr_status parse_text(qdri_json *document)
+{
+    json_error_t error;
+    if (document->bytes > QDRI_JSON_MAX_BYTES) return too_large(document->name);
+    const int line = qdri_json_too_deep(document->text, document->bytes, QDRI_JSON_MAX_DEPTH);
+    if (line)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s, line %d: more than %d levels of objects and lists",
+                        document->name, line, QDRI_JSON_MAX_DEPTH);
+    document->root = json_loadb(document->text, document->bytes, JSON_REJECT_DUPLICATES, &error);
+    return document->root ? QDR_OK : not_json(document, &error);
+}
+
+/* Takes over `text`, after an error too. */
+static qdr_status make(const char *name, char *text, size_t bytes, qdri_json **document)
+{
+    qdri_json *made = NULL;
+    const qdr_status status = QDRI_NEW(1, "a JSON document", &made);
+    if (status != QDR_OK) {
+        free(text);
+        return status;
+    }
+    made->text = text;
+    made->bytes = bytes;
+    keep_name(name, made->name);
+    const qdr_status parsed = parse_text(made);
+    if (parsed != QDR_OK) qdri_json_free(&made);
+    *document = made;
+    return parsed;
+}
+
+qdr_status qdri_json_parse(const char *text, size_t bytes, const char *name, qdri_json **document)
+{
+    char *copy = NULL;
+    *document = NULL;
+    QDR_TRY(QDRI_NEW(bytes, "a JSON text", &copy));
+    if (bytes) memcpy(copy, text, bytes);
+    return make(name, copy, bytes, document);
+}
+
+qdr_status qdri_json_load(const char *path, qdri_json **document)
+{
+    const int is_stdin = strcmp(path, "-") == 0;
+    char name[NAME_BYTES], *text = NULL;
+    size_t bytes = 0;
+    *document = NULL;
+    keep_name(is_stdin ? "standard input" : path, name);
+    FILE *file = is_stdin ? stdin : fopen(path, "rb");
+    if (!file) return QDR_FAIL(QDR_ERR_IO, "%s could not be opened (%s)", name, strerror(errno));
+    const qdr_status status = read_all(file, name, &text, &bytes);
+    if (!is_stdin) fclose(file);
+    if (status == QDR_OK) return make(name, text, bytes, document);
+    free(text);
+    return status;
+}
+
+void qdri_json_free(qdri_json **document)
+{
+    if (!*document) return;
+    json_decref((*document)->root);
+    free((*document)->text);
+    free(*document);
+    *document = NULL;
+}
+
+const char *qdri_json_name(const qdri_json *document) { return document->name; }
+
+/* ---- places ---- */
+
+qdr_status qdri_json_root(const qdri_json *document, qdri_json_node *root)
+{
+    *root = (qdri_json_node){.document = document, .value = document->root};
+    if (json_is_object(document->root)) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s holds a list; an object is needed: {\"key\": value, ...}",
+                    document->name);
+}
+
+qdri_json_node qdri_json_get(const qdri_json_node *object, const char *key)
+{
+    return (qdri_json_node){.document = object->document,
+                            .parent = object,
+                            .key = key,
+                            .value = json_object_get(object->value, key)};
+}
+
+qdri_json_node qdri_json_at(const qdri_json_node *list, size_t index)
+{
+    return (qdri_json_node){.document = list->document,
+                            .parent = list,
+                            .index = index,
+                            .value = json_array_get(list->value, index)};
+}
+
+qdri_json_kind qdri_json_kind_of(qdri_json_node node)
+{
+    const json_t *value = node.value;
+    if (!value) return QDRI_JSON_ABSENT;
+    switch (json_typeof(value)) {
+    case JSON_OBJECT: return QDRI_JSON_OBJECT;
+    case JSON_ARRAY: return QDRI_JSON_LIST;
+    case JSON_STRING: return QDRI_JSON_STRING;
+    case JSON_INTEGER:
+    case JSON_REAL: return QDRI_JSON_NUMBER;
+    case JSON_TRUE:
+    case JSON_FALSE: return QDRI_JSON_FLAG;
+    case JSON_NULL: break;
+    }
+    return QDRI_JSON_NULL;
+}
+
+int qdri_json_has(qdri_json_node node) { return qdri_json_kind_of(node) > QDRI_JSON_NULL; }
+
+/* ---- sentences ---- */
+
+/* Steps from the root to the node; returns how many. */
+static int steps_to(const qdri_json_node *node, qdri_json_step steps[QDRI_JSON_MAX_DEPTH])
+{
+    int n = 0;
+    for (const qdri_json_node *at = node; at->parent; at = at->parent)
+        if (++n > QDRI_JSON_MAX_DEPTH) return 0; /* a node was put into one of its parents */
+    for (int i = n; node->parent; node = node->parent)
+        steps[--i] = (qdri_json_step){node->key, node->index};
+    return n;
+}
+
+/* a.b[2].c; what is too long ends early. */
+static void print_path(const qdri_json_step *steps, int n, char path[QDRI_JSON_PATH_BYTES])
+{
+    size_t used = 0;
+    path[0] = '\0';
+    for (int i = 0; i < n && used < QDRI_JSON_PATH_BYTES - 1; i++) {
+        char *to = path + used;
+        const size_t room = QDRI_JSON_PATH_BYTES - used;
+        if (steps[i].key)
+            snprintf(to, room, "%s%s", i ? "." : "", steps[i].key);
+        else
+            snprintf(to, room, "[%zu]", steps[i].index);
+        used += strlen(to);
+    }
+}
+
+qdri_json_place qdri_json_where(qdri_json_node node)
+{
+    qdri_json_place place;
+    qdri_json_step steps[QDRI_JSON_MAX_DEPTH];
+    char path[QDRI_JSON_PATH_BYTES], line[32] = "";
+    const qdri_json *document = node.document;
+    const int n = steps_to(&node, steps);
+    /* What is absent belongs to the object that lacks it. */
+    const int n_there = node.value ? n : n - 1;
+    const int number = n_there > 0 ? qdri_json_line(document->text, document->bytes, steps, n_there)
+                                   : 0;
+    if (number) snprintf(line, sizeof line, ", line %d", number);
+    print_path(steps, n, path);
+    snprintf(place.text, sizeof place.text, "%s%s: key '%s'", document->name, line, path);
+    return place;
+}
+
+/* "is -3", "is missing", … */
+typedef struct finding {
+    char text[64];
+} finding;
+
+static finding describe(qdri_json_node node)
+{
+    finding found = {"is null"};
+    char word[40];
+    switch (qdri_json_kind_of(node)) {
+    case QDRI_JSON_ABSENT: snprintf(found.text, sizeof found.text, "is missing"); break;
+    case QDRI_JSON_NULL: break;
+    case QDRI_JSON_FLAG:
+        snprintf(found.text, sizeof found.text, "is %s",
+                 json_is_true((const json_t *)node.value) ? "true" : "false");
+        break;
+    case QDRI_JSON_NUMBER:
+        if (json_is_integer((const json_t *)node.value))
+            snprintf(found.text, sizeof found.text, "is %" JSON_INTEGER_FORMAT,
+                     json_integer_value(node.value));
+        else
+            snprintf(found.text, sizeof found.text, "is %g", json_real_value(node.value));
+        break;
+    case QDRI_JSON_STRING:
+        qdri_json_printable(json_string_value(node.value), word, sizeof word);
+        snprintf(found.text, sizeof found.text, "is \"%s\"", word);
+        break;
+    case QDRI_JSON_LIST: snprintf(found.text, sizeof found.text, "is a list"); break;
+    case QDRI_JSON_OBJECT: snprintf(found.text, sizeof found.text, "is an object"); break;
+    }
+    return found;
+}
+
+static qdr_status needed(qdri_json_node node, const char *what)
+{
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s %s; %s is needed", qdri_json_where(node).text,
+                    describe(node).text, what);
+}
+
+/* ---- values ---- */
+
+qdr_status qdri_json_object(qdri_json_node node, qdri_json_node *object)
+{
+    *object = node;
+    return json_is_object((const json_t *)node.value) ? QDR_OK : needed(node, "an object");
+}
+
+qdr_status qdri_json_list(qdri_json_node node, qdri_json_node *list, size_t *n)
+{
+    *list = node;
+    *n = json_array_size(node.value);
+    return json_is_array((const json_t *)node.value) ? QDR_OK : needed(node, "a list");
+}
+
+/* Whole numbers, written either way; beyond 2^53 a real is not known to be whole. */
+static int whole_number(qdri_json_node node, int64_t *value)
+{
+    const json_t *json = node.value;
+    const double real = json_is_real(json) ? json_real_value(json) : 0;
+    if (json_is_integer(json))
+        *value = json_integer_value(json);
+    else if (json_is_real(json) && fabs(real) <= 0x1p53 && floor(real) == real)
+        *value = (int64_t)real;
+    else
+        return 0;
+    return 1;
+}
+
+qdr_status qdri_json_int(qdri_json_node node, int64_t least, int64_t most, int64_t *value)
+{
+    char range[80];
+    int64_t number = 0;
+    *value = 0;
+    const int whole = whole_number(node, &number);
+    if (whole && number >= least && number <= most) {
+        *value = number;
+        return QDR_OK;
+    }
+    /* Limits that nobody meets are not worth a word, unless somebody does. */
+    if (most < INT32_MAX || (whole && number > most))
+        snprintf(range, sizeof range, "a whole number from %" PRId64 " to %" PRId64, least, most);
+    else
+        snprintf(range, sizeof range, "a whole number >= %" PRId64, least);
+    return needed(node, range);
+}
+
+qdr_status qdri_json_int_or(qdri_json_node node, int64_t least, int64_t most, int64_t otherwise,
+                            int64_t *value)
+{
+    if (qdri_json_has(node)) return qdri_json_int(node, least, most, value);
+    *value = otherwise;
+    return QDR_OK;
+}
+
+qdr_status qdri_json_number(qdri_json_node node, double least, double most, double *value)
+{
+    char range[80];
+    const double number = json_number_value(node.value);
+    *value = 0;
+    if (json_is_number((const json_t *)node.value) && number >= least && number <= most) {
+        *value = number;
+        return QDR_OK;
+    }
+    if (isinf(most))
+        snprintf(range, sizeof range, "a number >= %g", least);
+    else
+        snprintf(range, sizeof range, "a number from %g to %g", least, most);
+    return needed(node, range);
+}
+
+qdr_status qdri_json_number_or(qdri_json_node node, double least, double most, double otherwise,
+                               double *value)
+{
+    if (qdri_json_has(node)) return qdri_json_number(node, least, most, value);
+    *value = otherwise;
+    return QDR_OK;
+}
+
+qdr_status qdri_json_flag_or(qdri_json_node node, int otherwise, int *value)
+{
+    const json_t *json = node.value;
+    *value = 0;
+    if (json_is_boolean(json))
+        *value = json_is_true(json);
+    else if (!qdri_json_has(node))
+        *value = otherwise;
+    else
+        return needed(node, "true or false");
+    return QDR_OK;
+}
+
+qdr_status qdri_json_string(qdri_json_node node, size_t max_bytes, const char **value)
+{
+    char what[64] = "a string";
+    *value = NULL;
+    const char *text = json_string_value(node.value);
+    if (text && (max_bytes == 0 || strlen(text) < max_bytes)) {
+        *value = text;
+        return QDR_OK;
+    }
+    if (max_bytes) snprintf(what, sizeof what, "a string of at most %zu bytes", max_bytes - 1);
+    return needed(node, what);
+}
+
+qdr_status qdri_json_string_or(qdri_json_node node, size_t max_bytes, const char *otherwise,
+                               const char **value)
+{
+    if (qdri_json_has(node)) return qdri_json_string(node, max_bytes, value);
+    *value = otherwise;
+    return QDR_OK;
+}
+
+qdr_status qdri_json_word(qdri_json_node node, const char *const *words, int n, int *word)
+{
+    char list[160] = "one of";
+    const char *text = json_string_value(node.value);
+    *word = 0;
+    for (int i = 0; i < n; i++) {
+        if (text && strcmp(text, words[i]) == 0) {
+            *word = i;
+            return QDR_OK;
+        }
+        const size_t used = strlen(list);
+        snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : " ", words[i]);
+    }
+    return needed(node, list);
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of a net share. */
+#ifndef QDRI_CORE_NET_PARTS_H
+#define QDRI_CORE_NET_PARTS_H
+
+#include "core/net.h"
+
+/* net.c */
+/* How much there is, so that a description that fails half-way can be taken back. */
+typedef struct qdri_net_mark {
+    int n_edges, n_nodes, n_parameters;
+} qdri_net_mark;
+qdri_net_mark qdri_net_mark_of(const qdri_net *net);
+/* Passes `status` on; after an error the net has what it had at the mark. */
+QDR_NODISCARD qdr_status qdri_net_keep(qdri_net *net, const qdri_net_mark *mark, qdr_status status);
+/* A node without inputs or output; *node is good until the next one comes. */
+QDR_NODISCARD qdr_status qdri_node_add(qdri_net *net, const char *name, qdri_node_kind kind,
+                                       qdri_node **node);
+/* Gives the node its inputs, which it uses from now on. */
+void qdri_node_connect(qdri_net *net, qdri_node *node, int n_in, const qdr_edge *in, qdr_edge out);
+QDR_NODISCARD qdr_status qdri_edge_add(qdri_net *net, const char *name, const qdr_matrix *matrix,
+                                       qdr_dtype dtype, qdr_edge *edge);
+/* The matrix of an edge whose columns are split over col_axis (x or y). */
+qdr_matrix qdri_edge_matrix(const qdri_net *net, const qdr_block cols[QDR_MAX_BLOCKS],
+                            qdr_axis col_axis, qdr_layout layout, int64_t scatter_unit);
+static inline qdr_axis qdri_other_axis(qdr_axis axis) { return axis == QDR_X ? QDR_Y : QDR_X; }
+
+/* net_parameters.c */
+/* What a parameter is, before this rank's share is known. */
+typedef struct qdri_parameter_desc {
+    const char *what;
+    const qdr_block *rows, *cols; /* NULL: one row */
+    int row_split, col_split; /* 1 + axis; 0: whole */
+    int flat_over_z;
+    int extra_sum; /* 1 + axis; 0: none */
+} qdri_parameter_desc;
+/* Of the last node. */
+QDR_NODISCARD qdr_status qdri_parameter_add(qdri_net *net, const qdri_parameter_desc *desc,
+                                            int *index);
+/* Bytes of the largest whole W of any rank; the same on all ranks. */
+size_t qdri_largest_gathered_bytes(const qdri_net *net);
+/* Gives all parameters their buffers. */
+void qdri_parameters_place(qdri_net *net);
+
+/* net_panels.c */
+/* Row panels of the layer's products: `wanted`, or 0: as the net's options say. */
+void qdri_layer_set_panels(const qdri_net *net, qdri_layer *layer, int wanted);
+
+#endif

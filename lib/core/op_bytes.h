@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory of the operations between products, from what they are: `saved` is kept from forward to
+ * backward, `work` is used in one call. Pure functions of checked descriptions. */
+#ifndef QDRI_CORE_OP_BYTES_H
+#define QDRI_CORE_OP_BYTES_H
+
+#include "core/status.h"
+#include "quadrille/ops.h"
+
+/* The type of sums and of gradients of parameters. */
+static inline qdr_dtype qdri_sum_type(qdr_dtype dtype)
+{
+    return dtype == QDR_F64 ? QDR_F64 : QDR_F32;
+}
+
+/* n_parts: ranks that the features are split over. @retval QDR_ERR_SHAPE as all of these: too many
+ * bytes */
+QDR_NODISCARD qdr_status qdri_norm_bytes(const qdr_layer_norm *norm, int64_t n_parts,
+                                         size_t *saved_bytes, size_t *work_bytes);
+QDR_NODISCARD qdr_status qdri_attention_bytes(const qdr_attention *attention, size_t *saved_bytes,
+                                              size_t *work_bytes);
+QDR_NODISCARD qdr_status qdri_cross_entropy_bytes(const qdr_cross_entropy *ce, size_t *saved_bytes,
+                                                  size_t *work_bytes);
+/* Where the sums [n_rows, 2] of a cross-entropy's work begin; before them are the maxima [n_rows].
+ */
+size_t qdri_cross_entropy_sums(const qdr_cross_entropy *ce);
+
+#define QDRI_ATTENTION_BLOCK 64 /* rows of queries that are worked on together */
+/* Scratch of an attention kernel, in either direction. */
+size_t qdri_attention_work_bytes(qdr_dtype dtype, int64_t context, int64_t head_size);
+
+#endif

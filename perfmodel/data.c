@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finds data files, and the names that are near to one that is none. */
+#include "data.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config.h"
+#include "core/json.h"
+#include "core/size.h"
+
+#define ENDING ".json"
+#define ENDING_BYTES (sizeof ENDING - 1)
+enum { MAX_NEAREST = 3 };
+
+/* ---- folders ---- */
+
+/* Copies the next folder of a list parted by colons; 0 at its end. */
+static int next_of_list(const char **list, char folder[QDRI_DATA_PATH_BYTES])
+{
+    while (*list && **list) {
+        const size_t bytes = strcspn(*list, ":");
+        const char *begin = *list;
+        *list += bytes + (begin[bytes] == ':');
+        if (bytes == 0 || bytes >= QDRI_DATA_PATH_BYTES) continue;
+        memcpy(folder, begin, bytes);
+        folder[bytes] = '\0';
+        return 1;
+    }
+    return 0;
+}
+
+/* The data folders, one after the other. */
+typedef struct walk {
+    const char *list; /* of QDR_DATA_PATH, what is left */
+    int n_fixed; /* of the built-in ones, how many have been given */
+} walk;
+
+static walk walk_begin(void) { return (walk){.list = getenv("QDR_DATA_PATH")}; }
+
+static int walk_next(walk *w, char folder[QDRI_DATA_PATH_BYTES])
+{
+    static const char *const fixed[] = {QDRI_DATA_DIR, QDRI_SOURCE_DATA_DIR};
+    if (next_of_list(&w->list, folder)) return 1;
+    if (w->n_fixed == sizeof fixed / sizeof *fixed) return 0;
+    snprintf(folder, QDRI_DATA_PATH_BYTES, "%s", fixed[w->n_fixed++]);
+    return 1;
+}
+
+static int readable(const char *path)
+{
+    FILE *file = fopen(path, "rb");
+    if (file) fclose(file);
+    return file != NULL;
+}
+
+/* The path of a data file, if there is one. */
+static int find_file(const char *kind, const char *name, char path[QDRI_DATA_PATH_BYTES])
+{
+    char folder[QDRI_DATA_PATH_BYTES];
+    for (walk w = walk_begin(); walk_next(&w, folder);) {
+        const int bytes = snprintf(path, QDRI_DATA_PATH_BYTES, "%s/%s/%s" ENDING, folder, kind,
+                                   name);
+        if (bytes < QDRI_DATA_PATH_BYTES && readable(path)) return 1;
+    }
+    return 0;
+}
+
+/* ---- names ---- */
+
+static int ends_in_json(const char *name)
+{
+    const size_t bytes = strlen(name);
+    return bytes > ENDING_BYTES && strcmp(name + bytes - ENDING_BYTES, ENDING) == 0;
+}
+
+static int has_name(const qdri_data_names *names, const char *name)
+{
+    for (int i = 0; i < names->n; i++)
+        if (strcmp(names->names[i], name) == 0) return 1;
+    return 0;
+}
+
+static qdr_status add_file(qdri_data_names *names, const char *file)
+{
+    char name[QDRI_DATA_NAME_BYTES];
+    const size_t bytes = strlen(file) - ENDING_BYTES;
+    if (bytes >= sizeof name) return QDR_OK; /* no name can be that long */
+    memcpy(name, file, bytes);
+    name[bytes] = '\0';
+    if (has_name(names, name)) return QDR_OK;
+    QDR_TRY(qdri_list_grow((void **)&names->names, names->n, &names->capacity, sizeof *names->names,
+                           "names of data files"));
+    memcpy(names->names[names->n++], name, sizeof name);
+    return QDR_OK;
+}
+
+static qdr_status add_folder(qdri_data_names *names, const char *folder, const char *kind)
+{
+    char path[QDRI_DATA_PATH_BYTES];
+    qdr_status status = QDR_OK;
+    if (snprintf(path, sizeof path, "%s/%s", folder, kind) >= (int)sizeof path) return QDR_OK;
+    DIR *dir = opendir(path);
+    if (!dir) return QDR_OK;
+    for (struct dirent *entry; status == QDR_OK && (entry = readdir(dir)) != NULL;)
+        if (entry->d_name[0] != '.' && ends_in_json(entry->d_name))
+            status = add_file(names, entry->d_name);
+    closedir(dir);
+    return status;
+}
+
+static int by_name(const void *a, const void *b) { return strcmp(a, b); }
+
+qdr_status qdri_data_list(const char *kind, qdri_data_names *names)
+{
+    char folder[QDRI_DATA_PATH_BYTES];
+    *names = (qdri_data_names){.n = 0};
+    for (walk w = walk_begin(); walk_next(&w, folder);) {
+        const qdr_status status = add_folder(names, folder, kind);
+        if (status == QDR_OK) continue;
+        qdri_data_names_free(names);
+        return status;
+    }
+    if (names->n) qsort(names->names, (size_t)names->n, sizeof *names->names, by_name);
+    return QDR_OK;
+}
+
+void qdri_data_names_free(qdri_data_names *names)
+{
+    free(names->names);
+    *names = (qdri_data_names){.n = 0};
+}
+
+/* ---- what was meant ---- */
+
+static int smaller(int a, int b) { return a < b ? a : b; }
+
+static int same_letter(char a, char b)
+{
+    return tolower((unsigned char)a) == tolower((unsigned char)b);
+}
+
+int qdri_edit_distance(const char *a, const char *b)
+{
+    /* rows[i % 3][j]: of the first i letters of a and the first j of b. */
+    int rows[3][QDRI_DATA_NAME_BYTES + 1];
+    const int n_a = smaller((int)strnlen(a, QDRI_DATA_NAME_BYTES), QDRI_DATA_NAME_BYTES);
+    const int n_b = smaller((int)strnlen(b, QDRI_DATA_NAME_BYTES), QDRI_DATA_NAME_BYTES);
+    for (int j = 0; j <= n_b; j++) rows[0][j] = j;
+    for (int i = 1; i <= n_a; i++) {
+        int *row = rows[i % 3];
+        const int *above = rows[(i - 1) % 3], *before = rows[(i + 1) % 3];
+        row[0] = i;
+        for (int j = 1; j <= n_b; j++) {
+            const int differs = !same_letter(a[i - 1], b[j - 1]);
+            row[j] = smaller(smaller(row[j - 1], above[j]) + 1, above[j - 1] + differs);
+            if (i > 1 && j > 1 && same_letter(a[i - 1], b[j - 2]) &&
+                same_letter(a[i - 2], b[j - 1]))
+                row[j] = smaller(row[j], before[j - 2] + 1);
+        }
+    }
+    return rows[n_a % 3][n_b];
+}
+
+/* How far a name is from what was typed; what only lacks its end is near. */
+static int distance(const char *typed, const char *name)
+{
+    return strncmp(typed, name, strlen(typed)) == 0 ? 1 : qdri_edit_distance(typed, name);
+}
+
+/* A list of the names nearest to `name`; "" where none is near. */
+static void print_nearest(qdri_data_names *names, const char *name, char *text, size_t bytes)
+{
+    const int far = 2 + (int)strnlen(name, QDRI_DATA_NAME_BYTES) / 2;
+    size_t used = 0;
+    text[0] = '\0';
+    for (int i = 0; i < MAX_NEAREST; i++) {
+        int best = -1, least = far;
+        for (int j = 0; j < names->n; j++) {
+            const int away = distance(name, names->names[j]);
+            if (names->names[j][0] && away < least) least = away, best = j;
+        }
+        if (best < 0) return;
+        snprintf(text + used, bytes - used, "%s%s", i ? ", " : "; nearest: ", names->names[best]);
+        used = strlen(text);
+        names->names[best][0] = '\0'; /* taken */
+    }
+}
+
+static qdr_status unknown_name(const char *room, const char *noun, const char *kind,
+                               const char *name)
+{
+    char shown[QDRI_DATA_NAME_BYTES], nearest[3 * QDRI_DATA_NAME_BYTES + 32];
+    qdri_data_names names;
+    QDR_TRY(qdri_data_list(kind, &names));
+    const int n = names.n;
+    print_nearest(&names, name, nearest, sizeof nearest);
+    qdri_data_names_free(&names);
+    qdri_json_printable(name, shown, sizeof shown);
+    if (n == 0)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "%s: no %s has the name \"%s\", and no data files are installed; set "
+                        "QDR_DATA_PATH to a folder that holds %s/NAME.json, or name a file",
+                        room, noun, shown, kind);
+    return QDR_FAIL(
+        QDR_ERR_ARGUMENT,
+        "%s: none of the %d %ss has the name \"%s\"%s (the name of a file has a slash or "
+        "ends in .json)",
+        room, n, noun, shown, nearest);
+}
+
+qdr_status qdri_data_resolve(const char *room, const char *noun, const char *kind,
+                             const char *name_or_path, char path[QDRI_DATA_PATH_BYTES])
+{
+    const int is_path = strcmp(name_or_path, "-") == 0 || strchr(name_or_path, '/') ||
+                        ends_in_json(name_or_path);
+    if (!is_path)
+        return name_or_path[0] && find_file(kind, name_or_path, path)
+                   ? QDR_OK
+                   : unknown_name(room, noun, kind, name_or_path);
+    if (strlen(name_or_path) >= QDRI_DATA_PATH_BYTES)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: a path of %zu bytes; %d are the most", room,
+                        strlen(name_or_path), QDRI_DATA_PATH_BYTES - 1);
+    memcpy(path, name_or_path, strlen(name_or_path) + 1);
+    return QDR_OK;
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory, term by term: what lib/core/net.h gives the same network, in closed form. */
+#include "memory.h"
+
+#include <math.h>
+
+/* Elements of one layer's edges and what products keep of their gathered inputs. */
+static double layer_edges(const qdri_pricing *p, const qdr_network *network)
+{
+    const double *of = p->sizes.of;
+    const qdr_plan *plan = p->plan;
+    const int scattered = plan->layout == QDR_SCATTERED;
+    const double stream = of[scattered ? QDRI_SIZE_ROWS_Y : QDRI_SIZE_ROWS];
+    const double heads = of[scattered ? QDRI_SIZE_SEQUENCES_X : QDRI_SIZE_ROWS];
+    const double wide = of[scattered ? QDRI_SIZE_ROWS_X : QDRI_SIZE_ROWS];
+    const double rows = of[QDRI_SIZE_ROWS], hidden = of[QDRI_SIZE_HIDDEN];
+    const int rotates = network->positions == 0;
+    double elems = 6 * stream * hidden +
+                   heads * ((1 + rotates) * of[QDRI_SIZE_QKV] + of[QDRI_SIZE_QUERIES]) +
+                   wide * (of[QDRI_SIZE_UP] + of[QDRI_SIZE_FFN]);
+    if (scattered && plan->y > 1) elems += 2 * rows * hidden;
+    if (scattered && plan->x > 1)
+        elems += (heads < rows ? rows * of[QDRI_SIZE_QUERIES] : 0) + rows * of[QDRI_SIZE_FFN];
+    return elems;
+}
+
+/* Bytes that operations keep of a layer: two numbers a row and norm, one a row and head; scores
+ * where attention is not fused: softmax, mask and what is left of it (Korthikanti et al. 2022). */
+static double layer_saved(const qdri_pricing *p, int with_scores)
+{
+    const double *of = p->sizes.of;
+    const int scattered = p->plan->layout == QDR_SCATTERED;
+    const double stream = of[scattered ? QDRI_SIZE_ROWS_Y : QDRI_SIZE_ROWS];
+    const double heads = of[scattered ? QDRI_SIZE_SEQUENCES_X : QDRI_SIZE_ROWS] * p->sizes.heads;
+    const double number = fmax(4, p->sizes.elem_bytes);
+    const int unfused = p->machine->software.score_bytes > 0;
+    const double scores = unfused && with_scores
+                              ? heads * p->sizes.context * (2 * p->sizes.elem_bytes + 1)
+                              : 0;
+    return 4 * stream * number + heads * number + scores;
+}
+
+static double end_edges(const qdri_pricing *p)
+{
+    const double *of = p->sizes.of;
+    const int scattered = p->plan->layout == QDR_SCATTERED;
+    const double stream = of[scattered ? QDRI_SIZE_ROWS_Y : QDRI_SIZE_ROWS];
+    const double wide = of[scattered ? QDRI_SIZE_ROWS_X : QDRI_SIZE_ROWS];
+    const double gathered = scattered && p->plan->y > 1 ? of[QDRI_SIZE_ROWS] : 0;
+    return (2 * stream + gathered) * of[QDRI_SIZE_HIDDEN] + wide * of[QDRI_SIZE_VOCAB];
+}
+
+/* Of one micro-batch: all layers' edges, or what recomputing leaves of them and one layer whole. */
+static double activation_bytes(const qdri_pricing *p, const qdr_network *network, double n_layers,
+                               double n_in_flight)
+{
+    const double each = p->sizes.elem_bytes, edges = layer_edges(p, network) * each;
+    const int scattered = p->plan->layout == QDR_SCATTERED;
+    const double stream = p->sizes.of[scattered ? QDRI_SIZE_ROWS_Y : QDRI_SIZE_ROWS];
+    switch (p->plan->recompute) {
+    case QDR_RECOMPUTE_FULL:
+        return n_in_flight * n_layers * stream * p->sizes.of[QDRI_SIZE_HIDDEN] * each + edges +
+               layer_saved(p, 1);
+    case QDR_RECOMPUTE_ATTENTION:
+        return n_in_flight * n_layers * (edges + layer_saved(p, 0)) +
+               (layer_saved(p, 1) - layer_saved(p, 0));
+    case QDR_RECOMPUTE_NONE: break;
+    }
+    return n_in_flight * n_layers * (edges + layer_saved(p, 1));
+}
+
+/* Weights and gradients of one product, whole. */
+static double largest_shard(const qdri_pricing *p)
+{
+    const double *of = p->sizes.of;
+    const double layer = fmax(fmax(of[QDRI_SIZE_SHARD_QKV], of[QDRI_SIZE_SHARD_PROJ]),
+                              fmax(of[QDRI_SIZE_SHARD_UP], of[QDRI_SIZE_SHARD_DOWN]));
+    return fmax(layer, of[QDRI_SIZE_SHARD_VOCAB]);
+}
+
+/* Gradients of activations that live at once, and logits with their gradient. */
+static double workspace_bytes(const qdri_pricing *p)
+{
+    const double *of = p->sizes.of, each = p->sizes.elem_bytes, rows = of[QDRI_SIZE_ROWS];
+    const double layer = rows * (2 * of[QDRI_SIZE_HIDDEN] + of[QDRI_SIZE_UP] + of[QDRI_SIZE_FFN]);
+    const double head = rows * (of[QDRI_SIZE_VOCAB] + 2 * of[QDRI_SIZE_HIDDEN]);
+    return fmax(layer, head) * each;
+}
+
+static double parameter_elems(const qdri_pricing *p, const qdr_network *network, double n_layers)
+{
+    const double *of = p->sizes.of;
+    const double layer = of[QDRI_SIZE_SHARD_QKV] + of[QDRI_SIZE_SHARD_PROJ] +
+                         of[QDRI_SIZE_SHARD_UP] + of[QDRI_SIZE_SHARD_DOWN];
+    const int one_stage = p->plan->pipeline < 2;
+    const int n_tables = one_stage && !network->tied ? 2 : 1;
+    return n_layers * layer + n_tables * of[QDRI_SIZE_SHARD_VOCAB] + of[QDRI_SIZE_SMALL];
+}
+
+static double state_bytes(qdr_dtype dtype)
+{
+    return dtype == QDR_F64 ? 16 : dtype == QDR_BF16 ? 12 : 8;
+}
+
+/* Over how many more ranks than z a state is parted. */
+static double parts(int wanted, int z) { return wanted > z ? (double)wanted / z : 1; }
+
+void qdri_memory(const qdri_pricing *p, const qdr_network *network, double n_layers, double n_micro,
+                 qdr_plan_result *result)
+{
+    const qdr_plan *plan = p->plan;
+    const qdr_machine_software *software = &p->machine->software;
+    const double n_elems = parameter_elems(p, network, n_layers);
+    const double n_in_flight = plan->pipeline > 1 ? fmin(n_micro, plan->pipeline) : 1;
+    const double whole = largest_shard(p) * plan->z;
+    double *m = result->memory;
+    m[QDR_MEMORY_PARAMETERS] = n_elems * p->sizes.elem_bytes;
+    m[QDR_MEMORY_GRADIENTS] = n_elems * p->sizes.gradient_bytes /
+                              parts(plan->gradient_parts, plan->z);
+    m[QDR_MEMORY_OPTIMIZER] = n_elems * state_bytes(plan->dtype) /
+                              parts(plan->optimizer_parts, plan->z);
+    m[QDR_MEMORY_ACTIVATIONS] = activation_bytes(p, network, n_layers, n_in_flight) +
+                                end_edges(p) * p->sizes.elem_bytes;
+    m[QDR_MEMORY_GATHERED] = plan->z > 1
+                                 ? 2 * whole * (p->sizes.elem_bytes + p->sizes.gradient_bytes)
+                                 : 0;
+    m[QDR_MEMORY_WORKSPACE] = workspace_bytes(p);
+    m[QDR_MEMORY_RESERVE] = software->fixed_bytes +
+                            software->fragment_share * m[QDR_MEMORY_ACTIVATIONS];
+    result->memory_bytes = 0;
+    for (int i = 0; i < QDR_N_MEMORY_TERMS; i++) result->memory_bytes += m[i];
+}

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The memory of the rank, and the stage, that needs most. */
+#ifndef QDRI_PERFMODEL_MEMORY_H
+#define QDRI_PERFMODEL_MEMORY_H
+
+#include "price.h"
+
+/* n_layers of the stage. Fills memory and memory_bytes of the result. */
+void qdri_memory(const qdri_pricing *pricing, const qdr_network *network, double n_layers,
+                 double n_micro, qdr_plan_result *result);
+
+#endif

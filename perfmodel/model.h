@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The inside of a model. */
+#ifndef QDRI_PERFMODEL_MODEL_H
+#define QDRI_PERFMODEL_MODEL_H
+
+#include "step.h"
+
+struct qdr_model {
+    qdr_machine machine;
+    qdr_network network;
+    qdri_template **templates;
+    int n_templates, capacity;
+    qdri_step_work work;
+};
+
+/* The plan can be priced. */
+QDR_NODISCARD qdr_status qdri_plan_check(const qdr_model *model, const qdr_plan *plan);
+/* The template of the plan's structure, made if it is the first. */
+QDR_NODISCARD qdr_status qdri_model_template(qdr_model *model, const qdr_plan *plan,
+                                             const qdri_template **found);
+/* Layers of one stage, and what its memory needs; n_micro as in a result. */
+double qdri_stage_layers(const qdr_model *model, const qdr_plan *plan);
+
+int qdri_is_order(const char *order);
+
+#endif

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Prices of roles: products and collectives have files of their own, the rest moves memory. Bytes
+ * moved count each operand once; what a library moves besides is in the machine's constants. */
+#include "price.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "gemm.h"
+
+double qdri_kernel_secs(const qdr_machine *machine, double bytes, double flops)
+{
+    const double moving = bytes / (machine->memory_bytes_per_sec * machine->memory_efficiency);
+    const double computing = machine->kernel_flops > 0 ? flops / machine->kernel_flops : 0;
+    return fmax(moving, computing);
+}
+
+void qdri_pricing_make(const qdr_machine *machine, const qdr_network *network, const qdr_plan *plan,
+                       double n_layers, qdri_pricing *pricing)
+{
+    const int size[QDR_N_AXES] = {plan->x, plan->y, plan->z, plan->d};
+    const int n_ranks = plan->x * plan->y * plan->z * plan->d;
+    const int stages = plan->pipeline > 0 ? plan->pipeline : 1;
+    int stride[QDR_N_AXES];
+    pricing->machine = machine;
+    pricing->plan = plan;
+    qdri_sizes_make(network, plan, n_layers, &pricing->sizes);
+    qdri_strides(size, plan->order[0] ? plan->order : "xyzd", stride);
+    for (int axis = 0; axis < QDR_N_AXES; axis++) {
+        const qdri_group group = qdri_group_make(machine, size[axis], stride[axis],
+                                                 n_ranks * stages);
+        pricing->ways[axis] = qdri_ways_make(machine, &group);
+    }
+}
+
+/* ---- kernels ---- */
+
+/* Work of an element-wise role: per element of m·n, how many elements and flops. */
+typedef struct work {
+    double elems, flops; /* per element */
+    int n_kernels;
+} work;
+
+static qdri_role_price kernel_price(const qdri_pricing *p, double bytes, double flops,
+                                    int n_kernels)
+{
+    qdri_role_price result = {.n_kernels = n_kernels};
+    result.price.latency_secs = n_kernels * p->machine->software.launch_secs;
+    result.price.work_secs = qdri_kernel_secs(p->machine, bytes, flops);
+    result.secs = result.price.latency_secs + result.price.work_secs;
+    return result;
+}
+
+static qdri_role_price elementwise(const qdri_pricing *p, double n_elems, work w)
+{
+    return kernel_price(p, n_elems * w.elems * p->sizes.elem_bytes, n_elems * w.flops, w.n_kernels);
+}
+
+/* The small sums over an axis inside an operation, which nothing runs beside. */
+static void add_statistics(const qdri_pricing *p, qdr_axis axis, qdr_coll_kind kind, double n_elems,
+                           qdri_role_price *price)
+{
+    const double bytes = n_elems * (p->sizes.elem_bytes > 4 ? 8 : 4);
+    const double secs = qdri_coll_secs(&p->ways[axis], kind, bytes);
+    price->price.latency_secs += secs;
+    price->secs += secs;
+    price->n_kernels += secs > 0;
+}
+
+static qdri_role_price norm(const qdri_pricing *p, double rows, int backward)
+{
+    const double elems = rows * p->sizes.of[QDRI_SIZE_HIDDEN];
+    const int fused = p->machine->software.fused_biases;
+    qdri_role_price price = backward ? elementwise(p, elems, (work){5, 14, 2})
+                                     : elementwise(p, elems, (work){fused ? 2 : 3, 8, 1});
+    if (backward)
+        add_statistics(p, QDR_X, QDR_ALL_REDUCE, 2 * rows, &price);
+    else
+        add_statistics(p, QDR_X, QDR_ALL_GATHER, 3 * rows * p->plan->x, &price);
+    return price;
+}
+
+static qdri_role_price loss(const qdri_pricing *p, double rows, int backward)
+{
+    const double logits = rows * p->sizes.of[QDRI_SIZE_VOCAB];
+    const double moved = p->machine->software.logit_bytes;
+    const double bytes = moved > 0 ? moved / 2 : 2 * p->sizes.elem_bytes;
+    qdri_role_price price = kernel_price(p, logits * bytes, logits * (backward ? 4 : 5),
+                                         moved > 0 ? 6 : 1);
+    if (backward) return price;
+    add_statistics(p, QDR_Y, QDR_ALL_REDUCE, rows, &price);
+    add_statistics(p, QDR_Y, QDR_ALL_REDUCE, 2 * rows, &price);
+    return price;
+}
+
+/* ---- attention ---- */
+
+static double score_product_secs(const qdri_pricing *p, double n_heads, int values)
+{
+    const double context = p->sizes.context, head = p->sizes.of[QDRI_SIZE_QUERIES] / p->sizes.heads;
+    const qdri_product product = {.m = context,
+                                  .n = values ? head : context,
+                                  .k = values ? context : head,
+                                  .n_products = n_heads,
+                                  .dtype = p->plan->dtype,
+                                  .mode = values ? QDRI_MODE_NN : QDRI_MODE_NT,
+                                  .out_bytes = p->sizes.elem_bytes};
+    return qdri_product_secs(p->machine, &product);
+}
+
+/* Scores are written and read: products of whole squares, softmax between them. */
+static qdri_role_price unfused_attention(const qdri_pricing *p, double rows, int backward)
+{
+    const double n_heads = rows / p->sizes.context * p->sizes.heads;
+    const double scores = n_heads * p->sizes.context * p->sizes.context;
+    const double moved = p->machine->software.score_bytes;
+    const double share = backward ? 0.55 : 0.45; /* softmax reads once more in backward */
+    const int times = backward ? 2 : 1;
+    qdri_role_price price = kernel_price(p, scores * share * moved, 0, backward ? 6 : 4);
+    const double secs = times *
+                        (score_product_secs(p, n_heads, 0) + score_product_secs(p, n_heads, 1));
+    price.price.work_secs += secs;
+    price.secs += secs;
+    return price;
+}
+
+static qdri_role_price fused_attention(const qdri_pricing *p, double rows, int backward)
+{
+    const qdr_machine_products *type = qdri_machine_products(p->machine, p->plan->dtype);
+    const double flops = 4 * rows * p->sizes.seen * p->sizes.of[QDRI_SIZE_QUERIES] *
+                         (backward ? 2.5 : 1);
+    const double bytes = rows * p->sizes.elem_bytes *
+                         (p->sizes.of[QDRI_SIZE_QKV] + p->sizes.of[QDRI_SIZE_QUERIES]) *
+                         (backward ? 2 : 1);
+    qdri_role_price price = kernel_price(p, bytes, 0, backward ? 3 : 1);
+    const double secs = flops / (type->peak_flops * p->machine->attention_efficiency);
+    if (secs <= price.price.work_secs) return price;
+    price.secs += secs - price.price.work_secs;
+    price.price.work_secs = secs;
+    return price;
+}
+
+static qdri_role_price attention(const qdri_pricing *p, double rows, int backward, int gathers)
+{
+    qdri_role_price price = p->machine->attention_efficiency > 0
+                                ? fused_attention(p, rows, backward)
+                                : unfused_attention(p, rows, backward);
+    if (!gathers) return price;
+    const double key_columns = p->sizes.of[QDRI_SIZE_QKV] - p->sizes.of[QDRI_SIZE_QUERIES];
+    const double bytes = rows * key_columns * p->plan->y * p->sizes.elem_bytes;
+    const double secs = qdri_coll_secs(&p->ways[QDR_Y],
+                                       backward ? QDR_REDUCE_SCATTER : QDR_ALL_GATHER, bytes);
+    price.price.latency_secs += secs;
+    price.secs += secs;
+    price.n_kernels++;
+    return price;
+}
+
+static qdri_role_price operation(const qdri_pricing *p, const qdri_role *role)
+{
+    const int backward = role->kind == QDRI_TASK_BACKWARD;
+    const double rows = p->sizes.of[role->m];
+    const int gathers = role->gathers_keys;
+    switch (role->node_kind) {
+    case QDRI_NODE_NORM: return norm(p, rows, backward);
+    case QDRI_NODE_ATTENTION: return attention(p, rows, backward, gathers);
+    case QDRI_NODE_GELU:
+        return elementwise(p, rows * p->sizes.of[QDRI_SIZE_FFN],
+                           backward ? (work){3, 20, 1} : (work){2, 12, 1});
+    case QDRI_NODE_RESIDUAL:
+        return elementwise(p, rows * p->sizes.of[QDRI_SIZE_HIDDEN], (work){3, 1, 1});
+    case QDRI_NODE_CROSS_ENTROPY: return loss(p, rows, backward);
+    case QDRI_NODE_USER:
+        if (role->is_gate)
+            return elementwise(p, rows * p->sizes.of[QDRI_SIZE_FFN],
+                               backward ? (work){5, 20, 1} : (work){3, 12, 1});
+        return elementwise(p, rows * p->sizes.of[QDRI_SIZE_QKV], (work){2, 6, 1});
+    case QDRI_NODE_LINEAR:
+    case QDRI_NODE_EMBEDDING:
+    case QDRI_N_NODE_KINDS: break;
+    }
+    return (qdri_role_price){.secs = 0};
+}
+
+/* ---- products, collectives, and the rest ---- */
+
+static qdri_role_price product(const qdri_pricing *p, const qdri_role *role)
+{
+    const qdri_product what = {.m = p->sizes.of[role->m],
+                               .n = p->sizes.of[role->n],
+                               .k = p->sizes.of[role->k],
+                               .n_products = 1,
+                               .dtype = p->plan->dtype,
+                               .mode = role->trans_a   ? QDRI_MODE_TN
+                                       : role->trans_b ? QDRI_MODE_NT
+                                                       : QDRI_MODE_NN,
+                               .out_bytes = role->is_gradient ? p->sizes.gradient_bytes
+                                                              : p->sizes.elem_bytes,
+                               .accumulate = role->accumulate};
+    qdri_role_price price = kernel_price(
+        p, role->is_gradient ? what.m * what.n * p->machine->software.weight_gradient_bytes : 0, 0,
+        1);
+    const double secs = qdri_product_secs(p->machine, &what);
+    price.price.work_secs += secs;
+    price.secs += secs;
+    return price;
+}
+
+static double ratio_of(const qdr_plan *plan, qdr_axis axis)
+{
+    return plan->axis_bytes_ratio[axis] > 0 ? plan->axis_bytes_ratio[axis] : 1;
+}
+
+/* Where optimizer state is parted over d, gradients are reduce-scattered there; what comes back is
+ * priced with the optimizer. */
+static qdr_coll_kind coll_kind(const qdri_pricing *p, const qdri_role *role, qdr_axis axis)
+{
+    const int parted = p->plan->optimizer_parts > p->plan->z;
+    return axis == QDR_D && role->is_gradient && parted ? QDR_REDUCE_SCATTER : role->coll;
+}
+
+static qdri_role_price collective(const qdri_pricing *p, const qdri_role *role)
+{
+    const qdr_axis axis = qdr_channel_axis(role->channel);
+    const qdri_ways *ways = &p->ways[axis];
+    const double n_elems = p->sizes.of[role->m] * p->sizes.of[role->n] *
+                           (role->per_member ? ways->n_ranks : 1);
+    const double gradient = p->machine->software.gradient_bytes;
+    const double elem_bytes = !role->is_gradient ? p->sizes.elem_bytes
+                              : gradient > 0     ? gradient
+                                                 : p->sizes.gradient_bytes;
+    const double bytes = n_elems * ratio_of(p->plan, axis) * elem_bytes;
+    qdri_role_price price = {.n_kernels = 1};
+    price.price = qdri_coll_price(ways, coll_kind(p, role, axis), bytes);
+    price.secs = price.price.latency_secs + price.price.work_secs;
+    return price;
+}
+
+static qdri_role_price addition(const qdri_pricing *p, const qdri_role *role, double n_elems)
+{
+    const double bytes = role->is_gradient ? p->sizes.gradient_bytes : p->sizes.elem_bytes;
+    return kernel_price(p, n_elems * bytes * (role->accumulate ? 3 : 2), n_elems, 1);
+}
+
+qdri_role_price qdri_role_price_of(const qdri_pricing *p, const qdri_role *role)
+{
+    const double n_elems = p->sizes.of[role->m] * p->sizes.of[role->n];
+    switch (role->kind) {
+    case QDRI_TASK_PRODUCT: return product(p, role);
+    case QDRI_TASK_COLLECTIVE: return collective(p, role);
+    case QDRI_TASK_FORWARD:
+    case QDRI_TASK_BACKWARD: return operation(p, role);
+    case QDRI_TASK_BIAS_ADD:
+        if (p->machine->software.fused_biases) break;
+        return elementwise(p, n_elems, (work){2, 1, 1});
+    case QDRI_TASK_COLUMN_SUM:
+    case QDRI_TASK_POSITION_SUM: return elementwise(p, n_elems, (work){1, 1, 1});
+    case QDRI_TASK_ADD: return addition(p, role, n_elems);
+    case QDRI_TASK_EMBED:
+    case QDRI_TASK_POSITION_ADD:
+    case QDRI_TASK_SUM_PARTS: return elementwise(p, n_elems, (work){2, 1, 1});
+    case QDRI_TASK_EMBED_SUM: return elementwise(p, n_elems, (work){3, 1, 1});
+    }
+    return (qdri_role_price){.secs = 0};
+}
+
+qdr_time_term qdri_role_term(const qdri_role *role)
+{
+    if (role->whose != QDRI_OF_LAYER) return QDR_TIME_ENDS;
+    if (role->kind == QDRI_TASK_PRODUCT) return QDR_TIME_PRODUCTS;
+    const int runs = role->kind == QDRI_TASK_FORWARD || role->kind == QDRI_TASK_BACKWARD;
+    return runs && role->node_kind == QDRI_NODE_ATTENTION ? QDR_TIME_ATTENTION : QDR_TIME_KERNELS;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What each role of a template takes, for one network, plan and machine. */
+#ifndef QDRI_PERFMODEL_PRICE_H
+#define QDRI_PERFMODEL_PRICE_H
+
+#include "collective.h"
+#include "template.h"
+
+/* All that prices depend on. */
+typedef struct qdri_pricing {
+    const qdr_machine *machine;
+    const qdr_plan *plan;
+    qdri_sizes sizes;
+    qdri_ways ways[QDR_N_AXES];
+} qdri_pricing;
+
+/* A role's price, and what the answer needs besides. */
+typedef struct qdri_role_price {
+    qdri_price price;
+    double secs; /* alone */
+    int n_kernels; /* that the host enqueues */
+} qdri_role_price;
+
+/* n_layers of the stage. */
+void qdri_pricing_make(const qdr_machine *machine, const qdr_network *network, const qdr_plan *plan,
+                       double n_layers, qdri_pricing *pricing);
+qdri_role_price qdri_role_price_of(const qdri_pricing *pricing, const qdri_role *role);
+/* The term that the role's time on the processor belongs to. */
+qdr_time_term qdri_role_term(const qdri_role *role);
+
+/* Memory-bound work: bytes moved, flops, kernels. */
+double qdri_kernel_secs(const qdr_machine *machine, double bytes, double flops);
+
+#endif

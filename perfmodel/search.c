@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The search: all plans are bounded from below, grid by grid; then the most promising are simulated
+ * until no bound is left that could win. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bound.h"
+#include "core/size.h"
+#include "memory.h"
+#include "model.h"
+
+enum { N_ORDERS = 24, N_RECOMPUTES = 3 };
+
+/* A grid with all that is chosen before the order. */
+typedef struct candidate {
+    double bound_secs; /* the least over all orders */
+    int x, y, z, d;
+    int64_t micro_batch;
+    unsigned char layout, recompute;
+} candidate;
+
+typedef struct search {
+    qdr_model *model;
+    qdr_search_opts opts;
+    qdr_search_result *result;
+    char orders[N_ORDERS][8];
+    int n_orders;
+    candidate *candidates;
+    int n, capacity;
+    qdr_status status;
+} search;
+
+/* ---- orders ---- */
+
+static void list_orders(search *s)
+{
+    static const char names[] = "xyzd";
+    if (s->opts.order) {
+        strcpy(s->orders[s->n_orders++], s->opts.order);
+        return;
+    }
+    for (int code = 0; code < 256; code++) {
+        char order[8] = {names[code & 3], names[code >> 2 & 3], names[code >> 4 & 3],
+                         names[code >> 6 & 3]};
+        if (qdri_is_order(order)) memcpy(s->orders[s->n_orders++], order, sizeof order);
+    }
+}
+
+/* The order says the same as another one when axes of one rank are left out: the first of those
+ * stands for all. */
+static int is_first_of_alike(const search *s, const int size[QDR_N_AXES], int number)
+{
+    static const char names[] = "xyzd";
+    char wide[N_ORDERS][8];
+    for (int i = 0; i <= number; i++) {
+        int n = 0;
+        for (int j = 0; j < QDR_N_AXES; j++)
+            if (size[strchr(names, s->orders[i][j]) - names] > 1) wide[i][n++] = s->orders[i][j];
+        wide[i][n] = '\0';
+    }
+    for (int i = 0; i < number; i++)
+        if (strcmp(wide[i], wide[number]) == 0) return 0;
+    return 1;
+}
+
+/* Numbers of the orders that differ on this grid. */
+static int distinct_orders(const search *s, const int size[QDR_N_AXES], int numbers[N_ORDERS])
+{
+    int n = 0;
+    for (int i = 0; i < s->n_orders; i++)
+        if (is_first_of_alike(s, size, i)) numbers[n++] = i;
+    return n;
+}
+
+/* ---- bounds ---- */
+
+static int parts_of(int wanted, const qdr_plan *plan)
+{
+    return wanted < 0 ? plan->z * plan->d : wanted;
+}
+
+static qdr_plan plan_of(const search *s, const candidate *c)
+{
+    qdr_plan plan = {.version = QDR_OPTS_INIT,
+                     .x = c->x,
+                     .y = c->y,
+                     .z = c->z,
+                     .d = c->d,
+                     .layout = (qdr_layout)c->layout,
+                     .recompute = (qdr_recompute)c->recompute,
+                     .dtype = s->opts.dtype,
+                     .batch = s->opts.batch,
+                     .micro_batch = c->micro_batch,
+                     .sequence = s->opts.sequence};
+    plan.gradient_parts = parts_of(s->opts.gradient_parts, &plan);
+    plan.optimizer_parts = parts_of(s->opts.optimizer_parts, &plan);
+    return plan;
+}
+
+static void note_memory(search *s, const qdr_plan *plan, const qdr_plan_result *result)
+{
+    qdr_planned_grid *least = &s->result->least_memory;
+    if (least->result.memory_bytes > 0 && result->memory_bytes >= least->result.memory_bytes)
+        return;
+    least->plan = *plan;
+    least->result = *result;
+}
+
+static double memory_limit(const search *s)
+{
+    return s->opts.memory_bytes > 0 ? s->opts.memory_bytes : s->model->machine.memory_bytes;
+}
+
+/* All orders of a plan: how many there are, whether they fit, and the least bound. */
+static void bound_orders(search *s, candidate c, const qdri_pricing *pricing, qdri_bounds *bounds,
+                         const int *numbers, int n_orders)
+{
+    qdr_plan_result result = {.secs = 0};
+    qdr_plan plan = plan_of(s, &c);
+    qdri_pricing own = *pricing;
+    own.plan = &plan;
+    qdri_memory(&own, &s->model->network, qdri_stage_layers(s->model, &plan), bounds->n_micro,
+                &result);
+    s->result->n_candidates += n_orders;
+    note_memory(s, &plan, &result);
+    if (result.memory_bytes > memory_limit(s)) return;
+    s->result->n_fitting += n_orders;
+    c.bound_secs = INFINITY;
+    for (int i = 0; i < n_orders; i++)
+        c.bound_secs = fmin(c.bound_secs,
+                            qdri_bound_secs(bounds, s->orders[numbers[i]], plan.recompute));
+    s->result->n_bounded += n_orders;
+    s->status = qdri_list_grow((void **)&s->candidates, s->n, &s->capacity, sizeof c, "plans");
+    if (s->status == QDR_OK) s->candidates[s->n++] = c;
+}
+
+/* One grid, layout and micro-batch with each way of recomputing. */
+static void bound_case(search *s, candidate c, const int *numbers, int n_orders)
+{
+    const qdr_plan plan = plan_of(s, &c);
+    const qdri_template *template = NULL;
+    qdri_pricing pricing;
+    qdri_bounds bounds;
+    s->status = qdri_plan_check(s->model, &plan);
+    if (s->status == QDR_OK) s->status = qdri_model_template(s->model, &plan, &template);
+    if (s->status != QDR_OK) return;
+    const double n_layers = (double)s->model->network.layers;
+    qdri_pricing_make(&s->model->machine, &s->model->network, &plan, n_layers, &pricing);
+    qdri_bounds_make(template, &pricing, n_layers, &bounds);
+    for (int recompute = 0; recompute < N_RECOMPUTES && s->status == QDR_OK; recompute++) {
+        if (!(s->opts.recomputes >> recompute & 1)) continue;
+        c.recompute = (unsigned char)recompute;
+        bound_orders(s, c, &pricing, &bounds, numbers, n_orders);
+    }
+}
+
+static void bound_layouts(search *s, candidate c, const int *numbers, int n_orders)
+{
+    const int one_layout = c.x == 1 && c.y == 1; /* scattered over one rank is replicated */
+    for (int layout = 0; layout < 2 && s->status == QDR_OK; layout++) {
+        if (!(s->opts.layouts >> layout & 1) && !one_layout) continue;
+        if (one_layout && layout > 0) break;
+        c.layout = (unsigned char)layout;
+        bound_case(s, c, numbers, n_orders);
+    }
+}
+
+static void bound_grid(search *s, const int size[QDR_N_AXES])
+{
+    candidate c = {.x = size[QDR_X], .y = size[QDR_Y], .z = size[QDR_Z], .d = size[QDR_D]};
+    int numbers[N_ORDERS];
+    const int64_t cells = (int64_t)c.z * c.d;
+    if (s->opts.batch < cells) return; /* some would have nothing to do */
+    const int n_orders = distinct_orders(s, size, numbers);
+    const int64_t all = (s->opts.batch + cells - 1) / cells;
+    if (s->opts.micro_batch > 0) {
+        c.micro_batch = s->opts.micro_batch < all ? s->opts.micro_batch : all;
+        bound_layouts(s, c, numbers, n_orders);
+        return;
+    }
+    for (int64_t micro = 1; s->status == QDR_OK; micro = 2 * micro < all ? 2 * micro : all) {
+        c.micro_batch = micro;
+        bound_layouts(s, c, numbers, n_orders);
+        if (micro == all) break;
+    }
+}
+
+/* All factorisations of n_ranks whose fixed sizes are as wanted. */
+static void bound_all(search *s)
+{
+    const int *fixed = s->opts.size, p = s->opts.n_ranks;
+    for (int x = 1; x <= p && s->status == QDR_OK; x++) {
+        if (p % x || (fixed[QDR_X] && x != fixed[QDR_X])) continue;
+        for (int y = 1; y <= p / x && s->status == QDR_OK; y++) {
+            if (p / x % y || (fixed[QDR_Y] && y != fixed[QDR_Y])) continue;
+            for (int z = 1; z <= p / x / y && s->status == QDR_OK; z++) {
+                const int d = p / x / y / z;
+                if (p / x / y % z || (fixed[QDR_Z] && z != fixed[QDR_Z])) continue;
+                if (fixed[QDR_D] && d != fixed[QDR_D]) continue;
+                bound_grid(s, (int[QDR_N_AXES]){x, y, z, d});
+            }
+        }
+    }
+}
+
+/* ---- simulation ---- */
+
+static int same_grid(const qdr_plan *a, const qdr_plan *b)
+{
+    return a->x == b->x && a->y == b->y && a->z == b->z && a->d == b->d;
+}
+
+/* The time that a plan of this grid must stay under to be among the answers. */
+static double secs_to_beat(const search *s, const qdr_plan *plan)
+{
+    const qdr_search_result *r = s->result;
+    for (int i = 0; i < r->n_best; i++)
+        if (same_grid(&r->best[i].plan, plan)) return r->best[i].result.secs;
+    return r->n_best < s->opts.n_best ? INFINITY : r->best[r->n_best - 1].result.secs;
+}
+
+/* Sorts a plan in; an older one of the same grid goes, or the last. */
+static void insert(search *s, const qdr_plan *plan, const qdr_plan_result *found)
+{
+    qdr_search_result *r = s->result;
+    int at = 0;
+    while (at < r->n_best && !same_grid(&r->best[at].plan, plan)) at++;
+    if (at == r->n_best && r->n_best < s->opts.n_best) r->n_best++;
+    if (at == r->n_best) at--;
+    for (; at > 0 && r->best[at - 1].result.secs > found->secs; at--) r->best[at] = r->best[at - 1];
+    r->best[at] = (qdr_planned_grid){*plan, *found};
+}
+
+static void simulate_orders(search *s, const candidate *c)
+{
+    const int size[QDR_N_AXES] = {c->x, c->y, c->z, c->d};
+    int numbers[N_ORDERS];
+    const int n_orders = distinct_orders(s, size, numbers);
+    for (int i = 0; i < n_orders && s->status == QDR_OK; i++) {
+        qdr_plan plan = plan_of(s, c);
+        qdr_plan_result result;
+        double bound_secs = 0;
+        memcpy(plan.order, s->orders[numbers[i]], sizeof plan.order);
+        if (!s->opts.exhaustive) {
+            s->status = qdr_model_bound(s->model, &plan, &bound_secs);
+            if (s->status != QDR_OK || bound_secs >= secs_to_beat(s, &plan)) continue;
+        }
+        s->status = qdr_model_predict(s->model, &plan, &result);
+        s->result->n_simulated++;
+        if (s->status == QDR_OK && result.secs < secs_to_beat(s, &plan)) insert(s, &plan, &result);
+    }
+}
+
+static int by_bound(const void *a, const void *b)
+{
+    const candidate *p = a, *q = b;
+    return (p->bound_secs > q->bound_secs) - (p->bound_secs < q->bound_secs);
+}
+
+static void simulate_best(search *s)
+{
+    if (s->n) qsort(s->candidates, (size_t)s->n, sizeof *s->candidates, by_bound);
+    for (int i = 0; i < s->n && s->status == QDR_OK; i++) {
+        const candidate *c = &s->candidates[i];
+        const qdr_plan plan = plan_of(s, c);
+        if (s->opts.exhaustive || c->bound_secs < secs_to_beat(s, &plan)) simulate_orders(s, c);
+    }
+}
+
+/* ---- the public part ---- */
+
+static qdr_status check_sizes(const qdr_search_opts *opts)
+{
+    int64_t product = 1;
+    for (int axis = 0; axis < QDR_N_AXES; axis++) {
+        if (opts->size[axis] < 0 || opts->size[axis] > opts->n_ranks)
+            return QDR_FAIL(QDR_ERR_ARGUMENT, "search: %c = %d; use 1 to %d, or 0 for any",
+                            "xyzd"[axis], opts -> size[axis], opts -> n_ranks);
+        if (opts->size[axis]) product *= opts->size[axis];
+        if (opts->n_ranks % product)
+            return QDR_FAIL(QDR_ERR_ARGUMENT,
+                            "search: the fixed axes make %" PRId64
+                            " ranks, which does not divide %d",
+                            product, opts->n_ranks);
+    }
+    return QDR_OK;
+}
+
+static qdr_status check_opts(const qdr_search_opts *opts)
+{
+    if (opts->version != QDR_OPTS_INIT)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "search: version is %u; begin the options with QDR_OPTS_INIT",
+                        opts->version);
+    if (opts->n_ranks < 1 || opts->n_ranks > QDR_MAX_SEARCH_RANKS)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "search: %d ranks; use 1 to %d", opts->n_ranks,
+                        QDR_MAX_SEARCH_RANKS);
+    if (opts->order && !qdri_is_order(opts->order))
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "search: order '%.16s' is no permutation of xyzd",
+                        opts->order);
+    if (opts->n_best < 0 || opts->n_best > QDR_MAX_BEST || opts->batch < 0)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "search: %d best plans of a batch of %" PRId64
+                        "; use 1 to %d, and a batch ≥ 1",
+                        opts->n_best, opts->batch, QDR_MAX_BEST);
+    return check_sizes(opts);
+}
+
+qdr_status qdr_model_search(qdr_model *model, const qdr_search_opts *opts,
+                            qdr_search_result *result)
+{
+    if (!model || !opts || !result)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "search: the model, the options or the place for the result is NULL");
+    memset(result, 0, sizeof *result);
+    QDR_TRY(check_opts(opts));
+    search s = {.model = model, .opts = *opts, .result = result};
+    if (s.opts.n_best == 0) s.opts.n_best = 10;
+    if (s.opts.batch == 0) s.opts.batch = s.opts.n_ranks;
+    if (s.opts.layouts == 0) s.opts.layouts = 3;
+    if (s.opts.recomputes == 0) s.opts.recomputes = 7;
+    list_orders(&s);
+    bound_all(&s);
+    if (s.status == QDR_OK) simulate_best(&s);
+    free(s.candidates);
+    if (s.status != QDR_OK) memset(result, 0, sizeof *result);
+    return s.status;
+}
+
+qdr_status qdr_model_bound(qdr_model *model, const qdr_plan *plan, double *secs)
+{
+    const qdri_template *template = NULL;
+    qdri_pricing pricing;
+    qdri_bounds bounds;
+    if (!model || !plan || !secs)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "bound: the model, the plan or the place for the result is NULL");
+    *secs = 0;
+    QDR_TRY(qdri_plan_check(model, plan));
+    QDR_TRY(qdri_model_template(model, plan, &template));
+    const double n_layers = (double)model->network.layers;
+    qdri_pricing_make(&model->machine, &model->network, plan, n_layers, &pricing);
+    qdri_bounds_make(template, &pricing, n_layers, &bounds);
+    *secs = qdri_bound_secs(&bounds, plan->order[0] ? plan->order : "xyzd", plan->recompute);
+    return QDR_OK;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The time of a step from the simulated lists of a template. */
+#ifndef QDRI_PERFMODEL_STEP_H
+#define QDRI_PERFMODEL_STEP_H
+
+#include "price.h"
+
+/* Memory for the simulation of a list, used again. */
+typedef struct qdri_step_work {
+    qdri_price *prices;
+    qdri_sim_span *spans;
+    int capacity;
+    qdri_role_price roles[QDRI_MAX_ROLES];
+} qdri_step_work;
+
+void qdri_step_work_free(qdri_step_work *work);
+
+/* Fills secs, time and busy of the result. */
+QDR_NODISCARD qdr_status qdri_step_time(const qdri_template *template, const qdri_pricing *pricing,
+                                        double n_layers, qdri_step_work *work,
+                                        qdr_plan_result *result);
+
+/* Forwards of a step in each cell. */
+double qdri_micro_batches(const qdr_plan *plan, const qdri_sizes *sizes);
+/* The optimizer's work on a rank's shards. */
+double qdri_optimizer_secs(const qdri_pricing *pricing, double n_layers);
+
+#endif

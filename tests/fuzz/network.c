@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Any bytes as the config.json of a network: refused with one printable sentence that names the
+ * file, or taken; what is taken can be counted. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/status.h"
+#include "quadrille/network.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes);
+
+static void require(int holds)
+{
+    if (!holds) abort();
+}
+
+static void check_sentence(const char *sentence)
+{
+    require(strstr(sentence, "fuzz") != NULL);
+    for (const char *letter = sentence; *letter; letter++)
+        require(*letter >= ' ' && *letter <= '~');
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
+{
+    qdr_network network;
+    qdr_network_counts counts;
+    qdr_network_flops flops;
+    qdri_set_last_error("");
+    if (qdr_network_parse((const char *)bytes, n_bytes, "fuzz", &network) != QDR_OK) {
+        check_sentence(qdr_last_error());
+        require(network.version == 0);
+        return 0;
+    }
+    require(qdr_network_params(&network, &counts) == QDR_OK);
+    require(counts.total > 0 && counts.layer > 0);
+    require(qdr_network_flops_per_token(&network, network.context, &flops) == QDR_OK);
+    require(flops.linear > 0 && flops.head > 0);
+    require(flops.attention_causal > 0 && flops.attention_causal <= flops.attention);
+    return 0;
+}

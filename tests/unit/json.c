@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* JSON documents: reading, places, values, and every sentence. */
+#include "core/json.h"
+
+#include <math.h>
+#include <unistd.h>
+
+#include "qdr_test.h"
+
+static qdri_json *document_of(const char *text)
+{
+    qdri_json *document;
+    CHECK_OK(qdri_json_parse(text, strlen(text), "a.json", &document));
+    return document;
+}
+
+/* A document and its root, for one test at a time. */
+static qdri_json *document;
+static qdri_json_node root;
+
+static void begin(const char *text)
+{
+    document = document_of(text);
+    CHECK_OK(qdri_json_root(document, &root));
+}
+
+static int end(void **state)
+{
+    (void)state;
+    qdri_json_free(&document);
+    qdri_json_free(&document); /* twice is allowed */
+    return 0;
+}
+
+/* The whole sentence. */
+#define CHECK_SAYS(expression, status, sentence)                                                   \
+    do {                                                                                           \
+        check_status((expression), (status), #expression, __FILE__, __LINE__);                     \
+        assert_string_equal(qdr_last_error(), sentence);                                           \
+    } while (0)
+
+/* ---- reading ---- */
+
+static void no_json(void **state)
+{
+    static const struct {
+        const char *text, *says;
+    } cases[] = {
+        {"", "a.json, line 1: '[' or '{' expected near end of file; this is not JSON"},
+        {"{\n\n\"a\": }", "a.json, line 3: "},
+        {"{\"a\": 1, \"a\": 2}", "a.json, line 1: duplicate object key"},
+        {"{\"a\": 1} 2", "a.json, line 1: end of file expected"},
+        {"{\"a\": 1e999}", "real number overflow"},
+        {"{\"a\": 99999999999999999999}", "too big integer"},
+        {"{\"a\": NaN}", "this is not JSON"},
+        {"{\"\xff\": 1}", "a.json, line 1: unable to decode byte 0xff"},
+        {"[1, 2", "this is not JSON"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        qdri_json *none = (qdri_json *)&cases;
+        CHECK_FAILS(qdri_json_parse(cases[i].text, strlen(cases[i].text), "a.json", &none),
+                    QDR_ERR_ARGUMENT, cases[i].says);
+        assert_null(none);
+    }
+}
+
+static void every_cut_is_refused(void **state)
+{
+    static const char text[] = "{\"a\": [1, {\"b\": \"c\\\"d\"}], \"e\": true}";
+    (void)state;
+    for (size_t bytes = 0; bytes + 1 < sizeof text; bytes++) {
+        qdri_json *none;
+        assert_int_equal(qdri_json_parse(text, bytes, "a.json", &none), QDR_ERR_ARGUMENT);
+        assert_null(none);
+    }
+}
+
+static void the_root_is_an_object(void **state)
+{
+    (void)state;
+    document = document_of("[1]");
+    CHECK_SAYS(qdri_json_root(document, &root), QDR_ERR_ARGUMENT,
+               "a.json holds a list; an object is needed: {\"key\": value, ...}");
+    assert_string_equal(qdri_json_name(document), "a.json");
+}
+
+static void depth_has_a_limit(void **state)
+{
+    char text[2 * QDRI_JSON_MAX_DEPTH + 16];
+    (void)state;
+    for (int depth = QDRI_JSON_MAX_DEPTH; depth <= QDRI_JSON_MAX_DEPTH + 1; depth++) {
+        text[0] = '\n';
+        memset(text + 1, '[', (size_t)depth);
+        memset(text + 1 + depth, ']', (size_t)depth);
+        qdri_json *made;
+        const qdr_status status = qdri_json_parse(text, (size_t)(2 * depth + 1), "a", &made);
+        assert_int_equal(status, depth > QDRI_JSON_MAX_DEPTH ? QDR_ERR_ARGUMENT : QDR_OK);
+        if (status != QDR_OK)
+            assert_string_equal(qdr_last_error(),
+                                "a, line 2: more than 64 levels of objects and lists");
+        qdri_json_free(&made);
+    }
+    /* Brackets in strings open nothing. */
+    begin("{\"a\": \"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[\\\"[\"}");
+}
+
+static void size_has_a_limit(void **state)
+{
+    const size_t bytes = QDRI_JSON_MAX_BYTES + 1;
+    char *text = malloc(bytes);
+    (void)state;
+    assert_non_null(text);
+    memset(text, ' ', bytes);
+    text[0] = '[';
+    text[bytes - 2] = ']';
+    CHECK_SAYS(qdri_json_parse(text, bytes, "a", &document), QDR_ERR_ARGUMENT,
+               "a is larger than 16 MiB, the most that is read as JSON");
+    CHECK_OK(qdri_json_parse(text, bytes - 1, "a", &document));
+    free(text);
+}
+
+/* ---- files ---- */
+
+static void write_file(const char *path, const char *text, size_t bytes)
+{
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(text, 1, bytes, file), bytes);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void files(void **state)
+{
+    char folder[] = "/tmp/qdr_json_XXXXXX", path[64], *large;
+    const size_t bytes = QDRI_JSON_MAX_BYTES + 1;
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/a.json", folder);
+    CHECK_FAILS(qdri_json_load(path, &document), QDR_ERR_IO,
+                "a.json could not be opened (No such file or directory)");
+    assert_null(document);
+    CHECK_FAILS(qdri_json_load(folder, &document), QDR_ERR_IO,
+                "could not be read (Is a directory)");
+    write_file(path, "{\"n\": 3}", 8);
+    CHECK_OK(qdri_json_load(path, &document));
+    assert_string_equal(qdri_json_name(document), path);
+    qdri_json_free(&document);
+    large = calloc(bytes, 1);
+    assert_non_null(large);
+    write_file(path, large, bytes);
+    free(large);
+    CHECK_FAILS(qdri_json_load(path, &document), QDR_ERR_ARGUMENT, "larger than 16 MiB");
+    /* Standard input */
+    write_file(path, "{\"n\": \n-3}", 10);
+    assert_non_null(freopen(path, "rb", stdin));
+    CHECK_OK(qdri_json_load("-", &document));
+    CHECK_OK(qdri_json_root(document, &root));
+    int64_t n;
+    CHECK_SAYS(qdri_json_int(qdri_json_get(&root, "n"), 1, INT64_MAX, &n), QDR_ERR_ARGUMENT,
+               "standard input, line 2: key 'n' is -3; a whole number >= 1 is needed");
+    assert_int_equal(remove(path), 0);
+    assert_int_equal(rmdir(folder), 0);
+}
+
+static void names_in_sentences(void **state)
+{
+    char name[400], sentence[512];
+    (void)state;
+    memset(name, 'x', sizeof name);
+    strcpy(name + 300, "/b\n.json");
+    assert_int_equal(qdri_json_parse("[", 1, name, &document), QDR_ERR_ARGUMENT);
+    snprintf(sentence, sizeof sentence, "%s", qdr_last_error());
+    assert_memory_equal(sentence, "...xxx", 6); /* the end says more than the beginning */
+    assert_non_null(strstr(sentence, "x/b?.json, line 1: "));
+    qdri_json_printable("a\nb\x7f\xc3\xa4", name, 6);
+    assert_string_equal(name, "a?b??");
+}
+
+/* ---- values ---- */
+
+static void whole_numbers(void **state)
+{
+    int64_t n;
+    (void)state;
+    begin("{\"a\": 3, \"b\": 2e9,\n \"c\": 1.5, \"d\": -3, \"e\": 1e300, \"f\": \"7\", \"g\": null,"
+          "\n\n \"h\": [1], \"i\": {}, \"j\": true, \"k\": false, \"l\": 9007199254740993}");
+    const struct {
+        const char *key;
+        int64_t least, most;
+        const char *says;
+    } wrong[] = {
+        {"a", 4, INT64_MAX, "a.json, line 1: key 'a' is 3; a whole number >= 4 is needed"},
+        {"a", 4, 9, "a.json, line 1: key 'a' is 3; a whole number from 4 to 9 is needed"},
+        {"a", 0, 2, "a.json, line 1: key 'a' is 3; a whole number from 0 to 2 is needed"},
+        {"b", 1, INT32_MAX - 1000000000,
+         "a.json, line 1: key 'b' is 2e+09; a whole number from 1 to 1147483647 is needed"},
+        {"c", 1, INT32_MAX, "a.json, line 2: key 'c' is 1.5; a whole number >= 1 is needed"},
+        {"d", 1, INT32_MAX, "a.json, line 2: key 'd' is -3; a whole number >= 1 is needed"},
+        {"e", 1, INT64_MAX, "a.json, line 2: key 'e' is 1e+300; a whole number >= 1 is needed"},
+        {"f", 1, INT64_MAX, "a.json, line 2: key 'f' is \"7\"; a whole number >= 1 is needed"},
+        {"g", 1, INT64_MAX, "a.json, line 2: key 'g' is null; a whole number >= 1 is needed"},
+        {"h", 1, INT64_MAX, "a.json, line 4: key 'h' is a list; a whole number >= 1 is needed"},
+        {"i", 1, INT64_MAX, "a.json, line 4: key 'i' is an object; a whole number >= 1 is needed"},
+        {"j", 1, INT64_MAX, "a.json, line 4: key 'j' is true; a whole number >= 1 is needed"},
+        {"k", 1, INT64_MAX, "a.json, line 4: key 'k' is false; a whole number >= 1 is needed"},
+        {"l", 1, INT32_MAX,
+         "a.json, line 4: key 'l' is 9007199254740993; a whole number from 1 to 2147483647 is "
+         "needed"},
+        {"z", 1, INT64_MAX, "a.json: key 'z' is missing; a whole number >= 1 is needed"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        n = 77;
+        CHECK_SAYS(
+            qdri_json_int(qdri_json_get(&root, wrong[i].key), wrong[i].least, wrong[i].most, &n),
+            QDR_ERR_ARGUMENT, wrong[i].says);
+        assert_int_equal(n, 0);
+    }
+    CHECK_OK(qdri_json_int(qdri_json_get(&root, "a"), 3, 3, &n));
+    assert_int_equal(n, 3);
+    CHECK_OK(qdri_json_int(qdri_json_get(&root, "b"), 0, INT32_MAX, &n));
+    assert_int_equal(n, 2000000000);
+    CHECK_OK(qdri_json_int(qdri_json_get(&root, "l"), 0, INT64_MAX, &n));
+    assert_true(n == 9007199254740993);
+    CHECK_OK(qdri_json_int_or(qdri_json_get(&root, "a"), 1, 9, 5, &n));
+    assert_int_equal(n, 3);
+    CHECK_OK(qdri_json_int_or(qdri_json_get(&root, "g"), 1, 9, 5, &n)); /* null: absent */
+    assert_int_equal(n, 5);
+    CHECK_OK(qdri_json_int_or(qdri_json_get(&root, "z"), 1, 9, -1, &n));
+    assert_int_equal(n, -1);
+    CHECK_FAILS(qdri_json_int_or(qdri_json_get(&root, "d"), 1, 9, 5, &n), QDR_ERR_ARGUMENT,
+                "is -3");
+}
+
+static void numbers(void **state)
+{
+    double x;
+    (void)state;
+    begin("{\"a\": 2, \"b\": 2.5e-6, \"c\": -1, \"d\": \"1\"}");
+    CHECK_OK(qdri_json_number(qdri_json_get(&root, "a"), 0, INFINITY, &x));
+    assert_true(x == 2);
+    CHECK_OK(qdri_json_number(qdri_json_get(&root, "b"), 0, 1, &x));
+    assert_true(x == 2.5e-6);
+    CHECK_SAYS(qdri_json_number(qdri_json_get(&root, "c"), 0, INFINITY, &x), QDR_ERR_ARGUMENT,
+               "a.json, line 1: key 'c' is -1; a number >= 0 is needed");
+    assert_true(x == 0);
+    CHECK_SAYS(qdri_json_number(qdri_json_get(&root, "a"), 0, 1, &x), QDR_ERR_ARGUMENT,
+               "a.json, line 1: key 'a' is 2; a number from 0 to 1 is needed");
+    CHECK_SAYS(qdri_json_number(qdri_json_get(&root, "d"), 0, INFINITY, &x), QDR_ERR_ARGUMENT,
+               "a.json, line 1: key 'd' is \"1\"; a number >= 0 is needed");
+    CHECK_SAYS(qdri_json_number(qdri_json_get(&root, "e"), 0, INFINITY, &x), QDR_ERR_ARGUMENT,
+               "a.json: key 'e' is missing; a number >= 0 is needed");
+    CHECK_OK(qdri_json_number_or(qdri_json_get(&root, "e"), 0, 1, 0.5, &x));
+    assert_true(x == 0.5);
+    CHECK_OK(qdri_json_number_or(qdri_json_get(&root, "b"), 0, 1, 0.5, &x));
+    assert_true(x == 2.5e-6);
+}
+
+static void flags_and_strings(void **state)
+{
+    static const char *const words[] = {"ring", "tree"};
+    const char *text;
+    int flag, word;
+    (void)state;
+    begin("{\"a\": true, \"b\": false, \"c\": 1, \"d\": \"tree\", \"e\": \"tr\\u00e4\\n\"}");
+    CHECK_OK(qdri_json_flag_or(qdri_json_get(&root, "a"), 0, &flag));
+    assert_int_equal(flag, 1);
+    CHECK_OK(qdri_json_flag_or(qdri_json_get(&root, "b"), 1, &flag));
+    assert_int_equal(flag, 0);
+    CHECK_OK(qdri_json_flag_or(qdri_json_get(&root, "z"), 1, &flag));
+    assert_int_equal(flag, 1);
+    CHECK_SAYS(qdri_json_flag_or(qdri_json_get(&root, "c"), 1, &flag), QDR_ERR_ARGUMENT,
+               "a.json, line 1: key 'c' is 1; true or false is needed");
+    CHECK_OK(qdri_json_string(qdri_json_get(&root, "d"), 5, &text));
+    assert_string_equal(text, "tree");
+    CHECK_SAYS(qdri_json_string(qdri_json_get(&root, "d"), 4, &text), QDR_ERR_ARGUMENT,
+               "a.json, line 1: key 'd' is \"tree\"; a string of at most 3 bytes is needed");
+    assert_null(text);
+    CHECK_SAYS(qdri_json_string(qdri_json_get(&root, "c"), 0, &text), QDR_ERR_ARGUMENT,
+               "a.json, line 1: key 'c' is 1; a string is needed");
+    CHECK_OK(qdri_json_string_or(qdri_json_get(&root, "z"), 0, "none", &text));
+    assert_string_equal(text, "none");
+    CHECK_OK(qdri_json_string_or(qdri_json_get(&root, "d"), 0, "none", &text));
+    assert_string_equal(text, "tree");
+    CHECK_OK(qdri_json_word(qdri_json_get(&root, "d"), words, 2, &word));
+    assert_int_equal(word, 1);
+    CHECK_SAYS(qdri_json_word(qdri_json_get(&root, "e"), words, 2, &word), QDR_ERR_ARGUMENT,
+               "a.json, line 1: key 'e' is \"tr???\"; one of ring, tree is needed");
+    CHECK_SAYS(qdri_json_word(qdri_json_get(&root, "z"), words, 2, &word), QDR_ERR_ARGUMENT,
+               "a.json: key 'z' is missing; one of ring, tree is needed");
+}
+
+/* As a machine has them: lists of objects. */
+static void nested(void **state)
+{
+    qdri_json_node levels, level, list, item;
+    size_t n;
+    double x;
+    (void)state;
+    begin("{\n \"levels\": [\n  {\"name\": \"gpu\", \"secs\": 1e-6},\n  {\"name\": \"node\",\n"
+          "   \"secs\": -1, \"sizes\": [1, [2, \"]\"], -3]}\n ],\n \"last\": {}\n}");
+    CHECK_OK(qdri_json_list(qdri_json_get(&root, "levels"), &levels, &n));
+    assert_int_equal(n, 2);
+    CHECK_OK(qdri_json_object(qdri_json_at(&levels, 1), &level));
+    CHECK_SAYS(qdri_json_number(qdri_json_get(&level, "secs"), 0, INFINITY, &x), QDR_ERR_ARGUMENT,
+               "a.json, line 5: key 'levels[1].secs' is -1; a number >= 0 is needed");
+    CHECK_SAYS(qdri_json_number(qdri_json_get(&level, "bytes"), 0, INFINITY, &x), QDR_ERR_ARGUMENT,
+               "a.json, line 4: key 'levels[1].bytes' is missing; a number >= 0 is needed");
+    CHECK_OK(qdri_json_list(qdri_json_get(&level, "sizes"), &list, &n));
+    assert_int_equal(n, 3);
+    CHECK_SAYS(qdri_json_number(qdri_json_at(&list, 2), 0, INFINITY, &x), QDR_ERR_ARGUMENT,
+               "a.json, line 5: key 'levels[1].sizes[2]' is -3; a number >= 0 is needed");
+    CHECK_SAYS(qdri_json_number(qdri_json_at(&list, 3), 0, INFINITY, &x), QDR_ERR_ARGUMENT,
+               "a.json, line 5: key 'levels[1].sizes[3]' is missing; a number >= 0 is needed");
+    CHECK_SAYS(qdri_json_object(qdri_json_at(&list, 0), &item), QDR_ERR_ARGUMENT,
+               "a.json, line 5: key 'levels[1].sizes[0]' is 1; an object is needed");
+    CHECK_SAYS(qdri_json_list(qdri_json_get(&root, "last"), &list, &n), QDR_ERR_ARGUMENT,
+               "a.json, line 7: key 'last' is an object; a list is needed");
+    assert_int_equal(n, 0);
+    assert_string_equal(qdri_json_where(qdri_json_get(&root, "last")).text,
+                        "a.json, line 7: key 'last'");
+}
+
+static void kinds(void **state)
+{
+    static const char keys[][2] = {"z", "a", "b", "c", "d", "e", "f"};
+    (void)state;
+    begin("{\"a\": null, \"b\": true, \"c\": 1, \"d\": \"\", \"e\": [], \"f\": {}}");
+    for (int i = 0; i < 7; i++) {
+        const qdri_json_node node = qdri_json_get(&root, keys[i]);
+        assert_int_equal(qdri_json_kind_of(node), i);
+        assert_int_equal(qdri_json_has(node), i >= 2);
+    }
+    const qdri_json_node c = qdri_json_get(&root, "c"), below = qdri_json_get(&c, "x");
+    assert_int_equal(qdri_json_kind_of(below), QDRI_JSON_ABSENT);
+    assert_int_equal(qdri_json_kind_of(qdri_json_at(&c, 0)), QDRI_JSON_ABSENT);
+}
+
+/* ---- lines ---- */
+
+static void lines(void **state)
+{
+    static const char text[] =
+        "\n{\"a\\\"b\": 1,\n\"b\" :\n [ {}, \"}\",\n{\"a\": 2}],\r\n\"c\":3}";
+    const struct {
+        qdri_json_step steps[3];
+        int n, line;
+    } cases[] = {
+        {{{NULL, 0}}, 0, 2},
+        {{{"b", 0}}, 1, 4}, /* of the value */
+        {{{"b", 0}, {NULL, 1}}, 2, 4},
+        {{{"b", 0}, {NULL, 2}, {"a", 0}}, 3, 5},
+        {{{"c", 0}}, 1, 6},
+        {{{"d", 0}}, 1, 0},
+        {{{"b", 0}, {NULL, 3}}, 2, 0},
+        {{{"c", 0}, {"a", 0}}, 2, 0},
+        {{{NULL, 0}}, 1, 0},
+        {{{"a\"b", 0}}, 1, 0}, /* keys with escapes are not found */
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_int_equal(qdri_json_line(text, sizeof text - 1, cases[i].steps, cases[i].n),
+                         cases[i].line);
+    /* What is no JSON is no reason to leave it. */
+    for (size_t bytes = 0; bytes < sizeof text; bytes++) {
+        char *cut = malloc(bytes + 1);
+        assert_non_null(cut);
+        memcpy(cut, text, bytes);
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+            (void)qdri_json_line(cut, bytes, cases[i].steps, cases[i].n);
+        assert_int_equal(qdri_json_too_deep(cut, bytes, 3), 0);
+        free(cut);
+    }
+    assert_int_equal(qdri_json_too_deep(text, sizeof text - 1, 2), 4);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(no_json, end),
+        cmocka_unit_test_teardown(every_cut_is_refused, end),
+        cmocka_unit_test_teardown(the_root_is_an_object, end),
+        cmocka_unit_test_teardown(depth_has_a_limit, end),
+        cmocka_unit_test_teardown(size_has_a_limit, end),
+        cmocka_unit_test_teardown(files, end),
+        cmocka_unit_test_teardown(names_in_sentences, end),
+        cmocka_unit_test_teardown(whole_numbers, end),
+        cmocka_unit_test_teardown(numbers, end),
+        cmocka_unit_test_teardown(flags_and_strings, end),
+        cmocka_unit_test_teardown(nested, end),
+        cmocka_unit_test_teardown(kinds, end),
+        cmocka_unit_test(lines),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
