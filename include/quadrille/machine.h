@@ -51,8 +51,7 @@ typedef struct qdr_machine_link {
     double step_secs; /**< from one rank of a ring to the next */
     double wait_secs; /**< of a collective, for each unit beyond the first: who comes late, who is
                          in the way */
-    double
-        wait_secs_per_byte; /**< the same for each byte of the vector: who is in the way longer */
+    double wait_secs_per_byte; /**< the same for each byte that the groups of a unit send along */
     double switch_bytes_per_sec; /**< of a rank into a switch that adds up (NVLS); 0: there is none
                                   */
 } qdr_machine_link;
