@@ -79,8 +79,10 @@ static int predict_all(const csv_table *table, const assumptions *assumed, predi
     run_columns columns;
     if (run_columns_find(table, &columns, why)) return why->code;
     for (int64_t row = 0; row < table->n_rows; row++) {
-        run_read(table, &columns, row, assumed, &runs[row]);
+        assumed_row fit;
+        run_read(table, &columns, row, assumed, &runs[row], &fit);
         if (predictor_run(&options->predictor, &runs[row], why)) return why->code;
+        if (!runs[row].why_skipped[0]) assumed_note(&fit);
     }
     return EXIT_OK;
 }

@@ -33,9 +33,10 @@ typedef struct measured_run {
     double machine_bytes; /* of memory that a rank has */
     char why_skipped[320]; /* "": it is not */
 } measured_run;
-/* Reads a row; sets why_skipped where it is none that the model can represent. */
+/* Reads a row; sets why_skipped where it is none that the model can represent. `fit`: what it took
+ * from the assumptions, not noted yet. */
 void run_read(const csv_table *table, const run_columns *columns, int64_t row,
-              const assumptions *assumed, measured_run *run);
+              const assumptions *assumed, measured_run *run, assumed_row *fit);
 /* Sets why_skipped, where it is not set yet. */
 void run_skip(measured_run *run, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Flops of a step as the row's tflops count them; 0 if its network is not possible. */

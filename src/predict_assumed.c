@@ -3,6 +3,7 @@
 #include "predict_assumed.h"
 
 #include <quadrille/data.h>
+#include <quadrille/machine.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -126,11 +127,11 @@ static int read_entry(json_t *object, assumption *entry, const char *where, fail
 {
     const char *key;
     json_t *value;
-    entry->last_row = -1;
     if (!json_is_object(object)) return fail(why, EXIT_USAGE, "%s: it is no object", where);
     json_object_foreach(object, key,
                         value) if (read_key(entry, key, value, where, why)) return why->code;
-    if (entry->source && (entry->reason || entry->skip || !entry->given)) return EXIT_OK;
+    if (!entry->reason && (entry->skip || !entry->given)) entry->reason = "";
+    if (entry->source && entry->reason) return EXIT_OK;
     return fail(why, EXIT_USAGE,
                 "%s: it needs a source, the beginning of those that it is for, "
                 "and a reason",
@@ -176,9 +177,9 @@ void assumed_free(assumptions *all)
 
 /* ---- finding ---- */
 
-assumed_row assumed_fit(const assumptions *all, int64_t row, const char *source, const char *model)
+assumed_row assumed_fit(const assumptions *all, const char *source, const char *model)
 {
-    assumed_row fit = {.row = row};
+    assumed_row fit = {.n = 0};
     for (size_t i = 0; i < all->n && fit.n < MAX_FITTING; i++) {
         assumption *entry = &all->entries[i];
         if (strncmp(source, entry->source, strlen(entry->source)) != 0) continue;
@@ -188,23 +189,23 @@ assumed_row assumed_fit(const assumptions *all, int64_t row, const char *source,
     return fit;
 }
 
-assumption *assumed_find(const assumed_row *fit, assumed_field field, int has_cell)
+const assumption *assumed_take(assumed_row *fit, assumed_field field, int has_cell)
 {
     for (int i = 0; i < fit->n; i++) {
-        assumption *entry = fit->fitting[i];
-        if ((entry->given >> field & 1) && (!has_cell || entry->replaces)) return entry;
+        const assumption *entry = fit->fitting[i];
+        if (!(entry->given >> field & 1) || (has_cell && !entry->replaces)) continue;
+        fit->taken[i] |= 1U << field;
+        return entry;
     }
     return NULL;
 }
 
-assumption *assumed_take(assumed_row *fit, assumed_field field, int has_cell)
+void assumed_note(const assumed_row *fit)
 {
-    assumption *entry = assumed_find(fit, field, has_cell);
-    if (!entry) return NULL;
-    entry->used |= 1U << field;
-    entry->n_rows += entry->last_row != fit->row;
-    entry->last_row = fit->row;
-    return entry;
+    for (int i = 0; i < fit->n; i++) {
+        fit->fitting[i]->used |= fit->taken[i];
+        fit->fitting[i]->n_rows += fit->taken[i] != 0;
+    }
 }
 
 const char *assumed_title(const assumed_row *fit, const char *source)
@@ -214,25 +215,44 @@ const char *assumed_title(const assumed_row *fit, const char *source)
     return source;
 }
 
-const char *assumed_text(const assumption *entry, char *text, size_t bytes)
+const char *assumed_place(const assumptions *all, const assumption *entry, char *text, size_t bytes)
+{
+    const char *title = *entry->source ? "" : "any source";
+    size_t longest = 0;
+    for (size_t i = 0; i < all->n; i++) {
+        const size_t length = strlen(all->entries[i].source);
+        if (!all->entries[i].title || length < longest ||
+            strncmp(entry->source, all->entries[i].source, length) != 0)
+            continue;
+        title = all->entries[i].title;
+        longest = length;
+    }
+    snprintf(text, bytes, "%s%s", title, entry->source + longest);
+    return text;
+}
+
+static void value_text(const assumption *entry, int field, char *text, size_t bytes)
+{
+    const field_spec *spec = &specs[field];
+    if (field == ASSUMED_MACHINE)
+        snprintf(text, bytes, " %s", entry->machine);
+    else if (field == ASSUMED_NETWORK)
+        snprintf(text, bytes, " %s", entry->network.name);
+    else if (spec->words[0])
+        snprintf(text, bytes, " %s", spec->words[(int)entry->numbers[field]]);
+    else
+        snprintf(text, bytes, " %.0f", entry->numbers[field]);
+}
+
+const char *assumed_text(const assumption *entry, int with_values, char *text, size_t bytes)
 {
     size_t used = 0;
     *text = '\0';
     for (int field = 0; field < N_ASSUMED && used < bytes; field++) {
-        const field_spec *spec = &specs[field];
+        char value[QDR_MAX_NAME + 2] = "";
         if (!(entry->used >> field & 1)) continue;
-        const char *comma = used ? ", " : "";
-        if (field == ASSUMED_SKIP)
-            snprintf(text + used, bytes - used, "%sskipped", comma);
-        else if (spec->is_text)
-            snprintf(text + used, bytes - used, "%s%s %s", comma, spec->name,
-                     field == ASSUMED_MACHINE ? entry->machine : entry->network.name);
-        else if (spec->words[0])
-            snprintf(text + used, bytes - used, "%s%s %s", comma, spec->name,
-                     spec->words[(int)entry->numbers[field]]);
-        else
-            snprintf(text + used, bytes - used, "%s%s %.0f", comma, spec->name,
-                     entry->numbers[field]);
+        if (with_values) value_text(entry, field, value, sizeof value);
+        snprintf(text + used, bytes - used, "%s%s%s", used ? ", " : "", specs[field].name, value);
         used += strlen(text + used);
     }
     return text;

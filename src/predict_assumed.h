@@ -47,7 +47,7 @@ typedef struct assumption {
     double numbers[N_ASSUMED];
     qdr_network network; /* version 0: none */
     unsigned used; /* a bit for each field that some row took */
-    int64_t n_rows, last_row; /* that took one */
+    int64_t n_rows; /* that took one */
 } assumption;
 
 typedef struct assumptions {
@@ -64,17 +64,20 @@ enum { MAX_FITTING = 32 };
 /* The entries that fit one row. */
 typedef struct assumed_row {
     assumption *fitting[MAX_FITTING];
+    unsigned taken[MAX_FITTING]; /* fields, a bit for each */
     int n;
-    int64_t row;
 } assumed_row;
-assumed_row assumed_fit(const assumptions *all, int64_t row, const char *source, const char *model);
-/* The entry that has a field, or NULL; `has_cell`: the row has a value of its own. Not noted. */
-assumption *assumed_find(const assumed_row *fit, assumed_field field, int has_cell);
-/* The same, noted as used. */
-assumption *assumed_take(assumed_row *fit, assumed_field field, int has_cell);
+assumed_row assumed_fit(const assumptions *all, const char *source, const char *model);
+/* The entry that has a field, or NULL; `has_cell`: the row has a value of its own. */
+const assumption *assumed_take(assumed_row *fit, assumed_field field, int has_cell);
+/* Counts what the row took as used. */
+void assumed_note(const assumed_row *fit);
 /* What tables call the row's source. */
 const char *assumed_title(const assumed_row *fit, const char *source);
-/* "vocab 51200, recompute full": the fields that rows took. */
-const char *assumed_text(const assumption *entry, char *text, size_t bytes);
+/* What tables call the source of an entry, with the rest of its beginning where that says more. */
+const char *assumed_place(const assumptions *all, const assumption *entry, char *text,
+                          size_t bytes);
+/* "vocab 51200, recompute full": the fields that rows took, with their values or without. */
+const char *assumed_text(const assumption *entry, int with_values, char *text, size_t bytes);
 
 #endif

@@ -55,21 +55,31 @@ static void print_reasons(const report *r)
     free(reasons);
 }
 
+/* Entries for several models of one source, with one reason, make one line. */
+static int belong_together(const assumption *a, const assumption *b)
+{
+    return a->model && b->model && a->used == b->used && strcmp(a->source, b->source) == 0 &&
+           strcmp(a->reason, b->reason) == 0;
+}
+
 static void print_assumed(const report *r)
 {
-    char text[512];
+    char text[512], place[200];
     int n = 0;
-    for (size_t i = 0; i < r->assumed->n; i++) {
+    for (size_t i = 0, end; i < r->assumed->n; i = end) {
         const assumption *entry = &r->assumed->entries[i];
-        if (!entry->used || entry->used == 1U << ASSUMED_SKIP) continue;
-        if (!n++) puts("# assumed:");
-        printf("#   %s%s%s: %s (%s; %lld row%s)\n",
-               entry->title     ? entry->title
-               : *entry->source ? entry->source
-                                : "any source",
-               entry->model ? ", " : "", entry->model ? entry->model : "",
-               assumed_text(entry, text, sizeof text), entry->reason, (long long)entry->n_rows,
-               entry->n_rows == 1 ? "" : "s");
+        int64_t n_rows = entry->n_rows;
+        for (end = i + 1; end < r->assumed->n && belong_together(entry, entry + (end - i)); end++)
+            n_rows += r->assumed->entries[end].n_rows;
+        if (!entry->used) continue;
+        if (!n++) puts("# assumed (values: --json):");
+        printf("#   %s%s%.100s: %s (%s; %lld row%s)\n",
+               assumed_place(r->assumed, entry, place, sizeof place), entry->model ? ", " : "",
+               end - i > 1    ? "each model"
+               : entry->model ? entry->model
+                              : "",
+               assumed_text(entry, end - i == 1, text, sizeof text), entry->reason,
+               (long long)n_rows, n_rows == 1 ? "" : "s");
     }
 }
 
@@ -234,11 +244,11 @@ static int fill_assumed(json_t *list, const assumptions *all)
     char text[512];
     for (size_t i = 0; i < all->n; i++) {
         const assumption *entry = &all->entries[i];
-        if (!entry->used || entry->used == 1U << ASSUMED_SKIP) continue;
+        if (!entry->used) continue;
         json_t *object = append(list);
         if (!object || !add_text(object, "source", entry->source) ||
             (entry->model && !add_text(object, "model", entry->model)) ||
-            !add_text(object, "values", assumed_text(entry, text, sizeof text)) ||
+            !add_text(object, "values", assumed_text(entry, 1, text, sizeof text)) ||
             !add_text(object, "reason", entry->reason) ||
             !add_integer(object, "rows", entry->n_rows))
             return 0;

@@ -174,7 +174,8 @@ static int ranks_of(row_reader *r, int column)
     if (column < 0) return 1;
     const int64_t value = cell_integer(r, column);
     if (value < 1 || value > INT32_MAX)
-        run_skip(r->run, "%s is missing", csv_column(r->table, column));
+        run_skip(r->run, "%s is missing: nobody knows how the run was split",
+                 csv_column(r->table, column));
     return value < 1 || value > INT32_MAX ? 1 : (int)value;
 }
 
@@ -214,8 +215,7 @@ static void set_grid(row_reader *r)
                        .d = stage == 3 ? 1 : dp,
                        .order = "yxzd",
                        .dtype = QDR_BF16,
-                       .pipeline = pp,
-                       .sequence = plan->sequence};
+                       .pipeline = pp};
     if ((stage == 1 || stage == 2) && dp > 1) plan->optimizer_parts = dp;
     if (stage == 2 && dp > 1) plan->gradient_parts = dp;
 }
@@ -348,7 +348,7 @@ static void set_names(row_reader *r, const assumptions *assumed)
     measured_run *run = r->run;
     const char *source = csv_cell(r->table, r->row, r->columns->source);
     run->model = csv_cell(r->table, r->row, r->columns->model);
-    r->fit = assumed_fit(assumed, r->row, source, run->model);
+    r->fit = assumed_fit(assumed, source, run->model);
     run->source = assumed_title(&r->fit, source);
     run->machine = csv_cell(r->table, r->row, r->columns->machine);
     const assumption *machine = assumed_take(&r->fit, ASSUMED_MACHINE, *run->machine != '\0');
@@ -362,17 +362,19 @@ static void set_names(row_reader *r, const assumptions *assumed)
 }
 
 void run_read(const csv_table *table, const run_columns *columns, int64_t row,
-              const assumptions *assumed, measured_run *run)
+              const assumptions *assumed, measured_run *run, assumed_row *fit)
 {
     row_reader r = {.table = table, .columns = columns, .row = row, .run = run};
     *run = (measured_run){.secs = 0};
+    *fit = (assumed_row){.n = 0};
     set_names(&r, assumed);
     check_possible(&r);
     if (run->why_skipped[0]) return;
-    set_network(&r);
     set_grid(&r);
+    set_network(&r);
     set_batch(&r);
     set_ways(&r);
     set_time(&r);
     set_memory(&r);
+    *fit = r.fit;
 }

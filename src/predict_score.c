@@ -118,6 +118,14 @@ static double over_groups(const score *groups, size_t n, size_t offset, int want
     return want_most ? most : sum / n_there;
 }
 
+/* -2 stands for a correlation that had no memory. */
+static int all_known(const scores *out)
+{
+    for (size_t i = 0; i < out->n_groups; i++)
+        if (out->groups[i].spearman < -1.5 || out->groups[i].kendall < -1.5) return 0;
+    return 1;
+}
+
 static void add_groups(const score *groups, size_t n, score *s)
 {
     for (size_t i = 0; i < n; i++) s->n_groups += groups[i].n_groups;
@@ -162,9 +170,9 @@ int scores_make(const measured_run *runs, int64_t n_runs, scores *out, failure *
         for (size_t i = 0; i < n; i++) order[i] = &runs[i];
         qsort(order, n, sizeof *order, by_group);
         score_all(order, n, &spare, out);
-    } else {
-        fail(why, EXIT_FAILED, "predict: no memory for the scores of %zu rows", n);
     }
+    if (!order || !memory || !out->groups || !out->sources || !all_known(out))
+        fail(why, EXIT_FAILED, "predict: no memory for the scores of %zu rows", n);
     free(order);
     free(memory);
     return why->code;
