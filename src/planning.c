@@ -213,14 +213,13 @@ time_unit time_unit_of(double secs)
 
 time_text time_in_words(double secs)
 {
-    const double size = fabs(secs);
+    static const char *const names[] = {"s", "ms", "us"};
+    double number = secs;
     time_text words;
-    if (size >= 0.9995)
-        snprintf(words.text, sizeof words.text, size < 99.95 ? "%.3g s" : "%.0f s", secs);
-    else if (size >= 0.9995e-3)
-        snprintf(words.text, sizeof words.text, "%.3g ms", 1e3 * secs);
-    else
-        snprintf(words.text, sizeof words.text, "%.3g us", 1e6 * secs);
+    int i = 0;
+    for (; i < 2 && fabs(number) < 0.9995; i++) number *= 1e3;
+    const int n_digits = fabs(number) < 9.995 ? 2 : fabs(number) < 99.95 ? 1 : 0;
+    snprintf(words.text, sizeof words.text, "%.*f %s", n_digits, number, names[i]);
     return words;
 }
 
