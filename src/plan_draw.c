@@ -13,7 +13,7 @@ enum {
     ROW = 34,
     BAR = 18,
     BETWEEN_PARTS = 16, /* between the best and the known methods */
-    LEFT = 275,
+    LEFT = 290,
     RIGHT = 250,
     PEAK = 150, /* from the right */
     AXIS = 34,

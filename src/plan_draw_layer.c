@@ -17,6 +17,7 @@ enum {
     TITLE = 64, /* above the lanes */
     AXIS = 30,
     N_TICKS = 14,
+    NARROW = 150, /* a pass without room for its name and times */
     LETTER = 7 /* pixels of one, at most */
 };
 #define LEAST_WIDTH 0.6
@@ -177,12 +178,12 @@ static void draw_pass(FILE *file, const layer_picture *picture, int pass, double
     const double step = svg_tick_secs(all, N_TICKS);
     const double bottom = top + TITLE + picture->n_lanes * (LANE + GAP);
     const svg_unit u = svg_unit_of(all);
-    fprintf(file, "<text x=\"%.1f\" y=\"%.1f\" font-weight=\"bold\" font-size=\"11\">%s",
-            x_of(picture, pass, 0), top + TITLE - 8, names[pass]);
-    if (scale_of(picture) * picture->secs[pass] > 120)
-        fprintf(file, ", %s", time_in_words(picture->secs[pass]).text);
-    fputs("</text>\n", file);
-    for (int i = 0; i * step <= picture->secs[pass]; i++) {
+    const int is_narrow = scale_of(picture) * picture->secs[pass] < NARROW;
+    fprintf(file,
+            "<text x=\"%.1f\" y=\"%.1f\" font-weight=\"bold\" font-size=\"11\">%s, %s</text>\n",
+            x_of(picture, pass, 0), top + TITLE - (is_narrow ? 22 : 8), names[pass],
+            time_in_words(picture->secs[pass]).text);
+    for (int i = 0; i * step <= picture->secs[pass] && !is_narrow; i++) {
         const double x = x_of(picture, pass, i * step);
         fprintf(file,
                 "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"#cccccc\"/>\n"

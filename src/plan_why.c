@@ -22,7 +22,7 @@ static const char *const phrases[QDR_N_TIME_TERMS] = {
     "waiting for the host",
 };
 
-enum { MOST_TERMS = 3 };
+enum { MOST_TERMS = 5 };
 
 typedef struct difference {
     int term;
@@ -47,7 +47,7 @@ static void print_difference(FILE *file, const qdr_plan_result *a, const qdr_pla
     for (int with = 1; with >= 0; with--)
         for (int i = 0; i < MOST_TERMS; i++) {
             const int same = all[i].secs * sign > 0;
-            if (same != with || fabs(all[i].secs) < 0.05 * fabs(all[0].secs)) continue;
+            if (same != with || fabs(all[i].secs) < 0.02 * fabs(all[0].secs)) continue;
             const char *joint = n == 0 ? "" : !with && n_against == 0 ? ", but " : ", ";
             fprintf(file, "%s%s %s %s", joint, time_in_words(fabs(all[i].secs)).text,
                     all[i].secs > 0 ? "more" : "less", phrases[all[i].term]);
@@ -105,7 +105,7 @@ static void print_memory(FILE *file, const plan_answer *answer, const qdr_planne
     fprintf(file, " needs least memory of this grid, and %.4g GiB too much: %.4g of %.4g GiB",
             (planned->result.memory_bytes - limit) / GIB, planned->result.memory_bytes / GIB,
             limit / GIB);
-    for (int i = 0; i < MOST_TERMS; i++)
+    for (int i = 0; i < 3; i++)
         fprintf(file, "%s %s %.4g GiB", i ? "," : ", of which",
                 qdr_memory_term_name((qdr_memory_term)all[i].term), all[i].secs / GIB);
     if (all[0].secs > limit)
