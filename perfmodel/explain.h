@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a plan's time and memory are made of, as text. */
+#ifndef QDRI_PERFMODEL_EXPLAIN_H
+#define QDRI_PERFMODEL_EXPLAIN_H
+
+#include <stdio.h>
+
+#include "model.h"
+
+/* A plan with all that its result came from. */
+typedef struct qdri_explained {
+    const qdr_model *model;
+    const qdr_plan *plan;
+    const qdri_template *template;
+    qdri_pricing pricing;
+    qdri_role_price roles[QDRI_MAX_ROLES];
+    qdr_plan_result result;
+    FILE *file;
+} qdri_explained;
+
+/* The terms of a step's time, and of memory. */
+void qdri_explain_time(const qdri_explained *all);
+void qdri_explain_memory(const qdri_explained *all);
+
+/* "12.3 ms" */
+typedef struct qdri_secs_text {
+    char text[24];
+} qdri_secs_text;
+qdri_secs_text qdri_secs_in_words(double secs);
+
+#endif
