@@ -8,12 +8,12 @@
 #include "core/json.h"
 #include "data.h"
 
-enum { N_NEAREST = 3, SHOWN_BYTES = 80 };
+enum { N_NEAREST = 3, SHOWN_BYTES = 80, FAR = 60 };
 
 /* A name that was near to the text. */
 typedef struct near_name {
     char text[SHOWN_BYTES];
-    int distance;
+    int distance; /* percent */
 } near_name;
 
 typedef struct search {
@@ -24,19 +24,20 @@ typedef struct search {
     int n_nearest;
 } search;
 
-/* How far the beginning of the text is from a name. */
+/* How much of a name the beginning of the text has otherwise, in percent. */
 static int distance(const char *text, const char *name)
 {
     char begin[QDRI_DATA_NAME_BYTES + 1];
-    snprintf(begin, sizeof begin, "%.*s", (int)strnlen(name, QDRI_DATA_NAME_BYTES), text);
-    return qdri_edit_distance(begin, name);
+    const int bytes = (int)strnlen(name, QDRI_DATA_NAME_BYTES);
+    snprintf(begin, sizeof begin, "%.*s", bytes, text);
+    return bytes ? 100 * qdri_edit_distance(begin, name) / bytes : 100;
 }
 
 static void remember(search *s, const char *name)
 {
     near_name one = {.distance = distance(s->text, name)};
     qdri_json_printable(name, one.text, sizeof one.text);
-    if (one.distance > 2 + (int)strnlen(name, QDRI_DATA_NAME_BYTES) / 2) return;
+    if (one.distance > FAR) return;
     int at = s->n_nearest < N_NEAREST ? s->n_nearest++ : N_NEAREST;
     while (at > 0 && s->nearest[at - 1].distance > one.distance) {
         if (at < N_NEAREST) s->nearest[at] = s->nearest[at - 1];

@@ -48,8 +48,9 @@ static int apply_settings(const predictor *all, qdr_machine *machine, failure *w
 static int load_machine(const predictor *all, known_machine *known, failure *why)
 {
     if (all->machine_name) {
-        if (fail_status(why, qdr_machine_load(all->machine_name, &known->machine)))
-            return why->code;
+        const qdr_status status = qdr_machine_load(all->machine_name, &known->machine);
+        if (status == QDR_ERR_IO) return fail(why, EXIT_USAGE, "%s", qdr_last_error());
+        if (fail_status(why, status)) return why->code;
     } else if (qdr_machine_find(known->text, &known->machine) != QDR_OK) {
         snprintf(known->sentence, sizeof known->sentence, "%s", qdr_last_error());
         return EXIT_OK;

@@ -314,18 +314,15 @@ static void set_time(row_reader *r)
     if (!(run->secs > 0)) run_skip(run, "no time, rate of tokens or TFLOP/s was measured");
 }
 
-/* "mem 35.0 GB", "82.4 GiB" */
+/* "mem 35.0 GB", "82.4 GiB": what frameworks call GB are 2^30 bytes. */
 static void set_memory(row_reader *r)
 {
     double size = 0;
     const char *unit = text_number_after(r->text, WORDS("mem", "memory"), &size);
     if (unit) unit += strspn(unit, " ");
-    if (unit && strncmp(unit, "gib", 3) == 0)
-        r->run->memory_bytes = size * 0x1p30;
-    else if (unit && strncmp(unit, "gb", 2) == 0)
-        r->run->memory_bytes = size * 1e9;
-    else if (!unit && text_number_before(r->text, "gib", &size))
-        r->run->memory_bytes = size * 0x1p30;
+    const int given = unit ? strncmp(unit, "gib", 3) == 0 || strncmp(unit, "gb", 2) == 0
+                           : text_number_before(r->text, "gib", &size);
+    if (given) r->run->memory_bytes = size * 0x1p30;
 }
 
 /* ---- rows ---- */

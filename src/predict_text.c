@@ -26,7 +26,7 @@ static int is_digit(char letter) { return isdigit((unsigned char)letter) != 0; }
 static const char *number_at(const char *at, double *value)
 {
     char *end;
-    if (*at && strchr(" ,:=-", *at)) at++;
+    for (int i = 0; i < 2 && *at && strchr(" ,:=-", *at); i++) at++;
     if (!is_digit(*at)) return NULL;
     *value = strtod(at, &end);
     return isfinite(*value) ? end : NULL;

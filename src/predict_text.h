@@ -10,8 +10,8 @@
 void text_append(char *text, size_t bytes, const char *more);
 /* 1: one of the words, up to NULL, is in the text. */
 int text_has(const char *text, const char *const *words);
-/* The number behind the first of the words that begins a word of the text and has one, with a
- * blank, a comma, a colon, '=' or '-' between them at most. @return what follows it, or NULL */
+/* The number behind the first of the words that begins a word of the text and has one, with two
+ * of blank, comma, colon, '=' and '-' between them at most. @return what follows it, or NULL */
 const char *text_number_after(const char *text, const char *const *words, double *value);
 /* The number in front of a unit, as in "39.3k tokens/s". @return what follows the unit, or NULL */
 const char *text_number_before(const char *text, const char *unit, double *value);
