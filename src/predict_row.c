@@ -321,7 +321,7 @@ static void set_memory(row_reader *r)
     const char *unit = text_number_after(r->text, WORDS("mem", "memory"), &size);
     if (unit) unit += strspn(unit, " ");
     const int given = unit ? strncmp(unit, "gib", 3) == 0 || strncmp(unit, "gb", 2) == 0
-                           : text_number_before(r->text, "gib", &size);
+                           : text_number_before(r->text, "gib", &size) != NULL;
     if (given) r->run->memory_bytes = size * 0x1p30;
 }
 
