@@ -220,14 +220,22 @@ static void set_grid(row_reader *r)
     if (stage == 2 && dp > 1) plan->gradient_parts = dp;
 }
 
-static qdr_recompute recompute_of(row_reader *r)
+/* What the row says; -1: nothing. */
+static int recompute_words(const row_reader *r)
 {
     if (text_has(r->text, WORDS("no recompute", "ckpt=false"))) return QDR_RECOMPUTE_NONE;
     if (text_has(r->text, WORDS("full recompute", "full checkpointing", "ckpt=true",
                                 "full activation recompute", "full activation checkpoint")))
         return QDR_RECOMPUTE_FULL;
-    if (text_has(r->text, WORDS("selective"))) return QDR_RECOMPUTE_ATTENTION;
-    return (qdr_recompute)assumed_or(r, ASSUMED_RECOMPUTE, QDR_RECOMPUTE_NONE);
+    return text_has(r->text, WORDS("selective")) ? QDR_RECOMPUTE_ATTENTION : -1;
+}
+
+static qdr_recompute recompute_of(row_reader *r)
+{
+    const int said = recompute_words(r);
+    const assumption *entry = assumed_take(&r->fit, ASSUMED_RECOMPUTE, said >= 0);
+    if (entry) return (qdr_recompute)entry->numbers[ASSUMED_RECOMPUTE];
+    return said >= 0 ? (qdr_recompute)said : QDR_RECOMPUTE_NONE;
 }
 
 static void set_micro_batch(row_reader *r)
