@@ -115,29 +115,6 @@ int option_memory(const char *name, const char *value, double *bytes, failure *w
                 name, value);
 }
 
-int option_large_grid(const char *name, const char *value, int64_t most_ranks, grid_size *size,
-                      failure *why)
-{
-    int axes[4];
-    const char *at = value;
-    int64_t n_ranks = 1;
-    for (int i = 0; i < 4; i++) {
-        char *end;
-        errno = 0;
-        const long long number = *at >= '0' && *at <= '9' ? strtoll(at, &end, 10) : -1;
-        if (number < 1 || number > most_ranks || errno || *end != (i < 3 ? 'x' : 0) ||
-            (n_ranks *= number) > most_ranks)
-            return fail(why, EXIT_USAGE,
-                        "--%s '%s': a grid is GXxGYxGZxGD, four numbers from 1 whose product is at "
-                        "most %lld, such as 2x2x1x1",
-                        name, value, (long long)most_ranks);
-        axes[i] = (int)number;
-        at = end + 1;
-    }
-    *size = (grid_size){axes[0], axes[1], axes[2], axes[3]};
-    return EXIT_OK;
-}
-
 static const char *const recompute_words[] = {"none", "attention", "full"};
 
 int option_recompute(const char *name, const char *value, qdr_recompute *recompute, failure *why)

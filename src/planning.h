@@ -31,9 +31,6 @@ int subject_machine(const subject *asked, const char *command, qdr_machine *mach
 
 /* "80G" or "79.15G": K, M, G and T are 2^10 to 2^40. */
 int option_memory(const char *name, const char *value, double *bytes, failure *why);
-/* As option_grid(), with up to most_ranks ranks. */
-int option_large_grid(const char *name, const char *value, int64_t most_ranks, grid_size *size,
-                      failure *why);
 /* "none", "attention" or "full". */
 int option_recompute(const char *name, const char *value, qdr_recompute *recompute, failure *why);
 const char *recompute_word(qdr_recompute recompute);
