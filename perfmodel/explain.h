@@ -13,10 +13,14 @@ typedef struct qdri_explained {
     const qdr_plan *plan;
     const qdri_template *template;
     qdri_pricing pricing;
+    double n_layers; /* of a stage */
     qdri_role_price roles[QDRI_MAX_ROLES];
     qdr_plan_result result;
     FILE *file;
 } qdri_explained;
+
+/* Prices as qdr_model_predict() has them: timeline.c. @return layers of the stages */
+qdri_stages qdri_price_plan(const qdr_model *model, const qdr_plan *plan, qdri_pricing *pricing);
 
 /* The terms of a step's time, and of memory. */
 void qdri_explain_time(const qdri_explained *all);

@@ -33,9 +33,7 @@ static double mean_backward(const qdri_explained *all, qdr_time_term term)
 
 static void explain_work(const qdri_explained *all, qdr_time_term term)
 {
-    if (term != QDR_TIME_ENDS)
-        fprintf(all->file, "%.0f layers * ",
-                qdri_stages_make(&all->model->machine, &all->model->network, all->plan).first);
+    if (term != QDR_TIME_ENDS) fprintf(all->file, "%.0f layers * ", all->n_layers);
     fprintf(all->file, "%.0f micro-batch%s * (%s forward + %s backward)", all->result.n_micro,
             all->result.n_micro > 1 ? "es" : "",
             qdri_secs_in_words(term_in_list(all, QDRI_LIST_FORWARD, term)).text,
@@ -117,8 +115,7 @@ static void explain_memory_term(const qdri_explained *all, qdr_memory_term term)
     case QDR_MEMORY_GRADIENTS: explain_state(all, "", plan->gradient_parts, bytes); break;
     case QDR_MEMORY_OPTIMIZER: explain_state(all, "", plan->optimizer_parts, bytes); break;
     case QDR_MEMORY_ACTIVATIONS:
-        fprintf(all->file, "of one micro-batch, %.0f layers: %s",
-                qdri_stages_make(&all->model->machine, &all->model->network, plan).first,
+        fprintf(all->file, "of one micro-batch, %.0f layers: %s", all->n_layers,
                 plan->recompute == QDR_RECOMPUTE_FULL        ? "their inputs, and one layer whole"
                 : plan->recompute == QDR_RECOMPUTE_ATTENTION ? "all but scores"
                                                              : "all that backward needs");

@@ -158,6 +158,7 @@ int plan_find(plan_answer *answer, failure *why)
 typedef struct help {
     const char *words;
     void (*change)(qdr_search_opts *opts);
+    int is_more; /* of the same as the one before: where that helps, not needed */
 } help;
 
 static void recompute_all(qdr_search_opts *opts) { opts->recomputes = 0; }
@@ -184,18 +185,21 @@ static int fits(qdr_model *model, const qdr_search_opts *opts, qdr_planned_grid 
 static void try_helps(plan_answer *answer, char *words, size_t capacity)
 {
     static const help helps[] = {
-        {"--recompute full", recompute_all}, {"--levels zero1", part_state},
-        {"--levels zero2", part_all},        {"z and d left free", more_z},
-        {"all axes left free", free_axes},   {"the other --layout", free_layout},
-        {"--micro-batch 1", one_sequence}};
+        {"--recompute full", recompute_all, 0}, {"--levels zero1", part_state, 0},
+        {"--levels zero2", part_all, 1},        {"z and d left free", more_z, 0},
+        {"all axes left free", free_axes, 1},   {"the other --layout", free_layout, 0},
+        {"--micro-batch 1", one_sequence, 0}};
+    int has_helped = 0;
     size_t used = 0;
     words[0] = '\0';
     for (size_t i = 0; i < sizeof helps / sizeof *helps; i++) {
         qdr_search_opts opts = answer->options->search;
         qdr_planned_grid planned;
+        if (has_helped && helps[i].is_more) continue;
         helps[i].change(&opts);
-        if (memcmp(&opts, &answer->options->search, sizeof opts) == 0) continue;
-        if (!fits(answer->model, &opts, &planned)) continue;
+        has_helped = memcmp(&opts, &answer->options->search, sizeof opts) != 0 &&
+                     fits(answer->model, &opts, &planned);
+        if (!has_helped) continue;
         used += (size_t)snprintf(words + used, capacity - used, "%s%s (%s)", used ? " or " : "",
                                  helps[i].words, grid_in_words(&planned.plan).text);
         if (used >= capacity) return;

@@ -10,10 +10,10 @@
 /* ---- the network and the machine ---- */
 
 /* What cannot be loaded was named wrongly. */
-static int fail_loading(failure *why, const char *command, qdr_status status)
+static int fail_loading(failure *why, qdr_status status)
 {
     if (status == QDR_OK) return EXIT_OK;
-    return fail(why, status == QDR_ERR_MEMORY ? EXIT_NOTHING_FITS : EXIT_USAGE, "%s: %s", command,
+    return fail(why, status == QDR_ERR_MEMORY ? EXIT_NOTHING_FITS : EXIT_USAGE, "%s",
                 qdr_last_error());
 }
 
@@ -33,7 +33,7 @@ int subject_network(const subject *asked, const char *command, qdr_network *netw
                     "%s: the model is missing: a name such as gpt2-xl, a config.json, or - for one "
                     "from standard input; see quadrille %s --help",
                     command, command);
-    return fail_loading(why, command, qdr_network_load(asked->network, network));
+    return fail_loading(why, qdr_network_load(asked->network, network));
 }
 
 typedef struct name_list {
@@ -60,7 +60,7 @@ static int apply_setting(const char *setting, const char *command, qdr_machine *
                     "%s: --set '%s': KEY=NUMBER is needed, such as links[1].adapter_GBps=25",
                     command, setting);
     snprintf(key, sizeof key, "%.*s", (int)(equals - setting), setting);
-    return fail_loading(why, command, qdr_machine_set(machine, key, value));
+    return fail_loading(why, qdr_machine_set(machine, key, value));
 }
 
 /* The level of links that had the ranks of a node has other ones. A level of single ranks is none;
@@ -89,12 +89,12 @@ int subject_machine(const subject *asked, const char *command, qdr_machine *mach
         return fail(why, EXIT_USAGE, "%s: --machine is missing; use a machine file or one of %s",
                     command, list.text);
     }
-    if (fail_loading(why, command, qdr_machine_load(asked->machine, machine))) return why->code;
+    if (fail_loading(why, qdr_machine_load(asked->machine, machine))) return why->code;
     if (asked->ranks_per_node) set_ranks_per_node(machine, (int)asked->ranks_per_node);
     if (asked->memory_bytes > 0) machine->memory_bytes = asked->memory_bytes;
     for (int i = 0; i < asked->n_settings; i++)
         if (apply_setting(asked->settings[i], command, machine, why)) return why->code;
-    return fail_loading(why, command, qdr_machine_check(machine, machine->name));
+    return fail_loading(why, qdr_machine_check(machine, machine->name));
 }
 
 /* ---- words of the command line ---- */
