@@ -95,6 +95,7 @@ typedef struct qdr_machine_software {
                           nodes are many: blocks are given back and asked for again */
     double stall_memory_share; /**< of the memory, from which that happens; 0: never */
     int stall_nodes; /**< nodes from which that happens; 0: never */
+    int gathers_again; /**< 1: gathered rows are never kept for the backward */
     int balanced_stages; /**< 1: the head counts as its parameters when layers are dealt to stages
                           */
     double saved_ffn; /**< copies of the MLP's inner activation kept besides its edges */
