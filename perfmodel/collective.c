@@ -36,7 +36,7 @@ static double adapters_rate(const qdr_machine_link *link)
 static double near_adapters(const qdr_machine *machine, const qdri_group *group, int level)
 {
     const int unit = level ? machine->links[level - 1].n_ranks : 0;
-    return unit ? fmax(1, machine->links[level].n_adapters * group->n_inside[level - 1] / unit) : 1;
+    return unit ? fmax(1, machine->links[level].n_adapters * group->n_fewest[level - 1] / unit) : 1;
 }
 
 /* What one group carries out of a unit of the level below while all groups do. */
