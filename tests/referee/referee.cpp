@@ -2,7 +2,7 @@
 /* A machine as a platform, a list on all its ranks as a graph of activities. Flows share links
  * max-min fairly (SimGrid's CM02: no factors, no cross-traffic). A ring whose members have several
  * adapters is parted over as many rings, which leave a node at different members. */
-#include "simgrid.h"
+#include "referee.h"
 
 #include <simgrid/s4u.hpp>
 
@@ -13,6 +13,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 namespace
@@ -25,7 +26,7 @@ const double ticks = 1e12; // of a second that passes while nothing travels
 
 class Platform
 {
-public:
+  public:
     Platform(const qdr_machine &machine, int n_ranks, bool latencies);
     sg4::Host *host(int rank) { return hosts_[static_cast<size_t>(rank)]; }
     sg4::Host *clock() { return clock_; } // ticks of any number are sent to it at once
@@ -33,7 +34,7 @@ public:
     void connect(int from, int to); // once is enough
     void finish() { zone_->seal(); }
 
-private:
+  private:
     int unit(int level) const; // ranks that the level joins
     sg4::Link *link(const std::string &name, double rate, double latency);
     void add_end(int level, int rank, const char *way, std::vector<sg4::LinkInRoute> &route);
@@ -113,12 +114,12 @@ void Platform::connect(int from, int to)
 
 class Grid
 {
-public:
+  public:
     explicit Grid(const qdr_plan &plan);
     int n_ranks() const { return stride_[4]; }
     std::vector<Ranks> groups(int axis) const;
 
-private:
+  private:
     int size_[4], place_[4], stride_[5]; // of an axis: its place in the order; by place: ranks
 };
 
@@ -152,7 +153,7 @@ std::vector<Ranks> Grid::groups(int axis) const
 // and not yet begun makes each end of another slow.
 class Graph
 {
-public:
+  public:
     int add(sg4::Host *from, sg4::Host *to, double bytes);
     void before(int first, int second) // twice is twice
     {
@@ -161,7 +162,7 @@ public:
     }
     double secs(); // when all are done; -1: some never begin
 
-private:
+  private:
     struct Send {
         sg4::Host *from, *to;
         uint64_t bytes;
@@ -172,7 +173,7 @@ private:
     void end(int number);
 
     std::vector<Send> sends_;
-    std::map<const sg4::Activity *, std::pair<int, sg4::CommPtr>> runs_;
+    std::unordered_map<const sg4::Activity *, std::pair<int, sg4::CommPtr>> runs_;
     std::vector<sg4::CommPtr> ended_; // now, and still in the hands of the engine
     double now_ = 0;
     size_t n_done_ = 0;
@@ -222,11 +223,11 @@ double Graph::secs()
 
 class Run
 {
-public:
+  public:
     Run(const qdr_machine &machine, const qdr_plan &plan, const referee_list &list, bool messages);
     double secs();
 
-private:
+  private:
     void add_work(int number);
     void add_collective(int number);
     void add_flows(const Ranks &ring, double bytes, int begin, int end);
@@ -340,7 +341,7 @@ void Run::add_flows(const Ranks &ring, double bytes, int begin, int end)
     }
 }
 
-// n rounds; a rank sends what it received in the round before, when it has sent its own.
+// n rounds: a rank sends on what has come in the round before.
 void Run::add_messages(const Ranks &ring, double bytes, int n, int begin, int end)
 {
     const size_t g = ring.size();
@@ -349,8 +350,7 @@ void Run::add_messages(const Ranks &ring, double bytes, int n, int begin, int en
         std::vector<int> next;
         for (size_t i = 0; i < g; i++) {
             next.push_back(flow(ring[i], ring[(i + 1) % g], bytes));
-            graph_.before(sent[i], next.back());
-            graph_.before(sent[(i + g - 1) % g], next.back());
+            graph_.before(round ? sent[(i + g - 1) % g] : begin, next.back());
         }
         sent = next;
     }
@@ -362,10 +362,11 @@ void Run::add_collective(int number)
     const referee_task &task = list_.tasks[number];
     for (const Ranks &group : groups_[task.axis]) {
         const std::vector<Ranks> rings = rings_of(group);
-        const double g = static_cast<double>(group.size()), n_rings = static_cast<double>(rings.size());
+        const double g = static_cast<double>(group.size()),
+                     n_rings = static_cast<double>(rings.size());
         const double turns = messages_ ? 0 : task.n_turns * turn_secs(group);
         const int begin = delay(machine_.collectives.start_secs + turns, group[0]),
-                       end = delay(0, group[0]);
+                  end = delay(0, group[0]);
         for (const Ranks &ring : rings) {
             if (messages_)
                 add_messages(ring, task.bytes / g / n_rings,
@@ -396,10 +397,9 @@ double Run::secs()
 extern "C" double referee_secs(const qdr_machine *machine, const qdr_plan *plan,
                                const referee_list *list, int messages)
 try {
-    char name[] = "referee", quiet[] = "--log=root.thresh:error", model[] =
-                                           "--cfg=network/model:CM02",
-         traffic[] = "--cfg=network/crosstraffic:0", window[] = "--cfg=network/TCP-gamma:0",
-         precise[] = "--cfg=surf/precision:1e-12";
+    char name[] = "referee", quiet[] = "--log=root.thresh:error",
+         model[] = "--cfg=network/model:CM02", traffic[] = "--cfg=network/crosstraffic:0",
+         window[] = "--cfg=network/TCP-gamma:0", precise[] = "--cfg=surf/precision:1e-12";
     char *words[] = {name, quiet, model, traffic, window, precise, nullptr};
     int n_words = 6;
     sg4::Engine engine(&n_words, words);

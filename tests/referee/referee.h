@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The referee: SimGrid runs a list on every rank of a machine, each with links of its own. */
-#ifndef QDR_TEST_SIMGRID_H
-#define QDR_TEST_SIMGRID_H
+#ifndef QDR_TEST_REFEREE_H
+#define QDR_TEST_REFEREE_H
 
 #include "lists.h"
 
