@@ -120,6 +120,17 @@ static void add_rings(const qdr_machine *machine, const qdri_group *group, int t
     ways->message = (qdri_way){machine->links[top].step_secs, 1 / ring_rate(machine, group, top)};
 }
 
+/* For each unit beyond the first; its groups wait for one another's bytes, too. */
+static void add_waits(const qdr_machine *machine, const qdri_group *group, int top, qdri_ways *ways)
+{
+    const qdr_machine_link *link = &machine->links[top];
+    const double n_units = n_parts(group, top) - 1;
+    const double per_byte = link->wait_secs_per_byte * n_units * sqrt(group->n_sharing[top]);
+    ways->start_secs += link->wait_secs * n_units;
+    for (int i = 0; i < ways->n_once; i++) ways->once[i].secs_per_byte += per_byte;
+    for (int i = 0; i < ways->n_twice; i++) ways->twice[i].secs_per_byte += per_byte;
+}
+
 qdri_ways qdri_ways_make(const qdr_machine *machine, const qdri_group *group)
 {
     qdri_ways ways = {.n_ranks = group->n_ranks, .start_secs = machine->collectives.start_secs};
@@ -129,7 +140,7 @@ qdri_ways qdri_ways_make(const qdr_machine *machine, const qdri_group *group)
     if (top > 0 && machine->collectives.has_tree) add_trees(machine, group, top, &ways);
     if (top == 0 && group->n_ranks > 2 && machine->links[0].switch_bytes_per_sec > 0)
         ways.twice[ways.n_twice++] = in_switch(machine, group->n_ranks);
-    if (top > 0) ways.start_secs += machine->links[top].wait_secs * (n_parts(group, top) - 1);
+    if (top > 0) add_waits(machine, group, top, &ways);
     for (int l = 0; l < machine->n_links; l++) {
         if (!qdri_group_crosses(group, l)) continue;
         ways.full_rate[l] = l == 0 ? machine->links[0].rank_bytes_per_sec

@@ -19,6 +19,7 @@ typedef struct command {
 extern const command command_bench;
 extern const command command_linear;
 extern const command command_predict;
+extern const command command_topo;
 extern const command command_trace;
 extern const command command_verify;
 

@@ -11,7 +11,7 @@
 #include "command.h"
 
 static const command *const commands[] = {&command_bench, &command_linear, &command_predict,
-                                          &command_trace, &command_verify};
+                                          &command_topo,  &command_trace,  &command_verify};
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
 enum { MAIN_HELP, MAIN_VERSION, MAIN_JSON };

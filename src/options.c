@@ -126,6 +126,12 @@ int option_bytes(const char *name, const char *value, int64_t max, int64_t *byte
 
 int option_grid(const char *name, const char *value, grid_size *size, failure *why)
 {
+    return option_large_grid(name, value, 1024, size, why);
+}
+
+int option_large_grid(const char *name, const char *value, int64_t max, grid_size *size,
+                      failure *why)
+{
     int axes[4];
     const char *at = value;
     int64_t n_ranks = 1;
@@ -133,12 +139,12 @@ int option_grid(const char *name, const char *value, grid_size *size, failure *w
         char *end;
         errno = 0;
         const long long number = *at >= '0' && *at <= '9' ? strtoll(at, &end, 10) : -1;
-        if (number < 1 || number > 1024 || errno || *end != (i < 3 ? 'x' : 0) ||
-            (n_ranks *= number) > 1024)
+        if (number < 1 || number > max || errno || *end != (i < 3 ? 'x' : 0) ||
+            (n_ranks *= number) > max)
             return fail(why, EXIT_USAGE,
                         "--%s '%s': a grid is GXxGYxGZxGD, four numbers from 1 whose product is at "
-                        "most 1024, such as 2x2x1x1",
-                        name, value);
+                        "most %lld, such as 2x2x1x1",
+                        name, value, (long long)max);
         axes[i] = (int)number;
         at = end + 1;
     }

@@ -40,6 +40,9 @@ typedef struct grid_size {
 } grid_size;
 /* "2x2x1x1", each from 1 to 1024 and the product too. */
 int option_grid(const char *name, const char *value, grid_size *size, failure *why);
+/* The same for ranks that need not be started: the product is at most `max`. */
+int option_large_grid(const char *name, const char *value, int64_t max, grid_size *size,
+                      failure *why);
 int grid_ranks(grid_size size);
 /* As many ranks were started as the grid has; `command` begins the sentence. */
 int grid_check_ranks(const char *command, grid_size size, int n_ranks, failure *why);

@@ -16,6 +16,7 @@
 #include "perf.h"
 #include "stack.h"
 #include "status.h"
+#include "topo.h"
 #include "types.h"
 #include "version.h"
 
