@@ -94,6 +94,7 @@ static const qdri_machine_field software_fields[] = {
     NUMBER("stall_us", qdr_machine_software, stall_secs, 1e-6, 0, 1e12),
     NUMBER("stall_memory_share", qdr_machine_software, stall_memory_share, 1, 0, 10),
     WHOLE("stall_nodes", qdr_machine_software, stall_nodes, 0, 1 << 20),
+    WHOLE("gathers_again", qdr_machine_software, gathers_again, 0, 1),
     WHOLE("balanced_stages", qdr_machine_software, balanced_stages, 0, 1),
     NUMBER("saved_ffn", qdr_machine_software, saved_ffn, 1, 0, 100),
     NUMBER("live_hidden", qdr_machine_software, live_hidden, 1, 0, 100),

@@ -51,8 +51,7 @@ typedef struct qdr_machine_link {
     double step_secs; /**< from one rank of a ring to the next */
     double wait_secs; /**< of a collective, for each unit beyond the first: who comes late, who is
                          in the way */
-    double
-        wait_secs_per_byte; /**< the same for each byte of the vector: who is in the way longer */
+    double wait_secs_per_byte; /**< the same for each byte that the groups of a unit send along */
     double switch_bytes_per_sec; /**< of a rank into a switch that adds up (NVLS); 0: there is none
                                   */
 } qdr_machine_link;
@@ -96,6 +95,7 @@ typedef struct qdr_machine_software {
                           nodes are many: blocks are given back and asked for again */
     double stall_memory_share; /**< of the memory, from which that happens; 0: never */
     int stall_nodes; /**< nodes from which that happens; 0: never */
+    int gathers_again; /**< 1: gathered rows are never kept for the backward */
     int balanced_stages; /**< 1: the head counts as its parameters when layers are dealt to stages
                           */
     double saved_ffn; /**< copies of the MLP's inner activation kept besides its edges */

@@ -5,6 +5,7 @@
 
 #include "coll.h"
 #include "context.h"
+#include "data.h"
 #include "grid.h"
 #include "launch.h"
 #include "linear.h"
