@@ -253,10 +253,12 @@ static qdri_role_price collective(const qdri_pricing *p, const qdri_role *role)
                                                  : p->sizes.gradient_bytes;
     const double bytes = n_elems * ratio_of(p->plan, axis) * elem_bytes;
     qdri_role_price price = {.n_kernels = 1};
-    price.price = qdri_coll_price(ways, coll_kind(p, role, axis), bytes);
     const double bucket = p->machine->software.bucket_bytes;
-    if (bucket > bytes && axis == QDR_D && role->is_gradient)
-        price.price.latency_secs *= bytes / bucket;
+    const int in_bucket = bucket > bytes && axis == QDR_D && role->is_gradient;
+    const double share = in_bucket ? bytes / bucket : 1; /* of one sum of a whole bucket */
+    price.price = qdri_coll_price(ways, coll_kind(p, role, axis), in_bucket ? bucket : bytes);
+    price.price.latency_secs *= share;
+    price.price.work_secs *= share;
     price.secs = price.price.latency_secs + price.price.work_secs;
     return price;
 }

@@ -2,7 +2,7 @@
 /* A step: forwards and backwards of micro-batches, stages of a pipeline, the optimizer.
  *
  * A list of few layers is simulated. In it each layer takes as long as the one before, from the
- * second on, so a list of L layers ends where this one does and L - 3 layers later. A stream that
+ * third on, so a list of L layers ends where this one does and L - 4 layers later. A stream that
  * falls behind the processor with every layer (sums of gradients on a slow network, say) may end
  * last instead, by its own layers. */
 #include "step.h"

@@ -44,7 +44,7 @@ typedef struct qdri_role {
     int on_processor; /* on the compute stream, and no collective */
 } qdri_role;
 
-enum { QDRI_TEMPLATE_LAYERS = 3, QDRI_MAX_ROLES = 192 };
+enum { QDRI_TEMPLATE_LAYERS = 4, QDRI_MAX_ROLES = 192 };
 
 /* One list: a role for each task, and the last task of each layer on each stream. */
 typedef struct qdri_template_list {

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The model as a whole: its terms add up, bounds hold, more is never slower, and it is exact where
+ * there is a closed form. */
+#include <float.h>
+#include <math.h>
+
+#include "../../perfmodel/collective.h"
+#include "random_model.h"
+
+static const char *const machines[] = {"dgx-a100", "perlmutter",  "frontier",       "summit",
+                                       "laptop",   "selene-2022", "vtrain-cluster", "hf-cluster"};
+static const char *const networks[] = {"gpt2", "gpt3-1.3b", "llama-3-8b", "gpt-neox-20b"};
+enum { N_MACHINES = sizeof machines / sizeof *machines, N_NETWORKS = 4 };
+
+static qdr_model *model_of(const char *machine_name, const char *network_name)
+{
+    qdr_machine machine;
+    qdr_network network;
+    qdr_model *model = NULL;
+    CHECK_OK(qdr_machine_load(machine_name, &machine));
+    CHECK_OK(qdr_network_load(network_name, &network));
+    CHECK_OK(qdr_model_create(&machine, &network, &model));
+    return model;
+}
+
+static qdr_plan random_plan(uint64_t *seed, qdr_dtype dtype)
+{
+    qdr_plan plan = random_grid(seed);
+    plan.x <<= test_between(seed, 0, 2);
+    plan.z <<= test_between(seed, 0, 3);
+    plan.batch = (int64_t)plan.z * plan.d * test_between(seed, 1, 16);
+    plan.micro_batch = test_between(seed, 0, 4);
+    plan.recompute = (qdr_recompute)test_between(seed, 0, 2);
+    plan.dtype = dtype;
+    random_order(seed, plan.order);
+    return plan;
+}
+
+static void say(const char *machine, const char *network, const qdr_plan *p)
+{
+    print_message("%s, %s: %dx%dx%dx%d %s %c recompute %d batch %d micro %d overlap %d\n", machine,
+                  network, p->x, p->y, p->z, p->d, p->order, p->layout == QDR_SCATTERED ? 'S' : 'R',
+                  (int)p->recompute, (int)p->batch, (int)p->micro_batch, p->overlap);
+}
+
+static qdr_dtype type_of(const char *machine)
+{
+    return strcmp(machine, "laptop") == 0 ? QDR_F32 : QDR_BF16;
+}
+
+/* ---- terms and bounds ---- */
+
+/* @return whether all is well */
+static int check_terms(const qdr_plan_result *r)
+{
+    double secs = 0, bytes = 0;
+    int well = 1;
+    for (int t = 0; t < QDR_N_TIME_TERMS; t++) {
+        well &= isfinite(r->time[t]) && r->time[t] >= -1e-9 * r->secs;
+        secs += r->time[t];
+    }
+    for (int t = 0; t < QDR_N_MEMORY_TERMS; t++) {
+        well &= isfinite(r->memory[t]) && r->memory[t] >= 0;
+        bytes += r->memory[t];
+    }
+    return well && fabs(secs - r->secs) <= 1e-9 * r->secs &&
+           fabs(bytes - r->memory_bytes) <= 1e-9 * bytes && r->peak_share <= 1;
+}
+
+static void bounds_and_terms(void **state)
+{
+    (void)state;
+    uint64_t seed = test_seed();
+    int n_above = 0, n_terms = 0, n = 0;
+    double worst = 0;
+    for (int pair = 0; pair < N_MACHINES * N_NETWORKS; pair++) {
+        const char *machine = machines[pair % N_MACHINES], *network = networks[pair / N_MACHINES];
+        qdr_model *model = model_of(machine, network);
+        for (int trial = 0; trial < 625; trial++, n++) {
+            const qdr_plan plan = random_plan(&seed, type_of(machine));
+            qdr_plan_result result;
+            double bound = 0;
+            CHECK_OK(qdr_model_predict(model, &plan, &result));
+            CHECK_OK(qdr_model_bound(model, &plan, &bound));
+            const int above = bound > result.secs * (1 + 1e-9), terms = !check_terms(&result);
+            if ((above && !n_above) || (terms && !n_terms)) {
+                say(machine, network, &plan);
+                print_message("bound %g, predicted %g\n", bound, result.secs);
+                for (int t = 0; terms && t < QDR_N_TIME_TERMS; t++)
+                    print_message("%s %g\n", qdr_time_term_name((qdr_time_term)t), result.time[t]);
+            }
+            n_above += above;
+            n_terms += terms;
+            worst = fmax(worst, bound / result.secs);
+        }
+        qdr_model_destroy(&model);
+    }
+    print_message("%d plans: %d bounds above (the highest %.6f), %d with wrong terms\n", n, n_above,
+                  worst, n_terms);
+    assert_int_equal(n_above, 0);
+    assert_int_equal(n_terms, 0);
+}
+
+/* ---- the search ---- */
+
+static void winners(void **state)
+{
+    (void)state;
+    static const int few[] = {1, 6, 8, 12, 16}, pairs[][2] = {{0, 1}, {3, 0}, {4, 0}};
+    static qdr_search_result found, all;
+    const int is_long = getenv("QDR_TEST_LONG") != NULL;
+    for (int i = 0; i < 3; i++) {
+        qdr_model *model = model_of(machines[pairs[i][0]], networks[pairs[i][1]]);
+        for (int j = 0; j < (is_long ? 64 : 5); j++) {
+            qdr_search_opts opts = {.version = QDR_OPTS_INIT, .n_best = 3};
+            opts.n_ranks = is_long ? j + 1 : few[j];
+            opts.batch = 2 * opts.n_ranks;
+            opts.dtype = type_of(machines[pairs[i][0]]);
+            opts.memory_bytes = 1e13;
+            CHECK_OK(qdr_model_search(model, &opts, &found));
+            opts.exhaustive = 1;
+            CHECK_OK(qdr_model_search(model, &opts, &all));
+            assert_true(found.n_best >= 1 && found.n_best == all.n_best);
+            assert_true(found.n_simulated <= all.n_simulated);
+            for (int b = 0; b < found.n_best; b++)
+                if (fabs(found.best[b].result.secs - all.best[b].result.secs) >
+                    1e-12 * all.best[b].result.secs)
+                    fail_msg("%d ranks: number %d takes %g, not %g", opts.n_ranks, b,
+                             found.best[b].result.secs, all.best[b].result.secs);
+        }
+        qdr_model_destroy(&model);
+    }
+}
+
+/* ---- closed forms ---- */
+
+/* Infinitely fast links, no latency. */
+static void set_ideal(qdr_machine *machine)
+{
+    for (int l = 0; l < machine->n_links; l++) {
+        qdr_machine_link *link = &machine->links[l];
+        link->rank_bytes_per_sec = l ? 0 : 1e30;
+        link->adapter_bytes_per_sec = 1e30;
+        link->switch_bytes_per_sec = 0;
+        link->step_secs = link->wait_secs = link->wait_secs_per_byte = 0;
+    }
+    machine->collectives.start_secs = machine->collectives.fill_secs = 0;
+    machine->processor_slowdown = machine->transfer_slowdown = 0;
+}
+
+/* With links that cost nothing, d and z only part the batch. */
+static void ideal_links(void **state)
+{
+    (void)state;
+    qdr_machine machine;
+    qdr_network network;
+    qdr_model *model = NULL;
+    qdr_plan_result one, many;
+    CHECK_OK(qdr_machine_load("dgx-a100", &machine));
+    CHECK_OK(qdr_network_load("gpt2-xl", &network));
+    set_ideal(&machine);
+    machine.software.host_secs = machine.software.collective_host_secs = 0;
+    CHECK_OK(qdr_model_create(&machine, &network, &model));
+    const qdr_plan alone = {
+        .version = QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = 1, .dtype = QDR_BF16, .batch = 4};
+    CHECK_OK(qdr_model_predict(model, &alone, &one));
+    for (int is_z = 0; is_z < 2; is_z++) {
+        qdr_plan plan = alone;
+        *(is_z ? &plan.z : &plan.d) = 32;
+        plan.batch = 4 * 32;
+        CHECK_OK(qdr_model_predict(model, &plan, &many));
+        for (int t = 0; t < QDR_TIME_OPTIMIZER; t++)
+            assert_true(fabs(many.time[t] - one.time[t]) <= 1e-9 * one.secs);
+        for (int t = QDR_TIME_X; t <= QDR_TIME_D; t++)
+            if (many.time[t] > 1e-3 * one.secs) /* which layer a deferred sum is counted with */
+                fail_msg("%s takes %g of %g", qdr_time_term_name((qdr_time_term)t), many.time[t],
+                         one.secs);
+    }
+    qdr_model_destroy(&model);
+}
+
+static void rings(void **state)
+{
+    (void)state;
+    qdr_machine m = {.n_links = 1,
+                     .collectives = {.start_secs = 3e-6, .n_protocols = 1, .protocols = {{1, 1}}}};
+    m.links[0] = (qdr_machine_link){.rank_bytes_per_sec = 1e11, .step_secs = 2e-6};
+    for (int g = 2; g <= 64; g++) {
+        const qdri_group group = qdri_group_make(&m, g, 1, g);
+        const qdri_ways ways = qdri_ways_make(&m, &group);
+        for (double n = 1; n < 1e12; n *= 7) {
+            const double one = 3e-6 + (g - 1) * 2e-6 + (g - 1.0) / g * n / 1e11;
+            const double two = 3e-6 + 2 * (g - 1) * 2e-6 + 2 * (g - 1.0) / g * n / 1e11;
+            assert_true(fabs(qdri_coll_secs(&ways, QDR_ALL_REDUCE, n) - two) <= 1e-12 * two);
+            assert_true(fabs(qdri_coll_secs(&ways, QDR_ALL_GATHER, n) - one) <= 1e-12 * one);
+            assert_true(fabs(qdri_coll_secs(&ways, QDR_REDUCE_SCATTER, n) - one) <= 1e-12 * one);
+        }
+    }
+}
+
+/* Increasing and without jumps in bytes, on all machines. */
+static void bytes_of_collectives(void **state)
+{
+    (void)state;
+    uint64_t seed = test_seed();
+    for (int i = 0; i < 400; i++) {
+        qdr_machine m;
+        CHECK_OK(qdr_machine_load(machines[i % N_MACHINES], &m));
+        const int g = (int)test_between(&seed, 2, 64), stride = 1 << test_between(&seed, 0, 5);
+        const qdri_group group = qdri_group_make(&m, g, stride, g * stride * 2);
+        const qdri_ways ways = qdri_ways_make(&m, &group);
+        for (int kind = 0; kind < 3; kind++)
+            for (double n = 1; n < 1e11; n *= 1.5) {
+                const double a = qdri_coll_secs(&ways, (qdr_coll_kind)kind, n),
+                             b = qdri_coll_secs(&ways, (qdr_coll_kind)kind, n * 1.001);
+                assert_true(b >= a && b <= a * 1.001 + 1e-15);
+            }
+    }
+}
+
+/* ---- more is never slower ---- */
+
+typedef struct change {
+    const qdr_machine *machine;
+    const qdr_network *network;
+    const qdr_plan *plan;
+    double secs;
+    int n_wrong;
+} change;
+
+/* Whether a larger number makes a machine faster: 1, slower: -1, neither of them always: 0. */
+static int sense_of(const char *key)
+{
+    static const char *const faster[] = {"memory_GBps", "memory_efficiency", "peak_TFLOPS",
+                                         ".most",       "rank_GBps",         "adapter_GBps",
+                                         "switch_GBps", "rate_factor",       "attention_efficiency",
+                                         "adapters"};
+    static const char *const slower[] = {"half_",     "step_us",      "wait_us", "start_us",
+                                         "fill_us",   "launch_us",    "host_us", "step_factor",
+                                         "_slowdown", "microbatch_us"};
+    for (size_t i = 0; i < sizeof slower / sizeof *slower; i++)
+        if (strstr(key, slower[i])) return -1;
+    for (size_t i = 0; i < sizeof faster / sizeof *faster; i++)
+        if (strstr(key, faster[i])) return 1;
+    return 0;
+}
+
+static void try_key(const char *key, void *user)
+{
+    change *c = user;
+    qdr_machine other = *c->machine;
+    qdr_model *model = NULL;
+    qdr_plan_result result;
+    double value = 0;
+    const int sense = sense_of(key);
+    CHECK_OK(qdr_machine_get(&other, key, &value));
+    if (!sense || !(value > 0) || strstr(key, "efficiency") || strstr(key, ".most")) return;
+    CHECK_OK(qdr_machine_set(&other, key, value * 2));
+    CHECK_OK(qdr_model_create(&other, c->network, &model));
+    CHECK_OK(qdr_model_predict(model, c->plan, &result));
+    const double slack = c->plan->overlap == QDR_OVERLAP_NONE ? 1e-9 : 0.01;
+    if (sense * (result.secs - c->secs) > slack * c->secs) {
+        if (c->n_wrong++ == 0) {
+            say(c->machine->name, c->network->name, c->plan);
+            print_message("%s %g -> %g: %g -> %g\n", key, value, 2 * value, c->secs, result.secs);
+        }
+    }
+    qdr_model_destroy(&model);
+}
+
+/* One wide axis, and one task after the other: nothing shares links. With overlap, gathers and sums
+ * of that axis do, and the protocol that is fastest alone need not be the best beside another. */
+static void monotone(void **state)
+{
+    (void)state;
+    uint64_t seed = test_seed();
+    int n_wrong = 0;
+    for (int trial = 0; trial < 64; trial++) {
+        qdr_machine machine;
+        qdr_network network;
+        qdr_model *model = NULL;
+        qdr_plan_result result;
+        CHECK_OK(qdr_machine_load(machines[trial % N_MACHINES], &machine));
+        machine.processor_slowdown = machine.transfer_slowdown = 0; /* that is contention, too */
+        CHECK_OK(qdr_network_load(networks[test_between(&seed, 0, 1)], &network));
+        CHECK_OK(qdr_model_create(&machine, &network, &model));
+        qdr_plan plan = {.version = QDR_OPTS_INIT,
+                         .x = 1,
+                         .y = 1,
+                         .z = 1,
+                         .d = 1,
+                         .dtype = type_of(machines[trial % N_MACHINES])};
+        int *const axes[] = {&plan.x, &plan.y, &plan.z, &plan.d};
+        *axes[trial / N_MACHINES % 4] = 1 << test_between(&seed, 0, 5);
+        plan.layout = random_flag(&seed) ? QDR_SCATTERED : QDR_REPLICATED;
+        plan.batch = (int64_t)plan.z * plan.d * test_between(&seed, 1, 8);
+        plan.micro_batch = test_between(&seed, 0, 2);
+        plan.overlap = random_flag(&seed) ? QDR_OVERLAP_NONE : QDR_OVERLAP_ALL;
+        CHECK_OK(qdr_model_predict(model, &plan, &result));
+        change c = {&machine, &network, &plan, result.secs, 0};
+        qdr_machine_keys(&machine, try_key, &c);
+        n_wrong += c.n_wrong;
+        qdr_model_destroy(&model);
+    }
+    assert_int_equal(n_wrong, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bounds_and_terms),     cmocka_unit_test(winners),
+        cmocka_unit_test(ideal_links),          cmocka_unit_test(rings),
+        cmocka_unit_test(bytes_of_collectives), cmocka_unit_test(monotone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Random networks, grids and plans for tests of the model. */
+#ifndef QDR_TEST_RANDOM_MODEL_H
+#define QDR_TEST_RANDOM_MODEL_H
+
+#include "qdr_test.h"
+#include "quadrille/plan.h"
+
+static inline int random_flag(uint64_t *seed) { return (int)(test_random(seed) & 1); }
+
+static inline int64_t random_of(uint64_t *seed, const int64_t *list, int64_t n)
+{
+    return list[test_between(seed, 0, n - 1)];
+}
+
+/* A small network whose extents the axes (up to 4) divide. */
+static inline qdr_network random_network(uint64_t *seed, int64_t layers)
+{
+    static const int64_t sizes[] = {4, 8, 16}, units[] = {48, 96, 144, 240};
+    qdr_network n = {.version = QDR_OPTS_INIT, .name = "random", .layers = layers};
+    n.hidden = random_of(seed, units, 4);
+    n.heads = 12 * test_between(seed, 1, 2);
+    n.kv_heads = random_flag(seed) ? n.heads : random_flag(seed) ? 12 : 1;
+    n.head_size = random_of(seed, sizes, 3);
+    n.ffn = random_of(seed, units, 4) * 4;
+    n.vocab = 12 * test_between(seed, 20, 60);
+    n.context = 12 * test_between(seed, 1, 4);
+    n.positions = random_flag(seed) ? n.context : 0;
+    n.gated = random_flag(seed);
+    n.tied = random_flag(seed);
+    n.parallel_residual = random_flag(seed);
+    n.qkv_bias = random_flag(seed);
+    n.out_bias = random_flag(seed);
+    n.mlp_bias = random_flag(seed);
+    n.norm = QDR_NORM_LAYER; /* the library has no other */
+    n.norms_per_layer = 2;
+    return n;
+}
+
+/* Axes of 1 to 4 ranks, more of them 1 than not. */
+static inline qdr_plan random_grid(uint64_t *seed)
+{
+    static const int64_t axes[] = {1, 1, 2, 3, 4};
+    static const qdr_dtype types[] = {QDR_F32, QDR_BF16, QDR_F64};
+    qdr_plan p = {.version = QDR_OPTS_INIT};
+    p.x = (int)random_of(seed, axes, 5);
+    p.y = (int)random_of(seed, axes, 5);
+    p.z = (int)random_of(seed, axes, 5);
+    p.d = (int)random_of(seed, axes, 5);
+    p.layout = random_flag(seed) ? QDR_SCATTERED : QDR_REPLICATED;
+    p.dtype = types[test_between(seed, 0, 2)];
+    /* Too few sequences to scatter, or as many for each rank. */
+    p.batch = (int64_t)p.z * p.d * (random_flag(seed) ? p.x * test_between(seed, 1, 3) : 1);
+    return p;
+}
+
+static inline void random_order(uint64_t *seed, char order[8])
+{
+    memcpy(order, "xyzd", 5);
+    for (int i = 3; i > 0; i--) {
+        const int64_t j = test_between(seed, 0, i);
+        const char letter = order[i];
+        order[i] = order[j];
+        order[j] = letter;
+    }
+}
+
+#endif
