@@ -319,13 +319,10 @@ static void set_memory(row_reader *r)
 {
     double size = 0;
     const char *unit = text_number_after(r->text, WORDS("mem", "memory"), &size);
-    if (unit) unit += strspn(unit, " ");
-    if (unit && strncmp(unit, "gib", 3) == 0)
-        r->run->memory_bytes = size * 0x1p30;
-    else if (unit && strncmp(unit, "gb", 2) == 0)
-        r->run->memory_bytes = size * 1e9;
-    else if (!unit && text_number_before(r->text, "gib", &size))
-        r->run->memory_bytes = size * 0x1p30;
+    if (!unit) unit = text_number_before(r->text, "gib", &size) ? "gib" : "";
+    unit += strspn(unit, " ");
+    if (strncmp(unit, "gib", 3) == 0) r->run->memory_bytes = size * 0x1p30;
+    if (strncmp(unit, "gb", 2) == 0) r->run->memory_bytes = size * 1e9;
 }
 
 /* ---- rows ---- */
