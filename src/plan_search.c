@@ -157,17 +157,42 @@ int plan_find(plan_answer *answer, failure *why)
 /* A change of the options, in the words of the command line. */
 typedef struct help {
     const char *words;
-    void (*change)(qdr_search_opts *opts);
+    int (*change)(qdr_search_opts *opts); /* 0: it is none */
     int is_more; /* of the same as the one before: where that helps, not needed */
 } help;
 
-static void recompute_all(qdr_search_opts *opts) { opts->recomputes = 0; }
-static void part_state(qdr_search_opts *opts) { opts->optimizer_parts = -1; }
-static void part_all(qdr_search_opts *opts) { opts->gradient_parts = opts->optimizer_parts = -1; }
-static void free_axes(qdr_search_opts *opts) { memset(opts->size, 0, sizeof opts->size); }
-static void free_layout(qdr_search_opts *opts) { opts->layouts = 0; }
-static void one_sequence(qdr_search_opts *opts) { opts->micro_batch = 1; }
-static void more_z(qdr_search_opts *opts) { opts->size[QDR_Z] = opts->size[QDR_D] = 0; }
+static int set(int *value, int wanted)
+{
+    const int is_new = *value != wanted;
+    *value = wanted;
+    return is_new;
+}
+
+static int recompute_all(qdr_search_opts *opts) { return set(&opts->recomputes, 0); }
+static int free_layout(qdr_search_opts *opts) { return set(&opts->layouts, 0); }
+static int part_state(qdr_search_opts *opts) { return set(&opts->optimizer_parts, -1); }
+
+static int part_all(qdr_search_opts *opts)
+{
+    return set(&opts->gradient_parts, -1) | set(&opts->optimizer_parts, -1);
+}
+
+static int free_rows(qdr_search_opts *opts)
+{
+    return set(&opts->size[QDR_Z], 0) | set(&opts->size[QDR_D], 0);
+}
+
+static int free_axes(qdr_search_opts *opts)
+{
+    return set(&opts->size[QDR_X], 0) | set(&opts->size[QDR_Y], 0) | free_rows(opts);
+}
+
+static int one_sequence(qdr_search_opts *opts)
+{
+    const int is_new = opts->micro_batch > 1;
+    if (is_new) opts->micro_batch = 1;
+    return is_new;
+}
 
 /* Whether anything fits; 0 also where the options do not suit one another. */
 static int fits(qdr_model *model, const qdr_search_opts *opts, qdr_planned_grid *planned)
@@ -186,7 +211,7 @@ static void try_helps(plan_answer *answer, char *words, size_t capacity)
 {
     static const help helps[] = {
         {"--recompute full", recompute_all, 0}, {"--levels zero1", part_state, 0},
-        {"--levels zero2", part_all, 1},        {"z and d left free", more_z, 0},
+        {"--levels zero2", part_all, 1},        {"z and d left free", free_rows, 0},
         {"all axes left free", free_axes, 1},   {"the other --layout", free_layout, 0},
         {"--micro-batch 1", one_sequence, 0}};
     int has_helped = 0;
@@ -196,9 +221,7 @@ static void try_helps(plan_answer *answer, char *words, size_t capacity)
         qdr_search_opts opts = answer->options->search;
         qdr_planned_grid planned;
         if (has_helped && helps[i].is_more) continue;
-        helps[i].change(&opts);
-        has_helped = memcmp(&opts, &answer->options->search, sizeof opts) != 0 &&
-                     fits(answer->model, &opts, &planned);
+        has_helped = helps[i].change(&opts) && fits(answer->model, &opts, &planned);
         if (!has_helped) continue;
         used += (size_t)snprintf(words + used, capacity - used, "%s%s (%s)", used ? " or " : "",
                                  helps[i].words, grid_in_words(&planned.plan).text);

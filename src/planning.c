@@ -182,10 +182,12 @@ int option_levels(const char *name, const char *value, levels *parts, failure *w
 
 time_unit time_unit_of(double secs)
 {
-    static const time_unit units[] = {{"s", 1, 2}, {"ms", 1e-3, 1}, {"us", 1e-6, 1}};
+    static const time_unit units[] = {{"s", 1, 0}, {"ms", 1e-3, 0}, {"us", 1e-6, 0}};
     int i = 0;
-    while (i < 2 && secs < 10 * units[i].secs) i++;
-    return units[i];
+    while (i < 2 && secs < units[i].secs) i++;
+    time_unit unit = units[i];
+    unit.n_digits = secs < 10 * unit.secs ? 3 : secs < 100 * unit.secs ? 2 : 1;
+    return unit;
 }
 
 time_text time_in_words(double secs)
@@ -215,13 +217,15 @@ int64_t plan_sequence(const qdr_network *network, const qdr_plan *plan)
 void plan_padding(const qdr_network *network, const qdr_plan *plan, note_fn each, void *user)
 {
     const int64_t cells = (int64_t)plan->z * plan->d;
+    /* Fewer of them are gathered; as many as heads need not be said again. */
+    const int has_parted_keys = network->kv_heads >= plan->y && network->kv_heads < network->heads;
     const struct {
         const char *what;
         int64_t n, parts;
         const char *axis;
     } sizes[] = {
         {"heads", network->heads, plan->y, "y"},
-        {"key heads", network->kv_heads, network->kv_heads < plan->y ? 1 : plan->y, "y"},
+        {"key heads", network->kv_heads, has_parted_keys ? plan->y : 1, "y"},
         {"columns of the MLP", network->ffn, plan->y, "y"},
         {"tokens of the vocabulary", network->vocab, plan->y, "y"},
         {"hidden columns", network->hidden, plan->x, "x"},

@@ -48,7 +48,7 @@ int option_levels(const char *name, const char *value, levels *parts, failure *w
 
 /* ---- results ---- */
 
-/* The unit in which a time has two digits before the point, or more. */
+/* The unit in which a time is at least 1, and the digits that are worth printing. */
 typedef struct time_unit {
     const char *name;
     double secs;
