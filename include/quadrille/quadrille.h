@@ -17,6 +17,7 @@
 #include "optim.h"
 #include "perf.h"
 #include "plan.h"
+#include "report.h"
 #include "stack.h"
 #include "status.h"
 #include "topo.h"
