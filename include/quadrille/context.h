@@ -68,6 +68,10 @@ QDR_API void qdr_context_destroy(qdr_context **ctx);
 QDR_API int qdr_context_rank(const qdr_context *ctx); /**< 0 … size-1; NULL: -1 */
 QDR_API int qdr_context_size(const qdr_context *ctx); /**< ranks in the world; NULL: 0 */
 QDR_API int qdr_context_threads(const qdr_context *ctx); /**< BLAS threads of this rank; NULL: 0 */
+/** The lowest rank that shares a node (a machine's memory) with `rank`, which is equal for all
+ * ranks of a node: as MPI says; local ranks are on one node. -1 where there is no such rank. Local.
+ */
+QDR_API int qdr_context_node(const qdr_context *ctx, int rank);
 /** The stream that calls use where a stream is NULL. A NULL context has none. */
 QDR_API qdr_stream *qdr_context_stream(qdr_context *ctx);
 /** The first asynchronous failure of this context; QDR_OK while there is none. After one, each call

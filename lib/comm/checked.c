@@ -329,6 +329,7 @@ static qdr_status wrap(qdri_comm *world, qdri_comm *parent, qdri_comm **comm)
     if (!made) return QDR_OK;
     qdri_comm_init(&made->base, &checked_table, inner->dev, inner->rank, inner->size, parent);
     made->base.node_size = inner->node_size;
+    made->base.nodes = inner->nodes;
     made->base.inner = inner;
     *comm = &made->base;
     return QDR_OK;

@@ -89,6 +89,10 @@ qdr_status qdri_comm_split(qdri_comm *comm, int colour, int key, qdri_comm **par
 int qdri_comm_rank(const qdri_comm *comm) { return comm->rank; }
 int qdri_comm_size(const qdri_comm *comm) { return comm->size; }
 int qdri_comm_node_size(const qdri_comm *comm) { return comm->node_size; }
+int qdri_comm_node_of(const qdri_comm *comm, int rank)
+{
+    return comm->nodes ? comm->nodes[rank] : 0;
+}
 
 qdr_status qdri_comm_agree(qdri_comm *comm, qdr_status mine)
 {

@@ -32,6 +32,7 @@ struct qdri_comm {
     const qdri_comm_table *table;
     qdri_dev *dev;
     int rank, size, node_size;
+    const int *nodes; /* of a world: by rank, the lowest rank on the same node; NULL: one node */
     void *scratch;
     size_t scratch_bytes;
     qdri_staging *stagings; /* the host thread's list */

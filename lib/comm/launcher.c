@@ -52,6 +52,12 @@ qdr_status qdri_launcher_check_local(int n_local)
                     started.by->name, started.n, started.by->variable, started.value, n_local);
 }
 
+long qdri_launcher_ranks(void)
+{
+    const started_ranks started = find_launcher();
+    return started.n > 1 ? started.n : 1;
+}
+
 long qdri_launcher_node_ranks(long *index)
 {
     const char *own = getenv("MPI_LOCALRANKID"), *count = getenv("MPI_LOCALNRANKS");

@@ -53,6 +53,7 @@ static qdr_status find_nodes(mpi_comm *root, MPI_Comm on_node)
     QDR_MPI(MPI_Allreduce(MPI_IN_PLACE, &root->reads_remotely, 1, MPI_INT, MPI_MIN, root->handle));
     QDR_MPI(MPI_Bcast(&first, 1, MPI_INT, 0, on_node));
     QDR_MPI(MPI_Allgather(&first, 1, MPI_INT, root->nodes, 1, MPI_INT, root->handle));
+    root->base.nodes = root->nodes;
     return QDR_OK;
 }
 

@@ -131,6 +131,10 @@ qdri_comm *qdri_context_world(const qdr_context *ctx) { return ctx->world; }
 
 int qdr_context_rank(const qdr_context *ctx) { return ctx ? qdri_comm_rank(ctx->world) : -1; }
 int qdr_context_size(const qdr_context *ctx) { return ctx ? qdri_comm_size(ctx->world) : 0; }
+int qdr_context_node(const qdr_context *ctx, int rank)
+{
+    return rank >= 0 && rank < qdr_context_size(ctx) ? qdri_comm_node_of(ctx->world, rank) : -1;
+}
 int qdr_context_threads(const qdr_context *ctx) { return ctx ? ctx->n_threads : 0; }
 qdr_stream *qdr_context_stream(qdr_context *ctx) { return ctx ? ctx->stream : NULL; }
 qdr_status qdr_context_status(const qdr_context *ctx)

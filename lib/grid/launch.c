@@ -2,6 +2,7 @@
 /* One call for programs that run under mpiexec or with ranks as threads. */
 #include "quadrille/launch.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -120,4 +121,10 @@ qdr_status qdr_launch(int n_local, const qdr_context_opts *opts, qdr_main_fn fn,
 #else
     return launch_alone(opts, fn, user, code);
 #endif
+}
+
+int qdr_launched(void)
+{
+    const long n = qdri_launcher_ranks();
+    return n < INT_MAX ? (int)n : INT_MAX;
 }

@@ -75,10 +75,28 @@ static void check_channels(const qdr_grid *grid)
     }
 }
 
+/* The lowest rank of a node stands for all of its ranks, which are as many as the library has it.
+ */
+static void check_nodes(const qdr_context *ctx)
+{
+    const int mine = qdr_context_node(ctx, qdr_context_rank(ctx)), p = qdr_context_size(ctx);
+    int n_here = 0;
+    for (int rank = 0; rank < p; rank++) {
+        const int node = qdr_context_node(ctx, rank);
+        DIST_CHECK(node >= 0 && node <= rank && qdr_context_node(ctx, node) == node, "rank %d",
+                   rank);
+        n_here += node == mine;
+    }
+    DIST_CHECK(n_here == qdri_comm_node_size(qdri_context_world(ctx)), "%d on this node", n_here);
+    DIST_CHECK(qdr_context_node(ctx, -1) == -1 && qdr_context_node(ctx, p) == -1, "outside");
+    DIST_CHECK(qdr_context_node(NULL, 0) == -1, "no context");
+}
+
 static void every_grid(qdr_context *ctx, uint64_t seed)
 {
     const int p = qdr_context_size(ctx);
     (void)seed;
+    check_nodes(ctx);
     for (int x = 1; x <= p; x++) {
         for (int y = 1; x * y <= p; y++) {
             for (int z = 1; x * y * z <= p; z++) {
