@@ -42,10 +42,10 @@ static void make_equation(qdr_machine *machine, const constant *list, int n, con
     *e = (qdri_equation){.secs = s->secs};
     for (int i = 0; i < n; i++) {
         const double value = get(&list[i]), step = fmax(value * STEP, list[i].least);
-        const double before = qdri_sample_secs(machine, s);
+        const double before = qdri_sample_secs(machine, s), kept = *list[i].place;
         set(&list[i], value + step);
         e->coefficient[i] = fmax(0, (qdri_sample_secs(machine, s) - before) / step);
-        set(&list[i], value);
+        *list[i].place = kept;
     }
 }
 

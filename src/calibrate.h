@@ -33,6 +33,7 @@ typedef struct calibrate_work {
     qdr_status (*end)(void *user);
     void *user;
     int n_most;
+    double round_secs; /* wanted; 0: as a processor's clock wants it */
 } calibrate_work;
 int calibrate_time(calibration *c, const calibrate_work *work, double *secs, failure *why);
 /* Adds a sample; collective only in that all ranks add the same. */

@@ -135,7 +135,7 @@ enum { N_KERNELS = sizeof kernels / sizeof *kernels };
 
 static int measure_launch(kernel *k, failure *why)
 {
-    const calibrate_work work = {call_nothing, end, k, 1024};
+    const calibrate_work work = {call_nothing, end, k, 1024, 0};
     qdr_sample s = {.kind = QDR_SAMPLE_LAUNCH, .group = "launch", .n_kernels = 1};
     if (!calibrate_time(k->c, &work, &s.secs, why)) calibrate_add(k->c, &s);
     return why->code;
@@ -145,7 +145,7 @@ static int measure_kernels(kernel *k, failure *why)
 {
     for (int i = 0; i < N_KERNELS && !why->code; i++) {
         const measured_kernel *of = &kernels[i];
-        const calibrate_work work = {of->call, end, k, 64};
+        const calibrate_work work = {of->call, end, k, 64, 0};
         const double n = (double)n_elems(k);
         qdr_sample s = {.kind = of->kind,
                         .group = of->group,
@@ -164,7 +164,7 @@ static int measure_attention(kernel *k, failure *why)
     const double flops = 4 * rows * ((double)a->context + 1) / 2 * width;
     for (int backward = 0; backward < 2 && !why->code; backward++) {
         const calibrate_work work = {backward ? call_attention_backward : call_attention, end, k,
-                                     64};
+                                     64, 0};
         qdr_sample s = {.kind = QDR_SAMPLE_ATTENTION,
                         .group = backward ? "attention backward" : "attention",
                         .n_kernels = backward ? 3 : 1,

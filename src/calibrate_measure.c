@@ -42,7 +42,10 @@ static int between(double value, int least, int most)
 
 int calibrate_time(calibration *c, const calibrate_work *work, double *secs, failure *why)
 {
-    const double round_secs = c->is_quick ? 0.001 : 0.02, all_secs = c->is_quick ? 0.005 : 0.4;
+    const double all_secs = c->is_quick ? 0.005 : 0.4;
+    const double round_secs = c->is_quick               ? 0.001
+                              : work->round_secs > 0.02 ? work->round_secs
+                                                        : 0.02;
     double once = 0;
     if (time_rounds(c, work, 1, 1, 1, &once, why)) return why->code;
     const int n_calls = between(ceil(round_secs / once), 1, work->n_most);

@@ -46,8 +46,8 @@ static const char *const group_names[3][3] = {
 static int measure(calibration *c, product *p, qdr_sample *s, failure *why)
 {
     const int type = s->dtype == QDR_F32 ? 0 : s->dtype == QDR_F64 ? 1 : 2;
-    const calibrate_work work = {s->mode == QDR_MODE_TN ? call_gradient : call_forward, end, p,
-                                 256};
+    const calibrate_work work = {s->mode == QDR_MODE_TN ? call_gradient : call_forward, end, p, 256,
+                                 0};
     s->kind = QDR_SAMPLE_PRODUCT;
     s->group = group_names[type][s->mode];
     if (!calibrate_time(c, &work, &s->secs, why)) calibrate_add(c, s);
