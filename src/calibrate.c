@@ -118,6 +118,7 @@ static void begin_machine(const calibration *c, const calibrate_options *options
         types[i]->most = types[i]->odd_factor = 1;
         for (int mode = 0; mode < 3; mode++) types[i]->factor[mode] = 1;
     }
+    machine->collectives.by_level = 1; /* as lib/comm has it */
     machine->collectives.n_protocols = 1;
     machine->collectives.protocols[0] = (qdr_machine_protocol){1, 1};
     set_name(options, machine->name);

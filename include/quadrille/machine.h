@@ -66,6 +66,8 @@ typedef struct qdr_machine_collectives {
     double start_secs; /**< of each, whatever the way */
     double fill_secs; /**< of its pipeline, times a protocol's step_factor */
     int has_tree; /**< all-reduces may run along a double tree of nodes */
+    int by_level; /**< 1: instead of rings, members inside a unit first (or last), and each with its
+                     counterparts on other units, one level behind the other */
     int n_protocols;
     qdr_machine_protocol protocols[QDR_MAX_PROTOCOLS];
 } qdr_machine_collectives;
