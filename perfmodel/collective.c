@@ -125,6 +125,16 @@ static void add_trees(const qdr_machine *machine, const qdri_group *group, int t
         ways->twice[ways->n_twice++] = with_protocol(machine, way, i, 1);
 }
 
+/* From each member to another at the same time, in the mean over who is how far away: a unit's
+ * members share what leaves it. */
+static qdri_way message(const qdr_machine *machine, const qdri_group *group, int top)
+{
+    const double members = inside(group, top - 1), g = group->n_ranks;
+    const double n_leaving = members * (g - members) / (g - 1);
+    return (qdri_way){machine->links[top].step_secs,
+                      (n_leaving > 1 ? n_leaving : 1) / ring_rate(machine, group, top)};
+}
+
 static void add_rings(const qdr_machine *machine, const qdri_group *group, int top, qdri_ways *ways)
 {
     const qdri_way way = machine->collectives.by_level ? by_level(machine, group, top)
@@ -133,7 +143,7 @@ static void add_rings(const qdr_machine *machine, const qdri_group *group, int t
         ways->once[ways->n_once++] = with_protocol(machine, way, i, 1);
         ways->twice[ways->n_twice++] = with_protocol(machine, way, i, 2);
     }
-    ways->message = (qdri_way){machine->links[top].step_secs, 1 / ring_rate(machine, group, top)};
+    ways->message = message(machine, group, top);
 }
 
 qdri_ways qdri_ways_make(const qdr_machine *machine, const qdri_group *group)

@@ -112,7 +112,8 @@ void qdri_least(const qdri_equation *equations, int n_equations, int n_unknowns,
         sums.n = n_unknowns;
         for (int i = 0; i < n_equations; i++) {
             const double error = error_of(&equations[i], n_unknowns, unknowns);
-            add_equation(&equations[i], round ? 1 / fmax(error, LEAST_ERROR) : 1, &sums);
+            add_equation(&equations[i],
+                         equations[i].weight * (round ? 1 / fmax(error, LEAST_ERROR) : 1), &sums);
         }
         set_scales(&sums);
         solve(&sums, unknowns);

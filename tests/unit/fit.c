@@ -269,18 +269,18 @@ static void refused(void **state)
 static void least(void **state)
 {
     /* x + y = 2, x - y = 4 wants y = -1: without y, x of 2 or 4 */
-    const qdri_equation signs[] = {{{1, 1}, 2}, {{1, -1}, 4}};
+    const qdri_equation signs[] = {{{1, 1}, 2, 1}, {{1, -1}, 4, 1}};
     double unknowns[2];
     (void)state;
     qdri_least(signs, 2, 2, unknowns);
     assert_true(unknowns[0] >= 2 && unknowns[0] <= 4 && unknowns[1] == 0);
     /* an unknown that is nowhere */
-    const qdri_equation one[] = {{{3, 0}, 6}};
+    const qdri_equation one[] = {{{3, 0}, 6, 1}};
     qdri_least(one, 1, 2, unknowns);
     near(unknowns[0], 2, 1e-9, "x");
     assert_true(unknowns[1] == 0);
     /* the median, not the mean */
-    const qdri_equation far[] = {{{1}, 1}, {{1}, 1}, {{1}, 1.01}, {{1}, 50}};
+    const qdri_equation far[] = {{{1}, 1, 1}, {{1}, 1, 1}, {{1}, 1.01, 1}, {{1}, 50, 1}};
     qdri_least(far, 4, 1, unknowns);
     near(unknowns[0], 1, 0.02, "x");
 }
