@@ -32,16 +32,20 @@ static double adapters_rate(const qdr_machine_link *link)
     return link->n_adapters * link->adapter_bytes_per_sec;
 }
 
+/* Adapters near the members of a unit of the level below. */
+static double near_adapters(const qdr_machine *machine, const qdri_group *group, int level)
+{
+    const int unit = level ? machine->links[level - 1].n_ranks : 0;
+    return unit ? fmax(1, machine->links[level].n_adapters * group->n_fewest[level - 1] / unit) : 1;
+}
+
 /* What one group carries out of a unit of the level below while all groups do. */
 static double level_rate(const qdr_machine *machine, const qdri_group *group, int level)
 {
     const qdr_machine_link *link = &machine->links[level];
     if (level == 0) return link->rank_bytes_per_sec;
     const double n_members = group->n_inside[level - 1];
-    const int unit = machine->links[level - 1].n_ranks;
-    double n_near = unit ? link->n_adapters * n_members / unit : 1; /* adapters near its members */
-    if (n_near < 1) n_near = 1;
-    double rate = fmin(n_near * link->adapter_bytes_per_sec,
+    double rate = fmin(near_adapters(machine, group, level) * link->adapter_bytes_per_sec,
                        adapters_rate(link) / group->n_sharing[level]);
     if (link->rank_bytes_per_sec > 0) rate = fmin(rate, n_members * link->rank_bytes_per_sec);
     return rate;
@@ -146,16 +150,28 @@ static void add_rings(const qdr_machine *machine, const qdri_group *group, int t
     ways->message = message(machine, group, top);
 }
 
+/* For each unit beyond the first; its groups wait for one another's bytes, too. */
+static void add_waits(const qdr_machine *machine, const qdri_group *group, int top, qdri_ways *ways)
+{
+    const qdr_machine_link *link = &machine->links[top];
+    const double n_units = n_parts(group, top) - 1;
+    const double per_byte = link->wait_secs_per_byte * n_units * sqrt(group->n_sharing[top]);
+    ways->start_secs += link->wait_secs * n_units;
+    for (int i = 0; i < ways->n_once; i++) ways->once[i].secs_per_byte += per_byte;
+    for (int i = 0; i < ways->n_twice; i++) ways->twice[i].secs_per_byte += per_byte;
+}
+
 qdri_ways qdri_ways_make(const qdr_machine *machine, const qdri_group *group)
 {
     qdri_ways ways = {.n_ranks = group->n_ranks, .start_secs = machine->collectives.start_secs};
     if (group->n_ranks < 2) return ways;
     const int top = top_level(machine, group);
+    ways.n_flows = near_adapters(machine, group, top);
     add_rings(machine, group, top, &ways);
     if (top > 0 && machine->collectives.has_tree) add_trees(machine, group, top, &ways);
     if (top == 0 && group->n_ranks > 2 && machine->links[0].switch_bytes_per_sec > 0)
         ways.twice[ways.n_twice++] = in_switch(machine, group->n_ranks);
-    if (top > 0) ways.start_secs += machine->links[top].wait_secs * (n_parts(group, top) - 1);
+    if (top > 0) add_waits(machine, group, top, &ways);
     for (int l = 0; l < machine->n_links; l++) {
         if (!qdri_group_crosses(group, l)) continue;
         ways.full_rate[l] = l == 0 ? machine->links[0].rank_bytes_per_sec
@@ -185,10 +201,10 @@ qdri_price qdri_coll_price(const qdri_ways *ways, qdr_coll_kind kind, double n_b
     price.latency_secs = ways->start_secs + way.latency_secs;
     price.work_secs = way.secs_per_byte * n_bytes;
     const double g = ways->n_ranks, share = kind == QDR_SEND_RECV ? 1 : (g - 1) / g;
-    price.flow_bytes_per_sec = (1 + twice) * share / way.secs_per_byte;
+    const double rate = (1 + twice) * share / way.secs_per_byte;
+    price.flow_bytes_per_sec = rate / ways->n_flows;
     for (int l = 0; l < QDR_MAX_LINKS; l++)
-        if (ways->full_rate[l] > 0)
-            price.use[l] = fmin(1, price.flow_bytes_per_sec / ways->full_rate[l]);
+        if (ways->full_rate[l] > 0) price.use[l] = fmin(1, rate / ways->full_rate[l]);
     return price;
 }
 

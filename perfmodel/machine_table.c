@@ -3,6 +3,7 @@
 #include "machine_table.h"
 
 #define GIB 1073741824.0
+#define MIB 1048576.0
 #define NUMBER(key, type, member, unit, least, most)                                               \
     {                                                                                              \
         key, offsetof(type, member), unit, least, most, 0                                          \
@@ -50,6 +51,7 @@ static const qdri_machine_field link_fields[] = {
     NUMBER("adapter_GBps", qdr_machine_link, adapter_bytes_per_sec, 1e9, 0, 1e9),
     NUMBER("step_us", qdr_machine_link, step_secs, 1e-6, 0, 1e9),
     NUMBER("wait_us", qdr_machine_link, wait_secs, 1e-6, 0, 1e9),
+    NUMBER("wait_us_per_MiB", qdr_machine_link, wait_secs_per_byte, 1e-6 / MIB, 0, 1e9),
     NUMBER("switch_GBps", qdr_machine_link, switch_bytes_per_sec, 1e9, 0, 1e9),
     END,
 };
@@ -87,6 +89,19 @@ static const qdri_machine_field software_fields[] = {
     NUMBER("weight_gradient_bytes", qdr_machine_software, weight_gradient_bytes, 1, 0, 1e6),
     NUMBER("gradient_bytes", qdr_machine_software, gradient_bytes, 1, 0, 16),
     NUMBER("optimizer_bytes", qdr_machine_software, optimizer_bytes, 1, 0, 1e6),
+    NUMBER("collective_host_us", qdr_machine_software, collective_host_secs, 1e-6, 0, 1e9),
+    NUMBER("collective_rank_us", qdr_machine_software, collective_rank_secs, 1e-6, 0, 1e9),
+    NUMBER("staged_rank_us", qdr_machine_software, staged_rank_secs, 1e-6, 0, 1e9),
+    NUMBER("stall_us", qdr_machine_software, stall_secs, 1e-6, 0, 1e12),
+    NUMBER("stall_memory_share", qdr_machine_software, stall_memory_share, 1, 0, 10),
+    WHOLE("stall_nodes", qdr_machine_software, stall_nodes, 0, 1 << 20),
+    WHOLE("gathers_again", qdr_machine_software, gathers_again, 0, 1),
+    WHOLE("balanced_stages", qdr_machine_software, balanced_stages, 0, 1),
+    NUMBER("saved_ffn", qdr_machine_software, saved_ffn, 1, 0, 100),
+    NUMBER("live_hidden", qdr_machine_software, live_hidden, 1, 0, 100),
+    NUMBER("logit_memory_bytes", qdr_machine_software, logit_memory_bytes, 1, 0, 1000),
+    NUMBER("bucket_MiB", qdr_machine_software, bucket_bytes, MIB, 0, 1e9),
+    NUMBER("send_bytes", qdr_machine_software, send_bytes, 1, 0, 100),
     NUMBER("fixed_GiB", qdr_machine_software, fixed_bytes, GIB, 0, 1e9),
     NUMBER("fragment_share", qdr_machine_software, fragment_share, 1, 0, 10),
     END,

@@ -4,9 +4,10 @@
 #define QDRI_PERFMODEL_MEMORY_H
 
 #include "price.h"
+#include "stages.h"
 
-/* n_layers of the stage. Fills memory and memory_bytes of the result. */
-void qdri_memory(const qdri_pricing *pricing, const qdr_network *network, double n_layers,
+/* Fills memory and memory_bytes of the result. */
+void qdri_memory(const qdri_pricing *pricing, const qdr_network *network, const qdri_stages *stages,
                  double n_micro, qdr_plan_result *result);
 
 #endif

@@ -51,7 +51,7 @@ static qdr_status check_parts(const qdr_plan *plan, const char *what, int parts,
                     inner, most);
 }
 
-static qdr_status check_grid(const qdr_plan *plan, const qdr_network *network)
+static qdr_status check_grid(const qdr_plan *plan, const qdr_model *model)
 {
     if (plan->x < 1 || plan->y < 1 || plan->z < 1 || plan->d < 1)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: grid %dx%dx%dx%d; every axis must be ≥ 1", plan->x,
@@ -63,7 +63,10 @@ static qdr_status check_grid(const qdr_plan *plan, const qdr_network *network)
     if (plan->order[0] && !qdri_is_order(plan->order))
         return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: order '%.7s' is no permutation of xyzd",
                         plan->order);
-    if (plan->pipeline < 0 || plan->interleave < 0 || plan->pipeline > network->layers)
+    const qdr_network *network = &model->network;
+    const int may_be_empty = model->machine.software.balanced_stages; /* a stage of the head only */
+    if (plan->pipeline < 0 || plan->interleave < 0 ||
+        plan->pipeline > network->layers * (1 + may_be_empty))
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "plan: %d stages with %d parts each for %" PRId64
                         " layers; use 1 stage up to one for each layer",
@@ -78,7 +81,7 @@ qdr_status qdri_plan_check(const qdr_model *model, const qdr_plan *plan)
     if (plan->version != QDR_OPTS_INIT)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: version is %u; begin the plan with QDR_OPTS_INIT",
                         plan->version);
-    QDR_TRY(check_grid(plan, &model->network));
+    QDR_TRY(check_grid(plan, model));
     if (plan->batch < 1 || plan->micro_batch < 0 || plan->sequence < 0)
         return QDR_FAIL(QDR_ERR_SHAPE,
                         "plan: batch %" PRId64 ", micro-batch %" PRId64 ", sequence %" PRId64
@@ -125,22 +128,21 @@ static qdr_status set_rates(const qdr_model *model, const qdr_plan *plan, qdr_pl
     return QDR_OK;
 }
 
-double qdri_stage_layers(const qdr_model *model, const qdr_plan *plan)
-{
-    return ceil((double)model->network.layers / fmax(1, plan->pipeline));
-}
-
 static qdr_status predict(qdr_model *model, const qdr_plan *plan, qdr_plan_result *result)
 {
     const qdri_template *template = NULL;
-    const double n_layers = qdri_stage_layers(model, plan);
     qdri_pricing pricing;
     QDR_TRY(qdri_plan_check(model, plan));
     QDR_TRY(qdri_model_template(model, plan, &template));
-    qdri_pricing_make(&model->machine, &model->network, plan, n_layers, &pricing);
-    QDR_TRY(
-        qdri_step_time(template, &pricing, (double)model->network.layers, &model->work, result));
-    qdri_memory(&pricing, &model->network, n_layers, result->n_micro, result);
+    const qdri_stages stages = qdri_stages_make(&model->machine, &model->network, plan);
+    qdri_pricing_make(&model->machine, &model->network, plan, stages.first, &pricing);
+    result->n_micro = qdri_micro_batches(plan, &pricing.sizes);
+    qdri_memory(&pricing, &model->network, &stages, result->n_micro, result);
+    if (result->memory_bytes > model->machine.memory_bytes && !pricing.gathers_again) {
+        qdri_pricing_gather_again(&pricing);
+        qdri_memory(&pricing, &model->network, &stages, result->n_micro, result);
+    }
+    QDR_TRY(qdri_step_time(template, &pricing, &stages, &model->work, result));
     return set_rates(model, plan, result);
 }
 

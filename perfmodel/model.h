@@ -18,9 +18,6 @@ QDR_NODISCARD qdr_status qdri_plan_check(const qdr_model *model, const qdr_plan 
 /* The template of the plan's structure, made if it is the first. */
 QDR_NODISCARD qdr_status qdri_model_template(qdr_model *model, const qdr_plan *plan,
                                              const qdri_template **found);
-/* Layers of one stage, and what its memory needs; n_micro as in a result. */
-double qdri_stage_layers(const qdr_model *model, const qdr_plan *plan);
-
 int qdri_is_order(const char *order);
 
 #endif

@@ -7,12 +7,31 @@
 #include <string.h>
 
 #include "gemm.h"
+#include "stages.h"
 
 double qdri_kernel_secs(const qdr_machine *machine, double bytes, double flops)
 {
     const double moving = bytes / (machine->memory_bytes_per_sec * machine->memory_efficiency);
     const double computing = machine->kernel_flops > 0 ? flops / machine->kernel_flops : 0;
     return fmax(moving, computing);
+}
+
+/* What the host spends on a collective of activations. */
+static double coll_host_secs(const qdr_machine *machine, const qdri_group *group)
+{
+    const qdr_machine_software *software = &machine->software;
+    const int spans = machine->n_links > 1 && qdri_group_crosses(group, machine->n_links - 1);
+    return fmax(software->collective_host_secs,
+                spans ? software->collective_rank_secs * group->n_ranks : 0);
+}
+
+void qdri_pricing_gather_again(qdri_pricing *pricing)
+{
+    const double each = pricing->machine->software.staged_rank_secs;
+    if (!(each > 0)) return;
+    pricing->gathers_again = 1;
+    for (int axis = 0; axis < QDR_N_AXES; axis++)
+        pricing->coll_host_secs[axis] = each * pricing->ways[axis].n_ranks;
 }
 
 void qdri_pricing_make(const qdr_machine *machine, const qdr_network *network, const qdr_plan *plan,
@@ -24,13 +43,16 @@ void qdri_pricing_make(const qdr_machine *machine, const qdr_network *network, c
     int stride[QDR_N_AXES];
     pricing->machine = machine;
     pricing->plan = plan;
+    pricing->gathers_again = machine->software.gathers_again;
     qdri_sizes_make(network, plan, n_layers, &pricing->sizes);
     qdri_strides(size, plan->order[0] ? plan->order : "xyzd", stride);
     for (int axis = 0; axis < QDR_N_AXES; axis++) {
         const qdri_group group = qdri_group_make(machine, size[axis], stride[axis],
                                                  n_ranks * stages);
         pricing->ways[axis] = qdri_ways_make(machine, &group);
+        pricing->coll_host_secs[axis] = coll_host_secs(machine, &group);
     }
+    if (qdri_is_staged(machine, plan)) qdri_pricing_gather_again(pricing);
 }
 
 /* ---- kernels ---- */
@@ -232,6 +254,9 @@ static qdri_role_price collective(const qdri_pricing *p, const qdri_role *role)
     const double bytes = n_elems * ratio_of(p->plan, axis) * elem_bytes;
     qdri_role_price price = {.n_kernels = 1};
     price.price = qdri_coll_price(ways, coll_kind(p, role, axis), bytes);
+    const double bucket = p->machine->software.bucket_bytes;
+    if (bucket > bytes && axis == QDR_D && role->is_gradient)
+        price.price.latency_secs *= bytes / bucket;
     price.secs = price.price.latency_secs + price.price.work_secs;
     return price;
 }
@@ -242,7 +267,7 @@ static qdri_role_price addition(const qdri_pricing *p, const qdri_role *role, do
     return kernel_price(p, n_elems * bytes * (role->accumulate ? 3 : 2), n_elems, 1);
 }
 
-qdri_role_price qdri_role_price_of(const qdri_pricing *p, const qdri_role *role)
+static qdri_role_price price_of(const qdri_pricing *p, const qdri_role *role)
 {
     const double n_elems = p->sizes.of[role->m] * p->sizes.of[role->n];
     switch (role->kind) {
@@ -262,6 +287,16 @@ qdri_role_price qdri_role_price_of(const qdri_pricing *p, const qdri_role *role)
     case QDRI_TASK_EMBED_SUM: return elementwise(p, n_elems, (work){3, 1, 1});
     }
     return (qdri_role_price){.secs = 0};
+}
+
+qdri_role_price qdri_role_price_of(const qdri_pricing *p, const qdri_role *role)
+{
+    qdri_role_price price = price_of(p, role);
+    price.host_secs = price.n_kernels * p->machine->software.host_secs;
+    if (role->kind == QDRI_TASK_COLLECTIVE && role->overlap_class == QDRI_CLASS_ROWS &&
+        price.secs > 0)
+        price.host_secs += p->coll_host_secs[qdr_channel_axis(role->channel)];
+    return price;
 }
 
 qdr_time_term qdri_role_term(const qdri_role *role)

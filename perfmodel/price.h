@@ -12,18 +12,23 @@ typedef struct qdri_pricing {
     const qdr_plan *plan;
     qdri_sizes sizes;
     qdri_ways ways[QDR_N_AXES];
+    int gathers_again; /* gathered rows are not kept */
+    double coll_host_secs[QDR_N_AXES]; /* of a collective of activations, beside host_secs */
 } qdri_pricing;
 
 /* A role's price, and what the answer needs besides. */
 typedef struct qdri_role_price {
     qdri_price price;
     double secs; /* alone */
-    int n_kernels; /* that the host enqueues */
+    int n_kernels;
+    double host_secs; /* to enqueue them */
 } qdri_role_price;
 
 /* n_layers of the stage. */
 void qdri_pricing_make(const qdr_machine *machine, const qdr_network *network, const qdr_plan *plan,
                        double n_layers, qdri_pricing *pricing);
+/* From now on gathered rows are not kept, as a framework does where they do not fit. */
+void qdri_pricing_gather_again(qdri_pricing *pricing);
 qdri_role_price qdri_role_price_of(const qdri_pricing *pricing, const qdri_role *role);
 /* The term that the role's time on the processor belongs to. */
 qdr_time_term qdri_role_term(const qdri_role *role);

@@ -120,8 +120,8 @@ static void bound_orders(search *s, candidate c, const qdri_pricing *pricing, qd
     qdr_plan plan = plan_of(s, &c);
     qdri_pricing own = *pricing;
     own.plan = &plan;
-    qdri_memory(&own, &s->model->network, qdri_stage_layers(s->model, &plan), bounds->n_micro,
-                &result);
+    const qdri_stages stages = qdri_stages_make(&s->model->machine, &s->model->network, &plan);
+    qdri_memory(&own, &s->model->network, &stages, bounds->n_micro, &result);
     s->result->n_candidates += n_orders;
     note_memory(s, &plan, &result);
     if (result.memory_bytes > memory_limit(s)) return;

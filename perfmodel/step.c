@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "core/size.h"
+#include "stages.h"
 
 void qdri_step_work_free(qdri_step_work *work)
 {
@@ -38,7 +39,7 @@ typedef struct phase {
     double first_secs, last_secs; /* of embedding, of head and loss, beside the layers */
     double time[3][QDR_N_TIME_TERMS]; /* of a layer, of the embedding, of the head */
     double busy[3][QDR_N_AXES];
-    double n_kernels[3];
+    double host_secs[3];
 } phase;
 
 enum { OF_LAYER, OF_FIRST, OF_LAST };
@@ -69,7 +70,7 @@ static void add_up_roles(const qdri_template *template, const qdri_template_list
         const qdri_role *role = &template->roles[r];
         const double n[3] = {list->n_in_layer[r], list->n_in_first[r], list->n_in_last[r]};
         for (int part = 0; part < 3; part++) {
-            p->n_kernels[part] += n[part] * roles[r].n_kernels;
+            p->host_secs[part] += n[part] * roles[r].host_secs;
             if (role->kind == QDRI_TASK_COLLECTIVE)
                 p->busy[part][qdr_channel_axis(role->channel)] += n[part] * roles[r].secs;
             else if (role->on_processor)
@@ -158,7 +159,7 @@ typedef struct amount {
     double secs, time[QDR_N_TIME_TERMS], busy[QDR_N_AXES];
 } amount;
 
-static void add_part(const phase *p, int part, double times, amount *sum, double *n_kernels)
+static void add_part(const phase *p, int part, double times, amount *sum, double *host_secs)
 {
     const double secs = part == OF_LAYER   ? p->layer_secs
                         : part == OF_FIRST ? p->first_secs
@@ -166,7 +167,7 @@ static void add_part(const phase *p, int part, double times, amount *sum, double
     sum->secs += times * secs;
     for (int t = 0; t < QDR_N_TIME_TERMS; t++) sum->time[t] += times * p->time[part][t];
     for (int axis = 0; axis < QDR_N_AXES; axis++) sum->busy[axis] += times * p->busy[part][axis];
-    *n_kernels += times * p->n_kernels[part];
+    *host_secs += times * p->host_secs[part];
 }
 
 /* Host and device run beside one another; neither alone decides when both take about as long. */
@@ -185,11 +186,11 @@ static amount stage_phase(const phase *p, const qdr_machine_software *software, 
                           int is_first, int is_last)
 {
     amount a = {.secs = 0};
-    double n_kernels = 0;
-    add_part(p, OF_LAYER, n_layers, &a, &n_kernels);
-    if (is_first) add_part(p, OF_FIRST, 1, &a, &n_kernels);
-    if (is_last) add_part(p, OF_LAST, 1, &a, &n_kernels);
-    add_host(software, n_kernels * software->host_secs, &a);
+    double host_secs = 0;
+    add_part(p, OF_LAYER, n_layers, &a, &host_secs);
+    if (is_first) add_part(p, OF_FIRST, 1, &a, &host_secs);
+    if (is_last) add_part(p, OF_LAST, 1, &a, &host_secs);
+    add_host(software, host_secs, &a);
     return a;
 }
 
@@ -220,7 +221,7 @@ static void add_recompute(const qdri_template *template, const qdri_pricing *pri
     double secs = 0;
     if (pricing->plan->recompute == QDR_RECOMPUTE_FULL) {
         secs = forward->layer_secs;
-        backward->n_kernels[OF_LAYER] += forward->n_kernels[OF_LAYER];
+        backward->host_secs[OF_LAYER] += forward->host_secs[OF_LAYER];
         for (int axis = 0; axis < QDR_N_AXES; axis++)
             backward->busy[OF_LAYER][axis] += forward->busy[OF_LAYER][axis];
     } else if (pricing->plan->recompute == QDR_RECOMPUTE_ATTENTION) {
@@ -228,7 +229,7 @@ static void add_recompute(const qdri_template *template, const qdri_pricing *pri
             const qdri_role *role = &template->roles[r];
             if (role->kind != QDRI_TASK_FORWARD || role->node_kind != QDRI_NODE_ATTENTION) continue;
             secs += work->roles[r].secs;
-            backward->n_kernels[OF_LAYER] += work->roles[r].n_kernels;
+            backward->host_secs[OF_LAYER] += work->roles[r].host_secs;
         }
     }
     backward->layer_secs += secs;
@@ -289,28 +290,57 @@ static double send_secs(const qdri_pricing *pricing)
     return 2 * (qdri_coll_secs(&ways, QDR_SEND_RECV, whole / plan->y) + gather);
 }
 
-/* One forward, one backward: the slowest stage is always at work, but for the time in which the
- * others fill and drain (Narayanan et al. 2021, 2.2). */
-static void run_pipeline(const phases *all, const qdri_pricing *pricing, double n_layers,
-                         amount *step)
+/* Of a stage and its neighbours, for each micro-batch. */
+static double stall_secs(const qdri_pricing *pricing, int n_neighbours, double memory_bytes)
+{
+    const qdr_machine *machine = pricing->machine;
+    const qdr_machine_software *software = &machine->software;
+    const double nodes = qdri_job_nodes(machine, pricing->plan);
+    const int many = software->stall_nodes > 0 && nodes >= software->stall_nodes;
+    const int full = software->stall_memory_share > 0 &&
+                     memory_bytes > software->stall_memory_share * machine->memory_bytes;
+    return many || full ? n_neighbours * software->stall_secs : 0;
+}
+
+/* Stages of a pipeline: a slot is one forward and one backward. */
+typedef struct pipe {
+    amount first, middle, last;
+} pipe;
+
+static pipe make_pipe(const phases *all, const phase *backward, const qdri_pricing *pricing,
+                      const qdri_stages *stages, double memory_bytes)
 {
     const qdr_machine_software *software = &pricing->machine->software;
-    const int p = pricing->plan->pipeline,
-              v = pricing->plan->interleave > 1 ? pricing->plan->interleave : 1;
+    pipe p = {.first = slot_of(all, backward, software, stages->first, 1, 0),
+              .middle = slot_of(all, backward, software, stages->middle, 0, 0),
+              .last = slot_of(all, backward, software, stages->last, 0, 1)};
+    add_secs(stall_secs(pricing, 1, memory_bytes), QDR_TIME_BUBBLE, &p.first);
+    add_secs(stall_secs(pricing, 2, memory_bytes), QDR_TIME_BUBBLE, &p.middle);
+    add_secs(stall_secs(pricing, 1, memory_bytes), QDR_TIME_BUBBLE, &p.last);
+    return p;
+}
+
+static const amount *slowest_of(const pipe *p, int n_stages)
+{
+    const amount *slowest = p->first.secs > p->last.secs ? &p->first : &p->last;
+    return n_stages > 2 && p->middle.secs > slowest->secs ? &p->middle : slowest;
+}
+
+/* The slowest stage is always at work, but for the time in which the others fill and drain
+ * (Narayanan et al. 2021, 2.2). */
+static void run_pipeline(const phases *all, const qdri_pricing *pricing, const qdri_stages *stages,
+                         double memory_bytes, amount *step)
+{
+    const int v = pricing->plan->interleave > 1 ? pricing->plan->interleave : 1;
     const double sends = send_secs(pricing) * v;
-    amount first = slot_of(all, &all->before, software, n_layers, 1, 0),
-           middle = slot_of(all, &all->before, software, n_layers, 0, 0),
-           last = slot_of(all, &all->before, software, n_layers, 0, 1);
-    amount *slowest = first.secs > last.secs ? &first : &last;
-    const double others = first.secs + last.secs - slowest->secs + (p - 2) * middle.secs +
-                          (p - 1) * sends;
-    add_amount(slowest, all->n_micro, step);
-    add_secs(all->n_micro * sends, QDR_TIME_BUBBLE, step);
-    add_secs(others / v, QDR_TIME_BUBBLE, step);
-    const amount end = slot_of(all, &all->last, software, n_layers, slowest == &first,
-                               slowest == &last);
-    add_amount(&end, 1, step);
-    add_amount(slowest, -1, step);
+    const pipe before = make_pipe(all, &all->before, pricing, stages, memory_bytes),
+               end = make_pipe(all, &all->last, pricing, stages, memory_bytes);
+    const amount *slowest = slowest_of(&before, stages->n);
+    const double others = before.first.secs + before.last.secs - slowest->secs +
+                          (stages->n - 2) * before.middle.secs + (stages->n - 1) * sends;
+    add_amount(slowest, all->n_micro - 1, step);
+    add_amount(slowest_of(&end, stages->n), 1, step);
+    add_secs(all->n_micro * sends + others / v, QDR_TIME_BUBBLE, step);
 }
 
 /* ---- the optimizer ---- */
@@ -353,9 +383,8 @@ static void add_optimizer(const qdri_pricing *pricing, double n_layers, amount *
 }
 
 qdr_status qdri_step_time(const qdri_template *template, const qdri_pricing *pricing,
-                          double n_layers, qdri_step_work *work, qdr_plan_result *result)
+                          const qdri_stages *stages, qdri_step_work *work, qdr_plan_result *result)
 {
-    const int p = pricing->plan->pipeline > 1 ? pricing->plan->pipeline : 1;
     const qdr_machine_software *software = &pricing->machine->software;
     amount step = {.secs = 0};
     phases all;
@@ -363,19 +392,17 @@ qdr_status qdri_step_time(const qdri_template *template, const qdri_pricing *pri
     for (int i = 0; i < QDRI_N_LIST_KINDS; i++)
         most = template->lists[i].sim.n_tasks > most ? template->lists[i].sim.n_tasks : most;
     QDR_TRY(work_reserve(work, most));
-    const double stage_layers = ceil(n_layers / p);
-    make_phases(template, stage_layers, pricing, work, &all);
-    if (p > 1) {
-        run_pipeline(&all, pricing, stage_layers, &step);
+    make_phases(template, stages->first, pricing, work, &all);
+    if (stages->n > 1) {
+        run_pipeline(&all, pricing, stages, result->memory_bytes, &step);
     } else {
-        const amount slot = slot_of(&all, &all.before, software, n_layers, 1, 1),
-                     end = slot_of(&all, &all.last, software, n_layers, 1, 1);
+        const amount slot = slot_of(&all, &all.before, software, stages->first, 1, 1),
+                     end = slot_of(&all, &all.last, software, stages->first, 1, 1);
         add_amount(&slot, all.n_micro - 1, &step);
         add_amount(&end, 1, &step);
     }
-    add_optimizer(pricing, stage_layers, &step);
+    add_optimizer(pricing, stages->first, &step);
     result->secs = step.secs;
-    result->n_micro = all.n_micro;
     memcpy(result->time, step.time, sizeof result->time);
     memcpy(result->busy, step.busy, sizeof result->busy);
     return QDR_OK;

@@ -4,6 +4,7 @@
 #define QDRI_PERFMODEL_STEP_H
 
 #include "price.h"
+#include "stages.h"
 
 /* Memory for the simulation of a list, used again. */
 typedef struct qdri_step_work {
@@ -15,9 +16,9 @@ typedef struct qdri_step_work {
 
 void qdri_step_work_free(qdri_step_work *work);
 
-/* Fills secs, time and busy of the result. */
+/* Fills secs, time and busy of the result; its memory is known. */
 QDR_NODISCARD qdr_status qdri_step_time(const qdri_template *template, const qdri_pricing *pricing,
-                                        double n_layers, qdri_step_work *work,
+                                        const qdri_stages *stages, qdri_step_work *work,
                                         qdr_plan_result *result);
 
 /* Forwards of a step in each cell. */

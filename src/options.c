@@ -63,8 +63,8 @@ static int fail_option(char **argv, int code, const option_spec *specs, failure 
                 words);
 }
 
-int options_read(int argc, char **argv, const option_spec *specs, option_taker take, void *user,
-                 failure *why)
+int options_read_word(int argc, char **argv, const option_spec *specs, option_taker take,
+                      void *user, const char **word, failure *why)
 {
     getopt_tables tables;
     make_tables(specs, &tables);
@@ -76,10 +76,17 @@ int options_read(int argc, char **argv, const option_spec *specs, option_taker t
         if (code == '?' || code == ':') return fail_option(argv, code, specs, why);
         if (take(index_of(specs, code), optarg, user, why)) return why->code;
     }
+    if (word && optind < argc) *word = argv[optind++];
     if (optind == argc) return EXIT_OK;
     char words[64];
     return fail(why, EXIT_USAGE, "%s: '%s' is no option; see %s", argv[0], argv[optind],
                 help_words(argv[0], words));
+}
+
+int options_read(int argc, char **argv, const option_spec *specs, option_taker take, void *user,
+                 failure *why)
+{
+    return options_read_word(argc, argv, specs, take, user, NULL, why);
 }
 
 void options_print(const option_spec *specs)
@@ -126,6 +133,12 @@ int option_bytes(const char *name, const char *value, int64_t max, int64_t *byte
 
 int option_grid(const char *name, const char *value, grid_size *size, failure *why)
 {
+    return option_large_grid(name, value, 1024, size, why);
+}
+
+int option_large_grid(const char *name, const char *value, int64_t max, grid_size *size,
+                      failure *why)
+{
     int axes[4];
     const char *at = value;
     int64_t n_ranks = 1;
@@ -133,12 +146,12 @@ int option_grid(const char *name, const char *value, grid_size *size, failure *w
         char *end;
         errno = 0;
         const long long number = *at >= '0' && *at <= '9' ? strtoll(at, &end, 10) : -1;
-        if (number < 1 || number > 1024 || errno || *end != (i < 3 ? 'x' : 0) ||
-            (n_ranks *= number) > 1024)
+        if (number < 1 || number > max || errno || *end != (i < 3 ? 'x' : 0) ||
+            (n_ranks *= number) > max)
             return fail(why, EXIT_USAGE,
                         "--%s '%s': a grid is GXxGYxGZxGD, four numbers from 1 whose product is at "
-                        "most 1024, such as 2x2x1x1",
-                        name, value);
+                        "most %lld, such as 2x2x1x1",
+                        name, value, (long long)max);
         axes[i] = (int)number;
         at = end + 1;
     }

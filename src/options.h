@@ -24,6 +24,9 @@ typedef int (*option_taker)(int index, const char *value, void *user, failure *w
  * EXIT_USAGE. */
 int options_read(int argc, char **argv, const option_spec *specs, option_taker take, void *user,
                  failure *why);
+/* The same, with one word that is no option allowed, anywhere; without one it stays as it was. */
+int options_read_word(int argc, char **argv, const option_spec *specs, option_taker take,
+                      void *user, const char **word, failure *why);
 /* Prints the table to standard output. */
 void options_print(const option_spec *specs);
 
@@ -40,6 +43,9 @@ typedef struct grid_size {
 } grid_size;
 /* "2x2x1x1", each from 1 to 1024 and the product too. */
 int option_grid(const char *name, const char *value, grid_size *size, failure *why);
+/* The same for ranks that need not be started: the product is at most `max`. */
+int option_large_grid(const char *name, const char *value, int64_t max, grid_size *size,
+                      failure *why);
 int grid_ranks(grid_size size);
 /* As many ranks were started as the grid has; `command` begins the sentence. */
 int grid_check_ranks(const char *command, grid_size size, int n_ranks, failure *why);

@@ -52,6 +52,7 @@ typedef struct qdr_machine_link {
     double step_secs; /**< from one rank of a ring to the next */
     double wait_secs; /**< of a collective, for each unit beyond the first: who comes late, who is
                          in the way */
+    double wait_secs_per_byte; /**< the same for each byte that the groups of a unit send along */
     double switch_bytes_per_sec; /**< of a rank into a switch that adds up (NVLS); 0: there is none
                                   */
 } qdr_machine_link;
@@ -87,6 +88,24 @@ typedef struct qdr_machine_software {
     double weight_gradient_bytes; /**< moved per weight and micro-batch besides the product */
     double gradient_bytes; /**< of a gradient on its way over ranks; 0: those of its type */
     double optimizer_bytes; /**< moved per parameter of a shard by one optimizer step */
+    /* Tensor parallelism and pipelines as a framework runs them: */
+    double collective_host_secs; /**< of a collective over x or y, beside host_secs */
+    double collective_rank_secs; /**< the same for each member of a group that spans nodes */
+    double staged_rank_secs; /**< the same where stages of a pipeline span nodes, and wait for each
+                                other, or memory has no room for gathered rows: they are gathered
+                                again */
+    double stall_secs; /**< of each neighbour stage and micro-batch, where memory is nearly full or
+                          nodes are many: blocks are given back and asked for again */
+    double stall_memory_share; /**< of the memory, from which that happens; 0: never */
+    int stall_nodes; /**< nodes from which that happens; 0: never */
+    int gathers_again; /**< 1: gathered rows are never kept for the backward */
+    int balanced_stages; /**< 1: the head counts as its parameters when layers are dealt to stages
+                          */
+    double saved_ffn; /**< copies of the MLP's inner activation kept besides its edges */
+    double live_hidden; /**< whole rows of the hidden size alive besides, where y > 1 */
+    double logit_memory_bytes; /**< of each logit while the loss is made; 0: two of its type */
+    double bucket_bytes; /**< of gradients that are summed over d at once; 0: each weight's alone */
+    double send_bytes; /**< of memory for each parameter, to send its gradient, where d > 1 */
     double fixed_bytes; /**< of memory: context, libraries */
     double fragment_share; /**< of the activations, on top */
 } qdr_machine_software;

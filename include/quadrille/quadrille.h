@@ -5,6 +5,7 @@
 
 #include "coll.h"
 #include "context.h"
+#include "data.h"
 #include "grid.h"
 #include "launch.h"
 #include "linear.h"
@@ -15,6 +16,7 @@
 #include "perf.h"
 #include "stack.h"
 #include "status.h"
+#include "topo.h"
 #include "types.h"
 #include "version.h"
 

@@ -11,6 +11,7 @@
 typedef struct qdri_spans {
     qdri_span *items;
     int n, capacity;
+    int64_t list; /* that they were noted for */
 } qdri_spans;
 
 /* Room for two more spans. */
@@ -39,8 +40,9 @@ static qdr_status enlarge(qdri_hazards *hazards, int n_buffers)
     return QDR_OK;
 }
 
-static void begin(qdri_spans *spans)
+static void begin(qdri_spans *spans, int64_t list)
 {
+    spans->list = list;
     spans->items[0] = (qdri_span){.begin = 0, .end = SIZE_MAX, .writer = -1};
     for (int s = 0; s < QDRI_N_STREAMS; s++) spans->items[0].readers[s] = -1;
     spans->n = 1;
@@ -59,6 +61,8 @@ static int cut(qdri_spans *spans, size_t at)
     return i + 1;
 }
 
+void qdri_hazards_begin(qdri_hazards *hazards) { hazards->list++; }
+
 static size_t end_of(qdri_ref ref) { return ref.bytes ? ref.offset + ref.bytes : SIZE_MAX; }
 
 qdr_status qdri_hazards_find(qdri_hazards *hazards, qdri_ref ref, qdri_span **spans, int *n_spans)
@@ -67,7 +71,7 @@ qdr_status qdri_hazards_find(qdri_hazards *hazards, qdri_ref ref, qdri_span **sp
     if (ref.buffer >= hazards->n_buffers) QDR_TRY(enlarge(hazards, 2 * ref.buffer + 16));
     qdri_spans *all = &hazards->of_buffer[ref.buffer];
     QDR_TRY(reserve(all));
-    if (all->n == 0) begin(all);
+    if (all->list != hazards->list) begin(all, hazards->list);
     const int first = cut(all, ref.offset), behind = cut(all, end_of(ref));
     *spans = &all->items[first];
     *n_spans = behind - first;

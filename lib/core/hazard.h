@@ -20,11 +20,15 @@ typedef struct qdri_span {
     int readers[QDRI_N_STREAMS]; /* since then, the last of each stream */
 } qdri_span;
 
+/* Zero, or of an older list, whose memory is used again. */
 typedef struct qdri_hazards {
     struct qdri_spans *of_buffer;
     int n_buffers;
+    int64_t list; /* that is being made; what was noted for others counts for nothing */
 } qdri_hazards;
 
+/* A new list begins: nobody has touched anything. */
+void qdri_hazards_begin(qdri_hazards *hazards);
 /* The spans that make up `ref`, a new border on either side where there is none. They are valid
  * until the next call. */
 QDR_NODISCARD qdr_status qdri_hazards_find(qdri_hazards *hazards, qdri_ref ref, qdri_span **spans,

@@ -204,8 +204,8 @@ int qdri_json_has(qdri_json_node node) { return qdri_json_kind_of(node) > QDRI_J
 static int steps_to(const qdri_json_node *node, qdri_json_step steps[QDRI_JSON_MAX_DEPTH])
 {
     int n = 0;
-    for (const qdri_json_node *at = node; at->parent; at = at->parent) n++;
-    if (n > QDRI_JSON_MAX_DEPTH) return 0;
+    for (const qdri_json_node *at = node; at->parent; at = at->parent)
+        if (++n > QDRI_JSON_MAX_DEPTH) return 0; /* a node was put into one of its parents */
     for (int i = n; node->parent; node = node->parent)
         steps[--i] = (qdri_json_step){node->key, node->index};
     return n;

@@ -22,7 +22,8 @@ enum { QDRI_JSON_MAX_BYTES = 16 << 20, QDRI_JSON_MAX_DEPTH = 64, QDRI_JSON_PATH_
 
 typedef struct qdri_json qdri_json;
 
-/* A place in a document, which need not be there. Valid as long as the document and its parent. */
+/* A place in a document, which need not be there. Valid as long as the document and the node of its
+ * parent, which must stay where it is and as it is. */
 typedef struct qdri_json_node {
     const qdri_json *document;
     const struct qdri_json_node *parent; /* NULL: the root */

@@ -11,9 +11,19 @@ typedef struct cursor {
 
 static int more(const cursor *c) { return c->at < c->end; }
 
+static int is_blank(char letter)
+{
+    return letter == ' ' || letter == '\t' || letter == '\r' || letter == '\n';
+}
+
+static int ends_word(char letter)
+{
+    return is_blank(letter) || letter == ',' || letter == ']' || letter == '}';
+}
+
 static void skip_blanks(cursor *c)
 {
-    while (more(c) && memchr(" \t\r\n", *c->at, 4)) c->at++;
+    while (more(c) && is_blank(*c->at)) c->at++;
 }
 
 /* From a quote to behind the one that ends it. */
@@ -45,7 +55,7 @@ static void skip_value(cursor *c)
         while (more(c) && depth > 0);
         return;
     }
-    while (more(c) && !memchr(",]} \t\r\n", *c->at, 7)) c->at++;
+    while (more(c) && !ends_word(*c->at)) c->at++;
 }
 
 /* Behind a comma, if there is one. */

@@ -64,7 +64,8 @@ static void empty(qdri_net *net)
                       .node_capacity = old.node_capacity,
                       .parameters = old.parameters,
                       .parameter_capacity = old.parameter_capacity,
-                      .buffers = {.items = old.buffers.items, .capacity = old.buffers.capacity}};
+                      .buffers = {.items = old.buffers.items, .capacity = old.buffers.capacity},
+                      .hazards = old.hazards};
 }
 
 qdr_status qdri_net_begin(qdri_net *net, const qdri_place *place,
@@ -91,6 +92,7 @@ void qdri_net_free(qdri_net *net)
     free(net->nodes);
     free(net->parameters);
     qdri_buffers_free(&net->buffers);
+    qdri_hazards_free(&net->hazards);
     *net = (qdri_net){0};
 }
 

@@ -103,6 +103,7 @@ typedef struct qdri_net {
     qdri_parameter *parameters;
     int n_parameters, parameter_capacity;
     qdri_buffers buffers; /* region_bytes: known after qdri_net_build() */
+    qdri_hazards hazards; /* of the list that is being made */
     qdri_ref caller[4]; /* x, y, dx, dy of single-layer calls */
     qdri_ref op_work, small_gradients;
     qdri_ref loss; /* {sum, rows} of each part of the rows, and room to add them up over ranks */

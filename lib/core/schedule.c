@@ -9,10 +9,11 @@
 #include "core/size.h"
 
 void qdri_builder_begin(qdri_builder *builder, qdri_schedule *schedule, qdri_buffers *buffers,
-                        const qdri_place *place, int overlap, int prefetch)
+                        qdri_hazards *hazards, const qdri_place *place, int overlap, int prefetch)
 {
     *builder = (qdri_builder){.schedule = schedule,
                               .buffers = buffers,
+                              .hazards = hazards,
                               .place = *place,
                               .overlap = overlap,
                               .prefetch = prefetch,
@@ -23,6 +24,7 @@ void qdri_builder_begin(qdri_builder *builder, qdri_schedule *schedule, qdri_buf
     }
     builder->gradient_slots[0] = builder->gradient_slots[1] = builder->gradient_temp = QDRI_NO_REF;
     schedule->n_tasks = 0;
+    qdri_hazards_begin(hazards);
     qdri_buffers_reset_pool(buffers);
 }
 
@@ -64,7 +66,7 @@ static void wait_for_operand(qdri_builder *builder, qdri_task *task, qdri_ref re
     qdri_span *spans;
     int n_spans;
     if (ref.buffer < 0 || builder->status != QDR_OK) return;
-    builder->status = qdri_hazards_find(&builder->hazards, ref, &spans, &n_spans);
+    builder->status = qdri_hazards_find(builder->hazards, ref, &spans, &n_spans);
     if (builder->status != QDR_OK) return;
     for (int i = 0; i < n_spans; i++) {
         wait_for(builder, task, spans[i].writer);
@@ -78,7 +80,7 @@ static void note_read(qdri_builder *builder, const qdri_task *task, qdri_ref ref
     qdri_span *spans;
     int n_spans;
     if (ref.buffer < 0 || builder->status != QDR_OK) return;
-    builder->status = qdri_hazards_find(&builder->hazards, ref, &spans, &n_spans);
+    builder->status = qdri_hazards_find(builder->hazards, ref, &spans, &n_spans);
     for (int i = 0; i < n_spans; i++) spans[i].readers[task->stream] = number;
 }
 
@@ -93,7 +95,7 @@ static void note_operands(qdri_builder *builder, const qdri_task *task, int numb
     for (int i = 0; i < task->n_reads; i++) note_read(builder, task, task->reads[i], number);
     for (int i = 0; i < task->n_writes; i++)
         if (task->writes[i].buffer >= 0 && builder->status == QDR_OK)
-            qdri_hazards_write(&builder->hazards, task->writes[i], number);
+            qdri_hazards_write(builder->hazards, task->writes[i], number);
 }
 
 /* Tasks of a class that may not overlap wait for the task before them, and the one after waits for
@@ -186,7 +188,6 @@ static void append(qdri_builder *builder, const qdri_task *task)
 
 qdr_status qdri_builder_end(qdri_builder *builder)
 {
-    qdri_hazards_free(&builder->hazards);
     free(builder->uses);
     free(builder->slots);
     free(builder->held);

@@ -83,7 +83,7 @@ typedef struct qdri_builder {
     qdri_place place;
     int overlap; /* QDR_OVERLAP_… that may run beside others */
     qdr_status status;
-    qdri_hazards hazards;
+    qdri_hazards *hazards;
     /* The rows of the cell in parts that follow one another through the schedule: those of part p
      * begin at part_begin[p]. */
     int n_parts;
@@ -108,9 +108,10 @@ typedef struct qdri_builder {
     int next_gradient_slot;
 } qdri_builder;
 
-/* Starts an empty schedule; all workspace slots are free. */
+/* Starts an empty schedule; all workspace slots are free. `hazards` are for the buffers, and may be
+ * used for one schedule after the other. */
 void qdri_builder_begin(qdri_builder *builder, qdri_schedule *schedule, qdri_buffers *buffers,
-                        const qdri_place *place, int overlap, int prefetch);
+                        qdri_hazards *hazards, const qdri_place *place, int overlap, int prefetch);
 /* Cuts the cell's rows into up to n_parts parts of whole `unit`s, none of them empty. Until then
  * there is one. */
 void qdri_builder_cut_rows(qdri_builder *builder, int64_t n_rows, int64_t unit, int n_parts);

@@ -14,7 +14,9 @@ export PKG_CONFIG_PATH="$scratch/pkgconfig" LD_LIBRARY_PATH="${library%/*}"
 
 # As installed with --prefix there. (A sysroot would move the headers of MPI, too, to where they are not.)
 mkdir "$PKG_CONFIG_PATH"
-sed "s|^prefix=|prefix=$scratch|" "$pc" >"$PKG_CONFIG_PATH/quadrille.pc"
+for name in quadrille quadrille_perf; do
+    sed "s|^prefix=|prefix=$scratch|" "${pc%/*}/$name.pc" >"$PKG_CONFIG_PATH/$name.pc"
+done
 mpi=$("$build/src/quadrille" --version | awk '$1 == "mpi" { print $2 }')
 
 # compile NAME MODULE...: warnings are errors.
@@ -70,6 +72,27 @@ int main(void)
 C
 compile lines quadrille
 expect 'Y begins with' 4 "$scratch/lines"
+
+# The model alone, with its data files.
+cat >"$scratch/network.c" <<'C'
+#include <quadrille/network.h>
+#include <stdio.h>
+int main(void)
+{
+    qdr_network network;
+    qdr_network_counts counts;
+    if (qdr_network_load("gpt2", &network) == QDR_OK && qdr_network_params(&network, &counts) == QDR_OK)
+        printf("gpt2 has %lld parameters\n", (long long)counts.total);
+    else
+        printf("%s\n", qdr_last_error());
+    return 0;
+}
+C
+compile network quadrille_perf
+data=$(find "$scratch" -path '*/share/quadrille')
+expect 'gpt2 has 124439808 parameters' 1 env QDR_DATA_PATH="$data" "$scratch/network"
+cmp "$data/models/gpt2.json" "$top/perfmodel/models/gpt2.json"
+[ "$(find "$data/models" -name '*.json' | wc -l)" = "$(find "$top/perfmodel/models" -name '*.json' | wc -l)" ]
 
 cat >"$scratch/own_mpi.c" <<'C'
 #include <quadrille/mpi.h>

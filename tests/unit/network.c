@@ -164,7 +164,8 @@ static void each_part(void **state)
     assert_int_equal(c.final_norm, 20);
     assert_int_equal(c.head, 110);
     assert_int_equal(c.total, 110 + 50 + 2 * 547 + 20 + 110);
-    net.qkv_bias = net.out_bias = net.mlp_bias = net.positions = 0;
+    net.qkv_bias = net.out_bias = net.mlp_bias = 0;
+    net.positions = 0;
     net.gated = net.tied = 1;
     net.norm = QDR_NORM_RMS;
     CHECK_OK(qdr_network_params(&net, &c));
@@ -239,7 +240,7 @@ static void wrong_sizes(void **state)
     net.heads = net.kv_heads = net.head_size = INT32_MAX;
     CHECK_FAILS(qdr_network_params(&net, &counts), QDR_ERR_SHAPE, "too many for 63 bits");
     net = by_hand();
-    net.hidden = net.ffn = net.vocab = net.layers = net.norms_per_layer = INT32_MAX;
+    net.hidden = net.ffn = net.vocab = net.layers = INT32_MAX;
     CHECK_FAILS(qdr_network_params(&net, &counts), QDR_ERR_SHAPE, "too many for 63 bits");
 }
 

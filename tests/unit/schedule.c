@@ -20,6 +20,7 @@ enum { COMPUTE = QDRI_STREAM_OF_COMPUTE };
 typedef struct bench {
     qdri_buffers buffers;
     qdri_schedule schedule;
+    qdri_hazards hazards;
     qdri_builder builder;
 } bench;
 
@@ -27,7 +28,8 @@ static const qdri_place all_two = {{2, 2, 2, 2}, {0, 1, 1, 0}};
 
 static void begin(bench *b, const qdri_place *place, int overlap, int prefetch)
 {
-    qdri_builder_begin(&b->builder, &b->schedule, &b->buffers, place, overlap, prefetch);
+    qdri_builder_begin(&b->builder, &b->schedule, &b->buffers, &b->hazards, place, overlap,
+                       prefetch);
 }
 
 static void end(bench *b) { assert_int_equal(qdri_builder_end(&b->builder), QDR_OK); }
@@ -36,6 +38,7 @@ static void drop(bench *b)
 {
     qdri_schedule_free(&b->schedule);
     qdri_buffers_free(&b->buffers);
+    qdri_hazards_free(&b->hazards);
 }
 
 static qdri_task touch(int stream, qdri_ref read, qdri_ref write)

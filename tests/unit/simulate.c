@@ -197,12 +197,13 @@ static void random_lists(void **state)
                                  ? (int)(test_random(&seed) % (uint64_t)i)
                                  : -1;
             const double latency = stream ? (double)(test_random(&seed) % 10) / 20 : 0;
-            add(&l, stream, latency, 0.1 + (double)(test_random(&seed) % 10) / 10,
-                0.1 * (double)(1 + test_random(&seed) % 10), wait);
+            const double use = stream ? 0.1 * (double)(1 + test_random(&seed) % 10) : 0;
+            add(&l, stream, latency, 0.1 + (double)(test_random(&seed) % 10) / 10, use, wait);
         }
         const double end = run(&l, slow[0], slow[1], NULL).end_secs;
         const double ticked = tick_all(&l, 1e-3, slow);
-        /* 14 tasks, each ending up to two ticks late; rates cut to 1/2000 of a flow of 0.1 or more. */
+        /* 14 tasks, each ending up to two ticks late; rates cut to 1/2000 of a flow of 0.1 or more.
+         */
         assert_true(fabs(end - ticked) <= 28e-3 + 10e-3 * end);
     }
 }

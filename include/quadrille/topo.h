@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** @file topo.h  Machines: packages, NUMA nodes, caches, cores, GPUs, network adapters and the
+ * links between them; and on which of these links the axes of a grid lie.
+ *
+ *  A machine is one node. It is read with hwloc, from the node that this process runs on or from an
+ * XML file that hwloc has written elsewhere. All structs are plain: tables made by hand do as well
+ * as loaded ones. All functions are local and need no context; they are thread-safe as long as no
+ * one changes what they read. Memory is in bytes, bandwidth in bytes per second and direction;
+ * unknown numbers are 0, unknown indices -1. */
+#ifndef QUADRILLE_TOPO_H
+#define QUADRILLE_TOPO_H
+
+#include "status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** What lies between two ranks: from the nearest to the farthest. */
+typedef enum qdr_link {
+    QDR_LINK_NONE = 0, /**< there is no second rank */
+    QDR_LINK_SAME, /**< they share a core, or a GPU */
+    QDR_LINK_CACHE, /**< cores with a cache in common */
+    QDR_LINK_XGMI_MODULE, /**< XGMI between the two dies of one module */
+    QDR_LINK_NVLINK, /**< NVLink from GPU to GPU */
+    QDR_LINK_XGMI, /**< XGMI from GPU to GPU */
+    QDR_LINK_NVSWITCH, /**< NVLink through switches */
+    QDR_LINK_PCI, /**< GPUs under one PCI switch */
+    QDR_LINK_NUMA, /**< the memory of one NUMA node */
+    QDR_LINK_PACKAGE, /**< NUMA nodes of one package */
+    QDR_LINK_NODE, /**< packages of one node */
+    QDR_LINK_NETWORK, /**< nodes */
+    QDR_N_LINKS
+} qdr_link;
+
+typedef struct qdr_topo_package {
+    int n_cores;
+    char model[96]; /**< of the processor; "": unknown */
+} qdr_topo_package;
+
+typedef struct qdr_topo_numa {
+    int os_index; /**< the system's number */
+    int package; /**< -1: of no package, or of several */
+    int n_cores; /**< may be 0: memory of its own */
+    int64_t bytes;
+} qdr_topo_numa;
+
+/** A data or unified cache. */
+typedef struct qdr_topo_cache {
+    int level; /**< 1, 2, 3, … */
+    int n_cores; /**< that share it */
+    int64_t bytes;
+} qdr_topo_cache;
+
+/** A core. Where a machine shows hardware threads only, each counts as one. */
+typedef struct qdr_topo_core {
+    int package, numa; /**< -1: none is seen */
+    int cache; /**< the outermost one that it is under; -1: none is seen */
+    int n_threads;
+    int first_cpu; /**< the system's number of its first hardware thread */
+} qdr_topo_core;
+
+typedef struct qdr_topo_gpu {
+    char name[32]; /**< "nvml0", "rsmi0", "cuda0"; "gpu0" where no driver names it */
+    char model[96];
+    char bus[24]; /**< on PCI, "0000:c1:00.0"; "": unknown */
+    char module[32]; /**< serial number; the dies of one module share it; "": unknown */
+    int package, numa; /**< that it is attached to; -1: unknown */
+    int64_t bytes; /**< memory */
+    double pci_rate;
+    double host_rate; /**< of NVLink to its package; 0: none */
+} qdr_topo_gpu;
+
+/** What two GPUs a < b have nearer than the host. */
+typedef struct qdr_topo_gpu_link {
+    int a, b;
+    qdr_link link;
+    int n_hops; /**< 0: unknown */
+    int is_assumed; /**< 1: nobody has measured or been told the rate (hwloc has 100 GB/s for XGMI,
+                       whatever it is) */
+    int peer; /**< 1: each may read the other's memory; 0: not; -1: unknown */
+    double rate;
+} qdr_topo_gpu_link;
+
+/** A network adapter (a PCI function). */
+typedef struct qdr_topo_nic {
+    char name[32]; /**< "eth0", "mlx5_0" */
+    char bus[24]; /**< on PCI; "": unknown */
+    int package, numa;
+    double rate; /**< of its line; known on this machine only */
+    double pci_rate;
+} qdr_topo_nic;
+
+/** Where a rank is: the parts of a machine that it is confined to. -1: unknown, or several. */
+typedef struct qdr_topo_place {
+    int node, package, numa, cache, core;
+    int gpu; /**< that it computes on; -1: on its cores */
+} qdr_topo_place;
+
+/** A machine. GPUs are in the order of their PCI addresses; other lists in hwloc's order. */
+typedef struct qdr_topo {
+    char host[64]; /**< name of the node; "": unknown */
+    char product[96]; /**< of the machine; "": unknown */
+    char gpu_source[160]; /**< who was asked for GPUs, and what it said: a sentence */
+    int is_this_machine; /**< 0: recorded, or made up */
+    int n_packages, n_numas, n_caches, n_cores, n_threads, n_gpus, n_gpu_links, n_nics;
+    int64_t bytes; /**< memory of all NUMA nodes */
+    qdr_topo_package *packages;
+    qdr_topo_numa *numas;
+    qdr_topo_cache *caches;
+    qdr_topo_core *cores;
+    qdr_topo_gpu *gpus;
+    qdr_topo_gpu_link *gpu_links; /**< by a, then b */
+    qdr_topo_nic *nics;
+    qdr_topo_place here; /**< of the calling thread, by its binding; its node is 0 */
+    char cpus[128]; /**< hardware threads that it may run on, as the system counts them: "0-3,8";
+                       "": unknown */
+} qdr_topo;
+
+typedef struct qdr_topo_opts {
+    uint32_t version; /**< QDR_OPTS_INIT */
+    const char *xml; /**< a file that hwloc wrote (lstopo machine.xml); NULL: what the environment
+                        variable HWLOC_XMLFILE names, else this machine */
+} qdr_topo_opts;
+
+/** Reads a machine. GPUs of this machine and their links are also asked of NVML, if it is there.
+ * Blocking: a fraction of a second. opts may be NULL. Destroy it with qdr_topo_destroy().
+ *  @retval QDR_ERR_ARGUMENT     opts have another version, or the file is none that hwloc reads;
+ * *topo is NULL
+ *  @retval QDR_ERR_IO           the file cannot be opened; *topo is NULL
+ *  @retval QDR_ERR_UNSUPPORTED  hwloc cannot read this machine; *topo is NULL
+ *  @retval QDR_ERR_MEMORY       *topo is NULL */
+QDR_API QDR_NODISCARD qdr_status qdr_topo_load(const qdr_topo_opts *opts, qdr_topo **topo);
+/** Frees what qdr_topo_load() made, sets *topo to NULL. Takes NULL. */
+QDR_API void qdr_topo_destroy(qdr_topo **topo);
+
+/** "shared cache", "NVLink", "network", …; "?" for an unknown link. */
+QDR_API const char *qdr_link_name(qdr_link link);
+/** All that a node can send to others: the rate of its fastest adapter times how many are as fast.
+ * 0: unknown. */
+QDR_API double qdr_topo_network_rate(const qdr_topo *topo);
+
+/** Where rank `index` of `n_ranks` on node `node` is, if they are spread over its GPUs (one each,
+ * in order; if there are more ranks than GPUs, neighbours share) or over its cores (equal runs of
+ * consecutive cores). All of it is -1 but the node, where there is nothing to spread over. */
+QDR_API qdr_topo_place qdr_topo_spread(const qdr_topo *topo, int on_gpus, int node, int index,
+                                       int n_ranks);
+
+/** What lies between two ranks, on nodes like `topo`. topo may be NULL: no links of GPUs are known.
+ *  @param[out] rate        bytes per second, 0 where unknown; may be NULL
+ *  @param[out] is_assumed  as in qdr_topo_gpu_link; may be NULL */
+QDR_API qdr_link qdr_topo_between(const qdr_topo *topo, const qdr_topo_place *a,
+                                  const qdr_topo_place *b, double *rate, int *is_assumed);
+
+/** The groups of one axis: ranks that differ in this coordinate only. */
+typedef struct qdr_topo_axis {
+    int n_ranks; /**< members of a group */
+    int stride; /**< from a member to the next, in ranks */
+    int n_nodes; /**< that the widest group spans */
+    int n_on_node; /**< the most members that a group has on one node */
+    int n_siblings; /**< the most groups of this axis that share one node's link of this kind;
+                       0: there is no link */
+    qdr_link link; /**< the slowest between any two members of any group */
+    double rate; /**< of it; siblings share it if it is the network. 0: unknown, of one such pair at
+                    least */
+    int is_assumed; /**< the rate, as in qdr_topo_gpu_link */
+    qdr_link inner; /**< the slowest between members on one node; QDR_LINK_NONE: no two are */
+    double inner_rate;
+    int inner_is_assumed;
+} qdr_topo_axis;
+
+/** On which links the axes of a grid lie. Pure: the same arguments give the same result.
+ *  @param topo    all nodes are like it; may be NULL, as for qdr_topo_between()
+ *  @param sizes   ranks along x, y, z and d, ≥ 1; their product p is at most 2^20
+ *  @param order   fastest axis first, a permutation of "xyzd"; NULL: "xyzd"
+ *  @param places  of ranks 0 … p-1; nodes are numbered from 0 to p-1 or less
+ *  @param[out] axes  x, y, z and d; zeroed after an error
+ *  @retval QDR_ERR_ARGUMENT  one of these is not so
+ *  @retval QDR_ERR_MEMORY */
+QDR_API QDR_NODISCARD qdr_status qdr_topo_map(const qdr_topo *topo, const int sizes[QDR_N_AXES],
+                                              const char *order, const qdr_topo_place *places,
+                                              qdr_topo_axis axes[QDR_N_AXES]);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

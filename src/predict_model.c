@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Machines by the texts of rows, and models that are kept for the next row. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "predict.h"
+
+/* A text, and the machine that it means; sentence: why it means none. */
+typedef struct known_machine {
+    const char *text;
+    qdr_machine machine;
+    char sentence[320];
+} known_machine;
+
+typedef struct known_model {
+    size_t index; /* of the machine */
+    qdr_network network;
+    qdr_model *model;
+} known_model;
+
+static const double least_utilisation = 0.005;
+
+/* Room for one more item of `bytes_each` zeros. */
+static void *add_item(void *items, size_t *n, size_t bytes_each, failure *why)
+{
+    char *more = realloc(items, (*n + 1) * bytes_each);
+    if (!more) {
+        fail(why, EXIT_FAILED, "predict: no memory for another model");
+        return NULL;
+    }
+    memset(more + *n * bytes_each, 0, bytes_each);
+    ++*n;
+    return more;
+}
+
+/* ---- machines ---- */
+
+/* "MACHINE:KEY" is a key of that machine only. NULL: of another one. */
+static const char *key_for(const char *key, const qdr_machine *machine)
+{
+    const char *colon = strchr(key, ':');
+    const size_t bytes = colon ? (size_t)(colon - key) : 0;
+    if (!colon) return key;
+    return strncmp(key, machine->name, bytes) == 0 && !machine->name[bytes] ? colon + 1 : NULL;
+}
+
+static int apply_settings(const predictor *all, qdr_machine *machine, failure *why)
+{
+    for (int i = 0; i < all->n_settings; i++) {
+        const char *key = key_for(all->settings[i].key, machine);
+        if (key && fail_status(why, qdr_machine_set(machine, key, all->settings[i].value)))
+            return why->code;
+    }
+    return all->n_settings ? fail_status(why, qdr_machine_check(machine, machine->name)) : EXIT_OK;
+}
+
+static int load_machine(const predictor *all, known_machine *known, failure *why)
+{
+    if (all->machine_name) {
+        const qdr_status status = qdr_machine_load(all->machine_name, &known->machine);
+        if (status == QDR_ERR_IO) return fail(why, EXIT_USAGE, "%s", qdr_last_error());
+        if (fail_status(why, status)) return why->code;
+    } else if (qdr_machine_find(known->text, &known->machine) != QDR_OK) {
+        snprintf(known->sentence, sizeof known->sentence, "%s", qdr_last_error());
+        return EXIT_OK;
+    }
+    return apply_settings(all, &known->machine, why);
+}
+
+/* Its place; n_machines after a failure. */
+static size_t find_machine(predictor *all, const char *text, failure *why)
+{
+    for (size_t i = 0; i < all->n_machines; i++)
+        if (all->machine_name || strcmp(all->machines[i].text, text) == 0) return i;
+    known_machine *more = add_item(all->machines, &all->n_machines, sizeof *more, why);
+    if (!more) return all->n_machines;
+    all->machines = more;
+    known_machine *known = &more[all->n_machines - 1];
+    known->text = text;
+    return load_machine(all, known, why) ? all->n_machines : all->n_machines - 1;
+}
+
+/* ---- models ---- */
+
+/* NULL where the network is impossible, or after a failure. */
+static qdr_model *find_model(predictor *all, size_t machine, measured_run *run, failure *why)
+{
+    for (size_t i = all->n_models; i-- > 0;)
+        if (all->models[i].index == machine &&
+            memcmp(&all->models[i].network, &run->network, sizeof run->network) == 0)
+            return all->models[i].model;
+    qdr_model *model = NULL;
+    if (qdr_model_create(&all->machines[machine].machine, &run->network, &model) != QDR_OK) {
+        run_skip(run, "%.300s", qdr_last_error());
+        return NULL;
+    }
+    known_model *more = add_item(all->models, &all->n_models, sizeof *more, why);
+    if (!more) {
+        qdr_model_destroy(&model);
+        return NULL;
+    }
+    all->models = more;
+    more[all->n_models - 1] = (known_model){.index = machine, .model = model};
+    memcpy(&more[all->n_models - 1].network, &run->network, sizeof run->network);
+    return model;
+}
+
+void predictor_free(predictor *all)
+{
+    for (size_t i = 0; i < all->n_models; i++) qdr_model_destroy(&all->models[i].model);
+    free(all->models);
+    free(all->machines);
+    *all = (predictor){.n_models = 0};
+}
+
+/* ---- rows ---- */
+
+/* Runs that swap, hang or are broken. */
+static void check_utilisation(const qdr_machine *machine, measured_run *run)
+{
+    qdr_network_counts counts;
+    if (run->why_skipped[0] || qdr_network_params(&run->network, &counts) != QDR_OK) return;
+    const double params = run->params > 0 ? run->params : (double)counts.total;
+    const double tokens = (double)run->plan.batch * (double)run->plan.sequence;
+    const double share = 6 * params * tokens / (run->n_gpus * run->secs * machine->bf16.peak_flops);
+    if (share < least_utilisation)
+        run_skip(run, "utilisation below %.1f %%: a broken run", 100 * least_utilisation);
+}
+
+static void predict(const qdr_machine *machine, qdr_model *model, measured_run *run)
+{
+    qdr_plan_result result;
+    if (qdr_model_predict(model, &run->plan, &result) != QDR_OK) {
+        run_skip(run, "%.300s", qdr_last_error());
+        return;
+    }
+    run->predicted_secs = result.secs;
+    run->predicted_bytes = result.memory_bytes;
+    run->predicted_tflops = 1e-12 * run_flops(run) / (result.secs * run->n_gpus);
+    run->machine_bytes = machine->memory_bytes;
+}
+
+int predictor_run(predictor *all, measured_run *run, failure *why)
+{
+    if (run->why_skipped[0]) return EXIT_OK;
+    if (!all->machine_name && !*run->machine) {
+        run_skip(run, "machine is missing; name one with --machine");
+        return EXIT_OK;
+    }
+    const size_t place = find_machine(all, run->machine, why);
+    if (why->code) return why->code;
+    const known_machine *known = &all->machines[place];
+    if (known->sentence[0]) run_skip(run, "%s", known->sentence);
+    check_utilisation(&known->machine, run);
+    if (run->why_skipped[0]) return EXIT_OK;
+    qdr_model *model = find_model(all, place, run, why);
+    if (model) predict(&known->machine, model, run);
+    return why->code;
+}

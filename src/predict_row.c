@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A row of a table of runs as a network, a plan and what was measured. */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "predict.h"
+#include "predict_text.h"
+
+#define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+/* What a row is read with. */
+typedef struct row_reader {
+    const csv_table *table;
+    const run_columns *columns;
+    int64_t row;
+    assumed_row fit;
+    measured_run *run;
+    char way[1024]; /* other_parallelism, in lower case */
+    char text[4096]; /* that, notes and machine */
+} row_reader;
+
+void run_skip(measured_run *run, const char *format, ...)
+{
+    va_list arguments;
+    if (run->why_skipped[0]) return;
+    va_start(arguments, format);
+    vsnprintf(run->why_skipped, sizeof run->why_skipped, format, arguments);
+    va_end(arguments);
+}
+
+int run_columns_find(const csv_table *table, run_columns *columns, failure *why)
+{
+    struct {
+        const char *name;
+        int *place, is_needed;
+    } all[] = {
+        {"source", &columns->source, 0},
+        {"machine", &columns->machine, 0},
+        {"n_gpus", &columns->n_gpus, 1},
+        {"model", &columns->model, 0},
+        {"params", &columns->params, 0},
+        {"layers", &columns->layers, 0},
+        {"hidden", &columns->hidden, 0},
+        {"heads", &columns->heads, 0},
+        {"seq", &columns->seq, 0},
+        {"vocab", &columns->vocab, 0},
+        {"batch", &columns->batch, 1},
+        {"tp", &columns->tp, 0},
+        {"pp", &columns->pp, 0},
+        {"dp", &columns->dp, 0},
+        {"notes", &columns->notes, 0},
+        {"other_parallelism", &columns->other, 0},
+        {"tflops_per_gpu", &columns->tflops, 0},
+        {"iter_time_s", &columns->iter_time, 0},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        *all[i].place = csv_find(table, all[i].name);
+        if (all[i].is_needed && *all[i].place < 0)
+            return fail(why, EXIT_USAGE,
+                        "%.300s: there is no column '%s'; the first line must name n_gpus, batch "
+                        "and iter_time_s, tflops_per_gpu or notes",
+                        table->name, all[i].name);
+    }
+    if (columns->iter_time >= 0 || columns->tflops >= 0 || columns->notes >= 0) return EXIT_OK;
+    return fail(why, EXIT_USAGE,
+                "%.300s: nothing is measured; a column 'iter_time_s', 'tflops_per_gpu' or 'notes' "
+                "is needed",
+                table->name);
+}
+
+/* ---- cells ---- */
+
+/* A number that is not negative, or 0 where the cell is empty. */
+static double cell_number(row_reader *r, int column)
+{
+    char shown[CSV_SHOWN_BYTES];
+    double value = 0;
+    const char *cell = csv_cell(r->table, r->row, column);
+    if (csv_number(cell, &value) >= 0 && value >= 0) return value;
+    run_skip(r->run, "line %lld, column '%s': '%s' is no number",
+             (long long)r->table->lines[r->row], csv_column(r->table, column),
+             csv_printable(cell, shown));
+    return 0;
+}
+
+/* The same for whole numbers. */
+static int64_t cell_integer(row_reader *r, int column)
+{
+    const double value = cell_number(r, column);
+    if (value <= 1e15 && value == floor(value)) return (int64_t)value;
+    run_skip(r->run, "line %lld, column '%s': %g is no whole number",
+             (long long)r->table->lines[r->row], csv_column(r->table, column), value);
+    return 0;
+}
+
+/* A whole number of the row, or what is assumed; `otherwise` where neither is there. */
+static int64_t value_of(row_reader *r, int column, assumed_field field, int64_t otherwise)
+{
+    const int64_t value = cell_integer(r, column);
+    const assumption *entry = assumed_take(&r->fit, field, value > 0);
+    if (entry) return (int64_t)entry->numbers[field];
+    return value > 0 ? value : otherwise;
+}
+
+static int assumed_or(row_reader *r, assumed_field field, int otherwise)
+{
+    const assumption *entry = assumed_take(&r->fit, field, 0);
+    return entry ? (int)entry->numbers[field] : otherwise;
+}
+
+static int64_t needed(row_reader *r, int column, assumed_field field)
+{
+    const int64_t value = value_of(r, column, field, 0);
+    if (value < 1) run_skip(r->run, "%s is missing, and nothing is assumed", assumed_name(field));
+    return value;
+}
+
+/* ---- the network ---- */
+
+static void set_shape(row_reader *r, qdr_network *network)
+{
+    const run_columns *c = r->columns;
+    network->layers = needed(r, c->layers, ASSUMED_LAYERS);
+    network->hidden = needed(r, c->hidden, ASSUMED_HIDDEN);
+    network->heads = needed(r, c->heads, ASSUMED_HEADS);
+    network->vocab = needed(r, c->vocab, ASSUMED_VOCAB);
+    if (network->heads < 1) return;
+    network->kv_heads = value_of(r, -1, ASSUMED_KV_HEADS, network->heads);
+    network->head_size = value_of(r, -1, ASSUMED_HEAD_SIZE, network->hidden / network->heads);
+    network->ffn = value_of(r, -1, ASSUMED_FFN, 4 * network->hidden);
+}
+
+/* A GPT, unless an entry says otherwise. */
+static void set_kind(row_reader *r, qdr_network *network)
+{
+    network->gated = assumed_or(r, ASSUMED_GATED, 0);
+    network->tied = assumed_or(r, ASSUMED_TIED, 1);
+    network->positions = assumed_or(r, ASSUMED_POSITIONS, 1) ? network->context : 0;
+    network->norm = assumed_or(r, ASSUMED_NORM, 0) ? QDR_NORM_RMS : QDR_NORM_LAYER;
+    network->qkv_bias = network->out_bias = network->mlp_bias = assumed_or(r, ASSUMED_BIASES, 1);
+    network->norms_per_layer = 2;
+    snprintf(network->activation, sizeof network->activation, "%s",
+             network->gated ? "silu" : "gelu");
+}
+
+static void set_network(row_reader *r)
+{
+    measured_run *run = r->run;
+    const run_columns *c = r->columns;
+    const int has_shape = *csv_cell(r->table, r->row, c->layers) &&
+                          *csv_cell(r->table, r->row, c->hidden);
+    const assumption *named = assumed_take(&r->fit, ASSUMED_NETWORK, has_shape);
+    run->plan.sequence = value_of(r, c->seq, ASSUMED_SEQUENCE, named ? named->network.context : 0);
+    if (run->plan.sequence < 1) run_skip(run, "seq is missing, and nothing is assumed");
+    memset(&run->network, 0, sizeof run->network);
+    if (named) {
+        run->network = named->network;
+        return;
+    }
+    run->network.version = QDR_OPTS_INIT;
+    run->network.context = run->plan.sequence;
+    set_shape(r, &run->network);
+    set_kind(r, &run->network);
+    snprintf(run->network.name, sizeof run->network.name, "GPT");
+}
+
+/* ---- the plan ---- */
+
+/* A number of ranks: 1 where the table has no such column. */
+static int ranks_of(row_reader *r, int column)
+{
+    if (column < 0) return 1;
+    const int64_t value = cell_integer(r, column);
+    if (value < 1 || value > INT32_MAX)
+        run_skip(r->run, "%s is missing: nobody knows how the run was split",
+                 csv_column(r->table, column));
+    return value < 1 || value > INT32_MAX ? 1 : (int)value;
+}
+
+/* Replicas: of its column, or what tp and pp leave. */
+static int replicas_of(row_reader *r, double n_gpus, int tp, int pp)
+{
+    const double left = n_gpus / ((double)tp * pp);
+    const int64_t dp = cell_integer(r, r->columns->dp);
+    if ((dp && (double)dp != left) || left != floor(left) || left < 1)
+        run_skip(r->run, "n_gpus is %.0f, which is not tp · pp · dp = %d · %d · %s", n_gpus, tp, pp,
+                 dp ? csv_cell(r->table, r->row, r->columns->dp) : "dp");
+    return left >= 1 && left <= INT32_MAX ? (int)left : 1;
+}
+
+static int zero_stage(row_reader *r)
+{
+    double stage = 0;
+    if (text_number_after(r->way, WORDS("zero"), &stage) && stage <= 3) return (int)stage;
+    if (text_has(r->way, WORDS("shard_grad_op"))) return 2;
+    if (text_has(r->way, WORDS("full_shard", "fsdp"))) return 3;
+    return assumed_or(r, ASSUMED_ZERO, 0);
+}
+
+static void set_grid(row_reader *r)
+{
+    measured_run *run = r->run;
+    qdr_plan *plan = &run->plan;
+    run->n_gpus = cell_number(r, r->columns->n_gpus);
+    if (run->n_gpus < 1) run_skip(run, "n_gpus is missing");
+    const int tp = ranks_of(r, r->columns->tp), pp = ranks_of(r, r->columns->pp);
+    const int dp = replicas_of(r, run->n_gpus, tp, pp);
+    const int stage = zero_stage(r);
+    *plan = (qdr_plan){.version = QDR_OPTS_INIT,
+                       .x = 1,
+                       .y = tp,
+                       .z = stage == 3 ? dp : 1,
+                       .d = stage == 3 ? 1 : dp,
+                       .order = "yxzd",
+                       .dtype = QDR_BF16,
+                       .pipeline = pp};
+    if ((stage == 1 || stage == 2) && dp > 1) plan->optimizer_parts = dp;
+    if (stage == 2 && dp > 1) plan->gradient_parts = dp;
+}
+
+/* What the row says; -1: nothing. */
+static int recompute_words(const row_reader *r)
+{
+    if (text_has(r->text, WORDS("no recompute", "ckpt=false"))) return QDR_RECOMPUTE_NONE;
+    if (text_has(r->text, WORDS("full recompute", "full checkpointing", "ckpt=true",
+                                "full activation recompute", "full activation checkpoint")))
+        return QDR_RECOMPUTE_FULL;
+    return text_has(r->text, WORDS("selective")) ? QDR_RECOMPUTE_ATTENTION : -1;
+}
+
+static qdr_recompute recompute_of(row_reader *r)
+{
+    const int said = recompute_words(r);
+    const assumption *entry = assumed_take(&r->fit, ASSUMED_RECOMPUTE, said >= 0);
+    if (entry) return (qdr_recompute)entry->numbers[ASSUMED_RECOMPUTE];
+    return said >= 0 ? (qdr_recompute)said : QDR_RECOMPUTE_NONE;
+}
+
+static void set_micro_batch(row_reader *r)
+{
+    qdr_plan *plan = &r->run->plan;
+    const double cells = (double)plan->z * plan->d;
+    double size = 0, steps = 0;
+    if (text_number_after(r->text,
+                          WORDS("micro-batch size", "micro batch size", "micro batch",
+                                "micro-batch", "microbatch", "mbs"),
+                          &size) ||
+        (text_number_after(r->text, WORDS("grad accum", "grad acc"), &steps) && steps >= 1 &&
+         (size = ceil((double)plan->batch / (cells * steps))) > 0))
+        plan->micro_batch = (int64_t)size;
+    else if (!text_number_after(r->text, WORDS("local batch"), &size))
+        plan->micro_batch = assumed_or(r, ASSUMED_MICRO_BATCH, 1);
+}
+
+static void set_batch(row_reader *r)
+{
+    qdr_plan *plan = &r->run->plan;
+    double local = 0;
+    plan->batch = cell_integer(r, r->columns->batch);
+    if (plan->batch < 1 && text_number_after(r->text, WORDS("local batch"), &local))
+        plan->batch = (int64_t)local * plan->z * plan->d;
+    if (plan->batch < 1)
+        run_skip(r->run, "batch is missing");
+    else
+        set_micro_batch(r);
+}
+
+static void set_ways(row_reader *r)
+{
+    qdr_plan *plan = &r->run->plan;
+    double parts = 0;
+    plan->recompute = recompute_of(r);
+    plan->overlap = assumed_or(r, ASSUMED_OVERLAP, 0);
+    if (text_number_after(r->way, WORDS("interleave", "vp"), &parts) && parts <= INT32_MAX)
+        plan->interleave = (int)parts;
+    else
+        plan->interleave = assumed_or(r, ASSUMED_INTERLEAVE, 1);
+    if (plan->y == 1) return;
+    plan->layout = text_has(r->way, WORDS("sequence"))
+                       ? QDR_SCATTERED
+                       : (qdr_layout)assumed_or(r, ASSUMED_LAYOUT, QDR_REPLICATED);
+}
+
+/* ---- what was measured ---- */
+
+double run_flops(const measured_run *run)
+{
+    qdr_network_flops flops;
+    if (qdr_network_flops_per_token(&run->network, run->plan.sequence, &flops) != QDR_OK) return 0;
+    const double again = run->flops_recomputed ? 4 : 3;
+    return (double)run->plan.batch * (double)run->plan.sequence *
+           (again * (flops.linear + flops.attention) + 3 * flops.head);
+}
+
+/* Of "39.3k tokens/s", "1007 tokens/s/GPU", "4378 tokens/s (per GPU)"; 0: there is none. */
+static double secs_of_rate(const row_reader *r)
+{
+    const measured_run *run = r->run;
+    double rate = 0;
+    const char *behind = text_number_before(r->text, "tokens/s", &rate);
+    if (!behind) behind = text_number_before(r->text, "tok/s", &rate);
+    if (!behind || !(rate > 0)) return 0;
+    const int is_each = strncmp(behind, "/gpu", 4) == 0 || strncmp(behind, " (per gpu", 9) == 0 ||
+                        strncmp(behind, " per gpu", 8) == 0;
+    return (double)run->plan.batch * (double)run->plan.sequence /
+           (rate * (is_each ? run->n_gpus : 1));
+}
+
+static void set_time(row_reader *r)
+{
+    measured_run *run = r->run;
+    run->params = cell_number(r, r->columns->params);
+    run->tflops = cell_number(r, r->columns->tflops);
+    run->flops_recomputed = text_has(r->text, WORDS("flops formula", "incl. recompute")) ||
+                            assumed_or(r, ASSUMED_FLOPS_RECOMPUTED, 0);
+    run->secs = cell_number(r, r->columns->iter_time);
+    if (!(run->secs > 0)) run->secs = secs_of_rate(r);
+    if (!(run->secs > 0) && run->tflops > 0)
+        run->secs = run_flops(run) / (run->tflops * 1e12 * run->n_gpus);
+    if (!(run->secs > 0)) run_skip(run, "no time, rate of tokens or TFLOP/s was measured");
+}
+
+/* "mem 35.0 GB", "82.4 GiB": what frameworks call GB are 2^30 bytes. */
+static void set_memory(row_reader *r)
+{
+    double size = 0;
+    const char *unit = text_number_after(r->text, WORDS("mem", "memory"), &size);
+    if (unit) unit += strspn(unit, " ");
+    const int given = unit ? strncmp(unit, "gib", 3) == 0 || strncmp(unit, "gb", 2) == 0
+                           : text_number_before(r->text, "gib", &size) != NULL;
+    if (given) r->run->memory_bytes = size * 0x1p30;
+}
+
+/* ---- rows ---- */
+
+static void check_possible(row_reader *r)
+{
+    double ways = 0;
+    const assumption *skipped = assumed_take(&r->fit, ASSUMED_SKIP, 0);
+    if (skipped) run_skip(r->run, "%.300s", skipped->skip);
+    if (text_has(r->text, WORDS("fp8", "float8")))
+        run_skip(r->run, "FP8: the model prices products of bf16");
+    if (text_number_after(r->way, WORDS("cp", "context parallel"), &ways) && ways > 1)
+        run_skip(r->run, "context parallelism: the model does not split sequences");
+    if (text_number_after(r->way, WORDS("ep", "expert parallel"), &ways) && ways > 1)
+        run_skip(r->run, "expert parallelism: the model has no experts");
+}
+
+static void set_names(row_reader *r, const assumptions *assumed)
+{
+    measured_run *run = r->run;
+    const char *source = csv_cell(r->table, r->row, r->columns->source);
+    run->model = csv_cell(r->table, r->row, r->columns->model);
+    r->fit = assumed_fit(assumed, source, run->model);
+    run->source = assumed_title(&r->fit, source);
+    run->machine = csv_cell(r->table, r->row, r->columns->machine);
+    const assumption *machine = assumed_take(&r->fit, ASSUMED_MACHINE, *run->machine != '\0');
+    if (machine) run->machine = machine->machine;
+    text_append(r->way, sizeof r->way, csv_cell(r->table, r->row, r->columns->other));
+    text_append(r->text, sizeof r->text, r->way);
+    text_append(r->text, sizeof r->text, "; ");
+    text_append(r->text, sizeof r->text, csv_cell(r->table, r->row, r->columns->machine));
+    text_append(r->text, sizeof r->text, "; ");
+    text_append(r->text, sizeof r->text, csv_cell(r->table, r->row, r->columns->notes));
+}
+
+void run_read(const csv_table *table, const run_columns *columns, int64_t row,
+              const assumptions *assumed, measured_run *run, assumed_row *fit)
+{
+    row_reader r = {.table = table, .columns = columns, .row = row, .run = run};
+    *run = (measured_run){.secs = 0};
+    *fit = (assumed_row){.n = 0};
+    set_names(&r, assumed);
+    check_possible(&r);
+    if (run->why_skipped[0]) return;
+    set_grid(&r);
+    set_network(&r);
+    set_batch(&r);
+    set_ways(&r);
+    set_time(&r);
+    set_memory(&r);
+    *fit = r.fit;
+}

@@ -1,0 +1,263 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""quadrille topo: text, JSON and SVG of this machine, of made-up ones and of recorded ones; ranks; what is refused.
+
+usage: topo_test.py QUADRILLE [--mpiexec MPIEXEC]
+Machines that hwloc recorded are looked for in the folder QDR_TEST_TOPOLOGIES.
+"""
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree
+
+ARGUMENTS = None
+MACHINES = {"tioga-8xMI250X": (8, "tioga29"), "lassen-4xV100": (4, "lassen28"), "corona-epyc": (4, "corona145"),
+            "dgx2-16xV100": (16, "NVIDIA DGX-2H"), "power8-gpu-pairs": (4, "drac-12.grenoble.grid5000.fr")}
+FOLDER = os.environ.get("QDR_TEST_TOPOLOGIES", "")
+MADE_UP = {"HWLOC_SYNTHETIC": "pack:2 numa:2 l3:1 core:2 pu:1"}  # 8 cores, 2 under each cache
+AXES = ["x", "y", "z", "d"]
+
+
+def topo(*words, environment=(), before=()):
+    done = subprocess.run([*before, ARGUMENTS.quadrille, "topo", *words], stdin=subprocess.DEVNULL, capture_output=True,
+                          timeout=120, env={**os.environ, **dict(environment)})
+    done.out, done.err = done.stdout.decode(), done.stderr.decode()
+    return done
+
+
+def recorded(name):
+    path = os.path.join(FOLDER, name + ".xml")
+    return path if FOLDER and os.path.exists(path) else None
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def path(self, name, content=None):
+        path = os.path.join(self.folder.name, name)
+        if content is not None:
+            with open(path, "wb") as file:
+                file.write(content)
+        return path
+
+    def good(self, *words, **more):
+        done = topo(*words, **more)
+        self.assertEqual((done.returncode, done.err), (0, ""), words)
+        return done.out
+
+    def read(self, *words, **more):
+        return json.loads(self.good("--json", *words, **more))
+
+    def refused(self, done, *parts):
+        self.assertEqual((done.returncode, done.out), (2, ""), done.err)
+        self.assertEqual(len(done.err.strip().splitlines()), 1, done.err)
+        self.assertTrue(done.err.startswith("quadrille: "), done.err)
+        for part in parts:
+            self.assertIn(part, done.err)
+
+    def draw(self, *words, **more):
+        """The texts of the picture; each shape lies inside it."""
+        path = self.path("picture.svg")
+        self.good("--svg", path, *words, **more)
+        root = xml.etree.ElementTree.parse(path).getroot()
+        self.assertTrue(root.tag.endswith("}svg"))
+        for box in root.iter("{http://www.w3.org/2000/svg}rect"):
+            if "%" not in box.get("width"):
+                self.assertGreaterEqual(float(box.get("x")), 0)
+                self.assertLessEqual(float(box.get("x")) + float(box.get("width")), float(root.get("width")))
+                self.assertLessEqual(float(box.get("y")) + float(box.get("height")), float(root.get("height")))
+        return [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
+
+
+class Machines(Case):
+    def test_this_machine(self):
+        machine = self.read()
+        self.assertTrue(machine["this_machine"])
+        self.assertEqual(machine["cores_in_all"], len(machine["cores"]))
+        self.assertGreaterEqual(machine["threads"], len(machine["cores"]))
+        self.assertLessEqual(machine["threads"], os.cpu_count())
+        self.assertEqual((machine["ranks"], machine["layout"]), (None, None))
+        text = self.good()
+        self.assertIn(f"{machine['cores_in_all']} core", text)
+        self.assertNotIn("recorded", text)
+        self.assertIn(machine["gpu_source"], text)
+        self.assertTrue(self.draw())
+
+    def test_made_up_machine(self):
+        machine = self.read(environment=MADE_UP)
+        self.assertFalse(machine["this_machine"])
+        self.assertEqual(len(machine["numa_nodes"]), 4)
+        self.assertEqual([core["cache"] for core in machine["cores"]], [0, 0, 1, 1, 2, 2, 3, 3])
+        self.assertIn("2 packages, 4 NUMA nodes", self.good(environment=MADE_UP))
+        self.assertEqual(sum(text.startswith("NUMA node") for text in self.draw(environment=MADE_UP)), 4)
+
+    def test_recorded_machines(self):
+        if not recorded("tioga-8xMI250X"):
+            self.skipTest("no recorded machines in QDR_TEST_TOPOLOGIES")
+        for name, (n_gpus, title) in MACHINES.items():
+            with self.subTest(machine=name):
+                words = ["--xml", recorded(name), "--grid", "2x2x4x1"]
+                machine = self.read(*words)
+                self.assertFalse(machine["this_machine"])
+                self.assertEqual(len(machine["gpus"]), n_gpus)
+                self.assertEqual(machine["layout"]["ranks_per_node"], n_gpus)
+                self.assertEqual(machine, self.read(*words[2:], environment={"HWLOC_XMLFILE": words[1]}))
+                text = self.good(*words)
+                self.assertIn(title, text)
+                self.assertIn("(recorded", text)
+                labels = self.draw(*words)
+                for gpu in range(n_gpus):
+                    self.assertIn(f"GPU {gpu}", labels)
+
+    def test_assumed_rates_are_said(self):
+        if not recorded("tioga-8xMI250X"):
+            self.skipTest("no recorded machines in QDR_TEST_TOPOLOGIES")
+        words = ["--xml", recorded("tioga-8xMI250X"), "--grid", "2x2x2x2"]
+        self.assertIn("hwloc writes 100 GB/s for every XGMI link", self.good(*words))
+        axes = self.read(*words)["layout"]["axes"]
+        self.assertEqual([axis["link"] for axis in axes], ["XGMI in a module", "XGMI", "XGMI", "network"])
+        self.assertEqual([axis["assumed"] for axis in axes], [True, True, True, False])
+        self.assertIn("XM 100?", self.draw(*words))
+
+
+class Grids(Case):
+    def axes(self, *words, **more):
+        return self.read(*words, environment=MADE_UP, **more)["layout"]["axes"]
+
+    def test_on_cores(self):
+        axes = self.axes("--grid", "2x2x2x2")
+        self.assertEqual([axis["axis"] for axis in axes], AXES)
+        self.assertEqual([axis["link"] for axis in axes], ["shared cache", "package", "between packages", "network"])
+        self.assertEqual([axis["stride"] for axis in axes], [1, 2, 4, 8])
+        self.assertEqual([axis["siblings"] for axis in axes], [4, 4, 4, 8])
+        self.assertEqual([axis["nodes"] for axis in axes], [1, 1, 1, 2])
+        self.assertTrue(all(axis["rate"] is None for axis in axes))
+
+    def test_order(self):
+        axes = self.axes("--grid", "2x2x2x2", "--order", "dzyx")
+        self.assertEqual([axis["link"] for axis in axes], ["network", "between packages", "package", "shared cache"])
+
+    def test_ranks_per_node(self):
+        axes = self.axes("--grid", "4x2x1x1", "--ranks-per-node", "2")
+        self.assertEqual([(axis["nodes"], axis["ranks_on_node"]) for axis in axes], [(2, 2), (2, 1), (1, 1), (1, 1)])
+        self.assertEqual([axis["inner_link"] for axis in axes], ["between packages", "none", "none", "none"])
+        self.assertEqual([axis["siblings"] for axis in axes], [1, 2, 0, 0])
+
+    def test_text_and_picture(self):
+        words = ["--grid", "2x2x2x1", "--ranks-per-node", "4"]
+        text = self.good(*words, environment=MADE_UP)
+        self.assertIn("grid 2x2x2x1, order xyzd: 8 ranks on 2 nodes, 4 on each, in order on their cores", text)
+        rows = [line.split() for line in text.splitlines() if line[:2] in ("x ", "y ", "z ", "d ")]
+        self.assertEqual([row[:6] for row in rows],
+                         [["x", "2", "1", "1", "2", "2"], ["y", "2", "2", "1", "2", "2"], ["z", "2", "4", "2", "1", "4"],
+                          ["d", "1", "8", "1", "1", "0"]])
+        labels = self.draw(*words, environment=MADE_UP)
+        for word in ("package", "between packages", "network", "none"):
+            self.assertIn(word, labels)
+        self.assertEqual(labels.count("7"), 4)  # rank 7 in each strip
+
+    def test_many_ranks(self):
+        words = ["--grid", "8x8x16x64", "--ranks-per-node", "8"]
+        self.assertEqual(self.read(*words, environment=MADE_UP)["layout"]["nodes"], 8192)
+        self.assertIn("... and 65472 more ranks", self.draw(*words, environment=MADE_UP))
+
+
+class Refusals(Case):
+    def test_options(self):
+        self.refused(topo("--grid", "2x2"), "2x2", "GXxGYxGZxGD")
+        self.refused(topo("--grid", "1024x1024x1x1"), "65536")
+        self.refused(topo("--grid", "1x1x1x1", "--order", "xyz"), "xyz")
+        self.refused(topo("--grid", "1x1x1x1", "--on", "discs"), "discs")
+        self.refused(topo("--grid", "1x1x1x1", "--on", "gpus", environment=MADE_UP), "no GPUs")
+        self.refused(topo("--grid", "1x1x1x1", "--ranks-per-node", "0"), "ranks-per-node")
+        for words in (["--order", "xyzd"], ["--ranks-per-node", "2"], ["--on", "cores"]):
+            self.refused(topo(*words), words[0], "--grid")
+        self.refused(topo("--xml", "a.xml", "--ranks"), "--ranks", "--xml")
+        self.refused(topo("--tiger"), "--tiger", "quadrille topo --help")
+        self.refused(topo("--svg", self.path("none/machine.svg")), "--svg", "No such file")
+
+    def test_files(self):
+        """hwloc itself would describe this machine instead."""
+        bad = {"empty": b"", "cut": b"<topology><object", "other": b'<?xml version="1.0"?><a></a>', "text": b"8 GPUs\n"}
+        for name, content in bad.items():
+            with self.subTest(file=name):
+                path = self.path(name + ".xml", content)
+                self.refused(topo("--xml", path), path, "lstopo")
+                self.refused(topo(environment={"HWLOC_XMLFILE": path}), path)
+        self.refused(topo("--xml", self.path("absent.xml")), "absent.xml", "No such file")
+        self.refused(topo("--xml", self.folder.name), self.folder.name)
+
+    def test_a_file_cut_short(self):
+        if not recorded("tioga-8xMI250X"):
+            self.skipTest("no recorded machines in QDR_TEST_TOPOLOGIES")
+        with open(recorded("tioga-8xMI250X"), "rb") as file:
+            path = self.path("short.xml", file.read(30000))
+        self.refused(topo("--xml", path), "short.xml")
+
+    def test_full_device(self):
+        if not os.path.exists("/dev/full"):
+            self.skipTest("no /dev/full")
+        done = topo("--svg", "/dev/full")
+        self.assertEqual((done.returncode, done.out), (1, ""), done.err)
+        self.assertIn("/dev/full", done.err)
+
+
+class Ranks(Case):
+    def test_mpi_is_not_started_alone(self):
+        """What MPI would need is not there."""
+        environment = {"PMI_FD": "99", "PMI_RANK": "0", "PMI_SIZE": "1"}
+        self.assertIsNone(self.read(environment=environment)["ranks"])
+
+    def test_one_rank(self):
+        machine = self.read("--ranks", "--grid", "1x1x1x1")
+        self.assertEqual(len(machine["ranks"]), 1)
+        self.assertEqual(machine["ranks"][0]["host"], machine["host"])
+        self.assertTrue(machine["layout"]["running"])
+        self.refused(topo("--ranks", "--grid", "2x1x1x1"), "2 ranks", "1 was started", "--ranks-per-node")
+
+    @unittest.skipUnless("--mpiexec" in sys.argv, "no mpiexec")
+    def test_mpi(self):
+        before = [ARGUMENTS.mpiexec, "-n", "4"]
+        two_nodes = {"MPIR_CVAR_NUM_CLIQUES": "2", "MPIR_CVAR_CLIQUES_BY_BLOCK": "1"}
+        machine = self.read("--grid", "2x2x1x1", before=before, environment=two_nodes)
+        self.assertEqual([rank["place"]["node"] for rank in machine["ranks"]], [0, 0, 1, 1])
+        self.assertTrue(all(rank["cpus"] for rank in machine["ranks"]))
+        axes = machine["layout"]["axes"]
+        self.assertEqual([axis["nodes"] for axis in axes], [1, 2, 1, 1])
+        self.assertEqual((axes[1]["link"], axes[1]["siblings"]), ("network", 2))
+        text = self.good("--grid", "2x2x1x1", before=before)
+        self.assertIn(f"node 0: {machine['host']}, 4 ranks\n", text)
+        self.assertIn("where these ranks run", text)
+        self.assertIn("rank 3, node 0", self.draw(before=before))
+        self.refused(topo("--grid", "3x1x1x1", before=before), "mpiexec -n 3")
+        self.refused(topo("--tiger", before=before), "--tiger")
+        planned = self.read("--grid", "4x2x1x1", "--ranks-per-node", "4", before=before)["layout"]
+        self.assertEqual((planned["running"], planned["nodes"]), (False, 2))
+
+    @unittest.skipUnless("--mpiexec" in sys.argv, "no mpiexec")
+    def test_a_recorded_machine_under_mpi(self):
+        before = [ARGUMENTS.mpiexec, "-n", "2"]
+        machine = self.read(before=before, environment=MADE_UP)
+        self.assertEqual((machine["ranks"], len(machine["cores"])), (None, 8))
+        self.refused(topo("--xml", self.path("absent.xml"), before=before), "absent.xml")
+
+
+def main():
+    global ARGUMENTS
+    parser = argparse.ArgumentParser()
+    parser.add_argument("quadrille")
+    parser.add_argument("--mpiexec")
+    ARGUMENTS = parser.parse_args()
+    unittest.main(argv=[sys.argv[0]], verbosity=1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A stack on a grid of ranks against a net that was described without either: the same sizes, the
+ * same task lists. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../examples/common/gpt.h"
+#include "dist.h"
+#include "gpt_net.h"
+#include "grid/internal.h"
+
+static char *text_of_stack(const qdr_stack *stack, const char *which)
+{
+    char *text = NULL;
+    size_t n_chars = 0;
+    FILE *file = open_memstream(&text, &n_chars);
+    DIST_CHECK(file != NULL, "no memory");
+    DIST_OK(qdr_stack_print(stack, which, file));
+    fclose(file);
+    return text;
+}
+
+static char *text_of_list(const qdri_schedule *schedule)
+{
+    char *text = NULL;
+    size_t n_chars = 0;
+    FILE *file = open_memstream(&text, &n_chars);
+    DIST_CHECK(file != NULL, "no memory");
+    qdri_schedule_print(schedule, file);
+    fclose(file);
+    return text;
+}
+
+static void compare_lists(const qdr_stack *stack, const char *which, const qdri_schedule *schedule)
+{
+    char *ran = text_of_stack(stack, which), *said = text_of_list(schedule);
+    DIST_CHECK(ran[0] != 0 && strcmp(ran, said) == 0, "%s\nthe stack's:\n%s\nthe net's:\n%s", which,
+               ran, said);
+    free(ran);
+    free(said);
+}
+
+static void compare(const qdr_stack *stack, const qdri_net *net, const qdri_net_lists *lists)
+{
+    const size_t *bytes = net->buffers.region_bytes;
+    qdr_stack_sizes sizes;
+    DIST_OK(qdr_stack_get_sizes(stack, &sizes));
+    DIST_CHECK(sizes.parameters == bytes[QDRI_PARAMETERS] &&
+                   sizes.gradients == bytes[QDRI_GRADIENTS] &&
+                   sizes.activations == bytes[QDRI_ACTIVATIONS] &&
+                   sizes.workspace == bytes[QDRI_WORKSPACE],
+               "%zu, %zu, %zu, %zu bytes; the net says %zu, %zu, %zu, %zu", sizes.parameters,
+               sizes.gradients, sizes.activations, sizes.workspace, bytes[QDRI_PARAMETERS],
+               bytes[QDRI_GRADIENTS], bytes[QDRI_ACTIVATIONS], bytes[QDRI_WORKSPACE]);
+    compare_lists(stack, "forward", &lists->forward);
+    compare_lists(stack, "backward", &lists->backward[0]);
+}
+
+/* What a net must know of this rank. */
+static void locate(const qdr_grid *grid, qdri_place *place, int crosses_nodes[QDR_N_AXES])
+{
+    for (int axis = 0; axis < QDR_N_AXES; axis++) {
+        place->size[axis] = qdr_grid_size(grid, (qdr_axis)axis);
+        place->coordinate[axis] = qdr_grid_coordinate(grid, (qdr_axis)axis);
+        crosses_nodes[axis] = qdri_grid_crosses_nodes(grid, (qdr_axis)axis);
+    }
+}
+
+static void check_model(qdr_grid *grid, const gpt_net *described)
+{
+    const gpt_config config = {.n_layers = GPT_NET_LAYERS,
+                               .hidden = described->hidden,
+                               .n_heads = described->n_heads,
+                               .context = described->context,
+                               .vocab = described->vocab,
+                               .n_sequences = described->n_sequences,
+                               .tied = described->tied,
+                               .layout = described->layout,
+                               .dtype = described->dtype,
+                               .overlap = described->overlap,
+                               .panels = described->panels,
+                               .batch_parts = described->batch_parts};
+    gpt model;
+    qdri_net net = {0};
+    qdri_net_lists lists = {0};
+    qdri_place place;
+    int crosses_nodes[QDR_N_AXES];
+    locate(grid, &place, crosses_nodes);
+    DIST_OK(gpt_create(grid, &config, &model));
+    DIST_OK(gpt_net_describe(&net, described, &place, crosses_nodes));
+    DIST_OK(qdri_net_build(&net, &lists));
+    compare(model.stack, &net, &lists);
+    qdri_net_lists_free(&lists);
+    qdri_net_free(&net);
+    gpt_destroy(&model);
+}
+
+/* Widths and sequences that no axis divides, too. */
+static void check_grid(qdr_grid *grid, void *user)
+{
+    (void)user;
+    for (int i = 0; i < 8; i++) {
+        const int even = i / 2 % 2;
+        check_model(grid, &(gpt_net){.hidden = even ? 64 : 30,
+                                     .n_heads = even ? 8 : 5,
+                                     .context = 4,
+                                     .vocab = even ? 96 : 61,
+                                     .n_sequences = even ? 16 : 11,
+                                     .tied = i / 4 % 2,
+                                     .layout = i % 2 ? QDR_SCATTERED : QDR_REPLICATED,
+                                     .dtype = i / 4 ? QDR_BF16 : QDR_F32,
+                                     .overlap = i == 5 ? QDR_OVERLAP_NONE : 0,
+                                     .panels = i / 3,
+                                     .batch_parts = i / 2});
+    }
+}
+
+static void stacks_are_what_nets_say(qdr_context *ctx, uint64_t seed)
+{
+    (void)seed;
+    dist_every_grid(ctx, check_grid, NULL);
+}
+
+int main(int argc, char **argv)
+{
+    static const dist_test tests[] = {{"stacks are what nets say", stacks_are_what_nets_say}};
+    return dist_main(argc, argv, tests, 1);
+}

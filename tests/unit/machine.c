@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where axes lie on machines made by hand; this machine; files that are none. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "qdr_test.h"
+#include "quadrille/topo.h"
+
+/* ---- tables ---- */
+
+/* A node of 4 GPUs in two NVLink pairs, one pair on each of its packages; two adapters as fast, one
+ * that is slower. */
+static qdr_topo_gpu pair_gpus[] = {{.package = 0, .numa = 0},
+                                   {.package = 0, .numa = 0},
+                                   {.package = 1, .numa = 1},
+                                   {.package = 1, .numa = 1}};
+static qdr_topo_gpu_link pair_links[] = {
+    {.a = 0, .b = 1, .link = QDR_LINK_NVLINK, .rate = 40e9},
+    {.a = 2, .b = 3, .link = QDR_LINK_NVLINK, .rate = 20e9, .is_assumed = 1}};
+static qdr_topo_nic pair_nics[] = {{.rate = 1e9}, {.rate = 25e9}, {.rate = 25e9}, {.rate = 0}};
+static const qdr_topo pairs = {.n_gpus = 4,
+                               .gpus = pair_gpus,
+                               .n_gpu_links = 2,
+                               .gpu_links = pair_links,
+                               .n_nics = 4,
+                               .nics = pair_nics};
+
+/* Packages of 2 NUMA nodes of 2 caches of 2 cores. */
+static const qdr_topo *cores_of_eight(void)
+{
+    static qdr_topo_core cores[16];
+    static qdr_topo topo = {.n_cores = 16, .cores = cores};
+    for (int i = 0; i < 16; i++) cores[i] = (qdr_topo_core){i / 8, i / 4, i / 2, 1, i};
+    return &topo;
+}
+
+/* ranks of nodes, one after the other, n_on_node on each */
+static void lay(const qdr_topo *topo, const int sizes[4], const char *order, int n_on_node,
+                int on_gpus, qdr_topo_axis axes[4])
+{
+    qdr_topo_place places[256];
+    const int n = sizes[0] * sizes[1] * sizes[2] * sizes[3];
+    for (int rank = 0; rank < n; rank++)
+        places[rank] = qdr_topo_spread(topo, on_gpus, rank / n_on_node, rank % n_on_node,
+                                       n_on_node);
+    CHECK_OK(qdr_topo_map(topo, sizes, order, places, axes));
+}
+
+/* members, stride, nodes, members on a node, siblings, link, inner link */
+static void check_axis(const qdr_topo_axis *axis, const int expected[7], double rate,
+                       double inner_rate)
+{
+    assert_int_equal(axis->n_ranks, expected[0]);
+    assert_int_equal(axis->stride, expected[1]);
+    assert_int_equal(axis->n_nodes, expected[2]);
+    assert_int_equal(axis->n_on_node, expected[3]);
+    assert_int_equal(axis->n_siblings, expected[4]);
+    assert_string_equal(qdr_link_name(axis->link), qdr_link_name((qdr_link)expected[5]));
+    assert_string_equal(qdr_link_name(axis->inner), qdr_link_name((qdr_link)expected[6]));
+    assert_true(axis->rate == rate);
+    assert_true(axis->inner_rate == inner_rate);
+}
+
+static void a_cube_on_two_nodes_of_four(void **state)
+{
+    qdr_topo_axis axes[4];
+    (void)state;
+    lay(&pairs, (const int[]){2, 2, 2, 1}, "xyzd", 4, 1, axes);
+    check_axis(&axes[QDR_X], (const int[]){2, 1, 1, 2, 2, QDR_LINK_NVLINK, QDR_LINK_NVLINK}, 20e9,
+               20e9); /* the slower pair */
+    assert_true(axes[QDR_X].is_assumed && axes[QDR_X].inner_is_assumed);
+    check_axis(&axes[QDR_Y], (const int[]){2, 2, 1, 2, 2, QDR_LINK_NODE, QDR_LINK_NODE}, 0, 0);
+    assert_false(axes[QDR_Y].is_assumed);
+    check_axis(&axes[QDR_Z], (const int[]){2, 4, 2, 1, 4, QDR_LINK_NETWORK, QDR_LINK_NONE}, 50e9,
+               0);
+    check_axis(&axes[QDR_D], (const int[]){1, 8, 1, 1, 0, QDR_LINK_NONE, QDR_LINK_NONE}, 0, 0);
+}
+
+static void an_order_moves_the_axes(void **state)
+{
+    qdr_topo_axis axes[4];
+    (void)state;
+    lay(&pairs, (const int[]){2, 2, 2, 1}, "dzyx", 4, 1, axes);
+    assert_int_equal(axes[QDR_Z].stride, 1);
+    assert_int_equal(axes[QDR_Z].link, QDR_LINK_NVLINK);
+    assert_int_equal(axes[QDR_Y].link, QDR_LINK_NODE);
+    assert_int_equal(axes[QDR_X].link, QDR_LINK_NETWORK);
+    assert_int_equal(axes[QDR_X].stride, 4);
+}
+
+/* An axis of 8 over two nodes of 4; beside it, one of 2 over four nodes. */
+static void an_axis_may_be_wider_than_a_node(void **state)
+{
+    qdr_topo_axis axes[4];
+    (void)state;
+    lay(&pairs, (const int[]){8, 1, 1, 2}, NULL, 4, 1, axes);
+    check_axis(&axes[QDR_X], (const int[]){8, 1, 2, 4, 1, QDR_LINK_NETWORK, QDR_LINK_NODE}, 50e9,
+               0);
+    check_axis(&axes[QDR_D], (const int[]){2, 8, 2, 1, 4, QDR_LINK_NETWORK, QDR_LINK_NONE}, 50e9,
+               0);
+}
+
+/* 3 ranks on a node: one group of x lies across two nodes, one on GPUs 1 and 2. */
+static void groups_may_lie_unevenly(void **state)
+{
+    qdr_topo_axis axes[4];
+    (void)state;
+    lay(&pairs, (const int[]){2, 3, 1, 1}, "xyzd", 3, 1, axes);
+    check_axis(&axes[QDR_X], (const int[]){2, 1, 2, 2, 1, QDR_LINK_NETWORK, QDR_LINK_NODE}, 50e9,
+               0);
+    check_axis(&axes[QDR_Y], (const int[]){3, 2, 2, 2, 2, QDR_LINK_NETWORK, QDR_LINK_NODE}, 50e9,
+               0);
+}
+
+static void ranks_on_cores(void **state)
+{
+    const qdr_topo *topo = cores_of_eight();
+    qdr_topo_axis axes[4];
+    (void)state;
+    lay(topo, (const int[]){2, 2, 2, 2}, "xyzd", 16, 0, axes);
+    check_axis(&axes[QDR_X], (const int[]){2, 1, 1, 2, 8, QDR_LINK_CACHE, QDR_LINK_CACHE}, 0, 0);
+    check_axis(&axes[QDR_Y], (const int[]){2, 2, 1, 2, 8, QDR_LINK_NUMA, QDR_LINK_NUMA}, 0, 0);
+    check_axis(&axes[QDR_Z], (const int[]){2, 4, 1, 2, 8, QDR_LINK_PACKAGE, QDR_LINK_PACKAGE}, 0,
+               0);
+    check_axis(&axes[QDR_D], (const int[]){2, 8, 1, 2, 8, QDR_LINK_NODE, QDR_LINK_NODE}, 0, 0);
+    lay(topo, (const int[]){2, 2, 1, 1}, "xyzd", 4, 0, axes); /* 4 cores each: a NUMA node */
+    assert_int_equal(axes[QDR_X].link, QDR_LINK_PACKAGE);
+    assert_int_equal(axes[QDR_Y].link, QDR_LINK_NODE);
+    lay(topo, (const int[]){2, 16, 1, 1}, "xyzd", 32, 0, axes); /* two ranks on each core */
+    assert_int_equal(axes[QDR_X].link, QDR_LINK_SAME);
+    lay(topo, (const int[]){3, 1, 1, 1}, "xyzd", 3, 0, axes); /* 5, 5 and 6 cores */
+    assert_int_equal(axes[QDR_X].link, QDR_LINK_NODE);
+}
+
+static void more_ranks_than_gpus_share_them(void **state)
+{
+    qdr_topo_axis axes[4];
+    (void)state;
+    lay(&pairs, (const int[]){2, 2, 2, 1}, "xyzd", 8, 1, axes);
+    assert_int_equal(axes[QDR_X].link, QDR_LINK_SAME);
+    assert_int_equal(axes[QDR_Y].link, QDR_LINK_NVLINK);
+    assert_int_equal(axes[QDR_Z].link, QDR_LINK_NODE);
+}
+
+/* Against the definition, pair by pair, on random places. */
+static void random_places(void **state)
+{
+    uint64_t seed = test_seed();
+    const qdr_topo *topo = cores_of_eight();
+    (void)state;
+    for (int round = 0; round < 200; round++) {
+        int sizes[4], stride = 1;
+        qdr_topo_place places[256];
+        qdr_topo_axis axes[4];
+        for (int i = 0; i < 4; i++) sizes[i] = (int)test_between(&seed, 1, 4);
+        const int n = sizes[0] * sizes[1] * sizes[2] * sizes[3];
+        const int n_nodes = (int)test_between(&seed, 1, n < 6 ? n : 6);
+        for (int rank = 0; rank < n; rank++)
+            places[rank] = qdr_topo_spread(topo, 0, (int)test_between(&seed, 0, n_nodes - 1),
+                                           (int)test_between(&seed, 0, 15), 16);
+        CHECK_OK(qdr_topo_map(topo, sizes, "xyzd", places, axes));
+        for (int axis = 0; axis < 4; axis++) {
+            qdr_link link = QDR_LINK_NONE, inner = QDR_LINK_NONE;
+            for (int a = 0; a < n; a++) {
+                for (int step = 1; a / stride % sizes[axis] + step < sizes[axis]; step++) {
+                    const int b = a + step * stride;
+                    const qdr_link got = qdr_topo_between(topo, &places[a], &places[b], NULL, NULL);
+                    if (got > link) link = got;
+                    if (got < QDR_LINK_NETWORK && got > inner) inner = got;
+                }
+            }
+            assert_int_equal(axes[axis].stride, stride);
+            assert_int_equal(axes[axis].link, link);
+            assert_int_equal(axes[axis].inner, inner);
+            stride *= sizes[axis];
+        }
+    }
+}
+
+static void wrong_grids(void **state)
+{
+    const qdr_topo_place one = {0, -1, -1, -1, -1, -1};
+    qdr_topo_place bad = one;
+    qdr_topo_axis axes[4];
+    const int sizes[] = {1, 1, 1, 1};
+    (void)state;
+    CHECK_OK(qdr_topo_map(NULL, sizes, NULL, &one, axes));
+    CHECK_FAILS(qdr_topo_map(NULL, sizes, "xyz", &one, axes), QDR_ERR_ARGUMENT, "'xyz'");
+    CHECK_FAILS(qdr_topo_map(NULL, sizes, "xyzz", &one, axes), QDR_ERR_ARGUMENT, "permutation");
+    CHECK_FAILS(qdr_topo_map(NULL, (const int[]){1, 0, 1, 1}, NULL, &one, axes), QDR_ERR_ARGUMENT,
+                "1x0x1x1");
+    CHECK_FAILS(qdr_topo_map(NULL, (const int[]){1 << 30, 1 << 30, 4, 4}, NULL, &one, axes),
+                QDR_ERR_ARGUMENT, "at most");
+    bad.node = 1;
+    CHECK_FAILS(qdr_topo_map(NULL, sizes, NULL, &bad, axes), QDR_ERR_ARGUMENT, "node 1");
+    bad = one;
+    bad.gpu = 4;
+    CHECK_FAILS(qdr_topo_map(&pairs, sizes, NULL, &bad, axes), QDR_ERR_ARGUMENT, "GPU 4");
+    CHECK_FAILS(qdr_topo_map(NULL, sizes, NULL, NULL, axes), QDR_ERR_ARGUMENT, "NULL");
+    CHECK_FAILS(qdr_topo_map(NULL, sizes, NULL, &one, NULL), QDR_ERR_ARGUMENT, "NULL");
+    assert_string_equal(qdr_link_name((qdr_link)-1), "?");
+    assert_string_equal(qdr_link_name(QDR_N_LINKS), "?");
+    for (int link = 0; link < QDR_N_LINKS; link++)
+        assert_true(strlen(qdr_link_name((qdr_link)link)) > 2);
+}
+
+/* ---- files and this machine ---- */
+
+static void this_machine(void **state)
+{
+    qdr_topo *topo = NULL;
+    (void)state;
+    CHECK_OK(qdr_topo_load(NULL, &topo));
+    assert_true(topo->is_this_machine);
+    assert_in_range(topo->n_threads, 1, sysconf(_SC_NPROCESSORS_CONF));
+    assert_in_range(topo->n_cores, 1, topo->n_threads);
+    assert_true(topo->bytes > 0);
+    assert_true(*topo->host && *topo->cpus && *topo->gpu_source);
+    for (int i = 0; i < topo->n_cores; i++) {
+        assert_in_range(topo->cores[i].package + 1, 0, topo->n_packages);
+        assert_in_range(topo->cores[i].cache + 1, 0, topo->n_caches);
+    }
+    qdr_topo_destroy(&topo);
+    assert_null(topo);
+    qdr_topo_destroy(&topo);
+    qdr_topo_destroy(NULL);
+}
+
+/* hwloc would describe this machine instead. */
+static void wrong_files(void **state)
+{
+    static const struct {
+        const char *text, *words;
+        qdr_status status;
+    } files[] = {
+        {"", "empty", QDR_ERR_ARGUMENT},
+        {"<topology><object", "no machine", QDR_ERR_ARGUMENT},
+        {"<?xml version=\"1.0\"?><a></a>", "no machine", QDR_ERR_ARGUMENT},
+        {"a picture of a machine\n", "no machine", QDR_ERR_ARGUMENT},
+    };
+    char path[] = "/tmp/quadrille-machine-XXXXXX";
+    const int handle = mkstemp(path);
+    qdr_topo *topo = NULL;
+    (void)state;
+    assert_true(handle >= 0);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        FILE *file = fopen(path, "w");
+        assert_non_null(file);
+        fputs(files[i].text, file);
+        fclose(file);
+        const qdr_topo_opts opts = {QDR_OPTS_INIT, .xml = path};
+        CHECK_FAILS(qdr_topo_load(&opts, &topo), files[i].status, files[i].words);
+        CHECK_FAILS(qdr_topo_load(&opts, &topo), files[i].status, path);
+        assert_null(topo);
+        setenv("HWLOC_XMLFILE", path, 1);
+        CHECK_FAILS(qdr_topo_load(NULL, &topo), files[i].status, files[i].words);
+        unsetenv("HWLOC_XMLFILE");
+    }
+    close(handle);
+    unlink(path);
+    CHECK_FAILS(qdr_topo_load(&(qdr_topo_opts){QDR_OPTS_INIT, .xml = path}, &topo), QDR_ERR_IO,
+                "No such file");
+    CHECK_FAILS(qdr_topo_load(&(qdr_topo_opts){QDR_OPTS_INIT, .xml = "/tmp"}, &topo), QDR_ERR_IO,
+                "/tmp cannot be read");
+    CHECK_FAILS(qdr_topo_load(&(qdr_topo_opts){.xml = path}, &topo), QDR_ERR_ARGUMENT, "version 0");
+    CHECK_FAILS(qdr_topo_load(NULL, NULL), QDR_ERR_ARGUMENT, "NULL");
+}
+
+/* hwloc makes machines up, too. */
+static void made_up_machine(void **state)
+{
+    qdr_topo *topo = NULL;
+    (void)state;
+    setenv("HWLOC_SYNTHETIC", "pack:2 numa:2 l3:1 core:4 pu:2", 1);
+    CHECK_OK(qdr_topo_load(NULL, &topo));
+    unsetenv("HWLOC_SYNTHETIC");
+    assert_false(topo->is_this_machine);
+    assert_int_equal(topo->n_packages, 2);
+    assert_int_equal(topo->n_numas, 4);
+    assert_int_equal(topo->n_caches, 4);
+    assert_int_equal(topo->n_cores, 16);
+    assert_int_equal(topo->n_threads, 32);
+    for (int i = 0; i < 16; i++) {
+        const qdr_topo_core *core = &topo->cores[i];
+        assert_int_equal(core->package, i / 8);
+        assert_int_equal(core->numa, i / 4);
+        assert_int_equal(core->cache, i / 4);
+        assert_int_equal(core->first_cpu, 2 * i);
+    }
+    qdr_topo_destroy(&topo);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_cube_on_two_nodes_of_four),
+        cmocka_unit_test(an_order_moves_the_axes),
+        cmocka_unit_test(an_axis_may_be_wider_than_a_node),
+        cmocka_unit_test(groups_may_lie_unevenly),
+        cmocka_unit_test(ranks_on_cores),
+        cmocka_unit_test(more_ranks_than_gpus_share_them),
+        cmocka_unit_test(random_places),
+        cmocka_unit_test(wrong_grids),
+        cmocka_unit_test(this_machine),
+        cmocka_unit_test(wrong_files),
+        cmocka_unit_test(made_up_machine),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A small GPT as a net, on grids that are numbers only: sizes against closed forms, calls against
+ * the table of the design, descriptions that are refused. */
+#include "qdr_test.h"
+
+#include "core/op_bytes.h"
+#include "core/size.h"
+#include "gpt_net.h"
+
+/* Every axis below divides everything, so that all ranks have the same sizes. */
+enum {
+    HIDDEN = 64,
+    HEADS = 8,
+    CONTEXT = 8,
+    VOCAB = 96,
+    SEQUENCES = 32,
+    ROWS = SEQUENCES * CONTEXT,
+    N_LINEAR = 4 * GPT_NET_LAYERS /* but the head */
+};
+static const int grids[][QDR_N_AXES] = {{1, 1, 1, 1}, {2, 1, 1, 1}, {1, 2, 1, 1}, {1, 1, 2, 1},
+                                        {1, 1, 1, 2}, {4, 1, 1, 2}, {1, 4, 2, 1}, {2, 2, 2, 2},
+                                        {4, 2, 1, 4}, {2, 4, 4, 1}};
+enum { N_GRIDS = sizeof grids / sizeof grids[0] };
+
+static gpt_net small_gpt(qdr_layout layout)
+{
+    return (gpt_net){.hidden = HIDDEN,
+                     .n_heads = HEADS,
+                     .context = CONTEXT,
+                     .vocab = VOCAB,
+                     .n_sequences = SEQUENCES,
+                     .layout = layout,
+                     .dtype = QDR_F32,
+                     .tied = 1};
+}
+
+static int n_ranks(const int sizes[QDR_N_AXES])
+{
+    return sizes[QDR_X] * sizes[QDR_Y] * sizes[QDR_Z] * sizes[QDR_D];
+}
+
+static qdri_place place_of(const int sizes[QDR_N_AXES], int rank)
+{
+    qdri_place place;
+    for (int axis = 0; axis < QDR_N_AXES; axis++) {
+        place.size[axis] = sizes[axis];
+        place.coordinate[axis] = rank % sizes[axis];
+        rank /= sizes[axis];
+    }
+    return place;
+}
+
+typedef struct built {
+    qdri_net net;
+    qdri_net_lists lists;
+} built;
+
+static void build(built *b, const gpt_net *g, const int sizes[QDR_N_AXES], int rank)
+{
+    const qdri_place place = place_of(sizes, rank);
+    CHECK_OK(gpt_net_describe(&b->net, g, &place, NULL));
+    CHECK_OK(qdri_net_build(&b->net, &b->lists));
+}
+
+static void drop(built *b)
+{
+    qdri_net_lists_free(&b->lists);
+    qdri_net_free(&b->net);
+}
+
+/* A buffer of n elements of four bytes. */
+static size_t room(int64_t n_elems)
+{
+    return qdri_align_bytes((size_t)n_elems * 4, QDRI_BUFFER_ALIGN);
+}
+
+static size_t norm_room(const int *g) { return room(HIDDEN / g[QDR_X]); }
+
+/* Matrices of 4H² (qkv and proj) and 8H² (fc and fc2), biases of 3H and 4H over y and of H over x,
+ * two norms of two vectors; embedding and positions; the last norm. */
+static size_t parameter_bytes(const int *g)
+{
+    const int64_t h = HIDDEN, x = g[QDR_X], y = g[QDR_Y], xyz = x * y * g[QDR_Z];
+    const size_t layer = room(3 * h * h / xyz) + room(h * h / xyz) + 2 * room(4 * h * h / xyz) +
+                         room(3 * h / y) + room(4 * h / y) + 2 * room(h / x) + 4 * norm_room(g);
+    return GPT_NET_LAYERS * layer + room(VOCAB * h / xyz) + room(CONTEXT * h / x) +
+           2 * norm_room(g);
+}
+
+/* All small ones lie in one buffer. */
+static size_t gradient_bytes(const int *g)
+{
+    const int64_t h = HIDDEN, x = g[QDR_X], y = g[QDR_Y], xyz = x * y * g[QDR_Z];
+    const size_t layer = room(3 * h * h / xyz) + room(h * h / xyz) + 2 * room(4 * h * h / xyz);
+    const int64_t n_small = GPT_NET_LAYERS * (7 * h / y + 2 * h / x + 4 * h / x) + CONTEXT * h / x +
+                            2 * h / x;
+    return GPT_NET_LAYERS * layer + room(VOCAB * h / xyz) + room(n_small);
+}
+
+/* Rows of edges whose columns are over x, and over y. */
+typedef struct rows {
+    int64_t cell, over_x, over_y;
+} rows;
+
+static rows rows_of(const int *g, qdr_layout layout)
+{
+    const int64_t cell = ROWS / (g[QDR_Z] * g[QDR_D]);
+    const int scattered = layout == QDR_SCATTERED;
+    return (rows){cell, scattered ? cell / g[QDR_Y] : cell, scattered ? cell / g[QDR_X] : cell};
+}
+
+/* X with all rows of the cell, kept for dW where it was gathered over the axis. */
+static size_t gathered(const int *g, qdr_layout layout, qdr_axis axis, int64_t n_elems)
+{
+    return layout == QDR_SCATTERED && g[axis] > 1 ? room(n_elems) : 0;
+}
+
+static size_t layer_activations(const int *g, qdr_layout layout, const rows *m)
+{
+    const int64_t h = HIDDEN, x = g[QDR_X], y = g[QDR_Y];
+    const size_t wide = room(m->over_y * 4 * h / y), stream = room(m->over_x * h / x);
+    const size_t edges = 6 * stream /* norms, proj, fc2, residuals */ +
+                         room(m->over_y * 3 * h / y) /* qkv */ +
+                         room(m->over_y * h / y) /* attention */ + 2 * wide /* fc, gelu */;
+    const size_t saved = 2 * room(2 * m->over_x) + room(HEADS / y * m->over_y);
+    return edges + saved + 2 * gathered(g, layout, QDR_Y, m->cell * h / x) /* qkv, fc */ +
+           gathered(g, layout, QDR_X, m->cell * h / y) /* proj */ +
+           gathered(g, layout, QDR_X, m->cell * 4 * h / y) /* fc2 */;
+}
+
+static size_t activation_bytes(const int *g, qdr_layout layout)
+{
+    const rows m = rows_of(g, layout);
+    const int64_t x = g[QDR_X], y = g[QDR_Y];
+    const size_t ends = room(m.cell) /* tokens */ +
+                        2 * room(m.over_x * HIDDEN / x) /* embedding, last norm */ +
+                        room(m.over_y * VOCAB / y) + room(m.over_y) /* logits, targets */;
+    const size_t saved = room(2 * m.over_x) + room(2 * m.over_y);
+    size_t work = (size_t)(m.over_x * 3 * x) * 4; /* moments of all parts */
+    const size_t attention = qdri_attention_work_bytes(QDR_F32, CONTEXT, HIDDEN / HEADS),
+                 entropy = room(m.over_y) + (size_t)(2 * m.over_y) * 4;
+    if (work < attention) work = attention;
+    if (work < entropy) work = entropy;
+    return GPT_NET_LAYERS * layer_activations(g, layout, &m) + ends + saved +
+           gathered(g, layout, QDR_Y, m.cell * HIDDEN / x) /* head */ +
+           qdri_align_bytes(work, QDRI_BUFFER_ALIGN) + room(8) /* {sum, rows} in f64, twice */;
+}
+
+static void sizes_are_closed_forms(void **state)
+{
+    (void)state;
+    built b = {0}; /* one net after the other, in the same memory */
+    for (int i = 0; i < 2 * N_GRIDS; i++) {
+        const int *g = grids[i / 2];
+        const qdr_layout layout = i % 2 ? QDR_SCATTERED : QDR_REPLICATED;
+        const gpt_net gpt = small_gpt(layout);
+        for (int rank = 0; rank < n_ranks(g); rank++) {
+            build(&b, &gpt, g, rank);
+            const size_t *bytes = b.net.buffers.region_bytes;
+            assert_int_equal(bytes[QDRI_PARAMETERS], parameter_bytes(g));
+            assert_int_equal(bytes[QDRI_GRADIENTS], gradient_bytes(g));
+            assert_int_equal(bytes[QDRI_ACTIVATIONS], activation_bytes(g, layout));
+        }
+    }
+    drop(&b);
+}
+
+/* Where nothing divides: what ranks count of a parameter is the parameter. */
+static void parameters_are_whole(void **state)
+{
+    (void)state;
+    static const int sizes[QDR_N_AXES] = {3, 2, 5, 1};
+    gpt_net gpt = small_gpt(QDR_SCATTERED);
+    gpt.vocab = 101;
+    built b = {0};
+    int64_t counted = 0, whole = 0;
+    for (int rank = 0; rank < n_ranks(sizes); rank++) {
+        build(&b, &gpt, sizes, rank);
+        whole = 0;
+        for (int i = 0; i < b.net.n_parameters; i++) {
+            const qdri_parameter *p = &b.net.parameters[i];
+            whole += p->n_global;
+            if (p->counted) counted += p->n_elems;
+        }
+    }
+    assert_int_equal(counted, whole);
+    assert_int_equal(whole, GPT_NET_LAYERS * (12 * HIDDEN * HIDDEN + 13 * HIDDEN) +
+                                (101 + CONTEXT + 2) * HIDDEN);
+    drop(&b);
+}
+
+static int n_calls(const qdri_schedule *schedule, qdr_channel channel, qdr_coll_kind kind)
+{
+    int n = 0;
+    for (int i = 0; i < schedule->n_tasks; i++) {
+        const qdri_task *task = &schedule->tasks[i];
+        n += task->kind == QDRI_TASK_COLLECTIVE && task->channel == channel && task->coll == kind;
+    }
+    return n;
+}
+
+/* Normal layers are summed over x, transposed ones and the embedding over y; dX the other way
+ * round. All weights are gathered over z; in backward all but E for the embedding, whose input has
+ * no gradient. dW of head and embedding is summed over d once. */
+static void replicated_calls_are_those_of_the_table(void **state)
+{
+    (void)state;
+    const gpt_net gpt = small_gpt(QDR_REPLICATED);
+    built b = {0};
+    for (int i = 0; i < N_GRIDS; i++) {
+        const int *g = grids[i], x = g[QDR_X] > 1, y = g[QDR_Y] > 1, z = g[QDR_Z] > 1,
+                  d = g[QDR_D] > 1;
+        const qdri_schedule *forward = &b.lists.forward, *backward = &b.lists.backward[0],
+                            *deferred = &b.lists.backward[1];
+        build(&b, &gpt, g, n_ranks(g) - 1);
+        assert_int_equal(n_calls(forward, QDR_CHANNEL_Z_GATHER, QDR_ALL_GATHER),
+                         z * (N_LINEAR + 2));
+        assert_int_equal(n_calls(forward, QDR_CHANNEL_X_REDUCE, QDR_ALL_REDUCE),
+                         x * (N_LINEAR / 2 + 1));
+        assert_int_equal(n_calls(forward, QDR_CHANNEL_Y_REDUCE, QDR_ALL_REDUCE),
+                         y * (N_LINEAR / 2 + 1));
+        assert_int_equal(n_calls(backward, QDR_CHANNEL_Z_GATHER, QDR_ALL_GATHER),
+                         z * (N_LINEAR + 1));
+        assert_int_equal(n_calls(backward, QDR_CHANNEL_Y_REDUCE, QDR_ALL_REDUCE),
+                         y * (N_LINEAR / 2 + 1));
+        assert_int_equal(n_calls(backward, QDR_CHANNEL_Z_REDUCE, QDR_REDUCE_SCATTER),
+                         z * (N_LINEAR + 2));
+        assert_int_equal(n_calls(backward, QDR_CHANNEL_D_REDUCE, QDR_ALL_REDUCE),
+                         d * (N_LINEAR + 1 + 1 /* small gradients */));
+        assert_int_equal(n_calls(deferred, QDR_CHANNEL_D_REDUCE, QDR_ALL_REDUCE), 0);
+    }
+    drop(&b);
+}
+
+/* To be freed. */
+static char *text_of(const qdri_schedule *schedule)
+{
+    char *text = NULL;
+    size_t n_chars = 0;
+    FILE *file = open_memstream(&text, &n_chars);
+    assert_non_null(file);
+    qdri_schedule_print(schedule, file);
+    fclose(file);
+    return text;
+}
+
+/* A list made again, and one of another net in the same memory, is the same list. */
+static void lists_are_functions_of_the_description(void **state)
+{
+    (void)state;
+    built used = {0};
+    for (int i = 0; i < 2 * N_GRIDS; i++) {
+        const gpt_net gpt = small_gpt(i % 2 ? QDR_SCATTERED : QDR_REPLICATED);
+        const int *g = grids[i / 2], rank = n_ranks(g) / 2;
+        built fresh = {0};
+        build(&used, &gpt, g, rank);
+        build(&fresh, &gpt, g, rank);
+        char *before = text_of(&used.lists.backward[0]);
+        CHECK_OK(qdri_net_forward(&used.net, &used.lists.single));
+        CHECK_OK(qdri_net_backward(&used.net, QDRI_GRADIENT_OVERWRITE, 0, &used.lists.backward[0]));
+        char *again = text_of(&used.lists.backward[0]), *other = text_of(&fresh.lists.backward[0]),
+             *forward = text_of(&used.lists.single), *first = text_of(&fresh.lists.forward);
+        assert_non_null(strstr(forward, "block1.attention"));
+        assert_string_equal(before, again);
+        assert_string_equal(before, other);
+        assert_string_equal(forward, first);
+        char *const texts[] = {before, again, other, forward, first};
+        for (size_t j = 0; j < sizeof texts / sizeof *texts; j++) free(texts[j]);
+        drop(&fresh);
+    }
+    drop(&used);
+}
+
+/* A sum that crosses nodes is cut into panels where cost decides and the message is long. */
+static void panels_depend_on_nodes(void **state)
+{
+    (void)state;
+    static const int none[QDR_N_AXES] = {0}, all[QDR_N_AXES] = {1, 1, 1, 1};
+    const qdri_place place = {{2, 2, 1, 1}, {0, 0, 0, 0}};
+    const gpt_net gpt = {.hidden = 4096,
+                         .n_heads = 32,
+                         .context = 1024,
+                         .vocab = 256,
+                         .n_sequences = 16,
+                         .dtype = QDR_F32};
+    built b = {0};
+    for (int crossing = 0; crossing < 2; crossing++) {
+        CHECK_OK(gpt_net_describe(&b.net, &gpt, &place, crossing ? all : none));
+        const qdri_layer_shape *qkv = &b.net.nodes[2].u.layer.shape;
+        assert_string_equal(qkv->name, "block0.qkv");
+        assert_int_equal(qkv->forward_panels > 1, crossing);
+    }
+    drop(&b);
+}
+
+/* The sentence names what is wrong, and the net is as before. */
+static void refused_nodes_leave_nothing(void **state)
+{
+    (void)state;
+    const int64_t many = (int64_t)1 << 40, wide = (int64_t)1 << 24;
+    const qdri_place place = {{2, 2, 1, 1}, {1, 0, 0, 0}};
+    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = many, .row_unit = 4};
+    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{12, 4}}, .col_axis = QDR_X};
+    qdr_linear_desc desc = {QDR_OPTS_INIT, .name = "fc", .in = {{12, 4}}, .out = {{18, 4}},
+                            .bias = 1};
+    qdri_net net = {0};
+    qdr_edge x, y;
+    CHECK_FAILS(qdri_net_begin(&net, &place, NULL, &(qdr_stack_opts){QDR_OPTS_INIT, .n_rows = -1}),
+                QDR_ERR_SHAPE, "-1");
+    CHECK_OK(qdri_net_begin(&net, &place, NULL, &opts));
+    CHECK_OK(qdri_net_add_input(&net, "x", &input, 0, &x));
+    CHECK_FAILS(qdri_net_add_linear(&net, &desc, x, &y), QDR_ERR_SHAPE, "18");
+    desc.out[0] = (qdr_block){wide, 1}; /* parameters fit, the output does not */
+    CHECK_FAILS(qdri_net_add_linear(&net, &desc, x, &y), QDR_ERR_SHAPE, "size");
+    CHECK_FAILS(qdri_net_add_gelu(&net, "gelu", 1, &y), QDR_ERR_ARGUMENT, "edge 1");
+    assert_int_equal(net.n_nodes, 0);
+    assert_int_equal(net.n_edges, 1);
+    assert_int_equal(net.n_parameters, 0);
+    assert_int_equal(net.edges[x].n_uses, 0);
+    qdri_net_free(&net);
+}
+
+static void an_embedding_is_tied_once(void **state)
+{
+    (void)state;
+    static const int sizes[QDR_N_AXES] = {1, 1, 1, 1};
+    const qdri_place place = place_of(sizes, 0);
+    const gpt_net gpt = small_gpt(QDR_REPLICATED);
+    const char *const words = "not tied yet";
+    qdri_net net = {0};
+    qdr_edge y;
+    CHECK_OK(gpt_net_describe(&net, &gpt, &place, NULL));
+    for (int table = -1; table <= net.n_nodes; table++) /* among them the one that is tied */
+        CHECK_FAILS(qdri_net_add_tied_head(&net, "again", table, QDR_REPLICATED, 1, &y),
+                    QDR_ERR_ARGUMENT, words);
+    qdri_net_free(&net);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sizes_are_closed_forms),
+        cmocka_unit_test(parameters_are_whole),
+        cmocka_unit_test(replicated_calls_are_those_of_the_table),
+        cmocka_unit_test(lists_are_functions_of_the_description),
+        cmocka_unit_test(panels_depend_on_nodes),
+        cmocka_unit_test(refused_nodes_leave_nothing),
+        cmocka_unit_test(an_embedding_is_tied_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Machines that hwloc recorded elsewhere: what is found on them, and where axes lie.
+ * QDR_TEST_TOPOLOGIES names the folder of their XML files; without it the test is skipped. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "qdr_test.h"
+#include "quadrille/topo.h"
+
+#define GB 1e9
+#define GIB (INT64_C(1) << 30)
+
+static void path_of(const char *name, char path[512])
+{
+    snprintf(path, 512, "%s/%s.xml", getenv("QDR_TEST_TOPOLOGIES"), name);
+}
+
+static qdr_topo *load(const char *name)
+{
+    char path[512];
+    qdr_topo *topo = NULL;
+    path_of(name, path);
+    CHECK_OK(qdr_topo_load(&(qdr_topo_opts){QDR_OPTS_INIT, .xml = path}, &topo));
+    assert_false(topo->is_this_machine);
+    assert_string_equal(topo->cpus, "");
+    assert_string_equal(topo->gpu_source, "as hwloc recorded them");
+    return topo;
+}
+
+static int count_caches(const qdr_topo *topo, int level)
+{
+    int n = 0;
+    for (int i = 0; i < topo->n_caches; i++) n += topo->caches[i].level == level;
+    return n;
+}
+
+/* Counts: packages, NUMA nodes, cores, threads, GPUs, links, adapters, L3 caches. */
+static void check_counts(const qdr_topo *topo, const int counts[8])
+{
+    assert_int_equal(topo->n_packages, counts[0]);
+    assert_int_equal(topo->n_numas, counts[1]);
+    assert_int_equal(topo->n_cores, counts[2]);
+    assert_int_equal(topo->n_threads, counts[3]);
+    assert_int_equal(topo->n_gpus, counts[4]);
+    assert_int_equal(topo->n_gpu_links, counts[5]);
+    assert_int_equal(topo->n_nics, counts[6]);
+    assert_int_equal(count_caches(topo, 3), counts[7]);
+    int n_cores = 0;
+    for (int i = 0; i < topo->n_packages; i++) n_cores += topo->packages[i].n_cores;
+    assert_int_equal(n_cores, topo->n_cores);
+}
+
+static void check_gpu(const qdr_topo *topo, int index, const char *name, const char *bus,
+                      int package, int numa)
+{
+    const qdr_topo_gpu *gpu = &topo->gpus[index];
+    assert_string_equal(gpu->name, name);
+    assert_string_equal(gpu->bus, bus);
+    assert_int_equal(gpu->package, package);
+    assert_int_equal(gpu->numa, numa);
+}
+
+/* Two GPUs of one node. */
+static void check_pair(const qdr_topo *topo, int a, int b, qdr_link link, double rate,
+                       int is_assumed)
+{
+    const qdr_topo_place left = qdr_topo_spread(topo, 1, 0, a, topo->n_gpus);
+    const qdr_topo_place right = qdr_topo_spread(topo, 1, 0, b, topo->n_gpus);
+    double got;
+    int got_assumed;
+    assert_int_equal(left.gpu, a);
+    assert_string_equal(qdr_link_name(qdr_topo_between(topo, &left, &right, &got, &got_assumed)),
+                        qdr_link_name(link));
+    assert_int_equal(got_assumed, is_assumed);
+    assert_true(got == rate);
+    assert_int_equal(qdr_topo_between(topo, &right, &left, NULL, NULL), link);
+}
+
+/* Lays a grid on nodes of n_on_node ranks, one for each GPU. */
+static void map(const qdr_topo *topo, const int sizes[4], const char *order, int n_on_node,
+                qdr_topo_axis axes[4])
+{
+    qdr_topo_place places[64];
+    const int n = sizes[0] * sizes[1] * sizes[2] * sizes[3];
+    for (int rank = 0; rank < n; rank++)
+        places[rank] = qdr_topo_spread(topo, 1, rank / n_on_node, rank % n_on_node, n_on_node);
+    CHECK_OK(qdr_topo_map(topo, sizes, order, places, axes));
+}
+
+static void eight_dies_in_four_modules(void **state)
+{
+    (void)state;
+    qdr_topo *topo = load("tioga-8xMI250X");
+    check_counts(topo, (const int[]){1, 4, 64, 128, 8, 28, 5, 8});
+    assert_string_equal(topo->host, "tioga29");
+    assert_string_equal(topo->product, "HPE_CRAY_EX235A");
+    assert_string_equal(topo->packages[0].model, "AMD EPYC 7A53 64-Core Processor");
+    check_gpu(topo, 0, "rsmi0", "0000:c1:00.0", 0, 3);
+    check_gpu(topo, 4, "rsmi4", "0000:d1:00.0", 0, 0);
+    assert_int_equal(topo->gpus[0].bytes, INT64_C(67092480) * 1024);
+    for (int a = 0; a < 8; a++)
+        for (int b = a + 1; b < 8; b++)
+            check_pair(topo, a, b, a / 2 == b / 2 ? QDR_LINK_XGMI_MODULE : QDR_LINK_XGMI, 100 * GB,
+                       1);
+    qdr_topo_axis axes[4];
+    map(topo, (const int[]){2, 4, 2, 1}, "xyzd", 8, axes);
+    assert_int_equal(axes[QDR_X].link, QDR_LINK_XGMI_MODULE);
+    assert_int_equal(axes[QDR_X].n_siblings, 4);
+    assert_int_equal(axes[QDR_Y].link, QDR_LINK_XGMI);
+    assert_true(axes[QDR_Y].is_assumed);
+    assert_int_equal(axes[QDR_Z].link, QDR_LINK_NETWORK);
+    assert_int_equal(axes[QDR_Z].n_siblings, 8);
+    assert_int_equal(axes[QDR_Z].inner, QDR_LINK_NONE);
+    assert_int_equal(axes[QDR_D].link, QDR_LINK_NONE);
+    qdr_topo_destroy(&topo);
+}
+
+/* Its file has no NVLink: what is left is PCI. */
+static void four_gpus_without_a_matrix(void **state)
+{
+    (void)state;
+    qdr_topo *topo = load("lassen-4xV100");
+    check_counts(topo, (const int[]){2, 2, 40, 160, 4, 2, 6, 20});
+    assert_string_equal(topo->gpus[0].model, "Tesla V100-SXM2-16GB");
+    assert_int_equal(topo->gpus[0].bytes, INT64_C(16515072) * 1024);
+    assert_int_equal(topo->numas[1].os_index, 8);
+    check_gpu(topo, 0, "nvml0", "0004:04:00.0", 0, 0);
+    check_gpu(topo, 3, "nvml3", "0035:04:00.0", 1, 1);
+    check_pair(topo, 0, 1, QDR_LINK_PCI, topo->gpus[0].pci_rate, 0);
+    check_pair(topo, 0, 2, QDR_LINK_NODE, 0, 0);
+    assert_true(topo->gpus[0].pci_rate > 15 * GB && topo->gpus[0].pci_rate < 16 * GB);
+    qdr_topo_axis axes[4];
+    map(topo, (const int[]){2, 2, 1, 2}, "dxyz", 4, axes);
+    assert_int_equal(axes[QDR_D].link, QDR_LINK_PCI);
+    assert_int_equal(axes[QDR_X].link, QDR_LINK_NODE);
+    assert_int_equal(axes[QDR_X].n_siblings, 2);
+    assert_int_equal(axes[QDR_Y].link, QDR_LINK_NETWORK);
+    qdr_topo_destroy(&topo);
+}
+
+static void opencl_names_gpus(void **state)
+{
+    (void)state;
+    qdr_topo *topo = load("corona-epyc");
+    check_counts(topo, (const int[]){2, 8, 48, 96, 4, 0, 3, 16});
+    for (int i = 0; i < 4; i++) assert_string_equal(topo->gpus[i].model, "Vega 20");
+    check_gpu(topo, 0, "opencl0d0", "0000:13:00.0", 0, 1);
+    check_pair(topo, 0, 1, QDR_LINK_PACKAGE, 0, 0);
+    const qdr_topo_place first = qdr_topo_spread(topo, 0, 0, 0, 48);
+    const qdr_link expected[] = {QDR_LINK_SAME, QDR_LINK_CACHE, QDR_LINK_CACHE, QDR_LINK_NUMA};
+    for (int i = 0; i < 4; i++) {
+        const qdr_topo_place other = qdr_topo_spread(topo, 0, 0, i, 48);
+        assert_int_equal(qdr_topo_between(topo, &first, &other, NULL, NULL), expected[i]);
+    }
+    for (int i = 6; i < 48; i += 6) {
+        const qdr_topo_place other = qdr_topo_spread(topo, 0, 0, i, 48);
+        assert_int_equal(qdr_topo_between(topo, &first, &other, NULL, NULL),
+                         i < 24 ? QDR_LINK_PACKAGE : QDR_LINK_NODE);
+    }
+    qdr_topo_destroy(&topo);
+}
+
+/* Six links of 25 GB/s to the switches of a half; what joins the halves is not in the file. */
+static void sixteen_gpus_behind_switches(void **state)
+{
+    (void)state;
+    qdr_topo *topo = load("dgx2-16xV100");
+    check_counts(topo, (const int[]){2, 2, 4, 4, 16, 120, 0, 2});
+    for (int a = 0; a < 16; a++)
+        for (int b = a + 1; b < 16; b++)
+            check_pair(topo, a, b, QDR_LINK_NVSWITCH, a / 8 == b / 8 ? 150 * GB : 0, 0);
+    check_gpu(topo, 0, "nvml0", "0000:34:00.0", 0, 0);
+    check_gpu(topo, 8, "nvml8", "0000:b7:00.0", 1, 1);
+    qdr_topo_axis axes[4];
+    map(topo, (const int[]){8, 2, 1, 1}, NULL, 16, axes);
+    assert_int_equal(axes[QDR_X].link, QDR_LINK_NVSWITCH);
+    assert_true(axes[QDR_X].rate == 150 * GB);
+    assert_true(axes[QDR_Y].rate == 0);
+    map(topo, (const int[]){16, 1, 1, 1}, NULL, 16, axes); /* of some pairs it is known */
+    assert_int_equal(axes[QDR_X].link, QDR_LINK_NVSWITCH);
+    assert_true(axes[QDR_X].rate == 0);
+    qdr_topo_destroy(&topo);
+}
+
+static void pairs_of_gpus(void **state)
+{
+    (void)state;
+    qdr_topo *topo = load("power8-gpu-pairs");
+    check_counts(topo, (const int[]){2, 2, 8, 16, 4, 2, 0, 8});
+    check_pair(topo, 0, 1, QDR_LINK_NVLINK, 40 * GB, 0);
+    check_pair(topo, 2, 3, QDR_LINK_NVLINK, 40 * GB, 0);
+    check_pair(topo, 1, 2, QDR_LINK_NODE, 0, 0);
+    for (int i = 0; i < 4; i++) assert_true(topo->gpus[i].host_rate == 40 * GB);
+    assert_int_equal(topo->bytes / GIB, 127);
+    qdr_topo_axis axes[4];
+    map(topo, (const int[]){1, 2, 2, 2}, "yzdx", 4, axes);
+    assert_int_equal(axes[QDR_Y].link, QDR_LINK_NVLINK);
+    assert_int_equal(axes[QDR_Y].n_siblings, 2);
+    assert_int_equal(axes[QDR_Z].link, QDR_LINK_NODE);
+    assert_int_equal(axes[QDR_D].link, QDR_LINK_NETWORK);
+    qdr_topo_destroy(&topo);
+}
+
+/* Also by the variable that hwloc's own tools know. */
+static void the_variable_names_a_file(void **state)
+{
+    char path[512];
+    qdr_topo *topo = NULL;
+    (void)state;
+    path_of("lassen-4xV100", path);
+    setenv("HWLOC_XMLFILE", path, 1);
+    CHECK_OK(qdr_topo_load(NULL, &topo));
+    assert_string_equal(topo->host, "lassen28");
+    assert_false(topo->is_this_machine);
+    qdr_topo_destroy(&topo);
+    setenv("HWLOC_THISSYSTEM", "1", 1);
+    CHECK_FAILS(qdr_topo_load(NULL, &topo), QDR_ERR_ARGUMENT, "HWLOC_THISSYSTEM");
+    assert_null(topo);
+    unsetenv("HWLOC_THISSYSTEM");
+    unsetenv("HWLOC_XMLFILE");
+}
+
+int main(void)
+{
+    char path[512];
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(eight_dies_in_four_modules),
+        cmocka_unit_test(four_gpus_without_a_matrix),
+        cmocka_unit_test(opencl_names_gpus),
+        cmocka_unit_test(sixteen_gpus_behind_switches),
+        cmocka_unit_test(pairs_of_gpus),
+        cmocka_unit_test(the_variable_names_a_file),
+    };
+    const char *folder = getenv("QDR_TEST_TOPOLOGIES");
+    if (folder) path_of("tioga-8xMI250X", path);
+    if (!folder || access(path, R_OK) != 0) {
+        printf("skipped: no recorded machines in %s\n", folder ? folder : "QDR_TEST_TOPOLOGIES");
+        return QDR_TEST_SKIP;
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
