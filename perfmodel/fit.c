@@ -14,6 +14,8 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+double qdri_sample_weight(const qdr_sample *s) { return (s->alone ? 0.1 : 1) * pow(s->secs, 0.25); }
+
 double qdri_median(double *numbers, int n)
 {
     qsort(numbers, (size_t)n, sizeof *numbers, by_value);

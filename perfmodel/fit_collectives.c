@@ -8,8 +8,9 @@
 #include "fit.h"
 
 enum { ROUNDS = 10 };
-#define WEIGHT_ALONE 0.1 /* a step runs all groups at once; one alone only shows what these share  \
-                          */
+#define WEIGHT_ALONE                                                                               \
+    0.1 /* a step runs all groups at once; one alone only shows what these share                   \
+         */
 #define STEP 1e-4 /* by which a constant grows, of its value */
 
 /* One constant of the links: seconds, or the inverse of bytes per second. */
@@ -41,7 +42,7 @@ static int list_constants(qdr_machine *machine, constant *list)
 static void make_equation(qdr_machine *machine, const constant *list, int n, const qdr_sample *s,
                           qdri_equation *e)
 {
-    *e = (qdri_equation){.secs = s->secs, .weight = s->alone ? WEIGHT_ALONE : 1};
+    *e = (qdri_equation){.secs = s->secs, .weight = qdri_sample_weight(s)};
     for (int i = 0; i < n; i++) {
         const double value = get(&list[i]), step = fmax(value * STEP, list[i].least);
         const double before = qdri_sample_secs(machine, s), kept = *list[i].place;

@@ -34,7 +34,7 @@ static int make_equations(const qdri_fit *fit, qdr_dtype dtype, double launch_se
         const qdr_sample *s = &fit->samples[i];
         if (!is_of(s, dtype)) continue;
         qdri_equation *e = &fit->equations[n++];
-        *e = (qdri_equation){.secs = work_secs(s, launch_secs), .weight = 1};
+        *e = (qdri_equation){.secs = work_secs(s, launch_secs), .weight = qdri_sample_weight(s)};
         for (int t = 0; t < N_TERMS; t++) e->coefficient[t] = term_of(s, t) / factor[s->mode];
     }
     return n;

@@ -38,9 +38,9 @@ static grid_size grid_of(int n_ranks, int stride, int n_all)
 
 static int measure_sizes(calibration *c, group_case *g, qdr_sample *s, failure *why)
 {
-    static const int64_t sizes[] = {1 << 10, 1 << 13, 1 << 16, 1 << 19, 1 << 22};
+    static const int64_t sizes[] = {1 << 10, 1 << 13, 1 << 16, 1 << 19, 1 << 22, 1 << 24};
     static const int64_t quick_sizes[] = {1 << 10, 1 << 15, 1 << 18};
-    const int n = c->is_quick ? 3 : 5;
+    const int n = c->is_quick ? 3 : s->alone ? 5 : 6; /* the largest take seconds */
     const calibrate_work work = {call, end, g, MOST_CALLS, ROUND_SECS};
     for (int i = 0; i < n && !why->code; i++) {
         const int64_t bytes = c->is_quick ? quick_sizes[i] : sizes[i];
@@ -70,7 +70,7 @@ static int measure_groups(calibration *c, int n_ranks, int stride, failure *why)
     if (fail_status(why, bench_make_grid(c->ctx, grid_of(n_ranks, stride, n_all), &grid)))
         return why->code;
     group_case g = {.all = {.grid = grid, .axis = QDR_Y, .dtype = QDR_F32}};
-    coll_case_create(&g.all, 1 << 20, 0, why);
+    coll_case_create(&g.all, c->is_quick ? 1 << 16 : 1 << 22, 0, why);
     const int n_ways = n_ranks == n_all ? 1 : 2;
     for (int alone = 0; alone < n_ways && !why->code; alone++)
         for (int kind = 0; kind < N_KINDS && !why->code; kind++) {

@@ -6,6 +6,7 @@
 #include "calibrate.h"
 
 enum { LEAST_ROUNDS = 3, MOST_ROUNDS = 15 };
+#define LONG_SECS 1.0 /* a single call tells enough */
 
 /* Calls of a round, one behind the other. */
 typedef struct round_of_calls {
@@ -48,6 +49,8 @@ int calibrate_time(calibration *c, const calibrate_work *work, double *secs, fai
                                                         : 0.02;
     double once = 0;
     if (time_rounds(c, work, 1, 1, 1, &once, why)) return why->code;
+    *secs = once;
+    if (once > LONG_SECS) return EXIT_OK;
     const int n_calls = between(ceil(round_secs / once), 1, work->n_most);
     const int n_rounds = between(all_secs / (n_calls * once), LEAST_ROUNDS, MOST_ROUNDS);
     return time_rounds(c, work, n_calls, n_rounds | 1, 0, secs, why);

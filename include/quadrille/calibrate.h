@@ -58,9 +58,10 @@ typedef struct qdr_sample {
 QDR_API QDR_NODISCARD qdr_status qdr_sample_secs(const qdr_machine *machine,
                                                  const qdr_sample *sample, double *secs);
 /** Sets the constants that the samples say something about; the others stay: name, ranks of a node,
- * memory, and the number, the ranks and the adapters of the links are the caller's to know. Weights
- * are those of relative errors, and errors count by their size, not their square, so that a few
- * disturbed samples do no harm; no constant becomes negative.
+ * memory, the number, the ranks and the adapters of the links are the caller's to know. Errors are
+ * shares of the measured time, weighted with the fourth root of it, and a tenth where one group ran
+ * alone; they count by their size, not their square, so that a few disturbed samples do no harm. No
+ * constant becomes negative.
  *  @param machine  on entry such that qdr_machine_check() is satisfied
  *  @retval QDR_ERR_ARGUMENT  as above; samples whose fit makes no machine. *machine is as it was
  *  @retval QDR_ERR_MEMORY    *machine is as it was */
