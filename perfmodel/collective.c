@@ -32,16 +32,20 @@ static double adapters_rate(const qdr_machine_link *link)
     return link->n_adapters * link->adapter_bytes_per_sec;
 }
 
+/* Adapters near the members of a unit of the level below. */
+static double near_adapters(const qdr_machine *machine, const qdri_group *group, int level)
+{
+    const int unit = level ? machine->links[level - 1].n_ranks : 0;
+    return unit ? fmax(1, machine->links[level].n_adapters * group->n_fewest[level - 1] / unit) : 1;
+}
+
 /* What one group carries out of a unit of the level below while all groups do. */
 static double level_rate(const qdr_machine *machine, const qdri_group *group, int level)
 {
     const qdr_machine_link *link = &machine->links[level];
     if (level == 0) return link->rank_bytes_per_sec;
     const double n_members = group->n_inside[level - 1];
-    const int unit = machine->links[level - 1].n_ranks;
-    double n_near = unit ? link->n_adapters * n_members / unit : 1; /* adapters near its members */
-    if (n_near < 1) n_near = 1;
-    double rate = fmin(n_near * link->adapter_bytes_per_sec,
+    double rate = fmin(near_adapters(machine, group, level) * link->adapter_bytes_per_sec,
                        adapters_rate(link) / group->n_sharing[level]);
     if (link->rank_bytes_per_sec > 0) rate = fmin(rate, n_members * link->rank_bytes_per_sec);
     return rate;
@@ -69,6 +73,21 @@ static qdri_way ring(const qdr_machine *machine, const qdri_group *group, int to
     const double g = group->n_ranks;
     return (qdri_way){ring_steps_secs(machine, group, top),
                       (g - 1) / g / ring_rate(machine, group, top)};
+}
+
+/* One level behind the other: on each a ring of the parts that it joins within a unit, so that what
+ * a unit sends is what one member would, not once for each (Thakur et al. 2005, 5; Karonis et al.
+ * 2000). Sums and gathers, of what is left on each level, are alike. */
+static qdri_way by_level(const qdr_machine *machine, const qdri_group *group, int top)
+{
+    qdri_way way = {0};
+    for (int l = 0; l <= top; l++) {
+        if (!qdri_group_crosses(group, l)) continue;
+        const double parts = inside(group, l) / inside(group, l - 1);
+        way.latency_secs += (parts - 1) * machine->links[l].step_secs;
+        way.secs_per_byte += (parts - 1) / parts / level_rate(machine, group, l);
+    }
+    return way;
 }
 
 /* All members send all, and receive the sum: 1 + 1/g passes of the vector through a rank's link. */
@@ -110,14 +129,25 @@ static void add_trees(const qdr_machine *machine, const qdri_group *group, int t
         ways->twice[ways->n_twice++] = with_protocol(machine, way, i, 1);
 }
 
+/* From each member to another at the same time, in the mean over who is how far away: a unit's
+ * members share what leaves it. */
+static qdri_way message(const qdr_machine *machine, const qdri_group *group, int top)
+{
+    const double members = inside(group, top - 1), g = group->n_ranks;
+    const double n_leaving = members * (g - members) / (g - 1);
+    return (qdri_way){machine->links[top].step_secs,
+                      (n_leaving > 1 ? n_leaving : 1) / ring_rate(machine, group, top)};
+}
+
 static void add_rings(const qdr_machine *machine, const qdri_group *group, int top, qdri_ways *ways)
 {
-    const qdri_way way = ring(machine, group, top);
+    const qdri_way way = machine->collectives.by_level ? by_level(machine, group, top)
+                                                       : ring(machine, group, top);
     for (int i = 0; i < machine->collectives.n_protocols; i++) {
         ways->once[ways->n_once++] = with_protocol(machine, way, i, 1);
         ways->twice[ways->n_twice++] = with_protocol(machine, way, i, 2);
     }
-    ways->message = (qdri_way){machine->links[top].step_secs, 1 / ring_rate(machine, group, top)};
+    ways->message = message(machine, group, top);
 }
 
 /* For each unit beyond the first; its groups wait for one another's bytes, too. */
@@ -136,6 +166,7 @@ qdri_ways qdri_ways_make(const qdr_machine *machine, const qdri_group *group)
     qdri_ways ways = {.n_ranks = group->n_ranks, .start_secs = machine->collectives.start_secs};
     if (group->n_ranks < 2) return ways;
     const int top = top_level(machine, group);
+    ways.n_flows = near_adapters(machine, group, top);
     add_rings(machine, group, top, &ways);
     if (top > 0 && machine->collectives.has_tree) add_trees(machine, group, top, &ways);
     if (top == 0 && group->n_ranks > 2 && machine->links[0].switch_bytes_per_sec > 0)
@@ -170,10 +201,10 @@ qdri_price qdri_coll_price(const qdri_ways *ways, qdr_coll_kind kind, double n_b
     price.latency_secs = ways->start_secs + way.latency_secs;
     price.work_secs = way.secs_per_byte * n_bytes;
     const double g = ways->n_ranks, share = kind == QDR_SEND_RECV ? 1 : (g - 1) / g;
-    price.flow_bytes_per_sec = (1 + twice) * share / way.secs_per_byte;
+    const double rate = (1 + twice) * share / way.secs_per_byte;
+    price.flow_bytes_per_sec = rate / ways->n_flows;
     for (int l = 0; l < QDR_MAX_LINKS; l++)
-        if (ways->full_rate[l] > 0)
-            price.use[l] = fmin(1, price.flow_bytes_per_sec / ways->full_rate[l]);
+        if (ways->full_rate[l] > 0) price.use[l] = fmin(1, rate / ways->full_rate[l]);
     return price;
 }
 

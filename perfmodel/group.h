@@ -10,9 +10,11 @@
  * level 0); a unit of level l has links[l].n_ranks ranks, that of the last level all. */
 typedef struct qdri_group {
     int n_ranks;
-    /* Members in a unit of level l; where units cut groups unequally, the mean. */
+    /* Members in a unit of level l; where units cut groups unequally, the mean of the group that
+     * is cut most: all others wait for it. */
     double n_inside[QDR_MAX_LINKS];
-    /* Groups that leave the same unit of the level below l at the same time. */
+    double n_fewest[QDR_MAX_LINKS]; /* in the unit that has fewest of them */
+    /* Groups that leave the same unit of the level below l at the same time, at most. */
     double n_sharing[QDR_MAX_LINKS];
 } qdri_group;
 

@@ -73,6 +73,7 @@ static const qdri_machine_field collectives_fields[] = {
     NUMBER("start_us", qdr_machine_collectives, start_secs, 1e-6, 0, 1e9),
     NUMBER("fill_us", qdr_machine_collectives, fill_secs, 1e-6, 0, 1e9),
     WHOLE("has_tree", qdr_machine_collectives, has_tree, 0, 1),
+    WHOLE("by_level", qdr_machine_collectives, by_level, 0, 1),
     END,
 };
 
@@ -94,6 +95,7 @@ static const qdri_machine_field software_fields[] = {
     NUMBER("stall_us", qdr_machine_software, stall_secs, 1e-6, 0, 1e12),
     NUMBER("stall_memory_share", qdr_machine_software, stall_memory_share, 1, 0, 10),
     WHOLE("stall_nodes", qdr_machine_software, stall_nodes, 0, 1 << 20),
+    WHOLE("gathers_again", qdr_machine_software, gathers_again, 0, 1),
     WHOLE("balanced_stages", qdr_machine_software, balanced_stages, 0, 1),
     NUMBER("saved_ffn", qdr_machine_software, saved_ffn, 1, 0, 100),
     NUMBER("live_hidden", qdr_machine_software, live_hidden, 1, 0, 100),

@@ -43,7 +43,7 @@ void qdri_pricing_make(const qdr_machine *machine, const qdr_network *network, c
     int stride[QDR_N_AXES];
     pricing->machine = machine;
     pricing->plan = plan;
-    pricing->gathers_again = 0;
+    pricing->gathers_again = machine->software.gathers_again;
     qdri_sizes_make(network, plan, n_layers, &pricing->sizes);
     qdri_strides(size, plan->order[0] ? plan->order : "xyzd", stride);
     for (int axis = 0; axis < QDR_N_AXES; axis++) {

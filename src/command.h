@@ -17,7 +17,10 @@ typedef struct command {
 } command;
 
 extern const command command_bench;
+extern const command command_calibrate;
 extern const command command_linear;
+extern const command command_mem;
+extern const command command_plan;
 extern const command command_predict;
 extern const command command_topo;
 extern const command command_trace;

@@ -63,8 +63,8 @@ static int fail_option(char **argv, int code, const option_spec *specs, failure 
                 words);
 }
 
-int options_read(int argc, char **argv, const option_spec *specs, option_taker take, void *user,
-                 failure *why)
+int options_read_word(int argc, char **argv, const option_spec *specs, option_taker take,
+                      void *user, const char **word, failure *why)
 {
     getopt_tables tables;
     make_tables(specs, &tables);
@@ -76,10 +76,17 @@ int options_read(int argc, char **argv, const option_spec *specs, option_taker t
         if (code == '?' || code == ':') return fail_option(argv, code, specs, why);
         if (take(index_of(specs, code), optarg, user, why)) return why->code;
     }
+    if (word && optind < argc) *word = argv[optind++];
     if (optind == argc) return EXIT_OK;
     char words[64];
     return fail(why, EXIT_USAGE, "%s: '%s' is no option; see %s", argv[0], argv[optind],
                 help_words(argv[0], words));
+}
+
+int options_read(int argc, char **argv, const option_spec *specs, option_taker take, void *user,
+                 failure *why)
+{
+    return options_read_word(argc, argv, specs, take, user, NULL, why);
 }
 
 void options_print(const option_spec *specs)

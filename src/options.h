@@ -24,6 +24,9 @@ typedef int (*option_taker)(int index, const char *value, void *user, failure *w
  * EXIT_USAGE. */
 int options_read(int argc, char **argv, const option_spec *specs, option_taker take, void *user,
                  failure *why);
+/* The same, with one word that is no option allowed, anywhere; without one it stays as it was. */
+int options_read_word(int argc, char **argv, const option_spec *specs, option_taker take,
+                      void *user, const char **word, failure *why);
 /* Prints the table to standard output. */
 void options_print(const option_spec *specs);
 

@@ -319,7 +319,7 @@ static void write_row(FILE *file, const csv_table *table, int64_t row, const mea
         fputs(",,,", file);
     else
         fprintf(file, "%.6g,%.6g,%.6g,", run->predicted_secs, run->predicted_tflops,
-                1e-9 * run->predicted_bytes);
+                run->predicted_bytes / 0x1p30);
     csv_write(file, run->why_skipped);
     putc('\n', file);
 }

@@ -220,14 +220,22 @@ static void set_grid(row_reader *r)
     if (stage == 2 && dp > 1) plan->gradient_parts = dp;
 }
 
-static qdr_recompute recompute_of(row_reader *r)
+/* What the row says; -1: nothing. */
+static int recompute_words(const row_reader *r)
 {
     if (text_has(r->text, WORDS("no recompute", "ckpt=false"))) return QDR_RECOMPUTE_NONE;
     if (text_has(r->text, WORDS("full recompute", "full checkpointing", "ckpt=true",
                                 "full activation recompute", "full activation checkpoint")))
         return QDR_RECOMPUTE_FULL;
-    if (text_has(r->text, WORDS("selective"))) return QDR_RECOMPUTE_ATTENTION;
-    return (qdr_recompute)assumed_or(r, ASSUMED_RECOMPUTE, QDR_RECOMPUTE_NONE);
+    return text_has(r->text, WORDS("selective")) ? QDR_RECOMPUTE_ATTENTION : -1;
+}
+
+static qdr_recompute recompute_of(row_reader *r)
+{
+    const int said = recompute_words(r);
+    const assumption *entry = assumed_take(&r->fit, ASSUMED_RECOMPUTE, said >= 0);
+    if (entry) return (qdr_recompute)entry->numbers[ASSUMED_RECOMPUTE];
+    return said >= 0 ? (qdr_recompute)said : QDR_RECOMPUTE_NONE;
 }
 
 /* A number of notes as sequences; 0: more than anybody has. */
@@ -317,15 +325,15 @@ static void set_time(row_reader *r)
     if (!(run->secs > 0)) run_skip(run, "no time, rate of tokens or TFLOP/s was measured");
 }
 
-/* "mem 35.0 GB", "82.4 GiB" */
+/* "mem 35.0 GB", "82.4 GiB": what frameworks call GB are 2^30 bytes. */
 static void set_memory(row_reader *r)
 {
     double size = 0;
     const char *unit = text_number_after(r->text, WORDS("mem", "memory"), &size);
-    if (!unit) unit = text_number_before(r->text, "gib", &size) ? "gib" : "";
-    unit += strspn(unit, " ");
-    if (strncmp(unit, "gib", 3) == 0) r->run->memory_bytes = size * 0x1p30;
-    if (strncmp(unit, "gb", 2) == 0) r->run->memory_bytes = size * 1e9;
+    if (unit) unit += strspn(unit, " ");
+    const int given = unit ? strncmp(unit, "gib", 3) == 0 || strncmp(unit, "gb", 2) == 0
+                           : text_number_before(r->text, "gib", &size) != NULL;
+    if (given) r->run->memory_bytes = size * 0x1p30;
 }
 
 /* ---- rows ---- */

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "svg.h"
 #include "trace.h"
 
 enum {
@@ -16,43 +17,11 @@ enum {
     TOP = 84,
     N_TICKS = 12
 };
-#define PRODUCT "#1f5fa8"
-#define WORK "#9cc3e6"
-#define HIDDEN "#4a9a4a"
-#define EXPOSED "#d9541e"
-#define LATE "#f4b183"
 #define LEAST_WIDTH 1.0 /* a short collective can still be seen */
-
-/* The unit of the time axis. */
-typedef struct unit {
-    const char *name;
-    double secs;
-} unit;
-
-static unit unit_of(double secs)
-{
-    static const unit units[] = {{"s", 1}, {"ms", 1e-3}, {"µs", 1e-6}};
-    int i = 0;
-    while (i < 2 && secs < 2 * units[i].secs) i++;
-    return units[i];
-}
 
 static double x_of(const trace_file *trace, double secs)
 {
     return LEFT + (WIDTH - LEFT - RIGHT) * (secs - trace->begin) / (trace->end - trace->begin);
-}
-
-/* What the user named, in XML. */
-static void put_text(FILE *file, const char *text)
-{
-    for (; *text; text++) {
-        if (*text == '<')
-            fputs("&lt;", file);
-        else if (*text == '&')
-            fputs("&amp;", file);
-        else
-            fputc((unsigned char)*text < ' ' ? ' ' : *text, file);
-    }
 }
 
 /* ---- boxes ---- */
@@ -69,23 +38,24 @@ static void draw_box(FILE *file, const trace_file *trace, double begin, double e
 static void draw_collective(FILE *file, const trace_file *trace, const trace_rank *rank,
                             const trace_event *event, double y)
 {
-    draw_box(file, trace, event->begin, event->end, y, EXPOSED);
-    if (event->late > 0) draw_box(file, trace, event->begin, event->begin + event->late, y, LATE);
+    draw_box(file, trace, event->begin, event->end, y, SVG_EXPOSED);
+    if (event->late > 0)
+        draw_box(file, trace, event->begin, event->begin + event->late, y, SVG_LATE);
     int64_t i = trace_find_work(rank, event->begin);
     for (; i < rank->n_work && rank->work[i].begin < event->end; i++)
         draw_box(file, trace, fmax(event->begin, rank->work[i].begin),
-                 fmin(event->end, rank->work[i].end), y, HIDDEN);
+                 fmin(event->end, rank->work[i].end), y, SVG_HIDDEN);
 }
 
 /* A box with what a browser shows when the mouse rests on it. */
 static void draw_event(FILE *file, const trace_file *trace, const trace_rank *rank,
                        const trace_event *event, double y)
 {
-    const unit u = unit_of(event->end - event->begin);
+    const svg_unit u = svg_unit_of(event->end - event->begin);
     fputs("<g><title>", file);
-    put_text(file, event->name);
+    svg_put_text(file, event->name);
     fputs(*event->name ? ": " : "", file);
-    put_text(file, event->kind);
+    svg_put_text(file, event->kind);
     fprintf(file, ", %.4g %s", (event->end - event->begin) / u.secs, u.name);
     if (event->stream > 0) fprintf(file, ", %.4g MB sent", 1e-6 * event->bytes);
     fprintf(file, " (task %d of schedule %d)</title>\n", event->task, event->run);
@@ -93,7 +63,7 @@ static void draw_event(FILE *file, const trace_file *trace, const trace_rank *ra
         draw_collective(file, trace, rank, event, y);
     else
         draw_box(file, trace, event->begin, event->end, y,
-                 strcmp(event->kind, "product") == 0 ? PRODUCT : WORK);
+                 strcmp(event->kind, "product") == 0 ? SVG_PRODUCT : SVG_WORK);
     fputs("</g>\n", file);
 }
 
@@ -129,11 +99,11 @@ static void draw_key(FILE *file)
 {
     static const struct {
         const char *colour, *text;
-    } keys[] = {{PRODUCT, "product"},
-                {WORK, "other computation"},
-                {HIDDEN, "collective, hidden behind computation"},
-                {EXPOSED, "collective, exposed"},
-                {LATE, "exposed, and waiting for a late rank"}};
+    } keys[] = {{SVG_PRODUCT, "product"},
+                {SVG_WORK, "other computation"},
+                {SVG_HIDDEN, "collective, hidden behind computation"},
+                {SVG_EXPOSED, "collective, exposed"},
+                {SVG_LATE, "exposed, and waiting for a late rank"}};
     double x = LEFT;
     for (int i = 0; i < 5; i++) {
         fprintf(file,
@@ -148,9 +118,8 @@ static void draw_key(FILE *file)
 static void draw_axis(FILE *file, const trace_file *trace, double bottom)
 {
     const double secs = trace->end - trace->begin;
-    const unit u = unit_of(secs);
-    const double rough = secs / N_TICKS, power = pow(10, floor(log10(rough)));
-    const double step = rough / power < 2 ? 2 * power : rough / power < 5 ? 5 * power : 10 * power;
+    const svg_unit u = svg_unit_of(secs);
+    const double step = svg_tick_secs(secs, N_TICKS);
     for (int i = 0; i * step <= secs; i++) {
         const double x = x_of(trace, trace->begin + i * step);
         fprintf(file, "<line x1=\"%.1f\" y1=\"%d\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"#cccccc\"/>\n",
@@ -164,7 +133,7 @@ static void draw_axis(FILE *file, const trace_file *trace, double bottom)
 
 static void draw_title(FILE *file, const trace_file *trace, int n_ranks)
 {
-    const unit u = unit_of(trace->end - trace->begin);
+    const svg_unit u = svg_unit_of(trace->end - trace->begin);
     const int *grid = trace->ranks[0].grid;
     int first = trace->n_runs;
     for (int64_t i = 0; i < trace->ranks[0].n_events; i++)
@@ -189,11 +158,7 @@ int trace_draw(FILE *file, const trace_file *trace)
     if (n_streams < 2) n_streams = 2; /* room for the place */
     const double rank_height = n_streams * (LANE + GAP) + BETWEEN_RANKS;
     const double bottom = TOP + n_ranks * rank_height - BETWEEN_RANKS + GAP;
-    fprintf(file,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%.0f\" viewBox=\"0 0 "
-            "%d %.0f\" font-family=\"sans-serif\" font-size=\"12\">\n"
-            "<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n",
-            WIDTH, bottom + 26, WIDTH, bottom + 26);
+    svg_begin(file, WIDTH, bottom + 26);
     draw_title(file, trace, n_ranks);
     draw_key(file);
     draw_axis(file, trace, bottom);

@@ -8,6 +8,8 @@
 #ifndef QUADRILLE_PLAN_H
 #define QUADRILLE_PLAN_H
 
+#include <stdio.h>
+
 #include "machine.h"
 #include "network.h"
 #include "stack.h"
@@ -103,6 +105,16 @@ QDR_API void qdr_model_destroy(qdr_model **model);
  *  @retval QDR_ERR_MEMORY    of this process */
 QDR_API QDR_NODISCARD qdr_status qdr_model_predict(qdr_model *model, const qdr_plan *plan,
                                                    qdr_plan_result *result);
+/** What one forward and one backward of n_layers layers take that have neither embedding nor head
+ * around them: the simulated end of the very lists that a stack of these layers runs, on the rank
+ * that has most, with panels chosen by cost. For comparing with a measured stack. Of the plan the
+ * grid, order, layout, type, overlap, batch (all sequences at once) and sequence count.
+ *  @param[out] forward_secs, backward_secs  0 after an error
+ *  @retval QDR_ERR_ARGUMENT  also n_layers out of 1 to 1024
+ *  @retval others            as qdr_model_predict() */
+QDR_API QDR_NODISCARD qdr_status qdr_model_layers_time(const qdr_model *model, const qdr_plan *plan,
+                                                       int n_layers, double *forward_secs,
+                                                       double *backward_secs);
 /** "products", "attention", …; "parameters", … */
 QDR_API const char *qdr_time_term_name(qdr_time_term term);
 QDR_API const char *qdr_memory_term_name(qdr_memory_term term);
@@ -153,6 +165,79 @@ QDR_API QDR_NODISCARD qdr_status qdr_model_search(qdr_model *model, const qdr_se
 /** The closed-form lower bound of a plan's time. */
 QDR_API QDR_NODISCARD qdr_status qdr_model_bound(qdr_model *model, const qdr_plan *plan,
                                                  double *secs);
+
+/* ---- what a plan is made of ---- */
+
+/** Prints where a plan's time and memory come from, in lines of text: the rows and columns of a
+ * rank, each product, operation and collective of a layer with the numbers of its formula, the sums
+ * of the step, and the terms of memory. Formulas: docs/model.md.
+ *  @retval QDR_ERR_ARGUMENT  NULL
+ *  @retval others            as qdr_model_predict(); nothing was printed */
+QDR_API QDR_NODISCARD qdr_status qdr_model_explain(qdr_model *model, const qdr_plan *plan,
+                                                   FILE *file);
+
+typedef enum qdr_timeline_pass {
+    QDR_PASS_FORWARD = 0,
+    QDR_PASS_RECOMPUTE, /**< where the plan recomputes */
+    QDR_PASS_BACKWARD, /**< of the last micro-batch, which sums gradients over d */
+    QDR_N_PASSES
+} qdr_timeline_pass;
+
+/** One task while a layer in the middle of the network runs. */
+typedef struct qdr_timeline_span {
+    qdr_timeline_pass pass;
+    int channel; /**< a qdr_channel; -1: the processor */
+    int is_product; /**< of matrices, on the processor */
+    const char *name; /**< of the layer or operation, "qkv"; valid for ever */
+    const char *kind; /**< "product", "all-reduce", …; valid for ever */
+    double begin_secs, end_secs; /**< from the begin of the pass through this layer; cut off at its
+                                    begin and end */
+} qdr_timeline_span;
+typedef void (*qdr_timeline_fn)(const qdr_timeline_span *span, void *user);
+/** Hands all tasks, simulated, to `each`: those of the layer, and what is gathered ahead for others
+ * or still being summed meanwhile. Recomputing is shown as the model prices it, one pass more.
+ *  @param[out] secs  that each pass takes for the layer; all 0 after an error
+ *  @retval QDR_ERR_ARGUMENT  NULL
+ *  @retval others            as qdr_model_predict() */
+QDR_API QDR_NODISCARD qdr_status qdr_model_timeline(qdr_model *model, const qdr_plan *plan,
+                                                    qdr_timeline_fn each, void *user,
+                                                    double secs[QDR_N_PASSES]);
+
+/* ---- files of plans ---- */
+
+/** A plan and what it was made for: what `quadrille plan -o` writes, and what programs run. */
+typedef struct qdr_stored_plan {
+    uint32_t version; /**< QDR_OPTS_INIT */
+    char network[64], machine[QDR_MAX_NAME]; /**< names; "": not said */
+    qdr_plan plan;
+    double secs, memory_bytes; /**< as predicted; 0: not said */
+} qdr_stored_plan;
+
+/** Writes a JSON object with the keys
+ *
+ *    quadrille_plan          1: the version of this format
+ *    network, machine        names
+ *    ranks                   of the grid, times the stages of a pipeline
+ *    grid                    [x, y, z, d]
+ *    order                   "xyzd"
+ *    layout                  "replicated" or "scattered"
+ *    recompute               "none", "attention" or "full"
+ *    dtype                   "f32", "f64" or "bf16"
+ *    batch, micro_batch, sequence, gradient_parts, optimizer_parts   as in qdr_plan
+ *    overlap, pipeline, interleave, axis_bytes_ratio                 where they are not 0
+ *    predicted_secs, predicted_memory_bytes
+ *
+ *  in place of a file that is a plan, or of none.
+ *  @retval QDR_ERR_ARGUMENT  NULL, or there is a file that is no plan; it is as it was
+ *  @retval QDR_ERR_IO        it cannot be written; a file that was there is as it was */
+QDR_API QDR_NODISCARD qdr_status qdr_plan_store(const qdr_stored_plan *stored, const char *path);
+/** Reads such a file; "-" is standard input. quadrille_plan, grid and batch must be there, the
+ * others have the defaults of qdr_plan; dtype: "bf16".
+ *  @param[out] stored  all zero after an error
+ *  @retval QDR_ERR_ARGUMENT  NULL, no JSON, no plan, or a value of the wrong type or range (file,
+ *                            line and key)
+ *  @retval QDR_ERR_IO        it cannot be read */
+QDR_API QDR_NODISCARD qdr_status qdr_plan_load(const char *path, qdr_stored_plan *stored);
 
 #ifdef __cplusplus
 }

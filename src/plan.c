@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `quadrille plan`: which grid is the fastest, why, and what fits. It starts no ranks. */
+#include "plan.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "command.h"
+
+enum {
+    OPTION_RANKS,
+    OPTION_MACHINE,
+    OPTION_BATCH,
+    OPTION_SEQ,
+    OPTION_GPUS_PER_NODE,
+    OPTION_MEM,
+    OPTION_SET,
+    OPTION_FIX,
+    OPTION_ORDER,
+    OPTION_LAYOUT,
+    OPTION_RECOMPUTE,
+    OPTION_LEVELS,
+    OPTION_MICRO_BATCH,
+    OPTION_DTYPE,
+    OPTION_TOP,
+    OPTION_WHY_NOT,
+    OPTION_EXPLAIN,
+    OPTION_JSON,
+    OPTION_CSV,
+    OPTION_SVG,
+    OPTION_OUT,
+    OPTION_HELP
+};
+
+static const option_spec specs[] = {
+    {"ranks", 'n', "P", "ranks to plan for, 1 to 1048576"},
+    {"machine", 0, "M", "a machine's name, or its file"},
+    {"batch", 0, "B", "sequences of a step, over all ranks; default: one a rank"},
+    {"seq", 0, "S", "tokens of a sequence; default: the model's context"},
+    {"gpus-per-node", 0, "N", "ranks of a node; default: the machine's"},
+    {"mem", 0, "BYTES", "memory of a rank, such as 80G; default: the machine's"},
+    {"set", 0, "KEY=NUMBER", "another constant of the machine; may be given again"},
+    {"fix", 0, "AXIS=N", "ranks along an axis, such as z=8 or x=2,y=4; may be given again"},
+    {"order", 0, "ORDER", "fastest axis first, such as xyzd; default: the best"},
+    {"layout", 0, "LAYOUT", "replicated or scattered; default: the best"},
+    {"recompute", 0, "WHAT", "none, attention or full; default: the best"},
+    {"levels", 0, "GP,OP", "parts of gradients and optimizer state; or zero1, zero2, zero3"},
+    {"micro-batch", 0, "N", "sequences of one forward in each z, d cell; default: the best"},
+    {"dtype", 0, "TYPE", "f32, f64 or bf16; default: bf16 where the machine has it"},
+    {"top", 0, "N", "grids to show, 1 to 64; default 10"},
+    {"why-not", 0, "GRID", "say why this grid is not the best"},
+    {"explain", 0, NULL, "print the terms of the best plan with their formulas"},
+    {"json", 0, NULL, "print one JSON object"},
+    {"csv", 0, NULL, "print comma-separated values"},
+    {"svg", 0, "FILE", "draw the best ten, and a layer of the best"},
+    {"out", 'o', "FILE", "write the best plan, for programs to run"},
+    {"help", 'h', NULL, "print this"},
+    {NULL, 0, NULL, NULL},
+};
+
+/* ---- options ---- */
+
+/* "z=8" or "x=2,y=4" */
+static int take_fixed(const char *value, int size[QDR_N_AXES], failure *why)
+{
+    static const char axes[] = "xyzd";
+    for (const char *at = value;;) {
+        char *end = NULL;
+        const char *axis = *at ? strchr(axes, *at) : NULL;
+        errno = 0;
+        const long n = axis && at[1] == '=' && at[2] >= '0' && at[2] <= '9'
+                           ? strtol(at + 2, &end, 10)
+                           : 0;
+        if (n < 1 || n > QDR_MAX_SEARCH_RANKS || errno || (*end && *end != ','))
+            return fail(why, EXIT_USAGE,
+                        "--fix '%s': axes with their ranks are needed, such as z=8 or x=2,y=4",
+                        value);
+        size[axis - axes] = (int)n;
+        if (!*end) return EXIT_OK;
+        at = end + 1;
+    }
+}
+
+static int take_whole(const char *name, const char *value, int64_t most, int64_t *number,
+                      failure *why)
+{
+    return option_integer(name, value, 1, most, number, why);
+}
+
+static int take_int(const char *name, const char *value, int most, int *number, failure *why)
+{
+    int64_t wide;
+    if (option_integer(name, value, 1, most, &wide, why)) return why->code;
+    *number = (int)wide;
+    return EXIT_OK;
+}
+
+/* Options that say what is searched. */
+static int take_search(int index, const char *value, plan_options *options, failure *why)
+{
+    qdr_search_opts *search = &options->search;
+    qdr_layout layout;
+    qdr_recompute recompute;
+    levels parts;
+    switch (index) {
+    case OPTION_FIX: return take_fixed(value, search->size, why);
+    case OPTION_ORDER:
+        if (option_order("order", value, why)) return why->code;
+        memcpy(options->order, value, 5);
+        return EXIT_OK;
+    case OPTION_LAYOUT:
+        if (option_layout("layout", value, &layout, why)) return why->code;
+        search->layouts = 1 << layout;
+        return EXIT_OK;
+    case OPTION_RECOMPUTE:
+        if (option_recompute("recompute", value, &recompute, why)) return why->code;
+        search->recomputes = 1 << recompute;
+        return EXIT_OK;
+    case OPTION_LEVELS:
+        if (option_levels("levels", value, &parts, why)) return why->code;
+        search->gradient_parts = parts.gradient;
+        search->optimizer_parts = parts.optimizer;
+        options->is_zero3 = parts.is_zero3;
+        return EXIT_OK;
+    case OPTION_MICRO_BATCH:
+        return take_whole("micro-batch", value, 1 << 30, &search->micro_batch, why);
+    case OPTION_DTYPE:
+        options->has_dtype = 1;
+        return option_compute_dtype("dtype", value, &search->dtype, why);
+    default: return take_int("top", value, QDR_MAX_BEST, &search->n_best, why);
+    }
+}
+
+static int take_format(plan_format format, plan_options *options, failure *why)
+{
+    if (options->format != PLAN_TABLE && options->format != format)
+        return fail(why, EXIT_USAGE, "plan: --json and --csv at once; use one of them");
+    options->format = format;
+    return EXIT_OK;
+}
+
+static int take_option(int index, const char *value, void *user, failure *why)
+{
+    plan_options *options = user;
+    switch (index) {
+    case OPTION_RANKS:
+        return take_int("ranks", value, QDR_MAX_SEARCH_RANKS, &options->search.n_ranks, why);
+    case OPTION_MACHINE: options->asked.machine = value; return EXIT_OK;
+    case OPTION_BATCH: return take_whole("batch", value, 1 << 30, &options->search.batch, why);
+    case OPTION_SEQ: return take_whole("seq", value, 1 << 30, &options->search.sequence, why);
+    case OPTION_GPUS_PER_NODE:
+        return take_whole("gpus-per-node", value, 1 << 20, &options->asked.ranks_per_node, why);
+    case OPTION_MEM: return option_memory("mem", value, &options->asked.memory_bytes, why);
+    case OPTION_SET: return subject_set(&options->asked, value, why);
+    case OPTION_WHY_NOT:
+        options->has_why_not = 1;
+        return option_large_grid("why-not", value, QDR_MAX_SEARCH_RANKS, &options->why_not, why);
+    case OPTION_EXPLAIN: options->explains = 1; return EXIT_OK;
+    case OPTION_JSON: return take_format(PLAN_JSON, options, why);
+    case OPTION_CSV: return take_format(PLAN_CSV, options, why);
+    case OPTION_SVG: options->svg = value; return EXIT_OK;
+    case OPTION_OUT: options->out = value; return EXIT_OK;
+    default: return take_search(index, value, options, why);
+    }
+}
+
+/* What options say together. */
+static int check_options(plan_options *options, failure *why)
+{
+    const int p = options->search.n_ranks;
+    if (p == 0)
+        return fail(why, EXIT_USAGE,
+                    "plan: -n is missing: the ranks to plan for; see quadrille "
+                    "plan --help");
+    if (options->has_why_not && (int64_t)grid_ranks(options->why_not) != p)
+        return fail(why, EXIT_USAGE,
+                    "plan: --why-not %dx%dx%dx%d has %d ranks, but -n is %d; name a grid of %d",
+                    options->why_not.x, options->why_not.y, options->why_not.z, options->why_not.d,
+                    grid_ranks(options->why_not), p, p);
+    if (options->format == PLAN_CSV && (options->has_why_not || options->explains))
+        return fail(why, EXIT_USAGE,
+                    "plan: --csv has no place for what --why-not and --explain say; use --json");
+    if (options->is_zero3 && options->search.size[QDR_D] > 1)
+        return fail(why, EXIT_USAGE, "plan: --levels zero3 has d = 1, but --fix says d=%d",
+                    options->search.size[QDR_D]);
+    if (options->is_zero3) options->search.size[QDR_D] = 1;
+    if (options->search.batch == 0) options->search.batch = p;
+    return EXIT_OK;
+}
+
+/* ---- the answer ---- */
+
+static int save_svg(plan_answer *answer, failure *why)
+{
+    const char *path = answer->options->svg;
+    FILE *file = fopen(path, "w");
+    if (!file)
+        return fail(why, EXIT_USAGE, "--svg %.300s: %s; name a file in a folder that exists", path,
+                    strerror(errno));
+    plan_draw(file, answer, why);
+    const int good = !ferror(file);
+    if (fclose(file) != 0 || !good)
+        return fail(why, EXIT_FAILED, "--svg %.300s: it could not be written; make room", path);
+    return why->code;
+}
+
+static int save_plan(const plan_answer *answer, failure *why)
+{
+    const qdr_planned_grid *best = &answer->found.best[0];
+    qdr_stored_plan stored = {.version = QDR_OPTS_INIT,
+                              .plan = best->plan,
+                              .secs = best->result.secs,
+                              .memory_bytes = best->result.memory_bytes};
+    stored.plan.sequence = plan_sequence(answer->network, &best->plan);
+    snprintf(stored.network, sizeof stored.network, "%s", answer->network->name);
+    snprintf(stored.machine, sizeof stored.machine, "%s", answer->machine->name);
+    const qdr_status status = qdr_plan_store(&stored, answer->options->out);
+    if (status == QDR_OK) return EXIT_OK;
+    return fail(why, status == QDR_ERR_MEMORY ? EXIT_NOTHING_FITS : EXIT_USAGE, "--out: %s",
+                qdr_last_error());
+}
+
+static int print_answer(plan_answer *answer, failure *why)
+{
+    const plan_options *options = answer->options;
+    if (options->format == PLAN_JSON) return plan_print_json(answer, why);
+    if (options->format == PLAN_CSV) {
+        plan_print_csv(answer);
+        return EXIT_OK;
+    }
+    plan_print_table(answer);
+    if (options->has_why_not) {
+        if (plan_print_why_not(stdout, answer, options->why_not, why)) return why->code;
+        putchar('\n');
+    }
+    if (!options->explains) return EXIT_OK;
+    putchar('\n');
+    return fail_status(why, qdr_model_explain(answer->model, &answer->found.best[0].plan, stdout));
+}
+
+static int answer_all(plan_answer *answer, failure *why)
+{
+    const plan_options *options = answer->options;
+    if (plan_find(answer, why)) return why->code;
+    if (answer->found.n_best == 0) return plan_nothing_fits(answer, why);
+    /* Files first: what cannot be written is said before much is printed. */
+    if (options->out && save_plan(answer, why)) return why->code;
+    if (options->svg && save_svg(answer, why)) return why->code;
+    return print_answer(answer, why);
+}
+
+static int make_answer(plan_options *options, failure *why)
+{
+    static plan_answer answer; /* large */
+    qdr_network network;
+    qdr_machine machine;
+    memset(&answer, 0, sizeof answer);
+    if (subject_network(&options->asked, "plan", &network, why) || check_options(options, why) ||
+        subject_machine(&options->asked, "plan", &machine, why))
+        return why->code;
+    if (!options->has_dtype)
+        options->search.dtype = machine.bf16.peak_flops > 0 ? QDR_BF16 : QDR_F32;
+    options->search.order = *options->order ? options->order : NULL;
+    answer.options = options;
+    answer.network = &network;
+    answer.machine = &machine;
+    if (!fail_status(why, qdr_model_create(&machine, &network, &answer.model)))
+        answer_all(&answer, why);
+    qdr_model_destroy(&answer.model);
+    return why->code;
+}
+
+static int run(int argc, char **argv)
+{
+    plan_options options = {.search = {.version = QDR_OPTS_INIT}};
+    failure why = {0};
+    if (!options_read_word(argc, argv, specs, take_option, &options, &options.asked.network, &why))
+        make_answer(&options, &why);
+    return why.code ? fail_print(&why) : EXIT_OK;
+}
+
+const command command_plan = {
+    .name = "plan",
+    .summary = "which grid is the fastest for a model on a machine, why, and what fits",
+    .usage = "quadrille plan MODEL -n P --machine M [OPTION]...",
+    .text = "Searches all grids of P ranks, with every order of the axes, layout, recomputing and "
+            "micro-batch, for\n"
+            "the fastest that fit in memory, and prints them with what each step waits for. FSDP "
+            "(1x1xPx1),\n"
+            "Megatron-1D (1xTx1xD, T the ranks of a node) and DDP (1x1x1xP) follow for comparison, "
+            "fitting or\n"
+            "not. MODEL is a name (gpt2-xl, gpt3-175b, llama-2-70b ...), a config.json of Hugging "
+            "Face, or - for\n"
+            "one from standard input. Nothing is run: no ranks, no MPI. Where nothing fits the "
+            "exit code is 3.",
+    .options = specs,
+    .examples = "  quadrille plan gpt3-175b -n 1024 --machine dgx-a100 --batch 1536\n"
+                "  quadrille plan llama-2-70b -n 512 --machine dgx-a100 --batch 1024 --why-not "
+                "8x8x8x1\n"
+                "  quadrille plan config.json -n 64 --machine dgx-a100 --mem 40G --fix x=1 "
+                "--svg plan.svg\n"
+                "  quadrille plan gpt2-xl -n 16 --machine dgx-a100 --levels zero1 --explain "
+                "-o plan.json\n",
+    .run = run,
+};

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `quadrille plan`: what was asked, what was found, and how it is shown. */
+#ifndef QUADRILLE_SRC_PLAN_H
+#define QUADRILLE_SRC_PLAN_H
+
+#include "planning.h"
+
+typedef enum plan_format { PLAN_TABLE, PLAN_CSV, PLAN_JSON } plan_format;
+
+typedef struct plan_options {
+    subject asked;
+    qdr_search_opts search;
+    int has_dtype, is_zero3;
+    char order[8];
+    plan_format format;
+    int has_why_not, explains;
+    grid_size why_not;
+    const char *svg, *out;
+} plan_options;
+
+/* A plan with a name: its rank, or that of a known method. */
+typedef struct plan_row {
+    char name[16];
+    int is_known_method;
+    int fits;
+    qdr_planned_grid planned;
+} plan_row;
+
+enum { MAX_KNOWN_METHODS = 3 };
+
+typedef struct plan_answer {
+    const plan_options *options;
+    const qdr_network *network;
+    const qdr_machine *machine;
+    qdr_model *model;
+    qdr_search_result found;
+    int n_rows; /* the best ones, then the known methods */
+    plan_row rows[QDR_MAX_BEST + MAX_KNOWN_METHODS];
+} plan_answer;
+
+/* ---- plan_search.c ---- */
+
+/* As qdr_model_search(), but parts of gradients and optimizer state may be numbers that do not suit
+ * every grid. */
+int plan_search(qdr_model *model, const qdr_search_opts *opts, qdr_search_result *found,
+                failure *why);
+/* The best plans, and the known methods, that fit or not, as rows. */
+int plan_find(plan_answer *answer, failure *why);
+/* Fails with EXIT_NOTHING_FITS: what lacks, what fits, what would help. */
+int plan_nothing_fits(plan_answer *answer, failure *why);
+
+/* ---- plan_why.c ---- */
+
+/* Why the best one beats the second. */
+void plan_print_why(FILE *file, const plan_answer *answer);
+/* Why a grid is not the best one. */
+int plan_print_why_not(FILE *file, plan_answer *answer, grid_size size, failure *why);
+/* How many plans there were. */
+void plan_print_counts(FILE *file, const plan_answer *answer);
+
+/* ---- plan_print.c ---- */
+
+void plan_print_table(const plan_answer *answer);
+void plan_print_csv(const plan_answer *answer);
+/* @return EXIT_FAILED: out of memory */
+int plan_print_json(plan_answer *answer, failure *why);
+
+/* ---- plan_draw.c ---- */
+
+/* The best ten, and one layer of the first of them, as SVG. */
+int plan_draw(FILE *file, plan_answer *answer, failure *why);
+
+/* ---- plan_draw_layer.c ---- */
+
+/* A layer of the best plan over time. */
+typedef struct layer_picture {
+    qdr_timeline_span *spans;
+    int n, capacity, failed;
+    double secs[QDR_N_PASSES];
+    int lane_of[1 + QDR_N_CHANNELS]; /* of the processor, and of the channels; -1: not used */
+    int n_lanes;
+} layer_picture;
+
+int layer_picture_make(plan_answer *answer, layer_picture *picture, failure *why);
+void layer_picture_free(layer_picture *picture);
+double layer_picture_height(const layer_picture *picture);
+void layer_picture_draw(FILE *file, const plan_answer *answer, const layer_picture *picture,
+                        double top);
+
+enum { PICTURE_WIDTH = 1280, PICTURE_MARGIN = 14 };
+
+#endif

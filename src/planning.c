@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Networks and machines as the command line names them, and times and grids in words. */
+#include "planning.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the network and the machine ---- */
+
+/* What cannot be loaded was named wrongly. */
+static int fail_loading(failure *why, qdr_status status)
+{
+    if (status == QDR_OK) return EXIT_OK;
+    return fail(why, status == QDR_ERR_MEMORY ? EXIT_NOTHING_FITS : EXIT_USAGE, "%s",
+                qdr_last_error());
+}
+
+int subject_set(subject *asked, const char *setting, failure *why)
+{
+    if (asked->n_settings == MAX_SETTINGS)
+        return fail(why, EXIT_USAGE, "--set: more than %d settings; write a machine file",
+                    MAX_SETTINGS);
+    asked->settings[asked->n_settings++] = setting;
+    return EXIT_OK;
+}
+
+int subject_network(const subject *asked, const char *command, qdr_network *network, failure *why)
+{
+    if (!asked->network)
+        return fail(why, EXIT_USAGE,
+                    "%s: the model is missing: a name such as gpt2-xl, a config.json, or - for one "
+                    "from standard input; see quadrille %s --help",
+                    command, command);
+    return fail_loading(why, qdr_network_load(asked->network, network));
+}
+
+typedef struct name_list {
+    char text[400];
+} name_list;
+
+static void add_name(const char *name, void *user)
+{
+    name_list *list = user;
+    const size_t used = strlen(list->text);
+    snprintf(list->text + used, sizeof list->text - used, "%s%s", used ? ", " : "", name);
+}
+
+/* "KEY=VALUE" */
+static int apply_setting(const char *setting, const char *command, qdr_machine *machine,
+                         failure *why)
+{
+    char key[128], *end;
+    const char *equals = strchr(setting, '=');
+    const double value = equals ? strtod(equals + 1, &end) : 0;
+    if (!equals || equals == setting || equals - setting >= (int)sizeof key || end == equals + 1 ||
+        *end)
+        return fail(why, EXIT_USAGE,
+                    "%s: --set '%s': KEY=NUMBER is needed, such as links[1].adapter_GBps=25",
+                    command, setting);
+    snprintf(key, sizeof key, "%.*s", (int)(equals - setting), setting);
+    return fail_loading(why, qdr_machine_set(machine, key, value));
+}
+
+/* The level of links that had the ranks of a node has other ones. A level of single ranks is none;
+ * what all adapters of a node carry is then the rank's. */
+static void set_ranks_per_node(qdr_machine *machine, int n_ranks)
+{
+    int level = 0;
+    while (level < machine->n_links && machine->links[level].n_ranks != machine->ranks_per_node)
+        level++;
+    machine->ranks_per_node = n_ranks;
+    if (level == machine->n_links) return;
+    machine->links[level].n_ranks = n_ranks;
+    if (n_ranks > 1 || level > 0 || machine->n_links < 2) return;
+    qdr_machine_link *next = &machine->links[1];
+    const double rate = next->n_adapters * next->adapter_bytes_per_sec;
+    if (!(next->rank_bytes_per_sec > 0) || next->rank_bytes_per_sec > rate)
+        next->rank_bytes_per_sec = rate;
+    memmove(machine->links, next, (size_t)--machine->n_links * sizeof *next);
+}
+
+int subject_machine(const subject *asked, const char *command, qdr_machine *machine, failure *why)
+{
+    if (!asked->machine) {
+        name_list list = {""};
+        if (qdr_machine_list(add_name, &list) != QDR_OK) list.text[0] = '\0';
+        return fail(why, EXIT_USAGE, "%s: --machine is missing; use a machine file or one of %s",
+                    command, list.text);
+    }
+    if (fail_loading(why, qdr_machine_load(asked->machine, machine))) return why->code;
+    if (asked->ranks_per_node) set_ranks_per_node(machine, (int)asked->ranks_per_node);
+    if (asked->memory_bytes > 0) machine->memory_bytes = asked->memory_bytes;
+    for (int i = 0; i < asked->n_settings; i++)
+        if (apply_setting(asked->settings[i], command, machine, why)) return why->code;
+    return fail_loading(why, qdr_machine_check(machine, machine->name));
+}
+
+/* ---- words of the command line ---- */
+
+int option_memory(const char *name, const char *value, double *bytes, failure *why)
+{
+    static const char letters[] = "KMGT";
+    char *end;
+    const double number = strtod(value, &end);
+    const char *letter = *end ? strchr(letters, *end) : NULL;
+    const int power = letter ? (int)(letter - letters) + 1 : 0;
+    *bytes = number * pow(1024, power);
+    if (end != value && (!*end || (letter && !end[1])) && *bytes >= 1 && *bytes <= 0x1p60)
+        return EXIT_OK;
+    return fail(why, EXIT_USAGE,
+                "--%s '%s': a number of bytes is needed, with K, M, G or T behind it 2^10 to 2^40 "
+                "times as many, such as 80G or 79.15G",
+                name, value);
+}
+
+static const char *const recompute_words[] = {"none", "attention", "full"};
+
+int option_recompute(const char *name, const char *value, qdr_recompute *recompute, failure *why)
+{
+    for (int i = 0; i <= QDR_RECOMPUTE_FULL; i++) {
+        *recompute = (qdr_recompute)i;
+        if (strcmp(value, recompute_words[i]) == 0) return EXIT_OK;
+    }
+    return fail(why, EXIT_USAGE, "--%s '%s': recomputed is none, attention or full", name, value);
+}
+
+const char *recompute_word(qdr_recompute recompute) { return recompute_words[recompute]; }
+
+const char *layout_word(qdr_layout layout)
+{
+    return layout == QDR_SCATTERED ? "scattered" : "replicated";
+}
+
+int option_compute_dtype(const char *name, const char *value, qdr_dtype *dtype, failure *why)
+{
+    static const qdr_dtype types[] = {QDR_F32, QDR_F64, QDR_BF16};
+    for (int i = 0; i < 3; i++) {
+        *dtype = types[i];
+        if (strcmp(value, qdr_dtype_name(types[i])) == 0) return EXIT_OK;
+    }
+    return fail(why, EXIT_USAGE, "--%s '%s': a type is f32, f64 or bf16", name, value);
+}
+
+/* A number of ranks or "all", up to `end`. 0: neither. */
+static int read_parts(const char *text, const char *end)
+{
+    char *stop;
+    if (end - text == 3 && strncmp(text, "all", 3) == 0) return -1;
+    if (*text < '0' || *text > '9') return 0;
+    errno = 0;
+    const long number = strtol(text, &stop, 10);
+    return stop == end && !errno && number <= QDR_MAX_SEARCH_RANKS ? (int)number : 0;
+}
+
+int option_levels(const char *name, const char *value, levels *parts, failure *why)
+{
+    static const struct {
+        const char *word;
+        levels parts;
+    } words[] = {
+        {"none", {0, 0, 0}}, {"zero1", {0, -1, 0}}, {"zero2", {-1, -1, 0}}, {"zero3", {0, 0, 1}}};
+    for (int i = 0; i < 4; i++) {
+        *parts = words[i].parts;
+        if (strcmp(value, words[i].word) == 0) return EXIT_OK;
+    }
+    const char *comma = strchr(value, ',');
+    *parts = (levels){0, 0, 0};
+    if (comma) {
+        parts->gradient = read_parts(value, comma);
+        parts->optimizer = read_parts(comma + 1, value + strlen(value));
+    }
+    if (parts->gradient && parts->optimizer) return EXIT_OK;
+    return fail(why, EXIT_USAGE,
+                "--%s '%s': levels are the ranks over which gradients and optimizer state are "
+                "parted, GP,OP, each a number or all, such as 8,all; or none, zero1, zero2, zero3",
+                name, value);
+}
+
+/* ---- results ---- */
+
+time_unit time_unit_of(double secs)
+{
+    static const time_unit units[] = {{"s", 1, 0}, {"ms", 1e-3, 0}, {"us", 1e-6, 0}};
+    int i = 0;
+    while (i < 2 && secs < units[i].secs) i++;
+    time_unit unit = units[i];
+    unit.n_digits = secs < 10 * unit.secs ? 3 : secs < 100 * unit.secs ? 2 : 1;
+    return unit;
+}
+
+time_text time_in_words(double secs)
+{
+    static const char *const names[] = {"s", "ms", "us"};
+    double number = secs;
+    time_text words;
+    int i = 0;
+    for (; i < 2 && fabs(number) < 0.9995; i++) number *= 1e3;
+    const int n_digits = fabs(number) < 9.995 ? 2 : fabs(number) < 99.95 ? 1 : 0;
+    snprintf(words.text, sizeof words.text, "%.*f %s", n_digits, number, names[i]);
+    return words;
+}
+
+grid_text grid_in_words(const qdr_plan *plan)
+{
+    grid_text words;
+    snprintf(words.text, sizeof words.text, "%dx%dx%dx%d", plan->x, plan->y, plan->z, plan->d);
+    return words;
+}
+
+int64_t plan_sequence(const qdr_network *network, const qdr_plan *plan)
+{
+    return plan->sequence ? plan->sequence : network->context;
+}
+
+void plan_padding(const qdr_network *network, const qdr_plan *plan, note_fn each, void *user)
+{
+    const int64_t cells = (int64_t)plan->z * plan->d;
+    /* Fewer of them are gathered; as many as heads need not be said again. */
+    const int has_parted_keys = network->kv_heads >= plan->y && network->kv_heads < network->heads;
+    const struct {
+        const char *what;
+        int64_t n, parts;
+        const char *axis;
+    } sizes[] = {
+        {"heads", network->heads, plan->y, "y"},
+        {"key heads", network->kv_heads, has_parted_keys ? plan->y : 1, "y"},
+        {"columns of the MLP", network->ffn, plan->y, "y"},
+        {"tokens of the vocabulary", network->vocab, plan->y, "y"},
+        {"hidden columns", network->hidden, plan->x, "x"},
+        {"sequences of the batch", plan->batch, cells, "z*d"},
+    };
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        char sentence[256];
+        const int64_t most = (sizes[i].n + sizes[i].parts - 1) / sizes[i].parts;
+        if (sizes[i].n % sizes[i].parts == 0) continue;
+        snprintf(sentence, sizeof sentence,
+                 "%lld %s over %s = %lld: padded to %lld, of which %.3g %% is idle",
+                 (long long)sizes[i].n, sizes[i].what, sizes[i].axis, (long long)sizes[i].parts,
+                 (long long)(most * sizes[i].parts),
+                 100 * (1 - (double)sizes[i].n / (double)(most * sizes[i].parts)));
+        each(sentence, user);
+    }
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the commands share that ask the model: a network and a machine by name, the words of plans.
+ * None of them starts ranks. */
+#ifndef QUADRILLE_SRC_PLANNING_H
+#define QUADRILLE_SRC_PLANNING_H
+
+#include <quadrille/plan.h>
+#include <stdio.h>
+
+#include "options.h"
+
+enum { MAX_SETTINGS = 64 };
+
+/* What is asked about, as it was given. */
+typedef struct subject {
+    const char *network, *machine; /* names or paths; NULL: not given */
+    int64_t ranks_per_node; /* 0: the machine's */
+    double memory_bytes; /* of a rank; 0: the machine's */
+    const char *settings[MAX_SETTINGS]; /* "KEY=VALUE" of the machine */
+    int n_settings;
+} subject;
+
+/* Takes a setting, to be looked at when the machine is known. */
+int subject_set(subject *asked, const char *setting, failure *why);
+/* Loads the network; `command` begins sentences. */
+int subject_network(const subject *asked, const char *command, qdr_network *network, failure *why);
+/* Loads the machine and changes it as it was asked for. */
+int subject_machine(const subject *asked, const char *command, qdr_machine *machine, failure *why);
+
+/* ---- words ---- */
+
+/* "80G" or "79.15G": K, M, G and T are 2^10 to 2^40. */
+int option_memory(const char *name, const char *value, double *bytes, failure *why);
+/* "none", "attention" or "full". */
+int option_recompute(const char *name, const char *value, qdr_recompute *recompute, failure *why);
+const char *recompute_word(qdr_recompute recompute);
+/* "f32", "f64" or "bf16". */
+int option_compute_dtype(const char *name, const char *value, qdr_dtype *dtype, failure *why);
+const char *layout_word(qdr_layout layout);
+
+/* Ranks over which gradients and optimizer state are parted; -1: z·d, 0: z. */
+typedef struct levels {
+    int gradient, optimizer;
+    int is_zero3; /* weights are parted as far: d is 1 */
+} levels;
+/* "GP,OP", each a number or "all"; "none", "zero1", "zero2" or "zero3". */
+int option_levels(const char *name, const char *value, levels *parts, failure *why);
+
+/* ---- results ---- */
+
+/* The unit in which a time is at least 1, and the digits that are worth printing. */
+typedef struct time_unit {
+    const char *name;
+    double secs;
+    int n_digits; /* behind the point */
+} time_unit;
+time_unit time_unit_of(double secs);
+/* "12.3 ms" */
+typedef struct time_text {
+    char text[32];
+} time_text;
+time_text time_in_words(double secs);
+/* "2x2x4x1" */
+typedef struct grid_text {
+    char text[64];
+} grid_text;
+grid_text grid_in_words(const qdr_plan *plan);
+/* Sequence length of a plan. */
+int64_t plan_sequence(const qdr_network *network, const qdr_plan *plan);
+
+/* A sentence for each size that the grid does not divide, saying what it is padded to. */
+typedef void (*note_fn)(const char *sentence, void *user);
+void plan_padding(const qdr_network *network, const qdr_plan *plan, note_fn each, void *user);
+
+#define GIB 1073741824.0
+
+#endif

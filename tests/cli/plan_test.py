@@ -1,0 +1,435 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""quadrille plan and quadrille mem from outside: tables, JSON, CSV, pictures, files, and every refusal.
+
+usage: plan_test.py QUADRILLE
+"""
+import argparse
+import csv
+import io
+import json
+import os
+import re
+import subprocess
+import tempfile
+import unittest
+import xml.etree.ElementTree as xml
+
+ARGUMENTS = None
+GIB = 2.0 ** 30
+TERMS = {"products", "attention", "kernels", "recompute", "ends", "optimizer", "x", "y", "z", "d", "bubble", "host"}
+MEMORY = {"parameters", "gradients", "optimizer", "activations", "gathered", "workspace", "reserve"}
+KNOWN_METHODS = ["FSDP", "Megatron-1D", "DDP"]
+# A machine of 4 small ranks a node, so that plans are few and some do not fit.
+MACHINE = {
+    "name": "toy", "ranks_per_node": 4, "memory_GiB": 4, "memory_GBps": 1000, "attention_efficiency": 0.5,
+    "bf16": {"peak_TFLOPS": 100, "most": 0.8}, "f32": {"peak_TFLOPS": 20, "most": 0.8},
+    "links": [{"name": "inside", "ranks": 4, "rank_GBps": 100, "step_us": 2},
+              {"name": "between", "ranks": 0, "adapters": 4, "adapter_GBps": 10, "step_us": 9}],
+}
+CONFIG = {"model_type": "gpt2", "n_layer": 6, "n_embd": 768, "n_head": 12, "n_positions": 512, "vocab_size": 5003}
+
+
+def run(*words, stdin=""):
+    return subprocess.run([ARGUMENTS.quadrille, *words], input=stdin, capture_output=True, timeout=120, text=True,
+                          encoding="utf-8")
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.machine, self.model = self.path("toy.json"), self.path("small.json")
+        self.save(self.machine, MACHINE)
+        self.save(self.model, CONFIG)
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def path(self, name):
+        return os.path.join(self.folder.name, name)
+
+    @staticmethod
+    def save(path, value):
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(value, file)
+
+    def plan(self, *words, model=None, ranks=8):
+        return run("plan", model or self.model, "-n", str(ranks), "--machine", self.machine, *words)
+
+    def good(self, *words, **keys):
+        done = self.plan(*words, **keys)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return done.stdout
+
+    def answer(self, *words, **keys):
+        return json.loads(self.good("--json", *words, **keys))
+
+    def assert_refused(self, done, *parts, code=2):
+        self.assertEqual(done.returncode, code, done.stderr)
+        self.assertEqual(done.stdout, "")
+        self.assertEqual(len(done.stderr.strip().splitlines()), 1, done.stderr)
+        self.assertTrue(done.stderr.startswith("quadrille: "), done.stderr)
+        for part in parts:
+            self.assertIn(part, done.stderr)
+
+    def assert_plan_refused(self, words, *parts, code=2, **keys):
+        with self.subTest(words=words):
+            self.assert_refused(self.plan(*words, **keys), *parts, code=code)
+
+
+class Table(Case):
+    def rows(self, text):
+        lines = text.split("\n\n")[0].splitlines()
+        self.assertTrue(lines[0].startswith("# small on 8 ranks of toy, 4 a node: 8 sequences of 512 tokens a step, bf16"), text)
+        self.assertTrue(lines[2].startswith("plan "), text)
+        return lines[3:]
+
+    def test_table(self):
+        text = self.good()
+        rows = self.rows(text)
+        self.assertEqual([row.split()[0] for row in rows], [str(i) for i in range(1, 11)] + KNOWN_METHODS)
+        for row in rows:
+            self.assertRegex(row, r"^\S+ +\d+x\d+x\d+x\d+ +[xyzd]{4} +(replicated|scattered) +(none|attention|full) +\d+ ")
+        steps = [float(row.split()[6]) for row in rows[:10]]
+        self.assertEqual(steps, sorted(steps))
+        self.assertRegex(text, r"\n\d+ plans, of which \d+ fit in 4 GiB; \d+ were bounded, \d+ simulated\.\n")
+        best, second = (row.split()[1] for row in rows[:2])
+        self.assertRegex(text, rf"\n{best} beats {second} by [\d.]+ %: .* (less|more) .*\.\n")
+        self.assertEqual(self.good(), text)
+
+    def test_known_methods_are_there_though_they_do_not_fit(self):
+        text = self.good("--mem", "0.5G")
+        rows = self.rows(text)
+        ddp = rows[-1]
+        self.assertEqual(ddp.split()[:2], ["DDP", "1x1x1x8"])
+        self.assertTrue(ddp.endswith("does not fit"), ddp)
+        self.assertEqual([row.split()[1] for row in rows[-3:]], ["1x1x8x1", "1x4x1x2", "1x1x1x8"])
+        self.assertTrue(all("does not fit" not in row for row in rows[:-3]))
+
+    def test_known_methods_with_few_sequences(self):
+        rows = self.rows(self.good("--batch", "2").replace("2 sequences of", "8 sequences of", 1))
+        self.assertEqual([row.split()[0] for row in rows[-3:]], KNOWN_METHODS)
+
+    def test_padding_is_said(self):
+        self.assertIn("5003 tokens of the vocabulary over y = 8: padded to 5008", self.good("--fix", "y=8"))
+        self.assertIn("12 heads over y = 8: padded to 16, of which 25 % is idle.", self.good("--fix", "y=8"))
+        self.assertIn("9 sequences of the batch over z*d = 8: padded to 16", self.good("--fix", "z=8", "--batch", "9"))
+
+    def test_one_grid(self):
+        self.assertIn("2x2x2x1 is the only grid that fits.", self.good("--fix", "x=2,y=2,z=2"))
+
+    def test_from_standard_input(self):
+        done = run("plan", "-", "-n", "8", "--machine", self.machine, stdin=json.dumps(CONFIG))
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("standard input on 8 ranks", done.stdout)
+
+    def test_explain(self):
+        text = self.good("--explain", "--fix", "x=2,y=2,z=2")
+        for part in ("Rows: 8 sequences over z*d = 2 cells are 4 for each", "H/x = 768/2 = 384", "GFLOP at",
+                     "over z, 2 ranks on between", "\nTime of a step\n", "waiting for collectives over x", "\nMemory of a rank\n"):
+            self.assertIn(part, text)
+        self.assertNotIn("nan", text)
+        part = text.split("Time of a step\n")[1].split("\n\n")[0]
+        shares = [float(share) for share in re.findall(r" ([\d.]+) %  ", part)]
+        self.assertAlmostEqual(sum(shares), 100, delta=0.5)
+
+
+class Json(Case):
+    def test_sums(self):
+        answer = self.answer("--why-not", "2x2x2x1", "--explain")
+        self.assertEqual((answer["model"], answer["machine"], answer["ranks"]), ("small", "toy", 8))
+        self.assertEqual((answer["batch"], answer["sequence"], answer["dtype"]), (8, 512, "bf16"))
+        self.assertEqual([plan["plan"] for plan in answer["known_methods"]], KNOWN_METHODS)
+        counts = answer["counts"]
+        self.assertTrue(counts["plans"] >= counts["fitting"] >= counts["bounded"] >= counts["simulated"] > 0)
+        for plan in answer["plans"] + answer["known_methods"]:
+            self.assertEqual(set(plan["terms_secs"]), TERMS)
+            self.assertEqual(set(plan["memory"]), MEMORY)
+            self.assertAlmostEqual(sum(plan["terms_secs"].values()) / plan["secs"], 1, places=9)
+            self.assertAlmostEqual(sum(plan["memory"].values()) / plan["memory_bytes"], 1, places=9)
+            self.assertAlmostEqual(plan["headroom_bytes"], answer["memory_bytes"] - plan["memory_bytes"], delta=1)
+            self.assertEqual(plan["fits"], plan["headroom_bytes"] >= 0)
+            self.assertAlmostEqual(plan["tokens_per_sec"] * plan["secs"], 8 * 512, places=3)
+            self.assertEqual({axis: plan["terms_secs"][axis] for axis in "xyzd"}, plan["exposed_secs"])
+            self.assertTrue(0 < plan["peak_share"] < 1)
+        self.assertIn("2x2x2x1", answer["why_not"])
+        self.assertIn("Time of a step", answer["explain"])
+        self.assertTrue(any("vocabulary" in note for note in self.answer("--fix", "y=8")["padding"]))
+
+    def test_top_and_fixed(self):
+        self.assertEqual(len(self.answer("--top", "3")["plans"]), 3)
+        for words, check in ((["--fix", "z=4"], lambda plan: plan["grid"].split("x")[2] == "4"),
+                             (["--fix", "x=2,y=2"], lambda plan: plan["grid"].startswith("2x2x")),
+                             (["--fix", "x=2", "--fix", "y=2"], lambda plan: plan["grid"].startswith("2x2x")),
+                             (["--order", "dzyx"], lambda plan: plan["order"] == "dzyx"),
+                             (["--layout", "replicated"], lambda plan: plan["layout"] == "replicated"),
+                             (["--recompute", "attention"], lambda plan: plan["recompute"] == "attention"),
+                             (["--micro-batch", "1"], lambda plan: plan["micro_batch"] == 1),
+                             (["--levels", "zero3"], lambda plan: plan["grid"].endswith("x1")),
+                             (["--levels", "4,all"], lambda plan: (plan["gradient_parts"], 4 % int(plan["grid"][4])) == (4, 0)),
+                             (["--levels", "8,8"], lambda plan: plan["grid"].startswith("1x1x"))):
+            with self.subTest(words=words):
+                plans = self.answer(*words)["plans"]
+                self.assertTrue(plans and all(check(plan) for plan in plans), plans)
+
+    def test_levels_with_numbers_find_the_best_of_all(self):
+        """All parts of 2 at once are the best of each grid where parts of 2 suit."""
+        together = self.answer("--levels", "2,2", "--top", "64")["plans"]
+        times = [plan["secs"] for plan in together]
+        self.assertEqual(times, sorted(times))
+        self.assertEqual(len({plan["grid"] for plan in together}), len(together))
+        for plan in together[:6]:
+            x, y, z, d = plan["grid"].split("x")
+            one = self.answer("--levels", "2,2", "--fix", f"x={x},y={y},z={z},d={d}")["plans"]
+            self.assertEqual([one[0]["secs"], one[0]["order"]], [plan["secs"], plan["order"]])
+            self.assertTrue(2 % int(z) == 0 and int(z) * int(d) % 2 == 0)
+
+    def test_zero1_needs_less_memory(self):
+        words = ["--fix", "d=8", "--recompute", "none", "--micro-batch", "1"]
+        plain, parted = self.answer(*words)["plans"][0], self.answer(*words, "--levels", "zero1")["plans"][0]
+        self.assertEqual((plain["optimizer_parts"], parted["optimizer_parts"], parted["gradient_parts"]), (1, 8, 1))
+        self.assertAlmostEqual(plain["memory"]["optimizer"] / parted["memory"]["optimizer"], 8, places=6)
+
+    def test_machine_is_changed(self):
+        words = ["--fix", "y=8", "--recompute", "none", "--micro-batch", "8", "--layout", "replicated"]
+        best = lambda *more: self.answer(*words, *more)["plans"][0]
+        self.assertGreater(best("--set", "links[1].adapter_GBps=1")["secs"], best()["secs"])
+        self.assertLess(best("--gpus-per-node", "8")["exposed_secs"]["y"], best()["exposed_secs"]["y"])
+        self.assertGreater(best("--gpus-per-node", "1")["secs"], 0)
+        self.assertEqual(self.answer("--mem", "2.5G")["memory_bytes"], 2.5 * GIB)
+        self.assertEqual(self.answer("--dtype", "f32")["dtype"], "f32")
+        self.assertEqual(self.answer("--seq", "256", "--batch", "16")["sequence"], 256)
+
+    def test_bf16_where_there_is_one(self):
+        self.save(self.machine, {**MACHINE, "bf16": {}})
+        self.assertEqual(self.answer()["dtype"], "f32")
+
+
+class Csv(Case):
+    def test_csv(self):
+        rows = list(csv.DictReader(io.StringIO(self.good("--csv"))))
+        plans = self.answer()
+        self.assertEqual([row["plan"] for row in rows], [str(i) for i in range(1, 11)] + KNOWN_METHODS)
+        for row, plan in zip(rows, plans["plans"] + plans["known_methods"]):
+            self.assertTrue(all(value is not None for value in row.values()) and None not in row)
+            self.assertEqual(row["grid"], plan["grid"])
+            self.assertAlmostEqual(float(row["secs"]) / plan["secs"], 1, places=7)
+            self.assertAlmostEqual(float(row["z_exposed_secs"]), plan["exposed_secs"]["z"], places=7)
+            self.assertAlmostEqual(float(row["activations_bytes"]), plan["memory"]["activations"], delta=1)
+            self.assertEqual(row["fits"], str(int(plan["fits"])))
+
+
+class WhyNot(Case):
+    def said(self, grid, *words):
+        return self.good("--why-not", grid, *words).splitlines()[-1]
+
+    def test_slower(self):
+        self.assertRegex(self.said("8x1x1x1"), r"^8x1x1x1 \(.*\) takes .*, [\d.]+ % more than .*: .* more waiting for x")
+
+    def test_the_best_itself(self):
+        best = self.answer()["plans"][0]["grid"]
+        self.assertIn("nothing is faster", self.said(best))
+
+    def test_memory(self):
+        said = self.said("1x1x1x8", "--mem", "0.5G")
+        self.assertRegex(said, r"^1x1x1x8 \(.*\) needs least memory of this grid, and [\d.]+ GiB too much: [\d.]+ of 0.5 GiB")
+        self.assertIn("optimizer", said)
+
+    def test_few_sequences(self):
+        self.assertIn("8 cells for a batch of 2", self.said("1x1x8x1", "--batch", "2"))
+
+
+class Files(Case):
+    def test_plan_file(self):
+        out = self.path("plan.json")
+        best = self.answer("-o", out, "--batch", "16")["plans"][0]
+        with open(out, encoding="ascii") as file:
+            stored = json.load(file)
+        self.assertEqual("x".join(map(str, stored["grid"])), best["grid"])
+        self.assertEqual((stored["network"], stored["machine"], stored["ranks"]), ("small", "toy", 8))
+        for key in ("order", "layout", "recompute", "micro_batch"):
+            self.assertEqual(stored[key], best[key])
+        self.assertEqual((stored["batch"], stored["sequence"], stored["dtype"]), (16, 512, "bf16"))
+        self.assertEqual(stored["predicted_secs"], best["secs"])
+        self.assertAlmostEqual(stored["predicted_memory_bytes"], best["memory_bytes"], delta=1)
+        self.good("--fix", "y=8", "--out", out)
+        with open(out, encoding="ascii") as file:
+            self.assertEqual(json.load(file)["grid"], [1, 8, 1, 1])
+        self.assertEqual(sorted(os.listdir(self.folder.name)), ["plan.json", "small.json", "toy.json"])
+
+    def test_other_files_stay(self):
+        self.assert_plan_refused(["-o", self.model], "is no plan", self.model)
+        with open(self.model, encoding="utf-8") as file:
+            self.assertEqual(json.load(file), CONFIG)
+        self.assert_plan_refused(["-o", self.path("none/plan.json")], "none/plan.json")
+        self.assert_plan_refused(["--svg", self.path("none/plan.svg")], "none/plan.svg")
+
+    def test_picture(self):
+        for i, words in enumerate((["--fix", "x=2,y=2,z=2"], ["--recompute", "full"], ["--recompute", "attention"],
+                                   ["--top", "1"], ["--mem", "0.5G"], ["--fix", "d=8"])):
+            with self.subTest(words=words):
+                svg = self.path(f"{i}.svg")
+                self.good("--svg", svg, *words)
+                root = xml.parse(svg).getroot()
+                self.assertEqual(root.tag, "{http://www.w3.org/2000/svg}svg")
+                text = "\n".join("".join(part.itertext()) for part in root.iter("{http://www.w3.org/2000/svg}text"))
+                for part in ("small on 8 ranks of toy", "processor", "forward", "backward", "FSDP", "DDP", "products"):
+                    self.assertIn(part, text)
+                self.assertEqual("forward again" in text, "--recompute" in words)
+                boxes = [float(box.get("width")) for box in root.iter("{http://www.w3.org/2000/svg}rect")
+                         if "%" not in box.get("width")]
+                self.assertTrue(boxes and all(0 <= width <= 1280 for width in boxes))
+
+
+class NothingFits(Case):
+    def test_nothing_fits(self):
+        done = self.plan("--mem", "0.1G", ranks=2)
+        self.assert_refused(done, "no plan of small on 2 ranks of toy fits in 0.1 GiB", "would help", code=3)
+        needed = re.search(r"; (\d+) ranks are the fewest found that fit", done.stderr)
+        self.assertIsNotNone(needed, done.stderr)
+        n_ranks = int(needed.group(1))
+        self.assertGreater(n_ranks, 2)
+        self.good("--mem", "0.1G", ranks=n_ranks)
+        self.assertEqual(self.plan("--mem", "0.1G", ranks=n_ranks - 2).returncode, 3)
+
+    def test_what_helps(self):
+        words = ["--mem", "0.5G", "--fix", "d=8", "--recompute", "none", "--batch", "8"]
+        done = self.plan(*words)
+        self.assert_refused(done, "this would help: --levels zero", "z and d left free", code=3)
+        self.assertEqual(self.plan(*words, "--levels", "zero2").returncode, 0)
+        words = ["--mem", "1.2G", "--fix", "d=8", "--recompute", "none", "--batch", "256", "--micro-batch", "8"]
+        done = self.plan(*words)
+        self.assert_refused(done, "--recompute full (1x1x1x8)", "--micro-batch 1 (1x1x1x8)", code=3)
+
+    def test_no_number_of_ranks(self):
+        self.assert_plan_refused(["--mem", "1K"], "no number of ranks up to 1048576", code=3)
+
+
+class Refusals(Case):
+    def test_names(self):
+        self.assert_refused(run("plan", "gpt2-xll", "-n", "8", "--machine", self.machine), "gpt2-xll", "gpt2-xl,")
+        self.assert_refused(run("plan", "gpt2", "-n", "8", "--machine", "dgx-a10"), "dgx-a10", "dgx-a100")
+        self.assert_refused(run("plan", "gpt2", "-n", "8"), "--machine is missing", "dgx-a100")
+        self.assert_refused(run("plan", "gpt2", "--machine", self.machine), "-n is missing")
+        self.assert_refused(run("plan", "-n", "8", "--machine", self.machine), "the model is missing", "gpt2-xl")
+        self.assert_refused(run("plan", "gpt2", "gpt3", "-n", "8"), "'gpt3'")
+        self.assert_refused(run("plan", self.path("none.json"), "-n", "8", "--machine", self.machine), "none.json")
+
+    def test_files(self):
+        for text, part in (("{", "small.json"), ('{"model_type": "mamba"}', "mamba"), ("[" * 1000, "small.json"),
+                           ('{"model_type": "mixtral", "num_local_experts": 8}', "mixtral"),
+                           ('{"model_type": "gpt2", "n_layer": -1}', "'n_layer'")):
+            with self.subTest(text=text[:40]):
+                with open(self.model, "w", encoding="utf-8") as file:
+                    file.write(text)
+                self.assert_refused(self.plan(), part)
+        self.save(self.model, CONFIG)
+        for change, part in (({"memory_GiB": -1}, "'memory_GiB'"), ({"links": []}, "links"), ({"memory_GBps": 0}, "memory_GBps")):
+            with self.subTest(change=change):
+                self.save(self.machine, {**MACHINE, **change})
+                self.assert_refused(self.plan(), part)
+
+    def test_options(self):
+        for ranks in ("0", "-1", "x", "1000000000", "1048577", "99999999999999999999"):
+            with self.subTest(ranks=ranks):
+                self.assert_refused(run("plan", self.model, "-n", ranks, "--machine", self.machine), ranks, "1048576")
+        for words in (["--batch", "0"], ["--seq", "-5"], ["--gpus-per-node", "0"], ["--mem", "0"], ["--mem", "80X"],
+                      ["--mem", "80GB"], ["--mem", "nan"], ["--mem", "1e300"], ["--fix", "w=2"], ["--fix", "z"], ["--fix", "z=0"],
+                      ["--fix", "z=2,"], ["--fix", "z=2;x=2"], ["--fix", ""], ["--order", "xyz"], ["--layout", "both"],
+                      ["--recompute", "some"], ["--levels", "zero4"], ["--levels", "1"], ["--levels", "0,1"],
+                      ["--levels", "1,x"], ["--micro-batch", "0"], ["--dtype", "i32"], ["--top", "65"], ["--top", "0"],
+                      ["--why-not", "2x2x2"], ["--why-not", "2x2x2x2x2"], ["--set", "=1"], ["--set", "memory_GiB=x"],
+                      ["--set", "memory_GiB"]):
+            self.assert_plan_refused(words, f"'{words[1]}'", words[0])
+        self.assert_plan_refused(["--set", "memry_GiB=1"], "memory_GiB")
+        self.assert_plan_refused(["--set", "memory_GiB=-1"], "memory_GiB")
+        self.assert_plan_refused(["--set", "ranks_per_node=1"] * 65, "64 settings")
+
+    def test_together(self):
+        self.assert_plan_refused(["--why-not", "2x2x2x2"], "16 ranks", "-n is 8")
+        self.assert_plan_refused(["--csv", "--json"], "--json and --csv")
+        self.assert_plan_refused(["--csv", "--explain"], "--csv")
+        self.assert_plan_refused(["--csv", "--why-not", "2x2x2x1"], "--csv")
+        self.assert_plan_refused(["--fix", "z=3"], "3", "8")
+        self.assert_plan_refused(["--fix", "z=16"], "16", "8")
+        self.assert_plan_refused(["--levels", "3,3"], "--levels")
+        self.assert_plan_refused(["--levels", "zero3", "--fix", "d=2"], "zero3")
+        self.assert_plan_refused(["--fix", "z=8", "--batch", "4"], "batch of 4")
+        self.assert_plan_refused(["--dtype", "f64"], "f64")
+
+    def test_many_ranks(self):
+        done = run("plan", "gpt3-175b", "-n", "4096", "--machine", "dgx-a100", "--batch", "4096", "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(json.loads(done.stdout)["ranks"], 4096)
+
+
+class Mem(Case):
+    def mem(self, *words):
+        done = run("mem", *words, "--json")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return json.loads(done.stdout)
+
+    def test_known_models(self):
+        for model, params in (("gpt2", 124439808), ("llama-2-70b", 68976648192), ("gpt-neox-20b", 20554567680)):
+            answer = self.mem(model)
+            self.assertEqual(answer["params"], params)
+            self.assertEqual(sum(answer["params_by_part"].values()), params)
+            self.assertEqual(set(answer["memory"]), MEMORY)
+            self.assertAlmostEqual(sum(answer["memory"].values()), answer["memory_bytes"], delta=8)
+            self.assertEqual((answer["ranks"], answer["grid"], answer["batch"], answer["dtype"]), (1, "1x1x1x1", 1, "bf16"))
+            self.assertAlmostEqual(answer["memory"]["parameters"] / (2 * params), 1, places=3)
+            self.assertEqual(answer["memory"]["reserve"], 0)
+        self.assertEqual(self.mem("gpt2")["sequence"], 1024)
+
+    def test_table(self):
+        done = run("mem", "gpt2-xl")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertRegex(done.stdout, r"\nsum +1557611200\n")
+        for term in MEMORY:
+            self.assertRegex(done.stdout, rf"\n{term} +\d+ +[\d.]+\n")
+        self.assertIn("25 heads over y = 2: padded to 26", run("mem", "gpt2-xl", "--grid", "1x2x1x1").stdout)
+
+    def test_grids(self):
+        one = self.mem(self.model)["memory"]
+        for grid, parts in (("1x1x8x1", 8), ("2x2x2x1", 8), ("1x1x1x8", 1)):
+            memory = self.mem(self.model, "--grid", grid)["memory"]
+            self.assertAlmostEqual(one["optimizer"] / memory["optimizer"] / parts, 1, delta=0.1)
+        self.assertEqual(self.mem(self.model, "-n", "8")["grid"], "1x1x1x8")
+        self.assertEqual(self.mem(self.model, "-n", "8", "--levels", "zero3")["grid"], "1x1x8x1")
+        self.assertEqual(self.mem(self.model, "-n", "8", "--levels", "zero1")["optimizer_parts"], 8)
+
+    def test_options(self):
+        words = [self.model, "--batch", "4", "--seq", "256"]
+        kept = [self.mem(*words, "--recompute", how)["memory"]["activations"] for how in ("none", "full")]
+        self.assertGreater(kept[0], 2 * kept[1])
+        self.assertEqual(self.mem(*words, "--dtype", "f32")["memory"]["parameters"],
+                         2 * self.mem(*words)["memory"]["parameters"])
+        less = self.mem(*words, "--micro-batch", "1")["memory"]["activations"]
+        self.assertLess(less, kept[0] / 2)
+        answer = self.mem(*words, "--machine", self.machine)
+        self.assertEqual(answer["machine"], "toy")
+        self.assertEqual(answer["headroom_bytes"], 4 * GIB - answer["memory_bytes"])
+        self.assertIn("GiB are left", run("mem", *words, "--machine", self.machine).stdout)
+
+    def test_refusals(self):
+        for words, parts in ((["gpt2-xll"], ["gpt2-xl"]), ([], ["the model is missing"]), (["gpt2", "-n", "0"], ["'0'"]),
+                             (["gpt2", "-n", "1000000000"], ["'1000000000'"]), (["gpt2", "--grid", "2x2"], ["'2x2'"]),
+                             (["gpt2", "-n", "3", "--grid", "2x1x1x1"], ["2 ranks", "-n is 3"]),
+                             (["gpt2", "--machine", "laptopp"], ["laptopp"]), (["gpt2", "--levels", "2,2"], ["2"]),
+                             (["gpt2", "--grid", "1x1x1x2", "--levels", "zero3"], ["zero3"]),
+                             (["gpt2", "--dtype", "i32"], ["'i32'"]), (["gpt2", "--batch", "0"], ["'0'"]),
+                             (["gpt2", "gpt3"], ["'gpt3'"])):
+            with self.subTest(words=words):
+                self.assert_refused(run("mem", *words), *parts)
+
+
+def main():
+    global ARGUMENTS
+    parser = argparse.ArgumentParser()
+    parser.add_argument("quadrille")
+    ARGUMENTS = parser.parse_args()
+    unittest.main(argv=["plan_test.py"], verbosity=1)
+
+
+if __name__ == "__main__":
+    main()

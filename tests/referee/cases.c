@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The model's virtual time against SimGrid's, list by list: forward, backward, and the two
+ * backwards of a step with several micro-batches. In the model one rank stands for all, and a
+ * collective is a number of bytes on a few shares of links; in SimGrid every rank has streams and
+ * links of its own, and every collective is made of rings of flows or messages between ranks.
+ *
+ * usage: referee [--long]    (64 and 256 ranks; or 1,024) */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "referee.h"
+
+typedef struct scene {
+    const char *what;
+    int ranks_per_node, n_adapters;
+    double adapter_GBps;
+    int x, y, z, d;
+    const char *order;
+    int layout;
+    int sequences; /* of a cell */
+    int messages; /* one by one */
+    double limit; /* on |model / referee - 1| */
+} scene;
+
+enum { R = (int)QDR_REPLICATED, S = (int)QDR_SCATTERED };
+
+/* 1 % where collectives have links for themselves, 5 % where several share
+ * them. Exact is what is expected of flows; 5 % is left to adapters that two ranks share, nodes
+ * that cut groups, and messages one by one. */
+static const scene ordinary[] = {
+    {"d leaves", 8, 1, 50, 1, 8, 1, 8, "xyzd", R, 2, 0, 0.01},
+    {"z leaves", 8, 1, 50, 8, 1, 8, 1, "xyzd", R, 2, 0, 0.01},
+    {"x leaves", 8, 1, 50, 8, 2, 4, 1, "yzxd", S, 2, 0, 0.01},
+    {"one node each", 8, 8, 25, 2, 4, 8, 1, "xyzd", S, 8, 0, 0.01},
+    {"fat links", 8, 1, 5000, 4, 4, 2, 2, "xyzd", S, 8, 0, 0.01},
+    {"no powers of two", 6, 1, 100, 3, 4, 2, 2, "xyzd", S, 2, 0, 0.01},
+    {"y and z share", 8, 1, 50, 4, 4, 4, 1, "xyzd", R, 2, 0, 0.01},
+    {"y and z share, scattered", 8, 1, 50, 4, 4, 4, 1, "xyzd", S, 2, 0, 0.01},
+    {"x, y leave", 8, 1, 50, 2, 2, 4, 4, "zdxy", S, 8, 0, 0.01},
+    {"all share", 4, 1, 50, 2, 4, 4, 2, "zyxd", S, 4, 0, 0.01},
+    {"an adapter each", 8, 8, 25, 4, 4, 4, 1, "xyzd", R, 2, 0, 0.01},
+    {"an adapter each", 8, 8, 25, 2, 8, 2, 2, "xyzd", R, 2, 0, 0.01},
+    {"two ranks an adapter", 8, 4, 25, 2, 4, 4, 2, "yzxd", S, 2, 0, 0.05},
+    {"nodes cut groups", 6, 1, 50, 4, 4, 4, 1, "xyzd", R, 2, 0, 0.05},
+    {"256 ranks", 8, 1, 100, 4, 4, 4, 4, "xyzd", R, 2, 0, 0.01},
+    {"256 ranks, adapters", 8, 8, 25, 4, 4, 8, 2, "yxzd", S, 2, 0, 0.01},
+    {"messages, y and z share", 8, 1, 50, 4, 4, 4, 1, "xyzd", R, 2, 1, 0.05},
+    {"messages, adapters", 8, 8, 25, 4, 4, 2, 2, "xyzd", S, 2, 1, 0.05},
+};
+static const scene large[] = {
+    {"1024 ranks", 8, 1, 100, 8, 8, 4, 4, "xyzd", R, 2, 0, 0.05},
+    {"1024 ranks, z leaves", 8, 1, 100, 2, 4, 128, 1, "xyzd", R, 2, 0, 0.01},
+    {"1024 ranks, adapters", 8, 8, 25, 4, 8, 8, 4, "xyzd", S, 2, 0, 0.05},
+};
+
+/* One protocol, no trees, nothing that slows anything down. */
+static qdr_machine machine_of(const scene *s)
+{
+    qdr_machine m = {
+        .version = QDR_OPTS_INIT,
+        .name = "referee",
+        .ranks_per_node = s->ranks_per_node,
+        .memory_bytes = 1e12,
+        .memory_bytes_per_sec = 2e12,
+        .memory_efficiency = 1,
+        .n_units = 1,
+        .wave_power = 1,
+        .bf16 = {.peak_flops = 3e14, .most = 0.7, .factor = {1, 1, 1}, .odd_factor = 1},
+        .attention_efficiency = 0.5,
+        .n_links = 2,
+        .collectives = {.start_secs = 5e-6, .n_protocols = 1, .protocols = {{1, 1}}},
+        .software = {.launch_secs = 4e-6}};
+    m.links[0] = (qdr_machine_link){
+        .n_ranks = s->ranks_per_node, .rank_bytes_per_sec = 200e9, .step_secs = 1e-6};
+    m.links[1] = (qdr_machine_link){.n_adapters = s->n_adapters,
+                                    .adapter_bytes_per_sec = s->adapter_GBps * 1e9,
+                                    .step_secs = 10e-6};
+    return m;
+}
+
+/* About GPT-3 6.7B, with any number of layers. */
+static qdr_network network_of(void)
+{
+    return (qdr_network){.version = QDR_OPTS_INIT,
+                         .name = "referee",
+                         .layers = 32,
+                         .hidden = 4096,
+                         .heads = 32,
+                         .kv_heads = 32,
+                         .head_size = 128,
+                         .ffn = 16384,
+                         .vocab = 51200,
+                         .context = 2048,
+                         .positions = 2048,
+                         .qkv_bias = 1,
+                         .out_bias = 1,
+                         .mlp_bias = 1,
+                         .norms_per_layer = 2};
+}
+
+/* The referee in a process of its own. */
+static double ask(const qdr_machine *machine, const qdr_plan *plan, const referee_list *list,
+                  int messages)
+{
+    double secs = -1;
+    int ends[2];
+    fflush(stdout);
+    if (pipe(ends) != 0) return -1;
+    const pid_t child = fork();
+    if (child == 0) {
+        secs = referee_secs(machine, plan, list, messages);
+        _exit(write(ends[1], &secs, sizeof secs) != (ssize_t)sizeof secs);
+    }
+    close(ends[1]);
+    if (child < 0 || read(ends[0], &secs, sizeof secs) != (ssize_t)sizeof secs) secs = -1;
+    close(ends[0]);
+    if (child > 0) waitpid(child, NULL, 0);
+    return secs;
+}
+
+/* Of all lists of the scene; infinite where one failed. */
+static double worst_error(const scene *s, double errors[REFEREE_LISTS], double *first_secs)
+{
+    const qdr_machine machine = machine_of(s);
+    const qdr_network network = network_of();
+    qdr_plan plan = {.version = QDR_OPTS_INIT,
+                     .x = s->x,
+                     .y = s->y,
+                     .z = s->z,
+                     .d = s->d,
+                     .layout = (qdr_layout)s->layout,
+                     .dtype = QDR_BF16,
+                     .batch = (int64_t)s->sequences * s->z * s->d};
+    referee_list lists[REFEREE_LISTS];
+    double worst = 0;
+    snprintf(plan.order, sizeof plan.order, "%s", s->order);
+    if (referee_lists_make(&machine, &network, &plan, lists) != QDR_OK) {
+        printf("%s\n", qdr_last_error());
+        return INFINITY;
+    }
+    for (int kind = 0; kind < REFEREE_LISTS; kind++) {
+        const double secs = ask(&machine, &plan, &lists[kind], s->messages);
+        errors[kind] = secs > 0 ? lists[kind].model_secs / secs - 1 : INFINITY;
+        if (kind == 0) *first_secs = secs;
+        worst = fmax(worst, fabs(errors[kind]));
+    }
+    referee_lists_free(lists);
+    return worst;
+}
+
+static int judge(const scene *s)
+{
+    double errors[REFEREE_LISTS] = {0}, secs = 0;
+    const double worst = worst_error(s, errors, &secs);
+    printf("%-24s %2dx%2dx%3dx%2d %s %c %d a node, %d x %4.0f GB/s %9.3f ms %+7.2f %+7.2f %+7.2f "
+           "%+7.2f %%  (%.0f %%)%s\n",
+           s->what, s->x, s->y, s->z, s->d, s->order, s->layout == S ? 'S' : 'R', s->ranks_per_node,
+           s->n_adapters, s->adapter_GBps, secs * 1e3, errors[0] * 100, errors[1] * 100,
+           errors[2] * 100, errors[3] * 100, s->limit * 100, worst <= s->limit ? "" : "  TOO FAR");
+    return worst <= s->limit;
+}
+
+int main(int argc, char **argv)
+{
+    const int is_long = argc > 1 && strcmp(argv[1], "--long") == 0;
+    const scene *scenes = is_long ? large : ordinary;
+    const size_t n = is_long ? sizeof large / sizeof *large : sizeof ordinary / sizeof *ordinary;
+    int n_wrong = 0;
+    puts("grid, order, layout; links; the referee's forward; the model beside it: forward, "
+         "backward alone, before others, after others (limit)");
+    for (size_t i = 0; i < n; i++) n_wrong += !judge(&scenes[i]);
+    printf("%zu scenes, %d too far\n", n, n_wrong);
+    return n_wrong > 0;
+}
