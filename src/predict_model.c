@@ -36,12 +36,22 @@ static void *add_item(void *items, size_t *n, size_t bytes_each, failure *why)
 
 /* ---- machines ---- */
 
+/* "MACHINE:KEY" is a key of that machine only. NULL: of another one. */
+static const char *key_for(const char *key, const qdr_machine *machine)
+{
+    const char *colon = strchr(key, ':');
+    const size_t bytes = colon ? (size_t)(colon - key) : 0;
+    if (!colon) return key;
+    return strncmp(key, machine->name, bytes) == 0 && !machine->name[bytes] ? colon + 1 : NULL;
+}
+
 static int apply_settings(const predictor *all, qdr_machine *machine, failure *why)
 {
-    for (int i = 0; i < all->n_settings; i++)
-        if (fail_status(why,
-                        qdr_machine_set(machine, all->settings[i].key, all->settings[i].value)))
+    for (int i = 0; i < all->n_settings; i++) {
+        const char *key = key_for(all->settings[i].key, machine);
+        if (key && fail_status(why, qdr_machine_set(machine, key, all->settings[i].value)))
             return why->code;
+    }
     return all->n_settings ? fail_status(why, qdr_machine_check(machine, machine->name)) : EXIT_OK;
 }
 

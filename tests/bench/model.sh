@@ -1,0 +1,68 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The figures of docs/model.md: the model against runs and collectives that others measured, published facts, and speed.
+#
+#   sh tests/bench/model.sh [-w] [-l] MEASURED [BUILD]
+#
+# MEASURED holds training_runs.csv and collectives.csv; BUILD is a build folder (default: build). -w writes the figures into
+# docs/model.md instead of printing them; -l adds the judgement of models that were left out of the fit (half an hour).
+set -eu
+write='' left_out=''
+while getopts wl option; do
+    case $option in
+    w) write=1 ;;
+    l) left_out=1 ;;
+    *) exit 2 ;;
+    esac
+done
+shift $((OPTIND - 1))
+[ $# -ge 1 ] || { sed -n '5,9p' "$0" >&2; exit 2; }
+measured=$1 build=${2:-build}
+quadrille=$build/src/quadrille
+[ -x "$quadrille" ] || { echo "model.sh: no $quadrille; build first" >&2; exit 2; }
+
+say() { printf '\n%s\n\n' "$*"; }
+told() { printf '    $ quadrille %s\n' "$*"; }
+of() { "$quadrille" "$@" 2>/dev/null; }
+
+# weak_scaling: each size's share of the peak beside that on 512 GCDs.
+weak_scaling() {
+    first=''
+    for pair in 512:5b 8192:80b 16384:160b 32768:320b; do
+        n=${pair%:*} model=axonn-${pair#*:}
+        share=$(of plan "$model" -n "$n" --machine frontier --batch 8192 --recompute full --top 1 --csv |
+            awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == "peak_share") c = i } NR == 2 { print $c }')
+        first=${first:-$share}
+        awk -v n="$n" -v m="$model" -v r="$share" -v f="$first" \
+            'BEGIN { printf "    %6d GCDs %-11s %5.1f %% of peak without recomputation, %5.1f %% of 512\n", n, m, 100 * r, 100 * r / f }'
+    done
+}
+
+figures() {
+    say "Runs of others, with the constants of the machine files:"
+    told predict training_runs.csv
+    of predict "$measured/training_runs.csv" | sed -n '/^source /,/^all /p' | grep -v ' 0  *[0-9]*  *-  *-  *0 ' | sed 's/^/    /'
+    if [ -n "$left_out" ]; then
+        say 'Every model judged by constants that were fitted without it (tests/bench/fit.py --leave-one-out):'
+        python3 tests/bench/fit.py "$quadrille" "$measured/training_runs.csv" --leave-one-out | sed 's/^/    /'
+    fi
+    say 'AxoNN, 80B on 1,024 A100 of Perlmutter: published 57 % of peak, with recomputation in the flops, which is 4/3 of "of peak" here.' \
+        'Assumed: 1,024 sequences of 2,048 tokens a step, everything recomputed.'
+    told plan axonn-80b -n 1024 --machine perlmutter --batch 1024 --recompute full --top 1
+    of plan axonn-80b -n 1024 --machine perlmutter --batch 1024 --recompute full --top 1 | sed -n '/^plan/p;/^1 /p' | sed 's/^/    /'
+    say 'Frontier, weak scaling against 512 GCDs: published 88.3 % at 8,192, 79.0 % at 16,384, 53.5 % at 32,768. Assumed: 8,192 sequences' \
+        'of 2,048 tokens a step whatever the size, everything recomputed, no grid given.'
+    weak_scaling
+    say 'A whole search, P = 4,096, with the start of the program:'
+    told plan llama-3.1-405b -n 4096 --machine dgx-h100 --batch 2048
+    start=$(date +%s%N)
+    of plan llama-3.1-405b -n 4096 --machine dgx-h100 --batch 2048 --top 1 | grep ' plans, of which' | sed 's/^/    /'
+    printf '    %d ms\n' $((($(date +%s%N) - start) / 1000000))
+}
+
+if [ -z "$write" ]; then figures; exit; fi
+figures >model-figures.tmp
+awk '/^<!-- figures -->/ { print; print ""; while ((getline line < "model-figures.tmp") > 0) print line; skip = 1; next }
+     /^<!-- end of figures -->/ { skip = 0; print "" } !skip' docs/model.md >model.tmp
+mv model.tmp docs/model.md
+rm -f model-figures.tmp
