@@ -70,8 +70,11 @@ void plan_print_why(FILE *file, const plan_answer *answer)
     const qdr_search_result *found = &answer->found;
     const qdr_planned_grid *first = &found->best[0], *second = &found->best[1];
     if (found->n_best < 2) {
-        fprintf(file, "%s is the only grid that %s.", grid_in_words(&first->plan).text,
-                answer->options->search.n_best == 1 ? "was asked for" : "fits");
+        fprintf(file,
+                answer->options->search.n_best == 1
+                    ? "%s is the fastest; --top 2 says why it beats the second."
+                    : "%s is the only grid that fits.",
+                grid_in_words(&first->plan).text);
         return;
     }
     fprintf(file, "%s beats %s by %.2g %%", grid_in_words(&first->plan).text,
