@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Makes templates. Their networks have extents that differ from one another, so that each extent of
- * a task tells by its value what it is. */
+ * a task tells by its value what it is; and are in the order that is usual, since which slot of
+ * memory holds what, and so a few waits, depends on which is larger. */
 #include "template.h"
 
 #include <math.h>
@@ -49,9 +50,9 @@ static void make_example(const qdri_structure *s, qdr_network *n, qdr_plan *plan
                        .hidden = (int64_t)wide_size[QDR_X] * 101,
                        .heads = 6,
                        .kv_heads = s->few_key_heads ? 1 : 6,
-                       .head_size = 7,
-                       .ffn = (int64_t)wide_size[QDR_Y] * 211,
-                       .vocab = (int64_t)wide_size[QDR_Y] * 307,
+                       .head_size = 37,
+                       .ffn = (int64_t)wide_size[QDR_Y] * 277,
+                       .vocab = (int64_t)wide_size[QDR_Y] * 1009,
                        .context = CONTEXT,
                        .positions = s->positions ? CONTEXT : 0,
                        .gated = s->gated,
