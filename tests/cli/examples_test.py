@@ -49,6 +49,16 @@ class Case(unittest.TestCase):
     def path(self, name):
         return os.path.join(self.folder.name, name)
 
+    def plan(self, **changes):
+        """A plan of two ranks, as `quadrille plan -o` writes it."""
+        plan = {"quadrille_plan": 1, "network": "gpt2", "machine": "laptop", "ranks": 2, "grid": [2, 1, 1, 1],
+                "order": "yxzd", "layout": "scattered", "recompute": "none", "dtype": "f64", "batch": 5, "micro_batch": 2,
+                "sequence": 8, "predicted_secs": 1.5, **changes}
+        path = self.path("plan.json")
+        with open(path, "w", encoding="ascii") as file:
+            json.dump(plan, file)
+        return path
+
     def train(self, *words, grid="1x1x1x1", before=None):
         log = self.path("run.jsonl")
         start = ["--local", str(ranks_of(grid))] if before is None else []
@@ -97,16 +107,6 @@ class Complaints(Case):
         self.complain("train_gpt", "--steps", says=["--steps", "value"])
         self.complain("train_gpt", self.text, "more", says=["more"])
         self.complain("transformer_layer", "word", says=["word"])
-
-    def plan(self, **changes):
-        """A plan of two ranks, as `quadrille plan -o` writes it."""
-        plan = {"quadrille_plan": 1, "network": "gpt2", "machine": "laptop", "ranks": 2, "grid": [2, 1, 1, 1],
-                "order": "yxzd", "layout": "scattered", "recompute": "none", "dtype": "f64", "batch": 5, "micro_batch": 2,
-                "sequence": 8, "predicted_secs": 1.5, **changes}
-        path = self.path("plan.json")
-        with open(path, "w", encoding="ascii") as file:
-            json.dump(plan, file)
-        return path
 
     def complain_of_plan(self, *words, says, **changes):
         path = self.plan(**changes)
@@ -217,7 +217,7 @@ class Plans(Case):
         return self.train("--steps", "3", "--sample", "0", *words, grid=grid)[0]
 
     def test_a_plan(self):
-        path = Complaints.plan(self)
+        path = self.plan()
         lines, talk = self.train_by_plan("--plan", path, "--local", "2")
         self.assertIn("gpt2", talk.splitlines()[0])
         self.assertIn("does not hold here", talk.splitlines()[0])
@@ -226,7 +226,7 @@ class Plans(Case):
         self.assert_same_losses(lines, expected, 1e-9)
 
     def test_options_beside_a_plan_win(self):
-        path = Complaints.plan(self, network="mine")
+        path = self.plan(network="mine")
         lines, talk = self.train_by_plan("--plan", path, "--local", "2", "--batch", "4", "--layout", "replicated",
                                          "--micro-batch", "4", "--ctx", "16")
         self.assertIn("made for mine on laptop: 1.5 s a step", talk)
@@ -285,8 +285,83 @@ class Plans(Case):
         before = (ARGUMENTS.mpiexec, "-n", "4")
         _, talk = self.train_by_plan("--grid", "auto", "--ctx", "8", before=before)
         self.assertEqual(len(self.chosen.findall(talk)), 1, talk)
-        path = Complaints.plan(self)
+        path = self.plan()
         self.train_by_plan("--plan", path, before=(ARGUMENTS.mpiexec, "-n", "2"))
+
+
+class Reports(Case):
+    """QDR_REPORT=1: rank 0 says what each kind of task took, and what the model says of it."""
+
+    def report(self, *words, before=(), machine="laptop"):
+        done = run("train_gpt", self.text, *TINY, "--sample", "0", "--micro-batch", "1", *words,
+                   before=("env", "QDR_REPORT=1", "QDR_MACHINE=" + machine, *before))
+        self.assertEqual(done.returncode, 0, done.stderr.decode())
+        return done.stderr.decode()
+
+    def rows_of(self, talk, heading):
+        """{kind: [numbers]} of the part of a table; one ratio may be a dash."""
+        lines = talk.splitlines()
+        begin = [i for i, line in enumerate(lines) if line.startswith(heading)]
+        self.assertEqual(len(begin), 1, talk)
+        rows = {}
+        for line in lines[begin[0] + 1:]:
+            match = re.fullmatch(r"(\S+(?: \S+)*?) +((?:[\d.]+ +)+)([\d.]+|-)", line)
+            if match is None:
+                break
+            rows[match.group(1)] = [float(word) for word in match.group(2).split()]
+        return rows
+
+    def check(self, talk, machine, grid, kinds):
+        self.assertIn(f"predicted for {machine} against measured on rank 0 of {ranks_of(grid)}, grid {grid}: ", talk)
+        rows = self.rows_of(talk, "kind of task")
+        always = {"product NN", "product NT", "product TN", "bias-add", "column-sum", "embed", "embed-sum", "position-add",
+                  "position-sum", "residual forward", "cross-entropy forward", "cross-entropy backward"}
+        for name in ("norm", "attention", "gelu"):
+            always |= {name + " forward", name + " backward"}
+        self.assertLessEqual(always | set(kinds), set(rows))
+        for count, predicted, measured in rows.values():
+            self.assertGreater(count, 0)
+            self.assertGreaterEqual(predicted, 0)
+            self.assertGreaterEqual(measured, 0)
+        self.assertEqual(rows["attention forward"][0], 2)
+        self.assertEqual(rows["norm backward"][0], 5)
+        both = self.rows_of(talk, "tasks together")
+        self.assertEqual(list(both), ["forward", "backward", "both"])
+        for simulated, measured in both.values():
+            self.assertTrue(0 < simulated < 1e6 and 0 < measured < 1e6)
+
+    def test_kinds(self):
+        self.check(self.report(), "laptop", "1x1x1x1", [])
+        talk = self.report("--grid", "2x1x2x1", "--local", "4", "--layout", "scattered")
+        self.check(talk, "laptop", "2x1x2x1", ["all-gather x", "reduce-scatter x", "all-gather z", "reduce-scatter z"])
+        talk = self.report("--grid", "1x2x1x2", "--local", "4", "--dtype", "f32", machine="dgx-h100")
+        self.check(talk, "dgx-h100", "1x2x1x2", ["all-reduce y", "all-reduce d"])
+
+    def test_losses_are_the_same(self):
+        plain, done = self.train("--micro-batch", "2", grid="2x1x1x1")
+        os.environ["QDR_REPORT"] = "1"
+        try:
+            measured, reported = self.train("--micro-batch", "2", grid="2x1x1x1")
+        finally:
+            del os.environ["QDR_REPORT"]
+        self.assert_same_losses(measured, plain, 0)
+        self.assertIn("kind of task", reported.stderr.decode())
+        self.assertNotIn("kind of task", done.stderr.decode())
+
+    def test_traced_too(self):
+        trace = self.path("trace")
+        self.check(self.report(before=("QDR_TRACE=" + trace,)), "laptop", "1x1x1x1", [])
+        with open(trace + ".0", encoding="utf-8") as file:
+            self.assertGreater(len(json.load(file)["traceEvents"]), 100)
+
+    def test_nothing_to_report(self):
+        self.assertIn("nothing is reported: machine: ", self.report(machine="notamachine"))
+
+    def test_mpi(self):
+        if not ARGUMENTS.mpiexec:
+            self.skipTest("no MPI in this build")
+        talk = self.report("--grid", "1x1x2x1", before=(ARGUMENTS.mpiexec, "-n", "2"))
+        self.check(talk, "laptop", "1x1x2x1", ["all-gather z", "reduce-scatter z"])
 
 
 class Training(Case):
