@@ -151,12 +151,16 @@ static double list_secs(const qdri_bounds *b, const order_sums *all, qdri_list_k
     return fmax(fmax(b->sums[kind].processor, chain), all->stream[kind]);
 }
 
-double qdri_bound_secs(qdri_bounds *b, const char *order, qdr_recompute recompute)
+void qdri_bound_secs(qdri_bounds *b, const char *order, double secs[QDRI_N_RECOMPUTES])
 {
     const order_sums all = sum_order(b, order);
-    const double forward = list_secs(b, &all, QDRI_LIST_FORWARD) + recompute_secs(b, recompute);
+    const double forward = list_secs(b, &all, QDRI_LIST_FORWARD);
+    double rest = b->optimizer_secs;
     if (b->n_micro <= 1)
-        return forward + list_secs(b, &all, QDRI_LIST_BACKWARD_ONLY) + b->optimizer_secs;
-    return b->n_micro * forward + (b->n_micro - 1) * list_secs(b, &all, QDRI_LIST_BACKWARD_BEFORE) +
-           list_secs(b, &all, QDRI_LIST_BACKWARD_LAST) + b->optimizer_secs;
+        rest += list_secs(b, &all, QDRI_LIST_BACKWARD_ONLY);
+    else
+        rest += (b->n_micro - 1) * list_secs(b, &all, QDRI_LIST_BACKWARD_BEFORE) +
+                list_secs(b, &all, QDRI_LIST_BACKWARD_LAST);
+    for (int r = 0; r < QDRI_N_RECOMPUTES; r++)
+        secs[r] = b->n_micro * (forward + recompute_secs(b, (qdr_recompute)r)) + rest;
 }

@@ -32,6 +32,8 @@ typedef struct qdri_bounds {
 
 void qdri_bounds_make(const qdri_template *template, const qdri_pricing *pricing, double n_layers,
                       qdri_bounds *bounds);
-double qdri_bound_secs(qdri_bounds *bounds, const char *order, qdr_recompute recompute);
+enum { QDRI_N_RECOMPUTES = 3 };
+/* The bound for each way of recomputing. */
+void qdri_bound_secs(qdri_bounds *bounds, const char *order, double secs[QDRI_N_RECOMPUTES]);
 
 #endif

@@ -87,6 +87,12 @@ qdr_status qdri_plan_check(const qdr_model *model, const qdr_plan *plan)
                         "plan: batch %" PRId64 ", micro-batch %" PRId64 ", sequence %" PRId64
                         "; the batch must be ≥ 1, the others ≥ 0",
                         plan->batch, plan->micro_batch, plan->sequence);
+    if ((int)plan->recompute < 0 || plan->recompute > QDR_RECOMPUTE_FULL ||
+        (plan->layout != QDR_REPLICATED && plan->layout != QDR_SCATTERED))
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "plan: recompute %d, layout %d; use QDR_RECOMPUTE_… and QDR_REPLICATED or "
+                        "QDR_SCATTERED",
+                        (int)plan->recompute, (int)plan->layout);
     if (plan->dtype != QDR_F32 && plan->dtype != QDR_F64 && plan->dtype != QDR_BF16)
         return QDR_FAIL(QDR_ERR_DTYPE, "plan: type %d; use f32, f64 or bf16", (int)plan->dtype);
     if (!(qdri_machine_products(&model->machine, plan->dtype)->peak_flops > 0))

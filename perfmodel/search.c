@@ -10,7 +10,7 @@
 #include "memory.h"
 #include "model.h"
 
-enum { N_ORDERS = 24, N_RECOMPUTES = 3 };
+enum { N_ORDERS = 24 };
 
 /* A grid with all that is chosen before the order. */
 typedef struct candidate {
@@ -112,27 +112,36 @@ static double memory_limit(const search *s)
     return s->opts.memory_bytes > 0 ? s->opts.memory_bytes : s->model->machine.memory_bytes;
 }
 
-/* All orders of a plan: how many there are, whether they fit, and the least bound. */
-static void bound_orders(search *s, candidate c, const qdri_pricing *pricing, qdri_bounds *bounds,
-                         const int *numbers, int n_orders)
+/* A plan with one way of recomputing: whether it fits, and the least bound of its orders. */
+static void keep_candidate(search *s, candidate c, const qdri_pricing *pricing, double n_micro,
+                           int n_orders)
 {
     qdr_plan_result result = {.secs = 0};
     qdr_plan plan = plan_of(s, &c);
     qdri_pricing own = *pricing;
     own.plan = &plan;
     const qdri_stages stages = qdri_stages_make(&s->model->machine, &s->model->network, &plan);
-    qdri_memory(&own, &s->model->network, &stages, bounds->n_micro, &result);
+    qdri_memory(&own, &s->model->network, &stages, n_micro, &result);
     s->result->n_candidates += n_orders;
     note_memory(s, &plan, &result);
     if (result.memory_bytes > memory_limit(s)) return;
     s->result->n_fitting += n_orders;
-    c.bound_secs = INFINITY;
-    for (int i = 0; i < n_orders; i++)
-        c.bound_secs = fmin(c.bound_secs,
-                            qdri_bound_secs(bounds, s->orders[numbers[i]], plan.recompute));
-    s->result->n_bounded += n_orders;
     s->status = qdri_list_grow((void **)&s->candidates, s->n, &s->capacity, sizeof c, "plans");
     if (s->status == QDR_OK) s->candidates[s->n++] = c;
+}
+
+/* The least bound of all orders for each way of recomputing. */
+static void bound_orders(search *s, qdri_bounds *bounds, const int *numbers, int n_orders,
+                         double least[QDRI_N_RECOMPUTES])
+{
+    double secs[QDRI_N_RECOMPUTES];
+    for (int r = 0; r < QDRI_N_RECOMPUTES; r++) least[r] = INFINITY;
+    for (int i = 0; i < n_orders; i++) {
+        qdri_bound_secs(bounds, s->orders[numbers[i]], secs);
+        for (int r = 0; r < QDRI_N_RECOMPUTES; r++) least[r] = fmin(least[r], secs[r]);
+    }
+    for (int r = 0; r < QDRI_N_RECOMPUTES; r++)
+        s->result->n_bounded += s->opts.recomputes >> r & 1 ? n_orders : 0;
 }
 
 /* One grid, layout and micro-batch with each way of recomputing. */
@@ -142,16 +151,19 @@ static void bound_case(search *s, candidate c, const int *numbers, int n_orders)
     const qdri_template *template = NULL;
     qdri_pricing pricing;
     qdri_bounds bounds;
+    double least[QDRI_N_RECOMPUTES];
     s->status = qdri_plan_check(s->model, &plan);
     if (s->status == QDR_OK) s->status = qdri_model_template(s->model, &plan, &template);
     if (s->status != QDR_OK) return;
     const double n_layers = (double)s->model->network.layers;
     qdri_pricing_make(&s->model->machine, &s->model->network, &plan, n_layers, &pricing);
     qdri_bounds_make(template, &pricing, n_layers, &bounds);
-    for (int recompute = 0; recompute < N_RECOMPUTES && s->status == QDR_OK; recompute++) {
-        if (!(s->opts.recomputes >> recompute & 1)) continue;
-        c.recompute = (unsigned char)recompute;
-        bound_orders(s, c, &pricing, &bounds, numbers, n_orders);
+    bound_orders(s, &bounds, numbers, n_orders, least);
+    for (int r = 0; r < QDRI_N_RECOMPUTES && s->status == QDR_OK; r++) {
+        if (!(s->opts.recomputes >> r & 1)) continue;
+        c.recompute = (unsigned char)r;
+        c.bound_secs = least[r];
+        keep_candidate(s, c, &pricing, bounds.n_micro, n_orders);
     }
 }
 
@@ -342,6 +354,8 @@ qdr_status qdr_model_bound(qdr_model *model, const qdr_plan *plan, double *secs)
     const double n_layers = (double)model->network.layers;
     qdri_pricing_make(&model->machine, &model->network, plan, n_layers, &pricing);
     qdri_bounds_make(template, &pricing, n_layers, &bounds);
-    *secs = qdri_bound_secs(&bounds, plan->order[0] ? plan->order : "xyzd", plan->recompute);
+    double each[QDRI_N_RECOMPUTES];
+    qdri_bound_secs(&bounds, plan->order[0] ? plan->order : "xyzd", each);
+    *secs = each[plan->recompute];
     return QDR_OK;
 }

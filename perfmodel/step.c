@@ -136,10 +136,14 @@ static void make_phase(const qdri_template *template, qdri_list_kind kind, doubl
     p->layer_secs = growth(list, &sim, QDRI_STREAM_OF_COMPUTE, backward);
     add_up_roles(template, list, work->roles, p);
     set_ends(list, &sim, backward, p);
-    /* A stream that falls behind ends last when there are layers enough. */
+    /* A stream that falls behind ends last when there are layers enough. Only sums of gradients
+     * can: for all else the processor waits, and what is gathered ahead of the first layers, which
+     * it has not waited for yet, says nothing about later ones. */
     const double by_processor = sim.times.end_secs +
                                 (n_layers - QDRI_TEMPLATE_LAYERS) * p->layer_secs;
-    for (int s = 1; s < QDRI_N_STREAMS; s++) {
+    static const qdr_channel sums[] = {QDR_CHANNEL_Z_REDUCE, QDR_CHANNEL_D_REDUCE};
+    for (int i = 0; i < 2; i++) {
+        const int s = QDRI_STREAM_OF_CHANNEL(sums[i]);
         const double more = growth(list, &sim, s, backward);
         const double late = sim.times.stream_end[s] + (n_layers - QDRI_TEMPLATE_LAYERS) * more -
                             by_processor;

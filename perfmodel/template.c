@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Makes templates. Their networks have extents that differ from one another, so that each extent of
- * a task tells by its value what it is. */
+ * a task tells by its value what it is; and are in the order that is usual, since which slot of
+ * memory holds what, and so a few waits, depends on which is larger. */
 #include "template.h"
 
 #include <math.h>
@@ -49,9 +50,9 @@ static void make_example(const qdri_structure *s, qdr_network *n, qdr_plan *plan
                        .hidden = (int64_t)wide_size[QDR_X] * 101,
                        .heads = 6,
                        .kv_heads = s->few_key_heads ? 1 : 6,
-                       .head_size = 7,
-                       .ffn = (int64_t)wide_size[QDR_Y] * 211,
-                       .vocab = (int64_t)wide_size[QDR_Y] * 307,
+                       .head_size = 37,
+                       .ffn = (int64_t)wide_size[QDR_Y] * 277,
+                       .vocab = (int64_t)wide_size[QDR_Y] * 1009,
                        .context = CONTEXT,
                        .positions = s->positions ? CONTEXT : 0,
                        .gated = s->gated,
@@ -133,9 +134,15 @@ typedef struct making {
     qdri_sizes sizes;
 } making;
 
+/* The sums of all small gradients belong to no node; they end a backward, as the embedding does. */
+static int layer_of_task(const making *m, const qdri_task *task)
+{
+    return task->node < 0 ? QDRI_LAYER_FIRST : m->layer_of[task->node];
+}
+
 static qdri_whose whose_of(const making *m, const qdri_task *task)
 {
-    const int layer = m->layer_of[task->node];
+    const int layer = layer_of_task(m, task);
     return layer == QDRI_LAYER_FIRST  ? QDRI_OF_FIRST
            : layer == QDRI_LAYER_LAST ? QDRI_OF_LAST
                                       : QDRI_OF_LAYER;
@@ -149,7 +156,8 @@ static int is_gradient(const qdri_task *task)
 
 static qdr_status make_role(const making *m, const qdri_task *task, qdri_role *role)
 {
-    const qdri_node *node = &m->net->nodes[task->node];
+    static const qdri_node none = {.name = ""};
+    const qdri_node *node = task->node < 0 ? &none : &m->net->nodes[task->node];
     memset(role, 0, sizeof *role);
     role->kind = task->kind;
     role->whose = whose_of(m, task);
@@ -197,7 +205,7 @@ static qdr_status find_role(making *m, const qdri_task *task, int *index)
 static void count_task(const making *m, const qdri_task *task, int number, int role,
                        qdri_template_list *list)
 {
-    const int layer = m->layer_of[task->node], computes = task->stream == QDRI_STREAM_OF_COMPUTE;
+    const int layer = layer_of_task(m, task), computes = task->stream == QDRI_STREAM_OF_COMPUTE;
     if (layer >= 0) {
         list->last_of_layer[layer][task->stream] = number;
         list->n_in_layer[role] += layer == 1;
