@@ -81,8 +81,9 @@ static void write_list(FILE *file, const qdri_machine_list *list, const qdr_mach
 
 qdr_status qdr_machine_write(const qdr_machine *machine, const char *more, FILE *file)
 {
-    QDR_TRY(qdr_machine_check(machine, machine ? machine->name : "machine"));
-    if (!file) return QDR_FAIL(QDR_ERR_ARGUMENT, "machine: no file to write to");
+    if (!machine || !file)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "machine: the machine or the file to write to is NULL");
+    QDR_TRY(qdr_machine_check(machine, machine->name));
     fputs("{\n  \"name\": ", file);
     write_text(file, machine->name);
     fputs(",\n  \"device\": ", file);

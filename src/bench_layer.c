@@ -73,46 +73,48 @@ static int check_options(const void *user, failure *why)
 
 /* ---- rows ---- */
 
+#define COMMON_COLUMNS                                                                             \
+    {"grid", "grid", "", VALUE_TEXT, 12, 0, 0}, {"pass", "pass", "", VALUE_TEXT, 9, 0, 0},         \
+        BENCH_SETTING("hidden", VALUE_WHOLE), BENCH_SETTING("heads", VALUE_WHOLE),                 \
+        BENCH_SETTING("context", VALUE_WHOLE), BENCH_SETTING("sequences", VALUE_WHOLE),            \
+        BENCH_SETTING("layers", VALUE_WHOLE), BENCH_SETTING("batch_parts", VALUE_WHOLE),           \
+        BENCH_SETTING("dtype", VALUE_TEXT), BENCH_SETTING("layout", VALUE_TEXT),                   \
+        BENCH_SETTING("ranks", VALUE_WHOLE), BENCH_TIME_COLUMNS("", "(ms)", 1e3),                  \
+        BENCH_TIME_COLUMNS("serial_", "serial", 1e3), {"gain", "gain", "", VALUE_REAL, 6, 1, 3},   \
+        {"limit_median_secs", "limit", "(ms)", VALUE_REAL, 10, 1e3, 3},                            \
+        {"share", "share", "", VALUE_REAL, 6, 1, 3},                                               \
+        {"tokens_per_sec", "tokens/s", "", VALUE_REAL, 10, 1, 0},                                  \
+    {                                                                                              \
+        "samples", "samples", "", VALUE_WHOLE, 7, 1, 0                                             \
+    }
+
+static const bench_column plain_columns[] = {COMMON_COLUMNS, BENCH_LAST_COLUMN};
+/* With --machine, the same and these. */
 static const bench_column columns[] = {
-    {"grid", "grid", "", VALUE_TEXT, 12, 0, 0},
-    {"pass", "pass", "", VALUE_TEXT, 9, 0, 0},
-    BENCH_SETTING("hidden", VALUE_WHOLE),
-    BENCH_SETTING("heads", VALUE_WHOLE),
-    BENCH_SETTING("context", VALUE_WHOLE),
-    BENCH_SETTING("sequences", VALUE_WHOLE),
-    BENCH_SETTING("layers", VALUE_WHOLE),
-    BENCH_SETTING("batch_parts", VALUE_WHOLE),
-    BENCH_SETTING("dtype", VALUE_TEXT),
-    BENCH_SETTING("layout", VALUE_TEXT),
-    BENCH_SETTING("ranks", VALUE_WHOLE),
-    BENCH_TIME_COLUMNS("", "(ms)", 1e3),
-    BENCH_TIME_COLUMNS("serial_", "serial", 1e3),
-    {"gain", "gain", "", VALUE_REAL, 6, 1, 3},
-    {"limit_median_secs", "limit", "(ms)", VALUE_REAL, 10, 1e3, 3},
-    {"share", "share", "", VALUE_REAL, 6, 1, 3},
+    COMMON_COLUMNS,
     {"predicted_secs", "model", "(ms)", VALUE_REAL, 9, 1e3, 3},
     {"serial_predicted_secs", "model", "serial", VALUE_REAL, 9, 1e3, 3},
     {"error", "error", "", VALUE_REAL, 7, 1, 3},
-    {"tokens_per_sec", "tokens/s", "", VALUE_REAL, 10, 1, 0},
-    {"samples", "samples", "", VALUE_WHOLE, 7, 1, 0},
     BENCH_LAST_COLUMN,
 };
 
 static void write_title(const void *user, int n_ranks, char *title, size_t capacity)
 {
     const layer_options *options = user;
-    snprintf(title, capacity,
-             "# %lld transformer layer%s, hidden %lld, %lld heads, %lld sequences of %lld tokens, "
-             "%s, %s, %d rank%s\n"
-             "# times of the slowest rank: with overlap; serial: without; gain: median of serial / "
-             "time\n"
-             "# limit: each rank's products alone, in turn; share: median of limit / time\n"
-             "# model: what --machine says of both; error: model / median - 1\n",
-             (long long)options->n_layers, options->n_layers == 1 ? "" : "s",
-             (long long)options->hidden, (long long)options->n_heads,
-             (long long)options->n_sequences, (long long)options->context,
-             qdr_dtype_name(options->shared.dtype), bench_layout_text(options->shared.layout),
-             n_ranks, n_ranks == 1 ? "" : "s");
+    snprintf(
+        title, capacity,
+        "# %lld transformer layer%s, hidden %lld, %lld heads, %lld sequences of %lld tokens, "
+        "%s, %s, %d rank%s\n"
+        "# times of the slowest rank: with overlap; serial: without; gain: median of serial / "
+        "time\n"
+        "# limit: each rank's products alone, in turn; share: median of limit / time\n"
+        "%s",
+        (long long)options->n_layers, options->n_layers == 1 ? "" : "s", (long long)options->hidden,
+        (long long)options->n_heads, (long long)options->n_sequences, (long long)options->context,
+        qdr_dtype_name(options->shared.dtype), bench_layout_text(options->shared.layout), n_ranks,
+        n_ranks == 1 ? "" : "s",
+        options->machine_name ? "# model: what --machine says of both; error: model / median - 1\n"
+                              : "");
 }
 
 /* ---- what is measured ---- */
@@ -289,11 +291,11 @@ static void print_pass(bench_run *run, const layer_options *options, const char 
         BENCH_NUMBER(bench_ratio(samples, first + SERIAL, first + OVERLAPPED)),
         BENCH_NUMBER(bench_times_of(samples, first + LIMIT).median),
         BENCH_NUMBER(bench_ratio(samples, first + LIMIT, first + OVERLAPPED)),
+        BENCH_NUMBER(n_tokens / overlapped.median),
+        BENCH_NUMBER(samples->n),
         BENCH_NUMBER(said->secs[pass][0]),
         BENCH_NUMBER(said->secs[pass][1]),
         BENCH_NUMBER(said->secs[pass][0] / overlapped.median - 1),
-        BENCH_NUMBER(n_tokens / overlapped.median),
-        BENCH_NUMBER(samples->n),
     };
     BENCH_ROW(run, columns, values);
 }
@@ -307,6 +309,7 @@ static int run_grid(bench_run *run, const void *user, grid_size size, failure *w
     prediction said;
     char grid[64];
     bench_grid_text(size, grid);
+    if (!options->machine_name) run->table.columns = plain_columns;
     if (!fail_status(why, predict(options, size, &said)) &&
         !fail_status(why, prepare(&bench, options, size)))
         bench_measure(run->ctx, &options->shared, &subject, N_SERIES, N_VARIANTS, &samples, why);

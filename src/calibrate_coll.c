@@ -36,20 +36,25 @@ static grid_size grid_of(int n_ranks, int stride, int n_all)
     return (grid_size){stride, n_ranks, 1, n_all / (n_ranks * stride)};
 }
 
+static int measure_list(calibration *c, group_case *g, qdr_sample *s, const int64_t *sizes, int n,
+                        failure *why)
+{
+    const calibrate_work work = {call, end, g, MOST_CALLS, ROUND_SECS};
+    for (int i = 0; i < n && !why->code; i++) {
+        coll_case_size(&g->all, sizes[i] / 4);
+        coll_case_clear(&g->all);
+        s->bytes = (double)sizes[i];
+        if (!calibrate_time(c, &work, &s->secs, why)) calibrate_add(c, s);
+    }
+    return why->code;
+}
+
 static int measure_sizes(calibration *c, group_case *g, qdr_sample *s, failure *why)
 {
     static const int64_t sizes[] = {1 << 10, 1 << 13, 1 << 16, 1 << 19, 1 << 22, 1 << 24};
     static const int64_t quick_sizes[] = {1 << 10, 1 << 15, 1 << 18};
-    const int n = c->is_quick ? 3 : s->alone ? 5 : 6; /* the largest take seconds */
-    const calibrate_work work = {call, end, g, MOST_CALLS, ROUND_SECS};
-    for (int i = 0; i < n && !why->code; i++) {
-        const int64_t bytes = c->is_quick ? quick_sizes[i] : sizes[i];
-        coll_case_size(&g->all, bytes / 4);
-        coll_case_clear(&g->all);
-        s->bytes = (double)bytes;
-        if (!calibrate_time(c, &work, &s->secs, why)) calibrate_add(c, s);
-    }
-    return why->code;
+    if (c->is_quick) return measure_list(c, g, s, quick_sizes, 3, why);
+    return measure_list(c, g, s, sizes, s->alone ? 5 : 6, why); /* the largest take seconds */
 }
 
 static const char *const group_names[N_KINDS][2] = {
@@ -125,6 +130,13 @@ typedef struct beside {
 } beside;
 
 enum { PRODUCTS, COLLECTIVE, BOTH, N_SERIES };
+/* Two ends of each series: of the products, of the collective. */
+enum {
+    END_OF_PRODUCTS = 2 * PRODUCTS,
+    END_OF_COLLECTIVE = 2 * COLLECTIVE + 1,
+    END_BESIDE_COLLECTIVE = 2 * BOTH,
+    END_BESIDE_PRODUCTS = 2 * BOTH + 1
+};
 enum { ROUNDS = 7, QUICK_ROUNDS = 3 };
 
 static double now_secs(void)
@@ -188,8 +200,10 @@ static int measure_series(beside *b, double secs[2 * N_SERIES], failure *why)
         for (int series = 0; series < N_SERIES && status >= 0; series++) {
             status = qdr_barrier(b->c->ctx);
             if (status >= 0) status = call_series(b, series);
-            for (int which = 0; which < 2; which++)
-                all[(2 * series + which) * n_rounds + i] = b->ends[which] - b->began;
+            for (int which = 0; which < 2; which++) {
+                const int at = (2 * series + which) * n_rounds + i;
+                all[at] = b->ends[which] - b->began;
+            }
         }
     if (status >= 0)
         status = bench_all_ranks(b->c->ctx, FOLD_MAX, all, (int64_t)2 * N_SERIES * n_rounds);
@@ -207,7 +221,7 @@ static int measure_beside(beside *b, qdr_coll_kind kind, failure *why)
     b->n_products = 1;
     if (measure_series(b, secs, why)) return why->code;
     /* about as long as the collective; equal on all ranks, as the times are */
-    const double wanted = secs[2 * COLLECTIVE + 1] / secs[0];
+    const double wanted = secs[END_OF_COLLECTIVE] / secs[0];
     b->n_products = wanted < 1 ? 1 : wanted > 1000 ? 1000 : (int)wanted;
     if (measure_series(b, secs, why)) return why->code;
     const qdr_sample s = {.kind = QDR_SAMPLE_TOGETHER,
@@ -215,10 +229,10 @@ static int measure_beside(beside *b, qdr_coll_kind kind, failure *why)
                           .coll = kind,
                           .n_ranks = b->coll.size,
                           .bytes = 4 * (double)b->coll.n,
-                          .product_secs = secs[2 * PRODUCTS],
-                          .coll_secs = secs[2 * COLLECTIVE + 1],
-                          .secs = secs[2 * BOTH],
-                          .coll_end_secs = secs[2 * BOTH + 1]};
+                          .product_secs = secs[END_OF_PRODUCTS],
+                          .coll_secs = secs[END_OF_COLLECTIVE],
+                          .secs = secs[END_BESIDE_COLLECTIVE],
+                          .coll_end_secs = secs[END_BESIDE_PRODUCTS]};
     calibrate_add(b->c, &s);
     return why->code;
 }

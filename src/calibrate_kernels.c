@@ -117,19 +117,19 @@ static int allocate(kernel *k, size_t bytes, failure *why)
 /* Per element: how many of 4 bytes are moved, and flops; kernels. */
 typedef struct measured_kernel {
     const char *group;
-    qdr_sample_kind kind;
     qdr_status (*call)(void *user);
     double elems, flops;
+    qdr_sample_kind kind;
     int n_kernels;
 } measured_kernel;
 
 static const measured_kernel kernels[] = {
-    {"copy", QDR_SAMPLE_MEMORY, call_copy, 2, 0, 1},
-    {"add", QDR_SAMPLE_MEMORY, call_add, 3, 0, 1},
-    {"gelu", QDR_SAMPLE_KERNEL, call_gelu, 2, 12, 1},
-    {"gelu backward", QDR_SAMPLE_KERNEL, call_gelu_backward, 3, 20, 1},
-    {"norm", QDR_SAMPLE_KERNEL, call_norm, 3, 8, 1},
-    {"norm backward", QDR_SAMPLE_KERNEL, call_norm_backward, 5, 14, 2},
+    {"copy", call_copy, 2, 0, QDR_SAMPLE_MEMORY, 1},
+    {"add", call_add, 3, 0, QDR_SAMPLE_MEMORY, 1},
+    {"gelu", call_gelu, 2, 12, QDR_SAMPLE_KERNEL, 1},
+    {"gelu backward", call_gelu_backward, 3, 20, QDR_SAMPLE_KERNEL, 1},
+    {"norm", call_norm, 3, 8, QDR_SAMPLE_KERNEL, 1},
+    {"norm backward", call_norm_backward, 5, 14, QDR_SAMPLE_KERNEL, 2},
 };
 enum { N_KERNELS = sizeof kernels / sizeof *kernels };
 
@@ -209,17 +209,23 @@ static int measure_size(calibration *c, int64_t n_rows, int64_t n_cols, int64_t 
     return why->code;
 }
 
+/* Rows, columns; context: of attention, 0: the other kernels. */
+typedef struct kernel_size {
+    int n_rows, n_cols, context;
+} kernel_size;
+
+static int measure_list(calibration *c, const kernel_size *list, int n, failure *why)
+{
+    for (int i = 0; i < n && !why->code; i++)
+        measure_size(c, list[i].n_rows, list[i].n_cols, list[i].context, why);
+    return why->code;
+}
+
 int calibrate_kernels(calibration *c, failure *why)
 {
-    /* rows, columns; context: of attention, 0: the other kernels */
-    static const int64_t sizes[][3] = {{512, 512, 0},   {2048, 512, 0},  {2048, 2048, 0},
-                                       {512, 256, 128}, {512, 512, 256}, {1024, 128, 512}};
-    static const int64_t quick_sizes[][3] = {{64, 256, 0}, {128, 64, 64}};
-    const int n = c->is_quick ? 2 : 6;
+    static const kernel_size sizes[] = {{512, 512, 0},   {2048, 512, 0},  {2048, 2048, 0},
+                                        {512, 256, 128}, {512, 512, 256}, {1024, 128, 512}};
+    static const kernel_size quick_sizes[] = {{64, 256, 0}, {128, 64, 64}};
     calibrate_show(c, "kernels");
-    for (int i = 0; i < n && !why->code; i++) {
-        const int64_t *size = c->is_quick ? quick_sizes[i] : sizes[i];
-        measure_size(c, size[0], size[1], size[2], why);
-    }
-    return why->code;
+    return c->is_quick ? measure_list(c, quick_sizes, 2, why) : measure_list(c, sizes, 6, why);
 }
