@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "common/chart.h"
+#include "common/choice.h"
 #include "common/corpus.h"
 #include "common/gpt.h"
 #include "common/meter.h"
@@ -26,19 +27,20 @@
 #define VALIDATION_WINDOWS 256 /* while training; in the end all */
 
 typedef struct settings {
-    const char *file, *order, *log, *plot, *prompt, *late;
-    grid_shape grid;
-    int layout, dtype, serial, tied;
+    choice how; /* grid, order, layout, overlap, type; context, batch, micro-batch */
+    const char *file, *log, *plot, *prompt, *late;
+    int tied;
     int64_t n_local, n_threads, n_panels, n_batch_parts;
-    int64_t n_layers, hidden, n_heads, context;
-    int64_t batch, micro_batch, n_steps, warmup, seed;
+    int64_t n_layers, hidden, n_heads;
+    int64_t n_steps, warmup, seed;
     int64_t validate_every, n_windows, n_sample;
     double lr, weight_decay, clip, stddev, temperature;
 } settings;
 
 /* What one rank holds while it trains. */
 typedef struct training {
-    const settings *set;
+    const settings *set; /* `own`: what was given, completed */
+    settings own;
     qdr_context *ctx;
     int talks; /* rank 0 writes files and speaks */
     char *sentence;
@@ -79,7 +81,7 @@ static qdr_status add_loss(training *run, double *sum, int64_t *n)
 static qdr_status validate(training *run, int at_end, double *mean)
 {
     const settings *set = run->set;
-    const int64_t n_all = corpus_validation_windows(&run->text, set->context);
+    const int64_t n_all = corpus_validation_windows(&run->text, set->how.context);
     const int64_t n_some = n_all < VALIDATION_WINDOWS ? n_all : VALIDATION_WINDOWS;
     const int64_t n_windows = set->n_windows ? set->n_windows : at_end ? n_all : n_some;
     const int64_t per_forward = run->model.config.n_sequences;
@@ -88,7 +90,7 @@ static qdr_status validate(training *run, int at_end, double *mean)
     for (int64_t first = 0; first < n_windows; first += per_forward) {
         for (int64_t i = 0; i < per_forward; i++)
             run->starts[i] = first + i < n_windows
-                                 ? corpus_validation_window(&run->text, set->context, first + i,
+                                 ? corpus_validation_window(&run->text, set->how.context, first + i,
                                                             n_windows)
                                  : -1;
         TRY(forward(run, run->text.bytes));
@@ -107,25 +109,25 @@ static double learning_rate(const settings *set, int64_t step)
     return set->lr * (0.02 + 0.98 * 0.5 * (1 + cos(3.14159265358979323846 * done)));
 }
 
-/* One optimizer step on set->batch sequences, as many forwards and backwards as they need. The
+/* One optimizer step on set->how.batch sequences, as many forwards and backwards as they need. The
  * sequences depend on seed and step alone; where they lie depends on the grid. The loss is scaled
  * once, so sums over micro-batches and ranks are means. */
 static qdr_status train_step(training *run, int64_t step, double *loss)
 {
     const settings *set = run->set;
     const int64_t per_forward = run->model.config.n_sequences;
-    const double scale = 1.0 / (double)(set->batch * set->context);
+    const double scale = 1.0 / (double)(set->how.batch * set->how.context);
     double sum = 0;
     int64_t n = 0;
-    for (int64_t first = 0; first < set->batch; first += per_forward) {
+    for (int64_t first = 0; first < set->how.batch; first += per_forward) {
         for (int64_t i = 0; i < per_forward; i++)
-            run->starts[i] = first + i < set->batch
-                                 ? corpus_train_window(&run->text, set->context,
+            run->starts[i] = first + i < set->how.batch
+                                 ? corpus_train_window(&run->text, set->how.context,
                                                        (uint64_t)set->seed,
-                                                       step * set->batch + first + i)
+                                                       step * set->how.batch + first + i)
                                  : -1;
         const int accumulate = first > 0 ? QDR_ACCUMULATE : 0;
-        const int last = first + per_forward >= set->batch;
+        const int last = first + per_forward >= set->how.batch;
         TRY(forward(run, run->text.bytes));
         TRY(qdr_stack_backward(run->model.stack, accumulate | (last ? 0 : QDR_DEFER_SYNC), scale));
         if (last) TRY(qdr_adamw_step(run->optimizer, learning_rate(set, step)));
@@ -165,7 +167,7 @@ static qdr_status after_step(training *run, progress *line, int64_t step, double
 {
     const settings *set = run->set;
     const int64_t every = set->validate_every ? set->validate_every : (set->n_steps + 9) / 10;
-    const double tokens_per_s = (double)(set->batch * set->context) / secs;
+    const double tokens_per_s = (double)(set->how.batch * set->how.context) / secs;
     const int measured = (step + 1) % every == 0 || step + 1 == set->n_steps;
     double validation = NAN;
     if (measured) {
@@ -186,7 +188,8 @@ static qdr_status after_step(training *run, progress *line, int64_t step, double
     if (run->talks) {
         const double newest = run->n_points ? run->points[run->n_points - 1].loss : NAN;
         progress_step(line, step + 1, loss, newest,
-                      (double)((step + 1) * set->batch * set->context) / run->train_secs, measured);
+                      (double)((step + 1) * set->how.batch * set->how.context) / run->train_secs,
+                      measured);
     }
     return QDR_OK;
 }
@@ -236,7 +239,7 @@ static uint8_t draw(const float *logits, double temperature, double uniform)
 static qdr_status write_sample(training *run)
 {
     const settings *set = run->set;
-    const int64_t context = set->context;
+    const int64_t context = set->how.context;
     uint8_t *window = program_new(run->ctx, context + 1, 1);
     if (!window) return QDR_ERR_MEMORY;
     const char *prompt = set->prompt ? set->prompt : "\n";
@@ -285,9 +288,9 @@ static qdr_status draw_chart(training *run)
              grid_text(run, grid));
     snprintf(subtitle, sizeof subtitle, "%s, %s parameters, %d rank%s, %s, %s, %.0f tokens/s",
              run->text.name, progress_count((double)gpt_n_parameters(&run->model), count), p,
-             PLURAL(p), set->layout ? "scattered" : "replicated",
-             qdr_dtype_name((qdr_dtype)set->dtype),
-             (double)(set->n_steps * set->batch * set->context) / run->train_secs);
+             PLURAL(p), set->how.layout ? "scattered" : "replicated",
+             qdr_dtype_name((qdr_dtype)set->how.dtype),
+             (double)(set->n_steps * set->how.batch * set->how.context) / run->train_secs);
     const loss_chart chart = {title,        subtitle,    run->losses,
                               set->n_steps, run->points, run->n_points};
     return chart_write(&chart, set->plot, run->sentence) ? QDR_OK : QDR_ERR_IO;
@@ -321,7 +324,7 @@ static qdr_status report_memory(training *run, size_t peak)
 static qdr_status report(training *run, size_t peak)
 {
     const settings *set = run->set;
-    const double tokens = (double)(set->n_steps * set->batch * set->context);
+    const double tokens = (double)(set->n_steps * set->how.batch * set->how.context);
     char clock[24], count[24];
     if (run->talks)
         fprintf(stderr,
@@ -338,18 +341,18 @@ static void announce(const training *run)
 {
     const settings *set = run->set;
     const int p = qdr_context_size(run->ctx);
-    const int64_t n_tokens = set->batch * set->context;
+    const int64_t n_tokens = set->how.batch * set->how.context;
     char grid[64], count[24];
     fprintf(stderr, "%d rank%s of %d thread%s as grid %s (%s, %s, overlap %s); text: %s, %.2f MB\n",
             p, PLURAL(p), qdr_context_threads(run->ctx), PLURAL(qdr_context_threads(run->ctx)),
-            grid_text(run, grid), set->layout ? "scattered" : "replicated",
-            qdr_dtype_name((qdr_dtype)set->dtype), set->serial ? "off" : "on", run->text.name,
-            1e-6 * (double)run->text.n_bytes);
+            grid_text(run, grid), set->how.layout ? "scattered" : "replicated",
+            qdr_dtype_name((qdr_dtype)set->how.dtype), set->how.serial ? "off" : "on",
+            run->text.name, 1e-6 * (double)run->text.n_bytes);
     fprintf(stderr,
             "%lld layer%s, hidden %lld, %lld head%s, context %lld: %s parameters; %lld step%s of "
             "%lld token%s\n",
             (long long)set->n_layers, PLURAL(set->n_layers), (long long)set->hidden,
-            (long long)set->n_heads, PLURAL(set->n_heads), (long long)set->context,
+            (long long)set->n_heads, PLURAL(set->n_heads), (long long)set->how.context,
             progress_count((double)gpt_n_parameters(&run->model), count), (long long)set->n_steps,
             PLURAL(set->n_steps), (long long)n_tokens, PLURAL(n_tokens));
 }
@@ -390,12 +393,29 @@ static qdr_status open_files(training *run)
     return qdr_agree(run->ctx, status);
 }
 
+static const choice usual = {.order = "xyzd", .context = 128, .batch = 4};
+
+/* What the command line leaves open, a plan or the model may say. */
+static qdr_status choose(training *run)
+{
+    const settings *set = run->set;
+    const gpt_config shape = {.n_layers = set->n_layers,
+                              .hidden = set->hidden,
+                              .n_heads = set->n_heads,
+                              .vocab = VOCABULARY,
+                              .tied = set->tied};
+    const qdr_network network = gpt_network(&shape);
+    const choice given_how = set->how;
+    return choice_make(run->ctx, &given_how, &usual, &network, &run->own.how, run->sentence);
+}
+
 static qdr_status prepare(training *run)
 {
     const settings *set = run->set;
     TRY(check(run));
-    TRY(program_make_grid(run->ctx, &set->grid, set->order, run->sentence, &run->grid));
-    TRY(corpus_read(run->ctx, set->file, set->context, &run->text, run->sentence));
+    TRY(choose(run));
+    TRY(program_make_grid(run->ctx, &set->how.grid, set->how.order, run->sentence, &run->grid));
+    TRY(corpus_read(run->ctx, set->file, set->how.context, &run->text, run->sentence));
     run->memory_before = meter_memory_now();
     qdr_mem_reset_peak(run->ctx);
 
@@ -403,18 +423,19 @@ static qdr_status prepare(training *run)
      * takes the whole batch. */
     const int64_t cells = (int64_t)qdr_grid_size(run->grid, QDR_Z) *
                           qdr_grid_size(run->grid, QDR_D);
-    const int64_t per_cell = set->micro_batch ? set->micro_batch : (set->batch + cells - 1) / cells;
+    const int64_t per_cell = set->how.micro_batch ? set->how.micro_batch
+                                                  : (set->how.batch + cells - 1) / cells;
     const gpt_config config = {
         .n_layers = set->n_layers,
         .hidden = set->hidden,
         .n_heads = set->n_heads,
-        .context = set->context,
+        .context = set->how.context,
         .vocab = VOCABULARY,
         .n_sequences = per_cell * cells,
         .tied = set->tied,
-        .layout = (qdr_layout)set->layout,
-        .dtype = (qdr_dtype)set->dtype,
-        .overlap = set->serial ? QDR_OVERLAP_NONE : QDR_OVERLAP_ALL,
+        .layout = (qdr_layout)set->how.layout,
+        .dtype = (qdr_dtype)set->how.dtype,
+        .overlap = set->how.serial ? QDR_OVERLAP_NONE : set->how.overlap,
         .panels = (int)set->n_panels,
         .batch_parts = (int)set->n_batch_parts,
     };
@@ -444,7 +465,8 @@ static qdr_status run_rank(qdr_context *ctx, const void *user, char sentence[PRO
 {
     training *run = program_new(ctx, 1, sizeof *run);
     if (!run) return QDR_ERR_MEMORY;
-    run->set = user, run->ctx = ctx, run->sentence = sentence,
+    run->own = *(const settings *)user;
+    run->set = &run->own, run->ctx = ctx, run->sentence = sentence,
     run->talks = qdr_context_rank(ctx) == 0;
     const qdr_status status = run_all(run);
     qdr_adamw_destroy(&run->optimizer);
@@ -460,12 +482,10 @@ static qdr_status run_rank(qdr_context *ctx, const void *user, char sentence[PRO
 
 /* The defaults, and what the command line makes of them. */
 static settings given = {
-    .order = "xyzd",
+    .how = {.layout = -1, .dtype = -1, .serial = -1},
     .n_layers = 4,
     .hidden = 128,
     .n_heads = 4,
-    .context = 128,
-    .batch = 4,
     .n_steps = 2000,
     .warmup = 100,
     .seed = 1,
@@ -479,13 +499,17 @@ static settings given = {
 
 static const option_row rows[] = {
     {OPTION_GROUP, "ranks and grid", 0, 0, 0, 0, 0},
-    {OPTION_GRID, "grid", "GXxGYxGZxGD", &given.grid, 0, 0,
-     "ranks along x, y, z, d (default 1x1x1xP, data parallel)"},
+    {OPTION_GRID, "grid", "GXxGYxGZxGD|auto", &given.how.grid, 0, 0,
+     "ranks along x, y, z, d (default 1x1x1xP, data parallel); auto: the model chooses"},
+    {OPTION_TEXT, "machine", "NAME|FILE", &given.how.machine, 0, 0,
+     "that --grid auto chooses for (default: $QDR_MACHINE, else laptop)"},
+    {OPTION_TEXT, "plan", "FILE", &given.how.plan, 0, 0,
+     "run as `quadrille plan -o FILE` says; other options beside it win"},
     {OPTION_COUNT, "local", "P", &given.n_local, 1, 1024,
      "start P ranks as threads of this process, without MPI"},
-    {OPTION_CHOICE, "layout", "replicated|scattered", &given.layout, 0, 0, "of activations"},
-    {OPTION_TEXT, "order", "AXES", &given.order, 0, 0, "axes from the fastest"},
-    {OPTION_CHOICE, "overlap", "on|off", &given.serial, 0, 0,
+    {OPTION_CHOICE, "layout", "replicated|scattered", &given.how.layout, 0, 0, "of activations"},
+    {OPTION_TEXT, "order", "AXES", &given.how.order, 0, 0, "axes from the fastest (default xyzd)"},
+    {OPTION_CHOICE, "overlap", "on|off", &given.how.serial, 0, 0,
      "communication beside products; bits stay the same"},
     {OPTION_COUNT, "panels", "N", &given.n_panels, 1, 1024,
      "row panels of a product, one travels beside the next (default: by cost)"},
@@ -498,15 +522,17 @@ static const option_row rows[] = {
     {OPTION_COUNT, "hidden", "N", &given.hidden, 1, 1 << 20, "features"},
     {OPTION_COUNT, "heads", "N", &given.n_heads, 1, 1 << 16,
      "attention heads; must divide --hidden"},
-    {OPTION_COUNT, "ctx", "N", &given.context, 1, 1 << 20, "bytes of one sequence"},
-    {OPTION_CHOICE, "dtype", "f32|f64|bf16", &given.dtype, 0, 0, "of parameters and activations"},
+    {OPTION_COUNT, "ctx", "N", &given.how.context, 1, 1 << 20,
+     "bytes of one sequence (default 128)"},
+    {OPTION_CHOICE, "dtype", "f32|f64|bf16", &given.how.dtype, 0, 0,
+     "of parameters and activations"},
     {OPTION_FLAG, "tie", NULL, &given.tied, 0, 0, "use the embedding's weights as the head's"},
     {OPTION_REAL, "init", "STDDEV", &given.stddev, 0, 10, "of the first weights"},
     {OPTION_GROUP, "training", 0, 0, 0, 0, 0},
     {OPTION_COUNT, "steps", "N", &given.n_steps, 1, 100000000, "optimizer steps"},
-    {OPTION_COUNT, "batch", "N", &given.batch, 1, 1 << 24,
-     "sequences per optimizer step, over all ranks"},
-    {OPTION_COUNT, "micro-batch", "N", &given.micro_batch, 1, 1 << 24,
+    {OPTION_COUNT, "batch", "N", &given.how.batch, 1, 1 << 24,
+     "sequences per optimizer step, over all ranks (default 4)"},
+    {OPTION_COUNT, "micro-batch", "N", &given.how.micro_batch, 1, 1 << 24,
      "sequences per forward and (z,d) cell (default: all)"},
     {OPTION_REAL, "lr", "RATE", &given.lr, 0, 10, "highest learning rate"},
     {OPTION_COUNT, "warmup", "N", &given.warmup, 0, 100000000,
@@ -546,6 +572,7 @@ int main(int argc, char **argv)
         .examples = "  train_gpt --local 4 --grid 2x2x1x1 --plot loss.svg\n"
                     "  mpiexec.mpich -n 2 train_gpt --grid 1x1x1x2 --layers 2 --steps 10000 "
                     "--log run.jsonl\n"
+                    "  train_gpt --local 4 --grid auto --machine laptop\n"
                     "  train_gpt poems.txt --local 2 --ctx 64 --layout scattered --grid 2x1x1x1\n",
     };
     return program_start(&usage, argc, argv, &given.n_local, &given.n_threads, run_rank, &given);

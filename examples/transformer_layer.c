@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "common/choice.h"
 #include "common/gpt.h"
 #include "common/meter.h"
 #include "common/program.h"
@@ -17,15 +18,14 @@
 #define WARM_ITERATIONS 2
 
 typedef struct settings {
-    const char *order;
-    grid_shape grid;
-    int layout, dtype, serial, json;
-    int64_t n_local, n_threads, n_panels, n_batch_parts, hidden, n_heads, context, batch;
-    int64_t n_iterations;
+    choice how; /* grid, order, layout, overlap, type; context, batch */
+    int json;
+    int64_t n_local, n_threads, n_panels, n_batch_parts, hidden, n_heads, n_iterations;
 } settings;
 
 typedef struct block_driver {
-    const settings *set;
+    const settings *set; /* `own`: what was given, completed */
+    settings own;
     qdr_context *ctx;
     char *sentence;
     qdr_grid *grid;
@@ -59,9 +59,9 @@ static qdr_status fill(block_driver *driver, qdr_edge edge, int gradient)
     const int64_t n = owned.n_rows * owned.n_cols;
     for (int64_t i = 0; i < n; i++) {
         const double number = (double)(i * 7919 % 2003) / 1001.5 - 1;
-        if (driver->set->dtype == QDR_F64)
+        if (driver->set->how.dtype == QDR_F64)
             ((double *)value)[i] = number;
-        else if (driver->set->dtype == QDR_F32)
+        else if (driver->set->how.dtype == QDR_F32)
             ((float *)value)[i] = (float)number;
         else
             ((uint16_t *)value)[i] = (uint16_t)(number < 0 ? 0xbf00
@@ -76,14 +76,14 @@ static qdr_status build(block_driver *driver)
     const gpt_config config = {.n_layers = 1,
                                .hidden = set->hidden,
                                .n_heads = set->n_heads,
-                               .context = set->context,
-                               .layout = (qdr_layout)set->layout};
+                               .context = set->how.context,
+                               .layout = (qdr_layout)set->how.layout};
     const qdr_stack_opts opts = {
         QDR_OPTS_INIT,
-        .n_rows = set->batch * set->context,
-        .row_unit = set->context,
-        .dtype = (qdr_dtype)set->dtype,
-        .overlap = set->serial ? QDR_OVERLAP_NONE : QDR_OVERLAP_ALL,
+        .n_rows = set->how.batch * set->how.context,
+        .row_unit = set->how.context,
+        .dtype = (qdr_dtype)set->how.dtype,
+        .overlap = set->how.serial ? QDR_OVERLAP_NONE : set->how.overlap,
         .panels = (int)set->n_panels,
         .batch_parts = (int)set->n_batch_parts,
     };
@@ -191,7 +191,7 @@ static qdr_status conclude(block_driver *driver, block_result *result)
     result->backward_secs = meter_median(driver->backward_secs, set->n_iterations);
     result->forward_gflops = 1e-9 * forward_flops / result->forward_secs;
     result->backward_gflops = 1e-9 * backward_flops / result->backward_secs;
-    result->tokens_per_s = (double)(set->batch * set->context) /
+    result->tokens_per_s = (double)(set->how.batch * set->how.context) /
                            (result->forward_secs + result->backward_secs);
     return QDR_OK;
 }
@@ -209,11 +209,11 @@ static void print_table(const block_driver *driver, const block_result *result)
     const settings *set = driver->set;
     char grid[64];
     printf("transformer block, hidden %lld, %lld heads, %lld sequences of %lld tokens\n",
-           (long long)set->hidden, (long long)set->n_heads, (long long)set->batch,
-           (long long)set->context);
+           (long long)set->hidden, (long long)set->n_heads, (long long)set->how.batch,
+           (long long)set->how.context);
     printf("grid %s, order %s, %s, %s, %d BLAS threads per rank, median of %lld iterations\n\n",
-           grid_text(driver, grid), set->order, set->layout ? "scattered" : "replicated",
-           qdr_dtype_name((qdr_dtype)set->dtype), qdr_context_threads(driver->ctx),
+           grid_text(driver, grid), set->how.order, set->how.layout ? "scattered" : "replicated",
+           qdr_dtype_name((qdr_dtype)set->how.dtype), qdr_context_threads(driver->ctx),
            (long long)set->n_iterations);
     if (qdr_stack_print(driver->stack, "storage", stdout) == QDR_OK) putchar('\n');
     printf("forward   %10.3f ms %10.1f GFLOP/s\n", 1e3 * result->forward_secs,
@@ -254,18 +254,36 @@ static void print_json(const block_driver *driver, const block_result *result)
     char grid[64];
     json_t *all = json_pack(
         "{s:s, s:s, s:s, s:s, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:o}",
-        "grid", grid_text(driver, grid), "order", set->order, "layout",
-        set->layout ? "scattered" : "replicated", "dtype", qdr_dtype_name((qdr_dtype)set->dtype),
-        "ranks", qdr_context_size(driver->ctx), "threads_per_rank",
-        qdr_context_threads(driver->ctx), "hidden", (json_int_t)set->hidden, "heads",
-        (json_int_t)set->n_heads, "ctx", (json_int_t)set->context, "batch", (json_int_t)set->batch,
-        "iterations", (json_int_t)set->n_iterations, "forward_secs", result->forward_secs,
-        "backward_secs", result->backward_secs, "forward_gflops", result->forward_gflops,
-        "backward_gflops", result->backward_gflops, "tokens_per_s", result->tokens_per_s, "traffic",
-        traffic_json(result));
+        "grid", grid_text(driver, grid), "order", set->how.order, "layout",
+        set->how.layout ? "scattered" : "replicated", "dtype",
+        qdr_dtype_name((qdr_dtype)set->how.dtype), "ranks", qdr_context_size(driver->ctx),
+        "threads_per_rank", qdr_context_threads(driver->ctx), "hidden", (json_int_t)set->hidden,
+        "heads", (json_int_t)set->n_heads, "ctx", (json_int_t)set->how.context, "batch",
+        (json_int_t)set->how.batch, "iterations", (json_int_t)set->n_iterations, "forward_secs",
+        result->forward_secs, "backward_secs", result->backward_secs, "forward_gflops",
+        result->forward_gflops, "backward_gflops", result->backward_gflops, "tokens_per_s",
+        result->tokens_per_s, "traffic", traffic_json(result));
     if (all != NULL) json_dumpf(all, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
     putchar('\n');
     json_decref(all);
+}
+
+/* One forward takes it all, as far as a plan does not part it. */
+static const choice usual = {.order = "xyzd", .context = 256, .batch = 4, .micro_batch = 1 << 24};
+
+/* What the command line leaves open, a plan or the model may say. The block is a network of one
+ * layer, whose ends are as small as can be. */
+static qdr_status choose(block_driver *driver)
+{
+    choice *how = &driver->own.how;
+    const choice given_how = *how;
+    const gpt_config shape = {
+        .n_layers = 1, .hidden = driver->set->hidden, .n_heads = driver->set->n_heads, .vocab = 1};
+    const qdr_network network = gpt_network(&shape);
+    TRY(choice_make(driver->ctx, &given_how, &usual, &network, how, driver->sentence));
+    const int64_t cells = how->grid.x ? (int64_t)how->grid.z * how->grid.d : 1;
+    if (how->micro_batch <= how->batch / cells) how->batch = how->micro_batch * cells;
+    return QDR_OK;
 }
 
 static qdr_status drive(block_driver *driver)
@@ -279,7 +297,9 @@ static qdr_status drive(block_driver *driver)
                  (long long)((set->hidden / set->n_heads + 1) * set->n_heads));
         return QDR_ERR_ARGUMENT;
     }
-    TRY(program_make_grid(driver->ctx, &set->grid, set->order, driver->sentence, &driver->grid));
+    TRY(choose(driver));
+    TRY(program_make_grid(driver->ctx, &set->how.grid, set->how.order, driver->sentence,
+                          &driver->grid));
     driver->forward_secs = program_new(driver->ctx, set->n_iterations, sizeof(double));
     driver->backward_secs = program_new(driver->ctx, set->n_iterations, sizeof(double));
     driver->all = program_new(driver->ctx, qdr_context_size(driver->ctx), sizeof(double));
@@ -293,7 +313,8 @@ static qdr_status drive(block_driver *driver)
 
 static qdr_status run_rank(qdr_context *ctx, const void *user, char sentence[PROBLEM_BYTES])
 {
-    block_driver driver = {.set = user, .ctx = ctx, .sentence = sentence};
+    block_driver driver = {.own = *(const settings *)user, .ctx = ctx, .sentence = sentence};
+    driver.set = &driver.own;
     const qdr_status status = drive(&driver);
     qdr_stack_destroy(&driver.stack);
     qdr_grid_destroy(&driver.grid);
@@ -304,18 +325,24 @@ static qdr_status run_rank(qdr_context *ctx, const void *user, char sentence[PRO
 }
 
 /* The defaults, and what the command line makes of them. */
-static settings given = {
-    .order = "xyzd", .hidden = 512, .n_heads = 8, .context = 256, .batch = 4, .n_iterations = 20};
+static settings given = {.how = {.layout = -1, .dtype = -1, .serial = -1},
+                         .hidden = 512,
+                         .n_heads = 8,
+                         .n_iterations = 20};
 
 static const option_row rows[] = {
     {OPTION_GROUP, "ranks and grid", 0, 0, 0, 0, 0},
-    {OPTION_GRID, "grid", "GXxGYxGZxGD", &given.grid, 0, 0,
-     "ranks along x, y, z, d (default 1x1x1xP)"},
+    {OPTION_GRID, "grid", "GXxGYxGZxGD|auto", &given.how.grid, 0, 0,
+     "ranks along x, y, z, d (default 1x1x1xP); auto: the model chooses"},
+    {OPTION_TEXT, "machine", "NAME|FILE", &given.how.machine, 0, 0,
+     "that --grid auto chooses for (default: $QDR_MACHINE, else laptop)"},
+    {OPTION_TEXT, "plan", "FILE", &given.how.plan, 0, 0,
+     "run as `quadrille plan -o FILE` says; other options beside it win"},
     {OPTION_COUNT, "local", "P", &given.n_local, 1, 1024,
      "start P ranks as threads of this process, without MPI"},
-    {OPTION_CHOICE, "layout", "replicated|scattered", &given.layout, 0, 0, "of activations"},
-    {OPTION_TEXT, "order", "AXES", &given.order, 0, 0, "axes from the fastest"},
-    {OPTION_CHOICE, "overlap", "on|off", &given.serial, 0, 0, "communication beside products"},
+    {OPTION_CHOICE, "layout", "replicated|scattered", &given.how.layout, 0, 0, "of activations"},
+    {OPTION_TEXT, "order", "AXES", &given.how.order, 0, 0, "axes from the fastest (default xyzd)"},
+    {OPTION_CHOICE, "overlap", "on|off", &given.how.serial, 0, 0, "communication beside products"},
     {OPTION_COUNT, "panels", "N", &given.n_panels, 1, 1024,
      "row panels of a product, one travels beside the next (default: by cost)"},
     {OPTION_COUNT, "batch-parts", "N", &given.n_batch_parts, 1, 16,
@@ -327,9 +354,12 @@ static const option_row rows[] = {
      "features; the MLP has four times as many"},
     {OPTION_COUNT, "heads", "N", &given.n_heads, 1, 1 << 16,
      "attention heads; must divide --hidden"},
-    {OPTION_COUNT, "ctx", "N", &given.context, 1, 1 << 20, "tokens of one sequence"},
-    {OPTION_COUNT, "batch", "N", &given.batch, 1, 1 << 24, "sequences over all ranks"},
-    {OPTION_CHOICE, "dtype", "f32|f64|bf16", &given.dtype, 0, 0, "of parameters and activations"},
+    {OPTION_COUNT, "ctx", "N", &given.how.context, 1, 1 << 20,
+     "tokens of one sequence (default 256)"},
+    {OPTION_COUNT, "batch", "N", &given.how.batch, 1, 1 << 24,
+     "sequences over all ranks (default 4)"},
+    {OPTION_CHOICE, "dtype", "f32|f64|bf16", &given.how.dtype, 0, 0,
+     "of parameters and activations"},
     {OPTION_GROUP, "measurement", 0, 0, 0, 0, 0},
     {OPTION_COUNT, "iterations", "N", &given.n_iterations, 1, 1000000,
      "measured ones, after two to warm up"},

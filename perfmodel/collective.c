@@ -75,6 +75,21 @@ static qdri_way ring(const qdr_machine *machine, const qdri_group *group, int to
                       (g - 1) / g / ring_rate(machine, group, top)};
 }
 
+/* One level behind the other: on each a ring of the parts that it joins within a unit, so that what
+ * a unit sends is what one member would, not once for each (Thakur et al. 2005, 5; Karonis et al.
+ * 2000). Sums and gathers, of what is left on each level, are alike. */
+static qdri_way by_level(const qdr_machine *machine, const qdri_group *group, int top)
+{
+    qdri_way way = {0};
+    for (int l = 0; l <= top; l++) {
+        if (!qdri_group_crosses(group, l)) continue;
+        const double parts = inside(group, l) / inside(group, l - 1);
+        way.latency_secs += (parts - 1) * machine->links[l].step_secs;
+        way.secs_per_byte += (parts - 1) / parts / level_rate(machine, group, l);
+    }
+    return way;
+}
+
 /* All members send all, and receive the sum: 1 + 1/g passes of the vector through a rank's link. */
 static qdri_way in_switch(const qdr_machine *machine, double n_members)
 {
@@ -114,14 +129,25 @@ static void add_trees(const qdr_machine *machine, const qdri_group *group, int t
         ways->twice[ways->n_twice++] = with_protocol(machine, way, i, 1);
 }
 
+/* From each member to another at the same time, in the mean over who is how far away: a unit's
+ * members share what leaves it. */
+static qdri_way message(const qdr_machine *machine, const qdri_group *group, int top)
+{
+    const double members = inside(group, top - 1), g = group->n_ranks;
+    const double n_leaving = members * (g - members) / (g - 1);
+    return (qdri_way){machine->links[top].step_secs,
+                      (n_leaving > 1 ? n_leaving : 1) / ring_rate(machine, group, top)};
+}
+
 static void add_rings(const qdr_machine *machine, const qdri_group *group, int top, qdri_ways *ways)
 {
-    const qdri_way way = ring(machine, group, top);
+    const qdri_way way = machine->collectives.by_level ? by_level(machine, group, top)
+                                                       : ring(machine, group, top);
     for (int i = 0; i < machine->collectives.n_protocols; i++) {
         ways->once[ways->n_once++] = with_protocol(machine, way, i, 1);
         ways->twice[ways->n_twice++] = with_protocol(machine, way, i, 2);
     }
-    ways->message = (qdri_way){machine->links[top].step_secs, 1 / ring_rate(machine, group, top)};
+    ways->message = message(machine, group, top);
 }
 
 /* For each unit beyond the first; its groups wait for one another's bytes, too. */

@@ -73,6 +73,7 @@ static const qdri_machine_field collectives_fields[] = {
     NUMBER("start_us", qdr_machine_collectives, start_secs, 1e-6, 0, 1e9),
     NUMBER("fill_us", qdr_machine_collectives, fill_secs, 1e-6, 0, 1e9),
     WHOLE("has_tree", qdr_machine_collectives, has_tree, 0, 1),
+    WHOLE("by_level", qdr_machine_collectives, by_level, 0, 1),
     END,
 };
 

@@ -134,7 +134,7 @@ typedef struct making {
     qdri_sizes sizes;
 } making;
 
-/* Sums of all small gradients at once, which are no node's, come at the end of a backward. */
+/* The sums of all small gradients belong to no node; they end a backward, as the embedding does. */
 static int layer_of_task(const making *m, const qdri_task *task)
 {
     return task->node < 0 ? QDRI_LAYER_FIRST : m->layer_of[task->node];
@@ -156,7 +156,8 @@ static int is_gradient(const qdri_task *task)
 
 static qdr_status make_role(const making *m, const qdri_task *task, qdri_role *role)
 {
-    const qdri_node *node = task->node < 0 ? NULL : &m->net->nodes[task->node];
+    static const qdri_node none = {.name = ""};
+    const qdri_node *node = task->node < 0 ? &none : &m->net->nodes[task->node];
     memset(role, 0, sizeof *role);
     role->kind = task->kind;
     role->whose = whose_of(m, task);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `quadrille bench layer`: transformer layers on grids, with and without overlap in turn, beside
  * their products alone. */
+#include <math.h>
+#include <quadrille/plan.h>
 #include <stdio.h>
 
 #include "bench_product.h"
@@ -9,6 +11,8 @@
 typedef struct layer_options {
     bench_options shared;
     int64_t hidden, n_heads, context, n_sequences, n_layers, n_batch_parts;
+    const char *machine_name; /* NULL: nothing is predicted */
+    qdr_machine machine;
 } layer_options;
 
 enum {
@@ -18,6 +22,7 @@ enum {
     OPTION_SEQUENCES,
     OPTION_LAYERS,
     OPTION_BATCH_PARTS,
+    OPTION_MACHINE,
     OPTION_SHARED
 };
 
@@ -28,6 +33,7 @@ static const option_spec specs[] = {
     {"sequences", 0, "N", "over all ranks; default 4"},
     {"layers", 0, "N", "transformer layers, one behind the other; default 1"},
     {"batch-parts", 0, "N", "parts of a rank's sequences (x or y, rows replicated); default 1"},
+    {"machine", 0, "FILE", "a machine's file or name: also print what the model says of it"},
     BENCH_PRODUCT_SPECS,
 };
 
@@ -44,6 +50,9 @@ static int take_option(int index, const char *value, void *user, failure *why)
     case OPTION_LAYERS: return option_integer("layers", value, 1, 1024, &options->n_layers, why);
     case OPTION_BATCH_PARTS:
         return option_integer("batch-parts", value, 1, 16, &options->n_batch_parts, why);
+    case OPTION_MACHINE:
+        options->machine_name = value;
+        return fail_status(why, qdr_machine_load(value, &options->machine));
     default: return bench_take_product(index - OPTION_SHARED, value, &options->shared, why);
     }
 }
@@ -52,6 +61,10 @@ static int check_options(const void *user, failure *why)
 {
     const layer_options *options = user;
     const int64_t hidden = options->hidden, n_heads = options->n_heads;
+    if (options->machine_name && (options->shared.n_panels || options->n_batch_parts != 1))
+        return fail(why, EXIT_USAGE,
+                    "bench layer: --machine predicts panels that are chosen by cost, and one part "
+                    "of the batch; leave --panels and --batch-parts out");
     if (hidden % n_heads == 0) return EXIT_OK;
     return fail(why, EXIT_USAGE, "bench layer: %lld heads do not divide --hidden %lld; use %lld",
                 (long long)n_heads, (long long)hidden,
@@ -60,42 +73,48 @@ static int check_options(const void *user, failure *why)
 
 /* ---- rows ---- */
 
+#define COMMON_COLUMNS                                                                             \
+    {"grid", "grid", "", VALUE_TEXT, 12, 0, 0}, {"pass", "pass", "", VALUE_TEXT, 9, 0, 0},         \
+        BENCH_SETTING("hidden", VALUE_WHOLE), BENCH_SETTING("heads", VALUE_WHOLE),                 \
+        BENCH_SETTING("context", VALUE_WHOLE), BENCH_SETTING("sequences", VALUE_WHOLE),            \
+        BENCH_SETTING("layers", VALUE_WHOLE), BENCH_SETTING("batch_parts", VALUE_WHOLE),           \
+        BENCH_SETTING("dtype", VALUE_TEXT), BENCH_SETTING("layout", VALUE_TEXT),                   \
+        BENCH_SETTING("ranks", VALUE_WHOLE), BENCH_TIME_COLUMNS("", "(ms)", 1e3),                  \
+        BENCH_TIME_COLUMNS("serial_", "serial", 1e3), {"gain", "gain", "", VALUE_REAL, 6, 1, 3},   \
+        {"limit_median_secs", "limit", "(ms)", VALUE_REAL, 10, 1e3, 3},                            \
+        {"share", "share", "", VALUE_REAL, 6, 1, 3},                                               \
+        {"tokens_per_sec", "tokens/s", "", VALUE_REAL, 10, 1, 0},                                  \
+    {                                                                                              \
+        "samples", "samples", "", VALUE_WHOLE, 7, 1, 0                                             \
+    }
+
+static const bench_column plain_columns[] = {COMMON_COLUMNS, BENCH_LAST_COLUMN};
+/* With --machine, the same and these. */
 static const bench_column columns[] = {
-    {"grid", "grid", "", VALUE_TEXT, 12, 0, 0},
-    {"pass", "pass", "", VALUE_TEXT, 9, 0, 0},
-    BENCH_SETTING("hidden", VALUE_WHOLE),
-    BENCH_SETTING("heads", VALUE_WHOLE),
-    BENCH_SETTING("context", VALUE_WHOLE),
-    BENCH_SETTING("sequences", VALUE_WHOLE),
-    BENCH_SETTING("layers", VALUE_WHOLE),
-    BENCH_SETTING("batch_parts", VALUE_WHOLE),
-    BENCH_SETTING("dtype", VALUE_TEXT),
-    BENCH_SETTING("layout", VALUE_TEXT),
-    BENCH_SETTING("ranks", VALUE_WHOLE),
-    BENCH_TIME_COLUMNS("", "(ms)", 1e3),
-    BENCH_TIME_COLUMNS("serial_", "serial", 1e3),
-    {"gain", "gain", "", VALUE_REAL, 6, 1, 3},
-    {"limit_median_secs", "limit", "(ms)", VALUE_REAL, 10, 1e3, 3},
-    {"share", "share", "", VALUE_REAL, 6, 1, 3},
-    {"tokens_per_sec", "tokens/s", "", VALUE_REAL, 10, 1, 0},
-    {"samples", "samples", "", VALUE_WHOLE, 7, 1, 0},
+    COMMON_COLUMNS,
+    {"predicted_secs", "model", "(ms)", VALUE_REAL, 9, 1e3, 3},
+    {"serial_predicted_secs", "model", "serial", VALUE_REAL, 9, 1e3, 3},
+    {"error", "error", "", VALUE_REAL, 7, 1, 3},
     BENCH_LAST_COLUMN,
 };
 
 static void write_title(const void *user, int n_ranks, char *title, size_t capacity)
 {
     const layer_options *options = user;
-    snprintf(title, capacity,
-             "# %lld transformer layer%s, hidden %lld, %lld heads, %lld sequences of %lld tokens, "
-             "%s, %s, %d rank%s\n"
-             "# times of the slowest rank: with overlap; serial: without; gain: median of serial / "
-             "time\n"
-             "# limit: each rank's products alone, in turn; share: median of limit / time\n",
-             (long long)options->n_layers, options->n_layers == 1 ? "" : "s",
-             (long long)options->hidden, (long long)options->n_heads,
-             (long long)options->n_sequences, (long long)options->context,
-             qdr_dtype_name(options->shared.dtype), bench_layout_text(options->shared.layout),
-             n_ranks, n_ranks == 1 ? "" : "s");
+    snprintf(
+        title, capacity,
+        "# %lld transformer layer%s, hidden %lld, %lld heads, %lld sequences of %lld tokens, "
+        "%s, %s, %d rank%s\n"
+        "# times of the slowest rank: with overlap; serial: without; gain: median of serial / "
+        "time\n"
+        "# limit: each rank's products alone, in turn; share: median of limit / time\n"
+        "%s",
+        (long long)options->n_layers, options->n_layers == 1 ? "" : "s", (long long)options->hidden,
+        (long long)options->n_heads, (long long)options->n_sequences, (long long)options->context,
+        qdr_dtype_name(options->shared.dtype), bench_layout_text(options->shared.layout), n_ranks,
+        n_ranks == 1 ? "" : "s",
+        options->machine_name ? "# model: what --machine says of both; error: model / median - 1\n"
+                              : "");
 }
 
 /* ---- what is measured ---- */
@@ -184,10 +203,72 @@ static void fill_gradients(void *user, int series, int64_t iteration)
     if (series < LIMIT) transformer_fill_gradient(&bench->stacks[series]);
 }
 
+/* ---- what the model says ---- */
+
+/* Of both passes and both together, with and without overlap; NAN without a machine. */
+typedef struct prediction {
+    double secs[N_PASSES + 1][2];
+} prediction;
+
+static qdr_network network_of(const layer_options *options)
+{
+    const int64_t hidden = options->hidden, n_heads = options->n_heads;
+    return (qdr_network){.version = QDR_OPTS_INIT,
+                         .name = "layers",
+                         .layers = options->n_layers,
+                         .hidden = hidden,
+                         .heads = n_heads,
+                         .kv_heads = n_heads,
+                         .head_size = hidden / n_heads,
+                         .ffn = 4 * hidden,
+                         .vocab = 1,
+                         .context = options->context,
+                         .positions = options->context, /* no rotation in the layers */
+                         .qkv_bias = 1,
+                         .out_bias = 1,
+                         .mlp_bias = 1,
+                         .norms_per_layer = 2};
+}
+
+static qdr_status predict_with(const qdr_model *model, const layer_options *options, grid_size size,
+                               int overlap, double secs[N_PASSES])
+{
+    const qdr_plan plan = {.version = QDR_OPTS_INIT,
+                           .x = size.x,
+                           .y = size.y,
+                           .z = size.z,
+                           .d = size.d,
+                           .layout = options->shared.layout,
+                           .dtype = options->shared.dtype,
+                           .batch = options->n_sequences,
+                           .sequence = options->context,
+                           .overlap = overlap};
+    return qdr_model_layers_time(model, &plan, (int)options->n_layers, &secs[0], &secs[1]);
+}
+
+static qdr_status predict(const layer_options *options, grid_size size, prediction *said)
+{
+    static const int overlaps[] = {QDR_OVERLAP_ALL, QDR_OVERLAP_NONE};
+    const qdr_network network = network_of(options);
+    qdr_model *model = NULL;
+    for (int i = 0; i < 2; i++)
+        for (int pass = 0; pass <= N_PASSES; pass++) said->secs[pass][i] = NAN;
+    if (!options->machine_name) return QDR_OK;
+    qdr_status status = qdr_model_create(&options->machine, &network, &model);
+    for (int i = 0; i < 2 && status >= 0; i++) {
+        double secs[N_PASSES];
+        status = predict_with(model, options, size, overlaps[i], secs);
+        for (int pass = 0; pass < N_PASSES; pass++) said->secs[pass][i] = secs[pass];
+        said->secs[PASS_TOGETHER][i] = secs[0] + secs[1];
+    }
+    qdr_model_destroy(&model);
+    return status;
+}
+
 /* ---- one grid ---- */
 
 static void print_pass(bench_run *run, const layer_options *options, const char *grid,
-                       const bench_samples *samples, int pass)
+                       const bench_samples *samples, const prediction *said, int pass)
 {
     const int first = N_VARIANTS * pass;
     const bench_times overlapped = bench_times_of(samples, first + OVERLAPPED);
@@ -212,6 +293,9 @@ static void print_pass(bench_run *run, const layer_options *options, const char 
         BENCH_NUMBER(bench_ratio(samples, first + LIMIT, first + OVERLAPPED)),
         BENCH_NUMBER(n_tokens / overlapped.median),
         BENCH_NUMBER(samples->n),
+        BENCH_NUMBER(said->secs[pass][0]),
+        BENCH_NUMBER(said->secs[pass][1]),
+        BENCH_NUMBER(said->secs[pass][0] / overlapped.median - 1),
     };
     BENCH_ROW(run, columns, values);
 }
@@ -222,14 +306,17 @@ static int run_grid(bench_run *run, const void *user, grid_size size, failure *w
     layer_bench bench = {.ctx = run->ctx, .n_layers = options->n_layers};
     const bench_subject subject = {call, fill_gradients, &bench};
     bench_samples samples = {0};
+    prediction said;
     char grid[64];
     bench_grid_text(size, grid);
-    if (!fail_status(why, prepare(&bench, options, size)))
+    if (!options->machine_name) run->table.columns = plain_columns;
+    if (!fail_status(why, predict(options, size, &said)) &&
+        !fail_status(why, prepare(&bench, options, size)))
         bench_measure(run->ctx, &options->shared, &subject, N_SERIES, N_VARIANTS, &samples, why);
     for (int variant = 0; !why->code && variant < N_VARIANTS; variant++)
         bench_add(&samples, variant, N_VARIANTS + variant, N_SERIES + variant);
     for (int pass = 0; !why->code && pass <= PASS_TOGETHER; pass++)
-        print_pass(run, options, grid, &samples, pass);
+        print_pass(run, options, grid, &samples, &said, pass);
     bench_free(&samples);
     release(&bench);
     return why->code;
@@ -268,6 +355,7 @@ const command command_bench_layer = {
     .options = specs,
     .examples =
         "  quadrille bench layer --local 4 --grid all --hidden 1024 --heads 16\n"
-        "  mpiexec.mpich -n 4 quadrille bench layer --grid 2x2x1x1 --layout scattered --json\n",
+        "  mpiexec.mpich -n 4 quadrille bench layer --grid 2x2x1x1 --layout scattered --json\n"
+        "  mpiexec.mpich -n 4 quadrille bench layer --grid all --machine cluster.json\n",
     .run = run,
 };

@@ -40,7 +40,8 @@ static qdr_status describe(product *made, const product_desc *desc)
                                     .out = {{desc->n, 1}},
                                     .bias = desc->bias,
                                     .transposed = desc->transposed,
-                                    .out_layout = desc->layout};
+                                    .out_layout = desc->layout,
+                                    .storage = desc->storage};
     qdr_status status = qdr_stack_create(made->grid, &opts, &made->stack);
     if (status < 0) return status;
     status = qdr_stack_add_input(made->stack, "x", &input, 1, &made->in);

@@ -34,6 +34,7 @@ typedef struct product_desc {
     qdr_dtype dtype;
     qdr_layout layout; /* of X and Y */
     int n_panels, transposed, bias;
+    qdr_storage storage; /* of W */
 } product_desc;
 
 /* A layer with the memory of its edges. */

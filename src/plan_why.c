@@ -70,8 +70,11 @@ void plan_print_why(FILE *file, const plan_answer *answer)
     const qdr_search_result *found = &answer->found;
     const qdr_planned_grid *first = &found->best[0], *second = &found->best[1];
     if (found->n_best < 2) {
-        fprintf(file, "%s is the only grid that %s.", grid_in_words(&first->plan).text,
-                answer->options->search.n_best == 1 ? "was asked for" : "fits");
+        fprintf(file,
+                answer->options->search.n_best == 1
+                    ? "%s is the fastest; --top 2 says why it beats the second."
+                    : "%s is the only grid that fits.",
+                grid_in_words(&first->plan).text);
         return;
     }
     fprintf(file, "%s beats %s by %.2g %%", grid_in_words(&first->plan).text,
@@ -93,6 +96,12 @@ void plan_print_counts(FILE *file, const plan_answer *answer)
 
 /* ---- why not ---- */
 
+static int is_plural(int memory_term)
+{
+    return memory_term == QDR_MEMORY_PARAMETERS || memory_term == QDR_MEMORY_GRADIENTS ||
+           memory_term == QDR_MEMORY_ACTIVATIONS;
+}
+
 /* What a plan needs too much, and which terms are the largest. */
 static void print_memory(FILE *file, const plan_answer *answer, const qdr_planned_grid *planned)
 {
@@ -111,9 +120,7 @@ static void print_memory(FILE *file, const plan_answer *answer, const qdr_planne
     if (all[0].secs > limit)
         fprintf(file, "; %s alone %s %.4g GiB too large",
                 qdr_memory_term_name((qdr_memory_term)all[0].term),
-                all[0].term == QDR_MEMORY_RESERVE || all[0].term == QDR_MEMORY_WORKSPACE ? "is"
-                                                                                         : "are",
-                (all[0].secs - limit) / GIB);
+                is_plural(all[0].term) ? "are" : "is", (all[0].secs - limit) / GIB);
     fputc('.', file);
 }
 

@@ -13,9 +13,15 @@ typedef struct known_machine {
     char sentence[320];
 } known_machine;
 
+/* All that a model knows of a network. */
+enum { N_KEYS = 18 };
+typedef struct network_key {
+    int64_t of[N_KEYS];
+} network_key;
+
 typedef struct known_model {
-    size_t index; /* of the machine */
-    qdr_network network;
+    size_t machine; /* its index */
+    network_key key;
     qdr_model *model;
 } known_model;
 
@@ -83,12 +89,21 @@ static size_t find_machine(predictor *all, const char *text, failure *why)
 
 /* ---- models ---- */
 
+static network_key key_of(const qdr_network *n)
+{
+    return (network_key){{n->layers, n->hidden, n->heads, n->kv_heads, n->head_size, n->ffn,
+                          n->vocab, n->context, n->positions, n->window, n->window_layers, n->gated,
+                          n->qkv_bias, n->out_bias, n->mlp_bias, n->norm,
+                          8 * n->norms_per_layer + n->parallel_residual, n->tied}};
+}
+
 /* NULL where the network is impossible, or after a failure. */
 static qdr_model *find_model(predictor *all, size_t machine, measured_run *run, failure *why)
 {
+    const network_key key = key_of(&run->network);
     for (size_t i = all->n_models; i-- > 0;)
-        if (all->models[i].index == machine &&
-            memcmp(&all->models[i].network, &run->network, sizeof run->network) == 0)
+        if (all->models[i].machine == machine &&
+            memcmp(all->models[i].key.of, key.of, sizeof key.of) == 0)
             return all->models[i].model;
     qdr_model *model = NULL;
     if (qdr_model_create(&all->machines[machine].machine, &run->network, &model) != QDR_OK) {
@@ -101,8 +116,7 @@ static qdr_model *find_model(predictor *all, size_t machine, measured_run *run, 
         return NULL;
     }
     all->models = more;
-    more[all->n_models - 1] = (known_model){.index = machine, .model = model};
-    memcpy(&more[all->n_models - 1].network, &run->network, sizeof run->network);
+    more[all->n_models - 1] = (known_model){machine, key, model};
     return model;
 }
 

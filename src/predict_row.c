@@ -184,7 +184,7 @@ static int replicas_of(row_reader *r, double n_gpus, int tp, int pp)
 {
     const double left = n_gpus / ((double)tp * pp);
     const int64_t dp = cell_integer(r, r->columns->dp);
-    if ((dp && (double)dp != left) || left != floor(left) || left < 1)
+    if ((dp && (double)dp != left) || left != floor(left) || left < 1 || left > INT32_MAX)
         run_skip(r->run, "n_gpus is %.0f, which is not tp · pp · dp = %d · %d · %s", n_gpus, tp, pp,
                  dp ? csv_cell(r->table, r->row, r->columns->dp) : "dp");
     return left >= 1 && left <= INT32_MAX ? (int)left : 1;
@@ -238,6 +238,9 @@ static qdr_recompute recompute_of(row_reader *r)
     return said >= 0 ? (qdr_recompute)said : QDR_RECOMPUTE_NONE;
 }
 
+/* A number of notes as sequences; 0: more than anybody has. */
+static int64_t sequences(double number) { return number <= 1e9 ? (int64_t)number : 0; }
+
 static void set_micro_batch(row_reader *r)
 {
     qdr_plan *plan = &r->run->plan;
@@ -249,7 +252,7 @@ static void set_micro_batch(row_reader *r)
                           &size) ||
         (text_number_after(r->text, WORDS("grad accum", "grad acc"), &steps) && steps >= 1 &&
          (size = ceil((double)plan->batch / (cells * steps))) > 0))
-        plan->micro_batch = (int64_t)size;
+        plan->micro_batch = sequences(size);
     else if (!text_number_after(r->text, WORDS("local batch"), &size))
         plan->micro_batch = assumed_or(r, ASSUMED_MICRO_BATCH, 1);
 }
@@ -260,7 +263,7 @@ static void set_batch(row_reader *r)
     double local = 0;
     plan->batch = cell_integer(r, r->columns->batch);
     if (plan->batch < 1 && text_number_after(r->text, WORDS("local batch"), &local))
-        plan->batch = (int64_t)local * plan->z * plan->d;
+        plan->batch = sequences(local) * plan->z * plan->d;
     if (plan->batch < 1)
         run_skip(r->run, "batch is missing");
     else

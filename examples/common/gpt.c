@@ -255,3 +255,24 @@ int64_t gpt_n_parameters(const gpt *model)
     }
     return n;
 }
+
+qdr_network gpt_network(const gpt_config *config)
+{
+    return (qdr_network){.version = QDR_OPTS_INIT,
+                         .name = "this network",
+                         .architecture = "gpt2",
+                         .activation = "gelu",
+                         .layers = config->n_layers,
+                         .hidden = config->hidden,
+                         .heads = config->n_heads,
+                         .kv_heads = config->n_heads,
+                         .head_size = config->hidden / config->n_heads,
+                         .ffn = 4 * config->hidden,
+                         .vocab = config->vocab,
+                         .qkv_bias = 1,
+                         .out_bias = 1,
+                         .mlp_bias = 1,
+                         .norm = QDR_NORM_LAYER,
+                         .norms_per_layer = 2,
+                         .tied = config->tied};
+}

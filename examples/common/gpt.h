@@ -29,6 +29,9 @@ typedef struct gpt {
                               of each block */
 } gpt;
 
+/* What the model of time and memory must know of it: of the configuration n_layers, hidden,
+ * n_heads, vocab and tied. */
+qdr_network gpt_network(const gpt_config *config);
 /* Describes and builds the model. Collective, agrees. On failure the model can only be destroyed.
  */
 qdr_status gpt_create(qdr_grid *grid, const gpt_config *config, gpt *model);

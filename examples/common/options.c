@@ -58,6 +58,10 @@ static options_result set_grid(const option_row *row, const char *word, char pro
     int *const sides[4] = {&shape.x, &shape.y, &shape.z, &shape.d};
     const char *rest = word;
     int good = 1;
+    if (strcmp(word, "auto") == 0) {
+        *(grid_shape *)row->value = (grid_shape){.is_auto = 1};
+        return OPTIONS_OK;
+    }
     for (int i = 0; good && i < 4; i++) {
         char *end;
         errno = 0;
@@ -68,8 +72,9 @@ static options_result set_grid(const option_row *row, const char *word, char pro
         rest = end + 1;
     }
     if (!good)
-        return COMPLAIN("--%s %s: give four numbers from 1 to 1024 as GXxGYxGZxGD, like 2x2x1x1",
-                        row->name, word);
+        return COMPLAIN(
+            "--%s %s: give auto, or four numbers from 1 to 1024 as GXxGYxGZxGD, like 2x2x1x1",
+            row->name, word);
     *(grid_shape *)row->value = shape;
     return OPTIONS_OK;
 }
@@ -143,7 +148,8 @@ static void print_default(const option_row *row, FILE *out)
     case OPTION_CHOICE: {
         const char *choice = row->argument;
         if (!choice) break;
-        for (int i = *(int *)row->value; i > 0; i--) choice = strchr(choice, '|') + 1;
+        for (int i = *(int *)row->value; i > 0; i--) /* not below 0, where none is chosen */
+            choice = strchr(choice, '|') + 1;
         fprintf(out, " (default %.*s)", (int)strcspn(choice, "|"), choice);
         break;
     }

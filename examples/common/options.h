@@ -10,9 +10,10 @@
 #define PROBLEM_BYTES 512
 #define MAX_OPTIONS 48
 
-/* GXxGYxGZxGD; all zero: not given. */
+/* GXxGYxGZxGD, or "auto"; all zero: not given. */
 typedef struct grid_shape {
     int x, y, z, d;
+    int is_auto; /* 1: the sizes are 0, to be chosen */
 } grid_shape;
 
 typedef enum option_kind {

@@ -19,7 +19,8 @@ static int exit_code_of(qdr_status status)
     switch (status) {
     case QDR_ERR_ARGUMENT:
     case QDR_ERR_SHAPE:
-    case QDR_ERR_DTYPE: return LEAVE_BAD_INPUT;
+    case QDR_ERR_DTYPE:
+    case QDR_ERR_UNSUPPORTED: return LEAVE_BAD_INPUT;
     case QDR_ERR_MEMORY: return LEAVE_NOTHING_FITS;
     default: return status < 0 ? LEAVE_FAILED : LEAVE_OK;
     }

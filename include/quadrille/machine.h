@@ -8,6 +8,7 @@
 #define QUADRILLE_MACHINE_H
 
 #include <stdint.h>
+#include <stdio.h>
 
 #include "status.h"
 
@@ -66,6 +67,8 @@ typedef struct qdr_machine_collectives {
     double start_secs; /**< of each, whatever the way */
     double fill_secs; /**< of its pipeline, times a protocol's step_factor */
     int has_tree; /**< all-reduces may run along a double tree of nodes */
+    int by_level; /**< 1: instead of rings, members inside a unit first (or last), and each with its
+                     counterparts on other units, one level behind the other */
     int n_protocols;
     qdr_machine_protocol protocols[QDR_MAX_PROTOCOLS];
 } qdr_machine_collectives;
@@ -153,6 +156,14 @@ QDR_API QDR_NODISCARD qdr_status qdr_machine_check(const qdr_machine *machine, c
 QDR_API QDR_NODISCARD qdr_status qdr_machine_find(const char *text, qdr_machine *machine);
 /** Receives one name, valid during the call. */
 typedef void (*qdr_name_fn)(const char *name, void *user);
+/** Writes a machine as a file that qdr_machine_parse() reads back the same, number for number, and
+ * leaves the stream open.
+ *  @param more  further members of the JSON object, which reading ignores ("\"notes\": {…}"), or
+ *               NULL
+ *  @retval QDR_ERR_ARGUMENT  NULL, or a machine that qdr_machine_check() refuses
+ *  @retval QDR_ERR_IO        the stream takes no more */
+QDR_API QDR_NODISCARD qdr_status qdr_machine_write(const qdr_machine *machine, const char *more,
+                                                   FILE *file);
 /** Calls `each` with the names that qdr_machine_load() knows, in the order of strcmp(). */
 QDR_API QDR_NODISCARD qdr_status qdr_machine_list(qdr_name_fn each, void *user);
 /** One number by its key in a file, in the file's unit: "memory_GBps", "bf16.most",

@@ -105,6 +105,16 @@ QDR_API void qdr_model_destroy(qdr_model **model);
  *  @retval QDR_ERR_MEMORY    of this process */
 QDR_API QDR_NODISCARD qdr_status qdr_model_predict(qdr_model *model, const qdr_plan *plan,
                                                    qdr_plan_result *result);
+/** What one forward and one backward of n_layers layers take that have neither embedding nor head
+ * around them: the simulated end of the very lists that a stack of these layers runs, on the rank
+ * that has most, with panels chosen by cost. For comparing with a measured stack. Of the plan the
+ * grid, order, layout, type, overlap, batch (all sequences at once) and sequence count.
+ *  @param[out] forward_secs, backward_secs  0 after an error
+ *  @retval QDR_ERR_ARGUMENT  also n_layers out of 1 to 1024
+ *  @retval others            as qdr_model_predict() */
+QDR_API QDR_NODISCARD qdr_status qdr_model_layers_time(const qdr_model *model, const qdr_plan *plan,
+                                                       int n_layers, double *forward_secs,
+                                                       double *backward_secs);
 /** "products", "attention", …; "parameters", … */
 QDR_API const char *qdr_time_term_name(qdr_time_term term);
 QDR_API const char *qdr_memory_term_name(qdr_memory_term term);

@@ -3,17 +3,21 @@
 #ifndef QUADRILLE_QUADRILLE_H
 #define QUADRILLE_QUADRILLE_H
 
+#include "auto.h"
 #include "coll.h"
 #include "context.h"
 #include "data.h"
 #include "grid.h"
 #include "launch.h"
 #include "linear.h"
+#include "machine.h"
 #include "matrix.h"
 #include "network.h"
 #include "ops.h"
 #include "optim.h"
 #include "perf.h"
+#include "plan.h"
+#include "report.h"
 #include "stack.h"
 #include "status.h"
 #include "topo.h"

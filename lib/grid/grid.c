@@ -168,6 +168,8 @@ qdr_stream *qdri_stream_or_default(const qdr_grid *grid, qdr_stream *stream)
     return stream ? stream : qdr_context_stream(grid->ctx);
 }
 
+const char *qdri_grid_order(const qdr_grid *grid) { return grid->shape.order; }
+
 void qdri_grid_locate(const qdr_grid *grid, int rank, int coordinates[QDR_N_AXES])
 {
     qdri_shape_locate(&grid->shape, rank, coordinates);

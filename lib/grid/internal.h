@@ -20,6 +20,7 @@ int qdri_grid_crosses_nodes(const qdr_grid *grid, qdr_axis axis);
 qdr_stream *qdri_grid_stream(const qdr_grid *grid, qdr_channel channel);
 /* stream, or the context's if NULL. */
 qdr_stream *qdri_stream_or_default(const qdr_grid *grid, qdr_stream *stream);
+const char *qdri_grid_order(const qdr_grid *grid); /* fastest axis first, "xyzd" */
 /* Coordinates of `rank` without checks. */
 void qdri_grid_locate(const qdr_grid *grid, int rank, int coordinates[QDR_N_AXES]);
 /* The operation whose calls are being enqueued, for sentences about its collectives; NULL: none. It

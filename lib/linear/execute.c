@@ -52,6 +52,7 @@ typedef struct run {
     qdr_stack *stack;
     const qdri_task *task;
     qdr_stream *stream;
+    qdri_stamps *stamps; /* NULL: it is not measured */
 } run;
 
 static void *reads(const run *r, int i) { return qdri_stack_pointer(r->stack, r->task->reads[i]); }
@@ -204,33 +205,38 @@ static qdr_stream *stream_of(const qdr_stack *stack, int stream, qdr_stream *com
                : qdri_grid_stream(stack->grid, (qdr_channel)(stream - 1));
 }
 
-static qdr_status stamp_begin(void *args)
+static qdr_status stamp(void *args)
 {
-    (*(qdri_trace_event **)args)->begin_ns = qdri_now_ns();
+    **(int64_t **)args = qdri_now_ns();
     return QDR_OK;
 }
 
-static qdr_status stamp_end(void *args)
+/* The moment at which the stream comes here. NULL: nobody wants to know. */
+static qdr_status add_stamp(qdr_stream *stream, int64_t *place)
 {
-    (*(qdri_trace_event **)args)->end_ns = qdri_now_ns();
-    return QDR_OK;
+    return place ? qdri_work(stream, stamp, &place, sizeof place) : QDR_OK;
 }
 
-/* Between two stamps, where the context is traced. */
+/* Between two stamps each, where the context is traced or the stack measured. */
 static qdr_status run_task(const run *r, int number)
 {
     qdri_trace *trace = qdri_context_trace(qdr_grid_context(r->stack->grid));
     qdri_trace_event *event = trace ? qdri_trace_add(trace, r->task, number) : NULL;
-    if (event) QDR_TRY(qdri_work(r->stream, stamp_begin, &event, sizeof event));
+    QDR_TRY(add_stamp(r->stream, event ? &event->begin_ns : NULL));
+    QDR_TRY(add_stamp(r->stream, r->stamps ? &r->stamps->begin_ns : NULL));
     QDR_TRY(runners[r->task->kind](r));
-    return event ? qdri_work(r->stream, stamp_end, &event, sizeof event) : QDR_OK;
+    QDR_TRY(add_stamp(r->stream, r->stamps ? &r->stamps->end_ns : NULL));
+    return add_stamp(r->stream, event ? &event->end_ns : NULL);
 }
 
 static qdr_status enqueue(qdr_stack *stack, const qdri_schedule *schedule, int number,
-                          qdr_stream *compute)
+                          qdri_stamps *stamps, qdr_stream *compute)
 {
     const qdri_task *task = &schedule->tasks[number];
-    const run r = {.stack = stack, .task = task, .stream = stream_of(stack, task->stream, compute)};
+    const run r = {.stack = stack,
+                   .task = task,
+                   .stream = stream_of(stack, task->stream, compute),
+                   .stamps = stamps ? &stamps[number] : NULL};
     for (int i = 0; i < task->n_waits; i++)
         QDR_TRY(qdri_stream_wait(r.stream, stack->events[task->waits[i]]));
     QDR_TRY(run_task(&r, number));
@@ -243,6 +249,7 @@ static qdr_status enqueue_all(qdr_stack *stack, const qdri_schedule *schedule, q
 {
     int used[QDRI_N_STREAMS] = {0};
     qdri_trace *trace = qdri_context_trace(qdr_grid_context(stack->grid));
+    qdri_stamps *stamps = qdri_measures_next(stack->measures, schedule);
     if (trace) qdri_trace_next_run(trace, &stack->net.place);
     QDR_TRY(qdri_event_record(stack->start, compute));
     for (int i = 0; i < schedule->n_tasks; i++) {
@@ -250,7 +257,7 @@ static qdr_status enqueue_all(qdr_stack *stack, const qdri_schedule *schedule, q
         if (stream != QDRI_STREAM_OF_COMPUTE && !used[stream])
             QDR_TRY(qdri_stream_wait(stream_of(stack, stream, compute), stack->start));
         used[stream] = 1;
-        QDR_TRY(enqueue(stack, schedule, i, compute));
+        QDR_TRY(enqueue(stack, schedule, i, stamps, compute));
     }
     for (int s = 1; s < QDRI_N_STREAMS; s++) {
         if (!used[s]) continue;

@@ -5,6 +5,7 @@
 
 #include "core/net.h"
 #include "grid/internal.h"
+#include "linear/measures.h"
 #include "quadrille/coll.h"
 #include "quadrille/linear.h"
 #include "quadrille/ops.h"
@@ -45,6 +46,8 @@ struct qdr_stack {
     int n_events;
     qdr_event *start, *done[QDRI_N_STREAMS];
     double loss_scale;
+    qdri_measures *measures; /* NULL: nothing is measured */
+    int reports; /* when it is destroyed */
 };
 
 static inline const qdri_layer *qdri_linear_layer(const qdr_linear *layer)
@@ -61,6 +64,13 @@ QDR_NODISCARD qdr_status qdri_stack_open(const qdr_stack *stack,
                                          const char *who); /* still being described */
 QDR_NODISCARD qdr_status qdri_stack_ready(const qdr_stack *stack,
                                           const char *who); /* built and bound */
+/* Waits until nothing of this stack runs any more. A poisoned context has nothing left to wait for.
+ */
+QDR_NODISCARD qdr_status qdri_stack_drain(const qdr_stack *stack);
+
+/* report.c: what QDR_REPORT asks for. */
+QDR_NODISCARD qdr_status qdri_report_begin(qdr_stack *stack);
+void qdri_report_end(qdr_stack *stack);
 
 /* attach.c */
 /* Makes what belongs to the next node, with a copy of its name, so that nothing can fail once the

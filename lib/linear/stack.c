@@ -54,7 +54,8 @@ static qdr_status create(qdr_grid *grid, const qdr_stack_opts *opts, qdr_stack *
     QDR_TRY(QDRI_NEW(1, "a stack", stack));
     (*stack)->grid = grid;
     QDR_TRY(begin_net(*stack, opts));
-    return make_events(*stack);
+    QDR_TRY(make_events(*stack));
+    return qdri_report_begin(*stack);
 }
 
 qdr_status qdr_stack_create(qdr_grid *grid, const qdr_stack_opts *opts, qdr_stack **stack)
@@ -67,13 +68,12 @@ qdr_status qdr_stack_create(qdr_grid *grid, const qdr_stack_opts *opts, qdr_stac
     return status;
 }
 
-/* Waits until nothing of this stack runs any more. A poisoned context has nothing left to wait for.
- */
-static void drain(qdr_stack *stack)
+qdr_status qdri_stack_drain(const qdr_stack *stack)
 {
-    qdr_status status = qdri_stream_synchronize(qdr_context_stream(qdr_grid_context(stack->grid)));
-    for (int channel = 0; status == QDR_OK && channel < (int)QDR_CHANNEL_X_STAT; channel++)
-        status = qdri_stream_synchronize(qdri_grid_stream(stack->grid, (qdr_channel)channel));
+    QDR_TRY(qdri_stream_synchronize(qdr_context_stream(qdr_grid_context(stack->grid))));
+    for (int channel = 0; channel < (int)QDR_CHANNEL_X_STAT; channel++)
+        QDR_TRY(qdri_stream_synchronize(qdri_grid_stream(stack->grid, (qdr_channel)channel)));
+    return QDR_OK;
 }
 
 void qdr_stack_destroy(qdr_stack **stack)
@@ -81,7 +81,9 @@ void qdr_stack_destroy(qdr_stack **stack)
     if (!stack || !*stack) return;
     qdr_stack *old = *stack;
     qdri_dev *dev = qdri_context_dev(qdr_grid_context(old->grid));
-    drain(old);
+    const qdr_status status = qdri_stack_drain(old);
+    if (status == QDR_OK) qdri_report_end(old);
+    qdri_measures_free(&old->measures);
     for (int i = 0; i < QDRI_N_REGIONS; i++) qdri_mem_free(dev, &old->owned[i]);
     for (int i = 0; i < old->n_events; i++) qdri_event_destroy(&old->events[i]);
     for (int i = 0; i < QDRI_N_STREAMS; i++) qdri_event_destroy(&old->done[i]);

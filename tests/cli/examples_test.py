@@ -8,6 +8,7 @@ import argparse
 import json
 import math
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -47,6 +48,16 @@ class Case(unittest.TestCase):
 
     def path(self, name):
         return os.path.join(self.folder.name, name)
+
+    def plan(self, **changes):
+        """A plan of two ranks, as `quadrille plan -o` writes it."""
+        plan = {"quadrille_plan": 1, "network": "gpt2", "machine": "laptop", "ranks": 2, "grid": [2, 1, 1, 1],
+                "order": "yxzd", "layout": "scattered", "recompute": "none", "dtype": "f64", "batch": 5, "micro_batch": 2,
+                "sequence": 8, "predicted_secs": 1.5, **changes}
+        path = self.path("plan.json")
+        with open(path, "w", encoding="ascii") as file:
+            json.dump(plan, file)
+        return path
 
     def train(self, *words, grid="1x1x1x1", before=None):
         log = self.path("run.jsonl")
@@ -97,6 +108,42 @@ class Complaints(Case):
         self.complain("train_gpt", self.text, "more", says=["more"])
         self.complain("transformer_layer", "word", says=["word"])
 
+    def complain_of_plan(self, *words, says, **changes):
+        path = self.plan(**changes)
+        for program in ("train_gpt", "transformer_layer"):
+            done = run(program, "--plan", path, "--local", "2", *words)
+            talk = done.stderr.decode().strip()
+            self.assertEqual(done.returncode, 2, talk)
+            self.assertEqual(talk.count("\n"), 0, talk)
+            for word in says:
+                self.assertIn(word, talk)
+
+    def test_plans(self):
+        self.complain_of_plan(ranks=4, grid=[2, 1, 2, 1], says=["2x1x2x1", "4 ranks", "2 were started", "--local 4"])
+        self.complain_of_plan(recompute="full", says=["full", "--recompute none"])
+        self.complain_of_plan(recompute="attention", says=["attention", "--recompute none"])
+        self.complain_of_plan(grid=[1, 1, 1, 2], optimizer_parts=2, says=["0,2", "--levels none"])
+        self.complain_of_plan(pipeline=2, ranks=4, says=["pipeline of 2"])
+        self.complain_of_plan(axis_bytes_ratio=[1, 1, 1, 0.5], says=["0.5", "axis_bytes_ratio"])
+        self.complain_of_plan(layout="both", says=["plan.json", "layout"])
+        self.complain_of_plan(quadrille_plan=2, says=["plan.json", "quadrille_plan"])
+        self.complain_of_plan("--grid", "2x1x1x1", says=["--plan", "--grid", "leave one"])
+        self.complain_of_plan("--grid", "auto", says=["--plan", "--grid", "leave one"])
+        self.complain_of_plan("--order", "xyzd", says=["--plan", "--order", "leave one"])
+        os.remove(self.path("plan.json"))
+        self.complain("train_gpt", self.text, "--plan", self.path("plan.json"), says=["plan.json", "No such file"])
+
+    def test_auto(self):
+        for program in ("train_gpt", "transformer_layer"):
+            self.complain(program, "--grid", "automatic", says=["automatic", "auto", "2x2x1x1"])
+            self.complain(program, "--machine", "laptop", says=["--machine", "--grid auto"])
+            self.complain(program, "--grid", "auto", "--machine", "laptpo", "--local", "2", says=["laptpo", "laptop"])
+            self.complain(program, "--grid", "auto", "--local", "2", "--order", "xyzz", says=["xyzz"])
+            self.complain(program, "--grid", "auto", says=["notamachine"], before=("env", "QDR_MACHINE=notamachine"))
+        done = run("train_gpt", self.text, "--grid", "auto", "--local", "2", "--hidden", "65536", "--layers", "512")
+        self.assertEqual(done.returncode, 3, done.stderr.decode())
+        self.assertIn("fits in", done.stderr.decode())
+
     def test_order(self):
         self.complain("train_gpt", self.text, "--ctx", "8", "--local", "2", "--order", "xyzz", says=["xyzz"])
 
@@ -140,16 +187,181 @@ class Complaints(Case):
 
 class Help(Case):
     def test_options_are_listed(self):
-        for program, options in (("train_gpt", ["grid", "layout", "order", "layers", "hidden", "heads", "ctx", "batch",
+        for program, options in (("train_gpt", ["grid", "plan", "machine", "layout", "order", "layers", "hidden", "heads", "ctx", "batch",
                                                 "micro-batch", "steps", "lr", "seed", "dtype", "overlap", "log", "plot",
                                                 "local", "late"]),
-                                 ("transformer_layer", ["grid", "layout", "dtype", "iterations", "order", "local",
+                                 ("transformer_layer", ["grid", "plan", "machine", "layout", "dtype", "iterations", "order", "local",
                                                         "json"])):
             done = run(program, "--help")
             self.assertEqual(done.returncode, 0)
             self.assertEqual(done.stderr, b"")
             for option in options:
                 self.assertIn("--" + option, done.stdout.decode())
+
+
+class Plans(Case):
+    """Grids that a plan or the model names: the numbers are those of the same grid given by hand."""
+
+    chosen = re.compile(r"^grid auto: (\d+x\d+x\d+x\d+), order ([xyzd]{4}), (replicated|scattered), micro-batch (\d+): "
+                        r"(\S+) s a step predicted on (\S+); \S.*$", re.MULTILINE)
+
+    def train_by_plan(self, *words, before=()):
+        log = self.path("run.jsonl")
+        done = run("train_gpt", self.text, "--layers", "2", "--hidden", "24", "--heads", "3", "--steps", "3", "--val-windows",
+                   "7", "--sample", "0", "--log", log, *words, before=before)
+        self.assertEqual(done.returncode, 0, done.stderr.decode())
+        with open(log, encoding="ascii") as file:
+            return [json.loads(line) for line in file], done.stderr.decode()
+
+    def by_hand(self, *words, grid):
+        return self.train("--steps", "3", "--sample", "0", *words, grid=grid)[0]
+
+    def test_a_plan(self):
+        path = self.plan()
+        lines, talk = self.train_by_plan("--plan", path, "--local", "2")
+        self.assertIn("gpt2", talk.splitlines()[0])
+        self.assertIn("does not hold here", talk.splitlines()[0])
+        self.assertIn("grid 2x1x1x1 (scattered, f64", talk)
+        expected = self.by_hand("--order", "yxzd", "--layout", "scattered", "--micro-batch", "2", grid="2x1x1x1")
+        self.assert_same_losses(lines, expected, 1e-9)
+
+    def test_options_beside_a_plan_win(self):
+        path = self.plan(network="mine")
+        lines, talk = self.train_by_plan("--plan", path, "--local", "2", "--batch", "4", "--layout", "replicated",
+                                         "--micro-batch", "4", "--ctx", "16")
+        self.assertIn("made for mine on laptop: 1.5 s a step", talk)
+        self.assertIn("(replicated, f64", talk)
+        expected = self.by_hand("--batch", "4", "--ctx", "16", grid="2x1x1x1")
+        self.assert_same_losses(lines, expected, 1e-9)
+
+    def test_what_a_plan_leaves_out(self):
+        path = self.path("plan.json")
+        with open(path, "w", encoding="ascii") as file:
+            json.dump({"quadrille_plan": 1, "grid": [1, 1, 2, 1], "batch": 3, "layout": "replicated", "dtype": "f32"}, file)
+        _, talk = self.train_by_plan("--plan", path, "--local", "2")
+        self.assertIn("context 128", talk)
+        self.assertIn("3 steps of 384 tokens", talk)
+
+    def test_a_plan_of_the_command(self):
+        path = self.path("plan.json")
+        command = os.path.join(ARGUMENTS.examples_dir, "..", "src", "quadrille")
+        subprocess.run([command, "plan", "gpt2", "-n", "4", "--machine", "laptop", "--batch", "8", "--seq", "16", "--dtype",
+                        "f32", "--recompute", "none", "-o", path], check=True, capture_output=True, timeout=60)
+        _, talk = self.train_by_plan("--plan", path, "--local", "4")
+        with open(path, encoding="ascii") as file:
+            self.assertIn("grid " + "x".join(map(str, json.load(file)["grid"])), talk)
+        done = run("transformer_layer", "--plan", path, "--local", "4", "--hidden", "64", "--iterations", "1", "--json")
+        self.assertEqual(done.returncode, 0, done.stderr.decode())
+        self.assertEqual(json.loads(done.stdout)["ctx"], 16)
+
+    def test_auto(self):
+        for machine in ("laptop", "dgx-a100"):
+            words = ("--batch", "6", "--ctx", "8", "--dtype", "f64" if machine == "laptop" else "f32")
+            lines, talk = self.train_by_plan(*words, "--grid", "auto", "--local", "4", "--machine", machine)
+            grid, order, layout, micro, secs, named = self.chosen.search(talk).groups()
+            self.assertEqual(ranks_of(grid), 4)
+            self.assertEqual(named, machine)
+            self.assertGreater(float(secs), 0)
+            expected = self.by_hand(*words, "--order", order, "--layout", layout, "--micro-batch", micro, grid=grid)
+            self.assert_same_losses(lines, expected, 1e-9 if machine == "laptop" else 1e-4)
+
+    def test_auto_keeps_what_was_given(self):
+        _, talk = self.train_by_plan("--grid", "auto", "--local", "4", "--layout", "scattered", "--order", "dxzy",
+                                     "--micro-batch", "2", "--batch", "8", "--ctx", "8")
+        _, order, _, micro, _, _ = self.chosen.search(talk).groups()
+        self.assertEqual((order, micro), ("dxzy", "2"))
+
+    def test_auto_of_a_layer(self):
+        done = run("transformer_layer", "--grid", "auto", "--local", "4", "--hidden", "64", "--ctx", "16", "--iterations",
+                   "1", "--json", before=("env", "QDR_MACHINE=dgx-h100"))
+        self.assertEqual(done.returncode, 0, done.stderr.decode())
+        grid, order, _, _, _, named = self.chosen.search(done.stderr.decode()).groups()
+        result = json.loads(done.stdout)
+        self.assertEqual((result["grid"], result["order"], result["batch"], named), (grid, order, 4, "dgx-h100"))
+
+    def test_mpi(self):
+        if not ARGUMENTS.mpiexec:
+            self.skipTest("no MPI in this build")
+        before = (ARGUMENTS.mpiexec, "-n", "4")
+        _, talk = self.train_by_plan("--grid", "auto", "--ctx", "8", before=before)
+        self.assertEqual(len(self.chosen.findall(talk)), 1, talk)
+        path = self.plan()
+        self.train_by_plan("--plan", path, before=(ARGUMENTS.mpiexec, "-n", "2"))
+
+
+class Reports(Case):
+    """QDR_REPORT=1: rank 0 says what each kind of task took, and what the model says of it."""
+
+    def report(self, *words, before=(), machine="laptop"):
+        done = run("train_gpt", self.text, *TINY, "--sample", "0", "--micro-batch", "1", *words,
+                   before=("env", "QDR_REPORT=1", "QDR_MACHINE=" + machine, *before))
+        self.assertEqual(done.returncode, 0, done.stderr.decode())
+        return done.stderr.decode()
+
+    def rows_of(self, talk, heading):
+        """{kind: [numbers]} of the part of a table; one ratio may be a dash."""
+        lines = talk.splitlines()
+        begin = [i for i, line in enumerate(lines) if line.startswith(heading)]
+        self.assertEqual(len(begin), 1, talk)
+        rows = {}
+        for line in lines[begin[0] + 1:]:
+            match = re.fullmatch(r"(\S+(?: \S+)*?) +((?:[\d.]+ +)+)([\d.]+|-)", line)
+            if match is None:
+                break
+            rows[match.group(1)] = [float(word) for word in match.group(2).split()]
+        return rows
+
+    def check(self, talk, machine, grid, kinds):
+        self.assertIn(f"predicted for {machine} against measured on rank 0 of {ranks_of(grid)}, grid {grid}: ", talk)
+        rows = self.rows_of(talk, "kind of task")
+        always = {"product NN", "product NT", "product TN", "bias-add", "column-sum", "embed", "embed-sum", "position-add",
+                  "position-sum", "residual forward", "cross-entropy forward", "cross-entropy backward"}
+        for name in ("norm", "attention", "gelu"):
+            always |= {name + " forward", name + " backward"}
+        self.assertLessEqual(always | set(kinds), set(rows))
+        for count, predicted, measured in rows.values():
+            self.assertGreater(count, 0)
+            self.assertGreaterEqual(predicted, 0)
+            self.assertGreaterEqual(measured, 0)
+        self.assertEqual(rows["attention forward"][0], 2)
+        self.assertEqual(rows["norm backward"][0], 5)
+        both = self.rows_of(talk, "tasks together")
+        self.assertEqual(list(both), ["forward", "backward", "both"])
+        for simulated, measured in both.values():
+            self.assertTrue(0 < simulated < 1e6 and 0 < measured < 1e6)
+
+    def test_kinds(self):
+        self.check(self.report(), "laptop", "1x1x1x1", [])
+        talk = self.report("--grid", "2x1x2x1", "--local", "4", "--layout", "scattered")
+        self.check(talk, "laptop", "2x1x2x1", ["all-gather x", "reduce-scatter x", "all-gather z", "reduce-scatter z"])
+        talk = self.report("--grid", "1x2x1x2", "--local", "4", "--dtype", "f32", machine="dgx-h100")
+        self.check(talk, "dgx-h100", "1x2x1x2", ["all-reduce y", "all-reduce d"])
+
+    def test_losses_are_the_same(self):
+        plain, done = self.train("--micro-batch", "2", grid="2x1x1x1")
+        os.environ["QDR_REPORT"] = "1"
+        try:
+            measured, reported = self.train("--micro-batch", "2", grid="2x1x1x1")
+        finally:
+            del os.environ["QDR_REPORT"]
+        self.assert_same_losses(measured, plain, 0)
+        self.assertIn("kind of task", reported.stderr.decode())
+        self.assertNotIn("kind of task", done.stderr.decode())
+
+    def test_traced_too(self):
+        trace = self.path("trace")
+        self.check(self.report(before=("QDR_TRACE=" + trace,)), "laptop", "1x1x1x1", [])
+        with open(trace + ".0", encoding="utf-8") as file:
+            self.assertGreater(len(json.load(file)["traceEvents"]), 100)
+
+    def test_nothing_to_report(self):
+        self.assertIn("nothing is reported: machine: ", self.report(machine="notamachine"))
+
+    def test_mpi(self):
+        if not ARGUMENTS.mpiexec:
+            self.skipTest("no MPI in this build")
+        talk = self.report("--grid", "1x1x2x1", before=(ARGUMENTS.mpiexec, "-n", "2"))
+        self.check(talk, "laptop", "1x1x2x1", ["all-gather z", "reduce-scatter z"])
 
 
 class Training(Case):

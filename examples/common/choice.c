@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plans from files and from the model. */
+#include "choice.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "program.h"
+
+static qdr_status complain(char sentence[PROBLEM_BYTES], const char *words)
+{
+    snprintf(sentence, PROBLEM_BYTES, "%s", words);
+    return QDR_ERR_ARGUMENT;
+}
+
+static qdr_status check_given(const choice *given, char sentence[PROBLEM_BYTES])
+{
+    if (given->plan && (given->grid.is_auto || given->grid.x > 0 || given->order))
+        return complain(sentence, given->order ? "--plan and --order both name the order of axes; "
+                                                 "leave one of them out"
+                                               : "--plan and --grid both name the grid; leave one "
+                                                 "of them out");
+    if (given->machine && !given->grid.is_auto)
+        return complain(sentence, "--machine is what --grid auto chooses for; give both or none");
+    return QDR_OK;
+}
+
+/* What was not given is as `other` says. */
+static void complete(choice *made, const choice *other)
+{
+    if (made->grid.x == 0) made->grid = other->grid;
+    if (!made->order) made->order = other->order;
+    if (made->layout < 0) made->layout = other->layout;
+    if (made->dtype < 0) made->dtype = other->dtype;
+    if (made->serial < 0) made->serial = other->serial;
+    if (!made->context) made->context = other->context;
+    if (!made->batch) made->batch = other->batch;
+    if (!made->micro_batch) made->micro_batch = other->micro_batch;
+}
+
+static void take(choice *made, const qdr_plan *plan)
+{
+    memcpy(made->order_text, plan->order[0] ? plan->order : "xyzd", 5);
+    if (made->serial < 0) made->overlap = plan->overlap;
+    const choice planned = {.grid = {plan->x, plan->y, plan->z, plan->d, 0},
+                            .order = made->order_text,
+                            .layout = plan->layout == QDR_SCATTERED,
+                            .dtype = (int)plan->dtype,
+                            .serial = made->serial,
+                            .context = plan->sequence,
+                            .batch = plan->batch,
+                            .micro_batch = plan->micro_batch};
+    if (made->grid.is_auto) made->grid = (grid_shape){0};
+    complete(made, &planned);
+}
+
+/* ---- a plan of a file ---- */
+
+/* A plan says whose it is, but not its sizes. */
+static int is_of_another(const qdr_stored_plan *stored, const qdr_network *network)
+{
+    qdr_network planned;
+    return stored->network[0] && qdr_network_load(stored->network, &planned) >= 0 &&
+           (planned.layers != network->layers || planned.hidden != network->hidden ||
+            planned.heads != network->heads || planned.vocab != network->vocab);
+}
+
+static void tell_plan(const char *path, const qdr_stored_plan *stored, const qdr_network *network)
+{
+    fprintf(stderr, "plan %s: made for %s on %s", path,
+            stored->network[0] ? stored->network : "some network",
+            stored->machine[0] ? stored->machine : "some machine");
+    if (is_of_another(stored, network))
+        fputs(", whose sizes are not this network's: what it predicts does not hold here\n",
+              stderr);
+    else
+        fprintf(stderr, ": %.4g s a step predicted for it\n", stored->secs);
+}
+
+/* Rank 0 reads, as the others may have another folder, or no standard input. */
+static qdr_status take_plan(qdr_context *ctx, const qdr_network *network, choice *made)
+{
+    const int talks = qdr_context_rank(ctx) == 0;
+    qdr_stored_plan stored;
+    memset(&stored, 0, sizeof stored);
+    qdr_status status = talks ? qdr_plan_load(made->plan, &stored) : QDR_OK;
+    if (status >= 0 && talks) status = qdr_plan_check(&stored.plan, 0);
+    if (status == QDR_ERR_IO) status = QDR_ERR_ARGUMENT; /* the name was wrong */
+    TRY(qdr_agree(ctx, status));
+    TRY(qdr_broadcast(ctx, 0, &stored, sizeof stored));
+    take(made, &stored.plan);
+    /* Where ranks are too few or too many, nothing will be run. */
+    if (talks && qdr_plan_check(&stored.plan, qdr_context_size(ctx)) == QDR_OK)
+        tell_plan(made->plan, &stored, network);
+    return QDR_OK;
+}
+
+/* ---- the model's choice ---- */
+
+/* The term in which the second loses most, in words. */
+static void tell_why(const qdr_auto_plan *chosen)
+{
+    const qdr_plan *second = &chosen->second.plan;
+    if (chosen->n_grids < 2) {
+        fputs("; no other grid fits\n", stderr);
+        return;
+    }
+    int most = 0;
+    for (int term = 1; term < QDR_N_TIME_TERMS; term++)
+        if (chosen->second.result.time[term] - chosen->best.result.time[term] >
+            chosen->second.result.time[most] - chosen->best.result.time[most])
+            most = term;
+    const int waits = most >= QDR_TIME_X && most <= QDR_TIME_D;
+    fprintf(stderr, "; %dx%dx%dx%d would take %.2g %% longer, mostly in %s%s\n", second->x,
+            second->y, second->z, second->d,
+            100 * (chosen->second.result.secs / chosen->best.result.secs - 1),
+            waits ? "waiting for " : "", qdr_time_term_name((qdr_time_term)most));
+}
+
+static void tell_choice(const qdr_auto_plan *chosen)
+{
+    const qdr_plan *plan = &chosen->best.plan;
+    fprintf(stderr,
+            "grid auto: %dx%dx%dx%d, order %s, %s, micro-batch %lld: %.4g s a step predicted on %s",
+            plan->x, plan->y, plan->z, plan->d, plan->order[0] ? plan->order : "xyzd",
+            plan->layout == QDR_SCATTERED ? "scattered" : "replicated",
+            (long long)plan->micro_batch, chosen->best.result.secs, chosen->machine);
+    tell_why(chosen);
+}
+
+static qdr_status take_best(qdr_context *ctx, const choice *usual, const qdr_network *network,
+                            choice *made)
+{
+    qdr_network long_enough = *network;
+    qdr_machine machine;
+    qdr_auto_plan chosen;
+    const int talks = qdr_context_rank(ctx) == 0;
+    long_enough.context = long_enough.positions = made->context;
+    const qdr_search_opts opts = {QDR_OPTS_INIT,
+                                  .order = made->order,
+                                  .layouts = made->layout < 0 ? 0 : 1 << made->layout,
+                                  .micro_batch = made->micro_batch ? made->micro_batch
+                                                                   : usual->micro_batch,
+                                  .batch = made->batch,
+                                  .sequence = made->context,
+                                  .dtype = (qdr_dtype)made->dtype};
+    const qdr_status status = talks && made->machine ? qdr_machine_load(made->machine, &machine)
+                                                     : QDR_OK;
+    TRY(qdr_agree(ctx, status == QDR_ERR_IO ? QDR_ERR_ARGUMENT : status));
+    TRY(qdr_plan_auto(ctx, &long_enough, talks && made->machine ? &machine : NULL, &opts, &chosen));
+    take(made, &chosen.best.plan);
+    if (talks) tell_choice(&chosen);
+    return QDR_OK;
+}
+
+qdr_status choice_make(qdr_context *ctx, const choice *given, const choice *usual,
+                       const qdr_network *network, choice *made, char sentence[PROBLEM_BYTES])
+{
+    *made = *given;
+    TRY(check_given(given, sentence));
+    if (given->plan) TRY(take_plan(ctx, network, made));
+    if (given->grid.is_auto) {
+        const choice sizes = {.layout = -1,
+                              .serial = -1,
+                              .dtype = usual->dtype,
+                              .context = usual->context,
+                              .batch = usual->batch};
+        complete(made, &sizes); /* what the model must know */
+        TRY(take_best(ctx, usual, network, made));
+    }
+    complete(made, usual);
+    return QDR_OK;
+}

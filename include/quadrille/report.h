@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** @file report.h  Predicted against measured: what the tasks of a stack took, and what the model
+ * says of the same tasks. */
+#ifndef QUADRILLE_REPORT_H
+#define QUADRILLE_REPORT_H
+
+#include <stdio.h>
+
+#include "machine.h"
+#include "stack.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* With the environment variable QDR_REPORT=1 in rank 0's process, rank 0 measures every stack, and
+ * prints the report on standard error when the stack is destroyed, for the machine that QDR_MACHINE
+ * says (see qdr_machine_here()). What cannot be reported is a warning in the log. */
+
+/** From now on this rank stamps the tasks of the stack's schedules when they begin and end, as long
+ * as the stack runs as a whole. The first run of each schedule is left out, of later ones the last
+ * 32 are kept. Results do not change. Local; other ranks may do without.
+ *  @retval QDR_ERR_MEMORY  nothing is measured */
+QDR_API QDR_NODISCARD qdr_status qdr_stack_measure(qdr_stack *stack);
+
+/** Writes, for one forward and one backward (the mean over kinds of backward, as often as each
+ * ran):
+ *
+ *    for each kind of task   how many there are; the sums of what each takes alone by the model,
+ * and of the medians of what each took; and their ratio. A collective's time is from when its own
+ * data is there to its end, and so has in it how long the other ranks were late forward, backward
+ * the simulated end, where tasks overlap, and the median from the first task's begin to the last
+ * one's end
+ *
+ *  Waits for the stack's work. Local, blocking.
+ *  @param machine  NULL: that of qdr_machine_here()
+ *  @retval QDR_ERR_ARGUMENT  NULL, or the machine lacks something
+ *  @retval QDR_ERR_STATE     nothing was measured: no qdr_stack_measure(), or no second run
+ *  @retval QDR_ERR_DTYPE     the machine cannot do the stack's type
+ *  @retval QDR_ERR_MEMORY    nothing was written
+ *  @retval others            as qdr_machine_load(), and the context's status */
+QDR_API QDR_NODISCARD qdr_status qdr_stack_report(qdr_stack *stack, const qdr_machine *machine,
+                                                  FILE *file);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plans in a running program. Rank 0 asks the model, which knows nothing of ranks, and tells the
+ * others: a search on each of them might read another machine file. */
+#include "quadrille/auto.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/size.h"
+
+#define DEFAULT_MACHINE "laptop"
+#define GIB 1073741824.0
+
+qdr_status qdr_machine_here(qdr_machine *machine)
+{
+    const char *named = getenv("QDR_MACHINE");
+    return qdr_machine_load(named && *named ? named : DEFAULT_MACHINE, machine);
+}
+
+/* ---- what this runtime does ---- */
+
+static qdr_status check_grid(const qdr_plan *plan, int n_ranks)
+{
+    if (plan->version != QDR_OPTS_INIT)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: version is %u; begin the plan with QDR_OPTS_INIT",
+                        plan->version);
+    if (plan->x < 1 || plan->y < 1 || plan->z < 1 || plan->d < 1)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: grid %dx%dx%dx%d; every axis must be ≥ 1", plan->x,
+                        plan->y, plan->z, plan->d);
+    const int64_t all = (int64_t)plan->x * plan->y * plan->z * plan->d;
+    if (n_ranks && all != n_ranks)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "plan: grid %dx%dx%dx%d has %" PRId64 " ranks, but there are %d; start as "
+                        "many, or plan again with -n %d",
+                        plan->x, plan->y, plan->z, plan->d, all, n_ranks, n_ranks);
+    return QDR_OK;
+}
+
+static qdr_status check_ratios(const qdr_plan *plan)
+{
+    for (int axis = 0; axis < QDR_N_AXES; axis++) {
+        const double ratio = plan->axis_bytes_ratio[axis];
+        if (ratio > 0 && (ratio < 1 || ratio > 1))
+            return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                            "plan: %c sends %g times the bytes; this runtime sends all of them: "
+                            "plan again without axis_bytes_ratio",
+                            "xyzd"[axis], ratio);
+    }
+    return QDR_OK;
+}
+
+static int is_over_z(int parts, int z) { return parts == 0 || parts == z; }
+
+qdr_status qdr_plan_check(const qdr_plan *plan, int n_ranks)
+{
+    static const char *const words[] = {"none", "attention", "full"};
+    if (!plan) return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: it is NULL");
+    QDR_TRY(check_grid(plan, n_ranks));
+    if (plan->pipeline > 1)
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                        "plan: a pipeline of %d stages; this runtime has none: plan again without",
+                        plan->pipeline);
+    if (plan->recompute != QDR_RECOMPUTE_NONE)
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                        "plan: recompute is %s; this runtime keeps all activations: plan again "
+                        "with --recompute none",
+                        (unsigned)plan->recompute < 3 ? words[plan->recompute] : "unknown");
+    if (!is_over_z(plan->gradient_parts, plan->z) || !is_over_z(plan->optimizer_parts, plan->z))
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                        "plan: levels are %d,%d; this runtime parts gradients and optimizer state "
+                        "over z = %d alone: plan again with --levels none",
+                        plan->gradient_parts, plan->optimizer_parts, plan->z);
+    return check_ratios(plan);
+}
+
+qdr_grid_opts qdr_plan_grid_opts(const qdr_plan *plan)
+{
+    if (!plan) return (qdr_grid_opts){.version = QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = 1};
+    return (qdr_grid_opts){.version = QDR_OPTS_INIT,
+                           .x = plan->x,
+                           .y = plan->y,
+                           .z = plan->z,
+                           .d = plan->d,
+                           .order = plan->order[0] ? plan->order : NULL};
+}
+
+/* ---- the search ---- */
+
+static qdr_status complete_opts(const qdr_search_opts *wanted, int n_ranks, qdr_search_opts *opts)
+{
+    *opts = wanted ? *wanted : (qdr_search_opts){.version = QDR_OPTS_INIT, .dtype = QDR_F32};
+    if (opts->n_ranks && opts->n_ranks != n_ranks)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "plan: a search for %d ranks, but the context has %d; leave n_ranks 0",
+                        opts->n_ranks, n_ranks);
+    if (opts->recomputes && !(opts->recomputes >> QDR_RECOMPUTE_NONE & 1))
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                        "plan: this runtime keeps all activations; allow QDR_RECOMPUTE_NONE");
+    if (opts->gradient_parts || opts->optimizer_parts)
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                        "plan: this runtime parts gradients and optimizer state over z alone; "
+                        "leave gradient_parts and optimizer_parts 0");
+    opts->n_ranks = n_ranks;
+    opts->recomputes = 1 << QDR_RECOMPUTE_NONE;
+    opts->n_best = 2;
+    return QDR_OK;
+}
+
+static qdr_status nothing_fits(const qdr_search_opts *opts, const qdr_search_result *found,
+                               const char *network, const qdr_machine *machine)
+{
+    const qdr_planned_grid *least = &found->least_memory;
+    const double limit = opts->memory_bytes > 0 ? opts->memory_bytes : machine->memory_bytes;
+    if (found->n_candidates == 0)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "plan: no grid of %d ranks has a sequence of the batch of %" PRId64
+                        " for each of its z*d cells; use a larger batch or fewer ranks",
+                        opts->n_ranks, opts->batch);
+    return QDR_FAIL(QDR_ERR_MEMORY,
+                    "plan: no plan of %s on %d rank%s of %s fits in %.4g GiB: the smallest, "
+                    "%dx%dx%dx%d, needs %.4g GiB; use more ranks, or a smaller micro-batch or "
+                    "network",
+                    network, opts->n_ranks, opts->n_ranks == 1 ? "" : "s", machine->name,
+                    limit / GIB, least->plan.x, least->plan.y, least->plan.z, least->plan.d,
+                    least->result.memory_bytes / GIB);
+}
+
+static qdr_status search_on(const qdr_network *network, const qdr_machine *machine,
+                            const qdr_search_opts *opts, qdr_search_result *found,
+                            qdr_auto_plan *result)
+{
+    qdr_model *model = NULL;
+    QDR_TRY(qdr_model_create(machine, network, &model));
+    const qdr_status status = qdr_model_search(model, opts, found);
+    qdr_model_destroy(&model);
+    QDR_TRY(status);
+    if (found->n_best == 0) return nothing_fits(opts, found, network->name, machine);
+    memcpy(result->machine, machine->name, sizeof result->machine);
+    result->best = found->best[0];
+    result->n_grids = found->n_best < 2 ? 1 : 2;
+    if (found->n_best > 1) result->second = found->best[1];
+    result->n_candidates = found->n_candidates;
+    result->n_fitting = found->n_fitting;
+    return QDR_OK;
+}
+
+static qdr_status search(int n_ranks, const qdr_network *network, const qdr_machine *machine,
+                         const qdr_search_opts *wanted, qdr_auto_plan *result)
+{
+    qdr_search_opts opts;
+    qdr_machine here;
+    qdr_search_result *found = NULL;
+    if (!network) return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: the network is NULL");
+    QDR_TRY(complete_opts(wanted, n_ranks, &opts));
+    if (!machine) {
+        QDR_TRY(qdr_machine_here(&here));
+        machine = &here;
+    }
+    QDR_TRY(QDRI_NEW(1, "a search", &found));
+    const qdr_status status = search_on(network, machine, &opts, found, result);
+    free(found);
+    return status;
+}
+
+qdr_status qdr_plan_auto(qdr_context *ctx, const qdr_network *network, const qdr_machine *machine,
+                         const qdr_search_opts *opts, qdr_auto_plan *result)
+{
+    if (!ctx) return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: the context is NULL");
+    qdr_auto_plan mine;
+    memset(&mine, 0, sizeof mine); /* padding, too: it is sent */
+    qdr_status status = QDR_OK;
+    if (result) memset(result, 0, sizeof *result);
+    if (!result)
+        status = QDR_FAIL(QDR_ERR_ARGUMENT, "plan: the place for the result is NULL");
+    else if (qdr_context_rank(ctx) == 0)
+        status = search(qdr_context_size(ctx), network, machine, opts, &mine);
+    QDR_TRY(qdr_agree(ctx, status));
+    QDR_TRY(qdr_broadcast(ctx, 0, &mine, sizeof mine));
+    *result = mine; /* NOLINT(clang-analyzer-core.NullDereference): agreed on, not NULL */
+    return QDR_OK;
+}

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Predicted against measured, by kinds of tasks. */
+#include "quadrille/report.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/log.h"
+#include "core/net_price.h"
+#include "core/size.h"
+#include "linear/internal.h"
+#include "quadrille/auto.h"
+
+enum { MAX_KINDS = 96, LABEL_BYTES = 32 };
+
+typedef struct kind_row {
+    char label[LABEL_BYTES];
+    double n_tasks, predicted, measured; /* of one forward and one backward */
+} kind_row;
+
+typedef struct report {
+    const qdr_stack *stack;
+    const qdr_machine *machine;
+    kind_row rows[MAX_KINDS];
+    int n_rows;
+    double predicted[2], measured[2]; /* of forward and backward as a whole */
+    int least_runs;
+} report;
+
+qdr_status qdr_stack_measure(qdr_stack *stack)
+{
+    if (!stack) return QDR_FAIL(QDR_ERR_ARGUMENT, "measure: the stack is NULL");
+    return stack->measures ? QDR_OK : qdri_measures_create(&stack->lists, &stack->measures);
+}
+
+/* ---- kinds ---- */
+
+static void label_of(const qdri_net *net, const qdri_task *task, char label[LABEL_BYTES])
+{
+    static const char *const operations[QDRI_N_NODE_KINDS] = {
+        [QDRI_NODE_NORM] = "norm",          [QDRI_NODE_ATTENTION] = "attention",
+        [QDRI_NODE_GELU] = "gelu",          [QDRI_NODE_RESIDUAL] = "residual",
+        [QDRI_NODE_USER] = "own operation", [QDRI_NODE_CROSS_ENTROPY] = "cross-entropy"};
+    const int runs = task->kind == QDRI_TASK_FORWARD || task->kind == QDRI_TASK_BACKWARD;
+    const char *first = runs ? operations[net->nodes[task->node].kind] : qdri_task_name(task);
+    const char *second = "";
+    if (task->kind == QDRI_TASK_PRODUCT)
+        second = qdri_product_mode(task);
+    else if (task->kind == QDRI_TASK_COLLECTIVE)
+        second = (const char *[]){"x", "y", "z", "d"}[qdr_channel_axis(task->channel)];
+    else if (runs)
+        second = qdri_task_name(task);
+    snprintf(label, LABEL_BYTES, "%s%s%s", first ? first : "?", *second ? " " : "", second);
+}
+
+/* The last row takes what is too much. */
+static kind_row *row_of(report *r, const qdri_task *task)
+{
+    char label[LABEL_BYTES];
+    label_of(&r->stack->net, task, label);
+    int i = 0;
+    while (i < r->n_rows && strcmp(r->rows[i].label, label) != 0) i++;
+    if (i == MAX_KINDS) return &r->rows[MAX_KINDS - 1];
+    if (i == r->n_rows) memcpy(r->rows[r->n_rows++].label, label, sizeof label);
+    return &r->rows[i];
+}
+
+/* ---- lists ---- */
+
+static qdr_status add_list(report *r, const qdri_measured_list *list, double weight, int direction)
+{
+    const qdri_schedule *schedule = list->schedule;
+    double *secs = NULL, end_secs = 0;
+    QDR_TRY(QDRI_NEW(schedule->n_tasks, "a report", &secs));
+    const qdr_status status = qdri_net_price(&r->stack->net, qdri_grid_order(r->stack->grid),
+                                             r->machine, schedule, secs, &end_secs);
+    for (int i = 0; status == QDR_OK && i < schedule->n_tasks; i++) {
+        kind_row *row = row_of(r, &schedule->tasks[i]);
+        row->n_tasks += weight;
+        row->predicted += weight * secs[i];
+        row->measured += weight * qdri_measured_task(list, i);
+    }
+    free(secs);
+    r->predicted[direction] += weight * end_secs;
+    r->measured[direction] += weight * qdri_measured_whole(list);
+    return status;
+}
+
+static qdr_status add_lists(report *r)
+{
+    const qdri_measures *measures = r->stack->measures;
+    double n_backwards = 0;
+    r->least_runs = QDRI_KEPT_RUNS;
+    for (int i = 0; i < QDRI_N_LISTS; i++) {
+        const int n = qdri_measured_runs(&measures->lists[i]);
+        if (n && n < r->least_runs) r->least_runs = n;
+        if (n && i > 0) n_backwards += (double)measures->lists[i].n_runs;
+    }
+    for (int i = 0; i < QDRI_N_LISTS; i++) {
+        const qdri_measured_list *list = &measures->lists[i];
+        const double weight = i > 0 ? (double)list->n_runs / n_backwards : 1;
+        if (qdri_measured_runs(list)) QDR_TRY(add_list(r, list, weight, i > 0));
+    }
+    if (r->n_rows) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_STATE, "report: no schedule of the stack ran twice since it is "
+                                   "measured; run it more often");
+}
+
+/* ---- the table ---- */
+
+static int slowest_first(const void *a, const void *b)
+{
+    const kind_row *x = a, *y = b;
+    return (x->measured < y->measured) - (x->measured > y->measured);
+}
+
+static void print_ratio(FILE *file, double predicted, double measured)
+{
+    if (predicted > 0)
+        fprintf(file, " %9.2f\n", measured / predicted);
+    else
+        fprintf(file, " %9s\n", "-");
+}
+
+static void print_whole(const report *r, FILE *file)
+{
+    static const char *const names[] = {"forward", "backward"};
+    double predicted = 0, measured = 0;
+    fprintf(file, "%-30s %14s %14s %9s\n", "tasks together", "simulated ms", "measured ms",
+            "ratio");
+    for (int i = 0; i < 2; i++) {
+        predicted += r->predicted[i];
+        measured += r->measured[i];
+        fprintf(file, "%-30s %14.4f %14.4f", names[i], 1e3 * r->predicted[i], 1e3 * r->measured[i]);
+        print_ratio(file, r->predicted[i], r->measured[i]);
+    }
+    fprintf(file, "%-30s %14.4f %14.4f", "both", 1e3 * predicted, 1e3 * measured);
+    print_ratio(file, predicted, measured);
+}
+
+static void print(const report *r, FILE *file)
+{
+    const qdr_context *ctx = qdr_grid_context(r->stack->grid);
+    const int *size = r->stack->net.place.size;
+    fprintf(file,
+            "predicted for %s against measured on rank %d of %d, grid %dx%dx%dx%d: medians of %d "
+            "run%s or more, the first left out\n",
+            r->machine->name, qdr_context_rank(ctx), qdr_context_size(ctx), size[QDR_X],
+            size[QDR_Y], size[QDR_Z], size[QDR_D], r->least_runs, r->least_runs == 1 ? "" : "s");
+    fprintf(file, "%-22s %7s %14s %14s %9s\n", "kind of task", "count", "predicted ms",
+            "measured ms", "ratio");
+    for (int i = 0; i < r->n_rows; i++) {
+        const kind_row *row = &r->rows[i];
+        fprintf(file, "%-22s %7.4g %14.4f %14.4f", row->label, row->n_tasks, 1e3 * row->predicted,
+                1e3 * row->measured);
+        print_ratio(file, row->predicted, row->measured);
+    }
+    print_whole(r, file);
+}
+
+static qdr_status write_report(const qdr_stack *stack, const qdr_machine *machine, FILE *file)
+{
+    report *r = NULL;
+    QDR_TRY(QDRI_NEW(1, "a report", &r));
+    r->stack = stack;
+    r->machine = machine;
+    const qdr_status status = add_lists(r);
+    if (status == QDR_OK) {
+        qsort(r->rows, (size_t)r->n_rows, sizeof *r->rows, slowest_first);
+        print(r, file);
+    }
+    free(r);
+    return status;
+}
+
+qdr_status qdr_stack_report(qdr_stack *stack, const qdr_machine *machine, FILE *file)
+{
+    qdr_machine here;
+    if (!stack || !file) return QDR_FAIL(QDR_ERR_ARGUMENT, "report: the stack or the file is NULL");
+    if (!stack->measures)
+        return QDR_FAIL(QDR_ERR_STATE,
+                        "report: the stack is not measured; call qdr_stack_measure() before it "
+                        "runs");
+    if (!machine) {
+        QDR_TRY(qdr_machine_here(&here));
+        machine = &here;
+    }
+    QDR_TRY(qdri_stack_drain(stack));
+    return write_report(stack, machine, file);
+}
+
+/* ---- QDR_REPORT ---- */
+
+qdr_status qdri_report_begin(qdr_stack *stack)
+{
+    const char *wanted = getenv("QDR_REPORT");
+    if (!wanted || strcmp(wanted, "1") != 0) return QDR_OK;
+    if (qdr_context_rank(qdr_grid_context(stack->grid)) != 0) return QDR_OK;
+    stack->reports = 1;
+    return qdr_stack_measure(stack);
+}
+
+void qdri_report_end(qdr_stack *stack)
+{
+    char sentence[QDRI_ERROR_BYTES];
+    if (!stack->reports) return;
+    snprintf(sentence, sizeof sentence, "%s", qdr_last_error());
+    if (qdr_stack_report(stack, NULL, stderr) != QDR_OK)
+        qdri_log(QDRI_LOG_WARNING, "report: nothing is reported: %s", qdr_last_error());
+    qdri_set_last_error(sentence); /* who destroys may yet want to know why */
+}

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `quadrille calibrate`: measures what the model's constants rest on, fits them, writes a machine
+ * file. */
+#include "calibrate.h"
+
+#include <quadrille/launch.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bench_product.h"
+
+typedef struct calibrate_options {
+    const char *path, *name;
+    int64_t n_local, n_threads;
+    int is_quick, may_replace;
+    bench_format format;
+} calibrate_options;
+
+enum {
+    OPTION_OUT,
+    OPTION_FORCE,
+    OPTION_NAME,
+    OPTION_QUICK,
+    OPTION_LOCAL,
+    OPTION_THREADS,
+    OPTION_JSON,
+    OPTION_HELP
+};
+
+static const option_spec specs[] = {
+    {"out", 'o', "FILE", "where the machine goes; default machine.json"},
+    {"force", 0, NULL, "replace FILE if it is there"},
+    {"name", 0, "NAME", "what the machine is called; default: the file's name without .json"},
+    {"quick", 0, NULL, "few and small samples: seconds, and a rough machine"},
+    {"local", 0, "P", "start P ranks as threads of this process, without MPI"},
+    {"threads", 0, "N", "BLAS threads of each rank; default: cores over ranks"},
+    {"json", 0, NULL, "print all samples and errors as one JSON object"},
+    {"help", 'h', NULL, "print this"},
+    {NULL, 0, NULL, NULL},
+};
+
+static int take_option(int index, const char *value, void *user, failure *why)
+{
+    calibrate_options *options = user;
+    switch (index) {
+    case OPTION_OUT: options->path = value; break;
+    case OPTION_FORCE: options->may_replace = 1; break;
+    case OPTION_NAME: options->name = value; break;
+    case OPTION_QUICK: options->is_quick = 1; break;
+    case OPTION_LOCAL: return option_integer("local", value, 1, 1024, &options->n_local, why);
+    case OPTION_THREADS: return option_integer("threads", value, 1, 1024, &options->n_threads, why);
+    case OPTION_JSON: options->format = FORMAT_JSON; break;
+    default: break;
+    }
+    return EXIT_OK;
+}
+
+/* ---- the machine before anything was measured ---- */
+
+/* The processor as Linux calls it. */
+static void find_device(char device[QDR_MAX_NAME])
+{
+    char line[256];
+    FILE *file = fopen("/proc/cpuinfo", "r");
+    snprintf(device, QDR_MAX_NAME, "CPU");
+    while (file && fgets(line, sizeof line, file)) {
+        const char *colon = strchr(line, ':');
+        if (strncmp(line, "model name", 10) != 0 || !colon) continue;
+        line[strcspn(line, "\n")] = 0;
+        snprintf(device, QDR_MAX_NAME, "%.60s", colon + 2);
+        break;
+    }
+    if (file) fclose(file);
+}
+
+/* The file's name without folder and ".json". */
+static void set_name(const calibrate_options *options, char name[QDR_MAX_NAME])
+{
+    const char *slash = strrchr(options->path, '/');
+    snprintf(name, QDR_MAX_NAME, "%s",
+             options->name ? options->name
+             : slash       ? slash + 1
+                           : options->path);
+    char *end = strrchr(name, '.');
+    if (!options->name && end && strcmp(end, ".json") == 0) *end = 0;
+}
+
+static void add_link(qdr_machine *machine, const char *name, int n_ranks)
+{
+    qdr_machine_link *link = &machine->links[machine->n_links++];
+    *link = (qdr_machine_link){.n_ranks = n_ranks, .step_secs = 1e-5};
+    snprintf(link->name, sizeof link->name, "%s", name);
+    if (machine->n_links == 1) {
+        link->rank_bytes_per_sec = 1e9;
+        return;
+    }
+    link->n_adapters = 1;
+    link->adapter_bytes_per_sec = 1e8;
+}
+
+/* Levels of links: inside nodes, where these have several ranks, and between them. */
+static void begin_machine(const calibration *c, const calibrate_options *options,
+                          qdr_machine *machine)
+{
+    const double pages = (double)sysconf(_SC_PHYS_PAGES), page = (double)sysconf(_SC_PAGESIZE);
+    *machine = (qdr_machine){.version = QDR_OPTS_INIT,
+                             .ranks_per_node = c->ranks_per_node,
+                             .memory_bytes = pages * page / c->ranks_per_node,
+                             .memory_bytes_per_sec = 1e10,
+                             .memory_efficiency = 1,
+                             .n_units = 1,
+                             .wave_power = 1,
+                             .f32 = {.peak_flops = 1e10}};
+    qdr_machine_products *types[] = {&machine->f64, &machine->f32, &machine->bf16};
+    for (int i = 0; i < 3; i++) {
+        types[i]->most = types[i]->odd_factor = 1;
+        for (int mode = 0; mode < 3; mode++) types[i]->factor[mode] = 1;
+    }
+    machine->collectives.by_level = 1; /* as lib/comm has it */
+    machine->collectives.n_protocols = 1;
+    machine->collectives.protocols[0] = (qdr_machine_protocol){1, 1};
+    set_name(options, machine->name);
+    find_device(machine->device);
+    if (c->n_nodes == 1 || c->ranks_per_node > 1)
+        add_link(machine, "node", c->n_nodes > 1 ? c->ranks_per_node : 0);
+    if (c->n_nodes > 1) add_link(machine, "network", 0);
+}
+
+/* ---- one rank ---- */
+
+/* Nodes have equally many ranks each, one node's behind the other's. */
+static int find_nodes(calibration *c, failure *why)
+{
+    const int n = qdr_context_size(c->ctx);
+    int per_node = 1;
+    while (per_node < n && qdr_context_node(c->ctx, per_node) == 0) per_node++;
+    c->ranks_per_node = per_node;
+    c->n_nodes = n / per_node;
+    for (int rank = 0; rank < n; rank++)
+        if (n % per_node || qdr_context_node(c->ctx, rank) != rank - rank % per_node)
+            return fail(why, EXIT_USAGE,
+                        "calibrate: rank %d is not on the node of its neighbours; start equally "
+                        "many ranks on each node, one node's behind the other's (mpiexec -ppn %d)",
+                        rank, per_node);
+    return EXIT_OK;
+}
+
+static int prepare(calibration *c, failure *why)
+{
+    const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = 1};
+    if (find_nodes(c, why) || fail_status(why, context_alone(c->ctx, &c->alone))) return why->code;
+    fail_status(why, qdr_grid_create(c->alone, &opts, &c->self));
+    return fail_together(why, c->ctx);
+}
+
+static int measure(calibration *c, failure *why)
+{
+    if (calibrate_kernels(c, why) || calibrate_products(c, why) || calibrate_together(c, why))
+        return why->code;
+    return calibrate_collectives(c, why);
+}
+
+/* Constants have four digits: samples do not tell more. */
+static void round_number(const char *key, void *user)
+{
+    double value;
+    char text[32];
+    if (qdr_machine_get(user, key, &value) < 0) return;
+    snprintf(text, sizeof text, "%.4g", value);
+    if (qdr_machine_set(user, key, strtod(text, NULL)) < 0) return; /* it stays as it was */
+}
+
+/* Only rank 0 has a file. */
+static int finish(const calibration *c, const calibrate_options *options, new_file *file,
+                  failure *why)
+{
+    static _Thread_local calibrate_errors errors;
+    qdr_machine machine;
+    begin_machine(c, options, &machine);
+    if (fail_status(why, qdr_machine_fit(&machine, c->samples, c->n_samples))) return why->code;
+    qdr_machine_keys(&machine, round_number, &machine);
+    if (calibrate_compare(c, &machine, &errors, why)) return why->code;
+    char *notes = calibrate_notes(c, &errors);
+    if (!notes) return fail(why, EXIT_NOTHING_FITS, "calibrate: no memory for the residuals");
+    fail_status(why, qdr_machine_write(&machine, notes + strspn(notes, " \n"), file->stream));
+    free(notes);
+    if (!why->code && !new_file_keep(file, why))
+        calibrate_print(c, &machine, &errors, options->format);
+    return why->code;
+}
+
+static int run_rank(qdr_context *ctx, void *user)
+{
+    const calibrate_options *options = user;
+    const int is_first = qdr_context_rank(ctx) == 0;
+    calibration *c = calloc(1, sizeof *c);
+    new_file file = {.path = options->path, .may_replace = options->may_replace};
+    failure why = {0};
+    if (!c) fail(&why, EXIT_NOTHING_FITS, "calibrate: no memory for %d samples", MAX_SAMPLES);
+    if (is_first && !why.code) new_file_open(&file, &why);
+    if (!fail_together(&why, ctx) && c) {
+        c->ctx = ctx;
+        c->is_quick = options->is_quick;
+        c->shows = is_first && isatty(STDERR_FILENO);
+        if (!prepare(c, &why)) measure(c, &why);
+        calibrate_show_end(c);
+        qdr_grid_destroy(&c->self);
+        if (is_first && !why.code) finish(c, options, &file, &why);
+        fail_together(&why, ctx);
+        qdr_context_destroy(&c->alone);
+    }
+    new_file_drop(&file);
+    free(c);
+    if (why.code) fail_print_rank(&why, ctx);
+    return why.code;
+}
+
+static int run(int argc, char **argv)
+{
+    calibrate_options options = {.path = "machine.json"};
+    failure why = {0};
+    int code = EXIT_FAILED;
+    if (options_read(argc, argv, specs, take_option, &options, &why)) return fail_print_once(&why);
+    if (options.name && (!*options.name || strlen(options.name) >= QDR_MAX_NAME)) {
+        fail(&why, EXIT_USAGE, "calibrate: --name '%s': 1 to %d letters are possible", options.name,
+             QDR_MAX_NAME - 1);
+        return fail_print_once(&why);
+    }
+    const qdr_context_opts opts = {QDR_OPTS_INIT, .n_threads = (int)options.n_threads};
+    const qdr_status status = qdr_launch((int)options.n_local, &opts, run_rank, &options, &code);
+    if (fail_status(&why, status))
+        return why.code == EXIT_USAGE ? fail_print_once(&why) : fail_print(&why);
+    return code;
+}
+
+const command command_calibrate = {
+    .name = "calibrate",
+    .summary = "measure this machine and write what the model needs to know of it",
+    .usage = "quadrille calibrate [OPTION]...",
+    .text = "Measures products, kernels, attention and collectives, on all ranks at once as in "
+            "training, fits the\n"
+            "model's constants to them and writes a machine file that plan and predict read. "
+            "Prints how far the\n"
+            "model is from what was measured. Ranks are those of mpiexec, or threads with "
+            "--local; it takes a few\n"
+            "minutes.",
+    .options = specs,
+    .examples = "  mpiexec.mpich -n 8 quadrille calibrate -o cluster.json\n"
+                "  quadrille calibrate --local 2 --quick -o rough.json --force\n",
+    .run = run,
+};

@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`quadrille calibrate` from outside: the file is whole and read by other commands, no file is lost, bad input.
+
+usage: calibrate_test.py QUADRILLE [--mpiexec PROGRAM]
+"""
+import argparse
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ARGUMENTS = None
+QUICK = ("--quick", "--threads", "1")
+
+
+def run(*words, before=()):
+    done = subprocess.run([*before, ARGUMENTS.quadrille, *words], stdin=subprocess.DEVNULL, capture_output=True, timeout=120)
+    done.out, done.err = done.stdout.decode(), done.stderr.decode()
+    return done
+
+
+class Calibrate(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.file = os.path.join(self.folder.name, "here.json")
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def calibrate(self, *words, before=(), ranks=("--local", "2")):
+        return run("calibrate", *QUICK, "-o", self.file, *words, *(() if before else ranks), before=before)
+
+    def assert_only_file(self):
+        self.assertEqual(os.listdir(self.folder.name), ["here.json"])
+
+    def check(self, n_ranks, **how):
+        done = self.calibrate(**how)
+        self.assertEqual((done.returncode, done.err), (0, ""), done.err)
+        self.assertIn("median", done.out)
+        self.assert_only_file()
+        with open(self.file, encoding="utf-8") as file:
+            machine = json.load(file)
+        facts = machine["calibration"]
+        self.assertEqual((machine["name"], facts["ranks"], facts["nodes"]), ("here", n_ranks, 1))
+        self.assertEqual(sum(group["samples"] for group in facts["residuals"]), facts["samples"])
+        self.assertTrue(all(0 <= group["median_error"] <= group["largest_error"] for group in facts["residuals"]))
+        self.assertIn("quadrille", facts["versions"])
+        self.assertGreater(machine["f32"]["peak_TFLOPS"], 0)
+        return machine
+
+    def test_other_commands_read_it(self):
+        machine = self.check(2)
+        self.assertEqual(machine["collectives"]["by_level"], 1)
+        done = run("plan", "gpt2", "-n", "2", "--machine", self.file, "--dtype", "f32", "--mem", "64G", "--json")
+        self.assertEqual((done.returncode, done.err), (0, ""))
+        json.loads(done.out)
+        done = run("bench", "layer", "--local", "2", "--grid", "all", "--hidden", "64", "--context", "32", "--machine", self.file,
+                   "--iterations", "2", "--csv")
+        self.assertEqual((done.returncode, done.err), (0, ""))
+        rows = list(csv.DictReader(io.StringIO(done.out)))
+        self.assertEqual(len(rows), 3 * 4)
+        for row in rows:
+            said, measured = float(row["predicted_secs"]), float(row["median_secs"])
+            self.assertGreater(said, 0)
+            self.assertGreater(float(row["serial_predicted_secs"]), 0)
+            self.assertAlmostEqual(float(row["error"]), said / measured - 1, places=5)
+
+    def test_one_rank_and_json(self):
+        done = self.calibrate("--json", "--name", "laptop of mine", ranks=())
+        self.assertEqual((done.returncode, done.err), (0, ""))
+        said = json.loads(done.out)
+        self.assertEqual((said["machine"], said["ranks"], len(said["all"])), ("laptop of mine", 1, said["samples"]))
+        for sample in said["all"]:
+            self.assertGreater(sample["measured_us"], 0)
+            self.assertAlmostEqual(sample["error"], sample["model_us"] / sample["measured_us"] - 1, places=5)
+        run("plan", "gpt2", "-n", "1", "--machine", self.file)
+
+    @unittest.skipUnless("--mpiexec" in sys.argv, "no mpiexec")
+    def test_mpi(self):
+        self.check(4, before=[ARGUMENTS.mpiexec, "-n", "4"])
+
+    @unittest.skipUnless("--mpiexec" in sys.argv, "no mpiexec")
+    def test_ranks_not_node_by_node(self):
+        """Six ranks in four faked nodes, the last ones with one rank each."""
+        cliques = ["env", "MPIR_CVAR_NUM_CLIQUES=4", "MPIR_CVAR_CLIQUES_BY_BLOCK=1"]
+        done = self.calibrate(before=[*cliques, ARGUMENTS.mpiexec, "-n", "6"])
+        self.assertEqual((done.returncode, done.out, len(done.err.strip().splitlines())), (2, "", 1), done.err)
+        self.assertIn("equally many", done.err)
+        self.assertEqual(os.listdir(self.folder.name), [])
+
+    def test_nothing_is_replaced_without_force(self):
+        with open(self.file, "w", encoding="utf-8") as file:
+            file.write("precious")
+        done = self.calibrate()
+        self.assertEqual((done.returncode, done.out), (2, ""))
+        self.assertIn("--force", done.err)
+        with open(self.file, encoding="utf-8") as file:
+            self.assertEqual(file.read(), "precious")
+        self.assert_only_file()
+        self.assertEqual(self.calibrate("--force").returncode, 0)
+        self.assert_only_file()
+        with open(self.file, encoding="utf-8") as file:
+            self.assertIn("calibration", json.load(file))
+
+    def test_refused(self):
+        for words, says in ((("--name", ""), "--name"), (("--name", "x" * 64), "63"), (("--local", "0"), "local"),
+                            (("--threads", "x"), "threads"), (("--slow",), "calibrate --help"), (("more",), "more"),
+                            (("-o",), "-o"), (("-o", os.path.join(self.folder.name, "no", "x.json")), "another place")):
+            done = run("calibrate", "--quick", *words)
+            self.assertEqual((done.returncode, done.out, len(done.err.splitlines())), (2, "", 1), words)
+            self.assertIn(says, done.err)
+        for words, says in ((("--machine", "no-such"), "no-such"), (("--machine", "dgx-a100", "--panels", "2"), "--panels"),
+                            (("--machine", "dgx-a100", "--batch-parts", "2"), "--batch-parts")):
+            done = run("bench", "layer", *words)
+            self.assertEqual((done.returncode, done.out, len(done.err.splitlines())), (2, "", 1), words)
+            self.assertIn(says, done.err)
+
+
+def main():
+    global ARGUMENTS
+    parser = argparse.ArgumentParser()
+    parser.add_argument("quadrille")
+    parser.add_argument("--mpiexec")
+    ARGUMENTS = parser.parse_args()
+    unittest.main(argv=[sys.argv[0]], verbosity=1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Grids that the model chooses: all ranks get the same, whatever they ask, and it can be made. */
+#include <string.h>
+
+#include "dist.h"
+
+static qdr_network small_network(void)
+{
+    return (qdr_network){.version = QDR_OPTS_INIT,
+                         .name = "small",
+                         .layers = 4,
+                         .hidden = 512,
+                         .heads = 8,
+                         .kv_heads = 8,
+                         .head_size = 64,
+                         .ffn = 2048,
+                         .vocab = 1000,
+                         .context = 128,
+                         .positions = 128,
+                         .norms_per_layer = 2};
+}
+
+static qdr_machine machine_of(const char *name)
+{
+    qdr_machine machine;
+    DIST_OK(qdr_machine_load(name, &machine));
+    return machine;
+}
+
+/* The answer of rank 0 is everybody's. */
+static void check_same(qdr_context *ctx, const qdr_auto_plan *chosen)
+{
+    qdr_auto_plan first = *chosen;
+    DIST_OK(qdr_broadcast(ctx, 0, &first, sizeof first));
+    DIST_CHECK(memcmp(&first, chosen, sizeof first) == 0, "ranks have different plans");
+}
+
+static void check_grid(qdr_context *ctx, const qdr_auto_plan *chosen)
+{
+    const qdr_plan *plan = &chosen->best.plan;
+    const qdr_grid_opts opts = qdr_plan_grid_opts(plan);
+    qdr_grid *grid;
+    DIST_OK(qdr_plan_check(plan, qdr_context_size(ctx)));
+    DIST_OK(qdr_grid_create(ctx, &opts, &grid));
+    DIST_CHECK(qdr_grid_size(grid, QDR_X) == plan->x && qdr_grid_size(grid, QDR_D) == plan->d,
+               "another grid was made");
+    qdr_grid_destroy(&grid);
+}
+
+/* What rank 0 would find alone. */
+static void check_best(qdr_context *ctx, const qdr_network *network, const qdr_machine *machine,
+                       qdr_search_opts opts, const qdr_auto_plan *chosen)
+{
+    static _Thread_local qdr_search_result found;
+    qdr_model *model;
+    opts.n_ranks = qdr_context_size(ctx);
+    opts.recomputes = 1 << QDR_RECOMPUTE_NONE;
+    DIST_OK(qdr_model_create(machine, network, &model));
+    DIST_OK(qdr_model_search(model, &opts, &found));
+    DIST_CHECK(found.best[0].result.secs == chosen->best.result.secs, "%g s, alone %g s",
+               chosen->best.result.secs, found.best[0].result.secs);
+    DIST_CHECK(chosen->n_grids == 1 || chosen->second.result.secs >= chosen->best.result.secs,
+               "the second is faster");
+    qdr_model_destroy(&model);
+}
+
+static void test_agrees(qdr_context *ctx, uint64_t seed)
+{
+    const char *const names[] = {"dgx-a100", "laptop", "dgx-h100"};
+    for (int i = 0; i < 3; i++) {
+        const qdr_machine machine = machine_of(names[i]);
+        qdr_network network = small_network();
+        network.layers = 1 + dist_below(&seed, 12);
+        const qdr_search_opts opts = {QDR_OPTS_INIT, .batch = 8 + dist_below(&seed, 64),
+                                      .dtype = QDR_F32};
+        const int first = qdr_context_rank(ctx) == 0;
+        qdr_auto_plan chosen;
+        /* only what rank 0 passes counts */
+        DIST_OK(qdr_plan_auto(ctx, first ? &network : NULL, first ? &machine : NULL,
+                              first ? &opts : NULL, &chosen));
+        DIST_CHECK(strcmp(chosen.machine, names[i]) == 0, "of %s", chosen.machine);
+        DIST_CHECK(chosen.n_fitting > 0 && chosen.n_candidates >= chosen.n_fitting, "counts");
+        check_same(ctx, &chosen);
+        check_grid(ctx, &chosen);
+        check_best(ctx, &network, &machine, opts, &chosen);
+    }
+}
+
+static void test_defaults(qdr_context *ctx, uint64_t seed)
+{
+    (void)seed;
+    const qdr_network network = small_network();
+    qdr_auto_plan chosen;
+    DIST_OK(qdr_plan_auto(ctx, &network, NULL, NULL, &chosen));
+    check_same(ctx, &chosen);
+    check_grid(ctx, &chosen);
+    DIST_CHECK(chosen.best.plan.batch == qdr_context_size(ctx) && chosen.best.plan.dtype == QDR_F32,
+               "batch %lld", (long long)chosen.best.plan.batch);
+}
+
+/* Rank 0's mistake is everybody's, and so is the sentence. */
+static void test_refusals(qdr_context *ctx, uint64_t seed)
+{
+    const qdr_machine machine = machine_of("dgx-a100");
+    qdr_network network = small_network();
+    qdr_search_opts opts = {QDR_OPTS_INIT, .dtype = QDR_F32};
+    qdr_auto_plan chosen;
+    (void)seed;
+    DIST_FAILS(qdr_plan_auto(NULL, &network, &machine, &opts, &chosen), QDR_ERR_ARGUMENT,
+               "context");
+    DIST_FAILS(qdr_plan_auto(ctx, NULL, &machine, &opts, &chosen), QDR_ERR_ARGUMENT, "network");
+    DIST_FAILS(qdr_plan_auto(ctx, &network, &machine, &opts, NULL), QDR_ERR_ARGUMENT, "result");
+    opts.n_ranks = 77;
+    DIST_FAILS(qdr_plan_auto(ctx, &network, &machine, &opts, &chosen), QDR_ERR_ARGUMENT, "77");
+    opts.n_ranks = 0;
+    opts.recomputes = 1 << QDR_RECOMPUTE_FULL;
+    DIST_FAILS(qdr_plan_auto(ctx, &network, &machine, &opts, &chosen), QDR_ERR_UNSUPPORTED,
+               "QDR_RECOMPUTE_NONE");
+    opts.recomputes = 0;
+    opts.optimizer_parts = -1;
+    DIST_FAILS(qdr_plan_auto(ctx, &network, &machine, &opts, &chosen), QDR_ERR_UNSUPPORTED, "z");
+    opts.optimizer_parts = 0;
+    opts.memory_bytes = 1e6;
+    DIST_FAILS(qdr_plan_auto(ctx, &network, &machine, &opts, &chosen), QDR_ERR_MEMORY, "fits in");
+    DIST_CHECK(chosen.best.plan.x == 0, "a result after an error");
+    opts.memory_bytes = 0;
+    network.layers = 0;
+    DIST_FAILS(qdr_plan_auto(ctx, &network, &machine, &opts, &chosen), QDR_ERR_SHAPE, "layers");
+}
+
+static void test_check(qdr_context *ctx, uint64_t seed)
+{
+    const int p = qdr_context_size(ctx);
+    const qdr_plan good = {QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = p};
+    qdr_plan plan = good;
+    (void)seed;
+    DIST_OK(qdr_plan_check(&good, p));
+    DIST_OK(qdr_plan_check(&good, 0));
+    DIST_FAILS(qdr_plan_check(NULL, 0), QDR_ERR_ARGUMENT, "NULL");
+    DIST_FAILS(qdr_plan_check(&good, p + 1), QDR_ERR_ARGUMENT, "-n");
+    plan.recompute = QDR_RECOMPUTE_ATTENTION;
+    DIST_FAILS(qdr_plan_check(&plan, p), QDR_ERR_UNSUPPORTED, "--recompute none");
+    plan = good;
+    plan.gradient_parts = 1;
+    plan.optimizer_parts = 2;
+    DIST_FAILS(qdr_plan_check(&plan, p), QDR_ERR_UNSUPPORTED, "--levels none");
+    plan = good;
+    plan.pipeline = 2;
+    DIST_FAILS(qdr_plan_check(&plan, p), QDR_ERR_UNSUPPORTED, "pipeline");
+    plan = good;
+    plan.axis_bytes_ratio[QDR_D] = 0.25;
+    DIST_FAILS(qdr_plan_check(&plan, p), QDR_ERR_UNSUPPORTED, "d sends 0.25");
+    plan = good;
+    plan.y = 0;
+    DIST_FAILS(qdr_plan_check(&plan, 0), QDR_ERR_ARGUMENT, "≥ 1");
+}
+
+int main(int argc, char **argv)
+{
+    const dist_test tests[] = {{"agrees", test_agrees},
+                               {"defaults", test_defaults},
+                               {"refusals", test_refusals},
+                               {"check", test_check}};
+    return dist_main(argc, argv, tests, sizeof tests / sizeof *tests);
+}

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reports of stacks: every kind of task is there as often as the lists have it, numbers are
+ * numbers, and measuring changes no result. Nothing is asserted about times but that there are
+ * some. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../examples/common/gpt.h"
+#include "dist.h"
+
+enum { CONTEXT = 8, MAX_ROWS = 64 };
+
+typedef struct row {
+    char kind[23];
+    double count, predicted, measured;
+} row;
+
+typedef struct table {
+    row rows[MAX_ROWS];
+    int n_rows, n_wholes;
+} table;
+
+static void create(qdr_grid *grid, qdr_layout layout, gpt *model)
+{
+    const gpt_config config = {.n_layers = 2,
+                               .hidden = 48,
+                               .n_heads = 6,
+                               .context = CONTEXT,
+                               .vocab = 60,
+                               .n_sequences = 2 * qdr_context_size(qdr_grid_context(grid)),
+                               .layout = layout,
+                               .dtype = QDR_F32};
+    DIST_OK(gpt_create(grid, &config, model));
+    DIST_OK(gpt_init(model, 7, 0.05));
+}
+
+/* Steps of two micro-batches. @return the last loss */
+static double train(gpt *model, int n_steps)
+{
+    uint8_t text[256];
+    int64_t starts[64] = {0}, n_valid;
+    double loss = 0;
+    for (int i = 0; i < 256; i++) text[i] = (uint8_t)(i * 7 % 60);
+    for (int64_t i = 0; i < model->config.n_sequences; i++) starts[i] = i * 3 % 200;
+    for (int step = 0; step < n_steps; step++)
+        for (int part = 0; part < 2; part++) {
+            DIST_OK(gpt_fill(model, text, starts));
+            DIST_OK(qdr_stack_forward(model->stack));
+            DIST_OK(qdr_stack_backward(model->stack, part ? QDR_ACCUMULATE : QDR_DEFER_SYNC, 1));
+            DIST_OK(qdr_stack_loss(model->stack, &loss, &n_valid));
+        }
+    return loss;
+}
+
+/* ---- the text of a report ---- */
+
+static char *text_of(qdr_stack *stack, const qdr_machine *machine)
+{
+    char *text = NULL;
+    size_t n_chars = 0;
+    FILE *file = open_memstream(&text, &n_chars);
+    DIST_CHECK(file != NULL, "no memory");
+    DIST_OK(qdr_stack_report(stack, machine, file));
+    fclose(file);
+    return text;
+}
+
+static int is_time(double number) { return isfinite(number) && number >= 0; }
+
+static void read_row(const char *line, table *read)
+{
+    row *r = &read->rows[read->n_rows];
+    char ratio[16];
+    DIST_CHECK(read->n_rows < MAX_ROWS, "too many rows");
+    memcpy(r->kind, line, 22);
+    r->kind[22] = '\0';
+    for (int i = 21; i >= 0 && r->kind[i] == ' '; i--) r->kind[i] = '\0';
+    DIST_CHECK(
+        sscanf(line + 22, "%lf %lf %lf %15s", &r->count, &r->predicted, &r->measured, ratio) == 4,
+        "row '%s'", line);
+    DIST_CHECK(r->count > 0 && is_time(r->predicted) && is_time(r->measured), "row '%s'", line);
+    read->n_rows++;
+}
+
+static void read_whole(const char *line, table *read)
+{
+    double predicted, measured, ratio;
+    DIST_CHECK(sscanf(line + 30, "%lf %lf %lf", &predicted, &measured, &ratio) == 3, "row '%s'",
+               line);
+    DIST_CHECK(is_time(predicted) && is_time(measured), "row '%s'", line);
+    read->n_wholes++;
+}
+
+static void read_table(char *text, table *read)
+{
+    int part = 0;
+    memset(read, 0, sizeof *read);
+    char *rest = NULL; /* ranks are threads */
+    for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        if (strncmp(line, "kind of task", 12) == 0 || strncmp(line, "tasks together", 14) == 0)
+            part++;
+        else if (part == 1)
+            read_row(line, read);
+        else if (part == 2)
+            read_whole(line, read);
+    }
+}
+
+static double count_of(const table *read, const char *kind)
+{
+    for (int i = 0; i < read->n_rows; i++)
+        if (strcmp(read->rows[i].kind, kind) == 0) return read->rows[i].count;
+    return 0;
+}
+
+/* ---- */
+
+static void check_counts(const qdr_stack *stack, const table *read)
+{
+    static const char *const axes[] = {"x", "y", "z"};
+    static const char *const once[] = {"cross-entropy forward", "cross-entropy backward", "embed",
+                                       "embed-sum"};
+    double n_products = 0;
+    for (int i = 0; i < read->n_rows; i++)
+        n_products += strncmp(read->rows[i].kind, "product", 7) == 0 ? read->rows[i].count : 0;
+    /* nine layers, and each of them three times; panels may cut them */
+    DIST_CHECK(n_products >= 3 * 9, "%g products", n_products);
+    DIST_CHECK(count_of(read, "attention forward") == 2, "attention");
+    DIST_CHECK(count_of(read, "norm backward") == 5, "norms");
+    DIST_CHECK(count_of(read, "gelu backward") == 2, "gelu");
+    for (int i = 0; i < 4; i++) DIST_CHECK(count_of(read, once[i]) == 1, "%s", once[i]);
+    for (int axis = 0; axis < 3; axis++) {
+        char kind[32];
+        const int wide = qdr_grid_size(qdr_stack_grid(stack), (qdr_axis)axis) > 1;
+        double n = 0;
+        for (int coll = 0; coll < 3; coll++) {
+            snprintf(kind, sizeof kind, "%s %s", qdr_coll_kind_name((qdr_coll_kind)coll),
+                     axes[axis]);
+            n += count_of(read, kind);
+        }
+        DIST_CHECK((n > 0) == wide, "%g collectives over %s", n, axes[axis]);
+    }
+}
+
+static void check_report(qdr_grid *grid, const qdr_machine *machine, qdr_layout layout)
+{
+    gpt plain, measured;
+    table read;
+    create(grid, layout, &plain);
+    const double expected = train(&plain, 3);
+    gpt_destroy(&plain);
+    create(grid, layout, &measured);
+    DIST_OK(qdr_stack_measure(measured.stack));
+    const double loss = train(&measured, 3);
+    DIST_CHECK(loss == expected, "%.17g measured, %.17g not", loss, expected);
+    char *text = text_of(measured.stack, machine);
+    DIST_CHECK(strstr(text, machine->name) != NULL, "no machine in\n%s", text);
+    read_table(text, &read);
+    check_counts(measured.stack, &read);
+    DIST_CHECK(read.n_wholes == 3, "%d wholes", read.n_wholes);
+    free(text);
+    gpt_destroy(&measured);
+}
+
+static void check_grid(qdr_grid *grid, void *user)
+{
+    check_report(grid, user, QDR_REPLICATED);
+    check_report(grid, user, QDR_SCATTERED);
+}
+
+static void test_every_grid(qdr_context *ctx, uint64_t seed)
+{
+    qdr_machine machine;
+    (void)seed;
+    DIST_OK(qdr_machine_load("dgx-a100", &machine));
+    dist_every_grid(ctx, check_grid, &machine);
+}
+
+/* More runs than are kept. */
+static void test_long(qdr_context *ctx, uint64_t seed)
+{
+    qdr_grid *grid;
+    gpt model;
+    table read;
+    (void)seed;
+    DIST_OK(qdr_grid_create(
+        ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = 1, .y = 1, .z = qdr_context_size(ctx), .d = 1},
+        &grid));
+    create(grid, QDR_REPLICATED, &model);
+    if (qdr_context_rank(ctx) == 0) DIST_OK(qdr_stack_measure(model.stack)); /* others need not */
+    (void)train(&model, 40);
+    if (qdr_context_rank(ctx) == 0) {
+        char *text = text_of(model.stack, NULL);
+        DIST_CHECK(strstr(text, "medians of 32 runs") != NULL, "%s", text);
+        read_table(text, &read);
+        check_counts(model.stack, &read);
+        free(text);
+    }
+    DIST_OK(qdr_barrier(ctx));
+    gpt_destroy(&model);
+    qdr_grid_destroy(&grid);
+}
+
+static void test_refusals(qdr_context *ctx, uint64_t seed)
+{
+    qdr_machine machine;
+    qdr_grid *grid = dist_random_grid(ctx, &seed);
+    gpt model;
+    DIST_OK(qdr_machine_load("dgx-a100", &machine));
+    create(grid, QDR_REPLICATED, &model);
+    DIST_FAILS(qdr_stack_measure(NULL), QDR_ERR_ARGUMENT, "NULL");
+    DIST_FAILS(qdr_stack_report(NULL, &machine, stderr), QDR_ERR_ARGUMENT, "NULL");
+    DIST_FAILS(qdr_stack_report(model.stack, &machine, NULL), QDR_ERR_ARGUMENT, "NULL");
+    DIST_FAILS(qdr_stack_report(model.stack, &machine, stderr), QDR_ERR_STATE, "qdr_stack_measure");
+    DIST_OK(qdr_stack_measure(model.stack));
+    DIST_OK(qdr_stack_measure(model.stack));
+    DIST_FAILS(qdr_stack_report(model.stack, &machine, stderr), QDR_ERR_STATE, "twice");
+    (void)train(&model, 2);
+    machine.f32.peak_flops = 0;
+    DIST_FAILS(qdr_stack_report(model.stack, &machine, stderr), QDR_ERR_DTYPE, "f32");
+    gpt_destroy(&model);
+    qdr_grid_destroy(&grid);
+}
+
+int main(int argc, char **argv)
+{
+    static const dist_test tests[] = {
+        {"every grid", test_every_grid}, {"long", test_long}, {"refusals", test_refusals}};
+    return dist_main(argc, argv, tests, 3);
+}
