@@ -66,7 +66,7 @@ static void run(timeline *t, qdri_list_kind kind)
 static void show_pass(timeline *t, qdri_list_kind kind, qdr_timeline_pass pass)
 {
     const qdri_template_list *list = &t->template->lists[kind];
-    const int before = pass == QDR_PASS_BACKWARD ? QDRI_TEMPLATE_LAYERS - 1 : 0;
+    const int before = pass == QDR_PASS_BACKWARD ? 2 : 0; /* of layer 1 */
     run(t, kind);
     const double begin = end_of(t, list->last_of_layer[before][QDRI_STREAM_OF_COMPUTE]),
                  end = end_of(t, list->last_of_layer[1][QDRI_STREAM_OF_COMPUTE]);
