@@ -62,7 +62,7 @@ figures() {
 
 if [ -z "$write" ]; then figures; exit; fi
 figures >model-figures.tmp
-awk '/^<!-- figures -->/ { print; print ""; while ((getline line < "model-figures.tmp") > 0) print line; skip = 1; next }
+awk '/^<!-- figures -->/ { print; while ((getline line < "model-figures.tmp") > 0) print line; skip = 1; next }
      /^<!-- end of figures -->/ { skip = 0; print "" } !skip' docs/model.md >model.tmp
 mv model.tmp docs/model.md
 rm -f model-figures.tmp
