@@ -33,8 +33,8 @@ static double units_touched(const block *b, int unit)
 {
     const int common = common_divisor((int)(b->n_ranks % unit), unit);
     const int latest = unit - common + (b->stride < common ? b->stride : common) - 1;
-    const double touched = (double)((latest + (int64_t)(b->n_members - 1) * b->stride) / unit + 1);
-    return touched < b->n_members ? touched : b->n_members;
+    const int64_t touched = (latest + (int64_t)(b->n_members - 1) * b->stride) / unit + 1;
+    return touched < b->n_members ? (double)touched : b->n_members;
 }
 
 /* Members in the unit that has fewest of any group that is in several. */
@@ -42,8 +42,9 @@ static double fewest_members(const block *b, int unit)
 {
     const int common = common_divisor((int)(b->n_ranks % unit), unit);
     const int64_t length = (int64_t)(b->n_members - 1) * b->stride;
+    const int whole = b->stride <= unit ? unit / b->stride : 0;
     int64_t fewest = b->n_members;
-    if (common == unit && b->stride <= unit && unit % b->stride == 0) return unit / b->stride;
+    if (common == unit && whole * b->stride == unit) return whole;
     for (int first = 0; first < unit; first++) {
         if (first % common >= b->stride || first + length < unit) continue;
         const int64_t at_begin = (unit - first - 1) / b->stride + 1,

@@ -2,6 +2,7 @@
 /* The search: all plans are bounded from below, grid by grid; then the most promising are simulated
  * until no bound is left that could win. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,7 +38,7 @@ static void list_orders(search *s)
 {
     static const char names[] = "xyzd";
     if (s->opts.order) {
-        strcpy(s->orders[s->n_orders++], s->opts.order);
+        snprintf(s->orders[s->n_orders++], sizeof s->orders[0], "%s", s->opts.order);
         return;
     }
     for (int code = 0; code < 256; code++) {
