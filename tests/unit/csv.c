@@ -67,9 +67,8 @@ static void reads_plain_and_quoted_cells(void **state)
 static void reads_all_line_ends(void **state)
 {
     (void)state;
-    const char *texts[] = {"a,b\n1,2\n3,4", "a,b\n1,2\n3,4\n", "a,b\r\n1,2\r\n3,4\r\n",
-                           "\xef\xbb\xbf"
-                           "a,b\r\n\r\n1,2\n\n\n3,4\r\n\n",
+    static const char with_mark[] = "\357\273\277a,b\r\n\r\n1,2\n\n\n3,4\r\n\n";
+    const char *texts[] = {"a,b\n1,2\n3,4", "a,b\n1,2\n3,4\n", "a,b\r\n1,2\r\n3,4\r\n", with_mark,
                            "\"a\",\"b\"\r\n\"1\",\"2\"\r\n\"3\",\"4\""};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         csv_table table = read_text(texts[i]);
