@@ -217,7 +217,7 @@ qdr_status qdr_model_explain(qdr_model *model, const qdr_plan *plan, FILE *file)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "explain: the model, the plan or the file is NULL");
     QDR_TRY(qdr_model_predict(model, plan, &all.result));
     QDR_TRY(qdri_model_template(model, plan, &all.template));
-    all.n_layers = qdri_price_plan(model, plan, &all.pricing).first;
+    all.n_layers = qdri_model_price(model, plan, &all.pricing, &all.result).first;
     for (int r = 0; r < all.template->n_roles; r++)
         all.roles[r] = qdri_role_price_of(&all.pricing, &all.template->roles[r]);
     explain_share(&all);

@@ -19,9 +19,6 @@ typedef struct qdri_explained {
     FILE *file;
 } qdri_explained;
 
-/* Prices as qdr_model_predict() has them: timeline.c. @return layers of the stages */
-qdri_stages qdri_price_plan(const qdr_model *model, const qdr_plan *plan, qdri_pricing *pricing);
-
 /* The terms of a step's time, and of memory. */
 void qdri_explain_time(const qdri_explained *all);
 void qdri_explain_memory(const qdri_explained *all);

@@ -134,20 +134,27 @@ static qdr_status set_rates(const qdr_model *model, const qdr_plan *plan, qdr_pl
     return QDR_OK;
 }
 
+qdri_stages qdri_model_price(const qdr_model *model, const qdr_plan *plan, qdri_pricing *pricing,
+                             qdr_plan_result *result)
+{
+    const qdri_stages stages = qdri_stages_make(&model->machine, &model->network, plan);
+    qdri_pricing_make(&model->machine, &model->network, plan, stages.first, pricing);
+    result->n_micro = qdri_micro_batches(plan, &pricing->sizes);
+    qdri_memory(pricing, &model->network, &stages, result->n_micro, result);
+    if (result->memory_bytes > model->machine.memory_bytes && !pricing->gathers_again) {
+        qdri_pricing_gather_again(pricing);
+        qdri_memory(pricing, &model->network, &stages, result->n_micro, result);
+    }
+    return stages;
+}
+
 static qdr_status predict(qdr_model *model, const qdr_plan *plan, qdr_plan_result *result)
 {
     const qdri_template *template = NULL;
     qdri_pricing pricing;
     QDR_TRY(qdri_plan_check(model, plan));
     QDR_TRY(qdri_model_template(model, plan, &template));
-    const qdri_stages stages = qdri_stages_make(&model->machine, &model->network, plan);
-    qdri_pricing_make(&model->machine, &model->network, plan, stages.first, &pricing);
-    result->n_micro = qdri_micro_batches(plan, &pricing.sizes);
-    qdri_memory(&pricing, &model->network, &stages, result->n_micro, result);
-    if (result->memory_bytes > model->machine.memory_bytes && !pricing.gathers_again) {
-        qdri_pricing_gather_again(&pricing);
-        qdri_memory(&pricing, &model->network, &stages, result->n_micro, result);
-    }
+    const qdri_stages stages = qdri_model_price(model, plan, &pricing, result);
     QDR_TRY(qdri_step_time(template, &pricing, &stages, &model->work, result));
     return set_rates(model, plan, result);
 }

@@ -145,20 +145,29 @@ static void bound_orders(search *s, qdri_bounds *bounds, const int *numbers, int
         s->result->n_bounded += s->opts.recomputes >> r & 1 ? n_orders : 0;
 }
 
+/* The bounds of a plan's grid, layout and micro-batch, whatever its order and recomputing; both
+ * results point to the plan. */
+static qdr_status make_bounds(qdr_model *model, const qdr_plan *plan, qdri_pricing *pricing,
+                              qdri_bounds *bounds)
+{
+    const qdri_template *template = NULL;
+    const double n_layers = (double)model->network.layers;
+    QDR_TRY(qdri_plan_check(model, plan));
+    QDR_TRY(qdri_model_template(model, plan, &template));
+    qdri_pricing_make(&model->machine, &model->network, plan, n_layers, pricing);
+    qdri_bounds_make(template, pricing, n_layers, bounds);
+    return QDR_OK;
+}
+
 /* One grid, layout and micro-batch with each way of recomputing. */
 static void bound_case(search *s, candidate c, const int *numbers, int n_orders)
 {
     const qdr_plan plan = plan_of(s, &c);
-    const qdri_template *template = NULL;
     qdri_pricing pricing;
     qdri_bounds bounds;
     double least[QDRI_N_RECOMPUTES];
-    s->status = qdri_plan_check(s->model, &plan);
-    if (s->status == QDR_OK) s->status = qdri_model_template(s->model, &plan, &template);
+    s->status = make_bounds(s->model, &plan, &pricing, &bounds);
     if (s->status != QDR_OK) return;
-    const double n_layers = (double)s->model->network.layers;
-    qdri_pricing_make(&s->model->machine, &s->model->network, &plan, n_layers, &pricing);
-    qdri_bounds_make(template, &pricing, n_layers, &bounds);
     bound_orders(s, &bounds, numbers, n_orders, least);
     for (int r = 0; r < QDRI_N_RECOMPUTES && s->status == QDR_OK; r++) {
         if (!(s->opts.recomputes >> r & 1)) continue;
@@ -250,15 +259,17 @@ static void simulate_orders(search *s, const candidate *c)
     const int size[QDR_N_AXES] = {c->x, c->y, c->z, c->d};
     int numbers[N_ORDERS];
     const int n_orders = distinct_orders(s, size, numbers);
+    const qdr_plan any_order = plan_of(s, c);
+    qdri_pricing pricing;
+    qdri_bounds bounds;
+    s->status = make_bounds(s->model, &any_order, &pricing, &bounds);
     for (int i = 0; i < n_orders && s->status == QDR_OK; i++) {
-        qdr_plan plan = plan_of(s, c);
+        qdr_plan plan = any_order;
         qdr_plan_result result;
-        double bound_secs = 0;
+        double bound_secs[QDRI_N_RECOMPUTES];
         memcpy(plan.order, s->orders[numbers[i]], sizeof plan.order);
-        if (!s->opts.exhaustive) {
-            s->status = qdr_model_bound(s->model, &plan, &bound_secs);
-            if (s->status != QDR_OK || bound_secs >= secs_to_beat(s, &plan)) continue;
-        }
+        qdri_bound_secs(&bounds, plan.order, bound_secs);
+        if (!s->opts.exhaustive && bound_secs[plan.recompute] >= secs_to_beat(s, &plan)) continue;
         s->status = qdr_model_predict(s->model, &plan, &result);
         s->result->n_simulated++;
         if (s->status == QDR_OK && result.secs < secs_to_beat(s, &plan)) insert(s, &plan, &result);
@@ -343,19 +354,14 @@ qdr_status qdr_model_search(qdr_model *model, const qdr_search_opts *opts,
 
 qdr_status qdr_model_bound(qdr_model *model, const qdr_plan *plan, double *secs)
 {
-    const qdri_template *template = NULL;
     qdri_pricing pricing;
     qdri_bounds bounds;
+    double each[QDRI_N_RECOMPUTES];
     if (!model || !plan || !secs)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "bound: the model, the plan or the place for the result is NULL");
     *secs = 0;
-    QDR_TRY(qdri_plan_check(model, plan));
-    QDR_TRY(qdri_model_template(model, plan, &template));
-    const double n_layers = (double)model->network.layers;
-    qdri_pricing_make(&model->machine, &model->network, plan, n_layers, &pricing);
-    qdri_bounds_make(template, &pricing, n_layers, &bounds);
-    double each[QDRI_N_RECOMPUTES];
+    QDR_TRY(make_bounds(model, plan, &pricing, &bounds));
     qdri_bound_secs(&bounds, plan->order[0] ? plan->order : "xyzd", each);
     *secs = each[plan->recompute];
     return QDR_OK;

@@ -6,19 +6,6 @@
 
 #include "core/size.h"
 #include "explain.h"
-#include "memory.h"
-
-qdri_stages qdri_price_plan(const qdr_model *model, const qdr_plan *plan, qdri_pricing *pricing)
-{
-    const qdri_stages stages = qdri_stages_make(&model->machine, &model->network, plan);
-    qdr_plan_result result;
-    qdri_pricing_make(&model->machine, &model->network, plan, stages.first, pricing);
-    qdri_memory(pricing, &model->network, &stages, qdri_micro_batches(plan, &pricing->sizes),
-                &result);
-    if (result.memory_bytes > model->machine.memory_bytes && !pricing->gathers_again)
-        qdri_pricing_gather_again(pricing);
-    return stages;
-}
 
 typedef struct timeline {
     const qdri_template *template;
@@ -121,7 +108,8 @@ qdr_status qdr_model_timeline(qdr_model *model, const qdr_plan *plan, qdr_timeli
     memset(secs, 0, QDR_N_PASSES * sizeof *secs);
     QDR_TRY(qdri_plan_check(model, plan));
     QDR_TRY(qdri_model_template(model, plan, &t.template));
-    qdri_price_plan(model, plan, &pricing);
+    qdr_plan_result result;
+    qdri_model_price(model, plan, &pricing, &result);
     t.pricing = &pricing;
     const qdr_status status = show_all(&t);
     free(t.prices);
