@@ -45,8 +45,7 @@ static qdri_price price_of(const qdri_net *net, const qdri_task *task, qdri_pric
 static qdr_status simulate(const qdri_net *net, const qdri_schedule *schedule,
                            qdri_pricing *pricing, double *secs)
 {
-    const qdri_sim_slowdown slowdown = {pricing->machine->processor_slowdown,
-                                        pricing->machine->transfer_slowdown};
+    const qdri_sim_slowdown slowdown = qdri_sim_slowdown_of(pricing->machine);
     qdri_price *prices = NULL;
     int *next = NULL;
     qdri_sim_list list;

@@ -176,8 +176,7 @@ static qdri_price price_of(const pricing_net *p, const qdri_task *task)
 
 static double simulate(const pricing_net *p, const qdri_schedule *schedule)
 {
-    const qdr_machine *machine = p->straight.machine;
-    const qdri_sim_slowdown slowdown = {machine->processor_slowdown, machine->transfer_slowdown};
+    const qdri_sim_slowdown slowdown = qdri_sim_slowdown_of(p->straight.machine);
     qdri_sim_list list;
     qdri_sim_times times;
     qdri_sim_list_make(schedule, p->next, &list);

@@ -34,6 +34,11 @@ typedef struct qdri_sim_slowdown {
     double processor, transfer;
 } qdri_sim_slowdown;
 
+static inline qdri_sim_slowdown qdri_sim_slowdown_of(const qdr_machine *machine)
+{
+    return (qdri_sim_slowdown){machine->processor_slowdown, machine->transfer_slowdown};
+}
+
 typedef struct qdri_sim_times {
     double end_secs;
     double stream_end[QDRI_N_STREAMS]; /* of the last task on it */

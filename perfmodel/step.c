@@ -107,8 +107,7 @@ static void simulate_list(const qdri_template *template, qdri_list_kind kind,
                           const qdri_pricing *pricing, qdri_step_work *work, simulated *sim)
 {
     const qdri_template_list *list = &template->lists[kind];
-    const qdri_sim_slowdown slowdown = {pricing->machine->processor_slowdown,
-                                        pricing->machine->transfer_slowdown};
+    const qdri_sim_slowdown slowdown = qdri_sim_slowdown_of(pricing->machine);
     for (int i = 0; i < list->sim.n_tasks; i++) work->prices[i] = work->roles[list->role[i]].price;
     sim->spans = work->spans;
     qdri_simulate(&list->sim, work->prices, &slowdown, &sim->times, work->spans);

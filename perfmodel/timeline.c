@@ -42,8 +42,7 @@ static void show(const timeline *t, const qdri_task *task, const qdri_sim_span *
 static void run(timeline *t, qdri_list_kind kind)
 {
     const qdri_template_list *list = &t->template->lists[kind];
-    const qdr_machine *machine = t->pricing->machine;
-    const qdri_sim_slowdown slowdown = {machine->processor_slowdown, machine->transfer_slowdown};
+    const qdri_sim_slowdown slowdown = qdri_sim_slowdown_of(t->pricing->machine);
     qdri_sim_times times;
     for (int i = 0; i < list->sim.n_tasks; i++) t->prices[i] = t->roles[list->role[i]].price;
     qdri_simulate(&list->sim, t->prices, &slowdown, &times, t->spans);
