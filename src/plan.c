@@ -22,6 +22,7 @@ enum {
     OPTION_RECOMPUTE,
     OPTION_LEVELS,
     OPTION_MICRO_BATCH,
+    OPTION_OVERLAP,
     OPTION_DTYPE,
     OPTION_TOP,
     OPTION_WHY_NOT,
@@ -47,6 +48,7 @@ static const option_spec specs[] = {
     {"recompute", 0, "WHAT", "none, attention or full; default: the best"},
     {"levels", 0, "GP,OP", "parts of gradients and optimizer state; or zero1, zero2, zero3"},
     {"micro-batch", 0, "N", "sequences of one forward in each z, d cell; default: the best"},
+    {"overlap", 0, "on|off", "collectives beside products; default: on"},
     {"dtype", 0, "TYPE", "f32, f64 or bf16; default: bf16 where the machine has it"},
     {"top", 0, "N", "grids to show, 1 to 64; default 10"},
     {"why-not", 0, "GRID", "say why this grid is not the best"},
@@ -125,6 +127,10 @@ static int take_search(int index, const char *value, plan_options *options, fail
         return EXIT_OK;
     case OPTION_MICRO_BATCH:
         return take_whole("micro-batch", value, 1 << 30, &search->micro_batch, why);
+    case OPTION_OVERLAP:
+        search->overlap = strcmp(value, "off") == 0 ? QDR_OVERLAP_NONE : QDR_OVERLAP_ALL;
+        if (strcmp(value, "off") == 0 || strcmp(value, "on") == 0) return EXIT_OK;
+        return fail(why, EXIT_USAGE, "--overlap '%s': use on or off", value);
     case OPTION_DTYPE:
         options->has_dtype = 1;
         return option_compute_dtype("dtype", value, &search->dtype, why);

@@ -123,7 +123,8 @@ static int find_method(plan_answer *answer, const char *name, const int size[QDR
                                    .dtype = opts.dtype,
                                    .batch = opts.batch,
                                    .micro_batch = 1,
-                                   .sequence = opts.sequence};
+                                   .sequence = opts.sequence,
+                                   .overlap = opts.overlap};
     if (fail_status(why,
                     qdr_model_predict(answer->model, &row->planned.plan, &row->planned.result)))
         return why->code;

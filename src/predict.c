@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "command.h"
+#include "predict_coll.h"
 
 enum { OPTION_MACHINE, OPTION_OUTPUT, OPTION_SET, OPTION_ASSUME, OPTION_GROUPS, OPTION_JSON };
 
@@ -17,7 +18,7 @@ static const option_spec specs[] = {
     {"set", 0, "KEY=VALUE",
      "a constant of the machines used, or of one (NAME:KEY=VALUE); can be repeated"},
     {"assume", 0, "FILE", "what rows leave out; default: assumed_shapes of the installed data"},
-    {"groups", 0, NULL, "print each group too"},
+    {"groups", 0, NULL, "print each group of runs, each collective too"},
     {"json", 0, NULL, "print JSON"},
     {"help", 'h', NULL, "print this"},
     {NULL, 0, NULL, NULL},
@@ -74,6 +75,14 @@ static int check_output(const predict_options *options, failure *why)
                 options->output);
 }
 
+static int no_memory(const csv_table *table, failure *why)
+{
+    return fail(why, EXIT_FAILED, "%.300s: no memory for %lld rows", table->name,
+                (long long)table->n_rows);
+}
+
+/* ---- runs ---- */
+
 static int predict_all(const csv_table *table, const assumptions *assumed, predict_options *options,
                        measured_run *runs, failure *why)
 {
@@ -88,7 +97,7 @@ static int predict_all(const csv_table *table, const assumptions *assumed, predi
     return EXIT_OK;
 }
 
-static int put_out(const report *r, const predict_options *options, failure *why)
+static int put_out_runs(const report *r, const predict_options *options, failure *why)
 {
     if (options->output && report_save(r, options->output, why)) return why->code;
     if (options->as_json)
@@ -101,25 +110,75 @@ static int put_out(const report *r, const predict_options *options, failure *why
     return why->code;
 }
 
-static int predict_table(const csv_table *table, const assumptions *assumed,
-                         predict_options *options, failure *why)
+static int predict_runs(const csv_table *table, const assumptions *assumed,
+                        predict_options *options, failure *why)
 {
     scores all = {.n_groups = 0};
-    if (table->n_rows == 0)
-        return fail(why, EXIT_USAGE, "%.300s: it has no rows below the names of the columns",
-                    table->name);
     measured_run *runs = calloc((size_t)table->n_rows, sizeof *runs);
-    if (!runs)
-        return fail(why, EXIT_FAILED, "%.300s: no memory for %lld rows", table->name,
-                    (long long)table->n_rows);
+    if (!runs) return no_memory(table, why);
     if (!predict_all(table, assumed, options, runs, why) &&
         !scores_make(runs, table->n_rows, &all, why)) {
         const report r = {table, runs, assumed, &all, options->with_groups};
-        put_out(&r, options, why);
+        put_out_runs(&r, options, why);
     }
     scores_free(&all);
     free(runs);
     return why->code;
+}
+
+/* ---- collectives ---- */
+
+static int predict_each(const csv_table *table, const assumptions *assumed,
+                        predict_options *options, measured_coll *colls, failure *why)
+{
+    coll_columns columns;
+    if (coll_columns_find(table, &columns, why)) return why->code;
+    for (int64_t row = 0; row < table->n_rows; row++) {
+        assumed_row fit;
+        coll_read(table, &columns, row, assumed, &colls[row], &fit);
+        if (coll_predict(&options->predictor, &colls[row], why)) return why->code;
+        if (!colls[row].why_skipped[0]) assumed_note(&fit);
+    }
+    return EXIT_OK;
+}
+
+static int put_out_collectives(const coll_report *r, const predict_options *options, failure *why)
+{
+    if (options->output && coll_report_save(r, options->output, why)) return why->code;
+    if (options->as_json)
+        coll_report_print_json(r, why);
+    else
+        coll_report_print(r);
+    if (r->scores->all.n == 0)
+        fail(why, EXIT_FAILED, "%.200s: no row could be predicted; the first one: %s",
+             r->table->name, r->colls[0].why_skipped);
+    return why->code;
+}
+
+static int predict_collectives(const csv_table *table, const assumptions *assumed,
+                               predict_options *options, failure *why)
+{
+    coll_scores all = {.n_groups = 0};
+    measured_coll *colls = calloc((size_t)table->n_rows, sizeof *colls);
+    if (!colls) return no_memory(table, why);
+    if (!predict_each(table, assumed, options, colls, why) &&
+        !coll_scores_make(colls, table->n_rows, &all, why)) {
+        const coll_report r = {table, colls, assumed, &all, options->with_groups};
+        put_out_collectives(&r, options, why);
+    }
+    coll_scores_free(&all);
+    free(colls);
+    return why->code;
+}
+
+static int predict_table(const csv_table *table, const assumptions *assumed,
+                         predict_options *options, failure *why)
+{
+    if (table->n_rows == 0)
+        return fail(why, EXIT_USAGE, "%.300s: it has no rows below the names of the columns",
+                    table->name);
+    return csv_find(table, "collective") >= 0 ? predict_collectives(table, assumed, options, why)
+                                              : predict_runs(table, assumed, options, why);
 }
 
 static int run(int argc, char **argv)
@@ -136,7 +195,8 @@ static int run(int argc, char **argv)
             !csv_load(options.path, &table, &why))
             predict_table(&table, &assumed, &options, &why);
     } else {
-        fail(&why, EXIT_USAGE, "predict: a table of runs is missing; see quadrille predict --help");
+        fail(&why, EXIT_USAGE,
+             "predict: a table of runs or collectives is missing; see quadrille predict --help");
     }
     predictor_free(&options.predictor);
     csv_free(&table);
@@ -146,8 +206,8 @@ static int run(int argc, char **argv)
 
 const command command_predict = {
     .name = "predict",
-    .summary = "test the model on measured training runs",
-    .usage = "quadrille predict RUNS.csv [OPTION]...",
+    .summary = "test the model on measured runs or collectives",
+    .usage = "quadrille predict TABLE.csv [OPTION]...",
     .text =
         "Reads a table of measured runs (- is standard input), predicts the time and the memory "
         "of each, and\n"
@@ -158,9 +218,15 @@ const command command_predict = {
         "needed; source, machine, model, layers, hidden, heads, seq, vocab, tp, pp, dp, "
         "other_parallelism and\n"
         "params are used. What rows leave out is assumed, and printed. Nothing is run; MPI is "
-        "not started.",
+        "not started.\n\n"
+        "A table with a column 'collective' has collectives instead, such as nccl-tests print: "
+        "gpus (of a group)\n"
+        "and time_us or busbw_GBps are needed; machine, gpu, nodes, bytes and algo are used. "
+        "'all_reduce group 4\n"
+        "strided' is an all-reduce in groups of 4 as far apart as can be, all groups at once.",
     .options = specs,
     .examples = "  quadrille predict runs.csv\n"
+                "  quadrille predict nccl-tests.csv --groups\n"
                 "  quadrille predict runs.csv -o predicted.csv --json\n"
                 "  quadrille predict runs.csv -m dgx-a100 --set bf16.most=0.85 --set "
                 "software.host_us=10\n",

@@ -59,6 +59,10 @@ typedef struct predictor {
     struct known_model *models;
     size_t n_machines, n_models;
 } predictor;
+/* The machine of a row's text, which must stay; NULL where it means none (why_not: a sentence) or
+ * after a failure. Good until the next call. */
+const qdr_machine *predictor_machine(predictor *all, const char *text, const char **why_not,
+                                     failure *why);
 /* Predicts a row, or sets why_skipped. Fails only with the command. */
 int predictor_run(predictor *all, measured_run *run, failure *why);
 void predictor_free(predictor *all);

@@ -30,6 +30,9 @@ typedef enum assumed_field {
     ASSUMED_LAYOUT,
     ASSUMED_OVERLAP,
     ASSUMED_FLOPS_RECOMPUTED, /* 1: TFLOP/s count the flops of full recomputation */
+    ASSUMED_BYTES, /* of a collective; with the next, the mean over sizes that double */
+    ASSUMED_BYTES_MOST,
+    ASSUMED_ALONE, /* 1: one group at a time */
     ASSUMED_MACHINE,
     ASSUMED_NETWORK,
     ASSUMED_SKIP,

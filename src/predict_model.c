@@ -67,6 +67,10 @@ static int load_machine(const predictor *all, known_machine *known, failure *why
         const qdr_status status = qdr_machine_load(all->machine_name, &known->machine);
         if (status == QDR_ERR_IO) return fail(why, EXIT_USAGE, "%s", qdr_last_error());
         if (fail_status(why, status)) return why->code;
+    } else if (!*known->text) {
+        snprintf(known->sentence, sizeof known->sentence,
+                 "machine is missing; name one with --machine");
+        return EXIT_OK;
     } else if (qdr_machine_find(known->text, &known->machine) != QDR_OK) {
         snprintf(known->sentence, sizeof known->sentence, "%s", qdr_last_error());
         return EXIT_OK;
@@ -74,17 +78,25 @@ static int load_machine(const predictor *all, known_machine *known, failure *why
     return apply_settings(all, &known->machine, why);
 }
 
-/* Its place; n_machines after a failure. */
-static size_t find_machine(predictor *all, const char *text, failure *why)
+/* NULL after a failure. */
+static const known_machine *find_machine(predictor *all, const char *text, failure *why)
 {
     for (size_t i = 0; i < all->n_machines; i++)
-        if (all->machine_name || strcmp(all->machines[i].text, text) == 0) return i;
+        if (all->machine_name || strcmp(all->machines[i].text, text) == 0) return &all->machines[i];
     known_machine *more = add_item(all->machines, &all->n_machines, sizeof *more, why);
-    if (!more) return all->n_machines;
+    if (!more) return NULL;
     all->machines = more;
     known_machine *known = &more[all->n_machines - 1];
     known->text = text;
-    return load_machine(all, known, why) ? all->n_machines : all->n_machines - 1;
+    return load_machine(all, known, why) ? NULL : known;
+}
+
+const qdr_machine *predictor_machine(predictor *all, const char *text, const char **why_not,
+                                     failure *why)
+{
+    const known_machine *known = find_machine(all, text, why);
+    *why_not = known ? known->sentence : "";
+    return known && !known->sentence[0] ? &known->machine : NULL;
 }
 
 /* ---- models ---- */
@@ -98,15 +110,17 @@ static network_key key_of(const qdr_network *n)
 }
 
 /* NULL where the network is impossible, or after a failure. */
-static qdr_model *find_model(predictor *all, size_t machine, measured_run *run, failure *why)
+static qdr_model *find_model(predictor *all, const known_machine *known, measured_run *run,
+                             failure *why)
 {
+    const size_t place = (size_t)(known - all->machines);
     const network_key key = key_of(&run->network);
     for (size_t i = all->n_models; i-- > 0;)
-        if (all->models[i].machine == machine &&
+        if (all->models[i].machine == place &&
             memcmp(all->models[i].key.of, key.of, sizeof key.of) == 0)
             return all->models[i].model;
     qdr_model *model = NULL;
-    if (qdr_model_create(&all->machines[machine].machine, &run->network, &model) != QDR_OK) {
+    if (qdr_model_create(&known->machine, &run->network, &model) != QDR_OK) {
         run_skip(run, "%.300s", qdr_last_error());
         return NULL;
     }
@@ -116,7 +130,7 @@ static qdr_model *find_model(predictor *all, size_t machine, measured_run *run, 
         return NULL;
     }
     all->models = more;
-    more[all->n_models - 1] = (known_model){machine, key, model};
+    more[all->n_models - 1] = (known_model){place, key, model};
     return model;
 }
 
@@ -158,17 +172,12 @@ static void predict(const qdr_machine *machine, qdr_model *model, measured_run *
 int predictor_run(predictor *all, measured_run *run, failure *why)
 {
     if (run->why_skipped[0]) return EXIT_OK;
-    if (!all->machine_name && !*run->machine) {
-        run_skip(run, "machine is missing; name one with --machine");
-        return EXIT_OK;
-    }
-    const size_t place = find_machine(all, run->machine, why);
-    if (why->code) return why->code;
-    const known_machine *known = &all->machines[place];
+    const known_machine *known = find_machine(all, run->machine, why);
+    if (!known) return why->code;
     if (known->sentence[0]) run_skip(run, "%s", known->sentence);
     check_utilisation(&known->machine, run);
     if (run->why_skipped[0]) return EXIT_OK;
-    qdr_model *model = find_model(all, place, run, why);
+    qdr_model *model = find_model(all, known, run, why);
     if (model) predict(&known->machine, model, run);
     return why->code;
 }

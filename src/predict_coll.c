@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A row of a table of collectives as a sample, and the model's time of it. */
+#include "predict_coll.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "predict_text.h"
+
+#define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+enum { MOST_SIZES = 64 };
+
+/* ---- rows ---- */
+
+static void skip(measured_coll *coll, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+static void skip(measured_coll *coll, const char *format, ...)
+{
+    va_list arguments;
+    if (coll->why_skipped[0]) return;
+    va_start(arguments, format);
+    vsnprintf(coll->why_skipped, sizeof coll->why_skipped, format, arguments);
+    va_end(arguments);
+}
+
+int coll_columns_find(const csv_table *table, coll_columns *columns, failure *why)
+{
+    *columns = (coll_columns){
+        .machine = csv_find(table, "machine"),
+        .gpu = csv_find(table, "gpu"),
+        .collective = csv_find(table, "collective"),
+        .nodes = csv_find(table, "nodes"),
+        .gpus = csv_find(table, "gpus"),
+        .bytes = csv_find(table, "bytes"),
+        .time_us = csv_find(table, "time_us"),
+        .busbw = csv_find(table, "busbw_GBps"),
+        .algo = csv_find(table, "algo"),
+        .source = csv_find(table, "source"),
+    };
+    if (columns->collective >= 0 && columns->gpus >= 0 &&
+        (columns->time_us >= 0 || columns->busbw >= 0))
+        return EXIT_OK;
+    return fail(why, EXIT_USAGE,
+                "%.300s: a table of collectives needs the columns collective, gpus, and time_us or "
+                "busbw_GBps",
+                table->name);
+}
+
+/* A number above 0 and at most `most`, or 0 where the cell is empty. */
+static double positive(const csv_table *table, int64_t row, int column, double most,
+                       measured_coll *coll)
+{
+    char shown[CSV_SHOWN_BYTES];
+    double value = 0;
+    const char *cell = csv_cell(table, row, column);
+    const int found = csv_number(cell, &value);
+    if (found == 0 || (found > 0 && value > 0 && value <= most)) return value;
+    skip(coll, "line %lld, column '%s': '%s' is no number above 0 and up to %g",
+         (long long)table->lines[row], csv_column(table, column), csv_printable(cell, shown), most);
+    return 0;
+}
+
+static double whole(const csv_table *table, int64_t row, int column, double most,
+                    measured_coll *coll)
+{
+    const double value = positive(table, row, column, most, coll);
+    if (value == floor(value)) return value;
+    skip(coll, "line %lld, column '%s': %g is no whole number", (long long)table->lines[row],
+         csv_column(table, column), value);
+    return 0;
+}
+
+/* "all_reduce group 8 strided" and "AllGather" begin with a kind, whatever stands between its
+ * words. */
+static void read_kind(const char *text, measured_coll *coll)
+{
+    static const struct {
+        const char *letters;
+        qdr_coll_kind kind;
+    } kinds[] = {{"allreduce", QDR_ALL_REDUCE},
+                 {"allgather", QDR_ALL_GATHER},
+                 {"reducescatter", QDR_REDUCE_SCATTER},
+                 {"sendrecv", QDR_SEND_RECV}};
+    char letters[32] = "", shown[CSV_SHOWN_BYTES], words[128] = "";
+    for (size_t n = 0; *text && n + 1 < sizeof letters; text++)
+        if (isalpha((unsigned char)*text)) letters[n++] = (char)tolower((unsigned char)*text);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        if (strncmp(letters, kinds[i].letters, strlen(kinds[i].letters)) != 0) continue;
+        coll->work.coll = kinds[i].kind;
+        text_append(words, sizeof words, coll->collective);
+        coll->is_group = text_has(words, WORDS("group"));
+        coll->is_strided = text_has(words, WORDS("strided"));
+        return;
+    }
+    skip(coll, "'%s' is no all-reduce, all-gather, reduce-scatter or send-recv",
+         csv_printable(coll->collective, shown));
+}
+
+static double assumed_or(assumed_row *fit, assumed_field field, int has_cell, double otherwise)
+{
+    const assumption *entry = assumed_take(fit, field, has_cell);
+    return entry ? entry->numbers[field] : otherwise;
+}
+
+static void read_bytes(const csv_table *table, const coll_columns *columns, int64_t row,
+                       measured_coll *coll, assumed_row *fit)
+{
+    const double bytes = positive(table, row, columns->bytes, 1e15, coll);
+    const int has_cell = bytes > 0;
+    coll->least_bytes = assumed_or(fit, ASSUMED_BYTES, has_cell, bytes);
+    coll->work.bytes = assumed_or(fit, ASSUMED_BYTES_MOST, has_cell, coll->least_bytes);
+    if (!(coll->least_bytes > 0)) skip(coll, "bytes is missing, and nothing is assumed");
+    if (coll->work.bytes < coll->least_bytes ||
+        coll->work.bytes / coll->least_bytes > ldexp(1, MOST_SIZES))
+        skip(coll, "bytes_most is assumed as %g, but bytes as %g", coll->work.bytes,
+             coll->least_bytes);
+}
+
+double coll_busbw(const measured_coll *coll, double secs)
+{
+    const qdr_sample *work = &coll->work;
+    const double g = work->n_ranks, share = (g - 1) / g;
+    const double passes = work->coll == QDR_SEND_RECV    ? 1
+                          : work->coll == QDR_ALL_REDUCE ? 2 * share
+                                                         : share;
+    return passes * work->bytes / secs;
+}
+
+void coll_read(const csv_table *table, const coll_columns *columns, int64_t row,
+               const assumptions *assumed, measured_coll *coll, assumed_row *fit)
+{
+    char algo[32] = "";
+    coll->collective = csv_cell(table, row, columns->collective);
+    coll->source = csv_cell(table, row, columns->source);
+    snprintf(coll->machine, sizeof coll->machine, "%.60s%s%.60s",
+             csv_cell(table, row, columns->machine), columns->gpu < 0 ? "" : " ",
+             csv_cell(table, row, columns->gpu));
+    coll->work = (qdr_sample){.version = QDR_OPTS_INIT, .kind = QDR_SAMPLE_COLLECTIVE};
+    read_kind(coll->collective, coll);
+    *fit = assumed_fit(assumed, coll->source, coll->collective);
+    read_bytes(table, columns, row, coll, fit);
+    coll->work.n_ranks = (int)whole(table, row, columns->gpus, 1e6, coll);
+    coll->n_nodes = (int)whole(table, row, columns->nodes, 1e6, coll);
+    if (coll->work.n_ranks < 2) skip(coll, "gpus is below 2: nothing is sent");
+    coll->work.alone = (int)assumed_or(fit, ASSUMED_ALONE, 0, !coll->is_group);
+    text_append(algo, sizeof algo, csv_cell(table, row, columns->algo));
+    coll->is_ring = strcmp(algo, "ring") == 0;
+    const double us = positive(table, row, columns->time_us, 1e15, coll),
+                 busbw = positive(table, row, columns->busbw, 1e9, coll);
+    if (us > 0)
+        coll->work.secs = 1e-6 * us;
+    else if (busbw > 0)
+        coll->work.secs = coll_busbw(coll, 1e9 * busbw);
+    else
+        skip(coll, "nothing is measured: time_us and busbw_GBps are empty");
+}
+
+/* ---- the model ---- */
+
+/* Where the group lies on the machine. */
+static void place(const qdr_machine *machine, measured_coll *coll)
+{
+    qdr_sample *work = &coll->work;
+    const int node = machine->ranks_per_node;
+    const int n_nodes = coll->n_nodes > 0 ? coll->n_nodes : (work->n_ranks + node - 1) / node;
+    const int64_t n_all = (int64_t)n_nodes * node;
+    work->n_ranks_all = n_all > work->n_ranks ? (int)n_all : work->n_ranks;
+    /* Fewer than all ranks of several nodes lie on all of these, unless they are a group beside
+     * others. */
+    const int spread = coll->is_group ? coll->is_strided : n_nodes > 1;
+    work->stride = spread ? work->n_ranks_all / work->n_ranks : 1;
+}
+
+static void without_other_ways(qdr_machine *machine)
+{
+    machine->collectives.has_tree = 0;
+    for (int l = 0; l < machine->n_links; l++) machine->links[l].switch_bytes_per_sec = 0;
+}
+
+/* Of the largest size, at the mean bandwidth over all sizes. */
+static qdr_status predict_sizes(const qdr_machine *machine, measured_coll *coll)
+{
+    qdr_sample work = coll->work;
+    double rates = 0, n = 0;
+    coll->predicted_secs = 0;
+    for (work.bytes = coll->least_bytes; work.bytes <= coll->work.bytes; work.bytes *= 2, n++) {
+        double secs = 0;
+        const qdr_status status = qdr_sample_secs(machine, &work, &secs);
+        if (status) return status;
+        rates += work.bytes / secs;
+    }
+    coll->predicted_secs = coll->work.bytes / (rates / n);
+    return QDR_OK;
+}
+
+int coll_predict(predictor *all, measured_coll *coll, failure *why)
+{
+    const char *why_not = "";
+    if (coll->why_skipped[0]) return EXIT_OK;
+    const qdr_machine *known = predictor_machine(all, coll->machine, &why_not, why);
+    if (why->code) return why->code;
+    if (!known) {
+        skip(coll, "%s", why_not);
+        return EXIT_OK;
+    }
+    qdr_machine machine = *known;
+    if (coll->is_ring) without_other_ways(&machine);
+    place(&machine, coll);
+    if (predict_sizes(&machine, coll) != QDR_OK) skip(coll, "%.300s", qdr_last_error());
+    return EXIT_OK;
+}
