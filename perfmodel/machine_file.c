@@ -174,6 +174,7 @@ qdr_status qdr_machine_check(const qdr_machine *machine, const char *name)
     if (!(machine->f32.peak_flops > 0) && !(machine->bf16.peak_flops > 0))
         return missing(name, "bf16.peak_TFLOPS", "a peak of bf16 or f32");
     if (machine->n_links < 1) return missing(name, "links", "a list of at least one level");
+    QDR_TRY(qdri_machine_check_numbers(machine, name));
     for (int l = 0; l < machine->n_links; l++) QDR_TRY(check_link(machine, l, name));
     return QDR_OK;
 }

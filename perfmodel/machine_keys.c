@@ -18,6 +18,12 @@ typedef struct spot {
 /* @return 1: enough */
 typedef int (*spot_fn)(const spot *at, void *user);
 
+static int is_in_range(const qdri_machine_field *f, double value)
+{
+    if (!(value >= f->least && value <= f->most)) return 0;
+    return !f->is_int || value == (double)(int)value;
+}
+
 static int walk_fields(const char *prefix, const qdri_machine_field *fields, void *place,
                        spot_fn each, void *user)
 {
@@ -29,24 +35,37 @@ static int walk_fields(const char *prefix, const qdri_machine_field *fields, voi
     return 0;
 }
 
+static int walk_section(qdr_machine *machine, const qdri_machine_section *section, spot_fn each,
+                        void *user)
+{
+    char prefix[KEY_BYTES / 2] = "";
+    if (section->key) snprintf(prefix, sizeof prefix, "%s.", section->key);
+    return walk_fields(prefix, section->fields, (char *)machine + section->offset, each, user);
+}
+
+static int list_length(const qdr_machine *machine, const qdri_machine_list *list)
+{
+    return *(const int *)(const void *)((const char *)machine + list->count_offset);
+}
+
+static int walk_list(qdr_machine *machine, const qdri_machine_list *list, spot_fn each, void *user)
+{
+    char prefix[KEY_BYTES / 2];
+    const int n = list_length(machine, list);
+    for (int i = 0; i < n; i++) {
+        char *item = (char *)machine + list->offset + (size_t)i * list->item_bytes;
+        snprintf(prefix, sizeof prefix, "%s[%d].", list->key, i);
+        if (walk_fields(prefix, list->fields, item, each, user)) return 1;
+    }
+    return 0;
+}
+
 static int walk(qdr_machine *machine, spot_fn each, void *user)
 {
-    char *base = (char *)machine, prefix[KEY_BYTES / 2];
-    for (int i = 0; i < QDRI_N_SECTIONS; i++) {
-        const qdri_machine_section *section = &qdri_machine_sections[i];
-        snprintf(prefix, sizeof prefix, section->key ? "%s." : "%s",
-                 section->key ? section->key : "");
-        if (walk_fields(prefix, section->fields, base + section->offset, each, user)) return 1;
-    }
-    for (int i = 0; i < QDRI_N_LISTS; i++) {
-        const qdri_machine_list *list = &qdri_machine_lists[i];
-        const int n = *(int *)(void *)(base + list->count_offset);
-        for (int j = 0; j < n; j++) {
-            snprintf(prefix, sizeof prefix, "%s[%d].", list->key, j);
-            char *item = base + list->offset + (size_t)j * list->item_bytes;
-            if (walk_fields(prefix, list->fields, item, each, user)) return 1;
-        }
-    }
+    for (int i = 0; i < QDRI_N_SECTIONS; i++)
+        if (walk_section(machine, &qdri_machine_sections[i], each, user)) return 1;
+    for (int i = 0; i < QDRI_N_LISTS; i++)
+        if (walk_list(machine, &qdri_machine_lists[i], each, user)) return 1;
     return 0;
 }
 
@@ -95,7 +114,7 @@ qdr_status qdr_machine_set(qdr_machine *machine, const char *key, double value)
     spot at;
     QDR_TRY(find(machine, key, &at));
     const qdri_machine_field *f = at.field;
-    if (!(value >= f->least && value <= f->most) || (f->is_int && value != (double)(int)value))
+    if (!is_in_range(f, value))
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "machine: key '%s' is %g; a%s number from %g to %g is "
                         "needed",
@@ -103,6 +122,53 @@ qdr_status qdr_machine_set(qdr_machine *machine, const char *key, double value)
     qdri_machine_set_number(at.place, f, value);
     return QDR_OK;
 }
+
+/* ---- the whole machine ---- */
+
+/* Products of a type that the machine cannot do are not looked at. */
+static int is_unused(const qdr_machine *machine, const qdri_machine_section *section)
+{
+    const qdr_machine_products *types[] = {&machine->f64, &machine->f32, &machine->bf16};
+    for (int i = 0; i < 3; i++)
+        if ((const char *)types[i] == (const char *)machine + section->offset)
+            return types[i]->peak_flops == 0;
+    return 0;
+}
+
+static int find_bad(const spot *at, void *user)
+{
+    if (is_in_range(at->field, qdri_machine_get_number(at->place, at->field))) return 0;
+    *(spot *)user = *at;
+    return 1;
+}
+
+static qdr_status check_length(const qdr_machine *machine, const qdri_machine_list *list,
+                               const char *name)
+{
+    const int n = list_length(machine, list);
+    if (n >= list->least && n <= list->most) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: key '%s' has %d entries; %d to %d are possible", name,
+                    list->key, n, list->least, list->most);
+}
+
+qdr_status qdri_machine_check_numbers(const qdr_machine *machine, const char *name)
+{
+    qdr_machine *walked = (qdr_machine *)machine; /* which find_bad leaves as it is */
+    spot bad = {.field = NULL};
+    for (int i = 0; i < QDRI_N_LISTS; i++)
+        QDR_TRY(check_length(machine, &qdri_machine_lists[i], name));
+    for (int i = 0; i < QDRI_N_SECTIONS && !bad.field; i++)
+        if (!is_unused(machine, &qdri_machine_sections[i]))
+            walk_section(walked, &qdri_machine_sections[i], find_bad, &bad);
+    for (int i = 0; i < QDRI_N_LISTS && !bad.field; i++)
+        walk_list(walked, &qdri_machine_lists[i], find_bad, &bad);
+    if (!bad.field) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: key '%s' is %g; a number from %g to %g is needed", name,
+                    bad.key, qdri_machine_get_number(bad.place, bad.field), bad.field->least,
+                    bad.field->most);
+}
+
+/* ---- keys ---- */
 
 typedef struct telling {
     qdr_name_fn each;

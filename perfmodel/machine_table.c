@@ -19,7 +19,7 @@
 
 static const qdri_machine_field machine_fields[] = {
     WHOLE("ranks_per_node", qdr_machine, ranks_per_node, 1, 1 << 20),
-    NUMBER("memory_GiB", qdr_machine, memory_bytes, GIB, 1e-6, 1e9),
+    NUMBER("memory_GiB", qdr_machine, memory_bytes, GIB, 1e-9, 1e9),
     NUMBER("memory_GBps", qdr_machine, memory_bytes_per_sec, 1e9, 1e-6, 1e9),
     NUMBER("memory_efficiency", qdr_machine, memory_efficiency, 1, 1e-6, 1),
     NUMBER("kernel_GFLOPS", qdr_machine, kernel_flops, 1e9, 0, 1e9),
@@ -118,11 +118,11 @@ const qdri_machine_section qdri_machine_sections[QDRI_N_SECTIONS] = {
 
 const qdri_machine_list qdri_machine_lists[QDRI_N_LISTS] = {
     {"tiles", offsetof(qdr_machine, tiles), sizeof(qdr_machine_tile),
-     offsetof(qdr_machine, n_tiles), QDR_MAX_TILES, tile_fields},
+     offsetof(qdr_machine, n_tiles), 0, QDR_MAX_TILES, tile_fields},
     {"links", offsetof(qdr_machine, links), sizeof(qdr_machine_link),
-     offsetof(qdr_machine, n_links), QDR_MAX_LINKS, link_fields},
+     offsetof(qdr_machine, n_links), 1, QDR_MAX_LINKS, link_fields},
     {"protocols", offsetof(qdr_machine, collectives.protocols), sizeof(qdr_machine_protocol),
-     offsetof(qdr_machine, collectives.n_protocols), QDR_MAX_PROTOCOLS, protocol_fields},
+     offsetof(qdr_machine, collectives.n_protocols), 1, QDR_MAX_PROTOCOLS, protocol_fields},
 };
 
 double qdri_machine_get_number(const void *place, const qdri_machine_field *f)

@@ -28,7 +28,7 @@ typedef struct qdri_machine_section {
 typedef struct qdri_machine_list {
     const char *key;
     size_t offset, item_bytes, count_offset;
-    int most;
+    int least, most; /* items */
     const qdri_machine_field *fields;
 } qdri_machine_list;
 
@@ -39,5 +39,8 @@ extern const qdri_machine_list qdri_machine_lists[QDRI_N_LISTS];
 /* In the file's unit. `place` is the struct that the field lies in. */
 double qdri_machine_get_number(const void *place, const qdri_machine_field *f);
 void qdri_machine_set_number(void *place, const qdri_machine_field *f, double value);
+/* Every number in its range; lists with as many items as there is room for. Products of a type that
+ * has no peak are not looked at. */
+qdr_status qdri_machine_check_numbers(const qdr_machine *machine, const char *name);
 
 #endif

@@ -147,7 +147,9 @@ QDR_API QDR_NODISCARD qdr_status qdr_machine_load(const char *name_or_path, qdr_
 /** The same for a text of `bytes` bytes that sentences call `name`. */
 QDR_API QDR_NODISCARD qdr_status qdr_machine_parse(const char *text, size_t bytes, const char *name,
                                                    qdr_machine *machine);
-/** Whether all that is needed is there; `name` begins the sentence. For machines filled by hand. */
+/** Whether all that is needed is there, and every number in its range; `name` begins the sentence.
+ * For machines filled by hand.
+ *  @retval QDR_ERR_ARGUMENT  what is missing or out of its range, by its key in a file */
 QDR_API QDR_NODISCARD qdr_status qdr_machine_check(const qdr_machine *machine, const char *name);
 /** The machine file that has `text` as its name or as one of its aliases (which may be the
  * beginning of it), as the tables of others call machines.

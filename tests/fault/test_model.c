@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Machines and models while the n-th allocation fails: QDR_ERR_MEMORY, no results, nothing left
+ * behind, and the model still good for the next call. */
+#include "fault/inject.h"
+#include "qdr_test.h"
+#include "quadrille/plan.h"
+
+typedef struct scene {
+    qdr_machine machine;
+    qdr_network network;
+} scene;
+
+static void load_scene(scene *s)
+{
+    CHECK_OK(qdr_machine_load("perlmutter", &s->machine));
+    CHECK_OK(qdr_network_load("gpt2", &s->network));
+}
+
+static const qdr_plan plan = {.version = QDR_OPTS_INIT,
+                              .x = 2,
+                              .y = 2,
+                              .z = 2,
+                              .d = 2,
+                              .batch = 64,
+                              .micro_batch = 4,
+                              .dtype = QDR_BF16};
+
+/* One call of each function that allocates; `kept` lives through it. */
+static qdr_status predict(qdr_model *kept)
+{
+    qdr_plan_result result;
+    memset(&result, 1, sizeof result);
+    const qdr_status status = qdr_model_predict(kept, &plan, &result);
+    assert_true(status == QDR_OK ? result.secs > 0 : result.secs == 0);
+    return status;
+}
+
+static qdr_status bound(qdr_model *kept)
+{
+    double secs = 1;
+    const qdr_status status = qdr_model_bound(kept, &plan, &secs);
+    assert_true(status == QDR_OK ? secs > 0 : secs == 0);
+    return status;
+}
+
+static qdr_status search(qdr_model *kept)
+{
+    static qdr_search_result result;
+    const qdr_search_opts opts = {.version = QDR_OPTS_INIT,
+                                  .n_ranks = 2,
+                                  .size = {[QDR_Z] = 2},
+                                  .layouts = 1,
+                                  .recomputes = 1,
+                                  .micro_batch = 1,
+                                  .batch = 2,
+                                  .dtype = QDR_BF16,
+                                  .n_best = 1};
+    memset(&result, 1, sizeof result);
+    const qdr_status status = qdr_model_search(kept, &opts, &result);
+    assert_int_equal(result.n_best, status == QDR_OK ? 1 : 0);
+    return status;
+}
+
+static qdr_status layers(qdr_model *kept)
+{
+    double forward_secs = 1, backward_secs = 1;
+    const qdr_status status = qdr_model_layers_time(kept, &plan, 1, &forward_secs, &backward_secs);
+    assert_true(status == QDR_OK ? forward_secs > 0 : forward_secs == 0);
+    assert_true(status == QDR_OK ? backward_secs > 0 : backward_secs == 0);
+    return status;
+}
+
+static void nothing(const qdr_timeline_span *span, void *user)
+{
+    (void)span;
+    (void)user;
+}
+
+static qdr_status timeline(qdr_model *kept)
+{
+    double secs[QDR_N_PASSES];
+    return qdr_model_timeline(kept, &plan, nothing, NULL, secs);
+}
+
+/* Lists of four layers are many allocations, most of them alike: every stride-th of them fails. */
+static void check_call(const scene *s, long first, long stride, qdr_status (*call)(qdr_model *kept))
+{
+    long n_failed = 0;
+    for (long n = first;; n += stride) {
+        qdr_model *model = NULL;
+        CHECK_OK(qdr_model_create(&s->machine, &s->network, &model));
+        inject_begin(INJECT_MEMORY, n, INJECT_ONCE);
+        const qdr_status status = call(model);
+        inject_end();
+        if (!inject_happened()) {
+            CHECK_OK(status);
+            qdr_model_destroy(&model);
+            break;
+        }
+        CHECK_FAILS(status, QDR_ERR_MEMORY, "memory");
+        CHECK_OK(call(model));
+        qdr_model_destroy(&model);
+        n_failed++;
+    }
+    assert_true(n_failed > 10);
+}
+
+static void each_allocation_of_a_call(void **state)
+{
+    (void)state;
+    scene s;
+    load_scene(&s);
+    check_call(&s, 0, 7, predict);
+    check_call(&s, 1, 17, bound);
+    check_call(&s, 2, 17, search);
+    check_call(&s, 0, 1, layers);
+    check_call(&s, 3, 17, timeline);
+}
+
+static void each_allocation_of_a_machine_and_a_model(void **state)
+{
+    (void)state;
+    for (long n = 0;; n++) {
+        scene s;
+        qdr_model *model = (qdr_model *)&s;
+        load_scene(&s);
+        inject_begin(INJECT_MEMORY, n, INJECT_ONCE);
+        qdr_status status = qdr_machine_load("perlmutter-80gb", &s.machine);
+        if (status == QDR_OK) status = qdr_model_create(&s.machine, &s.network, &model);
+        inject_end();
+        if (!inject_happened()) {
+            CHECK_OK(status);
+            qdr_model_destroy(&model);
+            assert_true(n > 0);
+            return;
+        }
+        CHECK_FAILS(status, QDR_ERR_MEMORY, "memory");
+        assert_true(s.machine.version == 0 || model == NULL);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_allocation_of_a_call),
+        cmocka_unit_test(each_allocation_of_a_machine_and_a_model),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

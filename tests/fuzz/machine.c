@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Any bytes as a machine file: refused with one printable sentence, or taken; what is taken is a
+ * machine on which a plan has a time, and which survives being written. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/status.h"
+#include "quadrille/plan.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes);
+
+static void require(int holds)
+{
+    if (!holds) abort();
+}
+
+static void check_sentence(const char *sentence)
+{
+    require(*sentence != '\0');
+    for (const char *letter = sentence; *letter; letter++)
+        require(*letter >= ' ' && *letter <= '~');
+}
+
+static void write_and_read(const qdr_machine *machine)
+{
+    char *text = NULL;
+    size_t n_bytes = 0;
+    qdr_machine again;
+    FILE *file = open_memstream(&text, &n_bytes);
+    require(file != NULL);
+    require(qdr_machine_write(machine, NULL, file) == QDR_OK);
+    require(fclose(file) == 0);
+    require(qdr_machine_parse(text, n_bytes, "written", &again) == QDR_OK);
+    free(text);
+}
+
+static void predict(const qdr_machine *machine)
+{
+    const qdr_network network = {.version = QDR_OPTS_INIT,
+                                 .name = "tiny",
+                                 .layers = 2,
+                                 .hidden = 64,
+                                 .heads = 4,
+                                 .kv_heads = 4,
+                                 .head_size = 16,
+                                 .ffn = 256,
+                                 .vocab = 128,
+                                 .context = 32,
+                                 .positions = 32};
+    const qdr_plan plan = {.version = QDR_OPTS_INIT,
+                           .x = 2,
+                           .y = 2,
+                           .z = 2,
+                           .d = 2,
+                           .batch = 16,
+                           .micro_batch = 2,
+                           .dtype = machine->bf16.peak_flops > 0 ? QDR_BF16 : QDR_F32};
+    qdr_model *model = NULL;
+    qdr_plan_result result;
+    require(qdr_model_create(machine, &network, &model) == QDR_OK);
+    require(qdr_model_predict(model, &plan, &result) == QDR_OK);
+    require(isfinite(result.secs) && result.secs > 0);
+    require(isfinite(result.memory_bytes) && result.memory_bytes > 0);
+    qdr_model_destroy(&model);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
+{
+    qdr_machine machine;
+    qdri_set_last_error("");
+    if (qdr_machine_parse((const char *)bytes, n_bytes, "fuzz", &machine) != QDR_OK) {
+        check_sentence(qdr_last_error());
+        require(machine.version == 0);
+        return 0;
+    }
+    write_and_read(&machine);
+    predict(&machine);
+    return 0;
+}

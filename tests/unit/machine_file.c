@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Machine files: every number in and out again, and what is refused: line, key and what is needed.
+ */
+#include <math.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "qdr_test.h"
+#include "quadrille/machine.h"
+
+static char folder[] = "/tmp/quadrille-machine-file-XXXXXX";
+static char path[128];
+
+static int make_folder(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    return rmdir(folder);
+}
+
+static const char *file_path(const char *name)
+{
+    snprintf(path, sizeof path, "%s/%s.json", folder, name);
+    return path;
+}
+
+static void write_file(const char *name, const char *text)
+{
+    FILE *file = fopen(file_path(name), "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* ---- numbers by their keys ---- */
+
+static void count_key(const char *key, void *user)
+{
+    (void)key;
+    ++*(int *)user;
+}
+
+typedef struct walk {
+    qdr_machine machine;
+    int n_changed;
+} walk;
+
+/* The value moves away and back, and nothing else does. */
+static void change_and_restore(const char *key, void *user)
+{
+    walk *w = user;
+    const qdr_machine before = w->machine;
+    double was = -1, is = -1;
+    CHECK_OK(qdr_machine_get(&w->machine, key, &was));
+    /* Shares lie between 0 and 1, whole numbers move by 1: one of these is possible for all. */
+    const double others[] = {was > 0.5 ? was / 2 : was + 0.25, was + 1, was - 1};
+    int i = 0;
+    while (i < 3 && qdr_machine_set(&w->machine, key, others[i]) != QDR_OK) i++;
+    if (i == 3)
+        fail_msg("%s: it can be neither of %g, %g and %g", key, others[0], others[1], others[2]);
+    CHECK_OK(qdr_machine_get(&w->machine, key, &is));
+    assert_true(fabs(is - others[i]) <= 1e-12 * fabs(is));
+    assert_true(memcmp(&w->machine, &before, sizeof before) != 0);
+    CHECK_OK(qdr_machine_set(&w->machine, key, was));
+    CHECK_OK(qdr_machine_get(&w->machine, key, &is));
+    assert_true(fabs(is - was) <= 1e-12 * fabs(was));
+    w->n_changed++;
+}
+
+static void each_number_by_its_key(void **state)
+{
+    (void)state;
+    int n_keys = 0;
+    walk w = {.n_changed = 0};
+    CHECK_OK(qdr_machine_load("dgx-a100", &w.machine));
+    qdr_machine_keys(&w.machine, count_key, &n_keys);
+    qdr_machine_keys(&w.machine, change_and_restore, &w);
+    assert_int_equal(w.n_changed, n_keys);
+    assert_true(n_keys > 80);
+}
+
+/* Nothing that is no number, nor negative, gets in. */
+static void refuse_bad_values(const char *key, void *user)
+{
+    qdr_machine *machine = user;
+    const qdr_machine before = *machine;
+    const double bad[] = {NAN, -1, INFINITY, -INFINITY, 1e300};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        CHECK_FAILS(qdr_machine_set(machine, key, bad[i]), QDR_ERR_ARGUMENT, key);
+        assert_memory_equal(machine, &before, sizeof before);
+    }
+}
+
+static void bad_values_are_refused(void **state)
+{
+    (void)state;
+    qdr_machine machine;
+    double value = 1;
+    CHECK_OK(qdr_machine_load("dgx-a100", &machine));
+    qdr_machine_keys(&machine, refuse_bad_values, &machine);
+    CHECK_FAILS(qdr_machine_set(&machine, "ranks_per_node", 2.5), QDR_ERR_ARGUMENT, "whole");
+    CHECK_FAILS(qdr_machine_set(&machine, "bf16.mots", 1), QDR_ERR_ARGUMENT, "'bf16.most'");
+    CHECK_FAILS(qdr_machine_get(&machine, "links[2].rank_GBps", &value), QDR_ERR_ARGUMENT,
+                "links[0].rank_GBps");
+    assert_true(value == 0);
+    CHECK_FAILS(qdr_machine_set(NULL, "units", 1), QDR_ERR_ARGUMENT, "NULL");
+    CHECK_FAILS(qdr_machine_get(&machine, "units", NULL), QDR_ERR_ARGUMENT, "no place");
+}
+
+/* A machine that was filled by hand has the same ranges. */
+static void machines_filled_by_hand_are_checked(void **state)
+{
+    (void)state;
+    qdr_machine good, bad;
+    CHECK_OK(qdr_machine_load("dgx-a100", &good));
+    const struct {
+        double *place;
+        double value;
+        const char *key;
+    } cases[] = {
+        {&bad.memory_bytes, NAN, "memory_GiB"},
+        {&bad.memory_bytes, -1, "memory_GiB"},
+        {&bad.memory_efficiency, 0, "memory_efficiency"},
+        {&bad.bf16.most, NAN, "bf16.most"},
+        {&bad.bf16.most, 0, "bf16.most"},
+        {&bad.bf16.half_k, -1, "bf16.half_k"},
+        {&bad.f32.peak_flops, NAN, "f32.peak_TFLOPS"},
+        {&bad.links[1].adapter_bytes_per_sec, NAN, "links[1].adapter"},
+        {&bad.links[1].step_secs, -1e-6, "links[1].step_us"},
+        {&bad.collectives.protocols[1].rate_factor, 0, "protocols[1].rate_factor"},
+        {&bad.tiles[4].m, 0, "tiles[4].m"},
+        {&bad.software.host_secs, INFINITY, "software.host_us"},
+        {&bad.processor_slowdown, -0.5, "processor_slowdown"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        bad = good;
+        *cases[i].place = cases[i].value;
+        CHECK_FAILS(qdr_machine_check(&bad, "here"), QDR_ERR_ARGUMENT, cases[i].key);
+        assert_non_null(strstr(qdr_last_error(), "here"));
+    }
+    bad = good;
+    bad.n_tiles = QDR_MAX_TILES + 1;
+    CHECK_FAILS(qdr_machine_check(&bad, "here"), QDR_ERR_ARGUMENT, "tiles");
+    bad = good;
+    bad.collectives.n_protocols = 0;
+    CHECK_FAILS(qdr_machine_check(&bad, "here"), QDR_ERR_ARGUMENT, "protocols");
+    bad = good;
+    bad.f64 = (qdr_machine_products){0}; /* which it then cannot do */
+    CHECK_OK(qdr_machine_check(&bad, "here"));
+    CHECK_FAILS(qdr_machine_check(NULL, "here"), QDR_ERR_ARGUMENT, "NULL");
+}
+
+/* ---- files ---- */
+
+#define MEMORY "\"ranks_per_node\": 4, \"memory_GiB\": 1, \"memory_GBps\": 1, "
+#define PEAK "\"f32\": {\"peak_TFLOPS\": 1}, "
+#define LINK "{\"ranks\": 0, \"rank_GBps\": 1}"
+
+static void wrong_files_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *words, *also;
+    } cases[] = {
+        {"", "text", "line"},
+        {"[]", "text", "object"},
+        {"{}", "ranks_per_node", "missing"},
+        {"{\"ranks_per_node\": 4}", "memory_GiB", "missing"},
+        {"{" MEMORY "\"links\": [" LINK "]}", "bf16.peak_TFLOPS", "missing"},
+        {"{" MEMORY PEAK "\"x\": 1}", "links", "missing"},
+        {"{" MEMORY PEAK "\"links\": []}", "links", "0 entries"},
+        {"{" MEMORY PEAK "\"links\": 7}", "links", "line 1"},
+        {"{" MEMORY PEAK "\"links\": [7]}", "links[0]", "line 1"},
+        {"{" MEMORY PEAK "\n\"links\": [\n{\"ranks\": -1, \"rank_GBps\": 1}]}", "links[0].ranks",
+         "line 3"},
+        {"{" MEMORY PEAK "\"links\": [{\"ranks\": 0}]}", "links[0].rank_GBps", "missing"},
+        {"{" MEMORY PEAK "\"links\": [{\"ranks\": 4, \"rank_GBps\": 1}, {\"ranks\": 0}]}",
+         "links[1].adapters", "missing"},
+        {"{" MEMORY PEAK
+         "\"links\": [{\"ranks\": 4, \"rank_GBps\": 1}, {\"ranks\": 0, \"adapters\": 1}]}",
+         "links[1].adapter_GBps", "missing"},
+        {"{" MEMORY PEAK "\"links\": [{\"ranks\": 0, \"rank_GBps\": 1}, {\"ranks\": 0, "
+         "\"adapters\": 1, \"adapter_GBps\": 1}]}",
+         "links[0].ranks", "more than"},
+        {"{" MEMORY PEAK "\"links\": [{\"ranks\": 4, \"rank_GBps\": 1}, {\"ranks\": 6, "
+         "\"adapters\": 1, \"adapter_GBps\": 1}, {\"ranks\": 0, \"adapters\": 1, "
+         "\"adapter_GBps\": 1}]}",
+         "links[1].ranks", "no multiple"},
+        {"{" MEMORY PEAK "\"links\": [" LINK "," LINK "," LINK "," LINK "," LINK "]}", "links",
+         "5 entries"},
+        {"{\"ranks_per_node\": 4,\n\"memory_GiB\": \"much\"}", "memory_GiB", "line 2"},
+        {"{\"ranks_per_node\": 4,\n\n\"memory_GiB\": -1}", "memory_GiB", "line 3"},
+        {"{\"ranks_per_node\": 4.5}", "ranks_per_node", "line 1"},
+        {"{\"ranks_per_node\": 1e9}", "ranks_per_node", "line 1"},
+        {"{\"ranks_per_node\": 4, \"ranks_per_node\": 8}", "text", "line 1"},
+        {"{\"bf16\": 312}", "bf16", "line 1"},
+        {"{\"name\": 7}", "name", "line 1"},
+        {"{\"based_on\": \"no-such-machine\"}", "no-such-machine", "machine"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        qdr_machine machine;
+        memset(&machine, 1, sizeof machine);
+        CHECK_FAILS(qdr_machine_parse(cases[i].text, strlen(cases[i].text), "text", &machine),
+                    QDR_ERR_ARGUMENT, cases[i].words);
+        if (!strstr(qdr_last_error(), cases[i].also))
+            fail_msg("'%s' has not '%s'", qdr_last_error(), cases[i].also);
+        assert_int_equal(machine.version, 0);
+    }
+}
+
+static void files_are_based_on_others(void **state)
+{
+    (void)state;
+    qdr_machine base, machine;
+    char text[256];
+    CHECK_OK(qdr_machine_load("dgx-a100", &base));
+    write_file("one", "{\"name\": \"one\", \"based_on\": \"dgx-a100\", \"memory_GBps\": 1000, "
+                      "\"links\": [" LINK "]}");
+    CHECK_OK(qdr_machine_load(file_path("one"), &machine));
+    assert_string_equal(machine.name, "one");
+    assert_true(machine.memory_bytes_per_sec == 1e12);
+    assert_true(machine.bf16.most == base.bf16.most);
+    assert_int_equal(machine.n_links, 1); /* a list replaces the other's */
+    assert_int_equal(machine.n_tiles, base.n_tiles);
+    /* a -> b -> a */
+    snprintf(text, sizeof text, "{\"based_on\": \"%s\"}", file_path("b"));
+    write_file("a", text);
+    snprintf(text, sizeof text, "{\"based_on\": \"%s\"}", file_path("a"));
+    write_file("b", text);
+    CHECK_FAILS(qdr_machine_load(file_path("a"), &machine), QDR_ERR_ARGUMENT, "circle");
+    assert_int_equal(machine.version, 0);
+    unlink(file_path("one"));
+    unlink(file_path("a"));
+    unlink(file_path("b"));
+    CHECK_FAILS(qdr_machine_load(file_path("gone"), &machine), QDR_ERR_IO, "gone.json");
+    CHECK_FAILS(qdr_machine_load(NULL, &machine), QDR_ERR_ARGUMENT, "NULL");
+    CHECK_FAILS(qdr_machine_load("dgx-a100", NULL), QDR_ERR_ARGUMENT, "NULL");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_number_by_its_key),
+        cmocka_unit_test(bad_values_are_refused),
+        cmocka_unit_test(machines_filled_by_hand_are_checked),
+        cmocka_unit_test(wrong_files_are_refused),
+        cmocka_unit_test(files_are_based_on_others),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
