@@ -61,6 +61,7 @@ void qdri_bounds_make(const qdri_template *template, const qdri_pricing *pricing
     b->optimizer_secs = qdri_optimizer_secs(pricing, n_layers);
     /* The sums inside operations cross links: without any group they are left out. */
     for (int axis = 0; axis < QDR_N_AXES; axis++) b->pricing.ways[axis] = (qdri_ways){.n_ranks = 1};
+    b->pricing.d_near = b->pricing.d_far = (qdri_ways){.n_ranks = 1};
     for (int r = 0; r < template->n_roles; r++)
         if (template->roles[r].on_processor)
             roles[r] = qdri_role_price_of(&b->pricing, &template->roles[r]);

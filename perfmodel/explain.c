@@ -131,6 +131,10 @@ static void explain_collective(const qdri_explained *all, const qdri_role *role,
     const double rate = price->price.flow_bytes_per_sec;
     fprintf(all->file, "over %c, %d ranks on %s", "xyzd"[axis], ways -> n_ranks,
             link_of(all, ways));
+    if (axis == QDR_D && role->is_gradient && all->pricing.d_parts > 1)
+        fprintf(all->file, " (reduce-scattered over %d near ones in each micro-batch%s)",
+                all->pricing.d_parts,
+                all->pricing.d_far.n_ranks > 1 ? ", over the others in the last" : "");
     fprintf(all->file, role->m == QDRI_SIZE_ONE ? ", %s%s" : ", %s * %s",
             role->m == QDRI_SIZE_ONE ? "" : name_of(all, role->m), name_of(all, role->n));
     fprintf(all->file, ": %s, then %.4g MB at %.4g GB/s",

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "explain.h"
+#include "step.h"
 
 #define GIB 1073741824.0
 
@@ -26,7 +27,7 @@ static double mean_backward(const qdri_explained *all, qdr_time_term term)
 {
     const double n = all->result.n_micro;
     if (n <= 1) return term_in_list(all, QDRI_LIST_BACKWARD_ONLY, term);
-    return ((n - 1) * term_in_list(all, QDRI_LIST_BACKWARD_BEFORE, term) +
+    return ((n - 1) * term_in_list(all, qdri_before_list(&all->pricing), term) +
             term_in_list(all, QDRI_LIST_BACKWARD_LAST, term)) /
            n;
 }

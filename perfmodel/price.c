@@ -34,6 +34,20 @@ void qdri_pricing_gather_again(qdri_pricing *pricing)
         pricing->coll_host_secs[axis] = each * pricing->ways[axis].n_ranks;
 }
 
+void qdri_pricing_before_last(qdri_pricing *pricing) { pricing->d_far = (qdri_ways){.n_ranks = 1}; }
+
+static void part_gradients(qdri_pricing *pricing, int stride, int n_ranks_all)
+{
+    const qdr_plan *plan = pricing->plan;
+    const int parts = plan->gradient_parts > plan->z ? plan->gradient_parts / plan->z : 1;
+    const qdri_group near = qdri_group_make(pricing->machine, parts, stride, n_ranks_all);
+    const qdri_group far = qdri_group_make(pricing->machine, plan->d / parts, stride * parts,
+                                           n_ranks_all);
+    pricing->d_parts = parts;
+    pricing->d_near = qdri_ways_make(pricing->machine, &near);
+    pricing->d_far = qdri_ways_make(pricing->machine, &far);
+}
+
 void qdri_pricing_make(const qdr_machine *machine, const qdr_network *network, const qdr_plan *plan,
                        double n_layers, qdri_pricing *pricing)
 {
@@ -52,6 +66,7 @@ void qdri_pricing_make(const qdr_machine *machine, const qdr_network *network, c
         pricing->ways[axis] = qdri_ways_make(machine, &group);
         pricing->coll_host_secs[axis] = coll_host_secs(machine, &group);
     }
+    part_gradients(pricing, stride[QDR_D], n_ranks * stages);
     if (qdri_is_staged(machine, plan)) qdri_pricing_gather_again(pricing);
 }
 
@@ -233,12 +248,30 @@ static double ratio_of(const qdr_plan *plan, qdr_axis axis)
     return plan->axis_bytes_ratio[axis] > 0 ? plan->axis_bytes_ratio[axis] : 1;
 }
 
+/* One behind the other. Shares of links are means over the time. */
+static qdri_price in_turn(const qdri_price *a, const qdri_price *b)
+{
+    qdri_price both = {.latency_secs = a->latency_secs + b->latency_secs,
+                       .work_secs = a->work_secs + b->work_secs};
+    if (!(both.work_secs > 0)) return both;
+    const double share = a->work_secs / both.work_secs;
+    both.flow_bytes_per_sec = share * a->flow_bytes_per_sec + (1 - share) * b->flow_bytes_per_sec;
+    for (int l = 0; l < QDR_MAX_LINKS; l++)
+        both.use[l] = share * a->use[l] + (1 - share) * b->use[l];
+    return both;
+}
+
 /* Where optimizer state is parted over d, gradients are reduce-scattered there; what comes back is
  * priced with the optimizer. */
-static qdr_coll_kind coll_kind(const qdri_pricing *p, const qdri_role *role, qdr_axis axis)
+static qdri_price sum_over_d(const qdri_pricing *p, double bytes)
 {
-    const int parted = p->plan->optimizer_parts > p->plan->z;
-    return axis == QDR_D && role->is_gradient && parted ? QDR_REDUCE_SCATTER : role->coll;
+    const int wanted = p->plan->gradient_parts > p->plan->z ? p->plan->gradient_parts : p->plan->z;
+    const qdr_coll_kind rest = p->plan->optimizer_parts > wanted ? QDR_REDUCE_SCATTER
+                                                                 : QDR_ALL_REDUCE;
+    if (p->d_parts <= 1) return qdri_coll_price(&p->ways[QDR_D], rest, bytes);
+    const qdri_price near = qdri_coll_price(&p->d_near, QDR_REDUCE_SCATTER, bytes),
+                     far = qdri_coll_price(&p->d_far, rest, bytes / p->d_parts);
+    return in_turn(&near, &far);
 }
 
 static qdri_role_price collective(const qdri_pricing *p, const qdri_role *role)
@@ -256,7 +289,8 @@ static qdri_role_price collective(const qdri_pricing *p, const qdri_role *role)
     const double bucket = p->machine->software.bucket_bytes;
     const int in_bucket = bucket > bytes && axis == QDR_D && role->is_gradient;
     const double share = in_bucket ? bytes / bucket : 1; /* of one sum of a whole bucket */
-    price.price = qdri_coll_price(ways, coll_kind(p, role, axis), in_bucket ? bucket : bytes);
+    price.price = axis == QDR_D && role->is_gradient ? sum_over_d(p, in_bucket ? bucket : bytes)
+                                                     : qdri_coll_price(ways, role->coll, bytes);
     price.price.latency_secs *= share;
     price.price.work_secs *= share;
     price.secs = price.price.latency_secs + price.price.work_secs;

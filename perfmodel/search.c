@@ -93,7 +93,8 @@ static qdr_plan plan_of(const search *s, const candidate *c)
                      .dtype = s->opts.dtype,
                      .batch = s->opts.batch,
                      .micro_batch = c->micro_batch,
-                     .sequence = s->opts.sequence};
+                     .sequence = s->opts.sequence,
+                     .overlap = s->opts.overlap};
     plan.gradient_parts = parts_of(s->opts.gradient_parts, &plan);
     plan.optimizer_parts = parts_of(s->opts.optimizer_parts, &plan);
     return plan;

@@ -245,11 +245,22 @@ double qdri_micro_batches(const qdr_plan *plan, const qdri_sizes *sizes)
     return ceil(ceil((double)plan->batch / cells) / sizes->sequences);
 }
 
-static void make_phases(const qdri_template *template, double n_layers, const qdri_pricing *pricing,
-                        qdri_step_work *work, phases *all)
+static void price_roles(const qdri_template *template, const qdri_pricing *pricing,
+                        qdri_step_work *work)
 {
     for (int r = 0; r < template->n_roles; r++)
         work->roles[r] = qdri_role_price_of(pricing, &template->roles[r]);
+}
+
+qdri_list_kind qdri_before_list(const qdri_pricing *pricing)
+{
+    return pricing->d_parts > 1 ? QDRI_LIST_BACKWARD_LAST : QDRI_LIST_BACKWARD_BEFORE;
+}
+
+static void make_phases(const qdri_template *template, double n_layers, const qdri_pricing *pricing,
+                        qdri_step_work *work, phases *all)
+{
+    price_roles(template, pricing, work);
     all->n_micro = qdri_micro_batches(pricing->plan, &pricing->sizes);
     make_phase(template, QDRI_LIST_FORWARD, n_layers, pricing, work, &all->forward);
     make_phase(template, all->n_micro > 1 ? QDRI_LIST_BACKWARD_LAST : QDRI_LIST_BACKWARD_ONLY,
@@ -257,7 +268,12 @@ static void make_phases(const qdri_template *template, double n_layers, const qd
     add_recompute(template, pricing, work, &all->forward, &all->last);
     all->before = all->last;
     if (all->n_micro == 1) return;
-    make_phase(template, QDRI_LIST_BACKWARD_BEFORE, n_layers, pricing, work, &all->before);
+    if (pricing->d_parts > 1) {
+        qdri_pricing before = *pricing;
+        qdri_pricing_before_last(&before);
+        price_roles(template, &before, work);
+    }
+    make_phase(template, qdri_before_list(pricing), n_layers, pricing, work, &all->before);
     add_recompute(template, pricing, work, &all->forward, &all->before);
 }
 
@@ -372,15 +388,26 @@ double qdri_optimizer_secs(const qdri_pricing *pricing, double n_layers)
     return qdri_kernel_secs(machine, n_elems * each, 12 * n_elems);
 }
 
-/* Where the state is parted, new parameters are gathered over d. */
+/* Where the state is parted, new parameters are gathered: over those ranks of d first that do not
+ * share a gradient, then over those that do. */
+static double return_secs(const qdri_pricing *pricing, double n_layers)
+{
+    const qdr_plan *plan = pricing->plan;
+    const int gradient_parts = plan->z * pricing->d_parts;
+    const double bytes = shard_elems(pricing, n_layers, 1) * pricing->sizes.elem_bytes;
+    const double far = plan->optimizer_parts > gradient_parts
+                           ? qdri_coll_secs(&pricing->d_far, QDR_ALL_GATHER,
+                                            bytes / pricing->d_parts)
+                           : 0;
+    return far + qdri_coll_secs(&pricing->d_near, QDR_ALL_GATHER, bytes);
+}
+
 static void add_optimizer(const qdri_pricing *pricing, double n_layers, amount *step)
 {
     add_secs(qdri_optimizer_secs(pricing, n_layers), QDR_TIME_OPTIMIZER, step);
     add_secs(pricing->machine->software.step_secs, QDR_TIME_HOST, step);
     if (state_parts(pricing->plan) <= 1) return;
-    const double secs = qdri_coll_secs(&pricing->ways[QDR_D], QDR_ALL_GATHER,
-                                       shard_elems(pricing, n_layers, 1) *
-                                           pricing->sizes.elem_bytes);
+    const double secs = return_secs(pricing, n_layers);
     add_secs(secs, QDR_TIME_D, step);
     step->busy[QDR_D] += secs;
 }

@@ -21,6 +21,8 @@ QDR_NODISCARD qdr_status qdri_step_time(const qdri_template *template, const qdr
                                         const qdri_stages *stages, qdri_step_work *work,
                                         qdr_plan_result *result);
 
+/* The backward of micro-batches that are not the last. */
+qdri_list_kind qdri_before_list(const qdri_pricing *pricing);
 /* Forwards of a step in each cell. */
 double qdri_micro_batches(const qdr_plan *plan, const qdri_sizes *sizes);
 /* The optimizer's work on a rank's shards. */

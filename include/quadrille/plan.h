@@ -37,8 +37,10 @@ typedef struct qdr_plan {
     int64_t micro_batch; /**< sequences of one forward, in each (z, d) cell; 0: all there are */
     int64_t sequence; /**< tokens of a sequence; 0: the network's context */
     int overlap; /**< sum of QDR_OVERLAP_…; 0: all */
-    int gradient_parts, optimizer_parts; /**< ranks over which gradients and optimizer state are
-                                            parted, multiples of z up to z·d; 0: z */
+    /** Ranks over which gradients and optimizer state are parted, multiples of z up to z·d; 0: z.
+     * Where gradients have more parts, those of each micro-batch are reduce-scattered over the
+     * nearest ranks of d, and of the last one over the others, too. */
+    int gradient_parts, optimizer_parts;
     double axis_bytes_ratio[QDR_N_AXES]; /**< of what a codec sends to what it gets; 0: 1 */
     int pipeline; /**< stages of consecutive layers, outside the grid: p ranks in all are
                      x·y·z·d·pipeline; 0: 1 */
@@ -133,6 +135,7 @@ typedef struct qdr_search_opts {
     qdr_dtype dtype;
     double memory_bytes; /**< of a rank; 0: the machine's */
     int gradient_parts, optimizer_parts; /**< as in qdr_plan; -1: z·d */
+    int overlap; /**< as in qdr_plan */
     int n_best; /**< answers wanted, 1 to QDR_MAX_BEST; 0: 10 */
     int exhaustive; /**< 1: simulate all that fit, to check the bounds */
 } qdr_search_opts;

@@ -23,6 +23,13 @@ static qdr_model *model_of(const char *machine_name, const char *network_name)
     return model;
 }
 
+static int random_divisor(uint64_t *seed, int n)
+{
+    int divisor = (int)test_between(seed, 1, n);
+    while (n % divisor) divisor--;
+    return divisor;
+}
+
 static qdr_plan random_plan(uint64_t *seed, qdr_dtype dtype)
 {
     qdr_plan plan = random_grid(seed);
@@ -33,14 +40,21 @@ static qdr_plan random_plan(uint64_t *seed, qdr_dtype dtype)
     plan.recompute = (qdr_recompute)test_between(seed, 0, 2);
     plan.dtype = dtype;
     random_order(seed, plan.order);
+    if (random_flag(seed)) {
+        plan.gradient_parts = plan.z * random_divisor(seed, plan.d);
+        plan.optimizer_parts = plan.gradient_parts *
+                               random_divisor(seed, plan.z * plan.d / plan.gradient_parts);
+    }
     return plan;
 }
 
 static void say(const char *machine, const char *network, const qdr_plan *p)
 {
-    print_message("%s, %s: %dx%dx%dx%d %s %c recompute %d batch %d micro %d overlap %d\n", machine,
-                  network, p->x, p->y, p->z, p->d, p->order, p->layout == QDR_SCATTERED ? 'S' : 'R',
-                  (int)p->recompute, (int)p->batch, (int)p->micro_batch, p->overlap);
+    print_message(
+        "%s, %s: %dx%dx%dx%d %s %c recompute %d batch %d micro %d overlap %d parts %d %d\n",
+        machine, network, p->x, p->y, p->z, p->d, p->order, p->layout == QDR_SCATTERED ? 'S' : 'R',
+        (int)p->recompute, (int)p->batch, (int)p->micro_batch, p->overlap, p->gradient_parts,
+        p->optimizer_parts);
 }
 
 static qdr_dtype type_of(const char *machine)
@@ -139,8 +153,8 @@ static void set_ideal(qdr_machine *machine)
 {
     for (int l = 0; l < machine->n_links; l++) {
         qdr_machine_link *link = &machine->links[l];
-        link->rank_bytes_per_sec = l ? 0 : 1e30;
-        link->adapter_bytes_per_sec = 1e30;
+        link->rank_bytes_per_sec = l ? 0 : 1e18;
+        link->adapter_bytes_per_sec = 1e18;
         link->switch_bytes_per_sec = 0;
         link->step_secs = link->wait_secs = link->wait_secs_per_byte = 0;
     }
@@ -196,6 +210,54 @@ static void rings(void **state)
             assert_true(fabs(qdri_coll_secs(&ways, QDR_REDUCE_SCATTER, n) - one) <= 1e-12 * one);
         }
     }
+}
+
+/* Gradients parted over a node: every micro-batch's are reduce-scattered inside it, the last one's
+ * parts between nodes, and new parameters come back the same way. Without latencies all of it is
+ * bytes over rates. */
+static void levels(void **state)
+{
+    (void)state;
+    qdr_machine m;
+    qdr_network network;
+    qdr_model *model = NULL;
+    qdr_plan_result result;
+    CHECK_OK(qdr_machine_load("laptop", &m));
+    m.n_links = 2;
+    m.links[0] = (qdr_machine_link){.n_ranks = 8, .rank_bytes_per_sec = 1e11};
+    m.links[1] = (qdr_machine_link){.n_adapters = 8, .adapter_bytes_per_sec = 1e10};
+    m.collectives = (qdr_machine_collectives){.n_protocols = 1, .protocols = {{1, 1}}};
+    CHECK_OK(qdr_network_load("gpt2", &network));
+    CHECK_OK(qdr_model_create(&m, &network, &model));
+    qdr_plan plan = {.version = QDR_OPTS_INIT,
+                     .x = 1,
+                     .y = 1,
+                     .z = 1,
+                     .d = 32,
+                     .batch = 96,
+                     .micro_batch = 1,
+                     .gradient_parts = 8,
+                     .optimizer_parts = 32,
+                     .overlap = QDR_OVERLAP_NONE,
+                     .dtype = QDR_F32};
+    CHECK_OK(qdr_model_predict(model, &plan, &result));
+    const double bytes = result.memory[QDR_MEMORY_PARAMETERS];
+    const double near = 7.0 / 8 * bytes / 1e11, far = 3.0 / 4 * bytes / 8 / 1e10;
+    double secs = 3 * near + far + (far + near);
+    assert_true(fabs(result.busy[QDR_D] - secs) <= 1e-9 * secs);
+    plan.optimizer_parts = 8; /* the parts are summed between nodes; parameters are there */
+    CHECK_OK(qdr_model_predict(model, &plan, &result));
+    secs = 3 * near + 2 * far + near;
+    assert_true(fabs(result.busy[QDR_D] - secs) <= 1e-9 * secs);
+    plan.gradient_parts = plan.optimizer_parts = 32; /* nothing is left for the last one */
+    CHECK_OK(qdr_model_predict(model, &plan, &result));
+    secs = (3 + 1) * 31.0 / 32 * bytes / 8e10;
+    assert_true(fabs(result.busy[QDR_D] - secs) <= 1e-9 * secs);
+    plan.gradient_parts = plan.optimizer_parts = 0;
+    CHECK_OK(qdr_model_predict(model, &plan, &result));
+    secs = 2 * 31.0 / 32 * bytes / 8e10;
+    assert_true(fabs(result.busy[QDR_D] - secs) <= 1e-9 * secs);
+    qdr_model_destroy(&model);
 }
 
 /* Increasing and without jumps in bytes, on all machines. */
@@ -308,9 +370,10 @@ static void monotone(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bounds_and_terms),     cmocka_unit_test(winners),
-        cmocka_unit_test(ideal_links),          cmocka_unit_test(rings),
-        cmocka_unit_test(bytes_of_collectives), cmocka_unit_test(monotone),
+        cmocka_unit_test(bounds_and_terms), cmocka_unit_test(winners),
+        cmocka_unit_test(ideal_links),      cmocka_unit_test(rings),
+        cmocka_unit_test(levels),           cmocka_unit_test(bytes_of_collectives),
+        cmocka_unit_test(monotone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
