@@ -157,14 +157,14 @@ qdr_status qdri_describe(qdri_net *net, const qdr_network *network, const qdri_p
 }
 
 qdr_status qdri_describe_layers(qdri_net *net, const qdr_network *network, const qdri_place *place,
-                                const int crosses_nodes[QDR_N_AXES], const qdr_stack_opts *opts,
+                                const int node_members[QDR_N_AXES], const qdr_stack_opts *opts,
                                 int64_t context, qdr_layout layout, int n_layers)
 {
     description d = {.net = net, .network = network, .context = context, .layout = layout};
     const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{network->hidden, 1}}, .col_axis = QDR_X,
                                  .layout = layout};
     qdr_edge stream;
-    QDR_TRY(qdri_net_begin(net, place, crosses_nodes, opts));
+    QDR_TRY(qdri_net_begin(net, place, node_members, opts));
     QDR_TRY(qdri_net_add_input(net, "x", &input, 1, &stream));
     for (d.layer = 0; d.layer < n_layers; d.layer++) QDR_TRY(add_layer(&d, &stream));
     return QDR_OK;

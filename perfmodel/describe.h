@@ -18,11 +18,11 @@ QDR_NODISCARD qdr_status qdri_describe(qdri_net *net, const qdr_network *network
                                        const qdri_place *place, const qdr_stack_opts *opts,
                                        int64_t context, qdr_layout layout, int n_layers,
                                        int *layer_of);
-/* Only the layers, between an input with gradient and their output. crosses_nodes: as for
+/* Only the layers, between an input with gradient and their output. node_members: as for
  * qdri_net_begin(). */
 QDR_NODISCARD qdr_status qdri_describe_layers(qdri_net *net, const qdr_network *network,
                                               const qdri_place *place,
-                                              const int crosses_nodes[QDR_N_AXES],
+                                              const int node_members[QDR_N_AXES],
                                               const qdr_stack_opts *opts, int64_t context,
                                               qdr_layout layout, int n_layers);
 

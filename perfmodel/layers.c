@@ -64,15 +64,19 @@ static qdr_status simulate(const qdri_net *net, const qdri_schedule *schedule,
     return status;
 }
 
-/* Groups with members on several nodes, as the runtime tells the net. */
-static void set_crosses(const qdr_machine *machine, const qdr_plan *plan, int crosses[QDR_N_AXES])
+/* As the runtime tells the net: of groups that span nodes, the largest power of two up to the
+ * members on one of them. */
+static void set_node_members(const qdr_machine *machine, const qdr_plan *plan,
+                             int node_members[QDR_N_AXES])
 {
     const int size[QDR_N_AXES] = {plan->x, plan->y, plan->z, plan->d};
     int stride[QDR_N_AXES];
     qdri_strides(size, plan->order[0] ? plan->order : "xyzd", stride);
     for (int axis = 0; axis < QDR_N_AXES; axis++) {
-        const int first = 0, last = (size[axis] - 1) * stride[axis];
-        crosses[axis] = first / machine->ranks_per_node != last / machine->ranks_per_node;
+        int members = 1;
+        while (2 * members * stride[axis] <= machine->ranks_per_node) members *= 2;
+        node_members[axis] = (size[axis] - 1) * stride[axis] >= machine->ranks_per_node ? members
+                                                                                        : 0;
     }
 }
 
@@ -86,10 +90,10 @@ static qdr_status describe(const qdr_model *model, const qdr_plan *plan, int n_l
                                  .row_unit = context,
                                  .dtype = plan->dtype,
                                  .overlap = plan->overlap};
-    int crosses[QDR_N_AXES];
+    int node_members[QDR_N_AXES];
     qdri_net_lists lists = {.single = {0}};
-    set_crosses(&model->machine, plan, crosses);
-    QDR_TRY(qdri_describe_layers(net, &model->network, &place, crosses, &opts, context,
+    set_node_members(&model->machine, plan, node_members);
+    QDR_TRY(qdri_describe_layers(net, &model->network, &place, node_members, &opts, context,
                                  plan->layout, n_layers));
     const qdr_status status = qdri_net_build(net, &lists);
     qdri_net_lists_free(&lists);

@@ -53,7 +53,7 @@ static inline qdr_status gpt_net_block(qdri_net *net, const gpt_net *g, const ch
 }
 
 static inline qdr_status gpt_net_describe(qdri_net *net, const gpt_net *g, const qdri_place *place,
-                                          const int crosses_nodes[QDR_N_AXES])
+                                          const int node_members[QDR_N_AXES])
 {
     static const char *const names[GPT_NET_LAYERS][10] = {GPT_NET_NAMES("block0"),
                                                           GPT_NET_NAMES("block1")};
@@ -70,7 +70,7 @@ static inline qdr_status gpt_net_describe(qdri_net *net, const gpt_net *g, const
     const qdr_linear_desc head = {QDR_OPTS_INIT, .name = "head", .in = {{g->hidden, 1}},
                                   .out = {{g->vocab, 1}}, .out_layout = g->layout};
     qdr_edge tokens, stream, norm, logits, targets;
-    QDR_TRY(qdri_net_begin(net, place, crosses_nodes, &opts));
+    QDR_TRY(qdri_net_begin(net, place, node_members, &opts));
     QDR_TRY(qdri_net_add_tokens(net, "tokens", &tokens));
     QDR_TRY(qdri_net_add_embedding(net, &embedding, tokens, &stream));
     const int table = net->n_nodes - 1;

@@ -69,7 +69,7 @@ static void empty(qdri_net *net)
 }
 
 qdr_status qdri_net_begin(qdri_net *net, const qdri_place *place,
-                          const int crosses_nodes[QDR_N_AXES], const qdr_stack_opts *opts)
+                          const int node_members[QDR_N_AXES], const qdr_stack_opts *opts)
 {
     QDR_TRY(check_opts(opts));
     empty(net);
@@ -77,8 +77,8 @@ qdr_status qdri_net_begin(qdri_net *net, const qdri_place *place,
     net->opts = *opts;
     if (net->opts.row_unit == 0) net->opts.row_unit = 1;
     if (net->opts.overlap == 0) net->opts.overlap = QDR_OVERLAP_ALL;
-    for (int axis = 0; crosses_nodes && axis < QDR_N_AXES; axis++)
-        net->crosses_nodes[axis] = crosses_nodes[axis];
+    for (int axis = 0; node_members && axis < QDR_N_AXES; axis++)
+        net->node_members[axis] = node_members[axis];
     net->grad_dtype = qdri_sum_type(opts->dtype);
     net->cell_rows = cell_rows(place, net->opts.n_rows, net->opts.row_unit);
     for (int i = 0; i < 4; i++) net->caller[i] = qdri_buffers_add(&net->buffers, QDRI_CALLER, 0);

@@ -93,7 +93,7 @@ typedef struct qdri_node {
 typedef struct qdri_net {
     qdri_place place;
     qdr_stack_opts opts; /* with the defaults filled in; prefetch: known after qdri_net_build() */
-    int crosses_nodes[QDR_N_AXES];
+    int node_members[QDR_N_AXES];
     qdr_dtype grad_dtype;
     int64_t cell_rows;
     qdri_edge *edges;
@@ -116,10 +116,10 @@ enum { QDRI_CALLER_X = 0, QDRI_CALLER_Y, QDRI_CALLER_DX, QDRI_CALLER_DY };
 /* ---- describing: net.c, net_layers.c, net_operations.c ---- */
 
 /* Begins a description. *net is zero, or an older net, whose lists are used again.
- * crosses_nodes[axis]: some groups of the axis have members on several nodes (for panels that cost
- * decides); NULL: none have. */
+ * node_members[axis]: of the axis' groups that span nodes, how many members are on the same one; 0:
+ * none spans nodes (for panels that cost decides). NULL: none of any axis. */
 QDR_NODISCARD qdr_status qdri_net_begin(qdri_net *net, const qdri_place *place,
-                                        const int crosses_nodes[QDR_N_AXES],
+                                        const int node_members[QDR_N_AXES],
                                         const qdr_stack_opts *opts);
 void qdri_net_free(qdri_net *net);
 

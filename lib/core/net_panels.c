@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Row panels of a layer. Ranks that exchange rows must cut them alike, so the choice rests on what
- * all of them know: global sizes, and whether an axis crosses nodes. */
+ * all of them know: global sizes, and how an axis crosses nodes. */
 #include "core/panels.h"
 
 #include "core/block.h"
@@ -19,24 +19,30 @@ typedef struct travel {
     double n_cols;
 } travel;
 
-/* Inside a node an exchange needs the core that the product needs: nothing would be hidden. */
-static int choose(const qdri_net *net, double flops, const travel *what)
+/* Inside a node an exchange needs the core that the product needs: nothing would be hidden. Between
+ * nodes, whose members share a wire, what goes as a whole goes level by level: once for all of
+ * them; so do sums of copies, but slices of rows that stay scattered go once for each. */
+static qdri_panel_cost cost_of(const qdri_net *net, double flops, const travel *what)
 {
-    const int g = net->place.size[what->axis];
+    const int g = net->place.size[what->axis], members = net->node_members[what->axis];
     const double n_elems = (double)net->cell_rows * what->n_cols * (g - 1) / g;
     const double bytes = what->times * n_elems * (double)qdr_dtype_bytes(net->opts.dtype);
-    if (!what->times || !net->crosses_nodes[what->axis]) return 1;
-    return qdri_panels_choose(&(qdri_panel_cost){.product_secs = flops / FLOPS_PER_SEC,
-                                                 .wire_secs = bytes / WIRE_BYTES_PER_SEC,
-                                                 .start_secs = START_SECS,
-                                                 .n_rows = net->cell_rows});
+    const double secs = members ? bytes / WIRE_BYTES_PER_SEC : 0;
+    return (qdri_panel_cost){.product_secs = flops / FLOPS_PER_SEC,
+                             .wire_secs = secs,
+                             .cut_wire_secs = what->times == 1 ? secs * members : secs,
+                             .start_secs = START_SECS,
+                             .n_rows = net->cell_rows};
 }
 
-static int choose_for_both(const qdri_net *net, double flops, const travel *before,
-                           const travel *behind)
+static int choose(const qdri_net *net, double flops, const travel *before, const travel *behind)
 {
-    const int a = choose(net, flops, before), b = choose(net, flops, behind);
-    return a > b ? a : b;
+    const travel *const both[] = {before, behind};
+    qdri_panel_cost costs[2];
+    int n = 0;
+    for (int i = 0; i < 2; i++)
+        if (both[i]->times) costs[n++] = cost_of(net, flops, both[i]);
+    return qdri_panels_choose(costs, n);
 }
 
 int qdri_net_batch_parts(const qdri_net *net)
@@ -60,8 +66,8 @@ void qdri_layer_set_panels(const qdri_net *net, qdri_layer *layer, int wanted)
     if (wanted > shape->m) wanted = shape->m > 0 ? (int)shape->m : 1;
     shape->forward_panels = shape->backward_panels = wanted;
     if (wanted) return;
-    shape->forward_panels = choose_for_both(net, flops, &(travel){shape->out_axis, in, k},
-                                            &(travel){shape->in_axis, out ? 1 : 2, n});
-    shape->backward_panels = choose_for_both(net, flops, &(travel){shape->in_axis, out, n},
-                                             &(travel){shape->out_axis, in ? 1 : 2, k});
+    shape->forward_panels = choose(net, flops, &(travel){shape->out_axis, in, k},
+                                   &(travel){shape->in_axis, out ? 1 : 2, n});
+    shape->backward_panels = choose(net, flops, &(travel){shape->in_axis, out, n},
+                                    &(travel){shape->out_axis, in ? 1 : 2, k});
 }

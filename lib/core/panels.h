@@ -7,7 +7,8 @@
 
 /* What a product and its communication take by themselves. */
 typedef struct qdri_panel_cost {
-    double product_secs, wire_secs;
+    double product_secs;
+    double wire_secs, cut_wire_secs; /* as a whole, and of all panels where there are several */
     double start_secs; /* of one more panel: latency, and a smaller product's loss */
     int64_t n_rows;
 } qdri_panel_cost;
@@ -17,8 +18,8 @@ enum { QDRI_MAX_CHOSEN_PANELS = 16 };
 /* Time of n panels in a pipeline of two stages: the first stage of one panel, the longer stage of
  * the others, and the second stage of the last. */
 double qdri_panels_secs(const qdri_panel_cost *cost, int n);
-/* The power of two up to QDRI_MAX_CHOSEN_PANELS and n_rows with the least time; 1 where nothing is
- * won. */
-int qdri_panels_choose(const qdri_panel_cost *cost);
+/* The power of two up to QDRI_MAX_CHOSEN_PANELS and n_rows for which the sum over all costs of one
+ * product (what comes before it, what behind it) is least; 1 where nothing is won. */
+int qdri_panels_choose(const qdri_panel_cost *costs, int n_costs);
 
 #endif

@@ -14,8 +14,9 @@ qdri_comm *qdri_context_world(const qdr_context *ctx);
 struct qdri_trace *qdri_context_trace(const qdr_context *ctx);
 /* The channel's communicator; a group of one where the axis has size 1. */
 qdri_comm *qdri_grid_comm(const qdr_grid *grid, qdr_channel channel);
-/* Some groups of this axis have members on several nodes. Equal on all ranks. */
-int qdri_grid_crosses_nodes(const qdr_grid *grid, qdr_axis axis);
+/* Of this axis' groups that span nodes: the largest power of two up to the members on one node; 0:
+ * none spans nodes. Equal on all ranks. */
+int qdri_grid_node_members(const qdr_grid *grid, qdr_axis axis);
 /* The stream that carries a channel's bulk collectives (made with the grid, kind COMM). */
 qdr_stream *qdri_grid_stream(const qdr_grid *grid, qdr_channel channel);
 /* stream, or the context's if NULL. */

@@ -38,13 +38,13 @@ static qdr_status make_events(qdr_stack *stack)
 static qdr_status begin_net(qdr_stack *stack, const qdr_stack_opts *opts)
 {
     qdri_place place;
-    int crosses_nodes[QDR_N_AXES];
+    int node_members[QDR_N_AXES];
     for (int axis = 0; axis < QDR_N_AXES; axis++) {
         place.size[axis] = qdr_grid_size(stack->grid, (qdr_axis)axis);
         place.coordinate[axis] = qdr_grid_coordinate(stack->grid, (qdr_axis)axis);
-        crosses_nodes[axis] = qdri_grid_crosses_nodes(stack->grid, (qdr_axis)axis);
+        node_members[axis] = qdri_grid_node_members(stack->grid, (qdr_axis)axis);
     }
-    return qdri_net_begin(&stack->net, &place, crosses_nodes, opts);
+    return qdri_net_begin(&stack->net, &place, node_members, opts);
 }
 
 static qdr_status create(qdr_grid *grid, const qdr_stack_opts *opts, qdr_stack **stack)

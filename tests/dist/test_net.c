@@ -57,12 +57,12 @@ static void compare(const qdr_stack *stack, const qdri_net *net, const qdri_net_
 }
 
 /* What a net must know of this rank. */
-static void locate(const qdr_grid *grid, qdri_place *place, int crosses_nodes[QDR_N_AXES])
+static void locate(const qdr_grid *grid, qdri_place *place, int node_members[QDR_N_AXES])
 {
     for (int axis = 0; axis < QDR_N_AXES; axis++) {
         place->size[axis] = qdr_grid_size(grid, (qdr_axis)axis);
         place->coordinate[axis] = qdr_grid_coordinate(grid, (qdr_axis)axis);
-        crosses_nodes[axis] = qdri_grid_crosses_nodes(grid, (qdr_axis)axis);
+        node_members[axis] = qdri_grid_node_members(grid, (qdr_axis)axis);
     }
 }
 
@@ -84,10 +84,10 @@ static void check_model(qdr_grid *grid, const gpt_net *described)
     qdri_net net = {0};
     qdri_net_lists lists = {0};
     qdri_place place;
-    int crosses_nodes[QDR_N_AXES];
-    locate(grid, &place, crosses_nodes);
+    int node_members[QDR_N_AXES];
+    locate(grid, &place, node_members);
     DIST_OK(gpt_create(grid, &config, &model));
-    DIST_OK(gpt_net_describe(&net, described, &place, crosses_nodes));
+    DIST_OK(gpt_net_describe(&net, described, &place, node_members));
     DIST_OK(qdri_net_build(&net, &lists));
     compare(model.stack, &net, &lists);
     qdri_net_lists_free(&lists);

@@ -467,18 +467,25 @@ static void panels_are_chosen_by_cost(void **state)
 {
     (void)state;
     const qdri_panel_cost costs[] = {
-        {1, 0, 1e-3, 1000},    {1, 1, 1e-3, 1000}, {1, 1, 0.01, 1000}, {1, 0.1, 0.01, 1000},
-        {1e-3, 1, 1e-4, 1000}, {1, 1, 1e-3, 3},    {1, 1, 1e-3, 1},    {0, 0, 1e-3, 0},
+        {1, 0, 0, 1e-3, 1000},     {1, 1, 1, 1e-3, 1000},    {1, 1, 1, 0.01, 1000},
+        {1, 0.1, 0.1, 0.01, 1000}, {1e-3, 1, 1, 1e-4, 1000}, {1, 1, 1, 1e-3, 3},
+        {1, 1, 1, 1e-3, 1},        {0, 0, 0, 1e-3, 0},       {1, 1, 2, 1e-3, 1000},
+        {1, 0.2, 0.4, 0.01, 1000},
     };
-    const int chosen[] = {1, 16, 8, 4, 4, 2, 1, 1};
+    const int chosen[] = {1, 16, 8, 4, 4, 2, 1, 1, 1, 8};
     for (size_t i = 0; i < sizeof costs / sizeof costs[0]; i++) {
-        const int n = qdri_panels_choose(&costs[i]);
+        const int n = qdri_panels_choose(&costs[i], 1);
         for (int other = 1; other <= 16 && other <= costs[i].n_rows; other *= 2)
             assert_true(qdri_panels_secs(&costs[i], n) <= qdri_panels_secs(&costs[i], other));
         assert_int_equal(n, chosen[i]);
     }
+    /* What comes before a product and what comes behind it count together. */
+    const qdri_panel_cost both[] = {{1, 1, 1, 1e-3, 1000}, {1, 1, 8, 1e-3, 1000}};
+    assert_int_equal(qdri_panels_choose(both, 2), 1);
+    assert_int_equal(qdri_panels_choose(both, 1), 16);
+    assert_int_equal(qdri_panels_choose(both, 0), 1);
     /* Equal stages in n panels: n + 1 steps instead of 2n. */
-    const qdri_panel_cost even = {1, 1, 0, 8};
+    const qdri_panel_cost even = {1, 1, 1, 0, 8};
     assert_float_equal(qdri_panels_secs(&even, 4), 5.0 / 4, 1e-12);
 }
 
