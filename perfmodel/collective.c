@@ -157,7 +157,8 @@ static void add_waits(const qdr_machine *machine, const qdri_group *group, int t
     const double n_units = n_parts(group, top) - 1;
     const double per_byte = link->wait_secs_per_byte * n_units * sqrt(group->n_sharing[top]);
     ways->start_secs += link->wait_secs * n_units;
-    for (int i = 0; i < ways->n_once; i++) ways->once[i].secs_per_byte += per_byte;
+    const double factor = link->ring_wait_factor > 0 ? link->ring_wait_factor : 1;
+    for (int i = 0; i < ways->n_once; i++) ways->once[i].secs_per_byte += factor * per_byte;
     for (int i = 0; i < ways->n_twice; i++) ways->twice[i].secs_per_byte += per_byte;
 }
 

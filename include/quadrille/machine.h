@@ -53,6 +53,8 @@ typedef struct qdr_machine_link {
     double wait_secs; /**< of a collective, for each unit beyond the first: who comes late, who is
                          in the way */
     double wait_secs_per_byte; /**< the same for each byte that the groups of a unit send along */
+    double ring_wait_factor; /**< of wait_secs_per_byte in all-gathers and reduce-scatters, which
+                                are rings where all-reduces may be trees; 0: 1 */
     double switch_bytes_per_sec; /**< of a rank into a switch that adds up (NVLS); 0: there is none
                                   */
 } qdr_machine_link;
