@@ -6,9 +6,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/order.h"
 #include "step.h"
-
-static const char axis_names[] = "xyzd";
 
 /* How often a role comes in a list. */
 static double times_of(const qdri_bounds *b, const qdri_template_list *list, int role)
@@ -122,7 +121,7 @@ static order_sums sum_order(qdri_bounds *b, const char *order)
     int faster = 0, stride = 1;
     memset(&all, 0, sizeof all);
     for (int i = 0; i < QDR_N_AXES; i++) {
-        const int axis = (int)(strchr(axis_names, order[i]) - axis_names);
+        const int axis = qdri_axis_of(order[i]);
         if (size[axis] > 1) {
             const qdri_axis_sums *sums = axis_sums(b, axis, faster, stride);
             for (int kind = 0; kind < QDRI_N_LIST_KINDS; kind++) {

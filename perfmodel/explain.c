@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/order.h"
 #include "gemm.h"
 
 enum { NAME_BYTES = 64, N_SHOWN_LISTS = 2 };
@@ -61,7 +62,7 @@ static void explain_share(const qdri_explained *all)
     const double *of = s->of, cells = (double)plan->z * plan->d;
     fprintf(all->file, "%s on %s, grid %dx%dx%dx%d, order %s, %s edges: %s a step\n", n->name,
             all->model->machine.name, plan->x, plan->y, plan->z, plan->d,
-            plan->order[0] ? plan->order : "xyzd",
+            plan->order[0] ? plan->order : QDRI_USUAL_ORDER,
             plan->layout == QDR_SCATTERED ? "scattered" : "replicated",
             qdri_secs_in_words(all->result.secs).text);
     fprintf(all->file,
@@ -129,7 +130,7 @@ static void explain_collective(const qdri_explained *all, const qdri_role *role,
     const qdr_axis axis = qdr_channel_axis(role->channel);
     const qdri_ways *ways = &all->pricing.ways[axis];
     const double rate = price->price.flow_bytes_per_sec;
-    fprintf(all->file, "over %c, %d ranks on %s", "xyzd"[axis], ways -> n_ranks,
+    fprintf(all->file, "over %c, %d ranks on %s", QDRI_USUAL_ORDER[axis], ways->n_ranks,
             link_of(all, ways));
     if (axis == QDR_D && role->is_gradient && all->pricing.d_parts > 1)
         fprintf(all->file, " (reduce-scattered over %d near ones in each micro-batch%s)",

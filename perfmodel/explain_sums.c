@@ -2,6 +2,7 @@
 /* The terms of a step's time and of memory, with the numbers that make them. */
 #include <math.h>
 
+#include "core/order.h"
 #include "explain.h"
 #include "step.h"
 
@@ -45,7 +46,7 @@ static void explain_waiting(const qdri_explained *all, int axis)
 {
     const double busy = all->result.busy[axis], waited = all->result.time[QDR_TIME_X + axis];
     fprintf(all->file, "waiting for collectives over %c: they take %s, of which %s is hidden",
-            "xyzd"[axis], qdri_secs_in_words(busy).text,
+            QDRI_USUAL_ORDER[axis], qdri_secs_in_words(busy).text,
             qdri_secs_in_words(fmax(0, busy - waited)).text);
 }
 

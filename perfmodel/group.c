@@ -82,17 +82,6 @@ qdri_group qdri_group_make(const qdr_machine *machine, int n_ranks, int stride, 
     return group;
 }
 
-void qdri_strides(const int size[QDR_N_AXES], const char *order, int stride[QDR_N_AXES])
-{
-    static const char names[] = "xyzd";
-    int step = 1;
-    for (int i = 0; i < QDR_N_AXES; i++) {
-        const int axis = (int)(strchr(names, order[i]) - names);
-        stride[axis] = step;
-        step *= size[axis];
-    }
-}
-
 int qdri_group_crosses(const qdri_group *group, int level)
 {
     return group->n_inside[level] > (level > 0 ? group->n_inside[level - 1] : 1);

@@ -20,8 +20,6 @@ typedef struct qdri_group {
 
 /* The group of an axis whose members' ranks are `stride` apart, among n_ranks_all ranks. */
 qdri_group qdri_group_make(const qdr_machine *machine, int n_ranks, int stride, int n_ranks_all);
-/* Ranks between neighbours on each axis; order names the fastest axis first ("xyzd"). */
-void qdri_strides(const int size[QDR_N_AXES], const char *order, int stride[QDR_N_AXES]);
 /* 1 where members of the group meet only on level l or above it. */
 int qdri_group_crosses(const qdri_group *group, int level);
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/order.h"
 #include "core/size.h"
 #include "model.h"
 
@@ -71,7 +72,7 @@ static void set_node_members(const qdr_machine *machine, const qdr_plan *plan,
 {
     const int size[QDR_N_AXES] = {plan->x, plan->y, plan->z, plan->d};
     int stride[QDR_N_AXES];
-    qdri_strides(size, plan->order[0] ? plan->order : "xyzd", stride);
+    qdri_order_strides(size, plan->order[0] ? plan->order : QDRI_USUAL_ORDER, stride);
     for (int axis = 0; axis < QDR_N_AXES; axis++) {
         int members = 1;
         while (2 * members * stride[axis] <= machine->ranks_per_node) members *= 2;

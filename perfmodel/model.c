@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/order.h"
 #include "core/size.h"
 #include "gemm.h"
 #include "memory.h"
@@ -35,12 +36,6 @@ void qdr_model_destroy(qdr_model **model)
 }
 
 /* ---- plans ---- */
-
-int qdri_is_order(const char *order)
-{
-    return strlen(order) == 4 && strchr(order, 'x') && strchr(order, 'y') && strchr(order, 'z') &&
-           strchr(order, 'd');
-}
 
 static qdr_status check_parts(const qdr_plan *plan, const char *what, int parts, int inner)
 {

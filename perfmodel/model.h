@@ -23,6 +23,4 @@ QDR_NODISCARD qdr_status qdri_model_template(qdr_model *model, const qdr_plan *p
 qdri_stages qdri_model_price(const qdr_model *model, const qdr_plan *plan, qdri_pricing *pricing,
                              qdr_plan_result *result);
 
-int qdri_is_order(const char *order);
-
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/json.h"
+#include "core/order.h"
 #include "model.h"
 
 enum { FORMAT_VERSION = 1, MAX_PATH_BYTES = 4096 };
@@ -52,7 +53,7 @@ static void put_plan(FILE *file, const qdr_stored_plan *stored)
     put_string(file, "machine", stored->machine);
     put_whole(file, "ranks", n_ranks_of(plan));
     fprintf(file, ",\n  \"grid\": [%d, %d, %d, %d]", plan->x, plan->y, plan->z, plan->d);
-    put_string(file, "order", plan->order[0] ? plan->order : "xyzd");
+    put_string(file, "order", plan->order[0] ? plan->order : QDRI_USUAL_ORDER);
     put_string(file, "layout", layout_words[plan->layout == QDR_SCATTERED]);
     put_string(file, "recompute", recompute_words[plan->recompute]);
     put_string(file, "dtype", qdr_dtype_name(plan->dtype));
@@ -163,7 +164,7 @@ static qdr_status read_order(const qdri_json_node *root, char order[8])
 {
     const char *text;
     const qdri_json_node node = qdri_json_get(root, "order");
-    QDR_TRY(qdri_json_string_or(node, 0, "xyzd", &text));
+    QDR_TRY(qdri_json_string_or(node, 0, QDRI_USUAL_ORDER, &text));
     if (!qdri_is_order(text))
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is no permutation of xyzd",
                         qdri_json_where(node).text);

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/order.h"
 #include "gemm.h"
 #include "stages.h"
 
@@ -59,7 +60,7 @@ void qdri_pricing_make(const qdr_machine *machine, const qdr_network *network, c
     pricing->plan = plan;
     pricing->gathers_again = machine->software.gathers_again;
     qdri_sizes_make(network, plan, n_layers, &pricing->sizes);
-    qdri_strides(size, plan->order[0] ? plan->order : "xyzd", stride);
+    qdri_order_strides(size, plan->order[0] ? plan->order : QDRI_USUAL_ORDER, stride);
     for (int axis = 0; axis < QDR_N_AXES; axis++) {
         const qdri_group group = qdri_group_make(machine, size[axis], stride[axis],
                                                  n_ranks * stages);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "bound.h"
+#include "core/order.h"
 #include "core/size.h"
 #include "memory.h"
 #include "model.h"
@@ -36,7 +37,7 @@ typedef struct search {
 
 static void list_orders(search *s)
 {
-    static const char names[] = "xyzd";
+    static const char names[] = QDRI_USUAL_ORDER;
     if (s->opts.order) {
         snprintf(s->orders[s->n_orders++], sizeof s->orders[0], "%s", s->opts.order);
         return;
@@ -52,12 +53,11 @@ static void list_orders(search *s)
  * stands for all. */
 static int is_first_of_alike(const search *s, const int size[QDR_N_AXES], int number)
 {
-    static const char names[] = "xyzd";
     char wide[N_ORDERS][8];
     for (int i = 0; i <= number; i++) {
         int n = 0;
         for (int j = 0; j < QDR_N_AXES; j++)
-            if (size[strchr(names, s->orders[i][j]) - names] > 1) wide[i][n++] = s->orders[i][j];
+            if (size[qdri_axis_of(s->orders[i][j])] > 1) wide[i][n++] = s->orders[i][j];
         wide[i][n] = '\0';
     }
     for (int i = 0; i < number; i++)
@@ -301,7 +301,7 @@ static qdr_status check_sizes(const qdr_search_opts *opts)
     for (int axis = 0; axis < QDR_N_AXES; axis++) {
         if (opts->size[axis] < 0 || opts->size[axis] > opts->n_ranks)
             return QDR_FAIL(QDR_ERR_ARGUMENT, "search: %c = %d; use 1 to %d, or 0 for any",
-                            "xyzd"[axis], opts -> size[axis], opts -> n_ranks);
+                            QDRI_USUAL_ORDER[axis], opts->size[axis], opts->n_ranks);
         if (opts->size[axis]) product *= opts->size[axis];
         if (opts->n_ranks % product)
             return QDR_FAIL(QDR_ERR_ARGUMENT,
@@ -363,7 +363,7 @@ qdr_status qdr_model_bound(qdr_model *model, const qdr_plan *plan, double *secs)
                         "bound: the model, the plan or the place for the result is NULL");
     *secs = 0;
     QDR_TRY(make_bounds(model, plan, &pricing, &bounds));
-    qdri_bound_secs(&bounds, plan->order[0] ? plan->order : "xyzd", each);
+    qdri_bound_secs(&bounds, plan->order[0] ? plan->order : QDRI_USUAL_ORDER, each);
     *secs = each[plan->recompute];
     return QDR_OK;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/block.h"
+#include "core/order.h"
 
 static int64_t unit_of(int64_t unit) { return unit ? unit : 1; }
 
@@ -44,11 +45,11 @@ static qdr_status axes_check(const qdr_matrix *matrix)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "matrix: axis %c cannot split columns and scatter rows; scatter over the "
                         "other of x and y",
-                        "xyzd"[matrix->scatter_axis]);
+                        QDRI_USUAL_ORDER[matrix->scatter_axis]);
     if (matrix->split_cells && matrix->scatter_axis >= QDR_Z)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "matrix: axis %c already splits the rows into cells; scatter over x or y",
-                        "xyzd"[matrix->scatter_axis]);
+                        QDRI_USUAL_ORDER[matrix->scatter_axis]);
     return QDR_OK;
 }
 

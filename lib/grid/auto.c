@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/order.h"
 #include "core/size.h"
 
 #define DEFAULT_MACHINE "laptop"
@@ -44,7 +45,7 @@ static qdr_status check_ratios(const qdr_plan *plan)
             return QDR_FAIL(QDR_ERR_UNSUPPORTED,
                             "plan: %c sends %g times the bytes; this runtime sends all of them: "
                             "plan again without axis_bytes_ratio",
-                            "xyzd"[axis], ratio);
+                            QDRI_USUAL_ORDER[axis], ratio);
     }
     return QDR_OK;
 }

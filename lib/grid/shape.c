@@ -6,9 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char axis_letters[] = "xyzd";
-
-static int axis_of(char letter) { return (int)(strchr(axis_letters, letter) - axis_letters); }
+#include "core/order.h"
 
 /* ---- reading options ---- */
 
@@ -51,11 +49,8 @@ static qdr_status check_product(const qdri_grid_shape *shape, int n_ranks)
 
 static qdr_status read_order(const char *order, qdri_grid_shape *shape)
 {
-    if (!order) order = axis_letters;
-    int ok = strlen(order) == QDR_N_AXES;
-    for (int axis = 0; ok && axis < QDR_N_AXES; axis++)
-        ok = strchr(order, axis_letters[axis]) != NULL;
-    if (!ok)
+    if (!order) order = QDRI_USUAL_ORDER;
+    if (!qdri_is_order(order))
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "grid: order \"%.16s\" is not x, y, z and d once each, fastest first; "
                         "\"xyzd\" is the default",
@@ -77,9 +72,9 @@ qdr_status qdri_shape_read(const qdr_grid_opts *opts, int n_ranks, qdri_grid_sha
     const int sizes[QDR_N_AXES] = {opts->x, opts->y, opts->z, opts->d};
     for (int axis = 0; axis < QDR_N_AXES; axis++) {
         if (sizes[axis] < 1)
-            return QDR_FAIL(QDR_ERR_ARGUMENT,
-                            "grid: axis %c of %dx%dx%dx%d is %d; each axis must be 1 or more",
-                            axis_letters[axis], opts->x, opts->y, opts->z, opts->d, sizes[axis]);
+            return QDR_FAIL(
+                QDR_ERR_ARGUMENT, "grid: axis %c of %dx%dx%dx%d is %d; each axis must be 1 or more",
+                QDRI_USUAL_ORDER[axis], opts->x, opts->y, opts->z, opts->d, sizes[axis]);
     }
     memcpy(shape->sizes, sizes, sizeof sizes);
     QDR_TRY(read_order(opts->order, shape));
@@ -92,7 +87,7 @@ int qdri_shape_rank(const qdri_grid_shape *shape, const int coordinates[QDR_N_AX
 {
     int rank = 0;
     for (int i = QDR_N_AXES - 1; i >= 0; i--) {
-        const int axis = axis_of(shape->order[i]);
+        const int axis = qdri_axis_of(shape->order[i]);
         rank = rank * shape->sizes[axis] + coordinates[axis];
     }
     return rank;
@@ -101,7 +96,7 @@ int qdri_shape_rank(const qdri_grid_shape *shape, const int coordinates[QDR_N_AX
 void qdri_shape_locate(const qdri_grid_shape *shape, int rank, int coordinates[QDR_N_AXES])
 {
     for (int i = 0; i < QDR_N_AXES; i++) {
-        const int axis = axis_of(shape->order[i]);
+        const int axis = qdri_axis_of(shape->order[i]);
         coordinates[axis] = rank % shape->sizes[axis];
         rank /= shape->sizes[axis];
     }

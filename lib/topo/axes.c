@@ -3,19 +3,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/order.h"
 #include "core/size.h"
 #include "topo/machine.h"
 
 #define MAX_RANKS (1 << 20)
 
 /* ---- the grid ---- */
-
-static int is_permutation(const char *order)
-{
-    int is_all = strlen(order) == QDR_N_AXES;
-    for (const char *axis = "xyzd"; *axis; axis++) is_all &= strchr(order, *axis) != NULL;
-    return is_all;
-}
 
 static qdr_status check_sizes(const int sizes[QDR_N_AXES], int *n_ranks)
 {
@@ -155,7 +149,7 @@ static void measure_axes(axis_walk *walk, const int sizes[QDR_N_AXES], const cha
 {
     walk->stride = 1;
     for (int i = 0; i < QDR_N_AXES; i++) {
-        const long axis = strchr("xyzd", order[i]) - "xyzd";
+        const int axis = qdri_axis_of(order[i]);
         walk->n_members = sizes[axis];
         measure_axis(walk, &axes[axis]);
         walk->stride *= sizes[axis];
@@ -167,11 +161,11 @@ qdr_status qdr_topo_map(const qdr_topo *topo, const int sizes[QDR_N_AXES], const
 {
     axis_walk walk = {.topo = topo, .places = places};
     qdr_status status = QDR_OK;
-    if (!order) order = "xyzd";
+    if (!order) order = QDRI_USUAL_ORDER;
     if (!axes || !sizes || !places)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "topology: sizes, places or the result is NULL");
     memset(axes, 0, QDR_N_AXES * sizeof *axes);
-    if (!is_permutation(order))
+    if (!qdri_is_order(order))
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "topology: the order '%s' is no permutation of xyzd, fastest axis first",
                         order);
