@@ -569,6 +569,7 @@ int main(int argc, char **argv)
         .rows = rows,
         .n_rows = (int)(sizeof rows / sizeof rows[0]),
         .operand = &given.file,
+        .machine = &given.how.machine,
         .examples = "  train_gpt --local 4 --grid 2x2x1x1 --plot loss.svg\n"
                     "  mpiexec.mpich -n 2 train_gpt --grid 1x1x1x2 --layers 2 --steps 10000 "
                     "--log run.jsonl\n"

@@ -376,6 +376,7 @@ int main(int argc, char **argv)
                    "and the traffic of each collective, sent and planned.",
         .rows = rows,
         .n_rows = (int)(sizeof rows / sizeof rows[0]),
+        .machine = &given.how.machine,
         .examples = "  transformer_layer --local 2 --grid 1x2x1x1\n"
                     "  mpiexec.mpich -n 4 transformer_layer --grid 2x2x1x1 --layout scattered "
                     "--hidden 1024 --json\n",

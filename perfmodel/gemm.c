@@ -9,8 +9,7 @@
 const qdr_machine_products *qdri_machine_products(const qdr_machine *machine, qdr_dtype dtype)
 {
     if (dtype == QDR_F64) return &machine->f64;
-    if (dtype == QDR_BF16 && machine->bf16.peak_flops > 0) return &machine->bf16;
-    return &machine->f32;
+    return dtype == QDR_BF16 ? &machine->bf16 : &machine->f32;
 }
 
 /* Tiles that are wanted beside those that the units could compute meanwhile. */

@@ -11,9 +11,27 @@ enum { MOST_BASES = 4 };
 
 /* ---- reading ---- */
 
+/* A number under a key that is none is a mistake in writing; other values are notes. */
+static qdr_status check_keys(const qdri_json_node *object, const qdri_machine_field *fields)
+{
+    for (const char *key = NULL; (key = qdri_json_next_key(object, key)) != NULL;) {
+        const qdri_json_node node = qdri_json_get(object, key);
+        const qdri_machine_field *nearest = fields;
+        if (qdri_json_kind_of(node) != QDRI_JSON_NUMBER) continue;
+        for (const qdri_machine_field *f = fields; f->key; f++)
+            if (qdri_edit_distance(key, f->key) < qdri_edit_distance(key, nearest->key))
+                nearest = f;
+        if (strcmp(key, nearest->key) == 0) continue;
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is unknown; did you mean '%s'?",
+                        qdri_json_where(node).text, nearest->key);
+    }
+    return QDR_OK;
+}
+
 static qdr_status read_fields(const qdri_json_node *object, const qdri_machine_field *fields,
                               void *place)
 {
+    QDR_TRY(check_keys(object, fields));
     for (const qdri_machine_field *f = fields; f->key; f++) {
         const qdri_json_node node = qdri_json_get(object, f->key);
         double value = 0;
@@ -50,6 +68,20 @@ static qdr_status read_item(const qdri_json_node *list, size_t index,
     return read_fields(&item, which->fields, place);
 }
 
+/* A type of products that a file speaks of has a peak, there or in the base. */
+static qdr_status check_peak(const qdri_json_node *object, const qdri_machine_section *section,
+                             const qdr_machine *machine)
+{
+    const qdri_machine_field *f = section->fields;
+    const qdri_json_node node = qdri_json_get(object, "peak_TFLOPS");
+    while (f->key && strcmp(f->key, "peak_TFLOPS") != 0) f++;
+    if (!f->key || qdri_json_has(node) ||
+        qdri_machine_get_number((const char *)machine + section->offset, f) > 0)
+        return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is missing; a peak is needed, or 0 for none",
+                    qdri_json_where(node).text);
+}
+
 /* A list replaces the base's. */
 static qdr_status read_list(const qdri_json_node *root, const qdri_machine_list *which,
                             qdr_machine *machine)
@@ -82,6 +114,7 @@ static qdr_status read_sections(const qdri_json_node *root, qdr_machine *machine
         }
         QDR_TRY(read_fields(&object, qdri_machine_sections[i].fields,
                             (char *)machine + qdri_machine_sections[i].offset));
+        QDR_TRY(check_peak(&object, &qdri_machine_sections[i], machine));
     }
     for (int i = 0; i < QDRI_N_LISTS; i++)
         QDR_TRY(read_list(root, &qdri_machine_lists[i], machine));

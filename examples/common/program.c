@@ -65,6 +65,8 @@ static int run(const usage_text *usage, int argc, char **argv, const int64_t *n_
 {
     launch start = {.usage = usage, .fn = fn, .settings = settings};
     start.parsed = options_parse(usage, argc, argv, start.problem);
+    if (start.parsed == OPTIONS_OK && usage->machine && *usage->machine)
+        setenv("QDR_MACHINE", *usage->machine, 1); /* before there are threads; for QDR_REPORT */
     const int ranks = start.parsed == OPTIONS_OK ? (int)*n_local : 0;
     const qdr_context_opts opts = {QDR_OPTS_INIT,
                                    .n_threads = start.parsed == OPTIONS_OK ? (int)*n_threads : 1};

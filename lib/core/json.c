@@ -171,6 +171,14 @@ qdri_json_node qdri_json_get(const qdri_json_node *object, const char *key)
                             .value = json_object_get(object->value, key)};
 }
 
+const char *qdri_json_next_key(const qdri_json_node *object, const char *key)
+{
+    json_t *value = (json_t *)object->value; /* which jansson's iterators leave as it is */
+    void *at = key ? json_object_iter_next(value, json_object_iter_at(value, key))
+                   : json_object_iter(value);
+    return at ? json_object_iter_key(at) : NULL;
+}
+
 qdri_json_node qdri_json_at(const qdri_json_node *list, size_t index)
 {
     return (qdri_json_node){.document = list->document,

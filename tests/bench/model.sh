@@ -74,9 +74,15 @@ figures() {
     told predict collectives.csv
     of predict "$measured/collectives.csv" | sed -n '/^machine /,/^all /p' | sed 's/^/    /'
     say 'AxoNN, 80B on 1,024 A100 of Perlmutter: published 57 % of peak, with recomputation in the flops, which is 4/3 of "of peak" here.' \
-        'Assumed: 1,024 sequences of 2,048 tokens a step, everything recomputed.'
+        'The batch of those runs is not known here; assumed: 1,024 sequences of 2,048 tokens a step (2 million), everything recomputed.'
     told plan axonn-80b -n 1024 --machine perlmutter --batch 1024 --recompute full --top 1
     of plan axonn-80b -n 1024 --machine perlmutter --batch 1024 --recompute full --top 1 | sed -n '/^plan/p;/^1 /p' | sed 's/^/    /'
+    echo
+    for batch in 512 1024 2048 4096; do
+        of plan axonn-80b -n 1024 --machine perlmutter --batch $batch --recompute full --top 1 --csv |
+            awk -F, -v b=$batch 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == "peak_share") c = i }
+                NR == 2 { printf "    %4d sequences: %.1f %% of peak as published shares count\n", b, 400 / 3 * $c }'
+    done
     say 'Frontier, weak scaling against 512 GCDs: published 88.3 % at 8,192, 79.0 % at 16,384, 53.5 % at 32,768. Assumed: 8,192 sequences' \
         'of 2,048 tokens a step whatever the size, everything recomputed, no grid given.'
     weak_scaling
@@ -91,6 +97,14 @@ figures() {
     start=$(date +%s%N)
     of plan llama-3.1-405b -n 4096 --machine dgx-h100 --batch 2048 --top 1 | grep ' plans, of which' | sed 's/^/    /'
     printf '    %d ms\n' $((($(date +%s%N) - start) / 1000000))
+    say 'Its parts, on one core (tests/bench/model_speed):'
+    "$build/tests/bench/model_speed" | sed 's/^/    /'
+    if [ -x "$build/tests/referee/referee" ]; then
+        say 'The simulation beside SimGrid (tests/referee):'
+        "$build/tests/referee/referee" 2>/dev/null | sed 's/^/    /'
+    fi
+    say 'Memory beside that of the runtime, 12 grids, two layouts, f32 and bf16 (tests/unit/plan_memory):'
+    "$build/tests/unit/unit_plan_memory" 2>&1 | grep '%' | sed 's/^/    /'
 }
 
 if [ -z "$write" ]; then figures; exit; fi

@@ -201,8 +201,9 @@ class Json(Case):
         self.assertEqual(self.answer("--seq", "256", "--batch", "16")["sequence"], 256)
 
     def test_bf16_where_there_is_one(self):
-        self.save(self.machine, {**MACHINE, "bf16": {}})
+        self.save(self.machine, {**MACHINE, "bf16": {"peak_TFLOPS": 0}})
         self.assertEqual(self.answer()["dtype"], "f32")
+        self.assert_plan_refused(["--dtype", "bf16"], "no peak for bf16")
 
 
 class Csv(Case):

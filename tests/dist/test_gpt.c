@@ -409,13 +409,12 @@ int main(int argc, char **argv)
          "check the oracle itself by finite differences"},
         {OPTION_GRID, "grid", "GXxGYxGZxGD", &set.grid, 0, 0, "only this grid"},
     };
-    const usage_text usage = {"test_gpt",
-                              "[options]",
-                              "Compares the GPT on grids with a serial one.",
-                              rows,
-                              sizeof rows / sizeof rows[0],
-                              NULL,
-                              ""};
+    const usage_text usage = {.program = "test_gpt",
+                              .synopsis = "[options]",
+                              .purpose = "Compares the GPT on grids with a serial one.",
+                              .rows = rows,
+                              .n_rows = sizeof rows / sizeof rows[0],
+                              .examples = ""};
     char problem[PROBLEM_BYTES];
     const options_result parsed = options_parse(&usage, argc, argv, problem);
     if (parsed != OPTIONS_OK) {

@@ -172,7 +172,7 @@ static void wrong_files_are_refused(void **state)
         {"{}", "ranks_per_node", "missing"},
         {"{\"ranks_per_node\": 4}", "memory_GiB", "missing"},
         {"{" MEMORY "\"links\": [" LINK "]}", "bf16.peak_TFLOPS", "missing"},
-        {"{" MEMORY PEAK "\"x\": 1}", "links", "missing"},
+        {"{" MEMORY PEAK "\"x\": \"1\"}", "links", "missing"},
         {"{" MEMORY PEAK "\"links\": []}", "links", "0 entries"},
         {"{" MEMORY PEAK "\"links\": 7}", "links", "line 1"},
         {"{" MEMORY PEAK "\"links\": [7]}", "links[0]", "line 1"},
@@ -199,6 +199,11 @@ static void wrong_files_are_refused(void **state)
         {"{\"ranks_per_node\": 1e9}", "ranks_per_node", "line 1"},
         {"{\"ranks_per_node\": 4, \"ranks_per_node\": 8}", "text", "line 1"},
         {"{\"bf16\": 312}", "bf16", "line 1"},
+        {"{\"ranks_per_node\": 4,\n\"bf16\": {\"most\": 1}}", "bf16.peak_TFLOPS", "line 2"},
+        {"{\"ranks_per_node\": 4,\n\"memory_GB\": 80}", "'memory_GiB'", "line 2"},
+        {"{" MEMORY PEAK "\"links\": [{\"ranks\": 0, \"rank_GBps\": 1,\n\"step\": 1}]}",
+         "'step_us'", "line 2"},
+        {"{\"software\": {\"host\": 1}}", "'host_us'", "software.host"},
         {"{\"name\": 7}", "name", "line 1"},
         {"{\"based_on\": \"no-such-machine\"}", "no-such-machine", "machine"},
     };
@@ -227,6 +232,11 @@ static void files_are_based_on_others(void **state)
     assert_true(machine.bf16.most == base.bf16.most);
     assert_int_equal(machine.n_links, 1); /* a list replaces the other's */
     assert_int_equal(machine.n_tiles, base.n_tiles);
+    write_file("one",
+               "{\"based_on\": \"dgx-a100\", \"bf16\": {\"most\": 0.5}, \"about\": {\"x\": 7}, "
+               "\"remark\": \"notes are free\"}");
+    CHECK_OK(qdr_machine_load(file_path("one"), &machine));
+    assert_true(machine.bf16.most == 0.5 && machine.bf16.peak_flops == base.bf16.peak_flops);
     /* a -> b -> a */
     snprintf(text, sizeof text, "{\"based_on\": \"%s\"}", file_path("b"));
     write_file("a", text);
