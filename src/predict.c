@@ -121,7 +121,7 @@ static int no_memory(const csv_table *table, failure *why)
 /* ---- runs ---- */
 
 static int predict_all(const csv_table *table, const assumptions *assumed, predict_options *options,
-                       measured_run *runs, failure *why)
+                       measured_run *runs, unknown_words *unknown, failure *why)
 {
     run_columns columns;
     if (run_columns_find(table, &columns, why)) return why->code;
@@ -129,9 +129,11 @@ static int predict_all(const csv_table *table, const assumptions *assumed, predi
         assumed_row fit;
         run_read(table, &columns, row, assumed, &runs[row], &fit);
         if (predictor_run(&options->predictor, &runs[row], why)) return why->code;
-        if (!runs[row].why_skipped[0]) assumed_note(&fit);
+        if (runs[row].why_skipped[0]) continue;
+        assumed_note(&fit);
+        unknown_add(unknown, table, row);
     }
-    return EXIT_OK;
+    return predictor_check_settings(&options->predictor, why);
 }
 
 static int put_out_runs(const report *r, const predict_options *options, failure *why)
@@ -151,11 +153,12 @@ static int predict_runs(const csv_table *table, const assumptions *assumed,
                         predict_options *options, failure *why)
 {
     scores all = {.n_groups = 0};
+    unknown_words unknown = {.n = 0};
     measured_run *runs = calloc((size_t)table->n_rows, sizeof *runs);
     if (!runs) return no_memory(table, why);
-    if (!predict_all(table, assumed, options, runs, why) &&
+    if (!predict_all(table, assumed, options, runs, &unknown, why) &&
         !scores_make(runs, table->n_rows, &all, why)) {
-        const report r = {table, runs, assumed, &all, options->with_groups};
+        const report r = {table, runs, assumed, &all, &unknown, options->with_groups};
         put_out_runs(&r, options, why);
     }
     scores_free(&all);
@@ -176,7 +179,7 @@ static int predict_each(const csv_table *table, const assumptions *assumed,
         if (coll_predict(&options->predictor, &colls[row], why)) return why->code;
         if (!colls[row].why_skipped[0]) assumed_note(&fit);
     }
-    return EXIT_OK;
+    return predictor_check_settings(&options->predictor, why);
 }
 
 static int put_out_collectives(const coll_report *r, const predict_options *options, failure *why)
