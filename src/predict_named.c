@@ -3,6 +3,7 @@
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "predict_assumed.h"
 
@@ -22,15 +23,26 @@ static char next_letter(const char *name, const char **at)
     return **at ? (char)tolower((unsigned char)*(*at)++) : '\0';
 }
 
-static int is_same_name(const char *a, const char *b)
+/* What a text has behind a name, or NULL where it is none: "" is all of it. */
+static const char *behind_name(const char *text, const char *name)
 {
-    const char *in_a = a, *in_b = b;
-    char letter;
-    do {
-        letter = next_letter(a, &in_a);
-        if (letter != next_letter(b, &in_b)) return 0;
-    } while (letter);
-    return 1;
+    const char *in_text = text, *in_name = name;
+    while (*in_name)
+        if (next_letter(name, &in_name) != next_letter(text, &in_text)) return NULL;
+    return in_text;
+}
+
+/* "meta-llama/Llama-2-7b-hf" is a folder, a name, and what makes no other network of it. */
+static int is_same_name(const char *text, const char *name)
+{
+    static const char *const endings[] = {"", "hf", "instruct", "chat", "base"};
+    const char *slash = strrchr(text, '/');
+    const char *rest = behind_name(slash ? slash + 1 : text, name);
+    if (!rest || (*rest && !is_separator(*rest))) return 0;
+    while (is_separator(*rest)) rest++;
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
+        if (strcasecmp(rest, endings[i]) == 0) return 1;
+    return 0;
 }
 
 /* ---- the list ---- */

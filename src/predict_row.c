@@ -220,8 +220,8 @@ static void set_sequence(row_reader *r, const assumption *named, assumption *mod
         assumed_use(&r->fit, model, ASSUMED_SEQUENCE);
     else
         run_skip(r->run,
-                 "seq is missing, and nothing is assumed; fill a column 'seq', or give 'sequence' "
-                 "in a file of --assume");
+                 "seq is missing, and nothing is assumed; fill a column 'seq', let 'model' name a "
+                 "model that the program has, or give 'sequence' in a file of --assume");
 }
 
 static void set_network(row_reader *r)

@@ -220,7 +220,7 @@ static const char *behind_number(const char *text)
 {
     const char *end = text;
     while (isdigit((unsigned char)*end) ||
-           (end > text && strchr("x.", *end) && isdigit((unsigned char)end[1])))
+           (end > text && (*end == 'x' || *end == '.') && isdigit((unsigned char)end[1])))
         end++;
     return is_of_word(*end) ? text : end;
 }

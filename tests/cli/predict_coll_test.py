@@ -156,6 +156,13 @@ class Rows(Case):
         self.assertIn('"lab V9"', self.why(machine="lab"))
         self.assertIn("machine is missing", self.why(machine="", gpu=""))
 
+    def test_settings_of_a_machine(self):
+        words = ("--set", "test-quux:links[0].rank_GBps=50")
+        self.assertAlmostEqual(self.busbw(*words), 50, places=3)
+        done = self.run_file(self.write("in.csv", as_csv([row()])), "--set", "quux:links[0].rank_GBps=50")
+        self.assertEqual((done.returncode, done.out), (2, ""))
+        self.assertIn("those used are test-quux\n", done.err)
+
     def test_machine_of_all_rows(self):
         self.assertAlmostEqual(self.busbw("--machine", "test-quux", machine="who knows"), 100, places=3)
 

@@ -22,7 +22,8 @@ class Names(Case):
     def test_spellings(self):
         for spellings, name in ((("llama-2-7b", "Llama 2 7B", "LLAMA2-7B", "llama_2_7b"), "llama-2-7b"),
                                 (("Llama 2 13B", "llama2 13b"), "llama-2-13b"), (("GPT-NeoX 20B", "gpt-neox-20b"), "gpt-neox-20b"),
-                                (("Llama-3.1-8B", "llama3.1-8b"), "llama-3.1-8b"), (("GPT-2 XL", "gpt2-xl"), "gpt2-xl")):
+                                (("Llama-3.1-8B", "llama3.1-8b"), "llama-3.1-8b"), (("GPT-2 XL", "gpt2-xl"), "gpt2-xl"),
+                                (("meta-llama/Llama-2-7b-hf", "Llama 2 7B chat", "llama-2-7b"), "llama-2-7b")):
             rows, report = self.predicted(as_csv([{**GPT, **NONE, "model": spelling, "iter_time_s": 9} for spelling in spellings]))
             self.assertEqual({row["why_skipped"] for row in rows}, {""}, rows)
             self.assertEqual(len({row["predicted_time_s"] for row in rows}), 1, rows)
@@ -34,7 +35,7 @@ class Names(Case):
 
     def test_other_names(self):
         """Digits do not run together, and nothing is a model that only begins like one."""
-        for name in ("Llama 270B", "Llama-27B", "GPT-36.7B", "llama-2-7b v2", "llama-2", "7b", "MPT-7b", "gpt20b", ""):
+        for name in ("Llama 270B", "Llama-27B", "GPT-36.7B", "llama-2-7b v2", "llama-2-7bhf", "gpt2/gpt3", "llama-2", "7b", "MPT-7b", "gpt20b", ""):
             self.assertIn("is missing", self.why(**NONE, model=name), name)
 
     def test_the_whole_network(self):
