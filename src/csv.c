@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /* ---- what is being read ---- */
 
@@ -220,24 +221,22 @@ static char *read_whole(FILE *file, size_t *n_bytes)
     return bytes;
 }
 
-int csv_load(const char *path, csv_table *table, failure *why)
+const char *csv_name(const char *path) { return strcmp(path, "-") == 0 ? "standard input" : path; }
+
+int csv_read(const char *path, char **bytes, size_t *n_bytes, failure *why)
 {
-    *table = (csv_table){.name = path};
+    *bytes = NULL;
     FILE *file = strcmp(path, "-") == 0 ? stdin : fopen(path, "rb");
     if (!file)
         return fail(why, EXIT_USAGE, "%.300s: %s; name a file that can be read", path,
                     strerror(errno));
-    size_t n_bytes = 0;
-    char *bytes = read_whole(file, &n_bytes);
+    *bytes = read_whole(file, n_bytes);
     const int has_failed = ferror(file);
-    if (file != stdin) fclose(file);
-    if (!bytes)
+    if (!*bytes)
         fail(why, EXIT_FAILED, "%.300s: no memory for its text", path);
     else if (has_failed)
         fail(why, EXIT_USAGE, "%.300s: it cannot be read (%s)", path, strerror(errno));
-    else
-        csv_parse(bytes, n_bytes, strcmp(path, "-") == 0 ? "standard input" : path, table, why);
-    free(bytes);
+    if (file != stdin) fclose(file);
     return why->code;
 }
 
@@ -248,11 +247,34 @@ const char *csv_column(const csv_table *table, int column)
     return table->text + table->cells[column];
 }
 
+/* The same but for blanks around it and case. */
+static int is_like(const char *name, const char *column)
+{
+    const size_t bytes = strlen(column);
+    name += strspn(name, " \t");
+    return strncasecmp(name, column, bytes) == 0 && !name[bytes + strspn(name + bytes, " \t")];
+}
+
 int csv_find(const csv_table *table, const char *column)
 {
     for (int i = 0; i < table->n_columns; i++)
         if (strcmp(csv_column(table, i), column) == 0) return i;
+    for (int i = 0; i < table->n_columns; i++)
+        if (is_like(csv_column(table, i), column)) return i;
     return -1;
+}
+
+const char *csv_names(const csv_table *table, char names[CSV_NAMES_BYTES])
+{
+    enum { MOST = 5 };
+    char shown[CSV_SHOWN_BYTES];
+    size_t used = 0;
+    for (int i = 0; i < table->n_columns && i < MOST; i++)
+        used += (size_t)snprintf(names + used, CSV_NAMES_BYTES - used, "%s'%s'", i ? ", " : "",
+                                 csv_printable(csv_column(table, i), shown));
+    if (table->n_columns > MOST)
+        snprintf(names + used, CSV_NAMES_BYTES - used, " and %d more", table->n_columns - MOST);
+    return names;
 }
 
 const char *csv_cell(const csv_table *table, int64_t row, int column)

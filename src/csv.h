@@ -14,7 +14,8 @@ enum {
     CSV_MAX_COLUMNS = 256,
     CSV_MAX_ROW_BYTES = 1 << 20, /* of a row, with the lines that its quotes hold */
     CSV_MAX_BYTES = 1 << 28,
-    CSV_SHOWN_BYTES = 48
+    CSV_SHOWN_BYTES = 48,
+    CSV_NAMES_BYTES = 5 * (CSV_SHOWN_BYTES + 4) + 32
 };
 
 typedef struct csv_table {
@@ -32,12 +33,17 @@ typedef struct csv_table {
 /* Reads a table from memory, of which it keeps nothing. Any bytes are safe. Returns 0 or
  * EXIT_USAGE, EXIT_FAILED where memory is short; sentences name the line and the column. */
 int csv_parse(const char *bytes, size_t n_bytes, const char *name, csv_table *table, failure *why);
-/* The same for a file; "-" is standard input. */
-int csv_load(const char *path, csv_table *table, failure *why);
+/* All bytes of a file, which are to be freed; "-" is standard input. */
+int csv_read(const char *path, char **bytes, size_t *n_bytes, failure *why);
+/* What sentences call it. */
+const char *csv_name(const char *path);
 void csv_free(csv_table *table);
 
-/* The column of a name; -1: there is none. */
+/* The column of a name, or of one that differs in blanks around it or in case; -1: there is none.
+ */
 int csv_find(const csv_table *table, const char *column);
+/* The first names, for a sentence: "'a', 'b' and 7 more". */
+const char *csv_names(const csv_table *table, char names[CSV_NAMES_BYTES]);
 const char *csv_column(const csv_table *table, int column);
 /* A cell; "" in column -1. */
 const char *csv_cell(const csv_table *table, int64_t row, int column);

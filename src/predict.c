@@ -8,8 +8,18 @@
 
 #include "command.h"
 #include "predict_coll.h"
+#include "predict_nccl.h"
 
-enum { OPTION_MACHINE, OPTION_OUTPUT, OPTION_SET, OPTION_ASSUME, OPTION_GROUPS, OPTION_JSON };
+enum {
+    OPTION_MACHINE,
+    OPTION_OUTPUT,
+    OPTION_SET,
+    OPTION_ASSUME,
+    OPTION_COLLECTIVE,
+    OPTION_RANKS,
+    OPTION_GROUPS,
+    OPTION_JSON
+};
 
 static const option_spec specs[] = {
     {"machine", 'm', "M",
@@ -18,6 +28,8 @@ static const option_spec specs[] = {
     {"set", 0, "KEY=VALUE",
      "a constant of the machines used, or of one (NAME:KEY=VALUE); can be repeated"},
     {"assume", 0, "FILE", "what rows leave out; default: assumed_shapes of the installed data"},
+    {"collective", 0, "NAME", "what nccl-tests measured, where their output does not say it"},
+    {"ranks", 0, "N", "on how many ranks they did; default: of their output, else of a node"},
     {"groups", 0, NULL, "print each group of runs, each collective too"},
     {"json", 0, NULL, "print JSON"},
     {"help", 'h', NULL, "print this"},
@@ -25,8 +37,9 @@ static const option_spec specs[] = {
 };
 
 typedef struct predict_options {
-    const char *path, *output, *assume;
+    const char *path, *output, *assume, *collective;
     char keys[MAX_SETTINGS][64];
+    int ranks; /* 0: not given */
     int as_json, with_groups;
     predictor predictor;
 } predict_options;
@@ -51,6 +64,24 @@ static int take_setting(const char *text, predict_options *options, failure *why
     return EXIT_OK;
 }
 
+static int take_ranks(const char *text, predict_options *options, failure *why)
+{
+    int64_t ranks = 0;
+    if (option_integer("ranks", text, 2, 1000000, &ranks, why)) return why->code;
+    options->ranks = (int)ranks;
+    return EXIT_OK;
+}
+
+static int take_collective(const char *text, predict_options *options, failure *why)
+{
+    if (strpbrk(text, ",\"\n\r"))
+        return fail(why, EXIT_USAGE,
+                    "--collective '%.80s': a name such as all_reduce or all_gather is needed",
+                    text);
+    options->collective = text;
+    return EXIT_OK;
+}
+
 static int take_option(int index, const char *value, void *user, failure *why)
 {
     predict_options *options = user;
@@ -58,6 +89,8 @@ static int take_option(int index, const char *value, void *user, failure *why)
     if (index == OPTION_OUTPUT) options->output = value;
     if (index == OPTION_SET) return take_setting(value, options, why);
     if (index == OPTION_ASSUME) options->assume = value;
+    if (index == OPTION_COLLECTIVE) return take_collective(value, options, why);
+    if (index == OPTION_RANKS) return take_ranks(value, options, why);
     if (index == OPTION_GROUPS) options->with_groups = 1;
     if (index == OPTION_JSON) options->as_json = 1;
     return EXIT_OK;
@@ -67,6 +100,10 @@ static int take_option(int index, const char *value, void *user, failure *why)
 static int check_output(const predict_options *options, failure *why)
 {
     struct stat read, written;
+    if (options->output && strcmp(options->output, "-") == 0)
+        return fail(why, EXIT_USAGE,
+                    "--output -: standard output has the report; name a file (./- for one that is "
+                    "called so)");
     if (!options->output || stat(options->output, &written) != 0 ||
         stat(options->path, &read) != 0 || read.st_dev != written.st_dev ||
         read.st_ino != written.st_ino)
@@ -84,7 +121,7 @@ static int no_memory(const csv_table *table, failure *why)
 /* ---- runs ---- */
 
 static int predict_all(const csv_table *table, const assumptions *assumed, predict_options *options,
-                       measured_run *runs, failure *why)
+                       measured_run *runs, unknown_words *unknown, failure *why)
 {
     run_columns columns;
     if (run_columns_find(table, &columns, why)) return why->code;
@@ -92,9 +129,11 @@ static int predict_all(const csv_table *table, const assumptions *assumed, predi
         assumed_row fit;
         run_read(table, &columns, row, assumed, &runs[row], &fit);
         if (predictor_run(&options->predictor, &runs[row], why)) return why->code;
-        if (!runs[row].why_skipped[0]) assumed_note(&fit);
+        if (runs[row].why_skipped[0]) continue;
+        assumed_note(&fit);
+        unknown_add(unknown, table, row);
     }
-    return EXIT_OK;
+    return predictor_check_settings(&options->predictor, why);
 }
 
 static int put_out_runs(const report *r, const predict_options *options, failure *why)
@@ -114,11 +153,12 @@ static int predict_runs(const csv_table *table, const assumptions *assumed,
                         predict_options *options, failure *why)
 {
     scores all = {.n_groups = 0};
+    unknown_words unknown = {.n = 0};
     measured_run *runs = calloc((size_t)table->n_rows, sizeof *runs);
     if (!runs) return no_memory(table, why);
-    if (!predict_all(table, assumed, options, runs, why) &&
+    if (!predict_all(table, assumed, options, runs, &unknown, why) &&
         !scores_make(runs, table->n_rows, &all, why)) {
-        const report r = {table, runs, assumed, &all, options->with_groups};
+        const report r = {table, runs, assumed, &all, &unknown, options->with_groups};
         put_out_runs(&r, options, why);
     }
     scores_free(&all);
@@ -139,7 +179,7 @@ static int predict_each(const csv_table *table, const assumptions *assumed,
         if (coll_predict(&options->predictor, &colls[row], why)) return why->code;
         if (!colls[row].why_skipped[0]) assumed_note(&fit);
     }
-    return EXIT_OK;
+    return predictor_check_settings(&options->predictor, why);
 }
 
 static int put_out_collectives(const coll_report *r, const predict_options *options, failure *why)
@@ -181,6 +221,41 @@ static int predict_table(const csv_table *table, const assumptions *assumed,
                                               : predict_runs(table, assumed, options, why);
 }
 
+/* ---- the table ---- */
+
+static int load_nccl(const char *bytes, size_t n_bytes, const predict_options *options,
+                     csv_table *table, failure *why)
+{
+    nccl_told told = {csv_name(options->path), options->collective, options->ranks, 0};
+    const char *machine_name = options->predictor.machine_name;
+    qdr_machine machine;
+    char *text = NULL;
+    size_t text_bytes = 0;
+    if (machine_name && qdr_machine_load(machine_name, &machine) != QDR_OK)
+        return fail(why, EXIT_USAGE, "%s", qdr_last_error());
+    if (machine_name) told.machine_ranks = machine.ranks_per_node;
+    if (!nccl_table(bytes, n_bytes, &told, &text, &text_bytes, why))
+        csv_parse(text, text_bytes, told.name, table, why);
+    free(text);
+    return why->code;
+}
+
+static int load_table(const predict_options *options, csv_table *table, failure *why)
+{
+    char *bytes;
+    size_t n_bytes = 0;
+    if (csv_read(options->path, &bytes, &n_bytes, why)) {
+        free(bytes);
+        return why->code;
+    }
+    if (nccl_is_output(bytes, n_bytes))
+        load_nccl(bytes, n_bytes, options, table, why);
+    else
+        csv_parse(bytes, n_bytes, csv_name(options->path), table, why);
+    free(bytes);
+    return why->code;
+}
+
 static int run(int argc, char **argv)
 {
     predict_options options = {.assume = "assumed_shapes"};
@@ -192,7 +267,7 @@ static int run(int argc, char **argv)
         argv[1] = argv[0];
         if (!options_read(argc - 1, argv + 1, specs, take_option, &options, &why) &&
             !check_output(&options, &why) && !assumed_load(options.assume, &assumed, &why) &&
-            !csv_load(options.path, &table, &why))
+            !load_table(&options, &table, &why))
             predict_table(&table, &assumed, &options, &why);
     } else {
         fail(&why, EXIT_USAGE,
@@ -213,20 +288,23 @@ const command command_predict = {
         "of each, and\n"
         "prints how well both agree: the error, and whether the fastest way to run a network is "
         "found. The first\n"
-        "line names the columns: n_gpus, batch and iter_time_s (or tflops_per_gpu, or "
-        "'… tokens/s' in notes) are\n"
-        "needed; source, machine, model, layers, hidden, heads, seq, vocab, tp, pp, dp, "
+        "line names the columns: n_gpus, batch and iter_time_s (or tflops_per_gpu, pct_peak, or "
+        "'… tokens/s' in notes)\n"
+        "are needed; source, machine, model, layers, hidden, heads, seq, vocab, tp, pp, dp, "
         "other_parallelism and\n"
         "params are used. What rows leave out is assumed, and printed. Nothing is run; MPI is "
         "not started.\n\n"
-        "A table with a column 'collective' has collectives instead, such as nccl-tests print: "
+        "A table with a column 'collective' has collectives instead, such as nccl-tests measure: "
         "gpus (of a group)\n"
         "and time_us or busbw_GBps are needed; machine, gpu, nodes, bytes and algo are used. "
         "'all_reduce group 4\n"
-        "strided' is an all-reduce in groups of 4 as far apart as can be, all groups at once.",
+        "strided' is an all-reduce in groups of 4 as far apart as can be, all groups at once. What "
+        "all_reduce_perf\n"
+        "and its like of nccl-tests print is read as well.",
     .options = specs,
     .examples = "  quadrille predict runs.csv\n"
-                "  quadrille predict nccl-tests.csv --groups\n"
+                "  quadrille predict collectives.csv --groups\n"
+                "  quadrille predict all_reduce_perf.txt --machine dgx-a100\n"
                 "  quadrille predict runs.csv -o predicted.csv --json\n"
                 "  quadrille predict runs.csv -m dgx-a100 --set bf16.most=0.85 --set "
                 "software.host_us=10\n",

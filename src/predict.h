@@ -9,13 +9,14 @@
 
 #include "csv.h"
 #include "predict_assumed.h"
+#include "predict_unknown.h"
 
 /* ---- rows ---- */
 
 /* Columns of the table; -1: it has none. */
 typedef struct run_columns {
     int source, machine, n_gpus, model, params, layers, hidden, heads, seq, vocab, batch;
-    int tp, pp, dp, other, tflops, iter_time, notes;
+    int tp, pp, dp, other, tflops, pct_peak, iter_time, notes;
 } run_columns;
 /* Fails where a column is missing without which nothing can be predicted. */
 int run_columns_find(const csv_table *table, run_columns *columns, failure *why);
@@ -28,6 +29,8 @@ typedef struct measured_run {
     double n_gpus, params;
     double secs, memory_bytes; /* measured; memory 0: not */
     double tflops; /* measured; 0: not */
+    double peak_share; /* the same as a share of the machine's peak; 0: not, or tflops is there */
+    int shards_in_node; /* 1: the plan's z is to be what tensor parallelism leaves of a node */
     int flops_recomputed; /* tflops counts the flops of full recomputation */
     double predicted_secs, predicted_tflops, predicted_bytes;
     double machine_bytes; /* of memory that a rank has */
@@ -65,6 +68,8 @@ const qdr_machine *predictor_machine(predictor *all, const char *text, const cha
                                      failure *why);
 /* Predicts a row, or sets why_skipped. Fails only with the command. */
 int predictor_run(predictor *all, measured_run *run, failure *why);
+/* Fails where a setting is for a machine by name, and no row was on it. */
+int predictor_check_settings(const predictor *all, failure *why);
 void predictor_free(predictor *all);
 
 /* ---- scores ---- */
@@ -96,6 +101,7 @@ typedef struct report {
     const measured_run *runs; /* one for each row */
     const assumptions *assumed;
     const scores *scores;
+    const unknown_words *unknown;
     int with_groups;
 } report;
 void report_print(const report *r);

@@ -167,7 +167,7 @@ int assumed_load(const char *name_or_path, assumptions *all, failure *why)
     if (!all->root)
         return fail(why, EXIT_USAGE, "%.300s, line %d: %s; name a JSON file with --assume", path,
                     error.line, error.text);
-    if (read_entries(path, all, why)) assumed_free(all);
+    if (read_entries(path, all, why) || assumed_load_models(all, why)) assumed_free(all);
     return why->code;
 }
 
@@ -175,6 +175,8 @@ void assumed_free(assumptions *all)
 {
     json_decref(all->root);
     free(all->entries);
+    free(all->models);
+    free(all->model_names);
     *all = (assumptions){.n = 0};
 }
 

@@ -5,6 +5,7 @@
 #define QUADRILLE_SRC_PREDICT_ASSUMED_H
 
 #include <jansson.h>
+#include <quadrille/machine.h>
 #include <quadrille/network.h>
 
 #include "failure.h"
@@ -57,17 +58,22 @@ typedef struct assumptions {
     json_t *root; /* has the texts */
     assumption *entries;
     size_t n;
+    /* One for each model that comes with the program; its network is there once a row needed it. */
+    assumption *models;
+    char (*model_names)[QDR_MAX_NAME];
+    size_t n_models;
 } assumptions;
 
 /* Reads the data file of a name or path. Returns 0, EXIT_USAGE or EXIT_FAILED. */
 int assumed_load(const char *name_or_path, assumptions *all, failure *why);
+int assumed_load_models(assumptions *all, failure *why); /* of assumed_load() */
 void assumed_free(assumptions *all);
 
 enum { MAX_FITTING = 32 };
 /* The entries that fit one row. */
 typedef struct assumed_row {
-    assumption *fitting[MAX_FITTING];
-    unsigned taken[MAX_FITTING]; /* fields, a bit for each */
+    assumption *fitting[MAX_FITTING + 1]; /* the last: of assumed_use() */
+    unsigned taken[MAX_FITTING + 1]; /* fields, a bit for each */
     int n;
 } assumed_row;
 assumed_row assumed_fit(const assumptions *all, const char *source, const char *model);
@@ -75,6 +81,11 @@ assumed_row assumed_fit(const assumptions *all, const char *source, const char *
 const assumption *assumed_take(assumed_row *fit, assumed_field field, int has_cell);
 /* Counts what the row took as used. */
 void assumed_note(const assumed_row *fit);
+/* The model of this name with its network, or NULL: none, or one that cannot be read (*status).
+ * "Llama 2 13B" and "llama-2-13b" are one name. Both must stay. */
+assumption *assumed_model(const assumptions *all, const char *name, qdr_status *status);
+/* Lets the row have taken a field of an entry. */
+void assumed_use(assumed_row *fit, assumption *entry, assumed_field field);
 /* What tables call the row's source. */
 const char *assumed_title(const assumed_row *fit, const char *source);
 /* What tables call the source of an entry, with the rest of its beginning where that says more. */

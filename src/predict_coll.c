@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "predict_text.h"
@@ -29,6 +30,7 @@ static void skip(measured_coll *coll, const char *format, ...)
 
 int coll_columns_find(const csv_table *table, coll_columns *columns, failure *why)
 {
+    char names[CSV_NAMES_BYTES];
     *columns = (coll_columns){
         .machine = csv_find(table, "machine"),
         .gpu = csv_find(table, "gpu"),
@@ -45,9 +47,9 @@ int coll_columns_find(const csv_table *table, coll_columns *columns, failure *wh
         (columns->time_us >= 0 || columns->busbw >= 0))
         return EXIT_OK;
     return fail(why, EXIT_USAGE,
-                "%.300s: a table of collectives needs the columns collective, gpus, and time_us or "
-                "busbw_GBps",
-                table->name);
+                "%.200s: a table of collectives needs the columns collective, gpus, and time_us or "
+                "busbw_GBps, parted by commas; there are only %s",
+                table->name, csv_names(table, names));
 }
 
 /* A number above 0 and at most `most`, or 0 where the cell is empty. */
@@ -100,6 +102,34 @@ static void read_kind(const char *text, measured_coll *coll)
          csv_printable(coll->collective, shown));
 }
 
+/* "group 8 strided" must be of as many ranks as the row has, and be strided or not. */
+static void check_group(measured_coll *coll)
+{
+    char text[128] = "", shown[CSV_SHOWN_BYTES];
+    text_append(text, sizeof text, coll->collective);
+    text_words(text);
+    const char *at = strstr(text, "group");
+    if (!at) return;
+    at += strcspn(at, "0123456789");
+    if (!*at) return;
+    char *end;
+    if (strtol(at, &end, 10) != coll->work.n_ranks)
+        skip(coll, "'%s', but gpus is %d: a row has the ranks of one group",
+             csv_printable(coll->collective, shown), coll->work.n_ranks);
+    end += strcspn(end, "abcdefghijklmnopqrstuvwxyz");
+    if (*end && strncmp(end, "consec", 6) != 0 && strncmp(end, "contig", 6) != 0 &&
+        strncmp(end, "strided", 7) != 0)
+        skip(coll, "'%s': behind the ranks of a group stands consecutive, contiguous or strided",
+             csv_printable(coll->collective, shown));
+}
+
+static void check_nodes(measured_coll *coll)
+{
+    if (!coll->is_group && coll->n_nodes > 0 && coll->work.n_ranks % coll->n_nodes)
+        skip(coll, "gpus is %d, which %d nodes cannot share evenly", coll->work.n_ranks,
+             coll->n_nodes);
+}
+
 static double assumed_or(assumed_row *fit, assumed_field field, int has_cell, double otherwise)
 {
     const assumption *entry = assumed_take(fit, field, has_cell);
@@ -136,9 +166,10 @@ void coll_read(const csv_table *table, const coll_columns *columns, int64_t row,
     char algo[32] = "";
     coll->collective = csv_cell(table, row, columns->collective);
     coll->source = csv_cell(table, row, columns->source);
-    snprintf(coll->machine, sizeof coll->machine, "%.60s%s%.60s",
-             csv_cell(table, row, columns->machine), columns->gpu < 0 ? "" : " ",
-             csv_cell(table, row, columns->gpu));
+    coll->host = csv_cell(table, row, columns->machine);
+    coll->gpu = csv_cell(table, row, columns->gpu);
+    snprintf(coll->machine, sizeof coll->machine, "%.60s%s%.60s", coll->host,
+             *coll->host && *coll->gpu ? " " : "", coll->gpu);
     coll->work = (qdr_sample){.version = QDR_OPTS_INIT, .kind = QDR_SAMPLE_COLLECTIVE};
     read_kind(coll->collective, coll);
     *fit = assumed_fit(assumed, coll->source, coll->collective);
@@ -146,6 +177,8 @@ void coll_read(const csv_table *table, const coll_columns *columns, int64_t row,
     coll->work.n_ranks = (int)whole(table, row, columns->gpus, 1e6, coll);
     coll->n_nodes = (int)whole(table, row, columns->nodes, 1e6, coll);
     if (coll->work.n_ranks < 2) skip(coll, "gpus is below 2: nothing is sent");
+    check_group(coll);
+    check_nodes(coll);
     coll->work.alone = (int)assumed_or(fit, ASSUMED_ALONE, 0, !coll->is_group);
     text_append(algo, sizeof algo, csv_cell(table, row, columns->algo));
     coll->is_ring = strcmp(algo, "ring") == 0;
@@ -161,6 +194,21 @@ void coll_read(const csv_table *table, const coll_columns *columns, int64_t row,
 
 /* ---- the model ---- */
 
+/* By the row's machine and GPU, or by one of them. NULL: why_skipped says why, or a failure. */
+static const qdr_machine *machine_of(predictor *all, measured_coll *coll, failure *why)
+{
+    char sentence[sizeof coll->why_skipped];
+    const char *why_not = "";
+    const qdr_machine *known = predictor_machine(all, coll->machine, &why_not, why);
+    snprintf(sentence, sizeof sentence, "%s", why_not); /* which the next call may take away */
+    if (!known && !why->code && *coll->host)
+        known = predictor_machine(all, coll->host, &why_not, why);
+    if (!known && !why->code && *coll->gpu)
+        known = predictor_machine(all, coll->gpu, &why_not, why);
+    if (!known && !why->code) skip(coll, "%s", sentence);
+    return known;
+}
+
 /* Where the group lies on the machine. */
 static void place(const qdr_machine *machine, measured_coll *coll)
 {
@@ -168,6 +216,9 @@ static void place(const qdr_machine *machine, measured_coll *coll)
     const int node = machine->ranks_per_node;
     const int n_nodes = coll->n_nodes > 0 ? coll->n_nodes : (work->n_ranks + node - 1) / node;
     const int64_t n_all = (int64_t)n_nodes * node;
+    if (coll->n_nodes > 0 && work->n_ranks > n_all)
+        skip(coll, "gpus is %d, but %d nodes of %s have %lld", work->n_ranks, n_nodes,
+             machine->name, (long long)n_all);
     work->n_ranks_all = n_all > work->n_ranks ? (int)n_all : work->n_ranks;
     /* Fewer than all ranks of several nodes lie on all of these, unless they are a group beside
      * others. */
@@ -199,17 +250,13 @@ static qdr_status predict_sizes(const qdr_machine *machine, measured_coll *coll)
 
 int coll_predict(predictor *all, measured_coll *coll, failure *why)
 {
-    const char *why_not = "";
     if (coll->why_skipped[0]) return EXIT_OK;
-    const qdr_machine *known = predictor_machine(all, coll->machine, &why_not, why);
-    if (why->code) return why->code;
-    if (!known) {
-        skip(coll, "%s", why_not);
-        return EXIT_OK;
-    }
+    const qdr_machine *known = machine_of(all, coll, why);
+    if (!known) return why->code;
     qdr_machine machine = *known;
     if (coll->is_ring) without_other_ways(&machine);
     place(&machine, coll);
-    if (predict_sizes(&machine, coll) != QDR_OK) skip(coll, "%.300s", qdr_last_error());
+    if (!coll->why_skipped[0] && predict_sizes(&machine, coll) != QDR_OK)
+        skip(coll, "%.300s", qdr_last_error());
     return EXIT_OK;
 }

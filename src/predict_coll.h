@@ -19,6 +19,7 @@ int coll_columns_find(const csv_table *table, coll_columns *columns, failure *wh
  * times are those of the largest at the mean bus bandwidth. */
 typedef struct measured_coll {
     char machine[128]; /* and its GPU, as machines are found by */
+    const char *host, *gpu; /* either alone */
     const char *collective, *source;
     qdr_sample work; /* secs: measured; bytes: the largest */
     double least_bytes; /* of sizes that double up to work.bytes; equal to it: one size */

@@ -61,6 +61,42 @@ static int apply_settings(const predictor *all, qdr_machine *machine, failure *w
     return all->n_settings ? fail_status(why, qdr_machine_check(machine, machine->name)) : EXIT_OK;
 }
 
+static int is_used(const predictor *all, const char *key)
+{
+    for (size_t i = 0; i < all->n_machines; i++)
+        if (!all->machines[i].sentence[0] && key_for(key, &all->machines[i].machine)) return 1;
+    return 0;
+}
+
+/* "a, b", each once, as far as there is room. */
+static void names_of_machines(const predictor *all, char *names, size_t bytes)
+{
+    size_t used = 0;
+    *names = '\0';
+    for (size_t i = 0; i < all->n_machines && used < bytes; i++) {
+        size_t before = 0;
+        const known_machine *known = &all->machines[i];
+        while (before < i && (all->machines[before].sentence[0] ||
+                              strcmp(all->machines[before].machine.name, known->machine.name) != 0))
+            before++;
+        if (known->sentence[0] || before < i) continue;
+        used += (size_t)snprintf(names + used, bytes - used, "%s%s", used ? ", " : "",
+                                 known->machine.name);
+    }
+}
+
+int predictor_check_settings(const predictor *all, failure *why)
+{
+    char names[300];
+    names_of_machines(all, names, sizeof names);
+    for (int i = 0; *names && i < all->n_settings; i++)
+        if (!is_used(all, all->settings[i].key))
+            return fail(why, EXIT_USAGE,
+                        "--set %.80s: no row is on a machine of that name; those used are %s",
+                        all->settings[i].key, names);
+    return EXIT_OK;
+}
+
 static int load_machine(const predictor *all, known_machine *known, failure *why)
 {
     if (all->machine_name) {
@@ -156,6 +192,27 @@ static void check_utilisation(const qdr_machine *machine, measured_run *run)
         run_skip(run, "utilisation below %.1f %%: a broken run", 100 * least_utilisation);
 }
 
+/* What the row leaves to the machine: its peak, and how many ranks a node has. */
+static void complete(const qdr_machine *machine, measured_run *run)
+{
+    qdr_plan *plan = &run->plan;
+    if (run->peak_share > 0 && !(run->secs > 0)) {
+        run->tflops = 1e-12 * run->peak_share * machine->bf16.peak_flops;
+        run->secs = run_flops(run) / (1e12 * run->tflops * run->n_gpus);
+        if (!(run->secs > 0)) run_skip(run, "pct_peak alone, and no flops can be counted");
+    }
+    if (!run->shards_in_node) return;
+    const int cells = plan->z * plan->d,
+              left = machine->ranks_per_node > plan->y ? machine->ranks_per_node / plan->y : 1;
+    plan->z = cells < left ? cells : left;
+    plan->d = cells / plan->z;
+    if (plan->z * plan->d != cells)
+        run_skip(run,
+                 "HSDP: the %d ranks that tp leaves of a node do not divide dp = %d; write "
+                 "HSDP COPIESxSHARDS",
+                 left, cells);
+}
+
 static void predict(const qdr_machine *machine, qdr_model *model, measured_run *run)
 {
     qdr_plan_result result;
@@ -174,7 +231,10 @@ int predictor_run(predictor *all, measured_run *run, failure *why)
     if (run->why_skipped[0]) return EXIT_OK;
     const known_machine *known = find_machine(all, run->machine, why);
     if (!known) return why->code;
-    if (known->sentence[0]) run_skip(run, "%s", known->sentence);
+    if (known->sentence[0])
+        run_skip(run, "%s", known->sentence);
+    else
+        complete(&known->machine, run);
     check_utilisation(&known->machine, run);
     if (run->why_skipped[0]) return EXIT_OK;
     qdr_model *model = find_model(all, known, run, why);

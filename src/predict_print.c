@@ -73,6 +73,9 @@ void report_print(const report *r)
     const skipped_rows skipped = skipped_of(r);
     print_reasons(&skipped);
     print_assumed(r->assumed);
+    for (int i = 0; i < r->unknown->n; i++)
+        printf("# not understood: '%s' (%lld row%s)\n", r->unknown->of[i].text,
+               (long long)r->unknown->of[i].n_rows, r->unknown->of[i].n_rows == 1 ? "" : "s");
 }
 
 /* ---- JSON ---- */
@@ -124,6 +127,18 @@ static int fill_groups(json_t *list, const scores *all)
     return 1;
 }
 
+static int fill_unknown(json_t *root, const unknown_words *unknown)
+{
+    json_t *list = json_add_list(root, "not_understood");
+    for (int i = 0; list && i < unknown->n; i++) {
+        json_t *object = json_append(list);
+        if (!object || !json_add_text(object, "word", unknown->of[i].text) ||
+            !json_add_integer(object, "rows", unknown->of[i].n_rows))
+            return 0;
+    }
+    return list != NULL;
+}
+
 static int fill(json_t *root, const report *r)
 {
     const skipped_rows skipped = skipped_of(r);
@@ -132,7 +147,7 @@ static int fill(json_t *root, const report *r)
     json_t *sources = json_add_list(root, "sources"), *groups = json_add_list(root, "groups");
     return sources && groups && fill_sources(sources, r->scores) &&
            fill_groups(groups, r->scores) && json_add_reasons(root, &skipped) &&
-           json_add_assumed(root, r->assumed);
+           json_add_assumed(root, r->assumed) && fill_unknown(root, r->unknown);
 }
 
 int report_print_json(const report *r, failure *why)

@@ -63,6 +63,20 @@ static int belong_together(const assumption *a, const assumption *b)
            strcmp(a->reason, b->reason) == 0;
 }
 
+/* What models of the program gave. */
+static void print_named(const assumptions *all, int n)
+{
+    char text[512], shown[CSV_SHOWN_BYTES];
+    for (size_t i = 0; i < all->n_models; i++) {
+        const assumption *entry = &all->models[i];
+        if (!entry->used) continue;
+        if (!n++) puts("# assumed (values: --json):");
+        printf("#   %s: %s (%s; %lld row%s)\n", csv_printable(entry->model, shown),
+               assumed_text(entry, 1, text, sizeof text), entry->reason, (long long)entry->n_rows,
+               entry->n_rows == 1 ? "" : "s");
+    }
+}
+
 void print_assumed(const assumptions *all)
 {
     char text[512], place[200];
@@ -82,6 +96,7 @@ void print_assumed(const assumptions *all)
                assumed_text(entry, end - i == 1, text, sizeof text), entry->reason,
                (long long)n_rows, n_rows == 1 ? "" : "s");
     }
+    print_named(all, n);
 }
 
 void print_number(int width, int places, double value, const char *unit)
@@ -144,12 +159,11 @@ int json_add_reasons(json_t *object, const skipped_rows *skipped)
     return good;
 }
 
-int json_add_assumed(json_t *object, const assumptions *all)
+static int add_entries(json_t *list, const assumption *entries, size_t n)
 {
     char text[512];
-    json_t *list = json_add_list(object, "assumed");
-    for (size_t i = 0; list && i < all->n; i++) {
-        const assumption *entry = &all->entries[i];
+    for (size_t i = 0; i < n; i++) {
+        const assumption *entry = &entries[i];
         if (!entry->used) continue;
         json_t *one = json_append(list);
         if (!one || !json_add_text(one, "source", entry->source) ||
@@ -159,7 +173,14 @@ int json_add_assumed(json_t *object, const assumptions *all)
             !json_add_integer(one, "rows", entry->n_rows))
             return 0;
     }
-    return list != NULL;
+    return 1;
+}
+
+int json_add_assumed(json_t *object, const assumptions *all)
+{
+    json_t *list = json_add_list(object, "assumed");
+    return list && add_entries(list, all->entries, all->n) &&
+           add_entries(list, all->models, all->n_models);
 }
 
 int json_print(json_t *root, int is_whole, failure *why)

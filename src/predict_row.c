@@ -7,6 +7,7 @@
 
 #include "predict.h"
 #include "predict_text.h"
+#include "predict_ways.h"
 
 #define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
@@ -16,8 +17,10 @@ typedef struct row_reader {
     const run_columns *columns;
     int64_t row;
     assumed_row fit;
+    const assumptions *assumed;
     measured_run *run;
-    char way[1024]; /* other_parallelism, in lower case */
+    int lacks_shape; /* and no entry has it */
+    char way[1024]; /* other_parallelism, as text_words() leaves it */
     char text[4096]; /* that, notes and machine */
 } row_reader;
 
@@ -32,6 +35,7 @@ void run_skip(measured_run *run, const char *format, ...)
 
 int run_columns_find(const csv_table *table, run_columns *columns, failure *why)
 {
+    char names[CSV_NAMES_BYTES];
     struct {
         const char *name;
         int *place, is_needed;
@@ -53,21 +57,26 @@ int run_columns_find(const csv_table *table, run_columns *columns, failure *why)
         {"notes", &columns->notes, 0},
         {"other_parallelism", &columns->other, 0},
         {"tflops_per_gpu", &columns->tflops, 0},
+        {"pct_peak", &columns->pct_peak, 0},
         {"iter_time_s", &columns->iter_time, 0},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         *all[i].place = csv_find(table, all[i].name);
         if (all[i].is_needed && *all[i].place < 0)
-            return fail(why, EXIT_USAGE,
-                        "%.300s: there is no column '%s'; the first line must name n_gpus, batch "
-                        "and iter_time_s, tflops_per_gpu or notes",
-                        table->name, all[i].name);
+            return fail(
+                why, EXIT_USAGE,
+                "%.200s: there is no column '%s', only %s; the first line must name n_gpus, "
+                "batch and iter_time_s, tflops_per_gpu, pct_peak or notes, with commas "
+                "between them",
+                table->name, all[i].name, csv_names(table, names));
     }
-    if (columns->iter_time >= 0 || columns->tflops >= 0 || columns->notes >= 0) return EXIT_OK;
+    if (columns->iter_time >= 0 || columns->tflops >= 0 || columns->pct_peak >= 0 ||
+        columns->notes >= 0)
+        return EXIT_OK;
     return fail(why, EXIT_USAGE,
-                "%.300s: nothing is measured; a column 'iter_time_s', 'tflops_per_gpu' or 'notes' "
-                "is needed",
-                table->name);
+                "%.200s: nothing is measured; a column iter_time_s, tflops_per_gpu, pct_peak or "
+                "notes is needed, there are only %s, parted by commas",
+                table->name, csv_names(table, names));
 }
 
 /* ---- cells ---- */
@@ -113,7 +122,11 @@ static int assumed_or(row_reader *r, assumed_field field, int otherwise)
 static int64_t needed(row_reader *r, int column, assumed_field field)
 {
     const int64_t value = value_of(r, column, field, 0);
-    if (value < 1) run_skip(r->run, "%s is missing, and nothing is assumed", assumed_name(field));
+    if (value < 1)
+        run_skip(r->run,
+                 "%s is missing, and nothing is assumed; fill a column '%s', let 'model' name a "
+                 "model that the program has, or give it in a file of --assume",
+                 assumed_name(field), assumed_name(field));
     return value;
 }
 
@@ -145,6 +158,72 @@ static void set_kind(row_reader *r, qdr_network *network)
              network->gated ? "silu" : "gelu");
 }
 
+/* A value of the row or of what is assumed, which is not taken yet; 0: there is none. */
+static int64_t known_value(row_reader *r, int column, assumed_field field)
+{
+    const assumed_row fit = r->fit;
+    const int64_t value = value_of(r, column, field, 0);
+    r->fit = fit;
+    return value;
+}
+
+/* The model of the row's name, where a part of the shape is missing and the others are its own. */
+static assumption *model_of_name(row_reader *r, int lacks_sequence)
+{
+    qdr_status status;
+    const run_columns *c = r->columns;
+    const int64_t layers = known_value(r, c->layers, ASSUMED_LAYERS),
+                  hidden = known_value(r, c->hidden, ASSUMED_HIDDEN),
+                  heads = known_value(r, c->heads, ASSUMED_HEADS),
+                  vocab = known_value(r, c->vocab, ASSUMED_VOCAB);
+    r->lacks_shape = layers < 1 || hidden < 1 || heads < 1 || vocab < 1;
+    if (!r->lacks_shape && !lacks_sequence) return NULL;
+    assumption *model = assumed_model(r->assumed, r->run->model, &status);
+    if (status != QDR_OK) run_skip(r->run, "%.300s", qdr_last_error());
+    if (!model || (layers && layers != model->network.layers) ||
+        (hidden && hidden != model->network.hidden) || (heads && heads != model->network.heads))
+        return NULL;
+    return model;
+}
+
+/* The model's network, but for what the row or an entry says. */
+static void set_named(row_reader *r, assumption *model)
+{
+    qdr_network *network = &r->run->network;
+    *network = model->network;
+    network->vocab = value_of(r, r->columns->vocab, ASSUMED_VOCAB, network->vocab);
+    network->kv_heads = value_of(r, -1, ASSUMED_KV_HEADS, network->kv_heads);
+    network->head_size = value_of(r, -1, ASSUMED_HEAD_SIZE, network->head_size);
+    network->ffn = value_of(r, -1, ASSUMED_FFN, network->ffn);
+    network->gated = assumed_or(r, ASSUMED_GATED, network->gated);
+    network->tied = assumed_or(r, ASSUMED_TIED, network->tied);
+    network->norm = assumed_or(r, ASSUMED_NORM, (int)network->norm) ? QDR_NORM_RMS : QDR_NORM_LAYER;
+    if (!assumed_or(r, ASSUMED_POSITIONS, network->positions > 0))
+        network->positions = 0;
+    else if (!network->positions)
+        network->positions = network->context;
+    const assumption *biases = assumed_take(&r->fit, ASSUMED_BIASES, 0);
+    if (biases)
+        network->qkv_bias = network->out_bias = network->mlp_bias =
+            (int)biases->numbers[ASSUMED_BIASES];
+    assumed_use(&r->fit, model, ASSUMED_NETWORK);
+}
+
+static void set_sequence(row_reader *r, const assumption *named, assumption *model)
+{
+    qdr_plan *plan = &r->run->plan;
+    plan->sequence = value_of(r, r->columns->seq, ASSUMED_SEQUENCE,
+                              named ? named->network.context : 0);
+    if (plan->sequence > 0) return;
+    plan->sequence = model ? model->network.context : 0;
+    if (model)
+        assumed_use(&r->fit, model, ASSUMED_SEQUENCE);
+    else
+        run_skip(r->run,
+                 "seq is missing, and nothing is assumed; fill a column 'seq', let 'model' name a "
+                 "model that the program has, or give 'sequence' in a file of --assume");
+}
+
 static void set_network(row_reader *r)
 {
     measured_run *run = r->run;
@@ -152,13 +231,13 @@ static void set_network(row_reader *r)
     const int has_shape = *csv_cell(r->table, r->row, c->layers) &&
                           *csv_cell(r->table, r->row, c->hidden);
     const assumption *named = assumed_take(&r->fit, ASSUMED_NETWORK, has_shape);
-    run->plan.sequence = value_of(r, c->seq, ASSUMED_SEQUENCE, named ? named->network.context : 0);
-    if (run->plan.sequence < 1) run_skip(run, "seq is missing, and nothing is assumed");
+    const int lacks_sequence = known_value(r, c->seq, ASSUMED_SEQUENCE) < 1;
+    assumption *model = named ? NULL : model_of_name(r, lacks_sequence);
     memset(&run->network, 0, sizeof run->network);
-    if (named) {
-        run->network = named->network;
-        return;
-    }
+    if (named) run->network = named->network;
+    if (model && r->lacks_shape) set_named(r, model);
+    set_sequence(r, named, model);
+    if (run->network.version) return;
     run->network.version = QDR_OPTS_INIT;
     run->network.context = run->plan.sequence;
     set_shape(r, &run->network);
@@ -190,13 +269,27 @@ static int replicas_of(row_reader *r, double n_gpus, int tp, int pp)
     return left >= 1 && left <= INT32_MAX ? (int)left : 1;
 }
 
+/* Shards of weights, and copies of all of them: of the row's words, or inside nodes, which the
+ * machine decides. */
+static void set_shards(row_reader *r, int replicas)
+{
+    int copies = 0, shards = 0;
+    qdr_plan *plan = &r->run->plan;
+    plan->z = replicas;
+    if (!ways_hybrid(r->way, &copies, &shards)) return;
+    r->run->shards_in_node = shards == 0;
+    if (!shards) return;
+    if (replicas % shards || (copies && replicas / shards != copies))
+        run_skip(r->run, "HSDP: %d shards and %d copies of them are not dp = %d", shards,
+                 copies ? copies : 1, replicas);
+    plan->z = shards;
+    plan->d = replicas / shards;
+}
+
 static int zero_stage(row_reader *r)
 {
-    double stage = 0;
-    if (text_number_after(r->way, WORDS("zero"), &stage) && stage <= 3) return (int)stage;
-    if (text_has(r->way, WORDS("shard_grad_op"))) return 2;
-    if (text_has(r->way, WORDS("full_shard", "fsdp"))) return 3;
-    return assumed_or(r, ASSUMED_ZERO, 0);
+    const int stage = ways_zero(r->way);
+    return stage >= 0 ? stage : assumed_or(r, ASSUMED_ZERO, 0);
 }
 
 static void set_grid(row_reader *r)
@@ -211,28 +304,19 @@ static void set_grid(row_reader *r)
     *plan = (qdr_plan){.version = QDR_OPTS_INIT,
                        .x = 1,
                        .y = tp,
-                       .z = stage == 3 ? dp : 1,
+                       .z = 1,
                        .d = stage == 3 ? 1 : dp,
                        .order = "yxzd",
                        .dtype = QDR_BF16,
                        .pipeline = pp};
+    if (stage == 3) set_shards(r, dp);
     if ((stage == 1 || stage == 2) && dp > 1) plan->optimizer_parts = dp;
     if (stage == 2 && dp > 1) plan->gradient_parts = dp;
 }
 
-/* What the row says; -1: nothing. */
-static int recompute_words(const row_reader *r)
-{
-    if (text_has(r->text, WORDS("no recompute", "ckpt=false"))) return QDR_RECOMPUTE_NONE;
-    if (text_has(r->text, WORDS("full recompute", "full checkpointing", "ckpt=true",
-                                "full activation recompute", "full activation checkpoint")))
-        return QDR_RECOMPUTE_FULL;
-    return text_has(r->text, WORDS("selective")) ? QDR_RECOMPUTE_ATTENTION : -1;
-}
-
 static qdr_recompute recompute_of(row_reader *r)
 {
-    const int said = recompute_words(r);
+    const int said = ways_recompute(r->text);
     const assumption *entry = assumed_take(&r->fit, ASSUMED_RECOMPUTE, said >= 0);
     if (entry) return (qdr_recompute)entry->numbers[ASSUMED_RECOMPUTE];
     return said >= 0 ? (qdr_recompute)said : QDR_RECOMPUTE_NONE;
@@ -246,12 +330,8 @@ static void set_micro_batch(row_reader *r)
     qdr_plan *plan = &r->run->plan;
     const double cells = (double)plan->z * plan->d;
     double size = 0, steps = 0;
-    if (text_number_after(r->text,
-                          WORDS("micro-batch size", "micro batch size", "micro batch",
-                                "micro-batch", "microbatch", "mbs"),
-                          &size) ||
-        (text_number_after(r->text, WORDS("grad accum", "grad acc"), &steps) && steps >= 1 &&
-         (size = ceil((double)plan->batch / (cells * steps))) > 0))
+    if (ways_micro_batch(r->text, &size) ||
+        (ways_steps(r->text, &steps) && (size = ceil((double)plan->batch / (cells * steps))) > 0))
         plan->micro_batch = sequences(size);
     else if (!text_number_after(r->text, WORDS("local batch"), &size))
         plan->micro_batch = assumed_or(r, ASSUMED_MICRO_BATCH, 1);
@@ -276,12 +356,12 @@ static void set_ways(row_reader *r)
     double parts = 0;
     plan->recompute = recompute_of(r);
     plan->overlap = assumed_or(r, ASSUMED_OVERLAP, 0);
-    if (text_number_after(r->way, WORDS("interleave", "vp"), &parts) && parts <= INT32_MAX)
+    if (ways_interleave(r->way, &parts))
         plan->interleave = (int)parts;
     else
         plan->interleave = assumed_or(r, ASSUMED_INTERLEAVE, 1);
     if (plan->y == 1) return;
-    plan->layout = text_has(r->way, WORDS("sequence"))
+    plan->layout = ways_sequence(r->way)
                        ? QDR_SCATTERED
                        : (qdr_layout)assumed_or(r, ASSUMED_LAYOUT, QDR_REPLICATED);
 }
@@ -322,7 +402,12 @@ static void set_time(row_reader *r)
     if (!(run->secs > 0)) run->secs = secs_of_rate(r);
     if (!(run->secs > 0) && run->tflops > 0)
         run->secs = run_flops(run) / (run->tflops * 1e12 * run->n_gpus);
-    if (!(run->secs > 0)) run_skip(run, "no time, rate of tokens or TFLOP/s was measured");
+    if (run->secs > 0) return;
+    run->peak_share = cell_number(r, r->columns->pct_peak) / 100;
+    if (run->peak_share > 1)
+        run_skip(run, "pct_peak is %g: more than all of the peak", 100 * run->peak_share);
+    if (!(run->peak_share > 0))
+        run_skip(run, "no time, rate of tokens, TFLOP/s or share of the peak was measured");
 }
 
 /* "mem 35.0 GB", "82.4 GiB": what frameworks call GB are 2^30 bytes. */
@@ -345,37 +430,39 @@ static void check_possible(row_reader *r)
     if (skipped) run_skip(r->run, "%.300s", skipped->skip);
     if (text_has(r->text, WORDS("fp8", "float8")))
         run_skip(r->run, "FP8: the model prices products of bf16");
-    if (text_number_after(r->way, WORDS("cp", "context parallel"), &ways) && ways > 1)
+    if (ways_context(r->way, &ways) && ways > 1)
         run_skip(r->run, "context parallelism: the model does not split sequences");
-    if (text_number_after(r->way, WORDS("ep", "expert parallel"), &ways) && ways > 1)
+    if (ways_experts(r->way, &ways) && ways > 1)
         run_skip(r->run, "expert parallelism: the model has no experts");
 }
 
-static void set_names(row_reader *r, const assumptions *assumed)
+static void set_names(row_reader *r)
 {
     measured_run *run = r->run;
     const char *source = csv_cell(r->table, r->row, r->columns->source);
     run->model = csv_cell(r->table, r->row, r->columns->model);
-    r->fit = assumed_fit(assumed, source, run->model);
+    r->fit = assumed_fit(r->assumed, source, run->model);
     run->source = assumed_title(&r->fit, source);
     run->machine = csv_cell(r->table, r->row, r->columns->machine);
     const assumption *machine = assumed_take(&r->fit, ASSUMED_MACHINE, *run->machine != '\0');
     if (machine) run->machine = machine->machine;
     text_append(r->way, sizeof r->way, csv_cell(r->table, r->row, r->columns->other));
+    text_words(r->way);
     text_append(r->text, sizeof r->text, r->way);
     text_append(r->text, sizeof r->text, "; ");
     text_append(r->text, sizeof r->text, csv_cell(r->table, r->row, r->columns->machine));
     text_append(r->text, sizeof r->text, "; ");
     text_append(r->text, sizeof r->text, csv_cell(r->table, r->row, r->columns->notes));
+    text_words(r->text);
 }
 
 void run_read(const csv_table *table, const run_columns *columns, int64_t row,
               const assumptions *assumed, measured_run *run, assumed_row *fit)
 {
-    row_reader r = {.table = table, .columns = columns, .row = row, .run = run};
+    row_reader r = {.table = table, .columns = columns, .row = row, .assumed = assumed, .run = run};
     *run = (measured_run){.secs = 0};
     *fit = (assumed_row){.n = 0};
-    set_names(&r, assumed);
+    set_names(&r);
     check_possible(&r);
     if (run->why_skipped[0]) return;
     set_grid(&r);

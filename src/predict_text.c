@@ -14,6 +14,17 @@ void text_append(char *text, size_t bytes, const char *more)
     text[used] = '\0';
 }
 
+void text_words(char *text)
+{
+    char *end = text, last = '\0';
+    for (; *text; text++) {
+        const char letter = strchr("_-=:", *text) ? ' ' : *text;
+        if (letter != ' ' || last != ' ') *end++ = letter;
+        last = letter;
+    }
+    *end = '\0';
+}
+
 int text_has(const char *text, const char *const *words)
 {
     for (; *words; words++)

@@ -136,6 +136,33 @@ class Rows(Case):
         self.assertIn("'bytes': 'nan'", self.why(size="nan"))
         self.assertIn("Quux", self.why(machine="Qux"))
 
+    def test_rows_that_contradict_themselves(self):
+        self.assertIn("gpus is 32, but 2 nodes of test-quux have 16", self.why(gpus=32, nodes=2))
+        self.assertIn("gpus is 9, which 2 nodes cannot share", self.why(gpus=9, nodes=2))
+        self.assertIn("gpus is 2, which 4 nodes cannot share", self.why(gpus=2, nodes=4))
+        self.assertIn("'all_gather group 4 strided', but gpus is 8", self.why(collective="all_gather group 4 strided", nodes=2))
+        self.assertIn("but 1 nodes", self.why(collective="all_gather group 16", gpus=16, nodes=1))
+        for word in ("banana", "stridden", "-- con"):
+            self.assertIn("consecutive, contiguous or strided", self.why(collective=f"all_gather group 8 {word}", nodes=2), word)
+        for word in ("", " consec", " consecutive", " Contiguous", ", contiguous"):
+            self.assertAlmostEqual(self.busbw(collective=f"all_gather group 8{word}", nodes=2), 100, places=3)
+
+    def test_machine_or_gpu(self):
+        """Either column may name the machine, the first of both, machine and GPU that does."""
+        want = self.busbw()
+        for columns in ({"machine": "test-quux", "gpu": "H100"}, {"machine": "TEST-QUUX"}, {"machine": "lab", "gpu": "Quux"},
+                        {"machine": "", "gpu": "Quux"}, {"machine": "test-quux", "gpu": "dgx-a100"}):
+            self.assertEqual(self.busbw(**columns), want, columns)
+        self.assertIn('"lab V9"', self.why(machine="lab"))
+        self.assertIn("machine is missing", self.why(machine="", gpu=""))
+
+    def test_settings_of_a_machine(self):
+        words = ("--set", "test-quux:links[0].rank_GBps=50")
+        self.assertAlmostEqual(self.busbw(*words), 50, places=3)
+        done = self.run_file(self.write("in.csv", as_csv([row()])), "--set", "quux:links[0].rank_GBps=50")
+        self.assertEqual((done.returncode, done.out), (2, ""))
+        self.assertIn("those used are test-quux\n", done.err)
+
     def test_machine_of_all_rows(self):
         self.assertAlmostEqual(self.busbw("--machine", "test-quux", machine="who knows"), 100, places=3)
 
@@ -162,12 +189,82 @@ class Reports(Case):
             self.assertIn(part, done.out)
 
     def test_refused(self):
-        for text, part in (("collective,gpus\nall_gather,8\n", "busbw_GBps"), (as_csv([]), "no rows"),
+        for text, part in (("collective,gpus\nall_gather,8\n", "busbw_GBps, parted by commas; there are only 'collective', 'gpus'"), (as_csv([]), "no rows"),
                            (as_csv([row(gpus=1)]), "no row could be predicted")):
             done = self.run_file(self.write("in.csv", text))
             self.assertIn(done.returncode, (1, 2))
             self.assertEqual(done.err.count("\n"), 1)
             self.assertIn(part, done.err)
+
+
+NCCL = """# nThread 1 nGpus {ranks} minBytes 1048576 maxBytes 4194304 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1
+#
+# Using devices
+{devices}#
+#                                                              out-of-place                       in-place
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+     1048576        262144     float    none      -1    {0:.2f}   99.99   87.49      0    1.00   99.99   87.49      0
+     2097152        524288     float    none      -1    {1:.2f}   99.99   87.49    N/A    1.00   99.99   87.49    N/A
+     4194304       1048576     float    none      -1    {2:.2f}   99.99   87.49      0    1.00   99.99   87.49      0
+# Out of bounds values : 0 OK
+# Avg bus bandwidth    : 87.49
+"""
+
+
+class Nccl(Case):
+    """What nccl-tests print."""
+    times = [7 / 8 * size / 100e9 * 1e6 for size in (MIB, 2 * MIB, 4 * MIB)]
+
+    def text(self, begin="", ranks=8, times=None):
+        devices = "".join(f"#  Rank {rank:2} Group  0 Pid  77{rank} on  node device {rank} [0x07] V9\n" for rank in range(ranks))
+        return begin + NCCL.format(*(times or self.times), ranks=ranks, devices=devices)
+
+    def read(self, text, *words):
+        return self.predicted(self.write("nccl.txt", text), *words, "--machine", "test-quux")
+
+    def test_out_of_place_times(self):
+        for begin in ("# Collective test starting: all_gather_perf\n", "$ ./build/all_gather_perf -b 1M -e 4M -f 2 -g 8\n",
+                      "host:1:2 [0] NCCL INFO all well\r\n# nccl-tests version 2.13.8\n# Collective test starting: all_gather_perf\n"):
+            rows, report = self.read(self.text(begin))
+            self.assertEqual([(each["collective"], each["gpus"], each["bytes"]) for each in rows],
+                             [("all_gather", "8", str(size * MIB)) for size in (1, 2, 4)])
+            self.assertEqual([float(each["time_us"]) for each in rows], [round(time, 2) for time in self.times])
+            self.assertLess(report["all"]["worst_error"], 1e-3)
+
+    def test_what_it_does_not_say(self):
+        path = self.write("nccl.txt", self.text(ranks=0))
+        for words, part in (((), "--collective"), (("--collective", "all_gather"), "--ranks"),
+                            (("--collective", "a,b"), "'a,b'"), (("--ranks", "1"), "ranks")):
+            done = self.run_file(path, *words)
+            self.assertEqual((done.returncode, done.err.count("\n")), (2, 1), done.err)
+            self.assertIn(part, done.err)
+        rows, report = self.read(self.text(ranks=0), "--collective", "all_gather")
+        self.assertEqual({each["gpus"] for each in rows}, {"8"})  # a node's
+        self.assertLess(report["all"]["worst_error"], 1e-3)
+        said = self.text("# Collective test starting: all_gather_perf\n")
+        rows, _ = self.read(said, "--ranks", "4", "--collective", "all_reduce")
+        self.assertEqual({(each["collective"], each["gpus"]) for each in rows}, {("all_reduce", "4")})
+        rows, _ = self.read("# nRanks 4\n" + self.text(ranks=0), "--collective", "all_gather")
+        self.assertEqual({each["gpus"] for each in rows}, {"4"})
+
+    def test_several_and_lines(self):
+        """One text may have several tests; rows lie on the lines that they have in it."""
+        text = self.text("# Collective test starting: all_gather_perf\n") + self.text("# Collective test starting: sendrecv_perf\n", 2)
+        rows, _ = self.read(text)
+        self.assertEqual([(each["collective"], each["gpus"]) for each in rows], [("all_gather", "8")] * 3 + [("sendrecv", "2")] * 3)
+        done = self.run_file(self.path("nccl.txt"), "--machine", "test-quux", "--groups")
+        line = next(number for number, words in enumerate(text.split("\n"), 1) if words.strip().startswith("1048576"))
+        self.assertIn(f"\n# {line:4d}       8 ", done.out)
+
+    def test_any_bytes(self):
+        """Cut and damaged texts are read, or refused in one sentence."""
+        whole = self.text("# Collective test starting: all_gather_perf\n")
+        for text in [whole[:end] for end in range(300, len(whole), 97)] + [whole.replace("4194304 ", "4194304," * 99), whole + "7" * 5000,
+                                                                           whole.replace("float", '"flo"'), whole.replace(" 0 ", "\0")]:
+            done = self.run_file(self.write("nccl.txt", text), "--machine", "test-quux")
+            self.assertIn(done.returncode, (0, 1, 2), text)
+            self.assertEqual(done.err.count("\n"), int(done.returncode != 0), done.err)
 
 
 class Measured(Case):

@@ -181,8 +181,12 @@ class Rows(Case):
         secs = self.secs()
         row, = self.predict({}, words=["--set", "bf16.most=0.4"])
         self.assertGreater(float(row["predicted_time_s"]), 1.3 * secs)
-        mine, = self.predict({}, words=["--set", "test-quux:bf16.most=0.4", "--set", "dgx-a100:bf16.most=0.1"])
+        mine, other = self.predict({}, {"machine": "DGX A100"}, words=["--set", "test-quux:bf16.most=0.4",
+                                                                       "--set", "dgx-a100:bf16.most=0.1"])
         self.assertEqual(mine["predicted_time_s"], row["predicted_time_s"])
+        self.assertGreater(float(other["predicted_time_s"]), 2 * float(mine["predicted_time_s"]))
+        done = self.run_table(as_csv([GPT, {**GPT, "machine": "DGX A100"}, GPT]), "--set", "dgx-h100:bf16.most=0.4")
+        self.assert_refused(done, "dgx-h100:bf16.most", "are test-quux, dgx-a100\n")
         both, = self.predict({}, words=["--set", "bf16.most=0.4", "--set", "links[0].rank_GBps=10"])
         self.assertGreater(float(both["predicted_time_s"]), float(row["predicted_time_s"]))
 
@@ -220,8 +224,17 @@ class Tables(Case):
     def test_columns_that_are_missing(self):
         for column in ("n_gpus", "batch"):
             done = self.run_table(as_csv([{}], [name for name in COLUMNS if name != column]))
-            self.assert_refused(done, f"no column '{column}'")
-        self.assert_refused(self.run_table("n_gpus,batch\n1,2\n"), "nothing is measured", "iter_time_s")
+            self.assert_refused(done, f"no column '{column}'", "'source', 'machine', ", "and 11 more", "commas")
+        self.assert_refused(self.run_table("n_gpus,batch\n1,2\n"), "nothing is measured", "iter_time_s", "'n_gpus', 'batch'")
+        self.assert_refused(self.run_table("n_gpus;b\u00e4tch\n1;2\n"), "only 'n_gpus;b??tch'; ", "commas between")
+
+    def test_names_of_columns(self):
+        columns = [name.upper() if number % 2 else f"  {name} " for number, name in enumerate(COLUMNS)]
+        rows, _ = self.predicted(as_csv([dict(zip(columns, (GPT.get(name, "") for name in COLUMNS)))], columns))
+        self.assertEqual(float(rows[0]["predicted_time_s"]), self.secs())
+        two = ["Batch", *COLUMNS]
+        rows, _ = self.predicted(as_csv([{**GPT, "Batch": 3}], two))
+        self.assertEqual(float(rows[0]["predicted_time_s"]), self.secs())
 
     def test_tables_that_are_wrong(self):
         for text, parts in (("", ["it is empty"]), ("a,b\n1\n", ["line 2, column 1", "1 cells"]),
@@ -240,6 +253,9 @@ class Tables(Case):
             self.assert_refused(self.run_table(as_csv([GPT]), "-o", self.path(name)), "name another file")
         with open(path, encoding="utf-8") as file:
             self.assertEqual(file.read(), as_csv([GPT]))
+        done = self.run_table(as_csv([GPT]), "-o", "-")
+        self.assert_refused(done, "--output -", "name a file")
+        self.assertEqual(done.out, "")
 
     def test_usage(self):
         good = self.write("runs.csv", as_csv([GPT]))

@@ -71,12 +71,23 @@ static void words_in_lower_case(void **state)
     assert_false(text_has(text, WORDS("zero")));
 }
 
+static void marks_become_blanks(void **state)
+{
+    (void)state;
+    char text[] = "_micro_batch-size=4: zero - 3", empty[] = "";
+    text_words(text);
+    assert_string_equal(text, " micro batch size 4 zero 3");
+    text_words(empty);
+    assert_string_equal(empty, "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers_behind_words),
         cmocka_unit_test(numbers_before_units),
         cmocka_unit_test(words_in_lower_case),
+        cmocka_unit_test(marks_become_blanks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
