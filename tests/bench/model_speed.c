@@ -29,8 +29,11 @@ static int complain(void)
 
 static int time_searches(qdr_model *model, int n_ranks, qdr_search_result *found)
 {
-    const qdr_search_opts opts = {
-        .version = QDR_OPTS_INIT, .n_ranks = n_ranks, .batch = 2048, .dtype = QDR_BF16};
+    const qdr_search_opts opts = {.version = QDR_OPTS_INIT,
+                                  .n_ranks = n_ranks,
+                                  .batch = 2048,
+                                  .dtype = QDR_BF16,
+                                  .memory_bytes = 1e15};
     double secs[N_RUNS];
     if (qdr_model_search(model, &opts, found) != QDR_OK) return complain();
     for (int i = 0; i < N_RUNS; i++) {
