@@ -275,7 +275,7 @@ class Explain(Case):
 class Progress(Case):
     def test_terminal_only(self):
         """Many divisors: it says how far it is where a person waits, and clears the line."""
-        words = [ARGUMENTS.quadrille, "plan", "gpt2", "-n", "30240", *DGX, "--top", "1"]
+        words = [ARGUMENTS.quadrille, "plan", "gpt2", "-n", "720720", *DGX, "--top", "1"]
         first, second = pty.openpty()
         with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=second) as child:
             os.close(second)
