@@ -28,9 +28,6 @@ static const char *const size_names[QDRI_N_SIZES] = {
     [QDRI_SIZE_SHARD_UP] = "W(up)/z",
     [QDRI_SIZE_SHARD_DOWN] = "W(down)/z",
     [QDRI_SIZE_SHARD_VOCAB] = "W(head)/z",
-    [QDRI_SIZE_SMALL] = "biases and norms",
-    [QDRI_SIZE_SMALL_X] = "norms",
-    [QDRI_SIZE_SMALL_Y] = "norms",
 };
 
 qdri_secs_text qdri_secs_in_words(double secs)
@@ -46,9 +43,20 @@ qdri_secs_text qdri_secs_in_words(double secs)
     return words;
 }
 
+/* What small gradients are of, as set_small() of sizes.c has it. */
+static const char *small_name(const qdr_network *n, int with_biases)
+{
+    const int has_biases = with_biases && (n->qkv_bias || n->out_bias || n->mlp_bias);
+    if (n->positions) return has_biases ? "biases, norms and positions" : "norms and positions";
+    return has_biases ? "biases and norms" : "norms";
+}
+
 /* What is up/y also without gates is F/y. */
 static const char *name_of(const qdri_explained *all, qdri_size size)
 {
+    if (size == QDRI_SIZE_SMALL) return small_name(&all->model->network, 1);
+    if (size == QDRI_SIZE_SMALL_X || size == QDRI_SIZE_SMALL_Y)
+        return small_name(&all->model->network, 0);
     return size_names[size == QDRI_SIZE_UP && !all->model->network.gated ? QDRI_SIZE_FFN : size];
 }
 
@@ -129,7 +137,6 @@ static void explain_collective(const qdri_explained *all, const qdri_role *role,
 {
     const qdr_axis axis = qdr_channel_axis(role->channel);
     const qdri_ways *ways = &all->pricing.ways[axis];
-    const double rate = price->price.flow_bytes_per_sec;
     fprintf(all->file, "over %c, %d ranks on %s", QDRI_USUAL_ORDER[axis], ways->n_ranks,
             link_of(all, ways));
     if (axis == QDR_D && role->is_gradient && all->pricing.d_parts > 1)
@@ -139,8 +146,8 @@ static void explain_collective(const qdri_explained *all, const qdri_role *role,
     fprintf(all->file, role->m == QDRI_SIZE_ONE ? ", %s%s" : ", %s * %s",
             role->m == QDRI_SIZE_ONE ? "" : name_of(all, role->m), name_of(all, role->n));
     fprintf(all->file, ": %s, then %.4g MB at %.4g GB/s",
-            qdri_secs_in_words(price->price.latency_secs).text,
-            1e-6 * price->price.work_secs * rate, 1e-9 * rate);
+            qdri_secs_in_words(price->price.latency_secs).text, 1e-6 * price->bytes_sent,
+            1e-9 * price->bytes_sent / price->price.work_secs);
 }
 
 static void explain_role(const qdri_explained *all, const qdri_template_list *list, int number,
@@ -207,7 +214,8 @@ static void explain_tasks(const qdri_explained *all)
     int n_wide = 0;
     for (int axis = 0; axis < QDR_N_AXES; axis++) n_wide += all->pricing.ways[axis].n_ranks > 1;
     if (n_wide) {
-        fputs("\nCollectives of a layer, alone: latency, then what each rank sends / its rate\n",
+        fputs("\nCollectives of a layer, alone: latency, then what each rank sends in all / its "
+              "rate\n",
               all->file);
         explain_lists(all, 1, OF_COLLECTIVES);
     }

@@ -172,15 +172,40 @@ static qdr_status read_sizes(const qdri_json_node *root, const family *f, qdr_ne
     return QDR_OK;
 }
 
+/* The classes of gpt2 and gpt_neox split the hidden columns into heads; others take what they get.
+ */
+static qdr_status check_head_size(const qdri_json_node *root, const family *f,
+                                  const qdr_network *net)
+{
+    if (f->kv_heads >= 0 || net->heads * net->head_size == net->hidden) return QDR_OK;
+    if (qdri_json_has(qdri_json_get(root, "head_dim"))) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT,
+                    "%s is %" PRId64 ", which does not divide the %" PRId64
+                    " features of a token; %s needs heads of one size",
+                    qdri_json_where(size_node(root, &f->heads)).text, net->heads, net->hidden,
+                    net->architecture);
+}
+
 static qdr_status read_head_size(const qdri_json_node *root, const family *f, qdr_network *net)
 {
     QDR_TRY(qdri_json_int_or(qdri_json_get(root, "head_dim"), 1, QDRI_NETWORK_MOST,
                              net->hidden / net->heads, &net->head_size));
-    if (net->head_size > 0) return QDR_OK;
+    if (net->head_size > 0) return check_head_size(root, f, net);
     return QDR_FAIL(QDR_ERR_ARGUMENT,
                     "%s is %" PRId64 ", more than the %" PRId64
                     " features of a token; use fewer, or give head_dim",
                     qdri_json_where(size_node(root, &f->heads)).text, net->heads, net->hidden);
+}
+
+/* Each key head serves equally many heads. */
+static qdr_status check_groups(qdri_json_node node, const qdr_network *net, int is_absent)
+{
+    if (net->heads % net->kv_heads == 0) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT,
+                    "%s is %s%" PRId64 ", which does not divide the %" PRId64
+                    " heads; each key head serves equally many",
+                    qdri_json_where(node).text, is_absent ? "missing, and means " : "",
+                    net->kv_heads, net->heads);
 }
 
 static qdr_status read_kv_heads(const qdri_json_node *root, const family *f, qdr_network *net)
@@ -193,7 +218,7 @@ static qdr_status read_kv_heads(const qdri_json_node *root, const family *f, qdr
         net->kv_heads = f->kv_heads;
     else
         QDR_TRY(qdri_json_int_or(node, 1, QDRI_NETWORK_MOST, net->heads, &net->kv_heads));
-    if (net->kv_heads <= net->heads) return QDR_OK;
+    if (net->kv_heads <= net->heads) return check_groups(node, net, is_absent);
     if (is_absent)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "%s is missing, and the %" PRId64 " of %s are more than the %" PRId64

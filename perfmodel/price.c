@@ -26,10 +26,15 @@ static double coll_host_secs(const qdr_machine *machine, const qdri_group *group
                 spans ? software->collective_rank_secs * group->n_ranks : 0);
 }
 
+static int can_gather_again(const qdr_machine *machine)
+{
+    return machine->software.staged_rank_secs > 0;
+}
+
 void qdri_pricing_gather_again(qdri_pricing *pricing)
 {
     const double each = pricing->machine->software.staged_rank_secs;
-    if (!(each > 0)) return;
+    if (!can_gather_again(pricing->machine)) return;
     pricing->gathers_again = 1;
     for (int axis = 0; axis < QDR_N_AXES; axis++)
         pricing->coll_host_secs[axis] = each * pricing->ways[axis].n_ranks;
@@ -49,6 +54,16 @@ static void part_gradients(qdri_pricing *pricing, int stride, int n_ranks_all)
     pricing->d_far = qdri_ways_make(pricing->machine, &far);
 }
 
+void qdri_pricing_sizes(const qdr_machine *machine, const qdr_network *network,
+                        const qdr_plan *plan, double n_layers, qdri_pricing *pricing)
+{
+    pricing->machine = machine;
+    pricing->plan = plan;
+    pricing->gathers_again = machine->software.gathers_again ||
+                             (can_gather_again(machine) && qdri_is_staged(machine, plan));
+    qdri_sizes_make(network, plan, n_layers, &pricing->sizes);
+}
+
 void qdri_pricing_make(const qdr_machine *machine, const qdr_network *network, const qdr_plan *plan,
                        double n_layers, qdri_pricing *pricing)
 {
@@ -56,10 +71,7 @@ void qdri_pricing_make(const qdr_machine *machine, const qdr_network *network, c
     const int n_ranks = plan->x * plan->y * plan->z * plan->d;
     const int stages = plan->pipeline > 0 ? plan->pipeline : 1;
     int stride[QDR_N_AXES];
-    pricing->machine = machine;
-    pricing->plan = plan;
-    pricing->gathers_again = machine->software.gathers_again;
-    qdri_sizes_make(network, plan, n_layers, &pricing->sizes);
+    qdri_pricing_sizes(machine, network, plan, n_layers, pricing);
     qdri_order_strides(size, plan->order[0] ? plan->order : QDRI_USUAL_ORDER, stride);
     for (int axis = 0; axis < QDR_N_AXES; axis++) {
         const qdri_group group = qdri_group_make(machine, size[axis], stride[axis],
@@ -262,16 +274,27 @@ static qdri_price in_turn(const qdri_price *a, const qdri_price *b)
     return both;
 }
 
+/* By a rank, on all its flows. */
+static double bytes_sent(const qdri_price *price, const qdri_ways *ways)
+{
+    return price->work_secs * price->flow_bytes_per_sec * ways->n_flows;
+}
+
 /* Where optimizer state is parted over d, gradients are reduce-scattered there; what comes back is
  * priced with the optimizer. */
-static qdri_price sum_over_d(const qdri_pricing *p, double bytes)
+static qdri_price sum_over_d(const qdri_pricing *p, double bytes, double *sent)
 {
     const int wanted = p->plan->gradient_parts > p->plan->z ? p->plan->gradient_parts : p->plan->z;
     const qdr_coll_kind rest = p->plan->optimizer_parts > wanted ? QDR_REDUCE_SCATTER
                                                                  : QDR_ALL_REDUCE;
-    if (p->d_parts <= 1) return qdri_coll_price(&p->ways[QDR_D], rest, bytes);
+    if (p->d_parts <= 1) {
+        const qdri_price all = qdri_coll_price(&p->ways[QDR_D], rest, bytes);
+        *sent = bytes_sent(&all, &p->ways[QDR_D]);
+        return all;
+    }
     const qdri_price near = qdri_coll_price(&p->d_near, QDR_REDUCE_SCATTER, bytes),
                      far = qdri_coll_price(&p->d_far, rest, bytes / p->d_parts);
+    *sent = bytes_sent(&near, &p->d_near) + bytes_sent(&far, &p->d_far);
     return in_turn(&near, &far);
 }
 
@@ -290,8 +313,13 @@ static qdri_role_price collective(const qdri_pricing *p, const qdri_role *role)
     const double bucket = p->machine->software.bucket_bytes;
     const int in_bucket = bucket > bytes && axis == QDR_D && role->is_gradient;
     const double share = in_bucket ? bytes / bucket : 1; /* of one sum of a whole bucket */
-    price.price = axis == QDR_D && role->is_gradient ? sum_over_d(p, in_bucket ? bucket : bytes)
-                                                     : qdri_coll_price(ways, role->coll, bytes);
+    if (axis == QDR_D && role->is_gradient) {
+        price.price = sum_over_d(p, in_bucket ? bucket : bytes, &price.bytes_sent);
+    } else {
+        price.price = qdri_coll_price(ways, role->coll, bytes);
+        price.bytes_sent = bytes_sent(&price.price, ways);
+    }
+    price.bytes_sent *= share;
     price.price.latency_secs *= share;
     price.price.work_secs *= share;
     price.secs = price.price.latency_secs + price.price.work_secs;

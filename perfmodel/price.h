@@ -24,6 +24,7 @@ typedef struct qdri_pricing {
 typedef struct qdri_role_price {
     qdri_price price;
     double secs; /* alone */
+    double bytes_sent; /* by each rank over all its links; of collectives */
     int n_kernels;
     double host_secs; /* to enqueue them */
 } qdri_role_price;
@@ -31,6 +32,9 @@ typedef struct qdri_role_price {
 /* n_layers of the stage. */
 void qdri_pricing_make(const qdr_machine *machine, const qdr_network *network, const qdr_plan *plan,
                        double n_layers, qdri_pricing *pricing);
+/* Only what memory depends on. */
+void qdri_pricing_sizes(const qdr_machine *machine, const qdr_network *network,
+                        const qdr_plan *plan, double n_layers, qdri_pricing *pricing);
 /* The sums of a micro-batch that is not the last. */
 void qdri_pricing_before_last(qdri_pricing *pricing);
 /* From now on gathered rows are not kept, as a framework does where they do not fit. */

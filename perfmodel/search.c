@@ -11,6 +11,7 @@
 #include "core/size.h"
 #include "memory.h"
 #include "model.h"
+#include "search.h"
 
 enum { N_ORDERS = 24 };
 
@@ -30,6 +31,7 @@ typedef struct search {
     int n_orders;
     candidate *candidates;
     int n, capacity;
+    int64_t n_grids, n_grids_done; /* of those with the fixed sizes */
     qdr_status status;
 } search;
 
@@ -76,11 +78,6 @@ static int distinct_orders(const search *s, const int size[QDR_N_AXES], int numb
 
 /* ---- bounds ---- */
 
-static int parts_of(int wanted, const qdr_plan *plan)
-{
-    return wanted < 0 ? plan->z * plan->d : wanted;
-}
-
 static qdr_plan plan_of(const search *s, const candidate *c)
 {
     qdr_plan plan = {.version = QDR_OPTS_INIT,
@@ -95,8 +92,8 @@ static qdr_plan plan_of(const search *s, const candidate *c)
                      .micro_batch = c->micro_batch,
                      .sequence = s->opts.sequence,
                      .overlap = s->opts.overlap};
-    plan.gradient_parts = parts_of(s->opts.gradient_parts, &plan);
-    plan.optimizer_parts = parts_of(s->opts.optimizer_parts, &plan);
+    plan.gradient_parts = qdri_search_parts(s->opts.gradient_parts, &plan);
+    plan.optimizer_parts = qdri_search_parts(s->opts.optimizer_parts, &plan);
     return plan;
 }
 
@@ -114,27 +111,35 @@ static double memory_limit(const search *s)
     return s->opts.memory_bytes > 0 ? s->opts.memory_bytes : s->model->machine.memory_bytes;
 }
 
-/* A plan with one way of recomputing: whether it fits, and the least bound of its orders. */
-static void keep_candidate(search *s, candidate c, const qdri_pricing *pricing, double n_micro,
-                           int n_orders)
+/* Ways of recomputing with which a grid, layout and micro-batch fits, a bit for each. */
+static int fitting_recomputes(search *s, candidate c, int n_orders)
 {
-    qdr_plan_result result = {.secs = 0};
-    qdr_plan plan = plan_of(s, &c);
-    qdri_pricing own = *pricing;
-    own.plan = &plan;
-    const qdri_stages stages = qdri_stages_make(&s->model->machine, &s->model->network, &plan);
-    qdri_memory(&own, &s->model->network, &stages, n_micro, &result);
-    s->result->n_candidates += n_orders;
-    note_memory(s, &plan, &result);
-    if (result.memory_bytes > memory_limit(s)) return;
-    s->result->n_fitting += n_orders;
-    s->status = qdri_list_grow((void **)&s->candidates, s->n, &s->capacity, sizeof c, "plans");
-    if (s->status == QDR_OK) s->candidates[s->n++] = c;
+    const qdr_plan any = plan_of(s, &c);
+    const qdri_stages stages = qdri_stages_make(&s->model->machine, &s->model->network, &any);
+    const double n_layers = (double)s->model->network.layers;
+    qdri_pricing pricing;
+    int fitting = 0;
+    qdri_pricing_sizes(&s->model->machine, &s->model->network, &any, n_layers, &pricing);
+    for (int r = 0; r < QDRI_N_RECOMPUTES; r++) {
+        qdr_plan_result result = {.secs = 0};
+        if (!(s->opts.recomputes >> r & 1)) continue;
+        c.recompute = (unsigned char)r;
+        const qdr_plan plan = plan_of(s, &c);
+        pricing.plan = &plan;
+        qdri_memory(&pricing, &s->model->network, &stages,
+                    qdri_micro_batches(&plan, &pricing.sizes), &result);
+        s->result->n_candidates += n_orders;
+        note_memory(s, &plan, &result);
+        if (result.memory_bytes > memory_limit(s)) continue;
+        s->result->n_fitting += n_orders;
+        fitting |= 1 << r;
+    }
+    return fitting;
 }
 
-/* The least bound of all orders for each way of recomputing. */
-static void bound_orders(search *s, qdri_bounds *bounds, const int *numbers, int n_orders,
-                         double least[QDRI_N_RECOMPUTES])
+/* The least bound of all orders for each way of recomputing that fits. */
+static void bound_orders(search *s, qdri_bounds *bounds, int fitting, const int *numbers,
+                         int n_orders, double least[QDRI_N_RECOMPUTES])
 {
     double secs[QDRI_N_RECOMPUTES];
     for (int r = 0; r < QDRI_N_RECOMPUTES; r++) least[r] = INFINITY;
@@ -143,7 +148,7 @@ static void bound_orders(search *s, qdri_bounds *bounds, const int *numbers, int
         for (int r = 0; r < QDRI_N_RECOMPUTES; r++) least[r] = fmin(least[r], secs[r]);
     }
     for (int r = 0; r < QDRI_N_RECOMPUTES; r++)
-        s->result->n_bounded += s->opts.recomputes >> r & 1 ? n_orders : 0;
+        s->result->n_bounded += fitting >> r & 1 ? n_orders : 0;
 }
 
 /* The bounds of a plan's grid, layout and micro-batch, whatever its order and recomputing; both
@@ -160,21 +165,25 @@ static qdr_status make_bounds(qdr_model *model, const qdr_plan *plan, qdri_prici
     return QDR_OK;
 }
 
-/* One grid, layout and micro-batch with each way of recomputing. */
+/* One grid, layout and micro-batch with each way of recomputing: what fits is bounded and kept. */
 static void bound_case(search *s, candidate c, const int *numbers, int n_orders)
 {
     const qdr_plan plan = plan_of(s, &c);
     qdri_pricing pricing;
     qdri_bounds bounds;
     double least[QDRI_N_RECOMPUTES];
+    s->status = qdri_plan_check(s->model, &plan);
+    const int fitting = s->status == QDR_OK ? fitting_recomputes(s, c, n_orders) : 0;
+    if (!fitting) return;
     s->status = make_bounds(s->model, &plan, &pricing, &bounds);
     if (s->status != QDR_OK) return;
-    bound_orders(s, &bounds, numbers, n_orders, least);
+    bound_orders(s, &bounds, fitting, numbers, n_orders, least);
     for (int r = 0; r < QDRI_N_RECOMPUTES && s->status == QDR_OK; r++) {
-        if (!(s->opts.recomputes >> r & 1)) continue;
+        if (!(fitting >> r & 1)) continue;
         c.recompute = (unsigned char)r;
         c.bound_secs = least[r];
-        keep_candidate(s, c, &pricing, bounds.n_micro, n_orders);
+        s->status = qdri_list_grow((void **)&s->candidates, s->n, &s->capacity, sizeof c, "plans");
+        if (s->status == QDR_OK) s->candidates[s->n++] = c;
     }
 }
 
@@ -209,22 +218,64 @@ static void bound_grid(search *s, const int size[QDR_N_AXES])
     }
 }
 
+static void tell(const search *s, double bounded)
+{
+    if (s->opts.progress) s->opts.progress(bounded, s->result->n_simulated, s->opts.progress_user);
+}
+
+static void count_grid(const int size[QDR_N_AXES], void *user)
+{
+    (void)size;
+    ((search *)user)->n_grids++;
+}
+
+static void bound_next_grid(const int size[QDR_N_AXES], void *user)
+{
+    search *s = user;
+    if (s->status != QDR_OK) return;
+    tell(s, (double)s->n_grids_done++ / (double)s->n_grids);
+    bound_grid(s, size);
+}
+
+static int divisors_of(int n, int divisors[QDRI_MAX_DIVISORS])
+{
+    int n_found = 0, n_small = 0;
+    for (int i = 1; (int64_t)i * i <= n; i++)
+        if (n % i == 0) divisors[n_small++] = i;
+    n_found = n_small;
+    for (int i = n_small - 1; i >= 0; i--)
+        if (n / divisors[i] != divisors[i]) divisors[n_found++] = n / divisors[i];
+    return n_found;
+}
+
+int qdri_search_sizes(int n, int fixed, int sizes[QDRI_MAX_DIVISORS])
+{
+    if (!fixed) return divisors_of(n, sizes);
+    sizes[0] = fixed;
+    return n % fixed == 0;
+}
+
+void qdri_search_grids(int n_ranks, const int fixed[QDR_N_AXES], qdri_grid_fn each, void *user)
+{
+    int x[QDRI_MAX_DIVISORS], y[QDRI_MAX_DIVISORS], z[QDRI_MAX_DIVISORS];
+    const int n_x = qdri_search_sizes(n_ranks, fixed[QDR_X], x);
+    for (int i = 0; i < n_x; i++) {
+        const int n_y = qdri_search_sizes(n_ranks / x[i], fixed[QDR_Y], y);
+        for (int j = 0; j < n_y; j++) {
+            const int cells = n_ranks / x[i] / y[j];
+            const int n_z = qdri_search_sizes(cells, fixed[QDR_Z], z);
+            for (int k = 0; k < n_z; k++)
+                if (!fixed[QDR_D] || cells / z[k] == fixed[QDR_D])
+                    each((int[QDR_N_AXES]){x[i], y[j], z[k], cells / z[k]}, user);
+        }
+    }
+}
+
 /* All factorisations of n_ranks whose fixed sizes are as wanted. */
 static void bound_all(search *s)
 {
-    const int *fixed = s->opts.size, p = s->opts.n_ranks;
-    for (int x = 1; x <= p && s->status == QDR_OK; x++) {
-        if (p % x || (fixed[QDR_X] && x != fixed[QDR_X])) continue;
-        for (int y = 1; y <= p / x && s->status == QDR_OK; y++) {
-            if (p / x % y || (fixed[QDR_Y] && y != fixed[QDR_Y])) continue;
-            for (int z = 1; z <= p / x / y && s->status == QDR_OK; z++) {
-                const int d = p / x / y / z;
-                if (p / x / y % z || (fixed[QDR_Z] && z != fixed[QDR_Z])) continue;
-                if (fixed[QDR_D] && d != fixed[QDR_D]) continue;
-                bound_grid(s, (int[QDR_N_AXES]){x, y, z, d});
-            }
-        }
-    }
+    qdri_search_grids(s->opts.n_ranks, s->opts.size, count_grid, s);
+    qdri_search_grids(s->opts.n_ranks, s->opts.size, bound_next_grid, s);
 }
 
 /* ---- simulation ---- */
@@ -289,6 +340,7 @@ static void simulate_best(search *s)
     for (int i = 0; i < s->n && s->status == QDR_OK; i++) {
         const candidate *c = &s->candidates[i];
         const qdr_plan plan = plan_of(s, c);
+        tell(s, 1);
         if (s->opts.exhaustive || c->bound_secs < secs_to_beat(s, &plan)) simulate_orders(s, c);
     }
 }
@@ -312,7 +364,7 @@ static qdr_status check_sizes(const qdr_search_opts *opts)
     return QDR_OK;
 }
 
-static qdr_status check_opts(const qdr_search_opts *opts)
+qdr_status qdri_search_check(const qdr_search_opts *opts)
 {
     if (opts->version != QDR_OPTS_INIT)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
@@ -332,6 +384,18 @@ static qdr_status check_opts(const qdr_search_opts *opts)
     return check_sizes(opts);
 }
 
+void qdri_search_defaults(qdr_search_opts *opts)
+{
+    if (opts->batch == 0) opts->batch = opts->n_ranks;
+    if (opts->layouts == 0) opts->layouts = 3;
+    if (opts->recomputes == 0) opts->recomputes = 7;
+}
+
+int qdri_search_parts(int wanted, const qdr_plan *plan)
+{
+    return wanted < 0 ? plan->z * plan->d : wanted;
+}
+
 qdr_status qdr_model_search(qdr_model *model, const qdr_search_opts *opts,
                             qdr_search_result *result)
 {
@@ -339,12 +403,10 @@ qdr_status qdr_model_search(qdr_model *model, const qdr_search_opts *opts,
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "search: the model, the options or the place for the result is NULL");
     memset(result, 0, sizeof *result);
-    QDR_TRY(check_opts(opts));
+    QDR_TRY(qdri_search_check(opts));
     search s = {.model = model, .opts = *opts, .result = result};
     if (s.opts.n_best == 0) s.opts.n_best = 10;
-    if (s.opts.batch == 0) s.opts.batch = s.opts.n_ranks;
-    if (s.opts.layouts == 0) s.opts.layouts = 3;
-    if (s.opts.recomputes == 0) s.opts.recomputes = 7;
+    qdri_search_defaults(&s.opts);
     list_orders(&s);
     bound_all(&s);
     if (s.status == QDR_OK) simulate_best(&s);

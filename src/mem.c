@@ -173,6 +173,7 @@ static void print_table(const mem_answer *answer)
                    (answer->machine.memory_bytes - result->memory_bytes) / GIB,
                answer->machine.memory_bytes >= result->memory_bytes ? "are left" : "are missing");
     plan_padding(&answer->network, plan, print_note, NULL);
+    plan_notes(&answer->network, plan, plan->micro_batch, print_note, NULL);
 }
 
 static void append_note(const char *sentence, void *user)
@@ -184,7 +185,8 @@ static json_t *json_of_answer(const mem_answer *answer)
 {
     const qdr_plan *plan = &answer->options->plan;
     part parts[N_PARTS];
-    json_t *params = json_object(), *memory = json_object(), *padding = json_array();
+    json_t *params = json_object(), *memory = json_object(), *padding = json_array(),
+           *notes = json_array();
     parts_of(answer, parts);
     for (int i = 0; i < N_PARTS; i++)
         json_object_set_new(params, parts[i].name, json_integer(parts[i].n));
@@ -192,9 +194,10 @@ static json_t *json_of_answer(const mem_answer *answer)
         json_object_set_new(memory, qdr_memory_term_name((qdr_memory_term)i),
                             json_integer((json_int_t)answer->result.memory[i]));
     plan_padding(&answer->network, plan, append_note, padding);
+    plan_notes(&answer->network, plan, plan->micro_batch, append_note, notes);
     return json_pack(
         "{s:s, s:I, s:o, s:i, s:s, s:I, s:I, s:I, s:s, s:s, s:s, s:i, s:i, s:o, s:I, "
-        "s:o}",
+        "s:o, s:o}",
         "model", answer->network.name, "params", (json_int_t)answer->counts.total, "params_by_part",
         params, "ranks", grid_ranks(answer->options->grid), "grid", grid_in_words(plan).text,
         "batch", (json_int_t)plan->batch, "micro_batch", (json_int_t)plan->micro_batch, "sequence",
@@ -202,7 +205,7 @@ static json_t *json_of_answer(const mem_answer *answer)
         "layout", layout_word(plan->layout), "recompute", recompute_word(plan->recompute),
         "gradient_parts", plan->gradient_parts ? plan->gradient_parts : plan->z, "optimizer_parts",
         plan->optimizer_parts ? plan->optimizer_parts : plan->z, "memory", memory, "memory_bytes",
-        (json_int_t)answer->result.memory_bytes, "padding", padding);
+        (json_int_t)answer->result.memory_bytes, "padding", padding, "notes", notes);
 }
 
 static int print_json(const mem_answer *answer, failure *why)

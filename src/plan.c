@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "command.h"
 
@@ -78,7 +80,11 @@ static int take_fixed(const char *value, int size[QDR_N_AXES], failure *why)
             return fail(why, EXIT_USAGE,
                         "--fix '%s': axes with their ranks are needed, such as z=8 or x=2,y=4",
                         value);
-        size[axis - axes] = (int)n;
+        int *known = &size[axis - axes];
+        if (*known && *known != n)
+            return fail(why, EXIT_USAGE, "--fix: %c=%d and %c=%ld at once; give one of them", *axis,
+                        *known, *axis, n);
+        *known = (int)n;
         if (!*end) return EXIT_OK;
         at = end + 1;
     }
@@ -191,11 +197,60 @@ static int check_options(plan_options *options, failure *why)
         return fail(why, EXIT_USAGE, "plan: --levels zero3 has d = 1, but --fix says d=%d",
                     options->search.size[QDR_D]);
     if (options->is_zero3) options->search.size[QDR_D] = 1;
-    if (options->search.batch == 0) options->search.batch = p;
+    options->batch_follows = options->search.batch == 0;
+    if (options->batch_follows) options->search.batch = p;
     return EXIT_OK;
 }
 
+/* ---- how far the search is ---- */
+
+/* Shown where a person waits, once it takes a while. */
+typedef struct progress {
+    double next_secs; /* shown again from then on */
+    int is_shown;
+} progress;
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void show_progress(double bounded_share, int64_t n_simulated, void *user)
+{
+    progress *p = user;
+    const double secs = now();
+    if (secs < p->next_secs) return;
+    p->next_secs = secs + 0.2;
+    p->is_shown = 1;
+    if (bounded_share < 1)
+        fprintf(stderr, "\r\033[K%.0f %% of the grids bounded", 100 * bounded_share);
+    else
+        fprintf(stderr, "\r\033[K%lld plans simulated", (long long)n_simulated);
+    fflush(stderr);
+}
+
+static void find_with_progress(plan_answer *answer, plan_options *options, failure *why)
+{
+    progress shown = {.next_secs = now() + 0.5};
+    if (isatty(STDERR_FILENO)) {
+        options->search.progress = show_progress;
+        options->search.progress_user = &shown;
+    }
+    plan_find(answer, why);
+    options->search.progress = NULL;
+    options->search.progress_user = NULL;
+    if (shown.is_shown) fputs("\r\033[K", stderr);
+}
+
 /* ---- the answer ---- */
+
+static void warn(const char *sentence, void *user)
+{
+    (void)user;
+    fprintf(stderr, "quadrille: warning: %s\n", sentence);
+}
 
 static int save_svg(plan_answer *answer, failure *why)
 {
@@ -248,7 +303,6 @@ static int print_answer(plan_answer *answer, failure *why)
 static int answer_all(plan_answer *answer, failure *why)
 {
     const plan_options *options = answer->options;
-    if (plan_find(answer, why)) return why->code;
     if (answer->found.n_best == 0) return plan_nothing_fits(answer, why);
     /* Files first: what cannot be written is said before much is printed. */
     if (options->out && save_plan(answer, why)) return why->code;
@@ -271,8 +325,11 @@ static int make_answer(plan_options *options, failure *why)
     answer.options = options;
     answer.network = &network;
     answer.machine = &machine;
-    if (!fail_status(why, qdr_model_create(&machine, &network, &answer.model)))
-        answer_all(&answer, why);
+    plan_machine_notes(&machine, options->search.n_ranks, warn, NULL);
+    if (!fail_status(why, qdr_model_create(&machine, &network, &answer.model))) {
+        find_with_progress(&answer, options, why);
+        if (!why->code) answer_all(&answer, why);
+    }
     qdr_model_destroy(&answer.model);
     return why->code;
 }

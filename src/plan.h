@@ -11,6 +11,7 @@ typedef struct plan_options {
     subject asked;
     qdr_search_opts search;
     int has_dtype, is_zero3;
+    int batch_follows; /* the ranks: it was not given */
     char order[8];
     plan_format format;
     int has_why_not, explains;
@@ -23,6 +24,7 @@ typedef struct plan_row {
     char name[16];
     int is_known_method;
     int fits;
+    int has_enough; /* sequences for all its cells */
     qdr_planned_grid planned;
 } plan_row;
 
@@ -38,15 +40,33 @@ typedef struct plan_answer {
     plan_row rows[QDR_MAX_BEST + MAX_KNOWN_METHODS];
 } plan_answer;
 
+/* What would help where nothing fits. */
+enum { MAX_HELPS = 8 };
+typedef struct plan_help {
+    char words[40]; /* "--recompute full" */
+    qdr_planned_grid planned; /* that fits then; no times */
+} plan_help;
+typedef struct plan_none {
+    qdr_fewest_ranks fewest;
+    int is_sequence; /* only a shorter one helps */
+    int n_helps;
+    plan_help helps[MAX_HELPS];
+} plan_none;
+
 /* ---- plan_search.c ---- */
 
 /* As qdr_model_search(), but parts of gradients and optimizer state may be numbers that do not suit
  * every grid. */
 int plan_search(qdr_model *model, const qdr_search_opts *opts, qdr_search_result *found,
                 failure *why);
-/* The best plans, and the known methods, that fit or not, as rows. */
+/* The best plans, and the known methods, that fit or not, as rows. Where nothing fits there is only
+ * the plan with the least memory, of zero bytes where there is none. */
 int plan_find(plan_answer *answer, failure *why);
-/* Fails with EXIT_NOTHING_FITS: what lacks, what fits, what would help. */
+
+/* ---- plan_none.c ---- */
+
+/* Fails with EXIT_NOTHING_FITS: what lacks, what fits, what would help. Prints what was asked for
+ * besides. */
 int plan_nothing_fits(plan_answer *answer, failure *why);
 
 /* ---- plan_why.c ---- */
@@ -62,6 +82,8 @@ void plan_print_counts(FILE *file, const plan_answer *answer);
 
 void plan_print_table(const plan_answer *answer);
 void plan_print_csv(const plan_answer *answer);
+/* What there is to say where nothing fits; `sentence` says it in words. */
+void plan_print_none_json(plan_answer *answer, const plan_none *none, const char *sentence);
 /* @return EXIT_FAILED: out of memory */
 int plan_print_json(plan_answer *answer, failure *why);
 

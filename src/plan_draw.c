@@ -161,9 +161,12 @@ static void draw_names(FILE *file, const plan_row *row, double y)
             "<text x=\"%d\" y=\"%.1f\" fill=\"#666666\" font-size=\"10\">%s, %s, recompute %s, "
             "micro-batch %lld</text>\n",
             PICTURE_MARGIN, y + 10, grid_in_words(plan).text, row->is_known_method ? row->name : "",
-            row->fits ? "" : ", does not fit", PICTURE_MARGIN, y + 22,
-            plan->order[0] ? plan->order : "xyzd", layout_word(plan->layout),
-            recompute_word(plan->recompute), (long long)plan->micro_batch);
+            !row->has_enough ? ", batch too small"
+            : row->fits      ? ""
+                             : ", does not fit",
+            PICTURE_MARGIN, y + 22, plan->order[0] ? plan->order : "xyzd",
+            layout_word(plan->layout), recompute_word(plan->recompute),
+            (long long)plan->micro_batch);
 }
 
 static void draw_numbers(FILE *file, const bars *all, const plan_row *row, double y)

@@ -73,7 +73,7 @@ static void print_row(const plan_answer *answer, const plan_row *row, time_unit 
             printf(" %6s %-7s", "-", "");
     }
     printf(" %9.2f %9.2f%s\n", result->memory_bytes / GIB, headroom(answer, row) / GIB,
-           row->fits ? "" : "  does not fit");
+           row->has_enough ? row->fits ? "" : "  does not fit" : "  batch too small");
 }
 
 static void print_note(const char *sentence, void *user)
@@ -94,6 +94,8 @@ void plan_print_table(const plan_answer *answer)
     plan_print_why(stdout, answer);
     putchar('\n');
     plan_padding(answer->network, &answer->rows[0].planned.plan, print_note, NULL);
+    plan_notes(answer->network, &answer->rows[0].planned.plan, answer->options->search.micro_batch,
+               print_note, NULL);
 }
 
 /* ---- comma-separated values ---- */
@@ -110,7 +112,7 @@ static void print_csv_head(void)
     printf(",memory_bytes,headroom_bytes");
     for (int i = 0; i < QDR_N_MEMORY_TERMS; i++)
         printf(",%s_bytes", qdr_memory_term_name((qdr_memory_term)i));
-    puts(",fits");
+    puts(",fits,enough_sequences");
 }
 
 void plan_print_csv(const plan_answer *answer)
@@ -132,7 +134,7 @@ void plan_print_csv(const plan_answer *answer)
             if (i < QDR_TIME_X || i > QDR_TIME_D) printf(",%.9g", result->time[i]);
         printf(",%.0f,%.0f", result->memory_bytes, headroom(answer, row));
         for (int i = 0; i < QDR_N_MEMORY_TERMS; i++) printf(",%.0f", result->memory[i]);
-        printf(",%d\n", row->fits);
+        printf(",%d,%d\n", row->fits, row->has_enough);
     }
 }
 
@@ -169,7 +171,7 @@ static json_t *json_of_row(const plan_answer *answer, const plan_row *row)
     const qdr_plan_result *result = &row->planned.result;
     return json_pack(
         "{s:s, s:s, s:s, s:s, s:s, s:I, s:i, s:i, s:f, s:f, s:f, s:o, s:o, s:o, s:f, s:f, s:o, "
-        "s:b}",
+        "s:b, s:b}",
         "plan", row->name, "grid", grid_in_words(plan).text, "order",
         plan->order[0] ? plan->order : "xyzd", "layout", layout_word(plan->layout), "recompute",
         recompute_word(plan->recompute), "micro_batch", (json_int_t)plan->micro_batch,
@@ -178,7 +180,8 @@ static json_t *json_of_row(const plan_answer *answer, const plan_row *row)
         result->peak_share, "tokens_per_sec", result->tokens_per_sec, "hidden_secs",
         json_of_axes(result, hidden_secs), "exposed_secs", json_of_axes(result, exposed_secs),
         "terms_secs", json_of_times(result), "memory_bytes", result->memory_bytes, "headroom_bytes",
-        headroom(answer, row), "memory", json_of_memory(result), "fits", row->fits);
+        headroom(answer, row), "memory", json_of_memory(result), "fits", row->fits,
+        "enough_sequences", row->has_enough);
 }
 
 static json_t *json_of_rows(const plan_answer *answer, int are_known_methods)
@@ -236,10 +239,13 @@ static json_t *json_of_answer(const plan_answer *answer, const sentences *all)
     const qdr_search_opts *asked = &answer->options->search;
     const qdr_search_result *found = &answer->found;
     const qdr_plan *best = &found->best[0].plan;
-    json_t *padding = json_array();
+    json_t *padding = json_array(), *notes = json_array();
     plan_padding(answer->network, best, append_note, padding);
+    plan_notes(answer->network, best, asked->micro_batch, append_note, notes);
+    plan_machine_notes(answer->machine, asked->n_ranks, append_note, notes);
     json_t *object = json_pack(
-        "{s:s, s:s, s:i, s:i, s:I, s:I, s:s, s:f, s:{s:I, s:I, s:I, s:I}, s:o, s:o, s:s, s:o}",
+        "{s:s, s:s, s:i, s:i, s:I, s:I, s:s, s:f, s:{s:I, s:I, s:I, s:I}, s:o, s:o, s:s, s:o, "
+        "s:o}",
         "model", answer->network->name, "machine", answer->machine->name, "ranks", asked->n_ranks,
         "ranks_per_node", answer->machine->ranks_per_node, "batch", (json_int_t)best->batch,
         "sequence", (json_int_t)plan_sequence(answer->network, best), "dtype",
@@ -247,12 +253,76 @@ static json_t *json_of_answer(const plan_answer *answer, const sentences *all)
         "plans", (json_int_t)found->n_candidates, "fitting", (json_int_t)found->n_fitting,
         "bounded", (json_int_t)found->n_bounded, "simulated", (json_int_t)found->n_simulated,
         "plans", json_of_rows(answer, 0), "known_methods", json_of_rows(answer, 1), "why", all->why,
-        "padding", padding);
+        "padding", padding, "notes", notes);
     if (object && all->why_not) json_object_set_new(object, "why_not", json_string(all->why_not));
     if (object && all->explained)
         json_object_set_new(object, "explain", json_of_lines(all->explained));
     return object;
 }
+
+/* ---- JSON where nothing fits ---- */
+
+/* Without times, which nobody asked for. */
+static json_t *json_of_least(const qdr_planned_grid *planned)
+{
+    const qdr_plan *plan = &planned->plan;
+    return json_pack("{s:s, s:s, s:s, s:I, s:i, s:i, s:f, s:o}", "grid", grid_in_words(plan).text,
+                     "layout", layout_word(plan->layout), "recompute",
+                     recompute_word(plan->recompute), "micro_batch", (json_int_t)plan->micro_batch,
+                     "gradient_parts", plan->gradient_parts ? plan->gradient_parts : plan->z,
+                     "optimizer_parts", plan->optimizer_parts ? plan->optimizer_parts : plan->z,
+                     "memory_bytes", planned->result.memory_bytes, "memory",
+                     json_of_memory(&planned->result));
+}
+
+static json_t *json_of_fewest(const qdr_fewest_ranks *fewest)
+{
+    if (fewest->n_ranks == 0) return json_null();
+    return json_pack("{s:i, s:b, s:o}", "ranks", fewest->n_ranks, "none_fewer",
+                     fewest->tried_to >= fewest->n_ranks - 1, "plan",
+                     json_of_least(&fewest->least));
+}
+
+static json_t *json_of_none(plan_answer *answer, const plan_none *none, const char *sentence)
+{
+    const qdr_search_opts *asked = &answer->options->search;
+    const qdr_plan *least = &answer->found.least_memory.plan;
+    json_t *helps = json_array(), *notes = json_array();
+    for (int i = 0; i < none->n_helps; i++)
+        json_array_append_new(helps, json_pack("{s:s, s:o}", "change", none->helps[i].words, "plan",
+                                               json_of_least(&none->helps[i].planned)));
+    plan_notes(answer->network, least, asked->micro_batch, append_note, notes);
+    plan_machine_notes(answer->machine, asked->n_ranks, append_note, notes);
+    return json_pack("{s:s, s:s, s:i, s:i, s:I, s:I, s:s, s:f, s:b, s:s, s:[], s:o, s:o, s:o, s:o}",
+                     "model", answer->network->name, "machine", answer->machine->name, "ranks",
+                     asked->n_ranks, "ranks_per_node", answer->machine->ranks_per_node, "batch",
+                     (json_int_t)asked->batch, "sequence",
+                     (json_int_t)plan_sequence(answer->network, least), "dtype",
+                     qdr_dtype_name(asked->dtype), "memory_bytes", answer->machine->memory_bytes,
+                     "fits", 0, "why_nothing_fits", sentence, "plans", "least_memory",
+                     json_of_least(&answer->found.least_memory), "fewest_ranks",
+                     json_of_fewest(&none->fewest), "helps", helps, "notes", notes);
+}
+
+void plan_print_none_json(plan_answer *answer, const plan_none *none, const char *sentence)
+{
+    json_t *object = json_of_none(answer, none, sentence);
+    char *text = NULL;
+    size_t bytes;
+    FILE *file = object && answer->options->has_why_not ? open_memstream(&text, &bytes) : NULL;
+    if (file) {
+        failure why = {0};
+        plan_print_why_not(file, answer, answer->options->why_not, &why);
+        fclose(file);
+        json_object_set_new(object, "why_not", json_string(why.code ? why.sentence : text));
+        free(text);
+    }
+    if (object && json_dumpf(object, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER) == 0)
+        putchar('\n');
+    json_decref(object);
+}
+
+/* ---- the object ---- */
 
 int plan_print_json(plan_answer *answer, failure *why)
 {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Searches: for the best plans, for known methods to compare them with, and for what would help
- * where nothing fits. */
+/* Searches: for the best plans, and for known methods to compare them with. */
 #include <math.h>
 #include <string.h>
 
@@ -109,6 +108,7 @@ static int find_method(plan_answer *answer, const char *name, const int size[QDR
         if (plan_search(answer->model, &opts, &found, why)) return why->code;
     }
     answer->n_rows++;
+    row->has_enough = answer->options->search.batch >= (int64_t)size[QDR_Z] * size[QDR_D];
     if (found.n_best > 0) {
         row->planned = found.best[0];
         return EXIT_OK;
@@ -137,171 +137,30 @@ static void number_rows(plan_answer *answer)
     answer->n_rows = answer->found.n_best;
     for (int i = 0; i < answer->n_rows; i++) {
         answer->rows[i].planned = answer->found.best[i];
-        answer->rows[i].fits = 1;
+        answer->rows[i].fits = answer->rows[i].has_enough = 1;
         snprintf(answer->rows[i].name, sizeof answer->rows[i].name, "%d", i + 1);
     }
+}
+
+/* The least memory of any plan, which is known at once; 0: there is no plan, or a failure. */
+static double find_least(plan_answer *answer, failure *why)
+{
+    qdr_search_result *found = &answer->found;
+    if (fail_status(why, qdr_model_least_memory(answer->model, &answer->options->search,
+                                                &found->least_memory)))
+        return 0;
+    return found->least_memory.result.memory_bytes;
 }
 
 int plan_find(plan_answer *answer, failure *why)
 {
     const int p = answer->options->search.n_ranks, t = ranks_of_node(answer);
+    if (find_least(answer, why) > answer->machine->memory_bytes) return EXIT_OK;
+    if (why->code) return why->code;
     if (plan_search(answer->model, &answer->options->search, &answer->found, why)) return why->code;
     if (answer->found.n_best == 0) return EXIT_OK;
     number_rows(answer);
     find_method(answer, "FSDP", (const int[]){1, 1, p, 1}, why);
     find_method(answer, "Megatron-1D", (const int[]){1, t, 1, p / t}, why);
     return find_method(answer, "DDP", (const int[]){1, 1, 1, p}, why);
-}
-
-/* ---- nothing fits ---- */
-
-/* A change of the options, in the words of the command line. */
-typedef struct help {
-    const char *words;
-    int (*change)(qdr_search_opts *opts); /* 0: it is none */
-    int is_more; /* of the same as the one before: where that helps, not needed */
-} help;
-
-static int set(int *value, int wanted)
-{
-    const int is_new = *value != wanted;
-    *value = wanted;
-    return is_new;
-}
-
-static int recompute_all(qdr_search_opts *opts) { return set(&opts->recomputes, 0); }
-static int free_layout(qdr_search_opts *opts) { return set(&opts->layouts, 0); }
-static int part_state(qdr_search_opts *opts) { return set(&opts->optimizer_parts, -1); }
-
-static int part_all(qdr_search_opts *opts)
-{
-    return set(&opts->gradient_parts, -1) | set(&opts->optimizer_parts, -1);
-}
-
-static int free_rows(qdr_search_opts *opts)
-{
-    return set(&opts->size[QDR_Z], 0) | set(&opts->size[QDR_D], 0);
-}
-
-static int free_axes(qdr_search_opts *opts)
-{
-    return set(&opts->size[QDR_X], 0) | set(&opts->size[QDR_Y], 0) | free_rows(opts);
-}
-
-static int one_sequence(qdr_search_opts *opts)
-{
-    const int is_new = opts->micro_batch > 1;
-    if (is_new) opts->micro_batch = 1;
-    return is_new;
-}
-
-/* Whether anything fits; 0 also where the options do not suit one another. */
-static int fits(qdr_model *model, const qdr_search_opts *opts, qdr_planned_grid *planned)
-{
-    qdr_search_result found;
-    qdr_search_opts one = *opts;
-    failure nothing = {0};
-    one.n_best = 1;
-    if (plan_search(model, &one, &found, &nothing) || found.n_best == 0) return 0;
-    *planned = found.best[0];
-    return 1;
-}
-
-/* Tries each change alone; those that are none cannot help. */
-static void try_helps(plan_answer *answer, char *words, size_t capacity)
-{
-    static const help helps[] = {
-        {"--recompute full", recompute_all, 0}, {"--levels zero1", part_state, 0},
-        {"--levels zero2", part_all, 1},        {"z and d left free", free_rows, 0},
-        {"all axes left free", free_axes, 1},   {"the other --layout", free_layout, 0},
-        {"--micro-batch 1", one_sequence, 0}};
-    int has_helped = 0;
-    size_t used = 0;
-    words[0] = '\0';
-    for (size_t i = 0; i < sizeof helps / sizeof *helps; i++) {
-        qdr_search_opts opts = answer->options->search;
-        qdr_planned_grid planned;
-        if (has_helped && helps[i].is_more) continue;
-        has_helped = helps[i].change(&opts) && fits(answer->model, &opts, &planned);
-        if (!has_helped) continue;
-        used += (size_t)snprintf(words + used, capacity - used, "%s%s (%s)", used ? " or " : "",
-                                 helps[i].words, grid_in_words(&planned.plan).text);
-        if (used >= capacity) return;
-    }
-}
-
-/* The least multiple of the ranks on which something fits, found by doubling and halving; 0: none
- * is. A batch that was not given grows with the ranks. */
-static int64_t least_ranks(plan_answer *answer, qdr_planned_grid *planned)
-{
-    qdr_search_opts opts = answer->options->search;
-    const int64_t p = opts.n_ranks, batch = opts.batch;
-    const int grows = batch == p;
-    int64_t too_few = 1, enough = 1;
-    qdr_planned_grid tried;
-    for (int found = 0; !found;) {
-        too_few = enough;
-        enough *= 2;
-        if (enough * p > QDR_MAX_SEARCH_RANKS) return 0;
-        opts.n_ranks = (int)(enough * p);
-        opts.batch = grows ? enough * p : batch;
-        found = fits(answer->model, &opts, planned);
-    }
-    while (enough - too_few > 1) {
-        const int64_t middle = (enough + too_few) / 2;
-        opts.n_ranks = (int)(middle * p);
-        opts.batch = grows ? middle * p : batch;
-        if (fits(answer->model, &opts, &tried)) {
-            enough = middle;
-            *planned = tried;
-        } else {
-            too_few = middle;
-        }
-    }
-    return enough * p;
-}
-
-/* "activations 12.3 GiB", the largest term. */
-static qdr_memory_term largest_term(const qdr_plan_result *result)
-{
-    int most = 0;
-    for (int i = 1; i < QDR_N_MEMORY_TERMS; i++)
-        if (result->memory[i] > result->memory[most]) most = i;
-    return (qdr_memory_term)most;
-}
-
-static int fail_few_sequences(const plan_answer *answer, failure *why)
-{
-    const qdr_search_opts *opts = &answer->options->search;
-    return fail(why, EXIT_USAGE,
-                "plan: a batch of %lld is less than the z*d cells of every grid of %d ranks with "
-                "the axes of --fix; use --batch %d or more, or fix less",
-                (long long)opts->batch, opts->n_ranks, opts->n_ranks);
-}
-
-int plan_nothing_fits(plan_answer *answer, failure *why)
-{
-    char helps[320], larger[160] = "no number of ranks up to 1048576 that was tried fits";
-    qdr_planned_grid planned;
-    const qdr_planned_grid *least = &answer->found.least_memory;
-    const int p = answer->options->search.n_ranks;
-    if (answer->found.n_candidates == 0) return fail_few_sequences(answer, why);
-    const int64_t n_ranks = least_ranks(answer, &planned);
-    const qdr_memory_term most = largest_term(&least->result);
-    if (n_ranks)
-        snprintf(larger, sizeof larger,
-                 "%lld ranks are the fewest found that fit (%s, recompute %s)", (long long)n_ranks,
-                 grid_in_words(&planned.plan).text, recompute_word(planned.plan.recompute));
-    try_helps(answer, helps, sizeof helps);
-    return fail(why, EXIT_NOTHING_FITS,
-                "plan: no plan of %s on %d rank%s of %s fits in %.4g GiB: the smallest, %s with "
-                "recompute %s, needs %.4g GiB (%s %.4g GiB); %s; %s%s",
-                answer->network->name, p, p == 1 ? "" : "s", answer->machine->name,
-                answer->machine->memory_bytes / GIB, grid_in_words(&least->plan).text,
-                recompute_word(least->plan.recompute), least->result.memory_bytes / GIB,
-                qdr_memory_term_name(most), least->result.memory[most] / GIB, larger,
-                *helps ? "on as many, this would help: "
-                       : "on as many, neither recompute nor "
-                         "levels nor more z would help",
-                helps);
 }

@@ -63,6 +63,9 @@ static void print_choices(FILE *file, const qdr_plan *plan)
             recompute_word(plan->recompute), (long long)plan->micro_batch);
 }
 
+/* What is less, the model does not know: its error is some per cent. */
+#define LEAST_PERCENT 0.1
+
 static double percent_more(double secs, double than) { return 100 * (secs / than - 1); }
 
 void plan_print_why(FILE *file, const plan_answer *answer)
@@ -77,10 +80,14 @@ void plan_print_why(FILE *file, const plan_answer *answer)
                 grid_in_words(&first->plan).text);
         return;
     }
-    fprintf(file, "%s beats %s by %.2g %%", grid_in_words(&first->plan).text,
-            grid_in_words(&second->plan).text,
-            percent_more(second->result.secs, first->result.secs));
-    if (second->result.secs > first->result.secs) fputs(": ", file);
+    const double more = percent_more(second->result.secs, first->result.secs);
+    if (more < LEAST_PERCENT) {
+        fprintf(file, "%s and %s are equally fast as far as the model can tell.",
+                grid_in_words(&first->plan).text, grid_in_words(&second->plan).text);
+        return;
+    }
+    fprintf(file, "%s beats %s by %.2g %%: ", grid_in_words(&first->plan).text,
+            grid_in_words(&second->plan).text, more);
     print_difference(file, &first->result, &second->result);
     fputc('.', file);
 }
@@ -129,8 +136,18 @@ static void print_slower(FILE *file, const plan_answer *answer, const qdr_planne
     const qdr_planned_grid *best = &answer->found.best[0];
     print_choices(file, &planned->plan);
     fprintf(file, " takes %s", time_in_words(planned->result.secs).text);
+    if (answer->found.n_best == 0) {
+        fputs(" and fits: what was asked for leaves it out.", file);
+        return;
+    }
     if (planned->result.secs <= best->result.secs) {
         fputs(": nothing is faster.", file);
+        return;
+    }
+    if (percent_more(planned->result.secs, best->result.secs) < LEAST_PERCENT) {
+        fputs(", and as far as the model can tell nothing is faster, not even ", file);
+        print_choices(file, &best->plan);
+        fputc('.', file);
         return;
     }
     fprintf(file, ", %.3g %% more than ", percent_more(planned->result.secs, best->result.secs));

@@ -107,6 +107,9 @@ int option_memory(const char *name, const char *value, double *bytes, failure *w
     const char *letter = *end ? strchr(letters, *end) : NULL;
     const int power = letter ? (int)(letter - letters) + 1 : 0;
     *bytes = number * pow(1024, power);
+    if (end != value && !*end && *bytes >= 1 && *bytes < 0x1p20)
+        return fail(why, EXIT_USAGE, "--%s %s is %s byte%s; is %sG meant?", name, value, value,
+                    *bytes > 1 ? "s" : "", value);
     if (end != value && (!*end || (letter && !end[1])) && *bytes >= 1 && *bytes <= 0x1p60)
         return EXIT_OK;
     return fail(why, EXIT_USAGE,
@@ -212,34 +215,4 @@ grid_text grid_in_words(const qdr_plan *plan)
 int64_t plan_sequence(const qdr_network *network, const qdr_plan *plan)
 {
     return plan->sequence ? plan->sequence : network->context;
-}
-
-void plan_padding(const qdr_network *network, const qdr_plan *plan, note_fn each, void *user)
-{
-    const int64_t cells = (int64_t)plan->z * plan->d;
-    /* Fewer of them are gathered; as many as heads need not be said again. */
-    const int has_parted_keys = network->kv_heads >= plan->y && network->kv_heads < network->heads;
-    const struct {
-        const char *what;
-        int64_t n, parts;
-        const char *axis;
-    } sizes[] = {
-        {"heads", network->heads, plan->y, "y"},
-        {"key heads", network->kv_heads, has_parted_keys ? plan->y : 1, "y"},
-        {"columns of the MLP", network->ffn, plan->y, "y"},
-        {"tokens of the vocabulary", network->vocab, plan->y, "y"},
-        {"hidden columns", network->hidden, plan->x, "x"},
-        {"sequences of the batch", plan->batch, cells, "z*d"},
-    };
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        char sentence[256];
-        const int64_t most = (sizes[i].n + sizes[i].parts - 1) / sizes[i].parts;
-        if (sizes[i].n % sizes[i].parts == 0) continue;
-        snprintf(sentence, sizeof sentence,
-                 "%lld %s over %s = %lld: padded to %lld, of which %.3g %% is idle",
-                 (long long)sizes[i].n, sizes[i].what, sizes[i].axis, (long long)sizes[i].parts,
-                 (long long)(most * sizes[i].parts),
-                 100 * (1 - (double)sizes[i].n / (double)(most * sizes[i].parts)));
-        each(sentence, user);
-    }
 }

@@ -121,6 +121,10 @@ QDR_API QDR_NODISCARD qdr_status qdr_model_layers_time(const qdr_model *model, c
 QDR_API const char *qdr_time_term_name(qdr_time_term term);
 QDR_API const char *qdr_memory_term_name(qdr_memory_term term);
 
+/** Called for each grid of a search while it runs: which share of the grids was bounded (1: all),
+ * and how many plans were simulated. */
+typedef void (*qdr_search_progress_fn)(double bounded_share, int64_t n_simulated, void *user);
+
 /** What to search: all grids of n_ranks, with every order of their axes, layout, recomputing and
  * micro-batch that is not fixed here. */
 typedef struct qdr_search_opts {
@@ -138,6 +142,8 @@ typedef struct qdr_search_opts {
     int overlap; /**< as in qdr_plan */
     int n_best; /**< answers wanted, 1 to QDR_MAX_BEST; 0: 10 */
     int exhaustive; /**< 1: simulate all that fit, to check the bounds */
+    qdr_search_progress_fn progress; /**< NULL: none */
+    void *progress_user;
 } qdr_search_opts;
 
 #define QDR_MAX_SEARCH_RANKS 1048576
@@ -165,6 +171,30 @@ typedef struct qdr_search_result {
  *  @retval others            as qdr_model_predict() */
 QDR_API QDR_NODISCARD qdr_status qdr_model_search(qdr_model *model, const qdr_search_opts *opts,
                                                   qdr_search_result *result);
+/** The plan of opts->n_ranks that needs least memory, fitting or not, by closed forms alone; grids
+ * that parts of gradients and optimizer state do not suit are left out. Its times are 0.
+ *  @param[out] least  all zero where there is no plan, and after an error
+ *  @retval as qdr_model_search() */
+QDR_API QDR_NODISCARD qdr_status qdr_model_least_memory(qdr_model *model,
+                                                        const qdr_search_opts *opts,
+                                                        qdr_planned_grid *least);
+
+typedef struct qdr_fewest_ranks {
+    int n_ranks; /**< the fewest found for which a plan fits; 0: none */
+    int tried_to; /**< all numbers from opts->n_ranks + 1 to this were tried; at least n_ranks - 1:
+                     there are no fewer */
+    qdr_planned_grid least; /**< the plan of n_ranks that needs least; its times are 0 */
+} qdr_fewest_ranks;
+
+/** The fewest ranks above opts->n_ranks and up to `most` for which a plan fits, by memory alone. A
+ * batch of 0 is one sequence for each of them. Gives up after about a million plans, of which
+ * tried_to tells.
+ *  @param[out] fewest  all zero after an error
+ *  @retval QDR_ERR_ARGUMENT  NULL, or most out of 1 to QDR_MAX_SEARCH_RANKS
+ *  @retval others            as qdr_model_search() */
+QDR_API QDR_NODISCARD qdr_status qdr_model_fewest_ranks(qdr_model *model,
+                                                        const qdr_search_opts *opts, int most,
+                                                        qdr_fewest_ranks *fewest);
 /** The closed-form lower bound of a plan's time. */
 QDR_API QDR_NODISCARD qdr_status qdr_model_bound(qdr_model *model, const qdr_plan *plan,
                                                  double *secs);

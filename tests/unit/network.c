@@ -348,14 +348,14 @@ static void keys_of_others(void **state)
     assert_int_equal(net.window_layers, 0);
 }
 
-/* A size that does not divide is no error of the network. */
+/* A size that does not divide is no error of the network, unless the class cannot have it. */
 static void nothing_needs_to_divide(void **state)
 {
     (void)state;
     const qdr_network net = network_of(
         "{\"model_type\": \"llama\", \"hidden_size\": 101, \"num_attention_heads\": 7, "
-        "\"num_key_value_heads\": 3, \"vocab_size\": 13, \"intermediate_size\": 17}");
-    check_shape(&net, 32, 101, 7, 3, 14, 17, 13, 2048);
+        "\"num_key_value_heads\": 1, \"vocab_size\": 13, \"intermediate_size\": 17}");
+    check_shape(&net, 32, 101, 7, 1, 14, 17, 13, 2048);
     assert_true(total_of(&net) > 0);
 }
 
@@ -401,6 +401,15 @@ static void refusals(void **state)
          "or give head_dim"},
         {"{\"model_type\": \"llama\", \"num_key_value_heads\": 33}", QDR_ERR_ARGUMENT,
          "key 'num_key_value_heads' is 33; at most the 32 heads are needed"},
+        {"{\"model_type\": \"llama\",\n\"num_key_value_heads\": 5}", QDR_ERR_ARGUMENT,
+         "a.json, line 2: key 'num_key_value_heads' is 5, which does not divide the 32 heads; each "
+         "key head serves equally many"},
+        {"{\"model_type\": \"mistral\", \"num_attention_heads\": 12}", QDR_ERR_ARGUMENT,
+         "a.json: key 'num_key_value_heads' is missing, and means 8, which does not divide the 12 "
+         "heads"},
+        {"{\"model_type\": \"gpt2\", \"n_head\": 7}", QDR_ERR_ARGUMENT,
+         "key 'n_head' is 7, which does not divide the 768 features of a token; gpt2 needs heads "
+         "of one size"},
         {"{\"model_type\": \"mistral\", \"num_attention_heads\": 4}", QDR_ERR_ARGUMENT,
          "a.json: key 'num_key_value_heads' is missing, and the 8 of mistral are more than the 4 "
          "heads; give it"},

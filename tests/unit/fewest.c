@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plans by memory alone: the least memory and the fewest ranks are those of whole searches. */
+#include <math.h>
+
+#include "random_model.h"
+
+enum { MOST = 48 };
+
+static qdr_model *model_of(const char *machine_name, const char *network_name)
+{
+    qdr_machine machine;
+    qdr_network network;
+    qdr_model *model = NULL;
+    CHECK_OK(qdr_machine_load(machine_name, &machine));
+    CHECK_OK(qdr_network_load(network_name, &network));
+    CHECK_OK(qdr_model_create(&machine, &network, &model));
+    return model;
+}
+
+static qdr_search_opts random_opts(uint64_t *seed)
+{
+    qdr_search_opts opts = {.version = QDR_OPTS_INIT, .dtype = QDR_BF16, .n_best = 1};
+    opts.n_ranks = (int)test_between(seed, 1, 8);
+    opts.layouts = (int)test_between(seed, 0, 3);
+    opts.recomputes = (int)test_between(seed, 0, 7);
+    opts.micro_batch = random_flag(seed) ? test_between(seed, 1, 4) : 0;
+    opts.batch = random_flag(seed) ? test_between(seed, 1, 16) : 0;
+    opts.gradient_parts = random_flag(seed) ? -1 : 0;
+    opts.optimizer_parts = opts.gradient_parts || random_flag(seed) ? -1 : 0;
+    if (random_flag(seed)) opts.size[test_between(seed, 0, 3)] = opts.n_ranks;
+    return opts;
+}
+
+/* What a search says of n ranks. */
+static qdr_search_result *search_of(qdr_model *model, const qdr_search_opts *opts, int n_ranks)
+{
+    static qdr_search_result found;
+    qdr_search_opts those = *opts;
+    those.n_ranks = n_ranks;
+    memset(&found, 0, sizeof found);
+    for (int axis = 0; axis < QDR_N_AXES; axis++)
+        if (opts->size[axis] && n_ranks % opts->size[axis]) return &found;
+    CHECK_OK(qdr_model_search(model, &those, &found));
+    return &found;
+}
+
+static void same_as_searches(void **state)
+{
+    static const char *const networks[] = {"gpt2", "llama-3-8b", "gpt3-1.3b"};
+    (void)state;
+    uint64_t seed = 5;
+    int n_found = 0;
+    for (int trial = 0; trial < 60; trial++) {
+        qdr_model *model = model_of("dgx-a100", networks[trial % 3]);
+        qdr_search_opts opts = random_opts(&seed);
+        qdr_planned_grid least;
+        qdr_fewest_ranks fewest;
+        CHECK_OK(qdr_model_least_memory(model, &opts, &least));
+        const double bytes =
+            search_of(model, &opts, opts.n_ranks)->least_memory.result.memory_bytes;
+        assert_true(fabs(least.result.memory_bytes - bytes) <= 1e-12 * bytes);
+        opts.memory_bytes = 0x1p31 + (bytes > 0 ? bytes - 0x1p31 : 0x1p32) *
+                                         (double)test_between(&seed, 20, 100) / 100;
+        CHECK_OK(qdr_model_fewest_ranks(model, &opts, MOST, &fewest));
+        int expected = 0;
+        for (int n = opts.n_ranks + 1; n <= MOST && !expected; n++)
+            if (search_of(model, &opts, n)->n_fitting > 0) expected = n;
+        if (fewest.n_ranks != expected)
+            fail_msg("trial %d: from %d ranks %d, not %d", trial, opts.n_ranks, fewest.n_ranks,
+                     expected);
+        assert_true(fewest.tried_to >= (expected ? expected - 1 : MOST));
+        if (expected) assert_true(fewest.least.result.memory_bytes <= opts.memory_bytes);
+        n_found += expected > 0;
+        qdr_model_destroy(&model);
+    }
+    assert_in_range(n_found, 20, 59);
+}
+
+static void note_progress(double bounded_share, int64_t n_simulated, void *user)
+{
+    double *last = user;
+    assert_true(bounded_share >= *last && bounded_share <= 1);
+    assert_true(n_simulated == 0 || bounded_share >= 1);
+    *last = bounded_share;
+}
+
+static void progress(void **state)
+{
+    static qdr_search_result found;
+    double last = 0;
+    (void)state;
+    qdr_model *model = model_of("dgx-a100", "gpt2");
+    const qdr_search_opts opts = {.version = QDR_OPTS_INIT,
+                                  .n_ranks = 12,
+                                  .dtype = QDR_BF16,
+                                  .progress = note_progress,
+                                  .progress_user = &last};
+    CHECK_OK(qdr_model_search(model, &opts, &found));
+    assert_true(last >= 1);
+    qdr_model_destroy(&model);
+}
+
+static void refusals(void **state)
+{
+    (void)state;
+    qdr_model *model = model_of("dgx-a100", "gpt2");
+    qdr_search_opts opts = {.version = QDR_OPTS_INIT, .n_ranks = 4, .dtype = QDR_BF16};
+    qdr_planned_grid least;
+    qdr_fewest_ranks fewest;
+    assert_int_equal(qdr_model_least_memory(NULL, &opts, &least), QDR_ERR_ARGUMENT);
+    assert_int_equal(qdr_model_fewest_ranks(model, &opts, 9, NULL), QDR_ERR_ARGUMENT);
+    assert_int_equal(qdr_model_fewest_ranks(model, &opts, 0, &fewest), QDR_ERR_ARGUMENT);
+    assert_int_equal(qdr_model_fewest_ranks(model, &opts, QDR_MAX_SEARCH_RANKS + 1, &fewest),
+                     QDR_ERR_ARGUMENT);
+    opts.dtype = QDR_F64;
+    opts.size[QDR_X] = 3;
+    assert_int_equal(qdr_model_least_memory(model, &opts, &least), QDR_ERR_ARGUMENT);
+    assert_true(least.plan.x == 0 && least.result.memory_bytes == 0);
+    qdr_model_destroy(&model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(same_as_searches),
+        cmocka_unit_test(progress),
+        cmocka_unit_test(refusals),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
