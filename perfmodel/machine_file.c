@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading machine files. */
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,14 +17,18 @@ static qdr_status check_keys(const qdri_json_node *object, const qdri_machine_fi
 {
     for (const char *key = NULL; (key = qdri_json_next_key(object, key)) != NULL;) {
         const qdri_json_node node = qdri_json_get(object, key);
-        const qdri_machine_field *nearest = fields;
+        const char *nearest = "";
+        int least = INT_MAX;
         if (qdri_json_kind_of(node) != QDRI_JSON_NUMBER) continue;
-        for (const qdri_machine_field *f = fields; f->key; f++)
-            if (qdri_edit_distance(key, f->key) < qdri_edit_distance(key, nearest->key))
-                nearest = f;
-        if (strcmp(key, nearest->key) == 0) continue;
+        for (const qdri_machine_field *f = fields; f->key && least > 0; f++) {
+            const int distance = qdri_edit_distance(key, f->key);
+            if (distance >= least) continue;
+            nearest = f->key;
+            least = distance;
+        }
+        if (least == 0) continue;
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is unknown; did you mean '%s'?",
-                        qdri_json_where(node).text, nearest->key);
+                        qdri_json_where(node).text, nearest);
     }
     return QDR_OK;
 }

@@ -239,7 +239,7 @@ qdri_json_place qdri_json_where(qdri_json_node node)
 {
     qdri_json_place place;
     qdri_json_step steps[QDRI_JSON_MAX_DEPTH];
-    char path[QDRI_JSON_PATH_BYTES], line[32] = "";
+    char path[QDRI_JSON_PATH_BYTES], shown[QDRI_JSON_PATH_BYTES], line[32] = "";
     const qdri_json *document = node.document;
     const int n = steps_to(&node, steps);
     /* What is absent belongs to the object that lacks it. */
@@ -248,7 +248,8 @@ qdri_json_place qdri_json_where(qdri_json_node node)
                                    : 0;
     if (number) snprintf(line, sizeof line, ", line %d", number);
     print_path(steps, n, path);
-    snprintf(place.text, sizeof place.text, "%s%s: key '%s'", document->name, line, path);
+    qdri_json_printable(path, shown, sizeof shown);
+    snprintf(place.text, sizeof place.text, "%s%s: key '%s'", document->name, line, shown);
     return place;
 }
 
