@@ -95,7 +95,8 @@ addresses() {
 }
 threads() {
     CC=clang-14 CXX=clang++-14 build_in build-tsan --buildtype=debugoptimized -Db_sanitize=thread -Dmpi=none \
-        -Dexamples=false && suites build-tsan --timeout-multiplier 10 --no-suite headers --no-suite large
+        -Dexamples=false && suites build-tsan --timeout-multiplier 10 --no-suite headers --no-suite large \
+        --no-suite threadless # the model is arithmetic
 }
 # Builds what these suites need, no more.
 no_mpi() {

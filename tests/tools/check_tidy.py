@@ -12,8 +12,8 @@ import subprocess
 import sys
 
 FOLDERS = ("lib", "perfmodel", "src", "examples")
-# How many states of a function the analyser looks at, at most (its default is 225000, and takes twice as long).
-STATES = 100000
+# How many states of a function the analyser looks at, at most (its default is 225000, and takes three times as long).
+STATES = 50000
 
 
 def find_program():
