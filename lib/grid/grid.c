@@ -75,14 +75,15 @@ static qdr_status create_alone(qdr_grid *grid)
 }
 
 /* Of the groups that span nodes: the largest power of two up to the members that one has on a node.
- * All ranks get the same. */
+ * All ranks get the same; where agreeing fails, which says yes, the groups' size ends it. */
 static int node_members(const qdri_comm *comm, qdri_comm *world)
 {
     const int mine = qdri_comm_node_size(comm) < qdri_comm_size(comm) ? qdri_comm_node_size(comm)
                                                                       : 0;
     if (!qdri_comm_any(world, mine > 0)) return 0;
     int members = 1;
-    while (qdri_comm_any(world, mine >= 2 * members)) members *= 2;
+    while (2 * members < qdri_comm_size(comm) && qdri_comm_any(world, mine >= 2 * members))
+        members *= 2;
     return members;
 }
 
