@@ -13,6 +13,8 @@
 
 /* ---- rows ---- */
 
+enum { SKIPPED_BYTES = 320 };
+
 /* Columns of the table; -1: it has none. */
 typedef struct run_columns {
     int source, machine, n_gpus, model, params, layers, hidden, heads, seq, vocab, batch;
@@ -34,14 +36,15 @@ typedef struct measured_run {
     int flops_recomputed; /* tflops counts the flops of full recomputation */
     double predicted_secs, predicted_tflops, predicted_bytes;
     double machine_bytes; /* of memory that a rank has */
-    char why_skipped[320]; /* "": it is not */
+    char why_skipped[SKIPPED_BYTES]; /* "": it is not */
 } measured_run;
 /* Reads a row; sets why_skipped where it is none that the model can represent. `fit`: what it took
  * from the assumptions, not noted yet. */
 void run_read(const csv_table *table, const run_columns *columns, int64_t row,
               const assumptions *assumed, measured_run *run, assumed_row *fit);
-/* Sets why_skipped, where it is not set yet. */
-void run_skip(measured_run *run, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Says why a row is skipped, where nothing has yet. */
+void row_skip(char why_skipped[SKIPPED_BYTES], const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 /* Flops of a step as the row's tflops count them; 0 if its network is not possible. */
 double run_flops(const measured_run *run);
 

@@ -4,7 +4,6 @@
 
 #include <ctype.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,17 +15,6 @@
 enum { MOST_SIZES = 64 };
 
 /* ---- rows ---- */
-
-static void skip(measured_coll *coll, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-static void skip(measured_coll *coll, const char *format, ...)
-{
-    va_list arguments;
-    if (coll->why_skipped[0]) return;
-    va_start(arguments, format);
-    vsnprintf(coll->why_skipped, sizeof coll->why_skipped, format, arguments);
-    va_end(arguments);
-}
 
 int coll_columns_find(const csv_table *table, coll_columns *columns, failure *why)
 {
@@ -61,8 +49,9 @@ static double positive(const csv_table *table, int64_t row, int column, double m
     const char *cell = csv_cell(table, row, column);
     const int found = csv_number(cell, &value);
     if (found == 0 || (found > 0 && value > 0 && value <= most)) return value;
-    skip(coll, "line %lld, column '%s': '%s' is no number above 0 and up to %g",
-         (long long)table->lines[row], csv_column(table, column), csv_printable(cell, shown), most);
+    row_skip(coll->why_skipped, "line %lld, column '%s': '%s' is no number above 0 and up to %g",
+             (long long)table->lines[row], csv_column(table, column), csv_printable(cell, shown),
+             most);
     return 0;
 }
 
@@ -71,8 +60,8 @@ static double whole(const csv_table *table, int64_t row, int column, double most
 {
     const double value = positive(table, row, column, most, coll);
     if (value == floor(value)) return value;
-    skip(coll, "line %lld, column '%s': %g is no whole number", (long long)table->lines[row],
-         csv_column(table, column), value);
+    row_skip(coll->why_skipped, "line %lld, column '%s': %g is no whole number",
+             (long long)table->lines[row], csv_column(table, column), value);
     return 0;
 }
 
@@ -98,8 +87,8 @@ static void read_kind(const char *text, measured_coll *coll)
         coll->is_strided = text_has(words, WORDS("strided"));
         return;
     }
-    skip(coll, "'%s' is no all-reduce, all-gather, reduce-scatter or send-recv",
-         csv_printable(coll->collective, shown));
+    row_skip(coll->why_skipped, "'%s' is no all-reduce, all-gather, reduce-scatter or send-recv",
+             csv_printable(coll->collective, shown));
 }
 
 /* "group 8 strided" must be of as many ranks as the row has, and be strided or not. */
@@ -114,20 +103,21 @@ static void check_group(measured_coll *coll)
     if (!*at) return;
     char *end;
     if (strtol(at, &end, 10) != coll->work.n_ranks)
-        skip(coll, "'%s', but gpus is %d: a row has the ranks of one group",
-             csv_printable(coll->collective, shown), coll->work.n_ranks);
+        row_skip(coll->why_skipped, "'%s', but gpus is %d: a row has the ranks of one group",
+                 csv_printable(coll->collective, shown), coll->work.n_ranks);
     end += strcspn(end, "abcdefghijklmnopqrstuvwxyz");
     if (*end && strncmp(end, "consec", 6) != 0 && strncmp(end, "contig", 6) != 0 &&
         strncmp(end, "strided", 7) != 0)
-        skip(coll, "'%s': behind the ranks of a group stands consecutive, contiguous or strided",
-             csv_printable(coll->collective, shown));
+        row_skip(coll->why_skipped,
+                 "'%s': behind the ranks of a group stands consecutive, contiguous or strided",
+                 csv_printable(coll->collective, shown));
 }
 
 static void check_nodes(measured_coll *coll)
 {
     if (!coll->is_group && coll->n_nodes > 0 && coll->work.n_ranks % coll->n_nodes)
-        skip(coll, "gpus is %d, which %d nodes cannot share evenly", coll->work.n_ranks,
-             coll->n_nodes);
+        row_skip(coll->why_skipped, "gpus is %d, which %d nodes cannot share evenly",
+                 coll->work.n_ranks, coll->n_nodes);
 }
 
 static double assumed_or(assumed_row *fit, assumed_field field, int has_cell, double otherwise)
@@ -143,11 +133,12 @@ static void read_bytes(const csv_table *table, const coll_columns *columns, int6
     const int has_cell = bytes > 0;
     coll->least_bytes = assumed_or(fit, ASSUMED_BYTES, has_cell, bytes);
     coll->work.bytes = assumed_or(fit, ASSUMED_BYTES_MOST, has_cell, coll->least_bytes);
-    if (!(coll->least_bytes > 0)) skip(coll, "bytes is missing, and nothing is assumed");
+    if (!(coll->least_bytes > 0))
+        row_skip(coll->why_skipped, "bytes is missing, and nothing is assumed");
     if (coll->work.bytes < coll->least_bytes ||
         coll->work.bytes / coll->least_bytes > ldexp(1, MOST_SIZES))
-        skip(coll, "bytes_most is assumed as %g, but bytes as %g", coll->work.bytes,
-             coll->least_bytes);
+        row_skip(coll->why_skipped, "bytes_most is assumed as %g, but bytes as %g",
+                 coll->work.bytes, coll->least_bytes);
 }
 
 double coll_busbw(const measured_coll *coll, double secs)
@@ -176,7 +167,7 @@ void coll_read(const csv_table *table, const coll_columns *columns, int64_t row,
     read_bytes(table, columns, row, coll, fit);
     coll->work.n_ranks = (int)whole(table, row, columns->gpus, 1e6, coll);
     coll->n_nodes = (int)whole(table, row, columns->nodes, 1e6, coll);
-    if (coll->work.n_ranks < 2) skip(coll, "gpus is below 2: nothing is sent");
+    if (coll->work.n_ranks < 2) row_skip(coll->why_skipped, "gpus is below 2: nothing is sent");
     check_group(coll);
     check_nodes(coll);
     coll->work.alone = (int)assumed_or(fit, ASSUMED_ALONE, 0, !coll->is_group);
@@ -189,7 +180,7 @@ void coll_read(const csv_table *table, const coll_columns *columns, int64_t row,
     else if (busbw > 0)
         coll->work.secs = coll_busbw(coll, 1e9 * busbw);
     else
-        skip(coll, "nothing is measured: time_us and busbw_GBps are empty");
+        row_skip(coll->why_skipped, "nothing is measured: time_us and busbw_GBps are empty");
 }
 
 /* ---- the model ---- */
@@ -205,7 +196,7 @@ static const qdr_machine *machine_of(predictor *all, measured_coll *coll, failur
         known = predictor_machine(all, coll->host, &why_not, why);
     if (!known && !why->code && *coll->gpu)
         known = predictor_machine(all, coll->gpu, &why_not, why);
-    if (!known && !why->code) skip(coll, "%s", sentence);
+    if (!known && !why->code) row_skip(coll->why_skipped, "%s", sentence);
     return known;
 }
 
@@ -217,8 +208,8 @@ static void place(const qdr_machine *machine, measured_coll *coll)
     const int n_nodes = coll->n_nodes > 0 ? coll->n_nodes : (work->n_ranks + node - 1) / node;
     const int64_t n_all = (int64_t)n_nodes * node;
     if (coll->n_nodes > 0 && work->n_ranks > n_all)
-        skip(coll, "gpus is %d, but %d nodes of %s have %lld", work->n_ranks, n_nodes,
-             machine->name, (long long)n_all);
+        row_skip(coll->why_skipped, "gpus is %d, but %d nodes of %s have %lld", work->n_ranks,
+                 n_nodes, machine->name, (long long)n_all);
     work->n_ranks_all = n_all > work->n_ranks ? (int)n_all : work->n_ranks;
     /* Fewer than all ranks of several nodes lie on all of these, unless they are a group beside
      * others. */
@@ -257,6 +248,6 @@ int coll_predict(predictor *all, measured_coll *coll, failure *why)
     if (coll->is_ring) without_other_ways(&machine);
     place(&machine, coll);
     if (!coll->why_skipped[0] && predict_sizes(&machine, coll) != QDR_OK)
-        skip(coll, "%.300s", qdr_last_error());
+        row_skip(coll->why_skipped, "%.300s", qdr_last_error());
     return EXIT_OK;
 }

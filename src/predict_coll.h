@@ -26,7 +26,7 @@ typedef struct measured_coll {
     int n_nodes; /* 0: not said */
     int is_strided, is_group, is_ring; /* of the words in the row */
     double predicted_secs;
-    char why_skipped[320]; /* "": it is not */
+    char why_skipped[SKIPPED_BYTES]; /* "": it is not */
 } measured_coll;
 /* Reads a row; sets why_skipped where the model knows no such collective. `fit`: what it took from
  * the assumptions, not noted yet. */

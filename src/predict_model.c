@@ -157,7 +157,7 @@ static qdr_model *find_model(predictor *all, const known_machine *known, measure
             return all->models[i].model;
     qdr_model *model = NULL;
     if (qdr_model_create(&known->machine, &run->network, &model) != QDR_OK) {
-        run_skip(run, "%.300s", qdr_last_error());
+        row_skip(run->why_skipped, "%.300s", qdr_last_error());
         return NULL;
     }
     known_model *more = add_item(all->models, &all->n_models, sizeof *more, why);
@@ -189,7 +189,8 @@ static void check_utilisation(const qdr_machine *machine, measured_run *run)
     const double tokens = (double)run->plan.batch * (double)run->plan.sequence;
     const double share = 6 * params * tokens / (run->n_gpus * run->secs * machine->bf16.peak_flops);
     if (share < least_utilisation)
-        run_skip(run, "utilisation below %.1f %%: a broken run", 100 * least_utilisation);
+        row_skip(run->why_skipped, "utilisation below %.1f %%: a broken run",
+                 100 * least_utilisation);
 }
 
 /* What the row leaves to the machine: its peak, and how many ranks a node has. */
@@ -199,7 +200,8 @@ static void complete(const qdr_machine *machine, measured_run *run)
     if (run->peak_share > 0 && !(run->secs > 0)) {
         run->tflops = 1e-12 * run->peak_share * machine->bf16.peak_flops;
         run->secs = run_flops(run) / (1e12 * run->tflops * run->n_gpus);
-        if (!(run->secs > 0)) run_skip(run, "pct_peak alone, and no flops can be counted");
+        if (!(run->secs > 0))
+            row_skip(run->why_skipped, "pct_peak alone, and no flops can be counted");
     }
     if (!run->shards_in_node) return;
     const int cells = plan->z * plan->d,
@@ -207,7 +209,7 @@ static void complete(const qdr_machine *machine, measured_run *run)
     plan->z = cells < left ? cells : left;
     plan->d = cells / plan->z;
     if (plan->z * plan->d != cells)
-        run_skip(run,
+        row_skip(run->why_skipped,
                  "HSDP: the %d ranks that tp leaves of a node do not divide dp = %d; write "
                  "HSDP COPIESxSHARDS",
                  left, cells);
@@ -217,7 +219,7 @@ static void predict(const qdr_machine *machine, qdr_model *model, measured_run *
 {
     qdr_plan_result result;
     if (qdr_model_predict(model, &run->plan, &result) != QDR_OK) {
-        run_skip(run, "%.300s", qdr_last_error());
+        row_skip(run->why_skipped, "%.300s", qdr_last_error());
         return;
     }
     run->predicted_secs = result.secs;
@@ -232,7 +234,7 @@ int predictor_run(predictor *all, measured_run *run, failure *why)
     const known_machine *known = find_machine(all, run->machine, why);
     if (!known) return why->code;
     if (known->sentence[0])
-        run_skip(run, "%s", known->sentence);
+        row_skip(run->why_skipped, "%s", known->sentence);
     else
         complete(&known->machine, run);
     check_utilisation(&known->machine, run);

@@ -24,12 +24,12 @@ typedef struct row_reader {
     char text[4096]; /* that, notes and machine */
 } row_reader;
 
-void run_skip(measured_run *run, const char *format, ...)
+void row_skip(char why_skipped[SKIPPED_BYTES], const char *format, ...)
 {
     va_list arguments;
-    if (run->why_skipped[0]) return;
+    if (why_skipped[0]) return;
     va_start(arguments, format);
-    vsnprintf(run->why_skipped, sizeof run->why_skipped, format, arguments);
+    vsnprintf(why_skipped, SKIPPED_BYTES, format, arguments);
     va_end(arguments);
 }
 
@@ -88,7 +88,7 @@ static double cell_number(row_reader *r, int column)
     double value = 0;
     const char *cell = csv_cell(r->table, r->row, column);
     if (csv_number(cell, &value) >= 0 && value >= 0) return value;
-    run_skip(r->run, "line %lld, column '%s': '%s' is no number",
+    row_skip(r->run->why_skipped, "line %lld, column '%s': '%s' is no number",
              (long long)r->table->lines[r->row], csv_column(r->table, column),
              csv_printable(cell, shown));
     return 0;
@@ -99,7 +99,7 @@ static int64_t cell_integer(row_reader *r, int column)
 {
     const double value = cell_number(r, column);
     if (value <= 1e15 && value == floor(value)) return (int64_t)value;
-    run_skip(r->run, "line %lld, column '%s': %g is no whole number",
+    row_skip(r->run->why_skipped, "line %lld, column '%s': %g is no whole number",
              (long long)r->table->lines[r->row], csv_column(r->table, column), value);
     return 0;
 }
@@ -123,7 +123,7 @@ static int64_t needed(row_reader *r, int column, assumed_field field)
 {
     const int64_t value = value_of(r, column, field, 0);
     if (value < 1)
-        run_skip(r->run,
+        row_skip(r->run->why_skipped,
                  "%s is missing, and nothing is assumed; fill a column '%s', let 'model' name a "
                  "model that the program has, or give it in a file of --assume",
                  assumed_name(field), assumed_name(field));
@@ -179,7 +179,7 @@ static assumption *model_of_name(row_reader *r, int lacks_sequence)
     r->lacks_shape = layers < 1 || hidden < 1 || heads < 1 || vocab < 1;
     if (!r->lacks_shape && !lacks_sequence) return NULL;
     assumption *model = assumed_model(r->assumed, r->run->model, &status);
-    if (status != QDR_OK) run_skip(r->run, "%.300s", qdr_last_error());
+    if (status != QDR_OK) row_skip(r->run->why_skipped, "%.300s", qdr_last_error());
     if (!model || (layers && layers != model->network.layers) ||
         (hidden && hidden != model->network.hidden) || (heads && heads != model->network.heads))
         return NULL;
@@ -219,7 +219,7 @@ static void set_sequence(row_reader *r, const assumption *named, assumption *mod
     if (model)
         assumed_use(&r->fit, model, ASSUMED_SEQUENCE);
     else
-        run_skip(r->run,
+        row_skip(r->run->why_skipped,
                  "seq is missing, and nothing is assumed; fill a column 'seq', let 'model' name a "
                  "model that the program has, or give 'sequence' in a file of --assume");
 }
@@ -253,7 +253,7 @@ static int ranks_of(row_reader *r, int column)
     if (column < 0) return 1;
     const int64_t value = cell_integer(r, column);
     if (value < 1 || value > INT32_MAX)
-        run_skip(r->run, "%s is missing: nobody knows how the run was split",
+        row_skip(r->run->why_skipped, "%s is missing: nobody knows how the run was split",
                  csv_column(r->table, column));
     return value < 1 || value > INT32_MAX ? 1 : (int)value;
 }
@@ -264,8 +264,8 @@ static int replicas_of(row_reader *r, double n_gpus, int tp, int pp)
     const double left = n_gpus / ((double)tp * pp);
     const int64_t dp = cell_integer(r, r->columns->dp);
     if ((dp && (double)dp != left) || left != floor(left) || left < 1 || left > INT32_MAX)
-        run_skip(r->run, "n_gpus is %.0f, which is not tp · pp · dp = %d · %d · %s", n_gpus, tp, pp,
-                 dp ? csv_cell(r->table, r->row, r->columns->dp) : "dp");
+        row_skip(r->run->why_skipped, "n_gpus is %.0f, which is not tp · pp · dp = %d · %d · %s",
+                 n_gpus, tp, pp, dp ? csv_cell(r->table, r->row, r->columns->dp) : "dp");
     return left >= 1 && left <= INT32_MAX ? (int)left : 1;
 }
 
@@ -280,8 +280,8 @@ static void set_shards(row_reader *r, int replicas)
     r->run->shards_in_node = shards == 0;
     if (!shards) return;
     if (replicas % shards || (copies && replicas / shards != copies))
-        run_skip(r->run, "HSDP: %d shards and %d copies of them are not dp = %d", shards,
-                 copies ? copies : 1, replicas);
+        row_skip(r->run->why_skipped, "HSDP: %d shards and %d copies of them are not dp = %d",
+                 shards, copies ? copies : 1, replicas);
     plan->z = shards;
     plan->d = replicas / shards;
 }
@@ -297,7 +297,7 @@ static void set_grid(row_reader *r)
     measured_run *run = r->run;
     qdr_plan *plan = &run->plan;
     run->n_gpus = cell_number(r, r->columns->n_gpus);
-    if (run->n_gpus < 1) run_skip(run, "n_gpus is missing");
+    if (run->n_gpus < 1) row_skip(run->why_skipped, "n_gpus is missing");
     const int tp = ranks_of(r, r->columns->tp), pp = ranks_of(r, r->columns->pp);
     const int dp = replicas_of(r, run->n_gpus, tp, pp);
     const int stage = zero_stage(r);
@@ -345,7 +345,7 @@ static void set_batch(row_reader *r)
     if (plan->batch < 1 && text_number_after(r->text, WORDS("local batch"), &local))
         plan->batch = sequences(local) * plan->z * plan->d;
     if (plan->batch < 1)
-        run_skip(r->run, "batch is missing");
+        row_skip(r->run->why_skipped, "batch is missing");
     else
         set_micro_batch(r);
 }
@@ -405,9 +405,11 @@ static void set_time(row_reader *r)
     if (run->secs > 0) return;
     run->peak_share = cell_number(r, r->columns->pct_peak) / 100;
     if (run->peak_share > 1)
-        run_skip(run, "pct_peak is %g: more than all of the peak", 100 * run->peak_share);
+        row_skip(run->why_skipped, "pct_peak is %g: more than all of the peak",
+                 100 * run->peak_share);
     if (!(run->peak_share > 0))
-        run_skip(run, "no time, rate of tokens, TFLOP/s or share of the peak was measured");
+        row_skip(run->why_skipped,
+                 "no time, rate of tokens, TFLOP/s or share of the peak was measured");
 }
 
 /* "mem 35.0 GB", "82.4 GiB": what frameworks call GB are 2^30 bytes. */
@@ -427,13 +429,13 @@ static void check_possible(row_reader *r)
 {
     double ways = 0;
     const assumption *skipped = assumed_take(&r->fit, ASSUMED_SKIP, 0);
-    if (skipped) run_skip(r->run, "%.300s", skipped->skip);
+    if (skipped) row_skip(r->run->why_skipped, "%.300s", skipped->skip);
     if (text_has(r->text, WORDS("fp8", "float8")))
-        run_skip(r->run, "FP8: the model prices products of bf16");
+        row_skip(r->run->why_skipped, "FP8: the model prices products of bf16");
     if (ways_context(r->way, &ways) && ways > 1)
-        run_skip(r->run, "context parallelism: the model does not split sequences");
+        row_skip(r->run->why_skipped, "context parallelism: the model does not split sequences");
     if (ways_experts(r->way, &ways) && ways > 1)
-        run_skip(r->run, "expert parallelism: the model has no experts");
+        row_skip(r->run->why_skipped, "expert parallelism: the model has no experts");
 }
 
 static void set_names(row_reader *r)
