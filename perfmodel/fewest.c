@@ -72,11 +72,6 @@ static void keep_least(hunt *h, const qdr_plan *plan, const qdr_plan_result *res
     least->result = *result;
 }
 
-static int suit(int parts, int inner, int most)
-{
-    return parts == 0 || (parts >= inner && parts % inner == 0 && most % parts == 0);
-}
-
 /* One sequence at a time needs least. */
 static void try_grid(const int size[QDR_N_AXES], void *user)
 {
@@ -88,8 +83,9 @@ static void try_grid(const int size[QDR_N_AXES], void *user)
     qdr_plan plan = plan_of(h, size, wanted < all ? wanted : all);
     plan.gradient_parts = qdri_search_parts(h->opts.gradient_parts, &plan);
     plan.optimizer_parts = qdri_search_parts(h->opts.optimizer_parts, &plan);
-    if (!suit(plan.gradient_parts, plan.z, (int)cells) ||
-        !suit(plan.optimizer_parts, plan.gradient_parts ? plan.gradient_parts : plan.z, (int)cells))
+    if (!qdri_parts_nest(plan.gradient_parts, plan.z, (int)cells) ||
+        !qdri_parts_nest(plan.optimizer_parts, plan.gradient_parts ? plan.gradient_parts : plan.z,
+                         (int)cells))
         return;
     each_case(h, &plan, 0, keep_least, NULL);
 }

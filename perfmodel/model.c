@@ -37,10 +37,15 @@ void qdr_model_destroy(qdr_model **model)
 
 /* ---- plans ---- */
 
+int qdri_parts_nest(int parts, int inner, int most)
+{
+    return parts == 0 || (parts >= inner && parts % inner == 0 && most % parts == 0);
+}
+
 static qdr_status check_parts(const qdr_plan *plan, const char *what, int parts, int inner)
 {
     const int most = plan->z * plan->d;
-    if (parts == 0 || (parts >= inner && parts % inner == 0 && most % parts == 0)) return QDR_OK;
+    if (qdri_parts_nest(parts, inner, most)) return QDR_OK;
     return QDR_FAIL(QDR_ERR_ARGUMENT,
                     "plan: %s in %d parts; use a multiple of %d that divides z·d = %d", what, parts,
                     inner, most);

@@ -13,6 +13,10 @@ struct qdr_model {
     qdri_step_work work;
 };
 
+/* Parts of gradients or optimizer state among `most` ranks, of what is in `inner` parts; 0: as
+ * many.
+ */
+int qdri_parts_nest(int parts, int inner, int most);
 /* The plan can be priced. */
 QDR_NODISCARD qdr_status qdri_plan_check(const qdr_model *model, const qdr_plan *plan);
 /* The template of the plan's structure, made if it is the first. */
