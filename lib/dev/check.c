@@ -267,6 +267,27 @@ static qdr_status block_check(const qdri_kernel *kernel)
     return not_null(name, "y", kernel->u.block.y, n);
 }
 
+/* I32, too, unlike other kernels. */
+static qdr_status gather_check(const qdri_kernel *kernel)
+{
+    const char *name = "reduction";
+    const int n_sources = kernel->u.gather.n_sources, n_results = kernel->u.gather.n_results;
+    int64_t n = 0;
+    if (!is_float(kernel->dtype) && kernel->dtype != QDR_I32)
+        return QDR_FAIL(QDR_ERR_DTYPE, "%s: the type is %s; use f32, f64, bf16 or i32", name,
+                        qdr_dtype_name(kernel->dtype));
+    if (n_sources < 1 || n_sources > QDRI_REDUCE_MOST || n_results < 1 ||
+        n_results > QDRI_REDUCE_MOST)
+        return QDR_FAIL(QDR_ERR_SHAPE, "%s: %d sources and %d results; 1 to %d of each", name,
+                        n_sources, n_results, QDRI_REDUCE_MOST);
+    QDR_TRY(sizes(name, kernel->u.gather.n, 1, &n));
+    for (int i = 0; i < n_sources; i++)
+        QDR_TRY(not_null(name, "a source", kernel->u.gather.sources[i], n));
+    for (int i = 0; i < n_results; i++)
+        QDR_TRY(not_null(name, "a result", kernel->u.gather.results[i], n));
+    return QDR_OK;
+}
+
 typedef qdr_status (*check_fn)(const qdri_kernel *kernel);
 
 static const check_fn checks[QDRI_N_KERNELS] = {
@@ -295,6 +316,7 @@ static const check_fn checks[QDRI_N_KERNELS] = {
     [QDRI_K_SUM_SQUARES] = reduce_check,
     [QDRI_K_ADAMW] = adamw_check,
     [QDRI_K_COPY_BLOCK] = block_check,
+    [QDRI_K_REDUCE] = gather_check,
 };
 
 qdr_status qdri_kernel_check(const qdri_kernel *kernel)
@@ -303,9 +325,18 @@ qdr_status qdri_kernel_check(const qdri_kernel *kernel)
     if ((int)kernel->kind < 0 || kernel->kind >= QDRI_N_KERNELS) {
         return QDR_FAIL(QDR_ERR_ARGUMENT, "kernel: there is no kernel %d", (int)kernel->kind);
     }
-    if (kernel->kind != QDRI_K_COPY_BLOCK && !is_float(kernel->dtype)) {
+    if (kernel->kind < QDRI_K_COPY_BLOCK && !is_float(kernel->dtype)) {
         return QDR_FAIL(QDR_ERR_DTYPE, "kernel: the type is %s; use f32, f64 or bf16",
                         qdr_dtype_name(kernel->dtype));
     }
     return checks[kernel->kind](kernel);
+}
+
+qdr_status qdri_fail_id(const char *what, int64_t row, int32_t id, int64_t vocab)
+{
+    return QDR_FAIL(QDR_ERR_ARGUMENT,
+                    "%s in row %" PRId64 " on this rank is %" PRId32
+                    ", but the vocabulary has %" PRId64 "; use 0 to %" PRId64
+                    ", or a negative one for none",
+                    what, row, id, vocab, vocab - 1);
 }

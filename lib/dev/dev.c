@@ -121,6 +121,15 @@ size_t qdri_dev_fixed_bytes(const qdri_dev *dev, qdr_dtype dtype)
     return dev->table->fixed_bytes(dev, dtype);
 }
 
+const char *qdri_dev_name(const qdri_dev *dev) { return dev->table->name; }
+
+int qdri_dev_runs_work(const qdri_dev *dev) { return dev->table->runs_work; }
+
+qdr_status qdri_dev_check_memory(qdri_dev *dev, const void *data, const char *what)
+{
+    return data && dev->table->check_memory ? dev->table->check_memory(dev, data, what) : QDR_OK;
+}
+
 const char *qdri_dev_products(const qdri_dev *dev) { return dev->table->products(dev); }
 
 /* Work may be enqueued: the stream exists and its device has not failed. */
@@ -192,6 +201,20 @@ qdr_status qdri_stream_wait(qdr_stream *stream, qdr_event *event)
 {
     QDR_TRY(pair_check(stream, event));
     return stream->dev->table->stream_wait(stream, event);
+}
+
+qdr_status qdri_stream_wait_across(qdr_stream *stream, qdr_event *event)
+{
+    QDR_TRY(stream_check(stream));
+    return stream->dev->table->stream_wait(stream, event);
+}
+
+int qdri_event_reached(qdr_event *event) { return event->dev->table->event_reached(event); }
+
+qdr_status qdri_stamp(qdr_stream *stream, int64_t *nanosecs)
+{
+    QDR_TRY(stream_check(stream));
+    return stream->dev->table->stamp(stream, nanosecs);
 }
 
 qdr_status qdri_work(qdr_stream *stream, qdri_work_fn fn, const void *args, size_t bytes)

@@ -43,6 +43,8 @@ typedef enum qdri_stream_kind {
 
 typedef struct qdri_dev_table {
     const char *name;
+    int runs_work; /* 1: its threads run `work` until it does not return QDR_PENDING, and its memory
+                      is the host's; 0: work runs once and may not be pending */
     qdr_status (*mem_alloc)(qdri_dev *dev, size_t bytes, void **data); /* aligned to 64 bytes */
     size_t (*mem_free)(qdri_dev *dev, void *data); /* returns the bytes that were asked for */
     qdr_status (*stream_create)(qdri_dev *dev, qdri_stream_kind kind, qdr_stream **stream);
@@ -52,6 +54,8 @@ typedef struct qdri_dev_table {
     void (*event_destroy)(qdr_event *event);
     qdr_status (*event_record)(qdr_event *event, qdr_stream *stream);
     qdr_status (*stream_wait)(qdr_stream *stream, qdr_event *event);
+    int (*event_reached)(qdr_event *event);
+    qdr_status (*stamp)(qdr_stream *stream, int64_t *nanosecs);
     qdr_status (*work)(qdr_stream *stream, qdri_work_fn fn, const void *args, size_t bytes);
     qdr_status (*copy)(qdr_stream *stream, void *dst, const void *src, size_t bytes);
     qdr_status (*fill_zero)(qdr_stream *stream, void *dst, size_t bytes);
@@ -59,6 +63,11 @@ typedef struct qdri_dev_table {
     qdr_status (*kernel)(qdr_stream *stream, const qdri_kernel *kernel);
     size_t (*fixed_bytes)(const qdri_dev *dev, qdr_dtype dtype);
     const char *(*products)(const qdri_dev *dev);
+    /* Of a device beside the host, else NULL: a stream of the caller's, and what the backend calls
+     * a stream; whether kernels can use this memory. */
+    qdr_status (*stream_wrap)(qdri_dev *dev, void *native, qdr_stream **stream);
+    void *(*stream_native)(qdr_stream *stream);
+    qdr_status (*check_memory)(qdri_dev *dev, const void *data, const char *what);
     void (*wake_all)(qdri_dev *dev); /* lets every stream and every waiting host thread see that the
                                         device is poisoned */
     void (*destroy)(qdri_dev *dev);
@@ -95,6 +104,12 @@ void qdri_mem_reset_peak(qdri_dev *dev);
  * for converting BF16 where the machine has no BF16 products; else 0. */
 size_t qdri_dev_fixed_bytes(const qdri_dev *dev, qdr_dtype dtype);
 
+const char *qdri_dev_name(const qdri_dev *dev); /* "cpu", "cuda" */
+int qdri_dev_runs_work(const qdri_dev *dev);
+/* Whether its kernels can use the memory at `data`, which the caller knows as `what`.
+ * @retval QDR_ERR_ARGUMENT  it is the host's, another GPU's, or nobody's */
+QDR_NODISCARD qdr_status qdri_dev_check_memory(qdri_dev *dev, const void *data, const char *what);
+
 /* What computes its products: the library, its version and kernels. One thread at a time; valid as
  * long as the process. */
 const char *qdri_dev_products(const qdri_dev *dev);
@@ -108,6 +123,14 @@ QDR_NODISCARD qdr_status qdri_event_create(qdri_dev *dev, qdr_event **event);
 void qdri_event_destroy(qdr_event **event);
 QDR_NODISCARD qdr_status qdri_event_record(qdr_event *event, qdr_stream *stream);
 QDR_NODISCARD qdr_status qdri_stream_wait(qdr_stream *stream, qdr_event *event);
+/* The same where the event and the stream may belong to two ranks of this process; whoever calls
+ * knows that neither rank uses them now. */
+QDR_NODISCARD qdr_status qdri_stream_wait_across(qdr_stream *stream, qdr_event *event);
+/* 1: what the event was recorded after is done, or it was never recorded. */
+int qdri_event_reached(qdr_event *event);
+/* Writes the time of CLOCK_MONOTONIC at which the stream comes here to *nanosecs, which is there
+ * when the stream has been synchronised. */
+QDR_NODISCARD qdr_status qdri_stamp(qdr_stream *stream, int64_t *nanosecs);
 QDR_NODISCARD qdr_status qdri_work(qdr_stream *stream, qdri_work_fn fn, const void *args,
                                    size_t bytes);
 QDR_NODISCARD qdr_status qdri_gemm_run(qdr_stream *stream, const qdri_gemm *gemm);

@@ -36,5 +36,9 @@ void qdri_dev_finish(qdri_dev *dev);
 /* Argument checks; a backend may trust what has passed them. */
 QDR_NODISCARD qdr_status qdri_gemm_check(const qdri_gemm *gemm);
 QDR_NODISCARD qdr_status qdri_kernel_check(const qdri_kernel *kernel);
+/* Fails: that token or target is beyond the vocabulary. */
+qdr_status qdri_fail_id(const char *what, int64_t row, int32_t id, int64_t vocab);
+#define QDRI_ID_TOKEN "embedding: the token"
+#define QDRI_ID_TARGET "cross-entropy: the target"
 
 #endif

@@ -42,8 +42,13 @@ typedef enum qdri_kernel_kind {
     QDRI_K_ADAMW, /* adamw */
     QDRI_K_COPY_BLOCK, /* block: rows of one strided matrix to another, bytes as they are; dtype is
                           not looked at */
+    QDRI_K_REDUCE, /* gather: y[i] = x_0[i] op x_1[i] op … in that order, in A (I32 as integers,
+                      whose sums wrap), rounded once, to each of the results; a NaN wins MAX and
+                      MIN. Results may be sources, whole */
     QDRI_N_KERNELS
 } qdri_kernel_kind;
+
+#define QDRI_REDUCE_MOST 64 /* sources, and results, of one reduction */
 
 typedef struct qdri_kernel {
     qdri_kernel_kind kind;
@@ -109,6 +114,13 @@ typedef struct qdri_kernel {
             const void *x;
             void *y;
         } block; /* strides in bytes */
+        struct {
+            int64_t n;
+            int n_sources, n_results; /* at least 1, at most QDRI_REDUCE_MOST each */
+            qdr_reduce op;
+            const void *const *sources; /* both arrays live until the call returns */
+            void *const *results;
+        } gather;
         struct {
             /* p: parameter (T); master: fp32 copy for BF16, else NULL; g, m, v: type A.
              * norm_squared: Σg² of all parameters, on the device. */

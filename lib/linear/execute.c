@@ -2,7 +2,6 @@
 /* Executing a schedule: every task is enqueued on its stream, after the tasks it waits for. */
 #include "core/block.h"
 #include "core/trace.h"
-#include "dev/clock.h"
 #include "linear/operations.h"
 
 void *qdri_stack_pointer(const qdr_stack *stack, qdri_ref ref)
@@ -205,16 +204,10 @@ static qdr_stream *stream_of(const qdr_stack *stack, int stream, qdr_stream *com
                : qdri_grid_stream(stack->grid, (qdr_channel)(stream - 1));
 }
 
-static qdr_status stamp(void *args)
-{
-    **(int64_t **)args = qdri_now_ns();
-    return QDR_OK;
-}
-
 /* The moment at which the stream comes here. NULL: nobody wants to know. */
 static qdr_status add_stamp(qdr_stream *stream, int64_t *place)
 {
-    return place ? qdri_work(stream, stamp, &place, sizeof place) : QDR_OK;
+    return place ? qdri_stamp(stream, place) : QDR_OK;
 }
 
 /* Between two stamps each, where the context is traced or the stack measured. */

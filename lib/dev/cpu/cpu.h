@@ -76,6 +76,7 @@ qdr_status qdri_cpu_event_create(qdri_dev *dev, qdr_event **event);
 void qdri_cpu_event_destroy(qdr_event *event);
 qdr_status qdri_cpu_event_record(qdr_event *event, qdr_stream *stream);
 qdr_status qdri_cpu_stream_wait(qdr_stream *stream, qdr_event *event);
+int qdri_cpu_event_reached(qdr_event *event);
 
 /* Called by a stream's thread before each item that has not begun; NULL: nothing. For tests, which
  * let tasks be late. Set before there are devices. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/size.h"
+#include "dev/clock.h"
 #include "dev/cpu/cpu.h"
 
 #define MEM_ALIGN ((size_t)64)
@@ -81,6 +82,17 @@ static qdr_status fill_zero(qdr_stream *stream, void *dst, size_t bytes)
     return qdri_cpu_enqueue(stream, fill_run, NULL, &args, sizeof args);
 }
 
+static qdr_status stamp_run(void *args)
+{
+    **(int64_t **)args = qdri_now_ns();
+    return QDR_OK;
+}
+
+static qdr_status stamp(qdr_stream *stream, int64_t *nanosecs)
+{
+    return qdri_cpu_enqueue(stream, stamp_run, NULL, &nanosecs, sizeof nanosecs);
+}
+
 static void wake_all(qdri_dev *dev) { qdri_executors_wake((qdri_cpu_dev *)dev, UINT64_MAX); }
 
 static void destroy(qdri_dev *dev)
@@ -95,6 +107,7 @@ static void destroy(qdri_dev *dev)
 
 static const qdri_dev_table cpu_table = {
     .name = "cpu",
+    .runs_work = 1,
     .mem_alloc = mem_alloc,
     .mem_free = mem_free,
     .stream_create = qdri_cpu_stream_create,
@@ -104,6 +117,8 @@ static const qdri_dev_table cpu_table = {
     .event_destroy = qdri_cpu_event_destroy,
     .event_record = qdri_cpu_event_record,
     .stream_wait = qdri_cpu_stream_wait,
+    .event_reached = qdri_cpu_event_reached,
+    .stamp = stamp,
     .work = work,
     .copy = copy,
     .fill_zero = fill_zero,

@@ -120,3 +120,9 @@ qdr_status qdri_cpu_stream_wait(qdr_stream *stream, qdr_event *event)
     if (self->stream == stream || mark_reached(self->mark, self->mark->n_recorded)) return QDR_OK;
     return ticket_enqueue(self, stream, ticket_wait);
 }
+
+int qdri_cpu_event_reached(qdr_event *event)
+{
+    const cpu_event *self = (cpu_event *)event;
+    return mark_reached(self->mark, self->mark->n_recorded);
+}

@@ -61,11 +61,7 @@ static qdr_status ids_check(const char *what, const int32_t *ids, int64_t n, int
     if (vocab == 0 || most < vocab) return QDR_OK;
     int64_t row = 0;
     while (ids[row] < vocab) row++;
-    return QDR_FAIL(QDR_ERR_ARGUMENT,
-                    "%s in row %" PRId64 " on this rank is %" PRId32
-                    ", but the vocabulary has %" PRId64 "; use 0 to %" PRId64
-                    ", or a negative one for none",
-                    what, row, ids[row], vocab, vocab - 1);
+    return qdri_fail_id(what, row, ids[row], vocab);
 }
 
 static qdr_status kernel_ids_check(const qdri_kernel *kernel)
@@ -73,11 +69,11 @@ static qdr_status kernel_ids_check(const qdri_kernel *kernel)
     switch (kernel->kind) {
     case QDRI_K_EMBED_FORWARD:
     case QDRI_K_EMBED_BACKWARD:
-        return ids_check("embedding: the token", kernel->u.embed.tokens, kernel->u.embed.n_rows,
+        return ids_check(QDRI_ID_TOKEN, kernel->u.embed.tokens, kernel->u.embed.n_rows,
                          kernel->u.embed.vocab);
     case QDRI_K_CE_SUMS:
     case QDRI_K_CE_BACKWARD:
-        return ids_check("cross-entropy: the target", kernel->u.ce.targets, kernel->u.ce.n_rows,
+        return ids_check(QDRI_ID_TARGET, kernel->u.ce.targets, kernel->u.ce.n_rows,
                          kernel->u.ce.vocab);
     default: return QDR_OK;
     }
@@ -103,6 +99,8 @@ static qdr_status kernel_run(void *args)
 
 qdr_status qdri_cpu_kernel(qdr_stream *stream, const qdri_kernel *kernel)
 {
+    if (kernel->kind == QDRI_K_REDUCE)
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "reduction: communicators of the CPU add themselves");
     const kernel_args args = {*kernel, find_kernel(kernel),
                               ((const qdri_cpu_dev *)stream->dev)->n_threads};
     _Static_assert(sizeof args <= QDRI_WORK_BYTES, "a kernel's arguments fit into a work item");

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The CUDA device: streams, events and memory are CUDA's, products are cuBLASLt's, kernels those of
+ * kernels/. Used by one host thread, as every device; nothing here waits for the GPU but
+ * stream_synchronize and what says so. */
+#ifndef QDRI_DEV_CUDA_CUDA_H
+#define QDRI_DEV_CUDA_CUDA_H
+
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+
+#include "dev/cuda/kernels/launch.h"
+#include "dev/device.h"
+#include "dev/plugin.h"
+
+#define QDRI_CUDA_WORKSPACE_BYTES ((size_t)32 << 20) /* of products, what cuBLAS takes on Hopper   \
+                                                      */
+
+typedef struct qdri_cuda_product qdri_cuda_product;
+typedef struct qdri_cuda_stamps qdri_cuda_stamps;
+typedef struct qdri_cuda_block qdri_cuda_block;
+
+typedef struct qdri_cuda_dev {
+    qdri_dev base;
+    qdri_cuda_opts opts;
+    qdri_gpu gpu;
+    cudaMemPool_t pool; /* NULL: memory is managed */
+    cudaStream_t memory_stream; /* on which the pool gives and takes */
+    pthread_mutex_t memory_lock;
+    qdri_cuda_block *blocks; /* what the pool gave, by address */
+    int n_blocks, block_capacity;
+    qdri_cuda_fault *fault; /* pinned */
+    cublasLtHandle_t lt;
+    cublasLtMatmulPreference_t preference;
+    qdri_cuda_product **products; /* by shape and type */
+    int n_products, product_capacity;
+    int n_sms_free; /* for products: what collectives leave them */
+    qdri_cuda_stamps *stamps; /* NULL until the first */
+    char products_name[64];
+} qdri_cuda_dev;
+
+typedef struct qdri_cuda_stream {
+    qdr_stream base;
+    cudaStream_t handle;
+    int is_owned;
+    void *workspace; /* of products, and behind it the scratch of kernels; NULL until used */
+} qdri_cuda_stream;
+
+typedef struct qdri_cuda_event {
+    qdr_event base;
+    cudaEvent_t handle;
+} qdri_cuda_event;
+
+static inline qdri_cuda_dev *qdri_cuda_dev_of(const qdr_stream *stream)
+{
+    return (qdri_cuda_dev *)stream->dev;
+}
+
+static inline cudaStream_t qdri_cuda_handle(const qdr_stream *stream)
+{
+    return ((const qdri_cuda_stream *)stream)->handle;
+}
+
+/* The status of a CUDA call on this GPU, with a sentence; QDR_OK for cudaSuccess. */
+qdr_status qdri_cuda_status(const qdri_cuda_dev *dev, cudaError_t error, const char *call);
+#define QDRI_CUDA_TRY(dev, call) QDR_TRY(qdri_cuda_status((dev), (call), #call))
+qdr_status qdri_cublas_status(const qdri_cuda_dev *dev, cublasStatus_t error, const char *call);
+#define QDRI_CUBLAS_TRY(dev, call) QDR_TRY(qdri_cublas_status((dev), (call), #call))
+
+/* The calling thread's CUDA calls go to this GPU from here on. */
+QDR_NODISCARD qdr_status qdri_cuda_enter(const qdri_cuda_dev *dev);
+
+/* gpu.c */
+QDR_NODISCARD qdr_status qdri_cuda_find_versions(qdri_cuda_versions *versions);
+QDR_NODISCARD qdr_status qdri_cuda_find_gpu(int number, qdri_gpu *gpu);
+
+/* device.c */
+QDR_NODISCARD qdr_status qdri_cuda_dev_create(const qdri_cuda_opts *opts, qdri_dev **dev);
+
+/* memory.c */
+QDR_NODISCARD qdr_status qdri_cuda_memory_open(qdri_cuda_dev *dev);
+void qdri_cuda_memory_close(qdri_cuda_dev *dev);
+qdr_status qdri_cuda_mem_alloc(qdri_dev *dev, size_t bytes, void **data);
+size_t qdri_cuda_mem_free(qdri_dev *dev, void *data);
+qdr_status qdri_cuda_check_memory(qdri_dev *dev, const void *data, const char *what);
+qdr_status qdri_cuda_copy(qdr_stream *stream, void *dst, const void *src, size_t bytes);
+qdr_status qdri_cuda_fill_zero(qdr_stream *stream, void *dst, size_t bytes);
+/* The stream's workspace and scratch, made at the first use. */
+QDR_NODISCARD qdr_status qdri_cuda_workspace(qdr_stream *stream, void **workspace);
+
+/* stream.c */
+qdr_status qdri_cuda_stream_create(qdri_dev *dev, qdri_stream_kind kind, qdr_stream **stream);
+qdr_status qdri_cuda_stream_wrap(qdri_dev *dev, void *native, qdr_stream **stream);
+void *qdri_cuda_stream_native(qdr_stream *stream);
+void qdri_cuda_stream_destroy(qdr_stream *stream);
+qdr_status qdri_cuda_stream_synchronize(qdr_stream *stream);
+qdr_status qdri_cuda_event_create(qdri_dev *dev, qdr_event **event);
+void qdri_cuda_event_destroy(qdr_event *event);
+qdr_status qdri_cuda_event_record(qdr_event *event, qdr_stream *stream);
+qdr_status qdri_cuda_stream_wait(qdr_stream *stream, qdr_event *event);
+int qdri_cuda_event_reached(qdr_event *event);
+qdr_status qdri_cuda_work(qdr_stream *stream, qdri_work_fn fn, const void *args, size_t bytes);
+
+/* stamps.c */
+qdr_status qdri_cuda_stamp(qdr_stream *stream, int64_t *nanosecs);
+/* Hands out the stamps that the GPU has written. */
+void qdri_cuda_stamps_collect(qdri_cuda_dev *dev);
+void qdri_cuda_stamps_free(qdri_cuda_dev *dev);
+
+/* gemm.c */
+qdr_status qdri_cuda_gemm(qdr_stream *stream, const qdri_gemm *gemm);
+void qdri_cuda_products_free(qdri_cuda_dev *dev);
+
+/* kernels.c */
+qdr_status qdri_cuda_kernel(qdr_stream *stream, const qdri_kernel *kernel);
+/* Poisons the device if a kernel found a fault. */
+void qdri_cuda_look_for_fault(qdri_cuda_dev *dev);
+
+#endif

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The CUDA device: its table, its making and its end. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core/size.h"
+#include "dev/cuda/cuda.h"
+
+static size_t fixed_bytes(const qdri_dev *dev, qdr_dtype dtype)
+{
+    (void)dev;
+    (void)dtype;
+    return QDRI_CUDA_WORKSPACE_BYTES + QDRI_CUDA_SCRATCH_BYTES;
+}
+
+static const char *products(const qdri_dev *dev)
+{
+    return ((const qdri_cuda_dev *)dev)->products_name;
+}
+
+/* Who waits on the host does so in a meeting of ranks, which is given up by the hook. */
+static void wake_all(qdri_dev *dev) { (void)dev; }
+
+static void destroy(qdri_dev *dev)
+{
+    qdri_cuda_dev *self = (qdri_cuda_dev *)dev;
+    const qdr_status status = qdri_cuda_enter(self);
+    (void)status; /* what can be freed is freed */
+    qdri_cuda_stamps_free(self);
+    qdri_cuda_products_free(self);
+    if (self->fault) (void)cudaFreeHost(self->fault);
+    qdri_cuda_memory_close(self);
+    qdri_dev_finish(dev);
+    free(self);
+}
+
+static const qdri_dev_table cuda_table = {
+    .name = "cuda",
+    .mem_alloc = qdri_cuda_mem_alloc,
+    .mem_free = qdri_cuda_mem_free,
+    .stream_create = qdri_cuda_stream_create,
+    .stream_destroy = qdri_cuda_stream_destroy,
+    .stream_synchronize = qdri_cuda_stream_synchronize,
+    .event_create = qdri_cuda_event_create,
+    .event_destroy = qdri_cuda_event_destroy,
+    .event_record = qdri_cuda_event_record,
+    .stream_wait = qdri_cuda_stream_wait,
+    .event_reached = qdri_cuda_event_reached,
+    .stamp = qdri_cuda_stamp,
+    .work = qdri_cuda_work,
+    .copy = qdri_cuda_copy,
+    .fill_zero = qdri_cuda_fill_zero,
+    .gemm = qdri_cuda_gemm,
+    .kernel = qdri_cuda_kernel,
+    .fixed_bytes = fixed_bytes,
+    .products = products,
+    .stream_wrap = qdri_cuda_stream_wrap,
+    .stream_native = qdri_cuda_stream_native,
+    .check_memory = qdri_cuda_check_memory,
+    .wake_all = wake_all,
+    .destroy = destroy,
+};
+
+/* bf16 products and the kernels that were built begin with sm_80. */
+static qdr_status check_gpu(const qdri_gpu *gpu)
+{
+    if (gpu->major >= 8) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                    "cuda: GPU %d, %.100s, has compute capability %d.%d; 8.0 (Ampere) or later is "
+                    "needed",
+                    gpu->number, gpu->name, gpu->major, gpu->minor);
+}
+
+static qdr_status open_gpu(qdri_cuda_dev *dev)
+{
+    QDR_TRY(qdri_cuda_find_gpu(dev->opts.number, &dev->gpu));
+    QDR_TRY(check_gpu(&dev->gpu));
+    QDR_TRY(qdri_cuda_enter(dev));
+    dev->n_sms_free = dev->gpu.n_sms;
+    QDR_TRY(qdri_cuda_memory_open(dev));
+    QDRI_CUDA_TRY(dev,
+                  cudaHostAlloc((void **)&dev->fault, sizeof *dev->fault, cudaHostAllocMapped));
+    *dev->fault = (qdri_cuda_fault){0};
+    QDRI_CUBLAS_TRY(dev, cublasLtCreate(&dev->lt));
+    QDRI_CUBLAS_TRY(dev, cublasLtMatmulPreferenceCreate(&dev->preference));
+    const size_t version = cublasLtGetVersion();
+    snprintf(dev->products_name, sizeof dev->products_name, "cuBLASLt %zu.%zu.%zu", version / 10000,
+             version / 100 % 100, version % 100);
+    return QDR_OK;
+}
+
+qdr_status qdri_cuda_dev_create(const qdri_cuda_opts *opts, qdri_dev **dev)
+{
+    qdri_cuda_dev *made = NULL;
+    *dev = NULL;
+    QDR_TRY(QDRI_NEW(1, "the device", &made));
+    qdri_dev_init(&made->base, &cuda_table);
+    pthread_mutex_init(&made->memory_lock, NULL);
+    made->opts = *opts;
+    const qdr_status status = open_gpu(made);
+    if (status != QDR_OK) {
+        destroy(&made->base);
+        return status;
+    }
+    *dev = &made->base;
+    return QDR_OK;
+}

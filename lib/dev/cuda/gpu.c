@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What CUDA says about itself and its GPUs; its errors in words. */
+#include <stdio.h>
+#include <string.h>
+
+#include "dev/cuda/cuda.h"
+
+/* Errors after which no call of this process will work again. */
+static const char *remedy_of(cudaError_t error)
+{
+    switch (error) {
+    case cudaErrorMemoryAllocation: return "use more ranks, a smaller batch or a smaller model";
+    case cudaErrorNoDevice:
+    case cudaErrorInsufficientDriver:
+        return "install NVIDIA's driver, at least as new as this CUDA, or use --device cpu";
+    case cudaErrorIllegalAddress:
+        return "a kernel was given memory that is not the GPU's; find it with compute-sanitizer";
+    case cudaErrorDevicesUnavailable:
+        return "another process holds the GPU alone; free it, or set CUDA_VISIBLE_DEVICES";
+    default: return "see the CUDA log, or run it under compute-sanitizer";
+    }
+}
+
+qdr_status qdri_cuda_status(const qdri_cuda_dev *dev, cudaError_t error, const char *call)
+{
+    if (error == cudaSuccess) return QDR_OK;
+    (void)cudaGetLastError(); /* it is told here, once */
+    const int length = (int)strcspn(call, "(");
+    if (error == cudaErrorMemoryAllocation)
+        return QDR_FAIL(QDR_ERR_MEMORY, "cuda: %.*s on GPU %d: %s; %s", length, call,
+                        dev ? dev->opts.number : -1, cudaGetErrorString(error), remedy_of(error));
+    return QDR_FAIL(QDR_ERR_DEVICE, "cuda: %.*s on GPU %d failed: %s (%s); %s", length, call,
+                    dev ? dev->opts.number : -1, cudaGetErrorString(error), cudaGetErrorName(error),
+                    remedy_of(error));
+}
+
+qdr_status qdri_cublas_status(const qdri_cuda_dev *dev, cublasStatus_t error, const char *call)
+{
+    const int length = (int)strcspn(call, "(");
+    if (error == CUBLAS_STATUS_SUCCESS) return QDR_OK;
+    if (error == CUBLAS_STATUS_ALLOC_FAILED)
+        return QDR_FAIL(QDR_ERR_MEMORY,
+                        "cuda: %.*s on GPU %d: out of memory; use more ranks, a "
+                        "smaller batch or a smaller model",
+                        length, call, dev->opts.number);
+    return QDR_FAIL(QDR_ERR_DEVICE,
+                    "cuda: %.*s on GPU %d failed: %s; see what "
+                    "CUBLASLT_LOG_LEVEL=2 says",
+                    length, call, dev->opts.number, cublasLtGetStatusName(error));
+}
+
+qdr_status qdri_cuda_enter(const qdri_cuda_dev *dev)
+{
+    QDRI_CUDA_TRY(dev, cudaSetDevice(dev->opts.number));
+    return QDR_OK;
+}
+
+static qdr_status fail_driver(cudaError_t error)
+{
+    int driver = 0, runtime = 0;
+    (void)cudaGetLastError();
+    (void)cudaDriverGetVersion(&driver);
+    (void)cudaRuntimeGetVersion(&runtime);
+    if (driver == 0)
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                        "cuda: there is no CUDA driver here; install NVIDIA's driver for CUDA "
+                        "%d.%d, or use --device cpu",
+                        runtime / 1000, runtime % 1000 / 10);
+    if (error == cudaErrorInsufficientDriver || error == cudaErrorCallRequiresNewerDriver)
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                        "cuda: the driver is for CUDA %d.%d, too old for this library's CUDA "
+                        "%d.%d; install a newer driver, or build against an older CUDA",
+                        driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
+    return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                    "cuda: no GPU can be used: %s (%s); see nvidia-smi and CUDA_VISIBLE_DEVICES, "
+                    "or use --device cpu",
+                    cudaGetErrorString(error), cudaGetErrorName(error));
+}
+
+qdr_status qdri_cuda_find_versions(qdri_cuda_versions *versions)
+{
+    *versions = (qdri_cuda_versions){.cublaslt = cublasLtGetVersion()};
+    (void)cudaRuntimeGetVersion(&versions->runtime);
+    (void)cudaDriverGetVersion(&versions->driver);
+    const cudaError_t error = cudaGetDeviceCount(&versions->n_gpus);
+    return error == cudaSuccess ? QDR_OK : fail_driver(error);
+}
+
+static qdr_status fail_number(int number, int n_gpus)
+{
+    if (n_gpus == 0)
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "cuda: the driver is here, but no GPU; see nvidia-smi "
+                                             "and CUDA_VISIBLE_DEVICES, or use --device cpu");
+    return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                    "cuda: there is no GPU %d, this process sees %d; use 0 to "
+                    "%d, or change CUDA_VISIBLE_DEVICES",
+                    number, n_gpus, n_gpus - 1);
+}
+
+qdr_status qdri_cuda_find_gpu(int number, qdri_gpu *gpu)
+{
+    qdri_cuda_versions versions;
+    struct cudaDeviceProp properties;
+    const qdri_cuda_dev here = {.opts = {.number = number}};
+    *gpu = (qdri_gpu){.number = number};
+    QDR_TRY(qdri_cuda_find_versions(&versions));
+    if (number < 0 || number >= versions.n_gpus) return fail_number(number, versions.n_gpus);
+    QDRI_CUDA_TRY(&here, cudaGetDeviceProperties(&properties, number));
+    snprintf(gpu->name, sizeof gpu->name, "%.255s", properties.name);
+    gpu->n_sms = properties.multiProcessorCount;
+    gpu->major = properties.major;
+    gpu->minor = properties.minor;
+    gpu->bytes = properties.totalGlobalMem;
+    QDRI_CUDA_TRY(&here, cudaDeviceGetPCIBusId(gpu->bus, sizeof gpu->bus, number));
+    QDRI_CUDA_TRY(&here, cudaSetDevice(number));
+    QDRI_CUDA_TRY(&here, cudaMemGetInfo(&gpu->bytes_free, &gpu->bytes));
+    return QDR_OK;
+}

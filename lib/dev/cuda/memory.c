@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory of a GPU: a pool of the device's own, which keeps what was freed for the next who asks. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/size.h"
+#include "dev/cuda/cuda.h"
+
+struct qdri_cuda_block {
+    void *data;
+    size_t bytes;
+};
+
+qdr_status qdri_cuda_memory_open(qdri_cuda_dev *dev)
+{
+    const struct cudaMemPoolProps properties = {
+        .allocType = cudaMemAllocationTypePinned,
+        .location = {.type = cudaMemLocationTypeDevice, .id = dev->opts.number}};
+    uint64_t keep_all = UINT64_MAX;
+    QDRI_CUDA_TRY(dev, cudaStreamCreateWithFlags(&dev->memory_stream, cudaStreamNonBlocking));
+    if (dev->opts.is_managed) return QDR_OK;
+    QDRI_CUDA_TRY(dev, cudaMemPoolCreate(&dev->pool, &properties));
+    QDRI_CUDA_TRY(dev,
+                  cudaMemPoolSetAttribute(dev->pool, cudaMemPoolAttrReleaseThreshold, &keep_all));
+    return QDR_OK;
+}
+
+void qdri_cuda_memory_close(qdri_cuda_dev *dev)
+{
+    if (dev->memory_stream) {
+        (void)cudaStreamSynchronize(dev->memory_stream);
+        (void)cudaStreamDestroy(dev->memory_stream);
+    }
+    if (dev->pool) (void)cudaMemPoolDestroy(dev->pool);
+    free(dev->blocks);
+    pthread_mutex_destroy(&dev->memory_lock);
+}
+
+/* ---- what was given, by address ---- */
+
+/* The first block at `data` or behind it. */
+static int find_block(const qdri_cuda_dev *dev, const void *data)
+{
+    int low = 0, high = dev->n_blocks;
+    while (low < high) {
+        const int middle = (low + high) / 2;
+        if ((uintptr_t)dev->blocks[middle].data < (uintptr_t)data)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static qdr_status reserve_block(qdri_cuda_dev *dev)
+{
+    if (dev->n_blocks < dev->block_capacity) return QDR_OK;
+    const int capacity = dev->block_capacity ? 2 * dev->block_capacity : 64;
+    qdri_cuda_block *blocks = NULL;
+    QDR_TRY(QDRI_NEW(capacity, "a list of device memory", &blocks));
+    if (dev->n_blocks) memcpy(blocks, dev->blocks, (size_t)dev->n_blocks * sizeof *blocks);
+    free(dev->blocks);
+    dev->blocks = blocks;
+    dev->block_capacity = capacity;
+    return QDR_OK;
+}
+
+static void add_block(qdri_cuda_dev *dev, void *data, size_t bytes)
+{
+    const int at = find_block(dev, data);
+    memmove(dev->blocks + at + 1, dev->blocks + at,
+            (size_t)(dev->n_blocks - at) * sizeof *dev->blocks);
+    dev->blocks[at] = (qdri_cuda_block){data, bytes};
+    dev->n_blocks++;
+}
+
+static size_t remove_block(qdri_cuda_dev *dev, const void *data)
+{
+    const int at = find_block(dev, data);
+    if (at == dev->n_blocks || dev->blocks[at].data != data) return 0;
+    const size_t bytes = dev->blocks[at].bytes;
+    dev->n_blocks--;
+    memmove(dev->blocks + at, dev->blocks + at + 1,
+            (size_t)(dev->n_blocks - at) * sizeof *dev->blocks);
+    return bytes;
+}
+
+/* ---- the table's members ---- */
+
+/* Memory that is given is there for any stream at once. */
+static qdr_status take(qdri_cuda_dev *dev, size_t bytes, void **data)
+{
+    const size_t least = bytes ? bytes : 1; /* CUDA gives NULL for nothing */
+    QDR_TRY(qdri_cuda_enter(dev));
+    if (dev->opts.is_managed) {
+        QDRI_CUDA_TRY(dev, cudaMallocManaged(data, least, cudaMemAttachGlobal));
+        return QDR_OK;
+    }
+    QDRI_CUDA_TRY(dev, cudaMallocFromPoolAsync(data, least, dev->pool, dev->memory_stream));
+    QDRI_CUDA_TRY(dev, cudaStreamSynchronize(dev->memory_stream));
+    return QDR_OK;
+}
+
+qdr_status qdri_cuda_mem_alloc(qdri_dev *base, size_t bytes, void **data)
+{
+    qdri_cuda_dev *dev = (qdri_cuda_dev *)base;
+    *data = NULL;
+    pthread_mutex_lock(&dev->memory_lock);
+    qdr_status status = reserve_block(dev);
+    if (status == QDR_OK) status = take(dev, bytes, data);
+    if (status == QDR_OK) add_block(dev, *data, bytes);
+    pthread_mutex_unlock(&dev->memory_lock);
+    return status;
+}
+
+size_t qdri_cuda_mem_free(qdri_dev *base, void *data)
+{
+    qdri_cuda_dev *dev = (qdri_cuda_dev *)base;
+    pthread_mutex_lock(&dev->memory_lock);
+    const size_t bytes = remove_block(dev, data);
+    if (dev->opts.is_managed)
+        (void)cudaFree(data);
+    else
+        (void)cudaFreeAsync(data, dev->memory_stream);
+    pthread_mutex_unlock(&dev->memory_lock);
+    return bytes;
+}
+
+qdr_status qdri_cuda_check_memory(qdri_dev *base, const void *data, const char *what)
+{
+    const qdri_cuda_dev *dev = (const qdri_cuda_dev *)base;
+    struct cudaPointerAttributes is;
+    const cudaError_t error = cudaPointerGetAttributes(&is, data);
+    if (error != cudaSuccess) (void)cudaGetLastError();
+    if (error != cudaSuccess || is.type == cudaMemoryTypeUnregistered)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "%s: its memory at %p is not the GPU's; take it from "
+                        "qdr_mem_alloc() or cudaMalloc()",
+                        what, data);
+    if (is.type == cudaMemoryTypeDevice && is.device != dev->opts.number)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "%s: its memory at %p is on GPU %d, this rank computes on "
+                        "GPU %d; allocate it there",
+                        what, data, is.device, dev->opts.number);
+    return QDR_OK;
+}
+
+qdr_status qdri_cuda_copy(qdr_stream *stream, void *dst, const void *src, size_t bytes)
+{
+    const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
+    QDR_TRY(qdri_cuda_enter(dev));
+    QDRI_CUDA_TRY(dev,
+                  cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, qdri_cuda_handle(stream)));
+    return QDR_OK;
+}
+
+qdr_status qdri_cuda_fill_zero(qdr_stream *stream, void *dst, size_t bytes)
+{
+    const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
+    QDR_TRY(qdri_cuda_enter(dev));
+    QDRI_CUDA_TRY(dev, cudaMemsetAsync(dst, 0, bytes, qdri_cuda_handle(stream)));
+    return QDR_OK;
+}
+
+qdr_status qdri_cuda_workspace(qdr_stream *stream, void **workspace)
+{
+    qdri_cuda_stream *self = (qdri_cuda_stream *)stream;
+    const size_t bytes = QDRI_CUDA_WORKSPACE_BYTES + QDRI_CUDA_SCRATCH_BYTES;
+    if (!self->workspace) QDR_TRY(qdri_mem_alloc(stream->dev, bytes, &self->workspace));
+    *workspace = self->workspace;
+    return QDR_OK;
+}

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Streams, events and host work of the CUDA device. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/size.h"
+#include "dev/cuda/cuda.h"
+
+static qdri_cuda_stream *own(qdr_stream *stream) { return (qdri_cuda_stream *)stream; }
+
+/* Collectives go before products: they are short of work to do, and others wait for them. */
+static qdr_status open_stream(qdri_cuda_dev *dev, qdri_stream_kind kind, cudaStream_t *handle)
+{
+    int least = 0, greatest = 0;
+    QDR_TRY(qdri_cuda_enter(dev));
+    QDRI_CUDA_TRY(dev, cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    QDRI_CUDA_TRY(dev, cudaStreamCreateWithPriority(handle, cudaStreamNonBlocking,
+                                                    kind == QDRI_STREAM_COMM ? greatest : least));
+    return QDR_OK;
+}
+
+qdr_status qdri_cuda_stream_create(qdri_dev *dev, qdri_stream_kind kind, qdr_stream **stream)
+{
+    qdri_cuda_stream *made = NULL;
+    QDR_TRY(QDRI_NEW(1, "a stream", &made));
+    made->base.dev = dev;
+    made->is_owned = 1;
+    const qdr_status status = open_stream((qdri_cuda_dev *)dev, kind, &made->handle);
+    if (status != QDR_OK) {
+        free(made);
+        return status;
+    }
+    *stream = &made->base;
+    return QDR_OK;
+}
+
+qdr_status qdri_cuda_stream_wrap(qdri_dev *dev, void *native, qdr_stream **stream)
+{
+    qdri_cuda_stream *made = NULL;
+    if (!native || native == (void *)cudaStreamLegacy || native == (void *)cudaStreamPerThread)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "cuda: the default stream waits for all others; make one "
+                        "with cudaStreamCreateWithFlags(…, cudaStreamNonBlocking)");
+    QDR_TRY(QDRI_NEW(1, "a stream", &made));
+    made->base.dev = dev;
+    made->handle = native;
+    *stream = &made->base;
+    return QDR_OK;
+}
+
+void *qdri_cuda_stream_native(qdr_stream *stream) { return own(stream)->handle; }
+
+void qdri_cuda_stream_destroy(qdr_stream *stream)
+{
+    qdri_cuda_stream *self = own(stream);
+    const qdr_status status = qdri_cuda_stream_synchronize(stream);
+    (void)status; /* a failure is the device's by now */
+    qdri_mem_free(stream->dev, &self->workspace);
+    if (self->is_owned) (void)cudaStreamDestroy(self->handle);
+    free(self);
+}
+
+/* An error of work that was enqueued before is everyone's from now on. */
+static qdr_status poison(qdri_dev *dev, qdr_status status)
+{
+    if (status < QDR_OK) qdri_dev_poison(dev, status, qdr_last_error());
+    return status;
+}
+
+qdr_status qdri_cuda_stream_synchronize(qdr_stream *stream)
+{
+    qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
+    const cudaError_t error = cudaStreamSynchronize(own(stream)->handle);
+    const qdr_status status = poison(stream->dev,
+                                     qdri_cuda_status(dev, error, "the work of a stream"));
+    qdri_cuda_look_for_fault(dev);
+    qdri_cuda_stamps_collect(dev);
+    return status;
+}
+
+/* ---- events ---- */
+
+qdr_status qdri_cuda_event_create(qdri_dev *dev, qdr_event **event)
+{
+    const qdri_cuda_dev *cuda = (const qdri_cuda_dev *)dev;
+    qdri_cuda_event *made = NULL;
+    QDR_TRY(qdri_cuda_enter(cuda));
+    QDR_TRY(QDRI_NEW(1, "an event", &made));
+    const cudaError_t error = cudaEventCreateWithFlags(&made->handle, cudaEventDisableTiming);
+    if (error != cudaSuccess) {
+        free(made);
+        return qdri_cuda_status(cuda, error, "cudaEventCreateWithFlags");
+    }
+    made->base.dev = dev;
+    *event = &made->base;
+    return QDR_OK;
+}
+
+void qdri_cuda_event_destroy(qdr_event *event)
+{
+    (void)cudaEventDestroy(((qdri_cuda_event *)event)->handle);
+    free(event);
+}
+
+qdr_status qdri_cuda_event_record(qdr_event *event, qdr_stream *stream)
+{
+    const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
+    QDR_TRY(qdri_cuda_enter(dev));
+    QDRI_CUDA_TRY(dev, cudaEventRecord(((qdri_cuda_event *)event)->handle, own(stream)->handle));
+    return QDR_OK;
+}
+
+qdr_status qdri_cuda_stream_wait(qdr_stream *stream, qdr_event *event)
+{
+    const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
+    QDRI_CUDA_TRY(dev, cudaStreamWaitEvent(own(stream)->handle, ((qdri_cuda_event *)event)->handle,
+                                           cudaEventWaitDefault));
+    return QDR_OK;
+}
+
+int qdri_cuda_event_reached(qdr_event *event)
+{
+    return cudaEventQuery(((qdri_cuda_event *)event)->handle) != cudaErrorNotReady;
+}
+
+/* ---- work of the host ---- */
+
+typedef struct host_work {
+    qdri_dev *dev;
+    qdri_work_fn fn;
+    _Alignas(16) unsigned char args[QDRI_WORK_BYTES];
+} host_work;
+
+static void run_host_work(void *user)
+{
+    host_work *work = user;
+    qdr_status status = QDR_OK;
+    if (qdri_dev_status(work->dev) == QDR_OK) status = work->fn(work->args);
+    if (status == QDR_PENDING)
+        status = QDR_FAIL(QDR_ERR_STATE, "cuda: work of a stream may not be pending on a GPU");
+    (void)poison(work->dev, status);
+    free(work);
+}
+
+qdr_status qdri_cuda_work(qdr_stream *stream, qdri_work_fn fn, const void *args, size_t bytes)
+{
+    const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
+    host_work *work = NULL;
+    QDR_TRY(QDRI_NEW(1, "work of a stream", &work));
+    work->dev = stream->dev;
+    work->fn = fn;
+    if (bytes) memcpy(work->args, args, bytes);
+    const cudaError_t error = cudaLaunchHostFunc(own(stream)->handle, run_host_work, work);
+    if (error != cudaSuccess) free(work);
+    return qdri_cuda_status(dev, error, "cudaLaunchHostFunc");
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The plugin with all that needs CUDA: a library of its own, opened when the first context asks for
+ * a GPU, so that a start without one never loads CUDA's half a gigabyte. */
+#ifndef QDRI_DEV_PLUGIN_H
+#define QDRI_DEV_PLUGIN_H
+
+#include "dev/dev.h"
+
+/* What the plugin shares with the library that opens it, beside the structs that both were compiled
+ * with. */
+typedef struct qdri_plugin_host {
+    char *(*last_error)(void); /* the calling thread's sentence, QDRI_ERROR_BYTES */
+    void (*log)(int level, const char *line);
+} qdri_plugin_host;
+
+/* What a GPU is, as CUDA says. */
+typedef struct qdri_gpu {
+    char name[256], bus[24];
+    int number, n_sms, major, minor; /* compute capability */
+    size_t bytes, bytes_free;
+} qdri_gpu;
+
+typedef struct qdri_cuda_opts {
+    int number; /* of the GPU among those that this process sees */
+    int is_managed; /* memory that the host may read, too: slower, for tests */
+    int tf32; /* F32 products may round their operands to TF32 */
+} qdri_cuda_opts;
+
+/* Versions as CUDA writes them: 13000. */
+typedef struct qdri_cuda_versions {
+    int driver, runtime, n_gpus;
+    size_t cublaslt;
+    int nccl; /* 0: built without */
+} qdri_cuda_versions;
+
+/* The plugin's table. Its first member says whether the rest may be used. */
+typedef struct qdri_plugin {
+    const char *build; /* QDRI_PLUGIN_BUILD of the plugin */
+    void (*connect)(const qdri_plugin_host *host); /* first of all calls */
+    qdr_status (*find_versions)(qdri_cuda_versions *versions);
+    qdr_status (*find_gpu)(int number, qdri_gpu *gpu);
+    qdr_status (*dev_create)(const qdri_cuda_opts *opts, qdri_dev **dev);
+    const void *comm; /* communicators of lib/comm that need CUDA; NULL: none */
+} qdri_plugin;
+
+#define QDRI_PLUGIN_SYMBOL "qdri_cuda_plugin"
+/* Library and plugin are of one build, or do not fit. */
+#define QDRI_PLUGIN_BUILD QDR_VERSION_STRING " 1"
+
+/* Opens it, once per process. Any thread.
+ * @retval QDR_ERR_UNSUPPORTED  it is not there, cannot be loaded, or is of another build; the
+ * sentence says where it was looked for */
+QDR_NODISCARD qdr_status qdri_plugin_open(const qdri_plugin **plugin);
+
+/* Makes the device of one GPU. gpu: its number; -1: the rank's number on its node, modulo GPUs.
+ * Reads QDR_CUDA_MEMORY ("managed") and QDR_TF32 ("1").
+ * @retval QDR_ERR_UNSUPPORTED  no plugin, no driver, a driver too old, no such GPU */
+QDR_NODISCARD qdr_status qdri_dev_create_cuda(int gpu, int node_rank, qdri_dev **dev);
+
+#endif
