@@ -227,10 +227,45 @@ static qdr_status exchange_counts(checked_comm *checked, const qdri_coll *coll, 
     return exchange(checked, checked->counts, 2 * size * sizeof(int64_t), compare_counts, stream);
 }
 
+/* ---- where streams run no work of the host: on the calling thread, before the launch ---- */
+
+static qdr_status exchange_on_host(const checked_comm *checked, void *data, size_t n_bytes)
+{
+    for (int j = 0; j < checked->base.size; j++)
+        QDR_TRY(qdri_comm_broadcast(checked->base.inner, j, (char *)data + (size_t)j * n_bytes,
+                                    n_bytes));
+    return QDR_OK;
+}
+
+static qdr_status check_on_host(checked_comm *checked, const qdri_coll *coll)
+{
+    const size_t size = (size_t)checked->base.size;
+    checked->records[checked->base.rank] = record_of(&checked->base, coll);
+    QDR_TRY(exchange_on_host(checked, checked->records, sizeof(record)));
+    QDR_TRY(compare_calls(checked));
+    if (coll->kind != QDR_ALL_TO_ALL) return QDR_OK;
+    counting self = {checked, *coll};
+    if (!checked->counts)
+        QDR_TRY(QDRI_NEW(2 * size * size, "counts of an all-to-all", &checked->counts));
+    QDR_TRY(write_counts(&self));
+    QDR_TRY(exchange_on_host(checked, checked->counts, 2 * size * sizeof(int64_t)));
+    return compare_counts(checked);
+}
+
+/* A difference is an asynchronous error here, too. */
+static qdr_status launch_from_host(qdri_comm *comm, const qdri_coll *coll, qdr_stream *stream)
+{
+    const qdr_status status = check_on_host((checked_comm *)comm, coll);
+    if (status == QDR_OK) return qdri_comm_launch(comm->inner, coll, stream);
+    qdri_dev_poison(comm->dev, status, qdr_last_error());
+    return QDR_OK;
+}
+
 /* After a difference the device drops what is behind it. */
 static qdr_status checked_launch(qdri_comm *comm, const qdri_coll *coll, qdr_stream *stream)
 {
     checked_comm *checked = (checked_comm *)comm;
+    if (!qdri_dev_runs_work(comm->dev)) return launch_from_host(comm, coll, stream);
     const writing self = {checked, record_of(comm, coll)};
     _Static_assert(sizeof self <= QDRI_WORK_BYTES, "a record must fit into work of a stream");
     QDR_TRY(qdri_work(stream, write_record, &self, sizeof self));

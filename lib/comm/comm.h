@@ -88,6 +88,8 @@ int qdri_comm_size(const qdri_comm *comm);
 int qdri_comm_node_size(const qdri_comm *comm);
 /* The lowest rank on the node of `rank`. comm is a world. */
 int qdri_comm_node_of(const qdri_comm *comm, int rank);
+/* Which of the ranks of its node this one is. comm is a world. */
+int qdri_comm_node_rank(const qdri_comm *comm);
 /* All members return the same: the status and sentence of the lowest rank that passes an error. A
  * barrier, too. */
 QDR_NODISCARD qdr_status qdri_comm_agree(qdri_comm *comm, qdr_status mine);

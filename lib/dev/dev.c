@@ -125,6 +125,8 @@ const char *qdri_dev_name(const qdri_dev *dev) { return dev->table->name; }
 
 int qdri_dev_runs_work(const qdri_dev *dev) { return dev->table->runs_work; }
 
+int qdri_dev_gpu(const qdri_dev *dev) { return dev->table->gpu ? dev->table->gpu(dev) : -1; }
+
 qdr_status qdri_dev_check_memory(qdri_dev *dev, const void *data, const char *what)
 {
     return data && dev->table->check_memory ? dev->table->check_memory(dev, data, what) : QDR_OK;
@@ -157,6 +159,21 @@ qdr_status qdri_stream_create(qdri_dev *dev, qdri_stream_kind kind, qdr_stream *
     if (!dev) return QDR_FAIL(QDR_ERR_ARGUMENT, "stream: the device is NULL");
     QDR_TRY(qdri_dev_raise(dev));
     return dev->table->stream_create(dev, kind, stream);
+}
+
+qdr_status qdri_stream_wrap(qdri_dev *dev, void *native, qdr_stream **stream)
+{
+    if (!dev->table->stream_wrap)
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                        "stream: the context computes on the %s, which has no streams of others; "
+                        "make it with .device = \"cuda\"",
+                        dev->table->name);
+    return dev->table->stream_wrap(dev, native, stream);
+}
+
+void *qdri_stream_native(qdr_stream *stream)
+{
+    return stream->dev->table->stream_native ? stream->dev->table->stream_native(stream) : NULL;
 }
 
 void qdri_stream_destroy(qdr_stream **stream)

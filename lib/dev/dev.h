@@ -67,6 +67,7 @@ typedef struct qdri_dev_table {
      * a stream; whether kernels can use this memory. */
     qdr_status (*stream_wrap)(qdri_dev *dev, void *native, qdr_stream **stream);
     void *(*stream_native)(qdr_stream *stream);
+    int (*gpu)(const qdri_dev *dev);
     qdr_status (*check_memory)(qdri_dev *dev, const void *data, const char *what);
     void (*wake_all)(qdri_dev *dev); /* lets every stream and every waiting host thread see that the
                                         device is poisoned */
@@ -106,6 +107,7 @@ size_t qdri_dev_fixed_bytes(const qdri_dev *dev, qdr_dtype dtype);
 
 const char *qdri_dev_name(const qdri_dev *dev); /* "cpu", "cuda" */
 int qdri_dev_runs_work(const qdri_dev *dev);
+int qdri_dev_gpu(const qdri_dev *dev); /* its number; -1: none */
 /* Whether its kernels can use the memory at `data`, which the caller knows as `what`.
  * @retval QDR_ERR_ARGUMENT  it is the host's, another GPU's, or nobody's */
 QDR_NODISCARD qdr_status qdri_dev_check_memory(qdri_dev *dev, const void *data, const char *what);
@@ -116,6 +118,10 @@ const char *qdri_dev_products(const qdri_dev *dev);
 
 QDR_NODISCARD qdr_status qdri_stream_create(qdri_dev *dev, qdri_stream_kind kind,
                                             qdr_stream **stream);
+/* A stream of the caller's, as the backend calls it, and the other way round; NULL: the backend has
+ * none. */
+QDR_NODISCARD qdr_status qdri_stream_wrap(qdri_dev *dev, void *native, qdr_stream **stream);
+void *qdri_stream_native(qdr_stream *stream);
 void qdri_stream_destroy(qdr_stream **stream);
 QDR_NODISCARD qdr_status qdri_stream_synchronize(qdr_stream *stream);
 qdri_dev *qdri_stream_dev(const qdr_stream *stream);

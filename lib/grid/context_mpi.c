@@ -14,7 +14,11 @@ qdr_status qdr_context_create_mpi(MPI_Comm comm, const qdr_context_opts *opts, q
     if (ctx) *ctx = NULL;
     if (!ctx) status = QDR_FAIL(QDR_ERR_ARGUMENT, "context: the place for the result is NULL");
     QDR_TRY(qdri_comm_create_mpi(&comm, status, &world));
-    status = qdri_context_prepare(opts, qdri_comm_node_size(world), qdri_mpi_bells(world), &made);
+    status = qdri_context_prepare(opts, qdri_comm_node_size(world), qdri_comm_node_rank(world),
+                                  qdri_mpi_bells(world), &made);
+    if (status == QDR_OK && !qdri_dev_runs_work(made->dev))
+        status = QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                          "context: GPUs are not joined by MPI yet; use local ranks");
     QDR_TRY_OUT(status, qdri_comm_agree(world, status));
     qdri_comm_bind(world, made->dev);
     QDR_TRY_OUT(status, qdri_context_join(made, world));

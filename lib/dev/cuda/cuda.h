@@ -12,8 +12,9 @@
 #include "dev/device.h"
 #include "dev/plugin.h"
 
-#define QDRI_CUDA_WORKSPACE_BYTES ((size_t)32 << 20) /* of products, what cuBLAS takes on Hopper   \
-                                                      */
+#define QDRI_CUDA_WORKSPACE_BYTES                                                                  \
+    ((size_t)32 << 20) /* of products, what cuBLAS takes on Hopper                                 \
+                        */
 
 typedef struct qdri_cuda_product qdri_cuda_product;
 typedef struct qdri_cuda_stamps qdri_cuda_stamps;

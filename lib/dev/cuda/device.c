@@ -18,6 +18,8 @@ static const char *products(const qdri_dev *dev)
     return ((const qdri_cuda_dev *)dev)->products_name;
 }
 
+static int gpu(const qdri_dev *dev) { return ((const qdri_cuda_dev *)dev)->opts.number; }
+
 /* Who waits on the host does so in a meeting of ranks, which is given up by the hook. */
 static void wake_all(qdri_dev *dev) { (void)dev; }
 
@@ -56,6 +58,7 @@ static const qdri_dev_table cuda_table = {
     .products = products,
     .stream_wrap = qdri_cuda_stream_wrap,
     .stream_native = qdri_cuda_stream_native,
+    .gpu = gpu,
     .check_memory = qdri_cuda_check_memory,
     .wake_all = wake_all,
     .destroy = destroy,
