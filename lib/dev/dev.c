@@ -176,6 +176,25 @@ void *qdri_stream_native(qdr_stream *stream)
     return stream->dev->table->stream_native ? stream->dev->table->stream_native(stream) : NULL;
 }
 
+qdr_status qdri_pin(qdri_dev *dev, void *memory, size_t bytes)
+{
+    return dev->table->pin(dev, memory, bytes);
+}
+
+void qdri_unpin(qdri_dev *dev, void *memory) { dev->table->unpin(dev, memory); }
+
+qdr_status qdri_flag_raise(qdr_stream *stream, uint32_t *flag, uint32_t value)
+{
+    QDR_TRY(stream_check(stream));
+    return stream->dev->table->flag_raise(stream, flag, value);
+}
+
+qdr_status qdri_flag_wait(qdr_stream *stream, uint32_t *flag, uint32_t value)
+{
+    QDR_TRY(stream_check(stream));
+    return stream->dev->table->flag_wait(stream, flag, value);
+}
+
 void qdri_stream_destroy(qdr_stream **stream)
 {
     if (!stream || !*stream) return;

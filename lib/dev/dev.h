@@ -68,6 +68,11 @@ typedef struct qdri_dev_table {
     qdr_status (*stream_wrap)(qdri_dev *dev, void *native, qdr_stream **stream);
     void *(*stream_native)(qdr_stream *stream);
     int (*gpu)(const qdri_dev *dev);
+    /* Host memory that streams reach; a flag there that streams raise to `value`, and wait for. */
+    qdr_status (*pin)(qdri_dev *dev, void *memory, size_t bytes);
+    void (*unpin)(qdri_dev *dev, void *memory);
+    qdr_status (*flag_raise)(qdr_stream *stream, uint32_t *flag, uint32_t value);
+    qdr_status (*flag_wait)(qdr_stream *stream, uint32_t *flag, uint32_t value);
     qdr_status (*check_memory)(qdri_dev *dev, const void *data, const char *what);
     void (*wake_all)(qdri_dev *dev); /* lets every stream and every waiting host thread see that the
                                         device is poisoned */
@@ -155,6 +160,15 @@ void qdri_dev_poison(qdri_dev *dev, qdr_status status, const char *sentence);
  * held (it may call qdri_wake()); NULL: nothing. Set it before the device has work; unset it when
  * the streams are idle. */
 void qdri_dev_on_poison(qdri_dev *dev, void (*hook)(void *user), void *user);
+
+/* Of a device beside the host. Host memory from qdri_calloc() and the like, that its streams may
+ * copy to and from while they go on, until it is unpinned. */
+QDR_NODISCARD qdr_status qdri_pin(qdri_dev *dev, void *memory, size_t bytes);
+void qdri_unpin(qdri_dev *dev, void *memory); /* the streams are done with it */
+/* Flags in pinned memory, counters that go around: a stream sets one, or waits until it is `value`
+ * or has passed it. The host may do either, too. */
+QDR_NODISCARD qdr_status qdri_flag_raise(qdr_stream *stream, uint32_t *flag, uint32_t value);
+QDR_NODISCARD qdr_status qdri_flag_wait(qdr_stream *stream, uint32_t *flag, uint32_t value);
 
 /* For work that waits for something outside the device. A waker belongs to the thread that runs a
  * stream. */
