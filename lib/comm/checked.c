@@ -294,6 +294,7 @@ static qdr_status checked_split(qdri_comm *comm, int colour, int key, qdri_comm 
 
 static const qdri_comm_table checked_table = {
     .name = "checked",
+    .unrecorded = "QDR_CHECK compares calls on the host; unset it",
     .launch = checked_launch,
     .scratch_bytes = qdri_inner_scratch_bytes,
     .split = checked_split,

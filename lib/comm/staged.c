@@ -217,6 +217,7 @@ static qdr_status staged_split(qdri_comm *base, int colour, int key, qdri_comm *
 
 static const qdri_comm_table staged_table = {
     .name = "staged",
+    .unrecorded = "collectives are staged through the host for MPI; use NCCL, or one rank",
     .launch = staged_launch,
     .scratch_bytes = qdri_inner_scratch_bytes,
     .split = staged_split,

@@ -195,6 +195,35 @@ qdr_status qdri_flag_wait(qdr_stream *stream, uint32_t *flag, uint32_t value)
     return stream->dev->table->flag_wait(stream, flag, value);
 }
 
+qdr_status qdri_record_begin(qdr_stream *stream)
+{
+    QDR_TRY(stream_check(stream));
+    if (!stream->dev->table->record_begin)
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                        "graph: the %s records no work; make the context with .device = \"cuda\"",
+                        stream->dev->table->name);
+    return stream->dev->table->record_begin(stream);
+}
+
+qdr_status qdri_record_end(qdr_stream *stream, void **record)
+{
+    *record = NULL;
+    if (!stream->dev->table->record_end)
+        return QDR_FAIL(QDR_ERR_STATE, "graph: nothing is recorded; begin first");
+    return stream->dev->table->record_end(stream, record);
+}
+
+qdr_status qdri_record_run(qdr_stream *stream, void *record)
+{
+    QDR_TRY(stream_check(stream));
+    return stream->dev->table->record_run(stream, record);
+}
+
+void qdri_record_free(qdri_dev *dev, void *record)
+{
+    if (record) dev->table->record_free(dev, record);
+}
+
 void qdri_stream_destroy(qdr_stream **stream)
 {
     if (!stream || !*stream) return;

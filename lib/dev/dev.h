@@ -73,6 +73,11 @@ typedef struct qdri_dev_table {
     void (*unpin)(qdri_dev *dev, void *memory);
     qdr_status (*flag_raise)(qdr_stream *stream, uint32_t *flag, uint32_t value);
     qdr_status (*flag_wait)(qdr_stream *stream, uint32_t *flag, uint32_t value);
+    /* Work that is recorded instead of run; NULL: the backend cannot. */
+    qdr_status (*record_begin)(qdr_stream *stream);
+    qdr_status (*record_end)(qdr_stream *stream, void **record);
+    qdr_status (*record_run)(qdr_stream *stream, void *record);
+    void (*record_free)(qdri_dev *dev, void *record);
     qdr_status (*check_memory)(qdri_dev *dev, const void *data, const char *what);
     void (*wake_all)(qdri_dev *dev); /* lets every stream and every waiting host thread see that the
                                         device is poisoned */
@@ -169,6 +174,14 @@ void qdri_unpin(qdri_dev *dev, void *memory); /* the streams are done with it */
  * or has passed it. The host may do either, too. */
 QDR_NODISCARD qdr_status qdri_flag_raise(qdr_stream *stream, uint32_t *flag, uint32_t value);
 QDR_NODISCARD qdr_status qdri_flag_wait(qdr_stream *stream, uint32_t *flag, uint32_t value);
+
+/* Records what is enqueued on the stream, and on those joined to it by events, from begin to end.
+ * After end has failed nothing is recorded any more, and *record is NULL. Freeing waits for the
+ * last run. */
+QDR_NODISCARD qdr_status qdri_record_begin(qdr_stream *stream);
+QDR_NODISCARD qdr_status qdri_record_end(qdr_stream *stream, void **record);
+QDR_NODISCARD qdr_status qdri_record_run(qdr_stream *stream, void *record);
+void qdri_record_free(qdri_dev *dev, void *record); /* takes NULL */
 
 /* For work that waits for something outside the device. A waker belongs to the thread that runs a
  * stream. */

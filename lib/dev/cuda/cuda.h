@@ -115,6 +115,12 @@ void qdri_cuda_unpin(qdri_dev *dev, void *memory);
 qdr_status qdri_cuda_flag_raise(qdr_stream *stream, uint32_t *flag, uint32_t value);
 qdr_status qdri_cuda_flag_wait(qdr_stream *stream, uint32_t *flag, uint32_t value);
 
+/* graph.c */
+qdr_status qdri_cuda_record_begin(qdr_stream *stream);
+qdr_status qdri_cuda_record_end(qdr_stream *stream, void **record);
+qdr_status qdri_cuda_record_run(qdr_stream *stream, void *record);
+void qdri_cuda_record_free(qdri_dev *dev, void *record);
+
 /* stamps.c */
 qdr_status qdri_cuda_stamp(qdr_stream *stream, int64_t *nanosecs);
 /* Hands out the stamps that the GPU has written. */
