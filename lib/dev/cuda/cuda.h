@@ -116,6 +116,7 @@ qdr_status qdri_cuda_flag_raise(qdr_stream *stream, uint32_t *flag, uint32_t val
 qdr_status qdri_cuda_flag_wait(qdr_stream *stream, uint32_t *flag, uint32_t value);
 
 /* graph.c */
+int qdri_cuda_is_recording(qdr_stream *stream);
 qdr_status qdri_cuda_record_begin(qdr_stream *stream);
 qdr_status qdri_cuda_record_end(qdr_stream *stream, void **record);
 qdr_status qdri_cuda_record_run(qdr_stream *stream, void *record);
