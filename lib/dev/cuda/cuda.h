@@ -130,6 +130,7 @@ void qdri_cuda_stamps_free(qdri_cuda_dev *dev);
 
 /* gemm.c */
 qdr_status qdri_cuda_gemm(qdr_stream *stream, const qdri_gemm *gemm);
+int qdri_cuda_adds_bias(const qdri_gemm *gemm);
 void qdri_cuda_products_free(qdri_cuda_dev *dev);
 
 /* kernels.c */
