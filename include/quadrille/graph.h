@@ -9,9 +9,9 @@
  * qdr_adamw_step() between runs.
  *
  *  Possible on a GPU where a rank is alone, or joined to others by NCCL. Not possible are: the CPU;
- * local ranks that share their collectives on the host; collectives staged through MPI; a traced
- * context (QDR_TRACE, QDR_REPORT), whose times are the host's. Then a call between begin and end,
- * or begin itself, fails with QDR_ERR_UNSUPPORTED and a sentence that says which of these it is. */
+ * local ranks that share their collectives on the host; collectives staged through MPI; a context
+ * that is traced or measured (QDR_TRACE, QDR_REPORT). Then qdr_graph_begin(), or with QDR_REPORT
+ * the step, fails and says which of these it is. */
 #ifndef QUADRILLE_GRAPH_H
 #define QUADRILLE_GRAPH_H
 
@@ -26,7 +26,7 @@ typedef struct qdr_graph qdr_graph;
 
 /** Begins to record. Run the step once before, so that memory that is made at first use is there.
  * Local; the ranks of a world record the same step together, as they would run it.
- *  @retval QDR_ERR_UNSUPPORTED  the context computes on the CPU
+ *  @retval QDR_ERR_UNSUPPORTED  nothing can be recorded here; the sentence says why
  *  @retval QDR_ERR_STATE        the context records already */
 QDR_API QDR_NODISCARD qdr_status qdr_graph_begin(qdr_context *ctx);
 /** Ends the record that qdr_graph_begin() has begun, and makes it ready to run. After an error

@@ -24,6 +24,8 @@ typedef struct qdri_gemm {
     double alpha, beta;
     qdr_dtype dtype; /* of A and B: F32, F64, BF16; sums in fp32 (f64) */
     qdr_dtype c_dtype; /* of C: dtype, or F32 for BF16 products */
+    const void *bias; /* n elements of C's type, added to each row before it is rounded; NULL: none.
+                         Only where qdri_dev_adds_bias() says so */
 } qdri_gemm;
 
 /* Work of a stream. Called by the stream's thread with a private copy of the arguments, again and
@@ -61,6 +63,7 @@ typedef struct qdri_dev_table {
     qdr_status (*fill_zero)(qdr_stream *stream, void *dst, size_t bytes);
     qdr_status (*gemm)(qdr_stream *stream, const qdri_gemm *gemm);
     qdr_status (*kernel)(qdr_stream *stream, const qdri_kernel *kernel);
+    int (*adds_bias)(const qdri_gemm *gemm); /* optional: never */
     size_t (*fixed_bytes)(const qdri_dev *dev, qdr_dtype dtype);
     const char *(*products)(const qdri_dev *dev);
     /* Of a device beside the host, else NULL: a stream of the caller's, and what the backend calls
@@ -118,6 +121,8 @@ size_t qdri_dev_fixed_bytes(const qdri_dev *dev, qdr_dtype dtype);
 const char *qdri_dev_name(const qdri_dev *dev); /* "cpu", "cuda" */
 int qdri_dev_runs_work(const qdri_dev *dev);
 int qdri_dev_gpu(const qdri_dev *dev); /* its number; -1: none */
+/* 1: products like this one, without a bias, may have one. */
+int qdri_dev_adds_bias(const qdri_dev *dev, const qdri_gemm *gemm);
 /* Whether its kernels can use the memory at `data`, which the caller knows as `what`.
  * @retval QDR_ERR_ARGUMENT  it is the host's, another GPU's, or nobody's */
 QDR_NODISCARD qdr_status qdri_dev_check_memory(qdri_dev *dev, const void *data, const char *what);

@@ -22,7 +22,7 @@ static attention attention_make(qdr_dtype dtype, int64_t n_sequences, int64_t co
     a.dy = make_random(dtype, n_rows * a.out_width, 1);
     a.saved = make(sum_type(dtype), n_rows * n_heads);
     a.dqkv = make(dtype, n_rows * a.width);
-    a.work = test_malloc(qdri_attention_work_bytes(dtype, context, head_size));
+    a.work = memory_new(qdri_attention_work_bytes(dtype, context, head_size));
     memset(a.work, 0xff, qdri_attention_work_bytes(dtype, context, head_size)); /* NaN */
     a.k.u.attention.n_rows = n_rows;
     a.k.u.attention.context = context;
@@ -41,7 +41,7 @@ static void attention_drop(attention *a)
 {
     array *all[] = {&a->qkv, &a->y, &a->dy, &a->saved, &a->dqkv};
     for (int i = 0; i < 5; i++) drop(all[i]);
-    test_free(a->work);
+    memory_drop(a->work);
 }
 
 static void attention_run(attention *a, qdri_kernel_kind kind)

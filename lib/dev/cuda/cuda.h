@@ -116,6 +116,7 @@ qdr_status qdri_cuda_flag_raise(qdr_stream *stream, uint32_t *flag, uint32_t val
 qdr_status qdri_cuda_flag_wait(qdr_stream *stream, uint32_t *flag, uint32_t value);
 
 /* graph.c */
+int qdri_cuda_is_recording(qdr_stream *stream);
 qdr_status qdri_cuda_record_begin(qdr_stream *stream);
 qdr_status qdri_cuda_record_end(qdr_stream *stream, void **record);
 qdr_status qdri_cuda_record_run(qdr_stream *stream, void *record);
@@ -129,6 +130,7 @@ void qdri_cuda_stamps_free(qdri_cuda_dev *dev);
 
 /* gemm.c */
 qdr_status qdri_cuda_gemm(qdr_stream *stream, const qdri_gemm *gemm);
+int qdri_cuda_adds_bias(const qdri_gemm *gemm);
 void qdri_cuda_products_free(qdri_cuda_dev *dev);
 
 /* kernels.c */

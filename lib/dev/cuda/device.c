@@ -53,6 +53,7 @@ static const qdri_dev_table cuda_table = {
     .copy = qdri_cuda_copy,
     .fill_zero = qdri_cuda_fill_zero,
     .gemm = qdri_cuda_gemm,
+    .adds_bias = qdri_cuda_adds_bias,
     .kernel = qdri_cuda_kernel,
     .fixed_bytes = fixed_bytes,
     .products = products,

@@ -18,7 +18,7 @@ static qdr_status find_state(const qdr_stream *stream, enum cudaStreamCaptureSta
     return QDR_OK;
 }
 
-static int is_recording(qdr_stream *stream)
+int qdri_cuda_is_recording(qdr_stream *stream)
 {
     enum cudaStreamCaptureStatus state = cudaStreamCaptureStatusNone;
     return find_state(stream, &state) == QDR_OK && state != cudaStreamCaptureStatusNone;
@@ -27,7 +27,7 @@ static int is_recording(qdr_stream *stream)
 qdr_status qdri_cuda_record_begin(qdr_stream *stream)
 {
     const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
-    if (is_recording(stream))
+    if (qdri_cuda_is_recording(stream))
         return QDR_FAIL(QDR_ERR_STATE, "graph: the context records already; end that first");
     /* Relaxed: the library may take memory meanwhile, other threads may do what they like. */
     QDRI_CUDA_TRY(dev,
@@ -52,7 +52,7 @@ qdr_status qdri_cuda_record_end(qdr_stream *stream, void **result)
 {
     const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
     cudaGraph_t graph = NULL;
-    if (!is_recording(stream))
+    if (!qdri_cuda_is_recording(stream))
         return QDR_FAIL(QDR_ERR_STATE, "graph: nothing is recorded; begin first");
     const cudaError_t error = cudaStreamEndCapture(qdri_cuda_handle(stream), &graph);
     if (error != cudaSuccess) {

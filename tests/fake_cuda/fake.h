@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A CUDA that runs on threads of the host: what its own parts (emulated kernels, NCCL) and tests
+ * may ask of it beside the entry points of cudart and cublasLt. Device memory is not the host's: a
+ * device address lies in a region that nobody may touch, its bytes at a constant distance.
+ *
+ * Environment: FAKE_CUDA_GPUS (1), FAKE_CUDA_DRIVER (13000; 0: none), FAKE_CUDA_MEMORY (bytes per
+ * GPU, 2 GiB), FAKE_CUDA_CAPABILITY (90), FAKE_CUDA_SMS (8), FAKE_CUDA_PEERS (1), FAKE_CUDA_SEED
+ * (random), FAKE_CUDA_DELAY_US (the longest delay of a stream's work, 50), FAKE_CUDA_REPORT
+ * ("abort", "count"), FAKE_CUDA_LEAKS (1: looked for at the end), FAKE_CUDA_FAIL
+ * ("malloc:3,launch:5"). Read once, at the first call. */
+#ifndef FAKE_CUDA_FAKE_H
+#define FAKE_CUDA_FAKE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cuda_runtime_api.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- addresses ---- */
+
+/* Device addresses: [begin, begin + bytes); their bytes: `bytes` further on. Empty until the first
+ * allocation. */
+typedef struct fake_region_of_all {
+    uintptr_t begin;
+    size_t bytes;
+} fake_region_of_all;
+extern fake_region_of_all fake_region;
+
+/* Where host code of the fake finds the bytes of a device address; other addresses unchanged. */
+static inline void *fake_translate(const void *pointer)
+{
+    const uintptr_t at = (uintptr_t)pointer;
+    return (void *)(at - fake_region.begin < fake_region.bytes ? at + fake_region.bytes : at);
+}
+
+/* ---- work ---- */
+
+/* Enqueues work; `bytes` of args are copied (aligned to 16). Into the graph, if the stream is being
+ * captured: then it runs at each launch, each time on a copy of the same args. */
+void fake_enqueue(cudaStream_t stream, void (*run)(void *args), const void *args, size_t bytes);
+
+/* What an injected failure makes of this launch; cudaSuccess: launch. Once per launch. */
+cudaError_t fake_take_launch_failure(void);
+/* 1 if this is the call of `kind` ("nccl", …) that is to fail. */
+int fake_take_failure(const char *kind);
+/* Sets which calls fail ("malloc:3,launch:5": the third malloc from now on, the fifth launch); NULL
+ * or "": none. */
+void fake_fail(const char *plan);
+
+/* ---- accesses ---- */
+
+typedef enum fake_access_kind {
+    FAKE_READ, /* computes with it: it must have been written */
+    FAKE_READ_COPY, /* moves it on, written or not */
+    FAKE_WRITE, /* writes all of it */
+    FAKE_SCRATCH /* writes, then reads what it likes of it */
+} fake_access_kind;
+
+/* n_rows of row_bytes, stride_bytes apart. Contiguous: n_rows = 1. */
+typedef struct fake_access {
+    fake_access_kind kind;
+    const void *begin;
+    size_t row_bytes, stride_bytes;
+    int64_t n_rows;
+} fake_access;
+
+/* The work that is enqueued next on the stream will make these accesses. Checks them all: memory
+ * that is no more or never was, ends of allocations, the GPU, bytes that nobody wrote, races. To be
+ * called by the thread that enqueues the work, before it. name: of the operation, lives for ever.
+ * What is empty or lies in memory of the host that CUDA does not know is an error, too.
+ * @return cudaSuccess, or what a GPU would say; the work must not be enqueued then */
+cudaError_t fake_use(cudaStream_t stream, const char *name, const fake_access *accesses, int n);
+
+/* The GPU of the stream; -1 (and a report) for a stream that is none. */
+int fake_stream_device(cudaStream_t stream, const char *name);
+
+/* ---- reports ---- */
+
+typedef enum fake_fault {
+    FAKE_USE_AFTER_FREE,
+    FAKE_OUT_OF_BOUNDS,
+    FAKE_NO_MEMORY, /* not an address of a GPU, of managed or of pinned memory */
+    FAKE_DOUBLE_FREE, /* or destroyed twice */
+    FAKE_DESTROYED, /* a stream, event, … is used that is no more */
+    FAKE_LEAK,
+    FAKE_WRONG_DEVICE,
+    FAKE_UNWRITTEN, /* bytes are read that nobody wrote */
+    FAKE_DEFAULT_STREAM,
+    FAKE_RACE,
+    FAKE_N_FAULTS
+} fake_fault;
+
+/* Says it with the seed, then aborts, or counts (FAKE_CUDA_REPORT=count). */
+void fake_report(fake_fault fault, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* How often since the last fake_forget(), and the last sentence. */
+int64_t fake_reports(fake_fault fault);
+const char *fake_last_report(void);
+void fake_forget(void);
+/* From now on, instead of what the environment says. */
+void fake_count_reports(int counts);
+
+/* Reports what is still there: memory, streams, events, graphs, pools, handles of cublasLt. As at
+ * the process's end.
+ * @return their number */
+int64_t fake_check_leaks(void);
+
+uint64_t fake_seed(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
