@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/internal.h"
+#include "comm/decorator.h"
 #include "core/size.h"
 #include "dev/clock.h"
 
@@ -276,37 +276,6 @@ static qdr_status checked_launch(qdri_comm *comm, const qdri_coll *coll, qdr_str
 
 /* ---- the rest is the inner one's ---- */
 
-static size_t checked_scratch_bytes(const qdri_comm *comm, const qdri_coll *coll)
-{
-    return qdri_comm_scratch_bytes(comm->inner, coll);
-}
-
-static qdr_status checked_agree(qdri_comm *comm, qdr_status mine)
-{
-    return qdri_comm_agree(comm->inner, mine);
-}
-
-static qdr_status checked_broadcast(qdri_comm *comm, int root, void *data, size_t bytes)
-{
-    return qdri_comm_broadcast(comm->inner, root, data, bytes);
-}
-
-static int checked_summed_first(const qdri_comm *comm, const qdri_coll *coll)
-{
-    return qdri_comm_summed_first(comm->inner, coll);
-}
-
-static qdr_status checked_compare_clocks(qdri_comm *comm, int leaving, qdri_clock_offset *offset)
-{
-    return qdri_comm_compare_clocks(comm->inner, leaving, offset);
-}
-
-/* The inner ones are a family, too. */
-static void checked_abort(qdri_comm *comm)
-{
-    if (comm->root == comm) qdri_comm_abort(comm->inner);
-}
-
 static void checked_free(checked_comm *checked)
 {
     if (!checked) return;
@@ -325,14 +294,15 @@ static qdr_status checked_split(qdri_comm *comm, int colour, int key, qdri_comm 
 
 static const qdri_comm_table checked_table = {
     .name = "checked",
+    .unrecorded = "QDR_CHECK compares calls on the host; unset it",
     .launch = checked_launch,
-    .scratch_bytes = checked_scratch_bytes,
+    .scratch_bytes = qdri_inner_scratch_bytes,
     .split = checked_split,
-    .agree = checked_agree,
-    .broadcast = checked_broadcast,
-    .summed_first = checked_summed_first,
-    .compare_clocks = checked_compare_clocks,
-    .abort = checked_abort,
+    .agree = qdri_inner_agree,
+    .broadcast = qdri_inner_broadcast,
+    .summed_first = qdri_inner_summed_first,
+    .compare_clocks = qdri_inner_compare_clocks,
+    .abort = qdri_inner_abort,
     .destroy = checked_destroy,
 };
 
@@ -362,10 +332,7 @@ static qdr_status wrap(qdri_comm *world, qdri_comm *parent, qdri_comm **comm)
         return status;
     }
     if (!made) return QDR_OK;
-    qdri_comm_init(&made->base, &checked_table, inner->dev, inner->rank, inner->size, parent);
-    made->base.node_size = inner->node_size;
-    made->base.nodes = inner->nodes;
-    made->base.inner = inner;
+    qdri_decorate(&made->base, &checked_table, inner->dev, inner, parent);
     *comm = &made->base;
     return QDR_OK;
 }

@@ -94,6 +94,13 @@ int qdri_comm_node_of(const qdri_comm *comm, int rank)
     return comm->nodes ? comm->nodes[rank] : 0;
 }
 
+const char *qdri_comm_unrecorded(const qdri_comm *comm)
+{
+    for (const qdri_comm *each = comm; each && comm->size > 1; each = each->inner)
+        if (each->table->unrecorded) return each->table->unrecorded;
+    return NULL;
+}
+
 int qdri_comm_node_rank(const qdri_comm *comm)
 {
     int n = 0;

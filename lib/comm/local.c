@@ -158,6 +158,9 @@ static const qdri_comm_table local_table = {
 /* Of devices that run no work of the host. */
 static const qdri_comm_table local_device_table = {
     .name = "local",
+    .unrecorded =
+        "local ranks meet on the host, where one of them enqueues a collective for all; use "
+        "NCCL, or one rank",
     .launch = qdri_local_device_launch,
     .split = local_split,
     .agree = local_agree,

@@ -88,6 +88,7 @@ void qdri_context_discard(qdr_context **ctx)
     if (!ctx || !*ctx) return;
     qdri_stream_destroy(&(*ctx)->stream);
     qdri_dev_destroy(&(*ctx)->dev);
+    qdri_dev_destroy(&(*ctx)->host_dev);
     free(*ctx);
     *ctx = NULL;
 }

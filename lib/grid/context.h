@@ -23,6 +23,7 @@ typedef struct qdri_watch_opts {
 
 struct qdr_context {
     qdri_dev *dev;
+    qdri_dev *host_dev; /* drives MPI for a GPU; NULL: the device does */
     qdri_comm *world;
     qdr_stream *stream; /* the default one */
     int n_threads;

@@ -11,8 +11,8 @@
 typedef struct product_key {
     int64_t m, n, k, lda, ldb, ldc;
     int32_t trans_a, trans_b, dtype, c_dtype;
-    int32_t align_a, align_b, align_c; /* bytes, at most 16 */
-    int32_t has_beta, n_sms;
+    int32_t align_a, align_b, align_c, align_bias; /* bytes, at most 16; no bias: 0 */
+    int32_t has_beta, n_sms, unused; /* no gaps: keys are compared as bytes */
 } product_key;
 
 struct qdri_cuda_product {
@@ -43,6 +43,7 @@ static product_key key_of(const qdri_cuda_dev *dev, const qdri_gemm *g)
                          .align_a = align_of(g->a),
                          .align_b = align_of(g->b),
                          .align_c = align_of(g->c),
+                         .align_bias = g->bias ? align_of(g->bias) : 0,
                          .has_beta = g->beta != 0,
                          .n_sms = dev->n_sms_free};
 }
@@ -92,6 +93,9 @@ static qdr_status describe(qdri_cuda_dev *dev, qdri_cuda_product *p)
                      key->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N));
     if (key->n_sms < dev->gpu.n_sms)
         QDR_TRY(set_word(dev, p->description, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, key->n_sms));
+    if (key->align_bias)
+        QDR_TRY(
+            set_word(dev, p->description, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS));
     QDRI_CUBLAS_TRY(
         dev, cublasLtMatrixLayoutCreate(&p->b, type, (uint64_t)(key->trans_b ? key->k : key->n),
                                         (uint64_t)(key->trans_b ? key->n : key->k), key->ldb));
@@ -229,6 +233,10 @@ static qdr_status multiply(qdr_stream *stream, const qdri_cuda_product *p, const
     const int is_double = g->dtype == QDR_F64;
     void *workspace;
     QDR_TRY(qdri_cuda_workspace(stream, &workspace));
+    if (g->bias)
+        QDRI_CUBLAS_TRY(dev, cublasLtMatmulDescSetAttribute(p->description,
+                                                            CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+                                                            &g->bias, sizeof g->bias));
     QDRI_CUBLAS_TRY(dev, cublasLtMatmul(dev->lt, p->description,
                                         is_double ? (const void *)&g->alpha : &alpha, g->b, p->b,
                                         g->a, p->a, is_double ? (const void *)&g->beta : &beta,
@@ -237,14 +245,36 @@ static qdr_status multiply(qdr_stream *stream, const qdri_cuda_product *p, const
     return QDR_OK;
 }
 
+int qdri_cuda_adds_bias(const qdri_gemm *gemm)
+{
+    return gemm->dtype != QDR_F64 && gemm->c_dtype == gemm->dtype && gemm->ldc == gemm->n;
+}
+
+/* What cuBLASLt does not do at once, such as with a bias on an odd address. */
+static qdr_status gemm_then_bias(qdr_stream *stream, const qdri_gemm *gemm)
+{
+    qdri_gemm product = *gemm;
+    qdri_kernel add = {.kind = QDRI_K_BIAS_ADD, .dtype = gemm->c_dtype};
+    product.bias = NULL;
+    add.u.rows.n_rows = gemm->m;
+    add.u.rows.n_cols = gemm->n;
+    add.u.rows.y = gemm->c;
+    add.u.rows.p = (void *)(uintptr_t)gemm->bias;
+    QDR_TRY(qdri_cuda_gemm(stream, &product));
+    return qdri_cuda_kernel(stream, &add);
+}
+
 qdr_status qdri_cuda_gemm(qdr_stream *stream, const qdri_gemm *gemm)
 {
     qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
     const product_key key = key_of(dev, gemm);
     int found;
     QDR_TRY(qdri_cuda_enter(dev));
+    if (gemm->bias && (gemm->k == 0 || key.align_bias < 16)) return gemm_then_bias(stream, gemm);
     if (gemm->k == 0) return scale(stream, gemm);
     const int at = find_product(dev, &key, &found);
-    if (!found) QDR_TRY(make_product(dev, &key, at));
+    const qdr_status made = found ? QDR_OK : make_product(dev, &key, at);
+    if (made == QDR_ERR_UNSUPPORTED && gemm->bias) return gemm_then_bias(stream, gemm);
+    QDR_TRY(made);
     return multiply(stream, dev->products[at], gemm);
 }

@@ -77,6 +77,10 @@ static qdr_status stamps_open(qdri_cuda_dev *dev)
 qdr_status qdri_cuda_stamp(qdr_stream *stream, int64_t *nanosecs)
 {
     qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
+    if (qdri_cuda_is_recording(stream))
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                        "graph: a step that is measured cannot be recorded, as "
+                        "its times are those of one run; unset QDR_REPORT");
     QDR_TRY(qdri_cuda_enter(dev));
     if (!dev->stamps) QDR_TRY(stamps_open(dev));
     if (!dev->stamps->chunks || dev->stamps->chunks->n == CHUNK_STAMPS) QDR_TRY(chunk_add(dev));
