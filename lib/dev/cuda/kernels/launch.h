@@ -17,7 +17,7 @@ extern "C" {
 typedef struct qdri_cuda_fault {
     int32_t found; /* 0: none; the rest is the first one's */
     int32_t is_target, id;
-    int32_t unused;
+    int32_t claimed; /* by the kernel that writes the rest */
     int64_t row, vocab;
 } qdri_cuda_fault;
 

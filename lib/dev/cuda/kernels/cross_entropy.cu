@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Cross-entropy of logits whose columns other ranks may hold the rest of. */
+#include "dev/cuda/kernels/rows.cuh"
+
+namespace
+{
+/* The words whose logits are here, and how many there are in all (0: not known). */
+struct words {
+    int64_t begin, n, vocab;
+};
+
+/* A target beyond the vocabulary counts as none. */
+__device__ inline bool has_target(const words &here, int32_t target)
+{
+    return target >= 0 && (here.vocab == 0 || target < here.vocab);
+}
+
+/* The target's column here, or -1 if another rank holds it or there is none. */
+__device__ inline int64_t target_column(const words &here, int32_t target)
+{
+    const int64_t column = target - here.begin;
+    return has_target(here, target) && column >= 0 && column < here.n ? column : -1;
+}
+
+template <typename T>
+__global__ void ce_max(int64_t n_rows, int64_t n_cols, const T *logits, real_of<T> *maxima,
+                       bool wide)
+{
+    constexpr int V = pack_width<T>;
+    typedef real_of<T> R;
+    const int64_t row = row_number();
+    const int64_t n = row < n_rows ? n_cols : 0;
+    const T *mine = logits + (row < n_rows ? row * n_cols : 0);
+    R found = minus_infinity<R>();
+#pragma unroll 4
+    for (int64_t at = (int64_t)threadIdx.x * V; at < n; at += (int64_t)blockDim.x * V) {
+        const pack<T, V> more = load<V>(mine, at, n, wide);
+#pragma unroll
+        for (int k = 0; k < V; k++)
+            if (at + k < n) found = larger::of(found, (R)get(more.at[k]));
+    }
+    found = row_total<larger>(found);
+    if (threadIdx.x == 0 && row < n_rows) maxima[row] = found;
+}
+
+template <typename T>
+__global__ void ce_sums(int64_t n_rows, words here, const T *logits, const int32_t *targets,
+                        const real_of<T> *maxima, real_of<T> *sums, bool wide)
+{
+    constexpr int V = pack_width<T>;
+    typedef real_of<T> R;
+    const int64_t row = row_number();
+    const int64_t n = row < n_rows ? here.n : 0;
+    const T *mine = logits + (row < n_rows ? row * here.n : 0);
+    const R top = row < n_rows ? maxima[row] : 0;
+    R sum = 0;
+#pragma unroll 4
+    for (int64_t at = (int64_t)threadIdx.x * V; at < n; at += (int64_t)blockDim.x * V) {
+        const pack<T, V> more = load<V>(mine, at, n, wide);
+#pragma unroll
+        for (int k = 0; k < V; k++)
+            if (at + k < n) sum += real_exp(get(more.at[k]) - top);
+    }
+    sum = row_total<plus>(sum);
+    if (threadIdx.x > 0 || row >= n_rows) return;
+    const int64_t column = target_column(here, targets[row]);
+    sums[2 * row] = sum;
+    sums[2 * row + 1] = column >= 0 ? get(mine[column]) - top : 0;
+}
+
+/* Sum and number of the losses of the block's rows, or of earlier blocks' sums. */
+__device__ inline void store_loss(double loss, double n_valid, double *result)
+{
+    loss = row_total<plus>(loss);
+    n_valid = row_total<plus>(n_valid);
+    if (threadIdx.x > 0) return;
+    result[2 * blockIdx.x] = loss;
+    result[2 * blockIdx.x + 1] = n_valid;
+}
+
+template <typename R>
+__global__ void ce_loss(int64_t n_rows, int64_t rows_per_block, int64_t vocab,
+                        const int32_t *targets, const R *maxima, const R *sums, R *saved,
+                        double *result)
+{
+    const words here = {0, 0, vocab};
+    const int64_t begin = blockIdx.x * rows_per_block;
+    const int64_t end = begin + rows_per_block;
+    double loss = 0, n_valid = 0;
+    for (int64_t r = begin + threadIdx.x; r < end && r < n_rows; r += blockDim.x) {
+        const double log_sum = log((double)sums[2 * r]);
+        saved[2 * r] = maxima[r];
+        saved[2 * r + 1] = (R)log_sum;
+        if (!has_target(here, targets[r])) continue;
+        loss += log_sum - (double)sums[2 * r + 1];
+        n_valid += 1;
+    }
+    store_loss(loss, n_valid, result);
+}
+
+__global__ void add_losses(int n, const double *parts, double *result)
+{
+    double loss = 0, n_valid = 0;
+    for (int i = (int)threadIdx.x; i < n; i += (int)blockDim.x) {
+        loss += parts[2 * i];
+        n_valid += parts[2 * i + 1];
+    }
+    store_loss(loss, n_valid, result);
+}
+
+/* A thread reads a logit before it writes in its place: dlogits may be logits. */
+template <typename T>
+__global__ void ce_backward(int64_t n_rows, words here, const T *logits, const int32_t *targets,
+                            const real_of<T> *saved, real_of<T> scale, T *dlogits, bool wide)
+{
+    constexpr int V = pack_width<T>;
+    typedef real_of<T> R;
+    const cell at = find_cell(here.n, V);
+    if (at.col >= here.n) return;
+#pragma unroll
+    for (int i = 0; i < rows_each; i++) {
+        const int64_t row = at.row + i * at.step;
+        if (row >= n_rows) return;
+        const int32_t target = targets[row];
+        const int64_t column = target_column(here, target);
+        const R top = saved[2 * row], log_sum = saved[2 * row + 1];
+        pack<T, V> out = {};
+        if (has_target(here, target)) {
+            out = load<V>(logits + row * here.n, at.col, here.n, wide);
+#pragma unroll
+            for (int k = 0; k < V; k++) {
+                const R share = real_exp((get(out.at[k]) - top) - log_sum);
+                out.at[k] = put<T>(scale * (at.col + k == column ? share - 1 : share));
+            }
+        }
+        store<V>(dlogits + row * here.n, at.col, here.n, wide, out);
+    }
+}
+
+template <typename T>
+cudaError_t launch_max(const qdri_kernel *kernel, const qdri_cuda_place *place)
+{
+    constexpr int V = pack_width<T>;
+    const int64_t n_rows = kernel->u.ce.n_rows, n_cols = kernel->u.ce.n_cols;
+    const T *logits = (const T *)kernel->u.ce.logits;
+    const row_plan plan = plan_rows(n_rows, n_cols, V);
+    if (n_rows == 0) return cudaSuccess;
+    return launch(place, plan.grid, plan.block, 0, ce_max<T>, n_rows, n_cols, logits,
+                  (real_of<T> *)kernel->u.ce.work, is_wide<V>(logits) && n_cols % V == 0);
+}
+
+template <typename T>
+cudaError_t launch_sums(const qdri_kernel *kernel, const qdri_cuda_place *place)
+{
+    constexpr int V = pack_width<T>;
+    typedef real_of<T> R;
+    const int64_t n_rows = kernel->u.ce.n_rows;
+    const words here = {kernel->u.ce.begin, kernel->u.ce.n_cols, kernel->u.ce.vocab};
+    const T *logits = (const T *)kernel->u.ce.logits;
+    const row_plan plan = plan_rows(n_rows, here.n, V);
+    if (n_rows == 0) return cudaSuccess;
+    LAUNCH_TRY(qdri_cuda_check_ids(kernel->u.ce.targets, n_rows, here.vocab, true, place));
+    return launch(place, plan.grid, plan.block, 0, ce_sums<T>, n_rows, here, logits,
+                  kernel->u.ce.targets, (const R *)kernel->u.ce.work, (R *)kernel->u.ce.work2,
+                  is_wide<V>(logits) && here.n % V == 0);
+}
+
+template <typename R>
+cudaError_t launch_loss(const qdri_kernel *kernel, const qdri_cuda_place *place)
+{
+    constexpr int64_t most_blocks = 1024;
+    const int64_t n_rows = kernel->u.ce.n_rows;
+    const int64_t n_blocks = most(1, least(most_blocks, ceil_div(n_rows, block_threads)));
+    double *parts = n_blocks > 1 ? (double *)place->scratch : kernel->u.ce.result;
+    LAUNCH_TRY(launch(place, dim3((unsigned)n_blocks), dim3(threads_for(n_rows)), 0, ce_loss<R>,
+                      n_rows, ceil_div(n_rows, n_blocks), kernel->u.ce.vocab, kernel->u.ce.targets,
+                      (const R *)kernel->u.ce.work, (const R *)kernel->u.ce.work2,
+                      (R *)kernel->u.ce.saved, parts));
+    if (n_blocks == 1) return cudaSuccess;
+    return launch(place, dim3(1), dim3(threads_for(n_blocks)), 0, add_losses, (int)n_blocks, parts,
+                  kernel->u.ce.result);
+}
+
+template <typename T>
+cudaError_t launch_backward(const qdri_kernel *kernel, const qdri_cuda_place *place)
+{
+    constexpr int V = pack_width<T>;
+    typedef real_of<T> R;
+    const int64_t n_rows = kernel->u.ce.n_rows;
+    const words here = {kernel->u.ce.begin, kernel->u.ce.n_cols, kernel->u.ce.vocab};
+    const T *logits = (const T *)kernel->u.ce.logits;
+    T *dlogits = (T *)kernel->u.ce.dlogits;
+    if (n_rows == 0) return cudaSuccess;
+    LAUNCH_TRY(qdri_cuda_check_ids(kernel->u.ce.targets, n_rows, here.vocab, true, place));
+    if (here.n == 0) return cudaSuccess;
+    const cell_plan plan = plan_cells(n_rows, here.n, V);
+    return launch(place, plan.grid, plan.block, 0, ce_backward<T>, n_rows, here, logits,
+                  kernel->u.ce.targets, (const R *)kernel->u.ce.saved, (R)kernel->u.ce.scale,
+                  dlogits, is_wide<V>(logits) && is_wide<V>(dlogits) && here.n % V == 0);
+}
+
+template <typename T>
+cudaError_t launch_cross_entropy(const qdri_kernel *kernel, const qdri_cuda_place *place)
+{
+    switch (kernel->kind) {
+    case QDRI_K_CE_MAX: return launch_max<T>(kernel, place);
+    case QDRI_K_CE_SUMS: return launch_sums<T>(kernel, place);
+    case QDRI_K_CE_LOSS: return launch_loss<real_of<T>>(kernel, place);
+    default: return launch_backward<T>(kernel, place);
+    }
+}
+} // namespace
+
+cudaError_t qdri_cuda_cross_entropy(const qdri_kernel *kernel, const qdri_cuda_place *place)
+{
+    return with_type(kernel->dtype,
+                     [&](auto t) { return launch_cross_entropy<decltype(t)>(kernel, place); });
+}

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Kernels from element to element: sums, casts, GELU. Outputs may be inputs. */
+#include "dev/cuda/kernels/launch.cuh"
+
+namespace
+{
+struct add {
+    static constexpr bool reads_b = true, reads_y = false;
+    template <typename R> __device__ static R of(R a, R b, R) { return a + b; }
+};
+
+struct cast {
+    static constexpr bool reads_b = false, reads_y = false;
+    template <typename R> __device__ static R of(R a, R, R) { return a; }
+};
+
+/* Beyond it the logistic function in GELU is 0 or 1; up to it its exp is finite. */
+template <typename R> constexpr R gelu_limit = sizeof(R) == 8 ? 20 : 10;
+/* 0.5·(1 + tanh(u)) is the logistic function of 2u, with u = sqrt(2/pi)·(x + 0.044715·x³). */
+template <typename R> constexpr R gelu_scale = (R)1.5957691216057307117597842397375;
+template <typename R> constexpr R gelu_cube = (R)0.044715;
+
+/* exp(-2u), with x within the limits. */
+template <typename R> __device__ inline R gelu_exp(R x)
+{
+    return real_exp(-gelu_scale<R> * (x + gelu_cube<R> * (x * x * x)));
+}
+
+/* NaN stays. */
+template <typename R> __device__ inline R not_below(R x, R limit) { return x < limit ? limit : x; }
+template <typename R> __device__ inline R not_above(R x, R limit) { return x > limit ? limit : x; }
+
+struct gelu_forward {
+    static constexpr bool reads_b = false, reads_y = false;
+    template <typename R> __device__ static R of(R a, R, R)
+    {
+        const R above = not_below(a, -gelu_limit<R>);
+        return above / (1 + gelu_exp(not_above(above, gelu_limit<R>)));
+    }
+};
+
+template <typename R> __device__ inline R gelu_slope(R a)
+{
+    const R x = not_above(not_below(a, -gelu_limit<R>), gelu_limit<R>);
+    const R e = gelu_exp(x);
+    const R s = 1 / (1 + e);
+    return s + x * s * (s * e) * gelu_scale<R> * (1 + 3 * gelu_cube<R> * (x * x));
+}
+
+struct gelu_backward {
+    static constexpr bool reads_b = true, reads_y = false;
+    template <typename R> __device__ static R of(R a, R b, R) { return b * gelu_slope(a); }
+};
+
+struct gelu_backward_add {
+    static constexpr bool reads_b = true, reads_y = true;
+    template <typename R> __device__ static R of(R a, R b, R y) { return y + b * gelu_slope(a); }
+};
+
+/* y = Op(a, b, y), a pack a thread. */
+template <typename Op, typename A, typename B, typename Y>
+__global__ void map(int64_t n, const A *a, const B *b, Y *y, bool wide)
+{
+    constexpr int V = pack_width<A>;
+    typedef real_of<A> R;
+    const int64_t at = thread_number() * V;
+    if (at >= n) return;
+    const pack<A, V> x = load<V>(a, at, n, wide);
+    pack<B, V> z = {};
+    pack<Y, V> out = {};
+    if (Op::reads_b) z = load<V>(b, at, n, wide);
+    if (Op::reads_y) out = load<V>(y, at, n, wide);
+#pragma unroll
+    for (int k = 0; k < V; k++)
+        out.at[k] = put<Y>(Op::of(get(x.at[k]), (R)get(z.at[k]), (R)get(out.at[k])));
+    store<V>(y, at, n, wide, out);
+}
+
+template <typename Op, typename A, typename B, typename Y>
+cudaError_t launch_map(const qdri_kernel *kernel, const qdri_cuda_place *place)
+{
+    constexpr int V = pack_width<A>;
+    const int64_t n = kernel->u.binary.n;
+    const A *a = (const A *)kernel->u.binary.a;
+    const B *b = Op::reads_b ? (const B *)kernel->u.binary.b : nullptr;
+    Y *y = (Y *)kernel->u.binary.y;
+    if (n == 0) return cudaSuccess;
+    return launch_each(place, ceil_div(n, V), map<Op, A, B, Y>, n, a, b, y,
+                       is_wide<V>(a) && is_wide<V>(b) && is_wide<V>(y));
+}
+
+template <typename T>
+cudaError_t launch_cast(const qdri_kernel *kernel, const qdri_cuda_place *place)
+{
+    const size_t bytes = (size_t)kernel->u.binary.n * sizeof(T);
+    if (kernel->dtype != kernel->u.binary.dtype2)
+        return with_type(kernel->u.binary.dtype2, [&](auto y) {
+            return launch_map<cast, T, T, decltype(y)>(kernel, place);
+        });
+    if (bytes == 0 || kernel->u.binary.y == kernel->u.binary.a) return cudaSuccess;
+    return cudaMemcpyAsync(kernel->u.binary.y, kernel->u.binary.a, bytes, cudaMemcpyDefault,
+                           place->stream);
+}
+
+template <typename T> __global__ void sum_parts(int64_t n, int n_parts, const T *x, T *y, bool wide)
+{
+    constexpr int V = pack_width<T>;
+    const int64_t at = thread_number() * V;
+    real_of<T> sum[V] = {};
+    if (at >= n) return;
+#pragma unroll 4
+    for (int part = 0; part < n_parts; part++) {
+        const pack<T, V> more = load<V>(x + part * n, at, n, wide);
+#pragma unroll
+        for (int k = 0; k < V; k++) sum[k] = part ? sum[k] + get(more.at[k]) : get(more.at[k]);
+    }
+    pack<T, V> out;
+#pragma unroll
+    for (int k = 0; k < V; k++) out.at[k] = put<T>(sum[k]);
+    store<V>(y, at, n, wide, out);
+}
+
+template <typename T>
+cudaError_t launch_sum_parts(const qdri_kernel *kernel, const qdri_cuda_place *place)
+{
+    constexpr int V = pack_width<T>;
+    const int64_t n = kernel->u.parts.n;
+    const T *x = (const T *)kernel->u.parts.x;
+    T *y = (T *)kernel->u.parts.y;
+    if (n == 0) return cudaSuccess;
+    return launch_each(place, ceil_div(n, V), sum_parts<T>, n, kernel->u.parts.n_parts, x, y,
+                       is_wide<V>(x) && is_wide<V>(y) && n % V == 0);
+}
+
+template <typename T>
+cudaError_t launch_elements(const qdri_kernel *kernel, const qdri_cuda_place *place)
+{
+    switch (kernel->kind) {
+    case QDRI_K_ADD:
+        return with_type(kernel->u.binary.dtype2,
+                         [&](auto b) { return launch_map<add, T, decltype(b), T>(kernel, place); });
+    case QDRI_K_SUM_PARTS: return launch_sum_parts<T>(kernel, place);
+    case QDRI_K_CAST: return launch_cast<T>(kernel, place);
+    case QDRI_K_GELU_FORWARD: return launch_map<gelu_forward, T, T, T>(kernel, place);
+    case QDRI_K_GELU_BACKWARD:
+        return kernel->u.binary.accumulate ? launch_map<gelu_backward_add, T, T, T>(kernel, place)
+                                           : launch_map<gelu_backward, T, T, T>(kernel, place);
+    default: return cudaErrorNotSupported;
+    }
+}
+} // namespace
+
+cudaError_t qdri_cuda_elements(const qdri_kernel *kernel, const qdri_cuda_place *place)
+{
+    return with_type(kernel->dtype,
+                     [&](auto t) { return launch_elements<decltype(t)>(kernel, place); });
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Elements as stored, numbers as computed, and packs of elements that are moved together. */
+#ifndef QDRI_DEV_CUDA_KERNELS_TYPES_CUH
+#define QDRI_DEV_CUDA_KERNELS_TYPES_CUH
+
+#include <cuda_bf16.h>
+#include <stdint.h>
+
+typedef __nv_bfloat16 bf16;
+
+/* The type that T is computed and summed in. */
+template <typename T> struct real_of_type {
+    typedef float type;
+};
+template <> struct real_of_type<double> {
+    typedef double type;
+};
+template <> struct real_of_type<int32_t> {
+    typedef int32_t type;
+};
+template <> struct real_of_type<uint32_t> {
+    typedef uint32_t type;
+};
+template <typename T> using real_of = typename real_of_type<T>::type;
+
+__device__ inline float get(float x) { return x; }
+__device__ inline double get(double x) { return x; }
+__device__ inline int32_t get(int32_t x) { return x; }
+__device__ inline uint32_t get(uint32_t x) { return x; }
+__device__ inline float get(bf16 x) { return __bfloat162float(x); }
+
+template <typename T> struct putter {
+    template <typename R> __device__ static T put(R x) { return (T)x; }
+};
+template <> struct putter<bf16> {
+    template <typename R> __device__ static bf16 put(R x) { return __float2bfloat16_rn((float)x); }
+};
+template <typename T, typename R> __device__ inline T put(R x) { return putter<T>::put(x); }
+
+__device__ inline float real_exp(float x) { return expf(x); }
+__device__ inline double real_exp(double x) { return exp(x); }
+__device__ inline float real_log(float x) { return logf(x); }
+__device__ inline double real_log(double x) { return log(x); }
+__device__ inline float real_sqrt(float x) { return sqrtf(x); }
+__device__ inline double real_sqrt(double x) { return sqrt(x); }
+template <typename R> __device__ inline R minus_infinity() { return -(R)INFINITY; }
+
+/* ---- packs ---- */
+
+constexpr int pack_bytes = 16;
+/* Elements that one access moves. */
+template <typename T> constexpr int pack_width = pack_bytes / (int)sizeof(T);
+
+template <typename T, int V>
+struct alignas(sizeof(T) * V < pack_bytes ? sizeof(T) * V : pack_bytes) pack {
+    T at[V];
+};
+
+/* Elements at, at + 1, … of a row of n; zeros behind its end. wide: packs are aligned. */
+template <int V, typename T>
+__device__ inline pack<T, V> load(const T *row, int64_t at, int64_t n, bool wide)
+{
+    if (wide && at + V <= n) return *(const pack<T, V> *)(row + at);
+    pack<T, V> x;
+#pragma unroll
+    for (int k = 0; k < V; k++) x.at[k] = at + k < n ? row[at + k] : put<T>(0.0f);
+    return x;
+}
+
+template <int V, typename T>
+__device__ inline void store(T *row, int64_t at, int64_t n, bool wide, const pack<T, V> &x)
+{
+    if (wide && at + V <= n) {
+        *(pack<T, V> *)(row + at) = x;
+        return;
+    }
+#pragma unroll
+    for (int k = 0; k < V; k++)
+        if (at + k < n) row[at + k] = x.at[k];
+}
+
+#endif

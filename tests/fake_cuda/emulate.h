@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* CUDA C++ for g++: included before a .cu file, it makes its kernels functions of the host. The
+ * blocks of a grid run one after the other on the thread of the stream; the threads of a block are
+ * fibers, which take turns where the block or a warp waits for all of its threads. */
+#ifndef FAKE_CUDA_EMULATE_H
+#define FAKE_CUDA_EMULATE_H
+
+#define cudaLaunchKernelEx emulate_no_launch /* the toolkit's, which asks the driver */
+#include <cuda_runtime.h>
+#undef cudaLaunchKernelEx
+#include <cuda_bf16.h>
+
+#include <cmath>
+#include <cstring>
+#include <ctime>
+#include <tuple>
+#include <utility>
+
+#include "dev/cuda/kernels/lists.h"
+#include "fake.h"
+
+/* Static shared memory is the thread's, as blocks run one after the other; dynamic shared memory is
+ * declared `extern __shared__ unsigned char shared_bytes[]`. */
+#undef __shared__
+#define __shared__ thread_local
+#undef __launch_bounds__
+#define __launch_bounds__(...)
+#define EMULATE_SHARED_BYTES 232448 /* of a block on Hopper */
+
+#define EMULATE_FAST_TLS __attribute__((tls_model("initial-exec"))) __constinit thread_local
+extern EMULATE_FAST_TLS uint3 threadIdx;
+extern EMULATE_FAST_TLS uint3 blockIdx;
+extern EMULATE_FAST_TLS dim3 blockDim;
+extern EMULATE_FAST_TLS dim3 gridDim;
+extern __constinit thread_local unsigned char shared_bytes[EMULATE_SHARED_BYTES];
+
+/* ---- grids ---- */
+
+typedef struct emulate_grid {
+    dim3 grid, block;
+    size_t shared_bytes;
+    void (*thread)(const void *args); /* what each thread does */
+    const void *args;
+} emulate_grid;
+void emulate_run(const emulate_grid *grid);
+/* What a GPU would say of the grid's sizes. */
+cudaError_t emulate_check(const cudaLaunchConfig_t *config);
+cudaError_t emulate_allow_shared(size_t bytes);
+
+/* ---- meetings of threads ---- */
+
+/* All threads of the block that have not ended; `line` and `file` must be the same. */
+void emulate_block_meets(int line, const char *file);
+/* All lanes of the mask: the last to come calls finish(all), where all[lane] is that lane's `mine`.
+ */
+void emulate_warp_meets(unsigned mask, void *mine, void (*finish)(void *const *all, unsigned mask),
+                        int line, const char *file);
+unsigned emulate_lane();
+
+#define EMULATE_WHERE int line = __builtin_LINE(), const char *file = __builtin_FILE()
+
+inline void __syncthreads(EMULATE_WHERE) { emulate_block_meets(line, file); }
+
+inline void __syncwarp(unsigned mask = ~0u, EMULATE_WHERE)
+{
+    emulate_warp_meets(
+        mask, nullptr, [](void *const *, unsigned) {}, line, file);
+}
+
+template <typename T> struct emulate_shuffle {
+    T value, result;
+    unsigned from;
+};
+
+template <typename T>
+T emulate_shuffled(unsigned mask, T value, unsigned from, int line, const char *file)
+{
+    emulate_shuffle<T> mine = {value, value, from};
+    emulate_warp_meets(
+        mask, &mine,
+        [](void *const *all, unsigned lanes) {
+            for (unsigned i = 0; i < 32; i++) {
+                if (!(lanes >> i & 1)) continue;
+                emulate_shuffle<T> *to = (emulate_shuffle<T> *)all[i];
+                if (lanes >> to->from & 1)
+                    to->result = ((const emulate_shuffle<T> *)all[to->from])->value;
+            }
+        },
+        line, file);
+    return mine.result;
+}
+
+template <typename T> T __shfl_sync(unsigned mask, T value, int from, int width = 32, EMULATE_WHERE)
+{
+    const unsigned base = emulate_lane() & ~(unsigned)(width - 1);
+    return emulate_shuffled(mask, value, base | ((unsigned)from & (unsigned)(width - 1)), line,
+                            file);
+}
+
+template <typename T>
+T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = 32, EMULATE_WHERE)
+{
+    (void)width;
+    return emulate_shuffled(mask, value, (emulate_lane() ^ (unsigned)lanes) & 31u, line, file);
+}
+
+template <typename T>
+T __shfl_down_sync(unsigned mask, T value, unsigned lanes, int width = 32, EMULATE_WHERE)
+{
+    const unsigned lane = emulate_lane();
+    const bool inside = lane % (unsigned)width + lanes < (unsigned)width;
+    return emulate_shuffled(mask, value, inside ? lane + lanes : lane, line, file);
+}
+
+inline unsigned __ballot_sync(unsigned mask, int says, EMULATE_WHERE)
+{
+    emulate_shuffle<unsigned> mine = {(unsigned)(says != 0), 0, 0};
+    emulate_warp_meets(
+        mask, &mine,
+        [](void *const *all, unsigned lanes) {
+            unsigned votes = 0;
+            for (unsigned i = 0; i < 32; i++)
+                if (lanes >> i & 1)
+                    votes |= ((const emulate_shuffle<unsigned> *)all[i])->value << i;
+            for (unsigned i = 0; i < 32; i++)
+                if (lanes >> i & 1) ((emulate_shuffle<unsigned> *)all[i])->result = votes;
+        },
+        line, file);
+    return mine.result;
+}
+
+/* ---- what a thread does alone ---- */
+
+inline int atomicCAS(int *at, int old, int value)
+{
+    __atomic_compare_exchange_n(at, &old, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+    return old;
+}
+
+inline int atomicMin(int *at, int value)
+{
+    int old = __atomic_load_n(at, __ATOMIC_RELAXED);
+    while (value < old && !__atomic_compare_exchange_n(at, &old, value, true, __ATOMIC_SEQ_CST,
+                                                       __ATOMIC_RELAXED)) {}
+    return old;
+}
+
+inline int atomicAdd(int *at, int value) { return __atomic_fetch_add(at, value, __ATOMIC_SEQ_CST); }
+
+inline void __threadfence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
+inline int __ffs(int bits) { return __builtin_ffs(bits); }
+template <typename T> T __ldg(const T *at) { return *at; }
+
+/* What the product writes in assembly (kernels/intrinsics.cuh). */
+#define QDRI_DEV_CUDA_KERNELS_INTRINSICS_CUH
+inline int64_t nanosecs_now()
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* ---- launches ---- */
+
+/* Arguments that are device addresses become the host's. */
+template <typename T> void emulate_argument(T &) {}
+template <typename T> void emulate_argument(T *&pointer)
+{
+    pointer = (T *)fake_translate((const void *)pointer);
+}
+
+inline void emulate_argument(qdri_cuda_lists &lists)
+{
+    for (const void *&source : lists.sources) source = fake_translate(source);
+    for (void *&result : lists.results) result = fake_translate(result);
+}
+
+template <typename... E> struct emulate_call {
+    emulate_grid grid;
+    void (*kernel)(E...);
+    std::tuple<E...> args;
+};
+
+template <typename... E> void emulate_thread(const void *call)
+{
+    const auto *self = (const emulate_call<E...> *)call;
+    std::apply(self->kernel, self->args);
+}
+
+template <typename... E> void emulate_enqueued(void *args)
+{
+    auto *call = (emulate_call<E...> *)args;
+    std::apply([](auto &...argument) { (emulate_argument(argument), ...); }, call->args);
+    call->grid.args = call;
+    emulate_run(&call->grid);
+}
+
+template <typename... E, typename... A>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config, void (*kernel)(E...), A &&...args)
+{
+    const cudaError_t error = emulate_check(config);
+    if (error != cudaSuccess) return error;
+    emulate_call<E...> call = {{config->gridDim, config->blockDim, config->dynamicSmemBytes,
+                                emulate_thread<E...>, nullptr},
+                               kernel,
+                               std::tuple<E...>(std::forward<A>(args)...)};
+    fake_enqueue(config->stream, emulate_enqueued<E...>, &call, sizeof call);
+    return cudaSuccess;
+}
+
+template <typename... E>
+cudaError_t cudaFuncSetAttribute(void (*)(E...), cudaFuncAttribute attribute, int value)
+{
+    return attribute == cudaFuncAttributeMaxDynamicSharedMemorySize
+               ? emulate_allow_shared((size_t)value)
+               : cudaSuccess;
+}
+
+#endif
