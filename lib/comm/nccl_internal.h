@@ -99,6 +99,8 @@ int qdri_nccl_guard_stop(nccl_guard *guard);
 /* nccl_watch.c */
 void qdri_nccl_watch_init(nccl_watch *watch);
 void qdri_nccl_watch_free(nccl_watch *watch);
+/* Whether what is enqueued is recorded, to run later and again. */
+int qdri_nccl_is_captured(qdr_stream *stream);
 /* Around a launch. *watched: NULL where waits are not limited. */
 QDR_NODISCARD qdr_status qdri_nccl_watch_begin(nccl_comm *comm, const qdri_coll *coll,
                                                qdr_stream *stream, nccl_watched **watched);

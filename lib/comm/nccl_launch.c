@@ -65,7 +65,7 @@ static qdr_status stage(nccl_call *c, nccl_held **held)
     held_collect(c->comm);
     if (bytes == 0) return QDR_OK;
     QDR_TRY(qdri_staging_take(&c->comm->base, bytes, &c->staging, &staging));
-    if (!staging) return QDR_OK;
+    if (!staging || qdri_nccl_is_captured(c->stream)) return QDR_OK; /* or kept to the end */
     qdr_status status = QDRI_NEW(1, "staging of a collective", held);
     if (status == QDR_OK) status = qdri_event_create(c->comm->base.dev, &(*held)->used);
     if (status != QDR_OK) {

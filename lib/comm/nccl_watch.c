@@ -93,7 +93,7 @@ static void append(nccl_watch *watch, nccl_watched *watched)
 }
 
 /* In a graph nothing runs yet, and its events mean nothing outside. */
-static int is_captured(qdr_stream *stream)
+int qdri_nccl_is_captured(qdr_stream *stream)
 {
     enum cudaStreamCaptureStatus is = cudaStreamCaptureStatusNone;
     return cudaStreamIsCapturing(qdri_cuda_handle(stream), &is) == cudaSuccess &&
@@ -104,7 +104,7 @@ qdr_status qdri_nccl_watch_begin(nccl_comm *comm, const qdri_coll *coll, qdr_str
                                  nccl_watched **watched)
 {
     *watched = NULL;
-    if (qdri_comm_timeout_ns(&comm->base) == 0 || is_captured(stream)) return QDR_OK;
+    if (qdri_comm_timeout_ns(&comm->base) == 0 || qdri_nccl_is_captured(stream)) return QDR_OK;
     nccl_watched *taken = take_spare(&comm->watch);
     if (!taken) QDR_TRY(watched_create(comm->base.dev, &taken));
     qdri_coll_describe(coll, comm->base.size, taken->call);

@@ -7,12 +7,15 @@
 #include "core/size.h"
 #include "dev/plugin.h"
 #include "grid/internal.h"
+#include "grid/pairing.h"
 #include "topo/topo.h"
 
 qdr_status qdri_context_check_opts(const qdr_context_opts *opts, qdri_watch_opts *watch)
 {
     qdri_device_choice device;
+    qdri_pairing pairing;
     QDR_TRY(qdri_watch_opts_read(watch));
+    QDR_TRY(qdri_pairing_read(&pairing));
     if (!opts) return qdri_device_read(NULL, &device);
     if (opts->version != QDR_OPTS_INIT)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
@@ -93,6 +96,14 @@ void qdri_context_discard(qdr_context **ctx)
     *ctx = NULL;
 }
 
+static qdr_status pair_local(const qdr_context *ctx, qdri_comm **comm)
+{
+    qdri_pairing pairing;
+    if (qdri_dev_runs_work(ctx->dev)) return QDR_OK;
+    return qdri_pair(comm, ctx->dev, QDRI_PAIR_LOCAL, QDRI_PAIR_LOCAL, ctx->watch.timeout_secs,
+                     &pairing);
+}
+
 qdr_status qdr_context_create_local(qdr_local_world *world, int rank, const qdr_context_opts *opts,
                                     qdr_context **ctx)
 {
@@ -109,12 +120,14 @@ qdr_status qdr_context_create_local(qdr_local_world *world, int rank, const qdr_
     QDR_TRY_OUT(status, qdri_local_world_agree(world, rank, status));
     /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): agreed, so it was made */
     QDR_TRY_OUT(status, qdri_comm_create_local(world, rank, made->dev, &comm));
+    QDR_TRY_OUT(status, pair_local(made, &comm));
     QDR_TRY_OUT(status, qdri_context_join(made, comm));
     *ctx = made;
     return QDR_OK;
 out:
-    qdri_context_discard(&made);
+    if (made) qdri_stream_destroy(&made->stream);
     qdri_comm_destroy(&comm);
+    qdri_context_discard(&made);
     return status;
 }
 
