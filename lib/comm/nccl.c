@@ -173,11 +173,12 @@ static qdr_status open_part(nccl_comm *comm, int colour, nccl_comm *made)
     return qdri_comm_agree(talker, status);
 }
 
-/* The sentence stays. @return 0: NCCL hangs */
-static int give_up_stem(nccl_comm *comm)
+/* Nothing can be split off any more. @return 0: NCCL hangs */
+static int give_up_stem(nccl_comm *comm, qdr_status status)
 {
     char sentence[QDRI_ERROR_BYTES];
     snprintf(sentence, sizeof sentence, "%s", qdr_last_error());
+    qdri_dev_poison(comm->base.dev, status, sentence);
     qdri_comm_abort(&comm->base);
     const int done = qdri_nccl_guard_wait(comm->guard);
     qdri_set_last_error(sentence);
@@ -194,7 +195,8 @@ static qdr_status nccl_split(qdri_comm *base, int colour, int key, qdri_comm **p
     qdr_status status = qdri_comm_agree(comm->host, comm_create(host, comm->max_ctas, &made));
     QDR_TRY_OUT(status, status);
     status = open_part(comm, colour, made);
-    if (status != QDR_OK && !give_up_stem(comm)) return status; /* NCCL may still write to it */
+    if (status != QDR_OK && !give_up_stem(comm, status))
+        return status; /* NCCL may still write to it */
     QDR_TRY_OUT(status, status);
     if (host) {
         comm_begin(made, base->dev, comm);

@@ -149,7 +149,9 @@ qdr_status qdri_nccl_launch(qdri_comm *base, const qdri_coll *coll, qdr_stream *
                    .op = op_of(coll->op)};
     QDR_TRY(qdri_cuda_enter((const qdri_cuda_dev *)base->dev));
     QDR_TRY(qdri_nccl_watch_begin(comm, coll, stream, &watched));
-    QDR_TRY(enqueue(&c));
+    const qdr_status status = enqueue(&c);
+    if (status != QDR_OK) qdri_dev_poison(base->dev, status, qdr_last_error());
+    QDR_TRY(status);
     QDR_TRY(qdri_nccl_watch_end(comm, watched, stream));
     count(&c);
     return QDR_OK;

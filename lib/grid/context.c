@@ -10,13 +10,19 @@
 #include "grid/pairing.h"
 #include "topo/topo.h"
 
-qdr_status qdri_context_check_opts(const qdr_context_opts *opts, qdri_watch_opts *watch)
+/* Of CPUs it says nothing. */
+static qdr_status check_device(const char *name)
 {
     qdri_device_choice device;
     qdri_pairing pairing;
+    QDR_TRY(qdri_device_read(name, &device));
+    return device.is_cuda ? qdri_pairing_read(&pairing) : QDR_OK;
+}
+
+qdr_status qdri_context_check_opts(const qdr_context_opts *opts, qdri_watch_opts *watch)
+{
     QDR_TRY(qdri_watch_opts_read(watch));
-    QDR_TRY(qdri_pairing_read(&pairing));
-    if (!opts) return qdri_device_read(NULL, &device);
+    if (!opts) return check_device(NULL);
     if (opts->version != QDR_OPTS_INIT)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "context: options of version %u, this library knows %u; begin them with "
@@ -25,7 +31,7 @@ qdr_status qdri_context_check_opts(const qdr_context_opts *opts, qdri_watch_opts
     if (opts->n_threads < 0)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "context: n_threads is %d; use 1 or more, or 0 to choose",
                         opts->n_threads);
-    return qdri_device_read(opts->device, &device);
+    return check_device(opts->device);
 }
 
 static qdr_status choose_threads(const qdr_context_opts *opts, int n_node_ranks, int *n_threads)

@@ -6,7 +6,8 @@
  *
  * Environment: FAKE_NCCL_VERSIONS ("22809,22703": by GPU, the last for the rest); of
  * FAKE_CUDA_FAIL "nccl:N", the Nth call fails, and "nccl_async:N", the Nth collective to be
- * enqueued runs into an error and never ends; FAKE_CUDA_SMS, FAKE_CUDA_REPORT, FAKE_CUDA_LEAKS. */
+ * enqueued runs into an error and never ends, "nccl_lost:N", the Nth rank that joins is not heard;
+ * FAKE_CUDA_SMS, FAKE_CUDA_REPORT, FAKE_CUDA_LEAKS. */
 #ifndef FAKE_CUDA_NCCL_FAKE_H
 #define FAKE_CUDA_NCCL_FAKE_H
 
@@ -20,6 +21,8 @@ void fake_nccl_forget(void);
 void fake_nccl_count_faults(int counts);
 /* Communicators that are neither destroyed nor aborted. */
 int64_t fake_nccl_live(void);
+/* Kernels that hold SMs. */
+int fake_nccl_holding(void);
 /* CTAs of the communicator that a rank made last; for tests of limits. */
 int fake_nccl_last_max_ctas(void);
 

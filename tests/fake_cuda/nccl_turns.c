@@ -81,6 +81,15 @@ void fake_nccl_end(running *run)
     fake_nccl_changed();
 }
 
+int fake_nccl_holding(void)
+{
+    int n = 0;
+    fake_nccl_lock();
+    for (const running *run = fake_nccl_running; run; run = run->next) n += run->holds;
+    fake_nccl_unlock();
+    return n;
+}
+
 /* ---- deadlocks ---- */
 
 /* Whether a, which holds its SMs, waits for b, which has come to its stream but not begun. */
