@@ -50,11 +50,13 @@ static void nccl_abort(qdri_comm *base)
     qdri_nccl_guard_abort(comm->guard);
 }
 
-/* Before it leaves the family: what was given up is aborted with the others, not after them. */
+/* Before it leaves the family: what was given up is aborted with the others, not after them. The
+ * root is the last, and the guard needs the family. */
 static void nccl_before_leaving(qdri_comm *base)
 {
     nccl_comm *comm = (nccl_comm *)base;
-    if (comm->guard) (void)qdri_nccl_guard_wait(comm->guard);
+    (void)qdri_nccl_guard_wait(comm->guard);
+    if (base->root == base) comm->is_left = !qdri_nccl_guard_stop(comm->guard);
 }
 
 static void comm_free(nccl_comm *comm)
@@ -73,8 +75,7 @@ static void nccl_destroy(qdri_comm *base)
     qdri_nccl_held_free(comm);
     if (handle) qdri_nccl_close(handle, aborts);
     if (comm->stem) qdri_nccl_close(comm->stem, aborts);
-    const int is_root = base->root == base;
-    if (is_root && !qdri_nccl_guard_stop(comm->guard)) return; /* the guard still uses it */
+    if (comm->is_left) return;
     qdri_comm_destroy(&comm->host);
     comm_free(comm);
 }

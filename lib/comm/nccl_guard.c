@@ -21,7 +21,7 @@ struct nccl_guard {
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t changed; /* on CLOCK_MONOTONIC */
-    int wants_stop, wants_abort, has_aborted, has_ended, hangs;
+    int wants_stop, wants_abort, has_aborted, has_ended, hangs, is_left;
 };
 
 static struct timespec after(int64_t now_ns, int64_t ns)
@@ -63,11 +63,20 @@ static int take_some(nccl_comm *root, ncclComm_t handles[MOST_AT_ONCE])
     return n;
 }
 
+static int is_left(nccl_guard *guard)
+{
+    pthread_mutex_lock(&guard->mutex);
+    const int left = guard->is_left;
+    pthread_mutex_unlock(&guard->mutex);
+    return left;
+}
+
 /* As a group: a kernel that waits behind another communicator's ends only after that one. */
-static void abort_family(nccl_comm *root)
+static void abort_family(nccl_guard *guard)
 {
     ncclComm_t handles[MOST_AT_ONCE];
-    for (int n = take_some(root, handles); n > 0; n = take_some(root, handles)) {
+    for (int n = 1; n > 0 && !is_left(guard);) {
+        n = take_some(guard->root, handles);
         (void)ncclGroupStart();
         for (int i = 0; i < n; i++) (void)ncclCommAbort(handles[i]);
         (void)ncclGroupEnd();
@@ -125,7 +134,7 @@ static void turn(nccl_guard *guard)
     if (!aborts && (!sleep_for(guard, LOOK_NS) || guard->has_aborted)) return;
     pthread_mutex_unlock(&guard->mutex);
     if (aborts)
-        abort_family(guard->root);
+        abort_family(guard);
     else
         look(guard->root);
     pthread_mutex_lock(&guard->mutex);
@@ -207,6 +216,7 @@ int qdri_nccl_guard_stop(nccl_guard *guard)
     guard->wants_stop = 1;
     pthread_cond_broadcast(&guard->changed);
     const int ended = wait_until(guard, &guard->has_ended);
+    guard->is_left = !ended;
     pthread_mutex_unlock(&guard->mutex);
     if (ended) {
         pthread_join(guard->thread, NULL);

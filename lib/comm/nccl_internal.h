@@ -38,6 +38,7 @@ typedef struct nccl_comm {
     pthread_mutex_t calls; /* held in calls of NCCL that may wait */
     int max_ctas;
     nccl_guard *guard; /* the family's */
+    int is_left; /* the guard hangs, and still knows it */
     nccl_watch watch;
     nccl_held *held; /* staging of collectives on their way */
 } nccl_comm;
