@@ -27,9 +27,7 @@
 #define __launch_bounds__(...)
 #define EMULATE_SHARED_BYTES 232448 /* of a block on Hopper */
 
-#ifndef EMULATE_FAST_TLS /* a library that is opened later has no such places */
-#define EMULATE_FAST_TLS __attribute__((tls_model("initial-exec"))) __constinit thread_local
-#endif
+#define EMULATE_FAST_TLS __constinit thread_local /* of any model: a plugin has them, too */
 extern EMULATE_FAST_TLS uint3 threadIdx;
 extern EMULATE_FAST_TLS uint3 blockIdx;
 extern EMULATE_FAST_TLS dim3 blockDim;
