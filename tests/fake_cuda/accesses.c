@@ -184,10 +184,14 @@ static widths attention_widths(const qdri_kernel *kernel)
 
 static void attention_work(const qdri_kernel *kernel, list *l)
 {
-    if (kernel->u.attention.n_rows == 0) return;
-    fake_add_access(l, FAKE_SCRATCH, kernel->u.attention.work,
-                    qdri_attention_work_bytes(kernel->dtype, kernel->u.attention.context,
-                                              kernel->u.attention.head_size));
+    const qdr_attention sizes = {.n_rows = kernel->u.attention.n_rows,
+                                 .context = kernel->u.attention.context,
+                                 .n_heads = kernel->u.attention.n_heads,
+                                 .n_kv_heads = kernel->u.attention.n_kv_heads,
+                                 .head_size = kernel->u.attention.head_size,
+                                 .dtype = kernel->dtype};
+    if (sizes.n_rows == 0) return;
+    fake_add_access(l, FAKE_SCRATCH, kernel->u.attention.work, qdri_attention_work_bytes(&sizes));
 }
 
 static void attention_forward(const qdri_kernel *kernel, list *l)

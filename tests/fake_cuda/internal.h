@@ -98,6 +98,7 @@ typedef struct fake_block {
     uintptr_t pages; /* device: where its pages begin, and how long they are */
     size_t page_bytes;
     int device, is_freed; /* freed: until the stream comes there */
+    int is_registered; /* pinned, but the host's own */
     cudaMemPool_t pool;
     unsigned char *shadow; /* of device memory, per byte: 1 if written; else NULL */
     fake_history history;

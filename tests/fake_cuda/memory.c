@@ -177,12 +177,20 @@ cudaError_t cudaHostAlloc(void **data, size_t bytes, unsigned flags)
 
 cudaError_t cudaMallocHost(void **data, size_t bytes) { return cudaHostAlloc(data, bytes, 0); }
 
+/* Whom a block goes back to. */
+typedef enum giver { FROM_DEVICE, FROM_HOST_ALLOC, FROM_REGISTER } giver;
+
+static giver giver_of(const fake_block *block)
+{
+    if (block->kind != FAKE_PINNED) return FROM_DEVICE;
+    return block->is_registered ? FROM_REGISTER : FROM_HOST_ALLOC;
+}
+
 /* A block that begins there and may be freed so; reports what does not. */
-static fake_block *find_to_free(void *pointer, int is_pinned, const char *name)
+static fake_block *find_to_free(void *pointer, giver from, const char *name)
 {
     fake_block *block = fake_find_block(pointer);
-    const int is_there = block && block->begin == (uintptr_t)pointer &&
-                         (block->kind == FAKE_PINNED) == is_pinned;
+    const int is_there = block && block->begin == (uintptr_t)pointer && giver_of(block) == from;
     if (is_there && !block->is_freed) return block;
     const int was = (is_there && block->is_freed) || fake_was_freed(pointer);
     fake_report(was ? FAKE_DOUBLE_FREE : FAKE_NO_MEMORY,
@@ -203,11 +211,11 @@ static void check_unused(const fake_block *block, const char *name)
 }
 
 /* Whoever frees holds the lock; it is let go while the GPU finishes. */
-static cudaError_t free_block(void *pointer, int is_pinned, const char *name)
+static cudaError_t free_block(void *pointer, giver from, const char *name)
 {
     cudaError_t error = fake_unsafe();
     if (error != cudaSuccess) return error;
-    fake_block *block = find_to_free(pointer, is_pinned, name);
+    fake_block *block = find_to_free(pointer, from, name);
     if (!block) return cudaErrorInvalidValue;
     check_unused(block, name);
     const int must_wait = fake_history_open(&block->history) != NULL;
@@ -218,21 +226,51 @@ static cudaError_t free_block(void *pointer, int is_pinned, const char *name)
         fake_wait_for_device(device);
         fake_lock();
     }
-    void *host = block->kind == FAKE_DEVICE ? NULL : (void *)block->begin;
+    const int is_own = block->kind != FAKE_DEVICE && from != FROM_REGISTER;
+    void *host = is_own ? (void *)block->begin : NULL;
     fake_remove_block(block);
     free(host);
     return cudaSuccess;
 }
 
-static cudaError_t free_locked(void *pointer, int is_pinned, const char *name)
+static cudaError_t free_locked(void *pointer, giver from, const char *name)
 {
     if (!pointer) return cudaSuccess;
     fake_lock();
-    const cudaError_t error = free_block(pointer, is_pinned, name);
+    const cudaError_t error = free_block(pointer, from, name);
     fake_unlock();
     return fake_note(error);
 }
 
-cudaError_t cudaFree(void *pointer) { return free_locked(pointer, 0, "cudaFree"); }
+cudaError_t cudaFree(void *pointer) { return free_locked(pointer, FROM_DEVICE, "cudaFree"); }
 
-cudaError_t cudaFreeHost(void *pointer) { return free_locked(pointer, 1, "cudaFreeHost"); }
+cudaError_t cudaFreeHost(void *pointer)
+{
+    return free_locked(pointer, FROM_HOST_ALLOC, "cudaFreeHost");
+}
+
+static cudaError_t register_block(void *pointer, size_t bytes)
+{
+    const cudaError_t error = fake_ready();
+    if (error != cudaSuccess) return error;
+    if (!pointer || bytes == 0) return cudaErrorInvalidValue;
+    if (fake_take_failure("host")) return cudaErrorMemoryAllocation;
+    if (fake_find_block(pointer)) return cudaErrorHostMemoryAlreadyRegistered;
+    fake_add_block(FAKE_PINNED, fake_current_device(), bytes, (uintptr_t)pointer)->is_registered =
+        1;
+    return cudaSuccess;
+}
+
+cudaError_t cudaHostRegister(void *pointer, size_t bytes, unsigned flags)
+{
+    (void)flags;
+    fake_lock();
+    const cudaError_t error = register_block(pointer, bytes);
+    fake_unlock();
+    return fake_note(error);
+}
+
+cudaError_t cudaHostUnregister(void *pointer)
+{
+    return free_locked(pointer, FROM_REGISTER, "cudaHostUnregister");
+}
