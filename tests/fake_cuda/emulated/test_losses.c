@@ -296,7 +296,7 @@ static void reduce(qdr_dtype dtype, qdr_reduce op, int64_t n, int n_sources, int
             for (int s = 1; s < n_sources; s++)
                 want = reduced(op, dtype, want, value_of(dtype, values, s * n + k));
             const operand o = {.dtype = dtype};
-            assert_true(dtype == QDR_BF16 ? is_near(&o, value_of(dtype, got, k), want)
+            assert_true(dtype == QDR_BF16 ? is_near(&o, 0, value_of(dtype, got, k), want)
                         : isnan(want)     ? isnan(value_of(dtype, got, k))
                                           : value_of(dtype, got, k) == want);
         }
