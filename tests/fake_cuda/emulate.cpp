@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads of a block as fibers. Between two meetings the threads run in ascending and descending
- * order in turn, so that a missing meeting shows. */
+/* Threads of a block as fibers. Between two meetings of the block each warp runs as far as it gets,
+ * warps and lanes in ascending and descending order in turn, so that a missing meeting shows. */
 #include "emulate.h"
 
 #include <cstdio>
@@ -192,6 +192,21 @@ bool release_block(block_of_fibers &block)
     return first != nullptr;
 }
 
+/* A warp runs alone, as far as it gets. */
+void run_warp(block_of_fibers &block, int warp, int phase)
+{
+    const int first = warp * 32, n = block.n - first < 32 ? block.n - first : 32;
+    for (bool ran = true; ran; phase++) {
+        ran = false;
+        for (int k = 0; k < n; k++) {
+            const int i = first + (phase / 2 % 2 ? n - 1 - k : k);
+            if (block.fibers[i].state != RUNS) continue;
+            enter(block, i);
+            ran = true;
+        }
+    }
+}
+
 void run_block(block_of_fibers &block)
 {
     memset(shared_bytes, 0xff, block.grid->shared_bytes);
@@ -202,15 +217,10 @@ void run_block(block_of_fibers &block)
         block.fibers[i].index = {t % x, t / x % y, t / x / y};
         block.fibers[i].context = fresh_context(block.stacks + (size_t)i * stack_bytes);
     }
-    for (bool ascends = true;; ascends = !ascends) {
-        bool ran = false;
-        for (int k = 0; k < block.n; k++) {
-            const int i = ascends ? k : block.n - 1 - k;
-            if (block.fibers[i].state != RUNS) continue;
-            enter(block, i);
-            ran = true;
-        }
-        if (!ran && !release_block(block)) return;
+    for (int phase = (int)(blockIdx.x % 2);; phase++) {
+        const int n_warps = (block.n + 31) / 32;
+        for (int k = 0; k < n_warps; k++) run_warp(block, phase % 2 ? n_warps - 1 - k : k, phase);
+        if (!release_block(block)) return;
     }
 }
 } // namespace
