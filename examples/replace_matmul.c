@@ -203,6 +203,8 @@ out:
 
 int main(int argc, char **argv)
 {
+    /* The ranks touch their memory themselves, which a GPU's does not allow. */
+    const qdr_context_opts on_cpu = {QDR_OPTS_INIT, .device = "cpu"};
     const int mpi = argc == 2 && strcmp(argv[1], "--mpi") == 0;
     const int help = argc == 2 && strcmp(argv[1], "--help") == 0;
     int exit_code = 1;
@@ -212,7 +214,7 @@ int main(int argc, char **argv)
               help ? stdout : stderr);
         return help ? 0 : 2;
     }
-    const qdr_status status = qdr_launch(mpi ? 0 : 4, NULL, run_rank, NULL, &exit_code);
+    const qdr_status status = qdr_launch(mpi ? 0 : 4, &on_cpu, run_rank, NULL, &exit_code);
     if (status < 0) fprintf(stderr, "replace_matmul: %s\n", qdr_last_error());
     return status == QDR_ERR_ARGUMENT ? 2 : exit_code;
 }

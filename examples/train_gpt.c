@@ -28,7 +28,7 @@
 
 typedef struct settings {
     choice how; /* grid, order, layout, overlap, type; context, batch, micro-batch */
-    const char *file, *log, *plot, *prompt, *late;
+    const char *file, *log, *plot, *prompt, *late, *device;
     int tied;
     int64_t n_local, n_threads, n_panels, n_batch_parts;
     int64_t n_layers, hidden, n_heads;
@@ -507,6 +507,8 @@ static const option_row rows[] = {
      "run as `quadrille plan -o FILE` says; other options beside it win"},
     {OPTION_COUNT, "local", "P", &given.n_local, 1, 1024,
      "start P ranks as threads of this process, without MPI"},
+    {OPTION_TEXT, "device", "cpu|cuda|cuda:N", &given.device, 0, 0,
+     "where ranks compute (default: $QDR_DEVICE, else cpu)"},
     {OPTION_CHOICE, "layout", "replicated|scattered", &given.how.layout, 0, 0, "of activations"},
     {OPTION_TEXT, "order", "AXES", &given.how.order, 0, 0, "axes from the fastest (default xyzd)"},
     {OPTION_CHOICE, "overlap", "on|off", &given.how.serial, 0, 0,
@@ -569,6 +571,7 @@ int main(int argc, char **argv)
         .rows = rows,
         .n_rows = (int)(sizeof rows / sizeof rows[0]),
         .operand = &given.file,
+        .device = &given.device,
         .machine = &given.how.machine,
         .examples = "  train_gpt --local 4 --grid 2x2x1x1 --plot loss.svg\n"
                     "  mpiexec.mpich -n 2 train_gpt --grid 1x1x1x2 --layers 2 --steps 10000 "

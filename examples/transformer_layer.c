@@ -13,12 +13,14 @@
 #include "common/choice.h"
 #include "common/gpt.h"
 #include "common/meter.h"
+#include "common/numbers.h"
 #include "common/program.h"
 
 #define WARM_ITERATIONS 2
 
 typedef struct settings {
     choice how; /* grid, order, layout, overlap, type; context, batch */
+    const char *device;
     int json;
     int64_t n_local, n_threads, n_panels, n_batch_parts, hidden, n_heads, n_iterations;
 } settings;
@@ -56,18 +58,8 @@ static qdr_status fill(block_driver *driver, qdr_edge edge, int gradient)
     TRY(qdr_stack_edge_owned(driver->stack, edge, &owned));
     TRY(gradient ? qdr_stack_edge_gradient(driver->stack, edge, &value)
                  : qdr_stack_edge_value(driver->stack, edge, &value));
-    const int64_t n = owned.n_rows * owned.n_cols;
-    for (int64_t i = 0; i < n; i++) {
-        const double number = (double)(i * 7919 % 2003) / 1001.5 - 1;
-        if (driver->set->how.dtype == QDR_F64)
-            ((double *)value)[i] = number;
-        else if (driver->set->how.dtype == QDR_F32)
-            ((float *)value)[i] = (float)number;
-        else
-            ((uint16_t *)value)[i] = (uint16_t)(number < 0 ? 0xbf00
-                                                           : 0x3f00); /* bf16: -0.5 and 0.5 */
-    }
-    return QDR_OK;
+    return numbers_fill(driver->ctx, value, owned.n_rows * owned.n_cols,
+                        (qdr_dtype)driver->set->how.dtype);
 }
 
 static qdr_status build(block_driver *driver)
@@ -95,7 +87,7 @@ static qdr_status build(block_driver *driver)
     TRY(qdr_agree(driver->ctx, added)); /* adding is local */
     TRY(qdr_stack_build(driver->stack));
     TRY(qdr_stack_init(driver->stack, 1, 0.02));
-    return fill(driver, driver->in, 0);
+    return qdr_agree(driver->ctx, fill(driver, driver->in, 0));
 }
 
 static qdr_status slowest(block_driver *driver, double secs, double *most)
@@ -116,7 +108,7 @@ static qdr_status iterate(block_driver *driver, double *forward, double *backwar
     TRY(qdr_stack_forward(driver->stack));
     TRY(qdr_stream_synchronize(stream));
     *forward = meter_secs() - began;
-    TRY(fill(driver, driver->out, 1));
+    TRY(qdr_agree(driver->ctx, fill(driver, driver->out, 1)));
     TRY(qdr_barrier(driver->ctx));
     began = meter_secs();
     TRY(qdr_stack_backward(driver->stack, 0, 1));
@@ -340,6 +332,8 @@ static const option_row rows[] = {
      "run as `quadrille plan -o FILE` says; other options beside it win"},
     {OPTION_COUNT, "local", "P", &given.n_local, 1, 1024,
      "start P ranks as threads of this process, without MPI"},
+    {OPTION_TEXT, "device", "cpu|cuda|cuda:N", &given.device, 0, 0,
+     "where ranks compute (default: $QDR_DEVICE, else cpu)"},
     {OPTION_CHOICE, "layout", "replicated|scattered", &given.how.layout, 0, 0, "of activations"},
     {OPTION_TEXT, "order", "AXES", &given.how.order, 0, 0, "axes from the fastest (default xyzd)"},
     {OPTION_CHOICE, "overlap", "on|off", &given.how.serial, 0, 0, "communication beside products"},
@@ -376,6 +370,7 @@ int main(int argc, char **argv)
                    "and the traffic of each collective, sent and planned.",
         .rows = rows,
         .n_rows = (int)(sizeof rows / sizeof rows[0]),
+        .device = &given.device,
         .machine = &given.how.machine,
         .examples = "  transformer_layer --local 2 --grid 1x2x1x1\n"
                     "  mpiexec.mpich -n 4 transformer_layer --grid 2x2x1x1 --layout scattered "

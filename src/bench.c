@@ -141,7 +141,8 @@ int bench_main(const bench_kind *kind, bench_options *options, int argc, char **
         (kind->check && kind->check(options, &why)))
         return fail_print_once(&why);
     bench_start start = {kind, options};
-    const qdr_context_opts opts = {QDR_OPTS_INIT, .n_threads = (int)options->n_threads};
+    const qdr_context_opts opts = {QDR_OPTS_INIT, .n_threads = (int)options->n_threads,
+                                   .device = "cpu"};
     const qdr_status status = qdr_launch((int)options->n_local, &opts, run_rank, &start, &code);
     if (fail_status(&why, status))
         return why.code == EXIT_USAGE ? fail_print_once(&why) : fail_print(&why);

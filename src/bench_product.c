@@ -121,7 +121,8 @@ double product_flops(int64_t m, int64_t n, int64_t k, product_pass pass)
 
 qdr_status context_alone(qdr_context *ctx, qdr_context **alone)
 {
-    const qdr_context_opts opts = {QDR_OPTS_INIT, .n_threads = qdr_context_threads(ctx)};
+    const qdr_context_opts opts = {QDR_OPTS_INIT, .n_threads = qdr_context_threads(ctx),
+                                   .device = "cpu"};
     return qdr_agree(ctx, qdr_context_create_self(&opts, alone));
 }
 

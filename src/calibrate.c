@@ -228,7 +228,8 @@ static int run(int argc, char **argv)
              QDR_MAX_NAME - 1);
         return fail_print_once(&why);
     }
-    const qdr_context_opts opts = {QDR_OPTS_INIT, .n_threads = (int)options.n_threads};
+    const qdr_context_opts opts = {QDR_OPTS_INIT, .n_threads = (int)options.n_threads,
+                                   .device = "cpu"};
     const qdr_status status = qdr_launch((int)options.n_local, &opts, run_rank, &options, &code);
     if (fail_status(&why, status))
         return why.code == EXIT_USAGE ? fail_print_once(&why) : fail_print(&why);

@@ -261,8 +261,9 @@ static int run(int argc, char **argv)
     int code = EXIT_FAILED;
     read_options(argc, argv, &launched.options, usage);
     const int n_local = (int)launched.options.n_local;
+    const qdr_context_opts on_cpu = {QDR_OPTS_INIT, .device = "cpu"};
     if (usage->code) return n_local ? fail_print(usage) : fail_print_once(usage);
-    const qdr_status status = qdr_launch(n_local, NULL, run_rank, &launched, &code);
+    const qdr_status status = qdr_launch(n_local, &on_cpu, run_rank, &launched, &code);
     if (status == QDR_OK) return code ? code : launched.code;
     fail_status(usage, status);
     return usage->code == EXIT_USAGE ? fail_print_once(usage) : fail_print(usage);

@@ -158,13 +158,14 @@ static int run_rank(qdr_context *ctx, void *user)
 
 static int run_all(verify_options *options, failure *why)
 {
+    const qdr_context_opts on_cpu = {QDR_OPTS_INIT, .device = "cpu"};
     int code = EXIT_FAILED;
     options->n_sizes = list_grids((int)options->n_ranks, options->sizes, MAX_GRIDS);
     options->worst = calloc((size_t)options->n_ranks, sizeof *options->worst);
     if (!options->worst)
         return fail(why, EXIT_NOTHING_FITS, "verify: no memory for %lld numbers",
                     (long long)options->n_ranks);
-    const qdr_status status = qdr_launch((int)options->n_ranks, NULL, run_rank, options, &code);
+    const qdr_status status = qdr_launch((int)options->n_ranks, &on_cpu, run_rank, options, &code);
     free(options->worst);
     if (status != QDR_OK) return fail_status(why, status);
     return code;

@@ -98,9 +98,9 @@ threads() {
         -Dexamples=false && suites build-tsan --timeout-multiplier 10 --no-suite headers --no-suite large \
         --no-suite threadless # the model is arithmetic
 }
-# Builds what these suites need, no more.
+# As on a machine where nothing is installed. Builds what these suites need, no more.
 no_mpi() {
-    configure_in build-nompi --buildtype=release -Dmpi=none -Dexamples=false &&
+    configure_in build-nompi --buildtype=release -Dmpi=none -Dhwloc=disabled -Dblas=disabled -Dexamples=false &&
         meson test -C build-nompi --print-errorlogs --suite unit --suite conform --suite cli --no-suite long
 }
 

@@ -43,6 +43,7 @@ typedef struct usage_text {
     int n_rows;
     const char **operand; /* the one word without dashes; NULL: none allowed */
     const char *examples;
+    const char *const *device; /* what --device got; NULL: the program runs on the CPU alone */
     const char *const *machine; /* what --machine got, which QDR_MACHINE then says; NULL: none */
 } usage_text;
 

@@ -68,15 +68,17 @@ static int run(const usage_text *usage, int argc, char **argv, const int64_t *n_
     if (start.parsed == OPTIONS_OK && usage->machine && *usage->machine)
         setenv("QDR_MACHINE", *usage->machine, 1); /* before there are threads; for QDR_REPORT */
     const int ranks = start.parsed == OPTIONS_OK ? (int)*n_local : 0;
-    const qdr_context_opts opts = {QDR_OPTS_INIT,
-                                   .n_threads = start.parsed == OPTIONS_OK ? (int)*n_threads : 1};
+    const qdr_context_opts opts = {
+        QDR_OPTS_INIT, .n_threads = start.parsed == OPTIONS_OK ? (int)*n_threads : 1,
+        .device = start.parsed != OPTIONS_OK || !usage->device ? "cpu" : *usage->device};
     int exit_code = LEAVE_FAILED;
     qdr_set_log(print_log, NULL);
     const qdr_status status = qdr_launch(ranks, &opts, run_rank, &start, &exit_code);
     if (status == QDR_ERR_ARGUMENT && ranks > 0) { /* in all processes of a launcher, perhaps */
         start.parsed = OPTIONS_BAD;
         snprintf(start.problem, sizeof start.problem, "%s", qdr_last_error());
-        if (qdr_launch(0, NULL, run_rank, &start, &exit_code) == QDR_OK) return exit_code;
+        const qdr_context_opts on_cpu = {QDR_OPTS_INIT, .device = "cpu"};
+        if (qdr_launch(0, &on_cpu, run_rank, &start, &exit_code) == QDR_OK) return exit_code;
     }
     if (status < 0) {
         fprintf(stderr, "%s: %s\n", usage->program, qdr_last_error());

@@ -18,6 +18,10 @@ typedef struct qdr_context_opts {
     uint32_t version; /**< QDR_OPTS_INIT */
     int n_threads; /**< BLAS threads per rank; 0: cores this rank may use (hwloc) over ranks on the
                       node, at least 1 */
+    const char *device; /**< "cpu"; "cuda": the GPU with the rank's number on its node, modulo GPUs
+                           (CUDA_VISIBLE_DEVICES counts); "cuda:N": GPU N. NULL: what the
+                           environment variable QDR_DEVICE says, and without it the CPU. The same
+                           kind on all ranks. See cuda.h */
 } qdr_context_opts;
 
 /** Ranks of one process meet here; made by qdr_local_run(). */

@@ -3,10 +3,11 @@
  * links between them; and on which of these links the axes of a grid lie.
  *
  *  A machine is one node. It is read with hwloc, from the node that this process runs on or from an
- * XML file that hwloc has written elsewhere. All structs are plain: tables made by hand do as well
- * as loaded ones. All functions are local and need no context; they are thread-safe as long as no
- * one changes what they read. Memory is in bytes, bandwidth in bytes per second and direction;
- * unknown numbers are 0, unknown indices -1. */
+ * XML file that hwloc has written elsewhere; in a build without hwloc from Linux's /sys, this node
+ * only, without GPUs that NVML does not know and without PCI switches and rates. All structs are
+ * plain: tables made by hand do as well as loaded ones. All functions are local and need no
+ * context; they are thread-safe as long as no one changes what they read. Memory is in bytes,
+ * bandwidth in bytes per second and direction; unknown numbers are 0, unknown indices -1. */
 #ifndef QUADRILLE_TOPO_H
 #define QUADRILLE_TOPO_H
 
@@ -128,7 +129,8 @@ typedef struct qdr_topo_opts {
  *  @retval QDR_ERR_ARGUMENT     opts have another version, or the file is none that hwloc reads;
  * *topo is NULL
  *  @retval QDR_ERR_IO           the file cannot be opened; *topo is NULL
- *  @retval QDR_ERR_UNSUPPORTED  hwloc cannot read this machine; *topo is NULL
+ *  @retval QDR_ERR_UNSUPPORTED  hwloc cannot read this machine, or this build has no hwloc and
+ * another machine is asked for; *topo is NULL
  *  @retval QDR_ERR_MEMORY       *topo is NULL */
 QDR_API QDR_NODISCARD qdr_status qdr_topo_load(const qdr_topo_opts *opts, qdr_topo **topo);
 /** Frees what qdr_topo_load() made, sets *topo to NULL. Takes NULL. */

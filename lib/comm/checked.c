@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/internal.h"
+#include "comm/decorator.h"
 #include "core/size.h"
 #include "dev/clock.h"
 
@@ -227,10 +227,45 @@ static qdr_status exchange_counts(checked_comm *checked, const qdri_coll *coll, 
     return exchange(checked, checked->counts, 2 * size * sizeof(int64_t), compare_counts, stream);
 }
 
+/* ---- where streams run no work of the host: on the calling thread, before the launch ---- */
+
+static qdr_status exchange_on_host(const checked_comm *checked, void *data, size_t n_bytes)
+{
+    for (int j = 0; j < checked->base.size; j++)
+        QDR_TRY(qdri_comm_broadcast(checked->base.inner, j, (char *)data + (size_t)j * n_bytes,
+                                    n_bytes));
+    return QDR_OK;
+}
+
+static qdr_status check_on_host(checked_comm *checked, const qdri_coll *coll)
+{
+    const size_t size = (size_t)checked->base.size;
+    checked->records[checked->base.rank] = record_of(&checked->base, coll);
+    QDR_TRY(exchange_on_host(checked, checked->records, sizeof(record)));
+    QDR_TRY(compare_calls(checked));
+    if (coll->kind != QDR_ALL_TO_ALL) return QDR_OK;
+    counting self = {checked, *coll};
+    if (!checked->counts)
+        QDR_TRY(QDRI_NEW(2 * size * size, "counts of an all-to-all", &checked->counts));
+    QDR_TRY(write_counts(&self));
+    QDR_TRY(exchange_on_host(checked, checked->counts, 2 * size * sizeof(int64_t)));
+    return compare_counts(checked);
+}
+
+/* A difference is an asynchronous error here, too. */
+static qdr_status launch_from_host(qdri_comm *comm, const qdri_coll *coll, qdr_stream *stream)
+{
+    const qdr_status status = check_on_host((checked_comm *)comm, coll);
+    if (status == QDR_OK) return qdri_comm_launch(comm->inner, coll, stream);
+    qdri_dev_poison(comm->dev, status, qdr_last_error());
+    return QDR_OK;
+}
+
 /* After a difference the device drops what is behind it. */
 static qdr_status checked_launch(qdri_comm *comm, const qdri_coll *coll, qdr_stream *stream)
 {
     checked_comm *checked = (checked_comm *)comm;
+    if (!qdri_dev_runs_work(comm->dev)) return launch_from_host(comm, coll, stream);
     const writing self = {checked, record_of(comm, coll)};
     _Static_assert(sizeof self <= QDRI_WORK_BYTES, "a record must fit into work of a stream");
     QDR_TRY(qdri_work(stream, write_record, &self, sizeof self));
@@ -240,37 +275,6 @@ static qdr_status checked_launch(qdri_comm *comm, const qdri_coll *coll, qdr_str
 }
 
 /* ---- the rest is the inner one's ---- */
-
-static size_t checked_scratch_bytes(const qdri_comm *comm, const qdri_coll *coll)
-{
-    return qdri_comm_scratch_bytes(comm->inner, coll);
-}
-
-static qdr_status checked_agree(qdri_comm *comm, qdr_status mine)
-{
-    return qdri_comm_agree(comm->inner, mine);
-}
-
-static qdr_status checked_broadcast(qdri_comm *comm, int root, void *data, size_t bytes)
-{
-    return qdri_comm_broadcast(comm->inner, root, data, bytes);
-}
-
-static int checked_summed_first(const qdri_comm *comm, const qdri_coll *coll)
-{
-    return qdri_comm_summed_first(comm->inner, coll);
-}
-
-static qdr_status checked_compare_clocks(qdri_comm *comm, int leaving, qdri_clock_offset *offset)
-{
-    return qdri_comm_compare_clocks(comm->inner, leaving, offset);
-}
-
-/* The inner ones are a family, too. */
-static void checked_abort(qdri_comm *comm)
-{
-    if (comm->root == comm) qdri_comm_abort(comm->inner);
-}
 
 static void checked_free(checked_comm *checked)
 {
@@ -290,14 +294,15 @@ static qdr_status checked_split(qdri_comm *comm, int colour, int key, qdri_comm 
 
 static const qdri_comm_table checked_table = {
     .name = "checked",
+    .unrecorded = "QDR_CHECK compares calls on the host; unset it",
     .launch = checked_launch,
-    .scratch_bytes = checked_scratch_bytes,
+    .scratch_bytes = qdri_inner_scratch_bytes,
     .split = checked_split,
-    .agree = checked_agree,
-    .broadcast = checked_broadcast,
-    .summed_first = checked_summed_first,
-    .compare_clocks = checked_compare_clocks,
-    .abort = checked_abort,
+    .agree = qdri_inner_agree,
+    .broadcast = qdri_inner_broadcast,
+    .summed_first = qdri_inner_summed_first,
+    .compare_clocks = qdri_inner_compare_clocks,
+    .abort = qdri_inner_abort,
     .destroy = checked_destroy,
 };
 
@@ -327,10 +332,7 @@ static qdr_status wrap(qdri_comm *world, qdri_comm *parent, qdri_comm **comm)
         return status;
     }
     if (!made) return QDR_OK;
-    qdri_comm_init(&made->base, &checked_table, inner->dev, inner->rank, inner->size, parent);
-    made->base.node_size = inner->node_size;
-    made->base.nodes = inner->nodes;
-    made->base.inner = inner;
+    qdri_decorate(&made->base, &checked_table, inner->dev, inner, parent);
     *comm = &made->base;
     return QDR_OK;
 }

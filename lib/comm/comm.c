@@ -94,6 +94,21 @@ int qdri_comm_node_of(const qdri_comm *comm, int rank)
     return comm->nodes ? comm->nodes[rank] : 0;
 }
 
+const char *qdri_comm_unrecorded(const qdri_comm *comm)
+{
+    for (const qdri_comm *each = comm; each && comm->size > 1; each = each->inner)
+        if (each->table->unrecorded) return each->table->unrecorded;
+    return NULL;
+}
+
+int qdri_comm_node_rank(const qdri_comm *comm)
+{
+    int n = 0;
+    for (int j = 0; j < comm->rank; j++)
+        n += qdri_comm_node_of(comm, j) == qdri_comm_node_of(comm, comm->rank);
+    return n;
+}
+
 qdr_status qdri_comm_agree(qdri_comm *comm, qdr_status mine)
 {
     return comm->size > 1 ? comm->table->agree(comm, mine) : mine;
@@ -193,7 +208,8 @@ static qdr_status check_pointers(const char *name, const qdri_comm *comm, const 
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "%s: a buffer is NULL (send %" PRId64 ", receive %" PRId64 " elements)",
                         name, n_send, n_recv);
-    return QDR_OK;
+    if (n_send > 0) QDR_TRY(qdri_dev_check_memory(comm->dev, coll->send, name));
+    return n_recv > 0 ? qdri_dev_check_memory(comm->dev, coll->recv, name) : QDR_OK;
 }
 
 static qdr_status check(const qdri_comm *comm, const qdri_coll *coll)

@@ -45,6 +45,8 @@ typedef struct qdri_coll {
 
 typedef struct qdri_comm_table {
     const char *name;
+    const char
+        *unrecorded; /* why its collectives cannot be recorded and run again; NULL: they can */
     /* Enqueues; arguments have been checked, the group has at least two members. */
     qdr_status (*launch)(qdri_comm *comm, const qdri_coll *coll, qdr_stream *stream);
     /* Bytes of staging that `coll` needs on this rank; optional: none. */
@@ -88,6 +90,10 @@ int qdri_comm_size(const qdri_comm *comm);
 int qdri_comm_node_size(const qdri_comm *comm);
 /* The lowest rank on the node of `rank`. comm is a world. */
 int qdri_comm_node_of(const qdri_comm *comm, int rank);
+/* Which of the ranks of its node this one is. comm is a world. */
+int qdri_comm_node_rank(const qdri_comm *comm);
+/* Why the collectives of a world's parts cannot be recorded; NULL: they can. */
+const char *qdri_comm_unrecorded(const qdri_comm *comm);
 /* All members return the same: the status and sentence of the lowest rank that passes an error. A
  * barrier, too. */
 QDR_NODISCARD qdr_status qdri_comm_agree(qdri_comm *comm, qdr_status mine);

@@ -118,6 +118,8 @@ static void local_abort(qdri_comm *comm)
 static void local_destroy(qdri_comm *comm)
 {
     local_comm *mine = (local_comm *)comm;
+    qdri_event_destroy(&mine->ready);
+    qdri_event_destroy(&mine->done);
     group_give_up(mine->group, ""); /* nobody waits for this one in a group that has finished */
     if (atomic_fetch_sub(&mine->group->n_members, 1) == 1) group_free(mine->group);
     free(mine->sources);
@@ -140,6 +142,20 @@ static const qdri_comm_table local_table = {
     .name = "local",
     .launch = qdri_local_launch,
     .has_come = qdri_local_has_come,
+    .split = local_split,
+    .agree = local_agree,
+    .broadcast = local_broadcast,
+    .abort = local_abort,
+    .destroy = local_destroy,
+};
+
+/* Of devices that run no work of the host. */
+static const qdri_comm_table local_device_table = {
+    .name = "local",
+    .unrecorded =
+        "local ranks meet on the host, where one of them enqueues a collective for all; use "
+        "NCCL, or one rank",
+    .launch = qdri_local_device_launch,
     .split = local_split,
     .agree = local_agree,
     .broadcast = local_broadcast,
@@ -179,12 +195,29 @@ static void find_group(const qdri_seat *seats, int n, int rank, int *size, int *
     }
 }
 
+/* All members' devices are of one kind, and few enough where sums are kernels. */
+static qdr_status check_devices(const qdri_seat *seats, int n, int rank)
+{
+    for (int j = 0; j < n; j++)
+        if (seats[j].runs_work != seats[rank].runs_work)
+            return QDR_FAIL(
+                QDR_ERR_ARGUMENT,
+                "context: local rank %d computes on the %s, rank %d on the %s; give all "
+                "the same device",
+                rank, seats[rank].runs_work ? "CPU" : "GPU", j, seats[j].runs_work ? "CPU" : "GPU");
+    if (!seats[rank].runs_work && n > QDRI_REDUCE_MOST)
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                        "context: %d local ranks on GPUs; at most %d, or use one process a GPU", n,
+                        QDRI_REDUCE_MOST);
+    return QDR_OK;
+}
+
 /* Splits the ranks of a meeting into groups; parent is NULL for a world's first communicator. */
 static qdr_status split(qdri_meeting *meeting, int rank, int colour, int key, qdri_dev *dev,
                         qdri_comm *parent, qdri_comm **part)
 {
     const qdri_seat *seats;
-    qdri_seat seat = {.colour = colour, .key = key};
+    qdri_seat seat = {.colour = colour, .key = key, .runs_work = qdri_dev_runs_work(dev)};
     local_comm *member = NULL;
     local_group *group = NULL;
     int size, part_rank, leader;
@@ -193,6 +226,7 @@ static qdr_status split(qdri_meeting *meeting, int rank, int colour, int key, qd
     status = qdri_meeting_agree(meeting, rank, parent, status);
     QDR_TRY_OUT(status, status);
     QDR_TRY_OUT(status, qdri_meeting_join(meeting, rank, parent, &seat, &seats));
+    QDR_TRY_OUT(status, check_devices(seats, meeting->size, rank)); /* the same on all ranks */
     find_group(seats, meeting->size, rank, &size, &part_rank, &leader);
     if (leader == rank && colour >= 0) status = group_create(size, &group);
     QDR_TRY_OUT(status, qdri_meeting_agree(meeting, rank, parent, status));
@@ -201,7 +235,8 @@ static qdr_status split(qdri_meeting *meeting, int rank, int colour, int key, qd
     if (colour < 0) goto out;
     member->group = (struct local_group *)(uintptr_t)seats[leader].data;
     member->group->slots[part_rank].comm = member;
-    qdri_comm_init(&member->base, &local_table, dev, part_rank, size, parent);
+    qdri_comm_init(&member->base, seat.runs_work ? &local_table : &local_device_table, dev,
+                   part_rank, size, parent);
     *part = &member->base;
     return QDR_OK;
 out:

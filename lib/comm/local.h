@@ -40,6 +40,7 @@ struct local_comm {
     local_group *group;
     uint64_t n_begun; /* collectives */
     const void **sources; /* room for one pointer per member */
+    qdr_event *ready, *done; /* on devices that run no work of the host; NULL until used */
 };
 
 /* Enters collective `number`; returns 1 to the last. Nobody enters a group that was given up. */
@@ -53,5 +54,16 @@ int qdri_local_has_come(const qdri_run *run, int member);
 /* The table's member: enqueues a collective. */
 QDR_NODISCARD qdr_status qdri_local_launch(qdri_comm *comm, const qdri_coll *coll,
                                            qdr_stream *stream);
+/* The same on devices that run no work of the host: waits until all members have come. */
+QDR_NODISCARD qdr_status qdri_local_device_launch(qdri_comm *comm, const qdri_coll *coll,
+                                                  qdr_stream *stream);
+
+/* Fails unless member 0 calls the same as member j. */
+QDR_NODISCARD qdr_status qdri_local_compare(const qdri_coll *first, const qdri_coll *other,
+                                            int size, int j);
+/* Fail: what one sends is not what the other expects. */
+qdr_status qdri_local_fail_parts(int from, int64_t n_out, int to, int64_t n_in);
+qdr_status qdri_local_fail_target(int from, int to, int expected);
+qdr_status qdri_local_fail_source(int from, const qdri_coll *source, int to, int64_t n_expected);
 
 #endif

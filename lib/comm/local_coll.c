@@ -97,6 +97,27 @@ static void take_root(const local_group *group, const local_piece *piece)
          qdri_at(root->coll.recv, at, dtype), n);
 }
 
+qdr_status qdri_local_fail_parts(int from, int64_t n_out, int to, int64_t n_in)
+{
+    return QDR_FAIL(QDR_ERR_SHAPE,
+                    "all-to-all: rank %d sends %" PRId64 " elements, rank %d expects %" PRId64,
+                    from, n_out, to, n_in);
+}
+
+qdr_status qdri_local_fail_target(int from, int to, int expected)
+{
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "send-recv: rank %d sends to rank %d, which receives from %d",
+                    from, to, expected);
+}
+
+qdr_status qdri_local_fail_source(int from, const qdri_coll *source, int to, int64_t n_expected)
+{
+    return QDR_FAIL(QDR_ERR_SHAPE,
+                    "send-recv: rank %d sends %" PRId64
+                    " elements to rank %d, rank %d expects %" PRId64,
+                    from, source->count, source->peer, to, n_expected);
+}
+
 static qdr_status take_from_all(const local_group *group, int r)
 {
     const local_slot *mine = &group->slots[r];
@@ -109,10 +130,7 @@ static qdr_status take_from_all(const local_group *group, int r)
         qdri_coll_outgoing(&from->coll, r, &out_begin, &n_out);
         qdri_coll_incoming(coll, j, &in_begin, &n_in);
         if (n_in != n_out) {
-            status = QDR_FAIL(QDR_ERR_SHAPE,
-                              "all-to-all: rank %d sends %" PRId64
-                              " elements, rank %d expects %" PRId64,
-                              j, n_out, r, n_in);
+            status = qdri_local_fail_parts(j, n_out, r, n_in);
             continue;
         }
         take(from, mine, qdri_at_mutable(coll->recv, in_begin, coll->dtype),
@@ -126,16 +144,11 @@ static qdr_status take_from_one(const local_group *group, int r)
     const local_slot *mine = &group->slots[r];
     const qdri_coll *coll = &mine->coll;
     if (coll->peer >= 0 && group->slots[coll->peer].coll.peer2 != r)
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "send-recv: rank %d sends to rank %d, which receives from %d", r,
-                        coll->peer, group->slots[coll->peer].coll.peer2);
+        return qdri_local_fail_target(r, coll->peer, group->slots[coll->peer].coll.peer2);
     if (coll->peer2 < 0) return QDR_OK;
     const local_slot *from = &group->slots[coll->peer2];
     if (from->coll.peer != r || from->coll.count != coll->recv_count)
-        return QDR_FAIL(QDR_ERR_SHAPE,
-                        "send-recv: rank %d sends %" PRId64
-                        " elements to rank %d, rank %d expects %" PRId64,
-                        coll->peer2, from->coll.count, from->coll.peer, r, coll->recv_count);
+        return qdri_local_fail_source(coll->peer2, &from->coll, r, coll->recv_count);
     take(from, mine, coll->recv, from->coll.send, coll->recv_count);
     return QDR_OK;
 }
@@ -156,17 +169,19 @@ static qdr_status take_piece(const local_group *group, const void **sources,
 
 /* ---- one member's way through a collective ---- */
 
+qdr_status qdri_local_compare(const qdri_coll *a, const qdri_coll *b, int size, int j)
+{
+    const int64_t n_a = qdri_coll_total(a, size), n_b = qdri_coll_total(b, size);
+    if (a->kind == b->kind && a->dtype == b->dtype && a->op == b->op && n_a == n_b &&
+        (a->kind != QDR_BROADCAST || a->peer == b->peer))
+        return QDR_OK;
+    return qdri_coll_differs(a->kind, n_a, a->dtype, j, b->kind, n_b, b->dtype);
+}
+
 static qdr_status check_equal(const local_group *group)
 {
-    const qdri_coll *a = &group->slots[0].coll;
-    for (int j = 1; j < group->size; j++) {
-        const qdri_coll *b = &group->slots[j].coll;
-        const int64_t n_a = qdri_coll_total(a, group->size), n_b = qdri_coll_total(b, group->size);
-        if (a->kind == b->kind && a->dtype == b->dtype && a->op == b->op && n_a == n_b &&
-            (a->kind != QDR_BROADCAST || a->peer == b->peer))
-            continue;
-        return qdri_coll_differs(a->kind, n_a, a->dtype, j, b->kind, n_b, b->dtype);
-    }
+    for (int j = 1; j < group->size; j++)
+        QDR_TRY(qdri_local_compare(&group->slots[0].coll, &group->slots[j].coll, group->size, j));
     return QDR_OK;
 }
 

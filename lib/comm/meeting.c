@@ -67,11 +67,12 @@ static void give_up(qdri_meeting *meeting, const char *why)
     pthread_cond_broadcast(&meeting->all_here);
 }
 
-static qdr_status fail_timeout(qdri_meeting *meeting, const qdri_comm *comm)
+static qdr_status fail_timeout(qdri_meeting *meeting, const qdri_comm *comm, const char *where)
 {
     char missing[MISSING_BYTES];
     qdri_comm_name_missing(comm, is_missing, meeting, missing, sizeof missing);
-    const qdr_status status = qdri_comm_fail_timeout(comm, "an agreement or broadcast", missing);
+    const qdr_status status = qdri_comm_fail_timeout(
+        comm, where ? where : "an agreement or broadcast", missing);
     give_up(meeting, qdr_last_error());
     return status;
 }
@@ -98,7 +99,7 @@ qdr_status qdri_meeting_join(qdri_meeting *meeting, int rank, const qdri_comm *c
         pthread_cond_broadcast(&meeting->all_here);
     }
     if (!wait_for_all(meeting, generation, limit_ns))
-        status = fail_timeout(meeting, comm);
+        status = fail_timeout(meeting, comm, mine->where);
     else if (meeting->generation == generation)
         status = fail_left(meeting);
     pthread_mutex_unlock(&meeting->mutex);

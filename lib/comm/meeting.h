@@ -13,6 +13,8 @@ typedef struct qdri_seat {
     qdr_status status;
     char sentence[QDRI_ERROR_BYTES];
     int colour, key;
+    int runs_work; /* as the table of its device says */
+    const char *where; /* what the rank does here, for sentences; NULL: it agrees or broadcasts */
     unsigned generation; /* of the meeting, from 1; set by qdri_meeting_join() */
     const void *data;
     size_t bytes;

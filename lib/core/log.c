@@ -26,13 +26,23 @@ void qdr_set_log(qdr_log_fn log, void *user)
     receiver = log;
 }
 
+static void pass_to_receiver(int level, const char *line)
+{
+    if (receiver && level <= highest_level) receiver(level, line, receiver_user);
+}
+
+static qdri_log_fn pass_on = pass_to_receiver;
+
+void qdri_share_log(qdri_log_fn log) { pass_on = log; }
+qdri_log_fn qdri_log_function(void) { return pass_on; }
+
 void qdri_log(int level, const char *format, ...)
 {
-    if (!receiver || level > highest_level) return;
+    if (pass_on == pass_to_receiver && (!receiver || level > highest_level)) return;
     char line[2 * QDRI_ERROR_BYTES];
     va_list args;
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
-    receiver(level, line, receiver_user);
+    pass_on(level, line);
 }

@@ -7,7 +7,13 @@
 
 #include "core/log.h"
 
-static _Thread_local char last_error[QDRI_ERROR_BYTES];
+static _Thread_local char own_error[QDRI_ERROR_BYTES];
+static char *find_own_error(void) { return own_error; }
+/* In a plugin: the library's, so that a thread has one last error. */
+static char *(*find_last_error)(void) = find_own_error;
+
+void qdri_share_last_error(char *(*find)(void)) { find_last_error = find; }
+char *qdri_last_error_place(void) { return find_last_error(); }
 
 const char *qdr_status_name(qdr_status status)
 {
@@ -31,11 +37,12 @@ const char *qdr_status_text(qdr_status status)
     return "unknown status";
 }
 
-const char *qdr_last_error(void) { return last_error; }
+const char *qdr_last_error(void) { return find_last_error(); }
 
 void qdri_set_last_error(const char *sentence)
 {
-    if (sentence != last_error) snprintf(last_error, sizeof last_error, "%s", sentence);
+    char *place = find_last_error();
+    if (sentence != place) snprintf(place, QDRI_ERROR_BYTES, "%s", sentence);
 }
 
 qdr_status qdri_fail(qdr_status status, const char *file, int line, const char *format, ...)

@@ -125,6 +125,15 @@ const char *qdri_dev_name(const qdri_dev *dev) { return dev->table->name; }
 
 int qdri_dev_runs_work(const qdri_dev *dev) { return dev->table->runs_work; }
 
+int qdri_dev_gpu(const qdri_dev *dev) { return dev->table->gpu ? dev->table->gpu(dev) : -1; }
+
+int qdri_dev_n_algorithms(const qdri_dev *dev) { return dev->table->n_algorithms; }
+
+int qdri_dev_adds_bias(const qdri_dev *dev, const qdri_gemm *gemm)
+{
+    return dev->table->adds_bias && dev->table->adds_bias(gemm);
+}
+
 qdr_status qdri_dev_check_memory(qdri_dev *dev, const void *data, const char *what)
 {
     return data && dev->table->check_memory ? dev->table->check_memory(dev, data, what) : QDR_OK;
@@ -157,6 +166,69 @@ qdr_status qdri_stream_create(qdri_dev *dev, qdri_stream_kind kind, qdr_stream *
     if (!dev) return QDR_FAIL(QDR_ERR_ARGUMENT, "stream: the device is NULL");
     QDR_TRY(qdri_dev_raise(dev));
     return dev->table->stream_create(dev, kind, stream);
+}
+
+qdr_status qdri_stream_wrap(qdri_dev *dev, void *native, qdr_stream **stream)
+{
+    if (!dev->table->stream_wrap)
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                        "stream: the context computes on the %s, which has no streams of others; "
+                        "make it with .device = \"cuda\"",
+                        dev->table->name);
+    return dev->table->stream_wrap(dev, native, stream);
+}
+
+void *qdri_stream_native(qdr_stream *stream)
+{
+    return stream->dev->table->stream_native ? stream->dev->table->stream_native(stream) : NULL;
+}
+
+qdr_status qdri_pin(qdri_dev *dev, void *memory, size_t bytes)
+{
+    return dev->table->pin(dev, memory, bytes);
+}
+
+void qdri_unpin(qdri_dev *dev, void *memory) { dev->table->unpin(dev, memory); }
+
+qdr_status qdri_flag_raise(qdr_stream *stream, uint32_t *flag, uint32_t value)
+{
+    QDR_TRY(stream_check(stream));
+    return stream->dev->table->flag_raise(stream, flag, value);
+}
+
+qdr_status qdri_flag_wait(qdr_stream *stream, uint32_t *flag, uint32_t value)
+{
+    QDR_TRY(stream_check(stream));
+    return stream->dev->table->flag_wait(stream, flag, value);
+}
+
+qdr_status qdri_record_begin(qdr_stream *stream)
+{
+    QDR_TRY(stream_check(stream));
+    if (!stream->dev->table->record_begin)
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                        "graph: the %s records no work; make the context with .device = \"cuda\"",
+                        stream->dev->table->name);
+    return stream->dev->table->record_begin(stream);
+}
+
+qdr_status qdri_record_end(qdr_stream *stream, void **record)
+{
+    *record = NULL;
+    if (!stream->dev->table->record_end)
+        return QDR_FAIL(QDR_ERR_STATE, "graph: nothing is recorded; begin first");
+    return stream->dev->table->record_end(stream, record);
+}
+
+qdr_status qdri_record_run(qdr_stream *stream, void *record)
+{
+    QDR_TRY(stream_check(stream));
+    return stream->dev->table->record_run(stream, record);
+}
+
+void qdri_record_free(qdri_dev *dev, void *record)
+{
+    if (record) dev->table->record_free(dev, record);
 }
 
 void qdri_stream_destroy(qdr_stream **stream)
@@ -235,6 +307,15 @@ qdr_status qdri_gemm_run(qdr_stream *stream, const qdri_gemm *gemm)
     QDR_TRY(stream_check(stream));
     QDR_TRY(qdri_gemm_check(gemm));
     if (gemm->m == 0 || gemm->n == 0) return QDR_OK;
+    if (gemm->algorithm < 0 || gemm->algorithm >= stream->dev->table->n_algorithms)
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                        "product: there is no algorithm %d on the %s, which has "
+                        "%d at most",
+                        gemm->algorithm, stream->dev->table->name,
+                        stream->dev->table->n_algorithms);
+    if (gemm->bias && !qdri_dev_adds_bias(stream->dev, gemm))
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "product: the %s adds no bias to a product of %s",
+                        stream->dev->table->name, qdr_dtype_name(gemm->dtype));
     return stream->dev->table->gemm(stream, gemm);
 }
 

@@ -24,6 +24,10 @@ typedef struct qdri_gemm {
     double alpha, beta;
     qdr_dtype dtype; /* of A and B: F32, F64, BF16; sums in fp32 (f64) */
     qdr_dtype c_dtype; /* of C: dtype, or F32 for BF16 products */
+    int algorithm; /* which of the ways that the device has for such a product, from what it takes
+                      for the best on; 0 … qdri_dev_n_algorithms() - 1 */
+    const void *bias; /* n elements of C's type, added to each row before it is rounded; NULL: none.
+                         Only where qdri_dev_adds_bias() says so */
 } qdri_gemm;
 
 /* Work of a stream. Called by the stream's thread with a private copy of the arguments, again and
@@ -43,6 +47,7 @@ typedef enum qdri_stream_kind {
 
 typedef struct qdri_dev_table {
     const char *name;
+    int n_algorithms; /* of a product, at most */
     int runs_work; /* 1: its threads run `work` until it does not return QDR_PENDING, and its memory
                       is the host's; 0: work runs once and may not be pending */
     qdr_status (*mem_alloc)(qdri_dev *dev, size_t bytes, void **data); /* aligned to 64 bytes */
@@ -61,12 +66,24 @@ typedef struct qdri_dev_table {
     qdr_status (*fill_zero)(qdr_stream *stream, void *dst, size_t bytes);
     qdr_status (*gemm)(qdr_stream *stream, const qdri_gemm *gemm);
     qdr_status (*kernel)(qdr_stream *stream, const qdri_kernel *kernel);
+    int (*adds_bias)(const qdri_gemm *gemm); /* optional: never */
     size_t (*fixed_bytes)(const qdri_dev *dev, qdr_dtype dtype);
     const char *(*products)(const qdri_dev *dev);
     /* Of a device beside the host, else NULL: a stream of the caller's, and what the backend calls
      * a stream; whether kernels can use this memory. */
     qdr_status (*stream_wrap)(qdri_dev *dev, void *native, qdr_stream **stream);
     void *(*stream_native)(qdr_stream *stream);
+    int (*gpu)(const qdri_dev *dev);
+    /* Host memory that streams reach; a flag there that streams raise to `value`, and wait for. */
+    qdr_status (*pin)(qdri_dev *dev, void *memory, size_t bytes);
+    void (*unpin)(qdri_dev *dev, void *memory);
+    qdr_status (*flag_raise)(qdr_stream *stream, uint32_t *flag, uint32_t value);
+    qdr_status (*flag_wait)(qdr_stream *stream, uint32_t *flag, uint32_t value);
+    /* Work that is recorded instead of run; NULL: the backend cannot. */
+    qdr_status (*record_begin)(qdr_stream *stream);
+    qdr_status (*record_end)(qdr_stream *stream, void **record);
+    qdr_status (*record_run)(qdr_stream *stream, void *record);
+    void (*record_free)(qdri_dev *dev, void *record);
     qdr_status (*check_memory)(qdri_dev *dev, const void *data, const char *what);
     void (*wake_all)(qdri_dev *dev); /* lets every stream and every waiting host thread see that the
                                         device is poisoned */
@@ -106,6 +123,10 @@ size_t qdri_dev_fixed_bytes(const qdri_dev *dev, qdr_dtype dtype);
 
 const char *qdri_dev_name(const qdri_dev *dev); /* "cpu", "cuda" */
 int qdri_dev_runs_work(const qdri_dev *dev);
+int qdri_dev_gpu(const qdri_dev *dev); /* its number; -1: none */
+int qdri_dev_n_algorithms(const qdri_dev *dev);
+/* 1: products like this one, without a bias, may have one. */
+int qdri_dev_adds_bias(const qdri_dev *dev, const qdri_gemm *gemm);
 /* Whether its kernels can use the memory at `data`, which the caller knows as `what`.
  * @retval QDR_ERR_ARGUMENT  it is the host's, another GPU's, or nobody's */
 QDR_NODISCARD qdr_status qdri_dev_check_memory(qdri_dev *dev, const void *data, const char *what);
@@ -116,6 +137,10 @@ const char *qdri_dev_products(const qdri_dev *dev);
 
 QDR_NODISCARD qdr_status qdri_stream_create(qdri_dev *dev, qdri_stream_kind kind,
                                             qdr_stream **stream);
+/* A stream of the caller's, as the backend calls it, and the other way round; NULL: the backend has
+ * none. */
+QDR_NODISCARD qdr_status qdri_stream_wrap(qdri_dev *dev, void *native, qdr_stream **stream);
+void *qdri_stream_native(qdr_stream *stream);
 void qdri_stream_destroy(qdr_stream **stream);
 QDR_NODISCARD qdr_status qdri_stream_synchronize(qdr_stream *stream);
 qdri_dev *qdri_stream_dev(const qdr_stream *stream);
@@ -149,6 +174,23 @@ void qdri_dev_poison(qdri_dev *dev, qdr_status status, const char *sentence);
  * held (it may call qdri_wake()); NULL: nothing. Set it before the device has work; unset it when
  * the streams are idle. */
 void qdri_dev_on_poison(qdri_dev *dev, void (*hook)(void *user), void *user);
+
+/* Of a device beside the host. Host memory from qdri_calloc() and the like, that its streams may
+ * copy to and from while they go on, until it is unpinned. */
+QDR_NODISCARD qdr_status qdri_pin(qdri_dev *dev, void *memory, size_t bytes);
+void qdri_unpin(qdri_dev *dev, void *memory); /* the streams are done with it */
+/* Flags in pinned memory, counters that go around: a stream sets one, or waits until it is `value`
+ * or has passed it. The host may do either, too. */
+QDR_NODISCARD qdr_status qdri_flag_raise(qdr_stream *stream, uint32_t *flag, uint32_t value);
+QDR_NODISCARD qdr_status qdri_flag_wait(qdr_stream *stream, uint32_t *flag, uint32_t value);
+
+/* Records what is enqueued on the stream, and on those joined to it by events, from begin to end.
+ * After end has failed nothing is recorded any more, and *record is NULL. Freeing waits for the
+ * last run. */
+QDR_NODISCARD qdr_status qdri_record_begin(qdr_stream *stream);
+QDR_NODISCARD qdr_status qdri_record_end(qdr_stream *stream, void **record);
+QDR_NODISCARD qdr_status qdri_record_run(qdr_stream *stream, void *record);
+void qdri_record_free(qdri_dev *dev, void *record); /* takes NULL */
 
 /* For work that waits for something outside the device. A waker belongs to the thread that runs a
  * stream. */

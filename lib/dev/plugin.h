@@ -43,7 +43,7 @@ typedef struct qdri_plugin {
     const void *comm; /* communicators of lib/comm that need CUDA; NULL: none */
 } qdri_plugin;
 
-#define QDRI_PLUGIN_SYMBOL "qdri_cuda_plugin"
+#define QDRI_PLUGIN_SYMBOL "qdr_cuda_plugin"
 /* Library and plugin are of one build, or do not fit. */
 #define QDRI_PLUGIN_BUILD QDR_VERSION_STRING " 1"
 

@@ -5,13 +5,15 @@
 #include <stdlib.h>
 
 #include "core/size.h"
+#include "dev/plugin.h"
 #include "grid/internal.h"
 #include "topo/topo.h"
 
 qdr_status qdri_context_check_opts(const qdr_context_opts *opts, qdri_watch_opts *watch)
 {
+    qdri_device_choice device;
     QDR_TRY(qdri_watch_opts_read(watch));
-    if (!opts) return QDR_OK;
+    if (!opts) return qdri_device_read(NULL, &device);
     if (opts->version != QDR_OPTS_INIT)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "context: options of version %u, this library knows %u; begin them with "
@@ -20,7 +22,7 @@ qdr_status qdri_context_check_opts(const qdr_context_opts *opts, qdri_watch_opts
     if (opts->n_threads < 0)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "context: n_threads is %d; use 1 or more, or 0 to choose",
                         opts->n_threads);
-    return QDR_OK;
+    return qdri_device_read(opts->device, &device);
 }
 
 static qdr_status choose_threads(const qdr_context_opts *opts, int n_node_ranks, int *n_threads)
@@ -32,8 +34,19 @@ static qdr_status choose_threads(const qdr_context_opts *opts, int n_node_ranks,
     return QDR_OK;
 }
 
-qdr_status qdri_context_prepare(const qdr_context_opts *opts, int n_node_ranks, qdri_bell *bells,
-                                qdr_context **ctx)
+static qdr_status create_device(const qdr_context_opts *opts, int n_threads, int node_rank,
+                                qdri_bell *bells, qdri_dev **dev)
+{
+    qdri_device_choice choice;
+    QDR_TRY(qdri_device_read(opts ? opts->device : NULL, &choice));
+    if (choice.is_cuda) return qdri_dev_create_cuda(choice.gpu, node_rank, dev);
+    QDR_TRY(qdri_dev_create_cpu(n_threads, dev));
+    if (bells) qdri_dev_use_bells(*dev, bells);
+    return QDR_OK;
+}
+
+qdr_status qdri_context_prepare(const qdr_context_opts *opts, int n_node_ranks, int node_rank,
+                                qdri_bell *bells, qdr_context **ctx)
 {
     qdr_context *made = NULL;
     *ctx = NULL;
@@ -44,8 +57,7 @@ qdr_status qdri_context_prepare(const qdr_context_opts *opts, int n_node_ranks, 
     QDR_TRY_OUT(status, QDRI_NEW(1, "a context", &made));
     made->watch = watch;
     QDR_TRY_OUT(status, choose_threads(opts, n_node_ranks, &made->n_threads));
-    QDR_TRY_OUT(status, qdri_dev_create_cpu(made->n_threads, &made->dev));
-    if (bells) qdri_dev_use_bells(made->dev, bells);
+    QDR_TRY_OUT(status, create_device(opts, made->n_threads, node_rank, bells, &made->dev));
     QDR_TRY_OUT(status, qdri_stream_create(made->dev, QDRI_STREAM_COMPUTE, &made->stream));
     *ctx = made;
     return QDR_OK;
@@ -76,6 +88,7 @@ void qdri_context_discard(qdr_context **ctx)
     if (!ctx || !*ctx) return;
     qdri_stream_destroy(&(*ctx)->stream);
     qdri_dev_destroy(&(*ctx)->dev);
+    qdri_dev_destroy(&(*ctx)->host_dev);
     free(*ctx);
     *ctx = NULL;
 }
@@ -92,7 +105,7 @@ qdr_status qdr_context_create_local(qdr_local_world *world, int rank, const qdr_
         return QDR_FAIL(QDR_ERR_ARGUMENT, "context: rank %d is not in 0 … %d", rank, size - 1);
     qdr_context *made = NULL;
     qdri_comm *comm = NULL;
-    qdr_status status = qdri_context_prepare(opts, size, NULL, &made);
+    qdr_status status = qdri_context_prepare(opts, size, rank, NULL, &made);
     QDR_TRY_OUT(status, qdri_local_world_agree(world, rank, status));
     /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): agreed, so it was made */
     QDR_TRY_OUT(status, qdri_comm_create_local(world, rank, made->dev, &comm));
@@ -108,7 +121,7 @@ out:
 qdr_status qdr_context_create_self(const qdr_context_opts *opts, qdr_context **ctx)
 {
     if (!ctx) return QDR_FAIL(QDR_ERR_ARGUMENT, "context: the place for the result is NULL");
-    QDR_TRY(qdri_context_prepare(opts, 1, NULL, ctx));
+    QDR_TRY(qdri_context_prepare(opts, 1, 0, NULL, ctx));
     const qdr_status status = qdri_comm_create_self((*ctx)->dev, &(*ctx)->world);
     if (status != QDR_OK) qdri_context_discard(ctx);
     return status;

@@ -4,6 +4,7 @@
 #define QDRI_GRID_CONTEXT_H
 
 #include "comm/comm.h"
+#include "grid/device.h"
 #include "quadrille/context.h"
 #include "quadrille/launch.h"
 
@@ -22,6 +23,7 @@ typedef struct qdri_watch_opts {
 
 struct qdr_context {
     qdri_dev *dev;
+    qdri_dev *host_dev; /* drives MPI for a GPU; NULL: the device does */
     qdri_comm *world;
     qdr_stream *stream; /* the default one */
     int n_threads;
@@ -45,9 +47,9 @@ QDR_NODISCARD qdr_status qdri_context_watch_begin(qdr_context *ctx);
 QDR_NODISCARD qdr_status qdri_context_check_opts(const qdr_context_opts *opts,
                                                  qdri_watch_opts *watch);
 /* Makes all of a context but its world, on this rank alone. n_node_ranks: ranks that share this
- * machine. bells: of the device; NULL: its own. */
+ * machine; node_rank: which of them this is. bells: of a CPU device; NULL: its own. */
 QDR_NODISCARD qdr_status qdri_context_prepare(const qdr_context_opts *opts, int n_node_ranks,
-                                              qdri_bell *bells, qdr_context **ctx);
+                                              int node_rank, qdri_bell *bells, qdr_context **ctx);
 /* Gives it its world. Collective: fails on all ranks, and the world stays the caller's, or on none.
  */
 QDR_NODISCARD qdr_status qdri_context_join(qdr_context *ctx, qdri_comm *world);

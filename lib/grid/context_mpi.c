@@ -1,9 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Contexts on MPI, and programs under mpiexec. */
 #include "comm/mpi.h"
-
+#include "comm/staged.h"
 #include "grid/context.h"
 #include "quadrille/mpi.h"
+
+/* This rank's device, and on a GPU the one that drives MPI. */
+static qdr_status prepare(const qdr_context_opts *opts, qdri_comm *world, qdr_context **ctx)
+{
+    qdri_bell *bells = qdri_mpi_bells(world);
+    QDR_TRY(qdri_context_prepare(opts, qdri_comm_node_size(world), qdri_comm_node_rank(world),
+                                 bells, ctx));
+    if (qdri_dev_runs_work((*ctx)->dev)) return QDR_OK;
+    QDR_TRY(qdri_dev_create_cpu(1, &(*ctx)->host_dev));
+    if (bells) qdri_dev_use_bells((*ctx)->host_dev, bells);
+    return QDR_OK;
+}
+
+static qdr_status join(qdr_context *ctx, qdri_comm **world)
+{
+    qdri_comm_bind(*world, ctx->host_dev ? ctx->host_dev : ctx->dev);
+    if (ctx->host_dev) QDR_TRY(qdri_comm_stage(world, ctx->host_dev, ctx->dev));
+    return qdri_context_join(ctx, *world);
+}
 
 qdr_status qdr_context_create_mpi(MPI_Comm comm, const qdr_context_opts *opts, qdr_context **ctx)
 {
@@ -14,15 +33,15 @@ qdr_status qdr_context_create_mpi(MPI_Comm comm, const qdr_context_opts *opts, q
     if (ctx) *ctx = NULL;
     if (!ctx) status = QDR_FAIL(QDR_ERR_ARGUMENT, "context: the place for the result is NULL");
     QDR_TRY(qdri_comm_create_mpi(&comm, status, &world));
-    status = qdri_context_prepare(opts, qdri_comm_node_size(world), qdri_mpi_bells(world), &made);
+    status = prepare(opts, world, &made);
     QDR_TRY_OUT(status, qdri_comm_agree(world, status));
-    qdri_comm_bind(world, made->dev);
-    QDR_TRY_OUT(status, qdri_context_join(made, world));
+    QDR_TRY_OUT(status, join(made, &world));
     *ctx = made;
     return QDR_OK;
 out:
-    qdri_context_discard(&made); /* its threads sleep on bells of the world */
+    if (made) qdri_stream_destroy(&made->stream); /* whose thread sleeps on bells of the world */
     qdri_comm_destroy(&world);
+    qdri_context_discard(&made);
     return status;
 }
 

@@ -43,6 +43,7 @@ qdri_gemm qdri_task_gemm(const qdri_task *task)
                        .trans_b = task->trans_b,
                        .alpha = 1,
                        .beta = task->accumulate ? 1 : 0,
+                       .algorithm = task->algorithm,
                        .dtype = task->dtype,
                        .c_dtype = task->out_dtype};
 }
@@ -50,6 +51,8 @@ qdri_gemm qdri_task_gemm(const qdri_task *task)
 typedef struct run {
     qdr_stack *stack;
     const qdri_task *task;
+    const qdri_task *bias; /* of a product: the task that adds it, done with it; NULL: none */
+    int is_done; /* with the product before */
     qdr_stream *stream;
     qdri_stamps *stamps; /* NULL: it is not measured */
 } run;
@@ -78,6 +81,7 @@ static qdr_status run_product(const run *r)
     gemm.a = reads(r, 0);
     gemm.b = reads(r, 1);
     gemm.c = writes(r, 0);
+    if (r->bias) gemm.bias = qdri_stack_pointer(r->stack, r->bias->reads[0]);
     QDR_TRY(qdri_gemm_run(r->stream, &gemm));
     return zero_tail(r);
 }
@@ -217,17 +221,39 @@ static qdr_status run_task(const run *r, int number)
     qdri_trace_event *event = trace ? qdri_trace_add(trace, r->task, number) : NULL;
     QDR_TRY(add_stamp(r->stream, event ? &event->begin_ns : NULL));
     QDR_TRY(add_stamp(r->stream, r->stamps ? &r->stamps->begin_ns : NULL));
-    QDR_TRY(runners[r->task->kind](r));
+    if (!r->is_done) QDR_TRY(runners[r->task->kind](r));
     QDR_TRY(add_stamp(r->stream, r->stamps ? &r->stamps->end_ns : NULL));
     return add_stamp(r->stream, event ? &event->end_ns : NULL);
 }
 
+/* The next task, if it adds a bias to the whole of what this one, a product, writes, and the device
+ * does both at once. */
+static const qdri_task *find_bias(const qdr_stack *stack, const qdri_schedule *schedule, int number)
+{
+    const qdri_task *task = &schedule->tasks[number], *next = task + 1;
+    if (task->kind != QDRI_TASK_PRODUCT || number + 1 == schedule->n_tasks) return NULL;
+    const int waits = next->n_waits > 1 || (next->n_waits == 1 && next->waits[0] != number);
+    if (next->kind != QDRI_TASK_BIAS_ADD || next->stream != task->stream || waits ||
+        next->m != task->m || next->n != task->n || task->zero_tail ||
+        next->writes[0].buffer != task->writes[0].buffer ||
+        next->writes[0].offset != task->writes[0].offset)
+        return NULL;
+    const qdri_gemm gemm = qdri_task_gemm(task);
+    return qdri_dev_adds_bias(qdri_context_dev(qdr_grid_context(stack->grid)), &gemm) ? next : NULL;
+}
+
+/* *bias: in, the task that adds the bias of the product before, which has done it; out, that of
+ * this one. */
 static qdr_status enqueue(qdr_stack *stack, const qdri_schedule *schedule, int number,
-                          qdri_stamps *stamps, qdr_stream *compute)
+                          const qdri_task **bias, qdri_stamps *stamps, qdr_stream *compute)
 {
     const qdri_task *task = &schedule->tasks[number];
+    const int is_done = task == *bias;
+    *bias = find_bias(stack, schedule, number);
     const run r = {.stack = stack,
                    .task = task,
+                   .bias = *bias,
+                   .is_done = is_done,
                    .stream = stream_of(stack, task->stream, compute),
                    .stamps = stamps ? &stamps[number] : NULL};
     for (int i = 0; i < task->n_waits; i++)
@@ -243,6 +269,7 @@ static qdr_status enqueue_all(qdr_stack *stack, const qdri_schedule *schedule, q
     int used[QDRI_N_STREAMS] = {0};
     qdri_trace *trace = qdri_context_trace(qdr_grid_context(stack->grid));
     qdri_stamps *stamps = qdri_measures_next(stack->measures, schedule);
+    const qdri_task *bias = NULL;
     if (trace) qdri_trace_next_run(trace, &stack->net.place);
     QDR_TRY(qdri_event_record(stack->start, compute));
     for (int i = 0; i < schedule->n_tasks; i++) {
@@ -250,7 +277,7 @@ static qdr_status enqueue_all(qdr_stack *stack, const qdri_schedule *schedule, q
         if (stream != QDRI_STREAM_OF_COMPUTE && !used[stream])
             QDR_TRY(qdri_stream_wait(stream_of(stack, stream, compute), stack->start));
         used[stream] = 1;
-        QDR_TRY(enqueue(stack, schedule, i, stamps, compute));
+        QDR_TRY(enqueue(stack, schedule, i, &bias, stamps, compute));
     }
     for (int s = 1; s < QDRI_N_STREAMS; s++) {
         if (!used[s]) continue;

@@ -8,14 +8,17 @@
 
 /* A machine being read. */
 typedef struct topo_loader {
-    void *hwloc; /* hwloc_topology_t */
+    void *hwloc; /* hwloc_topology_t, while it reads */
     qdr_topo *topo;
     int gpu_capacity, nic_capacity, link_capacity;
 } topo_loader;
 
-/* gpus.c: PCI devices that compute, and adapters. */
+/* All but what NVML knows: machine_hwloc.c, or machine_sys.c in a build without hwloc. xml: a file
+ * that hwloc wrote; NULL: this machine, or what hwloc's variables say. */
+QDR_NODISCARD qdr_status qdri_topo_load_machine(topo_loader *loader, const char *xml);
+/* gpus_hwloc.c: PCI devices that compute, and adapters; devices_sys.c: adapters. */
 QDR_NODISCARD qdr_status qdri_topo_load_devices(topo_loader *loader);
-/* gpu_links.c: what hwloc knows about links of GPUs. */
+/* gpu_links_hwloc.c: what hwloc knows about links of GPUs. */
 QDR_NODISCARD qdr_status qdri_topo_load_links(topo_loader *loader);
 /* nvml_load.c: GPUs of this machine and their links, as the driver has them; topo->gpu_source. It
  * is no failure if there is no driver. */

@@ -7,6 +7,7 @@
 #include "core/size.h"
 #include "topo/machine.h"
 #include "topo/nvml.h"
+#include "topo/sys.h"
 
 /* NVML's GPUs, and which of the machine's each is. */
 typedef struct nvml_machine {
@@ -24,6 +25,7 @@ static qdr_status take_gpu(topo_loader *loader, const nvml_gpu *from, int number
         qdr_topo_gpu *made;
         QDR_TRY(qdri_topo_add_gpu(loader, &made));
         qdri_topo_copy(made->bus, sizeof made->bus, from->bus);
+        qdri_sys_locate(loader->topo, made->bus, &made->package, &made->numa);
         *index = loader->topo->n_gpus - 1;
     }
     qdr_topo_gpu *gpu = &loader->topo->gpus[*index];

@@ -34,6 +34,14 @@ def recorded(name):
     return path if FOLDER and os.path.exists(path) else None
 
 
+def has_hwloc():
+    done = subprocess.run([sys.argv[1], "--version", "--json"], capture_output=True, check=True)
+    return json.loads(done.stdout)["hwloc"] != "none"
+
+
+HWLOC = unittest.skipUnless(has_hwloc(), "built without hwloc, which reads machines and makes them up")
+
+
 class Case(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
@@ -91,6 +99,7 @@ class Machines(Case):
         self.assertIn(machine["gpu_source"], text)
         self.assertTrue(self.draw())
 
+    @HWLOC
     def test_made_up_machine(self):
         machine = self.read(environment=MADE_UP)
         self.assertFalse(machine["this_machine"])
@@ -99,6 +108,14 @@ class Machines(Case):
         self.assertIn("2 packages, 4 NUMA nodes", self.good(environment=MADE_UP))
         self.assertEqual(sum(text.startswith("NUMA node") for text in self.draw(environment=MADE_UP)), 4)
 
+    @unittest.skipIf(has_hwloc(), "built with hwloc")
+    def test_machines_of_hwloc_alone(self):
+        for words, environment in (["--xml", "a.xml"], {}), ([], MADE_UP), ([], {"HWLOC_XMLFILE": "a.xml"}):
+            done = topo(*words, environment=environment)
+            self.assertEqual((done.returncode, done.out), (1, ""))
+            self.assertIn("libhwloc-dev", done.err)
+
+    @HWLOC
     def test_recorded_machines(self):
         if not recorded("tioga-8xMI250X"):
             self.skipTest("no recorded machines in QDR_TEST_TOPOLOGIES")
@@ -117,6 +134,7 @@ class Machines(Case):
                 for gpu in range(n_gpus):
                     self.assertIn(f"GPU {gpu}", labels)
 
+    @HWLOC
     def test_assumed_rates_are_said(self):
         if not recorded("tioga-8xMI250X"):
             self.skipTest("no recorded machines in QDR_TEST_TOPOLOGIES")
@@ -128,6 +146,7 @@ class Machines(Case):
         self.assertIn("XM 100?", self.draw(*words))
 
 
+@HWLOC
 class Grids(Case):
     def axes(self, *words, **more):
         return self.read(*words, environment=MADE_UP, **more)["layout"]["axes"]
@@ -176,7 +195,8 @@ class Refusals(Case):
         self.refused(topo("--grid", "1024x1024x1x1"), "65536")
         self.refused(topo("--grid", "1x1x1x1", "--order", "xyz"), "xyz")
         self.refused(topo("--grid", "1x1x1x1", "--on", "discs"), "discs")
-        self.refused(topo("--grid", "1x1x1x1", "--on", "gpus", environment=MADE_UP), "no GPUs")
+        if has_hwloc():
+            self.refused(topo("--grid", "1x1x1x1", "--on", "gpus", environment=MADE_UP), "no GPUs")
         self.refused(topo("--grid", "1x1x1x1", "--ranks-per-node", "0"), "ranks-per-node")
         for words in (["--order", "xyzd"], ["--ranks-per-node", "2"], ["--on", "cores"]):
             self.refused(topo(*words), words[0], "--grid")
@@ -184,6 +204,7 @@ class Refusals(Case):
         self.refused(topo("--tiger"), "--tiger", "quadrille topo --help")
         self.refused(topo("--svg", self.path("none/machine.svg")), "--svg", "No such file")
 
+    @HWLOC
     def test_files(self):
         """hwloc itself would describe this machine instead."""
         bad = {"empty": b"", "cut": b"<topology><object", "other": b'<?xml version="1.0"?><a></a>', "text": b"8 GPUs\n"}
@@ -195,6 +216,7 @@ class Refusals(Case):
         self.refused(topo("--xml", self.path("absent.xml")), "absent.xml", "No such file")
         self.refused(topo("--xml", self.folder.name), self.folder.name)
 
+    @HWLOC
     def test_a_file_cut_short(self):
         if not recorded("tioga-8xMI250X"):
             self.skipTest("no recorded machines in QDR_TEST_TOPOLOGIES")
@@ -242,6 +264,7 @@ class Ranks(Case):
         planned = self.read("--grid", "4x2x1x1", "--ranks-per-node", "4", before=before)["layout"]
         self.assertEqual((planned["running"], planned["nodes"]), (False, 2))
 
+    @HWLOC
     @unittest.skipUnless("--mpiexec" in sys.argv, "no mpiexec")
     def test_a_recorded_machine_under_mpi(self):
         before = [ARGUMENTS.mpiexec, "-n", "2"]

@@ -27,7 +27,7 @@ static attention attention_make(qdr_dtype dtype, int64_t n_sequences, int64_t co
                                  .n_heads = n_heads,
                                  .head_size = head_size,
                                  .dtype = dtype};
-    a.work = test_malloc(qdri_attention_work_bytes(&sizes));
+    a.work = memory_new(qdri_attention_work_bytes(&sizes));
     memset(a.work, 0xff, qdri_attention_work_bytes(&sizes)); /* NaN */
     a.k.u.attention.n_rows = n_rows;
     a.k.u.attention.context = context;
@@ -46,7 +46,7 @@ static void attention_drop(attention *a)
 {
     array *all[] = {&a->qkv, &a->y, &a->dy, &a->saved, &a->dqkv};
     for (int i = 0; i < 5; i++) drop(all[i]);
-    test_free(a->work);
+    memory_drop(a->work);
 }
 
 static void attention_run(attention *a, qdri_kernel_kind kind)

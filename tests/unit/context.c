@@ -89,10 +89,12 @@ static void options_are_checked(void **state)
 {
     (void)state;
     qdr_context *ctx = NULL;
-    const qdr_context_opts old = {.version = 0}, less = {QDR_OPTS_INIT, -1},
-                           one = {QDR_OPTS_INIT, 1};
+    const qdr_context_opts old = {.version = 0}, less = {QDR_OPTS_INIT, .n_threads = -1},
+                           one = {QDR_OPTS_INIT, .n_threads = 1},
+                           odd = {QDR_OPTS_INIT, .device = "cuda:x"};
     CHECK_FAILS(qdr_context_create_self(&old, &ctx), QDR_ERR_ARGUMENT, "QDR_OPTS_INIT");
     CHECK_FAILS(qdr_context_create_self(&less, &ctx), QDR_ERR_ARGUMENT, "n_threads is -1");
+    CHECK_FAILS(qdr_context_create_self(&odd, &ctx), QDR_ERR_ARGUMENT, "cuda:x");
     CHECK_FAILS(qdr_context_create_self(&one, NULL), QDR_ERR_ARGUMENT, "NULL");
     CHECK_FAILS(qdr_context_create_local(NULL, 0, NULL, &ctx), QDR_ERR_ARGUMENT, "qdr_local_run");
     assert_null(ctx);
@@ -190,8 +192,8 @@ static int create_twice(qdr_local_world *world, int rank, void *user)
 {
     (void)user;
     for (int i = 0; i < 3; i++) {
-        const qdr_context_opts opts = {QDR_OPTS_INIT,
-                                       rank == 1 && i == 2 ? -7 : 1 + (rank == 1 && i == 1)};
+        const qdr_context_opts opts = {
+            QDR_OPTS_INIT, .n_threads = rank == 1 && i == 2 ? -7 : 1 + (rank == 1 && i == 1)};
         qdr_context *ctx = NULL;
         const qdr_status status = qdr_context_create_local(world, rank, &opts, &ctx);
         const int wanted = i < 2 ? status == QDR_OK
@@ -248,7 +250,7 @@ static void launch_on_threads(void **state)
     CHECK_FAILS(qdr_launch(-1, NULL, code_of_rank, NULL, &code), QDR_ERR_ARGUMENT, "-1");
     CHECK_FAILS(qdr_launch(2, NULL, NULL, NULL, &code), QDR_ERR_ARGUMENT, "NULL");
     CHECK_FAILS(qdr_launch(5000, NULL, code_of_rank, NULL, &code), QDR_ERR_ARGUMENT, "5000");
-    const qdr_context_opts less = {QDR_OPTS_INIT, -1};
+    const qdr_context_opts less = {QDR_OPTS_INIT, .n_threads = -1};
     CHECK_FAILS(qdr_launch(2, &less, code_of_rank, NULL, &code), QDR_ERR_ARGUMENT, "n_threads");
     assert_int_equal(code, 1);
 }

@@ -82,7 +82,7 @@ int qdri_cpu_event_reached(qdr_event *event);
  * let tasks be late. Set before there are devices. */
 extern void (*qdri_cpu_before_item)(void);
 
-/* gemm.c, gemm_bf16.c */
+/* gemm.c, gemm_blas.c or gemm_plain.c */
 qdr_status qdri_cpu_gemm(qdr_stream *stream, const qdri_gemm *gemm);
 size_t qdri_cpu_fixed_bytes(const qdri_dev *dev, qdr_dtype dtype);
 const char *qdri_cpu_products(const qdri_dev *dev);

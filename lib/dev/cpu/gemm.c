@@ -1,29 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products on the CPU: f32 and f64 through CBLAS; bf16 through oneDNN where the machine has bf16,
- * else converted. */
+/* Products on the CPU: f32 and f64 through BLAS, or plain C where there is none; bf16 through
+ * oneDNN where the machine has bf16, else converted. */
 #include "dev/cpu/gemm.h"
 #include "dev/cpu/bf16.h"
 
-#include <cblas.h>
 #include <limits.h>
-#include <string.h>
-
-#define CLEAR_BYTES_MAX ((size_t)4 << 20)
-
-/* OpenBLAS counts its threads for the whole process, so the number is set only when it changes. */
-void qdri_blas_begin(int n_threads)
-{
-    qdri_waker *executor = qdri_current_waker();
-    if (executor && executor->room.start) qdri_room_give_back(&executor->room);
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static int n_set;
-    pthread_mutex_lock(&lock);
-    if (n_set != n_threads) openblas_set_num_threads(n_threads);
-    n_set = n_threads;
-    pthread_mutex_unlock(&lock);
-}
-
-static CBLAS_TRANSPOSE blas_trans(int trans) { return trans ? CblasTrans : CblasNoTrans; }
 
 /* C = beta·C, for products over nothing. beta = 0 writes zeros without reading. */
 #define SCALE_LOOP(type, load, store)                                                              \
@@ -43,42 +24,6 @@ static void gemm_scale(const qdri_gemm *g)
     case QDR_F64: SCALE_LOOP(double, SAME, SAME) break;
     case QDR_BF16: SCALE_LOOP(uint16_t, qdri_bf16_load, TO_BF16) break;
     default: SCALE_LOOP(float, SAME, TO_F32) break;
-    }
-}
-
-/* OpenBLAS first multiplies C by beta in a plain loop. Where C fits into caches, zeroing it here
- * and adding to it is up to a tenth faster when k is small. Returns the beta that is left. */
-static double clear_small(const qdri_gemm *g, size_t elem_bytes)
-{
-    const size_t row_bytes = (size_t)g->n * elem_bytes;
-    if (g->beta != 0.0 || row_bytes * (size_t)g->m > CLEAR_BYTES_MAX) return g->beta;
-    for (int64_t r = 0; r < g->m; r++) {
-        memset((char *)g->c + (size_t)(r * g->ldc) * elem_bytes, 0, row_bytes);
-    }
-    return 1.0;
-}
-
-static void gemm_f32(const qdri_gemm *g)
-{
-    const double beta = clear_small(g, sizeof(float));
-    cblas_sgemm(CblasRowMajor, blas_trans(g->trans_a), blas_trans(g->trans_b), (int)g->m, (int)g->n,
-                (int)g->k, (float)g->alpha, g->a, (int)g->lda, g->b, (int)g->ldb, (float)beta, g->c,
-                (int)g->ldc);
-}
-
-static void gemm_f64(const qdri_gemm *g)
-{
-    const double beta = clear_small(g, sizeof(double));
-    cblas_dgemm(CblasRowMajor, blas_trans(g->trans_a), blas_trans(g->trans_b), (int)g->m, (int)g->n,
-                (int)g->k, g->alpha, g->a, (int)g->lda, g->b, (int)g->ldb, beta, g->c, (int)g->ldc);
-}
-
-void qdri_gemm_blas(const qdri_gemm *gemm)
-{
-    if (gemm->dtype == QDR_F64) {
-        gemm_f64(gemm);
-    } else {
-        gemm_f32(gemm);
     }
 }
 
@@ -135,10 +80,4 @@ size_t qdri_cpu_fixed_bytes(const qdri_dev *dev, qdr_dtype dtype)
 {
     (void)dev;
     return dtype == QDR_BF16 && !qdri_bf16_native() ? QDRI_PANELS_BYTES : 0;
-}
-
-const char *qdri_cpu_products(const qdri_dev *dev)
-{
-    (void)dev;
-    return openblas_get_config();
 }

@@ -10,8 +10,11 @@
 #define QDRI_PANEL_EDGE 512
 #define QDRI_PANELS_BYTES ((size_t)3 * QDRI_PANEL_EDGE * QDRI_PANEL_EDGE * sizeof(float))
 
-/* Before a product of this thread's executor: sets the number of BLAS threads, gives room back. */
+/* gemm_blas.c, or gemm_plain.c where there is no BLAS.
+ * Before a product of this thread's executor: sets the number of BLAS threads, gives room back. */
 void qdri_blas_begin(int n_threads);
+/* As many as BLAS uses now. */
+int qdri_blas_threads(void);
 /* F32 or F64, sizes within int, m, n and k at least 1. */
 void qdri_gemm_blas(const qdri_gemm *gemm);
 /* BF16: fp32 sums, C rounded once. panels: QDRI_PANELS_BYTES. */

@@ -34,12 +34,19 @@ int qdri_cpu_kernels_limit(int level)
     return machine_has(level);
 }
 
+int qdri_cpu_kernels_level(void)
+{
+    int level = atomic_load(&best_level);
+    while (level > QDRI_KERNELS_BASE && !machine_has(level)) level--;
+    return level;
+}
+
 static kernel_set best_set(void)
 {
 #ifdef __x86_64__
-    const int best = atomic_load(&best_level);
-    if (best >= QDRI_KERNELS_AVX512 && machine_has(QDRI_KERNELS_AVX512)) return KERNEL_SET(avx512);
-    if (best >= QDRI_KERNELS_AVX2 && machine_has(QDRI_KERNELS_AVX2)) return KERNEL_SET(avx2);
+    const int level = qdri_cpu_kernels_level();
+    if (level == QDRI_KERNELS_AVX512) return KERNEL_SET(avx512);
+    if (level == QDRI_KERNELS_AVX2) return KERNEL_SET(avx2);
 #endif
     return KERNEL_SET(base);
 }

@@ -2,16 +2,18 @@
 /* Room in the address space, for what comes later and could not fail. */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 #include "dev/cpu/room.h"
-#include "dev/dev.h"
+#include "config.h"
+#include "dev/cpu/gemm.h"
 
-#include <cblas.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 
 #define MIB ((size_t)1 << 20)
-#define BUFFER_BYTES (128 * MIB) /* of a thread that multiplies; measured, nothing tells it */
+/* Of a thread that multiplies; measured, nothing tells it. oneDNN crashes where it finds too
+ * little; plain C needs none. */
+#define BUFFER_BYTES ((QDRI_HAVE_BLAS * 128 + QDRI_HAVE_ONEDNN * 96) * MIB)
 #define HEAP_BYTES (64 * MIB) /* that glibc makes for a new thread */
 #define SPARE_BYTES (16 * MIB)
 #define DEVICE_THREADS 3 /* the rank's own, and one each for products and for communication */
@@ -36,7 +38,7 @@ static size_t stack_bytes(void)
 
 /* BLAS threads that OpenBLAS started by itself, before anybody changed their number. */
 static int n_blas_threads;
-static void count_blas_threads(void) { n_blas_threads = openblas_get_num_threads(); }
+static void count_blas_threads(void) { n_blas_threads = qdri_blas_threads(); }
 
 static size_t products_bytes(int n_threads)
 {

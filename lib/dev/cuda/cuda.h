@@ -6,18 +6,26 @@
 #define QDRI_DEV_CUDA_CUDA_H
 
 #include <cublasLt.h>
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 
 #include "dev/cuda/kernels/launch.h"
 #include "dev/device.h"
 #include "dev/plugin.h"
 
-#define QDRI_CUDA_WORKSPACE_BYTES ((size_t)32 << 20) /* of products, what cuBLAS takes on Hopper   \
-                                                      */
+#define QDRI_CUDA_ALGORITHMS 8 /* of a product, that the heuristic is asked for at most */
+#define QDRI_CUDA_WORKSPACE_BYTES                                                                  \
+    ((size_t)32 << 20) /* of products, what cuBLAS takes on Hopper                                 \
+                        */
 
 typedef struct qdri_cuda_product qdri_cuda_product;
 typedef struct qdri_cuda_stamps qdri_cuda_stamps;
 typedef struct qdri_cuda_block qdri_cuda_block;
+
+/* Two functions of the driver that the runtime has no name for: a stream writes a word of memory,
+ * or waits until (int32)(word - value) >= 0, without taking a multiprocessor. */
+typedef CUresult (*qdri_cuda_flag_fn)(CUstream stream, CUdeviceptr flag, cuuint32_t value,
+                                      unsigned flags);
 
 typedef struct qdri_cuda_dev {
     qdri_dev base;
@@ -29,13 +37,14 @@ typedef struct qdri_cuda_dev {
     qdri_cuda_block *blocks; /* what the pool gave, by address */
     int n_blocks, block_capacity;
     qdri_cuda_fault *fault; /* pinned */
+    qdri_cuda_flag_fn write_flag, wait_flag; /* NULL: the driver has none */
     cublasLtHandle_t lt;
     cublasLtMatmulPreference_t preference;
     qdri_cuda_product **products; /* by shape and type */
     int n_products, product_capacity;
     int n_sms_free; /* for products: what collectives leave them */
     qdri_cuda_stamps *stamps; /* NULL until the first */
-    char products_name[64];
+    char products_name[96];
 } qdri_cuda_dev;
 
 typedef struct qdri_cuda_stream {
@@ -100,6 +109,20 @@ qdr_status qdri_cuda_stream_wait(qdr_stream *stream, qdr_event *event);
 int qdri_cuda_event_reached(qdr_event *event);
 qdr_status qdri_cuda_work(qdr_stream *stream, qdri_work_fn fn, const void *args, size_t bytes);
 
+/* flags.c */
+QDR_NODISCARD qdr_status qdri_cuda_flags_open(qdri_cuda_dev *dev);
+qdr_status qdri_cuda_pin(qdri_dev *dev, void *memory, size_t bytes);
+void qdri_cuda_unpin(qdri_dev *dev, void *memory);
+qdr_status qdri_cuda_flag_raise(qdr_stream *stream, uint32_t *flag, uint32_t value);
+qdr_status qdri_cuda_flag_wait(qdr_stream *stream, uint32_t *flag, uint32_t value);
+
+/* graph.c */
+int qdri_cuda_is_recording(qdr_stream *stream);
+qdr_status qdri_cuda_record_begin(qdr_stream *stream);
+qdr_status qdri_cuda_record_end(qdr_stream *stream, void **record);
+qdr_status qdri_cuda_record_run(qdr_stream *stream, void *record);
+void qdri_cuda_record_free(qdri_dev *dev, void *record);
+
 /* stamps.c */
 qdr_status qdri_cuda_stamp(qdr_stream *stream, int64_t *nanosecs);
 /* Hands out the stamps that the GPU has written. */
@@ -108,6 +131,7 @@ void qdri_cuda_stamps_free(qdri_cuda_dev *dev);
 
 /* gemm.c */
 qdr_status qdri_cuda_gemm(qdr_stream *stream, const qdri_gemm *gemm);
+int qdri_cuda_adds_bias(const qdri_gemm *gemm);
 void qdri_cuda_products_free(qdri_cuda_dev *dev);
 
 /* kernels.c */

@@ -18,6 +18,8 @@ static const char *products(const qdri_dev *dev)
     return ((const qdri_cuda_dev *)dev)->products_name;
 }
 
+static int gpu(const qdri_dev *dev) { return ((const qdri_cuda_dev *)dev)->opts.number; }
+
 /* Who waits on the host does so in a meeting of ranks, which is given up by the hook. */
 static void wake_all(qdri_dev *dev) { (void)dev; }
 
@@ -36,6 +38,7 @@ static void destroy(qdri_dev *dev)
 
 static const qdri_dev_table cuda_table = {
     .name = "cuda",
+    .n_algorithms = QDRI_CUDA_ALGORITHMS,
     .mem_alloc = qdri_cuda_mem_alloc,
     .mem_free = qdri_cuda_mem_free,
     .stream_create = qdri_cuda_stream_create,
@@ -51,11 +54,21 @@ static const qdri_dev_table cuda_table = {
     .copy = qdri_cuda_copy,
     .fill_zero = qdri_cuda_fill_zero,
     .gemm = qdri_cuda_gemm,
+    .adds_bias = qdri_cuda_adds_bias,
     .kernel = qdri_cuda_kernel,
     .fixed_bytes = fixed_bytes,
     .products = products,
     .stream_wrap = qdri_cuda_stream_wrap,
     .stream_native = qdri_cuda_stream_native,
+    .gpu = gpu,
+    .pin = qdri_cuda_pin,
+    .unpin = qdri_cuda_unpin,
+    .flag_raise = qdri_cuda_flag_raise,
+    .flag_wait = qdri_cuda_flag_wait,
+    .record_begin = qdri_cuda_record_begin,
+    .record_end = qdri_cuda_record_end,
+    .record_run = qdri_cuda_record_run,
+    .record_free = qdri_cuda_record_free,
     .check_memory = qdri_cuda_check_memory,
     .wake_all = wake_all,
     .destroy = destroy,
@@ -81,11 +94,12 @@ static qdr_status open_gpu(qdri_cuda_dev *dev)
     QDRI_CUDA_TRY(dev,
                   cudaHostAlloc((void **)&dev->fault, sizeof *dev->fault, cudaHostAllocMapped));
     *dev->fault = (qdri_cuda_fault){0};
+    QDR_TRY(qdri_cuda_flags_open(dev));
     QDRI_CUBLAS_TRY(dev, cublasLtCreate(&dev->lt));
     QDRI_CUBLAS_TRY(dev, cublasLtMatmulPreferenceCreate(&dev->preference));
     const size_t version = cublasLtGetVersion();
-    snprintf(dev->products_name, sizeof dev->products_name, "cuBLASLt %zu.%zu.%zu", version / 10000,
-             version / 100 % 100, version % 100);
+    snprintf(dev->products_name, sizeof dev->products_name, "%.60s, cuBLASLt %zu.%zu.%zu",
+             dev->gpu.name, version / 10000, version / 100 % 100, version % 100);
     return QDR_OK;
 }
 

@@ -20,6 +20,8 @@ static inline void row_sum(int64_t n, real *p, const elem *x)
     SIMD for (int64_t c = 0; c < n; c++) p[c] += get(x[c]);
 }
 
+#include "dev/cpu/kernels/body_product.h"
+
 #include "dev/cpu/kernels/body_attention.h"
 #include "dev/cpu/kernels/body_cross_entropy.h"
 #include "dev/cpu/kernels/body_elements.h"

@@ -2,7 +2,6 @@
 /* Causal attention, head by head, a block of query rows at a time: products by BLAS, softmax here.
  * Backward recomputes the probabilities from the saved log-sum-exp. Elements narrower than `real`
  * are converted to panels of one head. */
-#include <cblas.h>
 
 /* One head of one sequence: matrices [context, head_size] and their leading dimensions. */
 typedef struct head {
@@ -24,9 +23,20 @@ static void head_product(int trans_a, int trans_b, int64_t m, int64_t n, int64_t
         for (int64_t r = 0; r < m; r++) memset(c + r * ldc, 0, (size_t)n * sizeof *c);
         beta = 1;
     }
-    REAL_GEMM(CblasRowMajor, trans_a ? CblasTrans : CblasNoTrans,
-              trans_b ? CblasTrans : CblasNoTrans, (int)m, (int)n, (int)k, alpha, a, (int)lda, b,
-              (int)ldb, beta, c, (int)ldc);
+    const qdri_gemm product = {.m = m,
+                               .n = n,
+                               .k = k,
+                               .a = a,
+                               .b = b,
+                               .c = c,
+                               .lda = lda,
+                               .ldb = ldb,
+                               .ldc = ldc,
+                               .trans_a = trans_a,
+                               .trans_b = trans_b,
+                               .alpha = alpha,
+                               .beta = beta};
+    real_product(&product);
 }
 
 /* A row of scores becomes probabilities; returns log Σ exp. Columns from n to n_all lie in the

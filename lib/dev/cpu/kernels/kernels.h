@@ -4,6 +4,7 @@
 #define QDRI_DEV_CPU_KERNELS_KERNELS_H
 
 #include "core/op_bytes.h"
+#include "dev/dev.h"
 #include "dev/kernels.h"
 
 typedef void (*qdri_kernel_fn)(const qdri_kernel *kernel);
@@ -16,6 +17,15 @@ QDRI_KERNEL_TABLES(base)
 QDRI_KERNEL_TABLES(avx2)
 QDRI_KERNEL_TABLES(avx512)
 
+/* Products in plain C, compiled where there is no BLAS. Sizes at least 1. */
+typedef void (*qdri_product_fn)(const qdri_gemm *gemm);
+#define QDRI_PRODUCTS(isa)                                                                         \
+    extern void qdri_product_f32_##isa(const qdri_gemm *gemm);                                     \
+    extern void qdri_product_f64_##isa(const qdri_gemm *gemm);
+QDRI_PRODUCTS(base)
+QDRI_PRODUCTS(avx2)
+QDRI_PRODUCTS(avx512)
+
 /* Sets from the plainest to the best. */
 enum {
     QDRI_KERNELS_BASE = 0,
@@ -27,5 +37,7 @@ enum {
 /* For tests: later kernels come from no better set than this. 1 if this machine has that very set.
  */
 int qdri_cpu_kernels_limit(int level);
+/* The best set that this machine has and the limit allows. */
+int qdri_cpu_kernels_level(void);
 
 #endif

@@ -5,23 +5,6 @@
 
 #include "topo/topo.h"
 
-#define CPU_SHARE_FILE "/sys/fs/cgroup/cpu.max"
-
-/* Whole cores' worth of CPU time per period that the cgroup grants; `n_cores` if it sets no limit.
- */
-static int cores_by_share(int n_cores)
-{
-    long quota_us = 0;
-    long period_us = 0;
-    FILE *file = fopen(CPU_SHARE_FILE, "r");
-    if (!file) return n_cores;
-    const int n_read = fscanf(file, "%ld %ld", &quota_us, &period_us); /* "max" is no number */
-    fclose(file);
-    if (n_read != 2 || quota_us < 1 || period_us < 1) return n_cores;
-    const long n_granted = (quota_us + period_us - 1) / period_us;
-    return n_granted < n_cores ? (int)n_granted : n_cores;
-}
-
 /* Cores with at least one hardware thread in the process's binding. */
 static int cores_by_binding(hwloc_topology_t topology, hwloc_bitmap_t bound)
 {
@@ -61,7 +44,7 @@ qdr_status qdri_topo_cores(int *n_cores)
     qdr_status status = QDR_OK;
     if (!bound) return QDR_FAIL(QDR_ERR_MEMORY, "topology: no memory for a set of cores");
     QDR_TRY_OUT(status, topology_load(&topology));
-    const int n_bound = cores_by_share(cores_by_binding(topology, bound));
+    const int n_bound = qdri_topo_cores_by_share(cores_by_binding(topology, bound));
     *n_cores = n_bound > 1 ? n_bound : 1;
 out:
     if (topology) hwloc_topology_destroy(topology);

@@ -7,38 +7,12 @@
 #include <hwloc.h>
 #include <hwloc/distances.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/size.h"
 #include "topo/machine.h"
 
 #define MB_PER_SEC 1e6 /* the unit of hwloc's rates */
-
-static int by_gpus(const void *a, const void *b)
-{
-    const qdr_topo_gpu_link *left = a, *right = b;
-    return left->a != right->a ? left->a - right->a : left->b - right->b;
-}
-
-qdr_status qdri_topo_set_link(topo_loader *loader, const qdr_topo_gpu_link *link)
-{
-    qdr_topo *topo = loader->topo;
-    if (link->a < 0 || link->b < 0 || link->a == link->b) return QDR_OK;
-    qdr_topo_gpu_link made = *link;
-    made.a = link->a < link->b ? link->a : link->b;
-    made.b = link->a < link->b ? link->b : link->a;
-    qdr_topo_gpu_link *old = (qdr_topo_gpu_link *)qdri_topo_find_link(topo, made.a, made.b);
-    if (old) {
-        *old = made;
-        return QDR_OK;
-    }
-    QDR_TRY(qdri_list_grow((void **)&topo->gpu_links, topo->n_gpu_links, &loader->link_capacity,
-                           sizeof *topo->gpu_links, "links of GPUs"));
-    topo->gpu_links[topo->n_gpu_links++] = made;
-    qsort(topo->gpu_links, (size_t)topo->n_gpu_links, sizeof *topo->gpu_links, by_gpus);
-    return QDR_OK;
-}
 
 /* ---- matrices ---- */
 

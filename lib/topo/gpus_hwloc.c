@@ -98,17 +98,6 @@ static int64_t memory_of(hwloc_obj_t device)
     return 0;
 }
 
-qdr_status qdri_topo_add_gpu(topo_loader *loader, qdr_topo_gpu **gpu)
-{
-    qdr_topo *topo = loader->topo;
-    QDR_TRY(qdri_list_grow((void **)&topo->gpus, topo->n_gpus, &loader->gpu_capacity,
-                           sizeof *topo->gpus, "GPUs of a machine"));
-    *gpu = &topo->gpus[topo->n_gpus];
-    **gpu = (qdr_topo_gpu){.package = -1, .numa = -1};
-    snprintf((*gpu)->name, sizeof(*gpu)->name, "gpu%d", topo->n_gpus++);
-    return QDR_OK;
-}
-
 static qdr_status load_gpu(topo_loader *loader, hwloc_obj_t device)
 {
     const char *name = compute_name(device), *model = info_of(device, "GPUModel");
@@ -126,13 +115,6 @@ static qdr_status load_gpu(topo_loader *loader, hwloc_obj_t device)
     gpu->bytes = memory_of(device);
     gpu->pci_rate = pci_rate(device);
     return QDR_OK;
-}
-
-int qdri_topo_find_gpu(const qdr_topo *topo, const char *bus)
-{
-    for (int i = 0; i < topo->n_gpus; i++)
-        if (strcmp(topo->gpus[i].bus, bus) == 0) return i;
-    return -1;
 }
 
 static int by_bus(const void *a, const void *b)

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** @file cuda.h  Contexts that compute on a GPU. The only public header with a type of CUDA's, and
+ * it needs none of CUDA's headers.
+ *
+ *  A context whose options say `.device = "cuda"` computes on one GPU: its memory (qdr_mem_alloc())
+ * is that GPU's, its streams are CUDA streams, its products cuBLASLt's. All that needs CUDA is in a
+ * library of its own, libquadrille_cuda.so, which the first such context opens; it is looked for
+ * where QDR_CUDA_PLUGIN says, beside libquadrille, where it was installed, and where the loader
+ * looks. Where there is no plugin, no driver, or no GPU, making the context fails with
+ * QDR_ERR_UNSUPPORTED and a sentence; contexts on the CPU go on working.
+ *
+ *  Nothing of the library runs on the default stream, and no call waits for the GPU but those that
+ * say "blocking". The library makes its GPU the calling thread's current one and leaves it so.
+ * Local ranks (qdr_local_run()) may share a GPU; then a collective's call waits until all members
+ * have called it, so that collectives along several axes must be called in one order on all ranks.
+ *
+ *  Environment: QDR_CUDA_MEMORY=managed makes memory that the host may read and write, too, when no
+ * work of a stream uses it (slower; for tests and for looking into things). QDR_TF32=1 lets F32
+ * products round their operands to TF32. */
+#ifndef QUADRILLE_CUDA_H
+#define QUADRILLE_CUDA_H
+
+#include "context.h"
+
+struct CUstream_st; /**< what cudaStream_t points to */
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** The number of the GPU that this context computes on, as CUDA counts in this process; -1: none.
+ * Local. */
+QDR_API int qdr_context_gpu(const qdr_context *ctx);
+
+/** Makes a stream of the caller's usable where the library takes one. The CUDA stream stays the
+ * caller's and outlives *stream; work that the library enqueues there keeps its place among the
+ * caller's. *stream is destroyed with qdr_stream_destroy(), which waits for the CUDA stream's work.
+ *  @retval QDR_ERR_ARGUMENT     NULL, or CUDA's default stream, which waits for all others
+ *  @retval QDR_ERR_UNSUPPORTED  the context computes on the CPU
+ * Local. */
+QDR_API QDR_NODISCARD qdr_status qdr_stream_wrap_cuda(qdr_context *ctx,
+                                                      struct CUstream_st *cuda_stream,
+                                                      qdr_stream **stream);
+/** The CUDA stream behind a stream, for the caller's own kernels and libraries; it belongs to
+ * `stream`. NULL: the stream is NULL or a CPU's. Local. */
+QDR_API struct CUstream_st *qdr_stream_cuda(qdr_stream *stream);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

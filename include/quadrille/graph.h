@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** @file graph.h  A step recorded once and run many times: on a GPU, launching a recorded step
+ * costs the host a few microseconds, whatever it is made of.
+ *
+ *  Between qdr_graph_begin() and qdr_graph_end() what is enqueued on the context's stream, and on
+ * streams that it is joined to by events, is recorded and does not run. The record holds pointers
+ * and numbers as they were: memory must stay where it is, and what is passed as a number (a loss's
+ * scale, AdamW's rate and step) is the same in each run. So record forward and backward, and call
+ * qdr_adamw_step() between runs.
+ *
+ *  Possible on a GPU where a rank is alone, or joined to others by NCCL. Not possible are: the CPU;
+ * local ranks that share their collectives on the host; collectives staged through MPI; a context
+ * that is traced or measured (QDR_TRACE, QDR_REPORT). Then qdr_graph_begin(), or with QDR_REPORT
+ * the step, fails and says which of these it is. */
+#ifndef QUADRILLE_GRAPH_H
+#define QUADRILLE_GRAPH_H
+
+#include "context.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** A recorded step. */
+typedef struct qdr_graph qdr_graph;
+
+/** Begins to record. Run the step once before, so that memory that is made at first use is there.
+ * Local; the ranks of a world record the same step together, as they would run it.
+ *  @retval QDR_ERR_UNSUPPORTED  nothing can be recorded here; the sentence says why
+ *  @retval QDR_ERR_STATE        the context records already */
+QDR_API QDR_NODISCARD qdr_status qdr_graph_begin(qdr_context *ctx);
+/** Ends the record that qdr_graph_begin() has begun, and makes it ready to run. After an error
+ * there is no record, *graph is NULL, and the context enqueues as before. Local, blocking.
+ *  @retval QDR_ERR_STATE        nothing was begun
+ *  @retval QDR_ERR_UNSUPPORTED  something between cannot be recorded */
+QDR_API QDR_NODISCARD qdr_status qdr_graph_end(qdr_context *ctx, qdr_graph **graph);
+/** Runs the step on `stream` (NULL: the context's). Stream-ordered. */
+QDR_API QDR_NODISCARD qdr_status qdr_graph_launch(qdr_graph *graph, qdr_stream *stream);
+/** Waits for its last run, frees the graph and sets *graph to NULL. Takes NULL. Destroy it before
+ * the grid and the stack whose step it is. */
+QDR_API void qdr_graph_destroy(qdr_graph **graph);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

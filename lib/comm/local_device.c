@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Collectives of the `local` backend on devices whose streams run no work of the host (GPUs): ranks
+ * are threads of one process, on one GPU or on several that reach each other's memory.
+ *
+ * The members meet on the host; then member 0 enqueues the whole collective for all of them, on its
+ * stream: behind events of all members' streams, with copies and sums of the device, and before an
+ * event for which all streams wait. Nothing that runs on a GPU ever waits there for another rank,
+ * and so no rank can take the place that another needs. The price: a launch returns when all
+ * members have come. */
+#include "comm/local.h"
+
+/* What a member brings to the meeting; it lies on the stack of a thread that waits. */
+typedef struct offer {
+    local_comm *comm;
+    const qdri_coll *coll;
+    qdr_stream *stream;
+} offer;
+
+typedef struct gathering {
+    const qdri_seat *seats;
+    int size;
+    qdr_stream *stream; /* member 0's */
+} gathering;
+
+static const offer *offer_of(const gathering *g, int member) { return g->seats[member].data; }
+static const qdri_coll *coll_of(const gathering *g, int member)
+{
+    return offer_of(g, member)->coll;
+}
+
+static void count_sent(const gathering *g, int from, int to, int64_t n_elems)
+{
+    if (from != to) qdri_count_sent(&offer_of(g, from)->comm->base, coll_of(g, from), n_elems);
+}
+
+static qdr_status take(const gathering *g, int from, int to, void *dst, const void *src,
+                       int64_t n_elems)
+{
+    count_sent(g, from, to, n_elems);
+    return qdri_copy(g->stream, dst, src,
+                     (size_t)n_elems * qdr_dtype_bytes(coll_of(g, from)->dtype));
+}
+
+/* ---- the kinds ---- */
+
+static qdr_status reduce(const gathering *g, const void *const *sources, void *const *results,
+                         int n_results, int64_t n)
+{
+    const qdri_coll *coll = coll_of(g, 0);
+    qdri_kernel kernel = {.kind = QDRI_K_REDUCE, .dtype = coll->dtype};
+    if (n == 0) return QDR_OK;
+    kernel.u.gather.n = n;
+    kernel.u.gather.n_sources = g->size;
+    kernel.u.gather.n_results = n_results;
+    kernel.u.gather.op = coll->op;
+    kernel.u.gather.sources = sources;
+    kernel.u.gather.results = results;
+    return qdri_kernel_run(g->stream, &kernel);
+}
+
+/* As many bytes as if each member summed its part and gave it to all. */
+static void count_all_reduce(const gathering *g)
+{
+    for (int owner = 0; owner < g->size; owner++) {
+        int64_t begin, n;
+        qdri_coll_part(coll_of(g, owner), g->size, owner, &begin, &n);
+        for (int j = 0; j < g->size; j++) {
+            count_sent(g, j, owner, n);
+            count_sent(g, owner, j, n);
+        }
+    }
+}
+
+static qdr_status all_reduce(const gathering *g)
+{
+    const void *sources[QDRI_REDUCE_MOST];
+    void *results[QDRI_REDUCE_MOST];
+    for (int j = 0; j < g->size; j++) {
+        sources[j] = qdri_coll_source(coll_of(g, j));
+        results[j] = coll_of(g, j)->recv;
+    }
+    count_all_reduce(g);
+    return reduce(g, sources, results, g->size, coll_of(g, 0)->count);
+}
+
+static qdr_status reduce_scatter(const gathering *g)
+{
+    for (int owner = 0; owner < g->size; owner++) {
+        const void *sources[QDRI_REDUCE_MOST];
+        const qdri_coll *coll = coll_of(g, owner);
+        void *result = coll->recv;
+        int64_t begin, n;
+        qdri_coll_part(coll, g->size, owner, &begin, &n);
+        for (int j = 0; j < g->size; j++) {
+            sources[j] = qdri_at(coll_of(g, j)->send, begin, coll->dtype);
+            count_sent(g, j, owner, n);
+        }
+        QDR_TRY(reduce(g, sources, &result, 1, n));
+    }
+    return QDR_OK;
+}
+
+/* Parts are their owner's send, or lie in its recv. */
+static qdr_status all_gather(const gathering *g)
+{
+    for (int from = 0; from < g->size; from++) {
+        const qdri_coll *coll = coll_of(g, from);
+        int64_t begin, n;
+        qdri_coll_part(coll, g->size, from, &begin, &n);
+        const void *src = coll->send ? coll->send : qdri_at(coll->recv, begin, coll->dtype);
+        for (int to = 0; to < g->size && n > 0; to++)
+            QDR_TRY(take(g, from, to, qdri_at_mutable(coll_of(g, to)->recv, begin, coll->dtype),
+                         src, n));
+    }
+    return QDR_OK;
+}
+
+static qdr_status broadcast(const gathering *g)
+{
+    const qdri_coll *root = coll_of(g, coll_of(g, 0)->peer);
+    for (int to = 0; to < g->size; to++)
+        QDR_TRY(take(g, root->peer, to, coll_of(g, to)->recv, root->recv, root->count));
+    return QDR_OK;
+}
+
+static qdr_status all_to_all(const gathering *g)
+{
+    for (int i = 0; i < g->size * g->size; i++) {
+        const int from = i / g->size, to = i % g->size;
+        const qdri_coll *sends = coll_of(g, from), *receives = coll_of(g, to);
+        int64_t out_begin, n_out, in_begin, n_in;
+        qdri_coll_outgoing(sends, to, &out_begin, &n_out);
+        qdri_coll_incoming(receives, from, &in_begin, &n_in);
+        if (n_out != n_in) return qdri_local_fail_parts(from, n_out, to, n_in);
+        QDR_TRY(take(g, from, to, qdri_at_mutable(receives->recv, in_begin, receives->dtype),
+                     qdri_at(sends->send, out_begin, sends->dtype), n_in));
+    }
+    return QDR_OK;
+}
+
+static qdr_status send_recv(const gathering *g)
+{
+    for (int to = 0; to < g->size; to++) {
+        const qdri_coll *coll = coll_of(g, to);
+        const qdri_coll *target = coll->peer < 0 ? NULL : coll_of(g, coll->peer);
+        if (target && target->peer2 != to)
+            return qdri_local_fail_target(to, coll->peer, target->peer2);
+        if (coll->peer2 < 0) continue;
+        const qdri_coll *source = coll_of(g, coll->peer2);
+        if (source->peer != to || source->count != coll->recv_count)
+            return qdri_local_fail_source(coll->peer2, source, to, coll->recv_count);
+        QDR_TRY(take(g, coll->peer2, to, coll->recv, source->send, coll->recv_count));
+    }
+    return QDR_OK;
+}
+
+static qdr_status enqueue_kind(const gathering *g)
+{
+    switch (coll_of(g, 0)->kind) {
+    case QDR_ALL_GATHER: return all_gather(g);
+    case QDR_REDUCE_SCATTER: return reduce_scatter(g);
+    case QDR_ALL_REDUCE: return all_reduce(g);
+    case QDR_BROADCAST: return broadcast(g);
+    case QDR_ALL_TO_ALL: return all_to_all(g);
+    default: return send_recv(g);
+    }
+}
+
+/* ---- a launch ---- */
+
+static qdr_status check_equal(const gathering *g)
+{
+    for (int j = 1; j < g->size; j++)
+        QDR_TRY(qdri_local_compare(coll_of(g, 0), coll_of(g, j), g->size, j));
+    return QDR_OK;
+}
+
+/* Called by member 0's thread, while the others wait. */
+static qdr_status enqueue_for_all(const gathering *g)
+{
+    const offer *first = offer_of(g, 0);
+    QDR_TRY(check_equal(g));
+    for (int j = 1; j < g->size; j++)
+        QDR_TRY(qdri_stream_wait_across(g->stream, offer_of(g, j)->comm->ready));
+    QDR_TRY(enqueue_kind(g));
+    QDR_TRY(qdri_event_record(first->comm->done, g->stream));
+    for (int j = 1; j < g->size; j++)
+        QDR_TRY(qdri_stream_wait_across(offer_of(g, j)->stream, first->comm->done));
+    return QDR_OK;
+}
+
+static qdr_status meet(local_comm *comm, const qdri_coll *coll, qdr_stream *stream)
+{
+    const offer mine = {comm, coll, stream};
+    char call[QDRI_CALL_BYTES];
+    qdri_coll_describe(coll, comm->base.size, call);
+    const qdri_seat seat = {.data = &mine, .where = call};
+    qdri_meeting *meeting = &comm->group->meeting;
+    gathering g = {.size = comm->base.size, .stream = stream};
+    QDR_TRY(qdri_meeting_join(meeting, comm->base.rank, &comm->base, &seat, &g.seats));
+    const qdr_status status = comm->base.rank == 0 ? enqueue_for_all(&g) : QDR_OK;
+    return qdri_meeting_agree(meeting, comm->base.rank, &comm->base, status);
+}
+
+static qdr_status make_events(local_comm *comm)
+{
+    if (!comm->ready) QDR_TRY(qdri_event_create(comm->base.dev, &comm->ready));
+    if (!comm->done) QDR_TRY(qdri_event_create(comm->base.dev, &comm->done));
+    return QDR_OK;
+}
+
+/* What goes wrong among the members fails as it does on streams of the CPU: the device hears it. */
+qdr_status qdri_local_device_launch(qdri_comm *base, const qdri_coll *coll, qdr_stream *stream)
+{
+    local_comm *comm = (local_comm *)base;
+    QDR_TRY(make_events(comm));
+    QDR_TRY(qdri_event_record(comm->ready, stream));
+    const qdr_status status = meet(comm, coll, stream);
+    if (status < QDR_OK)
+        qdri_dev_poison(base->dev, status, qdr_last_error());
+    else
+        atomic_fetch_add(&qdri_counter_of(base, coll)->n_calls, 1);
+    return QDR_OK;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Products where there is no BLAS, in the plain C of kernels/body_product.h: on one thread, of the
+ * best instruction set the machine has. */
+#include "dev/cpu/gemm.h"
+#include "dev/cpu/kernels/kernels.h"
+
+void qdri_blas_begin(int n_threads)
+{
+    qdri_waker *executor = qdri_current_waker();
+    (void)n_threads;
+    if (executor && executor->room.start) qdri_room_give_back(&executor->room);
+}
+
+int qdri_blas_threads(void) { return 1; }
+
+#define PRODUCT(isa) (is_f64 ? qdri_product_f64_##isa : qdri_product_f32_##isa)
+
+static qdri_product_fn best_product(int is_f64)
+{
+#ifdef __x86_64__
+    const int level = qdri_cpu_kernels_level();
+    if (level == QDRI_KERNELS_AVX512) return PRODUCT(avx512);
+    if (level == QDRI_KERNELS_AVX2) return PRODUCT(avx2);
+#endif
+    return PRODUCT(base);
+}
+
+void qdri_gemm_blas(const qdri_gemm *gemm) { best_product(gemm->dtype == QDR_F64)(gemm); }
+
+const char *qdri_cpu_products(const qdri_dev *dev)
+{
+    (void)dev;
+    return "plain C (built without BLAS)";
+}

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Products of the CUDA device. What cuBLASLt needs for one shape, and the algorithm that it takes
+ * for it, are made once and kept. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/size.h"
+#include "dev/cuda/cuda.h"
+
+/* Everything that an algorithm depends on. */
+typedef struct product_key {
+    int64_t m, n, k, lda, ldb, ldc;
+    int32_t trans_a, trans_b, dtype, c_dtype;
+    int32_t align_a, align_b, align_c, align_bias; /* bytes, at most 16; no bias: 0 */
+    int32_t has_beta, n_sms, algorithm; /* no gaps: keys are compared as bytes */
+} product_key;
+
+struct qdri_cuda_product {
+    product_key key;
+    cublasLtMatmulDesc_t description;
+    cublasLtMatrixLayout_t a, b, c;
+    cublasLtMatmulAlgo_t algorithm;
+};
+
+static int32_t align_of(const void *data)
+{
+    const uintptr_t low = (uintptr_t)data & 15u;
+    return low ? (int32_t)(low & (~low + 1)) : 16;
+}
+
+static product_key key_of(const qdri_cuda_dev *dev, const qdri_gemm *g)
+{
+    return (product_key){.m = g->m,
+                         .n = g->n,
+                         .k = g->k,
+                         .lda = g->lda,
+                         .ldb = g->ldb,
+                         .ldc = g->ldc,
+                         .trans_a = g->trans_a != 0,
+                         .trans_b = g->trans_b != 0,
+                         .dtype = (int32_t)g->dtype,
+                         .c_dtype = (int32_t)g->c_dtype,
+                         .align_a = align_of(g->a),
+                         .align_b = align_of(g->b),
+                         .align_c = align_of(g->c),
+                         .align_bias = g->bias ? align_of(g->bias) : 0,
+                         .has_beta = g->beta != 0,
+                         .algorithm = g->algorithm,
+                         .n_sms = dev->n_sms_free};
+}
+
+static cudaDataType_t type_of(qdr_dtype dtype)
+{
+    return dtype == QDR_F64 ? CUDA_R_64F : dtype == QDR_BF16 ? CUDA_R_16BF : CUDA_R_32F;
+}
+
+static cublasComputeType_t compute_type(const qdri_cuda_dev *dev, qdr_dtype dtype)
+{
+    if (dtype == QDR_F64) return CUBLAS_COMPUTE_64F;
+    return dtype == QDR_F32 && dev->opts.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+}
+
+static void product_free(qdri_cuda_product *product)
+{
+    if (product->c) (void)cublasLtMatrixLayoutDestroy(product->c);
+    if (product->b) (void)cublasLtMatrixLayoutDestroy(product->b);
+    if (product->a) (void)cublasLtMatrixLayoutDestroy(product->a);
+    if (product->description) (void)cublasLtMatmulDescDestroy(product->description);
+    free(product);
+}
+
+/* ---- descriptions ---- */
+
+static qdr_status set_word(qdri_cuda_dev *dev, cublasLtMatmulDesc_t description,
+                           cublasLtMatmulDescAttributes_t attribute, int32_t value)
+{
+    QDRI_CUBLAS_TRY(dev,
+                    cublasLtMatmulDescSetAttribute(description, attribute, &value, sizeof value));
+    return QDR_OK;
+}
+
+/* cuBLAS counts columns first: to it a row-major matrix is its transpose, and C' = op(B)'·op(A)'.
+ * So its first operand is B, its second A. */
+static qdr_status describe(qdri_cuda_dev *dev, qdri_cuda_product *p)
+{
+    const product_key *key = &p->key;
+    const qdr_dtype dtype = (qdr_dtype)key->dtype;
+    const cudaDataType_t type = type_of(dtype), c_type = type_of((qdr_dtype)key->c_dtype);
+    QDRI_CUBLAS_TRY(dev, cublasLtMatmulDescCreate(&p->description, compute_type(dev, dtype),
+                                                  dtype == QDR_F64 ? CUDA_R_64F : CUDA_R_32F));
+    QDR_TRY(set_word(dev, p->description, CUBLASLT_MATMUL_DESC_TRANSA,
+                     key->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N));
+    QDR_TRY(set_word(dev, p->description, CUBLASLT_MATMUL_DESC_TRANSB,
+                     key->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N));
+    if (key->n_sms < dev->gpu.n_sms)
+        QDR_TRY(set_word(dev, p->description, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, key->n_sms));
+    if (key->align_bias)
+        QDR_TRY(
+            set_word(dev, p->description, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS));
+    QDRI_CUBLAS_TRY(
+        dev, cublasLtMatrixLayoutCreate(&p->b, type, (uint64_t)(key->trans_b ? key->k : key->n),
+                                        (uint64_t)(key->trans_b ? key->n : key->k), key->ldb));
+    QDRI_CUBLAS_TRY(
+        dev, cublasLtMatrixLayoutCreate(&p->a, type, (uint64_t)(key->trans_a ? key->m : key->k),
+                                        (uint64_t)(key->trans_a ? key->k : key->m), key->lda));
+    QDRI_CUBLAS_TRY(dev, cublasLtMatrixLayoutCreate(&p->c, c_type, (uint64_t)key->n,
+                                                    (uint64_t)key->m, key->ldc));
+    return QDR_OK;
+}
+
+static qdr_status prefer(qdri_cuda_dev *dev, cublasLtMatmulPreferenceAttributes_t attribute,
+                         const void *value, size_t bytes)
+{
+    QDRI_CUBLAS_TRY(dev,
+                    cublasLtMatmulPreferenceSetAttribute(dev->preference, attribute, value, bytes));
+    return QDR_OK;
+}
+
+static qdr_status prefer_all(qdri_cuda_dev *dev, const product_key *key)
+{
+    const uint64_t workspace_bytes = QDRI_CUDA_WORKSPACE_BYTES;
+    const uint32_t a = (uint32_t)key->align_b, b = (uint32_t)key->align_a,
+                   c = (uint32_t)key->align_c;
+    QDR_TRY(prefer(dev, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace_bytes,
+                   sizeof workspace_bytes));
+    QDR_TRY(prefer(dev, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &a, sizeof a));
+    QDR_TRY(prefer(dev, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &b, sizeof b));
+    QDR_TRY(prefer(dev, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &c, sizeof c));
+    return prefer(dev, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &c, sizeof c);
+}
+
+static qdr_status choose_algorithm(qdri_cuda_dev *dev, qdri_cuda_product *p)
+{
+    cublasLtMatmulHeuristicResult_t found[QDRI_CUDA_ALGORITHMS];
+    const product_key *key = &p->key;
+    int n_found = 0;
+    QDR_TRY(prefer_all(dev, key));
+    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+        dev->lt, p->description, p->b, p->a, p->c, p->c, dev->preference, key->algorithm + 1, found,
+        &n_found);
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED || (status == CUBLAS_STATUS_SUCCESS && n_found == 0))
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                        "cuda: cuBLASLt has no %s product of m=%" PRId64 " n=%" PRId64 " k=%" PRId64
+                        " with memory aligned to %d, %d and %d bytes on GPU %d; align it to 16",
+                        qdr_dtype_name((qdr_dtype)key->dtype), key->m, key->n, key->k, key->align_a,
+                        key->align_b, key->align_c, dev->opts.number);
+    QDR_TRY(qdri_cublas_status(dev, status, "cublasLtMatmulAlgoGetHeuristic"));
+    if (n_found <= key->algorithm)
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                        "cuda: this product has %d algorithms, there is no number %d", n_found,
+                        key->algorithm);
+    p->algorithm = found[key->algorithm].algo;
+    return QDR_OK;
+}
+
+/* ---- those that were made ---- */
+
+/* The first product whose key is not below this one; *equal: it is this one. */
+static int find_product(const qdri_cuda_dev *dev, const product_key *key, int *equal)
+{
+    int low = 0, high = dev->n_products;
+    *equal = 0;
+    while (low < high) {
+        const int middle = (low + high) / 2;
+        const int order = memcmp(&dev->products[middle]->key, key, sizeof *key);
+        if (order == 0) *equal = 1;
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static qdr_status add_product(qdri_cuda_dev *dev, qdri_cuda_product *product, int at)
+{
+    if (dev->n_products == dev->product_capacity) {
+        const int capacity = dev->product_capacity ? 2 * dev->product_capacity : 32;
+        qdri_cuda_product **products = NULL;
+        QDR_TRY(QDRI_NEW(capacity, "a list of products", &products));
+        if (dev->n_products)
+            memcpy(products, dev->products, (size_t)dev->n_products * sizeof *products);
+        free(dev->products);
+        dev->products = products;
+        dev->product_capacity = capacity;
+    }
+    memmove(dev->products + at + 1, dev->products + at,
+            (size_t)(dev->n_products - at) * sizeof *dev->products);
+    dev->products[at] = product;
+    dev->n_products++;
+    return QDR_OK;
+}
+
+static qdr_status make_product(qdri_cuda_dev *dev, const product_key *key, int at)
+{
+    qdri_cuda_product *made = NULL;
+    qdr_status status = QDRI_NEW(1, "a product", &made);
+    if (status != QDR_OK) return status;
+    made->key = *key;
+    QDR_TRY_OUT(status, describe(dev, made));
+    QDR_TRY_OUT(status, choose_algorithm(dev, made));
+    QDR_TRY_OUT(status, add_product(dev, made, at));
+    return QDR_OK;
+out:
+    product_free(made);
+    return status;
+}
+
+void qdri_cuda_products_free(qdri_cuda_dev *dev)
+{
+    for (int i = 0; i < dev->n_products; i++) product_free(dev->products[i]);
+    free(dev->products);
+    if (dev->preference) (void)cublasLtMatmulPreferenceDestroy(dev->preference);
+    if (dev->lt) (void)cublasLtDestroy(dev->lt);
+}
+
+/* ---- running one ---- */
+
+/* Of no steps: beta·C. */
+static qdr_status scale(qdr_stream *stream, const qdri_gemm *g)
+{
+    const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
+    const size_t each = qdr_dtype_bytes(g->c_dtype);
+    if (g->beta == 1) return QDR_OK;
+    if (g->beta != 0)
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                        "cuda: a product of no steps with beta = %g; use 0 or "
+                        "1",
+                        g->beta);
+    QDRI_CUDA_TRY(dev, cudaMemset2DAsync(g->c, (size_t)g->ldc * each, 0, (size_t)g->n * each,
+                                         (size_t)g->m, qdri_cuda_handle(stream)));
+    return QDR_OK;
+}
+
+static qdr_status multiply(qdr_stream *stream, const qdri_cuda_product *p, const qdri_gemm *g)
+{
+    qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
+    const float alpha = (float)g->alpha, beta = (float)g->beta;
+    const int is_double = g->dtype == QDR_F64;
+    void *workspace;
+    QDR_TRY(qdri_cuda_workspace(stream, &workspace));
+    if (g->bias)
+        QDRI_CUBLAS_TRY(dev, cublasLtMatmulDescSetAttribute(p->description,
+                                                            CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+                                                            &g->bias, sizeof g->bias));
+    QDRI_CUBLAS_TRY(dev, cublasLtMatmul(dev->lt, p->description,
+                                        is_double ? (const void *)&g->alpha : &alpha, g->b, p->b,
+                                        g->a, p->a, is_double ? (const void *)&g->beta : &beta,
+                                        g->c, p->c, g->c, p->c, &p->algorithm, workspace,
+                                        QDRI_CUDA_WORKSPACE_BYTES, qdri_cuda_handle(stream)));
+    return QDR_OK;
+}
+
+int qdri_cuda_adds_bias(const qdri_gemm *gemm)
+{
+    return gemm->dtype != QDR_F64 && gemm->c_dtype == gemm->dtype && gemm->ldc == gemm->n;
+}
+
+/* What cuBLASLt does not do at once, such as with a bias on an odd address. */
+static qdr_status gemm_then_bias(qdr_stream *stream, const qdri_gemm *gemm)
+{
+    qdri_gemm product = *gemm;
+    qdri_kernel add = {.kind = QDRI_K_BIAS_ADD, .dtype = gemm->c_dtype};
+    product.bias = NULL;
+    add.u.rows.n_rows = gemm->m;
+    add.u.rows.n_cols = gemm->n;
+    add.u.rows.y = gemm->c;
+    add.u.rows.p = (void *)(uintptr_t)gemm->bias;
+    QDR_TRY(qdri_cuda_gemm(stream, &product));
+    return qdri_cuda_kernel(stream, &add);
+}
+
+qdr_status qdri_cuda_gemm(qdr_stream *stream, const qdri_gemm *gemm)
+{
+    qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
+    const product_key key = key_of(dev, gemm);
+    int found;
+    QDR_TRY(qdri_cuda_enter(dev));
+    if (gemm->bias && (gemm->k == 0 || key.align_bias < 16)) return gemm_then_bias(stream, gemm);
+    if (gemm->k == 0) return scale(stream, gemm);
+    const int at = find_product(dev, &key, &found);
+    const qdr_status made = found ? QDR_OK : make_product(dev, &key, at);
+    if (made == QDR_ERR_UNSUPPORTED && gemm->bias) return gemm_then_bias(stream, gemm);
+    QDR_TRY(made);
+    return multiply(stream, dev->products[at], gemm);
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Recorded work: CUDA graphs. */
+#include <stdlib.h>
+
+#include "core/size.h"
+#include "dev/cuda/cuda.h"
+
+typedef struct record {
+    cudaGraphExec_t executable;
+    cudaStream_t last; /* on which it ran last */
+} record;
+
+static qdr_status find_state(const qdr_stream *stream, enum cudaStreamCaptureStatus *state)
+{
+    const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
+    QDR_TRY(qdri_cuda_enter(dev));
+    QDRI_CUDA_TRY(dev, cudaStreamIsCapturing(qdri_cuda_handle(stream), state));
+    return QDR_OK;
+}
+
+int qdri_cuda_is_recording(qdr_stream *stream)
+{
+    enum cudaStreamCaptureStatus state = cudaStreamCaptureStatusNone;
+    return find_state(stream, &state) == QDR_OK && state != cudaStreamCaptureStatusNone;
+}
+
+qdr_status qdri_cuda_record_begin(qdr_stream *stream)
+{
+    const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
+    if (qdri_cuda_is_recording(stream))
+        return QDR_FAIL(QDR_ERR_STATE, "graph: the context records already; end that first");
+    /* Relaxed: the library may take memory meanwhile, other threads may do what they like. */
+    QDRI_CUDA_TRY(dev,
+                  cudaStreamBeginCapture(qdri_cuda_handle(stream), cudaStreamCaptureModeRelaxed));
+    return QDR_OK;
+}
+
+static qdr_status instantiate(const qdri_cuda_dev *dev, cudaGraph_t graph, void **result)
+{
+    record *made = NULL;
+    QDR_TRY(QDRI_NEW(1, "a recorded step", &made));
+    const cudaError_t error = cudaGraphInstantiate(&made->executable, graph, 0);
+    if (error != cudaSuccess) {
+        free(made);
+        return qdri_cuda_status(dev, error, "cudaGraphInstantiate");
+    }
+    *result = made;
+    return QDR_OK;
+}
+
+qdr_status qdri_cuda_record_end(qdr_stream *stream, void **result)
+{
+    const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
+    cudaGraph_t graph = NULL;
+    if (!qdri_cuda_is_recording(stream))
+        return QDR_FAIL(QDR_ERR_STATE, "graph: nothing is recorded; begin first");
+    const cudaError_t error = cudaStreamEndCapture(qdri_cuda_handle(stream), &graph);
+    if (error != cudaSuccess) {
+        (void)cudaGetLastError();
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                        "graph: something that was enqueued since the beginning cannot be recorded "
+                        "(%s); see what graph.h excludes",
+                        cudaGetErrorString(error));
+    }
+    const qdr_status status = instantiate(dev, graph, result);
+    (void)cudaGraphDestroy(graph);
+    return status;
+}
+
+qdr_status qdri_cuda_record_run(qdr_stream *stream, void *data)
+{
+    const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
+    record *recorded = data;
+    QDR_TRY(qdri_cuda_enter(dev));
+    QDRI_CUDA_TRY(dev, cudaGraphLaunch(recorded->executable, qdri_cuda_handle(stream)));
+    recorded->last = qdri_cuda_handle(stream);
+    return QDR_OK;
+}
+
+void qdri_cuda_record_free(qdri_dev *dev, void *data)
+{
+    record *recorded = data;
+    const qdr_status status = qdri_cuda_enter((const qdri_cuda_dev *)dev);
+    (void)status;
+    if (recorded->last) (void)cudaStreamSynchronize(recorded->last);
+    (void)cudaGraphExecDestroy(recorded->executable);
+    free(recorded);
+}

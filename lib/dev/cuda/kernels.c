@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Element-wise kernels of the CUDA device: their place, and the faults that they find. */
+#include "dev/cuda/cuda.h"
+
+qdr_status qdri_cuda_kernel(qdr_stream *stream, const qdri_kernel *kernel)
+{
+    const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
+    void *workspace;
+    QDR_TRY(qdri_cuda_enter(dev));
+    QDR_TRY(qdri_cuda_workspace(stream, &workspace));
+    const qdri_cuda_place place = {.n_sms = dev->gpu.n_sms,
+                                   .scratch = (char *)workspace + QDRI_CUDA_WORKSPACE_BYTES,
+                                   .fault = dev->fault,
+                                   .stream = qdri_cuda_handle(stream)};
+    const cudaError_t error = qdri_cuda_launch(kernel, &place);
+    if (error == cudaErrorNotSupported)
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "cuda: there is no kernel %d for %s",
+                        (int)kernel->kind, qdr_dtype_name(kernel->dtype));
+    return qdri_cuda_status(dev, error, "a kernel's launch");
+}
+
+void qdri_cuda_look_for_fault(qdri_cuda_dev *dev)
+{
+    const qdri_cuda_fault fault = *(const volatile qdri_cuda_fault *)dev->fault;
+    if (!fault.found || qdri_dev_status(&dev->base) != QDR_OK) return;
+    const qdr_status status = qdri_fail_id(fault.is_target ? QDRI_ID_TARGET : QDRI_ID_TOKEN,
+                                           fault.row, fault.id, fault.vocab);
+    qdri_dev_poison(&dev->base, status, qdr_last_error());
+}

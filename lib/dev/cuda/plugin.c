@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The plugin's side of lib/dev/plugin.h. */
+#include "core/log.h"
+#include "dev/cuda/cuda.h"
+
+static void connect(const qdri_plugin_host *host)
+{
+    qdri_share_last_error(host->last_error);
+    qdri_share_log(host->log);
+}
+
+QDR_API extern const qdri_plugin qdr_cuda_plugin;
+const qdri_plugin qdr_cuda_plugin = {
+    .build = QDRI_PLUGIN_BUILD,
+    .connect = connect,
+    .find_versions = qdri_cuda_find_versions,
+    .find_gpu = qdri_cuda_find_gpu,
+    .dev_create = qdri_cuda_dev_create,
+};

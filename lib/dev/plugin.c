@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finding and opening the plugin for CUDA. */
+#define _GNU_SOURCE /* dladdr */
+#include "dev/plugin.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config.h"
+#include "core/log.h"
+
+#define PLUGIN_FILE "libquadrille_cuda.so"
+enum { PATH_BYTES = 1024 };
+
+/* Opened once; later calls get the same, or the same sentence. */
+static struct {
+    pthread_mutex_t mutex;
+    int is_known;
+    const qdri_plugin *plugin;
+    char sentence[QDRI_ERROR_BYTES];
+} opened = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+/* The folder of this library, or of the program that it is part of, with a slash. */
+static void own_folder(char folder[PATH_BYTES])
+{
+    Dl_info self;
+    folder[0] = '\0';
+    if (!dladdr(&opened, &self) || !self.dli_fname) return;
+    const char *slash = strrchr(self.dli_fname, '/');
+    if (slash)
+        snprintf(folder, PATH_BYTES, "%.*s", (int)(slash - self.dli_fname + 1), self.dli_fname);
+}
+
+/* Where it may lie, in the order in which it is looked for. @return how many */
+static int list_paths(char paths[3][PATH_BYTES])
+{
+    char folder[PATH_BYTES];
+    const char *path = getenv("QDR_CUDA_PLUGIN");
+    if (path && *path) {
+        snprintf(paths[0], PATH_BYTES, "%s", path);
+        return 1;
+    }
+    own_folder(folder);
+    snprintf(paths[0], PATH_BYTES, "%.*s%s", PATH_BYTES - 32, folder, PLUGIN_FILE);
+    snprintf(paths[1], PATH_BYTES, "%s/%s", QDRI_LIB_DIR, PLUGIN_FILE);
+    snprintf(paths[2], PATH_BYTES, "%s", PLUGIN_FILE);
+    return 3;
+}
+
+/* The first file that can be opened; else NULL, and what the loader said of the first. */
+static void *open_library(char *what, size_t capacity)
+{
+    char paths[3][PATH_BYTES];
+    const int n_paths = list_paths(paths);
+    for (int i = 0; i < n_paths; i++) {
+        void *library = dlopen(paths[i], RTLD_NOW | RTLD_LOCAL);
+        if (library) return library;
+        const char *why = dlerror();
+        if (i == 0) snprintf(what, capacity, "%.300s", why ? why : paths[i]);
+    }
+    return NULL;
+}
+
+static qdr_status find_plugin(const qdri_plugin **plugin)
+{
+    char what[320];
+    void *library = open_library(what, sizeof what);
+    if (!library)
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                        "cuda: the plugin " PLUGIN_FILE " cannot be loaded (%s); build Quadrille "
+                        "where nvcc, cublasLt and NCCL are, name the file in QDR_CUDA_PLUGIN, or "
+                        "use the CPU",
+                        what);
+    *plugin = dlsym(library, QDRI_PLUGIN_SYMBOL);
+    if (*plugin && strcmp((*plugin)->build, QDRI_PLUGIN_BUILD) == 0) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                    "cuda: the plugin " PLUGIN_FILE " is of build \"%s\", this library of \"%s\"; "
+                    "install both from one build",
+                    *plugin ? (*plugin)->build : "unknown", QDRI_PLUGIN_BUILD);
+}
+
+static qdr_status open_once(void)
+{
+    const qdri_plugin_host host = {.last_error = qdri_last_error_place, .log = qdri_log_function()};
+    const qdri_plugin *plugin = NULL;
+    const qdr_status status = find_plugin(&plugin);
+    opened.is_known = 1;
+    if (status != QDR_OK) {
+        snprintf(opened.sentence, sizeof opened.sentence, "%s", qdr_last_error());
+        return status;
+    }
+    plugin->connect(&host);
+    opened.plugin = plugin;
+    return QDR_OK;
+}
+
+qdr_status qdri_plugin_open(const qdri_plugin **plugin)
+{
+    qdr_status status = QDR_OK;
+    pthread_mutex_lock(&opened.mutex);
+    if (!opened.is_known) {
+        status = open_once();
+    } else if (!opened.plugin) {
+        qdri_set_last_error(opened.sentence);
+        status = QDR_ERR_UNSUPPORTED;
+    }
+    *plugin = opened.plugin;
+    pthread_mutex_unlock(&opened.mutex);
+    return status;
+}
+
+static int is_set(const char *name, const char *value)
+{
+    const char *is = getenv(name);
+    return is && strcmp(is, value) == 0;
+}
+
+qdr_status qdri_dev_create_cuda(int gpu, int node_rank, qdri_dev **dev)
+{
+    const qdri_plugin *plugin;
+    qdri_cuda_versions versions;
+    *dev = NULL;
+    QDR_TRY(qdri_plugin_open(&plugin));
+    QDR_TRY(plugin->find_versions(&versions));
+    const qdri_cuda_opts opts = {
+        .number = gpu >= 0 || versions.n_gpus == 0 ? gpu : node_rank % versions.n_gpus,
+        .is_managed = is_set("QDR_CUDA_MEMORY", "managed"),
+        .tf32 = is_set("QDR_TF32", "1")};
+    return plugin->dev_create(&opts, dev);
+}

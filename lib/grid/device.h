@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which device a rank computes on. */
+#ifndef QDRI_GRID_DEVICE_H
+#define QDRI_GRID_DEVICE_H
+
+#include "core/status.h"
+
+typedef struct qdri_device_choice {
+    int is_cuda;
+    int gpu; /* its number; -1: by the rank's place on its node */
+} qdri_device_choice;
+
+/* Reads "cpu", "cuda" or "cuda:N"; NULL: what QDR_DEVICE says, and without it the CPU.
+ * @retval QDR_ERR_ARGUMENT  it is none of these */
+QDR_NODISCARD qdr_status qdri_device_read(const char *text, qdri_device_choice *choice);
+
+#endif

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Recorded steps. */
+#include "quadrille/graph.h"
+
+#include <stdlib.h>
+
+#include "core/size.h"
+#include "grid/context.h"
+
+struct qdr_graph {
+    qdr_context *ctx;
+    void *record; /* of the device */
+};
+
+qdr_status qdr_graph_begin(qdr_context *ctx)
+{
+    if (!ctx) return QDR_FAIL(QDR_ERR_ARGUMENT, "graph: the context is NULL");
+    if (ctx->tracing.trace)
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "graph: the context is traced, and a record has no "
+                                             "times of its own; unset QDR_TRACE");
+    const char *why = qdri_comm_unrecorded(ctx->world);
+    if (why && qdri_dev_gpu(ctx->dev) >= 0)
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "graph: a step cannot be recorded: %s", why);
+    return qdri_record_begin(ctx->stream);
+}
+
+qdr_status qdr_graph_end(qdr_context *ctx, qdr_graph **graph)
+{
+    qdr_graph *made = NULL;
+    if (!graph) return QDR_FAIL(QDR_ERR_ARGUMENT, "graph: the place for the result is NULL");
+    *graph = NULL;
+    if (!ctx) return QDR_FAIL(QDR_ERR_ARGUMENT, "graph: the context is NULL");
+    const qdr_status status = QDRI_NEW(1, "a graph", &made);
+    void *record = NULL;
+    const qdr_status ended = qdri_record_end(ctx->stream, &record); /* in any case */
+    if (status != QDR_OK || ended != QDR_OK) {
+        qdri_record_free(ctx->dev, record);
+        free(made);
+        return status != QDR_OK ? status : ended;
+    }
+    *made = (qdr_graph){ctx, record};
+    *graph = made;
+    return QDR_OK;
+}
+
+qdr_status qdr_graph_launch(qdr_graph *graph, qdr_stream *stream)
+{
+    if (!graph) return QDR_FAIL(QDR_ERR_ARGUMENT, "graph: it is NULL");
+    return qdri_record_run(stream ? stream : graph->ctx->stream, graph->record);
+}
+
+void qdr_graph_destroy(qdr_graph **graph)
+{
+    if (!graph || !*graph) return;
+    qdri_record_free((*graph)->ctx->dev, (*graph)->record);
+    free(*graph);
+    *graph = NULL;
+}

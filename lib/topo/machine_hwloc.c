@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reads a machine with hwloc: this one, or one that was recorded as XML. */
+#include "topo/machine.h"
+
+#include <errno.h>
+#include <hwloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/size.h"
+
+static const hwloc_obj_type_t cache_types[] = {
+    HWLOC_OBJ_L1CACHE, HWLOC_OBJ_L2CACHE, HWLOC_OBJ_L3CACHE, HWLOC_OBJ_L4CACHE, HWLOC_OBJ_L5CACHE};
+enum { N_CACHE_TYPES = sizeof cache_types / sizeof *cache_types };
+
+/* ---- opening ---- */
+
+/* hwloc itself does not say what is wrong with a file, and may read this machine instead. */
+static qdr_status check_file(const char *path)
+{
+    FILE *file = fopen(path, "r");
+    if (!file)
+        return QDR_FAIL(QDR_ERR_IO, "topology: %.300s cannot be opened (%s)", path,
+                        strerror(errno));
+    errno = 0;
+    const int first = fgetc(file), error = errno;
+    fclose(file);
+    if (first == EOF && error)
+        return QDR_FAIL(QDR_ERR_IO, "topology: %.300s cannot be read (%s)", path, strerror(error));
+    if (first == EOF)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "topology: %.300s is empty; write one with 'lstopo FILE.xml' there", path);
+    return QDR_OK;
+}
+
+static void set_filters(hwloc_topology_t hwloc)
+{
+    hwloc_topology_set_all_types_filter(hwloc, HWLOC_TYPE_FILTER_KEEP_ALL);
+    hwloc_topology_set_icache_types_filter(hwloc, HWLOC_TYPE_FILTER_KEEP_NONE);
+}
+
+static qdr_status open_xml(hwloc_topology_t hwloc, const char *path)
+{
+    QDR_TRY(check_file(path));
+    if (hwloc_topology_set_xml(hwloc, path) != 0 || hwloc_topology_load(hwloc) != 0)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "topology: %.300s is no machine that hwloc %u.%u reads; write one with "
+                        "'lstopo FILE.xml' there (lstopo --export-xml-flags v2 with hwloc 3)",
+                        path, HWLOC_API_VERSION >> 16, (HWLOC_API_VERSION >> 8) & 255u);
+    if (hwloc_topology_is_thissystem(hwloc))
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "topology: hwloc takes %.300s for this machine; unset HWLOC_THISSYSTEM",
+                        path);
+    return QDR_OK;
+}
+
+static qdr_status open_machine(const char *xml, topo_loader *loader)
+{
+    hwloc_topology_t hwloc = NULL;
+    if (hwloc_topology_init(&hwloc) != 0)
+        return QDR_FAIL(QDR_ERR_MEMORY, "topology: hwloc could not start; is memory left?");
+    loader->hwloc = hwloc;
+    set_filters(hwloc);
+    if (xml) return open_xml(hwloc, xml);
+    if (hwloc_topology_load(hwloc) != 0)
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "topology: hwloc could not read this machine");
+    loader->topo->is_this_machine = hwloc_topology_is_thissystem(hwloc);
+    return QDR_OK;
+}
+
+/* ---- lists ---- */
+
+/* Objects of a type, at whatever depths; hwloc has caches and groups at several. */
+static int count_of(hwloc_topology_t hwloc, hwloc_obj_type_t type)
+{
+    const int n = hwloc_get_nbobjs_by_type(hwloc, type);
+    return n > 0 ? n : 0;
+}
+
+/* Index of the only package that holds the set; -1: none does. */
+static int package_of(hwloc_topology_t hwloc, hwloc_const_bitmap_t cpus)
+{
+    if (!cpus || hwloc_bitmap_iszero(cpus)) return -1;
+    for (int i = 0; i < count_of(hwloc, HWLOC_OBJ_PACKAGE); i++) {
+        const hwloc_obj_t package = hwloc_get_obj_by_type(hwloc, HWLOC_OBJ_PACKAGE, (unsigned)i);
+        if (hwloc_bitmap_isincluded(cpus, package->cpuset)) return i;
+    }
+    return -1;
+}
+
+static int cores_in(hwloc_topology_t hwloc, hwloc_const_bitmap_t cpus)
+{
+    const int n = cpus ? hwloc_get_nbobjs_inside_cpuset_by_type(hwloc, cpus, HWLOC_OBJ_CORE) : 0;
+    if (n > 0 || !cpus || count_of(hwloc, HWLOC_OBJ_CORE)) return n > 0 ? n : 0;
+    return hwloc_get_nbobjs_inside_cpuset_by_type(hwloc, cpus, HWLOC_OBJ_PU);
+}
+
+static qdr_status load_packages(hwloc_topology_t hwloc, qdr_topo *topo)
+{
+    const int n = count_of(hwloc, HWLOC_OBJ_PACKAGE);
+    QDR_TRY(QDRI_NEW(n, "packages of a machine", &topo->packages));
+    for (; topo->n_packages < n; topo->n_packages++) {
+        const hwloc_obj_t object = hwloc_get_obj_by_type(hwloc, HWLOC_OBJ_PACKAGE,
+                                                         (unsigned)topo->n_packages);
+        qdr_topo_package *package = &topo->packages[topo->n_packages];
+        const char *model = hwloc_obj_get_info_by_name(object, "CPUModel");
+        if (!model) model = hwloc_obj_get_info_by_name(hwloc_get_root_obj(hwloc), "CPUModel");
+        package->n_cores = cores_in(hwloc, object->cpuset);
+        qdri_topo_copy(package->model, sizeof package->model, model);
+    }
+    return QDR_OK;
+}
+
+static qdr_status load_numas(hwloc_topology_t hwloc, qdr_topo *topo)
+{
+    const int n = count_of(hwloc, HWLOC_OBJ_NUMANODE);
+    QDR_TRY(QDRI_NEW(n, "NUMA nodes of a machine", &topo->numas));
+    for (; topo->n_numas < n; topo->n_numas++) {
+        const hwloc_obj_t object = hwloc_get_obj_by_type(hwloc, HWLOC_OBJ_NUMANODE,
+                                                         (unsigned)topo->n_numas);
+        qdr_topo_numa *numa = &topo->numas[topo->n_numas];
+        numa->os_index = (int)object->os_index;
+        numa->package = package_of(hwloc, object->cpuset);
+        numa->n_cores = cores_in(hwloc, object->cpuset);
+        numa->bytes = (int64_t)object->attr->numanode.local_memory;
+        topo->bytes += numa->bytes;
+    }
+    return QDR_OK;
+}
+
+static qdr_status load_caches(hwloc_topology_t hwloc, qdr_topo *topo)
+{
+    int n = 0;
+    for (int i = 0; i < N_CACHE_TYPES; i++) n += count_of(hwloc, cache_types[i]);
+    QDR_TRY(QDRI_NEW(n, "caches of a machine", &topo->caches));
+    for (int i = 0; i < N_CACHE_TYPES; i++) {
+        for (int j = 0; j < count_of(hwloc, cache_types[i]); j++) {
+            const hwloc_obj_t object = hwloc_get_obj_by_type(hwloc, cache_types[i], (unsigned)j);
+            topo->caches[topo->n_caches++] = (qdr_topo_cache){
+                .level = i + 1,
+                .n_cores = cores_in(hwloc, object->cpuset),
+                .bytes = (int64_t)object->attr->cache.size,
+            };
+        }
+    }
+    return QDR_OK;
+}
+
+/* Index in topo->caches of the outermost cache above an object; -1: none. */
+static int outer_cache(hwloc_topology_t hwloc, hwloc_obj_t object)
+{
+    int found = -1, before = 0;
+    for (int i = 0; i < N_CACHE_TYPES; i++) {
+        const hwloc_obj_t cache = hwloc_get_ancestor_obj_by_type(hwloc, cache_types[i], object);
+        if (cache) found = before + (int)cache->logical_index;
+        before += count_of(hwloc, cache_types[i]);
+    }
+    return found;
+}
+
+/* The nearest memory: the first that is local to the object. */
+static int numa_of(hwloc_topology_t hwloc, hwloc_obj_t object)
+{
+    for (int i = 0; object->nodeset && i < count_of(hwloc, HWLOC_OBJ_NUMANODE); i++) {
+        const hwloc_obj_t numa = hwloc_get_obj_by_type(hwloc, HWLOC_OBJ_NUMANODE, (unsigned)i);
+        if (hwloc_bitmap_isset(object->nodeset, numa->os_index) &&
+            hwloc_bitmap_isincluded(object->cpuset, numa->cpuset))
+            return i;
+    }
+    return -1;
+}
+
+static qdr_status load_cores(hwloc_topology_t hwloc, qdr_topo *topo)
+{
+    const hwloc_obj_type_t type = count_of(hwloc, HWLOC_OBJ_CORE) ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU;
+    const int n = count_of(hwloc, type);
+    QDR_TRY(QDRI_NEW(n, "cores of a machine", &topo->cores));
+    for (; topo->n_cores < n; topo->n_cores++) {
+        const hwloc_obj_t object = hwloc_get_obj_by_type(hwloc, type, (unsigned)topo->n_cores);
+        topo->cores[topo->n_cores] = (qdr_topo_core){
+            .package = package_of(hwloc, object->cpuset),
+            .numa = numa_of(hwloc, object),
+            .cache = outer_cache(hwloc, object),
+            .n_threads = hwloc_bitmap_weight(object->cpuset),
+            .first_cpu = hwloc_bitmap_first(object->cpuset),
+        };
+        topo->n_threads += topo->cores[topo->n_cores].n_threads;
+    }
+    return QDR_OK;
+}
+
+/* ---- the rest ---- */
+
+static void load_names(hwloc_topology_t hwloc, qdr_topo *topo)
+{
+    const hwloc_obj_t root = hwloc_get_root_obj(hwloc);
+    const char *product = hwloc_obj_get_info_by_name(root, "DMIProductName");
+    if (!product) product = hwloc_obj_get_info_by_name(root, "PlatformModel");
+    qdri_topo_copy(topo->product, sizeof topo->product, product);
+    char name[sizeof topo->host] = "";
+    if (topo->is_this_machine && gethostname(name, sizeof name - 1) == 0)
+        qdri_topo_copy(topo->host, sizeof topo->host, name);
+    else
+        qdri_topo_copy(topo->host, sizeof topo->host, hwloc_obj_get_info_by_name(root, "HostName"));
+}
+
+static qdr_status load_binding(hwloc_topology_t hwloc, qdr_topo *topo)
+{
+    unsigned char *is_used = NULL;
+    topo->here = (qdr_topo_place){0, -1, -1, -1, -1, -1};
+    if (!topo->is_this_machine) return QDR_OK;
+    QDR_TRY(QDRI_NEW(topo->n_cores, "a set of cores", &is_used));
+    hwloc_bitmap_t cpus = hwloc_bitmap_alloc();
+    if (cpus && hwloc_get_cpubind(hwloc, cpus, HWLOC_CPUBIND_THREAD) == 0) {
+        const hwloc_obj_type_t type = count_of(hwloc, HWLOC_OBJ_CORE) ? HWLOC_OBJ_CORE
+                                                                      : HWLOC_OBJ_PU;
+        hwloc_bitmap_and(cpus, cpus, hwloc_topology_get_topology_cpuset(hwloc));
+        for (int i = 0; i < topo->n_cores; i++)
+            is_used[i] = (unsigned char)hwloc_bitmap_intersects(
+                hwloc_get_obj_by_type(hwloc, type, (unsigned)i)->cpuset, cpus);
+        qdri_topo_confine(topo, is_used, &topo->here);
+        hwloc_bitmap_list_snprintf(topo->cpus, sizeof topo->cpus, cpus);
+    }
+    hwloc_bitmap_free(cpus);
+    free(is_used);
+    return QDR_OK;
+}
+
+static qdr_status load_all(topo_loader *loader, const char *xml)
+{
+    QDR_TRY(open_machine(xml, loader));
+    load_names(loader->hwloc, loader->topo);
+    QDR_TRY(load_packages(loader->hwloc, loader->topo));
+    QDR_TRY(load_numas(loader->hwloc, loader->topo));
+    QDR_TRY(load_caches(loader->hwloc, loader->topo));
+    QDR_TRY(load_cores(loader->hwloc, loader->topo));
+    QDR_TRY(load_binding(loader->hwloc, loader->topo));
+    QDR_TRY(qdri_topo_load_devices(loader));
+    return qdri_topo_load_links(loader);
+}
+
+qdr_status qdri_topo_load_machine(topo_loader *loader, const char *xml)
+{
+    const qdr_status status = load_all(loader, xml);
+    if (loader->hwloc) hwloc_topology_destroy(loader->hwloc);
+    loader->hwloc = NULL;
+    return status;
+}
