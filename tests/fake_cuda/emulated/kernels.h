@@ -165,6 +165,12 @@ static inline void run_on_cpu(const kernel_test *test, void **results)
     CHECK_OK(qdri_stream_synchronize(cpu_stream));
 }
 
+static inline void move_bytes(void *to, const void *from, size_t bytes)
+{
+    CHECK_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, place.stream));
+    CHECK_CUDA(cudaStreamSynchronize(place.stream));
+}
+
 /* Before and behind each array nothing may change. */
 static inline void check_guards(const char *bytes, size_t before, size_t n, size_t all)
 {
@@ -184,7 +190,7 @@ static inline void run_on_gpu(const kernel_test *test, int is_odd, void **result
         memset(bytes, 0xa5, n + GUARD_BYTES);
         if (n > 0) memcpy(bytes + before, o->data, n);
         CHECK_CUDA(cudaMalloc((void **)&memory[i], n + GUARD_BYTES));
-        CHECK_CUDA(cudaMemcpy(memory[i], bytes, n + GUARD_BYTES, cudaMemcpyHostToDevice));
+        move_bytes(memory[i], bytes, n + GUARD_BYTES);
         set_address(&kernel, o, memory[i] + before);
         test_free(bytes);
     }
@@ -195,7 +201,7 @@ static inline void run_on_gpu(const kernel_test *test, int is_odd, void **result
         const size_t before = is_odd && !o->is_scratch ? qdr_dtype_bytes(o->dtype) : 0;
         const size_t n = bytes_of(o);
         char *bytes = test_malloc(n + GUARD_BYTES);
-        CHECK_CUDA(cudaMemcpy(bytes, memory[i], n + GUARD_BYTES, cudaMemcpyDeviceToHost));
+        move_bytes(bytes, memory[i], n + GUARD_BYTES);
         check_guards(bytes, before, n, n + GUARD_BYTES);
         results[i] = test_calloc(n + 8, 1);
         memcpy(results[i], bytes + before, n);
