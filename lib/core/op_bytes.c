@@ -17,7 +17,7 @@ qdr_status qdri_norm_bytes(const qdr_layer_norm *norm, int64_t n_parts, size_t *
 size_t qdri_attention_work_bytes(qdr_dtype dtype, int64_t context, int64_t head_size)
 {
     const size_t real_bytes = dtype == QDR_F64 ? sizeof(double) : sizeof(float);
-    const size_t n_panels = dtype == QDR_BF16 ? 7 : 0; /* q, k, v, dy or y, dq, dk, dv */
+    const size_t n_panels = qdri_is_narrow(dtype) ? 7 : 0; /* q, k, v, dy or y, dq, dk, dv */
     const size_t n_elems = (size_t)context *
                            ((size_t)2 * QDRI_ATTENTION_BLOCK + n_panels * (size_t)head_size);
     return qdri_align_bytes(n_elems * real_bytes, ALIGN);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Element-wise kernels: what a device computes besides products. Matrices are row-major and dense;
- * T is the kernel's dtype (F32, F64, BF16), A its accumulation type (F64 for F64, else F32). BF16
- * is converted to fp32 on load, rounded to nearest even on store. `accumulate`: 0 overwrites
- * without reading, 1 adds. NaN and Inf pass through unhidden. Tokens and targets of `vocab` or more
- * (0: not known) fail the kernel with QDR_ERR_ARGUMENT, and so poison the device; negative ones are
- * none. */
+ * T is the kernel's dtype (F32, F64, BF16, F16), A its accumulation type (F64 for F64, else F32).
+ * BF16 and F16 are converted to fp32 on load, rounded to nearest even on store. `accumulate`: 0
+ * overwrites without reading, 1 adds. NaN and Inf pass through unhidden. Tokens and targets of
+ * `vocab` or more (0: not known) fail the kernel with QDR_ERR_ARGUMENT, and so poison the device;
+ * negative ones are none. */
 #ifndef QDRI_DEV_KERNELS_H
 #define QDRI_DEV_KERNELS_H
 

@@ -7,6 +7,7 @@
  * lanes depend on the instruction set and on the length only, so the same call gives the same bits.
  */
 #include "dev/cpu/bf16.h"
+#include "dev/cpu/f16.h"
 #include "dev/cpu/kernels/kernels.h"
 
 #define PRAGMA(text) _Pragma(#text)
