@@ -244,8 +244,15 @@ static qdr_status adamw_check(const qdri_kernel *kernel)
     if (qdri_is_narrow(kernel->dtype)) {
         QDR_TRY(not_null(name, "the fp32 master copy", kernel->u.adamw.master, n));
     }
-    return not_null(name, "the squared norm", kernel->u.adamw.norm_squared,
-                    kernel->u.adamw.clip_norm > 0);
+    return not_null(name, "the step's numbers", kernel->u.adamw.numbers, n);
+}
+
+static qdr_status adamw_begin_check(const qdri_kernel *kernel)
+{
+    if (!(kernel->u.adamw.grad_scale > 0))
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "AdamW: gradients are scaled by %g; 1 means not at all",
+                        kernel->u.adamw.grad_scale);
+    return not_null("AdamW", "the step's numbers", kernel->u.adamw.numbers, 1);
 }
 
 static qdr_status block_check(const qdri_kernel *kernel)
@@ -312,6 +319,7 @@ static const check_fn checks[QDRI_N_KERNELS] = {
     [QDRI_K_CE_LOSS] = ce_check,
     [QDRI_K_CE_BACKWARD] = ce_check,
     [QDRI_K_SUM_SQUARES] = reduce_check,
+    [QDRI_K_ADAMW_BEGIN] = adamw_begin_check,
     [QDRI_K_ADAMW] = adamw_check,
     [QDRI_K_COPY_BLOCK] = block_check,
     [QDRI_K_REDUCE] = gather_check,

@@ -9,6 +9,7 @@
 #include <cuda_runtime.h>
 #undef cudaLaunchKernelEx
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 
 #include <cmath>
 #include <cstring>
