@@ -209,6 +209,8 @@ double dist_roundoff(qdr_dtype dtype)
     return dtype == QDR_F64 ? 0x1p-52 : 0x1p-24;
 }
 
+double dist_least(qdr_dtype dtype) { return dtype == QDR_F16 ? narrow_least(dtype) : 0; }
+
 qdr_dtype dist_sum_type(qdr_dtype dtype) { return dtype == QDR_F64 ? QDR_F64 : QDR_F32; }
 
 static int run_rank(qdr_context *ctx, void *user)

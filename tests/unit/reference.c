@@ -30,7 +30,14 @@ static void elements_round_to_nearest_even(void **state)
     assert_true(through(QDR_BF16, 1 + 3 * v) == 1 + 4 * v);
     assert_true(through(QDR_BF16, 1 + v + 4 * u) == 1 + 2 * v);
     assert_true(through(QDR_BF16, -1 - v - 4 * u) == -1 - 2 * v);
-    assert_true(isnan(through(QDR_BF16, NAN)) && isnan(through(QDR_F32, NAN)));
+    const double t = 0x1p-11;
+    assert_true(through(QDR_F16, 1 + t) == 1);
+    assert_true(through(QDR_F16, 1 + 3 * t) == 1 + 4 * t);
+    assert_true(through(QDR_F16, -1 - t - u) == -1 - 2 * t);
+    assert_true(through(QDR_F16, 65519) == 65504 && isinf(through(QDR_F16, 65520)));
+    assert_true(through(QDR_F16, 0x1p-25) == 0 && through(QDR_F16, 0x3p-25) == 0x1p-23);
+    assert_true(isnan(through(QDR_BF16, NAN)) && isnan(through(QDR_F16, NAN)) &&
+                isnan(through(QDR_F32, NAN)));
 }
 
 static void draws_stay_in_range(void **state)
