@@ -325,7 +325,7 @@ class Command(Case):
         done = run("verify", "-n", "4", "--cases", "2", "--seed", "5")
         self.assertEqual(done.returncode, 0, done.err + done.out)
         lines = done.out.splitlines()
-        self.assertEqual(len(lines), 1 + 10 * 2 * 3)  # header; 10 grids of 4 ranks, 2 layouts, 3 types
+        self.assertEqual(len(lines), 1 + 10 * 2 * 4)  # header; 10 grids of 4 ranks, 2 layouts, 4 types
         self.assertTrue(all(line.endswith(" ok") for line in lines[1:]), done.out)
         self.assertEqual(run("verify", "-n", "4", "--cases", "2", "--seed", "5").out, done.out)
 
@@ -346,7 +346,7 @@ class Command(Case):
         self.assertEqual((codes[0], codes[-1]), (3, 0))
 
     def test_verify_refuses(self):
-        for bad in (["-n", "0"], ["-n", "65"], ["-n", "x"], ["--seed", "-1"], ["--dtype", "f16"], ["--cases", "0"], ["more"]):
+        for bad in (["-n", "0"], ["-n", "65"], ["-n", "x"], ["--seed", "-1"], ["--dtype", "f8"], ["--cases", "0"], ["more"]):
             with self.subTest(bad=bad):
                 self.assert_refused(run("verify", *bad), bad[-1])
 

@@ -13,6 +13,7 @@
 #include "dev/device.h"
 #include "dev/plugin.h"
 
+#define QDRI_CUDA_ALGORITHMS 8 /* of a product, that the heuristic is asked for at most */
 #define QDRI_CUDA_WORKSPACE_BYTES                                                                  \
     ((size_t)32 << 20) /* of products, what cuBLAS takes on Hopper                                 \
                         */
@@ -43,14 +44,14 @@ typedef struct qdri_cuda_dev {
     int n_products, product_capacity;
     int n_sms_free; /* for products: what collectives leave them */
     qdri_cuda_stamps *stamps; /* NULL until the first */
-    char products_name[64];
+    char products_name[96];
 } qdri_cuda_dev;
 
 typedef struct qdri_cuda_stream {
     qdr_stream base;
     cudaStream_t handle;
     int is_owned;
-    void *workspace; /* of products, and behind it the scratch of kernels; NULL until used */
+    void *workspace, *scratch; /* of products, of kernels; NULL until used */
 } qdri_cuda_stream;
 
 typedef struct qdri_cuda_event {
@@ -92,8 +93,9 @@ size_t qdri_cuda_mem_free(qdri_dev *dev, void *data);
 qdr_status qdri_cuda_check_memory(qdri_dev *dev, const void *data, const char *what);
 qdr_status qdri_cuda_copy(qdr_stream *stream, void *dst, const void *src, size_t bytes);
 qdr_status qdri_cuda_fill_zero(qdr_stream *stream, void *dst, size_t bytes);
-/* The stream's workspace and scratch, made at the first use. */
+/* The stream's own, made at the first use. */
 QDR_NODISCARD qdr_status qdri_cuda_workspace(qdr_stream *stream, void **workspace);
+QDR_NODISCARD qdr_status qdri_cuda_scratch(qdr_stream *stream, void **scratch);
 
 /* stream.c */
 qdr_status qdri_cuda_stream_create(qdri_dev *dev, qdri_stream_kind kind, qdr_stream **stream);

@@ -12,7 +12,7 @@ typedef struct product_key {
     int64_t m, n, k, lda, ldb, ldc;
     int32_t trans_a, trans_b, dtype, c_dtype;
     int32_t align_a, align_b, align_c, align_bias; /* bytes, at most 16; no bias: 0 */
-    int32_t has_beta, n_sms, unused; /* no gaps: keys are compared as bytes */
+    int32_t has_beta, n_sms, algorithm; /* no gaps: keys are compared as bytes */
 } product_key;
 
 struct qdri_cuda_product {
@@ -45,6 +45,7 @@ static product_key key_of(const qdri_cuda_dev *dev, const qdri_gemm *g)
                          .align_c = align_of(g->c),
                          .align_bias = g->bias ? align_of(g->bias) : 0,
                          .has_beta = g->beta != 0,
+                         .algorithm = g->algorithm,
                          .n_sms = dev->n_sms_free};
 }
 
@@ -135,12 +136,13 @@ static qdr_status prefer_all(qdri_cuda_dev *dev, const product_key *key)
 
 static qdr_status choose_algorithm(qdri_cuda_dev *dev, qdri_cuda_product *p)
 {
-    cublasLtMatmulHeuristicResult_t found;
+    cublasLtMatmulHeuristicResult_t found[QDRI_CUDA_ALGORITHMS];
     const product_key *key = &p->key;
     int n_found = 0;
     QDR_TRY(prefer_all(dev, key));
     const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
-        dev->lt, p->description, p->b, p->a, p->c, p->c, dev->preference, 1, &found, &n_found);
+        dev->lt, p->description, p->b, p->a, p->c, p->c, dev->preference, key->algorithm + 1, found,
+        &n_found);
     if (status == CUBLAS_STATUS_NOT_SUPPORTED || (status == CUBLAS_STATUS_SUCCESS && n_found == 0))
         return QDR_FAIL(QDR_ERR_UNSUPPORTED,
                         "cuda: cuBLASLt has no %s product of m=%" PRId64 " n=%" PRId64 " k=%" PRId64
@@ -148,7 +150,11 @@ static qdr_status choose_algorithm(qdri_cuda_dev *dev, qdri_cuda_product *p)
                         qdr_dtype_name((qdr_dtype)key->dtype), key->m, key->n, key->k, key->align_a,
                         key->align_b, key->align_c, dev->opts.number);
     QDR_TRY(qdri_cublas_status(dev, status, "cublasLtMatmulAlgoGetHeuristic"));
-    p->algorithm = found.algo;
+    if (n_found <= key->algorithm)
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                        "cuda: this product has %d algorithms, there is no number %d", n_found,
+                        key->algorithm);
+    p->algorithm = found[key->algorithm].algo;
     return QDR_OK;
 }
 
@@ -215,20 +221,31 @@ void qdri_cuda_products_free(qdri_cuda_dev *dev)
 
 /* ---- running one ---- */
 
-/* Of no steps: beta·C. */
+/* Of no steps: beta·C, by a step of zeros if need be. */
 static qdr_status scale(qdr_stream *stream, const qdri_gemm *g)
 {
     const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
-    const size_t each = qdr_dtype_bytes(g->c_dtype);
+    const size_t each = qdr_dtype_bytes(g->c_dtype), most = QDRI_CUDA_SCRATCH_BYTES / each;
+    void *zeros;
     if (g->beta == 1) return QDR_OK;
-    if (g->beta != 0)
+    if (g->beta == 0) {
+        QDRI_CUDA_TRY(dev, cudaMemset2DAsync(g->c, (size_t)g->ldc * each, 0, (size_t)g->n * each,
+                                             (size_t)g->m, qdri_cuda_handle(stream)));
+        return QDR_OK;
+    }
+    if ((size_t)g->m > most || (size_t)g->n > most)
         return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                        "cuda: a product of no steps with beta = %g; use 0 or "
-                        "1",
-                        g->beta);
-    QDRI_CUDA_TRY(dev, cudaMemset2DAsync(g->c, (size_t)g->ldc * each, 0, (size_t)g->n * each,
-                                         (size_t)g->m, qdri_cuda_handle(stream)));
-    return QDR_OK;
+                        "cuda: a product of no steps with beta = %g and %" PRId64 " x %" PRId64
+                        " results; at most %zu either way, or beta 0 or 1",
+                        g->beta, g->m, g->n, most);
+    QDR_TRY(qdri_cuda_scratch(stream, &zeros));
+    QDR_TRY(qdri_cuda_fill_zero(stream, zeros, QDRI_CUDA_SCRATCH_BYTES));
+    qdri_gemm step = *g;
+    step.a = step.b = zeros;
+    step.k = step.lda = 1;
+    step.ldb = g->n;
+    step.trans_a = step.trans_b = 0;
+    return qdri_cuda_gemm(stream, &step);
 }
 
 static qdr_status multiply(qdr_stream *stream, const qdri_cuda_product *p, const qdri_gemm *g)
