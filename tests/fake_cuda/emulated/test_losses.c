@@ -103,6 +103,7 @@ static void norms(void **state)
     for (int i = 0; i < 5 * N_TYPES; i++) { /* rows that registers do not hold */
         kinds[i % 5](float_types[i / 5], 3, 17000);
         kinds[i % 5](float_types[i / 5], 700, 24);
+        kinds[i % 5](float_types[i / 5], 45, i / 5 == 1 ? 1500 : 4500); /* a block to each row */
     }
 }
 
