@@ -35,6 +35,19 @@ enum {
     QDR_OVERLAP_NONE = 8 /**< none of them (a zero means all) */
 };
 
+/** What products of a linear layer compute with. */
+typedef enum qdr_product_type {
+    QDR_PRODUCT_DEFAULT = 0, /**< of a layer: as the stack's options say; of a stack: as stored */
+    QDR_PRODUCT_AS_STORED = 1,
+    QDR_PRODUCT_FP8 = 2 /**< operands are rounded to 8 bits first: X and W to E4M3, dY to E5M2, each
+                           multiplied by a power of two of its own that brings its largest element
+                           just below the format's largest number; that is divided out of the sums,
+                           which are fp32's. All else, and what travels, stays in the type of the
+                           stack: BF16 or F32. Bits depend on panels, parts and grid, as the scale
+                           is that of the operand of one product. On a GPU: capability 8.9 (Ada) or
+                           later. QDR_TUNE passes such layers by */
+} qdr_product_type;
+
 typedef struct qdr_stack_opts {
     uint32_t version; /**< QDR_OPTS_INIT */
     int64_t n_rows; /**< M: global rows of one forward call, over all ranks; ≥ 0 */
@@ -59,6 +72,8 @@ typedef struct qdr_stack_opts {
                         the rows of an edge are scattered: one. Fewer than that many units: one for
                         each. At most 16. Callers' operations, and attention that gathers key heads,
                         take all parts at once. Bits may depend on it */
+    qdr_product_type product_type; /**< of linear layers that ask for none; heads tied to an
+                                      embedding compute as stored */
 } qdr_stack_opts;
 
 /** Makes an empty stack. Collective, agrees.
@@ -134,6 +149,7 @@ typedef struct qdr_linear_desc {
     int drop_gathered; /**< 1: a gathered X is not kept for dW but gathered again (less memory, one
                           more all-gather) */
     qdr_storage storage; /**< of W; callers that read shards by themselves may fix it */
+    qdr_product_type product_type; /**< of Y, dX and dW */
 } qdr_linear_desc;
 /** @retval QDR_ERR_SHAPE  a unit does not divide its width, or blocks or axis differ from the input
  * edge's; stack unchanged */

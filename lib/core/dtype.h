@@ -23,6 +23,13 @@ static inline qdr_dtype qdri_sum_type(qdr_dtype dtype)
     return dtype == QDR_F64 ? QDR_F64 : QDR_F32;
 }
 
+/* To what the factors of a product are rounded on their way into it, by a scale of each. */
+typedef enum qdri_rounding {
+    QDRI_AS_STORED = 0, /* not at all */
+    QDRI_E4M3, /* 3 bits of fraction, to 448, no infinity */
+    QDRI_E5M2 /* 2 bits of fraction, to 57344 */
+} qdri_rounding;
+
 /* 1: a type of that name that layers compute in; else 0, and *dtype is as it was. */
 int qdri_float_named(const char *name, qdr_dtype *dtype);
 

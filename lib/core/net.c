@@ -45,7 +45,7 @@ static qdr_status check_opts(const qdr_stack_opts *opts)
     if (opts->batch_parts < 0 || opts->batch_parts > QDRI_MAX_BATCH_PARTS)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "stack: batch_parts %d; use 1 (or 0) to %d",
                         opts->batch_parts, QDRI_MAX_BATCH_PARTS);
-    return QDR_OK;
+    return qdri_check_product_type(opts->product_type, opts->dtype, "stack");
 }
 static int64_t cell_rows(const qdri_place *place, int64_t n_rows, int64_t unit)
 {

@@ -12,6 +12,19 @@ static qdr_status check_layout(qdr_layout layout, const char *who)
                     who, (int)layout);
 }
 
+qdr_status qdri_check_product_type(qdr_product_type type, qdr_dtype dtype, const char *who)
+{
+    if (type != QDR_PRODUCT_DEFAULT && type != QDR_PRODUCT_AS_STORED && type != QDR_PRODUCT_FP8)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "%s: %d is no type of products; use QDR_PRODUCT_AS_STORED or "
+                        "QDR_PRODUCT_FP8, or QDR_PRODUCT_DEFAULT",
+                        who, (int)type);
+    if (type != QDR_PRODUCT_FP8 || dtype == QDR_BF16 || dtype == QDR_F32) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_DTYPE,
+                    "%s: products in fp8 are those of a stack of bf16 or f32; this one is of %s",
+                    who, qdr_dtype_name(dtype));
+}
+
 /* The input edge has the columns and the axis that the layer reads. */
 static qdr_status check_input(const qdri_net *net, const qdr_linear_desc *desc, const char *who,
                               qdr_edge in)
@@ -54,6 +67,7 @@ static qdr_status check_linear(const qdri_net *net, const qdr_linear_desc *desc,
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "%s: %d is no storage; use QDR_OUT_IN, QDR_IN_OUT or QDR_STORAGE_AUTO", who,
                         (int)desc->storage);
+    QDR_TRY(qdri_check_product_type(desc->product_type, net->opts.dtype, who));
     QDR_TRY(check_layout(desc->out_layout, who));
     QDR_TRY(qdri_blocks_check(desc->in, who));
     QDR_TRY(qdri_blocks_check(desc->out, who));
@@ -124,6 +138,8 @@ static qdr_status add_linear(qdri_net *net, const qdr_linear_desc *desc, qdr_edg
     qdri_layer *layer = &node->u.layer;
     layer->shape.drop_gathered = desc->drop_gathered != 0;
     layer->shape.bias = desc->bias != 0;
+    layer->shape.rounds = (desc->product_type ? desc->product_type : net->opts.product_type) ==
+                          QDR_PRODUCT_FP8;
     QDR_TRY(qdri_parameter_add(net,
                                &(qdri_parameter_desc){.what = "weight",
                                                       .rows = desc->out,

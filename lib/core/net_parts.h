@@ -42,6 +42,10 @@ size_t qdri_largest_gathered_bytes(const qdri_net *net);
 /* Gives all parameters their buffers. */
 void qdri_parameters_place(qdri_net *net);
 
+/* net_layers.c */
+QDR_NODISCARD qdr_status qdri_check_product_type(qdr_product_type type, qdr_dtype dtype,
+                                                 const char *who);
+
 /* net_panels.c */
 /* Row panels of the layer's products: `wanted`, or 0: as the net's options say. */
 void qdri_layer_set_panels(const qdri_net *net, qdri_layer *layer, int wanted);

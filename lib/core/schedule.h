@@ -11,6 +11,7 @@
 
 #include <stdio.h>
 
+#include "core/dtype.h"
 #include "core/hazard.h"
 #include "core/layout.h"
 
@@ -56,6 +57,7 @@ typedef struct qdri_task {
     int64_t context; /* position tasks: rows of P */
     int trans_a, trans_b;
     int algorithm; /* product: as in qdri_gemm */
+    qdri_rounding round_a, round_b; /* likewise */
     size_t zero_tail; /* bytes behind the m·n elements of a product's C that are set to zero */
     qdr_coll_kind coll;
     qdr_channel channel;
@@ -150,7 +152,7 @@ qdri_ref qdri_next_weight(qdri_builder *builder);
 
 /* What a task is called: the kind of its collective, or of its work. */
 const char *qdri_task_name(const qdri_task *task);
-/* How a product reads its operands: "NN", "NT" or "TN". */
+/* How a product reads its operands: "NN", "NT" or "TN"; "NN fp8" and so on where it rounds them. */
 const char *qdri_product_mode(const qdri_task *task);
 /* Writes one task a line. */
 void qdri_schedule_print(const qdri_schedule *schedule, FILE *file);

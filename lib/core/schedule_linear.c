@@ -25,6 +25,14 @@ void qdri_set_product(qdri_task *task, qdri_product_kind kind, qdr_storage stora
     task->flops = 2.0 * (double)m * (double)n * (double)k;
 }
 
+void qdri_set_rounding(qdri_task *task, qdri_product_kind kind, const qdri_layer_shape *shape)
+{
+    const int is_gradient_last = kind == QDRI_PRODUCT_DW && shape->storage == QDR_IN_OUT;
+    if (!shape->rounds) return;
+    task->round_a = kind == QDRI_PRODUCT_Y || is_gradient_last ? QDRI_E4M3 : QDRI_E5M2;
+    task->round_b = is_gradient_last ? QDRI_E5M2 : QDRI_E4M3;
+}
+
 static qdri_rows input_rows(const qdri_layer_shape *shape)
 {
     return (qdri_rows){shape->out_axis, shape->in_scattered, shape->k, shape->in_unit};
@@ -205,6 +213,7 @@ static void weight_gradient(qdri_builder *builder, const qdri_layer_shape *shape
         task.zero_tail = bytes_of(shape->shard_elems * gz - shape->n * shape->k, shape->grad_dtype);
     qdri_set_product(&task, QDRI_PRODUCT_DW, shape->storage, shape->m, shape->n, shape->k);
     task.algorithm = shape->algorithms[QDRI_PRODUCT_DW];
+    qdri_set_rounding(&task, QDRI_PRODUCT_DW, shape);
     qdri_schedule_add(builder, &task);
 }
 

@@ -30,6 +30,7 @@ typedef struct qdri_layer_shape {
     int64_t shard_elems; /* of W, per member of z */
     qdr_storage storage; /* of W; AUTO is OUT_IN */
     int algorithms[QDRI_N_PRODUCTS]; /* as in qdri_gemm, of products of all rows */
+    int rounds; /* its products round their operands to fp8 */
     int bias;
     int drop_gathered;
     int forward_panels, backward_panels; /* row panels of Y and of dX; 0, 1: at once */
@@ -57,6 +58,9 @@ typedef struct qdri_backward_mode {
  * and W, dY and W, dY and X; but X and dY for the dW of a turned W. */
 void qdri_set_product(qdri_task *task, qdri_product_kind kind, qdr_storage storage, int64_t m,
                       int64_t n, int64_t k);
+
+/* Then how it rounds them, if the layer's do: gradients to E5M2, all else to E4M3. */
+void qdri_set_rounding(qdri_task *task, qdri_product_kind kind, const qdri_layer_shape *shape);
 
 /* One part of the rows: the product with w, from qdri_next_weight(), and its sum; then, behind what
  * may run beside that sum, what is done to the summed rows. Layers whose rows are gathered or

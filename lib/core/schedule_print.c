@@ -16,8 +16,9 @@ const char *qdri_task_name(const qdri_task *task)
 
 const char *qdri_product_mode(const qdri_task *task)
 {
-    static const char *const modes[] = {"NN", "NT", "TN", "TT"};
-    return modes[2 * (task->trans_a != 0) + (task->trans_b != 0)];
+    static const char *const modes[] = {"NN",     "NT",     "TN",     "TT",
+                                        "NN fp8", "NT fp8", "TN fp8", "TT fp8"};
+    return modes[4 * (task->round_a != 0) + 2 * (task->trans_a != 0) + (task->trans_b != 0)];
 }
 
 static void print_refs(const char *label, const qdri_ref *refs, int n, FILE *file)

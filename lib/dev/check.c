@@ -19,6 +19,21 @@ static qdr_status gemm_matrix_check(const char *name, const void *data, int64_t 
     return qdri_mul_elems(n_rows, stride, &n_elems);
 }
 
+static qdr_status rounding_check(const qdri_gemm *gemm)
+{
+    const int a = (int)gemm->round_a, b = (int)gemm->round_b;
+    if (a == QDRI_AS_STORED && b == QDRI_AS_STORED) return QDR_OK;
+    if (a < QDRI_E4M3 || a > QDRI_E5M2 || b < QDRI_E4M3 || b > QDRI_E5M2 ||
+        (a == QDRI_E5M2 && b == QDRI_E5M2))
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "product: no product rounds A in way %d and B in way %d; use %d (e4m3) for "
+                        "both, or %d (e5m2) for one of them",
+                        a, b, QDRI_E4M3, QDRI_E5M2);
+    if (gemm->dtype == QDR_BF16 || gemm->dtype == QDR_F32) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_DTYPE, "product: factors of %s are not rounded to fp8; use bf16 or f32",
+                    qdr_dtype_name(gemm->dtype));
+}
+
 qdr_status qdri_gemm_check(const qdri_gemm *gemm)
 {
     if (!gemm) return QDR_FAIL(QDR_ERR_ARGUMENT, "product: its description is NULL");
@@ -35,6 +50,7 @@ qdr_status qdri_gemm_check(const qdri_gemm *gemm)
                         ", and the same type (or f32, for bf16 and f16) for the result",
                         qdr_dtype_name(gemm->dtype), qdr_dtype_name(gemm->c_dtype));
     }
+    QDR_TRY(rounding_check(gemm));
     if (gemm->m == 0 || gemm->n == 0) return QDR_OK;
     const int ta = gemm->trans_a != 0;
     const int tb = gemm->trans_b != 0;

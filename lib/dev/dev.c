@@ -302,6 +302,11 @@ qdr_status qdri_work(qdr_stream *stream, qdri_work_fn fn, const void *args, size
     return stream->dev->table->work(stream, fn, args, bytes);
 }
 
+qdr_status qdri_dev_check_rounding(const qdri_dev *dev)
+{
+    return dev->table->check_rounding ? dev->table->check_rounding(dev) : QDR_OK;
+}
+
 qdr_status qdri_gemm_run(qdr_stream *stream, const qdri_gemm *gemm)
 {
     QDR_TRY(stream_check(stream));
@@ -316,6 +321,7 @@ qdr_status qdri_gemm_run(qdr_stream *stream, const qdri_gemm *gemm)
     if (gemm->bias && !qdri_dev_adds_bias(stream->dev, gemm))
         return QDR_FAIL(QDR_ERR_UNSUPPORTED, "product: the %s adds no bias to a product of %s",
                         stream->dev->table->name, qdr_dtype_name(gemm->dtype));
+    if (gemm->round_a) QDR_TRY(qdri_dev_check_rounding(stream->dev));
     return stream->dev->table->gemm(stream, gemm);
 }
 

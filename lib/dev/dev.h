@@ -6,6 +6,7 @@
 #ifndef QDRI_DEV_DEV_H
 #define QDRI_DEV_DEV_H
 
+#include "core/dtype.h"
 #include "core/status.h"
 #include "dev/bell.h"
 #include "dev/kernels.h"
@@ -24,6 +25,8 @@ typedef struct qdri_gemm {
     double alpha, beta;
     qdr_dtype dtype; /* of A and B: F32, F64, BF16, F16; sums in fp32 (f64) */
     qdr_dtype c_dtype; /* of C: dtype, or F32 for products of BF16 and F16 */
+    qdri_rounding round_a, round_b; /* both or none, E5M2 one of them at most; then the type is BF16
+                                       or F32, and the sums are those of the rounded factors */
     int algorithm; /* which of the ways that the device has for such a product, from what it takes
                       for the best on; 0 … qdri_dev_n_algorithms() - 1 */
     const void *bias; /* n elements of C's type, added to each row before it is rounded; NULL: none.
@@ -67,6 +70,7 @@ typedef struct qdri_dev_table {
     qdr_status (*gemm)(qdr_stream *stream, const qdri_gemm *gemm);
     qdr_status (*kernel)(qdr_stream *stream, const qdri_kernel *kernel);
     int (*adds_bias)(const qdri_gemm *gemm); /* optional: never */
+    qdr_status (*check_rounding)(const qdri_dev *dev); /* optional: it can */
     size_t (*fixed_bytes)(const qdri_dev *dev, qdr_dtype dtype);
     const char *(*products)(const qdri_dev *dev);
     /* Of a device beside the host, else NULL: a stream of the caller's, and what the backend calls
@@ -127,6 +131,9 @@ int qdri_dev_gpu(const qdri_dev *dev); /* its number; -1: none */
 int qdri_dev_n_algorithms(const qdri_dev *dev);
 /* 1: products like this one, without a bias, may have one. */
 int qdri_dev_adds_bias(const qdri_dev *dev, const qdri_gemm *gemm);
+/* Whether it has products of factors that are rounded to fp8.
+ * @retval QDR_ERR_UNSUPPORTED  no, and the sentence says why */
+QDR_NODISCARD qdr_status qdri_dev_check_rounding(const qdri_dev *dev);
 /* Whether its kernels can use the memory at `data`, which the caller knows as `what`.
  * @retval QDR_ERR_ARGUMENT  it is the host's, another GPU's, or nobody's */
 QDR_NODISCARD qdr_status qdri_dev_check_memory(qdri_dev *dev, const void *data, const char *what);

@@ -85,8 +85,19 @@ static qdr_status reserve_staging(qdr_stack *stack)
     return QDR_OK;
 }
 
+/* Whether the device has the products that layers ask for. */
+static qdr_status check_products(const qdr_stack *stack)
+{
+    const qdri_dev *dev = qdri_context_dev(qdr_grid_context(stack->grid));
+    for (int i = 0; i < stack->net.n_nodes; i++)
+        if (qdri_node_is_layer(&stack->net.nodes[i]) && stack->net.nodes[i].u.layer.shape.rounds)
+            return qdri_dev_check_rounding(dev);
+    return QDR_OK;
+}
+
 static qdr_status build(qdr_stack *stack)
 {
+    QDR_TRY(check_products(stack));
     QDR_TRY(qdri_net_build(&stack->net, &stack->lists));
     QDR_TRY(make_events(stack));
     return reserve_staging(stack);

@@ -43,6 +43,8 @@ qdri_gemm qdri_task_gemm(const qdri_task *task)
                        .trans_b = task->trans_b,
                        .alpha = 1,
                        .beta = task->accumulate ? 1 : 0,
+                       .round_a = task->round_a,
+                       .round_b = task->round_b,
                        .algorithm = task->algorithm,
                        .dtype = task->dtype,
                        .c_dtype = task->out_dtype};

@@ -36,6 +36,9 @@ static qdr_linear *open_layer(const qdr_stack *stack, int node)
     return stack->attached[node].layer;
 }
 
+/* The keys of choices know products of operands as stored only. */
+static int is_timed(const qdr_linear *layer) { return !qdri_linear_layer(layer)->shape.rounds; }
+
 static int has_open_layers(const qdr_stack *stack)
 {
     for (int i = 0; i < stack->net.n_nodes; i++)
@@ -104,7 +107,7 @@ static qdr_status complete_choices(tuning *t)
 {
     for (int i = 0; i < t->stack->net.n_nodes; i++) {
         const qdr_linear *layer = open_layer(t->stack, i);
-        if (!layer) continue;
+        if (!layer || !is_timed(layer)) continue;
         qdri_tune_choice choice = {.key = key_of(t, layer)};
         const double flops = 2.0 * (double)choice.key.m * (double)choice.key.n *
                              (double)choice.key.k;
@@ -125,7 +128,7 @@ static qdr_status write_choices(const tuning *t)
 static void apply_choice(const tuning *t, qdr_linear *layer)
 {
     const qdri_tune_key key = key_of(t, layer);
-    const qdri_tune_choice *choice = qdri_tune_find(&t->table, &key);
+    const qdri_tune_choice *choice = is_timed(layer) ? qdri_tune_find(&t->table, &key) : NULL;
     if (!choice) {
         qdri_layer_set_storage(layer, QDR_OUT_IN, QDR_STORAGE_FIXED);
         return;

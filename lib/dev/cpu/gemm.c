@@ -29,9 +29,14 @@ static void gemm_scale(const qdri_gemm *g)
     }
 }
 
-static int is_converted(qdr_dtype dtype)
+static int is_type_converted(qdr_dtype dtype)
 {
     return qdri_is_narrow(dtype) && !(dtype == QDR_BF16 && qdri_bf16_native());
+}
+
+static int is_converted(const qdri_gemm *gemm)
+{
+    return gemm->round_a || is_type_converted(gemm->dtype);
 }
 
 typedef struct gemm_args {
@@ -47,11 +52,12 @@ static qdr_status gemm_run(void *args)
         return QDR_OK;
     }
     qdri_blas_begin(self->dev->n_threads);
-    if (!qdri_is_narrow(self->gemm.dtype)) {
+    if (!is_converted(&self->gemm)) {
+        if (self->gemm.dtype == QDR_BF16)
+            return qdri_gemm_onednn(&self->gemm, self->dev->n_threads);
         qdri_gemm_blas(&self->gemm);
         return QDR_OK;
     }
-    if (!is_converted(self->gemm.dtype)) return qdri_gemm_onednn(&self->gemm, self->dev->n_threads);
     pthread_mutex_lock(&self->dev->panels_lock);
     qdri_gemm_converted(&self->gemm, self->dev->panels);
     pthread_mutex_unlock(&self->dev->panels_lock);
@@ -76,15 +82,13 @@ qdr_status qdri_cpu_gemm(qdr_stream *stream, const qdri_gemm *gemm)
 {
     const gemm_args args = {*gemm, (qdri_cpu_dev *)stream->dev};
     QDR_TRY(blas_dims_check(gemm));
-    const size_t panel_bytes = qdri_cpu_fixed_bytes(stream->dev, gemm->dtype);
-    if (panel_bytes && !args.dev->panels) {
-        QDR_TRY(qdri_mem_alloc(stream->dev, panel_bytes, &args.dev->panels));
-    }
+    if (is_converted(gemm) && !args.dev->panels)
+        QDR_TRY(qdri_mem_alloc(stream->dev, QDRI_PANELS_BYTES, &args.dev->panels));
     return qdri_cpu_enqueue(stream, gemm_run, NULL, &args, sizeof args);
 }
 
 size_t qdri_cpu_fixed_bytes(const qdri_dev *dev, qdr_dtype dtype)
 {
     (void)dev;
-    return is_converted(dtype) ? QDRI_PANELS_BYTES : 0;
+    return is_type_converted(dtype) ? QDRI_PANELS_BYTES : 0;
 }

@@ -1,17 +1,78 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of BF16 and F16 where the machine has none: blocks of A and B are converted to fp32,
- * multiplied by sgemm, and summed over k in fp32; C is rounded once, at the end. */
+/* Products of BF16 and F16 where the machine has none, and of factors that are rounded to fp8:
+ * blocks of A and B are converted to fp32, multiplied by sgemm, and summed over k in fp32; C is
+ * rounded once, at the end. */
+#include "dev/cpu/fp8.h"
 #include "dev/cpu/gemm.h"
 #include "dev/cpu/narrow.h"
 
 #define EDGE QDRI_PANEL_EDGE
 
-/* A block of a matrix, as stored (transposed or not), to a dense fp32 panel. */
-static void load_panel(qdr_dtype dtype, float *panel, const uint16_t *from, int64_t stride,
-                       int64_t n_rows, int64_t n_cols)
+/* A or B. */
+typedef struct operand {
+    qdr_dtype dtype;
+    const void *data;
+    int64_t stride;
+    int trans;
+    qdri_rounding rounding;
+    float scale;
+} operand;
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* A row as stored, in fp32. */
+static void load_row(const operand *x, float *to, int64_t row, int64_t col, int64_t n_cols)
 {
-    for (int64_t r = 0; r < n_rows; r++)
-        qdri_widen(dtype, panel + r * n_cols, from + r * stride, n_cols);
+    const size_t at = (size_t)(row * x->stride + col);
+    if (x->dtype == QDR_F32)
+        memcpy(to, (const float *)x->data + at, (size_t)n_cols * sizeof *to);
+    else
+        qdri_widen(x->dtype, to, (const uint16_t *)x->data + at, n_cols);
+}
+
+static void round_row(const operand *x, float *row, int64_t n)
+{
+    const float back = 1 / x->scale;
+    for (int64_t i = 0; i < n; i++)
+        row[i] = back * qdri_fp8_nearest(x->rounding, x->scale * row[i]);
+}
+
+/* A block as stored (transposed or not), to a dense fp32 panel. */
+static void load_panel(const operand *x, float *panel, int64_t row, int64_t col, int64_t n_rows,
+                       int64_t n_cols)
+{
+    for (int64_t r = 0; r < n_rows; r++) {
+        load_row(x, panel + r * n_cols, row + r, col, n_cols);
+        if (x->rounding) round_row(x, panel + r * n_cols, n_cols);
+    }
+}
+
+/* The block whose rows (of op) begin at `row` and columns at `col`. */
+static void load_operand(const operand *x, float *panel, int64_t row, int64_t col, int64_t n_rows,
+                         int64_t n_cols)
+{
+    if (x->trans)
+        load_panel(x, panel, col, row, n_cols, n_rows);
+    else
+        load_panel(x, panel, row, col, n_rows, n_cols);
+}
+
+/* Sets the scale of a matrix of n_rows by n_cols, as stored, by its largest number. */
+static void find_scale(operand *x, float *panel, int64_t n_rows, int64_t n_cols)
+{
+    uint32_t most = 0;
+    if (!x->rounding) return;
+    for (int64_t r = 0; r < n_rows; r++) {
+        for (int64_t c = 0; c < n_cols; c += EDGE) {
+            const int64_t n = least(EDGE, n_cols - c);
+            load_row(x, panel, r, c, n);
+            for (int64_t i = 0; i < n; i++) {
+                const uint32_t size = qdri_float_bits(panel[i]) & 0x7fffffffu;
+                most = size > most ? size : most;
+            }
+        }
+    }
+    x->scale = qdri_float_of_bits(qdri_fp8_power(qdri_fp8_scale_exponent(x->rounding, most)));
 }
 
 /* C = alpha·panel + beta·C, rounded. */
@@ -30,22 +91,9 @@ static void store_panel(const qdri_gemm *g, const float *panel, int64_t i, int64
     }
 }
 
-/* The block of A or B whose rows (of op) begin at `row` and columns at `col`. */
-static void load_operand(qdr_dtype dtype, float *panel, const void *data, int64_t stride, int trans,
-                         int64_t row, int64_t col, int64_t n_rows, int64_t n_cols)
-{
-    const uint16_t *from = data;
-    if (trans) {
-        load_panel(dtype, panel, from + col * stride + row, stride, n_cols, n_rows);
-    } else {
-        load_panel(dtype, panel, from + row * stride + col, stride, n_rows, n_cols);
-    }
-}
-
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-
 /* One block of C: all of k. */
-static void gemm_block(const qdri_gemm *g, float *panels, int64_t i, int64_t j)
+static void gemm_block(const qdri_gemm *g, const operand *factors, float *panels, int64_t i,
+                       int64_t j)
 {
     const int64_t m = least(EDGE, g->m - i);
     const int64_t n = least(EDGE, g->n - j);
@@ -66,17 +114,21 @@ static void gemm_block(const qdri_gemm *g, float *panels, int64_t i, int64_t j)
         part.k = least(EDGE, g->k - l);
         part.lda = g->trans_a ? m : part.k;
         part.ldb = g->trans_b ? part.k : n;
-        load_operand(g->dtype, a, g->a, g->lda, g->trans_a, i, l, m, part.k);
-        load_operand(g->dtype, b, g->b, g->ldb, g->trans_b, l, j, part.k, n);
+        load_operand(&factors[0], a, i, l, m, part.k);
+        load_operand(&factors[1], b, l, j, part.k, n);
         qdri_gemm_blas(&part);
         part.beta = 1.0;
     }
     if (!direct) store_panel(g, sums, i, j, m, n);
 }
 
-void qdri_gemm_converted(const qdri_gemm *gemm, float *panels)
+void qdri_gemm_converted(const qdri_gemm *g, float *panels)
 {
-    for (int64_t i = 0; i < gemm->m; i += EDGE) {
-        for (int64_t j = 0; j < gemm->n; j += EDGE) gemm_block(gemm, panels, i, j);
+    operand factors[] = {{g->dtype, g->a, g->lda, g->trans_a, g->round_a, 1},
+                         {g->dtype, g->b, g->ldb, g->trans_b, g->round_b, 1}};
+    find_scale(&factors[0], panels, g->trans_a ? g->k : g->m, g->trans_a ? g->m : g->k);
+    find_scale(&factors[1], panels, g->trans_b ? g->n : g->k, g->trans_b ? g->k : g->n);
+    for (int64_t i = 0; i < g->m; i += EDGE) {
+        for (int64_t j = 0; j < g->n; j += EDGE) gemm_block(g, factors, panels, i, j);
     }
 }

@@ -21,6 +21,7 @@
 typedef struct qdri_cuda_product qdri_cuda_product;
 typedef struct qdri_cuda_stamps qdri_cuda_stamps;
 typedef struct qdri_cuda_block qdri_cuda_block;
+typedef struct qdri_cuda_room qdri_cuda_room;
 
 /* Two functions of the driver that the runtime has no name for: a stream writes a word of memory,
  * or waits until (int32)(word - value) >= 0, without taking a multiprocessor. */
@@ -52,6 +53,7 @@ typedef struct qdri_cuda_stream {
     cudaStream_t handle;
     int is_owned;
     void *workspace, *scratch; /* of products, of kernels; NULL until used */
+    qdri_cuda_room *rounded; /* factors in fp8, and smaller rooms from before */
 } qdri_cuda_stream;
 
 typedef struct qdri_cuda_event {
@@ -134,6 +136,20 @@ void qdri_cuda_stamps_free(qdri_cuda_dev *dev);
 qdr_status qdri_cuda_gemm(qdr_stream *stream, const qdri_gemm *gemm);
 int qdri_cuda_adds_bias(const qdri_gemm *gemm);
 void qdri_cuda_products_free(qdri_cuda_dev *dev);
+/* Where the GPU finds by what the numbers of A and of B are multiplied. */
+typedef struct qdri_cuda_scales {
+    const float *a, *b;
+} qdri_cuda_scales;
+/* A product of codes: the types of A and B are their roundings. */
+int qdri_cuda_has_fp8(qdr_stream *stream, const qdri_gemm *gemm);
+QDR_NODISCARD qdr_status qdri_cuda_gemm_fp8(qdr_stream *stream, const qdri_gemm *gemm,
+                                            const qdri_cuda_scales *scales);
+
+/* gemm_rounded.c */
+qdr_status qdri_cuda_check_rounding(const qdri_dev *dev);
+/* At least one step, no bias. */
+QDR_NODISCARD qdr_status qdri_cuda_gemm_rounded(qdr_stream *stream, const qdri_gemm *gemm);
+void qdri_cuda_rooms_free(qdr_stream *stream);
 
 /* kernels.c */
 qdr_status qdri_cuda_kernel(qdr_stream *stream, const qdri_kernel *kernel);

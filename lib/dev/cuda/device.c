@@ -55,6 +55,7 @@ static const qdri_dev_table cuda_table = {
     .fill_zero = qdri_cuda_fill_zero,
     .gemm = qdri_cuda_gemm,
     .adds_bias = qdri_cuda_adds_bias,
+    .check_rounding = qdri_cuda_check_rounding,
     .kernel = qdri_cuda_kernel,
     .fixed_bytes = fixed_bytes,
     .products = products,

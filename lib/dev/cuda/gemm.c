@@ -12,8 +12,11 @@ typedef struct product_key {
     int64_t m, n, k, lda, ldb, ldc;
     int32_t trans_a, trans_b, dtype, c_dtype;
     int32_t align_a, align_b, align_c, align_bias; /* bytes, at most 16; no bias: 0 */
-    int32_t has_beta, n_sms, algorithm; /* no gaps: keys are compared as bytes */
+    int32_t has_beta, n_sms, algorithm;
+    int32_t rounding; /* of A and four times that of B; 0: as stored */
 } product_key;
+_Static_assert(sizeof(product_key) == 6 * sizeof(int64_t) + 12 * sizeof(int32_t),
+               "no gaps: keys are compared as bytes");
 
 struct qdri_cuda_product {
     product_key key;
@@ -46,11 +49,13 @@ static product_key key_of(const qdri_cuda_dev *dev, const qdri_gemm *g)
                          .align_bias = g->bias ? align_of(g->bias) : 0,
                          .has_beta = g->beta != 0,
                          .algorithm = g->algorithm,
-                         .n_sms = dev->n_sms_free};
+                         .n_sms = dev->n_sms_free,
+                         .rounding = (int32_t)g->round_a + 4 * (int32_t)g->round_b};
 }
 
-static cudaDataType_t type_of(qdr_dtype dtype)
+static cudaDataType_t type_of(int rounding, qdr_dtype dtype)
 {
+    if (rounding) return rounding == QDRI_E4M3 ? CUDA_R_8F_E4M3 : CUDA_R_8F_E5M2;
     switch (dtype) {
     case QDR_F64: return CUDA_R_64F;
     case QDR_BF16: return CUDA_R_16BF;
@@ -59,10 +64,11 @@ static cudaDataType_t type_of(qdr_dtype dtype)
     }
 }
 
-static cublasComputeType_t compute_type(const qdri_cuda_dev *dev, qdr_dtype dtype)
+static cublasComputeType_t compute_type(const qdri_cuda_dev *dev, qdr_dtype dtype, int is_rounded)
 {
     if (dtype == QDR_F64) return CUBLAS_COMPUTE_64F;
-    return dtype == QDR_F32 && dev->opts.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    return dtype == QDR_F32 && dev->opts.tf32 && !is_rounded ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                                             : CUBLAS_COMPUTE_32F;
 }
 
 static void product_free(qdri_cuda_product *product)
@@ -90,8 +96,11 @@ static qdr_status describe(qdri_cuda_dev *dev, qdri_cuda_product *p)
 {
     const product_key *key = &p->key;
     const qdr_dtype dtype = (qdr_dtype)key->dtype;
-    const cudaDataType_t type = type_of(dtype), c_type = type_of((qdr_dtype)key->c_dtype);
-    QDRI_CUBLAS_TRY(dev, cublasLtMatmulDescCreate(&p->description, compute_type(dev, dtype),
+    const cudaDataType_t a_type = type_of(key->rounding % 4, dtype),
+                         b_type = type_of(key->rounding / 4, dtype),
+                         c_type = type_of(QDRI_AS_STORED, (qdr_dtype)key->c_dtype);
+    QDRI_CUBLAS_TRY(dev, cublasLtMatmulDescCreate(&p->description,
+                                                  compute_type(dev, dtype, key->rounding != 0),
                                                   dtype == QDR_F64 ? CUDA_R_64F : CUDA_R_32F));
     QDR_TRY(set_word(dev, p->description, CUBLASLT_MATMUL_DESC_TRANSA,
                      key->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N));
@@ -103,10 +112,10 @@ static qdr_status describe(qdri_cuda_dev *dev, qdri_cuda_product *p)
         QDR_TRY(
             set_word(dev, p->description, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS));
     QDRI_CUBLAS_TRY(
-        dev, cublasLtMatrixLayoutCreate(&p->b, type, (uint64_t)(key->trans_b ? key->k : key->n),
+        dev, cublasLtMatrixLayoutCreate(&p->b, b_type, (uint64_t)(key->trans_b ? key->k : key->n),
                                         (uint64_t)(key->trans_b ? key->n : key->k), key->ldb));
     QDRI_CUBLAS_TRY(
-        dev, cublasLtMatrixLayoutCreate(&p->a, type, (uint64_t)(key->trans_a ? key->m : key->k),
+        dev, cublasLtMatrixLayoutCreate(&p->a, a_type, (uint64_t)(key->trans_a ? key->m : key->k),
                                         (uint64_t)(key->trans_a ? key->k : key->m), key->lda));
     QDRI_CUBLAS_TRY(dev, cublasLtMatrixLayoutCreate(&p->c, c_type, (uint64_t)key->n,
                                                     (uint64_t)key->m, key->ldc));
@@ -144,11 +153,12 @@ static qdr_status choose_algorithm(qdri_cuda_dev *dev, qdri_cuda_product *p)
         dev->lt, p->description, p->b, p->a, p->c, p->c, dev->preference, key->algorithm + 1, found,
         &n_found);
     if (status == CUBLAS_STATUS_NOT_SUPPORTED || (status == CUBLAS_STATUS_SUCCESS && n_found == 0))
-        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                        "cuda: cuBLASLt has no %s product of m=%" PRId64 " n=%" PRId64 " k=%" PRId64
-                        " with memory aligned to %d, %d and %d bytes on GPU %d; align it to 16",
-                        qdr_dtype_name((qdr_dtype)key->dtype), key->m, key->n, key->k, key->align_a,
-                        key->align_b, key->align_c, dev->opts.number);
+        return QDR_FAIL(
+            QDR_ERR_UNSUPPORTED,
+            "cuda: cuBLASLt has no %s product%s of m=%" PRId64 " n=%" PRId64 " k=%" PRId64
+            " with memory aligned to %d, %d and %d bytes on GPU %d; align it to 16",
+            qdr_dtype_name((qdr_dtype)key->dtype), key->rounding ? " in fp8" : "", key->m, key->n,
+            key->k, key->align_a, key->align_b, key->align_c, dev->opts.number);
     QDR_TRY(qdri_cublas_status(dev, status, "cublasLtMatmulAlgoGetHeuristic"));
     if (n_found <= key->algorithm)
         return QDR_FAIL(QDR_ERR_UNSUPPORTED,
@@ -245,20 +255,30 @@ static qdr_status scale(qdr_stream *stream, const qdri_gemm *g)
     step.k = step.lda = 1;
     step.ldb = g->n;
     step.trans_a = step.trans_b = 0;
+    step.round_a = step.round_b = QDRI_AS_STORED;
     return qdri_cuda_gemm(stream, &step);
 }
 
-static qdr_status multiply(qdr_stream *stream, const qdri_cuda_product *p, const qdri_gemm *g)
+static qdr_status set_pointer(qdri_cuda_dev *dev, const qdri_cuda_product *p,
+                              cublasLtMatmulDescAttributes_t attribute, const void *pointer)
+{
+    if (!pointer) return QDR_OK;
+    QDRI_CUBLAS_TRY(
+        dev, cublasLtMatmulDescSetAttribute(p->description, attribute, &pointer, sizeof pointer));
+    return QDR_OK;
+}
+
+static qdr_status multiply(qdr_stream *stream, const qdri_cuda_product *p, const qdri_gemm *g,
+                           const qdri_cuda_scales *scales)
 {
     qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
     const float alpha = (float)g->alpha, beta = (float)g->beta;
     const int is_double = g->dtype == QDR_F64;
     void *workspace;
     QDR_TRY(qdri_cuda_workspace(stream, &workspace));
-    if (g->bias)
-        QDRI_CUBLAS_TRY(dev, cublasLtMatmulDescSetAttribute(p->description,
-                                                            CUBLASLT_MATMUL_DESC_BIAS_POINTER,
-                                                            &g->bias, sizeof g->bias));
+    QDR_TRY(set_pointer(dev, p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, g->bias));
+    QDR_TRY(set_pointer(dev, p, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, scales ? scales->b : NULL));
+    QDR_TRY(set_pointer(dev, p, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, scales ? scales->a : NULL));
     QDRI_CUBLAS_TRY(dev, cublasLtMatmul(dev->lt, p->description,
                                         is_double ? (const void *)&g->alpha : &alpha, g->b, p->b,
                                         g->a, p->a, is_double ? (const void *)&g->beta : &beta,
@@ -269,7 +289,8 @@ static qdr_status multiply(qdr_stream *stream, const qdri_cuda_product *p, const
 
 int qdri_cuda_adds_bias(const qdri_gemm *gemm)
 {
-    return gemm->dtype != QDR_F64 && gemm->c_dtype == gemm->dtype && gemm->ldc == gemm->n;
+    return gemm->dtype != QDR_F64 && !gemm->round_a && gemm->c_dtype == gemm->dtype &&
+           gemm->ldc == gemm->n;
 }
 
 /* What cuBLASLt does not do at once, such as with a bias on an odd address. */
@@ -286,17 +307,42 @@ static qdr_status gemm_then_bias(qdr_stream *stream, const qdri_gemm *gemm)
     return qdri_cuda_kernel(stream, &add);
 }
 
+static qdr_status find_or_make(qdri_cuda_dev *dev, const qdri_gemm *gemm,
+                               const qdri_cuda_product **product)
+{
+    const product_key key = key_of(dev, gemm);
+    int found;
+    const int at = find_product(dev, &key, &found);
+    if (!found) QDR_TRY(make_product(dev, &key, at));
+    *product = dev->products[at];
+    return QDR_OK;
+}
+
+qdr_status qdri_cuda_gemm_fp8(qdr_stream *stream, const qdri_gemm *gemm,
+                              const qdri_cuda_scales *scales)
+{
+    const qdri_cuda_product *product = NULL;
+    QDR_TRY(find_or_make(qdri_cuda_dev_of(stream), gemm, &product));
+    return multiply(stream, product, gemm, scales);
+}
+
+int qdri_cuda_has_fp8(qdr_stream *stream, const qdri_gemm *gemm)
+{
+    const qdri_cuda_product *product = NULL;
+    return find_or_make(qdri_cuda_dev_of(stream), gemm, &product) == QDR_OK;
+}
+
 qdr_status qdri_cuda_gemm(qdr_stream *stream, const qdri_gemm *gemm)
 {
     qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
-    const product_key key = key_of(dev, gemm);
-    int found;
+    const qdri_cuda_product *product = NULL;
     QDR_TRY(qdri_cuda_enter(dev));
-    if (gemm->bias && (gemm->k == 0 || key.align_bias < 16)) return gemm_then_bias(stream, gemm);
+    if (gemm->bias && (gemm->k == 0 || align_of(gemm->bias) < 16))
+        return gemm_then_bias(stream, gemm);
     if (gemm->k == 0) return scale(stream, gemm);
-    const int at = find_product(dev, &key, &found);
-    const qdr_status made = found ? QDR_OK : make_product(dev, &key, at);
+    if (gemm->round_a) return qdri_cuda_gemm_rounded(stream, gemm);
+    const qdr_status made = find_or_make(dev, gemm, &product);
     if (made == QDR_ERR_UNSUPPORTED && gemm->bias) return gemm_then_bias(stream, gemm);
     QDR_TRY(made);
-    return multiply(stream, dev->products[at], gemm);
+    return multiply(stream, product, gemm, NULL);
 }

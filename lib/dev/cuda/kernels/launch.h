@@ -7,6 +7,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "core/dtype.h"
 #include "dev/kernels.h"
 
 #ifdef __cplusplus
@@ -37,6 +38,23 @@ int qdri_cuda_takes_scratch(qdri_kernel_kind kind);
  * copied. Kernels of size 0 do what is left to do (clear a sum) or nothing.
  * @return what the launch said; cudaErrorNotSupported: no such kernel for these types */
 cudaError_t qdri_cuda_launch(const qdri_kernel *kernel, const qdri_cuda_place *place);
+#define QDRI_CUDA_FP8_PARTS 256
+
+/* A factor of a product on its way to fp8, sizes at least 1. */
+typedef struct qdri_cuda_rounded {
+    const void *x; /* [n_rows, n_cols] of F32 or BF16 */
+    qdr_dtype dtype;
+    int64_t n_rows, n_cols, stride;
+    int is_turned; /* 1: the product's steps are the rows, 0: the columns */
+    qdri_rounding rounding;
+    void *y; /* [columns, rows] if turned, else [rows, columns], the steps padded by zeros; aligned
+                to 16 */
+    int64_t y_stride; /* steps, a multiple of 16 */
+    int is_widened; /* 1: the rounded numbers as BF16, scaled back; 0: their codes */
+    uint32_t *parts; /* QDRI_CUDA_FP8_PARTS, for the while */
+    float *back; /* by which a code's number is multiplied to give the rounded one */
+} qdri_cuda_rounded;
+cudaError_t qdri_cuda_round(const qdri_cuda_rounded *rounded, int n_sms, cudaStream_t stream);
 /* Writes the GPU's clock, nanoseconds of its own, to *nanosecs (host memory that the GPU writes)
  * when the stream comes here. */
 cudaError_t qdri_cuda_launch_stamp(int64_t *nanosecs, cudaStream_t stream);

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* E4M3 and E5M2 on the CPU, as the fp32 numbers that they are. */
+#ifndef QDRI_DEV_CPU_FP8_H
+#define QDRI_DEV_CPU_FP8_H
+
+#include <math.h>
+#include <string.h>
+
+#include "dev/fp8.h"
+
+static inline uint32_t qdri_float_bits(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static inline float qdri_float_of_bits(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* The nearest number of the format, of two the even one; beyond its largest that one. NaN stays
+ * NaN, an infinity stays one in E5M2 and is NaN in E4M3, which has none. */
+static inline float qdri_fp8_nearest(qdri_rounding rounding, float x)
+{
+    const int is_e4m3 = rounding == QDRI_E4M3;
+    const uint32_t least_normal = qdri_fp8_power(is_e4m3 ? -6 : -14);
+    const float most = is_e4m3 ? 448.0f : 57344.0f;
+    const uint32_t bits = qdri_float_bits(x), size = bits & 0x7fffffffu;
+    const uint32_t exponent = bits & QDRI_FP8_INFINITY;
+    if (size >= QDRI_FP8_INFINITY) return is_e4m3 ? NAN : x;
+    if (qdri_float_of_bits(size) > most) return copysignf(most, x);
+    /* A number whose last bit is the last that stays: adding it rounds x there. */
+    const float step = qdri_float_of_bits((exponent > least_normal ? exponent : least_normal) +
+                                          ((is_e4m3 ? 20u : 21u) << 23));
+    const float shift = copysignf(1.5f * step, x);
+    return copysignf((x + shift) - shift, x);
+}
+
+#endif

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The scale of an operand that is rounded to fp8: a power of two, so that scaling is exact. CPU and
+ * GPUs share it. */
+#ifndef QDRI_DEV_FP8_H
+#define QDRI_DEV_FP8_H
+
+#include <stdint.h>
+
+#include "core/dtype.h"
+
+#ifdef __CUDACC__
+#define QDRI_FP8_FN static __host__ __device__ inline
+#else
+#define QDRI_FP8_FN static inline
+#endif
+
+#define QDRI_FP8_INFINITY 0x7f800000u /* bits of fp32 */
+#define QDRI_FP8_SCALE_MOST 100 /* exponent: scaled back, the least number is far from the end */
+
+/* Its exponent, by the bits of the largest |x| in fp32, NaN above all: the largest power of two by
+ * which that number is within the format. Of zeros, and where a number is not finite: 0. Both
+ * formats' largest number begins with 1.75. */
+QDRI_FP8_FN int qdri_fp8_scale_exponent(qdri_rounding rounding, uint32_t most)
+{
+    const int exponent = (int)(most >> 23) - 127, is_above = (most & 0x7fffffu) > 0x600000u;
+    const int scale = (rounding == QDRI_E4M3 ? 8 : 15) - exponent - is_above;
+    if (most == 0 || most >= QDRI_FP8_INFINITY) return 0;
+    return scale < QDRI_FP8_SCALE_MOST ? scale : QDRI_FP8_SCALE_MOST;
+}
+
+/* Bits of 2^exponent, for -126 to 127. */
+QDRI_FP8_FN uint32_t qdri_fp8_power(int exponent) { return (uint32_t)(exponent + 127) << 23; }
+
+#endif
