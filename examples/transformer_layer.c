@@ -21,7 +21,7 @@
 typedef struct settings {
     choice how; /* grid, order, layout, overlap, type; context, batch */
     const char *device;
-    int json;
+    int json, products; /* products: 1 in fp8 */
     int64_t n_local, n_threads, n_panels, n_batch_parts, hidden, n_heads, n_iterations;
 } settings;
 
@@ -78,6 +78,7 @@ static qdr_status build(block_driver *driver)
         .overlap = set->how.serial ? QDR_OVERLAP_NONE : set->how.overlap,
         .panels = (int)set->n_panels,
         .batch_parts = (int)set->n_batch_parts,
+        .product_type = set->products == 1 ? QDR_PRODUCT_FP8 : QDR_PRODUCT_AS_STORED,
     };
     qdr_linear *residual[2];
     TRY(qdr_stack_create(driver->grid, &opts, &driver->stack));
@@ -203,10 +204,10 @@ static void print_table(const block_driver *driver, const block_result *result)
     printf("transformer block, hidden %lld, %lld heads, %lld sequences of %lld tokens\n",
            (long long)set->hidden, (long long)set->n_heads, (long long)set->how.batch,
            (long long)set->how.context);
-    printf("grid %s, order %s, %s, %s, %d BLAS threads per rank, median of %lld iterations\n\n",
+    printf("grid %s, order %s, %s, %s%s, %d BLAS threads per rank, median of %lld iterations\n\n",
            grid_text(driver, grid), set->how.order, set->how.layout ? "scattered" : "replicated",
-           qdr_dtype_name((qdr_dtype)set->how.dtype), qdr_context_threads(driver->ctx),
-           (long long)set->n_iterations);
+           qdr_dtype_name((qdr_dtype)set->how.dtype), set->products ? " with fp8 products" : "",
+           qdr_context_threads(driver->ctx), (long long)set->n_iterations);
     if (qdr_stack_print(driver->stack, "storage", stdout) == QDR_OK) putchar('\n');
     printf("forward   %10.3f ms %10.1f GFLOP/s\n", 1e3 * result->forward_secs,
            result->forward_gflops);
@@ -245,12 +246,14 @@ static void print_json(const block_driver *driver, const block_result *result)
     const settings *set = driver->set;
     char grid[64];
     json_t *all = json_pack(
-        "{s:s, s:s, s:s, s:s, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:o}",
+        "{s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, "
+        "s:o}",
         "grid", grid_text(driver, grid), "order", set->how.order, "layout",
         set->how.layout ? "scattered" : "replicated", "dtype",
-        qdr_dtype_name((qdr_dtype)set->how.dtype), "ranks", qdr_context_size(driver->ctx),
-        "threads_per_rank", qdr_context_threads(driver->ctx), "hidden", (json_int_t)set->hidden,
-        "heads", (json_int_t)set->n_heads, "ctx", (json_int_t)set->how.context, "batch",
+        qdr_dtype_name((qdr_dtype)set->how.dtype), "products", set->products ? "fp8" : "stored",
+        "ranks", qdr_context_size(driver->ctx), "threads_per_rank",
+        qdr_context_threads(driver->ctx), "hidden", (json_int_t)set->hidden, "heads",
+        (json_int_t)set->n_heads, "ctx", (json_int_t)set->how.context, "batch",
         (json_int_t)set->how.batch, "iterations", (json_int_t)set->n_iterations, "forward_secs",
         result->forward_secs, "backward_secs", result->backward_secs, "forward_gflops",
         result->forward_gflops, "backward_gflops", result->backward_gflops, "tokens_per_s",
@@ -354,6 +357,8 @@ static const option_row rows[] = {
      "sequences over all ranks (default 4)"},
     {OPTION_TYPE, "dtype", "f32|f64|bf16|f16", &given.how.dtype, 0, 0,
      "of parameters and activations"},
+    {OPTION_CHOICE, "products", "stored|fp8", &given.products, 0, 0,
+     "types that products read: as stored, or rounded to fp8 first (f32, bf16)"},
     {OPTION_GROUP, "measurement", 0, 0, 0, 0, 0},
     {OPTION_COUNT, "iterations", "N", &given.n_iterations, 1, 1000000,
      "measured ones, after two to warm up"},

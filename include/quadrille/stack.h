@@ -45,7 +45,9 @@ typedef enum qdr_product_type {
                            which are fp32's. All else, and what travels, stays in the type of the
                            stack: BF16 or F32. Bits depend on panels, parts and grid, as the scale
                            is that of the operand of one product. On a GPU: capability 8.9 (Ada) or
-                           later. QDR_TUNE passes such layers by */
+                           later, and memory for both rounded operands of the largest product, which
+                           is the library's and in no qdr_stack_sizes. QDR_TUNE passes such layers
+                           by, models price them as stored */
 } qdr_product_type;
 
 typedef struct qdr_stack_opts {

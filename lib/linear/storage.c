@@ -26,6 +26,7 @@ qdr_status qdr_linear_get_storage(const qdr_linear *layer, qdr_linear_storage *s
     for (int i = 0; i < QDRI_N_PRODUCTS; i++) {
         qdri_task product = {.kind = QDRI_TASK_PRODUCT};
         qdri_set_product(&product, (qdri_product_kind)i, storage->storage, 1, 1, 1);
+        qdri_set_rounding(&product, (qdri_product_kind)i, &l->shape);
         storage->modes[i] = has_products ? qdri_product_mode(&product) : "";
     }
     return QDR_OK;

@@ -81,15 +81,30 @@ static void scales_bring_the_largest_in(void **state)
 
 typedef struct fp8_case {
     int64_t m, n, k;
-    int trans_a, trans_b, a_exponent, b_exponent;
+    int trans_a, trans_b, a_exponent, b_exponent,
+        is_even; /* even: rows of C in units of 16 bytes */
     double alpha, beta;
     qdr_dtype dtype, c_dtype;
     qdri_rounding round_a, round_b;
 } fp8_case;
 
+/* make() and drop() know no boundaries; this is one of 16 bytes, or of one element. */
+typedef struct placed {
+    array room, data;
+} placed;
+
+static placed make_placed(qdr_dtype dtype, int64_t n, int is_aligned)
+{
+    const int64_t each = (int64_t)qdr_dtype_bytes(dtype), skipped = is_aligned ? 16 / each - 1 : 0;
+    const array room = make(dtype, n + skipped);
+    const placed p = {room, {dtype, n, (char *)room.data + skipped * each}};
+    assert_true(!is_aligned || (uintptr_t)p.data.data % 16 == 0);
+    return p;
+}
+
 /* A factor: as stored, and rounded; by columns and rows of what is multiplied. */
 typedef struct factor {
-    array stored, rounded;
+    array room, stored, rounded; /* stored lies in room */
     qdri_rounding rounding;
     int64_t n_rows, n_cols, stride; /* as stored */
     int trans;
@@ -123,7 +138,9 @@ static factor make_factor(qdr_dtype dtype, int64_t n_rows, int64_t n_cols, int t
     f.n_rows = trans ? n_cols : n_rows;
     f.n_cols = trans ? n_rows : n_cols;
     f.stride = f.n_cols + test_between(&seed, 0, 1) * test_between(&seed, 0, 17);
-    f.stored = make(dtype, f.n_rows * f.stride);
+    const placed p = make_placed(dtype, f.n_rows * f.stride, (int)test_between(&seed, 0, 1));
+    f.room = p.room;
+    f.stored = p.data;
     for (int64_t r = 0; r < f.n_rows; r++)
         for (int64_t c = 0; c < f.n_cols; c++)
             set(&f.stored, r * f.stride + c,
@@ -134,7 +151,7 @@ static factor make_factor(qdr_dtype dtype, int64_t n_rows, int64_t n_cols, int t
 
 static void drop_factor(factor *f)
 {
-    drop(&f->stored);
+    drop(&f->room);
     drop(&f->rounded);
 }
 
@@ -195,8 +212,10 @@ static void run_case(const fp8_case *t)
                    .round_b = t->round_b};
     factor a = make_factor(t->dtype, t->m, t->k, t->trans_a, t->a_exponent, t->round_a);
     factor b = make_factor(t->dtype, t->k, t->n, t->trans_b, t->b_exponent, t->round_b);
-    g.ldc = t->n + test_between(&seed, 0, 1) * test_between(&seed, 0, 9);
-    array c = make(t->c_dtype, t->m * g.ldc), before = make_random(t->c_dtype, t->m * g.ldc, 1);
+    g.ldc = t->n + test_between(&seed, 0, 1) * (t->is_even ? 16 : test_between(&seed, 0, 9));
+    const placed p = make_placed(t->c_dtype, t->m * g.ldc, t->is_even);
+    const array c = p.data;
+    array room = p.room, before = make_random(t->c_dtype, t->m * g.ldc, 1);
     g.a = a.stored.data;
     g.b = b.stored.data;
     g.c = c.data;
@@ -212,7 +231,7 @@ static void run_case(const fp8_case *t)
         }
     drop_factor(&a);
     drop_factor(&b);
-    drop(&c);
+    drop(&room);
     drop(&before);
 }
 
@@ -224,7 +243,7 @@ static const struct {
              {QDR_F32, QDR_F32, QDRI_E4M3, QDRI_E4M3},   {QDR_F32, QDR_F32, QDRI_E5M2, QDRI_E4M3}};
 enum { N_KINDS = 6 };
 
-static void run_kind(int kind, int64_t m, int64_t n, int64_t k)
+static void run_kind(int kind, int64_t m, int64_t n, int64_t k, int is_even)
 {
     static const double factors[] = {0.0, 1.0, -0.5};
     const fp8_case t = {.m = m,
@@ -236,6 +255,7 @@ static void run_kind(int kind, int64_t m, int64_t n, int64_t k)
                         .b_exponent = (int)test_between(&seed, -50, 50),
                         .alpha = factors[test_between(&seed, 1, 2)],
                         .beta = factors[test_between(&seed, 0, 2)],
+                        .is_even = is_even,
                         .dtype = kinds[kind].dtype,
                         .c_dtype = kinds[kind].c_dtype,
                         .round_a = kinds[kind].round_a,
@@ -250,26 +270,26 @@ static void products_of_odd_sizes(void **state)
         for (int kind = 0; kind < N_KINDS; kind++)
             run_kind(kind, odd_sizes[test_between(&seed, 0, 11)],
                      odd_sizes[test_between(&seed, 0, 11)],
-                     odd_sizes[test_between(&seed, 0, N_SIZES - 1)]);
+                     odd_sizes[test_between(&seed, 0, N_SIZES - 1)], 0);
 }
 
-/* Those that cuBLASLt has at once. */
+/* Those that cuBLASLt has at once: C in units of 16 bytes, any m and k. */
 static void products_of_even_sizes(void **state)
 {
     (void)state;
-    for (int round = 0; round < 20; round++)
+    for (int round = 0; round < 40; round++)
         for (int kind = 0; kind < N_KINDS; kind++)
-            run_kind(kind, 16 * test_between(&seed, 1, 5), 16 * test_between(&seed, 1, 5),
-                     16 * test_between(&seed, 1, 9));
+            run_kind(kind, odd_sizes[test_between(&seed, 1, 13)], 16 * test_between(&seed, 1, 5),
+                     odd_sizes[test_between(&seed, 1, N_SIZES - 1)], 1);
 }
 
 /* More than one panel of the CPU's conversion. */
 static void products_of_several_panels(void **state)
 {
     (void)state;
-    run_kind(0, 515, 3, 1030);
-    run_kind(2, 3, 1029, 514);
-    run_kind(5, 16, 528, 1040);
+    run_kind(0, 515, 3, 1030, 0);
+    run_kind(2, 3, 1029, 514, 0);
+    run_kind(5, 16, 528, 1040, 1);
 }
 
 /* Sizes at both ends of fp32, and one factor of zeros. */
@@ -279,7 +299,8 @@ static void products_of_huge_and_tiny_factors(void **state)
     (void)state;
     for (int i = 0; i < 4; i++)
         for (int kind = 0; kind < N_KINDS; kind++) {
-            fp8_case t = {.m = 16,
+            fp8_case t = {.is_even = kind % 2,
+                          .m = 16,
                           .n = 32,
                           .k = 17,
                           .a_exponent = exponents[i][0],
@@ -304,7 +325,8 @@ static void products_hide_nothing(void **state)
             for (int bad = 0; bad < 4; bad++) {
                 array a = make_random(kinds[kind].dtype, size * size, 1);
                 array b = make_random(kinds[kind].dtype, size * size, 1);
-                array c = make(kinds[kind].c_dtype, size * size);
+                placed room = make_placed(kinds[kind].c_dtype, size * size, size == 16);
+                const array c = room.data;
                 const qdri_gemm g = {.m = size,
                                      .n = size,
                                      .k = size,
@@ -328,8 +350,73 @@ static void products_hide_nothing(void **state)
                 }
                 drop(&a);
                 drop(&b);
-                drop(&c);
+                drop(&room.room);
             }
+}
+
+static void *run_into(const qdri_gemm *like, int64_t n, void *c)
+{
+    qdri_gemm g = *like;
+    g.m = g.n = g.k = g.lda = g.ldb = g.ldc = n;
+    g.c = c;
+    CHECK_OK(qdri_gemm_run(stream, &g));
+    return c;
+}
+
+/* A recorded product keeps its memory when a larger one takes more. */
+static void recorded_products_last(void **state)
+{
+    enum { SMALL = 16, LARGE = 80 };
+    array x = make_random(QDR_BF16, LARGE * LARGE, 1);
+    array once = make(QDR_F32, SMALL * SMALL), again = make(QDR_F32, SMALL * SMALL);
+    array large = make(QDR_F32, LARGE * LARGE);
+    const qdri_gemm like = {.alpha = 1,
+                            .a = x.data,
+                            .b = x.data,
+                            .dtype = QDR_BF16,
+                            .c_dtype = QDR_F32,
+                            .round_a = QDRI_E5M2,
+                            .round_b = QDRI_E4M3};
+    void *record = NULL;
+    (void)state;
+    if (!on_cuda()) skip(); /* which alone records */
+    run_into(&like, SMALL, once.data);
+    CHECK_OK(qdri_record_begin(stream));
+    run_into(&like, SMALL, again.data);
+    CHECK_OK(qdri_record_end(stream, &record));
+    run_into(&like, LARGE, large.data);
+    CHECK_OK(qdri_record_run(stream, record));
+    CHECK_OK(qdri_stream_synchronize(stream));
+    assert_memory_equal(once.data, again.data, sizeof(float) * SMALL * SMALL);
+    qdri_record_free(device, record);
+    drop(&x);
+    drop(&once);
+    drop(&again);
+    drop(&large);
+}
+
+/* With the argument "old", on a GPU that has none. */
+static void old_gpus_refuse(void **state)
+{
+    array x = make_random(QDR_BF16, 4, 1), c = make(QDR_F32, 4);
+    const qdri_gemm g = {.m = 2,
+                         .n = 2,
+                         .k = 2,
+                         .a = x.data,
+                         .b = x.data,
+                         .c = c.data,
+                         .lda = 2,
+                         .ldb = 2,
+                         .ldc = 2,
+                         .dtype = QDR_BF16,
+                         .c_dtype = QDR_F32,
+                         .round_a = QDRI_E4M3,
+                         .round_b = QDRI_E4M3};
+    (void)state;
+    CHECK_FAILS(qdri_gemm_run(stream, &g), QDR_ERR_UNSUPPORTED, "8.9 (Ada) or later");
+    CHECK_FAILS(qdri_dev_check_rounding(device), QDR_ERR_UNSUPPORTED, "compute in bf16");
+    drop(&x);
+    drop(&c);
 }
 
 static void bad_products_are_refused(void **state)
@@ -361,8 +448,9 @@ static void bad_products_are_refused(void **state)
     assert_int_equal(qdri_dev_status(device), QDR_OK);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    const struct CMUnitTest old[] = {cmocka_unit_test(old_gpus_refuse)};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(codes_stay_what_they_are),
         cmocka_unit_test(middles_go_to_the_even_one),
@@ -373,7 +461,10 @@ int main(void)
         cmocka_unit_test(products_of_several_panels),
         cmocka_unit_test(products_of_huge_and_tiny_factors),
         cmocka_unit_test(products_hide_nothing),
+        cmocka_unit_test(recorded_products_last),
         cmocka_unit_test(bad_products_are_refused),
     };
+    if (argc > 1 && strcmp(argv[1], "old") == 0)
+        return cmocka_run_group_tests(old, device_open, device_close);
     return cmocka_run_group_tests(tests, device_open, device_close);
 }
