@@ -22,6 +22,17 @@ cudaError_t qdri_cuda_launch_body(const qdri_kernel *kernel, const qdri_cuda_pla
     return cudaSuccess;
 }
 
+cudaError_t qdri_cuda_round_body(const qdri_cuda_rounded *rounded, int n_sms, cudaStream_t stream);
+
+cudaError_t qdri_cuda_round_body(const qdri_cuda_rounded *rounded, int n_sms, cudaStream_t stream)
+{
+    (void)rounded;
+    (void)n_sms;
+    (void)stream;
+    n_launched++;
+    return cudaSuccess;
+}
+
 static void test_launch(void **state)
 {
     (void)state;
@@ -44,6 +55,42 @@ static void test_launch(void **state)
     OK(cudaFree(y));
     OK(cudaStreamDestroy(stream));
     OK(cudaStreamDestroy(other));
+}
+
+/* Rows with gaps that nobody wrote; the result has whole rows of 16 steps. */
+static void test_round(void **state)
+{
+    (void)state;
+    enum { HEIGHT = 3, WIDTH = 5, STRIDE = 7, PADDED = 16, X_BYTES = HEIGHT * STRIDE * 4 };
+    cudaStream_t stream = new_stream();
+    char *x = new_memory(X_BYTES), *y = new_memory(HEIGHT * PADDED);
+    void *parts = new_memory(QDRI_CUDA_FP8_PARTS * 4), *back = new_memory(4);
+    qdri_cuda_rounded r = {.x = x,
+                           .dtype = QDR_F32,
+                           .n_rows = HEIGHT,
+                           .n_cols = WIDTH,
+                           .stride = STRIDE,
+                           .rounding = QDRI_E4M3,
+                           .y = y,
+                           .y_stride = PADDED,
+                           .parts = parts,
+                           .back = back};
+    REPORTS(FAKE_UNWRITTEN, OK(qdri_cuda_round(&r, 8, stream)));
+    OK(cudaMemset2DAsync(x, STRIDE * 4, 0, WIDTH * 4, HEIGHT, stream));
+    n_launched = 0;
+    QUIET(OK(qdri_cuda_round(&r, 8, stream)));
+    assert_int_equal(n_launched, 1);
+    r.is_widened = 1;
+    REPORTS(FAKE_OUT_OF_BOUNDS, (void)qdri_cuda_round(&r, 8, stream));
+    r.is_widened = 0;
+    r.is_turned = 1; /* five rows */
+    REPORTS(FAKE_OUT_OF_BOUNDS, (void)qdri_cuda_round(&r, 8, stream));
+    OK(cudaDeviceSynchronize());
+    OK(cudaFree(x));
+    OK(cudaFree(y));
+    OK(cudaFree(parts));
+    OK(cudaFree(back));
+    OK(cudaStreamDestroy(stream));
 }
 
 /* ---- kernels ---- */
@@ -162,6 +209,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         FAKE_TEST(test_launch),
+        FAKE_TEST(test_round),
         cmocka_unit_test_setup_teardown(test_kernels, open_dev, close_dev),
         cmocka_unit_test(test_reduce),
     };
