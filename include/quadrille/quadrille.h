@@ -7,6 +7,7 @@
 #include "coll.h"
 #include "context.h"
 #include "data.h"
+#include "gpu.h"
 #include "graph.h"
 #include "grid.h"
 #include "launch.h"

@@ -107,7 +107,9 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_add_tokens(qdr_stack *stack, const ch
  * at once, in memory of their own for the while: medians of five rounds, or of as many as fit in a
  * tenth of a second, of the slowest rank. [out, in] stays unless the other is at least 5 % faster,
  * twice. The choice is added to the file. Products of less than 10⁷ flops are not timed. All ranks
- * have the same choices; the same file gives the same again, and so the same bits. Unset, empty or
+ * have the same choices; the same file gives the same again, and so the same bits. On a GPU each
+ * product is timed with each of the algorithms that cuBLASLt offers, and the fastest is taken, and
+ * kept in the file; without a file it is cuBLASLt's first. Unset, empty or
  * "off": nothing is read or timed. Embeddings and heads tied to them are [out, in]. */
 typedef enum qdr_storage {
     QDR_STORAGE_AUTO = 0, /**< in a description: [out, in], or as QDR_TUNE has it */

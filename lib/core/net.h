@@ -149,6 +149,8 @@ QDR_NODISCARD qdr_status qdri_net_add_cross_entropy(qdri_net *net, const char *n
 QDR_NODISCARD qdr_status qdri_net_add_op(qdri_net *net, const qdr_op_desc *desc, qdr_edge *out);
 /* How a layer's W lies in memory; before qdri_net_build(). */
 void qdri_net_set_storage(qdri_net *net, int node, qdr_storage storage);
+/* Which of the device's ways its three products take; before qdri_net_build(). */
+void qdri_net_set_algorithms(qdri_net *net, int node, const int algorithms[QDRI_N_PRODUCTS]);
 
 /* ---- what was described ---- */
 

@@ -108,6 +108,12 @@ void qdri_net_set_storage(qdri_net *net, int node, qdr_storage storage)
     layer->shape.storage = net->parameters[layer->weight].storage = storage;
 }
 
+void qdri_net_set_algorithms(qdri_net *net, int node, const int algorithms[QDRI_N_PRODUCTS])
+{
+    memcpy(net->nodes[node].u.layer.shape.algorithms, algorithms,
+           sizeof net->nodes[node].u.layer.shape.algorithms);
+}
+
 static qdr_status add_linear(qdri_net *net, const qdr_linear_desc *desc, qdr_edge in, qdr_edge *out)
 {
     const char *who = desc->name;

@@ -14,13 +14,15 @@ qdr_status qdri_norm_bytes(const qdr_layer_norm *norm, int64_t n_parts, size_t *
     return qdri_block_bytes(norm->n_rows, 2, sum_type, saved_bytes);
 }
 
-size_t qdri_attention_work_bytes(qdr_dtype dtype, int64_t context, int64_t head_size)
+/* Blocks of scores and panels of one head on a CPU; on a GPU a sum for each row and head. */
+size_t qdri_attention_work_bytes(const qdr_attention *a)
 {
-    const size_t real_bytes = dtype == QDR_F64 ? sizeof(double) : sizeof(float);
-    const size_t n_panels = dtype == QDR_BF16 ? 7 : 0; /* q, k, v, dy or y, dq, dk, dv */
-    const size_t n_elems = (size_t)context *
-                           ((size_t)2 * QDRI_ATTENTION_BLOCK + n_panels * (size_t)head_size);
-    return qdri_align_bytes(n_elems * real_bytes, ALIGN);
+    const size_t real_bytes = qdr_dtype_bytes(qdri_sum_type(a->dtype));
+    const size_t n_panels = a->dtype == QDR_BF16 ? 7 : 0; /* q, k, v, dy or y, dq, dk, dv */
+    const size_t n_elems = (size_t)a->context *
+                           ((size_t)2 * QDRI_ATTENTION_BLOCK + n_panels * (size_t)a->head_size);
+    const size_t n_sums = (size_t)a->n_heads * (size_t)a->n_rows;
+    return qdri_align_bytes((n_sums > n_elems ? n_sums : n_elems) * real_bytes, ALIGN);
 }
 
 qdr_status qdri_attention_bytes(const qdr_attention *attention, size_t *saved_bytes,
@@ -28,8 +30,7 @@ qdr_status qdri_attention_bytes(const qdr_attention *attention, size_t *saved_by
 {
     QDR_TRY(qdri_block_bytes(attention->n_heads, attention->n_rows, qdri_sum_type(attention->dtype),
                              saved_bytes));
-    *work_bytes = qdri_attention_work_bytes(attention->dtype, attention->context,
-                                            attention->head_size);
+    *work_bytes = qdri_attention_work_bytes(attention);
     return QDR_OK;
 }
 

@@ -26,7 +26,7 @@ QDR_NODISCARD qdr_status qdri_cross_entropy_bytes(const qdr_cross_entropy *ce, s
 size_t qdri_cross_entropy_sums(const qdr_cross_entropy *ce);
 
 #define QDRI_ATTENTION_BLOCK 64 /* rows of queries that are worked on together */
-/* Scratch of an attention kernel, in either direction. */
-size_t qdri_attention_work_bytes(qdr_dtype dtype, int64_t context, int64_t head_size);
+/* Scratch of an attention kernel, in either direction, on any device. */
+size_t qdri_attention_work_bytes(const qdr_attention *attention);
 
 #endif

@@ -55,6 +55,7 @@ typedef struct qdri_task {
     int64_t m, n, k; /* product: extents; others: rows m, columns n; position tasks: first row k */
     int64_t context; /* position tasks: rows of P */
     int trans_a, trans_b;
+    int algorithm; /* product: as in qdri_gemm */
     size_t zero_tail; /* bytes behind the m·n elements of a product's C that are set to zero */
     qdr_coll_kind coll;
     qdr_channel channel;

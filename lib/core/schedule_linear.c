@@ -204,6 +204,7 @@ static void weight_gradient(qdri_builder *builder, const qdri_layer_shape *shape
     if (gz > 1 && part == 0)
         task.zero_tail = bytes_of(shape->shard_elems * gz - shape->n * shape->k, shape->grad_dtype);
     qdri_set_product(&task, QDRI_PRODUCT_DW, shape->storage, shape->m, shape->n, shape->k);
+    task.algorithm = shape->algorithms[QDRI_PRODUCT_DW];
     qdri_schedule_add(builder, &task);
 }
 

@@ -7,6 +7,14 @@
 #include "core/schedule.h"
 #include "quadrille/stack.h"
 
+/* A layer's three products. */
+typedef enum qdri_product_kind {
+    QDRI_PRODUCT_Y,
+    QDRI_PRODUCT_DX,
+    QDRI_PRODUCT_DW
+} qdri_product_kind;
+enum { QDRI_N_PRODUCTS = 3 };
+
 /* One rank's view of a layer. */
 typedef struct qdri_layer_shape {
     int node;
@@ -21,6 +29,7 @@ typedef struct qdri_layer_shape {
     int64_t in_unit, out_unit; /* then: rows that stay together */
     int64_t shard_elems; /* of W, per member of z */
     qdr_storage storage; /* of W; AUTO is OUT_IN */
+    int algorithms[QDRI_N_PRODUCTS]; /* as in qdri_gemm, of products of all rows */
     int bias;
     int drop_gathered;
     int forward_panels, backward_panels; /* row panels of Y and of dX; 0, 1: at once */
@@ -44,13 +53,6 @@ typedef struct qdri_backward_mode {
     int keep_for_later; /* no sum over d now */
 } qdri_backward_mode;
 
-/* A layer's three products. */
-typedef enum qdri_product_kind {
-    QDRI_PRODUCT_Y,
-    QDRI_PRODUCT_DX,
-    QDRI_PRODUCT_DW
-} qdri_product_kind;
-enum { QDRI_N_PRODUCTS = 3 };
 /* Sets extents, transpositions and flops of a product of a layer with m rows. Its operands are X
  * and W, dY and W, dY and X; but X and dY for the dW of a turned W. */
 void qdri_set_product(qdri_task *task, qdri_product_kind kind, qdr_storage storage, int64_t m,

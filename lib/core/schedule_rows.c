@@ -271,6 +271,7 @@ static void product_of_panel(qdri_builder *builder, const qdri_layer_shape *shap
     qdri_task task = qdri_layer_task(shape, QDRI_TASK_PRODUCT, a, factors->b, to);
     qdri_set_product(&task, factors->kind, shape->storage, p->end - p->begin, shape->n, shape->k);
     task.accumulate = !summed->active && summed->accumulate;
+    if (task.m == shape->m) task.algorithm = shape->algorithms[factors->kind];
     qdri_schedule_add(builder, &task);
 }
 

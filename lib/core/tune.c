@@ -8,6 +8,7 @@
 
 #include "core/size.h"
 
+enum { MOST_ALGORITHMS = 64 };
 #define LEAST_GAIN 0.05 /* less than that is noise, or may be */
 
 const char *qdri_storage_name(qdr_storage storage)
@@ -102,13 +103,30 @@ static int unpack(json_t *item, qdri_tune_choice *choice, words *w, json_error_t
     return 1;
 }
 
+/* Those of either storage: only the chosen one's are asked for. */
+static int unpack_algorithms(json_t *item, qdri_tune_choice *choice, json_error_t *error)
+{
+    int *a = choice->algorithms[0];
+    json_t *list = json_object_get(item, "algorithms");
+    if (!list) return 1;
+    if (json_unpack_ex(list, error, 0, "[i, i, i!]", &a[0], &a[1], &a[2]) != 0) return 0;
+    memcpy(choice->algorithms[1], a, sizeof choice->algorithms[1]);
+    for (int i = 0; i < QDRI_N_PRODUCTS; i++) {
+        if (a[i] >= 0 && a[i] < MOST_ALGORITHMS) continue;
+        snprintf(error->text, sizeof error->text, "algorithm %d; 0 to %d are possible", a[i],
+                 MOST_ALGORITHMS - 1);
+        return 0;
+    }
+    return 1;
+}
+
 static qdr_status read_choice(json_t *item, size_t number, const char *name,
                               qdri_tune_choice *choice)
 {
     json_error_t error;
     words w;
     *choice = (qdri_tune_choice){.key = {.dtype = QDR_I32}};
-    if (!unpack(item, choice, &w, &error))
+    if (!unpack(item, choice, &w, &error) || !unpack_algorithms(item, choice, &error))
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "tune: choice %zu of %.200s: %.100s; remove it, or set QDR_TUNE to another "
                         "file",
@@ -176,6 +194,16 @@ static json_t *secs_json(const double secs[QDRI_N_PRODUCTS])
                      "dw", secs[QDRI_PRODUCT_DW]);
 }
 
+/* Where they are not all the first. */
+static int add_algorithms(json_t *object, const int algorithms[QDRI_N_PRODUCTS])
+{
+    if (algorithms[0] == 0 && algorithms[1] == 0 && algorithms[2] == 0) return 1;
+    return json_object_set_new(object, "algorithms",
+                               json_pack("[i, i, i]", algorithms[QDRI_PRODUCT_Y],
+                                         algorithms[QDRI_PRODUCT_DX],
+                                         algorithms[QDRI_PRODUCT_DW])) == 0;
+}
+
 static json_t *choice_json(const qdri_tune_choice *c)
 {
     const qdri_tune_key *key = &c->key;
@@ -187,6 +215,10 @@ static json_t *choice_json(const qdri_tune_choice *c)
     if (object && timed &&
         (json_object_set_new(object, "out-in", secs_json(c->secs[0])) != 0 ||
          json_object_set_new(object, "in-out", secs_json(c->secs[1])) != 0)) {
+        json_decref(object);
+        return NULL;
+    }
+    if (object && !add_algorithms(object, c->algorithms[c->storage == QDR_IN_OUT])) {
         json_decref(object);
         return NULL;
     }

@@ -6,7 +6,9 @@
  * 1024, "k": 4096, "storage": "in-out", "out-in": {"y": 7e-3, "dx": 7e-3, "dw": 8e-3}, "in-out":
  * {…}}]}
  *
- * Times are seconds, of the slowest rank; a choice without them counts as well. */
+ * Times are seconds, of the slowest rank; a choice without them counts as well. Where the device
+ * has several algorithms for a product, "algorithms": [1, 0, 2] names those of y, dx and dw with
+ * the storage chosen. */
 #ifndef QDRI_CORE_TUNE_H
 #define QDRI_CORE_TUNE_H
 
@@ -28,6 +30,7 @@ typedef struct qdri_tune_choice {
     qdri_tune_key key;
     qdr_storage storage; /* OUT_IN or IN_OUT */
     double secs[2][QDRI_N_PRODUCTS]; /* with OUT_IN, with IN_OUT; 0: not measured */
+    int algorithms[2][QDRI_N_PRODUCTS]; /* likewise; as in qdri_gemm */
 } qdri_tune_choice;
 
 typedef struct qdri_tune_table {

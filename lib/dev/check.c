@@ -173,7 +173,9 @@ static qdr_status attention_check(const qdri_kernel *kernel)
     QDR_TRY(not_null(name, "qkv", kernel->u.attention.qkv, n));
     QDR_TRY(not_null(name, "saved", kernel->u.attention.saved, n));
     QDR_TRY(not_null(name, "work", kernel->u.attention.work, n));
-    return backward ? not_null(name, "dy", kernel->u.attention.dy, n) : QDR_OK;
+    if (!backward) return QDR_OK;
+    QDR_TRY(not_null(name, "y", kernel->u.attention.y, n));
+    return not_null(name, "dy", kernel->u.attention.dy, n);
 }
 
 /* The n words from `begin` on lie within the whole vocabulary, where that is known. */

@@ -127,6 +127,8 @@ int qdri_dev_runs_work(const qdri_dev *dev) { return dev->table->runs_work; }
 
 int qdri_dev_gpu(const qdri_dev *dev) { return dev->table->gpu ? dev->table->gpu(dev) : -1; }
 
+int qdri_dev_n_algorithms(const qdri_dev *dev) { return dev->table->n_algorithms; }
+
 int qdri_dev_adds_bias(const qdri_dev *dev, const qdri_gemm *gemm)
 {
     return dev->table->adds_bias && dev->table->adds_bias(gemm);
@@ -305,6 +307,12 @@ qdr_status qdri_gemm_run(qdr_stream *stream, const qdri_gemm *gemm)
     QDR_TRY(stream_check(stream));
     QDR_TRY(qdri_gemm_check(gemm));
     if (gemm->m == 0 || gemm->n == 0) return QDR_OK;
+    if (gemm->algorithm < 0 || gemm->algorithm >= stream->dev->table->n_algorithms)
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                        "product: there is no algorithm %d on the %s, which has "
+                        "%d at most",
+                        gemm->algorithm, stream->dev->table->name,
+                        stream->dev->table->n_algorithms);
     if (gemm->bias && !qdri_dev_adds_bias(stream->dev, gemm))
         return QDR_FAIL(QDR_ERR_UNSUPPORTED, "product: the %s adds no bias to a product of %s",
                         stream->dev->table->name, qdr_dtype_name(gemm->dtype));

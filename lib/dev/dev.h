@@ -24,6 +24,8 @@ typedef struct qdri_gemm {
     double alpha, beta;
     qdr_dtype dtype; /* of A and B: F32, F64, BF16; sums in fp32 (f64) */
     qdr_dtype c_dtype; /* of C: dtype, or F32 for BF16 products */
+    int algorithm; /* which of the ways that the device has for such a product, from what it takes
+                      for the best on; 0 … qdri_dev_n_algorithms() - 1 */
     const void *bias; /* n elements of C's type, added to each row before it is rounded; NULL: none.
                          Only where qdri_dev_adds_bias() says so */
 } qdri_gemm;
@@ -45,6 +47,7 @@ typedef enum qdri_stream_kind {
 
 typedef struct qdri_dev_table {
     const char *name;
+    int n_algorithms; /* of a product, at most */
     int runs_work; /* 1: its threads run `work` until it does not return QDR_PENDING, and its memory
                       is the host's; 0: work runs once and may not be pending */
     qdr_status (*mem_alloc)(qdri_dev *dev, size_t bytes, void **data); /* aligned to 64 bytes */
@@ -121,6 +124,7 @@ size_t qdri_dev_fixed_bytes(const qdri_dev *dev, qdr_dtype dtype);
 const char *qdri_dev_name(const qdri_dev *dev); /* "cpu", "cuda" */
 int qdri_dev_runs_work(const qdri_dev *dev);
 int qdri_dev_gpu(const qdri_dev *dev); /* its number; -1: none */
+int qdri_dev_n_algorithms(const qdri_dev *dev);
 /* 1: products like this one, without a bias, may have one. */
 int qdri_dev_adds_bias(const qdri_dev *dev, const qdri_gemm *gemm);
 /* Whether its kernels can use the memory at `data`, which the caller knows as `what`.

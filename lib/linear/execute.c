@@ -43,6 +43,7 @@ qdri_gemm qdri_task_gemm(const qdri_task *task)
                        .trans_b = task->trans_b,
                        .alpha = 1,
                        .beta = task->accumulate ? 1 : 0,
+                       .algorithm = task->algorithm,
                        .dtype = task->dtype,
                        .c_dtype = task->out_dtype};
 }

@@ -92,7 +92,7 @@ static qdri_tune_key key_of(const tuning *t, const qdr_linear *layer)
 static qdr_status measure(const tuning *t, qdri_tune_choice *choice)
 {
     for (int i = 0; i < 2; i++) {
-        QDR_TRY(qdri_tune_measure(t->stack, &choice->key, choice->secs));
+        QDR_TRY(qdri_tune_measure(t->stack, choice));
         qdri_tune_choose(choice);
         if (choice->storage == QDR_OUT_IN) break;
     }
@@ -131,6 +131,8 @@ static void apply_choice(const tuning *t, qdr_linear *layer)
         return;
     }
     memcpy(layer->storage_secs, choice->secs, sizeof layer->storage_secs);
+    qdri_net_set_algorithms(&t->stack->net, layer->node,
+                            choice->algorithms[choice->storage == QDR_IN_OUT]);
     qdri_layer_set_storage(layer, choice->storage,
                            choice - t->table.choices < t->n_stored ? QDR_STORAGE_STORED
                                                                    : QDR_STORAGE_MEASURED);

@@ -20,9 +20,9 @@ QDR_NODISCARD qdr_status qdri_tune_load(const char *path, char **text, size_t *b
 QDR_NODISCARD qdr_status qdri_tune_store(const char *path, const qdri_tune_table *table);
 
 /* tune_measure.c */
-/* Seconds of the three products of the key's sizes with W as [out, in] and [in, out], all ranks at
- * once: medians over rounds, the most of the ranks. Collective; equal on all ranks. */
-QDR_NODISCARD qdr_status qdri_tune_measure(qdr_stack *stack, const qdri_tune_key *key,
-                                           double secs[2][QDRI_N_PRODUCTS]);
+/* Seconds of the three products of the key's sizes with W as [out, in] and [in, out], each by the
+ * fastest of the device's algorithms, all ranks at once: medians over rounds, the most of the
+ * ranks. Fills secs and algorithms. Collective; equal on all ranks. */
+QDR_NODISCARD qdr_status qdri_tune_measure(qdr_stack *stack, qdri_tune_choice *choice);
 
 #endif

@@ -1,22 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A layer's three products, timed with W in either storage. All ranks compute at the same time,
  * since in training they do: they share caches and memory. */
+#include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/size.h"
 #include "dev/clock.h"
 #include "linear/tune.h"
 
-enum { LEAST_ROUNDS = 5, MOST_ROUNDS = 51, N_TIMES = 2 * QDRI_N_PRODUCTS };
+enum { LEAST_ROUNDS = 5, MOST_ROUNDS = 51, N_TIMES = 2 * QDRI_N_PRODUCTS, MOST_SECS = 16 };
 #define ROUNDS_SECS 0.1
 
 typedef double product_secs[2][QDRI_N_PRODUCTS];
+typedef int product_algorithms[2][QDRI_N_PRODUCTS];
 
-/* Zeros, which stay zeros however often one product's result is the next one's operand. */
+/* Random numbers: a GPU is faster with zeros than it will ever be again. */
 typedef struct operands {
-    void *x, *y, *w; /* also of dX, dY and dW */
+    void *x, *y, *w; /* y: also of dY */
+    void *result; /* of any of the products */
     void *secs; /* what ranks exchange */
 } operands;
+
+/* How one product is run. */
+typedef struct way {
+    qdri_product_kind kind;
+    qdr_storage storage;
+    int algorithm;
+} way;
 
 static qdr_status take(qdri_dev *dev, int64_t rows, int64_t cols, qdr_dtype dtype, void **memory)
 {
@@ -27,41 +38,83 @@ static qdr_status take(qdri_dev *dev, int64_t rows, int64_t cols, qdr_dtype dtyp
     return qdri_mem_alloc(dev, bytes, memory);
 }
 
+enum { BLOCK_ELEMS = 1 << 16 };
+
+/* A block of random numbers of [-0.5, 0.5], again and again. */
+static void make_block(void *block, qdr_dtype dtype)
+{
+    uint32_t state = 1;
+    for (int i = 0; i < BLOCK_ELEMS; i++) {
+        state = state * 1664525u + 1013904223u; /* Numerical Recipes */
+        const float number = (float)(state >> 8) * 0x1p-24f - 0.5f;
+        uint32_t bits;
+        memcpy(&bits, &number, sizeof bits);
+        if (dtype == QDR_F64) ((double *)block)[i] = (double)number;
+        if (dtype == QDR_F32) ((float *)block)[i] = number;
+        if (dtype == QDR_BF16) ((uint16_t *)block)[i] = (uint16_t)(bits >> 16);
+    }
+}
+
+static qdr_status fill(qdr_stream *stream, void *memory, int64_t n_elems, const void *block,
+                       size_t each)
+{
+    for (int64_t at = 0; at < n_elems; at += BLOCK_ELEMS) {
+        const int64_t n = n_elems - at < BLOCK_ELEMS ? n_elems - at : BLOCK_ELEMS;
+        QDR_TRY(qdri_copy(stream, (char *)memory + (size_t)at * each, block, (size_t)n * each));
+    }
+    return QDR_OK;
+}
+
+static qdr_status fill_all(qdr_stream *stream, const qdri_tune_key *key, const operands *o)
+{
+    const size_t each = qdr_dtype_bytes(key->dtype);
+    void *block = NULL;
+    QDR_TRY(qdri_calloc(BLOCK_ELEMS, each, "random numbers", &block));
+    make_block(block, key->dtype);
+    qdr_status status = fill(stream, o->x, key->m * key->k, block, each);
+    if (status == QDR_OK) status = fill(stream, o->y, key->m * key->n, block, each);
+    if (status == QDR_OK) status = fill(stream, o->w, key->n * key->k, block, each);
+    const qdr_status ended = qdri_stream_synchronize(stream); /* the block is in use until then */
+    free(block);
+    return status == QDR_OK ? ended : status;
+}
+
+static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+
 static qdr_status operands_create(const qdr_stack *stack, const qdri_tune_key *key, operands *o)
 {
     qdri_dev *dev = qdri_context_dev(qdr_grid_context(stack->grid));
     qdr_stream *stream = qdr_context_stream(qdr_grid_context(stack->grid));
-    const size_t each = qdr_dtype_bytes(key->dtype), wide = qdr_dtype_bytes(stack->net.grad_dtype);
     QDR_TRY(take(dev, key->m, key->k, key->dtype, &o->x));
     QDR_TRY(take(dev, key->m, key->n, key->dtype, &o->y));
-    QDR_TRY(take(dev, key->n, key->k, stack->net.grad_dtype, &o->w));
-    QDR_TRY(qdri_mem_alloc(dev, sizeof(product_secs), &o->secs));
-    QDR_TRY(qdri_fill_zero(stream, o->x, (size_t)(key->m * key->k) * each));
-    QDR_TRY(qdri_fill_zero(stream, o->y, (size_t)(key->m * key->n) * each));
-    QDR_TRY(qdri_fill_zero(stream, o->w, (size_t)(key->n * key->k) * wide));
-    return qdri_stream_synchronize(stream);
+    QDR_TRY(take(dev, key->n, key->k, key->dtype, &o->w));
+    QDR_TRY(take(dev, most(key->m * most(key->n, key->k), key->n * key->k), 1,
+                 stack->net.grad_dtype, &o->result));
+    QDR_TRY(qdri_mem_alloc(dev, MOST_SECS * sizeof(double), &o->secs));
+    return fill_all(stream, key, o);
 }
 
 static void operands_destroy(const qdr_stack *stack, operands *o)
 {
     qdri_dev *dev = qdri_context_dev(qdr_grid_context(stack->grid));
-    void **const memory[] = {&o->x, &o->y, &o->w, &o->secs};
-    for (int i = 0; i < 4; i++) qdri_mem_free(dev, memory[i]);
+    void **const memory[] = {&o->x, &o->y, &o->w, &o->result, &o->secs};
+    for (int i = 0; i < 5; i++) qdri_mem_free(dev, memory[i]);
 }
 
 static qdr_status time_product(const qdr_stack *stack, const qdri_tune_key *key, const operands *o,
-                               qdri_product_kind kind, qdr_storage storage, double *secs)
+                               way how, double *secs)
 {
     qdr_stream *stream = qdr_context_stream(qdr_grid_context(stack->grid));
-    const int is_dw = kind == QDRI_PRODUCT_DW, turned = storage == QDR_IN_OUT;
+    const int is_dw = how.kind == QDRI_PRODUCT_DW, turned = how.storage == QDR_IN_OUT;
     qdri_task task = {.kind = QDRI_TASK_PRODUCT,
                       .dtype = key->dtype,
-                      .out_dtype = is_dw ? stack->net.grad_dtype : key->dtype};
-    qdri_set_product(&task, kind, storage, key->m, key->n, key->k);
+                      .out_dtype = is_dw ? stack->net.grad_dtype : key->dtype,
+                      .algorithm = how.algorithm};
+    qdri_set_product(&task, how.kind, how.storage, key->m, key->n, key->k);
     qdri_gemm gemm = qdri_task_gemm(&task);
-    gemm.a = kind == QDRI_PRODUCT_Y || (is_dw && turned) ? o->x : o->y;
+    gemm.a = how.kind == QDRI_PRODUCT_Y || (is_dw && turned) ? o->x : o->y;
     gemm.b = !is_dw ? o->w : turned ? o->y : o->x;
-    gemm.c = is_dw ? o->w : kind == QDRI_PRODUCT_Y ? o->y : o->x;
+    gemm.c = o->result;
     const int64_t began_ns = qdri_now_ns();
     QDR_TRY(qdri_gemm_run(stream, &gemm));
     QDR_TRY(qdri_stream_synchronize(stream));
@@ -73,13 +126,15 @@ static qdr_status time_product(const qdr_stack *stack, const qdri_tune_key *key,
  * caches.
  */
 static qdr_status run_round(const qdr_stack *stack, const qdri_tune_key *key, const operands *o,
-                            int round, product_secs secs)
+                            product_algorithms algorithms, int round, product_secs secs)
 {
     for (int i = 0; i < 2; i++) {
         const int which = (i + round) % 2;
         for (int kind = 0; kind < QDRI_N_PRODUCTS; kind++)
-            QDR_TRY(time_product(stack, key, o, (qdri_product_kind)kind,
-                                 which ? QDR_IN_OUT : QDR_OUT_IN, &secs[which][kind]));
+            QDR_TRY(time_product(stack, key, o,
+                                 (way){(qdri_product_kind)kind, which ? QDR_IN_OUT : QDR_OUT_IN,
+                                       algorithms[which][kind]},
+                                 &secs[which][kind]));
     }
     return QDR_OK;
 }
@@ -104,16 +159,63 @@ static void find_medians(product_secs *rounds, int n_rounds, product_secs median
 }
 
 /* The slowest rank's. */
-static qdr_status slowest(const qdr_stack *stack, const operands *o, product_secs secs)
+static qdr_status slowest(const qdr_stack *stack, const operands *o, double *secs, int n)
 {
     qdr_stream *stream = qdr_context_stream(qdr_grid_context(stack->grid));
-    QDR_TRY(qdri_copy(stream, o->secs, secs, sizeof(product_secs)));
+    QDR_TRY(qdri_copy(stream, o->secs, secs, (size_t)n * sizeof *secs));
     for (int axis = QDR_X; axis <= QDR_D; axis++)
-        QDR_TRY(qdr_all_reduce(stack->grid, (qdr_axis)axis, QDR_MAX, o->secs, N_TIMES, QDR_F64,
-                               stream));
-    QDR_TRY(qdri_copy(stream, secs, o->secs, sizeof(product_secs)));
+        QDR_TRY(qdr_all_reduce(stack->grid, (qdr_axis)axis, QDR_MAX, o->secs, n, QDR_F64, stream));
+    QDR_TRY(qdri_copy(stream, secs, o->secs, (size_t)n * sizeof *secs));
     return qdri_stream_synchronize(stream);
 }
+
+/* ---- which algorithm ---- */
+
+enum { TRIALS = 5 };
+
+/* The least of some times, of those after the first; one that this rank has not: never. */
+static qdr_status time_algorithm(const qdr_stack *stack, const qdri_tune_key *key,
+                                 const operands *o, way how, double *secs)
+{
+    *secs = HUGE_VAL;
+    for (int i = 0; i < TRIALS; i++) {
+        double once;
+        const qdr_status status = time_product(stack, key, o, how, &once);
+        if (status == QDR_ERR_UNSUPPORTED && how.algorithm > 0) return QDR_OK;
+        QDR_TRY(status);
+        if (i > 0 && once < *secs) *secs = once;
+    }
+    return QDR_OK;
+}
+
+static qdr_status choose_algorithm(const qdr_stack *stack, const qdri_tune_key *key,
+                                   const operands *o, way how, int *algorithm)
+{
+    const qdri_dev *dev = qdri_context_dev(qdr_grid_context(stack->grid));
+    const int n = qdri_dev_n_algorithms(dev) < MOST_SECS ? qdri_dev_n_algorithms(dev) : MOST_SECS;
+    double secs[MOST_SECS];
+    *algorithm = 0;
+    if (n == 1) return QDR_OK;
+    for (how.algorithm = 0; how.algorithm < n; how.algorithm++)
+        QDR_TRY(time_algorithm(stack, key, o, how, &secs[how.algorithm]));
+    QDR_TRY(slowest(stack, o, secs, n));
+    for (int i = 1; i < n; i++)
+        if (secs[i] < secs[*algorithm]) *algorithm = i;
+    return QDR_OK;
+}
+
+static qdr_status choose_algorithms(const qdr_stack *stack, const qdri_tune_key *key,
+                                    const operands *o, product_algorithms algorithms)
+{
+    for (int i = 0; i < N_TIMES; i++) {
+        const int which = i / QDRI_N_PRODUCTS, kind = i % QDRI_N_PRODUCTS;
+        const way how = {(qdri_product_kind)kind, which ? QDR_IN_OUT : QDR_OUT_IN, 0};
+        QDR_TRY(choose_algorithm(stack, key, o, how, &algorithms[which][kind]));
+    }
+    return QDR_OK;
+}
+
+/* ---- how long ---- */
 
 static int rounds_for(product_secs secs)
 {
@@ -127,25 +229,32 @@ static int rounds_for(product_secs secs)
  * together.
  */
 static qdr_status run_rounds(qdr_stack *stack, const qdri_tune_key *key, const operands *o,
-                             product_secs medians)
+                             product_algorithms algorithms, product_secs medians)
 {
     product_secs rounds[MOST_ROUNDS];
-    QDR_TRY(run_round(stack, key, o, 0, rounds[0]));
-    QDR_TRY(slowest(stack, o, rounds[0]));
+    QDR_TRY(run_round(stack, key, o, algorithms, 0, rounds[0]));
+    QDR_TRY(slowest(stack, o, &rounds[0][0][0], N_TIMES));
     const int n_rounds = rounds_for(rounds[0]);
     for (int round = 0; round < n_rounds; round++) {
         QDR_TRY(qdr_barrier(qdr_grid_context(stack->grid)));
-        QDR_TRY(run_round(stack, key, o, round, rounds[round]));
+        QDR_TRY(run_round(stack, key, o, algorithms, round, rounds[round]));
     }
     find_medians(rounds, n_rounds, medians);
-    return slowest(stack, o, medians);
+    return slowest(stack, o, &medians[0][0], N_TIMES);
 }
 
-qdr_status qdri_tune_measure(qdr_stack *stack, const qdri_tune_key *key, product_secs secs)
+static qdr_status measure(qdr_stack *stack, const operands *o, qdri_tune_choice *choice)
+{
+    QDR_TRY(choose_algorithms(stack, &choice->key, o, choice->algorithms));
+    return run_rounds(stack, &choice->key, o, choice->algorithms, choice->secs);
+}
+
+qdr_status qdri_tune_measure(qdr_stack *stack, qdri_tune_choice *choice)
 {
     operands o = {0};
-    qdr_status status = qdr_agree(qdr_grid_context(stack->grid), operands_create(stack, key, &o));
-    if (status == QDR_OK) status = qdri_give_up(stack, run_rounds(stack, key, &o, secs));
+    qdr_status status = qdr_agree(qdr_grid_context(stack->grid),
+                                  operands_create(stack, &choice->key, &o));
+    if (status == QDR_OK) status = qdri_give_up(stack, measure(stack, &o, choice));
     operands_destroy(stack, &o);
     return status;
 }

@@ -205,7 +205,12 @@ static void bench_attention(void)
     kernel.u.attention.y = floats(ROWS * width);
     kernel.u.attention.dy = floats(ROWS * width);
     kernel.u.attention.saved = floats((size_t)ROWS * HEADS);
-    kernel.u.attention.work = memory(qdri_attention_work_bytes(QDR_F32, CONTEXT, HEAD_SIZE));
+    kernel.u.attention.work = memory(
+        qdri_attention_work_bytes(&(qdr_attention){.n_rows = ROWS,
+                                                   .context = CONTEXT,
+                                                   .n_heads = HEADS,
+                                                   .head_size = HEAD_SIZE,
+                                                   .dtype = QDR_F32}));
     kernel.u.attention.out = (void *)(uintptr_t)kernel.u.attention.y;
     bench_kernel("attention_forward", &kernel, 4.0 * (double)(ROWS * width) * 4);
     kernel.kind = QDRI_K_ATTENTION_BACKWARD;

@@ -13,6 +13,7 @@
 #include "conform/comm_values.h"
 #include "core/block.h"
 #include "grid/internal.h"
+#include "quadrille/cuda.h"
 #include "quadrille/quadrille.h"
 
 #define CHECK(condition, ...)                                                                      \
@@ -118,7 +119,8 @@ static void trial_alloc(trial *t, const member *self, size_t bytes_each)
     enum { LARGE = 300000 };
     const size_t bytes = (size_t)(t->n_send + t->n_recv + 1) * bytes_each;
     const int is_rest = draw(t->seed, 5, 1) % 4 == 0 && draw(t->seed, 6, self->rank) % 2 == 0;
-    if (!self->in_library_memory || is_rest) {
+    const int is_cpu = qdr_context_gpu(self->ctx) < 0;
+    if (is_cpu && (!self->in_library_memory || is_rest)) {
         t->memory = calloc(bytes, 1);
         return;
     }
@@ -379,8 +381,9 @@ static int test_in_flight(member self)
     static const qdri_stream_kind kind[2] = {QDRI_STREAM_COMM, QDRI_STREAM_COMM};
     qdri_comm *comms[2] = {NULL, NULL};
     qdr_stream *streams[2] = {NULL, NULL};
-    float *data = calloc(N * ELEMS, sizeof *data);
-    CHECK(data, "out of memory");
+    void *memory = NULL;
+    OK(qdr_mem_alloc(self.ctx, N * ELEMS * sizeof(float), &memory));
+    float *data = memory;
     for (int c = 0; c < 2; c++) {
         OK(qdri_comm_split(self.comm, 0, c ? -self.rank : self.rank, &comms[c]));
         CHECK(qdri_comm_rank(comms[c]) == (c ? self.size - 1 - self.rank : self.rank), "order");
@@ -405,7 +408,7 @@ static int test_in_flight(member self)
         qdri_stream_destroy(&streams[c]);
         qdri_comm_destroy(&comms[c]);
     }
-    free(data);
+    qdr_mem_free(self.ctx, &memory);
     return 0;
 }
 
@@ -483,10 +486,15 @@ static int test_host_broadcast(member self)
 /* NaN is not lost in maxima and minima, wherever it comes from. */
 static int test_nan(member self)
 {
+    void *memory = NULL;
+    OK(qdr_mem_alloc(self.ctx, 3 * sizeof(float), &memory));
+    float *x = memory;
     for (int from = 0; from < self.size; from++) {
         for (int op = QDR_SUM; op <= QDR_MIN; op++) {
-            float x[3] = {(float)self.rank, 1, 2};
             const uint32_t nan = 0x7fc00000;
+            x[0] = (float)self.rank;
+            x[1] = 1;
+            x[2] = 2;
             if (self.rank == from) memcpy(&x[1], &nan, sizeof nan);
             const qdri_coll coll = {
                 .kind = QDR_ALL_REDUCE, .op = (qdr_reduce)op, .recv = x, .count = 3};
@@ -496,6 +504,7 @@ static int test_nan(member self)
             CHECK(x[2] == x[2], "NaN has spread");
         }
     }
+    qdr_mem_free(self.ctx, &memory);
     return 0;
 }
 
@@ -535,12 +544,15 @@ static void count_call(const qdri_comm *comm, const qdri_coll *coll, void *user)
 static int test_observer(member self)
 {
     int64_t n_elems = 0;
-    float x[5] = {0};
-    const qdri_coll coll = {.kind = QDR_BROADCAST, .recv = x, .count = 5};
+    void *memory = NULL;
+    OK(qdr_mem_alloc(self.ctx, 5 * sizeof(float), &memory));
+    const qdri_coll coll = {.kind = QDR_BROADCAST, .recv = memory, .count = 5};
+    OK(qdri_fill_zero(self.stream, memory, 5 * sizeof(float)));
     qdri_comm_set_observer(self.comm, count_call, &n_elems);
     OK(qdri_comm_launch(self.comm, &coll, self.stream));
     qdri_comm_set_observer(self.comm, NULL, NULL);
     OK(qdr_stream_synchronize(self.stream));
+    qdr_mem_free(self.ctx, &memory);
     CHECK(n_elems == (self.size > 1 ? 5 : 0), "%lld", (long long)n_elems);
     qdri_comm_reset_traffic(self.comm);
     CHECK(qdri_comm_traffic(self.comm, QDR_BROADCAST).n_calls == 0, "reset");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the conformance tests of devices share: a device, arrays of any type, and checks against
+/* What the conformance tests of devices share: a device (the CPU's, or with QDR_DEVICE=cuda and
+ * QDR_CUDA_MEMORY=managed a GPU's), arrays of any type, and checks against
  * long double references with bounds derived from the unit roundoff u: γ(n) = n·u / (1 - n·u)
  * bounds n roundings after each other. */
 #ifndef QDR_TESTS_CONFORM_DEVICE_H
@@ -10,6 +11,7 @@
 #include "core/size.h"
 #include "dev/cpu/kernels/kernels.h"
 #include "dev/dev.h"
+#include "dev/plugin.h"
 #include "qdr_test.h"
 
 typedef long double ref;
@@ -31,6 +33,7 @@ static uint64_t seed;
 /* Runs all tests with each set of kernels that this machine has. */
 #define RUN_EACH_SET(tests)                                                                        \
     int n_failed = 0;                                                                              \
+    if (on_cuda()) return cmocka_run_group_tests(tests, device_open, device_close);                \
     for (int level = 0; level < QDRI_N_KERNEL_SETS; level++) {                                     \
         if (!qdri_cpu_kernels_limit(level)) continue;                                              \
         print_message("kernel set %d\n", level);                                                   \
@@ -38,11 +41,50 @@ static uint64_t seed;
     }                                                                                              \
     return n_failed
 
+static inline int on_cuda(void)
+{
+    const char *name = getenv("QDR_DEVICE");
+    return name && strcmp(name, "cuda") == 0;
+}
+
+static inline qdri_dev *device_create(void)
+{
+    qdri_dev *made = NULL;
+    CHECK_OK(on_cuda() ? qdri_dev_create_cuda(-1, 0, &made) : qdri_dev_create_cpu(1, &made));
+    return made;
+}
+
+/* Memory that kernels and the test may use: the C library's, or managed memory of a device that
+ * lives as long as the process. */
+static qdri_dev *memory_device;
+static inline void memory_device_close(void) { qdri_dev_destroy(&memory_device); }
+
+static inline void *memory_new(size_t bytes)
+{
+    void *memory = NULL;
+    if (!on_cuda()) return test_calloc(bytes ? bytes : 1, 1);
+    if (!memory_device) {
+        memory_device = device_create();
+        (void)atexit(memory_device_close);
+    }
+    CHECK_OK(qdri_mem_alloc(memory_device, bytes, &memory));
+    memset(memory, 0, bytes);
+    return memory;
+}
+
+static inline void memory_drop(void *memory)
+{
+    if (on_cuda())
+        qdri_mem_free(memory_device, &memory);
+    else
+        test_free(memory);
+}
+
 static inline int device_open(void **state)
 {
     (void)state;
     seed = test_seed();
-    CHECK_OK(qdri_dev_create_cpu(1, &device));
+    device = device_create();
     CHECK_OK(qdri_stream_create(device, QDRI_STREAM_COMPUTE, &stream));
     return 0;
 }
@@ -103,13 +145,13 @@ static inline void set(array *a, int64_t i, double value)
 static inline array make(qdr_dtype dtype, int64_t n)
 {
     array a = {dtype, n, NULL};
-    char *memory = test_calloc((size_t)n + 2, qdr_dtype_bytes(dtype));
+    char *memory = memory_new(((size_t)n + 2) * qdr_dtype_bytes(dtype));
     a.data = memory + qdr_dtype_bytes(dtype);
     for (int64_t i = 0; i < n; i++) set(&a, i, (double)NAN);
     return a;
 }
 
-static inline void drop(array *a) { test_free((char *)a->data - qdr_dtype_bytes(a->dtype)); }
+static inline void drop(array *a) { memory_drop((char *)a->data - qdr_dtype_bytes(a->dtype)); }
 
 static inline double uniform(double low, double high)
 {
@@ -134,7 +176,7 @@ static inline array copy_of(const array *from)
 /* n random numbers of [low, high]. */
 static inline int32_t *make_tokens(int64_t n, int64_t low, int64_t high)
 {
-    int32_t *tokens = test_calloc((size_t)n + 1, sizeof *tokens);
+    int32_t *tokens = memory_new(((size_t)n + 1) * sizeof *tokens);
     for (int64_t i = 0; i < n; i++) tokens[i] = (int32_t)test_between(&seed, low, high);
     return tokens;
 }

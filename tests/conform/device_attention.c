@@ -22,8 +22,13 @@ static attention attention_make(qdr_dtype dtype, int64_t n_sequences, int64_t co
     a.dy = make_random(dtype, n_rows * a.out_width, 1);
     a.saved = make(sum_type(dtype), n_rows * n_heads);
     a.dqkv = make(dtype, n_rows * a.width);
-    a.work = test_malloc(qdri_attention_work_bytes(dtype, context, head_size));
-    memset(a.work, 0xff, qdri_attention_work_bytes(dtype, context, head_size)); /* NaN */
+    const qdr_attention sizes = {.n_rows = n_rows,
+                                 .context = context,
+                                 .n_heads = n_heads,
+                                 .head_size = head_size,
+                                 .dtype = dtype};
+    a.work = memory_new(qdri_attention_work_bytes(&sizes));
+    memset(a.work, 0xff, qdri_attention_work_bytes(&sizes)); /* NaN */
     a.k.u.attention.n_rows = n_rows;
     a.k.u.attention.context = context;
     a.k.u.attention.n_heads = n_heads;
@@ -41,7 +46,7 @@ static void attention_drop(attention *a)
 {
     array *all[] = {&a->qkv, &a->y, &a->dy, &a->saved, &a->dqkv};
     for (int i = 0; i < 5; i++) drop(all[i]);
-    test_free(a->work);
+    memory_drop(a->work);
 }
 
 static void attention_run(attention *a, qdri_kernel_kind kind)

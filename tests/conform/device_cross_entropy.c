@@ -41,7 +41,7 @@ static void part_drop(part *p)
 {
     array *all[] = {&p->logits, &p->maxima, &p->sums, &p->saved, &p->dlogits, &p->result};
     for (int i = 0; i < 6; i++) drop(all[i]);
-    test_free(p->targets);
+    memory_drop(p->targets);
 }
 
 static void part_run(part *p, qdri_kernel_kind kind)

@@ -308,7 +308,7 @@ static void run_embed(qdr_dtype dtype, int64_t n_rows, int64_t n_cols, int64_t b
     }
     drop(&e);
     drop(&y);
-    test_free(tokens);
+    memory_drop(tokens);
 }
 
 static void embedding_looks_up_and_sums(void **state)
@@ -376,7 +376,8 @@ static void adamw_steps(void **state)
     (void)state;
     for (int t = 0; t < 2 * N_TYPES * N_SIZES; t++) {
         const int64_t n = odd_sizes[t / (2 * N_TYPES)];
-        const double norm_squared = 9;
+        array norm_squared = make(QDR_F64, 1);
+        set(&norm_squared, 0, 9);
         qdri_kernel k = kernel_of(QDRI_K_ADAMW, float_types[t / 2 % N_TYPES]);
         const qdr_dtype sums = sum_type(k.dtype);
         adamw_arrays a = {make_random(k.dtype, n, 1), make_random(sums, n, 1),
@@ -390,7 +391,7 @@ static void adamw_steps(void **state)
         k.u.adamw.g = a.g.data;
         k.u.adamw.m = a.m.data;
         k.u.adamw.v = a.v.data;
-        k.u.adamw.norm_squared = &norm_squared;
+        k.u.adamw.norm_squared = norm_squared.data;
         k.u.adamw.lr = 0.01;
         k.u.adamw.beta1 = 0.9;
         k.u.adamw.beta2 = 0.95;
@@ -401,6 +402,7 @@ static void adamw_steps(void **state)
         k.u.adamw.correction2 = 1 / (1 - 0.95);
         run(&k);
         check_adamw(&k, &old, &a);
+        drop(&norm_squared);
         array *all[] = {&a.p, &a.master, &a.g, &a.m, &a.v};
         const array kept[] = {old.p, old.master, old.g, old.m, old.v};
         for (int i = 0; i < 5; i++) {
@@ -413,10 +415,12 @@ static void adamw_steps(void **state)
 
 static void blocks_are_copied(void **state)
 {
-    char from[] = "abcdefghijklmnop";
-    char to[] = "----------------";
+    enum { BYTES = 17 };
+    char *from = memory_new(BYTES), *to = memory_new(BYTES);
     qdri_kernel k = kernel_of(QDRI_K_COPY_BLOCK, QDR_U8);
     (void)state;
+    memcpy(from, "abcdefghijklmnop", BYTES);
+    memcpy(to, "----------------", BYTES);
     k.u.block.n_rows = 3;
     k.u.block.row_bytes = 2;
     k.u.block.x_stride = 5;
@@ -427,6 +431,8 @@ static void blocks_are_copied(void **state)
     assert_string_equal(to, "ab-fg-kl--------");
     k.u.block.x_stride = 1;
     CHECK_FAILS(qdri_kernel_run(stream, &k), QDR_ERR_SHAPE, "strides of 1 and 3");
+    memory_drop(from);
+    memory_drop(to);
 }
 
 static void bad_kernels_are_refused(void **state)

@@ -49,15 +49,18 @@ static void run_apart(qdri_kernel_kind kind, qdr_dtype dtype, const int32_t *ids
                       qdr_status wanted, const char *words)
 {
     void *memory[4];
-    for (int i = 0; i < 4; i++) memory[i] = test_calloc(N_ROWS * N_COLS, sizeof(double));
-    const qdri_kernel k = kernel_of(kind, dtype, ids, vocab, memory);
+    for (int i = 0; i < 4; i++) memory[i] = memory_new(N_ROWS * N_COLS * sizeof(double));
+    int32_t *own_ids = memory_new(N_ROWS * sizeof *ids);
+    memcpy(own_ids, ids, N_ROWS * sizeof *ids);
+    const qdri_kernel k = kernel_of(kind, dtype, own_ids, vocab, memory);
     (void)device_open(NULL);
     CHECK_OK(qdri_kernel_run(stream, &k));
     assert_int_equal(qdri_stream_synchronize(stream), wanted);
     if (wanted != QDR_OK) assert_non_null(strstr(qdr_last_error(), words));
     assert_int_equal(qdri_dev_status(device), wanted);
     (void)device_close(NULL);
-    for (int i = 0; i < 4; i++) test_free(memory[i]);
+    for (int i = 0; i < 4; i++) memory_drop(memory[i]);
+    memory_drop(own_ids);
 }
 
 static void ids_beyond_the_vocabulary(void **state)

@@ -23,6 +23,8 @@
  * declared `extern __shared__ unsigned char shared_bytes[]`. */
 #undef __shared__
 #define __shared__ thread_local
+#undef __launch_bounds__
+#define __launch_bounds__(...)
 #define EMULATE_SHARED_BYTES 232448 /* of a block on Hopper */
 
 #define EMULATE_FAST_TLS __attribute__((tls_model("initial-exec"))) __constinit thread_local

@@ -71,7 +71,9 @@ typedef struct fake_access {
 /* The work that is enqueued next on the stream will make these accesses. Checks them all: memory
  * that is no more or never was, ends of allocations, the GPU, bytes that nobody wrote, races. To be
  * called by the thread that enqueues the work, before it. name: of the operation, lives for ever.
- * What is empty or lies in memory of the host that CUDA does not know is an error, too.
+ * Memory of the host that CUDA does not know is an error, what is empty is nothing. A
+ * FAKE_READ_COPY and a FAKE_WRITE of the same rows in front are a copy: what is unwritten stays so
+ * at its new place.
  * @return cudaSuccess, or what a GPU would say; the work must not be enqueued then */
 cudaError_t fake_use(cudaStream_t stream, const char *name, const fake_access *accesses, int n);
 

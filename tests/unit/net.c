@@ -137,7 +137,12 @@ static size_t activation_bytes(const int *g, qdr_layout layout)
                         room(m.over_y * VOCAB / y) + room(m.over_y) /* logits, targets */;
     const size_t saved = room(2 * m.over_x) + room(2 * m.over_y);
     size_t work = (size_t)(m.over_x * 3 * x) * 4; /* moments of all parts */
-    const size_t attention = qdri_attention_work_bytes(QDR_F32, CONTEXT, HIDDEN / HEADS),
+    const qdr_attention heads = {.n_rows = m.over_y,
+                                 .context = CONTEXT,
+                                 .n_heads = HEADS / y,
+                                 .head_size = HIDDEN / HEADS,
+                                 .dtype = QDR_F32};
+    const size_t attention = qdri_attention_work_bytes(&heads),
                  entropy = room(m.over_y) + (size_t)(2 * m.over_y) * 4;
     if (work < attention) work = attention;
     if (work < entropy) work = entropy;

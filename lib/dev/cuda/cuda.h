@@ -13,6 +13,7 @@
 #include "dev/device.h"
 #include "dev/plugin.h"
 
+#define QDRI_CUDA_ALGORITHMS 8 /* of a product, that the heuristic is asked for at most */
 #define QDRI_CUDA_WORKSPACE_BYTES                                                                  \
     ((size_t)32 << 20) /* of products, what cuBLAS takes on Hopper                                 \
                         */
@@ -43,7 +44,7 @@ typedef struct qdri_cuda_dev {
     int n_products, product_capacity;
     int n_sms_free; /* for products: what collectives leave them */
     qdri_cuda_stamps *stamps; /* NULL until the first */
-    char products_name[64];
+    char products_name[96];
 } qdri_cuda_dev;
 
 typedef struct qdri_cuda_stream {

@@ -38,6 +38,7 @@ static void destroy(qdri_dev *dev)
 
 static const qdri_dev_table cuda_table = {
     .name = "cuda",
+    .n_algorithms = QDRI_CUDA_ALGORITHMS,
     .mem_alloc = qdri_cuda_mem_alloc,
     .mem_free = qdri_cuda_mem_free,
     .stream_create = qdri_cuda_stream_create,
@@ -97,8 +98,8 @@ static qdr_status open_gpu(qdri_cuda_dev *dev)
     QDRI_CUBLAS_TRY(dev, cublasLtCreate(&dev->lt));
     QDRI_CUBLAS_TRY(dev, cublasLtMatmulPreferenceCreate(&dev->preference));
     const size_t version = cublasLtGetVersion();
-    snprintf(dev->products_name, sizeof dev->products_name, "cuBLASLt %zu.%zu.%zu", version / 10000,
-             version / 100 % 100, version % 100);
+    snprintf(dev->products_name, sizeof dev->products_name, "%.60s, cuBLASLt %zu.%zu.%zu",
+             dev->gpu.name, version / 10000, version / 100 % 100, version % 100);
     return QDR_OK;
 }
 

@@ -12,7 +12,7 @@ typedef struct product_key {
     int64_t m, n, k, lda, ldb, ldc;
     int32_t trans_a, trans_b, dtype, c_dtype;
     int32_t align_a, align_b, align_c, align_bias; /* bytes, at most 16; no bias: 0 */
-    int32_t has_beta, n_sms, unused; /* no gaps: keys are compared as bytes */
+    int32_t has_beta, n_sms, algorithm; /* no gaps: keys are compared as bytes */
 } product_key;
 
 struct qdri_cuda_product {
@@ -45,6 +45,7 @@ static product_key key_of(const qdri_cuda_dev *dev, const qdri_gemm *g)
                          .align_c = align_of(g->c),
                          .align_bias = g->bias ? align_of(g->bias) : 0,
                          .has_beta = g->beta != 0,
+                         .algorithm = g->algorithm,
                          .n_sms = dev->n_sms_free};
 }
 
@@ -130,12 +131,13 @@ static qdr_status prefer_all(qdri_cuda_dev *dev, const product_key *key)
 
 static qdr_status choose_algorithm(qdri_cuda_dev *dev, qdri_cuda_product *p)
 {
-    cublasLtMatmulHeuristicResult_t found;
+    cublasLtMatmulHeuristicResult_t found[QDRI_CUDA_ALGORITHMS];
     const product_key *key = &p->key;
     int n_found = 0;
     QDR_TRY(prefer_all(dev, key));
     const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
-        dev->lt, p->description, p->b, p->a, p->c, p->c, dev->preference, 1, &found, &n_found);
+        dev->lt, p->description, p->b, p->a, p->c, p->c, dev->preference, key->algorithm + 1, found,
+        &n_found);
     if (status == CUBLAS_STATUS_NOT_SUPPORTED || (status == CUBLAS_STATUS_SUCCESS && n_found == 0))
         return QDR_FAIL(QDR_ERR_UNSUPPORTED,
                         "cuda: cuBLASLt has no %s product of m=%" PRId64 " n=%" PRId64 " k=%" PRId64
@@ -143,7 +145,11 @@ static qdr_status choose_algorithm(qdri_cuda_dev *dev, qdri_cuda_product *p)
                         qdr_dtype_name((qdr_dtype)key->dtype), key->m, key->n, key->k, key->align_a,
                         key->align_b, key->align_c, dev->opts.number);
     QDR_TRY(qdri_cublas_status(dev, status, "cublasLtMatmulAlgoGetHeuristic"));
-    p->algorithm = found.algo;
+    if (n_found <= key->algorithm)
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                        "cuda: this product has %d algorithms, there is no number %d", n_found,
+                        key->algorithm);
+    p->algorithm = found[key->algorithm].algo;
     return QDR_OK;
 }
 

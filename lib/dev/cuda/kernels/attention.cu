@@ -1,10 +1,348 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "dev/cuda/kernels/launch.cuh"
-cudaError_t qdri_cuda_attention_forward(const qdri_kernel *, const qdri_cuda_place *)
+/* Causal attention of any type and head size, without the matrix of scores: tiles of scores come
+ * and go, softmax is taken on the way. A block has 32 rows of one head, a warp 8 of them; a lane
+ * has one column of the scores, and every 32nd column of the results, of which a block computes at
+ * most 128. */
+#include "dev/cuda/kernels/attention.cuh"
+
+namespace
 {
-    return cudaErrorNotSupported;
+constexpr int tile = 32, warp_rows = 8, threads = tile / warp_rows * 32;
+constexpr int chunk = 64, padded = chunk + 4; /* columns in shared memory */
+constexpr int out_cols = 128;
+
+template <typename R> struct tiles {
+    R a[tile][padded], b[tile][padded], weights[tile][tile + 4];
+};
+
+__device__ inline int lane_number() { return (int)threadIdx.x % 32; }
+__device__ inline int warp_number() { return (int)threadIdx.x / 32; }
+
+/* Columns col, … of 32 rows; zeros where there is none. */
+template <typename R, typename T>
+__device__ inline void load_tile(R (&to)[tile][padded], const attention_shape &shape,
+                                 const head_rows<T> &from, int64_t row, int64_t col)
+{
+    const int c = (int)threadIdx.x % chunk;
+#pragma unroll 4
+    for (int r = (int)threadIdx.x / chunk; r < tile; r += threads / chunk) {
+        const bool is_there = row + r < shape.context && col + c < shape.head_size;
+        to[r][c] = is_there ? get(from.at[(row + r) * from.stride + col + c]) : (R)0;
+    }
 }
-cudaError_t qdri_cuda_attention_backward(const qdri_kernel *, const qdri_cuda_place *)
+
+/* dots[i] = row i of the warp's rows of a · the lane's row of b. */
+template <typename R, typename T>
+__device__ inline void dot_rows(R (&dots)[warp_rows], tiles<R> &shared,
+                                const attention_shape &shape, const head_rows<T> &a, int64_t a_row,
+                                const head_rows<T> &b, int64_t b_row)
 {
-    return cudaErrorNotSupported;
+    const int first = warp_number() * warp_rows;
+#pragma unroll
+    for (int i = 0; i < warp_rows; i++) dots[i] = 0;
+    for (int64_t col = 0; col < shape.head_size; col += chunk) {
+        __syncthreads();
+        load_tile(shared.a, shape, a, a_row, col);
+        load_tile(shared.b, shape, b, b_row, col);
+        __syncthreads();
+        for (int c = 0; c < chunk && col + c < shape.head_size; c += 4) {
+            const pack<R, 4> y = *(const pack<R, 4> *)&shared.b[lane_number()][c];
+#pragma unroll
+            for (int i = 0; i < warp_rows; i++) {
+                const pack<R, 4> x = *(const pack<R, 4> *)&shared.a[first + i][c];
+#pragma unroll
+                for (int k = 0; k < 4; k++) dots[i] += x.at[k] * y.at[k];
+            }
+        }
+    }
+}
+
+/* out[i][k] += Σ over rows r of b of the weight of (row i, r) · b[r, 32·k + lane]. */
+template <int D, typename R, typename T>
+__device__ inline void add_rows(R (&out)[warp_rows][D], tiles<R> &shared,
+                                const attention_shape &shape, const head_rows<T> &b, int64_t b_row,
+                                int64_t col)
+{
+    const int first = warp_number() * warp_rows;
+#pragma unroll
+    for (int half = 0; half < D; half += 2) {
+        __syncthreads();
+        load_tile(shared.b, shape, b, b_row, col + half * 32);
+        __syncthreads();
+        for (int r = 0; r < tile; r += 4) {
+            pack<R, 4> weights[warp_rows];
+#pragma unroll
+            for (int i = 0; i < warp_rows; i++)
+                weights[i] = *(const pack<R, 4> *)&shared.weights[first + i][r];
+#pragma unroll
+            for (int k = 0; k < 4; k++)
+#pragma unroll
+                for (int d = half; d < half + 2 && d < D; d++) {
+                    const R value = shared.b[r + k][(d - half) * 32 + lane_number()];
+#pragma unroll
+                    for (int i = 0; i < warp_rows; i++) out[i][d] += weights[i].at[k] * value;
+                }
+        }
+    }
+}
+
+template <int D, typename T, typename R>
+__device__ inline void store_row(T *row, const attention_shape &shape, int64_t col,
+                                 const R (&out)[D], R factor)
+{
+#pragma unroll
+    for (int d = 0; d < D; d++) {
+        const int64_t c = col + d * 32 + lane_number();
+        if (c < shape.head_size) row[c] = put<T>(out[d] * factor);
+    }
+}
+
+/* ---- forward ---- */
+
+template <typename T, int D>
+__global__ void __launch_bounds__(threads)
+    forward(attention_shape shape, real_of<T> scale, const T *qkv, T *y, real_of<T> *log_sums)
+{
+    typedef real_of<T> R;
+    __shared__ tiles<R> shared;
+    const attention_tile at = find_tile(shape, shape.n_heads, tile, true);
+    const int64_t kv = at.head / shape.group(), width = shape.in_width();
+    const head_rows<T> q = rows_of(qkv, at.begin, width, at.head * shape.head_size);
+    const head_rows<T> k = rows_of(qkv, at.begin, width, shape.k_col(kv));
+    const head_rows<T> v = rows_of(qkv, at.begin, width, shape.v_col(kv));
+    const int64_t col = (int64_t)blockIdx.y * out_cols;
+    const int first = warp_number() * warp_rows;
+    R out[warp_rows][D] = {}, scores[warp_rows], top[warp_rows], sum[warp_rows] = {};
+#pragma unroll
+    for (int i = 0; i < warp_rows; i++) top[i] = minus_infinity<R>();
+    for (int64_t key0 = 0; key0 <= at.row0; key0 += tile) {
+        dot_rows(scores, shared, shape, q, at.row0, k, key0);
+#pragma unroll
+        for (int i = 0; i < warp_rows; i++) {
+            const bool is_seen = key0 + lane_number() <= at.row0 + first + i;
+            const R score = is_seen ? scores[i] * scale : minus_infinity<R>();
+            const R above = larger::of(top[i], warp_total<larger>(score));
+            const R weight = is_seen ? real_exp(score - above) : 0;
+            const R keeps = real_exp(top[i] - above);
+            top[i] = above;
+            sum[i] = sum[i] * keeps + weight;
+            shared.weights[first + i][lane_number()] = weight;
+#pragma unroll
+            for (int d = 0; d < D; d++) out[i][d] *= keeps;
+        }
+        add_rows(out, shared, shape, v, key0, col);
+    }
+#pragma unroll
+    for (int i = 0; i < warp_rows; i++) {
+        const int64_t row = at.row0 + first + i;
+        const R total = warp_total<plus>(sum[i]);
+        if (row >= shape.context) continue;
+        store_row(y + (at.begin + row) * shape.out_width() + at.head * shape.head_size, shape, col,
+                  out[i], 1 / total);
+        if (lane_number() == 0 && col == 0)
+            log_sums[at.head * shape.n_rows + at.begin + row] = top[i] + real_log(total);
+    }
+}
+
+/* ---- backward ---- */
+
+/* Everything that belongs to one query head. */
+template <typename T> struct query_head {
+    head_rows<T> q, k, v, dy;
+    const real_of<T> *log_sums;
+    real_of<T> *deltas; /* Σ P·dP of each row, which is Σ dy·y */
+};
+
+template <typename T>
+__device__ inline query_head<T> find_head(const attention_shape &shape, int64_t head, int64_t begin,
+                                          const T *qkv, const T *dy, const real_of<T> *log_sums,
+                                          real_of<T> *deltas)
+{
+    const int64_t kv = head / shape.group(), width = shape.in_width();
+    return {rows_of(qkv, begin, width, head * shape.head_size),
+            rows_of(qkv, begin, width, shape.k_col(kv)),
+            rows_of(qkv, begin, width, shape.v_col(kv)),
+            rows_of(dy, begin, shape.out_width(), head * shape.head_size),
+            log_sums + head * shape.n_rows + begin,
+            deltas + head * shape.n_rows + begin};
+}
+
+/* Rows of queries against a tile of keys: weights P, and their gradients dP. */
+template <typename T>
+__device__ inline void query_weights(real_of<T> (&weights)[warp_rows],
+                                     real_of<T> (&slopes)[warp_rows], tiles<real_of<T>> &shared,
+                                     const attention_shape &shape, const query_head<T> &head,
+                                     int64_t row0, int64_t key0, real_of<T> scale)
+{
+    const int64_t first = row0 + warp_number() * warp_rows;
+    dot_rows(weights, shared, shape, head.q, row0, head.k, key0);
+    dot_rows(slopes, shared, shape, head.dy, row0, head.v, key0);
+#pragma unroll
+    for (int i = 0; i < warp_rows; i++) {
+        const int64_t row = first + i;
+        const bool is_seen = key0 + lane_number() <= row && row < shape.context;
+        weights[i] = is_seen ? real_exp(weights[i] * scale - head.log_sums[row]) : 0;
+    }
+}
+
+/* Σ P·dP in full: y was rounded to T. */
+template <typename T>
+__device__ inline void sum_deltas(real_of<T> (&deltas)[warp_rows], tiles<real_of<T>> &shared,
+                                  const attention_shape &shape, const query_head<T> &head,
+                                  int64_t row0, real_of<T> scale)
+{
+    real_of<T> weights[warp_rows], slopes[warp_rows];
+#pragma unroll
+    for (int i = 0; i < warp_rows; i++) deltas[i] = 0;
+    for (int64_t key0 = 0; key0 <= row0; key0 += tile) {
+        query_weights(weights, slopes, shared, shape, head, row0, key0, scale);
+#pragma unroll
+        for (int i = 0; i < warp_rows; i++) deltas[i] += weights[i] * slopes[i];
+    }
+#pragma unroll
+    for (int i = 0; i < warp_rows; i++) deltas[i] = warp_total<plus>(deltas[i]);
+}
+
+template <typename T, int D>
+__global__ void __launch_bounds__(threads)
+    backward_queries(attention_shape shape, real_of<T> scale, const T *qkv, const T *dy,
+                     const real_of<T> *log_sums, real_of<T> *all_deltas, T *dqkv)
+{
+    typedef real_of<T> R;
+    __shared__ tiles<R> shared;
+    const attention_tile at = find_tile(shape, shape.n_heads, tile, true);
+    const query_head<T> head = find_head(shape, at.head, at.begin, qkv, dy, log_sums, all_deltas);
+    const int64_t col = (int64_t)blockIdx.y * out_cols;
+    const int first = warp_number() * warp_rows;
+    R out[warp_rows][D] = {}, weights[warp_rows], slopes[warp_rows], deltas[warp_rows];
+    sum_deltas(deltas, shared, shape, head, at.row0, scale);
+    for (int64_t key0 = 0; key0 <= at.row0; key0 += tile) {
+        query_weights(weights, slopes, shared, shape, head, at.row0, key0, scale);
+#pragma unroll
+        for (int i = 0; i < warp_rows; i++)
+            shared.weights[first + i][lane_number()] = weights[i] * (slopes[i] - deltas[i]) * scale;
+        add_rows(out, shared, shape, head.k, key0, col);
+    }
+#pragma unroll
+    for (int i = 0; i < warp_rows; i++) {
+        const int64_t row = at.row0 + first + i;
+        if (row >= shape.context) continue;
+        store_row(dqkv + (at.begin + row) * shape.in_width() + at.head * shape.head_size, shape,
+                  col, out[i], (R)1);
+        if (lane_number() == 0 && col == 0) head.deltas[row] = deltas[i];
+    }
+}
+
+/* All query heads of one key head add to a tile of its dk and dv, in their order. */
+template <typename T, int D>
+__global__ void __launch_bounds__(threads)
+    backward_keys(attention_shape shape, real_of<T> scale, const T *qkv, const T *dy,
+                  const real_of<T> *log_sums, real_of<T> *all_deltas, T *dqkv)
+{
+    typedef real_of<T> R;
+    __shared__ tiles<R> shared;
+    const attention_tile at = find_tile(shape, shape.n_kv_heads, tile, false);
+    const int64_t col = (int64_t)blockIdx.y * out_cols;
+    const int first = warp_number() * warp_rows;
+    R dk[warp_rows][D] = {}, dv[warp_rows][D] = {}, weights[warp_rows], slopes[warp_rows];
+    for (int64_t i = 0; i < shape.group(); i++) {
+        const query_head<T> head = find_head(shape, at.head * shape.group() + i, at.begin, qkv, dy,
+                                             log_sums, all_deltas);
+        for (int64_t row0 = at.row0; row0 < shape.context; row0 += tile) {
+            const int64_t row = row0 + lane_number();
+            const R log_sum = row < shape.context ? head.log_sums[row] : 0;
+            const R delta = row < shape.context ? head.deltas[row] : 0;
+            dot_rows(weights, shared, shape, head.k, at.row0, head.q, row0);
+            dot_rows(slopes, shared, shape, head.v, at.row0, head.dy, row0);
+#pragma unroll
+            for (int r = 0; r < warp_rows; r++) {
+                const bool is_seen = at.row0 + first + r <= row && row < shape.context;
+                weights[r] = is_seen ? real_exp(weights[r] * scale - log_sum) : 0;
+                slopes[r] = weights[r] * (slopes[r] - delta) * scale;
+                shared.weights[first + r][lane_number()] = weights[r];
+            }
+            add_rows(dv, shared, shape, head.dy, row0, col);
+            __syncwarp();
+#pragma unroll
+            for (int r = 0; r < warp_rows; r++)
+                shared.weights[first + r][lane_number()] = slopes[r];
+            add_rows(dk, shared, shape, head.q, row0, col);
+        }
+    }
+#pragma unroll
+    for (int r = 0; r < warp_rows; r++) {
+        const int64_t row = at.row0 + first + r;
+        T *to = dqkv + (at.begin + row) * shape.in_width();
+        if (row >= shape.context) continue;
+        store_row(to + shape.k_col(at.head), shape, col, dk[r], (R)1);
+        store_row(to + shape.v_col(at.head), shape, col, dv[r], (R)1);
+    }
+}
+
+/* ---- launches ---- */
+
+template <typename T> real_of<T> scale_of(const attention_shape &shape)
+{
+    return (real_of<T>)(1 / sqrt((double)shape.head_size));
+}
+
+inline dim3 grid_of(const attention_shape &shape, int64_t n_heads)
+{
+    return dim3((unsigned)count_tiles(shape, n_heads, tile),
+                (unsigned)ceil_div(shape.head_size, out_cols));
+}
+
+template <typename T, int D>
+cudaError_t launch_forward(const qdri_kernel *kernel, const qdri_cuda_place *place)
+{
+    const attention_shape shape = shape_of(kernel);
+    return launch(place, grid_of(shape, shape.n_heads), dim3(threads), 0, forward<T, D>, shape,
+                  scale_of<T>(shape), (const T *)kernel->u.attention.qkv,
+                  (T *)kernel->u.attention.out, (real_of<T> *)kernel->u.attention.saved);
+}
+
+template <typename T, int D>
+cudaError_t launch_backward(const qdri_kernel *kernel, const qdri_cuda_place *place)
+{
+    typedef real_of<T> R;
+    const attention_shape shape = shape_of(kernel);
+    const T *qkv = (const T *)kernel->u.attention.qkv, *dy = (const T *)kernel->u.attention.dy;
+    const R *log_sums = (const R *)kernel->u.attention.saved;
+    R *deltas = (R *)kernel->u.attention.work;
+    T *dqkv = (T *)kernel->u.attention.out;
+    LAUNCH_TRY(launch(place, grid_of(shape, shape.n_heads), dim3(threads), 0,
+                      backward_queries<T, D>, shape, scale_of<T>(shape), qkv, dy, log_sums, deltas,
+                      dqkv));
+    return launch(place, grid_of(shape, shape.n_kv_heads), dim3(threads), 0, backward_keys<T, D>,
+                  shape, scale_of<T>(shape), qkv, dy, log_sums, deltas, dqkv);
+}
+
+template <typename T, int D>
+cudaError_t launch_either(const qdri_kernel *kernel, const qdri_cuda_place *place)
+{
+    return kernel->kind == QDRI_K_ATTENTION_FORWARD ? launch_forward<T, D>(kernel, place)
+                                                    : launch_backward<T, D>(kernel, place);
+}
+
+/* Without query heads keys get no gradient. */
+cudaError_t clear_gradients(const qdri_kernel *kernel, const qdri_cuda_place *place)
+{
+    const attention_shape shape = shape_of(kernel);
+    const size_t bytes = (size_t)(shape.n_rows * shape.in_width()) * qdr_dtype_bytes(kernel->dtype);
+    if (bytes == 0 || kernel->kind == QDRI_K_ATTENTION_FORWARD) return cudaSuccess;
+    return cudaMemsetAsync(kernel->u.attention.out, 0, bytes, place->stream);
+}
+} // namespace
+
+cudaError_t qdri_cuda_attention(const qdri_kernel *kernel, const qdri_cuda_place *place)
+{
+    const attention_shape shape = shape_of(kernel);
+    if (shape.n_heads == 0) return clear_gradients(kernel, place);
+    if (shape.n_rows == 0) return cudaSuccess;
+    return with_type(kernel->dtype, [&](auto t) {
+        typedef decltype(t) T;
+        if (shape.head_size <= 32) return launch_either<T, 1>(kernel, place);
+        if (shape.head_size <= 64) return launch_either<T, 2>(kernel, place);
+        return launch_either<T, out_cols / 32>(kernel, place);
+    });
 }

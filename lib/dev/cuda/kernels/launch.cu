@@ -30,8 +30,8 @@ cudaError_t qdri_cuda_launch(const qdri_kernel *kernel, const qdri_cuda_place *p
     case QDRI_K_ADAMW: return qdri_cuda_optimizer(kernel, place);
     case QDRI_K_COPY_BLOCK:
     case QDRI_K_REDUCE: return qdri_cuda_moves(kernel, place);
-    case QDRI_K_ATTENTION_FORWARD: return qdri_cuda_attention_forward(kernel, place);
-    case QDRI_K_ATTENTION_BACKWARD: return qdri_cuda_attention_backward(kernel, place);
+    case QDRI_K_ATTENTION_FORWARD:
+    case QDRI_K_ATTENTION_BACKWARD: return qdri_cuda_attention(kernel, place);
     default: return cudaErrorNotSupported;
     }
 }

@@ -18,8 +18,7 @@ cudaError_t qdri_cuda_embed(const qdri_kernel *kernel, const qdri_cuda_place *pl
 cudaError_t qdri_cuda_cross_entropy(const qdri_kernel *kernel, const qdri_cuda_place *place);
 cudaError_t qdri_cuda_optimizer(const qdri_kernel *kernel, const qdri_cuda_place *place);
 cudaError_t qdri_cuda_moves(const qdri_kernel *kernel, const qdri_cuda_place *place);
-cudaError_t qdri_cuda_attention_forward(const qdri_kernel *kernel, const qdri_cuda_place *place);
-cudaError_t qdri_cuda_attention_backward(const qdri_kernel *kernel, const qdri_cuda_place *place);
+cudaError_t qdri_cuda_attention(const qdri_kernel *kernel, const qdri_cuda_place *place);
 /* Notes the first of ids[n] that is `vocab` or more. vocab = 0: any id will do. */
 cudaError_t qdri_cuda_check_ids(const int32_t *ids, int64_t n, int64_t vocab, bool is_target,
                                 const qdri_cuda_place *place);

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where the heads of causal attention lie. */
+#ifndef QDRI_DEV_CUDA_KERNELS_ATTENTION_CUH
+#define QDRI_DEV_CUDA_KERNELS_ATTENTION_CUH
+
+#include "dev/cuda/kernels/rows.cuh"
+
+struct attention_shape {
+    int64_t n_rows, context, n_heads, n_kv_heads, head_size;
+    __host__ __device__ int64_t in_width() const { return (n_heads + 2 * n_kv_heads) * head_size; }
+    __host__ __device__ int64_t out_width() const { return n_heads * head_size; }
+    __host__ __device__ int64_t group() const { return n_heads / n_kv_heads; }
+    __host__ __device__ int64_t k_col(int64_t kv) const { return (n_heads + kv) * head_size; }
+    __host__ __device__ int64_t v_col(int64_t kv) const
+    {
+        return (n_heads + n_kv_heads + kv) * head_size;
+    }
+};
+
+inline attention_shape shape_of(const qdri_kernel *kernel)
+{
+    return {kernel->u.attention.n_rows, kernel->u.attention.context, kernel->u.attention.n_heads,
+            kernel->u.attention.n_kv_heads, kernel->u.attention.head_size};
+}
+
+/* A block's share: a tile of rows of one head of one sequence. Tiles with more to do come first. */
+struct attention_tile {
+    int64_t head, begin, row0; /* begin: the sequence's first row; row0: the tile's, in it */
+};
+
+inline int64_t count_tiles(const attention_shape &shape, int64_t n_heads, int rows)
+{
+    return shape.n_rows / shape.context * n_heads * ceil_div(shape.context, rows);
+}
+
+__device__ inline attention_tile find_tile(const attention_shape &shape, int64_t n_heads, int rows,
+                                           bool last_first)
+{
+    const int64_t n_tiles = (shape.context + rows - 1) / rows;
+    const int64_t tile = blockIdx.x % n_tiles, which = blockIdx.x / n_tiles;
+    return {which % n_heads, which / n_heads * shape.context,
+            (last_first ? n_tiles - 1 - tile : tile) * rows};
+}
+
+/* The rows of one head of one sequence in a matrix of `stride` columns. */
+template <typename T> struct head_rows {
+    const T *at;
+    int64_t stride;
+};
+
+template <typename T>
+__device__ inline head_rows<T> rows_of(const T *data, int64_t begin, int64_t stride, int64_t col)
+{
+    return {data + begin * stride + col, stride};
+}
+
+template <typename Op, typename R> __device__ inline R warp_total(R x)
+{
+#pragma unroll
+    for (int lanes = 16; lanes > 0; lanes /= 2) x = Op::of(x, __shfl_xor_sync(~0u, x, lanes));
+    return x;
+}
+
+/* bf16 heads of 64 or 128 on tensor cores (attention_mma.cu).
+ * @retval cudaErrorNotSupported  not for this shape */
+cudaError_t qdri_cuda_attention_mma(const qdri_kernel *kernel, const qdri_cuda_place *place);
+
+#endif

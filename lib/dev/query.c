@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the plugin says about this machine's GPUs, for anybody who asks. */
+#include <ctype.h>
+#include <stdio.h>
+
+#include "dev/plugin.h"
+#include "quadrille/gpu.h"
+
+/* Keeps the first failure. */
+static void note(qdr_gpu_report *report, qdr_status status)
+{
+    if (status == QDR_OK || report->status != QDR_OK) return;
+    report->status = status;
+    snprintf(report->sentence, sizeof report->sentence, "%s", qdr_last_error());
+}
+
+/* CUDA writes addresses in capitals, all others do not. */
+static void copy_bus(char to[24], const char *from)
+{
+    int n = 0;
+    for (; from[n] && n < 23; n++) to[n] = (char)tolower((unsigned char)from[n]);
+    to[n] = '\0';
+}
+
+static qdr_status query_gpu(const qdri_plugin *plugin, int number, qdr_gpu *gpu)
+{
+    qdri_gpu found;
+    *gpu = (qdr_gpu){.number = number};
+    gpu->status = plugin->find_gpu(number, &found);
+    if (gpu->status != QDR_OK) return gpu->status;
+    snprintf(gpu->name, sizeof gpu->name, "%s", found.name);
+    copy_bus(gpu->bus, found.bus);
+    gpu->n_sms = found.n_sms;
+    gpu->major = found.major;
+    gpu->minor = found.minor;
+    gpu->bytes = (int64_t)found.bytes;
+    gpu->bytes_free = (int64_t)found.bytes_free;
+    return QDR_OK;
+}
+
+static qdr_status fail_none(void)
+{
+    return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                    "cuda: the driver is here, but this process sees no GPU; see nvidia-smi and "
+                    "CUDA_VISIBLE_DEVICES, or use the CPU");
+}
+
+static void query(const qdri_plugin *plugin, qdr_gpu_report *report)
+{
+    qdri_cuda_versions versions = {0};
+    const qdr_status status = plugin->find_versions(&versions);
+    note(report, status);
+    report->has_plugin = 1;
+    report->driver = versions.driver;
+    report->runtime = versions.runtime;
+    report->cublaslt = (int)versions.cublaslt;
+    report->nccl = versions.nccl;
+    if (status != QDR_OK) return;
+    if (versions.n_gpus == 0) note(report, fail_none());
+    for (int i = 0; i < versions.n_gpus && i < QDR_MAX_GPUS; i++)
+        note(report, query_gpu(plugin, i, &report->gpus[report->n_gpus++]));
+}
+
+qdr_status qdr_gpu_query(qdr_gpu_report *report)
+{
+    const qdri_plugin *plugin = NULL;
+    if (!report) return QDR_FAIL(QDR_ERR_ARGUMENT, "GPUs: the place for the report is NULL");
+    *report = (qdr_gpu_report){.status = QDR_OK};
+    note(report, qdri_plugin_open(&plugin));
+    if (plugin) query(plugin, report);
+    return QDR_OK;
+}

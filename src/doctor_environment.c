@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Variables of the environment that change what happens. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "doctor.h"
+
+extern char **environ;
+
+/* Names, and beginnings of names, which end in '_'. */
+static const char *const wanted[] = {"QDR_",          "NCCL_",
+                                     "MPICH_",        "MPIR_CVAR_",
+                                     "CUDA_",         "CUBLAS_",
+                                     "CUBLASLT_",     "HWLOC_",
+                                     "UCX_",          "FI_",
+                                     "OMP_",          "OPENBLAS_",
+                                     "GOTO_",         "NVIDIA_VISIBLE_DEVICES",
+                                     "SLURM_CPU_BIND"};
+enum { N_WANTED = sizeof wanted / sizeof *wanted };
+
+static int matters(const char *variable)
+{
+    for (int i = 0; i < N_WANTED; i++) {
+        const size_t length = strlen(wanted[i]);
+        if (strncmp(variable, wanted[i], length) != 0) continue;
+        if (wanted[i][length - 1] == '_' || variable[length] == '=') return 1;
+    }
+    return 0;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+void doctor_for_variables(void (*see)(const char *name, const char *value, void *user), void *user)
+{
+    size_t n = 0;
+    char name[128];
+    while (environ[n]) n++;
+    char **sorted = calloc(n + 1, sizeof *sorted);
+    if (!sorted) return;
+    memcpy(sorted, environ, n * sizeof *sorted);
+    qsort(sorted, n, sizeof *sorted, by_name);
+    for (size_t i = 0; i < n; i++) {
+        const char *value = strchr(sorted[i], '=');
+        if (!value || !matters(sorted[i])) continue;
+        snprintf(name, sizeof name, "%.*s", (int)(value - sorted[i]), sorted[i]);
+        see(name, value + 1, user);
+    }
+    free(sorted);
+}
+
+/* ---- what is worth a word ---- */
+
+typedef struct known_trouble {
+    const char *name, *value; /* value NULL: any */
+    const char *remedy;
+} known_trouble;
+
+static const known_trouble troubles[] = {
+    {"CUDA_LAUNCH_BLOCKING", "1", "the host waits for each kernel: unset it but to find a fault"},
+    {"MPICH_ASYNC_PROGRESS", "1",
+     "its threads take cores from products, and the library progresses by itself: unset it"},
+    {"NCCL_P2P_DISABLE", "1", "GPUs go through the host instead of NVLink: unset it"},
+    {"NCCL_IB_DISABLE", "1", "nodes go over sockets instead of InfiniBand: unset it"},
+    {"QDR_CHECK", "1", "each collective is preceded by another: unset it for timings"},
+    {"QDR_CUDA_MEMORY", "managed", "it is for tests, and slow: unset it for timings"},
+    {"HWLOC_XMLFILE", NULL, "another machine is described instead of this one: unset it"},
+    {"HWLOC_SYNTHETIC", NULL, "another machine is described instead of this one: unset it"},
+};
+enum { N_TROUBLES = sizeof troubles / sizeof *troubles };
+
+static void add_variable(const char *name, const char *value, void *user)
+{
+    doctor_finding *finding = doctor_add(user, "environment", name, DOCTOR_GOOD, "%s",
+                                         *value ? value : "(empty)");
+    for (int i = 0; i < N_TROUBLES; i++) {
+        if (strcmp(name, troubles[i].name) != 0) continue;
+        if (troubles[i].value && strcmp(value, troubles[i].value) != 0) continue;
+        finding->state = DOCTOR_NOTE;
+        doctor_advise(finding, "%s", troubles[i].remedy);
+    }
+}
+
+void doctor_find_environment(doctor_report *report) { doctor_for_variables(add_variable, report); }

@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What each kernel reads and writes: lib/dev/kernels.h in addresses. Reads come before writes,
+ * since results may be inputs. */
+#include "accesses.h"
+
+#include "core/op_bytes.h"
+
+typedef fake_kernel_accesses list;
+
+static size_t elem_bytes(const qdri_kernel *kernel) { return qdr_dtype_bytes(kernel->dtype); }
+
+static size_t sum_bytes(const qdri_kernel *kernel)
+{
+    return kernel->dtype == QDR_F64 ? sizeof(double) : sizeof(float);
+}
+
+void fake_add_access(list *l, fake_access_kind kind, const void *data, size_t bytes)
+{
+    if (data && bytes) l->all[l->n++] = (fake_access){kind, data, bytes, 0, 1};
+}
+
+static void reads(list *l, const void *data, int64_t n, size_t bytes)
+{
+    fake_add_access(l, FAKE_READ, data, (size_t)n * bytes);
+}
+
+static void writes(list *l, const void *data, int64_t n, size_t bytes)
+{
+    fake_add_access(l, FAKE_WRITE, data, (size_t)n * bytes);
+}
+
+/* A result that may be added to. */
+static void sums(list *l, const void *data, int64_t n, size_t bytes, int accumulate)
+{
+    if (accumulate) reads(l, data, n, bytes);
+    writes(l, data, n, bytes);
+}
+
+static void binary(const qdri_kernel *kernel, list *l)
+{
+    const int64_t n = kernel->u.binary.n;
+    const size_t bytes = elem_bytes(kernel), bytes2 = qdr_dtype_bytes(kernel->u.binary.dtype2);
+    const int is_cast = kernel->kind == QDRI_K_CAST;
+    const int is_backward = kernel->kind == QDRI_K_GELU_BACKWARD;
+    reads(l, kernel->u.binary.a, n, bytes);
+    if (kernel->kind == QDRI_K_ADD) reads(l, kernel->u.binary.b, n, bytes2);
+    if (is_backward) reads(l, kernel->u.binary.b, n, bytes);
+    sums(l, kernel->u.binary.y, n, is_cast ? bytes2 : bytes,
+         is_backward && kernel->u.binary.accumulate);
+}
+
+static void parts(const qdri_kernel *kernel, list *l)
+{
+    reads(l, kernel->u.parts.x, kernel->u.parts.n * kernel->u.parts.n_parts, elem_bytes(kernel));
+    writes(l, kernel->u.parts.y, kernel->u.parts.n, elem_bytes(kernel));
+}
+
+/* ---- rows ---- */
+
+static void bias_add(const qdri_kernel *kernel, list *l)
+{
+    const int64_t n = kernel->u.rows.n_rows * kernel->u.rows.n_cols;
+    if (n > 0) reads(l, kernel->u.rows.p, kernel->u.rows.n_cols, elem_bytes(kernel));
+    sums(l, kernel->u.rows.y, n, elem_bytes(kernel), 1);
+}
+
+static void column_sum(const qdri_kernel *kernel, list *l)
+{
+    const int64_t n = kernel->u.rows.n_rows * kernel->u.rows.n_cols;
+    reads(l, kernel->u.rows.x, n, elem_bytes(kernel));
+    if (n > 0 || !kernel->u.rows.accumulate)
+        sums(l, kernel->u.rows.p, kernel->u.rows.n_cols, sum_bytes(kernel),
+             kernel->u.rows.accumulate);
+}
+
+/* The rows of p that n_rows from row0 on meet: up to two runs. */
+typedef struct position_run {
+    int64_t begin, n;
+} position_run;
+
+static int position_runs(const qdri_kernel *kernel, position_run *runs)
+{
+    const int64_t context = kernel->u.rows.context, n_rows = kernel->u.rows.n_rows;
+    const int64_t begin = kernel->u.rows.row0 % context;
+    if (n_rows >= context) {
+        runs[0] = (position_run){0, context};
+        return 1;
+    }
+    const int64_t before_end = begin + n_rows <= context ? n_rows : context - begin;
+    runs[0] = (position_run){begin, before_end};
+    runs[1] = (position_run){0, n_rows - before_end};
+    return 2;
+}
+
+static void position_add(const qdri_kernel *kernel, list *l)
+{
+    const int64_t n = kernel->u.rows.n_cols;
+    const size_t row_bytes = (size_t)n * elem_bytes(kernel);
+    position_run runs[2];
+    const int n_runs = position_runs(kernel, runs);
+    for (int i = 0; i < n_runs; i++)
+        reads(l, (const char *)kernel->u.rows.p + (size_t)runs[i].begin * row_bytes, runs[i].n,
+              row_bytes);
+    sums(l, kernel->u.rows.y, kernel->u.rows.n_rows * n, elem_bytes(kernel), 1);
+}
+
+static void position_sum(const qdri_kernel *kernel, list *l)
+{
+    const int64_t n = kernel->u.rows.n_cols;
+    const size_t row_bytes = (size_t)n * sum_bytes(kernel);
+    position_run runs[2];
+    const int n_runs = position_runs(kernel, runs);
+    reads(l, kernel->u.rows.x, kernel->u.rows.n_rows * n, elem_bytes(kernel));
+    if (!kernel->u.rows.accumulate) writes(l, kernel->u.rows.p, kernel->u.rows.context, row_bytes);
+    for (int i = 0; i < n_runs && kernel->u.rows.accumulate; i++)
+        sums(l, (const char *)kernel->u.rows.p + (size_t)runs[i].begin * row_bytes, runs[i].n,
+             row_bytes, 1);
+}
+
+/* ---- layer norm ---- */
+
+static void norm_moments(const qdri_kernel *kernel, list *l)
+{
+    reads(l, kernel->u.norm.x, kernel->u.norm.n_rows * kernel->u.norm.n_cols, elem_bytes(kernel));
+    writes(l, kernel->u.norm.work, 3 * kernel->u.norm.n_rows, sum_bytes(kernel));
+}
+
+static void norm_merge(const qdri_kernel *kernel, list *l)
+{
+    const int64_t n_rows = kernel->u.norm.n_rows;
+    reads(l, kernel->u.norm.work, 3 * n_rows * kernel->u.norm.n_parts, sum_bytes(kernel));
+    writes(l, kernel->u.norm.stats, 2 * n_rows, sum_bytes(kernel));
+}
+
+static void norm_inputs(const qdri_kernel *kernel, list *l)
+{
+    const int64_t n_rows = kernel->u.norm.n_rows, n_cols = kernel->u.norm.n_cols;
+    reads(l, kernel->u.norm.x, n_rows * n_cols, elem_bytes(kernel));
+    if (n_rows > 0) reads(l, kernel->u.norm.gamma, n_cols, elem_bytes(kernel));
+    if (n_cols > 0) reads(l, kernel->u.norm.stats, 2 * n_rows, sum_bytes(kernel));
+}
+
+static void norm_apply(const qdri_kernel *kernel, list *l)
+{
+    const int64_t n_rows = kernel->u.norm.n_rows, n_cols = kernel->u.norm.n_cols;
+    norm_inputs(kernel, l);
+    if (n_rows > 0) reads(l, kernel->u.norm.beta, n_cols, elem_bytes(kernel));
+    writes(l, kernel->u.norm.y, n_rows * n_cols, elem_bytes(kernel));
+}
+
+static void norm_sums(const qdri_kernel *kernel, list *l)
+{
+    const int64_t n_rows = kernel->u.norm.n_rows, n_cols = kernel->u.norm.n_cols;
+    const int accumulate = kernel->u.norm.accumulate_params;
+    norm_inputs(kernel, l);
+    reads(l, kernel->u.norm.dy, n_rows * n_cols, elem_bytes(kernel));
+    writes(l, kernel->u.norm.work, 2 * n_rows, sum_bytes(kernel));
+    if (n_rows == 0 && accumulate) return;
+    sums(l, kernel->u.norm.dgamma, n_cols, sum_bytes(kernel), accumulate);
+    sums(l, kernel->u.norm.dbeta, n_cols, sum_bytes(kernel), accumulate);
+}
+
+static void norm_backward(const qdri_kernel *kernel, list *l)
+{
+    const int64_t n_rows = kernel->u.norm.n_rows, n_cols = kernel->u.norm.n_cols;
+    norm_inputs(kernel, l);
+    reads(l, kernel->u.norm.dy, n_rows * n_cols, elem_bytes(kernel));
+    if (n_cols > 0) reads(l, kernel->u.norm.work, 2 * n_rows, sum_bytes(kernel));
+    sums(l, kernel->u.norm.dx, n_rows * n_cols, elem_bytes(kernel), kernel->u.norm.accumulate_dx);
+}
+
+/* ---- attention ---- */
+
+typedef struct widths {
+    int64_t in, out; /* columns of qkv and of y */
+} widths;
+
+static widths attention_widths(const qdri_kernel *kernel)
+{
+    const int64_t heads = kernel->u.attention.n_heads, kv_heads = kernel->u.attention.n_kv_heads;
+    const int64_t size = kernel->u.attention.head_size;
+    return (widths){(heads + 2 * kv_heads) * size, heads * size};
+}
+
+static void attention_work(const qdri_kernel *kernel, list *l)
+{
+    if (kernel->u.attention.n_rows == 0) return;
+    fake_add_access(l, FAKE_SCRATCH, kernel->u.attention.work,
+                    qdri_attention_work_bytes(kernel->dtype, kernel->u.attention.context,
+                                              kernel->u.attention.head_size));
+}
+
+static void attention_forward(const qdri_kernel *kernel, list *l)
+{
+    const int64_t n_rows = kernel->u.attention.n_rows;
+    const widths w = attention_widths(kernel);
+    if (kernel->u.attention.n_heads == 0) return;
+    reads(l, kernel->u.attention.qkv, n_rows * w.in, elem_bytes(kernel));
+    attention_work(kernel, l);
+    writes(l, kernel->u.attention.out, n_rows * w.out, elem_bytes(kernel));
+    writes(l, kernel->u.attention.saved, n_rows * kernel->u.attention.n_heads, sum_bytes(kernel));
+}
+
+static void attention_backward(const qdri_kernel *kernel, list *l)
+{
+    const int64_t n_rows = kernel->u.attention.n_rows;
+    const widths w = attention_widths(kernel);
+    if (kernel->u.attention.n_heads > 0) {
+        reads(l, kernel->u.attention.qkv, n_rows * w.in, elem_bytes(kernel));
+        reads(l, kernel->u.attention.y, n_rows * w.out, elem_bytes(kernel));
+        reads(l, kernel->u.attention.dy, n_rows * w.out, elem_bytes(kernel));
+        reads(l, kernel->u.attention.saved, n_rows * kernel->u.attention.n_heads,
+              sum_bytes(kernel));
+        attention_work(kernel, l);
+    }
+    writes(l, kernel->u.attention.out, n_rows * w.in, elem_bytes(kernel));
+}
+
+/* ---- tokens ---- */
+
+static void embed(const qdri_kernel *kernel, list *l)
+{
+    const int64_t n_cols = kernel->u.embed.n_cols, n = kernel->u.embed.n_rows * n_cols;
+    const int64_t n_table = (kernel->u.embed.end - kernel->u.embed.begin) * n_cols;
+    const int accumulate = kernel->u.embed.accumulate;
+    reads(l, kernel->u.embed.tokens, kernel->u.embed.n_rows, sizeof(int32_t));
+    if (kernel->kind == QDRI_K_EMBED_FORWARD) {
+        if (n > 0) reads(l, kernel->u.embed.e, n_table, elem_bytes(kernel));
+        writes(l, kernel->u.embed.y, n, elem_bytes(kernel));
+        return;
+    }
+    reads(l, kernel->u.embed.dy, n, elem_bytes(kernel));
+    if (n > 0 || !accumulate) sums(l, kernel->u.embed.de, n_table, sum_bytes(kernel), accumulate);
+}
+
+static void ce(const qdri_kernel *kernel, list *l)
+{
+    const int64_t n_rows = kernel->u.ce.n_rows, n = n_rows * kernel->u.ce.n_cols;
+    const size_t bytes = sum_bytes(kernel);
+    const qdri_kernel_kind kind = kernel->kind;
+    if (kind != QDRI_K_CE_LOSS) reads(l, kernel->u.ce.logits, n, elem_bytes(kernel));
+    if (kind != QDRI_K_CE_MAX) reads(l, kernel->u.ce.targets, n_rows, sizeof(int32_t));
+    if (kind == QDRI_K_CE_SUMS || kind == QDRI_K_CE_LOSS)
+        reads(l, kernel->u.ce.work, n_rows, bytes);
+    if (kind == QDRI_K_CE_MAX) writes(l, kernel->u.ce.work, n_rows, bytes);
+    if (kind == QDRI_K_CE_SUMS) writes(l, kernel->u.ce.work2, 2 * n_rows, bytes);
+    if (kind == QDRI_K_CE_BACKWARD) {
+        if (n > 0) reads(l, kernel->u.ce.saved, 2 * n_rows, bytes);
+        writes(l, kernel->u.ce.dlogits, n, elem_bytes(kernel));
+    }
+    if (kind != QDRI_K_CE_LOSS) return;
+    reads(l, kernel->u.ce.work2, 2 * n_rows, bytes);
+    writes(l, kernel->u.ce.saved, 2 * n_rows, bytes);
+    writes(l, kernel->u.ce.result, 2, sizeof(double));
+}
+
+/* ---- the rest ---- */
+
+static void sum_squares(const qdri_kernel *kernel, list *l)
+{
+    reads(l, kernel->u.reduce.a, kernel->u.reduce.n, elem_bytes(kernel));
+    sums(l, kernel->u.reduce.result, 1, sizeof(double), kernel->u.reduce.accumulate);
+}
+
+static void adamw(const qdri_kernel *kernel, list *l)
+{
+    const int64_t n = kernel->u.adamw.n;
+    const size_t bytes = sum_bytes(kernel);
+    const int has_master = kernel->dtype == QDR_BF16;
+    if (kernel->u.adamw.clip_norm > 0 && n > 0)
+        reads(l, kernel->u.adamw.norm_squared, 1, sizeof(double));
+    reads(l, kernel->u.adamw.g, n, bytes);
+    sums(l, kernel->u.adamw.m, n, bytes, 1);
+    sums(l, kernel->u.adamw.v, n, bytes, 1);
+    if (has_master) sums(l, kernel->u.adamw.master, n, bytes, 1);
+    sums(l, kernel->u.adamw.p, n, elem_bytes(kernel), !has_master);
+}
+
+/* Bytes are moved, written or not. */
+static void copy_block(const qdri_kernel *kernel, list *l)
+{
+    const int64_t n_rows = kernel->u.block.n_rows;
+    const size_t bytes = kernel->u.block.row_bytes;
+    if (n_rows == 0 || bytes == 0) return;
+    l->all[l->n++] = (fake_access){FAKE_READ_COPY, kernel->u.block.x, bytes,
+                                   kernel->u.block.x_stride, n_rows};
+    l->all[l->n++] = (fake_access){FAKE_WRITE, kernel->u.block.y, bytes, kernel->u.block.y_stride,
+                                   n_rows};
+}
+
+static void gather(const qdri_kernel *kernel, list *l)
+{
+    const int64_t n = kernel->u.gather.n;
+    for (int i = 0; i < kernel->u.gather.n_sources; i++)
+        reads(l, kernel->u.gather.sources[i], n, elem_bytes(kernel));
+    for (int i = 0; i < kernel->u.gather.n_results; i++)
+        writes(l, kernel->u.gather.results[i], n, elem_bytes(kernel));
+}
+
+typedef struct entry {
+    const char *name;
+    void (*find)(const qdri_kernel *kernel, list *l);
+} entry;
+
+static const entry entries[QDRI_N_KERNELS] = {
+    [QDRI_K_ADD] = {"add", binary},
+    [QDRI_K_SUM_PARTS] = {"sum of parts", parts},
+    [QDRI_K_CAST] = {"cast", binary},
+    [QDRI_K_BIAS_ADD] = {"bias add", bias_add},
+    [QDRI_K_COLUMN_SUM] = {"column sum", column_sum},
+    [QDRI_K_GELU_FORWARD] = {"gelu forward", binary},
+    [QDRI_K_GELU_BACKWARD] = {"gelu backward", binary},
+    [QDRI_K_NORM_MOMENTS] = {"norm moments", norm_moments},
+    [QDRI_K_NORM_MERGE] = {"norm merge", norm_merge},
+    [QDRI_K_NORM_APPLY] = {"norm apply", norm_apply},
+    [QDRI_K_NORM_SUMS] = {"norm sums", norm_sums},
+    [QDRI_K_NORM_BACKWARD] = {"norm backward", norm_backward},
+    [QDRI_K_ATTENTION_FORWARD] = {"attention forward", attention_forward},
+    [QDRI_K_ATTENTION_BACKWARD] = {"attention backward", attention_backward},
+    [QDRI_K_EMBED_FORWARD] = {"embed forward", embed},
+    [QDRI_K_EMBED_BACKWARD] = {"embed backward", embed},
+    [QDRI_K_POSITION_ADD] = {"position add", position_add},
+    [QDRI_K_POSITION_SUM] = {"position sum", position_sum},
+    [QDRI_K_CE_MAX] = {"cross-entropy maxima", ce},
+    [QDRI_K_CE_SUMS] = {"cross-entropy sums", ce},
+    [QDRI_K_CE_LOSS] = {"cross-entropy loss", ce},
+    [QDRI_K_CE_BACKWARD] = {"cross-entropy backward", ce},
+    [QDRI_K_SUM_SQUARES] = {"sum of squares", sum_squares},
+    [QDRI_K_ADAMW] = {"adamw", adamw},
+    [QDRI_K_COPY_BLOCK] = {"copy block", copy_block},
+    [QDRI_K_REDUCE] = {"reduce", gather},
+};
+
+void fake_find_accesses(const qdri_kernel *kernel, list *found)
+{
+    found->name = entries[kernel->kind].name;
+    found->n = 0;
+    entries[kernel->kind].find(kernel, found);
+}

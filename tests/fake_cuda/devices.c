@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* GPUs: how many, which is current, what they are, who reaches whose memory. */
+#include <stdio.h>
+#include <string.h>
+
+#include "internal.h"
+
+static _Thread_local int current_device;
+static char peers[FAKE_GPUS_MOST][FAKE_GPUS_MOST];
+
+cudaError_t fake_ready(void)
+{
+    const fake_settings *settings = fake_get_settings();
+    if (settings->driver / 1000 < CUDART_VERSION / 1000) return cudaErrorInsufficientDriver;
+    return settings->n_gpus > 0 ? cudaSuccess : cudaErrorNoDevice;
+}
+
+int fake_current_device(void) { return current_device; }
+
+cudaError_t fake_check_current(int device, const char *name)
+{
+    if (device == current_device) return cudaSuccess;
+    fake_report(FAKE_WRONG_DEVICE, "\"%s\" on a stream of GPU %d, but GPU %d is current", name,
+                device, current_device);
+    return cudaErrorInvalidResourceHandle;
+}
+
+static cudaError_t check_number(int device)
+{
+    const cudaError_t error = fake_ready();
+    if (error != cudaSuccess) return error;
+    return device >= 0 && device < fake_get_settings()->n_gpus ? cudaSuccess
+                                                               : cudaErrorInvalidDevice;
+}
+
+cudaError_t cudaDriverGetVersion(int *version)
+{
+    *version = fake_get_settings()->driver;
+    return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int *version)
+{
+    *version = CUDART_VERSION;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceCount(int *n)
+{
+    const cudaError_t error = fake_ready();
+    *n = error == cudaSuccess ? fake_get_settings()->n_gpus : 0;
+    return fake_note(error);
+}
+
+cudaError_t cudaSetDevice(int device)
+{
+    const cudaError_t error = check_number(device);
+    if (error == cudaSuccess) current_device = device;
+    return fake_note(error);
+}
+
+cudaError_t cudaGetDevice(int *device)
+{
+    *device = current_device;
+    return fake_note(fake_ready());
+}
+
+/* ---- what they are ---- */
+
+cudaError_t cudaDeviceGetPCIBusId(char *bus, int bytes, int device)
+{
+    const cudaError_t error = check_number(device);
+    if (error != cudaSuccess) return fake_note(error);
+    if (bytes < 13) return fake_note(cudaErrorInvalidValue);
+    snprintf(bus, (size_t)bytes, "0000:%02X:00.0", 1 + device);
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *made, int device)
+{
+    const cudaError_t error = check_number(device);
+    const fake_settings *settings = fake_get_settings();
+    if (error != cudaSuccess) return fake_note(error);
+    *made = (struct cudaDeviceProp){
+        .totalGlobalMem = settings->memory_bytes,
+        .sharedMemPerBlock = 48 << 10,
+        .sharedMemPerBlockOptin = 227 << 10,
+        .sharedMemPerMultiprocessor = 228 << 10,
+        .regsPerBlock = 65536,
+        .warpSize = 32,
+        .maxThreadsPerBlock = 1024,
+        .maxThreadsDim = {1024, 1024, 64},
+        .maxGridSize = {2147483647, 65535, 65535},
+        .major = settings->capability / 10,
+        .minor = settings->capability % 10,
+        .multiProcessorCount = settings->n_sms,
+        .maxThreadsPerMultiProcessor = 2048,
+        .canMapHostMemory = 1,
+        .concurrentKernels = 1,
+        .pciBusID = 1 + device,
+        .asyncEngineCount = 3,
+        .unifiedAddressing = 1,
+        .l2CacheSize = 50 << 20,
+        .managedMemory = 1,
+        .concurrentManagedAccess = 1,
+        .streamPrioritiesSupported = 1,
+        .memoryPoolsSupported = 1,
+        .cooperativeLaunch = 1,
+    };
+    snprintf(made->name, sizeof made->name, "Fake GPU %d", device);
+    made->uuid.bytes[0] = (char)(1 + device);
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device)
+{
+    struct cudaDeviceProp is;
+    const cudaError_t error = cudaGetDeviceProperties(&is, device);
+    if (error != cudaSuccess) return error;
+    switch (attribute) {
+    case cudaDevAttrMultiProcessorCount: *value = is.multiProcessorCount; break;
+    case cudaDevAttrComputeCapabilityMajor: *value = is.major; break;
+    case cudaDevAttrComputeCapabilityMinor: *value = is.minor; break;
+    case cudaDevAttrMaxSharedMemoryPerBlock: *value = (int)is.sharedMemPerBlock; break;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = (int)is.sharedMemPerBlockOptin; break;
+    case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
+        *value = (int)is.sharedMemPerMultiprocessor;
+        break;
+    case cudaDevAttrMaxThreadsPerBlock: *value = is.maxThreadsPerBlock; break;
+    case cudaDevAttrMaxThreadsPerMultiProcessor: *value = is.maxThreadsPerMultiProcessor; break;
+    case cudaDevAttrWarpSize: *value = is.warpSize; break;
+    case cudaDevAttrL2CacheSize: *value = is.l2CacheSize; break;
+    case cudaDevAttrClockRate: *value = 1980000; break;
+    case cudaDevAttrMemoryClockRate: *value = 2619000; break;
+    case cudaDevAttrGlobalMemoryBusWidth: *value = 5120; break;
+    case cudaDevAttrPciBusId: *value = is.pciBusID; break;
+    case cudaDevAttrManagedMemory:
+    case cudaDevAttrConcurrentManagedAccess:
+    case cudaDevAttrMemoryPoolsSupported:
+    case cudaDevAttrUnifiedAddressing:
+    case cudaDevAttrCanMapHostMemory:
+    case cudaDevAttrCooperativeLaunch:
+    case cudaDevAttrStreamPrioritiesSupported: *value = 1; break;
+    default: *value = 0; break;
+    }
+    return cudaSuccess;
+}
+
+/* ---- peers ---- */
+
+int fake_peer_enabled(int device, int peer) { return peers[device][peer]; }
+
+cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer)
+{
+    cudaError_t error = check_number(device);
+    if (error == cudaSuccess) error = check_number(peer);
+    *can = error == cudaSuccess && device != peer && fake_get_settings()->has_peers;
+    return fake_note(error);
+}
+
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags)
+{
+    int can = 0;
+    cudaError_t error = cudaDeviceCanAccessPeer(&can, current_device, peer);
+    if (error != cudaSuccess) return error;
+    if (flags) return fake_note(cudaErrorInvalidValue);
+    if (!can) return fake_note(cudaErrorPeerAccessUnsupported);
+    fake_lock();
+    if (peers[current_device][peer]) error = cudaErrorPeerAccessAlreadyEnabled;
+    peers[current_device][peer] = 1;
+    fake_unlock();
+    return fake_note(error);
+}
+
+cudaError_t cudaDeviceDisablePeerAccess(int peer)
+{
+    cudaError_t error = check_number(peer);
+    if (error != cudaSuccess) return fake_note(error);
+    fake_lock();
+    if (!peers[current_device][peer]) error = cudaErrorPeerAccessNotEnabled;
+    peers[current_device][peer] = 0;
+    fake_unlock();
+    return fake_note(error);
+}
+
+/* ---- what has no meaning here ---- */
+
+cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute attribute, int value)
+{
+    const int most = 227 << 10;
+    (void)function;
+    if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize && (value < 0 || value > most))
+        return fake_note(cudaErrorInvalidValue);
+    return fake_note(fake_ready());
+}
+
+cudaError_t cudaSetDeviceFlags(unsigned flags)
+{
+    (void)flags;
+    return fake_note(fake_ready());
+}

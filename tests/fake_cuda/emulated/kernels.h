@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the tests of CUDA's kernels share: a kernel runs on the CPU device and twice on the
+ * (emulated) GPU, the second time with arrays on odd addresses. The GPU's bits are the same both
+ * times, and near the CPU's. */
+#ifndef FAKE_CUDA_EMULATED_KERNELS_H
+#define FAKE_CUDA_EMULATED_KERNELS_H
+
+#include <cuda_runtime_api.h>
+#include <math.h>
+
+#include "core/op_bytes.h"
+#include "dev/cuda/kernels/launch.h"
+#include "dev/dev.h"
+#include "qdr_test.h"
+
+#define CHECK_CUDA(call) assert_int_equal((call), cudaSuccess)
+
+enum { N_SMS = 6, N_OPERANDS = 8, GUARD_BYTES = 64 };
+
+/* An array of a kernel. */
+typedef struct operand {
+    size_t where; /* offset of its address in the description */
+    qdr_dtype dtype;
+    int64_t n;
+    int is_result, is_scratch;
+    double bound; /* how far a result may be off, besides its own rounding */
+    void *data; /* its input; of a result: what it holds before */
+} operand;
+
+typedef struct kernel_test {
+    qdri_kernel kernel;
+    int n;
+    operand operands[N_OPERANDS];
+    int no_cpu; /* nothing to compare with but the repetition */
+} kernel_test;
+
+static const qdr_dtype float_types[] = {QDR_F32, QDR_F64, QDR_BF16};
+enum { N_TYPES = 3 };
+
+static qdri_dev *cpu;
+static qdr_stream *cpu_stream;
+static qdri_cuda_place place;
+static uint64_t seed;
+
+static inline int open_devices(void **state)
+{
+    (void)state;
+    seed = test_seed();
+    CHECK_OK(qdri_dev_create_cpu(1, &cpu));
+    CHECK_OK(qdri_stream_create(cpu, QDRI_STREAM_COMPUTE, &cpu_stream));
+    place.n_sms = N_SMS;
+    CHECK_CUDA(cudaStreamCreateWithFlags(&place.stream, cudaStreamNonBlocking));
+    CHECK_CUDA(cudaMalloc(&place.scratch, QDRI_CUDA_SCRATCH_BYTES));
+    CHECK_CUDA(cudaHostAlloc((void **)&place.fault, sizeof *place.fault, cudaHostAllocMapped));
+    *place.fault = (qdri_cuda_fault){0};
+    return 0;
+}
+
+static inline int close_devices(void **state)
+{
+    (void)state;
+    CHECK_CUDA(cudaStreamDestroy(place.stream));
+    CHECK_CUDA(cudaFree(place.scratch));
+    CHECK_CUDA(cudaFreeHost(place.fault));
+    qdri_stream_destroy(&cpu_stream);
+    qdri_dev_destroy(&cpu);
+    return 0;
+}
+
+static inline qdr_dtype sum_type(qdr_dtype dtype) { return dtype == QDR_F64 ? QDR_F64 : QDR_F32; }
+
+static inline double roundoff(qdr_dtype dtype)
+{
+    return dtype == QDR_F64 ? 0x1p-53 : dtype == QDR_F32 ? 0x1p-24 : 0x1p-8;
+}
+
+/* n roundings in the type that `dtype` is summed in, on both sides. */
+static inline double roundings(qdr_dtype dtype, int64_t n)
+{
+    return 2 * (double)(n + 8) * roundoff(sum_type(dtype));
+}
+
+static inline double uniform(double low, double high)
+{
+    return low + (high - low) * (double)(test_random(&seed) >> 11) * 0x1p-53;
+}
+
+static inline double value_of(qdr_dtype dtype, const void *data, int64_t i)
+{
+    if (dtype == QDR_F64) return ((const double *)data)[i];
+    if (dtype == QDR_F32) return (double)((const float *)data)[i];
+    if (dtype == QDR_I32) return (double)((const int32_t *)data)[i];
+    const uint32_t wide = (uint32_t)((const uint16_t *)data)[i] << 16;
+    float value;
+    memcpy(&value, &wide, sizeof value);
+    return (double)value;
+}
+
+static inline void set_value(qdr_dtype dtype, void *data, int64_t i, double value)
+{
+    const float narrow = (float)value;
+    uint32_t bits;
+    memcpy(&bits, &narrow, sizeof bits);
+    if (dtype == QDR_F64) ((double *)data)[i] = value;
+    if (dtype == QDR_F32) ((float *)data)[i] = narrow;
+    if (dtype == QDR_BF16) ((uint16_t *)data)[i] = (uint16_t)(bits >> 16);
+}
+
+static inline size_t bytes_of(const operand *o)
+{
+    return (size_t)o->n * (o->dtype == QDR_U8 ? 1 : qdr_dtype_bytes(o->dtype));
+}
+
+static inline operand *add_operand(kernel_test *test, size_t where, qdr_dtype dtype, int64_t n)
+{
+    operand *o = &test->operands[test->n++];
+    assert_true(test->n <= N_OPERANDS);
+    *o = (operand){.where = where, .dtype = dtype, .n = n};
+    o->data = test_calloc(bytes_of(o) + 8, 1);
+    return o;
+}
+
+#define AT(member) offsetof(qdri_kernel, u.member)
+
+/* An array of random numbers of [low, high]. */
+static inline operand *add_random(kernel_test *test, size_t where, qdr_dtype dtype, int64_t n,
+                                  double low, double high)
+{
+    operand *o = add_operand(test, where, dtype, n);
+    for (int64_t i = 0; i < n; i++) set_value(dtype, o->data, i, uniform(low, high));
+    return o;
+}
+
+/* A result; before, it holds random numbers if it is added to, else NaN. */
+static inline operand *add_result(kernel_test *test, size_t where, qdr_dtype dtype, int64_t n,
+                                  int is_added_to, double bound)
+{
+    operand *o = add_random(test, where, dtype, n, -1, 1);
+    if (!is_added_to) memset(o->data, 0xff, bytes_of(o));
+    o->is_result = 1;
+    o->bound = bound;
+    return o;
+}
+
+static inline void set_address(qdri_kernel *kernel, const operand *o, void *address)
+{
+    memcpy((char *)kernel + o->where, &address, sizeof address);
+}
+
+/* ---- runs ---- */
+
+static inline void run_on_cpu(const kernel_test *test, void **results)
+{
+    qdri_kernel kernel = test->kernel;
+    for (int i = 0; i < test->n; i++) {
+        const operand *o = &test->operands[i];
+        results[i] = test_calloc(bytes_of(o) + 8, 1);
+        memcpy(results[i], o->data, bytes_of(o));
+        set_address(&kernel, o, results[i]);
+    }
+    if (test->no_cpu) return;
+    CHECK_OK(qdri_kernel_run(cpu_stream, &kernel));
+    CHECK_OK(qdri_stream_synchronize(cpu_stream));
+}
+
+/* Before and behind each array nothing may change. */
+static inline void check_guards(const char *bytes, size_t before, size_t n, size_t all)
+{
+    for (size_t i = 0; i < all; i++)
+        if (i < before || i >= before + n) assert_int_equal((unsigned char)bytes[i], 0xa5);
+}
+
+static inline void run_on_gpu(const kernel_test *test, int is_odd, void **results)
+{
+    qdri_kernel kernel = test->kernel;
+    char *memory[N_OPERANDS];
+    for (int i = 0; i < test->n; i++) {
+        const operand *o = &test->operands[i];
+        const size_t before = is_odd && !o->is_scratch ? qdr_dtype_bytes(o->dtype) : 0;
+        const size_t n = bytes_of(o);
+        char *bytes = test_malloc(n + GUARD_BYTES);
+        memset(bytes, 0xa5, n + GUARD_BYTES);
+        if (n > 0) memcpy(bytes + before, o->data, n);
+        CHECK_CUDA(cudaMalloc((void **)&memory[i], n + GUARD_BYTES));
+        CHECK_CUDA(cudaMemcpy(memory[i], bytes, n + GUARD_BYTES, cudaMemcpyHostToDevice));
+        set_address(&kernel, o, memory[i] + before);
+        test_free(bytes);
+    }
+    CHECK_CUDA(qdri_cuda_launch(&kernel, &place));
+    CHECK_CUDA(cudaStreamSynchronize(place.stream));
+    for (int i = 0; i < test->n; i++) {
+        const operand *o = &test->operands[i];
+        const size_t before = is_odd && !o->is_scratch ? qdr_dtype_bytes(o->dtype) : 0;
+        const size_t n = bytes_of(o);
+        char *bytes = test_malloc(n + GUARD_BYTES);
+        CHECK_CUDA(cudaMemcpy(bytes, memory[i], n + GUARD_BYTES, cudaMemcpyDeviceToHost));
+        check_guards(bytes, before, n, n + GUARD_BYTES);
+        results[i] = test_calloc(n + 8, 1);
+        memcpy(results[i], bytes + before, n);
+        test_free(bytes);
+        CHECK_CUDA(cudaFree(memory[i]));
+    }
+}
+
+/* ---- comparison ---- */
+
+static inline int is_near(const operand *o, double got, double want)
+{
+    const double rounding = 2 * roundoff(o->dtype) * (fabs(want) + o->bound);
+    const double least = o->dtype == QDR_F64 ? 0x1p-1022 : 0x1p-125;
+    if (isnan(want) || isinf(want)) return isnan(want) ? isnan(got) : got == want;
+    return fabs(got - want) <= o->bound + rounding + least;
+}
+
+static inline void compare(const kernel_test *test, int i, const void *got, const void *want)
+{
+    const operand *o = &test->operands[i];
+    if (o->dtype == QDR_U8 || o->dtype == QDR_I32) {
+        assert_memory_equal(got, want, bytes_of(o));
+        return;
+    }
+    for (int64_t k = 0; k < o->n; k++) {
+        const double a = value_of(o->dtype, got, k), b = value_of(o->dtype, want, k);
+        if (is_near(o, a, b)) continue;
+        print_error("kernel %d of %s, operand %d, element %lld of %lld: %.17g, the CPU has %.17g; "
+                    "bound %.3g\n",
+                    (int)test->kernel.kind, qdr_dtype_name(test->kernel.dtype), i, (long long)k,
+                    (long long)o->n, a, b, o->bound);
+        fail();
+    }
+}
+
+/* Runs the test and frees its arrays. What it does not say is a result must stay as it is. */
+static inline void check_kernel(kernel_test *test)
+{
+    void *want[N_OPERANDS], *got[N_OPERANDS], *again[N_OPERANDS];
+    run_on_cpu(test, want);
+    run_on_gpu(test, 0, got);
+    run_on_gpu(test, 1, again);
+    for (int i = 0; i < test->n; i++) {
+        const operand *o = &test->operands[i];
+        if (!o->is_scratch) assert_memory_equal(got[i], again[i], bytes_of(o));
+        if (!o->is_result && !o->is_scratch) assert_memory_equal(got[i], o->data, bytes_of(o));
+        if (o->is_result && !test->no_cpu) compare(test, i, got[i], want[i]);
+        test_free(want[i]);
+        test_free(got[i]);
+        test_free(again[i]);
+        test_free(o->data);
+    }
+    test->n = 0;
+}
+
+/* Sizes around those where something changes: packs, warps, blocks; 0 and 1 often. */
+static inline int64_t random_size(int64_t most)
+{
+    static const int64_t marks[] = {0, 1, 2, 4, 8, 16, 31, 32, 33, 64, 128, 256, 512, 1024};
+    const int64_t size = marks[test_between(&seed, 0, 13)] +
+                         test_between(&seed, -1, 1) * test_between(&seed, 0, 1);
+    return size < 0 ? 0 : size > most ? most : size;
+}
+
+static inline kernel_test test_of(qdri_kernel_kind kind, qdr_dtype dtype)
+{
+    return (kernel_test){.kernel = {.kind = kind, .dtype = dtype}};
+}
+
+#endif

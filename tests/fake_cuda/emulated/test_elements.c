@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* CUDA's kernels on elements and rows, AdamW, copies and reductions, against the CPU's. */
+#include "kernels.h"
+
+enum { N_ROUNDS = 40 };
+
+static void binary(qdri_kernel_kind kind, qdr_dtype dtype, qdr_dtype dtype2, int64_t n,
+                   int accumulate)
+{
+    kernel_test test = test_of(kind, dtype);
+    const int is_cast = kind == QDRI_K_CAST;
+    test.kernel.u.binary.n = n;
+    test.kernel.u.binary.dtype2 = dtype2;
+    test.kernel.u.binary.accumulate = accumulate;
+    add_random(&test, AT(binary.a), dtype, n, -12, 12);
+    if (kind == QDRI_K_ADD || kind == QDRI_K_GELU_BACKWARD)
+        add_random(&test, AT(binary.b), kind == QDRI_K_ADD ? dtype2 : dtype, n, -2, 2);
+    /* gelu's argument is off by 5u of at most 160, exp and quotient by 6u; its slope is ≤ 1.13 */
+    const double bound = is_cast ? 0 : kind == QDRI_K_ADD ? 0 : roundings(dtype, 20);
+    add_result(&test, AT(binary.y), is_cast ? dtype2 : dtype, n, accumulate, bound);
+    check_kernel(&test);
+}
+
+static void elements(void **state)
+{
+    (void)state;
+    for (int round = 0; round < N_ROUNDS; round++) {
+        for (int t = 0; t < N_TYPES; t++) {
+            const int64_t n = random_size(2000);
+            for (int t2 = 0; t2 < N_TYPES; t2++) {
+                binary(QDRI_K_ADD, float_types[t], float_types[t2], n, 0);
+                binary(QDRI_K_CAST, float_types[t], float_types[t2], n, 0);
+            }
+            binary(QDRI_K_GELU_FORWARD, float_types[t], float_types[t], n, 0);
+            binary(QDRI_K_GELU_BACKWARD, float_types[t], float_types[t], n, round % 2);
+        }
+    }
+}
+
+static void parts(void **state)
+{
+    (void)state;
+    for (int round = 0; round < N_ROUNDS * N_TYPES; round++) {
+        kernel_test test = test_of(QDRI_K_SUM_PARTS, float_types[round % N_TYPES]);
+        const int64_t n = random_size(1000), n_parts = test_between(&seed, 1, 9);
+        test.kernel.u.parts.n = n;
+        test.kernel.u.parts.n_parts = (int)n_parts;
+        add_random(&test, AT(parts.x), test.kernel.dtype, n * n_parts, -2, 2);
+        add_result(&test, AT(parts.y), test.kernel.dtype, n, 0, 0);
+        check_kernel(&test);
+    }
+}
+
+static void rows(qdri_kernel_kind kind, qdr_dtype dtype, int64_t n_rows, int64_t n_cols)
+{
+    kernel_test test = test_of(kind, dtype);
+    const int64_t context = test_between(&seed, 1, 40);
+    const int is_sum = kind == QDRI_K_COLUMN_SUM || kind == QDRI_K_POSITION_SUM;
+    const int has_positions = kind == QDRI_K_POSITION_ADD || kind == QDRI_K_POSITION_SUM;
+    const int64_t n = n_cols * (has_positions ? context : 1);
+    test.kernel.u.rows.n_rows = n_rows;
+    test.kernel.u.rows.n_cols = n_cols;
+    test.kernel.u.rows.row0 = test_between(&seed, 0, 100);
+    test.kernel.u.rows.context = context;
+    test.kernel.u.rows.accumulate = (int)test_between(&seed, 0, 1);
+    if (is_sum) {
+        add_random(&test, AT(rows.x), dtype, n_rows * n_cols, -1, 1);
+        add_result(&test, AT(rows.p), sum_type(dtype), n, test.kernel.u.rows.accumulate,
+                   roundings(dtype, n_rows) * (double)(n_rows + 1));
+    } else {
+        add_random(&test, AT(rows.p), dtype, n, -1, 1);
+        add_result(&test, AT(rows.y), dtype, n_rows * n_cols, 1, 0);
+    }
+    check_kernel(&test);
+}
+
+static void rows_of_all_kinds(void **state)
+{
+    static const qdri_kernel_kind kinds[] = {QDRI_K_BIAS_ADD, QDRI_K_COLUMN_SUM,
+                                             QDRI_K_POSITION_ADD, QDRI_K_POSITION_SUM};
+    (void)state;
+    for (int round = 0; round < N_ROUNDS * 4 * N_TYPES; round++) {
+        const int64_t n_cols = random_size(1030);
+        rows(kinds[round % 4], float_types[round / 4 % N_TYPES],
+             random_size(n_cols > 100 ? 40 : 1000), n_cols);
+    }
+    rows(QDRI_K_COLUMN_SUM, QDR_BF16, 3000, 40); /* many parts */
+    rows(QDRI_K_COLUMN_SUM, QDR_F64, 20, 70000); /* no room for many */
+}
+
+static void squares(void **state)
+{
+    (void)state;
+    for (int round = 0; round < N_ROUNDS * N_TYPES; round++) {
+        kernel_test test = test_of(QDRI_K_SUM_SQUARES, float_types[round % N_TYPES]);
+        const int64_t n = round < N_TYPES ? 50000 + round : random_size(3000);
+        test.kernel.u.reduce.n = n;
+        test.kernel.u.reduce.accumulate = (int)test_between(&seed, 0, 1);
+        add_random(&test, AT(reduce.a), test.kernel.dtype, n, -2, 2);
+        add_result(&test, AT(reduce.result), QDR_F64, 1, test.kernel.u.reduce.accumulate,
+                   roundings(QDR_F64, n) * 4 * (double)(n + 1));
+        check_kernel(&test);
+    }
+}
+
+static void adamw_on(qdr_dtype dtype, int64_t n)
+{
+    kernel_test test = test_of(QDRI_K_ADAMW, dtype);
+    const qdr_dtype sums = sum_type(dtype);
+    const double bound = roundings(dtype, 20) * 4;
+    test.kernel.u.adamw.n = n;
+    test.kernel.u.adamw.lr = 0.01;
+    test.kernel.u.adamw.beta1 = 0.9;
+    test.kernel.u.adamw.beta2 = 0.95;
+    test.kernel.u.adamw.epsilon = 1e-8;
+    test.kernel.u.adamw.weight_decay = 0.1;
+    test.kernel.u.adamw.clip_norm = (double)test_between(&seed, 0, 3);
+    test.kernel.u.adamw.correction1 = 1 / (1 - 0.9 * 0.9);
+    test.kernel.u.adamw.correction2 = 1 / (1 - 0.95 * 0.95);
+    add_random(&test, AT(adamw.norm_squared), QDR_F64, 1, 0, 9);
+    add_random(&test, AT(adamw.g), sums, n, -1, 1);
+    add_result(&test, AT(adamw.p), dtype, n, 1, bound);
+    add_result(&test, AT(adamw.m), sums, n, 1, bound);
+    operand *v = add_result(&test, AT(adamw.v), sums, n, 1, bound);
+    for (int64_t i = 0; i < n; i++) set_value(sums, v->data, i, uniform(0.01, 1));
+    if (dtype == QDR_BF16) add_result(&test, AT(adamw.master), QDR_F32, n, 1, bound);
+    check_kernel(&test);
+}
+
+static void optimizer(void **state)
+{
+    (void)state;
+    for (int round = 0; round < N_ROUNDS * N_TYPES; round++)
+        adamw_on(float_types[round % N_TYPES], random_size(2000));
+}
+
+static void blocks(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 6 * N_ROUNDS; round++) {
+        kernel_test test = test_of(QDRI_K_COPY_BLOCK, QDR_U8);
+        const size_t unit = (size_t)1 << test_between(&seed, 0, 5);
+        const int64_t n_rows = random_size(40);
+        const size_t bytes = (size_t)random_size(300) * unit;
+        test.kernel.u.block.n_rows = n_rows;
+        test.kernel.u.block.row_bytes = bytes;
+        test.kernel.u.block.x_stride = bytes + unit * (size_t)test_between(&seed, 0, 3);
+        test.kernel.u.block.y_stride = bytes + unit * (size_t)test_between(&seed, 0, 3);
+        operand *x = add_operand(&test, AT(block.x), QDR_U8,
+                                 n_rows * (int64_t)test.kernel.u.block.x_stride);
+        for (int64_t i = 0; i < x->n; i++)
+            ((unsigned char *)x->data)[i] = (unsigned char)test_random(&seed);
+        add_result(&test, AT(block.y), QDR_U8, n_rows * (int64_t)test.kernel.u.block.y_stride, 0,
+                   0);
+        check_kernel(&test);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(elements),          cmocka_unit_test(parts),
+        cmocka_unit_test(rows_of_all_kinds), cmocka_unit_test(squares),
+        cmocka_unit_test(optimizer),         cmocka_unit_test(blocks),
+    };
+    return cmocka_run_group_tests(tests, open_devices, close_devices);
+}

@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* CUDA's kernels of norms, embedding and cross-entropy against the CPU's; ids that no vocabulary
+ * has; reductions. */
+#include "kernels.h"
+
+enum { N_ROUNDS = 40 };
+
+/* ---- layer norm ---- */
+
+static kernel_test norm_of(qdri_kernel_kind kind, qdr_dtype dtype, int64_t n_rows, int64_t n_cols)
+{
+    kernel_test test = test_of(kind, dtype);
+    test.kernel.u.norm.n_rows = n_rows;
+    test.kernel.u.norm.n_cols = n_cols;
+    test.kernel.u.norm.n_features = n_cols + 3;
+    test.kernel.u.norm.epsilon = 1e-5;
+    test.kernel.u.norm.n_parts = 1;
+    return test;
+}
+
+/* x, gamma and stats; x within 2, 1/sigma at most 2: |x̂| at most 6. */
+static void add_inputs(kernel_test *test)
+{
+    const qdr_dtype dtype = test->kernel.dtype;
+    const int64_t n_rows = test->kernel.u.norm.n_rows, n_cols = test->kernel.u.norm.n_cols;
+    add_random(test, AT(norm.x), dtype, n_rows * n_cols, -2, 2);
+    add_random(test, AT(norm.gamma), dtype, n_cols, -1, 1);
+    operand *stats = add_random(test, AT(norm.stats), sum_type(dtype), 2 * n_rows, -1, 1);
+    for (int64_t r = 0; r < n_rows; r++)
+        set_value(stats->dtype, stats->data, 2 * r + 1, uniform(0.5, 2));
+}
+
+/* mean: n + 1 roundings of numbers up to 2; M2: n + 4 of squares up to 16. */
+static void moments(qdr_dtype dtype, int64_t n_rows, int64_t n_cols)
+{
+    kernel_test test = norm_of(QDRI_K_NORM_MOMENTS, dtype, n_rows, n_cols);
+    add_random(&test, AT(norm.x), dtype, n_rows * n_cols, -2, 2);
+    add_result(&test, AT(norm.work), sum_type(dtype), 3 * n_rows, 0,
+               roundings(dtype, n_cols) * 16 * (double)(n_cols + 1));
+    check_kernel(&test);
+}
+
+static void merge(qdr_dtype dtype, int64_t n_rows, int64_t n_cols)
+{
+    kernel_test test = norm_of(QDRI_K_NORM_MERGE, dtype, n_rows, n_cols);
+    const qdr_dtype sums = sum_type(dtype);
+    const int64_t n_parts = test_between(&seed, 1, 5);
+    test.kernel.u.norm.n_parts = (int)n_parts;
+    operand *work = add_random(&test, AT(norm.work), sums, 3 * n_rows * n_parts, 0.1, 2);
+    for (int64_t i = 0; i < n_rows * n_parts; i++)
+        set_value(sums, work->data, 3 * i, (double)test_between(&seed, 0, 3));
+    add_result(&test, AT(norm.stats), sums, 2 * n_rows, 0, 1e-12);
+    check_kernel(&test);
+}
+
+static void apply(qdr_dtype dtype, int64_t n_rows, int64_t n_cols)
+{
+    kernel_test test = norm_of(QDRI_K_NORM_APPLY, dtype, n_rows, n_cols);
+    add_inputs(&test);
+    add_random(&test, AT(norm.beta), dtype, n_cols, -1, 1);
+    add_result(&test, AT(norm.y), dtype, n_rows * n_cols, 0, roundings(dtype, 6) * 7);
+    check_kernel(&test);
+}
+
+static void sums(qdr_dtype dtype, int64_t n_rows, int64_t n_cols)
+{
+    kernel_test test = norm_of(QDRI_K_NORM_SUMS, dtype, n_rows, n_cols);
+    const qdr_dtype type = sum_type(dtype);
+    const int accumulate = (int)test_between(&seed, 0, 1), has = (int)test_between(&seed, 0, 3);
+    const double by_row = roundings(dtype, n_cols + 6) * 6 * (double)(n_cols + 1);
+    const double by_column = roundings(dtype, n_rows + 6) * 6 * (double)(n_rows + 1);
+    test.kernel.u.norm.accumulate_params = accumulate;
+    add_inputs(&test);
+    add_random(&test, AT(norm.dy), dtype, n_rows * n_cols, -1, 1);
+    add_result(&test, AT(norm.work), type, 2 * n_rows, 0, by_row);
+    if (has & 1) add_result(&test, AT(norm.dgamma), type, n_cols, accumulate, by_column);
+    if (has & 2) add_result(&test, AT(norm.dbeta), type, n_cols, accumulate, by_column);
+    check_kernel(&test);
+}
+
+static void backward(qdr_dtype dtype, int64_t n_rows, int64_t n_cols)
+{
+    kernel_test test = norm_of(QDRI_K_NORM_BACKWARD, dtype, n_rows, n_cols);
+    test.kernel.u.norm.accumulate_dx = (int)test_between(&seed, 0, 1);
+    add_inputs(&test);
+    add_random(&test, AT(norm.dy), dtype, n_rows * n_cols, -1, 1);
+    add_random(&test, AT(norm.work), sum_type(dtype), 2 * n_rows, -1, 1);
+    add_result(&test, AT(norm.dx), dtype, n_rows * n_cols, test.kernel.u.norm.accumulate_dx,
+               roundings(dtype, 10) * 20);
+    check_kernel(&test);
+}
+
+static void norms(void **state)
+{
+    static void (*const kinds[])(qdr_dtype, int64_t, int64_t) = {moments, merge, apply, sums,
+                                                                 backward};
+    (void)state;
+    for (int round = 0; round < N_ROUNDS * 5 * N_TYPES; round++) {
+        const int64_t n_cols = random_size(1030);
+        kinds[round % 5](float_types[round / 5 % N_TYPES], random_size(n_cols > 100 ? 20 : 600),
+                         n_cols);
+    }
+    for (int i = 0; i < 5 * N_TYPES; i++) { /* rows that registers do not hold */
+        kinds[i % 5](float_types[i / 5], 3, 17000);
+        kinds[i % 5](float_types[i / 5], 700, 24);
+    }
+}
+
+/* ---- cross-entropy ---- */
+
+static int32_t *targets_of(kernel_test *test, size_t where, int64_t n, int64_t vocab)
+{
+    operand *o = add_operand(test, where, QDR_I32, n);
+    int32_t *ids = o->data;
+    for (int64_t i = 0; i < n; i++) ids[i] = (int32_t)test_between(&seed, -1, vocab - 1);
+    return ids;
+}
+
+static kernel_test entropy_of(qdri_kernel_kind kind, qdr_dtype dtype, int64_t n_rows,
+                              int64_t n_cols)
+{
+    kernel_test test = test_of(kind, dtype);
+    const qdr_dtype type = sum_type(dtype);
+    test.kernel.u.ce.n_rows = n_rows;
+    test.kernel.u.ce.n_cols = n_cols;
+    test.kernel.u.ce.begin = test_between(&seed, 0, 20);
+    test.kernel.u.ce.vocab = test.kernel.u.ce.begin + n_cols + test_between(&seed, 0, 20);
+    test.kernel.u.ce.scale = 0.125;
+    if (kind != QDRI_K_CE_LOSS) add_random(&test, AT(ce.logits), dtype, n_rows * n_cols, -9, 9);
+    if (kind == QDRI_K_CE_SUMS || kind == QDRI_K_CE_LOSS)
+        add_random(&test, AT(ce.work), type, n_rows, 9, 10);
+    if (kind != QDRI_K_CE_MAX) targets_of(&test, AT(ce.targets), n_rows, test.kernel.u.ce.vocab);
+    return test;
+}
+
+/* exp of at least -19 within 2u of itself and 20u for its argument; it is at most 1. */
+static void entropy(qdri_kernel_kind kind, qdr_dtype dtype, int64_t n_rows, int64_t n_cols)
+{
+    kernel_test test = entropy_of(kind, dtype, n_rows, n_cols);
+    const qdr_dtype type = sum_type(dtype);
+    switch (kind) {
+    case QDRI_K_CE_MAX: add_result(&test, AT(ce.work), type, n_rows, 0, 0); break;
+    case QDRI_K_CE_SUMS:
+        add_result(&test, AT(ce.work2), type, 2 * n_rows, 0,
+                   roundings(dtype, n_cols + 30) * (double)(n_cols + 1));
+        break;
+    case QDRI_K_CE_LOSS:
+        add_random(&test, AT(ce.work2), type, 2 * n_rows, 0.5, 2);
+        add_result(&test, AT(ce.saved), type, 2 * n_rows, 0, 0x1p-52);
+        add_result(&test, AT(ce.result), QDR_F64, 2, 0,
+                   roundings(QDR_F64, n_rows) * 3 * (double)(n_rows + 1));
+        break;
+    default:
+        add_random(&test, AT(ce.saved), type, 2 * n_rows, 9, 10);
+        add_result(&test, AT(ce.dlogits), dtype, n_rows * n_cols, 0, roundings(dtype, 40) * 0.125);
+    }
+    check_kernel(&test);
+}
+
+static void entropies(void **state)
+{
+    static const qdri_kernel_kind kinds[] = {QDRI_K_CE_MAX, QDRI_K_CE_SUMS, QDRI_K_CE_LOSS,
+                                             QDRI_K_CE_BACKWARD};
+    (void)state;
+    for (int round = 0; round < N_ROUNDS * 4 * N_TYPES; round++) {
+        const int64_t n_cols = random_size(1030);
+        entropy(kinds[round % 4], float_types[round / 4 % N_TYPES],
+                random_size(n_cols > 100 ? 20 : 1000), n_cols);
+    }
+    for (int i = 0; i < 4 * N_TYPES; i++) entropy(kinds[i % 4], float_types[i / 4], 2, 30001);
+    entropy(QDRI_K_CE_LOSS, QDR_F32, 5000, 3);
+}
+
+/* ---- embedding ---- */
+
+static void embed(qdri_kernel_kind kind, qdr_dtype dtype, int64_t n_rows, int64_t n_cols,
+                  int64_t n_words)
+{
+    kernel_test test = test_of(kind, dtype);
+    const int64_t begin = test_between(&seed, 0, 9);
+    test.kernel.u.embed.n_rows = n_rows;
+    test.kernel.u.embed.n_cols = n_cols;
+    test.kernel.u.embed.begin = begin;
+    test.kernel.u.embed.end = begin + n_words;
+    test.kernel.u.embed.vocab = begin + n_words + test_between(&seed, 0, 9);
+    test.kernel.u.embed.accumulate = (int)test_between(&seed, 0, 1);
+    int32_t *ids = targets_of(&test, AT(embed.tokens), n_rows, test.kernel.u.embed.vocab);
+    for (int64_t r = 0; r < n_rows / 2; r++) /* words that come often */
+        ids[r] = (int32_t)(test.kernel.u.embed.vocab * (r % 3) / 4);
+    if (kind == QDRI_K_EMBED_FORWARD) {
+        add_random(&test, AT(embed.e), dtype, n_words * n_cols, -1, 1);
+        add_result(&test, AT(embed.y), dtype, n_rows * n_cols, 0, 0);
+    } else {
+        add_random(&test, AT(embed.dy), dtype, n_rows * n_cols, -1, 1);
+        add_result(&test, AT(embed.de), sum_type(dtype), n_words * n_cols,
+                   test.kernel.u.embed.accumulate, roundings(dtype, n_rows) * (double)(n_rows + 1));
+    }
+    check_kernel(&test);
+}
+
+static void embeddings(void **state)
+{
+    (void)state;
+    for (int round = 0; round < N_ROUNDS * 2 * N_TYPES; round++) {
+        const int64_t n_cols = random_size(520);
+        embed(round % 2 ? QDRI_K_EMBED_FORWARD : QDRI_K_EMBED_BACKWARD,
+              float_types[round / 2 % N_TYPES], random_size(n_cols > 100 ? 40 : 1000), n_cols,
+              1 + random_size(100));
+    }
+    embed(QDRI_K_EMBED_BACKWARD, QDR_F32, 60, 1, 600000); /* more words than the scratch holds */
+    embed(QDRI_K_EMBED_BACKWARD, QDR_BF16, 3000, 9, 40);
+}
+
+/* The first fault is noted, once; the result is that of a row without a token. */
+static void faults_are_noted(void **state)
+{
+    enum { N = 3000, VOCAB = 50, WRONG = 77 };
+    (void)state;
+    for (int kind = 0; kind < 2; kind++) {
+        kernel_test test = kind ? entropy_of(QDRI_K_CE_SUMS, QDR_F32, N, VOCAB)
+                                : test_of(QDRI_K_EMBED_BACKWARD, QDR_F32);
+        int32_t *ids;
+        if (kind) {
+            ids = test.operands[2].data;
+            test.kernel.u.ce.begin = 0;
+            test.kernel.u.ce.vocab = VOCAB;
+            add_result(&test, AT(ce.work2), QDR_F32, 2 * N, 0, 0);
+        } else {
+            test.kernel.u.embed.n_rows = N;
+            test.kernel.u.embed.n_cols = 2;
+            test.kernel.u.embed.end = test.kernel.u.embed.vocab = VOCAB;
+            ids = targets_of(&test, AT(embed.tokens), N, VOCAB);
+            add_random(&test, AT(embed.dy), QDR_F32, 2 * N, -1, 1);
+            add_result(&test, AT(embed.de), QDR_F32, 2 * VOCAB, 0, 0);
+        }
+        for (int64_t i = 0; i < N; i++) ids[i] = (int32_t)test_between(&seed, -1, VOCAB - 1);
+        ids[2500] = WRONG + 1;
+        ids[1200] = WRONG;
+        ids[1201] = VOCAB;
+        test.no_cpu = 1;
+        check_kernel(&test);
+        assert_int_equal(place.fault->found, 1);
+        assert_int_equal(place.fault->is_target, kind);
+        assert_int_equal(place.fault->id, WRONG);
+        assert_int_equal(place.fault->row, 1200);
+        assert_int_equal(place.fault->vocab, VOCAB);
+        *place.fault = (qdri_cuda_fault){0};
+    }
+}
+
+/* ---- reductions, which the CPU device leaves to its communicators ---- */
+
+static double reduced(qdr_reduce op, qdr_dtype dtype, double a, double b)
+{
+    if (op == QDR_MAX) return isnan(a) || isnan(b) ? NAN : b > a ? b : a;
+    if (op == QDR_MIN) return isnan(a) || isnan(b) ? NAN : b < a ? b : a;
+    if (dtype == QDR_I32) return (double)(int32_t)((uint32_t)(int32_t)a + (uint32_t)(int32_t)b);
+    return dtype == QDR_F64 ? a + b : (double)((float)a + (float)b);
+}
+
+static void reduce(qdr_dtype dtype, qdr_reduce op, int64_t n, int n_sources, int n_results)
+{
+    const size_t size = qdr_dtype_bytes(dtype), bytes = (size_t)n * size;
+    void *memory[QDRI_REDUCE_MOST + 1];
+    const void *sources[QDRI_REDUCE_MOST];
+    void *results[QDRI_REDUCE_MOST];
+    char *values = test_calloc((size_t)n_sources * (size_t)n + 1, size);
+    char *got = test_calloc((size_t)n + 1, size);
+    for (int64_t i = 0; i < n * n_sources; i++) {
+        if (dtype == QDR_I32) ((int32_t *)(void *)values)[i] = (int32_t)test_random(&seed);
+        set_value(dtype, values, i, test_between(&seed, 0, 40) ? uniform(-2, 2) : (double)NAN);
+    }
+    for (int s = 0; s < n_sources; s++) {
+        CHECK_CUDA(cudaMalloc(&memory[s], bytes + 64));
+        sources[s] = (char *)memory[s] + (test_between(&seed, 0, 1) ? size : 0);
+        CHECK_CUDA(cudaMemcpy((void *)(uintptr_t)sources[s], values + (size_t)s * bytes, bytes,
+                              cudaMemcpyHostToDevice));
+    }
+    CHECK_CUDA(cudaMalloc(&memory[n_sources], bytes + 64));
+    for (int i = 0; i < n_results; i++) /* the first result is new, the others are sources */
+        results[i] = i ? (void *)(uintptr_t)sources[i - 1] : memory[n_sources];
+    qdri_kernel kernel = {.kind = QDRI_K_REDUCE, .dtype = dtype};
+    kernel.u.gather.n = n;
+    kernel.u.gather.n_sources = n_sources;
+    kernel.u.gather.n_results = n_results;
+    kernel.u.gather.op = op;
+    kernel.u.gather.sources = sources;
+    kernel.u.gather.results = results;
+    CHECK_CUDA(qdri_cuda_launch(&kernel, &place));
+    memset(sources, 0, sizeof sources); /* the lists are the launch's own */
+    CHECK_CUDA(cudaStreamSynchronize(place.stream));
+    for (int i = 0; i < n_results; i++) {
+        CHECK_CUDA(cudaMemcpy(got, results[i], bytes, cudaMemcpyDeviceToHost));
+        for (int64_t k = 0; k < n; k++) {
+            double want = value_of(dtype, values, k);
+            for (int s = 1; s < n_sources; s++)
+                want = reduced(op, dtype, want, value_of(dtype, values, s * n + k));
+            const operand o = {.dtype = dtype};
+            assert_true(dtype == QDR_BF16 ? is_near(&o, value_of(dtype, got, k), want)
+                        : isnan(want)     ? isnan(value_of(dtype, got, k))
+                                          : value_of(dtype, got, k) == want);
+        }
+    }
+    for (int s = 0; s <= n_sources; s++) CHECK_CUDA(cudaFree(memory[s]));
+    test_free(values);
+    test_free(got);
+}
+
+static void reductions(void **state)
+{
+    static const qdr_dtype types[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_I32};
+    (void)state;
+    for (int round = 0; round < N_ROUNDS * 12; round++) {
+        const int n_sources = round < 12 ? QDRI_REDUCE_MOST : (int)test_between(&seed, 1, 9);
+        const int n_results = (int)test_between(&seed, 1, n_sources);
+        reduce(types[round % 4], (qdr_reduce)(round / 4 % 3), random_size(600), n_sources,
+               n_results);
+    }
+}
+
+static void stamps(void **state)
+{
+    int64_t *times;
+    (void)state;
+    CHECK_CUDA(cudaHostAlloc((void **)&times, 2 * sizeof *times, cudaHostAllocMapped));
+    for (int i = 0; i < 2; i++) CHECK_CUDA(qdri_cuda_launch_stamp(times + i, place.stream));
+    CHECK_CUDA(cudaStreamSynchronize(place.stream));
+    assert_true(times[0] > 0 && times[1] >= times[0]);
+    CHECK_CUDA(cudaFreeHost(times));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(norms),      cmocka_unit_test(entropies),
+        cmocka_unit_test(embeddings), cmocka_unit_test(faults_are_noted),
+        cmocka_unit_test(reductions), cmocka_unit_test(stamps),
+    };
+    return cmocka_run_group_tests(tests, open_devices, close_devices);
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Calls that are to fail. */
+#include <stdio.h>
+#include <string.h>
+
+#include "internal.h"
+
+enum { PLANNED_MOST = 16 };
+
+typedef struct planned {
+    char kind[16];
+    long long left; /* calls until it fails */
+} planned;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static planned plan[PLANNED_MOST];
+static int n_planned;
+
+void fake_fail(const char *text)
+{
+    pthread_mutex_lock(&lock);
+    n_planned = 0;
+    while (text && *text && n_planned < PLANNED_MOST) {
+        planned *next = &plan[n_planned];
+        if (sscanf(text, "%15[^:,]:%lld", next->kind, &next->left) == 2) n_planned++;
+        text = strchr(text, ',');
+        if (text) text++;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+int fake_take_failure(const char *kind)
+{
+    int fails = 0;
+    (void)fake_get_settings();
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < n_planned; i++) {
+        if (strcmp(plan[i].kind, kind) == 0 && --plan[i].left == 0) fails = 1;
+    }
+    pthread_mutex_unlock(&lock);
+    return fails;
+}
+
+cudaError_t fake_take_launch_failure(void)
+{
+    return fake_take_failure("launch") ? fake_note(cudaErrorLaunchFailure) : cudaSuccess;
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What lies in the descriptions of cublasLt, and a product as a stream runs it. */
+#ifndef FAKE_CUDA_LT_H
+#define FAKE_CUDA_LT_H
+
+#include <cublasLt.h>
+
+#include "internal.h"
+
+typedef struct fake_desc {
+    uint64_t magic;
+    int32_t compute, scale_type, pointer_mode, trans_a, trans_b, trans_c, sm_target, aux_type,
+        bias_type, fill_mode;
+    uint32_t epilogue;
+    int8_t fast_accumulation;
+    int64_t bias_stride, aux_ld, aux_stride;
+    void *bias, *aux, *amax;
+    const float *a_scale, *b_scale, *c_scale, *d_scale;
+    int32_t a_scale_mode, b_scale_mode;
+} fake_desc;
+
+typedef struct fake_layout {
+    uint64_t magic;
+    int32_t type, order, n_batch;
+    uint64_t rows, cols;
+    int64_t ld, stride;
+} fake_layout;
+
+typedef struct fake_preference {
+    uint64_t magic, workspace_bytes;
+    uint32_t search_mode, reduction_mask, align[4]; /* of A, B, C, D */
+} fake_preference;
+
+typedef struct fake_algo {
+    uint64_t magic;
+    uint64_t workspace_bytes;
+    int32_t id, n_splits; /* k is summed in so many parts */
+    uint32_t tile, stages, swizzling, reduction, custom;
+    uint16_t inner_shape, cluster_shape;
+    uint8_t align[4]; /* that it needs of A, B, C, D */
+} fake_algo;
+
+#define FAKE_ALGO_MAGIC 0x66616b65616c676fu
+
+_Static_assert(sizeof(fake_desc) <= sizeof(cublasLtMatmulDescOpaque_t), "fits");
+_Static_assert(sizeof(fake_layout) <= sizeof(cublasLtMatrixLayoutOpaque_t), "fits");
+_Static_assert(sizeof(fake_preference) <= sizeof(cublasLtMatmulPreferenceOpaque_t), "fits");
+_Static_assert(sizeof(fake_algo) <= sizeof(cublasLtMatmulAlgo_t), "fits");
+
+/* The description that a handle points to, or NULL and a report. */
+const fake_desc *fake_find_desc(const void *handle);
+const fake_layout *fake_find_layout(const void *handle);
+int fake_handle_device(const void *handle); /* -1 and a report: none */
+
+/* ---- lt_check.c ---- */
+
+typedef struct fake_product {
+    fake_desc desc;
+    fake_layout a, b, c, d;
+    const void *a_data, *b_data, *c_data;
+    void *d_data, *workspace;
+    size_t workspace_bytes;
+    double alpha, beta;
+    int n_splits;
+} fake_product;
+
+/* Whether there is such a product. */
+cublasStatus_t fake_check_product(const fake_product *product);
+
+/* ---- number_types.c ---- */
+
+int fake_type_bytes(int type); /* 0: not known */
+int fake_type_is_fp8(int type);
+double fake_load(const void *data, int64_t index, int type);
+void fake_store(void *data, int64_t index, int type, double value);
+float fake_round_tf32(float value);
+
+/* ---- product_run.c ---- */
+
+void fake_run_product(void *product);
+
+#endif

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cublasLtMatmul: what a product reads and writes, and its way to the stream. */
+#include <string.h>
+
+#include "lt.h"
+
+enum { SINGLES_MOST = 8 }; /* accesses that are not a matrix of the batch */
+
+typedef struct access_list {
+    fake_access *all;
+    int n;
+} access_list;
+
+static void add(access_list *list, fake_access_kind kind, const void *begin, size_t row_bytes,
+                size_t stride_bytes, int64_t n_rows)
+{
+    if (!begin) return;
+    list->all[list->n++] = (fake_access){kind, begin, row_bytes, stride_bytes, n_rows};
+}
+
+static void add_matrix(access_list *list, fake_access_kind kind, const void *data,
+                       const fake_layout *layout)
+{
+    const size_t bytes = (size_t)fake_type_bytes(layout->type);
+    for (int64_t i = 0; i < layout->n_batch; i++)
+        add(list, kind, (const char *)data + i * layout->stride * (int64_t)bytes,
+            layout->rows * bytes, (size_t)layout->ld * bytes, (int64_t)layout->cols);
+}
+
+static void add_vector(access_list *list, const fake_product *p)
+{
+    const unsigned epilogue = p->desc.epilogue;
+    const int is_gradient = (epilogue &
+                             (16 | CUBLASLT_EPILOGUE_BGRADA | CUBLASLT_EPILOGUE_BGRADB)) != 0;
+    const int type = p->desc.bias_type >= 0 ? p->desc.bias_type : p->d.type;
+    const uint64_t n = epilogue & CUBLASLT_EPILOGUE_BGRADB ? p->d.cols : p->d.rows;
+    const size_t bytes = n * (size_t)fake_type_bytes(type);
+    if (!is_gradient && !(epilogue & CUBLASLT_EPILOGUE_BIAS)) return;
+    for (int64_t i = 0; i < p->d.n_batch; i++)
+        add(list, is_gradient ? FAKE_WRITE : FAKE_READ,
+            (const char *)p->desc.bias + i * p->desc.bias_stride * fake_type_bytes(type), bytes, 0,
+            1);
+}
+
+static void add_aux(access_list *list, const fake_product *p)
+{
+    fake_layout layout = p->d;
+    if (!(p->desc.epilogue & 128)) return;
+    if (p->desc.aux_type >= 0) layout.type = p->desc.aux_type;
+    layout.ld = p->desc.aux_ld;
+    layout.stride = p->desc.aux_stride;
+    add_matrix(list, p->desc.epilogue & CUBLASLT_EPILOGUE_GELU ? FAKE_WRITE : FAKE_READ,
+               p->desc.aux, &layout);
+}
+
+static access_list accesses_of(const fake_product *p)
+{
+    const size_t most = 6 * (size_t)p->d.n_batch + SINGLES_MOST;
+    access_list list = {fake_new(most * sizeof(fake_access)), 0};
+    add_matrix(&list, FAKE_READ, p->a_data, &p->a);
+    add_matrix(&list, FAKE_READ, p->b_data, &p->b);
+    if (p->beta != 0) add_matrix(&list, FAKE_READ, p->c_data, &p->c);
+    add_matrix(&list, FAKE_WRITE, p->d_data, &p->d);
+    add_vector(&list, p);
+    add_aux(&list, p);
+    add(&list, FAKE_READ, p->desc.a_scale, sizeof(float), 0, 1);
+    add(&list, FAKE_READ, p->desc.b_scale, sizeof(float), 0, 1);
+    add(&list, FAKE_WRITE, p->desc.amax, sizeof(float), 0, 1);
+    if (p->workspace_bytes) add(&list, FAKE_SCRATCH, p->workspace, p->workspace_bytes, 0, 1);
+    return list;
+}
+
+/* ---- checks ---- */
+
+static int is_aligned(const void *data, unsigned bytes) { return (uintptr_t)data % bytes == 0; }
+
+static cublasStatus_t check_algo(const fake_product *p, const fake_algo *algo,
+                                 size_t workspace_bytes)
+{
+    if (algo->magic != FAKE_ALGO_MAGIC || algo->n_splits < 1) return CUBLAS_STATUS_INVALID_VALUE;
+    if (algo->workspace_bytes > workspace_bytes || !is_aligned(p->workspace, 256))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if (!is_aligned(p->a_data, algo->align[0]) || !is_aligned(p->b_data, algo->align[1]) ||
+        (p->beta != 0 && !is_aligned(p->c_data, algo->align[2])) ||
+        !is_aligned(p->d_data, algo->align[3]))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t check_pointers(const fake_product *p)
+{
+    const unsigned epilogue = p->desc.epilogue;
+    const unsigned vectors = CUBLASLT_EPILOGUE_BIAS | 16 | CUBLASLT_EPILOGUE_BGRADA |
+                             CUBLASLT_EPILOGUE_BGRADB;
+    if (!p->a_data || !p->b_data || !p->d_data || (p->beta != 0 && !p->c_data))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if ((epilogue & vectors) && !p->desc.bias) return CUBLAS_STATUS_INVALID_VALUE;
+    if ((epilogue & 128) && (!p->desc.aux || !is_aligned(p->desc.aux, 16)))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t check(const fake_product *p, const fake_algo *algo, size_t workspace_bytes)
+{
+    cublasStatus_t status = fake_check_product(p);
+    if (status == CUBLAS_STATUS_SUCCESS) status = check_pointers(p);
+    if (status == CUBLAS_STATUS_SUCCESS && algo) status = check_algo(p, algo, workspace_bytes);
+    return status;
+}
+
+/* ---- the call ---- */
+
+static cublasStatus_t enqueue(fake_stream *stream, int device, const fake_product *p)
+{
+    const access_list list = accesses_of(p);
+    const fake_use_list uses = {.name = "a product", .accesses = list.all, .n = list.n};
+    cudaError_t error = stream ? fake_capture_check(stream) : cudaErrorInvalidResourceHandle;
+    if (error == cudaSuccess) error = fake_check_current(stream->device, "a product");
+    if (error == cudaSuccess && device != stream->device) {
+        fake_report(FAKE_WRONG_DEVICE, "a handle of GPU %d is used on stream %d of GPU %d", device,
+                    stream->number, stream->device);
+        error = cudaErrorInvalidResourceHandle;
+    }
+    if (error == cudaSuccess) error = fake_submit_use(stream, &uses);
+    if (error == cudaSuccess) fake_submit(stream, fake_run_product, p, sizeof *p);
+    free(list.all);
+    return error == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
+}
+
+static double factor(const void *number, int type) { return fake_load(number, 0, type); }
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha,
+                              const void *a, cublasLtMatrixLayout_t a_layout, const void *b,
+                              cublasLtMatrixLayout_t b_layout, const void *beta, const void *c,
+                              cublasLtMatrixLayout_t c_layout, void *d,
+                              cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t *chosen,
+                              void *workspace, size_t workspace_bytes, cudaStream_t stream)
+{
+    const int device = fake_handle_device(handle);
+    if (device < 0) return CUBLAS_STATUS_NOT_INITIALIZED;
+    if (!fake_find_desc(desc) || !fake_find_layout(a_layout) || !fake_find_layout(b_layout) ||
+        !fake_find_layout(c_layout) || !fake_find_layout(d_layout))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    const fake_algo *algo = (const fake_algo *)(const void *)chosen;
+    fake_product p = {.desc = *fake_find_desc(desc),
+                      .a = *fake_find_layout(a_layout),
+                      .b = *fake_find_layout(b_layout),
+                      .c = *fake_find_layout(c_layout),
+                      .d = *fake_find_layout(d_layout),
+                      .a_data = a,
+                      .b_data = b,
+                      .c_data = c,
+                      .d_data = d,
+                      .workspace = workspace,
+                      .workspace_bytes = algo ? algo->workspace_bytes : 0,
+                      .n_splits = algo ? algo->n_splits : 1};
+    p.alpha = factor(alpha, p.desc.scale_type);
+    p.beta = factor(beta, p.desc.scale_type);
+    const cublasStatus_t status = check(&p, algo, workspace_bytes);
+    if (status != CUBLAS_STATUS_SUCCESS) return status;
+    if (fake_take_failure("product")) return CUBLAS_STATUS_EXECUTION_FAILED;
+    fake_lock();
+    const cublasStatus_t done = enqueue(fake_find_stream(stream, "a product"), device, &p);
+    fake_unlock();
+    return done;
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reports, the lock of the books, and the last error of a thread. */
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "internal.h"
+
+static pthread_mutex_t books = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t reports = PTHREAD_MUTEX_INITIALIZER;
+static atomic_int counts;
+static int64_t n_reports[FAKE_N_FAULTS];
+static char last_report[1024];
+static _Thread_local cudaError_t last_error;
+
+void fake_lock(void)
+{
+    (void)fake_get_settings();
+    pthread_mutex_lock(&books);
+}
+
+void fake_unlock(void) { pthread_mutex_unlock(&books); }
+
+static const char *const names[FAKE_N_FAULTS] = {
+    [FAKE_USE_AFTER_FREE] = "use after free",
+    [FAKE_OUT_OF_BOUNDS] = "out of bounds",
+    [FAKE_NO_MEMORY] = "not memory of a GPU",
+    [FAKE_DOUBLE_FREE] = "double free",
+    [FAKE_DESTROYED] = "use of what was destroyed",
+    [FAKE_LEAK] = "leak",
+    [FAKE_WRONG_DEVICE] = "wrong device",
+    [FAKE_UNWRITTEN] = "read of unwritten memory",
+    [FAKE_DEFAULT_STREAM] = "work on the default stream",
+    [FAKE_RACE] = "race",
+};
+
+void fake_report(fake_fault fault, const char *format, ...)
+{
+    va_list args;
+    pthread_mutex_lock(&reports);
+    n_reports[fault]++;
+    va_start(args, format);
+    vsnprintf(last_report, sizeof last_report, format, args);
+    va_end(args);
+    if (!atomic_load(&counts)) {
+        fprintf(stderr, "fake cuda: %s: %s (FAKE_CUDA_SEED=%llu)\n", names[fault], last_report,
+                (unsigned long long)fake_seed());
+        abort();
+    }
+    pthread_mutex_unlock(&reports);
+}
+
+int64_t fake_reports(fake_fault fault)
+{
+    pthread_mutex_lock(&reports);
+    const int64_t n = n_reports[fault];
+    pthread_mutex_unlock(&reports);
+    return n;
+}
+
+const char *fake_last_report(void) { return last_report; }
+
+void fake_forget(void)
+{
+    pthread_mutex_lock(&reports);
+    memset(n_reports, 0, sizeof n_reports);
+    last_report[0] = '\0';
+    pthread_mutex_unlock(&reports);
+}
+
+void fake_count_reports(int does_count) { atomic_store(&counts, does_count); }
+
+/* ---- leaks ---- */
+
+static int64_t leak(int64_t n, const char *what)
+{
+    if (n) fake_report(FAKE_LEAK, "%lld %s left", (long long)n, what);
+    return n;
+}
+
+int64_t fake_check_leaks(void)
+{
+    fake_lock();
+    const int64_t n = leak(fake_leaked_blocks(), "blocks of memory") +
+                      leak(fake_leaked_streams(), "streams") +
+                      leak(fake_leaked_events(), "events") + leak(fake_leaked_graphs(), "graphs") +
+                      leak(fake_leaked_pools(), "pools of memory") +
+                      leak(fake_leaked_handles(), "handles and descriptions of cublasLt");
+    fake_unlock();
+    return n;
+}
+
+__attribute__((destructor)) static void end(void)
+{
+    if (fake_get_settings()->looks_for_leaks) fake_check_leaks();
+}
+
+/* ---- errors ---- */
+
+cudaError_t fake_note(cudaError_t error)
+{
+    if (error != cudaSuccess && error != cudaErrorNotReady) last_error = error;
+    return error;
+}
+
+cudaError_t cudaPeekAtLastError(void) { return last_error; }
+
+cudaError_t cudaGetLastError(void)
+{
+    const cudaError_t error = last_error;
+    last_error = cudaSuccess;
+    return error;
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the environment asks for. */
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "internal.h"
+
+static fake_settings settings;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static int64_t number(const char *name, int64_t otherwise)
+{
+    const char *text = getenv(name);
+    return text && *text ? strtoll(text, NULL, 10) : otherwise;
+}
+
+static uint64_t any_seed(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_nsec % 1000000 + 1000000 * ((uint64_t)getpid() % 1000);
+}
+
+static void read_environment(void)
+{
+    int64_t n_gpus = number("FAKE_CUDA_GPUS", 1);
+    if (n_gpus > FAKE_GPUS_MOST) n_gpus = FAKE_GPUS_MOST;
+    const char *report = getenv("FAKE_CUDA_REPORT");
+    settings = (fake_settings){
+        .n_gpus = (int)n_gpus,
+        .driver = (int)number("FAKE_CUDA_DRIVER", CUDART_VERSION),
+        .capability = (int)number("FAKE_CUDA_CAPABILITY", 90),
+        .n_sms = (int)number("FAKE_CUDA_SMS", 8),
+        .has_peers = (int)number("FAKE_CUDA_PEERS", 1),
+        .looks_for_leaks = (int)number("FAKE_CUDA_LEAKS", 1),
+        .memory_bytes = (size_t)number("FAKE_CUDA_MEMORY", (int64_t)2 << 30),
+        .seed = (uint64_t)number("FAKE_CUDA_SEED", (int64_t)any_seed()),
+        .delay_us = number("FAKE_CUDA_DELAY_US", 50),
+    };
+    fake_fail(getenv("FAKE_CUDA_FAIL"));
+    fake_count_reports(report && strcmp(report, "count") == 0);
+}
+
+const fake_settings *fake_get_settings(void)
+{
+    pthread_once(&once, read_environment);
+    return &settings;
+}
+
+uint64_t fake_seed(void) { return fake_get_settings()->seed; }
+
+uint64_t fake_random(uint64_t *state)
+{
+    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+static void *must(void *memory)
+{
+    if (memory) return memory;
+    fputs("fake cuda: the host has no memory left\n", stderr);
+    abort();
+}
+
+void *fake_new(size_t bytes) { return must(calloc(1, bytes ? bytes : 1)); }
+
+void *fake_grow(void *array, size_t n_elems, size_t elem_bytes)
+{
+    return must(realloc(array, n_elems * elem_bytes));
+}

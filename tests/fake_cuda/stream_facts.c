@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What streams say about themselves, and functions of the host on them. */
+#include "internal.h"
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
+{
+    const cudaError_t error = fake_ready();
+    *least = 0;
+    *greatest = error == cudaSuccess ? -5 : 0;
+    return fake_note(error);
+}
+
+cudaError_t cudaStreamGetPriority(cudaStream_t handle, int *priority)
+{
+    fake_lock();
+    const fake_stream *stream = fake_find_stream(handle, "cudaStreamGetPriority");
+    if (stream) *priority = stream->priority;
+    fake_unlock();
+    return fake_note(stream ? cudaSuccess : cudaErrorInvalidResourceHandle);
+}
+
+cudaError_t cudaStreamGetFlags(cudaStream_t handle, unsigned *flags)
+{
+    fake_lock();
+    const fake_stream *stream = fake_find_stream(handle, "cudaStreamGetFlags");
+    if (stream) *flags = stream->flags;
+    fake_unlock();
+    return fake_note(stream ? cudaSuccess : cudaErrorInvalidResourceHandle);
+}
+
+cudaError_t cudaStreamGetDevice(cudaStream_t handle, int *device)
+{
+    *device = fake_stream_device(handle, "cudaStreamGetDevice");
+    return fake_note(*device >= 0 ? cudaSuccess : cudaErrorInvalidResourceHandle);
+}
+
+/* ---- functions of the host ---- */
+
+typedef struct host_call {
+    cudaHostFn_t fn;
+    void *user;
+} host_call;
+
+static void run_host_call(void *args)
+{
+    const host_call *call = args;
+    call->fn(call->user);
+}
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t fn, void *user)
+{
+    const host_call call = {fn, user};
+    fake_lock();
+    fake_stream *stream = fake_find_stream(handle, "cudaLaunchHostFunc");
+    const cudaError_t error = stream ? fake_capture_check(stream) : cudaErrorInvalidResourceHandle;
+    if (error == cudaSuccess) fake_submit(stream, run_host_call, &call, sizeof call);
+    fake_unlock();
+    return fake_note(error);
+}

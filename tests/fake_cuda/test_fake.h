@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the tests of the fake share. */
+#ifndef FAKE_CUDA_TEST_FAKE_H
+#define FAKE_CUDA_TEST_FAKE_H
+
+#include "qdr_test.h"
+
+#include <sched.h>
+#include <stdatomic.h>
+
+#include "fake.h"
+
+#define OK(call) assert_int_equal((call), cudaSuccess)
+#define GIVES(call, error) assert_int_equal((call), (error))
+
+/* The statements make reports of this fault, and of no other. */
+#define REPORTS(fault, ...)                                                                        \
+    do {                                                                                           \
+        fake_forget();                                                                             \
+        __VA_ARGS__;                                                                               \
+        expect_only((fault), __FILE__, __LINE__);                                                  \
+    } while (0)
+/* They make none. */
+#define QUIET(...) REPORTS(FAKE_N_FAULTS, __VA_ARGS__)
+
+static inline void expect_only(fake_fault fault, const char *file, int line)
+{
+    for (int i = 0; i < (int)FAKE_N_FAULTS; i++) {
+        const int wanted = i == (int)fault;
+        if ((fake_reports((fake_fault)i) > 0) == wanted) continue;
+        print_error("fault %d: %lld reports, the last of all: %s\n", i,
+                    (long long)fake_reports((fake_fault)i), fake_last_report());
+        _fail(file, line);
+    }
+    fake_forget();
+}
+
+static inline cudaStream_t new_stream(void)
+{
+    cudaStream_t stream = NULL;
+    OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    return stream;
+}
+
+static inline cudaEvent_t new_event(void)
+{
+    cudaEvent_t event = NULL;
+    OK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    return event;
+}
+
+static inline void *new_memory(size_t bytes)
+{
+    void *data = NULL;
+    OK(cudaMalloc(&data, bytes));
+    return data;
+}
+
+static inline void *new_pinned(size_t bytes)
+{
+    void *data = NULL;
+    OK(cudaHostAlloc(&data, bytes, cudaHostAllocMapped));
+    return data;
+}
+
+/* Work that holds its stream until it is let go. */
+typedef struct gate {
+    atomic_int is_open;
+} gate;
+
+static inline void pass_gate(void *user)
+{
+    gate *g = user;
+    while (!atomic_load(&g->is_open)) sched_yield();
+}
+
+static inline void close_gate(cudaStream_t stream, gate *g)
+{
+    atomic_store(&g->is_open, 0);
+    OK(cudaLaunchHostFunc(stream, pass_gate, g));
+}
+
+static inline void open_gate(gate *g) { atomic_store(&g->is_open, 1); }
+
+/* One access of contiguous bytes. */
+static inline cudaError_t use(cudaStream_t stream, const char *name, fake_access_kind kind,
+                              const void *data, size_t bytes)
+{
+    const fake_access access = {kind, data, bytes, 0, 1};
+    return fake_use(stream, name, &access, 1);
+}
+
+/* The tests count reports; at the end nothing is left. */
+static inline int start_counting(void **state)
+{
+    (void)state;
+    fake_count_reports(1);
+    fake_forget();
+    return 0;
+}
+
+static inline int check_nothing_left(void **state)
+{
+    (void)state;
+    fake_forget();
+    const int64_t n = fake_check_leaks();
+    if (n) print_error("%s\n", fake_last_report());
+    return n != 0;
+}
+
+#define FAKE_TEST(name) cmocka_unit_test_setup_teardown(name, start_counting, check_nothing_left)
+
+#endif

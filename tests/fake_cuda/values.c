@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Numbers that streams wait for and write: functions of the driver, asked for by name. What a
+ * stream wrote before a number is ordered before who waits for it, if the wait is enqueued later.
+ */
+#include <cuda.h>
+#include <string.h>
+#include <time.h>
+
+#include "internal.h"
+
+typedef struct value {
+    CUdeviceptr at;
+    cuuint32_t number;
+    unsigned flags;
+} value;
+
+static uint32_t *place(const value *v) { return fake_translate((const void *)(uintptr_t)v->at); }
+
+static int is_reached(const value *v)
+{
+    const uint32_t now = __atomic_load_n(place(v), __ATOMIC_ACQUIRE);
+    switch (v->flags & 3) {
+    case CU_STREAM_WAIT_VALUE_EQ: return now == v->number;
+    case CU_STREAM_WAIT_VALUE_AND: return (now & v->number) != 0;
+    case CU_STREAM_WAIT_VALUE_NOR: return ~(now | v->number) != 0;
+    default: return (int32_t)(now - v->number) >= 0;
+    }
+}
+
+static void run_wait(void *args)
+{
+    const struct timespec pause = {0, 20000};
+    while (!is_reached(args)) nanosleep(&pause, NULL);
+}
+
+static void run_write(void *args)
+{
+    const value *v = args;
+    __atomic_store_n(place(v), v->number, __ATOMIC_RELEASE);
+}
+
+/* ---- what orders ---- */
+
+typedef struct written {
+    CUdeviceptr at;
+    fake_clock clock;
+} written;
+
+static written *all_written;
+static int n_written;
+
+static written *find_written(CUdeviceptr at)
+{
+    for (int i = 0; i < n_written; i++) {
+        if (all_written[i].at == at) return &all_written[i];
+    }
+    return NULL;
+}
+
+static void book_write(fake_stream *stream, CUdeviceptr at)
+{
+    written *found = find_written(at);
+    if (!found) {
+        all_written = fake_grow(all_written, (size_t)n_written + 1, sizeof *all_written);
+        found = &all_written[n_written++];
+        *found = (written){.at = at};
+    }
+    fake_clock_join(&found->clock, &stream->clock);
+}
+
+static void book_wait(fake_stream *stream, CUdeviceptr at)
+{
+    const written *found = find_written(at);
+    if (found) fake_clock_join(&stream->clock, &found->clock);
+}
+
+/* ---- the calls ---- */
+
+static CUresult enqueue(CUstream handle, const value *v, int waits)
+{
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    fake_lock();
+    fake_stream *stream = fake_find_stream(handle,
+                                           waits ? "cuStreamWaitValue32" : "cuStreamWriteValue32");
+    const fake_block *block = fake_find_block((const void *)(uintptr_t)v->at);
+    if (stream && block && !block->is_freed && v->at % sizeof(uint32_t) == 0 &&
+        fake_capture_check(stream) == cudaSuccess) {
+        if (waits)
+            book_wait(stream, v->at);
+        else
+            book_write(stream, v->at);
+        fake_submit(stream, waits ? run_wait : run_write, v, sizeof *v);
+        result = CUDA_SUCCESS;
+    }
+    fake_unlock();
+    return result;
+}
+
+static CUresult wait_value(CUstream stream, CUdeviceptr at, cuuint32_t number, unsigned flags)
+{
+    const value v = {at, number, flags};
+    return enqueue(stream, &v, 1);
+}
+
+static CUresult write_value(CUstream stream, CUdeviceptr at, cuuint32_t number, unsigned flags)
+{
+    const value v = {at, number, flags};
+    return enqueue(stream, &v, 0);
+}
+
+cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function, unsigned version,
+                                             unsigned long long flags,
+                                             enum cudaDriverEntryPointQueryResult *status)
+{
+    CUresult (*found)(CUstream, CUdeviceptr, cuuint32_t, unsigned) = NULL;
+    const cudaError_t error = fake_ready();
+    (void)version;
+    (void)flags;
+    *function = NULL;
+    if (error != cudaSuccess) return fake_note(error);
+    if (strcmp(symbol, "cuStreamWaitValue32") == 0) found = wait_value;
+    if (strcmp(symbol, "cuStreamWriteValue32") == 0) found = write_value;
+    memcpy(function, &found, sizeof found);
+    if (status) *status = found ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
+    return found ? cudaSuccess : fake_note(cudaErrorSymbolNotFound);
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is said of GPUs, by a stand-in for the plugin (fake_plugin.c) or without one, as
+ * QDR_CUDA_PLUGIN has it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "qdr_test.h"
+#include "quadrille/gpu.h"
+
+static qdr_gpu_report report;
+
+static void ask(const char *mode)
+{
+    setenv("FAKE_PLUGIN", mode, 1);
+    memset(&report, 0xff, sizeof report);
+    CHECK_OK(qdr_gpu_query(&report));
+}
+
+static void check_versions(int driver)
+{
+    assert_int_equal(report.has_plugin, 1);
+    assert_int_equal(report.driver, driver);
+    assert_int_equal(report.runtime, 13000);
+    assert_int_equal(report.cublaslt, 130101);
+    assert_int_equal(report.nccl, 22809);
+}
+
+static void two_gpus(void **state)
+{
+    (void)state;
+    ask("");
+    check_versions(13010);
+    assert_int_equal(report.status, QDR_OK);
+    assert_string_equal(report.sentence, "");
+    assert_int_equal(report.n_gpus, 2);
+    const qdr_gpu *gpu = &report.gpus[1];
+    assert_string_equal(gpu->name, "Fake 1");
+    assert_string_equal(gpu->bus, "ffff:a1:00.0"); /* as the topology writes it */
+    assert_int_equal(gpu->number, 1);
+    assert_int_equal(gpu->major, 7);
+    assert_int_equal(gpu->n_sms, 132);
+    assert_int_equal(gpu->bytes, INT64_C(80) << 30);
+    assert_int_equal(gpu->bytes_free, INT64_C(79) << 30);
+}
+
+static void one_cannot_be_asked(void **state)
+{
+    (void)state;
+    ask("lost");
+    check_versions(13010);
+    assert_int_equal(report.status, QDR_ERR_DEVICE);
+    assert_non_null(strstr(report.sentence, "GPU 0 is lost"));
+    assert_int_equal(report.n_gpus, 2);
+    assert_int_equal(report.gpus[0].status, QDR_ERR_DEVICE);
+    assert_int_equal(report.gpus[0].bytes, 0);
+    assert_int_equal(report.gpus[1].status, QDR_OK);
+    assert_string_equal(report.gpus[1].name, "Fake 1");
+}
+
+static void no_driver_and_no_gpu(void **state)
+{
+    (void)state;
+    ask("none");
+    check_versions(0);
+    assert_int_equal(report.status, QDR_ERR_UNSUPPORTED);
+    assert_non_null(strstr(report.sentence, "no driver in the test"));
+    assert_int_equal(report.n_gpus, 0);
+    ask("hidden");
+    assert_int_equal(report.status, QDR_ERR_UNSUPPORTED);
+    assert_non_null(strstr(report.sentence, "CUDA_VISIBLE_DEVICES"));
+    assert_int_equal(report.n_gpus, 0);
+}
+
+static void no_plugin(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) { /* the same when it is asked again */
+        ask("");
+        assert_int_equal(report.status, QDR_ERR_UNSUPPORTED);
+        assert_non_null(strstr(report.sentence, getenv("QDR_CUDA_PLUGIN")));
+        assert_int_equal(report.has_plugin | report.driver | report.runtime | report.n_gpus, 0);
+    }
+}
+
+static void no_place(void **state)
+{
+    (void)state;
+    CHECK_FAILS(qdr_gpu_query(NULL), QDR_ERR_ARGUMENT, "NULL");
+}
+
+int main(void)
+{
+    const struct CMUnitTest with[] = {
+        cmocka_unit_test(two_gpus),
+        cmocka_unit_test(one_cannot_be_asked),
+        cmocka_unit_test(no_driver_and_no_gpu),
+        cmocka_unit_test(no_place),
+    };
+    const struct CMUnitTest without[] = {cmocka_unit_test(no_plugin), cmocka_unit_test(no_place)};
+    const char *plugin = getenv("QDR_CUDA_PLUGIN");
+    return plugin && access(plugin, R_OK) == 0 ? cmocka_run_group_tests(with, NULL, NULL)
+                                               : cmocka_run_group_tests(without, NULL, NULL);
+}
