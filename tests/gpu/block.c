@@ -80,7 +80,8 @@ static void report(const block *b, const samples *s)
     snprintf(text, sizeof text, "hidden %lld, %lld heads, %lldx%lld tokens, bf16",
              (long long)shape->hidden, (long long)shape->n_heads, (long long)shape->n_sequences,
              (long long)shape->context);
-    gpu_report *all = gpu_report_begin("layer", text);
+    const char *tune = getenv("QDR_TUNE");
+    gpu_report *all = gpu_report_begin(tune && *tune ? "layer" : "layer, not tuned", text);
     gpu_report_samples(all, "layer, ms", s->layer, N_SAMPLES);
     gpu_report_samples(all, "forward, ms", s->forward, N_SAMPLES);
     gpu_report_samples(all, "backward, ms", s->backward, N_SAMPLES);

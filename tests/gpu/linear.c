@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A linear layer on 1x1x1x1, bf16, forward and backward, against the fastest algorithm of cuBLASLt
  * for each of its three products (dW in fp32, as the library has it), in turn in one process.
- * linear [M N K]...; default: the two shapes that the bar is about. */
+ * With QDR_TUNE the library times algorithms, too, when the layer is made. linear [M N K]...;
+ * default: the two shapes that the bar is about. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -16,6 +17,7 @@ typedef struct layer {
     qdr_linear *linear;
     void *x, *y, *dy, *dx;
     qdr_parameter w;
+    int is_turned; /* W is [in, out] */
 } layer;
 
 typedef struct rival {
@@ -33,8 +35,8 @@ static layer make_layer(gpu_place *place, int64_t m, int64_t n, int64_t k)
     layer l = {.place = place, .m = m, .n = n, .k = k};
     const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = m, .dtype = QDR_BF16};
     const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{k, 1}}, .col_axis = QDR_X};
-    const qdr_linear_desc desc = {QDR_OPTS_INIT, .name = "layer", .in = {{k, 1}}, .out = {{n, 1}},
-                                  .storage = QDR_OUT_IN};
+    const qdr_linear_desc desc = {QDR_OPTS_INIT, .name = "layer", .in = {{k, 1}}, .out = {{n, 1}}};
+    qdr_linear_storage storage;
     qdr_edge x, y;
     OK(qdr_stack_create(place->grid, &opts, &l.stack));
     OK(qdr_stack_add_input(l.stack, "x", &input, 1, &x));
@@ -42,6 +44,8 @@ static layer make_layer(gpu_place *place, int64_t m, int64_t n, int64_t k)
     OK(qdr_stack_build(l.stack));
     OK(qdr_linear_init(l.linear, 1, 0.02));
     OK(qdr_stack_parameter(l.stack, qdr_linear_weight_index(l.linear), &l.w));
+    OK(qdr_linear_get_storage(l.linear, &storage));
+    l.is_turned = storage.storage == QDR_IN_OUT;
     l.x = gpu_random(place, m * k, QDR_BF16, 1);
     l.dy = gpu_random(place, m * n, QDR_BF16, 1);
     l.y = gpu_memory(place, m * n, QDR_BF16);
@@ -56,13 +60,19 @@ static void free_layer(layer *l)
     qdr_stack_destroy(&l->stack);
 }
 
-/* Y = X·Wᵀ, dX = dY·W, dW = dYᵀ·X on the layer's own inputs, into memory of its own. */
+/* Y = X·Wᵀ, dX = dY·W, dW = dYᵀ·X on the layer's own inputs, W stored as the layer stores it, into
+ * memory of its own. */
 static rival make_rival(const layer *l)
 {
     rival r = {.lt = lt_open(l->place->stream)};
-    r.y = (lt_product){.m = l->m, .n = l->n, .k = l->k, .a = l->x, .b = l->w.data, .trans_b = 1};
+    const int turned = l->is_turned;
+    r.y = (lt_product){.m = l->m, .n = l->n, .k = l->k, .a = l->x, .b = l->w.data};
+    r.y.trans_b = !turned;
     r.dx = (lt_product){.m = l->m, .n = l->k, .k = l->n, .a = l->dy, .b = l->w.data};
+    r.dx.trans_b = turned;
     r.dw = (lt_product){.m = l->n, .n = l->k, .k = l->m, .a = l->dy, .b = l->x, .trans_a = 1};
+    if (turned)
+        r.dw = (lt_product){.m = l->k, .n = l->n, .k = l->m, .a = l->x, .b = l->dy, .trans_a = 1};
     r.y.c_type = r.dx.c_type = CUDA_R_16BF;
     r.dw.c_type = CUDA_R_32F;
     r.y.c = gpu_memory(l->place, l->m * l->n, QDR_BF16);
@@ -157,6 +167,13 @@ static void measure(const layer *l, const rival *r, times library[N_SAMPLES], ti
     gpu_marks_free(&marks);
 }
 
+/* The library times algorithms only when it is asked to. */
+static int is_tuned(void)
+{
+    const char *path = getenv("QDR_TUNE");
+    return path && *path;
+}
+
 static double pick(const times *t, int which)
 {
     return which == 0 ? t->forward : which == 1 ? t->backward : t->forward + t->backward;
@@ -180,7 +197,7 @@ static void report_part(gpu_report *report, const char *name, int which, double 
     gpu_report_number(report, text, 1e-9 * flops / gpu_median(mine, N_SAMPLES));
     snprintf(text, sizeof text, "%s, ratio", name);
     gpu_report_samples(report, text, ratio, N_SAMPLES);
-    gpu_report_bar(report, text, 0.97);
+    if (is_tuned()) gpu_report_bar(report, text, 0.97);
 }
 
 static void report(const layer *l, const rival *r, const times *library, const times *best)
@@ -191,7 +208,7 @@ static void report(const layer *l, const rival *r, const times *library, const t
     char text[96];
     snprintf(text, sizeof text, "%lldx%lld, k=%lld, bf16", (long long)l->m, (long long)l->n,
              (long long)l->k);
-    gpu_report *all = gpu_report_begin("linear", text);
+    gpu_report *all = gpu_report_begin(is_tuned() ? "linear, tuned" : "linear", text);
     report_part(all, "forward", 0, flops, library, best);
     report_part(all, "backward", 1, 2 * flops, library, best);
     report_part(all, "both", 2, 3 * flops, library, best);
@@ -200,6 +217,7 @@ static void report(const layer *l, const rival *r, const times *library, const t
                  products[i]->n_algorithms, products[i]->first_ms, products[i]->best_ms);
         gpu_report_word(all, names[i], text);
     }
+    gpu_report_word(all, "W", l->is_turned ? "[in, out]" : "[out, in]");
     gpu_report_end(all);
 }
 

@@ -149,13 +149,18 @@ part_sanitize() {
     join
 }
 
-part_linear() { measure linear 90 "$build/tests/gpu/gpu_linear"; }
+# Beside the fastest algorithms: the library's with those that it takes by itself, and with those that it finds by measuring.
+part_linear() {
+    measure linear 60 "$build/tests/gpu/gpu_linear"
+    measure linear-tuned 90 env QDR_TUNE="$work/tune.json" "$build/tests/gpu/gpu_linear"
+}
 part_host() { measure host-cost 30 "$build/tests/gpu/gpu_host_cost"; }
 
 # In turn, so that both see the same GPU.
 part_layer() {
+    measure layer-not-tuned 60 "$build/tests/gpu/gpu_block"
     for round in 1 2; do
-        measure layer-$round 60 "$build/tests/gpu/gpu_block"
+        measure layer-$round 60 env QDR_TUNE="$work/tune.json" "$build/tests/gpu/gpu_block"
         if python3 -c 'import torch' 2>/dev/null; then
             measure layer-torch-$round 60 env LD_LIBRARY_PATH="$caller_library_path" python3 tests/gpu/layer_torch.py
         else
@@ -217,7 +222,7 @@ note_facts() {
 
 mkdir -p "$work"
 work=$(cd "$work" && pwd -P)
-rm -f "$work"/*.jsonl "$work"/*.log "$work"/parts "$work"/info.json
+rm -f "$work"/*.jsonl "$work"/*.log "$work"/parts "$work"/info.json "$work"/tune.json
 : >"$work/parts"
 text=$work/text.txt
 cat README.md docs/*.md >"$text"
