@@ -3,8 +3,6 @@
  * since results may be inputs. */
 #include "accesses.h"
 
-#include "core/op_bytes.h"
-
 typedef fake_kernel_accesses list;
 
 static size_t elem_bytes(const qdri_kernel *kernel) { return qdr_dtype_bytes(kernel->dtype); }
@@ -182,12 +180,11 @@ static widths attention_widths(const qdri_kernel *kernel)
     return (widths){(heads + 2 * kv_heads) * size, heads * size};
 }
 
+/* The GPU's kernels keep a sum of each row and head there. */
 static void attention_work(const qdri_kernel *kernel, list *l)
 {
-    if (kernel->u.attention.n_rows == 0) return;
-    fake_add_access(l, FAKE_SCRATCH, kernel->u.attention.work,
-                    qdri_attention_work_bytes(kernel->dtype, kernel->u.attention.context,
-                                              kernel->u.attention.head_size));
+    const int64_t n_sums = kernel->u.attention.n_rows * kernel->u.attention.n_heads;
+    fake_add_access(l, FAKE_SCRATCH, kernel->u.attention.work, (size_t)n_sums * sum_bytes(kernel));
 }
 
 static void attention_forward(const qdri_kernel *kernel, list *l)

@@ -16,7 +16,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static planned plan[PLANNED_MOST];
 static int n_planned;
 
-void fake_fail(const char *text)
+void fake_plan_failures(const char *text)
 {
     pthread_mutex_lock(&lock);
     n_planned = 0;
@@ -27,6 +27,12 @@ void fake_fail(const char *text)
         if (text) text++;
     }
     pthread_mutex_unlock(&lock);
+}
+
+void fake_fail(const char *text)
+{
+    (void)fake_get_settings(); /* which plans, too */
+    fake_plan_failures(text);
 }
 
 int fake_take_failure(const char *kind)

@@ -32,6 +32,11 @@ void *fake_grow(void *array, size_t n_elems, size_t elem_bytes);
 void fake_lock(void);
 void fake_unlock(void);
 cudaError_t fake_note(cudaError_t error); /* for cudaGetLastError() */
+void fake_set_counts(int counts); /* whether reports are counted */
+
+/* ---- failures.c ---- */
+
+void fake_plan_failures(const char *plan);
 
 /* ---- devices.c ---- */
 
@@ -98,6 +103,7 @@ typedef struct fake_block {
     uintptr_t pages; /* device: where its pages begin, and how long they are */
     size_t page_bytes;
     int device, is_freed; /* freed: until the stream comes there */
+    int is_registered; /* the caller's own */
     cudaMemPool_t pool;
     unsigned char *shadow; /* of device memory, per byte: 1 if written; else NULL */
     fake_history history;

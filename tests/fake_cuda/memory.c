@@ -63,7 +63,6 @@ fake_block *fake_add_block(fake_block_kind kind, int device, size_t bytes, uintp
         free(block);
         return NULL;
     }
-    if (kind == FAKE_DEVICE) block->shadow = fake_new(bytes);
     if (kind != FAKE_PINNED) bytes_used[device] += bytes;
     insert(block);
     return block;
@@ -78,7 +77,6 @@ void fake_remove_block(fake_block *block)
     if (block->kind == FAKE_DEVICE) fake_unplace(block);
     if (block->kind != FAKE_PINNED && !block->is_freed) bytes_used[block->device] -= block->bytes;
     fake_history_free(&block->history);
-    free(block->shadow);
     free(block);
 }
 
@@ -175,14 +173,46 @@ cudaError_t cudaHostAlloc(void **data, size_t bytes, unsigned flags)
     return allocate_locked(FAKE_PINNED, bytes, data);
 }
 
+/* Memory of the host that it keeps. */
+static cudaError_t register_host(void *data, size_t bytes)
+{
+    cudaError_t error = fake_ready();
+    if (error == cudaSuccess && (!data || bytes == 0)) error = cudaErrorInvalidValue;
+    if (error == cudaSuccess) error = fake_unsafe();
+    if (error == cudaSuccess && fake_take_failure("host")) error = cudaErrorMemoryAllocation;
+    if (error != cudaSuccess) return error;
+    if (fake_find_block(data) || fake_find_block((char *)data + bytes - 1))
+        return cudaErrorHostMemoryAlreadyRegistered;
+    fake_add_block(FAKE_PINNED, fake_current_device(), bytes, (uintptr_t)data)->is_registered = 1;
+    return cudaSuccess;
+}
+
+cudaError_t cudaHostRegister(void *data, size_t bytes, unsigned flags)
+{
+    (void)flags;
+    fake_lock();
+    const cudaError_t error = register_host(data, bytes);
+    fake_unlock();
+    return fake_note(error);
+}
+
 cudaError_t cudaMallocHost(void **data, size_t bytes) { return cudaHostAlloc(data, bytes, 0); }
 
+typedef enum way_to_free { FREE_DEVICE, FREE_PINNED, UNREGISTER } way_to_free;
+static const char *const way_names[] = {"cudaFree", "cudaFreeHost", "cudaHostUnregister"};
+
+static way_to_free way_of(const fake_block *block)
+{
+    if (block->is_registered) return UNREGISTER;
+    return block->kind == FAKE_PINNED ? FREE_PINNED : FREE_DEVICE;
+}
+
 /* A block that begins there and may be freed so; reports what does not. */
-static fake_block *find_to_free(void *pointer, int is_pinned, const char *name)
+static fake_block *find_to_free(void *pointer, way_to_free way)
 {
     fake_block *block = fake_find_block(pointer);
-    const int is_there = block && block->begin == (uintptr_t)pointer &&
-                         (block->kind == FAKE_PINNED) == is_pinned;
+    const int is_there = block && block->begin == (uintptr_t)pointer && way_of(block) == way;
+    const char *name = way_names[way];
     if (is_there && !block->is_freed) return block;
     const int was = (is_there && block->is_freed) || fake_was_freed(pointer);
     fake_report(was ? FAKE_DOUBLE_FREE : FAKE_NO_MEMORY,
@@ -203,13 +233,13 @@ static void check_unused(const fake_block *block, const char *name)
 }
 
 /* Whoever frees holds the lock; it is let go while the GPU finishes. */
-static cudaError_t free_block(void *pointer, int is_pinned, const char *name)
+static cudaError_t free_block(void *pointer, way_to_free way)
 {
     cudaError_t error = fake_unsafe();
     if (error != cudaSuccess) return error;
-    fake_block *block = find_to_free(pointer, is_pinned, name);
+    fake_block *block = find_to_free(pointer, way);
     if (!block) return cudaErrorInvalidValue;
-    check_unused(block, name);
+    check_unused(block, way_names[way]);
     const int must_wait = fake_history_open(&block->history) != NULL;
     const int device = block->device;
     fake_mark_freed(block);
@@ -218,21 +248,24 @@ static cudaError_t free_block(void *pointer, int is_pinned, const char *name)
         fake_wait_for_device(device);
         fake_lock();
     }
-    void *host = block->kind == FAKE_DEVICE ? NULL : (void *)block->begin;
+    const int owns_host = block->kind != FAKE_DEVICE && !block->is_registered;
+    void *host = owns_host ? (void *)block->begin : NULL;
     fake_remove_block(block);
     free(host);
     return cudaSuccess;
 }
 
-static cudaError_t free_locked(void *pointer, int is_pinned, const char *name)
+static cudaError_t free_locked(void *pointer, way_to_free way)
 {
     if (!pointer) return cudaSuccess;
     fake_lock();
-    const cudaError_t error = free_block(pointer, is_pinned, name);
+    const cudaError_t error = free_block(pointer, way);
     fake_unlock();
     return fake_note(error);
 }
 
-cudaError_t cudaFree(void *pointer) { return free_locked(pointer, 0, "cudaFree"); }
+cudaError_t cudaFree(void *pointer) { return free_locked(pointer, FREE_DEVICE); }
 
-cudaError_t cudaFreeHost(void *pointer) { return free_locked(pointer, 1, "cudaFreeHost"); }
+cudaError_t cudaFreeHost(void *pointer) { return free_locked(pointer, FREE_PINNED); }
+
+cudaError_t cudaHostUnregister(void *pointer) { return free_locked(pointer, UNREGISTER); }

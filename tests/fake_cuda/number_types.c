@@ -82,6 +82,7 @@ static uint16_t half_store(double value)
     int exponent;
     if (isnan(value)) return 0x7fff;
     if (size >= 65520) return (uint16_t)(sign | 0x7c00);
+    if (size == 0) return (uint16_t)sign;
     frexp(size, &exponent);
     const int last = (exponent < -13 ? -13 : exponent) - 11; /* of the last bit */
     const double n = nearbyint(ldexp(size, -last)); /* of them; 2048 carries into the exponent */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where device memory lies: a region per GPU whose addresses nobody may touch, and as far behind
- * them the pages with the bytes. A place is given again as late as can be, so that what was freed
- * stays unreadable. */
+/* Where device memory lies: a region per GPU whose addresses nobody may touch, as far behind them
+ * the pages with the bytes, and once more as far those with the shadow. A place is given again as
+ * late as can be, so that what was freed stays unreadable. */
 #define _GNU_SOURCE 1
 #include <string.h>
 #include <sys/mman.h>
@@ -33,7 +33,7 @@ static int reserve(void)
 {
     if (fake_region.bytes) return 1;
     const size_t bytes = (size_t)fake_get_settings()->n_gpus * GPU_BYTES;
-    void *data = mmap(NULL, 2 * bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
+    void *data = mmap(NULL, 3 * bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
                       0);
     if (data == MAP_FAILED) return 0;
     fake_region.begin = (uintptr_t)data;
@@ -84,19 +84,29 @@ static void insert(fake_block *block)
     n_placed[device]++;
 }
 
+static char *bytes_of(const fake_block *block) { return (char *)block->pages + fake_region.bytes; }
+
 /* Small blocks begin as not-a-number, large ones as whatever is there. */
-static int open_pages(const fake_block *block)
+static int open_pages(fake_block *block)
 {
     const size_t open_bytes = block->page_bytes - PAGE; /* the last page stays closed */
-    char *data = fake_translate((const void *)block->pages);
+    const size_t shift = block->begin - block->pages;
+    char *data = bytes_of(block);
     if (mprotect(data, open_bytes, PROT_READ | PROT_WRITE)) return 0;
+    if (mprotect(data + fake_region.bytes, open_bytes, PROT_READ | PROT_WRITE)) return 0;
+    block->shadow = (unsigned char *)data + fake_region.bytes + shift;
 #ifdef HAS_ASAN
     ASAN_POISON_MEMORY_REGION(data, open_bytes);
-    ASAN_UNPOISON_MEMORY_REGION(data + (block->begin - block->pages), block->bytes);
+    ASAN_UNPOISON_MEMORY_REGION(data + shift, block->bytes);
 #endif
-    if (block->bytes <= (size_t)1 << 20)
-        memset(data + (block->begin - block->pages), 0xff, block->bytes);
+    if (block->bytes <= (size_t)1 << 20) memset(data + shift, 0xff, block->bytes);
     return 1;
+}
+
+static void close_pages(char *data, size_t bytes)
+{
+    (void)madvise(data, bytes, MADV_DONTNEED);
+    (void)mprotect(data, bytes, PROT_NONE);
 }
 
 int fake_place(fake_block *block)
@@ -120,12 +130,12 @@ int fake_place(fake_block *block)
 void fake_unplace(fake_block *block)
 {
     const int device = block->device, at = n_before(device, block->pages);
-    void *data = fake_translate((const void *)block->pages);
+    char *data = bytes_of(block);
 #ifdef HAS_ASAN
     ASAN_UNPOISON_MEMORY_REGION(data, block->page_bytes);
 #endif
-    (void)madvise(data, block->page_bytes, MADV_DONTNEED);
-    (void)mprotect(data, block->page_bytes, PROT_NONE);
+    close_pages(data, block->page_bytes);
+    close_pages(data + fake_region.bytes, block->page_bytes);
     memmove(placed[device] + at, placed[device] + at + 1,
             (size_t)(n_placed[device] - at - 1) * sizeof(fake_block *));
     n_placed[device]--;

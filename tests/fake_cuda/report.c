@@ -69,7 +69,13 @@ void fake_forget(void)
     pthread_mutex_unlock(&reports);
 }
 
-void fake_count_reports(int does_count) { atomic_store(&counts, does_count); }
+void fake_set_counts(int does_count) { atomic_store(&counts, does_count); }
+
+void fake_count_reports(int does_count)
+{
+    (void)fake_get_settings(); /* which sets it, too */
+    fake_set_counts(does_count);
+}
 
 /* ---- leaks ---- */
 

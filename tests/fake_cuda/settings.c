@@ -39,8 +39,8 @@ static void read_environment(void)
         .seed = (uint64_t)number("FAKE_CUDA_SEED", (int64_t)any_seed()),
         .delay_us = number("FAKE_CUDA_DELAY_US", 50),
     };
-    fake_fail(getenv("FAKE_CUDA_FAIL"));
-    fake_count_reports(report && strcmp(report, "count") == 0);
+    fake_plan_failures(getenv("FAKE_CUDA_FAIL"));
+    fake_set_counts(report && strcmp(report, "count") == 0);
 }
 
 const fake_settings *fake_get_settings(void)

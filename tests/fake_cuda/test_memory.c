@@ -116,6 +116,32 @@ static void test_bounds(void **state)
     OK(cudaStreamDestroy(stream));
 }
 
+/* Memory of the caller's own is pinned as long as it is registered. */
+static void test_registered(void **state)
+{
+    (void)state;
+    gate g;
+    int *memory = malloc(100), *data = new_memory(4), local = 0;
+    cudaStream_t stream = new_stream();
+    OK(cudaHostRegister(memory, 100, cudaHostRegisterMapped));
+    GIVES(cudaHostRegister(memory + 5, 100, 0), cudaErrorHostMemoryAlreadyRegistered);
+    OK(cudaMemsetAsync(data, 0, 4, stream));
+    memory[3] = 7;
+    close_gate(stream, &g);
+    OK(cudaMemcpyAsync(memory + 3, data, 4, cudaMemcpyDefault, stream)); /* returns */
+    assert_int_equal(memory[3], 7);
+    open_gate(&g);
+    OK(cudaStreamSynchronize(stream));
+    assert_int_equal(memory[3], 0);
+    REPORTS(FAKE_NO_MEMORY, cudaFreeHost(memory));
+    REPORTS(FAKE_NO_MEMORY, cudaHostUnregister(&local));
+    QUIET(OK(cudaHostUnregister(memory)));
+    REPORTS(FAKE_DOUBLE_FREE, cudaHostUnregister(memory));
+    free(memory);
+    OK(cudaFree(data));
+    OK(cudaStreamDestroy(stream));
+}
+
 /* Copies carry along what is unwritten. */
 static void test_unwritten(void **state)
 {
@@ -272,9 +298,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_aborts), /* first: no threads yet */
-        FAKE_TEST(test_addresses),     FAKE_TEST(test_limit),    FAKE_TEST(test_many_blocks),
-        FAKE_TEST(test_frees),         FAKE_TEST(test_bounds),   FAKE_TEST(test_unwritten),
-        FAKE_TEST(test_pools),         FAKE_TEST(test_failures), FAKE_TEST(test_leaks),
+        FAKE_TEST(test_addresses),     FAKE_TEST(test_limit),  FAKE_TEST(test_many_blocks),
+        FAKE_TEST(test_frees),         FAKE_TEST(test_bounds), FAKE_TEST(test_registered),
+        FAKE_TEST(test_unwritten),     FAKE_TEST(test_pools),  FAKE_TEST(test_failures),
+        FAKE_TEST(test_leaks),
     };
     print_message("FAKE_CUDA_SEED=%llu\n", (unsigned long long)fake_seed());
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One small kernel of each kind and way, with its memory in one piece. */
+#ifndef FAKE_CUDA_KERNEL_CASES_H
+#define FAKE_CUDA_KERNEL_CASES_H
+
+#include <string.h>
+
+#include "core/op_bytes.h"
+#include "dev/device.h"
+#include "qdr_test.h"
+
+enum { CASE_BYTES = 64 << 10, N_CASES = 2, ROWS = 6, COLS = 7 };
+
+typedef struct kernel_case {
+    qdri_kernel kernel;
+    int number; /* 0: overwrites, 1: adds, or is otherwise different */
+    uint64_t random;
+    size_t used, work_begin, work_bytes; /* work: of attention, which may do there what it likes */
+    _Alignas(64) unsigned char arena[CASE_BYTES];
+} kernel_case;
+
+static void fill_case(kernel_case *c, void *data, qdr_dtype dtype, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const float value = (float)test_between(&c->random, 1, 1000) / 500;
+        uint32_t bits;
+        memcpy(&bits, &value, sizeof bits);
+        if (dtype == QDR_F64) ((double *)data)[i] = (double)value;
+        if (dtype == QDR_F32) ((float *)data)[i] = value;
+        if (dtype == QDR_BF16) ((uint16_t *)data)[i] = (uint16_t)(bits >> 16);
+    }
+}
+
+static void *take(kernel_case *c, qdr_dtype dtype, int64_t n)
+{
+    void *data = c->arena + c->used;
+    c->used += ((size_t)n * qdr_dtype_bytes(dtype) + 127) / 64 * 64; /* and a gap */
+    assert_true(c->used <= CASE_BYTES);
+    fill_case(c, data, dtype, n);
+    return data;
+}
+
+static qdr_dtype sums_of(qdr_dtype dtype) { return dtype == QDR_F64 ? QDR_F64 : QDR_F32; }
+
+static int32_t *take_ids(kernel_case *c, int64_t n, int32_t below)
+{
+    int32_t *ids = take(c, QDR_I32, n);
+    for (int64_t i = 0; i < n; i++) ids[i] = (int32_t)test_between(&c->random, -1, below - 1);
+    return ids;
+}
+
+static void binary_case(kernel_case *c)
+{
+    qdri_kernel *k = &c->kernel;
+    const int has_dtype2 = k->kind == QDRI_K_ADD || k->kind == QDRI_K_CAST;
+    const qdr_dtype other = k->dtype == QDR_BF16 ? QDR_F32 : QDR_BF16;
+    const qdr_dtype dtype2 = has_dtype2 && c->number ? other : k->dtype;
+    k->u.binary.n = COLS;
+    k->u.binary.dtype2 = dtype2;
+    k->u.binary.accumulate = c->number;
+    k->u.binary.a = take(c, k->dtype, COLS);
+    k->u.binary.b = take(c, dtype2, COLS);
+    k->u.binary.y = take(c, k->kind == QDRI_K_CAST ? dtype2 : k->dtype, COLS);
+}
+
+static void parts_case(kernel_case *c)
+{
+    c->kernel.u.parts.n = COLS;
+    c->kernel.u.parts.n_parts = 3;
+    c->kernel.u.parts.x = take(c, c->kernel.dtype, 3 * COLS);
+    c->kernel.u.parts.y = take(c, c->kernel.dtype, COLS);
+}
+
+/* Positions: few rows that wrap around, or more rows than positions. */
+static void rows_case(kernel_case *c)
+{
+    qdri_kernel *k = &c->kernel;
+    const int sums = k->kind == QDRI_K_COLUMN_SUM || k->kind == QDRI_K_POSITION_SUM;
+    k->u.rows.n_rows = ROWS;
+    k->u.rows.n_cols = COLS;
+    k->u.rows.context = c->number ? ROWS + 2 : ROWS - 1;
+    k->u.rows.row0 = 4;
+    k->u.rows.accumulate = c->number;
+    k->u.rows.x = take(c, k->dtype, ROWS * COLS);
+    k->u.rows.y = take(c, k->dtype, ROWS * COLS);
+    k->u.rows.p = take(c, sums ? sums_of(k->dtype) : k->dtype, k->u.rows.context * COLS);
+}
+
+static void norm_case(kernel_case *c)
+{
+    qdri_kernel *k = &c->kernel;
+    const qdr_dtype sum = sums_of(k->dtype);
+    k->u.norm.n_rows = ROWS;
+    k->u.norm.n_cols = COLS;
+    k->u.norm.n_features = 2 * COLS;
+    k->u.norm.n_parts = 2;
+    k->u.norm.epsilon = 1e-5;
+    k->u.norm.x = take(c, k->dtype, ROWS * COLS);
+    k->u.norm.dy = take(c, k->dtype, ROWS * COLS);
+    k->u.norm.gamma = take(c, k->dtype, COLS);
+    k->u.norm.beta = take(c, k->dtype, COLS);
+    k->u.norm.y = take(c, k->dtype, ROWS * COLS);
+    k->u.norm.dx = take(c, k->dtype, ROWS * COLS);
+    k->u.norm.stats = take(c, sum, 2 * ROWS);
+    k->u.norm.work = take(c, sum, 3 * ROWS * 2);
+    k->u.norm.dgamma = take(c, sum, COLS);
+    k->u.norm.dbeta = c->number ? take(c, sum, COLS) : NULL;
+    k->u.norm.accumulate_dx = c->number;
+    k->u.norm.accumulate_params = c->number;
+}
+
+static void attention_case(kernel_case *c)
+{
+    qdri_kernel *k = &c->kernel;
+    const int64_t heads = c->number ? 4 : 2, size = 3;
+    const qdr_attention a = {QDR_OPTS_INIT,   .n_rows = ROWS,    .context = 3,     .n_heads = heads,
+                             .n_kv_heads = 2, .head_size = size, .dtype = k->dtype};
+    const int64_t n_in = ROWS * (heads + 4) * size, n_out = ROWS * heads * size;
+    const int is_forward = k->kind == QDRI_K_ATTENTION_FORWARD;
+    k->u.attention.n_rows = ROWS;
+    k->u.attention.context = a.context;
+    k->u.attention.n_heads = heads;
+    k->u.attention.n_kv_heads = 2;
+    k->u.attention.head_size = size;
+    k->u.attention.qkv = take(c, k->dtype, n_in);
+    k->u.attention.y = take(c, k->dtype, n_out);
+    k->u.attention.dy = take(c, k->dtype, n_out);
+    k->u.attention.out = take(c, k->dtype, is_forward ? n_out : n_in);
+    k->u.attention.saved = take(c, sums_of(k->dtype), ROWS * heads);
+    c->work_begin = c->used;
+    c->work_bytes = qdri_attention_work_bytes(&a);
+    k->u.attention.work = take(c, QDR_F32, (int64_t)c->work_bytes / 4);
+}
+
+static void embed_case(kernel_case *c)
+{
+    qdri_kernel *k = &c->kernel;
+    const int is_forward = k->kind == QDRI_K_EMBED_FORWARD;
+    k->u.embed.n_rows = ROWS;
+    k->u.embed.n_cols = COLS;
+    k->u.embed.begin = 2;
+    k->u.embed.end = 6;
+    k->u.embed.vocab = 8;
+    k->u.embed.tokens = take_ids(c, ROWS, 8);
+    k->u.embed.e = take(c, k->dtype, 4 * COLS);
+    k->u.embed.dy = take(c, k->dtype, ROWS * COLS);
+    k->u.embed.y = take(c, k->dtype, ROWS * COLS);
+    k->u.embed.de = take(c, sums_of(k->dtype), 4 * COLS);
+    k->u.embed.accumulate = !is_forward && c->number;
+}
+
+static void ce_case(kernel_case *c)
+{
+    qdri_kernel *k = &c->kernel;
+    const qdr_dtype sum = sums_of(k->dtype);
+    k->u.ce.n_rows = ROWS;
+    k->u.ce.n_cols = COLS;
+    k->u.ce.begin = c->number ? 4 : 0;
+    k->u.ce.vocab = 20;
+    k->u.ce.scale = 0.5;
+    k->u.ce.targets = take_ids(c, ROWS, 14);
+    k->u.ce.logits = take(c, k->dtype, ROWS * COLS);
+    k->u.ce.work = take(c, sum, ROWS);
+    k->u.ce.work2 = take(c, sum, 2 * ROWS);
+    k->u.ce.saved = take(c, sum, 2 * ROWS);
+    k->u.ce.dlogits = take(c, k->dtype, ROWS * COLS);
+    k->u.ce.result = take(c, QDR_F64, 2);
+}
+
+static void reduce_case(kernel_case *c)
+{
+    c->kernel.u.reduce.n = COLS;
+    c->kernel.u.reduce.a = take(c, c->kernel.dtype, COLS);
+    c->kernel.u.reduce.result = take(c, QDR_F64, 1);
+    c->kernel.u.reduce.accumulate = c->number;
+}
+
+static void adamw_case(kernel_case *c)
+{
+    qdri_kernel *k = &c->kernel;
+    const qdr_dtype sum = sums_of(k->dtype);
+    k->u.adamw.n = COLS;
+    k->u.adamw.p = take(c, k->dtype, COLS);
+    k->u.adamw.master = k->dtype == QDR_BF16 ? take(c, sum, COLS) : NULL;
+    k->u.adamw.g = take(c, sum, COLS);
+    k->u.adamw.m = take(c, sum, COLS);
+    k->u.adamw.v = take(c, sum, COLS);
+    k->u.adamw.norm_squared = take(c, QDR_F64, 1);
+    k->u.adamw.clip_norm = c->number ? 0.1 : 0;
+    k->u.adamw.lr = k->u.adamw.beta1 = k->u.adamw.beta2 = 0.5;
+    k->u.adamw.epsilon = 1e-8;
+    k->u.adamw.correction1 = k->u.adamw.correction2 = 2;
+}
+
+static void block_case(kernel_case *c)
+{
+    c->kernel.u.block.n_rows = ROWS;
+    c->kernel.u.block.row_bytes = 10;
+    c->kernel.u.block.x_stride = 10;
+    c->kernel.u.block.y_stride = c->number ? 13 : 10;
+    c->kernel.u.block.x = take(c, QDR_F32, 100);
+    c->kernel.u.block.y = take(c, QDR_F32, 100);
+}
+
+static void (*const makers[QDRI_N_KERNELS])(kernel_case *c) = {
+    [QDRI_K_ADD] = binary_case,
+    [QDRI_K_SUM_PARTS] = parts_case,
+    [QDRI_K_CAST] = binary_case,
+    [QDRI_K_BIAS_ADD] = rows_case,
+    [QDRI_K_COLUMN_SUM] = rows_case,
+    [QDRI_K_GELU_FORWARD] = binary_case,
+    [QDRI_K_GELU_BACKWARD] = binary_case,
+    [QDRI_K_NORM_MOMENTS] = norm_case,
+    [QDRI_K_NORM_MERGE] = norm_case,
+    [QDRI_K_NORM_APPLY] = norm_case,
+    [QDRI_K_NORM_SUMS] = norm_case,
+    [QDRI_K_NORM_BACKWARD] = norm_case,
+    [QDRI_K_ATTENTION_FORWARD] = attention_case,
+    [QDRI_K_ATTENTION_BACKWARD] = attention_case,
+    [QDRI_K_EMBED_FORWARD] = embed_case,
+    [QDRI_K_EMBED_BACKWARD] = embed_case,
+    [QDRI_K_POSITION_ADD] = rows_case,
+    [QDRI_K_POSITION_SUM] = rows_case,
+    [QDRI_K_CE_MAX] = ce_case,
+    [QDRI_K_CE_SUMS] = ce_case,
+    [QDRI_K_CE_LOSS] = ce_case,
+    [QDRI_K_CE_BACKWARD] = ce_case,
+    [QDRI_K_SUM_SQUARES] = reduce_case,
+    [QDRI_K_ADAMW] = adamw_case,
+    [QDRI_K_COPY_BLOCK] = block_case,
+};
+
+/* The case of this kind; QDRI_K_REDUCE, which no CPU device has, is no case. */
+static void make_case(kernel_case *c, qdri_kernel_kind kind, qdr_dtype dtype, int number)
+{
+    memset(c, 0, sizeof *c);
+    c->kernel.kind = kind;
+    c->kernel.dtype = dtype;
+    c->number = number;
+    c->random = (uint64_t)kind + 100 * (uint64_t)number;
+    makers[kind](c);
+}
+
+#endif

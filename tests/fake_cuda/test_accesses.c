@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What kernels read and write, against what the CPU's kernels do: bytes that change are written,
+ * and results depend on nothing but what is read. */
+#include "test_fake.h"
+
+#include "accesses.h"
+#include "dev/cuda/kernels/launch.h"
+#include "internal.h"
+#include "kernel_cases.h"
+
+/* ---- the launcher ---- */
+
+static int n_launched;
+
+cudaError_t qdri_cuda_launch_body(const qdri_kernel *kernel, const qdri_cuda_place *place);
+
+cudaError_t qdri_cuda_launch_body(const qdri_kernel *kernel, const qdri_cuda_place *place)
+{
+    (void)kernel;
+    (void)place;
+    n_launched++;
+    return cudaSuccess;
+}
+
+static void test_launch(void **state)
+{
+    (void)state;
+    cudaStream_t stream = new_stream(), other = new_stream();
+    float *x = new_memory(32), *y = new_memory(32);
+    const qdri_kernel kernel = {
+        .kind = QDRI_K_GELU_FORWARD, .dtype = QDR_F32, .u.binary = {.n = 8, .a = x, .y = y}};
+    const qdri_cuda_place here = {.n_sms = 8, .stream = stream};
+    const qdri_cuda_place there = {.n_sms = 8, .stream = other};
+    n_launched = 0;
+    REPORTS(FAKE_UNWRITTEN, OK(qdri_cuda_launch(&kernel, &here)));
+    OK(cudaMemsetAsync(x, 0, 32, stream));
+    QUIET(OK(qdri_cuda_launch(&kernel, &here)));
+    REPORTS(FAKE_RACE, qdri_cuda_launch(&kernel, &there));
+    assert_int_equal(n_launched, 3);
+    OK(cudaDeviceSynchronize());
+    OK(cudaFree(x));
+    REPORTS(FAKE_USE_AFTER_FREE, GIVES(qdri_cuda_launch(&kernel, &here), cudaErrorIllegalAddress));
+    assert_int_equal(n_launched, 3);
+    OK(cudaFree(y));
+    OK(cudaStreamDestroy(stream));
+    OK(cudaStreamDestroy(other));
+}
+
+/* ---- kernels ---- */
+
+static qdri_dev *dev;
+static qdr_stream *cpu_stream;
+
+static void run_on_cpu(const qdri_kernel *kernel)
+{
+    CHECK_OK(qdri_kernel_run(cpu_stream, kernel));
+    CHECK_OK(qdri_stream_synchronize(cpu_stream));
+}
+
+/* Which bytes of the arena some access of these kinds has. */
+static void mark(const fake_kernel_accesses *found, const kernel_case *c, unsigned kinds,
+                 unsigned char *marks)
+{
+    memset(marks, 0, sizeof c->arena);
+    for (int i = 0; i < found->n; i++) {
+        const fake_access *a = &found->all[i];
+        if (!(kinds >> a->kind & 1)) continue;
+        for (int64_t r = 0; r < a->n_rows; r++) {
+            const size_t at = (size_t)((const unsigned char *)a->begin - c->arena) +
+                              (size_t)r * a->stride_bytes;
+            assert_true(at + a->row_bytes <= c->used);
+            memset(marks + at, 1, a->row_bytes);
+        }
+    }
+}
+
+/* What is not said to be read is disturbed: the results stay the same. What is not said to be
+ * written stays, and all that is said to be written is the same in both runs. */
+static void check_case(kernel_case *c)
+{
+    static unsigned char before[CASE_BYTES], first[CASE_BYTES];
+    static unsigned char is_read[CASE_BYTES], is_written[CASE_BYTES], is_scratch[CASE_BYTES];
+    fake_kernel_accesses found;
+    fake_find_accesses(&c->kernel, &found);
+    assert_true(found.n > 0 && found.n <= FAKE_KERNEL_ACCESSES_MOST);
+    mark(&found, c, 1u << FAKE_READ | 1u << FAKE_READ_COPY, is_read);
+    mark(&found, c, 1u << FAKE_WRITE, is_written);
+    memset(is_scratch, 0, sizeof is_scratch);
+    memset(is_scratch + c->work_begin, 1, c->work_bytes);
+    memcpy(before, c->arena, c->used);
+    run_on_cpu(&c->kernel);
+    memcpy(first, c->arena, c->used);
+    for (size_t i = 0; i < c->used; i++) {
+        if (!is_written[i] && !is_scratch[i]) assert_int_equal(first[i], before[i]);
+        c->arena[i] = is_read[i] ? before[i] : (unsigned char)(before[i] ^ 0x15);
+    }
+    run_on_cpu(&c->kernel);
+    for (size_t i = 0; i < c->used; i++) {
+        if (!is_written[i] || c->arena[i] == first[i]) continue;
+        print_error("%s, case %d: byte %zu of %zu depends on what is not read\n", found.name,
+                    c->number, i, c->used);
+        fail();
+    }
+}
+
+static void test_kernels(void **state)
+{
+    (void)state;
+    static kernel_case c;
+    static const qdr_dtype dtypes[] = {QDR_F32, QDR_F64, QDR_BF16};
+    for (int kind = 0; kind < QDRI_N_KERNELS; kind++) {
+        if (kind == QDRI_K_REDUCE) continue;
+        for (int i = 0; i < N_CASES * 3; i++) {
+            make_case(&c, (qdri_kernel_kind)kind, dtypes[i % 3], i / 3);
+            check_case(&c);
+        }
+    }
+}
+
+/* A result may be a source; numbers without a place are not looked for. */
+static void test_reduce(void **state)
+{
+    (void)state;
+    static const char x[3][64];
+    const void *sources[] = {x[0], x[1]};
+    void *results[] = {(void *)(uintptr_t)x[1], (void *)(uintptr_t)x[2]};
+    qdri_kernel kernel = {.kind = QDRI_K_REDUCE, .dtype = QDR_BF16};
+    fake_kernel_accesses found;
+    kernel.u.gather.n = 10;
+    kernel.u.gather.n_sources = kernel.u.gather.n_results = 2;
+    kernel.u.gather.sources = sources;
+    kernel.u.gather.results = results;
+    fake_find_accesses(&kernel, &found);
+    assert_int_equal(found.n, 4);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(found.all[i].kind, i < 2 ? FAKE_READ : FAKE_WRITE);
+        assert_ptr_equal(found.all[i].begin, i < 2 ? sources[i] : results[i - 2]);
+        assert_int_equal(found.all[i].row_bytes, 20);
+    }
+    kernel.u.gather.n = 0;
+    fake_find_accesses(&kernel, &found);
+    assert_int_equal(found.n, 0);
+}
+
+static int open_dev(void **state)
+{
+    (void)state;
+    CHECK_OK(qdri_dev_create_cpu(1, &dev));
+    CHECK_OK(qdri_stream_create(dev, QDRI_STREAM_COMPUTE, &cpu_stream));
+    return 0;
+}
+
+static int close_dev(void **state)
+{
+    (void)state;
+    qdri_stream_destroy(&cpu_stream);
+    qdri_dev_destroy(&dev);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        FAKE_TEST(test_launch),
+        cmocka_unit_test_setup_teardown(test_kernels, open_dev, close_dev),
+        cmocka_unit_test(test_reduce),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

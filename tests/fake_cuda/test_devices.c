@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Two GPUs: which is current, whose memory is reached. The environment is set by meson. */
+#include "test_fake.h"
+
+static void test_facts(void **state)
+{
+    (void)state;
+    int n = 0, version = 0, device = -1, can = 0, value = 0;
+    char bus[16];
+    struct cudaDeviceProp is;
+    OK(cudaGetDeviceCount(&n));
+    assert_int_equal(n, 2);
+    OK(cudaDriverGetVersion(&version));
+    assert_int_equal(version, CUDART_VERSION);
+    GIVES(cudaSetDevice(2), cudaErrorInvalidDevice);
+    OK(cudaSetDevice(1));
+    OK(cudaGetDevice(&device));
+    assert_int_equal(device, 1);
+    OK(cudaSetDevice(0));
+    OK(cudaGetDeviceProperties(&is, 1));
+    assert_int_equal(is.major, 8);
+    assert_int_equal(is.minor, 6);
+    assert_string_equal(is.name, "Fake GPU 1");
+    OK(cudaDeviceGetAttribute(&value, cudaDevAttrComputeCapabilityMinor, 0));
+    assert_int_equal(value, 6);
+    OK(cudaDeviceGetPCIBusId(bus, sizeof bus, 1));
+    assert_string_equal(bus, "0000:02:00.0");
+    OK(cudaDeviceCanAccessPeer(&can, 0, 1));
+    assert_int_equal(can, 1);
+    OK(cudaDeviceCanAccessPeer(&can, 1, 1));
+    assert_int_equal(can, 0);
+}
+
+static void test_wrong_device(void **state)
+{
+    (void)state;
+    OK(cudaSetDevice(1));
+    cudaStream_t there = new_stream();
+    cudaEvent_t event = new_event();
+    OK(cudaSetDevice(0));
+    cudaStream_t here = new_stream();
+    char *data = new_memory(100);
+    QUIET(OK(cudaMemsetAsync(data, 0, 100, here)));
+    OK(cudaStreamSynchronize(here));
+    REPORTS(FAKE_WRONG_DEVICE, cudaMemsetAsync(data, 0, 100, there)); /* another is current */
+    OK(cudaSetDevice(1));
+    REPORTS(FAKE_WRONG_DEVICE, cudaMemsetAsync(data, 0, 100, there)); /* memory of another */
+    REPORTS(FAKE_WRONG_DEVICE, use(there, "kernel", FAKE_READ, data, 100));
+    REPORTS(FAKE_WRONG_DEVICE, cudaEventRecord(event, here));
+    char *other = new_memory(100);
+    QUIET(OK(cudaMemcpyAsync(other, data, 100, cudaMemcpyDefault, there))); /* the engine may */
+    OK(cudaDeviceEnablePeerAccess(0, 0));
+    GIVES(cudaDeviceEnablePeerAccess(0, 0), cudaErrorPeerAccessAlreadyEnabled);
+    QUIET(OK(use(there, "kernel", FAKE_READ, data, 100)));
+    OK(cudaDeviceDisablePeerAccess(0));
+    REPORTS(FAKE_WRONG_DEVICE, use(there, "kernel", FAKE_READ, data, 100));
+    QUIET(OK(cudaEventRecord(event, there)));
+    QUIET(OK(cudaStreamWaitEvent(here, event, 0))); /* across is allowed */
+    OK(cudaStreamSynchronize(there));
+    OK(cudaStreamSynchronize(here));
+    OK(cudaFree(data));
+    OK(cudaFree(other));
+    OK(cudaEventDestroy(event));
+    OK(cudaStreamDestroy(here));
+    OK(cudaStreamDestroy(there));
+    OK(cudaSetDevice(0));
+}
+
+static void test_pool_of_another(void **state)
+{
+    (void)state;
+    void *data = NULL;
+    cudaMemPool_t pool = NULL;
+    const struct cudaMemPoolProps properties = {.allocType = cudaMemAllocationTypePinned,
+                                                .location = {.type = cudaMemLocationTypeDevice}};
+    const struct cudaMemAccessDesc access = {.location = {cudaMemLocationTypeDevice, 1},
+                                             .flags = cudaMemAccessFlagsProtReadWrite};
+    OK(cudaMemPoolCreate(&pool, &properties));
+    cudaStream_t here = new_stream();
+    OK(cudaSetDevice(1));
+    cudaStream_t there = new_stream();
+    OK(cudaMallocFromPoolAsync(&data, 8, pool, here));
+    OK(cudaStreamSynchronize(here));
+    REPORTS(FAKE_WRONG_DEVICE, use(there, "kernel", FAKE_WRITE, data, 8));
+    OK(cudaMemPoolSetAccess(pool, &access, 1));
+    QUIET(OK(use(there, "kernel", FAKE_WRITE, data, 8)));
+    OK(cudaStreamSynchronize(there));
+    OK(cudaFreeAsync(data, here));
+    OK(cudaStreamSynchronize(here));
+    OK(cudaMemPoolDestroy(pool));
+    OK(cudaStreamDestroy(here));
+    OK(cudaStreamDestroy(there));
+    OK(cudaSetDevice(0));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        FAKE_TEST(test_facts),
+        FAKE_TEST(test_wrong_device),
+        FAKE_TEST(test_pool_of_another),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Capture, replay, and what may not be done meanwhile. */
+#include <pthread.h>
+
+#include "test_fake.h"
+
+/* x[0] = x[0]·factor + y[0] */
+typedef struct step {
+    double *x;
+    const double *y;
+    double factor;
+} step;
+
+static void run_step(void *args)
+{
+    const step *s = args;
+    double *x = fake_translate(s->x);
+    *x = *x * s->factor + *(const double *)fake_translate(s->y);
+}
+
+static cudaError_t enqueue_step(cudaStream_t stream, double *x, const double *y, double factor)
+{
+    const fake_access accesses[] = {{FAKE_READ, x, sizeof *x, 0, 1},
+                                    {FAKE_READ, y, sizeof *y, 0, 1},
+                                    {FAKE_WRITE, x, sizeof *x, 0, 1}};
+    const step s = {x, y, factor};
+    const cudaError_t error = fake_use(stream, "step", accesses, 3);
+    if (error == cudaSuccess) fake_enqueue(stream, run_step, &s, sizeof s);
+    return error;
+}
+
+typedef struct scene {
+    cudaStream_t a, b;
+    cudaEvent_t fork, join;
+    double *x, *y; /* 1 and 2 */
+} scene;
+
+static scene open_scene(void)
+{
+    const double one = 1, two = 2;
+    const scene s = {new_stream(), new_stream(),           new_event(),
+                     new_event(),  new_memory(sizeof one), new_memory(sizeof two)};
+    OK(cudaMemcpyAsync(s.x, &one, sizeof one, cudaMemcpyDefault, s.a));
+    OK(cudaMemcpyAsync(s.y, &two, sizeof two, cudaMemcpyDefault, s.a));
+    OK(cudaStreamSynchronize(s.a));
+    return s;
+}
+
+static void close_scene(const scene *s)
+{
+    OK(cudaDeviceSynchronize());
+    OK(cudaFree(s->x));
+    OK(cudaFree(s->y));
+    OK(cudaEventDestroy(s->fork));
+    OK(cudaEventDestroy(s->join));
+    OK(cudaStreamDestroy(s->a));
+    OK(cudaStreamDestroy(s->b));
+}
+
+static double value_of(cudaStream_t stream, const double *x)
+{
+    double value = 0;
+    OK(cudaMemcpyAsync(&value, x, sizeof value, cudaMemcpyDeviceToHost, stream));
+    return value;
+}
+
+static enum cudaStreamCaptureStatus status_of(cudaStream_t stream)
+{
+    enum cudaStreamCaptureStatus status;
+    OK(cudaStreamIsCapturing(stream, &status));
+    return status;
+}
+
+static void begin(cudaStream_t stream)
+{
+    OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    assert_int_equal(status_of(stream), cudaStreamCaptureStatusActive);
+}
+
+static void fork_to(const scene *s)
+{
+    OK(cudaEventRecord(s->fork, s->a));
+    OK(cudaStreamWaitEvent(s->b, s->fork, 0));
+}
+
+static void join_from(const scene *s)
+{
+    OK(cudaEventRecord(s->join, s->b));
+    OK(cudaStreamWaitEvent(s->a, s->join, 0));
+}
+
+static cudaGraphExec_t end(cudaStream_t stream)
+{
+    cudaGraph_t graph = NULL;
+    cudaGraphExec_t exec = NULL;
+    OK(cudaStreamEndCapture(stream, &graph));
+    OK(cudaGraphInstantiate(&exec, graph, 0));
+    OK(cudaGraphDestroy(graph));
+    assert_int_equal(status_of(stream), cudaStreamCaptureStatusNone);
+    return exec;
+}
+
+/* Nothing runs while it is captured; each launch runs all of it, in order. */
+static void test_replay(void **state)
+{
+    (void)state;
+    const scene s = open_scene();
+    begin(s.a);
+    OK(enqueue_step(s.a, s.x, s.y, 10));
+    fork_to(&s);
+    assert_int_equal(status_of(s.b), cudaStreamCaptureStatusActive);
+    OK(enqueue_step(s.b, s.x, s.y, 10));
+    join_from(&s);
+    OK(enqueue_step(s.a, s.x, s.y, 10));
+    cudaGraphExec_t exec = end(s.a);
+    assert_int_equal(status_of(s.b), cudaStreamCaptureStatusNone);
+    assert_float_equal(value_of(s.a, s.x), 1, 0);
+    double expected = 1;
+    for (int i = 0; i < 5; i++) {
+        QUIET(OK(cudaGraphLaunch(exec, i % 2 ? s.a : s.b)));
+        expected = 1000 * expected + 222;
+        OK(cudaDeviceSynchronize());
+        assert_float_equal(value_of(s.a, s.x), expected, 0);
+    }
+    OK(cudaGraphExecDestroy(exec));
+    close_scene(&s);
+}
+
+/* Launches of one graph come one after the other on any streams, and what was launched goes on when
+ * the graph is no more. */
+static void test_launches_in_order(void **state)
+{
+    (void)state;
+    const scene s = open_scene();
+    gate g;
+    begin(s.a);
+    OK(enqueue_step(s.a, s.x, s.y, 2));
+    cudaGraphExec_t exec = end(s.a);
+    close_gate(s.a, &g);
+    QUIET(OK(cudaGraphLaunch(exec, s.a)));
+    QUIET(OK(cudaGraphLaunch(exec, s.b)));
+    OK(cudaGraphExecDestroy(exec));
+    GIVES(cudaStreamQuery(s.b), cudaErrorNotReady);
+    open_gate(&g);
+    OK(cudaStreamSynchronize(s.b));
+    assert_float_equal(value_of(s.b, s.x), 2 * (2 * 1 + 2) + 2, 0);
+    close_scene(&s);
+}
+
+/* The same faults are found within a graph, at its launch. */
+static void test_faults_at_launch(void **state)
+{
+    (void)state;
+    const scene s = open_scene();
+    double *z = new_memory(sizeof *z);
+    begin(s.a);
+    fork_to(&s);
+    OK(enqueue_step(s.a, s.x, s.y, 10));
+    OK(enqueue_step(s.b, s.x, s.y, 10)); /* the same x, unordered */
+    join_from(&s);
+    cudaGraphExec_t racing = end(s.a);
+    REPORTS(FAKE_RACE, OK(cudaGraphLaunch(racing, s.a)));
+    begin(s.a);
+    OK(enqueue_step(s.a, z, s.y, 10));
+    cudaGraphExec_t unwritten = end(s.a);
+    REPORTS(FAKE_UNWRITTEN, OK(cudaGraphLaunch(unwritten, s.a)));
+    OK(cudaDeviceSynchronize());
+    OK(cudaFree(z));
+    REPORTS(FAKE_USE_AFTER_FREE, GIVES(cudaGraphLaunch(unwritten, s.a), cudaErrorIllegalAddress));
+    OK(cudaGraphExecDestroy(racing));
+    OK(cudaGraphExecDestroy(unwritten));
+    REPORTS(FAKE_DOUBLE_FREE, cudaGraphExecDestroy(racing));
+    REPORTS(FAKE_DESTROYED, cudaGraphLaunch(racing, s.a));
+    close_scene(&s);
+}
+
+/* Where each thing that is forbidden leads: the call's error, then the capture's. */
+static void expect_end(cudaStream_t stream, cudaError_t error)
+{
+    cudaGraph_t graph = NULL;
+    GIVES(cudaStreamEndCapture(stream, &graph), error);
+    assert_null(graph);
+    assert_int_equal(status_of(stream), cudaStreamCaptureStatusNone);
+}
+
+static void test_waiting_is_forbidden(void **state)
+{
+    (void)state;
+    const scene s = open_scene();
+    double value = 0;
+    begin(s.a);
+    GIVES(cudaStreamSynchronize(s.a), cudaErrorStreamCaptureUnsupported);
+    assert_int_equal(status_of(s.a), cudaStreamCaptureStatusInvalidated);
+    GIVES(enqueue_step(s.a, s.x, s.y, 1), cudaErrorStreamCaptureInvalidated);
+    expect_end(s.a, cudaErrorStreamCaptureInvalidated);
+    begin(s.a);
+    GIVES(cudaStreamQuery(s.a), cudaErrorStreamCaptureUnsupported);
+    expect_end(s.a, cudaErrorStreamCaptureInvalidated);
+    begin(s.a);
+    OK(cudaEventRecord(s.fork, s.a));
+    GIVES(cudaEventQuery(s.fork), cudaErrorCapturedEvent);
+    GIVES(cudaEventSynchronize(s.fork), cudaErrorCapturedEvent);
+    GIVES(cudaMemcpyAsync(&value, s.x, sizeof value, cudaMemcpyDefault, s.a),
+          cudaErrorStreamCaptureUnsupported);
+    expect_end(s.a, cudaErrorStreamCaptureInvalidated);
+    GIVES(cudaStreamWaitEvent(s.a, s.fork, 0), cudaErrorCapturedEvent);
+    OK(cudaEventRecord(s.fork, s.a)); /* outside it is an event again */
+    OK(cudaEventSynchronize(s.fork));
+    close_scene(&s);
+}
+
+static void test_crossing_is_forbidden(void **state)
+{
+    (void)state;
+    const scene s = open_scene();
+    cudaGraph_t graph = NULL;
+    OK(cudaEventRecord(s.join, s.b));
+    begin(s.a);
+    GIVES(cudaStreamWaitEvent(s.a, s.join, 0), cudaErrorStreamCaptureIsolation);
+    expect_end(s.a, cudaErrorStreamCaptureInvalidated);
+    begin(s.a);
+    fork_to(&s);
+    OK(enqueue_step(s.b, s.x, s.y, 1));
+    GIVES(cudaStreamEndCapture(s.b, &graph), cudaErrorStreamCaptureUnmatched);
+    expect_end(s.a, cudaErrorStreamCaptureUnjoined);
+    assert_int_equal(status_of(s.b), cudaStreamCaptureStatusNone);
+    begin(s.a);
+    begin(s.b);
+    OK(cudaEventRecord(s.fork, s.a));
+    GIVES(cudaStreamWaitEvent(s.b, s.fork, 0), cudaErrorStreamCaptureMerge);
+    expect_end(s.a, cudaErrorStreamCaptureInvalidated);
+    expect_end(s.b, cudaErrorStreamCaptureInvalidated);
+    GIVES(cudaStreamEndCapture(s.b, &graph), cudaErrorIllegalState);
+    close_scene(&s);
+}
+
+/* A stream that was forked and has done nothing since it was joined is joined. */
+static void test_joined(void **state)
+{
+    (void)state;
+    const scene s = open_scene();
+    cudaStream_t c = new_stream();
+    begin(s.a);
+    OK(enqueue_step(s.a, s.x, s.y, 1));
+    fork_to(&s);
+    OK(enqueue_step(s.b, s.x, s.y, 1));
+    join_from(&s);
+    OK(cudaStreamWaitEvent(c, s.join, 0)); /* and does nothing */
+    OK(cudaGraphExecDestroy(end(s.a)));
+    OK(cudaStreamDestroy(c));
+    close_scene(&s);
+}
+
+static void *wait_elsewhere(void *event) { return (void *)(intptr_t)cudaEventQuery(event); }
+
+static cudaError_t query_in_thread(cudaEvent_t event)
+{
+    pthread_t thread;
+    void *result = NULL;
+    assert_int_equal(pthread_create(&thread, NULL, wait_elsewhere, event), 0);
+    assert_int_equal(pthread_join(thread, &result), 0);
+    return (cudaError_t)(intptr_t)result;
+}
+
+static void *end_elsewhere(void *stream)
+{
+    cudaGraph_t graph = NULL;
+    return (void *)(intptr_t)cudaStreamEndCapture(stream, &graph);
+}
+
+static cudaError_t end_in_thread(cudaStream_t stream)
+{
+    pthread_t thread;
+    void *result = NULL;
+    assert_int_equal(pthread_create(&thread, NULL, end_elsewhere, stream), 0);
+    assert_int_equal(pthread_join(thread, &result), 0);
+    return (cudaError_t)(intptr_t)result;
+}
+
+static void test_modes(void **state)
+{
+    (void)state;
+    const scene s = open_scene();
+    void *data = NULL;
+    enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    OK(cudaEventRecord(s.join, s.b));
+    OK(cudaEventSynchronize(s.join));
+    begin(s.a); /* of this thread: others may wait */
+    OK(query_in_thread(s.join));
+    GIVES(end_in_thread(s.a), cudaErrorStreamCaptureWrongThread);
+    OK(cudaGraphExecDestroy(end(s.a)));
+    OK(cudaStreamBeginCapture(s.a, cudaStreamCaptureModeGlobal));
+    GIVES(query_in_thread(s.join), cudaErrorStreamCaptureUnsupported);
+    expect_end(s.a, cudaErrorStreamCaptureInvalidated);
+    begin(s.a);
+    GIVES(cudaMalloc(&data, 8), cudaErrorStreamCaptureUnsupported);
+    expect_end(s.a, cudaErrorStreamCaptureInvalidated);
+    begin(s.a);
+    OK(cudaThreadExchangeStreamCaptureMode(&mode));
+    assert_int_equal(mode, cudaStreamCaptureModeGlobal);
+    OK(cudaMalloc(&data, 8));
+    OK(cudaStreamSynchronize(s.b));
+    GIVES(cudaStreamSynchronize(s.a), cudaErrorStreamCaptureUnsupported);
+    OK(cudaThreadExchangeStreamCaptureMode(&mode));
+    expect_end(s.a, cudaErrorStreamCaptureInvalidated);
+    OK(cudaFree(data));
+    close_scene(&s);
+}
+
+/* Events that are seen outside of the graph. */
+static void test_external_events(void **state)
+{
+    (void)state;
+    const scene s = open_scene();
+    gate g;
+    begin(s.a);
+    OK(cudaStreamWaitEvent(s.a, s.fork, cudaEventWaitExternal));
+    OK(enqueue_step(s.a, s.x, s.y, 1));
+    OK(cudaEventRecordWithFlags(s.join, s.a, cudaEventRecordExternal));
+    cudaGraphExec_t exec = end(s.a);
+    close_gate(s.b, &g);
+    OK(cudaEventRecord(s.fork, s.b));
+    OK(cudaGraphLaunch(exec, s.a));
+    GIVES(cudaEventQuery(s.join), cudaErrorNotReady);
+    open_gate(&g);
+    OK(cudaEventSynchronize(s.join));
+    assert_float_equal(value_of(s.b, s.x), 3, 0);
+    OK(cudaGraphExecDestroy(exec));
+    close_scene(&s);
+}
+
+static void test_leaks(void **state)
+{
+    (void)state;
+    const scene s = open_scene();
+    cudaGraph_t graph = NULL;
+    begin(s.a);
+    OK(cudaStreamEndCapture(s.a, &graph));
+    OK(cudaDeviceSynchronize());
+    REPORTS(FAKE_LEAK, fake_check_leaks());
+    assert_int_equal(cudaGraphDestroy(graph), cudaSuccess);
+    REPORTS(FAKE_DOUBLE_FREE, cudaGraphDestroy(graph));
+    close_scene(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        FAKE_TEST(test_replay),
+        FAKE_TEST(test_launches_in_order),
+        FAKE_TEST(test_faults_at_launch),
+        FAKE_TEST(test_waiting_is_forbidden),
+        FAKE_TEST(test_crossing_is_forbidden),
+        FAKE_TEST(test_joined),
+        FAKE_TEST(test_modes),
+        FAKE_TEST(test_external_events),
+        FAKE_TEST(test_leaks),
+    };
+    print_message("FAKE_CUDA_SEED=%llu\n", (unsigned long long)fake_seed());
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
