@@ -143,13 +143,18 @@ static times time_rival(const rival *r, gpu_marks *marks)
     return read_times(marks);
 }
 
+static double distance(const layer *l, const void *mine, const lt_product *p, qdr_dtype dtype)
+{
+    const int64_t n = p->m * p->n, most = (int64_t)1 << 20;
+    return gpu_distance(l->place, mine, p->c, n < most ? n : most, dtype);
+}
+
 /* Both compute the same, up to rounding: bf16 rounds to 2^-8, fp32 sums of bf16 far below. */
 static void check_results(const layer *l, const rival *r)
 {
-    const int64_t n = (int64_t)1 << 20;
-    const double y = gpu_distance(l->place, l->y, r->y.c, n, QDR_BF16);
-    const double dx = gpu_distance(l->place, l->dx, r->dx.c, n, QDR_BF16);
-    const double dw = gpu_distance(l->place, l->w.gradient, r->dw.c, n, QDR_F32);
+    const double y = distance(l, l->y, &r->y, QDR_BF16);
+    const double dx = distance(l, l->dx, &r->dx, QDR_BF16);
+    const double dw = distance(l, l->w.gradient, &r->dw, QDR_F32);
     if (!(y < 0x1p-7 && dx < 0x1p-7 && dw < 1e-3))
         gpu_leave("library and cuBLASLt differ: y %g, dx %g, dw %g, relatively", y, dx, dw);
 }

@@ -74,7 +74,8 @@ void gpu_report_limit(gpu_report *report, const char *name, double most)
 
 void gpu_report_end(gpu_report *report)
 {
-    if (json_dumpf(report->all, stdout, JSON_COMPACT | JSON_PRESERVE_ORDER) != 0)
+    if (json_dumpf(report->all, stdout,
+                   JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(7)) != 0)
         gpu_leave("a report cannot be written");
     putchar('\n');
     fflush(stdout);
