@@ -77,6 +77,7 @@ run_one() {
     secs=$(($(date +%s) - start))
     printf '%s\t%s\t%d\t%s\n' "$name" "$result" "$secs" "$note" >>"$work/parts"
     printf '%-24s %s, %d s%s\n' "$name" "$result" "$secs" "${note:+: $note}"
+    [ "$result" = ok ] || [ ! -f "$work/$name.log" ] || tail -n 12 "$work/$name.log" | cut -c 1-300 | sed 's/^/    /'
 }
 
 # The same beside others; join waits for all of them.
