@@ -72,16 +72,13 @@ static qdr_status launch_local(int n, const qdr_context_opts *opts, qdr_main_fn 
 }
 
 #if !QDRI_HAVE_MPI
+/* A world of one, so that it is traced as one under MPI is. */
 static qdr_status launch_alone(const qdr_context_opts *opts, qdr_main_fn fn, void *user,
                                int *exit_code)
 {
-    qdr_context *ctx = NULL;
     QDR_TRY(qdri_launcher_check(
         1, "this build of Quadrille has no MPI; rebuild it with -Dmpi=mpich, or use local ranks"));
-    QDR_TRY(qdr_context_create_self(opts, &ctx));
-    *exit_code = fn(ctx, user);
-    qdr_context_destroy(&ctx);
-    return QDR_OK;
+    return launch_local(1, opts, fn, user, exit_code);
 }
 #endif
 

@@ -214,7 +214,7 @@ static fake_block *find_to_free(void *pointer, way_to_free way)
     const int is_there = block && block->begin == (uintptr_t)pointer && way_of(block) == way;
     const char *name = way_names[way];
     if (is_there && !block->is_freed) return block;
-    const int was = (is_there && block->is_freed) || fake_was_freed(pointer);
+    const int was = is_there || (!block && fake_was_freed(pointer));
     fake_report(was ? FAKE_DOUBLE_FREE : FAKE_NO_MEMORY,
                 was ? "\"%s\" of %p, which was freed" : "\"%s\" of %p, which it did not give", name,
                 pointer);

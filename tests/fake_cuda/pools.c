@@ -193,7 +193,7 @@ static cudaError_t give(void *pointer, fake_stream *stream)
     fake_block *block = fake_find_block(pointer);
     const int is_there = block && block->begin == (uintptr_t)pointer && block->kind == FAKE_DEVICE;
     if (!is_there || block->is_freed) {
-        const int was = is_there || fake_was_freed(pointer);
+        const int was = is_there || (!block && fake_was_freed(pointer));
         fake_report(was ? FAKE_DOUBLE_FREE : FAKE_NO_MEMORY,
                     was ? "cudaFreeAsync of %p, which was freed"
                         : "cudaFreeAsync of %p, which CUDA did not give",

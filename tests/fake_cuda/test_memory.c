@@ -191,7 +191,7 @@ static void test_pools(void **state)
     OK(cudaMallocFromPoolAsync(&data, 100, pool, stream));
     REPORTS(FAKE_RACE, cudaMemsetAsync(data, 0, 100, other)); /* not there yet */
     OK(cudaDeviceSynchronize());
-    QUIET(OK(cudaMemsetAsync(data, 0, 100, other)));
+    QUIET(OK(use(other, "kernel", FAKE_WRITE, data, 100)));
     REPORTS(FAKE_RACE, cudaFreeAsync(data, stream)); /* still in use */
     OK(cudaMallocAsync(&data, 100, stream));
     OK(cudaFreeAsync(data, stream));

@@ -28,9 +28,10 @@ static scene open_scene(void)
     LT(cublasLtMatmulPreferenceCreate(&s.preference));
     LT(cublasLtMatmulPreferenceSetAttribute(s.preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                                             &bytes, sizeof bytes));
-    for (int i = 0; i < 4; i++)
+    for (int i = CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES;
+         i <= CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES; i++)
         LT(cublasLtMatmulPreferenceSetAttribute(
-            s.preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES + i, &align, sizeof align));
+            s.preference, (cublasLtMatmulPreferenceAttributes_t)i, &align, sizeof align));
     return s;
 }
 
@@ -321,6 +322,7 @@ static void test_detects(void **state)
     scene other = s;
     other.stream = new_stream();
     QUIET(LT(run(&s, &p, &algos[0].algo)));
+    finish_unnoticed(s.stream);
     REPORTS(FAKE_RACE, run(&other, &p, &algos[0].algo));
     OK(cudaDeviceSynchronize());
     p.beta = 1;

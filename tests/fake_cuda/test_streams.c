@@ -237,6 +237,13 @@ static value_call find_call(const char *name)
     return call;
 }
 
+/* What stands first in two flags goes into the second. */
+static void copy_flag(void *user)
+{
+    atomic_uint *flags = user;
+    atomic_store(&flags[1], atomic_load(&flags[0]));
+}
+
 static void test_values(void **state)
 {
     (void)state;
@@ -246,15 +253,14 @@ static void test_values(void **state)
     cudaStream_t stream = new_stream(), other = new_stream();
     atomic_uint *flags = new_pinned(2 * sizeof *flags);
     const CUdeviceptr at = (CUdeviceptr)(uintptr_t)flags;
-    atomic_store(&flags[0], 0);
+    atomic_store(&flags[0], 3);
     atomic_store(&flags[1], 0);
     assert_int_equal(wait(stream, at, 5, CU_STREAM_WAIT_VALUE_GEQ), CUDA_SUCCESS);
-    assert_int_equal(write(stream, at + sizeof *flags, 1, 0), CUDA_SUCCESS);
-    OK(cudaStreamSynchronize(other));
-    assert_int_equal(atomic_load(&flags[1]), 0);
-    atomic_store(&flags[0], 6);
+    OK(cudaLaunchHostFunc(stream, copy_flag, flags));
+    for (int i = 0; i < N_WORKS; i++) finish_unnoticed(other); /* time enough to go wrong */
+    assert_int_equal(write(other, at, 6, 0), CUDA_SUCCESS);
     OK(cudaStreamSynchronize(stream));
-    assert_int_equal(atomic_load(&flags[1]), 1);
+    assert_int_equal(atomic_load(&flags[1]), 6);
     assert_int_equal(wait(stream, 64, 5, 0), CUDA_ERROR_INVALID_VALUE);
     GIVES(cudaGetDriverEntryPointByVersion("cuNothing", &none, 12000, 0, NULL),
           cudaErrorSymbolNotFound);
