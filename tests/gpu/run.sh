@@ -259,7 +259,7 @@ for part in ${all_parts#build}; do
     runs "$part" && "part_$part"
 done
 
-n_failed=$(grep -c '	FAILED	' "$work/parts")
+n_failed=$(awk -F '\t' '$2 == "FAILED" { n++ } END { print n + 0 }' "$work/parts")
 python3 tests/gpu/record.py "$work" "$output" || n_failed=$((n_failed + 1))
 printf 'total %d s, %d parts, %d failed; logs: %s\n' $(($(date +%s) - began)) "$(grep -c . "$work/parts")" "$n_failed" "$work"
 [ "$n_failed" = 0 ]
