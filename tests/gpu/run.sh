@@ -145,7 +145,8 @@ part_sanitize() {
     for tool in memcheck racecheck; do
         # shellcheck disable=SC2086 # words
         start sanitize-$tool 100 "$sanitizer" --tool $tool --error-exitcode 9 "$build/examples/train_gpt" "$work/tiny.txt" \
-            --device cuda --local 2 --grid 2x1x1x1 $tiny --dtype bf16 --batch 2 --steps 1 --val-windows 2
+            --device cuda --local 2 --grid 2x1x1x1 --layers 1 --hidden 256 --heads 4 --ctx 64 --dtype bf16 --batch 2 \
+            --steps 1 --sample 0 --val-windows 2
     done
     join
 }
@@ -241,7 +242,7 @@ export LD_LIBRARY_PATH="$library_path"
 
 # Without a GPU the checks run on a plugin that QDR_CUDA_PLUGIN names and that needs none, and nothing is measured: a rehearsal.
 fake=
-if ! nvidia-smi -L >/dev/null 2>&1; then
+if ! nvidia-smi -L >/dev/null 2>&1 && [ ! -e /dev/nvidia0 ]; then
     [ -n "${QDR_CUDA_PLUGIN:-}" ] || { say "there is no GPU here (nvidia-smi -L finds none); nothing was run"; exit 1; }
     fake=1 output=$work/record
 fi
