@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads of a block as fibers. Between two meetings the threads run in ascending and descending
- * order in turn, so that a missing meeting shows. */
+/* Threads of a block as fibers. Between two meetings of the block each warp runs as far as it gets,
+ * warps and lanes in ascending and descending order in turn, so that a missing meeting shows. */
 #include "emulate.h"
 
 #include <cstdio>
 #include <cstdlib>
+#include <vector>
 
 #include <sys/mman.h>
 
@@ -21,14 +22,22 @@ constexpr size_t stack_bytes = 128 << 10;
 
 enum fiber_state { RUNS, WAITS_FOR_BLOCK, WAITS_FOR_WARP, ENDED };
 
+struct later_copy {
+    unsigned to;
+    const void *from; /* nullptr: zeros */
+    bool is_ended; /* its group is */
+};
+
 struct fiber {
     void *context;
     fiber_state state;
     uint3 index;
     unsigned mask; /* of lanes that it waits for */
+    int n_waiting; /* of a warp's first: lanes that wait for others of it */
     void *mine;
     int line; /* where it waits */
     const char *file;
+    std::vector<later_copy> copies;
 };
 
 struct block_of_fibers {
@@ -184,24 +193,35 @@ bool release_block(block_of_fibers &block)
     return first != nullptr;
 }
 
+/* A warp runs alone, as far as it gets. */
+void run_warp(block_of_fibers &block, int warp, int phase)
+{
+    const int first = warp * 32, n = block.n - first < 32 ? block.n - first : 32;
+    for (bool ran = true; ran; phase++) {
+        ran = false;
+        for (int k = 0; k < n; k++) {
+            const int i = first + (phase / 2 % 2 ? n - 1 - k : k);
+            if (block.fibers[i].state != RUNS) continue;
+            enter(block, i);
+            ran = true;
+        }
+    }
+}
+
 void run_block(block_of_fibers &block)
 {
     memset(shared_bytes, 0xff, block.grid->shared_bytes);
     for (int i = 0; i < block.n; i++) {
         const unsigned x = blockDim.x, y = blockDim.y, t = (unsigned)i;
+        if (!block.fibers[i].copies.empty()) stop("copies were not waited for");
         block.fibers[i] = {};
         block.fibers[i].index = {t % x, t / x % y, t / x / y};
         block.fibers[i].context = fresh_context(block.stacks + (size_t)i * stack_bytes);
     }
-    for (bool ascends = true;; ascends = !ascends) {
-        bool ran = false;
-        for (int k = 0; k < block.n; k++) {
-            const int i = ascends ? k : block.n - 1 - k;
-            if (block.fibers[i].state != RUNS) continue;
-            enter(block, i);
-            ran = true;
-        }
-        if (!ran && !release_block(block)) return;
+    for (int phase = (int)(blockIdx.x % 2);; phase++) {
+        const int n_warps = (block.n + 31) / 32;
+        for (int k = 0; k < n_warps; k++) run_warp(block, phase % 2 ? n_warps - 1 - k : k, phase);
+        if (!release_block(block)) return;
     }
 }
 } // namespace
@@ -225,6 +245,10 @@ void emulate_warp_meets(unsigned mask, void *mine, void (*finish)(void *const *a
     self.line = line;
     self.file = file;
     if (!(mask >> emulate_lane() & 1)) stop("a lane is not in its own mask");
+    if (warp->n_waiting++ < __builtin_popcount(mask) - 1) { /* more are to come */
+        wait_as(self, WAITS_FOR_WARP, line, file);
+        return;
+    }
     for (unsigned i = 0; i < 32; i++) {
         fiber &f = warp[i];
         if (!(mask >> i & 1)) continue;
@@ -232,14 +256,117 @@ void emulate_warp_meets(unsigned mask, void *mine, void (*finish)(void *const *a
             wait_as(self, WAITS_FOR_WARP, line, file);
             return;
         }
-        if (f.line != line || strcmp(f.file, file) != 0 || f.mask != mask) {
+        if (f.line != line || (f.file != file && strcmp(f.file, file) != 0) || f.mask != mask) {
             stop("lanes of a warp meet at different places or with different masks");
         }
         all[i] = f.mine;
     }
     finish(all, mask);
+    warp->n_waiting -= __builtin_popcount(mask);
     for (unsigned i = 0; i < 32; i++)
         if (mask >> i & 1) warp[i].state = RUNS;
+}
+
+/* ---- copies ---- */
+
+void copy_later(unsigned to, const void *from, bool is_there)
+{
+    if (to % 16 != 0 || to + 16 > here().grid->shared_bytes || (is_there && (uintptr_t)from % 16))
+        stop("a copy of 16 bytes has a bad address");
+    here().fibers[here().running].copies.push_back({to, is_there ? from : nullptr, false});
+}
+
+void end_copies()
+{
+    for (later_copy &copy : here().fibers[here().running].copies) copy.is_ended = true;
+}
+
+void wait_for_copies()
+{
+    std::vector<later_copy> &copies = here().fibers[here().running].copies;
+    for (const later_copy &copy : copies) {
+        if (!copy.is_ended) stop("copies are waited for whose group has not ended");
+        if (copy.from) memcpy(shared_bytes + copy.to, copy.from, 16);
+        if (!copy.from) memset(shared_bytes + copy.to, 0, 16);
+    }
+    copies.clear();
+}
+
+/* ---- tensor cores ---- */
+
+namespace
+{
+struct matrices {
+    unsigned from, to[4];
+};
+
+/* Element (row, col) of matrix i; the lanes gave its rows' addresses. */
+unsigned element(void *const *all, int i, unsigned row, unsigned col)
+{
+    const unsigned from = ((const matrices *)all[8 * i + (int)row])->from;
+    uint16_t bits;
+    if (from % 16 != 0 || from + 16 > here().grid->shared_bytes) stop("a matrix's row lies badly");
+    memcpy(&bits, shared_bytes + from + 2 * col, sizeof bits);
+    return bits;
+}
+
+template <bool TRANSPOSED> void spread_matrices(void *const *all, unsigned)
+{
+    for (unsigned lane = 0; lane < 32; lane++)
+        for (int i = 0; i < 4; i++) {
+            const unsigned r = lane / 4, c = lane % 4 * 2;
+            unsigned *to = &((matrices *)all[lane])->to[i];
+            *to = TRANSPOSED ? element(all, i, c, r) | element(all, i, c + 1, r) << 16
+                             : element(all, i, r, c) | element(all, i, r, c + 1) << 16;
+        }
+}
+
+struct fragments {
+    unsigned a[4], b[2];
+    float *c;
+};
+
+float half_of(unsigned two, unsigned which)
+{
+    const unsigned bits = which ? two & 0xffff0000u : two << 16;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+void multiply_fragments(void *const *all, unsigned)
+{
+    float a[16][16], b[16][8];
+    for (unsigned lane = 0; lane < 32; lane++) {
+        const fragments *f = (const fragments *)all[lane];
+        const unsigned r = lane / 4, c = lane % 4 * 2;
+        for (unsigned k = 0; k < 8; k++)
+            a[r + k / 2 % 2 * 8][c + k % 2 + k / 4 * 8] = half_of(f->a[k / 2], k % 2);
+        for (unsigned k = 0; k < 4; k++) b[c + k % 2 + k / 2 * 8][r] = half_of(f->b[k / 2], k % 2);
+    }
+    for (unsigned lane = 0; lane < 32; lane++)
+        for (unsigned i = 0; i < 4; i++) {
+            const unsigned r = lane / 4 + i / 2 * 8, c = lane % 4 * 2 + i % 2;
+            float sum = ((const fragments *)all[lane])->c[i];
+            for (unsigned k = 0; k < 16; k++) sum += a[r][k] * b[k][c];
+            ((const fragments *)all[lane])->c[i] = sum;
+        }
+}
+} // namespace
+
+void emulate_load_matrices(unsigned *to, unsigned from, bool transposed, int line, const char *file)
+{
+    matrices mine = {from, {}};
+    emulate_warp_meets(~0u, &mine, transposed ? spread_matrices<true> : spread_matrices<false>,
+                       line, file);
+    memcpy(to, mine.to, sizeof mine.to);
+}
+
+void emulate_multiply_add(float *c, const unsigned *a, unsigned b0, unsigned b1, int line,
+                          const char *file)
+{
+    fragments mine = {{a[0], a[1], a[2], a[3]}, {b0, b1}, c};
+    emulate_warp_meets(~0u, &mine, multiply_fragments, line, file);
 }
 
 /* ---- grids ---- */

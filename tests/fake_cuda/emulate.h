@@ -152,13 +152,40 @@ inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
 inline int __ffs(int bits) { return __builtin_ffs(bits); }
 template <typename T> T __ldg(const T *at) { return *at; }
 
-/* What the product writes in assembly (kernels/intrinsics.cuh). */
+/* ---- what the product writes in assembly (kernels/intrinsics.cuh) ---- */
+
 #define QDRI_DEV_CUDA_KERNELS_INTRINSICS_CUH
+
 inline int64_t nanosecs_now()
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+inline float fast_exp2(float x) { return exp2f(x); }
+inline void *dynamic_shared() { return shared_bytes; }
+inline unsigned dynamic_shared_address() { return 0; } /* offsets in shared_bytes */
+
+/* Made when they are waited for, not before. */
+void copy_later(unsigned to, const void *from, bool is_there);
+void end_copies();
+void wait_for_copies();
+
+void emulate_load_matrices(unsigned *to, unsigned from, bool transposed, int line,
+                           const char *file);
+void emulate_multiply_add(float *c, const unsigned *a, unsigned b0, unsigned b1, int line,
+                          const char *file);
+
+template <bool TRANSPOSED> void load_matrices(unsigned (&to)[4], unsigned from, EMULATE_WHERE)
+{
+    emulate_load_matrices(to, from, TRANSPOSED, line, file);
+}
+
+inline void multiply_add(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1,
+                         EMULATE_WHERE)
+{
+    emulate_multiply_add(c, a, b0, b1, line, file);
 }
 
 /* ---- launches ---- */

@@ -30,23 +30,129 @@ static kernel_test attention_of(qdri_kernel_kind kind, const heads *h)
     return test;
 }
 
-/* Scores of q and k up to 1 are sums of `size` products, scaled by 1/sqrt(size): off by u·(size +
- * 2)·sqrt(size). So are the weights, relatively, besides the sum's roundings; v is up to 1. */
-static double weight_bound(const heads *h)
+static double scale_of(const heads *h) { return 1 / sqrt((double)h->size); }
+
+static int is_mma(const heads *h)
 {
-    return roundings(h->dtype, h->size + 2) * sqrt((double)h->size) +
-           roundings(h->dtype, h->context);
+    return h->dtype == QDR_BF16 && (h->size == 64 || h->size == 128);
+}
+
+/* How far a sum of weighted terms may be off, relatively. Scores of q and k up to 1 are off by
+ * u·(size + 2)·sqrt(size), and so are the weights; sums over a row or a column follow. Tensor cores
+ * take weights, gradients of scores and y rounded to bf16. */
+static double relative_bound(const heads *h)
+{
+    const int64_t terms = h->context * h->n_heads / h->n_kv_heads;
+    return 4 * roundings(h->dtype, h->size + 2) * sqrt((double)h->size) +
+           roundings(h->dtype, terms + 2 * h->size) + (is_mma(h) ? 0x1p-7 : 0);
+}
+
+/* One query head of one sequence: its first row, and columns. */
+typedef struct head {
+    const heads *h;
+    const operand *qkv, *dy;
+    int64_t row, q, k, v, o;
+} head;
+
+static head head_of(const heads *h, const operand *qkv, const operand *dy, int64_t sequence,
+                    int64_t i)
+{
+    const int64_t kv = i / (h->n_heads / h->n_kv_heads);
+    return (head){h,
+                  qkv,
+                  dy,
+                  sequence * h->context,
+                  i * h->size,
+                  (h->n_heads + kv) * h->size,
+                  (h->n_heads + h->n_kv_heads + kv) * h->size,
+                  i * h->size};
+}
+
+static double in(const head *a, int64_t row, int64_t col)
+{
+    return value_of(a->qkv->dtype, a->qkv->data, (a->row + row) * width_of(a->h) + col);
+}
+
+static double slope(const head *a, int64_t row, int64_t col)
+{
+    return value_of(a->dy->dtype, a->dy->data,
+                    (a->row + row) * a->h->n_heads * a->h->size + a->o + col);
+}
+
+/* Weights of row r. */
+static void weights_of(const head *a, int64_t r, double *p)
+{
+    double sum = 0;
+    for (int64_t c = 0; c <= r; c++) {
+        double score = 0;
+        for (int64_t i = 0; i < a->h->size; i++) score += in(a, r, a->q + i) * in(a, c, a->k + i);
+        p[c] = exp(score * scale_of(a->h));
+        sum += p[c];
+    }
+    for (int64_t c = 0; c <= r; c++) p[c] /= sum;
+}
+
+/* Adds the absolute terms of row r to those of y, or of dqkv. */
+static void forward_sizes(const head *a, int64_t r, const double *p, double *y)
+{
+    for (int64_t i = 0; i < a->h->size; i++)
+        for (int64_t c = 0; c <= r; c++)
+            y[(a->row + r) * a->h->n_heads * a->h->size + a->o + i] += p[c] *
+                                                                       fabs(in(a, c, a->v + i));
+}
+
+static void backward_sizes(const head *a, int64_t r, const double *p, double *dqkv)
+{
+    const int64_t size = a->h->size, width = width_of(a->h);
+    double *dp = test_calloc((size_t)r + 1, sizeof *dp), dot = 0;
+    for (int64_t c = 0; c <= r; c++) {
+        for (int64_t i = 0; i < size; i++) dp[c] += fabs(slope(a, r, i) * in(a, c, a->v + i));
+        dot += p[c] * dp[c];
+    }
+    for (int64_t c = 0; c <= r; c++) {
+        const double ds = p[c] * (dp[c] + dot) * scale_of(a->h);
+        double *row = dqkv + (a->row + r) * width, *column = dqkv + (a->row + c) * width;
+        for (int64_t i = 0; i < size; i++) {
+            row[a->q + i] += ds * fabs(in(a, c, a->k + i));
+            column[a->k + i] += ds * fabs(in(a, r, a->q + i));
+            column[a->v + i] += p[c] * fabs(slope(a, r, i));
+        }
+    }
+    test_free(dp);
+}
+
+/* Bounds of each element of y (dy: NULL) or of dqkv. */
+static double *bounds_of(const heads *h, const operand *qkv, const operand *dy, int64_t n)
+{
+    double *bounds = test_calloc((size_t)n + 1, sizeof *bounds);
+    double *p = test_calloc((size_t)h->context, sizeof *p);
+    for (int64_t s = 0; s < h->n_sequences; s++)
+        for (int64_t i = 0; i < h->n_heads; i++) {
+            const head a = head_of(h, qkv, dy, s, i);
+            for (int64_t r = 0; r < h->context; r++) {
+                weights_of(&a, r, p);
+                if (dy) backward_sizes(&a, r, p, bounds);
+                if (!dy) forward_sizes(&a, r, p, bounds);
+            }
+        }
+    for (int64_t i = 0; i < n; i++) bounds[i] *= relative_bound(h);
+    test_free(p);
+    return bounds;
 }
 
 static void forward(const heads *h)
 {
     kernel_test test = attention_of(QDRI_K_ATTENTION_FORWARD, h);
     const int64_t n_rows = h->n_sequences * h->context;
-    add_random(&test, AT(attention.qkv), h->dtype, n_rows * width_of(h), -1, 1);
-    add_result(&test, AT(attention.out), h->dtype, n_rows * h->n_heads * h->size, 0,
-               2 * weight_bound(h));
+    const operand *qkv = add_random(&test, AT(attention.qkv), h->dtype, n_rows * width_of(h), -1,
+                                    1);
+    operand *y = add_result(&test, AT(attention.out), h->dtype, n_rows * h->n_heads * h->size, 0,
+                            0);
+    if (h->n_heads > 0) y->bounds = bounds_of(h, qkv, NULL, y->n);
+    /* no larger than sqrt(size) + log(context) */
     add_result(&test, AT(attention.saved), sum_type(h->dtype), n_rows * h->n_heads, 0,
-               2 * weight_bound(h));
+               roundings(h->dtype, h->size + h->context) * 4 * sqrt((double)h->size));
+    test.stays_aligned = is_mma(h);
     check_kernel(&test);
 }
 
@@ -56,7 +162,8 @@ static void backward(const heads *h)
     kernel_test test = attention_of(QDRI_K_ATTENTION_FORWARD, h);
     const int64_t n_rows = h->n_sequences * h->context, n_y = n_rows * h->n_heads * h->size;
     void *results[N_OPERANDS];
-    add_random(&test, AT(attention.qkv), h->dtype, n_rows * width_of(h), -1, 1);
+    const operand *qkv = add_random(&test, AT(attention.qkv), h->dtype, n_rows * width_of(h), -1,
+                                    1);
     operand *saved = add_result(&test, AT(attention.saved), sum_type(h->dtype), n_rows * h->n_heads,
                                 0, 0);
     operand *y = add_result(&test, AT(attention.out), h->dtype, n_y, 0, 0);
@@ -67,11 +174,10 @@ static void backward(const heads *h)
     saved->is_result = y->is_result = 0;
     y->where = AT(attention.y);
     test.kernel.kind = QDRI_K_ATTENTION_BACKWARD;
-    add_random(&test, AT(attention.dy), h->dtype, n_y, -1, 1);
-    /* dP is up to size, its sum weighted by P too; queries in a column: context·group */
-    const double terms = (double)(h->context * h->n_heads / h->n_kv_heads);
-    add_result(&test, AT(attention.out), h->dtype, n_rows * width_of(h), 0,
-               4 * weight_bound(h) * sqrt((double)h->size) * (1 + terms));
+    const operand *dy = add_random(&test, AT(attention.dy), h->dtype, n_y, -1, 1);
+    operand *dqkv = add_result(&test, AT(attention.out), h->dtype, n_rows * width_of(h), 0, 0);
+    dqkv->bounds = bounds_of(h, qkv, dy, dqkv->n);
+    test.stays_aligned = is_mma(h);
     check_kernel(&test);
 }
 
@@ -103,8 +209,21 @@ static void shapes(void **state)
     }
 }
 
+/* Heads that bf16 takes to tensor cores. */
+static void tensor_cores(void **state)
+{
+    static const int64_t contexts[] = {1, 31, 64, 65, 128, 130, 200};
+    (void)state;
+    for (int i = 0; i < 7; i++) {
+        const int64_t n_kv = 1 + i % 2, size = i % 3 ? 64 : 128;
+        const heads h = {QDR_BF16, 1 + i % 2, contexts[i], n_kv * (1 + i / 2 % 2), n_kv, size};
+        forward(&h);
+        backward(&h);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(shapes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(shapes), cmocka_unit_test(tensor_cores)};
     return cmocka_run_group_tests(tests, open_devices, close_devices);
 }

@@ -273,8 +273,7 @@ static void reduce(qdr_dtype dtype, qdr_reduce op, int64_t n, int n_sources, int
     for (int s = 0; s < n_sources; s++) {
         CHECK_CUDA(cudaMalloc(&memory[s], bytes + 64));
         sources[s] = (char *)memory[s] + (test_between(&seed, 0, 1) ? size : 0);
-        CHECK_CUDA(cudaMemcpy((void *)(uintptr_t)sources[s], values + (size_t)s * bytes, bytes,
-                              cudaMemcpyHostToDevice));
+        move_bytes((void *)(uintptr_t)sources[s], values + (size_t)s * bytes, bytes);
     }
     CHECK_CUDA(cudaMalloc(&memory[n_sources], bytes + 64));
     for (int i = 0; i < n_results; i++) /* the first result is new, the others are sources */
@@ -290,13 +289,13 @@ static void reduce(qdr_dtype dtype, qdr_reduce op, int64_t n, int n_sources, int
     memset(sources, 0, sizeof sources); /* the lists are the launch's own */
     CHECK_CUDA(cudaStreamSynchronize(place.stream));
     for (int i = 0; i < n_results; i++) {
-        CHECK_CUDA(cudaMemcpy(got, results[i], bytes, cudaMemcpyDeviceToHost));
+        move_bytes(got, results[i], bytes);
         for (int64_t k = 0; k < n; k++) {
             double want = value_of(dtype, values, k);
             for (int s = 1; s < n_sources; s++)
                 want = reduced(op, dtype, want, value_of(dtype, values, s * n + k));
             const operand o = {.dtype = dtype};
-            assert_true(dtype == QDR_BF16 ? is_near(&o, value_of(dtype, got, k), want)
+            assert_true(dtype == QDR_BF16 ? is_near(&o, 0, value_of(dtype, got, k), want)
                         : isnan(want)     ? isnan(value_of(dtype, got, k))
                                           : value_of(dtype, got, k) == want);
         }

@@ -339,6 +339,8 @@ cudaError_t qdri_cuda_attention(const qdri_kernel *kernel, const qdri_cuda_place
     const attention_shape shape = shape_of(kernel);
     if (shape.n_heads == 0) return clear_gradients(kernel, place);
     if (shape.n_rows == 0) return cudaSuccess;
+    const cudaError_t error = qdri_cuda_attention_mma(kernel, place);
+    if (error != cudaErrorNotSupported) return error;
     return with_type(kernel->dtype, [&](auto t) {
         typedef decltype(t) T;
         if (shape.head_size <= 32) return launch_either<T, 1>(kernel, place);

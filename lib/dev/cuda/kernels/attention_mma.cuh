@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tiles of bf16 heads in shared memory, and their products on tensor cores. The 16-byte chunks of a
+ * row change places by the row's number, so that eight rows of one column lie in different banks.
+ */
+#ifndef QDRI_DEV_CUDA_KERNELS_ATTENTION_MMA_CUH
+#define QDRI_DEV_CUDA_KERNELS_ATTENTION_MMA_CUH
+
+#include "dev/cuda/kernels/attention.cuh"
+#include "dev/cuda/kernels/intrinsics.cuh"
+
+constexpr int mma_warps = 4, mma_threads = mma_warps * 32;
+constexpr float log2_of_e = 1.4426950408889634f;
+
+__device__ inline int mma_lane() { return (int)threadIdx.x % 32; }
+__device__ inline int mma_warp() { return (int)threadIdx.x / 32; }
+
+/* Where a lane's accumulators lie in a tile of 16x8: number i is in row mma_row(i), column
+ * mma_col(i). */
+__device__ inline int mma_row(int i) { return mma_lane() / 4 + i / 2 * 8; }
+__device__ inline int mma_col(int i) { return mma_lane() % 4 * 2 + i % 2; }
+
+/* Bytes of rows. */
+template <int HS> __host__ __device__ constexpr unsigned row_bytes(int n_rows)
+{
+    return (unsigned)n_rows * HS * (unsigned)sizeof(bf16);
+}
+
+/* Where chunk `chunk` of row `row` of a tile lies. */
+template <int HS> __device__ inline unsigned chunk_at(int row, int chunk)
+{
+    return row_bytes<HS>(row) + (unsigned)(chunk ^ (row & 7)) * 16;
+}
+
+/* ROWS rows of a head from `row` on; zeros behind the last. Rows of one thread are multiples of 8
+ * apart, which leaves the order of chunks as it is. */
+template <int HS, int ROWS>
+__device__ inline void copy_tile(unsigned tile, const head_rows<bf16> &from, int row, int n_rows)
+{
+    constexpr int n_chunks = HS / 8, step = mma_threads / n_chunks;
+    const int r = (int)threadIdx.x / n_chunks, c = (int)threadIdx.x % n_chunks;
+    const bf16 *at = from.at + (row + r) * from.stride + c * 8;
+    tile += chunk_at<HS>(r, c);
+#pragma unroll 4
+    for (int i = r; i < ROWS; i += step) {
+        copy_later(tile, at, row + i < n_rows);
+        tile += row_bytes<HS>(step);
+        at += step * from.stride;
+    }
+}
+
+/* Factors of products. `tile` is the address of a row that is a multiple of 8; chunks are even, so
+ * that they come into an address by an exclusive or. */
+
+/* 16 rows, columns 8·chunk..8·chunk+15, as the left factor. */
+template <int HS> __device__ inline void load_left(unsigned (&to)[4], unsigned tile, int chunk)
+{
+    const unsigned lane = chunk_at<HS>(mma_lane() % 16, mma_lane() / 16);
+    load_matrices<false>(to, tile + (lane ^ (unsigned)chunk * 16));
+}
+
+/* The same as the right factor, transposed: its rows are 16 columns of the product, halves in
+ * to[0..1] and to[2..3]. */
+template <int HS>
+__device__ inline void load_right_rows(unsigned (&to)[4], unsigned tile, int chunk)
+{
+    const int matrix = mma_lane() / 8;
+    const unsigned lane = chunk_at<HS>(matrix / 2 * 8 + mma_lane() % 8, matrix % 2);
+    load_matrices<false>(to, tile + (lane ^ (unsigned)chunk * 16));
+}
+
+/* The same as the right factor as it is: its columns are 16 columns of the product. */
+template <int HS> __device__ inline void load_right(unsigned (&to)[4], unsigned tile, int chunk)
+{
+    const int matrix = mma_lane() / 8;
+    const unsigned lane = chunk_at<HS>(matrix % 2 * 8 + mma_lane() % 8, matrix / 2);
+    load_matrices<true>(to, tile + (lane ^ (unsigned)chunk * 16));
+}
+
+/* dots[m][n] = rows 16·m, … of a times rows 8·n, … of b. */
+template <int HS, int M, int N>
+__device__ inline void dot_tiles(float (&dots)[M][N][4], unsigned a, unsigned b)
+{
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) dots[m][n][i] = 0;
+#pragma unroll
+    for (int chunk = 0; chunk < HS / 8; chunk += 2) {
+        unsigned left[M][4], right[4];
+#pragma unroll
+        for (int m = 0; m < M; m++) load_left<HS>(left[m], a + row_bytes<HS>(16 * m), chunk);
+#pragma unroll
+        for (int n = 0; n < N; n += 2) {
+            load_right_rows<HS>(right, b + row_bytes<HS>(8 * n), chunk);
+#pragma unroll
+            for (int m = 0; m < M; m++) {
+                multiply_add(dots[m][n], left[m], right[0], right[1]);
+                multiply_add(dots[m][n + 1], left[m], right[2], right[3]);
+            }
+        }
+    }
+}
+
+__device__ inline unsigned pack_two(float low, float high)
+{
+    const __nv_bfloat162 two = __floats2bfloat162_rn(low, high);
+    unsigned bits;
+    memcpy(&bits, &two, sizeof bits);
+    return bits;
+}
+
+/* 16 columns of results, two tiles of 16x8, become a left factor. */
+__device__ inline void pack_left(unsigned (&to)[4], const float (&first)[4],
+                                 const float (&second)[4])
+{
+    to[0] = pack_two(first[0], first[1]);
+    to[1] = pack_two(first[2], first[3]);
+    to[2] = pack_two(second[0], second[1]);
+    to[3] = pack_two(second[2], second[3]);
+}
+
+/* out[m] += left[m] · 16 rows of b. */
+template <int HS, int M>
+__device__ inline void add_product(float (&out)[M][HS / 8][4], const unsigned (&left)[M][4],
+                                   unsigned b)
+{
+#pragma unroll
+    for (int chunk = 0; chunk < HS / 8; chunk += 2) {
+        unsigned right[4];
+        load_right<HS>(right, b, chunk);
+#pragma unroll
+        for (int m = 0; m < M; m++) {
+            multiply_add(out[m][chunk], left[m], right[0], right[1]);
+            multiply_add(out[m][chunk + 1], left[m], right[2], right[3]);
+        }
+    }
+}
+
+/* Half `half` (rows 0..7, 8..15) of a tile's results into a row. */
+template <int HS>
+__device__ inline void store_half(bf16 *row, const float (&out)[HS / 8][4], int half, float factor)
+{
+#pragma unroll
+    for (int n = 0; n < HS / 8; n++) {
+        const unsigned two = pack_two(out[n][2 * half] * factor, out[n][2 * half + 1] * factor);
+        *(unsigned *)(row + n * 8 + mma_col(0)) = two;
+    }
+}
+
+/* Dynamic shared memory beyond 48 KiB has to be asked for. */
+template <typename... E, typename... A>
+cudaError_t launch_mma(const qdri_cuda_place *place, int64_t n_blocks, size_t shared_bytes,
+                       void (*kernel)(E...), A &&...args)
+{
+    LAUNCH_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                    (int)shared_bytes));
+    return launch(place, dim3((unsigned)n_blocks), dim3(mma_threads), shared_bytes, kernel,
+                  std::forward<A>(args)...);
+}
+
+inline float mma_scale(const attention_shape &shape)
+{
+    return (float)(1 / sqrt((double)shape.head_size));
+}
+
+cudaError_t qdri_cuda_attention_mma_backward(const qdri_kernel *kernel,
+                                             const qdri_cuda_place *place);
+
+#endif

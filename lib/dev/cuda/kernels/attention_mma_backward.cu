@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Causal attention of bf16 heads of 64 and 128 on tensor cores, backward: first Σ dy·y of each row,
+ * then the gradients of queries, a block to 128 rows of them, and those of keys and values, a block
+ * to 64; nothing is added by two blocks. Weights are computed again from the saved log-sum-exp. */
+#include "dev/cuda/kernels/attention_mma.cuh"
+
+namespace
+{
+constexpr int tile_rows = 32; /* of what passes by; the next tile comes meanwhile */
+
+/* ---- Σ dy·y ---- */
+
+/* A warp to each row of each head. */
+template <int HS>
+__global__ void sum_deltas(attention_shape shape, const bf16 *y, const bf16 *dy, float *deltas)
+{
+    constexpr int V = HS / 32;
+    const int64_t i = thread_number() / 32;
+    const int64_t row = i / shape.n_heads, head = i % shape.n_heads;
+    if (row >= shape.n_rows) return;
+    const pack<bf16, V> a = load<V>(y + i * HS, mma_lane() * V, HS, true);
+    const pack<bf16, V> b = load<V>(dy + i * HS, mma_lane() * V, HS, true);
+    float sum = 0;
+#pragma unroll
+    for (int k = 0; k < V; k++) sum += get(a.at[k]) * get(b.at[k]);
+    sum = warp_total<plus>(sum);
+    if (mma_lane() == 0) deltas[head * shape.n_rows + row] = sum;
+}
+
+/* ---- queries ---- */
+
+constexpr int q_tiles = 2, q_rows = mma_warps * q_tiles * 16;
+
+/* What a lane knows of its rows: log-sum-exp in base 2, and delta. */
+struct row_facts {
+    float log2_sum[q_tiles][2], delta[q_tiles][2];
+};
+
+/* Scores and their slopes of 16 keys become the gradients of the scores, as a left factor. */
+__device__ inline void score_gradients(unsigned (&left)[q_tiles][4], float (&scores)[q_tiles][2][4],
+                                       float (&slopes)[q_tiles][2][4], const row_facts &facts,
+                                       int row, int key0, float scale)
+{
+#pragma unroll
+    for (int m = 0; m < q_tiles; m++) {
+#pragma unroll
+        for (int n = 0; n < 2; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const bool is_seen = key0 + n * 8 + mma_col(i) <= row + m * 16 + mma_row(i);
+                const float exponent = scores[m][n][i] * (scale * log2_of_e) -
+                                       facts.log2_sum[m][i / 2];
+                const float weight = is_seen ? fast_exp2(exponent) : 0;
+                slopes[m][n][i] = weight * (slopes[m][n][i] - facts.delta[m][i / 2]) * scale;
+            }
+        pack_left(left[m], slopes[m][0], slopes[m][1]);
+    }
+}
+
+template <int HS>
+__global__ void __launch_bounds__(mma_threads)
+    backward_queries(attention_shape shape, float scale, const bf16 *qkv, const bf16 *dy,
+                     const float *log_sums, const float *deltas, bf16 *dqkv)
+{
+    const unsigned queries = dynamic_shared_address();
+    const unsigned grads = queries + row_bytes<HS>(q_rows);
+    const unsigned keys = grads + row_bytes<HS>(q_rows);
+    const unsigned values = keys + row_bytes<HS>(2 * tile_rows);
+    const attention_tile at = find_tile(shape, shape.n_heads, q_rows, true);
+    const int64_t kv = at.head / shape.group(), width = shape.in_width();
+    const head_rows<bf16> k = rows_of(qkv, at.begin, width, shape.k_col(kv));
+    const head_rows<bf16> v = rows_of(qkv, at.begin, width, shape.v_col(kv));
+    const int context = (int)shape.context, row0 = (int)at.row0;
+    const int first = mma_warp() * q_tiles * 16, row = row0 + first, last = row + q_tiles * 16 - 1;
+    const int end = row0 + q_rows < context ? row0 + q_rows : context;
+    float out[q_tiles][HS / 8][4] = {};
+    row_facts facts;
+#pragma unroll
+    for (int m = 0; m < q_tiles; m++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const int r = row + m * 16 + mma_row(2 * half);
+            const int64_t i = at.head * shape.n_rows + at.begin + r;
+            facts.log2_sum[m][half] = r < context ? log_sums[i] * log2_of_e : 0;
+            facts.delta[m][half] = r < context ? deltas[i] : 0;
+        }
+    copy_tile<HS, q_rows>(queries, rows_of(qkv, at.begin, width, at.head * HS), row0, context);
+    copy_tile<HS, q_rows>(grads, rows_of(dy, at.begin, shape.out_width(), at.head * HS), row0,
+                          context);
+    copy_tile<HS, tile_rows>(keys, k, 0, context);
+    copy_tile<HS, tile_rows>(values, v, 0, context);
+    end_copies();
+    for (int key0 = 0; key0 < end; key0 += tile_rows) {
+        const unsigned now = (unsigned)(key0 / tile_rows % 2) * row_bytes<HS>(tile_rows);
+        const unsigned next = row_bytes<HS>(tile_rows) - now;
+        wait_for_copies();
+        __syncthreads();
+        if (key0 + tile_rows < end) {
+            copy_tile<HS, tile_rows>(keys + next, k, key0 + tile_rows, context);
+            copy_tile<HS, tile_rows>(values + next, v, key0 + tile_rows, context);
+        }
+        end_copies();
+#pragma unroll
+        for (int r = 0; r < tile_rows; r += 16) {
+            float scores[q_tiles][2][4], slopes[q_tiles][2][4];
+            unsigned left[q_tiles][4];
+            if (key0 + r > last) break;
+            dot_tiles<HS>(scores, queries + row_bytes<HS>(first), keys + now + row_bytes<HS>(r));
+            dot_tiles<HS>(slopes, grads + row_bytes<HS>(first), values + now + row_bytes<HS>(r));
+            score_gradients(left, scores, slopes, facts, row, key0 + r, scale);
+            add_product<HS, q_tiles>(out, left, keys + now + row_bytes<HS>(r));
+        }
+    }
+#pragma unroll
+    for (int m = 0; m < q_tiles; m++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const int r = row + m * 16 + mma_row(2 * half);
+            if (r < context)
+                store_half<HS>(dqkv + (at.begin + r) * width + at.head * HS, out[m], half, 1);
+        }
+}
+
+/* ---- keys and values ---- */
+
+constexpr int k_rows = mma_warps * 16;
+
+/* Of a tile of queries, columns here: scores become weights, slopes the gradients of the scores.
+ * A lane has two columns of each 8. */
+__device__ inline void column_gradients(float (&scores)[1][tile_rows / 8][4],
+                                        float (&slopes)[1][tile_rows / 8][4], const float *log_sums,
+                                        const float *deltas, int64_t key, int64_t query0, int64_t n,
+                                        float scale)
+{
+#pragma unroll
+    for (int t = 0; t < tile_rows / 8; t++)
+#pragma unroll
+        for (int side = 0; side < 2; side++) {
+            const int query = query0 + t * 8 + mma_col(side);
+            const float log2_sum = query < n ? log_sums[query] * log2_of_e : 0;
+            const float delta = query < n ? deltas[query] : 0;
+#pragma unroll
+            for (int i = side; i < 4; i += 2) {
+                const bool is_seen = key + mma_row(i) <= query && query < n;
+                const float exponent = scores[0][t][i] * (scale * log2_of_e) - log2_sum;
+                const float weight = is_seen ? fast_exp2(exponent) : 0;
+                scores[0][t][i] = weight;
+                slopes[0][t][i] = weight * (slopes[0][t][i] - delta) * scale;
+            }
+        }
+}
+
+/* out += the weights of all queries of the tile times their rows. */
+template <int HS>
+__device__ inline void add_queries(float (&out)[1][HS / 8][4],
+                                   const float (&weights)[1][tile_rows / 8][4], unsigned rows)
+{
+#pragma unroll
+    for (int t = 0; t < tile_rows / 8; t += 2) {
+        unsigned left[1][4];
+        pack_left(left[0], weights[0][t], weights[0][t + 1]);
+        add_product<HS, 1>(out, left, rows + row_bytes<HS>(t * 8));
+    }
+}
+
+template <int HS>
+__global__ void __launch_bounds__(mma_threads)
+    backward_keys(attention_shape shape, float scale, const bf16 *qkv, const bf16 *dy,
+                  const float *log_sums, const float *deltas, bf16 *dqkv)
+{
+    const unsigned keys = dynamic_shared_address();
+    const unsigned values = keys + row_bytes<HS>(k_rows);
+    const unsigned queries = values + row_bytes<HS>(k_rows);
+    const unsigned grads = queries + row_bytes<HS>(2 * tile_rows);
+    const attention_tile at = find_tile(shape, shape.n_kv_heads, k_rows, false);
+    const int64_t width = shape.in_width(), out_width = shape.out_width();
+    const int context = (int)shape.context, row0 = (int)at.row0;
+    const int first = mma_warp() * 16, key = row0 + first;
+    const int64_t last_head = (at.head + 1) * shape.group() - 1;
+    float dk[1][HS / 8][4] = {}, dv[1][HS / 8][4] = {};
+    const auto copy_queries = [&](int64_t head, int query0, unsigned to) {
+        copy_tile<HS, tile_rows>(queries + to, rows_of(qkv, at.begin, width, head * HS), query0,
+                                 context);
+        copy_tile<HS, tile_rows>(grads + to, rows_of(dy, at.begin, out_width, head * HS), query0,
+                                 context);
+        end_copies();
+    };
+    copy_tile<HS, k_rows>(keys, rows_of(qkv, at.begin, width, shape.k_col(at.head)), row0, context);
+    copy_tile<HS, k_rows>(values, rows_of(qkv, at.begin, width, shape.v_col(at.head)), row0,
+                          context);
+    copy_queries(at.head * shape.group(), row0, 0);
+    unsigned now = 0;
+    for (int64_t head = at.head * shape.group(); head <= last_head; head++) {
+        const int64_t facts = head * shape.n_rows + at.begin;
+        for (int query0 = row0; query0 < context; query0 += tile_rows) {
+            const unsigned next = row_bytes<HS>(tile_rows) - now;
+            float scores[1][tile_rows / 8][4], slopes[1][tile_rows / 8][4];
+            wait_for_copies();
+            __syncthreads();
+            if (query0 + tile_rows < context) {
+                copy_queries(head, query0 + tile_rows, next);
+            } else if (head < last_head) {
+                copy_queries(head + 1, row0, next);
+            }
+            if (query0 + tile_rows > key) {
+                dot_tiles<HS>(scores, keys + row_bytes<HS>(first), queries + now);
+                dot_tiles<HS>(slopes, values + row_bytes<HS>(first), grads + now);
+                column_gradients(scores, slopes, log_sums + facts, deltas + facts, key, query0,
+                                 context, scale);
+                add_queries<HS>(dv, scores, grads + now);
+                add_queries<HS>(dk, slopes, queries + now);
+            }
+            now = next;
+        }
+    }
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const int r = key + mma_row(2 * half);
+        bf16 *to = dqkv + (at.begin + r) * width;
+        if (r >= context) continue;
+        store_half<HS>(to + shape.k_col(at.head), dk[0], half, 1);
+        store_half<HS>(to + shape.v_col(at.head), dv[0], half, 1);
+    }
+}
+
+template <int HS>
+cudaError_t launch_backward(const qdri_kernel *kernel, const qdri_cuda_place *place)
+{
+    const attention_shape shape = shape_of(kernel);
+    const bf16 *qkv = (const bf16 *)kernel->u.attention.qkv;
+    const bf16 *y = (const bf16 *)kernel->u.attention.y, *dy = (const bf16 *)kernel->u.attention.dy;
+    const float *log_sums = (const float *)kernel->u.attention.saved;
+    float *deltas = (float *)kernel->u.attention.work;
+    bf16 *dqkv = (bf16 *)kernel->u.attention.out;
+    const float scale = mma_scale(shape);
+    LAUNCH_TRY(launch_each(place, shape.n_rows * shape.n_heads * 32, sum_deltas<HS>, shape, y, dy,
+                           deltas));
+    LAUNCH_TRY(launch_mma(place, count_tiles(shape, shape.n_heads, q_rows),
+                          row_bytes<HS>(2 * q_rows + 4 * tile_rows), backward_queries<HS>, shape,
+                          scale, qkv, dy, log_sums, deltas, dqkv));
+    return launch_mma(place, count_tiles(shape, shape.n_kv_heads, k_rows),
+                      row_bytes<HS>(2 * k_rows + 4 * tile_rows), backward_keys<HS>, shape, scale,
+                      qkv, dy, log_sums, deltas, dqkv);
+}
+} // namespace
+
+cudaError_t qdri_cuda_attention_mma_backward(const qdri_kernel *kernel,
+                                             const qdri_cuda_place *place)
+{
+    return kernel->u.attention.head_size == 64 ? launch_backward<64>(kernel, place)
+                                               : launch_backward<128>(kernel, place);
+}
