@@ -122,6 +122,7 @@ part_correct() {
     tests=$build/tests
     export QDR_DEVICE=cuda QDR_CUDA_MEMORY=managed
     for n in 1 2 4 8; do start comm-$n 60 "$tests/conform/conform_comm" --local $n; done
+    start comm-nccl-1 60 env QDR_CUDA_COMM=nccl "$tests/conform/conform_comm" --local 1
     for check in sweep bitwise bytes; do start linear-$check 110 "$tests/dist/test_linear" $check --ranks 8; done
     start gpt-f32 110 "$tests/dist/test_gpt" --ranks 8 --dtype f32 --steps 5
     for name in stack norm optim tokens redistribute coll values; do
