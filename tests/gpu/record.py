@@ -35,7 +35,8 @@ def read_facts(folder):
         facts["CUDA of the driver"] = cuda_text(info["driver"])
         facts["CUDA of the library"] = cuda_text(info["runtime"])
         facts["cuBLASLt"] = version_text(info["cublaslt"])
-        facts["NCCL"] = version_text(info["nccl"]) if info["nccl"] else "not in this build"
+        if info["nccl"]:
+            facts["NCCL"] = version_text(info["nccl"])
     return facts
 
 

@@ -205,6 +205,9 @@ fact() {
     printf '%s\t%s\n' "$name" "${line:-unknown}" >>"$work/facts"
 }
 nvcc_version() { "$nvcc" --version | sed -n 's/.*release.*V/V/p'; }
+nccl_version() { # of the headers that it is built with
+    awk '/define NCCL_(MAJOR|MINOR|PATCH) / { text = text dot $3; dot = "." } END { print text }' "${nccl_home:-$CUDA_HOME}/include/nccl.h"
+}
 cpu_name() { sed -n 's/^model name[^:]*: //p' /proc/cpuinfo; }
 commit_name() { echo "${QDR_COMMIT:-$(git rev-parse HEAD 2>/dev/null)}"; }
 torch_version() { python3 -c 'from importlib.metadata import version; print(version("torch"))'; }
@@ -216,6 +219,7 @@ note_facts() {
     fact commit commit_name
     [ -n "$fake" ] || fact driver nvidia-smi --query-gpu=driver_version --format=csv,noheader
     fact nvcc nvcc_version
+    fact NCCL nccl_version
     fact PyTorch torch_version
     fact processor cpu_name
     fact cores nproc
