@@ -34,7 +34,7 @@ typedef struct settings {
     int64_t n_layers, hidden, n_heads;
     int64_t n_steps, warmup, seed;
     int64_t validate_every, n_windows, n_sample;
-    double lr, weight_decay, clip, stddev, temperature;
+    double lr, weight_decay, clip, loss_scale, stddev, temperature;
 } settings;
 
 /* What one rank holds while it trains. */
@@ -111,12 +111,13 @@ static double learning_rate(const settings *set, int64_t step)
 
 /* One optimizer step on set->how.batch sequences, as many forwards and backwards as they need. The
  * sequences depend on seed and step alone; where they lie depends on the grid. The loss is scaled
- * once, so sums over micro-batches and ranks are means. */
+ * once, so sums over micro-batches and ranks are means; what f16 wants more, the optimizer divides
+ * out. */
 static qdr_status train_step(training *run, int64_t step, double *loss)
 {
     const settings *set = run->set;
     const int64_t per_forward = run->model.config.n_sequences;
-    const double scale = 1.0 / (double)(set->how.batch * set->how.context);
+    const double scale = set->loss_scale / (double)(set->how.batch * set->how.context);
     double sum = 0;
     int64_t n = 0;
     for (int64_t first = 0; first < set->how.batch; first += per_forward) {
@@ -209,8 +210,9 @@ static qdr_status train(training *run)
         run->train_secs += secs;
         if (!isfinite(loss)) {
             snprintf(run->sentence, PROBLEM_BYTES,
-                     "the loss of step %lld is not a finite number; use a lower --lr than %g",
-                     (long long)step + 1, set->lr);
+                     "the loss of step %lld is not a finite number; use a lower --lr than %g%s",
+                     (long long)step + 1, set->lr,
+                     set->how.dtype == QDR_F16 ? ", or --dtype bf16, whose numbers end later" : "");
             return QDR_ERR_STATE;
         }
         TRY(after_step(run, &line, step, loss, secs));
@@ -321,6 +323,19 @@ static qdr_status report_memory(training *run, size_t peak)
     return QDR_OK;
 }
 
+/* Steps without effect, since an f16 gradient overflowed. */
+static qdr_status report_skipped(training *run)
+{
+    int64_t n;
+    TRY(qdr_adamw_skipped(run->optimizer, &n));
+    if (run->talks && n > 0)
+        fprintf(stderr,
+                "%lld step%s skipped, as gradients were not finite numbers; if these are many, use "
+                "a --loss-scale below %g\n",
+                (long long)n, n == 1 ? " was" : "s were", run->set->loss_scale);
+    return QDR_OK;
+}
+
 static qdr_status report(training *run, size_t peak)
 {
     const settings *set = run->set;
@@ -333,6 +348,7 @@ static qdr_status report(training *run, size_t peak)
                 run->points[run->n_points - 1].loss, (long long)set->n_steps, PLURAL(set->n_steps),
                 progress_count(tokens, count), progress_clock(run->train_secs, clock),
                 tokens / run->train_secs);
+    TRY(report_skipped(run));
     TRY(report_memory(run, peak));
     return qdr_agree(run->ctx, run->talks && set->plot ? draw_chart(run) : QDR_OK);
 }
@@ -414,6 +430,7 @@ static qdr_status prepare(training *run)
     const settings *set = run->set;
     TRY(check(run));
     TRY(choose(run));
+    if (set->loss_scale == 0) run->own.loss_scale = set->how.dtype == QDR_F16 ? 1024 : 1;
     TRY(program_make_grid(run->ctx, &set->how.grid, set->how.order, run->sentence, &run->grid));
     TRY(corpus_read(run->ctx, set->file, set->how.context, &run->text, run->sentence));
     run->memory_before = meter_memory_now();
@@ -441,8 +458,9 @@ static qdr_status prepare(training *run)
     };
     TRY(gpt_create(run->grid, &config, &run->model));
     TRY(gpt_init(&run->model, (uint64_t)set->seed, set->stddev));
-    const qdr_adamw_opts opts = {QDR_OPTS_INIT, .beta1 = 0.9, .beta2 = 0.99,
-                                 .weight_decay = set->weight_decay, .clip_norm = set->clip};
+    const qdr_adamw_opts opts = {QDR_OPTS_INIT,          .beta1 = 0.9,
+                                 .beta2 = 0.99,          .weight_decay = set->weight_decay,
+                                 .clip_norm = set->clip, .grad_scale = set->loss_scale};
     TRY(qdr_adamw_create(run->model.stack, &opts, &run->optimizer));
     run->starts = program_new(run->ctx, config.n_sequences, sizeof *run->starts);
     run->losses = program_new(run->ctx, set->n_steps, sizeof *run->losses);
@@ -526,7 +544,7 @@ static const option_row rows[] = {
      "attention heads; must divide --hidden"},
     {OPTION_COUNT, "ctx", "N", &given.how.context, 1, 1 << 20,
      "bytes of one sequence (default 128)"},
-    {OPTION_CHOICE, "dtype", "f32|f64|bf16", &given.how.dtype, 0, 0,
+    {OPTION_TYPE, "dtype", "f32|f64|bf16|f16", &given.how.dtype, 0, 0,
      "of parameters and activations"},
     {OPTION_FLAG, "tie", NULL, &given.tied, 0, 0, "use the embedding's weights as the head's"},
     {OPTION_REAL, "init", "STDDEV", &given.stddev, 0, 10, "of the first weights"},
@@ -540,6 +558,8 @@ static const option_row rows[] = {
     {OPTION_COUNT, "warmup", "N", &given.warmup, 0, 100000000,
      "steps to get there, at most a quarter of all"},
     {OPTION_REAL, "weight-decay", "X", &given.weight_decay, 0, 10, "of matrices"},
+    {OPTION_REAL, "loss-scale", "S", &given.loss_scale, 0, 1e12,
+     "of the loss while gradients are computed, such as 1024; 0: 1024 for f16, else 1"},
     {OPTION_REAL, "clip", "NORM", &given.clip, 0, 1e9, "largest gradient norm; 0: any"},
     {OPTION_COUNT, "seed", "N", &given.seed, 0, 1e15,
      "of weights, batches and sample; batches depend on nothing else"},

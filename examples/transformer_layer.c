@@ -352,7 +352,7 @@ static const option_row rows[] = {
      "tokens of one sequence (default 256)"},
     {OPTION_COUNT, "batch", "N", &given.how.batch, 1, 1 << 24,
      "sequences over all ranks (default 4)"},
-    {OPTION_CHOICE, "dtype", "f32|f64|bf16", &given.how.dtype, 0, 0,
+    {OPTION_TYPE, "dtype", "f32|f64|bf16|f16", &given.how.dtype, 0, 0,
      "of parameters and activations"},
     {OPTION_GROUP, "measurement", 0, 0, 0, 0, 0},
     {OPTION_COUNT, "iterations", "N", &given.n_iterations, 1, 1000000,

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "core/dtype.h"
 #include "core/size.h"
 
 static int by_value(const void *a, const void *b)
@@ -59,7 +60,7 @@ static double flops_of(const qdr_machine *machine, const qdr_sample *s)
 static double efficiency_of(const qdr_machine *machine, const qdr_sample *s)
 {
     const qdr_machine_products *type = s->dtype == QDR_F64 ? &machine->f64
-                                       : s->dtype == QDR_BF16 && machine->bf16.peak_flops > 0
+                                       : qdri_is_narrow(s->dtype) && machine->bf16.peak_flops > 0
                                            ? &machine->bf16
                                            : &machine->f32;
     return fmin(1, flops_of(machine, s) / type->peak_flops);

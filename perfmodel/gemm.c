@@ -6,10 +6,12 @@
 
 #include <math.h>
 
+#include "core/dtype.h"
+
 const qdr_machine_products *qdri_machine_products(const qdr_machine *machine, qdr_dtype dtype)
 {
     if (dtype == QDR_F64) return &machine->f64;
-    return dtype == QDR_BF16 ? &machine->bf16 : &machine->f32;
+    return qdri_is_narrow(dtype) ? &machine->bf16 : &machine->f32;
 }
 
 /* Tiles that are wanted beside those that the units could compute meanwhile. */

@@ -4,6 +4,7 @@
  * with it. */
 #include <math.h>
 
+#include "core/dtype.h"
 #include "core/status.h"
 #include "quadrille/perf.h"
 
@@ -39,15 +40,10 @@ static qdr_status layer_check(const qdr_perf_linear *layer)
     if (size_is_wrong(layer->m) || size_is_wrong(layer->k) || size_is_wrong(layer->n))
         return QDR_FAIL(QDR_ERR_SHAPE, "perf: M %g, K %g, N %g; all must be finite and ≥ 0",
                         layer->m, layer->k, layer->n);
-    if (layer->dtype != QDR_F32 && layer->dtype != QDR_F64 && layer->dtype != QDR_BF16)
-        return QDR_FAIL(QDR_ERR_DTYPE, "perf: type %d; layers compute in f32, f64 or bf16",
+    if (!qdri_is_float(layer->dtype))
+        return QDR_FAIL(QDR_ERR_DTYPE, "perf: type %d; layers compute in " QDRI_FLOAT_NAMES,
                         (int)layer->dtype);
     return QDR_OK;
-}
-
-static double type_bytes(qdr_dtype dtype)
-{
-    return dtype == QDR_F64 ? 8.0 : dtype == QDR_BF16 ? 2.0 : 4.0;
 }
 
 static shape shape_of(const qdr_perf_linear *layer)
@@ -68,7 +64,7 @@ static shape shape_of(const qdr_perf_linear *layer)
     s.m = layer->m / layer->z / layer->d;
     s.k = layer->k / s.in_ranks;
     s.n = layer->n / s.out_ranks;
-    s.elem_bytes = type_bytes(layer->dtype);
+    s.elem_bytes = (double)qdr_dtype_bytes(layer->dtype);
     s.gradient_bytes = layer->dtype == QDR_F64 ? 8.0 : 4.0;
     return s;
 }

@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/dtype.h"
+
 /* Elements of one layer's edges and what products keep of their gathered inputs. */
 static double layer_edges(const qdri_pricing *p, const qdr_network *network)
 {
@@ -108,7 +110,7 @@ static double parameter_elems(const qdri_pricing *p, const qdr_network *network,
 
 static double state_bytes(qdr_dtype dtype)
 {
-    return dtype == QDR_F64 ? 16 : dtype == QDR_BF16 ? 12 : 8;
+    return dtype == QDR_F64 ? 16 : qdri_is_narrow(dtype) ? 12 : 8;
 }
 
 /* Over how many more ranks than z a state is parted. */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/dtype.h"
 #include "core/order.h"
 #include "core/size.h"
 #include "gemm.h"
@@ -93,8 +94,8 @@ qdr_status qdri_plan_check(const qdr_model *model, const qdr_plan *plan)
                         "plan: recompute %d, layout %d; use QDR_RECOMPUTE_… and QDR_REPLICATED or "
                         "QDR_SCATTERED",
                         (int)plan->recompute, (int)plan->layout);
-    if (plan->dtype != QDR_F32 && plan->dtype != QDR_F64 && plan->dtype != QDR_BF16)
-        return QDR_FAIL(QDR_ERR_DTYPE, "plan: type %d; use f32, f64 or bf16", (int)plan->dtype);
+    if (!qdri_is_float(plan->dtype))
+        return QDR_FAIL(QDR_ERR_DTYPE, "plan: type %d; use " QDRI_FLOAT_NAMES, (int)plan->dtype);
     if (!(qdri_machine_products(&model->machine, plan->dtype)->peak_flops > 0))
         return QDR_FAIL(QDR_ERR_DTYPE, "plan: %s has no peak for %s", model->machine.name,
                         qdr_dtype_name(plan->dtype));

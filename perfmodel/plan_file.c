@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/dtype.h"
 #include "core/json.h"
 #include "core/order.h"
 #include "model.h"
@@ -13,7 +14,6 @@ static const char format_key[] = "quadrille_plan";
 
 static const char *const layout_words[] = {"replicated", "scattered"};
 static const char *const recompute_words[] = {"none", "attention", "full"};
-static const char *const dtype_words[] = {"f32", "f64", "bf16"};
 
 /* ---- writing ---- */
 
@@ -108,7 +108,7 @@ static qdr_status write_file(const qdr_stored_plan *stored, const char *path)
 
 static int is_known(const qdr_plan *plan)
 {
-    return (unsigned)plan->recompute <= QDR_RECOMPUTE_FULL && (unsigned)plan->dtype <= QDR_BF16 &&
+    return (unsigned)plan->recompute <= QDR_RECOMPUTE_FULL && qdri_is_float(plan->dtype) &&
            plan->x > 0 && plan->y > 0 && plan->z > 0 && plan->d > 0 && plan->batch > 0 &&
            (!plan->order[0] || (!plan->order[4] && qdri_is_order(plan->order)));
 }
@@ -216,15 +216,24 @@ static qdr_status read_ratios(const qdri_json_node *root, double ratio[QDR_N_AXE
     return QDR_OK;
 }
 
+static qdr_status read_dtype(const qdri_json_node *root, qdr_dtype *dtype)
+{
+    const char *text;
+    const qdri_json_node node = qdri_json_get(root, "dtype");
+    QDR_TRY(qdri_json_string_or(node, 0, qdr_dtype_name(QDR_BF16), &text));
+    if (qdri_float_named(text, dtype)) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is none of " QDRI_FLOAT_NAMES,
+                    qdri_json_where(node).text);
+}
+
 static qdr_status read_choices(const qdri_json_node *root, qdr_plan *plan)
 {
-    int layout, recompute, dtype;
+    int layout, recompute;
     QDR_TRY(read_word(root, "layout", layout_words, 2, 0, &layout));
     QDR_TRY(read_word(root, "recompute", recompute_words, 3, 0, &recompute));
-    QDR_TRY(read_word(root, "dtype", dtype_words, 3, QDR_BF16, &dtype));
+    QDR_TRY(read_dtype(root, &plan->dtype));
     plan->layout = (qdr_layout)layout;
     plan->recompute = (qdr_recompute)recompute;
-    plan->dtype = (qdr_dtype)dtype;
     QDR_TRY(qdri_json_int(qdri_json_get(root, "batch"), 1, INT64_MAX, &plan->batch));
     QDR_TRY(read_long(root, "micro_batch", &plan->micro_batch));
     QDR_TRY(read_long(root, "sequence", &plan->sequence));

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "layer_case.h"
+#include "planning.h"
 
 #define MAX_GRIDS 4096
 
@@ -24,17 +25,6 @@ enum {
 };
 enum { PRODUCT_LAYOUT, PRODUCT_PANELS, PRODUCT_THREADS, PRODUCT_SHARED };
 
-static int take_dtype(const char *value, qdr_dtype *dtype, failure *why)
-{
-    static const qdr_dtype dtypes[] = {QDR_F32, QDR_F64, QDR_BF16};
-    for (int i = 0; i < 3; i++)
-        if (strcmp(value, qdr_dtype_name(dtypes[i])) == 0) {
-            *dtype = dtypes[i];
-            return EXIT_OK;
-        }
-    return fail(why, EXIT_USAGE, "--dtype '%s': a type is f32, f64 or bf16", value);
-}
-
 static int take_grid(const char *value, bench_options *options, failure *why)
 {
     options->all_grids = strcmp(value, "all") == 0;
@@ -44,7 +34,7 @@ static int take_grid(const char *value, bench_options *options, failure *why)
 int bench_take(int index, const char *value, bench_options *options, failure *why)
 {
     switch (index) {
-    case SHARED_DTYPE: return take_dtype(value, &options->dtype, why);
+    case SHARED_DTYPE: return option_compute_dtype("dtype", value, &options->dtype, why);
     case SHARED_GRID: return take_grid(value, options, why);
     case SHARED_LOCAL: return option_integer("local", value, 1, 1024, &options->n_local, why);
     case SHARED_ITERATIONS:

@@ -27,7 +27,7 @@ typedef struct bench_options {
 /* The end of each benchmark's table of options, and what takes them: index counts from the first of
  * these. */
 #define BENCH_SPECS                                                                                \
-    {"dtype", 0, "TYPE", "f32 (default), f64 or bf16"},                                            \
+    {"dtype", 0, "TYPE", "f32 (default), f64, bf16 or f16"},                                       \
         {"grid", 0, "GRID", "GXxGYxGZxGD, or all: every grid of the ranks; default 1x1x1xP"},      \
         {"local", 0, "P", "start P ranks as threads of this process, without MPI"},                \
         {"iterations", 0, "N", "measured ones; default 10, of coll 20"},                           \

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "bench_coll.h"
+#include "reference.h"
 
 /* ---- memory ---- */
 
@@ -147,27 +148,7 @@ void coll_case_clear(coll_case *cleared)
 
 /* ---- data whose result is known ---- */
 
-static void set(void *data, qdr_dtype dtype, int64_t i, double value)
-{
-    const float single = (float)value;
-    uint32_t bits;
-    memcpy(&bits, &single, sizeof bits);
-    if (dtype == QDR_F64) ((double *)data)[i] = value;
-    if (dtype == QDR_F32) ((float *)data)[i] = single;
-    if (dtype == QDR_BF16) ((uint16_t *)data)[i] = (uint16_t)(bits >> 16);
-}
-
-static double get(const void *data, qdr_dtype dtype, int64_t i)
-{
-    float single;
-    if (dtype == QDR_F64) return ((const double *)data)[i];
-    if (dtype == QDR_F32) return (double)((const float *)data)[i];
-    const uint32_t bits = (uint32_t)((const uint16_t *)data)[i] << 16;
-    memcpy(&single, &bits, sizeof single);
-    return (double)single;
-}
-
-/* Whole numbers up to 256 are exact in bf16: one number, or the sum of as many as there are
+/* Whole numbers up to 256 are exact in every type: one number, or the sum of as many as there are
  * members, lies below. */
 static int64_t n_values(const coll_case *the_case)
 {
@@ -213,7 +194,8 @@ static void fill(coll_case *filled)
     void *data = is_in_place(filled->kind) ? filled->recv : filled->send;
     memset(filled->recv, 0xff, bytes); /* NaN: what nobody writes is wrong */
     if (filled->kind == QDR_BROADCAST && filled->rank != 0) return;
-    for (int64_t i = 0; i < n; i++) set(data, filled->dtype, i, value_of(filled, filled->rank, i));
+    for (int64_t i = 0; i < n; i++)
+        element_write(filled->dtype, data, i, value_of(filled, filled->rank, i));
 }
 
 qdr_status coll_case_check(coll_case *checked)
@@ -224,6 +206,6 @@ qdr_status coll_case_check(coll_case *checked)
     if (status >= 0) status = coll_case_call(checked, 0);
     const int64_t n = n_received(checked);
     for (int64_t i = 0; status >= 0 && i < n; i++)
-        checked->n_wrong += get(checked->recv, checked->dtype, i) != expected(checked, i);
+        checked->n_wrong += element_read(checked->dtype, checked->recv, i) != expected(checked, i);
     return status;
 }

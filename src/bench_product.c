@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "reference.h"
+
 #define MAX_EXTENT ((int64_t)1 << 40)
 
 int product_take_extent(int index, const char *value, product_extents *extents, failure *why)
@@ -17,14 +19,8 @@ int product_take_extent(int index, const char *value, product_extents *extents, 
 
 void product_fill(void *data, int64_t n_elems, qdr_dtype dtype)
 {
-    for (int64_t i = 0; i < n_elems; i++) {
-        const float value = (float)(i % 7 + 1) * 0.125f;
-        uint32_t bits;
-        memcpy(&bits, &value, sizeof bits);
-        if (dtype == QDR_F64) ((double *)data)[i] = (double)value;
-        if (dtype == QDR_F32) ((float *)data)[i] = value;
-        if (dtype == QDR_BF16) ((uint16_t *)data)[i] = (uint16_t)(bits >> 16);
-    }
+    for (int64_t i = 0; i < n_elems; i++)
+        element_write(dtype, data, i, (double)(i % 7 + 1) * 0.125);
 }
 
 static qdr_status describe(product *made, const product_desc *desc)

@@ -158,7 +158,7 @@ static void copy_element(layer_run *run, int64_t local, int64_t global, void *us
 typedef struct part_check {
     const reference_sums *sums;
     const void *part;
-    double factor;
+    error_bound bound;
     int result;
 } part_check;
 
@@ -176,8 +176,7 @@ static void check_element(layer_run *run, int64_t local, int64_t global, void *u
     const part_check *check = user;
     const double computed = element_read(run->the_case->dtype, check->part, local);
     const double share = error_share(computed, check->sums->value[global],
-                                     check->sums->magnitude[global], check->factor,
-                                     run->the_case->is_exact);
+                                     check->sums->magnitude[global], check->bound);
     note_error(run, check->result, share, computed);
 }
 
@@ -207,32 +206,34 @@ static void start_outputs(layer_run *run)
     }
 }
 
-/* The bound of y (is_forward) or dx. Roundings to bf16: each member's partial sum if there are
- * several, the sum, and one for the bias and for the old value. */
-static double activation_factor(const layer_run *run, int is_forward)
+/* The bound of y (is_forward) or dx. Roundings to bf16 or f16: each member's partial sum if there
+ * are several, the sum, and one for the bias and for the old value. */
+static error_bound activation_bound(const layer_run *run, int is_forward)
 {
     const layer_case *c = run->the_case;
     const int over_x = is_forward == !c->transposed;
     const int n_members = qdr_grid_size(run->grid, over_x ? QDR_X : QDR_Y);
     const int n_more = (is_forward && c->bias) + c->accumulate;
     const int64_t length = is_forward ? run->reference.k : run->reference.n;
-    return error_factor(
+    if (c->is_exact) return (error_bound){0};
+    return error_bound_of(
         (error_shape){c->dtype, length + n_more, n_members, (n_members > 1) + 1 + n_more});
 }
 
 /* The bound of dw and db: sums over all rows of all calls, in fp32 or wider. */
-static double gradient_factor(const layer_run *run)
+static error_bound gradient_bound(const layer_run *run)
 {
     const layer_case *c = run->the_case;
     const int n_members = qdr_context_size(run->ctx);
-    return error_factor((error_shape){c->dtype, (c->m + 1) * c->n_calls, n_members, 0});
+    if (c->is_exact) return (error_bound){0};
+    return error_bound_of((error_shape){c->dtype, (c->m + 1) * c->n_calls, n_members, 0});
 }
 
 static void check_activations(layer_run *run)
 {
     const reference *ref = &run->reference;
-    part_check y = {&ref->y, run->y, activation_factor(run, 1), RESULT_Y};
-    part_check dx = {&ref->dx, run->dx, activation_factor(run, 0), RESULT_DX};
+    part_check y = {&ref->y, run->y, activation_bound(run, 1), RESULT_Y};
+    part_check dx = {&ref->dx, run->dx, activation_bound(run, 0), RESULT_DX};
     for_part(run, &run->out, ref->n, check_element, &y);
     for_part(run, &run->in, ref->k, check_element, &dx);
 }
@@ -282,12 +283,10 @@ static qdr_status check_gradient(layer_run *run, int index, const reference_sums
     const qdr_status status = qdr_stack_gather_parameter(run->stack, index, 1,
                                                          is_root ? run->full : NULL);
     if (status != QDR_OK || !is_root) return status;
-    const double factor = gradient_factor(run);
+    const error_bound bound = gradient_bound(run);
     for (int64_t i = 0; i < n_elems; i++) {
         const double computed = element_read(gradient_dtype(run), run->full, i);
-        note_error(run, result,
-                   error_share(computed, sums->value[i], sums->magnitude[i], factor,
-                               run->the_case->is_exact),
+        note_error(run, result, error_share(computed, sums->value[i], sums->magnitude[i], bound),
                    computed);
     }
     return QDR_OK;

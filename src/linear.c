@@ -25,7 +25,7 @@ enum {
 };
 
 static const option_spec specs[] = {
-    {"x", 0, "FILE", "input X, [M, K]; NumPy, little-endian float32 or float64, C order"},
+    {"x", 0, "FILE", "input X, [M, K]; NumPy, little-endian float16, float32 or float64, C order"},
     {"w", 0, "FILE", "weight W, [N, K], as in PyTorch: Y = X W^T + b"},
     {"b", 0, "FILE", "bias b, [N]; without it b is zero"},
     {"dy", 0, "FILE", "gradient of Y, [M, N]"},

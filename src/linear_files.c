@@ -7,6 +7,11 @@
 static const char *const letters[N_FILES] = {"x", "w", "b", "dy"};
 static const char *const meanings[N_FILES] = {"[M, K]", "[N, K]", "[N]", "[M, N]"};
 
+static const char *numpy_name(qdr_dtype dtype)
+{
+    return dtype == QDR_F64 ? "float64" : dtype == QDR_F16 ? "float16" : "float32";
+}
+
 static int open_one(int index, const char *path, linear_files *files, failure *why)
 {
     npy_array *array = &files->arrays[index];
@@ -23,8 +28,7 @@ static int open_one(int index, const char *path, linear_files *files, failure *w
             why, EXIT_USAGE,
             "%s: --%s is %s, but --x is %s; save all files in one type, such as a.astype(np.%s)",
             path, letters[index], qdr_dtype_name(array->dtype),
-            qdr_dtype_name(files->arrays[FILE_X].dtype),
-            files->arrays[FILE_X].dtype == QDR_F64 ? "float64" : "float32");
+            qdr_dtype_name(files->arrays[FILE_X].dtype), numpy_name(files->arrays[FILE_X].dtype));
     return EXIT_OK;
 }
 

@@ -95,13 +95,13 @@ static qdr_status gather_gradient(const layer_results *results, int index, npy_a
     qdr_context *ctx = qdr_grid_context(results->grid);
     const int is_root = qdr_context_rank(ctx) == 0;
     const int64_t n_elems = shape.shape[0] * (shape.n_dims == 2 ? shape.shape[1] : 1);
-    qdr_status status = is_root ? qdr_mem_alloc(
-                                      ctx, (size_t)n_elems * qdr_dtype_bytes(results->dtype), full)
+    const qdr_dtype dtype = results->dtype == QDR_F64 ? QDR_F64 : QDR_F32;
+    qdr_status status = is_root ? qdr_mem_alloc(ctx, (size_t)n_elems * qdr_dtype_bytes(dtype), full)
                                 : QDR_OK;
     status = qdr_agree(ctx, status);
     if (status == QDR_OK) status = qdr_stack_gather_parameter(results->stack, index, 1, *full);
     *array = shape;
-    array->dtype = results->dtype;
+    array->dtype = dtype;
     array->data = *full;
     return status;
 }

@@ -28,7 +28,7 @@ static const option_spec specs[] = {
     {"batch", 0, "B", "sequences of a step, over all ranks; default: one a rank"},
     {"micro-batch", 0, "N", "sequences of one forward in each z, d cell; default: all of them"},
     {"seq", 0, "S", "tokens of a sequence; default: the model's context"},
-    {"dtype", 0, "TYPE", "f32, f64 or bf16 (default)"},
+    {"dtype", 0, "TYPE", "f32, f64, bf16 (default) or f16"},
     {"layout", 0, "LAYOUT", "replicated (default) or scattered"},
     {"recompute", 0, "WHAT", "none (default), attention or full"},
     {"levels", 0, "GP,OP", "parts of gradients and optimizer state; or zero1, zero2, zero3"},

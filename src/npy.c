@@ -90,18 +90,20 @@ static int take_dtype(npy_header *header, const char *name, qdr_dtype *dtype, fa
 {
     make_printable(header->descr);
     const char *descr = header->descr;
-    if (strcmp(descr, "<f4") == 0 || strcmp(descr, "<f8") == 0) {
-        *dtype = descr[2] == '4' ? QDR_F32 : QDR_F64;
+    static const qdr_dtype types[] = {QDR_F16, QDR_F32, QDR_F64};
+    const char *sizes = "248", *size = strlen(descr) == 3 ? strchr(sizes, descr[2]) : NULL;
+    if (size && strncmp(descr, "<f", 2) == 0) {
+        *dtype = types[size - sizes];
         return EXIT_OK;
     }
-    if (strcmp(descr, ">f4") == 0 || strcmp(descr, ">f8") == 0)
+    if (size && strncmp(descr, ">f", 2) == 0)
         return fail(why, EXIT_USAGE,
                     "%s: holds big-endian elements ('%s'), and little-endian ones are read; "
                     "save a.astype('<f%c')",
                     name, descr, descr[2]);
     return fail(why, EXIT_USAGE,
-                "%s: holds elements of type '%s', and only float32 ('<f4') and float64 ('<f8') are "
-                "read; save a.astype(np.float32)",
+                "%s: holds elements of type '%s', and only float16 ('<f2'), float32 ('<f4') and "
+                "float64 ('<f8') are read; save a.astype(np.float32)",
                 name, descr);
 }
 

@@ -51,7 +51,7 @@ static const option_spec specs[] = {
     {"levels", 0, "GP,OP", "parts of gradients and optimizer state; or zero1, zero2, zero3"},
     {"micro-batch", 0, "N", "sequences of one forward in each z, d cell; default: the best"},
     {"overlap", 0, "on|off", "collectives beside products; default: on"},
-    {"dtype", 0, "TYPE", "f32, f64 or bf16; default: bf16 where the machine has it"},
+    {"dtype", 0, "TYPE", "f32, f64, bf16 or f16; default: bf16 where the machine has it"},
     {"top", 0, "N", "grids to show, 1 to 64; default 10"},
     {"why-not", 0, "GRID", "say why this grid is not the best"},
     {"explain", 0, NULL, "print the terms of the best plan with their formulas"},

@@ -136,14 +136,15 @@ const char *layout_word(qdr_layout layout)
     return layout == QDR_SCATTERED ? "scattered" : "replicated";
 }
 
+const qdr_dtype compute_dtypes[N_COMPUTE_DTYPES] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16};
+
 int option_compute_dtype(const char *name, const char *value, qdr_dtype *dtype, failure *why)
 {
-    static const qdr_dtype types[] = {QDR_F32, QDR_F64, QDR_BF16};
-    for (int i = 0; i < 3; i++) {
-        *dtype = types[i];
-        if (strcmp(value, qdr_dtype_name(types[i])) == 0) return EXIT_OK;
+    for (int i = 0; i < N_COMPUTE_DTYPES; i++) {
+        *dtype = compute_dtypes[i];
+        if (strcmp(value, qdr_dtype_name(compute_dtypes[i])) == 0) return EXIT_OK;
     }
-    return fail(why, EXIT_USAGE, "--%s '%s': a type is f32, f64 or bf16", name, value);
+    return fail(why, EXIT_USAGE, "--%s '%s': a type is f32, f64, bf16 or f16", name, value);
 }
 
 /* A number of ranks or "all", up to `end`. 0: neither. */

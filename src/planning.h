@@ -34,7 +34,9 @@ int option_memory(const char *name, const char *value, double *bytes, failure *w
 /* "none", "attention" or "full". */
 int option_recompute(const char *name, const char *value, qdr_recompute *recompute, failure *why);
 const char *recompute_word(qdr_recompute recompute);
-/* "f32", "f64" or "bf16". */
+/* The types that layers compute in: "f32", "f64", "bf16" or "f16". */
+enum { N_COMPUTE_DTYPES = 4 };
+extern const qdr_dtype compute_dtypes[N_COMPUTE_DTYPES];
 int option_compute_dtype(const char *name, const char *value, qdr_dtype *dtype, failure *why);
 const char *layout_word(qdr_layout layout);
 

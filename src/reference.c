@@ -6,35 +6,54 @@
 #include <stdlib.h>
 #include <string.h>
 
-static float read_bf16(uint16_t bits)
+/* The types of two bytes: bits of the fraction, and the exponent of the smallest number. */
+typedef struct narrow {
+    int n_fraction, lowest;
+} narrow;
+
+static narrow narrow_of(qdr_dtype dtype)
 {
-    const uint32_t wide = (uint32_t)bits << 16;
-    float value;
-    memcpy(&value, &wide, sizeof value);
-    return value;
+    return dtype == QDR_F16 ? (narrow){10, -24} : (narrow){7, -133};
 }
 
-/* Rounds a float to its upper 16 bits, ties to even. Values here are finite. */
-static uint16_t round_bf16(float value)
+static double read_narrow(narrow type, uint16_t bits)
 {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    if (isnan(value)) return (uint16_t)(bits >> 16 | 0x40u);
-    return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+    const int n = type.n_fraction, fraction = bits & ((1 << n) - 1),
+              exponent = (bits & 0x7fff) >> n;
+    const double sign = bits >> 15 ? -1 : 1;
+    if (exponent == 0x7fff >> n) return fraction ? (double)NAN : sign * (double)INFINITY;
+    return sign * (exponent ? ldexp(fraction + (1 << n), type.lowest + exponent - 1)
+                            : ldexp(fraction, type.lowest));
 }
+
+/* To a whole number of steps, which are those of its power of two, or the smallest number; a carry
+ * goes on into the exponent. */
+static uint16_t round_narrow(narrow type, double value)
+{
+    const int n = type.n_fraction, infinite = 0x7fff >> n << n, sign = signbit(value) ? 0x8000 : 0;
+    int exponent = type.lowest;
+    if (isnan(value)) return (uint16_t)(sign | infinite | 1 << (n - 1));
+    if (isinf(value)) return (uint16_t)(sign | infinite);
+    if (value != 0) (void)frexp(value, &exponent);
+    const int wanted = exponent - n - 1, step = wanted > type.lowest ? wanted : type.lowest;
+    const double bits = ldexp(step - type.lowest, n) + nearbyint(ldexp(fabs(value), -step));
+    return (uint16_t)(sign | (bits < infinite ? (int)bits : infinite));
+}
+
+static int is_narrow(qdr_dtype dtype) { return dtype == QDR_BF16 || dtype == QDR_F16; }
 
 double element_read(qdr_dtype dtype, const void *memory, int64_t index)
 {
     if (dtype == QDR_F64) return ((const double *)memory)[index];
     if (dtype == QDR_F32) return (double)((const float *)memory)[index];
-    return (double)read_bf16(((const uint16_t *)memory)[index]);
+    return read_narrow(narrow_of(dtype), ((const uint16_t *)memory)[index]);
 }
 
 void element_write(qdr_dtype dtype, void *memory, int64_t index, double value)
 {
     if (dtype == QDR_F64) ((double *)memory)[index] = value;
     if (dtype == QDR_F32) ((float *)memory)[index] = (float)value;
-    if (dtype == QDR_BF16) ((uint16_t *)memory)[index] = round_bf16((float)value);
+    if (is_narrow(dtype)) ((uint16_t *)memory)[index] = round_narrow(narrow_of(dtype), value);
 }
 
 /* The finaliser of splitmix64: a bijection that mixes all bits. */
@@ -53,7 +72,7 @@ double draw_value(uint64_t seed, int stream, int64_t index, int is_exact, qdr_dt
     union {
         double f64;
         float f32;
-        uint16_t bf16;
+        uint16_t narrow;
     } memory = {0};
     element_write(dtype, &memory, 0, ldexp((double)(bits >> 11), -52) - 1);
     return element_read(dtype, &memory, 0);
@@ -130,19 +149,23 @@ static double gamma_of(double n, double unit_roundoff)
     return n * unit_roundoff / (1 - n * unit_roundoff);
 }
 
-double error_factor(error_shape shape)
+error_bound error_bound_of(error_shape shape)
 {
-    const double u64 = 0x1p-53, u = shape.dtype == QDR_F64 ? u64 : 0x1p-24, u_bf16 = 0x1p-8;
+    const int is_rounded = is_narrow(shape.dtype) && shape.n_roundings > 0;
+    const double u64 = 0x1p-53, u = shape.dtype == QDR_F64 ? u64 : 0x1p-24;
+    const double v = ldexp(1, -narrow_of(shape.dtype).n_fraction - 1);
     const double depth = (double)shape.n_terms + shape.n_members + 2;
     const double summed = gamma_of(depth, u),
                  reference_itself = gamma_of((double)shape.n_terms + 1, u64);
-    const double stored = shape.dtype == QDR_BF16 ? pow(1 + u_bf16, shape.n_roundings) - 1 : 0;
-    return stored * (1 + summed) + summed + reference_itself;
+    const double stored = is_rounded ? pow(1 + v, shape.n_roundings) - 1 : 0;
+    const double half_step = is_rounded && shape.dtype == QDR_F16 ? 0x1p-25 : 0;
+    return (error_bound){stored * (1 + summed) + summed + reference_itself,
+                         (shape.n_members + shape.n_roundings) * half_step};
 }
 
-double error_share(double computed, double value, double magnitude, double factor, int is_exact)
+double error_share(double computed, double value, double magnitude, error_bound bound)
 {
-    const double error = fabs(computed - value), bound = is_exact ? 0 : factor * magnitude;
+    const double error = fabs(computed - value), most = bound.factor * magnitude + bound.least;
     if (error == 0) return 0;
-    return error <= bound ? error / bound : isnan(error) || bound == 0 ? INFINITY : error / bound;
+    return isnan(error) || most == 0 ? INFINITY : error / most;
 }

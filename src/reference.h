@@ -6,8 +6,8 @@
 
 #include <quadrille/types.h>
 
-/* One element of memory as double, and back, rounded to nearest, ties to even. F32, F64 and BF16.
- */
+/* One element of memory as double, and back, rounded to nearest, ties to even. F32, F64, BF16
+ * and F16. */
 double element_read(qdr_dtype dtype, const void *memory, int64_t index);
 void element_write(qdr_dtype dtype, void *memory, int64_t index, double value);
 
@@ -41,12 +41,16 @@ typedef struct error_shape {
     qdr_dtype dtype;
     int64_t n_terms; /* of the whole sum, over all ranks and calls, with bias and old value */
     int n_members; /* ranks whose partial sums were added */
-    int n_roundings; /* to bf16 on the way, for BF16 results; 0 for results in fp32 */
+    int n_roundings; /* on the way, for results in BF16 or F16; 0 for results in fp32 */
 } error_shape;
-/* c, so that |computed - reference| ≤ c · magnitude. */
-double error_factor(error_shape shape);
+/* |computed - reference| ≤ factor · magnitude + least. All zero: no error, as of sums of whole
+ * numbers. */
+typedef struct error_bound {
+    double factor, least;
+} error_bound;
+error_bound error_bound_of(error_shape shape);
 /* The error as a share of its bound: at most 1 where the result is right; infinite for a NaN or
- * where there may be no error. Sums of whole numbers have none: pass is_exact. */
-double error_share(double computed, double value, double magnitude, double factor, int is_exact);
+ * where there may be no error. */
+double error_share(double computed, double value, double magnitude, error_bound bound);
 
 #endif

@@ -9,6 +9,7 @@
 
 #include "command.h"
 #include "layer_case.h"
+#include "planning.h"
 #include "reference.h"
 
 enum { OPTION_N, OPTION_SEED, OPTION_DTYPE, OPTION_CASES, OPTION_HELP };
@@ -16,19 +17,17 @@ enum { OPTION_N, OPTION_SEED, OPTION_DTYPE, OPTION_CASES, OPTION_HELP };
 static const option_spec specs[] = {
     {"ranks", 'n', "P", "start P local ranks; every grid of P is tried; 1 to 64, default 4"},
     {"seed", 0, "S", "of shapes and values; default 1"},
-    {"dtype", 0, "TYPE", "f32, f64, bf16 or all (default)"},
+    {"dtype", 0, "TYPE", "f32, f64, bf16, f16 or all (default)"},
     {"cases", 0, "N", "random layers per grid, layout and type; default 8"},
     {"help", 'h', NULL, "print this"},
     {NULL, 0, NULL, NULL},
 };
 
 #define MAX_GRIDS 1024 /* more than any number of up to 64 ranks has */
-static const qdr_dtype dtypes[] = {QDR_F32, QDR_F64, QDR_BF16};
-enum { N_DTYPES = 3 };
 
 typedef struct verify_options {
     int64_t n_ranks, seed, n_cases;
-    int use_dtype[N_DTYPES];
+    int use_dtype[N_COMPUTE_DTYPES];
     int n_sizes;
     grid_size sizes[MAX_GRIDS];
     /* One place for each rank's worst error: ranks are threads, and the check should not rely on
@@ -40,13 +39,14 @@ typedef struct verify_options {
 static int take_dtype(const char *value, verify_options *options, failure *why)
 {
     int is_known = 0;
-    for (int i = 0; i < N_DTYPES; i++) {
+    for (int i = 0; i < N_COMPUTE_DTYPES; i++) {
         options->use_dtype[i] = strcmp(value, "all") == 0 ||
-                                strcmp(value, qdr_dtype_name(dtypes[i])) == 0;
+                                strcmp(value, qdr_dtype_name(compute_dtypes[i])) == 0;
         is_known |= options->use_dtype[i];
     }
-    return is_known ? EXIT_OK
-                    : fail(why, EXIT_USAGE, "--dtype '%s': a type is f32, f64, bf16 or all", value);
+    return is_known
+               ? EXIT_OK
+               : fail(why, EXIT_USAGE, "--dtype '%s': a type is f32, f64, bf16, f16 or all", value);
 }
 
 static int take_option(int index, const char *value, void *user, failure *why)
@@ -132,12 +132,12 @@ static int run_grid(qdr_context *ctx, verify_options *options, int index, failur
     qdr_grid *grid;
     const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = size.x, .y = size.y, .z = size.z, .d = size.d};
     if (fail_status(why, qdr_grid_create(ctx, &opts, &grid))) return why->code;
-    for (int type = 0; type < N_DTYPES; type++)
+    for (int type = 0; type < N_COMPUTE_DTYPES; type++)
         for (int layout = 0; layout < 2 && options->use_dtype[type] && !why->code; layout++) {
             table_row row = {.size = size,
                              .grid_index = index,
                              .layout = (qdr_layout)layout,
-                             .dtype = dtypes[type]};
+                             .dtype = compute_dtypes[type]};
             run_row(grid, options, &row, why);
         }
     qdr_grid_destroy(&grid);
@@ -173,7 +173,7 @@ static int run_all(verify_options *options, failure *why)
 
 static int run(int argc, char **argv)
 {
-    verify_options options = {.n_ranks = 4, .seed = 1, .n_cases = 8, .use_dtype = {1, 1, 1}};
+    verify_options options = {.n_ranks = 4, .seed = 1, .n_cases = 8, .use_dtype = {1, 1, 1, 1}};
     failure why = {0};
     if (options_read(argc, argv, specs, take_option, &options, &why)) return fail_print(&why);
     const int code = run_all(&options, &why);

@@ -12,7 +12,7 @@ typedef struct choice {
     const char *plan, *machine; /* a file; a name or a file. NULL: not given */
     grid_shape grid; /* all zero: not given */
     const char *order; /* NULL: not given */
-    int layout, dtype, serial; /* numbers of words; -1: not given */
+    int layout, dtype, serial; /* qdr_layout, qdr_dtype, 0 or 1; -1: not given */
     int64_t context, batch, micro_batch; /* 0: not given */
     int overlap; /* made: sum of QDR_OVERLAP_…; 0: all */
     char order_text[8]; /* made: `order` may point here */

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <math.h>
+#include <quadrille/types.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,6 +53,16 @@ static options_result set_choice(const option_row *row, const char *word,
     return COMPLAIN("--%s %s: give one of %s", row->name, word, row->argument);
 }
 
+static options_result set_type(const option_row *row, const char *word, char problem[PROBLEM_BYTES])
+{
+    int type = 0;
+    const options_result result = set_choice(row, word, problem);
+    if (result != OPTIONS_OK) return result;
+    while (strcmp(word, qdr_dtype_name((qdr_dtype)type)) != 0) type++;
+    *(int *)row->value = type;
+    return OPTIONS_OK;
+}
+
 static options_result set_grid(const option_row *row, const char *word, char problem[PROBLEM_BYTES])
 {
     grid_shape shape = {0};
@@ -86,6 +97,7 @@ static options_result set_value(const option_row *row, const char *word,
     case OPTION_COUNT: return set_count(row, word, problem);
     case OPTION_REAL: return set_real(row, word, problem);
     case OPTION_CHOICE: return set_choice(row, word, problem);
+    case OPTION_TYPE: return set_type(row, word, problem);
     case OPTION_GRID: return set_grid(row, word, problem);
     case OPTION_TEXT:
         if (word[0] == '\0') return COMPLAIN("--%s: its %s is empty", row->name, row->argument);
@@ -153,6 +165,10 @@ static void print_default(const option_row *row, FILE *out)
         fprintf(out, " (default %.*s)", (int)strcspn(choice, "|"), choice);
         break;
     }
+    case OPTION_TYPE: /* below 0, where none is chosen, the first */
+        fprintf(out, " (default %s)",
+                qdr_dtype_name((qdr_dtype)(*(int *)row->value > 0 ? *(int *)row->value : 0)));
+        break;
     case OPTION_TEXT:
         if (*(const char **)row->value != NULL)
             fprintf(out, " (default %s)", *(const char **)row->value);

@@ -22,6 +22,7 @@ typedef enum option_kind {
     OPTION_TEXT, /* const char * */
     OPTION_FLAG, /* int: 1 when given, no argument */
     OPTION_CHOICE, /* int: index of the word among `argument`, which is "first|second|…" */
+    OPTION_TYPE, /* int: the qdr_dtype of that name; one of the words in `argument` */
     OPTION_GRID, /* grid_shape */
     OPTION_GROUP /* a heading in the help, nothing else: its words are in `name` */
 } option_kind;

@@ -30,7 +30,8 @@ extern "C" {
 #endif
 
 /** All-reduce, in place. All members hold the same bits afterwards (added in rank order, where they
- * lie on several nodes first those of a node; bf16 in fp32). n_elems is the same on all members. */
+ * lie on several nodes first those of a node; bf16 and f16 in fp32). n_elems is the same on all
+ * members. */
 QDR_API QDR_NODISCARD qdr_status qdr_all_reduce(qdr_grid *grid, qdr_axis axis, qdr_reduce op,
                                                 void *data, int64_t n_elems, qdr_dtype dtype,
                                                 qdr_stream *stream);

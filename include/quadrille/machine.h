@@ -126,7 +126,7 @@ typedef struct qdr_machine {
                           kernel fills it */
     int n_tiles;
     qdr_machine_tile tiles[QDR_MAX_TILES];
-    qdr_machine_products f64, f32, bf16;
+    qdr_machine_products f64, f32, bf16; /**< bf16: of all types of two bytes */
     double attention_efficiency; /**< of fused attention, share of the peak; 0: there is none */
     double processor_slowdown, transfer_slowdown; /**< while both run, each takes 1 + … times as
                                                      long */

@@ -4,9 +4,10 @@
  *
  *  All functions take local blocks in device memory, are stream-ordered (NULL: the context's
  * stream) and leave the caller's memory to the caller. Those with a sum over an axis are collective
- * over the group of that axis. T is the layer's type (QDR_F32, QDR_F64, QDR_BF16); A is the type of
- * sums and gradients of parameters: f64 for F64, else f32. An argument error queues nothing. Every
- * `accumulate` is 0 (overwrite, the output is not read) or 1 (add). Not thread-safe per grid. */
+ * over the group of that axis. T is the layer's type (QDR_F32, QDR_F64, QDR_BF16, QDR_F16); A is
+ * the type of sums and gradients of parameters: f64 for F64, else f32. An argument error queues
+ * nothing. Every `accumulate` is 0 (overwrite, the output is not read) or 1 (add). Not thread-safe
+ * per grid. */
 #ifndef QUADRILLE_OPS_H
 #define QUADRILLE_OPS_H
 
@@ -141,7 +142,8 @@ QDR_API QDR_NODISCARD qdr_status qdr_cross_entropy_forward(
     double result[2], void *saved, void *work, qdr_stream *stream);
 /** dlogits = scale · (softmax(logits) - onehot(target)); local, no communication. dlogits may be
  * logits. scale is normally 1 / (valid tokens of the whole optimizer step), the only place where
- * the loss is scaled. */
+ * the loss is scaled; in F16 a power of two times that, or numbers below 2^-24 (6e-8) vanish (see
+ * qdr_adamw_opts.grad_scale). */
 QDR_API QDR_NODISCARD qdr_status qdr_cross_entropy_backward(
     qdr_grid *grid, const qdr_cross_entropy *ce, const void *logits, const int32_t *targets,
     const void *saved, double scale, void *dlogits, qdr_stream *stream);

@@ -49,7 +49,7 @@ typedef struct qdr_perf_cost {
  * summed over z and d.
  *  @retval QDR_ERR_ARGUMENT  NULL, a grid axis < 1, or an unknown layout
  *  @retval QDR_ERR_SHAPE     a size is negative or not finite
- *  @retval QDR_ERR_DTYPE     not F32, F64 or BF16 */
+ *  @retval QDR_ERR_DTYPE     none of F32, F64, BF16 and F16 */
 QDR_API QDR_NODISCARD qdr_status qdr_perf_linear_cost(const qdr_perf_linear *layer,
                                                       qdr_perf_cost *forward,
                                                       qdr_perf_cost *backward);

@@ -103,7 +103,7 @@ QDR_API void qdr_model_destroy(qdr_model **model);
  *  @retval QDR_ERR_ARGUMENT  NULL, an axis < 1, an order that is no permutation of xyzd, parts that
  *                            do not nest, more stages than layers
  *  @retval QDR_ERR_SHAPE     batch < 1, a micro-batch < 0 or a sequence < 0
- *  @retval QDR_ERR_DTYPE     neither F32, F64 nor BF16, or one that the machine cannot do
+ *  @retval QDR_ERR_DTYPE     none of F32, F64, BF16 and F16, or one that the machine cannot do
  *  @retval QDR_ERR_MEMORY    of this process */
 QDR_API QDR_NODISCARD qdr_status qdr_model_predict(qdr_model *model, const qdr_plan *plan,
                                                    qdr_plan_result *result);
@@ -255,7 +255,7 @@ typedef struct qdr_stored_plan {
  *    order                   "xyzd"
  *    layout                  "replicated" or "scattered"
  *    recompute               "none", "attention" or "full"
- *    dtype                   "f32", "f64" or "bf16"
+ *    dtype                   "f32", "f64", "bf16" or "f16"
  *    batch, micro_batch, sequence, gradient_parts, optimizer_parts   as in qdr_plan
  *    overlap, pipeline, interleave, axis_bytes_ratio                 where they are not 0
  *    predicted_secs, predicted_memory_bytes

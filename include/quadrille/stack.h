@@ -40,8 +40,8 @@ typedef struct qdr_stack_opts {
     int64_t n_rows; /**< M: global rows of one forward call, over all ranks; ≥ 0 */
     int64_t row_unit; /**< rows that stay together in the splits over d and z (the context length);
                          0: 1; divides n_rows */
-    qdr_dtype dtype; /**< of parameters and activations: F32, F64, BF16; gradients of parameters are
-                        F32, F64, F32 */
+    qdr_dtype dtype; /**< of parameters and activations: F32, F64, BF16, F16; gradients of
+                        parameters are F32, of F64 F64 */
     int overlap; /**< sum of QDR_OVERLAP_…; 0: all */
     int prefetch; /**< layers whose W is gathered ahead; 0: as many as prefetch_bytes have room for
                    */
@@ -243,8 +243,8 @@ typedef struct qdr_stack_sizes {
     size_t workspace; /**< gathered weights, partial products, gradients of activations */
     size_t communication; /**< staging of the communicators; always the library's own memory;
                              without what MPI ranks of one node share, see qdr_mem_usage() */
-    size_t device; /**< panels in which the device converts BF16; the library's own, one for all
-                        stacks of a context */
+    size_t device; /**< panels in which the device converts BF16 or F16; the library's own, one for
+                      all stacks of a context */
 } qdr_stack_sizes;
 QDR_API QDR_NODISCARD qdr_status qdr_stack_get_sizes(const qdr_stack *stack,
                                                      qdr_stack_sizes *sizes);
@@ -278,6 +278,8 @@ enum {
 QDR_API QDR_NODISCARD qdr_status qdr_stack_forward(qdr_stack *stack);
 /** Runs it backward. flags: 0 or a sum of QDR_ACCUMULATE, QDR_DEFER_SYNC. loss_scale multiplies the
  * gradient of a cross-entropy (1 / valid tokens of the whole step; finite); ignored without one.
+ * In F16 gradients of activations below 2^-24 (6e-8) vanish: multiply loss_scale by a power of two,
+ * and let the optimizer divide it out (qdr_adamw_opts.grad_scale).
  * Stream-ordered. After calls with QDR_DEFER_SYNC the last one of a step comes without it, and
  * gradients are complete when it has run.
  *  @retval QDR_ERR_STATE  QDR_ACCUMULATE, but some gradients lack deferred sums and others do not

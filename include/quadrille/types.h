@@ -28,14 +28,15 @@
  * means the documented default. */
 #define QDR_OPTS_INIT 1u
 
-/** Element types. Layers compute in F32, F64 or BF16 (sums in fp32); I32 holds tokens and U8 plain
- * bytes. */
+/** Element types. Layers compute in F32, F64, BF16 or F16, IEEE's half (sums of the last two in
+ * fp32); I32 holds tokens and U8 plain bytes. */
 typedef enum qdr_dtype {
     QDR_F32 = 0,
     QDR_F64 = 1,
     QDR_BF16 = 2,
     QDR_I32 = 3,
-    QDR_U8 = 4
+    QDR_U8 = 4,
+    QDR_F16 = 5
 } qdr_dtype;
 
 /** Axes of the grid. In a normal layer x splits K, y splits N; z splits rows and the storage of W;
@@ -72,7 +73,7 @@ extern "C" {
 #endif
 /** Bytes of one element of `dtype`; 0 for an unknown type. Local, thread-safe. */
 QDR_API size_t qdr_dtype_bytes(qdr_dtype dtype);
-/** "f32", "f64", "bf16", "i32", "u8"; "?" for an unknown type. Local, thread-safe. */
+/** "f32", "f64", "bf16", "i32", "u8", "f16"; "?" for an unknown type. Local, thread-safe. */
 QDR_API const char *qdr_dtype_name(qdr_dtype dtype);
 #ifdef __cplusplus
 }

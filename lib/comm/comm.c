@@ -171,7 +171,8 @@ static qdr_status check_types(const char *name, const qdri_coll *coll)
         return QDR_FAIL(QDR_ERR_DTYPE, "%s: unknown element type %d", name, (int)coll->dtype);
     if (!qdri_coll_reduces(coll)) return QDR_OK;
     if (coll->dtype == QDR_U8)
-        return QDR_FAIL(QDR_ERR_DTYPE, "%s: u8 cannot be reduced; use f32, f64, bf16 or i32", name);
+        return QDR_FAIL(QDR_ERR_DTYPE, "%s: u8 cannot be reduced; use f32, f64, bf16, f16 or i32",
+                        name);
     if (coll->op != QDR_SUM && coll->op != QDR_MAX && coll->op != QDR_MIN)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: unknown reduction %d", name, (int)coll->op);
     return QDR_OK;

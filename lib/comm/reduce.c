@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "comm/internal.h"
+#include "dev/cpu/narrow.h"
 
 enum { BLOCK = 1024 }; /* elements that stay in the first-level cache while all sources are added */
 
@@ -47,36 +48,17 @@ static const combine_fn combine_table[3][3] = {
     [2] = {[QDR_SUM] = sum_i32, [QDR_MAX] = max_i32, [QDR_MIN] = min_i32},
 };
 
-static void widen(float *y, const uint16_t *x, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) {
-        const uint32_t bits = (uint32_t)x[i] << 16;
-        memcpy(&y[i], &bits, sizeof bits);
-    }
-}
-
-/* To nearest, ties to even; NaN stays NaN. */
-static void narrow(uint16_t *y, const float *x, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t bits;
-        memcpy(&bits, &x[i], sizeof bits);
-        const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-        const uint32_t quiet = (bits >> 16) | 0x40u;
-        y[i] = (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
-    }
-}
-
-static void reduce_block_bf16(combine_fn combine, void *dst, void *copy, const void *const *sources,
-                              int n_sources, int64_t at, int64_t n)
+/* Of elements of two bytes, rounded once. */
+static void reduce_block_narrow(qdr_dtype dtype, combine_fn combine, void *dst, void *copy,
+                                const void *const *sources, int n_sources, int64_t at, int64_t n)
 {
     float sum[BLOCK], next[BLOCK];
-    widen(sum, (const uint16_t *)sources[0] + at, n);
+    qdri_widen(dtype, sum, (const uint16_t *)sources[0] + at, n);
     for (int k = 1; k < n_sources; k++) {
-        widen(next, (const uint16_t *)sources[k] + at, n);
+        qdri_widen(dtype, next, (const uint16_t *)sources[k] + at, n);
         combine(sum, sum, sum, next, n);
     }
-    narrow((uint16_t *)dst + at, sum, n);
+    qdri_narrow(dtype, (uint16_t *)dst + at, sum, n);
     if (copy != dst)
         memcpy((uint16_t *)copy + at, (uint16_t *)dst + at, (size_t)n * sizeof(uint16_t));
 }
@@ -107,8 +89,8 @@ void qdri_reduce_twice(qdr_dtype dtype, qdr_reduce op, void *dst, void *copy,
     }
     for (int64_t at = 0; at < n; at += BLOCK) {
         const int64_t n_block = n - at < BLOCK ? n - at : BLOCK;
-        if (dtype == QDR_BF16)
-            reduce_block_bf16(combine, dst, copy, sources, n_sources, at, n_block);
+        if (qdri_is_narrow(dtype))
+            reduce_block_narrow(dtype, combine, dst, copy, sources, n_sources, at, n_block);
         else
             reduce_block(combine, dst, copy, sources, n_sources, (size_t)at * bytes_each, n_block);
     }

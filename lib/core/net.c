@@ -16,8 +16,9 @@ static qdr_status check_opts(const qdr_stack_opts *opts)
                         "stack: options of version %u, but this library knows %u; begin them with "
                         "QDR_OPTS_INIT",
                         opts->version, QDR_OPTS_INIT);
-    if (opts->dtype != QDR_F32 && opts->dtype != QDR_F64 && opts->dtype != QDR_BF16)
-        return QDR_FAIL(QDR_ERR_DTYPE, "stack: element type %d; layers compute in f32, f64 or bf16",
+    if (!qdri_is_float(opts->dtype))
+        return QDR_FAIL(QDR_ERR_DTYPE,
+                        "stack: element type %d; layers compute in " QDRI_FLOAT_NAMES,
                         (int)opts->dtype);
     if (opts->n_rows < 0 || opts->row_unit < 0)
         return QDR_FAIL(QDR_ERR_SHAPE,

@@ -18,7 +18,7 @@ qdr_status qdri_norm_bytes(const qdr_layer_norm *norm, int64_t n_parts, size_t *
 size_t qdri_attention_work_bytes(const qdr_attention *a)
 {
     const size_t real_bytes = qdr_dtype_bytes(qdri_sum_type(a->dtype));
-    const size_t n_panels = a->dtype == QDR_BF16 ? 7 : 0; /* q, k, v, dy or y, dq, dk, dv */
+    const size_t n_panels = qdri_is_narrow(a->dtype) ? 7 : 0; /* q, k, v, dy or y, dq, dk, dv */
     const size_t n_elems = (size_t)a->context *
                            ((size_t)2 * QDRI_ATTENTION_BLOCK + n_panels * (size_t)a->head_size);
     const size_t n_sums = (size_t)a->n_heads * (size_t)a->n_rows;

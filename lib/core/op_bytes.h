@@ -4,14 +4,9 @@
 #ifndef QDRI_CORE_OP_BYTES_H
 #define QDRI_CORE_OP_BYTES_H
 
+#include "core/dtype.h"
 #include "core/status.h"
 #include "quadrille/ops.h"
-
-/* The type of sums and of gradients of parameters. */
-static inline qdr_dtype qdri_sum_type(qdr_dtype dtype)
-{
-    return dtype == QDR_F64 ? QDR_F64 : QDR_F32;
-}
 
 /* n_parts: ranks that the features are split over. @retval QDR_ERR_SHAPE as all of these: too many
  * bytes */

@@ -22,7 +22,8 @@ qdr_status qdri_elems_bytes(int64_t n_elems, qdr_dtype dtype, size_t *bytes)
     const size_t each = qdr_dtype_bytes(dtype);
     *bytes = 0;
     if (each == 0)
-        return QDR_FAIL(QDR_ERR_DTYPE, "size: %d is no element type; use f32, f64, bf16, i32 or u8",
+        return QDR_FAIL(QDR_ERR_DTYPE,
+                        "size: %d is no element type; use f32, f64, bf16, f16, i32 or u8",
                         (int)dtype);
     /* Half of the address space, so that offsets into it and a little padding fit too. */
     if (n_elems < 0 || (uint64_t)n_elems > (uint64_t)(SIZE_MAX / 2) / each)

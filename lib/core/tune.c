@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/dtype.h"
 #include "core/size.h"
 
 enum { MOST_ALGORITHMS = 64 };
@@ -65,14 +66,6 @@ void qdri_tune_free(qdri_tune_table *table)
 
 /* ---- reading ---- */
 
-static int dtype_of(const char *name, qdr_dtype *dtype)
-{
-    static const qdr_dtype dtypes[] = {QDR_F32, QDR_F64, QDR_BF16};
-    for (int i = 0; i < 3; i++)
-        if (strcmp(name, qdr_dtype_name(dtypes[i])) == 0) *dtype = dtypes[i];
-    return *dtype == QDR_F32 || *dtype == QDR_F64 || *dtype == QDR_BF16;
-}
-
 static int storage_of(const char *name, qdr_storage *storage)
 {
     if (strcmp(name, "out-in") == 0) *storage = QDR_OUT_IN;
@@ -125,15 +118,15 @@ static qdr_status read_choice(json_t *item, size_t number, const char *name,
 {
     json_error_t error;
     words w;
-    *choice = (qdri_tune_choice){.key = {.dtype = QDR_I32}};
+    *choice = (qdri_tune_choice){0};
     if (!unpack(item, choice, &w, &error) || !unpack_algorithms(item, choice, &error))
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "tune: choice %zu of %.200s: %.100s; remove it, or set QDR_TUNE to another "
                         "file",
                         number + 1, name, error.text);
-    if (!dtype_of(w.dtype, &choice->key.dtype))
+    if (!qdri_float_named(w.dtype, &choice->key.dtype))
         return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "tune: choice %zu of %.200s: dtype \"%.20s\"; use f32, f64 or bf16",
+                        "tune: choice %zu of %.200s: dtype \"%.20s\"; use " QDRI_FLOAT_NAMES,
                         number + 1, name, w.dtype);
     if (!storage_of(w.storage, &choice->storage))
         return QDR_FAIL(QDR_ERR_ARGUMENT,

@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Argument checks of products and kernels. */
+#include "core/dtype.h"
 #include "core/size.h"
 #include "dev/device.h"
-
-static int is_float(qdr_dtype dtype)
-{
-    return dtype == QDR_F32 || dtype == QDR_F64 || dtype == QDR_BF16;
-}
 
 static qdr_status gemm_matrix_check(const char *name, const void *data, int64_t n_rows,
                                     int64_t n_cols, int64_t stride)
@@ -32,11 +28,11 @@ qdr_status qdri_gemm_check(const qdri_gemm *gemm)
                         "; none may be negative",
                         gemm->m, gemm->n, gemm->k);
     }
-    if (!is_float(gemm->dtype) ||
-        (gemm->c_dtype != gemm->dtype && !(gemm->dtype == QDR_BF16 && gemm->c_dtype == QDR_F32))) {
+    if (!qdri_is_float(gemm->dtype) ||
+        (gemm->c_dtype != gemm->dtype && gemm->c_dtype != qdri_sum_type(gemm->dtype))) {
         return QDR_FAIL(QDR_ERR_DTYPE,
-                        "product: no product of %s gives %s; use f32, f64 or bf16, and the same "
-                        "type (or f32, for bf16) for the result",
+                        "product: no product of %s gives %s; use " QDRI_FLOAT_NAMES
+                        ", and the same type (or f32, for bf16 and f16) for the result",
                         qdr_dtype_name(gemm->dtype), qdr_dtype_name(gemm->c_dtype));
     }
     if (gemm->m == 0 || gemm->n == 0) return QDR_OK;
@@ -73,9 +69,9 @@ static qdr_status binary_check(const qdri_kernel *kernel)
     QDR_TRY(sizes("element-wise kernel", kernel->u.binary.n, 1, &n));
     const int has_b = kernel->kind == QDRI_K_ADD || kernel->kind == QDRI_K_GELU_BACKWARD;
     const int has_dtype2 = kernel->kind == QDRI_K_ADD || kernel->kind == QDRI_K_CAST;
-    if (has_dtype2 && !is_float(kernel->u.binary.dtype2)) {
+    if (has_dtype2 && !qdri_is_float(kernel->u.binary.dtype2)) {
         return QDR_FAIL(QDR_ERR_DTYPE,
-                        "element-wise kernel: the second type is %s; use f32, f64 or bf16",
+                        "element-wise kernel: the second type is %s; use " QDRI_FLOAT_NAMES,
                         qdr_dtype_name(kernel->u.binary.dtype2));
     }
     QDR_TRY(not_null("element-wise kernel", "a", kernel->u.binary.a, n));
@@ -245,11 +241,18 @@ static qdr_status adamw_check(const qdri_kernel *kernel)
     QDR_TRY(not_null(name, "g", kernel->u.adamw.g, n));
     QDR_TRY(not_null(name, "m", kernel->u.adamw.m, n));
     QDR_TRY(not_null(name, "v", kernel->u.adamw.v, n));
-    if (kernel->dtype == QDR_BF16) {
+    if (qdri_is_narrow(kernel->dtype)) {
         QDR_TRY(not_null(name, "the fp32 master copy", kernel->u.adamw.master, n));
     }
-    return not_null(name, "the squared norm", kernel->u.adamw.norm_squared,
-                    kernel->u.adamw.clip_norm > 0);
+    return not_null(name, "the step's numbers", kernel->u.adamw.numbers, n);
+}
+
+static qdr_status adamw_begin_check(const qdri_kernel *kernel)
+{
+    if (!(kernel->u.adamw.grad_scale > 0))
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "AdamW: gradients are scaled by %g; 1 means not at all",
+                        kernel->u.adamw.grad_scale);
+    return not_null("AdamW", "the step's numbers", kernel->u.adamw.numbers, 1);
 }
 
 static qdr_status block_check(const qdri_kernel *kernel)
@@ -275,8 +278,8 @@ static qdr_status gather_check(const qdri_kernel *kernel)
     const char *name = "reduction";
     const int n_sources = kernel->u.gather.n_sources, n_results = kernel->u.gather.n_results;
     int64_t n = 0;
-    if (!is_float(kernel->dtype) && kernel->dtype != QDR_I32)
-        return QDR_FAIL(QDR_ERR_DTYPE, "%s: the type is %s; use f32, f64, bf16 or i32", name,
+    if (!qdri_is_float(kernel->dtype) && kernel->dtype != QDR_I32)
+        return QDR_FAIL(QDR_ERR_DTYPE, "%s: the type is %s; use f32, f64, bf16, f16 or i32", name,
                         qdr_dtype_name(kernel->dtype));
     if (n_sources < 1 || n_sources > QDRI_REDUCE_MOST || n_results < 1 ||
         n_results > QDRI_REDUCE_MOST)
@@ -316,6 +319,7 @@ static const check_fn checks[QDRI_N_KERNELS] = {
     [QDRI_K_CE_LOSS] = ce_check,
     [QDRI_K_CE_BACKWARD] = ce_check,
     [QDRI_K_SUM_SQUARES] = reduce_check,
+    [QDRI_K_ADAMW_BEGIN] = adamw_begin_check,
     [QDRI_K_ADAMW] = adamw_check,
     [QDRI_K_COPY_BLOCK] = block_check,
     [QDRI_K_REDUCE] = gather_check,
@@ -327,8 +331,8 @@ qdr_status qdri_kernel_check(const qdri_kernel *kernel)
     if ((int)kernel->kind < 0 || kernel->kind >= QDRI_N_KERNELS) {
         return QDR_FAIL(QDR_ERR_ARGUMENT, "kernel: there is no kernel %d", (int)kernel->kind);
     }
-    if (kernel->kind < QDRI_K_COPY_BLOCK && !is_float(kernel->dtype)) {
-        return QDR_FAIL(QDR_ERR_DTYPE, "kernel: the type is %s; use f32, f64 or bf16",
+    if (kernel->kind < QDRI_K_COPY_BLOCK && !qdri_is_float(kernel->dtype)) {
+        return QDR_FAIL(QDR_ERR_DTYPE, "kernel: the type is %s; use " QDRI_FLOAT_NAMES,
                         qdr_dtype_name(kernel->dtype));
     }
     return checks[kernel->kind](kernel);

@@ -22,8 +22,8 @@ typedef struct qdri_gemm {
     int64_t lda, ldb, ldc;
     int trans_a, trans_b;
     double alpha, beta;
-    qdr_dtype dtype; /* of A and B: F32, F64, BF16; sums in fp32 (f64) */
-    qdr_dtype c_dtype; /* of C: dtype, or F32 for BF16 products */
+    qdr_dtype dtype; /* of A and B: F32, F64, BF16, F16; sums in fp32 (f64) */
+    qdr_dtype c_dtype; /* of C: dtype, or F32 for products of BF16 and F16 */
     int algorithm; /* which of the ways that the device has for such a product, from what it takes
                       for the best on; 0 … qdri_dev_n_algorithms() - 1 */
     const void *bias; /* n elements of C's type, added to each row before it is rounded; NULL: none.
@@ -118,7 +118,7 @@ void qdri_mem_free(qdri_dev *dev, void **data);
 void qdri_mem_usage(const qdri_dev *dev, size_t *bytes_now, size_t *bytes_peak);
 void qdri_mem_reset_peak(qdri_dev *dev);
 /* Bytes that the device itself takes, counted, at its first product of this type and keeps: panels
- * for converting BF16 where the machine has no BF16 products; else 0. */
+ * for converting BF16 or F16 where the machine has no such products; else 0. */
 size_t qdri_dev_fixed_bytes(const qdri_dev *dev, qdr_dtype dtype);
 
 const char *qdri_dev_name(const qdri_dev *dev); /* "cpu", "cuda" */

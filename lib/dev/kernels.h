@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Element-wise kernels: what a device computes besides products. Matrices are row-major and dense;
- * T is the kernel's dtype (F32, F64, BF16), A its accumulation type (F64 for F64, else F32). BF16
- * is converted to fp32 on load, rounded to nearest even on store. `accumulate`: 0 overwrites
- * without reading, 1 adds. NaN and Inf pass through unhidden. Tokens and targets of `vocab` or more
- * (0: not known) fail the kernel with QDR_ERR_ARGUMENT, and so poison the device; negative ones are
- * none. */
+ * T is the kernel's dtype (F32, F64, BF16, F16), A its accumulation type (F64 for F64, else F32).
+ * BF16 and F16 are converted to fp32 on load, rounded to nearest even on store. `accumulate`: 0
+ * overwrites without reading, 1 adds. NaN and Inf pass through unhidden. Tokens and targets of
+ * `vocab` or more (0: not known) fail the kernel with QDR_ERR_ARGUMENT, and so poison the device;
+ * negative ones are none. */
 #ifndef QDRI_DEV_KERNELS_H
 #define QDRI_DEV_KERNELS_H
 
@@ -39,7 +39,8 @@ typedef enum qdri_kernel_kind {
                        rows */
     QDRI_K_CE_BACKWARD, /* ce: dlogits = scale·(exp(l - max - log Σ) - onehot) */
     QDRI_K_SUM_SQUARES, /* reduce: result[0] (f64) = or += Σ a² */
-    QDRI_K_ADAMW, /* adamw */
+    QDRI_K_ADAMW_BEGIN, /* adamw: a step's numbers: counts it, unless it is skipped */
+    QDRI_K_ADAMW, /* adamw: the step of one parameter; of a skipped step nothing */
     QDRI_K_COPY_BLOCK, /* block: rows of one strided matrix to another, bytes as they are; dtype is
                           not looked at */
     QDRI_K_REDUCE, /* gather: y[i] = x_0[i] op x_1[i] op … in that order, in A (I32 as integers,
@@ -47,6 +48,14 @@ typedef enum qdri_kernel_kind {
                       MIN. Results may be sources, whole */
     QDRI_N_KERNELS
 } qdri_kernel_kind;
+
+/* What one step of AdamW is for all parameters, on the device. */
+typedef struct qdri_adamw_numbers {
+    double norm_squared; /* Σg² of all gradients as they are; given */
+    double n_steps; /* that were taken; kept from step to step */
+    double factor; /* of gradients: clipping, over grad_scale */
+    double correction1, correction2; /* 1/(1-β^t); 0 in a step that is skipped */
+} qdri_adamw_numbers;
 
 #define QDRI_REDUCE_MOST 64 /* sources, and results, of one reduction */
 
@@ -122,15 +131,16 @@ typedef struct qdri_kernel {
             void *const *results;
         } gather;
         struct {
-            /* p: parameter (T); master: fp32 copy for BF16, else NULL; g, m, v: type A.
-             * norm_squared: Σg² of all parameters, on the device. */
+            /* p: parameter (T); master: fp32 copy for BF16 and F16, else NULL; g, m, v: type A.
+             * grad_scale: what g is too large by. skips: 1: a step whose norm_squared is Inf or NaN
+             * is skipped. */
             int64_t n;
             void *p, *master;
             const void *g;
             void *m, *v;
-            const double *norm_squared;
-            double lr, beta1, beta2, epsilon, weight_decay, clip_norm, correction1,
-                correction2; /* 1/(1-β^t) */
+            qdri_adamw_numbers *numbers;
+            double lr, beta1, beta2, epsilon, weight_decay, clip_norm, grad_scale;
+            int skips;
         } adamw;
     } u;
 } qdri_kernel;

@@ -7,6 +7,7 @@
 
 #include "core/block.h"
 #include "core/size.h"
+#include "dev/cpu/narrow.h"
 #include "linear/internal.h"
 
 /* Elements that follow each other in a shard, and in the whole parameter at this distance. */
@@ -59,19 +60,11 @@ static double normal_at(uint64_t seed, int64_t index)
     return sqrt(-2.0 * log(u)) * cos(6.283185307179586 * v);
 }
 
-static uint16_t bf16_of(double value)
-{
-    const float single = (float)value;
-    uint32_t bits;
-    memcpy(&bits, &single, sizeof bits);
-    return (uint16_t)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
-}
-
 static void store(void *data, qdr_dtype dtype, int64_t i, double value)
 {
     if (dtype == QDR_F64) ((double *)data)[i] = value;
     if (dtype == QDR_F32) ((float *)data)[i] = (float)value;
-    if (dtype == QDR_BF16) ((uint16_t *)data)[i] = bf16_of(value);
+    if (qdri_is_narrow(dtype)) ((uint16_t *)data)[i] = qdri_narrow_round(dtype, (float)value);
 }
 
 typedef struct draw {

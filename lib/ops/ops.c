@@ -19,9 +19,9 @@ qdr_status qdri_check_version(const char *who, uint32_t version)
 
 qdr_status qdri_check_dtype(const char *who, qdr_dtype dtype)
 {
-    if (dtype != QDR_F32 && dtype != QDR_F64 && dtype != QDR_BF16)
+    if (!qdri_is_float(dtype))
         return QDR_FAIL(QDR_ERR_DTYPE,
-                        "%s: type %s (%d) cannot be computed with; use f32, f64 or bf16", who,
+                        "%s: type %s (%d) cannot be computed with; use " QDRI_FLOAT_NAMES, who,
                         qdr_dtype_name(dtype), (int)dtype);
     return QDR_OK;
 }

@@ -6,17 +6,18 @@
 #include "core/size.h"
 #include "optim/optim.h"
 
-/* All state is one piece of device memory: Σg², then per parameter m, v and, for BF16, the master,
- * each aligned. */
+/* All state is one piece of device memory: the numbers of a step, then per parameter m, v and, for
+ * BF16 and F16, the master, each aligned. */
 struct qdr_adamw {
     qdr_stack *stack;
     qdr_adamw_opts opts;
     void *memory;
     size_t bytes;
-    int64_t n_steps;
+    int64_t n_steps; /* with those that the device skipped */
 };
 
 #define STATE_ALIGN 64
+_Static_assert(sizeof(qdri_adamw_numbers) <= STATE_ALIGN, "a step's numbers have room");
 
 /* Bytes of one of the arrays that belong to a parameter. */
 static qdr_status state_bytes(const qdr_stack *stack, const qdr_parameter *parameter, size_t *bytes)
@@ -28,7 +29,7 @@ static qdr_status state_bytes(const qdr_stack *stack, const qdr_parameter *param
 
 static size_t n_arrays(const qdr_stack *stack)
 {
-    return qdr_stack_dtype(stack) == QDR_BF16 ? 3 : 2;
+    return qdri_is_narrow(qdr_stack_dtype(stack)) ? 3 : 2;
 }
 
 qdr_status qdr_adamw_size(const qdr_stack *stack, size_t *bytes)
@@ -64,6 +65,11 @@ static qdr_status opts_check(const qdr_adamw_opts *opts)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "adamw: epsilon %g, weight_decay %g, clip_norm %g; all must be finite, ≥ 0",
                         opts->epsilon, opts->weight_decay, opts->clip_norm);
+    if (below_zero(opts->grad_scale))
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "adamw: grad_scale %g; give what the loss was scaled by, such as 1024 "
+                        "(0: 1)",
+                        opts->grad_scale);
     return QDR_OK;
 }
 
@@ -72,6 +78,7 @@ static qdr_adamw_opts with_defaults(qdr_adamw_opts opts)
     if (opts.beta1 == 0) opts.beta1 = 0.9;
     if (opts.beta2 == 0) opts.beta2 = 0.95;
     if (opts.epsilon == 0) opts.epsilon = 1e-8;
+    if (opts.grad_scale == 0) opts.grad_scale = 1;
     return opts;
 }
 
@@ -122,26 +129,26 @@ void qdr_adamw_destroy(qdr_adamw **optimizer)
     *optimizer = NULL;
 }
 
-/* What all parameters have in common in one step. */
-static qdri_kernel step_kernel(const qdr_adamw *optimizer, double lr)
+/* Where an F16 gradient overflowed, a smaller grad_scale would have helped: that step is none. */
+static qdri_kernel begin_kernel(const qdr_adamw *optimizer, double lr)
 {
     const qdr_adamw_opts *opts = &optimizer->opts;
-    const double t = (double)optimizer->n_steps;
-    qdri_kernel kernel = {.kind = QDRI_K_ADAMW, .dtype = qdr_stack_dtype(optimizer->stack)};
-    kernel.u.adamw.norm_squared = optimizer->memory;
+    qdri_kernel kernel = {.kind = QDRI_K_ADAMW_BEGIN, .dtype = qdr_stack_dtype(optimizer->stack)};
+    kernel.u.adamw.numbers = optimizer->memory;
+    kernel.u.adamw.skips = kernel.dtype == QDR_F16;
     kernel.u.adamw.lr = lr;
     kernel.u.adamw.beta1 = opts->beta1;
     kernel.u.adamw.beta2 = opts->beta2;
     kernel.u.adamw.epsilon = opts->epsilon;
     kernel.u.adamw.clip_norm = opts->clip_norm;
-    kernel.u.adamw.correction1 = 1 / (1 - pow(opts->beta1, t));
-    kernel.u.adamw.correction2 = 1 / (1 - pow(opts->beta2, t));
+    kernel.u.adamw.grad_scale = opts->grad_scale;
     return kernel;
 }
 
-static qdr_status copy_master(const qdr_parameter *parameter, void *master, qdr_stream *stream)
+static qdr_status copy_master(qdr_dtype dtype, const qdr_parameter *parameter, void *master,
+                              qdr_stream *stream)
 {
-    qdri_kernel kernel = {.kind = QDRI_K_CAST, .dtype = QDR_BF16};
+    qdri_kernel kernel = {.kind = QDRI_K_CAST, .dtype = dtype};
     kernel.u.binary.n = parameter->n_elems;
     kernel.u.binary.a = parameter->data;
     kernel.u.binary.y = master;
@@ -153,7 +160,7 @@ static qdr_status copy_master(const qdr_parameter *parameter, void *master, qdr_
 static qdr_status parameter_step(const qdr_adamw *optimizer, const qdr_parameter *parameter,
                                  qdri_kernel *kernel, char *state, size_t bytes, qdr_stream *stream)
 {
-    const int has_master = kernel->dtype == QDR_BF16;
+    const int has_master = qdri_is_narrow(kernel->dtype);
     kernel->u.adamw.n = parameter->n_elems;
     kernel->u.adamw.p = parameter->data;
     kernel->u.adamw.g = parameter->gradient;
@@ -162,7 +169,7 @@ static qdr_status parameter_step(const qdr_adamw *optimizer, const qdr_parameter
     kernel->u.adamw.master = has_master ? state + 2 * bytes : NULL;
     kernel->u.adamw.weight_decay = parameter->decay ? optimizer->opts.weight_decay : 0;
     if (has_master && optimizer->n_steps == 1)
-        QDR_TRY(copy_master(parameter, kernel->u.adamw.master, stream));
+        QDR_TRY(copy_master(kernel->dtype, parameter, kernel->u.adamw.master, stream));
     return qdri_kernel_run(stream, kernel);
 }
 
@@ -176,9 +183,12 @@ qdr_status qdr_adamw_step(qdr_adamw *optimizer, double lr)
     qdr_stream *stream = stream_of(stack);
     QDR_TRY(qdri_optim_check(stack, "adamw"));
     QDR_TRY(qdri_gradients_check(stack, "adamw"));
-    QDR_TRY(qdri_sum_squares(stack, optimizer->memory, stream));
+    qdri_adamw_numbers *numbers = optimizer->memory;
+    QDR_TRY(qdri_sum_squares(stack, &numbers->norm_squared, stream));
     optimizer->n_steps++;
-    qdri_kernel kernel = step_kernel(optimizer, lr);
+    qdri_kernel kernel = begin_kernel(optimizer, lr);
+    QDR_TRY(qdri_kernel_run(stream, &kernel));
+    kernel.kind = QDRI_K_ADAMW;
     char *state = (char *)optimizer->memory + STATE_ALIGN;
     for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
         qdr_parameter parameter;
@@ -191,6 +201,13 @@ qdr_status qdr_adamw_step(qdr_adamw *optimizer, double lr)
     return QDR_OK;
 }
 
+static qdr_status read_numbers(const qdr_adamw *optimizer, qdri_adamw_numbers *numbers)
+{
+    qdr_stream *stream = stream_of(optimizer->stack);
+    QDR_TRY(qdri_copy(stream, numbers, optimizer->memory, sizeof *numbers));
+    return qdri_stream_synchronize(stream);
+}
+
 qdr_status qdr_adamw_norm(qdr_adamw *optimizer, double *norm)
 {
     if (!optimizer || !norm)
@@ -198,5 +215,20 @@ qdr_status qdr_adamw_norm(qdr_adamw *optimizer, double *norm)
     *norm = 0;
     if (optimizer->n_steps == 0)
         return QDR_FAIL(QDR_ERR_STATE, "adamw: no step was taken yet; call qdr_adamw_step() first");
-    return qdri_read_norm(optimizer->stack, optimizer->memory, norm);
+    qdri_adamw_numbers numbers;
+    QDR_TRY(read_numbers(optimizer, &numbers));
+    *norm = sqrt(numbers.norm_squared) / optimizer->opts.grad_scale;
+    return QDR_OK;
+}
+
+qdr_status qdr_adamw_skipped(qdr_adamw *optimizer, int64_t *n_steps)
+{
+    if (!optimizer || !n_steps)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "adamw: the optimizer or the place for the count is NULL");
+    *n_steps = 0;
+    qdri_adamw_numbers numbers;
+    QDR_TRY(read_numbers(optimizer, &numbers));
+    *n_steps = optimizer->n_steps - (int64_t)numbers.n_steps;
+    return QDR_OK;
 }

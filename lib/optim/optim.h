@@ -3,13 +3,14 @@
 #ifndef QDRI_OPTIM_OPTIM_H
 #define QDRI_OPTIM_OPTIM_H
 
+#include "core/dtype.h"
 #include "grid/internal.h"
 #include "quadrille/optim.h"
 
 /* The type of gradients, moments and masters of a stack. */
 static inline qdr_dtype qdri_state_type(const qdr_stack *stack)
 {
-    return qdr_stack_dtype(stack) == QDR_F64 ? QDR_F64 : QDR_F32;
+    return qdri_sum_type(qdr_stack_dtype(stack));
 }
 
 /* A stack that is built and bound, or an error. */

@@ -54,7 +54,7 @@ class Case(unittest.TestCase):
 class Coll(Case):
     def check(self, row):
         self.assert_times(row)
-        self.assertEqual(row["size_bytes"], row["count"] * {"f32": 4, "f64": 8, "bf16": 2}[row["type"]])
+        self.assertEqual(row["size_bytes"], row["count"] * {"f32": 4, "f64": 8, "bf16": 2, "f16": 2}[row["type"]])
         self.assert_near(row["algbw_gbps"] * row["median_secs"], 1e-9 * row["size_bytes"])
         self.assert_near(row["busbw_gbps"], bus_factor(row["kind"], row["members"]) * row["algbw_gbps"])
         self.assertEqual(row["wrong"], 0, row)
@@ -73,7 +73,7 @@ class Coll(Case):
             self.assertEqual(row["samples"], 4)
 
     def test_types_and_memory(self):
-        for dtype, elem_bytes in (("f64", 8), ("bf16", 2)):
+        for dtype, elem_bytes in (("f64", 8), ("bf16", 2), ("f16", 2)):
             for memory in ("library", "caller"):
                 words = ["--local", "3", "--grid", "1x3x1x1", "--kind", "all", "--dtype", dtype, "--memory", memory, "-b", "1", "-e", "1000"]
                 result, rows = self.rows("coll", *words, *SHORT)
@@ -108,7 +108,7 @@ class Coll(Case):
         self.assertLessEqual(abs(float(cells[-4]) - 1e-3 * 1048576 / float(cells[7])), 1e-3)
 
     def test_planted_errors_are_counted(self):
-        for dtype in ("f32", "f64", "bf16"):
+        for dtype in ("f32", "f64", "bf16", "f16"):
             done = run("coll", "--local", "4", "--grid", "2x1x2x1", "--kind", "all", "--dtype", dtype, "-b", "64", "-e", "4K", *SHORT, "--json",
                        program=ARGUMENTS.planted)
             rows = json.loads(done.out)["rows"]
@@ -220,7 +220,7 @@ class Layer(Case):
             self.assertGreaterEqual(together["min_secs"], 0.999999 * (forward["min_secs"] + backward["min_secs"]))
 
     def test_layers_types_and_panels(self):
-        for dtype, layout in (("f64", "scattered"), ("bf16", "replicated")):
+        for dtype, layout in (("f64", "scattered"), ("bf16", "replicated"), ("f16", "scattered")):
             words = ["layer", *LAYER, "--local", "2", "--grid", "1x2x1x1", "--layers", "3", "--dtype", dtype, "--layout", layout, "--panels", "2",
                      "--batch-parts", "2"]
             rows = list(csv.DictReader(run(*words, "--csv").out.splitlines()))

@@ -98,7 +98,7 @@ class Complaints(Case):
     def test_values(self):
         for words in (["--grid", "2x2"], ["--grid", "0x1x1x1"], ["--grid", "2x2x1x1x1"], ["--grid", "-1x1x1x1"],
                       ["--steps", "0"], ["--steps", "-5"], ["--hidden", "12.5"], ["--lr", "fast"], ["--lr", "nan"],
-                      ["--layout", "both"], ["--dtype", "f16"], ["--overlap", "yes"], ["--local", "0"],
+                      ["--layout", "both"], ["--dtype", "f8"], ["--overlap", "yes"], ["--local", "0"],
                       ["--batch", "0"], ["--micro-batch", "0"], ["--ctx", "0"], ["--heads", "99999999999999999999"]):
             self.complain("train_gpt", self.text, *words, says=[words[0], words[1], "give"])
 
@@ -408,7 +408,7 @@ class Training(Case):
                     self.assert_same_losses(lines, reference, 1e-9)
 
     def test_overlap_changes_no_bit(self):
-        for dtype in ("f32", "bf16"):
+        for dtype in ("f32", "bf16", "f16"):
             for layout in ("replicated", "scattered"):
                 with self.subTest(dtype=dtype, layout=layout):
                     words = ("--dtype", dtype, "--layout", layout)
@@ -474,9 +474,24 @@ class Training(Case):
             self.assertTrue(stat.S_ISCHR(os.lstat(full).st_mode))
         self.assertEqual(sorted(os.listdir(self.folder.name)), ["full", "text.txt"])
 
+    def test_f16(self):
+        reference, _ = self.train()
+        for grid, words in (("1x1x1x1", ()), ("2x1x2x1", ("--layout", "scattered")), ("1x2x1x1", ("--loss-scale", "4096"))):
+            with self.subTest(grid=grid):
+                lines, done = self.train("--dtype", "f16", *words, grid=grid)
+                self.assert_same_losses(lines, reference, 2.5e-3)
+                self.assertNotIn("skipped", done.stderr.decode())
+
+    def test_steps_that_overflow_are_skipped(self):
+        """Gradients beyond 65504: nothing is learnt, and nothing is lost."""
+        lines, done = self.train("--dtype", "f16", "--loss-scale", "1e9", grid="1x2x2x1")
+        self.assertIn(f"{len(lines)} steps were skipped", done.stderr.decode())
+        still, _ = self.train("--dtype", "f16", "--lr", "0", grid="1x2x2x1")
+        self.assert_same_losses(lines, still, 0)
+
     def test_memory_is_as_asked(self):
         for grid, words in (("1x1x1x1", ()), ("2x2x1x1", ()), ("1x1x2x2", ()), ("1x1x1x1", ("--dtype", "bf16")),
-                            ("2x1x2x1", ("--dtype", "bf16")), ("2x2x1x1", ("--late", "1:0.1"))):
+                            ("2x1x2x1", ("--dtype", "bf16")), ("2x1x2x1", ("--dtype", "f16")), ("2x2x1x1", ("--late", "1:0.1"))):
             _, done = self.train(*words, grid=grid)
             line = [line for line in done.stderr.decode().splitlines() if line.startswith("memory of rank 0")][0]
             words = line.split()

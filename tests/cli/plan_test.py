@@ -198,6 +198,9 @@ class Json(Case):
         self.assertGreater(best("--gpus-per-node", "1")["secs"], 0)
         self.assertEqual(self.answer("--mem", "2.5G")["memory_bytes"], 2.5 * GIB)
         self.assertEqual(self.answer("--dtype", "f32")["dtype"], "f32")
+        bf16, f16 = self.answer(), self.answer("--dtype", "f16")
+        self.assertEqual(f16["dtype"], "f16")
+        self.assertEqual([plan["secs"] for plan in f16["plans"]], [plan["secs"] for plan in bf16["plans"]])
         self.assertEqual(self.answer("--seq", "256", "--batch", "16")["sequence"], 256)
 
     def test_bf16_where_there_is_one(self):

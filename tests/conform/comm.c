@@ -140,13 +140,13 @@ static void trial_free(trial *t)
 
 static int trial_draw(trial *t, const member *self, uint64_t seed)
 {
-    static const qdr_dtype dtypes[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_I32, QDR_U8};
+    static const qdr_dtype dtypes[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16, QDR_I32, QDR_U8};
     memset(t, 0, sizeof *t);
     t->seed = seed;
     qdri_coll *coll = &t->coll;
     coll->kind = (qdr_coll_kind)(draw(seed, 0, 1) % QDR_N_COLL_KINDS);
     const int reduces = coll->kind == QDR_REDUCE_SCATTER || coll->kind == QDR_ALL_REDUCE;
-    coll->dtype = dtypes[draw(seed, 0, 2) % (reduces ? 4 : 5)];
+    coll->dtype = dtypes[draw(seed, 0, 2) % (reduces ? 5 : 6)];
     coll->op = (qdr_reduce)(draw(seed, 0, 3) % 3);
     t->in_place = draw(seed, 0, 4) % 2 == 0;
     draw_counts(t, self);

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "quadrille/types.h"
+#include "narrow.h"
 
 static uint64_t hash(uint64_t x)
 {
@@ -21,42 +21,28 @@ static uint64_t draw(uint64_t seed, int64_t a, int64_t b)
     return hash(hash(seed ^ hash((uint64_t)a)) ^ (uint64_t)b);
 }
 
-static uint16_t to_bf16(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    if (x != x) return (uint16_t)(bits >> 16 | 0x40);
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
-static float from_bf16(uint16_t x)
-{
-    const uint32_t bits = (uint32_t)x << 16;
-    float y;
-    memcpy(&y, &bits, sizeof y);
-    return y;
-}
-
 typedef union element {
     float f32;
     double f64;
-    uint16_t bf16;
+    uint16_t narrow;
     int32_t i32;
     unsigned char u8;
 } element;
 
 /* Element i of what `rank` brings. Of many magnitudes, so that another order of sums gives other
- * bits. */
+ * bits; in F16 of fewer, so that none overflows. */
 static element value(uint64_t seed, qdr_dtype dtype, int rank, int64_t i)
 {
     const uint64_t bits = draw(seed, rank, i);
-    const double x = (double)(int64_t)bits * 0x1p-63 * (double)(1 << (bits & 15));
+    const double x = (double)(int64_t)bits * 0x1p-63 *
+                     (double)(1 << (bits & (dtype == QDR_F16 ? 7 : 15)));
     element e;
     memset(&e, 0, sizeof e);
     switch (dtype) {
     case QDR_F32: e.f32 = (float)x; break;
     case QDR_F64: e.f64 = x; break;
-    case QDR_BF16: e.bf16 = to_bf16((float)x); break;
+    case QDR_BF16:
+    case QDR_F16: e.narrow = narrow_bits(dtype, (double)(float)x); break;
     case QDR_I32: e.i32 = (int32_t)(bits >> 32); break;
     case QDR_U8: e.u8 = (unsigned char)bits; break;
     }
@@ -65,21 +51,21 @@ static element value(uint64_t seed, qdr_dtype dtype, int rank, int64_t i)
 
 #define PICK(op, a, b) ((op) == QDR_SUM ? (a) + (b) : ((op) == QDR_MAX) == ((b) > (a)) ? (b) : (a))
 
-/* In their order, in fp32 if they are BF16, rounded once. */
+/* In their order, in fp32 if they are BF16 or F16, rounded once. */
 static element combined(qdr_dtype dtype, qdr_reduce op, const element *of, int n)
 {
     element sum = of[0];
-    float wide = from_bf16(sum.bf16);
+    float wide = (float)narrow_value(dtype, sum.narrow);
     for (int k = 1; k < n; k++) {
         const element e = of[k];
         if (dtype == QDR_F32) sum.f32 = PICK(op, sum.f32, e.f32);
         if (dtype == QDR_F64) sum.f64 = PICK(op, sum.f64, e.f64);
-        if (dtype == QDR_BF16) wide = PICK(op, wide, from_bf16(e.bf16));
+        if (is_narrow(dtype)) wide = PICK(op, wide, (float)narrow_value(dtype, e.narrow));
         if (dtype == QDR_I32)
             sum.i32 = op == QDR_SUM ? (int32_t)((uint32_t)sum.i32 + (uint32_t)e.i32)
                                     : PICK(op, sum.i32, e.i32);
     }
-    if (dtype == QDR_BF16) sum.bf16 = to_bf16(wide);
+    if (is_narrow(dtype)) sum.narrow = narrow_bits(dtype, (double)wide);
     return sum;
 }
 

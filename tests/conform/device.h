@@ -12,6 +12,7 @@
 #include "dev/cpu/kernels/kernels.h"
 #include "dev/dev.h"
 #include "dev/plugin.h"
+#include "narrow.h"
 #include "qdr_test.h"
 
 typedef long double ref;
@@ -22,9 +23,9 @@ typedef struct array {
     void *data;
 } array;
 
-static const qdr_dtype float_types[] = {QDR_F32, QDR_F64, QDR_BF16};
+static const qdr_dtype float_types[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16};
 static const int64_t odd_sizes[] = {0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 64, 67, 129};
-enum { N_TYPES = 3, N_SIZES = 15 };
+enum { N_TYPES = 4, N_SIZES = 15 };
 
 static qdri_dev *device;
 static qdr_stream *stream;
@@ -101,7 +102,8 @@ static inline qdr_dtype sum_type(qdr_dtype dtype) { return dtype == QDR_F64 ? QD
 
 static inline ref roundoff(qdr_dtype dtype)
 {
-    return dtype == QDR_F64 ? 0x1p-53L : dtype == QDR_F32 ? 0x1p-24L : 0x1p-8L;
+    if (is_narrow(dtype)) return (ref)narrow_roundoff(dtype);
+    return dtype == QDR_F64 ? 0x1p-53L : 0x1p-24L;
 }
 
 /* γ(n) of sums in the type that `dtype` is summed in. */
@@ -111,34 +113,18 @@ static inline ref gamma_of(qdr_dtype dtype, int64_t n)
     return nu / (1 - nu);
 }
 
-static inline float bf16_value(uint16_t bits)
-{
-    const uint32_t wide = (uint32_t)bits << 16;
-    float value;
-    memcpy(&value, &wide, sizeof value);
-    return value;
-}
-
 static inline ref get(const array *a, int64_t i)
 {
     if (a->dtype == QDR_F64) return (ref)((const double *)a->data)[i];
     if (a->dtype == QDR_F32) return (ref)((const float *)a->data)[i];
-    return (ref)bf16_value(((const uint16_t *)a->data)[i]);
+    return (ref)narrow_value(a->dtype, ((const uint16_t *)a->data)[i]);
 }
 
-/* BF16 by cutting: a test's inputs need not be rounded. */
 static inline void set(array *a, int64_t i, double value)
 {
-    if (a->dtype == QDR_F64) {
-        ((double *)a->data)[i] = value;
-    } else if (a->dtype == QDR_F32) {
-        ((float *)a->data)[i] = (float)value;
-    } else {
-        const float narrow = (float)value;
-        uint32_t bits;
-        memcpy(&bits, &narrow, sizeof bits);
-        ((uint16_t *)a->data)[i] = (uint16_t)(bits >> 16);
-    }
+    if (a->dtype == QDR_F64) ((double *)a->data)[i] = value;
+    if (a->dtype == QDR_F32) ((float *)a->data)[i] = (float)value;
+    if (is_narrow(a->dtype)) ((uint16_t *)a->data)[i] = narrow_bits(a->dtype, value);
 }
 
 /* An array on no particular boundary: one element behind aligned memory. Filled with NaN. */
@@ -187,8 +173,11 @@ static inline void check_near(const array *a, int64_t i, ref want, ref bound, co
 {
     const ref got = get(a, i);
     const ref error = fabsl(got - want);
-    const ref least = a->dtype == QDR_F64 ? 0x1p-1022L : 0x1p-126L;
-    const ref storing = a->dtype == QDR_BF16 ? roundoff(QDR_BF16) * (fabsl(want) + bound) : 0;
+    const int rounded = is_narrow(a->dtype);
+    const ref least = a->dtype == QDR_F64   ? 0x1p-1022L
+                      : a->dtype == QDR_F16 ? (ref)narrow_least(QDR_F16)
+                                            : 0x1p-126L;
+    const ref storing = rounded ? roundoff(a->dtype) * (fabsl(want) + bound) : 0;
     if (error <= bound + storing + least) return;
     print_error("%s %s: element %lld is %.17Lg, not %.17Lg: off by %.3Lg, allowed %.3Lg\n", what,
                 qdr_dtype_name(a->dtype), (long long)i, got, want, error, bound + storing + least);

@@ -81,15 +81,16 @@ static void run_case(const gemm_case *t)
 
 static const struct {
     qdr_dtype dtype, c_dtype;
-} type_pairs[] = {
-    {QDR_F32, QDR_F32}, {QDR_F64, QDR_F64}, {QDR_BF16, QDR_BF16}, {QDR_BF16, QDR_F32}};
+} type_pairs[] = {{QDR_F32, QDR_F32},  {QDR_F64, QDR_F64}, {QDR_BF16, QDR_BF16},
+                  {QDR_BF16, QDR_F32}, {QDR_F16, QDR_F16}, {QDR_F16, QDR_F32}};
+enum { N_PAIRS = 6, FIRST_NARROW = 2 };
 
 static void products_of_odd_sizes(void **state)
 {
     static const double factors[] = {0.0, 1.0, -0.5};
     (void)state;
     for (int round = 0; round < 150; round++) {
-        for (int pair = 0; pair < 4; pair++) {
+        for (int pair = 0; pair < N_PAIRS; pair++) {
             const gemm_case t = {
                 .m = odd_sizes[test_between(&seed, 0, N_SIZES - 1)],
                 .n = odd_sizes[test_between(&seed, 0, N_SIZES - 1)],
@@ -144,11 +145,10 @@ static void products_by_onednn(void **state)
 static void products_of_several_panels(void **state)
 {
     (void)state;
-    for (int pair = 2; pair < 4; pair++) {
-        const gemm_case wide = {515, 3, 1030, 0, 1, 1.0, 1.0, QDR_BF16, type_pairs[pair].c_dtype,
-                                0};
-        const gemm_case tall = {3, 1029, 514, 1, 0, 2.0, 0.0, QDR_BF16, type_pairs[pair].c_dtype,
-                                0};
+    for (int pair = FIRST_NARROW; pair < N_PAIRS; pair++) {
+        const qdr_dtype dtype = type_pairs[pair].dtype, c_dtype = type_pairs[pair].c_dtype;
+        const gemm_case wide = {515, 3, 1030, 0, 1, 1.0, 1.0, dtype, c_dtype, 0};
+        const gemm_case tall = {3, 1029, 514, 1, 0, 2.0, 0.0, dtype, c_dtype, 0};
         run_case(&wide);
         run_case(&tall);
     }
@@ -158,7 +158,7 @@ static void products_of_several_panels(void **state)
 static void products_hide_nothing(void **state)
 {
     (void)state;
-    for (int pair = 0; pair < 4; pair++) {
+    for (int pair = 0; pair < N_PAIRS; pair++) {
         array a = make_random(type_pairs[pair].dtype, 4, 1);
         array b = make_random(type_pairs[pair].dtype, 4, 1);
         array c = make(type_pairs[pair].c_dtype, 4);

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "narrow.h"
+
 typedef struct dist_plan {
     const dist_test *tests;
     int n_tests;
@@ -125,16 +127,13 @@ void *dist_memory(qdr_context *ctx, int64_t n_elems, qdr_dtype dtype)
     return data;
 }
 
-/* bf16 is the upper half of a float; values that are set are exact in it. */
 void dist_set(void *data, qdr_dtype dtype, int64_t i, double value)
 {
-    const float single = (float)value;
-    uint32_t bits = 0;
-    memcpy(&bits, &single, sizeof bits);
     switch (dtype) {
-    case QDR_F32: ((float *)data)[i] = single; break;
+    case QDR_F32: ((float *)data)[i] = (float)value; break;
     case QDR_F64: ((double *)data)[i] = value; break;
-    case QDR_BF16: ((uint16_t *)data)[i] = (uint16_t)(bits >> 16); break;
+    case QDR_BF16:
+    case QDR_F16: ((uint16_t *)data)[i] = narrow_bits(dtype, value); break;
     case QDR_I32: ((int32_t *)data)[i] = (int32_t)value; break;
     case QDR_U8: ((uint8_t *)data)[i] = (uint8_t)value; break;
     }
@@ -142,18 +141,15 @@ void dist_set(void *data, qdr_dtype dtype, int64_t i, double value)
 
 double dist_get(const void *data, qdr_dtype dtype, int64_t i)
 {
-    uint32_t bits = 0;
-    float single = 0;
     switch (dtype) {
     case QDR_F32: return (double)((const float *)data)[i];
     case QDR_F64: return ((const double *)data)[i];
     case QDR_I32: return ((const int32_t *)data)[i];
     case QDR_U8: return ((const uint8_t *)data)[i];
-    case QDR_BF16: break;
+    case QDR_BF16:
+    case QDR_F16: break;
     }
-    bits = (uint32_t)((const uint16_t *)data)[i] << 16;
-    memcpy(&single, &bits, sizeof single);
-    return (double)single;
+    return narrow_value(dtype, ((const uint16_t *)data)[i]);
 }
 
 void dist_fill_edge_along(const qdr_stack *stack, qdr_edge edge, void *data, uint64_t seed,
@@ -209,8 +205,11 @@ void dist_synchronize(qdr_context *ctx)
 
 double dist_roundoff(qdr_dtype dtype)
 {
-    return dtype == QDR_F64 ? 0x1p-52 : dtype == QDR_BF16 ? 0x1p-8 : 0x1p-24;
+    if (is_narrow(dtype)) return narrow_roundoff(dtype);
+    return dtype == QDR_F64 ? 0x1p-52 : 0x1p-24;
 }
+
+double dist_least(qdr_dtype dtype) { return dtype == QDR_F16 ? narrow_least(dtype) : 0; }
 
 qdr_dtype dist_sum_type(qdr_dtype dtype) { return dtype == QDR_F64 ? QDR_F64 : QDR_F32; }
 

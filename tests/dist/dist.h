@@ -71,6 +71,8 @@ void dist_synchronize(qdr_context *ctx);
 /* Half the distance between 1 and the next number of a type; twice that for F64, since references
  * in f64 err as much. */
 double dist_roundoff(qdr_dtype dtype);
+/* Half of F16's smallest step, by which numbers next to 0 may be off; 0 for the other types. */
+double dist_least(qdr_dtype dtype);
 /* F64 for F64, else F32. */
 qdr_dtype dist_sum_type(qdr_dtype dtype);
 

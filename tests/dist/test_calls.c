@@ -286,14 +286,14 @@ static void watch(layer_stage stage, qdr_grid *grid, qdr_stack *stack, void *use
 /* Which of the combinations, and a type and a bias that go with it. */
 static layer_case case_of(int p, int grid_index, int which)
 {
-    static const qdr_dtype dtypes[] = {QDR_F32, QDR_F64, QDR_BF16};
+    static const qdr_dtype dtypes[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16};
     const int unit = 8 * p; /* parts of 16 bytes, whatever the grid */
     return (layer_case){.seed = 7,
                         .m = 2 * unit,
                         .in = {{unit, 1}},
                         .out = {{unit, 2}, {unit, 1}},
                         .row_unit = 1,
-                        .dtype = dtypes[(grid_index + which) % 3],
+                        .dtype = dtypes[(grid_index + which) % 4],
                         .in_layout = (qdr_layout)(which % 2),
                         .out_layout = (qdr_layout)(which / 2 % 2),
                         .transposed = which / 4 % 2,

@@ -8,7 +8,7 @@
 
 enum { MOST_ELEMS = 400, MOST_MEMBERS = 16, GUARD_ELEMS = 3 };
 
-static const qdr_dtype dtypes[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_I32, QDR_U8};
+static const qdr_dtype dtypes[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16, QDR_I32, QDR_U8};
 
 /* One call: where it runs, and its parts. Equal on the members. */
 typedef struct trial {
@@ -130,7 +130,7 @@ static void gather(trial *t, uint64_t *seed)
     qdr_mem_free(t->ctx, &recv);
 }
 
-static void gathers(qdr_context *ctx, uint64_t seed) { try_often(ctx, seed, 5, gather); }
+static void gathers(qdr_context *ctx, uint64_t seed) { try_often(ctx, seed, 6, gather); }
 
 static void reduce_scatter(trial *t, uint64_t *seed)
 {
@@ -153,7 +153,7 @@ static void reduce_scatter(trial *t, uint64_t *seed)
 
 static void reductions_that_scatter(qdr_context *ctx, uint64_t seed)
 {
-    try_often(ctx, seed, 4, reduce_scatter); /* not u8 */
+    try_often(ctx, seed, 5, reduce_scatter); /* not u8 */
 }
 
 static void broadcast(trial *t, uint64_t *seed)
@@ -168,7 +168,7 @@ static void broadcast(trial *t, uint64_t *seed)
     qdr_mem_free(t->ctx, &data);
 }
 
-static void broadcasts(qdr_context *ctx, uint64_t seed) { try_often(ctx, seed, 5, broadcast); }
+static void broadcasts(qdr_context *ctx, uint64_t seed) { try_often(ctx, seed, 6, broadcast); }
 
 /* Elements from member i to member j: every third pair has none. */
 static int64_t pair_count(const trial *t, int i, int j)
@@ -204,7 +204,7 @@ static void exchange(trial *t, uint64_t *seed)
     qdr_mem_free(t->ctx, &recv);
 }
 
-static void exchanges(qdr_context *ctx, uint64_t seed) { try_often(ctx, seed, 5, exchange); }
+static void exchanges(qdr_context *ctx, uint64_t seed) { try_often(ctx, seed, 6, exchange); }
 
 /* A shift by some members, around the end or not; each member sends another number of elements. */
 static void shift(trial *t, uint64_t *seed)
@@ -228,7 +228,7 @@ static void shift(trial *t, uint64_t *seed)
     qdr_mem_free(t->ctx, &recv);
 }
 
-static void shifts(qdr_context *ctx, uint64_t seed) { try_often(ctx, seed, 5, shift); }
+static void shifts(qdr_context *ctx, uint64_t seed) { try_often(ctx, seed, 6, shift); }
 
 /* Bytes are counted on the axis' own channel, and on no other. */
 static void traffic(qdr_context *ctx, uint64_t seed)

@@ -122,11 +122,11 @@ static void every_grid(qdr_context *ctx, uint64_t seed)
 /* The sum of everyone's value is exact in all types; the maximum and minimum, too. */
 static void sums_over_axes(qdr_context *ctx, uint64_t seed)
 {
-    static const qdr_dtype dtypes[] = {QDR_F32, QDR_F64, QDR_BF16};
+    static const qdr_dtype dtypes[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16};
     for (int trial = 0; trial < 12; trial++) {
         qdr_grid *grid = dist_random_grid(ctx, &seed);
         const qdr_axis axis = (qdr_axis)dist_below(&seed, QDR_N_AXES);
-        const qdr_dtype dtype = dtypes[dist_below(&seed, 3)];
+        const qdr_dtype dtype = dtypes[dist_below(&seed, 4)];
         const qdr_reduce op = (qdr_reduce)dist_below(&seed, 3);
         const int64_t n = dist_below(&seed, 200);
         const int size = qdr_grid_size(grid, axis);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Linear layers on every grid of P ranks against the serial reference of src/reference.h, in both
- * layouts of both edges: sweep     f32, f64 and bf16, random uneven shapes and
+ * layouts of both edges: sweep     f32, f64, bf16 and f16, random uneven shapes and
  * such that ranks own nothing, normal and transposed:
  * y, dx, dw, db within their bounds, and bytes sent equal to the bytes planned bitwise   overlap
  * on, off and in parts gives the same bits bytes     divisible shapes: bytes per channel and kind
@@ -27,7 +27,8 @@ typedef struct test_settings {
 } test_settings;
 
 #define MAX_GRIDS 256
-static const qdr_dtype dtypes[] = {QDR_F32, QDR_F64, QDR_BF16};
+static const qdr_dtype dtypes[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16};
+enum { N_DTYPES = 4 };
 
 static void grid_name(grid_size size, char text[64])
 {
@@ -193,7 +194,7 @@ static int sweep_small(qdr_grid *grid, int grid_index, test_settings *settings)
         layer_case drawn;
         if (settings->use_mpi && i / (int)N_SMALL != (i + grid_index) % 4) continue;
         layer_case_draw((uint64_t)(settings->seed * 1000033 + grid_index * 4099 + i), &drawn);
-        drawn.dtype = dtypes[(i + grid_index) % 3];
+        drawn.dtype = dtypes[(i + grid_index) % N_DTYPES];
         drawn.in_layout = (qdr_layout)(i / (int)N_SMALL % 2);
         drawn.out_layout = (qdr_layout)(i / (int)N_SMALL / 2);
         drawn.transposed = (i + i / (int)N_SMALL + grid_index) % 2;
@@ -206,13 +207,13 @@ static int sweep_small(qdr_grid *grid, int grid_index, test_settings *settings)
 
 static int sweep_grid(qdr_grid *grid, int grid_index, test_settings *settings)
 {
-    for (int64_t i = 0; i < settings->n_cases * 12; i++) {
+    for (int64_t i = 0; i < settings->n_cases * 4 * N_DTYPES; i++) {
         layer_case drawn;
         layer_case_draw((uint64_t)(settings->seed * 1000003 + grid_index * 4099 + i), &drawn);
-        drawn.dtype = dtypes[i % 3];
-        drawn.in_layout = (qdr_layout)(i / 3 % 2);
-        drawn.out_layout = (qdr_layout)(i / 6 % 2);
-        drawn.transposed = (int)(i + i / 12 + grid_index) % 2;
+        drawn.dtype = dtypes[i % N_DTYPES];
+        drawn.in_layout = (qdr_layout)(i / N_DTYPES % 2);
+        drawn.out_layout = (qdr_layout)(i / N_DTYPES / 2 % 2);
+        drawn.transposed = (int)(i + i / N_DTYPES / 4 + grid_index) % 2;
         if (sweep_case(grid, &drawn, settings)) return 1;
     }
     return sweep_small(grid, grid_index, settings);
@@ -245,7 +246,7 @@ static int bitwise_grid(qdr_grid *grid, int grid_index, test_settings *settings)
         layer_case drawn;
         layer_case_draw((uint64_t)(settings->seed * 999983 + grid_index * 4099 + i), &drawn);
         drawn.is_exact = 0;
-        drawn.dtype = dtypes[(grid_index + i) % 3];
+        drawn.dtype = dtypes[(grid_index + i) % N_DTYPES];
         drawn.in_layout = (qdr_layout)(grid_index / 3 % 2);
         drawn.out_layout = (qdr_layout)(grid_index / 2 % 2);
         if (bitwise_case(grid, &drawn)) return 1;
@@ -260,6 +261,8 @@ static int check_bitwise(qdr_context *ctx, test_settings *settings)
     return for_grids(ctx, settings, bitwise_grid);
 }
 
+enum { N_DIVISIBLE = 128 };
+
 /* A layer that every grid of p ranks divides, parts of 16 bytes included. */
 static layer_case divisible_case(qdr_grid *grid, int which)
 {
@@ -269,16 +272,16 @@ static layer_case divisible_case(qdr_grid *grid, int which)
                         .in = {{unit, 1}},
                         .out = {{unit, 2}, {unit, 1}},
                         .row_unit = 1,
-                        .dtype = dtypes[which % 3],
-                        .in_layout = (qdr_layout)(which / 3 % 2),
-                        .out_layout = (qdr_layout)(which / 6 % 2),
-                        .transposed = which / 12 % 2,
-                        .bias = which % 2,
-                        .drop_gathered = which / 24 % 2,
+                        .dtype = dtypes[which % N_DTYPES],
+                        .in_layout = (qdr_layout)(which / 4 % 2),
+                        .out_layout = (qdr_layout)(which / 8 % 2),
+                        .transposed = which / 16 % 2,
+                        .bias = which / 3 % 2,
+                        .drop_gathered = which / 32 % 2,
                         .storage = which % 5 % 2 ? QDR_IN_OUT : QDR_OUT_IN,
                         .n_calls = 1,
                         .overlap = QDR_OVERLAP_ALL,
-                        .panels = which / 48 ? 4 : 1};
+                        .panels = which / 64 ? 4 : 1};
 }
 
 static int bytes_case(qdr_grid *grid, const layer_case *the_case)
@@ -308,11 +311,11 @@ static int bytes_case(qdr_grid *grid, const layer_case *the_case)
 
 static int bytes_grid(qdr_grid *grid, int grid_index, test_settings *settings)
 {
-    /* All 96 combinations in the full run, else four of them, others on each grid. */
-    const int n_cases = settings->n_cases < 12 ? 4 * (int)settings->n_cases : 96;
+    /* All 128 combinations in the full run, else four of them, others on each grid. */
+    const int n_cases = settings->n_cases < 12 ? 4 * (int)settings->n_cases : N_DIVISIBLE;
     for (int i = 0; i < n_cases; i++) {
         const layer_case the_case = divisible_case(
-            grid, (grid_index * 5 + i * (n_cases < 96 ? 29 : 1)) % 96);
+            grid, (grid_index * 5 + i * (n_cases < N_DIVISIBLE ? 29 : 1)) % N_DIVISIBLE);
         if (bytes_case(grid, &the_case)) return 1;
     }
     if (qdr_context_rank(qdr_grid_context(grid)) == 0) settings->n_runs += n_cases;
@@ -433,9 +436,9 @@ static int check_sequence(qdr_context *ctx, test_settings *settings)
     for (int i = 0; i < n_sizes * settings->n_cases && !n_bad; i++) {
         sequence_job job = {.size = sizes[i % n_sizes]};
         layer_case_draw((uint64_t)(settings->seed * 7919 + i), &job.the_case);
-        job.the_case.dtype = dtypes[i % 3];
+        job.the_case.dtype = dtypes[i % N_DTYPES];
         job.the_case.in_layout = (qdr_layout)(i / 3 % 2);
-        job.the_case.out_layout = (qdr_layout)(i / 2 % 2);
+        job.the_case.out_layout = (qdr_layout)(i / 4 % 2);
         n_bad = sequence_job_run(ctx, &job, &recordings[n_ranks], recordings);
         if (n_bad && qdr_context_rank(ctx) == 0) {
             char name[64], text[512];

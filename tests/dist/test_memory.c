@@ -265,7 +265,7 @@ static int on_rank(qdr_context *ctx, void *user)
         {2, 2, 1, 1, QDR_SCATTERED, QDR_BF16, 1},  {1, 2, 2, 1, QDR_SCATTERED, QDR_F64, 1},
         {1, 1, 4, 1, QDR_REPLICATED, QDR_F32, 1},  {2, 1, 1, 2, QDR_SCATTERED, QDR_F32, 1},
         {2, 2, 2, 1, QDR_REPLICATED, QDR_F32, 2},  {4, 2, 1, 1, QDR_REPLICATED, QDR_F64, 4},
-        {2, 2, 1, 1, QDR_REPLICATED, QDR_F32, 3},
+        {2, 2, 1, 1, QDR_REPLICATED, QDR_F32, 3},  {2, 2, 2, 1, QDR_SCATTERED, QDR_F16, 1},
     };
     int failed = initialise_all(ctx), n_run = 0;
     (void)user;

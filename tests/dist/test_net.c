@@ -108,7 +108,9 @@ static void check_grid(qdr_grid *grid, void *user)
                                      .n_sequences = even ? 16 : 11,
                                      .tied = i / 4 % 2,
                                      .layout = i % 2 ? QDR_SCATTERED : QDR_REPLICATED,
-                                     .dtype = i / 4 ? QDR_BF16 : QDR_F32,
+                                     .dtype = i == 7  ? QDR_F16
+                                              : i / 4 ? QDR_BF16
+                                                      : QDR_F32,
                                      .overlap = i == 5 ? QDR_OVERLAP_NONE : 0,
                                      .panels = i / 3,
                                      .batch_parts = i / 2});

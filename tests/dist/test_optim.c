@@ -6,18 +6,19 @@
  * to the last bit. Bounds of a parameter: with u the roundoff of the moments' type, the scaled
  * gradient errs by 2u, relatively; t steps of a moment by (4t + 2)·u (v: (4t + 4)·u) of the same
  * recursion on absolute values; m̂/(sqrt(v̂) + ε) by that of m, half that of v and 6u more.
- * Each step rounds lr, the decay and the parameter, 4u of their sizes. BF16 rounds what it stores,
- * not its master. */
+ * Each step rounds lr, the decay and the parameter, 4u of their sizes. BF16 and F16 round what they
+ * store, not its master. Dividing by a scale of the loss is exact. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "dist.h"
+#include "narrow.h"
 
-enum { MAX_PARAMETERS = 32, N_STEPS = 3 };
+enum { MAX_PARAMETERS = 32, N_STEPS = 3, ROOM = 1 << 14 };
 /* Edges in the order that add_layers() makes them. */
 enum { TOKENS = 0, UP_IN = 2, UP_OUT = 3, LOGITS = 6 };
-static const qdr_dtype types[] = {QDR_F32, QDR_F64, QDR_BF16};
+static const qdr_dtype types[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16};
 static const double lr = 0.01;
 
 /* One parameter as it is on one process. */
@@ -77,6 +78,7 @@ static optim_case case_make(qdr_context *ctx, uint64_t *seed, qdr_dtype dtype)
     int64_t most = 0;
     c.opts = (qdr_adamw_opts){QDR_OPTS_INIT, .weight_decay = 0.1};
     if (dist_below(seed, 2)) c.opts.clip_norm = 1;
+    if (dist_below(seed, 2)) c.opts.grad_scale = 1024;
     DIST_OK(qdr_stack_create(c.grid, &opts, &c.stack));
     add_layers(&c, dist_below(seed, 2) ? QDR_SCATTERED : QDR_REPLICATED);
     DIST_OK(qdr_stack_build(c.stack));
@@ -117,6 +119,11 @@ static void load(optim_case *c, int index, const double *values)
     DIST_OK(qdr_stack_load_parameter(c->stack, index, c->full));
 }
 
+static double scale_of(const optim_case *c)
+{
+    return c->opts.grad_scale > 0 ? c->opts.grad_scale : 1;
+}
+
 /* A gradient is laid out like its parameter: it is loaded as one, and copied over; `keep` gets the
  * parameter out of the way. */
 static void set_gradient(optim_case *c, int index, uint64_t seed)
@@ -131,7 +138,8 @@ static void set_gradient(optim_case *c, int index, uint64_t seed)
     memcpy(keep, p.data, bytes);
     load(c, index, s->g);
     for (int64_t j = 0; j < p.n_elems; j++)
-        dist_set(p.gradient, dist_sum_type(c->dtype), j, dist_get(p.data, c->dtype, j));
+        dist_set(p.gradient, dist_sum_type(c->dtype), j,
+                 scale_of(c) * dist_get(p.data, c->dtype, j));
     memcpy(p.data, keep, bytes);
     free(keep);
 }
@@ -179,7 +187,7 @@ static void serial_step(optim_case *c, int step)
 static void check_parameter(optim_case *c, int index)
 {
     const serial *s = &c->parameters[index];
-    const double stored = c->dtype == QDR_BF16 ? dist_roundoff(QDR_BF16) : 0;
+    const double stored = is_narrow(c->dtype) ? dist_roundoff(c->dtype) : 0;
     qdr_parameter p;
     DIST_OK(qdr_stack_parameter(c->stack, index, &p));
     const size_t bytes = (size_t)p.n_elems * qdr_dtype_bytes(c->dtype);
@@ -189,7 +197,8 @@ static void check_parameter(optim_case *c, int index)
     DIST_OK(qdr_stack_gather_parameter(c->stack, index, 0, c->full));
     for (int64_t j = 0; j < s->n; j++) {
         const double got = dist_get(c->full, c->dtype, j);
-        const double bound = s->error[j] + stored * (fabs(s->p[j]) + s->error[j]);
+        const double bound = s->error[j] + stored * (fabs(s->p[j]) + s->error[j]) +
+                             dist_least(c->dtype);
         DIST_CHECK(fabs(got - s->p[j]) <= bound, "%s[%lld] is %.17g, not %.17g ± %g", p.name,
                    (long long)j, got, s->p[j], bound);
     }
@@ -198,11 +207,47 @@ static void check_parameter(optim_case *c, int index)
     free(mine);
 }
 
+/* This rank's parameters, one after the other. Returns their bytes. */
+static size_t copy_parameters(const optim_case *c, char *copy)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < c->n_parameters; i++) {
+        qdr_parameter p;
+        DIST_OK(qdr_stack_parameter(c->stack, i, &p));
+        const size_t n = (size_t)p.n_elems * qdr_dtype_bytes(c->dtype);
+        memcpy(copy + bytes, p.data, n);
+        bytes += n;
+    }
+    return bytes;
+}
+
+/* An overflow on any rank: the step does nothing on all of them, and is not counted. */
+static void bad_step(optim_case *c, qdr_adamw *optimizer, uint64_t seed)
+{
+    char before[ROOM], after[ROOM];
+    const size_t bytes = copy_parameters(c, before);
+    int64_t n_before = 0, n_skipped = 0;
+    double norm = 0;
+    qdr_parameter p;
+    for (int i = 0; i < c->n_parameters; i++) set_gradient(c, i, seed);
+    DIST_OK(qdr_stack_parameter(c->stack, 0, &p));
+    if (p.n_elems) dist_set(p.gradient, dist_sum_type(c->dtype), 0, seed % 2 ? NAN : INFINITY);
+    DIST_OK(qdr_adamw_skipped(optimizer, &n_before));
+    DIST_OK(qdr_adamw_step(optimizer, lr));
+    DIST_OK(qdr_adamw_norm(optimizer, &norm));
+    DIST_CHECK(!isfinite(norm), "the norm is %g", norm);
+    DIST_OK(qdr_adamw_skipped(optimizer, &n_skipped));
+    DIST_CHECK(n_skipped == n_before + 1, "%lld steps were skipped", (long long)n_skipped);
+    DIST_CHECK(copy_parameters(c, after) == bytes && !memcmp(before, after, bytes),
+               "a skipped step changed a parameter");
+}
+
 static void one_step(optim_case *c, qdr_adamw *optimizer, uint64_t seed, int step)
 {
     double norm = 0, again = 0;
     for (int i = 0; i < c->n_parameters; i++) set_gradient(c, i, seed);
     DIST_OK(qdr_grad_norm(c->stack, &norm));
+    norm /= scale_of(c);
     DIST_CHECK(norm == serial_norm(c), "the norm is %.17g, not %.17g", norm, serial_norm(c));
     DIST_OK(qdr_adamw_step(optimizer, lr));
     DIST_OK(qdr_adamw_norm(optimizer, &again));
@@ -213,8 +258,8 @@ static void one_step(optim_case *c, qdr_adamw *optimizer, uint64_t seed, int ste
 
 static void steps(qdr_context *ctx, uint64_t seed)
 {
-    for (int round = 0, n = dist_rounds(9); round < n; round++) {
-        optim_case c = case_make(ctx, &seed, types[round % 3]);
+    for (int round = 0, n = dist_rounds(12); round < n; round++) {
+        optim_case c = case_make(ctx, &seed, types[round % 4]);
         const uint64_t data_seed = dist_random(&seed);
         size_t before = 0, after = 0, peak = 0, bytes = 0;
         qdr_adamw *optimizer = NULL;
@@ -228,8 +273,10 @@ static void steps(qdr_context *ctx, uint64_t seed)
                 c.parameters[i].p[j] = dist_value(data_seed, i, j);
             load(&c, i, c.parameters[i].p);
         }
-        for (int step = 1; step <= N_STEPS; step++)
+        for (int step = 1; step <= N_STEPS; step++) {
+            if (c.dtype == QDR_F16) bad_step(&c, optimizer, data_seed + (uint64_t)step);
             one_step(&c, optimizer, data_seed + (uint64_t)step, step);
+        }
         qdr_adamw_destroy(&optimizer);
         DIST_CHECK(!optimizer, "destroy sets NULL");
         case_free(&c);
@@ -253,23 +300,8 @@ static void backward(optim_case *c, int flags)
     dist_synchronize(c->ctx);
 }
 
-/* This rank's parameters, one after the other. Returns their bytes. */
-static size_t copy_parameters(const optim_case *c, char *copy)
-{
-    size_t bytes = 0;
-    for (int i = 0; i < c->n_parameters; i++) {
-        qdr_parameter p;
-        DIST_OK(qdr_stack_parameter(c->stack, i, &p));
-        const size_t n = (size_t)p.n_elems * qdr_dtype_bytes(c->dtype);
-        memcpy(copy + bytes, p.data, n);
-        bytes += n;
-    }
-    return bytes;
-}
-
 static void check_refused(optim_case *c, qdr_adamw *optimizer, const char *name)
 {
-    enum { ROOM = 1 << 14 };
     char before[ROOM], after[ROOM];
     double norm = 1;
     const size_t bytes = copy_parameters(c, before);
@@ -322,6 +354,8 @@ static void refusals(qdr_context *ctx, uint64_t seed)
     DIST_FAILS(qdr_adamw_create(c.stack, &bad, &optimizer), QDR_ERR_ARGUMENT, "beta2 1");
     bad = c.opts, bad.clip_norm = NAN;
     DIST_FAILS(qdr_adamw_create(c.stack, &bad, &optimizer), QDR_ERR_ARGUMENT, "clip_norm");
+    bad = c.opts, bad.grad_scale = -2;
+    DIST_FAILS(qdr_adamw_create(c.stack, &bad, &optimizer), QDR_ERR_ARGUMENT, "grad_scale -2");
     bad = c.opts, bad.version = 3;
     DIST_FAILS(qdr_adamw_create(c.stack, &bad, &optimizer), QDR_ERR_ARGUMENT, "version");
     DIST_CHECK(!optimizer, "no optimizer after an error");

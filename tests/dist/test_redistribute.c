@@ -6,7 +6,7 @@
 #include "../random_layout.h"
 #include "dist.h"
 
-static const qdr_dtype types[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_I32, QDR_U8};
+static const qdr_dtype types[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16, QDR_I32, QDR_U8};
 
 /* One byte of element (row, column). */
 static uint8_t byte_of(int64_t row, int64_t col, size_t i)
@@ -50,7 +50,7 @@ static part part_of(const qdr_grid *grid, const qdr_matrix *matrix, qdr_dtype dt
 static void there_and_back_once(qdr_context *ctx, uint64_t *seed)
 {
     qdr_grid *grid = dist_random_grid(ctx, seed);
-    const qdr_dtype dtype = types[dist_below(seed, 5)];
+    const qdr_dtype dtype = types[dist_below(seed, 6)];
     const size_t elem_bytes = qdr_dtype_bytes(dtype);
     qdr_matrix from, to;
     random_matrices(seed, &from, &to);

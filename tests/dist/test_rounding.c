@@ -59,7 +59,7 @@ static void *make_part(qdr_grid *grid, const qdr_matrix *matrix, qdr_owned *owne
 static void check_sums(const void *part, const qdr_owned *owned, int p)
 {
     const double sum = 1 + (p - 1) * small;
-    const double bound = sum * error_factor((error_shape){QDR_BF16, p, p, (p > 1) + 1});
+    const double bound = sum * error_bound_of((error_shape){QDR_BF16, p, p, (p > 1) + 1}).factor;
     for (int64_t i = 0; i < owned->n_rows * owned->n_cols; i++) {
         const double got = dist_get(part, QDR_BF16, i);
         DIST_CHECK(fabs(got - sum) <= bound, "row %d is %.9g, not %.9g; the bound is %.3g",

@@ -13,7 +13,7 @@
 #include "dist.h"
 
 enum { MAX_RANKS = 64 };
-static const qdr_dtype types[] = {QDR_F32, QDR_F64, QDR_BF16};
+static const qdr_dtype types[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16};
 
 static qdr_grid *grid_of(qdr_context *ctx, uint64_t *seed) { return dist_random_grid(ctx, seed); }
 
@@ -130,9 +130,10 @@ static void embedding_check(const embedding_case *c, int accumulate)
 static void embedding(qdr_context *ctx, uint64_t seed)
 {
     for (int round = 0, n = dist_rounds(36); round < n; round++) {
-        const int accumulate = (round / 6) % 2;
-        embedding_case c = embedding_make(ctx, &seed, types[round % 3],
-                                          round % 2 ? QDR_SCATTERED : QDR_REPLICATED, accumulate);
+        const int accumulate = round / 8 % 2;
+        embedding_case c = embedding_make(ctx, &seed, types[round % 4],
+                                          round / 4 % 2 ? QDR_SCATTERED : QDR_REPLICATED,
+                                          accumulate);
         DIST_OK(qdr_embedding_forward(c.grid, &c.desc, c.tokens, c.e, c.y, c.work, NULL));
         DIST_OK(qdr_embedding_backward(c.grid, &c.desc, c.tokens, c.dy, c.de, accumulate, c.work,
                                        NULL));
@@ -226,7 +227,10 @@ static double ce_row_error(const ce_case *c, const ce_row *r)
 }
 
 /* Below it, results lose bits or become zero. */
-static double least_normal(qdr_dtype dtype) { return dtype == QDR_F64 ? 0x1p-1022 : 0x1p-126; }
+static double least_normal(qdr_dtype dtype)
+{
+    return dtype == QDR_F64 ? 0x1p-1022 : dtype == QDR_F16 ? dist_least(dtype) : 0x1p-126;
+}
 
 static void ce_check_gradient(const ce_case *c, int64_t row, const ce_row *r, double scale)
 {
@@ -289,8 +293,8 @@ static void cross_entropy(qdr_context *ctx, uint64_t seed)
 {
     const double scale = 0.125;
     for (int round = 0, n = dist_rounds(30); round < n; round++) {
-        ce_case c = ce_make(ctx, &seed, types[round % 3], 1 + dist_below(&seed, 40));
-        const int in_place = round % 2;
+        ce_case c = ce_make(ctx, &seed, types[round % 4], 1 + dist_below(&seed, 40));
+        const int in_place = round / 4 % 2;
         forward(ctx, &c);
         if (in_place) {
             qdr_mem_free(ctx, &c.dlogits);

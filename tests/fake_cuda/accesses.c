@@ -3,6 +3,8 @@
  * since results may be inputs. */
 #include "accesses.h"
 
+#include "core/dtype.h"
+
 typedef fake_kernel_accesses list;
 
 static size_t elem_bytes(const qdri_kernel *kernel) { return qdr_dtype_bytes(kernel->dtype); }
@@ -259,13 +261,20 @@ static void sum_squares(const qdri_kernel *kernel, list *l)
     sums(l, kernel->u.reduce.result, 1, sizeof(double), kernel->u.reduce.accumulate);
 }
 
+static void adamw_begin(const qdri_kernel *kernel, list *l)
+{
+    qdri_adamw_numbers *numbers = kernel->u.adamw.numbers;
+    reads(l, &numbers->norm_squared, 1, sizeof(double));
+    sums(l, &numbers->n_steps, 1, sizeof(double), 1);
+    writes(l, &numbers->factor, 3, sizeof(double));
+}
+
 static void adamw(const qdri_kernel *kernel, list *l)
 {
     const int64_t n = kernel->u.adamw.n;
     const size_t bytes = sum_bytes(kernel);
-    const int has_master = kernel->dtype == QDR_BF16;
-    if (kernel->u.adamw.clip_norm > 0 && n > 0)
-        reads(l, kernel->u.adamw.norm_squared, 1, sizeof(double));
+    const int has_master = qdri_is_narrow(kernel->dtype);
+    if (n > 0) reads(l, &kernel->u.adamw.numbers->factor, 3, sizeof(double));
     reads(l, kernel->u.adamw.g, n, bytes);
     sums(l, kernel->u.adamw.m, n, bytes, 1);
     sums(l, kernel->u.adamw.v, n, bytes, 1);
@@ -323,6 +332,7 @@ static const entry entries[QDRI_N_KERNELS] = {
     [QDRI_K_CE_LOSS] = {"cross-entropy loss", ce},
     [QDRI_K_CE_BACKWARD] = {"cross-entropy backward", ce},
     [QDRI_K_SUM_SQUARES] = {"sum of squares", sum_squares},
+    [QDRI_K_ADAMW_BEGIN] = {"adamw's beginning", adamw_begin},
     [QDRI_K_ADAMW] = {"adamw", adamw},
     [QDRI_K_COPY_BLOCK] = {"copy block", copy_block},
     [QDRI_K_REDUCE] = {"reduce", gather},

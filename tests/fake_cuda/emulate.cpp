@@ -9,6 +9,8 @@
 
 #include <sys/mman.h>
 
+#include "../narrow.h"
+
 EMULATE_FAST_TLS uint3 threadIdx = {0, 0, 0};
 EMULATE_FAST_TLS uint3 blockIdx = {0, 0, 0};
 EMULATE_FAST_TLS dim3 blockDim;
@@ -326,23 +328,25 @@ struct fragments {
     float *c;
 };
 
-float half_of(unsigned two, unsigned which)
+template <bool IS_F16> float half_of(unsigned two, unsigned which)
 {
+    if (IS_F16) return (float)narrow_value(QDR_F16, (uint16_t)(which ? two >> 16 : two));
     const unsigned bits = which ? two & 0xffff0000u : two << 16;
     float value;
     memcpy(&value, &bits, sizeof value);
     return value;
 }
 
-void multiply_fragments(void *const *all, unsigned)
+template <bool IS_F16> void multiply_fragments(void *const *all, unsigned)
 {
     float a[16][16], b[16][8];
     for (unsigned lane = 0; lane < 32; lane++) {
         const fragments *f = (const fragments *)all[lane];
         const unsigned r = lane / 4, c = lane % 4 * 2;
         for (unsigned k = 0; k < 8; k++)
-            a[r + k / 2 % 2 * 8][c + k % 2 + k / 4 * 8] = half_of(f->a[k / 2], k % 2);
-        for (unsigned k = 0; k < 4; k++) b[c + k % 2 + k / 2 * 8][r] = half_of(f->b[k / 2], k % 2);
+            a[r + k / 2 % 2 * 8][c + k % 2 + k / 4 * 8] = half_of<IS_F16>(f->a[k / 2], k % 2);
+        for (unsigned k = 0; k < 4; k++)
+            b[c + k % 2 + k / 2 * 8][r] = half_of<IS_F16>(f->b[k / 2], k % 2);
     }
     for (unsigned lane = 0; lane < 32; lane++)
         for (unsigned i = 0; i < 4; i++) {
@@ -362,11 +366,12 @@ void emulate_load_matrices(unsigned *to, unsigned from, bool transposed, int lin
     memcpy(to, mine.to, sizeof mine.to);
 }
 
-void emulate_multiply_add(float *c, const unsigned *a, unsigned b0, unsigned b1, int line,
-                          const char *file)
+void emulate_multiply_add(bool is_f16, float *c, const unsigned *a, unsigned b0, unsigned b1,
+                          int line, const char *file)
 {
     fragments mine = {{a[0], a[1], a[2], a[3]}, {b0, b1}, c};
-    emulate_warp_meets(~0u, &mine, multiply_fragments, line, file);
+    emulate_warp_meets(~0u, &mine, is_f16 ? multiply_fragments<true> : multiply_fragments<false>,
+                       line, file);
 }
 
 /* ---- grids ---- */

@@ -9,6 +9,7 @@
 #include <cuda_runtime.h>
 #undef cudaLaunchKernelEx
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 
 #include <cmath>
 #include <cstring>
@@ -177,18 +178,18 @@ void wait_for_copies();
 
 void emulate_load_matrices(unsigned *to, unsigned from, bool transposed, int line,
                            const char *file);
-void emulate_multiply_add(float *c, const unsigned *a, unsigned b0, unsigned b1, int line,
-                          const char *file);
+void emulate_multiply_add(bool is_f16, float *c, const unsigned *a, unsigned b0, unsigned b1,
+                          int line, const char *file);
 
 template <bool TRANSPOSED> void load_matrices(unsigned (&to)[4], unsigned from, EMULATE_WHERE)
 {
     emulate_load_matrices(to, from, TRANSPOSED, line, file);
 }
 
-inline void multiply_add(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1,
-                         EMULATE_WHERE)
+template <bool IS_F16>
+void multiply_add(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, EMULATE_WHERE)
 {
-    emulate_multiply_add(c, a, b0, b1, line, file);
+    emulate_multiply_add(IS_F16, c, a, b0, b1, line, file);
 }
 
 /* ---- launches ---- */

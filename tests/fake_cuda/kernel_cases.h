@@ -7,6 +7,7 @@
 
 #include "core/op_bytes.h"
 #include "dev/device.h"
+#include "narrow.h"
 #include "qdr_test.h"
 
 enum { CASE_BYTES = 64 << 10, N_CASES = 2, ROWS = 6, COLS = 7 };
@@ -22,12 +23,10 @@ typedef struct kernel_case {
 static void fill_case(kernel_case *c, void *data, qdr_dtype dtype, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
-        const float value = (float)test_between(&c->random, 1, 1000) / 500;
-        uint32_t bits;
-        memcpy(&bits, &value, sizeof bits);
-        if (dtype == QDR_F64) ((double *)data)[i] = (double)value;
-        if (dtype == QDR_F32) ((float *)data)[i] = value;
-        if (dtype == QDR_BF16) ((uint16_t *)data)[i] = (uint16_t)(bits >> 16);
+        const double value = (double)test_between(&c->random, 1, 1000) / 500;
+        if (dtype == QDR_F64) ((double *)data)[i] = value;
+        if (dtype == QDR_F32) ((float *)data)[i] = (float)value;
+        if (is_narrow(dtype)) ((uint16_t *)data)[i] = narrow_bits(dtype, value);
     }
 }
 
@@ -181,15 +180,16 @@ static void adamw_case(kernel_case *c)
     const qdr_dtype sum = sums_of(k->dtype);
     k->u.adamw.n = COLS;
     k->u.adamw.p = take(c, k->dtype, COLS);
-    k->u.adamw.master = k->dtype == QDR_BF16 ? take(c, sum, COLS) : NULL;
+    k->u.adamw.master = is_narrow(k->dtype) ? take(c, sum, COLS) : NULL;
     k->u.adamw.g = take(c, sum, COLS);
     k->u.adamw.m = take(c, sum, COLS);
     k->u.adamw.v = take(c, sum, COLS);
-    k->u.adamw.norm_squared = take(c, QDR_F64, 1);
+    k->u.adamw.numbers = take(c, QDR_F64, sizeof *k->u.adamw.numbers / sizeof(double));
     k->u.adamw.clip_norm = c->number ? 0.1 : 0;
     k->u.adamw.lr = k->u.adamw.beta1 = k->u.adamw.beta2 = 0.5;
     k->u.adamw.epsilon = 1e-8;
-    k->u.adamw.correction1 = k->u.adamw.correction2 = 2;
+    k->u.adamw.grad_scale = 2;
+    k->u.adamw.skips = c->number;
 }
 
 static void block_case(kernel_case *c)
@@ -226,6 +226,7 @@ static void (*const makers[QDRI_N_KERNELS])(kernel_case *c) = {
     [QDRI_K_CE_LOSS] = ce_case,
     [QDRI_K_CE_BACKWARD] = ce_case,
     [QDRI_K_SUM_SQUARES] = reduce_case,
+    [QDRI_K_ADAMW_BEGIN] = adamw_case,
     [QDRI_K_ADAMW] = adamw_case,
     [QDRI_K_COPY_BLOCK] = block_case,
 };

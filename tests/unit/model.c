@@ -193,6 +193,27 @@ static void ideal_links(void **state)
     qdr_model_destroy(&model);
 }
 
+/* What is of two bytes costs the same, and is held the same. */
+static void f16_is_as_bf16(void **state)
+{
+    (void)state;
+    qdr_machine machine;
+    qdr_network network;
+    qdr_model *model = NULL;
+    qdr_plan_result bf16, f16;
+    CHECK_OK(qdr_machine_load("dgx-a100", &machine));
+    CHECK_OK(qdr_network_load("gpt2-xl", &network));
+    CHECK_OK(qdr_model_create(&machine, &network, &model));
+    qdr_plan plan = {.version = QDR_OPTS_INIT, .x = 2, .y = 2, .z = 2, .d = 2, .batch = 8};
+    plan.dtype = QDR_BF16;
+    CHECK_OK(qdr_model_predict(model, &plan, &bf16));
+    plan.dtype = QDR_F16;
+    CHECK_OK(qdr_model_predict(model, &plan, &f16));
+    assert_true(f16.secs == bf16.secs && f16.secs > 0);
+    for (int i = 0; i < QDR_N_MEMORY_TERMS; i++) assert_true(f16.memory[i] == bf16.memory[i]);
+    qdr_model_destroy(&model);
+}
+
 static void rings(void **state)
 {
     (void)state;
@@ -370,9 +391,13 @@ static void monotone(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bounds_and_terms), cmocka_unit_test(winners),
-        cmocka_unit_test(ideal_links),      cmocka_unit_test(rings),
-        cmocka_unit_test(levels),           cmocka_unit_test(bytes_of_collectives),
+        cmocka_unit_test(bounds_and_terms),
+        cmocka_unit_test(winners),
+        cmocka_unit_test(ideal_links),
+        cmocka_unit_test(f16_is_as_bf16),
+        cmocka_unit_test(rings),
+        cmocka_unit_test(levels),
+        cmocka_unit_test(bytes_of_collectives),
         cmocka_unit_test(monotone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -87,6 +87,8 @@ static void reads_all_versions_and_spellings(void **state)
                  0);
     expect_shape(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (3L, 4L), }\n", 48, QDR_F32,
                  2, 3, 4);
+    expect_shape(1, "{'descr': '<f2', 'fortran_order': False, 'shape': (3, 5), }\n", 30, QDR_F16, 2,
+                 3, 5);
     expect_shape(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (0, 4), }\n", 0, QDR_F32, 2,
                  0, 4);
 }
@@ -156,8 +158,12 @@ static void refuses_other_arrays(void **state)
                           "save a.astype('<f4')");
     expect_header_refused("{'descr': '<i8', 'fortran_order': False, 'shape': (3, 2)}",
                           "type '<i8'");
-    expect_header_refused("{'descr': '<f2', 'fortran_order': False, 'shape': (3, 8)}",
-                          "type '<f2'");
+    expect_header_refused("{'descr': '<f3', 'fortran_order': False, 'shape': (3, 4)}",
+                          "type '<f3'");
+    expect_header_refused("{'descr': '<f16', 'fortran_order': False, 'shape': (3, 1)}",
+                          "type '<f16'");
+    expect_header_refused("{'descr': '>f2', 'fortran_order': False, 'shape': (3, 8)}",
+                          "save a.astype('<f2')");
     expect_header_refused("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (12,)}",
                           "type '[('a', '<f4')]'");
     expect_header_refused("{'descr': '\n\x1b[2J', 'fortran_order': False, 'shape': (12,)}",

@@ -38,7 +38,8 @@ static qdr_stored_plan any_plan(uint64_t *seed)
                               .secs = 1 / 3.0,
                               .memory_bytes = 123456789012.0};
     qdr_plan *plan = &stored.plan;
-    *plan = (qdr_plan){.version = QDR_OPTS_INIT, .dtype = (qdr_dtype)(test_random(seed) % 3)};
+    static const qdr_dtype types[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16};
+    *plan = (qdr_plan){.version = QDR_OPTS_INIT, .dtype = types[test_random(seed) % 4]};
     plan->x = 1 + (int)(test_random(seed) % 9);
     plan->y = 1 + (int)(test_random(seed) % 9);
     plan->z = 1 + (int)(test_random(seed) % 9);

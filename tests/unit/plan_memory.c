@@ -78,19 +78,20 @@ static void all_plans(void **state)
     static const int grids[][4] = {{1, 1, 1, 1}, {2, 1, 1, 1}, {1, 2, 1, 1}, {1, 1, 2, 1},
                                    {1, 1, 1, 2}, {2, 2, 1, 1}, {2, 2, 2, 1}, {1, 2, 2, 2},
                                    {4, 2, 1, 1}, {1, 4, 2, 1}, {2, 2, 2, 2}, {1, 8, 1, 1}};
+    static const qdr_dtype types[] = {QDR_F32, QDR_BF16, QDR_F16};
     qdr_machine machine;
     CHECK_OK(qdr_machine_load("laptop", &machine));
     for (int64_t hidden = 256; hidden <= 1024; hidden *= 2) {
         const qdr_network network = network_of(hidden);
         for (size_t i = 0; i < sizeof grids / sizeof *grids; i++)
-            for (int way = 0; way < 4; way++) {
+            for (int way = 0; way < 6; way++) {
                 const qdr_plan plan = {.version = QDR_OPTS_INIT,
                                        .x = grids[i][0],
                                        .y = grids[i][1],
                                        .z = grids[i][2],
                                        .d = grids[i][3],
                                        .layout = way & 1 ? QDR_SCATTERED : QDR_REPLICATED,
-                                       .dtype = way & 2 ? QDR_BF16 : QDR_F32,
+                                       .dtype = types[way / 2],
                                        .batch = BATCH,
                                        .sequence = CONTEXT};
                 compare(&machine, &network, &plan);

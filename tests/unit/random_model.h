@@ -41,14 +41,14 @@ static inline qdr_network random_network(uint64_t *seed, int64_t layers)
 static inline qdr_plan random_grid(uint64_t *seed)
 {
     static const int64_t axes[] = {1, 1, 2, 3, 4};
-    static const qdr_dtype types[] = {QDR_F32, QDR_BF16, QDR_F64};
+    static const qdr_dtype types[] = {QDR_F32, QDR_BF16, QDR_F64, QDR_F16};
     qdr_plan p = {.version = QDR_OPTS_INIT};
     p.x = (int)random_of(seed, axes, 5);
     p.y = (int)random_of(seed, axes, 5);
     p.z = (int)random_of(seed, axes, 5);
     p.d = (int)random_of(seed, axes, 5);
     p.layout = random_flag(seed) ? QDR_SCATTERED : QDR_REPLICATED;
-    p.dtype = types[test_between(seed, 0, 2)];
+    p.dtype = types[test_between(seed, 0, 3)];
     /* Too few sequences to scatter, or as many for each rank. */
     p.batch = (int64_t)p.z * p.d * (random_flag(seed) ? p.x * test_between(seed, 1, 3) : 1);
     return p;

@@ -13,7 +13,7 @@ static double through(qdr_dtype dtype, double value)
     union {
         double f64;
         float f32;
-        uint16_t bf16;
+        uint16_t narrow;
     } memory = {0};
     element_write(dtype, &memory, 0, value);
     return element_read(dtype, &memory, 0);
@@ -30,7 +30,14 @@ static void elements_round_to_nearest_even(void **state)
     assert_true(through(QDR_BF16, 1 + 3 * v) == 1 + 4 * v);
     assert_true(through(QDR_BF16, 1 + v + 4 * u) == 1 + 2 * v);
     assert_true(through(QDR_BF16, -1 - v - 4 * u) == -1 - 2 * v);
-    assert_true(isnan(through(QDR_BF16, NAN)) && isnan(through(QDR_F32, NAN)));
+    const double t = 0x1p-11;
+    assert_true(through(QDR_F16, 1 + t) == 1);
+    assert_true(through(QDR_F16, 1 + 3 * t) == 1 + 4 * t);
+    assert_true(through(QDR_F16, -1 - t - u) == -1 - 2 * t);
+    assert_true(through(QDR_F16, 65519) == 65504 && isinf(through(QDR_F16, 65520)));
+    assert_true(through(QDR_F16, 0x1p-25) == 0 && through(QDR_F16, 0x3p-25) == 0x1p-23);
+    assert_true(isnan(through(QDR_BF16, NAN)) && isnan(through(QDR_F16, NAN)) &&
+                isnan(through(QDR_F32, NAN)));
 }
 
 static void draws_stay_in_range(void **state)
@@ -80,26 +87,32 @@ static void bounds_follow_the_formula(void **state)
 {
     (void)state;
     const double u64 = 0x1p-53, u32 = 0x1p-24, v = 0x1p-8;
-    const double f64 = error_factor((error_shape){QDR_F64, 10, 2, 1});
+    const double f64 = error_bound_of((error_shape){QDR_F64, 10, 2, 1}).factor;
     assert_true(f64 > 24.99 * u64 && f64 < 25.01 * u64); /* 10 + 2 + 2, and 11 of the reference */
-    const double f32 = error_factor((error_shape){QDR_F32, 10, 2, 1});
+    const double f32 = error_bound_of((error_shape){QDR_F32, 10, 2, 1}).factor;
     assert_true(f32 > 13.99 * u32 && f32 < 14.01 * u32);
-    const double bf16 = error_factor((error_shape){QDR_BF16, 10, 2, 3});
+    const double bf16 = error_bound_of((error_shape){QDR_BF16, 10, 2, 3}).factor;
     assert_true(bf16 > 3 * v && bf16 < 3.02 * v);
-    const double gradient = error_factor((error_shape){QDR_BF16, 10, 2, 0});
+    const double gradient = error_bound_of((error_shape){QDR_BF16, 10, 2, 0}).factor;
     assert_true(gradient == f32);
+    const error_bound f16 = error_bound_of((error_shape){QDR_F16, 10, 2, 3});
+    assert_true(f16.factor > 3 * 0x1p-11 && f16.factor < 3.02 * 0x1p-11);
+    assert_true(f16.least == 5 * 0x1p-25);
+    assert_true(error_bound_of((error_shape){QDR_F16, 10, 2, 0}).least == 0);
 }
 
 static void shares_forgive_nothing_wrong(void **state)
 {
     (void)state;
-    assert_true(error_share(1, 1, 0, 0, 0) == 0);
-    assert_true(error_share(1.5, 1, 2, 0.5, 0) == 0.5);
-    assert_true(error_share(3, 1, 2, 0.5, 0) == 2);
-    assert_true(isinf(error_share(NAN, 1, 2, 0.5, 0)));
-    assert_true(isinf(error_share(INFINITY, 1, 2, 0.5, 0)));
-    assert_true(isinf(error_share(1 + 0x1p-52, 1, 2, 0.5, 1)));
-    assert_true(isinf(error_share(0x1p-1000, 0, 0, 0.5, 0)));
+    const error_bound half = {0.5, 0}, none = {0, 0}, least = {0, 0.25};
+    assert_true(error_share(1, 1, 0, none) == 0);
+    assert_true(error_share(1.5, 1, 2, half) == 0.5);
+    assert_true(error_share(3, 1, 2, half) == 2);
+    assert_true(error_share(1.5, 1, 2, least) == 2);
+    assert_true(isinf(error_share(NAN, 1, 2, half)));
+    assert_true(isinf(error_share(INFINITY, 1, 2, half)));
+    assert_true(isinf(error_share(1 + 0x1p-52, 1, 2, none)));
+    assert_true(isinf(error_share(0x1p-1000, 0, 0, half)));
     const layer_errors errors = {.share = {0.1, 0.2, INFINITY, 0.3}};
     assert_true(isinf(layer_errors_worst(&errors)));
 }

@@ -43,7 +43,9 @@ static void types_have_sizes_and_names(void **state)
     assert_int_equal(qdr_dtype_bytes(QDR_U8), 1);
     assert_int_equal(qdr_dtype_bytes((qdr_dtype)-1), 0);
     assert_string_equal(qdr_dtype_name(QDR_BF16), "bf16");
-    assert_string_equal(qdr_dtype_name((qdr_dtype)5), "?");
+    assert_string_equal(qdr_dtype_name(QDR_F16), "f16");
+    assert_int_equal(qdr_dtype_bytes(QDR_F16), 2);
+    assert_string_equal(qdr_dtype_name((qdr_dtype)6), "?");
 }
 
 static void rounding(void **state)

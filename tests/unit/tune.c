@@ -177,7 +177,7 @@ static void mistakes_are_named(void **state)
          "integer"},
         {"{\"quadrille_tune\": 1, \"choices\": [{\"machine\": \"a\", \"threads\": 1, \"dtype\": "
          "\"i32\", \"m\": 9, \"n\": 1, \"k\": 1, \"storage\": \"in-out\"}]}",
-         "dtype \"i32\"; use f32, f64 or bf16"},
+         "dtype \"i32\"; use f32, f64, bf16 or f16"},
         {"{\"quadrille_tune\": 1, \"choices\": [{\"machine\": \"a\", \"threads\": 1, \"dtype\": "
          "\"f32\", \"m\": 9, \"n\": 1, \"k\": 1, \"storage\": \"NT\"}]}",
          "storage \"NT\"; use out-in or in-out"},

@@ -16,7 +16,7 @@ typedef struct qdri_cpu_dev {
     pthread_mutex_t lock; /* of the list below */
     qdri_waker *executors;
     pthread_mutex_t panels_lock; /* one product at a time converts through the panels */
-    void *panels; /* fp32 blocks of BF16 products, made at the first of them */
+    void *panels; /* fp32 blocks of converted products, made at the first of them */
 } qdri_cpu_dev;
 
 typedef struct qdri_item {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products on the CPU: f32 and f64 through BLAS, or plain C where there is none; bf16 through
- * oneDNN where the machine has bf16, else converted. */
+ * oneDNN where the machine has bf16, else converted, as f16 always is. */
 #include "dev/cpu/gemm.h"
-#include "dev/cpu/bf16.h"
+#include "dev/cpu/narrow.h"
 
 #include <limits.h>
 
@@ -16,15 +16,22 @@
     }
 #define SAME(x) (x)
 #define TO_F32(x) (float)(x)
-#define TO_BF16(x) qdri_bf16_round((float)(x))
+#define FROM_NARROW(x) qdri_narrow_load(g->c_dtype, x)
+#define TO_NARROW(x) qdri_narrow_round(g->c_dtype, (float)(x))
 
 static void gemm_scale(const qdri_gemm *g)
 {
     switch (g->c_dtype) {
     case QDR_F64: SCALE_LOOP(double, SAME, SAME) break;
-    case QDR_BF16: SCALE_LOOP(uint16_t, qdri_bf16_load, TO_BF16) break;
+    case QDR_BF16:
+    case QDR_F16: SCALE_LOOP(uint16_t, FROM_NARROW, TO_NARROW) break;
     default: SCALE_LOOP(float, SAME, TO_F32) break;
     }
+}
+
+static int is_converted(qdr_dtype dtype)
+{
+    return qdri_is_narrow(dtype) && !(dtype == QDR_BF16 && qdri_bf16_native());
 }
 
 typedef struct gemm_args {
@@ -40,11 +47,11 @@ static qdr_status gemm_run(void *args)
         return QDR_OK;
     }
     qdri_blas_begin(self->dev->n_threads);
-    if (self->gemm.dtype != QDR_BF16) {
+    if (!qdri_is_narrow(self->gemm.dtype)) {
         qdri_gemm_blas(&self->gemm);
         return QDR_OK;
     }
-    if (qdri_bf16_native()) return qdri_gemm_onednn(&self->gemm, self->dev->n_threads);
+    if (!is_converted(self->gemm.dtype)) return qdri_gemm_onednn(&self->gemm, self->dev->n_threads);
     pthread_mutex_lock(&self->dev->panels_lock);
     qdri_gemm_converted(&self->gemm, self->dev->panels);
     pthread_mutex_unlock(&self->dev->panels_lock);
@@ -79,5 +86,5 @@ qdr_status qdri_cpu_gemm(qdr_stream *stream, const qdri_gemm *gemm)
 size_t qdri_cpu_fixed_bytes(const qdri_dev *dev, qdr_dtype dtype)
 {
     (void)dev;
-    return dtype == QDR_BF16 && !qdri_bf16_native() ? QDRI_PANELS_BYTES : 0;
+    return is_converted(dtype) ? QDRI_PANELS_BYTES : 0;
 }

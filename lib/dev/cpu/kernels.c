@@ -3,13 +3,15 @@
 #include "dev/cpu/kernels/kernels.h"
 
 #include "dev/cpu/gemm.h"
+#include "dev/cpu/narrow.h"
 
 typedef struct kernel_set {
-    const qdri_kernel_fn *f32, *f64, *bf16;
+    const qdri_kernel_fn *f32, *f64, *bf16, *f16;
 } kernel_set;
 
 #define KERNEL_SET(isa)                                                                            \
-    ((kernel_set){qdri_kernels_f32_##isa, qdri_kernels_f64_##isa, qdri_kernels_bf16_##isa})
+    ((kernel_set){qdri_kernels_f32_##isa, qdri_kernels_f64_##isa, qdri_kernels_bf16_##isa,         \
+                  qdri_kernels_f16_##isa})
 
 static int machine_has(int level)
 {
@@ -56,7 +58,28 @@ static qdri_kernel_fn find_kernel(const qdri_kernel *kernel)
     const kernel_set set = best_set();
     if (kernel->dtype == QDR_F64) return set.f64[kernel->kind];
     if (kernel->dtype == QDR_BF16) return set.bf16[kernel->kind];
+    if (kernel->dtype == QDR_F16) return set.f16[kernel->kind];
     return set.f32[kernel->kind];
+}
+
+static void cast(qdr_dtype from, const void *a, qdr_dtype to, void *y, int64_t n)
+{
+    qdri_kernel kernel = {.kind = QDRI_K_CAST, .dtype = from};
+    kernel.u.binary.n = n;
+    kernel.u.binary.a = a;
+    kernel.u.binary.y = y;
+    kernel.u.binary.dtype2 = to;
+    find_kernel (&kernel)(&kernel);
+}
+
+void qdri_widen(qdr_dtype dtype, float *to, const uint16_t *from, int64_t n)
+{
+    cast(dtype, from, QDR_F32, to, n);
+}
+
+void qdri_narrow(qdr_dtype dtype, uint16_t *to, const float *from, int64_t n)
+{
+    cast(QDR_F32, from, dtype, to, n);
 }
 
 /* No rank owns an id beyond the vocabulary: unnoticed, its row would count as something else. The

@@ -51,7 +51,12 @@ static product_key key_of(const qdri_cuda_dev *dev, const qdri_gemm *g)
 
 static cudaDataType_t type_of(qdr_dtype dtype)
 {
-    return dtype == QDR_F64 ? CUDA_R_64F : dtype == QDR_BF16 ? CUDA_R_16BF : CUDA_R_32F;
+    switch (dtype) {
+    case QDR_F64: return CUDA_R_64F;
+    case QDR_BF16: return CUDA_R_16BF;
+    case QDR_F16: return CUDA_R_16F;
+    default: return CUDA_R_32F;
+    }
 }
 
 static cublasComputeType_t compute_type(const qdri_cuda_dev *dev, qdr_dtype dtype)

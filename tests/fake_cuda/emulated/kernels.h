@@ -11,6 +11,7 @@
 #include "core/op_bytes.h"
 #include "dev/cuda/kernels/launch.h"
 #include "dev/dev.h"
+#include "narrow.h"
 #include "qdr_test.h"
 
 #define CHECK_CUDA(call) assert_int_equal((call), cudaSuccess)
@@ -36,8 +37,8 @@ typedef struct kernel_test {
     int stays_aligned; /* the second time, too: on odd addresses another kernel runs */
 } kernel_test;
 
-static const qdr_dtype float_types[] = {QDR_F32, QDR_F64, QDR_BF16};
-enum { N_TYPES = 3 };
+static const qdr_dtype float_types[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16};
+enum { N_TYPES = 4 };
 
 static qdri_dev *cpu;
 static qdr_stream *cpu_stream;
@@ -73,7 +74,8 @@ static inline qdr_dtype sum_type(qdr_dtype dtype) { return dtype == QDR_F64 ? QD
 
 static inline double roundoff(qdr_dtype dtype)
 {
-    return dtype == QDR_F64 ? 0x1p-53 : dtype == QDR_F32 ? 0x1p-24 : 0x1p-8;
+    if (is_narrow(dtype)) return narrow_roundoff(dtype);
+    return dtype == QDR_F64 ? 0x1p-53 : 0x1p-24;
 }
 
 /* n roundings in the type that `dtype` is summed in, on both sides. */
@@ -92,20 +94,14 @@ static inline double value_of(qdr_dtype dtype, const void *data, int64_t i)
     if (dtype == QDR_F64) return ((const double *)data)[i];
     if (dtype == QDR_F32) return (double)((const float *)data)[i];
     if (dtype == QDR_I32) return (double)((const int32_t *)data)[i];
-    const uint32_t wide = (uint32_t)((const uint16_t *)data)[i] << 16;
-    float value;
-    memcpy(&value, &wide, sizeof value);
-    return (double)value;
+    return narrow_value(dtype, ((const uint16_t *)data)[i]);
 }
 
 static inline void set_value(qdr_dtype dtype, void *data, int64_t i, double value)
 {
-    const float narrow = (float)value;
-    uint32_t bits;
-    memcpy(&bits, &narrow, sizeof bits);
     if (dtype == QDR_F64) ((double *)data)[i] = value;
-    if (dtype == QDR_F32) ((float *)data)[i] = narrow;
-    if (dtype == QDR_BF16) ((uint16_t *)data)[i] = (uint16_t)(bits >> 16);
+    if (dtype == QDR_F32) ((float *)data)[i] = (float)value;
+    if (is_narrow(dtype)) ((uint16_t *)data)[i] = narrow_bits(dtype, value);
 }
 
 static inline size_t bytes_of(const operand *o)
@@ -215,7 +211,9 @@ static inline void run_on_gpu(const kernel_test *test, int is_odd, void **result
 static inline int is_near(const operand *o, double bound, double got, double want)
 {
     const double rounding = 2 * roundoff(o->dtype) * (fabs(want) + bound);
-    const double least = o->dtype == QDR_F64 ? 0x1p-1022 : 0x1p-125;
+    const double least = o->dtype == QDR_F64   ? 0x1p-1022
+                         : o->dtype == QDR_F16 ? 2 * narrow_least(QDR_F16)
+                                               : 0x1p-125;
     if (isnan(want) || isinf(want)) return isnan(want) ? isnan(got) : got == want;
     return fabs(got - want) <= bound + rounding + least;
 }

@@ -34,17 +34,17 @@ static double scale_of(const heads *h) { return 1 / sqrt((double)h->size); }
 
 static int is_mma(const heads *h)
 {
-    return h->dtype == QDR_BF16 && (h->size == 64 || h->size == 128);
+    return is_narrow(h->dtype) && (h->size == 64 || h->size == 128);
 }
 
 /* How far a sum of weighted terms may be off, relatively. Scores of q and k up to 1 are off by
  * u·(size + 2)·sqrt(size), and so are the weights; sums over a row or a column follow. Tensor cores
- * take weights, gradients of scores and y rounded to bf16. */
+ * take weights, gradients of scores and y rounded. */
 static double relative_bound(const heads *h)
 {
     const int64_t terms = h->context * h->n_heads / h->n_kv_heads;
     return 4 * roundings(h->dtype, h->size + 2) * sqrt((double)h->size) +
-           roundings(h->dtype, terms + 2 * h->size) + (is_mma(h) ? 0x1p-7 : 0);
+           roundings(h->dtype, terms + 2 * h->size) + (is_mma(h) ? 2 * roundoff(h->dtype) : 0);
 }
 
 /* One query head of one sequence: its first row, and columns. */
@@ -209,14 +209,15 @@ static void shapes(void **state)
     }
 }
 
-/* Heads that bf16 takes to tensor cores. */
+/* Heads that go to tensor cores. */
 static void tensor_cores(void **state)
 {
     static const int64_t contexts[] = {1, 31, 64, 65, 128, 130, 200};
     (void)state;
-    for (int i = 0; i < 7; i++) {
+    for (int i = 0; i < 14; i++) {
+        const qdr_dtype dtype = i < 7 ? QDR_BF16 : QDR_F16;
         const int64_t n_kv = 1 + i % 2, size = i % 3 ? 64 : 128;
-        const heads h = {QDR_BF16, 1 + i % 2, contexts[i], n_kv * (1 + i / 2 % 2), n_kv, size};
+        const heads h = {dtype, 1 + i % 2, contexts[i % 7], n_kv * (1 + i / 2 % 2), n_kv, size};
         forward(&h);
         backward(&h);
     }

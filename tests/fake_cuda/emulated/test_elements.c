@@ -103,7 +103,23 @@ static void squares(void **state)
     }
 }
 
-static void adamw_on(qdr_dtype dtype, int64_t n)
+enum { N_NUMBERS = sizeof(qdri_adamw_numbers) / sizeof(double) };
+
+static void adamw_begin_on(qdr_dtype dtype, double norm_squared)
+{
+    kernel_test test = test_of(QDRI_K_ADAMW_BEGIN, dtype);
+    operand *numbers = add_result(&test, AT(adamw.numbers), QDR_F64, N_NUMBERS, 1, 0x1p-49);
+    const qdri_adamw_numbers step = {norm_squared, (double)test_between(&seed, 0, 5), 1, 2, 3};
+    memcpy(numbers->data, &step, sizeof step);
+    test.kernel.u.adamw.beta1 = 0.9;
+    test.kernel.u.adamw.beta2 = 0.95;
+    test.kernel.u.adamw.clip_norm = (double)test_between(&seed, 0, 3);
+    test.kernel.u.adamw.grad_scale = ldexp(1, (int)test_between(&seed, 0, 12));
+    test.kernel.u.adamw.skips = (int)test_between(&seed, 0, 1);
+    check_kernel(&test);
+}
+
+static void adamw_on(qdr_dtype dtype, int64_t n, int is_skipped)
 {
     kernel_test test = test_of(QDRI_K_ADAMW, dtype);
     const qdr_dtype sums = sum_type(dtype);
@@ -114,16 +130,16 @@ static void adamw_on(qdr_dtype dtype, int64_t n)
     test.kernel.u.adamw.beta2 = 0.95;
     test.kernel.u.adamw.epsilon = 1e-8;
     test.kernel.u.adamw.weight_decay = 0.1;
-    test.kernel.u.adamw.clip_norm = (double)test_between(&seed, 0, 3);
-    test.kernel.u.adamw.correction1 = 1 / (1 - 0.9 * 0.9);
-    test.kernel.u.adamw.correction2 = 1 / (1 - 0.95 * 0.95);
-    add_random(&test, AT(adamw.norm_squared), QDR_F64, 1, 0, 9);
+    operand *numbers = add_operand(&test, AT(adamw.numbers), QDR_F64, N_NUMBERS);
+    const qdri_adamw_numbers step = {9, 2, uniform(0.1, 1), is_skipped ? 0 : 1 / (1 - 0.9 * 0.9),
+                                     1 / (1 - 0.95 * 0.95)};
+    memcpy(numbers->data, &step, sizeof step);
     add_random(&test, AT(adamw.g), sums, n, -1, 1);
     add_result(&test, AT(adamw.p), dtype, n, 1, bound);
     add_result(&test, AT(adamw.m), sums, n, 1, bound);
     operand *v = add_result(&test, AT(adamw.v), sums, n, 1, bound);
     for (int64_t i = 0; i < n; i++) set_value(sums, v->data, i, uniform(0.01, 1));
-    if (dtype == QDR_BF16) add_result(&test, AT(adamw.master), QDR_F32, n, 1, bound);
+    if (is_narrow(dtype)) add_result(&test, AT(adamw.master), QDR_F32, n, 1, bound);
     check_kernel(&test);
 }
 
@@ -131,7 +147,11 @@ static void optimizer(void **state)
 {
     (void)state;
     for (int round = 0; round < N_ROUNDS * N_TYPES; round++)
-        adamw_on(float_types[round % N_TYPES], random_size(2000));
+        adamw_on(float_types[round % N_TYPES], random_size(2000), round % 7 == 0);
+    for (int round = 0; round < N_ROUNDS * N_TYPES; round++) {
+        const double norms[] = {NAN, INFINITY, uniform(0, 9), uniform(0, 1e6)};
+        adamw_begin_on(float_types[round % N_TYPES], norms[test_between(&seed, 0, 3)]);
+    }
 }
 
 static void blocks(void **state)

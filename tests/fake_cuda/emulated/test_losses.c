@@ -103,6 +103,7 @@ static void norms(void **state)
     for (int i = 0; i < 5 * N_TYPES; i++) { /* rows that registers do not hold */
         kinds[i % 5](float_types[i / 5], 3, 17000);
         kinds[i % 5](float_types[i / 5], 700, 24);
+        kinds[i % 5](float_types[i / 5], 45, i / 5 == 1 ? 1500 : 4500); /* a block to each row */
     }
 }
 
@@ -295,9 +296,9 @@ static void reduce(qdr_dtype dtype, qdr_reduce op, int64_t n, int n_sources, int
             for (int s = 1; s < n_sources; s++)
                 want = reduced(op, dtype, want, value_of(dtype, values, s * n + k));
             const operand o = {.dtype = dtype};
-            assert_true(dtype == QDR_BF16 ? is_near(&o, 0, value_of(dtype, got, k), want)
-                        : isnan(want)     ? isnan(value_of(dtype, got, k))
-                                          : value_of(dtype, got, k) == want);
+            assert_true(is_narrow(dtype) ? is_near(&o, 0, value_of(dtype, got, k), want)
+                        : isnan(want)    ? isnan(value_of(dtype, got, k))
+                                         : value_of(dtype, got, k) == want);
         }
     }
     for (int s = 0; s <= n_sources; s++) CHECK_CUDA(cudaFree(memory[s]));
@@ -307,12 +308,12 @@ static void reduce(qdr_dtype dtype, qdr_reduce op, int64_t n, int n_sources, int
 
 static void reductions(void **state)
 {
-    static const qdr_dtype types[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_I32};
+    static const qdr_dtype types[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16, QDR_I32};
     (void)state;
-    for (int round = 0; round < N_ROUNDS * 12; round++) {
-        const int n_sources = round < 12 ? QDRI_REDUCE_MOST : (int)test_between(&seed, 1, 9);
+    for (int round = 0; round < N_ROUNDS * 15; round++) {
+        const int n_sources = round < 15 ? QDRI_REDUCE_MOST : (int)test_between(&seed, 1, 9);
         const int n_results = (int)test_between(&seed, 1, n_sources);
-        reduce(types[round % 4], (qdr_reduce)(round / 4 % 3), random_size(600), n_sources,
+        reduce(types[round % 5], (qdr_reduce)(round / 5 % 3), random_size(600), n_sources,
                n_results);
     }
 }

@@ -7,6 +7,7 @@
  * lanes depend on the instruction set and on the length only, so the same call gives the same bits.
  */
 #include "dev/cpu/bf16.h"
+#include "dev/cpu/f16.h"
 #include "dev/cpu/kernels/kernels.h"
 
 #define PRAGMA(text) _Pragma(#text)
@@ -55,6 +56,7 @@ const qdri_kernel_fn TABLE_NAME(QDRI_ISA)[QDRI_N_KERNELS] = {
     [QDRI_K_CE_LOSS] = ce_loss,
     [QDRI_K_CE_BACKWARD] = ce_backward,
     [QDRI_K_SUM_SQUARES] = sum_squares,
+    [QDRI_K_ADAMW_BEGIN] = adamw_begin,
     [QDRI_K_ADAMW] = adamw,
     [QDRI_K_COPY_BLOCK] = copy_block,
 };

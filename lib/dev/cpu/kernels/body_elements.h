@@ -17,6 +17,7 @@ static void add(const qdri_kernel *kernel)
     switch (kernel->u.binary.dtype2) {
     case QDR_F64: ADD_LOOP(double, SAME) break;
     case QDR_BF16: ADD_LOOP(uint16_t, qdri_bf16_load) break;
+    case QDR_F16: ADD_LOOP(uint16_t, qdri_f16_load) break;
     default: ADD_LOOP(float, SAME) break;
     }
 }
@@ -50,6 +51,7 @@ static void sum_parts(const qdri_kernel *kernel)
 #define TO_F32(x) ((float)(x))
 #define TO_F64(x) ((double)(x))
 #define TO_BF16(x) qdri_bf16_round((float)(x))
+#define TO_F16(x) qdri_f16_round((float)(x))
 
 static void cast(const qdri_kernel *kernel)
 {
@@ -62,6 +64,7 @@ static void cast(const qdri_kernel *kernel)
     switch (kernel->u.binary.dtype2) {
     case QDR_F64: CAST_LOOP(double, TO_F64) break;
     case QDR_BF16: CAST_LOOP(uint16_t, TO_BF16) break;
+    case QDR_F16: CAST_LOOP(uint16_t, TO_F16) break;
     default: CAST_LOOP(float, TO_F32) break;
     }
 }

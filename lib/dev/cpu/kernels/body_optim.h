@@ -14,23 +14,29 @@ static void sum_squares(const qdri_kernel *kernel)
     *kernel->u.reduce.result = sum;
 }
 
-static real clip_scale(const qdri_kernel *kernel)
+static void adamw_begin(const qdri_kernel *kernel)
 {
-    const double most = kernel->u.adamw.clip_norm;
-    if (!(most > 0)) return 1;
-    const double norm = sqrt(*kernel->u.adamw.norm_squared);
-    return (real)(norm > most ? most / norm : 1);
+    qdri_adamw_numbers *numbers = kernel->u.adamw.numbers;
+    const double scale = kernel->u.adamw.grad_scale, most = kernel->u.adamw.clip_norm;
+    const double norm = sqrt(numbers->norm_squared) / scale;
+    numbers->correction1 = numbers->correction2 = 0;
+    if (kernel->u.adamw.skips && !(norm < INFINITY)) return;
+    numbers->n_steps++;
+    numbers->factor = (most > 0 && norm > most ? most / norm : 1) / scale;
+    numbers->correction1 = 1 / (1 - pow(kernel->u.adamw.beta1, numbers->n_steps));
+    numbers->correction2 = 1 / (1 - pow(kernel->u.adamw.beta2, numbers->n_steps));
 }
 
 static void adamw(const qdri_kernel *kernel)
 {
-    const real clip = clip_scale(kernel);
+    const qdri_adamw_numbers *numbers = kernel->u.adamw.numbers;
+    const real factor = (real)numbers->factor;
     const real beta1 = (real)kernel->u.adamw.beta1;
     const real beta2 = (real)kernel->u.adamw.beta2;
     const real rest1 = (real)(1 - kernel->u.adamw.beta1);
     const real rest2 = (real)(1 - kernel->u.adamw.beta2);
-    const real correction1 = (real)kernel->u.adamw.correction1;
-    const real correction2 = (real)kernel->u.adamw.correction2;
+    const real correction1 = (real)numbers->correction1;
+    const real correction2 = (real)numbers->correction2;
     const real epsilon = (real)kernel->u.adamw.epsilon;
     const real lr = (real)kernel->u.adamw.lr;
     const real decay = (real)kernel->u.adamw.weight_decay;
@@ -39,9 +45,10 @@ static void adamw(const qdri_kernel *kernel)
     real *v = kernel->u.adamw.v;
     elem *p = kernel->u.adamw.p;
     real *master = ELEM_IS_REAL ? kernel->u.adamw.p : kernel->u.adamw.master;
+    if (numbers->correction1 == 0) return;
     SIMD for (int64_t i = 0; i < kernel->u.adamw.n; i++)
     {
-        const real gi = g[i] * clip;
+        const real gi = g[i] * factor;
         const real mi = beta1 * m[i] + rest1 * gi;
         const real vi = beta2 * v[i] + rest2 * (gi * gi);
         const real step = mi * correction1 / (real_sqrt(vi * correction2) + epsilon);

@@ -12,7 +12,8 @@ typedef void (*qdri_kernel_fn)(const qdri_kernel *kernel);
 #define QDRI_KERNEL_TABLES(isa)                                                                    \
     extern const qdri_kernel_fn qdri_kernels_f32_##isa[QDRI_N_KERNELS];                            \
     extern const qdri_kernel_fn qdri_kernels_f64_##isa[QDRI_N_KERNELS];                            \
-    extern const qdri_kernel_fn qdri_kernels_bf16_##isa[QDRI_N_KERNELS];
+    extern const qdri_kernel_fn qdri_kernels_bf16_##isa[QDRI_N_KERNELS];                           \
+    extern const qdri_kernel_fn qdri_kernels_f16_##isa[QDRI_N_KERNELS];
 QDRI_KERNEL_TABLES(base)
 QDRI_KERNEL_TABLES(avx2)
 QDRI_KERNEL_TABLES(avx512)

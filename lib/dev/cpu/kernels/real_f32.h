@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sums and gradients in fp32: for f32 and bf16 elements. exp is written so that loops over it
+/* Sums and gradients in fp32: for f32, bf16 and f16 elements. exp is written so that loops over it
  * become vector code. */
 #include <math.h>
 #include <string.h>

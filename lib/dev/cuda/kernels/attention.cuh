@@ -54,14 +54,7 @@ __device__ inline head_rows<T> rows_of(const T *data, int64_t begin, int64_t str
     return {data + begin * stride + col, stride};
 }
 
-template <typename Op, typename R> __device__ inline R warp_total(R x)
-{
-#pragma unroll
-    for (int lanes = 16; lanes > 0; lanes /= 2) x = Op::of(x, __shfl_xor_sync(~0u, x, lanes));
-    return x;
-}
-
-/* bf16 heads of 64 or 128 on tensor cores (attention_mma.cu).
+/* bf16 or f16 heads of 64 or 128 on tensor cores (attention_mma.cu).
  * @retval cudaErrorNotSupported  not for this shape */
 cudaError_t qdri_cuda_attention_mma(const qdri_kernel *kernel, const qdri_cuda_place *place);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Causal attention of bf16 heads of 64 and 128 on tensor cores, forward (after Dao 2023,
+/* Causal attention of bf16 and f16 heads of 64 and 128 on tensor cores, forward (after Dao 2023,
  * FlashAttention-2). A block has 128 rows of queries, a warp 32 of them; keys and values come in
  * tiles of 64, each while the product before it is computed. */
+#include "core/dtype.h"
 #include "dev/cuda/kernels/attention_mma.cuh"
 
 namespace
@@ -73,7 +74,7 @@ __device__ inline void take_softmax(float (&scores)[m_tiles][key_rows / 8][4], s
         }
 }
 
-template <int HS>
+template <int HS, typename T>
 __device__ inline void add_values(float (&out)[m_tiles][HS / 8][4],
                                   const float (&weights)[m_tiles][key_rows / 8][4], unsigned values)
 {
@@ -81,23 +82,23 @@ __device__ inline void add_values(float (&out)[m_tiles][HS / 8][4],
     for (int n = 0; n < key_rows / 8; n += 2) {
         unsigned left[m_tiles][4];
 #pragma unroll
-        for (int m = 0; m < m_tiles; m++) pack_left(left[m], weights[m][n], weights[m][n + 1]);
-        add_product<HS, m_tiles>(out, left, values + row_bytes<HS>(n * 8));
+        for (int m = 0; m < m_tiles; m++) pack_left<T>(left[m], weights[m][n], weights[m][n + 1]);
+        add_product<HS, T>(out, left, values + row_bytes<HS>(n * 8));
     }
 }
 
-template <int HS>
+template <int HS, typename T>
 __global__ void __launch_bounds__(mma_threads)
-    forward(attention_shape shape, float scale, const bf16 *qkv, bf16 *y, float *log_sums)
+    forward(attention_shape shape, float scale, const T *qkv, T *y, float *log_sums)
 {
     const unsigned queries = dynamic_shared_address();
     const unsigned keys = queries + row_bytes<HS>(block_rows);
     const unsigned values = keys + row_bytes<HS>(key_rows);
     const attention_tile at = find_tile(shape, shape.n_heads, block_rows, true);
     const int64_t kv = at.head / shape.group(), width = shape.in_width();
-    const head_rows<bf16> q = rows_of(qkv, at.begin, width, at.head * HS);
-    const head_rows<bf16> k = rows_of(qkv, at.begin, width, shape.k_col(kv));
-    const head_rows<bf16> v = rows_of(qkv, at.begin, width, shape.v_col(kv));
+    const head_rows<T> q = rows_of(qkv, at.begin, width, at.head * HS);
+    const head_rows<T> k = rows_of(qkv, at.begin, width, shape.k_col(kv));
+    const head_rows<T> v = rows_of(qkv, at.begin, width, shape.v_col(kv));
     const int context = (int)shape.context, row0 = (int)at.row0;
     const int first = mma_warp() * m_tiles * 16, row = row0 + first, last = row + m_tiles * 16 - 1;
     const int end = row0 + block_rows < context ? row0 + block_rows : context;
@@ -117,7 +118,7 @@ __global__ void __launch_bounds__(mma_threads)
         __syncthreads();
         copy_tile<HS, key_rows>(values, v, key0, context);
         end_copies();
-        if (key0 <= last) dot_tiles<HS>(scores, queries + row_bytes<HS>(first), keys);
+        if (key0 <= last) dot_tiles<HS, T>(scores, queries + row_bytes<HS>(first), keys);
         wait_for_copies();
         __syncthreads();
         if (key0 + key_rows < end) copy_tile<HS, key_rows>(keys, k, key0 + key_rows, context);
@@ -125,7 +126,7 @@ __global__ void __launch_bounds__(mma_threads)
         if (key0 > last) continue;
         if (key0 + key_rows - 1 > row) hide_future(scores, row, key0);
         take_softmax<HS>(scores, state, out, scale * log2_of_e);
-        add_values<HS>(out, scores, values);
+        add_values<HS, T>(out, scores, values);
     }
 #pragma unroll
     for (int m = 0; m < m_tiles; m++)
@@ -142,14 +143,21 @@ __global__ void __launch_bounds__(mma_threads)
         }
 }
 
-template <int HS>
+template <int HS, typename T>
 cudaError_t launch_forward(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
     const attention_shape shape = shape_of(kernel);
     return launch_mma(place, count_tiles(shape, shape.n_heads, block_rows),
-                      row_bytes<HS>(block_rows + 2 * key_rows), forward<HS>, shape,
-                      mma_scale(shape), (const bf16 *)kernel->u.attention.qkv,
-                      (bf16 *)kernel->u.attention.out, (float *)kernel->u.attention.saved);
+                      row_bytes<HS>(block_rows + 2 * key_rows), forward<HS, T>, shape,
+                      mma_scale(shape), (const T *)kernel->u.attention.qkv,
+                      (T *)kernel->u.attention.out, (float *)kernel->u.attention.saved);
+}
+
+template <typename T>
+cudaError_t launch_type(const qdri_kernel *kernel, const qdri_cuda_place *place)
+{
+    return kernel->u.attention.head_size == 64 ? launch_forward<64, T>(kernel, place)
+                                               : launch_forward<128, T>(kernel, place);
 }
 } // namespace
 
@@ -158,10 +166,11 @@ cudaError_t qdri_cuda_attention_mma(const qdri_kernel *kernel, const qdri_cuda_p
     const int64_t size = kernel->u.attention.head_size;
     const uintptr_t all = (uintptr_t)kernel->u.attention.qkv | (uintptr_t)kernel->u.attention.out |
                           (uintptr_t)kernel->u.attention.y | (uintptr_t)kernel->u.attention.dy;
-    if (kernel->dtype != QDR_BF16 || (size != 64 && size != 128) || all % 16 != 0 ||
+    if (!qdri_is_narrow(kernel->dtype) || (size != 64 && size != 128) || all % 16 != 0 ||
         kernel->u.attention.context > most_context)
         return cudaErrorNotSupported;
     if (kernel->kind == QDRI_K_ATTENTION_BACKWARD)
         return qdri_cuda_attention_mma_backward(kernel, place);
-    return size == 64 ? launch_forward<64>(kernel, place) : launch_forward<128>(kernel, place);
+    return kernel->dtype == QDR_F16 ? launch_type<f16>(kernel, place)
+                                    : launch_type<bf16>(kernel, place);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tiles of bf16 heads in shared memory, and their products on tensor cores. The 16-byte chunks of a
- * row change places by the row's number, so that eight rows of one column lie in different banks.
+/* Tiles of bf16 or f16 heads in shared memory, and their products on tensor cores. The 16-byte
+ * chunks of a row change places by the row's number, so that eight rows of one column lie in
+ * different banks.
  */
 #ifndef QDRI_DEV_CUDA_KERNELS_ATTENTION_MMA_CUH
 #define QDRI_DEV_CUDA_KERNELS_ATTENTION_MMA_CUH
@@ -10,6 +11,8 @@
 
 constexpr int mma_warps = 4, mma_threads = mma_warps * 32;
 constexpr float log2_of_e = 1.4426950408889634f;
+template <typename T> constexpr bool is_f16 = false;
+template <> constexpr bool is_f16<f16> = true;
 
 __device__ inline int mma_lane() { return (int)threadIdx.x % 32; }
 __device__ inline int mma_warp() { return (int)threadIdx.x / 32; }
@@ -22,7 +25,7 @@ __device__ inline int mma_col(int i) { return mma_lane() % 4 * 2 + i % 2; }
 /* Bytes of rows. */
 template <int HS> __host__ __device__ constexpr unsigned row_bytes(int n_rows)
 {
-    return (unsigned)n_rows * HS * (unsigned)sizeof(bf16);
+    return (unsigned)n_rows * HS * (unsigned)sizeof(uint16_t);
 }
 
 /* Where chunk `chunk` of row `row` of a tile lies. */
@@ -33,12 +36,12 @@ template <int HS> __device__ inline unsigned chunk_at(int row, int chunk)
 
 /* ROWS rows of a head from `row` on; zeros behind the last. Rows of one thread are multiples of 8
  * apart, which leaves the order of chunks as it is. */
-template <int HS, int ROWS>
-__device__ inline void copy_tile(unsigned tile, const head_rows<bf16> &from, int row, int n_rows)
+template <int HS, int ROWS, typename T>
+__device__ inline void copy_tile(unsigned tile, const head_rows<T> &from, int row, int n_rows)
 {
     constexpr int n_chunks = HS / 8, step = mma_threads / n_chunks;
     const int r = (int)threadIdx.x / n_chunks, c = (int)threadIdx.x % n_chunks;
-    const bf16 *at = from.at + (row + r) * from.stride + c * 8;
+    const T *at = from.at + (row + r) * from.stride + c * 8;
     tile += chunk_at<HS>(r, c);
 #pragma unroll 4
     for (int i = r; i < ROWS; i += step) {
@@ -77,7 +80,7 @@ template <int HS> __device__ inline void load_right(unsigned (&to)[4], unsigned 
 }
 
 /* dots[m][n] = rows 16·m, … of a times rows 8·n, … of b. */
-template <int HS, int M, int N>
+template <int HS, typename T, int M, int N>
 __device__ inline void dot_tiles(float (&dots)[M][N][4], unsigned a, unsigned b)
 {
 #pragma unroll
@@ -96,33 +99,43 @@ __device__ inline void dot_tiles(float (&dots)[M][N][4], unsigned a, unsigned b)
             load_right_rows<HS>(right, b + row_bytes<HS>(8 * n), chunk);
 #pragma unroll
             for (int m = 0; m < M; m++) {
-                multiply_add(dots[m][n], left[m], right[0], right[1]);
-                multiply_add(dots[m][n + 1], left[m], right[2], right[3]);
+                multiply_add<is_f16<T>>(dots[m][n], left[m], right[0], right[1]);
+                multiply_add<is_f16<T>>(dots[m][n + 1], left[m], right[2], right[3]);
             }
         }
     }
 }
 
-__device__ inline unsigned pack_two(float low, float high)
+__device__ inline __nv_bfloat162 put_two(bf16, float low, float high)
 {
-    const __nv_bfloat162 two = __floats2bfloat162_rn(low, high);
+    return __floats2bfloat162_rn(low, high);
+}
+__device__ inline __half2 put_two(f16, float low, float high)
+{
+    return __floats2half2_rn(low, high);
+}
+
+template <typename T> __device__ inline unsigned pack_two(float low, float high)
+{
+    const auto two = put_two(T(), low, high);
     unsigned bits;
     memcpy(&bits, &two, sizeof bits);
     return bits;
 }
 
 /* 16 columns of results, two tiles of 16x8, become a left factor. */
+template <typename T>
 __device__ inline void pack_left(unsigned (&to)[4], const float (&first)[4],
                                  const float (&second)[4])
 {
-    to[0] = pack_two(first[0], first[1]);
-    to[1] = pack_two(first[2], first[3]);
-    to[2] = pack_two(second[0], second[1]);
-    to[3] = pack_two(second[2], second[3]);
+    to[0] = pack_two<T>(first[0], first[1]);
+    to[1] = pack_two<T>(first[2], first[3]);
+    to[2] = pack_two<T>(second[0], second[1]);
+    to[3] = pack_two<T>(second[2], second[3]);
 }
 
 /* out[m] += left[m] · 16 rows of b. */
-template <int HS, int M>
+template <int HS, typename T, int M>
 __device__ inline void add_product(float (&out)[M][HS / 8][4], const unsigned (&left)[M][4],
                                    unsigned b)
 {
@@ -132,19 +145,19 @@ __device__ inline void add_product(float (&out)[M][HS / 8][4], const unsigned (&
         load_right<HS>(right, b, chunk);
 #pragma unroll
         for (int m = 0; m < M; m++) {
-            multiply_add(out[m][chunk], left[m], right[0], right[1]);
-            multiply_add(out[m][chunk + 1], left[m], right[2], right[3]);
+            multiply_add<is_f16<T>>(out[m][chunk], left[m], right[0], right[1]);
+            multiply_add<is_f16<T>>(out[m][chunk + 1], left[m], right[2], right[3]);
         }
     }
 }
 
 /* Half `half` (rows 0..7, 8..15) of a tile's results into a row. */
-template <int HS>
-__device__ inline void store_half(bf16 *row, const float (&out)[HS / 8][4], int half, float factor)
+template <int HS, typename T>
+__device__ inline void store_half(T *row, const float (&out)[HS / 8][4], int half, float factor)
 {
 #pragma unroll
     for (int n = 0; n < HS / 8; n++) {
-        const unsigned two = pack_two(out[n][2 * half] * factor, out[n][2 * half + 1] * factor);
+        const unsigned two = pack_two<T>(out[n][2 * half] * factor, out[n][2 * half + 1] * factor);
         *(unsigned *)(row + n * 8 + mma_col(0)) = two;
     }
 }

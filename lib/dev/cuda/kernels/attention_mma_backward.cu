@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Causal attention of bf16 heads of 64 and 128 on tensor cores, backward: first Σ dy·y of each row,
- * then the gradients of queries, a block to 128 rows of them, and those of keys and values, a block
- * to 64; nothing is added by two blocks. Weights are computed again from the saved log-sum-exp. */
+/* Causal attention of bf16 and f16 heads of 64 and 128 on tensor cores, backward: first Σ dy·y of
+ * each row, then the gradients of queries, a block to 128 rows of them, and those of keys and
+ * values, a block to 64; nothing is added by two blocks. Weights are computed again from the saved
+ * log-sum-exp. */
 #include "dev/cuda/kernels/attention_mma.cuh"
 
 namespace
@@ -11,15 +12,15 @@ constexpr int tile_rows = 32; /* of what passes by; the next tile comes meanwhil
 /* ---- Σ dy·y ---- */
 
 /* A warp to each row of each head. */
-template <int HS>
-__global__ void sum_deltas(attention_shape shape, const bf16 *y, const bf16 *dy, float *deltas)
+template <int HS, typename T>
+__global__ void sum_deltas(attention_shape shape, const T *y, const T *dy, float *deltas)
 {
     constexpr int V = HS / 32;
     const int64_t i = thread_number() / 32;
     const int64_t row = i / shape.n_heads, head = i % shape.n_heads;
     if (row >= shape.n_rows) return;
-    const pack<bf16, V> a = load<V>(y + i * HS, mma_lane() * V, HS, true);
-    const pack<bf16, V> b = load<V>(dy + i * HS, mma_lane() * V, HS, true);
+    const pack<T, V> a = load<V>(y + i * HS, mma_lane() * V, HS, true);
+    const pack<T, V> b = load<V>(dy + i * HS, mma_lane() * V, HS, true);
     float sum = 0;
 #pragma unroll
     for (int k = 0; k < V; k++) sum += get(a.at[k]) * get(b.at[k]);
@@ -37,6 +38,7 @@ struct row_facts {
 };
 
 /* Scores and their slopes of 16 keys become the gradients of the scores, as a left factor. */
+template <typename T>
 __device__ inline void score_gradients(unsigned (&left)[q_tiles][4], float (&scores)[q_tiles][2][4],
                                        float (&slopes)[q_tiles][2][4], const row_facts &facts,
                                        int row, int key0, float scale)
@@ -53,14 +55,14 @@ __device__ inline void score_gradients(unsigned (&left)[q_tiles][4], float (&sco
                 const float weight = is_seen ? fast_exp2(exponent) : 0;
                 slopes[m][n][i] = weight * (slopes[m][n][i] - facts.delta[m][i / 2]) * scale;
             }
-        pack_left(left[m], slopes[m][0], slopes[m][1]);
+        pack_left<T>(left[m], slopes[m][0], slopes[m][1]);
     }
 }
 
-template <int HS>
+template <int HS, typename T>
 __global__ void __launch_bounds__(mma_threads)
-    backward_queries(attention_shape shape, float scale, const bf16 *qkv, const bf16 *dy,
-                     const float *log_sums, const float *deltas, bf16 *dqkv)
+    backward_queries(attention_shape shape, float scale, const T *qkv, const T *dy,
+                     const float *log_sums, const float *deltas, T *dqkv)
 {
     const unsigned queries = dynamic_shared_address();
     const unsigned grads = queries + row_bytes<HS>(q_rows);
@@ -68,8 +70,8 @@ __global__ void __launch_bounds__(mma_threads)
     const unsigned values = keys + row_bytes<HS>(2 * tile_rows);
     const attention_tile at = find_tile(shape, shape.n_heads, q_rows, true);
     const int64_t kv = at.head / shape.group(), width = shape.in_width();
-    const head_rows<bf16> k = rows_of(qkv, at.begin, width, shape.k_col(kv));
-    const head_rows<bf16> v = rows_of(qkv, at.begin, width, shape.v_col(kv));
+    const head_rows<T> k = rows_of(qkv, at.begin, width, shape.k_col(kv));
+    const head_rows<T> v = rows_of(qkv, at.begin, width, shape.v_col(kv));
     const int context = (int)shape.context, row0 = (int)at.row0;
     const int first = mma_warp() * q_tiles * 16, row = row0 + first, last = row + q_tiles * 16 - 1;
     const int end = row0 + q_rows < context ? row0 + q_rows : context;
@@ -105,10 +107,10 @@ __global__ void __launch_bounds__(mma_threads)
             float scores[q_tiles][2][4], slopes[q_tiles][2][4];
             unsigned left[q_tiles][4];
             if (key0 + r > last) break;
-            dot_tiles<HS>(scores, queries + row_bytes<HS>(first), keys + now + row_bytes<HS>(r));
-            dot_tiles<HS>(slopes, grads + row_bytes<HS>(first), values + now + row_bytes<HS>(r));
-            score_gradients(left, scores, slopes, facts, row, key0 + r, scale);
-            add_product<HS, q_tiles>(out, left, keys + now + row_bytes<HS>(r));
+            dot_tiles<HS, T>(scores, queries + row_bytes<HS>(first), keys + now + row_bytes<HS>(r));
+            dot_tiles<HS, T>(slopes, grads + row_bytes<HS>(first), values + now + row_bytes<HS>(r));
+            score_gradients<T>(left, scores, slopes, facts, row, key0 + r, scale);
+            add_product<HS, T>(out, left, keys + now + row_bytes<HS>(r));
         }
     }
 #pragma unroll
@@ -151,22 +153,22 @@ __device__ inline void column_gradients(float (&scores)[1][tile_rows / 8][4],
 }
 
 /* out += the weights of all queries of the tile times their rows. */
-template <int HS>
+template <int HS, typename T>
 __device__ inline void add_queries(float (&out)[1][HS / 8][4],
                                    const float (&weights)[1][tile_rows / 8][4], unsigned rows)
 {
 #pragma unroll
     for (int t = 0; t < tile_rows / 8; t += 2) {
         unsigned left[1][4];
-        pack_left(left[0], weights[0][t], weights[0][t + 1]);
-        add_product<HS, 1>(out, left, rows + row_bytes<HS>(t * 8));
+        pack_left<T>(left[0], weights[0][t], weights[0][t + 1]);
+        add_product<HS, T>(out, left, rows + row_bytes<HS>(t * 8));
     }
 }
 
-template <int HS>
+template <int HS, typename T>
 __global__ void __launch_bounds__(mma_threads)
-    backward_keys(attention_shape shape, float scale, const bf16 *qkv, const bf16 *dy,
-                  const float *log_sums, const float *deltas, bf16 *dqkv)
+    backward_keys(attention_shape shape, float scale, const T *qkv, const T *dy,
+                  const float *log_sums, const float *deltas, T *dqkv)
 {
     const unsigned keys = dynamic_shared_address();
     const unsigned values = keys + row_bytes<HS>(k_rows);
@@ -203,12 +205,12 @@ __global__ void __launch_bounds__(mma_threads)
                 copy_queries(head + 1, row0, next);
             }
             if (query0 + tile_rows > key) {
-                dot_tiles<HS>(scores, keys + row_bytes<HS>(first), queries + now);
-                dot_tiles<HS>(slopes, values + row_bytes<HS>(first), grads + now);
+                dot_tiles<HS, T>(scores, keys + row_bytes<HS>(first), queries + now);
+                dot_tiles<HS, T>(slopes, values + row_bytes<HS>(first), grads + now);
                 column_gradients(scores, slopes, log_sums + facts, deltas + facts, key, query0,
                                  context, scale);
-                add_queries<HS>(dv, scores, grads + now);
-                add_queries<HS>(dk, slopes, queries + now);
+                add_queries<HS, T>(dv, scores, grads + now);
+                add_queries<HS, T>(dk, slopes, queries + now);
             }
             now = next;
         }
@@ -216,37 +218,44 @@ __global__ void __launch_bounds__(mma_threads)
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         const int r = key + mma_row(2 * half);
-        bf16 *to = dqkv + (at.begin + r) * width;
+        T *to = dqkv + (at.begin + r) * width;
         if (r >= context) continue;
         store_half<HS>(to + shape.k_col(at.head), dk[0], half, 1);
         store_half<HS>(to + shape.v_col(at.head), dv[0], half, 1);
     }
 }
 
-template <int HS>
+template <int HS, typename T>
 cudaError_t launch_backward(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
     const attention_shape shape = shape_of(kernel);
-    const bf16 *qkv = (const bf16 *)kernel->u.attention.qkv;
-    const bf16 *y = (const bf16 *)kernel->u.attention.y, *dy = (const bf16 *)kernel->u.attention.dy;
+    const T *qkv = (const T *)kernel->u.attention.qkv;
+    const T *y = (const T *)kernel->u.attention.y, *dy = (const T *)kernel->u.attention.dy;
     const float *log_sums = (const float *)kernel->u.attention.saved;
     float *deltas = (float *)kernel->u.attention.work;
-    bf16 *dqkv = (bf16 *)kernel->u.attention.out;
+    T *dqkv = (T *)kernel->u.attention.out;
     const float scale = mma_scale(shape);
-    LAUNCH_TRY(launch_each(place, shape.n_rows * shape.n_heads * 32, sum_deltas<HS>, shape, y, dy,
-                           deltas));
+    LAUNCH_TRY(launch_each(place, shape.n_rows * shape.n_heads * 32, sum_deltas<HS, T>, shape, y,
+                           dy, deltas));
     LAUNCH_TRY(launch_mma(place, count_tiles(shape, shape.n_heads, q_rows),
-                          row_bytes<HS>(2 * q_rows + 4 * tile_rows), backward_queries<HS>, shape,
+                          row_bytes<HS>(2 * q_rows + 4 * tile_rows), backward_queries<HS, T>, shape,
                           scale, qkv, dy, log_sums, deltas, dqkv));
     return launch_mma(place, count_tiles(shape, shape.n_kv_heads, k_rows),
-                      row_bytes<HS>(2 * k_rows + 4 * tile_rows), backward_keys<HS>, shape, scale,
+                      row_bytes<HS>(2 * k_rows + 4 * tile_rows), backward_keys<HS, T>, shape, scale,
                       qkv, dy, log_sums, deltas, dqkv);
+}
+
+template <typename T>
+cudaError_t launch_type(const qdri_kernel *kernel, const qdri_cuda_place *place)
+{
+    return kernel->u.attention.head_size == 64 ? launch_backward<64, T>(kernel, place)
+                                               : launch_backward<128, T>(kernel, place);
 }
 } // namespace
 
 cudaError_t qdri_cuda_attention_mma_backward(const qdri_kernel *kernel,
                                              const qdri_cuda_place *place)
 {
-    return kernel->u.attention.head_size == 64 ? launch_backward<64>(kernel, place)
-                                               : launch_backward<128>(kernel, place);
+    return kernel->dtype == QDR_F16 ? launch_type<f16>(kernel, place)
+                                    : launch_type<bf16>(kernel, place);
 }

@@ -31,10 +31,13 @@ inline column_plan plan_columns(int64_t n_rows, int64_t n_cols, int width, size_
             rows};
 }
 
-/* Adds what the threads of one column hold; those of row 0 get the sums. */
-template <int V, typename R> __device__ inline void block_columns(R (&sum)[V])
+/* Adds what the threads of one column hold; those of row 0 get the sums. A block has no more than
+ * THREADS threads, or one row. */
+template <int V, int THREADS = block_threads, typename R>
+__device__ inline void block_columns(R (&sum)[V])
 {
-    __shared__ R shared[block_threads * V];
+    __shared__ R shared[THREADS * V];
+    if (blockDim.y == 1) return;
     R *mine = shared + (threadIdx.y * blockDim.x + threadIdx.x) * V;
     __syncthreads();
 #pragma unroll

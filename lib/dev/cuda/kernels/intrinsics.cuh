@@ -51,9 +51,9 @@ __device__ inline void wait_for_copies() { asm volatile("cp.async.wait_group 0;"
 
 /* ---- tensor cores, by whole warps ---- */
 
-/* Four matrices of 8x8 bf16: each lane gives the address of one row, lanes 8·i, … those of matrix
- * i. A lane gets row lane/4, columns 2·(lane%4) and the next, of each; of their transposes if
- * so wished. */
+/* Four matrices of 8x8 elements of two bytes: each lane gives the address of one row, lanes 8·i, …
+ * those of matrix i. A lane gets row lane/4, columns 2·(lane%4) and the next, of each; of their
+ * transposes if so wished. */
 template <bool TRANSPOSED> __device__ inline void load_matrices(unsigned (&to)[4], unsigned from)
 {
     if (TRANSPOSED) {
@@ -69,14 +69,22 @@ template <bool TRANSPOSED> __device__ inline void load_matrices(unsigned (&to)[4
     }
 }
 
-/* C[16,8] += A[16,16]·B[16,8] in bf16, sums in fp32, in the lanes' fragments (PTX, mma.m16n8k16).
- */
+/* C[16,8] += A[16,16]·B[16,8] in f16 or bf16, sums in fp32, in the lanes' fragments (PTX,
+ * mma.m16n8k16). */
+template <bool IS_F16>
 __device__ inline void multiply_add(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1)
 {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
-        "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    if (IS_F16) {
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, "
+            "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    } else {
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
+            "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    }
 }
 
 #endif

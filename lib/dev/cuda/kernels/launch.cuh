@@ -30,6 +30,7 @@ template <typename F> cudaError_t with_type(qdr_dtype dtype, F f)
     case QDR_F32: return f(float());
     case QDR_F64: return f(double());
     case QDR_BF16: return f(bf16());
+    case QDR_F16: return f(f16());
     default: return cudaErrorNotSupported;
     }
 }

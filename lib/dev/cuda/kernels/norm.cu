@@ -74,7 +74,7 @@ __global__ void norm_apply(int64_t n_rows, int64_t n_cols, const T *x, const T *
 {
     constexpr int V = pack_width<T>;
     typedef real_of<T> R;
-    const cell at = find_cell(n_cols, V);
+    const cell at = find_cell(n_cols, V, true);
     if (at.col >= n_cols) return;
     const pack<T, V> factor = load<V>(gamma, at.col, n_cols, wide);
     const pack<T, V> shift = load<V>(beta, at.col, n_cols, wide);
@@ -105,7 +105,7 @@ __global__ void norm_backward(int64_t n_rows, int64_t n_cols, real_of<T> n_featu
 {
     constexpr int V = pack_width<T>;
     typedef real_of<T> R;
-    const cell at = find_cell(n_cols, V);
+    const cell at = find_cell(n_cols, V, true);
     if (at.col >= n_cols) return;
     const pack<T, V> factor = load<V>(gamma, at.col, n_cols, wide);
     pack<T, V> values[rows_each], slopes[rows_each], old[rows_each];

@@ -68,6 +68,86 @@ __global__ void parameter_sums(int64_t n_rows, int64_t n_cols, const T *x, const
     if (dbeta) store_sums<V>(dbeta + part * n_cols, col, n_cols, sum, accumulate);
 }
 
+/* ---- both at once, of rows that a block can hold ---- */
+
+constexpr int fused_threads = 512; /* beyond, a block has one row at a time */
+
+/* The warps' parts of sums of rows; two sets in turn, so that one meeting is enough. */
+template <typename R, int ROWS> struct warp_sums {
+    R at[2][ROWS][2][32];
+};
+
+/* Sum `which` of row `i` of the thread's group, of whose warps the first is `first`. */
+template <typename R, int ROWS>
+__device__ inline R add_warps(const warp_sums<R, ROWS> &sums, int set, int i, int which, int first)
+{
+    R total = sums.at[set][i][which][first];
+    for (int warp = 1; warp < (int)blockDim.x / 32; warp++)
+        total += sums.at[set][i][which][first + warp];
+    return total;
+}
+
+/* Each thread has one pack of columns and ROWS rows at a time; the block's sums of columns are its
+ * part. dgamma and dbeta may be NULL. */
+template <typename T, int ROWS>
+__global__ void __launch_bounds__(ROWS == 4 ? fused_threads : 1024)
+    fused_sums(int64_t n_rows, int64_t n_cols, const T *x, const T *dy, const T *gamma,
+               const real_of<T> *stats, real_of<T> *sums, real_of<T> *dgamma, real_of<T> *dbeta,
+               bool accumulate, bool wide)
+{
+    constexpr int V = pack_width<T>;
+    typedef real_of<T> R;
+    __shared__ warp_sums<R, ROWS> shared;
+    const int64_t col = (int64_t)threadIdx.x * V, part = blockIdx.x;
+    const int warp = (int)(threadIdx.y * blockDim.x + threadIdx.x) / 32;
+    const int first = (int)(threadIdx.y * blockDim.x) / 32;
+    const int64_t step = (int64_t)gridDim.x * blockDim.y * ROWS;
+    const pack<T, V> factor = load<V>(gamma, col, n_cols, wide);
+    R dots[V] = {}, all[V] = {};
+    int set = 0;
+    for (int64_t row0 = part * blockDim.y * ROWS; row0 < n_rows; row0 += step, set ^= 1) {
+        const int64_t row = row0 + threadIdx.y * ROWS;
+        pack<T, V> values[ROWS], slopes[ROWS];
+#pragma unroll
+        for (int i = 0; i < ROWS; i++) {
+            const int64_t n = row + i < n_rows ? n_cols : 0, at = n > 0 ? (row + i) * n_cols : 0;
+            values[i] = load<V>(x + at, col, n, wide);
+            slopes[i] = load<V>(dy + at, col, n, wide);
+        }
+#pragma unroll
+        for (int i = 0; i < ROWS; i++) {
+            const bool is_there = row + i < n_rows;
+            const R mean = is_there ? stats[2 * (row + i)] : 0;
+            const R rstd = is_there ? stats[2 * (row + i) + 1] : 0;
+            R sum = 0, dot = 0;
+#pragma unroll
+            for (int k = 0; k < V; k++) {
+                const R slope = get(slopes[i].at[k]), d = slope * get(factor.at[k]);
+                const R xhat = (get(values[i].at[k]) - mean) * rstd;
+                sum += d;
+                dot += d * xhat;
+                dots[k] += slope * xhat;
+                all[k] += slope;
+            }
+            sum = warp_total<plus>(sum);
+            dot = warp_total<plus>(dot);
+            if (threadIdx.x % 32 == 0) {
+                shared.at[set][i][0][warp] = sum;
+                shared.at[set][i][1][warp] = dot;
+            }
+        }
+        __syncthreads();
+        const int i = (int)threadIdx.x / 2, which = (int)threadIdx.x % 2;
+        if (i < ROWS && row + i < n_rows)
+            sums[2 * (row + i) + which] = add_warps(shared, set, i, which, first);
+    }
+    block_columns<V, fused_threads>(dots);
+    block_columns<V, fused_threads>(all);
+    if (threadIdx.y > 0) return;
+    if (dgamma) store_sums<V>(dgamma + part * n_cols, col, n_cols, dots, accumulate);
+    if (dbeta) store_sums<V>(dbeta + part * n_cols, col, n_cols, all, accumulate);
+}
+
 template <typename T>
 cudaError_t launch_row_sums(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
@@ -82,6 +162,40 @@ cudaError_t launch_row_sums(const qdri_kernel *kernel, const qdri_cuda_place *pl
                   is_wide<V>(x) && is_wide<V>(dy) && is_wide<V>(gamma) && n_cols % V == 0);
 }
 
+/* dgamma and dbeta: where a kernel writes the sums of its parts, and who gets them. */
+template <typename R> struct column_results {
+    R *results[2], *parts[2];
+    int64_t n_parts, n_cols;
+    bool accumulate;
+    bool accumulates_at_once() const { return n_parts == 1 && accumulate; }
+};
+
+template <typename R>
+column_results<R> results_of(const qdri_kernel *kernel, const qdri_cuda_place *place,
+                             int64_t n_parts)
+{
+    const int64_t n_cols = kernel->u.norm.n_cols;
+    column_results<R> to = {{(R *)kernel->u.norm.dgamma, (R *)kernel->u.norm.dbeta},
+                            {},
+                            n_parts,
+                            n_cols,
+                            kernel->u.norm.accumulate_params != 0};
+    for (int i = 0; i < 2; i++)
+        if (to.results[i])
+            to.parts[i] = n_parts == 1 ? to.results[i] : (R *)place->scratch + i * n_parts * n_cols;
+    return to;
+}
+
+template <typename R>
+cudaError_t launch_totals(const qdri_cuda_place *place, const column_results<R> &to)
+{
+    for (int i = 0; i < 2 && to.n_parts > 1; i++)
+        if (to.results[i])
+            LAUNCH_TRY(launch_one_part<R>(place, to.n_parts, to.n_cols, to.parts[i], to.results[i],
+                                          to.accumulate));
+    return cudaSuccess;
+}
+
 template <typename T>
 cudaError_t launch_parameter_sums(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
@@ -89,33 +203,53 @@ cudaError_t launch_parameter_sums(const qdri_kernel *kernel, const qdri_cuda_pla
     typedef real_of<T> R;
     const int64_t n_rows = kernel->u.norm.n_rows, n_cols = kernel->u.norm.n_cols;
     const T *x = (const T *)kernel->u.norm.x, *dy = (const T *)kernel->u.norm.dy;
-    R *results[] = {(R *)kernel->u.norm.dgamma, (R *)kernel->u.norm.dbeta};
-    R *parts[] = {results[0], results[1]};
-    const bool accumulate = kernel->u.norm.accumulate_params != 0;
     const column_plan plan = plan_columns(n_rows, n_cols, V, sizeof(R), 2, place->n_sms);
-    if (plan.n_parts > 1) {
-        for (int i = 0; i < 2; i++)
-            if (results[i]) parts[i] = (R *)place->scratch + i * plan.n_parts * n_cols;
-    }
+    const column_results<R> to = results_of<R>(kernel, place, plan.n_parts);
     LAUNCH_TRY(launch(place, plan.grid(), plan.block, 0, parameter_sums<T>, n_rows, n_cols, x, dy,
-                      (const R *)kernel->u.norm.stats, plan.n_chunks, plan.rows_per_part, parts[0],
-                      parts[1], plan.n_parts == 1 && accumulate,
+                      (const R *)kernel->u.norm.stats, plan.n_chunks, plan.rows_per_part,
+                      to.parts[0], to.parts[1], to.accumulates_at_once(),
                       is_wide<V>(x) && is_wide<V>(dy) && n_cols % V == 0));
-    for (int i = 0; i < 2 && plan.n_parts > 1; i++)
-        if (results[i])
-            LAUNCH_TRY(
-                launch_one_part<R>(place, plan.n_parts, n_cols, parts[i], results[i], accumulate));
-    return cudaSuccess;
+    return launch_totals(place, to);
+}
+
+template <typename T, int ROWS>
+cudaError_t launch_fused_sums(const qdri_kernel *kernel, const qdri_cuda_place *place, int64_t x)
+{
+    constexpr int V = pack_width<T>;
+    typedef real_of<T> R;
+    const int64_t n_rows = kernel->u.norm.n_rows, n_cols = kernel->u.norm.n_cols;
+    const int64_t turns = ceil_div(n_rows, ROWS);
+    const int64_t y = least(most(1, fused_threads / x), power_of_two_from(turns));
+    const int64_t room = (int64_t)(QDRI_CUDA_SCRATCH_BYTES / (2 * sizeof(R))) / n_cols;
+    const int64_t wanted = least(2 * place->n_sms, ceil_div(turns, y));
+    const column_results<R> to = results_of<R>(kernel, place, most(1, least(room, wanted)));
+    const T *in = (const T *)kernel->u.norm.x, *dy = (const T *)kernel->u.norm.dy;
+    const T *gamma = (const T *)kernel->u.norm.gamma;
+    LAUNCH_TRY(launch(place, dim3((unsigned)to.n_parts), dim3((unsigned)x, (unsigned)y), 0,
+                      fused_sums<T, ROWS>, n_rows, n_cols, in, dy, gamma,
+                      (const R *)kernel->u.norm.stats, (R *)kernel->u.norm.work, to.parts[0],
+                      to.parts[1], to.accumulates_at_once(),
+                      is_wide<V>(in) && is_wide<V>(dy) && is_wide<V>(gamma) && n_cols % V == 0));
+    return launch_totals(place, to);
+}
+
+/* What is read is read once, where a block can hold a row. */
+template <typename T>
+cudaError_t launch_all(const qdri_kernel *kernel, const qdri_cuda_place *place)
+{
+    const int64_t n_rows = kernel->u.norm.n_rows, n_cols = kernel->u.norm.n_cols;
+    const bool has_params = kernel->u.norm.dgamma || kernel->u.norm.dbeta;
+    const int64_t x = most(32, power_of_two_from(ceil_div(n_cols, pack_width<T>)));
+    if (n_rows > 0 && n_cols > 0 && has_params && x <= 1024)
+        return x > fused_threads ? launch_fused_sums<T, 2>(kernel, place, x)
+                                 : launch_fused_sums<T, 4>(kernel, place, x);
+    if (n_rows > 0) LAUNCH_TRY(launch_row_sums<T>(kernel, place));
+    if (!has_params || n_cols == 0) return cudaSuccess;
+    return launch_parameter_sums<T>(kernel, place);
 }
 } // namespace
 
 cudaError_t qdri_cuda_norm_sums(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
-    return with_type(kernel->dtype, [&](auto t) {
-        typedef decltype(t) T;
-        const bool has_params = kernel->u.norm.dgamma || kernel->u.norm.dbeta;
-        if (kernel->u.norm.n_rows > 0) LAUNCH_TRY(launch_row_sums<T>(kernel, place));
-        if (!has_params || kernel->u.norm.n_cols == 0) return cudaSuccess;
-        return launch_parameter_sums<T>(kernel, place);
-    });
+    return with_type(kernel->dtype, [&](auto t) { return launch_all<decltype(t)>(kernel, place); });
 }

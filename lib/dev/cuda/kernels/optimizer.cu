@@ -48,23 +48,29 @@ cudaError_t launch_sum_squares(const qdri_kernel *kernel, const qdri_cuda_place 
                   kernel->u.reduce.result, accumulate);
 }
 
-template <typename R> struct adamw_numbers {
-    R beta1, beta2, rest1, rest2, correction1, correction2, epsilon, lr, decay;
-    double clip_norm;
-};
-
-/* What gradients are multiplied with. */
-template <typename R>
-__device__ inline R clip_scale(const adamw_numbers<R> &numbers, const double *norm_squared)
+__global__ void adamw_begin(qdri_adamw_numbers *numbers, double beta1, double beta2,
+                            double clip_norm, double grad_scale, bool skips)
 {
-    if (!(numbers.clip_norm > 0)) return 1;
-    const double norm = sqrt(*norm_squared);
-    return (R)(norm > numbers.clip_norm ? numbers.clip_norm / norm : 1);
+    const double norm = sqrt(numbers->norm_squared) / grad_scale;
+    numbers->correction1 = numbers->correction2 = 0;
+    if (skips && !(norm < INFINITY)) return;
+    const double t = numbers->n_steps + 1;
+    numbers->n_steps = t;
+    numbers->factor = (clip_norm > 0 && norm > clip_norm ? clip_norm / norm : 1) / grad_scale;
+    numbers->correction1 = 1 / (1 - pow(beta1, t));
+    numbers->correction2 = 1 / (1 - pow(beta2, t));
 }
 
+/* What a step multiplies with. */
+template <typename R> struct adamw_by {
+    R beta1, beta2, rest1, rest2, epsilon, lr, decay;
+    R factor, correction1, correction2; /* known on the device only */
+};
+
 template <typename R>
-__device__ inline R adamw_step(const adamw_numbers<R> &by, R gradient, R &m, R &v, R p)
+__device__ inline R adamw_step(const adamw_by<R> &by, R gradient, R &m, R &v, R p)
 {
+    gradient *= by.factor;
     m = by.beta1 * m + by.rest1 * gradient;
     v = by.beta2 * v + by.rest2 * (gradient * gradient);
     const R step = m * by.correction1 / (real_sqrt(v * by.correction2) + by.epsilon);
@@ -73,12 +79,15 @@ __device__ inline R adamw_step(const adamw_numbers<R> &by, R gradient, R &m, R &
 
 /* master: what is kept in full; p is also written if it is another type, else NULL. */
 template <typename T, typename R>
-__global__ void adamw(int64_t n, adamw_numbers<R> numbers, const double *norm_squared, T *p,
-                      R *master, const R *g, R *m, R *v, bool wide)
+__global__ void adamw(int64_t n, adamw_by<R> by, const qdri_adamw_numbers *numbers, T *p, R *master,
+                      const R *g, R *m, R *v, bool wide)
 {
     constexpr int V = pack_width<R>;
-    const R clip = clip_scale(numbers, norm_squared);
     const int64_t step = (int64_t)gridDim.x * blockDim.x * V;
+    if (numbers->correction1 == 0) return;
+    by.factor = (R)numbers->factor;
+    by.correction1 = (R)numbers->correction1;
+    by.correction2 = (R)numbers->correction2;
     for (int64_t at = thread_number() * V; at < n; at += step) {
         const pack<R, V> gradient = load<V>(g, at, n, wide);
         pack<R, V> first = load<V>(m, at, n, wide), second = load<V>(v, at, n, wide);
@@ -86,8 +95,7 @@ __global__ void adamw(int64_t n, adamw_numbers<R> numbers, const double *norm_sq
         pack<T, V> narrow;
 #pragma unroll
         for (int k = 0; k < V; k++) {
-            value.at[k] = adamw_step(numbers, gradient.at[k] * clip, first.at[k], second.at[k],
-                                     value.at[k]);
+            value.at[k] = adamw_step(by, gradient.at[k], first.at[k], second.at[k], value.at[k]);
             narrow.at[k] = put<T>(value.at[k]);
         }
         store<V>(m, at, n, wide, first);
@@ -97,13 +105,24 @@ __global__ void adamw(int64_t n, adamw_numbers<R> numbers, const double *norm_sq
     }
 }
 
-template <typename R> adamw_numbers<R> numbers_of(const qdri_kernel *kernel)
+cudaError_t launch_begin(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
-    return {(R)kernel->u.adamw.beta1,        (R)kernel->u.adamw.beta2,
-            (R)(1 - kernel->u.adamw.beta1),  (R)(1 - kernel->u.adamw.beta2),
-            (R)kernel->u.adamw.correction1,  (R)kernel->u.adamw.correction2,
-            (R)kernel->u.adamw.epsilon,      (R)kernel->u.adamw.lr,
-            (R)kernel->u.adamw.weight_decay, kernel->u.adamw.clip_norm};
+    return launch(place, dim3(1), dim3(1), 0, adamw_begin, kernel->u.adamw.numbers,
+                  kernel->u.adamw.beta1, kernel->u.adamw.beta2, kernel->u.adamw.clip_norm,
+                  kernel->u.adamw.grad_scale, kernel->u.adamw.skips != 0);
+}
+
+template <typename R> adamw_by<R> by_of(const qdri_kernel *kernel)
+{
+    adamw_by<R> by = {};
+    by.beta1 = (R)kernel->u.adamw.beta1;
+    by.beta2 = (R)kernel->u.adamw.beta2;
+    by.rest1 = (R)(1 - kernel->u.adamw.beta1);
+    by.rest2 = (R)(1 - kernel->u.adamw.beta2);
+    by.epsilon = (R)kernel->u.adamw.epsilon;
+    by.lr = (R)kernel->u.adamw.lr;
+    by.decay = (R)kernel->u.adamw.weight_decay;
+    return by;
 }
 
 template <typename T>
@@ -122,12 +141,13 @@ cudaError_t launch_adamw(const qdri_kernel *kernel, const qdri_cuda_place *place
     const bool wide = is_wide<V>(p) && is_wide<V>(master) && is_wide<V>(g) && is_wide<V>(m) &&
                       is_wide<V>(v);
     return launch(place, dim3((unsigned)n_blocks), dim3(threads_for(n_packs)), 0, adamw<T, R>, n,
-                  numbers_of<R>(kernel), kernel->u.adamw.norm_squared, p, master, g, m, v, wide);
+                  by_of<R>(kernel), kernel->u.adamw.numbers, p, master, g, m, v, wide);
 }
 } // namespace
 
 cudaError_t qdri_cuda_optimizer(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
+    if (kernel->kind == QDRI_K_ADAMW_BEGIN) return launch_begin(kernel, place);
     return with_type(kernel->dtype, [&](auto t) {
         typedef decltype(t) T;
         return kernel->kind == QDRI_K_ADAMW ? launch_adamw<T>(kernel, place)

@@ -36,12 +36,14 @@ struct cell {
     int step;
 };
 
-__device__ inline cell find_cell(int64_t n_cols, int width)
+/* last_first: the last rows come first, while the cache still has them from the kernel before. */
+__device__ inline cell find_cell(int64_t n_cols, int width, bool last_first = false)
 {
+    const unsigned block = last_first ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
     const unsigned n_chunks = (unsigned)((n_cols + (int64_t)width * blockDim.x - 1) /
                                          ((int64_t)width * blockDim.x));
-    const unsigned chunk = blockIdx.x % n_chunks;
-    return {(int64_t)(blockIdx.x / n_chunks) * (blockDim.y * rows_each) + threadIdx.y,
+    const unsigned chunk = block % n_chunks;
+    return {(int64_t)(block / n_chunks) * (blockDim.y * rows_each) + threadIdx.y,
             ((int64_t)chunk * blockDim.x + threadIdx.x) * width, (int)blockDim.y};
 }
 
@@ -70,14 +72,20 @@ struct larger { /* NaN loses */
     template <typename R> __device__ static R of(R a, R b) { return b > a ? b : a; }
 };
 
+template <typename Op, typename R> __device__ inline R warp_total(R x)
+{
+#pragma unroll
+    for (int lanes = 16; lanes > 0; lanes /= 2) x = Op::of(x, __shfl_xor_sync(~0u, x, lanes));
+    return x;
+}
+
 /* All threads of the block come here; those of a row get its total, in a fixed order. */
 template <typename Op, typename R> __device__ inline R row_total(R x)
 {
     __shared__ R parts[32];
     const int thread = (int)(threadIdx.y * blockDim.x + threadIdx.x);
     const int n_warps = (int)blockDim.x / 32;
-#pragma unroll
-    for (int lanes = 16; lanes > 0; lanes /= 2) x = Op::of(x, __shfl_xor_sync(~0u, x, lanes));
+    x = warp_total<Op>(x);
     if (n_warps == 1) return x;
     __syncthreads();
     if (thread % 32 == 0) parts[thread / 32] = x;

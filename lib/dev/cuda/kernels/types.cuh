@@ -4,9 +4,11 @@
 #define QDRI_DEV_CUDA_KERNELS_TYPES_CUH
 
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <stdint.h>
 
 typedef __nv_bfloat16 bf16;
+typedef __half f16;
 
 /* The type that T is computed and summed in. */
 template <typename T> struct real_of_type {
@@ -28,12 +30,16 @@ __device__ inline double get(double x) { return x; }
 __device__ inline int32_t get(int32_t x) { return x; }
 __device__ inline uint32_t get(uint32_t x) { return x; }
 __device__ inline float get(bf16 x) { return __bfloat162float(x); }
+__device__ inline float get(f16 x) { return __half2float(x); }
 
 template <typename T> struct putter {
     template <typename R> __device__ static T put(R x) { return (T)x; }
 };
 template <> struct putter<bf16> {
     template <typename R> __device__ static bf16 put(R x) { return __float2bfloat16_rn((float)x); }
+};
+template <> struct putter<f16> {
+    template <typename R> __device__ static f16 put(R x) { return __float2half_rn((float)x); }
 };
 template <typename T, typename R> __device__ inline T put(R x) { return putter<T>::put(x); }
 

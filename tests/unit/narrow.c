@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* BF16 and F16 to fp32 and back, against their definition in double: all bits, all middles between
+ * neighbours, and random numbers; one by one, and in every set of kernels. */
+#include "dev/cpu/narrow.h"
+
+#include <string.h>
+
+#include "dev/cpu/kernels/kernels.h"
+#include "narrow.h"
+#include "qdr_test.h"
+
+enum { N_ALL = 1 << 16 };
+static const qdr_dtype types[] = {QDR_BF16, QDR_F16};
+
+static void check_bits(qdr_dtype dtype, float value, uint16_t got, uint16_t want)
+{
+    if (got == want) return;
+    print_error("%s: %a is rounded to 0x%04x, not 0x%04x\n", qdr_dtype_name(dtype), (double)value,
+                got, want);
+    fail();
+}
+
+/* A NaN is quiet when it comes back, with its other bits. */
+static uint16_t quiet(qdr_dtype dtype, uint16_t bits)
+{
+    const int is_nan = isnan(narrow_value(dtype, bits));
+    return (uint16_t)(bits | (is_nan ? 1 << (narrow_fraction(dtype) - 1) : 0));
+}
+
+static void all_bits_are_read(void **state)
+{
+    (void)state;
+    for (int t = 0; t < 2; t++)
+        for (int i = 0; i < N_ALL; i++) {
+            const uint16_t bits = (uint16_t)i;
+            const float got = qdri_narrow_load(types[t], bits);
+            const double want = narrow_value(types[t], bits);
+            assert_true(isnan(want) ? isnan(got) : (double)got == want);
+            assert_int_equal(signbit(got) != 0, bits >> 15);
+            check_bits(types[t], got, qdri_narrow_round(types[t], got), quiet(types[t], bits));
+        }
+}
+
+static void check_rounding(qdr_dtype dtype, float value)
+{
+    const uint16_t got = qdri_narrow_round(dtype, value);
+    check_bits(dtype, value, got, narrow_bits(dtype, (double)value));
+}
+
+/* Halfway between neighbours, and next to it on both sides; behind the largest is Inf. */
+static void middles_go_to_even(void **state)
+{
+    (void)state;
+    for (int t = 0; t < 2; t++)
+        for (int i = 0; i < N_ALL; i++) {
+            const double low = narrow_value(types[t], (uint16_t)i);
+            double high = narrow_value(types[t], (uint16_t)(i + 1));
+            if (!isfinite(low) || isnan(high)) continue;
+            if (isinf(high)) high = 2 * low - narrow_value(types[t], (uint16_t)(i - 1));
+            const float middle = (float)((low + high) / 2);
+            check_rounding(types[t], middle);
+            check_rounding(types[t], nextafterf(middle, INFINITY));
+            check_rounding(types[t], nextafterf(middle, -INFINITY));
+        }
+}
+
+static void random_numbers_are_rounded(void **state)
+{
+    uint64_t seed = test_seed();
+    (void)state;
+    for (int i = 0; i < 2000000; i++) {
+        const uint32_t bits = (uint32_t)(test_random(&seed) >> 32);
+        float any, near;
+        memcpy(&any, &bits, sizeof any);
+        near = ldexpf((float)(int32_t)bits, (int)test_between(&seed, -60, -14));
+        if (isnan(any)) continue;
+        for (int t = 0; t < 2; t++) {
+            check_rounding(types[t], any);
+            check_rounding(types[t], near);
+        }
+    }
+}
+
+/* Loops of vector code give the same bits, with NaN and Inf among the others. */
+static void loops_give_the_same(void **state)
+{
+    static float wide[N_ALL], more[N_ALL];
+    static uint16_t all[N_ALL], back[N_ALL];
+    uint64_t seed = test_seed();
+    (void)state;
+    for (int i = 0; i < N_ALL; i++) all[i] = (uint16_t)i;
+    for (int level = 0; level < QDRI_N_KERNEL_SETS; level++) {
+        if (!qdri_cpu_kernels_limit(level)) continue;
+        for (int t = 0; t < 2; t++) {
+            qdri_widen(types[t], wide, all, N_ALL);
+            for (int i = 0; i < N_ALL; i++) {
+                const float want = qdri_narrow_load(types[t], (uint16_t)i);
+                assert_memory_equal(&wide[i], &want, sizeof want);
+                const uint32_t bits = (uint32_t)(test_random(&seed) >> 32);
+                memcpy(&more[i], &bits, sizeof bits);
+                if (i % 2) more[i] = wide[i] * (1 + ldexpf((float)(bits >> 8), -34));
+            }
+            qdri_narrow(types[t], back, more, N_ALL);
+            for (int i = 0; i < N_ALL; i++)
+                check_bits(types[t], more[i], back[i], qdri_narrow_round(types[t], more[i]));
+        }
+    }
+    qdri_cpu_kernels_limit(QDRI_KERNELS_AVX512);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_bits_are_read),
+        cmocka_unit_test(middles_go_to_even),
+        cmocka_unit_test(random_numbers_are_rounded),
+        cmocka_unit_test(loops_give_the_same),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
