@@ -559,23 +559,21 @@ static const option_row rows[] = {
      "steps to get there, at most a quarter of all"},
     {OPTION_REAL, "weight-decay", "X", &given.weight_decay, 0, 10, "of matrices"},
     {OPTION_REAL, "loss-scale", "S", &given.loss_scale, 0, 1e12,
-     "of the loss while gradients are computed, such as 1024; 0: 1024 for f16, else 1"},
+     "of the loss in backward (default: 1024 for f16, else 1)"},
     {OPTION_REAL, "clip", "NORM", &given.clip, 0, 1e9, "largest gradient norm; 0: any"},
     {OPTION_COUNT, "seed", "N", &given.seed, 0, 1e15,
      "of weights, batches and sample; batches depend on nothing else"},
     {OPTION_GROUP, "output", 0, 0, 0, 0, 0},
     {OPTION_TEXT, "log", "FILE", &given.log, 0, 0, "JSON Lines, one object per step"},
     {OPTION_TEXT, "plot", "FILE", &given.plot, 0, 0, "the loss curve, as SVG"},
-    {OPTION_COUNT, "val-every", "N", &given.validate_every, 1, 100000000,
-     "steps between validations (default: ten of them)"},
+    {OPTION_COUNT, "val-every", "N", &given.validate_every, 1, 1e8, "steps between validations"},
     {OPTION_COUNT, "val-windows", "N", &given.n_windows, 1, 1 << 24,
      "windows of one validation (default: 256, at the end all)"},
     {OPTION_COUNT, "sample", "N", &given.n_sample, 0, 1 << 24, "bytes to write at the end"},
     {OPTION_TEXT, "prompt", "TEXT", &given.prompt, 0, 0,
      "what the sample goes on from (default: a new line)"},
     {OPTION_REAL, "temperature", "X", &given.temperature, 0.01, 100, "of the sample"},
-    {OPTION_TEXT, "late", "RANK:SECONDS", &given.late, 0, 0,
-     "diagnostic: one rank oversleeps once; who burns time meanwhile?"},
+    {OPTION_TEXT, "late", "RANK:SECONDS", &given.late, 0, 0, "diagnostic: one rank oversleeps once"},
 };
 
 int main(int argc, char **argv)
@@ -584,9 +582,8 @@ int main(int argc, char **argv)
         .program = "train_gpt",
         .synopsis = "[FILE] [options]        or: mpiexec.mpich -n P train_gpt [FILE] [options]",
         .purpose = "Trains a small GPT on the bytes of FILE on a 4D grid of ranks. Without FILE: "
-                   "the King James Bible where the\n"
-                   "package bible-kjv is installed, else the licences in "
-                   "/usr/share/common-licenses. The last tenth is kept for\n"
+                   "the King James Bible where the\npackage bible-kjv is installed, else the "
+                   "licences in /usr/share/common-licenses. The last tenth is kept for\n"
                    "validation. The sample goes to standard output, all talk to standard error.",
         .rows = rows,
         .n_rows = (int)(sizeof rows / sizeof rows[0]),

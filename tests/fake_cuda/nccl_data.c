@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "dev/cpu/f16.h"
 #include "nccl_internal.h"
 
 size_t fake_nccl_type_bytes(ncclDataType_t type)
@@ -12,6 +13,7 @@ size_t fake_nccl_type_bytes(ncclDataType_t type)
     case ncclFloat64: return 8;
     case ncclFloat32:
     case ncclInt32: return 4;
+    case ncclFloat16:
     case ncclBfloat16: return 2;
     default: return 1;
     }
@@ -24,6 +26,7 @@ static double load(ncclDataType_t type, const void *at)
     uint16_t high;
     switch (type) {
     case ncclFloat32: memcpy(&value, at, 4); return (double)value;
+    case ncclFloat16: memcpy(&high, at, 2); return (double)qdri_f16_load(high);
     case ncclBfloat16:
         memcpy(&high, at, 2);
         bits = (uint32_t)high << 16;
@@ -43,9 +46,11 @@ static void store(ncclDataType_t type, void *at, double wide)
     memcpy(&bits, &value, 4);
     if (type == ncclFloat64) memcpy(at, &wide, 8);
     if (type == ncclFloat32) memcpy(at, &value, 4);
-    if (type != ncclBfloat16) return;
+    if (type != ncclBfloat16 && type != ncclFloat16) return;
     uint16_t high = (uint16_t)(bits >> 16);
-    if (isnan(value))
+    if (type == ncclFloat16)
+        high = qdri_f16_round(value);
+    else if (isnan(value))
         high |= 0x40;
     else
         high = (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);

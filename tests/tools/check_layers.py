@@ -47,6 +47,8 @@ def home_of(header):
 
 
 def check_foreign(path, header, angled):
+    if path.startswith("include/") and not angled:  # our own, whatever its name
+        return
     home = home_of(header)
     if home is not None:
         if not path.startswith(tuple(home)):
