@@ -80,7 +80,7 @@ typedef struct qdr_traffic {
                            sent */
     int64_t bytes_off_node; /**< of these, to ranks on other nodes */
     double secs; /**< from the moment all before it on its stream was done to its end; overlapping
-                    ones overlap */
+                    ones overlap. 0 on GPUs, whose streams nobody stops to time: QDR_TRACE does */
 } qdr_traffic;
 /** Local; call it when the streams are idle. */
 QDR_API qdr_traffic qdr_grid_traffic(const qdr_grid *grid, qdr_channel channel, qdr_coll_kind kind);

@@ -123,17 +123,27 @@ static qdr_status broadcast(const gathering *g)
     return QDR_OK;
 }
 
+/* What goes from one member to another in an all-to-all. */
+typedef struct parcel {
+    int64_t out_begin, n_out, in_begin, n_in;
+} parcel;
+
+static parcel parcel_of(const gathering *g, int from, int to)
+{
+    parcel p;
+    qdri_coll_outgoing(coll_of(g, from), to, &p.out_begin, &p.n_out);
+    qdri_coll_incoming(coll_of(g, to), from, &p.in_begin, &p.n_in);
+    return p;
+}
+
 static qdr_status all_to_all(const gathering *g)
 {
     for (int i = 0; i < g->size * g->size; i++) {
         const int from = i / g->size, to = i % g->size;
-        const qdri_coll *sends = coll_of(g, from), *receives = coll_of(g, to);
-        int64_t out_begin, n_out, in_begin, n_in;
-        qdri_coll_outgoing(sends, to, &out_begin, &n_out);
-        qdri_coll_incoming(receives, from, &in_begin, &n_in);
-        if (n_out != n_in) return qdri_local_fail_parts(from, n_out, to, n_in);
-        QDR_TRY(take(g, from, to, qdri_at_mutable(receives->recv, in_begin, receives->dtype),
-                     qdri_at(sends->send, out_begin, sends->dtype), n_in));
+        const qdr_dtype dtype = coll_of(g, from)->dtype;
+        const parcel p = parcel_of(g, from, to);
+        QDR_TRY(take(g, from, to, qdri_at_mutable(coll_of(g, to)->recv, p.in_begin, dtype),
+                     qdri_at(coll_of(g, from)->send, p.out_begin, dtype), p.n_in));
     }
     return QDR_OK;
 }
@@ -142,14 +152,9 @@ static qdr_status send_recv(const gathering *g)
 {
     for (int to = 0; to < g->size; to++) {
         const qdri_coll *coll = coll_of(g, to);
-        const qdri_coll *target = coll->peer < 0 ? NULL : coll_of(g, coll->peer);
-        if (target && target->peer2 != to)
-            return qdri_local_fail_target(to, coll->peer, target->peer2);
-        if (coll->peer2 < 0) continue;
-        const qdri_coll *source = coll_of(g, coll->peer2);
-        if (source->peer != to || source->count != coll->recv_count)
-            return qdri_local_fail_source(coll->peer2, source, to, coll->recv_count);
-        QDR_TRY(take(g, coll->peer2, to, coll->recv, source->send, coll->recv_count));
+        if (coll->peer2 >= 0)
+            QDR_TRY(take(g, coll->peer2, to, coll->recv, coll_of(g, coll->peer2)->send,
+                         coll->recv_count));
     }
     return QDR_OK;
 }
@@ -168,18 +173,44 @@ static qdr_status enqueue_kind(const gathering *g)
 
 /* ---- a launch ---- */
 
-static qdr_status check_equal(const gathering *g)
+static qdr_status check_parcels(const gathering *g)
+{
+    for (int i = 0; i < g->size * g->size; i++) {
+        const parcel p = parcel_of(g, i / g->size, i % g->size);
+        if (p.n_out != p.n_in)
+            return qdri_local_fail_parts(i / g->size, p.n_out, i % g->size, p.n_in);
+    }
+    return QDR_OK;
+}
+
+static qdr_status check_peers(const gathering *g)
+{
+    for (int j = 0; j < g->size; j++) {
+        const qdri_coll *coll = coll_of(g, j);
+        if (coll->peer >= 0 && coll_of(g, coll->peer)->peer2 != j)
+            return qdri_local_fail_target(j, coll->peer, coll_of(g, coll->peer)->peer2);
+        if (coll->peer2 < 0) continue;
+        const qdri_coll *source = coll_of(g, coll->peer2);
+        if (source->peer != j || source->count != coll->recv_count)
+            return qdri_local_fail_source(coll->peer2, source, j, coll->recv_count);
+    }
+    return QDR_OK;
+}
+
+/* Before anything is enqueued: members that fail free their memory at once. */
+static qdr_status check_calls(const gathering *g)
 {
     for (int j = 1; j < g->size; j++)
         QDR_TRY(qdri_local_compare(coll_of(g, 0), coll_of(g, j), g->size, j));
-    return QDR_OK;
+    if (coll_of(g, 0)->kind == QDR_ALL_TO_ALL) return check_parcels(g);
+    return coll_of(g, 0)->kind == QDR_SEND_RECV ? check_peers(g) : QDR_OK;
 }
 
 /* Called by member 0's thread, while the others wait. */
 static qdr_status enqueue_for_all(const gathering *g)
 {
     const offer *first = offer_of(g, 0);
-    QDR_TRY(check_equal(g));
+    QDR_TRY(check_calls(g));
     for (int j = 1; j < g->size; j++)
         QDR_TRY(qdri_stream_wait_across(g->stream, offer_of(g, j)->comm->ready));
     QDR_TRY(enqueue_kind(g));

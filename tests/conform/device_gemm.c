@@ -205,7 +205,8 @@ static void bad_products_are_refused(void **state)
     g = good;
     g.m = 1;
     g.lda = INT64_C(1) << 40;
-    CHECK_FAILS(qdri_gemm_run(stream, &g), QDR_ERR_SHAPE, "1099511627776");
+    if (!on_cuda()) /* whose library counts in 64 bits */
+        CHECK_FAILS(qdri_gemm_run(stream, &g), QDR_ERR_SHAPE, "1099511627776");
     assert_int_equal(qdri_dev_status(device), QDR_OK);
 }
 

@@ -263,7 +263,7 @@ static void wrong_arguments(qdr_context *ctx, uint64_t seed)
     const int p = qdr_context_size(ctx), rank = qdr_context_rank(ctx);
     const qdr_grid_opts opts = {QDR_OPTS_INIT, p, 1, 1, 1, NULL};
     int64_t counts[64];
-    float data[64] = {0}, all[64] = {0};
+    float *data = dist_memory(ctx, 64, QDR_F32), *all = dist_memory(ctx, 64, QDR_F32);
     qdr_grid *grid = NULL;
     (void)seed;
     for (int j = 0; j < p; j++) counts[j] = 1;
@@ -304,6 +304,8 @@ static void wrong_arguments(qdr_context *ctx, uint64_t seed)
     dist_synchronize(ctx);
     for (int j = 0; j < p; j++) DIST_CHECK(all[j] == (float)j, "after the mistakes: %g", all[j]);
     DIST_OK(qdr_barrier(ctx));
+    qdr_mem_free(ctx, (void **)&data);
+    qdr_mem_free(ctx, (void **)&all);
     qdr_grid_destroy(&grid);
 }
 
@@ -332,11 +334,11 @@ static int differ(qdr_local_world *world, int rank, void *user)
 {
     const int which = *(const int *)user;
     const qdr_grid_opts opts = {QDR_OPTS_INIT, 1, 3, 1, 1, NULL};
-    float a[16] = {0}, b[16] = {0};
     qdr_context *ctx = NULL;
     qdr_grid *grid = NULL;
     DIST_OK(qdr_context_create_local(world, rank, NULL, &ctx));
     DIST_OK(qdr_grid_create(ctx, &opts, &grid));
+    void *a = dist_memory(ctx, 16, QDR_F32), *b = dist_memory(ctx, 16, QDR_F32);
     DIST_OK(call_differently(grid, which, rank == 2, a, b));
     const qdr_status status = qdr_stream_synchronize(qdr_context_stream(ctx));
     DIST_CHECK(status == QDR_ERR_ARGUMENT || status == QDR_ERR_SHAPE || status == QDR_ERR_PEER,
@@ -344,6 +346,8 @@ static int differ(qdr_local_world *world, int rank, void *user)
     DIST_CHECK(qdr_context_status(ctx) == status, "call %d: the context does not keep it", which);
     DIST_CHECK(qdr_all_reduce(grid, QDR_Y, QDR_SUM, a, 1, QDR_F32, NULL) == status,
                "call %d: later", which);
+    qdr_mem_free(ctx, &a);
+    qdr_mem_free(ctx, &b);
     qdr_grid_destroy(&grid);
     qdr_context_destroy(&ctx);
     return status != QDR_ERR_PEER; /* someone must know more than that another failed */

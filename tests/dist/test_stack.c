@@ -427,11 +427,14 @@ static void heads_are_sent_if_needed(qdr_context *ctx)
         dist_synchronize(ctx);
         const qdr_traffic sent = qdr_grid_traffic(grid, QDR_CHANNEL_Y_STAT, QDR_ALL_GATHER);
         /* Of all ranks: on several nodes some pass on what others have. */
-        double bytes[2] = {(double)sent.bytes_sent, (double)wanted};
+        double *bytes = dist_memory(ctx, 2, QDR_F64);
+        bytes[0] = (double)sent.bytes_sent;
+        bytes[1] = (double)wanted;
         DIST_OK(qdr_all_reduce(grid, QDR_Y, QDR_SUM, bytes, 2, QDR_F64, NULL));
         dist_synchronize(ctx);
         DIST_CHECK(sent.n_calls == (i == 2 && p > 1 ? 2 : 0) && bytes[0] == bytes[1],
                    "%d calls, %g bytes, not %g", (int)sent.n_calls, bytes[0], bytes[1]);
+        qdr_mem_free(ctx, (void **)&bytes);
         close_graph(&g);
     }
     qdr_grid_destroy(&grid);

@@ -33,6 +33,7 @@ struct fiber {
     fiber_state state;
     uint3 index;
     unsigned mask; /* of lanes that it waits for */
+    int n_waiting; /* of a warp's first: lanes that wait for others of it */
     void *mine;
     int line; /* where it waits */
     const char *file;
@@ -244,6 +245,10 @@ void emulate_warp_meets(unsigned mask, void *mine, void (*finish)(void *const *a
     self.line = line;
     self.file = file;
     if (!(mask >> emulate_lane() & 1)) stop("a lane is not in its own mask");
+    if (warp->n_waiting++ < __builtin_popcount(mask) - 1) { /* more are to come */
+        wait_as(self, WAITS_FOR_WARP, line, file);
+        return;
+    }
     for (unsigned i = 0; i < 32; i++) {
         fiber &f = warp[i];
         if (!(mask >> i & 1)) continue;
@@ -251,12 +256,13 @@ void emulate_warp_meets(unsigned mask, void *mine, void (*finish)(void *const *a
             wait_as(self, WAITS_FOR_WARP, line, file);
             return;
         }
-        if (f.line != line || strcmp(f.file, file) != 0 || f.mask != mask) {
+        if (f.line != line || (f.file != file && strcmp(f.file, file) != 0) || f.mask != mask) {
             stop("lanes of a warp meet at different places or with different masks");
         }
         all[i] = f.mine;
     }
     finish(all, mask);
+    warp->n_waiting -= __builtin_popcount(mask);
     for (unsigned i = 0; i < 32; i++)
         if (mask >> i & 1) warp[i].state = RUNS;
 }

@@ -25,9 +25,12 @@
 #define __shared__ thread_local
 #undef __launch_bounds__
 #define __launch_bounds__(...)
+#ifdef __clang__
+#define __constinit __attribute__((require_constant_initialization))
+#endif
 #define EMULATE_SHARED_BYTES 232448 /* of a block on Hopper */
 
-#define EMULATE_FAST_TLS __attribute__((tls_model("initial-exec"))) __constinit thread_local
+#define EMULATE_FAST_TLS __constinit thread_local
 extern EMULATE_FAST_TLS uint3 threadIdx;
 extern EMULATE_FAST_TLS uint3 blockIdx;
 extern EMULATE_FAST_TLS dim3 blockDim;

@@ -12,7 +12,8 @@ cudaError_t qdri_cuda_launch(const qdri_kernel *kernel, const qdri_cuda_place *p
     fake_kernel_accesses found;
     fake_find_accesses(kernel, &found);
     /* Partial sums: any kernel may keep them there. */
-    if (found.n) fake_add_access(&found, FAKE_SCRATCH, place->scratch, QDRI_CUDA_SCRATCH_BYTES);
+    if (found.n && place->scratch)
+        fake_add_access(&found, FAKE_SCRATCH, place->scratch, QDRI_CUDA_SCRATCH_BYTES);
     const int device = fake_stream_device(place->stream, found.name);
     if (device < 0) return cudaErrorInvalidResourceHandle;
     cudaError_t error = fake_check_current(device, found.name);

@@ -51,7 +51,7 @@ typedef struct qdri_cuda_stream {
     qdr_stream base;
     cudaStream_t handle;
     int is_owned;
-    void *workspace; /* of products, and behind it the scratch of kernels; NULL until used */
+    void *workspace, *scratch; /* of products, of kernels; NULL until used */
 } qdri_cuda_stream;
 
 typedef struct qdri_cuda_event {
@@ -93,8 +93,9 @@ size_t qdri_cuda_mem_free(qdri_dev *dev, void *data);
 qdr_status qdri_cuda_check_memory(qdri_dev *dev, const void *data, const char *what);
 qdr_status qdri_cuda_copy(qdr_stream *stream, void *dst, const void *src, size_t bytes);
 qdr_status qdri_cuda_fill_zero(qdr_stream *stream, void *dst, size_t bytes);
-/* The stream's workspace and scratch, made at the first use. */
+/* The stream's own, made at the first use. */
 QDR_NODISCARD qdr_status qdri_cuda_workspace(qdr_stream *stream, void **workspace);
+QDR_NODISCARD qdr_status qdri_cuda_scratch(qdr_stream *stream, void **scratch);
 
 /* stream.c */
 qdr_status qdri_cuda_stream_create(qdri_dev *dev, qdri_stream_kind kind, qdr_stream **stream);

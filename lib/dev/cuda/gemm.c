@@ -216,20 +216,31 @@ void qdri_cuda_products_free(qdri_cuda_dev *dev)
 
 /* ---- running one ---- */
 
-/* Of no steps: beta·C. */
+/* Of no steps: beta·C, by a step of zeros if need be. */
 static qdr_status scale(qdr_stream *stream, const qdri_gemm *g)
 {
     const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
-    const size_t each = qdr_dtype_bytes(g->c_dtype);
+    const size_t each = qdr_dtype_bytes(g->c_dtype), most = QDRI_CUDA_SCRATCH_BYTES / each;
+    void *zeros;
     if (g->beta == 1) return QDR_OK;
-    if (g->beta != 0)
+    if (g->beta == 0) {
+        QDRI_CUDA_TRY(dev, cudaMemset2DAsync(g->c, (size_t)g->ldc * each, 0, (size_t)g->n * each,
+                                             (size_t)g->m, qdri_cuda_handle(stream)));
+        return QDR_OK;
+    }
+    if ((size_t)g->m > most || (size_t)g->n > most)
         return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                        "cuda: a product of no steps with beta = %g; use 0 or "
-                        "1",
-                        g->beta);
-    QDRI_CUDA_TRY(dev, cudaMemset2DAsync(g->c, (size_t)g->ldc * each, 0, (size_t)g->n * each,
-                                         (size_t)g->m, qdri_cuda_handle(stream)));
-    return QDR_OK;
+                        "cuda: a product of no steps with beta = %g and %" PRId64 " x %" PRId64
+                        " results; at most %zu either way, or beta 0 or 1",
+                        g->beta, g->m, g->n, most);
+    QDR_TRY(qdri_cuda_scratch(stream, &zeros));
+    QDR_TRY(qdri_cuda_fill_zero(stream, zeros, QDRI_CUDA_SCRATCH_BYTES));
+    qdri_gemm step = *g;
+    step.a = step.b = zeros;
+    step.k = step.lda = 1;
+    step.ldb = g->n;
+    step.trans_a = step.trans_b = 0;
+    return qdri_cuda_gemm(stream, &step);
 }
 
 static qdr_status multiply(qdr_stream *stream, const qdri_cuda_product *p, const qdri_gemm *g)

@@ -2,14 +2,21 @@
 /* Element-wise kernels of the CUDA device: their place, and the faults that they find. */
 #include "dev/cuda/cuda.h"
 
+/* Those that sum over many blocks. */
+int qdri_cuda_takes_scratch(qdri_kernel_kind kind)
+{
+    return kind == QDRI_K_COLUMN_SUM || kind == QDRI_K_POSITION_SUM || kind == QDRI_K_NORM_SUMS ||
+           kind == QDRI_K_CE_LOSS || kind == QDRI_K_EMBED_BACKWARD || kind == QDRI_K_SUM_SQUARES;
+}
+
 qdr_status qdri_cuda_kernel(qdr_stream *stream, const qdri_kernel *kernel)
 {
     const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
-    void *workspace;
+    void *scratch = NULL;
     QDR_TRY(qdri_cuda_enter(dev));
-    QDR_TRY(qdri_cuda_workspace(stream, &workspace));
+    if (qdri_cuda_takes_scratch(kernel->kind)) QDR_TRY(qdri_cuda_scratch(stream, &scratch));
     const qdri_cuda_place place = {.n_sms = dev->gpu.n_sms,
-                                   .scratch = (char *)workspace + QDRI_CUDA_WORKSPACE_BYTES,
+                                   .scratch = scratch,
                                    .fault = dev->fault,
                                    .stream = qdri_cuda_handle(stream)};
     const cudaError_t error = qdri_cuda_launch(kernel, &place);

@@ -162,11 +162,23 @@ qdr_status qdri_cuda_fill_zero(qdr_stream *stream, void *dst, size_t bytes)
     return QDR_OK;
 }
 
+static qdr_status make_once(qdr_stream *stream, size_t bytes, void **memory)
+{
+    return *memory ? QDR_OK : qdri_mem_alloc(stream->dev, bytes, memory);
+}
+
 qdr_status qdri_cuda_workspace(qdr_stream *stream, void **workspace)
 {
     qdri_cuda_stream *self = (qdri_cuda_stream *)stream;
-    const size_t bytes = QDRI_CUDA_WORKSPACE_BYTES + QDRI_CUDA_SCRATCH_BYTES;
-    if (!self->workspace) QDR_TRY(qdri_mem_alloc(stream->dev, bytes, &self->workspace));
+    QDR_TRY(make_once(stream, QDRI_CUDA_WORKSPACE_BYTES, &self->workspace));
     *workspace = self->workspace;
+    return QDR_OK;
+}
+
+qdr_status qdri_cuda_scratch(qdr_stream *stream, void **scratch)
+{
+    qdri_cuda_stream *self = (qdri_cuda_stream *)stream;
+    QDR_TRY(make_once(stream, QDRI_CUDA_SCRATCH_BYTES, &self->scratch));
+    *scratch = self->scratch;
     return QDR_OK;
 }

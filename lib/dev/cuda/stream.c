@@ -56,6 +56,7 @@ void qdri_cuda_stream_destroy(qdr_stream *stream)
     const qdr_status status = qdri_cuda_stream_synchronize(stream);
     (void)status; /* a failure is the device's by now */
     qdri_mem_free(stream->dev, &self->workspace);
+    qdri_mem_free(stream->dev, &self->scratch);
     if (self->is_owned) (void)cudaStreamDestroy(self->handle);
     free(self);
 }

@@ -26,11 +26,13 @@ typedef struct qdri_cuda_fault {
 /* Where kernels run. */
 typedef struct qdri_cuda_place {
     int n_sms;
-    void *scratch; /* QDRI_CUDA_SCRATCH_BYTES of device memory, this stream's own, aligned to 256 */
+    void *scratch; /* QDRI_CUDA_SCRATCH_BYTES of device memory, this stream's own, aligned to 256;
+                      NULL where qdri_cuda_takes_scratch() says no */
     qdri_cuda_fault *fault; /* host memory that the GPU writes */
     cudaStream_t stream;
 } qdri_cuda_place;
 
+int qdri_cuda_takes_scratch(qdri_kernel_kind kind);
 /* Enqueues a kernel whose arguments have been checked (dev/check.c); arrays of the description are
  * copied. Kernels of size 0 do what is left to do (clear a sum) or nothing.
  * @return what the launch said; cudaErrorNotSupported: no such kernel for these types */
