@@ -573,7 +573,7 @@ static const option_row rows[] = {
     {OPTION_TEXT, "prompt", "TEXT", &given.prompt, 0, 0,
      "what the sample goes on from (default: a new line)"},
     {OPTION_REAL, "temperature", "X", &given.temperature, 0.01, 100, "of the sample"},
-    {OPTION_TEXT, "late", "RANK:SECONDS", &given.late, 0, 0, "diagnostic: one rank oversleeps once"},
+    {OPTION_TEXT, "late", "RANK:SECONDS", &given.late, 0, 0, "diagnostic: a rank oversleeps once"},
 };
 
 int main(int argc, char **argv)
