@@ -46,6 +46,7 @@ typedef struct qdri_plugin {
 
 /* Of lib/comm/cuda_plugin.h. */
 extern const struct qdri_cuda_comms qdri_plugin_comms;
+int qdri_plugin_nccl_version(void); /* 0: not known */
 
 #define QDRI_PLUGIN_SYMBOL "qdr_cuda_plugin"
 /* Library and plugin are of one build, or do not fit. */
