@@ -222,3 +222,9 @@ out:
 }
 
 const qdri_cuda_comms qdri_plugin_comms = {.nccl_fits = qdri_nccl_fits, .nccl_wrap = nccl_wrap};
+
+int qdri_plugin_nccl_version(void)
+{
+    int version = 0;
+    return ncclGetVersion(&version) == ncclSuccess ? version : 0;
+}

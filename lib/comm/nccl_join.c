@@ -99,12 +99,6 @@ qdr_status qdri_nccl_fits(qdri_comm *host, qdri_dev *dev)
     return qdri_comm_agree(host, status);
 }
 
-int qdri_nccl_version(void)
-{
-    int version = 0;
-    return ncclGetVersion(&version) == ncclSuccess ? version : 0;
-}
-
 static qdr_status read_max_ctas(const qdri_cuda_dev *dev, int *max_ctas)
 {
     const char *text = getenv("QDR_NCCL_MAX_CTAS");

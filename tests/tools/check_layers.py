@@ -34,6 +34,7 @@ HOMES = {
     "jansson.h": ["lib/core/", "src/", "examples/"],
     "cuda": ["lib/dev/cuda/", "include/quadrille/cuda.h"],
     "cublas": ["lib/dev/cuda/"],
+    "nvtx": ["lib/dev/cuda/"],
     "nccl": ["lib/comm/nccl"],
     "zfp": ["lib/codec/"],
 }

@@ -79,7 +79,7 @@ static qdr_status fail_driver(cudaError_t error)
 
 qdr_status qdri_cuda_find_versions(qdri_cuda_versions *versions)
 {
-    *versions = (qdri_cuda_versions){.cublaslt = cublasLtGetVersion(), .nccl = qdri_nccl_version()};
+    *versions = (qdri_cuda_versions){.cublaslt = cublasLtGetVersion()};
     (void)cudaRuntimeGetVersion(&versions->runtime);
     (void)cudaDriverGetVersion(&versions->driver);
     const cudaError_t error = cudaGetDeviceCount(&versions->n_gpus);
