@@ -47,6 +47,29 @@ QDR_API QDR_NODISCARD qdr_status qdr_context_create_local(qdr_local_world *world
 QDR_API QDR_NODISCARD qdr_status qdr_context_create_self(const qdr_context_opts *opts,
                                                          qdr_context **ctx);
 
+/** How ranks that have neither MPI nor one process talk before NCCL does: two functions of the
+ * caller's, collective over all ranks, which the library calls from the rank's own thread. Both
+ * return 0, or something else for a failure. */
+typedef struct qdr_boot {
+    /** Copies `bytes` bytes at `data`, host memory, from rank `root` to all ranks. */
+    int (*broadcast)(void *data, size_t bytes, int root, void *user);
+    /** Returns when all ranks have called it. */
+    int (*barrier)(void *user);
+    void *user;
+} qdr_boot;
+/** Makes a rank's context over callbacks. Collective over all ranks; boot is copied, and its
+ * functions are called as long as the context lives, in collective calls only. With more than one
+ * rank the device must be a GPU, one for each rank, and collectives are NCCL's. A rank that fails
+ * cannot tell the others: set QDR_TIMEOUT, and let the callbacks fail after a while. opts may be
+ * NULL.
+ *  @retval QDR_ERR_UNSUPPORTED  the device is a CPU, two ranks share a GPU, ranks have different
+ * versions of NCCL, or QDR_CHECK is set
+ *  @retval QDR_ERR_PEER         a callback failed
+ *  @retval QDR_ERR_TIMEOUT      ranks did not come to NCCL within QDR_TIMEOUT, or 300 s */
+QDR_API QDR_NODISCARD qdr_status qdr_context_create_boot(int rank, int size, const qdr_boot *boot,
+                                                         const qdr_context_opts *opts,
+                                                         qdr_context **ctx);
+
 /* With the environment variable QDR_TRACE=FILE, in rank 0's process when the context is made, each
  * rank of a context (but one made by qdr_context_create_self()) writes FILE.RANK when the context
  * is destroyed: when the tasks of its schedules ran, as Chrome trace events, and how its clock

@@ -14,6 +14,17 @@
  * Local ranks (qdr_local_run()) may share a GPU; then a collective's call waits until all members
  * have called it, so that collectives along several axes must be called in one order on all ranks.
  *
+ *  QDR_CUDA_COMM says what joins the GPUs of a world, in rank 0's environment: "nccl" needs a GPU
+ * for each rank; "mpi" sends through the host's memory; "local" is for ranks of one process, on one
+ * GPU or several. "auto", the default: for ranks of MPI nccl where it fits, else mpi; for local
+ * ranks local; for ranks with callbacks (qdr_context_create_boot()) nccl. With NCCL a thread of
+ * each context looks for its errors, for ranks that gave up and for collectives that last longer
+ * than QDR_TIMEOUT; any of these poisons the context, and NCCL's communicators are aborted. Each of
+ * them takes as many SMs as leaves all that may run together room on the GPU; QDR_NCCL_MAX_CTAS
+ * sets another number, of blocks of threads for each. The library sets NCCL_LAUNCH_ORDER_IMPLICIT=1
+ * unless it is set: kernels of NCCL start in the order of the host's calls. Sums of NCCL have an
+ * order of its own: the same plan gives the same bits.
+ *
  *  Environment: QDR_CUDA_MEMORY=managed makes memory that the host may read and write, too, when no
  * work of a stream uses it (slower; for tests and for looking into things). QDR_TF32=1 lets F32
  * products round their operands to TF32. */

@@ -114,6 +114,14 @@ qdr_status qdri_comm_agree(qdri_comm *comm, qdr_status mine)
     return comm->size > 1 ? comm->table->agree(comm, mine) : mine;
 }
 
+void qdri_comm_set_timeout(qdri_comm *comm, double secs)
+{
+    for (qdri_comm *each = comm; each; each = each->inner)
+        each->root->timeout_ns = (int64_t)(secs * 1e9);
+}
+
+int64_t qdri_comm_timeout_ns(const qdri_comm *comm) { return comm->root->timeout_ns; }
+
 int qdri_comm_any(qdri_comm *comm, int yes)
 {
     return qdri_comm_agree(comm, yes ? QDR_ERR_STATE : QDR_OK) != QDR_OK;
@@ -266,40 +274,6 @@ void qdri_count_sent(qdri_comm *comm, const qdri_coll *coll, int64_t n_elems)
     atomic_fetch_add_explicit(&qdri_counter_of(comm, coll)->bytes_sent,
                               n_elems * (int64_t)qdr_dtype_bytes(coll->dtype),
                               memory_order_relaxed);
-}
-
-static void run_finish(qdri_run *run)
-{
-    qdri_counter *counter = qdri_counter_of(run->comm, &run->coll);
-    const int64_t nanosecs = qdri_now_ns() - run->begin_nanosecs;
-    atomic_fetch_add_explicit(&counter->nanosecs, nanosecs, memory_order_relaxed);
-    atomic_fetch_add_explicit(&counter->n_calls, 1, memory_order_relaxed);
-    qdri_staging_done(run->comm, run->owned);
-}
-
-static qdr_status run_work(void *args)
-{
-    qdri_run *run = args;
-    if (run->begin_nanosecs == 0) run->begin_nanosecs = qdri_now_ns();
-    const qdr_status stepped = run->step(run);
-    if (stepped == QDR_PENDING) {
-        qdri_watch_pending(run);
-        return stepped;
-    }
-    const qdr_status status = qdri_watch_end(run, stepped);
-    run_finish(run);
-    return status;
-}
-
-qdr_status qdri_comm_enqueue(qdri_comm *comm, const qdri_coll *coll, qdr_stream *stream,
-                             qdr_status (*step)(qdri_run *run), size_t staging_bytes)
-{
-    qdri_run run = {.comm = comm, .step = step, .coll = *coll};
-    _Static_assert(sizeof run <= QDRI_WORK_BYTES, "a collective must fit into work of a stream");
-    QDR_TRY(qdri_staging_take(comm, staging_bytes, &run.staging, &run.owned));
-    const qdr_status status = qdri_work(stream, run_work, &run, sizeof run);
-    if (status != QDR_OK) qdri_staging_done(comm, run.owned);
-    return status;
 }
 
 /* ---- staging, counters, observer ---- */

@@ -45,6 +45,7 @@ typedef struct qdri_coll {
 
 typedef struct qdri_comm_table {
     const char *name;
+    int is_only_world; /* 1: its parts can neither agree nor broadcast nor be split */
     const char
         *unrecorded; /* why its collectives cannot be recorded and run again; NULL: they can */
     /* Enqueues; arguments have been checked, the group has at least two members. */
@@ -66,10 +67,14 @@ typedef struct qdri_comm_table {
     qdr_status (*compare_clocks)(qdri_comm *comm, int leaving, qdri_clock_offset *offset);
     /* 1: `member` has come to this collective, which waits; as far as this rank knows. Optional. */
     int (*has_come)(const qdri_run *run, int member);
+    /* Fails if another rank has given comm, a world, up, as far as this one knows; does not wait.
+     * Any thread. Optional. */
+    qdr_status (*look)(qdri_comm *comm);
     /* Lets the other members fail instead of waiting for this one. Any thread. The thread's last
      * error is what they hear. */
     void (*abort)(qdri_comm *comm);
-    void (*destroy_parts)(qdri_comm *comm); /* what it has split off for itself; optional */
+    void (*destroy_parts)(qdri_comm *comm); /* what comes before it leaves the family, such as the
+                                               end of what it has split off for itself; optional */
     void (*destroy)(qdri_comm *comm);
 } qdri_comm_table;
 

@@ -87,6 +87,22 @@ qdr_status qdri_comm_fail_peer(const qdri_comm *comm, const char *where, const c
                     comm->rank, comm->size, where, *why ? ": " : "", why);
 }
 
+static double timeout_secs(const qdri_comm *comm)
+{
+    return (double)qdri_comm_timeout_ns(comm) * 1e-9;
+}
+
+qdr_status qdri_comm_fail_timeout(const qdri_comm *comm, const char *where, const char *missing)
+{
+    char self[QDRI_MEMBER_BYTES];
+    qdri_comm_name_member(comm, comm->rank, self, sizeof self);
+    return QDR_FAIL(QDR_ERR_TIMEOUT,
+                    "comm: %s: %s has waited %g s in %s for %s; find out what they do, or allow "
+                    "more than QDR_TIMEOUT=%g",
+                    qdri_comm_name(comm), self, timeout_secs(comm), where, missing,
+                    timeout_secs(comm));
+}
+
 /* ---- reasons ---- */
 
 enum { NO_REASON = 0, REASON_COMES, REASON_IS_THERE };

@@ -50,7 +50,7 @@ struct qdri_comm {
      * qdri_comm_abort(). */
     qdri_comm *root, *next;
     pthread_mutex_t family_mutex; /* of the root, like: */
-    int64_t timeout_ns; /* 0: none */
+    _Atomic int64_t timeout_ns; /* 0: none */
     qdri_reason why; /* the family was given up, where the backend tells */
 };
 

@@ -136,6 +136,11 @@ static qdr_status local_broadcast(qdri_comm *comm, int root, void *data, size_t 
     return qdri_meeting_broadcast(&((local_comm *)comm)->group->meeting, comm, root, data, bytes);
 }
 
+static qdr_status local_look(qdri_comm *comm)
+{
+    return qdri_meeting_look(&((local_comm *)comm)->group->meeting);
+}
+
 static qdr_status local_split(qdri_comm *comm, int colour, int key, qdri_comm **part);
 
 static const qdri_comm_table local_table = {
@@ -145,6 +150,7 @@ static const qdri_comm_table local_table = {
     .split = local_split,
     .agree = local_agree,
     .broadcast = local_broadcast,
+    .look = local_look,
     .abort = local_abort,
     .destroy = local_destroy,
 };
@@ -159,6 +165,7 @@ static const qdri_comm_table local_device_table = {
     .split = local_split,
     .agree = local_agree,
     .broadcast = local_broadcast,
+    .look = local_look,
     .abort = local_abort,
     .destroy = local_destroy,
 };

@@ -138,6 +138,14 @@ qdr_status qdri_meeting_broadcast(qdri_meeting *meeting, const qdri_comm *comm, 
                               status); /* the root's memory is no longer read */
 }
 
+qdr_status qdri_meeting_look(qdri_meeting *meeting)
+{
+    pthread_mutex_lock(&meeting->mutex);
+    const qdr_status status = meeting->why[0] ? fail_left(meeting) : QDR_OK;
+    pthread_mutex_unlock(&meeting->mutex);
+    return status;
+}
+
 void qdri_meeting_give_up(qdri_meeting *meeting, const char *why)
 {
     pthread_mutex_lock(&meeting->mutex);

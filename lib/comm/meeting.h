@@ -44,6 +44,8 @@ QDR_NODISCARD qdr_status qdri_meeting_agree(qdri_meeting *meeting, int rank, con
                                             qdr_status mine);
 QDR_NODISCARD qdr_status qdri_meeting_broadcast(qdri_meeting *meeting, const qdri_comm *comm,
                                                 int root, void *data, size_t bytes);
+/* Fails if it was given up because something went wrong. Any thread. */
+QDR_NODISCARD qdr_status qdri_meeting_look(qdri_meeting *meeting);
 /* All who wait here, now or later, fail. why: "" where nothing went wrong. */
 void qdri_meeting_give_up(qdri_meeting *meeting, const char *why);
 

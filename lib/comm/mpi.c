@@ -237,6 +237,7 @@ static const qdri_comm_table mpi_table = {
     .split = mpi_split,
     .agree = qdri_mpi_agree,
     .broadcast = qdri_mpi_broadcast,
+    .look = qdri_mpi_look,
     .summed_first = mpi_summed_first,
     .compare_clocks = qdri_mpi_compare_clocks,
     .abort = mpi_abort,

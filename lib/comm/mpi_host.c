@@ -132,6 +132,12 @@ qdr_status qdri_mpi_broadcast(qdri_comm *base, int root, void *data, size_t byte
     return QDR_OK;
 }
 
+qdr_status qdri_mpi_look(qdri_comm *base)
+{
+    return qdri_mpi_given_up((mpi_comm *)base) ? qdri_mpi_fail_peer(base, "work of its GPU")
+                                               : QDR_OK;
+}
+
 /* ---- clocks ---- */
 
 /* The shortest round trip says most; a rank asks until none was shorter for a while. */

@@ -7,31 +7,7 @@
 #include "comm/internal.h"
 #include "dev/clock.h"
 
-enum { NS_PER_S = 1000000000, LOOK_AGAIN_NS = 50000000, MISSING_BYTES = 300 };
-
-void qdri_comm_set_timeout(qdri_comm *comm, double secs)
-{
-    for (qdri_comm *each = comm; each; each = each->inner)
-        each->root->timeout_ns = (int64_t)(secs * NS_PER_S);
-}
-
-int64_t qdri_comm_timeout_ns(const qdri_comm *comm) { return comm->root->timeout_ns; }
-
-static double timeout_secs(const qdri_comm *comm)
-{
-    return (double)qdri_comm_timeout_ns(comm) / NS_PER_S;
-}
-
-qdr_status qdri_comm_fail_timeout(const qdri_comm *comm, const char *where, const char *missing)
-{
-    char self[QDRI_MEMBER_BYTES];
-    qdri_comm_name_member(comm, comm->rank, self, sizeof self);
-    return QDR_FAIL(QDR_ERR_TIMEOUT,
-                    "comm: %s: %s has waited %g s in %s for %s; find out what they do, or allow "
-                    "more than QDR_TIMEOUT=%g",
-                    qdri_comm_name(comm), self, timeout_secs(comm), where, missing,
-                    timeout_secs(comm));
-}
+enum { LOOK_AGAIN_NS = 50000000, MISSING_BYTES = 300 };
 
 static int has_not_come(const void *user, int member)
 {

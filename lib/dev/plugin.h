@@ -43,6 +43,9 @@ typedef struct qdri_plugin {
     const void *comm; /* communicators of lib/comm that need CUDA; NULL: none */
 } qdri_plugin;
 
+/* Of lib/comm/cuda_plugin.h. */
+extern const struct qdri_cuda_comms qdri_plugin_comms;
+
 #define QDRI_PLUGIN_SYMBOL "qdr_cuda_plugin"
 /* Library and plugin are of one build, or do not fit. */
 #define QDRI_PLUGIN_BUILD QDR_VERSION_STRING " 1"

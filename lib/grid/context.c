@@ -7,13 +7,22 @@
 #include "core/size.h"
 #include "dev/plugin.h"
 #include "grid/internal.h"
+#include "grid/pairing.h"
 #include "topo/topo.h"
+
+/* Of CPUs it says nothing. */
+static qdr_status check_device(const char *name)
+{
+    qdri_device_choice device;
+    qdri_pairing pairing;
+    QDR_TRY(qdri_device_read(name, &device));
+    return device.is_cuda ? qdri_pairing_read(&pairing) : QDR_OK;
+}
 
 qdr_status qdri_context_check_opts(const qdr_context_opts *opts, qdri_watch_opts *watch)
 {
-    qdri_device_choice device;
     QDR_TRY(qdri_watch_opts_read(watch));
-    if (!opts) return qdri_device_read(NULL, &device);
+    if (!opts) return check_device(NULL);
     if (opts->version != QDR_OPTS_INIT)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "context: options of version %u, this library knows %u; begin them with "
@@ -22,7 +31,7 @@ qdr_status qdri_context_check_opts(const qdr_context_opts *opts, qdri_watch_opts
     if (opts->n_threads < 0)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "context: n_threads is %d; use 1 or more, or 0 to choose",
                         opts->n_threads);
-    return qdri_device_read(opts->device, &device);
+    return check_device(opts->device);
 }
 
 static qdr_status choose_threads(const qdr_context_opts *opts, int n_node_ranks, int *n_threads)
@@ -93,6 +102,14 @@ void qdri_context_discard(qdr_context **ctx)
     *ctx = NULL;
 }
 
+static qdr_status pair_local(const qdr_context *ctx, qdri_comm **comm)
+{
+    qdri_pairing pairing;
+    if (qdri_dev_runs_work(ctx->dev)) return QDR_OK;
+    return qdri_pair(comm, ctx->dev, QDRI_PAIR_LOCAL, QDRI_PAIR_LOCAL, ctx->watch.timeout_secs,
+                     &pairing);
+}
+
 qdr_status qdr_context_create_local(qdr_local_world *world, int rank, const qdr_context_opts *opts,
                                     qdr_context **ctx)
 {
@@ -109,12 +126,14 @@ qdr_status qdr_context_create_local(qdr_local_world *world, int rank, const qdr_
     QDR_TRY_OUT(status, qdri_local_world_agree(world, rank, status));
     /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): agreed, so it was made */
     QDR_TRY_OUT(status, qdri_comm_create_local(world, rank, made->dev, &comm));
+    QDR_TRY_OUT(status, pair_local(made, &comm));
     QDR_TRY_OUT(status, qdri_context_join(made, comm));
     *ctx = made;
     return QDR_OK;
 out:
-    qdri_context_discard(&made);
+    if (made) qdri_stream_destroy(&made->stream);
     qdri_comm_destroy(&comm);
+    qdri_context_discard(&made);
     return status;
 }
 

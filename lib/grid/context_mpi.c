@@ -3,6 +3,7 @@
 #include "comm/mpi.h"
 #include "comm/staged.h"
 #include "grid/context.h"
+#include "grid/pairing.h"
 #include "quadrille/mpi.h"
 
 /* This rank's device, and on a GPU the one that drives MPI. */
@@ -17,10 +18,19 @@ static qdr_status prepare(const qdr_context_opts *opts, qdri_comm *world, qdr_co
     return QDR_OK;
 }
 
+static qdr_status pair(qdr_context *ctx, qdri_comm **world)
+{
+    qdri_pairing pairing;
+    QDR_TRY(qdri_pair(world, ctx->dev, QDRI_PAIR_MPI, QDRI_PAIR_NCCL, ctx->watch.timeout_secs,
+                      &pairing));
+    if (pairing != QDRI_PAIR_MPI) return QDR_OK;
+    return qdri_comm_stage(world, ctx->host_dev, ctx->dev);
+}
+
 static qdr_status join(qdr_context *ctx, qdri_comm **world)
 {
     qdri_comm_bind(*world, ctx->host_dev ? ctx->host_dev : ctx->dev);
-    if (ctx->host_dev) QDR_TRY(qdri_comm_stage(world, ctx->host_dev, ctx->dev));
+    if (ctx->host_dev) QDR_TRY(pair(ctx, world));
     return qdri_context_join(ctx, *world);
 }
 

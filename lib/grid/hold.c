@@ -9,6 +9,7 @@
 static void hold_free(qdri_dev *dev, qdri_hold *hold)
 {
     qdri_mem_free(dev, &hold->device);
+    qdri_event_destroy(&hold->done);
     free(hold->host);
     free(hold);
 }
@@ -20,7 +21,7 @@ static void holds_sweep(qdr_grid *grid, int all)
     qdri_hold **link = qdri_grid_holds(grid);
     while (*link) {
         qdri_hold *hold = *link;
-        if (all || atomic_load_explicit(&hold->done, memory_order_acquire)) {
+        if (all || (hold->is_released && qdri_event_reached(hold->done))) {
             *link = hold->next;
             hold_free(dev, hold);
         } else {
@@ -31,14 +32,15 @@ static void holds_sweep(qdr_grid *grid, int all)
 
 qdr_status qdri_hold_create(qdr_grid *grid, size_t host_bytes, qdri_hold **hold)
 {
+    qdri_dev *dev = qdri_context_dev(qdr_grid_context(grid));
     qdri_hold *made = NULL;
     *hold = NULL;
     holds_sweep(grid, 0);
     QDR_TRY(QDRI_NEW(1, "a hold", &made));
-    atomic_init(&made->done, 0);
-    const qdr_status status = qdri_calloc(host_bytes, 1, "held arrays", &made->host);
+    qdr_status status = qdri_calloc(host_bytes, 1, "held arrays", &made->host);
+    if (status == QDR_OK) status = qdri_event_create(dev, &made->done);
     if (status != QDR_OK) {
-        free(made);
+        hold_free(dev, made);
         return status;
     }
     made->next = *qdri_grid_holds(grid);
@@ -47,17 +49,10 @@ qdr_status qdri_hold_create(qdr_grid *grid, size_t host_bytes, qdri_hold **hold)
     return QDR_OK;
 }
 
-static qdr_status mark_done(void *args)
-{
-    qdri_hold *hold = *(qdri_hold **)args;
-    atomic_store_explicit(&hold->done, 1, memory_order_release);
-    return QDR_OK;
-}
-
 void qdri_hold_release(qdri_hold *hold, qdr_stream *stream)
 {
-    const qdr_status status = qdri_work(stream, mark_done, &hold, sizeof hold);
-    (void)status; /* a poisoned stream runs no more work: the grid frees the hold */
+    /* A poisoned stream runs no more work: the grid frees the hold. */
+    hold->is_released = qdri_event_record(hold->done, stream) == QDR_OK;
 }
 
 void qdri_holds_free(qdr_grid *grid) { holds_sweep(grid, 1); }

@@ -3,8 +3,6 @@
 #ifndef QDRI_GRID_INTERNAL_H
 #define QDRI_GRID_INTERNAL_H
 
-#include <stdatomic.h>
-
 #include "comm/comm.h"
 #include "quadrille/grid.h"
 
@@ -38,7 +36,8 @@ struct qdri_hold {
     qdri_hold *next;
     void *host; /* zeroed */
     void *device; /* NULL at first; the holder may put memory of qdri_mem_alloc() here */
-    atomic_int done; /* set by the stream */
+    qdr_event *done; /* recorded when it is released */
+    int is_released;
 };
 /* Adds a hold to the grid. Call it before anything is enqueued. */
 QDR_NODISCARD qdr_status qdri_hold_create(qdr_grid *grid, size_t host_bytes, qdri_hold **hold);

@@ -16,4 +16,5 @@ const qdri_plugin qdr_cuda_plugin = {
     .find_versions = qdri_cuda_find_versions,
     .find_gpu = qdri_cuda_find_gpu,
     .dev_create = qdri_cuda_dev_create,
+    .comm = &qdri_plugin_comms,
 };

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The `boot` backend. All talk is broadcasts over all ranks: to agree, each rank broadcasts what it
+ * brings. */
+#include "comm/boot.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "comm/internal.h"
+#include "core/size.h"
+
+enum { NODE_BYTES = 64 };
+
+typedef struct boot_comm {
+    qdri_comm base;
+    qdr_boot callbacks; /* of the world; none in a part */
+    int *nodes; /* of the world */
+} boot_comm;
+
+static boot_comm *own(qdri_comm *comm) { return (boot_comm *)comm; }
+
+/* ---- talk ---- */
+
+static qdr_status tell(const boot_comm *comm, int root, void *data, size_t bytes)
+{
+    const int code = comm->callbacks.broadcast(data, bytes, root, comm->callbacks.user);
+    if (code == 0) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_PEER,
+                    "boot: the caller's broadcast of %zu bytes from rank %d returned %d on rank %d",
+                    bytes, root, code, comm->base.rank);
+}
+
+static qdr_status boot_broadcast(qdri_comm *base, int root, void *data, size_t bytes)
+{
+    return bytes ? tell(own(base), root, data, bytes) : QDR_OK;
+}
+
+static qdr_status boot_agree(qdri_comm *base, qdr_status mine)
+{
+    char sentence[QDRI_ERROR_BYTES] = "";
+    int found = QDR_OK, whose = -1;
+    if (mine < 0) snprintf(sentence, sizeof sentence, "%s", qdr_last_error());
+    for (int j = 0; j < base->size; j++) {
+        int theirs = mine < 0 ? (int)mine : QDR_OK;
+        QDR_TRY(tell(own(base), j, &theirs, sizeof theirs));
+        if (whose >= 0 || theirs == QDR_OK) continue;
+        whose = j;
+        found = theirs;
+    }
+    if (whose < 0) return QDR_OK;
+    QDR_TRY(tell(own(base), whose, sentence, sizeof sentence));
+    qdri_set_last_error(sentence);
+    return (qdr_status)found;
+}
+
+qdr_status qdri_boot_barrier(qdri_comm *base)
+{
+    const int code = own(base)->callbacks.barrier(own(base)->callbacks.user);
+    if (code == 0) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_PEER, "boot: the caller's barrier returned %d on rank %d", code,
+                    base->rank);
+}
+
+/* ---- what it cannot ---- */
+
+static qdr_status boot_launch(qdri_comm *base, const qdri_coll *coll, qdr_stream *stream)
+{
+    (void)stream;
+    return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                    "boot: %s among %d ranks that have only callbacks; use GPUs with NCCL, or MPI",
+                    qdr_coll_kind_name(coll->kind), base->size);
+}
+
+static qdr_status fail_part(const qdri_comm *base, const char *what)
+{
+    return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                    "boot: %d of the ranks cannot %s alone: the caller's broadcast is over all; "
+                    "use MPI",
+                    base->size, what);
+}
+
+static qdr_status part_agree(qdri_comm *base, qdr_status mine)
+{
+    return mine < 0 ? mine : fail_part(base, "agree");
+}
+
+static qdr_status part_broadcast(qdri_comm *base, int root, void *data, size_t bytes)
+{
+    (void)root;
+    (void)data;
+    (void)bytes;
+    return fail_part(base, "broadcast");
+}
+
+static qdr_status part_split(qdri_comm *base, int colour, int key, qdri_comm **part)
+{
+    (void)colour;
+    (void)key;
+    *part = NULL;
+    return fail_part(base, "split");
+}
+
+/* ---- making and breaking ---- */
+
+static void boot_destroy(qdri_comm *base)
+{
+    free(own(base)->nodes);
+    free(own(base));
+}
+
+static const qdri_comm_table part_table = {
+    .name = "boot",
+    .launch = boot_launch,
+    .split = part_split,
+    .agree = part_agree,
+    .broadcast = part_broadcast,
+    .destroy = boot_destroy,
+};
+
+typedef struct seat {
+    int colour, key;
+} seat;
+
+/* This rank's place among those of its colour, and how many of them are on its node. */
+static void find_place(const boot_comm *world, const seat *seats, int *rank, int *size,
+                       int *node_size)
+{
+    const int me = world->base.rank;
+    *rank = *size = *node_size = 0;
+    for (int j = 0; j < world->base.size; j++) {
+        if (seats[j].colour != seats[me].colour) continue;
+        (*size)++;
+        *node_size += world->nodes[j] == world->nodes[me];
+        *rank += seats[j].key < seats[me].key || (seats[j].key == seats[me].key && j < me);
+    }
+}
+
+static qdr_status boot_split(qdri_comm *base, int colour, int key, qdri_comm **part)
+{
+    boot_comm *made = NULL;
+    seat *seats = NULL;
+    int rank, size, node_size;
+    *part = NULL;
+    qdr_status status = QDRI_NEW(base->size, "seats of ranks", &seats);
+    if (status == QDR_OK) status = QDRI_NEW(1, "a communicator", &made);
+    QDR_TRY_OUT(status, boot_agree(base, status));
+    for (int j = 0; j < base->size; j++) {
+        seats[j] = (seat){colour, key};
+        QDR_TRY_OUT(status, tell(own(base), j, &seats[j], sizeof seats[j]));
+    }
+    if (colour < 0) goto out;
+    find_place(own(base), seats, &rank, &size, &node_size);
+    qdri_comm_init(&made->base, &part_table, base->dev, rank, size, base);
+    made->base.node_size = node_size;
+    *part = &made->base;
+    made = NULL;
+out:
+    free(made);
+    free(seats);
+    return status;
+}
+
+static const qdri_comm_table boot_table = {
+    .name = "boot",
+    .is_only_world = 1,
+    .launch = boot_launch,
+    .split = boot_split,
+    .agree = boot_agree,
+    .broadcast = boot_broadcast,
+    .destroy = boot_destroy,
+};
+
+/* The machine's name for this start of it, which containers on it share; else its host name. */
+static void read_node(char name[NODE_BYTES])
+{
+    memset(name, 0, NODE_BYTES);
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
+    const int is_read = file && fgets(name, NODE_BYTES, file);
+    if (file) fclose(file);
+    if (!is_read && gethostname(name, NODE_BYTES - 1) != 0) name[0] = '\0';
+}
+
+static qdr_status find_nodes(boot_comm *world, char (*names)[NODE_BYTES])
+{
+    const int size = world->base.size;
+    world->base.node_size = 0;
+    for (int j = 0; j < size; j++) {
+        read_node(names[j]);
+        QDR_TRY(tell(world, j, names[j], NODE_BYTES));
+        world->nodes[j] = j;
+        for (int i = j - 1; i >= 0; i--)
+            if (memcmp(names[i], names[j], NODE_BYTES) == 0) world->nodes[j] = i;
+    }
+    for (int j = 0; j < size; j++)
+        world->base.node_size += world->nodes[j] == world->nodes[world->base.rank];
+    world->base.nodes = world->nodes;
+    return QDR_OK;
+}
+
+/* The first words that all ranks exchange. */
+static qdr_status check_size(const boot_comm *world)
+{
+    int first = world->base.size;
+    QDR_TRY(tell(world, 0, &first, sizeof first));
+    if (first == world->base.size) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "boot: rank %d says %d ranks, rank 0 says %d; all must agree",
+                    world->base.rank, world->base.size, first);
+}
+
+static qdr_status begin(boot_comm *world, qdr_status mine)
+{
+    char(*names)[NODE_BYTES] = NULL;
+    qdr_status status = check_size(world);
+    if (status == QDR_OK) status = mine;
+    if (status == QDR_OK) status = QDRI_NEW(world->base.size, "names of nodes", &names);
+    if (status == QDR_OK) status = QDRI_NEW(world->base.size, "nodes of ranks", &world->nodes);
+    status = boot_agree(&world->base, status);
+    if (status == QDR_OK && names) status = find_nodes(world, names);
+    free(names);
+    return status;
+}
+
+qdr_status qdri_comm_create_boot(const qdr_boot *boot, int rank, int size, qdr_status mine,
+                                 qdri_comm **comm)
+{
+    boot_comm *made = NULL;
+    *comm = NULL;
+    QDR_TRY(QDRI_NEW(1, "a communicator", &made));
+    made->callbacks = *boot;
+    qdri_comm_init(&made->base, &boot_table, NULL, rank, size, NULL);
+    const qdr_status status = begin(made, mine);
+    *comm = &made->base;
+    if (status != QDR_OK) qdri_comm_destroy(comm);
+    return status;
+}
+
+void qdri_boot_bind(qdri_comm *comm, qdri_dev *dev) { comm->dev = dev; }

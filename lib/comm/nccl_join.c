@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How ranks come together in NCCL: what is compared before, the stem, what is split off; and how
+ * long that may take. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "comm/nccl_internal.h"
+#include "core/log.h"
+#include "core/size.h"
+#include "dev/clock.h"
+
+#define LOOK_NS INT64_C(20000000) /* so often the host is asked whether others gave up */
+#define LONGEST_PAUSE_NS INT64_C(1000000)
+enum { NS_PER_S = 1000000000, BUS_BYTES = 24 };
+/* Streams of a rank that may run collectives at the same time: eight of bulk, one of statistics,
+ * one of the caller's. The CTAs of all fit the GPU with some SMs to spare, so that none waits for a
+ * place that another holds which waits for it. */
+enum { TOGETHER = 10, SMS_SPARED = 4, DEFAULT_MOST_CTAS = 16, MOST_CTAS = 64 };
+
+/* ---- what NCCL says ---- */
+
+static const char *remedy_of(ncclResult_t result)
+{
+    switch (result) {
+    case ncclRemoteError:
+        return "another rank failed or its network did; look at what that rank says";
+    case ncclSystemError:
+        return "see what NCCL_DEBUG=WARN says of the network, shared memory (/dev/shm) and limits";
+    case ncclUnhandledCudaError: return "an earlier kernel may have failed; see NCCL_DEBUG=WARN";
+    default: return "see what NCCL_DEBUG=WARN says";
+    }
+}
+
+qdr_status qdri_nccl_status(ncclComm_t handle, ncclResult_t result, const char *call)
+{
+    if (result == ncclSuccess) return QDR_OK;
+    const char *last = ncclGetLastError(handle);
+    const char *more = last && *last ? last : "no more is known";
+    if (result == ncclRemoteError)
+        return QDR_FAIL(QDR_ERR_PEER, "nccl: %.60s failed: %s (%.160s); %s", call,
+                        ncclGetErrorString(result), more, remedy_of(result));
+    return QDR_FAIL(QDR_ERR_DEVICE, "nccl: %.60s failed: %s (%.160s); %s", call,
+                    ncclGetErrorString(result), more, remedy_of(result));
+}
+
+/* ---- what is compared before ---- */
+
+/* The node's members tell each other where their GPUs are. */
+static qdr_status compare_buses(qdri_comm *node, const int *ranks, const char *bus)
+{
+    char theirs[BUS_BYTES];
+    qdr_status status = QDR_OK;
+    for (int j = 0; j < node->size; j++) {
+        memcpy(theirs, bus, BUS_BYTES);
+        QDR_TRY(qdri_comm_broadcast(node, j, theirs, sizeof theirs));
+        if (status != QDR_OK || j >= node->rank || strcmp(theirs, bus) != 0) continue;
+        status = QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                          "nccl: ranks %d and %d of one node are both on the GPU at %s, and NCCL "
+                          "joins one rank per GPU; start one rank per GPU, or use "
+                          "QDR_CUDA_COMM=mpi, or local ranks",
+                          ranks[j], ranks[node->rank], bus);
+    }
+    return status;
+}
+
+static qdr_status compare_on_node(qdri_comm *node, int rank, const char *bus)
+{
+    int *ranks = NULL;
+    qdr_status status = qdri_comm_agree(node, QDRI_NEW(node->size, "ranks of a node", &ranks));
+    for (int j = 0; j < node->size && status == QDR_OK; j++) {
+        ranks[j] = rank;
+        status = qdri_comm_broadcast(node, j, &ranks[j], sizeof ranks[j]);
+    }
+    if (status == QDR_OK) status = compare_buses(node, ranks, bus);
+    free(ranks);
+    return status;
+}
+
+/* Hosts whose parts cannot talk compare all with all. */
+static qdr_status open_node(qdri_comm *host, qdri_comm **node)
+{
+    *node = host;
+    if (!host->nodes || host->table->is_only_world) return QDR_OK;
+    return qdri_comm_split(host, host->nodes[host->rank], host->rank, node);
+}
+
+qdr_status qdri_nccl_fits(qdri_comm *host, qdri_dev *dev)
+{
+    char where[BUS_BYTES + 8];
+    qdri_comm *node = NULL;
+    memset(where, 0, sizeof where);
+    QDR_TRY(open_node(host, &node));
+    snprintf(where, BUS_BYTES, "%s", ((const qdri_cuda_dev *)dev)->gpu.bus);
+    const qdr_status status = compare_on_node(node, host->rank, where);
+    if (node != host) qdri_comm_destroy(&node);
+    return qdri_comm_agree(host, status);
+}
+
+static qdr_status read_max_ctas(const qdri_cuda_dev *dev, int *max_ctas)
+{
+    const char *text = getenv("QDR_NCCL_MAX_CTAS");
+    char *end = NULL;
+    const int room = (dev->gpu.n_sms - SMS_SPARED) / TOGETHER;
+    const int usual = room > DEFAULT_MOST_CTAS ? DEFAULT_MOST_CTAS : room;
+    *max_ctas = usual > 1 ? usual : 1;
+    if (!text || !*text) return QDR_OK;
+    const long wanted = strtol(text, &end, 10);
+    if (*end || wanted < 1 || wanted > MOST_CTAS)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "nccl: QDR_NCCL_MAX_CTAS is \"%.40s\"; use 1 to %d blocks of threads for "
+                        "each communicator, or nothing to choose",
+                        text, MOST_CTAS);
+    *max_ctas = (int)wanted;
+    return QDR_OK;
+}
+
+/* NCCL's kernels start in the order in which the host launches them, or two communicators whose
+ * kernels do not fit together would wait for each other on two GPUs. */
+static void set_order(void) { (void)setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0); }
+
+typedef struct greeting {
+    int version, max_ctas;
+} greeting;
+
+static qdr_status greet(const qdri_cuda_dev *dev, greeting *mine)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, set_order);
+    QDR_TRY(qdri_cuda_enter(dev));
+    QDR_TRY(qdri_nccl_status(NULL, ncclGetVersion(&mine->version), "ncclGetVersion"));
+    return read_max_ctas(dev, &mine->max_ctas);
+}
+
+static qdr_status compare_versions(int rank, int mine, int first)
+{
+    if (mine == first) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                    "nccl: rank %d has NCCL %d.%d.%d, rank 0 %d.%d.%d; let all ranks load one "
+                    "libnccl.so.2 (LD_LIBRARY_PATH)",
+                    rank, mine / 10000, mine / 100 % 100, mine % 100, first / 10000,
+                    first / 100 % 100, first % 100);
+}
+
+qdr_status qdri_nccl_prepare(qdri_comm *host, qdri_dev *dev, int *max_ctas)
+{
+    greeting mine = {0};
+    QDR_TRY(qdri_comm_agree(host, greet((const qdri_cuda_dev *)dev, &mine)));
+    greeting first = mine;
+    QDR_TRY(qdri_comm_broadcast(host, 0, &first, sizeof first));
+    *max_ctas = first.max_ctas;
+    return qdri_comm_agree(host, compare_versions(host->rank, mine.version, first.version));
+}
+
+/* ---- waiting ---- */
+
+static qdr_status fail_late(const qdri_comm *talker, const char *call, double secs)
+{
+    return QDR_FAIL(QDR_ERR_TIMEOUT,
+                    "nccl: rank %d of %d has waited %g s in %s; look whether all ranks run, "
+                    "whether NCCL_SOCKET_IFNAME names a network that all nodes share and no "
+                    "firewall closes, and what NCCL_DEBUG=INFO says; or allow more with "
+                    "QDR_TIMEOUT",
+                    talker->rank, talker->size, secs, call);
+}
+
+static ncclResult_t state_of(ncclComm_t handle, const ncclComm_t *place)
+{
+    ncclResult_t state = ncclInProgress;
+    const ncclResult_t asked = ncclCommGetAsyncError(handle, &state);
+    if (asked != ncclSuccess) return asked;
+    if (state != ncclSuccess || !place) return state;
+    ncclComm_t made = __atomic_load_n(place, __ATOMIC_ACQUIRE);
+    return made ? state_of(made, NULL) : ncclInProgress;
+}
+
+qdr_status qdri_nccl_settle(qdri_comm *talker, ncclComm_t handle, const ncclComm_t *place,
+                            const char *call)
+{
+    const int64_t set_ns = qdri_comm_timeout_ns(talker), begin_ns = qdri_now_ns();
+    const int64_t limit_ns = set_ns > 0 ? set_ns : INT64_C(1000000000) * QDRI_NCCL_JOIN_SECS;
+    int64_t looked_ns = begin_ns, pause_ns = 10000;
+    for (;;) {
+        const ncclResult_t state = state_of(handle, place);
+        if (state != ncclInProgress) return qdri_nccl_status(handle, state, call);
+        const int64_t now_ns = qdri_now_ns();
+        if (now_ns - begin_ns > limit_ns) return fail_late(talker, call, 1e-9 * (double)limit_ns);
+        if (now_ns - looked_ns > LOOK_NS) {
+            looked_ns = now_ns;
+            if (talker->table->look) QDR_TRY(talker->table->look(talker));
+        }
+        nanosleep(&(struct timespec){.tv_nsec = pause_ns}, NULL);
+        if (pause_ns < LONGEST_PAUSE_NS) pause_ns *= 2;
+    }
+}
+
+/* ---- the stem, and what is split off ---- */
+
+static qdr_status share_id(qdri_comm *host, ncclUniqueId *id)
+{
+    qdr_status status = QDR_OK;
+    memset(id, 0, sizeof *id);
+    if (host->rank == 0) status = qdri_nccl_status(NULL, ncclGetUniqueId(id), "ncclGetUniqueId");
+    QDR_TRY(qdri_comm_agree(host, status));
+    return qdri_comm_broadcast(host, 0, id, sizeof *id);
+}
+
+static qdr_status started(ncclComm_t handle, ncclResult_t result, const char *call)
+{
+    return result == ncclInProgress ? QDR_OK : qdri_nccl_status(handle, result, call);
+}
+
+qdr_status qdri_nccl_open_stem(qdri_comm *host, ncclComm_t *stem)
+{
+    static const char call[] = "ncclCommInitRankConfig";
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclUniqueId id;
+    *stem = NULL;
+    if (host->size == 1) return QDR_OK;
+    config.blocking = 0;
+    QDR_TRY(share_id(host, &id));
+    const ncclResult_t result = ncclCommInitRankConfig(stem, host->size, id, host->rank, &config);
+    qdr_status status = qdri_comm_agree(host, started(NULL, result, call));
+    if (status == QDR_OK) status = qdri_nccl_settle(host, *stem, NULL, call);
+    status = qdri_comm_agree(host, status);
+    if (status == QDR_OK) return QDR_OK;
+    if (*stem) qdri_nccl_close(*stem, 1);
+    *stem = NULL;
+    return status;
+}
+
+qdr_status qdri_nccl_split_off(qdri_comm *talker, ncclComm_t stem, int colour, nccl_comm *comm)
+{
+    static const char call[] = "ncclCommSplit";
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    const int is_in = colour >= 0 && comm->host->size > 1;
+    config.blocking = 1;
+    config.maxCTAs = comm->max_ctas;
+    config.splitShare = 0; /* communicators that share take turns */
+    const ncclResult_t result = ncclCommSplit(stem, is_in ? colour : NCCL_SPLIT_NOCOLOR,
+                                              is_in ? comm->host->rank : 0, &comm->place, &config);
+    QDR_TRY(qdri_comm_agree(talker, started(stem, result, call)));
+    const qdr_status status = qdri_nccl_settle(talker, stem, is_in ? &comm->place : NULL, call);
+    if (status == QDR_OK && is_in)
+        atomic_store(&comm->handle, __atomic_load_n(&comm->place, __ATOMIC_ACQUIRE));
+    return qdri_comm_agree(talker, status);
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Choosing between NCCL and what a world of GPUs has without it. */
+#include "grid/pairing.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/cuda_plugin.h"
+#include "core/log.h"
+
+static const char *const names[] = {[QDRI_PAIR_AUTO] = "auto",
+                                    [QDRI_PAIR_NCCL] = "nccl",
+                                    [QDRI_PAIR_MPI] = "mpi",
+                                    [QDRI_PAIR_LOCAL] = "local"};
+
+qdr_status qdri_pairing_read(qdri_pairing *pairing)
+{
+    const char *text = getenv("QDR_CUDA_COMM");
+    *pairing = QDRI_PAIR_AUTO;
+    if (!text || !*text) return QDR_OK;
+    for (int i = QDRI_PAIR_AUTO; i <= QDRI_PAIR_LOCAL; i++) {
+        *pairing = (qdri_pairing)i;
+        if (strcmp(text, names[i]) == 0) return QDR_OK;
+    }
+    return QDR_FAIL(QDR_ERR_ARGUMENT,
+                    "context: QDR_CUDA_COMM is \"%.40s\"; use auto, nccl, mpi or local", text);
+}
+
+static qdr_status fail_kind(qdri_pairing asked, qdri_pairing own)
+{
+    static const char *const kinds[] = {[QDRI_PAIR_AUTO] = "ranks with callbacks",
+                                        [QDRI_PAIR_NCCL] = "",
+                                        [QDRI_PAIR_MPI] = "ranks of MPI",
+                                        [QDRI_PAIR_LOCAL] = "local ranks"};
+    return QDR_FAIL(QDR_ERR_ARGUMENT,
+                    "context: QDR_CUDA_COMM=%s cannot join the GPUs of %s; use auto, nccl%s%s",
+                    names[asked], kinds[own], own == QDRI_PAIR_AUTO ? "" : " or ",
+                    own == QDRI_PAIR_AUTO ? "" : names[own]);
+}
+
+static qdr_status find_comms(const qdri_cuda_comms **comms)
+{
+    const qdri_plugin *plugin;
+    QDR_TRY(qdri_plugin_open(&plugin));
+    *comms = plugin->comm;
+    if (*comms) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_UNSUPPORTED, "context: the plugin for CUDA was built without NCCL");
+}
+
+/* Takes the world over. */
+static qdr_status wrap(const qdri_cuda_comms *comms, qdri_comm **world, qdri_dev *dev)
+{
+    qdri_comm *made = NULL;
+    QDR_TRY(comms->nccl_wrap(*world, dev, &made));
+    *world = made;
+    return QDR_OK;
+}
+
+typedef struct wish {
+    qdri_pairing pairing;
+    double timeout_secs;
+} wish;
+
+static qdr_status agree_on(qdri_comm *world, qdri_pairing own, wish *first)
+{
+    QDR_TRY(qdri_comm_agree(world, qdri_pairing_read(&first->pairing)));
+    QDR_TRY(qdri_comm_broadcast(world, 0, first, sizeof *first));
+    if (first->pairing == QDRI_PAIR_AUTO || first->pairing == QDRI_PAIR_NCCL) return QDR_OK;
+    return first->pairing == own ? QDR_OK : fail_kind(first->pairing, own);
+}
+
+qdr_status qdri_pair(qdri_comm **world, qdri_dev *dev, qdri_pairing own, qdri_pairing prefers,
+                     double timeout_secs, qdri_pairing *pairing)
+{
+    const qdri_cuda_comms *comms = NULL;
+    wish first = {.timeout_secs = timeout_secs};
+    QDR_TRY(agree_on(*world, own, &first));
+    *pairing = first.pairing == QDRI_PAIR_AUTO ? prefers : first.pairing;
+    if (*pairing != QDRI_PAIR_NCCL) return QDR_OK;
+    const int has_other = first.pairing == QDRI_PAIR_AUTO && own != QDRI_PAIR_AUTO;
+    qdr_status status = qdri_comm_agree(*world, find_comms(&comms));
+    if (status == QDR_OK) status = comms->nccl_fits(*world, dev);
+    if (status == QDR_ERR_UNSUPPORTED && has_other) {
+        qdri_log(QDRI_LOG_INFO, "%s; joined by %s instead", qdr_last_error(), names[own]);
+        *pairing = own;
+        return QDR_OK;
+    }
+    QDR_TRY(status);
+    qdri_comm_set_timeout(*world, first.timeout_secs);
+    return wrap(comms, world, dev);
+}

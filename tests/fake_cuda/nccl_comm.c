@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Communicators of the fake NCCL: how they are made, split and ended. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nccl_internal.h"
+
+#define COMM_MAGIC 0x66616b656e63636cu
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static struct ncclComm *comms; /* all that ever were: a handle that is no more is known */
+static clan *clans; /* those that form */
+static int64_t n_faults;
+static int counts_faults = -1, last_max_ctas;
+static char last_fault[512];
+static uint64_t n_ids;
+
+void fake_nccl_lock(void) { pthread_mutex_lock(&lock); }
+void fake_nccl_unlock(void) { pthread_mutex_unlock(&lock); }
+void fake_nccl_wait(void) { pthread_cond_wait(&changed, &lock); }
+void fake_nccl_changed(void) { pthread_cond_broadcast(&changed); }
+
+void *fake_nccl_new(size_t bytes)
+{
+    void *memory = calloc(1, bytes);
+    if (!memory) abort();
+    return memory;
+}
+
+/* ---- faults ---- */
+
+static pthread_mutex_t faults = PTHREAD_MUTEX_INITIALIZER;
+
+void fake_nccl_fault(const char *format, ...)
+{
+    const char *report = getenv("FAKE_CUDA_REPORT");
+    va_list args;
+    pthread_mutex_lock(&faults);
+    n_faults++;
+    va_start(args, format);
+    vsnprintf(last_fault, sizeof last_fault, format, args);
+    va_end(args);
+    if (counts_faults < 0) counts_faults = report && strcmp(report, "count") == 0;
+    if (!counts_faults) {
+        fprintf(stderr, "fake nccl: %s (FAKE_CUDA_SEED=%llu)\n", last_fault,
+                (unsigned long long)fake_seed());
+        abort();
+    }
+    pthread_mutex_unlock(&faults);
+}
+
+void fake_nccl_count_faults(int counts) { counts_faults = counts; }
+const char *fake_nccl_last_fault(void) { return last_fault; }
+void fake_nccl_forget(void) { n_faults = 0; }
+int fake_nccl_last_max_ctas(void) { return last_max_ctas; }
+
+int64_t fake_nccl_faults(void)
+{
+    pthread_mutex_lock(&faults);
+    const int64_t n = n_faults;
+    pthread_mutex_unlock(&faults);
+    return n;
+}
+
+int64_t fake_nccl_live(void)
+{
+    int64_t n = 0;
+    fake_nccl_lock();
+    for (const struct ncclComm *each = comms; each; each = each->next) n += !each->is_gone;
+    fake_nccl_unlock();
+    return n;
+}
+
+__attribute__((destructor)) static void look_for_leaks(void)
+{
+    const char *looks = getenv("FAKE_CUDA_LEAKS");
+    const int64_t n = looks && strcmp(looks, "0") == 0 ? 0 : fake_nccl_live();
+    if (n > 0) fake_nccl_fault("%lld communicators are left", (long long)n);
+}
+
+/* ---- facts ---- */
+
+/* The GPU's entry in "22809,22703", the last for the rest. */
+static int version_of(const char *list, int device)
+{
+    int version = atoi(list);
+    for (const char *comma = strchr(list, ','); comma && device > 0; device--) {
+        version = atoi(comma + 1);
+        comma = strchr(comma + 1, ',');
+    }
+    return version;
+}
+
+ncclResult_t ncclGetVersion(int *version)
+{
+    const char *list = getenv("FAKE_NCCL_VERSIONS");
+    int device = 0;
+    *version = NCCL_VERSION_CODE;
+    if (list && *list && cudaGetDevice(&device) == cudaSuccess) *version = version_of(list, device);
+    return ncclSuccess;
+}
+
+const char *ncclGetErrorString(ncclResult_t result)
+{
+    static const char *const texts[] = {"no error",       "unhandled cuda error", "system error",
+                                        "internal error", "invalid argument",     "invalid usage",
+                                        "remote error",   "in progress"};
+    return (unsigned)result < ncclNumResults ? texts[result] : "unknown";
+}
+
+const char *ncclGetLastError(ncclComm_t comm)
+{
+    (void)comm;
+    return "said by the fake NCCL";
+}
+
+int fake_nccl_check(ncclComm_t comm, const char *call)
+{
+    const int is_good = comm && comm->magic == COMM_MAGIC && !comm->is_gone;
+    if (!is_good) fake_nccl_fault("%s on a communicator that is none, or no more", call);
+    return is_good;
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
+{
+    fake_nccl_lock();
+    const int is_good = fake_nccl_check(comm, "ncclCommGetAsyncError");
+    *error = ncclSuccess;
+    if (is_good && comm->error != ncclSuccess)
+        *error = comm->error;
+    else if (is_good && comm->of->state != ncclSuccess)
+        *error = comm->of->state;
+    else if (is_good && comm->n_splits_done < comm->n_splits)
+        *error = ncclInProgress;
+    fake_nccl_unlock();
+    return is_good ? ncclSuccess : ncclInvalidArgument;
+}
+
+/* ---- making ---- */
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
+{
+    if (fake_take_failure("nccl")) return ncclSystemError;
+    fake_nccl_lock();
+    memset(id, 0, sizeof *id);
+    snprintf(id->internal, sizeof id->internal, "fake nccl %llu", (unsigned long long)++n_ids);
+    fake_nccl_unlock();
+    return ncclSuccess;
+}
+
+static clan *clan_create(int size)
+{
+    clan *made = fake_nccl_new(sizeof *made);
+    made->size = size;
+    made->state = ncclInProgress;
+    made->members = fake_nccl_new((size_t)size * sizeof *made->members);
+    return made;
+}
+
+static int number_or(int set, int otherwise)
+{
+    return set == NCCL_CONFIG_UNDEF_INT ? otherwise : set;
+}
+
+static ncclComm_t comm_create(clan *of, int rank, int device, const ncclConfig_t *config)
+{
+    const char *n_sms = getenv("FAKE_CUDA_SMS");
+    ncclComm_t made = fake_nccl_new(sizeof *made);
+    made->magic = COMM_MAGIC;
+    made->of = of;
+    made->rank = rank;
+    made->device = device;
+    made->blocking = number_or(config->blocking, 1);
+    made->max_ctas = number_or(config->maxCTAs, n_sms && *n_sms ? atoi(n_sms) : 8);
+    last_max_ctas = made->max_ctas;
+    made->next = comms;
+    comms = made;
+    of->members[rank] = made;
+    of->n_here++;
+    return made;
+}
+
+static clan *find_clan(const char *id, int size)
+{
+    clan *found = clans;
+    while (found && memcmp(found->id, id, sizeof found->id) != 0) found = found->next;
+    if (found) return found;
+    found = clan_create(size);
+    memcpy(found->id, id, sizeof found->id);
+    found->next = clans;
+    clans = found;
+    return found;
+}
+
+/* NCCL joins one rank per GPU. */
+static ncclResult_t verdict(const clan *of)
+{
+    for (int j = 0; j < of->size; j++)
+        for (int i = 0; i < j; i++)
+            if (of->members[i]->device == of->members[j]->device) return ncclInvalidUsage;
+    return ncclSuccess;
+}
+
+static ncclResult_t join(clan *of, int rank, const ncclConfig_t *config, ncclComm_t *comm)
+{
+    int device = 0;
+    if (cudaGetDevice(&device) != cudaSuccess) return ncclUnhandledCudaError;
+    *comm = comm_create(of, rank, device, config);
+    of->n_here -= fake_take_failure("nccl_lost");
+    if (of->n_here == of->size) of->state = verdict(of);
+    fake_nccl_changed();
+    if (!(*comm)->blocking) return ncclInProgress;
+    while (of->state == ncclInProgress && !(*comm)->is_aborted) fake_nccl_wait();
+    return of->state == ncclInProgress ? ncclInternalError : of->state;
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int size, ncclUniqueId id, int rank,
+                                    ncclConfig_t *config)
+{
+    ncclResult_t result = ncclInvalidArgument;
+    *comm = NULL;
+    if (fake_take_failure("nccl")) return ncclSystemError;
+    fake_nccl_lock();
+    clan *of = find_clan(id.internal, size);
+    if (size < 1 || size != of->size || rank < 0 || rank >= size || of->members[rank] ||
+        config->magic != 0xcafebeef)
+        fake_nccl_fault("ncclCommInitRankConfig for rank %d of %d, a clan of %d", rank, size,
+                        of->size);
+    else
+        result = join(of, rank, config, comm);
+    fake_nccl_unlock();
+    return result;
+}
+
+/* ---- splitting ---- */
+
+static splitting *find_splitting(clan *of, uint64_t number)
+{
+    splitting *found = of->splittings;
+    while (found && found->number != number) found = found->next;
+    if (found) return found;
+    found = fake_nccl_new(sizeof *found);
+    found->number = number;
+    found->seats = fake_nccl_new((size_t)of->size * sizeof *found->seats);
+    found->next = of->splittings;
+    of->splittings = found;
+    return found;
+}
+
+/* Where rank j comes among those of its colour, and how many there are. */
+static int place_of(const splitting *all, int n, int j, int *size)
+{
+    int rank = 0;
+    *size = 0;
+    for (int i = 0; i < n; i++) {
+        if (all->seats[i].colour != all->seats[j].colour) continue;
+        (*size)++;
+        rank += all->seats[i].key < all->seats[j].key ||
+                (all->seats[i].key == all->seats[j].key && i < j);
+    }
+    return rank;
+}
+
+static clan *find_part(const clan *of, const splitting *all, clan *const *parts, int j, int size)
+{
+    for (int i = 0; i < of->size; i++)
+        if (parts[i] && all->seats[i].colour == all->seats[j].colour) return parts[i];
+    clan *made = clan_create(size);
+    made->state = ncclSuccess;
+    return made;
+}
+
+/* The last to come makes all parts. */
+static void split_all(clan *of, splitting *all)
+{
+    clan **parts = fake_nccl_new((size_t)of->size * sizeof *parts);
+    for (int j = 0; j < of->size; j++) {
+        int size;
+        ncclComm_t member = of->members[j];
+        member->n_splits_done++;
+        if (all->seats[j].colour == NCCL_SPLIT_NOCOLOR) continue;
+        const int rank = place_of(all, of->size, j, &size);
+        parts[j] = find_part(of, all, parts, j, size);
+        ncclComm_t made = comm_create(parts[j], rank, member->device, &all->seats[j].config);
+        if (member->is_gone)
+            made->is_gone = made->is_aborted = 1;
+        else
+            __atomic_store_n(all->seats[j].place, made, __ATOMIC_RELEASE);
+    }
+    free(parts);
+    fake_nccl_changed();
+}
+
+static ncclResult_t take_seat(ncclComm_t comm, int colour, int key, ncclComm_t *place,
+                              const ncclConfig_t *config)
+{
+    clan *of = comm->of;
+    if (comm->n_enqueued > 0) fake_nccl_fault("ncclCommSplit while collectives are on their way");
+    splitting *all = find_splitting(of, ++comm->n_splits);
+    all->seats[comm->rank] = (struct split_seat){colour, key, 1, place, *config};
+    if (++all->n_here == of->size) split_all(of, all);
+    if (!comm->blocking) return ncclInProgress;
+    while (comm->n_splits_done < comm->n_splits && !comm->is_aborted) fake_nccl_wait();
+    return comm->is_aborted ? ncclInternalError : ncclSuccess;
+}
+
+ncclResult_t ncclCommSplit(ncclComm_t comm, int colour, int key, ncclComm_t *part,
+                           ncclConfig_t *config)
+{
+    ncclResult_t result = ncclInvalidArgument;
+    const ncclConfig_t usual = NCCL_CONFIG_INITIALIZER;
+    *part = NULL;
+    if (fake_take_failure("nccl")) return ncclSystemError;
+    fake_nccl_lock();
+    if (fake_nccl_check(comm, "ncclCommSplit") && comm->of->state == ncclSuccess)
+        result = take_seat(comm, colour, key, part, config ? config : &usual);
+    fake_nccl_unlock();
+    return result;
+}
+
+/* ---- the end ---- */
+
+static ncclResult_t end(ncclComm_t comm, const char *call, int is_last)
+{
+    fake_nccl_lock();
+    const int is_good = fake_nccl_check(comm, call);
+    while (is_good && comm->n_enqueued > 0 && !comm->is_aborted) fake_nccl_wait();
+    if (is_good && is_last) comm->is_gone = 1;
+    fake_nccl_unlock();
+    return is_good ? ncclSuccess : ncclInvalidArgument;
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t comm) { return end(comm, "ncclCommFinalize", 0); }
+ncclResult_t ncclCommDestroy(ncclComm_t comm) { return end(comm, "ncclCommDestroy", 1); }
+
+/* What runs of it ends at once, what comes later does nothing. */
+ncclResult_t ncclCommAbort(ncclComm_t comm)
+{
+    fake_nccl_lock();
+    const int is_good = fake_nccl_check(comm, "ncclCommAbort");
+    if (is_good) {
+        comm->is_gone = comm->is_aborted = 1;
+        fake_nccl_changed();
+        while (comm->n_running > 0) fake_nccl_wait();
+    }
+    fake_nccl_unlock();
+    return is_good ? ncclSuccess : ncclInvalidArgument;
+}

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What collectives of the fake NCCL do to memory: sums in rank order, in fp32 (f64 for doubles),
+ * rounded once. */
+#include <math.h>
+#include <string.h>
+
+#include "nccl_internal.h"
+
+size_t fake_nccl_type_bytes(ncclDataType_t type)
+{
+    switch (type) {
+    case ncclFloat64: return 8;
+    case ncclFloat32:
+    case ncclInt32: return 4;
+    case ncclBfloat16: return 2;
+    default: return 1;
+    }
+}
+
+static double load(ncclDataType_t type, const void *at)
+{
+    float value;
+    uint32_t bits = 0;
+    uint16_t high;
+    switch (type) {
+    case ncclFloat32: memcpy(&value, at, 4); return (double)value;
+    case ncclBfloat16:
+        memcpy(&high, at, 2);
+        bits = (uint32_t)high << 16;
+        memcpy(&value, &bits, 4);
+        return (double)value;
+    default: break;
+    }
+    double wide;
+    memcpy(&wide, at, 8);
+    return wide;
+}
+
+static void store(ncclDataType_t type, void *at, double wide)
+{
+    const float value = (float)wide;
+    uint32_t bits;
+    memcpy(&bits, &value, 4);
+    if (type == ncclFloat64) memcpy(at, &wide, 8);
+    if (type == ncclFloat32) memcpy(at, &value, 4);
+    if (type != ncclBfloat16) return;
+    uint16_t high = (uint16_t)(bits >> 16);
+    if (isnan(value))
+        high |= 0x40;
+    else
+        high = (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+    memcpy(at, &high, 2);
+}
+
+static double add(ncclDataType_t type, ncclRedOp_t red, double a, double b)
+{
+    if (red == ncclSum) return type == ncclFloat64 ? a + b : (double)((float)a + (float)b);
+    if (isnan(a) || isnan(b)) return isnan(a) ? a : b;
+    return (red == ncclMax) == (a > b) ? a : b;
+}
+
+static int32_t add_integers(ncclRedOp_t red, int32_t a, int32_t b)
+{
+    if (red == ncclSum) return (int32_t)((uint32_t)a + (uint32_t)b);
+    return (red == ncclMax) == (a > b) ? a : b;
+}
+
+/* Element i of everyone's send, added. */
+static void reduce_one(const meeting *all, int size, size_t i, void *result)
+{
+    const nccl_op *first = all->ops[0];
+    const size_t at = i * fake_nccl_type_bytes(first->type);
+    double sum = 0;
+    int32_t integers = 0;
+    for (int j = 0; j < size; j++) {
+        const char *from = (const char *)fake_translate(all->ops[j]->parts[0].send) + at;
+        int32_t integer = 0;
+        if (first->type == ncclInt32) memcpy(&integer, from, 4);
+        integers = j ? add_integers(first->red, integers, integer) : integer;
+        if (first->type == ncclInt32) continue;
+        const double value = load(first->type, from);
+        sum = j ? add(first->type, first->red, sum, value) : value;
+    }
+    if (first->type == ncclInt32)
+        memcpy(result, &integers, 4);
+    else
+        store(first->type, result, sum);
+}
+
+/* Elements are independent, so sends may be receives as long as each is read before it is written.
+ */
+static void all_reduce(const meeting *all, int size)
+{
+    const size_t bytes = fake_nccl_type_bytes(all->ops[0]->type);
+    for (size_t i = 0; i < all->ops[0]->parts[0].count; i++) {
+        unsigned char result[8];
+        reduce_one(all, size, i, result);
+        for (int j = 0; j < size; j++)
+            memcpy((char *)fake_translate(all->ops[j]->parts[0].recv) + i * bytes, result, bytes);
+    }
+}
+
+static void reduce_scatter(const meeting *all, int size)
+{
+    const size_t bytes = fake_nccl_type_bytes(all->ops[0]->type), n = all->ops[0]->parts[0].count;
+    for (int j = 0; j < size; j++) {
+        char *to = fake_translate(all->ops[j]->parts[0].recv);
+        for (size_t i = 0; i < n; i++) {
+            unsigned char result[8];
+            reduce_one(all, size, (size_t)j * n + i, result);
+            memcpy(to + i * bytes, result, bytes);
+        }
+    }
+}
+
+static void all_gather(const meeting *all, int size)
+{
+    const size_t bytes = fake_nccl_type_bytes(all->ops[0]->type) * all->ops[0]->parts[0].count;
+    for (int from = 0; from < size; from++)
+        for (int to = 0; to < size; to++)
+            memmove((char *)fake_translate(all->ops[to]->parts[0].recv) + (size_t)from * bytes,
+                    fake_translate(all->ops[from]->parts[0].send), bytes);
+}
+
+static void broadcast(const meeting *all, int size)
+{
+    const op_part *root = &all->ops[all->ops[0]->root]->parts[0];
+    const size_t bytes = fake_nccl_type_bytes(all->ops[0]->type) * root->count;
+    for (int to = 0; to < size; to++)
+        memmove(fake_translate(all->ops[to]->parts[0].recv), fake_translate(root->send), bytes);
+}
+
+void fake_nccl_perform(const meeting *all, int size)
+{
+    switch (all->ops[0]->kind) {
+    case ALL_GATHER: all_gather(all, size); break;
+    case REDUCE_SCATTER: reduce_scatter(all, size); break;
+    case ALL_REDUCE: all_reduce(all, size); break;
+    default: broadcast(all, size);
+    }
+}

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Four local ranks on GPUs, joined by NCCL, and what goes wrong there: each rank gets a status and
+ * a sentence, nobody hangs, and the CPU goes on working.
+ *
+ *   nccl_ranks CASE STATUS [WORDS]    each rank's first failure has this status (or QDR_ERR_PEER),
+ * and the words are in its sentence */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "quadrille/quadrille.h"
+
+enum { RANKS = 4, ELEMS = 1000 };
+
+/* How ranks with callbacks talk. */
+typedef struct meeting_place {
+    pthread_barrier_t all;
+    unsigned char data[4096];
+    atomic_int n_failed, fails; /* callbacks fail from now on */
+} meeting_place;
+
+typedef struct trial {
+    const char *name;
+    meeting_place place;
+} trial;
+
+typedef struct rank {
+    trial *trial;
+    qdr_local_world *world;
+    int number;
+    qdr_context *ctx;
+    qdr_grid *grid;
+    float *data; /* managed */
+} rank;
+
+/* ---- callbacks ---- */
+
+static int boot_barrier(void *user)
+{
+    rank *self = user;
+    pthread_barrier_wait(&self->trial->place.all);
+    return strcmp(self->trial->name, "boot-barrier") == 0 ? 7 : 0;
+}
+
+static int boot_broadcast(void *data, size_t bytes, int root, void *user)
+{
+    rank *self = user;
+    meeting_place *place = &self->trial->place;
+    if (bytes > sizeof place->data) return 1;
+    if (root == self->number) memcpy(place->data, data, bytes);
+    pthread_barrier_wait(&place->all);
+    if (root != self->number) memcpy(data, place->data, bytes);
+    pthread_barrier_wait(&place->all);
+    return strcmp(self->trial->name, "boot-broadcast") == 0 ? 8 : 0;
+}
+
+/* ---- steps of a rank ---- */
+
+static qdr_status make_context(rank *self)
+{
+    const qdr_boot boot = {boot_broadcast, boot_barrier, self};
+    if (strncmp(self->trial->name, "boot", 4) == 0)
+        return qdr_context_create_boot(self->number, RANKS, &boot, NULL, &self->ctx);
+    return qdr_context_create_local(self->world, self->number, NULL, &self->ctx);
+}
+
+static qdr_status make(rank *self)
+{
+    void *memory = NULL;
+    qdr_status status = make_context(self);
+    if (status != QDR_OK) return status;
+    status = qdr_grid_create(
+        self->ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = 2, .y = 2, .z = 1, .d = 1}, &self->grid);
+    if (status == QDR_OK) status = qdr_mem_alloc(self->ctx, ELEMS * sizeof(float), &memory);
+    self->data = memory;
+    return status;
+}
+
+static void unmake(rank *self)
+{
+    void *memory = self->data;
+    if (self->ctx) qdr_mem_free(self->ctx, &memory);
+    qdr_grid_destroy(&self->grid);
+    qdr_context_destroy(&self->ctx);
+}
+
+/* Over both axes: the sum of all ranks' numbers. */
+static qdr_status add(rank *self, int *is_right)
+{
+    qdr_stream *stream = qdr_context_stream(self->ctx);
+    for (int i = 0; i < ELEMS; i++) self->data[i] = (float)(self->number + 1);
+    for (int axis = QDR_X; axis <= QDR_Y; axis++) {
+        const qdr_status status = qdr_all_reduce(self->grid, (qdr_axis)axis, QDR_SUM, self->data,
+                                                 ELEMS, QDR_F32, stream);
+        if (status != QDR_OK) return status;
+    }
+    const qdr_status status = qdr_stream_synchronize(stream);
+    *is_right = 1;
+    for (int i = 0; i < ELEMS; i++) *is_right &= self->data[i] == 10;
+    return status;
+}
+
+/* The last rank does not come to the collective until all others have failed. */
+static void stay_away(const rank *self)
+{
+    const int is_absent = strcmp(self->trial->name, "absent") == 0 && self->number == RANKS - 1;
+    while (is_absent && atomic_load(&self->trial->place.n_failed) < RANKS - 1)
+        nanosleep(&(struct timespec){0, 1000000}, NULL);
+}
+
+static qdr_status run_steps(rank *self)
+{
+    int is_right = 0;
+    qdr_status status = make(self);
+    if (status != QDR_OK) return status;
+    stay_away(self);
+    for (int i = 0; i < 20 && status == QDR_OK; i++) {
+        status = add(self, &is_right);
+        if (status == QDR_OK && !is_right) fprintf(stderr, "rank %d: wrong sum\n", self->number);
+        if (status == QDR_OK && !is_right) return QDR_ERR_STATE;
+    }
+    return status;
+}
+
+/* ---- a trial ---- */
+
+static int is_as_told(const rank *self, qdr_status status, char **wanted)
+{
+    const char *name = qdr_status_name(status), *sentence = qdr_last_error();
+    const int is_known = strcmp(name, wanted[0]) == 0 ||
+                         (status == QDR_ERR_PEER && strcmp(wanted[0], "QDR_OK") != 0);
+    const int has_words = !wanted[1] || strstr(sentence, wanted[1]);
+    if (is_known && has_words) return 1;
+    fprintf(stderr, "rank %d: %s, not %s: %s\n", self->number, name, wanted[0], sentence);
+    return 0;
+}
+
+static int cpu_works(qdr_local_world *world, int number)
+{
+    qdr_context *ctx = NULL;
+    const qdr_context_opts opts = {QDR_OPTS_INIT, .n_threads = 1, .device = "cpu"};
+    qdr_status status = qdr_context_create_local(world, number, &opts, &ctx);
+    if (status == QDR_OK) status = qdr_barrier(ctx);
+    if (status != QDR_OK) fprintf(stderr, "on the CPU: %s\n", qdr_last_error());
+    qdr_context_destroy(&ctx);
+    return status == QDR_OK;
+}
+
+typedef struct program {
+    trial trial;
+    char **wanted;
+} program;
+
+static int run_rank(qdr_local_world *world, int number, void *user)
+{
+    program *all = user;
+    rank self = {.trial = &all->trial, .world = world, .number = number};
+    const qdr_status status = run_steps(&self);
+    int is_good = is_as_told(&self, status, all->wanted);
+    if (status != QDR_OK) atomic_fetch_add(&all->trial.place.n_failed, 1);
+    if (status != QDR_OK && self.ctx && qdr_context_status(self.ctx) == QDR_OK) {
+        fprintf(stderr, "rank %d: the context is not poisoned\n", number);
+        is_good = 0;
+    }
+    unmake(&self);
+    return !(is_good && cpu_works(world, number));
+}
+
+int main(int argc, char **argv)
+{
+    static program all;
+    int result = 1;
+    if (argc < 3) return 2;
+    all.trial.name = argv[1];
+    all.wanted = argv + 2;
+    pthread_barrier_init(&all.trial.place.all, NULL, RANKS);
+    const qdr_status status = qdr_local_run(RANKS, run_rank, &all, &result);
+    if (status != QDR_OK) fprintf(stderr, "%s\n", qdr_last_error());
+    return status != QDR_OK || result;
+}
