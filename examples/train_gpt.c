@@ -111,8 +111,7 @@ static double learning_rate(const settings *set, int64_t step)
 
 /* One optimizer step on set->how.batch sequences, as many forwards and backwards as they need. The
  * sequences depend on seed and step alone; where they lie depends on the grid. The loss is scaled
- * once, so sums over micro-batches and ranks are means; what f16 wants more, the optimizer divides
- * out. */
+ * once, so sums over micro-batches and ranks are means; the optimizer divides loss_scale out. */
 static qdr_status train_step(training *run, int64_t step, double *loss)
 {
     const settings *set = run->set;
@@ -212,7 +211,7 @@ static qdr_status train(training *run)
             snprintf(run->sentence, PROBLEM_BYTES,
                      "the loss of step %lld is not a finite number; use a lower --lr than %g%s",
                      (long long)step + 1, set->lr,
-                     set->how.dtype == QDR_F16 ? ", or --dtype bf16, whose numbers end later" : "");
+                     set->how.dtype == QDR_F16 ? ", or --dtype bf16" : "");
             return QDR_ERR_STATE;
         }
         TRY(after_step(run, &line, step, loss, secs));
@@ -323,15 +322,13 @@ static qdr_status report_memory(training *run, size_t peak)
     return QDR_OK;
 }
 
-/* Steps without effect, since an f16 gradient overflowed. */
 static qdr_status report_skipped(training *run)
 {
-    int64_t n;
-    TRY(qdr_adamw_skipped(run->optimizer, &n));
-    if (run->talks && n > 0)
+    int64_t n = 0;
+    if (run->talks) TRY(qdr_adamw_skipped(run->optimizer, &n));
+    if (n > 0)
         fprintf(stderr,
-                "%lld step%s skipped, as gradients were not finite numbers; if these are many, use "
-                "a --loss-scale below %g\n",
+                "%lld step%s skipped, as gradients overflowed; use a --loss-scale below %g\n",
                 (long long)n, n == 1 ? " was" : "s were", run->set->loss_scale);
     return QDR_OK;
 }

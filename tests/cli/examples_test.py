@@ -477,17 +477,10 @@ class Training(Case):
     def test_f16(self):
         reference, _ = self.train()
         for grid, words in (("1x1x1x1", ()), ("2x1x2x1", ("--layout", "scattered")), ("1x2x1x1", ("--loss-scale", "4096"))):
-            with self.subTest(grid=grid):
-                lines, done = self.train("--dtype", "f16", *words, grid=grid)
-                self.assert_same_losses(lines, reference, 2.5e-3)
-                self.assertNotIn("skipped", done.stderr.decode())
-
-    def test_steps_that_overflow_are_skipped(self):
-        """Gradients beyond 65504: nothing is learnt, and nothing is lost."""
-        lines, done = self.train("--dtype", "f16", "--loss-scale", "1e9", grid="1x2x2x1")
+            self.assert_same_losses(self.train("--dtype", "f16", *words, grid=grid)[0], reference, 2.5e-3)
+        lines, done = self.train("--dtype", "f16", "--loss-scale", "1e9", grid="1x2x2x1")  # gradients overflow: nothing is learnt
         self.assertIn(f"{len(lines)} steps were skipped", done.stderr.decode())
-        still, _ = self.train("--dtype", "f16", "--lr", "0", grid="1x2x2x1")
-        self.assert_same_losses(lines, still, 0)
+        self.assert_same_losses(lines, self.train("--dtype", "f16", "--lr", "0", grid="1x2x2x1")[0], 0)
 
     def test_memory_is_as_asked(self):
         for grid, words in (("1x1x1x1", ()), ("2x2x1x1", ()), ("1x1x2x2", ()), ("1x1x1x1", ("--dtype", "bf16")),
