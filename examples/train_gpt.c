@@ -111,8 +111,7 @@ static double learning_rate(const settings *set, int64_t step)
 
 /* One optimizer step on set->how.batch sequences, as many forwards and backwards as they need. The
  * sequences depend on seed and step alone; where they lie depends on the grid. The loss is scaled
- * once, so sums over micro-batches and ranks are means; what f16 wants more, the optimizer divides
- * out. */
+ * once, so sums over micro-batches and ranks are means; the optimizer divides loss_scale out. */
 static qdr_status train_step(training *run, int64_t step, double *loss)
 {
     const settings *set = run->set;
@@ -212,7 +211,7 @@ static qdr_status train(training *run)
             snprintf(run->sentence, PROBLEM_BYTES,
                      "the loss of step %lld is not a finite number; use a lower --lr than %g%s",
                      (long long)step + 1, set->lr,
-                     set->how.dtype == QDR_F16 ? ", or --dtype bf16, whose numbers end later" : "");
+                     set->how.dtype == QDR_F16 ? ", or --dtype bf16" : "");
             return QDR_ERR_STATE;
         }
         TRY(after_step(run, &line, step, loss, secs));
@@ -323,15 +322,13 @@ static qdr_status report_memory(training *run, size_t peak)
     return QDR_OK;
 }
 
-/* Steps without effect, since an f16 gradient overflowed. */
 static qdr_status report_skipped(training *run)
 {
-    int64_t n;
-    TRY(qdr_adamw_skipped(run->optimizer, &n));
-    if (run->talks && n > 0)
+    int64_t n = 0;
+    if (run->talks) TRY(qdr_adamw_skipped(run->optimizer, &n));
+    if (n > 0)
         fprintf(stderr,
-                "%lld step%s skipped, as gradients were not finite numbers; if these are many, use "
-                "a --loss-scale below %g\n",
+                "%lld step%s skipped, as gradients overflowed; use a --loss-scale below %g\n",
                 (long long)n, n == 1 ? " was" : "s were", run->set->loss_scale);
     return QDR_OK;
 }
@@ -559,23 +556,21 @@ static const option_row rows[] = {
      "steps to get there, at most a quarter of all"},
     {OPTION_REAL, "weight-decay", "X", &given.weight_decay, 0, 10, "of matrices"},
     {OPTION_REAL, "loss-scale", "S", &given.loss_scale, 0, 1e12,
-     "of the loss while gradients are computed, such as 1024; 0: 1024 for f16, else 1"},
+     "of the loss in backward (default: 1024 for f16, else 1)"},
     {OPTION_REAL, "clip", "NORM", &given.clip, 0, 1e9, "largest gradient norm; 0: any"},
     {OPTION_COUNT, "seed", "N", &given.seed, 0, 1e15,
      "of weights, batches and sample; batches depend on nothing else"},
     {OPTION_GROUP, "output", 0, 0, 0, 0, 0},
     {OPTION_TEXT, "log", "FILE", &given.log, 0, 0, "JSON Lines, one object per step"},
     {OPTION_TEXT, "plot", "FILE", &given.plot, 0, 0, "the loss curve, as SVG"},
-    {OPTION_COUNT, "val-every", "N", &given.validate_every, 1, 100000000,
-     "steps between validations (default: ten of them)"},
+    {OPTION_COUNT, "val-every", "N", &given.validate_every, 1, 1e8, "steps between validations"},
     {OPTION_COUNT, "val-windows", "N", &given.n_windows, 1, 1 << 24,
      "windows of one validation (default: 256, at the end all)"},
     {OPTION_COUNT, "sample", "N", &given.n_sample, 0, 1 << 24, "bytes to write at the end"},
     {OPTION_TEXT, "prompt", "TEXT", &given.prompt, 0, 0,
      "what the sample goes on from (default: a new line)"},
     {OPTION_REAL, "temperature", "X", &given.temperature, 0.01, 100, "of the sample"},
-    {OPTION_TEXT, "late", "RANK:SECONDS", &given.late, 0, 0,
-     "diagnostic: one rank oversleeps once; who burns time meanwhile?"},
+    {OPTION_TEXT, "late", "RANK:SECONDS", &given.late, 0, 0, "diagnostic: a rank oversleeps once"},
 };
 
 int main(int argc, char **argv)
@@ -584,9 +579,8 @@ int main(int argc, char **argv)
         .program = "train_gpt",
         .synopsis = "[FILE] [options]        or: mpiexec.mpich -n P train_gpt [FILE] [options]",
         .purpose = "Trains a small GPT on the bytes of FILE on a 4D grid of ranks. Without FILE: "
-                   "the King James Bible where the\n"
-                   "package bible-kjv is installed, else the licences in "
-                   "/usr/share/common-licenses. The last tenth is kept for\n"
+                   "the King James Bible where the\npackage bible-kjv is installed, else the "
+                   "licences in /usr/share/common-licenses. The last tenth is kept for\n"
                    "validation. The sample goes to standard output, all talk to standard error.",
         .rows = rows,
         .n_rows = (int)(sizeof rows / sizeof rows[0]),

@@ -85,22 +85,28 @@ style() { python3 tests/tools/check_style.py; }
 changelog() { python3 tests/tools/check_changelog.py; }
 layers() { python3 tests/tools/check_layers.py; }
 tidy() { python3 tests/tools/check_tidy.py build ${full:+--full}; }
-symbols() { python3 tests/tools/check_symbols.py build/lib/libquadrille.so build/lib/libquadrille_perf.so; }
+symbols() {
+    python3 tests/tools/check_symbols.py build/lib/libquadrille.so build/lib/libquadrille_perf.so &&
+        if [ -e build/lib/libquadrille_cuda.so ]; then
+            python3 tests/tools/check_symbols.py --needs 'cudart cublasLt nccl' build/lib/libquadrille_cuda.so
+        fi
+}
 manuals() { sh tests/tools/check_manuals.sh; }
 consumer() { sh tests/tools/check_install.sh build; }
 release() { build_in build --buildtype=release && suites build; }
 addresses() {
-    build_in build-asan --buildtype=debugoptimized -Db_sanitize=address,undefined &&
+    build_in build-asan --buildtype=debugoptimized -Db_sanitize=address,undefined -Dcuda=disabled &&
         suites build-asan --timeout-multiplier 5 --no-suite headers --no-suite netlab --no-suite large
 }
 threads() {
     CC=clang-14 CXX=clang++-14 build_in build-tsan --buildtype=debugoptimized -Db_sanitize=thread -Dmpi=none \
-        -Dexamples=false && suites build-tsan --timeout-multiplier 10 --no-suite headers --no-suite large \
+        -Dexamples=false -Dcuda=disabled && suites build-tsan --timeout-multiplier 10 --no-suite headers --no-suite large \
         --no-suite threadless # the model is arithmetic
 }
 # As on a machine where nothing is installed. Builds what these suites need, no more.
 no_mpi() {
-    configure_in build-nompi --buildtype=release -Dmpi=none -Dhwloc=disabled -Dblas=disabled -Dexamples=false &&
+    configure_in build-nompi --buildtype=release -Dmpi=none -Dhwloc=disabled -Dblas=disabled -Dcuda=disabled \
+        -Dexamples=false &&
         meson test -C build-nompi --print-errorlogs --suite unit --suite conform --suite cli --no-suite long
 }
 

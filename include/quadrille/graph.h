@@ -5,7 +5,7 @@
  *  Between qdr_graph_begin() and qdr_graph_end() what is enqueued on the context's stream, and on
  * streams that it is joined to by events, is recorded and does not run. The record holds pointers
  * and numbers as they were: memory must stay where it is, and what is passed as a number (a loss's
- * scale, AdamW's rate and step) is the same in each run. So record forward and backward, and call
+ * scale, AdamW's rate) is the same in each run. So record forward and backward, and call
  * qdr_adamw_step() between runs.
  *
  *  Possible on a GPU where a rank is alone, or joined to others by NCCL. Not possible are: the CPU;

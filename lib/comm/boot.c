@@ -217,7 +217,7 @@ static qdr_status begin(boot_comm *world, qdr_status mine)
     if (status == QDR_OK) status = QDRI_NEW(world->base.size, "names of nodes", &names);
     if (status == QDR_OK) status = QDRI_NEW(world->base.size, "nodes of ranks", &world->nodes);
     status = boot_agree(&world->base, status);
-    if (status == QDR_OK) status = find_nodes(world, names);
+    if (status == QDR_OK && names) status = find_nodes(world, names);
     free(names);
     return status;
 }

@@ -194,11 +194,16 @@ static qdr_status check_shape(const char *name, const qdri_comm *comm, const qdr
     return check_counts(name, coll->recv_counts, comm->size);
 }
 
+/* Where to send from may be left out of some: then it is where to receive. */
 static qdr_status check_pointers(const char *name, const qdri_comm *comm, const qdri_coll *coll)
 {
     int64_t begin, n_send = 0, n_recv = coll->count;
     switch (coll->kind) {
-    case QDR_ALL_GATHER: n_recv = qdri_coll_total(coll, comm->size); break;
+    case QDR_ALL_GATHER:
+        if (coll->send) qdri_coll_part(coll, comm->size, comm->rank, &begin, &n_send);
+        n_recv = qdri_coll_total(coll, comm->size);
+        break;
+    case QDR_ALL_REDUCE: n_send = coll->send ? coll->count : 0; break;
     case QDR_REDUCE_SCATTER:
         n_send = qdri_coll_total(coll, comm->size);
         qdri_coll_part(coll, comm->size, comm->rank, &begin, &n_recv);
@@ -217,8 +222,9 @@ static qdr_status check_pointers(const char *name, const qdri_comm *comm, const 
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "%s: a buffer is NULL (send %" PRId64 ", receive %" PRId64 " elements)",
                         name, n_send, n_recv);
-    if (n_send > 0) QDR_TRY(qdri_dev_check_memory(comm->dev, coll->send, name));
-    return n_recv > 0 ? qdri_dev_check_memory(comm->dev, coll->recv, name) : QDR_OK;
+    const size_t each = qdr_dtype_bytes(coll->dtype);
+    if (n_send > 0) QDR_TRY(qdri_dev_check_memory(comm->dev, coll->send, each, name));
+    return n_recv > 0 ? qdri_dev_check_memory(comm->dev, coll->recv, each, name) : QDR_OK;
 }
 
 static qdr_status check(const qdri_comm *comm, const qdri_coll *coll)
@@ -295,7 +301,7 @@ qdr_status qdri_comm_reserve(qdri_comm *comm, size_t bytes)
     if (bytes <= comm->scratch_bytes) return QDR_OK;
     if (comm->scratch) qdri_mem_free(comm->dev, &comm->scratch);
     comm->scratch_bytes = 0;
-    QDR_TRY(qdri_mem_alloc(comm->dev, bytes, &comm->scratch));
+    QDR_TRY(qdri_mem_alloc_for(comm->dev, QDRI_STAGING, bytes, &comm->scratch));
     comm->scratch_bytes = bytes;
     return QDR_OK;
 }

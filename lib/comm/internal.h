@@ -76,6 +76,7 @@ QDR_NODISCARD qdr_status qdri_comm_enqueue(qdri_comm *comm, const qdri_coll *col
                                            qdr_stream *stream, qdr_status (*step)(qdri_run *run),
                                            size_t staging_bytes);
 /* staging.c: memory for a collective; *staging: NULL where it is the reserve. */
+#define QDRI_STAGING "communication staging" /* what that memory is for */
 QDR_NODISCARD qdr_status qdri_staging_take(qdri_comm *comm, size_t bytes, void **memory,
                                            qdri_staging **staging);
 void qdri_staging_done(qdri_comm *comm, qdri_staging *staging); /* takes NULL; on the stream, too */

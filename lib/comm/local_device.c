@@ -197,9 +197,23 @@ static qdr_status check_peers(const gathering *g)
     return QDR_OK;
 }
 
+/* Member 0's GPU reads and writes the memory of all. */
+static qdr_status check_reach(const gathering *g, int j)
+{
+    const qdri_dev *first = offer_of(g, 0)->comm->base.dev;
+    const int gpu = qdri_dev_gpu(offer_of(g, j)->comm->base.dev);
+    if (qdri_dev_reaches(first, gpu)) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                    "comm: ranks 0 and %d of the group are on GPUs %d and %d, which cannot reach "
+                    "each other's memory; set QDR_CUDA_COMM=nccl, or let them share a GPU "
+                    "(.device = \"cuda:%d\")",
+                    j, qdri_dev_gpu(first), gpu, qdri_dev_gpu(first));
+}
+
 /* Before anything is enqueued: members that fail free their memory at once. */
 static qdr_status check_calls(const gathering *g)
 {
+    for (int j = 1; j < g->size; j++) QDR_TRY(check_reach(g, j));
     for (int j = 1; j < g->size; j++)
         QDR_TRY(qdri_local_compare(coll_of(g, 0), coll_of(g, j), g->size, j));
     if (coll_of(g, 0)->kind == QDR_ALL_TO_ALL) return check_parcels(g);

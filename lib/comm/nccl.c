@@ -144,6 +144,14 @@ static qdr_status wrap_checked(qdri_comm *host, qdri_dev *dev, nccl_comm *made)
     return status;
 }
 
+/* Products leave the multiprocessors of one collective free, so that neither waits for the other's
+ * blocks to end. */
+static void spare_sms(qdri_dev *dev, int max_ctas)
+{
+    qdri_cuda_dev *cuda = (qdri_cuda_dev *)dev;
+    if (max_ctas < cuda->gpu.n_sms) cuda->n_sms_free = cuda->gpu.n_sms - max_ctas;
+}
+
 static qdr_status nccl_wrap(qdri_comm *host, qdri_dev *dev, qdri_comm **comm)
 {
     nccl_comm *made = NULL;
@@ -158,6 +166,7 @@ static qdr_status nccl_wrap(qdri_comm *host, qdri_dev *dev, qdri_comm **comm)
         comm_discard(made);
         return status;
     }
+    spare_sms(dev, max_ctas);
     *comm = &made->base;
     return QDR_OK;
 }
@@ -213,3 +222,9 @@ out:
 }
 
 const qdri_cuda_comms qdri_plugin_comms = {.nccl_fits = qdri_nccl_fits, .nccl_wrap = nccl_wrap};
+
+int qdri_plugin_nccl_version(void)
+{
+    int version = 0;
+    return ncclGetVersion(&version) == ncclSuccess ? version : 0;
+}

@@ -13,6 +13,9 @@
 
 #define LOOK_NS INT64_C(20000000)
 #define CALLS_NS INT64_C(500000000) /* a launch gets that long to return before it is aborted */
+/* A kernel that is aborted lets its stream go on, with what never came, into the next collective:
+ * others should have heard by then, and believe nothing. */
+#define GRACE_NS (5 * LOOK_NS)
 #define HANG_NS INT64_C(10000000000) /* NCCL hangs */
 enum { MOST_AT_ONCE = 64, NS_PER_S = 1000000000 };
 
@@ -132,6 +135,8 @@ static void turn(nccl_guard *guard)
 {
     const int aborts = guard->wants_abort && !guard->has_aborted;
     if (!aborts && (!sleep_for(guard, LOOK_NS) || guard->has_aborted)) return;
+    for (const int64_t begin_ns = qdri_now_ns(); aborts && qdri_now_ns() - begin_ns < GRACE_NS;)
+        (void)sleep_for(guard, GRACE_NS - (qdri_now_ns() - begin_ns));
     pthread_mutex_unlock(&guard->mutex);
     if (aborts)
         abort_family(guard);

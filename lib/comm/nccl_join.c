@@ -56,6 +56,7 @@ static qdr_status compare_buses(qdri_comm *node, const int *ranks, const char *b
         memcpy(theirs, bus, BUS_BYTES);
         QDR_TRY(qdri_comm_broadcast(node, j, theirs, sizeof theirs));
         if (status != QDR_OK || j >= node->rank || strcmp(theirs, bus) != 0) continue;
+        if (node->nodes && node->nodes[j] != node->nodes[node->rank]) continue;
         status = QDR_FAIL(QDR_ERR_UNSUPPORTED,
                           "nccl: ranks %d and %d of one node are both on the GPU at %s, and NCCL "
                           "joins one rank per GPU; start one rank per GPU, or use "

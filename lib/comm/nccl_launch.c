@@ -18,6 +18,7 @@ static ncclDataType_t type_of(qdr_dtype dtype)
     switch (dtype) {
     case QDR_F64: return ncclFloat64;
     case QDR_BF16: return ncclBfloat16;
+    case QDR_F16: return ncclFloat16;
     case QDR_I32: return ncclInt32;
     case QDR_U8: return ncclUint8;
     default: return ncclFloat32;

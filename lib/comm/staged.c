@@ -85,7 +85,7 @@ static void staging_drop(staged_comm *comm)
 
 static qdr_status pinned(const staged_comm *comm, size_t bytes, void **memory)
 {
-    QDR_TRY(qdri_mem_alloc(comm->host, bytes, memory));
+    QDR_TRY(qdri_mem_alloc_for(comm->host, QDRI_STAGING, bytes, memory));
     const qdr_status status = qdri_pin(comm->base.dev, *memory, bytes);
     if (status != QDR_OK) qdri_mem_free(comm->host, memory);
     return status;

@@ -36,7 +36,7 @@ qdr_status qdri_staging_take(qdri_comm *comm, size_t bytes, void **memory, qdri_
     sweep(comm, 0);
     if (bytes <= comm->scratch_bytes) return QDR_OK;
     QDR_TRY(QDRI_NEW(1, "staging of a collective", &made));
-    const qdr_status status = qdri_mem_alloc(comm->dev, bytes, &made->memory);
+    const qdr_status status = qdri_mem_alloc_for(comm->dev, QDRI_STAGING, bytes, &made->memory);
     if (status != QDR_OK) {
         free(made);
         return status;

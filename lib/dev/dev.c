@@ -80,22 +80,41 @@ static void count_bytes(qdri_dev *dev, size_t bytes)
     while (peak < now && !atomic_compare_exchange_weak(&dev->bytes_peak, &peak, now)) {}
 }
 
-qdr_status qdri_mem_alloc(qdri_dev *dev, size_t bytes, void **data)
+static double gib(size_t bytes) { return (double)bytes / (1 << 30); }
+
+static qdr_status fail_memory(qdri_dev *dev, const char *what, size_t bytes)
+{
+    static const char remedy[] = "use more ranks, a smaller batch or a smaller model";
+    const size_t now = atomic_load(&dev->bytes_now);
+    size_t bytes_free = 0, bytes_all = 0;
+    if (dev->table->room) dev->table->room(dev, &bytes_free, &bytes_all);
+    if (bytes_all == 0)
+        return QDR_FAIL(QDR_ERR_MEMORY,
+                        "device memory for %s: %zu bytes (%.2f GiB) could not be allocated while "
+                        "%zu bytes are in use; %s",
+                        what, bytes, gib(bytes), now, remedy);
+    return QDR_FAIL(QDR_ERR_MEMORY,
+                    "device memory for %s: %zu bytes (%.2f GiB) are needed, %zu (%.2f GiB) are "
+                    "free of %zu (%.2f GiB) in all, while %zu bytes are in use here; %s",
+                    what, bytes, gib(bytes), bytes_free, gib(bytes_free), bytes_all, gib(bytes_all),
+                    now, remedy);
+}
+
+qdr_status qdri_mem_alloc_for(qdri_dev *dev, const char *what, size_t bytes, void **data)
 {
     if (!data) return QDR_FAIL(QDR_ERR_ARGUMENT, "device memory: the result pointer is NULL");
     *data = NULL;
     if (!dev) return QDR_FAIL(QDR_ERR_ARGUMENT, "device memory: the device is NULL");
     QDR_TRY(qdri_dev_raise(dev));
     const qdr_status status = dev->table->mem_alloc(dev, bytes, data);
-    if (status != QDR_OK) {
-        return QDR_FAIL(
-            QDR_ERR_MEMORY,
-            "device memory: %zu bytes (%.2f GiB) could not be allocated while %zu bytes are in "
-            "use; use more ranks, a smaller batch or a smaller model",
-            bytes, (double)bytes / (1 << 30), atomic_load(&dev->bytes_now));
-    }
-    count_bytes(dev, bytes);
-    return QDR_OK;
+    if (status == QDR_ERR_MEMORY) return fail_memory(dev, what, bytes);
+    if (status == QDR_OK) count_bytes(dev, bytes);
+    return status;
+}
+
+qdr_status qdri_mem_alloc(qdri_dev *dev, size_t bytes, void **data)
+{
+    return qdri_mem_alloc_for(dev, "an array", bytes, data);
 }
 
 void qdri_mem_free(qdri_dev *dev, void **data)
@@ -134,9 +153,45 @@ int qdri_dev_adds_bias(const qdri_dev *dev, const qdri_gemm *gemm)
     return dev->table->adds_bias && dev->table->adds_bias(gemm);
 }
 
-qdr_status qdri_dev_check_memory(qdri_dev *dev, const void *data, const char *what)
+int qdri_dev_reaches(const qdri_dev *dev, int gpu)
 {
-    return data && dev->table->check_memory ? dev->table->check_memory(dev, data, what) : QDR_OK;
+    return gpu < 0 || !dev->table->reaches || dev->table->reaches(dev, gpu);
+}
+
+qdr_status qdri_dev_check_memory(qdri_dev *dev, const void *data, size_t elem_bytes,
+                                 const char *what)
+{
+    if (!data) return QDR_OK;
+    if (elem_bytes && (uintptr_t)data % elem_bytes)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "%s: the address %p is no multiple of %zu, the bytes of an element; begin "
+                        "at a whole element of what qdr_mem_alloc() gave",
+                        what, data, elem_bytes);
+    return dev->table->check_memory ? dev->table->check_memory(dev, data, what) : QDR_OK;
+}
+
+qdr_status qdri_dev_check_argument(qdri_dev *dev, const void *data, size_t elem_bytes,
+                                   const char *who, const char *what)
+{
+    char name[128];
+    if (qdri_dev_check_memory(dev, data, elem_bytes, who) == QDR_OK) return QDR_OK;
+    snprintf(name, sizeof name, "%s: %s", who, what);
+    return qdri_dev_check_memory(dev, data, elem_bytes, name);
+}
+
+int qdri_dev_wants_ranges(const qdri_dev *dev)
+{
+    return dev->table->wants_ranges && dev->table->wants_ranges(dev);
+}
+
+void qdri_range_begin(qdri_dev *dev, const char *name)
+{
+    if (dev->table->range_begin) dev->table->range_begin(dev, name);
+}
+
+void qdri_range_end(qdri_dev *dev)
+{
+    if (dev->table->range_end) dev->table->range_end(dev);
 }
 
 const char *qdri_dev_products(const qdri_dev *dev) { return dev->table->products(dev); }

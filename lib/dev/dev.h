@@ -89,6 +89,13 @@ typedef struct qdri_dev_table {
     qdr_status (*record_run)(qdr_stream *stream, void *record);
     void (*record_free)(qdri_dev *dev, void *record);
     qdr_status (*check_memory)(qdri_dev *dev, const void *data, const char *what);
+    int (*reaches)(const qdri_dev *dev, int gpu); /* whether it can use that one's memory */
+    void (*room)(qdri_dev *dev, size_t *bytes_free, size_t *bytes); /* of memory; optional */
+    /* Ranges for a profiler, optional: whether one wants them; one that begins, inside of those
+     * that have begun, and the end of the last. */
+    int (*wants_ranges)(const qdri_dev *dev);
+    void (*range_begin)(qdri_dev *dev, const char *name);
+    void (*range_end)(qdri_dev *dev);
     void (*wake_all)(qdri_dev *dev); /* lets every stream and every waiting host thread see that the
                                         device is poisoned */
     void (*destroy)(qdri_dev *dev);
@@ -116,8 +123,11 @@ typedef struct qdri_mem_source {
 void qdri_dev_use_memory(qdri_dev *dev, qdri_mem_source source);
 void qdri_dev_destroy(qdri_dev **dev);
 
-/* Memory, counted. Any thread. */
-QDR_NODISCARD qdr_status qdri_mem_alloc(qdri_dev *dev, size_t bytes, void **data);
+/* Memory, counted. Any thread. what: it is for ("parameters"), in the sentence where there is too
+ * little. */
+QDR_NODISCARD qdr_status qdri_mem_alloc_for(qdri_dev *dev, const char *what, size_t bytes,
+                                            void **data);
+QDR_NODISCARD qdr_status qdri_mem_alloc(qdri_dev *dev, size_t bytes, void **data); /* "an array" */
 void qdri_mem_free(qdri_dev *dev, void **data);
 void qdri_mem_usage(const qdri_dev *dev, size_t *bytes_now, size_t *bytes_peak);
 void qdri_mem_reset_peak(qdri_dev *dev);
@@ -134,9 +144,22 @@ int qdri_dev_adds_bias(const qdri_dev *dev, const qdri_gemm *gemm);
 /* Whether it has products of factors that are rounded to fp8.
  * @retval QDR_ERR_UNSUPPORTED  no, and the sentence says why */
 QDR_NODISCARD qdr_status qdri_dev_check_rounding(const qdri_dev *dev);
-/* Whether its kernels can use the memory at `data`, which the caller knows as `what`.
- * @retval QDR_ERR_ARGUMENT  it is the host's, another GPU's, or nobody's */
-QDR_NODISCARD qdr_status qdri_dev_check_memory(qdri_dev *dev, const void *data, const char *what);
+/* Whether its kernels can use memory of this GPU; of -1, the host, always. */
+int qdri_dev_reaches(const qdri_dev *dev, int gpu);
+/* Whether its kernels can use the elements of this size at `data`, which the caller knows as
+ * `what`. NULL passes.
+ * @retval QDR_ERR_ARGUMENT  it is no multiple of the size; the host's, another GPU's, or nobody's
+ */
+QDR_NODISCARD qdr_status qdri_dev_check_memory(qdri_dev *dev, const void *data, size_t elem_bytes,
+                                               const char *what);
+/* The same of an argument: "who: what". */
+QDR_NODISCARD qdr_status qdri_dev_check_argument(qdri_dev *dev, const void *data, size_t elem_bytes,
+                                                 const char *who, const char *what);
+/* A named range around what is enqueued between the two, for a profiler; nothing where none wants
+ * them. */
+int qdri_dev_wants_ranges(const qdri_dev *dev);
+void qdri_range_begin(qdri_dev *dev, const char *name);
+void qdri_range_end(qdri_dev *dev);
 
 /* What computes its products: the library, its version and kernels. One thread at a time; valid as
  * long as the process. */

@@ -112,22 +112,33 @@ qdr_status qdri_plugin_open(const qdri_plugin **plugin)
     return status;
 }
 
-static int is_set(const char *name, const char *value)
+/* *is_second: the second of the two values; unset or empty is the first. */
+static qdr_status read_choice(const char *name, const char *first, const char *second,
+                              int *is_second)
 {
-    const char *is = getenv(name);
-    return is && strcmp(is, value) == 0;
+    const char *value = getenv(name);
+    *is_second = value && strcmp(value, second) == 0;
+    if (*is_second || !value || !*value || strcmp(value, first) == 0) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "cuda: %s is \"%.40s\"; use %s or %s", name, value, first,
+                    second);
+}
+
+static qdr_status read_opts(qdri_cuda_opts *opts)
+{
+    QDR_TRY(read_choice("QDR_CUDA_MEMORY", "device", "managed", &opts->is_managed));
+    QDR_TRY(read_choice("QDR_TF32", "0", "1", &opts->tf32));
+    return read_choice("QDR_NVTX", "0", "1", &opts->ranges);
 }
 
 qdr_status qdri_dev_create_cuda(int gpu, int node_rank, qdri_dev **dev)
 {
     const qdri_plugin *plugin;
     qdri_cuda_versions versions;
+    qdri_cuda_opts opts = {0};
     *dev = NULL;
+    QDR_TRY(read_opts(&opts));
     QDR_TRY(qdri_plugin_open(&plugin));
     QDR_TRY(plugin->find_versions(&versions));
-    const qdri_cuda_opts opts = {
-        .number = gpu >= 0 || versions.n_gpus == 0 ? gpu : node_rank % versions.n_gpus,
-        .is_managed = is_set("QDR_CUDA_MEMORY", "managed"),
-        .tf32 = is_set("QDR_TF32", "1")};
+    opts.number = gpu >= 0 || versions.n_gpus == 0 ? gpu : node_rank % versions.n_gpus;
     return plugin->dev_create(&opts, dev);
 }

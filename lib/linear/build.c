@@ -138,10 +138,16 @@ static qdr_status bind_region(qdr_stack *stack, qdri_region region, void *caller
     if ((uintptr_t)callers % QDRI_BUFFER_ALIGN)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "bind: memory at %p is not aligned to %d bytes", callers,
                         QDRI_BUFFER_ALIGN);
+    static const char *const names[] = {[QDRI_PARAMETERS] = "parameters",
+                                        [QDRI_GRADIENTS] = "gradients",
+                                        [QDRI_ACTIVATIONS] = "activations",
+                                        [QDRI_WORKSPACE] = "workspace"};
+    qdri_dev *dev = qdri_context_dev(qdr_grid_context(stack->grid));
+    const size_t bytes = stack->net.buffers.region_bytes[region];
     stack->memory[region] = callers;
-    if (callers) return QDR_OK;
-    QDR_TRY(qdri_mem_alloc(qdri_context_dev(qdr_grid_context(stack->grid)),
-                           stack->net.buffers.region_bytes[region], &stack->owned[region]));
+    if (callers)
+        return bytes ? qdri_dev_check_argument(dev, callers, 1, "bind", names[region]) : QDR_OK;
+    QDR_TRY(qdri_mem_alloc_for(dev, names[region], bytes, &stack->owned[region]));
     stack->memory[region] = stack->owned[region];
     return QDR_OK;
 }
@@ -156,12 +162,18 @@ static qdr_status clear(qdr_stack *stack)
     return qdri_stream_synchronize(stream);
 }
 
+/* Nothing is bound where one rank has too little. */
+static void unbind(qdr_stack *stack)
+{
+    qdri_dev *dev = qdri_context_dev(qdr_grid_context(stack->grid));
+    for (int region = 0; region < (int)QDRI_CALLER; region++) {
+        qdri_mem_free(dev, &stack->owned[region]);
+        stack->memory[region] = NULL;
+    }
+}
+
 static qdr_status bind(qdr_stack *stack, const qdr_stack_memory *memory)
 {
-    if (!stack->built || stack->bound)
-        return QDR_FAIL(QDR_ERR_STATE, "bind: %s",
-                        stack->bound ? "the stack has its memory already"
-                                     : "call qdr_stack_build first");
     void *callers[QDRI_CALLER] = {memory->parameters, memory->gradients, memory->activations,
                                   memory->workspace};
     for (int region = 0; region < (int)QDRI_CALLER; region++)
@@ -169,11 +181,21 @@ static qdr_status bind(qdr_stack *stack, const qdr_stack_memory *memory)
     return clear(stack);
 }
 
+static qdr_status fail_bind(const qdr_stack *stack)
+{
+    return QDR_FAIL(QDR_ERR_STATE, "bind: %s",
+                    stack->bound ? "the stack has its memory already"
+                                 : "call qdr_stack_build first");
+}
+
 qdr_status qdr_stack_bind(qdr_stack *stack, const qdr_stack_memory *memory)
 {
     if (!stack || !memory)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "bind: the stack or the memory is NULL");
-    QDR_TRY(qdr_agree(qdr_grid_context(stack->grid), bind(stack, memory)));
-    stack->bound = 1;
-    return QDR_OK;
+    const int is_open = stack->built && !stack->bound;
+    const qdr_status status = qdr_agree(qdr_grid_context(stack->grid),
+                                        is_open ? bind(stack, memory) : fail_bind(stack));
+    if (is_open && status != QDR_OK) unbind(stack);
+    stack->bound |= status == QDR_OK;
+    return status;
 }

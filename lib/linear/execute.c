@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Executing a schedule: every task is enqueued on its stream, after the tasks it waits for. */
+#include <stdio.h>
+
 #include "core/block.h"
 #include "core/trace.h"
 #include "linear/operations.h"
@@ -216,6 +218,19 @@ static qdr_status add_stamp(qdr_stream *stream, int64_t *place)
     return place ? qdri_stamp(stream, place) : QDR_OK;
 }
 
+static qdr_status run_named(const run *r, int number)
+{
+    qdri_dev *dev = qdri_stream_dev(r->stream);
+    char name[128];
+    if (!qdri_dev_wants_ranges(dev)) return runners[r->task->kind](r);
+    snprintf(name, sizeof name, "%s: %s #%d", r->task->name ? r->task->name : "",
+             qdri_task_name(r->task), number);
+    qdri_range_begin(dev, name);
+    const qdr_status status = runners[r->task->kind](r);
+    qdri_range_end(dev);
+    return status;
+}
+
 /* Between two stamps each, where the context is traced or the stack measured. */
 static qdr_status run_task(const run *r, int number)
 {
@@ -223,7 +238,7 @@ static qdr_status run_task(const run *r, int number)
     qdri_trace_event *event = trace ? qdri_trace_add(trace, r->task, number) : NULL;
     QDR_TRY(add_stamp(r->stream, event ? &event->begin_ns : NULL));
     QDR_TRY(add_stamp(r->stream, r->stamps ? &r->stamps->begin_ns : NULL));
-    if (!r->is_done) QDR_TRY(runners[r->task->kind](r));
+    if (!r->is_done) QDR_TRY(run_named(r, number));
     QDR_TRY(add_stamp(r->stream, r->stamps ? &r->stamps->end_ns : NULL));
     return add_stamp(r->stream, event ? &event->end_ns : NULL);
 }

@@ -122,7 +122,12 @@ static qdr_status check_memory(const qdr_linear *layer, const void *memory, int 
                                const char *what)
 {
     const qdri_edge *e = &layer->stack->net.edges[edge];
-    if (memory || qdri_edge_elems(e) == 0) return QDR_OK;
+    const qdr_stack *stack = layer->stack;
+    if (qdri_edge_elems(e) == 0) return QDR_OK;
+    if (memory)
+        return qdri_dev_check_argument(qdri_context_dev(qdr_grid_context(stack->grid)), memory,
+                                       qdr_dtype_bytes(stack->net.opts.dtype),
+                                       qdri_linear_name(layer), what);
     return QDR_FAIL(QDR_ERR_ARGUMENT,
                     "%s: %s is NULL, but this rank has %" PRId64 "x%" PRId64 " elements of it",
                     qdri_linear_name(layer), what, e->owned.n_rows, e->owned.n_cols);

@@ -7,6 +7,7 @@
 
 #include "core/size.h"
 #include "dev/clock.h"
+#include "dev/cpu/narrow.h"
 #include "linear/tune.h"
 
 enum { LEAST_ROUNDS = 5, MOST_ROUNDS = 51, N_TIMES = 2 * QDRI_N_PRODUCTS, MOST_SECS = 16 };
@@ -47,11 +48,9 @@ static void make_block(void *block, qdr_dtype dtype)
     for (int i = 0; i < BLOCK_ELEMS; i++) {
         state = state * 1664525u + 1013904223u; /* Numerical Recipes */
         const float number = (float)(state >> 8) * 0x1p-24f - 0.5f;
-        uint32_t bits;
-        memcpy(&bits, &number, sizeof bits);
         if (dtype == QDR_F64) ((double *)block)[i] = (double)number;
         if (dtype == QDR_F32) ((float *)block)[i] = number;
-        if (dtype == QDR_BF16) ((uint16_t *)block)[i] = (uint16_t)(bits >> 16);
+        if (qdri_is_narrow(dtype)) ((uint16_t *)block)[i] = qdri_narrow_round(dtype, number);
     }
 }
 

@@ -70,10 +70,12 @@ qdr_status qdr_attention_forward(qdr_context *ctx, const qdr_attention *attentio
     int64_t n_qkv = 0, n_y = 0;
     QDR_TRY(qdri_check_object(who, ctx, "the context"));
     QDR_TRY(attention_check(attention, &n_qkv, &n_y));
-    QDR_TRY(qdri_check_data(who, "qkv", qkv, n_qkv));
-    QDR_TRY(qdri_check_data(who, "y", y, n_y));
-    QDR_TRY(qdri_check_data(who, "saved", saved, n_y));
-    QDR_TRY(qdri_check_data(who, "work", work, n_y));
+    QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "qkv", qkv, n_qkv, attention->dtype));
+    QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "y", y, n_y, attention->dtype));
+    QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "saved", saved, n_y,
+                            qdri_sum_type(attention->dtype)));
+    QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "work", work, n_y,
+                            qdri_sum_type(attention->dtype)));
     qdri_kernel kernel = attention_kernel(attention, QDRI_K_ATTENTION_FORWARD);
     kernel.u.attention.qkv = qkv;
     kernel.u.attention.out = y;
@@ -89,12 +91,14 @@ qdr_status qdr_attention_backward(qdr_context *ctx, const qdr_attention *attenti
     int64_t n_qkv = 0, n_y = 0;
     QDR_TRY(qdri_check_object(who, ctx, "the context"));
     QDR_TRY(attention_check(attention, &n_qkv, &n_y));
-    QDR_TRY(qdri_check_data(who, "qkv", qkv, n_qkv));
-    QDR_TRY(qdri_check_data(who, "y", y, n_y));
-    QDR_TRY(qdri_check_data(who, "saved", saved, n_y));
-    QDR_TRY(qdri_check_data(who, "dy", dy, n_y));
-    QDR_TRY(qdri_check_data(who, "dqkv", dqkv, n_qkv));
-    QDR_TRY(qdri_check_data(who, "work", work, n_y));
+    QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "qkv", qkv, n_qkv, attention->dtype));
+    QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "y", y, n_y, attention->dtype));
+    QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "saved", saved, n_y,
+                            qdri_sum_type(attention->dtype)));
+    QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "dy", dy, n_y, attention->dtype));
+    QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "dqkv", dqkv, n_qkv, attention->dtype));
+    QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "work", work, n_y,
+                            qdri_sum_type(attention->dtype)));
     qdri_kernel kernel = attention_kernel(attention, QDRI_K_ATTENTION_BACKWARD);
     kernel.u.attention.qkv = qkv;
     kernel.u.attention.y = y;

@@ -54,11 +54,15 @@ qdr_status qdr_cross_entropy_forward(qdr_grid *grid, const qdr_cross_entropy *ce
                                      void *saved, void *work, qdr_stream *stream)
 {
     QDR_TRY(ce_check(grid, ce));
-    QDR_TRY(qdri_check_data(who, "logits", logits, ce->n_rows * ce->n_cols));
-    QDR_TRY(qdri_check_data(who, "targets", targets, ce->n_rows));
+    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "logits", logits, ce->n_rows * ce->n_cols,
+                            ce->dtype));
+    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "targets", targets, ce->n_rows, QDR_I32));
     QDR_TRY(qdri_check_object(who, result, "result"));
-    QDR_TRY(qdri_check_data(who, "saved", saved, ce->n_rows));
-    QDR_TRY(qdri_check_data(who, "work", work, ce->n_rows));
+    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "result", result, 2, QDR_F64));
+    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "saved", saved, ce->n_rows,
+                            qdri_sum_type(ce->dtype)));
+    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "work", work, ce->n_rows,
+                            qdri_sum_type(ce->dtype)));
     const qdr_dtype sum_type = qdri_sum_type(ce->dtype);
     void *sums = work ? (char *)work + qdri_cross_entropy_sums(ce) : NULL;
     stream = qdri_stream_or_default(grid, stream);
@@ -80,10 +84,11 @@ qdr_status qdr_cross_entropy_backward(qdr_grid *grid, const qdr_cross_entropy *c
 {
     QDR_TRY(ce_check(grid, ce));
     const int64_t n_elems = ce->n_rows * ce->n_cols;
-    QDR_TRY(qdri_check_data(who, "logits", logits, n_elems));
-    QDR_TRY(qdri_check_data(who, "targets", targets, ce->n_rows));
-    QDR_TRY(qdri_check_data(who, "saved", saved, ce->n_rows));
-    QDR_TRY(qdri_check_data(who, "dlogits", dlogits, n_elems));
+    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "logits", logits, n_elems, ce->dtype));
+    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "targets", targets, ce->n_rows, QDR_I32));
+    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "saved", saved, ce->n_rows,
+                            qdri_sum_type(ce->dtype)));
+    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "dlogits", dlogits, n_elems, ce->dtype));
     qdri_kernel kernel = ce_kernel(ce, logits, targets);
     kernel.u.ce.saved = (void *)(uintptr_t)saved; /* only read here */
     kernel.u.ce.dlogits = dlogits;

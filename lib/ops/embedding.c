@@ -85,15 +85,19 @@ static qdri_kernel embed_kernel(const qdr_embedding *embedding, qdri_kernel_kind
 }
 
 static qdr_status data_check(const qdr_grid *grid, const qdr_embedding *embedding,
-                             const int32_t *tokens, const void *table, const void *rows,
-                             const void *work)
+                             const int32_t *tokens, const void *table, qdr_dtype table_type,
+                             const void *rows, const void *work)
 {
     const int64_t n_vocab = embedding->vocab_end - embedding->vocab_begin;
     const int64_t n_elems = embedding->n_rows * embedding->n_cols;
-    QDR_TRY(qdri_check_data(who, "tokens", tokens, embedding->n_rows));
-    QDR_TRY(qdri_check_data(who, "E or its gradient", table, n_vocab * embedding->n_cols));
-    QDR_TRY(qdri_check_data(who, "y or its gradient", rows, output_elems(grid, embedding)));
-    return qdri_check_data(who, "work", work, is_scattered(grid, embedding) ? n_elems : 0);
+    QDR_TRY(
+        qdri_check_data(qdri_grid_dev(grid), who, "tokens", tokens, embedding->n_rows, QDR_I32));
+    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "E or its gradient", table,
+                            n_vocab * embedding->n_cols, table_type));
+    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "y or its gradient", rows,
+                            output_elems(grid, embedding), embedding->dtype));
+    return qdri_check_data(qdri_grid_dev(grid), who, "work", work,
+                           is_scattered(grid, embedding) ? n_elems : 0, embedding->dtype);
 }
 
 qdr_status qdr_embedding_forward(qdr_grid *grid, const qdr_embedding *embedding,
@@ -101,7 +105,7 @@ qdr_status qdr_embedding_forward(qdr_grid *grid, const qdr_embedding *embedding,
                                  qdr_stream *stream)
 {
     QDR_TRY(embedding_check(grid, embedding));
-    QDR_TRY(data_check(grid, embedding, tokens, e, y, work));
+    QDR_TRY(data_check(grid, embedding, tokens, e, embedding->dtype, y, work));
     const int scattered = is_scattered(grid, embedding);
     stream = qdri_stream_or_default(grid, stream);
     qdri_kernel kernel = embed_kernel(embedding, QDRI_K_EMBED_FORWARD, tokens);
@@ -118,7 +122,7 @@ qdr_status qdr_embedding_backward(qdr_grid *grid, const qdr_embedding *embedding
                                   void *work, qdr_stream *stream)
 {
     QDR_TRY(embedding_check(grid, embedding));
-    QDR_TRY(data_check(grid, embedding, tokens, de, dy, work));
+    QDR_TRY(data_check(grid, embedding, tokens, de, qdri_sum_type(embedding->dtype), dy, work));
     const int scattered = is_scattered(grid, embedding);
     stream = qdri_stream_or_default(grid, stream);
     if (scattered) QDR_TRY(rows_move(grid, embedding, QDR_ALL_GATHER, dy, work, stream));

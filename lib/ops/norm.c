@@ -78,12 +78,14 @@ qdr_status qdr_layer_norm_forward(qdr_grid *grid, const qdr_layer_norm *norm, co
 {
     QDR_TRY(norm_check(grid, norm));
     const int64_t n_elems = norm->n_rows * norm->n_cols;
-    QDR_TRY(qdri_check_data(who, "x", x, n_elems));
-    QDR_TRY(qdri_check_data(who, "gamma", gamma, norm->n_cols));
-    QDR_TRY(qdri_check_data(who, "beta", beta, norm->n_cols));
-    QDR_TRY(qdri_check_data(who, "y", y, n_elems));
-    QDR_TRY(qdri_check_data(who, "stats", stats, norm->n_rows));
-    QDR_TRY(qdri_check_data(who, "work", work, norm->n_rows));
+    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "x", x, n_elems, norm->dtype));
+    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "gamma", gamma, norm->n_cols, norm->dtype));
+    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "beta", beta, norm->n_cols, norm->dtype));
+    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "y", y, n_elems, norm->dtype));
+    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "stats", stats, norm->n_rows,
+                            qdri_sum_type(norm->dtype)));
+    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "work", work, norm->n_rows,
+                            qdri_sum_type(norm->dtype)));
     stream = qdri_stream_or_default(grid, stream);
     QDR_TRY(statistics(grid, norm, x, stats, work, stream));
     qdri_kernel kernel = norm_kernel(norm);
@@ -95,17 +97,19 @@ qdr_status qdr_layer_norm_forward(qdr_grid *grid, const qdr_layer_norm *norm, co
     return run(&kernel, QDRI_K_NORM_APPLY, stream);
 }
 
-static qdr_status backward_check(const qdr_layer_norm *norm, const void *x, const void *gamma,
-                                 const void *dy, const void *stats, const void *dx,
-                                 const void *work)
+static qdr_status backward_check(const qdr_grid *grid, const qdr_layer_norm *norm, const void *x,
+                                 const void *gamma, const void *dy, const void *stats,
+                                 const void *dx, const void *work)
 {
     const int64_t n_elems = norm->n_rows * norm->n_cols;
-    QDR_TRY(qdri_check_data(who, "x", x, n_elems));
-    QDR_TRY(qdri_check_data(who, "gamma", gamma, norm->n_cols));
-    QDR_TRY(qdri_check_data(who, "dy", dy, n_elems));
-    QDR_TRY(qdri_check_data(who, "stats", stats, norm->n_rows));
-    QDR_TRY(qdri_check_data(who, "dx", dx, n_elems));
-    return qdri_check_data(who, "work", work, norm->n_rows);
+    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "x", x, n_elems, norm->dtype));
+    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "gamma", gamma, norm->n_cols, norm->dtype));
+    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "dy", dy, n_elems, norm->dtype));
+    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "stats", stats, norm->n_rows,
+                            qdri_sum_type(norm->dtype)));
+    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "dx", dx, n_elems, norm->dtype));
+    return qdri_check_data(qdri_grid_dev(grid), who, "work", work, norm->n_rows,
+                           qdri_sum_type(norm->dtype));
 }
 
 qdr_status qdr_layer_norm_backward(qdr_grid *grid, const qdr_layer_norm *norm, const void *x,
@@ -114,10 +118,16 @@ qdr_status qdr_layer_norm_backward(qdr_grid *grid, const qdr_layer_norm *norm, c
                                    int accumulate_params, void *work, qdr_stream *stream)
 {
     QDR_TRY(norm_check(grid, norm));
-    QDR_TRY(backward_check(norm, x, gamma, dy, stats, dx, work));
+    QDR_TRY(backward_check(grid, norm, x, gamma, dy, stats, dx, work));
     if (norm->n_cols && !dgamma != !dbeta)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "layer norm: only one of dgamma and dbeta is NULL; pass both or neither");
+    if (dgamma) {
+        QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "dgamma", dgamma, norm->n_cols,
+                                qdri_sum_type(norm->dtype)));
+        QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "dbeta", dbeta, norm->n_cols,
+                                qdri_sum_type(norm->dtype)));
+    }
     stream = qdri_stream_or_default(grid, stream);
     qdri_kernel kernel = norm_kernel(norm);
     kernel.u.norm.x = x;

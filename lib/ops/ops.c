@@ -41,12 +41,14 @@ qdr_status qdri_check_extent(const char *who, const char *what, int64_t n)
     return QDR_OK;
 }
 
-qdr_status qdri_check_data(const char *who, const char *what, const void *data, int64_t n_elems)
+qdr_status qdri_check_data(qdri_dev *dev, const char *who, const char *what, const void *data,
+                           int64_t n_elems, qdr_dtype dtype)
 {
     if (!data && n_elems)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: %s is NULL, but has %" PRId64 " elements", who, what,
                         n_elems);
-    return QDR_OK;
+    if (!n_elems) return QDR_OK;
+    return qdri_dev_check_argument(dev, data, qdr_dtype_bytes(dtype), who, what);
 }
 
 static qdri_comm *stat_comm(const qdr_grid *grid, qdr_axis axis)

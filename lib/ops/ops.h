@@ -13,9 +13,13 @@ QDR_NODISCARD qdr_status qdri_check_version(const char *who, uint32_t version);
 QDR_NODISCARD qdr_status qdri_check_dtype(const char *who, qdr_dtype dtype);
 QDR_NODISCARD qdr_status qdri_check_axis(const char *who, qdr_axis axis);
 QDR_NODISCARD qdr_status qdri_check_extent(const char *who, const char *what, int64_t n);
-/* NULL is right only where there is nothing to read or write. */
-QDR_NODISCARD qdr_status qdri_check_data(const char *who, const char *what, const void *data,
-                                         int64_t n_elems);
+/* The caller's array. NULL is right only where there is nothing to read or write. */
+QDR_NODISCARD qdr_status qdri_check_data(qdri_dev *dev, const char *who, const char *what,
+                                         const void *data, int64_t n_elems, qdr_dtype dtype);
+static inline qdri_dev *qdri_grid_dev(const qdr_grid *grid)
+{
+    return qdri_context_dev(qdr_grid_context(grid));
+}
 
 /* Ranks along an axis, and the caller's place on it. */
 int qdri_axis_size(const qdr_grid *grid, qdr_axis axis);

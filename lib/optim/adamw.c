@@ -103,7 +103,7 @@ static qdr_status create(qdr_stack *stack, const qdr_adamw_opts *opts, qdr_adamw
     made->stack = stack;
     made->opts = with_defaults(*opts);
     QDR_TRY(qdr_adamw_size(stack, &made->bytes));
-    QDR_TRY(qdri_mem_alloc(dev_of(stack), made->bytes, &made->memory));
+    QDR_TRY(qdri_mem_alloc_for(dev_of(stack), "optimizer state", made->bytes, &made->memory));
     return qdri_fill_zero(stream_of(stack), made->memory, made->bytes);
 }
 

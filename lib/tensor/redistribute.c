@@ -35,7 +35,8 @@ static qdr_status arguments_check(const qdr_matrix *from, const qdr_matrix *to, 
     return QDR_OK;
 }
 
-static qdr_status part_check(const qdr_owned *owned, const void *data, const char *which)
+static qdr_status part_check(const move *m, const qdr_owned *owned, const void *data,
+                             const char *which)
 {
     int64_t n_elems = 0;
     QDR_TRY(qdri_mul_elems(owned->n_rows, owned->n_cols, &n_elems));
@@ -44,7 +45,9 @@ static qdr_status part_check(const qdr_owned *owned, const void *data, const cha
                         "redistribute: %s is NULL, but this rank owns %" PRId64 " × %" PRId64
                         " elements of it",
                         which, owned->n_rows, owned->n_cols);
-    return QDR_OK;
+    if (!n_elems) return QDR_OK;
+    return qdri_dev_check_argument(qdri_context_dev(qdr_grid_context(m->grid)), data, m->elem_bytes,
+                                   "redistribute", which);
 }
 
 /* What this rank's old part and `rank`'s new part have in common, if this rank is to send it. */
@@ -174,13 +177,14 @@ static qdr_status move_prepare(move *m, const void *src, const void *dst, qdri_h
     qdri_dev *dev = qdri_context_dev(qdr_grid_context(m->grid));
     qdri_matrix_part(m->from, &m->here, &m->owned_from);
     qdri_matrix_part(m->to, &m->here, &m->owned_to);
-    QDR_TRY(part_check(&m->owned_from, src, "src"));
-    QDR_TRY(part_check(&m->owned_to, dst, "dst"));
+    QDR_TRY(part_check(m, &m->owned_from, src, "src"));
+    QDR_TRY(part_check(m, &m->owned_to, dst, "dst"));
     QDR_TRY(qdri_hold_create(m->grid, 2 * n_ranks * sizeof(int64_t), hold));
     m->send_counts = (int64_t *)(*hold)->host;
     m->recv_counts = m->send_counts + n_ranks;
     count(m);
-    return qdri_mem_alloc(dev, send_bytes(m) + (size_t)m->n_recv * m->elem_bytes, &(*hold)->device);
+    return qdri_mem_alloc_for(dev, "a redistribution",
+                              send_bytes(m) + (size_t)m->n_recv * m->elem_bytes, &(*hold)->device);
 }
 
 static qdr_status move_run(const move *m, const void *src, void *dst, qdr_dtype dtype,

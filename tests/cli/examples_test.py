@@ -477,17 +477,10 @@ class Training(Case):
     def test_f16(self):
         reference, _ = self.train()
         for grid, words in (("1x1x1x1", ()), ("2x1x2x1", ("--layout", "scattered")), ("1x2x1x1", ("--loss-scale", "4096"))):
-            with self.subTest(grid=grid):
-                lines, done = self.train("--dtype", "f16", *words, grid=grid)
-                self.assert_same_losses(lines, reference, 2.5e-3)
-                self.assertNotIn("skipped", done.stderr.decode())
-
-    def test_steps_that_overflow_are_skipped(self):
-        """Gradients beyond 65504: nothing is learnt, and nothing is lost."""
-        lines, done = self.train("--dtype", "f16", "--loss-scale", "1e9", grid="1x2x2x1")
+            self.assert_same_losses(self.train("--dtype", "f16", *words, grid=grid)[0], reference, 2.5e-3)
+        lines, done = self.train("--dtype", "f16", "--loss-scale", "1e9", grid="1x2x2x1")  # gradients overflow: nothing is learnt
         self.assertIn(f"{len(lines)} steps were skipped", done.stderr.decode())
-        still, _ = self.train("--dtype", "f16", "--lr", "0", grid="1x2x2x1")
-        self.assert_same_losses(lines, still, 0)
+        self.assert_same_losses(lines, self.train("--dtype", "f16", "--lr", "0", grid="1x2x2x1")[0], 0)
 
     def test_memory_is_as_asked(self):
         for grid, words in (("1x1x1x1", ()), ("2x2x1x1", ()), ("1x1x2x2", ()), ("1x1x1x1", ("--dtype", "bf16")),
@@ -528,27 +521,21 @@ class Training(Case):
         before = (ARGUMENTS.mpiexec, "-n", "4") if ARGUMENTS.mpiexec else None
         _, done = self.train("--late", "1:2", grid="2x2x1x1", before=before)
         line = [line for line in done.stderr.decode().splitlines() if line.startswith("rank 1 came")][0]
-        for secs in line.split(":")[1].split():
-            self.assertLessEqual(float(secs), 0.2, line)
+        self.assertTrue(all(float(secs) <= 0.2 for secs in line.split(":")[1].split()), line)
 
 
 class OtherPrograms(Case):
     def test_linear(self):
         done = run("linear")
         self.assertEqual(done.returncode, 0, done.stderr.decode())
-        lines = sorted(done.stdout.decode().splitlines())
-        self.assertEqual(len(lines), 4)
-        for rank, line in enumerate(lines):
-            self.assertTrue(line.startswith(f"rank {rank} of 4"), line)
-            self.assertTrue(line.endswith("db[0] = 8"), line)
+        self.assertEqual(done.stdout.count(b"\n"), 4)
+        for rank, line in enumerate(sorted(done.stdout.decode().splitlines())):
+            self.assertRegex(line, rf"^rank {rank} of 4.*db\[0\] = 8$")
 
     def test_replace_matmul(self):
         done = run("replace_matmul")
         self.assertEqual(done.returncode, 0, done.stderr.decode())
-        lines = done.stdout.decode().splitlines()
-        self.assertEqual(len(lines), 4)
-        for line in lines:
-            self.assertIn("in dweight", line)
+        self.assertEqual(["in dweight" in line for line in done.stdout.decode().splitlines()], 4 * [True])
 
     def test_words_of_short_programs(self):
         for program in ("linear", "replace_matmul"):
@@ -584,8 +571,8 @@ class OtherPrograms(Case):
                     self.assertEqual(done.returncode, 0, done.stderr.decode())
                     result = json.loads(done.stdout)
                     self.assertEqual(result["grid"], grid)
-                    for key in ("forward_secs", "backward_secs", "forward_gflops", "backward_gflops", "tokens_per_s"):
-                        self.assertGreater(result[key], 0)
+                    times = ("forward_secs", "backward_secs", "forward_gflops", "backward_gflops", "tokens_per_s")
+                    self.assertTrue(all(result[key] > 0 for key in times), result)
                     self.assertEqual(result["traffic"] == [], grid == "1x1x1x1")
                     for row in result["traffic"]:
                         if not row["channel"].endswith("stat"):

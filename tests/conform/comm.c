@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One body of tests for all communicators: results bit for bit, bytes sent, groups, agreement.
  *
- *   conform_comm [--local P | --messages] [SEED]     without --local: the ranks that mpiexec
- * started; --messages: no memory that they share */
+ *   conform_comm [--local P | --messages] [SEED]     else mpiexec's ranks; --messages: no shared
+ * memory */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -132,10 +132,8 @@ static void trial_alloc(trial *t, const member *self, size_t bytes_each)
 static void trial_free(trial *t)
 {
     void *memory = t->memory;
-    if (t->owner)
-        qdr_mem_free(t->owner, &memory);
-    else
-        free(memory);
+    if (!t->owner) free(memory);
+    if (t->owner) qdr_mem_free(t->owner, &memory);
 }
 
 static int trial_draw(trial *t, const member *self, uint64_t seed)
@@ -351,8 +349,7 @@ static int test_large(member self)
 #endif
 }
 
-/* Members read and write each other's memory, where all of it is the library's and all can map it.
- */
+/* Members read and write each other's memory, where it is the library's and all can map it. */
 static int test_direct(member self)
 {
 #if QDRI_HAVE_MPI

@@ -26,6 +26,9 @@
 #define __shared__ thread_local
 #undef __launch_bounds__
 #define __launch_bounds__(...)
+#ifdef __clang__
+#define __constinit __attribute__((require_constant_initialization))
+#endif
 #define EMULATE_SHARED_BYTES 232448 /* of a block on Hopper */
 
 #define EMULATE_FAST_TLS __constinit thread_local

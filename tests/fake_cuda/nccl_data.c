@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "../narrow.h"
 #include "nccl_internal.h"
 
 size_t fake_nccl_type_bytes(ncclDataType_t type)
@@ -12,23 +13,25 @@ size_t fake_nccl_type_bytes(ncclDataType_t type)
     case ncclFloat64: return 8;
     case ncclFloat32:
     case ncclInt32: return 4;
-    case ncclBfloat16: return 2;
+    case ncclBfloat16:
+    case ncclFloat16: return 2;
     default: return 1;
     }
+}
+
+static qdr_dtype narrow_type(ncclDataType_t type)
+{
+    return type == ncclFloat16 ? QDR_F16 : QDR_BF16;
 }
 
 static double load(ncclDataType_t type, const void *at)
 {
     float value;
-    uint32_t bits = 0;
-    uint16_t high;
+    uint16_t bits;
     switch (type) {
     case ncclFloat32: memcpy(&value, at, 4); return (double)value;
     case ncclBfloat16:
-        memcpy(&high, at, 2);
-        bits = (uint32_t)high << 16;
-        memcpy(&value, &bits, 4);
-        return (double)value;
+    case ncclFloat16: memcpy(&bits, at, 2); return narrow_value(narrow_type(type), bits);
     default: break;
     }
     double wide;
@@ -39,17 +42,11 @@ static double load(ncclDataType_t type, const void *at)
 static void store(ncclDataType_t type, void *at, double wide)
 {
     const float value = (float)wide;
-    uint32_t bits;
-    memcpy(&bits, &value, 4);
     if (type == ncclFloat64) memcpy(at, &wide, 8);
     if (type == ncclFloat32) memcpy(at, &value, 4);
-    if (type != ncclBfloat16) return;
-    uint16_t high = (uint16_t)(bits >> 16);
-    if (isnan(value))
-        high |= 0x40;
-    else
-        high = (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-    memcpy(at, &high, 2);
+    if (type != ncclBfloat16 && type != ncclFloat16) return;
+    const uint16_t bits = narrow_bits(narrow_type(type), (double)value);
+    memcpy(at, &bits, 2);
 }
 
 static double add(ncclDataType_t type, ncclRedOp_t red, double a, double b)

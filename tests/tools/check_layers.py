@@ -34,6 +34,7 @@ HOMES = {
     "jansson.h": ["lib/core/", "src/", "examples/"],
     "cuda": ["lib/dev/cuda/", "include/quadrille/cuda.h"],
     "cublas": ["lib/dev/cuda/"],
+    "nvtx": ["lib/dev/cuda/"],
     "nccl": ["lib/comm/nccl"],
     "zfp": ["lib/codec/"],
 }
@@ -47,6 +48,8 @@ def home_of(header):
 
 
 def check_foreign(path, header, angled):
+    if path.startswith("include/") and not angled:  # our own, whatever its name
+        return
     home = home_of(header)
     if home is not None:
         if not path.startswith(tuple(home)):

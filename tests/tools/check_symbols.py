@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Symbols: a shared library exports names that begin with qdr_ and nothing else, and lacks none of its own.
 
-usage: check_symbols.py LIBRARY...
+usage: check_symbols.py [--needs NAMES] LIBRARY...    --needs: what it is linked with besides the C library
 """
+import argparse
+import re
 import subprocess
 import sys
 
@@ -28,11 +30,28 @@ def problems(library):
             yield f"{library}: uses {name}, which nobody defines"
 
 
+def strange_needs(library, wanted):
+    listed = subprocess.run(["readelf", "-d", library], capture_output=True, text=True, check=True).stdout
+    needed = {name.split(".so")[0] for name in re.findall(r"\(NEEDED\).*\[(.*)\]", listed)}
+    wanted = {"lib" + name for name in wanted}
+    for name in sorted(needed - wanted - {"libc", "libm", "libpthread", "libdl", "libgcc_s", "ld-linux-x86-64"}):
+        yield f"{library}: needs {name}, which nobody expects"
+    for name in sorted(wanted - needed):
+        yield f"{library}: does not need {name}"
+
+
 def main():
-    found = [problem for library in sys.argv[1:] for problem in problems(library)]
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--needs", type=str.split)
+    parser.add_argument("libraries", nargs="+")
+    arguments = parser.parse_args()
+    found = [problem for library in arguments.libraries for problem in problems(library)]
+    for library in arguments.libraries:
+        if arguments.needs is not None:
+            found += strange_needs(library, arguments.needs)
     for problem in found:
         print(problem)
-    return 1 if found or len(sys.argv) < 2 else 0
+    return 1 if found else 0
 
 
 if __name__ == "__main__":

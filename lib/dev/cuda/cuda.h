@@ -33,6 +33,7 @@ typedef struct qdri_cuda_dev {
     qdri_cuda_opts opts;
     qdri_gpu gpu;
     cudaMemPool_t pool; /* NULL: memory is managed */
+    uint64_t reached_by; /* bits of the GPUs that can use the pool's memory, and it theirs */
     cudaStream_t memory_stream; /* on which the pool gives and takes */
     pthread_mutex_t memory_lock;
     qdri_cuda_block *blocks; /* what the pool gave, by address */
@@ -45,6 +46,7 @@ typedef struct qdri_cuda_dev {
     int n_products, product_capacity;
     int n_sms_free; /* for products: what collectives leave them */
     qdri_cuda_stamps *stamps; /* NULL until the first */
+    int wants_ranges;
     char products_name[96];
 } qdri_cuda_dev;
 
@@ -93,6 +95,8 @@ void qdri_cuda_memory_close(qdri_cuda_dev *dev);
 qdr_status qdri_cuda_mem_alloc(qdri_dev *dev, size_t bytes, void **data);
 size_t qdri_cuda_mem_free(qdri_dev *dev, void *data);
 qdr_status qdri_cuda_check_memory(qdri_dev *dev, const void *data, const char *what);
+int qdri_cuda_reaches(const qdri_dev *dev, int gpu);
+void qdri_cuda_room(qdri_dev *dev, size_t *bytes_free, size_t *bytes);
 qdr_status qdri_cuda_copy(qdr_stream *stream, void *dst, const void *src, size_t bytes);
 qdr_status qdri_cuda_fill_zero(qdr_stream *stream, void *dst, size_t bytes);
 /* The stream's own, made at the first use. */
@@ -150,6 +154,12 @@ qdr_status qdri_cuda_check_rounding(const qdri_dev *dev);
 /* At least one step, no bias. */
 QDR_NODISCARD qdr_status qdri_cuda_gemm_rounded(qdr_stream *stream, const qdri_gemm *gemm);
 void qdri_cuda_rooms_free(qdr_stream *stream);
+
+/* nvtx.c */
+void qdri_cuda_ranges_open(qdri_cuda_dev *dev);
+int qdri_cuda_wants_ranges(const qdri_dev *dev);
+void qdri_cuda_range_begin(qdri_dev *dev, const char *name);
+void qdri_cuda_range_end(qdri_dev *dev);
 
 /* kernels.c */
 qdr_status qdri_cuda_kernel(qdr_stream *stream, const qdri_kernel *kernel);

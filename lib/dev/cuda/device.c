@@ -26,8 +26,8 @@ static void wake_all(qdri_dev *dev) { (void)dev; }
 static void destroy(qdri_dev *dev)
 {
     qdri_cuda_dev *self = (qdri_cuda_dev *)dev;
-    const qdr_status status = qdri_cuda_enter(self);
-    (void)status; /* what can be freed is freed */
+    /* What can be freed is freed, and the sentence of what failed before stays. */
+    if (cudaSetDevice(self->opts.number) != cudaSuccess) (void)cudaGetLastError();
     qdri_cuda_stamps_free(self);
     qdri_cuda_products_free(self);
     if (self->fault) (void)cudaFreeHost(self->fault);
@@ -71,6 +71,11 @@ static const qdri_dev_table cuda_table = {
     .record_run = qdri_cuda_record_run,
     .record_free = qdri_cuda_record_free,
     .check_memory = qdri_cuda_check_memory,
+    .reaches = qdri_cuda_reaches,
+    .room = qdri_cuda_room,
+    .wants_ranges = qdri_cuda_wants_ranges,
+    .range_begin = qdri_cuda_range_begin,
+    .range_end = qdri_cuda_range_end,
     .wake_all = wake_all,
     .destroy = destroy,
 };
@@ -80,8 +85,8 @@ static qdr_status check_gpu(const qdri_gpu *gpu)
 {
     if (gpu->major >= 8) return QDR_OK;
     return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                    "cuda: GPU %d, %.100s, has compute capability %d.%d; 8.0 (Ampere) or later is "
-                    "needed",
+                    "cuda: GPU %d, %.100s, has compute capability %d.%d, and 8.0 (Ampere) or later "
+                    "is needed; use another GPU, or --device cpu",
                     gpu->number, gpu->name, gpu->major, gpu->minor);
 }
 
@@ -89,6 +94,7 @@ static qdr_status open_gpu(qdri_cuda_dev *dev)
 {
     QDR_TRY(qdri_cuda_find_gpu(dev->opts.number, &dev->gpu));
     QDR_TRY(check_gpu(&dev->gpu));
+    qdri_cuda_ranges_open(dev);
     QDR_TRY(qdri_cuda_enter(dev));
     dev->n_sms_free = dev->gpu.n_sms;
     QDR_TRY(qdri_cuda_memory_open(dev));

@@ -80,8 +80,7 @@ qdr_status qdri_cuda_record_run(qdr_stream *stream, void *data)
 void qdri_cuda_record_free(qdri_dev *dev, void *data)
 {
     record *recorded = data;
-    const qdr_status status = qdri_cuda_enter((const qdri_cuda_dev *)dev);
-    (void)status;
+    (void)cudaSetDevice(((const qdri_cuda_dev *)dev)->opts.number);
     if (recorded->last) (void)cudaStreamSynchronize(recorded->last);
     (void)cudaGraphExecDestroy(recorded->executable);
     free(recorded);

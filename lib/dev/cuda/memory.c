@@ -11,6 +11,36 @@ struct qdri_cuda_block {
     size_t bytes;
 };
 
+enum { MOST_PEERS = 64 }; /* bits of reached_by */
+
+/* The other GPUs may use the pool's memory, where the machine lets them. */
+static qdr_status open_to_peers(qdri_cuda_dev *dev)
+{
+    struct cudaMemAccessDesc list[MOST_PEERS];
+    size_t n = 0;
+    int n_gpus = 0;
+    QDRI_CUDA_TRY(dev, cudaGetDeviceCount(&n_gpus));
+    for (int other = 0; other < n_gpus && other < MOST_PEERS; other++) {
+        int there = 0, back = 0;
+        if (other == dev->opts.number) continue;
+        QDRI_CUDA_TRY(dev, cudaDeviceCanAccessPeer(&there, other, dev->opts.number));
+        QDRI_CUDA_TRY(dev, cudaDeviceCanAccessPeer(&back, dev->opts.number, other));
+        if (!there || !back) continue;
+        dev->reached_by |= (uint64_t)1 << other;
+        list[n++] = (struct cudaMemAccessDesc){
+            .location = {.type = cudaMemLocationTypeDevice, .id = other},
+            .flags = cudaMemAccessFlagsProtReadWrite};
+    }
+    if (n && dev->pool) QDRI_CUDA_TRY(dev, cudaMemPoolSetAccess(dev->pool, list, n));
+    return QDR_OK;
+}
+
+int qdri_cuda_reaches(const qdri_dev *base, int gpu)
+{
+    const qdri_cuda_dev *dev = (const qdri_cuda_dev *)base;
+    return gpu == dev->opts.number || (gpu < MOST_PEERS && (dev->reached_by >> gpu & 1));
+}
+
 qdr_status qdri_cuda_memory_open(qdri_cuda_dev *dev)
 {
     const struct cudaMemPoolProps properties = {
@@ -18,11 +48,11 @@ qdr_status qdri_cuda_memory_open(qdri_cuda_dev *dev)
         .location = {.type = cudaMemLocationTypeDevice, .id = dev->opts.number}};
     uint64_t keep_all = UINT64_MAX;
     QDRI_CUDA_TRY(dev, cudaStreamCreateWithFlags(&dev->memory_stream, cudaStreamNonBlocking));
-    if (dev->opts.is_managed) return QDR_OK;
+    if (dev->opts.is_managed) return open_to_peers(dev);
     QDRI_CUDA_TRY(dev, cudaMemPoolCreate(&dev->pool, &properties));
     QDRI_CUDA_TRY(dev,
                   cudaMemPoolSetAttribute(dev->pool, cudaMemPoolAttrReleaseThreshold, &keep_all));
-    return QDR_OK;
+    return open_to_peers(dev);
 }
 
 void qdri_cuda_memory_close(qdri_cuda_dev *dev)
@@ -126,10 +156,35 @@ size_t qdri_cuda_mem_free(qdri_dev *base, void *data)
     return bytes;
 }
 
-qdr_status qdri_cuda_check_memory(qdri_dev *base, const void *data, const char *what)
+/* What the pool keeps for later is free, too. */
+void qdri_cuda_room(qdri_dev *base, size_t *bytes_free, size_t *bytes)
 {
     const qdri_cuda_dev *dev = (const qdri_cuda_dev *)base;
+    *bytes_free = *bytes = 0;
+    if (qdri_cuda_enter(dev) != QDR_OK) return;
+    if (dev->pool) (void)cudaMemPoolTrimTo(dev->pool, 0);
+    if (cudaMemGetInfo(bytes_free, bytes) != cudaSuccess) (void)cudaGetLastError();
+}
+
+/* Found without CUDA. */
+static int is_own(qdri_cuda_dev *dev, const void *data)
+{
+    pthread_mutex_lock(&dev->memory_lock);
+    const int at = find_block(dev, data);
+    int is = at < dev->n_blocks && dev->blocks[at].data == data;
+    if (!is && at > 0) {
+        const qdri_cuda_block *before = &dev->blocks[at - 1];
+        is = (uintptr_t)data - (uintptr_t)before->data < before->bytes;
+    }
+    pthread_mutex_unlock(&dev->memory_lock);
+    return is;
+}
+
+qdr_status qdri_cuda_check_memory(qdri_dev *base, const void *data, const char *what)
+{
+    qdri_cuda_dev *dev = (qdri_cuda_dev *)base;
     struct cudaPointerAttributes is;
+    if (is_own(dev, data)) return QDR_OK;
     const cudaError_t error = cudaPointerGetAttributes(&is, data);
     if (error != cudaSuccess) (void)cudaGetLastError();
     if (error != cudaSuccess || is.type == cudaMemoryTypeUnregistered)
@@ -164,7 +219,9 @@ qdr_status qdri_cuda_fill_zero(qdr_stream *stream, void *dst, size_t bytes)
 
 static qdr_status make_once(qdr_stream *stream, size_t bytes, void **memory)
 {
-    return *memory ? QDR_OK : qdri_mem_alloc(stream->dev, bytes, memory);
+    return *memory
+               ? QDR_OK
+               : qdri_mem_alloc_for(stream->dev, "scratch of products and kernels", bytes, memory);
 }
 
 qdr_status qdri_cuda_workspace(qdr_stream *stream, void **workspace)

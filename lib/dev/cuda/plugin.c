@@ -9,11 +9,18 @@ static void connect(const qdri_plugin_host *host)
     qdri_share_log(host->log);
 }
 
+static qdr_status find_versions(qdri_cuda_versions *versions)
+{
+    const qdr_status status = qdri_cuda_find_versions(versions);
+    versions->nccl = qdri_plugin_nccl_version();
+    return status;
+}
+
 QDR_API extern const qdri_plugin qdr_cuda_plugin;
 const qdri_plugin qdr_cuda_plugin = {
     .build = QDRI_PLUGIN_BUILD,
     .connect = connect,
-    .find_versions = qdri_cuda_find_versions,
+    .find_versions = find_versions,
     .find_gpu = qdri_cuda_find_gpu,
     .dev_create = qdri_cuda_dev_create,
     .comm = &qdri_plugin_comms,

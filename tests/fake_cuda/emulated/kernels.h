@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of CUDA's kernels share: a kernel runs on the CPU device and twice on the
- * (emulated) GPU, the second time with arrays on odd addresses. The GPU's bits are the same both
- * times, and near the CPU's. */
+/* What the tests of CUDA's kernels share: a kernel runs on the CPU device, twice on the (emulated)
+ * GPU, where its bits are the same both times, and once more with arrays on odd addresses. All are
+ * near the CPU's. */
 #ifndef FAKE_CUDA_EMULATED_KERNELS_H
 #define FAKE_CUDA_EMULATED_KERNELS_H
 
@@ -16,7 +16,7 @@
 
 #define CHECK_CUDA(call) assert_int_equal((call), cudaSuccess)
 
-enum { N_SMS = 6, N_OPERANDS = 8, GUARD_BYTES = 64 };
+enum { N_OPERANDS = 8, GUARD_BYTES = 64 };
 
 /* An array of a kernel. */
 typedef struct operand {
@@ -34,7 +34,6 @@ typedef struct kernel_test {
     int n;
     operand operands[N_OPERANDS];
     int no_cpu; /* nothing to compare with but the repetition */
-    int stays_aligned; /* the second time, too: on odd addresses another kernel runs */
 } kernel_test;
 
 static const qdr_dtype float_types[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16};
@@ -51,7 +50,6 @@ static inline int open_devices(void **state)
     seed = test_seed();
     CHECK_OK(qdri_dev_create_cpu(1, &cpu));
     CHECK_OK(qdri_stream_create(cpu, QDRI_STREAM_COMPUTE, &cpu_stream));
-    place.n_sms = N_SMS;
     CHECK_CUDA(cudaStreamCreateWithFlags(&place.stream, cudaStreamNonBlocking));
     CHECK_CUDA(cudaMalloc(&place.scratch, QDRI_CUDA_SCRATCH_BYTES));
     CHECK_CUDA(cudaHostAlloc((void **)&place.fault, sizeof *place.fault, cudaHostAllocMapped));
@@ -237,23 +235,34 @@ static inline void compare(const kernel_test *test, int i, const void *got, cons
     }
 }
 
-/* Runs the test and frees its arrays. What it does not say is a result must stay as it is. */
+/* Results are near the CPU's, and the rest stays as it is. */
+static inline void check_run(const kernel_test *test, void *const *got, void *const *want)
+{
+    for (int i = 0; i < test->n; i++) {
+        const operand *o = &test->operands[i];
+        if (!o->is_result && !o->is_scratch) assert_memory_equal(got[i], o->data, bytes_of(o));
+        if (o->is_result && !test->no_cpu) compare(test, i, got[i], want[i]);
+    }
+}
+
+/* Runs the test and frees its arrays. Sums are cut by the number of multiprocessors. */
 static inline void check_kernel(kernel_test *test)
 {
-    void *want[N_OPERANDS], *got[N_OPERANDS], *again[N_OPERANDS];
+    static const int n_sms[] = {1, 6, 132};
+    void *want[N_OPERANDS], *got[N_OPERANDS], *again[N_OPERANDS], *odd[N_OPERANDS];
+    place.n_sms = n_sms[test_between(&seed, 0, 2)];
     run_on_cpu(test, want);
     run_on_gpu(test, 0, got);
-    run_on_gpu(test, !test->stays_aligned, again);
+    run_on_gpu(test, 0, again);
+    run_on_gpu(test, 1, odd);
+    check_run(test, got, want);
+    check_run(test, odd, want);
     for (int i = 0; i < test->n; i++) {
         const operand *o = &test->operands[i];
         if (!o->is_scratch) assert_memory_equal(got[i], again[i], bytes_of(o));
-        if (!o->is_result && !o->is_scratch) assert_memory_equal(got[i], o->data, bytes_of(o));
-        if (o->is_result && !test->no_cpu) compare(test, i, got[i], want[i]);
-        test_free(want[i]);
-        test_free(got[i]);
-        test_free(again[i]);
-        test_free(o->data);
-        if (o->bounds) test_free(o->bounds);
+        void *const all[] = {want[i], got[i], again[i], odd[i], o->data, o->bounds};
+        for (int k = 0; k < 6; k++)
+            if (all[k]) test_free(all[k]);
     }
     test->n = 0;
 }

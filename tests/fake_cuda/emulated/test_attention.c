@@ -152,7 +152,6 @@ static void forward(const heads *h)
     /* no larger than sqrt(size) + log(context) */
     add_result(&test, AT(attention.saved), sum_type(h->dtype), n_rows * h->n_heads, 0,
                roundings(h->dtype, h->size + h->context) * 4 * sqrt((double)h->size));
-    test.stays_aligned = is_mma(h);
     check_kernel(&test);
 }
 
@@ -177,7 +176,6 @@ static void backward(const heads *h)
     const operand *dy = add_random(&test, AT(attention.dy), h->dtype, n_y, -1, 1);
     operand *dqkv = add_result(&test, AT(attention.out), h->dtype, n_rows * width_of(h), 0, 0);
     dqkv->bounds = bounds_of(h, qkv, dy, dqkv->n);
-    test.stays_aligned = is_mma(h);
     check_kernel(&test);
 }
 

@@ -297,8 +297,8 @@ static void reduce(qdr_dtype dtype, qdr_reduce op, int64_t n, int n_sources, int
                 want = reduced(op, dtype, want, value_of(dtype, values, s * n + k));
             const operand o = {.dtype = dtype};
             assert_true(is_narrow(dtype) ? is_near(&o, 0, value_of(dtype, got, k), want)
-                        : isnan(want)     ? isnan(value_of(dtype, got, k))
-                                          : value_of(dtype, got, k) == want);
+                        : isnan(want)    ? isnan(value_of(dtype, got, k))
+                                         : value_of(dtype, got, k) == want);
         }
     }
     for (int s = 0; s <= n_sources; s++) CHECK_CUDA(cudaFree(memory[s]));

@@ -6,9 +6,8 @@
 namespace
 {
 /* A row's packs are kept in registers, as far as they go, for the second pass. */
-template <typename T>
-__global__ void norm_moments(int64_t n_rows, int64_t n_cols, const T *x, real_of<T> *moments,
-                             bool wide)
+template <typename T, bool WIDE>
+__global__ void norm_moments(int64_t n_rows, int64_t n_cols, const T *x, real_of<T> *moments)
 {
     constexpr int V = pack_width<T>;
     typedef real_of<T> R;
@@ -19,13 +18,13 @@ __global__ void norm_moments(int64_t n_rows, int64_t n_cols, const T *x, real_of
     pack<T, V> kept[packs_kept];
     R sum = 0, m2 = 0;
 #pragma unroll
-    for (int i = 0; i < packs_kept; i++) kept[i] = load<V>(mine, first + i * step, n, wide);
+    for (int i = 0; i < packs_kept; i++) kept[i] = load_row<WIDE, V>(mine, first + i * step, n);
 #pragma unroll
     for (int i = 0; i < packs_kept; i++)
 #pragma unroll
         for (int k = 0; k < V; k++) sum += get(kept[i].at[k]);
     for (int64_t at = first + packs_kept * step; at < n; at += step) {
-        const pack<T, V> more = load<V>(mine, at, n, wide);
+        const pack<T, V> more = load_row<WIDE, V>(mine, at, n);
 #pragma unroll
         for (int k = 0; k < V; k++) sum += get(more.at[k]);
     }
@@ -40,7 +39,7 @@ __global__ void norm_moments(int64_t n_rows, int64_t n_cols, const T *x, real_of
 #pragma unroll
     for (int i = 0; i < packs_kept; i++) add_square(kept[i], first + i * step);
     for (int64_t at = first + packs_kept * step; at < n; at += step)
-        add_square(load<V>(mine, at, n, wide), at);
+        add_square(load_row<WIDE, V>(mine, at, n), at);
     m2 = row_total<plus>(m2);
     if (threadIdx.x > 0 || row >= n_rows) return;
     moments[3 * row] = (R)n;
@@ -68,21 +67,21 @@ __global__ void norm_merge(int64_t n_rows, int n_parts, double epsilon, const R 
     stats[2 * row + 1] = (R)(1 / sqrt((n > 0 ? m2 / n : 0) + epsilon));
 }
 
-template <typename T>
+template <typename T, bool WIDE>
 __global__ void norm_apply(int64_t n_rows, int64_t n_cols, const T *x, const T *gamma,
-                           const T *beta, const real_of<T> *stats, T *y, bool wide)
+                           const T *beta, const real_of<T> *stats, T *y)
 {
     constexpr int V = pack_width<T>;
     typedef real_of<T> R;
     const cell at = find_cell(n_cols, V, true);
     if (at.col >= n_cols) return;
-    const pack<T, V> factor = load<V>(gamma, at.col, n_cols, wide);
-    const pack<T, V> shift = load<V>(beta, at.col, n_cols, wide);
+    const pack<T, V> factor = load_row<WIDE, V>(gamma, at.col, n_cols);
+    const pack<T, V> shift = load_row<WIDE, V>(beta, at.col, n_cols);
     pack<T, V> values[rows_each];
 #pragma unroll
     for (int i = 0; i < rows_each; i++) {
         const int64_t row = at.row + i * at.step;
-        if (row < n_rows) values[i] = load<V>(x + row * n_cols, at.col, n_cols, wide);
+        if (row < n_rows) values[i] = load_row<WIDE, V>(x + row * n_cols, at.col, n_cols);
     }
 #pragma unroll
     for (int i = 0; i < rows_each; i++) {
@@ -93,29 +92,29 @@ __global__ void norm_apply(int64_t n_rows, int64_t n_cols, const T *x, const T *
         for (int k = 0; k < V; k++)
             values[i].at[k] = put<T>((get(values[i].at[k]) - mean) * rstd * get(factor.at[k]) +
                                      get(shift.at[k]));
-        store<V>(y + row * n_cols, at.col, n_cols, wide, values[i]);
+        store_row<WIDE, V>(y + row * n_cols, at.col, n_cols, values[i]);
     }
 }
 
 /* dx = or += rstd·(dŷ - Σdŷ/N - x̂·Σ(dŷ·x̂)/N) */
-template <typename T, bool ADDS>
+template <typename T, bool WIDE, bool ADDS>
 __global__ void norm_backward(int64_t n_rows, int64_t n_cols, real_of<T> n_features, const T *x,
                               const T *dy, const T *gamma, const real_of<T> *stats,
-                              const real_of<T> *sums, T *dx, bool wide)
+                              const real_of<T> *sums, T *dx)
 {
     constexpr int V = pack_width<T>;
     typedef real_of<T> R;
     const cell at = find_cell(n_cols, V, true);
     if (at.col >= n_cols) return;
-    const pack<T, V> factor = load<V>(gamma, at.col, n_cols, wide);
+    const pack<T, V> factor = load_row<WIDE, V>(gamma, at.col, n_cols);
     pack<T, V> values[rows_each], slopes[rows_each], old[rows_each];
 #pragma unroll
     for (int i = 0; i < rows_each; i++) {
         const int64_t row = at.row + i * at.step;
         if (row >= n_rows) continue;
-        values[i] = load<V>(x + row * n_cols, at.col, n_cols, wide);
-        slopes[i] = load<V>(dy + row * n_cols, at.col, n_cols, wide);
-        if (ADDS) old[i] = load<V>(dx + row * n_cols, at.col, n_cols, wide);
+        values[i] = load_row<WIDE, V>(x + row * n_cols, at.col, n_cols);
+        slopes[i] = load_row<WIDE, V>(dy + row * n_cols, at.col, n_cols);
+        if (ADDS) old[i] = load_row<WIDE, V>(dx + row * n_cols, at.col, n_cols);
     }
 #pragma unroll
     for (int i = 0; i < rows_each; i++) {
@@ -129,7 +128,7 @@ __global__ void norm_backward(int64_t n_rows, int64_t n_cols, real_of<T> n_featu
             const R d = rstd * (get(slopes[i].at[k]) * get(factor.at[k]) - level - xhat * slope);
             values[i].at[k] = put<T>(ADDS ? get(old[i].at[k]) + d : d);
         }
-        store<V>(dx + row * n_cols, at.col, n_cols, wide, values[i]);
+        store_row<WIDE, V>(dx + row * n_cols, at.col, n_cols, values[i]);
     }
 }
 
@@ -140,8 +139,10 @@ cudaError_t launch_moments(const qdri_kernel *kernel, const qdri_cuda_place *pla
     const int64_t n_rows = kernel->u.norm.n_rows, n_cols = kernel->u.norm.n_cols;
     const T *x = (const T *)kernel->u.norm.x;
     const row_plan plan = plan_rows(n_rows, n_cols, V);
-    return launch(place, plan.grid, plan.block, 0, norm_moments<T>, n_rows, n_cols, x,
-                  (real_of<T> *)kernel->u.norm.work, is_wide<V>(x) && n_cols % V == 0);
+    const bool wide = is_wide<V>(x) && n_cols % V == 0;
+    return launch(place, plan.grid, plan.block, 0,
+                  wide ? norm_moments<T, true> : norm_moments<T, false>, n_rows, n_cols, x,
+                  (real_of<T> *)kernel->u.norm.work);
 }
 
 template <typename T>
@@ -163,9 +164,11 @@ cudaError_t launch_apply(const qdri_kernel *kernel, const qdri_cuda_place *place
     const T *gamma = (const T *)kernel->u.norm.gamma, *beta = (const T *)kernel->u.norm.beta;
     T *y = (T *)kernel->u.norm.y;
     const cell_plan plan = plan_cells(n_rows, n_cols, V);
-    const bool wide = is_wide<V>(x) && is_wide<V>(gamma) && is_wide<V>(beta) && is_wide<V>(y);
-    return launch(place, plan.grid, plan.block, 0, norm_apply<T>, n_rows, n_cols, x, gamma, beta,
-                  (const real_of<T> *)kernel->u.norm.stats, y, wide && n_cols % V == 0);
+    const bool wide = is_wide<V>(x) && is_wide<V>(gamma) && is_wide<V>(beta) && is_wide<V>(y) &&
+                      n_cols % V == 0;
+    return launch(place, plan.grid, plan.block, 0,
+                  wide ? norm_apply<T, true> : norm_apply<T, false>, n_rows, n_cols, x, gamma, beta,
+                  (const real_of<T> *)kernel->u.norm.stats, y);
 }
 
 template <typename T>
@@ -178,12 +181,14 @@ cudaError_t launch_backward(const qdri_kernel *kernel, const qdri_cuda_place *pl
     const T *gamma = (const T *)kernel->u.norm.gamma;
     T *dx = (T *)kernel->u.norm.dx;
     const cell_plan plan = plan_cells(n_rows, n_cols, V);
-    const bool wide = is_wide<V>(x) && is_wide<V>(dy) && is_wide<V>(gamma) && is_wide<V>(dx);
-    return launch(place, plan.grid, plan.block, 0,
-                  kernel->u.norm.accumulate_dx ? norm_backward<T, true> : norm_backward<T, false>,
-                  n_rows, n_cols, (R)kernel->u.norm.n_features, x, dy, gamma,
-                  (const R *)kernel->u.norm.stats, (const R *)kernel->u.norm.work, dx,
-                  wide && n_cols % V == 0);
+    const bool wide = is_wide<V>(x) && is_wide<V>(dy) && is_wide<V>(gamma) && is_wide<V>(dx) &&
+                      n_cols % V == 0;
+    const auto run = kernel->u.norm.accumulate_dx
+                         ? (wide ? norm_backward<T, true, true> : norm_backward<T, false, true>)
+                         : (wide ? norm_backward<T, true, false> : norm_backward<T, false, false>);
+    return launch(place, plan.grid, plan.block, 0, run, n_rows, n_cols,
+                  (R)kernel->u.norm.n_features, x, dy, gamma, (const R *)kernel->u.norm.stats,
+                  (const R *)kernel->u.norm.work, dx);
 }
 
 template <typename T>

@@ -89,11 +89,11 @@ __device__ inline R add_warps(const warp_sums<R, ROWS> &sums, int set, int i, in
 
 /* Each thread has one pack of columns and ROWS rows at a time; the block's sums of columns are its
  * part. dgamma and dbeta may be NULL. */
-template <typename T, int ROWS>
+template <typename T, int ROWS, bool WIDE>
 __global__ void __launch_bounds__(ROWS == 4 ? fused_threads : 1024)
     fused_sums(int64_t n_rows, int64_t n_cols, const T *x, const T *dy, const T *gamma,
                const real_of<T> *stats, real_of<T> *sums, real_of<T> *dgamma, real_of<T> *dbeta,
-               bool accumulate, bool wide)
+               bool accumulate)
 {
     constexpr int V = pack_width<T>;
     typedef real_of<T> R;
@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(ROWS == 4 ? fused_threads : 1024)
     const int warp = (int)(threadIdx.y * blockDim.x + threadIdx.x) / 32;
     const int first = (int)(threadIdx.y * blockDim.x) / 32;
     const int64_t step = (int64_t)gridDim.x * blockDim.y * ROWS;
-    const pack<T, V> factor = load<V>(gamma, col, n_cols, wide);
+    const pack<T, V> factor = load_row<WIDE, V>(gamma, col, n_cols);
     R dots[V] = {}, all[V] = {};
     int set = 0;
     for (int64_t row0 = part * blockDim.y * ROWS; row0 < n_rows; row0 += step, set ^= 1) {
@@ -111,8 +111,8 @@ __global__ void __launch_bounds__(ROWS == 4 ? fused_threads : 1024)
 #pragma unroll
         for (int i = 0; i < ROWS; i++) {
             const int64_t n = row + i < n_rows ? n_cols : 0, at = n > 0 ? (row + i) * n_cols : 0;
-            values[i] = load<V>(x + at, col, n, wide);
-            slopes[i] = load<V>(dy + at, col, n, wide);
+            values[i] = load_row<WIDE, V>(x + at, col, n);
+            slopes[i] = load_row<WIDE, V>(dy + at, col, n);
         }
 #pragma unroll
         for (int i = 0; i < ROWS; i++) {
@@ -225,11 +225,11 @@ cudaError_t launch_fused_sums(const qdri_kernel *kernel, const qdri_cuda_place *
     const column_results<R> to = results_of<R>(kernel, place, most(1, least(room, wanted)));
     const T *in = (const T *)kernel->u.norm.x, *dy = (const T *)kernel->u.norm.dy;
     const T *gamma = (const T *)kernel->u.norm.gamma;
+    const bool wide = is_wide<V>(in) && is_wide<V>(dy) && is_wide<V>(gamma) && n_cols % V == 0;
     LAUNCH_TRY(launch(place, dim3((unsigned)to.n_parts), dim3((unsigned)x, (unsigned)y), 0,
-                      fused_sums<T, ROWS>, n_rows, n_cols, in, dy, gamma,
-                      (const R *)kernel->u.norm.stats, (R *)kernel->u.norm.work, to.parts[0],
-                      to.parts[1], to.accumulates_at_once(),
-                      is_wide<V>(in) && is_wide<V>(dy) && is_wide<V>(gamma) && n_cols % V == 0));
+                      wide ? fused_sums<T, ROWS, true> : fused_sums<T, ROWS, false>, n_rows, n_cols,
+                      in, dy, gamma, (const R *)kernel->u.norm.stats, (R *)kernel->u.norm.work,
+                      to.parts[0], to.parts[1], to.accumulates_at_once()));
     return launch_totals(place, to);
 }
 

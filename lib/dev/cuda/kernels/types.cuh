@@ -85,4 +85,26 @@ __device__ inline void store(T *row, int64_t at, int64_t n, bool wide, const pac
         if (at + k < n) row[at + k] = x.at[k];
 }
 
+/* The same in a kernel for one kind of row. WIDE: packs are aligned, and n is a multiple of V. */
+template <bool WIDE, int V, typename T>
+__device__ inline pack<T, V> load_row(const T *row, int64_t at, int64_t n)
+{
+    if (!WIDE) return load<V>(row, at, n, false);
+    if (at < n) return *(const pack<T, V> *)(row + at);
+    pack<T, V> none;
+#pragma unroll
+    for (int k = 0; k < V; k++) none.at[k] = put<T>(0.0f);
+    return none;
+}
+
+template <bool WIDE, int V, typename T>
+__device__ inline void store_row(T *row, int64_t at, int64_t n, const pack<T, V> &x)
+{
+    if (WIDE) {
+        *(pack<T, V> *)(row + at) = x;
+    } else {
+        store<V>(row, at, n, false, x);
+    }
+}
+
 #endif

@@ -1,0 +1,205 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The examples and the doctor on GPUs, in plain device memory: on the plugin that was built on the fake CUDA, and on the
+real one where there is no driver.
+
+usage: device_test.py BUILD_DIR --fake FAKE_PLUGIN [--plugin REAL_PLUGIN] [--full]
+"""
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ARGUMENTS = None
+NAMES = ("QDR_", "NCCL_", "CUDA_", "FAKE_")
+SIZE = ["--layers", "2", "--hidden", "16", "--heads", "2", "--ctx", "8", "--batch", "4", "--steps", "3", "--val-windows", "3",
+        "--sample", "8"]
+BLOCK = ["--hidden", "16", "--heads", "2", "--ctx", "8", "--batch", "4", "--iterations", "2"]
+# Of losses after a few steps: docs/numerics.md, "Training losses".
+ALLOWED = {"f64": 1e-9, "f32": 1e-4, "bf16": 2e-2}
+
+
+def ranks_of(grid):
+    product = 1
+    for side in grid.split("x"):
+        product *= int(side)
+    return product
+
+
+def start(program, *words, **environment):
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(NAMES)}
+    done = subprocess.run([os.path.join(ARGUMENTS.build, program), *words], stdin=subprocess.DEVNULL, capture_output=True,
+                          timeout=300, env={**clean, "FAKE_CUDA_DELAY_US": "5", "QDR_CUDA_PLUGIN": ARGUMENTS.fake,
+                                            **environment})
+    done.out, done.err = done.stdout.decode(), done.stderr.decode()
+    return done
+
+
+def layer(*words, grid="1x1x1x1", device="cuda", **environment):
+    return start("examples/transformer_layer", *BLOCK, "--grid", grid, "--local", str(ranks_of(grid)), "--device", device,
+                 *words, **environment)
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def path(self, name):
+        return os.path.join(self.folder.name, name)
+
+    def assert_done(self, done):
+        self.assertEqual((done.returncode, done.err), (0, ""))
+        return done.out
+
+
+class Losses(Case):
+    """train_gpt on GPUs gives the CPU's losses."""
+
+    def train(self, device, grid, dtype, *words, **environment):
+        text, log = self.path("text.txt"), self.path("run.jsonl")
+        with open(text, "w", encoding="ascii") as file:
+            file.writelines(f"{i}: {i * i}\n" for i in range(200))
+        done = start("examples/train_gpt", text, *SIZE, "--dtype", dtype, "--grid", grid, "--local", str(ranks_of(grid)),
+                     "--device", device, "--log", log, *words, **environment)
+        self.assertEqual(done.returncode, 0, done.err)
+        with open(log, encoding="ascii") as file:
+            return [json.loads(line) for line in file]
+
+    def compare(self, grid, dtype, *words, **environment):
+        expected = self.train("cpu", "1x1x1x1", dtype)
+        got = self.train("cuda", grid, dtype, *words, **environment)
+        self.assertEqual(len(got), len(expected))
+        self.assertGreaterEqual(len(got), 3)
+        for line, other in zip(got, expected):
+            for key in {"loss", "val_loss"} & set(other):
+                self.assertLessEqual(abs(line[key] - other[key]), ALLOWED[dtype] * other[key], (grid, dtype, line, other))
+
+    def test_types(self):
+        for dtype in ALLOWED:
+            with self.subTest(dtype):
+                self.compare("1x1x1x1", dtype)
+
+    def test_grids(self):
+        grids = [("2x1x1x1", "f32"), ("1x2x2x1", "f64"), ("2x1x1x2", "bf16")]
+        for grid, dtype in grids + ([("2x2x2x1", "f32"), ("1x1x2x4", "f64")] if ARGUMENTS.full else []):
+            with self.subTest(grid):
+                self.compare(grid, dtype)
+
+    def test_scattered(self):
+        self.compare("2x2x1x1", "f32", "--layout", "scattered", "--panels", "2")
+
+    def test_gpu_each(self):
+        """By NCCL, and local ranks that reach each other's memory."""
+        self.compare("2x1x1x1", "f32", FAKE_CUDA_GPUS="2", QDR_CUDA_COMM="nccl")
+        self.compare("1x2x1x1", "f32", FAKE_CUDA_GPUS="2")
+
+
+class Block(Case):
+    def test_grids(self):
+        for grid, *words in [("1x1x1x1",), ("2x2x1x1", "--panels", "2"), ("2x1x2x1", "--layout", "scattered", "--panels", "3"),
+                             ("1x2x1x2", "--dtype", "bf16"), ("2x1x1x1", "--batch-parts", "2")]:
+            with self.subTest(grid):
+                result = json.loads(self.assert_done(layer("--json", *words, grid=grid)))
+                self.assertEqual(result["grid"], grid)
+                self.assertGreater(result["backward_secs"], 0)
+                planned = [row for row in result["traffic"] if not row["channel"].endswith("stat")]
+                self.assertTrue(planned or grid == "1x1x1x1", result)
+                for row in planned:
+                    self.assertEqual(row["bytes_sent"], row["bytes_planned"], row)
+
+    def test_trace(self):
+        """Times of each stream increase, and the command reads what was written."""
+        name = self.path("run.json")
+        self.assert_done(layer(grid="2x1x1x1", QDR_TRACE=name))
+        for rank in range(2):
+            with open(f"{name}.{rank}", encoding="utf-8") as file:
+                events = [event for event in json.load(file)["traceEvents"] if event["ph"] == "X"]
+            self.assertGreater(len(events), 20)
+            ends = {}
+            for event in sorted(events, key=lambda event: (event["args"]["run"], event["args"]["task"])):
+                self.assertGreaterEqual(event["dur"], 0, event)
+                self.assertGreaterEqual(event["ts"], ends.get(event["tid"], 0) - 0.01, event)  # to 10 ns
+                ends[event["tid"]] = event["ts"] + event["dur"]
+            self.assertGreater(len(ends), 1)
+        done = start("src/quadrille", "trace", name)
+        self.assertIn("# 2 ranks, grid 2x1x1x1", self.assert_done(done))
+        self.assertIn("x reduce", done.out)
+
+
+class Doctor(Case):
+    def test_two_gpus(self):
+        report = json.loads(self.assert_done(start("src/quadrille", "doctor", "--json", FAKE_CUDA_GPUS="2")))
+        self.assertEqual((report["works"], report["broken"]), (True, 0))
+        states = {finding["name"]: finding["state"] for finding in report["findings"]}
+        for name in ("driver", "cuda:0", "cuda:1", "NCCL", "product, cuda:0", "product, cuda:1", "all-reduce, cuda"):
+            self.assertEqual(states.get(name), "ok", report)
+
+    def test_text(self):
+        out = self.assert_done(start("src/quadrille", "doctor", FAKE_CUDA_GPUS="2"))
+        for words in ("cuda:0", "cuda:1", "NCCL", "all-reduce, cuda"):
+            self.assertIn(words, out)
+
+
+class Complaints(Case):
+    """What cannot be: one sentence, the exit code of docs, nothing on standard output."""
+
+    def complain(self, code, says, *words, device="cuda", grid="2x1x1x1", **environment):
+        done = layer(*words, device=device, grid=grid, **environment)
+        self.assertEqual((done.returncode, done.out), (code, ""), done.err)
+        self.assertEqual(len(done.err.splitlines()), 1, done.err)
+        self.assertTrue(done.err.startswith("transformer_layer: "), done.err)
+        for word in says:
+            self.assertIn(word, done.err)
+
+    def test_no_driver(self):
+        self.complain(2, ["no CUDA driver", "--device cpu"], FAKE_CUDA_DRIVER="0")
+        self.complain(2, ["CUDA 12.4", "newer driver"], FAKE_CUDA_DRIVER="12040")
+
+    def test_gpus(self):
+        self.complain(2, ["CUDA_VISIBLE_DEVICES", "--device cpu"], FAKE_CUDA_GPUS="0")
+        self.complain(2, ["no GPU 3", "use 0 to 1"], device="cuda:3", FAKE_CUDA_GPUS="2")
+        self.complain(2, ["7.5", "8.0"], FAKE_CUDA_CAPABILITY="75")
+
+    def test_plugins(self):
+        self.complain(2, ["/no/plugin.so", "QDR_CUDA_PLUGIN"], QDR_CUDA_PLUGIN="/no/plugin.so")
+
+    def test_words(self):
+        self.complain(2, ['"gpu"', "use cpu, cuda"], device="gpu")
+        self.complain(2, ['QDR_CUDA_COMM is "rccl"', "nccl"], QDR_CUDA_COMM="rccl")
+        self.complain(2, ['QDR_CUDA_MEMORY is "host"', "managed"], QDR_CUDA_MEMORY="host")
+        self.complain(2, ['QDR_TF32 is "on"', "0 or 1"], QDR_TF32="on")
+
+    def test_memory(self):
+        self.complain(3, ["device memory for", "bytes", "are needed", "in all", "smaller batch"], FAKE_CUDA_MEMORY="40000")
+
+    def test_real_plugin(self):
+        """The plugin that was built for GPUs, on a machine without: started, and no more than that."""
+        if not ARGUMENTS.plugin or not os.path.exists(ARGUMENTS.plugin):
+            self.skipTest("the plugin was not built")
+        if os.path.exists("/proc/driver/nvidia/version"):
+            self.skipTest("there is a driver")
+        self.complain(2, ["no CUDA driver", "--device cpu"], QDR_CUDA_PLUGIN=ARGUMENTS.plugin)
+
+    def test_cpu_goes_on(self):
+        self.assert_done(layer(device="cpu", QDR_CUDA_PLUGIN="/no/plugin.so", FAKE_CUDA_DRIVER="0"))
+
+
+def main():
+    global ARGUMENTS
+    parser = argparse.ArgumentParser()
+    parser.add_argument("build")
+    parser.add_argument("--fake", required=True)
+    parser.add_argument("--plugin")
+    parser.add_argument("--full", action="store_true")
+    ARGUMENTS, rest = parser.parse_known_args()
+    unittest.main(argv=sys.argv[:1] + rest)
+
+
+if __name__ == "__main__":
+    main()

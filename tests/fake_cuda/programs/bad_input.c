@@ -1,0 +1,435 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What callers and machines get wrong: each gives a status and a sentence, and leaves contexts, on
+ * the CPU at least, that work.
+ *
+ *   bad_input context STATUS WORDS…     making a context fails so
+ *   bad_input memory TERM               two ranks, of which one has too little for this term
+ *   bad_input staging                   the same, for what NCCL's sums of uneven parts need
+ *   bad_input odd                       arrays that begin within an element
+ *   bad_input foreign                   arrays of the host, and of another GPU (FAKE_CUDA_GPUS=2)
+ *
+ *   bad_input apart WORDS…              local ranks on GPUs that do not reach each other
+ *
+ * WORDS are all in the sentence. FAKE_CUDA_MEMORY is to be MEMORY_BYTES. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "quadrille/quadrille.h"
+
+enum {
+    RANKS = 2,
+    ROWS = 513,
+    WIDTH = 512,
+    ARRAY_BYTES = ROWS * WIDTH * 4,
+    MEMORY_BYTES = 64 << 20
+};
+
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        const qdr_status tried = (call);                                                           \
+        if (tried < 0) return tried;                                                               \
+    } while (0)
+
+typedef struct rank {
+    char **words;
+    qdr_local_world *world;
+    int number;
+    qdr_context *ctx;
+    qdr_grid *grid;
+    qdr_stack *stack;
+    qdr_linear *layer;
+    qdr_adamw *optimizer;
+    void *hog, *array; /* of the GPU: what the memory is full with; good for any argument */
+} rank;
+
+/* ---- verdicts ---- */
+
+/* Each word is in the last sentence. words ends with NULL. */
+static int says(const char *what, int number, qdr_status status, qdr_status wanted, char **words)
+{
+    const char *sentence = qdr_last_error();
+    int is_right = status == wanted;
+    for (char **word = words; *word; word++) is_right &= strstr(sentence, *word) != NULL;
+    if (is_right) return 1;
+    fprintf(stderr, "rank %d, %s: %s, not %s: %s\n", number, what, qdr_status_name(status),
+            qdr_status_name(wanted), sentence);
+    return 0;
+}
+
+static int cpu_works(const rank *self)
+{
+    const qdr_context_opts opts = {QDR_OPTS_INIT, .n_threads = 1, .device = "cpu"};
+    qdr_context *ctx = NULL;
+    void *memory = NULL;
+    qdr_status status = qdr_context_create_local(self->world, self->number, &opts, &ctx);
+    if (status == QDR_OK) status = qdr_mem_alloc(ctx, 64, &memory);
+    if (status == QDR_OK) status = qdr_gelu_forward(ctx, 16, QDR_F32, memory, memory, NULL);
+    if (status == QDR_OK) status = qdr_stream_synchronize(qdr_context_stream(ctx));
+    if (status != QDR_OK) fprintf(stderr, "on the CPU: %s\n", qdr_last_error());
+    qdr_mem_free(ctx, &memory);
+    qdr_context_destroy(&ctx);
+    return status == QDR_OK;
+}
+
+/* ---- a layer ---- */
+
+static qdr_status describe(rank *self, int caller_memory)
+{
+    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = ROWS, .dtype = QDR_F32,
+                                 .caller_memory = caller_memory};
+    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{WIDTH, 1}}, .col_axis = QDR_X};
+    const qdr_linear_desc desc = {QDR_OPTS_INIT,
+                                  .name = "fc",
+                                  .in = {{WIDTH, 1}},
+                                  .out = {{WIDTH, 1}},
+                                  .out_layout = QDR_SCATTERED,
+                                  .bias = 1};
+    qdr_edge x, y;
+    TRY(qdr_grid_create(self->ctx,
+                        &(qdr_grid_opts){QDR_OPTS_INIT, .x = RANKS, .y = 1, .z = 1, .d = 1},
+                        &self->grid));
+    TRY(qdr_stack_create(self->grid, &opts, &self->stack));
+    TRY(qdr_stack_add_input(self->stack, "x", &input, 1, &x));
+    TRY(qdr_stack_add_linear(self->stack, &desc, x, &y, &self->layer));
+    return qdr_stack_build(self->stack);
+}
+
+static void unmake(rank *self)
+{
+    qdr_adamw_destroy(&self->optimizer);
+    qdr_stack_destroy(&self->stack);
+    qdr_grid_destroy(&self->grid);
+    if (self->ctx) qdr_mem_free(self->ctx, &self->hog);
+    if (self->ctx) qdr_mem_free(self->ctx, &self->array);
+    qdr_context_destroy(&self->ctx);
+}
+
+/* A step of the layer alone runs on the context as it is now. */
+static int gpu_works(rank *self)
+{
+    char *x = self->array, *y = x + ARRAY_BYTES;
+    qdr_status status = qdr_linear_forward(self->layer, x, y, 0, NULL);
+    if (status == QDR_OK) status = qdr_stream_synchronize(qdr_context_stream(self->ctx));
+    if (status != QDR_OK) fprintf(stderr, "afterwards: %s\n", qdr_last_error());
+    return status == QDR_OK;
+}
+
+/* ---- making contexts ---- */
+
+static qdr_status status_named(const char *name)
+{
+    static const qdr_status all[] = {QDR_ERR_ARGUMENT, QDR_ERR_UNSUPPORTED, QDR_ERR_DEVICE};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (strcmp(qdr_status_name(all[i]), name) == 0) return all[i];
+    return QDR_OK;
+}
+
+static int try_context(rank *self)
+{
+    const qdr_status wanted = status_named(self->words[0]);
+    const qdr_status alone = qdr_context_create_self(NULL, &self->ctx);
+    const int is_right = says("alone", self->number, alone, wanted, self->words + 1);
+    qdr_context_destroy(&self->ctx);
+    const qdr_status status = qdr_context_create_local(self->world, self->number, NULL, &self->ctx);
+    return is_right & says("together", self->number, status, wanted, self->words + 1);
+}
+
+/* ---- too little memory ---- */
+
+static const char *const terms[] = {"parameters", "gradients", "activations", "workspace",
+                                    "optimizer state"};
+enum { N_TERMS = sizeof terms / sizeof terms[0] };
+
+static qdr_status measure(const rank *self, size_t bytes[N_TERMS])
+{
+    qdr_stack_sizes sizes;
+    TRY(qdr_stack_get_sizes(self->stack, &sizes));
+    bytes[0] = sizes.parameters;
+    bytes[1] = sizes.gradients;
+    bytes[2] = sizes.activations;
+    bytes[3] = sizes.workspace;
+    return qdr_adamw_size(self->stack, &bytes[4]);
+}
+
+/* Leaves what the terms before this one need, and half of this one. */
+static qdr_status fill_memory(rank *self, int term, size_t *needed)
+{
+    size_t bytes[N_TERMS], now, left = 0;
+    TRY(measure(self, bytes));
+    *needed = bytes[term];
+    for (int i = 0; i < term; i++) left += bytes[i];
+    left += bytes[term] / 2;
+    qdr_mem_usage(self->ctx, &now, NULL);
+    return qdr_mem_alloc(self->ctx, (size_t)MEMORY_BYTES - now - left, &self->hog);
+}
+
+static qdr_status use_memory(rank *self, int term)
+{
+    const qdr_stack_memory memory = {.version = QDR_OPTS_INIT};
+    TRY(qdr_stack_bind(self->stack, &memory));
+    return term == N_TERMS - 1 ? qdr_adamw_create(self->stack, NULL, &self->optimizer) : QDR_OK;
+}
+
+static int find_term(const char *name)
+{
+    int term = 0;
+    while (term < N_TERMS && strcmp(terms[term], name) != 0) term++;
+    return term;
+}
+
+static int try_memory(rank *self)
+{
+    const int term = find_term(self->words[0]), is_full = self->number == RANKS - 1;
+    char need[64], all[64];
+    char *words[] = {self->words[0], need, is_full ? all : "", is_full ? "are free of" : "", NULL};
+    size_t needed = 0, now = 0, after = 0;
+    if (term == N_TERMS) return 0;
+    qdr_status status = qdr_context_create_local(self->world, self->number, NULL, &self->ctx);
+    if (status == QDR_OK) status = describe(self, 1);
+    if (status == QDR_OK && is_full) status = fill_memory(self, term, &needed);
+    if (status != QDR_OK) return says("the beginning", self->number, status, QDR_OK, words + 4);
+    snprintf(need, sizeof need, is_full ? ": %zu bytes" : "bytes", needed);
+    snprintf(all, sizeof all, "of %d (0.06 GiB) in all", MEMORY_BYTES);
+    qdr_mem_usage(self->ctx, &now, NULL);
+    status = use_memory(self, term);
+    int is_right = says("filled", self->number, status, QDR_ERR_MEMORY, words);
+    /* What the failure took is given back, and with more memory the same works. */
+    qdr_mem_usage(self->ctx, &after, NULL);
+    if (term < N_TERMS - 1 && after != now) {
+        fprintf(stderr, "rank %d: %zu bytes in use, then %zu\n", self->number, now, after);
+        is_right = 0;
+    }
+    qdr_mem_free(self->ctx, &self->hog);
+    status = term < N_TERMS - 1 ? use_memory(self, term)
+                                : qdr_adamw_create(self->stack, NULL, &self->optimizer);
+    return is_right & says("with more", self->number, status, QDR_OK, words + 4);
+}
+
+static int try_staging(rank *self)
+{
+    const int is_full = self->number == RANKS - 1;
+    char *words[] = {"for communication staging: ", "GiB) in all", NULL};
+    qdr_status status = qdr_context_create_local(self->world, self->number, NULL, &self->ctx);
+    if (status == QDR_OK && is_full)
+        status = qdr_mem_alloc(self->ctx, MEMORY_BYTES - 4096, &self->hog);
+    if (status != QDR_OK) return says("the beginning", self->number, status, QDR_OK, words + 2);
+    status = describe(self, 1);
+    const int is_right = says("filled", self->number, status, QDR_ERR_MEMORY, words);
+    qdr_stack_destroy(&self->stack);
+    qdr_grid_destroy(&self->grid);
+    qdr_mem_free(self->ctx, &self->hog);
+    return is_right & says("with more", self->number, describe(self, 1), QDR_OK, words + 2);
+}
+
+/* ---- wrong pointers ---- */
+
+typedef qdr_status (*call_fn)(const rank *self, void *good, void *bad);
+
+static qdr_status call_forward_x(const rank *r, void *good, void *bad)
+{
+    return qdr_linear_forward(r->layer, bad, good, 0, NULL);
+}
+static qdr_status call_forward_y(const rank *r, void *good, void *bad)
+{
+    return qdr_linear_forward(r->layer, good, bad, 0, NULL);
+}
+static qdr_status call_backward_dy(const rank *r, void *good, void *bad)
+{
+    return qdr_linear_backward(r->layer, bad, good, good, 0, NULL);
+}
+static qdr_status call_backward_x(const rank *r, void *good, void *bad)
+{
+    return qdr_linear_backward(r->layer, good, bad, good, 0, NULL);
+}
+static qdr_status call_backward_dx(const rank *r, void *good, void *bad)
+{
+    return qdr_linear_backward(r->layer, good, good, bad, 0, NULL);
+}
+static qdr_status call_all_reduce(const rank *r, void *good, void *bad)
+{
+    (void)good;
+    return qdr_all_reduce(r->grid, QDR_X, QDR_SUM, bad, 8, QDR_F32, NULL);
+}
+static qdr_status call_gather_send(const rank *r, void *good, void *bad)
+{
+    return qdr_all_gather(r->grid, QDR_X, bad, good, 8, NULL, QDR_F32, NULL);
+}
+static qdr_status call_gather_recv(const rank *r, void *good, void *bad)
+{
+    return qdr_all_gather(r->grid, QDR_X, good, bad, 8, NULL, QDR_F32, NULL);
+}
+static qdr_status call_gelu_x(const rank *r, void *good, void *bad)
+{
+    return qdr_gelu_forward(r->ctx, 8, QDR_F32, bad, good, NULL);
+}
+static qdr_status call_gelu_y(const rank *r, void *good, void *bad)
+{
+    return qdr_gelu_forward(r->ctx, 8, QDR_F32, good, bad, NULL);
+}
+static qdr_status call_add(const rank *r, void *good, void *bad)
+{
+    return qdr_add(r->ctx, 8, QDR_F32, good, bad, good, NULL);
+}
+static qdr_status call_norm(const rank *r, void *good, void *bad)
+{
+    const qdr_layer_norm norm = {QDR_OPTS_INIT,   .n_rows = 4,   .n_cols = 4,
+                                 .n_features = 8, .axis = QDR_X, .dtype = QDR_F32};
+    return qdr_layer_norm_forward(r->grid, &norm, good, good, bad, good, good, good, NULL);
+}
+static qdr_status call_attention(const rank *r, void *good, void *bad)
+{
+    const qdr_attention attention = {QDR_OPTS_INIT,   .n_rows = 4,    .context = 4,    .n_heads = 1,
+                                     .n_kv_heads = 1, .head_size = 4, .dtype = QDR_F32};
+    return qdr_attention_forward(r->ctx, &attention, good, good, bad, good, NULL);
+}
+static qdr_status call_embedding(const rank *r, void *good, void *bad)
+{
+    const qdr_embedding embedding = {QDR_OPTS_INIT, .n_rows = 4, .n_cols = 4, .vocab_end = 4,
+                                     .dtype = QDR_F32};
+    return qdr_embedding_forward(r->grid, &embedding, bad, good, good, good, NULL);
+}
+static qdr_status call_cross_entropy(const rank *r, void *good, void *bad)
+{
+    const qdr_cross_entropy ce = {QDR_OPTS_INIT, .n_rows = 4, .n_cols = 4, .axis = QDR_X,
+                                  .dtype = QDR_F32};
+    return qdr_cross_entropy_forward(r->grid, &ce, good, good, bad, good, good, NULL);
+}
+static qdr_status call_redistribute(const rank *r, void *good, void *bad)
+{
+    const qdr_matrix layout = {QDR_OPTS_INIT, .n_rows = 8, .cols = {{8, 1}}, .col_axis = QDR_X};
+    return qdr_redistribute(r->grid, &layout, bad, &layout, good, QDR_F32, NULL);
+}
+
+static const struct {
+    const char *what;
+    call_fn call;
+} calls[] = {
+    {"fc: x", call_forward_x},
+    {"fc: y", call_forward_y},
+    {"fc: dy", call_backward_dy},
+    {"fc: x", call_backward_x},
+    {"fc: dx", call_backward_dx},
+    {"all-reduce", call_all_reduce},
+    {"all-gather", call_gather_send},
+    {"all-gather", call_gather_recv},
+    {"gelu: the first input", call_gelu_x},
+    {"gelu: the output", call_gelu_y},
+    {"add: the second input", call_add},
+    {"layer norm: beta", call_norm},
+    {"attention: saved", call_attention},
+    {"embedding: tokens", call_embedding},
+    {"cross-entropy: result", call_cross_entropy},
+    {"redistribute: src", call_redistribute},
+};
+enum { N_CALLS = sizeof calls / sizeof calls[0] };
+
+/* All calls with this pointer; each fails, with its name and these words. */
+static int try_calls(rank *self, void *bad, const char *words)
+{
+    int is_right = 1;
+    for (int i = 0; i < (int)N_CALLS; i++) {
+        char *both[] = {(char *)(uintptr_t)calls[i].what, (char *)(uintptr_t)words, NULL};
+        const qdr_status status = calls[i].call(self, self->array, bad);
+        is_right &= says(calls[i].what, self->number, status, QDR_ERR_ARGUMENT, both);
+    }
+    return is_right & gpu_works(self);
+}
+
+static qdr_status make(rank *self)
+{
+    const size_t bytes = 2 * (size_t)ARRAY_BYTES;
+    TRY(qdr_context_create_local(self->world, self->number, NULL, &self->ctx));
+    TRY(describe(self, 0));
+    TRY(qdr_linear_init(self->layer, 1, 0.02));
+    TRY(qdr_mem_alloc(self->ctx, bytes + 64, &self->array));
+    void *zeros = calloc(1, bytes);
+    if (!zeros) return QDR_ERR_MEMORY;
+    qdr_status status = qdr_copy(self->ctx, self->array, zeros, bytes, NULL);
+    if (status == QDR_OK) status = qdr_stream_synchronize(qdr_context_stream(self->ctx));
+    free(zeros);
+    return status;
+}
+
+/* Copies take any address. */
+static int try_odd(rank *self)
+{
+    char *none[] = {NULL};
+    if (!says("making", self->number, make(self), QDR_OK, none)) return 0;
+    char *odd = (char *)self->array + 1;
+    const qdr_status status = qdr_copy(self->ctx, odd, odd + 32, 7, NULL);
+    return says("a copy", self->number, status, QDR_OK, none) & try_calls(self, odd, "no multiple");
+}
+
+/* What goes wrong between the members of a collective is an asynchronous failure. */
+static int try_apart(rank *self)
+{
+    char *none[] = {NULL};
+    if (!says("making", self->number, make(self), QDR_OK, none)) return 0;
+    qdr_status status = call_all_reduce(self, NULL, self->array);
+    if (status == QDR_OK) status = qdr_stream_synchronize(qdr_context_stream(self->ctx));
+    return says("a sum", self->number, status, QDR_ERR_UNSUPPORTED, self->words);
+}
+
+static int try_bind(rank *self, void *foreign, const char *words)
+{
+    const qdr_stack_memory memory = {.version = QDR_OPTS_INIT, .gradients = foreign};
+    const qdr_stack_memory own = {.version = QDR_OPTS_INIT};
+    char *all[] = {"bind: gradients", (char *)(uintptr_t)words, NULL};
+    qdr_stack_destroy(&self->stack);
+    qdr_grid_destroy(&self->grid);
+    qdr_status status = describe(self, 1);
+    if (status == QDR_OK) status = qdr_stack_bind(self->stack, &memory);
+    const int is_right = says("bind", self->number, status, QDR_ERR_ARGUMENT, all);
+    status = qdr_stack_bind(self->stack, &own);
+    return is_right & says("bind", self->number, status, QDR_OK, all + 2);
+}
+
+static void *align(void *memory) { return (void *)(((uintptr_t)memory + 63) / 64 * 64); }
+
+/* The ranks lend each other their arrays. */
+static void *arrays[RANKS];
+
+static int try_foreign(rank *self)
+{
+    char *none[] = {NULL};
+    if (!says("making", self->number, make(self), QDR_OK, none)) return 0;
+    void *host = calloc(1, ARRAY_BYTES + 64);
+    int is_right = host && try_calls(self, align(host), "is not the GPU's");
+    arrays[self->number] = self->array;
+    is_right &= qdr_barrier(self->ctx) == QDR_OK;
+    void *others = arrays[1 - self->number];
+    is_right &= try_calls(self, others, "allocate it there");
+    is_right &= try_bind(self, align(host), "is not the GPU's");
+    is_right &= try_bind(self, others, "allocate it there");
+    is_right &= qdr_barrier(self->ctx) == QDR_OK;
+    free(host);
+    return is_right;
+}
+
+/* ---- the program ---- */
+
+static int run_rank(qdr_local_world *world, int number, void *user)
+{
+    static const struct {
+        const char *name;
+        int (*run)(rank *self);
+    } trials[] = {{"context", try_context}, {"memory", try_memory},   {"staging", try_staging},
+                  {"odd", try_odd},         {"foreign", try_foreign}, {"apart", try_apart}};
+    char **words = user;
+    rank self = {.words = words + 1, .world = world, .number = number};
+    int is_good = 0;
+    for (size_t i = 0; i < sizeof trials / sizeof trials[0]; i++)
+        if (strcmp(words[0], trials[i].name) == 0) is_good = trials[i].run(&self);
+    unmake(&self);
+    return !(cpu_works(&self) & is_good);
+}
+
+int main(int argc, char **argv)
+{
+    int result = 1;
+    if (argc < 2) return 2;
+    const qdr_status status = qdr_local_run(RANKS, run_rank, argv + 1, &result);
+    if (status != QDR_OK) fprintf(stderr, "%s\n", qdr_last_error());
+    return status != QDR_OK || result;
+}

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A transformer layer, forward and backward, and its attention alone, in turn; layer_torch.py does
+ * the same. block [HIDDEN HEADS CONTEXT SEQUENCES]; default: 4096 32 2048 4. bf16. */
+#include "block.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { N_SAMPLES = 15, WARM_SAMPLES = 3 };
+
+typedef struct attention {
+    qdr_attention desc;
+    void *qkv, *y, *dy, *dqkv, *saved, *work;
+} attention;
+
+typedef struct samples {
+    double layer[N_SAMPLES], forward[N_SAMPLES], backward[N_SAMPLES], attention[N_SAMPLES],
+        rest[N_SAMPLES];
+} samples;
+
+static attention make_attention(const block *b)
+{
+    const block_shape *shape = &b->shape;
+    const gpu_place *place = b->place;
+    attention a = {.desc = {QDR_OPTS_INIT, .n_rows = shape->n_sequences * shape->context,
+                            .context = shape->context, .n_heads = shape->n_heads,
+                            .n_kv_heads = shape->n_heads,
+                            .head_size = shape->hidden / shape->n_heads, .dtype = shape->dtype}};
+    size_t saved_bytes, work_bytes;
+    OK(qdr_attention_sizes(&a.desc, &saved_bytes, &work_bytes));
+    OK(qdr_mem_alloc(place->ctx, saved_bytes, &a.saved));
+    OK(qdr_mem_alloc(place->ctx, work_bytes, &a.work));
+    a.qkv = gpu_random(place, 3 * b->n, shape->dtype, 1);
+    a.dy = gpu_random(place, b->n, shape->dtype, 1);
+    a.y = gpu_memory(place, b->n, shape->dtype);
+    a.dqkv = gpu_memory(place, 3 * b->n, shape->dtype);
+    return a;
+}
+
+static void free_attention(const block *b, attention *a)
+{
+    void **all[] = {&a->qkv, &a->y, &a->dy, &a->dqkv, &a->saved, &a->work};
+    gpu_wait(b->place);
+    for (int i = 0; i < 6; i++) qdr_mem_free(b->place->ctx, all[i]);
+}
+
+static void run_attention(const block *b, const attention *a)
+{
+    qdr_context *ctx = b->place->ctx;
+    OK(qdr_attention_forward(ctx, &a->desc, a->qkv, a->y, a->saved, a->work, NULL));
+    OK(qdr_attention_backward(ctx, &a->desc, a->qkv, a->y, a->saved, a->dy, a->dqkv, a->work,
+                              NULL));
+}
+
+/* The layer and its attention, back to back. */
+static void take_sample(const block *b, const attention *a, gpu_marks *marks, int at, samples *s)
+{
+    gpu_marks_reset(marks);
+    gpu_mark(marks);
+    OK(qdr_stack_forward(b->stack));
+    gpu_mark(marks);
+    block_set_gradient(b);
+    gpu_mark(marks);
+    OK(qdr_stack_backward(b->stack, 0, 1));
+    gpu_mark(marks);
+    run_attention(b, a);
+    gpu_mark(marks);
+    gpu_marks_wait(marks);
+    s->forward[at] = gpu_between(marks, 0);
+    s->backward[at] = gpu_between(marks, 2);
+    s->layer[at] = s->forward[at] + s->backward[at];
+    s->attention[at] = gpu_between(marks, 3);
+    s->rest[at] = s->layer[at] - s->attention[at];
+}
+
+static void report(const block *b, const samples *s)
+{
+    const block_shape *shape = &b->shape;
+    char text[96];
+    snprintf(text, sizeof text, "hidden %lld, %lld heads, %lldx%lld tokens, bf16",
+             (long long)shape->hidden, (long long)shape->n_heads, (long long)shape->n_sequences,
+             (long long)shape->context);
+    const char *tune = getenv("QDR_TUNE");
+    gpu_report *all = gpu_report_begin(tune && *tune ? "layer" : "layer, not tuned", text);
+    gpu_report_samples(all, "layer, ms", s->layer, N_SAMPLES);
+    gpu_report_samples(all, "forward, ms", s->forward, N_SAMPLES);
+    gpu_report_samples(all, "backward, ms", s->backward, N_SAMPLES);
+    gpu_report_samples(all, "attention, ms", s->attention, N_SAMPLES);
+    gpu_report_samples(all, "all but attention, ms", s->rest, N_SAMPLES);
+    gpu_report_word(all, "attention", "the library's kernel");
+    gpu_report_end(all);
+}
+
+int main(int argc, char **argv)
+{
+    block_shape shape = {4096, 32, 2048, 4, QDR_BF16};
+    samples s;
+    if (argc == 5)
+        shape = (block_shape){atoll(argv[1]), atoll(argv[2]), atoll(argv[3]), atoll(argv[4]),
+                              QDR_BF16};
+    gpu_place place = gpu_open();
+    block b = block_make(&place, &shape);
+    attention a = make_attention(&b);
+    gpu_marks marks = gpu_marks_make(place.stream);
+    for (int i = -WARM_SAMPLES; i < N_SAMPLES; i++) take_sample(&b, &a, &marks, i < 0 ? 0 : i, &s);
+    report(&b, &s);
+    gpu_marks_free(&marks);
+    free_attention(&b, &a);
+    block_free(&b);
+    gpu_close(&place);
+    return 0;
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One transformer block of the examples on 1x1x1x1. */
+#include "block.h"
+
+static void describe(block *b)
+{
+    const block_shape *shape = &b->shape;
+    const gpt_config config = {.n_layers = 1,
+                               .hidden = shape->hidden,
+                               .n_heads = shape->n_heads,
+                               .context = shape->context};
+    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = shape->n_sequences * shape->context,
+                                 .row_unit = shape->context, .dtype = shape->dtype};
+    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{shape->hidden, 1}}, .col_axis = QDR_X};
+    qdr_linear *residual[2];
+    OK(qdr_stack_create(b->place->grid, &opts, &b->stack));
+    OK(qdr_stack_add_input(b->stack, "x", &input, 1, &b->in));
+    OK(gpt_add_block(b->stack, &config, 0, b->in, &b->out, residual));
+    OK(qdr_stack_build(b->stack));
+    OK(qdr_stack_init(b->stack, 1, 0.02));
+}
+
+block block_make(gpu_place *place, const block_shape *shape)
+{
+    block b = {.place = place, .shape = *shape};
+    b.n = shape->n_sequences * shape->context * shape->hidden;
+    describe(&b);
+    gpu_fill(place, block_value(&b, b.in), b.n, shape->dtype, 1);
+    b.dy = gpu_random(place, b.n, shape->dtype, 1);
+    return b;
+}
+
+void block_free(block *b)
+{
+    gpu_wait(b->place);
+    qdr_mem_free(b->place->ctx, &b->dy);
+    qdr_stack_destroy(&b->stack);
+}
+
+size_t block_bytes(const block *b) { return (size_t)b->n * qdr_dtype_bytes(b->shape.dtype); }
+
+void *block_value(const block *b, qdr_edge edge)
+{
+    void *value;
+    OK(qdr_stack_edge_value(b->stack, edge, &value));
+    return value;
+}
+
+void *block_gradient(const block *b, qdr_edge edge)
+{
+    void *gradient;
+    OK(qdr_stack_edge_gradient(b->stack, edge, &gradient));
+    return gradient;
+}
+
+void block_set_gradient(const block *b)
+{
+    OK(qdr_copy(b->place->ctx, block_gradient(b, b->out), b->dy, block_bytes(b), NULL));
+}
+
+void block_step(const block *b)
+{
+    OK(qdr_stack_forward(b->stack));
+    block_set_gradient(b);
+    OK(qdr_stack_backward(b->stack, 0, 1));
+}

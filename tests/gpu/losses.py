@@ -1,0 +1,50 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Losses of one training run on two devices, step by step, beside a run in float64.
+
+usage: losses.py TITLE GPU-LOG CPU-LOG FLOAT64-LOG    (logs of train_gpt)
+
+tests/dist/test_gpt.c holds float32 to losses within 1e-4 of float64, relatively, at each of 50 steps, on every grid: both
+devices must keep that, so they are within 2e-4 of each other. Prints one JSON object. Exit code 1: they are not.
+"""
+import json
+import sys
+
+TOLERANCE = 1e-4  # to float64
+
+
+def read_losses(path):
+    with open(path, encoding="utf-8") as file:
+        return [json.loads(line)["loss"] for line in file if line.strip()]
+
+
+def largest_difference(ours, others):
+    """Relative; infinite where a step is missing or a loss is no number."""
+    if len(ours) != len(others) or not ours or None in ours or None in others:
+        return float("inf")
+    return max(abs(a - b) / abs(b) for a, b in zip(ours, others))
+
+
+def compare(title, gpu, cpu, exact):
+    values = {
+        "steps": [len(gpu)],
+        "GPU to float64": [largest_difference(gpu, exact)],
+        "CPU to float64": [largest_difference(cpu, exact)],
+        "GPU to CPU": [largest_difference(gpu, cpu)],
+    }
+    limits = {"GPU to float64": TOLERANCE, "CPU to float64": TOLERANCE, "GPU to CPU": 2 * TOLERANCE}
+    words = {"first and last loss on the GPU": f"{gpu[0]:.6f}, {gpu[-1]:.6f}"} if gpu else {}
+    return {"benchmark": "losses", "case": title, "values": values, "bars": {}, "limits": limits, "words": words}
+
+
+def main():
+    if len(sys.argv) != 5:
+        print(__doc__, file=sys.stderr)
+        return 2
+    result = compare(sys.argv[1], *(read_losses(path) for path in sys.argv[2:]))
+    print(json.dumps(result))
+    return 0 if all(result["values"][name][0] <= limit for name, limit in result["limits"].items()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

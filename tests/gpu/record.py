@@ -1,0 +1,182 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Makes the record of a run of tests/gpu/run.sh: a Markdown file and a JSON file of the same name.
+
+usage: record.py WORK-FOLDER OUTPUT-FOLDER
+
+Reads, in the work folder: info.json (what gpu_info prints), facts (NAME<tab>VALUE lines), parts (NAME<tab>RESULT<tab>SECONDS
+<tab>NOTE lines), and results of measurements: one JSON object a line in *.jsonl. Prints the names of the files.
+"""
+import glob
+import json
+import os
+import re
+import statistics
+import sys
+
+OURS, THEIRS = "layer", "layer, PyTorch"
+
+
+def read_lines(path):
+    if not os.path.exists(path):
+        return []
+    with open(path, encoding="utf-8") as file:
+        return [line.rstrip("\n") for line in file if line.strip()]
+
+
+def read_facts(folder):
+    facts = dict(line.split("\t", 1) for line in read_lines(os.path.join(folder, "facts")) if "\t" in line)
+    for line in read_lines(os.path.join(folder, "info.json"))[:1]:
+        info = json.loads(line)
+        facts.setdefault("GPU", info["gpu"])
+        facts["GPU memory, bytes"] = info["bytes"]
+        facts["multiprocessors"] = info["sms"]
+        facts["compute capability"] = f"{info['major']}.{info['minor']}"
+        facts["CUDA of the driver"] = cuda_text(info["driver"])
+        facts["CUDA of the library"] = cuda_text(info["runtime"])
+        facts["cuBLASLt"] = version_text(info["cublaslt"])
+        if info["nccl"]:
+            facts["NCCL"] = version_text(info["nccl"])
+    return facts
+
+
+def cuda_text(number):
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
+def version_text(number):
+    return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
+
+
+def read_parts(folder):
+    parts = []
+    for line in read_lines(os.path.join(folder, "parts")):
+        name, result, secs, note = (line.split("\t") + ["", "", ""])[:4]
+        parts.append({"part": name, "result": result, "secs": int(secs or 0), "note": note})
+    return parts
+
+
+def read_results(folder):
+    """All objects; a line that is none was cut off with its program."""
+    results = []
+    for path in sorted(glob.glob(os.path.join(folder, "*.jsonl"))):
+        for line in read_lines(path):
+            try:
+                results.append(json.loads(line))
+            except ValueError:
+                print(f"record: {path} has a line that is no JSON: {line[:60]}", file=sys.stderr)
+    return results
+
+
+def medians(results, benchmark, name):
+    return [statistics.median(result["values"][name]) for result in results
+            if result["benchmark"] == benchmark and result["values"].get(name)]
+
+
+def compare_layers(results):
+    """Round by round, the library's layer with PyTorch's: of its two figures without attention the faster one."""
+    rest = [min(pair) for pair in zip(medians(results, THEIRS, "all but attention, ms"),
+                                      medians(results, THEIRS, "without attention, ms"))]
+    whole, attention = medians(results, THEIRS, "layer, ms"), medians(results, THEIRS, "attention, ms")
+    ratios = {
+        "all but attention, PyTorch/library": zip(rest, medians(results, OURS, "all but attention, ms")),
+        "attention, PyTorch/library": zip(attention, medians(results, OURS, "attention, ms")),
+        "whole layer, PyTorch/library": zip(whole, medians(results, OURS, "layer, ms")),
+    }
+    values = {name: [theirs / ours for theirs, ours in pairs] for name, pairs in ratios.items()}
+    if not all(values.values()):
+        return []
+    words = {name: next(result["words"]["attention"] for result in results if result["benchmark"] == benchmark)
+             for name, benchmark in (("attention of the library", OURS), ("attention of PyTorch", THEIRS))}
+    case = next(result["case"] for result in results if result["benchmark"] == OURS)
+    return [{"benchmark": "layer against PyTorch", "case": case, "values": values,
+             "bars": {"all but attention, PyTorch/library": 1.0}, "limits": {}, "words": words}]
+
+
+def judge(result, name):
+    """(what is wanted, whether it is so); ("", None) where nothing is."""
+    median = statistics.median(result["values"][name])
+    if name in result["bars"]:
+        return f"≥ {result['bars'][name]:g}", median >= result["bars"][name]
+    if name in result["limits"]:
+        return f"≤ {result['limits'][name]:g}", median <= result["limits"][name]
+    return "", None
+
+
+def missed(results):
+    return [f"{result['benchmark']}, {result['case']}: {name} is {statistics.median(result['values'][name]):.4g}, "
+            f"wanted {judge(result, name)[0]}"
+            for result in results for name in result["values"] if judge(result, name)[1] is False]
+
+
+def number_text(number):
+    return f"{number:.4g}" if abs(number) < 1e5 else f"{number:.0f}"
+
+
+def row_of(result, name):
+    samples = sorted(result["values"][name])
+    wanted, good = judge(result, name)
+    spread = f"{number_text(samples[len(samples) // 4])} – {number_text(samples[(3 * len(samples)) // 4])}"
+    cells = [name, number_text(statistics.median(samples)), spread if len(samples) > 1 else "", str(len(samples)), wanted,
+             "" if good is None else "yes" if good else "**no**"]
+    return "| " + " | ".join(cells) + " |"
+
+
+def result_text(result):
+    lines = [f"### {result['benchmark']}: {result['case']}", "", "| figure | median | quartiles | samples | wanted | met |",
+             "| --- | --- | --- | --- | --- | --- |"]
+    lines += [row_of(result, name) for name in result["values"]]
+    lines += [""] + [f"- {name}: {word}" for name, word in result["words"].items()] + ([""] if result["words"] else [])
+    return lines
+
+
+def markdown(record):
+    facts = record["facts"]
+    lines = [f"# {facts.get('GPU', 'No GPU')}, {facts.get('date', 'no date')}", "",
+             "Written by `sh tests/gpu/run.sh`, as measured. README.md beside this file says what each figure means.", "",
+             "| | |", "| --- | --- |"]
+    lines += [f"| {name} | {value} |" for name, value in facts.items()]
+    lines += ["", "## Parts", "", "| part | result | seconds | |", "| --- | --- | --- | --- |"]
+    lines += [f"| {part['part']} | {part['result']} | {part['secs']} | {part['note']} |" for part in record["parts"]]
+    lines += ["", "## Figures", ""]
+    for result in record["results"]:
+        lines += result_text(result)
+    if not record["results"]:
+        lines += ["None were measured.", ""]
+    if record["missed"]:
+        lines += ["## Not as wanted", ""] + [f"- {line}" for line in record["missed"]] + [""]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def file_name(facts):
+    words = f"{facts.get('GPU', 'no gpu')} {facts.get('date', 'no date')[:10]}"
+    return re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-")
+
+
+def make_record(folder):
+    results = read_results(folder)
+    results += compare_layers(results)
+    record = {"facts": read_facts(folder), "parts": read_parts(folder), "results": results}
+    record["missed"] = missed(results)
+    return record
+
+
+def main():
+    if len(sys.argv) != 3:
+        print(__doc__, file=sys.stderr)
+        return 2
+    record = make_record(sys.argv[1])
+    os.makedirs(sys.argv[2], exist_ok=True)
+    path = os.path.join(sys.argv[2], file_name(record["facts"]))
+    texts = {".json": json.dumps(record, indent=1, ensure_ascii=False) + "\n", ".md": markdown(record)}
+    for ending, text in texts.items():
+        with open(path + ending, "w", encoding="utf-8") as file:
+            file.write(text)
+        print(path + ending)
+    for line in record["missed"]:
+        print(f"not as wanted: {line}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,271 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# All that needs a GPU: builds, checks, measures, and writes a record of it, within eight minutes. See usage below.
+set -u
+usage() {
+    cat <<'END'
+usage: sh tests/gpu/run.sh [-o FOLDER] [-b BUILD] [PART...]
+
+Builds what needs a GPU, checks it, measures it, and writes a record: a Markdown and a JSON file named after the GPU and the day.
+Goes on after a failure. Exit code 1 if a part failed; figures that are not as wanted are named at the end, and are no failure.
+
+  -o FOLDER   where the record goes (default: docs/benchmarks/gpu)
+  -b BUILD    where to build (default: build-gpu); logs go to BUILD/gpu-run
+
+parts, all of them by default, in this order:
+  build       the plugin, tests, examples and programs of tests/gpu
+  kernels     products and kernels of the GPU against the CPU's
+  graph       a recorded step has the bits of one that is enqueued; the time of both
+  linear      a linear layer against the fastest algorithms of cuBLASLt
+  host        what enqueueing costs the host
+  layer       a transformer layer against PyTorch
+  overlap     collectives beside products, in a trace
+  losses      losses of a training run on the GPU, on the CPU, and in float64
+  correct     communicators, layers on all grids of 8, GPT, stack, norm, optimizer, ... with 8 ranks on one GPU
+  sanitize    compute-sanitizer's memcheck and racecheck on a small training run
+
+Without pkg-config or root: QDR_DEPS names a folder of unpacked Debian packages (libjansson-dev, libjansson4; libcmocka-dev and
+libcmocka0 for the kernels; MPI, hwloc and OpenBLAS may be absent).
+END
+}
+cd "$(dirname "$0")/../.." || exit 2
+# shellcheck source=tests/gpu/find.sh
+. tests/gpu/find.sh
+
+all_parts="build kernels graph linear host layer overlap losses correct sanitize"
+measured="graph linear host layer overlap sanitize" # they make no sense without a GPU
+output=docs/benchmarks/gpu build=build-gpu secs_in_all=470 library_path=
+while getopts o:b:h-: option; do
+    case $option${OPTARG:-} in
+    o*) output=$OPTARG ;;
+    b*) build=$OPTARG ;;
+    h | -help) usage && exit 0 ;;
+    *) usage >&2 && exit 2 ;;
+    esac
+done
+shift $((OPTIND - 1))
+for part; do
+    case " $all_parts " in
+    *" $part "*) ;;
+    *) say "run.sh: there is no part \"$part\"; the parts are: $all_parts" && exit 2 ;;
+    esac
+done
+parts=" ${*:-$all_parts} "
+
+began=$(date +%s)
+work=$build/gpu-run
+n_running=0 most_running=4
+
+# ---- running parts ----
+
+secs_left() { echo $((secs_in_all - $(date +%s) + began)); }
+
+# run_one NAME SECONDS COMMAND...: its output goes to NAME.log, its standard output, if it measures, to *.jsonl. One line.
+run_one() {
+    name=$1 limit=$2 start=$(date +%s) left=$(secs_left) result=ok note=
+    shift 2
+    [ "$limit" -le "$left" ] || limit=$left
+    if [ "$limit" -lt 5 ]; then
+        result="FAILED" note="not run: the time is over"
+    else
+        timeout -k 5 "$limit" "$@" >"$work/$name.log" 2>&1 </dev/null
+        code=$?
+        [ $code = 0 ] || result=FAILED
+        [ $code != 124 ] || note="stopped after $limit s"
+        [ $code = 0 ] || [ -n "$note" ] || note=$(tail -n 1 "$work/$name.log" | tr '\t' ' ' | cut -c 1-200)
+    fi
+    secs=$(($(date +%s) - start))
+    printf '%s\t%s\t%d\t%s\n' "$name" "$result" "$secs" "$note" >>"$work/parts"
+    printf '%-24s %s, %d s%s\n' "$name" "$result" "$secs" "${note:+: $note}"
+    [ "$result" = ok ] || [ ! -f "$work/$name.log" ] || tail -n 12 "$work/$name.log" | cut -c 1-300 | sed 's/^/    /'
+}
+
+# The same beside others; join waits for all of them.
+start() {
+    run_one "$@" &
+    n_running=$((n_running + 1))
+    [ $n_running -lt $most_running ] || join
+}
+join() {
+    wait
+    n_running=0
+}
+
+# measure NAME SECONDS COMMAND...: alone on the GPU; what it prints are results.
+measure() {
+    name=$1 limit=$2
+    shift 2
+    # shellcheck disable=SC2016 # for the inner shell
+    run_one "$name" "$limit" sh -c 'file=$1; shift; "$@" >"$file" || { cat "$file" >&2; exit 1; }' - "$work/$name.jsonl" "$@"
+}
+
+skip() {
+    printf '%s\tskipped\t0\t%s\n' "$1" "$2" >>"$work/parts"
+    printf '%-24s skipped: %s\n' "$1" "$2"
+}
+
+# ---- the parts ----
+
+part_build() { run_one build 240 sh tests/gpu/build.sh "$build" "$nccl_home"; }
+
+part_kernels() {
+    run_one products 60 "$build/tests/gpu/gpu_products"
+    [ -z "$fake" ] || return 0
+    for name in elements losses attention; do
+        program=$build/tests/gpu/gpu_kernels_$name
+        if [ -x "$program" ]; then start "kernels-$name" 60 "$program"; else skip "kernels-$name" "not built; it needs cmocka"; fi
+    done
+    join
+}
+
+part_correct() {
+    tests=$build/tests
+    export QDR_DEVICE=cuda QDR_CUDA_MEMORY=managed
+    for n in 1 2 4 8; do start comm-$n 60 "$tests/conform/conform_comm" --local $n; done
+    start comm-nccl-1 60 env QDR_CUDA_COMM=nccl "$tests/conform/conform_comm" --local 1
+    for check in sweep bitwise bytes; do start linear-$check 110 "$tests/dist/test_linear" $check --ranks 8; done
+    start gpt-f32 110 "$tests/dist/test_gpt" --ranks 8 --dtype f32 --steps 5
+    for name in stack norm optim tokens redistribute coll values; do
+        start $name 90 "$tests/dist/test_$name" --local 8
+    done
+    unset QDR_CUDA_MEMORY # what follows reads nothing in place
+    head -c 20000 "$text" >"$work/short.txt"
+    # shellcheck disable=SC2086 # words
+    start device-train 60 "$build/examples/train_gpt" "$work/short.txt" --local 8 --grid 2x2x2x1 $tiny --batch 8 --steps 3
+    start device-layer 60 "$build/examples/transformer_layer" --local 8 --grid 2x2x1x2 --layout scattered --dtype bf16 \
+        --hidden 128 --heads 4 --ctx 64 --batch 8 --iterations 2
+    join
+    unset QDR_DEVICE
+}
+
+part_graph() { measure graph 60 "$build/tests/gpu/gpu_graph"; }
+
+part_sanitize() {
+    sanitizer=$(find_sanitizer) || { skip sanitize "there is no compute-sanitizer"; return; }
+    head -c 3000 "$text" >"$work/tiny.txt"
+    for tool in memcheck racecheck; do
+        # shellcheck disable=SC2086 # words
+        start sanitize-$tool 100 "$sanitizer" --tool $tool --error-exitcode 9 "$build/examples/train_gpt" "$work/tiny.txt" \
+            --device cuda --local 2 --grid 2x1x1x1 --layers 1 --hidden 256 --heads 4 --ctx 64 --dtype bf16 --batch 2 \
+            --steps 1 --sample 0 --val-windows 2
+    done
+    join
+}
+
+# Beside the fastest algorithms: the library's with those that it takes by itself, and with those that it finds by measuring.
+part_linear() {
+    measure linear 60 "$build/tests/gpu/gpu_linear"
+    measure linear-tuned 90 env QDR_TUNE="$work/tune.json" "$build/tests/gpu/gpu_linear"
+}
+part_host() { measure host-cost 30 "$build/tests/gpu/gpu_host_cost"; }
+
+# In turn, so that both see the same GPU.
+part_layer() {
+    measure layer-not-tuned 60 "$build/tests/gpu/gpu_block"
+    for round in 1 2; do
+        measure layer-$round 60 env QDR_TUNE="$work/tune.json" "$build/tests/gpu/gpu_block"
+        if python3 -c 'import torch' 2>/dev/null; then
+            measure layer-torch-$round 60 env LD_LIBRARY_PATH="$caller_library_path" python3 tests/gpu/layer_torch.py
+        else
+            skip layer-torch-$round "python3 has no torch"
+        fi
+    done
+}
+
+part_overlap() {
+    for grid in 2x1x1x1 1x1x2x1; do
+        rm -f "$work/trace-$grid".*
+        QDR_TRACE=$work/trace-$grid run_one trace-$grid 60 "$build/examples/transformer_layer" --device cuda --local 2 \
+            --grid $grid --layout scattered --panels 4 --hidden 4096 --heads 32 --ctx 2048 --batch 4 --dtype bf16 --iterations 4
+        measure overlap-$grid 30 python3 tests/gpu/overlap.py "$grid scattered, 4 panels, layer of hidden 4096, 2 ranks on one GPU" \
+            "$work/trace-$grid.0" "$work/trace-$grid.1"
+    done
+}
+
+part_losses() {
+    shape="--layers 2 --hidden 128 --heads 4 --ctx 64 --batch 4 --steps 50 --seed 1 --sample 0 --val-windows 4"
+    # shellcheck disable=SC2086 # words
+    for run in "cuda f32" "cpu f32" "cpu f64"; do
+        device=${run% *} type=${run#* }
+        start train-$device-$type 90 "$build/examples/train_gpt" "$text" $shape --device "$device" --dtype "$type" \
+            --log "$work/train-$device-$type.losses"
+    done
+    join
+    measure losses 20 python3 tests/gpu/losses.py "GPT of 2 layers, hidden 128, 50 steps, f32" \
+        "$work/train-cuda-f32.losses" "$work/train-cpu-f32.losses" "$work/train-cpu-f64.losses"
+}
+
+# ---- the run ----
+
+# fact NAME COMMAND...: what the command says in its first line.
+fact() {
+    name=$1
+    shift
+    line=$("$@" 2>/dev/null | head -n 1)
+    printf '%s\t%s\n' "$name" "${line:-unknown}" >>"$work/facts"
+}
+nvcc_version() { "$nvcc" --version | sed -n 's/.*release.*V/V/p'; }
+nccl_version() { # of the headers that it is built with
+    awk '/define NCCL_(MAJOR|MINOR|PATCH) / { text = text dot $3; dot = "." } END { print text }' "${nccl_home:-$CUDA_HOME}/include/nccl.h"
+}
+cpu_name() { sed -n 's/^model name[^:]*: //p' /proc/cpuinfo; }
+commit_name() { echo "${QDR_COMMIT:-$(git rev-parse HEAD 2>/dev/null)}"; }
+torch_version() { python3 -c 'from importlib.metadata import version; print(version("torch"))'; }
+
+note_facts() {
+    : >"$work/facts"
+    [ -n "$fake" ] || fact GPU nvidia-smi --query-gpu=name --format=csv,noheader
+    fact date date -u '+%Y-%m-%d %H:%M UTC'
+    fact commit commit_name
+    [ -n "$fake" ] || fact driver nvidia-smi --query-gpu=driver_version --format=csv,noheader
+    fact nvcc nvcc_version
+    fact NCCL nccl_version
+    fact PyTorch torch_version
+    fact processor cpu_name
+    fact cores nproc
+    [ ! -x "$build/tests/gpu/gpu_info" ] || "$build/tests/gpu/gpu_info" >"$work/info.json" 2>"$work/info.log" ||
+        say "$(cat "$work/info.log")"
+}
+
+mkdir -p "$work"
+work=$(cd "$work" && pwd -P)
+rm -f "$work"/*.jsonl "$work"/*.log "$work"/parts "$work"/info.json "$work"/tune.json
+: >"$work/parts"
+text=$work/text.txt
+cat README.md docs/*.md >"$text"
+tiny="--layers 1 --hidden 64 --heads 4 --ctx 32 --sample 0"
+caller_library_path=${LD_LIBRARY_PATH:-}
+export OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+
+[ -z "${QDR_DEPS:-}" ] || use_folder "$QDR_DEPS" || exit 1
+nvcc='' nccl_home=''
+find_cuda "$build-cuda" || say "CUDA's toolkit was not found whole"
+need_all || exit 1
+say "CUDA: $CUDA_HOME; NCCL: ${nccl_home:-$CUDA_HOME}"
+library_path=$library_path${caller_library_path:+:$caller_library_path}
+export LD_LIBRARY_PATH="$library_path"
+
+# Without a GPU the checks run on a plugin that QDR_CUDA_PLUGIN names and that needs none, and nothing is measured: a rehearsal.
+fake=
+if ! nvidia-smi -L >/dev/null 2>&1 && [ ! -e /dev/nvidia0 ]; then
+    [ -n "${QDR_CUDA_PLUGIN:-}" ] || { say "there is no GPU here (nvidia-smi -L finds none); nothing was run"; exit 1; }
+    fake=1 output=$work/record
+fi
+# runs PART: whether it was asked for, and can be run here.
+runs() {
+    case $parts in *" $1 "*) ;; *) return 1 ;; esac
+    case $fake" $measured " in 1*" $1 "*) skip "$1" "no GPU" && return 1 ;; esac
+}
+
+runs build && part_build
+QDR_CUDA_PLUGIN=${QDR_CUDA_PLUGIN:-$(cd "$build" && pwd -P)/lib/libquadrille_cuda.so}
+export QDR_CUDA_PLUGIN
+note_facts
+for part in ${all_parts#build}; do
+    runs "$part" && "part_$part"
+done
+
+n_failed=$(awk -F '\t' '$2 == "FAILED" { n++ } END { print n + 0 }' "$work/parts")
+python3 tests/gpu/record.py "$work" "$output" || n_failed=$((n_failed + 1))
+printf 'total %d s, %d parts, %d failed; logs: %s\n' $(($(date +%s) - began)) "$(grep -c . "$work/parts")" "$n_failed" "$work"
+[ "$n_failed" = 0 ]

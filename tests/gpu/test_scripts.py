@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The scripts that evaluate measurements on a GPU, with made-up ones."""
+import json
+import os
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import losses  # noqa: E402
+import overlap  # noqa: E402
+import record  # noqa: E402
+
+
+def write(folder, name, text):
+    path = os.path.join(folder, name)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+    return path
+
+
+def event(tid, cat, begin, duration, run=9):
+    return {"ph": "X", "name": "layer", "cat": cat, "pid": 0, "tid": tid, "ts": begin, "dur": duration, "args": {"run": run}}
+
+
+def result(benchmark, values, **more):
+    return {"benchmark": benchmark, "case": "small", "values": values, "bars": {}, "limits": {}, "words": {}, **more}
+
+
+class Overlap(unittest.TestCase):
+    def evaluate(self, *ranks):
+        with tempfile.TemporaryDirectory() as folder:
+            paths = [write(folder, f"trace.{i}", json.dumps({"traceEvents": events})) for i, events in enumerate(ranks)]
+            return overlap.evaluate("small", [overlap.read_spans(path) for path in paths])["values"]
+
+    def test_shares(self):
+        values = self.evaluate(
+            [event(0, "product", 0, 10), event(0, "product", 8, 4), event(3, "all-reduce", 6, 10),
+             event(0, "gelu", 12, 100), event(3, "all-reduce", 0, 50, run=1), {"ph": "M", "name": "thread_name"}],
+            [event(0, "product", 14, 4), event(5, "all-gather", 20, 10)])
+        self.assertEqual(values["collectives"], [2])
+        self.assertEqual(values["collectives beside a product of their rank"], [1])
+        self.assertEqual(values["time of collectives, ms"], [0.02])
+        self.assertAlmostEqual(values["share beside products of their rank"][0], 6 / 20)
+        self.assertAlmostEqual(values["share beside products of any rank"][0], 8 / 20)
+
+    def test_nothing_travels(self):
+        self.assertEqual(self.evaluate([event(0, "product", 0, 10)])["share beside products of any rank"], [0.0])
+
+
+class Losses(unittest.TestCase):
+    def test_differences(self):
+        values = losses.compare("small", [2.0, 1.0], [2.0, 1.1], [2.0, 1.0])["values"]
+        self.assertEqual(values["GPU to float64"], [0.0])
+        self.assertAlmostEqual(values["CPU to float64"][0], 0.1)
+
+    def test_what_is_no_loss(self):
+        for bad in ([], [1.0], [1.0, None]):
+            self.assertEqual(losses.largest_difference(bad, [1.0, 1.0]), float("inf"))
+
+    def test_log(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = write(folder, "log", '{"step":0,"loss":2.5,"lr":1}\n{"step":1,"loss":null,"lr":1}\n')
+            self.assertEqual(losses.read_losses(path), [2.5, None])
+
+
+class Record(unittest.TestCase):
+    def make(self, **files):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in files.items():
+                write(folder, name.replace("_", "."), text)
+            return record.make_record(folder)
+
+    def test_empty(self):
+        made = self.make()
+        self.assertIn("None were measured.", record.markdown(made))
+        self.assertEqual(record.file_name(made["facts"]), "no-gpu-no-date")
+
+    def test_facts(self):
+        info = {"gpu": "NVIDIA H9 80GB", "bus": "0", "sms": 3, "major": 9, "minor": 0, "bytes": 5, "driver": 13010,
+                "runtime": 13000, "cublaslt": 130100, "nccl": 22809}
+        facts = self.make(info_json=json.dumps(info) + "\n", facts="date\t2030-01-02 10:00\ncommit\tabc\n")["facts"]
+        self.assertEqual((facts["CUDA of the driver"], facts["cuBLASLt"], facts["NCCL"]), ("13.1", "13.1.0", "2.28.9"))
+        self.assertEqual(record.file_name(facts), "nvidia-h9-80gb-2030-01-02")
+
+    def test_bars(self):
+        good = result("linear", {"ratio": [0.9, 0.98, 0.99]}, bars={"ratio": 0.97})
+        bad = result("host", {"us": [30.0, 10.0, 40.0], "other": [1.0]}, limits={"us": 20})
+        made = self.make(a_jsonl=json.dumps(good) + "\n{cut off\n", b_jsonl=json.dumps(bad) + "\n")
+        self.assertEqual(made["missed"], ["host, small: us is 30, wanted ≤ 20"])
+        text = record.markdown(made)
+        self.assertIn("| ratio | 0.98 | 0.9 – 0.99 | 3 | ≥ 0.97 | yes |", text)
+        self.assertIn("| us | 30 | 10 – 40 | 3 | ≤ 20 | **no** |", text)
+        self.assertIn("| other | 1 |  | 1 |  |  |", text)
+
+    def test_layers(self):
+        ours = {"layer, ms": [20.0], "attention, ms": [5.0], "all but attention, ms": [15.0]}
+        theirs = {"layer, ms": [18.0], "attention, ms": [2.0], "all but attention, ms": [16.5], "without attention, ms": [18.0]}
+        lines = [result("layer", ours, words={"attention": "own"}), result("layer, PyTorch", theirs, words={"attention": "flash"})]
+        made = self.make(a_jsonl="".join(json.dumps(line) + "\n" for line in lines * 2))
+        self.assertEqual(made["results"][-1]["values"], {"all but attention, PyTorch/library": [1.1, 1.1],
+                                                         "attention, PyTorch/library": [0.4, 0.4],
+                                                         "whole layer, PyTorch/library": [0.9, 0.9]})
+        self.assertEqual(made["missed"], [])
+        self.assertEqual(self.make(a_jsonl=json.dumps(lines[0]) + "\n")["results"], [lines[0]])
+
+    def test_parts(self):
+        parts = self.make(parts="build\tok\t61\t\nlinear\tFAILED\t3\ttoo slow\n")["parts"]
+        self.assertEqual(parts[1], {"part": "linear", "result": "FAILED", "secs": 3, "note": "too slow"})
+
+
+if __name__ == "__main__":
+    unittest.main()
