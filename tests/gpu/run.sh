@@ -111,9 +111,14 @@ part_build() { run_one build 240 sh tests/gpu/build.sh "$build" "$nccl_home"; }
 part_kernels() {
     run_one products 60 "$build/tests/gpu/gpu_products"
     [ -z "$fake" ] || return 0
-    for name in elements losses attention; do
-        program=$build/tests/gpu/gpu_kernels_$name
-        if [ -x "$program" ]; then start "kernels-$name" 60 "$program"; else skip "kernels-$name" "not built; it needs cmocka"; fi
+    for name in elements losses attention fp8; do
+        program=$build/tests/gpu/gpu_kernels_$name device=cpu
+        [ $name != fp8 ] || program=$build/tests/conform/conform_device_fp8 device=cuda
+        if [ ! -x "$program" ]; then
+            skip "kernels-$name" "not built; it needs cmocka"
+        else
+            start "kernels-$name" 60 env QDR_DEVICE=$device QDR_CUDA_MEMORY=managed "$program"
+        fi
     done
     join
 }
