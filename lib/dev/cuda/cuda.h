@@ -21,7 +21,7 @@
 typedef struct qdri_cuda_product qdri_cuda_product;
 typedef struct qdri_cuda_stamps qdri_cuda_stamps;
 typedef struct qdri_cuda_block qdri_cuda_block;
-typedef struct qdri_cuda_fp8_room qdri_cuda_fp8_room;
+typedef struct qdri_cuda_factors qdri_cuda_factors;
 
 /* Two functions of the driver that the runtime has no name for: a stream writes a word of memory,
  * or waits until (int32)(word - value) >= 0, without taking a multiprocessor. */
@@ -55,7 +55,7 @@ typedef struct qdri_cuda_stream {
     cudaStream_t handle;
     int is_owned;
     void *workspace, *scratch; /* of products, of kernels; NULL until used */
-    qdri_cuda_fp8_room *rounded; /* factors in fp8, and smaller rooms from before */
+    qdri_cuda_factors *rounded; /* factors in fp8, and smaller rooms from before */
 } qdri_cuda_stream;
 
 typedef struct qdri_cuda_event {
@@ -153,7 +153,7 @@ QDR_NODISCARD qdr_status qdri_cuda_gemm_fp8(qdr_stream *stream, const qdri_gemm 
 qdr_status qdri_cuda_check_rounding(const qdri_dev *dev);
 /* At least one step, no bias. */
 QDR_NODISCARD qdr_status qdri_cuda_gemm_rounded(qdr_stream *stream, const qdri_gemm *gemm);
-void qdri_cuda_fp8_rooms_free(qdr_stream *stream);
+void qdri_cuda_factors_free(qdr_stream *stream);
 
 /* nvtx.c */
 void qdri_cuda_ranges_open(qdri_cuda_dev *dev);

@@ -10,8 +10,8 @@
 #define FP8_UNIT 16 /* bytes, to which cuBLASLt wants rows of codes and of results aligned */
 #define HEAD_BYTES ((size_t)4096) /* in front of the factors: what their scales are made from */
 
-struct qdri_cuda_fp8_room {
-    qdri_cuda_fp8_room *older;
+struct qdri_cuda_factors {
+    qdri_cuda_factors *older;
     void *data;
     size_t bytes;
 };
@@ -39,9 +39,9 @@ qdr_status qdri_cuda_check_rounding(const qdri_dev *dev)
 static qdr_status find_room(qdr_stream *stream, size_t bytes, char **data)
 {
     qdri_cuda_stream *self = (qdri_cuda_stream *)stream;
-    qdri_cuda_fp8_room *room = self->rounded;
+    qdri_cuda_factors *room = self->rounded;
     if (!room || room->bytes < bytes) {
-        qdri_cuda_fp8_room *made = NULL;
+        qdri_cuda_factors *made = NULL;
         QDR_TRY(QDRI_NEW(1, "a room for factors in fp8", &made));
         made->bytes = room && 2 * room->bytes > bytes ? 2 * room->bytes : bytes;
         const qdr_status status = qdri_mem_alloc(stream->dev, made->bytes, &made->data);
@@ -56,11 +56,11 @@ static qdr_status find_room(qdr_stream *stream, size_t bytes, char **data)
     return QDR_OK;
 }
 
-void qdri_cuda_fp8_rooms_free(qdr_stream *stream)
+void qdri_cuda_factors_free(qdr_stream *stream)
 {
     qdri_cuda_stream *self = (qdri_cuda_stream *)stream;
     while (self->rounded) {
-        qdri_cuda_fp8_room *room = self->rounded;
+        qdri_cuda_factors *room = self->rounded;
         self->rounded = room->older;
         qdri_mem_free(stream->dev, &room->data);
         free(room);

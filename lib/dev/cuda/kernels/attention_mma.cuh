@@ -12,7 +12,7 @@
 constexpr int mma_warps = 4, mma_threads = mma_warps * 32;
 constexpr float log2_of_e = 1.4426950408889634f;
 template <typename T> constexpr bool is_f16 = false;
-template <> constexpr bool is_f16<f16> = true;
+template <> inline constexpr bool is_f16<f16> = true;
 
 __device__ inline int mma_lane() { return (int)threadIdx.x % 32; }
 __device__ inline int mma_warp() { return (int)threadIdx.x / 32; }
