@@ -113,6 +113,16 @@ class Block(Case):
                 for row in planned:
                     self.assertEqual(row["bytes_sent"], row["bytes_planned"], row)
 
+    def test_graph(self):
+        for grid, gpus in (("1x1x1x1", "1"), ("2x1x1x1", "2")):
+            result = json.loads(self.assert_done(layer("--json", "--graph", "on", grid=grid, FAKE_CUDA_GPUS=gpus,
+                                                       QDR_CUDA_COMM="nccl")))
+            self.assertEqual((result["grid"], result["graph"]), (grid, True))
+            for row in result["traffic"]:
+                if not row["channel"].endswith("stat"):
+                    self.assertEqual(row["bytes_sent"], row["bytes_planned"], row)
+        self.assertIn("as graphs", self.assert_done(layer("--graph", "on")))
+
     def test_trace(self):
         """Times of each stream increase, and the command reads what was written."""
         name = self.path("run.json")
@@ -174,6 +184,10 @@ class Complaints(Case):
         self.complain(2, ['QDR_CUDA_COMM is "rccl"', "nccl"], QDR_CUDA_COMM="rccl")
         self.complain(2, ['QDR_CUDA_MEMORY is "host"', "managed"], QDR_CUDA_MEMORY="host")
         self.complain(2, ['QDR_TF32 is "on"', "0 or 1"], QDR_TF32="on")
+
+    def test_graphs(self):
+        self.complain(2, ["graph", "local ranks", "NCCL"], "--graph", "on")
+        self.complain(2, ["graph", "records no work"], "--graph", "on", device="cpu", grid="1x1x1x1")
 
     def test_memory(self):
         self.complain(3, ["device memory for", "bytes", "are needed", "in all", "smaller batch"], FAKE_CUDA_MEMORY="40000")
