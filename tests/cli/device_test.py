@@ -3,7 +3,7 @@
 """The examples and the doctor on GPUs, in plain device memory: on the plugin that was built on the fake CUDA, and on the
 real one where there is no driver.
 
-usage: device_test.py BUILD_DIR --fake FAKE_PLUGIN [--plugin REAL_PLUGIN] [--full]
+usage: device_test.py BUILD_DIR --fake FAKE_PLUGIN [--listener LISTENER] [--plugin REAL_PLUGIN] [--full]
 """
 import argparse
 import json
@@ -142,6 +142,36 @@ class Block(Case):
         self.assertIn("x reduce", done.out)
 
 
+class Ranges(Case):
+    """What a profiler hears of NVTX: a range for each task, called as in the trace."""
+
+    def setUp(self):
+        super().setUp()
+        if not ARGUMENTS.listener:
+            self.skipTest("nobody listens")
+
+    def test_names(self):
+        name = self.path("run.json")
+        self.assert_done(layer(QDR_TRACE=name, NVTX_INJECTION64_PATH=ARGUMENTS.listener, LISTENER_FILE=self.path("ranges")))
+        with open(f"{name}.0", encoding="utf-8") as file:
+            events = [event for event in json.load(file)["traceEvents"] if event["ph"] == "X"]
+        traced = {f"{event['name']}: {event['cat']} #{event['args']['task']}" for event in events}
+        products = {f"{event['name']}: product #{event['args']['task']}" for event in events if event["cat"] == "product"}
+        with open(self.path("ranges"), encoding="utf-8") as file:
+            ranges = {line.rstrip("\n") for line in file if line.startswith("block")}
+        self.assertGreater(len(ranges), 20)
+        self.assertLessEqual(ranges, traced)  # a bias may be added with its product
+        self.assertLessEqual(products, ranges)
+
+    def test_pairs(self):
+        self.assert_done(layer(NVTX_INJECTION64_PATH=ARGUMENTS.listener, LISTENER_FILE=self.path("ranges")))
+        with open(self.path("ranges"), encoding="utf-8") as file:
+            self.assertNotIn("lost\n", file.readlines())
+
+    def test_nobody_listens(self):
+        self.assert_done(layer(QDR_NVTX="1"))
+
+
 class Doctor(Case):
     def test_two_gpus(self):
         report = json.loads(self.assert_done(start("src/quadrille", "doctor", "--json", FAKE_CUDA_GPUS="2")))
@@ -209,6 +239,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("build")
     parser.add_argument("--fake", required=True)
+    parser.add_argument("--listener", help="a library that writes down NVTX's ranges")
     parser.add_argument("--plugin")
     parser.add_argument("--full", action="store_true")
     ARGUMENTS, rest = parser.parse_known_args()
