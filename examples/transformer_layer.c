@@ -21,7 +21,7 @@
 typedef struct settings {
     choice how; /* grid, order, layout, overlap, type; context, batch */
     const char *device;
-    int json, products; /* products: 1 in fp8 */
+    int json, products, recorded; /* products: 1 in fp8 */
     int64_t n_local, n_threads, n_panels, n_batch_parts, hidden, n_heads, n_iterations;
 } settings;
 
@@ -35,6 +35,7 @@ typedef struct block_driver {
     qdr_edge in, out;
     double *forward_secs, *backward_secs; /* of each iteration, slowest rank */
     double *all; /* one number per rank */
+    qdr_graph *forward, *backward; /* recorded; NULL: they are enqueued task by task */
 } block_driver;
 
 /* One kind of collective on one channel, per iteration. */
@@ -100,19 +101,46 @@ static qdr_status slowest(block_driver *driver, double secs, double *most)
     return QDR_OK;
 }
 
+static qdr_status run_forward(const block_driver *driver)
+{
+    return driver->forward ? qdr_graph_launch(driver->forward, NULL)
+                           : qdr_stack_forward(driver->stack);
+}
+
+static qdr_status run_backward(const block_driver *driver)
+{
+    return driver->backward ? qdr_graph_launch(driver->backward, NULL)
+                            : qdr_stack_backward(driver->stack, 0, 1);
+}
+
+static qdr_status record(const block_driver *driver, qdr_status (*run)(const block_driver *driver),
+                         qdr_graph **graph)
+{
+    TRY(qdr_graph_begin(driver->ctx));
+    const qdr_status status = run(driver);
+    const qdr_status ended = qdr_graph_end(driver->ctx, graph);
+    return status < 0 ? status : ended;
+}
+
+static qdr_status record_both(block_driver *driver)
+{
+    TRY(record(driver, run_forward, &driver->forward));
+    return record(driver, run_backward, &driver->backward);
+}
+
 /* Both directions, each from a common start to the end of this rank's work. */
 static qdr_status iterate(block_driver *driver, double *forward, double *backward)
 {
     qdr_stream *stream = qdr_context_stream(driver->ctx);
     TRY(qdr_barrier(driver->ctx));
     double began = meter_secs();
-    TRY(qdr_stack_forward(driver->stack));
+    TRY(run_forward(driver));
     TRY(qdr_stream_synchronize(stream));
     *forward = meter_secs() - began;
     TRY(qdr_agree(driver->ctx, fill(driver, driver->out, 1)));
     TRY(qdr_barrier(driver->ctx));
     began = meter_secs();
-    TRY(qdr_stack_backward(driver->stack, 0, 1));
+    TRY(run_backward(driver));
     TRY(qdr_stream_synchronize(stream));
     *backward = meter_secs() - began;
     return QDR_OK;
@@ -124,6 +152,7 @@ static qdr_status measure(block_driver *driver)
     double forward, backward;
     for (int i = 0; i < WARM_ITERATIONS; i++) TRY(iterate(driver, &forward, &backward));
     qdr_grid_reset_traffic(driver->grid);
+    if (driver->set->recorded) TRY(record_both(driver));
     for (int64_t i = 0; i < n; i++)
         TRY(iterate(driver, &driver->forward_secs[i], &driver->backward_secs[i]));
     return QDR_OK;
@@ -132,7 +161,8 @@ static qdr_status measure(block_driver *driver)
 static int read_traffic(const block_driver *driver,
                         traffic_row rows[QDR_N_CHANNELS * QDR_N_COLL_KINDS])
 {
-    const double n = (double)driver->set->n_iterations;
+    /* What is recorded is launched, and counted, once. */
+    const double n = driver->set->recorded ? 1 : (double)driver->set->n_iterations;
     int n_rows = 0;
     for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
         for (int kind = 0; kind < QDR_N_COLL_KINDS; kind++) {
@@ -204,10 +234,11 @@ static void print_table(const block_driver *driver, const block_result *result)
     printf("transformer block, hidden %lld, %lld heads, %lld sequences of %lld tokens\n",
            (long long)set->hidden, (long long)set->n_heads, (long long)set->how.batch,
            (long long)set->how.context);
-    printf("grid %s, order %s, %s, %s%s, %d BLAS threads per rank, median of %lld iterations\n\n",
+    printf("grid %s, order %s, %s, %s%s, %s%d BLAS threads per rank, median of %lld iterations\n\n",
            grid_text(driver, grid), set->how.order, set->how.layout ? "scattered" : "replicated",
            qdr_dtype_name((qdr_dtype)set->how.dtype), set->products ? " with fp8 products" : "",
-           qdr_context_threads(driver->ctx), (long long)set->n_iterations);
+           set->recorded ? "as graphs, " : "", qdr_context_threads(driver->ctx),
+           (long long)set->n_iterations);
     if (qdr_stack_print(driver->stack, "storage", stdout) == QDR_OK) putchar('\n');
     printf("forward   %10.3f ms %10.1f GFLOP/s\n", 1e3 * result->forward_secs,
            result->forward_gflops);
@@ -246,12 +277,13 @@ static void print_json(const block_driver *driver, const block_result *result)
     const settings *set = driver->set;
     char grid[64];
     json_t *all = json_pack(
-        "{s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, "
+        "{s:s, s:s, s:s, s:s, s:s, s:b, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, "
+        "s:f, "
         "s:o}",
         "grid", grid_text(driver, grid), "order", set->how.order, "layout",
         set->how.layout ? "scattered" : "replicated", "dtype",
         qdr_dtype_name((qdr_dtype)set->how.dtype), "products", set->products ? "fp8" : "stored",
-        "ranks", qdr_context_size(driver->ctx), "threads_per_rank",
+        "graph", set->recorded, "ranks", qdr_context_size(driver->ctx), "threads_per_rank",
         qdr_context_threads(driver->ctx), "hidden", (json_int_t)set->hidden, "heads",
         (json_int_t)set->n_heads, "ctx", (json_int_t)set->how.context, "batch",
         (json_int_t)set->how.batch, "iterations", (json_int_t)set->n_iterations, "forward_secs",
@@ -311,6 +343,8 @@ static qdr_status run_rank(qdr_context *ctx, const void *user, char sentence[PRO
     block_driver driver = {.own = *(const settings *)user, .ctx = ctx, .sentence = sentence};
     driver.set = &driver.own;
     const qdr_status status = drive(&driver);
+    qdr_graph_destroy(&driver.forward);
+    qdr_graph_destroy(&driver.backward);
     qdr_stack_destroy(&driver.stack);
     qdr_grid_destroy(&driver.grid);
     free(driver.forward_secs);
@@ -344,6 +378,8 @@ static const option_row rows[] = {
      "row panels of a product, one travels beside the next (default: by cost)"},
     {OPTION_COUNT, "batch-parts", "N", &given.n_batch_parts, 1, 16,
      "parts of a rank's sequences, sums of one beside products of the next (default 1)"},
+    {OPTION_CHOICE, "graph", "off|on", &given.recorded, 0, 0,
+     "on a GPU: record forward and backward, and launch the records"},
     {OPTION_COUNT, "threads", "N", &given.n_threads, 1, 1024,
      "BLAS threads per rank (default: cores over ranks)"},
     {OPTION_GROUP, "shape", 0, 0, 0, 0, 0},

@@ -16,7 +16,8 @@
  * error of the members (qdr_context_status()), QDR_ERR_ARGUMENT or QDR_ERR_SHAPE, where they are
  * threads of one process, and except for all-to-all and send-recv where they are MPI ranks of one
  * node; elsewhere what happens is MPI's.
- *  @retval QDR_ERR_ARGUMENT  NULL, no such axis, operation or member
+ *  @retval QDR_ERR_ARGUMENT  NULL, no such axis, operation or member; a buffer whose address is no
+ * multiple of an element's bytes; on a GPU a buffer of the host or of another GPU
  *  @retval QDR_ERR_SHAPE     a count is negative or too large, or n_elems is not the caller's count
  *  @retval QDR_ERR_DTYPE     an unknown type, or U8 in a reduction
  *  Not thread-safe per grid. */

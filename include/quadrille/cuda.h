@@ -7,7 +7,9 @@
  * library of its own, libquadrille_cuda.so, which the first such context opens; it is looked for
  * where QDR_CUDA_PLUGIN says, beside libquadrille, where it was installed, and where the loader
  * looks. Where there is no plugin, no driver, or no GPU, making the context fails with
- * QDR_ERR_UNSUPPORTED and a sentence; contexts on the CPU go on working.
+ * QDR_ERR_UNSUPPORTED and a sentence; contexts on the CPU go on working. So it does for a driver
+ * older than the plugin's CUDA, a plugin of another build, a GPU that is not there, and one below
+ * compute capability 8.0.
  *
  *  Nothing of the library runs on the default stream, and no call waits for the GPU but those that
  * say "blocking". The library makes its GPU the calling thread's current one and leaves it so.
@@ -16,18 +18,21 @@
  *
  *  QDR_CUDA_COMM says what joins the GPUs of a world, in rank 0's environment: "nccl" needs a GPU
  * for each rank; "mpi" sends through the host's memory; "local" is for ranks of one process, on one
- * GPU or several. "auto", the default: for ranks of MPI nccl where it fits, else mpi; for local
- * ranks local; for ranks with callbacks (qdr_context_create_boot()) nccl. With NCCL a thread of
- * each context looks for its errors, for ranks that gave up and for collectives that last longer
- * than QDR_TIMEOUT; any of these poisons the context, and NCCL's communicators are aborted. Each of
- * them takes as many SMs as leaves all that may run together room on the GPU; QDR_NCCL_MAX_CTAS
- * sets another number, of blocks of threads for each. The library sets NCCL_LAUNCH_ORDER_IMPLICIT=1
- * unless it is set: kernels of NCCL start in the order of the host's calls. Sums of NCCL have an
- * order of its own: the same plan gives the same bits.
+ * GPU or on several that reach each other's memory. "auto", the default: for ranks of MPI nccl
+ * where it fits, else mpi; for local ranks local; for ranks with callbacks
+ * (qdr_context_create_boot()) nccl. With NCCL a thread of each context looks for its errors, for
+ * ranks that gave up and for collectives that last longer than QDR_TIMEOUT; any of these poisons
+ * the context, and NCCL's communicators are aborted. Each of them takes as many SMs as leaves all
+ * that may run together room on the GPU; QDR_NCCL_MAX_CTAS sets another number, of blocks of
+ * threads for each. The library sets NCCL_LAUNCH_ORDER_IMPLICIT=1 unless it is set: kernels of NCCL
+ * start in the order of the host's calls. Sums of NCCL have an order of its own: the same plan
+ * gives the same bits.
  *
- *  Environment: QDR_CUDA_MEMORY=managed makes memory that the host may read and write, too, when no
- * work of a stream uses it (slower; for tests and for looking into things). QDR_TF32=1 lets F32
- * products round their operands to TF32. */
+ *  Environment: QDR_CUDA_MEMORY=managed (else device) makes memory that the host may read and
+ * write, too, when no work of a stream uses it (slower; for tests and for looking into things).
+ * QDR_TF32=1 (else 0) lets F32 products round their operands to TF32. QDR_NVTX=1 marks the tasks of
+ * schedules with NVTX ranges, "layer: kind #task" as in traces; 0, the default: where a profiler
+ * has started the program. Other values are QDR_ERR_ARGUMENT. */
 #ifndef QUADRILLE_CUDA_H
 #define QUADRILLE_CUDA_H
 

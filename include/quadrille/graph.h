@@ -24,8 +24,10 @@ extern "C" {
 /** A recorded step. */
 typedef struct qdr_graph qdr_graph;
 
-/** Begins to record. Run the step once before, so that memory that is made at first use is there.
- * Local; the ranks of a world record the same step together, as they would run it.
+/** Begins to record. While it lasts, qdr_stream_synchronize() of a stream that is recorded fails
+ * with QDR_ERR_STATE, since nothing runs. Run the step once before, so that memory that is made at
+ * first use is there. Local; the ranks of a world record the same step together, as they would run
+ * it.
  *  @retval QDR_ERR_UNSUPPORTED  nothing can be recorded here; the sentence says why
  *  @retval QDR_ERR_STATE        the context records already */
 QDR_API QDR_NODISCARD qdr_status qdr_graph_begin(qdr_context *ctx);

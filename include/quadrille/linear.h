@@ -21,12 +21,16 @@ enum {
 /** Y = X·Wᵀ + b. x: this rank's part of the input edge, y: of the output edge
  * (qdr_linear_in_matrix(), qdr_linear_out_matrix()), dense, type of the stack. Collective over the
  * grid; stream-ordered on `stream` (NULL: the context's). x may not change until then. flags: 0 or
- * QDR_Y_ACCUMULATE. */
+ * QDR_Y_ACCUMULATE.
+ *  @retval QDR_ERR_ARGUMENT  NULL where this rank has elements; an address that is no multiple of
+ * an element's bytes; on a GPU memory of the host or of another GPU; other flags. Nothing was
+ * queued on this rank */
 QDR_API QDR_NODISCARD qdr_status qdr_linear_forward(qdr_linear *layer, const void *x, void *y,
                                                     int flags, qdr_stream *stream);
 /** dX = dY·W, dW = dYᵀ·X, db = Σ rows of dY. x is the forward's. flags: QDR_ACCUMULATE and
  * QDR_DEFER_SYNC for dW and db, as for qdr_stack_backward(); QDR_DX_ACCUMULATE, QDR_NO_DX.
- * Collective, stream-ordered. Gradients lie in the layer's parameters. */
+ * Collective, stream-ordered. Gradients lie in the layer's parameters.
+ *  @retval QDR_ERR_ARGUMENT  as for qdr_linear_forward() */
 QDR_API QDR_NODISCARD qdr_status qdr_linear_backward(qdr_linear *layer, const void *dy,
                                                      const void *x, void *dx, int flags,
                                                      qdr_stream *stream);

@@ -6,8 +6,9 @@
  * stream) and leave the caller's memory to the caller. Those with a sum over an axis are collective
  * over the group of that axis. T is the layer's type (QDR_F32, QDR_F64, QDR_BF16, QDR_F16); A is
  * the type of sums and gradients of parameters: f64 for F64, else f32. An argument error queues
- * nothing. Every `accumulate` is 0 (overwrite, the output is not read) or 1 (add). Not thread-safe
- * per grid. */
+ * nothing; one is an address that is no multiple of an element's bytes, and on a GPU memory of the
+ * host or of another GPU (QDR_ERR_ARGUMENT). Every `accumulate` is 0 (overwrite, the output is not
+ * read) or 1 (add). Not thread-safe per grid. */
 #ifndef QUADRILLE_OPS_H
 #define QUADRILLE_OPS_H
 

@@ -30,7 +30,8 @@ typedef struct qdr_adamw_opts {
  * Local. */
 QDR_API QDR_NODISCARD qdr_status qdr_adamw_size(const qdr_stack *stack, size_t *bytes);
 /** Makes an optimizer for all parameters of a bound stack; masters start from the parameters as
- * they are at the first step. Collective, agrees. opts may be NULL. */
+ * they are at the first step. Collective, agrees. opts may be NULL.
+ *  @retval QDR_ERR_MEMORY  too little for the optimizer's state; the sentence has the numbers */
 QDR_API QDR_NODISCARD qdr_status qdr_adamw_create(qdr_stack *stack, const qdr_adamw_opts *opts,
                                                   qdr_adamw **optimizer);
 QDR_API void qdr_adamw_destroy(qdr_adamw **optimizer);

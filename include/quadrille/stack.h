@@ -247,7 +247,8 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_add_op(qdr_stack *stack, const qdr_op
 
 /** Ends the description, chooses how each W is stored (qdr_storage), makes the schedules and,
  * unless caller_memory, allocates and binds memory. Collective, agrees.
- *  @retval QDR_ERR_MEMORY  the sentence says how much was needed; the stack can only be destroyed
+ *  @retval QDR_ERR_MEMORY  the sentence says what for, how much was needed, and on a GPU how much
+ * is free; the stack can only be destroyed
  *  @retval QDR_ERR_IO, QDR_ERR_ARGUMENT  QDR_TUNE's file could not be read or written, or is not
  * one; the stack may be built again
  */
@@ -272,6 +273,12 @@ typedef struct qdr_stack_memory {
     uint32_t version; /**< QDR_OPTS_INIT */
     void *parameters, *gradients, *activations, *workspace;
 } qdr_stack_memory;
+/** Gives the stack its memory, and sets parameters and gradients to zero. Collective, agrees; after
+ * an error nothing is bound, and it may be called again.
+ *  @retval QDR_ERR_MEMORY    too little for one of them; the sentence says which, what it needs,
+ * and on a GPU what is free
+ *  @retval QDR_ERR_ARGUMENT  memory that is not aligned; on a GPU memory of the host or another GPU
+ *  @retval QDR_ERR_STATE     not built, or bound already */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_bind(qdr_stack *stack, const qdr_stack_memory *memory);
 
 /** Layout and local memory of an edge. Values exist after binding; the value of an input may be

@@ -3,7 +3,7 @@
 """The examples and the doctor on GPUs, in plain device memory: on the plugin that was built on the fake CUDA, and on the
 real one where there is no driver.
 
-usage: device_test.py BUILD_DIR --fake FAKE_PLUGIN [--plugin REAL_PLUGIN] [--full]
+usage: device_test.py BUILD_DIR --fake FAKE_PLUGIN [--listener LISTENER] [--plugin REAL_PLUGIN] [--full]
 """
 import argparse
 import json
@@ -113,6 +113,16 @@ class Block(Case):
                 for row in planned:
                     self.assertEqual(row["bytes_sent"], row["bytes_planned"], row)
 
+    def test_graph(self):
+        for grid, gpus in (("1x1x1x1", "1"), ("2x1x1x1", "2")):
+            result = json.loads(self.assert_done(layer("--json", "--graph", "on", grid=grid, FAKE_CUDA_GPUS=gpus,
+                                                       QDR_CUDA_COMM="nccl")))
+            self.assertEqual((result["grid"], result["graph"]), (grid, True))
+            for row in result["traffic"]:
+                if not row["channel"].endswith("stat"):
+                    self.assertEqual(row["bytes_sent"], row["bytes_planned"], row)
+        self.assertIn("as graphs", self.assert_done(layer("--graph", "on")))
+
     def test_trace(self):
         """Times of each stream increase, and the command reads what was written."""
         name = self.path("run.json")
@@ -130,6 +140,36 @@ class Block(Case):
         done = start("src/quadrille", "trace", name)
         self.assertIn("# 2 ranks, grid 2x1x1x1", self.assert_done(done))
         self.assertIn("x reduce", done.out)
+
+
+class Ranges(Case):
+    """What a profiler hears of NVTX: a range for each task, called as in the trace."""
+
+    def setUp(self):
+        super().setUp()
+        if not ARGUMENTS.listener:
+            self.skipTest("nobody listens")
+
+    def test_names(self):
+        name = self.path("run.json")
+        self.assert_done(layer(QDR_TRACE=name, NVTX_INJECTION64_PATH=ARGUMENTS.listener, LISTENER_FILE=self.path("ranges")))
+        with open(f"{name}.0", encoding="utf-8") as file:
+            events = [event for event in json.load(file)["traceEvents"] if event["ph"] == "X"]
+        traced = {f"{event['name']}: {event['cat']} #{event['args']['task']}" for event in events}
+        products = {f"{event['name']}: product #{event['args']['task']}" for event in events if event["cat"] == "product"}
+        with open(self.path("ranges"), encoding="utf-8") as file:
+            ranges = {line.rstrip("\n") for line in file if line.startswith("block")}
+        self.assertGreater(len(ranges), 20)
+        self.assertLessEqual(ranges, traced)  # a bias may be added with its product
+        self.assertLessEqual(products, ranges)
+
+    def test_pairs(self):
+        self.assert_done(layer(NVTX_INJECTION64_PATH=ARGUMENTS.listener, LISTENER_FILE=self.path("ranges")))
+        with open(self.path("ranges"), encoding="utf-8") as file:
+            self.assertNotIn("lost\n", file.readlines())
+
+    def test_nobody_listens(self):
+        self.assert_done(layer(QDR_NVTX="1"))
 
 
 class Doctor(Case):
@@ -175,6 +215,10 @@ class Complaints(Case):
         self.complain(2, ['QDR_CUDA_MEMORY is "host"', "managed"], QDR_CUDA_MEMORY="host")
         self.complain(2, ['QDR_TF32 is "on"', "0 or 1"], QDR_TF32="on")
 
+    def test_graphs(self):
+        self.complain(2, ["graph", "local ranks", "NCCL"], "--graph", "on")
+        self.complain(2, ["graph", "records no work"], "--graph", "on", device="cpu", grid="1x1x1x1")
+
     def test_memory(self):
         self.complain(3, ["device memory for", "bytes", "are needed", "in all", "smaller batch"], FAKE_CUDA_MEMORY="40000")
 
@@ -195,6 +239,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("build")
     parser.add_argument("--fake", required=True)
+    parser.add_argument("--listener", help="a library that writes down NVTX's ranges")
     parser.add_argument("--plugin")
     parser.add_argument("--full", action="store_true")
     ARGUMENTS, rest = parser.parse_known_args()

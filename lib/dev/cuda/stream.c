@@ -72,6 +72,10 @@ static qdr_status poison(qdri_dev *dev, qdr_status status)
 qdr_status qdri_cuda_stream_synchronize(qdr_stream *stream)
 {
     qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
+    if (qdri_cuda_is_recording(stream))
+        return QDR_FAIL(QDR_ERR_STATE,
+                        "stream: what is being recorded does not run, so that nothing can be "
+                        "waited for; call qdr_graph_end() first");
     const cudaError_t error = cudaStreamSynchronize(own(stream)->handle);
     const qdr_status status = poison(stream->dev,
                                      qdri_cuda_status(dev, error, "the work of a stream"));

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Recorded steps of a small GPT: the bits of the step itself, with whatever input; and where
+ * nothing can be recorded, that this is said and the step goes on running.
+ *
+ *   graph replay N            on N local ranks (0: those of mpiexec)
+ *   graph refused N WORDS…    beginning fails with QDR_ERR_UNSUPPORTED and these words
+ *   graph measured N          QDR_REPORT=1: the step fails so */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../../examples/common/gpt.h"
+
+enum { SEQUENCES = 4, CONTEXT = 8, VOCAB = 31, N_INPUTS = 3, TEXT_BYTES = 512 };
+
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        const qdr_status tried = (call);                                                           \
+        if (tried < 0) return tried;                                                               \
+    } while (0)
+
+/* What a step gave on this rank. */
+typedef struct result {
+    double loss;
+    unsigned char *gradients;
+} result;
+
+typedef struct rank {
+    char **words;
+    qdr_context *ctx;
+    qdr_grid *grid;
+    gpt model;
+    size_t gradient_bytes;
+    uint8_t text[TEXT_BYTES];
+    result expected[N_INPUTS], got;
+    int n_bad;
+} rank;
+
+static void check(rank *self, int is_right, const char *format, ...)
+{
+    char what[128];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(what, sizeof what, format, list);
+    va_end(list);
+    if (is_right) return;
+    fprintf(stderr, "rank %d: %s: %s\n", qdr_context_rank(self->ctx), what, qdr_last_error());
+    self->n_bad++;
+}
+
+/* ---- a step ---- */
+
+static qdr_status make(rank *self)
+{
+    const int n = qdr_context_size(self->ctx);
+    const gpt_config config = {.n_layers = 2,
+                               .hidden = 16,
+                               .n_heads = 2,
+                               .context = CONTEXT,
+                               .vocab = VOCAB,
+                               .n_sequences = SEQUENCES,
+                               .dtype = QDR_F32};
+    const qdr_grid_opts shape = {QDR_OPTS_INIT, .x = n, .y = 1, .z = 1, .d = 1};
+    for (int i = 0; i < TEXT_BYTES; i++) self->text[i] = (uint8_t)(i * i % VOCAB);
+    TRY(qdr_grid_create(self->ctx, &shape, &self->grid));
+    TRY(gpt_create(self->grid, &config, &self->model));
+    TRY(gpt_init(&self->model, 1, 0.1));
+    for (int i = 0; i < qdr_stack_n_parameters(self->model.stack); i++) {
+        qdr_parameter parameter;
+        TRY(qdr_stack_parameter(self->model.stack, i, &parameter));
+        self->gradient_bytes += (size_t)parameter.n_elems * sizeof(float);
+    }
+    for (int i = 0; i < N_INPUTS; i++)
+        if (!(self->expected[i].gradients = calloc(1, self->gradient_bytes + 1)))
+            return QDR_ERR_MEMORY;
+    self->got.gradients = calloc(1, self->gradient_bytes + 1);
+    return self->got.gradients ? QDR_OK : QDR_ERR_MEMORY;
+}
+
+static void unmake(rank *self)
+{
+    for (int i = 0; i < N_INPUTS; i++) free(self->expected[i].gradients);
+    free(self->got.gradients);
+    gpt_destroy(&self->model);
+    qdr_grid_destroy(&self->grid);
+}
+
+static qdr_status give_input(rank *self, int input)
+{
+    int64_t starts[SEQUENCES];
+    for (int i = 0; i < SEQUENCES; i++) starts[i] = 17 * i + 101 * input;
+    return gpt_fill(&self->model, self->text, starts);
+}
+
+static qdr_status step(rank *self)
+{
+    TRY(qdr_stack_forward(self->model.stack));
+    return qdr_stack_backward(self->model.stack, 0, 1.0 / (SEQUENCES * CONTEXT));
+}
+
+static qdr_status read_result(rank *self, result *found)
+{
+    qdr_stream *stream = qdr_context_stream(self->ctx);
+    int64_t n_valid;
+    size_t at = 0;
+    TRY(qdr_stack_loss(self->model.stack, &found->loss, &n_valid));
+    for (int i = 0; i < qdr_stack_n_parameters(self->model.stack); i++) {
+        qdr_parameter parameter;
+        TRY(qdr_stack_parameter(self->model.stack, i, &parameter));
+        const size_t bytes = (size_t)parameter.n_elems * sizeof(float);
+        TRY(qdr_copy(self->ctx, found->gradients + at, parameter.gradient, bytes, NULL));
+        at += bytes;
+    }
+    return qdr_stream_synchronize(stream);
+}
+
+static int is_same(const rank *self, const result *a, const result *b)
+{
+    return memcmp(&a->loss, &b->loss, sizeof a->loss) == 0 &&
+           memcmp(a->gradients, b->gradients, self->gradient_bytes) == 0;
+}
+
+static qdr_status run_all(rank *self)
+{
+    for (int i = 0; i < N_INPUTS; i++) {
+        TRY(give_input(self, i));
+        TRY(step(self));
+        TRY(read_result(self, &self->expected[i]));
+        for (int j = 0; j < i; j++)
+            check(self, !is_same(self, &self->expected[i], &self->expected[j]),
+                  "inputs %d and %d give the same", i, j);
+    }
+    return QDR_OK;
+}
+
+/* ---- replays ---- */
+
+static qdr_status record(rank *self, qdr_graph **graph)
+{
+    TRY(qdr_graph_begin(self->ctx));
+    const qdr_status status = step(self);
+    const qdr_status ended = qdr_graph_end(self->ctx, graph);
+    return status < 0 ? status : ended;
+}
+
+/* What the context's stream was given before comes before. */
+static qdr_status replay(rank *self, qdr_graph *graph, int input, qdr_stream *stream)
+{
+    TRY(give_input(self, input));
+    TRY(qdr_stream_synchronize(qdr_context_stream(self->ctx)));
+    TRY(qdr_graph_launch(graph, stream));
+    TRY(qdr_stream_synchronize(stream ? stream : qdr_context_stream(self->ctx)));
+    TRY(read_result(self, &self->got));
+    check(self, is_same(self, &self->got, &self->expected[input]),
+          "input %d: other bits than the step itself", input);
+    return QDR_OK;
+}
+
+static qdr_status replay_all(rank *self)
+{
+    static const int inputs[] = {0, 1, 1, 2, 0};
+    qdr_graph *graph = NULL;
+    qdr_stream *others = NULL, *wrapped = NULL;
+    TRY(run_all(self));
+    TRY(give_input(self, 0));
+    TRY(record(self, &graph));
+    TRY(read_result(self, &self->got));
+    check(self, is_same(self, &self->got, &self->expected[N_INPUTS - 1]), "recording ran the step");
+    for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++)
+        TRY(replay(self, graph, inputs[i], NULL));
+    TRY(qdr_stream_create(self->ctx, &others));
+    TRY(replay(self, graph, 1, others));
+    TRY(qdr_stream_wrap_cuda(self->ctx, qdr_stream_cuda(others), &wrapped));
+    TRY(replay(self, graph, 2, wrapped));
+    qdr_graph_destroy(&graph);
+    check(self, graph == NULL, "destroying left the graph's pointer");
+    qdr_stream_destroy(&wrapped);
+    qdr_stream_destroy(&others);
+    return run_all(self); /* the step itself runs as before */
+}
+
+/* ---- wrong calls ---- */
+
+static void expect(rank *self, const char *what, qdr_status status, qdr_status wanted)
+{
+    check(self, status == wanted, "%s: %s, not %s", what, qdr_status_name(status),
+          qdr_status_name(wanted));
+}
+
+static qdr_status misuse(rank *self)
+{
+    qdr_graph *graph = NULL;
+    qdr_stream *stream = qdr_context_stream(self->ctx);
+    expect(self, "begin of NULL", qdr_graph_begin(NULL), QDR_ERR_ARGUMENT);
+    expect(self, "end of NULL", qdr_graph_end(NULL, &graph), QDR_ERR_ARGUMENT);
+    expect(self, "end to NULL", qdr_graph_end(self->ctx, NULL), QDR_ERR_ARGUMENT);
+    expect(self, "launch of NULL", qdr_graph_launch(NULL, NULL), QDR_ERR_ARGUMENT);
+    expect(self, "end without begin", qdr_graph_end(self->ctx, &graph), QDR_ERR_STATE);
+    check(self, graph == NULL, "a graph of nothing");
+    qdr_graph_destroy(&graph);
+    TRY(qdr_graph_begin(self->ctx));
+    expect(self, "two begins", qdr_graph_begin(self->ctx), QDR_ERR_STATE);
+    expect(self, "waiting for what does not run", qdr_stream_synchronize(stream), QDR_ERR_STATE);
+    TRY(qdr_graph_end(self->ctx, &graph));
+    TRY(qdr_graph_launch(graph, NULL)); /* of nothing */
+    qdr_graph_destroy(&graph);
+    return qdr_stream_synchronize(stream);
+}
+
+static qdr_status run_refused(rank *self)
+{
+    TRY(run_all(self));
+    qdr_graph *graph = NULL;
+    const qdr_status status = qdr_graph_begin(self->ctx);
+    expect(self, "begin", status, QDR_ERR_UNSUPPORTED);
+    for (char **word = self->words; *word; word++)
+        check(self, strstr(qdr_last_error(), *word) != NULL, "no \"%s\" in the sentence", *word);
+    expect(self, "end", qdr_graph_end(self->ctx, &graph), QDR_ERR_STATE);
+    check(self, graph == NULL, "a graph of nothing");
+    TRY(give_input(self, 1));
+    TRY(step(self));
+    TRY(read_result(self, &self->got));
+    check(self, is_same(self, &self->got, &self->expected[1]), "other bits after the refusal");
+    return QDR_OK;
+}
+
+static qdr_status run_measured(rank *self)
+{
+    qdr_graph *graph = NULL;
+    TRY(give_input(self, 0));
+    TRY(step(self));
+    TRY(qdr_graph_begin(self->ctx));
+    expect(self, "a measured step", step(self), QDR_ERR_UNSUPPORTED);
+    check(self, strstr(qdr_last_error(), "QDR_REPORT") != NULL, "no QDR_REPORT in the sentence");
+    (void)!qdr_graph_end(self->ctx, &graph);
+    qdr_graph_destroy(&graph);
+    return QDR_OK;
+}
+
+/* ---- the program ---- */
+
+static qdr_status run(rank *self, const char *mode)
+{
+    TRY(make(self));
+    if (strcmp(mode, "refused") == 0) return run_refused(self);
+    if (strcmp(mode, "measured") == 0) return run_measured(self);
+    TRY(replay_all(self));
+    TRY(misuse(self));
+    return replay_all(self);
+}
+
+static int run_rank(qdr_context *ctx, void *user)
+{
+    char **argv = user;
+    rank self = {.words = argv + 3, .ctx = ctx};
+    const qdr_status status = run(&self, argv[1]);
+    check(&self, status == QDR_OK, "%s", qdr_status_name(status));
+    unmake(&self);
+    return self.n_bad != 0;
+}
+
+int main(int argc, char **argv)
+{
+    int exit_code = 1;
+    if (argc < 3) return 2;
+    const qdr_status status = qdr_launch(atoi(argv[2]), NULL, run_rank, argv, &exit_code);
+    if (status != QDR_OK) fprintf(stderr, "%s\n", qdr_last_error());
+    return status != QDR_OK || exit_code;
+}
