@@ -21,7 +21,7 @@ static uint16_t f16_of(float number)
     (void)frexpf(number, &exponent);
     const int step = exponent - 11 > -24 ? exponent - 11 : -24;
     const long n_steps = number == 0 ? 0 : lrintf(ldexpf(fabsf(number), -step));
-    const long size = number == 0 ? 0 : (step + 24) * 1024 + n_steps;
+    const long size = number == 0 ? 0 : (step + 24) * 1024L + n_steps;
     return (uint16_t)(size | (signbit(number) ? 0x8000 : 0));
 }
 

@@ -200,14 +200,14 @@ static qdr_status check_peers(const gathering *g)
 /* Member 0's GPU reads and writes the memory of all. */
 static qdr_status check_reach(const gathering *g, int j)
 {
-    const qdri_dev *first = offer_of(g, 0)->comm->base.dev;
-    const int gpu = qdri_dev_gpu(offer_of(g, j)->comm->base.dev);
-    if (qdri_dev_reaches(first, gpu)) return QDR_OK;
+    const int first = qdri_dev_gpu(offer_of(g, 0)->comm->base.dev);
+    qdri_dev *dev = offer_of(g, j)->comm->base.dev;
+    if (qdri_dev_open_to(dev, first)) return QDR_OK;
     return QDR_FAIL(QDR_ERR_UNSUPPORTED,
                     "comm: ranks 0 and %d of the group are on GPUs %d and %d, which cannot reach "
                     "each other's memory; set QDR_CUDA_COMM=nccl, or let them share a GPU "
                     "(.device = \"cuda:%d\")",
-                    j, qdri_dev_gpu(first), gpu, qdri_dev_gpu(first));
+                    j, first, qdri_dev_gpu(dev), first);
 }
 
 /* Before anything is enqueued: members that fail free their memory at once. */

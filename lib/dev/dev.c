@@ -153,9 +153,9 @@ int qdri_dev_adds_bias(const qdri_dev *dev, const qdri_gemm *gemm)
     return dev->table->adds_bias && dev->table->adds_bias(gemm);
 }
 
-int qdri_dev_reaches(const qdri_dev *dev, int gpu)
+int qdri_dev_open_to(qdri_dev *dev, int gpu)
 {
-    return gpu < 0 || !dev->table->reaches || dev->table->reaches(dev, gpu);
+    return !dev->table->open_to || dev->table->open_to(dev, gpu);
 }
 
 qdr_status qdri_dev_check_memory(qdri_dev *dev, const void *data, size_t elem_bytes,

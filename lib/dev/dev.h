@@ -89,7 +89,7 @@ typedef struct qdri_dev_table {
     qdr_status (*record_run)(qdr_stream *stream, void *record);
     void (*record_free)(qdri_dev *dev, void *record);
     qdr_status (*check_memory)(qdri_dev *dev, const void *data, const char *what);
-    int (*reaches)(const qdri_dev *dev, int gpu); /* whether it can use that one's memory */
+    int (*open_to)(qdri_dev *dev, int gpu); /* 1: that one can use its memory from now on */
     void (*room)(qdri_dev *dev, size_t *bytes_free, size_t *bytes); /* of memory; optional */
     /* Ranges for a profiler, optional: whether one wants them; one that begins, inside of those
      * that have begun, and the end of the last. */
@@ -144,8 +144,8 @@ int qdri_dev_adds_bias(const qdri_dev *dev, const qdri_gemm *gemm);
 /* Whether it has products of factors that are rounded to fp8.
  * @retval QDR_ERR_UNSUPPORTED  no, and the sentence says why */
 QDR_NODISCARD qdr_status qdri_dev_check_rounding(const qdri_dev *dev);
-/* Whether its kernels can use memory of this GPU; of -1, the host, always. */
-int qdri_dev_reaches(const qdri_dev *dev, int gpu);
+/* Lets this GPU use its memory, all of it, from now on. @return 0: the machine does not */
+int qdri_dev_open_to(qdri_dev *dev, int gpu);
 /* Whether its kernels can use the elements of this size at `data`, which the caller knows as
  * `what`. NULL passes.
  * @retval QDR_ERR_ARGUMENT  it is no multiple of the size; the host's, another GPU's, or nobody's

@@ -79,7 +79,7 @@ qdr_status qdri_pair(qdri_comm **world, qdri_dev *dev, qdri_pairing own, qdri_pa
     if (*pairing != QDRI_PAIR_NCCL) return QDR_OK;
     const int has_other = first.pairing == QDRI_PAIR_AUTO && own != QDRI_PAIR_AUTO;
     qdr_status status = qdri_comm_agree(*world, find_comms(&comms));
-    if (status == QDR_OK) status = comms->nccl_fits(*world, dev);
+    if (status == QDR_OK && comms) status = comms->nccl_fits(*world, dev);
     if (status == QDR_ERR_UNSUPPORTED && has_other) {
         qdri_log(QDRI_LOG_INFO, "%s; joined by %s instead", qdr_last_error(), names[own]);
         *pairing = own;

@@ -33,7 +33,7 @@ typedef struct qdri_cuda_dev {
     qdri_cuda_opts opts;
     qdri_gpu gpu;
     cudaMemPool_t pool; /* NULL: memory is managed */
-    uint64_t reached_by; /* bits of the GPUs that can use the pool's memory, and it theirs */
+    uint64_t opened_to; /* bits of other GPUs that may use the pool's memory */
     cudaStream_t memory_stream; /* on which the pool gives and takes */
     pthread_mutex_t memory_lock;
     qdri_cuda_block *blocks; /* what the pool gave, by address */
@@ -95,7 +95,7 @@ void qdri_cuda_memory_close(qdri_cuda_dev *dev);
 qdr_status qdri_cuda_mem_alloc(qdri_dev *dev, size_t bytes, void **data);
 size_t qdri_cuda_mem_free(qdri_dev *dev, void *data);
 qdr_status qdri_cuda_check_memory(qdri_dev *dev, const void *data, const char *what);
-int qdri_cuda_reaches(const qdri_dev *dev, int gpu);
+int qdri_cuda_open_to(qdri_dev *dev, int gpu);
 void qdri_cuda_room(qdri_dev *dev, size_t *bytes_free, size_t *bytes);
 qdr_status qdri_cuda_copy(qdr_stream *stream, void *dst, const void *src, size_t bytes);
 qdr_status qdri_cuda_fill_zero(qdr_stream *stream, void *dst, size_t bytes);

@@ -11,34 +11,27 @@ struct qdri_cuda_block {
     size_t bytes;
 };
 
-enum { MOST_PEERS = 64 }; /* bits of reached_by */
-
-/* The other GPUs may use the pool's memory, where the machine lets them. */
-static qdr_status open_to_peers(qdri_cuda_dev *dev)
+static int open_pool(const qdri_cuda_dev *dev, int gpu)
 {
-    struct cudaMemAccessDesc list[MOST_PEERS];
-    size_t n = 0;
-    int n_gpus = 0;
-    QDRI_CUDA_TRY(dev, cudaGetDeviceCount(&n_gpus));
-    for (int other = 0; other < n_gpus && other < MOST_PEERS; other++) {
-        int there = 0, back = 0;
-        if (other == dev->opts.number) continue;
-        QDRI_CUDA_TRY(dev, cudaDeviceCanAccessPeer(&there, other, dev->opts.number));
-        QDRI_CUDA_TRY(dev, cudaDeviceCanAccessPeer(&back, dev->opts.number, other));
-        if (!there || !back) continue;
-        dev->reached_by |= (uint64_t)1 << other;
-        list[n++] = (struct cudaMemAccessDesc){
-            .location = {.type = cudaMemLocationTypeDevice, .id = other},
-            .flags = cudaMemAccessFlagsProtReadWrite};
-    }
-    if (n && dev->pool) QDRI_CUDA_TRY(dev, cudaMemPoolSetAccess(dev->pool, list, n));
-    return QDR_OK;
+    const struct cudaMemAccessDesc access = {
+        .location = {.type = cudaMemLocationTypeDevice, .id = gpu},
+        .flags = cudaMemAccessFlagsProtReadWrite};
+    int can = 0;
+    cudaError_t error = cudaDeviceCanAccessPeer(&can, gpu, dev->opts.number);
+    if (error == cudaSuccess && can && dev->pool)
+        error = cudaMemPoolSetAccess(dev->pool, &access, 1);
+    if (error != cudaSuccess) (void)cudaGetLastError();
+    return error == cudaSuccess && can;
 }
 
-int qdri_cuda_reaches(const qdri_dev *base, int gpu)
+int qdri_cuda_open_to(qdri_dev *base, int gpu)
 {
-    const qdri_cuda_dev *dev = (const qdri_cuda_dev *)base;
-    return gpu == dev->opts.number || (gpu < MOST_PEERS && (dev->reached_by >> gpu & 1));
+    qdri_cuda_dev *dev = (qdri_cuda_dev *)base;
+    if (gpu == dev->opts.number) return 1;
+    if (gpu >= 64) return 0;
+    const uint64_t bit = (uint64_t)1 << gpu;
+    if (!(dev->opened_to & bit) && open_pool(dev, gpu)) dev->opened_to |= bit;
+    return (dev->opened_to & bit) != 0;
 }
 
 qdr_status qdri_cuda_memory_open(qdri_cuda_dev *dev)
@@ -48,11 +41,11 @@ qdr_status qdri_cuda_memory_open(qdri_cuda_dev *dev)
         .location = {.type = cudaMemLocationTypeDevice, .id = dev->opts.number}};
     uint64_t keep_all = UINT64_MAX;
     QDRI_CUDA_TRY(dev, cudaStreamCreateWithFlags(&dev->memory_stream, cudaStreamNonBlocking));
-    if (dev->opts.is_managed) return open_to_peers(dev);
+    if (dev->opts.is_managed) return QDR_OK;
     QDRI_CUDA_TRY(dev, cudaMemPoolCreate(&dev->pool, &properties));
     QDRI_CUDA_TRY(dev,
                   cudaMemPoolSetAttribute(dev->pool, cudaMemPoolAttrReleaseThreshold, &keep_all));
-    return open_to_peers(dev);
+    return QDR_OK;
 }
 
 void qdri_cuda_memory_close(qdri_cuda_dev *dev)
