@@ -206,18 +206,33 @@ static void start_outputs(layer_run *run)
     }
 }
 
+/* 1: of the axis' members some share a node and some do not. Then those of a node are added first,
+ * and rounded. */
+static int adds_by_node(const qdr_grid *grid, qdr_axis axis)
+{
+    const qdr_context *ctx = qdr_grid_context(grid);
+    const int size = qdr_grid_size(grid, axis);
+    int n_same = 0;
+    for (int i = 0; i < size * size; i++)
+        n_same += qdr_context_node(ctx, qdr_grid_neighbour(grid, axis, i / size)) ==
+                  qdr_context_node(ctx, qdr_grid_neighbour(grid, axis, i % size));
+    return n_same > size && n_same < size * size;
+}
+
 /* The bound of y (is_forward) or dx. Roundings to bf16 or f16: each member's partial sum if there
- * are several, the sum, and one for the bias and for the old value. */
+ * are several, the sum of each node if it is added first, the sum, and one for the bias and for the
+ * old value. */
 static error_bound activation_bound(const layer_run *run, int is_forward)
 {
     const layer_case *c = run->the_case;
     const int over_x = is_forward == !c->transposed;
-    const int n_members = qdr_grid_size(run->grid, over_x ? QDR_X : QDR_Y);
+    const qdr_axis axis = over_x ? QDR_X : QDR_Y;
+    const int n_members = qdr_grid_size(run->grid, axis);
+    const int n_sums = (n_members > 1) + adds_by_node(run->grid, axis) + 1;
     const int n_more = (is_forward && c->bias) + c->accumulate;
     const int64_t length = is_forward ? run->reference.k : run->reference.n;
     if (c->is_exact) return (error_bound){0};
-    return error_bound_of(
-        (error_shape){c->dtype, length + n_more, n_members, (n_members > 1) + 1 + n_more});
+    return error_bound_of((error_shape){c->dtype, length + n_more, n_members, n_sums + n_more});
 }
 
 /* The bound of dw and db: sums over all rows of all calls, in fp32 or wider. */
