@@ -5,8 +5,13 @@
 
 #include "dev/cuda/cuda.h"
 
+/* NVTX looks for a tool at its first call, without a lock. */
+static void look_for_tool(void) { nvtxInitialize(NULL); }
+
 void qdri_cuda_ranges_open(qdri_cuda_dev *dev)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    (void)pthread_once(&once, look_for_tool);
     /* Without a tool nobody counts how deep ranges are. */
     const int depth = nvtxRangePushA("quadrille");
     (void)nvtxRangePop();
