@@ -101,8 +101,8 @@ addresses() {
 # Without oneDNN, whose own locks the sanitizer does not see.
 threads() {
     CC=clang-14 CXX=clang++-14 build_in build-tsan --buildtype=debugoptimized -Db_sanitize=thread -Dmpi=none \
-        -Dexamples=false -Dcuda=disabled -Donednn=disabled && suites build-tsan --timeout-multiplier 10 --no-suite headers --no-suite large \
-        --no-suite threadless # the model is arithmetic
+        -Dexamples=false -Dcuda=disabled -Donednn=disabled &&
+        suites build-tsan --timeout-multiplier 10 --no-suite headers --no-suite large --no-suite threadless # the model is arithmetic
 }
 # As on a machine where nothing is installed. Builds what these suites need, no more.
 no_mpi() {
