@@ -102,6 +102,13 @@ void qdri_context_discard(qdr_context **ctx)
     *ctx = NULL;
 }
 
+void qdri_context_abandon(qdr_context **ctx, qdri_comm **world)
+{
+    if (*ctx) qdri_stream_destroy(&(*ctx)->stream);
+    qdri_comm_destroy(world);
+    qdri_context_discard(ctx);
+}
+
 static qdr_status pair_local(const qdr_context *ctx, qdri_comm **comm)
 {
     qdri_pairing pairing;
@@ -131,9 +138,7 @@ qdr_status qdr_context_create_local(qdr_local_world *world, int rank, const qdr_
     *ctx = made;
     return QDR_OK;
 out:
-    if (made) qdri_stream_destroy(&made->stream);
-    qdri_comm_destroy(&comm);
-    qdri_context_discard(&made);
+    qdri_context_abandon(&made, &comm);
     return status;
 }
 

@@ -53,6 +53,10 @@ QDR_NODISCARD qdr_status qdri_context_prepare(const qdr_context_opts *opts, int 
 /* Gives it its world. Collective: fails on all ranks, and the world stays the caller's, or on none.
  */
 QDR_NODISCARD qdr_status qdri_context_join(qdr_context *ctx, qdri_comm *world);
+/* Frees what prepare has made, and the world that it did not come to join: before the device that
+ * the world is bound to, behind the stream, whose thread may sleep on the world's bells. Both may
+ * be NULL. */
+void qdri_context_abandon(qdr_context **ctx, qdri_comm **world);
 /* Frees what prepare has made. Takes NULL. */
 void qdri_context_discard(qdr_context **ctx);
 

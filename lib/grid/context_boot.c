@@ -60,8 +60,6 @@ qdr_status qdr_context_create_boot(int rank, int size, const qdr_boot *boot,
     *ctx = made;
     return QDR_OK;
 out:
-    if (made) qdri_stream_destroy(&made->stream);
-    qdri_comm_destroy(&world);
-    qdri_context_discard(&made);
+    qdri_context_abandon(&made, &world);
     return status;
 }

@@ -49,9 +49,7 @@ qdr_status qdr_context_create_mpi(MPI_Comm comm, const qdr_context_opts *opts, q
     *ctx = made;
     return QDR_OK;
 out:
-    if (made) qdri_stream_destroy(&made->stream); /* whose thread sleeps on bells of the world */
-    qdri_comm_destroy(&world);
-    qdri_context_discard(&made);
+    qdri_context_abandon(&made, &world);
     return status;
 }
 

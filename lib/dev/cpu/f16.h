@@ -6,22 +6,7 @@
 #ifndef QDRI_DEV_CPU_F16_H
 #define QDRI_DEV_CPU_F16_H
 
-#include <stdint.h>
-#include <string.h>
-
-static inline float qdri_f16_of_bits(uint32_t bits)
-{
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-static inline uint32_t qdri_f16_to_bits(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
+#include "dev/cpu/bits.h"
 
 /* The fraction moves up to fp32's place, and the exponent by 127 - 15. A subnormal gets the
  * exponent of 2^-14, whose own 2^-14 is then taken away. */
@@ -30,18 +15,18 @@ static inline float qdri_f16_load(uint16_t x)
     const uint32_t size = x & 0x7fffu, sign = (uint32_t)(x & 0x8000u) << 16;
     const uint32_t normal = (size << 13) + (112u << 23);
     const uint32_t special = (normal + (112u << 23)) | (size > 0x7c00u ? 0x400000u : 0u);
-    const uint32_t small = qdri_f16_to_bits(qdri_f16_of_bits(normal + (1u << 23)) -
-                                            qdri_f16_of_bits(113u << 23));
+    const uint32_t small = qdri_float_bits(qdri_float_of_bits(normal + (1u << 23)) -
+                                           qdri_float_of_bits(113u << 23));
     const uint32_t finite = size < 0x400u ? small : normal;
-    return qdri_f16_of_bits(sign | (size >= 0x7c00u ? special : finite));
+    return qdri_float_of_bits(sign | (size >= 0x7c00u ? special : finite));
 }
 
 /* Numbers below 2^-14 are rounded by adding 0.5, whose last place is 2^-24; the others as integers,
  * where a carry goes on into the exponent. */
 static inline uint16_t qdri_f16_round(float value)
 {
-    const uint32_t bits = qdri_f16_to_bits(value), size = bits & 0x7fffffffu;
-    const uint32_t small = qdri_f16_to_bits(qdri_f16_of_bits(size) + 0.5f) - (126u << 23);
+    const uint32_t bits = qdri_float_bits(value), size = bits & 0x7fffffffu;
+    const uint32_t small = qdri_float_bits(qdri_float_of_bits(size) + 0.5f) - (126u << 23);
     const uint32_t normal = (size - (112u << 23) + 0xfffu + ((size >> 13) & 1u)) >> 13;
     const uint32_t finite = size < 113u << 23 ? small : normal;
     const uint32_t special = size > 0x7f800000u ? 0x7e00u | ((size >> 13) & 0x3ffu) : 0x7c00u;

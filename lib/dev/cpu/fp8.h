@@ -4,23 +4,9 @@
 #define QDRI_DEV_CPU_FP8_H
 
 #include <math.h>
-#include <string.h>
 
+#include "dev/cpu/bits.h"
 #include "dev/fp8.h"
-
-static inline uint32_t qdri_float_bits(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
-static inline float qdri_float_of_bits(uint32_t bits)
-{
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
 
 /* The nearest number of the format, of two the even one; beyond its largest that one. NaN stays
  * NaN, an infinity stays one in E5M2 and is NaN in E4M3, which has none. */

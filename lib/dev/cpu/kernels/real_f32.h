@@ -2,26 +2,13 @@
 /* Sums and gradients in fp32: for f32, bf16 and f16 elements. exp is written so that loops over it
  * become vector code. */
 #include <math.h>
-#include <string.h>
+
+#include "dev/cpu/bits.h"
 
 typedef float real;
 #define REAL_GEMM cblas_sgemm
 /* Beyond it the logistic function in GELU is 0 or 1; up to it its exp is finite and normal. */
 #define GELU_LIMIT 10
-
-static inline float from_bits(uint32_t bits)
-{
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-static inline uint32_t to_bits(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
 
 /* x = n·ln 2 + r, |r| ≤ ln 2 / 2: exp(x) = 2^n·exp(r), within 2 units in the last place. Adding
  * EXP_ROUND leaves n in the lowest bits. The coefficients are the minimax polynomial of Cephes
@@ -51,9 +38,11 @@ static inline real real_exp(real x)
     x = x < -105.0f ? -105.0f : x;
     x = x > 89.5f ? 89.5f : x;
     const float p = exp_rest(x, &shifted);
-    const uint32_t whole = to_bits(shifted) - to_bits(EXP_ROUND) + 256u; /* n + 256, not negative */
+    const uint32_t whole = qdri_float_bits(shifted) - qdri_float_bits(EXP_ROUND) +
+                           256u; /* n + 256, not negative */
     const uint32_t half = whole >> 1;
-    return p * from_bits((half - 1u) << 23) * from_bits((whole - half - 1u) << 23);
+    return p * qdri_float_of_bits((half - 1u) << 23) *
+           qdri_float_of_bits((whole - half - 1u) << 23);
 }
 
 /* For results that are finite and normal, |x| < 87.6; NaN stays. */
@@ -61,7 +50,8 @@ static inline real real_exp_normal(real x)
 {
     float shifted;
     const float p = exp_rest(x, &shifted);
-    return p * from_bits((to_bits(shifted) - to_bits(EXP_ROUND) + 127u) << 23);
+    return p *
+           qdri_float_of_bits((qdri_float_bits(shifted) - qdri_float_bits(EXP_ROUND) + 127u) << 23);
 }
 
 static inline real real_sqrt(real x) { return sqrtf(x); }
