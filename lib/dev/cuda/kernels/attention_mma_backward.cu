@@ -25,7 +25,8 @@ __global__ void sum_deltas(attention_shape shape, const T *y, const T *dy, float
 #pragma unroll
     for (int k = 0; k < V; k++) sum += get(a.at[k]) * get(b.at[k]);
     sum = warp_total<plus>(sum);
-    if (mma_lane() == 0) deltas[head * shape.n_rows + row] = sum;
+    const int64_t in_sequence = row % shape.context;
+    if (mma_lane() == 0) deltas[shape.sums_at(head, row - in_sequence) + in_sequence] = sum;
 }
 
 /* ---- queries ---- */
@@ -82,7 +83,7 @@ __global__ void __launch_bounds__(mma_threads)
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             const int r = row + m * 16 + mma_row(2 * half);
-            const int64_t i = at.head * shape.n_rows + at.begin + r;
+            const int64_t i = shape.sums_at(at.head, at.begin) + r;
             facts.log2_sum[m][half] = r < context ? log_sums[i] * log2_of_e : 0;
             facts.delta[m][half] = r < context ? deltas[i] : 0;
         }
@@ -193,7 +194,7 @@ __global__ void __launch_bounds__(mma_threads)
     copy_queries(at.head * shape.group(), row0, 0);
     unsigned now = 0;
     for (int64_t head = at.head * shape.group(); head <= last_head; head++) {
-        const int64_t facts = head * shape.n_rows + at.begin;
+        const int64_t facts = shape.sums_at(head, at.begin);
         for (int query0 = row0; query0 < context; query0 += tile_rows) {
             const unsigned next = row_bytes<HS>(tile_rows) - now;
             float scores[1][tile_rows / 8][4], slopes[1][tile_rows / 8][4];
