@@ -32,7 +32,10 @@
  * write, too, when no work of a stream uses it (slower; for tests and for looking into things).
  * QDR_TF32=1 (else 0) lets F32 products round their operands to TF32. QDR_NVTX=1 marks the tasks of
  * schedules with NVTX ranges, "layer: kind #task" as in traces; 0, the default: where a profiler
- * has started the program. Other values are QDR_ERR_ARGUMENT. */
+ * has started the program. QDR_ATTENTION=cudnn lets cuDNN 9.16 or later compute attention of BF16
+ * and F16 where the library is found (the file that QDR_CUDNN names; else where the loader looks,
+ * and where Python packages and CUDA lie) and has a deterministic kernel for the shape; own, and
+ * auto, the default: the library's kernels. Other values are QDR_ERR_ARGUMENT. */
 #ifndef QUADRILLE_CUDA_H
 #define QUADRILLE_CUDA_H
 

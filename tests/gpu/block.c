@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { N_SAMPLES = 15, WARM_SAMPLES = 3 };
 
@@ -73,6 +74,22 @@ static void take_sample(const block *b, const attention *a, gpu_marks *marks, in
     s->rest[at] = s->layer[at] - s->attention[at];
 }
 
+static int wants_cudnn(void)
+{
+    const char *choice = getenv("QDR_ATTENTION");
+    return choice && strcmp(choice, "cudnn") == 0;
+}
+
+/* Why cuDNN did not compute the attention after all; "": it did, or was not asked. */
+static char without_cudnn[256];
+
+static void hear(int level, const char *line, void *user)
+{
+    (void)level;
+    (void)user;
+    if (strstr(line, "attention: ")) snprintf(without_cudnn, sizeof without_cudnn, "%s", line);
+}
+
 static void report(const block *b, const samples *s)
 {
     const block_shape *shape = &b->shape;
@@ -81,13 +98,16 @@ static void report(const block *b, const samples *s)
              (long long)shape->hidden, (long long)shape->n_heads, (long long)shape->n_sequences,
              (long long)shape->context);
     const char *tune = getenv("QDR_TUNE");
-    gpu_report *all = gpu_report_begin(tune && *tune ? "layer" : "layer, not tuned", text);
+    const char *name = wants_cudnn()   ? "layer, attention of cuDNN"
+                       : tune && *tune ? "layer"
+                                       : "layer, not tuned";
+    gpu_report *all = gpu_report_begin(name, text);
     gpu_report_samples(all, "layer, ms", s->layer, N_SAMPLES);
     gpu_report_samples(all, "forward, ms", s->forward, N_SAMPLES);
     gpu_report_samples(all, "backward, ms", s->backward, N_SAMPLES);
     gpu_report_samples(all, "attention, ms", s->attention, N_SAMPLES);
     gpu_report_samples(all, "all but attention, ms", s->rest, N_SAMPLES);
-    gpu_report_word(all, "attention", "the library's kernel");
+    gpu_report_word(all, "attention", wants_cudnn() ? "cuDNN" : "the library's kernel");
     gpu_report_end(all);
 }
 
@@ -98,12 +118,16 @@ int main(int argc, char **argv)
     if (argc == 5)
         shape = (block_shape){atoll(argv[1]), atoll(argv[2]), atoll(argv[3]), atoll(argv[4]),
                               QDR_BF16};
+    qdr_set_log(hear, NULL);
     gpu_place place = gpu_open();
     block b = block_make(&place, &shape);
     attention a = make_attention(&b);
     gpu_marks marks = gpu_marks_make(place.stream);
     for (int i = -WARM_SAMPLES; i < N_SAMPLES; i++) take_sample(&b, &a, &marks, i < 0 ? 0 : i, &s);
-    report(&b, &s);
+    if (*without_cudnn)
+        fprintf(stderr, "block: nothing is reported: %s\n", without_cudnn);
+    else
+        report(&b, &s);
     gpu_marks_free(&marks);
     free_attention(&b, &a);
     block_free(&b);

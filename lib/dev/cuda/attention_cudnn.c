@@ -70,12 +70,23 @@ static void say_own(const char *why)
     qdri_log(QDRI_LOG_WARNING, "attention: the library's own kernels compute it: %s", why);
 }
 
+/* On later GPUs a deterministic backward pass must be asked for by the number of an engine. */
+static qdr_status check_gpu(const qdri_gpu *gpu)
+{
+    if (gpu->major <= 9) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                    "cuDNN: on GPU %d, of compute capability %d.%d, its backward pass is not known "
+                    "to be deterministic; up to 9.0 it is",
+                    gpu->number, gpu->major, gpu->minor);
+}
+
 /* The first time only. That cuDNN is not there is no error. */
 static qdr_status open_cudnn(qdri_cuda_dev *dev)
 {
     if (dev->attention) return QDR_OK;
     QDR_TRY(QDRI_NEW(1, "plans of attention", &dev->attention));
-    qdr_status status = qdri_cudnn_open(&dev->attention->api);
+    qdr_status status = check_gpu(&dev->gpu);
+    if (status == QDR_OK) status = qdri_cudnn_open(&dev->attention->api);
     if (status == QDR_OK) status = describe_device(dev);
     if (status == QDR_OK) return QDR_OK;
     say_own(qdr_last_error());
