@@ -111,7 +111,7 @@ typedef enum qdri_cudnn_mode { /* of pointwise operations */
 
 enum { QDRI_CUDNN_SUM = 0, QDRI_CUDNN_LARGEST = 3 }; /* reductions */
 enum { QDRI_CUDNN_NOTE_NONDETERMINISTIC = 4, QDRI_CUDNN_N_NOTES = 10 };
-enum { QDRI_CUDNN_HEURISTIC_FALLBACK = 2, QDRI_CUDNN_HEURISTIC_A = 3 };
+enum { QDRI_CUDNN_HEURISTIC_A = 3 };
 
 typedef void *qdri_cudnn_desc;
 

@@ -184,7 +184,7 @@ void fake_cudnn_compute(void *args)
 {
     const fake_run *run = args;
     const fake_graph *g = run->graph;
-    numbers all[TENSORS_MOST];
+    numbers all[TENSORS_MOST] = {{NULL, NULL}};
     for (int i = 0; i < g->n_tensors; i++) all[i] = (numbers){&g->tensors[i], NULL};
     for (int i = 0; i < g->n_ops; i++) {
         const fake_op *op = &g->ops[i];
@@ -194,5 +194,5 @@ void fake_cudnn_compute(void *args)
         compute_op(op, all, &all[op->y]);
         if (!all[op->y].t->is_virtual) store(&all[op->y], run->data[op->y]);
     }
-    for (int i = 0; i < g->n_tensors; i++) free(all[i].at);
+    for (int i = 0; i < TENSORS_MOST; i++) free(all[i].at);
 }

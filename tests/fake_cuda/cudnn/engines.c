@@ -215,7 +215,7 @@ static int bind(fake_run *run, const descriptor *pack, fake_access *accesses)
         n_bound++;
         if (t->is_value) memcpy(&run->values[i], data, sizeof run->values[i]);
         if (t->is_value) continue;
-        if ((uintptr_t)data % (t->type == QDRI_CUDNN_F32 ? 4 : 16))
+        if ((uintptr_t)data % (uintptr_t)t->alignment)
             fake_cudnn_wrong("tensor %lld at %p is not aligned", (long long)t->id, data);
         run->data[i] = data;
         const int is_output = is_written(g, i, &is_read);

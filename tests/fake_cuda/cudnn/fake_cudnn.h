@@ -15,7 +15,7 @@ enum { TENSORS_MOST = 64, OPS_MOST = 32, INPUTS_MOST = 3 };
 
 typedef struct fake_tensor {
     int64_t id;
-    int type, is_virtual, is_value;
+    int type, alignment, is_virtual, is_value; /* no gaps: they are compared as bytes */
     int64_t dims[4], strides[4];
 } fake_tensor;
 

@@ -25,6 +25,7 @@ static void read_tensor(fake_tensor *t, const descriptor *d)
 {
     t->id = fake_cudnn_long(d, QDRI_CUDNN_TENSOR_ID);
     t->type = (int)fake_cudnn_word(d, QDRI_CUDNN_TENSOR_TYPE, 0);
+    t->alignment = (int)fake_cudnn_long(d, QDRI_CUDNN_TENSOR_ALIGNMENT);
     t->is_virtual = (int)fake_cudnn_word(d, QDRI_CUDNN_TENSOR_VIRTUAL, 0);
     t->is_value = (int)fake_cudnn_word(d, QDRI_CUDNN_TENSOR_BY_VALUE, 0);
     memcpy(t->dims, fake_cudnn_find(d, QDRI_CUDNN_TENSOR_DIMS)->values, sizeof t->dims);
@@ -33,6 +34,8 @@ static void read_tensor(fake_tensor *t, const descriptor *d)
         if (t->dims[i] < 1 || t->strides[i] < 1)
             fake_cudnn_wrong("tensor %lld has dimension %d of %lld, stride %lld", (long long)t->id,
                              i, (long long)t->dims[i], (long long)t->strides[i]);
+    if (t->alignment < (t->type == QDRI_CUDNN_F32 ? 4 : 2))
+        fake_cudnn_wrong("tensor %lld is aligned to %d", (long long)t->id, t->alignment);
     if (t->is_virtual && t->is_value) fake_cudnn_wrong("a tensor is virtual and a number");
 }
 
@@ -44,7 +47,7 @@ static int find_tensor(fake_graph *g, const descriptor *d)
     read_tensor(&t, d);
     for (int i = 0; i < g->n_tensors; i++) {
         if (g->tensors[i].id != t.id) continue;
-        if (memcmp(&g->tensors[i], &t, sizeof t))
+        if (memcmp(&g->tensors[i], &t, sizeof t) != 0)
             fake_cudnn_wrong("two tensors have the number %lld", (long long)t.id);
         return i;
     }
