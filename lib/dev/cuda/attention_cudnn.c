@@ -27,7 +27,6 @@ typedef struct shape_plans {
 struct qdri_cuda_attention {
     const qdri_cudnn *api; /* NULL: cuDNN is not used */
     void *handle;
-    qdri_cudnn_desc device;
     int is_full; /* it was said that there are too many shapes */
     int n_shapes;
     shape_plans shapes[SHAPES_MOST];
@@ -46,23 +45,8 @@ static qdr_status cudnn_status(const qdri_cuda_dev *dev, int status, const char 
 static void close_cudnn(struct qdri_cuda_attention *self)
 {
     if (!self->api) return;
-    if (self->device) (void)self->api->desc_destroy(self->device);
     if (self->handle) (void)self->api->destroy(self->handle);
     self->api = NULL;
-}
-
-static qdr_status describe_device(qdri_cuda_dev *dev)
-{
-    struct qdri_cuda_attention *self = dev->attention;
-    const qdri_cudnn *api = self->api;
-    CUDNN_TRY(dev, api->create(&self->handle), "cudnnCreate");
-    CUDNN_TRY(dev, api->desc_create(QDRI_CUDNN_DEVICE, &self->device), "a description");
-    CUDNN_TRY(dev,
-              api->desc_set(self->device, QDRI_CUDNN_DEVICE_HANDLE, QDRI_CUDNN_OF_HANDLE, 1,
-                            &self->handle),
-              "a description of the GPU");
-    CUDNN_TRY(dev, api->desc_finalize(self->device), "a description of the GPU");
-    return QDR_OK;
 }
 
 static void say_own(const char *why)
@@ -87,7 +71,9 @@ static qdr_status open_cudnn(qdri_cuda_dev *dev)
     QDR_TRY(QDRI_NEW(1, "plans of attention", &dev->attention));
     qdr_status status = check_gpu(&dev->gpu);
     if (status == QDR_OK) status = qdri_cudnn_open(&dev->attention->api);
-    if (status == QDR_OK) status = describe_device(dev);
+    if (status == QDR_OK)
+        status = cudnn_status(dev, dev->attention->api->create(&dev->attention->handle),
+                              "cudnnCreate");
     if (status == QDR_OK) return QDR_OK;
     say_own(qdr_last_error());
     close_cudnn(dev->attention);
@@ -127,10 +113,11 @@ static int is_same(const qdri_cudnn_shape *a, const qdri_cudnn_shape *b)
 
 static void make_plans(struct qdri_cuda_attention *self, shape_plans *plans)
 {
-    qdr_status status = qdri_cudnn_plan_make(self->api, self->device, &plans->shape, 0,
-                                             WORKSPACE_MOST, &plans->forward);
+    const qdri_cudnn_target target = {.handle = self->handle};
+    qdr_status status = qdri_cudnn_plan_make(self->api, target, &plans->shape, 0, WORKSPACE_MOST,
+                                             &plans->forward);
     if (status == QDR_OK)
-        status = qdri_cudnn_plan_make(self->api, self->device, &plans->shape, 1, WORKSPACE_MOST,
+        status = qdri_cudnn_plan_make(self->api, target, &plans->shape, 1, WORKSPACE_MOST,
                                       &plans->backward);
     if (status == QDR_OK) return;
     say_own(qdr_last_error());

@@ -61,6 +61,7 @@ typedef enum qdri_cudnn_name { /* of attributes */
                                QDRI_CUDNN_HEURISTIC_RESULTS = 202,
                                QDRI_CUDNN_HEURISTIC_DEVICE = 204,
                                QDRI_CUDNN_CONFIG_ENGINE = 300,
+                               QDRI_CUDNN_PLAN_HANDLE = 400,
                                QDRI_CUDNN_PLAN_CONFIG = 401,
                                QDRI_CUDNN_PLAN_WORKSPACE = 402,
                                QDRI_CUDNN_PLAN_DEVICE = 407,
@@ -69,6 +70,7 @@ typedef enum qdri_cudnn_name { /* of attributes */
                                QDRI_CUDNN_OP_POINTWISE_B = 752,
                                QDRI_CUDNN_OP_POINTWISE_Y = 753,
                                QDRI_CUDNN_OP_POINTWISE_T = 758,
+                               QDRI_CUDNN_GRAPH_HANDLE = 800,
                                QDRI_CUDNN_GRAPH_OPS = 801,
                                QDRI_CUDNN_TENSOR_ALIGNMENT = 900,
                                QDRI_CUDNN_TENSOR_TYPE = 901,
@@ -93,7 +95,6 @@ typedef enum qdri_cudnn_name { /* of attributes */
                                QDRI_CUDNN_OP_REDUCTION_DESC = 1612,
                                QDRI_CUDNN_OP_RESHAPE_X = 2200,
                                QDRI_CUDNN_OP_RESHAPE_Y = 2201,
-                               QDRI_CUDNN_DEVICE_HANDLE = 2701,
                                QDRI_CUDNN_DEVICE_JSON = 2702
 } qdri_cudnn_name;
 
@@ -171,10 +172,15 @@ typedef struct qdri_cudnn_plan {
     int64_t workspace_bytes;
 } qdri_cudnn_plan;
 
+/* For which GPU: that of a handle, or, without one, a description to compile ahead of time for. */
+typedef struct qdri_cudnn_target {
+    void *handle;
+    qdri_cudnn_desc device;
+} qdri_cudnn_target;
+
 /* Makes the plan of a forward or a backward pass, deterministic, of no more workspace than this.
- * device: a finalised descriptor.
  * @retval QDR_ERR_UNSUPPORTED  cuDNN has none; the sentence says what it said */
-QDR_NODISCARD qdr_status qdri_cudnn_plan_make(const qdri_cudnn *api, qdri_cudnn_desc device,
+QDR_NODISCARD qdr_status qdri_cudnn_plan_make(const qdri_cudnn *api, qdri_cudnn_target target,
                                               const qdri_cudnn_shape *shape, int is_backward,
                                               int64_t workspace_most, qdri_cudnn_plan *plan);
 void qdri_cudnn_plan_free(const qdri_cudnn *api, qdri_cudnn_plan *plan);

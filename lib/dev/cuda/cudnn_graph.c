@@ -12,6 +12,7 @@ enum { DESCS_MOST = 128, OPS_MOST = 32, CONFIGS_MOST = 16 };
 typedef struct builder {
     const qdri_cudnn *api;
     const qdri_cudnn_shape *shape;
+    qdri_cudnn_target target;
     int status; /* cuDNN's first that is no success */
     qdri_cudnn_desc descs[DESCS_MOST], ops[OPS_MOST];
     int n_descs, n_ops, next_id;
@@ -50,6 +51,15 @@ static void set_enum(builder *b, qdri_cudnn_desc desc, qdri_cudnn_name name, qdr
                      int value)
 {
     set(b, desc, name, type, 1, &value);
+}
+
+/* Says for which GPU, by its handle or its description; 0: not by that one. */
+static void aim(builder *b, qdri_cudnn_desc desc, qdri_cudnn_name by_handle,
+                qdri_cudnn_name by_device)
+{
+    void *const handle = b->target.handle;
+    if (handle && by_handle) set(b, desc, by_handle, QDRI_CUDNN_OF_HANDLE, 1, &handle);
+    if (!handle && by_device) set_desc(b, desc, by_device, b->target.device);
 }
 
 static void finish(builder *b, qdri_cudnn_desc desc)
@@ -342,6 +352,7 @@ static qdri_cudnn_desc build_graph(builder *b, int is_backward)
     else
         build_forward(b);
     const qdri_cudnn_desc graph = make(b, QDRI_CUDNN_GRAPH);
+    aim(b, graph, QDRI_CUDNN_GRAPH_HANDLE, 0);
     set(b, graph, QDRI_CUDNN_GRAPH_OPS, QDRI_CUDNN_OF_DESCRIPTOR, b->n_ops, b->ops);
     finish(b, graph);
     return graph;
@@ -350,14 +361,14 @@ static qdri_cudnn_desc build_graph(builder *b, int is_backward)
 /* ---- the plan ---- */
 
 /* Configurations that cuDNN proposes in this mode, its best first. @return how many */
-static int64_t propose(builder *b, qdri_cudnn_desc graph, qdri_cudnn_desc device, int mode,
+static int64_t propose(builder *b, qdri_cudnn_desc graph, int mode,
                        qdri_cudnn_desc configs[CONFIGS_MOST])
 {
     int64_t n = 0;
     const qdri_cudnn_desc heuristic = make(b, QDRI_CUDNN_HEURISTIC);
     set_desc(b, heuristic, QDRI_CUDNN_HEURISTIC_GRAPH, graph);
     set_enum(b, heuristic, QDRI_CUDNN_HEURISTIC_MODE, QDRI_CUDNN_OF_HEURISTIC, mode);
-    set_desc(b, heuristic, QDRI_CUDNN_HEURISTIC_DEVICE, device);
+    aim(b, heuristic, 0, QDRI_CUDNN_HEURISTIC_DEVICE);
     finish(b, heuristic);
     for (int i = 0; i < CONFIGS_MOST; i++) configs[i] = make(b, QDRI_CUDNN_CONFIG);
     if (b->status == QDRI_CUDNN_SUCCESS)
@@ -384,14 +395,13 @@ static int is_deterministic(builder *b, qdri_cudnn_desc config)
 }
 
 /* A status of cuDNN's. */
-static int try_config(const builder *b, qdri_cudnn_desc device, qdri_cudnn_desc config,
-                      qdri_cudnn_plan *plan)
+static int try_config(const builder *b, qdri_cudnn_desc config, qdri_cudnn_plan *plan)
 {
-    builder one = {.api = b->api};
+    builder one = {.api = b->api, .target = b->target};
     int64_t n = 0;
     const qdri_cudnn_desc made = make(&one, QDRI_CUDNN_PLAN);
     set_desc(&one, made, QDRI_CUDNN_PLAN_CONFIG, config);
-    set_desc(&one, made, QDRI_CUDNN_PLAN_DEVICE, device);
+    aim(&one, made, QDRI_CUDNN_PLAN_HANDLE, QDRI_CUDNN_PLAN_DEVICE);
     finish(&one, made);
     if (one.status == QDRI_CUDNN_SUCCESS)
         one.status = b->api->desc_get(made, QDRI_CUDNN_PLAN_WORKSPACE, QDRI_CUDNN_OF_I64, 1, &n,
@@ -414,16 +424,16 @@ static qdr_status fail(const builder *b, int is_backward, const char *what)
 }
 
 /* Looks through what cuDNN proposes for the first that will do. */
-static const char *choose(builder *b, qdri_cudnn_desc graph, qdri_cudnn_desc device, int mode,
-                          int64_t workspace_most, qdri_cudnn_plan *plan)
+static const char *choose(builder *b, qdri_cudnn_desc graph, int mode, int64_t workspace_most,
+                          qdri_cudnn_plan *plan)
 {
     qdri_cudnn_desc configs[CONFIGS_MOST];
     const char *why = "it proposes none";
-    const int64_t n = propose(b, graph, device, mode, configs);
+    const int64_t n = propose(b, graph, mode, configs);
     for (int64_t i = 0; b->status == QDRI_CUDNN_SUCCESS && i < n; i++) {
         why = "none of its kernels is deterministic";
         if (!is_deterministic(b, configs[i])) continue;
-        const int status = try_config(b, device, configs[i], plan);
+        const int status = try_config(b, configs[i], plan);
         if (status == QDRI_CUDNN_SUCCESS && plan->workspace_bytes <= workspace_most) return NULL;
         why = status == QDRI_CUDNN_SUCCESS ? "it takes too much workspace"
                                            : b->api->error_string(status);
@@ -432,14 +442,14 @@ static const char *choose(builder *b, qdri_cudnn_desc graph, qdri_cudnn_desc dev
     return b->status == QDRI_CUDNN_SUCCESS ? why : b->api->error_string(b->status);
 }
 
-qdr_status qdri_cudnn_plan_make(const qdri_cudnn *api, qdri_cudnn_desc device,
+qdr_status qdri_cudnn_plan_make(const qdri_cudnn *api, qdri_cudnn_target target,
                                 const qdri_cudnn_shape *shape, int is_backward,
                                 int64_t workspace_most, qdri_cudnn_plan *plan)
 {
-    builder b = {.api = api, .shape = shape};
+    builder b = {.api = api, .shape = shape, .target = target};
     *plan = (qdri_cudnn_plan){0};
     const qdri_cudnn_desc graph = build_graph(&b, is_backward);
-    const char *why = choose(&b, graph, device, QDRI_CUDNN_HEURISTIC_A, workspace_most, plan);
+    const char *why = choose(&b, graph, QDRI_CUDNN_HEURISTIC_A, workspace_most, plan);
     const qdr_status status = why ? fail(&b, is_backward, why) : QDR_OK;
     free_descs(&b);
     return status;

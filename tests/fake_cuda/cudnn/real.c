@@ -69,12 +69,12 @@ static int64_t least_workspace(const qdri_cudnn_shape *s, int is_backward)
     return is_backward ? 2 * s->n_rows * s->context * s->n_heads : 0;
 }
 
-static int check_plan(const qdri_cudnn *api, const device *d, qdri_cudnn_desc desc, const wish *w,
-                      int is_backward)
+static int check_plan(const qdri_cudnn *api, const device *d, qdri_cudnn_target target,
+                      const wish *w, int is_backward)
 {
     qdri_cudnn_plan plan;
     const int is_wanted = w->is_for_800 || d->capability > 800 || !is_backward;
-    const qdr_status status = qdri_cudnn_plan_make(api, desc, &w->shape, is_backward,
+    const qdr_status status = qdri_cudnn_plan_make(api, target, &w->shape, is_backward,
                                                    (int64_t)WORKSPACE_GIB << 30, &plan);
     printf("%s, %s, %" PRId64 " rows, head size %" PRId64 ": %s, workspace %" PRId64 "\n", d->name,
            is_backward ? "backward" : "forward", w->shape.n_rows, w->shape.head_size,
@@ -104,10 +104,10 @@ int main(int argc, char **argv)
     }
     printf("cuDNN %zu\n", api->version);
     for (size_t d = 0; d < sizeof devices / sizeof *devices; d++) {
-        const qdri_cudnn_desc desc = describe(api, &devices[d]);
+        const qdri_cudnn_target target = {.device = describe(api, &devices[d])};
         for (size_t i = 0; i < 2 * (sizeof wishes / sizeof *wishes); i++)
-            n_wrong += !check_plan(api, &devices[d], desc, &wishes[i / 2], i % 2);
-        (void)api->desc_destroy(desc);
+            n_wrong += !check_plan(api, &devices[d], target, &wishes[i / 2], i % 2);
+        (void)api->desc_destroy(target.device);
     }
     return n_wrong != 0;
 }
