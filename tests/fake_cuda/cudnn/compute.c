@@ -184,8 +184,8 @@ void fake_cudnn_compute(void *args)
 {
     const fake_run *run = args;
     const fake_graph *g = run->graph;
-    numbers all[TENSORS_MOST] = {{NULL, NULL}};
-    for (int i = 0; i < g->n_tensors; i++) all[i] = (numbers){&g->tensors[i], NULL};
+    numbers all[TENSORS_MOST];
+    for (int i = 0; i < TENSORS_MOST; i++) all[i] = (numbers){&g->tensors[i], NULL};
     for (int i = 0; i < g->n_ops; i++) {
         const fake_op *op = &g->ops[i];
         for (int k = 0; k < INPUTS_MOST; k++)
