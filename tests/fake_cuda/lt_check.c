@@ -92,6 +92,23 @@ static const struct {
     int id, n_splits;
 } offers[] = {{(uint64_t)4 << 20, 66, 4}, {0, 66, 1}, {0, 67, 1}, {(uint64_t)1 << 20, 67, 2}};
 
+static uint16_t pointer_align(const void *pointer)
+{
+    const uintptr_t low = (uintptr_t)pointer & 255u;
+    return low ? (uint16_t)(low & (~low + 1)) : 256;
+}
+
+static int is_scaled(const fake_product *p) { return p->desc.a_scale && p->desc.b_scale; }
+
+/* How parts of a sum are added up, the least exact way that is allowed; 0: none is. */
+static uint32_t reduction_of(const fake_preference *preference, const fake_product *p)
+{
+    const uint32_t allowed = preference->reduction_mask;
+    if (is_half(p->d.type) && (allowed & CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE))
+        return CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
+    return allowed & CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+}
+
 /* Fast ones read 16 bytes at a time, where they were told that they may. */
 static void need(const fake_preference *preference, const fake_product *p, fake_algo *algo)
 {
@@ -101,6 +118,16 @@ static void need(const fake_preference *preference, const fake_product *p, fake_
         const uint32_t least = (uint32_t)fake_type_bytes(types[i]);
         algo->align[i] = (uint8_t)(given > least ? given : least);
     }
+    algo->align_bias = pointer_align(p->desc.bias);
+    algo->is_scaled = (uint8_t)is_scaled(p);
+}
+
+/* One that does not work: only its state may be read. */
+static cublasLtMatmulHeuristicResult_t idle_offer(void)
+{
+    cublasLtMatmulHeuristicResult_t idle = {.state = CUBLAS_STATUS_NOT_SUPPORTED};
+    memset(&idle.algo, 0xa5, sizeof idle.algo);
+    return idle;
 }
 
 static int offer(const fake_product *p, const fake_preference *preference, int most,
@@ -108,11 +135,16 @@ static int offer(const fake_product *p, const fake_preference *preference, int m
 {
     int n = 0;
     for (size_t i = 0; i < sizeof offers / sizeof *offers && n < most; i++) {
+        const uint32_t reduction = offers[i].n_splits > 1 ? reduction_of(preference, p) : 0;
         if (offers[i].workspace_bytes > preference->workspace_bytes) continue;
+        if (offers[i].n_splits > 1 && !reduction) continue;
+        if (i == 1) results[n++] = idle_offer();
+        if (n == most) break;
         fake_algo algo = {.magic = FAKE_ALGO_MAGIC,
                           .workspace_bytes = offers[i].workspace_bytes,
                           .id = offers[i].id,
                           .n_splits = offers[i].n_splits,
+                          .reduction = reduction,
                           .tile = 20 + (uint32_t)i,
                           .stages = 8};
         need(preference, p, &algo);

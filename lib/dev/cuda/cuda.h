@@ -13,7 +13,7 @@
 #include "dev/device.h"
 #include "dev/plugin.h"
 
-#define QDRI_CUDA_ALGORITHMS 8 /* of a product, that the heuristic is asked for at most */
+#define QDRI_CUDA_ALGORITHMS 16 /* of a product, that the heuristic is asked for */
 #define QDRI_CUDA_WORKSPACE_BYTES                                                                  \
     ((size_t)32 << 20) /* of products, what cuBLAS takes on Hopper                                 \
                         */

@@ -122,6 +122,26 @@ static qdr_status describe(qdri_cuda_dev *dev, qdri_cuda_product *p)
     return QDR_OK;
 }
 
+static qdr_status set_pointer(qdri_cuda_dev *dev, const qdri_cuda_product *p,
+                              cublasLtMatmulDescAttributes_t attribute, const void *pointer)
+{
+    if (!pointer) return QDR_OK;
+    QDRI_CUBLAS_TRY(
+        dev, cublasLtMatmulDescSetAttribute(p->description, attribute, &pointer, sizeof pointer));
+    return QDR_OK;
+}
+
+/* Algorithms are chosen for the pointers' alignment, before there are any: cuBLASLt reads it off
+ * their values (cublasLt.h, CUBLASLT_MATMUL_DESC_BIAS_POINTER), and takes NULL for any. */
+static qdr_status announce_pointers(qdri_cuda_dev *dev, const qdri_cuda_product *p)
+{
+    const void *bias = (const void *)(uintptr_t)p->key.align_bias;
+    const void *scale = (const void *)(uintptr_t)(p->key.rounding ? 16 : 0);
+    QDR_TRY(set_pointer(dev, p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias));
+    QDR_TRY(set_pointer(dev, p, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, scale));
+    return set_pointer(dev, p, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, scale);
+}
+
 static qdr_status prefer(qdri_cuda_dev *dev, cublasLtMatmulPreferenceAttributes_t attribute,
                          const void *value, size_t bytes)
 {
@@ -130,19 +150,49 @@ static qdr_status prefer(qdri_cuda_dev *dev, cublasLtMatmulPreferenceAttributes_
     return QDR_OK;
 }
 
+/* Sums that are cut into parts are not rounded to the result's type before they are added up. */
+static uint32_t reductions_of(const product_key *key)
+{
+    return qdri_is_narrow((qdr_dtype)key->c_dtype) ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
+                                                   : CUBLASLT_REDUCTION_SCHEME_MASK;
+}
+
 static qdr_status prefer_all(qdri_cuda_dev *dev, const product_key *key)
 {
     const uint64_t workspace_bytes = QDRI_CUDA_WORKSPACE_BYTES;
+    const uint32_t reductions = reductions_of(key);
     const uint32_t a = (uint32_t)key->align_b, b = (uint32_t)key->align_a,
                    c = (uint32_t)key->align_c;
     QDR_TRY(prefer(dev, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace_bytes,
                    sizeof workspace_bytes));
+    QDR_TRY(
+        prefer(dev, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions, sizeof reductions));
     QDR_TRY(prefer(dev, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &a, sizeof a));
     QDR_TRY(prefer(dev, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &b, sizeof b));
     QDR_TRY(prefer(dev, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &c, sizeof c));
     return prefer(dev, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &c, sizeof c);
 }
 
+/* The list may name some that do not work. @return how many do */
+static int keep_working(cublasLtMatmulHeuristicResult_t *found, int n_found)
+{
+    int n = 0;
+    for (int i = 0; i < n_found; i++)
+        if (found[i].state == CUBLAS_STATUS_SUCCESS) found[n++] = found[i];
+    return n;
+}
+
+static qdr_status fail_product(const qdri_cuda_dev *dev, const product_key *key)
+{
+    return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                    "cuda: cuBLASLt has no %s product%s of m=%" PRId64 " n=%" PRId64 " k=%" PRId64
+                    " with memory aligned to %d, %d and %d bytes on GPU %d; align it to 16",
+                    qdr_dtype_name((qdr_dtype)key->dtype), key->rounding ? " in fp8" : "", key->m,
+                    key->n, key->k, key->align_a, key->align_b, key->align_c, dev->opts.number);
+}
+
+/* A number that was chosen elsewhere (with more multiprocessors, say) may be too high here: then it
+ * is the first again. All are asked for, since nobody says that a shorter list begins alike. */
 static qdr_status choose_algorithm(qdri_cuda_dev *dev, qdri_cuda_product *p)
 {
     cublasLtMatmulHeuristicResult_t found[QDRI_CUDA_ALGORITHMS];
@@ -150,21 +200,13 @@ static qdr_status choose_algorithm(qdri_cuda_dev *dev, qdri_cuda_product *p)
     int n_found = 0;
     QDR_TRY(prefer_all(dev, key));
     const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
-        dev->lt, p->description, p->b, p->a, p->c, p->c, dev->preference, key->algorithm + 1, found,
-        &n_found);
-    if (status == CUBLAS_STATUS_NOT_SUPPORTED || (status == CUBLAS_STATUS_SUCCESS && n_found == 0))
-        return QDR_FAIL(
-            QDR_ERR_UNSUPPORTED,
-            "cuda: cuBLASLt has no %s product%s of m=%" PRId64 " n=%" PRId64 " k=%" PRId64
-            " with memory aligned to %d, %d and %d bytes on GPU %d; align it to 16",
-            qdr_dtype_name((qdr_dtype)key->dtype), key->rounding ? " in fp8" : "", key->m, key->n,
-            key->k, key->align_a, key->align_b, key->align_c, dev->opts.number);
+        dev->lt, p->description, p->b, p->a, p->c, p->c, dev->preference, QDRI_CUDA_ALGORITHMS,
+        found, &n_found);
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED) return fail_product(dev, key);
     QDR_TRY(qdri_cublas_status(dev, status, "cublasLtMatmulAlgoGetHeuristic"));
-    if (n_found <= key->algorithm)
-        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                        "cuda: this product has %d algorithms, there is no number %d", n_found,
-                        key->algorithm);
-    p->algorithm = found[key->algorithm].algo;
+    n_found = keep_working(found, n_found);
+    if (n_found == 0) return fail_product(dev, key);
+    p->algorithm = found[key->algorithm < n_found ? key->algorithm : 0].algo;
     return QDR_OK;
 }
 
@@ -213,6 +255,7 @@ static qdr_status make_product(qdri_cuda_dev *dev, const product_key *key, int a
     if (status != QDR_OK) return status;
     made->key = *key;
     QDR_TRY_OUT(status, describe(dev, made));
+    QDR_TRY_OUT(status, announce_pointers(dev, made));
     QDR_TRY_OUT(status, choose_algorithm(dev, made));
     QDR_TRY_OUT(status, add_product(dev, made, at));
     return QDR_OK;
@@ -257,15 +300,6 @@ static qdr_status scale(qdr_stream *stream, const qdri_gemm *g)
     step.trans_a = step.trans_b = 0;
     step.round_a = step.round_b = QDRI_AS_STORED;
     return qdri_cuda_gemm(stream, &step);
-}
-
-static qdr_status set_pointer(qdri_cuda_dev *dev, const qdri_cuda_product *p,
-                              cublasLtMatmulDescAttributes_t attribute, const void *pointer)
-{
-    if (!pointer) return QDR_OK;
-    QDRI_CUBLAS_TRY(
-        dev, cublasLtMatmulDescSetAttribute(p->description, attribute, &pointer, sizeof pointer));
-    return QDR_OK;
 }
 
 static qdr_status multiply(qdr_stream *stream, const qdri_cuda_product *p, const qdri_gemm *g,
