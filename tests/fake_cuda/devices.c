@@ -55,6 +55,7 @@ cudaError_t cudaGetDeviceCount(int *n)
 cudaError_t cudaSetDevice(int device)
 {
     const cudaError_t error = check_number(device);
+    fake_check_taken("cudaSetDevice");
     if (error == cudaSuccess) current_device = device;
     return fake_note(error);
 }

@@ -258,7 +258,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
         return cudaSuccess;
     }
     fake_moment_release(moment);
-    return cudaErrorNotReady;
+    return fake_note(cudaErrorNotReady);
 }
 
 static cudaError_t time_of(cudaEvent_t event, int64_t *nanosecs)

@@ -93,6 +93,7 @@ typedef enum fake_fault {
     FAKE_UNWRITTEN, /* bytes are read that nobody wrote */
     FAKE_DEFAULT_STREAM,
     FAKE_RACE,
+    FAKE_LEFT_ERROR, /* by a query; seen when the thread chooses its GPU next */
     FAKE_N_FAULTS
 } fake_fault;
 

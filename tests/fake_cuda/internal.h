@@ -32,6 +32,7 @@ void *fake_grow(void *array, size_t n_elems, size_t elem_bytes);
 void fake_lock(void);
 void fake_unlock(void);
 cudaError_t fake_note(cudaError_t error); /* for cudaGetLastError() */
+void fake_check_taken(const char *name); /* reports what the thread's last query left */
 void fake_set_counts(int counts); /* whether reports are counted */
 
 /* ---- failures.c ---- */

@@ -33,6 +33,7 @@ static const char *const names[FAKE_N_FAULTS] = {
     [FAKE_UNWRITTEN] = "read of unwritten memory",
     [FAKE_DEFAULT_STREAM] = "work on the default stream",
     [FAKE_RACE] = "race",
+    [FAKE_LEFT_ERROR] = "an error that was left",
 };
 
 void fake_report(fake_fault fault, const char *format, ...)
@@ -106,8 +107,17 @@ __attribute__((destructor)) static void end(void)
 
 cudaError_t fake_note(cudaError_t error)
 {
-    if (error != cudaSuccess && error != cudaErrorNotReady) last_error = error;
+    if (error != cudaSuccess) last_error = error;
     return error;
+}
+
+/* CUDA keeps what a query said as any other error: who asks for the last one after a launch of his
+ * own takes it for that launch's. */
+void fake_check_taken(const char *name)
+{
+    if (last_error == cudaErrorNotReady)
+        fake_report(FAKE_LEFT_ERROR,
+                    "\"%s\", and cudaErrorNotReady of a query waits for cudaGetLastError()", name);
 }
 
 cudaError_t cudaPeekAtLastError(void) { return last_error; }

@@ -182,6 +182,8 @@ static qdr_status replay_all(rank *self)
 
 /* ---- wrong calls ---- */
 
+static void count(void *user) { ++*(int *)user; }
+
 static void expect(rank *self, const char *what, qdr_status status, qdr_status wanted)
 {
     check(self, status == wanted, "%s: %s, not %s", what, qdr_status_name(status),
@@ -192,6 +194,7 @@ static qdr_status misuse(rank *self)
 {
     qdr_graph *graph = NULL;
     qdr_stream *stream = qdr_context_stream(self->ctx);
+    int n_calls = 0;
     expect(self, "begin of NULL", qdr_graph_begin(NULL), QDR_ERR_ARGUMENT);
     expect(self, "end of NULL", qdr_graph_end(NULL, &graph), QDR_ERR_ARGUMENT);
     expect(self, "end to NULL", qdr_graph_end(self->ctx, NULL), QDR_ERR_ARGUMENT);
@@ -202,10 +205,15 @@ static qdr_status misuse(rank *self)
     TRY(qdr_graph_begin(self->ctx));
     expect(self, "two begins", qdr_graph_begin(self->ctx), QDR_ERR_STATE);
     expect(self, "waiting for what does not run", qdr_stream_synchronize(stream), QDR_ERR_STATE);
+    expect(self, "a call of the host", qdr_stream_call(stream, count, &n_calls),
+           QDR_ERR_UNSUPPORTED);
     TRY(qdr_graph_end(self->ctx, &graph));
     TRY(qdr_graph_launch(graph, NULL)); /* of nothing */
     qdr_graph_destroy(&graph);
-    return qdr_stream_synchronize(stream);
+    TRY(qdr_stream_call(stream, count, &n_calls));
+    TRY(qdr_stream_synchronize(stream));
+    check(self, n_calls == 1, "a call ran %d times", n_calls);
+    return QDR_OK;
 }
 
 static qdr_status run_refused(rank *self)
