@@ -103,7 +103,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *made, int device)
         .unifiedAddressing = 1,
         .l2CacheSize = 50 << 20,
         .managedMemory = 1,
-        .concurrentManagedAccess = 1,
+        .concurrentManagedAccess = settings->shares_managed,
         .streamPrioritiesSupported = 1,
         .memoryPoolsSupported = 1,
         .cooperativeLaunch = 1,
@@ -119,6 +119,7 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
     const cudaError_t error = cudaGetDeviceProperties(&is, device);
     if (error != cudaSuccess) return error;
     switch (attribute) {
+    case cudaDevAttrConcurrentManagedAccess: *value = is.concurrentManagedAccess; break;
     case cudaDevAttrMultiProcessorCount: *value = is.multiProcessorCount; break;
     case cudaDevAttrComputeCapabilityMajor: *value = is.major; break;
     case cudaDevAttrComputeCapabilityMinor: *value = is.minor; break;
@@ -136,7 +137,6 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
     case cudaDevAttrGlobalMemoryBusWidth: *value = 5120; break;
     case cudaDevAttrPciBusId: *value = is.pciBusID; break;
     case cudaDevAttrManagedMemory:
-    case cudaDevAttrConcurrentManagedAccess:
     case cudaDevAttrMemoryPoolsSupported:
     case cudaDevAttrUnifiedAddressing:
     case cudaDevAttrCanMapHostMemory:

@@ -4,8 +4,9 @@
  * device address lies in a region that nobody may touch, its bytes at a constant distance.
  *
  * Environment: FAKE_CUDA_GPUS (1), FAKE_CUDA_DRIVER (13000; 0: none), FAKE_CUDA_MEMORY (bytes per
- * GPU, 2 GiB), FAKE_CUDA_CAPABILITY (90), FAKE_CUDA_SMS (8), FAKE_CUDA_PEERS (1), FAKE_CUDA_SEED
- * (random), FAKE_CUDA_DELAY_US (the longest delay of a stream's work, 50), FAKE_CUDA_REPORT
+ * GPU, 2 GiB), FAKE_CUDA_CAPABILITY (90), FAKE_CUDA_SMS (8), FAKE_CUDA_PEERS (1), FAKE_CUDA_MANAGED
+ * (1: the host may use managed memory while the GPU works), FAKE_CUDA_SEED (random),
+ * FAKE_CUDA_DELAY_US (the longest delay of a stream's work, 50), FAKE_CUDA_REPORT
  * ("abort", "count"), FAKE_CUDA_LEAKS (1: looked for at the end), FAKE_CUDA_FAIL
  * ("malloc:3,launch:5"). Read once, at the first call. */
 #ifndef FAKE_CUDA_FAKE_H

@@ -15,7 +15,7 @@
 /* ---- settings.c ---- */
 
 typedef struct fake_settings {
-    int n_gpus, driver, capability, n_sms, has_peers, looks_for_leaks;
+    int n_gpus, driver, capability, n_sms, has_peers, shares_managed, looks_for_leaks;
     size_t memory_bytes;
     uint64_t seed;
     int64_t delay_us;

@@ -164,6 +164,9 @@ cudaError_t cudaMalloc(void **data, size_t bytes)
 cudaError_t cudaMallocManaged(void **data, size_t bytes, unsigned flags)
 {
     (void)flags;
+    if (!fake_get_settings()->shares_managed)
+        fake_report(FAKE_NO_MEMORY,
+                    "managed memory, and the host may not touch it while a GPU works");
     return allocate_locked(FAKE_MANAGED, bytes, data);
 }
 

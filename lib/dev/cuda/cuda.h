@@ -33,6 +33,7 @@ typedef struct qdri_cuda_dev {
     qdri_cuda_opts opts;
     qdri_gpu gpu;
     cudaMemPool_t pool; /* NULL: memory is managed */
+    int is_pinned; /* … or, where that is not shared, the host's */
     uint64_t opened_to; /* bits of other GPUs that may use the pool's memory */
     cudaStream_t memory_stream; /* on which the pool gives and takes */
     pthread_mutex_t memory_lock;

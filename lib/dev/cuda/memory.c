@@ -34,6 +34,17 @@ int qdri_cuda_open_to(qdri_dev *base, int gpu)
     return (dev->opened_to & bit) != 0;
 }
 
+/* Where the host may not touch managed memory while the GPU works (on some virtual machines), what
+ * both may read is the host's. */
+static qdr_status open_managed(qdri_cuda_dev *dev)
+{
+    int shares = 0;
+    QDRI_CUDA_TRY(
+        dev, cudaDeviceGetAttribute(&shares, cudaDevAttrConcurrentManagedAccess, dev->opts.number));
+    dev->is_pinned = !shares;
+    return QDR_OK;
+}
+
 qdr_status qdri_cuda_memory_open(qdri_cuda_dev *dev)
 {
     const struct cudaMemPoolProps properties = {
@@ -41,7 +52,7 @@ qdr_status qdri_cuda_memory_open(qdri_cuda_dev *dev)
         .location = {.type = cudaMemLocationTypeDevice, .id = dev->opts.number}};
     uint64_t keep_all = UINT64_MAX;
     QDRI_CUDA_TRY(dev, cudaStreamCreateWithFlags(&dev->memory_stream, cudaStreamNonBlocking));
-    if (dev->opts.is_managed) return QDR_OK;
+    if (dev->opts.is_managed) return open_managed(dev);
     QDRI_CUDA_TRY(dev, cudaMemPoolCreate(&dev->pool, &properties));
     QDRI_CUDA_TRY(dev,
                   cudaMemPoolSetAttribute(dev->pool, cudaMemPoolAttrReleaseThreshold, &keep_all));
@@ -115,10 +126,12 @@ static qdr_status take(qdri_cuda_dev *dev, size_t bytes, void **data)
 {
     const size_t least = bytes ? bytes : 1; /* CUDA gives NULL for nothing */
     QDR_TRY(qdri_cuda_enter(dev));
-    if (dev->opts.is_managed) {
-        QDRI_CUDA_TRY(dev, cudaMallocManaged(data, least, cudaMemAttachGlobal));
-        return QDR_OK;
-    }
+    if (dev->opts.is_managed && dev->is_pinned)
+        return qdri_cuda_status(dev, cudaHostAlloc(data, least, cudaHostAllocMapped),
+                                "cudaHostAlloc");
+    if (dev->opts.is_managed)
+        return qdri_cuda_status(dev, cudaMallocManaged(data, least, cudaMemAttachGlobal),
+                                "cudaMallocManaged");
     QDRI_CUDA_TRY(dev, cudaMallocFromPoolAsync(data, least, dev->pool, dev->memory_stream));
     QDRI_CUDA_TRY(dev, cudaStreamSynchronize(dev->memory_stream));
     return QDR_OK;
@@ -139,9 +152,13 @@ qdr_status qdri_cuda_mem_alloc(qdri_dev *base, size_t bytes, void **data)
 size_t qdri_cuda_mem_free(qdri_dev *base, void *data)
 {
     qdri_cuda_dev *dev = (qdri_cuda_dev *)base;
+    const qdr_status entered = qdri_cuda_enter(dev); /* this may be any thread's first call */
+    (void)entered;
     pthread_mutex_lock(&dev->memory_lock);
     const size_t bytes = remove_block(dev, data);
-    if (dev->opts.is_managed)
+    if (dev->opts.is_managed && dev->is_pinned)
+        (void)cudaFreeHost(data);
+    else if (dev->opts.is_managed)
         (void)cudaFree(data);
     else
         (void)cudaFreeAsync(data, dev->memory_stream);
