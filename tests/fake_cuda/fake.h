@@ -44,6 +44,12 @@ static inline void *fake_translate(const void *pointer)
  * captured: then it runs at each launch, each time on a copy of the same args. */
 void fake_enqueue(cudaStream_t stream, void (*run)(void *args), const void *args, size_t bytes);
 
+/* Whether the stream is being captured; and from now on, for work that a graph holds: what is
+ * called with its args when that graph and all that was made of it are no more (with the lock of
+ * the books). */
+int fake_is_captured(cudaStream_t stream);
+void fake_on_forget(void (*run)(void *args), void (*forget)(void *args));
+
 /* What an injected failure makes of this launch; cudaSuccess: launch. Once per launch. */
 cudaError_t fake_take_launch_failure(void);
 /* 1 if this is the call of `kind` ("nccl", …) that is to fail. */

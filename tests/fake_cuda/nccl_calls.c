@@ -53,18 +53,24 @@ static const char *name_of(op_kind kind)
 
 /* ---- onto the stream ---- */
 
-static int is_captured(cudaStream_t stream)
+/* A graph is no more, and its collectives with it. */
+static void forget(void *args)
 {
-    enum cudaStreamCaptureStatus is = cudaStreamCaptureStatusNone;
-    return cudaStreamIsCapturing(stream, &is) == cudaSuccess && is != cudaStreamCaptureStatusNone;
+    const nccl_op *op = args;
+    fake_nccl_lock();
+    op->comm->n_in_graphs--;
+    fake_nccl_changed();
+    fake_nccl_unlock();
 }
 
 static void book(nccl_op *op, cudaStream_t stream)
 {
-    op->is_captured = is_captured(stream);
+    op->is_captured = fake_is_captured(stream);
+    if (op->is_captured) fake_on_forget(fake_nccl_run, forget);
     op->fails = fake_take_failure("nccl_async");
     fake_nccl_lock();
     op->n_ctas = op->comm->max_ctas;
+    op->comm->n_in_graphs += op->is_captured;
     if (!op->is_captured) op->comm->n_enqueued++;
     if (!op->is_captured) op->ticket = fake_nccl_ticket(op->comm->device);
     fake_nccl_unlock();
@@ -95,6 +101,8 @@ static pending *find_pairs(ncclComm_t comm, cudaStream_t stream, ncclDataType_t 
 static void add(const nccl_op *call, const op_part *part, cudaStream_t stream)
 {
     pending *to = call->kind == PAIRS ? find_pairs(call->comm, stream, call->type) : NULL;
+    if (group && group->op->comm->blocking != call->comm->blocking)
+        fake_nccl_fault("a group of a communicator that blocks and one that does not");
     if (!to) {
         pending **link = &group;
         while (*link) link = &(*link)->next;

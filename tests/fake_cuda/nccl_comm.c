@@ -327,6 +327,9 @@ static ncclResult_t end(ncclComm_t comm, const char *call, int is_last)
 {
     fake_nccl_lock();
     const int is_good = fake_nccl_check(comm, call);
+    if (is_good && comm->n_in_graphs > 0)
+        fake_nccl_fault("%s, and a graph has its collectives: NCCL waits for the graph's end",
+                        call);
     while (is_good && comm->n_enqueued > 0 && !comm->is_aborted) fake_nccl_wait();
     if (is_good && is_last) comm->is_gone = 1;
     fake_nccl_unlock();
@@ -344,7 +347,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
     if (is_good) {
         comm->is_gone = comm->is_aborted = 1;
         fake_nccl_changed();
-        while (comm->n_running > 0) fake_nccl_wait();
+        while (comm->n_running > 0 || comm->n_in_graphs > 0) fake_nccl_wait();
     }
     fake_nccl_unlock();
     return is_good ? ncclSuccess : ncclInvalidArgument;

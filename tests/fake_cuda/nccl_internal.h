@@ -82,6 +82,7 @@ struct ncclComm {
     ncclResult_t error; /* asynchronous */
     uint64_t n_collectives, n_splits, n_splits_done;
     int n_enqueued, n_running;
+    int n_in_graphs; /* collectives: NCCL ends the communicator when there are none */
 };
 
 /* An op that has come to its turn on its stream. */

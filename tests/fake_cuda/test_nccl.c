@@ -231,6 +231,38 @@ static void test_one_gpu(void **state)
     }
 }
 
+/* A graph keeps its communicators, until it and all that was made of it are destroyed. */
+static void *record(void *user)
+{
+    rank *self = user;
+    cudaGraph_t graph = NULL;
+    cudaGraphExec_t exec = NULL;
+    join(self);
+    split(self);
+    OK(cudaStreamBeginCapture(self->streams[0], cudaStreamCaptureModeRelaxed));
+    all_reduce(self, 0);
+    OK(cudaStreamEndCapture(self->streams[0], &graph));
+    OK(cudaGraphInstantiate(&exec, graph, 0));
+    OK(cudaGraphDestroy(graph));
+    pthread_barrier_wait(&self->scene->all);
+    if (self->number == 0) {
+        assert_int_equal(ncclCommFinalize(self->comms[0]), ncclSuccess);
+        assert_int_equal(fake_nccl_faults(), 1);
+        assert_non_null(strstr(fake_nccl_last_fault(), "graph"));
+    }
+    OK(cudaGraphExecDestroy(exec));
+    leave(self, 0);
+    return NULL;
+}
+
+static void test_graphs(void **state)
+{
+    (void)state;
+    scene s = {.max_ctas = 1, .blocking = 1};
+    run_ranks(&s, record);
+    assert_int_equal(fake_nccl_faults(), 1);
+}
+
 static void *exchange(void *user)
 {
     rank *self = user;
@@ -262,9 +294,9 @@ static void test_pairs(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        NCCL_TEST(test_sums),  NCCL_TEST(test_starvation), NCCL_TEST(test_room),
-        NCCL_TEST(test_order), NCCL_TEST(test_mismatch),   NCCL_TEST(test_one_gpu),
-        NCCL_TEST(test_pairs),
+        NCCL_TEST(test_sums),   NCCL_TEST(test_starvation), NCCL_TEST(test_room),
+        NCCL_TEST(test_order),  NCCL_TEST(test_mismatch),   NCCL_TEST(test_one_gpu),
+        NCCL_TEST(test_graphs), NCCL_TEST(test_pairs),
     };
     unsetenv("NCCL_LAUNCH_ORDER_IMPLICIT");
     return cmocka_run_group_tests(tests, NULL, NULL);
