@@ -11,16 +11,24 @@ struct qdri_cuda_block {
     size_t bytes;
 };
 
-static int open_pool(const qdri_cuda_dev *dev, int gpu)
+/* What the pool gave, and what callers have from cudaMalloc(), are opened each in its own way. */
+static cudaError_t open_memory(const qdri_cuda_dev *dev, int gpu)
 {
     const struct cudaMemAccessDesc access = {
         .location = {.type = cudaMemLocationTypeDevice, .id = gpu},
         .flags = cudaMemAccessFlagsProtReadWrite};
+    cudaError_t error = dev->pool ? cudaMemPoolSetAccess(dev->pool, &access, 1) : cudaSuccess;
+    if (error == cudaSuccess) error = cudaSetDevice(gpu);
+    if (error == cudaSuccess) error = cudaDeviceEnablePeerAccess(dev->opts.number, 0);
+    return error == cudaErrorPeerAccessAlreadyEnabled ? cudaSuccess : error;
+}
+
+static int open_peer(const qdri_cuda_dev *dev, int gpu)
+{
     int can = 0;
     cudaError_t error = cudaDeviceCanAccessPeer(&can, gpu, dev->opts.number);
-    if (error == cudaSuccess && can && dev->pool)
-        error = cudaMemPoolSetAccess(dev->pool, &access, 1);
-    if (error != cudaSuccess) (void)cudaGetLastError();
+    if (error == cudaSuccess && can) error = open_memory(dev, gpu);
+    (void)cudaGetLastError(); /* also of a peer that was there already */
     return error == cudaSuccess && can;
 }
 
@@ -30,7 +38,7 @@ int qdri_cuda_open_to(qdri_dev *base, int gpu)
     if (gpu == dev->opts.number) return 1;
     if (gpu >= 64) return 0;
     const uint64_t bit = (uint64_t)1 << gpu;
-    if (!(dev->opened_to & bit) && open_pool(dev, gpu)) dev->opened_to |= bit;
+    if (!(dev->opened_to & bit) && open_peer(dev, gpu)) dev->opened_to |= bit;
     return (dev->opened_to & bit) != 0;
 }
 
