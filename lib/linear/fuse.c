@@ -36,7 +36,7 @@ static int gives_gelu(const qdr_stack *stack, const qdri_task *product, const qd
 /* The gradient through GELU, in place: nobody else can see the product's result. */
 static int passes_gelu(const qdr_stack *stack, const qdri_task *product, const qdri_task *next)
 {
-    return is_gelu(stack, product, next, QDRI_TASK_BACKWARD) && !(next->accumulate & 1) &&
+    return is_gelu(stack, product, next, QDRI_TASK_BACKWARD) &&
            next->writes[0].buffer == next->reads[0].buffer &&
            next->writes[0].offset == next->reads[0].offset;
 }
