@@ -233,19 +233,24 @@ static qdri_ref gradient_target(qdri_builder *builder, qdri_net *net, int input,
     return edge->d;
 }
 
+/* Nobody but the node that reads the edge's gradient next needs it. */
+static int is_only_user(const qdri_builder *builder, const qdri_edge *edge)
+{
+    return !edge->keeps_gradient && edge->d.buffer >= 0 && builder->buffers->status == QDR_OK &&
+           builder->buffers->items[edge->d.buffer].busy == 1;
+}
+
 /* The same of an operation. Where nobody needs the output's gradient any more, that of the input
  * takes its place. */
 static qdri_ref op_gradient_target(qdri_builder *builder, qdri_net *net, int number, int i,
                                    int *accumulate)
 {
     const qdri_node *node = &net->nodes[number];
-    const qdri_edge *out = node->in_place ? &net->edges[node->out] : NULL;
     qdri_edge *edge = &net->edges[node->in[i]];
-    const int is_free = out && out->d.buffer >= 0 && !out->keeps_gradient &&
-                        builder->buffers->status == QDR_OK &&
-                        builder->buffers->items[out->d.buffer].busy == 1;
-    if (!is_free || !edge->with_gradient || edge->keeps_gradient || edge->d.buffer >= 0)
+    if (!node->in_place || !edge->with_gradient || edge->keeps_gradient || edge->d.buffer >= 0 ||
+        !is_only_user(builder, &net->edges[node->out]))
         return gradient_target(builder, net, node->in[i], number, accumulate);
+    const qdri_edge *out = &net->edges[node->out];
     edge->d = out->d;
     qdri_buffers_share(builder->buffers, out->d);
     *accumulate = 0;

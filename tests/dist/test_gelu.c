@@ -105,7 +105,7 @@ static int64_t elems(const qdr_stack *stack, qdr_edge edge)
 /* What a step gives: y, the gradient of x, those of parameters. */
 static int64_t results(qdr_grid *grid, const variant *v, double *kept)
 {
-    const int64_t n_units = 2 * qdr_grid_size(grid, QDR_Z) * qdr_grid_size(grid, QDR_D);
+    const int64_t n_units = INT64_C(2) * qdr_grid_size(grid, QDR_Z) * qdr_grid_size(grid, QDR_D);
     const qdr_stack_opts opts = {QDR_OPTS_INIT,         .n_rows = n_units * UNIT,
                                  .row_unit = UNIT,      .dtype = v->dtype,
                                  .overlap = v->overlap, .batch_parts = v->batch_parts};

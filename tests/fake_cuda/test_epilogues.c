@@ -110,7 +110,7 @@ static void test_gelu_of_bf16(void **state)
     QUIET(LT(run(&s, &p, NULL)));
     fetch(&s, &p.d);
     fetch(&s, &aux);
-    for (int64_t i = 0; i < 16 * 12; i++) {
+    for (int i = 0; i < 16 * 12; i++) {
         const double x = expected(&p, 0, i % 16, i / 16);
         check_close(at(&aux, 0, 0, i % 16, i / 16), x, tolerance(CUDA_R_16BF));
         if (x > -1) /* smaller ones have fewer bits than decode() knows */
