@@ -30,7 +30,9 @@
  *
  *  Environment: QDR_CUDA_MEMORY=managed (else device) makes memory that the host may read and
  * write, too, when no work of a stream uses it (slower; for tests and for looking into things).
- * QDR_TF32=1 (else 0) lets F32 products round their operands to TF32. QDR_NVTX=1 marks the tasks of
+ * QDR_TF32=1 (else 0) lets F32 products round their operands to TF32. QDR_FUSE_GELU=0 (else 1) runs
+ * GELU in kernels of its own where a GPU would do it with a product (BF16 and F16, compute
+ * capability 9.0 and later). QDR_NVTX=1 marks the tasks of
  * schedules with NVTX ranges, "layer: kind #task" as in traces; 0, the default: where a profiler
  * has started the program. Other values are QDR_ERR_ARGUMENT. */
 #ifndef QUADRILLE_CUDA_H

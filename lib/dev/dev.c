@@ -148,9 +148,9 @@ int qdri_dev_gpu(const qdri_dev *dev) { return dev->table->gpu ? dev->table->gpu
 
 int qdri_dev_n_algorithms(const qdri_dev *dev) { return dev->table->n_algorithms; }
 
-int qdri_dev_adds_bias(const qdri_dev *dev, const qdri_gemm *gemm)
+int qdri_dev_fuses(const qdri_dev *dev, const qdri_gemm *gemm)
 {
-    return dev->table->adds_bias && dev->table->adds_bias(gemm);
+    return dev->table->fuses && dev->table->fuses(dev, gemm);
 }
 
 int qdri_dev_open_to(qdri_dev *dev, int gpu)
@@ -373,8 +373,10 @@ qdr_status qdri_gemm_run(qdr_stream *stream, const qdri_gemm *gemm)
                         "%d at most",
                         gemm->algorithm, stream->dev->table->name,
                         stream->dev->table->n_algorithms);
-    if (gemm->bias && !qdri_dev_adds_bias(stream->dev, gemm))
-        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "product: the %s adds no bias to a product of %s",
+    if ((gemm->bias || gemm->gelu || gemm->gelu_of) && !qdri_dev_fuses(stream->dev, gemm))
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                        "product: the %s does no bias or GELU of this kind with a product of %s; "
+                        "run a kernel behind it",
                         stream->dev->table->name, qdr_dtype_name(gemm->dtype));
     if (gemm->round_a) QDR_TRY(qdri_dev_check_rounding(stream->dev));
     return stream->dev->table->gemm(stream, gemm);

@@ -29,8 +29,11 @@ typedef struct qdri_gemm {
                                        or F32, and the sums are those of the rounded factors */
     int algorithm; /* which of the ways that the device has for such a product, from what it takes
                       for the best on; 0 … qdri_dev_n_algorithms() - 1 */
-    const void *bias; /* n elements of C's type, added to each row before it is rounded; NULL: none.
-                         Only where qdri_dev_adds_bias() says so */
+    /* What is done to the sums before they are rounded, where it is not NULL; only what
+     * qdri_dev_fuses() says. */
+    const void *bias; /* n elements of C's type, added to each row */
+    void *gelu; /* as C: gets gelu() of what C gets */
+    const void *gelu_of; /* as C: C is multiplied by gelu'() of it */
 } qdri_gemm;
 
 /* Work of a stream. Called by the stream's thread with a private copy of the arguments, again and
@@ -69,7 +72,7 @@ typedef struct qdri_dev_table {
     qdr_status (*fill_zero)(qdr_stream *stream, void *dst, size_t bytes);
     qdr_status (*gemm)(qdr_stream *stream, const qdri_gemm *gemm);
     qdr_status (*kernel)(qdr_stream *stream, const qdri_kernel *kernel);
-    int (*adds_bias)(const qdri_gemm *gemm); /* optional: never */
+    int (*fuses)(const qdri_dev *dev, const qdri_gemm *gemm); /* optional: never */
     qdr_status (*check_rounding)(const qdri_dev *dev); /* optional: it can */
     size_t (*fixed_bytes)(const qdri_dev *dev, qdr_dtype dtype);
     const char *(*products)(const qdri_dev *dev);
@@ -139,8 +142,8 @@ const char *qdri_dev_name(const qdri_dev *dev); /* "cpu", "cuda" */
 int qdri_dev_runs_work(const qdri_dev *dev);
 int qdri_dev_gpu(const qdri_dev *dev); /* its number; -1: none */
 int qdri_dev_n_algorithms(const qdri_dev *dev);
-/* 1: products like this one, without a bias, may have one. */
-int qdri_dev_adds_bias(const qdri_dev *dev, const qdri_gemm *gemm);
+/* 1: it does with this product, at once, what `bias`, `gelu` and `gelu_of` ask for. */
+int qdri_dev_fuses(const qdri_dev *dev, const qdri_gemm *gemm);
 /* Whether it has products of factors that are rounded to fp8.
  * @retval QDR_ERR_UNSUPPORTED  no, and the sentence says why */
 QDR_NODISCARD qdr_status qdri_dev_check_rounding(const qdri_dev *dev);

@@ -111,4 +111,10 @@ qdr_status qdri_give_up(const qdr_stack *stack, qdr_status status);
 QDR_NODISCARD qdr_status qdri_execute(qdr_stack *stack, const qdri_schedule *schedule,
                                       qdr_stream *stream);
 
+/* fuse.c
+ * Adds to *gemm, the product of a task with its memory, what the tasks right behind it do with its
+ * result, as far as the device does it at once.
+ * @return the last task that is done with it; `number`: no other */
+int qdri_fuse(const qdr_stack *stack, const qdri_schedule *schedule, int number, qdri_gemm *gemm);
+
 #endif

@@ -56,6 +56,14 @@ static int fp8_fits(const fake_product *p)
            !p->desc.b_scale_mode;
 }
 
+/* What goes into GELU: rows in whole units of 8, 16 bytes where it is known to lie, and of D's
+ * type, which only products that give fp8 could change. */
+static int aux_fits(const fake_product *p)
+{
+    return p->desc.aux_ld % 8 == 0 && p->desc.aux_ld >= (int64_t)p->d.rows &&
+           (uintptr_t)p->desc.aux % 16 == 0 && p->desc.aux_type < 0;
+}
+
 static int has_epilogue(const fake_product *p)
 {
     switch (p->desc.epilogue) {
@@ -68,8 +76,7 @@ static int has_epilogue(const fake_product *p)
     case CUBLASLT_EPILOGUE_GELU_AUX:
     case CUBLASLT_EPILOGUE_GELU_AUX_BIAS:
     case CUBLASLT_EPILOGUE_DGELU:
-    case CUBLASLT_EPILOGUE_DGELU_BGRAD:
-        return p->desc.aux_ld % 8 == 0 && p->desc.aux_ld >= (int64_t)p->d.rows;
+    case CUBLASLT_EPILOGUE_DGELU_BGRAD: return aux_fits(p);
     default: return 0;
     }
 }

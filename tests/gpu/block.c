@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A transformer layer, forward and backward, and its attention alone, in turn; layer_torch.py does
- * the same. block [HIDDEN HEADS CONTEXT SEQUENCES]; default: 4096 32 2048 4. bf16. */
+ * the same. With QDR_FUSE_GELU=0 GELU runs in kernels of its own. block [HIDDEN HEADS CONTEXT
+ * SEQUENCES]; default: 4096 32 2048 4. bf16. */
 #include "block.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { N_SAMPLES = 15, WARM_SAMPLES = 3 };
 
@@ -73,6 +75,13 @@ static void take_sample(const block *b, const attention *a, gpu_marks *marks, in
     s->rest[at] = s->layer[at] - s->attention[at];
 }
 
+static const char *report_name(void)
+{
+    const char *tune = getenv("QDR_TUNE"), *fuse = getenv("QDR_FUSE_GELU");
+    if (fuse && strcmp(fuse, "0") == 0) return "layer, GELU by kernels";
+    return tune && *tune ? "layer" : "layer, not tuned";
+}
+
 static void report(const block *b, const samples *s)
 {
     const block_shape *shape = &b->shape;
@@ -80,8 +89,7 @@ static void report(const block *b, const samples *s)
     snprintf(text, sizeof text, "hidden %lld, %lld heads, %lldx%lld tokens, bf16",
              (long long)shape->hidden, (long long)shape->n_heads, (long long)shape->n_sequences,
              (long long)shape->context);
-    const char *tune = getenv("QDR_TUNE");
-    gpu_report *all = gpu_report_begin(tune && *tune ? "layer" : "layer, not tuned", text);
+    gpu_report *all = gpu_report_begin(report_name(), text);
     gpu_report_samples(all, "layer, ms", s->layer, N_SAMPLES);
     gpu_report_samples(all, "forward, ms", s->forward, N_SAMPLES);
     gpu_report_samples(all, "backward, ms", s->backward, N_SAMPLES);

@@ -112,9 +112,9 @@ part_build() { run_one build 240 sh tests/gpu/build.sh "$build" "$nccl_home"; }
 part_kernels() {
     run_one products 60 "$build/tests/gpu/gpu_products"
     [ -z "$fake" ] || return 0
-    for name in elements losses attention fp8; do
+    for name in elements losses attention fp8 fused; do
         program=$build/tests/gpu/gpu_kernels_$name device=cpu
-        [ $name != fp8 ] || program=$build/tests/conform/conform_device_fp8 device=cuda
+        case $name in fp8 | fused) program=$build/tests/conform/conform_device_$name device=cuda ;; esac
         if [ ! -x "$program" ]; then
             skip "kernels-$name" "not built; it needs cmocka"
         else
@@ -131,6 +131,7 @@ part_correct() {
     start comm-nccl-1 60 env QDR_CUDA_COMM=nccl "$tests/conform/conform_comm" --local 1
     for check in sweep bitwise bytes; do start linear-$check 110 "$tests/dist/test_linear" $check --ranks 8; done
     start gpt-f32 110 "$tests/dist/test_gpt" --ranks 8 --dtype f32 --steps 5
+    start gpt-bf16 60 "$tests/dist/test_gpt" --ranks 8 --grid 1x2x2x2 --dtype bf16 --steps 5
     for name in stack norm optim tokens redistribute coll values; do
         start $name 90 "$tests/dist/test_$name" --local 8
     done
@@ -171,6 +172,7 @@ part_host() { measure host-cost 30 "$build/tests/gpu/gpu_host_cost"; }
 # In turn, so that both see the same GPU.
 part_layer() {
     measure layer-not-tuned 60 "$build/tests/gpu/gpu_block"
+    measure layer-gelu-by-kernels 60 env QDR_FUSE_GELU=0 "$build/tests/gpu/gpu_block"
     for round in 1 2; do
         measure layer-$round 60 env QDR_TUNE="$work/tune.json" "$build/tests/gpu/gpu_block"
         if LD_LIBRARY_PATH="$caller_library_path" python3 -c 'import torch' 2>/dev/null; then

@@ -139,7 +139,6 @@ void qdri_cuda_stamps_free(qdri_cuda_dev *dev);
 
 /* gemm.c */
 qdr_status qdri_cuda_gemm(qdr_stream *stream, const qdri_gemm *gemm);
-int qdri_cuda_adds_bias(const qdri_gemm *gemm);
 void qdri_cuda_products_free(qdri_cuda_dev *dev);
 /* Where the GPU finds by what the numbers of A and of B are multiplied. */
 typedef struct qdri_cuda_scales {
@@ -149,6 +148,20 @@ typedef struct qdri_cuda_scales {
 int qdri_cuda_has_fp8(qdr_stream *stream, const qdri_gemm *gemm);
 QDR_NODISCARD qdr_status qdri_cuda_gemm_fp8(qdr_stream *stream, const qdri_gemm *gemm,
                                             const qdri_cuda_scales *scales);
+
+/* epilogue.c */
+int qdri_cuda_fuses(const qdri_dev *dev, const qdri_gemm *gemm);
+/* The product, then a kernel for the last of what is to be done with it. */
+QDR_NODISCARD qdr_status qdri_cuda_gemm_in_steps(qdr_stream *stream, const qdri_gemm *gemm);
+/* With a copy of a bias that is not aligned to 16 bytes: a kernel would round C once more. */
+QDR_NODISCARD qdr_status qdri_cuda_gemm_odd_bias(qdr_stream *stream, const qdri_gemm *gemm);
+/* cuBLASLt's result, and its auxiliary matrix, which is what goes into GELU; NULL: there is none.
+ */
+static inline void *qdri_cuda_result(const qdri_gemm *g) { return g->gelu ? g->gelu : g->c; }
+static inline const void *qdri_cuda_auxiliary(const qdri_gemm *g)
+{
+    return g->gelu ? g->c : g->gelu_of;
+}
 
 /* gemm_rounded.c */
 qdr_status qdri_cuda_check_rounding(const qdri_dev *dev);
