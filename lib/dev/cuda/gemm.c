@@ -23,6 +23,7 @@ struct qdri_cuda_product {
     cublasLtMatmulDesc_t description;
     cublasLtMatrixLayout_t a, b, c;
     cublasLtMatmulAlgo_t algorithm;
+    int n_found; /* algorithms; `algorithm` is none if these are too few: a refusal is kept, too */
 };
 
 static int32_t align_of(const void *data)
@@ -147,25 +148,31 @@ static qdr_status choose_algorithm(qdri_cuda_dev *dev, qdri_cuda_product *p)
 {
     cublasLtMatmulHeuristicResult_t found[QDRI_CUDA_ALGORITHMS];
     const product_key *key = &p->key;
-    int n_found = 0;
     QDR_TRY(prefer_all(dev, key));
     const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
         dev->lt, p->description, p->b, p->a, p->c, p->c, dev->preference, key->algorithm + 1, found,
-        &n_found);
-    if (status == CUBLAS_STATUS_NOT_SUPPORTED || (status == CUBLAS_STATUS_SUCCESS && n_found == 0))
-        return QDR_FAIL(
-            QDR_ERR_UNSUPPORTED,
-            "cuda: cuBLASLt has no %s product%s of m=%" PRId64 " n=%" PRId64 " k=%" PRId64
-            " with memory aligned to %d, %d and %d bytes on GPU %d; align it to 16",
-            qdr_dtype_name((qdr_dtype)key->dtype), key->rounding ? " in fp8" : "", key->m, key->n,
-            key->k, key->align_a, key->align_b, key->align_c, dev->opts.number);
-    QDR_TRY(qdri_cublas_status(dev, status, "cublasLtMatmulAlgoGetHeuristic"));
-    if (n_found <= key->algorithm)
-        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                        "cuda: this product has %d algorithms, there is no number %d", n_found,
-                        key->algorithm);
-    p->algorithm = found[key->algorithm].algo;
+        &p->n_found);
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED)
+        p->n_found = 0;
+    else
+        QDR_TRY(qdri_cublas_status(dev, status, "cublasLtMatmulAlgoGetHeuristic"));
+    if (p->n_found > key->algorithm) p->algorithm = found[key->algorithm].algo;
     return QDR_OK;
+}
+
+static qdr_status check_found(const qdri_cuda_dev *dev, const qdri_cuda_product *p)
+{
+    const product_key *key = &p->key;
+    if (p->n_found > key->algorithm) return QDR_OK;
+    if (p->n_found > 0)
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                        "cuda: this product has %d algorithms, there is no number %d", p->n_found,
+                        key->algorithm);
+    return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                    "cuda: cuBLASLt has no %s product%s of m=%" PRId64 " n=%" PRId64 " k=%" PRId64
+                    " with memory aligned to %d, %d and %d bytes on GPU %d; align it to 16",
+                    qdr_dtype_name((qdr_dtype)key->dtype), key->rounding ? " in fp8" : "", key->m,
+                    key->n, key->k, key->align_a, key->align_b, key->align_c, dev->opts.number);
 }
 
 /* ---- those that were made ---- */
@@ -315,7 +322,7 @@ static qdr_status find_or_make(qdri_cuda_dev *dev, const qdri_gemm *gemm,
     const int at = find_product(dev, &key, &found);
     if (!found) QDR_TRY(make_product(dev, &key, at));
     *product = dev->products[at];
-    return QDR_OK;
+    return check_found(dev, *product);
 }
 
 qdr_status qdri_cuda_gemm_fp8(qdr_stream *stream, const qdri_gemm *gemm,
