@@ -53,7 +53,8 @@ typedef struct qdri_dev_table {
     int n_algorithms; /* of a product, at most */
     int runs_work; /* 1: its threads run `work` until it does not return QDR_PENDING, and its memory
                       is the host's; 0: work runs once and may not be pending */
-    qdr_status (*mem_alloc)(qdri_dev *dev, size_t bytes, void **data); /* aligned to 64 bytes */
+    /* Aligned to 64 bytes. is_shared: it would better be what whoever joins the ranks gives. */
+    qdr_status (*mem_alloc)(qdri_dev *dev, int is_shared, size_t bytes, void **data);
     size_t (*mem_free)(qdri_dev *dev, void *data); /* returns the bytes that were asked for */
     qdr_status (*stream_create)(qdri_dev *dev, qdri_stream_kind kind, qdr_stream **stream);
     void (*stream_destroy)(qdr_stream *stream); /* waits for its work */
@@ -128,6 +129,10 @@ void qdri_dev_destroy(qdri_dev **dev);
 QDR_NODISCARD qdr_status qdri_mem_alloc_for(qdri_dev *dev, const char *what, size_t bytes,
                                             void **data);
 QDR_NODISCARD qdr_status qdri_mem_alloc(qdri_dev *dev, size_t bytes, void **data); /* "an array" */
+/* Likewise, for what collectives move: where whoever joins the ranks has memory that is better for
+ * that, it comes from there. All ranks ask for the same, and free it when nothing uses it. */
+QDR_NODISCARD qdr_status qdri_mem_alloc_shared(qdri_dev *dev, const char *what, size_t bytes,
+                                               void **data);
 void qdri_mem_free(qdri_dev *dev, void **data);
 void qdri_mem_usage(const qdri_dev *dev, size_t *bytes_now, size_t *bytes_peak);
 void qdri_mem_reset_peak(qdri_dev *dev);

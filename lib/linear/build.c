@@ -133,7 +133,8 @@ qdr_status qdr_stack_get_sizes(const qdr_stack *stack, qdr_stack_sizes *sizes)
     return QDR_OK;
 }
 
-static qdr_status bind_region(qdr_stack *stack, qdri_region region, void *callers)
+/* owned_by_all: no rank brings memory of its own for the region. */
+static qdr_status bind_region(qdr_stack *stack, qdri_region region, void *callers, int owned_by_all)
 {
     if ((uintptr_t)callers % QDRI_BUFFER_ALIGN)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "bind: memory at %p is not aligned to %d bytes", callers,
@@ -147,7 +148,8 @@ static qdr_status bind_region(qdr_stack *stack, qdri_region region, void *caller
     stack->memory[region] = callers;
     if (callers)
         return bytes ? qdri_dev_check_argument(dev, callers, 1, "bind", names[region]) : QDR_OK;
-    QDR_TRY(qdri_mem_alloc_for(dev, names[region], bytes, &stack->owned[region]));
+    QDR_TRY((owned_by_all ? qdri_mem_alloc_shared : qdri_mem_alloc_for)(dev, names[region], bytes,
+                                                                        &stack->owned[region]));
     stack->memory[region] = stack->owned[region];
     return QDR_OK;
 }
@@ -172,12 +174,11 @@ static void unbind(qdr_stack *stack)
     }
 }
 
-static qdr_status bind(qdr_stack *stack, const qdr_stack_memory *memory)
+static qdr_status bind(qdr_stack *stack, void *const callers[QDRI_CALLER],
+                       const int owned_by_all[QDRI_CALLER])
 {
-    void *callers[QDRI_CALLER] = {memory->parameters, memory->gradients, memory->activations,
-                                  memory->workspace};
     for (int region = 0; region < (int)QDRI_CALLER; region++)
-        QDR_TRY(bind_region(stack, (qdri_region)region, callers[region]));
+        QDR_TRY(bind_region(stack, (qdri_region)region, callers[region], owned_by_all[region]));
     return clear(stack);
 }
 
@@ -192,9 +193,15 @@ qdr_status qdr_stack_bind(qdr_stack *stack, const qdr_stack_memory *memory)
 {
     if (!stack || !memory)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "bind: the stack or the memory is NULL");
+    qdr_context *ctx = qdr_grid_context(stack->grid);
     const int is_open = stack->built && !stack->bound;
-    const qdr_status status = qdr_agree(qdr_grid_context(stack->grid),
-                                        is_open ? bind(stack, memory) : fail_bind(stack));
+    void *const callers[QDRI_CALLER] = {memory->parameters, memory->gradients, memory->activations,
+                                        memory->workspace};
+    int owned_by_all[QDRI_CALLER];
+    for (int region = 0; region < (int)QDRI_CALLER; region++)
+        owned_by_all[region] = !qdri_comm_any(qdri_context_world(ctx), callers[region] != NULL);
+    const qdr_status status = qdr_agree(ctx, is_open ? bind(stack, callers, owned_by_all)
+                                                     : fail_bind(stack));
     if (is_open && status != QDR_OK) unbind(stack);
     stack->bound |= status == QDR_OK;
     return status;
