@@ -12,7 +12,7 @@
 #include "../../../examples/common/gpt.h"
 #include "counted.h"
 
-enum { SEQUENCES = 3, CONTEXT = 8, VOCAB = 31, TEXT_BYTES = 256, STEPS = 2 };
+enum { SEQUENCES = 3, CONTEXT = 8, VOCAB = 31, TEXT_BYTES = 256, STEPS = 2, MOVED = 20 };
 
 #define TRY(call)                                                                                  \
     do {                                                                                           \
@@ -24,8 +24,46 @@ typedef struct training {
     int grid[4], layout, panels;
     double losses[STEPS]; /* rank 0's */
     double norm;
+    float moved[3 * MOVED];
     atomic_int n_told; /* ranks that heard what to do about a failure */
 } training;
+
+/* Between a stack's memory and other memory: uneven sums, an exchange, a message; MOVED numbers
+ * each, unused ones zero. */
+static qdr_status move(qdr_grid *grid, qdr_stack *stack, float *other)
+{
+    const int64_t counts[] = {1, 3}, sends[] = {2, 3}, receives[2][2] = {{2, 2}, {3, 3}};
+    qdr_parameter p;
+    int axis = 0;
+    while (qdr_grid_size(grid, (qdr_axis)axis) != 2) axis++;
+    const qdr_axis along = (qdr_axis)axis;
+    const int rank = qdr_grid_coordinate(grid, along);
+    TRY(qdr_stack_parameter(stack, 0, &p));
+    TRY(qdr_reduce_scatter(grid, along, QDR_SUM, p.gradient, other, counts[rank], counts, QDR_F32,
+                           NULL));
+    TRY(qdr_all_to_all(grid, along, p.gradient, sends, other + MOVED, receives[rank], 0, QDR_F32,
+                       NULL));
+    return qdr_send_recv(grid, along, 1 - rank, other, 1, 1 - rank, p.gradient, 1, QDR_F32, NULL);
+}
+
+static qdr_status move_and_read(qdr_context *ctx, qdr_grid *grid, qdr_stack *stack,
+                                float moved[3 * MOVED])
+{
+    const size_t bytes = 3 * MOVED * sizeof(float);
+    void *other = NULL;
+    qdr_parameter p;
+    memset(moved, 0, bytes);
+    TRY(qdr_stack_parameter(stack, 0, &p));
+    TRY(qdr_mem_alloc(ctx, bytes, &other));
+    qdr_status status = qdr_copy(ctx, other, moved, bytes, NULL);
+    if (status == QDR_OK) status = move(grid, stack, other);
+    if (status == QDR_OK)
+        status = qdr_copy(ctx, (float *)other + 2 * MOVED, p.gradient, MOVED * sizeof(float), NULL);
+    if (status == QDR_OK) status = qdr_copy(ctx, moved, other, bytes, NULL);
+    const qdr_status synchronized = qdr_stream_synchronize(qdr_context_stream(ctx));
+    qdr_mem_free(ctx, &other);
+    return status == QDR_OK ? synchronized : status;
+}
 
 static qdr_status train(qdr_context *ctx, training *t, qdr_grid **grid, gpt *model,
                         qdr_adamw **optimizer)
@@ -44,6 +82,7 @@ static qdr_status train(qdr_context *ctx, training *t, qdr_grid **grid, gpt *mod
     const int64_t starts[SEQUENCES] = {3, 50, 111};
     uint8_t text[TEXT_BYTES];
     double losses[STEPS], norm;
+    float moved[3 * MOVED];
     int64_t n_valid;
     for (int i = 0; i < TEXT_BYTES; i++) text[i] = (uint8_t)(i * i % VOCAB);
     TRY(qdr_grid_create(ctx, &shape, grid));
@@ -58,8 +97,10 @@ static qdr_status train(qdr_context *ctx, training *t, qdr_grid **grid, gpt *mod
         TRY(qdr_adamw_step(*optimizer, 1e-2));
     }
     TRY(qdr_adamw_norm(*optimizer, &norm));
+    TRY(move_and_read(ctx, *grid, model->stack, moved));
     if (qdr_context_rank(ctx) > 0) return QDR_OK;
     memcpy(t->losses, losses, sizeof losses);
+    memcpy(t->moved, moved, sizeof moved);
     t->norm = norm;
     return QDR_OK;
 }
@@ -103,7 +144,8 @@ static void listen(int level, const char *line, void *user)
 static int check(const training *plain, const training *t, int64_t n_before, int is_all)
 {
     const int64_t n = counted("registered collective");
-    const int differs = memcmp(plain->losses, t->losses, sizeof t->losses) != 0 ||
+    const int differs = memcmp(plain->moved, t->moved, sizeof t->moved) != 0 ||
+                        memcmp(plain->losses, t->losses, sizeof t->losses) != 0 ||
                         memcmp(&plain->norm, &t->norm, sizeof t->norm) != 0;
     printf("losses %.9g %.9g, norm %.9g; registered collectives %lld, others %lld\n", t->losses[0],
            t->losses[1], t->norm, (long long)n, (long long)counted("collective"));
