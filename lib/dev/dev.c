@@ -225,6 +225,19 @@ static qdr_status pair_check(const qdr_stream *stream, const qdr_event *event)
     return QDR_OK;
 }
 
+size_t qdri_product_bytes(qdr_stream *stream, const qdri_gemm *gemm)
+{
+    const qdri_dev_table *table = stream->dev->table;
+    if (!table->product_bytes || gemm->m == 0 || gemm->n == 0 || gemm->k == 0) return 0;
+    return table->product_bytes(stream, gemm);
+}
+
+qdr_status qdri_reserve_product(qdr_stream *stream, size_t bytes)
+{
+    const qdri_dev_table *table = stream->dev->table;
+    return bytes && table->reserve_product ? table->reserve_product(stream, bytes) : QDR_OK;
+}
+
 qdr_status qdri_stream_create(qdri_dev *dev, qdri_stream_kind kind, qdr_stream **stream)
 {
     if (!stream) return QDR_FAIL(QDR_ERR_ARGUMENT, "stream: the result pointer is NULL");

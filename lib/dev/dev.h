@@ -73,6 +73,9 @@ typedef struct qdri_dev_table {
     int (*adds_bias)(const qdri_gemm *gemm); /* optional: never */
     qdr_status (*check_rounding)(const qdri_dev *dev); /* optional: it can */
     size_t (*fixed_bytes)(const qdri_dev *dev, qdr_dtype dtype);
+    /* Optional, the two: memory of a stream's that a product takes besides. */
+    size_t (*product_bytes)(qdr_stream *stream, const qdri_gemm *gemm);
+    qdr_status (*reserve_product)(qdr_stream *stream, size_t bytes);
     const char *(*products)(const qdri_dev *dev);
     /* Of a device beside the host, else NULL: a stream of the caller's, and what the backend calls
      * a stream; whether kernels can use this memory. */
@@ -139,6 +142,11 @@ void qdri_mem_reset_peak(qdri_dev *dev);
 /* Bytes that the device itself takes, counted, at its first product of this type and keeps: panels
  * for converting BF16 or F16 where the machine has no such products; else 0. */
 size_t qdri_dev_fixed_bytes(const qdri_dev *dev, qdr_dtype dtype);
+/* Bytes, counted, that the device takes besides for a product on this stream, and keeps for later
+ * ones: rounded factors. Of the product's addresses only the alignment counts. */
+size_t qdri_product_bytes(qdr_stream *stream, const qdri_gemm *gemm);
+/* Takes them now, for products of up to so many. */
+QDR_NODISCARD qdr_status qdri_reserve_product(qdr_stream *stream, size_t bytes);
 
 const char *qdri_dev_name(const qdri_dev *dev); /* "cpu", "cuda" */
 int qdri_dev_runs_work(const qdri_dev *dev);

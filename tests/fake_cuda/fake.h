@@ -117,6 +117,8 @@ uint64_t fake_seed(void);
  * "registration", of memory with NCCL; a "collective" of NCCL's, and a "registered collective", all
  * of whose memory is. `what` lives for ever. The plugin on the fake exports fake_counted(). */
 void fake_count(const char *what);
+/* Memory of the GPU that was in use at most, in bytes. Exported, too. */
+size_t fake_bytes_peak(int device);
 int64_t fake_counted(const char *what);
 
 #ifdef __cplusplus

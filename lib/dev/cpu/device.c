@@ -127,6 +127,7 @@ static const qdri_dev_table cpu_table = {
     .gemm = qdri_cpu_gemm,
     .kernel = qdri_cpu_kernel,
     .fixed_bytes = qdri_cpu_fixed_bytes,
+    .product_bytes = qdri_cpu_product_bytes,
     .products = qdri_cpu_products,
     .wake_all = wake_all,
     .destroy = destroy,

@@ -162,6 +162,8 @@ qdr_status qdri_cuda_check_rounding(const qdri_dev *dev);
 /* At least one step, no bias. */
 QDR_NODISCARD qdr_status qdri_cuda_gemm_rounded(qdr_stream *stream, const qdri_gemm *gemm);
 void qdri_cuda_factors_free(qdr_stream *stream);
+size_t qdri_cuda_product_bytes(qdr_stream *stream, const qdri_gemm *gemm);
+qdr_status qdri_cuda_reserve_product(qdr_stream *stream, size_t bytes);
 
 /* nvtx.c */
 void qdri_cuda_ranges_open(qdri_cuda_dev *dev);
