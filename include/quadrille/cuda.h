@@ -25,7 +25,9 @@
  * the context, and NCCL's communicators are aborted. Each of them takes as many SMs as leaves all
  * that may run together room on the GPU; QDR_NCCL_MAX_CTAS sets another number, of blocks of
  * threads for each. The library sets NCCL_LAUNCH_ORDER_IMPLICIT=1 unless it is set: kernels of NCCL
- * start in the order of the host's calls. Sums of NCCL have an order of its own: the same plan
+ * start in the order of the host's calls. NCCL gives and registers the memory of stacks where all
+ * ranks can, unless QDR_NCCL_REGISTER=0 (else 1) on one of them; collectives of coll.h on a stack's
+ * memory then want such memory on all ranks. Sums of NCCL have an order of its own: the same plan
  * gives the same bits.
  *
  *  Environment: QDR_CUDA_MEMORY=managed (else device) makes memory that the host may read and

@@ -56,7 +56,8 @@ typedef struct qdri_dev_table {
     int n_algorithms; /* of a product, at most */
     int runs_work; /* 1: its threads run `work` until it does not return QDR_PENDING, and its memory
                       is the host's; 0: work runs once and may not be pending */
-    qdr_status (*mem_alloc)(qdri_dev *dev, size_t bytes, void **data); /* aligned to 64 bytes */
+    /* Aligned to 64 bytes. is_shared: it would better be what whoever joins the ranks gives. */
+    qdr_status (*mem_alloc)(qdri_dev *dev, int is_shared, size_t bytes, void **data);
     size_t (*mem_free)(qdri_dev *dev, void *data); /* returns the bytes that were asked for */
     qdr_status (*stream_create)(qdri_dev *dev, qdri_stream_kind kind, qdr_stream **stream);
     void (*stream_destroy)(qdr_stream *stream); /* waits for its work */
@@ -75,6 +76,9 @@ typedef struct qdri_dev_table {
     int (*fuses)(const qdri_dev *dev, const qdri_gemm *gemm); /* optional: never */
     qdr_status (*check_rounding)(const qdri_dev *dev); /* optional: it can */
     size_t (*fixed_bytes)(const qdri_dev *dev, qdr_dtype dtype);
+    /* Optional, the two: memory of a stream's that a product takes besides. */
+    size_t (*product_bytes)(qdr_stream *stream, const qdri_gemm *gemm);
+    qdr_status (*reserve_product)(qdr_stream *stream, size_t bytes);
     const char *(*products)(const qdri_dev *dev);
     /* Of a device beside the host, else NULL: a stream of the caller's, and what the backend calls
      * a stream; whether kernels can use this memory. */
@@ -131,12 +135,21 @@ void qdri_dev_destroy(qdri_dev **dev);
 QDR_NODISCARD qdr_status qdri_mem_alloc_for(qdri_dev *dev, const char *what, size_t bytes,
                                             void **data);
 QDR_NODISCARD qdr_status qdri_mem_alloc(qdri_dev *dev, size_t bytes, void **data); /* "an array" */
+/* Likewise, for what collectives move: where whoever joins the ranks has memory that is better for
+ * that, it comes from there. All ranks ask for the same, and free it when nothing uses it. */
+QDR_NODISCARD qdr_status qdri_mem_alloc_shared(qdri_dev *dev, const char *what, size_t bytes,
+                                               void **data);
 void qdri_mem_free(qdri_dev *dev, void **data);
 void qdri_mem_usage(const qdri_dev *dev, size_t *bytes_now, size_t *bytes_peak);
 void qdri_mem_reset_peak(qdri_dev *dev);
 /* Bytes that the device itself takes, counted, at its first product of this type and keeps: panels
  * for converting BF16 or F16 where the machine has no such products; else 0. */
 size_t qdri_dev_fixed_bytes(const qdri_dev *dev, qdr_dtype dtype);
+/* Bytes, counted, that the device takes besides for a product on this stream, and keeps for later
+ * ones: rounded factors. Of the product's addresses only the alignment counts. */
+size_t qdri_product_bytes(qdr_stream *stream, const qdri_gemm *gemm);
+/* Takes them now, for products of up to so many. */
+QDR_NODISCARD qdr_status qdri_reserve_product(qdr_stream *stream, size_t bytes);
 
 const char *qdri_dev_name(const qdri_dev *dev); /* "cpu", "cuda" */
 int qdri_dev_runs_work(const qdri_dev *dev);

@@ -284,8 +284,12 @@ static qdr_status enqueue(qdr_stack *stack, const qdri_schedule *schedule, int n
 static qdr_status enqueue_all(qdr_stack *stack, const qdri_schedule *schedule, qdr_stream *compute)
 {
     int used[QDRI_N_STREAMS] = {0};
-    qdri_trace *trace = qdri_context_trace(qdr_grid_context(stack->grid));
-    qdri_stamps *stamps = qdri_measures_next(stack->measures, schedule);
+    const qdr_context *ctx = qdr_grid_context(stack->grid);
+    qdri_trace *trace = qdri_context_trace(ctx);
+    /* What is recorded has no times of its own. */
+    qdri_stamps *stamps = qdri_context_is_recording(ctx)
+                              ? NULL
+                              : qdri_measures_next(stack->measures, schedule);
     int done = -1;
     if (trace) qdri_trace_next_run(trace, &stack->net.place);
     QDR_TRY(qdri_event_record(stack->start, compute));

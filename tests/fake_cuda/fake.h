@@ -8,7 +8,8 @@
  * (1: the host may use managed memory while the GPU works), FAKE_CUDA_SEED (random),
  * FAKE_CUDA_DELAY_US (the longest delay of a stream's work, 50), FAKE_CUDA_REPORT
  * ("abort", "count"), FAKE_CUDA_LEAKS (1: looked for at the end), FAKE_CUDA_FAIL
- * ("malloc:3,launch:5"). Read once, at the first call. */
+ * ("malloc:3,launch:5"). Read once, at the first call. FAKE_CUDA_NO_FP8: cublasLt has no products
+ * of codes. */
 #ifndef FAKE_CUDA_FAKE_H
 #define FAKE_CUDA_FAKE_H
 
@@ -119,6 +120,14 @@ void fake_count_reports(int counts);
 int64_t fake_check_leaks(void);
 
 uint64_t fake_seed(void);
+
+/* How often since the process began: "heuristic", an algorithm of cublasLt is asked for;
+ * "registration", of memory with NCCL; a "collective" of NCCL's, and a "registered collective", all
+ * of whose memory is. `what` lives for ever. The plugin on the fake exports fake_counted(). */
+void fake_count(const char *what);
+/* Memory of the GPU that was in use at most, in bytes. Exported, too. */
+size_t fake_bytes_peak(int device);
+int64_t fake_counted(const char *what);
 
 #ifdef __cplusplus
 }

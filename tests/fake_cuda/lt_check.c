@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which products there are, and the algorithms that are offered for one. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "lt.h"
@@ -10,7 +11,8 @@ static int has_inputs(const fake_product *p)
 {
     const int a = p->a.type, b = p->b.type;
     if (fake_type_is_fp8(a) && fake_type_is_fp8(b))
-        return fake_get_settings()->capability >= 89 && !(a == CUDA_R_8F_E5M2 && b == a);
+        return fake_get_settings()->capability >= 89 && !(a == CUDA_R_8F_E5M2 && b == a) &&
+               !getenv("FAKE_CUDA_NO_FP8");
     return a == b && (a == CUDA_R_32F || a == CUDA_R_64F || is_half(a));
 }
 
@@ -170,6 +172,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
                                               cublasLtMatmulHeuristicResult_t results[], int *n)
 {
     *n = 0;
+    fake_count("heuristic");
     if (fake_handle_device(handle) < 0) return CUBLAS_STATUS_NOT_INITIALIZED;
     if (most < 1 || !fake_find_desc(desc) || !fake_find_layout(a) || !fake_find_layout(b) ||
         !fake_find_layout(c) || !fake_find_layout(d))

@@ -8,7 +8,7 @@ enum { GONE_MOST = 4096 };
 
 static fake_block **blocks; /* by address */
 static int n_blocks, block_capacity;
-static size_t bytes_used[FAKE_GPUS_MOST];
+static size_t bytes_used[FAKE_GPUS_MOST], bytes_peak[FAKE_GPUS_MOST];
 
 typedef struct gone_block {
     uintptr_t begin;
@@ -64,6 +64,7 @@ fake_block *fake_add_block(fake_block_kind kind, int device, size_t bytes, uintp
         return NULL;
     }
     if (kind != FAKE_PINNED) bytes_used[device] += bytes;
+    if (bytes_used[device] > bytes_peak[device]) bytes_peak[device] = bytes_used[device];
     insert(block);
     return block;
 }
@@ -93,6 +94,11 @@ int64_t fake_leaked_blocks(void)
     int64_t n = 0;
     for (int i = 0; i < n_blocks; i++) n += !blocks[i]->is_freed;
     return n;
+}
+
+__attribute__((visibility("default"))) size_t fake_bytes_peak(int device)
+{
+    return bytes_peak[device];
 }
 
 size_t fake_device_bytes_used(int device) { return bytes_used[device]; }

@@ -83,23 +83,24 @@ __attribute__((destructor)) static void look_for_leaks(void)
 
 /* ---- facts ---- */
 
-/* The GPU's entry in "22809,22703", the last for the rest. */
-static int version_of(const char *list, int device)
+int fake_nccl_setting(const char *name, int device, int otherwise)
 {
-    int version = atoi(list);
+    const char *list = getenv(name);
+    if (!list || !*list) return otherwise;
+    int number = atoi(list);
     for (const char *comma = strchr(list, ','); comma && device > 0; device--) {
-        version = atoi(comma + 1);
+        number = atoi(comma + 1);
         comma = strchr(comma + 1, ',');
     }
-    return version;
+    return number;
 }
 
 ncclResult_t ncclGetVersion(int *version)
 {
-    const char *list = getenv("FAKE_NCCL_VERSIONS");
     int device = 0;
     *version = NCCL_VERSION_CODE;
-    if (list && *list && cudaGetDevice(&device) == cudaSuccess) *version = version_of(list, device);
+    if (cudaGetDevice(&device) == cudaSuccess)
+        *version = fake_nccl_setting("FAKE_NCCL_VERSIONS", device, NCCL_VERSION_CODE);
     return ncclSuccess;
 }
 
@@ -332,6 +333,8 @@ static ncclResult_t end(ncclComm_t comm, const char *call, int is_last)
                         call);
     while (is_good && comm->n_enqueued > 0 && !comm->is_aborted) fake_nccl_wait();
     if (is_good && is_last) comm->is_gone = 1;
+    const int n_left = is_good && is_last ? fake_nccl_end_registrations(comm) : 0;
+    if (n_left > 0) fake_nccl_fault("%s, and memory is registered with it, %d times", call, n_left);
     fake_nccl_unlock();
     return is_good ? ncclSuccess : ncclInvalidArgument;
 }
@@ -348,6 +351,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
         comm->is_gone = comm->is_aborted = 1;
         fake_nccl_changed();
         while (comm->n_running > 0 || comm->n_in_graphs > 0) fake_nccl_wait();
+        (void)fake_nccl_end_registrations(comm);
     }
     fake_nccl_unlock();
     return is_good ? ncclSuccess : ncclInvalidArgument;

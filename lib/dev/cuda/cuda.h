@@ -28,6 +28,13 @@ typedef struct qdri_cuda_factors qdri_cuda_factors;
 typedef CUresult (*qdri_cuda_flag_fn)(CUstream stream, CUdeviceptr flag, cuuint32_t value,
                                       unsigned flags);
 
+/* Where memory of collectives comes from; alloc = NULL: the pool. */
+typedef struct qdri_cuda_shared {
+    qdr_status (*alloc)(void *user, size_t bytes, void **data);
+    void (*free)(void *user, void *data); /* nothing uses it any more */
+    void *user;
+} qdri_cuda_shared;
+
 typedef struct qdri_cuda_dev {
     qdri_dev base;
     qdri_cuda_opts opts;
@@ -37,7 +44,8 @@ typedef struct qdri_cuda_dev {
     uint64_t opened_to; /* bits of other GPUs that may use the pool's memory */
     cudaStream_t memory_stream; /* on which the pool gives and takes */
     pthread_mutex_t memory_lock;
-    qdri_cuda_block *blocks; /* what the pool gave, by address */
+    qdri_cuda_shared shared;
+    qdri_cuda_block *blocks; /* what the pool gave, or `shared`, by address */
     int n_blocks, block_capacity;
     qdri_cuda_fault *fault; /* pinned */
     qdri_cuda_flag_fn write_flag, wait_flag; /* NULL: the driver has none */
@@ -93,7 +101,7 @@ QDR_NODISCARD qdr_status qdri_cuda_dev_create(const qdri_cuda_opts *opts, qdri_d
 /* memory.c */
 QDR_NODISCARD qdr_status qdri_cuda_memory_open(qdri_cuda_dev *dev);
 void qdri_cuda_memory_close(qdri_cuda_dev *dev);
-qdr_status qdri_cuda_mem_alloc(qdri_dev *dev, size_t bytes, void **data);
+qdr_status qdri_cuda_mem_alloc(qdri_dev *dev, int is_shared, size_t bytes, void **data);
 size_t qdri_cuda_mem_free(qdri_dev *dev, void *data);
 qdr_status qdri_cuda_check_memory(qdri_dev *dev, const void *data, const char *what);
 int qdri_cuda_open_to(qdri_dev *dev, int gpu);
@@ -168,6 +176,8 @@ qdr_status qdri_cuda_check_rounding(const qdri_dev *dev);
 /* At least one step, no bias. */
 QDR_NODISCARD qdr_status qdri_cuda_gemm_rounded(qdr_stream *stream, const qdri_gemm *gemm);
 void qdri_cuda_factors_free(qdr_stream *stream);
+size_t qdri_cuda_product_bytes(qdr_stream *stream, const qdri_gemm *gemm);
+qdr_status qdri_cuda_reserve_product(qdr_stream *stream, size_t bytes);
 
 /* nvtx.c */
 void qdri_cuda_ranges_open(qdri_cuda_dev *dev);

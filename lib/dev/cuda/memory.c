@@ -9,6 +9,7 @@
 struct qdri_cuda_block {
     void *data;
     size_t bytes;
+    int is_shared;
 };
 
 /* What the pool gave, and what callers have from cudaMalloc(), are opened each in its own way. */
@@ -107,33 +108,34 @@ static qdr_status reserve_block(qdri_cuda_dev *dev)
     return QDR_OK;
 }
 
-static void add_block(qdri_cuda_dev *dev, void *data, size_t bytes)
+static void add_block(qdri_cuda_dev *dev, qdri_cuda_block block)
 {
-    const int at = find_block(dev, data);
+    const int at = find_block(dev, block.data);
     memmove(dev->blocks + at + 1, dev->blocks + at,
             (size_t)(dev->n_blocks - at) * sizeof *dev->blocks);
-    dev->blocks[at] = (qdri_cuda_block){data, bytes};
+    dev->blocks[at] = block;
     dev->n_blocks++;
 }
 
-static size_t remove_block(qdri_cuda_dev *dev, const void *data)
+static qdri_cuda_block remove_block(qdri_cuda_dev *dev, const void *data)
 {
     const int at = find_block(dev, data);
-    if (at == dev->n_blocks || dev->blocks[at].data != data) return 0;
-    const size_t bytes = dev->blocks[at].bytes;
+    if (at == dev->n_blocks || dev->blocks[at].data != data) return (qdri_cuda_block){0};
+    const qdri_cuda_block block = dev->blocks[at];
     dev->n_blocks--;
     memmove(dev->blocks + at, dev->blocks + at + 1,
             (size_t)(dev->n_blocks - at) * sizeof *dev->blocks);
-    return bytes;
+    return block;
 }
 
 /* ---- the table's members ---- */
 
 /* Memory that is given is there for any stream at once. */
-static qdr_status take(qdri_cuda_dev *dev, size_t bytes, void **data)
+static qdr_status take(qdri_cuda_dev *dev, int is_shared, size_t bytes, void **data)
 {
     const size_t least = bytes ? bytes : 1; /* CUDA gives NULL for nothing */
     QDR_TRY(qdri_cuda_enter(dev));
+    if (is_shared) return dev->shared.alloc(dev->shared.user, least, data);
     if (dev->opts.is_managed && dev->is_pinned)
         return qdri_cuda_status(dev, cudaHostAlloc(data, least, cudaHostAllocMapped),
                                 "cudaHostAlloc");
@@ -145,14 +147,15 @@ static qdr_status take(qdri_cuda_dev *dev, size_t bytes, void **data)
     return QDR_OK;
 }
 
-qdr_status qdri_cuda_mem_alloc(qdri_dev *base, size_t bytes, void **data)
+qdr_status qdri_cuda_mem_alloc(qdri_dev *base, int is_shared, size_t bytes, void **data)
 {
     qdri_cuda_dev *dev = (qdri_cuda_dev *)base;
     *data = NULL;
+    is_shared = is_shared && dev->shared.alloc;
     pthread_mutex_lock(&dev->memory_lock);
     qdr_status status = reserve_block(dev);
-    if (status == QDR_OK) status = take(dev, bytes, data);
-    if (status == QDR_OK) add_block(dev, *data, bytes);
+    if (status == QDR_OK) status = take(dev, is_shared, bytes, data);
+    if (status == QDR_OK) add_block(dev, (qdri_cuda_block){*data, bytes, is_shared});
     pthread_mutex_unlock(&dev->memory_lock);
     return status;
 }
@@ -163,15 +166,17 @@ size_t qdri_cuda_mem_free(qdri_dev *base, void *data)
     const qdr_status entered = qdri_cuda_enter(dev); /* this may be any thread's first call */
     (void)entered;
     pthread_mutex_lock(&dev->memory_lock);
-    const size_t bytes = remove_block(dev, data);
-    if (dev->opts.is_managed && dev->is_pinned)
+    const qdri_cuda_block block = remove_block(dev, data);
+    if (block.is_shared)
+        dev->shared.free(dev->shared.user, data);
+    else if (dev->opts.is_managed && dev->is_pinned)
         (void)cudaFreeHost(data);
     else if (dev->opts.is_managed)
         (void)cudaFree(data);
     else
         (void)cudaFreeAsync(data, dev->memory_stream);
     pthread_mutex_unlock(&dev->memory_lock);
-    return bytes;
+    return block.bytes;
 }
 
 /* What the pool keeps for later is free, too. */
