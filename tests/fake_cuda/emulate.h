@@ -181,8 +181,14 @@ inline int64_t nanosecs_now()
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-inline float fast_exp2(float x) { return exp2f(x); }
-inline float fast_divide(float a, float b) { return a / b; }
+/* Subnormal numbers are 0, and so is what is divided by a number beyond 2^126. */
+inline float emulate_flush(float x) { return fabsf(x) < 0x1p-126f ? copysignf(0, x) : x; }
+inline float fast_exp2(float x) { return emulate_flush(exp2f(emulate_flush(x))); }
+inline float fast_divide(float a, float b)
+{
+    if (fabsf(b) > 0x1p126f) return 0 * a;
+    return emulate_flush(emulate_flush(a) / emulate_flush(b));
+}
 inline void store_at_once(void *to, uint4 x) { *(uint4 *)to = x; }
 inline void *dynamic_shared() { return shared_bytes; }
 inline unsigned dynamic_shared_address() { return 0; } /* offsets in shared_bytes */
