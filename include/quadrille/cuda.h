@@ -36,7 +36,10 @@
  * GELU in kernels of its own where a GPU would do it with a product (BF16 and F16, compute
  * capability 9.0 and later). QDR_NVTX=1 marks the tasks of
  * schedules with NVTX ranges, "layer: kind #task" as in traces; 0, the default: where a profiler
- * has started the program. Other values are QDR_ERR_ARGUMENT. */
+ * has started the program. QDR_ATTENTION=cudnn lets cuDNN 9.16 or later compute attention of BF16
+ * and F16 where the library is found (the file that QDR_CUDNN names; else where the loader looks,
+ * and where Python packages and CUDA lie) and has a deterministic kernel for the shape; own, and
+ * auto, the default: the library's kernels. Other values are QDR_ERR_ARGUMENT. */
 #ifndef QUADRILLE_CUDA_H
 #define QUADRILLE_CUDA_H
 

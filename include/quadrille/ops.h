@@ -59,7 +59,7 @@ typedef struct qdr_attention {
     int64_t head_size;
     qdr_dtype dtype;
 } qdr_attention;
-/** Bytes of `saved` (log-sum-exp, [n_heads, n_rows] A) and `work`. Local. */
+/** Bytes of `saved` (log-sum-exp, [sequences, n_heads, context] A) and `work`. Local. */
 QDR_API QDR_NODISCARD qdr_status qdr_attention_sizes(const qdr_attention *attention,
                                                      size_t *saved_bytes, size_t *work_bytes);
 /** qkv: [n_rows, (n_heads + 2·n_kv_heads)·head_size] T: queries, keys, values; y: [n_rows,

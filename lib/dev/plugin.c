@@ -123,8 +123,21 @@ static qdr_status read_choice(const char *name, const char *first, const char *s
                     second);
 }
 
+/* "auto" means the own kernels, until cuDNN's were measured to be faster on a GPU. */
+static qdr_status read_attention(int *wants_cudnn)
+{
+    const char *value = getenv("QDR_ATTENTION");
+    *wants_cudnn = value && strcmp(value, "cudnn") == 0;
+    if (*wants_cudnn || !value || !*value || strcmp(value, "auto") == 0 ||
+        strcmp(value, "own") == 0)
+        return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "cuda: QDR_ATTENTION is \"%.40s\"; use auto, own or cudnn",
+                    value);
+}
+
 static qdr_status read_opts(qdri_cuda_opts *opts)
 {
+    QDR_TRY(read_attention(&opts->wants_cudnn));
     QDR_TRY(read_choice("QDR_CUDA_MEMORY", "device", "managed", &opts->is_managed));
     QDR_TRY(read_choice("QDR_FUSE_GELU", "1", "0", &opts->no_gelu));
     QDR_TRY(read_choice("QDR_TF32", "0", "1", &opts->tf32));

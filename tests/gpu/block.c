@@ -75,11 +75,28 @@ static void take_sample(const block *b, const attention *a, gpu_marks *marks, in
     s->rest[at] = s->layer[at] - s->attention[at];
 }
 
+static int is_set(const char *name, const char *value)
+{
+    const char *given = getenv(name);
+    return given && strcmp(given, value) == 0;
+}
+
 static const char *report_name(void)
 {
-    const char *tune = getenv("QDR_TUNE"), *fuse = getenv("QDR_FUSE_GELU");
-    if (fuse && strcmp(fuse, "0") == 0) return "layer, GELU by kernels";
+    const char *tune = getenv("QDR_TUNE");
+    if (is_set("QDR_ATTENTION", "cudnn")) return "layer, attention of cuDNN";
+    if (is_set("QDR_FUSE_GELU", "0")) return "layer, GELU by kernels";
     return tune && *tune ? "layer" : "layer, not tuned";
+}
+
+/* Why cuDNN did not compute the attention after all; "": it did, or was not asked. */
+static char without_cudnn[256];
+
+static void hear(int level, const char *line, void *user)
+{
+    (void)level;
+    (void)user;
+    if (strstr(line, "attention: ")) snprintf(without_cudnn, sizeof without_cudnn, "%s", line);
 }
 
 static void report(const block *b, const samples *s)
@@ -95,7 +112,8 @@ static void report(const block *b, const samples *s)
     gpu_report_samples(all, "backward, ms", s->backward, N_SAMPLES);
     gpu_report_samples(all, "attention, ms", s->attention, N_SAMPLES);
     gpu_report_samples(all, "all but attention, ms", s->rest, N_SAMPLES);
-    gpu_report_word(all, "attention", "the library's kernel");
+    gpu_report_word(all, "attention",
+                    is_set("QDR_ATTENTION", "cudnn") ? "cuDNN" : "the library's kernel");
     gpu_report_end(all);
 }
 
@@ -106,12 +124,16 @@ int main(int argc, char **argv)
     if (argc == 5)
         shape = (block_shape){atoll(argv[1]), atoll(argv[2]), atoll(argv[3]), atoll(argv[4]),
                               QDR_BF16};
+    qdr_set_log(hear, NULL);
     gpu_place place = gpu_open();
     block b = block_make(&place, &shape);
     attention a = make_attention(&b);
     gpu_marks marks = gpu_marks_make(place.stream);
     for (int i = -WARM_SAMPLES; i < N_SAMPLES; i++) take_sample(&b, &a, &marks, i < 0 ? 0 : i, &s);
-    report(&b, &s);
+    if (*without_cudnn)
+        fprintf(stderr, "block: nothing is reported: %s\n", without_cudnn);
+    else
+        report(&b, &s);
     gpu_marks_free(&marks);
     free_attention(&b, &a);
     block_free(&b);

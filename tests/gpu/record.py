@@ -14,7 +14,7 @@ import re
 import statistics
 import sys
 
-OURS, THEIRS = "layer", "layer, PyTorch"
+OURS, CUDNN, THEIRS = "layer", "layer, attention of cuDNN", "layer, PyTorch"
 
 
 def read_lines(path):
@@ -73,24 +73,23 @@ def medians(results, benchmark, name):
             if result["benchmark"] == benchmark and result["values"].get(name)]
 
 
-def compare_layers(results):
+def compare_layers(results, ours, benchmark_name, bars):
     """Round by round, the library's layer with PyTorch's: of its two figures without attention the faster one."""
     rest = [min(pair) for pair in zip(medians(results, THEIRS, "all but attention, ms"),
                                       medians(results, THEIRS, "without attention, ms"))]
     whole, attention = medians(results, THEIRS, "layer, ms"), medians(results, THEIRS, "attention, ms")
     ratios = {
-        "all but attention, PyTorch/library": zip(rest, medians(results, OURS, "all but attention, ms")),
-        "attention, PyTorch/library": zip(attention, medians(results, OURS, "attention, ms")),
-        "whole layer, PyTorch/library": zip(whole, medians(results, OURS, "layer, ms")),
+        "all but attention, PyTorch/library": zip(rest, medians(results, ours, "all but attention, ms")),
+        "attention, PyTorch/library": zip(attention, medians(results, ours, "attention, ms")),
+        "whole layer, PyTorch/library": zip(whole, medians(results, ours, "layer, ms")),
     }
     values = {name: [theirs / ours for theirs, ours in pairs] for name, pairs in ratios.items()}
     if not all(values.values()):
         return []
     words = {name: next(result["words"]["attention"] for result in results if result["benchmark"] == benchmark)
-             for name, benchmark in (("attention of the library", OURS), ("attention of PyTorch", THEIRS))}
-    case = next(result["case"] for result in results if result["benchmark"] == OURS)
-    return [{"benchmark": "layer against PyTorch", "case": case, "values": values,
-             "bars": {"all but attention, PyTorch/library": 1.0}, "limits": {}, "words": words}]
+             for name, benchmark in (("attention of the library", ours), ("attention of PyTorch", THEIRS))}
+    case = next(result["case"] for result in results if result["benchmark"] == ours)
+    return [{"benchmark": benchmark_name, "case": case, "values": values, "bars": bars, "limits": {}, "words": words}]
 
 
 def judge(result, name):
@@ -155,7 +154,8 @@ def file_name(facts):
 
 def make_record(folder):
     results = read_results(folder)
-    results += compare_layers(results)
+    results += compare_layers(results, OURS, "layer against PyTorch", {"all but attention, PyTorch/library": 1.0})
+    results += compare_layers(results, CUDNN, "layer with attention of cuDNN against PyTorch", {})
     record = {"facts": read_facts(folder), "parts": read_parts(folder), "results": results}
     record["missed"] = missed(results)
     return record

@@ -19,7 +19,7 @@ parts, all of them by default, in this order:
   nccl        what is taken for granted of NCCL, with one rank
   linear      a linear layer against the fastest algorithms of cuBLASLt
   host        what enqueueing costs the host
-  layer       a transformer layer against PyTorch
+  layer       a transformer layer against PyTorch, with own attention and with cuDNN's where it is found
   overlap     collectives beside products, in a trace
   losses      losses of a training run on the GPU, on the CPU, and in float64
   correct     communicators, layers on all grids of 8, GPT, stack, norm, optimizer, ... with 8 ranks on one GPU
@@ -112,13 +112,16 @@ part_build() { run_one build 240 sh tests/gpu/build.sh "$build" "$nccl_home"; }
 part_kernels() {
     run_one products 60 "$build/tests/gpu/gpu_products"
     [ -z "$fake" ] || return 0
-    for name in elements losses attention fp8 fused; do
+    for name in elements losses attention fp8 fused cudnn; do
         program=$build/tests/gpu/gpu_kernels_$name device=cpu
         case $name in fp8 | fused) program=$build/tests/conform/conform_device_$name device=cuda ;; esac
+        [ $name != cudnn ] || program=$build/tests/conform/conform_device_attention device=cuda
         if [ ! -x "$program" ]; then
             skip "kernels-$name" "not built; it needs cmocka"
         else
-            start "kernels-$name" 60 env QDR_DEVICE=$device QDR_CUDA_MEMORY=managed "$program"
+            attention=own aligned=
+            [ $name != cudnn ] || attention=cudnn aligned=QDR_TEST_ALIGNED=1
+            start "kernels-$name" 60 env QDR_DEVICE=$device QDR_CUDA_MEMORY=managed QDR_ATTENTION=$attention $aligned "$program"
         fi
     done
     join
@@ -175,6 +178,7 @@ part_layer() {
     measure layer-gelu-by-kernels 60 env QDR_FUSE_GELU=0 "$build/tests/gpu/gpu_block"
     for round in 1 2; do
         measure layer-$round 60 env QDR_TUNE="$work/tune.json" "$build/tests/gpu/gpu_block"
+        measure layer-cudnn-$round 60 env QDR_TUNE="$work/tune.json" QDR_ATTENTION=cudnn "$build/tests/gpu/gpu_block"
         if LD_LIBRARY_PATH="$caller_library_path" python3 -c 'import torch' 2>/dev/null; then
             measure layer-torch-$round 60 env LD_LIBRARY_PATH="$caller_library_path" python3 tests/gpu/layer_torch.py
         else
@@ -247,6 +251,8 @@ cat README.md docs/*.md >"$text"
 tiny="--layers 1 --hidden 64 --heads 4 --ctx 32 --sample 0"
 caller_library_path=${LD_LIBRARY_PATH:-}
 export OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+cudnn=$(python_folder nvidia.cudnn)/lib/libcudnn.so.9 # PyTorch's
+[ -n "${QDR_CUDNN:-}" ] || [ ! -e "$cudnn" ] || export QDR_CUDNN="$cudnn"
 
 [ -z "${QDR_DEPS:-}" ] || use_folder "$QDR_DEPS" || exit 1
 nvcc='' nccl_home=''

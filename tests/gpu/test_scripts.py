@@ -103,6 +103,10 @@ class Record(unittest.TestCase):
                                                          "attention, PyTorch/library": [0.4, 0.4],
                                                          "whole layer, PyTorch/library": [0.9, 0.9]})
         self.assertEqual(made["missed"], [])
+        lines.append(result("layer, attention of cuDNN", dict(ours, **{"attention, ms": [1.0]}), words={"attention": "cuDNN"}))
+        both = self.make(a_jsonl="".join(json.dumps(line) + "\n" for line in lines))["results"][-2:]
+        self.assertEqual([one["values"]["attention, PyTorch/library"] for one in both], [[0.4], [2.0]])
+        self.assertEqual([one["words"]["attention of the library"] for one in both], ["own", "cuDNN"])
         self.assertEqual(self.make(a_jsonl=json.dumps(lines[0]) + "\n")["results"], [lines[0]])
 
     def test_parts(self):

@@ -21,7 +21,7 @@
 typedef struct qdri_cuda_product qdri_cuda_product;
 typedef struct qdri_cuda_stamps qdri_cuda_stamps;
 typedef struct qdri_cuda_block qdri_cuda_block;
-typedef struct qdri_cuda_factors qdri_cuda_factors;
+typedef struct qdri_cuda_space qdri_cuda_space;
 
 /* Two functions of the driver that the runtime has no name for: a stream writes a word of memory,
  * or waits until (int32)(word - value) >= 0, without taking a multiprocessor. */
@@ -54,6 +54,7 @@ typedef struct qdri_cuda_dev {
     qdri_cuda_product **products; /* by shape and type */
     int n_products, product_capacity;
     int n_sms_free; /* for products: what collectives leave them */
+    struct qdri_cuda_attention *attention; /* cuDNN's plans; NULL until the first */
     qdri_cuda_stamps *stamps; /* NULL until the first */
     int wants_ranges;
     char products_name[96];
@@ -64,7 +65,7 @@ typedef struct qdri_cuda_stream {
     cudaStream_t handle;
     int is_owned;
     void *workspace, *scratch; /* of products, of kernels; NULL until used */
-    qdri_cuda_factors *rounded; /* factors in fp8, and smaller rooms from before */
+    qdri_cuda_space *rounded, *attention; /* factors in fp8, workspace of cuDNN's attention */
 } qdri_cuda_stream;
 
 typedef struct qdri_cuda_event {
@@ -111,6 +112,12 @@ qdr_status qdri_cuda_fill_zero(qdr_stream *stream, void *dst, size_t bytes);
 /* The stream's own, made at the first use. */
 QDR_NODISCARD qdr_status qdri_cuda_workspace(qdr_stream *stream, void **workspace);
 QDR_NODISCARD qdr_status qdri_cuda_scratch(qdr_stream *stream, void **scratch);
+/* Room of the stream for one purpose, of at least this size. A larger room does not replace a
+ * smaller one: recorded work may go on using it. So they grow by at least a factor of two. what: it
+ * is for. */
+QDR_NODISCARD qdr_status qdri_cuda_find_space(qdr_stream *stream, qdri_cuda_space **rooms,
+                                              const char *what, size_t bytes, char **data);
+void qdri_cuda_free_spaces(qdr_stream *stream, qdri_cuda_space **rooms);
 
 /* stream.c */
 qdr_status qdri_cuda_stream_create(qdri_dev *dev, qdri_stream_kind kind, qdr_stream **stream);
@@ -175,9 +182,8 @@ static inline const void *qdri_cuda_auxiliary(const qdri_gemm *g)
 qdr_status qdri_cuda_check_rounding(const qdri_dev *dev);
 /* At least one step, no bias. */
 QDR_NODISCARD qdr_status qdri_cuda_gemm_rounded(qdr_stream *stream, const qdri_gemm *gemm);
-void qdri_cuda_factors_free(qdr_stream *stream);
 size_t qdri_cuda_product_bytes(qdr_stream *stream, const qdri_gemm *gemm);
-qdr_status qdri_cuda_reserve_product(qdr_stream *stream, size_t bytes);
+QDR_NODISCARD qdr_status qdri_cuda_reserve_product(qdr_stream *stream, size_t bytes);
 
 /* nvtx.c */
 void qdri_cuda_ranges_open(qdri_cuda_dev *dev);

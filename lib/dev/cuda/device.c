@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "core/size.h"
+#include "dev/cuda/attention_cudnn.h"
 #include "dev/cuda/cuda.h"
 
 static size_t fixed_bytes(const qdri_dev *dev, qdr_dtype dtype)
@@ -29,6 +30,7 @@ static void destroy(qdri_dev *dev)
     /* What can be freed is freed, and the sentence of what failed before stays. */
     if (cudaSetDevice(self->opts.number) != cudaSuccess) (void)cudaGetLastError();
     qdri_cuda_stamps_free(self);
+    qdri_cuda_attention_free(self);
     qdri_cuda_products_free(self);
     if (self->fault) (void)cudaFreeHost(self->fault);
     qdri_cuda_memory_close(self);

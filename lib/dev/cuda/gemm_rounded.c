@@ -2,19 +2,11 @@
 /* Products of factors that are rounded to fp8. Both are rounded into memory of the stream, the
  * steps of the product last, as cuBLASLt wants them; nothing is read back. Where it has no product
  * of codes for a shape, the rounded numbers are multiplied as bf16, which has them all exactly. */
-#include <stdlib.h>
-
 #include "core/size.h"
 #include "dev/cuda/cuda.h"
 
 #define FP8_UNIT 16 /* bytes, to which cuBLASLt wants rows of codes and of results aligned */
 #define HEAD_BYTES ((size_t)4096) /* in front of the factors: what their scales are made from */
-
-struct qdri_cuda_factors {
-    qdri_cuda_factors *older;
-    void *data;
-    size_t bytes;
-};
 
 typedef struct head {
     uint32_t parts[QDRI_CUDA_FP8_PARTS];
@@ -32,40 +24,11 @@ qdr_status qdri_cuda_check_rounding(const qdri_dev *dev)
                     gpu->number, gpu->name, gpu->major, gpu->minor);
 }
 
-/* ---- memory ---- */
-
-/* A larger room does not replace a smaller one: recorded work may go on using it. So they grow by
- * at least a factor of two. */
-static qdr_status find_room(qdr_stream *stream, size_t bytes, char **data)
+/* Their memory; it may move from one call to the next. */
+static qdr_status find_room(qdr_stream *stream, size_t bytes, char **room)
 {
-    qdri_cuda_stream *self = (qdri_cuda_stream *)stream;
-    qdri_cuda_factors *room = self->rounded;
-    if (!room || room->bytes < bytes) {
-        qdri_cuda_factors *made = NULL;
-        QDR_TRY(QDRI_NEW(1, "a room for factors in fp8", &made));
-        made->bytes = room && 2 * room->bytes > bytes ? 2 * room->bytes : bytes;
-        const qdr_status status = qdri_mem_alloc_for(stream->dev, "operands in fp8", made->bytes,
-                                                     &made->data);
-        if (status != QDR_OK) {
-            free(made);
-            return status;
-        }
-        made->older = room;
-        self->rounded = room = made;
-    }
-    *data = room->data;
-    return QDR_OK;
-}
-
-void qdri_cuda_factors_free(qdr_stream *stream)
-{
-    qdri_cuda_stream *self = (qdri_cuda_stream *)stream;
-    while (self->rounded) {
-        qdri_cuda_factors *room = self->rounded;
-        self->rounded = room->older;
-        qdri_mem_free(stream->dev, &room->data);
-        free(room);
-    }
+    return qdri_cuda_find_space(stream, &((qdri_cuda_stream *)stream)->rounded, "operands in fp8",
+                                bytes, room);
 }
 
 /* ---- products ---- */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Element-wise kernels of the CUDA device: their place, and the faults that they find. */
+#include "dev/cuda/attention_cudnn.h"
 #include "dev/cuda/cuda.h"
 
 /* Those that sum over many blocks. */
@@ -9,11 +10,20 @@ int qdri_cuda_takes_scratch(qdri_kernel_kind kind)
            kind == QDRI_K_CE_LOSS || kind == QDRI_K_EMBED_BACKWARD || kind == QDRI_K_SUM_SQUARES;
 }
 
+static int is_attention(qdri_kernel_kind kind)
+{
+    return kind == QDRI_K_ATTENTION_FORWARD || kind == QDRI_K_ATTENTION_BACKWARD;
+}
+
 qdr_status qdri_cuda_kernel(qdr_stream *stream, const qdri_kernel *kernel)
 {
     const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
     void *scratch = NULL;
+    int is_done = 0;
     QDR_TRY(qdri_cuda_enter(dev));
+    if (dev->opts.wants_cudnn && is_attention(kernel->kind))
+        QDR_TRY(qdri_cuda_attention_cudnn(stream, kernel, &is_done));
+    if (is_done) return QDR_OK;
     if (qdri_cuda_takes_scratch(kernel->kind)) QDR_TRY(qdri_cuda_scratch(stream, &scratch));
     const qdri_cuda_place place = {.n_sms = dev->gpu.n_sms,
                                    .scratch = scratch,

@@ -262,3 +262,41 @@ qdr_status qdri_cuda_scratch(qdr_stream *stream, void **scratch)
     *scratch = self->scratch;
     return QDR_OK;
 }
+
+/* ---- rooms ---- */
+
+struct qdri_cuda_space {
+    qdri_cuda_space *older;
+    void *data;
+    size_t bytes;
+};
+
+qdr_status qdri_cuda_find_space(qdr_stream *stream, qdri_cuda_space **rooms, const char *what,
+                                size_t bytes, char **data)
+{
+    qdri_cuda_space *room = *rooms;
+    if (!room || room->bytes < bytes) {
+        qdri_cuda_space *made = NULL;
+        QDR_TRY(QDRI_NEW(1, what, &made));
+        made->bytes = room && 2 * room->bytes > bytes ? 2 * room->bytes : bytes;
+        const qdr_status status = qdri_mem_alloc_for(stream->dev, what, made->bytes, &made->data);
+        if (status != QDR_OK) {
+            free(made);
+            return status;
+        }
+        made->older = room;
+        *rooms = room = made;
+    }
+    *data = room->data;
+    return QDR_OK;
+}
+
+void qdri_cuda_free_spaces(qdr_stream *stream, qdri_cuda_space **rooms)
+{
+    while (*rooms) {
+        qdri_cuda_space *room = *rooms;
+        *rooms = room->older;
+        qdri_mem_free(stream->dev, &room->data);
+        free(room);
+    }
+}

@@ -57,7 +57,8 @@ void qdri_cuda_stream_destroy(qdr_stream *stream)
     (void)status; /* a failure is the device's by now */
     qdri_mem_free(stream->dev, &self->workspace);
     qdri_mem_free(stream->dev, &self->scratch);
-    qdri_cuda_factors_free(stream);
+    qdri_cuda_free_spaces(stream, &self->rounded);
+    qdri_cuda_free_spaces(stream, &self->attention);
     if (self->is_owned) (void)cudaStreamDestroy(self->handle);
     free(self);
 }

@@ -60,7 +60,7 @@ static qdr_status make(rank *self)
                                .context = CONTEXT,
                                .vocab = VOCAB,
                                .n_sequences = SEQUENCES,
-                               .dtype = QDR_F32};
+                               .dtype = getenv("QDR_ATTENTION") ? QDR_BF16 : QDR_F32};
     const qdr_grid_opts shape = {QDR_OPTS_INIT, .x = n, .y = 1, .z = 1, .d = 1};
     for (int i = 0; i < TEXT_BYTES; i++) self->text[i] = (uint8_t)(i * i % VOCAB);
     TRY(qdr_grid_create(self->ctx, &shape, &self->grid));

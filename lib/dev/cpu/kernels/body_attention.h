@@ -202,8 +202,8 @@ static head head_open(const qdri_kernel *kernel, const place *at, int64_t head_i
         .q = head_load(kernel, qkv, at->row, at->in_width, at->q, 0),
         .k = head_load(kernel, qkv, at->row, at->in_width, at->k, 1),
         .v = head_load(kernel, qkv, at->row, at->in_width, at->v, 2),
-        .log_sums = (real *)kernel->u.attention.saved + head_index * kernel->u.attention.n_rows +
-                    at->row,
+        .log_sums = (real *)kernel->u.attention.saved + at->row * kernel->u.attention.n_heads +
+                    head_index * context,
         .scores = work,
         .ds = work + QDRI_ATTENTION_BLOCK * context,
     };

@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(threads)
         store_row(y + (at.begin + row) * shape.out_width() + at.head * shape.head_size, shape, col,
                   out[i], 1 / total);
         if (lane_number() == 0 && col == 0)
-            log_sums[at.head * shape.n_rows + at.begin + row] = top[i] + real_log(total);
+            log_sums[shape.sums_at(at.head, at.begin) + row] = top[i] + real_log(total);
     }
 }
 
@@ -163,8 +163,8 @@ __device__ inline query_head<T> find_head(const attention_shape &shape, int64_t 
             rows_of(qkv, begin, width, shape.k_col(kv)),
             rows_of(qkv, begin, width, shape.v_col(kv)),
             rows_of(dy, begin, shape.out_width(), head * shape.head_size),
-            log_sums + head * shape.n_rows + begin,
-            deltas + head * shape.n_rows + begin};
+            log_sums + shape.sums_at(head, begin),
+            deltas + shape.sums_at(head, begin)};
 }
 
 /* Rows of queries against a tile of keys: weights P, and their gradients dP. */

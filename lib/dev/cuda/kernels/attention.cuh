@@ -15,6 +15,11 @@ struct attention_shape {
     {
         return (n_heads + n_kv_heads + kv) * head_size;
     }
+    /* Where a sequence's sums of a query head begin: [sequence, head, row], as cuDNN has them. */
+    __host__ __device__ int64_t sums_at(int64_t head, int64_t begin) const
+    {
+        return begin * n_heads + head * context;
+    }
 };
 
 inline attention_shape shape_of(const qdri_kernel *kernel)

@@ -138,8 +138,8 @@ __global__ void __launch_bounds__(mma_threads)
             store_half<HS>(y + (at.begin + r) * shape.out_width() + at.head * HS, out[m], half,
                            1 / sum);
             if (mma_lane() % 4 == 0)
-                log_sums[at.head * shape.n_rows + at.begin + r] = state.top[m][half] * scale +
-                                                                  logf(sum);
+                log_sums[shape.sums_at(at.head, at.begin) + r] = state.top[m][half] * scale +
+                                                                 logf(sum);
         }
 }
 

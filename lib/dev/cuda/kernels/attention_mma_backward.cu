@@ -25,7 +25,8 @@ __global__ void sum_deltas(attention_shape shape, const T *y, const T *dy, float
 #pragma unroll
     for (int k = 0; k < V; k++) sum += get(a.at[k]) * get(b.at[k]);
     sum = warp_total<plus>(sum);
-    if (mma_lane() == 0) deltas[head * shape.n_rows + row] = sum;
+    const int64_t in_sequence = row % shape.context;
+    if (mma_lane() == 0) deltas[shape.sums_at(head, row - in_sequence) + in_sequence] = sum;
 }
 
 /* ---- queries ---- */
@@ -93,7 +94,7 @@ __global__ void __launch_bounds__(mma_threads)
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             const int r = row + m * 16 + mma_row(2 * half);
-            const int64_t i = at.head * shape.n_rows + at.begin + r;
+            const int64_t i = shape.sums_at(at.head, at.begin) + r;
             facts.log2_sum[m][half] = r < context ? log_sums[i] * log2_of_e : 0;
             facts.delta[m][half] = r < context ? deltas[i] : 0;
         }
@@ -207,7 +208,7 @@ __global__ void __launch_bounds__(mma_threads)
     float dk[1][HS / 8][4] = {}, dv[1][HS / 8][4] = {};
     const auto copy_queries = [&](int64_t head, int query0, unsigned turn) {
         const unsigned to = turn * row_bytes<HS>(tile_rows);
-        const int64_t first_fact = head * shape.n_rows + at.begin;
+        const int64_t first_fact = shape.sums_at(head, at.begin);
         copy_tile<HS, tile_rows>(queries + to, rows_of(qkv, at.begin, width, head * HS), query0,
                                  context);
         copy_tile<HS, tile_rows>(grads + to, rows_of(dy, at.begin, out_width, head * HS), query0,

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Attention by cuDNN: one handle for the device, plans by shape. A shape has the plans of both
+ * passes or none. */
+#include "dev/cuda/attention_cudnn.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/log.h"
+#include "core/size.h"
+#include "dev/cuda/cudnn.h"
+
+enum { SHAPES_MOST = 32 }; /* further ones are the own kernels' */
+
+/* What plans may take. A deterministic backward pass keeps two bytes for each pair of a row and a
+ * column of the scores. */
+#define WORKSPACE_MOST ((int64_t)2 << 30)
+
+typedef struct shape_plans {
+    qdri_cudnn_shape shape;
+    int is_own; /* 1: cuDNN does not compute this shape */
+    qdri_cudnn_plan forward, backward;
+    float scale, hidden, one;
+} shape_plans;
+
+struct qdri_cuda_attention {
+    const qdri_cudnn *api; /* NULL: cuDNN is not used */
+    void *handle;
+    int is_full; /* it was said that there are too many shapes */
+    int n_shapes;
+    shape_plans shapes[SHAPES_MOST];
+};
+
+static qdr_status cudnn_status(const qdri_cuda_dev *dev, int status, const char *call)
+{
+    if (status == QDRI_CUDNN_SUCCESS) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_DEVICE, "cuDNN: %s on GPU %d failed: %s; use QDR_ATTENTION=own", call,
+                    dev->opts.number, dev->attention->api->error_string(status));
+}
+#define CUDNN_TRY(dev, call, name) QDR_TRY(cudnn_status((dev), (call), (name)))
+
+/* ---- the device ---- */
+
+static void close_cudnn(struct qdri_cuda_attention *self)
+{
+    if (!self->api) return;
+    if (self->handle) (void)self->api->destroy(self->handle);
+    self->api = NULL;
+}
+
+static void say_own(const char *why)
+{
+    qdri_log(QDRI_LOG_WARNING, "attention: the library's own kernels compute it: %s", why);
+}
+
+/* On later GPUs a deterministic backward pass must be asked for by the number of an engine. */
+static qdr_status check_gpu(const qdri_gpu *gpu)
+{
+    if (gpu->major <= 9) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                    "cuDNN: on GPU %d, of compute capability %d.%d, its backward pass is not known "
+                    "to be deterministic; up to 9.0 it is",
+                    gpu->number, gpu->major, gpu->minor);
+}
+
+/* The first time only. That cuDNN is not there is no error. */
+static qdr_status open_cudnn(qdri_cuda_dev *dev)
+{
+    if (dev->attention) return QDR_OK;
+    QDR_TRY(QDRI_NEW(1, "plans of attention", &dev->attention));
+    qdr_status status = check_gpu(&dev->gpu);
+    if (status == QDR_OK) status = qdri_cudnn_open(&dev->attention->api);
+    if (status == QDR_OK)
+        status = cudnn_status(dev, dev->attention->api->create(&dev->attention->handle),
+                              "cudnnCreate");
+    if (status == QDR_OK) return QDR_OK;
+    say_own(qdr_last_error());
+    close_cudnn(dev->attention);
+    return QDR_OK;
+}
+
+static void free_plans(const qdri_cudnn *api, shape_plans *plans)
+{
+    qdri_cudnn_plan_free(api, &plans->forward);
+    qdri_cudnn_plan_free(api, &plans->backward);
+}
+
+void qdri_cuda_attention_free(qdri_cuda_dev *dev)
+{
+    struct qdri_cuda_attention *self = dev->attention;
+    if (!self) return;
+    for (int i = 0; i < self->n_shapes; i++) free_plans(self->api, &self->shapes[i]);
+    close_cudnn(self);
+    free(self);
+    dev->attention = NULL;
+}
+
+/* ---- plans ---- */
+
+static qdri_cudnn_shape shape_of(const qdri_kernel *kernel)
+{
+    return (qdri_cudnn_shape){kernel->u.attention.n_rows,    kernel->u.attention.context,
+                              kernel->u.attention.n_heads,   kernel->u.attention.n_kv_heads,
+                              kernel->u.attention.head_size, kernel->dtype};
+}
+
+static int is_same(const qdri_cudnn_shape *a, const qdri_cudnn_shape *b)
+{
+    return a->n_rows == b->n_rows && a->context == b->context && a->n_heads == b->n_heads &&
+           a->n_kv_heads == b->n_kv_heads && a->head_size == b->head_size && a->dtype == b->dtype;
+}
+
+static void make_plans(struct qdri_cuda_attention *self, shape_plans *plans)
+{
+    const qdri_cudnn_target target = {.handle = self->handle};
+    qdr_status status = qdri_cudnn_plan_make(self->api, target, &plans->shape, 0, WORKSPACE_MOST,
+                                             &plans->forward);
+    if (status == QDR_OK)
+        status = qdri_cudnn_plan_make(self->api, target, &plans->shape, 1, WORKSPACE_MOST,
+                                      &plans->backward);
+    if (status == QDR_OK) return;
+    say_own(qdr_last_error());
+    plans->is_own = 1;
+}
+
+/* NULL: there is no room for more. */
+static shape_plans *find_plans(struct qdri_cuda_attention *self, const qdri_cudnn_shape *shape)
+{
+    for (int i = 0; i < self->n_shapes; i++)
+        if (is_same(&self->shapes[i].shape, shape)) return &self->shapes[i];
+    if (self->n_shapes == SHAPES_MOST) {
+        if (!self->is_full) say_own("cuDNN has plans for 32 shapes already");
+        self->is_full = 1;
+        return NULL;
+    }
+    shape_plans *made = &self->shapes[self->n_shapes++];
+    *made = (shape_plans){.shape = *shape,
+                          .scale = (float)(1 / sqrt((double)shape->head_size)),
+                          .hidden = -INFINITY,
+                          .one = 1};
+    make_plans(self, made);
+    return made;
+}
+
+/* ---- running one ---- */
+
+/* What cuDNN may be asked for at all. */
+static int is_for_cudnn(const qdri_kernel *kernel)
+{
+    const uintptr_t all = (uintptr_t)kernel->u.attention.qkv | (uintptr_t)kernel->u.attention.out |
+                          (uintptr_t)kernel->u.attention.y | (uintptr_t)kernel->u.attention.dy;
+    return qdri_is_narrow(kernel->dtype) && kernel->u.attention.n_rows > 0 &&
+           kernel->u.attention.n_heads > 0 && kernel->u.attention.head_size % 8 == 0 &&
+           all % 16 == 0;
+}
+
+typedef struct bindings {
+    int64_t ids[QDRI_CUDNN_N_IDS];
+    const void *data[QDRI_CUDNN_N_IDS];
+    int n;
+} bindings;
+
+static void bind(bindings *b, qdri_cudnn_id id, const void *data)
+{
+    b->ids[b->n] = id;
+    b->data[b->n++] = data;
+}
+
+/* q, k and v in a row of qkv, or their gradients. */
+static void bind_parts(bindings *b, const qdri_kernel *kernel, qdri_cudnn_id first,
+                       const void *data)
+{
+    const int64_t heads = kernel->u.attention.n_heads, kv = kernel->u.attention.n_kv_heads;
+    const size_t head_bytes = (size_t)kernel->u.attention.head_size *
+                              qdr_dtype_bytes(kernel->dtype);
+    const char *begin = data;
+    bind(b, first, begin);
+    bind(b, first + 1, begin + (size_t)heads * head_bytes);
+    bind(b, first + 2, begin + (size_t)(heads + kv) * head_bytes);
+}
+
+static bindings bind_all(const qdri_kernel *kernel, const shape_plans *plans)
+{
+    const int is_backward = kernel->kind == QDRI_K_ATTENTION_BACKWARD;
+    bindings b = {.n = 0};
+    bind_parts(&b, kernel, QDRI_CUDNN_Q, kernel->u.attention.qkv);
+    bind(&b, QDRI_CUDNN_O, is_backward ? kernel->u.attention.y : kernel->u.attention.out);
+    bind(&b, QDRI_CUDNN_STATS, kernel->u.attention.saved);
+    bind(&b, QDRI_CUDNN_SCALE, &plans->scale);
+    bind(&b, QDRI_CUDNN_HIDDEN, &plans->hidden);
+    if (!is_backward) return b;
+    bind(&b, QDRI_CUDNN_DO, kernel->u.attention.dy);
+    bind(&b, QDRI_CUDNN_DELTAS, kernel->u.attention.work);
+    bind(&b, QDRI_CUDNN_ONE, &plans->one);
+    bind_parts(&b, kernel, QDRI_CUDNN_DQ, kernel->u.attention.out);
+    return b;
+}
+
+static qdr_status fill_pack(const qdri_cuda_dev *dev, qdri_cudnn_desc pack, const bindings *b,
+                            void *workspace)
+{
+    const qdri_cudnn *api = dev->attention->api;
+    CUDNN_TRY(dev, api->desc_set(pack, QDRI_CUDNN_PACK_IDS, QDRI_CUDNN_OF_I64, b->n, b->ids),
+              "a list of tensors");
+    CUDNN_TRY(dev,
+              api->desc_set(pack, QDRI_CUDNN_PACK_POINTERS, QDRI_CUDNN_OF_POINTER, b->n, b->data),
+              "a list of tensors");
+    CUDNN_TRY(dev,
+              api->desc_set(pack, QDRI_CUDNN_PACK_WORKSPACE, QDRI_CUDNN_OF_POINTER, 1, &workspace),
+              "a list of tensors");
+    CUDNN_TRY(dev, api->desc_finalize(pack), "a list of tensors");
+    return QDR_OK;
+}
+
+static qdr_status execute(qdr_stream *stream, const qdri_cudnn_plan *plan, const bindings *b,
+                          void *workspace)
+{
+    const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
+    const struct qdri_cuda_attention *self = dev->attention;
+    const qdri_cudnn *api = self->api;
+    qdri_cudnn_desc pack = NULL;
+    CUDNN_TRY(dev, api->set_stream(self->handle, qdri_cuda_handle(stream)), "cudnnSetStream");
+    CUDNN_TRY(dev, api->desc_create(QDRI_CUDNN_PACK, &pack), "a list of tensors");
+    qdr_status status = fill_pack(dev, pack, b, workspace);
+    if (status == QDR_OK)
+        status = cudnn_status(dev, api->execute(self->handle, plan->plan, pack), "attention");
+    (void)api->desc_destroy(pack);
+    return status;
+}
+
+static qdr_status find_workspace(qdr_stream *stream, shape_plans *plans, void **workspace)
+{
+    const int64_t forward = plans->forward.workspace_bytes,
+                  backward = plans->backward.workspace_bytes;
+    const int64_t bytes = forward > backward ? forward : backward;
+    char *room = NULL;
+    const qdr_status status = qdri_cuda_find_space(stream, &((qdri_cuda_stream *)stream)->attention,
+                                                   "workspace of cuDNN's attention", (size_t)bytes,
+                                                   &room);
+    *workspace = room;
+    return status;
+}
+
+qdr_status qdri_cuda_attention_cudnn(qdr_stream *stream, const qdri_kernel *kernel, int *is_done)
+{
+    qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
+    const qdri_cudnn_shape shape = shape_of(kernel);
+    void *workspace = NULL;
+    *is_done = 0;
+    if (!is_for_cudnn(kernel)) return QDR_OK;
+    QDR_TRY(open_cudnn(dev));
+    if (!dev->attention->api) return QDR_OK;
+    shape_plans *plans = find_plans(dev->attention, &shape);
+    if (!plans || plans->is_own) return QDR_OK;
+    if (find_workspace(stream, plans, &workspace) != QDR_OK) { /* it is the own kernels' now */
+        say_own(qdr_last_error());
+        plans->is_own = 1; /* the plans stay: what was recorded may use them */
+        return QDR_OK;
+    }
+    const bindings b = bind_all(kernel, plans);
+    *is_done = 1;
+    return execute(stream,
+                   kernel->kind == QDRI_K_ATTENTION_BACKWARD ? &plans->backward : &plans->forward,
+                   &b, workspace);
+}

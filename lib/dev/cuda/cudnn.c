@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finding and opening cuDNN. */
+#include "dev/cuda/cudnn.h"
+
+#include <dlfcn.h>
+#include <glob.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CUDNN_FILE "libcudnn.so.9"
+
+/* Opened once; later calls get the same, or the same sentence. */
+static struct {
+    pthread_mutex_t mutex;
+    int is_known;
+    const qdri_cudnn *api; /* NULL: none */
+    char sentence[QDRI_ERROR_BYTES];
+} opened = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+static qdri_cudnn found;
+
+/* ---- where it lies ---- */
+
+/* Where packages put it, below the folder that a variable names (NULL: the root). */
+static const struct {
+    const char *variable, *pattern;
+} places[] = {
+    {"CUDA_HOME", "/lib64/" CUDNN_FILE},
+    {"VIRTUAL_ENV", "/lib/python3*/site-packages/nvidia/cudnn/lib/" CUDNN_FILE},
+    {"CONDA_PREFIX", "/lib/" CUDNN_FILE},
+    {"CONDA_PREFIX", "/lib/python3*/site-packages/nvidia/cudnn/lib/" CUDNN_FILE},
+    {"HOME", "/.local/lib/python3*/site-packages/nvidia/cudnn/lib/" CUDNN_FILE},
+    {NULL, "/usr/local/lib/python3*/*-packages/nvidia/cudnn/lib/" CUDNN_FILE},
+    {NULL, "/usr/lib/python3*/*-packages/nvidia/cudnn/lib/" CUDNN_FILE},
+    {NULL, "/usr/local/cuda/lib*/" CUDNN_FILE},
+};
+
+/* The first file of the pattern that can be opened. */
+static void *open_pattern(const char *variable, const char *pattern)
+{
+    char path[1024];
+    glob_t files;
+    void *library = NULL;
+    const char *folder = variable ? getenv(variable) : "";
+    if (!folder || (variable && !*folder)) return NULL;
+    snprintf(path, sizeof path, "%.800s%s", folder, pattern);
+    if (glob(path, 0, NULL, &files) != 0) return NULL;
+    for (size_t i = 0; i < files.gl_pathc && !library; i++)
+        library = dlopen(files.gl_pathv[i], RTLD_NOW | RTLD_LOCAL);
+    globfree(&files);
+    return library;
+}
+
+static void *open_library(char *what, size_t capacity)
+{
+    const char *named = getenv("QDR_CUDNN");
+    const int is_named = named && *named;
+    void *library = dlopen(is_named ? named : CUDNN_FILE, RTLD_NOW | RTLD_LOCAL);
+    const char *why = library ? NULL : dlerror();
+    snprintf(what, capacity, "%.300s", why ? why : "");
+    for (size_t i = 0; !library && !is_named && i < sizeof places / sizeof *places; i++)
+        library = open_pattern(places[i].variable, places[i].pattern);
+    return library;
+}
+
+/* ---- what it has ---- */
+
+/* Pointers to functions and to data have one form wherever there is a dlsym. */
+_Static_assert(sizeof(void *) == sizeof(void (*)(void)), "dlsym gives functions as data");
+
+static int find_functions(void *library, qdri_cudnn *api)
+{
+    const struct {
+        const char *name;
+        void *place;
+    } functions[] = {
+        {"cudnnGetVersion", &api->get_version},
+        {"cudnnCreate", &api->create},
+        {"cudnnDestroy", &api->destroy},
+        {"cudnnSetStream", &api->set_stream},
+        {"cudnnGetErrorString", &api->error_string},
+        {"cudnnBackendCreateDescriptor", &api->desc_create},
+        {"cudnnBackendDestroyDescriptor", &api->desc_destroy},
+        {"cudnnBackendSetAttribute", &api->desc_set},
+        {"cudnnBackendGetAttribute", &api->desc_get},
+        {"cudnnBackendFinalize", &api->desc_finalize},
+        {"cudnnBackendExecute", &api->execute},
+    };
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
+        void *function = dlsym(library, functions[i].name);
+        if (!function) return 0;
+        memcpy(functions[i].place, &function, sizeof function);
+    }
+    api->version = api->get_version();
+    return 1;
+}
+
+static qdr_status find_library(void)
+{
+    char what[320];
+    void *library = open_library(what, sizeof what);
+    if (!library)
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                        "cuDNN: " CUDNN_FILE " cannot be loaded (%s); name the file in QDR_CUDNN, "
+                        "or install cuDNN 9 or PyTorch",
+                        what);
+    if (!find_functions(library, &found))
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                        "cuDNN: what was loaded as " CUDNN_FILE " lacks a function of its backend "
+                        "API; name another in QDR_CUDNN");
+    if (found.version < QDRI_CUDNN_LEAST || found.version >= 100000)
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                        "cuDNN: the library has version %zu.%zu.%zu, and 9.16 to 9.99 are known; "
+                        "name another in QDR_CUDNN",
+                        found.version / 10000, found.version / 100 % 100, found.version % 100);
+    return QDR_OK;
+}
+
+qdr_status qdri_cudnn_open(const qdri_cudnn **api)
+{
+    qdr_status status = QDR_OK;
+    pthread_mutex_lock(&opened.mutex);
+    if (!opened.is_known) {
+        status = find_library();
+        opened.is_known = 1;
+        if (status == QDR_OK)
+            opened.api = &found;
+        else
+            snprintf(opened.sentence, sizeof opened.sentence, "%s", qdr_last_error());
+    } else if (!opened.api) {
+        qdri_set_last_error(opened.sentence);
+        status = QDR_ERR_UNSUPPORTED;
+    }
+    *api = opened.api;
+    pthread_mutex_unlock(&opened.mutex);
+    return status;
+}

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Attention where cuDNN is asked for and does not come, or fails: what is logged, what the call
+ * says, and that the results are right.
+ *
+ *   cases STATUS WORDS…     forward and backward, twice; WORDS are in the log or the last error
+ *   cases mixed             forward by cuDNN, backward by the own kernels, and the other way round
+ *   cases many              more shapes than there are plans for */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "narrow.h"
+#include "quadrille/quadrille.h"
+
+enum { SEQUENCES = 2, CONTEXT = 24, HEADS = 4, KV_HEADS = 2, SIZE = 16, SHAPES = 40 };
+enum { IN = (HEADS + 2 * KV_HEADS) * SIZE, OUT = HEADS * SIZE, N_MOST = SHAPES * CONTEXT * IN };
+
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        const qdr_status tried = (call);                                                           \
+        if (tried < 0) return tried;                                                               \
+    } while (0)
+
+static char said[4096];
+
+static void hear(int level, const char *line, void *user)
+{
+    (void)level;
+    (void)user;
+    snprintf(said + strlen(said), sizeof said - strlen(said), "%s\n", line);
+}
+
+/* A context, and arrays of its memory; `odd` ones begin an element later. */
+typedef struct run {
+    qdr_context *ctx;
+    qdr_attention desc;
+    void *qkv, *y, *dy, *dqkv, *saved, *work;
+} run;
+
+static uint16_t *at(void *array, int is_odd) { return (uint16_t *)array + (is_odd ? 1 : 0); }
+
+static qdr_status give(run *r, void *array, int64_t n, unsigned seed)
+{
+    static uint16_t numbers[N_MOST];
+    for (int64_t i = 0; i < n; i++) {
+        seed = seed * 1664525 + 1013904223;
+        numbers[i] = narrow_bits(QDR_BF16, (double)(int)(seed >> 20) / 2048 - 1);
+    }
+    TRY(qdr_copy(r->ctx, array, numbers, (size_t)n * 2, NULL));
+    return qdr_stream_synchronize(qdr_context_stream(r->ctx));
+}
+
+static qdr_status make(run *r, const char *device, int64_t n_sequences, int64_t context)
+{
+    const qdr_context_opts opts = {QDR_OPTS_INIT, .n_threads = 1, .device = device};
+    size_t saved_bytes = 0, work_bytes = 0;
+    r->desc = (qdr_attention){QDR_OPTS_INIT,    .n_rows = n_sequences * context, .context = context,
+                              .n_heads = HEADS, .n_kv_heads = KV_HEADS,          .head_size = SIZE,
+                              .dtype = QDR_BF16};
+    TRY(qdr_context_create_self(&opts, &r->ctx));
+    TRY(qdr_attention_sizes(&r->desc, &saved_bytes, &work_bytes));
+    const size_t in_bytes = (size_t)(r->desc.n_rows * IN + 1) * 2,
+                 out_bytes = (size_t)(r->desc.n_rows * OUT + 1) * 2;
+    TRY(qdr_mem_alloc(r->ctx, in_bytes, &r->qkv));
+    TRY(qdr_mem_alloc(r->ctx, out_bytes, &r->y));
+    TRY(qdr_mem_alloc(r->ctx, out_bytes, &r->dy));
+    TRY(qdr_mem_alloc(r->ctx, in_bytes, &r->dqkv));
+    TRY(qdr_mem_alloc(r->ctx, saved_bytes, &r->saved));
+    return qdr_mem_alloc(r->ctx, work_bytes, &r->work);
+}
+
+static void drop(run *r)
+{
+    void **const all[] = {&r->qkv, &r->y, &r->dy, &r->dqkv, &r->saved, &r->work};
+    if (!r->ctx) return;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) qdr_mem_free(r->ctx, all[i]);
+    qdr_context_destroy(&r->ctx);
+}
+
+/* Odd arrays are the own kernels', as far as it depends on them. */
+static qdr_status forward(run *r, int is_odd)
+{
+    TRY(give(r, at(r->qkv, is_odd), r->desc.n_rows * IN, 1));
+    return qdr_attention_forward(r->ctx, &r->desc, at(r->qkv, is_odd), at(r->y, is_odd), r->saved,
+                                 r->work, NULL);
+}
+
+static qdr_status backward(run *r, int is_odd, int was_odd)
+{
+    const size_t out_bytes = (size_t)r->desc.n_rows * OUT * 2;
+    void *y = at(r->y, was_odd);
+    TRY(give(r, at(r->qkv, is_odd), r->desc.n_rows * IN, 1));
+    TRY(give(r, at(r->dy, is_odd), r->desc.n_rows * OUT, 2));
+    if (is_odd != was_odd) { /* y moves by way of dqkv, which is large enough */
+        TRY(qdr_copy(r->ctx, r->dqkv, y, out_bytes, NULL));
+        y = at(r->y, is_odd);
+        TRY(qdr_copy(r->ctx, y, r->dqkv, out_bytes, NULL));
+    }
+    TRY(qdr_attention_backward(r->ctx, &r->desc, at(r->qkv, is_odd), y, r->saved, at(r->dy, is_odd),
+                               at(r->dqkv, is_odd), r->work, NULL));
+    return qdr_stream_synchronize(qdr_context_stream(r->ctx));
+}
+
+/* ---- verdicts ---- */
+
+static qdr_status read_gradients(run *r, int is_odd, uint16_t *to)
+{
+    TRY(qdr_copy(r->ctx, to, at(r->dqkv, is_odd), (size_t)r->desc.n_rows * IN * 2, NULL));
+    return qdr_stream_synchronize(qdr_context_stream(r->ctx));
+}
+
+/* The gradients are those of the CPU, up to a few roundings of bf16. */
+static int check(run *r, int is_odd)
+{
+    static uint16_t got[N_MOST], wanted[N_MOST];
+    run cpu = {0};
+    double most = 0, worst = 0;
+    const int64_t n = r->desc.n_rows * IN;
+    if (read_gradients(r, is_odd, got) ||
+        make(&cpu, "cpu", r->desc.n_rows / r->desc.context, r->desc.context) || forward(&cpu, 0) ||
+        backward(&cpu, 0, 0) || read_gradients(&cpu, 0, wanted)) {
+        fprintf(stderr, "cases: %s\n", qdr_last_error());
+        drop(&cpu);
+        return 0;
+    }
+    drop(&cpu);
+    for (int64_t i = 0; i < n; i++) {
+        const double value = narrow_value(QDR_BF16, wanted[i]);
+        most = fmax(most, fabs(value));
+        worst = fmax(worst, fabs(value - narrow_value(QDR_BF16, got[i])));
+    }
+    if (most > 0.1 && worst < most / 32) return 1;
+    fprintf(stderr, "cases: gradients up to %g, errors up to %g\n", most, worst);
+    return 0;
+}
+
+static qdr_status twice(run *r)
+{
+    for (int i = 0; i < 2; i++) {
+        TRY(forward(r, 0));
+        TRY(backward(r, 0, 0));
+    }
+    return QDR_OK;
+}
+
+static int run_case(const char *wanted, char **words)
+{
+    run r = {0};
+    qdr_status status = make(&r, NULL, SEQUENCES, CONTEXT);
+    if (status == QDR_OK) status = twice(&r);
+    int is_right = strcmp(qdr_status_name(status), wanted) == 0;
+    hear(0, qdr_last_error(), NULL);
+    for (; *words; words++) is_right &= strstr(said, *words) != NULL;
+    if (!is_right) fprintf(stderr, "cases: %s: %s\n", qdr_status_name(status), said);
+    if (is_right && status == QDR_OK) is_right = check(&r, 0);
+    drop(&r);
+    return is_right;
+}
+
+static int run_mixed(void)
+{
+    int is_right = 1;
+    for (int is_odd = 0; is_odd < 2; is_odd++) {
+        run r = {0};
+        is_right &= !make(&r, NULL, SEQUENCES, CONTEXT) && !forward(&r, is_odd) &&
+                    !backward(&r, !is_odd, is_odd) && check(&r, !is_odd);
+        if (!is_right) fprintf(stderr, "cases: mixed %d: %s\n", is_odd, qdr_last_error());
+        drop(&r);
+    }
+    return is_right;
+}
+
+/* All on one device, whose plans are bounded. */
+static int run_many(void)
+{
+    int is_right = 1;
+    run r = {0};
+    is_right &= !make(&r, NULL, SHAPES, 3);
+    for (int64_t n = 1; n <= SHAPES && is_right; n++) {
+        r.desc.n_rows = n * r.desc.context;
+        is_right = !forward(&r, 0) && !backward(&r, 0, 0) && check(&r, 0);
+    }
+    is_right &= strstr(said, "32 shapes") != NULL;
+    if (!is_right) fprintf(stderr, "cases: many: %s, %s\n", qdr_last_error(), said);
+    drop(&r);
+    return is_right;
+}
+
+int main(int argc, char **argv)
+{
+    qdr_set_log(hear, NULL);
+    if (argc < 2) return 2;
+    if (strcmp(argv[1], "mixed") == 0) return !run_mixed();
+    if (strcmp(argv[1], "many") == 0) return !run_many();
+    return !run_case(argv[1], argv + 2);
+}
