@@ -24,6 +24,12 @@
 #endif
 #endif
 
+#ifdef HAS_SANITIZER
+enum { HAS_VIEWS = 0 };
+#else
+enum { HAS_VIEWS = 1 };
+#endif
+
 #define PAGE ((uintptr_t)4096)
 /* Of a page's entry: it is there, or is being moved. */
 #define TOUCHED ((uint64_t)3 << 62)
@@ -42,22 +48,11 @@ static void open_page_table(void)
 
 int fake_managed_is_checked(void)
 {
-#ifdef HAS_SANITIZER
-    return 0;
-#else
-    pthread_once(&once, open_page_table);
+    if (HAS_VIEWS) pthread_once(&once, open_page_table);
     return page_table >= 0 && !atomic_load(&is_unsure);
-#endif
 }
 
-int fake_managed_has_views(void)
-{
-#ifdef HAS_SANITIZER
-    return 0;
-#else
-    return sysconf(_SC_PAGESIZE) == (long)PAGE;
-#endif
-}
+int fake_managed_has_views(void) { return HAS_VIEWS && sysconf(_SC_PAGESIZE) == (long)PAGE; }
 
 void fake_managed_be_unsure(void) { atomic_store(&is_unsure, 1); }
 
