@@ -87,7 +87,8 @@ static void insert(fake_block *block)
 
 static char *bytes_of(const fake_block *block) { return (char *)block->pages + fake_region.bytes; }
 
-/* Small blocks begin as not-a-number, large ones as whatever is there. */
+/* Small blocks begin as not-a-number, large ones as whatever is there, managed ones as zeros: their
+ * pages are dearer, and what reads them unwritten is found. */
 static int open_pages(fake_block *block)
 {
     const size_t open_bytes = block->page_bytes - PAGE; /* the last page stays closed */
@@ -103,7 +104,8 @@ static int open_pages(fake_block *block)
     ASAN_POISON_MEMORY_REGION(data, open_bytes);
     ASAN_UNPOISON_MEMORY_REGION(data + shift, block->bytes);
 #endif
-    if (block->bytes <= (size_t)1 << 20) memset(data + shift, 0xff, block->bytes);
+    if (block->kind == FAKE_DEVICE && block->bytes <= (size_t)1 << 20)
+        memset(data + shift, 0xff, block->bytes);
     return 1;
 }
 
