@@ -3,6 +3,11 @@
  * may ask of it beside the entry points of cudart and cublasLt. Device memory is not the host's: a
  * device address lies in a region that nobody may touch, its bytes at a constant distance.
  *
+ * Races: what a thread of the host has waited for, another knows if the two have met since, at
+ * mutexes, barriers, or where threads begin and end; that is seen where libfake_watch.so is loaded
+ * first (LD_PRELOAD, see watch.h). Else, and with sanitizers, all threads know it at once. Order by
+ * atomics alone is not seen, nor what a collective of NCCL tells of other ranks.
+ *
  * Environment: FAKE_CUDA_GPUS (1), FAKE_CUDA_DRIVER (13000; 0: none), FAKE_CUDA_MEMORY (bytes per
  * GPU, 2 GiB), FAKE_CUDA_CAPABILITY (90), FAKE_CUDA_SMS (8), FAKE_CUDA_PEERS (1), FAKE_CUDA_MANAGED
  * (1: the host may use managed memory while the GPU works), FAKE_CUDA_SEED (random),

@@ -31,7 +31,7 @@ static int n_up_to(uintptr_t at)
     return low;
 }
 
-/* A block of device memory owns its pages, so that what is read behind its end is found. */
+/* A block of pages has them alone, so that what is read behind its end is found. */
 static uintptr_t end_of(const fake_block *block)
 {
     return block->page_bytes ? block->pages + block->page_bytes : block->begin + block->bytes;
@@ -59,7 +59,7 @@ fake_block *fake_add_block(fake_block_kind kind, int device, size_t bytes, uintp
 {
     fake_block *block = fake_new(sizeof *block);
     *block = (fake_block){.kind = kind, .device = device, .bytes = bytes, .begin = host};
-    if (kind == FAKE_DEVICE && !fake_place(block)) {
+    if (!host && !fake_place(block)) {
         free(block);
         return NULL;
     }
@@ -75,7 +75,7 @@ void fake_remove_block(fake_block *block)
     gone[n_gone++ % GONE_MOST] = (gone_block){block->begin, block->bytes};
     memmove(blocks + at, blocks + at + 1, (size_t)(n_blocks - at - 1) * sizeof *blocks);
     n_blocks--;
-    if (block->kind == FAKE_DEVICE) fake_unplace(block);
+    if (block->page_bytes) fake_unplace(block);
     if (block->kind != FAKE_PINNED && !block->is_freed) bytes_used[block->device] -= block->bytes;
     fake_history_free(&block->history);
     free(block);
@@ -131,6 +131,11 @@ static cudaError_t host_alloc(fake_block_kind kind, int device, size_t bytes, vo
     const int is_managed = kind == FAKE_MANAGED;
     if (fake_take_failure(is_managed ? "malloc" : "host")) return cudaErrorMemoryAllocation;
     if (is_managed && !fits(device, bytes)) return cudaErrorMemoryAllocation;
+    if (is_managed && fake_managed_has_views()) {
+        const fake_block *block = fake_add_block(kind, device, bytes, 0);
+        if (block) *data = (void *)block->begin;
+        return block ? cudaSuccess : cudaErrorMemoryAllocation;
+    }
     void *made = NULL;
     if (posix_memalign(&made, 256, bytes)) return cudaErrorMemoryAllocation;
     fake_add_block(kind, device, bytes, (uintptr_t)made);
@@ -257,7 +262,7 @@ static cudaError_t free_block(void *pointer, way_to_free way)
         fake_wait_for_device(device);
         fake_lock();
     }
-    const int owns_host = block->kind != FAKE_DEVICE && !block->is_registered;
+    const int owns_host = !block->page_bytes && !block->is_registered;
     void *host = owns_host ? (void *)block->begin : NULL;
     fake_remove_block(block);
     free(host);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hosts.h"
 #include "nccl_internal.h"
 
 #define COMM_MAGIC 0x66616b656e63636cu
@@ -18,9 +19,9 @@ static int counts_faults = -1, last_max_ctas;
 static char last_fault[512];
 static uint64_t n_ids;
 
-void fake_nccl_lock(void) { pthread_mutex_lock(&lock); }
-void fake_nccl_unlock(void) { pthread_mutex_unlock(&lock); }
-void fake_nccl_wait(void) { pthread_cond_wait(&changed, &lock); }
+void fake_nccl_lock(void) { fake_mutex_lock(&lock); }
+void fake_nccl_unlock(void) { fake_mutex_unlock(&lock); }
+void fake_nccl_wait(void) { fake_cond_wait(&changed, &lock); }
 void fake_nccl_changed(void) { pthread_cond_broadcast(&changed); }
 
 void *fake_nccl_new(size_t bytes)
@@ -38,7 +39,7 @@ void fake_nccl_fault(const char *format, ...)
 {
     const char *report = getenv("FAKE_CUDA_REPORT");
     va_list args;
-    pthread_mutex_lock(&faults);
+    fake_mutex_lock(&faults);
     n_faults++;
     va_start(args, format);
     vsnprintf(last_fault, sizeof last_fault, format, args);
@@ -49,7 +50,7 @@ void fake_nccl_fault(const char *format, ...)
                 (unsigned long long)fake_seed());
         abort();
     }
-    pthread_mutex_unlock(&faults);
+    fake_mutex_unlock(&faults);
 }
 
 void fake_nccl_count_faults(int counts) { counts_faults = counts; }
@@ -59,9 +60,9 @@ int fake_nccl_last_max_ctas(void) { return last_max_ctas; }
 
 int64_t fake_nccl_faults(void)
 {
-    pthread_mutex_lock(&faults);
+    fake_mutex_lock(&faults);
     const int64_t n = n_faults;
-    pthread_mutex_unlock(&faults);
+    fake_mutex_unlock(&faults);
     return n;
 }
 
