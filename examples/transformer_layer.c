@@ -33,6 +33,8 @@ typedef struct block_driver {
     qdr_grid *grid;
     qdr_stack *stack;
     qdr_edge in, out;
+    void *gradient; /* of `out`, as each iteration finds it */
+    size_t gradient_bytes;
     double *forward_secs, *backward_secs; /* of each iteration, slowest rank */
     double *all; /* one number per rank */
     qdr_graph *forward, *backward; /* recorded; NULL: they are enqueued task by task */
@@ -41,7 +43,7 @@ typedef struct block_driver {
 /* One kind of collective on one channel, per iteration. */
 typedef struct traffic_row {
     const char *channel, *kind;
-    double n_calls, bytes, planned_bytes, secs;
+    double n_calls, bytes, planned_bytes, secs; /* secs: 0 on GPUs, where nobody takes it */
 } traffic_row;
 
 static qdr_status add_input(block_driver *driver, const gpt_config *config)
@@ -52,15 +54,33 @@ static qdr_status add_input(block_driver *driver, const gpt_config *config)
 }
 
 /* Norms make the numbers of the input matter little, but they must not all be the same. */
-static qdr_status fill(block_driver *driver, qdr_edge edge, int gradient)
+static qdr_status fill_input(const block_driver *driver)
 {
     qdr_owned owned;
     void *value;
-    TRY(qdr_stack_edge_owned(driver->stack, edge, &owned));
-    TRY(gradient ? qdr_stack_edge_gradient(driver->stack, edge, &value)
-                 : qdr_stack_edge_value(driver->stack, edge, &value));
+    TRY(qdr_stack_edge_owned(driver->stack, driver->in, &owned));
+    TRY(qdr_stack_edge_value(driver->stack, driver->in, &value));
     return numbers_fill(driver->ctx, value, owned.n_rows * owned.n_cols,
                         (qdr_dtype)driver->set->how.dtype);
+}
+
+/* Numbers for the output's gradient, whose own memory a step may use for something else. */
+static qdr_status make_gradient(block_driver *driver)
+{
+    const qdr_dtype dtype = (qdr_dtype)driver->set->how.dtype;
+    qdr_owned owned;
+    TRY(qdr_stack_edge_owned(driver->stack, driver->out, &owned));
+    driver->gradient_bytes = (size_t)(owned.n_rows * owned.n_cols) * qdr_dtype_bytes(dtype);
+    TRY(qdr_mem_alloc(driver->ctx, driver->gradient_bytes, &driver->gradient));
+    return numbers_fill(driver->ctx, driver->gradient, owned.n_rows * owned.n_cols, dtype);
+}
+
+static qdr_status set_gradient(const block_driver *driver)
+{
+    void *value;
+    TRY(qdr_stack_edge_gradient(driver->stack, driver->out, &value));
+    TRY(qdr_copy(driver->ctx, value, driver->gradient, driver->gradient_bytes, NULL));
+    return qdr_stream_synchronize(qdr_context_stream(driver->ctx));
 }
 
 static qdr_status build(block_driver *driver)
@@ -89,7 +109,8 @@ static qdr_status build(block_driver *driver)
     TRY(qdr_agree(driver->ctx, added)); /* adding is local */
     TRY(qdr_stack_build(driver->stack));
     TRY(qdr_stack_init(driver->stack, 1, 0.02));
-    return qdr_agree(driver->ctx, fill(driver, driver->in, 0));
+    TRY(qdr_agree(driver->ctx, fill_input(driver)));
+    return qdr_agree(driver->ctx, make_gradient(driver));
 }
 
 static qdr_status slowest(block_driver *driver, double secs, double *most)
@@ -137,7 +158,7 @@ static qdr_status iterate(block_driver *driver, double *forward, double *backwar
     TRY(run_forward(driver));
     TRY(qdr_stream_synchronize(stream));
     *forward = meter_secs() - began;
-    TRY(qdr_agree(driver->ctx, fill(driver, driver->out, 1)));
+    TRY(qdr_agree(driver->ctx, set_gradient(driver)));
     TRY(qdr_barrier(driver->ctx));
     began = meter_secs();
     TRY(run_backward(driver));
@@ -254,8 +275,12 @@ static void print_table(const block_driver *driver, const block_result *result)
            "bytes planned", "ms");
     for (int i = 0; i < result->n_rows; i++) {
         const traffic_row *row = &result->rows[i];
-        printf("%-10s %-15s %8.4g %14.0f %14.0f %10.3f\n", row->channel, row->kind, row->n_calls,
-               row->bytes, row->planned_bytes, 1e3 * row->secs);
+        printf("%-10s %-15s %8.4g %14.0f %14.0f ", row->channel, row->kind, row->n_calls,
+               row->bytes, row->planned_bytes);
+        if (row->secs > 0)
+            printf("%10.3f\n", 1e3 * row->secs);
+        else
+            printf("%10s\n", "-");
     }
 }
 
@@ -264,10 +289,11 @@ static json_t *traffic_json(const block_result *result)
     json_t *list = json_array();
     for (int i = 0; i < result->n_rows; i++) {
         const traffic_row *row = &result->rows[i];
-        json_array_append_new(
-            list, json_pack("{s:s, s:s, s:f, s:f, s:f, s:f}", "channel", row->channel, "collective",
-                            row->kind, "calls", row->n_calls, "bytes_sent", row->bytes,
-                            "bytes_planned", row->planned_bytes, "secs", row->secs));
+        json_array_append_new(list, json_pack("{s:s, s:s, s:f, s:f, s:f, s:o}", "channel",
+                                              row->channel, "collective", row->kind, "calls",
+                                              row->n_calls, "bytes_sent", row->bytes,
+                                              "bytes_planned", row->planned_bytes, "secs",
+                                              row->secs > 0 ? json_real(row->secs) : json_null()));
     }
     return list;
 }
@@ -347,6 +373,7 @@ static qdr_status run_rank(qdr_context *ctx, const void *user, char sentence[PRO
     qdr_graph_destroy(&driver.backward);
     qdr_stack_destroy(&driver.stack);
     qdr_grid_destroy(&driver.grid);
+    qdr_mem_free(driver.ctx, &driver.gradient);
     free(driver.forward_secs);
     free(driver.backward_secs);
     free(driver.all);

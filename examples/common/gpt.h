@@ -12,6 +12,7 @@ typedef struct gpt_config {
     int tied; /* 1: the head's weight is the embedding's */
     qdr_layout layout;
     qdr_dtype dtype;
+    qdr_product_type products; /* 0: as stored */
     int overlap; /* sum of QDR_OVERLAP_…; 0: all */
     int panels; /* row panels of products; 0: chosen by cost */
     int batch_parts; /* parts of the sequences, one behind the other; 0: one */

@@ -25,12 +25,16 @@
  * the context, and NCCL's communicators are aborted. Each of them takes as many SMs as leaves all
  * that may run together room on the GPU; QDR_NCCL_MAX_CTAS sets another number, of blocks of
  * threads for each. The library sets NCCL_LAUNCH_ORDER_IMPLICIT=1 unless it is set: kernels of NCCL
- * start in the order of the host's calls. Sums of NCCL have an order of its own: the same plan
+ * start in the order of the host's calls. NCCL gives and registers the memory of stacks where all
+ * ranks can, unless QDR_NCCL_REGISTER=0 (else 1) on one of them; collectives of coll.h on a stack's
+ * memory then want such memory on all ranks. Sums of NCCL have an order of its own: the same plan
  * gives the same bits.
  *
  *  Environment: QDR_CUDA_MEMORY=managed (else device) makes memory that the host may read and
  * write, too, when no work of a stream uses it (slower; for tests and for looking into things).
- * QDR_TF32=1 (else 0) lets F32 products round their operands to TF32. QDR_NVTX=1 marks the tasks of
+ * QDR_TF32=1 (else 0) lets F32 products round their operands to TF32. QDR_FUSE_GELU=0 (else 1) runs
+ * GELU in kernels of its own where a GPU would do it with a product (BF16 and F16, compute
+ * capability 9.0 and later). QDR_NVTX=1 marks the tasks of
  * schedules with NVTX ranges, "layer: kind #task" as in traces; 0, the default: where a profiler
  * has started the program. QDR_ATTENTION=cudnn lets cuDNN 9.16 or later compute attention of BF16
  * and F16 where the library is found (the file that QDR_CUDNN names; else where the loader looks,

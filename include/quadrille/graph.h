@@ -10,8 +10,9 @@
  *
  *  Possible on a GPU where a rank is alone, or joined to others by NCCL. Not possible are: the CPU;
  * local ranks that share their collectives on the host; collectives staged through MPI; a context
- * that is traced or measured (QDR_TRACE, QDR_REPORT). Then qdr_graph_begin(), or with QDR_REPORT
- * the step, fails and says which of these it is. */
+ * that is traced (QDR_TRACE); functions of the host (qdr_stream_call()). Then qdr_graph_begin(), or
+ * the call, fails and says which of these it is. Stacks that are measured (QDR_REPORT, report.h)
+ * are recorded without stamps: their report is of the runs that are not recorded. */
 #ifndef QUADRILLE_GRAPH_H
 #define QUADRILLE_GRAPH_H
 

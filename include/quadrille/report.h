@@ -19,7 +19,8 @@ extern "C" {
 
 /** From now on this rank stamps the tasks of the stack's schedules when they begin and end, as long
  * as the stack runs as a whole. The first run of each schedule is left out, of later ones the last
- * 32 are kept. Results do not change. Local; other ranks may do without.
+ * 32 are kept; recorded runs (graph.h) have no stamps. Results do not change. Local; other ranks
+ * may do without.
  *  @retval QDR_ERR_MEMORY  nothing is measured */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_measure(qdr_stack *stack);
 

@@ -45,9 +45,9 @@ typedef enum qdr_product_type {
                            which are fp32's. All else, and what travels, stays in the type of the
                            stack: BF16 or F32. Bits depend on panels, parts and grid, as the scale
                            is that of the operand of one product. On a GPU: capability 8.9 (Ada) or
-                           later, and memory for both rounded operands of the largest product, which
-                           is the library's and in no qdr_stack_sizes. QDR_TUNE passes such layers
-                           by, models price them as stored */
+                           later, and memory for both rounded operands of the largest product
+                           (qdr_stack_sizes.device). QDR_TUNE passes such layers by, models price
+                           them as stored */
 } qdr_product_type;
 
 typedef struct qdr_stack_opts {
@@ -262,8 +262,12 @@ typedef struct qdr_stack_sizes {
     size_t workspace; /**< gathered weights, partial products, gradients of activations */
     size_t communication; /**< staging of the communicators; always the library's own memory;
                              without what MPI ranks of one node share, see qdr_mem_usage() */
-    size_t device; /**< panels in which the device converts BF16 or F16; the library's own, one for
-                      all stacks of a context */
+    size_t device; /**< the library's own, for products: on a CPU the panels in which it converts
+                      BF16, F16 or to fp8, one for all stacks of a context; on a GPU what the
+                      context's stream has for cuBLASLt and for sums, once for all stacks, and this
+                      stack's largest operands in fp8. Another stream that runs layers on a GPU has
+                      as much again; a rank without rows has none of it, and arrays of the caller's
+                      that are not aligned to 16 bytes may need twice the room in fp8 */
 } qdr_stack_sizes;
 QDR_API QDR_NODISCARD qdr_status qdr_stack_get_sizes(const qdr_stack *stack,
                                                      qdr_stack_sizes *sizes);

@@ -73,6 +73,8 @@ static void nccl_destroy(qdri_comm *base)
     const int aborts = qdri_dev_status(base->dev) != QDR_OK;
     ncclComm_t handle = atomic_exchange(&comm->handle, NULL);
     qdri_nccl_held_free(comm);
+    qdri_nccl_memory_leave(comm, aborts ? NULL : handle);
+    if (base->root == base) qdri_nccl_memory_close(comm);
     if (handle) qdri_nccl_close(handle, aborts);
     if (comm->stem) qdri_nccl_close(comm->stem, aborts);
     if (comm->is_left) return;
@@ -128,6 +130,7 @@ static void comm_discard(nccl_comm *comm)
 {
     if (!comm) return;
     ncclComm_t handle = atomic_load(&comm->handle);
+    qdri_nccl_memory_leave(comm, NULL);
     if (handle) qdri_nccl_close(handle, 1);
     if (comm->stem) qdri_nccl_close(comm->stem, 1);
     comm_free(comm);
@@ -139,8 +142,11 @@ static qdr_status wrap_checked(qdri_comm *host, qdri_dev *dev, nccl_comm *made)
     QDR_TRY(qdri_nccl_split_off(host, made->stem, 0, made));
     comm_begin(made, dev, NULL);
     made->base.timeout_ns = qdri_comm_timeout_ns(host);
-    const qdr_status status = qdri_comm_agree(host, qdri_nccl_guard_start(made));
-    if (status != QDR_OK) (void)qdri_nccl_guard_stop(made->guard);
+    qdr_status status = qdri_nccl_memory_open(host, made);
+    if (status == QDR_OK) status = qdri_comm_agree(host, qdri_nccl_guard_start(made));
+    if (status == QDR_OK) return QDR_OK;
+    (void)qdri_nccl_guard_stop(made->guard);
+    qdri_nccl_memory_close(made);
     return status;
 }
 
@@ -207,6 +213,9 @@ static qdr_status nccl_split(qdri_comm *base, int colour, int key, qdri_comm **p
     status = open_part(comm, colour, made);
     if (status != QDR_OK && !give_up_stem(comm, status))
         return status; /* NCCL may still write to it */
+    QDR_TRY_OUT(status, status);
+    const nccl_comm *root = (const nccl_comm *)base->root;
+    if (root->registers) status = qdri_comm_agree(comm->host, qdri_nccl_memory_join(made, root));
     QDR_TRY_OUT(status, status);
     if (host) {
         comm_begin(made, base->dev, comm);

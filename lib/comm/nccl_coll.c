@@ -30,12 +30,30 @@ static size_t stride_of(int64_t n, qdr_dtype dtype)
     return qdri_align_bytes((size_t)n * qdr_dtype_bytes(dtype), 16);
 }
 
-size_t qdri_nccl_scratch_bytes(const qdri_comm *comm, const qdri_coll *coll)
+static size_t contributions_bytes(const qdri_comm *comm, const qdri_coll *coll)
 {
     int64_t begin, n;
-    if (coll->kind != QDR_REDUCE_SCATTER || is_even(coll, comm->size)) return 0;
+    if (coll->kind != QDR_REDUCE_SCATTER) return 0;
     qdri_coll_part(coll, comm->size, comm->rank, &begin, &n);
     return (size_t)(comm->size - 1) * stride_of(n, coll->dtype);
+}
+
+/* It is made of sends and receives. */
+static int is_pairs(const qdri_coll *coll, int size)
+{
+    switch (coll->kind) {
+    case QDR_ALL_GATHER:
+    case QDR_REDUCE_SCATTER: return !is_even(coll, size);
+    case QDR_ALL_TO_ALL:
+    case QDR_SEND_RECV: return 1;
+    default: return 0;
+    }
+}
+
+size_t qdri_nccl_scratch_bytes(const qdri_comm *comm, const qdri_coll *coll)
+{
+    if (!is_pairs(coll, comm->size)) return 0;
+    return contributions_bytes(comm, coll) + qdri_nccl_aside_bytes(comm, coll);
 }
 
 /* ---- calls ---- */
@@ -243,7 +261,7 @@ static qdr_status send_recv(const nccl_call *c)
     return copy_own(c, coll->recv, coll->send, coll->count);
 }
 
-qdr_status qdri_nccl_enqueue(const nccl_call *c)
+static qdr_status run(const nccl_call *c)
 {
     switch (c->coll->kind) {
     case QDR_ALL_GATHER: return all_gather(c);
@@ -253,4 +271,11 @@ qdr_status qdri_nccl_enqueue(const nccl_call *c)
     case QDR_ALL_TO_ALL: return all_to_all(c);
     default: return send_recv(c);
     }
+}
+
+qdr_status qdri_nccl_enqueue(const nccl_call *c)
+{
+    const qdri_comm *comm = &c->comm->base;
+    if (!is_pairs(c->coll, comm->size) || qdri_nccl_aside_bytes(comm, c->coll) == 0) return run(c);
+    return qdri_nccl_run_aside(c, contributions_bytes(comm, c->coll), run);
 }

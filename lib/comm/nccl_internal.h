@@ -21,6 +21,8 @@
 typedef struct nccl_guard nccl_guard;
 typedef struct nccl_watched nccl_watched;
 typedef struct nccl_held nccl_held;
+typedef struct nccl_block nccl_block;
+typedef struct nccl_registered nccl_registered;
 
 /* Collectives on their way, the oldest first; kept where waits are limited. */
 typedef struct nccl_watch {
@@ -41,6 +43,9 @@ typedef struct nccl_comm {
     int is_left; /* the guard hangs, and still knows it */
     nccl_watch watch;
     nccl_held *held; /* staging of collectives on their way */
+    nccl_registered *registered; /* memory; under `calls` */
+    int registers; /* of the root: the family does */
+    nccl_block *blocks; /* of the root: what it has registered */
 } nccl_comm;
 
 /* nccl.c: the host, under the names and with the limit of the communicator. */
@@ -82,6 +87,23 @@ typedef struct nccl_call {
 QDR_NODISCARD qdr_status qdri_nccl_enqueue(const nccl_call *c);
 /* How much of it is member j's, and where that begins. */
 int64_t qdri_nccl_part(const nccl_call *c, int j, int64_t *begin);
+
+/* nccl_memory.c */
+/* Lets NCCL give the memory of collectives, and register it, where it can on all ranks. */
+QDR_NODISCARD qdr_status qdri_nccl_memory_open(qdri_comm *host, nccl_comm *root);
+void qdri_nccl_memory_close(nccl_comm *root);
+/* Registers what the family has with a new communicator; and ends that. handle: NCCL's, or NULL
+ * after it was aborted. */
+QDR_NODISCARD qdr_status qdri_nccl_memory_join(nccl_comm *comm, const nccl_comm *root);
+void qdri_nccl_memory_leave(nccl_comm *comm, ncclComm_t handle);
+/* Whether that lies in registered memory. */
+int qdri_nccl_memory_has(const nccl_comm *comm, const void *data);
+
+/* nccl_aside.c: staging for what lies in registered memory, of a collective made of sends and
+ * receives; and run(), with that behind the first `staged` bytes. */
+size_t qdri_nccl_aside_bytes(const qdri_comm *comm, const qdri_coll *coll);
+QDR_NODISCARD qdr_status qdri_nccl_run_aside(const nccl_call *c, size_t staged,
+                                             qdr_status (*run)(const nccl_call *c));
 
 /* The table's members; nccl_launch.c, nccl_coll.c */
 qdr_status qdri_nccl_launch(qdri_comm *comm, const qdri_coll *coll, qdr_stream *stream);

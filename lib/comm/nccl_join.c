@@ -189,6 +189,7 @@ qdr_status qdri_nccl_settle(qdri_comm *talker, ncclComm_t handle, const ncclComm
         if (now_ns - begin_ns > limit_ns) return fail_late(talker, call, 1e-9 * (double)limit_ns);
         if (now_ns - looked_ns > LOOK_NS) {
             looked_ns = now_ns;
+            if (talker->dev) QDR_TRY(qdri_dev_raise(talker->dev)); /* before the guard aborts */
             if (talker->table->look) QDR_TRY(talker->table->look(talker));
         }
         nanosleep(&(struct timespec){.tv_nsec = pause_ns}, NULL);

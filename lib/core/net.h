@@ -74,6 +74,7 @@ typedef struct qdri_node {
     /* Operations: */
     int passes_gradient; /* residual: the gradient of every input is that of the output */
     int overwrites_only; /* backward cannot accumulate */
+    int in_place; /* backward may write the input's gradient over the output's */
     int needs_all_rows; /* in one call */
     int parameter, n_parameters; /* norms */
     size_t saved_bytes, work_bytes;

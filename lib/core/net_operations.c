@@ -154,6 +154,7 @@ static qdr_status add_gelu(qdri_net *net, const char *who, qdr_edge in, qdr_edge
     const double elems = (double)qdri_edge_elems(&net->edges[in]),
                  bytes = (double)qdri_edge_bytes(&net->edges[in]);
     node->cost = (qdr_op_cost){12 * elems, 20 * elems, 2 * bytes, 3 * bytes};
+    node->in_place = 1;
     qdri_node_connect(net, node, 1, &in, *out);
     return QDR_OK;
 }

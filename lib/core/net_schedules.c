@@ -233,6 +233,30 @@ static qdri_ref gradient_target(qdri_builder *builder, qdri_net *net, int input,
     return edge->d;
 }
 
+/* Nobody but the node that reads the edge's gradient next needs it. */
+static int is_only_user(const qdri_builder *builder, const qdri_edge *edge)
+{
+    return !edge->keeps_gradient && edge->d.buffer >= 0 && builder->buffers->status == QDR_OK &&
+           builder->buffers->items[edge->d.buffer].busy == 1;
+}
+
+/* The same of an operation. Where nobody needs the output's gradient any more, that of the input
+ * takes its place. */
+static qdri_ref op_gradient_target(qdri_builder *builder, qdri_net *net, int number, int i,
+                                   int *accumulate)
+{
+    const qdri_node *node = &net->nodes[number];
+    qdri_edge *edge = &net->edges[node->in[i]];
+    if (!node->in_place || !edge->with_gradient || edge->keeps_gradient || edge->d.buffer >= 0 ||
+        !is_only_user(builder, &net->edges[node->out]))
+        return gradient_target(builder, net, node->in[i], number, accumulate);
+    const qdri_edge *out = &net->edges[node->out];
+    edge->d = out->d;
+    qdri_buffers_share(builder->buffers, out->d);
+    *accumulate = 0;
+    return edge->d;
+}
+
 /* A node's output gradient has been used. */
 static void release_gradient(qdri_builder *builder, qdri_edge *edge)
 {
@@ -299,7 +323,7 @@ static void add_op_backward(qdri_builder *builder, qdri_net *net, int number,
     int accumulates = accumulate_parameters << QDR_MAX_OP_INPUTS;
     for (int i = 0; i < node->n_in; i++) {
         int accumulate = 0;
-        writes[i] = gradient_target(builder, net, node->in[i], number, &accumulate);
+        writes[i] = op_gradient_target(builder, net, number, i, &accumulate);
         late[i] = QDRI_NO_REF;
         unwanted[i] = QDRI_NO_REF;
         if (must_write(net, node, i)) {

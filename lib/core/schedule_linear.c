@@ -228,18 +228,33 @@ static void bias_gradient(qdri_builder *builder, const qdri_layer_shape *shape,
     if (shape->bias) qdri_schedule_add(builder, &task);
 }
 
-/* dX, whose sum runs beside the products behind it. */
-static void input_gradient(qdri_builder *builder, const qdri_layer_shape *shape,
-                           const qdri_layer_refs *refs, int accumulate, qdri_ref w, qdri_summed *dx)
+/* dX of all parts. */
+static void input_gradients(qdri_builder *builder, const qdri_layer_shape *shape,
+                            const qdri_layer_refs *refs, int accumulate, qdri_ref w,
+                            qdri_summed *dx)
 {
-    *dx = (qdri_summed){.in = output_rows(shape),
-                        .out = input_rows(shape),
-                        .n_panels = shape->backward_panels,
-                        .local_rows = shape->in_rows,
-                        .target = refs->dx,
-                        .accumulate = accumulate};
-    qdri_begin_summed(builder, shape, dx);
-    qdri_add_summed(builder, shape, dx, QDRI_PRODUCT_DX, refs->dy, w);
+    for (int part = 0; part < builder->n_parts; part++) {
+        const qdri_layer_shape cut = shape_of_part(builder, shape, part);
+        const qdri_layer_refs cut_refs = refs_of_part(builder, shape, refs, part);
+        dx[part] = (qdri_summed){.in = output_rows(shape),
+                                 .out = input_rows(shape),
+                                 .n_panels = cut.backward_panels,
+                                 .local_rows = cut.in_rows,
+                                 .target = cut_refs.dx,
+                                 .accumulate = accumulate};
+        builder->part = part;
+        qdri_begin_summed(builder, &cut, &dx[part]);
+        qdri_add_summed(builder, &cut, &dx[part], QDRI_PRODUCT_DX, cut_refs.dy, w);
+    }
+}
+
+/* dX comes first where its own sum runs beside the product of dW, or takes the rows of dY as they
+ * come. Else dW does: its sum begins earlier, W has longer to arrive, and what is done to dX
+ * follows right behind it, where a device may do both at once. */
+static int is_dx_first(const qdri_builder *builder, const qdri_layer_shape *shape)
+{
+    return builder->place.size[shape->out_axis] > 1 ||
+           (shape->out_scattered && shape->backward_panels > 1);
 }
 
 void qdri_linear_backward_tasks(qdri_builder *builder, const qdri_layer_shape *shape,
@@ -263,16 +278,19 @@ void qdri_linear_backward_tasks(qdri_builder *builder, const qdri_layer_shape *s
     builder->part = QDRI_BEFORE_PARTS;
     const qdri_ref w = with_dx ? qdri_next_weight(builder) : QDRI_NO_REF;
     const qdri_ref dw = builder->place.size[QDR_Z] > 1 ? gradient_slot(builder, shape) : refs->dw;
+    const int dx_first = is_dx_first(builder, shape);
+    if (with_dx && dx_first) input_gradients(builder, shape, &whole, mode->accumulate_dx, w, dx);
     for (int part = 0; part < builder->n_parts; part++) {
         const qdri_layer_shape cut = shape_of_part(builder, shape, part);
         const qdri_layer_refs cut_refs = refs_of_part(builder, shape, &whole, part);
         builder->part = part;
-        if (with_dx) input_gradient(builder, &cut, &cut_refs, mode->accumulate_dx, w, &dx[part]);
         weight_gradient(builder, &cut, &cut_refs, part, dw, mode);
         bias_gradient(builder, &cut, &cut_refs, part, mode);
     }
     builder->part = QDRI_AFTER_PARTS;
     sum_gradient(builder, shape, dw, refs->dw, mode);
+    if (with_dx && !dx_first) input_gradients(builder, shape, &whole, mode->accumulate_dx, w, dx);
+    builder->part = QDRI_AFTER_PARTS;
     for (int part = 0; with_dx && part < builder->n_parts; part++) {
         const qdri_layer_shape cut = shape_of_part(builder, shape, part);
         qdri_end_summed(builder, &cut, &dx[part]);

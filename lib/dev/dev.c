@@ -100,16 +100,27 @@ static qdr_status fail_memory(qdri_dev *dev, const char *what, size_t bytes)
                     now, remedy);
 }
 
-qdr_status qdri_mem_alloc_for(qdri_dev *dev, const char *what, size_t bytes, void **data)
+static qdr_status allocate(qdri_dev *dev, int is_shared, const char *what, size_t bytes,
+                           void **data)
 {
     if (!data) return QDR_FAIL(QDR_ERR_ARGUMENT, "device memory: the result pointer is NULL");
     *data = NULL;
     if (!dev) return QDR_FAIL(QDR_ERR_ARGUMENT, "device memory: the device is NULL");
     QDR_TRY(qdri_dev_raise(dev));
-    const qdr_status status = dev->table->mem_alloc(dev, bytes, data);
+    const qdr_status status = dev->table->mem_alloc(dev, is_shared, bytes, data);
     if (status == QDR_ERR_MEMORY) return fail_memory(dev, what, bytes);
     if (status == QDR_OK) count_bytes(dev, bytes);
     return status;
+}
+
+qdr_status qdri_mem_alloc_for(qdri_dev *dev, const char *what, size_t bytes, void **data)
+{
+    return allocate(dev, 0, what, bytes, data);
+}
+
+qdr_status qdri_mem_alloc_shared(qdri_dev *dev, const char *what, size_t bytes, void **data)
+{
+    return allocate(dev, 1, what, bytes, data);
 }
 
 qdr_status qdri_mem_alloc(qdri_dev *dev, size_t bytes, void **data)
@@ -148,9 +159,9 @@ int qdri_dev_gpu(const qdri_dev *dev) { return dev->table->gpu ? dev->table->gpu
 
 int qdri_dev_n_algorithms(const qdri_dev *dev) { return dev->table->n_algorithms; }
 
-int qdri_dev_adds_bias(const qdri_dev *dev, const qdri_gemm *gemm)
+int qdri_dev_fuses(const qdri_dev *dev, const qdri_gemm *gemm)
 {
-    return dev->table->adds_bias && dev->table->adds_bias(gemm);
+    return dev->table->fuses && dev->table->fuses(dev, gemm);
 }
 
 int qdri_dev_open_to(qdri_dev *dev, int gpu)
@@ -212,6 +223,19 @@ static qdr_status pair_check(const qdr_stream *stream, const qdr_event *event)
                                           "make both with the same context");
     }
     return QDR_OK;
+}
+
+size_t qdri_product_bytes(qdr_stream *stream, const qdri_gemm *gemm)
+{
+    const qdri_dev_table *table = stream->dev->table;
+    if (!table->product_bytes || gemm->m == 0 || gemm->n == 0 || gemm->k == 0) return 0;
+    return table->product_bytes(stream, gemm);
+}
+
+qdr_status qdri_reserve_product(qdr_stream *stream, size_t bytes)
+{
+    const qdri_dev_table *table = stream->dev->table;
+    return bytes && table->reserve_product ? table->reserve_product(stream, bytes) : QDR_OK;
 }
 
 qdr_status qdri_stream_create(qdri_dev *dev, qdri_stream_kind kind, qdr_stream **stream)
@@ -373,8 +397,10 @@ qdr_status qdri_gemm_run(qdr_stream *stream, const qdri_gemm *gemm)
                         "%d at most",
                         gemm->algorithm, stream->dev->table->name,
                         stream->dev->table->n_algorithms);
-    if (gemm->bias && !qdri_dev_adds_bias(stream->dev, gemm))
-        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "product: the %s adds no bias to a product of %s",
+    if ((gemm->bias || gemm->gelu || gemm->gelu_of) && !qdri_dev_fuses(stream->dev, gemm))
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                        "product: the %s does no bias or GELU of this kind with a product of %s; "
+                        "run a kernel behind it",
                         stream->dev->table->name, qdr_dtype_name(gemm->dtype));
     if (gemm->round_a) QDR_TRY(qdri_dev_check_rounding(stream->dev));
     return stream->dev->table->gemm(stream, gemm);

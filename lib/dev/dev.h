@@ -29,8 +29,11 @@ typedef struct qdri_gemm {
                                        or F32, and the sums are those of the rounded factors */
     int algorithm; /* which of the ways that the device has for such a product, from what it takes
                       for the best on; 0 … qdri_dev_n_algorithms() - 1 */
-    const void *bias; /* n elements of C's type, added to each row before it is rounded; NULL: none.
-                         Only where qdri_dev_adds_bias() says so */
+    /* What is done to the sums before they are rounded, where it is not NULL; only what
+     * qdri_dev_fuses() says. */
+    const void *bias; /* n elements of C's type, added to each row */
+    void *gelu; /* as C: gets gelu() of what C gets */
+    const void *gelu_of; /* as C: C is multiplied by gelu'() of it */
 } qdri_gemm;
 
 /* Work of a stream. Called by the stream's thread with a private copy of the arguments, again and
@@ -53,7 +56,8 @@ typedef struct qdri_dev_table {
     int n_algorithms; /* of a product, at most */
     int runs_work; /* 1: its threads run `work` until it does not return QDR_PENDING, and its memory
                       is the host's; 0: work runs once and may not be pending */
-    qdr_status (*mem_alloc)(qdri_dev *dev, size_t bytes, void **data); /* aligned to 64 bytes */
+    /* Aligned to 64 bytes. is_shared: it would better be what whoever joins the ranks gives. */
+    qdr_status (*mem_alloc)(qdri_dev *dev, int is_shared, size_t bytes, void **data);
     size_t (*mem_free)(qdri_dev *dev, void *data); /* returns the bytes that were asked for */
     qdr_status (*stream_create)(qdri_dev *dev, qdri_stream_kind kind, qdr_stream **stream);
     void (*stream_destroy)(qdr_stream *stream); /* waits for its work */
@@ -69,9 +73,12 @@ typedef struct qdri_dev_table {
     qdr_status (*fill_zero)(qdr_stream *stream, void *dst, size_t bytes);
     qdr_status (*gemm)(qdr_stream *stream, const qdri_gemm *gemm);
     qdr_status (*kernel)(qdr_stream *stream, const qdri_kernel *kernel);
-    int (*adds_bias)(const qdri_gemm *gemm); /* optional: never */
+    int (*fuses)(const qdri_dev *dev, const qdri_gemm *gemm); /* optional: never */
     qdr_status (*check_rounding)(const qdri_dev *dev); /* optional: it can */
     size_t (*fixed_bytes)(const qdri_dev *dev, qdr_dtype dtype);
+    /* Optional, the two: memory of a stream's that a product takes besides. */
+    size_t (*product_bytes)(qdr_stream *stream, const qdri_gemm *gemm);
+    qdr_status (*reserve_product)(qdr_stream *stream, size_t bytes);
     const char *(*products)(const qdri_dev *dev);
     /* Of a device beside the host, else NULL: a stream of the caller's, and what the backend calls
      * a stream; whether kernels can use this memory. */
@@ -128,19 +135,28 @@ void qdri_dev_destroy(qdri_dev **dev);
 QDR_NODISCARD qdr_status qdri_mem_alloc_for(qdri_dev *dev, const char *what, size_t bytes,
                                             void **data);
 QDR_NODISCARD qdr_status qdri_mem_alloc(qdri_dev *dev, size_t bytes, void **data); /* "an array" */
+/* Likewise, for what collectives move: where whoever joins the ranks has memory that is better for
+ * that, it comes from there. All ranks ask for the same, and free it when nothing uses it. */
+QDR_NODISCARD qdr_status qdri_mem_alloc_shared(qdri_dev *dev, const char *what, size_t bytes,
+                                               void **data);
 void qdri_mem_free(qdri_dev *dev, void **data);
 void qdri_mem_usage(const qdri_dev *dev, size_t *bytes_now, size_t *bytes_peak);
 void qdri_mem_reset_peak(qdri_dev *dev);
 /* Bytes that the device itself takes, counted, at its first product of this type and keeps: panels
  * for converting BF16 or F16 where the machine has no such products; else 0. */
 size_t qdri_dev_fixed_bytes(const qdri_dev *dev, qdr_dtype dtype);
+/* Bytes, counted, that the device takes besides for a product on this stream, and keeps for later
+ * ones: rounded factors. Of the product's addresses only the alignment counts. */
+size_t qdri_product_bytes(qdr_stream *stream, const qdri_gemm *gemm);
+/* Takes them now, for products of up to so many. */
+QDR_NODISCARD qdr_status qdri_reserve_product(qdr_stream *stream, size_t bytes);
 
 const char *qdri_dev_name(const qdri_dev *dev); /* "cpu", "cuda" */
 int qdri_dev_runs_work(const qdri_dev *dev);
 int qdri_dev_gpu(const qdri_dev *dev); /* its number; -1: none */
 int qdri_dev_n_algorithms(const qdri_dev *dev);
-/* 1: products like this one, without a bias, may have one. */
-int qdri_dev_adds_bias(const qdri_dev *dev, const qdri_gemm *gemm);
+/* 1: it does with this product, at once, what `bias`, `gelu` and `gelu_of` ask for. */
+int qdri_dev_fuses(const qdri_dev *dev, const qdri_gemm *gemm);
 /* Whether it has products of factors that are rounded to fp8.
  * @retval QDR_ERR_UNSUPPORTED  no, and the sentence says why */
 QDR_NODISCARD qdr_status qdri_dev_check_rounding(const qdri_dev *dev);

@@ -139,6 +139,7 @@ static qdr_status read_opts(qdri_cuda_opts *opts)
 {
     QDR_TRY(read_attention(&opts->wants_cudnn));
     QDR_TRY(read_choice("QDR_CUDA_MEMORY", "device", "managed", &opts->is_managed));
+    QDR_TRY(read_choice("QDR_FUSE_GELU", "1", "0", &opts->no_gelu));
     QDR_TRY(read_choice("QDR_TF32", "0", "1", &opts->tf32));
     return read_choice("QDR_NVTX", "0", "1", &opts->ranges);
 }

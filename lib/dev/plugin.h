@@ -24,6 +24,7 @@ typedef struct qdri_cuda_opts {
     int number; /* of the GPU among those that this process sees */
     int is_managed; /* memory that the host may read, too: slower, for tests */
     int tf32; /* F32 products may round their operands to TF32 */
+    int no_gelu; /* products do no GELU */
     int ranges; /* 1: they are marked; 0: where a profiler listens */
     int wants_cudnn; /* attention by cuDNN where it has it */
 } qdri_cuda_opts;
@@ -59,8 +60,8 @@ int qdri_plugin_nccl_version(void); /* 0: not known */
 QDR_NODISCARD qdr_status qdri_plugin_open(const qdri_plugin **plugin);
 
 /* Makes the device of one GPU. gpu: its number; -1: the rank's number on its node, modulo GPUs.
- * Reads QDR_CUDA_MEMORY ("device", "managed"), QDR_TF32 and QDR_NVTX ("0", "1"), QDR_ATTENTION
- * ("auto", "own", "cudnn").
+ * Reads QDR_CUDA_MEMORY ("device", "managed"), QDR_FUSE_GELU, QDR_TF32 and QDR_NVTX ("0", "1"),
+ * QDR_ATTENTION ("auto", "own", "cudnn").
  * @retval QDR_ERR_ARGUMENT     one of these has another value
  * @retval QDR_ERR_UNSUPPORTED  no plugin, no driver, a driver too old, no such GPU */
 QDR_NODISCARD qdr_status qdri_dev_create_cuda(int gpu, int node_rank, qdri_dev **dev);

@@ -29,6 +29,7 @@ struct qdr_context {
     int n_threads;
     qdri_tracing tracing;
     qdri_watch_opts watch;
+    int is_recording; /* between qdr_graph_begin() and qdr_graph_end() */
 };
 
 /* context_trace.c: when the world is there, and before it goes. Collective. */

@@ -6,6 +6,7 @@
 
 #include "core/size.h"
 #include "grid/context.h"
+#include "grid/internal.h"
 
 struct qdr_graph {
     qdr_context *ctx;
@@ -21,8 +22,12 @@ qdr_status qdr_graph_begin(qdr_context *ctx)
     const char *why = qdri_comm_unrecorded(ctx->world);
     if (why && qdri_dev_gpu(ctx->dev) >= 0)
         return QDR_FAIL(QDR_ERR_UNSUPPORTED, "graph: a step cannot be recorded: %s", why);
-    return qdri_record_begin(ctx->stream);
+    QDR_TRY(qdri_record_begin(ctx->stream));
+    ctx->is_recording = 1;
+    return QDR_OK;
 }
+
+int qdri_context_is_recording(const qdr_context *ctx) { return ctx->is_recording; }
 
 qdr_status qdr_graph_end(qdr_context *ctx, qdr_graph **graph)
 {
@@ -33,6 +38,7 @@ qdr_status qdr_graph_end(qdr_context *ctx, qdr_graph **graph)
     const qdr_status status = QDRI_NEW(1, "a graph", &made);
     void *record = NULL;
     const qdr_status ended = qdri_record_end(ctx->stream, &record); /* in any case */
+    ctx->is_recording = 0;
     if (status != QDR_OK || ended != QDR_OK) {
         qdri_record_free(ctx->dev, record);
         free(made);

@@ -10,6 +10,7 @@ qdri_dev *qdri_context_dev(const qdr_context *ctx);
 qdri_comm *qdri_context_world(const qdr_context *ctx);
 /* Where schedules of this context are traced; NULL: they are not. */
 struct qdri_trace *qdri_context_trace(const qdr_context *ctx);
+int qdri_context_is_recording(const qdr_context *ctx); /* a step, by qdr_graph_begin() */
 /* The channel's communicator; a group of one where the axis has size 1. */
 qdri_comm *qdri_grid_comm(const qdr_grid *grid, qdr_channel channel);
 /* Of this axis' groups that span nodes: the largest power of two up to the members on one node; 0:

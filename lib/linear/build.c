@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "core/size.h"
-#include "linear/operations.h"
+#include "linear/internal.h"
 
 static int largest(int a, int b) { return a > b ? a : b; }
 
@@ -18,70 +18,6 @@ static qdr_status make_events(qdr_stack *stack)
     QDR_TRY(QDRI_NEW(n, "the events of a stack", &stack->events));
     for (; stack->n_events < n; stack->n_events++)
         QDR_TRY(qdri_event_create(dev, &stack->events[stack->n_events]));
-    return QDR_OK;
-}
-
-/* Staging that the collectives of a schedule need, at most. */
-static void measure_staging(qdr_stack *stack, const qdri_schedule *schedule)
-{
-    for (int i = 0; i < schedule->n_tasks; i++) {
-        const qdri_task *task = &schedule->tasks[i];
-        if (task->kind != QDRI_TASK_COLLECTIVE) continue;
-        const qdri_coll coll = qdri_task_coll(task);
-        const size_t bytes = qdri_comm_scratch_bytes(qdri_grid_comm(stack->grid, task->channel),
-                                                     &coll);
-        if (bytes > stack->staging_bytes[task->channel])
-            stack->staging_bytes[task->channel] = bytes;
-    }
-}
-
-/* Statistics: two numbers a row at most, and the sums of losses and gradient norms. */
-static void measure_statistics(qdr_stack *stack)
-{
-    const int64_t n_few = 2 * (int64_t)qdri_net_batch_parts(&stack->net);
-    const int64_t n_elems = 2 * stack->net.cell_rows > n_few ? 2 * stack->net.cell_rows : n_few;
-    const qdri_coll coll = {.kind = QDR_ALL_REDUCE, .dtype = QDR_F64, .count = n_elems};
-    const qdri_coll few = {.kind = QDR_ALL_REDUCE, .dtype = QDR_F64, .count = n_few};
-    for (int channel = QDR_CHANNEL_X_STAT; channel <= (int)QDR_CHANNEL_D_STAT; channel++) {
-        const int rows = channel == (int)QDR_CHANNEL_X_STAT || channel == (int)QDR_CHANNEL_Y_STAT;
-        const qdri_comm *comm = qdri_grid_comm(stack->grid, (qdr_channel)channel);
-        stack->staging_bytes[channel] = qdri_comm_scratch_bytes(comm, rows ? &coll : &few);
-    }
-}
-
-/* Key heads travel on the channel of statistics, between them. */
-static void measure_key_heads(qdr_stack *stack, const qdri_node *node)
-{
-    const qdri_key_heads *keys = &node->u.attention.keys;
-    static const qdr_coll_kind kinds[] = {QDR_ALL_GATHER, QDR_REDUCE_SCATTER};
-    if (node->kind != QDRI_NODE_ATTENTION || !keys->gathered) return;
-    for (int i = 0; i < 2; i++) {
-        const qdri_coll coll = qdri_key_heads_coll(&node->u.attention.local, keys, kinds[i]);
-        const size_t bytes = qdri_comm_scratch_bytes(qdri_key_heads_comm(stack->grid, keys), &coll);
-        size_t *most = &stack->staging_bytes[(int)QDR_CHANNEL_X_STAT + (int)keys->axis];
-        if (bytes > *most) *most = bytes;
-    }
-}
-
-static qdr_status reserve_staging(qdr_stack *stack)
-{
-    qdri_schedule *single = &stack->lists.single;
-    for (int i = 0; i < stack->net.n_nodes; i++) {
-        if (stack->net.nodes[i].kind != QDRI_NODE_LINEAR) continue;
-        for (int accumulate = 0; accumulate < 2; accumulate++) {
-            QDR_TRY(qdri_net_layer_forward(&stack->net, i, accumulate, single));
-            measure_staging(stack, single);
-        }
-        QDR_TRY(qdri_net_layer_backward(&stack->net, i, 0, QDRI_GRADIENT_OVERWRITE, single));
-        measure_staging(stack, single);
-    }
-    measure_staging(stack, &stack->lists.forward);
-    measure_staging(stack, &stack->lists.backward[0]);
-    measure_statistics(stack);
-    for (int i = 0; i < stack->net.n_nodes; i++) measure_key_heads(stack, &stack->net.nodes[i]);
-    for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
-        QDR_TRY(qdri_comm_reserve(qdri_grid_comm(stack->grid, (qdr_channel)channel),
-                                  stack->staging_bytes[channel]));
     return QDR_OK;
 }
 
@@ -100,7 +36,7 @@ static qdr_status build(qdr_stack *stack)
     QDR_TRY(check_products(stack));
     QDR_TRY(qdri_net_build(&stack->net, &stack->lists));
     QDR_TRY(make_events(stack));
-    return reserve_staging(stack);
+    return qdri_stack_reserve_staging(stack);
 }
 
 qdr_status qdr_stack_build(qdr_stack *stack)
@@ -129,11 +65,13 @@ qdr_status qdr_stack_get_sizes(const qdr_stack *stack, qdr_stack_sizes *sizes)
     for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
         sizes->communication += stack->staging_bytes[channel];
     sizes->device = qdri_dev_fixed_bytes(qdri_context_dev(qdr_grid_context(stack->grid)),
-                                         stack->net.opts.dtype);
+                                         stack->net.opts.dtype) +
+                    stack->product_bytes;
     return QDR_OK;
 }
 
-static qdr_status bind_region(qdr_stack *stack, qdri_region region, void *callers)
+/* owned_by_all: no rank brings memory of its own for the region. */
+static qdr_status bind_region(qdr_stack *stack, qdri_region region, void *callers, int owned_by_all)
 {
     if ((uintptr_t)callers % QDRI_BUFFER_ALIGN)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "bind: memory at %p is not aligned to %d bytes", callers,
@@ -147,7 +85,8 @@ static qdr_status bind_region(qdr_stack *stack, qdri_region region, void *caller
     stack->memory[region] = callers;
     if (callers)
         return bytes ? qdri_dev_check_argument(dev, callers, 1, "bind", names[region]) : QDR_OK;
-    QDR_TRY(qdri_mem_alloc_for(dev, names[region], bytes, &stack->owned[region]));
+    QDR_TRY((owned_by_all ? qdri_mem_alloc_shared : qdri_mem_alloc_for)(dev, names[region], bytes,
+                                                                        &stack->owned[region]));
     stack->memory[region] = stack->owned[region];
     return QDR_OK;
 }
@@ -172,12 +111,13 @@ static void unbind(qdr_stack *stack)
     }
 }
 
-static qdr_status bind(qdr_stack *stack, const qdr_stack_memory *memory)
+static qdr_status bind(qdr_stack *stack, void *const callers[QDRI_CALLER],
+                       const int owned_by_all[QDRI_CALLER])
 {
-    void *callers[QDRI_CALLER] = {memory->parameters, memory->gradients, memory->activations,
-                                  memory->workspace};
     for (int region = 0; region < (int)QDRI_CALLER; region++)
-        QDR_TRY(bind_region(stack, (qdri_region)region, callers[region]));
+        QDR_TRY(bind_region(stack, (qdri_region)region, callers[region], owned_by_all[region]));
+    QDR_TRY(qdri_reserve_product(qdr_context_stream(qdr_grid_context(stack->grid)),
+                                 stack->product_bytes));
     return clear(stack);
 }
 
@@ -192,9 +132,15 @@ qdr_status qdr_stack_bind(qdr_stack *stack, const qdr_stack_memory *memory)
 {
     if (!stack || !memory)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "bind: the stack or the memory is NULL");
+    qdr_context *ctx = qdr_grid_context(stack->grid);
     const int is_open = stack->built && !stack->bound;
-    const qdr_status status = qdr_agree(qdr_grid_context(stack->grid),
-                                        is_open ? bind(stack, memory) : fail_bind(stack));
+    void *const callers[QDRI_CALLER] = {memory->parameters, memory->gradients, memory->activations,
+                                        memory->workspace};
+    int owned_by_all[QDRI_CALLER];
+    for (int region = 0; region < (int)QDRI_CALLER; region++)
+        owned_by_all[region] = !qdri_comm_any(qdri_context_world(ctx), callers[region] != NULL);
+    const qdr_status status = qdr_agree(ctx, is_open ? bind(stack, callers, owned_by_all)
+                                                     : fail_bind(stack));
     if (is_open && status != QDR_OK) unbind(stack);
     stack->bound |= status == QDR_OK;
     return status;

@@ -55,8 +55,8 @@ qdri_gemm qdri_task_gemm(const qdri_task *task)
 typedef struct run {
     qdr_stack *stack;
     const qdri_task *task;
-    const qdri_task *bias; /* of a product: the task that adds it, done with it; NULL: none */
-    int is_done; /* with the product before */
+    qdri_gemm gemm; /* of a product, with what is done to its result */
+    int is_done; /* with a product before */
     qdr_stream *stream;
     qdri_stamps *stamps; /* NULL: it is not measured */
 } run;
@@ -81,12 +81,7 @@ static qdr_status zero_tail(const run *r)
 
 static qdr_status run_product(const run *r)
 {
-    qdri_gemm gemm = qdri_task_gemm(r->task);
-    gemm.a = reads(r, 0);
-    gemm.b = reads(r, 1);
-    gemm.c = writes(r, 0);
-    if (r->bias) gemm.bias = qdri_stack_pointer(r->stack, r->bias->reads[0]);
-    QDR_TRY(qdri_gemm_run(r->stream, &gemm));
+    QDR_TRY(qdri_gemm_run(r->stream, &r->gemm));
     return zero_tail(r);
 }
 
@@ -243,38 +238,43 @@ static qdr_status run_task(const run *r, int number)
     return add_stamp(r->stream, event ? &event->end_ns : NULL);
 }
 
-/* The next task, if it adds a bias to the whole of what this one, a product, writes, and the device
- * does both at once. */
-static const qdri_task *find_bias(const qdr_stack *stack, const qdri_schedule *schedule, int number)
-{
-    const qdri_task *task = &schedule->tasks[number], *next = task + 1;
-    if (task->kind != QDRI_TASK_PRODUCT || number + 1 == schedule->n_tasks) return NULL;
-    const int waits = next->n_waits > 1 || (next->n_waits == 1 && next->waits[0] != number);
-    if (next->kind != QDRI_TASK_BIAS_ADD || next->stream != task->stream || waits ||
-        next->m != task->m || next->n != task->n || task->zero_tail ||
-        next->writes[0].buffer != task->writes[0].buffer ||
-        next->writes[0].offset != task->writes[0].offset)
-        return NULL;
-    const qdri_gemm gemm = qdri_task_gemm(task);
-    return qdri_dev_adds_bias(qdri_context_dev(qdr_grid_context(stack->grid)), &gemm) ? next : NULL;
-}
-
-/* *bias: in, the task that adds the bias of the product before, which has done it; out, that of
- * this one. */
-static qdr_status enqueue(qdr_stack *stack, const qdri_schedule *schedule, int number,
-                          const qdri_task **bias, qdri_stamps *stamps, qdr_stream *compute)
+/* The product of a task. *done: the last task that is done with it. */
+static qdri_gemm gemm_of(const qdr_stack *stack, const qdri_schedule *schedule, int number,
+                         int *done)
 {
     const qdri_task *task = &schedule->tasks[number];
-    const int is_done = task == *bias;
-    *bias = find_bias(stack, schedule, number);
-    const run r = {.stack = stack,
-                   .task = task,
-                   .bias = *bias,
-                   .is_done = is_done,
-                   .stream = stream_of(stack, task->stream, compute),
-                   .stamps = stamps ? &stamps[number] : NULL};
+    qdri_gemm gemm = qdri_task_gemm(task);
+    gemm.a = qdri_stack_pointer(stack, task->reads[0]);
+    gemm.b = qdri_stack_pointer(stack, task->reads[1]);
+    gemm.c = qdri_stack_pointer(stack, task->writes[0]);
+    *done = qdri_fuse(stack, schedule, number, &gemm);
+    return gemm;
+}
+
+static qdr_status wait_for_others(const qdr_stack *stack, const qdri_task *task, qdr_stream *stream)
+{
     for (int i = 0; i < task->n_waits; i++)
-        QDR_TRY(qdri_stream_wait(r.stream, stack->events[task->waits[i]]));
+        QDR_TRY(qdri_stream_wait(stream, stack->events[task->waits[i]]));
+    return QDR_OK;
+}
+
+/* *done: the last task that is done, in: before this one, out: with it. What a task waits for lies
+ * in front of the product with which it is done, since nothing is between the two. */
+static qdr_status enqueue(qdr_stack *stack, const qdri_schedule *schedule, int number, int *done,
+                          qdri_stamps *stamps, qdr_stream *compute)
+{
+    const qdri_task *task = &schedule->tasks[number];
+    run r = {.stack = stack,
+             .task = task,
+             .is_done = number <= *done,
+             .stream = stream_of(stack, task->stream, compute),
+             .stamps = stamps ? &stamps[number] : NULL};
+    if (!r.is_done) {
+        *done = number;
+        if (task->kind == QDRI_TASK_PRODUCT) r.gemm = gemm_of(stack, schedule, number, done);
+        for (int i = number; i <= *done; i++)
+            QDR_TRY(wait_for_others(stack, &schedule->tasks[i], r.stream));
+    }
     QDR_TRY(run_task(&r, number));
     return task->signals ? qdri_event_record(stack->events[number], r.stream) : QDR_OK;
 }
@@ -284,9 +284,13 @@ static qdr_status enqueue(qdr_stack *stack, const qdri_schedule *schedule, int n
 static qdr_status enqueue_all(qdr_stack *stack, const qdri_schedule *schedule, qdr_stream *compute)
 {
     int used[QDRI_N_STREAMS] = {0};
-    qdri_trace *trace = qdri_context_trace(qdr_grid_context(stack->grid));
-    qdri_stamps *stamps = qdri_measures_next(stack->measures, schedule);
-    const qdri_task *bias = NULL;
+    const qdr_context *ctx = qdr_grid_context(stack->grid);
+    qdri_trace *trace = qdri_context_trace(ctx);
+    /* What is recorded has no times of its own. */
+    qdri_stamps *stamps = qdri_context_is_recording(ctx)
+                              ? NULL
+                              : qdri_measures_next(stack->measures, schedule);
+    int done = -1;
     if (trace) qdri_trace_next_run(trace, &stack->net.place);
     QDR_TRY(qdri_event_record(stack->start, compute));
     for (int i = 0; i < schedule->n_tasks; i++) {
@@ -294,7 +298,7 @@ static qdr_status enqueue_all(qdr_stack *stack, const qdri_schedule *schedule, q
         if (stream != QDRI_STREAM_OF_COMPUTE && !used[stream])
             QDR_TRY(qdri_stream_wait(stream_of(stack, stream, compute), stack->start));
         used[stream] = 1;
-        QDR_TRY(enqueue(stack, schedule, i, &bias, stamps, compute));
+        QDR_TRY(enqueue(stack, schedule, i, &done, stamps, compute));
     }
     for (int s = 1; s < QDRI_N_STREAMS; s++) {
         if (!used[s]) continue;

@@ -42,6 +42,7 @@ struct qdr_stack {
     void *memory[QDRI_N_REGIONS]; /* where the regions lie */
     void *owned[QDRI_N_REGIONS]; /* those that the stack allocated */
     size_t staging_bytes[QDR_N_CHANNELS];
+    size_t product_bytes; /* of the device's, for the products */
     qdr_event **events; /* of signalling tasks */
     int n_events;
     qdr_event *start, *done[QDRI_N_STREAMS];
@@ -67,6 +68,9 @@ QDR_NODISCARD qdr_status qdri_stack_ready(const qdr_stack *stack,
 /* Waits until nothing of this stack runs any more. A poisoned context has nothing left to wait for.
  */
 QDR_NODISCARD qdr_status qdri_stack_drain(const qdr_stack *stack);
+
+/* needs.c: finds what the lists need, and takes the staging. */
+QDR_NODISCARD qdr_status qdri_stack_reserve_staging(qdr_stack *stack);
 
 /* report.c: what QDR_REPORT asks for. */
 QDR_NODISCARD qdr_status qdri_report_begin(qdr_stack *stack);
@@ -110,5 +114,11 @@ qdri_gemm qdri_task_gemm(const qdri_task *task);
 qdr_status qdri_give_up(const qdr_stack *stack, qdr_status status);
 QDR_NODISCARD qdr_status qdri_execute(qdr_stack *stack, const qdri_schedule *schedule,
                                       qdr_stream *stream);
+
+/* fuse.c
+ * Adds to *gemm, the product of a task with its memory, what the tasks right behind it do with its
+ * result, as far as the device does it at once.
+ * @return the last task that is done with it; `number`: no other */
+int qdri_fuse(const qdr_stack *stack, const qdri_schedule *schedule, int number, qdri_gemm *gemm);
 
 #endif

@@ -103,7 +103,7 @@ static qdr_status add_lists(report *r)
     }
     if (r->n_rows) return QDR_OK;
     return QDR_FAIL(QDR_ERR_STATE, "report: no schedule of the stack ran twice since it is "
-                                   "measured; run it more often");
+                                   "measured; run it more often, unrecorded");
 }
 
 /* ---- the table ---- */

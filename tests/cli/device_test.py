@@ -160,8 +160,41 @@ class Ranges(Case):
         with open(self.path("ranges"), encoding="utf-8") as file:
             ranges = {line.rstrip("\n") for line in file if line.startswith("block")}
         self.assertGreater(len(ranges), 20)
-        self.assertLessEqual(ranges, traced)  # a bias may be added with its product
+        self.assertLessEqual(ranges, traced)  # biases and GELU may be done with a product
         self.assertLessEqual(products, ranges)
+
+    def kinds(self, *words, grid="1x1x1x1", **environment):
+        """Names and kinds of what runs by itself, of a block whose layers are wide enough to be multiplied at once."""
+        ranges = self.path("ranges")
+        self.assert_done(layer(*words, "--hidden", "32", grid=grid, NVTX_INJECTION64_PATH=ARGUMENTS.listener,
+                               LISTENER_FILE=ranges, **environment))
+        with open(ranges, encoding="utf-8") as file:
+            return {line.split(" #")[0].removeprefix("block0.") for line in file if line.startswith("block")}
+
+    def test_fused(self):
+        """GELU and the gradient through it are done with the product in front of them, where its sum needs no other rank."""
+        gelu = {"gelu: forward", "gelu: backward"}
+        biases = {f"{name}: bias-add" for name in ("qkv", "proj", "fc", "fc2")}
+        bf16 = ("--dtype", "bf16")
+        for words, grid, environment, expected in (
+                (bf16, "1x1x1x1", {}, set()),
+                (("--dtype", "f16"), "1x1x1x1", {}, set()),
+                ((*bf16, "--batch-parts", "2"), "1x1x1x1", {}, set()),
+                (bf16, "1x1x2x1", {}, set()),
+                ((*bf16, "--overlap", "off"), "1x1x2x1", {}, set()),
+                (bf16, "1x2x1x1", {}, {"proj: bias-add", "fc2: bias-add"}),
+                ((*bf16, "--layout", "scattered"), "1x2x1x1", {}, {"proj: bias-add", "fc2: bias-add"}),
+                (bf16, "2x1x1x1", {}, gelu | {"qkv: bias-add", "fc: bias-add"}),
+                (bf16, "2x2x1x1", {}, gelu | biases),
+                ((*bf16, "--products", "fp8"), "1x1x1x1", {}, gelu | biases),
+                (bf16, "1x1x1x1", {"FAKE_CUDA_CAPABILITY": "86"}, gelu),
+                (bf16, "1x1x1x1", {"QDR_FUSE_GELU": "0"}, gelu),
+                (("--dtype", "f32"), "1x1x1x1", {}, gelu),
+                (("--dtype", "f64"), "1x1x1x1", {}, gelu | biases)):
+            with self.subTest(words=words, grid=grid, environment=environment):
+                found = self.kinds(*words, grid=grid, **environment)
+                self.assertEqual(found & (gelu | biases), expected)
+                self.assertIn("fc: product", found)
 
     def test_pairs(self):
         self.assert_done(layer(NVTX_INJECTION64_PATH=ARGUMENTS.listener, LISTENER_FILE=self.path("ranges")))

@@ -28,10 +28,29 @@ static void *copy_of(const void *data, size_t bytes)
     return made;
 }
 
+/* NCCL's only. */
+static struct {
+    void (*run)(void *args), (*forget)(void *args);
+} forgets;
+
+void fake_on_forget(void (*run)(void *args), void (*forget)(void *args))
+{
+    fake_lock();
+    forgets.run = run;
+    forgets.forget = forget;
+    fake_unlock();
+}
+
+static void forget(fake_command *command)
+{
+    if (command->run && command->run == forgets.run) forgets.forget(command->data);
+    free(command->data);
+}
+
 void fake_script_release(fake_script *script)
 {
     if (--script->n_holders) return;
-    for (int i = 0; i < script->n_commands; i++) free(script->commands[i].data);
+    for (int i = 0; i < script->n_commands; i++) forget(&script->commands[i]);
     free(script->commands);
     free(script->lane_devices);
     free(script);
@@ -267,6 +286,12 @@ static enum cudaStreamCaptureStatus status_of(const fake_stream *stream)
     if (!stream || !stream->capture) return cudaStreamCaptureStatusNone;
     return stream->capture->is_broken ? cudaStreamCaptureStatusInvalidated
                                       : cudaStreamCaptureStatusActive;
+}
+
+int fake_is_captured(cudaStream_t stream)
+{
+    enum cudaStreamCaptureStatus is = cudaStreamCaptureStatusNone;
+    return cudaStreamIsCapturing(stream, &is) == cudaSuccess && is != cudaStreamCaptureStatusNone;
 }
 
 cudaError_t cudaStreamIsCapturing(cudaStream_t handle, enum cudaStreamCaptureStatus *status)

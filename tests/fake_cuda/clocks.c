@@ -4,8 +4,6 @@
 
 #include "internal.h"
 
-fake_clock fake_host_clock;
-
 uint64_t fake_clock_at(const fake_clock *clock, int slot)
 {
     return slot < clock->n ? clock->times[slot] : 0;
@@ -57,12 +55,14 @@ typedef struct idle_slot {
 static idle_slot *idle;
 static int n_idle, n_slots;
 
-/* A stream that takes a slot begins with the host's clock, so what used the slot is before it. */
+/* A stream that takes a slot begins with the clock of its maker: what used the slot is before it.
+ */
 int fake_slot_take(void)
 {
+    const fake_clock *known = fake_host_clock();
     for (int i = 0; i < n_idle; i++) {
         const idle_slot found = idle[i];
-        if (fake_clock_at(&fake_host_clock, found.slot) < found.last_time) continue;
+        if (fake_clock_at(known, found.slot) < found.last_time) continue;
         idle[i] = idle[--n_idle];
         return found.slot;
     }

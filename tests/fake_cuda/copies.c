@@ -55,10 +55,17 @@ static cudaError_t book_copy(fake_stream *stream, const copy *c)
     return fake_submit_use(stream, &uses);
 }
 
+/* Managed memory is the host's, too. */
+static int is_device_only(const void *pointer)
+{
+    const fake_block *block = fake_find_block(pointer);
+    return block ? block->kind == FAKE_DEVICE : fake_in_region(pointer);
+}
+
 /* What a kind of copy says of its two ends must be so. */
 static int fits_kind(const copy *c, enum cudaMemcpyKind kind)
 {
-    const int to_device = fake_in_region(c->to), from_device = fake_in_region(c->from);
+    const int to_device = is_device_only(c->to), from_device = is_device_only(c->from);
     switch (kind) {
     case cudaMemcpyHostToHost: return !to_device && !from_device;
     case cudaMemcpyHostToDevice: return !from_device;

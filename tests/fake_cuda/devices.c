@@ -55,6 +55,7 @@ cudaError_t cudaGetDeviceCount(int *n)
 cudaError_t cudaSetDevice(int device)
 {
     const cudaError_t error = check_number(device);
+    fake_check_taken("cudaSetDevice");
     if (error == cudaSuccess) current_device = device;
     return fake_note(error);
 }
@@ -102,7 +103,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *made, int device)
         .unifiedAddressing = 1,
         .l2CacheSize = 50 << 20,
         .managedMemory = 1,
-        .concurrentManagedAccess = 1,
+        .concurrentManagedAccess = settings->shares_managed,
         .streamPrioritiesSupported = 1,
         .memoryPoolsSupported = 1,
         .cooperativeLaunch = 1,
@@ -118,6 +119,7 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
     const cudaError_t error = cudaGetDeviceProperties(&is, device);
     if (error != cudaSuccess) return error;
     switch (attribute) {
+    case cudaDevAttrConcurrentManagedAccess: *value = is.concurrentManagedAccess; break;
     case cudaDevAttrMultiProcessorCount: *value = is.multiProcessorCount; break;
     case cudaDevAttrComputeCapabilityMajor: *value = is.major; break;
     case cudaDevAttrComputeCapabilityMinor: *value = is.minor; break;
@@ -135,7 +137,6 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
     case cudaDevAttrGlobalMemoryBusWidth: *value = 5120; break;
     case cudaDevAttrPciBusId: *value = is.pciBusID; break;
     case cudaDevAttrManagedMemory:
-    case cudaDevAttrConcurrentManagedAccess:
     case cudaDevAttrMemoryPoolsSupported:
     case cudaDevAttrUnifiedAddressing:
     case cudaDevAttrCanMapHostMemory:

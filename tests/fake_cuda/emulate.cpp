@@ -5,6 +5,8 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <mutex>
+#include <unordered_map>
 #include <vector>
 
 #include <sys/mman.h>
@@ -25,7 +27,7 @@ constexpr size_t stack_bytes = 128 << 10;
 enum fiber_state { RUNS, WAITS_FOR_BLOCK, WAITS_FOR_WARP, ENDED };
 
 struct later_copy {
-    unsigned to;
+    unsigned to, bytes;
     const void *from; /* nullptr: zeros */
     bool is_ended; /* its group is */
 };
@@ -271,11 +273,19 @@ void emulate_warp_meets(unsigned mask, void *mine, void (*finish)(void *const *a
 
 /* ---- copies ---- */
 
-void copy_later(unsigned to, const void *from, bool is_there)
+/* The address must be aligned even if nothing is read from it. */
+static void add_copy(unsigned to, unsigned bytes, const void *from, bool is_there)
 {
-    if (to % 16 != 0 || to + 16 > here().grid->shared_bytes || (is_there && (uintptr_t)from % 16))
-        stop("a copy of 16 bytes has a bad address");
-    here().fibers[here().running].copies.push_back({to, is_there ? from : nullptr, false});
+    if (to % bytes != 0 || to + bytes > here().grid->shared_bytes || (uintptr_t)from % bytes != 0)
+        stop("a copy has a bad address");
+    here().fibers[here().running].copies.push_back({to, bytes, is_there ? from : nullptr, false});
+}
+
+void copy_later(unsigned to, const void *from, bool is_there) { add_copy(to, 16, from, is_there); }
+
+void copy_word_later(unsigned to, const void *from, bool is_there)
+{
+    add_copy(to, 4, from, is_there);
 }
 
 void end_copies()
@@ -288,8 +298,8 @@ void wait_for_copies()
     std::vector<later_copy> &copies = here().fibers[here().running].copies;
     for (const later_copy &copy : copies) {
         if (!copy.is_ended) stop("copies are waited for whose group has not ended");
-        if (copy.from) memcpy(shared_bytes + copy.to, copy.from, 16);
-        if (!copy.from) memset(shared_bytes + copy.to, 0, 16);
+        if (copy.from) memcpy(shared_bytes + copy.to, copy.from, copy.bytes);
+        if (!copy.from) memset(shared_bytes + copy.to, 0, copy.bytes);
     }
     copies.clear();
 }
@@ -376,23 +386,46 @@ void emulate_multiply_add(bool is_f16, float *c, const unsigned *a, unsigned b0,
 
 /* ---- grids ---- */
 
-static size_t shared_allowed = 48 << 10;
-
-cudaError_t emulate_allow_shared(size_t bytes)
+namespace
 {
+constexpr size_t shared_of_all = 48 << 10;
+
+struct allowances {
+    std::mutex lock;
+    std::unordered_map<const void *, size_t> bytes;
+};
+
+allowances &all_allowances()
+{
+    static allowances *all = new allowances; /* lives as long as any thread */
+    return *all;
+}
+
+size_t shared_allowed(const void *kernel)
+{
+    allowances &all = all_allowances();
+    const std::lock_guard<std::mutex> guard(all.lock);
+    const auto found = all.bytes.find(kernel);
+    return found == all.bytes.end() ? shared_of_all : found->second;
+}
+} // namespace
+
+cudaError_t emulate_allow_shared(const void *kernel, size_t bytes)
+{
+    allowances &all = all_allowances();
     if (bytes > EMULATE_SHARED_BYTES) return cudaErrorInvalidValue;
-    if (bytes > __atomic_load_n(&shared_allowed, __ATOMIC_RELAXED))
-        __atomic_store_n(&shared_allowed, bytes, __ATOMIC_RELAXED);
+    const std::lock_guard<std::mutex> guard(all.lock);
+    all.bytes[kernel] = bytes > shared_of_all ? bytes : shared_of_all;
     return cudaSuccess;
 }
 
-cudaError_t emulate_check(const cudaLaunchConfig_t *config)
+cudaError_t emulate_check(const cudaLaunchConfig_t *config, const void *kernel)
 {
     const dim3 grid = config->gridDim, block = config->blockDim;
     const size_t n_threads = (size_t)block.x * block.y * block.z;
     if (n_threads == 0 || n_threads > most_threads || block.z > 64 || grid.x == 0 || grid.y == 0 ||
         grid.z == 0 || grid.x > 0x7fffffffu || grid.y > 65535 || grid.z > 65535 ||
-        config->dynamicSmemBytes > __atomic_load_n(&shared_allowed, __ATOMIC_RELAXED))
+        config->dynamicSmemBytes > shared_allowed(kernel))
         return cudaErrorInvalidConfiguration;
     return fake_take_launch_failure();
 }
@@ -400,6 +433,7 @@ cudaError_t emulate_check(const cudaLaunchConfig_t *config)
 void emulate_run(const emulate_grid *grid)
 {
     static thread_local block_of_fibers block;
+    static thread_local unsigned n_grids;
     current = &block;
     if (!block.stacks) {
         void *stacks = mmap(nullptr, stack_bytes * most_threads, PROT_READ | PROT_WRITE,
@@ -411,10 +445,11 @@ void emulate_run(const emulate_grid *grid)
     block.n = (int)(grid->block.x * grid->block.y * grid->block.z);
     blockDim = grid->block;
     gridDim = grid->grid;
-    for (unsigned z = 0; z < grid->grid.z; z++)
-        for (unsigned y = 0; y < grid->grid.y; y++)
-            for (unsigned x = 0; x < grid->grid.x; x++) {
-                blockIdx = {x, y, z};
-                run_block(block);
-            }
+    const size_t n_x = grid->grid.x, n_y = grid->grid.y, n = n_x * n_y * grid->grid.z;
+    const bool is_reversed = n_grids++ % 2 == 1;
+    for (size_t k = 0; k < n; k++) {
+        const size_t i = is_reversed ? n - 1 - k : k;
+        blockIdx = {(unsigned)(i % n_x), (unsigned)(i / n_x % n_y), (unsigned)(i / n_x / n_y)};
+        run_block(block);
+    }
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* CUDA C++ for g++: included before a .cu file, it makes its kernels functions of the host. The
- * blocks of a grid run one after the other on the thread of the stream; the threads of a block are
- * fibers, which take turns where the block or a warp waits for all of its threads. */
+ * blocks of a grid run one after the other on the thread of the stream, every other grid's from the
+ * last to the first; the threads of a block are fibers, which take turns where the block or a warp
+ * waits for all of its threads. */
 #ifndef FAKE_CUDA_EMULATE_H
 #define FAKE_CUDA_EMULATE_H
 
@@ -48,8 +49,9 @@ typedef struct emulate_grid {
 } emulate_grid;
 void emulate_run(const emulate_grid *grid);
 /* What a GPU would say of the grid's sizes. */
-cudaError_t emulate_check(const cudaLaunchConfig_t *config);
-cudaError_t emulate_allow_shared(size_t bytes);
+cudaError_t emulate_check(const cudaLaunchConfig_t *config, const void *kernel);
+/* Dynamic shared memory that this kernel may have, beyond what any may. */
+cudaError_t emulate_allow_shared(const void *kernel, size_t bytes);
 
 /* ---- meetings of threads ---- */
 
@@ -179,12 +181,21 @@ inline int64_t nanosecs_now()
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-inline float fast_exp2(float x) { return exp2f(x); }
+/* Subnormal numbers are 0, and so is what is divided by a number beyond 2^126. */
+inline float emulate_flush(float x) { return fabsf(x) < 0x1p-126f ? copysignf(0, x) : x; }
+inline float fast_exp2(float x) { return emulate_flush(exp2f(emulate_flush(x))); }
+inline float fast_divide(float a, float b)
+{
+    if (fabsf(b) > 0x1p126f) return 0 * a;
+    return emulate_flush(emulate_flush(a) / emulate_flush(b));
+}
+inline void store_at_once(void *to, uint4 x) { *(uint4 *)to = x; }
 inline void *dynamic_shared() { return shared_bytes; }
 inline unsigned dynamic_shared_address() { return 0; } /* offsets in shared_bytes */
 
 /* Made when they are waited for, not before. */
 void copy_later(unsigned to, const void *from, bool is_there);
+void copy_word_later(unsigned to, const void *from, bool is_there);
 void end_copies();
 void wait_for_copies();
 
@@ -242,7 +253,7 @@ template <typename... E> void emulate_enqueued(void *args)
 template <typename... E, typename... A>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config, void (*kernel)(E...), A &&...args)
 {
-    const cudaError_t error = emulate_check(config);
+    const cudaError_t error = emulate_check(config, (const void *)kernel);
     if (error != cudaSuccess) return error;
     emulate_call<E...> call = {{config->gridDim, config->blockDim, config->dynamicSmemBytes,
                                 emulate_thread<E...>, nullptr},
@@ -253,10 +264,10 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config, void (*kernel)(
 }
 
 template <typename... E>
-cudaError_t cudaFuncSetAttribute(void (*)(E...), cudaFuncAttribute attribute, int value)
+cudaError_t cudaFuncSetAttribute(void (*kernel)(E...), cudaFuncAttribute attribute, int value)
 {
     return attribute == cudaFuncAttributeMaxDynamicSharedMemorySize
-               ? emulate_allow_shared((size_t)value)
+               ? emulate_allow_shared((const void *)kernel, (size_t)value)
                : cudaSuccess;
 }
 

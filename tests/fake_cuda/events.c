@@ -15,9 +15,9 @@ static int n_events;
 
 void fake_moment_release(fake_moment *moment)
 {
-    pthread_mutex_lock(&moment->lock);
+    fake_mutex_lock(&moment->lock);
     const int n_holders = --moment->n_holders;
-    pthread_mutex_unlock(&moment->lock);
+    fake_mutex_unlock(&moment->lock);
     if (n_holders) return;
     pthread_mutex_destroy(&moment->lock);
     pthread_cond_destroy(&moment->changed);
@@ -27,9 +27,9 @@ void fake_moment_release(fake_moment *moment)
 
 static void hold(fake_moment *moment)
 {
-    pthread_mutex_lock(&moment->lock);
+    fake_mutex_lock(&moment->lock);
     moment->n_holders++;
-    pthread_mutex_unlock(&moment->lock);
+    fake_mutex_unlock(&moment->lock);
 }
 
 static void run_moment(void *args)
@@ -37,19 +37,19 @@ static void run_moment(void *args)
     fake_moment *moment = *(fake_moment **)args;
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    pthread_mutex_lock(&moment->lock);
+    fake_mutex_lock(&moment->lock);
     moment->is_done = 1;
     moment->nanosecs = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
     pthread_cond_broadcast(&moment->changed);
-    pthread_mutex_unlock(&moment->lock);
+    fake_mutex_unlock(&moment->lock);
     fake_moment_release(moment);
 }
 
 static void await(fake_moment *moment)
 {
-    pthread_mutex_lock(&moment->lock);
-    while (!moment->is_done) pthread_cond_wait(&moment->changed, &moment->lock);
-    pthread_mutex_unlock(&moment->lock);
+    fake_mutex_lock(&moment->lock);
+    while (!moment->is_done) fake_cond_wait(&moment->changed, &moment->lock);
+    fake_mutex_unlock(&moment->lock);
 }
 
 static void run_wait(void *args)
@@ -65,6 +65,7 @@ fake_moment *fake_moment_record(fake_stream *stream)
     pthread_mutex_init(&moment->lock, NULL);
     pthread_cond_init(&moment->changed, NULL);
     moment->n_holders = 2; /* who asked, and the stream */
+    fake_follow_host(stream);
     fake_clock_join(&moment->clock, &stream->clock);
     fake_push(stream, run_moment, &moment, sizeof moment);
     return moment;
@@ -73,6 +74,7 @@ fake_moment *fake_moment_record(fake_stream *stream)
 void fake_moment_wait(fake_stream *stream, fake_moment *moment)
 {
     hold(moment);
+    fake_follow_host(stream);
     fake_clock_join(&stream->clock, &moment->clock);
     fake_push(stream, run_wait, &moment, sizeof moment);
 }
@@ -221,11 +223,11 @@ static fake_moment *look_at(cudaEvent_t event, const char *name, cudaError_t *er
     return moment;
 }
 
-/* The host knows now. */
+/* The thread knows now. */
 static void join_and_release(fake_moment *moment)
 {
     fake_lock();
-    fake_clock_join(&fake_host_clock, &moment->clock);
+    fake_host_join(&moment->clock);
     fake_unlock();
     fake_moment_release(moment);
 }
@@ -242,9 +244,9 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
 
 static int is_done(fake_moment *moment)
 {
-    pthread_mutex_lock(&moment->lock);
+    fake_mutex_lock(&moment->lock);
     const int done = moment->is_done;
-    pthread_mutex_unlock(&moment->lock);
+    fake_mutex_unlock(&moment->lock);
     return done;
 }
 
@@ -258,7 +260,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
         return cudaSuccess;
     }
     fake_moment_release(moment);
-    return cudaErrorNotReady;
+    return fake_note(cudaErrorNotReady);
 }
 
 static cudaError_t time_of(cudaEvent_t event, int64_t *nanosecs)

@@ -18,7 +18,7 @@ static int n_planned;
 
 void fake_plan_failures(const char *text)
 {
-    pthread_mutex_lock(&lock);
+    fake_mutex_lock(&lock);
     n_planned = 0;
     while (text && *text && n_planned < PLANNED_MOST) {
         planned *next = &plan[n_planned];
@@ -26,7 +26,7 @@ void fake_plan_failures(const char *text)
         text = strchr(text, ',');
         if (text) text++;
     }
-    pthread_mutex_unlock(&lock);
+    fake_mutex_unlock(&lock);
 }
 
 void fake_fail(const char *text)
@@ -39,11 +39,11 @@ int fake_take_failure(const char *kind)
 {
     int fails = 0;
     (void)fake_get_settings();
-    pthread_mutex_lock(&lock);
+    fake_mutex_lock(&lock);
     for (int i = 0; i < n_planned; i++) {
         if (strcmp(plan[i].kind, kind) == 0 && --plan[i].left == 0) fails = 1;
     }
-    pthread_mutex_unlock(&lock);
+    fake_mutex_unlock(&lock);
     return fails;
 }
 

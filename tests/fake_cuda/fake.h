@@ -3,11 +3,18 @@
  * may ask of it beside the entry points of cudart and cublasLt. Device memory is not the host's: a
  * device address lies in a region that nobody may touch, its bytes at a constant distance.
  *
+ * Races: what a thread of the host has waited for, another knows if the two have met since, at
+ * mutexes, barriers, or where threads begin and end; that is seen where libfake_watch.so is loaded
+ * first (LD_PRELOAD, see watch.h). Else, and with sanitizers, all threads know it at once. Order by
+ * atomics alone is not seen, nor what a collective of NCCL tells of other ranks.
+ *
  * Environment: FAKE_CUDA_GPUS (1), FAKE_CUDA_DRIVER (13000; 0: none), FAKE_CUDA_MEMORY (bytes per
- * GPU, 2 GiB), FAKE_CUDA_CAPABILITY (90), FAKE_CUDA_SMS (8), FAKE_CUDA_PEERS (1), FAKE_CUDA_SEED
- * (random), FAKE_CUDA_DELAY_US (the longest delay of a stream's work, 50), FAKE_CUDA_REPORT
+ * GPU, 2 GiB), FAKE_CUDA_CAPABILITY (90), FAKE_CUDA_SMS (8), FAKE_CUDA_PEERS (1), FAKE_CUDA_MANAGED
+ * (1: the host may use managed memory while the GPU works), FAKE_CUDA_SEED (random),
+ * FAKE_CUDA_DELAY_US (the longest delay of a stream's work, 50), FAKE_CUDA_REPORT
  * ("abort", "count"), FAKE_CUDA_LEAKS (1: looked for at the end), FAKE_CUDA_FAIL
- * ("malloc:3,launch:5"). Read once, at the first call. */
+ * ("malloc:3,launch:5"). Read once, at the first call. FAKE_CUDA_NO_FP8: cublasLt has no products
+ * of codes. */
 #ifndef FAKE_CUDA_FAKE_H
 #define FAKE_CUDA_FAKE_H
 
@@ -42,6 +49,12 @@ static inline void *fake_translate(const void *pointer)
 /* Enqueues work; `bytes` of args are copied (aligned to 16). Into the graph, if the stream is being
  * captured: then it runs at each launch, each time on a copy of the same args. */
 void fake_enqueue(cudaStream_t stream, void (*run)(void *args), const void *args, size_t bytes);
+
+/* Whether the stream is being captured; and from now on, for work that a graph holds: what is
+ * called with its args when that graph and all that was made of it are no more (with the lock of
+ * the books). */
+int fake_is_captured(cudaStream_t stream);
+void fake_on_forget(void (*run)(void *args), void (*forget)(void *args));
 
 /* What an injected failure makes of this launch; cudaSuccess: launch. Once per launch. */
 cudaError_t fake_take_launch_failure(void);
@@ -93,6 +106,7 @@ typedef enum fake_fault {
     FAKE_UNWRITTEN, /* bytes are read that nobody wrote */
     FAKE_DEFAULT_STREAM,
     FAKE_RACE,
+    FAKE_LEFT_ERROR, /* by a query; seen when the thread chooses its GPU next */
     FAKE_N_FAULTS
 } fake_fault;
 
@@ -111,6 +125,14 @@ void fake_count_reports(int counts);
 int64_t fake_check_leaks(void);
 
 uint64_t fake_seed(void);
+
+/* How often since the process began: "heuristic", an algorithm of cublasLt is asked for;
+ * "registration", of memory with NCCL; a "collective" of NCCL's, and a "registered collective", all
+ * of whose memory is. `what` lives for ever. The plugin on the fake exports fake_counted(). */
+void fake_count(const char *what);
+/* Memory of the GPU that was in use at most, in bytes. Exported, too. */
+size_t fake_bytes_peak(int device);
+int64_t fake_counted(const char *what);
 
 #ifdef __cplusplus
 }

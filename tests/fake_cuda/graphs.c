@@ -120,7 +120,8 @@ static cudaError_t instantiate(cudaGraphExec_t *made, cudaGraph_t graph)
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags)
 {
-    (void)flags;
+    if (flags & ~(unsigned long long)cudaGraphInstantiateFlagUseNodePriority)
+        return fake_note(cudaErrorNotSupported); /* others are not faked */
     fake_lock();
     const cudaError_t error = instantiate(exec, graph);
     fake_unlock();

@@ -9,13 +9,14 @@
 #include <stdlib.h>
 
 #include "fake.h"
+#include "hosts.h"
 
 #define FAKE_GPUS_MOST 16
 
 /* ---- settings.c ---- */
 
 typedef struct fake_settings {
-    int n_gpus, driver, capability, n_sms, has_peers, looks_for_leaks;
+    int n_gpus, driver, capability, n_sms, has_peers, shares_managed, looks_for_leaks;
     size_t memory_bytes;
     uint64_t seed;
     int64_t delay_us;
@@ -32,6 +33,7 @@ void *fake_grow(void *array, size_t n_elems, size_t elem_bytes);
 void fake_lock(void);
 void fake_unlock(void);
 cudaError_t fake_note(cudaError_t error); /* for cudaGetLastError() */
+void fake_check_taken(const char *name); /* reports what the thread's last query left */
 void fake_set_counts(int counts); /* whether reports are counted */
 
 /* ---- failures.c ---- */
@@ -48,22 +50,13 @@ cudaError_t fake_check_current(int device, const char *name);
 
 /* ---- clocks.c ---- */
 
-/* For each slot of a stream, how many of its operations are ordered before. */
-typedef struct fake_clock {
-    uint64_t *times;
-    int n;
-} fake_clock;
-
 uint64_t fake_clock_at(const fake_clock *clock, int slot);
 void fake_clock_join(fake_clock *clock, const fake_clock *other);
 uint64_t fake_clock_tick(fake_clock *clock, int slot);
 int fake_clock_covers(const fake_clock *clock, const fake_clock *other);
 void fake_clock_free(fake_clock *clock);
-/* What the host has waited for: one clock for all of its threads, since the fake does not see how
- * they wait for each other. */
-extern fake_clock fake_host_clock;
 int fake_slot_take(void);
-void fake_slot_give(int slot, uint64_t last_time); /* used again when the host has waited */
+void fake_slot_give(int slot, uint64_t last_time); /* for a thread that has waited */
 
 /* ---- ranges.c ---- */
 
@@ -88,7 +81,7 @@ typedef struct CUstream_st fake_stream;
 
 void fake_history_add(fake_history *history, const fake_access *access, fake_stream *stream,
                       const char *name);
-/* The first access that the host does not know to be finished; NULL: none. */
+/* The first access that the calling thread does not know to be finished; NULL: none. */
 const fake_past *fake_history_open(const fake_history *history);
 void fake_history_free(fake_history *history);
 
@@ -100,12 +93,12 @@ typedef struct fake_block {
     fake_block_kind kind;
     uintptr_t begin;
     size_t bytes;
-    uintptr_t pages; /* device: where its pages begin, and how long they are */
+    uintptr_t pages; /* where its pages begin, and how long they are; 0: host memory of malloc() */
     size_t page_bytes;
     int device, is_freed; /* freed: until the stream comes there */
     int is_registered; /* the caller's own */
     cudaMemPool_t pool;
-    unsigned char *shadow; /* of device memory, per byte: 1 if written; else NULL */
+    unsigned char *shadow; /* of what has pages, per byte: 1 if written; else NULL */
     fake_history history;
 } fake_block;
 
@@ -117,13 +110,26 @@ int64_t fake_leaked_blocks(void);
 /* Whether an address was a block's that is gone. */
 int fake_was_freed(const void *pointer);
 int fake_in_region(const void *pointer);
-/* Pages of device memory. 0: no room. */
+/* Pages of device memory, or of managed. 0: no room. */
 int fake_place(fake_block *block);
 void fake_unplace(fake_block *block);
 size_t fake_device_bytes_used(int device);
 cudaError_t fake_device_alloc(int device, size_t bytes, cudaMemPool_t pool, fake_block **block);
 /* Freed as of now for who enqueues; its bytes stay until fake_remove_block(). */
 void fake_mark_freed(fake_block *block);
+
+/* ---- managed.c ---- */
+
+int fake_managed_has_views(void); /* else it is host memory as any */
+/* Both views of `bytes` of pages. 0: no room. */
+int fake_managed_open(char *view, char *data, size_t bytes);
+void fake_managed_close(char *view, char *data, size_t bytes);
+/* Whether reads of what neither host nor work has written are found. */
+int fake_managed_is_checked(void);
+/* From now on not: something may write managed memory that work enqueued before then will read. */
+void fake_managed_be_unsure(void);
+/* Marks as written what the host has touched there. */
+void fake_managed_look(const fake_block *block, const void *begin, size_t bytes);
 
 /* ---- pools.c ---- */
 
@@ -177,6 +183,8 @@ struct CUstream_st {
 
 cudaError_t fake_stream_make(int device, unsigned flags, int priority, fake_stream **stream);
 void fake_stream_end(fake_stream *stream);
+/* What is enqueued next comes after all that the calling thread has waited for. */
+void fake_follow_host(fake_stream *stream);
 /* The stream of a handle, or NULL and a report. */
 fake_stream *fake_find_stream(cudaStream_t handle, const char *name);
 void fake_push(fake_stream *stream, void (*run)(void *), const void *args, size_t bytes);
@@ -186,6 +194,10 @@ void fake_wait_for(fake_stream *stream, uint64_t n_done);
 void fake_wait_for_device(int device);
 void fake_join_device(int device);
 int64_t fake_leaked_streams(void);
+
+/* ---- stream_facts.c ---- */
+
+void fake_run_host_call(void *args);
 
 /* ---- events.c ---- */
 

@@ -38,6 +38,8 @@ typedef struct fake_algo {
     uint32_t tile, stages, swizzling, reduction, custom;
     uint16_t inner_shape, cluster_shape;
     uint8_t align[4]; /* that it needs of A, B, C, D */
+    uint16_t align_bias; /* what the description's pointer had when it was offered; NULL: 256 */
+    uint8_t is_scaled; /* the description had the scales of A and B then */
 } fake_algo;
 
 #define FAKE_ALGO_MAGIC 0x66616b65616c676fu
@@ -62,6 +64,7 @@ typedef struct fake_product {
     size_t workspace_bytes;
     double alpha, beta;
     int n_splits;
+    uint32_t reduction;
 } fake_product;
 
 /* Whether there is such a product. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which products there are, and the algorithms that are offered for one. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "lt.h"
@@ -10,7 +11,8 @@ static int has_inputs(const fake_product *p)
 {
     const int a = p->a.type, b = p->b.type;
     if (fake_type_is_fp8(a) && fake_type_is_fp8(b))
-        return fake_get_settings()->capability >= 89 && !(a == CUDA_R_8F_E5M2 && b == a);
+        return fake_get_settings()->capability >= 89 && !(a == CUDA_R_8F_E5M2 && b == a) &&
+               !getenv("FAKE_CUDA_NO_FP8");
     return a == b && (a == CUDA_R_32F || a == CUDA_R_64F || is_half(a));
 }
 
@@ -56,6 +58,14 @@ static int fp8_fits(const fake_product *p)
            !p->desc.b_scale_mode;
 }
 
+/* What goes into GELU: rows in whole units of 8, 16 bytes where it is known to lie, and of D's
+ * type, which only products that give fp8 could change. */
+static int aux_fits(const fake_product *p)
+{
+    return p->desc.aux_ld % 8 == 0 && p->desc.aux_ld >= (int64_t)p->d.rows &&
+           (uintptr_t)p->desc.aux % 16 == 0 && p->desc.aux_type < 0;
+}
+
 static int has_epilogue(const fake_product *p)
 {
     switch (p->desc.epilogue) {
@@ -68,8 +78,7 @@ static int has_epilogue(const fake_product *p)
     case CUBLASLT_EPILOGUE_GELU_AUX:
     case CUBLASLT_EPILOGUE_GELU_AUX_BIAS:
     case CUBLASLT_EPILOGUE_DGELU:
-    case CUBLASLT_EPILOGUE_DGELU_BGRAD:
-        return p->desc.aux_ld % 8 == 0 && p->desc.aux_ld >= (int64_t)p->d.rows;
+    case CUBLASLT_EPILOGUE_DGELU_BGRAD: return aux_fits(p);
     default: return 0;
     }
 }
@@ -92,6 +101,23 @@ static const struct {
     int id, n_splits;
 } offers[] = {{(uint64_t)4 << 20, 66, 4}, {0, 66, 1}, {0, 67, 1}, {(uint64_t)1 << 20, 67, 2}};
 
+static uint16_t pointer_align(const void *pointer)
+{
+    const uintptr_t low = (uintptr_t)pointer & 255u;
+    return low ? (uint16_t)(low & (~low + 1)) : 256;
+}
+
+static int is_scaled(const fake_product *p) { return p->desc.a_scale && p->desc.b_scale; }
+
+/* How parts of a sum are added up, the least exact way that is allowed; 0: none is. */
+static uint32_t reduction_of(const fake_preference *preference, const fake_product *p)
+{
+    const uint32_t allowed = preference->reduction_mask;
+    if (is_half(p->d.type) && (allowed & CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE))
+        return CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
+    return allowed & CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+}
+
 /* Fast ones read 16 bytes at a time, where they were told that they may. */
 static void need(const fake_preference *preference, const fake_product *p, fake_algo *algo)
 {
@@ -101,6 +127,16 @@ static void need(const fake_preference *preference, const fake_product *p, fake_
         const uint32_t least = (uint32_t)fake_type_bytes(types[i]);
         algo->align[i] = (uint8_t)(given > least ? given : least);
     }
+    algo->align_bias = pointer_align(p->desc.bias);
+    algo->is_scaled = (uint8_t)is_scaled(p);
+}
+
+/* One that does not work: only its state may be read. */
+static cublasLtMatmulHeuristicResult_t idle_offer(void)
+{
+    cublasLtMatmulHeuristicResult_t idle = {.state = CUBLAS_STATUS_NOT_SUPPORTED};
+    memset(&idle.algo, 0xa5, sizeof idle.algo);
+    return idle;
 }
 
 static int offer(const fake_product *p, const fake_preference *preference, int most,
@@ -108,11 +144,16 @@ static int offer(const fake_product *p, const fake_preference *preference, int m
 {
     int n = 0;
     for (size_t i = 0; i < sizeof offers / sizeof *offers && n < most; i++) {
+        const uint32_t reduction = offers[i].n_splits > 1 ? reduction_of(preference, p) : 0;
         if (offers[i].workspace_bytes > preference->workspace_bytes) continue;
+        if (offers[i].n_splits > 1 && !reduction) continue;
+        if (i == 1) results[n++] = idle_offer();
+        if (n == most) break;
         fake_algo algo = {.magic = FAKE_ALGO_MAGIC,
                           .workspace_bytes = offers[i].workspace_bytes,
                           .id = offers[i].id,
                           .n_splits = offers[i].n_splits,
+                          .reduction = reduction,
                           .tile = 20 + (uint32_t)i,
                           .stages = 8};
         need(preference, p, &algo);
@@ -131,6 +172,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
                                               cublasLtMatmulHeuristicResult_t results[], int *n)
 {
     *n = 0;
+    fake_count("heuristic");
     if (fake_handle_device(handle) < 0) return CUBLAS_STATUS_NOT_INITIALIZED;
     if (most < 1 || !fake_find_desc(desc) || !fake_find_layout(a) || !fake_find_layout(b) ||
         !fake_find_layout(c) || !fake_find_layout(d))

@@ -8,7 +8,7 @@ enum { GONE_MOST = 4096 };
 
 static fake_block **blocks; /* by address */
 static int n_blocks, block_capacity;
-static size_t bytes_used[FAKE_GPUS_MOST];
+static size_t bytes_used[FAKE_GPUS_MOST], bytes_peak[FAKE_GPUS_MOST];
 
 typedef struct gone_block {
     uintptr_t begin;
@@ -31,7 +31,7 @@ static int n_up_to(uintptr_t at)
     return low;
 }
 
-/* A block of device memory owns its pages, so that what is read behind its end is found. */
+/* A block of pages has them alone, so that what is read behind its end is found. */
 static uintptr_t end_of(const fake_block *block)
 {
     return block->page_bytes ? block->pages + block->page_bytes : block->begin + block->bytes;
@@ -59,11 +59,12 @@ fake_block *fake_add_block(fake_block_kind kind, int device, size_t bytes, uintp
 {
     fake_block *block = fake_new(sizeof *block);
     *block = (fake_block){.kind = kind, .device = device, .bytes = bytes, .begin = host};
-    if (kind == FAKE_DEVICE && !fake_place(block)) {
+    if (!host && !fake_place(block)) {
         free(block);
         return NULL;
     }
     if (kind != FAKE_PINNED) bytes_used[device] += bytes;
+    if (bytes_used[device] > bytes_peak[device]) bytes_peak[device] = bytes_used[device];
     insert(block);
     return block;
 }
@@ -74,7 +75,7 @@ void fake_remove_block(fake_block *block)
     gone[n_gone++ % GONE_MOST] = (gone_block){block->begin, block->bytes};
     memmove(blocks + at, blocks + at + 1, (size_t)(n_blocks - at - 1) * sizeof *blocks);
     n_blocks--;
-    if (block->kind == FAKE_DEVICE) fake_unplace(block);
+    if (block->page_bytes) fake_unplace(block);
     if (block->kind != FAKE_PINNED && !block->is_freed) bytes_used[block->device] -= block->bytes;
     fake_history_free(&block->history);
     free(block);
@@ -93,6 +94,11 @@ int64_t fake_leaked_blocks(void)
     int64_t n = 0;
     for (int i = 0; i < n_blocks; i++) n += !blocks[i]->is_freed;
     return n;
+}
+
+__attribute__((visibility("default"))) size_t fake_bytes_peak(int device)
+{
+    return bytes_peak[device];
 }
 
 size_t fake_device_bytes_used(int device) { return bytes_used[device]; }
@@ -125,6 +131,11 @@ static cudaError_t host_alloc(fake_block_kind kind, int device, size_t bytes, vo
     const int is_managed = kind == FAKE_MANAGED;
     if (fake_take_failure(is_managed ? "malloc" : "host")) return cudaErrorMemoryAllocation;
     if (is_managed && !fits(device, bytes)) return cudaErrorMemoryAllocation;
+    if (is_managed && fake_managed_has_views()) {
+        const fake_block *block = fake_add_block(kind, device, bytes, 0);
+        if (block) *data = (void *)block->begin;
+        return block ? cudaSuccess : cudaErrorMemoryAllocation;
+    }
     void *made = NULL;
     if (posix_memalign(&made, 256, bytes)) return cudaErrorMemoryAllocation;
     fake_add_block(kind, device, bytes, (uintptr_t)made);
@@ -164,6 +175,9 @@ cudaError_t cudaMalloc(void **data, size_t bytes)
 cudaError_t cudaMallocManaged(void **data, size_t bytes, unsigned flags)
 {
     (void)flags;
+    if (!fake_get_settings()->shares_managed)
+        fake_report(FAKE_NO_MEMORY,
+                    "managed memory, and the host may not touch it while a GPU works");
     return allocate_locked(FAKE_MANAGED, bytes, data);
 }
 
@@ -248,7 +262,7 @@ static cudaError_t free_block(void *pointer, way_to_free way)
         fake_wait_for_device(device);
         fake_lock();
     }
-    const int owns_host = block->kind != FAKE_DEVICE && !block->is_registered;
+    const int owns_host = !block->page_bytes && !block->is_registered;
     void *host = owns_host ? (void *)block->begin : NULL;
     fake_remove_block(block);
     free(host);

@@ -53,18 +53,41 @@ static const char *name_of(op_kind kind)
 
 /* ---- onto the stream ---- */
 
-static int is_captured(cudaStream_t stream)
+/* A graph is no more, and its collectives with it. */
+static void forget(void *args)
 {
-    enum cudaStreamCaptureStatus is = cudaStreamCaptureStatusNone;
-    return cudaStreamIsCapturing(stream, &is) == cudaSuccess && is != cudaStreamCaptureStatusNone;
+    const nccl_op *op = args;
+    fake_nccl_lock();
+    op->comm->n_in_graphs--;
+    fake_nccl_changed();
+    fake_nccl_unlock();
+}
+
+/* Whether memory is registered counts when a collective is called. */
+static void note_registered(nccl_op *op)
+{
+    const size_t type = fake_nccl_type_bytes(op->type), size = (size_t)op->comm->of->size;
+    for (int i = 0; i < op->n_parts; i++) {
+        op_part *part = &op->parts[i];
+        const size_t bytes = part->count * type;
+        const size_t sent = op->kind == REDUCE_SCATTER ? bytes * size : bytes;
+        const size_t received = op->kind == ALL_GATHER ? bytes * size : bytes;
+        part->is_registered = fake_nccl_is_registered(op->comm, part->send, sent) +
+                              2 * fake_nccl_is_registered(op->comm, part->recv, received);
+        if (op->kind != PAIRS)
+            fake_count(part->is_registered == 3 ? "registered collective" : "collective");
+    }
 }
 
 static void book(nccl_op *op, cudaStream_t stream)
 {
-    op->is_captured = is_captured(stream);
+    op->is_captured = fake_is_captured(stream);
+    if (op->is_captured) fake_on_forget(fake_nccl_run, forget);
     op->fails = fake_take_failure("nccl_async");
     fake_nccl_lock();
     op->n_ctas = op->comm->max_ctas;
+    op->comm->n_in_graphs += op->is_captured;
+    note_registered(op);
     if (!op->is_captured) op->comm->n_enqueued++;
     if (!op->is_captured) op->ticket = fake_nccl_ticket(op->comm->device);
     fake_nccl_unlock();
@@ -95,6 +118,8 @@ static pending *find_pairs(ncclComm_t comm, cudaStream_t stream, ncclDataType_t 
 static void add(const nccl_op *call, const op_part *part, cudaStream_t stream)
 {
     pending *to = call->kind == PAIRS ? find_pairs(call->comm, stream, call->type) : NULL;
+    if (group && group->op->comm->blocking != call->comm->blocking)
+        fake_nccl_fault("a group of a communicator that blocks and one that does not");
     if (!to) {
         pending **link = &group;
         while (*link) link = &(*link)->next;
@@ -170,40 +195,41 @@ ncclResult_t ncclAllGather(const void *send, void *recv, size_t count, ncclDataT
                            ncclComm_t comm, cudaStream_t stream)
 {
     const nccl_op wanted = {.comm = comm, .kind = ALL_GATHER, .type = type};
-    return call(&wanted, &(op_part){send, recv, count, 0, 0}, stream);
+    return call(&wanted, &(op_part){.send = send, .recv = recv, .count = count}, stream);
 }
 
 ncclResult_t ncclReduceScatter(const void *send, void *recv, size_t count, ncclDataType_t type,
                                ncclRedOp_t red, ncclComm_t comm, cudaStream_t stream)
 {
     const nccl_op wanted = {.comm = comm, .kind = REDUCE_SCATTER, .type = type, .red = red};
-    return call(&wanted, &(op_part){send, recv, count, 0, 0}, stream);
+    return call(&wanted, &(op_part){.send = send, .recv = recv, .count = count}, stream);
 }
 
 ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, ncclDataType_t type,
                            ncclRedOp_t red, ncclComm_t comm, cudaStream_t stream)
 {
     const nccl_op wanted = {.comm = comm, .kind = ALL_REDUCE, .type = type, .red = red};
-    return call(&wanted, &(op_part){send, recv, count, 0, 0}, stream);
+    return call(&wanted, &(op_part){.send = send, .recv = recv, .count = count}, stream);
 }
 
 ncclResult_t ncclBroadcast(const void *send, void *recv, size_t count, ncclDataType_t type,
                            int root, ncclComm_t comm, cudaStream_t stream)
 {
     const nccl_op wanted = {.comm = comm, .kind = BROADCAST, .type = type, .root = root};
-    return call(&wanted, &(op_part){send, recv, count, 0, 0}, stream);
+    return call(&wanted, &(op_part){.send = send, .recv = recv, .count = count}, stream);
 }
 
 ncclResult_t ncclSend(const void *send, size_t count, ncclDataType_t type, int peer,
                       ncclComm_t comm, cudaStream_t stream)
 {
     const nccl_op wanted = {.comm = comm, .kind = PAIRS, .type = type};
-    return call(&wanted, &(op_part){send, NULL, count, peer, 1}, stream);
+    return call(&wanted, &(op_part){.send = send, .count = count, .peer = peer, .is_send = 1},
+                stream);
 }
 
 ncclResult_t ncclRecv(void *recv, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream)
 {
     const nccl_op wanted = {.comm = comm, .kind = PAIRS, .type = type};
-    return call(&wanted, &(op_part){NULL, recv, count, peer, 0}, stream);
+    return call(&wanted, &(op_part){.recv = recv, .count = count, .peer = peer}, stream);
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hosts.h"
 #include "nccl_internal.h"
 
 #define COMM_MAGIC 0x66616b656e63636cu
@@ -18,9 +19,9 @@ static int counts_faults = -1, last_max_ctas;
 static char last_fault[512];
 static uint64_t n_ids;
 
-void fake_nccl_lock(void) { pthread_mutex_lock(&lock); }
-void fake_nccl_unlock(void) { pthread_mutex_unlock(&lock); }
-void fake_nccl_wait(void) { pthread_cond_wait(&changed, &lock); }
+void fake_nccl_lock(void) { fake_mutex_lock(&lock); }
+void fake_nccl_unlock(void) { fake_mutex_unlock(&lock); }
+void fake_nccl_wait(void) { fake_cond_wait(&changed, &lock); }
 void fake_nccl_changed(void) { pthread_cond_broadcast(&changed); }
 
 void *fake_nccl_new(size_t bytes)
@@ -38,7 +39,7 @@ void fake_nccl_fault(const char *format, ...)
 {
     const char *report = getenv("FAKE_CUDA_REPORT");
     va_list args;
-    pthread_mutex_lock(&faults);
+    fake_mutex_lock(&faults);
     n_faults++;
     va_start(args, format);
     vsnprintf(last_fault, sizeof last_fault, format, args);
@@ -49,7 +50,7 @@ void fake_nccl_fault(const char *format, ...)
                 (unsigned long long)fake_seed());
         abort();
     }
-    pthread_mutex_unlock(&faults);
+    fake_mutex_unlock(&faults);
 }
 
 void fake_nccl_count_faults(int counts) { counts_faults = counts; }
@@ -59,9 +60,9 @@ int fake_nccl_last_max_ctas(void) { return last_max_ctas; }
 
 int64_t fake_nccl_faults(void)
 {
-    pthread_mutex_lock(&faults);
+    fake_mutex_lock(&faults);
     const int64_t n = n_faults;
-    pthread_mutex_unlock(&faults);
+    fake_mutex_unlock(&faults);
     return n;
 }
 
@@ -83,23 +84,24 @@ __attribute__((destructor)) static void look_for_leaks(void)
 
 /* ---- facts ---- */
 
-/* The GPU's entry in "22809,22703", the last for the rest. */
-static int version_of(const char *list, int device)
+int fake_nccl_setting(const char *name, int device, int otherwise)
 {
-    int version = atoi(list);
+    const char *list = getenv(name);
+    if (!list || !*list) return otherwise;
+    int number = atoi(list);
     for (const char *comma = strchr(list, ','); comma && device > 0; device--) {
-        version = atoi(comma + 1);
+        number = atoi(comma + 1);
         comma = strchr(comma + 1, ',');
     }
-    return version;
+    return number;
 }
 
 ncclResult_t ncclGetVersion(int *version)
 {
-    const char *list = getenv("FAKE_NCCL_VERSIONS");
     int device = 0;
     *version = NCCL_VERSION_CODE;
-    if (list && *list && cudaGetDevice(&device) == cudaSuccess) *version = version_of(list, device);
+    if (cudaGetDevice(&device) == cudaSuccess)
+        *version = fake_nccl_setting("FAKE_NCCL_VERSIONS", device, NCCL_VERSION_CODE);
     return ncclSuccess;
 }
 
@@ -327,8 +329,13 @@ static ncclResult_t end(ncclComm_t comm, const char *call, int is_last)
 {
     fake_nccl_lock();
     const int is_good = fake_nccl_check(comm, call);
+    if (is_good && comm->n_in_graphs > 0)
+        fake_nccl_fault("%s, and a graph has its collectives: NCCL waits for the graph's end",
+                        call);
     while (is_good && comm->n_enqueued > 0 && !comm->is_aborted) fake_nccl_wait();
     if (is_good && is_last) comm->is_gone = 1;
+    const int n_left = is_good && is_last ? fake_nccl_end_registrations(comm) : 0;
+    if (n_left > 0) fake_nccl_fault("%s, and memory is registered with it, %d times", call, n_left);
     fake_nccl_unlock();
     return is_good ? ncclSuccess : ncclInvalidArgument;
 }
@@ -344,7 +351,8 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
     if (is_good) {
         comm->is_gone = comm->is_aborted = 1;
         fake_nccl_changed();
-        while (comm->n_running > 0) fake_nccl_wait();
+        while (comm->n_running > 0 || comm->n_in_graphs > 0) fake_nccl_wait();
+        (void)fake_nccl_end_registrations(comm);
     }
     fake_nccl_unlock();
     return is_good ? ncclSuccess : ncclInvalidArgument;

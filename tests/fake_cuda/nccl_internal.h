@@ -20,6 +20,7 @@ typedef struct op_part {
     void *recv;
     size_t count;
     int peer, is_send;
+    int is_registered; /* bits: what it sends, where it receives */
 } op_part;
 
 /* What runs on a stream, copied with its parts. */
@@ -49,6 +50,8 @@ typedef struct post {
     ncclDataType_t type;
     const op_part *part;
 } post;
+
+typedef struct registration registration;
 
 typedef struct splitting {
     struct splitting *next;
@@ -82,6 +85,7 @@ struct ncclComm {
     ncclResult_t error; /* asynchronous */
     uint64_t n_collectives, n_splits, n_splits_done;
     int n_enqueued, n_running;
+    int n_in_graphs; /* collectives: NCCL ends the communicator when there are none */
 };
 
 /* An op that has come to its turn on its stream. */
@@ -115,6 +119,14 @@ void fake_nccl_look_for_deadlock(void);
 /* nccl_data.c: what a collective of all members does; with the lock. */
 void fake_nccl_perform(const meeting *all, int size);
 size_t fake_nccl_type_bytes(ncclDataType_t type);
+
+/* nccl_register.c: with the lock. */
+int fake_nccl_is_registered(ncclComm_t comm, const void *data, size_t bytes);
+/* Forgets what the communicator knows. @return how much that was */
+int fake_nccl_end_registrations(ncclComm_t comm);
+
+/* nccl_comm.c: the GPU's entry in a variable such as "22809,22703", the last for the rest. */
+int fake_nccl_setting(const char *name, int device, int otherwise);
 
 /* nccl_run.c */
 void fake_nccl_run(void *args);

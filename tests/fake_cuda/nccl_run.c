@@ -37,9 +37,21 @@ static int is_same(const nccl_op *a, const nccl_op *b)
            ((a->kind != ALL_REDUCE && a->kind != REDUCE_SCATTER) || a->red == b->red);
 }
 
+/* NCCL promises nothing then. */
+static void check_registered(const clan *of, const meeting *all)
+{
+    for (int j = 1; j < of->size; j++)
+        if (all->ops[j]->parts[0].is_registered != all->ops[0]->parts[0].is_registered)
+            fake_nccl_fault("a collective mixes memory that is registered, of ranks 0 (%d) and %d "
+                            "(%d) of %d",
+                            all->ops[0]->parts[0].is_registered, j,
+                            all->ops[j]->parts[0].is_registered, of->size);
+}
+
 /* NCCL would hang, or write where nobody expects it. */
 static void perform(const clan *of, meeting *all)
 {
+    check_registered(of, all);
     for (int j = 1; j < of->size; j++) {
         if (is_same(all->ops[0], all->ops[j])) continue;
         fake_nccl_fault("rank 0 of %d calls kind %d of %zu of type %d, rank %d kind %d of %zu of "
@@ -76,6 +88,9 @@ static int fits(const post *a, const post *b)
 
 static void move(const post *from, const post *to)
 {
+    if (!from->part->is_registered != !to->part->is_registered)
+        fake_nccl_fault("a pair mixes memory that is registered, of ranks %d and %d", from->from,
+                        to->to);
     if (from->part->count != to->part->count || from->type != to->type)
         fake_nccl_fault("rank %d sends %zu of type %d, rank %d expects %zu of type %d", from->from,
                         from->part->count, (int)from->type, to->to, to->part->count, (int)to->type);

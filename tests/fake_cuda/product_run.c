@@ -50,8 +50,19 @@ static void unpack(const void *data, const fake_layout *layout, int is_transpose
 ROW(float, row_f32)
 ROW(double, row_f64)
 
+/* The sums so far of a row, in the type of the result. */
+static void round_row(const job *j, int64_t r)
+{
+    double cell = 0;
+    for (int64_t c = 0; c < j->n; c++) {
+        fake_store(&cell, 0, j->p->d.type, j->y[r * j->n + c]);
+        j->y[r * j->n + c] = fake_load(&cell, 0, j->p->d.type);
+    }
+}
+
 static void multiply(const job *j)
 {
+    const int rounds = j->p->reduction == CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
     const int is_f64 = j->p->a.type == CUDA_R_64F;
     const int64_t n_splits = j->p->n_splits;
     void *space = fake_new((size_t)j->n * sizeof(double));
@@ -60,6 +71,7 @@ static void multiply(const job *j)
         for (int64_t s = 0; s < n_splits; s++) {
             const int64_t begin = s * j->k / n_splits, end = (s + 1) * j->k / n_splits;
             (is_f64 ? row_f64 : row_f32)(j, r, begin, end, space);
+            if (rounds) round_row(j, r);
         }
     }
     free(space);

@@ -84,6 +84,9 @@ static cublasStatus_t check_algo(const fake_product *p, const fake_algo *algo,
         (p->beta != 0 && !is_aligned(p->c_data, algo->align[2])) ||
         !is_aligned(p->d_data, algo->align[3]))
         return CUBLAS_STATUS_NOT_SUPPORTED;
+    if ((p->desc.epilogue & CUBLASLT_EPILOGUE_BIAS) && !is_aligned(p->desc.bias, algo->align_bias))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (algo->is_scaled != (p->desc.a_scale && p->desc.b_scale)) return CUBLAS_STATUS_NOT_SUPPORTED;
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -95,8 +98,7 @@ static cublasStatus_t check_pointers(const fake_product *p)
     if (!p->a_data || !p->b_data || !p->d_data || (p->beta != 0 && !p->c_data))
         return CUBLAS_STATUS_INVALID_VALUE;
     if ((epilogue & vectors) && !p->desc.bias) return CUBLAS_STATUS_INVALID_VALUE;
-    if ((epilogue & 128) && (!p->desc.aux || !is_aligned(p->desc.aux, 16)))
-        return CUBLAS_STATUS_INVALID_VALUE;
+    if ((epilogue & 128) && !p->desc.aux) return CUBLAS_STATUS_INVALID_VALUE;
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -153,7 +155,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                       .d_data = d,
                       .workspace = workspace,
                       .workspace_bytes = algo ? algo->workspace_bytes : 0,
-                      .n_splits = algo ? algo->n_splits : 1};
+                      .n_splits = algo ? algo->n_splits : 1,
+                      .reduction = algo ? algo->reduction : 0};
     p.alpha = factor(alpha, p.desc.scale_type);
     p.beta = factor(beta, p.desc.scale_type);
     const cublasStatus_t status = check(&p, algo, workspace_bytes);

@@ -17,10 +17,10 @@ static _Thread_local cudaError_t last_error;
 void fake_lock(void)
 {
     (void)fake_get_settings();
-    pthread_mutex_lock(&books);
+    fake_mutex_lock(&books);
 }
 
-void fake_unlock(void) { pthread_mutex_unlock(&books); }
+void fake_unlock(void) { fake_mutex_unlock(&books); }
 
 static const char *const names[FAKE_N_FAULTS] = {
     [FAKE_USE_AFTER_FREE] = "use after free",
@@ -33,12 +33,13 @@ static const char *const names[FAKE_N_FAULTS] = {
     [FAKE_UNWRITTEN] = "read of unwritten memory",
     [FAKE_DEFAULT_STREAM] = "work on the default stream",
     [FAKE_RACE] = "race",
+    [FAKE_LEFT_ERROR] = "an error that was left",
 };
 
 void fake_report(fake_fault fault, const char *format, ...)
 {
     va_list args;
-    pthread_mutex_lock(&reports);
+    fake_mutex_lock(&reports);
     n_reports[fault]++;
     va_start(args, format);
     vsnprintf(last_report, sizeof last_report, format, args);
@@ -48,14 +49,14 @@ void fake_report(fake_fault fault, const char *format, ...)
                 (unsigned long long)fake_seed());
         abort();
     }
-    pthread_mutex_unlock(&reports);
+    fake_mutex_unlock(&reports);
 }
 
 int64_t fake_reports(fake_fault fault)
 {
-    pthread_mutex_lock(&reports);
+    fake_mutex_lock(&reports);
     const int64_t n = n_reports[fault];
-    pthread_mutex_unlock(&reports);
+    fake_mutex_unlock(&reports);
     return n;
 }
 
@@ -63,10 +64,10 @@ const char *fake_last_report(void) { return last_report; }
 
 void fake_forget(void)
 {
-    pthread_mutex_lock(&reports);
+    fake_mutex_lock(&reports);
     memset(n_reports, 0, sizeof n_reports);
     last_report[0] = '\0';
-    pthread_mutex_unlock(&reports);
+    fake_mutex_unlock(&reports);
 }
 
 void fake_set_counts(int does_count) { atomic_store(&counts, does_count); }
@@ -106,8 +107,17 @@ __attribute__((destructor)) static void end(void)
 
 cudaError_t fake_note(cudaError_t error)
 {
-    if (error != cudaSuccess && error != cudaErrorNotReady) last_error = error;
+    if (error != cudaSuccess) last_error = error;
     return error;
+}
+
+/* CUDA keeps what a query said as any other error: who asks for the last one after a launch of his
+ * own takes it for that launch's. */
+void fake_check_taken(const char *name)
+{
+    if (last_error == cudaErrorNotReady)
+        fake_report(FAKE_LEFT_ERROR,
+                    "\"%s\", and cudaErrorNotReady of a query waits for cudaGetLastError()", name);
 }
 
 cudaError_t cudaPeekAtLastError(void) { return last_error; }

@@ -41,7 +41,7 @@ typedef struct host_call {
     void *user;
 } host_call;
 
-static void run_host_call(void *args)
+void fake_run_host_call(void *args)
 {
     const host_call *call = args;
     call->fn(call->user);
@@ -53,7 +53,8 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t fn, void *user)
     fake_lock();
     fake_stream *stream = fake_find_stream(handle, "cudaLaunchHostFunc");
     const cudaError_t error = stream ? fake_capture_check(stream) : cudaErrorInvalidResourceHandle;
-    if (error == cudaSuccess) fake_submit(stream, run_host_call, &call, sizeof call);
+    fake_managed_be_unsure();
+    if (error == cudaSuccess) fake_submit(stream, fake_run_host_call, &call, sizeof call);
     fake_unlock();
     return fake_note(error);
 }

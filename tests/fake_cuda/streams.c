@@ -25,12 +25,12 @@ static void delay(fake_stream *stream)
 
 static fake_task *next_task(fake_stream *stream)
 {
-    pthread_mutex_lock(&stream->lock);
-    while (!stream->first && !stream->ends) pthread_cond_wait(&stream->changed, &stream->lock);
+    fake_mutex_lock(&stream->lock);
+    while (!stream->first && !stream->ends) fake_cond_wait(&stream->changed, &stream->lock);
     fake_task *task = stream->first;
     if (task) stream->first = task->next;
     if (!stream->first) stream->last = &stream->first;
-    pthread_mutex_unlock(&stream->lock);
+    fake_mutex_unlock(&stream->lock);
     return task;
 }
 
@@ -41,25 +41,51 @@ static void *run_stream(void *user)
         delay(stream);
         task->run(task->args);
         free(task);
-        pthread_mutex_lock(&stream->lock);
+        fake_mutex_lock(&stream->lock);
         stream->n_done++;
         pthread_cond_broadcast(&stream->changed);
-        pthread_mutex_unlock(&stream->lock);
+        fake_mutex_unlock(&stream->lock);
     }
     return NULL;
 }
 
-void fake_push(fake_stream *stream, void (*run)(void *), const void *args, size_t bytes)
+static fake_clock copy(const fake_clock *clock)
+{
+    fake_clock made = {0};
+    fake_clock_join(&made, clock);
+    return made;
+}
+
+/* The stream's thread knows what was enqueued before. */
+static void run_learn(void *args)
+{
+    fake_host_join(args);
+    fake_clock_free(args);
+}
+
+static void push(fake_stream *stream, void (*run)(void *), const void *args, size_t bytes)
 {
     fake_task *task = fake_new(sizeof *task + bytes);
     task->run = run;
     if (bytes) memcpy(task->args, args, bytes);
-    pthread_mutex_lock(&stream->lock);
+    fake_mutex_lock(&stream->lock);
     *stream->last = task;
     stream->last = &task->next;
     stream->n_pushed++;
     pthread_cond_broadcast(&stream->changed);
-    pthread_mutex_unlock(&stream->lock);
+    fake_mutex_unlock(&stream->lock);
+}
+
+/* A function of the host may tell other threads what its stream has done; of what it hears there
+ * itself, the stream's later work makes no use. */
+void fake_push(fake_stream *stream, void (*run)(void *), const void *args, size_t bytes)
+{
+    if (run == fake_run_host_call && fake_threads_are_watched()) {
+        fake_follow_host(stream);
+        const fake_clock known = copy(&stream->clock);
+        push(stream, run_learn, &known, sizeof known);
+    }
+    push(stream, run, args, bytes);
 }
 
 void fake_submit(fake_stream *stream, void (*run)(void *), const void *args, size_t bytes)
@@ -80,24 +106,24 @@ void fake_enqueue(cudaStream_t handle, void (*run)(void *args), const void *args
 
 void fake_wait_for(fake_stream *stream, uint64_t n_done)
 {
-    pthread_mutex_lock(&stream->lock);
-    while (stream->n_done < n_done) pthread_cond_wait(&stream->changed, &stream->lock);
-    pthread_mutex_unlock(&stream->lock);
+    fake_mutex_lock(&stream->lock);
+    while (stream->n_done < n_done) fake_cond_wait(&stream->changed, &stream->lock);
+    fake_mutex_unlock(&stream->lock);
 }
 
 static uint64_t n_pushed(fake_stream *stream)
 {
-    pthread_mutex_lock(&stream->lock);
+    fake_mutex_lock(&stream->lock);
     const uint64_t n = stream->n_pushed;
-    pthread_mutex_unlock(&stream->lock);
+    fake_mutex_unlock(&stream->lock);
     return n;
 }
 
 static int is_idle(fake_stream *stream)
 {
-    pthread_mutex_lock(&stream->lock);
+    fake_mutex_lock(&stream->lock);
     const int idle = stream->n_done == stream->n_pushed;
-    pthread_mutex_unlock(&stream->lock);
+    fake_mutex_unlock(&stream->lock);
     return idle;
 }
 
@@ -114,13 +140,7 @@ void fake_wait_for_device(int device)
 
 /* ---- making and ending ---- */
 
-static int start_thread(fake_stream *stream)
-{
-    pthread_t thread;
-    if (pthread_create(&thread, NULL, run_stream, stream)) return 0;
-    pthread_detach(thread);
-    return 1;
-}
+void fake_follow_host(fake_stream *stream) { fake_clock_join(&stream->clock, fake_host_clock()); }
 
 cudaError_t fake_stream_make(int device, unsigned flags, int priority, fake_stream **made)
 {
@@ -134,12 +154,12 @@ cudaError_t fake_stream_make(int device, unsigned flags, int priority, fake_stre
     stream->random = fake_seed() + (uint64_t)stream->number * 0x9e3779b97f4a7c15u;
     pthread_mutex_init(&stream->lock, NULL);
     pthread_cond_init(&stream->changed, NULL);
-    if (!start_thread(stream)) {
+    if (!fake_thread_start(run_stream, stream)) {
         free(stream);
         return cudaErrorMemoryAllocation;
     }
     stream->slot = fake_slot_take();
-    fake_clock_join(&stream->clock, &fake_host_clock);
+    fake_follow_host(stream);
     stream->next = streams;
     streams = stream;
     *made = stream;
@@ -150,10 +170,10 @@ void fake_stream_end(fake_stream *stream)
 {
     stream->is_destroyed = 1;
     fake_slot_give(stream->slot, fake_clock_at(&stream->clock, stream->slot));
-    pthread_mutex_lock(&stream->lock);
+    fake_mutex_lock(&stream->lock);
     stream->ends = 1;
     pthread_cond_broadcast(&stream->changed);
-    pthread_mutex_unlock(&stream->lock);
+    fake_mutex_unlock(&stream->lock);
 }
 
 int64_t fake_leaked_streams(void)
@@ -242,15 +262,8 @@ static cudaError_t may_wait(fake_stream *stream)
 static void join(const fake_clock *clock)
 {
     fake_lock();
-    fake_clock_join(&fake_host_clock, clock);
+    fake_host_join(clock);
     fake_unlock();
-}
-
-static fake_clock copy(const fake_clock *clock)
-{
-    fake_clock made = {0};
-    fake_clock_join(&made, clock);
-    return made;
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t handle)
@@ -274,7 +287,7 @@ cudaError_t cudaStreamQuery(cudaStream_t handle)
     fake_stream *stream = fake_find_stream(handle, "cudaStreamQuery");
     cudaError_t error = may_wait(stream);
     if (error == cudaSuccess && !is_idle(stream)) error = cudaErrorNotReady;
-    if (error == cudaSuccess) fake_clock_join(&fake_host_clock, &stream->clock);
+    if (error == cudaSuccess) fake_host_join(&stream->clock);
     fake_unlock();
     return fake_note(error);
 }
@@ -282,7 +295,7 @@ cudaError_t cudaStreamQuery(cudaStream_t handle)
 void fake_join_device(int device)
 {
     for (const fake_stream *s = streams; s; s = s->next) {
-        if (s->device == device) fake_clock_join(&fake_host_clock, &s->clock);
+        if (s->device == device) fake_host_join(&s->clock);
     }
 }
 

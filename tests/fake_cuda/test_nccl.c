@@ -4,6 +4,7 @@
 #include <nccl.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "nccl_fake.h"
@@ -231,6 +232,38 @@ static void test_one_gpu(void **state)
     }
 }
 
+/* A graph keeps its communicators, until it and all that was made of it are destroyed. */
+static void *record(void *user)
+{
+    rank *self = user;
+    cudaGraph_t graph = NULL;
+    cudaGraphExec_t exec = NULL;
+    join(self);
+    split(self);
+    OK(cudaStreamBeginCapture(self->streams[0], cudaStreamCaptureModeRelaxed));
+    all_reduce(self, 0);
+    OK(cudaStreamEndCapture(self->streams[0], &graph));
+    OK(cudaGraphInstantiate(&exec, graph, 0));
+    OK(cudaGraphDestroy(graph));
+    pthread_barrier_wait(&self->scene->all);
+    if (self->number == 0) {
+        assert_int_equal(ncclCommFinalize(self->comms[0]), ncclSuccess);
+        assert_int_equal(fake_nccl_faults(), 1);
+        assert_non_null(strstr(fake_nccl_last_fault(), "graph"));
+    }
+    OK(cudaGraphExecDestroy(exec));
+    leave(self, 0);
+    return NULL;
+}
+
+static void test_graphs(void **state)
+{
+    (void)state;
+    scene s = {.max_ctas = 1, .blocking = 1};
+    run_ranks(&s, record);
+    assert_int_equal(fake_nccl_faults(), 1);
+}
+
 static void *exchange(void *user)
 {
     rank *self = user;
@@ -259,12 +292,114 @@ static void test_pairs(void **state)
     assert_int_equal(fake_nccl_faults(), 0);
 }
 
+/* ---- registered memory ---- */
+
+static void *register_all(void *user)
+{
+    rank *self = user;
+    void *handles[2], *data = NULL;
+    join(self);
+    split(self);
+    assert_int_equal(ncclMemAlloc(&data, ELEMS * sizeof(float)), ncclSuccess);
+    for (int c = 0; c < 2; c++)
+        assert_int_equal(ncclCommRegister(self->comms[c], data, ELEMS * sizeof(float), &handles[c]),
+                         ncclSuccess);
+    OK(cudaMemsetAsync(data, 0, ELEMS * sizeof(float), self->streams[0]));
+    assert_int_equal(
+        ncclAllReduce(data, data, ELEMS, ncclFloat32, ncclSum, self->comms[0], self->streams[0]),
+        ncclSuccess);
+    OK(cudaStreamSynchronize(self->streams[0]));
+    for (int c = 0; c < 2; c++)
+        assert_int_equal(ncclCommDeregister(self->comms[c], handles[c]), ncclSuccess);
+    assert_int_equal(ncclMemFree(data), ncclSuccess);
+    leave(self, 0);
+    return NULL;
+}
+
+static void test_registered(void **state)
+{
+    (void)state;
+    scene s = {.max_ctas = 1, .blocking = 1};
+    const int64_t before = fake_counted("registered collective");
+    run_ranks(&s, register_all);
+    assert_int_equal(fake_nccl_faults(), 0);
+    assert_int_equal(fake_counted("registered collective") - before, RANKS);
+}
+
+static void fault_is(const char *words)
+{
+    assert_int_equal(fake_nccl_faults(), 1);
+    assert_non_null(strstr(fake_nccl_last_fault(), words));
+    fake_nccl_forget();
+}
+
+/* Rank 0 does all of it, one after the other. */
+static void *misuse_memory(void *user)
+{
+    rank *self = user;
+    void *handle = NULL, *again = NULL, *data = NULL;
+    const size_t bytes = ELEMS * sizeof(float);
+    join(self);
+    split(self);
+    if (self->number == 0) {
+        assert_int_equal(ncclMemAlloc(&data, bytes), ncclSuccess);
+        assert_int_equal(ncclCommRegister(self->comms[0], data, bytes, &handle), ncclSuccess);
+        (void)ncclCommRegister(self->comms[0], (char *)data + bytes / 2, bytes / 2, &again);
+        fault_is("which is registered");
+        assert_int_equal(ncclCommDeregister(self->comms[1], handle), ncclInvalidUsage);
+        fault_is("a handle that it has not");
+        assert_int_equal(ncclMemFree(self->data[0]), ncclInvalidArgument);
+        fault_is("did not give");
+        (void)ncclMemFree(data);
+        fault_is("which is registered");
+    }
+    pthread_barrier_wait(&self->scene->all);
+    leave(self, 0); /* registered with the first */
+    return NULL;
+}
+
+static void test_misused_memory(void **state)
+{
+    (void)state;
+    scene s = {.max_ctas = 1, .blocking = 1};
+    run_ranks(&s, misuse_memory);
+    fault_is("memory is registered with it");
+}
+
+/* Rank 0 alone has registered what it brings. */
+static void *mix(void *user)
+{
+    rank *self = user;
+    void *handle = NULL;
+    join(self);
+    split(self);
+    if (self->number == 0)
+        assert_int_equal(
+            ncclCommRegister(self->comms[0], self->data[0], ELEMS * sizeof(float), &handle),
+            ncclSuccess);
+    all_reduce(self, 0);
+    OK(cudaStreamSynchronize(self->streams[0]));
+    pthread_barrier_wait(&self->scene->all);
+    if (handle) assert_int_equal(ncclCommDeregister(self->comms[0], handle), ncclSuccess);
+    leave(self, 0);
+    return NULL;
+}
+
+static void test_mixed_memory(void **state)
+{
+    (void)state;
+    scene s = {.max_ctas = 1, .blocking = 1};
+    run_ranks(&s, mix);
+    fault_is("a collective mixes");
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        NCCL_TEST(test_sums),  NCCL_TEST(test_starvation), NCCL_TEST(test_room),
-        NCCL_TEST(test_order), NCCL_TEST(test_mismatch),   NCCL_TEST(test_one_gpu),
-        NCCL_TEST(test_pairs),
+        NCCL_TEST(test_sums),           NCCL_TEST(test_starvation),   NCCL_TEST(test_room),
+        NCCL_TEST(test_order),          NCCL_TEST(test_mismatch),     NCCL_TEST(test_one_gpu),
+        NCCL_TEST(test_graphs),         NCCL_TEST(test_pairs),        NCCL_TEST(test_registered),
+        NCCL_TEST(test_misused_memory), NCCL_TEST(test_mixed_memory),
     };
     unsetenv("NCCL_LAUNCH_ORDER_IMPLICIT");
     return cmocka_run_group_tests(tests, NULL, NULL);

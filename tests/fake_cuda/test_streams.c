@@ -106,6 +106,9 @@ static void test_record_again(void **state)
     OK(cudaEventRecord(event, held));
     OK(cudaStreamSynchronize(waits)); /* of the first record */
     GIVES(cudaEventQuery(event), cudaErrorNotReady); /* of the second */
+    REPORTS(FAKE_LEFT_ERROR, OK(cudaSetDevice(0)));
+    GIVES(cudaGetLastError(), cudaErrorNotReady);
+    QUIET(OK(cudaSetDevice(0)));
     OK(cudaStreamWaitEvent(waits, event, 0));
     OK(cudaEventDestroy(event));
     GIVES(cudaStreamQuery(waits), cudaErrorNotReady);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A transformer layer, forward and backward, and its attention alone, in turn; layer_torch.py does
- * the same. block [HIDDEN HEADS CONTEXT SEQUENCES]; default: 4096 32 2048 4. bf16. */
+ * the same. With QDR_FUSE_GELU=0 GELU runs in kernels of its own. block [HIDDEN HEADS CONTEXT
+ * SEQUENCES]; default: 4096 32 2048 4. bf16. */
 #include "block.h"
 
 #include <stdio.h>
@@ -74,10 +75,18 @@ static void take_sample(const block *b, const attention *a, gpu_marks *marks, in
     s->rest[at] = s->layer[at] - s->attention[at];
 }
 
-static int wants_cudnn(void)
+static int is_set(const char *name, const char *value)
 {
-    const char *choice = getenv("QDR_ATTENTION");
-    return choice && strcmp(choice, "cudnn") == 0;
+    const char *given = getenv(name);
+    return given && strcmp(given, value) == 0;
+}
+
+static const char *report_name(void)
+{
+    const char *tune = getenv("QDR_TUNE");
+    if (is_set("QDR_ATTENTION", "cudnn")) return "layer, attention of cuDNN";
+    if (is_set("QDR_FUSE_GELU", "0")) return "layer, GELU by kernels";
+    return tune && *tune ? "layer" : "layer, not tuned";
 }
 
 /* Why cuDNN did not compute the attention after all; "": it did, or was not asked. */
@@ -97,17 +106,14 @@ static void report(const block *b, const samples *s)
     snprintf(text, sizeof text, "hidden %lld, %lld heads, %lldx%lld tokens, bf16",
              (long long)shape->hidden, (long long)shape->n_heads, (long long)shape->n_sequences,
              (long long)shape->context);
-    const char *tune = getenv("QDR_TUNE");
-    const char *name = wants_cudnn()   ? "layer, attention of cuDNN"
-                       : tune && *tune ? "layer"
-                                       : "layer, not tuned";
-    gpu_report *all = gpu_report_begin(name, text);
+    gpu_report *all = gpu_report_begin(report_name(), text);
     gpu_report_samples(all, "layer, ms", s->layer, N_SAMPLES);
     gpu_report_samples(all, "forward, ms", s->forward, N_SAMPLES);
     gpu_report_samples(all, "backward, ms", s->backward, N_SAMPLES);
     gpu_report_samples(all, "attention, ms", s->attention, N_SAMPLES);
     gpu_report_samples(all, "all but attention, ms", s->rest, N_SAMPLES);
-    gpu_report_word(all, "attention", wants_cudnn() ? "cuDNN" : "the library's kernel");
+    gpu_report_word(all, "attention",
+                    is_set("QDR_ATTENTION", "cudnn") ? "cuDNN" : "the library's kernel");
     gpu_report_end(all);
 }
 

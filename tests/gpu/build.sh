@@ -9,8 +9,8 @@ wanted="lib/libquadrille_cuda.so examples/train_gpt examples/transformer_layer t
 tests/dist/test_linear tests/dist/test_gpt tests/dist/test_stack tests/dist/test_norm tests/dist/test_optim
 tests/dist/test_tokens tests/dist/test_redistribute tests/dist/test_coll tests/dist/test_values tests/gpu/gpu_info
 tests/gpu/gpu_products tests/gpu/gpu_kernels_attention tests/gpu/gpu_kernels_elements tests/gpu/gpu_kernels_losses
-tests/conform/conform_device_attention tests/conform/conform_device_fp8 tests/gpu/gpu_linear tests/gpu/gpu_host_cost
-tests/gpu/gpu_block tests/gpu/gpu_graph"
+tests/conform/conform_device_attention tests/conform/conform_device_fp8 tests/conform/conform_device_fused
+tests/gpu/gpu_linear tests/gpu/gpu_host_cost tests/gpu/gpu_block tests/gpu/gpu_graph tests/gpu/gpu_nccl"
 
 [ -f "$build/build.ninja" ] ||
     meson setup "$build" --buildtype=release -Dwerror=false -Dcuda=enabled -Dnccl="$nccl_home" -Dmpi=auto || exit 1

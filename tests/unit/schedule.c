@@ -309,6 +309,30 @@ static void dx_is_summed_beside_the_dw_product(void **state)
     drop(&b);
 }
 
+/* Where dX needs no sum it comes last, and the sum of dW over z runs beside it, in line or not. */
+static void dw_comes_first_where_dx_is_not_summed(void **state)
+{
+    static const qdri_place alone = {{2, 1, 2, 2}, {0, 0, 1, 0}};
+    (void)state;
+    for (int overlap = 0; overlap <= QDR_OVERLAP_ALL; overlap += QDR_OVERLAP_ALL) {
+        bench b = {0};
+        layer l = layer_on(&b, 0);
+        begin(&b, &alone, overlap, 1);
+        qdri_plan_weight(&b.builder, 0, "layer", l.refs.w, l.shape.shard_elems, QDR_F32);
+        qdri_linear_backward_tasks(&b.builder, &l.shape, &l.refs, &(qdri_backward_mode){0});
+        end(&b);
+        const int last = b.schedule.n_tasks - 1;
+        int dw_sum = -1;
+        for (int i = 0; i < last; i++)
+            if (b.schedule.tasks[i].channel == QDR_CHANNEL_Z_REDUCE) dw_sum = i;
+        assert_true(dw_sum >= 0);
+        assert_int_equal(b.schedule.tasks[last].kind, QDRI_TASK_PRODUCT);
+        assert_int_equal(b.schedule.tasks[last].writes[0].buffer, l.refs.dx.buffer);
+        assert_false(waits_for(&b, last, dw_sum));
+        drop(&b);
+    }
+}
+
 static const qdri_task *task_at(const bench *b, int i) { return &b->schedule.tasks[i]; }
 
 static int is_collective(const bench *b, int i, qdr_channel channel)
@@ -521,6 +545,7 @@ int main(void)
         cmocka_unit_test(replicated_layers_send_what_the_table_says),
         cmocka_unit_test(scattered_layers_send_what_the_table_says),
         cmocka_unit_test(dx_is_summed_beside_the_dw_product),
+        cmocka_unit_test(dw_comes_first_where_dx_is_not_summed),
         cmocka_unit_test(panels_are_summed_beside_products),
         cmocka_unit_test(panels_are_sent_to_their_owner),
         cmocka_unit_test(panels_are_chosen_by_cost),

@@ -85,6 +85,7 @@ extern void (*qdri_cpu_before_item)(void);
 /* gemm.c, gemm_blas.c or gemm_plain.c */
 qdr_status qdri_cpu_gemm(qdr_stream *stream, const qdri_gemm *gemm);
 size_t qdri_cpu_fixed_bytes(const qdri_dev *dev, qdr_dtype dtype);
+size_t qdri_cpu_product_bytes(qdr_stream *stream, const qdri_gemm *gemm);
 const char *qdri_cpu_products(const qdri_dev *dev);
 
 /* kernels.c */

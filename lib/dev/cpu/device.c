@@ -18,10 +18,11 @@ typedef struct mem_head {
 
 _Static_assert(sizeof(mem_head) <= MEM_ALIGN, "the head fits in front of aligned memory");
 
-static qdr_status mem_alloc(qdri_dev *dev, size_t bytes, void **data)
+static qdr_status mem_alloc(qdri_dev *dev, int is_shared, size_t bytes, void **data)
 {
-    qdri_mem_source source = dev->source;
+    qdri_mem_source source = dev->source; /* for all of it */
     void *block = NULL;
+    (void)is_shared;
     if (bytes > SIZE_MAX / 2) return QDR_FAIL(QDR_ERR_MEMORY, "%zu bytes are too many", bytes);
     if (source.alloc) block = source.alloc(source.user, bytes + 2 * MEM_ALIGN);
     if (!block) {
@@ -126,6 +127,7 @@ static const qdri_dev_table cpu_table = {
     .gemm = qdri_cpu_gemm,
     .kernel = qdri_cpu_kernel,
     .fixed_bytes = qdri_cpu_fixed_bytes,
+    .product_bytes = qdri_cpu_product_bytes,
     .products = qdri_cpu_products,
     .wake_all = wake_all,
     .destroy = destroy,

@@ -92,3 +92,10 @@ size_t qdri_cpu_fixed_bytes(const qdri_dev *dev, qdr_dtype dtype)
     (void)dev;
     return is_type_converted(dtype) ? QDRI_PANELS_BYTES : 0;
 }
+
+/* The same panels, where the type alone would not need them. */
+size_t qdri_cpu_product_bytes(qdr_stream *stream, const qdri_gemm *gemm)
+{
+    (void)stream;
+    return is_converted(gemm) && !is_type_converted(gemm->dtype) ? QDRI_PANELS_BYTES : 0;
+}

@@ -13,7 +13,7 @@
 #include "dev/device.h"
 #include "dev/plugin.h"
 
-#define QDRI_CUDA_ALGORITHMS 8 /* of a product, that the heuristic is asked for at most */
+#define QDRI_CUDA_ALGORITHMS 16 /* of a product, that the heuristic is asked for */
 #define QDRI_CUDA_WORKSPACE_BYTES                                                                  \
     ((size_t)32 << 20) /* of products, what cuBLAS takes on Hopper                                 \
                         */
@@ -28,15 +28,24 @@ typedef struct qdri_cuda_space qdri_cuda_space;
 typedef CUresult (*qdri_cuda_flag_fn)(CUstream stream, CUdeviceptr flag, cuuint32_t value,
                                       unsigned flags);
 
+/* Where memory of collectives comes from; alloc = NULL: the pool. */
+typedef struct qdri_cuda_shared {
+    qdr_status (*alloc)(void *user, size_t bytes, void **data);
+    void (*free)(void *user, void *data); /* nothing uses it any more */
+    void *user;
+} qdri_cuda_shared;
+
 typedef struct qdri_cuda_dev {
     qdri_dev base;
     qdri_cuda_opts opts;
     qdri_gpu gpu;
     cudaMemPool_t pool; /* NULL: memory is managed */
+    int is_pinned; /* … or, where that is not shared, the host's */
     uint64_t opened_to; /* bits of other GPUs that may use the pool's memory */
     cudaStream_t memory_stream; /* on which the pool gives and takes */
     pthread_mutex_t memory_lock;
-    qdri_cuda_block *blocks; /* what the pool gave, by address */
+    qdri_cuda_shared shared;
+    qdri_cuda_block *blocks; /* what the pool gave, or `shared`, by address */
     int n_blocks, block_capacity;
     qdri_cuda_fault *fault; /* pinned */
     qdri_cuda_flag_fn write_flag, wait_flag; /* NULL: the driver has none */
@@ -93,7 +102,7 @@ QDR_NODISCARD qdr_status qdri_cuda_dev_create(const qdri_cuda_opts *opts, qdri_d
 /* memory.c */
 QDR_NODISCARD qdr_status qdri_cuda_memory_open(qdri_cuda_dev *dev);
 void qdri_cuda_memory_close(qdri_cuda_dev *dev);
-qdr_status qdri_cuda_mem_alloc(qdri_dev *dev, size_t bytes, void **data);
+qdr_status qdri_cuda_mem_alloc(qdri_dev *dev, int is_shared, size_t bytes, void **data);
 size_t qdri_cuda_mem_free(qdri_dev *dev, void *data);
 qdr_status qdri_cuda_check_memory(qdri_dev *dev, const void *data, const char *what);
 int qdri_cuda_open_to(qdri_dev *dev, int gpu);
@@ -145,7 +154,6 @@ void qdri_cuda_stamps_free(qdri_cuda_dev *dev);
 
 /* gemm.c */
 qdr_status qdri_cuda_gemm(qdr_stream *stream, const qdri_gemm *gemm);
-int qdri_cuda_adds_bias(const qdri_gemm *gemm);
 void qdri_cuda_products_free(qdri_cuda_dev *dev);
 /* Where the GPU finds by what the numbers of A and of B are multiplied. */
 typedef struct qdri_cuda_scales {
@@ -156,10 +164,26 @@ int qdri_cuda_has_fp8(qdr_stream *stream, const qdri_gemm *gemm);
 QDR_NODISCARD qdr_status qdri_cuda_gemm_fp8(qdr_stream *stream, const qdri_gemm *gemm,
                                             const qdri_cuda_scales *scales);
 
+/* epilogue.c */
+int qdri_cuda_fuses(const qdri_dev *dev, const qdri_gemm *gemm);
+/* The product, then a kernel for the last of what is to be done with it. */
+QDR_NODISCARD qdr_status qdri_cuda_gemm_in_steps(qdr_stream *stream, const qdri_gemm *gemm);
+/* With a copy of a bias that is not aligned to 16 bytes: a kernel would round C once more. */
+QDR_NODISCARD qdr_status qdri_cuda_gemm_odd_bias(qdr_stream *stream, const qdri_gemm *gemm);
+/* cuBLASLt's result, and its auxiliary matrix, which is what goes into GELU; NULL: there is none.
+ */
+static inline void *qdri_cuda_result(const qdri_gemm *g) { return g->gelu ? g->gelu : g->c; }
+static inline const void *qdri_cuda_auxiliary(const qdri_gemm *g)
+{
+    return g->gelu ? g->c : g->gelu_of;
+}
+
 /* gemm_rounded.c */
 qdr_status qdri_cuda_check_rounding(const qdri_dev *dev);
 /* At least one step, no bias. */
 QDR_NODISCARD qdr_status qdri_cuda_gemm_rounded(qdr_stream *stream, const qdri_gemm *gemm);
+size_t qdri_cuda_product_bytes(qdr_stream *stream, const qdri_gemm *gemm);
+QDR_NODISCARD qdr_status qdri_cuda_reserve_product(qdr_stream *stream, size_t bytes);
 
 /* nvtx.c */
 void qdri_cuda_ranges_open(qdri_cuda_dev *dev);

@@ -7,11 +7,15 @@
 #include "core/size.h"
 #include "dev/cuda/cuda.h"
 
+/* The bit of epilogues with an auxiliary matrix. */
+#define AUXILIARY (CUBLASLT_EPILOGUE_GELU_AUX & ~CUBLASLT_EPILOGUE_GELU)
+
 /* Everything that an algorithm depends on. */
 typedef struct product_key {
     int64_t m, n, k, lda, ldb, ldc;
     int32_t trans_a, trans_b, dtype, c_dtype;
-    int32_t align_a, align_b, align_c, align_bias; /* bytes, at most 16; no bias: 0 */
+    int32_t align_a, align_b, align_c; /* bytes, at most 16 */
+    int32_t epilogue; /* as in cublasLtEpilogue_t */
     int32_t has_beta, n_sms, algorithm;
     int32_t rounding; /* of A and four times that of B; 0: as stored */
 } product_key;
@@ -22,6 +26,7 @@ struct qdri_cuda_product {
     product_key key;
     cublasLtMatmulDesc_t description;
     cublasLtMatrixLayout_t a, b, c;
+    int n_algorithms; /* that work; 0: it is refused */
     cublasLtMatmulAlgo_t algorithm;
 };
 
@@ -29,6 +34,13 @@ static int32_t align_of(const void *data)
 {
     const uintptr_t low = (uintptr_t)data & 15u;
     return low ? (int32_t)(low & (~low + 1)) : 16;
+}
+
+static cublasLtEpilogue_t epilogue_of(const qdri_gemm *g)
+{
+    if (g->gelu_of) return CUBLASLT_EPILOGUE_DGELU;
+    if (g->gelu) return g->bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+    return g->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
 }
 
 static product_key key_of(const qdri_cuda_dev *dev, const qdri_gemm *g)
@@ -45,8 +57,8 @@ static product_key key_of(const qdri_cuda_dev *dev, const qdri_gemm *g)
                          .c_dtype = (int32_t)g->c_dtype,
                          .align_a = align_of(g->a),
                          .align_b = align_of(g->b),
-                         .align_c = align_of(g->c),
-                         .align_bias = g->bias ? align_of(g->bias) : 0,
+                         .align_c = align_of(qdri_cuda_result(g)),
+                         .epilogue = (int32_t)epilogue_of(g),
                          .has_beta = g->beta != 0,
                          .algorithm = g->algorithm,
                          .n_sms = dev->n_sms_free,
@@ -108,9 +120,12 @@ static qdr_status describe(qdri_cuda_dev *dev, qdri_cuda_product *p)
                      key->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N));
     if (key->n_sms < dev->gpu.n_sms)
         QDR_TRY(set_word(dev, p->description, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, key->n_sms));
-    if (key->align_bias)
-        QDR_TRY(
-            set_word(dev, p->description, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS));
+    if (key->epilogue != CUBLASLT_EPILOGUE_DEFAULT)
+        QDR_TRY(set_word(dev, p->description, CUBLASLT_MATMUL_DESC_EPILOGUE, key->epilogue));
+    if (key->epilogue & AUXILIARY)
+        QDRI_CUBLAS_TRY(dev, cublasLtMatmulDescSetAttribute(p->description,
+                                                            CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD,
+                                                            &key->ldc, sizeof key->ldc));
     QDRI_CUBLAS_TRY(
         dev, cublasLtMatrixLayoutCreate(&p->b, b_type, (uint64_t)(key->trans_b ? key->k : key->n),
                                         (uint64_t)(key->trans_b ? key->n : key->k), key->ldb));
@@ -122,6 +137,41 @@ static qdr_status describe(qdri_cuda_dev *dev, qdri_cuda_product *p)
     return QDR_OK;
 }
 
+static qdr_status set_pointer(qdri_cuda_dev *dev, const qdri_cuda_product *p,
+                              cublasLtMatmulDescAttributes_t attribute, const void *pointer)
+{
+    if (!pointer) return QDR_OK;
+    QDRI_CUBLAS_TRY(
+        dev, cublasLtMatmulDescSetAttribute(p->description, attribute, &pointer, sizeof pointer));
+    return QDR_OK;
+}
+
+/* What the epilogue reads and writes. */
+static qdr_status set_epilogue_pointers(qdri_cuda_dev *dev, const qdri_cuda_product *p,
+                                        const void *bias, const void *auxiliary)
+{
+    QDR_TRY(set_pointer(dev, p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias));
+    return set_pointer(dev, p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, auxiliary);
+}
+
+static qdr_status set_scales(qdri_cuda_dev *dev, const qdri_cuda_product *p, const void *of_a,
+                             const void *of_b)
+{
+    QDR_TRY(set_pointer(dev, p, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, of_a));
+    return set_pointer(dev, p, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, of_b);
+}
+
+/* Algorithms are chosen for the pointers' alignment, before there are any: cuBLASLt reads it off
+ * their values (cublasLt.h, CUBLASLT_MATMUL_DESC_BIAS_POINTER), and takes NULL for any. */
+static qdr_status announce_pointers(qdri_cuda_dev *dev, const qdri_cuda_product *p)
+{
+    const void *const aligned = (const void *)(uintptr_t)16;
+    const void *scale = p->key.rounding ? aligned : NULL;
+    QDR_TRY(set_epilogue_pointers(dev, p, p->key.epilogue & CUBLASLT_EPILOGUE_BIAS ? aligned : NULL,
+                                  p->key.epilogue & AUXILIARY ? aligned : NULL));
+    return set_scales(dev, p, scale, scale);
+}
+
 static qdr_status prefer(qdri_cuda_dev *dev, cublasLtMatmulPreferenceAttributes_t attribute,
                          const void *value, size_t bytes)
 {
@@ -130,42 +180,65 @@ static qdr_status prefer(qdri_cuda_dev *dev, cublasLtMatmulPreferenceAttributes_
     return QDR_OK;
 }
 
+/* Sums that are cut into parts are not rounded to the result's type before they are added up. */
+static uint32_t reductions_of(const product_key *key)
+{
+    return qdri_is_narrow((qdr_dtype)key->c_dtype) ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
+                                                   : CUBLASLT_REDUCTION_SCHEME_MASK;
+}
+
 static qdr_status prefer_all(qdri_cuda_dev *dev, const product_key *key)
 {
     const uint64_t workspace_bytes = QDRI_CUDA_WORKSPACE_BYTES;
+    const uint32_t reductions = reductions_of(key);
     const uint32_t a = (uint32_t)key->align_b, b = (uint32_t)key->align_a,
                    c = (uint32_t)key->align_c;
     QDR_TRY(prefer(dev, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace_bytes,
                    sizeof workspace_bytes));
+    QDR_TRY(
+        prefer(dev, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions, sizeof reductions));
     QDR_TRY(prefer(dev, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &a, sizeof a));
     QDR_TRY(prefer(dev, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &b, sizeof b));
     QDR_TRY(prefer(dev, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &c, sizeof c));
     return prefer(dev, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &c, sizeof c);
 }
 
+/* The list may name some that do not work. @return how many do */
+static int keep_working(cublasLtMatmulHeuristicResult_t *found, int n_found)
+{
+    int n = 0;
+    for (int i = 0; i < n_found; i++)
+        if (found[i].state == CUBLAS_STATUS_SUCCESS) found[n++] = found[i];
+    return n;
+}
+
+/* A number that was chosen elsewhere (with more multiprocessors, say) may be too high here: then it
+ * is the first again. All are asked for, since nobody says that a shorter list begins alike. */
 static qdr_status choose_algorithm(qdri_cuda_dev *dev, qdri_cuda_product *p)
 {
     cublasLtMatmulHeuristicResult_t found[QDRI_CUDA_ALGORITHMS];
     const product_key *key = &p->key;
-    int n_found = 0;
     QDR_TRY(prefer_all(dev, key));
     const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
-        dev->lt, p->description, p->b, p->a, p->c, p->c, dev->preference, key->algorithm + 1, found,
-        &n_found);
-    if (status == CUBLAS_STATUS_NOT_SUPPORTED || (status == CUBLAS_STATUS_SUCCESS && n_found == 0))
-        return QDR_FAIL(
-            QDR_ERR_UNSUPPORTED,
-            "cuda: cuBLASLt has no %s product%s of m=%" PRId64 " n=%" PRId64 " k=%" PRId64
-            " with memory aligned to %d, %d and %d bytes on GPU %d; align it to 16",
-            qdr_dtype_name((qdr_dtype)key->dtype), key->rounding ? " in fp8" : "", key->m, key->n,
-            key->k, key->align_a, key->align_b, key->align_c, dev->opts.number);
-    QDR_TRY(qdri_cublas_status(dev, status, "cublasLtMatmulAlgoGetHeuristic"));
-    if (n_found <= key->algorithm)
-        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                        "cuda: this product has %d algorithms, there is no number %d", n_found,
-                        key->algorithm);
-    p->algorithm = found[key->algorithm].algo;
+        dev->lt, p->description, p->b, p->a, p->c, p->c, dev->preference, QDRI_CUDA_ALGORITHMS,
+        found, &n_found);
+    if (status != CUBLAS_STATUS_NOT_SUPPORTED)
+        QDR_TRY(qdri_cublas_status(dev, status, "cublasLtMatmulAlgoGetHeuristic"));
+    p->n_algorithms = keep_working(found, n_found);
+    if (p->n_algorithms > 0)
+        p->algorithm = found[key->algorithm < p->n_algorithms ? key->algorithm : 0].algo;
     return QDR_OK;
+}
+
+static qdr_status check_algorithm(const qdri_cuda_dev *dev, const qdri_cuda_product *p)
+{
+    const product_key *key = &p->key;
+    if (p->n_algorithms > 0) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                    "cuda: cuBLASLt has no %s product%s of m=%" PRId64 " n=%" PRId64 " k=%" PRId64
+                    " with memory aligned to %d, %d and %d bytes on GPU %d; align it to 16",
+                    qdr_dtype_name((qdr_dtype)key->dtype), key->rounding ? " in fp8" : "", key->m,
+                    key->n, key->k, key->align_a, key->align_b, key->align_c, dev->opts.number);
 }
 
 /* ---- those that were made ---- */
@@ -213,6 +286,7 @@ static qdr_status make_product(qdri_cuda_dev *dev, const product_key *key, int a
     if (status != QDR_OK) return status;
     made->key = *key;
     QDR_TRY_OUT(status, describe(dev, made));
+    QDR_TRY_OUT(status, announce_pointers(dev, made));
     QDR_TRY_OUT(status, choose_algorithm(dev, made));
     QDR_TRY_OUT(status, add_product(dev, made, at));
     return QDR_OK;
@@ -259,52 +333,23 @@ static qdr_status scale(qdr_stream *stream, const qdri_gemm *g)
     return qdri_cuda_gemm(stream, &step);
 }
 
-static qdr_status set_pointer(qdri_cuda_dev *dev, const qdri_cuda_product *p,
-                              cublasLtMatmulDescAttributes_t attribute, const void *pointer)
-{
-    if (!pointer) return QDR_OK;
-    QDRI_CUBLAS_TRY(
-        dev, cublasLtMatmulDescSetAttribute(p->description, attribute, &pointer, sizeof pointer));
-    return QDR_OK;
-}
-
 static qdr_status multiply(qdr_stream *stream, const qdri_cuda_product *p, const qdri_gemm *g,
                            const qdri_cuda_scales *scales)
 {
     qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
     const float alpha = (float)g->alpha, beta = (float)g->beta;
     const int is_double = g->dtype == QDR_F64;
+    void *const result = qdri_cuda_result(g);
     void *workspace;
     QDR_TRY(qdri_cuda_workspace(stream, &workspace));
-    QDR_TRY(set_pointer(dev, p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, g->bias));
-    QDR_TRY(set_pointer(dev, p, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, scales ? scales->b : NULL));
-    QDR_TRY(set_pointer(dev, p, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, scales ? scales->a : NULL));
+    QDR_TRY(set_epilogue_pointers(dev, p, g->bias, qdri_cuda_auxiliary(g)));
+    QDR_TRY(set_scales(dev, p, scales ? scales->b : NULL, scales ? scales->a : NULL));
     QDRI_CUBLAS_TRY(dev, cublasLtMatmul(dev->lt, p->description,
                                         is_double ? (const void *)&g->alpha : &alpha, g->b, p->b,
                                         g->a, p->a, is_double ? (const void *)&g->beta : &beta,
-                                        g->c, p->c, g->c, p->c, &p->algorithm, workspace,
+                                        result, p->c, result, p->c, &p->algorithm, workspace,
                                         QDRI_CUDA_WORKSPACE_BYTES, qdri_cuda_handle(stream)));
     return QDR_OK;
-}
-
-int qdri_cuda_adds_bias(const qdri_gemm *gemm)
-{
-    return gemm->dtype != QDR_F64 && !gemm->round_a && gemm->c_dtype == gemm->dtype &&
-           gemm->ldc == gemm->n;
-}
-
-/* What cuBLASLt does not do at once, such as with a bias on an odd address. */
-static qdr_status gemm_then_bias(qdr_stream *stream, const qdri_gemm *gemm)
-{
-    qdri_gemm product = *gemm;
-    qdri_kernel add = {.kind = QDRI_K_BIAS_ADD, .dtype = gemm->c_dtype};
-    product.bias = NULL;
-    add.u.rows.n_rows = gemm->m;
-    add.u.rows.n_cols = gemm->n;
-    add.u.rows.y = gemm->c;
-    add.u.rows.p = (void *)(uintptr_t)gemm->bias;
-    QDR_TRY(qdri_cuda_gemm(stream, &product));
-    return qdri_cuda_kernel(stream, &add);
 }
 
 static qdr_status find_or_make(qdri_cuda_dev *dev, const qdri_gemm *gemm,
@@ -315,7 +360,7 @@ static qdr_status find_or_make(qdri_cuda_dev *dev, const qdri_gemm *gemm,
     const int at = find_product(dev, &key, &found);
     if (!found) QDR_TRY(make_product(dev, &key, at));
     *product = dev->products[at];
-    return QDR_OK;
+    return check_algorithm(dev, *product);
 }
 
 qdr_status qdri_cuda_gemm_fp8(qdr_stream *stream, const qdri_gemm *gemm,
@@ -336,13 +381,13 @@ qdr_status qdri_cuda_gemm(qdr_stream *stream, const qdri_gemm *gemm)
 {
     qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
     const qdri_cuda_product *product = NULL;
+    const int is_fused = gemm->bias || gemm->gelu || gemm->gelu_of;
     QDR_TRY(qdri_cuda_enter(dev));
-    if (gemm->bias && (gemm->k == 0 || align_of(gemm->bias) < 16))
-        return gemm_then_bias(stream, gemm);
-    if (gemm->k == 0) return scale(stream, gemm);
+    if (gemm->k == 0) return is_fused ? qdri_cuda_gemm_in_steps(stream, gemm) : scale(stream, gemm);
+    if (gemm->bias && align_of(gemm->bias) < 16) return qdri_cuda_gemm_odd_bias(stream, gemm);
     if (gemm->round_a) return qdri_cuda_gemm_rounded(stream, gemm);
     const qdr_status made = find_or_make(dev, gemm, &product);
-    if (made == QDR_ERR_UNSUPPORTED && gemm->bias) return gemm_then_bias(stream, gemm);
+    if (made == QDR_ERR_UNSUPPORTED && is_fused) return qdri_cuda_gemm_in_steps(stream, gemm);
     QDR_TRY(made);
     return multiply(stream, product, gemm, NULL);
 }

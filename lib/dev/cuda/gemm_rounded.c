@@ -24,27 +24,36 @@ qdr_status qdri_cuda_check_rounding(const qdri_dev *dev)
                     gpu->number, gpu->name, gpu->major, gpu->minor);
 }
 
+/* Their memory; it may move from one call to the next. */
+static qdr_status find_room(qdr_stream *stream, size_t bytes, char **room)
+{
+    return qdri_cuda_find_space(stream, &((qdri_cuda_stream *)stream)->rounded, "operands in fp8",
+                                bytes, room);
+}
+
 /* ---- products ---- */
 
-/* Gives both rounded factors their place in the room. */
-static qdr_status place_factors(qdr_stream *stream, qdri_cuda_rounded factors[2],
-                                const int64_t n_rows[2])
+/* Rounded factors have their places in a room of 256-byte lines. */
+static size_t factor_bytes(const qdri_cuda_rounded *factor, int64_t n_rows)
 {
-    const size_t each = factors[0].is_widened ? 2 : 1;
-    size_t bytes[2];
-    char *room = NULL;
-    for (int i = 0; i < 2; i++) bytes[i] = (size_t)(n_rows[i] * factors[i].y_stride) * each;
-    const size_t a_bytes = (size_t)qdri_round_up((int64_t)bytes[0], 256);
-    QDR_TRY(qdri_cuda_find_space(stream, &((qdri_cuda_stream *)stream)->rounded, "factors in fp8",
-                                 HEAD_BYTES + a_bytes + bytes[1], &room));
+    const int64_t each = factor->is_widened ? 2 : 1;
+    return (size_t)qdri_round_up(n_rows * factor->y_stride * each, 256);
+}
+
+static size_t room_bytes(const qdri_cuda_rounded factors[2], const qdri_gemm *g)
+{
+    return HEAD_BYTES + factor_bytes(&factors[0], g->m) + factor_bytes(&factors[1], g->n);
+}
+
+static void place_factors(qdri_cuda_rounded factors[2], const qdri_gemm *g, char *room)
+{
     for (int i = 0; i < 2; i++) {
         head *of_factor = (head *)(void *)room + i; /* an address of the GPU */
         factors[i].parts = of_factor->parts;
         factors[i].back = &of_factor->back;
     }
     factors[0].y = room + HEAD_BYTES;
-    factors[1].y = room + HEAD_BYTES + a_bytes;
-    return QDR_OK;
+    factors[1].y = room + HEAD_BYTES + factor_bytes(&factors[0], g->m);
 }
 
 /* The product of what both were rounded to. */
@@ -91,18 +100,44 @@ static qdri_cuda_rounded factor_of(const qdri_gemm *g, int is_b)
                                .y_stride = qdri_round_up(g->k, FP8_UNIT)};
 }
 
+/* How the product will run, whatever room its factors have: what there is at `room` counts for its
+ * alignment. @return 1: as codes */
+static int choose(qdr_stream *stream, const qdri_gemm *g, qdri_cuda_rounded factors[2], char *room)
+{
+    factors[0] = factor_of(g, 0);
+    factors[1] = factor_of(g, 1);
+    place_factors(factors, g, room);
+    const qdri_gemm product = product_of(g, factors);
+    const int is_fp8 = is_even(g) && qdri_cuda_has_fp8(stream, &product);
+    factors[0].is_widened = factors[1].is_widened = !is_fp8;
+    return is_fp8;
+}
+
+/* A room's alignment. */
+static char *any_room(void) { return (char *)(uintptr_t)HEAD_BYTES; }
+
+size_t qdri_cuda_product_bytes(qdr_stream *stream, const qdri_gemm *g)
+{
+    qdri_cuda_rounded factors[2];
+    if (!g->round_a || qdri_cuda_enter(qdri_cuda_dev_of(stream)) != QDR_OK) return 0;
+    (void)choose(stream, g, factors, any_room());
+    return room_bytes(factors, g);
+}
+
+qdr_status qdri_cuda_reserve_product(qdr_stream *stream, size_t bytes)
+{
+    char *room = NULL;
+    return find_room(stream, bytes, &room);
+}
+
 qdr_status qdri_cuda_gemm_rounded(qdr_stream *stream, const qdri_gemm *g)
 {
-    qdri_cuda_rounded factors[2] = {factor_of(g, 0), factor_of(g, 1)};
-    const int64_t n_rows[2] = {g->m, g->n};
-    QDR_TRY(place_factors(stream, factors, n_rows));
-    qdri_gemm product = product_of(g, factors);
-    const int is_fp8 = is_even(g) && qdri_cuda_has_fp8(stream, &product);
-    if (!is_fp8) {
-        factors[0].is_widened = factors[1].is_widened = 1;
-        QDR_TRY(place_factors(stream, factors, n_rows));
-        product = product_of(g, factors);
-    }
+    qdri_cuda_rounded factors[2];
+    char *room = NULL;
+    const int is_fp8 = choose(stream, g, factors, any_room());
+    QDR_TRY(find_room(stream, room_bytes(factors, g), &room));
+    place_factors(factors, g, room);
+    const qdri_gemm product = product_of(g, factors);
     QDR_TRY(round_factors(stream, factors));
     if (!is_fp8) return qdri_cuda_gemm(stream, &product);
     const qdri_cuda_scales scales = {factors[0].back, factors[1].back};

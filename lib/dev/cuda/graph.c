@@ -39,7 +39,9 @@ static qdr_status instantiate(const qdri_cuda_dev *dev, cudaGraph_t graph, void 
 {
     record *made = NULL;
     QDR_TRY(QDRI_NEW(1, "a recorded step", &made));
-    const cudaError_t error = cudaGraphInstantiate(&made->executable, graph, 0);
+    /* Or all would have the priority of the stream that it is launched on, collectives too. */
+    const cudaError_t error = cudaGraphInstantiate(&made->executable, graph,
+                                                   cudaGraphInstantiateFlagUseNodePriority);
     if (error != cudaSuccess) {
         free(made);
         return qdri_cuda_status(dev, error, "cudaGraphInstantiate");

@@ -9,18 +9,27 @@
 struct qdri_cuda_block {
     void *data;
     size_t bytes;
+    int is_shared;
 };
 
-static int open_pool(const qdri_cuda_dev *dev, int gpu)
+/* What the pool gave, and what callers have from cudaMalloc(), are opened each in its own way. */
+static cudaError_t open_memory(const qdri_cuda_dev *dev, int gpu)
 {
     const struct cudaMemAccessDesc access = {
         .location = {.type = cudaMemLocationTypeDevice, .id = gpu},
         .flags = cudaMemAccessFlagsProtReadWrite};
+    cudaError_t error = dev->pool ? cudaMemPoolSetAccess(dev->pool, &access, 1) : cudaSuccess;
+    if (error == cudaSuccess) error = cudaSetDevice(gpu);
+    if (error == cudaSuccess) error = cudaDeviceEnablePeerAccess(dev->opts.number, 0);
+    return error == cudaErrorPeerAccessAlreadyEnabled ? cudaSuccess : error;
+}
+
+static int open_peer(const qdri_cuda_dev *dev, int gpu)
+{
     int can = 0;
     cudaError_t error = cudaDeviceCanAccessPeer(&can, gpu, dev->opts.number);
-    if (error == cudaSuccess && can && dev->pool)
-        error = cudaMemPoolSetAccess(dev->pool, &access, 1);
-    if (error != cudaSuccess) (void)cudaGetLastError();
+    if (error == cudaSuccess && can) error = open_memory(dev, gpu);
+    (void)cudaGetLastError(); /* also of a peer that was there already */
     return error == cudaSuccess && can;
 }
 
@@ -30,8 +39,19 @@ int qdri_cuda_open_to(qdri_dev *base, int gpu)
     if (gpu == dev->opts.number) return 1;
     if (gpu >= 64) return 0;
     const uint64_t bit = (uint64_t)1 << gpu;
-    if (!(dev->opened_to & bit) && open_pool(dev, gpu)) dev->opened_to |= bit;
+    if (!(dev->opened_to & bit) && open_peer(dev, gpu)) dev->opened_to |= bit;
     return (dev->opened_to & bit) != 0;
+}
+
+/* Where the host may not touch managed memory while the GPU works (on some virtual machines), what
+ * both may read is the host's. */
+static qdr_status open_managed(qdri_cuda_dev *dev)
+{
+    int shares = 0;
+    QDRI_CUDA_TRY(
+        dev, cudaDeviceGetAttribute(&shares, cudaDevAttrConcurrentManagedAccess, dev->opts.number));
+    dev->is_pinned = !shares;
+    return QDR_OK;
 }
 
 qdr_status qdri_cuda_memory_open(qdri_cuda_dev *dev)
@@ -41,7 +61,7 @@ qdr_status qdri_cuda_memory_open(qdri_cuda_dev *dev)
         .location = {.type = cudaMemLocationTypeDevice, .id = dev->opts.number}};
     uint64_t keep_all = UINT64_MAX;
     QDRI_CUDA_TRY(dev, cudaStreamCreateWithFlags(&dev->memory_stream, cudaStreamNonBlocking));
-    if (dev->opts.is_managed) return QDR_OK;
+    if (dev->opts.is_managed) return open_managed(dev);
     QDRI_CUDA_TRY(dev, cudaMemPoolCreate(&dev->pool, &properties));
     QDRI_CUDA_TRY(dev,
                   cudaMemPoolSetAttribute(dev->pool, cudaMemPoolAttrReleaseThreshold, &keep_all));
@@ -88,50 +108,54 @@ static qdr_status reserve_block(qdri_cuda_dev *dev)
     return QDR_OK;
 }
 
-static void add_block(qdri_cuda_dev *dev, void *data, size_t bytes)
+static void add_block(qdri_cuda_dev *dev, qdri_cuda_block block)
 {
-    const int at = find_block(dev, data);
+    const int at = find_block(dev, block.data);
     memmove(dev->blocks + at + 1, dev->blocks + at,
             (size_t)(dev->n_blocks - at) * sizeof *dev->blocks);
-    dev->blocks[at] = (qdri_cuda_block){data, bytes};
+    dev->blocks[at] = block;
     dev->n_blocks++;
 }
 
-static size_t remove_block(qdri_cuda_dev *dev, const void *data)
+static qdri_cuda_block remove_block(qdri_cuda_dev *dev, const void *data)
 {
     const int at = find_block(dev, data);
-    if (at == dev->n_blocks || dev->blocks[at].data != data) return 0;
-    const size_t bytes = dev->blocks[at].bytes;
+    if (at == dev->n_blocks || dev->blocks[at].data != data) return (qdri_cuda_block){0};
+    const qdri_cuda_block block = dev->blocks[at];
     dev->n_blocks--;
     memmove(dev->blocks + at, dev->blocks + at + 1,
             (size_t)(dev->n_blocks - at) * sizeof *dev->blocks);
-    return bytes;
+    return block;
 }
 
 /* ---- the table's members ---- */
 
 /* Memory that is given is there for any stream at once. */
-static qdr_status take(qdri_cuda_dev *dev, size_t bytes, void **data)
+static qdr_status take(qdri_cuda_dev *dev, int is_shared, size_t bytes, void **data)
 {
     const size_t least = bytes ? bytes : 1; /* CUDA gives NULL for nothing */
     QDR_TRY(qdri_cuda_enter(dev));
-    if (dev->opts.is_managed) {
-        QDRI_CUDA_TRY(dev, cudaMallocManaged(data, least, cudaMemAttachGlobal));
-        return QDR_OK;
-    }
+    if (is_shared) return dev->shared.alloc(dev->shared.user, least, data);
+    if (dev->opts.is_managed && dev->is_pinned)
+        return qdri_cuda_status(dev, cudaHostAlloc(data, least, cudaHostAllocMapped),
+                                "cudaHostAlloc");
+    if (dev->opts.is_managed)
+        return qdri_cuda_status(dev, cudaMallocManaged(data, least, cudaMemAttachGlobal),
+                                "cudaMallocManaged");
     QDRI_CUDA_TRY(dev, cudaMallocFromPoolAsync(data, least, dev->pool, dev->memory_stream));
     QDRI_CUDA_TRY(dev, cudaStreamSynchronize(dev->memory_stream));
     return QDR_OK;
 }
 
-qdr_status qdri_cuda_mem_alloc(qdri_dev *base, size_t bytes, void **data)
+qdr_status qdri_cuda_mem_alloc(qdri_dev *base, int is_shared, size_t bytes, void **data)
 {
     qdri_cuda_dev *dev = (qdri_cuda_dev *)base;
     *data = NULL;
+    is_shared = is_shared && dev->shared.alloc;
     pthread_mutex_lock(&dev->memory_lock);
     qdr_status status = reserve_block(dev);
-    if (status == QDR_OK) status = take(dev, bytes, data);
-    if (status == QDR_OK) add_block(dev, *data, bytes);
+    if (status == QDR_OK) status = take(dev, is_shared, bytes, data);
+    if (status == QDR_OK) add_block(dev, (qdri_cuda_block){*data, bytes, is_shared});
     pthread_mutex_unlock(&dev->memory_lock);
     return status;
 }
@@ -139,14 +163,20 @@ qdr_status qdri_cuda_mem_alloc(qdri_dev *base, size_t bytes, void **data)
 size_t qdri_cuda_mem_free(qdri_dev *base, void *data)
 {
     qdri_cuda_dev *dev = (qdri_cuda_dev *)base;
+    const qdr_status entered = qdri_cuda_enter(dev); /* this may be any thread's first call */
+    (void)entered;
     pthread_mutex_lock(&dev->memory_lock);
-    const size_t bytes = remove_block(dev, data);
-    if (dev->opts.is_managed)
+    const qdri_cuda_block block = remove_block(dev, data);
+    if (block.is_shared)
+        dev->shared.free(dev->shared.user, data);
+    else if (dev->opts.is_managed && dev->is_pinned)
+        (void)cudaFreeHost(data);
+    else if (dev->opts.is_managed)
         (void)cudaFree(data);
     else
         (void)cudaFreeAsync(data, dev->memory_stream);
     pthread_mutex_unlock(&dev->memory_lock);
-    return bytes;
+    return block.bytes;
 }
 
 /* What the pool keeps for later is free, too. */

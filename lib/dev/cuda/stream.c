@@ -125,9 +125,12 @@ qdr_status qdri_cuda_stream_wait(qdr_stream *stream, qdr_event *event)
     return QDR_OK;
 }
 
+/* An event that is not reached is no error that the caller should find in cudaGetLastError(). */
 int qdri_cuda_event_reached(qdr_event *event)
 {
-    return cudaEventQuery(((qdri_cuda_event *)event)->handle) != cudaErrorNotReady;
+    const cudaError_t error = cudaEventQuery(((qdri_cuda_event *)event)->handle);
+    if (error != cudaSuccess) (void)cudaGetLastError();
+    return error != cudaErrorNotReady;
 }
 
 /* ---- work of the host ---- */
@@ -153,6 +156,10 @@ qdr_status qdri_cuda_work(qdr_stream *stream, qdri_work_fn fn, const void *args,
 {
     const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
     host_work *work = NULL;
+    if (qdri_cuda_is_recording(stream)) /* it runs once, a record many times */
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                        "cuda: a function of the host cannot be recorded; call it between runs of "
+                        "the graph");
     QDR_TRY(QDRI_NEW(1, "work of a stream", &work));
     work->dev = stream->dev;
     work->fn = fn;

@@ -34,7 +34,9 @@ static double scale_of(const heads *h) { return 1 / sqrt((double)h->size); }
 
 static int is_mma(const heads *h)
 {
-    return is_narrow(h->dtype) && (h->size == 64 || h->size == 128);
+    const int64_t size = h->size;
+    return is_narrow(h->dtype) &&
+           (size == 32 || size == 64 || size == 80 || size == 96 || size == 128);
 }
 
 /* How far a sum of weighted terms may be off, relatively. Scores of q and k up to 1 are off by
@@ -211,10 +213,11 @@ static void shapes(void **state)
 static void tensor_cores(void **state)
 {
     static const int64_t contexts[] = {1, 31, 64, 65, 128, 130, 200};
+    static const int64_t sizes[] = {128, 64, 80, 96, 32};
     (void)state;
-    for (int i = 0; i < 14; i++) {
-        const qdr_dtype dtype = i < 7 ? QDR_BF16 : QDR_F16;
-        const int64_t n_kv = 1 + i % 2, size = i % 3 ? 64 : 128;
+    for (int i = 0; i < 20; i++) {
+        const qdr_dtype dtype = i < 10 ? QDR_BF16 : QDR_F16;
+        const int64_t n_kv = 1 + i % 2, size = sizes[i % 5];
         const heads h = {dtype, 1 + i % 2, contexts[i % 7], n_kv * (1 + i / 2 % 2), n_kv, size};
         forward(&h);
         backward(&h);

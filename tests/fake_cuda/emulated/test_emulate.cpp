@@ -47,6 +47,14 @@ static void no_wait(int *from) { copy_later(threadIdx.x * 16, from, true); }
 
 static void badly_aligned(int *from) { copy_later(threadIdx.x * 16 + 4, from, true); }
 
+struct alignas(16) four_words {
+    int at[4];
+};
+
+static void misaligned(int *out) { *(four_words *)(out + 1) = {}; }
+
+static void last_block(int *out) { *out = (int)blockIdx.x; }
+
 /* Sums of a block by shuffles and shared memory, right as it is. */
 static void fine(int *out)
 {
@@ -90,11 +98,34 @@ static void expect(const char *name, void (*kernel)(int *), const char *words)
     if (!is_right) n_failed++;
 }
 
+/* Grids run from the first block to the last and the other way round, in turn. */
+static void check_orders()
+{
+    int last[2];
+    for (int i = 0; i < 2; i++) run(last_block, &last[i]);
+    if (last[0] + last[1] != 2 || last[0] == last[1]) n_failed++;
+}
+
+/* What one kernel may have another has to ask for. */
+static void check_allowances()
+{
+    cudaLaunchConfig_t config = {};
+    config.gridDim = config.blockDim = dim3(1);
+    config.dynamicSmemBytes = 64 << 10;
+    if (cudaFuncSetAttribute(fine, cudaFuncAttributeMaxDynamicSharedMemorySize, 64 << 10) !=
+            cudaSuccess ||
+        emulate_check(&config, (const void *)fine) != cudaSuccess ||
+        emulate_check(&config, (const void *)last_block) != cudaErrorInvalidConfiguration)
+        n_failed++;
+}
+
 int main()
 {
     int sum = 0;
     run(fine, &sum);
     if (sum != 64 * 63 / 2) n_failed++;
+    check_orders();
+    check_allowances();
     expect("half a block", half_a_block, nullptr);
     expect("two places", two_places, "at different places");
     expect("half a warp", half_a_warp, "lanes that never come");
@@ -103,5 +134,6 @@ int main()
     expect("warp and block", warp_and_block, "never come");
     expect("copies nobody waits for", no_wait, "not waited for");
     expect("a bad address", badly_aligned, "bad address");
+    expect("a misaligned pack", misaligned, "");
     return n_failed > 0;
 }

@@ -59,7 +59,7 @@ __device__ inline head_rows<T> rows_of(const T *data, int64_t begin, int64_t str
     return {data + begin * stride + col, stride};
 }
 
-/* bf16 or f16 heads of 64 or 128 on tensor cores (attention_mma.cu).
+/* bf16 or f16 heads of some sizes on tensor cores (attention_mma.cu).
  * @retval cudaErrorNotSupported  not for this shape */
 cudaError_t qdri_cuda_attention_mma(const qdri_kernel *kernel, const qdri_cuda_place *place);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Causal attention of bf16 and f16 heads of 64 and 128 on tensor cores, forward (after Dao 2023,
+/* Causal attention of bf16 and f16 heads of some sizes on tensor cores, forward (after Dao 2023,
  * FlashAttention-2). A block has 128 rows of queries, a warp 32 of them; keys and values come in
  * tiles of 64, each while the product before it is computed. */
 #include "core/dtype.h"
@@ -156,17 +156,17 @@ cudaError_t launch_forward(const qdri_kernel *kernel, const qdri_cuda_place *pla
 template <typename T>
 cudaError_t launch_type(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
-    return kernel->u.attention.head_size == 64 ? launch_forward<64, T>(kernel, place)
-                                               : launch_forward<128, T>(kernel, place);
+    return with_head_size(kernel->u.attention.head_size, [&](auto size) {
+        return launch_forward<decltype(size)::value, T>(kernel, place);
+    });
 }
 } // namespace
 
 cudaError_t qdri_cuda_attention_mma(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
-    const int64_t size = kernel->u.attention.head_size;
     const uintptr_t all = (uintptr_t)kernel->u.attention.qkv | (uintptr_t)kernel->u.attention.out |
                           (uintptr_t)kernel->u.attention.y | (uintptr_t)kernel->u.attention.dy;
-    if (!qdri_is_narrow(kernel->dtype) || (size != 64 && size != 128) || all % 16 != 0 ||
+    if (!qdri_is_narrow(kernel->dtype) || all % 16 != 0 ||
         kernel->u.attention.context > most_context)
         return cudaErrorNotSupported;
     if (kernel->kind == QDRI_K_ATTENTION_BACKWARD)

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tiles of bf16 or f16 heads in shared memory, and their products on tensor cores. The 16-byte
  * chunks of a row change places by the row's number, so that eight rows of one column lie in
- * different banks.
- */
+ * different banks. Heads of other sizes than 64 and 128 lie in rows as wide as the next of them,
+ * whose rest is neither written nor read. */
 #ifndef QDRI_DEV_CUDA_KERNELS_ATTENTION_MMA_CUH
 #define QDRI_DEV_CUDA_KERNELS_ATTENTION_MMA_CUH
+
+#include <type_traits>
 
 #include "dev/cuda/kernels/attention.cuh"
 #include "dev/cuda/kernels/intrinsics.cuh"
 
 constexpr int mma_warps = 4, mma_threads = mma_warps * 32;
-constexpr float log2_of_e = 1.4426950408889634f;
 template <typename T> constexpr bool is_f16 = false;
 template <> inline constexpr bool is_f16<f16> = true;
 
@@ -22,10 +23,25 @@ __device__ inline int mma_warp() { return (int)threadIdx.x / 32; }
 __device__ inline int mma_row(int i) { return mma_lane() / 4 + i / 2 * 8; }
 __device__ inline int mma_col(int i) { return mma_lane() % 4 * 2 + i % 2; }
 
-/* Bytes of rows. */
+template <int HS> constexpr int row_width = HS <= 64 ? 64 : 128;
+
+/* Bytes of rows in shared memory. */
 template <int HS> __host__ __device__ constexpr unsigned row_bytes(int n_rows)
 {
-    return (unsigned)n_rows * HS * (unsigned)sizeof(uint16_t);
+    return (unsigned)(n_rows * row_width<HS>)*(unsigned)sizeof(uint16_t);
+}
+
+/* The result of f(a number of type std::integral_constant<int, head size>). */
+template <typename F> cudaError_t with_head_size(int64_t size, F f)
+{
+    switch (size) {
+    case 32: return f(std::integral_constant<int, 32>());
+    case 64: return f(std::integral_constant<int, 64>());
+    case 80: return f(std::integral_constant<int, 80>());
+    case 96: return f(std::integral_constant<int, 96>());
+    case 128: return f(std::integral_constant<int, 128>());
+    default: return cudaErrorNotSupported;
+    }
 }
 
 /* Where chunk `chunk` of row `row` of a tile lies. */
@@ -39,14 +55,15 @@ template <int HS> __device__ inline unsigned chunk_at(int row, int chunk)
 template <int HS, int ROWS, typename T>
 __device__ inline void copy_tile(unsigned tile, const head_rows<T> &from, int row, int n_rows)
 {
-    constexpr int n_chunks = HS / 8, step = mma_threads / n_chunks;
+    constexpr int n_chunks = row_width<HS> / 8, step = mma_threads / n_chunks;
+    static_assert(step % 8 == 0 && ROWS % step == 0, "a tile's rows");
     const int r = (int)threadIdx.x / n_chunks, c = (int)threadIdx.x % n_chunks;
     const T *at = from.at + (row + r) * from.stride + c * 8;
     tile += chunk_at<HS>(r, c);
-#pragma unroll 4
-    for (int i = r; i < ROWS; i += step) {
-        copy_later(tile, at, row + i < n_rows);
-        tile += row_bytes<HS>(step);
+    if (c >= HS / 8) return;
+#pragma unroll
+    for (int i = 0; i < ROWS; i += step) {
+        copy_later(tile + row_bytes<HS>(i), at, row + r + i < n_rows);
         at += step * from.stride;
     }
 }

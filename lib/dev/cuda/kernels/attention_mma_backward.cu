@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Causal attention of bf16 and f16 heads of 64 and 128 on tensor cores, backward: first Σ dy·y of
+/* Causal attention of bf16 and f16 heads of some sizes on tensor cores, backward: first Σ dy·y of
  * each row, then the gradients of queries, a block to 128 rows of them, and those of keys and
  * values, a block to 64; nothing is added by two blocks. Weights are computed again from the saved
  * log-sum-exp. */
@@ -15,12 +15,12 @@ constexpr int tile_rows = 32; /* of what passes by; the next tile comes meanwhil
 template <int HS, typename T>
 __global__ void sum_deltas(attention_shape shape, const T *y, const T *dy, float *deltas)
 {
-    constexpr int V = HS / 32;
+    constexpr int V = row_width<HS> / 32;
     const int64_t i = thread_number() / 32;
     const int64_t row = i / shape.n_heads, head = i % shape.n_heads;
     if (row >= shape.n_rows) return;
-    const pack<T, V> a = load<V>(y + i * HS, mma_lane() * V, HS, true);
-    const pack<T, V> b = load<V>(dy + i * HS, mma_lane() * V, HS, true);
+    const pack<T, V> a = load_row<true, V>(y + i * HS, mma_lane() * V, HS);
+    const pack<T, V> b = load_row<true, V>(dy + i * HS, mma_lane() * V, HS);
     float sum = 0;
 #pragma unroll
     for (int k = 0; k < V; k++) sum += get(a.at[k]) * get(b.at[k]);
@@ -38,16 +38,15 @@ struct row_facts {
     float log2_sum[q_tiles][2], delta[q_tiles][2];
 };
 
-/* Scores and their slopes of 16 keys become the gradients of the scores, as a left factor. */
-template <typename T>
-__device__ inline void score_gradients(unsigned (&left)[q_tiles][4], float (&scores)[q_tiles][2][4],
-                                       float (&slopes)[q_tiles][2][4], const row_facts &facts,
-                                       int row, int key0, float scale)
+/* Scores of keys and their slopes: the slopes become the gradients of the scores. */
+__device__ inline void score_gradients(const float (&scores)[q_tiles][tile_rows / 8][4],
+                                       float (&slopes)[q_tiles][tile_rows / 8][4],
+                                       const row_facts &facts, int row, int key0, float scale)
 {
 #pragma unroll
-    for (int m = 0; m < q_tiles; m++) {
+    for (int m = 0; m < q_tiles; m++)
 #pragma unroll
-        for (int n = 0; n < 2; n++)
+        for (int n = 0; n < tile_rows / 8; n++)
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 const bool is_seen = key0 + n * 8 + mma_col(i) <= row + m * 16 + mma_row(i);
@@ -56,7 +55,19 @@ __device__ inline void score_gradients(unsigned (&left)[q_tiles][4], float (&sco
                 const float weight = is_seen ? fast_exp2(exponent) : 0;
                 slopes[m][n][i] = weight * (slopes[m][n][i] - facts.delta[m][i / 2]) * scale;
             }
-        pack_left<T>(left[m], slopes[m][0], slopes[m][1]);
+}
+
+/* out += the gradients of the keys' scores times the keys. */
+template <int HS, typename T>
+__device__ inline void add_keys(float (&out)[q_tiles][HS / 8][4],
+                                const float (&slopes)[q_tiles][tile_rows / 8][4], unsigned keys)
+{
+#pragma unroll
+    for (int n = 0; n < tile_rows / 8; n += 2) {
+        unsigned left[q_tiles][4];
+#pragma unroll
+        for (int m = 0; m < q_tiles; m++) pack_left<T>(left[m], slopes[m][n], slopes[m][n + 1]);
+        add_product<HS, T>(out, left, keys + row_bytes<HS>(n * 8));
     }
 }
 
@@ -96,6 +107,7 @@ __global__ void __launch_bounds__(mma_threads)
     for (int key0 = 0; key0 < end; key0 += tile_rows) {
         const unsigned now = (unsigned)(key0 / tile_rows % 2) * row_bytes<HS>(tile_rows);
         const unsigned next = row_bytes<HS>(tile_rows) - now;
+        float scores[q_tiles][tile_rows / 8][4], slopes[q_tiles][tile_rows / 8][4];
         wait_for_copies();
         __syncthreads();
         if (key0 + tile_rows < end) {
@@ -103,16 +115,11 @@ __global__ void __launch_bounds__(mma_threads)
             copy_tile<HS, tile_rows>(values + next, v, key0 + tile_rows, context);
         }
         end_copies();
-#pragma unroll
-        for (int r = 0; r < tile_rows; r += 16) {
-            float scores[q_tiles][2][4], slopes[q_tiles][2][4];
-            unsigned left[q_tiles][4];
-            if (key0 + r > last) break;
-            dot_tiles<HS, T>(scores, queries + row_bytes<HS>(first), keys + now + row_bytes<HS>(r));
-            dot_tiles<HS, T>(slopes, grads + row_bytes<HS>(first), values + now + row_bytes<HS>(r));
-            score_gradients<T>(left, scores, slopes, facts, row, key0 + r, scale);
-            add_product<HS, T>(out, left, keys + now + row_bytes<HS>(r));
-        }
+        if (key0 > last) continue;
+        dot_tiles<HS, T>(scores, queries + row_bytes<HS>(first), keys + now);
+        dot_tiles<HS, T>(slopes, grads + row_bytes<HS>(first), values + now);
+        score_gradients(scores, slopes, facts, row, key0, scale);
+        add_keys<HS, T>(out, slopes, keys + now);
     }
 #pragma unroll
     for (int m = 0; m < q_tiles; m++)
@@ -128,20 +135,35 @@ __global__ void __launch_bounds__(mma_threads)
 
 constexpr int k_rows = mma_warps * 16;
 
+/* What is known of a tile's queries, in shared memory. */
+struct query_facts {
+    float log_sum[tile_rows], delta[tile_rows];
+};
+
+/* Those of head's queries from `query` on; zeros behind the last. */
+__device__ inline void copy_facts(unsigned to, const float *log_sums, const float *deltas,
+                                  int query, int n)
+{
+    const int i = (int)threadIdx.x % tile_rows;
+    if (threadIdx.x >= 2 * tile_rows) return;
+    copy_word_later(to + threadIdx.x * (unsigned)sizeof(float),
+                    (threadIdx.x < tile_rows ? log_sums : deltas) + query + i, query + i < n);
+}
+
 /* Of a tile of queries, columns here: scores become weights, slopes the gradients of the scores.
  * A lane has two columns of each 8. */
 __device__ inline void column_gradients(float (&scores)[1][tile_rows / 8][4],
-                                        float (&slopes)[1][tile_rows / 8][4], const float *log_sums,
-                                        const float *deltas, int64_t key, int64_t query0, int64_t n,
+                                        float (&slopes)[1][tile_rows / 8][4],
+                                        const query_facts &facts, int key, int query0, int n,
                                         float scale)
 {
 #pragma unroll
     for (int t = 0; t < tile_rows / 8; t++)
 #pragma unroll
         for (int side = 0; side < 2; side++) {
-            const int query = query0 + t * 8 + mma_col(side);
-            const float log2_sum = query < n ? log_sums[query] * log2_of_e : 0;
-            const float delta = query < n ? deltas[query] : 0;
+            const int column = t * 8 + mma_col(side), query = query0 + column;
+            const float log2_sum = facts.log_sum[column] * log2_of_e;
+            const float delta = facts.delta[column];
 #pragma unroll
             for (int i = side; i < 4; i += 2) {
                 const bool is_seen = key + mma_row(i) <= query && query < n;
@@ -175,45 +197,50 @@ __global__ void __launch_bounds__(mma_threads)
     const unsigned values = keys + row_bytes<HS>(k_rows);
     const unsigned queries = values + row_bytes<HS>(k_rows);
     const unsigned grads = queries + row_bytes<HS>(2 * tile_rows);
+    const unsigned facts = grads + row_bytes<HS>(2 * tile_rows);
+    const query_facts *both_facts = (const query_facts *)((const char *)dynamic_shared() + facts -
+                                                          dynamic_shared_address());
     const attention_tile at = find_tile(shape, shape.n_kv_heads, k_rows, false);
     const int64_t width = shape.in_width(), out_width = shape.out_width();
     const int context = (int)shape.context, row0 = (int)at.row0;
     const int first = mma_warp() * 16, key = row0 + first;
     const int64_t last_head = (at.head + 1) * shape.group() - 1;
     float dk[1][HS / 8][4] = {}, dv[1][HS / 8][4] = {};
-    const auto copy_queries = [&](int64_t head, int query0, unsigned to) {
+    const auto copy_queries = [&](int64_t head, int query0, unsigned turn) {
+        const unsigned to = turn * row_bytes<HS>(tile_rows);
+        const int64_t first_fact = shape.sums_at(head, at.begin);
         copy_tile<HS, tile_rows>(queries + to, rows_of(qkv, at.begin, width, head * HS), query0,
                                  context);
         copy_tile<HS, tile_rows>(grads + to, rows_of(dy, at.begin, out_width, head * HS), query0,
                                  context);
+        copy_facts(facts + turn * (unsigned)sizeof(query_facts), log_sums + first_fact,
+                   deltas + first_fact, query0, context);
         end_copies();
     };
     copy_tile<HS, k_rows>(keys, rows_of(qkv, at.begin, width, shape.k_col(at.head)), row0, context);
     copy_tile<HS, k_rows>(values, rows_of(qkv, at.begin, width, shape.v_col(at.head)), row0,
                           context);
     copy_queries(at.head * shape.group(), row0, 0);
-    unsigned now = 0;
+    unsigned turn = 0;
     for (int64_t head = at.head * shape.group(); head <= last_head; head++) {
-        const int64_t facts = shape.sums_at(head, at.begin);
         for (int query0 = row0; query0 < context; query0 += tile_rows) {
-            const unsigned next = row_bytes<HS>(tile_rows) - now;
+            const unsigned now = turn * row_bytes<HS>(tile_rows);
             float scores[1][tile_rows / 8][4], slopes[1][tile_rows / 8][4];
             wait_for_copies();
             __syncthreads();
             if (query0 + tile_rows < context) {
-                copy_queries(head, query0 + tile_rows, next);
+                copy_queries(head, query0 + tile_rows, 1 - turn);
             } else if (head < last_head) {
-                copy_queries(head + 1, row0, next);
+                copy_queries(head + 1, row0, 1 - turn);
             }
             if (query0 + tile_rows > key) {
                 dot_tiles<HS, T>(scores, keys + row_bytes<HS>(first), queries + now);
                 dot_tiles<HS, T>(slopes, values + row_bytes<HS>(first), grads + now);
-                column_gradients(scores, slopes, log_sums + facts, deltas + facts, key, query0,
-                                 context, scale);
+                column_gradients(scores, slopes, both_facts[turn], key, query0, context, scale);
                 add_queries<HS, T>(dv, scores, grads + now);
                 add_queries<HS, T>(dk, slopes, queries + now);
             }
-            now = next;
+            turn = 1 - turn;
         }
     }
 #pragma unroll
@@ -242,15 +269,16 @@ cudaError_t launch_backward(const qdri_kernel *kernel, const qdri_cuda_place *pl
                           row_bytes<HS>(2 * q_rows + 4 * tile_rows), backward_queries<HS, T>, shape,
                           scale, qkv, dy, log_sums, deltas, dqkv));
     return launch_mma(place, count_tiles(shape, shape.n_kv_heads, k_rows),
-                      row_bytes<HS>(2 * k_rows + 4 * tile_rows), backward_keys<HS, T>, shape, scale,
-                      qkv, dy, log_sums, deltas, dqkv);
+                      row_bytes<HS>(2 * k_rows + 4 * tile_rows) + 2 * sizeof(query_facts),
+                      backward_keys<HS, T>, shape, scale, qkv, dy, log_sums, deltas, dqkv);
 }
 
 template <typename T>
 cudaError_t launch_type(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
-    return kernel->u.attention.head_size == 64 ? launch_backward<64, T>(kernel, place)
-                                               : launch_backward<128, T>(kernel, place);
+    return with_head_size(kernel->u.attention.head_size, [&](auto size) {
+        return launch_backward<decltype(size)::value, T>(kernel, place);
+    });
 }
 } // namespace
 

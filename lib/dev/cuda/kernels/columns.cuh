@@ -61,10 +61,14 @@ __device__ inline void store_sums(R *out, int64_t col, int64_t n_cols, const R (
         if (col + k < n_cols) out[col + k] = accumulate ? out[col + k] + sum[k] : sum[k];
 }
 
-/* out[part, c] = or += the part's sum of x. */
-template <typename T>
-__global__ void column_sums(int64_t n_rows, int64_t n_cols, const T *x, unsigned n_chunks,
-                            int64_t rows_per_part, real_of<T> *out, bool accumulate, bool wide)
+constexpr int rows_at_once = 4; /* that a thread asks for before it adds them */
+
+constexpr int rows_asked = 4; /* that a thread asks for before it adds them */
+
+/* out[part, c] = or += the part's sum of x; the block's part and columns follow from blockIdx.x. */
+template <bool WIDE, typename T>
+__device__ inline void add_columns(int64_t n_rows, int64_t n_cols, const T *x, unsigned n_chunks,
+                                   int64_t rows_per_part, real_of<T> *out, bool accumulate)
 {
     constexpr int V = pack_width<T>;
     const int64_t part = blockIdx.x / n_chunks;
@@ -72,16 +76,38 @@ __global__ void column_sums(int64_t n_rows, int64_t n_cols, const T *x, unsigned
     const int64_t end = part * rows_per_part + rows_per_part;
     const int64_t n = end < n_rows ? end : n_rows;
     real_of<T> sum[V] = {};
-    if (col < n_cols) {
-#pragma unroll 4
-        for (int64_t r = part * rows_per_part + threadIdx.y; r < n; r += blockDim.y) {
-            const pack<T, V> more = load<V>(x + r * n_cols, col, n_cols, wide);
+    for (int64_t r = part * rows_per_part + threadIdx.y; r < n; r += rows_asked * blockDim.y) {
+        pack<T, V> more[rows_asked];
 #pragma unroll
-            for (int k = 0; k < V; k++) sum[k] += get(more.at[k]);
+        for (int i = 0; i < rows_asked; i++) {
+            const int64_t row = r + i * blockDim.y;
+            more[i] = load_row<WIDE, V>(x + row * n_cols, col, row < n ? n_cols : 0);
         }
+#pragma unroll
+        for (int i = 0; i < rows_asked; i++)
+#pragma unroll
+            for (int k = 0; k < V; k++) sum[k] += get(more[i].at[k]);
     }
     block_columns<V>(sum);
     if (threadIdx.y == 0) store_sums<V>(out + part * n_cols, col, n_cols, sum, accumulate);
+}
+
+template <typename T, bool WIDE>
+__global__ void column_sums(int64_t n_rows, int64_t n_cols, const T *x, unsigned n_chunks,
+                            int64_t rows_per_part, real_of<T> *out, bool accumulate)
+{
+    add_columns<WIDE>(n_rows, n_cols, x, n_chunks, rows_per_part, out, accumulate);
+}
+
+template <typename T>
+cudaError_t launch_parts(const qdri_cuda_place *place, const column_plan &plan, int64_t n_rows,
+                         int64_t n_cols, const T *x, real_of<T> *out, bool accumulate)
+{
+    constexpr int V = pack_width<T>;
+    const bool wide = is_wide<V>(x) && n_cols % V == 0;
+    return launch(place, plan.grid(), plan.block, 0,
+                  wide ? column_sums<T, true> : column_sums<T, false>, n_rows, n_cols, x,
+                  plan.n_chunks, plan.rows_per_part, out, accumulate);
 }
 
 /* out[c] = or += the sum of column c of x[n_rows, n_cols], n_cols > 0, by a single part. */
@@ -89,25 +115,20 @@ template <typename T>
 cudaError_t launch_one_part(const qdri_cuda_place *place, int64_t n_rows, int64_t n_cols,
                             const T *x, real_of<T> *out, bool accumulate)
 {
-    constexpr int V = pack_width<T>;
-    const column_plan plan = plan_columns(n_rows, n_cols, V, sizeof *out, 1, 0);
-    return launch(place, plan.grid(), plan.block, 0, column_sums<T>, n_rows, n_cols, x,
-                  plan.n_chunks, plan.rows_per_part, out, accumulate,
-                  is_wide<V>(x) && n_cols % V == 0);
+    const column_plan plan = plan_columns(n_rows, n_cols, pack_width<T>, sizeof *out, 1, 0);
+    return launch_parts(place, plan, n_rows, n_cols, x, out, accumulate);
 }
 
 template <typename T>
 cudaError_t launch_column_sums(const qdri_cuda_place *place, int64_t n_rows, int64_t n_cols,
                                const T *x, real_of<T> *out, bool accumulate)
 {
-    constexpr int V = pack_width<T>;
     typedef real_of<T> R;
-    const column_plan plan = plan_columns(n_rows, n_cols, V, sizeof(R), 1, place->n_sms);
+    const column_plan plan = plan_columns(n_rows, n_cols, pack_width<T>, sizeof(R), 1,
+                                          place->n_sms);
     R *parts = (R *)place->scratch;
     if (plan.n_parts == 1) return launch_one_part(place, n_rows, n_cols, x, out, accumulate);
-    LAUNCH_TRY(launch(place, plan.grid(), plan.block, 0, column_sums<T>, n_rows, n_cols, x,
-                      plan.n_chunks, plan.rows_per_part, parts, false,
-                      is_wide<V>(x) && n_cols % V == 0));
+    LAUNCH_TRY(launch_parts(place, plan, n_rows, n_cols, x, parts, false));
     return launch_one_part<R>(place, plan.n_parts, n_cols, parts, out, accumulate);
 }
 

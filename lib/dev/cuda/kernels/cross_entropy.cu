@@ -22,9 +22,8 @@ __device__ inline int64_t target_column(const words &here, int32_t target)
     return has_target(here, target) && column >= 0 && column < here.n ? column : -1;
 }
 
-template <typename T>
-__global__ void ce_max(int64_t n_rows, int64_t n_cols, const T *logits, real_of<T> *maxima,
-                       bool wide)
+template <typename T, bool WIDE>
+__global__ void ce_max(int64_t n_rows, int64_t n_cols, const T *logits, real_of<T> *maxima)
 {
     constexpr int V = pack_width<T>;
     typedef real_of<T> R;
@@ -34,18 +33,18 @@ __global__ void ce_max(int64_t n_rows, int64_t n_cols, const T *logits, real_of<
     R found = minus_infinity<R>();
 #pragma unroll 4
     for (int64_t at = (int64_t)threadIdx.x * V; at < n; at += (int64_t)blockDim.x * V) {
-        const pack<T, V> more = load<V>(mine, at, n, wide);
+        const pack<T, V> more = load_row<WIDE, V>(mine, at, n);
 #pragma unroll
         for (int k = 0; k < V; k++)
-            if (at + k < n) found = larger::of(found, (R)get(more.at[k]));
+            if (WIDE || at + k < n) found = larger::of(found, (R)get(more.at[k]));
     }
     found = row_total<larger>(found);
     if (threadIdx.x == 0 && row < n_rows) maxima[row] = found;
 }
 
-template <typename T>
+template <typename T, bool WIDE>
 __global__ void ce_sums(int64_t n_rows, words here, const T *logits, const int32_t *targets,
-                        const real_of<T> *maxima, real_of<T> *sums, bool wide)
+                        const real_of<T> *maxima, real_of<T> *sums)
 {
     constexpr int V = pack_width<T>;
     typedef real_of<T> R;
@@ -56,10 +55,10 @@ __global__ void ce_sums(int64_t n_rows, words here, const T *logits, const int32
     R sum = 0;
 #pragma unroll 4
     for (int64_t at = (int64_t)threadIdx.x * V; at < n; at += (int64_t)blockDim.x * V) {
-        const pack<T, V> more = load<V>(mine, at, n, wide);
+        const pack<T, V> more = load_row<WIDE, V>(mine, at, n);
 #pragma unroll
         for (int k = 0; k < V; k++)
-            if (at + k < n) sum += real_exp(get(more.at[k]) - top);
+            if (WIDE || at + k < n) sum += exp_of<is_quick<T>>(get(more.at[k]) - top);
     }
     sum = row_total<plus>(sum);
     if (threadIdx.x > 0 || row >= n_rows) return;
@@ -109,31 +108,35 @@ __global__ void add_losses(int n, const double *parts, double *result)
 }
 
 /* A thread reads a logit before it writes in its place: dlogits may be logits. */
-template <typename T>
+template <typename T, bool WIDE>
 __global__ void ce_backward(int64_t n_rows, words here, const T *logits, const int32_t *targets,
-                            const real_of<T> *saved, real_of<T> scale, T *dlogits, bool wide)
+                            const real_of<T> *saved, real_of<T> scale, T *dlogits)
 {
     constexpr int V = pack_width<T>;
     typedef real_of<T> R;
     const cell at = find_cell(here.n, V);
     if (at.col >= here.n) return;
+    pack<T, V> values[rows_each];
+#pragma unroll
+    for (int i = 0; i < rows_each; i++) {
+        const int64_t row = at.row + i * at.step;
+        values[i] = load_row<WIDE, V>(logits + row * here.n, at.col, row < n_rows ? here.n : 0);
+    }
 #pragma unroll
     for (int i = 0; i < rows_each; i++) {
         const int64_t row = at.row + i * at.step;
         if (row >= n_rows) return;
         const int32_t target = targets[row];
-        const int64_t column = target_column(here, target);
+        const bool counts = has_target(here, target);
+        const int64_t column = target_column(here, target) - at.col;
         const R top = saved[2 * row], log_sum = saved[2 * row + 1];
-        pack<T, V> out = {};
-        if (has_target(here, target)) {
-            out = load<V>(logits + row * here.n, at.col, here.n, wide);
 #pragma unroll
-            for (int k = 0; k < V; k++) {
-                const R share = real_exp((get(out.at[k]) - top) - log_sum);
-                out.at[k] = put<T>(scale * (at.col + k == column ? share - 1 : share));
-            }
+        for (int k = 0; k < V; k++) {
+            const R share = exp_of<is_quick<T>>((get(values[i].at[k]) - top) - log_sum);
+            const R slope = scale * (k == column ? share - 1 : share);
+            values[i].at[k] = put<T>(counts ? slope : (R)0);
         }
-        store<V>(dlogits + row * here.n, at.col, here.n, wide, out);
+        store_row<WIDE, V>(dlogits + row * here.n, at.col, here.n, values[i]);
     }
 }
 
@@ -145,8 +148,9 @@ cudaError_t launch_max(const qdri_kernel *kernel, const qdri_cuda_place *place)
     const T *logits = (const T *)kernel->u.ce.logits;
     const row_plan plan = plan_rows(n_rows, n_cols, V);
     if (n_rows == 0) return cudaSuccess;
-    return launch(place, plan.grid, plan.block, 0, ce_max<T>, n_rows, n_cols, logits,
-                  (real_of<T> *)kernel->u.ce.work, is_wide<V>(logits) && n_cols % V == 0);
+    const bool wide = is_wide<V>(logits) && n_cols % V == 0;
+    return launch(place, plan.grid, plan.block, 0, wide ? ce_max<T, true> : ce_max<T, false>,
+                  n_rows, n_cols, logits, (real_of<T> *)kernel->u.ce.work);
 }
 
 template <typename T>
@@ -160,9 +164,10 @@ cudaError_t launch_sums(const qdri_kernel *kernel, const qdri_cuda_place *place)
     const row_plan plan = plan_rows(n_rows, here.n, V);
     if (n_rows == 0) return cudaSuccess;
     LAUNCH_TRY(qdri_cuda_check_ids(kernel->u.ce.targets, n_rows, here.vocab, true, place));
-    return launch(place, plan.grid, plan.block, 0, ce_sums<T>, n_rows, here, logits,
-                  kernel->u.ce.targets, (const R *)kernel->u.ce.work, (R *)kernel->u.ce.work2,
-                  is_wide<V>(logits) && here.n % V == 0);
+    const bool wide = is_wide<V>(logits) && here.n % V == 0;
+    return launch(place, plan.grid, plan.block, 0, wide ? ce_sums<T, true> : ce_sums<T, false>,
+                  n_rows, here, logits, kernel->u.ce.targets, (const R *)kernel->u.ce.work,
+                  (R *)kernel->u.ce.work2);
 }
 
 template <typename R>
@@ -194,9 +199,11 @@ cudaError_t launch_backward(const qdri_kernel *kernel, const qdri_cuda_place *pl
     LAUNCH_TRY(qdri_cuda_check_ids(kernel->u.ce.targets, n_rows, here.vocab, true, place));
     if (here.n == 0) return cudaSuccess;
     const cell_plan plan = plan_cells(n_rows, here.n, V);
-    return launch(place, plan.grid, plan.block, 0, ce_backward<T>, n_rows, here, logits,
+    const bool wide = is_wide<V>(logits) && is_wide<V>(dlogits) && here.n % V == 0;
+    return launch(place, plan.grid, plan.block, 0,
+                  wide ? ce_backward<T, true> : ce_backward<T, false>, n_rows, here, logits,
                   kernel->u.ce.targets, (const R *)kernel->u.ce.saved, (R)kernel->u.ce.scale,
-                  dlogits, is_wide<V>(logits) && is_wide<V>(dlogits) && here.n % V == 0);
+                  dlogits);
 }
 
 template <typename T>

@@ -21,61 +21,84 @@ template <typename R> constexpr R gelu_scale = (R)1.5957691216057307117597842397
 template <typename R> constexpr R gelu_cube = (R)0.044715;
 
 /* exp(-2u), with x within the limits. */
-template <typename R> __device__ inline R gelu_exp(R x)
+template <bool QUICK, typename R> __device__ inline R gelu_exp(R x)
 {
-    return real_exp(-gelu_scale<R> * (x + gelu_cube<R> * (x * x * x)));
+    return exp_of<QUICK>(-gelu_scale<R> * (x + gelu_cube<R> * (x * x * x)));
 }
 
 /* NaN stays. */
 template <typename R> __device__ inline R not_below(R x, R limit) { return x < limit ? limit : x; }
 template <typename R> __device__ inline R not_above(R x, R limit) { return x > limit ? limit : x; }
 
-struct gelu_forward {
+template <bool QUICK> struct gelu_forward {
     static constexpr bool reads_b = false, reads_y = false;
     template <typename R> __device__ static R of(R a, R, R)
     {
         const R above = not_below(a, -gelu_limit<R>);
-        return above / (1 + gelu_exp(not_above(above, gelu_limit<R>)));
+        return quotient<QUICK>(above, 1 + gelu_exp<QUICK>(not_above(above, gelu_limit<R>)));
     }
 };
 
-template <typename R> __device__ inline R gelu_slope(R a)
+template <bool QUICK, typename R> __device__ inline R gelu_slope(R a)
 {
     const R x = not_above(not_below(a, -gelu_limit<R>), gelu_limit<R>);
-    const R e = gelu_exp(x);
-    const R s = 1 / (1 + e);
+    const R e = gelu_exp<QUICK>(x);
+    const R s = quotient<QUICK>((R)1, 1 + e);
     return s + x * s * (s * e) * gelu_scale<R> * (1 + 3 * gelu_cube<R> * (x * x));
 }
 
-struct gelu_backward {
+template <bool QUICK> struct gelu_backward {
     static constexpr bool reads_b = true, reads_y = false;
-    template <typename R> __device__ static R of(R a, R b, R) { return b * gelu_slope(a); }
+    template <typename R> __device__ static R of(R a, R b, R) { return b * gelu_slope<QUICK>(a); }
 };
 
-struct gelu_backward_add {
+template <bool QUICK> struct gelu_backward_add {
     static constexpr bool reads_b = true, reads_y = true;
-    template <typename R> __device__ static R of(R a, R b, R y) { return y + b * gelu_slope(a); }
+    template <typename R> __device__ static R of(R a, R b, R y)
+    {
+        return y + b * gelu_slope<QUICK>(a);
+    }
 };
 
-/* y = Op(a, b, y), a pack a thread. */
-template <typename Op, typename A, typename B, typename Y>
-__global__ void map(int64_t n, const A *a, const B *b, Y *y, bool wide)
+constexpr int packs_each = 2; /* of a thread, as far apart as the block has threads */
+
+/* y = Op(a, b, y). WIDE: n is a multiple of the packs' width, and they are aligned. */
+template <typename Op, typename A, typename B, typename Y, bool WIDE>
+__global__ void map(int64_t n, const A *a, const B *b, Y *y)
 {
     constexpr int V = pack_width<A>;
     typedef real_of<A> R;
-    const int64_t at = thread_number() * V;
-    if (at >= n) return;
-    const pack<A, V> x = load<V>(a, at, n, wide);
-    pack<B, V> z = {};
-    pack<Y, V> out = {};
-    if (Op::reads_b) z = load<V>(b, at, n, wide);
-    if (Op::reads_y) out = load<V>(y, at, n, wide);
+    const int64_t first = ((int64_t)blockIdx.x * packs_each * blockDim.x + threadIdx.x) * V;
+    const int64_t step = (int64_t)blockDim.x * V;
+    pack<A, V> x[packs_each];
+    pack<B, V> z[packs_each] = {};
+    pack<Y, V> out[packs_each] = {};
 #pragma unroll
-    for (int k = 0; k < V; k++)
-        out.at[k] = put<Y>(Op::of(get(x.at[k]), (R)get(z.at[k]), (R)get(out.at[k])));
-    store<V>(y, at, n, wide, out);
+    for (int i = 0; i < packs_each; i++) {
+        x[i] = load_row<WIDE, V>(a, first + i * step, n);
+        if (Op::reads_b) z[i] = load_row<WIDE, V>(b, first + i * step, n);
+        if (Op::reads_y) out[i] = load_row<WIDE, V>(y, first + i * step, n);
+    }
+#pragma unroll
+    for (int i = 0; i < packs_each; i++) {
+        if (first + i * step >= n) return;
+#pragma unroll
+        for (int k = 0; k < V; k++)
+            out[i].at[k] = put<Y>(
+                Op::of(get(x[i].at[k]), (R)get(z[i].at[k]), (R)get(out[i].at[k])));
+        store_row<WIDE, V>(y, first + i * step, n, out[i]);
+    }
 }
 
+template <typename Op, bool WIDE, typename A, typename B, typename Y>
+cudaError_t launch_some(const qdri_cuda_place *place, int64_t n, const A *a, const B *b, Y *y)
+{
+    const int64_t n_threads = ceil_div(ceil_div(n, pack_width<A>), packs_each);
+    if (n == 0) return cudaSuccess;
+    return launch_each(place, n_threads, map<Op, A, B, Y, WIDE>, n, a, b, y);
+}
+
+/* Whole packs, then what is left. */
 template <typename Op, typename A, typename B, typename Y>
 cudaError_t launch_map(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
@@ -84,9 +107,10 @@ cudaError_t launch_map(const qdri_kernel *kernel, const qdri_cuda_place *place)
     const A *a = (const A *)kernel->u.binary.a;
     const B *b = Op::reads_b ? (const B *)kernel->u.binary.b : nullptr;
     Y *y = (Y *)kernel->u.binary.y;
-    if (n == 0) return cudaSuccess;
-    return launch_each(place, ceil_div(n, V), map<Op, A, B, Y>, n, a, b, y,
-                       is_wide<V>(a) && is_wide<V>(b) && is_wide<V>(y));
+    const int64_t whole = is_wide<V>(a) && is_wide<V>(b) && is_wide<V>(y) ? n - n % V : 0;
+    LAUNCH_TRY((launch_some<Op, true>(place, whole, a, b, y)));
+    return launch_some<Op, false>(place, n - whole, a + whole, Op::reads_b ? b + whole : b,
+                                  y + whole);
 }
 
 template <typename T>
@@ -135,16 +159,18 @@ cudaError_t launch_sum_parts(const qdri_kernel *kernel, const qdri_cuda_place *p
 template <typename T>
 cudaError_t launch_elements(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
+    constexpr bool quick = is_quick<T>;
     switch (kernel->kind) {
     case QDRI_K_ADD:
         return with_type(kernel->u.binary.dtype2,
                          [&](auto b) { return launch_map<add, T, decltype(b), T>(kernel, place); });
     case QDRI_K_SUM_PARTS: return launch_sum_parts<T>(kernel, place);
     case QDRI_K_CAST: return launch_cast<T>(kernel, place);
-    case QDRI_K_GELU_FORWARD: return launch_map<gelu_forward, T, T, T>(kernel, place);
+    case QDRI_K_GELU_FORWARD: return launch_map<gelu_forward<quick>, T, T, T>(kernel, place);
     case QDRI_K_GELU_BACKWARD:
-        return kernel->u.binary.accumulate ? launch_map<gelu_backward_add, T, T, T>(kernel, place)
-                                           : launch_map<gelu_backward, T, T, T>(kernel, place);
+        return kernel->u.binary.accumulate
+                   ? launch_map<gelu_backward_add<quick>, T, T, T>(kernel, place)
+                   : launch_map<gelu_backward<quick>, T, T, T>(kernel, place);
     default: return cudaErrorNotSupported;
     }
 }

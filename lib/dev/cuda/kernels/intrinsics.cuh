@@ -20,6 +20,22 @@ __device__ inline float fast_exp2(float x)
     return y;
 }
 
+/* a/b within 2 units in the last place, if |b| is in 2^-126..2^126; 0 beyond. */
+__device__ inline float fast_divide(float a, float b)
+{
+    float y;
+    asm("div.approx.ftz.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+    return y;
+}
+
+/* 16 bytes of global memory by one store: the compiler takes some apart. */
+__device__ inline void store_at_once(void *to, uint4 x)
+{
+    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(to)),
+                 "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w)
+                 : "memory");
+}
+
 /* What the launch asked for. */
 __device__ inline void *dynamic_shared()
 {
@@ -40,6 +56,14 @@ __device__ inline void copy_later(unsigned to, const void *global, bool is_there
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(global),
                  "r"(is_there ? 16 : 0)
+                 : "memory");
+}
+
+/* 4 bytes likewise. */
+__device__ inline void copy_word_later(unsigned to, const void *global, bool is_there)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(global),
+                 "r"(is_there ? 4 : 0)
                  : "memory");
 }
 

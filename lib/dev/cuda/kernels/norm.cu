@@ -33,7 +33,7 @@ __global__ void norm_moments(int64_t n_rows, int64_t n_cols, const T *x, real_of
 #pragma unroll
         for (int k = 0; k < V; k++) {
             const R d = get(values.at[k]) - mean;
-            if (at + k < n) m2 += d * d;
+            if (WIDE ? at < n : at + k < n) m2 += d * d;
         }
     };
 #pragma unroll
@@ -78,54 +78,67 @@ __global__ void norm_apply(int64_t n_rows, int64_t n_cols, const T *x, const T *
     const pack<T, V> factor = load_row<WIDE, V>(gamma, at.col, n_cols);
     const pack<T, V> shift = load_row<WIDE, V>(beta, at.col, n_cols);
     pack<T, V> values[rows_each];
-#pragma unroll
-    for (int i = 0; i < rows_each; i++) {
-        const int64_t row = at.row + i * at.step;
-        if (row < n_rows) values[i] = load_row<WIDE, V>(x + row * n_cols, at.col, n_cols);
-    }
-#pragma unroll
-    for (int i = 0; i < rows_each; i++) {
-        const int64_t row = at.row + i * at.step;
-        if (row >= n_rows) return;
-        const R mean = stats[2 * row], rstd = stats[2 * row + 1];
-#pragma unroll
-        for (int k = 0; k < V; k++)
-            values[i].at[k] = put<T>((get(values[i].at[k]) - mean) * rstd * get(factor.at[k]) +
-                                     get(shift.at[k]));
-        store_row<WIDE, V>(y + row * n_cols, at.col, n_cols, values[i]);
-    }
-}
-
-/* dx = or += rstd·(dŷ - Σdŷ/N - x̂·Σ(dŷ·x̂)/N) */
-template <typename T, bool WIDE, bool ADDS>
-__global__ void norm_backward(int64_t n_rows, int64_t n_cols, real_of<T> n_features, const T *x,
-                              const T *dy, const T *gamma, const real_of<T> *stats,
-                              const real_of<T> *sums, T *dx)
-{
-    constexpr int V = pack_width<T>;
-    typedef real_of<T> R;
-    const cell at = find_cell(n_cols, V, true);
-    if (at.col >= n_cols) return;
-    const pack<T, V> factor = load_row<WIDE, V>(gamma, at.col, n_cols);
-    pack<T, V> values[rows_each], slopes[rows_each], old[rows_each];
+    R means[rows_each], rstds[rows_each];
 #pragma unroll
     for (int i = 0; i < rows_each; i++) {
         const int64_t row = at.row + i * at.step;
         if (row >= n_rows) continue;
         values[i] = load_row<WIDE, V>(x + row * n_cols, at.col, n_cols);
-        slopes[i] = load_row<WIDE, V>(dy + row * n_cols, at.col, n_cols);
-        if (ADDS) old[i] = load_row<WIDE, V>(dx + row * n_cols, at.col, n_cols);
+        means[i] = stats[2 * row];
+        rstds[i] = stats[2 * row + 1];
     }
 #pragma unroll
     for (int i = 0; i < rows_each; i++) {
         const int64_t row = at.row + i * at.step;
         if (row >= n_rows) return;
-        const R mean = stats[2 * row], rstd = stats[2 * row + 1];
-        const R level = sums[2 * row] / n_features, slope = sums[2 * row + 1] / n_features;
+#pragma unroll
+        for (int k = 0; k < V; k++)
+            values[i].at[k] = put<T>((get(values[i].at[k]) - means[i]) * rstds[i] *
+                                         get(factor.at[k]) +
+                                     get(shift.at[k]));
+        store_row<WIDE, V>(y + row * n_cols, at.col, n_cols, values[i]);
+    }
+}
+
+constexpr int backward_rows = 2; /* of a thread: more would leave too few threads their registers */
+
+/* A row's mean, 1/sigma, Σdŷ and Σ(dŷ·x̂). */
+template <typename R> struct row_facts {
+    R mean, rstd, sum, dot;
+};
+
+/* dx = or += rstd·(dŷ - Σdŷ/N - x̂·Σ(dŷ·x̂)/N) */
+template <typename T, bool WIDE, bool ADDS>
+__global__ void __launch_bounds__(block_threads, 3)
+    norm_backward(int64_t n_rows, int64_t n_cols, real_of<T> n_features, const T *x, const T *dy,
+                  const T *gamma, const real_of<T> *stats, const real_of<T> *sums, T *dx)
+{
+    constexpr int V = pack_width<T>;
+    typedef real_of<T> R;
+    const cell at = find_cell<backward_rows>(n_cols, V, true);
+    if (at.col >= n_cols) return;
+    const pack<T, V> factor = load_row<WIDE, V>(gamma, at.col, n_cols);
+    pack<T, V> values[backward_rows], slopes[backward_rows], old[backward_rows];
+    row_facts<R> facts[backward_rows];
+#pragma unroll
+    for (int i = 0; i < backward_rows; i++) {
+        const int64_t row = at.row + i * at.step;
+        if (row >= n_rows) continue;
+        values[i] = load_row<WIDE, V>(x + row * n_cols, at.col, n_cols);
+        slopes[i] = load_row<WIDE, V>(dy + row * n_cols, at.col, n_cols);
+        if (ADDS) old[i] = load_row<WIDE, V>(dx + row * n_cols, at.col, n_cols);
+        facts[i] = {stats[2 * row], stats[2 * row + 1], sums[2 * row], sums[2 * row + 1]};
+    }
+#pragma unroll
+    for (int i = 0; i < backward_rows; i++) {
+        const int64_t row = at.row + i * at.step;
+        if (row >= n_rows) return;
+        const R level = facts[i].sum / n_features, slope = facts[i].dot / n_features;
 #pragma unroll
         for (int k = 0; k < V; k++) {
-            const R xhat = (get(values[i].at[k]) - mean) * rstd;
-            const R d = rstd * (get(slopes[i].at[k]) * get(factor.at[k]) - level - xhat * slope);
+            const R xhat = (get(values[i].at[k]) - facts[i].mean) * facts[i].rstd;
+            const R d = facts[i].rstd *
+                        (get(slopes[i].at[k]) * get(factor.at[k]) - level - xhat * slope);
             values[i].at[k] = put<T>(ADDS ? get(old[i].at[k]) + d : d);
         }
         store_row<WIDE, V>(dx + row * n_cols, at.col, n_cols, values[i]);
@@ -180,7 +193,7 @@ cudaError_t launch_backward(const qdri_kernel *kernel, const qdri_cuda_place *pl
     const T *x = (const T *)kernel->u.norm.x, *dy = (const T *)kernel->u.norm.dy;
     const T *gamma = (const T *)kernel->u.norm.gamma;
     T *dx = (T *)kernel->u.norm.dx;
-    const cell_plan plan = plan_cells(n_rows, n_cols, V);
+    const cell_plan plan = plan_cells<backward_rows>(n_rows, n_cols, V);
     const bool wide = is_wide<V>(x) && is_wide<V>(dy) && is_wide<V>(gamma) && is_wide<V>(dx) &&
                       n_cols % V == 0;
     const auto run = kernel->u.norm.accumulate_dx

@@ -72,6 +72,9 @@ __global__ void parameter_sums(int64_t n_rows, int64_t n_cols, const T *x, const
 
 constexpr int fused_threads = 512; /* beyond, a block has one row at a time */
 
+/* Rows of a thread at once: as many as the registers of so many threads have room for. */
+template <int MOST_THREADS> constexpr int rows_at_once = MOST_THREADS > fused_threads ? 1 : 4;
+
 /* The warps' parts of sums of rows; two sets in turn, so that one meeting is enough. */
 template <typename R, int ROWS> struct warp_sums {
     R at[2][ROWS][2][32];
@@ -87,15 +90,37 @@ __device__ inline R add_warps(const warp_sums<R, ROWS> &sums, int set, int i, in
     return total;
 }
 
-/* Each thread has one pack of columns and ROWS rows at a time; the block's sums of columns are its
- * part. dgamma and dbeta may be NULL. */
-template <typename T, int ROWS, bool WIDE>
-__global__ void __launch_bounds__(ROWS == 4 ? fused_threads : 1024)
+/* A pack of columns of some rows, and what is known of the rows; zeros where there is none. */
+template <typename T, int ROWS> struct some_rows {
+    pack<T, pack_width<T>> values[ROWS], slopes[ROWS];
+    real_of<T> means[ROWS], rstds[ROWS];
+};
+
+template <bool WIDE, typename T, int ROWS>
+__device__ inline void load_some(some_rows<T, ROWS> &to, int64_t row, int64_t col, int64_t n_rows,
+                                 int64_t n_cols, const T *x, const T *dy, const real_of<T> *stats)
+{
+    constexpr int V = pack_width<T>;
+#pragma unroll
+    for (int i = 0; i < ROWS; i++) {
+        const bool is_there = row + i < n_rows;
+        const int64_t n = is_there ? n_cols : 0, at = is_there ? (row + i) * n_cols : 0;
+        to.values[i] = load_row<WIDE, V>(x + at, col, n);
+        to.slopes[i] = load_row<WIDE, V>(dy + at, col, n);
+        to.means[i] = is_there ? stats[2 * (row + i)] : 0;
+        to.rstds[i] = is_there ? stats[2 * (row + i) + 1] : 0;
+    }
+}
+
+/* Each thread has one pack of columns and ROWS rows at a time, and asks for the next ones before it
+ * adds them; the block's sums of columns are its part. dgamma and dbeta may be NULL. */
+template <typename T, int MOST_THREADS, bool WIDE>
+__global__ void __launch_bounds__(MOST_THREADS)
     fused_sums(int64_t n_rows, int64_t n_cols, const T *x, const T *dy, const T *gamma,
                const real_of<T> *stats, real_of<T> *sums, real_of<T> *dgamma, real_of<T> *dbeta,
                bool accumulate)
 {
-    constexpr int V = pack_width<T>;
+    constexpr int V = pack_width<T>, ROWS = rows_at_once<MOST_THREADS>;
     typedef real_of<T> R;
     __shared__ warp_sums<R, ROWS> shared;
     const int64_t col = (int64_t)threadIdx.x * V, part = blockIdx.x;
@@ -104,26 +129,19 @@ __global__ void __launch_bounds__(ROWS == 4 ? fused_threads : 1024)
     const int64_t step = (int64_t)gridDim.x * blockDim.y * ROWS;
     const pack<T, V> factor = load_row<WIDE, V>(gamma, col, n_cols);
     R dots[V] = {}, all[V] = {};
+    some_rows<T, ROWS> now, next;
+    int64_t row = (part * blockDim.y + threadIdx.y) * ROWS;
     int set = 0;
-    for (int64_t row0 = part * blockDim.y * ROWS; row0 < n_rows; row0 += step, set ^= 1) {
-        const int64_t row = row0 + threadIdx.y * ROWS;
-        pack<T, V> values[ROWS], slopes[ROWS];
+    load_some<WIDE>(now, row, col, n_rows, n_cols, x, dy, stats);
+    for (int64_t row0 = part * blockDim.y * ROWS; row0 < n_rows; row0 += step, row += step) {
+        load_some<WIDE>(next, row + step, col, n_rows, n_cols, x, dy, stats);
 #pragma unroll
         for (int i = 0; i < ROWS; i++) {
-            const int64_t n = row + i < n_rows ? n_cols : 0, at = n > 0 ? (row + i) * n_cols : 0;
-            values[i] = load_row<WIDE, V>(x + at, col, n);
-            slopes[i] = load_row<WIDE, V>(dy + at, col, n);
-        }
-#pragma unroll
-        for (int i = 0; i < ROWS; i++) {
-            const bool is_there = row + i < n_rows;
-            const R mean = is_there ? stats[2 * (row + i)] : 0;
-            const R rstd = is_there ? stats[2 * (row + i) + 1] : 0;
             R sum = 0, dot = 0;
 #pragma unroll
             for (int k = 0; k < V; k++) {
-                const R slope = get(slopes[i].at[k]), d = slope * get(factor.at[k]);
-                const R xhat = (get(values[i].at[k]) - mean) * rstd;
+                const R slope = get(now.slopes[i].at[k]), d = slope * get(factor.at[k]);
+                const R xhat = (get(now.values[i].at[k]) - now.means[i]) * now.rstds[i];
                 sum += d;
                 dot += d * xhat;
                 dots[k] += slope * xhat;
@@ -140,12 +158,26 @@ __global__ void __launch_bounds__(ROWS == 4 ? fused_threads : 1024)
         const int i = (int)threadIdx.x / 2, which = (int)threadIdx.x % 2;
         if (i < ROWS && row + i < n_rows)
             sums[2 * (row + i) + which] = add_warps(shared, set, i, which, first);
+        now = next;
+        set ^= 1;
     }
     block_columns<V, fused_threads>(dots);
     block_columns<V, fused_threads>(all);
     if (threadIdx.y > 0) return;
     if (dgamma) store_sums<V>(dgamma + part * n_cols, col, n_cols, dots, accumulate);
     if (dbeta) store_sums<V>(dbeta + part * n_cols, col, n_cols, all, accumulate);
+}
+
+/* The parts' totals, of dgamma by blocks (…, 0), of dbeta by blocks (…, 1). */
+template <typename R, bool WIDE>
+__global__ void add_parts(int64_t n_parts, int64_t n_cols, const R *dgammas, const R *dbetas,
+                          unsigned n_chunks, int64_t rows_per_part, R *dgamma, R *dbeta,
+                          bool accumulate)
+{
+    R *out = blockIdx.y == 0 ? dgamma : dbeta;
+    if (out)
+        add_columns<WIDE>(n_parts, n_cols, blockIdx.y == 0 ? dgammas : dbetas, n_chunks,
+                          rows_per_part, out, accumulate);
 }
 
 template <typename T>
@@ -189,11 +221,14 @@ column_results<R> results_of(const qdri_kernel *kernel, const qdri_cuda_place *p
 template <typename R>
 cudaError_t launch_totals(const qdri_cuda_place *place, const column_results<R> &to)
 {
-    for (int i = 0; i < 2 && to.n_parts > 1; i++)
-        if (to.results[i])
-            LAUNCH_TRY(launch_one_part<R>(place, to.n_parts, to.n_cols, to.parts[i], to.results[i],
-                                          to.accumulate));
-    return cudaSuccess;
+    constexpr int V = pack_width<R>;
+    const column_plan plan = plan_columns(to.n_parts, to.n_cols, V, sizeof(R), 1, 0);
+    const dim3 grid(plan.grid().x, 2);
+    if (to.n_parts == 1) return cudaSuccess;
+    return launch(place, grid, plan.block, 0,
+                  to.n_cols % V == 0 ? add_parts<R, true> : add_parts<R, false>, to.n_parts,
+                  to.n_cols, (const R *)to.parts[0], (const R *)to.parts[1], plan.n_chunks,
+                  plan.rows_per_part, to.results[0], to.results[1], to.accumulate);
 }
 
 template <typename T>
@@ -212,13 +247,13 @@ cudaError_t launch_parameter_sums(const qdri_kernel *kernel, const qdri_cuda_pla
     return launch_totals(place, to);
 }
 
-template <typename T, int ROWS>
+template <typename T, int MOST_THREADS>
 cudaError_t launch_fused_sums(const qdri_kernel *kernel, const qdri_cuda_place *place, int64_t x)
 {
     constexpr int V = pack_width<T>;
     typedef real_of<T> R;
     const int64_t n_rows = kernel->u.norm.n_rows, n_cols = kernel->u.norm.n_cols;
-    const int64_t turns = ceil_div(n_rows, ROWS);
+    const int64_t turns = ceil_div(n_rows, rows_at_once<MOST_THREADS>);
     const int64_t y = least(most(1, fused_threads / x), power_of_two_from(turns));
     const int64_t room = (int64_t)(QDRI_CUDA_SCRATCH_BYTES / (2 * sizeof(R))) / n_cols;
     const int64_t wanted = least(2 * place->n_sms, ceil_div(turns, y));
@@ -227,9 +262,10 @@ cudaError_t launch_fused_sums(const qdri_kernel *kernel, const qdri_cuda_place *
     const T *gamma = (const T *)kernel->u.norm.gamma;
     const bool wide = is_wide<V>(in) && is_wide<V>(dy) && is_wide<V>(gamma) && n_cols % V == 0;
     LAUNCH_TRY(launch(place, dim3((unsigned)to.n_parts), dim3((unsigned)x, (unsigned)y), 0,
-                      wide ? fused_sums<T, ROWS, true> : fused_sums<T, ROWS, false>, n_rows, n_cols,
-                      in, dy, gamma, (const R *)kernel->u.norm.stats, (R *)kernel->u.norm.work,
-                      to.parts[0], to.parts[1], to.accumulates_at_once()));
+                      wide ? fused_sums<T, MOST_THREADS, true> : fused_sums<T, MOST_THREADS, false>,
+                      n_rows, n_cols, in, dy, gamma, (const R *)kernel->u.norm.stats,
+                      (R *)kernel->u.norm.work, to.parts[0], to.parts[1],
+                      to.accumulates_at_once()));
     return launch_totals(place, to);
 }
 
@@ -241,8 +277,8 @@ cudaError_t launch_all(const qdri_kernel *kernel, const qdri_cuda_place *place)
     const bool has_params = kernel->u.norm.dgamma || kernel->u.norm.dbeta;
     const int64_t x = most(32, power_of_two_from(ceil_div(n_cols, pack_width<T>)));
     if (n_rows > 0 && n_cols > 0 && has_params && x <= 1024)
-        return x > fused_threads ? launch_fused_sums<T, 2>(kernel, place, x)
-                                 : launch_fused_sums<T, 4>(kernel, place, x);
+        return x > fused_threads ? launch_fused_sums<T, 1024>(kernel, place, x)
+                                 : launch_fused_sums<T, fused_threads>(kernel, place, x);
     if (n_rows > 0) LAUNCH_TRY(launch_row_sums<T>(kernel, place));
     if (!has_params || n_cols == 0) return cudaSuccess;
     return launch_parameter_sums<T>(kernel, place);

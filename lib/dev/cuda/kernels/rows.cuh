@@ -14,19 +14,20 @@ inline int64_t power_of_two_from(int64_t n)
 
 /* ---- cells: packs of columns, rows_each rows of them to a thread ---- */
 
-constexpr int rows_each = 4;
+constexpr int rows_each = 4; /* unless told */
 
 struct cell_plan {
     dim3 grid, block;
 };
 
 /* For a matrix that is not empty. */
+template <int ROWS = rows_each>
 inline cell_plan plan_cells(int64_t n_rows, int64_t n_cols, int width)
 {
     const int64_t n_packs = ceil_div(n_cols, width);
     const int64_t x = power_of_two_from(least(n_packs, block_threads));
-    const int64_t y = power_of_two_from(least(ceil_div(n_rows, rows_each), block_threads / x));
-    const int64_t n_blocks = ceil_div(n_packs, x) * ceil_div(n_rows, y * rows_each);
+    const int64_t y = power_of_two_from(least(ceil_div(n_rows, ROWS), block_threads / x));
+    const int64_t n_blocks = ceil_div(n_packs, x) * ceil_div(n_rows, y * ROWS);
     return {dim3((unsigned)n_blocks), dim3((unsigned)x, (unsigned)y)};
 }
 
@@ -37,13 +38,14 @@ struct cell {
 };
 
 /* last_first: the last rows come first, while the cache still has them from the kernel before. */
+template <int ROWS = rows_each>
 __device__ inline cell find_cell(int64_t n_cols, int width, bool last_first = false)
 {
     const unsigned block = last_first ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
     const unsigned n_chunks = (unsigned)((n_cols + (int64_t)width * blockDim.x - 1) /
                                          ((int64_t)width * blockDim.x));
     const unsigned chunk = block % n_chunks;
-    return {(int64_t)(block / n_chunks) * (blockDim.y * rows_each) + threadIdx.y,
+    return {(int64_t)(block / n_chunks) * (blockDim.y * ROWS) + threadIdx.y,
             ((int64_t)chunk * blockDim.x + threadIdx.x) * width, (int)blockDim.y};
 }
 
@@ -70,6 +72,7 @@ struct plus {
 };
 struct larger { /* NaN loses */
     template <typename R> __device__ static R of(R a, R b) { return b > a ? b : a; }
+    __device__ static float of(float a, float b) { return fmaxf(a, b); } /* one instruction */
 };
 
 template <typename Op, typename R> __device__ inline R warp_total(R x)

@@ -6,6 +6,9 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <stdint.h>
+#include <string.h>
+
+#include "dev/cuda/kernels/intrinsics.cuh"
 
 typedef __nv_bfloat16 bf16;
 typedef __half f16;
@@ -49,6 +52,24 @@ __device__ inline float real_log(float x) { return logf(x); }
 __device__ inline double real_log(double x) { return log(x); }
 __device__ inline float real_sqrt(float x) { return sqrtf(x); }
 __device__ inline double real_sqrt(double x) { return sqrt(x); }
+
+/* Results of two bytes have no use for the last bits of fp32, and their kernels no time for them.
+ */
+template <typename T> constexpr bool is_quick = sizeof(T) == 2;
+constexpr float log2_of_e = 1.4426950408889634f;
+
+template <bool QUICK, typename R> __device__ inline R exp_of(R x)
+{
+    if constexpr (QUICK) return fast_exp2(x * log2_of_e);
+    return real_exp(x);
+}
+
+template <bool QUICK, typename R> __device__ inline R quotient(R a, R b)
+{
+    if constexpr (QUICK) return fast_divide(a, b);
+    return a / b;
+}
+
 template <typename R> __device__ inline R minus_infinity() { return -(R)INFINITY; }
 
 /* ---- packs ---- */
@@ -62,22 +83,56 @@ struct alignas(sizeof(T) * V < pack_bytes ? sizeof(T) * V : pack_bytes) pack {
     T at[V];
 };
 
-/* Elements at, at + 1, … of a row of n; zeros behind its end. wide: packs are aligned. */
+/* What moves at once: the compiler takes an access of these apart for no reason. */
+template <int BYTES> struct words_type {
+    typedef pack<uint4, BYTES / 16> type;
+};
+template <> struct words_type<16> {
+    typedef uint4 type;
+};
+template <> struct words_type<8> {
+    typedef uint2 type;
+};
+template <> struct words_type<4> {
+    typedef unsigned type;
+};
+template <typename T, int V> using words_of = typename words_type<(int)sizeof(T) * V>::type;
+
+/* Elements at, at + 1, … of a row of n; zeros behind its end. wide: packs are aligned. What comes
+ * is words until it is used: elements would be taken apart at once, and so waited for. */
 template <int V, typename T>
 __device__ inline pack<T, V> load(const T *row, int64_t at, int64_t n, bool wide)
 {
-    if (wide && at + V <= n) return *(const pack<T, V> *)(row + at);
     pack<T, V> x;
+    words_of<T, V> all;
+    if (wide && at + V <= n) {
+        all = *(const words_of<T, V> *)(row + at);
+    } else {
 #pragma unroll
-    for (int k = 0; k < V; k++) x.at[k] = at + k < n ? row[at + k] : put<T>(0.0f);
+        for (int k = 0; k < V; k++) x.at[k] = at + k < n ? row[at + k] : put<T>(0.0f);
+        memcpy(&all, &x, sizeof all);
+    }
+    memcpy(&x, &all, sizeof x);
     return x;
+}
+
+/* At once, and not as the elements come. */
+template <int V, typename T> __device__ inline void store_words(T *at, const pack<T, V> &x)
+{
+    words_of<T, V> all;
+    memcpy(&all, &x, sizeof all);
+    if constexpr (sizeof all == sizeof(uint4)) {
+        store_at_once(at, all);
+    } else {
+        *(words_of<T, V> *)at = all;
+    }
 }
 
 template <int V, typename T>
 __device__ inline void store(T *row, int64_t at, int64_t n, bool wide, const pack<T, V> &x)
 {
     if (wide && at + V <= n) {
-        *(pack<T, V> *)(row + at) = x;
+        store_words(row + at, x);
         return;
     }
 #pragma unroll
@@ -90,18 +145,18 @@ template <bool WIDE, int V, typename T>
 __device__ inline pack<T, V> load_row(const T *row, int64_t at, int64_t n)
 {
     if (!WIDE) return load<V>(row, at, n, false);
-    if (at < n) return *(const pack<T, V> *)(row + at);
-    pack<T, V> none;
-#pragma unroll
-    for (int k = 0; k < V; k++) none.at[k] = put<T>(0.0f);
-    return none;
+    words_of<T, V> all = {};
+    if (at < n) all = *(const words_of<T, V> *)(row + at);
+    pack<T, V> x;
+    memcpy(&x, &all, sizeof x);
+    return x;
 }
 
 template <bool WIDE, int V, typename T>
 __device__ inline void store_row(T *row, int64_t at, int64_t n, const pack<T, V> &x)
 {
     if (WIDE) {
-        *(pack<T, V> *)(row + at) = x;
+        store_words(row + at, x);
     } else {
         store<V>(row, at, n, false, x);
     }

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tasks that are done with the product in front of them. Which these are follows from the list and
+ * the device alone, and not from waits: a list computes the same bits, however much of it overlaps.
+ */
+#include "linear/internal.h"
+
+/* Rows of n_cols columns at `ref` are all that the product writes. */
+static int is_result(const qdri_task *product, qdri_ref ref, int64_t n_rows, int64_t n_cols)
+{
+    return ref.buffer == product->writes[0].buffer && ref.offset == product->writes[0].offset &&
+           n_rows == product->m && n_cols == product->n;
+}
+
+static int adds_bias(const qdri_task *product, const qdri_task *next)
+{
+    return next->kind == QDRI_TASK_BIAS_ADD &&
+           is_result(product, next->writes[0], next->m, next->n);
+}
+
+static int is_gelu(const qdr_stack *stack, const qdri_task *product, const qdri_task *next,
+                   qdri_task_kind kind)
+{
+    const qdri_node *node = &stack->net.nodes[next->node];
+    return next->kind == kind && node->kind == QDRI_NODE_GELU &&
+           is_result(product, next->reads[0], next->m, stack->net.edges[node->in[0]].owned.n_cols);
+}
+
+/* GELU of the result, not over what the product reads. */
+static int gives_gelu(const qdr_stack *stack, const qdri_task *product, const qdri_task *next)
+{
+    const int to = next->writes[0].buffer;
+    return is_gelu(stack, product, next, QDRI_TASK_FORWARD) && to != product->reads[0].buffer &&
+           to != product->reads[1].buffer;
+}
+
+/* The gradient through GELU, in place: nobody else can see the product's result. */
+static int passes_gelu(const qdr_stack *stack, const qdri_task *product, const qdri_task *next)
+{
+    return is_gelu(stack, product, next, QDRI_TASK_BACKWARD) &&
+           next->writes[0].buffer == next->reads[0].buffer &&
+           next->writes[0].offset == next->reads[0].offset;
+}
+
+/* 1: the task is done with the product, too, and *gemm says so. */
+static int take(const qdr_stack *stack, const qdri_task *product, const qdri_task *next,
+                qdri_gemm *gemm)
+{
+    qdri_gemm with = *gemm;
+    if (gemm->gelu || gemm->gelu_of) return 0;
+    if (adds_bias(product, next)) {
+        with.bias = qdri_stack_pointer(stack, next->reads[0]);
+    } else if (gives_gelu(stack, product, next)) {
+        with.gelu = qdri_stack_pointer(stack, next->writes[0]);
+    } else if (passes_gelu(stack, product, next)) {
+        with.gelu_of = qdri_stack_pointer(stack, next->reads[1]);
+    } else {
+        return 0;
+    }
+    if (with.gelu || with.gelu_of) with.algorithm = 0; /* others were measured without GELU */
+    if (!qdri_dev_fuses(qdri_context_dev(qdr_grid_context(stack->grid)), &with)) return 0;
+    *gemm = with;
+    return 1;
+}
+
+int qdri_fuse(const qdr_stack *stack, const qdri_schedule *schedule, int number, qdri_gemm *gemm)
+{
+    const qdri_task *product = &schedule->tasks[number];
+    int last = number;
+    if (product->zero_tail) return last;
+    while (last + 1 < schedule->n_tasks && schedule->tasks[last + 1].stream == product->stream &&
+           take(stack, product, &schedule->tasks[last + 1], gemm))
+        last++;
+    return last;
+}

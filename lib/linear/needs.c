@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a stack's lists need besides its regions: staging of collectives, memory of products. */
+#include "linear/operations.h"
+
+/* An address like the one that the operand will have; arrays of the caller's are taken for aligned
+ * ones. */
+static void *stand_in(const qdr_stack *stack, qdri_ref ref)
+{
+    const qdri_buffer *buffer = &stack->net.buffers.items[ref.buffer];
+    const size_t offset = buffer->region == QDRI_CALLER ? 0 : buffer->offset;
+    return (void *)(uintptr_t)(QDRI_BUFFER_ALIGN + offset + ref.offset);
+}
+
+/* What the device takes for the largest product. */
+static void measure_product(qdr_stack *stack, const qdri_task *task)
+{
+    qdri_gemm gemm = qdri_task_gemm(task);
+    gemm.a = stand_in(stack, task->reads[0]);
+    gemm.b = stand_in(stack, task->reads[1]);
+    gemm.c = stand_in(stack, task->writes[0]);
+    const size_t bytes = qdri_product_bytes(qdr_context_stream(qdr_grid_context(stack->grid)),
+                                            &gemm);
+    if (bytes > stack->product_bytes) stack->product_bytes = bytes;
+}
+
+/* Staging that the collectives of a schedule need, at most, and memory of its products. */
+static void measure_list(qdr_stack *stack, const qdri_schedule *schedule)
+{
+    for (int i = 0; i < schedule->n_tasks; i++) {
+        const qdri_task *task = &schedule->tasks[i];
+        if (task->kind == QDRI_TASK_PRODUCT) measure_product(stack, task);
+        if (task->kind != QDRI_TASK_COLLECTIVE) continue;
+        const qdri_coll coll = qdri_task_coll(task);
+        const size_t bytes = qdri_comm_scratch_bytes(qdri_grid_comm(stack->grid, task->channel),
+                                                     &coll);
+        if (bytes > stack->staging_bytes[task->channel])
+            stack->staging_bytes[task->channel] = bytes;
+    }
+}
+
+/* Statistics: two numbers a row at most, and the sums of losses and gradient norms. */
+static void measure_statistics(qdr_stack *stack)
+{
+    const int64_t n_few = 2 * (int64_t)qdri_net_batch_parts(&stack->net);
+    const int64_t n_elems = 2 * stack->net.cell_rows > n_few ? 2 * stack->net.cell_rows : n_few;
+    const qdri_coll coll = {.kind = QDR_ALL_REDUCE, .dtype = QDR_F64, .count = n_elems};
+    const qdri_coll few = {.kind = QDR_ALL_REDUCE, .dtype = QDR_F64, .count = n_few};
+    for (int channel = QDR_CHANNEL_X_STAT; channel <= (int)QDR_CHANNEL_D_STAT; channel++) {
+        const int rows = channel == (int)QDR_CHANNEL_X_STAT || channel == (int)QDR_CHANNEL_Y_STAT;
+        const qdri_comm *comm = qdri_grid_comm(stack->grid, (qdr_channel)channel);
+        stack->staging_bytes[channel] = qdri_comm_scratch_bytes(comm, rows ? &coll : &few);
+    }
+}
+
+/* Key heads travel on the channel of statistics, between them. */
+static void measure_key_heads(qdr_stack *stack, const qdri_node *node)
+{
+    const qdri_key_heads *keys = &node->u.attention.keys;
+    static const qdr_coll_kind kinds[] = {QDR_ALL_GATHER, QDR_REDUCE_SCATTER};
+    if (node->kind != QDRI_NODE_ATTENTION || !keys->gathered) return;
+    for (int i = 0; i < 2; i++) {
+        const qdri_coll coll = qdri_key_heads_coll(&node->u.attention.local, keys, kinds[i]);
+        const size_t bytes = qdri_comm_scratch_bytes(qdri_key_heads_comm(stack->grid, keys), &coll);
+        size_t *most = &stack->staging_bytes[(int)QDR_CHANNEL_X_STAT + (int)keys->axis];
+        if (bytes > *most) *most = bytes;
+    }
+}
+
+qdr_status qdri_stack_reserve_staging(qdr_stack *stack)
+{
+    qdri_schedule *single = &stack->lists.single;
+    for (int i = 0; i < stack->net.n_nodes; i++) {
+        if (stack->net.nodes[i].kind != QDRI_NODE_LINEAR) continue;
+        for (int accumulate = 0; accumulate < 2; accumulate++) {
+            QDR_TRY(qdri_net_layer_forward(&stack->net, i, accumulate, single));
+            measure_list(stack, single);
+        }
+        QDR_TRY(qdri_net_layer_backward(&stack->net, i, 0, QDRI_GRADIENT_OVERWRITE, single));
+        measure_list(stack, single);
+    }
+    measure_list(stack, &stack->lists.forward);
+    measure_list(stack, &stack->lists.backward[0]);
+    measure_statistics(stack);
+    for (int i = 0; i < stack->net.n_nodes; i++) measure_key_heads(stack, &stack->net.nodes[i]);
+    for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
+        QDR_TRY(qdri_comm_reserve(qdri_grid_comm(stack->grid, (qdr_channel)channel),
+                                  stack->staging_bytes[channel]));
+    return QDR_OK;
+}

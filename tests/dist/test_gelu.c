@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* GELU between linear layers, on every grid of the ranks, where a device may do it with a product
+ * and where it may not: near what a caller's operation gives in F64, and bit for bit the same with
+ * overlap and without. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dist.h"
+
+enum { WIDTH = 16, WIDE = 64, UNIT = 2, MOST = 16384 };
+
+/* Who reads what goes into GELU (a), and what comes out of it (b). */
+typedef enum readers {
+    ALONE, /* a: GELU, b: a layer */
+    A_TWICE, /* a: a residual, too, which adds to its gradient */
+    B_TWICE, /* b: two layers, the second adding to its gradient */
+    B_SHARED, /* b: a residual, whose gradient is that of another layer's result, too */
+    LAST, /* b: the caller, who sees its gradient */
+    N_READERS
+} readers;
+
+typedef struct variant {
+    readers readers;
+    qdr_dtype dtype;
+    qdr_layout layout;
+    int overlap, batch_parts;
+    int by_caller; /* GELU is an operation of the caller's, in F64, with memory for each gradient */
+} variant;
+
+static qdr_status forward(const qdr_op_call *call, void *user)
+{
+    (void)user;
+    return qdr_gelu_forward(call->ctx, call->n_rows * call->out_cols, QDR_F64, call->in[0],
+                            call->out, call->stream);
+}
+
+static qdr_status backward(const qdr_op_call *call, void *user)
+{
+    (void)user;
+    return qdr_gelu_backward(call->ctx, call->n_rows * call->out_cols, QDR_F64, call->in[0],
+                             call->d_out, call->d_in[0], call->accumulate[0], call->stream);
+}
+
+static qdr_edge add_gelu(qdr_stack *stack, const variant *v, qdr_edge a)
+{
+    const qdr_op_desc op = {QDR_OPTS_INIT, .name = "gelu",     .n_in = 1,
+                            .in = {a},     .forward = forward, .backward = backward};
+    qdr_edge b;
+    if (v->by_caller)
+        DIST_OK(qdr_stack_add_op(stack, &op, &b));
+    else
+        DIST_OK(qdr_stack_add_gelu(stack, "gelu", a, &b));
+    return b;
+}
+
+static qdr_edge add_layer(qdr_stack *stack, const variant *v, const char *name, int is_up,
+                          qdr_edge in)
+{
+    const qdr_linear_desc desc = {QDR_OPTS_INIT,
+                                  .name = name,
+                                  .in = {{is_up ? WIDTH : WIDE, 1}},
+                                  .out = {{is_up ? WIDE : WIDTH, 1}},
+                                  .bias = 1,
+                                  .transposed = !is_up,
+                                  .out_layout = v->layout};
+    qdr_edge out;
+    DIST_OK(qdr_stack_add_linear(stack, &desc, in, &out, NULL));
+    return out;
+}
+
+static void describe(qdr_stack *stack, const variant *v, qdr_edge *x, qdr_edge *y)
+{
+    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{WIDTH, 1}}, .col_axis = QDR_X,
+                                 .layout = v->layout};
+    qdr_edge c;
+    DIST_OK(qdr_stack_add_input(stack, "x", &input, 1, x));
+    const qdr_edge a = add_layer(stack, v, "up", 1, *x);
+    const qdr_edge other = v->readers == B_SHARED ? add_layer(stack, v, "up too", 1, *x) : a;
+    qdr_edge b = add_gelu(stack, v, a);
+    *y = b;
+    if (v->readers == LAST) return;
+    if (v->readers == A_TWICE || v->readers == B_SHARED)
+        DIST_OK(qdr_stack_add_residual(stack, "both", other, b, &b));
+    *y = add_layer(stack, v, "down", 0, b);
+    if (v->readers != B_TWICE) return;
+    c = add_layer(stack, v, "down too", 0, b);
+    DIST_OK(qdr_stack_add_residual(stack, "sum", *y, c, y));
+}
+
+static int64_t append(double *kept, int64_t n, const void *data, qdr_dtype dtype, int64_t n_more)
+{
+    DIST_CHECK(n + n_more <= MOST, "%lld numbers", (long long)(n + n_more));
+    for (int64_t i = 0; i < n_more; i++) kept[n + i] = dist_get(data, dtype, i);
+    return n + n_more;
+}
+
+static int64_t elems(const qdr_stack *stack, qdr_edge edge)
+{
+    qdr_owned owned;
+    DIST_OK(qdr_stack_edge_owned(stack, edge, &owned));
+    return owned.n_rows * owned.n_cols;
+}
+
+/* What a step gives: y, the gradient of x, those of parameters. */
+static int64_t results(qdr_grid *grid, const variant *v, double *kept)
+{
+    const int64_t n_units = INT64_C(2) * qdr_grid_size(grid, QDR_Z) * qdr_grid_size(grid, QDR_D);
+    const qdr_stack_opts opts = {QDR_OPTS_INIT,         .n_rows = n_units * UNIT,
+                                 .row_unit = UNIT,      .dtype = v->dtype,
+                                 .overlap = v->overlap, .batch_parts = v->batch_parts};
+    qdr_stack *stack;
+    qdr_edge x, y;
+    void *data, *gradients = calloc(MOST, sizeof(double));
+    DIST_CHECK(gradients != NULL, "no memory");
+    DIST_OK(qdr_stack_create(grid, &opts, &stack));
+    describe(stack, v, &x, &y);
+    DIST_OK(qdr_stack_build(stack));
+    DIST_OK(qdr_stack_init(stack, 11, 0.4));
+    dist_step(stack, x, 3, y, 5, 0);
+    DIST_OK(qdr_stack_edge_value(stack, y, &data));
+    int64_t n = append(kept, 0, data, v->dtype, elems(stack, y));
+    DIST_OK(qdr_stack_edge_gradient(stack, x, &data));
+    n = append(kept, n, data, v->dtype, elems(stack, x));
+    const int64_t n_gradients = dist_gather_gradients(stack, gradients);
+    n = append(kept, n, gradients, dist_sum_type(v->dtype), n_gradients);
+    free(gradients);
+    qdr_stack_destroy(&stack);
+    return n;
+}
+
+static double norm(const double *a, const double *b, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += (a[i] - (b ? b[i] : 0)) * (a[i] - (b ? b[i] : 0));
+    return sqrt(sum);
+}
+
+typedef struct memory {
+    double exact[MOST], one[MOST], other[MOST];
+} memory;
+
+/* A number meets at most some ten roundings on its way, most of them of one weight or sum. */
+static void check(qdr_grid *grid, variant v, memory *m)
+{
+    const qdr_dtype dtype = v.dtype;
+    v.dtype = QDR_F64;
+    v.by_caller = 1;
+    const int64_t n = results(grid, &v, m->exact);
+    v.dtype = dtype;
+    v.by_caller = 0;
+    DIST_CHECK(results(grid, &v, m->one) == n, "%s", qdr_dtype_name(dtype));
+    const double off = norm(m->one, m->exact, n), size = norm(m->exact, NULL, n);
+    DIST_CHECK(off <= 10 * dist_roundoff(dtype) * size, "readers %d, %s: off by %g of %g",
+               (int)v.readers, qdr_dtype_name(dtype), off, size);
+    v.overlap = QDR_OVERLAP_NONE;
+    DIST_CHECK(results(grid, &v, m->other) == n, "%s", qdr_dtype_name(dtype));
+    DIST_CHECK(memcmp(m->one, m->other, (size_t)n * sizeof *m->one) == 0,
+               "readers %d, %s: overlap changes bits", (int)v.readers, qdr_dtype_name(dtype));
+}
+
+static void check_grid(qdr_grid *grid, void *user)
+{
+    static const qdr_dtype dtypes[] = {QDR_F32, QDR_BF16, QDR_F16};
+    for (int i = 0; i < 2 * N_READERS; i++) {
+        const variant v = {.readers = (readers)(i % N_READERS),
+                           .dtype = dtypes[i % 3],
+                           .layout = i / 2 % 2 ? QDR_SCATTERED : QDR_REPLICATED,
+                           .overlap = QDR_OVERLAP_ALL,
+                           .batch_parts = 1 + i % 2};
+        check(grid, v, user);
+    }
+}
+
+static void every_grid(qdr_context *ctx, uint64_t seed)
+{
+    memory *m = calloc(1, sizeof *m);
+    (void)seed;
+    DIST_CHECK(m != NULL, "no memory");
+    dist_every_grid(ctx, check_grid, m);
+    free(m);
+}
+
+int main(int argc, char **argv)
+{
+    static const dist_test tests[] = {{"GELU on every grid", every_grid}};
+    return dist_main(argc, argv, tests, 1);
+}

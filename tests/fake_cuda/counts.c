@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What happened how often, for tests that look at a plugin from outside. */
+#include <string.h>
+
+#include "internal.h"
+
+enum { COUNTED_MOST = 16 };
+
+typedef struct counted {
+    const char *what;
+    int64_t n;
+} counted;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static counted all[COUNTED_MOST];
+
+/* With the lock; the first free one for what has not happened yet. */
+static counted *find(const char *what)
+{
+    int i = 0;
+    while (i < COUNTED_MOST - 1 && all[i].what && strcmp(all[i].what, what) != 0) i++;
+    return &all[i];
+}
+
+void fake_count(const char *what)
+{
+    pthread_mutex_lock(&lock);
+    counted *found = find(what);
+    found->what = what;
+    found->n++;
+    pthread_mutex_unlock(&lock);
+}
+
+__attribute__((visibility("default"))) int64_t fake_counted(const char *what)
+{
+    pthread_mutex_lock(&lock);
+    const int64_t n = find(what)->n;
+    pthread_mutex_unlock(&lock);
+    return n;
+}

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A small GPT on local ranks joined by NCCL, first without registered memory, then with it: the
+ * same bits, and collectives of registered memory where there should be some.
+ *
+ *   registered GRID LAYOUT PANELS all|none|fails    all: each rank can register memory; none: one
+ * cannot; fails: it fails later, and all ranks hear why */
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../../examples/common/gpt.h"
+#include "counted.h"
+
+enum { SEQUENCES = 3, CONTEXT = 8, VOCAB = 31, TEXT_BYTES = 256, STEPS = 2, MOVED = 20 };
+
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        const qdr_status tried = (call);                                                           \
+        if (tried < 0) return tried;                                                               \
+    } while (0)
+
+typedef struct training {
+    int grid[4], layout, panels;
+    double losses[STEPS]; /* rank 0's */
+    double norm;
+    float moved[3 * MOVED];
+    atomic_int n_told; /* ranks that heard what to do about a failure */
+} training;
+
+/* Between a stack's memory and other memory: uneven sums, an exchange, a message; MOVED numbers
+ * each, unused ones zero. */
+static qdr_status move(qdr_grid *grid, qdr_stack *stack, float *other)
+{
+    const int64_t counts[] = {1, 3}, sends[] = {2, 3}, receives[2][2] = {{2, 2}, {3, 3}};
+    qdr_parameter p;
+    int axis = 0;
+    while (qdr_grid_size(grid, (qdr_axis)axis) != 2) axis++;
+    const qdr_axis along = (qdr_axis)axis;
+    const int rank = qdr_grid_coordinate(grid, along);
+    TRY(qdr_stack_parameter(stack, 0, &p));
+    TRY(qdr_reduce_scatter(grid, along, QDR_SUM, p.gradient, other, counts[rank], counts, QDR_F32,
+                           NULL));
+    TRY(qdr_all_to_all(grid, along, p.gradient, sends, other + MOVED, receives[rank], 0, QDR_F32,
+                       NULL));
+    return qdr_send_recv(grid, along, 1 - rank, other, 1, 1 - rank, p.gradient, 1, QDR_F32, NULL);
+}
+
+static qdr_status move_and_read(qdr_context *ctx, qdr_grid *grid, qdr_stack *stack,
+                                float moved[3 * MOVED])
+{
+    const size_t bytes = 3 * MOVED * sizeof(float);
+    void *other = NULL;
+    qdr_parameter p;
+    memset(moved, 0, bytes);
+    TRY(qdr_stack_parameter(stack, 0, &p));
+    TRY(qdr_mem_alloc(ctx, bytes, &other));
+    qdr_status status = qdr_copy(ctx, other, moved, bytes, NULL);
+    if (status == QDR_OK) status = move(grid, stack, other);
+    if (status == QDR_OK)
+        status = qdr_copy(ctx, (float *)other + 2 * MOVED, p.gradient, MOVED * sizeof(float), NULL);
+    if (status == QDR_OK) status = qdr_copy(ctx, moved, other, bytes, NULL);
+    const qdr_status synchronized = qdr_stream_synchronize(qdr_context_stream(ctx));
+    qdr_mem_free(ctx, &other);
+    return status == QDR_OK ? synchronized : status;
+}
+
+static qdr_status train(qdr_context *ctx, training *t, qdr_grid **grid, gpt *model,
+                        qdr_adamw **optimizer)
+{
+    const gpt_config config = {.n_layers = 1,
+                               .hidden = 24,
+                               .n_heads = 2,
+                               .context = CONTEXT,
+                               .vocab = VOCAB,
+                               .n_sequences = SEQUENCES,
+                               .layout = (qdr_layout)t->layout,
+                               .dtype = QDR_F32,
+                               .panels = t->panels};
+    const qdr_grid_opts shape = {QDR_OPTS_INIT, .x = t->grid[0], .y = t->grid[1], .z = t->grid[2],
+                                 .d = t->grid[3]};
+    const int64_t starts[SEQUENCES] = {3, 50, 111};
+    uint8_t text[TEXT_BYTES];
+    double losses[STEPS], norm;
+    float moved[3 * MOVED];
+    int64_t n_valid;
+    for (int i = 0; i < TEXT_BYTES; i++) text[i] = (uint8_t)(i * i % VOCAB);
+    TRY(qdr_grid_create(ctx, &shape, grid));
+    TRY(gpt_create(*grid, &config, model));
+    TRY(gpt_init(model, 1, 0.1));
+    TRY(qdr_adamw_create(model->stack, NULL, optimizer));
+    for (int step = 0; step < STEPS; step++) {
+        TRY(gpt_fill(model, text, starts));
+        TRY(qdr_stack_forward(model->stack));
+        TRY(qdr_stack_loss(model->stack, &losses[step], &n_valid));
+        TRY(qdr_stack_backward(model->stack, 0, 1.0 / (SEQUENCES * CONTEXT)));
+        TRY(qdr_adamw_step(*optimizer, 1e-2));
+    }
+    TRY(qdr_adamw_norm(*optimizer, &norm));
+    TRY(move_and_read(ctx, *grid, model->stack, moved));
+    if (qdr_context_rank(ctx) > 0) return QDR_OK;
+    memcpy(t->losses, losses, sizeof losses);
+    memcpy(t->moved, moved, sizeof moved);
+    t->norm = norm;
+    return QDR_OK;
+}
+
+static int run_rank(qdr_context *ctx, void *user)
+{
+    qdr_grid *grid = NULL;
+    gpt model = {0};
+    qdr_adamw *optimizer = NULL;
+    training *t = user;
+    const qdr_status status = train(ctx, t, &grid, &model, &optimizer);
+    if (status < 0 && strstr(qdr_last_error(), "QDR_NCCL_REGISTER=0"))
+        atomic_fetch_add(&t->n_told, 1);
+    if (status < 0) fprintf(stderr, "rank %d: %s\n", qdr_context_rank(ctx), qdr_last_error());
+    qdr_adamw_destroy(&optimizer);
+    gpt_destroy(&model);
+    qdr_grid_destroy(&grid);
+    return status < 0;
+}
+
+static int n_ranks(const training *t) { return t->grid[0] * t->grid[1] * t->grid[2] * t->grid[3]; }
+
+static int run(training *t, const char *wanted)
+{
+    int exit_code = 1;
+    setenv("QDR_NCCL_REGISTER", wanted, 1);
+    const qdr_status status = qdr_launch(n_ranks(t), NULL, run_rank, t, &exit_code);
+    if (status < 0) fprintf(stderr, "%s\n", qdr_last_error());
+    return status < 0 || exit_code;
+}
+
+static atomic_int n_warnings; /* of ranks that cannot */
+
+static void listen(int level, const char *line, void *user)
+{
+    (void)level;
+    (void)user;
+    if (strstr(line, "rank 1 cannot register memory")) atomic_fetch_add(&n_warnings, 1);
+}
+
+static int check(const training *plain, const training *t, int64_t n_before, int is_all)
+{
+    const int64_t n = counted("registered collective");
+    const int differs = memcmp(plain->moved, t->moved, sizeof t->moved) != 0 ||
+                        memcmp(plain->losses, t->losses, sizeof t->losses) != 0 ||
+                        memcmp(&plain->norm, &t->norm, sizeof t->norm) != 0;
+    printf("losses %.9g %.9g, norm %.9g; registered collectives %lld, others %lld\n", t->losses[0],
+           t->losses[1], t->norm, (long long)n, (long long)counted("collective"));
+    if (differs)
+        fprintf(stderr, "registered: losses %.17g %.17g, not %.17g %.17g\n", t->losses[0],
+                t->losses[1], plain->losses[0], plain->losses[1]);
+    if (n_before != 0 || (n > 0) != is_all)
+        fprintf(stderr, "%lld registered collectives without, %lld with\n", (long long)n_before,
+                (long long)n);
+    if (n_warnings != !is_all) {
+        fprintf(stderr, "%d warnings\n", (int)n_warnings);
+        return 1;
+    }
+    return differs || n_before != 0 || (n > 0) != is_all || !(t->losses[1] < t->losses[0]);
+}
+
+int main(int argc, char **argv)
+{
+    training plain = {0};
+    if (argc != 5 || sscanf(argv[1], "%dx%dx%dx%d", &plain.grid[0], &plain.grid[1], &plain.grid[2],
+                            &plain.grid[3]) != 4)
+        return 2;
+    plain.layout = strcmp(argv[2], "scattered") == 0 ? QDR_SCATTERED : QDR_REPLICATED;
+    plain.panels = atoi(argv[3]);
+    training t = plain;
+    qdr_set_log(listen, NULL);
+    if (run(&plain, "0")) return 1;
+    const int64_t n_before = counted("registered collective");
+    const int failed = run(&t, "1");
+    if (strcmp(argv[4], "fails") == 0) return !failed || t.n_told != n_ranks(&t);
+    if (failed) return 1;
+    return check(&plain, &t, n_before, strcmp(argv[4], "all") == 0);
+}
