@@ -218,6 +218,7 @@ static qdr_status choose_algorithm(qdri_cuda_dev *dev, qdri_cuda_product *p)
 {
     cublasLtMatmulHeuristicResult_t found[QDRI_CUDA_ALGORITHMS];
     const product_key *key = &p->key;
+    int n_found = 0;
     QDR_TRY(prefer_all(dev, key));
     const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
         dev->lt, p->description, p->b, p->a, p->c, p->c, dev->preference, QDRI_CUDA_ALGORITHMS,
