@@ -108,6 +108,7 @@ static int find_all(doctor_report *report, failure *why)
     doctor_find_environment(report);
     quieten();
     doctor_try_all(report);
+    doctor_try_nccl(report);
     if (report->is_short) fail(why, EXIT_FAILED, "doctor: no memory for the list of findings");
     return why->code;
 }
@@ -132,6 +133,7 @@ static int run(int argc, char **argv)
     }
     const int n_broken = doctor_count(&report, DOCTOR_BROKEN);
     free(report.findings);
+    free(report.variables);
     qdr_topo_destroy(&report.topo);
     if (why.code) return fail_print(&why);
     return n_broken ? EXIT_FAILED : EXIT_OK;
