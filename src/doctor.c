@@ -145,12 +145,12 @@ const command command_doctor = {
     .usage = "quadrille doctor [OPTION]...",
     .text = "Lists what this build is made of, GPUs and the links between them, cores, memory, "
             "limits and the\n"
-            "environment, then tries a small product against a triple loop and a sum of two "
-            "ranks, on the CPU\n"
-            "and on each GPU. Each finding is ok, a note (it works, and could be better) or "
-            "broken (it is here\n"
-            "and does not work), with a remedy. Exits with 1 if anything is broken; that there "
-            "is no GPU is\n"
+            "environment, then tries a small product against a triple loop and a sum of two ranks, "
+            "on the CPU, on\n"
+            "each GPU and over NCCL. Each finding is ok, a note (it works, and could be better) or "
+            "broken (it is\n"
+            "here and does not work), with a remedy. Exits with 1 if anything is broken; that "
+            "there is no GPU is\n"
             "not. MPI is not started: under a launcher each process reports for its own node.",
     .options = specs,
     .examples = "  quadrille doctor\n"
