@@ -138,7 +138,8 @@ static void add_libraries(doctor_report *report)
 {
     const qdr_gpu_report *gpus = &report->gpus;
     if (!gpus->has_plugin) {
-        doctor_add(report, GROUP, "CUDA", DOCTOR_GOOD, "none: libquadrille_cuda.so is not here");
+        doctor_add(report, GROUP, "CUDA", DOCTOR_GOOD, "none: %.*s",
+                   (int)strcspn(gpus->sentence, ";"), gpus->sentence);
         return;
     }
     doctor_add(report, GROUP, "CUDA", DOCTOR_GOOD, "built with %d.%d", gpus->runtime / 1000,

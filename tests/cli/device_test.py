@@ -247,6 +247,10 @@ class Doctor(Case):
         for name, value in (("QDR_TIMEOUT", "50"), ("QDR_TRACE", "/no/such/folder"), ("QDR_CUDA_COMM", "local")):
             self.assertEqual(self.report["environment"][name], value)
 
+    def test_a_plugin_that_does_not_fit(self):
+        self.assertIn("/no/plugin.so", self.find(0, "CUDA", QDR_CUDA_PLUGIN="/no/plugin.so")[1])
+        self.assertIn("is of build", self.find(0, "CUDA", QDR_CUDA_PLUGIN="libm.so.6")[1])
+
     def test_cudnn(self):
         none = {"QDR_CUDNN": "/no/cudnn.so"}
         self.assertEqual(self.find(0, "cuDNN", **none)[0], "ok")
