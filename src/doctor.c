@@ -108,6 +108,7 @@ static int find_all(doctor_report *report, failure *why)
     doctor_find_environment(report);
     quieten();
     doctor_try_all(report);
+    doctor_try_nccl(report);
     if (report->is_short) fail(why, EXIT_FAILED, "doctor: no memory for the list of findings");
     return why->code;
 }
@@ -132,6 +133,7 @@ static int run(int argc, char **argv)
     }
     const int n_broken = doctor_count(&report, DOCTOR_BROKEN);
     free(report.findings);
+    free(report.variables);
     qdr_topo_destroy(&report.topo);
     if (why.code) return fail_print(&why);
     return n_broken ? EXIT_FAILED : EXIT_OK;
@@ -143,12 +145,12 @@ const command command_doctor = {
     .usage = "quadrille doctor [OPTION]...",
     .text = "Lists what this build is made of, GPUs and the links between them, cores, memory, "
             "limits and the\n"
-            "environment, then tries a small product against a triple loop and a sum of two "
-            "ranks, on the CPU\n"
-            "and on each GPU. Each finding is ok, a note (it works, and could be better) or "
-            "broken (it is here\n"
-            "and does not work), with a remedy. Exits with 1 if anything is broken; that there "
-            "is no GPU is\n"
+            "environment, then tries a small product against a triple loop and a sum of two ranks, "
+            "on the CPU, on\n"
+            "each GPU and over NCCL. Each finding is ok, a note (it works, and could be better) or "
+            "broken (it is\n"
+            "here and does not work), with a remedy. Exits with 1 if anything is broken; that "
+            "there is no GPU is\n"
             "not. MPI is not started: under a launcher each process reports for its own node.",
     .options = specs,
     .examples = "  quadrille doctor\n"

@@ -27,6 +27,7 @@ typedef struct doctor_report {
     doctor_finding *findings;
     qdr_gpu_report gpus;
     qdr_topo *topo; /* NULL: it cannot be read */
+    char **variables; /* "NAME=VALUE" as the doctor found them, by name, up to NULL */
 } doctor_report;
 
 /* Adds a finding of no time; it is the list's until the next is added. Without memory it is one
@@ -47,10 +48,17 @@ void doctor_find_build(doctor_report *report);
 void doctor_find_gpus(doctor_report *report);
 /* doctor_machine.c: cores, memory, limits. */
 void doctor_find_machine(doctor_report *report);
-/* doctor_environment.c: variables. */
+/* doctor_environment.c: variables, as they are now. */
 void doctor_find_environment(doctor_report *report);
 /* doctor_try.c: small products and sums. */
 void doctor_try_all(doctor_report *report);
+/* The sum of two ranks. @return whether it was tried, and is right */
+int doctor_try_sum(doctor_report *report, const char *device, const char *name);
+/* doctor_nccl.c: two ranks with a GPU each. Takes the library's log for itself. */
+void doctor_try_nccl(doctor_report *report);
+
+/* Whether the library computes on a GPU of this number. */
+int doctor_can_use(const qdr_gpu_report *gpus, int number);
 
 /* A limit of this process, by a name of its own. */
 typedef struct doctor_limit {
@@ -64,8 +72,9 @@ extern const doctor_limit doctor_limits[]; /* up to name = NULL */
 /* The limit that holds now; INFINITY: none; < 0: unknown. */
 double doctor_limit_now(const doctor_limit *limit);
 
-/* Calls `see` for each variable that matters, in alphabetical order. */
-void doctor_for_variables(void (*see)(const char *name, const char *value, void *user), void *user);
+/* Calls `see` for each variable that was found and matters, in alphabetical order. */
+void doctor_for_variables(const doctor_report *report,
+                          void (*see)(const char *name, const char *value, void *user), void *user);
 
 /* doctor_text.c, doctor_json.c: whether all could be written. */
 int doctor_print(FILE *file, const doctor_report *report);

@@ -33,22 +33,30 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-void doctor_for_variables(void (*see)(const char *name, const char *value, void *user), void *user)
+/* Pointers suffice: nothing that the doctor sets or unsets later writes over a string. */
+static void keep_variables(doctor_report *report)
 {
     size_t n = 0;
-    char name[128];
     while (environ[n]) n++;
-    char **sorted = calloc(n + 1, sizeof *sorted);
-    if (!sorted) return;
-    memcpy(sorted, environ, n * sizeof *sorted);
-    qsort(sorted, n, sizeof *sorted, by_name);
-    for (size_t i = 0; i < n; i++) {
-        const char *value = strchr(sorted[i], '=');
-        if (!value || !matters(sorted[i])) continue;
-        snprintf(name, sizeof name, "%.*s", (int)(value - sorted[i]), sorted[i]);
+    report->variables = calloc(n + 1, sizeof *report->variables);
+    if (!report->variables) {
+        report->is_short = 1;
+        return;
+    }
+    memcpy(report->variables, environ, n * sizeof *report->variables);
+    qsort(report->variables, n, sizeof *report->variables, by_name);
+}
+
+void doctor_for_variables(const doctor_report *report,
+                          void (*see)(const char *name, const char *value, void *user), void *user)
+{
+    char name[128];
+    for (char **variable = report->variables; variable && *variable; variable++) {
+        const char *value = strchr(*variable, '=');
+        if (!value || !matters(*variable)) continue;
+        snprintf(name, sizeof name, "%.*s", (int)(value - *variable), *variable);
         see(name, value + 1, user);
     }
-    free(sorted);
 }
 
 /* ---- what is worth a word ---- */
@@ -86,4 +94,8 @@ static void add_variable(const char *name, const char *value, void *user)
     }
 }
 
-void doctor_find_environment(doctor_report *report) { doctor_for_variables(add_variable, report); }
+void doctor_find_environment(doctor_report *report)
+{
+    keep_variables(report);
+    doctor_for_variables(report, add_variable, report);
+}

@@ -7,7 +7,7 @@
 #include "doctor.h"
 
 #define GROUP "GPU"
-enum { MAJOR_OF_BF16 = 8 };
+enum { LEAST_MAJOR = 8 }; /* compute capability that the library asks for */
 
 /* ---- whether there is one ---- */
 
@@ -44,6 +44,9 @@ static void add_driver(doctor_report *report)
         doctor_add(report, GROUP, "driver", DOCTOR_GOOD, "%s", source);
 }
 
+/* A driver serves all CUDAs of its major version. */
+static int is_old(int driver, int runtime) { return driver / 1000 < runtime / 1000; }
+
 static void add_status(doctor_report *report)
 {
     const qdr_gpu_report *gpus = &report->gpus;
@@ -52,6 +55,10 @@ static void add_status(doctor_report *report)
         doctor_add(report, GROUP, "use", DOCTOR_GOOD, "CUDA_VISIBLE_DEVICES hides all GPUs");
     else if (has_hardware(report))
         doctor_add_sentence(report, GROUP, "use", DOCTOR_BROKEN, gpus->sentence);
+    else if (gpus->driver) /* not all GPUs are on PCI or in /dev: see WSL */
+        doctor_add_sentence(report, GROUP, "use",
+                            is_old(gpus->driver, gpus->runtime) ? DOCTOR_BROKEN : DOCTOR_NOTE,
+                            gpus->sentence);
     else
         doctor_add(report, GROUP, "use", DOCTOR_GOOD,
                    "no GPU of NVIDIA's is here; all runs on "
@@ -73,11 +80,20 @@ static void add_gpu(doctor_report *report, const qdr_gpu *gpu)
     doctor_bytes_text((double)gpu->bytes, all);
     doctor_bytes_text((double)gpu->bytes_free, free_bytes);
     doctor_finding *finding = doctor_add(
-        report, GROUP, name, gpu->major < MAJOR_OF_BF16 ? DOCTOR_NOTE : DOCTOR_GOOD,
+        report, GROUP, name, gpu->major < LEAST_MAJOR ? DOCTOR_BROKEN : DOCTOR_GOOD,
         "%s, %s (%s free), %d multiprocessors, capability %d.%d, PCI %s", gpu->name, all,
         free_bytes, gpu->n_sms, gpu->major, gpu->minor, gpu->bus);
-    if (gpu->major < MAJOR_OF_BF16)
-        doctor_advise(finding, "use f32 on this one: bf16 products need capability 8.0 or more");
+    if (gpu->major < LEAST_MAJOR)
+        doctor_advise(finding,
+                      "Quadrille computes on capability %d.0 (Ampere) or later: leave it "
+                      "out of CUDA_VISIBLE_DEVICES, or use the CPU",
+                      LEAST_MAJOR);
+}
+
+int doctor_can_use(const qdr_gpu_report *gpus, int number)
+{
+    return number < gpus->n_gpus && gpus->gpus[number].status == QDR_OK &&
+           gpus->gpus[number].major >= LEAST_MAJOR;
 }
 
 static void add_nccl(doctor_report *report, int version, int n_gpus)
@@ -93,11 +109,37 @@ static void add_nccl(doctor_report *report, int version, int n_gpus)
                       "install libnccl-dev and build again");
 }
 
+/* Whose kernels compute attention: asked for, and there. */
+static void add_cudnn(doctor_report *report)
+{
+    const qdr_gpu_report *gpus = &report->gpus;
+    const char *asked = getenv("QDR_ATTENTION");
+    const int is_asked = asked && strcmp(asked, "cudnn") == 0;
+    if (gpus->n_gpus == 0) return;
+    if (gpus->cudnn)
+        doctor_add(report, GROUP, "cuDNN", DOCTOR_GOOD, "%d.%d.%d", gpus->cudnn / 10000,
+                   gpus->cudnn / 100 % 100, gpus->cudnn % 100);
+    else if (is_asked)
+        doctor_add_sentence(report, GROUP, "cuDNN", DOCTOR_NOTE, gpus->cudnn_sentence);
+    else
+        doctor_add(report, GROUP, "cuDNN", DOCTOR_GOOD, "none that can be used, nor is it needed");
+    if (is_asked && gpus->cudnn)
+        doctor_add(report, GROUP, "attention", DOCTOR_GOOD,
+                   "cuDNN's kernels where it has them (QDR_ATTENTION=cudnn)");
+    else
+        doctor_add(report, GROUP, "attention", DOCTOR_GOOD, "own kernels (QDR_ATTENTION=%s%s)",
+                   asked && *asked ? asked : "auto",
+                   asked && strcmp(asked, "own") == 0 ? ""
+                   : is_asked                         ? ", which is not there"
+                                                      : ", which means own");
+}
+
 static void add_libraries(doctor_report *report)
 {
     const qdr_gpu_report *gpus = &report->gpus;
     if (!gpus->has_plugin) {
-        doctor_add(report, GROUP, "CUDA", DOCTOR_GOOD, "none: libquadrille_cuda.so is not here");
+        doctor_add(report, GROUP, "CUDA", DOCTOR_GOOD, "none: %.*s",
+                   (int)strcspn(gpus->sentence, ";"), gpus->sentence);
         return;
     }
     doctor_add(report, GROUP, "CUDA", DOCTOR_GOOD, "built with %d.%d", gpus->runtime / 1000,
@@ -105,6 +147,7 @@ static void add_libraries(doctor_report *report)
     doctor_add(report, GROUP, "cuBLASLt", DOCTOR_GOOD, "%d.%d.%d", gpus->cublaslt / 10000,
                gpus->cublaslt / 100 % 100, gpus->cublaslt % 100);
     add_nccl(report, gpus->nccl, gpus->n_gpus);
+    add_cudnn(report);
 }
 
 /* ---- links ---- */

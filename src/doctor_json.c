@@ -66,11 +66,11 @@ static json_t *links(const qdr_topo *topo)
 static json_t *versions(const qdr_gpu_report *g)
 {
     const qdr_versions v = qdr_get_versions();
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "quadrille", v.quadrille,
-                     "compiler", v.compiler, "mpi", v.mpi, "blas", v.blas, "onednn", v.onednn,
-                     "hwloc", v.hwloc, "cuda_driver", version_or_null(g->driver), "cuda",
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "quadrille",
+                     v.quadrille, "compiler", v.compiler, "mpi", v.mpi, "blas", v.blas, "onednn",
+                     v.onednn, "hwloc", v.hwloc, "cuda_driver", version_or_null(g->driver), "cuda",
                      version_or_null(g->runtime), "cublaslt", version_or_null(g->cublaslt), "nccl",
-                     version_or_null(g->nccl));
+                     version_or_null(g->nccl), "cudnn", version_or_null(g->cudnn));
 }
 
 static json_t *limits(void)
@@ -93,7 +93,7 @@ int doctor_write_json(FILE *file, const doctor_report *report)
 {
     const int n_broken = doctor_count(report, DOCTOR_BROKEN);
     json_t *environment = json_object();
-    if (environment) doctor_for_variables(set_variable, environment);
+    if (environment) doctor_for_variables(report, set_variable, environment);
     json_t *object = json_pack(
         "{s:o, s:b, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "host",
         text(report->topo ? report->topo->host : ""), "works", n_broken == 0, "broken", n_broken,

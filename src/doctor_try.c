@@ -200,27 +200,30 @@ static void try_on(doctor_report *report, const char *device, const char *name, 
     report_try(report, name, what, &tried);
 }
 
-static void try_sum_on(doctor_report *report, const char *device, const char *name)
+int doctor_try_sum(doctor_report *report, const char *device, const char *name)
 {
-    const int n_launched = qdr_launched();
+    const int n_launched = qdr_launched(), n_broken = doctor_count(report, DOCTOR_BROKEN);
     if (n_launched > 1)
         doctor_add(report, GROUP, name, DOCTOR_GOOD,
                    "not tried in one of %d processes of a launcher", n_launched);
     else
         try_on(report, device, name, N_RANKS);
+    return n_launched <= 1 && doctor_count(report, DOCTOR_BROKEN) == n_broken;
 }
 
 void doctor_try_all(doctor_report *report)
 {
     try_on(report, "cpu", "product, CPU", 1);
-    try_sum_on(report, "cpu", "all-reduce, CPU");
+    doctor_try_sum(report, "cpu", "all-reduce, CPU");
     if (report->gpus.n_gpus == 0) return;
+    int n_used = 0;
     for (int i = 0; i < report->gpus.n_gpus; i++) {
         char device[16], name[32];
-        if (report->gpus.gpus[i].status != QDR_OK) continue;
+        if (!doctor_can_use(&report->gpus, i)) continue;
         snprintf(device, sizeof device, "cuda:%d", i);
         snprintf(name, sizeof name, "product, %s", device);
         try_on(report, device, name, 1);
+        n_used++;
     }
-    try_sum_on(report, "cuda", "all-reduce, cuda");
+    if (n_used == report->gpus.n_gpus) doctor_try_sum(report, "cuda", "all-reduce, cuda");
 }

@@ -77,6 +77,12 @@ suites() {
     meson test -C "$folder" --no-rebuild --print-errorlogs --num-processes "$(processes)" "$@"
 }
 
+# The same under a sanitizer, which needs longer: without the large ones unless --full.
+sanitized() {
+    [ -n "$full" ] || set -- "$@" --no-suite large
+    suites "$@" --no-suite headers
+}
+
 # Tests start several ranks each: no more of them at once than there are cores.
 processes() { nproc 2>/dev/null || echo 2; }
 
@@ -96,13 +102,13 @@ consumer() { sh tests/tools/check_install.sh build; }
 release() { build_in build --buildtype=release && suites build; }
 addresses() {
     build_in build-asan --buildtype=debugoptimized -Db_sanitize=address,undefined -Dcuda=disabled &&
-        suites build-asan --timeout-multiplier 5 --no-suite headers --no-suite netlab --no-suite large
+        sanitized build-asan --timeout-multiplier 5 --no-suite netlab
 }
 # Without oneDNN, whose own locks the sanitizer does not see.
 threads() {
     CC=clang-14 CXX=clang++-14 build_in build-tsan --buildtype=debugoptimized -Db_sanitize=thread -Dmpi=none \
         -Dexamples=false -Dcuda=disabled -Donednn=disabled &&
-        suites build-tsan --timeout-multiplier 10 --no-suite headers --no-suite large --no-suite threadless # the model is arithmetic
+        sanitized build-tsan --timeout-multiplier 10 --no-suite threadless # the model is arithmetic
 }
 # As on a machine where nothing is installed. Builds what these suites need, no more.
 no_mpi() {

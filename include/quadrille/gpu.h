@@ -37,6 +37,8 @@ typedef struct qdr_gpu_report {
     int driver; /**< CUDA version that the driver is for */
     int runtime; /**< CUDA version that the plugin is built with */
     int cublaslt, nccl;
+    int cudnn; /**< 91900: 9.19.0; 0: none that could be used, or no GPU to use it on */
+    char cudnn_sentence[512]; /**< about a cuDNN that cannot be used, with the remedy; else "" */
     int n_gpus; /**< that this process sees (CUDA_VISIBLE_DEVICES counts), at most QDR_MAX_GPUS */
     qdr_gpu gpus[QDR_MAX_GPUS]; /**< by number */
 } qdr_gpu_report;

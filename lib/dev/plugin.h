@@ -42,6 +42,7 @@ typedef struct qdri_plugin {
     void (*connect)(const qdri_plugin_host *host); /* first of all calls */
     qdr_status (*find_versions)(qdri_cuda_versions *versions);
     qdr_status (*find_gpu)(int number, qdri_gpu *gpu);
+    qdr_status (*find_cudnn)(int *version); /* opens it */
     qdr_status (*dev_create)(const qdri_cuda_opts *opts, qdri_dev **dev);
     const void *comm; /* communicators of lib/comm that need CUDA; NULL: none */
 } qdri_plugin;
@@ -52,7 +53,7 @@ int qdri_plugin_nccl_version(void); /* 0: not known */
 
 #define QDRI_PLUGIN_SYMBOL "qdr_cuda_plugin"
 /* Library and plugin are of one build, or do not fit. */
-#define QDRI_PLUGIN_BUILD QDR_VERSION_STRING " 3"
+#define QDRI_PLUGIN_BUILD QDR_VERSION_STRING " 4"
 
 /* Opens it, once per process. Any thread.
  * @retval QDR_ERR_UNSUPPORTED  it is not there, cannot be loaded, or is of another build; the

@@ -45,6 +45,12 @@ static qdr_status fail_none(void)
                     "CUDA_VISIBLE_DEVICES, or use the CPU");
 }
 
+static void query_cudnn(const qdri_plugin *plugin, qdr_gpu_report *report)
+{
+    if (report->n_gpus == 0 || plugin->find_cudnn(&report->cudnn) == QDR_OK) return;
+    snprintf(report->cudnn_sentence, sizeof report->cudnn_sentence, "%s", qdr_last_error());
+}
+
 static void query(const qdri_plugin *plugin, qdr_gpu_report *report)
 {
     qdri_cuda_versions versions = {0};
@@ -59,6 +65,7 @@ static void query(const qdri_plugin *plugin, qdr_gpu_report *report)
     if (versions.n_gpus == 0) note(report, fail_none());
     for (int i = 0; i < versions.n_gpus && i < QDR_MAX_GPUS; i++)
         note(report, query_gpu(plugin, i, &report->gpus[report->n_gpus++]));
+    query_cudnn(plugin, report);
 }
 
 qdr_status qdr_gpu_query(qdr_gpu_report *report)

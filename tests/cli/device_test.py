@@ -3,7 +3,7 @@
 """The examples and the doctor on GPUs, in plain device memory: on the plugin that was built on the fake CUDA, and on the
 real one where there is no driver.
 
-usage: device_test.py BUILD_DIR --fake FAKE_PLUGIN [--listener LISTENER] [--plugin REAL_PLUGIN] [--full]
+usage: device_test.py BUILD_DIR --fake FAKE_PLUGIN [--listener LISTENER] [--cudnn FAKE_CUDNN] [--plugin REAL_PLUGIN] [--full]
 """
 import argparse
 import json
@@ -213,6 +213,71 @@ class Doctor(Case):
         for name in ("driver", "cuda:0", "cuda:1", "NCCL", "product, cuda:0", "product, cuda:1", "all-reduce, cuda"):
             self.assertEqual(states.get(name), "ok", report)
 
+    def find(self, code, name, **environment):
+        """Findings of that name, as (state, text and remedy)."""
+        done = start("src/quadrille", "doctor", "--json", **environment)
+        self.assertEqual((done.returncode, done.err), (code, ""), done.out)
+        self.report = json.loads(done.out)
+        found = [(finding["state"], finding["text"] + "; " + (finding["remedy"] or ""))
+                 for finding in self.report["findings"] if finding["name"] == name]
+        self.assertLessEqual(len(found), 1, found)
+        return found[0] if found else (None, "")
+
+    def test_a_gpu_that_is_too_old(self):
+        state, text = self.find(1, "cuda:0", FAKE_CUDA_CAPABILITY="75")
+        self.assertEqual(state, "broken")
+        self.assertIn("8.0", text)
+        self.assertNotIn("f32", text)
+        self.assertEqual(self.find(1, "product, cuda:0", FAKE_CUDA_CAPABILITY="75")[0], None)
+
+    def test_a_driver_that_is_too_old(self):
+        state, text = self.find(1, "use", FAKE_CUDA_DRIVER="12040")
+        self.assertEqual(state, "broken")
+        for words in ("CUDA 12.4", "13.0", "newer driver"):
+            self.assertIn(words, text)
+        state, text = self.find(0, "use", FAKE_CUDA_GPUS="0")
+        self.assertEqual(state, "note")
+        self.assertIn("no GPU can be used", text)
+        self.assertEqual(self.find(0, "use", FAKE_CUDA_DRIVER="0")[0], "ok")
+
+    def test_environment_is_that_of_the_caller(self):
+        self.find(0, "use")
+        self.assertEqual({name for name in self.report["environment"] if name.startswith(NAMES)}, {"QDR_CUDA_PLUGIN"})
+        self.find(0, "use", QDR_TIMEOUT="50", QDR_TRACE="/no/such/folder", QDR_CUDA_COMM="local")
+        for name, value in (("QDR_TIMEOUT", "50"), ("QDR_TRACE", "/no/such/folder"), ("QDR_CUDA_COMM", "local")):
+            self.assertEqual(self.report["environment"][name], value)
+
+    def test_a_plugin_that_does_not_fit(self):
+        self.assertIn("/no/plugin.so", self.find(0, "CUDA", QDR_CUDA_PLUGIN="/no/plugin.so")[1])
+        self.assertIn("is of build", self.find(0, "CUDA", QDR_CUDA_PLUGIN="libm.so.6")[1])
+
+    def test_cudnn(self):
+        none = {"QDR_CUDNN": "/no/cudnn.so"}
+        self.assertEqual(self.find(0, "cuDNN", **none)[0], "ok")
+        state, text = self.find(0, "cuDNN", QDR_ATTENTION="cudnn", **none)
+        self.assertEqual(state, "note")
+        self.assertIn("/no/cudnn.so", text)
+        self.assertIn("own kernels", self.find(0, "attention", QDR_ATTENTION="cudnn", **none)[1])
+        self.assertIn("auto, which means own", self.find(0, "attention", **none)[1])
+        if ARGUMENTS.cudnn:
+            one = {"QDR_CUDNN": ARGUMENTS.cudnn}
+            self.assertRegex(self.find(0, "cuDNN", **one)[1], r"^9\.\d+\.\d")
+            self.assertGreater(self.report["versions"]["cudnn"], 90000)
+            self.assertIn("cuDNN's kernels", self.find(0, "attention", QDR_ATTENTION="cudnn", **one)[1])
+            self.assertIn("own kernels", self.find(0, "attention", **one)[1])
+
+    def test_registered_memory(self):
+        two = {"FAKE_CUDA_GPUS": "2"}
+        self.assertIn("is registered", self.find(0, "NCCL memory", **two)[1])
+        state, text = self.find(0, "NCCL memory", FAKE_NCCL_REGISTER="1,0", **two)
+        self.assertEqual(state, "note")
+        self.assertIn("rank 1 cannot", text)
+        self.assertIn("NCCL_LOCAL_REGISTER", text)
+        self.assertIn("is not registered", self.find(0, "NCCL memory", QDR_NCCL_REGISTER="0", **two)[1])
+        self.assertEqual(self.find(0, "all-reduce, NCCL", **two)[0], "ok")
+        self.assertEqual(self.find(1, "all-reduce, NCCL", FAKE_CUDA_FAIL="nccl:1", **two)[0], "broken")
+        self.assertEqual(self.find(0, "NCCL memory")[0], None)
+
     def test_text(self):
         out = self.assert_done(start("src/quadrille", "doctor", FAKE_CUDA_GPUS="2"))
         for words in ("cuda:0", "cuda:1", "NCCL", "all-reduce, cuda"):
@@ -273,6 +338,7 @@ def main():
     parser.add_argument("build")
     parser.add_argument("--fake", required=True)
     parser.add_argument("--listener", help="a library that writes down NVTX's ranges")
+    parser.add_argument("--cudnn")
     parser.add_argument("--plugin")
     parser.add_argument("--full", action="store_true")
     ARGUMENTS, rest = parser.parse_known_args()

@@ -194,7 +194,8 @@ class MadeUpGpus(Case):
         self.assertEqual([gpu["bus"] for gpu in report["gpus"]], ["ffff:a0:00.0", "ffff:a1:00.0"])
         self.assertEqual(report["gpus"][0]["capability"], [9, 0])
         self.assertIn("Fake 0, 80 GiB (79 GiB free), 132 multiprocessors, capability 9.0", self.find(report, "cuda:0")["text"])
-        self.assertEqual(self.find(report, "cuda:1")["state"], "note")  # capability 7.0
+        self.assertEqual(self.find(report, "cuda:1")["state"], "ok")
+        self.assertEqual((report["versions"]["cudnn"], self.find(report, "cuDNN")["text"]), (91900, "9.19.0"))
         self.assertEqual((report["versions"]["cublaslt"], report["versions"]["nccl"]), (130101, 22809))
         self.assertEqual(self.find(report, "NCCL", "GPU")["text"], "2.28.9")
         self.assertEqual(self.find(report, "cuBLASLt")["text"], "13.1.1")

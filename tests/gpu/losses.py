@@ -8,6 +8,7 @@ tests/dist/test_gpt.c holds float32 to losses within 1e-4 of float64, relatively
 devices must keep that, so they are within 2e-4 of each other. Prints one JSON object. Exit code 1: they are not.
 """
 import json
+import math
 import sys
 
 TOLERANCE = 1e-4  # to float64
@@ -33,7 +34,8 @@ def compare(title, gpu, cpu, exact):
         "GPU to CPU": [largest_difference(gpu, cpu)],
     }
     limits = {"GPU to float64": TOLERANCE, "CPU to float64": TOLERANCE, "GPU to CPU": 2 * TOLERANCE}
-    words = {"first and last loss on the GPU": f"{gpu[0]:.6f}, {gpu[-1]:.6f}"} if gpu else {}
+    ends = ["none" if loss is None else f"{loss:.6f}" for loss in gpu[:1] + gpu[-1:]]
+    words = {"first and last loss on the GPU": ", ".join(ends)} if gpu else {}
     return {"benchmark": "losses", "case": title, "values": values, "bars": {}, "limits": limits, "words": words}
 
 
@@ -42,7 +44,8 @@ def main():
         print(__doc__, file=sys.stderr)
         return 2
     result = compare(sys.argv[1], *(read_losses(path) for path in sys.argv[2:]))
-    print(json.dumps(result))
+    printed = {name: [one if math.isfinite(one) else None for one in samples] for name, samples in result["values"].items()}
+    print(json.dumps({**result, "values": printed}, allow_nan=False))
     return 0 if all(result["values"][name][0] <= limit for name, limit in result["limits"].items()) else 1
 
 

@@ -5,10 +5,12 @@
 usage: record.py WORK-FOLDER OUTPUT-FOLDER
 
 Reads, in the work folder: info.json (what gpu_info prints), facts (NAME<tab>VALUE lines), parts (NAME<tab>RESULT<tab>SECONDS
-<tab>NOTE lines), and results of measurements: one JSON object a line in *.jsonl. Prints the names of the files.
+<tab>NOTE lines), and results of measurements: one JSON object a line in *.jsonl. Prints the names of the files. A record that is
+there already is left alone: exit code 1. What could not be measured is null.
 """
 import glob
 import json
+import math
 import os
 import re
 import statistics
@@ -68,9 +70,13 @@ def read_results(folder):
     return results
 
 
+def is_whole(samples):
+    return bool(samples) and all(sample is not None and math.isfinite(sample) for sample in samples)
+
+
 def medians(results, benchmark, name):
     return [statistics.median(result["values"][name]) for result in results
-            if result["benchmark"] == benchmark and result["values"].get(name)]
+            if result["benchmark"] == benchmark and is_whole(result["values"].get(name))]
 
 
 def compare_layers(results, ours, benchmark_name, bars):
@@ -92,31 +98,40 @@ def compare_layers(results, ours, benchmark_name, bars):
     return [{"benchmark": benchmark_name, "case": case, "values": values, "bars": bars, "limits": {}, "words": words}]
 
 
+def median_of(samples):
+    """None where one is no number."""
+    return statistics.median(samples) if is_whole(samples) else None
+
+
 def judge(result, name):
     """(what is wanted, whether it is so); ("", None) where nothing is."""
-    median = statistics.median(result["values"][name])
+    median = median_of(result["values"][name])
     if name in result["bars"]:
-        return f"≥ {result['bars'][name]:g}", median >= result["bars"][name]
+        return f"≥ {result['bars'][name]:g}", median is not None and median >= result["bars"][name]
     if name in result["limits"]:
-        return f"≤ {result['limits'][name]:g}", median <= result["limits"][name]
+        return f"≤ {result['limits'][name]:g}", median is not None and median <= result["limits"][name]
     return "", None
 
 
 def missed(results):
-    return [f"{result['benchmark']}, {result['case']}: {name} is {statistics.median(result['values'][name]):.4g}, "
+    return [f"{result['benchmark']}, {result['case']}: {name} is {number_text(median_of(result['values'][name]))}, "
             f"wanted {judge(result, name)[0]}"
             for result in results for name in result["values"] if judge(result, name)[1] is False]
 
 
 def number_text(number):
+    if number is None:
+        return "no number"
     return f"{number:.4g}" if abs(number) < 1e5 else f"{number:.0f}"
 
 
 def row_of(result, name):
-    samples = sorted(result["values"][name])
+    samples = result["values"][name]
+    samples = sorted(samples) if is_whole(samples) else [None] * len(samples)
     wanted, good = judge(result, name)
-    spread = f"{number_text(samples[len(samples) // 4])} – {number_text(samples[(3 * len(samples)) // 4])}"
-    cells = [name, number_text(statistics.median(samples)), spread if len(samples) > 1 else "", str(len(samples)), wanted,
+    quartiles = [samples[len(samples) // 4], samples[3 * len(samples) // 4]] if len(samples) > 1 else []
+    spread = " – ".join(number_text(number) for number in quartiles)
+    cells = [name, number_text(median_of(samples)), spread, str(len(samples)), wanted,
              "" if good is None else "yes" if good else "**no**"]
     return "| " + " | ".join(cells) + " |"
 
@@ -148,7 +163,8 @@ def markdown(record):
 
 
 def file_name(facts):
-    words = f"{facts.get('GPU', 'no gpu')} {facts.get('date', 'no date')[:10]}"
+    """The GPU, the day, the minute."""
+    words = f"{facts.get('GPU', 'no gpu')} {facts.get('date', 'no date')[:16]}"
     return re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-")
 
 
@@ -161,6 +177,15 @@ def make_record(folder):
     return record
 
 
+def without_infinities(value):
+    """JSON has none."""
+    if isinstance(value, dict):
+        return {name: without_infinities(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [without_infinities(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def main():
     if len(sys.argv) != 3:
         print(__doc__, file=sys.stderr)
@@ -168,9 +193,14 @@ def main():
     record = make_record(sys.argv[1])
     os.makedirs(sys.argv[2], exist_ok=True)
     path = os.path.join(sys.argv[2], file_name(record["facts"]))
-    texts = {".json": json.dumps(record, indent=1, ensure_ascii=False) + "\n", ".md": markdown(record)}
+    clean = json.dumps(without_infinities(record), indent=1, ensure_ascii=False, allow_nan=False)
+    texts = {".json": clean + "\n", ".md": markdown(record)}
+    there = [path + ending for ending in texts if os.path.exists(path + ending)]
+    if there:
+        print(f"record: {there[0]} is there already, and is left alone; give another folder", file=sys.stderr)
+        return 1
     for ending, text in texts.items():
-        with open(path + ending, "w", encoding="utf-8") as file:
+        with open(path + ending, "x", encoding="utf-8") as file:
             file.write(text)
         print(path + ending)
     for line in record["missed"]:

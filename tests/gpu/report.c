@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One JSON object for each measured case; record.py reads them. */
 #include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 
 #include "gpu.h"
@@ -48,7 +49,8 @@ double gpu_median(const double *samples, int n)
 void gpu_report_samples(gpu_report *report, const char *name, const double *samples, int n)
 {
     json_t *list = json_array();
-    for (int i = 0; i < n; i++) json_array_append_new(list, json_real(samples[i]));
+    for (int i = 0; i < n; i++)
+        json_array_append_new(list, isfinite(samples[i]) ? json_real(samples[i]) : json_null());
     json_object_set_new(report->values, name, list);
 }
 

@@ -3,6 +3,8 @@
 """The scripts that evaluate measurements on a GPU, with made-up ones."""
 import json
 import os
+import re
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -82,7 +84,7 @@ class Record(unittest.TestCase):
                 "runtime": 13000, "cublaslt": 130100, "nccl": 22809}
         facts = self.make(info_json=json.dumps(info) + "\n", facts="date\t2030-01-02 10:00\ncommit\tabc\n")["facts"]
         self.assertEqual((facts["CUDA of the driver"], facts["cuBLASLt"], facts["NCCL"]), ("13.1", "13.1.0", "2.28.9"))
-        self.assertEqual(record.file_name(facts), "nvidia-h9-80gb-2030-01-02")
+        self.assertEqual(record.file_name(facts), "nvidia-h9-80gb-2030-01-02-10-00")
 
     def test_bars(self):
         good = result("linear", {"ratio": [0.9, 0.98, 0.99]}, bars={"ratio": 0.97})
@@ -93,6 +95,40 @@ class Record(unittest.TestCase):
         self.assertIn("| ratio | 0.98 | 0.9 – 0.99 | 3 | ≥ 0.97 | yes |", text)
         self.assertIn("| us | 30 | 10 – 40 | 3 | ≤ 20 | **no** |", text)
         self.assertIn("| other | 1 |  | 1 |  |  |", text)
+
+    def test_no_numbers(self):
+        """Infinities, null, and no sample at all miss every bar and limit, and are null in JSON."""
+        values = {"a": [float("inf")], "b": [1.0, None], "c": [], "d": [float("nan"), 2.0]}
+        bad = result("losses", values, limits={"a": 1, "b": 1}, bars={"c": 1, "d": 1})
+        made = self.make(a_jsonl=json.dumps(bad) + "\n")
+        self.assertEqual(made["missed"], [f"losses, small: {name} is no number, wanted {sign} 1" for name, sign in
+                                          (("a", "≤"), ("b", "≤"), ("c", "≥"), ("d", "≥"))])
+        self.assertIn("| a | no number |  | 1 | ≤ 1 | **no** |", record.markdown(made))
+        self.assertEqual(record.without_infinities(made)["results"][0]["values"]["d"], [None, 2.0])
+
+    def test_files(self):
+        script = [sys.executable, "-B", os.path.join(os.path.dirname(os.path.abspath(__file__)), "record.py")]
+        with tempfile.TemporaryDirectory() as folder:
+            write(folder, "facts", "GPU\tH9\ndate\t2030-01-02 10:00 UTC\n")
+            write(folder, "a.jsonl", json.dumps(result("losses", {"a": [float("inf")]})) + "\n")
+            out = os.path.join(folder, "out")
+            done = [subprocess.run([*script, folder, out], capture_output=True, text=True) for _ in range(2)]
+            self.assertEqual([one.returncode for one in done], [0, 1])
+            self.assertIn("there already", done[1].stderr)
+            self.assertEqual(sorted(os.listdir(out)), ["h9-2030-01-02-10-00.json", "h9-2030-01-02-10-00.md"])
+            with open(os.path.join(out, "h9-2030-01-02-10-00.json"), encoding="utf-8") as file:
+                self.assertNotIn("Infinity", file.read())
+            write(folder, "facts", "GPU\tH9\ndate\t2030-01-02 10:01 UTC\n")
+            self.assertEqual(subprocess.run([*script, folder, out], capture_output=True).returncode, 0)
+            self.assertEqual(len(os.listdir(out)), 4)
+
+    def test_log_of_no_loss(self):
+        script = [sys.executable, "-B", os.path.join(os.path.dirname(os.path.abspath(__file__)), "losses.py")]
+        with tempfile.TemporaryDirectory() as folder:
+            path = write(folder, "log", '{"loss":null}\n')
+            done = subprocess.run([*script, "small", path, path, path], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertEqual(json.loads(done.stdout, parse_constant=self.fail)["values"]["GPU to CPU"], [None])
 
     def test_layers(self):
         ours = {"layer, ms": [20.0], "attention, ms": [5.0], "all but attention, ms": [15.0]}
@@ -112,6 +148,19 @@ class Record(unittest.TestCase):
     def test_parts(self):
         parts = self.make(parts="build\tok\t61\t\nlinear\tFAILED\t3\ttoo slow\n")["parts"]
         self.assertEqual(parts[1], {"part": "linear", "result": "FAILED", "secs": 3, "note": "too slow"})
+
+
+class Usage(unittest.TestCase):
+    def test_parts(self):
+        """What is told of parts is what there is."""
+        script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "run.sh")
+        with open(script, encoding="utf-8") as file:
+            text = file.read()
+        parts = re.search('^all_parts="(.*)"$', text, re.M)[1].split()
+        done = subprocess.run(["sh", script, "--help"], capture_output=True, text=True, check=True)
+        told = done.stdout.split("parts, all of them")[1].split("\n\n")[0]
+        self.assertEqual(re.findall(r"^  (\w+) ", told, re.M), parts)
+        self.assertEqual(sorted(re.findall(r"^part_(\w+)\(\)", text, re.M)), sorted(parts))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Symbols: a shared library exports names that begin with qdr_ and nothing else, and lacks none of its own.
+"""Symbols: a shared library exports names that begin with qdr_ and nothing else, and lacks none of its own; what it takes from
+others is in libraries that it names itself, not in some that those happen to bring.
 
 usage: check_symbols.py [--needs NAMES] LIBRARY...    --needs: what it is linked with besides the C library
 """
 import argparse
+import os
 import re
 import subprocess
 import sys
@@ -28,11 +30,33 @@ def problems(library):
     for name in names(library, "--undefined-only"):
         if name.startswith(("qdr_", "qdri_")):
             yield f"{library}: uses {name}, which nobody defines"
+    yield from orphans(library)
+
+
+def needs(library):
+    listed = subprocess.run(["readelf", "-d", library], capture_output=True, text=True, check=True).stdout
+    return re.findall(r"\(NEEDED\).*\[(.*)\]", listed)
+
+
+def orphans(library):
+    """Symbols that no library has of those that this one names."""
+    listed = subprocess.run(["ldd", library], capture_output=True, text=True, check=True).stdout
+    files = {os.path.basename(line.split()[0]): line.split(" (")[0].split()[-1] for line in listed.splitlines() if "/" in line}
+    found = set()
+    for name in needs(library):
+        if name in files:
+            found.update(names(files[name], "--defined-only"))
+        else:
+            yield f"{library}: needs {name}, which is not here"
+    listed = subprocess.run(["nm", "-D", "--undefined-only", library], capture_output=True, text=True, check=True).stdout
+    for kind, name in (line.split() for line in listed.splitlines()):
+        name = name.split("@")[0]
+        if kind == "U" and name not in found and not name.startswith(("qdr_", "qdri_")):
+            yield f"{library}: uses {name}, which no library has that it names"
 
 
 def strange_needs(library, wanted):
-    listed = subprocess.run(["readelf", "-d", library], capture_output=True, text=True, check=True).stdout
-    needed = {name.split(".so")[0] for name in re.findall(r"\(NEEDED\).*\[(.*)\]", listed)}
+    needed = {name.split(".so")[0] for name in needs(library)}
     wanted = {"lib" + name for name in wanted}
     for name in sorted(needed - wanted - {"libc", "libm", "libpthread", "libdl", "libgcc_s", "ld-linux-x86-64"}):
         yield f"{library}: needs {name}, which nobody expects"

@@ -75,15 +75,18 @@ class Style(Case):
             with self.subTest(text=text[:80]):
                 self.assertNotEqual(self.check(text), [])
 
+    def test_launches(self):
+        self.assertEqual(len(self.check(SPDX + "void one(void) { two<<<1, 1>>>(); }\n", "lib/dev/cuda/kernels/a.cu")), 1)
+
     def test_limits_are_exact(self):
         self.assertEqual(self.check(SPDX + "int x;\n" * 599), [])
         self.assertEqual(self.check(SPDX + "void two(void)\n{\n" + "    one();\n" * 98 + "}\n"), [])
 
 
 class Symbols(Case):
-    def build(self, text):
+    def build(self, text, *options):
         source, library = self.plant("a.c", text), os.path.join(self.folder, "liba.so")
-        subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source, *options], check=True)
         return list(check_symbols.problems(library))
 
     def test_clean(self):
@@ -95,6 +98,16 @@ class Symbols(Case):
                      "int qdr_one(void) { return 1; } int qdri_two;\n"):
             with self.subTest(text=text):
                 self.assertEqual(len(self.build(text)), 1)
+
+    def test_brought_by_another(self):
+        """A symbol of a library that only another library names: it loads, by luck."""
+        text = "double cbrt(double); double qdr_one(double x) { return cbrt(x); }\n"
+        self.assertEqual(len(self.build(text)), 1)
+        other = os.path.join(self.folder, "libother.so")
+        source = self.plant("b.c", "double cbrt(double); double other(double x) { return cbrt(x); }\n")
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", other, source, "-lm"], check=True)
+        self.assertEqual(len(self.build(text, other, "-Wl,-rpath," + self.folder, "-Wl,--no-as-needed")), 1)
+        self.assertEqual(self.build(text, "-lm"), [])
 
 
 @unittest.skipUnless(shutil.which("git"), "git is not installed")

@@ -44,12 +44,19 @@ static qdr_status find_gpu(int number, qdri_gpu *gpu)
         return fail(QDR_ERR_DEVICE, "cuda: GPU 0 is lost in the test; start anew");
     *gpu = (qdri_gpu){.number = number,
                       .n_sms = 132,
-                      .major = 9 - 2 * number,
+                      .major = 9 - number,
                       .bytes = (size_t)80 << 30,
                       .bytes_free = (size_t)79 << 30};
     snprintf(gpu->name, sizeof gpu->name, "Fake %d", number);
     snprintf(gpu->bus, sizeof gpu->bus, "FFFF:A%d:00.0", number);
     return QDR_OK;
+}
+
+static qdr_status find_cudnn(int *version)
+{
+    *version = is("lost") ? 0 : 91900;
+    if (*version) return QDR_OK;
+    return fail(QDR_ERR_UNSUPPORTED, "cuDNN: none in the test; install it");
 }
 
 static qdr_status dev_create(const qdri_cuda_opts *opts, qdri_dev **dev)
@@ -65,5 +72,6 @@ __attribute__((visibility("default"))) const qdri_plugin qdr_cuda_plugin = {
     .connect = connect,
     .find_versions = find_versions,
     .find_gpu = find_gpu,
+    .find_cudnn = find_cudnn,
     .dev_create = dev_create,
 };

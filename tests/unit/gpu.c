@@ -39,11 +39,13 @@ static void two_gpus(void **state)
     assert_int_equal(report.status, QDR_OK);
     assert_string_equal(report.sentence, "");
     assert_int_equal(report.n_gpus, 2);
+    assert_int_equal(report.cudnn, 91900);
+    assert_string_equal(report.cudnn_sentence, "");
     const qdr_gpu *gpu = &report.gpus[1];
     assert_string_equal(gpu->name, "Fake 1");
     assert_string_equal(gpu->bus, "ffff:a1:00.0"); /* as the topology writes it */
     assert_int_equal(gpu->number, 1);
-    assert_int_equal(gpu->major, 7);
+    assert_int_equal(gpu->major, 8);
     assert_int_equal(gpu->n_sms, 132);
     assert_int_equal(gpu->bytes, INT64_C(80) << 30);
     assert_int_equal(gpu->bytes_free, INT64_C(79) << 30);
@@ -59,6 +61,8 @@ static void one_cannot_be_asked(void **state)
     assert_int_equal(report.n_gpus, 2);
     assert_int_equal(report.gpus[0].status, QDR_ERR_DEVICE);
     assert_int_equal(report.gpus[0].bytes, 0);
+    assert_int_equal(report.cudnn, 0);
+    assert_non_null(strstr(report.cudnn_sentence, "none in the test"));
     assert_int_equal(report.gpus[1].status, QDR_OK);
     assert_string_equal(report.gpus[1].name, "Fake 1");
 }

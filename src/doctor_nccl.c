@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* NCCL, where there are GPUs for two ranks: whether it sums, and whether it registers memory. */
+#define _POSIX_C_SOURCE 200809L
+#include <stdlib.h>
+#include <string.h>
+
+#include "doctor.h"
+
+#define GROUP "works"
+
+/* What the library says of memory that NCCL does not register; "": nothing. */
+static char heard[512];
+
+static void hear(int level, const char *line, void *user)
+{
+    (void)level, (void)user;
+    if (strstr(line, "cannot register memory")) snprintf(heard, sizeof heard, "%s", line);
+}
+
+static int is_set_to(const char *name, const char *value)
+{
+    const char *text = getenv(name);
+    return text && strcmp(text, value) == 0;
+}
+
+static void add_memory(doctor_report *report)
+{
+    if (*heard)
+        doctor_add_sentence(report, GROUP, "NCCL memory", DOCTOR_NOTE, heard);
+    else if (is_set_to("QDR_NCCL_REGISTER", "0"))
+        doctor_add(report, GROUP, "NCCL memory", DOCTOR_GOOD,
+                   "is not registered, as QDR_NCCL_REGISTER=0 says");
+    else if (is_set_to("QDR_CUDA_MEMORY", "managed"))
+        doctor_add(report, GROUP, "NCCL memory", DOCTOR_GOOD,
+                   "is not registered, since it is managed (QDR_CUDA_MEMORY)");
+    else
+        doctor_add(report, GROUP, "NCCL memory", DOCTOR_GOOD,
+                   "is registered (QDR_NCCL_REGISTER=0 leaves it)");
+}
+
+void doctor_try_nccl(doctor_report *report)
+{
+    const qdr_gpu_report *gpus = &report->gpus;
+    const char *old = getenv("QDR_CUDA_COMM");
+    if (!gpus->nccl || !doctor_can_use(gpus, 0) || !doctor_can_use(gpus, 1)) return;
+    qdr_set_log(hear, NULL); /* the last that is tried */
+    setenv("QDR_CUDA_COMM", "nccl", 1);
+    if (doctor_try_sum(report, "cuda", "all-reduce, NCCL")) add_memory(report);
+    (void)(old ? setenv("QDR_CUDA_COMM", old, 1) : unsetenv("QDR_CUDA_COMM"));
+}
