@@ -179,11 +179,12 @@ size_t qdri_cuda_mem_free(qdri_dev *base, void *data)
     return block.bytes;
 }
 
-/* What the pool keeps for later is free, too. */
+/* What the pool keeps for later is free, too. Nothing of memory that is the host's. */
 void qdri_cuda_room(qdri_dev *base, size_t *bytes_free, size_t *bytes)
 {
     const qdri_cuda_dev *dev = (const qdri_cuda_dev *)base;
     *bytes_free = *bytes = 0;
+    if (dev->is_pinned) return;
     if (qdri_cuda_enter(dev) != QDR_OK) return;
     if (dev->pool) (void)cudaMemPoolTrimTo(dev->pool, 0);
     if (cudaMemGetInfo(bytes_free, bytes) != cudaSuccess) (void)cudaGetLastError();
