@@ -4,7 +4,8 @@
  *
  *   graph replay N            on N local ranks (0: those of mpiexec)
  *   graph refused N WORDS…    beginning fails with QDR_ERR_UNSUPPORTED and these words
- *   graph measured N          QDR_REPORT=1: the report is of the runs that are not recorded */
+ *   graph measured N          QDR_REPORT=1: the report is of the runs that are not recorded
+ *   graph left N              the context goes while it records */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -216,6 +217,45 @@ static qdr_status misuse(rank *self)
     return QDR_OK;
 }
 
+/* A record that is lost: what comes behind is refused, and nothing else. */
+static qdr_status spoil(rank *self)
+{
+    enum { N = 64 };
+    qdr_graph *graph = NULL;
+    void *memory = NULL;
+    float *pageable = calloc(N, sizeof *pageable);
+    qdr_status status = pageable ? QDR_OK : QDR_ERR_MEMORY;
+    if (status == QDR_OK) status = qdr_mem_alloc(self->ctx, N * sizeof(float), &memory);
+    if (status == QDR_OK) status = qdr_graph_begin(self->ctx);
+    if (status == QDR_OK) {
+        const size_t bytes = N * sizeof(float);
+        check(self, qdr_copy(self->ctx, memory, pageable, bytes, NULL) != QDR_OK, "a copy");
+        expect(self, "a sum in a lost record",
+               qdr_all_reduce(self->grid, QDR_X, QDR_SUM, memory, N, QDR_F32, NULL),
+               QDR_ERR_UNSUPPORTED);
+        expect(self, "a step in a lost record", step(self), QDR_ERR_UNSUPPORTED);
+        expect(self, "the end of a lost record", qdr_graph_end(self->ctx, &graph),
+               QDR_ERR_UNSUPPORTED);
+        check(self, graph == NULL, "a graph of a lost record");
+        status = qdr_copy(self->ctx, memory, pageable, bytes, NULL);
+    }
+    if (status == QDR_OK)
+        status = qdr_all_reduce(self->grid, QDR_X, QDR_SUM, memory, N, QDR_F32, NULL);
+    if (status == QDR_OK) status = qdr_stream_synchronize(qdr_context_stream(self->ctx));
+    if (status == QDR_OK) status = qdr_context_status(self->ctx);
+    qdr_mem_free(self->ctx, &memory);
+    free(pageable);
+    return status;
+}
+
+/* What goes next is the grid, whose streams are part of the record, and then the context. */
+static qdr_status leave(rank *self)
+{
+    TRY(run_all(self));
+    TRY(qdr_graph_begin(self->ctx));
+    return step(self);
+}
+
 static qdr_status run_refused(rank *self)
 {
     TRY(run_all(self));
@@ -266,8 +306,10 @@ static qdr_status run(rank *self, const char *mode)
     TRY(make(self));
     if (strcmp(mode, "refused") == 0) return run_refused(self);
     if (strcmp(mode, "measured") == 0) return run_measured(self);
+    if (strcmp(mode, "left") == 0) return leave(self);
     TRY(replay_all(self));
     TRY(misuse(self));
+    TRY(spoil(self));
     return replay_all(self);
 }
 
