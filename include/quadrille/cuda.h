@@ -24,11 +24,12 @@
  * ranks that gave up and for collectives that last longer than QDR_TIMEOUT; any of these poisons
  * the context, and NCCL's communicators are aborted. Each of them takes as many SMs as leaves all
  * that may run together room on the GPU; QDR_NCCL_MAX_CTAS sets another number, of blocks of
- * threads for each. The library sets NCCL_LAUNCH_ORDER_IMPLICIT=1 unless it is set: kernels of NCCL
- * start in the order of the host's calls. NCCL gives and registers the memory of stacks where all
- * ranks can, unless QDR_NCCL_REGISTER=0 (else 1) on one of them; collectives of coll.h on a stack's
- * memory then want such memory on all ranks. Sums of NCCL have an order of its own: the same plan
- * gives the same bits.
+ * threads for each, and is refused where that room would not do. NCCL must be 2.26 or later. The
+ * library sets NCCL_LAUNCH_ORDER_IMPLICIT=1 unless it is set: kernels of NCCL start in the order of
+ * the host's calls. NCCL gives and registers the memory of stacks where all ranks can, unless
+ * QDR_NCCL_REGISTER=0 (else 1) on one of them; collectives of coll.h on a stack's memory then want
+ * such memory on all ranks. Sums of NCCL have an order of its own: the same plan gives the same
+ * bits.
  *
  *  Environment: QDR_CUDA_MEMORY=managed (else device) makes memory that the host may read and
  * write, too, when no work of a stream uses it (slower; for tests and for looking into things).
@@ -58,7 +59,8 @@ QDR_API int qdr_context_gpu(const qdr_context *ctx);
 /** Makes a stream of the caller's usable where the library takes one. The CUDA stream stays the
  * caller's and outlives *stream; work that the library enqueues there keeps its place among the
  * caller's. *stream is destroyed with qdr_stream_destroy(), which waits for the CUDA stream's work.
- *  @retval QDR_ERR_ARGUMENT     NULL, or CUDA's default stream, which waits for all others
+ *  @retval QDR_ERR_ARGUMENT     NULL; CUDA's default stream, which waits for all others; or a
+ * stream of another GPU (with CUDA 12.8 and later, which can tell)
  *  @retval QDR_ERR_UNSUPPORTED  the context computes on the CPU
  * Local. */
 QDR_API QDR_NODISCARD qdr_status qdr_stream_wrap_cuda(qdr_context *ctx,

@@ -27,13 +27,16 @@ typedef struct qdr_graph qdr_graph;
 
 /** Begins to record. While it lasts, qdr_stream_synchronize() of a stream that is recorded fails
  * with QDR_ERR_STATE, since nothing runs. Run the step once before, so that memory that is made at
- * first use is there. Local; the ranks of a world record the same step together, as they would run
- * it.
+ * first use is there. What cannot be recorded fails at once. If the record is lost by it, what is
+ * enqueued behind it fails, too, until the end, and the context works on. Local; the ranks of a
+ * world record the same step together, as they would run it, and run it only if all of them could
+ * (qdr_agree()).
  *  @retval QDR_ERR_UNSUPPORTED  nothing can be recorded here; the sentence says why
  *  @retval QDR_ERR_STATE        the context records already */
 QDR_API QDR_NODISCARD qdr_status qdr_graph_begin(qdr_context *ctx);
 /** Ends the record that qdr_graph_begin() has begun, and makes it ready to run. After an error
- * there is no record, *graph is NULL, and the context enqueues as before. Local, blocking.
+ * there is no record, *graph is NULL, and the context enqueues as before. A context, or a grid,
+ * that is destroyed before ends it, too. Local, blocking.
  *  @retval QDR_ERR_STATE        nothing was begun
  *  @retval QDR_ERR_UNSUPPORTED  something between cannot be recorded */
 QDR_API QDR_NODISCARD qdr_status qdr_graph_end(qdr_context *ctx, qdr_graph **graph);

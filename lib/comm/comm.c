@@ -263,6 +263,7 @@ qdr_status qdri_comm_launch(qdri_comm *comm, const qdri_coll *coll, qdr_stream *
 {
     QDR_TRY(qdri_dev_raise(comm->dev));
     QDR_TRY(check(comm, coll));
+    QDR_TRY(qdri_record_check(stream)); /* other ranks wait for nothing that is recorded */
     if (comm->size == 1) return launch_alone(coll, stream);
     if (comm->observer) comm->observer(comm, coll, comm->observer_user);
     const qdr_status status = comm->table->launch(comm, coll, stream);

@@ -18,6 +18,7 @@ enum { NS_PER_S = 1000000000, BUS_BYTES = 24 };
  * one of the caller's. The CTAs of all fit the GPU with some SMs to spare, so that none waits for a
  * place that another holds which waits for it. */
 enum { TOGETHER = 10, SMS_SPARED = 4, DEFAULT_MOST_CTAS = 16, MOST_CTAS = 64 };
+enum { LEAST_VERSION = 22600 }; /* the first that keeps the order of launches */
 
 /* ---- what NCCL says ---- */
 
@@ -47,6 +48,13 @@ qdr_status qdri_nccl_status(ncclComm_t handle, ncclResult_t result, const char *
 
 /* ---- what is compared before ---- */
 
+/* What joins ranks that share a GPU. */
+static const char *other_way(const qdri_comm *host)
+{
+    if (strcmp(host->table->name, "local") == 0) return ", or use QDR_CUDA_COMM=local";
+    return strcmp(host->table->name, "mpi") == 0 ? ", or use QDR_CUDA_COMM=mpi" : "";
+}
+
 /* The node's members tell each other where their GPUs are. */
 static qdr_status compare_buses(qdri_comm *node, const int *ranks, const char *bus)
 {
@@ -59,9 +67,8 @@ static qdr_status compare_buses(qdri_comm *node, const int *ranks, const char *b
         if (node->nodes && node->nodes[j] != node->nodes[node->rank]) continue;
         status = QDR_FAIL(QDR_ERR_UNSUPPORTED,
                           "nccl: ranks %d and %d of one node are both on the GPU at %s, and NCCL "
-                          "joins one rank per GPU; start one rank per GPU, or use "
-                          "QDR_CUDA_COMM=mpi, or local ranks",
-                          ranks[j], ranks[node->rank], bus);
+                          "joins one rank per GPU; start one rank per GPU%s",
+                          ranks[j], ranks[node->rank], bus, other_way(node));
     }
     return status;
 }
@@ -87,11 +94,26 @@ static qdr_status open_node(qdri_comm *host, qdri_comm **node)
     return qdri_comm_split(host, host->nodes[host->rank], host->rank, node);
 }
 
+static qdr_status find_version(const qdri_cuda_dev *dev, int *version)
+{
+    QDR_TRY(qdri_cuda_enter(dev));
+    QDR_TRY(qdri_nccl_status(NULL, ncclGetVersion(version), "ncclGetVersion"));
+    if (*version >= LEAST_VERSION) return QDR_OK;
+    return QDR_FAIL(
+        QDR_ERR_UNSUPPORTED,
+        "nccl: this is NCCL %d.%d.%d, and %d.%d or later is needed, which starts kernels "
+        "in the order of their launches; let LD_LIBRARY_PATH name a newer libnccl.so.2",
+        *version / 10000, *version / 100 % 100, *version % 100, LEAST_VERSION / 10000,
+        LEAST_VERSION / 100 % 100);
+}
+
 qdr_status qdri_nccl_fits(qdri_comm *host, qdri_dev *dev)
 {
+    int version;
     char where[BUS_BYTES + 8];
     qdri_comm *node = NULL;
     memset(where, 0, sizeof where);
+    QDR_TRY(qdri_comm_agree(host, find_version((const qdri_cuda_dev *)dev, &version)));
     QDR_TRY(open_node(host, &node));
     snprintf(where, BUS_BYTES, "%s", ((const qdri_cuda_dev *)dev)->gpu.bus);
     const qdr_status status = compare_on_node(node, host->rank, where);
@@ -99,22 +121,41 @@ qdr_status qdri_nccl_fits(qdri_comm *host, qdri_dev *dev)
     return qdri_comm_agree(host, status);
 }
 
+/* Blocks for each of the communicators that may run together. */
+static int room_for_ctas(const qdri_cuda_dev *dev)
+{
+    const int room = (dev->gpu.n_sms - SMS_SPARED) / TOGETHER;
+    return room < 1 ? 1 : room > MOST_CTAS ? MOST_CTAS : room;
+}
+
 static qdr_status read_max_ctas(const qdri_cuda_dev *dev, int *max_ctas)
 {
     const char *text = getenv("QDR_NCCL_MAX_CTAS");
     char *end = NULL;
-    const int room = (dev->gpu.n_sms - SMS_SPARED) / TOGETHER;
-    const int usual = room > DEFAULT_MOST_CTAS ? DEFAULT_MOST_CTAS : room;
-    *max_ctas = usual > 1 ? usual : 1;
+    const int room = room_for_ctas(dev);
+    *max_ctas = room > DEFAULT_MOST_CTAS ? DEFAULT_MOST_CTAS : room;
     if (!text || !*text) return QDR_OK;
     const long wanted = strtol(text, &end, 10);
     if (*end || wanted < 1 || wanted > MOST_CTAS)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "nccl: QDR_NCCL_MAX_CTAS is \"%.40s\"; use 1 to %d blocks of threads for "
                         "each communicator, or nothing to choose",
-                        text, MOST_CTAS);
+                        text, room);
     *max_ctas = (int)wanted;
     return QDR_OK;
+}
+
+/* Rank 0 has chosen, and the GPUs of others may be smaller. */
+static qdr_status check_max_ctas(const qdri_cuda_dev *dev, int rank, int max_ctas)
+{
+    const int room = room_for_ctas(dev);
+    if (max_ctas <= room) return QDR_OK;
+    return QDR_FAIL(
+        QDR_ERR_ARGUMENT,
+        "nccl: %d communicators of %d blocks of threads each (QDR_NCCL_MAX_CTAS, or what "
+        "rank 0 chose) may run together, too many for the %d SMs of rank %d's GPU: they "
+        "could wait for each other for ever; use QDR_NCCL_MAX_CTAS=%d or less",
+        TOGETHER, max_ctas, dev->gpu.n_sms, rank, room);
 }
 
 /* NCCL's kernels start in the order in which the host launches them, or two communicators whose
@@ -129,8 +170,7 @@ static qdr_status greet(const qdri_cuda_dev *dev, greeting *mine)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, set_order);
-    QDR_TRY(qdri_cuda_enter(dev));
-    QDR_TRY(qdri_nccl_status(NULL, ncclGetVersion(&mine->version), "ncclGetVersion"));
+    QDR_TRY(find_version(dev, &mine->version));
     return read_max_ctas(dev, &mine->max_ctas);
 }
 
@@ -151,7 +191,10 @@ qdr_status qdri_nccl_prepare(qdri_comm *host, qdri_dev *dev, int *max_ctas)
     greeting first = mine;
     QDR_TRY(qdri_comm_broadcast(host, 0, &first, sizeof first));
     *max_ctas = first.max_ctas;
-    return qdri_comm_agree(host, compare_versions(host->rank, mine.version, first.version));
+    qdr_status status = compare_versions(host->rank, mine.version, first.version);
+    if (status == QDR_OK)
+        status = check_max_ctas((const qdri_cuda_dev *)dev, host->rank, first.max_ctas);
+    return qdri_comm_agree(host, status);
 }
 
 /* ---- waiting ---- */

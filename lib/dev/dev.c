@@ -84,20 +84,20 @@ static double gib(size_t bytes) { return (double)bytes / (1 << 30); }
 
 static qdr_status fail_memory(qdri_dev *dev, const char *what, size_t bytes)
 {
-    static const char remedy[] = "use more ranks, a smaller batch or a smaller model";
     const size_t now = atomic_load(&dev->bytes_now);
     size_t bytes_free = 0, bytes_all = 0;
     if (dev->table->room) dev->table->room(dev, &bytes_free, &bytes_all);
     if (bytes_all == 0)
-        return QDR_FAIL(QDR_ERR_MEMORY,
-                        "device memory for %s: %zu bytes (%.2f GiB) could not be allocated while "
-                        "%zu bytes are in use; %s",
-                        what, bytes, gib(bytes), now, remedy);
-    return QDR_FAIL(QDR_ERR_MEMORY,
-                    "device memory for %s: %zu bytes (%.2f GiB) are needed, %zu (%.2f GiB) are "
-                    "free of %zu (%.2f GiB) in all, while %zu bytes are in use here; %s",
-                    what, bytes, gib(bytes), bytes_free, gib(bytes_free), bytes_all, gib(bytes_all),
-                    now, remedy);
+        return QDR_FAIL(
+            QDR_ERR_MEMORY,
+            "device memory for %s: %zu bytes (%.2f GiB) could not be allocated while "
+            "%zu bytes are in use; use more machines, a smaller batch or a smaller model",
+            what, bytes, gib(bytes), now);
+    return QDR_FAIL(
+        QDR_ERR_MEMORY,
+        "device memory for %s: %zu bytes (%.2f GiB) are needed, %zu (%.2f GiB) are "
+        "free of %zu (%.2f GiB) in all, while %zu bytes are in use here; " QDRI_GPU_MEMORY_REMEDY,
+        what, bytes, gib(bytes), bytes_free, gib(bytes_free), bytes_all, gib(bytes_all), now);
 }
 
 static qdr_status allocate(qdri_dev *dev, int is_shared, const char *what, size_t bytes,
@@ -297,6 +297,21 @@ qdr_status qdri_record_end(qdr_stream *stream, void **record)
     if (!stream->dev->table->record_end)
         return QDR_FAIL(QDR_ERR_STATE, "graph: nothing is recorded; begin first");
     return stream->dev->table->record_end(stream, record);
+}
+
+int qdri_record_is_lost(qdr_stream *stream)
+{
+    const qdri_dev_table *table = stream->dev->table;
+    return table->record_is_lost && table->record_is_lost(stream);
+}
+
+qdr_status qdri_record_check(qdr_stream *stream)
+{
+    if (!qdri_record_is_lost(stream)) return QDR_OK;
+    return QDR_FAIL(
+        QDR_ERR_UNSUPPORTED,
+        "graph: something that was enqueued before cannot be recorded, and so the record "
+        "is lost; call qdr_graph_end(), and see what graph.h excludes");
 }
 
 qdr_status qdri_record_run(qdr_stream *stream, void *record)

@@ -93,6 +93,7 @@ typedef struct qdri_dev_table {
     /* Work that is recorded instead of run; NULL: the backend cannot. */
     qdr_status (*record_begin)(qdr_stream *stream);
     qdr_status (*record_end)(qdr_stream *stream, void **record);
+    int (*record_is_lost)(qdr_stream *stream);
     qdr_status (*record_run)(qdr_stream *stream, void *record);
     void (*record_free)(qdri_dev *dev, void *record);
     qdr_status (*check_memory)(qdri_dev *dev, const void *data, const char *what);
@@ -230,11 +231,19 @@ void qdri_unpin(qdri_dev *dev, void *memory); /* the streams are done with it */
 QDR_NODISCARD qdr_status qdri_flag_raise(qdr_stream *stream, uint32_t *flag, uint32_t value);
 QDR_NODISCARD qdr_status qdri_flag_wait(qdr_stream *stream, uint32_t *flag, uint32_t value);
 
+/* Where a GPU's memory is too small. */
+#define QDRI_GPU_MEMORY_REMEDY                                                                     \
+    "use more GPUs, fewer ranks on each where they share one, a smaller batch or a smaller model"
+
 /* Records what is enqueued on the stream, and on those joined to it by events, from begin to end.
  * After end has failed nothing is recorded any more, and *record is NULL. Freeing waits for the
  * last run. */
 QDR_NODISCARD qdr_status qdri_record_begin(qdr_stream *stream);
 QDR_NODISCARD qdr_status qdri_record_end(qdr_stream *stream, void **record);
+/* Whether the stream is part of a record that is lost, so that nothing can be enqueued; and the
+ * same as a sentence, with QDR_ERR_UNSUPPORTED. */
+int qdri_record_is_lost(qdr_stream *stream);
+QDR_NODISCARD qdr_status qdri_record_check(qdr_stream *stream);
 QDR_NODISCARD qdr_status qdri_record_run(qdr_stream *stream, void *record);
 void qdri_record_free(qdri_dev *dev, void *record); /* takes NULL */
 

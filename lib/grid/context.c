@@ -113,8 +113,7 @@ static qdr_status pair_local(const qdr_context *ctx, qdri_comm **comm)
 {
     qdri_pairing pairing;
     if (qdri_dev_runs_work(ctx->dev)) return QDR_OK;
-    return qdri_pair(comm, ctx->dev, QDRI_PAIR_LOCAL, QDRI_PAIR_LOCAL, ctx->watch.timeout_secs,
-                     &pairing);
+    return qdri_pair(comm, ctx->dev, QDRI_PAIR_LOCAL, QDRI_PAIR_LOCAL, &pairing);
 }
 
 qdr_status qdr_context_create_local(qdr_local_world *world, int rank, const qdr_context_opts *opts,
@@ -133,6 +132,7 @@ qdr_status qdr_context_create_local(qdr_local_world *world, int rank, const qdr_
     QDR_TRY_OUT(status, qdri_local_world_agree(world, rank, status));
     /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): agreed, so it was made */
     QDR_TRY_OUT(status, qdri_comm_create_local(world, rank, made->dev, &comm));
+    QDR_TRY_OUT(status, qdri_context_greet(made, comm));
     QDR_TRY_OUT(status, pair_local(made, &comm));
     QDR_TRY_OUT(status, qdri_context_join(made, comm));
     *ctx = made;

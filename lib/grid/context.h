@@ -28,7 +28,7 @@ struct qdr_context {
     qdr_stream *stream; /* the default one */
     int n_threads;
     qdri_tracing tracing;
-    qdri_watch_opts watch;
+    qdri_watch_opts watch; /* once the ranks have met: rank 0's */
     int is_recording; /* between qdr_graph_begin() and qdr_graph_end() */
 };
 
@@ -38,8 +38,12 @@ void qdri_context_trace_end(qdr_context *ctx);
 
 /* context_watch.c: @retval QDR_ERR_ARGUMENT  a variable has a value that means nothing */
 QDR_NODISCARD qdr_status qdri_watch_opts_read(qdri_watch_opts *opts);
-/* Names the world, and does what rank 0's environment asks for. Collective: fails on all ranks or
- * on none. */
+/* The first talk of ranks that have their devices: limits waits in `world`, as rank 0's environment
+ * asks, keeps that in ctx->watch, and compares the kinds of devices. Collective: fails on all ranks
+ * or on none.
+ * @retval QDR_ERR_ARGUMENT  a rank computes on a CPU, another on a GPU */
+QDR_NODISCARD qdr_status qdri_context_greet(qdr_context *ctx, qdri_comm *world);
+/* Names the world, and watches it as was agreed by qdri_context_greet(). Collective, as that. */
 QDR_NODISCARD qdr_status qdri_context_watch_begin(qdr_context *ctx);
 
 /* Reads the environment, too.

@@ -37,9 +37,9 @@ static qdr_status join(qdr_context *ctx, qdri_comm **world)
     qdri_pairing pairing;
     qdri_boot_bind(*world, ctx->dev);
     QDR_TRY(qdri_boot_barrier(*world));
+    QDR_TRY(qdri_context_greet(ctx, *world));
     if (qdri_comm_size(*world) > 1)
-        QDR_TRY(qdri_pair(world, ctx->dev, QDRI_PAIR_AUTO, QDRI_PAIR_NCCL, ctx->watch.timeout_secs,
-                          &pairing));
+        QDR_TRY(qdri_pair(world, ctx->dev, QDRI_PAIR_AUTO, QDRI_PAIR_NCCL, &pairing));
     return qdri_context_join(ctx, *world);
 }
 

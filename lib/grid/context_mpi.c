@@ -21,8 +21,7 @@ static qdr_status prepare(const qdr_context_opts *opts, qdri_comm *world, qdr_co
 static qdr_status pair(qdr_context *ctx, qdri_comm **world)
 {
     qdri_pairing pairing;
-    QDR_TRY(qdri_pair(world, ctx->dev, QDRI_PAIR_MPI, QDRI_PAIR_NCCL, ctx->watch.timeout_secs,
-                      &pairing));
+    QDR_TRY(qdri_pair(world, ctx->dev, QDRI_PAIR_MPI, QDRI_PAIR_NCCL, &pairing));
     if (pairing != QDRI_PAIR_MPI) return QDR_OK;
     return qdri_comm_stage(world, ctx->host_dev, ctx->dev);
 }
@@ -30,6 +29,7 @@ static qdr_status pair(qdr_context *ctx, qdri_comm **world)
 static qdr_status join(qdr_context *ctx, qdri_comm **world)
 {
     qdri_comm_bind(*world, ctx->host_dev ? ctx->host_dev : ctx->dev);
+    QDR_TRY(qdri_context_greet(ctx, *world));
     if (ctx->host_dev) QDR_TRY(pair(ctx, world));
     return qdri_context_join(ctx, *world);
 }

@@ -41,13 +41,44 @@ static void describe_rank(const void *user, int member, char *text, size_t capac
     snprintf(text, capacity, "rank %d", member);
 }
 
+/* What rank 0 tells the others. */
+typedef struct greeting {
+    qdri_watch_opts watch;
+    int on_cpu;
+} greeting;
+
+static const char *device_name(int on_cpu) { return on_cpu ? "CPU" : "GPU"; }
+
+static qdr_status compare_devices(int rank, int mine, int first)
+{
+    if (mine == first) return QDR_OK;
+    return QDR_FAIL(
+        QDR_ERR_ARGUMENT,
+        "context: rank %d computes on the %s, rank 0 on the %s; give all ranks the same "
+        "device (QDR_DEVICE, or --device)",
+        rank, device_name(mine), device_name(first));
+}
+
+static void name_world(const qdr_context *ctx, qdri_comm *world)
+{
+    qdri_comm_set_names(world, "world", describe_rank, NULL);
+    qdri_comm_set_timeout(world, ctx->watch.timeout_secs);
+}
+
+qdr_status qdri_context_greet(qdr_context *ctx, qdri_comm *world)
+{
+    const int on_cpu = qdri_dev_runs_work(ctx->dev);
+    greeting first = {ctx->watch, on_cpu};
+    QDR_TRY(qdri_comm_broadcast(world, 0, &first, sizeof first));
+    ctx->watch = first.watch;
+    name_world(ctx, world);
+    return qdri_comm_agree(world, compare_devices(qdri_comm_rank(world), on_cpu, first.on_cpu));
+}
+
 qdr_status qdri_context_watch_begin(qdr_context *ctx)
 {
-    qdri_watch_opts opts = ctx->watch;
-    qdri_comm_set_names(ctx->world, "world", describe_rank, NULL);
-    QDR_TRY(qdri_comm_broadcast(ctx->world, 0, &opts, sizeof opts));
-    if (opts.check) QDR_TRY(qdri_comm_check(&ctx->world));
-    qdri_comm_set_names(ctx->world, "world", describe_rank, NULL);
-    qdri_comm_set_timeout(ctx->world, opts.timeout_secs);
+    name_world(ctx, ctx->world);
+    if (ctx->watch.check) QDR_TRY(qdri_comm_check(&ctx->world));
+    name_world(ctx, ctx->world);
     return QDR_OK;
 }

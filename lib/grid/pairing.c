@@ -57,28 +57,23 @@ static qdr_status wrap(const qdri_cuda_comms *comms, qdri_comm **world, qdri_dev
     return QDR_OK;
 }
 
-typedef struct wish {
-    qdri_pairing pairing;
-    double timeout_secs;
-} wish;
-
-static qdr_status agree_on(qdri_comm *world, qdri_pairing own, wish *first)
+static qdr_status agree_on(qdri_comm *world, qdri_pairing own, qdri_pairing *first)
 {
-    QDR_TRY(qdri_comm_agree(world, qdri_pairing_read(&first->pairing)));
+    QDR_TRY(qdri_comm_agree(world, qdri_pairing_read(first)));
     QDR_TRY(qdri_comm_broadcast(world, 0, first, sizeof *first));
-    if (first->pairing == QDRI_PAIR_AUTO || first->pairing == QDRI_PAIR_NCCL) return QDR_OK;
-    return first->pairing == own ? QDR_OK : fail_kind(first->pairing, own);
+    if (*first == QDRI_PAIR_AUTO || *first == QDRI_PAIR_NCCL) return QDR_OK;
+    return *first == own ? QDR_OK : fail_kind(*first, own);
 }
 
 qdr_status qdri_pair(qdri_comm **world, qdri_dev *dev, qdri_pairing own, qdri_pairing prefers,
-                     double timeout_secs, qdri_pairing *pairing)
+                     qdri_pairing *pairing)
 {
     const qdri_cuda_comms *comms = NULL;
-    wish first = {.timeout_secs = timeout_secs};
+    qdri_pairing first;
     QDR_TRY(agree_on(*world, own, &first));
-    *pairing = first.pairing == QDRI_PAIR_AUTO ? prefers : first.pairing;
+    *pairing = first == QDRI_PAIR_AUTO ? prefers : first;
     if (*pairing != QDRI_PAIR_NCCL) return QDR_OK;
-    const int has_other = first.pairing == QDRI_PAIR_AUTO && own != QDRI_PAIR_AUTO;
+    const int has_other = first == QDRI_PAIR_AUTO && own != QDRI_PAIR_AUTO;
     qdr_status status = qdri_comm_agree(*world, find_comms(&comms));
     /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): agreed, so it was found */
     if (status == QDR_OK) status = comms->nccl_fits(*world, dev);
@@ -88,6 +83,5 @@ qdr_status qdri_pair(qdri_comm **world, qdri_dev *dev, qdri_pairing own, qdri_pa
         return QDR_OK;
     }
     QDR_TRY(status);
-    qdri_comm_set_timeout(*world, first.timeout_secs);
     return wrap(comms, world, dev);
 }

@@ -18,13 +18,12 @@ QDR_NODISCARD qdr_status qdri_pairing_read(qdri_pairing *pairing);
 
 /* Gives a world whose devices are GPUs what rank 0's environment asks for: NCCL, which then has
  * taken the world over, or `own`, the pairing that a world of this kind has without (AUTO: none).
- * prefers: what "auto" means, NCCL if it fits, or `own`. timeout_secs: the limit of waits while
- * NCCL's communicators are made; 0: NCCL's own. Collective: fails on all ranks, and the world stays
- * what it was, or on none.
+ * prefers: what "auto" means, NCCL if it fits, or `own`. The world's limit of waits holds while
+ * NCCL's communicators are made. Collective: fails on all ranks, and the world stays what it was,
+ * or on none.
  * @retval QDR_ERR_ARGUMENT     this kind of world cannot have it
  * @retval QDR_ERR_UNSUPPORTED  it was asked for, and does not fit */
 QDR_NODISCARD qdr_status qdri_pair(qdri_comm **world, qdri_dev *dev, qdri_pairing own,
-                                   qdri_pairing prefers, double timeout_secs,
-                                   qdri_pairing *pairing);
+                                   qdri_pairing prefers, qdri_pairing *pairing);
 
 #endif

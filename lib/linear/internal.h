@@ -110,7 +110,8 @@ void *qdri_stack_pointer(const qdr_stack *stack, qdri_ref ref);
 qdri_coll qdri_task_coll(const qdri_task *task);
 qdri_gemm qdri_task_gemm(const qdri_task *task);
 /* Passes `status` on. An error after the arguments were found right would leave the other ranks
- * waiting for tasks that this rank never enqueues: it poisons the device, and so ends the world. */
+ * waiting for tasks that this rank never enqueues: it poisons the device, and so ends the world.
+ * Not in a record that is lost, which nobody waits for. */
 qdr_status qdri_give_up(const qdr_stack *stack, qdr_status status);
 QDR_NODISCARD qdr_status qdri_execute(qdr_stack *stack, const qdri_schedule *schedule,
                                       qdr_stream *stream);

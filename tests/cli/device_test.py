@@ -318,7 +318,13 @@ class Complaints(Case):
         self.complain(2, ["graph", "records no work"], "--graph", "on", device="cpu", grid="1x1x1x1")
 
     def test_memory(self):
-        self.complain(3, ["device memory for", "bytes", "are needed", "in all", "smaller batch"], FAKE_CUDA_MEMORY="40000")
+        self.complain(3, ["device memory for", "bytes", "are needed", "in all", "smaller batch", "fewer ranks on each"],
+                      FAKE_CUDA_MEMORY="40000")
+        self.complain(3, ["cudaHostAlloc", "of the host", "fewer ranks on this machine"], FAKE_CUDA_FAIL="host:1")
+
+    def test_products(self):
+        self.complain(2, ["8.9", "QDR_PRODUCT_AS_STORED", "--products stored"], "--products", "fp8", "--dtype", "bf16",
+                      FAKE_CUDA_CAPABILITY="86")
 
     def test_real_plugin(self):
         """The plugin that was built for GPUs, on a machine without: started, and no more than that."""

@@ -390,32 +390,25 @@ namespace
 {
 constexpr size_t shared_of_all = 48 << 10;
 
-struct allowances {
-    std::mutex lock;
-    std::unordered_map<const void *, size_t> bytes;
-};
-
-allowances &all_allowances()
-{
-    static allowances *all = new allowances; /* lives as long as any thread */
-    return *all;
-}
+/* Without a constructor to run, which a sanitizer of other code would not see. */
+std::mutex allowances_lock;
+std::unordered_map<const void *, size_t> *allowances;
 
 size_t shared_allowed(const void *kernel)
 {
-    allowances &all = all_allowances();
-    const std::lock_guard<std::mutex> guard(all.lock);
-    const auto found = all.bytes.find(kernel);
-    return found == all.bytes.end() ? shared_of_all : found->second;
+    const std::lock_guard<std::mutex> guard(allowances_lock);
+    if (!allowances) return shared_of_all;
+    const auto found = allowances->find(kernel);
+    return found == allowances->end() ? shared_of_all : found->second;
 }
 } // namespace
 
 cudaError_t emulate_allow_shared(const void *kernel, size_t bytes)
 {
-    allowances &all = all_allowances();
     if (bytes > EMULATE_SHARED_BYTES) return cudaErrorInvalidValue;
-    const std::lock_guard<std::mutex> guard(all.lock);
-    all.bytes[kernel] = bytes > shared_of_all ? bytes : shared_of_all;
+    const std::lock_guard<std::mutex> guard(allowances_lock);
+    if (!allowances) allowances = new std::unordered_map<const void *, size_t>;
+    (*allowances)[kernel] = bytes > shared_of_all ? bytes : shared_of_all;
     return cudaSuccess;
 }
 

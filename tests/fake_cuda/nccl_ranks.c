@@ -13,7 +13,7 @@
 
 #include "quadrille/quadrille.h"
 
-enum { RANKS = 4, ELEMS = 1000 };
+enum { RANKS = 4, ELEMS = 1000, COMPUTE_SECS = 6 };
 
 /* How ranks with callbacks talk. */
 typedef struct meeting_place {
@@ -140,6 +140,19 @@ static qdr_status record(rank *self, qdr_graph **graph)
     return enqueued != QDR_OK ? enqueued : ended;
 }
 
+/* What a GPU computes in front of a collective is no wait for others, however long it lasts. */
+static void compute(void *user)
+{
+    (void)user;
+    nanosleep(&(struct timespec){.tv_sec = COMPUTE_SECS}, NULL);
+}
+
+static qdr_status compute_long(const rank *self)
+{
+    if (strcmp(self->trial->name, "long work") != 0) return QDR_OK;
+    return qdr_stream_call(qdr_context_stream(self->ctx), compute, NULL);
+}
+
 /* The last rank does not come to the collective until all others have failed. */
 static void stay_away(const rank *self)
 {
@@ -154,7 +167,8 @@ static qdr_status run_steps(rank *self)
     qdr_status status = make(self);
     if (status != QDR_OK) return status;
     stay_away(self);
-    status = add(self, NULL);
+    status = compute_long(self);
+    if (status == QDR_OK) status = add(self, NULL);
     if (status == QDR_OK && strncmp(self->trial->name, "graph", 5) == 0)
         status = record(self, &graph);
     for (int i = 0; i < 20 && status == QDR_OK; i++) status = add(self, graph);

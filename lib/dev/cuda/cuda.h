@@ -57,6 +57,7 @@ typedef struct qdri_cuda_dev {
     struct qdri_cuda_attention *attention; /* cuDNN's plans; NULL until the first */
     qdri_cuda_stamps *stamps; /* NULL until the first */
     int wants_ranges;
+    qdr_stream *recording; /* where a record was begun; NULL: none was */
     char products_name[96];
 } qdri_cuda_dev;
 
@@ -143,6 +144,9 @@ qdr_status qdri_cuda_flag_wait(qdr_stream *stream, uint32_t *flag, uint32_t valu
 int qdri_cuda_is_recording(qdr_stream *stream);
 qdr_status qdri_cuda_record_begin(qdr_stream *stream);
 qdr_status qdri_cuda_record_end(qdr_stream *stream, void **record);
+int qdri_cuda_record_is_lost(qdr_stream *stream);
+/* Ends, without a record, what the stream is part of. */
+void qdri_cuda_record_drop(qdr_stream *stream);
 qdr_status qdri_cuda_record_run(qdr_stream *stream, void *record);
 void qdri_cuda_record_free(qdri_dev *dev, void *record);
 

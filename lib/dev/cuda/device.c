@@ -72,6 +72,7 @@ static const qdri_dev_table cuda_table = {
     .flag_wait = qdri_cuda_flag_wait,
     .record_begin = qdri_cuda_record_begin,
     .record_end = qdri_cuda_record_end,
+    .record_is_lost = qdri_cuda_record_is_lost,
     .record_run = qdri_cuda_record_run,
     .record_free = qdri_cuda_record_free,
     .check_memory = qdri_cuda_check_memory,

@@ -9,7 +9,6 @@
 static const char *remedy_of(cudaError_t error)
 {
     switch (error) {
-    case cudaErrorMemoryAllocation: return "use more ranks, a smaller batch or a smaller model";
     case cudaErrorNoDevice:
     case cudaErrorInsufficientDriver:
         return "install NVIDIA's driver, at least as new as this CUDA, or use --device cpu";
@@ -21,14 +20,22 @@ static const char *remedy_of(cudaError_t error)
     }
 }
 
+/* Pinned memory is the host's. */
+static qdr_status fail_memory(const qdri_cuda_dev *dev, const char *call, int length)
+{
+    const int is_host = strncmp(call, "cudaHost", 8) == 0;
+    return QDR_FAIL(QDR_ERR_MEMORY, "cuda: %.*s for GPU %d: out of memory%s; %s", length, call,
+                    dev ? dev->opts.number : -1, is_host ? " of the host, to be pinned" : "",
+                    is_host ? "free some there, or use fewer ranks on this machine"
+                            : QDRI_GPU_MEMORY_REMEDY);
+}
+
 qdr_status qdri_cuda_status(const qdri_cuda_dev *dev, cudaError_t error, const char *call)
 {
     if (error == cudaSuccess) return QDR_OK;
     (void)cudaGetLastError(); /* it is told here, once */
     const int length = (int)strcspn(call, "(");
-    if (error == cudaErrorMemoryAllocation)
-        return QDR_FAIL(QDR_ERR_MEMORY, "cuda: %.*s on GPU %d: %s; %s", length, call,
-                        dev ? dev->opts.number : -1, cudaGetErrorString(error), remedy_of(error));
+    if (error == cudaErrorMemoryAllocation) return fail_memory(dev, call, length);
     return QDR_FAIL(QDR_ERR_DEVICE, "cuda: %.*s on GPU %d failed: %s (%s); %s", length, call,
                     dev ? dev->opts.number : -1, cudaGetErrorString(error), cudaGetErrorName(error),
                     remedy_of(error));
@@ -38,11 +45,7 @@ qdr_status qdri_cublas_status(const qdri_cuda_dev *dev, cublasStatus_t error, co
 {
     const int length = (int)strcspn(call, "(");
     if (error == CUBLAS_STATUS_SUCCESS) return QDR_OK;
-    if (error == CUBLAS_STATUS_ALLOC_FAILED)
-        return QDR_FAIL(QDR_ERR_MEMORY,
-                        "cuda: %.*s on GPU %d: out of memory; use more ranks, a "
-                        "smaller batch or a smaller model",
-                        length, call, dev->opts.number);
+    if (error == CUBLAS_STATUS_ALLOC_FAILED) return fail_memory(dev, call, length);
     return QDR_FAIL(QDR_ERR_DEVICE,
                     "cuda: %.*s on GPU %d failed: %s; see what "
                     "CUBLASLT_LOG_LEVEL=2 says",

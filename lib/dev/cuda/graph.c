@@ -26,13 +26,32 @@ int qdri_cuda_is_recording(qdr_stream *stream)
 
 qdr_status qdri_cuda_record_begin(qdr_stream *stream)
 {
-    const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
+    qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
     if (qdri_cuda_is_recording(stream))
         return QDR_FAIL(QDR_ERR_STATE, "graph: the context records already; end that first");
     /* Relaxed: the library may take memory meanwhile, other threads may do what they like. */
     QDRI_CUDA_TRY(dev,
                   cudaStreamBeginCapture(qdri_cuda_handle(stream), cudaStreamCaptureModeRelaxed));
+    dev->recording = stream;
     return QDR_OK;
+}
+
+int qdri_cuda_record_is_lost(qdr_stream *stream)
+{
+    enum cudaStreamCaptureStatus state = cudaStreamCaptureStatusNone;
+    if (!qdri_cuda_dev_of(stream)->recording) return 0;
+    return find_state(stream, &state) == QDR_OK && state == cudaStreamCaptureStatusInvalidated;
+}
+
+void qdri_cuda_record_drop(qdr_stream *stream)
+{
+    qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
+    cudaGraph_t graph = NULL;
+    if (!dev->recording || !qdri_cuda_is_recording(stream)) return;
+    (void)cudaStreamEndCapture(qdri_cuda_handle(dev->recording), &graph);
+    (void)cudaGetLastError();
+    if (graph) (void)cudaGraphDestroy(graph);
+    dev->recording = NULL;
 }
 
 static qdr_status instantiate(const qdri_cuda_dev *dev, cudaGraph_t graph, void **result)
@@ -52,11 +71,12 @@ static qdr_status instantiate(const qdri_cuda_dev *dev, cudaGraph_t graph, void 
 
 qdr_status qdri_cuda_record_end(qdr_stream *stream, void **result)
 {
-    const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
+    qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
     cudaGraph_t graph = NULL;
     if (!qdri_cuda_is_recording(stream))
         return QDR_FAIL(QDR_ERR_STATE, "graph: nothing is recorded; begin first");
     const cudaError_t error = cudaStreamEndCapture(qdri_cuda_handle(stream), &graph);
+    dev->recording = NULL;
     if (error != cudaSuccess) {
         (void)cudaGetLastError();
         return QDR_FAIL(QDR_ERR_UNSUPPORTED,

@@ -147,16 +147,34 @@ static qdr_status take(qdri_cuda_dev *dev, int is_shared, size_t bytes, void **d
     return QDR_OK;
 }
 
+static void give(const qdri_cuda_dev *dev, const qdri_cuda_block *block)
+{
+    if (block->is_shared)
+        dev->shared.free(dev->shared.user, block->data);
+    else if (dev->opts.is_managed && dev->is_pinned)
+        (void)cudaFreeHost(block->data);
+    else if (dev->opts.is_managed)
+        (void)cudaFree(block->data);
+    else
+        (void)cudaFreeAsync(block->data, dev->memory_stream);
+}
+
+/* The lock is not held while memory is taken or given: NCCL's goes through locks of its own, within
+ * which staging is taken here. */
 qdr_status qdri_cuda_mem_alloc(qdri_dev *base, int is_shared, size_t bytes, void **data)
 {
     qdri_cuda_dev *dev = (qdri_cuda_dev *)base;
+    qdri_cuda_block block = {.bytes = bytes, .is_shared = is_shared && dev->shared.alloc};
     *data = NULL;
-    is_shared = is_shared && dev->shared.alloc;
+    QDR_TRY(take(dev, block.is_shared, bytes, &block.data));
     pthread_mutex_lock(&dev->memory_lock);
-    qdr_status status = reserve_block(dev);
-    if (status == QDR_OK) status = take(dev, is_shared, bytes, data);
-    if (status == QDR_OK) add_block(dev, (qdri_cuda_block){*data, bytes, is_shared});
+    const qdr_status status = reserve_block(dev);
+    if (status == QDR_OK) add_block(dev, block);
     pthread_mutex_unlock(&dev->memory_lock);
+    if (status == QDR_OK)
+        *data = block.data;
+    else
+        give(dev, &block);
     return status;
 }
 
@@ -167,23 +185,17 @@ size_t qdri_cuda_mem_free(qdri_dev *base, void *data)
     (void)entered;
     pthread_mutex_lock(&dev->memory_lock);
     const qdri_cuda_block block = remove_block(dev, data);
-    if (block.is_shared)
-        dev->shared.free(dev->shared.user, data);
-    else if (dev->opts.is_managed && dev->is_pinned)
-        (void)cudaFreeHost(data);
-    else if (dev->opts.is_managed)
-        (void)cudaFree(data);
-    else
-        (void)cudaFreeAsync(data, dev->memory_stream);
     pthread_mutex_unlock(&dev->memory_lock);
+    give(dev, &block);
     return block.bytes;
 }
 
-/* What the pool keeps for later is free, too. */
+/* What the pool keeps for later is free, too. Nothing of memory that is the host's. */
 void qdri_cuda_room(qdri_dev *base, size_t *bytes_free, size_t *bytes)
 {
     const qdri_cuda_dev *dev = (const qdri_cuda_dev *)base;
     *bytes_free = *bytes = 0;
+    if (dev->is_pinned) return;
     if (qdri_cuda_enter(dev) != QDR_OK) return;
     if (dev->pool) (void)cudaMemPoolTrimTo(dev->pool, 0);
     if (cudaMemGetInfo(bytes_free, bytes) != cudaSuccess) (void)cudaGetLastError();

@@ -34,6 +34,29 @@ qdr_status qdri_cuda_stream_create(qdri_dev *dev, qdri_stream_kind kind, qdr_str
     return QDR_OK;
 }
 
+/* CUDA knows from 12.8 on. */
+static qdr_status check_gpu(const qdri_cuda_dev *dev, cudaStream_t handle)
+{
+#if CUDART_VERSION >= 12080
+    int gpu = -1;
+    const cudaError_t error = cudaStreamGetDevice(handle, &gpu);
+    if (error == cudaErrorCallRequiresNewerDriver) {
+        (void)cudaGetLastError();
+        return QDR_OK;
+    }
+    QDR_TRY(qdri_cuda_status(dev, error, "cudaStreamGetDevice"));
+    if (gpu != dev->opts.number)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "cuda: the stream is of GPU %d, and the context computes on GPU %d; make "
+                        "it after cudaSetDevice(%d)",
+                        gpu, dev->opts.number, dev->opts.number);
+#else
+    (void)dev;
+    (void)handle;
+#endif
+    return QDR_OK;
+}
+
 qdr_status qdri_cuda_stream_wrap(qdri_dev *dev, void *native, qdr_stream **stream)
 {
     qdri_cuda_stream *made = NULL;
@@ -41,6 +64,7 @@ qdr_status qdri_cuda_stream_wrap(qdri_dev *dev, void *native, qdr_stream **strea
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "cuda: the default stream waits for all others; make one "
                         "with cudaStreamCreateWithFlags(…, cudaStreamNonBlocking)");
+    QDR_TRY(check_gpu((const qdri_cuda_dev *)dev, native));
     QDR_TRY(QDRI_NEW(1, "a stream", &made));
     made->base.dev = dev;
     made->handle = native;
@@ -53,6 +77,7 @@ void *qdri_cuda_stream_native(qdr_stream *stream) { return own(stream)->handle; 
 void qdri_cuda_stream_destroy(qdr_stream *stream)
 {
     qdri_cuda_stream *self = own(stream);
+    qdri_cuda_record_drop(stream);
     const qdr_status status = qdri_cuda_stream_synchronize(stream);
     (void)status; /* a failure is the device's by now */
     qdri_mem_free(stream->dev, &self->workspace);

@@ -3,6 +3,7 @@
  * configurations are proposed: the first is not deterministic, the second cannot be finalised. */
 #define _GNU_SOURCE /* RTLD_NOLOAD */
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -69,14 +70,15 @@ static void find_cuda(void)
 {
     const char *path = getenv("QDR_CUDA_PLUGIN");
     void *plugin = path ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL;
-    if (plugin) fake_cudnn_cuda = dlsym(plugin, FAKE_SERVICES_SYMBOL);
+    fake_cudnn_cuda = plugin ? dlsym(plugin, FAKE_SERVICES_SYMBOL) : NULL;
     if (!fake_cudnn_cuda) fake_cudnn_wrong("the fake plugin is not open");
 }
 
 int cudnnCreate(void **made)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     if (is_case("handle")) return NOT_INITIALIZED;
-    if (!fake_cudnn_cuda) find_cuda();
+    (void)pthread_once(&once, find_cuda);
     handle *h = calloc(1, sizeof *h);
     if (!h || fake_cudnn_cuda->current_device(&h->device) != cudaSuccess)
         fake_cudnn_wrong("there is no device");

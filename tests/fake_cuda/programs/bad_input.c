@@ -6,9 +6,11 @@
  *   bad_input memory TERM               two ranks, of which one has too little for this term
  *   bad_input staging                   the same, for what NCCL's sums of uneven parts need
  *   bad_input odd                       arrays that begin within an element
- *   bad_input foreign                   arrays of the host, and of another GPU (FAKE_CUDA_GPUS=2)
+ *   bad_input foreign                   arrays of the host, and of another GPU, and its streams
+ *                                       (FAKE_CUDA_GPUS=2)
  *
  *   bad_input apart WORDS…              local ranks on GPUs that do not reach each other
+ *   bad_input launch DEVICE STATUS WORDS…    ranks of mpiexec, this one on this device
  *
  * WORDS are all in the sentence. FAKE_CUDA_MEMORY is to be MEMORY_BYTES. */
 #include <stdio.h>
@@ -387,8 +389,27 @@ static int try_bind(rank *self, void *foreign, const char *words)
 
 static void *align(void *memory) { return (void *)(((uintptr_t)memory + 63) / 64 * 64); }
 
-/* The ranks lend each other their arrays. */
+/* The ranks lend each other their arrays, and streams. */
 static void *arrays[RANKS];
+static qdr_stream *streams[RANKS];
+
+static int try_streams(rank *self)
+{
+    char *none[] = {NULL},
+         *words[] = {self->number ? "of GPU 0" : "of GPU 1", "cudaSetDevice(", NULL};
+    qdr_stream *wrapped = NULL;
+    qdr_status status = qdr_stream_create(self->ctx, &streams[self->number]);
+    if (status == QDR_OK) status = qdr_barrier(self->ctx);
+    if (!says("streams", self->number, status, QDR_OK, none)) return 0;
+    status = qdr_stream_wrap_cuda(self->ctx, qdr_stream_cuda(streams[1 - self->number]), &wrapped);
+    int is_right = says("another GPU's", self->number, status, QDR_ERR_ARGUMENT, words);
+    status = qdr_stream_wrap_cuda(self->ctx, qdr_stream_cuda(streams[self->number]), &wrapped);
+    is_right &= says("its own", self->number, status, QDR_OK, none);
+    qdr_stream_destroy(&wrapped);
+    is_right &= qdr_barrier(self->ctx) == QDR_OK;
+    qdr_stream_destroy(&streams[self->number]);
+    return is_right;
+}
 
 static int try_foreign(rank *self)
 {
@@ -402,6 +423,7 @@ static int try_foreign(rank *self)
     is_right &= try_calls(self, others, "allocate it there");
     is_right &= try_bind(self, align(host), "is not the GPU's");
     is_right &= try_bind(self, others, "allocate it there");
+    is_right &= try_streams(self);
     is_right &= qdr_barrier(self->ctx) == QDR_OK;
     free(host);
     return is_right;
@@ -425,10 +447,26 @@ static int run_rank(qdr_local_world *world, int number, void *user)
     return !(cpu_works(&self) & is_good);
 }
 
+static int unwanted(qdr_context *ctx, void *user)
+{
+    (void)user;
+    fprintf(stderr, "rank %d: a context was made\n", qdr_context_rank(ctx));
+    return 1;
+}
+
+static int try_launch(char **words)
+{
+    const qdr_context_opts opts = {QDR_OPTS_INIT, .device = words[0]};
+    int result = 0;
+    const qdr_status status = qdr_launch(0, &opts, unwanted, NULL, &result);
+    return !says("launching", -1, status, status_named(words[1]), words + 2);
+}
+
 int main(int argc, char **argv)
 {
     int result = 1;
     if (argc < 2) return 2;
+    if (argc > 4 && strcmp(argv[1], "launch") == 0) return try_launch(argv + 2);
     const qdr_status status = qdr_local_run(RANKS, run_rank, argv + 1, &result);
     if (status != QDR_OK) fprintf(stderr, "%s\n", qdr_last_error());
     return status != QDR_OK || result;

@@ -4,7 +4,8 @@
  *
  *   graph replay N            on N local ranks (0: those of mpiexec)
  *   graph refused N WORDS…    beginning fails with QDR_ERR_UNSUPPORTED and these words
- *   graph measured N          QDR_REPORT=1: the report is of the runs that are not recorded */
+ *   graph measured N          QDR_REPORT=1: the report is of the runs that are not recorded
+ *   graph left N              the context goes while it records */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -216,6 +217,102 @@ static qdr_status misuse(rank *self)
     return QDR_OK;
 }
 
+/* A record that is lost: what comes behind is refused, and nothing else. */
+static qdr_status spoil(rank *self)
+{
+    enum { N = 64 };
+    qdr_graph *graph = NULL;
+    void *memory = NULL;
+    float *pageable = calloc(N, sizeof *pageable);
+    qdr_status status = pageable ? QDR_OK : QDR_ERR_MEMORY;
+    if (status == QDR_OK) status = qdr_mem_alloc(self->ctx, N * sizeof(float), &memory);
+    if (status == QDR_OK) status = qdr_graph_begin(self->ctx);
+    if (status == QDR_OK) {
+        const size_t bytes = N * sizeof(float);
+        check(self, qdr_copy(self->ctx, memory, pageable, bytes, NULL) != QDR_OK, "a copy");
+        expect(self, "a sum in a lost record",
+               qdr_all_reduce(self->grid, QDR_X, QDR_SUM, memory, N, QDR_F32, NULL),
+               QDR_ERR_UNSUPPORTED);
+        expect(self, "a step in a lost record", step(self), QDR_ERR_UNSUPPORTED);
+        expect(self, "the end of a lost record", qdr_graph_end(self->ctx, &graph),
+               QDR_ERR_UNSUPPORTED);
+        check(self, graph == NULL, "a graph of a lost record");
+        status = qdr_copy(self->ctx, memory, pageable, bytes, NULL);
+    }
+    if (status == QDR_OK)
+        status = qdr_all_reduce(self->grid, QDR_X, QDR_SUM, memory, N, QDR_F32, NULL);
+    if (status == QDR_OK) status = qdr_stream_synchronize(qdr_context_stream(self->ctx));
+    if (status == QDR_OK) status = qdr_context_status(self->ctx);
+    qdr_mem_free(self->ctx, &memory);
+    free(pageable);
+    return status;
+}
+
+/* ---- an operation that cannot be recorded, within a step ---- */
+
+enum { WIDTH = 8, N_ROWS = 4 };
+
+typedef struct operation {
+    int spoils;
+    float pageable[WIDTH * N_ROWS]; /* room enough for any rank's part */
+} operation;
+
+static qdr_status copy_forward(const qdr_op_call *call, void *user)
+{
+    const operation *self = user;
+    const size_t bytes = (size_t)(call->n_rows * call->out_cols) * sizeof(float);
+    const void *from = self->spoils ? self->pageable : call->in[0];
+    return qdr_copy(call->ctx, call->out, from, bytes, call->stream);
+}
+
+static qdr_status make_operation(rank *self, operation *user, qdr_stack **stack)
+{
+    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = N_ROWS, .dtype = QDR_F32};
+    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{WIDTH, 1}}, .col_axis = QDR_X};
+    const qdr_linear_desc layer = {QDR_OPTS_INIT, .name = "layer", .in = {{WIDTH, 1}},
+                                   .out = {{WIDTH, 1}}};
+    qdr_op_desc op = {QDR_OPTS_INIT,           .name = "copy",           .n_in = 1,
+                      .forward = copy_forward, .backward = copy_forward, .user = user};
+    qdr_edge x = -1, y = -1;
+    TRY(qdr_stack_create(self->grid, &opts, stack));
+    TRY(qdr_stack_add_input(*stack, "x", &input, 0, &x));
+    op.in[0] = x;
+    TRY(qdr_stack_add_op(*stack, &op, &y));
+    TRY(qdr_stack_add_linear(*stack, &layer, y, &y, NULL));
+    TRY(qdr_stack_build(*stack));
+    return qdr_stack_init(*stack, 1, 0.1);
+}
+
+static qdr_status run_operation(rank *self, operation *op, qdr_stack *stack)
+{
+    qdr_graph *graph = NULL;
+    op->spoils = 1;
+    TRY(qdr_graph_begin(self->ctx));
+    check(self, qdr_stack_forward(stack) != QDR_OK, "a step that cannot be recorded");
+    expect(self, "the end of that step", qdr_graph_end(self->ctx, &graph), QDR_ERR_UNSUPPORTED);
+    check(self, graph == NULL, "a graph of that step");
+    TRY(qdr_stack_forward(stack)); /* nothing spoils where nothing is recorded */
+    return qdr_stream_synchronize(qdr_context_stream(self->ctx));
+}
+
+static qdr_status spoil_inside(rank *self)
+{
+    operation op = {0};
+    qdr_stack *stack = NULL;
+    qdr_status status = make_operation(self, &op, &stack);
+    if (status == QDR_OK) status = run_operation(self, &op, stack);
+    qdr_stack_destroy(&stack);
+    return status;
+}
+
+/* What goes next is the grid, whose streams are part of the record, and then the context. */
+static qdr_status leave(rank *self)
+{
+    TRY(run_all(self));
+    TRY(qdr_graph_begin(self->ctx));
+    return step(self);
+}
+
 static qdr_status run_refused(rank *self)
 {
     TRY(run_all(self));
@@ -266,8 +363,11 @@ static qdr_status run(rank *self, const char *mode)
     TRY(make(self));
     if (strcmp(mode, "refused") == 0) return run_refused(self);
     if (strcmp(mode, "measured") == 0) return run_measured(self);
+    if (strcmp(mode, "left") == 0) return leave(self);
     TRY(replay_all(self));
     TRY(misuse(self));
+    TRY(spoil(self));
+    TRY(spoil_inside(self));
     return replay_all(self);
 }
 
