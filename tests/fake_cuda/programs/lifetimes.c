@@ -29,7 +29,7 @@ typedef struct products {
 
 static qdr_status open_products(products *p)
 {
-    const size_t bytes = SIZE * SIZE * sizeof(float);
+    const size_t bytes = sizeof(float) * SIZE * SIZE;
     TRY(qdri_dev_create_cuda(-1, 0, &p->dev));
     for (int i = 0; i < 2; i++) {
         TRY(qdri_stream_create(p->dev, QDRI_STREAM_COMPUTE, &p->streams[i]));
