@@ -91,7 +91,8 @@ static qdr_status pinned(const staged_comm *comm, size_t bytes, void **memory)
     return status;
 }
 
-/* More staging than ever: the one time that a launch waits. */
+/* More staging than ever: the one time that a launch waits. For the lane, too: the stream did not
+ * wait for it where the launch before failed half-way. */
 static qdr_status staging_grow(staged_comm *comm, size_t bytes, qdr_stream *stream)
 {
     void *memory = NULL;

@@ -158,6 +158,7 @@ static cudaError_t record(cudaEvent_t event, fake_stream *stream, unsigned flags
 {
     const cudaError_t error = check_record(event, stream);
     if (error != cudaSuccess) return error;
+    if (!(event->flags & cudaEventDisableTiming)) fake_count("timed event");
     if (stream->capture && (flags & cudaEventRecordExternal)) {
         fake_capture_event(stream, FAKE_COMMAND_RECORD_EVENT, event);
     } else if (stream->capture) {

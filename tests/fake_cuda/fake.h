@@ -128,8 +128,14 @@ uint64_t fake_seed(void);
 
 /* How often since the process began: "heuristic", an algorithm of cublasLt is asked for;
  * "registration", of memory with NCCL; a "collective" of NCCL's, and a "registered collective", all
- * of whose memory is. `what` lives for ever. The plugin on the fake exports fake_counted(). */
+ * of whose memory is; of launches of NCCL's the "urgent", on a stream of the greatest priority, and
+ * the "unordered", "shared" and "asynchronous", in no order of the host's, of a communicator that
+ * shares another's resources or does not block; a "product", and the "urgent product" and the
+ * "confined product", which is told how many SMs to take; a "timed event", recorded; a "blocking
+ * stream", made. The most of "CTAs" of a launch, of "SMs" of a confined product. `what` lives for
+ * ever. The plugin on the fake exports fake_counted(). */
 void fake_count(const char *what);
+void fake_count_most(const char *what, int64_t n);
 /* Memory of the GPU that was in use at most, in bytes. Exported, too. */
 size_t fake_bytes_peak(int device);
 int64_t fake_counted(const char *what);

@@ -197,6 +197,7 @@ int64_t fake_leaked_streams(void);
 
 /* ---- stream_facts.c ---- */
 
+#define FAKE_GREATEST_PRIORITY (-5)
 void fake_run_host_call(void *args);
 
 /* ---- events.c ---- */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "internal.h"
 #include "nccl_internal.h"
 
 /* A group of the calling thread: one op per collective, one for the pairs of a communicator. */
@@ -79,6 +80,18 @@ static void note_registered(nccl_op *op)
     }
 }
 
+static void count(const nccl_op *op, cudaStream_t stream)
+{
+    int priority = 0;
+    if (cudaStreamGetPriority(stream, &priority) == cudaSuccess &&
+        priority == FAKE_GREATEST_PRIORITY)
+        fake_count("urgent");
+    if (!op->ticket && !op->is_captured) fake_count("unordered");
+    if (op->comm->is_sharing) fake_count("shared");
+    if (!op->comm->blocking) fake_count("asynchronous");
+    fake_count_most("CTAs", op->n_ctas);
+}
+
 static void book(nccl_op *op, cudaStream_t stream)
 {
     op->is_captured = fake_is_captured(stream);
@@ -91,6 +104,7 @@ static void book(nccl_op *op, cudaStream_t stream)
     if (!op->is_captured) op->comm->n_enqueued++;
     if (!op->is_captured) op->ticket = fake_nccl_ticket(op->comm->device);
     fake_nccl_unlock();
+    count(op, stream);
 }
 
 static ncclResult_t submit(nccl_op *op, cudaStream_t stream)

@@ -176,6 +176,7 @@ static ncclComm_t comm_create(clan *of, int rank, int device, const ncclConfig_t
     made->rank = rank;
     made->device = device;
     made->blocking = number_or(config->blocking, 1);
+    made->is_sharing = number_or(config->splitShare, 0);
     made->max_ctas = number_or(config->maxCTAs, n_sms && *n_sms ? atoi(n_sms) : 8);
     last_max_ctas = made->max_ctas;
     made->next = comms;

@@ -80,7 +80,7 @@ struct ncclComm {
     uint64_t magic;
     struct ncclComm *next; /* of all that ever were */
     clan *of;
-    int rank, device, blocking, max_ctas;
+    int rank, device, blocking, is_sharing, max_ctas;
     int is_gone, is_aborted;
     ncclResult_t error; /* asynchronous */
     uint64_t n_collectives, n_splits, n_splits_done;

@@ -112,7 +112,24 @@ static cublasStatus_t check(const fake_product *p, const fake_algo *algo, size_t
 
 /* ---- the call ---- */
 
-static cublasStatus_t enqueue(fake_stream *stream, int device, const fake_product *p)
+/* All that cublasLt is told it may use has to be there, whatever the algorithm takes of it. */
+static cudaError_t check_workspace(fake_stream *stream, const fake_product *p, size_t bytes)
+{
+    const fake_access all = {FAKE_SCRATCH, p->workspace, bytes, 0, 1};
+    const fake_use_list uses = {.name = "a product's workspace", .accesses = &all, .n = 1};
+    return p->workspace ? fake_check_places(stream, &uses) : cudaSuccess;
+}
+
+static void count(const fake_stream *stream, const fake_product *p)
+{
+    fake_count("product");
+    if (stream->priority == FAKE_GREATEST_PRIORITY) fake_count("urgent product");
+    if (p->desc.sm_target) fake_count("confined product");
+    fake_count_most("SMs", p->desc.sm_target);
+}
+
+static cublasStatus_t enqueue(fake_stream *stream, int device, const fake_product *p,
+                              size_t workspace_bytes)
 {
     const access_list list = accesses_of(p);
     const fake_use_list uses = {.name = "a product", .accesses = list.all, .n = list.n};
@@ -123,8 +140,10 @@ static cublasStatus_t enqueue(fake_stream *stream, int device, const fake_produc
                     stream->number, stream->device);
         error = cudaErrorInvalidResourceHandle;
     }
+    if (error == cudaSuccess) error = check_workspace(stream, p, workspace_bytes);
     if (error == cudaSuccess) error = fake_submit_use(stream, &uses);
     if (error == cudaSuccess) fake_submit(stream, fake_run_product, p, sizeof *p);
+    if (error == cudaSuccess) count(stream, p);
     free(list.all);
     return error == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }
@@ -163,7 +182,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     if (status != CUBLAS_STATUS_SUCCESS) return status;
     if (fake_take_failure("product")) return CUBLAS_STATUS_EXECUTION_FAILED;
     fake_lock();
-    const cublasStatus_t done = enqueue(fake_find_stream(stream, "a product"), device, &p);
+    const cublasStatus_t done = enqueue(fake_find_stream(stream, "a product"), device, &p,
+                                        workspace_bytes);
     fake_unlock();
     return done;
 }

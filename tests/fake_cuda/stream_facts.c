@@ -6,7 +6,7 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
 {
     const cudaError_t error = fake_ready();
     *least = 0;
-    *greatest = error == cudaSuccess ? -5 : 0;
+    *greatest = error == cudaSuccess ? FAKE_GREATEST_PRIORITY : 0;
     return fake_note(error);
 }
 

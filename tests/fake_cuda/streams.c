@@ -213,6 +213,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, i
     cudaError_t error = fake_ready();
     if (error != cudaSuccess) return fake_note(error);
     if (fake_take_failure("create")) return fake_note(cudaErrorMemoryAllocation);
+    if (!(flags & cudaStreamNonBlocking)) fake_count("blocking stream");
     fake_lock();
     error = fake_stream_make(fake_current_device(), flags, priority, stream);
     fake_unlock();

@@ -53,6 +53,9 @@ static void test_detects(void **state)
     p.a.data = (char *)p.a.data + 4; /* its last column ends behind the block */
     REPORTS(FAKE_OUT_OF_BOUNDS, run(&s, &p, NULL));
     p.a = a;
+    scene less = s; /* a workspace that ends behind its block, though the algorithm takes none */
+    less.workspace = (char *)s.workspace + 256;
+    REPORTS(FAKE_OUT_OF_BOUNDS, run(&less, &p, NULL));
     fake_fail("product:1");
     LT_GIVES(run(&s, &p, NULL), CUBLAS_STATUS_EXECUTION_FAILED);
     fake_fail(NULL);

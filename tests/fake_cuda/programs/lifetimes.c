@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is destroyed while its work is on the way: the fake tells when memory goes before the work
+ * that uses it has been waited for, or when two streams share what is not to be shared. And a stack
+ * that nobody has given a value computes with zeros.
+ *
+ *   lifetimes workspaces|stream|grid|stack|zeros */
+#include <stdio.h>
+#include <string.h>
+
+#include "../../../examples/common/gpt.h"
+#include "dev/dev.h"
+#include "dev/plugin.h"
+
+enum { SIZE = 16, UNEVEN = 3, SEQUENCES = 4, CONTEXT = 8, VOCAB = 31, TEXT_BYTES = 256 };
+
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        const qdr_status tried = (call);                                                           \
+        if (tried < 0) return tried;                                                               \
+    } while (0)
+
+/* ---- products ---- */
+
+typedef struct products {
+    qdri_dev *dev;
+    qdr_stream *streams[2];
+    void *x, *results[2];
+} products;
+
+static qdr_status open_products(products *p)
+{
+    const size_t bytes = sizeof(float) * SIZE * SIZE;
+    TRY(qdri_dev_create_cuda(-1, 0, &p->dev));
+    for (int i = 0; i < 2; i++) {
+        TRY(qdri_stream_create(p->dev, QDRI_STREAM_COMPUTE, &p->streams[i]));
+        TRY(qdri_mem_alloc(p->dev, bytes, &p->results[i]));
+    }
+    TRY(qdri_mem_alloc(p->dev, bytes, &p->x));
+    TRY(qdri_fill_zero(p->streams[0], p->x, bytes));
+    return qdri_stream_synchronize(p->streams[0]);
+}
+
+static void close_products(products *p)
+{
+    for (int i = 0; i < 2; i++) {
+        qdri_stream_destroy(&p->streams[i]);
+        qdri_mem_free(p->dev, &p->results[i]);
+    }
+    qdri_mem_free(p->dev, &p->x);
+    qdri_dev_destroy(&p->dev);
+}
+
+/* The fake's first algorithm takes a workspace. */
+static qdr_status multiply(const products *p, int i)
+{
+    const qdri_gemm gemm = {.m = SIZE,
+                            .n = SIZE,
+                            .k = SIZE,
+                            .a = p->x,
+                            .b = p->x,
+                            .c = p->results[i],
+                            .lda = SIZE,
+                            .ldb = SIZE,
+                            .ldc = SIZE,
+                            .alpha = 1,
+                            .dtype = QDR_F32,
+                            .c_dtype = QDR_F32};
+    return qdri_gemm_run(p->streams[i], &gemm);
+}
+
+/* Two streams multiply at once, and end before their work has. */
+static qdr_status run_products(int n_streams)
+{
+    products p = {0};
+    qdr_status status = open_products(&p);
+    for (int i = 0; i < n_streams && status == QDR_OK; i++) status = multiply(&p, i);
+    for (int i = 0; i < n_streams && status == QDR_OK && n_streams == 2; i++)
+        status = qdri_stream_synchronize(p.streams[i]);
+    close_products(&p);
+    return status;
+}
+
+/* ---- grids and stacks ---- */
+
+/* Uneven, so that it meets in staging. */
+static qdr_status launch_collective(qdr_context *ctx, qdr_grid **grid, void **x, void **y)
+{
+    const int64_t counts[] = {1, UNEVEN - 1};
+    const float values[UNEVEN] = {1, 2, 3};
+    const qdr_grid_opts shape = {QDR_OPTS_INIT, .x = 2, .y = 1, .z = 1, .d = 1};
+    TRY(qdr_grid_create(ctx, &shape, grid));
+    TRY(qdr_mem_alloc(ctx, sizeof values, x));
+    TRY(qdr_mem_alloc(ctx, sizeof values, y));
+    TRY(qdr_copy(ctx, *x, values, sizeof values, NULL));
+    TRY(qdr_stream_synchronize(qdr_context_stream(ctx)));
+    return qdr_reduce_scatter(*grid, QDR_X, QDR_SUM, *x, *y,
+                              counts[qdr_grid_coordinate(*grid, QDR_X)], counts, QDR_F32, NULL);
+}
+
+static int end_grid(qdr_context *ctx, void *user)
+{
+    qdr_grid *grid = NULL;
+    void *x = NULL, *y = NULL;
+    (void)user;
+    const qdr_status status = launch_collective(ctx, &grid, &x, &y);
+    if (status < 0) fprintf(stderr, "%s\n", qdr_last_error());
+    qdr_grid_destroy(&grid);
+    const qdr_status ended = qdr_stream_synchronize(qdr_context_stream(ctx));
+    qdr_mem_free(ctx, &x);
+    qdr_mem_free(ctx, &y);
+    return status < 0 || ended < 0;
+}
+
+static qdr_status launch_step(qdr_context *ctx, qdr_grid **grid, gpt *model, int is_zero)
+{
+    const gpt_config config = {.n_layers = 1,
+                               .hidden = SIZE,
+                               .n_heads = 2,
+                               .context = CONTEXT,
+                               .vocab = VOCAB,
+                               .n_sequences = SEQUENCES,
+                               .layout = QDR_SCATTERED,
+                               .dtype = QDR_F32};
+    const qdr_grid_opts shape = {QDR_OPTS_INIT, .x = 2, .y = 1, .z = 1, .d = 1};
+    const int64_t starts[SEQUENCES] = {3, 50, 111, 200};
+    uint8_t text[TEXT_BYTES];
+    for (int i = 0; i < TEXT_BYTES; i++) text[i] = (uint8_t)(i * i % VOCAB);
+    TRY(qdr_grid_create(ctx, &shape, grid));
+    TRY(gpt_create(*grid, &config, model));
+    if (!is_zero) TRY(gpt_init(model, 1, 0.1));
+    TRY(gpt_fill(model, text, starts));
+    TRY(qdr_stack_forward(model->stack));
+    return qdr_stack_backward(model->stack, is_zero ? QDR_ACCUMULATE : 0,
+                              1.0 / (SEQUENCES * CONTEXT));
+}
+
+static int end_stack(qdr_context *ctx, void *user)
+{
+    qdr_grid *grid = NULL;
+    gpt model = {0};
+    const qdr_status status = launch_step(ctx, &grid, &model, *(const int *)user);
+    if (status < 0) fprintf(stderr, "%s\n", qdr_last_error());
+    qdr_stack_destroy(&model.stack);
+    gpt_destroy(&model);
+    qdr_grid_destroy(&grid);
+    return status < 0;
+}
+
+static qdr_status run_ranks(int (*fn)(qdr_context *ctx, void *user), int is_zero)
+{
+    int exit_code = 1;
+    TRY(qdr_launch(2, NULL, fn, &is_zero, &exit_code));
+    return exit_code ? QDR_ERR_STATE : QDR_OK;
+}
+
+int main(int argc, char **argv)
+{
+    const char *which = argc == 2 ? argv[1] : "";
+    qdr_status status = QDR_ERR_ARGUMENT;
+    if (strcmp(which, "workspaces") == 0) status = run_products(2);
+    if (strcmp(which, "stream") == 0) status = run_products(1);
+    if (strcmp(which, "grid") == 0) status = run_ranks(end_grid, 0);
+    if (strcmp(which, "stack") == 0) status = run_ranks(end_stack, 0);
+    if (strcmp(which, "zeros") == 0) status = run_ranks(end_stack, 1);
+    if (status < 0) fprintf(stderr, "lifetimes %s: %s\n", which, qdr_last_error());
+    return status < 0;
+}
