@@ -101,9 +101,11 @@ static qdr_status clear(qdr_stack *stack)
     return qdri_stream_synchronize(stream);
 }
 
-/* Nothing is bound where one rank has too little. */
+/* Nothing is bound where one rank has too little, nor where memory could not be filled. */
 static void unbind(qdr_stack *stack)
 {
+    const qdr_status drained = qdri_stack_drain(stack);
+    (void)drained;
     qdri_dev *dev = qdri_context_dev(qdr_grid_context(stack->grid));
     for (int region = 0; region < (int)QDRI_CALLER; region++) {
         qdri_mem_free(dev, &stack->owned[region]);
