@@ -30,7 +30,7 @@ static qdri_cudnn_desc make(builder *b, qdri_cudnn_kind kind)
 {
     qdri_cudnn_desc desc = NULL;
     if (b->status == QDRI_CUDNN_SUCCESS && b->n_descs == DESCS_MOST) b->status = TOO_MANY;
-    if (b->status == QDRI_CUDNN_SUCCESS) b->status = b->api->desc_create(kind, &desc);
+    if (b->status == QDRI_CUDNN_SUCCESS) b->status = b->api->desc_create((int)kind, &desc);
     if (b->status == QDRI_CUDNN_SUCCESS) b->descs[b->n_descs++] = desc;
     return desc;
 }
@@ -38,7 +38,8 @@ static qdri_cudnn_desc make(builder *b, qdri_cudnn_kind kind)
 static void set(builder *b, qdri_cudnn_desc desc, qdri_cudnn_name name, qdri_cudnn_value type,
                 int64_t n, const void *values)
 {
-    if (b->status == QDRI_CUDNN_SUCCESS) b->status = b->api->desc_set(desc, name, type, n, values);
+    if (b->status == QDRI_CUDNN_SUCCESS)
+        b->status = b->api->desc_set(desc, (int)name, (int)type, n, values);
 }
 
 static void set_desc(builder *b, qdri_cudnn_desc desc, qdri_cudnn_name name, qdri_cudnn_desc value)
