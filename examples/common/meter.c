@@ -54,10 +54,10 @@ qdr_status meter_all(qdr_grid *grid, double value, double *all)
     qdr_context *ctx = qdr_grid_context(grid);
     const int n = qdr_context_size(ctx);
     void *shared = NULL;
-    TRY(qdr_agree(ctx, qdr_mem_alloc(ctx, (size_t)n * sizeof *all, &shared)));
+    qdr_status status = qdr_agree(ctx, qdr_mem_alloc(ctx, (size_t)n * sizeof *all, &shared));
     memset(all, 0, (size_t)n * sizeof *all);
     all[qdr_context_rank(ctx)] = value;
-    qdr_status status = qdr_copy(ctx, shared, all, (size_t)n * sizeof *all, NULL);
+    if (status >= 0) status = qdr_copy(ctx, shared, all, (size_t)n * sizeof *all, NULL);
     for (int axis = 0; status >= 0 && axis < QDR_N_AXES; axis++)
         status = qdr_all_reduce(grid, (qdr_axis)axis, QDR_SUM, shared, n, QDR_F64, NULL);
     if (status >= 0) status = qdr_copy(ctx, all, shared, (size_t)n * sizeof *all, NULL);

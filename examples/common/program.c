@@ -53,7 +53,8 @@ static int run_rank(qdr_context *ctx, void *user)
         return LEAVE_BAD_INPUT;
     }
     char sentence[PROBLEM_BYTES] = "";
-    const qdr_status status = start->fn(ctx, start->settings, sentence);
+    qdr_status status = start->fn(ctx, start->settings, sentence);
+    if (status >= 0) status = qdr_barrier(ctx); /* rank 0 is to hear of who fails last of all */
     /* who waited too long may have waited for rank 0 */
     if (status < 0 && (talks || status == QDR_ERR_TIMEOUT))
         fprintf(stderr, "%s: %s\n", start->usage->program, sentence[0] ? sentence : why(status));

@@ -9,6 +9,8 @@
  * members have come. */
 #include "comm/local.h"
 
+#include <stdio.h>
+
 /* What a member brings to the meeting; it lies on the stack of a thread that waits. */
 typedef struct offer {
     local_comm *comm;
@@ -220,11 +222,9 @@ static qdr_status check_calls(const gathering *g)
     return coll_of(g, 0)->kind == QDR_SEND_RECV ? check_peers(g) : QDR_OK;
 }
 
-/* Called by member 0's thread, while the others wait. */
-static qdr_status enqueue_for_all(const gathering *g)
+static qdr_status enqueue(const gathering *g)
 {
     const offer *first = offer_of(g, 0);
-    QDR_TRY(check_calls(g));
     for (int j = 1; j < g->size; j++)
         QDR_TRY(qdri_stream_wait_across(g->stream, offer_of(g, j)->comm->ready));
     QDR_TRY(enqueue_kind(g));
@@ -234,12 +234,27 @@ static qdr_status enqueue_for_all(const gathering *g)
     return QDR_OK;
 }
 
+/* Called by member 0's thread, while the others wait. Where it fails half-way, no stream of theirs
+ * waits for what uses their memory: it has ended when they hear of it. */
+static qdr_status enqueue_for_all(const gathering *g)
+{
+    char sentence[QDRI_ERROR_BYTES];
+    QDR_TRY(check_calls(g));
+    const qdr_status status = enqueue(g);
+    if (status == QDR_OK) return QDR_OK;
+    snprintf(sentence, sizeof sentence, "%s", qdr_last_error());
+    const qdr_status ended = qdri_stream_synchronize(g->stream);
+    (void)ended;
+    qdri_set_last_error(sentence);
+    return status;
+}
+
 static qdr_status meet(local_comm *comm, const qdri_coll *coll, qdr_stream *stream)
 {
     const offer mine = {comm, coll, stream};
     char call[QDRI_CALL_BYTES];
     qdri_coll_describe(coll, comm->base.size, call);
-    const qdri_seat seat = {.data = &mine, .where = call};
+    const qdri_seat seat = {.data = &mine, .where = call, .holds = 1};
     qdri_meeting *meeting = &comm->group->meeting;
     gathering g = {.size = comm->base.size, .stream = stream};
     QDR_TRY(qdri_meeting_join(meeting, comm->base.rank, &comm->base, &seat, &g.seats));
@@ -247,23 +262,22 @@ static qdr_status meet(local_comm *comm, const qdri_coll *coll, qdr_stream *stre
     return qdri_meeting_agree(meeting, comm->base.rank, &comm->base, status);
 }
 
-static qdr_status make_events(local_comm *comm)
+static qdr_status mark_ready(local_comm *comm, qdr_stream *stream)
 {
     if (!comm->ready) QDR_TRY(qdri_event_create(comm->base.dev, &comm->ready));
     if (!comm->done) QDR_TRY(qdri_event_create(comm->base.dev, &comm->done));
-    return QDR_OK;
+    return qdri_event_record(comm->ready, stream);
 }
 
 /* What goes wrong among the members fails as it does on streams of the CPU: the device hears it. */
 qdr_status qdri_local_device_launch(qdri_comm *base, const qdri_coll *coll, qdr_stream *stream)
 {
     local_comm *comm = (local_comm *)base;
-    QDR_TRY(make_events(comm));
-    QDR_TRY(qdri_event_record(comm->ready, stream));
-    const qdr_status status = meet(comm, coll, stream);
+    const qdr_status begun = mark_ready(comm, stream);
+    const qdr_status status = begun == QDR_OK ? meet(comm, coll, stream) : begun;
     if (status < QDR_OK)
         qdri_dev_poison(base->dev, status, qdr_last_error());
     else
         atomic_fetch_add(&qdri_counter_of(base, coll)->n_calls, 1);
-    return QDR_OK;
+    return begun; /* of that the others have not heard */
 }

@@ -38,16 +38,21 @@ void qdri_meeting_free(qdri_meeting *meeting)
 
 /* ---- waiting ---- */
 
+static int is_over(const qdri_meeting *meeting, unsigned generation)
+{
+    return meeting->generation != generation || (meeting->given_up && !meeting->is_held);
+}
+
 /* Until all are here, or the meeting is given up, or the time is up: then 0. With the mutex. */
 static int wait_for_all(qdri_meeting *meeting, unsigned generation, int64_t limit_ns)
 {
     const int64_t until_ns = qdri_now_ns() + limit_ns;
     const struct timespec until = {.tv_sec = until_ns / NS_PER_S, .tv_nsec = until_ns % NS_PER_S};
-    while (meeting->generation == generation && !meeting->given_up) {
-        if (limit_ns == 0)
+    while (!is_over(meeting, generation)) {
+        if (limit_ns == 0 || meeting->is_held)
             pthread_cond_wait(&meeting->all_here, &meeting->mutex);
         else if (pthread_cond_timedwait(&meeting->all_here, &meeting->mutex, &until) == ETIMEDOUT)
-            return meeting->generation != generation || meeting->given_up;
+            return is_over(meeting, generation);
     }
     return 1;
 }
@@ -83,6 +88,23 @@ static qdr_status fail_left(const qdri_meeting *meeting)
                     meeting->size, meeting->why[0] ? ": " : "", meeting->why);
 }
 
+/* With the mutex. */
+static void sit_down(qdri_meeting *meeting, int rank, const qdri_seat *mine)
+{
+    qdri_seat *seat = &meeting->seats[meeting->generation & 1][rank];
+    *seat = *mine;
+    seat->generation = meeting->generation + 1;
+    if (rank == 0 && meeting->is_held) {
+        meeting->is_held = 0;
+        pthread_cond_broadcast(&meeting->all_here);
+    }
+    if (meeting->given_up || ++meeting->n_here < meeting->size) return;
+    meeting->n_here = 0;
+    meeting->generation++;
+    meeting->is_held = mine->holds;
+    pthread_cond_broadcast(&meeting->all_here);
+}
+
 qdr_status qdri_meeting_join(qdri_meeting *meeting, int rank, const qdri_comm *comm,
                              const qdri_seat *mine, const qdri_seat **seats)
 {
@@ -91,13 +113,7 @@ qdr_status qdri_meeting_join(qdri_meeting *meeting, int rank, const qdri_comm *c
     pthread_mutex_lock(&meeting->mutex);
     const unsigned generation = meeting->generation;
     *seats = meeting->seats[generation & 1];
-    meeting->seats[generation & 1][rank] = *mine;
-    meeting->seats[generation & 1][rank].generation = generation + 1;
-    if (!meeting->given_up && ++meeting->n_here == meeting->size) {
-        meeting->n_here = 0;
-        meeting->generation++;
-        pthread_cond_broadcast(&meeting->all_here);
-    }
+    sit_down(meeting, rank, mine);
     if (!wait_for_all(meeting, generation, limit_ns))
         status = fail_timeout(meeting, comm, mine->where);
     else if (meeting->generation == generation)

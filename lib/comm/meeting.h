@@ -16,6 +16,7 @@ typedef struct qdri_seat {
     int runs_work; /* as the table of its device says */
     const char *where; /* what the rank does here, for sentences; NULL: it agrees or broadcasts */
     unsigned generation; /* of the meeting, from 1; set by qdri_meeting_join() */
+    int holds; /* all do: until member 0 comes again, nobody leaves, be it given up meanwhile */
     const void *data;
     size_t bytes;
 } qdri_seat;
@@ -23,7 +24,7 @@ typedef struct qdri_seat {
 typedef struct qdri_meeting {
     pthread_mutex_t mutex;
     pthread_cond_t all_here;
-    int size, n_here, given_up;
+    int size, n_here, given_up, is_held;
     char why[QDRI_ERROR_BYTES];
     unsigned generation;
     qdri_seat

@@ -235,7 +235,7 @@ size_t qdri_product_bytes(qdr_stream *stream, const qdri_gemm *gemm)
 qdr_status qdri_reserve_product(qdr_stream *stream, size_t bytes)
 {
     const qdri_dev_table *table = stream->dev->table;
-    return bytes && table->reserve_product ? table->reserve_product(stream, bytes) : QDR_OK;
+    return table->reserve_product ? table->reserve_product(stream, bytes) : QDR_OK;
 }
 
 qdr_status qdri_stream_create(qdri_dev *dev, qdri_stream_kind kind, qdr_stream **stream)

@@ -149,7 +149,8 @@ size_t qdri_dev_fixed_bytes(const qdri_dev *dev, qdr_dtype dtype);
 /* Bytes, counted, that the device takes besides for a product on this stream, and keeps for later
  * ones: rounded factors. Of the product's addresses only the alignment counts. */
 size_t qdri_product_bytes(qdr_stream *stream, const qdri_gemm *gemm);
-/* Takes them now, for products of up to so many. */
+/* Takes them now, for products of up to so many, and what the stream's products and kernels share:
+ * later, other work would be under way. */
 QDR_NODISCARD qdr_status qdri_reserve_product(qdr_stream *stream, size_t bytes);
 
 const char *qdri_dev_name(const qdri_dev *dev); /* "cpu", "cuda" */

@@ -101,9 +101,11 @@ static qdr_status clear(qdr_stack *stack)
     return qdri_stream_synchronize(stream);
 }
 
-/* Nothing is bound where one rank has too little. */
+/* Nothing is bound where one rank has too little, nor where memory could not be filled. */
 static void unbind(qdr_stack *stack)
 {
+    const qdr_status drained = qdri_stack_drain(stack);
+    (void)drained;
     qdri_dev *dev = qdri_context_dev(qdr_grid_context(stack->grid));
     for (int region = 0; region < (int)QDRI_CALLER; region++) {
         qdri_mem_free(dev, &stack->owned[region]);
@@ -111,11 +113,17 @@ static void unbind(qdr_stack *stack)
     }
 }
 
-static qdr_status bind(qdr_stack *stack, void *const callers[QDRI_CALLER],
-                       const int owned_by_all[QDRI_CALLER])
+static qdr_status bind_all(qdr_stack *stack, void *const callers[QDRI_CALLER],
+                           const int owned_by_all[QDRI_CALLER])
 {
     for (int region = 0; region < (int)QDRI_CALLER; region++)
         QDR_TRY(bind_region(stack, (qdri_region)region, callers[region], owned_by_all[region]));
+    return QDR_OK;
+}
+
+/* What the stream keeps is taken once all have their memory, and before anything runs. */
+static qdr_status prepare(qdr_stack *stack)
+{
     QDR_TRY(qdri_reserve_product(qdr_context_stream(qdr_grid_context(stack->grid)),
                                  stack->product_bytes));
     return clear(stack);
@@ -139,8 +147,9 @@ qdr_status qdr_stack_bind(qdr_stack *stack, const qdr_stack_memory *memory)
     int owned_by_all[QDRI_CALLER];
     for (int region = 0; region < (int)QDRI_CALLER; region++)
         owned_by_all[region] = !qdri_comm_any(qdri_context_world(ctx), callers[region] != NULL);
-    const qdr_status status = qdr_agree(ctx, is_open ? bind(stack, callers, owned_by_all)
-                                                     : fail_bind(stack));
+    qdr_status status = qdr_agree(ctx, is_open ? bind_all(stack, callers, owned_by_all)
+                                               : fail_bind(stack));
+    if (status == QDR_OK) status = qdr_agree(ctx, prepare(stack));
     if (is_open && status != QDR_OK) unbind(stack);
     stack->bound |= status == QDR_OK;
     return status;

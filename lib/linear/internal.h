@@ -65,8 +65,8 @@ QDR_NODISCARD qdr_status qdri_stack_open(const qdr_stack *stack,
                                          const char *who); /* still being described */
 QDR_NODISCARD qdr_status qdri_stack_ready(const qdr_stack *stack,
                                           const char *who); /* built and bound */
-/* Waits until nothing of this stack runs any more. A poisoned context has nothing left to wait for.
- */
+/* Waits until nothing of this stack runs any more, also where the context is poisoned: what a GPU
+ * was given before, it may still run. */
 QDR_NODISCARD qdr_status qdri_stack_drain(const qdr_stack *stack);
 
 /* needs.c: finds what the lists need, and takes the staging. */

@@ -68,12 +68,18 @@ qdr_status qdr_stack_create(qdr_grid *grid, const qdr_stack_opts *opts, qdr_stac
     return status;
 }
 
+/* All streams, whatever one of them says. */
 qdr_status qdri_stack_drain(const qdr_stack *stack)
 {
-    QDR_TRY(qdri_stream_synchronize(qdr_context_stream(qdr_grid_context(stack->grid))));
-    for (int channel = 0; channel < (int)QDR_CHANNEL_X_STAT; channel++)
-        QDR_TRY(qdri_stream_synchronize(qdri_grid_stream(stack->grid, (qdr_channel)channel)));
-    return QDR_OK;
+    qdr_context *ctx = qdr_grid_context(stack->grid);
+    qdr_status status = qdri_stream_synchronize(qdr_context_stream(ctx));
+    for (int channel = 0; channel < (int)QDR_CHANNEL_X_STAT; channel++) {
+        const qdr_status next = qdri_stream_synchronize(
+            qdri_grid_stream(stack->grid, (qdr_channel)channel));
+        if (status == QDR_OK) status = next;
+    }
+    if (status < QDR_OK) QDR_TRY(qdri_dev_raise(qdri_context_dev(ctx)));
+    return status;
 }
 
 void qdr_stack_destroy(qdr_stack **stack)

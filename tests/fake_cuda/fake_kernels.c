@@ -10,9 +10,11 @@ cudaError_t qdri_cuda_launch_body(const qdri_kernel *kernel, const qdri_cuda_pla
 
 cudaError_t qdri_cuda_round_body(const qdri_cuda_rounded *rounded, int n_sms, cudaStream_t stream);
 
-/* Books them for the work that the stream gets next. */
+/* Books them for the work that the stream gets next, unless this launch is to fail. */
 static cudaError_t book(cudaStream_t stream, const fake_kernel_accesses *found)
 {
+    const cudaError_t failure = fake_take_launch_failure();
+    if (failure != cudaSuccess) return failure;
     const int device = fake_stream_device(stream, found->name);
     if (device < 0) return cudaErrorInvalidResourceHandle;
     const cudaError_t error = fake_check_current(device, found->name);

@@ -345,12 +345,11 @@ static qdr_status multiply(qdr_stream *stream, const qdri_cuda_product *p, const
     QDR_TRY(qdri_cuda_workspace(stream, &workspace));
     QDR_TRY(set_epilogue_pointers(dev, p, g->bias, qdri_cuda_auxiliary(g)));
     QDR_TRY(set_scales(dev, p, scales ? scales->b : NULL, scales ? scales->a : NULL));
-    QDRI_CUBLAS_TRY(dev, cublasLtMatmul(dev->lt, p->description,
-                                        is_double ? (const void *)&g->alpha : &alpha, g->b, p->b,
-                                        g->a, p->a, is_double ? (const void *)&g->beta : &beta,
-                                        result, p->c, result, p->c, &p->algorithm, workspace,
-                                        QDRI_CUDA_WORKSPACE_BYTES, qdri_cuda_handle(stream)));
-    return QDR_OK;
+    const cublasStatus_t error = cublasLtMatmul(
+        dev->lt, p->description, is_double ? (const void *)&g->alpha : &alpha, g->b, p->b, g->a,
+        p->a, is_double ? (const void *)&g->beta : &beta, result, p->c, result, p->c, &p->algorithm,
+        workspace, QDRI_CUDA_WORKSPACE_BYTES, qdri_cuda_handle(stream));
+    return qdri_cuda_taken(stream, qdri_cublas_status(dev, error, "cublasLtMatmul"));
 }
 
 static qdr_status find_or_make(qdri_cuda_dev *dev, const qdri_gemm *gemm,

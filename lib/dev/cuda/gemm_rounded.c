@@ -127,7 +127,10 @@ size_t qdri_cuda_product_bytes(qdr_stream *stream, const qdri_gemm *g)
 qdr_status qdri_cuda_reserve_product(qdr_stream *stream, size_t bytes)
 {
     char *room = NULL;
-    return find_room(stream, bytes, &room);
+    void *memory = NULL;
+    QDR_TRY(qdri_cuda_workspace(stream, &memory));
+    QDR_TRY(qdri_cuda_scratch(stream, &memory));
+    return bytes ? find_room(stream, bytes, &room) : QDR_OK;
 }
 
 qdr_status qdri_cuda_gemm_rounded(qdr_stream *stream, const qdri_gemm *g)

@@ -183,6 +183,9 @@ size_t qdri_cuda_mem_free(qdri_dev *base, void *data)
     qdri_cuda_dev *dev = (qdri_cuda_dev *)base;
     const qdr_status entered = qdri_cuda_enter(dev); /* this may be any thread's first call */
     (void)entered;
+    /* Who frees after an error has not waited for what was enqueued before it. */
+    if (qdri_dev_status(base) != QDR_OK && cudaDeviceSynchronize() != cudaSuccess)
+        (void)cudaGetLastError();
     pthread_mutex_lock(&dev->memory_lock);
     const qdri_cuda_block block = remove_block(dev, data);
     pthread_mutex_unlock(&dev->memory_lock);
@@ -239,17 +242,17 @@ qdr_status qdri_cuda_copy(qdr_stream *stream, void *dst, const void *src, size_t
 {
     const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
     QDR_TRY(qdri_cuda_enter(dev));
-    QDRI_CUDA_TRY(dev,
-                  cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, qdri_cuda_handle(stream)));
-    return QDR_OK;
+    const cudaError_t error = cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault,
+                                              qdri_cuda_handle(stream));
+    return qdri_cuda_taken(stream, qdri_cuda_status(dev, error, "cudaMemcpyAsync"));
 }
 
 qdr_status qdri_cuda_fill_zero(qdr_stream *stream, void *dst, size_t bytes)
 {
     const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
     QDR_TRY(qdri_cuda_enter(dev));
-    QDRI_CUDA_TRY(dev, cudaMemsetAsync(dst, 0, bytes, qdri_cuda_handle(stream)));
-    return QDR_OK;
+    const cudaError_t error = cudaMemsetAsync(dst, 0, bytes, qdri_cuda_handle(stream));
+    return qdri_cuda_taken(stream, qdri_cuda_status(dev, error, "cudaMemsetAsync"));
 }
 
 static qdr_status make_once(qdr_stream *stream, size_t bytes, void **memory)

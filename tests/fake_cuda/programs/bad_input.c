@@ -143,10 +143,12 @@ static const char *const terms[] = {"parameters", "gradients", "activations", "w
                                     "optimizer state"};
 enum { N_TERMS = sizeof terms / sizeof terms[0] };
 
-static qdr_status measure(const rank *self, size_t bytes[N_TERMS])
+/* bytes_kept: what streams take when the stack is bound. */
+static qdr_status measure(const rank *self, size_t bytes[N_TERMS], size_t *bytes_kept)
 {
     qdr_stack_sizes sizes;
     TRY(qdr_stack_get_sizes(self->stack, &sizes));
+    *bytes_kept = sizes.device;
     bytes[0] = sizes.parameters;
     bytes[1] = sizes.gradients;
     bytes[2] = sizes.activations;
@@ -157,9 +159,10 @@ static qdr_status measure(const rank *self, size_t bytes[N_TERMS])
 /* Leaves what the terms before this one need, and half of this one. */
 static qdr_status fill_memory(rank *self, int term, size_t *needed)
 {
-    size_t bytes[N_TERMS], now, left = 0;
-    TRY(measure(self, bytes));
+    size_t bytes[N_TERMS], now, kept, left;
+    TRY(measure(self, bytes, &kept));
     *needed = bytes[term];
+    left = term == N_TERMS - 1 ? kept : 0;
     for (int i = 0; i < term; i++) left += bytes[i];
     left += bytes[term] / 2;
     qdr_mem_usage(self->ctx, &now, NULL);
