@@ -51,7 +51,7 @@ struct alignas(16) four_words {
     int at[4];
 };
 
-static void misaligned(int *out) { *(four_words *)(out + 1) = {}; }
+static void misaligned(int *out) { ((four_words *)(out + 1))->at[0] = 1; }
 
 static void last_block(int *out) { *out = (int)blockIdx.x; }
 
@@ -92,8 +92,8 @@ static void expect(const char *name, void (*kernel)(int *), const char *words)
         all += n;
     close(pipe_ends[0]);
     waitpid(child, &status, 0);
-    const bool is_right = words ? WIFSIGNALED(status) && strstr(said, words)
-                                : WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    const bool is_fine = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    const bool is_right = words ? !is_fine && strstr(said, words) : is_fine;
     printf("%s: %s\n", name, is_right ? "ok" : said);
     if (!is_right) n_failed++;
 }
