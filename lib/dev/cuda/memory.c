@@ -159,22 +159,25 @@ static void give(const qdri_cuda_dev *dev, const qdri_cuda_block *block)
         (void)cudaFreeAsync(block->data, dev->memory_stream);
 }
 
+static qdr_status keep(qdri_cuda_dev *dev, qdri_cuda_block block)
+{
+    pthread_mutex_lock(&dev->memory_lock);
+    const qdr_status status = reserve_block(dev);
+    if (status == QDR_OK) add_block(dev, block);
+    pthread_mutex_unlock(&dev->memory_lock);
+    return status;
+}
+
 /* The lock is not held while memory is taken or given: NCCL's goes through locks of its own, within
  * which staging is taken here. */
 qdr_status qdri_cuda_mem_alloc(qdri_dev *base, int is_shared, size_t bytes, void **data)
 {
     qdri_cuda_dev *dev = (qdri_cuda_dev *)base;
     qdri_cuda_block block = {.bytes = bytes, .is_shared = is_shared && dev->shared.alloc};
-    *data = NULL;
-    QDR_TRY(take(dev, block.is_shared, bytes, &block.data));
-    pthread_mutex_lock(&dev->memory_lock);
-    const qdr_status status = reserve_block(dev);
-    if (status == QDR_OK) add_block(dev, block);
-    pthread_mutex_unlock(&dev->memory_lock);
-    if (status == QDR_OK)
-        *data = block.data;
-    else
-        give(dev, &block);
+    qdr_status status = take(dev, block.is_shared, bytes, &block.data);
+    if (status == QDR_OK) status = keep(dev, block);
+    if (status != QDR_OK && block.data) give(dev, &block);
+    *data = status == QDR_OK ? block.data : NULL;
     return status;
 }
 
