@@ -12,103 +12,103 @@
 
 enum { QDRI_CUDNN_SUCCESS = 0 };
 
-typedef enum qdri_cudnn_type { /* of data */
-                               QDRI_CUDNN_F32 = 0,
-                               QDRI_CUDNN_F16 = 2,
-                               QDRI_CUDNN_I32 = 4,
-                               QDRI_CUDNN_BF16 = 9,
-                               QDRI_CUDNN_BOOL = 11
-} qdri_cudnn_type;
+typedef enum qdri_cudnn_type {
+    QDRI_CUDNN_F32 = 0,
+    QDRI_CUDNN_F16 = 2,
+    QDRI_CUDNN_I32 = 4,
+    QDRI_CUDNN_BF16 = 9,
+    QDRI_CUDNN_BOOL = 11
+} qdri_cudnn_type; /* of data */
 
-typedef enum qdri_cudnn_kind { /* of descriptors */
-                               QDRI_CUDNN_POINTWISE = 0,
-                               QDRI_CUDNN_ENGINE = 2,
-                               QDRI_CUDNN_CONFIG = 3,
-                               QDRI_CUDNN_HEURISTIC = 4,
-                               QDRI_CUDNN_PLAN = 5,
-                               QDRI_CUDNN_OP_POINTWISE = 13,
-                               QDRI_CUDNN_GRAPH = 15,
-                               QDRI_CUDNN_PACK = 16,
-                               QDRI_CUDNN_TENSOR = 17,
-                               QDRI_CUDNN_MATMUL = 18,
-                               QDRI_CUDNN_OP_MATMUL = 19,
-                               QDRI_CUDNN_REDUCTION = 21,
-                               QDRI_CUDNN_OP_REDUCTION = 22,
-                               QDRI_CUDNN_OP_RESHAPE = 31,
-                               QDRI_CUDNN_DEVICE = 38
-} qdri_cudnn_kind;
+typedef enum qdri_cudnn_kind {
+    QDRI_CUDNN_POINTWISE = 0,
+    QDRI_CUDNN_ENGINE = 2,
+    QDRI_CUDNN_CONFIG = 3,
+    QDRI_CUDNN_HEURISTIC = 4,
+    QDRI_CUDNN_PLAN = 5,
+    QDRI_CUDNN_OP_POINTWISE = 13,
+    QDRI_CUDNN_GRAPH = 15,
+    QDRI_CUDNN_PACK = 16,
+    QDRI_CUDNN_TENSOR = 17,
+    QDRI_CUDNN_MATMUL = 18,
+    QDRI_CUDNN_OP_MATMUL = 19,
+    QDRI_CUDNN_REDUCTION = 21,
+    QDRI_CUDNN_OP_REDUCTION = 22,
+    QDRI_CUDNN_OP_RESHAPE = 31,
+    QDRI_CUDNN_DEVICE = 38
+} qdri_cudnn_kind; /* of descriptors */
 
-typedef enum qdri_cudnn_value { /* types of attributes */
-                                QDRI_CUDNN_OF_HANDLE = 0,
-                                QDRI_CUDNN_OF_DATA_TYPE = 1,
-                                QDRI_CUDNN_OF_BOOL = 2,
-                                QDRI_CUDNN_OF_I64 = 3,
-                                QDRI_CUDNN_OF_POINTER = 6,
-                                QDRI_CUDNN_OF_HEURISTIC = 8,
-                                QDRI_CUDNN_OF_NOTE = 11,
-                                QDRI_CUDNN_OF_MODE = 14,
-                                QDRI_CUDNN_OF_DESCRIPTOR = 15,
-                                QDRI_CUDNN_OF_REDUCTION = 18,
-                                QDRI_CUDNN_OF_CHAR = 24
-} qdri_cudnn_value;
+typedef enum qdri_cudnn_value {
+    QDRI_CUDNN_OF_HANDLE = 0,
+    QDRI_CUDNN_OF_DATA_TYPE = 1,
+    QDRI_CUDNN_OF_BOOL = 2,
+    QDRI_CUDNN_OF_I64 = 3,
+    QDRI_CUDNN_OF_POINTER = 6,
+    QDRI_CUDNN_OF_HEURISTIC = 8,
+    QDRI_CUDNN_OF_NOTE = 11,
+    QDRI_CUDNN_OF_MODE = 14,
+    QDRI_CUDNN_OF_DESCRIPTOR = 15,
+    QDRI_CUDNN_OF_REDUCTION = 18,
+    QDRI_CUDNN_OF_CHAR = 24
+} qdri_cudnn_value; /* types of attributes */
 
-typedef enum qdri_cudnn_name { /* of attributes */
-                               QDRI_CUDNN_POINTWISE_MODE = 0,
-                               QDRI_CUDNN_POINTWISE_TYPE = 1,
-                               QDRI_CUDNN_POINTWISE_AXIS = 9,
-                               QDRI_CUDNN_HEURISTIC_MODE = 200,
-                               QDRI_CUDNN_HEURISTIC_GRAPH = 201,
-                               QDRI_CUDNN_HEURISTIC_RESULTS = 202,
-                               QDRI_CUDNN_HEURISTIC_DEVICE = 204,
-                               QDRI_CUDNN_CONFIG_ENGINE = 300,
-                               QDRI_CUDNN_PLAN_HANDLE = 400,
-                               QDRI_CUDNN_PLAN_CONFIG = 401,
-                               QDRI_CUDNN_PLAN_WORKSPACE = 402,
-                               QDRI_CUDNN_PLAN_DEVICE = 407,
-                               QDRI_CUDNN_OP_POINTWISE_DESC = 750,
-                               QDRI_CUDNN_OP_POINTWISE_X = 751,
-                               QDRI_CUDNN_OP_POINTWISE_B = 752,
-                               QDRI_CUDNN_OP_POINTWISE_Y = 753,
-                               QDRI_CUDNN_OP_POINTWISE_T = 758,
-                               QDRI_CUDNN_GRAPH_HANDLE = 800,
-                               QDRI_CUDNN_GRAPH_OPS = 801,
-                               QDRI_CUDNN_TENSOR_ALIGNMENT = 900,
-                               QDRI_CUDNN_TENSOR_TYPE = 901,
-                               QDRI_CUDNN_TENSOR_DIMS = 902,
-                               QDRI_CUDNN_TENSOR_STRIDES = 903,
-                               QDRI_CUDNN_TENSOR_ID = 906,
-                               QDRI_CUDNN_TENSOR_VIRTUAL = 907,
-                               QDRI_CUDNN_TENSOR_BY_VALUE = 908,
-                               QDRI_CUDNN_PACK_IDS = 1000,
-                               QDRI_CUDNN_PACK_POINTERS = 1001,
-                               QDRI_CUDNN_PACK_WORKSPACE = 1003,
-                               QDRI_CUDNN_ENGINE_NOTES = 1303,
-                               QDRI_CUDNN_MATMUL_TYPE = 1500,
-                               QDRI_CUDNN_OP_MATMUL_A = 1520,
-                               QDRI_CUDNN_OP_MATMUL_B = 1521,
-                               QDRI_CUDNN_OP_MATMUL_C = 1522,
-                               QDRI_CUDNN_OP_MATMUL_DESC = 1523,
-                               QDRI_CUDNN_REDUCTION_OPERATOR = 1600,
-                               QDRI_CUDNN_REDUCTION_TYPE = 1601,
-                               QDRI_CUDNN_OP_REDUCTION_X = 1610,
-                               QDRI_CUDNN_OP_REDUCTION_Y = 1611,
-                               QDRI_CUDNN_OP_REDUCTION_DESC = 1612,
-                               QDRI_CUDNN_OP_RESHAPE_X = 2200,
-                               QDRI_CUDNN_OP_RESHAPE_Y = 2201,
-                               QDRI_CUDNN_DEVICE_JSON = 2702
-} qdri_cudnn_name;
+typedef enum qdri_cudnn_name {
+    QDRI_CUDNN_POINTWISE_MODE = 0,
+    QDRI_CUDNN_POINTWISE_TYPE = 1,
+    QDRI_CUDNN_POINTWISE_AXIS = 9,
+    QDRI_CUDNN_HEURISTIC_MODE = 200,
+    QDRI_CUDNN_HEURISTIC_GRAPH = 201,
+    QDRI_CUDNN_HEURISTIC_RESULTS = 202,
+    QDRI_CUDNN_HEURISTIC_DEVICE = 204,
+    QDRI_CUDNN_CONFIG_ENGINE = 300,
+    QDRI_CUDNN_PLAN_HANDLE = 400,
+    QDRI_CUDNN_PLAN_CONFIG = 401,
+    QDRI_CUDNN_PLAN_WORKSPACE = 402,
+    QDRI_CUDNN_PLAN_DEVICE = 407,
+    QDRI_CUDNN_OP_POINTWISE_DESC = 750,
+    QDRI_CUDNN_OP_POINTWISE_X = 751,
+    QDRI_CUDNN_OP_POINTWISE_B = 752,
+    QDRI_CUDNN_OP_POINTWISE_Y = 753,
+    QDRI_CUDNN_OP_POINTWISE_T = 758,
+    QDRI_CUDNN_GRAPH_HANDLE = 800,
+    QDRI_CUDNN_GRAPH_OPS = 801,
+    QDRI_CUDNN_TENSOR_ALIGNMENT = 900,
+    QDRI_CUDNN_TENSOR_TYPE = 901,
+    QDRI_CUDNN_TENSOR_DIMS = 902,
+    QDRI_CUDNN_TENSOR_STRIDES = 903,
+    QDRI_CUDNN_TENSOR_ID = 906,
+    QDRI_CUDNN_TENSOR_VIRTUAL = 907,
+    QDRI_CUDNN_TENSOR_BY_VALUE = 908,
+    QDRI_CUDNN_PACK_IDS = 1000,
+    QDRI_CUDNN_PACK_POINTERS = 1001,
+    QDRI_CUDNN_PACK_WORKSPACE = 1003,
+    QDRI_CUDNN_ENGINE_NOTES = 1303,
+    QDRI_CUDNN_MATMUL_TYPE = 1500,
+    QDRI_CUDNN_OP_MATMUL_A = 1520,
+    QDRI_CUDNN_OP_MATMUL_B = 1521,
+    QDRI_CUDNN_OP_MATMUL_C = 1522,
+    QDRI_CUDNN_OP_MATMUL_DESC = 1523,
+    QDRI_CUDNN_REDUCTION_OPERATOR = 1600,
+    QDRI_CUDNN_REDUCTION_TYPE = 1601,
+    QDRI_CUDNN_OP_REDUCTION_X = 1610,
+    QDRI_CUDNN_OP_REDUCTION_Y = 1611,
+    QDRI_CUDNN_OP_REDUCTION_DESC = 1612,
+    QDRI_CUDNN_OP_RESHAPE_X = 2200,
+    QDRI_CUDNN_OP_RESHAPE_Y = 2201,
+    QDRI_CUDNN_DEVICE_JSON = 2702
+} qdri_cudnn_name; /* of attributes */
 
-typedef enum qdri_cudnn_mode { /* of pointwise operations */
-                               QDRI_CUDNN_ADD = 0,
-                               QDRI_CUDNN_MUL = 1,
-                               QDRI_CUDNN_DIV = 6,
-                               QDRI_CUDNN_SUB = 9,
-                               QDRI_CUDNN_EXP = 13,
-                               QDRI_CUDNN_LOG = 15,
-                               QDRI_CUDNN_GREATER_EQUAL = 303,
-                               QDRI_CUDNN_INDEX = 501,
-                               QDRI_CUDNN_SELECT = 601
-} qdri_cudnn_mode;
+typedef enum qdri_cudnn_mode {
+    QDRI_CUDNN_ADD = 0,
+    QDRI_CUDNN_MUL = 1,
+    QDRI_CUDNN_DIV = 6,
+    QDRI_CUDNN_SUB = 9,
+    QDRI_CUDNN_EXP = 13,
+    QDRI_CUDNN_LOG = 15,
+    QDRI_CUDNN_GREATER_EQUAL = 303,
+    QDRI_CUDNN_INDEX = 501,
+    QDRI_CUDNN_SELECT = 601
+} qdri_cudnn_mode; /* of pointwise operations */
 
 enum { QDRI_CUDNN_SUM = 0, QDRI_CUDNN_LARGEST = 3 }; /* reductions */
 enum { QDRI_CUDNN_NOTE_NONDETERMINISTIC = 4, QDRI_CUDNN_N_NOTES = 10 };

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "quadrille/quadrille.h"
+#include "../../../examples/common/program.h"
 
 enum {
     RANKS = 2,
@@ -26,12 +26,6 @@ enum {
     ARRAY_BYTES = ROWS * WIDTH * 4,
     MEMORY_BYTES = 64 << 20
 };
-
-#define TRY(call)                                                                                  \
-    do {                                                                                           \
-        const qdr_status tried = (call);                                                           \
-        if (tried < 0) return tried;                                                               \
-    } while (0)
 
 typedef struct rank {
     char **words;

@@ -12,14 +12,9 @@
 #include <string.h>
 
 #include "../../../examples/common/gpt.h"
+#include "../../../examples/common/program.h"
 
 enum { SEQUENCES = 4, CONTEXT = 8, VOCAB = 31, N_INPUTS = 3, TEXT_BYTES = 512 };
-
-#define TRY(call)                                                                                  \
-    do {                                                                                           \
-        const qdr_status tried = (call);                                                           \
-        if (tried < 0) return tried;                                                               \
-    } while (0)
 
 /* What a step gave on this rank. */
 typedef struct result {

@@ -10,15 +10,10 @@
 #include <string.h>
 
 #include "../../../examples/common/gpt.h"
+#include "../../../examples/common/program.h"
 #include "counted.h"
 
 enum { SEQUENCES = 4, CONTEXT = 8, VOCAB = 31, TEXT_BYTES = 256, STEPS = 2, SMS = 64 };
-
-#define TRY(call)                                                                                  \
-    do {                                                                                           \
-        const qdr_status tried = (call);                                                           \
-        if (tried < 0) return tried;                                                               \
-    } while (0)
 
 typedef struct model {
     int shape[4];

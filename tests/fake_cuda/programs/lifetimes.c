@@ -8,16 +8,11 @@
 #include <string.h>
 
 #include "../../../examples/common/gpt.h"
+#include "../../../examples/common/program.h"
 #include "dev/dev.h"
 #include "dev/plugin.h"
 
 enum { SIZE = 16, UNEVEN = 3, SEQUENCES = 4, CONTEXT = 8, VOCAB = 31, TEXT_BYTES = 256 };
-
-#define TRY(call)                                                                                  \
-    do {                                                                                           \
-        const qdr_status tried = (call);                                                           \
-        if (tried < 0) return tried;                                                               \
-    } while (0)
 
 /* ---- products ---- */
 

@@ -75,19 +75,6 @@ __device__ inline void take_softmax(float (&scores)[m_tiles][key_rows / 8][4], s
 }
 
 template <int HS, typename T>
-__device__ inline void add_values(float (&out)[m_tiles][HS / 8][4],
-                                  const float (&weights)[m_tiles][key_rows / 8][4], unsigned values)
-{
-#pragma unroll
-    for (int n = 0; n < key_rows / 8; n += 2) {
-        unsigned left[m_tiles][4];
-#pragma unroll
-        for (int m = 0; m < m_tiles; m++) pack_left<T>(left[m], weights[m][n], weights[m][n + 1]);
-        add_product<HS, T>(out, left, values + row_bytes<HS>(n * 8));
-    }
-}
-
-template <int HS, typename T>
 __global__ void __launch_bounds__(mma_threads)
     forward(attention_shape shape, float scale, const T *qkv, T *y, float *log_sums)
 {
@@ -126,7 +113,7 @@ __global__ void __launch_bounds__(mma_threads)
         if (key0 > last) continue;
         if (key0 + key_rows - 1 > row) hide_future(scores, row, key0);
         take_softmax<HS>(scores, state, out, scale * log2_of_e);
-        add_values<HS, T>(out, scores, values);
+        add_rows<HS, T>(out, scores, values);
     }
 #pragma unroll
     for (int m = 0; m < m_tiles; m++)

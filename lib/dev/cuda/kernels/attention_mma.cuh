@@ -168,6 +168,20 @@ __device__ inline void add_product(float (&out)[M][HS / 8][4], const unsigned (&
     }
 }
 
+/* out += weights · as many rows. */
+template <int HS, typename T, int M, int N>
+__device__ inline void add_rows(float (&out)[M][HS / 8][4], const float (&weights)[M][N][4],
+                                unsigned rows)
+{
+#pragma unroll
+    for (int n = 0; n < N; n += 2) {
+        unsigned left[M][4];
+#pragma unroll
+        for (int m = 0; m < M; m++) pack_left<T>(left[m], weights[m][n], weights[m][n + 1]);
+        add_product<HS, T>(out, left, rows + row_bytes<HS>(n * 8));
+    }
+}
+
 /* Half `half` (rows 0..7, 8..15) of a tile's results into a row. */
 template <int HS, typename T>
 __device__ inline void store_half(T *row, const float (&out)[HS / 8][4], int half, float factor)

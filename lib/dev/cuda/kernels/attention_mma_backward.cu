@@ -57,20 +57,6 @@ __device__ inline void score_gradients(const float (&scores)[q_tiles][tile_rows 
             }
 }
 
-/* out += the gradients of the keys' scores times the keys. */
-template <int HS, typename T>
-__device__ inline void add_keys(float (&out)[q_tiles][HS / 8][4],
-                                const float (&slopes)[q_tiles][tile_rows / 8][4], unsigned keys)
-{
-#pragma unroll
-    for (int n = 0; n < tile_rows / 8; n += 2) {
-        unsigned left[q_tiles][4];
-#pragma unroll
-        for (int m = 0; m < q_tiles; m++) pack_left<T>(left[m], slopes[m][n], slopes[m][n + 1]);
-        add_product<HS, T>(out, left, keys + row_bytes<HS>(n * 8));
-    }
-}
-
 template <int HS, typename T>
 __global__ void __launch_bounds__(mma_threads)
     backward_queries(attention_shape shape, float scale, const T *qkv, const T *dy,
@@ -119,7 +105,7 @@ __global__ void __launch_bounds__(mma_threads)
         dot_tiles<HS, T>(scores, queries + row_bytes<HS>(first), keys + now);
         dot_tiles<HS, T>(slopes, grads + row_bytes<HS>(first), values + now);
         score_gradients(scores, slopes, facts, row, key0, scale);
-        add_keys<HS, T>(out, slopes, keys + now);
+        add_rows<HS, T>(out, slopes, keys + now);
     }
 #pragma unroll
     for (int m = 0; m < q_tiles; m++)
@@ -175,19 +161,6 @@ __device__ inline void column_gradients(float (&scores)[1][tile_rows / 8][4],
         }
 }
 
-/* out += the weights of all queries of the tile times their rows. */
-template <int HS, typename T>
-__device__ inline void add_queries(float (&out)[1][HS / 8][4],
-                                   const float (&weights)[1][tile_rows / 8][4], unsigned rows)
-{
-#pragma unroll
-    for (int t = 0; t < tile_rows / 8; t += 2) {
-        unsigned left[1][4];
-        pack_left<T>(left[0], weights[0][t], weights[0][t + 1]);
-        add_product<HS, T>(out, left, rows + row_bytes<HS>(t * 8));
-    }
-}
-
 template <int HS, typename T>
 __global__ void __launch_bounds__(mma_threads)
     backward_keys(attention_shape shape, float scale, const T *qkv, const T *dy,
@@ -237,8 +210,8 @@ __global__ void __launch_bounds__(mma_threads)
                 dot_tiles<HS, T>(scores, keys + row_bytes<HS>(first), queries + now);
                 dot_tiles<HS, T>(slopes, values + row_bytes<HS>(first), grads + now);
                 column_gradients(scores, slopes, both_facts[turn], key, query0, context, scale);
-                add_queries<HS, T>(dv, scores, grads + now);
-                add_queries<HS, T>(dk, slopes, queries + now);
+                add_rows<HS, T>(dv, scores, grads + now);
+                add_rows<HS, T>(dk, slopes, queries + now);
             }
             turn = 1 - turn;
         }
