@@ -22,7 +22,7 @@ qdr_status qdri_meeting_init(qdri_meeting *meeting, int size)
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_mutex_init(&meeting->mutex, NULL);
-    pthread_cond_init(&meeting->all_here, &attributes);
+    pthread_cond_init(&meeting->changed, &attributes);
     pthread_condattr_destroy(&attributes);
     return QDR_OK;
 }
@@ -31,7 +31,7 @@ void qdri_meeting_free(qdri_meeting *meeting)
 {
     if (!meeting->seats[0]) return;
     pthread_mutex_destroy(&meeting->mutex);
-    pthread_cond_destroy(&meeting->all_here);
+    pthread_cond_destroy(&meeting->changed);
     free(meeting->seats[0]);
     meeting->seats[0] = NULL;
 }
@@ -50,8 +50,8 @@ static int wait_for_all(qdri_meeting *meeting, unsigned generation, int64_t limi
     const struct timespec until = {.tv_sec = until_ns / NS_PER_S, .tv_nsec = until_ns % NS_PER_S};
     while (!is_over(meeting, generation)) {
         if (limit_ns == 0 || meeting->is_held)
-            pthread_cond_wait(&meeting->all_here, &meeting->mutex);
-        else if (pthread_cond_timedwait(&meeting->all_here, &meeting->mutex, &until) == ETIMEDOUT)
+            pthread_cond_wait(&meeting->changed, &meeting->mutex);
+        else if (pthread_cond_timedwait(&meeting->changed, &meeting->mutex, &until) == ETIMEDOUT)
             return is_over(meeting, generation);
     }
     return 1;
@@ -69,7 +69,7 @@ static void give_up(qdri_meeting *meeting, const char *why)
 {
     if (!meeting->given_up) snprintf(meeting->why, sizeof meeting->why, "%s", why);
     meeting->given_up = 1;
-    pthread_cond_broadcast(&meeting->all_here);
+    pthread_cond_broadcast(&meeting->changed);
 }
 
 static qdr_status fail_timeout(qdri_meeting *meeting, const qdri_comm *comm, const char *where)
@@ -96,13 +96,13 @@ static void sit_down(qdri_meeting *meeting, int rank, const qdri_seat *mine)
     seat->generation = meeting->generation + 1;
     if (rank == 0 && meeting->is_held) {
         meeting->is_held = 0;
-        pthread_cond_broadcast(&meeting->all_here);
+        pthread_cond_broadcast(&meeting->changed);
     }
     if (meeting->given_up || ++meeting->n_here < meeting->size) return;
     meeting->n_here = 0;
     meeting->generation++;
     meeting->is_held = mine->holds;
-    pthread_cond_broadcast(&meeting->all_here);
+    pthread_cond_broadcast(&meeting->changed);
 }
 
 qdr_status qdri_meeting_join(qdri_meeting *meeting, int rank, const qdri_comm *comm,
@@ -137,6 +137,17 @@ qdr_status qdri_meeting_agree(qdri_meeting *meeting, int rank, const qdri_comm *
     return QDR_OK;
 }
 
+/* The root waits for all others, also where the meeting is given up meanwhile: its data are theirs
+ * until then. */
+static void end_reading(qdri_meeting *meeting, int is_root)
+{
+    pthread_mutex_lock(&meeting->mutex);
+    meeting->n_reading += is_root ? meeting->size - 1 : -1;
+    pthread_cond_broadcast(&meeting->changed);
+    while (is_root && meeting->n_reading > 0) pthread_cond_wait(&meeting->changed, &meeting->mutex);
+    pthread_mutex_unlock(&meeting->mutex);
+}
+
 qdr_status qdri_meeting_broadcast(qdri_meeting *meeting, const qdri_comm *comm, int root,
                                   void *data, size_t bytes)
 {
@@ -150,8 +161,8 @@ qdr_status qdri_meeting_broadcast(qdri_meeting *meeting, const qdri_comm *comm, 
                           root, seats[root].bytes, rank, bytes);
     else if (rank != root && bytes > 0)
         memcpy(data, seats[root].data, bytes);
-    return qdri_meeting_agree(meeting, rank, comm,
-                              status); /* the root's memory is no longer read */
+    end_reading(meeting, rank == root);
+    return qdri_meeting_agree(meeting, rank, comm, status);
 }
 
 qdr_status qdri_meeting_look(qdri_meeting *meeting)

@@ -23,8 +23,9 @@ typedef struct qdri_seat {
 
 typedef struct qdri_meeting {
     pthread_mutex_t mutex;
-    pthread_cond_t all_here;
+    pthread_cond_t changed;
     int size, n_here, given_up, is_held;
+    int n_reading; /* members that still copy what the root of a broadcast brought */
     char why[QDRI_ERROR_BYTES];
     unsigned generation;
     qdri_seat
@@ -43,6 +44,7 @@ QDR_NODISCARD qdr_status qdri_meeting_join(qdri_meeting *meeting, int rank, cons
 /* Returns the status and the sentence of the lowest rank that brings an error. */
 QDR_NODISCARD qdr_status qdri_meeting_agree(qdri_meeting *meeting, int rank, const qdri_comm *comm,
                                             qdr_status mine);
+/* However it ends: afterwards nobody reads the root's data. */
 QDR_NODISCARD qdr_status qdri_meeting_broadcast(qdri_meeting *meeting, const qdri_comm *comm,
                                                 int root, void *data, size_t bytes);
 /* Fails if it was given up because something went wrong. Any thread. */

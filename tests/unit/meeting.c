@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Meetings of ranks on threads: whose memory is read, and until when. */
+#include "comm/meeting.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "qdr_test.h"
+
+enum {
+    N_MEMBERS = 3,
+    ROOT = 1,
+    BYTES = 32 << 20, /* takes milliseconds to copy */
+    N_TRIES = 10,
+    SENT = 7,
+    AFTERWARDS = 9
+};
+
+typedef struct member {
+    qdri_meeting *meeting;
+    qdri_comm comm;
+    unsigned char *data;
+    qdr_status status;
+} member;
+
+/* The root's memory is its own again when the broadcast returns, whatever it returns. */
+static void *take_part(void *user)
+{
+    member *m = user;
+    m->status = qdri_meeting_broadcast(m->meeting, &m->comm, ROOT, m->data, BYTES);
+    if (m->comm.rank == ROOT) memset(m->data, AFTERWARDS, BYTES);
+    return NULL;
+}
+
+static int count_bytes(const unsigned char *data, int value)
+{
+    int n = 0;
+    for (size_t i = 0; i < BYTES; i++) n += data[i] == value;
+    return n;
+}
+
+/* Returns how many members had the broadcast succeed; given up after so many microseconds. */
+static int broadcast_once(unsigned char *data[N_MEMBERS], unsigned give_up_us)
+{
+    qdri_meeting meeting;
+    assert_int_equal(qdri_meeting_init(&meeting, N_MEMBERS), QDR_OK);
+    member members[N_MEMBERS];
+    pthread_t threads[N_MEMBERS];
+    for (int j = 0; j < N_MEMBERS; j++) {
+        memset(data[j], j == ROOT ? SENT : 0, BYTES);
+        members[j] = (member){&meeting, {.rank = j, .size = N_MEMBERS}, data[j], QDR_OK};
+        members[j].comm.root = &members[j].comm;
+    }
+    for (int j = 0; j < N_MEMBERS; j++)
+        assert_int_equal(pthread_create(&threads[j], NULL, take_part, &members[j]), 0);
+    if (give_up_us > 0) {
+        const struct timespec pause = {.tv_nsec = 1000L * give_up_us};
+        nanosleep(&pause, NULL);
+        qdri_meeting_give_up(&meeting, "someone has left");
+    }
+    int n_ok = 0;
+    for (int j = 0; j < N_MEMBERS; j++) {
+        pthread_join(threads[j], NULL);
+        n_ok += members[j].status == QDR_OK;
+        if (members[j].status != QDR_OK) assert_int_equal(members[j].status, QDR_ERR_PEER);
+    }
+    qdri_meeting_free(&meeting);
+    return n_ok;
+}
+
+static void all_have_what_the_root_sent(void **state)
+{
+    unsigned char **data = *state;
+    assert_int_equal(broadcast_once(data, 0), N_MEMBERS);
+    for (int j = 0; j < N_MEMBERS; j++)
+        assert_int_equal(count_bytes(data[j], j == ROOT ? AFTERWARDS : SENT), BYTES);
+}
+
+static void a_broadcast_given_up_lets_nobody_read_what_the_root_writes_next(void **state)
+{
+    unsigned char **data = *state;
+    for (unsigned try = 1; try <= N_TRIES; try++) {
+        broadcast_once(data, 300 * try);
+        for (int j = 0; j < N_MEMBERS; j++)
+            if (j != ROOT) assert_int_equal(count_bytes(data[j], AFTERWARDS), 0);
+    }
+}
+
+static int take_memory(void **state)
+{
+    static unsigned char *data[N_MEMBERS];
+    for (int j = 0; j < N_MEMBERS; j++) {
+        data[j] = malloc(BYTES);
+        if (!data[j]) return -1;
+    }
+    *state = data;
+    return 0;
+}
+
+static int give_memory_back(void **state)
+{
+    unsigned char **data = *state;
+    for (int j = 0; j < N_MEMBERS; j++) free(data[j]);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_have_what_the_root_sent),
+        cmocka_unit_test(a_broadcast_given_up_lets_nobody_read_what_the_root_writes_next),
+    };
+    return cmocka_run_group_tests(tests, take_memory, give_memory_back);
+}
