@@ -11,10 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../../examples/common/gpt.h"
-#include "../../../examples/common/program.h"
+#include "small_gpt.h"
 
-enum { SEQUENCES = 4, CONTEXT = 8, VOCAB = 31, N_INPUTS = 3, TEXT_BYTES = 512 };
+enum { N_INPUTS = 3, REPORT_BYTES = 512 };
 
 /* What a step gave on this rank. */
 typedef struct result {
@@ -25,10 +24,8 @@ typedef struct result {
 typedef struct rank {
     char **words;
     qdr_context *ctx;
-    qdr_grid *grid;
-    gpt model;
+    small_gpt model;
     size_t gradient_bytes;
-    uint8_t text[TEXT_BYTES];
     result expected[N_INPUTS], got;
     int n_bad;
 } rank;
@@ -49,22 +46,16 @@ static void check(rank *self, int is_right, const char *format, ...)
 
 static qdr_status make(rank *self)
 {
-    const int n = qdr_context_size(self->ctx);
-    const gpt_config config = {.n_layers = 2,
-                               .hidden = 16,
-                               .n_heads = 2,
-                               .context = CONTEXT,
-                               .vocab = VOCAB,
-                               .n_sequences = SEQUENCES,
-                               .dtype = getenv("QDR_ATTENTION") ? QDR_BF16 : QDR_F32};
-    const qdr_grid_opts shape = {QDR_OPTS_INIT, .x = n, .y = 1, .z = 1, .d = 1};
-    for (int i = 0; i < TEXT_BYTES; i++) self->text[i] = (uint8_t)(i * i % VOCAB);
-    TRY(qdr_grid_create(self->ctx, &shape, &self->grid));
-    TRY(gpt_create(self->grid, &config, &self->model));
-    TRY(gpt_init(&self->model, 1, 0.1));
-    for (int i = 0; i < qdr_stack_n_parameters(self->model.stack); i++) {
+    self->model = (small_gpt){.shape = {qdr_context_size(self->ctx), 1, 1, 1},
+                              .config = {.n_layers = 2,
+                                         .hidden = 16,
+                                         .n_sequences = 4,
+                                         .dtype = getenv("QDR_ATTENTION") ? QDR_BF16 : QDR_F32}};
+    TRY(small_gpt_create(self->ctx, &self->model));
+    TRY(gpt_init(&self->model.gpt, 1, 0.1));
+    for (int i = 0; i < qdr_stack_n_parameters(self->model.gpt.stack); i++) {
         qdr_parameter parameter;
-        TRY(qdr_stack_parameter(self->model.stack, i, &parameter));
+        TRY(qdr_stack_parameter(self->model.gpt.stack, i, &parameter));
         self->gradient_bytes += (size_t)parameter.n_elems * sizeof(float);
     }
     for (int i = 0; i < N_INPUTS; i++)
@@ -78,21 +69,13 @@ static void unmake(rank *self)
 {
     for (int i = 0; i < N_INPUTS; i++) free(self->expected[i].gradients);
     free(self->got.gradients);
-    gpt_destroy(&self->model);
-    qdr_grid_destroy(&self->grid);
-}
-
-static qdr_status give_input(rank *self, int input)
-{
-    int64_t starts[SEQUENCES];
-    for (int i = 0; i < SEQUENCES; i++) starts[i] = 17 * i + 101 * input;
-    return gpt_fill(&self->model, self->text, starts);
+    small_gpt_destroy(&self->model);
 }
 
 static qdr_status step(rank *self)
 {
-    TRY(qdr_stack_forward(self->model.stack));
-    return qdr_stack_backward(self->model.stack, 0, 1.0 / (SEQUENCES * CONTEXT));
+    TRY(qdr_stack_forward(self->model.gpt.stack));
+    return small_gpt_backward(&self->model, 0);
 }
 
 static qdr_status read_result(rank *self, result *found)
@@ -100,10 +83,10 @@ static qdr_status read_result(rank *self, result *found)
     qdr_stream *stream = qdr_context_stream(self->ctx);
     int64_t n_valid;
     size_t at = 0;
-    TRY(qdr_stack_loss(self->model.stack, &found->loss, &n_valid));
-    for (int i = 0; i < qdr_stack_n_parameters(self->model.stack); i++) {
+    TRY(qdr_stack_loss(self->model.gpt.stack, &found->loss, &n_valid));
+    for (int i = 0; i < qdr_stack_n_parameters(self->model.gpt.stack); i++) {
         qdr_parameter parameter;
-        TRY(qdr_stack_parameter(self->model.stack, i, &parameter));
+        TRY(qdr_stack_parameter(self->model.gpt.stack, i, &parameter));
         const size_t bytes = (size_t)parameter.n_elems * sizeof(float);
         TRY(qdr_copy(self->ctx, found->gradients + at, parameter.gradient, bytes, NULL));
         at += bytes;
@@ -120,7 +103,7 @@ static int is_same(const rank *self, const result *a, const result *b)
 static qdr_status run_all(rank *self)
 {
     for (int i = 0; i < N_INPUTS; i++) {
-        TRY(give_input(self, i));
+        TRY(small_gpt_fill(&self->model, i));
         TRY(step(self));
         TRY(read_result(self, &self->expected[i]));
         for (int j = 0; j < i; j++)
@@ -143,7 +126,7 @@ static qdr_status record(rank *self, qdr_graph **graph)
 /* What the context's stream was given before comes before. */
 static qdr_status replay(rank *self, qdr_graph *graph, int input, qdr_stream *stream)
 {
-    TRY(give_input(self, input));
+    TRY(small_gpt_fill(&self->model, input));
     TRY(qdr_stream_synchronize(qdr_context_stream(self->ctx)));
     TRY(qdr_graph_launch(graph, stream));
     TRY(qdr_stream_synchronize(stream ? stream : qdr_context_stream(self->ctx)));
@@ -159,7 +142,7 @@ static qdr_status replay_all(rank *self)
     qdr_graph *graph = NULL;
     qdr_stream *others = NULL, *wrapped = NULL;
     TRY(run_all(self));
-    TRY(give_input(self, 0));
+    TRY(small_gpt_fill(&self->model, 0));
     TRY(record(self, &graph));
     TRY(read_result(self, &self->got));
     check(self, is_same(self, &self->got, &self->expected[N_INPUTS - 1]), "recording ran the step");
@@ -226,7 +209,7 @@ static qdr_status spoil(rank *self)
         const size_t bytes = N * sizeof(float);
         check(self, qdr_copy(self->ctx, memory, pageable, bytes, NULL) != QDR_OK, "a copy");
         expect(self, "a sum in a lost record",
-               qdr_all_reduce(self->grid, QDR_X, QDR_SUM, memory, N, QDR_F32, NULL),
+               qdr_all_reduce(self->model.grid, QDR_X, QDR_SUM, memory, N, QDR_F32, NULL),
                QDR_ERR_UNSUPPORTED);
         expect(self, "a step in a lost record", step(self), QDR_ERR_UNSUPPORTED);
         expect(self, "the end of a lost record", qdr_graph_end(self->ctx, &graph),
@@ -235,7 +218,7 @@ static qdr_status spoil(rank *self)
         status = qdr_copy(self->ctx, memory, pageable, bytes, NULL);
     }
     if (status == QDR_OK)
-        status = qdr_all_reduce(self->grid, QDR_X, QDR_SUM, memory, N, QDR_F32, NULL);
+        status = qdr_all_reduce(self->model.grid, QDR_X, QDR_SUM, memory, N, QDR_F32, NULL);
     if (status == QDR_OK) status = qdr_stream_synchronize(qdr_context_stream(self->ctx));
     if (status == QDR_OK) status = qdr_context_status(self->ctx);
     qdr_mem_free(self->ctx, &memory);
@@ -269,7 +252,7 @@ static qdr_status make_operation(rank *self, operation *user, qdr_stack **stack)
     qdr_op_desc op = {QDR_OPTS_INIT,           .name = "copy",           .n_in = 1,
                       .forward = copy_forward, .backward = copy_forward, .user = user};
     qdr_edge x = -1, y = -1;
-    TRY(qdr_stack_create(self->grid, &opts, stack));
+    TRY(qdr_stack_create(self->model.grid, &opts, stack));
     TRY(qdr_stack_add_input(*stack, "x", &input, 0, &x));
     op.in[0] = x;
     TRY(qdr_stack_add_op(*stack, &op, &y));
@@ -318,7 +301,7 @@ static qdr_status run_refused(rank *self)
         check(self, strstr(qdr_last_error(), *word) != NULL, "no \"%s\" in the sentence", *word);
     expect(self, "end", qdr_graph_end(self->ctx, &graph), QDR_ERR_STATE);
     check(self, graph == NULL, "a graph of nothing");
-    TRY(give_input(self, 1));
+    TRY(small_gpt_fill(&self->model, 1));
     TRY(step(self));
     TRY(read_result(self, &self->got));
     check(self, is_same(self, &self->got, &self->expected[1]), "other bits after the refusal");
@@ -328,10 +311,10 @@ static qdr_status run_refused(rank *self)
 /* run_all() has left each list's first run out, and stamped the others. */
 static qdr_status check_report(rank *self)
 {
-    char text[TEXT_BYTES], wanted[64];
+    char text[REPORT_BYTES], wanted[64];
     FILE *file = tmpfile();
     if (!file) return QDR_ERR_IO;
-    const qdr_status status = qdr_stack_report(self->model.stack, NULL, file);
+    const qdr_status status = qdr_stack_report(self->model.gpt.stack, NULL, file);
     rewind(file);
     const size_t n = fread(text, 1, sizeof text - 1, file);
     text[n] = 0;

@@ -9,61 +9,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../../examples/common/gpt.h"
-#include "../../../examples/common/program.h"
 #include "counted.h"
+#include "small_gpt.h"
 
-enum { SEQUENCES = 4, CONTEXT = 8, VOCAB = 31, TEXT_BYTES = 256, STEPS = 2, SMS = 64 };
+enum { STEPS = 2, SMS = 64 };
 
-typedef struct model {
-    int shape[4];
-    qdr_grid *grid;
-    gpt gpt;
-    qdr_adamw *optimizer;
-} model;
-
-static qdr_status make(qdr_context *ctx, model *m)
+static qdr_status train(qdr_context *ctx, small_gpt *m)
 {
-    const gpt_config config = {.n_layers = 1,
-                               .hidden = 16,
-                               .n_heads = 2,
-                               .context = CONTEXT,
-                               .vocab = VOCAB,
-                               .n_sequences = SEQUENCES,
-                               .layout = QDR_SCATTERED,
-                               .dtype = QDR_F32};
-    const qdr_grid_opts shape = {QDR_OPTS_INIT, .x = m->shape[0], .y = m->shape[1],
-                                 .z = m->shape[2], .d = m->shape[3]};
-    TRY(qdr_grid_create(ctx, &shape, &m->grid));
-    TRY(gpt_create(m->grid, &config, &m->gpt));
+    TRY(small_gpt_create(ctx, m));
     TRY(gpt_init(&m->gpt, 1, 0.1));
-    return qdr_adamw_create(m->gpt.stack, NULL, &m->optimizer);
-}
-
-static qdr_status train(model *m)
-{
-    const int64_t starts[SEQUENCES] = {3, 50, 111, 200};
-    uint8_t text[TEXT_BYTES];
-    for (int i = 0; i < TEXT_BYTES; i++) text[i] = (uint8_t)(i * i % VOCAB);
-    for (int step = 0; step < STEPS; step++) {
-        TRY(gpt_fill(&m->gpt, text, starts));
-        TRY(qdr_stack_forward(m->gpt.stack));
-        TRY(qdr_stack_backward(m->gpt.stack, 0, 1.0 / (SEQUENCES * CONTEXT)));
-        TRY(qdr_adamw_step(m->optimizer, 1e-2));
-    }
+    for (int step = 0; step < STEPS; step++) TRY(small_gpt_train(m, NULL));
     return QDR_OK;
 }
 
 static int run_rank(qdr_context *ctx, void *user)
 {
-    model m = *(const model *)user;
-    qdr_status status = make(ctx, &m);
-    if (status == QDR_OK) status = train(&m);
-    if (status < 0) fprintf(stderr, "rank %d: %s\n", qdr_context_rank(ctx), qdr_last_error());
-    qdr_adamw_destroy(&m.optimizer);
-    gpt_destroy(&m.gpt);
-    qdr_grid_destroy(&m.grid);
-    return status < 0;
+    small_gpt m = *(const small_gpt *)user;
+    const int exit_code = small_gpt_leave(ctx, train(ctx, &m));
+    small_gpt_destroy(&m);
+    return exit_code;
 }
 
 static int check(const char *what, int64_t least, int64_t most)
@@ -97,13 +61,11 @@ static int check_local(void) { return is("confined product", 0) + is("SMs", 0); 
 
 int main(int argc, char **argv)
 {
-    model m = {0};
+    small_gpt m = {.config = {.hidden = 16, .n_sequences = 4, .layout = QDR_SCATTERED}};
     char sms[16];
     int exit_code = 1;
-    if (argc != 4 ||
-        sscanf(argv[1], "%dx%dx%dx%d", &m.shape[0], &m.shape[1], &m.shape[2], &m.shape[3]) != 4)
-        return 2;
-    const int n = m.shape[0] * m.shape[1] * m.shape[2] * m.shape[3];
+    const int n = argc == 4 ? small_gpt_read_shape(&m, argv[1]) : 0;
+    if (!n) return 2;
     const int is_local = strcmp(argv[2], "local") == 0;
     const int is_ordered = strcmp(argv[2], "unordered") != 0;
     snprintf(sms, sizeof sms, "%d", SMS);

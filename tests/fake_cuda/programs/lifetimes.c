@@ -7,12 +7,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "../../../examples/common/gpt.h"
-#include "../../../examples/common/program.h"
 #include "dev/dev.h"
 #include "dev/plugin.h"
+#include "small_gpt.h"
 
-enum { SIZE = 16, UNEVEN = 3, SEQUENCES = 4, CONTEXT = 8, VOCAB = 31, TEXT_BYTES = 256 };
+enum { SIZE = 16, UNEVEN = 3 };
 
 /* ---- products ---- */
 
@@ -106,39 +105,23 @@ static int end_grid(qdr_context *ctx, void *user)
     return status < 0 || ended < 0;
 }
 
-static qdr_status launch_step(qdr_context *ctx, qdr_grid **grid, gpt *model, int is_zero)
+static qdr_status launch_step(qdr_context *ctx, small_gpt *m, int is_zero)
 {
-    const gpt_config config = {.n_layers = 1,
-                               .hidden = SIZE,
-                               .n_heads = 2,
-                               .context = CONTEXT,
-                               .vocab = VOCAB,
-                               .n_sequences = SEQUENCES,
-                               .layout = QDR_SCATTERED,
-                               .dtype = QDR_F32};
-    const qdr_grid_opts shape = {QDR_OPTS_INIT, .x = 2, .y = 1, .z = 1, .d = 1};
-    const int64_t starts[SEQUENCES] = {3, 50, 111, 200};
-    uint8_t text[TEXT_BYTES];
-    for (int i = 0; i < TEXT_BYTES; i++) text[i] = (uint8_t)(i * i % VOCAB);
-    TRY(qdr_grid_create(ctx, &shape, grid));
-    TRY(gpt_create(*grid, &config, model));
-    if (!is_zero) TRY(gpt_init(model, 1, 0.1));
-    TRY(gpt_fill(model, text, starts));
-    TRY(qdr_stack_forward(model->stack));
-    return qdr_stack_backward(model->stack, is_zero ? QDR_ACCUMULATE : 0,
-                              1.0 / (SEQUENCES * CONTEXT));
+    TRY(small_gpt_create(ctx, m));
+    if (!is_zero) TRY(gpt_init(&m->gpt, 1, 0.1));
+    TRY(small_gpt_fill(m, 0));
+    TRY(qdr_stack_forward(m->gpt.stack));
+    return small_gpt_backward(m, is_zero ? QDR_ACCUMULATE : 0);
 }
 
 static int end_stack(qdr_context *ctx, void *user)
 {
-    qdr_grid *grid = NULL;
-    gpt model = {0};
-    const qdr_status status = launch_step(ctx, &grid, &model, *(const int *)user);
-    if (status < 0) fprintf(stderr, "%s\n", qdr_last_error());
-    qdr_stack_destroy(&model.stack);
-    gpt_destroy(&model);
-    qdr_grid_destroy(&grid);
-    return status < 0;
+    small_gpt m = {.shape = {2, 1, 1, 1},
+                   .config = {.hidden = SIZE, .n_sequences = 4, .layout = QDR_SCATTERED}};
+    const int exit_code = small_gpt_leave(ctx, launch_step(ctx, &m, *(const int *)user));
+    qdr_stack_destroy(&m.gpt.stack);
+    small_gpt_destroy(&m);
+    return exit_code;
 }
 
 static qdr_status run_ranks(int (*fn)(qdr_context *ctx, void *user), int is_zero)

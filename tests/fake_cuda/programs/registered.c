@@ -9,14 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../../examples/common/gpt.h"
-#include "../../../examples/common/program.h"
 #include "counted.h"
+#include "small_gpt.h"
 
-enum { SEQUENCES = 3, CONTEXT = 8, VOCAB = 31, TEXT_BYTES = 256, STEPS = 2, MOVED = 20 };
+enum { STEPS = 2, MOVED = 20 };
 
 typedef struct training {
-    int grid[4], layout, panels;
+    small_gpt model;
     double losses[STEPS]; /* rank 0's */
     double norm;
     float moved[3 * MOVED];
@@ -60,39 +59,15 @@ static qdr_status move_and_read(qdr_context *ctx, qdr_grid *grid, qdr_stack *sta
     return status == QDR_OK ? synchronized : status;
 }
 
-static qdr_status train(qdr_context *ctx, training *t, qdr_grid **grid, gpt *model,
-                        qdr_adamw **optimizer)
+static qdr_status train(qdr_context *ctx, training *t, small_gpt *m)
 {
-    const gpt_config config = {.n_layers = 1,
-                               .hidden = 24,
-                               .n_heads = 2,
-                               .context = CONTEXT,
-                               .vocab = VOCAB,
-                               .n_sequences = SEQUENCES,
-                               .layout = (qdr_layout)t->layout,
-                               .dtype = QDR_F32,
-                               .panels = t->panels};
-    const qdr_grid_opts shape = {QDR_OPTS_INIT, .x = t->grid[0], .y = t->grid[1], .z = t->grid[2],
-                                 .d = t->grid[3]};
-    const int64_t starts[SEQUENCES] = {3, 50, 111};
-    uint8_t text[TEXT_BYTES];
     double losses[STEPS], norm;
     float moved[3 * MOVED];
-    int64_t n_valid;
-    for (int i = 0; i < TEXT_BYTES; i++) text[i] = (uint8_t)(i * i % VOCAB);
-    TRY(qdr_grid_create(ctx, &shape, grid));
-    TRY(gpt_create(*grid, &config, model));
-    TRY(gpt_init(model, 1, 0.1));
-    TRY(qdr_adamw_create(model->stack, NULL, optimizer));
-    for (int step = 0; step < STEPS; step++) {
-        TRY(gpt_fill(model, text, starts));
-        TRY(qdr_stack_forward(model->stack));
-        TRY(qdr_stack_loss(model->stack, &losses[step], &n_valid));
-        TRY(qdr_stack_backward(model->stack, 0, 1.0 / (SEQUENCES * CONTEXT)));
-        TRY(qdr_adamw_step(*optimizer, 1e-2));
-    }
-    TRY(qdr_adamw_norm(*optimizer, &norm));
-    TRY(move_and_read(ctx, *grid, model->stack, moved));
+    TRY(small_gpt_create(ctx, m));
+    TRY(gpt_init(&m->gpt, 1, 0.1));
+    for (int step = 0; step < STEPS; step++) TRY(small_gpt_train(m, &losses[step]));
+    TRY(qdr_adamw_norm(m->optimizer, &norm));
+    TRY(move_and_read(ctx, m->grid, m->gpt.stack, moved));
     if (qdr_context_rank(ctx) > 0) return QDR_OK;
     memcpy(t->losses, losses, sizeof losses);
     memcpy(t->moved, moved, sizeof moved);
@@ -102,27 +77,21 @@ static qdr_status train(qdr_context *ctx, training *t, qdr_grid **grid, gpt *mod
 
 static int run_rank(qdr_context *ctx, void *user)
 {
-    qdr_grid *grid = NULL;
-    gpt model = {0};
-    qdr_adamw *optimizer = NULL;
     training *t = user;
-    const qdr_status status = train(ctx, t, &grid, &model, &optimizer);
+    small_gpt m = t->model;
+    const qdr_status status = train(ctx, t, &m);
     if (status < 0 && strstr(qdr_last_error(), "QDR_NCCL_REGISTER=0"))
         atomic_fetch_add(&t->n_told, 1);
-    if (status < 0) fprintf(stderr, "rank %d: %s\n", qdr_context_rank(ctx), qdr_last_error());
-    qdr_adamw_destroy(&optimizer);
-    gpt_destroy(&model);
-    qdr_grid_destroy(&grid);
-    return status < 0;
+    const int exit_code = small_gpt_leave(ctx, status);
+    small_gpt_destroy(&m);
+    return exit_code;
 }
 
-static int n_ranks(const training *t) { return t->grid[0] * t->grid[1] * t->grid[2] * t->grid[3]; }
-
-static int run(training *t, const char *wanted)
+static int run(training *t, int n_ranks, const char *wanted)
 {
     int exit_code = 1;
     setenv("QDR_NCCL_REGISTER", wanted, 1);
-    const qdr_status status = qdr_launch(n_ranks(t), NULL, run_rank, t, &exit_code);
+    const qdr_status status = qdr_launch(n_ranks, NULL, run_rank, t, &exit_code);
     if (status < 0) fprintf(stderr, "%s\n", qdr_last_error());
     return status < 0 || exit_code;
 }
@@ -159,18 +128,17 @@ static int check(const training *plain, const training *t, int64_t n_before, int
 
 int main(int argc, char **argv)
 {
-    training plain = {0};
-    if (argc != 5 || sscanf(argv[1], "%dx%dx%dx%d", &plain.grid[0], &plain.grid[1], &plain.grid[2],
-                            &plain.grid[3]) != 4)
-        return 2;
-    plain.layout = strcmp(argv[2], "scattered") == 0 ? QDR_SCATTERED : QDR_REPLICATED;
-    plain.panels = atoi(argv[3]);
+    training plain = {.model = {.config = {.hidden = 24, .n_sequences = 3}}};
+    const int n = argc == 5 ? small_gpt_read_shape(&plain.model, argv[1]) : 0;
+    if (!n) return 2;
+    plain.model.config.layout = small_gpt_layout(argv[2]);
+    plain.model.config.panels = atoi(argv[3]);
     training t = plain;
     qdr_set_log(listen, NULL);
-    if (run(&plain, "0")) return 1;
+    if (run(&plain, n, "0")) return 1;
     const int64_t n_before = counted("registered collective");
-    const int failed = run(&t, "1");
-    if (strcmp(argv[4], "fails") == 0) return !failed || t.n_told != n_ranks(&t);
+    const int failed = run(&t, n, "1");
+    if (strcmp(argv[4], "fails") == 0) return !failed || t.n_told != n;
     if (failed) return 1;
     return check(&plain, &t, n_before, strcmp(argv[4], "all") == 0);
 }

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A GPT of one layer on any grid, and steps of it on a text of its own. */
+#ifndef FAKE_CUDA_PROGRAMS_SMALL_GPT_H
+#define FAKE_CUDA_PROGRAMS_SMALL_GPT_H
+
+#include <stdio.h>
+#include <string.h>
+
+#include "../../../examples/common/gpt.h"
+#include "../../../examples/common/program.h"
+
+enum { SMALL_CONTEXT = 8, SMALL_VOCAB = 31, SMALL_TEXT_BYTES = 512, SMALL_SEQUENCES_MAX = 4 };
+
+typedef struct small_gpt {
+    int shape[4];
+    gpt_config config; /* n_sequences, hidden, and what is not 0 below it */
+    qdr_grid *grid;
+    gpt gpt;
+    qdr_adamw *optimizer; /* from the first step of training on */
+} small_gpt;
+
+/* @return ranks of a grid written "2x1x2x1"; 0: it is not written so */
+static inline int small_gpt_read_shape(small_gpt *m, const char *text)
+{
+    int *s = m->shape;
+    return sscanf(text, "%dx%dx%dx%d", &s[0], &s[1], &s[2], &s[3]) == 4 ? s[0] * s[1] * s[2] * s[3]
+                                                                        : 0;
+}
+
+static inline qdr_layout small_gpt_layout(const char *name)
+{
+    return strcmp(name, "scattered") == 0 ? QDR_SCATTERED : QDR_REPLICATED;
+}
+
+/* Without weights: zeros, until gpt_init(). */
+static inline qdr_status small_gpt_create(qdr_context *ctx, small_gpt *m)
+{
+    const qdr_grid_opts shape = {QDR_OPTS_INIT, .x = m->shape[0], .y = m->shape[1],
+                                 .z = m->shape[2], .d = m->shape[3]};
+    m->config.n_layers = m->config.n_layers ? m->config.n_layers : 1;
+    m->config.n_heads = 2;
+    m->config.context = SMALL_CONTEXT;
+    m->config.vocab = SMALL_VOCAB;
+    TRY(qdr_grid_create(ctx, &shape, &m->grid));
+    return gpt_create(m->grid, &m->config, &m->gpt);
+}
+
+static inline void small_gpt_destroy(small_gpt *m)
+{
+    qdr_adamw_destroy(&m->optimizer);
+    gpt_destroy(&m->gpt);
+    qdr_grid_destroy(&m->grid);
+}
+
+/* Windows of a text that repeats nothing soon; other ones for each input. */
+static inline qdr_status small_gpt_fill(small_gpt *m, int input)
+{
+    int64_t starts[SMALL_SEQUENCES_MAX];
+    uint8_t text[SMALL_TEXT_BYTES];
+    for (int i = 0; i < SMALL_TEXT_BYTES; i++) text[i] = (uint8_t)(i * i % SMALL_VOCAB);
+    for (int i = 0; i < SMALL_SEQUENCES_MAX; i++) starts[i] = 17 * i + 101 * input;
+    return gpt_fill(&m->gpt, text, starts);
+}
+
+/* Gradients of the mean loss. */
+static inline qdr_status small_gpt_backward(small_gpt *m, int flags)
+{
+    return qdr_stack_backward(m->gpt.stack, flags,
+                              1.0 / (double)(m->config.n_sequences * SMALL_CONTEXT));
+}
+
+/* A whole step of training; loss may be NULL: then nothing waits for it. */
+static inline qdr_status small_gpt_train(small_gpt *m, double *loss)
+{
+    int64_t n_valid;
+    if (!m->optimizer) TRY(qdr_adamw_create(m->gpt.stack, NULL, &m->optimizer));
+    TRY(small_gpt_fill(m, 0));
+    TRY(qdr_stack_forward(m->gpt.stack));
+    if (loss) TRY(qdr_stack_loss(m->gpt.stack, loss, &n_valid));
+    TRY(small_gpt_backward(m, 0));
+    return qdr_adamw_step(m->optimizer, 1e-2);
+}
+
+/* Says on standard error what failed, and returns the program's exit code. */
+static inline int small_gpt_leave(qdr_context *ctx, qdr_status status)
+{
+    if (status < 0) fprintf(stderr, "rank %d: %s\n", qdr_context_rank(ctx), qdr_last_error());
+    return status < 0;
+}
+
+#endif
