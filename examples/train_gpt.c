@@ -16,6 +16,7 @@
 #include "common/choice.h"
 #include "common/corpus.h"
 #include "common/gpt.h"
+#include "common/gpt_step.h"
 #include "common/meter.h"
 #include "common/program.h"
 #include "common/progress.h"
@@ -29,7 +30,7 @@
 typedef struct settings {
     choice how; /* grid, order, layout, overlap, type; context, batch, micro-batch */
     const char *file, *log, *plot, *prompt, *late, *device;
-    int tied;
+    int tied, recorded;
     int64_t n_local, n_threads, n_panels, n_batch_parts;
     int64_t n_layers, hidden, n_heads;
     int64_t n_steps, warmup, seed;
@@ -47,6 +48,7 @@ typedef struct training {
     qdr_grid *grid;
     gpt model;
     qdr_adamw *optimizer;
+    gpt_step step;
     corpus text;
     int64_t *starts; /* where each sequence of a forward begins in the text */
     FILE *log;
@@ -116,9 +118,9 @@ static qdr_status train_step(training *run, int64_t step, double *loss)
 {
     const settings *set = run->set;
     const int64_t per_forward = run->model.config.n_sequences;
-    const double scale = set->loss_scale / (double)(set->how.batch * set->how.context);
     double sum = 0;
     int64_t n = 0;
+    TRY(qdr_adamw_set_rate(run->optimizer, learning_rate(set, step)));
     for (int64_t first = 0; first < set->how.batch; first += per_forward) {
         for (int64_t i = 0; i < per_forward; i++)
             run->starts[i] = first + i < set->how.batch
@@ -126,11 +128,8 @@ static qdr_status train_step(training *run, int64_t step, double *loss)
                                                        (uint64_t)set->seed,
                                                        step * set->how.batch + first + i)
                                  : -1;
-        const int accumulate = first > 0 ? QDR_ACCUMULATE : 0;
-        const int last = first + per_forward >= set->how.batch;
-        TRY(forward(run, run->text.bytes));
-        TRY(qdr_stack_backward(run->model.stack, accumulate | (last ? 0 : QDR_DEFER_SYNC), scale));
-        if (last) TRY(qdr_adamw_step(run->optimizer, learning_rate(set, step)));
+        TRY(gpt_fill(&run->model, run->text.bytes, run->starts));
+        TRY(gpt_step_run(&run->step, first > 0, first + per_forward >= set->how.batch));
         TRY(add_loss(run, &sum, &n)); /* waits for all that was enqueued, so it comes last */
     }
     *loss = sum / (double)n;
@@ -220,21 +219,6 @@ static qdr_status train(training *run)
     return QDR_OK;
 }
 
-/* A byte drawn from softmax(logits / temperature); the same on every rank, since all hold the same
- * logits and number. */
-static uint8_t draw(const float *logits, double temperature, double uniform)
-{
-    float highest = logits[0];
-    for (int i = 1; i < VOCABULARY; i++) highest = fmaxf(highest, logits[i]);
-    double weights[VOCABULARY], sum = 0;
-    for (int i = 0; i < VOCABULARY; i++)
-        sum += weights[i] = exp((double)(logits[i] - highest) / temperature);
-    int byte = 0;
-    for (double left = uniform * sum; byte < VOCABULARY - 1 && left >= weights[byte]; byte++)
-        left -= weights[byte];
-    return (uint8_t)byte;
-}
-
 /* The model goes on where the prompt ends. It sees the last `context` bytes, as the first sequence
  * of a forward. */
 static qdr_status write_sample(training *run)
@@ -257,8 +241,8 @@ static qdr_status write_sample(training *run)
         if ((status = forward(run, window)) < 0 ||
             (status = gpt_logits_row(&run->model, seen - 1, logits)) < 0)
             break;
-        const uint8_t byte = draw(logits, set->temperature,
-                                  corpus_uniform((uint64_t)set->seed ^ 0x5a17, (uint64_t)i));
+        const uint8_t byte = sample_draw(logits, VOCABULARY, set->temperature,
+                                         corpus_uniform((uint64_t)set->seed ^ 0x5a17, (uint64_t)i));
         if (run->talks) sample_put(&text, byte);
         if (seen == context) memmove(window, window + 1, (size_t)--seen);
         window[seen++] = byte;
@@ -356,11 +340,12 @@ static void announce(const training *run)
     const int p = qdr_context_size(run->ctx);
     const int64_t n_tokens = set->how.batch * set->how.context;
     char grid[64], count[24];
-    fprintf(stderr, "%d rank%s of %d thread%s as grid %s (%s, %s, overlap %s); text: %s, %.2f MB\n",
-            p, PLURAL(p), qdr_context_threads(run->ctx), PLURAL(qdr_context_threads(run->ctx)),
+    fprintf(stderr,
+            "%d rank%s of %d thread%s as grid %s (%s, %s, overlap %s%s); text: %s, %.2f MB\n", p,
+            PLURAL(p), qdr_context_threads(run->ctx), PLURAL(qdr_context_threads(run->ctx)),
             grid_text(run, grid), set->how.layout ? "scattered" : "replicated",
             qdr_dtype_name((qdr_dtype)set->how.dtype), set->how.serial ? "off" : "on",
-            run->text.name, 1e-6 * (double)run->text.n_bytes);
+            set->recorded ? ", as graphs" : "", run->text.name, 1e-6 * (double)run->text.n_bytes);
     fprintf(stderr,
             "%lld layer%s, hidden %lld, %lld head%s, context %lld: %s parameters; %lld step%s of "
             "%lld token%s\n",
@@ -459,6 +444,10 @@ static qdr_status prepare(training *run)
                                  .beta2 = 0.99,          .weight_decay = set->weight_decay,
                                  .clip_norm = set->clip, .grad_scale = set->loss_scale};
     TRY(qdr_adamw_create(run->model.stack, &opts, &run->optimizer));
+    run->step = (gpt_step){&run->model, run->optimizer,
+                           .loss_scale = set->loss_scale /
+                                         (double)(set->how.batch * set->how.context),
+                           .is_recorded = set->recorded};
     run->starts = program_new(run->ctx, config.n_sequences, sizeof *run->starts);
     run->losses = program_new(run->ctx, set->n_steps, sizeof *run->losses);
     if (!run->starts || !run->losses) return QDR_ERR_MEMORY;
@@ -484,6 +473,7 @@ static qdr_status run_rank(qdr_context *ctx, const void *user, char sentence[PRO
     run->set = &run->own, run->ctx = ctx, run->sentence = sentence,
     run->talks = qdr_context_rank(ctx) == 0;
     const qdr_status status = run_all(run);
+    gpt_step_destroy(&run->step);
     qdr_adamw_destroy(&run->optimizer);
     gpt_destroy(&run->model);
     qdr_grid_destroy(&run->grid);
@@ -532,6 +522,8 @@ static const option_row rows[] = {
      "row panels of a product, one travels beside the next (default: by cost)"},
     {OPTION_COUNT, "batch-parts", "N", &given.n_batch_parts, 1, 16,
      "parts of a rank's sequences, sums of one beside products of the next (default 1)"},
+    {OPTION_CHOICE, "graph", "off|on", &given.recorded, 0, 0,
+     "on a GPU: record the step, and launch the record"},
     {OPTION_COUNT, "threads", "N", &given.n_threads, 1, 1024,
      "BLAS threads per rank (default: cores over ranks)"},
     {OPTION_GROUP, "model", 0, 0, 0, 0, 0},

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Well-formed UTF-8, byte by byte. */
 #include "sample.h"
+
+#include <math.h>
+
+/* ---- well-formed UTF-8, byte by byte ---- */
 
 static int bytes_of(uint8_t first) { return first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4; }
 
@@ -39,4 +42,21 @@ void sample_put(sample_text *text, uint8_t byte)
         text->begun[text->n_begun++] = byte;
     else
         fputc((byte >= ' ' && byte < 0x7f) || byte == '\n' || byte == '\t' ? byte : '?', text->out);
+}
+
+/* ---- drawing ---- */
+
+uint8_t sample_draw(const float *logits, int n, double temperature, double uniform)
+{
+    float highest = logits[0];
+    double sum = 0;
+    for (int i = 1; i < n; i++) highest = fmaxf(highest, logits[i]);
+    for (int i = 0; i < n; i++) sum += exp((double)(logits[i] - highest) / temperature);
+    int byte = 0;
+    for (double left = uniform * sum; byte < n - 1; byte++) {
+        const double weight = exp((double)(logits[byte] - highest) / temperature);
+        if (left < weight) break;
+        left -= weight;
+    }
+    return (uint8_t)byte;
 }

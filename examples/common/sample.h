@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes that a model made up, as text that a terminal can take. */
+/* Bytes that a model makes up: drawn, and written as text that a terminal can take. */
 #ifndef EXAMPLES_SAMPLE_H
 #define EXAMPLES_SAMPLE_H
 
@@ -17,5 +17,7 @@ typedef struct sample_text {
 void sample_put(sample_text *text, uint8_t byte);
 /* A character that is still not whole will never be. */
 void sample_end(sample_text *text);
+/* A byte drawn from softmax(logits / temperature) of the first n bytes, by a number in [0, 1). */
+uint8_t sample_draw(const float *logits, int n, double temperature, double uniform);
 
 #endif

@@ -5,8 +5,9 @@
  *  Between qdr_graph_begin() and qdr_graph_end() what is enqueued on the context's stream, and on
  * streams that it is joined to by events, is recorded and does not run. The record holds pointers
  * and numbers as they were: memory must stay where it is, and what is passed as a number (a loss's
- * scale, AdamW's rate) is the same in each run. So record forward and backward, and call
- * qdr_adamw_step() between runs.
+ * scale) is the same in each run. AdamW's rate need not be: record qdr_adamw_step_as_set(), and
+ * call qdr_adamw_set_rate() between runs (optim.h); its count of steps is on
+ * the device.
  *
  *  Possible on a GPU where a rank is alone, or joined to others by NCCL. Not possible are: the CPU;
  * local ranks that share their collectives on the host; collectives staged through MPI; a context

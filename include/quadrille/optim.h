@@ -30,13 +30,14 @@ typedef struct qdr_adamw_opts {
  * Local. */
 QDR_API QDR_NODISCARD qdr_status qdr_adamw_size(const qdr_stack *stack, size_t *bytes);
 /** Makes an optimizer for all parameters of a bound stack; masters start from the parameters as
- * they are at the first step. Collective, agrees. opts may be NULL.
+ * they are at the first step that is not skipped. Collective, agrees. opts may be NULL.
  *  @retval QDR_ERR_MEMORY  too little for the optimizer's state; the sentence has the numbers */
 QDR_API QDR_NODISCARD qdr_status qdr_adamw_create(qdr_stack *stack, const qdr_adamw_opts *opts,
                                                   qdr_adamw **optimizer);
 QDR_API void qdr_adamw_destroy(qdr_adamw **optimizer);
-/** One step with the stack's complete gradients. Collective over x, y, z, stream-ordered on the
- * context's stream.
+/** One step with the stack's complete gradients, at the rate `lr`, which stays set. Collective over
+ * x, y, z, stream-ordered on the context's stream. A recorded one (graph.h) has the same rate in
+ * each run.
  *  F16: where the gradient of an activation overflowed, the norm is Inf or NaN. Such a step is
  * skipped, by all ranks, without waiting on the host: parameters, moments and the t of β^t stay as
  * they are. If qdr_adamw_skipped() counts many, halve the loss's scale and grad_scale. The other
@@ -44,6 +45,12 @@ QDR_API void qdr_adamw_destroy(qdr_adamw **optimizer);
  *  @retval QDR_ERR_STATE  a gradient lacks sums, as the last backward had QDR_DEFER_SYNC; on all
  * ranks, and nothing has changed: run the step's last backward without it, then step */
 QDR_API QDR_NODISCARD qdr_status qdr_adamw_step(qdr_adamw *optimizer, double lr);
+/** Sets the rate of the steps behind it, in the order of the context's stream; the same on all
+ * ranks. Local, stream-ordered. */
+QDR_API QDR_NODISCARD qdr_status qdr_adamw_set_rate(qdr_adamw *optimizer, double lr);
+/** qdr_adamw_step() at the rate that was set last: recorded in a graph, at that of each run.
+ *  @retval QDR_ERR_STATE  as for qdr_adamw_step(); or no rate was set yet */
+QDR_API QDR_NODISCARD qdr_status qdr_adamw_step_as_set(qdr_adamw *optimizer);
 /** The gradient norm that the last step saw, over grad_scale. Local, blocking.
  *  @retval QDR_ERR_STATE  no step yet */
 QDR_API QDR_NODISCARD qdr_status qdr_adamw_norm(qdr_adamw *optimizer, double *norm);

@@ -263,6 +263,11 @@ static qdr_status adamw_check(const qdri_kernel *kernel)
     return not_null(name, "the step's numbers", kernel->u.adamw.numbers, n);
 }
 
+static qdr_status adamw_rate_check(const qdri_kernel *kernel)
+{
+    return not_null("AdamW", "the step's numbers", kernel->u.adamw.numbers, 1);
+}
+
 static qdr_status adamw_begin_check(const qdri_kernel *kernel)
 {
     if (!(kernel->u.adamw.grad_scale > 0))
@@ -335,6 +340,7 @@ static const check_fn checks[QDRI_N_KERNELS] = {
     [QDRI_K_CE_LOSS] = ce_check,
     [QDRI_K_CE_BACKWARD] = ce_check,
     [QDRI_K_SUM_SQUARES] = reduce_check,
+    [QDRI_K_ADAMW_RATE] = adamw_rate_check,
     [QDRI_K_ADAMW_BEGIN] = adamw_begin_check,
     [QDRI_K_ADAMW] = adamw_check,
     [QDRI_K_COPY_BLOCK] = block_check,

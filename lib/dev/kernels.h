@@ -39,6 +39,7 @@ typedef enum qdri_kernel_kind {
                        rows */
     QDRI_K_CE_BACKWARD, /* ce: dlogits = scale·(exp(l - max - log Σ) - onehot) */
     QDRI_K_SUM_SQUARES, /* reduce: result[0] (f64) = or += Σ a² */
+    QDRI_K_ADAMW_RATE, /* adamw: the rate of the steps behind it */
     QDRI_K_ADAMW_BEGIN, /* adamw: a step's numbers: counts it, unless it is skipped */
     QDRI_K_ADAMW, /* adamw: the step of one parameter; of a skipped step nothing */
     QDRI_K_COPY_BLOCK, /* block: rows of one strided matrix to another, bytes as they are; dtype is
@@ -52,7 +53,8 @@ typedef enum qdri_kernel_kind {
 /* What one step of AdamW is for all parameters, on the device. */
 typedef struct qdri_adamw_numbers {
     double norm_squared; /* Σg² of all gradients as they are; given */
-    double n_steps; /* that were taken; kept from step to step */
+    double n_begun, n_steps; /* all steps, and those that were taken; kept from step to step */
+    double lr; /* kept, too */
     double factor; /* of gradients: clipping, over grad_scale */
     double correction1, correction2; /* 1/(1-β^t); 0 in a step that is skipped */
 } qdri_adamw_numbers;
@@ -131,9 +133,9 @@ typedef struct qdri_kernel {
             void *const *results;
         } gather;
         struct {
-            /* p: parameter (T); master: fp32 copy for BF16 and F16, else NULL; g, m, v: type A.
-             * grad_scale: what g is too large by. skips: 1: a step whose norm_squared is Inf or NaN
-             * is skipped. */
+            /* p: parameter (T); master: fp32 copy for BF16 and F16, which the first step makes,
+             * else NULL; g, m, v: type A. grad_scale: what g is too large by. skips: 1: a step
+             * whose norm_squared is Inf or NaN is skipped. lr: of ADAMW_RATE alone. */
             int64_t n;
             void *p, *master;
             const void *g;

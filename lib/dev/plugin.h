@@ -53,7 +53,7 @@ int qdri_plugin_nccl_version(void); /* 0: not known */
 
 #define QDRI_PLUGIN_SYMBOL "qdr_cuda_plugin"
 /* Library and plugin are of one build, or do not fit. */
-#define QDRI_PLUGIN_BUILD QDR_VERSION_STRING " 4"
+#define QDRI_PLUGIN_BUILD QDR_VERSION_STRING " 5"
 
 /* Opens it, once per process. Any thread.
  * @retval QDR_ERR_UNSUPPORTED  it is not there, cannot be loaded, or is of another build; the

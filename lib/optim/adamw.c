@@ -13,7 +13,7 @@ struct qdr_adamw {
     qdr_adamw_opts opts;
     void *memory;
     size_t bytes;
-    int64_t n_steps; /* with those that the device skipped */
+    int has_rate; /* on the device */
 };
 
 #define STATE_ALIGN 64
@@ -130,30 +130,18 @@ void qdr_adamw_destroy(qdr_adamw **optimizer)
 }
 
 /* Where an F16 gradient overflowed, a smaller grad_scale would have helped: that step is none. */
-static qdri_kernel begin_kernel(const qdr_adamw *optimizer, double lr)
+static qdri_kernel begin_kernel(const qdr_adamw *optimizer)
 {
     const qdr_adamw_opts *opts = &optimizer->opts;
     qdri_kernel kernel = {.kind = QDRI_K_ADAMW_BEGIN, .dtype = qdr_stack_dtype(optimizer->stack)};
     kernel.u.adamw.numbers = optimizer->memory;
     kernel.u.adamw.skips = kernel.dtype == QDR_F16;
-    kernel.u.adamw.lr = lr;
     kernel.u.adamw.beta1 = opts->beta1;
     kernel.u.adamw.beta2 = opts->beta2;
     kernel.u.adamw.epsilon = opts->epsilon;
     kernel.u.adamw.clip_norm = opts->clip_norm;
     kernel.u.adamw.grad_scale = opts->grad_scale;
     return kernel;
-}
-
-static qdr_status copy_master(qdr_dtype dtype, const qdr_parameter *parameter, void *master,
-                              qdr_stream *stream)
-{
-    qdri_kernel kernel = {.kind = QDRI_K_CAST, .dtype = dtype};
-    kernel.u.binary.n = parameter->n_elems;
-    kernel.u.binary.a = parameter->data;
-    kernel.u.binary.y = master;
-    kernel.u.binary.dtype2 = QDR_F32;
-    return qdri_kernel_run(stream, &kernel);
 }
 
 /* Updates one parameter; `state` is the place of its m. */
@@ -168,25 +156,38 @@ static qdr_status parameter_step(const qdr_adamw *optimizer, const qdr_parameter
     kernel->u.adamw.v = state + bytes;
     kernel->u.adamw.master = has_master ? state + 2 * bytes : NULL;
     kernel->u.adamw.weight_decay = parameter->decay ? optimizer->opts.weight_decay : 0;
-    if (has_master && optimizer->n_steps == 1)
-        QDR_TRY(copy_master(kernel->dtype, parameter, kernel->u.adamw.master, stream));
     return qdri_kernel_run(stream, kernel);
 }
 
-qdr_status qdr_adamw_step(qdr_adamw *optimizer, double lr)
+qdr_status qdr_adamw_set_rate(qdr_adamw *optimizer, double lr)
 {
     if (!optimizer) return QDR_FAIL(QDR_ERR_ARGUMENT, "adamw: the optimizer is NULL");
     if (below_zero(lr))
         return QDR_FAIL(QDR_ERR_ARGUMENT, "adamw: the learning rate is %g; it must be finite, ≥ 0",
                         lr);
+    qdri_kernel kernel = {.kind = QDRI_K_ADAMW_RATE, .dtype = qdr_stack_dtype(optimizer->stack)};
+    kernel.u.adamw.numbers = optimizer->memory;
+    kernel.u.adamw.lr = lr;
+    QDR_TRY(qdri_kernel_run(stream_of(optimizer->stack), &kernel));
+    optimizer->has_rate = 1;
+    return QDR_OK;
+}
+
+/* That the gradients, and the stack's memory, are there. */
+static qdr_status step_check(const qdr_adamw *optimizer)
+{
+    if (!optimizer) return QDR_FAIL(QDR_ERR_ARGUMENT, "adamw: the optimizer is NULL");
+    QDR_TRY(qdri_optim_check(optimizer->stack, "adamw"));
+    return qdri_gradients_check(optimizer->stack, "adamw");
+}
+
+static qdr_status enqueue_step(const qdr_adamw *optimizer)
+{
     const qdr_stack *stack = optimizer->stack;
     qdr_stream *stream = stream_of(stack);
-    QDR_TRY(qdri_optim_check(stack, "adamw"));
-    QDR_TRY(qdri_gradients_check(stack, "adamw"));
     qdri_adamw_numbers *numbers = optimizer->memory;
     QDR_TRY(qdri_sum_squares(stack, &numbers->norm_squared, stream));
-    optimizer->n_steps++;
-    qdri_kernel kernel = begin_kernel(optimizer, lr);
+    qdri_kernel kernel = begin_kernel(optimizer);
     QDR_TRY(qdri_kernel_run(stream, &kernel));
     kernel.kind = QDRI_K_ADAMW;
     char *state = (char *)optimizer->memory + STATE_ALIGN;
@@ -201,6 +202,22 @@ qdr_status qdr_adamw_step(qdr_adamw *optimizer, double lr)
     return QDR_OK;
 }
 
+qdr_status qdr_adamw_step(qdr_adamw *optimizer, double lr)
+{
+    QDR_TRY(step_check(optimizer));
+    QDR_TRY(qdr_adamw_set_rate(optimizer, lr));
+    return enqueue_step(optimizer);
+}
+
+qdr_status qdr_adamw_step_as_set(qdr_adamw *optimizer)
+{
+    QDR_TRY(step_check(optimizer));
+    if (!optimizer->has_rate)
+        return QDR_FAIL(QDR_ERR_STATE,
+                        "adamw: no learning rate was set yet; call qdr_adamw_set_rate() first");
+    return enqueue_step(optimizer);
+}
+
 static qdr_status read_numbers(const qdr_adamw *optimizer, qdri_adamw_numbers *numbers)
 {
     qdr_stream *stream = stream_of(optimizer->stack);
@@ -213,10 +230,10 @@ qdr_status qdr_adamw_norm(qdr_adamw *optimizer, double *norm)
     if (!optimizer || !norm)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "adamw: the optimizer or the place for the norm is NULL");
     *norm = 0;
-    if (optimizer->n_steps == 0)
-        return QDR_FAIL(QDR_ERR_STATE, "adamw: no step was taken yet; call qdr_adamw_step() first");
     qdri_adamw_numbers numbers;
     QDR_TRY(read_numbers(optimizer, &numbers));
+    if (numbers.n_begun == 0)
+        return QDR_FAIL(QDR_ERR_STATE, "adamw: no step was taken yet; call qdr_adamw_step() first");
     *norm = sqrt(numbers.norm_squared) / optimizer->opts.grad_scale;
     return QDR_OK;
 }
@@ -229,6 +246,6 @@ qdr_status qdr_adamw_skipped(qdr_adamw *optimizer, int64_t *n_steps)
     *n_steps = 0;
     qdri_adamw_numbers numbers;
     QDR_TRY(read_numbers(optimizer, &numbers));
-    *n_steps = optimizer->n_steps - (int64_t)numbers.n_steps;
+    *n_steps = (int64_t)(numbers.n_begun - numbers.n_steps);
     return QDR_OK;
 }

@@ -183,12 +183,11 @@ static void bench_optim(void)
     adamw.u.adamw.m = memory(n * sizeof(float));
     adamw.u.adamw.v = memory(n * sizeof(float));
     adamw.u.adamw.numbers = memory(sizeof *adamw.u.adamw.numbers);
-    adamw.u.adamw.lr = 1e-4;
     adamw.u.adamw.beta1 = 0.9;
     adamw.u.adamw.beta2 = 0.95;
     adamw.u.adamw.epsilon = 1e-8;
     *adamw.u.adamw.numbers = (qdri_adamw_numbers){
-        .n_steps = 1, .factor = 1, .correction1 = 1, .correction2 = 1};
+        .n_steps = 2, .lr = 1e-4, .factor = 1, .correction1 = 1, .correction2 = 1};
     bench_kernel("sum_squares", &squares, 4.0 * (double)n);
     bench_kernel("adamw", &adamw, 4.0 * (double)n * 7);
 }

@@ -94,6 +94,18 @@ class Losses(Case):
     def test_scattered(self):
         self.compare("2x2x1x1", "f32", "--layout", "scattered", "--panels", "2")
 
+    def test_graph(self):
+        """Recorded steps: the same losses, with several micro-batches, and validation in between."""
+        for grid, words in (("1x1x1x1", ()), ("2x1x1x1", ("--micro-batch", "1", "--val-every", "2"))):
+            runs = [self.train("cuda", grid, "bf16", *words, "--steps", "6", "--graph", graph, FAKE_CUDA_GPUS="2",
+                               QDR_CUDA_COMM="nccl") for graph in ("off", "on")]
+            off, on = [[(line["loss"], line["lr"], line.get("val_loss")) for line in run] for run in runs]
+            self.assertEqual(on, off, grid)
+            self.assertEqual(len(set(off)), 6)
+        done = start("examples/train_gpt", *SIZE, "--local", "2", "--device", "cuda", "--graph", "on")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("local ranks meet on the host", done.err)
+
     def test_gpu_each(self):
         """By NCCL, and local ranks that reach each other's memory."""
         self.compare("2x1x1x1", "f32", FAKE_CUDA_GPUS="2", QDR_CUDA_COMM="nccl")

@@ -67,7 +67,7 @@ static void check_step(const qdri_kernel *k, const adamw_arrays *old, const adam
     const int has_master = is_narrow(k->dtype);
     for (int64_t i = 0; i < k->u.adamw.n; i++) {
         const ref g = factor * get(&old->g, i);
-        const ref p = get(has_master ? &old->master : &old->p, i);
+        const ref p = get(has_master && t > 1 ? &old->master : &old->p, i);
         const ref m = beta1 * get(&old->m, i) + (1 - beta1) * g;
         const ref v = beta2 * get(&old->v, i) + (1 - beta2) * g * g;
         const ref root = sqrtl(v / (1 - powl(beta2, (ref)t))) + (ref)k->u.adamw.epsilon;
@@ -85,7 +85,7 @@ static void check_step(const qdri_kernel *k, const adamw_arrays *old, const adam
 
 static qdri_kernel step_of(qdr_dtype dtype, const adamw_arrays *a, qdri_adamw_numbers *numbers)
 {
-    qdri_kernel k = kernel_of(QDRI_K_ADAMW_BEGIN, dtype);
+    qdri_kernel k = kernel_of(QDRI_K_ADAMW_RATE, dtype);
     k.u.adamw.n = a->p.n;
     k.u.adamw.p = a->p.data;
     k.u.adamw.master = is_narrow(dtype) ? a->master.data : NULL;
@@ -104,6 +104,8 @@ static qdri_kernel step_of(qdr_dtype dtype, const adamw_arrays *a, qdri_adamw_nu
 
 static void run_step(qdri_kernel *k)
 {
+    k->kind = QDRI_K_ADAMW_RATE;
+    run(k);
     k->kind = QDRI_K_ADAMW_BEGIN;
     run(k);
     k->kind = QDRI_K_ADAMW;
@@ -125,9 +127,9 @@ static void adamw_steps(void **state)
         k.u.adamw.clip_norm = t % 2 ? 1 : 0;
         k.u.adamw.grad_scale = t % 4 > 1 ? 4 : 1;
         k.u.adamw.skips = (int)test_between(&seed, 0, 1);
-        *numbers = (qdri_adamw_numbers){.norm_squared = 25, .n_steps = n_before};
+        *numbers = (qdri_adamw_numbers){.norm_squared = 25, .n_steps = n_before, .n_begun = 7};
         run_step(&k);
-        assert_true(numbers->n_steps == n_before + 1);
+        assert_true(numbers->n_steps == n_before + 1 && numbers->n_begun == 8);
         check_step(&k, &old, &a, numbers->n_steps);
         arrays_drop(&a);
         arrays_drop(&old);
@@ -163,7 +165,7 @@ static void bad_steps_are_skipped(void **state)
         k.u.adamw.clip_norm = 1;
         *numbers = (qdri_adamw_numbers){.norm_squared = bad[t % 2]};
         run_step(&k);
-        assert_true(are_same(&a, &old) && numbers->n_steps == 0);
+        assert_true(are_same(&a, &old) && numbers->n_steps == 0 && numbers->n_begun == 1);
         numbers->norm_squared = 9;
         run_step(&k);
         assert_true(!are_same(&a, &old) && numbers->n_steps == 1);
@@ -185,10 +187,14 @@ static void bad_scales_are_refused(void **state)
     adamw_arrays a = arrays_make(QDR_F16, 1);
     qdri_kernel k = step_of(QDR_F16, &a, numbers);
     (void)state;
+    k.kind = QDRI_K_ADAMW_BEGIN;
     k.u.adamw.grad_scale = 0;
     CHECK_FAILS(qdri_kernel_run(stream, &k), QDR_ERR_ARGUMENT, "scaled by 0");
-    k = step_of(QDR_F16, &a, NULL);
-    CHECK_FAILS(qdri_kernel_run(stream, &k), QDR_ERR_ARGUMENT, "numbers");
+    for (int kind = QDRI_K_ADAMW_RATE; kind <= QDRI_K_ADAMW; kind++) {
+        k = step_of(QDR_F16, &a, NULL);
+        k.kind = (qdri_kernel_kind)kind;
+        CHECK_FAILS(qdri_kernel_run(stream, &k), QDR_ERR_ARGUMENT, "numbers");
+    }
     k = step_of(QDR_F16, &a, numbers);
     k.kind = QDRI_K_ADAMW;
     k.u.adamw.master = NULL;

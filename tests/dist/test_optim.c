@@ -249,7 +249,8 @@ static void one_step(optim_case *c, qdr_adamw *optimizer, uint64_t seed, int ste
     DIST_OK(qdr_grad_norm(c->stack, &norm));
     norm /= scale_of(c);
     DIST_CHECK(norm == serial_norm(c), "the norm is %.17g, not %.17g", norm, serial_norm(c));
-    DIST_OK(qdr_adamw_step(optimizer, lr));
+    if (step % 3 == 0) DIST_OK(qdr_adamw_set_rate(optimizer, lr)); /* the rate stays */
+    DIST_OK(step % 3 == 1 ? qdr_adamw_step(optimizer, lr) : qdr_adamw_step_as_set(optimizer));
     DIST_OK(qdr_adamw_norm(optimizer, &again));
     DIST_CHECK(again == norm, "the step saw %.17g, not %.17g", again, norm);
     serial_step(c, step);
@@ -363,6 +364,10 @@ static void refusals(qdr_context *ctx, uint64_t seed)
     DIST_FAILS(qdr_adamw_norm(optimizer, &norm), QDR_ERR_STATE, "no step");
     DIST_FAILS(qdr_adamw_step(optimizer, -1), QDR_ERR_ARGUMENT, "-1");
     DIST_FAILS(qdr_adamw_step(NULL, lr), QDR_ERR_ARGUMENT, "NULL");
+    DIST_FAILS(qdr_adamw_step_as_set(optimizer), QDR_ERR_STATE, "no learning rate");
+    DIST_FAILS(qdr_adamw_step_as_set(NULL), QDR_ERR_ARGUMENT, "NULL");
+    DIST_FAILS(qdr_adamw_set_rate(optimizer, NAN), QDR_ERR_ARGUMENT, "nan");
+    DIST_FAILS(qdr_adamw_set_rate(NULL, lr), QDR_ERR_ARGUMENT, "NULL");
     qdr_adamw_destroy(&optimizer);
     qdr_adamw_destroy(&optimizer);
     case_free(&c);

@@ -261,11 +261,16 @@ static void sum_squares(const qdri_kernel *kernel, list *l)
     sums(l, kernel->u.reduce.result, 1, sizeof(double), kernel->u.reduce.accumulate);
 }
 
+static void adamw_rate(const qdri_kernel *kernel, list *l)
+{
+    writes(l, &kernel->u.adamw.numbers->lr, 1, sizeof(double));
+}
+
 static void adamw_begin(const qdri_kernel *kernel, list *l)
 {
     qdri_adamw_numbers *numbers = kernel->u.adamw.numbers;
     reads(l, &numbers->norm_squared, 1, sizeof(double));
-    sums(l, &numbers->n_steps, 1, sizeof(double), 1);
+    sums(l, &numbers->n_begun, 2, sizeof(double), 1);
     writes(l, &numbers->factor, 3, sizeof(double));
 }
 
@@ -273,13 +278,13 @@ static void adamw(const qdri_kernel *kernel, list *l)
 {
     const int64_t n = kernel->u.adamw.n;
     const size_t bytes = sum_bytes(kernel);
-    const int has_master = qdri_is_narrow(kernel->dtype);
-    if (n > 0) reads(l, &kernel->u.adamw.numbers->factor, 3, sizeof(double));
+    if (n > 0) reads(l, &kernel->u.adamw.numbers->n_steps, 5, sizeof(double));
     reads(l, kernel->u.adamw.g, n, bytes);
     sums(l, kernel->u.adamw.m, n, bytes, 1);
     sums(l, kernel->u.adamw.v, n, bytes, 1);
-    if (has_master) sums(l, kernel->u.adamw.master, n, bytes, 1);
-    sums(l, kernel->u.adamw.p, n, elem_bytes(kernel), !has_master);
+    if (qdri_is_narrow(kernel->dtype)) sums(l, kernel->u.adamw.master, n, bytes, 1);
+    sums(l, kernel->u.adamw.p, n, elem_bytes(kernel),
+         1); /* read in the first step, if not in all */
 }
 
 /* Bytes are moved, written or not. */
@@ -332,6 +337,7 @@ static const entry entries[QDRI_N_KERNELS] = {
     [QDRI_K_CE_LOSS] = {"cross-entropy loss", ce},
     [QDRI_K_CE_BACKWARD] = {"cross-entropy backward", ce},
     [QDRI_K_SUM_SQUARES] = {"sum of squares", sum_squares},
+    [QDRI_K_ADAMW_RATE] = {"adamw's rate", adamw_rate},
     [QDRI_K_ADAMW_BEGIN] = {"adamw's beginning", adamw_begin},
     [QDRI_K_ADAMW] = {"adamw", adamw},
     [QDRI_K_COPY_BLOCK] = {"copy block", copy_block},

@@ -226,6 +226,7 @@ static void (*const makers[QDRI_N_KERNELS])(kernel_case *c) = {
     [QDRI_K_CE_LOSS] = ce_case,
     [QDRI_K_CE_BACKWARD] = ce_case,
     [QDRI_K_SUM_SQUARES] = reduce_case,
+    [QDRI_K_ADAMW_RATE] = adamw_case,
     [QDRI_K_ADAMW_BEGIN] = adamw_case,
     [QDRI_K_ADAMW] = adamw_case,
     [QDRI_K_COPY_BLOCK] = block_case,

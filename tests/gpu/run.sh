@@ -203,14 +203,15 @@ part_overlap() {
 part_losses() {
     shape="--layers 2 --hidden 128 --heads 4 --ctx 64 --batch 4 --steps 50 --seed 1 --sample 0 --val-windows 4"
     # shellcheck disable=SC2086 # words
-    for run in "cuda f32" "cpu f32" "cpu f64"; do
-        device=${run% *} type=${run#* }
-        start train-$device-$type 90 "$build/examples/train_gpt" "$text" $shape --device "$device" --dtype "$type" \
-            --log "$work/train-$device-$type.losses"
+    for run in "cuda --dtype f32" "cuda --dtype f32 --graph on" "cpu --dtype f32" "cpu --dtype f64"; do
+        name=train-$(echo "$run" | sed 's/ *--[a-z]* */-/g')
+        start $name 90 "$build/examples/train_gpt" "$text" $shape --device $run --log "$work/$name.losses"
     done
     join
-    measure losses 20 python3 tests/gpu/losses.py "GPT of 2 layers, hidden 128, 50 steps, f32" \
-        "$work/train-cuda-f32.losses" "$work/train-cpu-f32.losses" "$work/train-cpu-f64.losses"
+    for run in cuda-f32 cuda-f32-on; do
+        measure losses-$run 20 python3 tests/gpu/losses.py "GPT of 2 layers, hidden 128, 50 steps, $run (on: steps recorded)" \
+            "$work/train-$run.losses" "$work/train-cpu-f32.losses" "$work/train-cpu-f64.losses"
+    done
 }
 
 # ---- the run ----

@@ -105,11 +105,25 @@ static void squares(void **state)
 
 enum { N_NUMBERS = sizeof(qdri_adamw_numbers) / sizeof(double) };
 
+static void adamw_rate(void)
+{
+    kernel_test test = test_of(QDRI_K_ADAMW_RATE, QDR_F32);
+    add_result(&test, AT(adamw.numbers), QDR_F64, N_NUMBERS, 1, 0);
+    test.kernel.u.adamw.lr = uniform(0, 1);
+    check_kernel(&test);
+}
+
 static void adamw_begin_on(qdr_dtype dtype, double norm_squared)
 {
     kernel_test test = test_of(QDRI_K_ADAMW_BEGIN, dtype);
     operand *numbers = add_result(&test, AT(adamw.numbers), QDR_F64, N_NUMBERS, 1, 0x1p-49);
-    const qdri_adamw_numbers step = {norm_squared, (double)test_between(&seed, 0, 5), 1, 2, 3};
+    const qdri_adamw_numbers step = {.norm_squared = norm_squared,
+                                     .n_begun = 7,
+                                     .n_steps = (double)test_between(&seed, 0, 5),
+                                     .lr = 0.5,
+                                     .factor = 1,
+                                     .correction1 = 2,
+                                     .correction2 = 3};
     memcpy(numbers->data, &step, sizeof step);
     test.kernel.u.adamw.beta1 = 0.9;
     test.kernel.u.adamw.beta2 = 0.95;
@@ -125,14 +139,17 @@ static void adamw_on(qdr_dtype dtype, int64_t n, int is_skipped)
     const qdr_dtype sums = sum_type(dtype);
     const double bound = roundings(dtype, 20) * 4;
     test.kernel.u.adamw.n = n;
-    test.kernel.u.adamw.lr = 0.01;
     test.kernel.u.adamw.beta1 = 0.9;
     test.kernel.u.adamw.beta2 = 0.95;
     test.kernel.u.adamw.epsilon = 1e-8;
     test.kernel.u.adamw.weight_decay = 0.1;
     operand *numbers = add_operand(&test, AT(adamw.numbers), QDR_F64, N_NUMBERS);
-    const qdri_adamw_numbers step = {9, 2, uniform(0.1, 1), is_skipped ? 0 : 1 / (1 - 0.9 * 0.9),
-                                     1 / (1 - 0.95 * 0.95)};
+    const qdri_adamw_numbers step = {.norm_squared = 9,
+                                     .n_steps = (double)test_between(&seed, 1, 2),
+                                     .lr = 0.01,
+                                     .factor = uniform(0.1, 1),
+                                     .correction1 = is_skipped ? 0 : 1 / (1 - 0.9 * 0.9),
+                                     .correction2 = 1 / (1 - 0.95 * 0.95)};
     memcpy(numbers->data, &step, sizeof step);
     add_random(&test, AT(adamw.g), sums, n, -1, 1);
     add_result(&test, AT(adamw.p), dtype, n, 1, bound);
@@ -146,6 +163,7 @@ static void adamw_on(qdr_dtype dtype, int64_t n, int is_skipped)
 static void optimizer(void **state)
 {
     (void)state;
+    adamw_rate();
     for (int round = 0; round < N_ROUNDS * N_TYPES; round++)
         adamw_on(float_types[round % N_TYPES], random_size(2000), round % 7 == 0);
     for (int round = 0; round < N_ROUNDS * N_TYPES; round++) {

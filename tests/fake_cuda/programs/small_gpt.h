@@ -9,7 +9,7 @@
 #include "../../../examples/common/gpt.h"
 #include "../../../examples/common/program.h"
 
-enum { SMALL_CONTEXT = 8, SMALL_VOCAB = 31, SMALL_TEXT_BYTES = 512, SMALL_SEQUENCES_MAX = 4 };
+enum { SMALL_CONTEXT = 8, SMALL_VOCAB = 31, SMALL_TEXT_BYTES = 1024, SMALL_SEQUENCES_MAX = 4 };
 
 typedef struct small_gpt {
     int shape[4];
@@ -52,7 +52,7 @@ static inline void small_gpt_destroy(small_gpt *m)
     qdr_grid_destroy(&m->grid);
 }
 
-/* Windows of a text that repeats nothing soon; other ones for each input. */
+/* Windows of a text; other ones for each of ten inputs. */
 static inline qdr_status small_gpt_fill(small_gpt *m, int input)
 {
     int64_t starts[SMALL_SEQUENCES_MAX];

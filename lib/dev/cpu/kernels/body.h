@@ -56,6 +56,7 @@ const qdri_kernel_fn TABLE_NAME(QDRI_ISA)[QDRI_N_KERNELS] = {
     [QDRI_K_CE_LOSS] = ce_loss,
     [QDRI_K_CE_BACKWARD] = ce_backward,
     [QDRI_K_SUM_SQUARES] = sum_squares,
+    [QDRI_K_ADAMW_RATE] = adamw_rate,
     [QDRI_K_ADAMW_BEGIN] = adamw_begin,
     [QDRI_K_ADAMW] = adamw,
     [QDRI_K_COPY_BLOCK] = copy_block,

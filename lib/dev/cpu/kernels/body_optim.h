@@ -14,11 +14,17 @@ static void sum_squares(const qdri_kernel *kernel)
     *kernel->u.reduce.result = sum;
 }
 
+static void adamw_rate(const qdri_kernel *kernel)
+{
+    kernel->u.adamw.numbers->lr = kernel->u.adamw.lr;
+}
+
 static void adamw_begin(const qdri_kernel *kernel)
 {
     qdri_adamw_numbers *numbers = kernel->u.adamw.numbers;
     const double scale = kernel->u.adamw.grad_scale, most = kernel->u.adamw.clip_norm;
     const double norm = sqrt(numbers->norm_squared) / scale;
+    numbers->n_begun++;
     numbers->correction1 = numbers->correction2 = 0;
     if (kernel->u.adamw.skips && !(norm < INFINITY)) return;
     numbers->n_steps++;
@@ -38,7 +44,7 @@ static void adamw(const qdri_kernel *kernel)
     const real correction1 = (real)numbers->correction1;
     const real correction2 = (real)numbers->correction2;
     const real epsilon = (real)kernel->u.adamw.epsilon;
-    const real lr = (real)kernel->u.adamw.lr;
+    const real lr = (real)numbers->lr;
     const real decay = (real)kernel->u.adamw.weight_decay;
     const real *g = kernel->u.adamw.g;
     real *m = kernel->u.adamw.m;
@@ -46,6 +52,8 @@ static void adamw(const qdri_kernel *kernel)
     elem *p = kernel->u.adamw.p;
     real *master = ELEM_IS_REAL ? kernel->u.adamw.p : kernel->u.adamw.master;
     if (numbers->correction1 == 0) return;
+    if (!ELEM_IS_REAL && numbers->n_steps == 1)
+        for (int64_t i = 0; i < kernel->u.adamw.n; i++) master[i] = get(p[i]);
     SIMD for (int64_t i = 0; i < kernel->u.adamw.n; i++)
     {
         const real gi = g[i] * factor;

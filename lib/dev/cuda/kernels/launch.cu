@@ -27,6 +27,7 @@ cudaError_t qdri_cuda_launch(const qdri_kernel *kernel, const qdri_cuda_place *p
     case QDRI_K_CE_LOSS:
     case QDRI_K_CE_BACKWARD: return qdri_cuda_cross_entropy(kernel, place);
     case QDRI_K_SUM_SQUARES:
+    case QDRI_K_ADAMW_RATE:
     case QDRI_K_ADAMW_BEGIN:
     case QDRI_K_ADAMW: return qdri_cuda_optimizer(kernel, place);
     case QDRI_K_COPY_BLOCK:

@@ -48,10 +48,13 @@ cudaError_t launch_sum_squares(const qdri_kernel *kernel, const qdri_cuda_place 
                   kernel->u.reduce.result, accumulate);
 }
 
+__global__ void adamw_rate(qdri_adamw_numbers *numbers, double lr) { numbers->lr = lr; }
+
 __global__ void adamw_begin(qdri_adamw_numbers *numbers, double beta1, double beta2,
                             double clip_norm, double grad_scale, bool skips)
 {
     const double norm = sqrt(numbers->norm_squared) / grad_scale;
+    numbers->n_begun++;
     numbers->correction1 = numbers->correction2 = 0;
     if (skips && !(norm < INFINITY)) return;
     const double t = numbers->n_steps + 1;
@@ -63,8 +66,8 @@ __global__ void adamw_begin(qdri_adamw_numbers *numbers, double beta1, double be
 
 /* What a step multiplies with. */
 template <typename R> struct adamw_by {
-    R beta1, beta2, rest1, rest2, epsilon, lr, decay;
-    R factor, correction1, correction2; /* known on the device only */
+    R beta1, beta2, rest1, rest2, epsilon, decay;
+    R lr, factor, correction1, correction2; /* known on the device only */
 };
 
 template <typename R>
@@ -84,17 +87,24 @@ __global__ void adamw(int64_t n, adamw_by<R> by, const qdri_adamw_numbers *numbe
 {
     constexpr int V = pack_width<R>;
     const int64_t step = (int64_t)gridDim.x * blockDim.x * V;
+    const bool is_first = p && numbers->n_steps == 1; /* then masters are the parameters */
     if (numbers->correction1 == 0) return;
+    by.lr = (R)numbers->lr;
     by.factor = (R)numbers->factor;
     by.correction1 = (R)numbers->correction1;
     by.correction2 = (R)numbers->correction2;
     for (int64_t at = thread_number() * V; at < n; at += step) {
         const pack<R, V> gradient = load<V>(g, at, n, wide);
         pack<R, V> first = load<V>(m, at, n, wide), second = load<V>(v, at, n, wide);
-        pack<R, V> value = load<V>(master, at, n, wide);
+        pack<R, V> value;
         pack<T, V> narrow;
+        if (is_first)
+            narrow = load<V>((const T *)p, at, n, wide);
+        else
+            value = load<V>((const R *)master, at, n, wide);
 #pragma unroll
         for (int k = 0; k < V; k++) {
+            if (is_first) value.at[k] = (R)get(narrow.at[k]);
             value.at[k] = adamw_step(by, gradient.at[k], first.at[k], second.at[k], value.at[k]);
             narrow.at[k] = put<T>(value.at[k]);
         }
@@ -103,6 +113,12 @@ __global__ void adamw(int64_t n, adamw_by<R> by, const qdri_adamw_numbers *numbe
         store<V>(master, at, n, wide, value);
         if (p) store<V>(p, at, n, wide, narrow);
     }
+}
+
+cudaError_t launch_rate(const qdri_kernel *kernel, const qdri_cuda_place *place)
+{
+    return launch(place, dim3(1), dim3(1), 0, adamw_rate, kernel->u.adamw.numbers,
+                  kernel->u.adamw.lr);
 }
 
 cudaError_t launch_begin(const qdri_kernel *kernel, const qdri_cuda_place *place)
@@ -120,7 +136,6 @@ template <typename R> adamw_by<R> by_of(const qdri_kernel *kernel)
     by.rest1 = (R)(1 - kernel->u.adamw.beta1);
     by.rest2 = (R)(1 - kernel->u.adamw.beta2);
     by.epsilon = (R)kernel->u.adamw.epsilon;
-    by.lr = (R)kernel->u.adamw.lr;
     by.decay = (R)kernel->u.adamw.weight_decay;
     return by;
 }
@@ -147,6 +162,7 @@ cudaError_t launch_adamw(const qdri_kernel *kernel, const qdri_cuda_place *place
 
 cudaError_t qdri_cuda_optimizer(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
+    if (kernel->kind == QDRI_K_ADAMW_RATE) return launch_rate(kernel, place);
     if (kernel->kind == QDRI_K_ADAMW_BEGIN) return launch_begin(kernel, place);
     return with_type(kernel->dtype, [&](auto t) {
         typedef decltype(t) T;
