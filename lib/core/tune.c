@@ -9,7 +9,6 @@
 #include "core/dtype.h"
 #include "core/size.h"
 
-enum { MOST_ALGORITHMS = 64 };
 #define LEAST_GAIN 0.05 /* less than that is noise, or may be */
 
 const char *qdri_storage_name(qdr_storage storage)
@@ -105,9 +104,8 @@ static int unpack_algorithms(json_t *item, qdri_tune_choice *choice, json_error_
     if (json_unpack_ex(list, error, 0, "[i, i, i!]", &a[0], &a[1], &a[2]) != 0) return 0;
     memcpy(choice->algorithms[1], a, sizeof choice->algorithms[1]);
     for (int i = 0; i < QDRI_N_PRODUCTS; i++) {
-        if (a[i] >= 0 && a[i] < MOST_ALGORITHMS) continue;
-        snprintf(error->text, sizeof error->text, "algorithm %d; 0 to %d are possible", a[i],
-                 MOST_ALGORITHMS - 1);
+        if (a[i] >= 0) continue;
+        snprintf(error->text, sizeof error->text, "algorithm %d; none is below 0", a[i]);
         return 0;
     }
     return 1;

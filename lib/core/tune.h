@@ -7,8 +7,8 @@
  * {…}}]}
  *
  * Times are seconds, of the slowest rank; a choice without them counts as well. Where the device
- * has several algorithms for a product, "algorithms": [1, 0, 2] names those of y, dx and dw with
- * the storage chosen. */
+ * has several algorithms for a product, "algorithms": [1093, 0, 77] names those of y, dx and dw
+ * with the storage chosen; 0 is what the device takes for the best. */
 #ifndef QDRI_CORE_TUNE_H
 #define QDRI_CORE_TUNE_H
 

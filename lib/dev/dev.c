@@ -157,8 +157,6 @@ int qdri_dev_runs_work(const qdri_dev *dev) { return dev->table->runs_work; }
 
 int qdri_dev_gpu(const qdri_dev *dev) { return dev->table->gpu ? dev->table->gpu(dev) : -1; }
 
-int qdri_dev_n_algorithms(const qdri_dev *dev) { return dev->table->n_algorithms; }
-
 int qdri_dev_fuses(const qdri_dev *dev, const qdri_gemm *gemm)
 {
     return dev->table->fuses && dev->table->fuses(dev, gemm);
@@ -401,17 +399,22 @@ qdr_status qdri_dev_check_rounding(const qdri_dev *dev)
     return dev->table->check_rounding ? dev->table->check_rounding(dev) : QDR_OK;
 }
 
+qdr_status qdri_gemm_list_algorithms(qdr_stream *stream, const qdri_gemm *gemm, int most,
+                                     int algorithms[], int *n)
+{
+    const qdri_dev_table *table = stream->dev->table;
+    QDR_TRY(qdri_gemm_check(gemm));
+    algorithms[0] = 0;
+    *n = 1;
+    return table->list_algorithms ? table->list_algorithms(stream, gemm, most, algorithms, n)
+                                  : QDR_OK;
+}
+
 qdr_status qdri_gemm_run(qdr_stream *stream, const qdri_gemm *gemm)
 {
     QDR_TRY(stream_check(stream));
     QDR_TRY(qdri_gemm_check(gemm));
     if (gemm->m == 0 || gemm->n == 0) return QDR_OK;
-    if (gemm->algorithm < 0 || gemm->algorithm >= stream->dev->table->n_algorithms)
-        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                        "product: there is no algorithm %d on the %s, which has "
-                        "%d at most",
-                        gemm->algorithm, stream->dev->table->name,
-                        stream->dev->table->n_algorithms);
     if ((gemm->bias || gemm->gelu || gemm->gelu_of) && !qdri_dev_fuses(stream->dev, gemm))
         return QDR_FAIL(QDR_ERR_UNSUPPORTED,
                         "product: the %s does no bias or GELU of this kind with a product of %s; "

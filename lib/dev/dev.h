@@ -27,8 +27,9 @@ typedef struct qdri_gemm {
     qdr_dtype c_dtype; /* of C: dtype, or F32 for products of BF16 and F16 */
     qdri_rounding round_a, round_b; /* both or none, E5M2 one of them at most; then the type is BF16
                                        or F32, and the sums are those of the rounded factors */
-    int algorithm; /* which of the ways that the device has for such a product, from what it takes
-                      for the best on; 0 … qdri_dev_n_algorithms() - 1 */
+    int algorithm; /* which of the ways that the device has for such a product, as
+                      qdri_gemm_list_algorithms() names them; 0, or one that it lacks: what it takes
+                      for the best */
     /* What is done to the sums before they are rounded, where it is not NULL; only what
      * qdri_dev_fuses() says. */
     const void *bias; /* n elements of C's type, added to each row */
@@ -53,7 +54,6 @@ typedef enum qdri_stream_kind {
 
 typedef struct qdri_dev_table {
     const char *name;
-    int n_algorithms; /* of a product, at most */
     int runs_work; /* 1: its threads run `work` until it does not return QDR_PENDING, and its memory
                       is the host's; 0: work runs once and may not be pending */
     /* Aligned to 64 bytes. is_shared: it would better be what whoever joins the ranks gives. */
@@ -74,6 +74,8 @@ typedef struct qdri_dev_table {
     qdr_status (*gemm)(qdr_stream *stream, const qdri_gemm *gemm);
     qdr_status (*kernel)(qdr_stream *stream, const qdri_kernel *kernel);
     int (*fuses)(const qdri_dev *dev, const qdri_gemm *gemm); /* optional: never */
+    qdr_status (*list_algorithms)(qdr_stream *stream, const qdri_gemm *gemm, int most,
+                                  int algorithms[], int *n); /* optional: one */
     qdr_status (*check_rounding)(const qdri_dev *dev); /* optional: it can */
     size_t (*fixed_bytes)(const qdri_dev *dev, qdr_dtype dtype);
     /* Optional, the two: memory of a stream's that a product takes besides. */
@@ -156,7 +158,6 @@ QDR_NODISCARD qdr_status qdri_reserve_product(qdr_stream *stream, size_t bytes);
 const char *qdri_dev_name(const qdri_dev *dev); /* "cpu", "cuda" */
 int qdri_dev_runs_work(const qdri_dev *dev);
 int qdri_dev_gpu(const qdri_dev *dev); /* its number; -1: none */
-int qdri_dev_n_algorithms(const qdri_dev *dev);
 /* 1: it does with this product, at once, what `bias`, `gelu` and `gelu_of` ask for. */
 int qdri_dev_fuses(const qdri_dev *dev, const qdri_gemm *gemm);
 /* Whether it has products of factors that are rounded to fp8.
@@ -207,6 +208,10 @@ QDR_NODISCARD qdr_status qdri_stamp(qdr_stream *stream, int64_t *nanosecs);
 QDR_NODISCARD qdr_status qdri_work(qdr_stream *stream, qdri_work_fn fn, const void *args,
                                    size_t bytes);
 QDR_NODISCARD qdr_status qdri_gemm_run(qdr_stream *stream, const qdri_gemm *gemm);
+/* The ways that the device has for a product, from what it takes for the best on: at least one,
+ * `most` at most. A number means the same for other products, too, where they have it. */
+QDR_NODISCARD qdr_status qdri_gemm_list_algorithms(qdr_stream *stream, const qdri_gemm *gemm,
+                                                   int most, int algorithms[], int *n);
 QDR_NODISCARD qdr_status qdri_kernel_run(qdr_stream *stream, const qdri_kernel *kernel);
 QDR_NODISCARD qdr_status qdri_copy(qdr_stream *stream, void *dst, const void *src, size_t bytes);
 QDR_NODISCARD qdr_status qdri_fill_zero(qdr_stream *stream, void *dst, size_t bytes);

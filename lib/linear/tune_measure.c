@@ -100,10 +100,9 @@ static void operands_destroy(const qdr_stack *stack, operands *o)
     for (int i = 0; i < 5; i++) qdri_mem_free(dev, memory[i]);
 }
 
-static qdr_status time_product(const qdr_stack *stack, const qdri_tune_key *key, const operands *o,
-                               way how, double *secs)
+static qdri_gemm product_of(const qdr_stack *stack, const qdri_tune_key *key, const operands *o,
+                            way how)
 {
-    qdr_stream *stream = qdr_context_stream(qdr_grid_context(stack->grid));
     const int is_dw = how.kind == QDRI_PRODUCT_DW, turned = how.storage == QDR_IN_OUT;
     qdri_task task = {.kind = QDRI_TASK_PRODUCT,
                       .dtype = key->dtype,
@@ -114,6 +113,14 @@ static qdr_status time_product(const qdr_stack *stack, const qdri_tune_key *key,
     gemm.a = how.kind == QDRI_PRODUCT_Y || (is_dw && turned) ? o->x : o->y;
     gemm.b = !is_dw ? o->w : turned ? o->y : o->x;
     gemm.c = o->result;
+    return gemm;
+}
+
+static qdr_status time_product(const qdr_stack *stack, const qdri_tune_key *key, const operands *o,
+                               way how, double *secs)
+{
+    qdr_stream *stream = qdr_context_stream(qdr_grid_context(stack->grid));
+    const qdri_gemm gemm = product_of(stack, key, o, how);
     const int64_t began_ns = qdri_now_ns();
     QDR_TRY(qdri_gemm_run(stream, &gemm));
     QDR_TRY(qdri_stream_synchronize(stream));
@@ -185,19 +192,38 @@ static qdr_status time_algorithm(const qdr_stack *stack, const qdri_tune_key *ke
     return QDR_OK;
 }
 
+/* Rank 0's, for all. */
+typedef struct algorithm_list {
+    int n, numbers[MOST_SECS];
+} algorithm_list;
+
+static qdr_status list_algorithms(const qdr_stack *stack, const qdri_tune_key *key,
+                                  const operands *o, way how, algorithm_list *list)
+{
+    qdr_context *ctx = qdr_grid_context(stack->grid);
+    const qdri_gemm gemm = product_of(stack, key, o, how);
+    QDR_TRY(qdr_agree(ctx, qdri_gemm_list_algorithms(qdr_context_stream(ctx), &gemm, MOST_SECS,
+                                                     list->numbers, &list->n)));
+    return qdr_broadcast(ctx, 0, list, sizeof *list);
+}
+
 static qdr_status choose_algorithm(const qdr_stack *stack, const qdri_tune_key *key,
                                    const operands *o, way how, int *algorithm)
 {
-    const qdri_dev *dev = qdri_context_dev(qdr_grid_context(stack->grid));
-    const int n = qdri_dev_n_algorithms(dev) < MOST_SECS ? qdri_dev_n_algorithms(dev) : MOST_SECS;
+    algorithm_list list = {0};
     double secs[MOST_SECS];
+    int best = 0;
     *algorithm = 0;
-    if (n == 1) return QDR_OK;
-    for (how.algorithm = 0; how.algorithm < n; how.algorithm++)
-        QDR_TRY(time_algorithm(stack, key, o, how, &secs[how.algorithm]));
-    QDR_TRY(slowest(stack, o, secs, n));
-    for (int i = 1; i < n; i++)
-        if (secs[i] < secs[*algorithm]) *algorithm = i;
+    QDR_TRY(list_algorithms(stack, key, o, how, &list));
+    if (list.n == 1) return QDR_OK;
+    for (int i = 0; i < list.n; i++) {
+        how.algorithm = list.numbers[i];
+        QDR_TRY(time_algorithm(stack, key, o, how, &secs[i]));
+    }
+    QDR_TRY(slowest(stack, o, secs, list.n));
+    for (int i = 1; i < list.n; i++)
+        if (secs[i] < secs[best]) best = i;
+    *algorithm = best > 0 ? list.numbers[best] : 0;
     return QDR_OK;
 }
 

@@ -4,7 +4,7 @@
 
 #include "internal.h"
 
-enum { COUNTED_MOST = 32 };
+enum { COUNTED_MOST = 48 };
 
 typedef struct counted {
     const char *what;

@@ -42,6 +42,8 @@ typedef struct fake_algo {
     uint8_t is_scaled; /* the description had the scales of A and B then */
 } fake_algo;
 
+#define FAKE_FIRST_TILE 20u /* of FAKE_TILES */
+#define FAKE_TILES 4u
 #define FAKE_ALGO_MAGIC 0x66616b65616c676fu
 
 _Static_assert(sizeof(fake_desc) <= sizeof(cublasLtMatmulDescOpaque_t), "fits");

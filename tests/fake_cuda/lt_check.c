@@ -94,7 +94,7 @@ cublasStatus_t fake_check_product(const fake_product *p)
     return CUBLAS_STATUS_SUCCESS;
 }
 
-/* ---- what is offered ---- */
+/* ---- what is offered: with an epilogue the last one first ---- */
 
 static const struct {
     uint64_t workspace_bytes;
@@ -142,19 +142,21 @@ static cublasLtMatmulHeuristicResult_t idle_offer(void)
 static int offer(const fake_product *p, const fake_preference *preference, int most,
                  cublasLtMatmulHeuristicResult_t *results)
 {
+    enum { N_OFFERS = sizeof offers / sizeof *offers };
     int n = 0;
-    for (size_t i = 0; i < sizeof offers / sizeof *offers && n < most; i++) {
+    for (int at = 0; at < N_OFFERS && n < most; at++) {
+        const int i = p->desc.epilogue == CUBLASLT_EPILOGUE_DEFAULT ? at : N_OFFERS - 1 - at;
         const uint32_t reduction = offers[i].n_splits > 1 ? reduction_of(preference, p) : 0;
         if (offers[i].workspace_bytes > preference->workspace_bytes) continue;
         if (offers[i].n_splits > 1 && !reduction) continue;
-        if (i == 1) results[n++] = idle_offer();
+        if (at == 1) results[n++] = idle_offer();
         if (n == most) break;
         fake_algo algo = {.magic = FAKE_ALGO_MAGIC,
                           .workspace_bytes = offers[i].workspace_bytes,
                           .id = offers[i].id,
                           .n_splits = offers[i].n_splits,
                           .reduction = reduction,
-                          .tile = 20 + (uint32_t)i,
+                          .tile = FAKE_FIRST_TILE + (uint32_t)i,
                           .stages = 8};
         need(preference, p, &algo);
         results[n] = (cublasLtMatmulHeuristicResult_t){.workspaceSize = offers[i].workspace_bytes,

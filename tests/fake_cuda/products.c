@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cublasLtMatmul: what a product reads and writes, and its way to the stream. */
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "lt.h"
@@ -148,6 +150,25 @@ static cublasStatus_t enqueue(fake_stream *stream, int device, const fake_produc
     return error == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 
+/* Algorithms that were offered and do not run: FAKE_CUDA_REFUSED, as tiles, "20,22"; "fused,20,22":
+ * not with an epilogue. */
+static int is_refused(const fake_product *p, const fake_algo *algo)
+{
+    const char *tiles = getenv("FAKE_CUDA_REFUSED");
+    char number[16];
+    snprintf(number, sizeof number, "%u", (unsigned)algo->tile);
+    if (!tiles || (strstr(tiles, "fused") && p->desc.epilogue == CUBLASLT_EPILOGUE_DEFAULT))
+        return 0;
+    return strstr(tiles, number) != NULL;
+}
+
+static void count_tile(const fake_algo *algo)
+{
+    static const char *const names[FAKE_TILES] = {"tile 20", "tile 21", "tile 22", "tile 23"};
+    const uint32_t i = algo->tile - FAKE_FIRST_TILE;
+    if (i < FAKE_TILES) fake_count(names[i]);
+}
+
 static double factor(const void *number, int type) { return fake_load(number, 0, type); }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha,
@@ -180,7 +201,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     p.beta = factor(beta, p.desc.scale_type);
     const cublasStatus_t status = check(&p, algo, workspace_bytes);
     if (status != CUBLAS_STATUS_SUCCESS) return status;
+    if (algo && is_refused(&p, algo)) return CUBLAS_STATUS_NOT_SUPPORTED;
     if (fake_take_failure("product")) return CUBLAS_STATUS_EXECUTION_FAILED;
+    if (algo) count_tile(algo);
     fake_lock();
     const cublasStatus_t done = enqueue(fake_find_stream(stream, "a product"), device, &p,
                                         workspace_bytes);

@@ -108,7 +108,6 @@ static void destroy(qdri_dev *dev)
 
 static const qdri_dev_table cpu_table = {
     .name = "cpu",
-    .n_algorithms = 1,
     .runs_work = 1,
     .mem_alloc = mem_alloc,
     .mem_free = mem_free,

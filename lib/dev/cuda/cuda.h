@@ -162,6 +162,8 @@ void qdri_cuda_stamps_free(qdri_cuda_dev *dev);
 
 /* gemm.c */
 qdr_status qdri_cuda_gemm(qdr_stream *stream, const qdri_gemm *gemm);
+qdr_status qdri_cuda_list_algorithms(qdr_stream *stream, const qdri_gemm *gemm, int most,
+                                     int algorithms[], int *n);
 void qdri_cuda_products_free(qdri_cuda_dev *dev);
 /* Where the GPU finds by what the numbers of A and of B are multiplied. */
 typedef struct qdri_cuda_scales {

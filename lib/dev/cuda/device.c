@@ -40,7 +40,6 @@ static void destroy(qdri_dev *dev)
 
 static const qdri_dev_table cuda_table = {
     .name = "cuda",
-    .n_algorithms = QDRI_CUDA_ALGORITHMS,
     .mem_alloc = qdri_cuda_mem_alloc,
     .mem_free = qdri_cuda_mem_free,
     .stream_create = qdri_cuda_stream_create,
@@ -57,6 +56,7 @@ static const qdri_dev_table cuda_table = {
     .fill_zero = qdri_cuda_fill_zero,
     .gemm = qdri_cuda_gemm,
     .fuses = qdri_cuda_fuses,
+    .list_algorithms = qdri_cuda_list_algorithms,
     .check_rounding = qdri_cuda_check_rounding,
     .kernel = qdri_cuda_kernel,
     .fixed_bytes = fixed_bytes,

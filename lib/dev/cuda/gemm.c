@@ -27,7 +27,7 @@ struct qdri_cuda_product {
     cublasLtMatmulDesc_t description;
     cublasLtMatrixLayout_t a, b, c;
     int n_algorithms; /* that work; 0: it is refused */
-    cublasLtMatmulAlgo_t algorithm;
+    cublasLtMatmulAlgo_t algorithms[QDRI_CUDA_ALGORITHMS]; /* the first is taken */
 };
 
 static int32_t align_of(const void *data)
@@ -203,32 +203,84 @@ static qdr_status prefer_all(qdri_cuda_dev *dev, const product_key *key)
     return prefer(dev, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &c, sizeof c);
 }
 
-/* The list may name some that do not work. @return how many do */
-static int keep_working(cublasLtMatmulHeuristicResult_t *found, int n_found)
+/* The list may name some that do not work. */
+static void keep_working(qdri_cuda_product *p, const cublasLtMatmulHeuristicResult_t *found,
+                         int n_found)
 {
-    int n = 0;
     for (int i = 0; i < n_found; i++)
-        if (found[i].state == CUBLAS_STATUS_SUCCESS) found[n++] = found[i];
-    return n;
+        if (found[i].state == CUBLAS_STATUS_SUCCESS)
+            p->algorithms[p->n_algorithms++] = found[i].algo;
 }
 
-/* A number that was chosen elsewhere (with more multiprocessors, say) may be too high here: then it
- * is the first again. All are asked for, since nobody says that a shorter list begins alike. */
-static qdr_status choose_algorithm(qdri_cuda_dev *dev, qdri_cuda_product *p)
+/* What there is not. Of what is fused or rounded, some releases say that the request is wrong. */
+static int is_none(const product_key *key, cublasStatus_t status)
+{
+    const int is_plain = key->epilogue == CUBLASLT_EPILOGUE_DEFAULT && !key->rounding;
+    return status == CUBLAS_STATUS_NOT_SUPPORTED ||
+           (status == CUBLAS_STATUS_INVALID_VALUE && !is_plain);
+}
+
+/* All are asked for, since nobody says that a shorter list begins alike. */
+static qdr_status list_algorithms(qdri_cuda_dev *dev, qdri_cuda_product *p)
 {
     cublasLtMatmulHeuristicResult_t found[QDRI_CUDA_ALGORITHMS];
-    const product_key *key = &p->key;
     int n_found = 0;
-    QDR_TRY(prefer_all(dev, key));
+    QDR_TRY(prefer_all(dev, &p->key));
     const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
         dev->lt, p->description, p->b, p->a, p->c, p->c, dev->preference, QDRI_CUDA_ALGORITHMS,
         found, &n_found);
-    if (status != CUBLAS_STATUS_NOT_SUPPORTED)
-        QDR_TRY(qdri_cublas_status(dev, status, "cublasLtMatmulAlgoGetHeuristic"));
-    p->n_algorithms = keep_working(found, n_found);
-    if (p->n_algorithms > 0)
-        p->algorithm = found[key->algorithm < p->n_algorithms ? key->algorithm : 0].algo;
+    if (is_none(&p->key, status)) return QDR_OK;
+    QDR_TRY(qdri_cublas_status(dev, status, "cublasLtMatmulAlgoGetHeuristic"));
+    keep_working(p, found, n_found);
     return QDR_OK;
+}
+
+/* A number for what makes an algorithm, the same in every list that has it, whatever the epilogue,
+ * the shape and the release; FNV-1a. Never 0. */
+static int code_of(const cublasLtMatmulAlgo_t *algorithm)
+{
+    static const cublasLtMatmulAlgoConfigAttributes_t attributes[] = {
+        CUBLASLT_ALGO_CONFIG_ID,
+        CUBLASLT_ALGO_CONFIG_TILE_ID,
+        CUBLASLT_ALGO_CONFIG_STAGES_ID,
+        CUBLASLT_ALGO_CONFIG_SPLITK_NUM,
+        CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME,
+        CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING,
+        CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION,
+        CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID,
+        CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID,
+    };
+    uint32_t code = 2166136261u;
+    for (size_t i = 0; i < sizeof attributes / sizeof *attributes; i++) {
+        uint32_t value = 0;
+        const int is_short = attributes[i] >= CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID;
+        size_t written = 0;
+        (void)cublasLtMatmulAlgoConfigGetAttribute(
+            algorithm, attributes[i], &value, is_short ? sizeof(uint16_t) : sizeof value, &written);
+        for (int byte = 0; byte < 4; byte++) code = (code ^ (value >> 8 * byte & 0xff)) * 16777619u;
+    }
+    code &= INT32_MAX;
+    return code ? (int)code : 1;
+}
+
+/* One that was measured elsewhere may be missing here: then the first remains. */
+static void choose_algorithm(qdri_cuda_product *p)
+{
+    for (int i = 0; i < p->n_algorithms && p->key.algorithm; i++) {
+        if (code_of(&p->algorithms[i]) != p->key.algorithm) continue;
+        const cublasLtMatmulAlgo_t chosen = p->algorithms[i];
+        memmove(p->algorithms + 1, p->algorithms, (size_t)i * sizeof chosen);
+        p->algorithms[0] = chosen;
+        return;
+    }
+}
+
+/* @return 0: it was the last one */
+static int drop_algorithm(qdri_cuda_product *p)
+{
+    p->n_algorithms--;
+    memmove(p->algorithms, p->algorithms + 1, (size_t)p->n_algorithms * sizeof *p->algorithms);
+    return p->n_algorithms > 0;
 }
 
 static qdr_status check_algorithm(const qdri_cuda_dev *dev, const qdri_cuda_product *p)
@@ -288,7 +340,8 @@ static qdr_status make_product(qdri_cuda_dev *dev, const product_key *key, int a
     made->key = *key;
     QDR_TRY_OUT(status, describe(dev, made));
     QDR_TRY_OUT(status, announce_pointers(dev, made));
-    QDR_TRY_OUT(status, choose_algorithm(dev, made));
+    QDR_TRY_OUT(status, list_algorithms(dev, made));
+    choose_algorithm(made);
     QDR_TRY_OUT(status, add_product(dev, made, at));
     return QDR_OK;
 out:
@@ -334,7 +387,14 @@ static qdr_status scale(qdr_stream *stream, const qdri_gemm *g)
     return qdri_cuda_gemm(stream, &step);
 }
 
-static qdr_status multiply(qdr_stream *stream, const qdri_cuda_product *p, const qdri_gemm *g,
+/* Nothing was enqueued: this algorithm does not run here, whatever the list says. */
+static int is_refusal(cublasStatus_t error)
+{
+    return error == CUBLAS_STATUS_NOT_SUPPORTED || error == CUBLAS_STATUS_ARCH_MISMATCH ||
+           error == CUBLAS_STATUS_INVALID_VALUE;
+}
+
+static qdr_status multiply(qdr_stream *stream, qdri_cuda_product *p, const qdri_gemm *g,
                            const qdri_cuda_scales *scales)
 {
     qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
@@ -342,18 +402,23 @@ static qdr_status multiply(qdr_stream *stream, const qdri_cuda_product *p, const
     const int is_double = g->dtype == QDR_F64;
     void *const result = qdri_cuda_result(g);
     void *workspace;
+    cublasStatus_t error;
     QDR_TRY(qdri_cuda_workspace(stream, &workspace));
     QDR_TRY(set_epilogue_pointers(dev, p, g->bias, qdri_cuda_auxiliary(g)));
     QDR_TRY(set_scales(dev, p, scales ? scales->b : NULL, scales ? scales->a : NULL));
-    const cublasStatus_t error = cublasLtMatmul(
-        dev->lt, p->description, is_double ? (const void *)&g->alpha : &alpha, g->b, p->b, g->a,
-        p->a, is_double ? (const void *)&g->beta : &beta, result, p->c, result, p->c, &p->algorithm,
-        workspace, QDRI_CUDA_WORKSPACE_BYTES, qdri_cuda_handle(stream));
-    return qdri_cuda_taken(stream, qdri_cublas_status(dev, error, "cublasLtMatmul"));
+    do {
+        error = cublasLtMatmul(
+            dev->lt, p->description, is_double ? (const void *)&g->alpha : &alpha, g->b, p->b, g->a,
+            p->a, is_double ? (const void *)&g->beta : &beta, result, p->c, result, p->c,
+            &p->algorithms[0], workspace, QDRI_CUDA_WORKSPACE_BYTES, qdri_cuda_handle(stream));
+    } while (is_refusal(error) && drop_algorithm(p));
+    return is_refusal(error)
+               ? check_algorithm(dev, p)
+               : qdri_cuda_taken(stream, qdri_cublas_status(dev, error, "cublasLtMatmul"));
 }
 
 static qdr_status find_or_make(qdri_cuda_dev *dev, const qdri_gemm *gemm,
-                               const qdri_cuda_product **product)
+                               qdri_cuda_product **product)
 {
     const product_key key = key_of(dev, gemm);
     int found;
@@ -363,31 +428,45 @@ static qdr_status find_or_make(qdri_cuda_dev *dev, const qdri_gemm *gemm,
     return check_algorithm(dev, *product);
 }
 
-qdr_status qdri_cuda_gemm_fp8(qdr_stream *stream, const qdri_gemm *gemm,
-                              const qdri_cuda_scales *scales)
+static qdr_status run(qdr_stream *stream, const qdri_gemm *gemm, const qdri_cuda_scales *scales)
 {
-    const qdri_cuda_product *product = NULL;
+    qdri_cuda_product *product = NULL;
     QDR_TRY(find_or_make(qdri_cuda_dev_of(stream), gemm, &product));
     return multiply(stream, product, gemm, scales);
 }
 
+qdr_status qdri_cuda_gemm_fp8(qdr_stream *stream, const qdri_gemm *gemm,
+                              const qdri_cuda_scales *scales)
+{
+    return run(stream, gemm, scales);
+}
+
 int qdri_cuda_has_fp8(qdr_stream *stream, const qdri_gemm *gemm)
 {
-    const qdri_cuda_product *product = NULL;
+    qdri_cuda_product *product = NULL;
     return find_or_make(qdri_cuda_dev_of(stream), gemm, &product) == QDR_OK;
+}
+
+qdr_status qdri_cuda_list_algorithms(qdr_stream *stream, const qdri_gemm *gemm, int most,
+                                     int algorithms[], int *n)
+{
+    qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
+    qdri_cuda_product *product = NULL;
+    QDR_TRY(qdri_cuda_enter(dev));
+    QDR_TRY(find_or_make(dev, gemm, &product));
+    for (*n = 0; *n < most && *n < product->n_algorithms; ++*n)
+        algorithms[*n] = code_of(&product->algorithms[*n]);
+    return QDR_OK;
 }
 
 qdr_status qdri_cuda_gemm(qdr_stream *stream, const qdri_gemm *gemm)
 {
-    qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
-    const qdri_cuda_product *product = NULL;
     const int is_fused = gemm->bias || gemm->gelu || gemm->gelu_of;
-    QDR_TRY(qdri_cuda_enter(dev));
+    QDR_TRY(qdri_cuda_enter(qdri_cuda_dev_of(stream)));
     if (gemm->k == 0) return is_fused ? qdri_cuda_gemm_in_steps(stream, gemm) : scale(stream, gemm);
     if (gemm->bias && align_of(gemm->bias) < 16) return qdri_cuda_gemm_odd_bias(stream, gemm);
     if (gemm->round_a) return qdri_cuda_gemm_rounded(stream, gemm);
-    const qdr_status made = find_or_make(dev, gemm, &product);
-    if (made == QDR_ERR_UNSUPPORTED && is_fused) return qdri_cuda_gemm_in_steps(stream, gemm);
-    QDR_TRY(made);
-    return multiply(stream, product, gemm, NULL);
+    const qdr_status status = run(stream, gemm, NULL);
+    if (status == QDR_ERR_UNSUPPORTED && is_fused) return qdri_cuda_gemm_in_steps(stream, gemm);
+    return status;
 }

@@ -144,5 +144,7 @@ qdr_status qdri_cuda_gemm_rounded(qdr_stream *stream, const qdri_gemm *g)
     QDR_TRY(round_factors(stream, factors));
     if (!is_fp8) return qdri_cuda_gemm(stream, &product);
     const qdri_cuda_scales scales = {factors[0].back, factors[1].back};
-    return qdri_cuda_gemm_fp8(stream, &product, &scales);
+    const qdr_status status = qdri_cuda_gemm_fp8(stream, &product, &scales);
+    /* Where none of those that were offered runs: from now on there is no such product. */
+    return status == QDR_ERR_UNSUPPORTED ? qdri_cuda_gemm_rounded(stream, g) : status;
 }

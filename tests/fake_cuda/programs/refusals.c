@@ -39,7 +39,7 @@ static void codes_without_a_product(void **state)
     memory_drop(c.data);
 }
 
-/* A number that was measured elsewhere and is too high here means the first. */
+/* A number that was measured elsewhere and names nothing here means the first. */
 static void algorithms_that_are_none(void **state)
 {
     array x = make_random(QDR_F32, (int64_t)SIZE * SIZE, 1);
@@ -59,11 +59,88 @@ static void algorithms_that_are_none(void **state)
     drop(&c);
 }
 
+enum { N_TILES = 4 };
+
+static int64_t runs_of(int tile)
+{
+    static const char *const names[N_TILES] = {"tile 20", "tile 21", "tile 22", "tile 23"};
+    return counted(names[tile]);
+}
+
+/* A number means the same algorithm in whatever list it is, with a bias as without. */
+static void numbers_mean_algorithms(void **state)
+{
+    array x = make_random(QDR_F32, (int64_t)SIZE * SIZE, 1);
+    array plain = make(QDR_F32, (int64_t)SIZE * SIZE), with = make(QDR_F32, (int64_t)SIZE * SIZE);
+    array bias = make(QDR_F32, SIZE);
+    qdri_gemm g = product_of(&x, &plain);
+    int numbers[8], n = 0;
+    (void)state;
+    for (int i = 0; i < SIZE; i++) set(&bias, i, 0);
+    CHECK_OK(qdri_gemm_list_algorithms(stream, &g, 8, numbers, &n));
+    assert_int_equal(n, N_TILES);
+    for (int i = 0; i < n; i++) {
+        const int64_t before = runs_of(i);
+        for (int j = 0; j < i; j++) assert_int_not_equal(numbers[i], numbers[j]);
+        g.algorithm = numbers[i];
+        g.c = plain.data, g.bias = NULL;
+        CHECK_OK(qdri_gemm_run(stream, &g));
+        assert_int_equal(runs_of(i) - before, 1);
+        g.c = with.data, g.bias = bias.data;
+        CHECK_OK(qdri_gemm_run(stream, &g));
+        CHECK_OK(qdri_stream_synchronize(stream));
+        assert_int_equal(runs_of(i) - before, 2);
+        assert_memory_equal(plain.data, with.data, SIZE * SIZE * sizeof(float));
+    }
+    drop(&x);
+    drop(&plain);
+    drop(&with);
+    drop(&bias);
+}
+
+/* What was offered and does not run is passed over, and the context lives; once all are refused,
+ * what was fused is done in steps, and the rest says so. */
+static void algorithms_that_are_refused(void **state)
+{
+    enum { WIDE = SIZE + 4 }; /* of which nothing is known yet */
+    array x = make_random(QDR_F32, (int64_t)WIDE * WIDE, 1);
+    array c = make(QDR_F32, (int64_t)WIDE * WIDE), bias = make_random(QDR_F32, WIDE, 1);
+    qdri_gemm g = product_of(&x, &c);
+    (void)state;
+    g.m = g.n = g.k = g.lda = g.ldb = g.ldc = WIDE;
+    setenv("FAKE_CUDA_REFUSED", "20,21", 1);
+    const int64_t before = runs_of(2);
+    for (int i = 0; i < TIMES; i++) CHECK_OK(qdri_gemm_run(stream, &g));
+    assert_int_equal(runs_of(2) - before, TIMES);
+    setenv("FAKE_CUDA_REFUSED", "20,21,22,23", 1);
+    CHECK_FAILS(qdri_gemm_run(stream, &g), QDR_ERR_UNSUPPORTED, "cuBLASLt has no f32 product");
+    unsetenv("FAKE_CUDA_REFUSED");
+    g.k = SIZE;
+    g.bias = bias.data;
+    setenv("FAKE_CUDA_REFUSED", "22,23", 1);
+    const int64_t before_bias = runs_of(1);
+    CHECK_OK(qdri_gemm_run(stream, &g));
+    assert_int_equal(runs_of(1) - before_bias, 1);
+    g.k = SIZE - 1;
+    setenv("FAKE_CUDA_REFUSED", "fused,20,21,22,23", 1);
+    const int64_t before_steps = runs_of(0);
+    CHECK_OK(qdri_gemm_run(stream, &g));
+    assert_int_equal(runs_of(0) - before_steps, 1);
+    unsetenv("FAKE_CUDA_REFUSED");
+    CHECK_OK(qdri_stream_synchronize(stream));
+    CHECK_OK(qdri_dev_status(device));
+    drop(&x);
+    drop(&c);
+    drop(&bias);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(codes_without_a_product),
         cmocka_unit_test(algorithms_that_are_none),
+        cmocka_unit_test(numbers_mean_algorithms),
+        cmocka_unit_test(algorithms_that_are_refused),
     };
     return cmocka_run_group_tests(tests, device_open, device_close);
 }
