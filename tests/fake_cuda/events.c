@@ -238,6 +238,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
     cudaError_t error;
     fake_moment *moment = look_at(event, "cudaEventSynchronize", &error);
     if (!moment) return fake_note(error);
+    fake_count("wait of the host");
     await(moment);
     join_and_release(moment);
     return cudaSuccess;

@@ -122,6 +122,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsig
 {
     if (flags & ~(unsigned long long)cudaGraphInstantiateFlagUseNodePriority)
         return fake_note(cudaErrorNotSupported); /* others are not faked */
+    if (!flags) fake_count("graph of one priority");
     fake_lock();
     const cudaError_t error = instantiate(exec, graph);
     fake_unlock();

@@ -271,6 +271,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle)
 {
     fake_lock();
     fake_stream *stream = fake_find_stream(handle, "cudaStreamSynchronize");
+    fake_count("wait of the host");
     const cudaError_t error = may_wait(stream);
     const uint64_t n = error == cudaSuccess ? n_pushed(stream) : 0;
     fake_clock clock = error == cudaSuccess ? copy(&stream->clock) : (fake_clock){0};
@@ -306,6 +307,7 @@ cudaError_t cudaDeviceSynchronize(void)
     if (error != cudaSuccess) return fake_note(error);
     fake_lock();
     error = fake_unsafe();
+    fake_count("wait of the host");
     fake_unlock();
     if (error != cudaSuccess) return fake_note(error);
     fake_wait_for_device(fake_current_device());

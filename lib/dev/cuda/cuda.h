@@ -58,7 +58,7 @@ typedef struct qdri_cuda_dev {
     qdri_cuda_stamps *stamps; /* NULL until the first */
     int wants_ranges;
     qdr_stream *recording; /* where a record was begun; NULL: none was */
-    char products_name[96];
+    char products_name[112];
 } qdri_cuda_dev;
 
 typedef struct qdri_cuda_stream {

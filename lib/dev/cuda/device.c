@@ -110,8 +110,9 @@ static qdr_status open_gpu(qdri_cuda_dev *dev)
     QDRI_CUBLAS_TRY(dev, cublasLtCreate(&dev->lt));
     QDRI_CUBLAS_TRY(dev, cublasLtMatmulPreferenceCreate(&dev->preference));
     const size_t version = cublasLtGetVersion();
-    snprintf(dev->products_name, sizeof dev->products_name, "%.60s, cuBLASLt %zu.%zu.%zu",
-             dev->gpu.name, version / 10000, version / 100 % 100, version % 100);
+    snprintf(dev->products_name, sizeof dev->products_name, "%.60s, cuBLASLt %zu.%zu.%zu%s",
+             dev->gpu.name, version / 10000, version / 100 % 100, version % 100,
+             dev->opts.tf32 ? ", TF32" : "");
     return QDR_OK;
 }
 

@@ -98,6 +98,23 @@ static void numbers_mean_algorithms(void **state)
     drop(&bias);
 }
 
+/* What one operand lacks is not asked of the other. */
+static void operands_that_are_not_aligned(void **state)
+{
+    array x = make_random(QDR_F32, (int64_t)SIZE * SIZE + 1, 1);
+    array c = make(QDR_F32, (int64_t)SIZE * SIZE);
+    (void)state;
+    for (int which = 0; which < 2; which++) {
+        qdri_gemm g = product_of(&x, &c);
+        const void **odd = which ? &g.b : &g.a;
+        *odd = (const float *)x.data + 1;
+        CHECK_OK(qdri_gemm_run(stream, &g));
+        CHECK_OK(qdri_stream_synchronize(stream));
+    }
+    drop(&x);
+    drop(&c);
+}
+
 /* What was offered and does not run is passed over, and the context lives; once all are refused,
  * what was fused is done in steps, and the rest says so. */
 static void algorithms_that_are_refused(void **state)
@@ -140,6 +157,7 @@ int main(void)
         cmocka_unit_test(codes_without_a_product),
         cmocka_unit_test(algorithms_that_are_none),
         cmocka_unit_test(numbers_mean_algorithms),
+        cmocka_unit_test(operands_that_are_not_aligned),
         cmocka_unit_test(algorithms_that_are_refused),
     };
     return cmocka_run_group_tests(tests, device_open, device_close);
