@@ -72,6 +72,8 @@ static const known_trouble troubles[] = {
      "its threads take cores from products, and the library progresses by itself: unset it"},
     {"NCCL_P2P_DISABLE", "1", "GPUs go through the host instead of NVLink: unset it"},
     {"NCCL_IB_DISABLE", "1", "nodes go over sockets instead of InfiniBand: unset it"},
+    {"NCCL_LAUNCH_ORDER_IMPLICIT", "0",
+     "NCCL's kernels start in any order, and may wait for each other for ever: unset it"},
     {"NCCL_LOCAL_REGISTER", "0", "NCCL copies what it could read in place: unset it"},
     {"NCCL_CUMEM_ENABLE", "0", "NCCL copies what it could read in place: unset it"},
     {"QDR_NCCL_REGISTER", "0", "NCCL copies what it could read in place: unset it for timings"},

@@ -5,6 +5,7 @@
 #include <quadrille/coll.h>
 #include <quadrille/launch.h>
 #include <quadrille/linear.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -211,10 +212,19 @@ int doctor_try_sum(doctor_report *report, const char *device, const char *name)
     return n_launched <= 1 && doctor_count(report, DOCTOR_BROKEN) == n_broken;
 }
 
+/* Where programs that say nothing compute. */
+static void try_default(doctor_report *report)
+{
+    const char *device = getenv("QDR_DEVICE");
+    if (device && *device && strcmp(device, "cpu") != 0)
+        try_on(report, NULL, "product, QDR_DEVICE", 1);
+}
+
 void doctor_try_all(doctor_report *report)
 {
     try_on(report, "cpu", "product, CPU", 1);
     doctor_try_sum(report, "cpu", "all-reduce, CPU");
+    try_default(report);
     if (report->gpus.n_gpus == 0) return;
     int n_used = 0;
     for (int i = 0; i < report->gpus.n_gpus; i++) {

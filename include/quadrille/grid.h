@@ -25,7 +25,9 @@ typedef struct qdr_grid_opts {
  *  @retval QDR_ERR_MEMORY, QDR_ERR_MPI  nothing was made */
 QDR_API QDR_NODISCARD qdr_status qdr_grid_create(qdr_context *ctx, const qdr_grid_opts *opts,
                                                  qdr_grid **grid);
-/** Frees the grid, sets *grid to NULL. Takes NULL. Collective. */
+/** Waits for what the library's streams have to do, frees the grid, sets *grid to NULL. For streams
+ * of the caller's on which collectives of it were enqueued, the caller waits before. Takes NULL.
+ * Collective. */
 QDR_API void qdr_grid_destroy(qdr_grid **grid);
 
 /* Queries are local. Without a grid, or an axis, they give NULL, a size of 0 and ranks and

@@ -20,8 +20,9 @@ enum {
 
 /** Y = X·Wᵀ + b. x: this rank's part of the input edge, y: of the output edge
  * (qdr_linear_in_matrix(), qdr_linear_out_matrix()), dense, type of the stack. Collective over the
- * grid; stream-ordered on `stream` (NULL: the context's). x may not change until then. flags: 0 or
- * QDR_Y_ACCUMULATE.
+ * grid; stream-ordered on `stream` (NULL: the context's). x may not change until then. Layers of a
+ * stack share memory, such as gathered weights: work of one stack on several streams is put in
+ * order by the caller, with events. flags: 0 or QDR_Y_ACCUMULATE.
  *  @retval QDR_ERR_ARGUMENT  NULL where this rank has elements; an address that is no multiple of
  * an element's bytes; on a GPU memory of the host or of another GPU; other flags. Nothing was
  * queued on this rank */

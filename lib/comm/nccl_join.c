@@ -160,7 +160,15 @@ static qdr_status check_max_ctas(const qdri_cuda_dev *dev, int rank, int max_cta
 
 /* NCCL's kernels start in the order in which the host launches them, or two communicators whose
  * kernels do not fit together would wait for each other on two GPUs. */
-static void set_order(void) { (void)setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0); }
+static void set_order(void)
+{
+    static const char name[] = "NCCL_LAUNCH_ORDER_IMPLICIT";
+    (void)setenv(name, "1", 0);
+    if (strcmp(getenv(name), "0") == 0)
+        qdri_log(QDRI_LOG_WARNING,
+                 "nccl: %s is 0, so that communicators may wait for each other for ever; unset it",
+                 name);
+}
 
 typedef struct greeting {
     int version, max_ctas;

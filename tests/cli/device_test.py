@@ -225,6 +225,12 @@ class Doctor(Case):
         for name in ("driver", "cuda:0", "cuda:1", "NCCL", "product, cuda:0", "product, cuda:1", "all-reduce, cuda"):
             self.assertEqual(states.get(name), "ok", report)
 
+    def test_the_default(self):
+        self.assertEqual(self.find(0, "product, QDR_DEVICE", FAKE_CUDA_GPUS="2", QDR_DEVICE="cuda:1")[0], "ok")
+        state, text = self.find(1, "product, QDR_DEVICE", FAKE_CUDA_GPUS="2", QDR_DEVICE="cuda:9")
+        self.assertEqual(state, "broken")
+        self.assertIn("no GPU 9", text)
+
     def find(self, code, name, **environment):
         """Findings of that name, as (state, text and remedy)."""
         done = start("src/quadrille", "doctor", "--json", **environment)

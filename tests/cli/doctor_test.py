@@ -166,6 +166,15 @@ class Environment(Case):
         report = self.read(code=1, environment={**NO_GPU, "QDR_TIMEOUT": "soon"})
         self.assertIn("QDR_TIMEOUT", self.find(report, "product, CPU")["text"])
 
+    def test_a_device_that_is_none(self):
+        for device, says in (("gpu", "is not known"), ("cuda", "/no/plugin.so")):
+            report = self.read(code=1, environment={**NO_PLUGIN, "QDR_DEVICE": device})
+            finding = self.find(report, "product, QDR_DEVICE")
+            self.assertEqual(finding["state"], "broken")
+            self.assertIn(says, finding["text"])
+        report = self.read(environment={**NO_GPU, "QDR_DEVICE": "cpu"})
+        self.assertNotIn("product, QDR_DEVICE", [finding["name"] for finding in report["findings"]])
+
     def test_bytes_that_are_no_text(self):
         done = subprocess.run([ARGUMENTS.quadrille, "doctor", "--json"], capture_output=True,
                               env={**os.environ, **NO_GPU, "OMP_PLACES": b"\xff\xfe"})
