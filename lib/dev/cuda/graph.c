@@ -8,8 +8,7 @@
 typedef struct record {
     cudaGraphExec_t executable;
     cudaStream_t origin; /* whose workspaces it uses, wherever it runs */
-    cudaStream_t last; /* on which it ran last */
-    cudaEvent_t event;
+    cudaEvent_t event; /* behind its last run, and so behind all of them; streams may be gone */
 } record;
 
 static qdr_status find_state(const qdr_stream *stream, enum cudaStreamCaptureStatus *state)
@@ -119,14 +118,13 @@ qdr_status qdri_cuda_record_run(qdr_stream *stream, void *data)
 {
     const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
     const cudaStream_t handle = qdri_cuda_handle(stream);
-    record *recorded = data;
+    const record *recorded = data;
     if (dev->recording)
         return QDR_FAIL(QDR_ERR_STATE, "graph: the context records, and a recorded step cannot be "
                                        "part of another; end that first");
     QDR_TRY(qdri_cuda_enter(dev));
     if (handle != recorded->origin) QDR_TRY(order(dev, recorded, recorded->origin, handle));
     QDRI_CUDA_TRY(dev, cudaGraphLaunch(recorded->executable, handle));
-    recorded->last = handle;
     return order(dev, recorded, handle, recorded->origin);
 }
 
@@ -134,6 +132,6 @@ void qdri_cuda_record_free(qdri_dev *dev, void *data)
 {
     record *recorded = data;
     (void)cudaSetDevice(((const qdri_cuda_dev *)dev)->opts.number);
-    if (recorded->last) (void)cudaStreamSynchronize(recorded->last);
+    (void)cudaEventSynchronize(recorded->event);
     free_record(recorded);
 }
