@@ -26,7 +26,7 @@ parts, all of them by default, in this order:
   correct     communicators, layers on all grids of 8, GPT, stack, norm, optimizer, ... with 8 ranks on one GPU
   sanitize    compute-sanitizer's memcheck and racecheck on a small training run
 
-Needs a GPU of compute capability 8.0 or later, its driver, CUDA's toolkit (nvcc, cudart, cublasLt; CUDA_HOME), NCCL (the toolkit's,
+Needs a GPU of compute capability 8.0 or later, its driver, CUDA's toolkit (nvcc, cudart, cublasLt, NVTX; CUDA_HOME), NCCL (the toolkit's,
 or nvidia-nccl of pip), jansson, meson, ninja, python3, a C and a C++ compiler; cmocka for most of `kernels`. MPI, hwloc and
 OpenBLAS may be absent. Without root: QDR_DEPS names a folder of unpacked Debian packages (libjansson-dev, libjansson4, libcmocka-dev,
 libcmocka0). QDR_CUDNN names cuDNN's file, if it is not found. Without a GPU nothing runs, unless QDR_CUDA_PLUGIN names a plugin
