@@ -41,10 +41,13 @@ QDR_API QDR_NODISCARD qdr_status qdr_graph_begin(qdr_context *ctx);
  *  @retval QDR_ERR_STATE        nothing was begun
  *  @retval QDR_ERR_UNSUPPORTED  something between cannot be recorded */
 QDR_API QDR_NODISCARD qdr_status qdr_graph_end(qdr_context *ctx, qdr_graph **graph);
-/** Runs the step on `stream` (NULL: the context's). Stream-ordered. */
+/** Runs the step on `stream` (NULL: the context's). Stream-ordered; on another stream it
+ * still comes behind what the context's was given before, and before what that is given then, since
+ * both use the same workspaces.
+ *  @retval QDR_ERR_STATE  the context records */
 QDR_API QDR_NODISCARD qdr_status qdr_graph_launch(qdr_graph *graph, qdr_stream *stream);
 /** Waits for its last run, frees the graph and sets *graph to NULL. Takes NULL. Destroy it before
- * the grid and the stack whose step it is. */
+ * the grid and the stack whose step it is; streams on which it ran may be gone by then. */
 QDR_API void qdr_graph_destroy(qdr_graph **graph);
 
 #ifdef __cplusplus

@@ -55,12 +55,39 @@ first_file() {
     return 1
 }
 
+# What the Python packages are called: CUDA 12 has a folder for each, later ones a common folder.
+name_wheels() {
+    case $("$nvcc" --version) in
+    *"release 12."*) wheels="nvidia.cuda_runtime nvidia.cublas nvidia.nvtx" wheels_cuda=12 ;;
+    *) wheels=nvidia.cu13 ;;
+    esac
+}
+wheels='' wheels_cuda=13
+
+# in_wheels NAME: the first file of the Python packages whose path begins so.
+in_wheels() {
+    for wheel in $wheels; do
+        first_file "$(python_folder "$wheel")/$1"* && return 0
+    done
+    return 1
+}
+
 # link_library NAME: lib64/libNAME.so in the folder of links, to the first that is found.
 link_library() {
     file=$(first_file "$CUDA_HOME"/lib64/lib"$1".so* "$CUDA_HOME"/lib/lib"$1".so* \
-        "$CUDA_HOME"/targets/*/lib/lib"$1".so* "$wheels"/lib/lib"$1".so*) || return 1
+        "$CUDA_HOME"/targets/*/lib/lib"$1".so* || in_wheels "lib/lib$1.so") || return 1
     ln -sf "$file" "$links/lib64/lib$1.so"
     library_path=$(with_folder "$(dirname "$file")" "$library_path")
+}
+
+# link_headers FOLDER...: what is in them and was not in those before.
+link_headers() {
+    for folder; do
+        for file in "$folder"/*; do
+            name=$(basename "$file")
+            if [ -e "$file" ] && [ ! -e "$links/include/$name" ]; then ln -s "$file" "$links/include/$name"; fi
+        done
+    done
 }
 
 # Headers and libraries of the toolkit, and what is missing there from the Python packages, as one folder.
@@ -69,15 +96,14 @@ link_cuda() {
     rm -rf "$links"
     mkdir -p "$links/include" "$links/lib64"
     links=$(cd "$links" && pwd -P)
-    for file in "$CUDA_HOME"/include/* "$CUDA_HOME"/targets/*/include/* "$wheels"/include/*; do
-        name=$(basename "$file")
-        if [ -e "$file" ] && [ ! -e "$links/include/$name" ]; then ln -s "$file" "$links/include/$name"; fi
-    done
+    link_headers "$CUDA_HOME"/include "$CUDA_HOME"/targets/*/include
+    for wheel in $wheels; do link_headers "$(python_folder "$wheel")"/include; done
     link_library cudart && link_library cublasLt && CUDA_HOME=$links
 }
 
 cuda_is_whole() {
     [ -e "$CUDA_HOME/include/cublasLt.h" ] && [ -e "$CUDA_HOME/include/cuda_runtime_api.h" ] &&
+        [ -e "$CUDA_HOME/include/nvtx3/nvToolsExt.h" ] &&
         [ -e "$CUDA_HOME/lib64/libcublasLt.so" ] && [ -e "$CUDA_HOME/lib64/libcudart.so" ]
 }
 
@@ -87,7 +113,7 @@ find_cuda() {
     PATH=$(with_folder "$(dirname "$nvcc")" "$PATH")
     CUDA_HOME=${CUDA_HOME:-$(dirname "$(dirname "$(readlink -f "$nvcc")")")}
     tools=$CUDA_HOME
-    wheels=$(python_folder nvidia.cu13)
+    name_wheels
     cuda_is_whole || link_cuda "$1" || return 1
     library_path=$(with_folder "$CUDA_HOME/lib64" "$library_path")
     nccl_home=
@@ -112,8 +138,9 @@ need_all() {
     done
     [ -x "$nvcc" ] || missing nvcc "install CUDA's toolkit 12.8 or later, or set CUDA_HOME"
     has_header jansson.h || missing jansson "unpack libjansson-dev and libjansson4 into a folder and name it in QDR_DEPS"
-    [ ! -x "$nvcc" ] || cuda_is_whole || missing "cublasLt or cudart" "install CUDA's toolkit whole, or nvidia-cublas and nvidia-cuda-runtime with pip"
-    [ ! -x "$nvcc" ] || [ -z "$nccl_home" ] || [ -e "$nccl_home/include/nccl.h" ] || missing NCCL "pip install nvidia-nccl-cu13"
-    [ -n "$nccl_home" ] || [ -e "${CUDA_HOME:-}/include/nccl.h" ] || missing NCCL "pip install nvidia-nccl-cu13"
+    [ ! -x "$nvcc" ] || cuda_is_whole || missing "cublasLt, cudart or NVTX" \
+        "install CUDA's toolkit whole, or with pip nvidia-cublas, nvidia-cuda-runtime and nvidia-nvtx (of CUDA 12 all with -cu12)"
+    [ ! -x "$nvcc" ] || [ -z "$nccl_home" ] || [ -e "$nccl_home/include/nccl.h" ] || missing NCCL "pip install nvidia-nccl-cu$wheels_cuda"
+    [ -n "$nccl_home" ] || [ -e "${CUDA_HOME:-}/include/nccl.h" ] || missing NCCL "pip install nvidia-nccl-cu$wheels_cuda"
     return $((n_missing > 0))
 }

@@ -18,15 +18,15 @@ parts, all of them by default, in this order:
   kernels     products and kernels of the GPU against the CPU's
   graph       a recorded step has the bits of one that is enqueued; the time of both
   nccl        what is taken for granted of NCCL, with one rank
+  correct     communicators, layers on all grids of 8, GPT, stack, norm, optimizer, ... with 8 ranks on one GPU
+  sanitize    compute-sanitizer's memcheck and racecheck on a small training run
+  losses      losses of a training run on the GPU, on the CPU, and in float64
   linear      a linear layer against the fastest algorithms of cuBLASLt
   host        what enqueueing costs the host
   layer       a transformer layer against PyTorch, with own attention and with cuDNN's where it is found
   overlap     collectives beside products, in a trace
-  losses      losses of a training run on the GPU, on the CPU, and in float64
-  correct     communicators, layers on all grids of 8, GPT, stack, norm, optimizer, ... with 8 ranks on one GPU
-  sanitize    compute-sanitizer's memcheck and racecheck on a small training run
 
-Needs a GPU of compute capability 8.0 or later, its driver, CUDA's toolkit (nvcc, cudart, cublasLt; CUDA_HOME), NCCL (the toolkit's,
+Needs a GPU of compute capability 8.0 or later, its driver, CUDA's toolkit (nvcc, cudart, cublasLt, NVTX; CUDA_HOME), NCCL (the toolkit's,
 or nvidia-nccl of pip), jansson, meson, ninja, python3, a C and a C++ compiler; cmocka for most of `kernels`. MPI, hwloc and
 OpenBLAS may be absent. Without root: QDR_DEPS names a folder of unpacked Debian packages (libjansson-dev, libjansson4, libcmocka-dev,
 libcmocka0). QDR_CUDNN names cuDNN's file, if it is not found. Without a GPU nothing runs, unless QDR_CUDA_PLUGIN names a plugin
@@ -37,7 +37,8 @@ cd "$(dirname "$0")/../.." || exit 2
 # shellcheck source=tests/gpu/find.sh
 . tests/gpu/find.sh
 
-all_parts="build kernels graph nccl linear host layer overlap losses correct sanitize"
+# Checks come first: what there is no time for is not run.
+all_parts="build kernels graph nccl correct sanitize losses linear host layer overlap"
 measured="graph nccl linear host layer overlap sanitize" # they make no sense without a GPU
 output=docs/benchmarks/gpu build=build-gpu secs_in_all=470 library_path=
 while getopts o:b:h-: option; do

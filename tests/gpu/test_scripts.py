@@ -150,6 +150,34 @@ class Record(unittest.TestCase):
         self.assertEqual(parts[1], {"part": "linear", "result": "FAILED", "secs": 3, "note": "too slow"})
 
 
+class Find(unittest.TestCase):
+    """A toolkit of nvcc alone, and Python packages with the rest of it."""
+    FOLDERS = {12: ("cuda_runtime", "cublas", "nvtx"), 13: ("cu13", "cu13", "cu13")}
+
+    def find(self, major, headers):
+        here = os.path.dirname(os.path.abspath(__file__))
+        runtime, cublas, nvtx = self.FOLDERS[major]
+        files = {f"{runtime}/include/cuda_runtime_api.h", f"{runtime}/lib/libcudart.so.{major}", f"{cublas}/include/cublasLt.h",
+                 f"{cublas}/lib/libcublasLt.so.{major}"} | {f"{nvtx}/include/{header}" for header in headers}
+        with tempfile.TemporaryDirectory() as folder:
+            for name in {f"py/nvidia/{file}" for file in files} | {"toolkit/bin/nvcc", "toolkit/include/cuda_fp16.h"}:
+                os.makedirs(os.path.dirname(os.path.join(folder, name)), exist_ok=True)
+                write(folder, name, f"#!/bin/sh\necho 'Cuda compilation tools, release {major}.8, V{major}.8.93'\n")
+            os.chmod(f"{folder}/toolkit/bin/nvcc", 0o755)
+            path = f"{folder}/toolkit/bin:{os.environ['PATH']}"
+            env = {name: value for name, value in os.environ.items() if name != "CUDA_HOME"} | {"PATH": path, "PYTHONPATH": f"{folder}/py"}
+            script = f'library_path=; . "{here}/find.sh"; find_cuda "{folder}/links" && cuda_is_whole && ls "$CUDA_HOME/include"'
+            return subprocess.run(["sh", "-c", script], env=env, capture_output=True, text=True).stdout.split()
+
+    def test_packages(self):
+        for major in self.FOLDERS:
+            self.assertEqual(self.find(major, ["nvtx3/nvToolsExt.h"]), ["cublasLt.h", "cuda_fp16.h", "cuda_runtime_api.h", "nvtx3"])
+
+    def test_no_nvtx(self):
+        for major in self.FOLDERS:
+            self.assertEqual(self.find(major, []), [])
+
+
 class Usage(unittest.TestCase):
     def test_parts(self):
         """What is told of parts is what there is."""

@@ -7,7 +7,8 @@
 
 typedef struct record {
     cudaGraphExec_t executable;
-    cudaStream_t last; /* on which it ran last */
+    cudaStream_t origin; /* whose workspaces it uses, wherever it runs */
+    cudaEvent_t event; /* behind its last run, and so behind all of them; streams may be gone */
 } record;
 
 static qdr_status find_state(const qdr_stream *stream, enum cudaStreamCaptureStatus *state)
@@ -54,19 +55,33 @@ void qdri_cuda_record_drop(qdr_stream *stream)
     dev->recording = NULL;
 }
 
-static qdr_status instantiate(const qdri_cuda_dev *dev, cudaGraph_t graph, void **result)
+static qdr_status fill(const qdri_cuda_dev *dev, cudaGraph_t graph, record *made)
+{
+    QDRI_CUDA_TRY(dev, cudaEventCreateWithFlags(&made->event, cudaEventDisableTiming));
+    /* Or all would have the priority of the stream that it is launched on, collectives too. */
+    QDRI_CUDA_TRY(dev, cudaGraphInstantiate(&made->executable, graph,
+                                            cudaGraphInstantiateFlagUseNodePriority));
+    return QDR_OK;
+}
+
+static void free_record(record *recorded)
+{
+    if (recorded->executable) (void)cudaGraphExecDestroy(recorded->executable);
+    if (recorded->event) (void)cudaEventDestroy(recorded->event);
+    free(recorded);
+}
+
+static qdr_status instantiate(qdr_stream *stream, cudaGraph_t graph, void **result)
 {
     record *made = NULL;
     QDR_TRY(QDRI_NEW(1, "a recorded step", &made));
-    /* Or all would have the priority of the stream that it is launched on, collectives too. */
-    const cudaError_t error = cudaGraphInstantiate(&made->executable, graph,
-                                                   cudaGraphInstantiateFlagUseNodePriority);
-    if (error != cudaSuccess) {
-        free(made);
-        return qdri_cuda_status(dev, error, "cudaGraphInstantiate");
-    }
-    *result = made;
-    return QDR_OK;
+    made->origin = qdri_cuda_handle(stream);
+    const qdr_status status = fill(qdri_cuda_dev_of(stream), graph, made);
+    if (status == QDR_OK)
+        *result = made;
+    else
+        free_record(made);
+    return status;
 }
 
 qdr_status qdri_cuda_record_end(qdr_stream *stream, void **result)
@@ -84,26 +99,39 @@ qdr_status qdri_cuda_record_end(qdr_stream *stream, void **result)
                         "(%s); see what graph.h excludes",
                         cudaGetErrorString(error));
     }
-    const qdr_status status = instantiate(dev, graph, result);
+    const qdr_status status = instantiate(stream, graph, result);
     (void)cudaGraphDestroy(graph);
     return status;
+}
+
+/* What goes to `behind` next comes behind what `before` has by now. */
+static qdr_status order(const qdri_cuda_dev *dev, const record *recorded, cudaStream_t before,
+                        cudaStream_t behind)
+{
+    QDRI_CUDA_TRY(dev, cudaEventRecord(recorded->event, before));
+    if (before != behind)
+        QDRI_CUDA_TRY(dev, cudaStreamWaitEvent(behind, recorded->event, cudaEventWaitDefault));
+    return QDR_OK;
 }
 
 qdr_status qdri_cuda_record_run(qdr_stream *stream, void *data)
 {
     const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
-    record *recorded = data;
+    const cudaStream_t handle = qdri_cuda_handle(stream);
+    const record *recorded = data;
+    if (dev->recording)
+        return QDR_FAIL(QDR_ERR_STATE, "graph: the context records, and a recorded step cannot be "
+                                       "part of another; end that first");
     QDR_TRY(qdri_cuda_enter(dev));
-    QDRI_CUDA_TRY(dev, cudaGraphLaunch(recorded->executable, qdri_cuda_handle(stream)));
-    recorded->last = qdri_cuda_handle(stream);
-    return QDR_OK;
+    if (handle != recorded->origin) QDR_TRY(order(dev, recorded, recorded->origin, handle));
+    QDRI_CUDA_TRY(dev, cudaGraphLaunch(recorded->executable, handle));
+    return order(dev, recorded, handle, recorded->origin);
 }
 
 void qdri_cuda_record_free(qdri_dev *dev, void *data)
 {
     record *recorded = data;
     (void)cudaSetDevice(((const qdri_cuda_dev *)dev)->opts.number);
-    if (recorded->last) (void)cudaStreamSynchronize(recorded->last);
-    (void)cudaGraphExecDestroy(recorded->executable);
-    free(recorded);
+    (void)cudaEventSynchronize(recorded->event);
+    free_record(recorded);
 }

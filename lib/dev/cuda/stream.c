@@ -34,10 +34,9 @@ qdr_status qdri_cuda_stream_create(qdri_dev *dev, qdri_stream_kind kind, qdr_str
     return QDR_OK;
 }
 
-/* CUDA knows from 12.8 on. */
+/* Drivers know from 12.8 on. */
 static qdr_status check_gpu(const qdri_cuda_dev *dev, cudaStream_t handle)
 {
-#if CUDART_VERSION >= 12080
     int gpu = -1;
     const cudaError_t error = cudaStreamGetDevice(handle, &gpu);
     if (error == cudaErrorCallRequiresNewerDriver) {
@@ -50,10 +49,6 @@ static qdr_status check_gpu(const qdri_cuda_dev *dev, cudaStream_t handle)
                         "cuda: the stream is of GPU %d, and the context computes on GPU %d; make "
                         "it after cudaSetDevice(%d)",
                         gpu, dev->opts.number, dev->opts.number);
-#else
-    (void)dev;
-    (void)handle;
-#endif
     return QDR_OK;
 }
 

@@ -123,13 +123,12 @@ static qdr_status record(rank *self, qdr_graph **graph)
     return status < 0 ? status : ended;
 }
 
-/* What the context's stream was given before comes before. */
+/* Whatever the stream, what the context's is given before comes before, and what it is given then
+ * comes behind. */
 static qdr_status replay(rank *self, qdr_graph *graph, int input, qdr_stream *stream)
 {
     TRY(small_gpt_fill(&self->model, input));
-    TRY(qdr_stream_synchronize(qdr_context_stream(self->ctx)));
     TRY(qdr_graph_launch(graph, stream));
-    TRY(qdr_stream_synchronize(stream ? stream : qdr_context_stream(self->ctx)));
     TRY(read_result(self, &self->got));
     check(self, is_same(self, &self->got, &self->expected[input]),
           "input %d: other bits than the step itself", input);
@@ -152,10 +151,10 @@ static qdr_status replay_all(rank *self)
     TRY(replay(self, graph, 1, others));
     TRY(qdr_stream_wrap_cuda(self->ctx, qdr_stream_cuda(others), &wrapped));
     TRY(replay(self, graph, 2, wrapped));
-    qdr_graph_destroy(&graph);
-    check(self, graph == NULL, "destroying left the graph's pointer");
     qdr_stream_destroy(&wrapped);
     qdr_stream_destroy(&others);
+    qdr_graph_destroy(&graph); /* it outlives the streams on which it ran */
+    check(self, graph == NULL, "destroying left the graph's pointer");
     return run_all(self); /* the step itself runs as before */
 }
 
@@ -171,7 +170,7 @@ static void expect(rank *self, const char *what, qdr_status status, qdr_status w
 
 static qdr_status misuse(rank *self)
 {
-    qdr_graph *graph = NULL;
+    qdr_graph *graph = NULL, *other = NULL;
     qdr_stream *stream = qdr_context_stream(self->ctx);
     int n_calls = 0;
     expect(self, "begin of NULL", qdr_graph_begin(NULL), QDR_ERR_ARGUMENT);
@@ -181,14 +180,17 @@ static qdr_status misuse(rank *self)
     expect(self, "end without begin", qdr_graph_end(self->ctx, &graph), QDR_ERR_STATE);
     check(self, graph == NULL, "a graph of nothing");
     qdr_graph_destroy(&graph);
+    TRY(record(self, &other));
     TRY(qdr_graph_begin(self->ctx));
     expect(self, "two begins", qdr_graph_begin(self->ctx), QDR_ERR_STATE);
+    expect(self, "a launch within", qdr_graph_launch(other, NULL), QDR_ERR_STATE);
     expect(self, "waiting for what does not run", qdr_stream_synchronize(stream), QDR_ERR_STATE);
     expect(self, "a call of the host", qdr_stream_call(stream, count, &n_calls),
            QDR_ERR_UNSUPPORTED);
     TRY(qdr_graph_end(self->ctx, &graph));
     TRY(qdr_graph_launch(graph, NULL)); /* of nothing */
     qdr_graph_destroy(&graph);
+    qdr_graph_destroy(&other);
     TRY(qdr_stream_call(stream, count, &n_calls));
     TRY(qdr_stream_synchronize(stream));
     check(self, n_calls == 1, "a call ran %d times", n_calls);
@@ -283,6 +285,33 @@ static qdr_status spoil_inside(rank *self)
     return status;
 }
 
+/* With the step it shares the context's workspace and nothing else, and comes behind it. */
+static qdr_status run_beside(rank *self, qdr_stack *stack, qdr_graph *graph, qdr_stream *stream)
+{
+    TRY(small_gpt_fill(&self->model, 1));
+    TRY(qdr_graph_launch(graph, stream));
+    TRY(qdr_stack_forward(stack));
+    TRY(read_result(self, &self->got));
+    check(self, is_same(self, &self->got, &self->expected[1]), "other bits beside a product");
+    return QDR_OK;
+}
+
+static qdr_status launch_beside(rank *self)
+{
+    operation op = {.spoils = 1}; /* it reads the host's numbers */
+    qdr_stack *stack = NULL;
+    qdr_graph *graph = NULL;
+    qdr_stream *stream = NULL;
+    qdr_status status = make_operation(self, &op, &stack);
+    if (status == QDR_OK) status = record(self, &graph);
+    if (status == QDR_OK) status = qdr_stream_create(self->ctx, &stream);
+    if (status == QDR_OK) status = run_beside(self, stack, graph, stream);
+    qdr_graph_destroy(&graph);
+    qdr_stream_destroy(&stream);
+    qdr_stack_destroy(&stack);
+    return status;
+}
+
 /* What goes next is the grid, whose streams are part of the record, and then the context. */
 static qdr_status leave(rank *self)
 {
@@ -346,6 +375,7 @@ static qdr_status run(rank *self, const char *mode)
     TRY(misuse(self));
     TRY(spoil(self));
     TRY(spoil_inside(self));
+    TRY(launch_beside(self));
     return replay_all(self);
 }
 

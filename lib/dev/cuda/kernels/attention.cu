@@ -11,7 +11,8 @@ constexpr int tile = 32, warp_rows = 8, threads = tile / warp_rows * 32;
 constexpr int chunk = 64, padded = chunk + 4; /* columns in shared memory */
 constexpr int out_cols = 128;
 
-template <typename R> struct tiles {
+/* Read in packs. */
+template <typename R> struct alignas(pack<R, 4>) tiles {
     R a[tile][padded], b[tile][padded], weights[tile][tile + 4];
 };
 
