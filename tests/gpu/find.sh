@@ -117,9 +117,9 @@ find_cuda() {
     cuda_is_whole || link_cuda "$1" || return 1
     library_path=$(with_folder "$CUDA_HOME/lib64" "$library_path")
     nccl_home=
-    if [ ! -e "$CUDA_HOME/include/nccl.h" ] || ! first_file "$CUDA_HOME"/lib64/libnccl.so >/dev/null; then
+    if [ ! -e "$CUDA_HOME/include/nccl.h" ] || [ ! -e "$CUDA_HOME/lib64/libnccl.so" ]; then
         nccl_home=$(python_folder nvidia.nccl)
-        library_path=$(with_folder "$nccl_home/lib" "$library_path")
+        [ -z "$nccl_home" ] || library_path=$(with_folder "$nccl_home/lib" "$library_path")
     fi
     export CUDA_HOME PATH
 }
@@ -130,7 +130,13 @@ find_sanitizer() {
             /usr/local/cuda*/bin/compute-sanitizer
 }
 
-has_header() { printf '#include <%s>\n' "$1" | cc -E -x c - >/dev/null 2>&1; }
+# What the compiler makes of a header, here of that in the toolkit or of NCCL's package if they have it.
+read_header() { printf '#include <%s>\n' "$1" | cc -E -dM -I"${nccl_home:-$CUDA_HOME}/include" -I"$CUDA_HOME/include" -x c - 2>/dev/null; }
+has_header() { read_header "$1" >/dev/null; }
+nccl_version() {
+    read_header nccl.h | awk '$2 ~ /^NCCL_(MAJOR|MINOR|PATCH)$/ { at[$2] = $3 }
+                              END { if (NR) print at["NCCL_MAJOR"] "." at["NCCL_MINOR"] "." at["NCCL_PATCH"] }'
+}
 
 need_all() {
     for command in cc c++ meson ninja python3; do
@@ -140,7 +146,6 @@ need_all() {
     has_header jansson.h || missing jansson "unpack libjansson-dev and libjansson4 into a folder and name it in QDR_DEPS"
     [ ! -x "$nvcc" ] || cuda_is_whole || missing "cublasLt, cudart or NVTX" \
         "install CUDA's toolkit whole, or with pip nvidia-cublas, nvidia-cuda-runtime and nvidia-nvtx (of CUDA 12 all with -cu12)"
-    [ ! -x "$nvcc" ] || [ -z "$nccl_home" ] || [ -e "$nccl_home/include/nccl.h" ] || missing NCCL "pip install nvidia-nccl-cu$wheels_cuda"
-    [ -n "$nccl_home" ] || [ -e "${CUDA_HOME:-}/include/nccl.h" ] || missing NCCL "pip install nvidia-nccl-cu$wheels_cuda"
+    [ ! -x "$nvcc" ] || has_header nccl.h || missing NCCL "install libnccl-dev, or with pip nvidia-nccl-cu$wheels_cuda"
     return $((n_missing > 0))
 }

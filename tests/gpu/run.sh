@@ -26,14 +26,17 @@ parts, all of them by default, in this order:
   layer       a transformer layer against PyTorch, with own attention and with cuDNN's where it is found
   overlap     collectives beside products, in a trace
 
-Needs a GPU of compute capability 8.0 or later, its driver, CUDA's toolkit (nvcc, cudart, cublasLt, NVTX; CUDA_HOME), NCCL (the toolkit's,
-or nvidia-nccl of pip), jansson, meson, ninja, python3, a C and a C++ compiler; cmocka for most of `kernels`. MPI, hwloc and
-OpenBLAS may be absent. Without root: QDR_DEPS names a folder of unpacked Debian packages (libjansson-dev, libjansson4, libcmocka-dev,
-libcmocka0). QDR_CUDNN names cuDNN's file, if it is not found. Without a GPU nothing runs, unless QDR_CUDA_PLUGIN names a plugin
-that needs none: then the checks run, nothing is measured, and the record goes to BUILD/gpu-run/record.
+Needs a GPU of compute capability 8.0 or later, its driver, CUDA's toolkit (nvcc, cudart, cublasLt, NVTX; CUDA_HOME), NCCL (the
+toolkit's, the system's, or nvidia-nccl of pip), jansson, meson, ninja, python3, a C and a C++ compiler; cmocka for most of
+`kernels`. MPI, hwloc and OpenBLAS may be absent. Without root: QDR_DEPS names a folder of unpacked Debian packages
+(libjansson-dev, libjansson4, libcmocka-dev, libcmocka0). QDR_CUDNN names cuDNN's file, if it is not found. Of several GPUs the
+first that CUDA_VISIBLE_DEVICES names is used. Without a GPU nothing runs, unless QDR_CUDA_PLUGIN names a plugin that needs
+none: then the checks run, nothing is measured, and the record goes to BUILD/gpu-run/record.
 END
 }
+caller=$PWD
 cd "$(dirname "$0")/../.." || exit 2
+absolute() { case $1 in /*) printf '%s' "$1" ;; *) printf '%s' "$caller/$1" ;; esac; }
 # shellcheck source=tests/gpu/find.sh
 . tests/gpu/find.sh
 
@@ -43,8 +46,8 @@ measured="graph nccl linear host layer overlap sanitize" # they make no sense wi
 output=docs/benchmarks/gpu build=build-gpu secs_in_all=470 library_path=
 while getopts o:b:h-: option; do
     case $option${OPTARG:-} in
-    o*) output=$OPTARG ;;
-    b*) build=$OPTARG ;;
+    o*) output=$(absolute "$OPTARG") ;;
+    b*) build=$(absolute "$OPTARG") ;;
     h | -help) usage && exit 0 ;;
     *) usage >&2 && exit 2 ;;
     esac
@@ -225,16 +228,13 @@ fact() {
     printf '%s\t%s\n' "$name" "${line:-unknown}" >>"$work/facts"
 }
 nvcc_version() { "$nvcc" --version | sed -n 's/.*release.*V/V/p'; }
-nccl_version() { # of the headers that it is built with
-    awk '/define NCCL_(MAJOR|MINOR|PATCH) / { text = text dot $3; dot = "." } END { print text }' "${nccl_home:-$CUDA_HOME}/include/nccl.h"
-}
 cpu_name() { sed -n 's/^model name[^:]*: //p' /proc/cpuinfo; }
 commit_name() { echo "${QDR_COMMIT:-$(git rev-parse HEAD 2>/dev/null)}"; }
 torch_version() { python3 -c 'from importlib.metadata import version; print(version("torch"))'; }
 
 note_facts() {
     : >"$work/facts"
-    [ -n "$fake" ] || fact GPU nvidia-smi --query-gpu=name --format=csv,noheader
+    [ -n "$fake" ] || fact GPU nvidia-smi -i "$gpu" --query-gpu=name --format=csv,noheader
     fact date date -u '+%Y-%m-%d %H:%M UTC'
     fact commit commit_name
     [ -n "$fake" ] || fact driver nvidia-smi --query-gpu=driver_version --format=csv,noheader
@@ -259,11 +259,12 @@ export OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 cudnn=$(python_folder nvidia.cudnn)/lib/libcudnn.so.9 # PyTorch's
 [ -n "${QDR_CUDNN:-}" ] || [ ! -e "$cudnn" ] || export QDR_CUDNN="$cudnn"
 
-[ -z "${QDR_DEPS:-}" ] || use_folder "$QDR_DEPS" || exit 1
+[ -z "${QDR_DEPS:-}" ] || use_folder "$(absolute "$QDR_DEPS")" || exit 1
+[ -z "${QDR_CUDA_PLUGIN:-}" ] || QDR_CUDA_PLUGIN=$(absolute "$QDR_CUDA_PLUGIN")
 nvcc='' nccl_home=''
 find_cuda "$build-cuda" || say "CUDA's toolkit was not found whole"
 need_all || exit 1
-say "CUDA: $CUDA_HOME; NCCL: ${nccl_home:-$CUDA_HOME}"
+say "CUDA: $CUDA_HOME; NCCL $(nccl_version)${nccl_home:+: $nccl_home}"
 library_path=$library_path${caller_library_path:+:$caller_library_path}
 export LD_LIBRARY_PATH="$library_path"
 
@@ -273,6 +274,9 @@ if ! nvidia-smi -L >/dev/null 2>&1 && [ ! -e /dev/nvidia0 ]; then
     [ -n "${QDR_CUDA_PLUGIN:-}" ] || { say "there is no GPU here (nvidia-smi -L finds none); nothing was run"; exit 1; }
     fake=1 output=$work/record
 fi
+# One GPU, of however many, and the one that nvidia-smi means by that number.
+gpu=${CUDA_VISIBLE_DEVICES:-0} gpu=${gpu%%,*}
+[ -n "$fake" ] || export CUDA_VISIBLE_DEVICES="$gpu" CUDA_DEVICE_ORDER=PCI_BUS_ID
 # runs PART: whether it was asked for, and can be run here.
 runs() {
     case $parts in *" $1 "*) ;; *) return 1 ;; esac

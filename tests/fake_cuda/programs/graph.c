@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "counted.h"
 #include "small_gpt.h"
 
 enum { N_INPUTS = 3, REPORT_BYTES = 512 };
@@ -143,6 +144,8 @@ static qdr_status replay_all(rank *self)
     TRY(run_all(self));
     TRY(small_gpt_fill(&self->model, 0));
     TRY(record(self, &graph));
+    check(self, counted("graph of one priority") == 0,
+          "a collective has the priority of a product");
     TRY(read_result(self, &self->got));
     check(self, is_same(self, &self->got, &self->expected[N_INPUTS - 1]), "recording ran the step");
     for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++)
