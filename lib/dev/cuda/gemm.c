@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/log.h"
 #include "core/size.h"
 #include "dev/cuda/cuda.h"
 
@@ -216,8 +217,13 @@ static void keep_working(qdri_cuda_product *p, const cublasLtMatmulHeuristicResu
 static int is_none(const product_key *key, cublasStatus_t status)
 {
     const int is_plain = key->epilogue == CUBLASLT_EPILOGUE_DEFAULT && !key->rounding;
-    return status == CUBLAS_STATUS_NOT_SUPPORTED ||
-           (status == CUBLAS_STATUS_INVALID_VALUE && !is_plain);
+    if (status != CUBLAS_STATUS_INVALID_VALUE || is_plain)
+        return status == CUBLAS_STATUS_NOT_SUPPORTED;
+    qdri_log(QDRI_LOG_WARNING,
+             "cuda: to cuBLASLt a product of m=%" PRId64 " n=%" PRId64 " k=%" PRId64
+             " with epilogue %d and rounding %d is wrong; it is done in another way",
+             key->m, key->n, key->k, key->epilogue, key->rounding);
+    return 1;
 }
 
 /* All are asked for, since nobody says that a shorter list begins alike. */
