@@ -44,7 +44,8 @@ QDR_API QDR_NODISCARD qdr_status qdr_graph_end(qdr_context *ctx, qdr_graph **gra
 /** Runs the step on `stream` (NULL: the context's). Stream-ordered. */
 QDR_API QDR_NODISCARD qdr_status qdr_graph_launch(qdr_graph *graph, qdr_stream *stream);
 /** Waits for its last run, frees the graph and sets *graph to NULL. Takes NULL. Destroy it before
- * the grid and the stack whose step it is. */
+ * the grid and the stack whose step it is; what its redistributions and uneven collectives take for
+ * staging goes with the grid. */
 QDR_API void qdr_graph_destroy(qdr_graph **graph);
 
 #ifdef __cplusplus
