@@ -47,7 +47,8 @@ QDR_API QDR_NODISCARD qdr_status qdr_graph_end(qdr_context *ctx, qdr_graph **gra
  *  @retval QDR_ERR_STATE  the context records */
 QDR_API QDR_NODISCARD qdr_status qdr_graph_launch(qdr_graph *graph, qdr_stream *stream);
 /** Waits for its last run, frees the graph and sets *graph to NULL. Takes NULL. Destroy it before
- * the grid and the stack whose step it is; streams on which it ran may be gone by then. */
+ * the grid and the stack whose step it is; streams on which it ran may be gone by then. What its
+ * redistributions and uneven collectives take for staging goes with the grid. */
 QDR_API void qdr_graph_destroy(qdr_graph **graph);
 
 #ifdef __cplusplus

@@ -263,7 +263,9 @@ typedef struct qdr_stack_sizes {
     size_t activations; /**< values and saved state of the edges, kept from forward to backward */
     size_t workspace; /**< gathered weights, partial products, gradients of activations */
     size_t communication; /**< staging of the communicators; always the library's own memory;
-                             without what MPI ranks of one node share, see qdr_mem_usage() */
+                             without what MPI ranks of one node share, see qdr_mem_usage(). Stacks
+                             of a grid share it; a second, larger one takes its room beside the
+                             first one's */
     size_t device; /**< the library's own, for products: on a CPU the panels in which it converts
                       BF16, F16 or to fp8, one for all stacks of a context; on a GPU what the
                       context's stream has for cuBLASLt and for sums, once for all stacks, and this

@@ -74,7 +74,6 @@ void qdri_comm_destroy(qdri_comm **comm)
     if ((*comm)->table->destroy_parts) (*comm)->table->destroy_parts(*comm);
     family_leave(*comm);
     qdri_stagings_free(*comm);
-    if ((*comm)->scratch) qdri_mem_free((*comm)->dev, &(*comm)->scratch);
     (*comm)->table->destroy(*comm);
     *comm = NULL;
 }
@@ -299,12 +298,7 @@ int qdri_comm_summed_first(const qdri_comm *comm, const qdri_coll *coll)
 qdr_status qdri_comm_reserve(qdri_comm *comm, size_t bytes)
 {
     if (comm->inner) return qdri_comm_reserve(comm->inner, bytes);
-    if (bytes <= comm->scratch_bytes) return QDR_OK;
-    if (comm->scratch) qdri_mem_free(comm->dev, &comm->scratch);
-    comm->scratch_bytes = 0;
-    QDR_TRY(qdri_mem_alloc_for(comm->dev, QDRI_STAGING, bytes, &comm->scratch));
-    comm->scratch_bytes = bytes;
-    return QDR_OK;
+    return bytes > comm->scratch_bytes ? qdri_staging_reserve(comm, bytes) : QDR_OK;
 }
 
 qdr_traffic qdri_comm_traffic(const qdri_comm *comm, qdr_coll_kind kind)

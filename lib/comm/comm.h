@@ -150,7 +150,8 @@ size_t qdri_comm_scratch_bytes(const qdri_comm *comm, const qdri_coll *coll);
 /* Members that a reduction sums first, among themselves, and rounds: consecutive ones, this many;
  * 1: all are added in rank order. */
 int qdri_comm_summed_first(const qdri_comm *comm, const qdri_coll *coll);
-/* Makes the reserve at least `bytes`; the communicator is idle. Device memory, counted. */
+/* Makes the reserve at least `bytes`. Device memory, counted; a smaller reserve, which work on the
+ * way and recorded steps may use, stays beside it until the communicator ends. */
 QDR_NODISCARD qdr_status qdri_comm_reserve(qdri_comm *comm, size_t bytes);
 
 qdr_traffic qdri_comm_traffic(const qdri_comm *comm, qdr_coll_kind kind);

@@ -33,7 +33,7 @@ struct qdri_comm {
     qdri_dev *dev;
     int rank, size, node_size;
     const int *nodes; /* of a world: by rank, the lowest rank on the same node; NULL: one node */
-    void *scratch;
+    void *scratch; /* the reserve: the largest of those in `stagings` */
     size_t scratch_bytes;
     qdri_staging *stagings; /* the host thread's list */
     qdri_counter counters[QDR_N_COLL_KINDS + 1]; /* the last one: of calls that do not count */
@@ -75,10 +75,12 @@ struct qdri_run {
 QDR_NODISCARD qdr_status qdri_comm_enqueue(qdri_comm *comm, const qdri_coll *coll,
                                            qdr_stream *stream, qdr_status (*step)(qdri_run *run),
                                            size_t staging_bytes);
-/* staging.c: memory for a collective; *staging: NULL where it is the reserve. */
 #define QDRI_STAGING "communication staging" /* what that memory is for */
+/* staging.c: memory for a collective; *staging: NULL where it is the reserve. */
 QDR_NODISCARD qdr_status qdri_staging_take(qdri_comm *comm, size_t bytes, void **memory,
                                            qdri_staging **staging);
+/* A new, larger reserve. */
+QDR_NODISCARD qdr_status qdri_staging_reserve(qdri_comm *comm, size_t bytes);
 void qdri_staging_done(qdri_comm *comm, qdri_staging *staging); /* takes NULL; on the stream, too */
 void qdri_stagings_free(qdri_comm *comm); /* the streams are idle */
 /* Fills the common part of a new communicator; parent: NULL, or the one it was split from. */

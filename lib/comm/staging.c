@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Staging of collectives: the communicator's reserve, or memory of one collective. That is in a
- * list of the host thread's, since a collective that has not begun when its device fails never
- * runs. */
+/* Staging of collectives: the communicator's reserve, or memory of one collective. All of it is in
+ * a list of the host thread's, since a collective that has not begun when its device fails never
+ * runs, and what was a reserve may still be in use. */
 #include <stdlib.h>
 
 #include "comm/internal.h"
@@ -28,13 +28,9 @@ static void sweep(qdri_comm *comm, int all)
     }
 }
 
-qdr_status qdri_staging_take(qdri_comm *comm, size_t bytes, void **memory, qdri_staging **staging)
+static qdr_status add(qdri_comm *comm, size_t bytes, qdri_staging **staging)
 {
     qdri_staging *made = NULL;
-    *memory = comm->scratch;
-    *staging = NULL;
-    sweep(comm, 0);
-    if (bytes <= comm->scratch_bytes) return QDR_OK;
     QDR_TRY(QDRI_NEW(1, "staging of a collective", &made));
     const qdr_status status = qdri_mem_alloc_for(comm->dev, QDRI_STAGING, bytes, &made->memory);
     if (status != QDR_OK) {
@@ -43,8 +39,27 @@ qdr_status qdri_staging_take(qdri_comm *comm, size_t bytes, void **memory, qdri_
     }
     made->next = comm->stagings;
     comm->stagings = made;
-    *memory = made->memory;
     *staging = made;
+    return QDR_OK;
+}
+
+qdr_status qdri_staging_reserve(qdri_comm *comm, size_t bytes)
+{
+    qdri_staging *made;
+    QDR_TRY(add(comm, bytes, &made));
+    comm->scratch = made->memory;
+    comm->scratch_bytes = bytes;
+    return QDR_OK;
+}
+
+qdr_status qdri_staging_take(qdri_comm *comm, size_t bytes, void **memory, qdri_staging **staging)
+{
+    *memory = comm->scratch;
+    *staging = NULL;
+    sweep(comm, 0);
+    if (bytes <= comm->scratch_bytes) return QDR_OK;
+    QDR_TRY(add(comm, bytes, staging));
+    *memory = (*staging)->memory;
     return QDR_OK;
 }
 

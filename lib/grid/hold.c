@@ -49,9 +49,11 @@ qdr_status qdri_hold_create(qdr_grid *grid, size_t host_bytes, qdri_hold **hold)
     return QDR_OK;
 }
 
-void qdri_hold_release(qdri_hold *hold, qdr_stream *stream)
+void qdri_hold_release(qdr_grid *grid, qdri_hold *hold, qdr_stream *stream)
 {
-    /* A poisoned stream runs no more work: the grid frees the hold. */
+    /* A recorded step uses it again and again, and a poisoned stream runs no more work: the grid
+     * frees the hold. */
+    if (qdri_context_is_recording(qdr_grid_context(grid))) return;
     hold->is_released = qdri_event_record(hold->done, stream) == QDR_OK;
 }
 

@@ -27,7 +27,6 @@ void qdri_grid_locate(const qdr_grid *grid, int rank, int coordinates[QDR_N_AXES
  * lives until they have run. `otherwise` is returned where there is none. */
 void qdri_grid_set_label(qdr_grid *grid, const char *label);
 const char *qdri_grid_label(const qdr_grid *grid, const char *otherwise);
-/* Reserves staging on a channel; sums of reserves are reported by qdr_stack_get_sizes. */
 
 /* Memory that work on a stream still needs when the call that enqueued it has returned (packed
  * messages, arrays of counts). Freed by the host thread, when a later qdri_hold_create() finds the
@@ -42,8 +41,9 @@ struct qdri_hold {
 };
 /* Adds a hold to the grid. Call it before anything is enqueued. */
 QDR_NODISCARD qdr_status qdri_hold_create(qdr_grid *grid, size_t host_bytes, qdri_hold **hold);
-/* Enqueues the mark that says the hold is done with. On failure it stays until the grid goes. */
-void qdri_hold_release(qdri_hold *hold, qdr_stream *stream);
+/* Enqueues the mark that says the hold is done with. On failure, and while a step is recorded, it
+ * stays until the grid goes. */
+void qdri_hold_release(qdr_grid *grid, qdri_hold *hold, qdr_stream *stream);
 /* The grid's list, NULL at first; and what qdr_grid_destroy() calls, streams idle. */
 qdri_hold **qdri_grid_holds(qdr_grid *grid);
 void qdri_holds_free(qdr_grid *grid);

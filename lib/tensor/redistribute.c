@@ -224,6 +224,6 @@ qdr_status qdr_redistribute(qdr_grid *grid, const qdr_matrix *src_layout, const 
     status = qdr_agree(ctx, status);
     /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): agreed, so there is a hold */
     if (status == QDR_OK) status = move_run(&m, src, dst, dtype, hold->device);
-    if (hold) qdri_hold_release(hold, m.stream);
+    if (hold) qdri_hold_release(grid, hold, m.stream);
     return status;
 }

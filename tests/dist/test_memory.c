@@ -2,7 +2,8 @@
 /* Memory, in both layouts. Of making and initialising a stack, on every grid of p ranks that splits
  * matrices: no allocation is as large as a full matrix, and all that is held at once is what the
  * size queries said. Of a whole training step: the peak of the library's allocations equals what
- * the size queries said, to the byte, and a rank holds its share of the parameters.
+ * the size queries said, to the byte, and a rank holds its share of the parameters. Of a second
+ * stack: it takes its own room.
  *
  *   test_memory                  8 local ranks
  *   mpiexec -n P test_memory mpi each process a rank */
@@ -69,6 +70,30 @@ static int steps(gpt *model, qdr_adamw *optimizer)
     return 0;
 }
 
+/* A larger stack of the same grid, whose staging is taken beside the first one's. What grows with
+ * neither rows nor columns is shared. */
+static int check_second(qdr_context *ctx, const gpt *first, const qdr_stack_sizes *taken)
+{
+    gpt_config config = first->config;
+    gpt model = {0};
+    qdr_stack_sizes sizes;
+    size_t before, now, peak;
+    config.hidden *= 2;
+    config.n_sequences *= 2;
+    qdr_mem_usage(ctx, &before, &peak);
+    CHECK(gpt_create(first->grid, &config, &model));
+    CHECK(qdr_stack_get_sizes(model.stack, &sizes));
+    qdr_mem_usage(ctx, &now, &peak);
+    const size_t said = sum_of(&sizes) - sizes.device;
+    const size_t replaced = said - taken->communication;
+    EXPECT(now - before <= said && (taken->communication == 0 || now - before > replaced),
+           "rank %d: a second stack takes %zu bytes; it said %zu, the first one has %zu of "
+           "staging\n",
+           qdr_context_rank(ctx), now - before, said, taken->communication);
+    gpt_destroy(&model);
+    return 0;
+}
+
 /* A whole training step. */
 static int run_steps(qdr_context *ctx, const test_case *c)
 {
@@ -101,7 +126,7 @@ static int run_steps(qdr_context *ctx, const test_case *c)
            n_parts);
     CHECK(qdr_adamw_size(model.stack, &optimizer_bytes));
     CHECK(qdr_adamw_create(model.stack, NULL, &optimizer));
-    const int failed = steps(&model, optimizer);
+    int failed = steps(&model, optimizer);
     qdr_mem_usage(ctx, &now, &peak);
     /* Panels of the device are made once for all stacks of a context. */
     static _Thread_local int has_panels;
@@ -112,6 +137,7 @@ static int run_steps(qdr_context *ctx, const test_case *c)
            "%zu\n",
            qdr_context_rank(ctx), c->x, c->y, c->z, c->d, (int)c->layout, qdr_dtype_name(c->dtype),
            peak - before, said);
+    if (!failed) failed = check_second(ctx, &model, &sizes);
     qdr_adamw_destroy(&optimizer);
     gpt_destroy(&model);
     qdr_grid_destroy(&grid);

@@ -211,6 +211,13 @@ static cudaError_t break_with(fake_stream *stream, cudaError_t error)
     return error;
 }
 
+cudaError_t fake_capture_ask(cudaEvent_t event)
+{
+    fake_capture *capture = find_capture(event->capture_id);
+    if (capture) capture->is_broken = 1;
+    return cudaErrorCapturedEvent;
+}
+
 cudaError_t fake_capture_wait(fake_stream *stream, cudaEvent_t event)
 {
     fake_capture *capture = event->capture_id ? find_capture(event->capture_id) : NULL;

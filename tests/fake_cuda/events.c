@@ -216,7 +216,7 @@ static fake_moment *look_at(cudaEvent_t event, const char *name, cudaError_t *er
     fake_moment *moment = NULL;
     fake_lock();
     *error = check(event, name);
-    if (*error == cudaSuccess && event->capture_id) *error = cudaErrorCapturedEvent;
+    if (*error == cudaSuccess && event->capture_id) *error = fake_capture_ask(event);
     if (*error == cudaSuccess) *error = fake_unsafe();
     if (*error == cudaSuccess) moment = event->moment;
     if (moment) hold(moment);

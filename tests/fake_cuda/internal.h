@@ -267,6 +267,8 @@ void fake_capture_event(fake_stream *stream, fake_command_kind kind, cudaEvent_t
 void fake_capture_record(fake_stream *stream, cudaEvent_t event);
 /* The stream may not be captured yet: then it joins the event's capture. */
 cudaError_t fake_capture_wait(fake_stream *stream, cudaEvent_t event);
+/* The host looks at an event of a capture, which breaks it. @return the error */
+cudaError_t fake_capture_ask(cudaEvent_t event);
 int64_t fake_leaked_graphs(void);
 
 /* ---- lt.c ---- */

@@ -199,7 +199,11 @@ static void test_waiting_is_forbidden(void **state)
     begin(s.a);
     OK(cudaEventRecord(s.fork, s.a));
     GIVES(cudaEventQuery(s.fork), cudaErrorCapturedEvent);
+    assert_int_equal(status_of(s.a), cudaStreamCaptureStatusInvalidated);
     GIVES(cudaEventSynchronize(s.fork), cudaErrorCapturedEvent);
+    expect_end(s.a, cudaErrorStreamCaptureInvalidated);
+    begin(s.a);
+    OK(cudaEventRecord(s.fork, s.a));
     GIVES(cudaMemcpyAsync(&value, s.x, sizeof value, cudaMemcpyDefault, s.a),
           cudaErrorStreamCaptureUnsupported);
     expect_end(s.a, cudaErrorStreamCaptureInvalidated);
