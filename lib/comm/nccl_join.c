@@ -163,8 +163,9 @@ static qdr_status check_max_ctas(const qdri_cuda_dev *dev, int rank, int max_cta
 static void set_order(void)
 {
     static const char name[] = "NCCL_LAUNCH_ORDER_IMPLICIT";
-    (void)setenv(name, "1", 0);
-    if (strcmp(getenv(name), "0") == 0)
+    const char *value = getenv(name);
+    if (!value) (void)setenv(name, "1", 0);
+    if (value && strcmp(value, "0") == 0)
         qdri_log(QDRI_LOG_WARNING,
                  "nccl: %s is 0, so that communicators may wait for each other for ever; unset it",
                  name);
