@@ -273,7 +273,7 @@ static void layers(void **state)
     static const char *const machines[] = {"dgx-a100", "perlmutter", "laptop"};
     uint64_t seed = test_seed();
     double worst = 0;
-    int n_off = 0;
+    int n_off = 0, n_far = 0;
     for (int trial = 0; trial < N_TRIALS; trial++) {
         const qdr_network network = usual_network(&seed);
         qdr_plan plan = random_grid(&seed);
@@ -293,6 +293,7 @@ static void layers(void **state)
         const double error = (result.secs - result.time[QDR_TIME_OPTIMIZER]) / exact - 1;
         if (fabs(error) > worst) worst = fabs(error);
         n_off += fabs(error) > 0.01;
+        n_far += fabs(error) > 0.08;
         if (fabs(error) > 0.01)
             print_message("%s %dx%dx%dx%d %s %s hidden %d%s%s: %+.2f %%\n", machines[trial % 3],
                           plan.x, plan.y, plan.z, plan.d, plan.order, plan.layout ? "S" : "R",
@@ -300,11 +301,14 @@ static void layers(void **state)
                           network.tied ? " tied" : "", error * 100);
         qdr_model_destroy(&model);
     }
-    /* Where gradients pile up behind slow links, four layers have not come to a steady state. */
-    print_message("%d of %d off by more than 1 %%, the worst by %.2f %%\n", n_off, N_TRIALS,
-                  worst * 100);
+    /* Where gradients pile up behind slow links, four layers have not come to a steady state. Of
+     * 6600 trials (110 seeds) the worst was off by 12.6 %; of half of them 8 % were off by more
+     * than 1 %, and 0.3 % by more than 8 %. */
+    print_message("%d of %d off by more than 1 %%, %d by more than 8 %%, the worst by %.2f %%\n",
+                  n_off, N_TRIALS, n_far, worst * 100);
     assert_true(n_off <= N_TRIALS / 4);
-    assert_true(worst <= 0.12);
+    assert_true(n_far <= N_TRIALS / 20);
+    assert_true(worst <= 0.15);
 }
 
 int main(void)
