@@ -49,7 +49,8 @@ QDR_API QDR_NODISCARD qdr_status qdr_adamw_step(qdr_adamw *optimizer, double lr)
  * ranks. Local, stream-ordered. */
 QDR_API QDR_NODISCARD qdr_status qdr_adamw_set_rate(qdr_adamw *optimizer, double lr);
 /** qdr_adamw_step() at the rate that was set last: recorded in a graph, at that of each run.
- *  @retval QDR_ERR_STATE  as for qdr_adamw_step(); or no rate was set yet */
+ *  @retval QDR_ERR_STATE  as for qdr_adamw_step(); or no rate was set yet. What a record sets does
+ * not count, as it may never run: set one before qdr_graph_begin() */
 QDR_API QDR_NODISCARD qdr_status qdr_adamw_step_as_set(qdr_adamw *optimizer);
 /** The gradient norm that the last step saw, over grad_scale. Local, blocking.
  *  @retval QDR_ERR_STATE  no step yet */

@@ -49,6 +49,24 @@ qdr_status qdr_graph_end(qdr_context *ctx, qdr_graph **graph)
     return QDR_OK;
 }
 
+qdr_status qdri_context_check_runs(const qdr_context *ctx, const char *who)
+{
+    if (!ctx->is_recording) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_STATE,
+                    "%s: what is being recorded does not run, and so has no result to wait for; "
+                    "call qdr_graph_end() first",
+                    who);
+}
+
+void qdri_context_end_record(qdr_context *ctx)
+{
+    qdr_graph *graph = NULL;
+    if (!ctx->is_recording) return;
+    const qdr_status status = qdr_graph_end(ctx, &graph);
+    (void)status; /* nobody wants it */
+    qdr_graph_destroy(&graph);
+}
+
 qdr_status qdr_graph_launch(qdr_graph *graph, qdr_stream *stream)
 {
     if (!graph) return QDR_FAIL(QDR_ERR_ARGUMENT, "graph: it is NULL");

@@ -146,6 +146,7 @@ void qdr_grid_destroy(qdr_grid **grid)
 {
     if (!grid || !*grid) return;
     qdr_grid *gone = *grid;
+    qdri_context_end_record(gone->ctx);
     const qdr_status status = qdri_stream_synchronize(qdr_context_stream(gone->ctx));
     (void)status; /* statistics and holds on that stream are done, or dropped */
     for (int channel = 0; channel < QDR_N_CHANNELS; channel++)

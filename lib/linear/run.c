@@ -81,6 +81,7 @@ qdr_status qdr_stack_loss(qdr_stack *stack, double *loss_sum, int64_t *n_valid)
     *loss_sum = 0;
     *n_valid = 0;
     QDR_TRY(check_whole(stack, "loss"));
+    QDR_TRY(qdri_context_check_runs(qdr_grid_context(stack->grid), "loss"));
     const qdri_node *node = find_loss(stack);
     if (!node)
         return QDR_FAIL(

@@ -87,6 +87,7 @@ void qdr_stack_destroy(qdr_stack **stack)
     if (!stack || !*stack) return;
     qdr_stack *old = *stack;
     qdri_dev *dev = qdri_context_dev(qdr_grid_context(old->grid));
+    qdri_context_end_record(qdr_grid_context(old->grid));
     const qdr_status status = qdri_stack_drain(old);
     if (status == QDR_OK) qdri_report_end(old);
     qdri_measures_free(&old->measures);

@@ -89,6 +89,7 @@ static qdr_status with_host_shard(qdr_stack *stack, const qdri_parameter *p,
     const size_t bytes = (size_t)p->shard_elems * qdr_dtype_bytes(stack->net.opts.dtype);
     qdr_stream *stream = qdr_context_stream(qdr_grid_context(stack->grid));
     void *host = NULL;
+    QDR_TRY(qdri_context_check_runs(qdr_grid_context(stack->grid), "parameter"));
     QDR_TRY(qdri_calloc(bytes, 1, "a shard of a parameter on the host", &host));
     make(p, host, user);
     qdr_status status = qdri_copy(stream, qdri_stack_pointer(stack, p->data), host, bytes);
@@ -234,6 +235,7 @@ qdr_status qdr_stack_gather_parameter(qdr_stack *stack, int index, int which, vo
     const qdri_parameter *p = &stack->net.parameters[index];
     qdr_context *ctx = qdr_grid_context(stack->grid);
     qdri_dev *dev = qdri_context_dev(ctx);
+    QDR_TRY(qdri_context_check_runs(ctx, "gather"));
     const size_t whole = (size_t)p->n_global * sizeof(double);
     void *host = NULL, *device = NULL;
     qdr_status status = qdri_calloc(2 * whole, 1, "a gathered parameter", &host);

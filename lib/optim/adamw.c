@@ -13,7 +13,7 @@ struct qdr_adamw {
     qdr_adamw_opts opts;
     void *memory;
     size_t bytes;
-    int has_rate; /* on the device */
+    int has_rate; /* on the device, or on its way */
 };
 
 #define STATE_ALIGN 64
@@ -82,14 +82,16 @@ static qdr_adamw_opts with_defaults(qdr_adamw_opts opts)
     return opts;
 }
 
-static qdri_dev *dev_of(const qdr_stack *stack)
+static qdr_context *context_of(const qdr_stack *stack)
 {
-    return qdri_context_dev(qdr_grid_context(qdr_stack_grid(stack)));
+    return qdr_grid_context(qdr_stack_grid(stack));
 }
+
+static qdri_dev *dev_of(const qdr_stack *stack) { return qdri_context_dev(context_of(stack)); }
 
 static qdr_stream *stream_of(const qdr_stack *stack)
 {
-    return qdr_context_stream(qdr_grid_context(qdr_stack_grid(stack)));
+    return qdr_context_stream(context_of(stack));
 }
 
 static qdr_status create(qdr_stack *stack, const qdr_adamw_opts *opts, qdr_adamw **optimizer)
@@ -113,7 +115,7 @@ qdr_status qdr_adamw_create(qdr_stack *stack, const qdr_adamw_opts *opts, qdr_ad
     *optimizer = NULL;
     if (!stack) return QDR_FAIL(QDR_ERR_ARGUMENT, "adamw: the stack is NULL");
     qdr_status status = create(stack, opts, optimizer);
-    status = qdr_agree(qdr_grid_context(qdr_stack_grid(stack)), status);
+    status = qdr_agree(context_of(stack), status);
     if (status != QDR_OK) qdr_adamw_destroy(optimizer);
     return status;
 }
@@ -122,6 +124,7 @@ void qdr_adamw_destroy(qdr_adamw **optimizer)
 {
     if (!optimizer || !*optimizer) return;
     qdr_adamw *old = *optimizer;
+    qdri_context_end_record(context_of(old->stack));
     const qdr_status status = qdri_stream_synchronize(stream_of(old->stack));
     (void)status; /* a failure is the context's to report */
     qdri_mem_free(dev_of(old->stack), &old->memory);
@@ -169,7 +172,8 @@ qdr_status qdr_adamw_set_rate(qdr_adamw *optimizer, double lr)
     kernel.u.adamw.numbers = optimizer->memory;
     kernel.u.adamw.lr = lr;
     QDR_TRY(qdri_kernel_run(stream_of(optimizer->stack), &kernel));
-    optimizer->has_rate = 1;
+    /* A recorded one is there when the record runs, if ever. */
+    if (!qdri_context_is_recording(context_of(optimizer->stack))) optimizer->has_rate = 1;
     return QDR_OK;
 }
 
@@ -214,13 +218,15 @@ qdr_status qdr_adamw_step_as_set(qdr_adamw *optimizer)
     QDR_TRY(step_check(optimizer));
     if (!optimizer->has_rate)
         return QDR_FAIL(QDR_ERR_STATE,
-                        "adamw: no learning rate was set yet; call qdr_adamw_set_rate() first");
+                        "adamw: no learning rate was set yet, outside of a record; call "
+                        "qdr_adamw_set_rate() first");
     return enqueue_step(optimizer);
 }
 
 static qdr_status read_numbers(const qdr_adamw *optimizer, qdri_adamw_numbers *numbers)
 {
     qdr_stream *stream = stream_of(optimizer->stack);
+    QDR_TRY(qdri_context_check_runs(context_of(optimizer->stack), "adamw"));
     QDR_TRY(qdri_copy(stream, numbers, optimizer->memory, sizeof *numbers));
     return qdri_stream_synchronize(stream);
 }

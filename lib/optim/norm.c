@@ -86,6 +86,7 @@ qdr_status qdr_grad_norm(qdr_stack *stack, double *norm)
     QDR_TRY(qdri_optim_check(stack, "gradient norm"));
     QDR_TRY(qdri_gradients_check(stack, "gradient norm"));
     qdr_context *ctx = qdr_grid_context(qdr_stack_grid(stack));
+    QDR_TRY(qdri_context_check_runs(ctx, "gradient norm"));
     void *sum = NULL;
     qdr_status status = qdri_mem_alloc(qdri_context_dev(ctx), sizeof(double), &sum);
     status = qdr_agree(ctx, status);

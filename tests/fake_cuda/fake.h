@@ -13,8 +13,9 @@
  * (1: the host may use managed memory while the GPU works), FAKE_CUDA_SEED (random),
  * FAKE_CUDA_DELAY_US (the longest delay of a stream's work, 50), FAKE_CUDA_REPORT
  * ("abort", "count"), FAKE_CUDA_LEAKS (1: looked for at the end), FAKE_CUDA_FAIL
- * ("malloc:3,launch:5"). Read once, at the first call. FAKE_CUDA_NO_FP8: cublasLt has no products
- * of codes; FAKE_CUDA_REFUSED: algorithms that it offers and refuses (products.c). */
+ * ("malloc:3,launch:5"; graphs' launches are "graph"). Read once, at the first call.
+ * FAKE_CUDA_NO_FP8: cublasLt has no products of codes; FAKE_CUDA_REFUSED: algorithms that it offers
+ * and refuses (products.c). */
 #ifndef FAKE_CUDA_FAKE_H
 #define FAKE_CUDA_FAKE_H
 

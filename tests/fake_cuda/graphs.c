@@ -201,7 +201,7 @@ static cudaError_t launch(cudaGraphExec_t exec, fake_stream *stream)
         fake_capture_break(stream);
         return cudaErrorStreamCaptureUnsupported;
     }
-    if (fake_take_failure("launch")) return cudaErrorLaunchFailure;
+    if (fake_take_failure("graph")) return cudaErrorLaunchFailure;
     return replay_all(exec, stream);
 }
 

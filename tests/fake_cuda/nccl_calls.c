@@ -173,6 +173,7 @@ static ncclResult_t end_group(void)
         free(each);
     }
     group_result = ncclSuccess;
+    fake_nccl_end_aborts();
     return result;
 }
 

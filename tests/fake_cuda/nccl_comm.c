@@ -344,17 +344,33 @@ static ncclResult_t end(ncclComm_t comm, const char *call, int is_last)
 ncclResult_t ncclCommFinalize(ncclComm_t comm) { return end(comm, "ncclCommFinalize", 0); }
 ncclResult_t ncclCommDestroy(ncclComm_t comm) { return end(comm, "ncclCommDestroy", 1); }
 
-/* What runs of it ends at once, what comes later does nothing. */
+/* Of this thread's group, to be reclaimed at its end. */
+static _Thread_local struct ncclComm *aborted;
+
+void fake_nccl_end_aborts(void)
+{
+    fake_nccl_lock();
+    for (; aborted; aborted = aborted->next_aborted) {
+        while (aborted->n_running > 0 || aborted->n_in_graphs > 0) fake_nccl_wait();
+        (void)fake_nccl_end_registrations(aborted);
+    }
+    fake_nccl_unlock();
+}
+
+/* What runs of it ends at once, what comes later does nothing. The end of the group waits, until
+ * there are no graphs of it either. */
 ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
+    (void)ncclGroupStart();
     fake_nccl_lock();
     const int is_good = fake_nccl_check(comm, "ncclCommAbort");
     if (is_good) {
         comm->is_gone = comm->is_aborted = 1;
+        comm->next_aborted = aborted;
+        aborted = comm;
         fake_nccl_changed();
-        while (comm->n_running > 0 || comm->n_in_graphs > 0) fake_nccl_wait();
-        (void)fake_nccl_end_registrations(comm);
     }
     fake_nccl_unlock();
+    (void)ncclGroupEnd();
     return is_good ? ncclSuccess : ncclInvalidArgument;
 }

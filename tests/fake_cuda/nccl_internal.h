@@ -78,7 +78,7 @@ typedef struct clan {
 
 struct ncclComm {
     uint64_t magic;
-    struct ncclComm *next; /* of all that ever were */
+    struct ncclComm *next, *next_aborted; /* of all that ever were; of a group that ends */
     clan *of;
     int rank, device, blocking, is_sharing, max_ctas;
     int is_gone, is_aborted;
@@ -107,6 +107,9 @@ void fake_nccl_fault(const char *format, ...) __attribute__((format(printf, 1, 2
 
 /* nccl_comm.c: 1 if it may be used; else a fault. With the lock. */
 int fake_nccl_check(ncclComm_t comm, const char *call);
+
+/* nccl_comm.c: waits for what this thread's group aborts. Without the lock. */
+void fake_nccl_end_aborts(void);
 
 /* nccl_turns.c: with the lock. */
 uint64_t fake_nccl_ticket(int device); /* 0: order is not kept */

@@ -114,18 +114,22 @@ static qdr_status order(const qdri_cuda_dev *dev, const record *recorded, cudaSt
     return QDR_OK;
 }
 
-qdr_status qdri_cuda_record_run(qdr_stream *stream, void *data)
+static qdr_status run(const qdri_cuda_dev *dev, const record *recorded, cudaStream_t handle)
 {
-    const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
-    const cudaStream_t handle = qdri_cuda_handle(stream);
-    const record *recorded = data;
-    if (dev->recording)
-        return QDR_FAIL(QDR_ERR_STATE, "graph: the context records, and a recorded step cannot be "
-                                       "part of another; end that first");
     QDR_TRY(qdri_cuda_enter(dev));
     if (handle != recorded->origin) QDR_TRY(order(dev, recorded, recorded->origin, handle));
     QDRI_CUDA_TRY(dev, cudaGraphLaunch(recorded->executable, handle));
     return order(dev, recorded, handle, recorded->origin);
+}
+
+/* A run that was not taken is everyone's: other ranks' collectives wait for those of this one. */
+qdr_status qdri_cuda_record_run(qdr_stream *stream, void *recorded)
+{
+    const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
+    if (dev->recording)
+        return QDR_FAIL(QDR_ERR_STATE, "graph: the context records, and a recorded step cannot be "
+                                       "part of another; end that first");
+    return qdri_cuda_taken(stream, run(dev, recorded, qdri_cuda_handle(stream)));
 }
 
 void qdri_cuda_record_free(qdri_dev *dev, void *data)

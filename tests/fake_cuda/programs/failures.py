@@ -6,7 +6,7 @@ the program leaves in order: with an exit code of its own, one sentence that nam
     failures.py [--every] PROGRAM ARGUMENT...
 
 --every tries each call, else calls ever further apart. Each kind's calls are tried until the program does not come to them.
-FAIL_ALSO=KIND: one kind more. FAIL_ONLY=KIND: that one alone.
+FAIL_ALSO=KIND,…: these kinds, too. FAIL_ONLY=KIND: that one alone.
 """
 import os
 import subprocess
@@ -68,7 +68,7 @@ def try_kind(kind, every, seed, command):
 
 def main(arguments):
     every = arguments[0] == "--every"
-    kinds = KINDS + [kind for kind in [os.environ.get("FAIL_ALSO")] if kind]
+    kinds = KINDS + [kind for kind in os.environ.get("FAIL_ALSO", "").split(",") if kind]
     if os.environ.get("FAIL_ONLY"):
         kinds = [os.environ["FAIL_ONLY"]]
     seed = int(os.environ.get("QDR_TEST_SEED", time.time_ns() % 1000000))
