@@ -7,7 +7,9 @@
 #include "doctor.h"
 
 #define GROUP "GPU"
-enum { LEAST_MAJOR = 8 }; /* compute capability that the library asks for */
+/* What the library asks for: compute capability, and the first NCCL that keeps the order of
+ * launches. */
+enum { LEAST_MAJOR = 8, LEAST_NCCL = 22600 };
 
 /* ---- whether there is one ---- */
 
@@ -98,9 +100,17 @@ int doctor_can_use(const qdr_gpu_report *gpus, int number)
 
 static void add_nccl(doctor_report *report, int version, int n_gpus)
 {
-    if (version)
+    if (version >= LEAST_NCCL)
         doctor_add(report, GROUP, "NCCL", DOCTOR_GOOD, "%d.%d.%d", version / 10000,
                    version / 100 % 100, version % 100);
+    else if (version)
+        doctor_advise(
+            doctor_add(report, GROUP, "NCCL", DOCTOR_NOTE,
+                       "%d.%d.%d, too old to be used: sums over GPUs of several processes go "
+                       "through the host",
+                       version / 10000, version / 100 % 100, version % 100),
+            "%d.%d or later is needed: let LD_LIBRARY_PATH name a newer libnccl.so.2",
+            LEAST_NCCL / 10000, LEAST_NCCL / 100 % 100);
     else if (n_gpus < 2)
         doctor_add(report, GROUP, "NCCL", DOCTOR_GOOD, "none, which one GPU does not need");
     else

@@ -156,7 +156,15 @@ static int try_sum(qdr_context *ctx, void *user)
 
 /* ---- both ---- */
 
-static void report_try(doctor_report *report, const char *name, const char *what, attempt *tried)
+/* What tells more of wrong numbers: on the CPU, or on GPUs, by a script of the sources. */
+static const char *next_of(const char *device)
+{
+    if (device && strcmp(device, "cpu") == 0) return "quadrille verify";
+    return "sh tests/gpu/run.sh build kernels correct, in Quadrille's sources";
+}
+
+static void report_try(doctor_report *report, const char *device, const char *name,
+                       const char *what, attempt *tried)
 {
     if (tried->why.code) {
         doctor_add_sentence(report, GROUP, name, DOCTOR_BROKEN, tried->why.sentence);
@@ -165,8 +173,9 @@ static void report_try(doctor_report *report, const char *name, const char *what
     if (tried->n_wrong)
         doctor_advise(doctor_add(report, GROUP, name, DOCTOR_BROKEN, "%d numbers of %s are wrong",
                                  tried->n_wrong, what),
-                      "do not train here; run quadrille verify, and send what it says with the "
-                      "output of quadrille doctor --json to those who care for Quadrille");
+                      "do not train here; run %s, and send what it says with the output of "
+                      "quadrille doctor --json to those who care for Quadrille",
+                      next_of(device));
     else
         doctor_add(report, GROUP, name, DOCTOR_GOOD, "%s is right", what)->secs = tried->secs;
 }
@@ -197,8 +206,8 @@ static void try_on(doctor_report *report, const char *device, const char *name, 
                                     &code);
     if (status != QDR_OK) fail_status(&tried.why, status);
     if (code && !tried.n_wrong && !tried.why.code)
-        fail(&tried.why, code, "%s: a rank found wrong numbers; run quadrille verify", what);
-    report_try(report, name, what, &tried);
+        fail(&tried.why, code, "%s: a rank found wrong numbers; run %s", what, next_of(device));
+    report_try(report, device, name, what, &tried);
 }
 
 int doctor_try_sum(doctor_report *report, const char *device, const char *name)

@@ -58,6 +58,7 @@ static int print_on_root(qdr_context *ctx, void *user)
 int fail_print_once(failure *why)
 {
     int code;
-    if (qdr_launch(0, NULL, print_on_root, why, &code) != QDR_OK) return fail_print(why);
+    const qdr_context_opts on_cpu = {QDR_OPTS_INIT, .device = "cpu"};
+    if (qdr_launch(0, &on_cpu, print_on_root, why, &code) != QDR_OK) return fail_print(why);
     return why->code;
 }

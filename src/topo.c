@@ -194,7 +194,9 @@ static int run(int argc, char **argv)
         return is_launched ? fail_print_once(&why) : fail_print(&why);
     if (!is_launched && !options.wants_ranks)
         return run_alone(&options, &why) ? fail_print(&why) : EXIT_OK;
-    if (fail_status(&why, qdr_launch(0, NULL, run_rank, &options, &code))) return fail_print(&why);
+    const qdr_context_opts on_cpu = {QDR_OPTS_INIT, .device = "cpu"}; /* it computes nothing */
+    if (fail_status(&why, qdr_launch(0, &on_cpu, run_rank, &options, &code)))
+        return fail_print(&why);
     return code;
 }
 

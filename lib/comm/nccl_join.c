@@ -14,10 +14,11 @@
 #define LOOK_NS INT64_C(20000000) /* so often the host is asked whether others gave up */
 #define LONGEST_PAUSE_NS INT64_C(1000000)
 enum { NS_PER_S = 1000000000, BUS_BYTES = 24 };
-/* Streams of a rank that may run collectives at the same time: eight of bulk, one of statistics,
- * one of the caller's. The CTAs of all fit the GPU with some SMs to spare, so that none waits for a
+/* Communicators of a rank that may run collectives at the same time: a grid's (those of bulk have
+ * streams of their own, those of statistics run on any of the caller's), and the world's for
+ * redistributions. The CTAs of all fit the GPU with some SMs to spare, so that none waits for a
  * place that another holds which waits for it. */
-enum { TOGETHER = 10, SMS_SPARED = 4, DEFAULT_MOST_CTAS = 16, MOST_CTAS = 64 };
+enum { TOGETHER = (int)QDR_N_CHANNELS + 1, SMS_SPARED = 4, DEFAULT_MOST_CTAS = 16, MOST_CTAS = 64 };
 enum { LEAST_VERSION = 22600 }; /* the first that keeps the order of launches */
 
 /* ---- what NCCL says ---- */
@@ -121,7 +122,7 @@ qdr_status qdri_nccl_fits(qdri_comm *host, qdri_dev *dev)
     return qdri_comm_agree(host, status);
 }
 
-/* Blocks for each of the communicators that may run together. */
+/* Blocks for each of the communicators that may run together; one on the smallest parts of GPUs. */
 static int room_for_ctas(const qdri_cuda_dev *dev)
 {
     const int room = (dev->gpu.n_sms - SMS_SPARED) / TOGETHER;

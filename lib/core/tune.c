@@ -147,11 +147,16 @@ static qdr_status read_all(json_t *root, const char *name, qdri_tune_table *tabl
     size_t i;
     if (json_unpack_ex(root, &error, 0, "{s:i, s:o}", "quadrille_tune", &version, "choices",
                        &list) != 0 ||
-        version != 1 || !json_is_array(list))
+        !json_is_array(list))
         return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "tune: %.200s holds no choices of this version (1); set QDR_TUNE to a file "
-                        "that it named before, or to a new one",
+                        "tune: %.200s holds no choices; set QDR_TUNE to a file that it named "
+                        "before, or to a new one",
                         name);
+    if (version != QDRI_TUNE_VERSION)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "tune: %.200s holds choices of version %d, not %d; remove it, and they are "
+                        "measured anew, or set QDR_TUNE to another file",
+                        name, version, QDRI_TUNE_VERSION);
     json_array_foreach(list, i, item)
     {
         qdri_tune_choice choice;
@@ -227,7 +232,7 @@ static int write_choice(const qdri_tune_choice *choice, int is_first, FILE *file
 
 int qdri_tune_write(const qdri_tune_table *table, FILE *file)
 {
-    int good = fputs("{\"quadrille_tune\": 1, \"choices\": [", file) >= 0;
+    int good = fprintf(file, "{\"quadrille_tune\": %d, \"choices\": [", QDRI_TUNE_VERSION) > 0;
     for (int i = 0; good && i < table->n; i++)
         good = write_choice(&table->choices[i], i == 0, file);
     return good && fputs("\n]}\n", file) >= 0;

@@ -2,7 +2,7 @@
 /* How W is stored for products of a size on a machine: choices that were measured once, as a table
  * and as the text of the file that keeps them:
  *
- *   {"quadrille_tune": 1, "choices": [{"machine": "…", "threads": 1, "dtype": "f32", "m": 64, "n":
+ *   {"quadrille_tune": 2, "choices": [{"machine": "…", "threads": 1, "dtype": "f32", "m": 64, "n":
  * 1024, "k": 4096, "storage": "in-out", "out-in": {"y": 7e-3, "dx": 7e-3, "dw": 8e-3}, "in-out":
  * {…}}]}
  *
@@ -16,7 +16,8 @@
 
 #include "core/schedule_linear.h"
 
-enum { QDRI_TUNE_MACHINE_BYTES = 256 };
+/* Version 1 named algorithms by their places in a list, which name others by now. */
+enum { QDRI_TUNE_MACHINE_BYTES = 256, QDRI_TUNE_VERSION = 2 };
 
 /* What a choice is made for. */
 typedef struct qdri_tune_key {

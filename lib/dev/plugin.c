@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "config.h"
 #include "core/log.h"
@@ -34,46 +35,84 @@ static void own_folder(char folder[PATH_BYTES])
         snprintf(folder, PATH_BYTES, "%.*s", (int)(slash - self.dli_fname + 1), self.dli_fname);
 }
 
-/* Where it may lie, in the order in which it is looked for. @return how many */
-static int list_paths(char paths[3][PATH_BYTES])
+/* Where it may lie, in the order in which it is looked for. */
+typedef struct places {
+    int n;
+    char paths[3][PATH_BYTES];
+} places;
+
+static void add_place(places *p, const char *folder)
+{
+    char *path = p->paths[p->n];
+    snprintf(path, PATH_BYTES, "%.*s" PLUGIN_FILE, PATH_BYTES - 32, folder);
+    for (int i = 0; i < p->n; i++)
+        if (strcmp(p->paths[i], path) == 0) return;
+    p->n++;
+}
+
+static void list_places(places *p)
 {
     char folder[PATH_BYTES];
     const char *path = getenv("QDR_CUDA_PLUGIN");
-    if (path && *path) {
-        snprintf(paths[0], PATH_BYTES, "%s", path);
-        return 1;
+    p->n = path && *path;
+    if (p->n > 0) {
+        snprintf(p->paths[0], PATH_BYTES, "%s", path);
+        return;
     }
     own_folder(folder);
-    snprintf(paths[0], PATH_BYTES, "%.*s%s", PATH_BYTES - 32, folder, PLUGIN_FILE);
-    snprintf(paths[1], PATH_BYTES, "%s/%s", QDRI_LIB_DIR, PLUGIN_FILE);
-    snprintf(paths[2], PATH_BYTES, "%s", PLUGIN_FILE);
-    return 3;
+    add_place(p, folder);
+    add_place(p, QDRI_LIB_DIR "/");
+    add_place(p, ""); /* the loader's own, LD_LIBRARY_PATH among them */
 }
 
-/* The first file that can be opened; else NULL, and what the loader said of the first. */
-static void *open_library(char *what, size_t capacity)
+/* Whether the loader met a file: what it says of none begins with the name that it was given. */
+static int is_found(const char *path, const char *why)
 {
-    char paths[3][PATH_BYTES];
-    const int n_paths = list_paths(paths);
-    for (int i = 0; i < n_paths; i++) {
-        void *library = dlopen(paths[i], RTLD_NOW | RTLD_LOCAL);
+    if (strchr(path, '/')) return access(path, F_OK) == 0;
+    return strncmp(why, path, strlen(path)) != 0;
+}
+
+/* The first file that can be opened; else NULL, and what the loader said of the first that is
+ * there, or "" if none is. */
+static void *open_library(const places *p, char *why, size_t capacity)
+{
+    *why = '\0';
+    for (int i = 0; i < p->n; i++) {
+        void *library = dlopen(p->paths[i], RTLD_NOW | RTLD_LOCAL);
         if (library) return library;
-        const char *why = dlerror();
-        if (i == 0) snprintf(what, capacity, "%.300s", why ? why : paths[i]);
+        const char *said = dlerror();
+        if (!*why && said && is_found(p->paths[i], said)) snprintf(why, capacity, "%s", said);
     }
     return NULL;
 }
 
+static void join(const places *p, char *text, size_t capacity)
+{
+    size_t length = 0;
+    for (int i = 0; i < p->n && length < capacity; i++)
+        length += (size_t)snprintf(text + length, capacity - length, "%s%s", i ? ", " : "",
+                                   p->paths[i]);
+}
+
 static qdr_status find_plugin(const qdri_plugin **plugin)
 {
-    char what[320];
-    void *library = open_library(what, sizeof what);
+    places p;
+    char why[256];
+    list_places(&p);
+    void *library = open_library(&p, why, sizeof why);
+    if (!library && !*why) {
+        join(&p, why, sizeof why);
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                        "cuda: there is no plugin (looked for %s); build Quadrille where nvcc, "
+                        "cublasLt and NCCL are, name the file in QDR_CUDA_PLUGIN, or use the CPU",
+                        why);
+    }
     if (!library)
         return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                        "cuda: the plugin " PLUGIN_FILE " cannot be loaded (%s); build Quadrille "
-                        "where nvcc, cublasLt and NCCL are, name the file in QDR_CUDA_PLUGIN, or "
-                        "use the CPU",
-                        what);
+                        "cuda: the plugin is there and cannot be loaded (%s); let LD_LIBRARY_PATH "
+                        "name the folders of CUDA's and NCCL's libraries, name another plugin in "
+                        "QDR_CUDA_PLUGIN, or use the CPU",
+                        why);
     *plugin = dlsym(library, QDRI_PLUGIN_SYMBOL);
     if (*plugin && strcmp((*plugin)->build, QDRI_PLUGIN_BUILD) == 0) return QDR_OK;
     return QDR_FAIL(QDR_ERR_UNSUPPORTED,

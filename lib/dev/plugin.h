@@ -57,7 +57,7 @@ int qdri_plugin_nccl_version(void); /* 0: not known */
 
 /* Opens it, once per process. Any thread.
  * @retval QDR_ERR_UNSUPPORTED  it is not there, cannot be loaded, or is of another build; the
- * sentence says where it was looked for */
+ * sentence says where it was looked for, or what the loader says of one that is there */
 QDR_NODISCARD qdr_status qdri_plugin_open(const qdri_plugin **plugin);
 
 /* Makes the device of one GPU. gpu: its number; -1: the rank's number on its node, modulo GPUs.

@@ -8,6 +8,7 @@ PLANTED is the same command with collectives that spoil one element of each rank
 import argparse
 import csv
 import json
+import os
 import subprocess
 import sys
 import unittest
@@ -19,9 +20,9 @@ SHAPE = ("-m", "24", "-n", "20", "-k", "16", "--threads", "1", *SHORT)
 LAYER = ("--hidden", "24", "--heads", "6", "--context", "5", "--sequences", "4", "--threads", "1", *SHORT)
 
 
-def run(*words, before=(), program=None):
+def run(*words, before=(), program=None, environment=()):
     done = subprocess.run([*before, program or ARGUMENTS.quadrille, "bench", *words], stdin=subprocess.DEVNULL,
-                          capture_output=True, timeout=120)
+                          capture_output=True, timeout=120, env={**os.environ, **dict(environment)})
     done.out, done.err = done.stdout.decode(), done.stderr.decode()
     return done
 
@@ -255,8 +256,10 @@ class Words(Case):
     @unittest.skipUnless("--mpiexec" in sys.argv, "no mpiexec")
     def test_wrong_words_once_under_mpi(self):
         for words in (["coal"], ["coll", "--axis", "w"], ["layer", "--heads", "7"], ["linear", "--grid", "2x1x1x1"]):
-            done = run(*words, before=[ARGUMENTS.mpiexec, "-n", "3"])
-            self.assertEqual((done.returncode, done.out, len(done.err.strip().splitlines())), (2, "", 1), done.err)
+            for device in ("cpu", "cuda"):
+                done = run(*words, before=[ARGUMENTS.mpiexec, "-n", "3"],
+                           environment={"QDR_DEVICE": device, "QDR_CUDA_PLUGIN": "/no/plugin.so"})
+                self.assertEqual((done.returncode, done.out, len(done.err.strip().splitlines())), (2, "", 1), done.err)
 
     def test_help(self):
         overview = run("--help").out

@@ -231,9 +231,9 @@ class Doctor(Case):
         self.assertEqual(state, "broken")
         self.assertIn("no GPU 9", text)
 
-    def find(self, code, name, **environment):
+    def find(self, code, name, program="src/quadrille", **environment):
         """Findings of that name, as (state, text and remedy)."""
-        done = start("src/quadrille", "doctor", "--json", **environment)
+        done = start(program, "doctor", "--json", **environment)
         self.assertEqual((done.returncode, done.err), (code, ""), done.out)
         self.report = json.loads(done.out)
         found = [(finding["state"], finding["text"] + "; " + (finding["remedy"] or ""))
@@ -295,6 +295,22 @@ class Doctor(Case):
         self.assertEqual(self.find(0, "all-reduce, NCCL", **two)[0], "ok")
         self.assertEqual(self.find(1, "all-reduce, NCCL", FAKE_CUDA_FAIL="nccl:1", **two)[0], "broken")
         self.assertEqual(self.find(0, "NCCL memory")[0], None)
+
+    def test_nccl_that_is_too_old(self):
+        state, text = self.find(0, "NCCL", FAKE_NCCL_VERSIONS="22501")
+        self.assertEqual(state, "note")
+        for words in ("2.25.1", "2.26", "LD_LIBRARY_PATH"):
+            self.assertIn(words, text)
+        self.assertEqual(self.find(0, "NCCL", FAKE_NCCL_VERSIONS="22600")[0], "ok")
+        self.assertEqual(self.find(1, "NCCL", FAKE_CUDA_GPUS="2", FAKE_NCCL_VERSIONS="22501")[0], "note")
+
+    def test_wrong_numbers(self):
+        """By collectives that err: what is said to be run next computes where they were wrong."""
+        for name, next_run in (("all-reduce, CPU", "run quadrille verify,"), ("all-reduce, cuda", "run sh tests/gpu/run.sh build ")):
+            state, text = self.find(1, name, program="tests/cli/quadrille_planted", QDR_CUDA_MEMORY="managed")
+            self.assertEqual(state, "broken")
+            self.assertIn("1 numbers of", text)
+            self.assertIn(next_run, text)
 
     def test_text(self):
         out = self.assert_done(start("src/quadrille", "doctor", FAKE_CUDA_GPUS="2"))

@@ -261,6 +261,9 @@ class Ranks(Case):
         self.assertIn("rank 3, node 0", self.draw(before=before))
         self.refused(topo("--grid", "3x1x1x1", before=before), "mpiexec -n 3")
         self.refused(topo("--tiger", before=before), "--tiger")
+        no_gpu = {"QDR_DEVICE": "cuda", "QDR_CUDA_PLUGIN": "/no/plugin.so"}  # nothing is computed
+        self.assertEqual(self.good("--grid", "2x2x1x1", before=before, environment=no_gpu), text)
+        self.refused(topo("--tiger", before=before, environment=no_gpu), "--tiger")
         planned = self.read("--grid", "4x2x1x1", "--ranks-per-node", "4", before=before)["layout"]
         self.assertEqual((planned["running"], planned["nodes"]), (False, 2))
 

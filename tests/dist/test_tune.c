@@ -453,7 +453,7 @@ static void off_changes_nothing(qdr_context *ctx, uint64_t seed)
 /* All ranks get the sentence of rank 0, and the stack can still be built. */
 static void mistaken_files_are_named(qdr_context *ctx, uint64_t seed)
 {
-    static const char *const texts[] = {"hello", "{\"quadrille_tune\": 1, \"choices\": [{\"mach"};
+    static const char *const texts[] = {"hello", "{\"quadrille_tune\": 2, \"choices\": [{\"mach"};
     qdr_grid *grid = dist_random_grid(ctx, &seed);
     net n = describe(grid, QDR_REPLICATED, 1, none_asked);
     begin_file(ctx);

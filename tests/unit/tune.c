@@ -166,29 +166,30 @@ static void mistakes_are_named(void **state)
         const char *text, *says;
     } cases[] = {
         {"hello", "line 1"},
-        {"[1, 2]", "no choices of this version"},
-        {"{\"quadrille_tune\": 2, \"choices\": []}", "version (1)"},
-        {"{\"quadrille_tune\": 1, \"choices\": 3}", "no choices"},
-        {"{\"quadrille_tune\": 1}", "no choices"},
-        {"{\"quadrille_tune\": 1, \"choices\": [7]}", "choice 1 of some.json"},
-        {"{\"quadrille_tune\": 1, \"choices\": [{}]}", "machine"},
-        {"{\"quadrille_tune\": 1, \"choices\": [{\"machine\": \"a\", \"threads\": 1, \"dtype\": "
+        {"[1, 2]", "no choices"},
+        {"{\"quadrille_tune\": 1, \"choices\": []}", "version 1, not 2; remove it"},
+        {"{\"quadrille_tune\": 3, \"choices\": []}", "version 3, not 2"},
+        {"{\"quadrille_tune\": 2, \"choices\": 3}", "no choices"},
+        {"{\"quadrille_tune\": 2}", "no choices"},
+        {"{\"quadrille_tune\": 2, \"choices\": [7]}", "choice 1 of some.json"},
+        {"{\"quadrille_tune\": 2, \"choices\": [{}]}", "machine"},
+        {"{\"quadrille_tune\": 2, \"choices\": [{\"machine\": \"a\", \"threads\": 1, \"dtype\": "
          "\"f32\", \"m\": \"9\", \"n\": 1, \"k\": 1, \"storage\": \"in-out\"}]}",
          "integer"},
-        {"{\"quadrille_tune\": 1, \"choices\": [{\"machine\": \"a\", \"threads\": 1, \"dtype\": "
+        {"{\"quadrille_tune\": 2, \"choices\": [{\"machine\": \"a\", \"threads\": 1, \"dtype\": "
          "\"i32\", \"m\": 9, \"n\": 1, \"k\": 1, \"storage\": \"in-out\"}]}",
          "dtype \"i32\"; use f32, f64, bf16 or f16"},
-        {"{\"quadrille_tune\": 1, \"choices\": [{\"machine\": \"a\", \"threads\": 1, \"dtype\": "
+        {"{\"quadrille_tune\": 2, \"choices\": [{\"machine\": \"a\", \"threads\": 1, \"dtype\": "
          "\"f32\", \"m\": 9, \"n\": 1, \"k\": 1, \"storage\": \"NT\"}]}",
          "storage \"NT\"; use out-in or in-out"},
-        {"{\"quadrille_tune\": 1, \"choices\": [{\"machine\": \"a\", \"threads\": 1, \"dtype\": "
+        {"{\"quadrille_tune\": 2, \"choices\": [{\"machine\": \"a\", \"threads\": 1, \"dtype\": "
          "\"f32\", \"m\": 9, \"n\": 1, \"k\": 1, \"storage\": \"in-out\", \"in-out\": 3}]}",
          "choice 1"},
-        {"{\"quadrille_tune\": 1, \"choices\": [{\"machine\": \"a\", \"threads\": 1, \"dtype\": "
+        {"{\"quadrille_tune\": 2, \"choices\": [{\"machine\": \"a\", \"threads\": 1, \"dtype\": "
          "\"f32\", \"m\": 9, \"n\": 1, \"k\": 1, \"storage\": \"in-out\", \"algorithms\": [1, "
          "2]}]}",
          "choice 1"},
-        {"{\"quadrille_tune\": 1, \"choices\": [{\"machine\": \"a\", \"threads\": 1, \"dtype\": "
+        {"{\"quadrille_tune\": 2, \"choices\": [{\"machine\": \"a\", \"threads\": 1, \"dtype\": "
          "\"f32\", \"m\": 9, \"n\": 1, \"k\": 1, \"storage\": \"in-out\", \"algorithms\": [1, 2, "
          "-1]}]}",
          "algorithm -1; none is below 0"},
@@ -212,7 +213,7 @@ static void a_long_name_is_refused(void **state)
     machine[599] = '\0';
     snprintf(
         text, sizeof text,
-        "{\"quadrille_tune\": 1, \"choices\": [{\"machine\": \"%s\", \"threads\": 1, \"dtype\": "
+        "{\"quadrille_tune\": 2, \"choices\": [{\"machine\": \"%s\", \"threads\": 1, \"dtype\": "
         "\"f32\", \"m\": 9, \"n\": 1, \"k\": 1, \"storage\": \"in-out\"}]}",
         machine);
     CHECK_FAILS(qdri_tune_read(text, strlen(text), "f", &table), QDR_ERR_ARGUMENT, "599 bytes");
