@@ -82,9 +82,10 @@ class Record(unittest.TestCase):
     def test_facts(self):
         info = {"gpu": "NVIDIA H9 80GB", "bus": "0", "sms": 3, "major": 9, "minor": 0, "bytes": 5, "driver": 13010,
                 "runtime": 13000, "cublaslt": 130100, "nccl": 22809}
-        facts = self.make(info_json=json.dumps(info) + "\n", facts="date\t2030-01-02 10:00\ncommit\tabc\n")["facts"]
-        self.assertEqual((facts["CUDA of the driver"], facts["cuBLASLt"], facts["NCCL"]), ("13.1", "13.1.0", "2.28.9"))
-        self.assertEqual(record.file_name(facts), "nvidia-h9-80gb-2030-01-02-10-00")
+        for gpu, name in (("", "nvidia-h9-80gb"), ("GPU\tunknown\n", "nvidia-h9-80gb"), ("GPU\tNVIDIA H9\n", "nvidia-h9")):
+            facts = self.make(info_json=json.dumps(info) + "\n", facts=gpu + "date\t2030-01-02 10:00\ncommit\tabc\n")["facts"]
+            self.assertEqual((facts["CUDA of the driver"], facts["cuBLASLt"], facts["NCCL"]), ("13.1", "13.1.0", "2.28.9"))
+            self.assertEqual(record.file_name(facts), name + "-2030-01-02-10-00")
 
     def test_bars(self):
         good = result("linear", {"ratio": [0.9, 0.98, 0.99]}, bars={"ratio": 0.97})
