@@ -84,9 +84,10 @@ QDR_API QDR_NODISCARD qdr_status qdr_context_create_boot(int rank, int size, con
  * With QDR_TIMEOUT=SECONDS a rank that waits longer than that for others, in a collective, an
  * agreement, a broadcast or a barrier, fails with QDR_ERR_TIMEOUT and a sentence that names the
  * ranks that have not come, its own call and the one before; the other ranks fail with it, or with
- * QDR_ERR_PEER and that sentence. Making a context has no limit. 0, the default: none anywhere.
- * Rank 0's environment holds for all ranks; a wrong value on any rank is QDR_ERR_ARGUMENT when a
- * context is made. */
+ * QDR_ERR_PEER and that sentence. 0, the default: no limit. Making a context has none, but for
+ * NCCL, which joins the ranks of a context, and of a grid, within QDR_TIMEOUT, or 300 s where that
+ * is 0. What runs from a graph (graph.h) is not watched. Rank 0's environment holds for all ranks;
+ * a wrong value on any rank is QDR_ERR_ARGUMENT when a context is made. */
 
 /** Waits for the work of this rank, frees the context and sets *ctx to NULL. Takes NULL. Destroy
  * grids, stacks and memory of the context first. Collective over the world. */

@@ -46,7 +46,8 @@ QDR_API void qdr_adamw_destroy(qdr_adamw **optimizer);
  * ranks, and nothing has changed: run the step's last backward without it, then step */
 QDR_API QDR_NODISCARD qdr_status qdr_adamw_step(qdr_adamw *optimizer, double lr);
 /** Sets the rate of the steps behind it, in the order of the context's stream; the same on all
- * ranks. Local, stream-ordered. */
+ * ranks. Local, stream-ordered.
+ *  @retval QDR_ERR_ARGUMENT  lr is negative or not finite; the rate stays as it was */
 QDR_API QDR_NODISCARD qdr_status qdr_adamw_set_rate(qdr_adamw *optimizer, double lr);
 /** qdr_adamw_step() at the rate that was set last: recorded in a graph, at that of each run.
  *  @retval QDR_ERR_STATE  as for qdr_adamw_step(); or no rate was set yet. What a record sets does

@@ -128,8 +128,9 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_add_tokens(qdr_stack *stack, const ch
  * twice. The choice is added to the file. Products of less than 10⁷ flops are not timed. All ranks
  * have the same choices; the same file gives the same again, and so the same bits. On a GPU each
  * product is timed with each of the algorithms that cuBLASLt offers, and the fastest is taken, and
- * kept in the file; without a file it is cuBLASLt's first. Unset, empty or
- * "off": nothing is read or timed. Embeddings and heads tied to them are [out, in]. */
+ * kept in the file; without a file it is cuBLASLt's first, as for products with GELU or in fp8
+ * always. Unset, empty or "off": nothing is read or timed. Embeddings and heads tied to them are
+ * [out, in]. */
 typedef enum qdr_storage {
     QDR_STORAGE_AUTO = 0, /**< in a description: [out, in], or as QDR_TUNE has it */
     QDR_OUT_IN = 1, /**< [n, k] */

@@ -30,7 +30,8 @@ def read_facts(folder):
     facts = dict(line.split("\t", 1) for line in read_lines(os.path.join(folder, "facts")) if "\t" in line)
     for line in read_lines(os.path.join(folder, "info.json"))[:1]:
         info = json.loads(line)
-        facts.setdefault("GPU", info["gpu"])
+        if facts.get("GPU", "unknown") == "unknown":  # as run.sh has it where there is no nvidia-smi
+            facts["GPU"] = info["gpu"]
         facts["GPU memory, bytes"] = info["bytes"]
         facts["multiprocessors"] = info["sms"]
         facts["compute capability"] = f"{info['major']}.{info['minor']}"

@@ -4,9 +4,12 @@
 import json
 import os
 import re
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -82,9 +85,10 @@ class Record(unittest.TestCase):
     def test_facts(self):
         info = {"gpu": "NVIDIA H9 80GB", "bus": "0", "sms": 3, "major": 9, "minor": 0, "bytes": 5, "driver": 13010,
                 "runtime": 13000, "cublaslt": 130100, "nccl": 22809}
-        facts = self.make(info_json=json.dumps(info) + "\n", facts="date\t2030-01-02 10:00\ncommit\tabc\n")["facts"]
-        self.assertEqual((facts["CUDA of the driver"], facts["cuBLASLt"], facts["NCCL"]), ("13.1", "13.1.0", "2.28.9"))
-        self.assertEqual(record.file_name(facts), "nvidia-h9-80gb-2030-01-02-10-00")
+        for gpu, name in (("", "nvidia-h9-80gb"), ("GPU\tunknown\n", "nvidia-h9-80gb"), ("GPU\tNVIDIA H9\n", "nvidia-h9")):
+            facts = self.make(info_json=json.dumps(info) + "\n", facts=gpu + "date\t2030-01-02 10:00\ncommit\tabc\n")["facts"]
+            self.assertEqual((facts["CUDA of the driver"], facts["cuBLASLt"], facts["NCCL"]), ("13.1", "13.1.0", "2.28.9"))
+            self.assertEqual(record.file_name(facts), name + "-2030-01-02-10-00")
 
     def test_bars(self):
         good = result("linear", {"ratio": [0.9, 0.98, 0.99]}, bars={"ratio": 0.97})
@@ -189,6 +193,59 @@ class Usage(unittest.TestCase):
         told = done.stdout.split("parts, all of them")[1].split("\n\n")[0]
         self.assertEqual(re.findall(r"^  (\w+) ", told, re.M), parts)
         self.assertEqual(sorted(re.findall(r"^part_(\w+)\(\)", text, re.M)), sorted(parts))
+
+
+class Interrupted(unittest.TestCase):
+    """A signal to run.sh ends what runs, too, and what that has started. Here these are sleepers."""
+    SLEEPER = '#!/bin/sh\nsleep 600 &\necho $! >"$0.$$"\nmv "$0.$$" "$0.$$.pid"\nwait\n'
+
+    def wait_for(self, what, process):
+        """What it gives, once that is something; None when the process has ended before."""
+        while not (found := what()):
+            if process.poll() is not None:
+                return None
+            time.sleep(0.02)
+        return found
+
+    def is_running(self, pid):
+        try:
+            with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+                return file.read().rsplit(") ")[-1][0] != "Z"
+        except OSError:
+            return False
+
+    def interrupt(self, shell, number, part, program, n_running):
+        script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "run.sh")
+        with tempfile.TemporaryDirectory() as folder:
+            place, name = os.path.split(os.path.join(folder, program))
+            os.makedirs(place)
+            os.chmod(write(place, name, self.SLEEPER), 0o755)
+            with subprocess.Popen([shell, script, "-b", folder, part], env=dict(os.environ, QDR_CUDA_PLUGIN="/no/plugin.so"),
+                                  start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                  preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)) as run:
+
+                def sleepers():
+                    paths = [os.path.join(place, file) for file in os.listdir(place) if file.endswith(".pid")]
+                    return paths if len(paths) == n_running else None
+                paths = self.wait_for(sleepers, run)
+                if not paths:
+                    self.skipTest(run.stdout.read())
+                pids = []
+                for path in paths:
+                    with open(path, encoding="ascii") as file:
+                        pids.append(int(file.read()))
+                self.assertTrue(all(map(self.is_running, pids)))
+                os.killpg(run.pid, number)
+                self.assertEqual(run.wait(), 128 + number, run.stdout.read())
+                self.assertEqual([pid for pid in pids if self.is_running(pid)], [])
+
+    def test_signals(self):
+        alone, beside = ("kernels", "tests/gpu/gpu_products", 1), ("correct", "tests/conform/conform_comm", 4)
+        for shell, number, part in (("sh", signal.SIGINT, alone), ("sh", signal.SIGINT, beside), ("sh", signal.SIGTERM, beside),
+                                    ("sh", signal.SIGHUP, beside), ("bash", signal.SIGINT, beside), ("bash", signal.SIGTERM, alone)):
+            if shutil.which(shell):
+                with self.subTest(shell=shell, number=number, part=part):
+                    self.interrupt(shell, number, *part)
 
 
 if __name__ == "__main__":

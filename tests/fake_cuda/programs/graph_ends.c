@@ -100,7 +100,7 @@ static qdr_status record_rate(scene *s)
 
 typedef enum last { OPTIMIZER, STACK, GRID, N_LASTS } last;
 
-enum { WIDTH = 8 };
+enum { WIDTH = 8, MATRIX_BYTES = WIDTH * WIDTH * (int)sizeof(float) };
 
 static qdr_status redistribute(scene *s, void *memory)
 {
@@ -108,7 +108,7 @@ static qdr_status redistribute(scene *s, void *memory)
                              .col_axis = QDR_X};
     qdr_matrix to = from;
     to.split_cols = 0;
-    char *result = (char *)memory + WIDTH * WIDTH * sizeof(float);
+    char *result = (char *)memory + MATRIX_BYTES;
     return qdr_redistribute(s->model.grid, &from, memory, &to, result, QDR_F32, NULL);
 }
 
@@ -148,7 +148,7 @@ static qdr_status end_by(scene *s, last goes, void *memory)
 static qdr_status with_memory(scene *s, last goes)
 {
     void *memory = NULL;
-    TRY(qdr_mem_alloc(s->ctx, 2 * WIDTH * WIDTH * sizeof(float), &memory));
+    TRY(qdr_mem_alloc(s->ctx, 2 * MATRIX_BYTES, &memory));
     const qdr_status status = end_by(s, goes, memory);
     small_gpt_destroy(&s->model);
     qdr_mem_free(s->ctx, &memory);

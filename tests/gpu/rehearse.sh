@@ -1,0 +1,21 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# sh tests/gpu/rehearse.sh BUILD PLUGIN: `run.sh kernels` with what BUILD has, on a CUDA that needs no GPU, for GPUs of several
+# compute capabilities. Exit code 77: there is a GPU, on which run.sh would run.
+set -u
+build=$(cd "$1" && pwd -P) plugin=$2
+if nvidia-smi -L >/dev/null 2>&1 || [ -e /dev/nvidia0 ]; then exit 77; fi
+folder=$(mktemp -d) || exit 1
+trap 'rm -rf "$folder"' EXIT
+unset QDR_DEVICE QDR_CUDA_MEMORY QDR_FUSE_GELU QDR_ATTENTION # run.sh says them itself
+wanted=products
+[ ! -x "$build/tests/conform/conform_device_fused" ] || wanted="products kernels-fp8 kernels-fused kernels-cudnn"
+for capability in 80 89 90; do
+    place=$folder/$capability
+    mkdir "$place"
+    ln -s "$build/tests" "$place/tests"
+    FAKE_CUDA_CAPABILITY=$capability QDR_CUDA_PLUGIN=$plugin sh "$(dirname "$0")/run.sh" -b "$place" kernels || exit 1
+    for part in $wanted; do
+        grep -q "^$part	ok	" "$place/gpu-run/parts" || { echo "rehearse.sh: $part is not done"; exit 1; }
+    done
+done
