@@ -8,7 +8,7 @@ if nvidia-smi -L >/dev/null 2>&1 || [ -e /dev/nvidia0 ]; then exit 77; fi
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
 unset QDR_DEVICE QDR_CUDA_MEMORY QDR_FUSE_GELU QDR_ATTENTION # run.sh says them itself
-wanted=products
+wanted=products tab=$(printf '\t')
 [ ! -x "$build/tests/conform/conform_device_fused" ] || wanted="products kernels-fp8 kernels-fused kernels-cudnn"
 for capability in 80 89 90; do
     place=$folder/$capability
@@ -16,6 +16,6 @@ for capability in 80 89 90; do
     ln -s "$build/tests" "$place/tests"
     FAKE_CUDA_CAPABILITY=$capability QDR_CUDA_PLUGIN=$plugin sh "$(dirname "$0")/run.sh" -b "$place" kernels || exit 1
     for part in $wanted; do
-        grep -q "^$part	ok	" "$place/gpu-run/parts" || { echo "rehearse.sh: $part is not done"; exit 1; }
+        grep -q "^$part${tab}ok$tab" "$place/gpu-run/parts" || { echo "rehearse.sh: $part is not done"; exit 1; }
     done
 done
