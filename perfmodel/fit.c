@@ -8,6 +8,7 @@
 
 #include "core/dtype.h"
 #include "core/size.h"
+#include "machine_table.h"
 
 static int by_value(const void *a, const void *b)
 {
@@ -88,20 +89,25 @@ static void choose(const qdri_fit *fit, qdr_machine *machine, qdr_sample_kind ki
     *constant = best;
 }
 
+/* Of what took `beside` for work that alone takes `done`: on a busy machine next to nothing may
+ * have been done, of which no rate follows. */
+static double slowdown_of(double beside, double done)
+{
+    return done > 0 ? fmin(QDRI_MOST_SLOWDOWN, fmax(0, beside / done - 1)) : 0;
+}
+
 static double processor_slowdown_of(const qdr_machine *machine, const qdr_sample *s)
 {
     (void)machine;
     const double beside = fmin(s->secs, s->coll_end_secs); /* both ran so long */
-    const double done = s->product_secs - (s->secs - beside);
-    return done > 0 ? beside / done - 1 : 0;
+    return slowdown_of(beside, s->product_secs - (s->secs - beside));
 }
 
 static double transfer_slowdown_of(const qdr_machine *machine, const qdr_sample *s)
 {
     (void)machine;
     const double beside = fmin(s->secs, s->coll_end_secs);
-    const double done = s->coll_secs - (s->coll_end_secs - beside);
-    return done > 0 ? beside / done - 1 : 0;
+    return slowdown_of(beside, s->coll_secs - (s->coll_end_secs - beside));
 }
 
 static int n_of(const qdri_fit *fit, qdr_sample_kind kind)
@@ -127,10 +133,10 @@ static qdr_status fit_all(const qdri_fit *fit, qdr_machine *machine)
         choose(fit, machine, QDR_SAMPLE_ATTENTION, efficiency_of, &machine->attention_efficiency);
     qdri_fit_collectives(fit, machine);
     if (n_of(fit, QDR_SAMPLE_TOGETHER)) {
-        machine->processor_slowdown = fmax(
-            0, median_of(fit, machine, QDR_SAMPLE_TOGETHER, processor_slowdown_of));
-        machine->transfer_slowdown = fmax(
-            0, median_of(fit, machine, QDR_SAMPLE_TOGETHER, transfer_slowdown_of));
+        machine->processor_slowdown = median_of(fit, machine, QDR_SAMPLE_TOGETHER,
+                                                processor_slowdown_of);
+        machine->transfer_slowdown = median_of(fit, machine, QDR_SAMPLE_TOGETHER,
+                                               transfer_slowdown_of);
     }
     return qdr_machine_check(machine, machine->name);
 }

@@ -26,8 +26,8 @@ static const qdri_machine_field machine_fields[] = {
     WHOLE("units", qdr_machine, n_units, 1, 1 << 20),
     NUMBER("wave_power", qdr_machine, wave_power, 1, 0, 1),
     NUMBER("attention_efficiency", qdr_machine, attention_efficiency, 1, 0, 1),
-    NUMBER("processor_slowdown", qdr_machine, processor_slowdown, 1, 0, 100),
-    NUMBER("transfer_slowdown", qdr_machine, transfer_slowdown, 1, 0, 100),
+    NUMBER("processor_slowdown", qdr_machine, processor_slowdown, 1, 0, QDRI_MOST_SLOWDOWN),
+    NUMBER("transfer_slowdown", qdr_machine, transfer_slowdown, 1, 0, QDRI_MOST_SLOWDOWN),
     END,
 };
 

@@ -8,6 +8,9 @@
 
 #include "quadrille/machine.h"
 
+/* Of what runs beside something else; beyond that it waits, as far as the model goes. */
+enum { QDRI_MOST_SLOWDOWN = 100 };
+
 /* A number: `value in the struct` = unit · value in the file. */
 typedef struct qdri_machine_field {
     const char *key;

@@ -239,6 +239,19 @@ static void few_samples(void **state)
     }
 }
 
+/* On a busy machine what ran beside the other may have come to nothing. */
+static void stalled(void **state)
+{
+    qdr_machine got = blank();
+    set s = {.n = 0};
+    (void)state;
+    add(&s, (qdr_sample){.kind = QDR_SAMPLE_TOGETHER, .product_secs = 1, .coll_secs = 1});
+    s.samples[0].secs = 0.9;
+    s.samples[0].coll_end_secs = 0.9 + 1 - 1e-6; /* a millionth of it was done by 0.9 */
+    assert_int_equal(qdr_machine_fit(&got, s.samples, s.n), QDR_OK);
+    assert_true(got.transfer_slowdown == 100 && got.processor_slowdown == 0);
+}
+
 static void refused(void **state)
 {
     qdr_machine machine = blank();
@@ -429,6 +442,7 @@ int main(void)
         cmocka_unit_test(planted_constants),
         cmocka_unit_test(noise),
         cmocka_unit_test(few_samples),
+        cmocka_unit_test(stalled),
         cmocka_unit_test(refused),
         cmocka_unit_test(least),
         cmocka_unit_test(files),
