@@ -9,9 +9,9 @@
 enum { ROWS = 8, IN = 6, OUT = 4 };
 
 /* Prints what went wrong, once, and leaves with the status. */
-#define CHECK(call)                                                                                \
-    do {                                                                                           \
-        if ((status = (call)) < 0) goto out;                                                       \
+#define CHECK(call)                                                                                                    \
+    do {                                                                                                               \
+        if ((status = (call)) < 0) goto out;                                                                           \
     } while (0)
 
 static int run_rank(qdr_context *ctx, void *user)
@@ -22,17 +22,14 @@ static int run_rank(qdr_context *ctx, void *user)
     qdr_stack *net = NULL;
 
     /* Four ranks: x splits the layer's inputs, y its outputs. */
-    CHECK(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = 2, .y = 2, .z = 1, .d = 1},
-                          &grid));
-    CHECK(qdr_stack_create(grid, &(qdr_stack_opts){QDR_OPTS_INIT, .n_rows = ROWS, .dtype = QDR_F32},
-                           &net));
+    CHECK(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = 2, .y = 2, .z = 1, .d = 1}, &grid));
+    CHECK(qdr_stack_create(grid, &(qdr_stack_opts){QDR_OPTS_INIT, .n_rows = ROWS, .dtype = QDR_F32}, &net));
 
     /* An input whose columns lie over x, and a layer that reads it and writes columns over y. */
     qdr_edge x, y;
     qdr_linear *layer;
     const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{IN, 1}}, .col_axis = QDR_X};
-    const qdr_linear_desc desc = {QDR_OPTS_INIT, .name = "layer", .in = {{IN, 1}},
-                                  .out = {{OUT, 1}}, .bias = 1};
+    const qdr_linear_desc desc = {QDR_OPTS_INIT, .name = "layer", .in = {{IN, 1}}, .out = {{OUT, 1}}, .bias = 1};
     CHECK(qdr_stack_add_input(net, "x", &input, 1, &x));
     CHECK(qdr_stack_add_linear(net, &desc, x, &y, &layer));
     CHECK(qdr_stack_build(net));
@@ -61,10 +58,9 @@ static int run_rank(qdr_context *ctx, void *user)
     /* The gradient as on one process, gathered from all ranks. */
     float db[OUT];
     CHECK(qdr_stack_gather_parameter(net, qdr_linear_weight_index(layer) + 1, 1, db));
-    printf("rank %d of %d owns Y[%d:%d, %d:%d]; its first element is %.4f; db[0] = %g\n",
-           qdr_context_rank(ctx), qdr_context_size(ctx), (int)y_part.rows.begin,
-           (int)y_part.rows.end, (int)y_part.cols[0].begin, (int)y_part.cols[0].end,
-           (double)((float *)y_value)[0], (double)db[0]);
+    printf("rank %d of %d owns Y[%d:%d, %d:%d]; its first element is %.4f; db[0] = %g\n", qdr_context_rank(ctx),
+           qdr_context_size(ctx), (int)y_part.rows.begin, (int)y_part.rows.end, (int)y_part.cols[0].begin,
+           (int)y_part.cols[0].end, (double)((float *)y_value)[0], (double)db[0]);
 out:
     if (status < 0 && qdr_context_rank(ctx) == 0) fprintf(stderr, "linear: %s\n", qdr_last_error());
     qdr_stack_destroy(&net);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Quadrille from C++17: the same layer as in linear.c, with objects that free themselves and errors
- * as exceptions. */
+/* Quadrille from C++17: the same layer as in linear.c, with objects that free themselves and errors as exceptions. */
 #include <quadrille/quadrille.h>
 
 #include <cstdio>
@@ -75,14 +74,12 @@ void multiply(qdr_context *ctx)
     check(qdr_stack_edge_owned(net.get(), y, &y_part));
     check(qdr_stack_edge_value(net.get(), x, &x_value));
     check(qdr_stack_edge_value(net.get(), y, &y_value));
-    for (int64_t i = 0; i < x_part.n_rows * x_part.n_cols; i++)
-        static_cast<double *>(x_value)[i] = 1;
+    for (int64_t i = 0; i < x_part.n_rows * x_part.n_cols; i++) static_cast<double *>(x_value)[i] = 1;
 
     check(qdr_stack_forward(net.get()));
     check(qdr_stream_synchronize(qdr_context_stream(ctx)));
     for (int64_t j = 0; j < y_part.n_cols; j++)
-        std::printf("Y[0,%d] = %g\n", static_cast<int>(y_part.cols[0].begin + j),
-                    static_cast<double *>(y_value)[j]);
+        std::printf("Y[0,%d] = %g\n", static_cast<int>(y_part.cols[0].begin + j), static_cast<double *>(y_value)[j]);
 }
 
 /* No exception may leave a function that C calls. */

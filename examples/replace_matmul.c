@@ -12,14 +12,13 @@
 enum { BT = 64, C = 48, OC = 80 }; /* rows in all, in-features, out-features, as llm.c names them */
 enum { N_INP = BT * C, N_OUT = BT * OC, N_WEIGHT = OC * C };
 
-#define CHECK(call)                                                                                \
-    do {                                                                                           \
-        if ((status = (call)) < 0) goto out;                                                       \
+#define CHECK(call)                                                                                                    \
+    do {                                                                                                               \
+        if ((status = (call)) < 0) goto out;                                                                           \
     } while (0)
 
 /* What was there before: out[n,OC] = inp[n,C] · weight[OC,C]ᵀ + bias. */
-static void plain_forward(float *out, const float *inp, const float *weight, const float *bias,
-                          int64_t n)
+static void plain_forward(float *out, const float *inp, const float *weight, const float *bias, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
         for (int o = 0; o < OC; o++) {
@@ -30,8 +29,8 @@ static void plain_forward(float *out, const float *inp, const float *weight, con
 }
 
 /* All results are zero at first. */
-static void plain_backward(float *dinp, float *dweight, float *dbias, const float *dout,
-                           const float *inp, const float *weight, int64_t n)
+static void plain_backward(float *dinp, float *dweight, float *dbias, const float *dout, const float *inp,
+                           const float *weight, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
         for (int o = 0; o < OC; o++) {
@@ -57,20 +56,16 @@ static qdr_status matmul_create(qdr_grid *grid, matmul *mm)
     qdr_status status;
     qdr_edge in, out;
     const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{C, 1}}, .col_axis = QDR_X};
-    const qdr_linear_desc desc = {QDR_OPTS_INIT, .name = "matmul", .in = {{C, 1}}, .out = {{OC, 1}},
-                                  .bias = 1};
+    const qdr_linear_desc desc = {QDR_OPTS_INIT, .name = "matmul", .in = {{C, 1}}, .out = {{OC, 1}}, .bias = 1};
     mm->grid = grid;
-    CHECK(qdr_stack_create(grid, &(qdr_stack_opts){QDR_OPTS_INIT, .n_rows = BT, .dtype = QDR_F32},
-                           &mm->stack));
+    CHECK(qdr_stack_create(grid, &(qdr_stack_opts){QDR_OPTS_INIT, .n_rows = BT, .dtype = QDR_F32}, &mm->stack));
     CHECK(qdr_stack_add_input(mm->stack, "inp", &input, 1, &in));
     CHECK(qdr_stack_add_linear(mm->stack, &desc, in, &out, &mm->layer));
     CHECK(qdr_stack_build(mm->stack));
     CHECK(qdr_linear_in_matrix(mm->layer, &mm->grid_in));
     CHECK(qdr_linear_out_matrix(mm->layer, &mm->grid_out));
-    mm->rows_in = (qdr_matrix){QDR_OPTS_INIT, .n_rows = BT, .cols = {{C, 1}},
-                               .spread = QDR_SPREAD_RANKS};
-    mm->rows_out = (qdr_matrix){QDR_OPTS_INIT, .n_rows = BT, .cols = {{OC, 1}},
-                                .spread = QDR_SPREAD_RANKS};
+    mm->rows_in = (qdr_matrix){QDR_OPTS_INIT, .n_rows = BT, .cols = {{C, 1}}, .spread = QDR_SPREAD_RANKS};
+    mm->rows_out = (qdr_matrix){QDR_OPTS_INIT, .n_rows = BT, .cols = {{OC, 1}}, .spread = QDR_SPREAD_RANKS};
     CHECK(qdr_stack_edge_value(mm->stack, in, &mm->x));
     CHECK(qdr_stack_edge_gradient(mm->stack, in, &mm->dx));
     CHECK(qdr_stack_edge_value(mm->stack, out, &mm->y));
@@ -82,12 +77,9 @@ out:
 /* Replaces matmul_forward(out, inp, weight, bias, …): this rank's rows in, this rank's rows out. */
 static qdr_status matmul_forward(matmul *mm, float *out, const float *inp)
 {
-    qdr_status status = qdr_redistribute(mm->grid, &mm->rows_in, inp, &mm->grid_in, mm->x, QDR_F32,
-                                         NULL);
+    qdr_status status = qdr_redistribute(mm->grid, &mm->rows_in, inp, &mm->grid_in, mm->x, QDR_F32, NULL);
     if (status == QDR_OK) status = qdr_linear_forward(mm->layer, mm->x, mm->y, 0, NULL);
-    if (status == QDR_OK)
-        status = qdr_redistribute(mm->grid, &mm->grid_out, mm->y, &mm->rows_out, out, QDR_F32,
-                                  NULL);
+    if (status == QDR_OK) status = qdr_redistribute(mm->grid, &mm->grid_out, mm->y, &mm->rows_out, out, QDR_F32, NULL);
     return status;
 }
 
@@ -95,12 +87,9 @@ static qdr_status matmul_forward(matmul *mm, float *out, const float *inp)
  * out summed over all ranks: the code's own all-reduce of them goes away. */
 static qdr_status matmul_backward(matmul *mm, float *dinp, const float *dout)
 {
-    qdr_status status = qdr_redistribute(mm->grid, &mm->rows_out, dout, &mm->grid_out, mm->dy,
-                                         QDR_F32, NULL);
+    qdr_status status = qdr_redistribute(mm->grid, &mm->rows_out, dout, &mm->grid_out, mm->dy, QDR_F32, NULL);
     if (status == QDR_OK) status = qdr_linear_backward(mm->layer, mm->dy, mm->x, mm->dx, 0, NULL);
-    if (status == QDR_OK)
-        status = qdr_redistribute(mm->grid, &mm->grid_in, mm->dx, &mm->rows_in, dinp, QDR_F32,
-                                  NULL);
+    if (status == QDR_OK) status = qdr_redistribute(mm->grid, &mm->grid_in, mm->dx, &mm->rows_in, dinp, QDR_F32, NULL);
     return status;
 }
 
@@ -131,8 +120,7 @@ static void plain_run(plain_results *plain)
     for (int64_t i = 0; i < N_WEIGHT; i++) plain->weight[i] = value_at(13 + i);
     for (int64_t i = 0; i < OC; i++) plain->bias[i] = value_at(17 + i);
     plain_forward(plain->out, plain->inp, plain->weight, plain->bias, BT);
-    plain_backward(plain->dinp, plain->dweight, plain->dbias, plain->dout, plain->inp,
-                   plain->weight, BT);
+    plain_backward(plain->dinp, plain->dweight, plain->dbias, plain->dout, plain->inp, plain->weight, BT);
 }
 
 /* This rank's rows, and the gradients of the parameters, which are the same on all ranks. */
@@ -141,8 +129,7 @@ typedef struct grid_results {
 } grid_results;
 
 /* Prints how far this rank's results are from the plain loop's; 1: too far. */
-static int differ(int rank, const qdr_owned *rows, const grid_results *ours,
-                  const plain_results *plain)
+static int differ(int rank, const qdr_owned *rows, const grid_results *ours, const plain_results *plain)
 {
     const int64_t first = rows->rows.begin, n = rows->n_rows;
     const double out = largest_difference(ours->out, plain->out + first * OC, n * OC);
@@ -152,13 +139,11 @@ static int differ(int rank, const qdr_owned *rows, const grid_results *ours,
     printf("rank %d: rows %d to %d; differs from the plain loop by at most %.1e in out, %.1e in "
            "dinp, %.1e in dweight, %.1e in dbias\n",
            rank, (int)first, (int)rows->rows.end, out, dinp, dweight, dbias);
-    /* Sums of at most 81 terms below 1 in fp32: both sides are within 81²·2⁻²⁴ of the exact value.
-     */
+    /* Sums of at most 81 terms below 1 in fp32: both sides are within 81²·2⁻²⁴ of the exact value. */
     return !(out < 1e-3 && dinp < 1e-3 && dweight < 1e-3 && dbias < 1e-3);
 }
 
-static qdr_status compare(qdr_context *ctx, matmul *mm, plain_results *plain, grid_results *ours,
-                          int *wrong)
+static qdr_status compare(qdr_context *ctx, matmul *mm, plain_results *plain, grid_results *ours, int *wrong)
 {
     qdr_status status;
     qdr_owned rows;
@@ -187,13 +172,11 @@ static int run_rank(qdr_context *ctx, void *user)
     int wrong = 0;
     (void)user;
     CHECK(qdr_agree(ctx, plain && ours ? QDR_OK : QDR_ERR_MEMORY));
-    CHECK(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = 2, .y = 2, .z = 1, .d = 1},
-                          &grid));
+    CHECK(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = 2, .y = 2, .z = 1, .d = 1}, &grid));
     CHECK(matmul_create(grid, &mm));
     CHECK(compare(ctx, &mm, plain, ours, &wrong));
 out:
-    if (status < 0 && qdr_context_rank(ctx) == 0)
-        fprintf(stderr, "replace_matmul: %s\n", qdr_last_error());
+    if (status < 0 && qdr_context_rank(ctx) == 0) fprintf(stderr, "replace_matmul: %s\n", qdr_last_error());
     qdr_stack_destroy(&mm.stack);
     qdr_grid_destroy(&grid);
     free(plain);

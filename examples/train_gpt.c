@@ -92,8 +92,7 @@ static qdr_status validate(training *run, int at_end, double *mean)
     for (int64_t first = 0; first < n_windows; first += per_forward) {
         for (int64_t i = 0; i < per_forward; i++)
             run->starts[i] = first + i < n_windows
-                                 ? corpus_validation_window(&run->text, set->how.context, first + i,
-                                                            n_windows)
+                                 ? corpus_validation_window(&run->text, set->how.context, first + i, n_windows)
                                  : -1;
         TRY(forward(run, run->text.bytes));
         TRY(add_loss(run, &sum, &n));
@@ -124,8 +123,7 @@ static qdr_status train_step(training *run, int64_t step, double *loss)
     for (int64_t first = 0; first < set->how.batch; first += per_forward) {
         for (int64_t i = 0; i < per_forward; i++)
             run->starts[i] = first + i < set->how.batch
-                                 ? corpus_train_window(&run->text, set->how.context,
-                                                       (uint64_t)set->seed,
+                                 ? corpus_train_window(&run->text, set->how.context, (uint64_t)set->seed,
                                                        step * set->how.batch + first + i)
                                  : -1;
         TRY(gpt_fill(&run->model, run->text.bytes, run->starts));
@@ -136,8 +134,7 @@ static qdr_status train_step(training *run, int64_t step, double *loss)
     return QDR_OK;
 }
 
-/* The diagnostic behind --late: in the middle of the run one rank oversleeps; how busy are the
- * others meanwhile? */
+/* The diagnostic behind --late: in the middle of the run one rank oversleeps; how busy are the others meanwhile? */
 static qdr_status late_step(training *run, int64_t step, double *loss)
 {
     const int p = qdr_context_size(run->ctx), rank = qdr_context_rank(run->ctx);
@@ -149,11 +146,9 @@ static qdr_status late_step(training *run, int64_t step, double *loss)
     if (status >= 0) status = train_step(run, step, loss);
     if (status >= 0) status = meter_all(run->grid, meter_cpu_secs() - cpu_began, cpu);
     if (status >= 0 && run->talks) {
-        fprintf(
-            stderr,
-            "rank %d came %g s late to step %lld, which took %.2f s; processor seconds of the %s:",
-            run->late_rank, run->late_secs, (long long)step + 1, meter_secs() - began,
-            run->set->n_local ? "process" : "ranks");
+        fprintf(stderr,
+                "rank %d came %g s late to step %lld, which took %.2f s; processor seconds of the %s:", run->late_rank,
+                run->late_secs, (long long)step + 1, meter_secs() - began, run->set->n_local ? "process" : "ranks");
         for (int i = 0; i < (run->set->n_local ? 1 : p); i++) fprintf(stderr, " %.2f", cpu[i]);
         fputc('\n', stderr);
     }
@@ -171,24 +166,20 @@ static qdr_status after_step(training *run, progress *line, int64_t step, double
     double validation = NAN;
     if (measured) {
         TRY(validate(run, step + 1 == set->n_steps, &validation));
-        if (run->n_points < MAX_POINTS)
-            run->points[run->n_points++] = (chart_point){step + 1, validation};
+        if (run->n_points < MAX_POINTS) run->points[run->n_points++] = (chart_point){step + 1, validation};
     }
     run->losses[step] = loss;
     qdr_status status = QDR_OK;
-    const run_log_line logged = {step + 1, loss, tokens_per_s, learning_rate(set, step),
-                                 validation};
+    const run_log_line logged = {step + 1, loss, tokens_per_s, learning_rate(set, step), validation};
     if (run->log && !run_log_step(run->log, &logged)) {
-        snprintf(run->sentence, PROBLEM_BYTES,
-                 "log %.300s: could not be written; is the disk full?", set->log);
+        snprintf(run->sentence, PROBLEM_BYTES, "log %.300s: could not be written; is the disk full?", set->log);
         status = QDR_ERR_IO;
     }
     if (measured) TRY(qdr_agree(run->ctx, status));
     if (run->talks) {
         const double newest = run->n_points ? run->points[run->n_points - 1].loss : NAN;
         progress_step(line, step + 1, loss, newest,
-                      (double)((step + 1) * set->how.batch * set->how.context) / run->train_secs,
-                      measured);
+                      (double)((step + 1) * set->how.batch * set->how.context) / run->train_secs, measured);
     }
     return QDR_OK;
 }
@@ -208,9 +199,8 @@ static qdr_status train(training *run)
         run->train_secs += secs;
         if (!isfinite(loss)) {
             snprintf(run->sentence, PROBLEM_BYTES,
-                     "the loss of step %lld is not a finite number; use a lower --lr than %g%s",
-                     (long long)step + 1, set->lr,
-                     set->how.dtype == QDR_F16 ? ", or --dtype bf16" : "");
+                     "the loss of step %lld is not a finite number; use a lower --lr than %g%s", (long long)step + 1,
+                     set->lr, set->how.dtype == QDR_F16 ? ", or --dtype bf16" : "");
             return QDR_ERR_STATE;
         }
         TRY(after_step(run, &line, step, loss, secs));
@@ -219,8 +209,7 @@ static qdr_status train(training *run)
     return QDR_OK;
 }
 
-/* The model goes on where the prompt ends. It sees the last `context` bytes, as the first sequence
- * of a forward. */
+/* The model goes on where the prompt ends. It sees the last `context` bytes, as the first sequence of a forward. */
 static qdr_status write_sample(training *run)
 {
     const settings *set = run->set;
@@ -238,9 +227,7 @@ static qdr_status write_sample(training *run)
     qdr_status status = QDR_OK;
     for (int64_t i = 0; i < set->n_sample; i++) {
         float logits[VOCABULARY];
-        if ((status = forward(run, window)) < 0 ||
-            (status = gpt_logits_row(&run->model, seen - 1, logits)) < 0)
-            break;
+        if ((status = forward(run, window)) < 0 || (status = gpt_logits_row(&run->model, seen - 1, logits)) < 0) break;
         const uint8_t byte = sample_draw(logits, VOCABULARY, set->temperature,
                                          corpus_uniform((uint64_t)set->seed ^ 0x5a17, (uint64_t)i));
         if (run->talks) sample_put(&text, byte);
@@ -258,9 +245,8 @@ static qdr_status write_sample(training *run)
 
 static const char *grid_text(const training *run, char text[64])
 {
-    snprintf(text, 64, "%dx%dx%dx%d", qdr_grid_size(run->grid, QDR_X),
-             qdr_grid_size(run->grid, QDR_Y), qdr_grid_size(run->grid, QDR_Z),
-             qdr_grid_size(run->grid, QDR_D));
+    snprintf(text, 64, "%dx%dx%dx%d", qdr_grid_size(run->grid, QDR_X), qdr_grid_size(run->grid, QDR_Y),
+             qdr_grid_size(run->grid, QDR_Z), qdr_grid_size(run->grid, QDR_D));
     return text;
 }
 
@@ -271,13 +257,11 @@ static qdr_status draw_chart(training *run)
     const int p = qdr_context_size(run->ctx);
     snprintf(title, sizeof title, "Loss of a %lld-layer GPT on a %s grid", (long long)set->n_layers,
              grid_text(run, grid));
-    snprintf(subtitle, sizeof subtitle, "%s, %s parameters, %d rank%s, %s, %s, %.0f tokens/s",
-             run->text.name, progress_count((double)gpt_n_parameters(&run->model), count), p,
-             PLURAL(p), set->how.layout ? "scattered" : "replicated",
-             qdr_dtype_name((qdr_dtype)set->how.dtype),
+    snprintf(subtitle, sizeof subtitle, "%s, %s parameters, %d rank%s, %s, %s, %.0f tokens/s", run->text.name,
+             progress_count((double)gpt_n_parameters(&run->model), count), p, PLURAL(p),
+             set->how.layout ? "scattered" : "replicated", qdr_dtype_name((qdr_dtype)set->how.dtype),
              (double)(set->n_steps * set->how.batch * set->how.context) / run->train_secs);
-    const loss_chart chart = {title,        subtitle,    run->losses,
-                              set->n_steps, run->points, run->n_points};
+    const loss_chart chart = {title, subtitle, run->losses, set->n_steps, run->points, run->n_points};
     return chart_write(&chart, set->plot, run->sentence) ? QDR_OK : QDR_ERR_IO;
 }
 
@@ -299,9 +283,8 @@ static qdr_status report_memory(training *run, size_t peak)
                 "workspace %zu, communication %zu, device %zu, measuring %zu); %zu bytes at the "
                 "library's peak; the process "
                 "grew by %.1f MB%s\n",
-                asked, sizes.parameters, sizes.gradients, optimizer, sizes.activations,
-                sizes.workspace, sizes.communication, sizes.device, meter, peak,
-                1e-6 * (meter_memory_peak() - run->memory_before),
+                asked, sizes.parameters, sizes.gradients, optimizer, sizes.activations, sizes.workspace,
+                sizes.communication, sizes.device, meter, peak, 1e-6 * (meter_memory_peak() - run->memory_before),
                 run->set->n_local > 1 ? " for all its ranks" : "");
     return QDR_OK;
 }
@@ -311,9 +294,8 @@ static qdr_status report_skipped(training *run)
     int64_t n = 0;
     if (run->talks) TRY(qdr_adamw_skipped(run->optimizer, &n));
     if (n > 0)
-        fprintf(stderr,
-                "%lld step%s skipped, as gradients overflowed; use a --loss-scale below %g\n",
-                (long long)n, n == 1 ? " was" : "s were", run->set->loss_scale);
+        fprintf(stderr, "%lld step%s skipped, as gradients overflowed; use a --loss-scale below %g\n", (long long)n,
+                n == 1 ? " was" : "s were", run->set->loss_scale);
     return QDR_OK;
 }
 
@@ -327,8 +309,7 @@ static qdr_status report(training *run, size_t peak)
                 "validation loss %.4f nats per byte after %lld step%s: %s tokens in %s (%.0f "
                 "tokens/s)\n",
                 run->points[run->n_points - 1].loss, (long long)set->n_steps, PLURAL(set->n_steps),
-                progress_count(tokens, count), progress_clock(run->train_secs, clock),
-                tokens / run->train_secs);
+                progress_count(tokens, count), progress_clock(run->train_secs, clock), tokens / run->train_secs);
     TRY(report_skipped(run));
     TRY(report_memory(run, peak));
     return qdr_agree(run->ctx, run->talks && set->plot ? draw_chart(run) : QDR_OK);
@@ -340,19 +321,18 @@ static void announce(const training *run)
     const int p = qdr_context_size(run->ctx);
     const int64_t n_tokens = set->how.batch * set->how.context;
     char grid[64], count[24];
-    fprintf(stderr,
-            "%d rank%s of %d thread%s as grid %s (%s, %s, overlap %s%s); text: %s, %.2f MB\n", p,
-            PLURAL(p), qdr_context_threads(run->ctx), PLURAL(qdr_context_threads(run->ctx)),
-            grid_text(run, grid), set->how.layout ? "scattered" : "replicated",
-            qdr_dtype_name((qdr_dtype)set->how.dtype), set->how.serial ? "off" : "on",
-            set->recorded ? ", as graphs" : "", run->text.name, 1e-6 * (double)run->text.n_bytes);
+    fprintf(stderr, "%d rank%s of %d thread%s as grid %s (%s, %s, overlap %s%s); text: %s, %.2f MB\n", p, PLURAL(p),
+            qdr_context_threads(run->ctx), PLURAL(qdr_context_threads(run->ctx)), grid_text(run, grid),
+            set->how.layout ? "scattered" : "replicated", qdr_dtype_name((qdr_dtype)set->how.dtype),
+            set->how.serial ? "off" : "on", set->recorded ? ", as graphs" : "", run->text.name,
+            1e-6 * (double)run->text.n_bytes);
     fprintf(stderr,
             "%lld layer%s, hidden %lld, %lld head%s, context %lld: %s parameters; %lld step%s of "
             "%lld token%s\n",
-            (long long)set->n_layers, PLURAL(set->n_layers), (long long)set->hidden,
-            (long long)set->n_heads, PLURAL(set->n_heads), (long long)set->how.context,
-            progress_count((double)gpt_n_parameters(&run->model), count), (long long)set->n_steps,
-            PLURAL(set->n_steps), (long long)n_tokens, PLURAL(n_tokens));
+            (long long)set->n_layers, PLURAL(set->n_layers), (long long)set->hidden, (long long)set->n_heads,
+            PLURAL(set->n_heads), (long long)set->how.context,
+            progress_count((double)gpt_n_parameters(&run->model), count), (long long)set->n_steps, PLURAL(set->n_steps),
+            (long long)n_tokens, PLURAL(n_tokens));
 }
 
 /* Things no option can check on its own. The same on all ranks. */
@@ -363,18 +343,17 @@ static qdr_status check(training *run)
     char rest = 0;
     if (h % heads != 0) {
         snprintf(run->sentence, PROBLEM_BYTES,
-                 "--hidden %lld is not divisible by --heads %lld; use --hidden %lld, or %s%lld",
-                 (long long)h, (long long)heads, (long long)((h / heads + 1) * heads),
-                 h < heads ? "at most --heads " : "--hidden ",
+                 "--hidden %lld is not divisible by --heads %lld; use --hidden %lld, or %s%lld", (long long)h,
+                 (long long)heads, (long long)((h / heads + 1) * heads), h < heads ? "at most --heads " : "--hidden ",
                  (long long)(h < heads ? h : h / heads * heads));
         return QDR_ERR_ARGUMENT;
     }
-    if (set->late && (sscanf(set->late, "%d:%lf%c", &run->late_rank, &run->late_secs, &rest) != 2 ||
-                      run->late_rank < 0 || run->late_rank >= qdr_context_size(run->ctx) ||
-                      !(run->late_secs > 0 && run->late_secs <= 60))) {
+    if (set->late &&
+        (sscanf(set->late, "%d:%lf%c", &run->late_rank, &run->late_secs, &rest) != 2 || run->late_rank < 0 ||
+         run->late_rank >= qdr_context_size(run->ctx) || !(run->late_secs > 0 && run->late_secs <= 60))) {
         snprintf(run->sentence, PROBLEM_BYTES,
-                 "--late %.100s: give RANK:SECONDS with a rank from 0 to %d and 0 to 60 seconds",
-                 set->late, qdr_context_size(run->ctx) - 1);
+                 "--late %.100s: give RANK:SECONDS with a rank from 0 to %d and 0 to 60 seconds", set->late,
+                 qdr_context_size(run->ctx) - 1);
         return QDR_ERR_ARGUMENT;
     }
     return QDR_OK;
@@ -385,8 +364,7 @@ static qdr_status open_files(training *run)
     const settings *set = run->set;
     qdr_status status = QDR_OK;
     if (run->talks && set->plot && !chart_try(set->plot, run->sentence)) status = QDR_ERR_ARGUMENT;
-    if (status >= 0 && run->talks && set->log &&
-        (run->log = run_log_open(set->log, run->sentence)) == NULL)
+    if (status >= 0 && run->talks && set->log && (run->log = run_log_open(set->log, run->sentence)) == NULL)
         status = QDR_ERR_ARGUMENT;
     return qdr_agree(run->ctx, status);
 }
@@ -420,10 +398,8 @@ static qdr_status prepare(training *run)
 
     /* --micro-batch counts per (z, d) cell, --batch over all ranks; without the first, one forward
      * takes the whole batch. */
-    const int64_t cells = (int64_t)qdr_grid_size(run->grid, QDR_Z) *
-                          qdr_grid_size(run->grid, QDR_D);
-    const int64_t per_cell = set->how.micro_batch ? set->how.micro_batch
-                                                  : (set->how.batch + cells - 1) / cells;
+    const int64_t cells = (int64_t)qdr_grid_size(run->grid, QDR_Z) * qdr_grid_size(run->grid, QDR_D);
+    const int64_t per_cell = set->how.micro_batch ? set->how.micro_batch : (set->how.batch + cells - 1) / cells;
     const gpt_config config = {
         .n_layers = set->n_layers,
         .hidden = set->hidden,
@@ -445,8 +421,7 @@ static qdr_status prepare(training *run)
                                  .clip_norm = set->clip, .grad_scale = set->loss_scale};
     TRY(qdr_adamw_create(run->model.stack, &opts, &run->optimizer));
     run->step = (gpt_step){&run->model, run->optimizer,
-                           .loss_scale = set->loss_scale /
-                                         (double)(set->how.batch * set->how.context),
+                           .loss_scale = set->loss_scale / (double)(set->how.batch * set->how.context),
                            .is_recorded = set->recorded};
     run->starts = program_new(run->ctx, config.n_sequences, sizeof *run->starts);
     run->losses = program_new(run->ctx, set->n_steps, sizeof *run->losses);
@@ -470,8 +445,7 @@ static qdr_status run_rank(qdr_context *ctx, const void *user, char sentence[PRO
     training *run = program_new(ctx, 1, sizeof *run);
     if (!run) return QDR_ERR_MEMORY;
     run->own = *(const settings *)user;
-    run->set = &run->own, run->ctx = ctx, run->sentence = sentence,
-    run->talks = qdr_context_rank(ctx) == 0;
+    run->set = &run->own, run->ctx = ctx, run->sentence = sentence, run->talks = qdr_context_rank(ctx) == 0;
     const qdr_status status = run_all(run);
     gpt_step_destroy(&run->step);
     qdr_adamw_destroy(&run->optimizer);
@@ -510,31 +484,24 @@ static const option_row rows[] = {
      "that --grid auto chooses for (default: $QDR_MACHINE, else laptop)"},
     {OPTION_TEXT, "plan", "FILE", &given.how.plan, 0, 0,
      "run as `quadrille plan -o FILE` says; other options beside it win"},
-    {OPTION_COUNT, "local", "P", &given.n_local, 1, 1024,
-     "start P ranks as threads of this process, without MPI"},
+    {OPTION_COUNT, "local", "P", &given.n_local, 1, 1024, "start P ranks as threads of this process, without MPI"},
     {OPTION_TEXT, "device", "cpu|cuda|cuda:N", &given.device, 0, 0,
      "where ranks compute (default: $QDR_DEVICE, else cpu)"},
     {OPTION_CHOICE, "layout", "replicated|scattered", &given.how.layout, 0, 0, "of activations"},
     {OPTION_TEXT, "order", "AXES", &given.how.order, 0, 0, "axes from the fastest (default xyzd)"},
-    {OPTION_CHOICE, "overlap", "on|off", &given.how.serial, 0, 0,
-     "communication beside products; bits stay the same"},
+    {OPTION_CHOICE, "overlap", "on|off", &given.how.serial, 0, 0, "communication beside products; bits stay the same"},
     {OPTION_COUNT, "panels", "N", &given.n_panels, 1, 1024,
      "row panels of a product, one travels beside the next (default: by cost)"},
     {OPTION_COUNT, "batch-parts", "N", &given.n_batch_parts, 1, 16,
      "parts of a rank's sequences, sums of one beside products of the next (default 1)"},
-    {OPTION_CHOICE, "graph", "off|on", &given.recorded, 0, 0,
-     "on a GPU: record the step, and launch the record"},
-    {OPTION_COUNT, "threads", "N", &given.n_threads, 1, 1024,
-     "BLAS threads per rank (default: cores over ranks)"},
+    {OPTION_CHOICE, "graph", "off|on", &given.recorded, 0, 0, "on a GPU: record the step, and launch the record"},
+    {OPTION_COUNT, "threads", "N", &given.n_threads, 1, 1024, "BLAS threads per rank (default: cores over ranks)"},
     {OPTION_GROUP, "model", 0, 0, 0, 0, 0},
     {OPTION_COUNT, "layers", "N", &given.n_layers, 1, 1024, "transformer blocks"},
     {OPTION_COUNT, "hidden", "N", &given.hidden, 1, 1 << 20, "features"},
-    {OPTION_COUNT, "heads", "N", &given.n_heads, 1, 1 << 16,
-     "attention heads; must divide --hidden"},
-    {OPTION_COUNT, "ctx", "N", &given.how.context, 1, 1 << 20,
-     "bytes of one sequence (default 128)"},
-    {OPTION_TYPE, "dtype", "f32|f64|bf16|f16", &given.how.dtype, 0, 0,
-     "of parameters and activations"},
+    {OPTION_COUNT, "heads", "N", &given.n_heads, 1, 1 << 16, "attention heads; must divide --hidden"},
+    {OPTION_COUNT, "ctx", "N", &given.how.context, 1, 1 << 20, "bytes of one sequence (default 128)"},
+    {OPTION_TYPE, "dtype", "f32|f64|bf16|f16", &given.how.dtype, 0, 0, "of parameters and activations"},
     {OPTION_FLAG, "tie", NULL, &given.tied, 0, 0, "use the embedding's weights as the head's"},
     {OPTION_REAL, "init", "STDDEV", &given.stddev, 0, 10, "of the first weights"},
     {OPTION_GROUP, "training", 0, 0, 0, 0, 0},
@@ -544,14 +511,12 @@ static const option_row rows[] = {
     {OPTION_COUNT, "micro-batch", "N", &given.how.micro_batch, 1, 1 << 24,
      "sequences per forward and (z,d) cell (default: all)"},
     {OPTION_REAL, "lr", "RATE", &given.lr, 0, 10, "highest learning rate"},
-    {OPTION_COUNT, "warmup", "N", &given.warmup, 0, 100000000,
-     "steps to get there, at most a quarter of all"},
+    {OPTION_COUNT, "warmup", "N", &given.warmup, 0, 100000000, "steps to get there, at most a quarter of all"},
     {OPTION_REAL, "weight-decay", "X", &given.weight_decay, 0, 10, "of matrices"},
     {OPTION_REAL, "loss-scale", "S", &given.loss_scale, 0, 1e12,
      "of the loss in backward (default: 1024 for f16, else 1)"},
     {OPTION_REAL, "clip", "NORM", &given.clip, 0, 1e9, "largest gradient norm; 0: any"},
-    {OPTION_COUNT, "seed", "N", &given.seed, 0, 1e15,
-     "of weights, batches and sample; batches depend on nothing else"},
+    {OPTION_COUNT, "seed", "N", &given.seed, 0, 1e15, "of weights, batches and sample; batches depend on nothing else"},
     {OPTION_GROUP, "output", 0, 0, 0, 0, 0},
     {OPTION_TEXT, "log", "FILE", &given.log, 0, 0, "JSON Lines, one object per step"},
     {OPTION_TEXT, "plot", "FILE", &given.plot, 0, 0, "the loss curve, as SVG"},
@@ -559,8 +524,7 @@ static const option_row rows[] = {
     {OPTION_COUNT, "val-windows", "N", &given.n_windows, 1, 1 << 24,
      "windows of one validation (default: 256, at the end all)"},
     {OPTION_COUNT, "sample", "N", &given.n_sample, 0, 1 << 24, "bytes to write at the end"},
-    {OPTION_TEXT, "prompt", "TEXT", &given.prompt, 0, 0,
-     "what the sample goes on from (default: a new line)"},
+    {OPTION_TEXT, "prompt", "TEXT", &given.prompt, 0, 0, "what the sample goes on from (default: a new line)"},
     {OPTION_REAL, "temperature", "X", &given.temperature, 0.01, 100, "of the sample"},
     {OPTION_TEXT, "late", "RANK:SECONDS", &given.late, 0, 0, "diagnostic: a rank oversleeps once"},
 };

@@ -60,8 +60,7 @@ static qdr_status fill_input(const block_driver *driver)
     void *value;
     TRY(qdr_stack_edge_owned(driver->stack, driver->in, &owned));
     TRY(qdr_stack_edge_value(driver->stack, driver->in, &value));
-    return numbers_fill(driver->ctx, value, owned.n_rows * owned.n_cols,
-                        (qdr_dtype)driver->set->how.dtype);
+    return numbers_fill(driver->ctx, value, owned.n_rows * owned.n_cols, (qdr_dtype)driver->set->how.dtype);
 }
 
 /* Numbers for the output's gradient, whose own memory a step may use for something else. */
@@ -104,8 +103,7 @@ static qdr_status build(block_driver *driver)
     qdr_linear *residual[2];
     TRY(qdr_stack_create(driver->grid, &opts, &driver->stack));
     qdr_status added = add_input(driver, &config);
-    if (added == QDR_OK)
-        added = gpt_add_block(driver->stack, &config, 0, driver->in, &driver->out, residual);
+    if (added == QDR_OK) added = gpt_add_block(driver->stack, &config, 0, driver->in, &driver->out, residual);
     TRY(qdr_agree(driver->ctx, added)); /* adding is local */
     TRY(qdr_stack_build(driver->stack));
     TRY(qdr_stack_init(driver->stack, 1, 0.02));
@@ -117,25 +115,21 @@ static qdr_status slowest(block_driver *driver, double secs, double *most)
 {
     TRY(meter_all(driver->grid, secs, driver->all));
     *most = 0;
-    for (int i = 0; i < qdr_context_size(driver->ctx); i++)
-        *most = driver->all[i] > *most ? driver->all[i] : *most;
+    for (int i = 0; i < qdr_context_size(driver->ctx); i++) *most = driver->all[i] > *most ? driver->all[i] : *most;
     return QDR_OK;
 }
 
 static qdr_status run_forward(const block_driver *driver)
 {
-    return driver->forward ? qdr_graph_launch(driver->forward, NULL)
-                           : qdr_stack_forward(driver->stack);
+    return driver->forward ? qdr_graph_launch(driver->forward, NULL) : qdr_stack_forward(driver->stack);
 }
 
 static qdr_status run_backward(const block_driver *driver)
 {
-    return driver->backward ? qdr_graph_launch(driver->backward, NULL)
-                            : qdr_stack_backward(driver->stack, 0, 1);
+    return driver->backward ? qdr_graph_launch(driver->backward, NULL) : qdr_stack_backward(driver->stack, 0, 1);
 }
 
-static qdr_status record(const block_driver *driver, qdr_status (*run)(const block_driver *driver),
-                         qdr_graph **graph)
+static qdr_status record(const block_driver *driver, qdr_status (*run)(const block_driver *driver), qdr_graph **graph)
 {
     TRY(qdr_graph_begin(driver->ctx));
     const qdr_status status = run(driver);
@@ -174,13 +168,11 @@ static qdr_status measure(block_driver *driver)
     for (int i = 0; i < WARM_ITERATIONS; i++) TRY(iterate(driver, &forward, &backward));
     qdr_grid_reset_traffic(driver->grid);
     if (driver->set->recorded) TRY(record_both(driver));
-    for (int64_t i = 0; i < n; i++)
-        TRY(iterate(driver, &driver->forward_secs[i], &driver->backward_secs[i]));
+    for (int64_t i = 0; i < n; i++) TRY(iterate(driver, &driver->forward_secs[i], &driver->backward_secs[i]));
     return QDR_OK;
 }
 
-static int read_traffic(const block_driver *driver,
-                        traffic_row rows[QDR_N_CHANNELS * QDR_N_COLL_KINDS])
+static int read_traffic(const block_driver *driver, traffic_row rows[QDR_N_CHANNELS * QDR_N_COLL_KINDS])
 {
     /* What is recorded is launched, and counted, once. */
     const double n = driver->set->recorded ? 1 : (double)driver->set->n_iterations;
@@ -223,8 +215,7 @@ static qdr_status conclude(block_driver *driver, block_result *result)
 {
     const settings *set = driver->set;
     double forward_flops, backward_flops;
-    result->n_rows = read_traffic(driver,
-                                  result->rows); /* before this function's own collectives */
+    result->n_rows = read_traffic(driver, result->rows); /* before this function's own collectives */
     for (int64_t i = 0; i < set->n_iterations; i++) {
         TRY(slowest(driver, driver->forward_secs[i], &driver->forward_secs[i]));
         TRY(slowest(driver, driver->backward_secs[i], &driver->backward_secs[i]));
@@ -235,16 +226,14 @@ static qdr_status conclude(block_driver *driver, block_result *result)
     result->backward_secs = meter_median(driver->backward_secs, set->n_iterations);
     result->forward_gflops = 1e-9 * forward_flops / result->forward_secs;
     result->backward_gflops = 1e-9 * backward_flops / result->backward_secs;
-    result->tokens_per_s = (double)(set->how.batch * set->how.context) /
-                           (result->forward_secs + result->backward_secs);
+    result->tokens_per_s = (double)(set->how.batch * set->how.context) / (result->forward_secs + result->backward_secs);
     return QDR_OK;
 }
 
 static const char *grid_text(const block_driver *driver, char text[64])
 {
-    snprintf(text, 64, "%dx%dx%dx%d", qdr_grid_size(driver->grid, QDR_X),
-             qdr_grid_size(driver->grid, QDR_Y), qdr_grid_size(driver->grid, QDR_Z),
-             qdr_grid_size(driver->grid, QDR_D));
+    snprintf(text, 64, "%dx%dx%dx%d", qdr_grid_size(driver->grid, QDR_X), qdr_grid_size(driver->grid, QDR_Y),
+             qdr_grid_size(driver->grid, QDR_Z), qdr_grid_size(driver->grid, QDR_D));
     return text;
 }
 
@@ -252,31 +241,26 @@ static void print_table(const block_driver *driver, const block_result *result)
 {
     const settings *set = driver->set;
     char grid[64];
-    printf("transformer block, hidden %lld, %lld heads, %lld sequences of %lld tokens\n",
-           (long long)set->hidden, (long long)set->n_heads, (long long)set->how.batch,
-           (long long)set->how.context);
+    printf("transformer block, hidden %lld, %lld heads, %lld sequences of %lld tokens\n", (long long)set->hidden,
+           (long long)set->n_heads, (long long)set->how.batch, (long long)set->how.context);
     printf("grid %s, order %s, %s, %s%s, %s%d BLAS threads per rank, median of %lld iterations\n\n",
            grid_text(driver, grid), set->how.order, set->how.layout ? "scattered" : "replicated",
            qdr_dtype_name((qdr_dtype)set->how.dtype), set->products ? " with fp8 products" : "",
-           set->recorded ? "as graphs, " : "", qdr_context_threads(driver->ctx),
-           (long long)set->n_iterations);
+           set->recorded ? "as graphs, " : "", qdr_context_threads(driver->ctx), (long long)set->n_iterations);
     if (qdr_stack_print(driver->stack, "storage", stdout) == QDR_OK) putchar('\n');
-    printf("forward   %10.3f ms %10.1f GFLOP/s\n", 1e3 * result->forward_secs,
-           result->forward_gflops);
-    printf("backward  %10.3f ms %10.1f GFLOP/s\n", 1e3 * result->backward_secs,
-           result->backward_gflops);
-    printf("together  %10.3f ms %10.0f tokens/s\n\n",
-           1e3 * (result->forward_secs + result->backward_secs), result->tokens_per_s);
+    printf("forward   %10.3f ms %10.1f GFLOP/s\n", 1e3 * result->forward_secs, result->forward_gflops);
+    printf("backward  %10.3f ms %10.1f GFLOP/s\n", 1e3 * result->backward_secs, result->backward_gflops);
+    printf("together  %10.3f ms %10.0f tokens/s\n\n", 1e3 * (result->forward_secs + result->backward_secs),
+           result->tokens_per_s);
     if (result->n_rows == 0) {
         puts("no rank sends anything");
         return;
     }
-    printf("%-10s %-15s %8s %14s %14s %10s\n", "channel", "collective", "calls", "bytes sent",
-           "bytes planned", "ms");
+    printf("%-10s %-15s %8s %14s %14s %10s\n", "channel", "collective", "calls", "bytes sent", "bytes planned", "ms");
     for (int i = 0; i < result->n_rows; i++) {
         const traffic_row *row = &result->rows[i];
-        printf("%-10s %-15s %8.4g %14.0f %14.0f ", row->channel, row->kind, row->n_calls,
-               row->bytes, row->planned_bytes);
+        printf("%-10s %-15s %8.4g %14.0f %14.0f ", row->channel, row->kind, row->n_calls, row->bytes,
+               row->planned_bytes);
         if (row->secs > 0)
             printf("%10.3f\n", 1e3 * row->secs);
         else
@@ -289,9 +273,8 @@ static json_t *traffic_json(const block_result *result)
     json_t *list = json_array();
     for (int i = 0; i < result->n_rows; i++) {
         const traffic_row *row = &result->rows[i];
-        json_array_append_new(list, json_pack("{s:s, s:s, s:f, s:f, s:f, s:o}", "channel",
-                                              row->channel, "collective", row->kind, "calls",
-                                              row->n_calls, "bytes_sent", row->bytes,
+        json_array_append_new(list, json_pack("{s:s, s:s, s:f, s:f, s:f, s:o}", "channel", row->channel, "collective",
+                                              row->kind, "calls", row->n_calls, "bytes_sent", row->bytes,
                                               "bytes_planned", row->planned_bytes, "secs",
                                               row->secs > 0 ? json_real(row->secs) : json_null()));
     }
@@ -307,15 +290,13 @@ static void print_json(const block_driver *driver, const block_result *result)
         "s:f, "
         "s:o}",
         "grid", grid_text(driver, grid), "order", set->how.order, "layout",
-        set->how.layout ? "scattered" : "replicated", "dtype",
-        qdr_dtype_name((qdr_dtype)set->how.dtype), "products", set->products ? "fp8" : "stored",
-        "graph", set->recorded, "ranks", qdr_context_size(driver->ctx), "threads_per_rank",
-        qdr_context_threads(driver->ctx), "hidden", (json_int_t)set->hidden, "heads",
-        (json_int_t)set->n_heads, "ctx", (json_int_t)set->how.context, "batch",
-        (json_int_t)set->how.batch, "iterations", (json_int_t)set->n_iterations, "forward_secs",
-        result->forward_secs, "backward_secs", result->backward_secs, "forward_gflops",
-        result->forward_gflops, "backward_gflops", result->backward_gflops, "tokens_per_s",
-        result->tokens_per_s, "traffic", traffic_json(result));
+        set->how.layout ? "scattered" : "replicated", "dtype", qdr_dtype_name((qdr_dtype)set->how.dtype), "products",
+        set->products ? "fp8" : "stored", "graph", set->recorded, "ranks", qdr_context_size(driver->ctx),
+        "threads_per_rank", qdr_context_threads(driver->ctx), "hidden", (json_int_t)set->hidden, "heads",
+        (json_int_t)set->n_heads, "ctx", (json_int_t)set->how.context, "batch", (json_int_t)set->how.batch,
+        "iterations", (json_int_t)set->n_iterations, "forward_secs", result->forward_secs, "backward_secs",
+        result->backward_secs, "forward_gflops", result->forward_gflops, "backward_gflops", result->backward_gflops,
+        "tokens_per_s", result->tokens_per_s, "traffic", traffic_json(result));
     if (all != NULL) json_dumpf(all, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
     putchar('\n');
     json_decref(all);
@@ -344,15 +325,13 @@ static qdr_status drive(block_driver *driver)
     const settings *set = driver->set;
     block_result result = {0};
     if (set->hidden % set->n_heads != 0) {
-        snprintf(driver->sentence, PROBLEM_BYTES,
-                 "--hidden %lld is not divisible by --heads %lld; use --hidden %lld",
+        snprintf(driver->sentence, PROBLEM_BYTES, "--hidden %lld is not divisible by --heads %lld; use --hidden %lld",
                  (long long)set->hidden, (long long)set->n_heads,
                  (long long)((set->hidden / set->n_heads + 1) * set->n_heads));
         return QDR_ERR_ARGUMENT;
     }
     TRY(choose(driver));
-    TRY(program_make_grid(driver->ctx, &set->how.grid, set->how.order, driver->sentence,
-                          &driver->grid));
+    TRY(program_make_grid(driver->ctx, &set->how.grid, set->how.order, driver->sentence, &driver->grid));
     driver->forward_secs = program_new(driver->ctx, set->n_iterations, sizeof(double));
     driver->backward_secs = program_new(driver->ctx, set->n_iterations, sizeof(double));
     driver->all = program_new(driver->ctx, qdr_context_size(driver->ctx), sizeof(double));
@@ -381,10 +360,8 @@ static qdr_status run_rank(qdr_context *ctx, const void *user, char sentence[PRO
 }
 
 /* The defaults, and what the command line makes of them. */
-static settings given = {.how = {.layout = -1, .dtype = -1, .serial = -1},
-                         .hidden = 512,
-                         .n_heads = 8,
-                         .n_iterations = 20};
+static settings given = {
+    .how = {.layout = -1, .dtype = -1, .serial = -1}, .hidden = 512, .n_heads = 8, .n_iterations = 20};
 
 static const option_row rows[] = {
     {OPTION_GROUP, "ranks and grid", 0, 0, 0, 0, 0},
@@ -394,8 +371,7 @@ static const option_row rows[] = {
      "that --grid auto chooses for (default: $QDR_MACHINE, else laptop)"},
     {OPTION_TEXT, "plan", "FILE", &given.how.plan, 0, 0,
      "run as `quadrille plan -o FILE` says; other options beside it win"},
-    {OPTION_COUNT, "local", "P", &given.n_local, 1, 1024,
-     "start P ranks as threads of this process, without MPI"},
+    {OPTION_COUNT, "local", "P", &given.n_local, 1, 1024, "start P ranks as threads of this process, without MPI"},
     {OPTION_TEXT, "device", "cpu|cuda|cuda:N", &given.device, 0, 0,
      "where ranks compute (default: $QDR_DEVICE, else cpu)"},
     {OPTION_CHOICE, "layout", "replicated|scattered", &given.how.layout, 0, 0, "of activations"},
@@ -407,24 +383,17 @@ static const option_row rows[] = {
      "parts of a rank's sequences, sums of one beside products of the next (default 1)"},
     {OPTION_CHOICE, "graph", "off|on", &given.recorded, 0, 0,
      "on a GPU: record forward and backward, and launch the records"},
-    {OPTION_COUNT, "threads", "N", &given.n_threads, 1, 1024,
-     "BLAS threads per rank (default: cores over ranks)"},
+    {OPTION_COUNT, "threads", "N", &given.n_threads, 1, 1024, "BLAS threads per rank (default: cores over ranks)"},
     {OPTION_GROUP, "shape", 0, 0, 0, 0, 0},
-    {OPTION_COUNT, "hidden", "N", &given.hidden, 1, 1 << 20,
-     "features; the MLP has four times as many"},
-    {OPTION_COUNT, "heads", "N", &given.n_heads, 1, 1 << 16,
-     "attention heads; must divide --hidden"},
-    {OPTION_COUNT, "ctx", "N", &given.how.context, 1, 1 << 20,
-     "tokens of one sequence (default 256)"},
-    {OPTION_COUNT, "batch", "N", &given.how.batch, 1, 1 << 24,
-     "sequences over all ranks (default 4)"},
-    {OPTION_TYPE, "dtype", "f32|f64|bf16|f16", &given.how.dtype, 0, 0,
-     "of parameters and activations"},
+    {OPTION_COUNT, "hidden", "N", &given.hidden, 1, 1 << 20, "features; the MLP has four times as many"},
+    {OPTION_COUNT, "heads", "N", &given.n_heads, 1, 1 << 16, "attention heads; must divide --hidden"},
+    {OPTION_COUNT, "ctx", "N", &given.how.context, 1, 1 << 20, "tokens of one sequence (default 256)"},
+    {OPTION_COUNT, "batch", "N", &given.how.batch, 1, 1 << 24, "sequences over all ranks (default 4)"},
+    {OPTION_TYPE, "dtype", "f32|f64|bf16|f16", &given.how.dtype, 0, 0, "of parameters and activations"},
     {OPTION_CHOICE, "products", "stored|fp8", &given.products, 0, 0,
      "types that products read: as stored, or rounded to fp8 first (f32, bf16)"},
     {OPTION_GROUP, "measurement", 0, 0, 0, 0, 0},
-    {OPTION_COUNT, "iterations", "N", &given.n_iterations, 1, 1000000,
-     "measured ones, after two to warm up"},
+    {OPTION_COUNT, "iterations", "N", &given.n_iterations, 1, 1000000, "measured ones, after two to warm up"},
     {OPTION_FLAG, "json", NULL, &given.json, 0, 0, "print one JSON object instead of a table"},
 };
 

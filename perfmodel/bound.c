@@ -48,8 +48,7 @@ static void add_processor(qdri_bounds *b, const qdri_role_price *roles)
     }
 }
 
-void qdri_bounds_make(const qdri_template *template, const qdri_pricing *pricing, double n_layers,
-                      qdri_bounds *b)
+void qdri_bounds_make(const qdri_template *template, const qdri_pricing *pricing, double n_layers, qdri_bounds *b)
 {
     qdri_role_price roles[QDRI_MAX_ROLES];
     memset(b, 0, sizeof *b);
@@ -62,8 +61,7 @@ void qdri_bounds_make(const qdri_template *template, const qdri_pricing *pricing
     for (int axis = 0; axis < QDR_N_AXES; axis++) b->pricing.ways[axis] = (qdri_ways){.n_ranks = 1};
     b->pricing.d_near = b->pricing.d_far = (qdri_ways){.n_ranks = 1};
     for (int r = 0; r < template->n_roles; r++)
-        if (template->roles[r].on_processor)
-            roles[r] = qdri_role_price_of(&b->pricing, &template->roles[r]);
+        if (template->roles[r].on_processor) roles[r] = qdri_role_price_of(&b->pricing, &template->roles[r]);
     add_processor(b, roles);
 }
 
@@ -126,8 +124,7 @@ static order_sums sum_order(qdri_bounds *b, const char *order)
             const qdri_axis_sums *sums = axis_sums(b, axis, faster, stride);
             for (int kind = 0; kind < QDRI_N_LIST_KINDS; kind++) {
                 all.rows[kind] += sums[kind].rows;
-                all.stream[kind] = fmax(all.stream[kind],
-                                        fmax(sums[kind].weights, sums[kind].gradients));
+                all.stream[kind] = fmax(all.stream[kind], fmax(sums[kind].weights, sums[kind].gradients));
             }
         }
         faster |= size[axis] > 1 ? 1 << axis : 0;

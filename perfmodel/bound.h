@@ -30,8 +30,7 @@ typedef struct qdri_bounds {
     double optimizer_secs;
 } qdri_bounds;
 
-void qdri_bounds_make(const qdri_template *template, const qdri_pricing *pricing, double n_layers,
-                      qdri_bounds *bounds);
+void qdri_bounds_make(const qdri_template *template, const qdri_pricing *pricing, double n_layers, qdri_bounds *bounds);
 enum { QDRI_N_RECOMPUTES = 3 };
 /* The bound for each way of recomputing. */
 void qdri_bound_secs(qdri_bounds *bounds, const char *order, double secs[QDRI_N_RECOMPUTES]);

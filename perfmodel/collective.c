@@ -16,21 +16,12 @@ static int top_level(const qdr_machine *machine, const qdri_group *group)
     return top;
 }
 
-static double inside(const qdri_group *group, int level)
-{
-    return level < 0 ? 1 : group->n_inside[level];
-}
+static double inside(const qdri_group *group, int level) { return level < 0 ? 1 : group->n_inside[level]; }
 
 /* Parts of the group that a level joins, of all its units together. */
-static double n_parts(const qdri_group *group, int level)
-{
-    return group->n_ranks / inside(group, level - 1);
-}
+static double n_parts(const qdri_group *group, int level) { return group->n_ranks / inside(group, level - 1); }
 
-static double adapters_rate(const qdr_machine_link *link)
-{
-    return link->n_adapters * link->adapter_bytes_per_sec;
-}
+static double adapters_rate(const qdr_machine_link *link) { return link->n_adapters * link->adapter_bytes_per_sec; }
 
 /* Adapters near the members of a unit of the level below. */
 static double near_adapters(const qdr_machine *machine, const qdri_group *group, int level)
@@ -63,16 +54,14 @@ static double ring_rate(const qdr_machine *machine, const qdri_group *group, int
 static double ring_steps_secs(const qdr_machine *machine, const qdri_group *group, int top)
 {
     double secs = (n_parts(group, top) - 1) * machine->links[top].step_secs;
-    for (int l = 0; l < top; l++)
-        secs += (n_parts(group, l) - n_parts(group, l + 1)) * machine->links[l].step_secs;
+    for (int l = 0; l < top; l++) secs += (n_parts(group, l) - n_parts(group, l + 1)) * machine->links[l].step_secs;
     return secs;
 }
 
 static qdri_way ring(const qdr_machine *machine, const qdri_group *group, int top)
 {
     const double g = group->n_ranks;
-    return (qdri_way){ring_steps_secs(machine, group, top),
-                      (g - 1) / g / ring_rate(machine, group, top)};
+    return (qdri_way){ring_steps_secs(machine, group, top), (g - 1) / g / ring_rate(machine, group, top)};
 }
 
 /* One level behind the other: on each a ring of the parts that it joins within a unit, so that what
@@ -106,14 +95,12 @@ static qdri_way tree(const qdr_machine *machine, const qdri_group *group, int to
     double within = members > 1 ? 2 * (g - 1) / g / ring_rate(machine, group, top - 1) : 0;
     if (members > 2 && top == 1 && machine->links[0].switch_bytes_per_sec > 0)
         within = fmin(within, in_switch(machine, members).secs_per_byte);
-    return (qdri_way){2 * ((members - 1) * machine->links[0].step_secs +
-                           log2(units) * machine->links[top].step_secs),
+    return (qdri_way){2 * ((members - 1) * machine->links[0].step_secs + log2(units) * machine->links[top].step_secs),
                       fmax(between, within)};
 }
 
 /* n_turns of a way. A protocol fills its pipeline once. */
-static qdri_way with_protocol(const qdr_machine *machine, qdri_way way, int protocol,
-                              double n_turns)
+static qdri_way with_protocol(const qdr_machine *machine, qdri_way way, int protocol, double n_turns)
 {
     const qdr_machine_protocol *p = &machine->collectives.protocols[protocol];
     const double fill_secs = machine->collectives.fill_secs;
@@ -135,14 +122,12 @@ static qdri_way message(const qdr_machine *machine, const qdri_group *group, int
 {
     const double members = inside(group, top - 1), g = group->n_ranks;
     const double n_leaving = members * (g - members) / (g - 1);
-    return (qdri_way){machine->links[top].step_secs,
-                      (n_leaving > 1 ? n_leaving : 1) / ring_rate(machine, group, top)};
+    return (qdri_way){machine->links[top].step_secs, (n_leaving > 1 ? n_leaving : 1) / ring_rate(machine, group, top)};
 }
 
 static void add_rings(const qdr_machine *machine, const qdri_group *group, int top, qdri_ways *ways)
 {
-    const qdri_way way = machine->collectives.by_level ? by_level(machine, group, top)
-                                                       : ring(machine, group, top);
+    const qdri_way way = machine->collectives.by_level ? by_level(machine, group, top) : ring(machine, group, top);
     for (int i = 0; i < machine->collectives.n_protocols; i++) {
         ways->once[ways->n_once++] = with_protocol(machine, way, i, 1);
         ways->twice[ways->n_twice++] = with_protocol(machine, way, i, 2);
@@ -185,8 +170,7 @@ static qdri_way fastest(const qdri_way *ways, int n, double n_bytes)
 {
     qdri_way best = ways[0];
     for (int i = 1; i < n; i++)
-        if (ways[i].latency_secs + ways[i].secs_per_byte * n_bytes <
-            best.latency_secs + best.secs_per_byte * n_bytes)
+        if (ways[i].latency_secs + ways[i].secs_per_byte * n_bytes < best.latency_secs + best.secs_per_byte * n_bytes)
             best = ways[i];
     return best;
 }

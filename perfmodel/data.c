@@ -62,8 +62,7 @@ static int find_file(const char *kind, const char *name, char path[QDRI_DATA_PAT
 {
     char folder[QDRI_DATA_PATH_BYTES];
     for (walk w = walk_begin(); walk_next(&w, folder);) {
-        const int bytes = snprintf(path, QDRI_DATA_PATH_BYTES, "%s/%s/%s" ENDING, folder, kind,
-                                   name);
+        const int bytes = snprintf(path, QDRI_DATA_PATH_BYTES, "%s/%s/%s" ENDING, folder, kind, name);
         if (bytes < QDRI_DATA_PATH_BYTES && readable(path)) return 1;
     }
     return 0;
@@ -106,8 +105,7 @@ static qdr_status add_folder(qdri_data_names *names, const char *folder, const c
     DIR *dir = opendir(path);
     if (!dir) return QDR_OK;
     for (struct dirent *entry; status == QDR_OK && (entry = readdir(dir)) != NULL;)
-        if (entry->d_name[0] != '.' && ends_in_json(entry->d_name))
-            status = add_file(names, entry->d_name);
+        if (entry->d_name[0] != '.' && ends_in_json(entry->d_name)) status = add_file(names, entry->d_name);
     closedir(dir);
     return status;
 }
@@ -138,10 +136,7 @@ void qdri_data_names_free(qdri_data_names *names)
 
 static int smaller(int a, int b) { return a < b ? a : b; }
 
-static int same_letter(char a, char b)
-{
-    return tolower((unsigned char)a) == tolower((unsigned char)b);
-}
+static int same_letter(char a, char b) { return tolower((unsigned char)a) == tolower((unsigned char)b); }
 
 int qdri_edit_distance(const char *a, const char *b)
 {
@@ -157,8 +152,7 @@ int qdri_edit_distance(const char *a, const char *b)
         for (int j = 1; j <= n_b; j++) {
             const int differs = !same_letter(a[i - 1], b[j - 1]);
             row[j] = smaller(smaller(row[j - 1], above[j]) + 1, above[j - 1] + differs);
-            if (i > 1 && j > 1 && same_letter(a[i - 1], b[j - 2]) &&
-                same_letter(a[i - 2], b[j - 1]))
+            if (i > 1 && j > 1 && same_letter(a[i - 1], b[j - 2]) && same_letter(a[i - 2], b[j - 1]))
                 row[j] = smaller(row[j], before[j - 2] + 1);
         }
     }
@@ -190,8 +184,7 @@ static void print_nearest(qdri_data_names *names, const char *name, char *text, 
     }
 }
 
-static qdr_status unknown_name(const char *room, const char *noun, const char *kind,
-                               const char *name)
+static qdr_status unknown_name(const char *room, const char *noun, const char *kind, const char *name)
 {
     char shown[QDRI_DATA_NAME_BYTES], nearest[3 * QDRI_DATA_NAME_BYTES + 32];
     qdri_data_names names;
@@ -205,25 +198,22 @@ static qdr_status unknown_name(const char *room, const char *noun, const char *k
                         "%s: no %s has the name \"%s\", and no data files are installed; set "
                         "QDR_DATA_PATH to a folder that holds %s/NAME.json, or name a file",
                         room, noun, shown, kind);
-    return QDR_FAIL(
-        QDR_ERR_ARGUMENT,
-        "%s: none of the %d %ss has the name \"%s\"%s (the name of a file has a slash or "
-        "ends in .json)",
-        room, n, noun, shown, nearest);
+    return QDR_FAIL(QDR_ERR_ARGUMENT,
+                    "%s: none of the %d %ss has the name \"%s\"%s (the name of a file has a slash or "
+                    "ends in .json)",
+                    room, n, noun, shown, nearest);
 }
 
-qdr_status qdri_data_resolve(const char *room, const char *noun, const char *kind,
-                             const char *name_or_path, char path[QDRI_DATA_PATH_BYTES])
+qdr_status qdri_data_resolve(const char *room, const char *noun, const char *kind, const char *name_or_path,
+                             char path[QDRI_DATA_PATH_BYTES])
 {
-    const int is_path = strcmp(name_or_path, "-") == 0 || strchr(name_or_path, '/') ||
-                        ends_in_json(name_or_path);
+    const int is_path = strcmp(name_or_path, "-") == 0 || strchr(name_or_path, '/') || ends_in_json(name_or_path);
     if (!is_path)
-        return name_or_path[0] && find_file(kind, name_or_path, path)
-                   ? QDR_OK
-                   : unknown_name(room, noun, kind, name_or_path);
+        return name_or_path[0] && find_file(kind, name_or_path, path) ? QDR_OK
+                                                                      : unknown_name(room, noun, kind, name_or_path);
     if (strlen(name_or_path) >= QDRI_DATA_PATH_BYTES)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: a path of %zu bytes; %d are the most", room,
-                        strlen(name_or_path), QDRI_DATA_PATH_BYTES - 1);
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: a path of %zu bytes; %d are the most", room, strlen(name_or_path),
+                        QDRI_DATA_PATH_BYTES - 1);
     memcpy(path, name_or_path, strlen(name_or_path) + 1);
     return QDR_OK;
 }

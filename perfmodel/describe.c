@@ -23,19 +23,14 @@ static int64_t query_unit(const description *d)
 {
     const qdr_network *n = d->network;
     const int y = d->net->place.size[QDR_Y];
-    return n->kv_heads >= y && n->heads % n->kv_heads == 0 ? n->head_size * (n->heads / n->kv_heads)
-                                                           : n->head_size;
+    return n->kv_heads >= y && n->heads % n->kv_heads == 0 ? n->head_size * (n->heads / n->kv_heads) : n->head_size;
 }
 
-static double local_elems(const description *d, qdr_edge edge)
-{
-    return (double)qdri_edge_elems(&d->net->edges[edge]);
-}
+static double local_elems(const description *d, qdr_edge edge) { return (double)qdri_edge_elems(&d->net->edges[edge]); }
 
 /* An operation on each element that is no node of the library: bytes per element of its output. */
-static qdr_status add_elementwise(description *d, const char *name, qdr_edge in,
-                                  const qdr_block *to, double out_elems, const double bytes[2],
-                                  qdr_edge *out)
+static qdr_status add_elementwise(description *d, const char *name, qdr_edge in, const qdr_block *to, double out_elems,
+                                  const double bytes[2], qdr_edge *out)
 {
     const double elem_bytes = (double)qdr_dtype_bytes(d->net->opts.dtype);
     qdr_op_desc desc = {QDR_OPTS_INIT, .name = name, .n_in = 1, .in = {in}};
@@ -48,8 +43,7 @@ static qdr_status add_elementwise(description *d, const char *name, qdr_edge in,
 static qdr_status add_attention_half(description *d, qdr_edge in, qdr_edge *out)
 {
     const qdr_network *n = d->network;
-    const int64_t unit = query_unit(d), q = n->heads * n->head_size,
-                  kv = n->kv_heads * n->head_size;
+    const int64_t unit = query_unit(d), q = n->heads * n->head_size, kv = n->kv_heads * n->head_size;
     const qdr_linear_desc qkv_desc = {QDR_OPTS_INIT,
                                       .name = "qkv",
                                       .in = {{n->hidden, 1}},
@@ -57,9 +51,9 @@ static qdr_status add_attention_half(description *d, qdr_edge in, qdr_edge *out)
                                       .bias = n->qkv_bias,
                                       .out_layout = d->layout,
                                       .out_row_unit = d->context};
-    const qdr_linear_desc proj_desc = {
-        QDR_OPTS_INIT,       .name = "proj",  .in = {{q, unit}},      .out = {{n->hidden, 1}},
-        .bias = n->out_bias, .transposed = 1, .out_layout = d->layout};
+    const qdr_linear_desc proj_desc = {QDR_OPTS_INIT,           .name = "proj",      .in = {{q, unit}},
+                                       .out = {{n->hidden, 1}}, .bias = n->out_bias, .transposed = 1,
+                                       .out_layout = d->layout};
     qdr_edge norm, qkv, mixed;
     QDR_TRY(qdri_net_add_layer_norm(d->net, "norm1", 0, in, &norm));
     QDR_TRY(qdri_net_add_linear(d->net, &qkv_desc, norm, &qkv));
@@ -86,9 +80,9 @@ static qdr_status add_mlp_half(description *d, qdr_edge in, qdr_edge *out)
     qdr_linear_desc up_desc = {QDR_OPTS_INIT,        .name = "up",        .in = {{n->hidden, 1}},
                                .out = {{n->ffn, 1}}, .bias = n->mlp_bias, .out_layout = d->layout};
     if (n->gated) up_desc.out[1] = up_desc.out[0];
-    const qdr_linear_desc down_desc = {
-        QDR_OPTS_INIT,       .name = "down",  .in = {{n->ffn, 1}},    .out = {{n->hidden, 1}},
-        .bias = n->mlp_bias, .transposed = 1, .out_layout = d->layout};
+    const qdr_linear_desc down_desc = {QDR_OPTS_INIT,           .name = "down",      .in = {{n->ffn, 1}},
+                                       .out = {{n->hidden, 1}}, .bias = n->mlp_bias, .transposed = 1,
+                                       .out_layout = d->layout};
     qdr_edge norm, wide, bent;
     QDR_TRY(qdri_net_add_layer_norm(d->net, "norm2", 0, in, &norm));
     QDR_TRY(qdri_net_add_linear(d->net, &up_desc, norm, &wide));
@@ -123,8 +117,8 @@ static qdr_status add_embedding(description *d, qdr_edge *stream)
 static qdr_status add_head(description *d, qdr_edge stream)
 {
     const qdr_network *n = d->network;
-    const qdr_linear_desc desc = {QDR_OPTS_INIT, .name = "head", .in = {{n->hidden, 1}},
-                                  .out = {{n->vocab, 1}}, .out_layout = d->layout};
+    const qdr_linear_desc desc = {QDR_OPTS_INIT, .name = "head", .in = {{n->hidden, 1}}, .out = {{n->vocab, 1}},
+                                  .out_layout = d->layout};
     qdr_edge norm, logits, targets;
     QDR_TRY(qdri_net_add_layer_norm(d->net, "norm", 0, stream, &norm));
     QDR_TRY(n->tied ? qdri_net_add_tied_head(d->net, "head", 0, d->layout, norm, &logits)
@@ -132,9 +126,8 @@ static qdr_status add_head(description *d, qdr_edge stream)
     return qdri_net_add_cross_entropy(d->net, "loss", logits, &targets);
 }
 
-qdr_status qdri_describe(qdri_net *net, const qdr_network *network, const qdri_place *place,
-                         const qdr_stack_opts *opts, int64_t context, qdr_layout layout,
-                         int n_layers, int *layer_of)
+qdr_status qdri_describe(qdri_net *net, const qdr_network *network, const qdri_place *place, const qdr_stack_opts *opts,
+                         int64_t context, qdr_layout layout, int n_layers, int *layer_of)
 {
     description d = {.net = net,
                      .network = network,
@@ -157,12 +150,11 @@ qdr_status qdri_describe(qdri_net *net, const qdr_network *network, const qdri_p
 }
 
 qdr_status qdri_describe_layers(qdri_net *net, const qdr_network *network, const qdri_place *place,
-                                const int node_members[QDR_N_AXES], const qdr_stack_opts *opts,
-                                int64_t context, qdr_layout layout, int n_layers)
+                                const int node_members[QDR_N_AXES], const qdr_stack_opts *opts, int64_t context,
+                                qdr_layout layout, int n_layers)
 {
     description d = {.net = net, .network = network, .context = context, .layout = layout};
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{network->hidden, 1}}, .col_axis = QDR_X,
-                                 .layout = layout};
+    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{network->hidden, 1}}, .col_axis = QDR_X, .layout = layout};
     qdr_edge stream;
     QDR_TRY(qdri_net_begin(net, place, node_members, opts));
     QDR_TRY(qdri_net_add_input(net, "x", &input, 1, &stream));

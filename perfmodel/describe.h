@@ -14,16 +14,12 @@ enum { QDRI_LAYER_FIRST = -1, QDRI_LAYER_LAST = -2 };
  * says to which layer a node belongs; it has room for QDRI_NODES_OF(n_layers). What the library
  * has no operation for (gates, rotation of positions) is an operation with its cost. */
 #define QDRI_NODES_OF(n_layers) (12 * (n_layers) + 4)
-QDR_NODISCARD qdr_status qdri_describe(qdri_net *net, const qdr_network *network,
-                                       const qdri_place *place, const qdr_stack_opts *opts,
-                                       int64_t context, qdr_layout layout, int n_layers,
+QDR_NODISCARD qdr_status qdri_describe(qdri_net *net, const qdr_network *network, const qdri_place *place,
+                                       const qdr_stack_opts *opts, int64_t context, qdr_layout layout, int n_layers,
                                        int *layer_of);
-/* Only the layers, between an input with gradient and their output. node_members: as for
- * qdri_net_begin(). */
-QDR_NODISCARD qdr_status qdri_describe_layers(qdri_net *net, const qdr_network *network,
-                                              const qdri_place *place,
-                                              const int node_members[QDR_N_AXES],
-                                              const qdr_stack_opts *opts, int64_t context,
-                                              qdr_layout layout, int n_layers);
+/* Only the layers, between an input with gradient and their output. node_members: as for qdri_net_begin(). */
+QDR_NODISCARD qdr_status qdri_describe_layers(qdri_net *net, const qdr_network *network, const qdri_place *place,
+                                              const int node_members[QDR_N_AXES], const qdr_stack_opts *opts,
+                                              int64_t context, qdr_layout layout, int n_layers);
 
 #endif

@@ -55,8 +55,7 @@ static const char *small_name(const qdr_network *n, int with_biases)
 static const char *name_of(const qdri_explained *all, qdri_size size)
 {
     if (size == QDRI_SIZE_SMALL) return small_name(&all->model->network, 1);
-    if (size == QDRI_SIZE_SMALL_X || size == QDRI_SIZE_SMALL_Y)
-        return small_name(&all->model->network, 0);
+    if (size == QDRI_SIZE_SMALL_X || size == QDRI_SIZE_SMALL_Y) return small_name(&all->model->network, 0);
     return size_names[size == QDRI_SIZE_UP && !all->model->network.gated ? QDRI_SIZE_FFN : size];
 }
 
@@ -68,22 +67,19 @@ static void explain_share(const qdri_explained *all)
     const qdr_plan *plan = all->plan;
     const qdri_sizes *s = &all->pricing.sizes;
     const double *of = s->of, cells = (double)plan->z * plan->d;
-    fprintf(all->file, "%s on %s, grid %dx%dx%dx%d, order %s, %s edges: %s a step\n", n->name,
-            all->model->machine.name, plan->x, plan->y, plan->z, plan->d,
-            plan->order[0] ? plan->order : QDRI_USUAL_ORDER,
-            plan->layout == QDR_SCATTERED ? "scattered" : "replicated",
-            qdri_secs_in_words(all->result.secs).text);
+    fprintf(all->file, "%s on %s, grid %dx%dx%dx%d, order %s, %s edges: %s a step\n", n->name, all->model->machine.name,
+            plan->x, plan->y, plan->z, plan->d, plan->order[0] ? plan->order : QDRI_USUAL_ORDER,
+            plan->layout == QDR_SCATTERED ? "scattered" : "replicated", qdri_secs_in_words(all->result.secs).text);
     fprintf(all->file,
             "Rows: %" PRId64 " sequences over z*d = %.0f cells are %.0f for each, in %.0f "
             "micro-batch%s of %.0f; rows = %.0f * %.0f tokens = %.0f\n",
             plan->batch, cells, ceil((double)plan->batch / cells), all->result.n_micro,
-            all->result.n_micro > 1 ? "es" : "", s->sequences, s->sequences, s->context,
-            of[QDRI_SIZE_ROWS]);
+            all->result.n_micro > 1 ? "es" : "", s->sequences, s->sequences, s->context, of[QDRI_SIZE_ROWS]);
     fprintf(all->file,
-            "Columns: H/x = %" PRId64 "/%d = %.0f, heads/y = %" PRId64 "/%d = %.0f of %" PRId64
-            ", F/y = %" PRId64 "/%d = %.0f, V/y = %" PRId64 "/%d = %.0f\n",
-            n->hidden, plan->x, of[QDRI_SIZE_HIDDEN], n->heads, plan->y, s->heads, n->head_size,
-            n->ffn, plan->y, of[QDRI_SIZE_FFN], n->vocab, plan->y, of[QDRI_SIZE_VOCAB]);
+            "Columns: H/x = %" PRId64 "/%d = %.0f, heads/y = %" PRId64 "/%d = %.0f of %" PRId64 ", F/y = %" PRId64
+            "/%d = %.0f, V/y = %" PRId64 "/%d = %.0f\n",
+            n->hidden, plan->x, of[QDRI_SIZE_HIDDEN], n->heads, plan->y, s->heads, n->head_size, n->ffn, plan->y,
+            of[QDRI_SIZE_FFN], n->vocab, plan->y, of[QDRI_SIZE_VOCAB]);
 }
 
 /* ---- roles ---- */
@@ -107,8 +103,7 @@ static const qdri_task *task_of(const qdri_template_list *list, int role)
     return NULL;
 }
 
-static void explain_product(const qdri_explained *all, const qdri_role *role,
-                            const qdri_role_price *price)
+static void explain_product(const qdri_explained *all, const qdri_role *role, const qdri_role_price *price)
 {
     const double *of = all->pricing.sizes.of;
     const double flops = 2 * of[role->m] * of[role->n] * of[role->k];
@@ -119,8 +114,8 @@ static void explain_product(const qdri_explained *all, const qdri_role *role,
             role->trans_a   ? "TN"
             : role->trans_b ? "NT"
                             : "NN",
-            of[role->m], name_of(all, role->m), of[role->n], name_of(all, role->n), of[role->k],
-            name_of(all, role->k), 1e-9 * flops, 100 * flops / (peak * price->price.work_secs));
+            of[role->m], name_of(all, role->m), of[role->n], name_of(all, role->n), of[role->k], name_of(all, role->k),
+            1e-9 * flops, 100 * flops / (peak * price->price.work_secs));
 }
 
 /* The highest level of links that a group crosses. */
@@ -132,26 +127,21 @@ static const char *link_of(const qdri_explained *all, const qdri_ways *ways)
     return all->model->machine.links[top].name;
 }
 
-static void explain_collective(const qdri_explained *all, const qdri_role *role,
-                               const qdri_role_price *price)
+static void explain_collective(const qdri_explained *all, const qdri_role *role, const qdri_role_price *price)
 {
     const qdr_axis axis = qdr_channel_axis(role->channel);
     const qdri_ways *ways = &all->pricing.ways[axis];
-    fprintf(all->file, "over %c, %d ranks on %s", QDRI_USUAL_ORDER[axis], ways->n_ranks,
-            link_of(all, ways));
+    fprintf(all->file, "over %c, %d ranks on %s", QDRI_USUAL_ORDER[axis], ways->n_ranks, link_of(all, ways));
     if (axis == QDR_D && role->is_gradient && all->pricing.d_parts > 1)
-        fprintf(all->file, " (reduce-scattered over %d near ones in each micro-batch%s)",
-                all->pricing.d_parts,
+        fprintf(all->file, " (reduce-scattered over %d near ones in each micro-batch%s)", all->pricing.d_parts,
                 all->pricing.d_far.n_ranks > 1 ? ", over the others in the last" : "");
     fprintf(all->file, role->m == QDRI_SIZE_ONE ? ", %s%s" : ", %s * %s",
             role->m == QDRI_SIZE_ONE ? "" : name_of(all, role->m), name_of(all, role->n));
-    fprintf(all->file, ": %s, then %.4g MB at %.4g GB/s",
-            qdri_secs_in_words(price->price.latency_secs).text, 1e-6 * price->bytes_sent,
-            1e-9 * price->bytes_sent / price->price.work_secs);
+    fprintf(all->file, ": %s, then %.4g MB at %.4g GB/s", qdri_secs_in_words(price->price.latency_secs).text,
+            1e-6 * price->bytes_sent, 1e-9 * price->bytes_sent / price->price.work_secs);
 }
 
-static void explain_role(const qdri_explained *all, const qdri_template_list *list, int number,
-                         int n_times)
+static void explain_role(const qdri_explained *all, const qdri_template_list *list, int number, int n_times)
 {
     const qdri_role *role = &all->template->roles[number];
     const qdri_role_price *price = &all->roles[number];
@@ -162,8 +152,8 @@ static void explain_role(const qdri_explained *all, const qdri_template_list *li
     if (!task || !(price->secs > 0)) return;
     const char *what = is_operation ? "operation" : qdri_task_name(task);
     names_of(list, number, names);
-    fprintf(all->file, "  %-8s %-14s %-19s %2d * %8s  ", is_backward ? "backward" : "forward", what,
-            names, n_times, qdri_secs_in_words(price->secs).text);
+    fprintf(all->file, "  %-8s %-14s %-19s %2d * %8s  ", is_backward ? "backward" : "forward", what, names, n_times,
+            qdri_secs_in_words(price->secs).text);
     if (role->kind == QDRI_TASK_PRODUCT) explain_product(all, role, price);
     if (role->kind == QDRI_TASK_COLLECTIVE) explain_collective(all, role, price);
     fputc('\n', all->file);
@@ -184,8 +174,8 @@ static section section_of(const qdri_role *role)
 static void explain_lists(const qdri_explained *all, int of_layer, int which)
 {
     const int is_one = all->result.n_micro <= 1;
-    const qdri_list_kind kinds[N_SHOWN_LISTS] = {
-        QDRI_LIST_FORWARD, is_one ? QDRI_LIST_BACKWARD_ONLY : QDRI_LIST_BACKWARD_LAST};
+    const qdri_list_kind kinds[N_SHOWN_LISTS] = {QDRI_LIST_FORWARD,
+                                                 is_one ? QDRI_LIST_BACKWARD_ONLY : QDRI_LIST_BACKWARD_LAST};
     for (int i = 0; i < N_SHOWN_LISTS; i++) {
         const qdri_template_list *list = &all->template->lists[kinds[i]];
         for (int r = 0; r < all->template->n_roles; r++) {
@@ -206,10 +196,9 @@ static void explain_tasks(const qdri_explained *all)
             1e-12 * peak, 1e-9 * machine->memory_bytes_per_sec * machine->memory_efficiency,
             qdri_secs_in_words(machine->software.launch_secs).text);
     explain_lists(all, 1, OF_PRODUCTS);
-    fputs(
-        "\nOther work of a layer on the processor: bytes moved / memory rate, and launches; norms "
-        "wait for sums over x\n",
-        all->file);
+    fputs("\nOther work of a layer on the processor: bytes moved / memory rate, and launches; norms "
+          "wait for sums over x\n",
+          all->file);
     explain_lists(all, 1, OF_OPERATIONS);
     int n_wide = 0;
     for (int axis = 0; axis < QDR_N_AXES; axis++) n_wide += all->pricing.ways[axis].n_ranks > 1;
@@ -226,8 +215,7 @@ static void explain_tasks(const qdri_explained *all)
 qdr_status qdr_model_explain(qdr_model *model, const qdr_plan *plan, FILE *file)
 {
     qdri_explained all = {.model = model, .plan = plan, .file = file};
-    if (!model || !plan || !file)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "explain: the model, the plan or the file is NULL");
+    if (!model || !plan || !file) return QDR_FAIL(QDR_ERR_ARGUMENT, "explain: the model, the plan or the file is NULL");
     QDR_TRY(qdr_model_predict(model, plan, &all.result));
     QDR_TRY(qdri_model_template(model, plan, &all.template));
     all.n_layers = qdri_model_price(model, plan, &all.pricing, &all.result).first;

@@ -37,17 +37,15 @@ static void explain_work(const qdri_explained *all, qdr_time_term term)
 {
     if (term != QDR_TIME_ENDS) fprintf(all->file, "%.0f layers * ", all->n_layers);
     fprintf(all->file, "%.0f micro-batch%s * (%s forward + %s backward)", all->result.n_micro,
-            all->result.n_micro > 1 ? "es" : "",
-            qdri_secs_in_words(term_in_list(all, QDRI_LIST_FORWARD, term)).text,
+            all->result.n_micro > 1 ? "es" : "", qdri_secs_in_words(term_in_list(all, QDRI_LIST_FORWARD, term)).text,
             qdri_secs_in_words(mean_backward(all, term)).text);
 }
 
 static void explain_waiting(const qdri_explained *all, int axis)
 {
     const double busy = all->result.busy[axis], waited = all->result.time[QDR_TIME_X + axis];
-    fprintf(all->file, "waiting for collectives over %c: they take %s, of which %s is hidden",
-            QDRI_USUAL_ORDER[axis], qdri_secs_in_words(busy).text,
-            qdri_secs_in_words(fmax(0, busy - waited)).text);
+    fprintf(all->file, "waiting for collectives over %c: they take %s, of which %s is hidden", QDRI_USUAL_ORDER[axis],
+            qdri_secs_in_words(busy).text, qdri_secs_in_words(fmax(0, busy - waited)).text);
 }
 
 static void explain_term(const qdri_explained *all, qdr_time_term term)
@@ -81,15 +79,13 @@ void qdri_explain_time(const qdri_explained *all)
     for (int term = 0; term < QDR_N_TIME_TERMS; term++) {
         if (!(fabs(result->time[term]) > 0)) continue;
         fprintf(all->file, "  %-11s %10s %5.1f %%  ", qdr_time_term_name((qdr_time_term)term),
-                qdri_secs_in_words(result->time[term]).text,
-                100 * result->time[term] / result->secs);
+                qdri_secs_in_words(result->time[term]).text, 100 * result->time[term] / result->secs);
         explain_term(all, (qdr_time_term)term);
         fputc('\n', all->file);
     }
-    fprintf(all->file, "  %-11s %10s          %.4g TFLOP a rank: %.1f %% of peak, %.0f tokens/s\n",
-            "sum", qdri_secs_in_words(result->secs).text,
-            1e-12 * result->flops /
-                ((double)all->plan->x * all->plan->y * all->plan->z * all->plan->d),
+    fprintf(all->file, "  %-11s %10s          %.4g TFLOP a rank: %.1f %% of peak, %.0f tokens/s\n", "sum",
+            qdri_secs_in_words(result->secs).text,
+            1e-12 * result->flops / ((double)all->plan->x * all->plan->y * all->plan->z * all->plan->d),
             100 * result->peak_share, result->tokens_per_sec);
 }
 
@@ -98,8 +94,7 @@ void qdri_explain_time(const qdri_explained *all)
 static void explain_state(const qdri_explained *all, const char *what, int parts, double bytes)
 {
     const int z = all->plan->z;
-    const double n_elems = all->result.memory[QDR_MEMORY_PARAMETERS] /
-                           all->pricing.sizes.elem_bytes;
+    const double n_elems = all->result.memory[QDR_MEMORY_PARAMETERS] / all->pricing.sizes.elem_bytes;
     fprintf(all->file, "%.4g M elements * %.4g bytes%s", 1e-6 * n_elems,
             n_elems > 0 ? bytes / n_elems * (parts > z ? (double)parts / z : 1) : 0, what);
     if (parts > z) fprintf(all->file, ", over %d ranks in place of z = %d", parts, z);
@@ -111,9 +106,7 @@ static void explain_memory_term(const qdri_explained *all, qdr_memory_term term)
     const qdr_machine_software *software = &all->model->machine.software;
     const double bytes = all->result.memory[term];
     switch (term) {
-    case QDR_MEMORY_PARAMETERS:
-        explain_state(all, " (the network's / (x*y*z), with padding)", 0, bytes);
-        break;
+    case QDR_MEMORY_PARAMETERS: explain_state(all, " (the network's / (x*y*z), with padding)", 0, bytes); break;
     case QDR_MEMORY_GRADIENTS: explain_state(all, "", plan->gradient_parts, bytes); break;
     case QDR_MEMORY_OPTIMIZER: explain_state(all, "", plan->optimizer_parts, bytes); break;
     case QDR_MEMORY_ACTIVATIONS:
@@ -122,15 +115,11 @@ static void explain_memory_term(const qdri_explained *all, qdr_memory_term term)
                 : plan->recompute == QDR_RECOMPUTE_ATTENTION ? "all but scores"
                                                              : "all that backward needs");
         break;
-    case QDR_MEMORY_GATHERED:
-        fputs("two whole weights of the largest product, and their gradients", all->file);
-        break;
-    case QDR_MEMORY_WORKSPACE:
-        fputs("gradients of activations that live at once; logits and theirs", all->file);
-        break;
+    case QDR_MEMORY_GATHERED: fputs("two whole weights of the largest product, and their gradients", all->file); break;
+    case QDR_MEMORY_WORKSPACE: fputs("gradients of activations that live at once; logits and theirs", all->file); break;
     case QDR_MEMORY_RESERVE:
-        fprintf(all->file, "%.4g GiB of libraries + %.3g of activations for fragments",
-                software->fixed_bytes / GIB, software->fragment_share);
+        fprintf(all->file, "%.4g GiB of libraries + %.3g of activations for fragments", software->fixed_bytes / GIB,
+                software->fragment_share);
         break;
     case QDR_N_MEMORY_TERMS: break;
     }
@@ -147,6 +136,5 @@ void qdri_explain_memory(const qdri_explained *all)
         explain_memory_term(all, (qdr_memory_term)term);
         fputc('\n', all->file);
     }
-    fprintf(all->file, "  %-11s %8.2f GiB  of %.4g GiB\n", "sum", all->result.memory_bytes / GIB,
-            limit / GIB);
+    fprintf(all->file, "  %-11s %8.2f GiB  of %.4g GiB\n", "sum", all->result.memory_bytes / GIB, limit / GIB);
 }

@@ -66,8 +66,7 @@ static void keep_least(hunt *h, const qdr_plan *plan, const qdr_plan_result *res
 {
     qdr_planned_grid *least = h->least;
     (void)user;
-    if (least->result.memory_bytes > 0 && result->memory_bytes >= least->result.memory_bytes)
-        return;
+    if (least->result.memory_bytes > 0 && result->memory_bytes >= least->result.memory_bytes) return;
     least->plan = *plan;
     least->result = *result;
 }
@@ -84,27 +83,23 @@ static void try_grid(const int size[QDR_N_AXES], void *user)
     plan.gradient_parts = qdri_search_parts(h->opts.gradient_parts, &plan);
     plan.optimizer_parts = qdri_search_parts(h->opts.optimizer_parts, &plan);
     if (!qdri_parts_nest(plan.gradient_parts, plan.z, (int)cells) ||
-        !qdri_parts_nest(plan.optimizer_parts, plan.gradient_parts ? plan.gradient_parts : plan.z,
-                         (int)cells))
+        !qdri_parts_nest(plan.optimizer_parts, plan.gradient_parts ? plan.gradient_parts : plan.z, (int)cells))
         return;
     each_case(h, &plan, 0, keep_least, NULL);
 }
 
 /* ---- bounds ---- */
 
-static void keep_least_rest(hunt *h, const qdr_plan *plan, const qdr_plan_result *result,
-                            void *user)
+static void keep_least_rest(hunt *h, const qdr_plan *plan, const qdr_plan_result *result, void *user)
 {
     double *least = user;
     (void)h;
     (void)plan;
-    *least = fmin(*least, result->memory[QDR_MEMORY_ACTIVATIONS] +
-                              result->memory[QDR_MEMORY_WORKSPACE] +
+    *least = fmin(*least, result->memory[QDR_MEMORY_ACTIVATIONS] + result->memory[QDR_MEMORY_WORKSPACE] +
                               result->memory[QDR_MEMORY_RESERVE]);
 }
 
-/* What neither z nor d changes, at least: of one sequence, with nothing kept that may be dropped.
- */
+/* What neither z nor d changes, at least: of one sequence, with nothing kept that may be dropped. */
 static double rest_of(hunt *h, int x, int y)
 {
     qdr_plan plan = plan_of(h, (const int[QDR_N_AXES]){x, y, 1, 1}, 1);
@@ -155,8 +150,7 @@ static void set_state_bytes(hunt *h)
     plain.opts.gradient_parts = plain.opts.optimizer_parts = 0;
     plain.opts.batch = plain.opts.micro_batch = 1;
     try_grid((const int[QDR_N_AXES]){1, 1, 1, 1}, &plain);
-    h->state_bytes = (1 - 1e-6) * (one.result.memory[QDR_MEMORY_PARAMETERS] +
-                                   one.result.memory[QDR_MEMORY_GRADIENTS] +
+    h->state_bytes = (1 - 1e-6) * (one.result.memory[QDR_MEMORY_PARAMETERS] + one.result.memory[QDR_MEMORY_GRADIENTS] +
                                    one.result.memory[QDR_MEMORY_OPTIMIZER]);
 }
 
@@ -179,8 +173,7 @@ static void try_cells(hunt *h, int x, int y)
     const int cells = h->opts.n_ranks / x / y, fixed_d = h->opts.size[QDR_D];
     const int n_z = qdri_search_sizes(cells, h->opts.size[QDR_Z], z);
     for (int k = 0; k < n_z && !have_fit(h); k++)
-        if (!fixed_d || cells / z[k] == fixed_d)
-            try_grid((const int[QDR_N_AXES]){x, y, z[k], cells / z[k]}, h);
+        if (!fixed_d || cells / z[k] == fixed_d) try_grid((const int[QDR_N_AXES]){x, y, z[k], cells / z[k]}, h);
 }
 
 /* Whether a plan of the ranks fits: grids whose x and y leave no room are passed over. */
@@ -241,8 +234,7 @@ static void find_fewest(hunt *h, const qdr_search_opts *asked, int most, qdr_few
 
 /* ---- the public part ---- */
 
-static qdr_status begin(hunt *h, qdr_model *model, const qdr_search_opts *opts,
-                        qdr_planned_grid *least)
+static qdr_status begin(hunt *h, qdr_model *model, const qdr_search_opts *opts, qdr_planned_grid *least)
 {
     QDR_TRY(qdri_search_check(opts));
     *h = (hunt){.model = model, .opts = *opts, .least = least};
@@ -252,30 +244,25 @@ static qdr_status begin(hunt *h, qdr_model *model, const qdr_search_opts *opts,
     return qdri_plan_check(model, &any);
 }
 
-qdr_status qdr_model_least_memory(qdr_model *model, const qdr_search_opts *opts,
-                                  qdr_planned_grid *least)
+qdr_status qdr_model_least_memory(qdr_model *model, const qdr_search_opts *opts, qdr_planned_grid *least)
 {
     hunt h;
     if (!model || !opts || !least)
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "search: the model, the options or the place for the result is NULL");
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "search: the model, the options or the place for the result is NULL");
     memset(least, 0, sizeof *least);
     QDR_TRY(begin(&h, model, opts, least));
     qdri_search_grids(opts->n_ranks, opts->size, try_grid, &h);
     return QDR_OK;
 }
 
-qdr_status qdr_model_fewest_ranks(qdr_model *model, const qdr_search_opts *opts, int most,
-                                  qdr_fewest_ranks *fewest)
+qdr_status qdr_model_fewest_ranks(qdr_model *model, const qdr_search_opts *opts, int most, qdr_fewest_ranks *fewest)
 {
     hunt h;
     if (!model || !opts || !fewest)
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "search: the model, the options or the place for the result is NULL");
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "search: the model, the options or the place for the result is NULL");
     memset(fewest, 0, sizeof *fewest);
     if (most < 1 || most > QDR_MAX_SEARCH_RANKS)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "search: up to %d ranks; use 1 to %d", most,
-                        QDR_MAX_SEARCH_RANKS);
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "search: up to %d ranks; use 1 to %d", most, QDR_MAX_SEARCH_RANKS);
     QDR_TRY(begin(&h, model, opts, &fewest->least));
     set_state_bytes(&h);
     find_fewest(&h, opts, most, fewest);

@@ -27,8 +27,7 @@ double qdri_median(double *numbers, int n)
 /* Median over the samples of a kind of what `value` makes of them; 0: there are none. */
 typedef double (*value_fn)(const qdr_machine *machine, const qdr_sample *sample);
 
-static double median_of(const qdri_fit *fit, const qdr_machine *machine, qdr_sample_kind kind,
-                        value_fn value)
+static double median_of(const qdri_fit *fit, const qdr_machine *machine, qdr_sample_kind kind, value_fn value)
 {
     int n = 0;
     for (int i = 0; i < fit->n_samples; i++)
@@ -53,24 +52,18 @@ static double memory_rate_of(const qdr_machine *machine, const qdr_sample *s)
     return s->bytes / work_secs(machine, s);
 }
 
-static double flops_of(const qdr_machine *machine, const qdr_sample *s)
-{
-    return s->flops / work_secs(machine, s);
-}
+static double flops_of(const qdr_machine *machine, const qdr_sample *s) { return s->flops / work_secs(machine, s); }
 
 static double efficiency_of(const qdr_machine *machine, const qdr_sample *s)
 {
-    const qdr_machine_products *type = s->dtype == QDR_F64 ? &machine->f64
-                                       : qdri_is_narrow(s->dtype) && machine->bf16.peak_flops > 0
-                                           ? &machine->bf16
-                                           : &machine->f32;
+    const qdr_machine_products *type = s->dtype == QDR_F64                                        ? &machine->f64
+                                       : qdri_is_narrow(s->dtype) && machine->bf16.peak_flops > 0 ? &machine->bf16
+                                                                                                  : &machine->f32;
     return fmin(1, flops_of(machine, s) / type->peak_flops);
 }
 
-/* The value of *constant, among those that single samples of the kind suggest, with the least sum
- * of errors. */
-static void choose(const qdri_fit *fit, qdr_machine *machine, qdr_sample_kind kind, value_fn value,
-                   double *constant)
+/* The value of *constant, among those that single samples of the kind suggest, with the least sum of errors. */
+static void choose(const qdri_fit *fit, qdr_machine *machine, qdr_sample_kind kind, value_fn value, double *constant)
 {
     double best = *constant, least = DBL_MAX;
     for (int i = 0; i < fit->n_samples; i++) {
@@ -80,8 +73,7 @@ static void choose(const qdri_fit *fit, qdr_machine *machine, qdr_sample_kind ki
         *constant = tried;
         for (int j = 0; j < fit->n_samples; j++)
             if (fit->samples[j].kind == kind)
-                sum += fabs(
-                    log(qdri_sample_secs(machine, &fit->samples[j]) / fit->samples[j].secs));
+                sum += fabs(log(qdri_sample_secs(machine, &fit->samples[j]) / fit->samples[j].secs));
         if (!(sum < least)) continue;
         least = sum;
         best = tried;
@@ -126,17 +118,14 @@ static qdr_status fit_all(const qdri_fit *fit, qdr_machine *machine)
         machine->memory_efficiency = 1;
         machine->memory_bytes_per_sec = median_of(fit, machine, QDR_SAMPLE_MEMORY, memory_rate_of);
     }
-    if (n_of(fit, QDR_SAMPLE_KERNEL))
-        choose(fit, machine, QDR_SAMPLE_KERNEL, flops_of, &machine->kernel_flops);
+    if (n_of(fit, QDR_SAMPLE_KERNEL)) choose(fit, machine, QDR_SAMPLE_KERNEL, flops_of, &machine->kernel_flops);
     for (int i = 0; i < 3; i++) qdri_fit_products(fit, types[i], machine);
     if (n_of(fit, QDR_SAMPLE_ATTENTION))
         choose(fit, machine, QDR_SAMPLE_ATTENTION, efficiency_of, &machine->attention_efficiency);
     qdri_fit_collectives(fit, machine);
     if (n_of(fit, QDR_SAMPLE_TOGETHER)) {
-        machine->processor_slowdown = median_of(fit, machine, QDR_SAMPLE_TOGETHER,
-                                                processor_slowdown_of);
-        machine->transfer_slowdown = median_of(fit, machine, QDR_SAMPLE_TOGETHER,
-                                               transfer_slowdown_of);
+        machine->processor_slowdown = median_of(fit, machine, QDR_SAMPLE_TOGETHER, processor_slowdown_of);
+        machine->transfer_slowdown = median_of(fit, machine, QDR_SAMPLE_TOGETHER, transfer_slowdown_of);
     }
     return qdr_machine_check(machine, machine->name);
 }

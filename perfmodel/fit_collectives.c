@@ -8,7 +8,7 @@
 #include "fit.h"
 
 enum { ROUNDS = 10 };
-#define WEIGHT_ALONE                                                                               \
+#define WEIGHT_ALONE                                                                                                   \
     0.1 /* a step runs all groups at once; one alone only shows what these share                   \
          */
 #define STEP 1e-4 /* by which a constant grows, of its value */
@@ -31,16 +31,14 @@ static int list_constants(qdr_machine *machine, constant *list)
     for (int l = 0; l < machine->n_links && n + 2 <= QDRI_MAX_UNKNOWNS; l++) {
         qdr_machine_link *link = &machine->links[l];
         list[n++] = (constant){&link->step_secs, 0, 1e-9};
-        list[n++] = (constant){l ? &link->adapter_bytes_per_sec : &link->rank_bytes_per_sec, 1,
-                               1e-15};
+        list[n++] = (constant){l ? &link->adapter_bytes_per_sec : &link->rank_bytes_per_sec, 1, 1e-15};
     }
     for (int l = 1; l < machine->n_links && n < QDRI_MAX_UNKNOWNS; l++)
         list[n++] = (constant){&machine->links[l].wait_secs, 0, 1e-9};
     return n;
 }
 
-static void make_equation(qdr_machine *machine, const constant *list, int n, const qdr_sample *s,
-                          qdri_equation *e)
+static void make_equation(qdr_machine *machine, const constant *list, int n, const qdr_sample *s, qdri_equation *e)
 {
     *e = (qdri_equation){.secs = s->secs, .weight = qdri_sample_weight(s)};
     for (int i = 0; i < n; i++) {

@@ -16,18 +16,11 @@ static double term_of(const qdr_sample *s, int term)
     return 2 * terms[term];
 }
 
-static int is_of(const qdr_sample *s, qdr_dtype dtype)
-{
-    return s->kind == QDR_SAMPLE_PRODUCT && s->dtype == dtype;
-}
+static int is_of(const qdr_sample *s, qdr_dtype dtype) { return s->kind == QDR_SAMPLE_PRODUCT && s->dtype == dtype; }
 
-static double work_secs(const qdr_sample *s, double launch_secs)
-{
-    return fmax(s->secs - launch_secs, LEAST_SECS);
-}
+static double work_secs(const qdr_sample *s, double launch_secs) { return fmax(s->secs - launch_secs, LEAST_SECS); }
 
-static int make_equations(const qdri_fit *fit, qdr_dtype dtype, double launch_secs,
-                          const double *factor)
+static int make_equations(const qdri_fit *fit, qdr_dtype dtype, double launch_secs, const double *factor)
 {
     int n = 0;
     for (int i = 0; i < fit->n_samples; i++) {
@@ -41,8 +34,7 @@ static int make_equations(const qdri_fit *fit, qdr_dtype dtype, double launch_se
 }
 
 /* Of what the terms say to what was measured; 1 without samples. */
-static double factor_of(const qdri_fit *fit, qdr_dtype dtype, double launch_secs, int mode,
-                        const double *unknowns)
+static double factor_of(const qdri_fit *fit, qdr_dtype dtype, double launch_secs, int mode, const double *unknowns)
 {
     int n = 0;
     for (int i = 0; i < fit->n_samples; i++) {
@@ -68,9 +60,7 @@ static double best_secs_per_flop(const qdri_fit *fit, qdr_dtype dtype, double la
 
 void qdri_fit_products(const qdri_fit *fit, qdr_dtype dtype, qdr_machine *machine)
 {
-    qdr_machine_products *type = dtype == QDR_F64   ? &machine->f64
-                                 : dtype == QDR_F32 ? &machine->f32
-                                                    : &machine->bf16;
+    qdr_machine_products *type = dtype == QDR_F64 ? &machine->f64 : dtype == QDR_F32 ? &machine->f32 : &machine->bf16;
     const double launch_secs = machine->software.launch_secs;
     double factor[N_MODES] = {1, 1, 1}, unknowns[N_TERMS];
     int n = 0;

@@ -54,7 +54,6 @@ double qdri_product_secs(const qdr_machine *machine, const qdri_product *p)
                               (1 + type->half_m / p->m + type->half_n / p->n + type->half_k / p->k);
     const double flops = 2 * p->m * p->n * p->k * p->n_products;
     const double computing = flops / (type->peak_flops * efficiency);
-    const double moving = operand_bytes(p) /
-                          (machine->memory_bytes_per_sec * machine->memory_efficiency);
+    const double moving = operand_bytes(p) / (machine->memory_bytes_per_sec * machine->memory_efficiency);
     return computing > moving ? computing : moving;
 }

@@ -9,8 +9,7 @@
 /* How the operands lie: as they are multiplied, the second turned, the first turned. */
 typedef enum qdri_mode { QDRI_MODE_NN, QDRI_MODE_NT, QDRI_MODE_TN } qdri_mode;
 
-/* n_products of them at once (heads of attention); 1 as a rule. Extents may be fractions: means
- * over ranks. */
+/* n_products of them at once (heads of attention); 1 as a rule. Extents may be fractions: means over ranks. */
 typedef struct qdri_product {
     double m, n, k, n_products;
     qdr_dtype dtype;

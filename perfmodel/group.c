@@ -47,8 +47,7 @@ static double fewest_members(const block *b, int unit)
     if (common == unit && whole * b->stride == unit) return whole;
     for (int first = 0; first < unit; first++) {
         if (first % common >= b->stride || first + length < unit) continue;
-        const int64_t at_begin = (unit - first - 1) / b->stride + 1,
-                      at_end = (first + length) % unit / b->stride + 1;
+        const int64_t at_begin = (unit - first - 1) / b->stride + 1, at_end = (first + length) % unit / b->stride + 1;
         fewest = at_begin < fewest ? at_begin : fewest;
         fewest = at_end < fewest ? at_end : fewest;
     }
@@ -71,12 +70,10 @@ qdri_group qdri_group_make(const qdr_machine *machine, int n_ranks, int stride, 
     const block all = {n_ranks, stride, (int64_t)n_ranks * stride};
     qdri_group group = {.n_ranks = n_ranks};
     for (int l = 0; l < machine->n_links; l++) {
-        const int unit = unit_ranks(machine, l, n_ranks_all),
-                  below = unit_ranks(machine, l - 1, n_ranks_all);
+        const int unit = unit_ranks(machine, l, n_ranks_all), below = unit_ranks(machine, l - 1, n_ranks_all);
         group.n_inside[l] = unit == n_ranks_all ? n_ranks : n_ranks / units_touched(&all, unit);
-        group.n_fewest[l] = unit == n_ranks_all || group.n_inside[l] == n_ranks
-                                ? group.n_inside[l]
-                                : fewest_members(&all, unit);
+        group.n_fewest[l] = unit == n_ranks_all || group.n_inside[l] == n_ranks ? group.n_inside[l]
+                                                                                : fewest_members(&all, unit);
         group.n_sharing[l] = below == n_ranks_all ? 1 : groups_leaving(&all, below, n_ranks_all);
     }
     return group;

@@ -8,8 +8,7 @@
 #include "model.h"
 
 /* Extents of the task that is priced stand in places that no operation's columns have. */
-static const qdri_size place_m = QDRI_SIZE_ROWS, place_n = QDRI_SIZE_SHARD_QKV,
-                       place_k = QDRI_SIZE_SHARD_PROJ;
+static const qdri_size place_m = QDRI_SIZE_ROWS, place_n = QDRI_SIZE_SHARD_QKV, place_k = QDRI_SIZE_SHARD_PROJ;
 
 static qdri_price price_of(const qdri_net *net, const qdri_task *task, qdri_pricing *pricing)
 {
@@ -36,15 +35,13 @@ static qdri_price price_of(const qdri_net *net, const qdri_task *task, qdri_pric
         role.coll = task->coll;
         role.channel = task->channel;
         role.m = QDRI_SIZE_ONE;
-        role.per_member = task->split_unit == 0 &&
-                          (task->coll == QDR_ALL_GATHER || task->coll == QDR_REDUCE_SCATTER);
+        role.per_member = task->split_unit == 0 && (task->coll == QDR_ALL_GATHER || task->coll == QDR_REDUCE_SCATTER);
         of[place_n] = (double)task->count;
     }
     return qdri_role_price_of(pricing, &role).price;
 }
 
-static qdr_status simulate(const qdri_net *net, const qdri_schedule *schedule,
-                           qdri_pricing *pricing, double *secs)
+static qdr_status simulate(const qdri_net *net, const qdri_schedule *schedule, qdri_pricing *pricing, double *secs)
 {
     const qdri_sim_slowdown slowdown = qdri_sim_slowdown_of(pricing->machine);
     qdri_price *prices = NULL;
@@ -54,8 +51,7 @@ static qdr_status simulate(const qdri_net *net, const qdri_schedule *schedule,
     QDR_TRY(QDRI_NEW(schedule->n_tasks, "prices of tasks", &prices));
     const qdr_status status = QDRI_NEW(schedule->n_tasks, "prices of tasks", &next);
     if (status == QDR_OK) {
-        for (int i = 0; i < schedule->n_tasks; i++)
-            prices[i] = price_of(net, &schedule->tasks[i], pricing);
+        for (int i = 0; i < schedule->n_tasks; i++) prices[i] = price_of(net, &schedule->tasks[i], pricing);
         qdri_sim_list_make(schedule, next, &list);
         qdri_simulate(&list, prices, &slowdown, &times, NULL);
         *secs = times.end_secs;
@@ -67,8 +63,7 @@ static qdr_status simulate(const qdri_net *net, const qdri_schedule *schedule,
 
 /* As the runtime tells the net: of groups that span nodes, the largest power of two up to the
  * members on one of them. */
-static void set_node_members(const qdr_machine *machine, const qdr_plan *plan,
-                             int node_members[QDR_N_AXES])
+static void set_node_members(const qdr_machine *machine, const qdr_plan *plan, int node_members[QDR_N_AXES])
 {
     const int size[QDR_N_AXES] = {plan->x, plan->y, plan->z, plan->d};
     int stride[QDR_N_AXES];
@@ -76,13 +71,11 @@ static void set_node_members(const qdr_machine *machine, const qdr_plan *plan,
     for (int axis = 0; axis < QDR_N_AXES; axis++) {
         int members = 1;
         while (2 * members * stride[axis] <= machine->ranks_per_node) members *= 2;
-        node_members[axis] = (size[axis] - 1) * stride[axis] >= machine->ranks_per_node ? members
-                                                                                        : 0;
+        node_members[axis] = (size[axis] - 1) * stride[axis] >= machine->ranks_per_node ? members : 0;
     }
 }
 
-static qdr_status describe(const qdr_model *model, const qdr_plan *plan, int n_layers,
-                           qdri_net *net)
+static qdr_status describe(const qdr_model *model, const qdr_plan *plan, int n_layers, qdri_net *net)
 {
     const int64_t context = plan->sequence ? plan->sequence : model->network.context;
     const qdri_place place = {.size = {plan->x, plan->y, plan->z, plan->d}};
@@ -94,15 +87,14 @@ static qdr_status describe(const qdr_model *model, const qdr_plan *plan, int n_l
     int node_members[QDR_N_AXES];
     qdri_net_lists lists = {.single = {0}};
     set_node_members(&model->machine, plan, node_members);
-    QDR_TRY(qdri_describe_layers(net, &model->network, &place, node_members, &opts, context,
-                                 plan->layout, n_layers));
+    QDR_TRY(qdri_describe_layers(net, &model->network, &place, node_members, &opts, context, plan->layout, n_layers));
     const qdr_status status = qdri_net_build(net, &lists);
     qdri_net_lists_free(&lists);
     return status;
 }
 
-static qdr_status layers_time(const qdr_model *model, const qdr_plan *plan, int n_layers,
-                              qdri_net *net, qdri_schedule *schedule, double secs[2])
+static qdr_status layers_time(const qdr_model *model, const qdr_plan *plan, int n_layers, qdri_net *net,
+                              qdri_schedule *schedule, double secs[2])
 {
     qdr_plan whole = *plan; /* all sequences at once */
     qdri_pricing pricing;
@@ -116,12 +108,11 @@ static qdr_status layers_time(const qdr_model *model, const qdr_plan *plan, int 
     return simulate(net, schedule, &pricing, &secs[1]);
 }
 
-qdr_status qdr_model_layers_time(const qdr_model *model, const qdr_plan *plan, int n_layers,
-                                 double *forward_secs, double *backward_secs)
+qdr_status qdr_model_layers_time(const qdr_model *model, const qdr_plan *plan, int n_layers, double *forward_secs,
+                                 double *backward_secs)
 {
     if (!model || !plan || !forward_secs || !backward_secs)
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "layers: the model, the plan or a place for the result is NULL");
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "layers: the model, the plan or a place for the result is NULL");
     *forward_secs = *backward_secs = 0;
     if (n_layers < 1 || n_layers > 1024)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "layers: %d layers; 1 to 1024 are possible", n_layers);

@@ -27,8 +27,7 @@ static void add_equation(const qdri_equation *e, double weight, normal *sums)
 {
     const double share = weight / (e->secs * e->secs);
     for (int i = 0; i < sums->n; i++) {
-        for (int j = 0; j < sums->n; j++)
-            sums->a[i][j] += share * e->coefficient[i] * e->coefficient[j];
+        for (int j = 0; j < sums->n; j++) sums->a[i][j] += share * e->coefficient[i] * e->coefficient[j];
         sums->b[i] += share * e->coefficient[i] * e->secs;
     }
     sums->bb += weight;
@@ -36,8 +35,7 @@ static void add_equation(const qdri_equation *e, double weight, normal *sums)
 
 static void set_scales(normal *sums)
 {
-    for (int i = 0; i < sums->n; i++)
-        sums->scale[i] = sums->a[i][i] > 0 ? 1 / sqrt(sums->a[i][i]) : 0;
+    for (int i = 0; i < sums->n; i++) sums->scale[i] = sums->a[i][i] > 0 ? 1 / sqrt(sums->a[i][i]) : 0;
     for (int i = 0; i < sums->n; i++) {
         for (int j = 0; j < sums->n; j++) sums->a[i][j] *= sums->scale[i] * sums->scale[j];
         sums->b[i] *= sums->scale[i];
@@ -112,8 +110,7 @@ void qdri_least(const qdri_equation *equations, int n_equations, int n_unknowns,
         sums.n = n_unknowns;
         for (int i = 0; i < n_equations; i++) {
             const double error = error_of(&equations[i], n_unknowns, unknowns);
-            add_equation(&equations[i],
-                         equations[i].weight * (round ? 1 / fmax(error, LEAST_ERROR) : 1), &sums);
+            add_equation(&equations[i], equations[i].weight * (round ? 1 / fmax(error, LEAST_ERROR) : 1), &sums);
         }
         set_scales(&sums);
         solve(&sums, unknowns);

@@ -18,31 +18,25 @@ typedef struct shape {
 
 static int size_is_wrong(double size) { return !(size >= 0) || isinf(size); }
 
-static int layout_is_wrong(qdr_layout layout)
-{
-    return layout != QDR_REPLICATED && layout != QDR_SCATTERED;
-}
+static int layout_is_wrong(qdr_layout layout) { return layout != QDR_REPLICATED && layout != QDR_SCATTERED; }
 
 static qdr_status layer_check(const qdr_perf_linear *layer)
 {
     if (!layer) return QDR_FAIL(QDR_ERR_ARGUMENT, "perf: the layer is NULL");
     if (layer->version != QDR_OPTS_INIT)
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "perf: version is %u; begin the description with QDR_OPTS_INIT",
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "perf: version is %u; begin the description with QDR_OPTS_INIT",
                         layer->version);
     if (layer->x < 1 || layer->y < 1 || layer->z < 1 || layer->d < 1)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "perf: grid %dx%dx%dx%d; every axis must be ≥ 1",
-                        layer->x, layer->y, layer->z, layer->d);
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "perf: grid %dx%dx%dx%d; every axis must be ≥ 1", layer->x, layer->y,
+                        layer->z, layer->d);
     if (layout_is_wrong(layer->in_layout) || layout_is_wrong(layer->out_layout))
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "perf: layouts %d and %d; use QDR_REPLICATED, QDR_SCATTERED",
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "perf: layouts %d and %d; use QDR_REPLICATED, QDR_SCATTERED",
                         (int)layer->in_layout, (int)layer->out_layout);
     if (size_is_wrong(layer->m) || size_is_wrong(layer->k) || size_is_wrong(layer->n))
-        return QDR_FAIL(QDR_ERR_SHAPE, "perf: M %g, K %g, N %g; all must be finite and ≥ 0",
-                        layer->m, layer->k, layer->n);
+        return QDR_FAIL(QDR_ERR_SHAPE, "perf: M %g, K %g, N %g; all must be finite and ≥ 0", layer->m, layer->k,
+                        layer->n);
     if (!qdri_is_float(layer->dtype))
-        return QDR_FAIL(QDR_ERR_DTYPE, "perf: type %d; layers compute in " QDRI_FLOAT_NAMES,
-                        (int)layer->dtype);
+        return QDR_FAIL(QDR_ERR_DTYPE, "perf: type %d; layers compute in " QDRI_FLOAT_NAMES, (int)layer->dtype);
     return QDR_OK;
 }
 
@@ -69,8 +63,8 @@ static shape shape_of(const qdr_perf_linear *layer)
     return s;
 }
 
-static void send(qdr_perf_cost *cost, qdr_channel channel, qdr_coll_kind kind, int n_ranks,
-                 double n_elems, double elem_bytes)
+static void send(qdr_perf_cost *cost, qdr_channel channel, qdr_coll_kind kind, int n_ranks, double n_elems,
+                 double elem_bytes)
 {
     cost->bytes[channel][kind] += qdr_perf_coll_elems(kind, n_ranks, n_elems) * elem_bytes;
 }
@@ -118,8 +112,7 @@ static void backward_cost(const qdr_perf_linear *layer, const shape *s, qdr_perf
     weight_gradient_cost(layer, s, cost);
 }
 
-qdr_status qdr_perf_linear_cost(const qdr_perf_linear *layer, qdr_perf_cost *forward,
-                                qdr_perf_cost *backward)
+qdr_status qdr_perf_linear_cost(const qdr_perf_linear *layer, qdr_perf_cost *forward, qdr_perf_cost *backward)
 {
     if (forward) *forward = (qdr_perf_cost){.flops = 0};
     if (backward) *backward = (qdr_perf_cost){.flops = 0};

@@ -27,14 +27,12 @@ static qdr_status check_keys(const qdri_json_node *object, const qdri_machine_fi
             least = distance;
         }
         if (least == 0) continue;
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is unknown; did you mean '%s'?",
-                        qdri_json_where(node).text, nearest);
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is unknown; did you mean '%s'?", qdri_json_where(node).text, nearest);
     }
     return QDR_OK;
 }
 
-static qdr_status read_fields(const qdri_json_node *object, const qdri_machine_field *fields,
-                              void *place)
+static qdr_status read_fields(const qdri_json_node *object, const qdri_machine_field *fields, void *place)
 {
     QDR_TRY(check_keys(object, fields));
     for (const qdri_machine_field *f = fields; f->key; f++) {
@@ -61,8 +59,7 @@ static qdr_status read_name(const qdri_json_node *object, const char *key, char 
     return QDR_OK;
 }
 
-static qdr_status read_item(const qdri_json_node *list, size_t index,
-                            const qdri_machine_list *which, char *place)
+static qdr_status read_item(const qdri_json_node *list, size_t index, const qdri_machine_list *which, char *place)
 {
     const qdri_json_node node = qdri_json_at(list, index);
     qdri_json_node item;
@@ -80,16 +77,13 @@ static qdr_status check_peak(const qdri_json_node *object, const qdri_machine_se
     const qdri_machine_field *f = section->fields;
     const qdri_json_node node = qdri_json_get(object, "peak_TFLOPS");
     while (f->key && strcmp(f->key, "peak_TFLOPS") != 0) f++;
-    if (!f->key || qdri_json_has(node) ||
-        qdri_machine_get_number((const char *)machine + section->offset, f) > 0)
+    if (!f->key || qdri_json_has(node) || qdri_machine_get_number((const char *)machine + section->offset, f) > 0)
         return QDR_OK;
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is missing; a peak is needed, or 0 for none",
-                    qdri_json_where(node).text);
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is missing; a peak is needed, or 0 for none", qdri_json_where(node).text);
 }
 
 /* A list replaces the base's. */
-static qdr_status read_list(const qdri_json_node *root, const qdri_machine_list *which,
-                            qdr_machine *machine)
+static qdr_status read_list(const qdri_json_node *root, const qdri_machine_list *which, qdr_machine *machine)
 {
     const qdri_json_node node = qdri_json_get(root, which->key);
     char *at = (char *)machine;
@@ -98,10 +92,9 @@ static qdr_status read_list(const qdri_json_node *root, const qdri_machine_list 
     if (!qdri_json_has(node)) return QDR_OK;
     QDR_TRY(qdri_json_list(node, &list, &n));
     if (n < 1 || n > (size_t)which->most)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s has %zu entries; 1 to %d are possible",
-                        qdri_json_where(node).text, n, which->most);
-    for (size_t i = 0; i < n; i++)
-        QDR_TRY(read_item(&list, i, which, at + which->offset + i * which->item_bytes));
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s has %zu entries; 1 to %d are possible", qdri_json_where(node).text, n,
+                        which->most);
+    for (size_t i = 0; i < n; i++) QDR_TRY(read_item(&list, i, which, at + which->offset + i * which->item_bytes));
     *(int *)(void *)(at + which->count_offset) = (int)n;
     return QDR_OK;
 }
@@ -117,12 +110,11 @@ static qdr_status read_sections(const qdri_json_node *root, qdr_machine *machine
             if (!qdri_json_has(node)) continue;
             QDR_TRY(qdri_json_object(node, &object));
         }
-        QDR_TRY(read_fields(&object, qdri_machine_sections[i].fields,
-                            (char *)machine + qdri_machine_sections[i].offset));
+        QDR_TRY(
+            read_fields(&object, qdri_machine_sections[i].fields, (char *)machine + qdri_machine_sections[i].offset));
         QDR_TRY(check_peak(&object, &qdri_machine_sections[i], machine));
     }
-    for (int i = 0; i < QDRI_N_LISTS; i++)
-        QDR_TRY(read_list(root, &qdri_machine_lists[i], machine));
+    for (int i = 0; i < QDRI_N_LISTS; i++) QDR_TRY(read_list(root, &qdri_machine_lists[i], machine));
     return QDR_OK;
 }
 
@@ -130,10 +122,8 @@ static qdr_status read_sections(const qdri_json_node *root, qdr_machine *machine
 static void set_neutral(qdr_machine *machine)
 {
     qdr_machine_products *types[] = {&machine->f64, &machine->f32, &machine->bf16};
-    *machine = (qdr_machine){
-        .version = QDR_OPTS_INIT, .memory_efficiency = 1, .n_units = 1, .wave_power = 1};
-    for (int i = 0; i < 3; i++)
-        *types[i] = (qdr_machine_products){.most = 1, .factor = {1, 1, 1}, .odd_factor = 1};
+    *machine = (qdr_machine){.version = QDR_OPTS_INIT, .memory_efficiency = 1, .n_units = 1, .wave_power = 1};
+    for (int i = 0; i < 3; i++) *types[i] = (qdr_machine_products){.most = 1, .factor = {1, 1, 1}, .odd_factor = 1};
     machine->collectives.n_protocols = 1;
     machine->collectives.protocols[0] = (qdr_machine_protocol){1, 1};
 }
@@ -171,8 +161,7 @@ static qdr_status load(const char *name_or_path, int depth, qdr_machine *machine
 
 static qdr_status missing(const char *name, const char *key, const char *what)
 {
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: key '%s' is missing or 0; %s is needed", name, key,
-                    what);
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: key '%s' is missing or 0; %s is needed", name, key, what);
 }
 
 static qdr_status check_link(const qdr_machine *machine, int level, const char *name)
@@ -185,8 +174,7 @@ static qdr_status check_link(const qdr_machine *machine, int level, const char *
              level == 0         ? "rank_GBps"
              : link->n_adapters ? "adapter_GBps"
                                 : "adapters");
-    if (level == 0 ? !(link->rank_bytes_per_sec > 0)
-                   : !(link->n_adapters > 0 && link->adapter_bytes_per_sec > 0))
+    if (level == 0 ? !(link->rank_bytes_per_sec > 0) : !(link->n_adapters > 0 && link->adapter_bytes_per_sec > 0))
         return missing(name, key, "what the link carries");
     if (last ? link->n_ranks != 0 && link->n_ranks <= below : link->n_ranks <= below)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
@@ -195,20 +183,17 @@ static qdr_status check_link(const qdr_machine *machine, int level, const char *
                         name, level, link->n_ranks, below);
     if (last || machine->links[level + 1].n_ranks == 0 || link->n_ranks == 0) return QDR_OK;
     if (machine->links[level + 1].n_ranks % link->n_ranks == 0) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_ARGUMENT,
-                    "%s: key 'links[%d].ranks' is %d, no multiple of the %d of the level below",
-                    name, level + 1, machine->links[level + 1].n_ranks, link->n_ranks);
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: key 'links[%d].ranks' is %d, no multiple of the %d of the level below", name,
+                    level + 1, machine->links[level + 1].n_ranks, link->n_ranks);
 }
 
 qdr_status qdr_machine_check(const qdr_machine *machine, const char *name)
 {
     if (!machine || machine->version != QDR_OPTS_INIT)
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "machine: it is NULL or was not read by qdr_machine_load");
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "machine: it is NULL or was not read by qdr_machine_load");
     if (machine->ranks_per_node < 1) return missing(name, "ranks_per_node", "a number of ranks");
     if (!(machine->memory_bytes > 0)) return missing(name, "memory_GiB", "the memory of a rank");
-    if (!(machine->memory_bytes_per_sec > 0))
-        return missing(name, "memory_GBps", "the memory's speed");
+    if (!(machine->memory_bytes_per_sec > 0)) return missing(name, "memory_GBps", "the memory's speed");
     if (!(machine->f32.peak_flops > 0) && !(machine->bf16.peak_flops > 0))
         return missing(name, "bf16.peak_TFLOPS", "a peak of bf16 or f32");
     if (machine->n_links < 1) return missing(name, "links", "a list of at least one level");
@@ -238,8 +223,7 @@ qdr_status qdr_machine_parse(const char *text, size_t bytes, const char *name, q
 {
     qdri_json *document = NULL;
     if (!text || !name || !machine)
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "machine: the text, its name or the place for the result is NULL");
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "machine: the text, its name or the place for the result is NULL");
     set_neutral(machine);
     qdr_status status = qdri_json_parse(text, bytes, name, &document);
     if (status == QDR_OK) status = read_document(document, 0, machine);

@@ -101,8 +101,7 @@ static qdr_status nobody(const search *s)
     qdri_json_printable(s->text, shown, sizeof shown);
     for (int i = 0; i < s->n_nearest; i++) {
         const size_t used = strlen(list);
-        snprintf(list + used, sizeof list - used, "%s\"%s\"",
-                 i ? ", " : "; nearest: ", s->nearest[i].text);
+        snprintf(list + used, sizeof list - used, "%s\"%s\"", i ? ", " : "; nearest: ", s->nearest[i].text);
     }
     return QDR_FAIL(QDR_ERR_ARGUMENT,
                     "machine: no file is called \"%s\" or has an alias that it begins with%s (add "
@@ -115,8 +114,7 @@ qdr_status qdr_machine_find(const char *text, qdr_machine *machine)
     qdri_data_names names = {0};
     search s = {.text = text};
     if (machine) *machine = (qdr_machine){0};
-    if (!text || !machine)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "machine: the name or the place for the result is NULL");
+    if (!text || !machine) return QDR_FAIL(QDR_ERR_ARGUMENT, "machine: the name or the place for the result is NULL");
     QDR_TRY(qdri_data_list("machines", &names));
     const qdr_status status = search_all(&s, &names);
     qdri_data_names_free(&names);

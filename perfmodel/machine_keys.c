@@ -24,8 +24,7 @@ static int is_in_range(const qdri_machine_field *f, double value)
     return !f->is_int || value == (double)(int)value;
 }
 
-static int walk_fields(const char *prefix, const qdri_machine_field *fields, void *place,
-                       spot_fn each, void *user)
+static int walk_fields(const char *prefix, const qdri_machine_field *fields, void *place, spot_fn each, void *user)
 {
     for (const qdri_machine_field *f = fields; f->key; f++) {
         spot at = {.place = place, .field = f};
@@ -35,8 +34,7 @@ static int walk_fields(const char *prefix, const qdri_machine_field *fields, voi
     return 0;
 }
 
-static int walk_section(qdr_machine *machine, const qdri_machine_section *section, spot_fn each,
-                        void *user)
+static int walk_section(qdr_machine *machine, const qdri_machine_section *section, spot_fn each, void *user)
 {
     char prefix[KEY_BYTES / 2] = "";
     if (section->key) snprintf(prefix, sizeof prefix, "%s.", section->key);
@@ -93,8 +91,7 @@ static qdr_status find(qdr_machine *machine, const char *key, spot *found)
     if (!machine || !key) return QDR_FAIL(QDR_ERR_ARGUMENT, "machine: the machine or key is NULL");
     search s = {.key = key, .least_distance = 1 << 30};
     if (!walk(machine, look, &s))
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "machine: no key '%.64s'; did you mean '%s'?", key,
-                        s.nearest.key);
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "machine: no key '%.64s'; did you mean '%s'?", key, s.nearest.key);
     *found = s.found;
     return QDR_OK;
 }
@@ -130,8 +127,7 @@ static int is_unused(const qdr_machine *machine, const qdri_machine_section *sec
 {
     const qdr_machine_products *types[] = {&machine->f64, &machine->f32, &machine->bf16};
     for (int i = 0; i < 3; i++)
-        if ((const char *)types[i] == (const char *)machine + section->offset)
-            return types[i]->peak_flops == 0;
+        if ((const char *)types[i] == (const char *)machine + section->offset) return types[i]->peak_flops == 0;
     return 0;
 }
 
@@ -142,30 +138,26 @@ static int find_bad(const spot *at, void *user)
     return 1;
 }
 
-static qdr_status check_length(const qdr_machine *machine, const qdri_machine_list *list,
-                               const char *name)
+static qdr_status check_length(const qdr_machine *machine, const qdri_machine_list *list, const char *name)
 {
     const int n = list_length(machine, list);
     if (n >= list->least && n <= list->most) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: key '%s' has %d entries; %d to %d are possible", name,
-                    list->key, n, list->least, list->most);
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: key '%s' has %d entries; %d to %d are possible", name, list->key, n,
+                    list->least, list->most);
 }
 
 qdr_status qdri_machine_check_numbers(const qdr_machine *machine, const char *name)
 {
     qdr_machine *walked = (qdr_machine *)machine; /* which find_bad leaves as it is */
     spot bad = {.field = NULL};
-    for (int i = 0; i < QDRI_N_LISTS; i++)
-        QDR_TRY(check_length(machine, &qdri_machine_lists[i], name));
+    for (int i = 0; i < QDRI_N_LISTS; i++) QDR_TRY(check_length(machine, &qdri_machine_lists[i], name));
     for (int i = 0; i < QDRI_N_SECTIONS && !bad.field; i++)
         if (!is_unused(machine, &qdri_machine_sections[i]))
             walk_section(walked, &qdri_machine_sections[i], find_bad, &bad);
-    for (int i = 0; i < QDRI_N_LISTS && !bad.field; i++)
-        walk_list(walked, &qdri_machine_lists[i], find_bad, &bad);
+    for (int i = 0; i < QDRI_N_LISTS && !bad.field; i++) walk_list(walked, &qdri_machine_lists[i], find_bad, &bad);
     if (!bad.field) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: key '%s' is %g; a number from %g to %g is needed", name,
-                    bad.key, qdri_machine_get_number(bad.place, bad.field), bad.field->least,
-                    bad.field->most);
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: key '%s' is %g; a number from %g to %g is needed", name, bad.key,
+                    qdri_machine_get_number(bad.place, bad.field), bad.field->least, bad.field->most);
 }
 
 /* ---- keys ---- */

@@ -4,17 +4,17 @@
 
 #define GIB 1073741824.0
 #define MIB 1048576.0
-#define NUMBER(key, type, member, unit, least, most)                                               \
-    {                                                                                              \
-        key, offsetof(type, member), unit, least, most, 0                                          \
+#define NUMBER(key, type, member, unit, least, most)                                                                   \
+    {                                                                                                                  \
+        key, offsetof(type, member), unit, least, most, 0                                                              \
     }
-#define WHOLE(key, type, member, least, most)                                                      \
-    {                                                                                              \
-        key, offsetof(type, member), 1, least, most, 1                                             \
+#define WHOLE(key, type, member, least, most)                                                                          \
+    {                                                                                                                  \
+        key, offsetof(type, member), 1, least, most, 1                                                                 \
     }
-#define END                                                                                        \
-    {                                                                                              \
-        NULL, 0, 0, 0, 0, 0                                                                        \
+#define END                                                                                                            \
+    {                                                                                                                  \
+        NULL, 0, 0, 0, 0, 0                                                                                            \
     }
 
 static const qdri_machine_field machine_fields[] = {
@@ -118,10 +118,10 @@ const qdri_machine_section qdri_machine_sections[QDRI_N_SECTIONS] = {
 };
 
 const qdri_machine_list qdri_machine_lists[QDRI_N_LISTS] = {
-    {"tiles", offsetof(qdr_machine, tiles), sizeof(qdr_machine_tile),
-     offsetof(qdr_machine, n_tiles), 0, QDR_MAX_TILES, tile_fields},
-    {"links", offsetof(qdr_machine, links), sizeof(qdr_machine_link),
-     offsetof(qdr_machine, n_links), 1, QDR_MAX_LINKS, link_fields},
+    {"tiles", offsetof(qdr_machine, tiles), sizeof(qdr_machine_tile), offsetof(qdr_machine, n_tiles), 0, QDR_MAX_TILES,
+     tile_fields},
+    {"links", offsetof(qdr_machine, links), sizeof(qdr_machine_link), offsetof(qdr_machine, n_links), 1, QDR_MAX_LINKS,
+     link_fields},
     {"protocols", offsetof(qdr_machine, collectives.protocols), sizeof(qdr_machine_protocol),
      offsetof(qdr_machine, collectives.n_protocols), 1, QDR_MAX_PROTOCOLS, protocol_fields},
 };

@@ -23,9 +23,7 @@ static void write_text(FILE *file, const char *text)
 /* In the file's unit, such that the number in the struct comes out again. */
 static void write_number(FILE *file, const void *place, const qdri_machine_field *f)
 {
-    const double wanted = f->is_int
-                              ? 0
-                              : *(const double *)(const void *)((const char *)place + f->offset);
+    const double wanted = f->is_int ? 0 : *(const double *)(const void *)((const char *)place + f->offset);
     const double value = qdri_machine_get_number(place, f);
     char text[40];
     if (f->is_int) {
@@ -40,8 +38,8 @@ static void write_number(FILE *file, const void *place, const qdri_machine_field
 }
 
 /* All numbers of an object; `first` begins the first of them. */
-static void write_fields(FILE *file, const qdri_machine_field *fields, const void *place,
-                         const char *first, const char *between)
+static void write_fields(FILE *file, const qdri_machine_field *fields, const void *place, const char *first,
+                         const char *between)
 {
     for (const qdri_machine_field *f = fields; f->key; f++) {
         fprintf(file, "%s\"%s\": ", f == fields ? first : between, f->key);
@@ -53,8 +51,7 @@ static void write_fields(FILE *file, const qdri_machine_field *fields, const voi
 static int is_absent(const qdri_machine_section *section, const qdr_machine *machine)
 {
     const int is_type = section->offset == offsetof(qdr_machine, f64) ||
-                        section->offset == offsetof(qdr_machine, f32) ||
-                        section->offset == offsetof(qdr_machine, bf16);
+                        section->offset == offsetof(qdr_machine, f32) || section->offset == offsetof(qdr_machine, bf16);
     const qdr_machine_products *type = (const void *)((const char *)machine + section->offset);
     return is_type && !(type->peak_flops > 0);
 }
@@ -81,8 +78,7 @@ static void write_list(FILE *file, const qdri_machine_list *list, const qdr_mach
 
 qdr_status qdr_machine_write(const qdr_machine *machine, const char *more, FILE *file)
 {
-    if (!machine || !file)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "machine: the machine or the file to write to is NULL");
+    if (!machine || !file) return QDR_FAIL(QDR_ERR_ARGUMENT, "machine: the machine or the file to write to is NULL");
     QDR_TRY(qdr_machine_check(machine, machine->name));
     fputs("{\n  \"name\": ", file);
     write_text(file, machine->name);
@@ -93,14 +89,12 @@ qdr_status qdr_machine_write(const qdr_machine *machine, const char *more, FILE 
         const void *place = (const char *)machine + section->offset;
         if (is_absent(section, machine)) continue;
         if (section->key) fprintf(file, ",\n  \"%s\": {", section->key);
-        write_fields(file, section->fields, place, section->key ? "" : ",\n  ",
-                     section->key ? ", " : ",\n  ");
+        write_fields(file, section->fields, place, section->key ? "" : ",\n  ", section->key ? ", " : ",\n  ");
         if (section->key) putc('}', file);
     }
     for (int i = 0; i < QDRI_N_LISTS; i++) write_list(file, &qdri_machine_lists[i], machine);
     if (more) fprintf(file, ",\n  %s", more);
     fputs("\n}\n", file);
     if (fflush(file) == 0 && !ferror(file)) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_IO, "machine: the file of %s takes no more; is the disk full?",
-                    machine->name);
+    return QDR_FAIL(QDR_ERR_IO, "machine: the file of %s takes no more; is the disk full?", machine->name);
 }

@@ -7,7 +7,7 @@
 #include "stages.h"
 
 /* Fills memory and memory_bytes of the result. */
-void qdri_memory(const qdri_pricing *pricing, const qdr_network *network, const qdri_stages *stages,
-                 double n_micro, qdr_plan_result *result);
+void qdri_memory(const qdri_pricing *pricing, const qdr_network *network, const qdri_stages *stages, double n_micro,
+                 qdr_plan_result *result);
 
 #endif

@@ -12,8 +12,7 @@
 #include "model.h"
 #include "network.h"
 
-qdr_status qdr_model_create(const qdr_machine *machine, const qdr_network *network,
-                            qdr_model **model)
+qdr_status qdr_model_create(const qdr_machine *machine, const qdr_network *network, qdr_model **model)
 {
     qdr_network_counts counts;
     if (!model) return QDR_FAIL(QDR_ERR_ARGUMENT, "model: no place for the result");
@@ -47,27 +46,23 @@ static qdr_status check_parts(const qdr_plan *plan, const char *what, int parts,
 {
     const int most = plan->z * plan->d;
     if (qdri_parts_nest(parts, inner, most)) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_ARGUMENT,
-                    "plan: %s in %d parts; use a multiple of %d that divides z·d = %d", what, parts,
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: %s in %d parts; use a multiple of %d that divides z·d = %d", what, parts,
                     inner, most);
 }
 
 static qdr_status check_grid(const qdr_plan *plan, const qdr_model *model)
 {
     if (plan->x < 1 || plan->y < 1 || plan->z < 1 || plan->d < 1)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: grid %dx%dx%dx%d; every axis must be ≥ 1", plan->x,
-                        plan->y, plan->z, plan->d);
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: grid %dx%dx%dx%d; every axis must be ≥ 1", plan->x, plan->y, plan->z,
+                        plan->d);
     const double n_ranks = (double)plan->x * plan->y * plan->z * plan->d * fmax(1, plan->pipeline);
     if (n_ranks > INT32_MAX)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: %.0f ranks; at most 2147483647 are possible",
-                        n_ranks);
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: %.0f ranks; at most 2147483647 are possible", n_ranks);
     if (plan->order[0] && !qdri_is_order(plan->order))
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: order '%.7s' is no permutation of xyzd",
-                        plan->order);
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: order '%.7s' is no permutation of xyzd", plan->order);
     const qdr_network *network = &model->network;
     const int may_be_empty = model->machine.software.balanced_stages; /* a stage of the head only */
-    if (plan->pipeline < 0 || plan->interleave < 0 ||
-        plan->pipeline > network->layers * (1 + may_be_empty))
+    if (plan->pipeline < 0 || plan->interleave < 0 || plan->pipeline > network->layers * (1 + may_be_empty))
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "plan: %d stages with %d parts each for %" PRId64
                         " layers; use 1 stage up to one for each layer",
@@ -80,8 +75,7 @@ static qdr_status check_grid(const qdr_plan *plan, const qdr_model *model)
 qdr_status qdri_plan_check(const qdr_model *model, const qdr_plan *plan)
 {
     if (plan->version != QDR_OPTS_INIT)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: version is %u; begin the plan with QDR_OPTS_INIT",
-                        plan->version);
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: version is %u; begin the plan with QDR_OPTS_INIT", plan->version);
     QDR_TRY(check_grid(plan, model));
     if (plan->batch < 1 || plan->micro_batch < 0 || plan->sequence < 0)
         return QDR_FAIL(QDR_ERR_SHAPE,
@@ -97,8 +91,7 @@ qdr_status qdri_plan_check(const qdr_model *model, const qdr_plan *plan)
     if (!qdri_is_float(plan->dtype))
         return QDR_FAIL(QDR_ERR_DTYPE, "plan: type %d; use " QDRI_FLOAT_NAMES, (int)plan->dtype);
     if (!(qdri_machine_products(&model->machine, plan->dtype)->peak_flops > 0))
-        return QDR_FAIL(QDR_ERR_DTYPE, "plan: %s has no peak for %s", model->machine.name,
-                        qdr_dtype_name(plan->dtype));
+        return QDR_FAIL(QDR_ERR_DTYPE, "plan: %s has no peak for %s", model->machine.name, qdr_dtype_name(plan->dtype));
     return QDR_OK;
 }
 
@@ -111,8 +104,8 @@ qdr_status qdri_model_template(qdr_model *model, const qdr_plan *plan, const qdr
         *found = model->templates[i];
         if (memcmp(&(*found)->structure, &wanted, sizeof wanted) == 0) return QDR_OK;
     }
-    QDR_TRY(qdri_list_grow((void **)&model->templates, model->n_templates, &model->capacity,
-                           sizeof *model->templates, "templates"));
+    QDR_TRY(qdri_list_grow((void **)&model->templates, model->n_templates, &model->capacity, sizeof *model->templates,
+                           "templates"));
     QDR_TRY(qdri_template_make(&wanted, &model->templates[model->n_templates]));
     *found = model->templates[model->n_templates++];
     return QDR_OK;
@@ -130,8 +123,7 @@ static qdr_status set_rates(const qdr_model *model, const qdr_plan *plan, qdr_pl
     result->flops = 3 * tokens * (flops.linear + flops.head + flops.attention);
     result->tokens_per_sec = tokens / result->secs;
     result->peak_share = result->flops /
-                         (result->secs * n_ranks *
-                          qdri_machine_products(&model->machine, plan->dtype)->peak_flops);
+                         (result->secs * n_ranks * qdri_machine_products(&model->machine, plan->dtype)->peak_flops);
     return QDR_OK;
 }
 
@@ -163,8 +155,7 @@ static qdr_status predict(qdr_model *model, const qdr_plan *plan, qdr_plan_resul
 qdr_status qdr_model_predict(qdr_model *model, const qdr_plan *plan, qdr_plan_result *result)
 {
     if (!model || !plan || !result)
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "model: the model, the plan or the place for the result is NULL");
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "model: the model, the plan or the place for the result is NULL");
     memset(result, 0, sizeof *result);
     const qdr_status status = predict(model, plan, result);
     if (status != QDR_OK) memset(result, 0, sizeof *result);
@@ -173,9 +164,8 @@ qdr_status qdr_model_predict(qdr_model *model, const qdr_plan *plan, qdr_plan_re
 
 const char *qdr_time_term_name(qdr_time_term term)
 {
-    static const char *const names[] = {"products", "attention", "kernels", "recompute",
-                                        "ends",     "optimizer", "x",       "y",
-                                        "z",        "d",         "bubble",  "host"};
+    static const char *const names[] = {"products", "attention", "kernels", "recompute", "ends",   "optimizer",
+                                        "x",        "y",         "z",       "d",         "bubble", "host"};
     return term >= 0 && term < QDR_N_TIME_TERMS ? names[term] : "?";
 }
 

@@ -63,19 +63,14 @@ static void begin_pricing(pricing_net *p, const char *order, const qdr_machine *
 
 /* ---- operations ---- */
 
-static double columns_of(const qdri_net *net, int edge)
-{
-    return (double)net->edges[edge].owned.n_cols;
-}
+static double columns_of(const qdri_net *net, int edge) { return (double)net->edges[edge].owned.n_cols; }
 
 /* Its columns, by the names that the formulas know; whether its sums run over the other axis. */
 static int set_columns(const qdri_net *net, const qdri_node *node, qdri_sizes *sizes)
 {
     const qdr_attention *local = &node->u.attention.local;
     switch (node->kind) {
-    case QDRI_NODE_NORM:
-        sizes->of[QDRI_SIZE_HIDDEN] = columns_of(net, node->in[0]);
-        return node->u.norm.axis != QDR_X;
+    case QDRI_NODE_NORM: sizes->of[QDRI_SIZE_HIDDEN] = columns_of(net, node->in[0]); return node->u.norm.axis != QDR_X;
     case QDRI_NODE_ATTENTION:
         sizes->heads = (double)local->n_heads;
         sizes->context = (double)local->context;
@@ -86,9 +81,7 @@ static int set_columns(const qdri_net *net, const qdri_node *node, qdri_sizes *s
     case QDRI_NODE_CROSS_ENTROPY:
         sizes->of[QDRI_SIZE_VOCAB] = columns_of(net, node->in[0]);
         return node->u.cross_entropy.axis != QDR_Y;
-    default:
-        sizes->of[QDRI_SIZE_HIDDEN] = sizes->of[QDRI_SIZE_FFN] = columns_of(net, node->in[0]);
-        return 0;
+    default: sizes->of[QDRI_SIZE_HIDDEN] = sizes->of[QDRI_SIZE_FFN] = columns_of(net, node->in[0]); return 0;
     }
 }
 
@@ -110,8 +103,7 @@ static qdri_price operation_price(const pricing_net *p, const qdri_task *task)
     qdri_pricing pricing = p->straight;
     const qdri_role role = {.kind = task->kind,
                             .node_kind = node->kind,
-                            .gathers_keys = node->kind == QDRI_NODE_ATTENTION &&
-                                            node->u.attention.keys.gathered,
+                            .gathers_keys = node->kind == QDRI_NODE_ATTENTION && node->u.attention.keys.gathered,
                             .m = of_m};
     if (node->kind == QDRI_NODE_USER) return own_price(p->net, task, p->straight.machine);
     if (node->kind == QDRI_NODE_ATTENTION && node->u.attention.local.n_heads == 0)
@@ -157,8 +149,7 @@ static qdri_price work_price(const pricing_net *p, const qdri_task *task)
     pricing.sizes.of[of_n] = (double)task->n;
     pricing.sizes.of[of_k] = (double)task->k;
     pricing.sizes.elem_bytes = (double)qdr_dtype_bytes(task->dtype);
-    pricing.sizes.gradient_bytes = (double)qdr_dtype_bytes(is_product ? task->out_dtype
-                                                                      : task->dtype);
+    pricing.sizes.gradient_bytes = (double)qdr_dtype_bytes(is_product ? task->out_dtype : task->dtype);
     return qdri_role_price_of(&pricing, &role).price;
 }
 
@@ -188,8 +179,7 @@ static qdr_status check(const qdri_net *net, const qdr_machine *machine)
 {
     QDR_TRY(qdr_machine_check(machine, machine->name));
     if (qdri_machine_products(machine, net->opts.dtype)->peak_flops > 0) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_DTYPE, "price: %s has no peak for %s", machine->name,
-                    qdr_dtype_name(net->opts.dtype));
+    return QDR_FAIL(QDR_ERR_DTYPE, "price: %s has no peak for %s", machine->name, qdr_dtype_name(net->opts.dtype));
 }
 
 qdr_status qdri_net_price(const qdri_net *net, const char *order, const qdr_machine *machine,

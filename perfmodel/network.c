@@ -6,8 +6,8 @@
 
 static qdr_status out_of_range(const qdr_network *net, const char *what, int64_t n, int64_t least)
 {
-    return QDR_FAIL(QDR_ERR_SHAPE, "network: %.63s has %s %" PRId64 "; from %" PRId64 " to %d",
-                    net->name, what, n, least, QDRI_NETWORK_MOST);
+    return QDR_FAIL(QDR_ERR_SHAPE, "network: %.63s has %s %" PRId64 "; from %" PRId64 " to %d", net->name, what, n,
+                    least, QDRI_NETWORK_MOST);
 }
 
 static qdr_status check_sizes(const qdr_network *net)
@@ -39,19 +39,15 @@ static qdr_status check(const qdr_network *net)
 {
     if (!net) return QDR_FAIL(QDR_ERR_ARGUMENT, "network: the network is NULL");
     if (net->version != QDR_OPTS_INIT)
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "network: version is %u; begin the description with QDR_OPTS_INIT",
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "network: version is %u; begin the description with QDR_OPTS_INIT",
                         net->version);
     QDR_TRY(check_sizes(net));
     if (net->kv_heads > net->heads)
         return QDR_FAIL(QDR_ERR_SHAPE,
-                        "network: %.63s has %" PRId64 " key heads for %" PRId64
-                        " heads; at most one each",
-                        net->name, net->kv_heads, net->heads);
+                        "network: %.63s has %" PRId64 " key heads for %" PRId64 " heads; at most one each", net->name,
+                        net->kv_heads, net->heads);
     if (net->window_layers > net->layers)
-        return QDR_FAIL(QDR_ERR_SHAPE,
-                        "network: %.63s has %" PRId64 " layers with a window, but %" PRId64
-                        " layers",
+        return QDR_FAIL(QDR_ERR_SHAPE, "network: %.63s has %" PRId64 " layers with a window, but %" PRId64 " layers",
                         net->name, net->window_layers, net->layers);
     return QDR_OK;
 }
@@ -112,10 +108,8 @@ qdr_status qdr_network_params(const qdr_network *network, qdr_network_counts *co
     add(&total, network->layers, layer.n);
     add(&total, 1, norm);
     if (total.too_large)
-        return QDR_FAIL(
-            QDR_ERR_SHAPE,
-            "network: the parameters of %.63s are too many for 63 bits; check its sizes",
-            network->name);
+        return QDR_FAIL(QDR_ERR_SHAPE, "network: the parameters of %.63s are too many for 63 bits; check its sizes",
+                        network->name);
     *counts = (qdr_network_counts){
         .embedding = network->vocab * network->hidden,
         .positions = network->positions * network->hidden,
@@ -139,27 +133,23 @@ static double mean_seen(double sequence, double window)
     return w - w * (w - 1) / (2 * sequence);
 }
 
-qdr_status qdr_network_flops_per_token(const qdr_network *network, int64_t sequence,
-                                       qdr_network_flops *flops)
+qdr_status qdr_network_flops_per_token(const qdr_network *network, int64_t sequence, qdr_network_flops *flops)
 {
     if (!flops) return QDR_FAIL(QDR_ERR_ARGUMENT, "network: the result is NULL");
     *flops = (qdr_network_flops){.linear = 0};
     qdr_network_counts counts;
     QDR_TRY(qdr_network_params(network, &counts));
     if (sequence < 1)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "network: a sequence of %" PRId64 " tokens; 1 at least",
-                        sequence);
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "network: a sequence of %" PRId64 " tokens; 1 at least", sequence);
     const double layers = (double)network->layers, hidden = (double)network->hidden;
     const double q = (double)network->heads * (double)network->head_size;
     const double kv = (double)network->kv_heads * (double)network->head_size;
     const double n_mlp = network->gated ? 3 : 2, s = (double)sequence;
     const double windows = network->window ? (double)network->window_layers : 0;
-    const double window = network->window && network->window < sequence ? (double)network->window
-                                                                        : s;
+    const double window = network->window && network->window < sequence ? (double)network->window : s;
     flops->linear = 2 * layers * hidden * (2 * q + 2 * kv + n_mlp * (double)network->ffn);
     flops->head = 2 * (double)network->vocab * hidden;
     flops->attention = 4 * q * ((layers - windows) * s + windows * window);
-    flops->attention_causal =
-        4 * q * ((layers - windows) * mean_seen(s, s) + windows * mean_seen(s, window));
+    flops->attention_causal = 4 * q * ((layers - windows) * mean_seen(s, s) + windows * mean_seen(s, window));
     return QDR_OK;
 }

@@ -10,7 +10,6 @@
 #define QDRI_NETWORK_MOST INT32_MAX
 
 /* The network that a config.json describes; *network is only set if all is well. */
-QDR_NODISCARD qdr_status qdri_network_read(const qdri_json *document, const char *name,
-                                           qdr_network *network);
+QDR_NODISCARD qdr_status qdri_network_read(const qdri_json *document, const char *name, qdr_network *network);
 
 #endif

@@ -108,16 +108,14 @@ static int is_mixture(const char *type)
 
 static qdr_status refuse_experts(const qdri_json_node *root)
 {
-    static const char *const keys[] = {"num_local_experts", "num_experts", "n_routed_experts",
-                                       "moe_num_experts"};
+    static const char *const keys[] = {"num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         const qdri_json_node node = qdri_json_get(root, keys[i]);
         int64_t n;
         QDR_TRY(qdri_json_int_or(node, 0, QDRI_NETWORK_MOST, 0, &n));
         if (n > 0)
             return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                            "%s is %" PRId64
-                            ": a mixture of experts; only dense networks are known",
+                            "%s is %" PRId64 ": a mixture of experts; only dense networks are known",
                             qdri_json_where(node).text, n);
     }
     return QDR_OK;
@@ -129,8 +127,7 @@ static qdr_status find_family(const qdri_json_node *root, const family **found)
     const char *type;
     char shown[40];
     if (!qdri_json_has(node))
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is missing; known are " KNOWN,
-                        qdri_json_where(node).text);
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is missing; known are " KNOWN, qdri_json_where(node).text);
     QDR_TRY(qdri_json_string(node, 0, &type));
     for (size_t i = 0; i < sizeof families / sizeof *families; i++)
         if (strcmp(type, families[i].shape.architecture) == 0) {
@@ -142,8 +139,7 @@ static qdr_status find_family(const qdri_json_node *root, const family **found)
         return QDR_FAIL(QDR_ERR_UNSUPPORTED,
                         "%s is \"%s\", a mixture of experts; only dense networks are known: " KNOWN,
                         qdri_json_where(node).text, shown);
-    return QDR_FAIL(QDR_ERR_UNSUPPORTED, "%s is \"%s\"; known are " KNOWN,
-                    qdri_json_where(node).text, shown);
+    return QDR_FAIL(QDR_ERR_UNSUPPORTED, "%s is \"%s\"; known are " KNOWN, qdri_json_where(node).text, shown);
 }
 
 /* ---- its sizes ---- */
@@ -172,28 +168,24 @@ static qdr_status read_sizes(const qdri_json_node *root, const family *f, qdr_ne
     return QDR_OK;
 }
 
-/* The classes of gpt2 and gpt_neox split the hidden columns into heads; others take what they get.
- */
-static qdr_status check_head_size(const qdri_json_node *root, const family *f,
-                                  const qdr_network *net)
+/* The classes of gpt2 and gpt_neox split the hidden columns into heads; others take what they get. */
+static qdr_status check_head_size(const qdri_json_node *root, const family *f, const qdr_network *net)
 {
     if (f->kv_heads >= 0 || net->heads * net->head_size == net->hidden) return QDR_OK;
     if (qdri_json_has(qdri_json_get(root, "head_dim"))) return QDR_OK;
     return QDR_FAIL(QDR_ERR_ARGUMENT,
                     "%s is %" PRId64 ", which does not divide the %" PRId64
                     " features of a token; %s needs heads of one size",
-                    qdri_json_where(size_node(root, &f->heads)).text, net->heads, net->hidden,
-                    net->architecture);
+                    qdri_json_where(size_node(root, &f->heads)).text, net->heads, net->hidden, net->architecture);
 }
 
 static qdr_status read_head_size(const qdri_json_node *root, const family *f, qdr_network *net)
 {
-    QDR_TRY(qdri_json_int_or(qdri_json_get(root, "head_dim"), 1, QDRI_NETWORK_MOST,
-                             net->hidden / net->heads, &net->head_size));
+    QDR_TRY(qdri_json_int_or(qdri_json_get(root, "head_dim"), 1, QDRI_NETWORK_MOST, net->hidden / net->heads,
+                             &net->head_size));
     if (net->head_size > 0) return check_head_size(root, f, net);
     return QDR_FAIL(QDR_ERR_ARGUMENT,
-                    "%s is %" PRId64 ", more than the %" PRId64
-                    " features of a token; use fewer, or give head_dim",
+                    "%s is %" PRId64 ", more than the %" PRId64 " features of a token; use fewer, or give head_dim",
                     qdri_json_where(size_node(root, &f->heads)).text, net->heads, net->hidden);
 }
 
@@ -204,8 +196,7 @@ static qdr_status check_groups(qdri_json_node node, const qdr_network *net, int 
     return QDR_FAIL(QDR_ERR_ARGUMENT,
                     "%s is %s%" PRId64 ", which does not divide the %" PRId64
                     " heads; each key head serves equally many",
-                    qdri_json_where(node).text, is_absent ? "missing, and means " : "",
-                    net->kv_heads, net->heads);
+                    qdri_json_where(node).text, is_absent ? "missing, and means " : "", net->kv_heads, net->heads);
 }
 
 static qdr_status read_kv_heads(const qdri_json_node *root, const family *f, qdr_network *net)
@@ -221,8 +212,7 @@ static qdr_status read_kv_heads(const qdri_json_node *root, const family *f, qdr
     if (net->kv_heads <= net->heads) return check_groups(node, net, is_absent);
     if (is_absent)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "%s is missing, and the %" PRId64 " of %s are more than the %" PRId64
-                        " heads; give it",
+                        "%s is missing, and the %" PRId64 " of %s are more than the %" PRId64 " heads; give it",
                         qdri_json_where(node).text, net->kv_heads, net->architecture, net->heads);
     return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is %" PRId64 "; at most the %" PRId64 " heads are needed",
                     qdri_json_where(node).text, net->kv_heads, net->heads);
@@ -237,8 +227,7 @@ static qdr_status read_windows(const qdri_json_node *root, const family *f, qdr_
     if (f->window == 0) return QDR_OK;
     if (f->some_windows) {
         QDR_TRY(qdri_json_flag_or(qdri_json_get(root, "use_sliding_window"), 0, &some));
-        QDR_TRY(qdri_json_int_or(qdri_json_get(root, "max_window_layers"), 0, QDRI_NETWORK_MOST, 28,
-                                 &first));
+        QDR_TRY(qdri_json_int_or(qdri_json_get(root, "max_window_layers"), 0, QDRI_NETWORK_MOST, 28, &first));
         if (!some) return QDR_OK;
     }
     QDR_TRY(qdri_json_int_or(node, 1, QDRI_NETWORK_MOST, is_absent ? f->window : 0, &net->window));
@@ -252,8 +241,7 @@ static qdr_status read_windows(const qdri_json_node *root, const family *f, qdr_
 static qdr_status read_biases(const qdri_json_node *root, const family *f, qdr_network *net)
 {
     if (f->attention_bias) {
-        QDR_TRY(qdri_json_flag_or(qdri_json_get(root, f->attention_bias), net->qkv_bias,
-                                  &net->qkv_bias));
+        QDR_TRY(qdri_json_flag_or(qdri_json_get(root, f->attention_bias), net->qkv_bias, &net->qkv_bias));
         net->out_bias = net->qkv_bias;
     }
     if (!f->mlp_bias) return QDR_OK;
@@ -264,17 +252,15 @@ static qdr_status read_choices(const qdri_json_node *root, const family *f, qdr_
 {
     const char *activation;
     int crossed;
-    QDR_TRY(qdri_json_string_or(qdri_json_get(root, f->activation_key), sizeof net->activation,
-                                f->activation, &activation));
+    QDR_TRY(qdri_json_string_or(qdri_json_get(root, f->activation_key), sizeof net->activation, f->activation,
+                                &activation));
     snprintf(net->activation, sizeof net->activation, "%s", activation);
     QDR_TRY(qdri_json_flag_or(qdri_json_get(root, "tie_word_embeddings"), net->tied, &net->tied));
     if (net->parallel_residual)
-        QDR_TRY(qdri_json_flag_or(qdri_json_get(root, "use_parallel_residual"), 1,
-                                  &net->parallel_residual));
+        QDR_TRY(qdri_json_flag_or(qdri_json_get(root, "use_parallel_residual"), 1, &net->parallel_residual));
     QDR_TRY(qdri_json_flag_or(qdri_json_get(root, "add_cross_attention"), 0, &crossed));
     if (crossed)
-        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                        "%s is true; only attention of a sequence to itself is known",
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "%s is true; only attention of a sequence to itself is known",
                         qdri_json_where(qdri_json_get(root, "add_cross_attention")).text);
     return QDR_OK;
 }

@@ -22,8 +22,7 @@ static void put_string(FILE *file, const char *key, const char *text)
     char printable[QDR_MAX_NAME];
     qdri_json_printable(text, printable, sizeof printable);
     fprintf(file, ",\n  \"%s\": \"", key);
-    for (const char *at = printable; *at; at++)
-        fprintf(file, *at == '"' || *at == '\\' ? "\\%c" : "%c", *at);
+    for (const char *at = printable; *at; at++) fprintf(file, *at == '"' || *at == '\\' ? "\\%c" : "%c", *at);
     fputc('"', file);
 }
 
@@ -34,8 +33,8 @@ static void put_whole(FILE *file, const char *key, int64_t value)
 
 static void put_ratios(FILE *file, const double ratio[QDR_N_AXES])
 {
-    fprintf(file, ",\n  \"axis_bytes_ratio\": [%.17g, %.17g, %.17g, %.17g]", ratio[QDR_X],
-            ratio[QDR_Y], ratio[QDR_Z], ratio[QDR_D]);
+    fprintf(file, ",\n  \"axis_bytes_ratio\": [%.17g, %.17g, %.17g, %.17g]", ratio[QDR_X], ratio[QDR_Y], ratio[QDR_Z],
+            ratio[QDR_D]);
 }
 
 static int64_t n_ranks_of(const qdr_plan *plan)
@@ -66,8 +65,8 @@ static void put_plan(FILE *file, const qdr_stored_plan *stored)
     if (plan->pipeline) put_whole(file, "pipeline", plan->pipeline);
     if (plan->interleave) put_whole(file, "interleave", plan->interleave);
     if (has_ratio) put_ratios(file, plan->axis_bytes_ratio);
-    fprintf(file, ",\n  \"predicted_secs\": %.17g,\n  \"predicted_memory_bytes\": %.0f\n}\n",
-            stored->secs, stored->memory_bytes);
+    fprintf(file, ",\n  \"predicted_secs\": %.17g,\n  \"predicted_memory_bytes\": %.0f\n}\n", stored->secs,
+            stored->memory_bytes);
 }
 
 /* Nothing but an older plan is overwritten. */
@@ -79,12 +78,10 @@ static qdr_status check_old(const char *path)
     if (!old) return QDR_OK;
     (void)fclose(old);
     int is_plan = qdri_json_load(path, &document) == QDR_OK;
-    is_plan = is_plan && qdri_json_root(document, &root) == QDR_OK &&
-              qdri_json_has(qdri_json_get(&root, format_key));
+    is_plan = is_plan && qdri_json_root(document, &root) == QDR_OK && qdri_json_has(qdri_json_get(&root, format_key));
     qdri_json_free(&document);
     if (is_plan) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_ARGUMENT,
-                    "plan: %.300s is there, and is no plan; it stays as it is: name another file",
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: %.300s is there, and is no plan; it stays as it is: name another file",
                     path);
 }
 
@@ -108,17 +105,16 @@ static qdr_status write_file(const qdr_stored_plan *stored, const char *path)
 
 static int is_known(const qdr_plan *plan)
 {
-    return (unsigned)plan->recompute <= QDR_RECOMPUTE_FULL && qdri_is_float(plan->dtype) &&
-           plan->x > 0 && plan->y > 0 && plan->z > 0 && plan->d > 0 && plan->batch > 0 &&
+    return (unsigned)plan->recompute <= QDR_RECOMPUTE_FULL && qdri_is_float(plan->dtype) && plan->x > 0 &&
+           plan->y > 0 && plan->z > 0 && plan->d > 0 && plan->batch > 0 &&
            (!plan->order[0] || (!plan->order[4] && qdri_is_order(plan->order)));
 }
 
 qdr_status qdr_plan_store(const qdr_stored_plan *stored, const char *path)
 {
     if (!stored || !path || stored->version != QDR_OPTS_INIT)
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "plan: the plan or the path is NULL, or the plan does not begin with "
-                        "QDR_OPTS_INIT");
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: the plan or the path is NULL, or the plan does not begin with "
+                                          "QDR_OPTS_INIT");
     if (!is_known(&stored->plan))
         return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: grid, order, batch or type is none; store a plan "
                                           "that qdr_model_predict() takes");
@@ -144,8 +140,8 @@ static qdr_status read_long(const qdri_json_node *root, const char *key, int64_t
 }
 
 /* One of n words; the one numbered `otherwise` where there is none. */
-static qdr_status read_word(const qdri_json_node *root, const char *key, const char *const *words,
-                            int n, int otherwise, int *word)
+static qdr_status read_word(const qdri_json_node *root, const char *key, const char *const *words, int n, int otherwise,
+                            int *word)
 {
     const qdri_json_node node = qdri_json_get(root, key);
     *word = otherwise;
@@ -166,8 +162,7 @@ static qdr_status read_order(const qdri_json_node *root, char order[8])
     const qdri_json_node node = qdri_json_get(root, "order");
     QDR_TRY(qdri_json_string_or(node, 0, QDRI_USUAL_ORDER, &text));
     if (!qdri_is_order(text))
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is no permutation of xyzd",
-                        qdri_json_where(node).text);
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is no permutation of xyzd", qdri_json_where(node).text);
     memcpy(order, text, 5);
     return QDR_OK;
 }
@@ -181,8 +176,7 @@ static qdr_status read_grid(const qdri_json_node *root, qdr_plan *plan)
     size_t n;
     QDR_TRY(qdri_json_list(node, &list, &n));
     if (n != QDR_N_AXES)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s has %zu numbers; a grid is [x, y, z, d]",
-                        qdri_json_where(node).text, n);
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s has %zu numbers; a grid is [x, y, z, d]", qdri_json_where(node).text, n);
     for (size_t axis = 0; axis < n; axis++) {
         int64_t size;
         QDR_TRY(qdri_json_int(qdri_json_at(&list, axis), 1, INT32_MAX, &size));
@@ -190,8 +184,8 @@ static qdr_status read_grid(const qdri_json_node *root, qdr_plan *plan)
         n_ranks *= (double)size;
     }
     if (n_ranks <= INT32_MAX) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s has %.0f ranks; at most 2147483647 are possible",
-                    qdri_json_where(node).text, n_ranks);
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s has %.0f ranks; at most 2147483647 are possible", qdri_json_where(node).text,
+                    n_ranks);
 }
 
 static qdr_status check_ranks(const qdri_json_node *root, const qdr_plan *plan)
@@ -200,8 +194,8 @@ static qdr_status check_ranks(const qdri_json_node *root, const qdr_plan *plan)
     int64_t n_ranks;
     QDR_TRY(qdri_json_int_or(node, 1, INT64_MAX, n_ranks_of(plan), &n_ranks));
     if (n_ranks == n_ranks_of(plan)) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is %" PRId64 ", but the grid has %" PRId64,
-                    qdri_json_where(node).text, n_ranks, n_ranks_of(plan));
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is %" PRId64 ", but the grid has %" PRId64, qdri_json_where(node).text,
+                    n_ranks, n_ranks_of(plan));
 }
 
 static qdr_status read_ratios(const qdri_json_node *root, double ratio[QDR_N_AXES])
@@ -222,8 +216,7 @@ static qdr_status read_dtype(const qdri_json_node *root, qdr_dtype *dtype)
     const qdri_json_node node = qdri_json_get(root, "dtype");
     QDR_TRY(qdri_json_string_or(node, 0, qdr_dtype_name(QDR_BF16), &text));
     if (qdri_float_named(text, dtype)) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is none of " QDRI_FLOAT_NAMES,
-                    qdri_json_where(node).text);
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is none of " QDRI_FLOAT_NAMES, qdri_json_where(node).text);
 }
 
 static qdr_status read_choices(const qdri_json_node *root, qdr_plan *plan)
@@ -250,8 +243,7 @@ static qdr_status read_plan(const qdri_json *document, qdr_stored_plan *stored)
     qdri_json_node root;
     int64_t format;
     QDR_TRY(qdri_json_root(document, &root));
-    QDR_TRY(
-        qdri_json_int(qdri_json_get(&root, format_key), FORMAT_VERSION, FORMAT_VERSION, &format));
+    QDR_TRY(qdri_json_int(qdri_json_get(&root, format_key), FORMAT_VERSION, FORMAT_VERSION, &format));
     stored->version = stored->plan.version = QDR_OPTS_INIT;
     QDR_TRY(read_name(&root, "network", stored->network, sizeof stored->network));
     QDR_TRY(read_name(&root, "machine", stored->machine, sizeof stored->machine));
@@ -259,10 +251,8 @@ static qdr_status read_plan(const qdri_json *document, qdr_stored_plan *stored)
     QDR_TRY(read_order(&root, stored->plan.order));
     QDR_TRY(read_choices(&root, &stored->plan));
     QDR_TRY(check_ranks(&root, &stored->plan));
-    QDR_TRY(
-        qdri_json_number_or(qdri_json_get(&root, "predicted_secs"), 0, INFINITY, 0, &stored->secs));
-    return qdri_json_number_or(qdri_json_get(&root, "predicted_memory_bytes"), 0, INFINITY, 0,
-                               &stored->memory_bytes);
+    QDR_TRY(qdri_json_number_or(qdri_json_get(&root, "predicted_secs"), 0, INFINITY, 0, &stored->secs));
+    return qdri_json_number_or(qdri_json_get(&root, "predicted_memory_bytes"), 0, INFINITY, 0, &stored->memory_bytes);
 }
 
 qdr_status qdr_plan_load(const char *path, qdr_stored_plan *stored)

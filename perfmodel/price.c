@@ -22,22 +22,17 @@ static double coll_host_secs(const qdr_machine *machine, const qdri_group *group
 {
     const qdr_machine_software *software = &machine->software;
     const int spans = machine->n_links > 1 && qdri_group_crosses(group, machine->n_links - 1);
-    return fmax(software->collective_host_secs,
-                spans ? software->collective_rank_secs * group->n_ranks : 0);
+    return fmax(software->collective_host_secs, spans ? software->collective_rank_secs * group->n_ranks : 0);
 }
 
-static int can_gather_again(const qdr_machine *machine)
-{
-    return machine->software.staged_rank_secs > 0;
-}
+static int can_gather_again(const qdr_machine *machine) { return machine->software.staged_rank_secs > 0; }
 
 void qdri_pricing_gather_again(qdri_pricing *pricing)
 {
     const double each = pricing->machine->software.staged_rank_secs;
     if (!can_gather_again(pricing->machine)) return;
     pricing->gathers_again = 1;
-    for (int axis = 0; axis < QDR_N_AXES; axis++)
-        pricing->coll_host_secs[axis] = each * pricing->ways[axis].n_ranks;
+    for (int axis = 0; axis < QDR_N_AXES; axis++) pricing->coll_host_secs[axis] = each * pricing->ways[axis].n_ranks;
 }
 
 void qdri_pricing_before_last(qdri_pricing *pricing) { pricing->d_far = (qdri_ways){.n_ranks = 1}; }
@@ -47,15 +42,14 @@ static void part_gradients(qdri_pricing *pricing, int stride, int n_ranks_all)
     const qdr_plan *plan = pricing->plan;
     const int parts = plan->gradient_parts > plan->z ? plan->gradient_parts / plan->z : 1;
     const qdri_group near = qdri_group_make(pricing->machine, parts, stride, n_ranks_all);
-    const qdri_group far = qdri_group_make(pricing->machine, plan->d / parts, stride * parts,
-                                           n_ranks_all);
+    const qdri_group far = qdri_group_make(pricing->machine, plan->d / parts, stride * parts, n_ranks_all);
     pricing->d_parts = parts;
     pricing->d_near = qdri_ways_make(pricing->machine, &near);
     pricing->d_far = qdri_ways_make(pricing->machine, &far);
 }
 
-void qdri_pricing_sizes(const qdr_machine *machine, const qdr_network *network,
-                        const qdr_plan *plan, double n_layers, qdri_pricing *pricing)
+void qdri_pricing_sizes(const qdr_machine *machine, const qdr_network *network, const qdr_plan *plan, double n_layers,
+                        qdri_pricing *pricing)
 {
     pricing->machine = machine;
     pricing->plan = plan;
@@ -64,8 +58,8 @@ void qdri_pricing_sizes(const qdr_machine *machine, const qdr_network *network,
     qdri_sizes_make(network, plan, n_layers, &pricing->sizes);
 }
 
-void qdri_pricing_make(const qdr_machine *machine, const qdr_network *network, const qdr_plan *plan,
-                       double n_layers, qdri_pricing *pricing)
+void qdri_pricing_make(const qdr_machine *machine, const qdr_network *network, const qdr_plan *plan, double n_layers,
+                       qdri_pricing *pricing)
 {
     const int size[QDR_N_AXES] = {plan->x, plan->y, plan->z, plan->d};
     const int n_ranks = plan->x * plan->y * plan->z * plan->d;
@@ -74,8 +68,7 @@ void qdri_pricing_make(const qdr_machine *machine, const qdr_network *network, c
     qdri_pricing_sizes(machine, network, plan, n_layers, pricing);
     qdri_order_strides(size, plan->order[0] ? plan->order : QDRI_USUAL_ORDER, stride);
     for (int axis = 0; axis < QDR_N_AXES; axis++) {
-        const qdri_group group = qdri_group_make(machine, size[axis], stride[axis],
-                                                 n_ranks * stages);
+        const qdri_group group = qdri_group_make(machine, size[axis], stride[axis], n_ranks * stages);
         pricing->ways[axis] = qdri_ways_make(machine, &group);
         pricing->coll_host_secs[axis] = coll_host_secs(machine, &group);
     }
@@ -91,8 +84,7 @@ typedef struct work {
     int n_kernels;
 } work;
 
-static qdri_role_price kernel_price(const qdri_pricing *p, double bytes, double flops,
-                                    int n_kernels)
+static qdri_role_price kernel_price(const qdri_pricing *p, double bytes, double flops, int n_kernels)
 {
     qdri_role_price result = {.n_kernels = n_kernels};
     result.price.latency_secs = n_kernels * p->machine->software.launch_secs;
@@ -135,8 +127,7 @@ static qdri_role_price loss(const qdri_pricing *p, double rows, int backward)
     const double logits = rows * p->sizes.of[QDRI_SIZE_VOCAB];
     const double moved = p->machine->software.logit_bytes;
     const double bytes = moved > 0 ? moved / 2 : 2 * p->sizes.elem_bytes;
-    qdri_role_price price = kernel_price(p, logits * bytes, logits * (backward ? 4 : 5),
-                                         moved > 0 ? 6 : 1);
+    qdri_role_price price = kernel_price(p, logits * bytes, logits * (backward ? 4 : 5), moved > 0 ? 6 : 1);
     if (backward) return price;
     add_statistics(p, QDR_Y, QDR_ALL_REDUCE, rows, &price);
     add_statistics(p, QDR_Y, QDR_ALL_REDUCE, 2 * rows, &price);
@@ -167,8 +158,7 @@ static qdri_role_price unfused_attention(const qdri_pricing *p, double rows, int
     const double share = backward ? 0.55 : 0.45; /* softmax reads once more in backward */
     const int times = backward ? 2 : 1;
     qdri_role_price price = kernel_price(p, scores * share * moved, 0, backward ? 6 : 4);
-    const double secs = times *
-                        (score_product_secs(p, n_heads, 0) + score_product_secs(p, n_heads, 1));
+    const double secs = times * (score_product_secs(p, n_heads, 0) + score_product_secs(p, n_heads, 1));
     price.price.work_secs += secs;
     price.secs += secs;
     return price;
@@ -177,10 +167,8 @@ static qdri_role_price unfused_attention(const qdri_pricing *p, double rows, int
 static qdri_role_price fused_attention(const qdri_pricing *p, double rows, int backward)
 {
     const qdr_machine_products *type = qdri_machine_products(p->machine, p->plan->dtype);
-    const double flops = 4 * rows * p->sizes.seen * p->sizes.of[QDRI_SIZE_QUERIES] *
-                         (backward ? 2.5 : 1);
-    const double bytes = rows * p->sizes.elem_bytes *
-                         (p->sizes.of[QDRI_SIZE_QKV] + p->sizes.of[QDRI_SIZE_QUERIES]) *
+    const double flops = 4 * rows * p->sizes.seen * p->sizes.of[QDRI_SIZE_QUERIES] * (backward ? 2.5 : 1);
+    const double bytes = rows * p->sizes.elem_bytes * (p->sizes.of[QDRI_SIZE_QKV] + p->sizes.of[QDRI_SIZE_QUERIES]) *
                          (backward ? 2 : 1);
     qdri_role_price price = kernel_price(p, bytes, 0, backward ? 3 : 1);
     const double secs = flops / (type->peak_flops * p->machine->attention_efficiency);
@@ -192,14 +180,12 @@ static qdri_role_price fused_attention(const qdri_pricing *p, double rows, int b
 
 static qdri_role_price attention(const qdri_pricing *p, double rows, int backward, int gathers)
 {
-    qdri_role_price price = p->machine->attention_efficiency > 0
-                                ? fused_attention(p, rows, backward)
-                                : unfused_attention(p, rows, backward);
+    qdri_role_price price = p->machine->attention_efficiency > 0 ? fused_attention(p, rows, backward)
+                                                                 : unfused_attention(p, rows, backward);
     if (!gathers) return price;
     const double key_columns = p->sizes.of[QDRI_SIZE_QKV] - p->sizes.of[QDRI_SIZE_QUERIES];
     const double bytes = rows * key_columns * p->plan->y * p->sizes.elem_bytes;
-    const double secs = qdri_coll_secs(&p->ways[QDR_Y],
-                                       backward ? QDR_REDUCE_SCATTER : QDR_ALL_GATHER, bytes);
+    const double secs = qdri_coll_secs(&p->ways[QDR_Y], backward ? QDR_REDUCE_SCATTER : QDR_ALL_GATHER, bytes);
     price.price.latency_secs += secs;
     price.secs += secs;
     price.n_kernels++;
@@ -215,15 +201,12 @@ static qdri_role_price operation(const qdri_pricing *p, const qdri_role *role)
     case QDRI_NODE_NORM: return norm(p, rows, backward);
     case QDRI_NODE_ATTENTION: return attention(p, rows, backward, gathers);
     case QDRI_NODE_GELU:
-        return elementwise(p, rows * p->sizes.of[QDRI_SIZE_FFN],
-                           backward ? (work){3, 20, 1} : (work){2, 12, 1});
-    case QDRI_NODE_RESIDUAL:
-        return elementwise(p, rows * p->sizes.of[QDRI_SIZE_HIDDEN], (work){3, 1, 1});
+        return elementwise(p, rows * p->sizes.of[QDRI_SIZE_FFN], backward ? (work){3, 20, 1} : (work){2, 12, 1});
+    case QDRI_NODE_RESIDUAL: return elementwise(p, rows * p->sizes.of[QDRI_SIZE_HIDDEN], (work){3, 1, 1});
     case QDRI_NODE_CROSS_ENTROPY: return loss(p, rows, backward);
     case QDRI_NODE_USER:
         if (role->is_gate)
-            return elementwise(p, rows * p->sizes.of[QDRI_SIZE_FFN],
-                               backward ? (work){5, 20, 1} : (work){3, 12, 1});
+            return elementwise(p, rows * p->sizes.of[QDRI_SIZE_FFN], backward ? (work){5, 20, 1} : (work){3, 12, 1});
         return elementwise(p, rows * p->sizes.of[QDRI_SIZE_QKV], (work){2, 6, 1});
     case QDRI_NODE_LINEAR:
     case QDRI_NODE_EMBEDDING:
@@ -244,12 +227,10 @@ static qdri_role_price product(const qdri_pricing *p, const qdri_role *role)
                                .mode = role->trans_a   ? QDRI_MODE_TN
                                        : role->trans_b ? QDRI_MODE_NT
                                                        : QDRI_MODE_NN,
-                               .out_bytes = role->is_gradient ? p->sizes.gradient_bytes
-                                                              : p->sizes.elem_bytes,
+                               .out_bytes = role->is_gradient ? p->sizes.gradient_bytes : p->sizes.elem_bytes,
                                .accumulate = role->accumulate};
     qdri_role_price price = kernel_price(
-        p, role->is_gradient ? what.m * what.n * p->machine->software.weight_gradient_bytes : 0, 0,
-        1);
+        p, role->is_gradient ? what.m * what.n * p->machine->software.weight_gradient_bytes : 0, 0, 1);
     const double secs = qdri_product_secs(p->machine, &what);
     price.price.work_secs += secs;
     price.secs += secs;
@@ -264,13 +245,11 @@ static double ratio_of(const qdr_plan *plan, qdr_axis axis)
 /* One behind the other. Shares of links are means over the time. */
 static qdri_price in_turn(const qdri_price *a, const qdri_price *b)
 {
-    qdri_price both = {.latency_secs = a->latency_secs + b->latency_secs,
-                       .work_secs = a->work_secs + b->work_secs};
+    qdri_price both = {.latency_secs = a->latency_secs + b->latency_secs, .work_secs = a->work_secs + b->work_secs};
     if (!(both.work_secs > 0)) return both;
     const double share = a->work_secs / both.work_secs;
     both.flow_bytes_per_sec = share * a->flow_bytes_per_sec + (1 - share) * b->flow_bytes_per_sec;
-    for (int l = 0; l < QDR_MAX_LINKS; l++)
-        both.use[l] = share * a->use[l] + (1 - share) * b->use[l];
+    for (int l = 0; l < QDR_MAX_LINKS; l++) both.use[l] = share * a->use[l] + (1 - share) * b->use[l];
     return both;
 }
 
@@ -285,8 +264,7 @@ static double bytes_sent(const qdri_price *price, const qdri_ways *ways)
 static qdri_price sum_over_d(const qdri_pricing *p, double bytes, double *sent)
 {
     const int wanted = p->plan->gradient_parts > p->plan->z ? p->plan->gradient_parts : p->plan->z;
-    const qdr_coll_kind rest = p->plan->optimizer_parts > wanted ? QDR_REDUCE_SCATTER
-                                                                 : QDR_ALL_REDUCE;
+    const qdr_coll_kind rest = p->plan->optimizer_parts > wanted ? QDR_REDUCE_SCATTER : QDR_ALL_REDUCE;
     if (p->d_parts <= 1) {
         const qdri_price all = qdri_coll_price(&p->ways[QDR_D], rest, bytes);
         *sent = bytes_sent(&all, &p->ways[QDR_D]);
@@ -302,8 +280,7 @@ static qdri_role_price collective(const qdri_pricing *p, const qdri_role *role)
 {
     const qdr_axis axis = qdr_channel_axis(role->channel);
     const qdri_ways *ways = &p->ways[axis];
-    const double n_elems = p->sizes.of[role->m] * p->sizes.of[role->n] *
-                           (role->per_member ? ways->n_ranks : 1);
+    const double n_elems = p->sizes.of[role->m] * p->sizes.of[role->n] * (role->per_member ? ways->n_ranks : 1);
     const double gradient = p->machine->software.gradient_bytes;
     const double elem_bytes = !role->is_gradient ? p->sizes.elem_bytes
                               : gradient > 0     ? gradient
@@ -358,8 +335,7 @@ qdri_role_price qdri_role_price_of(const qdri_pricing *p, const qdri_role *role)
 {
     qdri_role_price price = price_of(p, role);
     price.host_secs = price.n_kernels * p->machine->software.host_secs;
-    if (role->kind == QDRI_TASK_COLLECTIVE && role->overlap_class == QDRI_CLASS_ROWS &&
-        price.secs > 0)
+    if (role->kind == QDRI_TASK_COLLECTIVE && role->overlap_class == QDRI_CLASS_ROWS && price.secs > 0)
         price.host_secs += p->coll_host_secs[qdr_channel_axis(role->channel)];
     return price;
 }

@@ -30,11 +30,11 @@ typedef struct qdri_role_price {
 } qdri_role_price;
 
 /* n_layers of the stage. */
-void qdri_pricing_make(const qdr_machine *machine, const qdr_network *network, const qdr_plan *plan,
-                       double n_layers, qdri_pricing *pricing);
+void qdri_pricing_make(const qdr_machine *machine, const qdr_network *network, const qdr_plan *plan, double n_layers,
+                       qdri_pricing *pricing);
 /* Only what memory depends on. */
-void qdri_pricing_sizes(const qdr_machine *machine, const qdr_network *network,
-                        const qdr_plan *plan, double n_layers, qdri_pricing *pricing);
+void qdri_pricing_sizes(const qdr_machine *machine, const qdr_network *network, const qdr_plan *plan, double n_layers,
+                        qdri_pricing *pricing);
 /* The sums of a micro-batch that is not the last. */
 void qdri_pricing_before_last(qdri_pricing *pricing);
 /* From now on gathered rows are not kept, as a framework does where they do not fit. */

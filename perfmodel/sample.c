@@ -24,9 +24,7 @@ static double attention_secs(const qdr_machine *machine, const qdr_sample *s)
 {
     const double peak = qdri_machine_products(machine, s->dtype)->peak_flops;
     const double moving = qdri_kernel_secs(machine, s->bytes, 0);
-    const double computing = machine->attention_efficiency > 0
-                                 ? s->flops / (peak * machine->attention_efficiency)
-                                 : 0;
+    const double computing = machine->attention_efficiency > 0 ? s->flops / (peak * machine->attention_efficiency) : 0;
     return s->n_kernels * machine->software.launch_secs + fmax(moving, computing);
 }
 
@@ -41,8 +39,7 @@ static double coll_secs(const qdr_machine *machine, const qdr_sample *s)
 /* The product's end: slowed while the collective runs, which is slowed meanwhile. */
 static double together_secs(const qdr_machine *machine, const qdr_sample *s)
 {
-    const double processor = 1 + machine->processor_slowdown,
-                 transfer = 1 + machine->transfer_slowdown;
+    const double processor = 1 + machine->processor_slowdown, transfer = 1 + machine->transfer_slowdown;
     const double beside = s->coll_secs * transfer; /* if the product lasts so long */
     if (s->product_secs * processor <= beside) return s->product_secs * processor;
     return beside + s->product_secs - beside / processor;
@@ -66,23 +63,20 @@ double qdri_sample_secs(const qdr_machine *machine, const qdr_sample *s)
 
 static int is_known_coll(qdr_coll_kind kind)
 {
-    return kind == QDR_ALL_GATHER || kind == QDR_REDUCE_SCATTER || kind == QDR_ALL_REDUCE ||
-           kind == QDR_SEND_RECV;
+    return kind == QDR_ALL_GATHER || kind == QDR_REDUCE_SCATTER || kind == QDR_ALL_REDUCE || kind == QDR_SEND_RECV;
 }
 
 qdr_status qdri_sample_check(const qdr_sample *s)
 {
     if (!s || s->version != QDR_OPTS_INIT)
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "sample: it is NULL or does not begin with QDR_OPTS_INIT");
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "sample: it is NULL or does not begin with QDR_OPTS_INIT");
     if (s->kind < 0 || s->kind >= QDR_N_SAMPLE_KINDS || !(s->secs > 0) || !isfinite(s->secs))
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "sample: kind %d that took %g s; a known kind and a time above 0 are "
                         "needed",
                         (int)s->kind, s->secs);
     if (s->kind == QDR_SAMPLE_PRODUCT && (s->mode < QDR_MODE_NN || s->mode > QDR_MODE_TN))
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "sample: product of mode %d; use NN, NT or TN",
-                        (int)s->mode);
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "sample: product of mode %d; use NN, NT or TN", (int)s->mode);
     if (s->kind == QDR_SAMPLE_TOGETHER && !(s->product_secs > 0 && s->coll_secs > 0))
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "sample: product and collective take %g and %g s alone; times above 0 are "

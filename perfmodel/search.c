@@ -45,14 +45,12 @@ static void list_orders(search *s)
         return;
     }
     for (int code = 0; code < 256; code++) {
-        char order[8] = {names[code & 3], names[code >> 2 & 3], names[code >> 4 & 3],
-                         names[code >> 6 & 3]};
+        char order[8] = {names[code & 3], names[code >> 2 & 3], names[code >> 4 & 3], names[code >> 6 & 3]};
         if (qdri_is_order(order)) memcpy(s->orders[s->n_orders++], order, sizeof order);
     }
 }
 
-/* The order says the same as another one when axes of one rank are left out: the first of those
- * stands for all. */
+/* The order says the same as another one when axes of one rank are left out: the first of those stands for all. */
 static int is_first_of_alike(const search *s, const int size[QDR_N_AXES], int number)
 {
     char wide[N_ORDERS][8];
@@ -100,8 +98,7 @@ static qdr_plan plan_of(const search *s, const candidate *c)
 static void note_memory(search *s, const qdr_plan *plan, const qdr_plan_result *result)
 {
     qdr_planned_grid *least = &s->result->least_memory;
-    if (least->result.memory_bytes > 0 && result->memory_bytes >= least->result.memory_bytes)
-        return;
+    if (least->result.memory_bytes > 0 && result->memory_bytes >= least->result.memory_bytes) return;
     least->plan = *plan;
     least->result = *result;
 }
@@ -126,8 +123,7 @@ static int fitting_recomputes(search *s, candidate c, int n_orders)
         c.recompute = (unsigned char)r;
         const qdr_plan plan = plan_of(s, &c);
         pricing.plan = &plan;
-        qdri_memory(&pricing, &s->model->network, &stages,
-                    qdri_micro_batches(&plan, &pricing.sizes), &result);
+        qdri_memory(&pricing, &s->model->network, &stages, qdri_micro_batches(&plan, &pricing.sizes), &result);
         s->result->n_candidates += n_orders;
         note_memory(s, &plan, &result);
         if (result.memory_bytes > memory_limit(s)) continue;
@@ -138,8 +134,8 @@ static int fitting_recomputes(search *s, candidate c, int n_orders)
 }
 
 /* The least bound of all orders for each way of recomputing that fits. */
-static void bound_orders(search *s, qdri_bounds *bounds, int fitting, const int *numbers,
-                         int n_orders, double least[QDRI_N_RECOMPUTES])
+static void bound_orders(search *s, qdri_bounds *bounds, int fitting, const int *numbers, int n_orders,
+                         double least[QDRI_N_RECOMPUTES])
 {
     double secs[QDRI_N_RECOMPUTES];
     for (int r = 0; r < QDRI_N_RECOMPUTES; r++) least[r] = INFINITY;
@@ -147,14 +143,12 @@ static void bound_orders(search *s, qdri_bounds *bounds, int fitting, const int 
         qdri_bound_secs(bounds, s->orders[numbers[i]], secs);
         for (int r = 0; r < QDRI_N_RECOMPUTES; r++) least[r] = fmin(least[r], secs[r]);
     }
-    for (int r = 0; r < QDRI_N_RECOMPUTES; r++)
-        s->result->n_bounded += fitting >> r & 1 ? n_orders : 0;
+    for (int r = 0; r < QDRI_N_RECOMPUTES; r++) s->result->n_bounded += fitting >> r & 1 ? n_orders : 0;
 }
 
 /* The bounds of a plan's grid, layout and micro-batch, whatever its order and recomputing; both
  * results point to the plan. */
-static qdr_status make_bounds(qdr_model *model, const qdr_plan *plan, qdri_pricing *pricing,
-                              qdri_bounds *bounds)
+static qdr_status make_bounds(qdr_model *model, const qdr_plan *plan, qdri_pricing *pricing, qdri_bounds *bounds)
 {
     const qdri_template *template = NULL;
     const double n_layers = (double)model->network.layers;
@@ -352,13 +346,11 @@ static qdr_status check_sizes(const qdr_search_opts *opts)
     int64_t product = 1;
     for (int axis = 0; axis < QDR_N_AXES; axis++) {
         if (opts->size[axis] < 0 || opts->size[axis] > opts->n_ranks)
-            return QDR_FAIL(QDR_ERR_ARGUMENT, "search: %c = %d; use 1 to %d, or 0 for any",
-                            QDRI_USUAL_ORDER[axis], opts->size[axis], opts->n_ranks);
+            return QDR_FAIL(QDR_ERR_ARGUMENT, "search: %c = %d; use 1 to %d, or 0 for any", QDRI_USUAL_ORDER[axis],
+                            opts->size[axis], opts->n_ranks);
         if (opts->size[axis]) product *= opts->size[axis];
         if (opts->n_ranks % product)
-            return QDR_FAIL(QDR_ERR_ARGUMENT,
-                            "search: the fixed axes make %" PRId64
-                            " ranks, which does not divide %d",
+            return QDR_FAIL(QDR_ERR_ARGUMENT, "search: the fixed axes make %" PRId64 " ranks, which does not divide %d",
                             product, opts->n_ranks);
     }
     return QDR_OK;
@@ -367,20 +359,15 @@ static qdr_status check_sizes(const qdr_search_opts *opts)
 qdr_status qdri_search_check(const qdr_search_opts *opts)
 {
     if (opts->version != QDR_OPTS_INIT)
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "search: version is %u; begin the options with QDR_OPTS_INIT",
-                        opts->version);
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "search: version is %u; begin the options with QDR_OPTS_INIT", opts->version);
     if (opts->n_ranks < 1 || opts->n_ranks > QDR_MAX_SEARCH_RANKS)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "search: %d ranks; use 1 to %d", opts->n_ranks,
-                        QDR_MAX_SEARCH_RANKS);
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "search: %d ranks; use 1 to %d", opts->n_ranks, QDR_MAX_SEARCH_RANKS);
     if (opts->order && !qdri_is_order(opts->order))
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "search: order '%.16s' is no permutation of xyzd",
-                        opts->order);
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "search: order '%.16s' is no permutation of xyzd", opts->order);
     if (opts->n_best < 0 || opts->n_best > QDR_MAX_BEST || opts->batch < 0)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "search: %d best plans of a batch of %" PRId64
-                        "; use 1 to %d, and a batch ≥ 1",
-                        opts->n_best, opts->batch, QDR_MAX_BEST);
+                        "search: %d best plans of a batch of %" PRId64 "; use 1 to %d, and a batch ≥ 1", opts->n_best,
+                        opts->batch, QDR_MAX_BEST);
     return check_sizes(opts);
 }
 
@@ -391,17 +378,12 @@ void qdri_search_defaults(qdr_search_opts *opts)
     if (opts->recomputes == 0) opts->recomputes = 7;
 }
 
-int qdri_search_parts(int wanted, const qdr_plan *plan)
-{
-    return wanted < 0 ? plan->z * plan->d : wanted;
-}
+int qdri_search_parts(int wanted, const qdr_plan *plan) { return wanted < 0 ? plan->z * plan->d : wanted; }
 
-qdr_status qdr_model_search(qdr_model *model, const qdr_search_opts *opts,
-                            qdr_search_result *result)
+qdr_status qdr_model_search(qdr_model *model, const qdr_search_opts *opts, qdr_search_result *result)
 {
     if (!model || !opts || !result)
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "search: the model, the options or the place for the result is NULL");
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "search: the model, the options or the place for the result is NULL");
     memset(result, 0, sizeof *result);
     QDR_TRY(qdri_search_check(opts));
     search s = {.model = model, .opts = *opts, .result = result};
@@ -421,8 +403,7 @@ qdr_status qdr_model_bound(qdr_model *model, const qdr_plan *plan, double *secs)
     qdri_bounds bounds;
     double each[QDRI_N_RECOMPUTES];
     if (!model || !plan || !secs)
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "bound: the model, the plan or the place for the result is NULL");
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "bound: the model, the plan or the place for the result is NULL");
     *secs = 0;
     QDR_TRY(make_bounds(model, plan, &pricing, &bounds));
     qdri_bound_secs(&bounds, plan->order[0] ? plan->order : QDRI_USUAL_ORDER, each);

@@ -24,8 +24,7 @@ void qdri_sim_list_make(const qdri_schedule *schedule, int *next, qdri_sim_list 
 /* ---- links ---- */
 
 /* How many bytes per second all growing flows may still gain before a link is full. */
-static double room_on_links(int n, const qdri_price *const transfers[], const double rates[],
-                            const int grows[])
+static double room_on_links(int n, const qdri_price *const transfers[], const double rates[], const int grows[])
 {
     double least = DBL_MAX;
     for (int link = 0; link < QDR_MAX_LINKS; link++) {
@@ -41,8 +40,7 @@ static double room_on_links(int n, const qdri_price *const transfers[], const do
 }
 
 /* Stops those that use a full link. */
-static void stop_on_full_links(int n, const qdri_price *const transfers[], const double rates[],
-                               int grows[])
+static void stop_on_full_links(int n, const qdri_price *const transfers[], const double rates[], int grows[])
 {
     for (int link = 0; link < QDR_MAX_LINKS; link++) {
         double taken = 0;
@@ -190,11 +188,10 @@ static void advance(simulation *sim, double secs)
     }
 }
 
-void qdri_simulate(const qdri_sim_list *list, const qdri_price *prices,
-                   const qdri_sim_slowdown *slowdown, qdri_sim_times *times, qdri_sim_span *spans)
+void qdri_simulate(const qdri_sim_list *list, const qdri_price *prices, const qdri_sim_slowdown *slowdown,
+                   qdri_sim_times *times, qdri_sim_span *spans)
 {
-    simulation sim = {
-        .list = list, .prices = prices, .slowdown = slowdown, .times = times, .spans = spans};
+    simulation sim = {.list = list, .prices = prices, .slowdown = slowdown, .times = times, .spans = spans};
     memset(times, 0, sizeof *times);
     memcpy(sim.next, list->first, sizeof sim.next);
     for (int s = 0; s < QDRI_N_STREAMS; s++) sim.finished[s] = sim.running[s] = -1;

@@ -58,8 +58,8 @@ typedef struct qdri_sim_span {
 void qdri_sim_list_make(const qdri_schedule *schedule, int *next, qdri_sim_list *list);
 /* Runs the list; prices[i] and spans[i] (or NULL) belong to task i. A list whose tasks wait for one
  * another in a circle cannot be built by a qdri_builder. */
-void qdri_simulate(const qdri_sim_list *list, const qdri_price *prices,
-                   const qdri_sim_slowdown *slowdown, qdri_sim_times *times, qdri_sim_span *spans);
+void qdri_simulate(const qdri_sim_list *list, const qdri_price *prices, const qdri_sim_slowdown *slowdown,
+                   qdri_sim_times *times, qdri_sim_span *spans);
 
 /* Max-min fair rates of n transfers on links of capacity 1: rates[i] in (0, 1], 1 is a transfer's
  * rate alone. In the textbook's form all flows grow by equally many bytes per second, and those on

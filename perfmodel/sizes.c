@@ -17,8 +17,7 @@ static double shard(double n_elems, int z, double elem_bytes)
 static double cell_sequences(const qdr_plan *plan)
 {
     const double cells = (double)plan->z * plan->d, all = ceil((double)plan->batch / cells);
-    return plan->micro_batch > 0 && (double)plan->micro_batch < all ? (double)plan->micro_batch
-                                                                    : all;
+    return plan->micro_batch > 0 && (double)plan->micro_batch < all ? (double)plan->micro_batch : all;
 }
 
 static double rows_on(const qdr_plan *plan, const qdri_sizes *s, int n_ranks, int whole_sequences)
@@ -34,8 +33,7 @@ static double seen(const qdr_network *network, double context)
 {
     const double all = (context + 1) / 2, w = fmin(context, (double)network->window);
     const double inside = w > 0 ? w - w * (w - 1) / (2 * context) : all;
-    const double share = network->layers ? (double)network->window_layers / (double)network->layers
-                                         : 0;
+    const double share = network->layers ? (double)network->window_layers / (double)network->layers : 0;
     return share * inside + (1 - share) * all;
 }
 
@@ -69,9 +67,8 @@ static void set_small(const qdr_network *n, const qdr_plan *plan, double n_layer
     const double hidden = s->of[QDRI_SIZE_HIDDEN];
     const double norm = (n->norm == QDR_NORM_LAYER ? 2 : 1) * hidden;
     const double norms = (n_layers * n->norms_per_layer + 1) * norm;
-    const double biases = n_layers *
-                          ((n->qkv_bias != 0) * s->of[QDRI_SIZE_QKV] + (n->out_bias != 0) * hidden +
-                           (n->mlp_bias != 0) * (s->of[QDRI_SIZE_UP] + hidden));
+    const double biases = n_layers * ((n->qkv_bias != 0) * s->of[QDRI_SIZE_QKV] + (n->out_bias != 0) * hidden +
+                                      (n->mlp_bias != 0) * (s->of[QDRI_SIZE_UP] + hidden));
     const double positions = n->positions ? s->context * hidden : 0;
     s->of[QDRI_SIZE_POSITIONS] = s->context;
     s->of[QDRI_SIZE_SMALL] = norms + biases + positions;
@@ -79,8 +76,7 @@ static void set_small(const qdr_network *n, const qdr_plan *plan, double n_layer
     s->of[QDRI_SIZE_SMALL_Y] = plan->layout == QDR_SCATTERED ? norms + positions : 0;
 }
 
-void qdri_sizes_make(const qdr_network *network, const qdr_plan *plan, double n_layers,
-                     qdri_sizes *s)
+void qdri_sizes_make(const qdr_network *network, const qdr_plan *plan, double n_layers, qdri_sizes *s)
 {
     *s = (qdri_sizes){.sequences = cell_sequences(plan),
                       .context = (double)(plan->sequence ? plan->sequence : network->context),

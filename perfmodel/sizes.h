@@ -12,8 +12,7 @@ typedef enum qdri_size {
     QDRI_SIZE_ROWS, /* of a (z, d) cell in one forward */
     QDRI_SIZE_ROWS_X, /* scattered over x */
     QDRI_SIZE_ROWS_Y,
-    QDRI_SIZE_SEQUENCES_X, /* the same in whole sequences, or all where these are too few: attention
-                            */
+    QDRI_SIZE_SEQUENCES_X, /* the same in whole sequences, or all where these are too few: attention */
     QDRI_SIZE_POSITIONS, /* rows of P */
     QDRI_SIZE_HIDDEN, /* columns: H/x */
     QDRI_SIZE_QUERIES, /* heads·head_size/y */
@@ -42,7 +41,6 @@ typedef struct qdri_sizes {
 } qdri_sizes;
 
 /* n_layers: of the stage, for small gradients. */
-void qdri_sizes_make(const qdr_network *network, const qdr_plan *plan, double n_layers,
-                     qdri_sizes *sizes);
+void qdri_sizes_make(const qdr_network *network, const qdr_plan *plan, double n_layers, qdri_sizes *sizes);
 
 #endif

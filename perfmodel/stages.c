@@ -13,8 +13,8 @@ double qdri_job_nodes(const qdr_machine *machine, const qdr_plan *plan)
 int qdri_is_staged(const qdr_machine *machine, const qdr_plan *plan)
 {
     const double nodes = qdri_job_nodes(machine, plan);
-    return nodes > 1 && (plan->pipeline > 1 || (machine->software.stall_nodes > 0 &&
-                                                nodes >= machine->software.stall_nodes));
+    return nodes > 1 &&
+           (plan->pipeline > 1 || (machine->software.stall_nodes > 0 && nodes >= machine->software.stall_nodes));
 }
 
 static double layer_elems(const qdr_network *n)
@@ -23,12 +23,10 @@ static double layer_elems(const qdr_network *n)
     return (double)n->hidden * (2 * q + 2 * kv + (2 + (n->gated != 0)) * (double)n->ffn);
 }
 
-/* A layer goes to the current stage; the next stage begins when the running sum reaches its share.
- */
+/* A layer goes to the current stage; the next stage begins when the running sum reaches its share. */
 static qdri_stages balanced(const qdr_network *network, int n)
 {
-    const double layer = layer_elems(network),
-                 head = (double)network->vocab * (double)network->hidden;
+    const double layer = layer_elems(network), head = (double)network->vocab * (double)network->hidden;
     const double all = (double)network->layers * layer + head;
     qdri_stages stages = {.n = n};
     double sum = 0, here = 0;
@@ -46,8 +44,7 @@ static qdri_stages balanced(const qdr_network *network, int n)
     return stages;
 }
 
-qdri_stages qdri_stages_make(const qdr_machine *machine, const qdr_network *network,
-                             const qdr_plan *plan)
+qdri_stages qdri_stages_make(const qdr_machine *machine, const qdr_network *network, const qdr_plan *plan)
 {
     const int n = plan->pipeline > 1 ? plan->pipeline : 1;
     if (n > 1 && machine->software.balanced_stages) return balanced(network, n);

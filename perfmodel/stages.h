@@ -11,8 +11,7 @@ typedef struct qdri_stages {
 } qdri_stages;
 
 /* Layers are dealt equally, or so that the head counts as its parameters. */
-qdri_stages qdri_stages_make(const qdr_machine *machine, const qdr_network *network,
-                             const qdr_plan *plan);
+qdri_stages qdri_stages_make(const qdr_machine *machine, const qdr_network *network, const qdr_plan *plan);
 /* Nodes that the whole job takes. */
 double qdri_job_nodes(const qdr_machine *machine, const qdr_plan *plan);
 /* Stages wait for one another over nodes. */

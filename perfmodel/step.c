@@ -49,10 +49,7 @@ typedef struct simulated {
     const qdri_sim_span *spans;
 } simulated;
 
-static double end_of(const simulated *sim, int task)
-{
-    return task < 0 ? 0 : sim->spans[task].end_secs;
-}
+static double end_of(const simulated *sim, int task) { return task < 0 ? 0 : sim->spans[task].end_secs; }
 
 /* From one layer to the next on a stream: between the two layers that run in the middle. */
 static double growth(const qdri_template_list *list, const simulated *sim, int stream, int backward)
@@ -63,8 +60,8 @@ static double growth(const qdri_template_list *list, const simulated *sim, int s
 }
 
 /* Time that the lists' own sums say, by term, of a layer, of the first and of the last part. */
-static void add_up_roles(const qdri_template *template, const qdri_template_list *list,
-                         const qdri_role_price *roles, phase *p)
+static void add_up_roles(const qdri_template *template, const qdri_template_list *list, const qdri_role_price *roles,
+                         phase *p)
 {
     for (int r = 0; r < template->n_roles; r++) {
         const qdri_role *role = &template->roles[r];
@@ -99,12 +96,11 @@ static void add_waiting(const simulated *sim, double secs, double *terms)
         terms[QDR_TIME_PRODUCTS] += left;
         return;
     }
-    for (int axis = 0; axis < QDR_N_AXES; axis++)
-        terms[QDR_TIME_X + axis] += left * by_axis[axis] / all;
+    for (int axis = 0; axis < QDR_N_AXES; axis++) terms[QDR_TIME_X + axis] += left * by_axis[axis] / all;
 }
 
-static void simulate_list(const qdri_template *template, qdri_list_kind kind,
-                          const qdri_pricing *pricing, qdri_step_work *work, simulated *sim)
+static void simulate_list(const qdri_template *template, qdri_list_kind kind, const qdri_pricing *pricing,
+                          qdri_step_work *work, simulated *sim)
 {
     const qdri_template_list *list = &template->lists[kind];
     const qdri_sim_slowdown slowdown = qdri_sim_slowdown_of(pricing->machine);
@@ -124,8 +120,8 @@ static void set_ends(const qdri_template_list *list, const simulated *sim, int b
     p->last_secs = backward ? at_begin : all - at_begin;
 }
 
-static void make_phase(const qdri_template *template, qdri_list_kind kind, double n_layers,
-                       const qdri_pricing *pricing, qdri_step_work *work, phase *p)
+static void make_phase(const qdri_template *template, qdri_list_kind kind, double n_layers, const qdri_pricing *pricing,
+                       qdri_step_work *work, phase *p)
 {
     const qdri_template_list *list = &template->lists[kind];
     const int backward = kind != QDRI_LIST_FORWARD;
@@ -138,17 +134,14 @@ static void make_phase(const qdri_template *template, qdri_list_kind kind, doubl
     /* A stream that falls behind ends last when there are layers enough. Only sums of gradients
      * can: for all else the processor waits, and what is gathered ahead of the first layers, which
      * it has not waited for yet, says nothing about later ones. */
-    const double by_processor = sim.times.end_secs +
-                                (n_layers - QDRI_TEMPLATE_LAYERS) * p->layer_secs;
+    const double by_processor = sim.times.end_secs + (n_layers - QDRI_TEMPLATE_LAYERS) * p->layer_secs;
     static const qdr_channel sums[] = {QDR_CHANNEL_Z_REDUCE, QDR_CHANNEL_D_REDUCE};
     for (int i = 0; i < 2; i++) {
         const int s = QDRI_STREAM_OF_CHANNEL(sums[i]);
         const double more = growth(list, &sim, s, backward);
-        const double late = sim.times.stream_end[s] + (n_layers - QDRI_TEMPLATE_LAYERS) * more -
-                            by_processor;
+        const double late = sim.times.stream_end[s] + (n_layers - QDRI_TEMPLATE_LAYERS) * more - by_processor;
         if (more > p->layer_secs && late > 0)
-            p->layer_secs = fmax(p->layer_secs,
-                                 (by_processor + late - p->first_secs - p->last_secs) / n_layers);
+            p->layer_secs = fmax(p->layer_secs, (by_processor + late - p->first_secs - p->last_secs) / n_layers);
     }
     add_waiting(&sim, p->layer_secs, p->time[OF_LAYER]);
     add_waiting(&sim, p->first_secs, p->time[OF_FIRST]);
@@ -164,9 +157,7 @@ typedef struct amount {
 
 static void add_part(const phase *p, int part, double times, amount *sum, double *host_secs)
 {
-    const double secs = part == OF_LAYER   ? p->layer_secs
-                        : part == OF_FIRST ? p->first_secs
-                                           : p->last_secs;
+    const double secs = part == OF_LAYER ? p->layer_secs : part == OF_FIRST ? p->first_secs : p->last_secs;
     sum->secs += times * secs;
     for (int t = 0; t < QDR_N_TIME_TERMS; t++) sum->time[t] += times * p->time[part][t];
     for (int axis = 0; axis < QDR_N_AXES; axis++) sum->busy[axis] += times * p->busy[part][axis];
@@ -179,14 +170,13 @@ static void add_host(const qdr_machine_software *software, double host_secs, amo
     const double power = software->host_power;
     if (!(power > 0) || !(host_secs > 0)) return;
     const double most = fmax(host_secs, a->secs);
-    const double secs = most *
-                        pow(pow(host_secs / most, power) + pow(a->secs / most, power), 1 / power);
+    const double secs = most * pow(pow(host_secs / most, power) + pow(a->secs / most, power), 1 / power);
     a->time[QDR_TIME_HOST] += secs - a->secs;
     a->secs = secs;
 }
 
-static amount stage_phase(const phase *p, const qdr_machine_software *software, double n_layers,
-                          int is_first, int is_last)
+static amount stage_phase(const phase *p, const qdr_machine_software *software, double n_layers, int is_first,
+                          int is_last)
 {
     amount a = {.secs = 0};
     double host_secs = 0;
@@ -218,15 +208,14 @@ typedef struct phases {
 } phases;
 
 /* Recomputing: the forward of the layers again, or of their attention. */
-static void add_recompute(const qdri_template *template, const qdri_pricing *pricing,
-                          const qdri_step_work *work, const phase *forward, phase *backward)
+static void add_recompute(const qdri_template *template, const qdri_pricing *pricing, const qdri_step_work *work,
+                          const phase *forward, phase *backward)
 {
     double secs = 0;
     if (pricing->plan->recompute == QDR_RECOMPUTE_FULL) {
         secs = forward->layer_secs;
         backward->host_secs[OF_LAYER] += forward->host_secs[OF_LAYER];
-        for (int axis = 0; axis < QDR_N_AXES; axis++)
-            backward->busy[OF_LAYER][axis] += forward->busy[OF_LAYER][axis];
+        for (int axis = 0; axis < QDR_N_AXES; axis++) backward->busy[OF_LAYER][axis] += forward->busy[OF_LAYER][axis];
     } else if (pricing->plan->recompute == QDR_RECOMPUTE_ATTENTION) {
         for (int r = 0; r < template->n_roles; r++) {
             const qdri_role *role = &template->roles[r];
@@ -245,11 +234,9 @@ double qdri_micro_batches(const qdr_plan *plan, const qdri_sizes *sizes)
     return ceil(ceil((double)plan->batch / cells) / sizes->sequences);
 }
 
-static void price_roles(const qdri_template *template, const qdri_pricing *pricing,
-                        qdri_step_work *work)
+static void price_roles(const qdri_template *template, const qdri_pricing *pricing, qdri_step_work *work)
 {
-    for (int r = 0; r < template->n_roles; r++)
-        work->roles[r] = qdri_role_price_of(pricing, &template->roles[r]);
+    for (int r = 0; r < template->n_roles; r++) work->roles[r] = qdri_role_price_of(pricing, &template->roles[r]);
 }
 
 qdri_list_kind qdri_before_list(const qdri_pricing *pricing)
@@ -263,8 +250,8 @@ static void make_phases(const qdri_template *template, double n_layers, const qd
     price_roles(template, pricing, work);
     all->n_micro = qdri_micro_batches(pricing->plan, &pricing->sizes);
     make_phase(template, QDRI_LIST_FORWARD, n_layers, pricing, work, &all->forward);
-    make_phase(template, all->n_micro > 1 ? QDRI_LIST_BACKWARD_LAST : QDRI_LIST_BACKWARD_ONLY,
-               n_layers, pricing, work, &all->last);
+    make_phase(template, all->n_micro > 1 ? QDRI_LIST_BACKWARD_LAST : QDRI_LIST_BACKWARD_ONLY, n_layers, pricing, work,
+               &all->last);
     add_recompute(template, pricing, work, &all->forward, &all->last);
     all->before = all->last;
     if (all->n_micro == 1) return;
@@ -278,9 +265,8 @@ static void make_phases(const qdri_template *template, double n_layers, const qd
 }
 
 /* One forward and one backward of a stage. */
-static amount slot_of(const phases *all, const phase *backward,
-                      const qdr_machine_software *software, double n_layers, int is_first,
-                      int is_last)
+static amount slot_of(const phases *all, const phase *backward, const qdr_machine_software *software, double n_layers,
+                      int is_first, int is_last)
 {
     amount slot = stage_phase(&all->forward, software, n_layers, is_first, is_last);
     const amount back = stage_phase(backward, software, n_layers, is_first, is_last);
@@ -298,14 +284,12 @@ static double send_secs(const qdri_pricing *pricing)
 {
     const qdr_plan *plan = pricing->plan;
     const int in_stage = plan->x * plan->y * plan->z * plan->d;
-    const qdri_group group = qdri_group_make(pricing->machine, 2, in_stage,
-                                             in_stage * plan->pipeline);
+    const qdri_group group = qdri_group_make(pricing->machine, 2, in_stage, in_stage * plan->pipeline);
     const qdri_ways ways = qdri_ways_make(pricing->machine, &group);
     const double whole = pricing->sizes.of[QDRI_SIZE_ROWS] * pricing->sizes.of[QDRI_SIZE_HIDDEN] *
                          pricing->sizes.elem_bytes;
-    const double gather = plan->layout == QDR_SCATTERED
-                              ? 0
-                              : qdri_coll_secs(&pricing->ways[QDR_Y], QDR_ALL_GATHER, whole);
+    const double gather = plan->layout == QDR_SCATTERED ? 0
+                                                        : qdri_coll_secs(&pricing->ways[QDR_Y], QDR_ALL_GATHER, whole);
     return 2 * (qdri_coll_secs(&ways, QDR_SEND_RECV, whole / plan->y) + gather);
 }
 
@@ -326,8 +310,8 @@ typedef struct pipe {
     amount first, middle, last;
 } pipe;
 
-static pipe make_pipe(const phases *all, const phase *backward, const qdri_pricing *pricing,
-                      const qdri_stages *stages, double memory_bytes)
+static pipe make_pipe(const phases *all, const phase *backward, const qdri_pricing *pricing, const qdri_stages *stages,
+                      double memory_bytes)
 {
     const qdr_machine_software *software = &pricing->machine->software;
     pipe p = {.first = slot_of(all, backward, software, stages->first, 1, 0),
@@ -347,16 +331,16 @@ static const amount *slowest_of(const pipe *p, int n_stages)
 
 /* The slowest stage is always at work, but for the time in which the others fill and drain
  * (Narayanan et al. 2021, 2.2). */
-static void run_pipeline(const phases *all, const qdri_pricing *pricing, const qdri_stages *stages,
-                         double memory_bytes, amount *step)
+static void run_pipeline(const phases *all, const qdri_pricing *pricing, const qdri_stages *stages, double memory_bytes,
+                         amount *step)
 {
     const int v = pricing->plan->interleave > 1 ? pricing->plan->interleave : 1;
     const double sends = send_secs(pricing) * v;
     const pipe before = make_pipe(all, &all->before, pricing, stages, memory_bytes),
                end = make_pipe(all, &all->last, pricing, stages, memory_bytes);
     const amount *slowest = slowest_of(&before, stages->n);
-    const double others = before.first.secs + before.last.secs - slowest->secs +
-                          (stages->n - 2) * before.middle.secs + (stages->n - 1) * sends;
+    const double others = before.first.secs + before.last.secs - slowest->secs + (stages->n - 2) * before.middle.secs +
+                          (stages->n - 1) * sends;
     add_amount(slowest, all->n_micro - 1, step);
     add_amount(slowest_of(&end, stages->n), 1, step);
     add_secs(all->n_micro * sends + others / v, QDR_TIME_BUBBLE, step);
@@ -396,8 +380,7 @@ static double return_secs(const qdri_pricing *pricing, double n_layers)
     const int gradient_parts = plan->z * pricing->d_parts;
     const double bytes = shard_elems(pricing, n_layers, 1) * pricing->sizes.elem_bytes;
     const double far = plan->optimizer_parts > gradient_parts
-                           ? qdri_coll_secs(&pricing->d_far, QDR_ALL_GATHER,
-                                            bytes / pricing->d_parts)
+                           ? qdri_coll_secs(&pricing->d_far, QDR_ALL_GATHER, bytes / pricing->d_parts)
                            : 0;
     return far + qdri_coll_secs(&pricing->d_near, QDR_ALL_GATHER, bytes);
 }
@@ -412,8 +395,8 @@ static void add_optimizer(const qdri_pricing *pricing, double n_layers, amount *
     step->busy[QDR_D] += secs;
 }
 
-qdr_status qdri_step_time(const qdri_template *template, const qdri_pricing *pricing,
-                          const qdri_stages *stages, qdri_step_work *work, qdr_plan_result *result)
+qdr_status qdri_step_time(const qdri_template *template, const qdri_pricing *pricing, const qdri_stages *stages,
+                          qdri_step_work *work, qdr_plan_result *result)
 {
     const qdr_machine_software *software = &pricing->machine->software;
     amount step = {.secs = 0};

@@ -18,8 +18,7 @@ void qdri_step_work_free(qdri_step_work *work);
 
 /* Fills secs, time and busy of the result; its memory is known. */
 QDR_NODISCARD qdr_status qdri_step_time(const qdri_template *template, const qdri_pricing *pricing,
-                                        const qdri_stages *stages, qdri_step_work *work,
-                                        qdr_plan_result *result);
+                                        const qdri_stages *stages, qdri_step_work *work, qdr_plan_result *result);
 
 /* The backward of micro-batches that are not the last. */
 qdri_list_kind qdri_before_list(const qdri_pricing *pricing);

@@ -75,13 +75,12 @@ static void make_example(const qdri_structure *s, qdr_network *n, qdr_plan *plan
 
 /* ---- extents by their values ---- */
 
-static const qdri_size row_sizes[] = {QDRI_SIZE_ROWS, QDRI_SIZE_ROWS_X, QDRI_SIZE_ROWS_Y,
-                                      QDRI_SIZE_SEQUENCES_X};
+static const qdri_size row_sizes[] = {QDRI_SIZE_ROWS, QDRI_SIZE_ROWS_X, QDRI_SIZE_ROWS_Y, QDRI_SIZE_SEQUENCES_X};
 static const qdri_size column_sizes[] = {QDRI_SIZE_HIDDEN, QDRI_SIZE_QUERIES, QDRI_SIZE_QKV,
                                          QDRI_SIZE_UP,     QDRI_SIZE_FFN,     QDRI_SIZE_VOCAB};
-static const qdri_size element_sizes[] = {
-    QDRI_SIZE_SHARD_QKV,   QDRI_SIZE_SHARD_PROJ, QDRI_SIZE_SHARD_UP, QDRI_SIZE_SHARD_DOWN,
-    QDRI_SIZE_SHARD_VOCAB, QDRI_SIZE_SMALL,      QDRI_SIZE_SMALL_X,  QDRI_SIZE_SMALL_Y};
+static const qdri_size element_sizes[] = {QDRI_SIZE_SHARD_QKV,  QDRI_SIZE_SHARD_PROJ,  QDRI_SIZE_SHARD_UP,
+                                          QDRI_SIZE_SHARD_DOWN, QDRI_SIZE_SHARD_VOCAB, QDRI_SIZE_SMALL,
+                                          QDRI_SIZE_SMALL_X,    QDRI_SIZE_SMALL_Y};
 #define N_OF(list) ((int)(sizeof(list) / sizeof *(list)))
 
 /* QDRI_N_SIZES: none of them. */
@@ -143,15 +142,13 @@ static int layer_of_task(const making *m, const qdri_task *task)
 static qdri_whose whose_of(const making *m, const qdri_task *task)
 {
     const int layer = layer_of_task(m, task);
-    return layer == QDRI_LAYER_FIRST  ? QDRI_OF_FIRST
-           : layer == QDRI_LAYER_LAST ? QDRI_OF_LAST
-                                      : QDRI_OF_LAYER;
+    return layer == QDRI_LAYER_FIRST ? QDRI_OF_FIRST : layer == QDRI_LAYER_LAST ? QDRI_OF_LAST : QDRI_OF_LAYER;
 }
 
 static int is_gradient(const qdri_task *task)
 {
-    return task->overlap_class == QDRI_CLASS_GRADIENTS ||
-           (task->kind == QDRI_TASK_PRODUCT && task->trans_a) || task->kind == QDRI_TASK_EMBED_SUM;
+    return task->overlap_class == QDRI_CLASS_GRADIENTS || (task->kind == QDRI_TASK_PRODUCT && task->trans_a) ||
+           task->kind == QDRI_TASK_EMBED_SUM;
 }
 
 static qdr_status make_role(const making *m, const qdri_task *task, qdri_role *role)
@@ -163,8 +160,7 @@ static qdr_status make_role(const making *m, const qdri_task *task, qdri_role *r
     role->whose = whose_of(m, task);
     role->accumulate = task->accumulate != 0;
     role->is_gradient = is_gradient(task);
-    role->on_processor = task->stream == QDRI_STREAM_OF_COMPUTE &&
-                         task->kind != QDRI_TASK_COLLECTIVE;
+    role->on_processor = task->stream == QDRI_STREAM_OF_COMPUTE && task->kind != QDRI_TASK_COLLECTIVE;
     if (task->kind == QDRI_TASK_FORWARD || task->kind == QDRI_TASK_BACKWARD) {
         role->node_kind = node->kind;
         role->is_gate = node->kind == QDRI_NODE_USER && strcmp(node->name, "gate") == 0;
@@ -180,8 +176,8 @@ static qdr_status make_role(const making *m, const qdri_task *task, qdri_role *r
     }
     if (set_extents(task, &m->sizes, role)) return QDR_OK;
     return QDR_FAIL(QDR_ERR_STATE,
-                    "model: task %s of %s with extents %" PRId64 ", %" PRId64 ", %" PRId64
-                    " (count %" PRId64 ") is not known to the template",
+                    "model: task %s of %s with extents %" PRId64 ", %" PRId64 ", %" PRId64 " (count %" PRId64
+                    ") is not known to the template",
                     qdri_task_name(task), task->name, task->m, task->n, task->k, task->count);
 }
 
@@ -194,16 +190,14 @@ static qdr_status find_role(making *m, const qdri_task *task, int *index)
         if (memcmp(&m->made->roles[i], &role, sizeof role) == 0) return QDR_OK;
     }
     if (m->made->n_roles == QDRI_MAX_ROLES)
-        return QDR_FAIL(QDR_ERR_STATE, "model: more than %d kinds of tasks in a template",
-                        QDRI_MAX_ROLES);
+        return QDR_FAIL(QDR_ERR_STATE, "model: more than %d kinds of tasks in a template", QDRI_MAX_ROLES);
     *index = m->made->n_roles++;
     m->made->roles[*index] = role;
     return QDR_OK;
 }
 
 /* What a task adds to what is known of its list. */
-static void count_task(const making *m, const qdri_task *task, int number, int role,
-                       qdri_template_list *list)
+static void count_task(const making *m, const qdri_task *task, int number, int role, qdri_template_list *list)
 {
     const int layer = layer_of_task(m, task), computes = task->stream == QDRI_STREAM_OF_COMPUTE;
     if (layer >= 0) {
@@ -242,12 +236,9 @@ static qdr_status make_lists(making *m, qdri_net *net)
     qdri_net_lists_free(&all);
     QDR_TRY(status);
     QDR_TRY(qdri_net_forward(net, &lists[QDRI_LIST_FORWARD].schedule));
-    QDR_TRY(qdri_net_backward(net, QDRI_GRADIENT_OVERWRITE, 0,
-                              &lists[QDRI_LIST_BACKWARD_ONLY].schedule));
-    QDR_TRY(qdri_net_backward(net, QDRI_GRADIENT_ADD_TO_PARTIAL, 1,
-                              &lists[QDRI_LIST_BACKWARD_BEFORE].schedule));
-    QDR_TRY(qdri_net_backward(net, QDRI_GRADIENT_ADD_TO_PARTIAL, 0,
-                              &lists[QDRI_LIST_BACKWARD_LAST].schedule));
+    QDR_TRY(qdri_net_backward(net, QDRI_GRADIENT_OVERWRITE, 0, &lists[QDRI_LIST_BACKWARD_ONLY].schedule));
+    QDR_TRY(qdri_net_backward(net, QDRI_GRADIENT_ADD_TO_PARTIAL, 1, &lists[QDRI_LIST_BACKWARD_BEFORE].schedule));
+    QDR_TRY(qdri_net_backward(net, QDRI_GRADIENT_ADD_TO_PARTIAL, 0, &lists[QDRI_LIST_BACKWARD_LAST].schedule));
     for (int i = 0; i < QDRI_N_LIST_KINDS; i++) QDR_TRY(make_list(m, &lists[i]));
     return QDR_OK;
 }
@@ -267,8 +258,7 @@ static qdr_status fill(const qdri_structure *structure, qdri_net *net, qdri_temp
                                  .dtype = plan.dtype,
                                  .overlap = plan.overlap ? plan.overlap : QDR_OVERLAP_NONE,
                                  .panels = 1};
-    QDR_TRY(qdri_describe(net, &network, &place, &opts, CONTEXT, plan.layout, QDRI_TEMPLATE_LAYERS,
-                          layer_of));
+    QDR_TRY(qdri_describe(net, &network, &place, &opts, CONTEXT, plan.layout, QDRI_TEMPLATE_LAYERS, layer_of));
     return make_lists(&m, net);
 }
 

@@ -34,8 +34,7 @@ typedef struct qdri_role {
     int trans_a, trans_b, accumulate;
     int is_gate; /* of the caller's operations: the gated activation, else the rotation */
     int gathers_keys; /* of attention */
-    int is_gradient; /* its elements, or those of a product's result, are of parameters' gradients
-                      */
+    int is_gradient; /* its elements, or those of a product's result, are of parameters' gradients */
     qdr_coll_kind coll;
     qdr_channel channel;
     qdri_task_class overlap_class;
@@ -74,8 +73,7 @@ typedef struct qdri_template {
 } qdri_template;
 
 qdri_structure qdri_structure_of(const qdr_network *network, const qdr_plan *plan);
-QDR_NODISCARD qdr_status qdri_template_make(const qdri_structure *structure,
-                                            qdri_template **result);
+QDR_NODISCARD qdr_status qdri_template_make(const qdri_structure *structure, qdri_template **result);
 void qdri_template_free(qdri_template *made);
 
 #endif

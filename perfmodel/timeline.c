@@ -30,8 +30,8 @@ static qdr_timeline_span span_of(const qdri_task *task, qdr_timeline_pass pass)
 }
 
 /* What of a task lies between begin and end. */
-static void show(const timeline *t, const qdri_task *task, const qdri_sim_span *when, double begin,
-                 double end, qdr_timeline_pass pass)
+static void show(const timeline *t, const qdri_task *task, const qdri_sim_span *when, double begin, double end,
+                 qdr_timeline_pass pass)
 {
     qdr_timeline_span span = span_of(task, pass);
     span.begin_secs = fmax(when->start_secs, begin) - begin;
@@ -57,8 +57,7 @@ static void show_pass(timeline *t, qdri_list_kind kind, qdr_timeline_pass pass)
     const double begin = end_of(t, list->last_of_layer[before][QDRI_STREAM_OF_COMPUTE]),
                  end = end_of(t, list->last_of_layer[1][QDRI_STREAM_OF_COMPUTE]);
     t->secs[pass] = end - begin;
-    for (int i = 0; i < list->sim.n_tasks; i++)
-        show(t, &list->schedule.tasks[i], &t->spans[i], begin, end, pass);
+    for (int i = 0; i < list->sim.n_tasks; i++) show(t, &list->schedule.tasks[i], &t->spans[i], begin, end, pass);
 }
 
 /* Only what attention does is repeated, one after the other. */
@@ -85,25 +84,22 @@ static qdr_status show_all(timeline *t)
         if (t->template->lists[i].sim.n_tasks > most) most = t->template->lists[i].sim.n_tasks;
     QDR_TRY(QDRI_NEW(most, "a time-line", &t->prices));
     QDR_TRY(QDRI_NEW(most, "a time-line", &t->spans));
-    for (int r = 0; r < t->template->n_roles; r++)
-        t->roles[r] = qdri_role_price_of(t->pricing, &t->template->roles[r]);
+    for (int r = 0; r < t->template->n_roles; r++) t->roles[r] = qdri_role_price_of(t->pricing, &t->template->roles[r]);
     show_pass(t, QDRI_LIST_FORWARD, QDR_PASS_FORWARD);
-    if (t->pricing->plan->recompute == QDR_RECOMPUTE_FULL)
-        show_pass(t, QDRI_LIST_FORWARD, QDR_PASS_RECOMPUTE);
+    if (t->pricing->plan->recompute == QDR_RECOMPUTE_FULL) show_pass(t, QDRI_LIST_FORWARD, QDR_PASS_RECOMPUTE);
     if (t->pricing->plan->recompute == QDR_RECOMPUTE_ATTENTION) show_attention_again(t);
     show_pass(t, one ? QDRI_LIST_BACKWARD_ONLY : QDRI_LIST_BACKWARD_LAST, QDR_PASS_BACKWARD);
     return QDR_OK;
 }
 
-qdr_status qdr_model_timeline(qdr_model *model, const qdr_plan *plan, qdr_timeline_fn each,
-                              void *user, double secs[QDR_N_PASSES])
+qdr_status qdr_model_timeline(qdr_model *model, const qdr_plan *plan, qdr_timeline_fn each, void *user,
+                              double secs[QDR_N_PASSES])
 {
     timeline t = {.each = each, .user = user, .secs = secs};
     qdri_pricing pricing;
     if (!model || !plan || !each || !secs)
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "time-line: the model, the plan, the function to call or the place for the "
-                        "result is NULL");
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "time-line: the model, the plan, the function to call or the place for the "
+                                          "result is NULL");
     memset(secs, 0, QDR_N_PASSES * sizeof *secs);
     QDR_TRY(qdri_plan_check(model, plan));
     QDR_TRY(qdri_model_template(model, plan, &t.template));

@@ -30,7 +30,6 @@ double qdr_perf_channel_bytes(const qdr_perf_cost *cost, qdr_channel channel)
 void qdr_perf_add(qdr_perf_cost *sum, const qdr_perf_cost *cost)
 {
     for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
-        for (int kind = 0; kind < QDR_N_COLL_KINDS; kind++)
-            sum->bytes[channel][kind] += cost->bytes[channel][kind];
+        for (int kind = 0; kind < QDR_N_COLL_KINDS; kind++) sum->bytes[channel][kind] += cost->bytes[channel][kind];
     sum->flops += cost->flops;
 }

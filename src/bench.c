@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `quadrille bench`: what grids cost on this machine. The options of all benchmarks, and the loop
- * over grids. */
+/* `quadrille bench`: what grids cost on this machine. The options of all benchmarks, and the loop over grids. */
 #include "bench.h"
 
 #include <quadrille/launch.h>
@@ -14,15 +13,7 @@
 
 /* ---- options ---- */
 
-enum {
-    SHARED_DTYPE,
-    SHARED_GRID,
-    SHARED_LOCAL,
-    SHARED_ITERATIONS,
-    SHARED_WARMUP,
-    SHARED_CSV,
-    SHARED_JSON
-};
+enum { SHARED_DTYPE, SHARED_GRID, SHARED_LOCAL, SHARED_ITERATIONS, SHARED_WARMUP, SHARED_CSV, SHARED_JSON };
 enum { PRODUCT_LAYOUT, PRODUCT_PANELS, PRODUCT_THREADS, PRODUCT_SHARED };
 
 static int take_grid(const char *value, bench_options *options, failure *why)
@@ -37,8 +28,7 @@ int bench_take(int index, const char *value, bench_options *options, failure *wh
     case SHARED_DTYPE: return option_compute_dtype("dtype", value, &options->dtype, why);
     case SHARED_GRID: return take_grid(value, options, why);
     case SHARED_LOCAL: return option_integer("local", value, 1, 1024, &options->n_local, why);
-    case SHARED_ITERATIONS:
-        return option_integer("iterations", value, 1, 1000000, &options->n_iterations, why);
+    case SHARED_ITERATIONS: return option_integer("iterations", value, 1, 1000000, &options->n_iterations, why);
     case SHARED_WARMUP: return option_integer("warmup", value, 0, 1000000, &options->n_warmup, why);
     case SHARED_CSV: options->format = FORMAT_CSV; break;
     case SHARED_JSON: options->format = FORMAT_JSON; break;
@@ -52,16 +42,12 @@ int bench_take_product(int index, const char *value, bench_options *options, fai
     switch (index) {
     case PRODUCT_LAYOUT: return option_layout("layout", value, &options->layout, why);
     case PRODUCT_PANELS: return option_integer("panels", value, 1, 1024, &options->n_panels, why);
-    case PRODUCT_THREADS:
-        return option_integer("threads", value, 1, 1024, &options->n_threads, why);
+    case PRODUCT_THREADS: return option_integer("threads", value, 1, 1024, &options->n_threads, why);
     default: return bench_take(index - PRODUCT_SHARED, value, options, why);
     }
 }
 
-const char *bench_layout_text(qdr_layout layout)
-{
-    return layout == QDR_SCATTERED ? "scattered" : "replicated";
-}
+const char *bench_layout_text(qdr_layout layout) { return layout == QDR_SCATTERED ? "scattered" : "replicated"; }
 
 /* ---- the loop over grids ---- */
 
@@ -99,8 +85,8 @@ static int run_grids(bench_run *run, const bench_start *start, failure *why)
         if (start->kind->run_grid(run, options, sizes[i], why)) return why->code;
     if (qdr_context_rank(run->ctx) == 0) bench_print_end(&run->table);
     if (run->n_wrong)
-        fail(why, EXIT_MISMATCH, "%s: %lld results are wrong, see the rows above",
-             start->kind->command->name, (long long)run->n_wrong);
+        fail(why, EXIT_MISMATCH, "%s: %lld results are wrong, see the rows above", start->kind->command->name,
+             (long long)run->n_wrong);
     return why->code;
 }
 
@@ -108,8 +94,7 @@ static int run_rank(qdr_context *ctx, void *user)
 {
     const bench_start *start = user;
     const bench_options *options = start->options;
-    bench_run run = {.ctx = ctx,
-                     .table = {.columns = start->kind->columns, .format = options->format}};
+    bench_run run = {.ctx = ctx, .table = {.columns = start->kind->columns, .format = options->format}};
     failure why = {0};
     start->kind->write_title(options, qdr_context_size(ctx), run.title, sizeof run.title);
     run.table.title = run.title;
@@ -131,27 +116,23 @@ int bench_main(const bench_kind *kind, bench_options *options, int argc, char **
         (kind->check && kind->check(options, &why)))
         return fail_print_once(&why);
     bench_start start = {kind, options};
-    const qdr_context_opts opts = {QDR_OPTS_INIT, .n_threads = (int)options->n_threads,
-                                   .device = "cpu"};
+    const qdr_context_opts opts = {QDR_OPTS_INIT, .n_threads = (int)options->n_threads, .device = "cpu"};
     const qdr_status status = qdr_launch((int)options->n_local, &opts, run_rank, &start, &code);
-    if (fail_status(&why, status))
-        return why.code == EXIT_USAGE ? fail_print_once(&why) : fail_print(&why);
+    if (fail_status(&why, status)) return why.code == EXIT_USAGE ? fail_print_once(&why) : fail_print(&why);
     return code;
 }
 
 /* ---- the command ---- */
 
-static const command *const benches[] = {&command_bench_coll, &command_bench_gemm,
-                                         &command_bench_layer, &command_bench_linear, NULL};
+static const command *const benches[] = {&command_bench_coll, &command_bench_gemm, &command_bench_layer,
+                                         &command_bench_linear, NULL};
 
 /* Only where no benchmark was named. */
 static int run(int argc, char **argv)
 {
     failure why = {0};
-    fail(
-        &why, EXIT_USAGE,
-        "bench: '%s' is no benchmark; use coll, gemm, layer or linear (see quadrille bench --help)",
-        argc < 2 ? "" : argv[1]);
+    fail(&why, EXIT_USAGE, "bench: '%s' is no benchmark; use coll, gemm, layer or linear (see quadrille bench --help)",
+         argc < 2 ? "" : argv[1]);
     return fail_print_once(&why);
 }
 
@@ -161,12 +142,11 @@ const command command_bench = {
     .name = "bench",
     .summary = "measure collectives, products and layers on grids",
     .usage = "quadrille bench BENCHMARK [OPTION]...",
-    .text =
-        "Each benchmark prints, for each grid, the median, the least and the 90th percentile of "
-        "the times of\n"
-        "the slowest rank, beside a limit that no grid can beat where there is one. Ranks are "
-        "those of\n"
-        "mpiexec, or threads with --local.",
+    .text = "Each benchmark prints, for each grid, the median, the least and the 90th percentile of "
+            "the times of\n"
+            "the slowest rank, beside a limit that no grid can beat where there is one. Ranks are "
+            "those of\n"
+            "mpiexec, or threads with --local.",
     .parts = benches,
     .options = specs,
     .examples = "  quadrille bench coll --local 4 --kind all --axis x --grid 4x1x1x1\n"

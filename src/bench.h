@@ -24,25 +24,24 @@ typedef struct bench_options {
     qdr_layout layout;
 } bench_options;
 
-/* The end of each benchmark's table of options, and what takes them: index counts from the first of
- * these. */
-#define BENCH_SPECS                                                                                \
-    {"dtype", 0, "TYPE", "f32 (default), f64, bf16 or f16"},                                       \
-        {"grid", 0, "GRID", "GXxGYxGZxGD, or all: every grid of the ranks; default 1x1x1xP"},      \
-        {"local", 0, "P", "start P ranks as threads of this process, without MPI"},                \
-        {"iterations", 0, "N", "measured ones; default 10, of coll 20"},                           \
-        {"warmup", 0, "N", "iterations before; default 2, of coll 5"},                             \
-        {"csv", 0, NULL, "print comma-separated values"},                                          \
-        {"json", 0, NULL, "print one JSON object"}, {"help", 'h', NULL, "print this"},             \
-    {                                                                                              \
-        NULL, 0, NULL, NULL                                                                        \
+/* The end of each benchmark's table of options, and what takes them: index counts from the first of these. */
+#define BENCH_SPECS                                                                                                    \
+    {"dtype", 0, "TYPE", "f32 (default), f64, bf16 or f16"},                                                           \
+        {"grid", 0, "GRID", "GXxGYxGZxGD, or all: every grid of the ranks; default 1x1x1xP"},                          \
+        {"local", 0, "P", "start P ranks as threads of this process, without MPI"},                                    \
+        {"iterations", 0, "N", "measured ones; default 10, of coll 20"},                                               \
+        {"warmup", 0, "N", "iterations before; default 2, of coll 5"},                                                 \
+        {"csv", 0, NULL, "print comma-separated values"}, {"json", 0, NULL, "print one JSON object"},                  \
+        {"help", 'h', NULL, "print this"},                                                                             \
+    {                                                                                                                  \
+        NULL, 0, NULL, NULL                                                                                            \
     }
 int bench_take(int index, const char *value, bench_options *options, failure *why);
 
 /* The same for benchmarks of products, which have these before them. */
-#define BENCH_PRODUCT_SPECS                                                                        \
-    {"layout", 0, "LAYOUT", "replicated (default) or scattered"},                                  \
-        {"panels", 0, "N", "row panels of each product; default: chosen by cost"},                 \
+#define BENCH_PRODUCT_SPECS                                                                                            \
+    {"layout", 0, "LAYOUT", "replicated (default) or scattered"},                                                      \
+        {"panels", 0, "N", "row panels of each product; default: chosen by cost"},                                     \
         {"threads", 0, "N", "BLAS threads of each rank; default: cores over ranks"}, BENCH_SPECS
 int bench_take_product(int index, const char *value, bench_options *options, failure *why);
 
@@ -63,9 +62,9 @@ typedef struct bench_column {
     double scale; /* of real numbers in the table: times this */
     int n_digits; /* behind the point */
 } bench_column;
-#define BENCH_SETTING(name, kind)                                                                  \
-    {                                                                                              \
-        name, NULL, NULL, kind, 0, 0, 0                                                            \
+#define BENCH_SETTING(name, kind)                                                                                      \
+    {                                                                                                                  \
+        name, NULL, NULL, kind, 0, 0, 0                                                                                \
     }
 #define BENCH_LAST_COLUMN BENCH_SETTING(NULL, VALUE_TEXT)
 
@@ -77,14 +76,13 @@ typedef struct bench_value {
 #define BENCH_NUMBER(value) ((bench_value){.number = (double)(value)})
 
 /* Median, least and 90th percentile of the times of one series: columns, and their values. */
-#define BENCH_TIME_COLUMNS(prefix, unit, scale)                                                    \
-    {prefix "median_secs", "median", unit, VALUE_REAL, 10, scale, 3},                              \
-        {prefix "min_secs", "min", unit, VALUE_REAL, 10, scale, 3},                                \
-    {                                                                                              \
-        prefix "p90_secs", "p90", unit, VALUE_REAL, 10, scale, 3                                   \
+#define BENCH_TIME_COLUMNS(prefix, unit, scale)                                                                        \
+    {prefix "median_secs", "median", unit, VALUE_REAL, 10, scale, 3},                                                  \
+        {prefix "min_secs", "min", unit, VALUE_REAL, 10, scale, 3},                                                    \
+    {                                                                                                                  \
+        prefix "p90_secs", "p90", unit, VALUE_REAL, 10, scale, 3                                                       \
     }
-#define BENCH_TIME_VALUES(times)                                                                   \
-    BENCH_NUMBER((times).median), BENCH_NUMBER((times).min), BENCH_NUMBER((times).p90)
+#define BENCH_TIME_VALUES(times) BENCH_NUMBER((times).median), BENCH_NUMBER((times).min), BENCH_NUMBER((times).p90)
 
 typedef struct bench_table {
     const bench_column *columns;
@@ -122,12 +120,11 @@ typedef struct bench_kind {
 /* The whole command; argv[0] is its name. Returns the exit code. */
 int bench_main(const bench_kind *kind, bench_options *options, int argc, char **argv);
 /* Prints a row: an array of a value for each of an array of columns. */
-#define BENCH_ROW(run, columns, values)                                                            \
-    do {                                                                                           \
-        _Static_assert(sizeof(values) / sizeof *(values) + 1 ==                                    \
-                           sizeof(columns) / sizeof *(columns),                                    \
-                       "a value for each column");                                                 \
-        bench_row(run, values);                                                                    \
+#define BENCH_ROW(run, columns, values)                                                                                \
+    do {                                                                                                               \
+        _Static_assert(sizeof(values) / sizeof *(values) + 1 == sizeof(columns) / sizeof *(columns),                   \
+                       "a value for each column");                                                                     \
+        bench_row(run, values);                                                                                        \
     } while (0)
 void bench_row(bench_run *run, const bench_value *values);
 /* Makes a grid of this size, its text "2x1x1x1". */
@@ -149,8 +146,7 @@ typedef struct bench_samples {
     double *work; /* one series */
 } bench_samples;
 
-/* What is measured. After each call `after` is told, which may be NULL; iterations that warm up are
- * below 0. */
+/* What is measured. After each call `after` is told, which may be NULL; iterations that warm up are below 0. */
 typedef struct bench_subject {
     qdr_status (*call)(void *user, int series); /* returns when its work is done */
     void (*after)(void *user, int series, int64_t iteration);
@@ -160,8 +156,8 @@ typedef struct bench_subject {
 /* In each iteration calls all series once, one after the other, each from a common start. Room for
  * n_more series is left behind them. Collective, the same result on all ranks; free samples in any
  * case. */
-int bench_measure(qdr_context *ctx, const bench_options *options, const bench_subject *subject,
-                  int n_series, int n_more, bench_samples *samples, failure *why);
+int bench_measure(qdr_context *ctx, const bench_options *options, const bench_subject *subject, int n_series,
+                  int n_more, bench_samples *samples, failure *why);
 void bench_free(bench_samples *samples);
 bench_times bench_times_of(const bench_samples *samples, int series);
 /* Medians over the iterations of a / b, and of a - b. */
@@ -176,7 +172,6 @@ qdr_status bench_all_ranks(qdr_context *ctx, bench_fold fold, double *values, in
 
 /* ---- the benchmarks ---- */
 
-extern const command command_bench_coll, command_bench_gemm, command_bench_layer,
-    command_bench_linear;
+extern const command command_bench_coll, command_bench_gemm, command_bench_layer, command_bench_linear;
 
 #endif

@@ -18,19 +18,10 @@ typedef struct coll_options {
     int caller_memory;
 } coll_options;
 
-enum {
-    OPTION_KIND,
-    OPTION_AXIS,
-    OPTION_MIN_BYTES,
-    OPTION_MAX_BYTES,
-    OPTION_FACTOR,
-    OPTION_MEMORY,
-    OPTION_SHARED
-};
+enum { OPTION_KIND, OPTION_AXIS, OPTION_MIN_BYTES, OPTION_MAX_BYTES, OPTION_FACTOR, OPTION_MEMORY, OPTION_SHARED };
 
 static const option_spec specs[] = {
-    {"kind", 0, "KIND",
-     "all-reduce (default), all-gather, reduce-scatter, broadcast, all-to-all, send-recv or all"},
+    {"kind", 0, "KIND", "all-reduce (default), all-gather, reduce-scatter, broadcast, all-to-all, send-recv or all"},
     {"axis", 0, "AXIS", "x, y, z or d; default: each that has more than one rank"},
     {"min-bytes", 'b', "BYTES", "first size, such as 8 or 64K; default 1K"},
     {"max-bytes", 'e', "BYTES", "last size; default 16M"},
@@ -77,10 +68,8 @@ static int take_option(int index, const char *value, void *user, failure *why)
     switch (index) {
     case OPTION_KIND: return take_kind(value, &options->kind, why);
     case OPTION_AXIS: return take_axis(value, &options->axis, why);
-    case OPTION_MIN_BYTES:
-        return option_bytes("min-bytes", value, MAX_BYTES, &options->min_bytes, why);
-    case OPTION_MAX_BYTES:
-        return option_bytes("max-bytes", value, MAX_BYTES, &options->max_bytes, why);
+    case OPTION_MIN_BYTES: return option_bytes("min-bytes", value, MAX_BYTES, &options->min_bytes, why);
+    case OPTION_MAX_BYTES: return option_bytes("max-bytes", value, MAX_BYTES, &options->max_bytes, why);
     case OPTION_FACTOR: return option_integer("factor", value, 2, 1 << 20, &options->factor, why);
     case OPTION_MEMORY: return take_memory(value, &options->caller_memory, why);
     default: return bench_take(index - OPTION_SHARED, value, &options->shared, why);
@@ -115,10 +104,7 @@ static const bench_column columns[] = {
     BENCH_LAST_COLUMN,
 };
 
-static const char *memory_text(const coll_options *options)
-{
-    return options->caller_memory ? "caller" : "library";
-}
+static const char *memory_text(const coll_options *options) { return options->caller_memory ? "caller" : "library"; }
 
 static void write_title(const void *user, int n_ranks, char *title, size_t capacity)
 {
@@ -132,8 +118,8 @@ static void write_title(const void *user, int n_ranks, char *title, size_t capac
              n_ranks, n_ranks == 1 ? "" : "s", memory_text(options));
 }
 
-static void print_case(bench_run *run, const coll_options *options, const char *grid,
-                       const coll_case *the_case, const bench_samples *samples)
+static void print_case(bench_run *run, const coll_options *options, const char *grid, const coll_case *the_case,
+                       const bench_samples *samples)
 {
     static const char *const axes[QDR_N_AXES] = {"x", "y", "z", "d"};
     const bench_times times = bench_times_of(samples, 0);
@@ -161,8 +147,7 @@ static void print_case(bench_run *run, const coll_options *options, const char *
 
 /* ---- one grid ---- */
 
-static int run_size(bench_run *run, const coll_options *options, const char *grid,
-                    coll_case *the_case, failure *why)
+static int run_size(bench_run *run, const coll_options *options, const char *grid, coll_case *the_case, failure *why)
 {
     const bench_subject subject = {coll_case_call, NULL, the_case};
     bench_samples samples = {0};
@@ -182,13 +167,11 @@ static int run_size(bench_run *run, const coll_options *options, const char *gri
 }
 
 /* All sizes of one kind; each has at least an element, and none comes twice. */
-static int run_kind(bench_run *run, const coll_options *options, const char *grid,
-                    coll_case *the_case, failure *why)
+static int run_kind(bench_run *run, const coll_options *options, const char *grid, coll_case *the_case, failure *why)
 {
     const int64_t elem_bytes = (int64_t)qdr_dtype_bytes(the_case->dtype);
     int64_t n_before = 0;
-    for (int64_t bytes = options->min_bytes; bytes <= options->max_bytes && !why->code;
-         bytes *= options->factor) {
+    for (int64_t bytes = options->min_bytes; bytes <= options->max_bytes && !why->code; bytes *= options->factor) {
         const int64_t n = bytes < elem_bytes ? 1 : bytes / elem_bytes;
         if (n == n_before) continue;
         n_before = n;
@@ -198,8 +181,8 @@ static int run_kind(bench_run *run, const coll_options *options, const char *gri
     return why->code;
 }
 
-static int run_axis(bench_run *run, const coll_options *options, grid_size size, qdr_grid *grid,
-                    qdr_axis axis, failure *why)
+static int run_axis(bench_run *run, const coll_options *options, grid_size size, qdr_grid *grid, qdr_axis axis,
+                    failure *why)
 {
     coll_case the_case = {.grid = grid, .axis = axis, .dtype = options->shared.dtype};
     const int64_t elem_bytes = (int64_t)qdr_dtype_bytes(the_case.dtype);
@@ -220,8 +203,7 @@ static int run_axis(bench_run *run, const coll_options *options, grid_size size,
 static int is_chosen(const coll_options *options, const qdr_grid *grid, int axis)
 {
     if (options->axis != ANY_AXIS) return axis == options->axis;
-    return qdr_grid_size(grid, (qdr_axis)axis) > 1 ||
-           (axis == QDR_D && qdr_context_size(qdr_grid_context(grid)) == 1);
+    return qdr_grid_size(grid, (qdr_axis)axis) > 1 || (axis == QDR_D && qdr_context_size(qdr_grid_context(grid)) == 1);
 }
 
 static int run_grid(bench_run *run, const void *user, grid_size size, failure *why)

@@ -24,8 +24,7 @@ typedef struct coll_case {
     int64_t n_wrong; /* elements on this rank */
 } coll_case;
 
-/* Memory for sizes up to most_elems. Collective over the grid, the same result on all ranks;
- * destroy it in any case. */
+/* Memory for sizes up to most_elems. Collective over the grid, the same result on all ranks; destroy it in any case. */
 int coll_case_create(coll_case *made, int64_t most_elems, int caller_memory, failure *why);
 void coll_case_destroy(coll_case *gone);
 /* Makes the size n elements: the vector of all-reduce, all-gather, reduce-scatter and broadcast,

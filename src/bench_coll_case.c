@@ -9,10 +9,7 @@
 
 /* ---- memory ---- */
 
-static qdr_context *context_of(const coll_case *the_case)
-{
-    return qdr_grid_context(the_case->grid);
-}
+static qdr_context *context_of(const coll_case *the_case) { return qdr_grid_context(the_case->grid); }
 
 static int allocate(const coll_case *made, void **memory, failure *why)
 {
@@ -20,8 +17,7 @@ static int allocate(const coll_case *made, void **memory, failure *why)
     if (!made->is_callers) return fail_status(why, qdr_mem_alloc(context_of(made), bytes, memory));
     *memory = malloc(bytes);
     if (*memory) return EXIT_OK;
-    return fail(why, EXIT_NOTHING_FITS, "bench coll: malloc has no %zu bytes; use --max-bytes",
-                bytes);
+    return fail(why, EXIT_NOTHING_FITS, "bench coll: malloc has no %zu bytes; use --max-bytes", bytes);
 }
 
 static void release(const coll_case *gone, void **memory)
@@ -65,16 +61,12 @@ static int64_t begin_of(const coll_case *the_case, int j)
 void coll_case_size(coll_case *sized, int64_t n_elems)
 {
     sized->n = n_elems;
-    for (int j = 0; j < sized->size; j++)
-        sized->counts[j] = begin_of(sized, j + 1) - begin_of(sized, j);
+    for (int j = 0; j < sized->size; j++) sized->counts[j] = begin_of(sized, j + 1) - begin_of(sized, j);
     for (int j = 0; j < sized->size; j++) sized->recv_counts[j] = sized->counts[sized->rank];
 }
 
 static int next_of(const coll_case *the_case) { return (the_case->rank + 1) % the_case->size; }
-static int previous_of(const coll_case *the_case)
-{
-    return (the_case->rank + the_case->size - 1) % the_case->size;
-}
+static int previous_of(const coll_case *the_case) { return (the_case->rank + the_case->size - 1) % the_case->size; }
 
 /* What this member sends and receives. */
 static int64_t n_sent(const coll_case *the_case)
@@ -90,10 +82,7 @@ static int64_t n_received(const coll_case *the_case)
 }
 
 /* They work on recv alone. */
-static int is_in_place(qdr_coll_kind kind)
-{
-    return kind == QDR_ALL_REDUCE || kind == QDR_BROADCAST;
-}
+static int is_in_place(qdr_coll_kind kind) { return kind == QDR_ALL_REDUCE || kind == QDR_BROADCAST; }
 
 double coll_bus_factor(qdr_coll_kind kind, int size)
 {
@@ -113,21 +102,16 @@ static qdr_status launch(const coll_case *c)
 {
     const int64_t own = c->counts[c->rank];
     switch (c->kind) {
-    case QDR_ALL_REDUCE:
-        return qdr_all_reduce(c->grid, c->axis, QDR_SUM, c->recv, c->n, c->dtype, NULL);
-    case QDR_ALL_GATHER:
-        return qdr_all_gather(c->grid, c->axis, c->send, c->recv, own, c->counts, c->dtype, NULL);
+    case QDR_ALL_REDUCE: return qdr_all_reduce(c->grid, c->axis, QDR_SUM, c->recv, c->n, c->dtype, NULL);
+    case QDR_ALL_GATHER: return qdr_all_gather(c->grid, c->axis, c->send, c->recv, own, c->counts, c->dtype, NULL);
     case QDR_REDUCE_SCATTER:
-        return qdr_reduce_scatter(c->grid, c->axis, QDR_SUM, c->send, c->recv, own, c->counts,
-                                  c->dtype, NULL);
-    case QDR_BROADCAST:
-        return qdr_grid_broadcast(c->grid, c->axis, 0, c->recv, c->n, c->dtype, NULL);
+        return qdr_reduce_scatter(c->grid, c->axis, QDR_SUM, c->send, c->recv, own, c->counts, c->dtype, NULL);
+    case QDR_BROADCAST: return qdr_grid_broadcast(c->grid, c->axis, 0, c->recv, c->n, c->dtype, NULL);
     case QDR_ALL_TO_ALL:
-        return qdr_all_to_all(c->grid, c->axis, c->send, c->counts, c->recv, c->recv_counts, 0,
-                              c->dtype, NULL);
+        return qdr_all_to_all(c->grid, c->axis, c->send, c->counts, c->recv, c->recv_counts, 0, c->dtype, NULL);
     default:
-        return qdr_send_recv(c->grid, c->axis, next_of(c), c->send, c->n, previous_of(c), c->recv,
-                             c->n, c->dtype, NULL);
+        return qdr_send_recv(c->grid, c->axis, next_of(c), c->send, c->n, previous_of(c), c->recv, c->n, c->dtype,
+                             NULL);
     }
 }
 
@@ -194,8 +178,7 @@ static void fill(coll_case *filled)
     void *data = is_in_place(filled->kind) ? filled->recv : filled->send;
     memset(filled->recv, 0xff, bytes); /* NaN: what nobody writes is wrong */
     if (filled->kind == QDR_BROADCAST && filled->rank != 0) return;
-    for (int64_t i = 0; i < n; i++)
-        element_write(filled->dtype, data, i, value_of(filled, filled->rank, i));
+    for (int64_t i = 0; i < n; i++) element_write(filled->dtype, data, i, value_of(filled, filled->rank, i));
 }
 
 qdr_status coll_case_check(coll_case *checked)

@@ -51,18 +51,17 @@ static void write_title(const void *user, int n_ranks, char *title, size_t capac
              "# Y = X·Wᵀ with m=%lld n=%lld k=%lld, %s, %s, %d rank%s\n"
              "# times of the slowest rank; limit: each rank's products alone, in turn with the "
              "others; share: median of limit / time\n",
-             (long long)options->extents.m, (long long)options->extents.n,
-             (long long)options->extents.k, qdr_dtype_name(options->shared.dtype),
-             bench_layout_text(options->shared.layout), n_ranks, n_ranks == 1 ? "" : "s");
+             (long long)options->extents.m, (long long)options->extents.n, (long long)options->extents.k,
+             qdr_dtype_name(options->shared.dtype), bench_layout_text(options->shared.layout), n_ranks,
+             n_ranks == 1 ? "" : "s");
 }
 
-static void print_pass(bench_run *run, const gemm_options *options, const char *grid,
-                       const bench_samples *samples, product_pass pass)
+static void print_pass(bench_run *run, const gemm_options *options, const char *grid, const bench_samples *samples,
+                       product_pass pass)
 {
     const int on_grid = 2 * (int)pass, limit = on_grid + 1;
     const bench_times times = bench_times_of(samples, on_grid);
-    const double flops = product_flops(options->extents.m, options->extents.n, options->extents.k,
-                                       pass);
+    const double flops = product_flops(options->extents.m, options->extents.n, options->extents.k, pass);
     const bench_value values[] = {
         BENCH_TEXT(grid),
         BENCH_TEXT(product_pass_text(pass)),
@@ -114,8 +113,7 @@ static const bench_kind kind = {
 
 static int run(int argc, char **argv)
 {
-    gemm_options options = {.shared = {.n_iterations = 10, .n_warmup = 2},
-                            .extents = PRODUCT_DEFAULT_EXTENTS};
+    gemm_options options = {.shared = {.n_iterations = 10, .n_warmup = 2}, .extents = PRODUCT_DEFAULT_EXTENTS};
     return bench_main(&kind, &options.shared, argc, argv);
 }
 

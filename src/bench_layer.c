@@ -43,13 +43,10 @@ static int take_option(int index, const char *value, void *user, failure *why)
     switch (index) {
     case OPTION_HIDDEN: return option_integer("hidden", value, 1, 1 << 20, &options->hidden, why);
     case OPTION_HEADS: return option_integer("heads", value, 1, 1 << 16, &options->n_heads, why);
-    case OPTION_CONTEXT:
-        return option_integer("context", value, 1, 1 << 20, &options->context, why);
-    case OPTION_SEQUENCES:
-        return option_integer("sequences", value, 1, 1 << 20, &options->n_sequences, why);
+    case OPTION_CONTEXT: return option_integer("context", value, 1, 1 << 20, &options->context, why);
+    case OPTION_SEQUENCES: return option_integer("sequences", value, 1, 1 << 20, &options->n_sequences, why);
     case OPTION_LAYERS: return option_integer("layers", value, 1, 1024, &options->n_layers, why);
-    case OPTION_BATCH_PARTS:
-        return option_integer("batch-parts", value, 1, 16, &options->n_batch_parts, why);
+    case OPTION_BATCH_PARTS: return option_integer("batch-parts", value, 1, 16, &options->n_batch_parts, why);
     case OPTION_MACHINE:
         options->machine_name = value;
         return fail_status(why, qdr_machine_load(value, &options->machine));
@@ -66,26 +63,23 @@ static int check_options(const void *user, failure *why)
                     "bench layer: --machine predicts panels that are chosen by cost, and one part "
                     "of the batch; leave --panels and --batch-parts out");
     if (hidden % n_heads == 0) return EXIT_OK;
-    return fail(why, EXIT_USAGE, "bench layer: %lld heads do not divide --hidden %lld; use %lld",
-                (long long)n_heads, (long long)hidden,
-                (long long)((hidden / n_heads + 1) * n_heads));
+    return fail(why, EXIT_USAGE, "bench layer: %lld heads do not divide --hidden %lld; use %lld", (long long)n_heads,
+                (long long)hidden, (long long)((hidden / n_heads + 1) * n_heads));
 }
 
 /* ---- rows ---- */
 
-#define COMMON_COLUMNS                                                                             \
-    {"grid", "grid", "", VALUE_TEXT, 12, 0, 0}, {"pass", "pass", "", VALUE_TEXT, 9, 0, 0},         \
-        BENCH_SETTING("hidden", VALUE_WHOLE), BENCH_SETTING("heads", VALUE_WHOLE),                 \
-        BENCH_SETTING("context", VALUE_WHOLE), BENCH_SETTING("sequences", VALUE_WHOLE),            \
-        BENCH_SETTING("layers", VALUE_WHOLE), BENCH_SETTING("batch_parts", VALUE_WHOLE),           \
-        BENCH_SETTING("dtype", VALUE_TEXT), BENCH_SETTING("layout", VALUE_TEXT),                   \
-        BENCH_SETTING("ranks", VALUE_WHOLE), BENCH_TIME_COLUMNS("", "(ms)", 1e3),                  \
-        BENCH_TIME_COLUMNS("serial_", "serial", 1e3), {"gain", "gain", "", VALUE_REAL, 6, 1, 3},   \
-        {"limit_median_secs", "limit", "(ms)", VALUE_REAL, 10, 1e3, 3},                            \
-        {"share", "share", "", VALUE_REAL, 6, 1, 3},                                               \
-        {"tokens_per_sec", "tokens/s", "", VALUE_REAL, 10, 1, 0},                                  \
-    {                                                                                              \
-        "samples", "samples", "", VALUE_WHOLE, 7, 1, 0                                             \
+#define COMMON_COLUMNS                                                                                                 \
+    {"grid", "grid", "", VALUE_TEXT, 12, 0, 0}, {"pass", "pass", "", VALUE_TEXT, 9, 0, 0},                             \
+        BENCH_SETTING("hidden", VALUE_WHOLE), BENCH_SETTING("heads", VALUE_WHOLE),                                     \
+        BENCH_SETTING("context", VALUE_WHOLE), BENCH_SETTING("sequences", VALUE_WHOLE),                                \
+        BENCH_SETTING("layers", VALUE_WHOLE), BENCH_SETTING("batch_parts", VALUE_WHOLE),                               \
+        BENCH_SETTING("dtype", VALUE_TEXT), BENCH_SETTING("layout", VALUE_TEXT), BENCH_SETTING("ranks", VALUE_WHOLE),  \
+        BENCH_TIME_COLUMNS("", "(ms)", 1e3), BENCH_TIME_COLUMNS("serial_", "serial", 1e3),                             \
+        {"gain", "gain", "", VALUE_REAL, 6, 1, 3}, {"limit_median_secs", "limit", "(ms)", VALUE_REAL, 10, 1e3, 3},     \
+        {"share", "share", "", VALUE_REAL, 6, 1, 3}, {"tokens_per_sec", "tokens/s", "", VALUE_REAL, 10, 1, 0},         \
+    {                                                                                                                  \
+        "samples", "samples", "", VALUE_WHOLE, 7, 1, 0                                                                 \
     }
 
 static const bench_column plain_columns[] = {COMMON_COLUMNS, BENCH_LAST_COLUMN};
@@ -101,20 +95,18 @@ static const bench_column columns[] = {
 static void write_title(const void *user, int n_ranks, char *title, size_t capacity)
 {
     const layer_options *options = user;
-    snprintf(
-        title, capacity,
-        "# %lld transformer layer%s, hidden %lld, %lld heads, %lld sequences of %lld tokens, "
-        "%s, %s, %d rank%s\n"
-        "# times of the slowest rank: with overlap; serial: without; gain: median of serial / "
-        "time\n"
-        "# limit: each rank's products alone, in turn; share: median of limit / time\n"
-        "%s",
-        (long long)options->n_layers, options->n_layers == 1 ? "" : "s", (long long)options->hidden,
-        (long long)options->n_heads, (long long)options->n_sequences, (long long)options->context,
-        qdr_dtype_name(options->shared.dtype), bench_layout_text(options->shared.layout), n_ranks,
-        n_ranks == 1 ? "" : "s",
-        options->machine_name ? "# model: what --machine says of both; error: model / median - 1\n"
-                              : "");
+    snprintf(title, capacity,
+             "# %lld transformer layer%s, hidden %lld, %lld heads, %lld sequences of %lld tokens, "
+             "%s, %s, %d rank%s\n"
+             "# times of the slowest rank: with overlap; serial: without; gain: median of serial / "
+             "time\n"
+             "# limit: each rank's products alone, in turn; share: median of limit / time\n"
+             "%s",
+             (long long)options->n_layers, options->n_layers == 1 ? "" : "s", (long long)options->hidden,
+             (long long)options->n_heads, (long long)options->n_sequences, (long long)options->context,
+             qdr_dtype_name(options->shared.dtype), bench_layout_text(options->shared.layout), n_ranks,
+             n_ranks == 1 ? "" : "s",
+             options->machine_name ? "# model: what --machine says of both; error: model / median - 1\n" : "");
 }
 
 /* ---- what is measured ---- */
@@ -136,10 +128,8 @@ static qdr_status make_limits(layer_bench *bench, const bench_options *options)
     qdr_status status = QDR_OK;
     for (int i = 0; status >= 0 && i < N_LAYER_PRODUCTS; i++) {
         product_desc own = {.dtype = options->dtype, .n_panels = 1, .bias = 1};
-        status = product_own_shape(bench->grid, bench->stacks[0].products[i], &own.m, &own.n,
-                                   &own.k);
-        if (status >= 0)
-            status = product_create(bench->alone, (grid_size){1, 1, 1, 1}, &own, &bench->limits[i]);
+        status = product_own_shape(bench->grid, bench->stacks[0].products[i], &own.m, &own.n, &own.k);
+        if (status >= 0) status = product_create(bench->alone, (grid_size){1, 1, 1, 1}, &own, &bench->limits[i]);
     }
     return status;
 }
@@ -178,8 +168,7 @@ static qdr_status run_limit(const layer_bench *bench, product_pass pass)
 {
     qdr_status status = QDR_OK;
     for (int64_t layer = 0; layer < bench->n_layers; layer++)
-        for (int i = 0; status >= 0 && i < N_LAYER_PRODUCTS; i++)
-            status = product_run(&bench->limits[i], pass);
+        for (int i = 0; status >= 0 && i < N_LAYER_PRODUCTS; i++) status = product_run(&bench->limits[i], pass);
     return status;
 }
 
@@ -190,8 +179,7 @@ static qdr_status call(void *user, int series)
     const product_pass pass = (product_pass)(series / N_VARIANTS);
     if (variant == LIMIT) return run_limit(bench, pass);
     qdr_stack *stack = bench->stacks[variant].stack;
-    const qdr_status status = pass == PASS_BACKWARD ? qdr_stack_backward(stack, 0, 1)
-                                                    : qdr_stack_forward(stack);
+    const qdr_status status = pass == PASS_BACKWARD ? qdr_stack_backward(stack, 0, 1) : qdr_stack_forward(stack);
     return status < 0 ? status : qdr_stream_synchronize(qdr_context_stream(bench->ctx));
 }
 
@@ -230,8 +218,8 @@ static qdr_network network_of(const layer_options *options)
                          .norms_per_layer = 2};
 }
 
-static qdr_status predict_with(const qdr_model *model, const layer_options *options, grid_size size,
-                               int overlap, double secs[N_PASSES])
+static qdr_status predict_with(const qdr_model *model, const layer_options *options, grid_size size, int overlap,
+                               double secs[N_PASSES])
 {
     const qdr_plan plan = {.version = QDR_OPTS_INIT,
                            .x = size.x,
@@ -267,8 +255,8 @@ static qdr_status predict(const layer_options *options, grid_size size, predicti
 
 /* ---- one grid ---- */
 
-static void print_pass(bench_run *run, const layer_options *options, const char *grid,
-                       const bench_samples *samples, const prediction *said, int pass)
+static void print_pass(bench_run *run, const layer_options *options, const char *grid, const bench_samples *samples,
+                       const prediction *said, int pass)
 {
     const int first = N_VARIANTS * pass;
     const bench_times overlapped = bench_times_of(samples, first + OVERLAPPED);
@@ -310,8 +298,7 @@ static int run_grid(bench_run *run, const void *user, grid_size size, failure *w
     char grid[64];
     bench_grid_text(size, grid);
     if (!options->machine_name) run->table.columns = plain_columns;
-    if (!fail_status(why, predict(options, size, &said)) &&
-        !fail_status(why, prepare(&bench, options, size)))
+    if (!fail_status(why, predict(options, size, &said)) && !fail_status(why, prepare(&bench, options, size)))
         bench_measure(run->ctx, &options->shared, &subject, N_SERIES, N_VARIANTS, &samples, why);
     for (int variant = 0; !why->code && variant < N_VARIANTS; variant++)
         bench_add(&samples, variant, N_VARIANTS + variant, N_SERIES + variant);
@@ -353,9 +340,8 @@ const command command_bench_layer = {
             "every rank alone,\n"
             "which have no norm, attention or communication.",
     .options = specs,
-    .examples =
-        "  quadrille bench layer --local 4 --grid all --hidden 1024 --heads 16\n"
-        "  mpiexec.mpich -n 4 quadrille bench layer --grid 2x2x1x1 --layout scattered --json\n"
-        "  mpiexec.mpich -n 4 quadrille bench layer --grid all --machine cluster.json\n",
+    .examples = "  quadrille bench layer --local 4 --grid all --hidden 1024 --heads 16\n"
+                "  mpiexec.mpich -n 4 quadrille bench layer --grid 2x2x1x1 --layout scattered --json\n"
+                "  mpiexec.mpich -n 4 quadrille bench layer --grid all --machine cluster.json\n",
     .run = run,
 };

@@ -31,10 +31,10 @@ static int take_option(int index, const char *value, void *user, failure *why)
     }
 }
 
-#define TRAFFIC_COLUMNS(axis)                                                                      \
-    {axis "_bytes", axis " sends", "(MB)", VALUE_REAL, 9, 1e-6, 3},                                \
-    {                                                                                              \
-        axis "_secs", axis " takes", "(ms)", VALUE_REAL, 8, 1e3, 3                                 \
+#define TRAFFIC_COLUMNS(axis)                                                                                          \
+    {axis "_bytes", axis " sends", "(MB)", VALUE_REAL, 9, 1e-6, 3},                                                    \
+    {                                                                                                                  \
+        axis "_secs", axis " takes", "(ms)", VALUE_REAL, 8, 1e3, 3                                                     \
     }
 
 static const bench_column columns[] = {
@@ -71,10 +71,10 @@ static void write_title(const void *user, int n_ranks, char *title, size_t capac
              "median of limit / time; exposed: of time - limit\n"
              "# an axis sends: per pass, the rank that sends most; takes: its collectives, hidden "
              "or not\n",
-             options->bias ? " + b" : "", (long long)options->extents.m,
-             (long long)options->extents.n, (long long)options->extents.k,
-             qdr_dtype_name(options->shared.dtype), bench_layout_text(options->shared.layout),
-             options->transposed ? ", transposed" : "", n_ranks, n_ranks == 1 ? "" : "s");
+             options->bias ? " + b" : "", (long long)options->extents.m, (long long)options->extents.n,
+             (long long)options->extents.k, qdr_dtype_name(options->shared.dtype),
+             bench_layout_text(options->shared.layout), options->transposed ? ", transposed" : "", n_ranks,
+             n_ranks == 1 ? "" : "s");
 }
 
 /* ---- what each axis sends ---- */
@@ -96,8 +96,7 @@ static void count_traffic(void *user, int series, int64_t iteration)
     qdr_grid *grid = bench->pair.on_grid.grid;
     for (int channel = 0; iteration >= 0 && channel < QDR_N_CHANNELS; channel++)
         for (int coll = 0; coll < QDR_N_COLL_KINDS; coll++) {
-            const qdr_traffic sent = qdr_grid_traffic(grid, (qdr_channel)channel,
-                                                      (qdr_coll_kind)coll);
+            const qdr_traffic sent = qdr_grid_traffic(grid, (qdr_channel)channel, (qdr_coll_kind)coll);
             axis_traffic *sum = &bench->traffic[series / 2][qdr_channel_axis((qdr_channel)channel)];
             sum->bytes += (double)sent.bytes_sent;
             sum->secs += sent.secs;
@@ -111,14 +110,12 @@ typedef struct local_shape {
     int64_t m, n, k;
 } local_shape;
 
-static void print_pass(bench_run *run, const linear_options *options, const char *grid,
-                       const bench_samples *samples, const local_shape *local, product_pass pass,
-                       const axis_traffic traffic[QDR_N_AXES])
+static void print_pass(bench_run *run, const linear_options *options, const char *grid, const bench_samples *samples,
+                       const local_shape *local, product_pass pass, const axis_traffic traffic[QDR_N_AXES])
 {
     const int on_grid = 2 * (int)pass, limit = on_grid + 1;
     const bench_times times = bench_times_of(samples, on_grid);
-    const double flops = product_flops(options->extents.m, options->extents.n, options->extents.k,
-                                       pass);
+    const double flops = product_flops(options->extents.m, options->extents.n, options->extents.k, pass);
     const double n = (double)samples->n;
 #define AXIS(axis) BENCH_NUMBER(traffic[axis].bytes / n), BENCH_NUMBER(traffic[axis].secs / n)
     const bench_value values[] = {
@@ -148,18 +145,17 @@ static void print_pass(bench_run *run, const linear_options *options, const char
     BENCH_ROW(run, columns, values);
 }
 
-static int measure(bench_run *run, const linear_options *options, grid_size size,
-                   linear_bench *bench, bench_samples *samples, failure *why)
+static int measure(bench_run *run, const linear_options *options, grid_size size, linear_bench *bench,
+                   bench_samples *samples, failure *why)
 {
     const bench_subject subject = {product_pair_call, count_traffic, bench};
     local_shape local = {0, 0, 0};
     char grid[64];
     bench_grid_text(size, grid);
     qdr_grid_reset_traffic(bench->pair.on_grid.grid);
-    if (bench_measure(run->ctx, &options->shared, &subject, N_PAIR_SERIES, 0, samples, why))
-        return why->code;
-    qdr_status status = product_own_shape(bench->pair.on_grid.grid, bench->pair.on_grid.layer,
-                                          &local.m, &local.n, &local.k); /* rank 0's: no smaller */
+    if (bench_measure(run->ctx, &options->shared, &subject, N_PAIR_SERIES, 0, samples, why)) return why->code;
+    qdr_status status = product_own_shape(bench->pair.on_grid.grid, bench->pair.on_grid.layer, &local.m, &local.n,
+                                          &local.k); /* rank 0's: no smaller */
     if (status >= 0)
         status = bench_all_ranks(run->ctx, FOLD_MAX, &bench->traffic[0][0].bytes,
                                  sizeof bench->traffic / sizeof(double));
@@ -199,8 +195,7 @@ static const bench_kind kind = {
 
 static int run(int argc, char **argv)
 {
-    linear_options options = {.shared = {.n_iterations = 10, .n_warmup = 2},
-                              .extents = PRODUCT_DEFAULT_EXTENTS};
+    linear_options options = {.shared = {.n_iterations = 10, .n_warmup = 2}, .extents = PRODUCT_DEFAULT_EXTENTS};
     return bench_main(&kind, &options.shared, argc, argv);
 }
 

@@ -15,8 +15,7 @@ static double now_secs(void)
 }
 
 /* mine, theirs: memory for the n values of this and of another rank. */
-static qdr_status fold_ranks(qdr_context *ctx, bench_fold fold, double *values, int64_t n,
-                             double *mine, double *theirs)
+static qdr_status fold_ranks(qdr_context *ctx, bench_fold fold, double *values, int64_t n, double *mine, double *theirs)
 {
     const size_t bytes = (size_t)n * sizeof *values;
     memcpy(mine, values, bytes);
@@ -25,8 +24,7 @@ static qdr_status fold_ranks(qdr_context *ctx, bench_fold fold, double *values, 
         const qdr_status status = qdr_broadcast(ctx, rank, theirs, bytes);
         if (status < 0) return status;
         for (int64_t i = 0; i < n; i++) {
-            const double with = fold == FOLD_SUM ? values[i] + theirs[i]
-                                                 : fmax(values[i], theirs[i]);
+            const double with = fold == FOLD_SUM ? values[i] + theirs[i] : fmax(values[i], theirs[i]);
             values[i] = rank == 0 ? theirs[i] : with;
         }
     }
@@ -57,16 +55,15 @@ static qdr_status measure(qdr_context *ctx, int64_t n_warmup, const bench_subjec
     return QDR_OK;
 }
 
-int bench_measure(qdr_context *ctx, const bench_options *options, const bench_subject *subject,
-                  int n_series, int n_more, bench_samples *samples, failure *why)
+int bench_measure(qdr_context *ctx, const bench_options *options, const bench_subject *subject, int n_series,
+                  int n_more, bench_samples *samples, failure *why)
 {
     const int64_t n = options->n_iterations;
     *samples = (bench_samples){.n_series = n_series, .n = n};
     samples->secs = calloc((size_t)(n * (n_series + n_more)), sizeof *samples->secs);
     samples->work = calloc((size_t)n, sizeof *samples->work);
     if (!samples->secs || !samples->work)
-        fail(why, EXIT_NOTHING_FITS, "bench: no memory for the times of %lld iterations",
-             (long long)n);
+        fail(why, EXIT_NOTHING_FITS, "bench: no memory for the times of %lld iterations", (long long)n);
     if (fail_together(why, ctx) || !samples->secs) return why->code;
     qdr_status status = measure(ctx, options->n_warmup, subject, samples);
     if (status >= 0) status = bench_all_ranks(ctx, FOLD_MAX, samples->secs, n * n_series);
@@ -92,8 +89,7 @@ static double at_share(const double *sorted, int64_t n, double share)
 {
     const double place = share * (double)(n - 1);
     const int64_t below = (int64_t)place;
-    return sorted[below] +
-           (below + 1 < n ? (place - (double)below) * (sorted[below + 1] - sorted[below]) : 0);
+    return sorted[below] + (below + 1 < n ? (place - (double)below) * (sorted[below + 1] - sorted[below]) : 0);
 }
 
 /* Of what lies in `work`. */
@@ -104,10 +100,7 @@ static bench_times times_of_work(const bench_samples *samples)
     return (bench_times){at_share(work, samples->n, 0.5), work[0], at_share(work, samples->n, 0.9)};
 }
 
-static const double *series_of(const bench_samples *samples, int series)
-{
-    return samples->secs + series * samples->n;
-}
+static const double *series_of(const bench_samples *samples, int series) { return samples->secs + series * samples->n; }
 
 bench_times bench_times_of(const bench_samples *samples, int series)
 {

@@ -70,8 +70,7 @@ static json_t *json_of(const bench_column *column, const bench_value *value)
 {
     if (value->text) return json_string(value->text);
     if (isnan(value->number)) return json_null();
-    return column->kind == VALUE_WHOLE ? json_integer((json_int_t)value->number)
-                                       : json_real(value->number);
+    return column->kind == VALUE_WHOLE ? json_integer((json_int_t)value->number) : json_real(value->number);
 }
 
 /* The settings, or what differs from row to row. */
@@ -79,8 +78,7 @@ static json_t *json_row(const bench_table *table, const bench_value *values, int
 {
     json_t *object = json_object();
     for (const bench_column *column = table->columns; column->name; column++, values++)
-        if (are_settings == !column->title)
-            json_object_set_new(object, column->name, json_of(column, values));
+        if (are_settings == !column->title) json_object_set_new(object, column->name, json_of(column, values));
     return object;
 }
 

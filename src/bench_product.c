@@ -19,16 +19,13 @@ int product_take_extent(int index, const char *value, product_extents *extents, 
 
 void product_fill(void *data, int64_t n_elems, qdr_dtype dtype)
 {
-    for (int64_t i = 0; i < n_elems; i++)
-        element_write(dtype, data, i, (double)(i % 7 + 1) * 0.125);
+    for (int64_t i = 0; i < n_elems; i++) element_write(dtype, data, i, (double)(i % 7 + 1) * 0.125);
 }
 
 static qdr_status describe(product *made, const product_desc *desc)
 {
-    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = desc->m, .dtype = desc->dtype,
-                                 .panels = desc->n_panels};
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{desc->k, 1}},
-                                 .col_axis = desc->transposed ? QDR_Y : QDR_X,
+    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = desc->m, .dtype = desc->dtype, .panels = desc->n_panels};
+    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{desc->k, 1}}, .col_axis = desc->transposed ? QDR_Y : QDR_X,
                                  .layout = desc->layout};
     const qdr_linear_desc linear = {QDR_OPTS_INIT,
                                     .name = "product",
@@ -41,8 +38,7 @@ static qdr_status describe(product *made, const product_desc *desc)
     qdr_status status = qdr_stack_create(made->grid, &opts, &made->stack);
     if (status < 0) return status;
     status = qdr_stack_add_input(made->stack, "x", &input, 1, &made->in);
-    if (status >= 0)
-        status = qdr_stack_add_linear(made->stack, &linear, made->in, &made->out, &made->layer);
+    if (status >= 0) status = qdr_stack_add_linear(made->stack, &linear, made->in, &made->out, &made->layer);
     status = qdr_agree(qdr_grid_context(made->grid), status); /* adding is local */
     return status < 0 ? status : qdr_stack_build(made->stack);
 }
@@ -76,24 +72,18 @@ void product_destroy(product *gone)
     qdr_grid_destroy(&gone->grid);
 }
 
-const char *product_pass_text(product_pass pass)
-{
-    return pass == PASS_BACKWARD ? "backward" : "forward";
-}
+const char *product_pass_text(product_pass pass) { return pass == PASS_BACKWARD ? "backward" : "forward"; }
 
 qdr_status product_run(const product *ran, product_pass pass)
 {
-    const qdr_status status = pass == PASS_BACKWARD
-                                  ? qdr_linear_backward(ran->layer, ran->dy, ran->x, ran->dx, 0,
-                                                        NULL)
-                                  : qdr_linear_forward(ran->layer, ran->x, ran->y, 0, NULL);
+    const qdr_status status = pass == PASS_BACKWARD ? qdr_linear_backward(ran->layer, ran->dy, ran->x, ran->dx, 0, NULL)
+                                                    : qdr_linear_forward(ran->layer, ran->x, ran->y, 0, NULL);
     if (status < 0) return status;
     return qdr_stream_synchronize(qdr_context_stream(qdr_grid_context(ran->grid)));
 }
 
 /* Scattered rows are gathered for the product: it has all of the cell's. */
-qdr_status product_own_shape(const qdr_grid *grid, const qdr_linear *layer, int64_t *m, int64_t *n,
-                             int64_t *k)
+qdr_status product_own_shape(const qdr_grid *grid, const qdr_linear *layer, int64_t *m, int64_t *n, int64_t *k)
 {
     const int rank = qdr_context_rank(qdr_grid_context(grid));
     qdr_matrix in, out;
@@ -117,8 +107,7 @@ double product_flops(int64_t m, int64_t n, int64_t k, product_pass pass)
 
 qdr_status context_alone(qdr_context *ctx, qdr_context **alone)
 {
-    const qdr_context_opts opts = {QDR_OPTS_INIT, .n_threads = qdr_context_threads(ctx),
-                                   .device = "cpu"};
+    const qdr_context_opts opts = {QDR_OPTS_INIT, .n_threads = qdr_context_threads(ctx), .device = "cpu"};
     return qdr_agree(ctx, qdr_context_create_self(&opts, alone));
 }
 
@@ -129,14 +118,12 @@ static const grid_size one_rank = {1, 1, 1, 1};
 static qdr_status make_limit(product_pair *pair, const product_desc *desc)
 {
     product_desc own = {.dtype = desc->dtype, .n_panels = desc->n_panels, .bias = desc->bias};
-    const qdr_status status = product_own_shape(pair->on_grid.grid, pair->on_grid.layer, &own.m,
-                                                &own.n, &own.k);
+    const qdr_status status = product_own_shape(pair->on_grid.grid, pair->on_grid.layer, &own.m, &own.n, &own.k);
     if (own.n == 0 || own.k == 0) return status; /* no products, which take no time */
     return status < 0 ? status : product_create(pair->alone, one_rank, &own, &pair->limit);
 }
 
-qdr_status product_pair_create(qdr_context *ctx, grid_size size, const product_desc *desc,
-                               product_pair *pair)
+qdr_status product_pair_create(qdr_context *ctx, grid_size size, const product_desc *desc, product_pair *pair)
 {
     pair->ctx = ctx;
     qdr_status status = product_create(ctx, size, desc, &pair->on_grid);

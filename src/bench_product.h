@@ -9,25 +9,22 @@
 typedef struct product_extents {
     int64_t m, n, k;
 } product_extents;
-#define PRODUCT_DEFAULT_EXTENTS                                                                    \
-    {                                                                                              \
-        4096, 4096, 4096                                                                           \
+#define PRODUCT_DEFAULT_EXTENTS                                                                                        \
+    {                                                                                                                  \
+        4096, 4096, 4096                                                                                               \
     }
-/* The first entries of a table of options, and what takes them: *value NULL or not, index 0 to 2.
- */
-#define PRODUCT_EXTENT_SPECS                                                                       \
-    {"rows", 'm', "M", "rows of X and Y, over all ranks; default 4096"},                           \
-        {"outputs", 'n', "N", "columns of Y; default 4096"},                                       \
-    {                                                                                              \
-        "inputs", 'k', "K", "columns of X; default 4096"                                           \
+/* The first entries of a table of options, and what takes them: *value NULL or not, index 0 to 2. */
+#define PRODUCT_EXTENT_SPECS                                                                                           \
+    {"rows", 'm', "M", "rows of X and Y, over all ranks; default 4096"},                                               \
+        {"outputs", 'n', "N", "columns of Y; default 4096"},                                                           \
+    {                                                                                                                  \
+        "inputs", 'k', "K", "columns of X; default 4096"                                                               \
     }
 enum { N_PRODUCT_EXTENTS = 3 };
 int product_take_extent(int index, const char *value, product_extents *extents, failure *why);
-#define PRODUCT_EXTENT_COLUMNS                                                                     \
-    BENCH_SETTING("m", VALUE_WHOLE), BENCH_SETTING("n", VALUE_WHOLE),                              \
-        BENCH_SETTING("k", VALUE_WHOLE)
-#define PRODUCT_EXTENT_VALUES(extents)                                                             \
-    BENCH_NUMBER((extents).m), BENCH_NUMBER((extents).n), BENCH_NUMBER((extents).k)
+#define PRODUCT_EXTENT_COLUMNS                                                                                         \
+    BENCH_SETTING("m", VALUE_WHOLE), BENCH_SETTING("n", VALUE_WHOLE), BENCH_SETTING("k", VALUE_WHOLE)
+#define PRODUCT_EXTENT_VALUES(extents) BENCH_NUMBER((extents).m), BENCH_NUMBER((extents).n), BENCH_NUMBER((extents).k)
 
 typedef struct product_desc {
     int64_t m, n, k; /* global */
@@ -47,8 +44,7 @@ typedef struct product {
 } product;
 
 /* Makes the layer and fills it with numbers. Collective over ctx; destroy it in any case. */
-qdr_status product_create(qdr_context *ctx, grid_size size, const product_desc *desc,
-                          product *made);
+qdr_status product_create(qdr_context *ctx, grid_size size, const product_desc *desc, product *made);
 /* Takes what is zero. Collective. */
 void product_destroy(product *gone);
 typedef enum product_pass { PASS_FORWARD, PASS_BACKWARD, N_PASSES } product_pass;
@@ -57,14 +53,12 @@ const char *product_pass_text(product_pass pass);
 /* To the end of its work. */
 qdr_status product_run(const product *ran, product_pass pass);
 /* Rows, outputs and inputs of this rank's own product of a layer. */
-qdr_status product_own_shape(const qdr_grid *grid, const qdr_linear *layer, int64_t *m, int64_t *n,
-                             int64_t *k);
+qdr_status product_own_shape(const qdr_grid *grid, const qdr_linear *layer, int64_t *m, int64_t *n, int64_t *k);
 double product_flops(int64_t m, int64_t n, int64_t k, product_pass pass);
 /* Numbers of a usual size in memory of n elements: no product meets subnormal ones. */
 void product_fill(void *data, int64_t n_elems, qdr_dtype dtype);
 
-/* A context of this rank alone, with as many BLAS threads as that of the world. Collective over
- * ctx. */
+/* A context of this rank alone, with as many BLAS threads as that of the world. Collective over ctx. */
 qdr_status context_alone(qdr_context *ctx, qdr_context **alone);
 
 /* A layer on a grid, and its limit: the same products of every rank without communication. In
@@ -75,8 +69,7 @@ typedef struct product_pair {
 } product_pair;
 enum { N_PAIR_SERIES = 2 * N_PASSES };
 /* Collective over ctx, the same result on all ranks; destroy it in any case. */
-qdr_status product_pair_create(qdr_context *ctx, grid_size size, const product_desc *desc,
-                               product_pair *pair);
+qdr_status product_pair_create(qdr_context *ctx, grid_size size, const product_desc *desc, product_pair *pair);
 void product_pair_destroy(product_pair *pair);
 /* A bench_subject's call, user is the pair. */
 qdr_status product_pair_call(void *user, int series);

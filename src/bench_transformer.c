@@ -6,16 +6,15 @@
 
 #include "bench_product.h"
 
-#define TRY(call)                                                                                  \
-    do {                                                                                           \
-        const qdr_status try_status_ = (call);                                                     \
-        if (try_status_ < 0) return try_status_;                                                   \
+#define TRY(call)                                                                                                      \
+    do {                                                                                                               \
+        const qdr_status try_status_ = (call);                                                                         \
+        if (try_status_ < 0) return try_status_;                                                                       \
     } while (0)
 
 /* Every product that ends in the residual stream is transposed: it reads what a normal one wrote
  * and writes what the next normal one reads. */
-static qdr_status add_attention_half(transformer *made, const transformer_desc *desc, qdr_edge in,
-                                     qdr_edge *out)
+static qdr_status add_attention_half(transformer *made, const transformer_desc *desc, qdr_edge in, qdr_edge *out)
 {
     const int64_t hidden = desc->hidden, head = hidden / desc->n_heads;
     const qdr_linear_desc qkv_desc = {QDR_OPTS_INIT,
@@ -25,9 +24,8 @@ static qdr_status add_attention_half(transformer *made, const transformer_desc *
                                       .bias = 1,
                                       .out_layout = desc->layout,
                                       .out_row_unit = desc->context};
-    const qdr_linear_desc proj_desc = {
-        QDR_OPTS_INIT, .name = "proj",  .in = {{hidden, head}},    .out = {{hidden, 1}},
-        .bias = 1,     .transposed = 1, .out_layout = desc->layout};
+    const qdr_linear_desc proj_desc = {QDR_OPTS_INIT, .name = "proj",  .in = {{hidden, head}},    .out = {{hidden, 1}},
+                                       .bias = 1,     .transposed = 1, .out_layout = desc->layout};
     qdr_stack *stack = made->stack;
     qdr_edge norm, qkv, mixed, added;
     TRY(qdr_stack_add_layer_norm(stack, "norm1", 0, in, &norm));
@@ -37,16 +35,14 @@ static qdr_status add_attention_half(transformer *made, const transformer_desc *
     return qdr_stack_add_residual(stack, "residual1", in, added, out);
 }
 
-static qdr_status add_mlp_half(transformer *made, const transformer_desc *desc, qdr_edge in,
-                               qdr_edge *out)
+static qdr_status add_mlp_half(transformer *made, const transformer_desc *desc, qdr_edge in, qdr_edge *out)
 {
     const int64_t hidden = desc->hidden;
     const qdr_linear_desc fc_desc = {QDR_OPTS_INIT,       .name = "fc",
                                      .in = {{hidden, 1}}, .out = {{4 * hidden, 1}},
                                      .bias = 1,           .out_layout = desc->layout};
-    const qdr_linear_desc fc2_desc = {
-        QDR_OPTS_INIT, .name = "fc2",   .in = {{4 * hidden, 1}},   .out = {{hidden, 1}},
-        .bias = 1,     .transposed = 1, .out_layout = desc->layout};
+    const qdr_linear_desc fc2_desc = {QDR_OPTS_INIT, .name = "fc2",   .in = {{4 * hidden, 1}},   .out = {{hidden, 1}},
+                                      .bias = 1,     .transposed = 1, .out_layout = desc->layout};
     qdr_stack *stack = made->stack;
     qdr_edge norm, wide, bent, added;
     TRY(qdr_stack_add_layer_norm(stack, "norm2", 0, in, &norm));
@@ -58,8 +54,7 @@ static qdr_status add_mlp_half(transformer *made, const transformer_desc *desc, 
 
 static qdr_status describe(transformer *made, const transformer_desc *desc)
 {
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{desc->hidden, 1}}, .col_axis = QDR_X,
-                                 .layout = desc->layout};
+    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{desc->hidden, 1}}, .col_axis = QDR_X, .layout = desc->layout};
     TRY(qdr_stack_add_input(made->stack, "x", &input, 1, &made->in));
     made->out = made->in;
     for (int64_t i = 0; i < desc->n_layers; i++) {

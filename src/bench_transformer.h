@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Transformer layers as a stack: norm, qkv, attention, proj, residual; norm, fc, gelu, fc2,
- * residual. */
+/* Transformer layers as a stack: norm, qkv, attention, proj, residual; norm, fc, gelu, fc2, residual. */
 #ifndef QUADRILLE_SRC_BENCH_TRANSFORMER_H
 #define QUADRILLE_SRC_BENCH_TRANSFORMER_H
 

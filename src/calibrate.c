@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `quadrille calibrate`: measures what the model's constants rest on, fits them, writes a machine
- * file. */
+/* `quadrille calibrate`: measures what the model's constants rest on, fits them, writes a machine file. */
 #include "calibrate.h"
 
 #include <quadrille/launch.h>
@@ -18,16 +17,7 @@ typedef struct calibrate_options {
     bench_format format;
 } calibrate_options;
 
-enum {
-    OPTION_OUT,
-    OPTION_FORCE,
-    OPTION_NAME,
-    OPTION_QUICK,
-    OPTION_LOCAL,
-    OPTION_THREADS,
-    OPTION_JSON,
-    OPTION_HELP
-};
+enum { OPTION_OUT, OPTION_FORCE, OPTION_NAME, OPTION_QUICK, OPTION_LOCAL, OPTION_THREADS, OPTION_JSON, OPTION_HELP };
 
 static const option_spec specs[] = {
     {"out", 'o', "FILE", "where the machine goes; default machine.json"},
@@ -79,10 +69,7 @@ static void find_device(char device[QDR_MAX_NAME])
 static void set_name(const calibrate_options *options, char name[QDR_MAX_NAME])
 {
     const char *slash = strrchr(options->path, '/');
-    snprintf(name, QDR_MAX_NAME, "%s",
-             options->name ? options->name
-             : slash       ? slash + 1
-                           : options->path);
+    snprintf(name, QDR_MAX_NAME, "%s", options->name ? options->name : slash ? slash + 1 : options->path);
     char *end = strrchr(name, '.');
     if (!options->name && end && strcmp(end, ".json") == 0) *end = 0;
 }
@@ -101,8 +88,7 @@ static void add_link(qdr_machine *machine, const char *name, int n_ranks)
 }
 
 /* Levels of links: inside nodes, where these have several ranks, and between them. */
-static void begin_machine(const calibration *c, const calibrate_options *options,
-                          qdr_machine *machine)
+static void begin_machine(const calibration *c, const calibrate_options *options, qdr_machine *machine)
 {
     const double pages = (double)sysconf(_SC_PHYS_PAGES), page = (double)sysconf(_SC_PAGESIZE);
     *machine = (qdr_machine){.version = QDR_OPTS_INIT,
@@ -123,8 +109,7 @@ static void begin_machine(const calibration *c, const calibrate_options *options
     machine->collectives.protocols[0] = (qdr_machine_protocol){1, 1};
     set_name(options, machine->name);
     find_device(machine->device);
-    if (c->n_nodes == 1 || c->ranks_per_node > 1)
-        add_link(machine, "node", c->n_nodes > 1 ? c->ranks_per_node : 0);
+    if (c->n_nodes == 1 || c->ranks_per_node > 1) add_link(machine, "node", c->n_nodes > 1 ? c->ranks_per_node : 0);
     if (c->n_nodes > 1) add_link(machine, "network", 0);
 }
 
@@ -157,8 +142,7 @@ static int prepare(calibration *c, failure *why)
 
 static int measure(calibration *c, failure *why)
 {
-    if (calibrate_kernels(c, why) || calibrate_products(c, why) || calibrate_together(c, why))
-        return why->code;
+    if (calibrate_kernels(c, why) || calibrate_products(c, why) || calibrate_together(c, why)) return why->code;
     return calibrate_collectives(c, why);
 }
 
@@ -173,8 +157,7 @@ static void round_number(const char *key, void *user)
 }
 
 /* Only rank 0 has a file. */
-static int finish(const calibration *c, const calibrate_options *options, new_file *file,
-                  failure *why)
+static int finish(const calibration *c, const calibrate_options *options, new_file *file, failure *why)
 {
     static _Thread_local calibrate_errors errors;
     qdr_machine machine;
@@ -186,8 +169,7 @@ static int finish(const calibration *c, const calibrate_options *options, new_fi
     if (!notes) return fail(why, EXIT_NOTHING_FITS, "calibrate: no memory for the residuals");
     fail_status(why, qdr_machine_write(&machine, notes + strspn(notes, " \n"), file->stream));
     free(notes);
-    if (!why->code && !new_file_keep(file, why))
-        calibrate_print(c, &machine, &errors, options->format);
+    if (!why->code && !new_file_keep(file, why)) calibrate_print(c, &machine, &errors, options->format);
     return why->code;
 }
 
@@ -224,15 +206,12 @@ static int run(int argc, char **argv)
     int code = EXIT_FAILED;
     if (options_read(argc, argv, specs, take_option, &options, &why)) return fail_print_once(&why);
     if (options.name && (!*options.name || strlen(options.name) >= QDR_MAX_NAME)) {
-        fail(&why, EXIT_USAGE, "calibrate: --name '%s': 1 to %d letters are possible", options.name,
-             QDR_MAX_NAME - 1);
+        fail(&why, EXIT_USAGE, "calibrate: --name '%s': 1 to %d letters are possible", options.name, QDR_MAX_NAME - 1);
         return fail_print_once(&why);
     }
-    const qdr_context_opts opts = {QDR_OPTS_INIT, .n_threads = (int)options.n_threads,
-                                   .device = "cpu"};
+    const qdr_context_opts opts = {QDR_OPTS_INIT, .n_threads = (int)options.n_threads, .device = "cpu"};
     const qdr_status status = qdr_launch((int)options.n_local, &opts, run_rank, &options, &code);
-    if (fail_status(&why, status))
-        return why.code == EXIT_USAGE ? fail_print_once(&why) : fail_print(&why);
+    if (fail_status(&why, status)) return why.code == EXIT_USAGE ? fail_print_once(&why) : fail_print(&why);
     return code;
 }
 

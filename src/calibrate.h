@@ -64,12 +64,11 @@ typedef struct calibrate_errors {
     int worst[MAX_WORST]; /* samples, the worst first */
     double secs[MAX_SAMPLES]; /* the model's */
 } calibrate_errors;
-int calibrate_compare(const calibration *c, const qdr_machine *machine, calibrate_errors *errors,
-                      failure *why);
+int calibrate_compare(const calibration *c, const qdr_machine *machine, calibrate_errors *errors, failure *why);
 /* What a sample was, in words. */
 void calibrate_words(const qdr_sample *sample, char words[96]);
-void calibrate_print(const calibration *c, const qdr_machine *machine,
-                     const calibrate_errors *errors, bench_format format);
+void calibrate_print(const calibration *c, const qdr_machine *machine, const calibrate_errors *errors,
+                     bench_format format);
 /* The "calibration" member of the machine's file, to be freed. NULL: no memory. */
 char *calibrate_notes(const calibration *c, const calibrate_errors *errors);
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collectives over sizes, for contiguous and strided groups, one at a time and all at once; and
- * beside products. */
+/* Collectives over sizes, for contiguous and strided groups, one at a time and all at once; and beside products. */
 #include <time.h>
 
 #include "bench_coll.h"
@@ -36,8 +35,7 @@ static grid_size grid_of(int n_ranks, int stride, int n_all)
     return (grid_size){stride, n_ranks, 1, n_all / (n_ranks * stride)};
 }
 
-static int measure_list(calibration *c, group_case *g, qdr_sample *s, const int64_t *sizes, int n,
-                        failure *why)
+static int measure_list(calibration *c, group_case *g, qdr_sample *s, const int64_t *sizes, int n, failure *why)
 {
     const calibrate_work work = {call, end, g, MOST_CALLS, ROUND_SECS};
     for (int i = 0; i < n && !why->code; i++) {
@@ -72,8 +70,7 @@ static int measure_groups(calibration *c, int n_ranks, int stride, failure *why)
 {
     const int n_all = qdr_context_size(c->ctx);
     qdr_grid *grid = NULL;
-    if (fail_status(why, bench_make_grid(c->ctx, grid_of(n_ranks, stride, n_all), &grid)))
-        return why->code;
+    if (fail_status(why, bench_make_grid(c->ctx, grid_of(n_ranks, stride, n_all), &grid))) return why->code;
     group_case g = {.all = {.grid = grid, .axis = QDR_Y, .dtype = QDR_F32}};
     coll_case_create(&g.all, c->is_quick ? 1 << 16 : 1 << 22, 0, why);
     const int n_ways = n_ranks == n_all ? 1 : 2;
@@ -164,16 +161,13 @@ static qdr_status start_collective(beside *b)
     qdr_status status;
     switch (of->kind) {
     case QDR_ALL_GATHER:
-        status = qdr_all_gather(of->grid, of->axis, of->send, of->recv, part, of->counts, of->dtype,
-                                b->stream);
+        status = qdr_all_gather(of->grid, of->axis, of->send, of->recv, part, of->counts, of->dtype, b->stream);
         break;
     case QDR_REDUCE_SCATTER:
-        status = qdr_reduce_scatter(of->grid, of->axis, QDR_SUM, of->send, of->recv, part,
-                                    of->counts, of->dtype, b->stream);
+        status = qdr_reduce_scatter(of->grid, of->axis, QDR_SUM, of->send, of->recv, part, of->counts, of->dtype,
+                                    b->stream);
         break;
-    default:
-        status = qdr_all_reduce(of->grid, of->axis, QDR_SUM, of->send, of->n, of->dtype, b->stream);
-        break;
+    default: status = qdr_all_reduce(of->grid, of->axis, QDR_SUM, of->send, of->n, of->dtype, b->stream); break;
     }
     return status < 0 ? status : qdr_stream_call(b->stream, stamp, &b->ends[1]);
 }
@@ -205,8 +199,7 @@ static int measure_series(beside *b, double secs[2 * N_SERIES], failure *why)
                 all[at] = b->ends[which] - b->began;
             }
         }
-    if (status >= 0)
-        status = bench_all_ranks(b->c->ctx, FOLD_MAX, all, (int64_t)2 * N_SERIES * n_rounds);
+    if (status >= 0) status = bench_all_ranks(b->c->ctx, FOLD_MAX, all, (int64_t)2 * N_SERIES * n_rounds);
     if (fail_status(why, status)) return why->code;
     double work[ROUNDS];
     const bench_samples samples = {2 * N_SERIES, n_rounds, all, work};
@@ -241,21 +234,18 @@ static int prepare(beside *b, failure *why)
 {
     calibration *c = b->c;
     const int extent = c->is_quick ? 128 : 384;
-    const product_desc desc = {
-        .m = extent, .n = extent, .k = extent, .dtype = QDR_F32, .n_panels = 1};
+    const product_desc desc = {.m = extent, .n = extent, .k = extent, .dtype = QDR_F32, .n_panels = 1};
     const int64_t n_elems = c->is_quick ? 1 << 16 : 1 << 20;
     b->coll.axis = QDR_Y;
     b->coll.dtype = QDR_F32;
-    if (fail_status(why, bench_make_grid(
-                             c->ctx, grid_of(qdr_context_size(c->ctx), 1, qdr_context_size(c->ctx)),
-                             &b->coll.grid)) ||
+    if (fail_status(why, bench_make_grid(c->ctx, grid_of(qdr_context_size(c->ctx), 1, qdr_context_size(c->ctx)),
+                                         &b->coll.grid)) ||
         coll_case_create(&b->coll, n_elems, 0, why))
         return why->code;
     coll_case_size(&b->coll, n_elems);
     coll_case_clear(&b->coll);
     fail_status(why, qdr_stream_create(c->ctx, &b->stream));
-    if (!why->code)
-        fail_status(why, product_create(c->alone, (grid_size){1, 1, 1, 1}, &desc, &b->product));
+    if (!why->code) fail_status(why, product_create(c->alone, (grid_size){1, 1, 1, 1}, &desc, &b->product));
     return fail_together(why, c->ctx);
 }
 

@@ -18,15 +18,13 @@ static int fail_exists(const new_file *file, failure *why)
 int new_file_open(new_file *file, failure *why)
 {
     if (!file->may_replace && access(file->path, F_OK) == 0) return fail_exists(file, why);
-    const int n = snprintf(file->temporary, sizeof file->temporary, "%s.%ld.new", file->path,
-                           (long)getpid());
+    const int n = snprintf(file->temporary, sizeof file->temporary, "%s.%ld.new", file->path, (long)getpid());
     if (n >= (int)sizeof file->temporary)
-        return fail(why, EXIT_USAGE, "calibrate: the path of -o has %d letters; use a shorter one",
-                    n);
+        return fail(why, EXIT_USAGE, "calibrate: the path of -o has %d letters; use a shorter one", n);
     file->stream = fopen(file->temporary, "wx");
     if (file->stream) return EXIT_OK;
-    fail(why, EXIT_USAGE, "calibrate: cannot write %s: %s; choose another place with -o",
-         file->temporary, strerror(errno));
+    fail(why, EXIT_USAGE, "calibrate: cannot write %s: %s; choose another place with -o", file->temporary,
+         strerror(errno));
     file->temporary[0] = 0;
     return why->code;
 }
@@ -34,8 +32,7 @@ int new_file_open(new_file *file, failure *why)
 static int fail_keep(const new_file *file, failure *why)
 {
     if (errno == EEXIST) return fail_exists(file, why);
-    return fail(why, EXIT_FAILED, "calibrate: cannot write %s: %s; is there room?", file->path,
-                strerror(errno));
+    return fail(why, EXIT_FAILED, "calibrate: cannot write %s: %s; is there room?", file->path, strerror(errno));
 }
 
 int new_file_keep(new_file *file, failure *why)

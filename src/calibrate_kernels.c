@@ -39,8 +39,7 @@ static qdr_status call_copy(void *user)
 static qdr_status call_add(void *user)
 {
     const kernel *k = user;
-    return qdr_add(k->c->alone, n_elems(k), QDR_F32, k->buffers[0], k->buffers[1], k->buffers[2],
-                   NULL);
+    return qdr_add(k->c->alone, n_elems(k), QDR_F32, k->buffers[0], k->buffers[1], k->buffers[2], NULL);
 }
 
 static qdr_status call_gelu(void *user)
@@ -52,8 +51,7 @@ static qdr_status call_gelu(void *user)
 static qdr_status call_gelu_backward(void *user)
 {
     const kernel *k = user;
-    return qdr_gelu_backward(k->c->alone, n_elems(k), QDR_F32, k->buffers[0], k->buffers[1],
-                             k->buffers[2], 0, NULL);
+    return qdr_gelu_backward(k->c->alone, n_elems(k), QDR_F32, k->buffers[0], k->buffers[1], k->buffers[2], 0, NULL);
 }
 
 static qdr_layer_norm norm_of(const kernel *k)
@@ -69,31 +67,30 @@ static qdr_status call_norm(void *user)
 {
     const kernel *k = user;
     const qdr_layer_norm norm = norm_of(k);
-    return qdr_layer_norm_forward(k->c->self, &norm, k->buffers[0], row(k, 0), row(k, 1),
-                                  k->buffers[2], k->buffers[4], k->buffers[5], NULL);
+    return qdr_layer_norm_forward(k->c->self, &norm, k->buffers[0], row(k, 0), row(k, 1), k->buffers[2], k->buffers[4],
+                                  k->buffers[5], NULL);
 }
 
 static qdr_status call_norm_backward(void *user)
 {
     const kernel *k = user;
     const qdr_layer_norm norm = norm_of(k);
-    return qdr_layer_norm_backward(k->c->self, &norm, k->buffers[0], row(k, 0), k->buffers[1],
-                                   k->buffers[4], k->buffers[2], 0, row(k, 2), row(k, 3), 0,
-                                   k->buffers[5], NULL);
+    return qdr_layer_norm_backward(k->c->self, &norm, k->buffers[0], row(k, 0), k->buffers[1], k->buffers[4],
+                                   k->buffers[2], 0, row(k, 2), row(k, 3), 0, k->buffers[5], NULL);
 }
 
 static qdr_status call_attention(void *user)
 {
     const kernel *k = user;
-    return qdr_attention_forward(k->c->alone, &k->attention, k->buffers[0], k->buffers[2],
-                                 k->buffers[4], k->buffers[5], NULL);
+    return qdr_attention_forward(k->c->alone, &k->attention, k->buffers[0], k->buffers[2], k->buffers[4], k->buffers[5],
+                                 NULL);
 }
 
 static qdr_status call_attention_backward(void *user)
 {
     const kernel *k = user;
-    return qdr_attention_backward(k->c->alone, &k->attention, k->buffers[0], k->buffers[2],
-                                  k->buffers[4], k->buffers[1], k->buffers[3], k->buffers[5], NULL);
+    return qdr_attention_backward(k->c->alone, &k->attention, k->buffers[0], k->buffers[2], k->buffers[4],
+                                  k->buffers[1], k->buffers[3], k->buffers[5], NULL);
 }
 
 /* ---- memory ---- */
@@ -163,8 +160,7 @@ static int measure_attention(kernel *k, failure *why)
     const double rows = (double)a->n_rows, width = (double)(a->n_heads * a->head_size);
     const double flops = 4 * rows * ((double)a->context + 1) / 2 * width;
     for (int backward = 0; backward < 2 && !why->code; backward++) {
-        const calibrate_work work = {backward ? call_attention_backward : call_attention, end, k,
-                                     64, 0};
+        const calibrate_work work = {backward ? call_attention_backward : call_attention, end, k, 64, 0};
         qdr_sample s = {.kind = QDR_SAMPLE_ATTENTION,
                         .group = backward ? "attention backward" : "attention",
                         .n_kernels = backward ? 3 : 1,
@@ -189,13 +185,10 @@ static size_t state_bytes(kernel *k, failure *why)
 }
 
 /* One size of all kernels: rows and columns, sequences of `context` rows in heads of 64. */
-static int measure_size(calibration *c, int64_t n_rows, int64_t n_cols, int64_t context,
-                        failure *why)
+static int measure_size(calibration *c, int64_t n_rows, int64_t n_cols, int64_t context, failure *why)
 {
     kernel k = {.c = c, .n_rows = n_rows, .n_cols = n_cols};
-    if (context)
-        k.attention = (qdr_attention){QDR_OPTS_INIT, n_rows, context, n_cols / 64,
-                                      n_cols / 64,   64,     QDR_F32};
+    if (context) k.attention = (qdr_attention){QDR_OPTS_INIT, n_rows, context, n_cols / 64, n_cols / 64, 64, QDR_F32};
     const size_t bytes = larger((size_t)(n_elems(&k) * (context ? 12 : 4)), state_bytes(&k, why));
     if (!fail_together(why, c->ctx) && !allocate(&k, bytes + (size_t)n_cols * 16, why)) {
         if (context)
@@ -216,8 +209,7 @@ typedef struct kernel_size {
 
 static int measure_list(calibration *c, const kernel_size *list, int n, failure *why)
 {
-    for (int i = 0; i < n && !why->code; i++)
-        measure_size(c, list[i].n_rows, list[i].n_cols, list[i].context, why);
+    for (int i = 0; i < n && !why->code; i++) measure_size(c, list[i].n_rows, list[i].n_cols, list[i].context, why);
     return why->code;
 }
 

@@ -23,8 +23,8 @@ static qdr_status call_round(void *user, int series)
     return status < 0 ? status : calls->work->end(calls->work->user);
 }
 
-static int time_rounds(calibration *c, const calibrate_work *work, int n_calls, int n_rounds,
-                       int n_warmup, double *secs, failure *why)
+static int time_rounds(calibration *c, const calibrate_work *work, int n_calls, int n_rounds, int n_warmup,
+                       double *secs, failure *why)
 {
     round_of_calls calls = {work, n_calls};
     const bench_subject subject = {call_round, NULL, &calls};
@@ -44,9 +44,7 @@ static int between(double value, int least, int most)
 int calibrate_time(calibration *c, const calibrate_work *work, double *secs, failure *why)
 {
     const double all_secs = c->is_quick ? 0.005 : 0.4;
-    const double round_secs = c->is_quick               ? 0.001
-                              : work->round_secs > 0.02 ? work->round_secs
-                                                        : 0.02;
+    const double round_secs = c->is_quick ? 0.001 : work->round_secs > 0.02 ? work->round_secs : 0.02;
     double once = 0;
     if (time_rounds(c, work, 1, 1, 1, &once, why)) return why->code;
     *secs = once;

@@ -13,8 +13,7 @@ static const shape shapes[] = {
     {128, 1024, 512}, {512, 64, 512},   {512, 512, 64},   {1024, 128, 1024},  {1024, 1024, 128},
     {2048, 256, 512}, {2048, 512, 128}, {256, 2048, 512}, {4096, 64, 512},    {64, 1024, 2048},
 };
-static const shape quick_shapes[] = {
-    {64, 64, 64}, {256, 256, 256}, {256, 64, 128}, {128, 256, 64}, {64, 128, 512}};
+static const shape quick_shapes[] = {{64, 64, 64}, {256, 256, 256}, {256, 64, 128}, {128, 256, 64}, {64, 128, 512}};
 static const shape other_shapes[] = {
     {128, 128, 128}, {512, 512, 512}, {1024, 256, 512}, {256, 1024, 128}, {512, 128, 1024}};
 #define N_OF(list) ((int)(sizeof(list) / sizeof *(list)))
@@ -46,8 +45,7 @@ static const char *const group_names[3][3] = {
 static int measure(calibration *c, product *p, qdr_sample *s, failure *why)
 {
     const int type = s->dtype == QDR_F32 ? 0 : s->dtype == QDR_F64 ? 1 : 2;
-    const calibrate_work work = {s->mode == QDR_MODE_TN ? call_gradient : call_forward, end, p, 256,
-                                 0};
+    const calibrate_work work = {s->mode == QDR_MODE_TN ? call_gradient : call_forward, end, p, 256, 0};
     s->kind = QDR_SAMPLE_PRODUCT;
     s->group = group_names[type][s->mode];
     if (!calibrate_time(c, &work, &s->secs, why)) calibrate_add(c, s);
@@ -55,17 +53,12 @@ static int measure(calibration *c, product *p, qdr_sample *s, failure *why)
 }
 
 /* One layer that is stored in one way. */
-static int measure_stored(calibration *c, const shape *of, qdr_dtype dtype, qdr_storage storage,
-                          failure *why)
+static int measure_stored(calibration *c, const shape *of, qdr_dtype dtype, qdr_storage storage, failure *why)
 {
-    const product_desc desc = {
-        .m = of->m, .n = of->n, .k = of->k, .dtype = dtype, .n_panels = 1, .storage = storage};
+    const product_desc desc = {.m = of->m, .n = of->n, .k = of->k, .dtype = dtype, .n_panels = 1, .storage = storage};
     product p = {0};
-    qdr_sample forward = {.dtype = dtype,
-                          .mode = storage == QDR_IN_OUT ? QDR_MODE_NN : QDR_MODE_NT,
-                          .m = of->m,
-                          .n = of->n,
-                          .k = of->k};
+    qdr_sample forward = {
+        .dtype = dtype, .mode = storage == QDR_IN_OUT ? QDR_MODE_NN : QDR_MODE_NT, .m = of->m, .n = of->n, .k = of->k};
     qdr_sample gradient = {.dtype = dtype, .mode = QDR_MODE_TN, .m = of->n, .n = of->k, .k = of->m};
     fail_status(why, product_create(c->alone, (grid_size){1, 1, 1, 1}, &desc, &p));
     if (!fail_together(why, c->ctx) && !measure(c, &p, &forward, why) && storage == QDR_OUT_IN)
@@ -77,8 +70,7 @@ static int measure_stored(calibration *c, const shape *of, qdr_dtype dtype, qdr_
 static int measure_shapes(calibration *c, const shape *list, int n, qdr_dtype dtype, failure *why)
 {
     for (int i = 0; i < n && !why->code; i++)
-        if (!measure_stored(c, &list[i], dtype, QDR_OUT_IN, why))
-            measure_stored(c, &list[i], dtype, QDR_IN_OUT, why);
+        if (!measure_stored(c, &list[i], dtype, QDR_OUT_IN, why)) measure_stored(c, &list[i], dtype, QDR_IN_OUT, why);
     return why->code;
 }
 

@@ -23,8 +23,7 @@ typedef struct reader {
 const char *csv_printable(const char *text, char shown[CSV_SHOWN_BYTES])
 {
     size_t i = 0;
-    for (; text[i] && i < CSV_SHOWN_BYTES - 1; i++)
-        shown[i] = (char)(text[i] >= ' ' && text[i] <= '~' ? text[i] : '?');
+    for (; text[i] && i < CSV_SHOWN_BYTES - 1; i++) shown[i] = (char)(text[i] >= ' ' && text[i] <= '~' ? text[i] : '?');
     if (text[i]) memcpy(shown + i - 3, "...", 3);
     shown[i] = '\0';
     return shown;
@@ -37,8 +36,8 @@ static int fail_cell(const reader *r, const char *what)
     char shown[CSV_SHOWN_BYTES], name[CSV_SHOWN_BYTES + 8] = "";
     if (table->n_columns && r->column < table->n_columns)
         snprintf(name, sizeof name, " (%s)", csv_printable(csv_column(table, r->column), shown));
-    return fail(r->why, EXIT_USAGE, "%s, line %lld, column %d%s: %s", table->name,
-                (long long)r->line, r->column + 1, name, what);
+    return fail(r->why, EXIT_USAGE, "%s, line %lld, column %d%s: %s", table->name, (long long)r->line, r->column + 1,
+                name, what);
 }
 
 static int grow(void **items, int64_t n, int64_t *capacity, size_t bytes_each, failure *why)
@@ -58,8 +57,7 @@ static void put(csv_table *table, char letter) { table->text[table->text_bytes++
 
 static int at_line_end(const reader *r)
 {
-    return r->at == r->end || *r->at == '\n' ||
-           (*r->at == '\r' && r->end - r->at > 1 && r->at[1] == '\n');
+    return r->at == r->end || *r->at == '\n' || (*r->at == '\r' && r->end - r->at > 1 && r->at[1] == '\n');
 }
 
 static int read_quoted(reader *r)
@@ -96,8 +94,7 @@ static int read_cell(reader *r)
 {
     csv_table *table = r->table;
     if (r->column == CSV_MAX_COLUMNS) return fail_cell(r, "more than 256 columns");
-    if (grow((void **)&table->cells, table->n_cells, &table->capacity, sizeof *table->cells,
-             r->why))
+    if (grow((void **)&table->cells, table->n_cells, &table->capacity, sizeof *table->cells, r->why))
         return r->why->code;
     const size_t begin = table->text_bytes;
     if (r->at < r->end && *r->at == '"' ? read_quoted(r) : read_plain(r)) return r->why->code;
@@ -135,8 +132,7 @@ static int read_names(reader *r)
     table->n_columns = r->column + 1;
     r->line = r->row_line;
     for (r->column = 0; r->column < table->n_columns; r->column++)
-        if (*csv_column(table, r->column) &&
-            csv_find(table, csv_column(table, r->column)) < r->column)
+        if (*csv_column(table, r->column) && csv_find(table, csv_column(table, r->column)) < r->column)
             return fail_cell(r, "a second column of this name; rename one of them");
     r->line = next;
     return EXIT_OK;
@@ -153,16 +149,14 @@ static int skip_empty_line(reader *r)
 static int read_row(reader *r)
 {
     csv_table *table = r->table;
-    if (grow((void **)&table->lines, table->n_rows, &table->lines_capacity, sizeof *table->lines,
-             r->why) ||
+    if (grow((void **)&table->lines, table->n_rows, &table->lines_capacity, sizeof *table->lines, r->why) ||
         read_cells(r))
         return r->why->code;
     if (r->column + 1 != table->n_columns)
         return fail(r->why, EXIT_USAGE,
                     "%s, line %lld, column %d: the row has %d cells, the first line %d; quote "
                     "cells with commas",
-                    table->name, (long long)r->row_line, r->column + 1, r->column + 1,
-                    table->n_columns);
+                    table->name, (long long)r->row_line, r->column + 1, r->column + 1, table->n_columns);
     table->lines[table->n_rows++] = r->row_line;
     return EXIT_OK;
 }
@@ -171,8 +165,7 @@ static int read_all(reader *r)
 {
     if (r->end - r->at >= 3 && memcmp(r->at, "\xef\xbb\xbf", 3) == 0) r->at += 3;
     if (r->at == r->end)
-        return fail(r->why, EXIT_USAGE, "%s: it is empty; the first line must name the columns",
-                    r->table->name);
+        return fail(r->why, EXIT_USAGE, "%s: it is empty; the first line must name the columns", r->table->name);
     if (read_names(r)) return r->why->code;
     while (r->at < r->end)
         if (!skip_empty_line(r) && read_row(r)) return r->why->code;
@@ -183,8 +176,7 @@ int csv_parse(const char *bytes, size_t n_bytes, const char *name, csv_table *ta
 {
     *table = (csv_table){.name = name};
     if (n_bytes > CSV_MAX_BYTES)
-        return fail(why, EXIT_USAGE, "%s: %zu bytes; 256 MiB are the most, cut it in parts", name,
-                    n_bytes);
+        return fail(why, EXIT_USAGE, "%s: %zu bytes; 256 MiB are the most, cut it in parts", name, n_bytes);
     /* Each cell but the last has a separator behind it, in whose place its end is written. */
     table->text = malloc(n_bytes + 2);
     if (!table->text) return fail(why, EXIT_FAILED, "%s: no memory for %zu bytes", name, n_bytes);
@@ -227,9 +219,7 @@ int csv_read(const char *path, char **bytes, size_t *n_bytes, failure *why)
 {
     *bytes = NULL;
     FILE *file = strcmp(path, "-") == 0 ? stdin : fopen(path, "rb");
-    if (!file)
-        return fail(why, EXIT_USAGE, "%.300s: %s; name a file that can be read", path,
-                    strerror(errno));
+    if (!file) return fail(why, EXIT_USAGE, "%.300s: %s; name a file that can be read", path, strerror(errno));
     *bytes = read_whole(file, n_bytes);
     const int has_failed = ferror(file);
     if (!*bytes)
@@ -242,10 +232,7 @@ int csv_read(const char *path, char **bytes, size_t *n_bytes, failure *why)
 
 /* ---- cells of a table ---- */
 
-const char *csv_column(const csv_table *table, int column)
-{
-    return table->text + table->cells[column];
-}
+const char *csv_column(const csv_table *table, int column) { return table->text + table->cells[column]; }
 
 /* The same but for blanks around it and case. */
 static int is_like(const char *name, const char *column)

@@ -39,8 +39,7 @@ int csv_read(const char *path, char **bytes, size_t *n_bytes, failure *why);
 const char *csv_name(const char *path);
 void csv_free(csv_table *table);
 
-/* The column of a name, or of one that differs in blanks around it or in case; -1: there is none.
- */
+/* The column of a name, or of one that differs in blanks around it or in case; -1: there is none. */
 int csv_find(const csv_table *table, const char *column);
 /* The first names, for a sentence: "'a', 'b' and 7 more". */
 const char *csv_names(const csv_table *table, char names[CSV_NAMES_BYTES]);

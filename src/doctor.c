@@ -33,8 +33,8 @@ static doctor_finding *next_finding(doctor_report *report)
     return &report->findings[report->n++];
 }
 
-doctor_finding *doctor_add(doctor_report *report, const char *group, const char *name,
-                           doctor_state state, const char *format, ...)
+doctor_finding *doctor_add(doctor_report *report, const char *group, const char *name, doctor_state state,
+                           const char *format, ...)
 {
     doctor_finding *finding = next_finding(report);
     va_list arguments;
@@ -55,8 +55,8 @@ doctor_finding *doctor_advise(doctor_finding *finding, const char *format, ...)
     return finding;
 }
 
-doctor_finding *doctor_add_sentence(doctor_report *report, const char *group, const char *name,
-                                    doctor_state state, const char *sentence)
+doctor_finding *doctor_add_sentence(doctor_report *report, const char *group, const char *name, doctor_state state,
+                                    const char *sentence)
 {
     const char *cut = strstr(sentence, "; ");
     const int length = cut ? (int)(cut - sentence) : (int)strlen(sentence);
@@ -100,8 +100,7 @@ static int find_all(doctor_report *report, failure *why)
 {
     const qdr_status status = qdr_topo_load(NULL, &report->topo);
     doctor_find_build(report);
-    if (status != QDR_OK)
-        doctor_add_sentence(report, "machine", "topology", DOCTOR_BROKEN, qdr_last_error());
+    if (status != QDR_OK) doctor_add_sentence(report, "machine", "topology", DOCTOR_BROKEN, qdr_last_error());
     if (fail_status(why, qdr_gpu_query(&report->gpus))) return why->code;
     doctor_find_gpus(report);
     doctor_find_machine(report);
@@ -127,8 +126,7 @@ static int run(int argc, char **argv)
     failure why = {0};
     if (options_read(argc, argv, specs, take_option, &is_json, &why)) return fail_print(&why);
     if (!find_all(&report, &why)) {
-        const int good = is_json ? doctor_write_json(stdout, &report)
-                                 : doctor_print(stdout, &report);
+        const int good = is_json ? doctor_write_json(stdout, &report) : doctor_print(stdout, &report);
         if (!good) fail(&why, EXIT_FAILED, "doctor: standard output cannot be written");
     }
     const int n_broken = doctor_count(&report, DOCTOR_BROKEN);

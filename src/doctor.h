@@ -30,17 +30,14 @@ typedef struct doctor_report {
     char **variables; /* "NAME=VALUE" as the doctor found them, by name, up to NULL */
 } doctor_report;
 
-/* Adds a finding of no time; it is the list's until the next is added. Without memory it is one
- * that nobody sees. */
-doctor_finding *doctor_add(doctor_report *report, const char *group, const char *name,
-                           doctor_state state, const char *format, ...)
-    __attribute__((format(printf, 5, 6)));
+/* Adds a finding of no time; it is the list's until the next is added. Without memory it is one that nobody sees. */
+doctor_finding *doctor_add(doctor_report *report, const char *group, const char *name, doctor_state state,
+                           const char *format, ...) __attribute__((format(printf, 5, 6)));
 /* What to do about it. Returns the finding. */
-doctor_finding *doctor_advise(doctor_finding *finding, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+doctor_finding *doctor_advise(doctor_finding *finding, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The same with a sentence of the library: what is behind its first semicolon is the remedy. */
-doctor_finding *doctor_add_sentence(doctor_report *report, const char *group, const char *name,
-                                    doctor_state state, const char *sentence);
+doctor_finding *doctor_add_sentence(doctor_report *report, const char *group, const char *name, doctor_state state,
+                                    const char *sentence);
 
 /* doctor_build.c: what this build is made of. */
 void doctor_find_build(doctor_report *report);
@@ -73,8 +70,8 @@ extern const doctor_limit doctor_limits[]; /* up to name = NULL */
 double doctor_limit_now(const doctor_limit *limit);
 
 /* Calls `see` for each variable that was found and matters, in alphabetical order. */
-void doctor_for_variables(const doctor_report *report,
-                          void (*see)(const char *name, const char *value, void *user), void *user);
+void doctor_for_variables(const doctor_report *report, void (*see)(const char *name, const char *value, void *user),
+                          void *user);
 
 /* doctor_text.c, doctor_json.c: whether all could be written. */
 int doctor_print(FILE *file, const doctor_report *report);

@@ -9,12 +9,11 @@
 
 static int is_none(const char *version) { return strcmp(version, "none") == 0; }
 
-static void add_part(doctor_report *report, const char *name, const char *version,
-                     const char *without, const char *remedy)
+static void add_part(doctor_report *report, const char *name, const char *version, const char *without,
+                     const char *remedy)
 {
     if (is_none(version))
-        doctor_advise(doctor_add(report, GROUP, name, DOCTOR_NOTE, "none: %s", without), "%s",
-                      remedy);
+        doctor_advise(doctor_add(report, GROUP, name, DOCTOR_NOTE, "none: %s", without), "%s", remedy);
     else
         doctor_add(report, GROUP, name, DOCTOR_GOOD, "%s", version);
 }
@@ -28,15 +27,13 @@ static void add_mpi(doctor_report *report, const char *version)
                  "for ranks on several nodes install libmpich-dev and mpich (or name another MPI: "
                  "-Dmpi=NAME) and build again");
     else
-        doctor_add(report, GROUP, "MPI", DOCTOR_GOOD, "%s, started with MPI_THREAD_MULTIPLE",
-                   version);
+        doctor_add(report, GROUP, "MPI", DOCTOR_GOOD, "%s, started with MPI_THREAD_MULTIPLE", version);
 }
 
 void doctor_find_build(doctor_report *report)
 {
     const qdr_versions versions = qdr_get_versions();
-    doctor_add(report, GROUP, "quadrille", DOCTOR_GOOD, "%s, %s", versions.quadrille,
-               versions.compiler);
+    doctor_add(report, GROUP, "quadrille", DOCTOR_GOOD, "%s, %s", versions.quadrille, versions.compiler);
     add_mpi(report, versions.mpi);
     add_part(report, "BLAS", versions.blas, "products on the CPU are plain C, on one thread",
              "for faster products on the CPU install libopenblas-dev and build again");

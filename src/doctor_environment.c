@@ -8,14 +8,10 @@
 extern char **environ;
 
 /* Names, and beginnings of names, which end in '_'. */
-static const char *const wanted[] = {"QDR_",          "NCCL_",
-                                     "MPICH_",        "MPIR_CVAR_",
-                                     "CUDA_",         "CUBLAS_",
-                                     "CUBLASLT_",     "HWLOC_",
-                                     "UCX_",          "FI_",
-                                     "OMP_",          "OPENBLAS_",
-                                     "GOTO_",         "NVIDIA_VISIBLE_DEVICES",
-                                     "SLURM_CPU_BIND"};
+static const char *const wanted[] = {
+    "QDR_",          "NCCL_", "MPICH_", "MPIR_CVAR_", "CUDA_",     "CUBLAS_", "CUBLASLT_",
+    "HWLOC_",        "UCX_",  "FI_",    "OMP_",       "OPENBLAS_", "GOTO_",   "NVIDIA_VISIBLE_DEVICES",
+    "SLURM_CPU_BIND"};
 enum { N_WANTED = sizeof wanted / sizeof *wanted };
 
 static int matters(const char *variable)
@@ -28,10 +24,7 @@ static int matters(const char *variable)
     return 0;
 }
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
+static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
 /* Pointers suffice: nothing that the doctor sets or unsets later writes over a string. */
 static void keep_variables(doctor_report *report)
@@ -47,8 +40,8 @@ static void keep_variables(doctor_report *report)
     qsort(report->variables, n, sizeof *report->variables, by_name);
 }
 
-void doctor_for_variables(const doctor_report *report,
-                          void (*see)(const char *name, const char *value, void *user), void *user)
+void doctor_for_variables(const doctor_report *report, void (*see)(const char *name, const char *value, void *user),
+                          void *user)
 {
     char name[128];
     for (char **variable = report->variables; variable && *variable; variable++) {
@@ -86,8 +79,7 @@ enum { N_TROUBLES = sizeof troubles / sizeof *troubles };
 
 static void add_variable(const char *name, const char *value, void *user)
 {
-    doctor_finding *finding = doctor_add(user, "environment", name, DOCTOR_GOOD, "%s",
-                                         *value ? value : "(empty)");
+    doctor_finding *finding = doctor_add(user, "environment", name, DOCTOR_GOOD, "%s", *value ? value : "(empty)");
     for (int i = 0; i < N_TROUBLES; i++) {
         if (strcmp(name, troubles[i].name) != 0) continue;
         if (troubles[i].value && strcmp(value, troubles[i].value) != 0) continue;

@@ -7,16 +7,15 @@
 #include "doctor.h"
 
 #define GROUP "GPU"
-/* What the library asks for: compute capability, and the first NCCL that keeps the order of
- * launches. */
+/* What the library asks for: compute capability, and the first NCCL that keeps the order of launches. */
 enum { LEAST_MAJOR = 8, LEAST_NCCL = 22600 };
 
 /* ---- whether there is one ---- */
 
 static int is_nvidia(const qdr_topo_gpu *gpu)
 {
-    return strncmp(gpu->name, "nvml", 4) == 0 || strncmp(gpu->name, "cuda", 4) == 0 ||
-           strstr(gpu->model, "NVIDIA") || strncmp(gpu->model, "PCI 10de", 8) == 0;
+    return strncmp(gpu->name, "nvml", 4) == 0 || strncmp(gpu->name, "cuda", 4) == 0 || strstr(gpu->model, "NVIDIA") ||
+           strncmp(gpu->model, "PCI 10de", 8) == 0;
 }
 
 /* That CUDA could use if all were well: seen by a driver, or on PCI. */
@@ -58,8 +57,7 @@ static void add_status(doctor_report *report)
     else if (has_hardware(report))
         doctor_add_sentence(report, GROUP, "use", DOCTOR_BROKEN, gpus->sentence);
     else if (gpus->driver) /* not all GPUs are on PCI or in /dev: see WSL */
-        doctor_add_sentence(report, GROUP, "use",
-                            is_old(gpus->driver, gpus->runtime) ? DOCTOR_BROKEN : DOCTOR_NOTE,
+        doctor_add_sentence(report, GROUP, "use", is_old(gpus->driver, gpus->runtime) ? DOCTOR_BROKEN : DOCTOR_NOTE,
                             gpus->sentence);
     else
         doctor_add(report, GROUP, "use", DOCTOR_GOOD,
@@ -74,17 +72,16 @@ static void add_gpu(doctor_report *report, const qdr_gpu *gpu)
     char name[16], all[24], free_bytes[24];
     snprintf(name, sizeof name, "cuda:%d", gpu->number);
     if (gpu->status != QDR_OK) {
-        doctor_advise(doctor_add(report, GROUP, name, DOCTOR_BROKEN, "it cannot be asked (%s)",
-                                 qdr_status_text(gpu->status)),
-                      "see nvidia-smi, which says whether another process has it for itself");
+        doctor_advise(
+            doctor_add(report, GROUP, name, DOCTOR_BROKEN, "it cannot be asked (%s)", qdr_status_text(gpu->status)),
+            "see nvidia-smi, which says whether another process has it for itself");
         return;
     }
     doctor_bytes_text((double)gpu->bytes, all);
     doctor_bytes_text((double)gpu->bytes_free, free_bytes);
-    doctor_finding *finding = doctor_add(
-        report, GROUP, name, gpu->major < LEAST_MAJOR ? DOCTOR_BROKEN : DOCTOR_GOOD,
-        "%s, %s (%s free), %d multiprocessors, capability %d.%d, PCI %s", gpu->name, all,
-        free_bytes, gpu->n_sms, gpu->major, gpu->minor, gpu->bus);
+    doctor_finding *finding = doctor_add(report, GROUP, name, gpu->major < LEAST_MAJOR ? DOCTOR_BROKEN : DOCTOR_GOOD,
+                                         "%s, %s (%s free), %d multiprocessors, capability %d.%d, PCI %s", gpu->name,
+                                         all, free_bytes, gpu->n_sms, gpu->major, gpu->minor, gpu->bus);
     if (gpu->major < LEAST_MAJOR)
         doctor_advise(finding,
                       "Quadrille computes on capability %d.0 (Ampere) or later: leave it "
@@ -94,23 +91,20 @@ static void add_gpu(doctor_report *report, const qdr_gpu *gpu)
 
 int doctor_can_use(const qdr_gpu_report *gpus, int number)
 {
-    return number < gpus->n_gpus && gpus->gpus[number].status == QDR_OK &&
-           gpus->gpus[number].major >= LEAST_MAJOR;
+    return number < gpus->n_gpus && gpus->gpus[number].status == QDR_OK && gpus->gpus[number].major >= LEAST_MAJOR;
 }
 
 static void add_nccl(doctor_report *report, int version, int n_gpus)
 {
     if (version >= LEAST_NCCL)
-        doctor_add(report, GROUP, "NCCL", DOCTOR_GOOD, "%d.%d.%d", version / 10000,
-                   version / 100 % 100, version % 100);
+        doctor_add(report, GROUP, "NCCL", DOCTOR_GOOD, "%d.%d.%d", version / 10000, version / 100 % 100, version % 100);
     else if (version)
-        doctor_advise(
-            doctor_add(report, GROUP, "NCCL", DOCTOR_NOTE,
-                       "%d.%d.%d, too old to be used: sums over GPUs of several processes go "
-                       "through the host",
-                       version / 10000, version / 100 % 100, version % 100),
-            "%d.%d or later is needed: let LD_LIBRARY_PATH name a newer libnccl.so.2",
-            LEAST_NCCL / 10000, LEAST_NCCL / 100 % 100);
+        doctor_advise(doctor_add(report, GROUP, "NCCL", DOCTOR_NOTE,
+                                 "%d.%d.%d, too old to be used: sums over GPUs of several processes go "
+                                 "through the host",
+                                 version / 10000, version / 100 % 100, version % 100),
+                      "%d.%d or later is needed: let LD_LIBRARY_PATH name a newer libnccl.so.2", LEAST_NCCL / 10000,
+                      LEAST_NCCL / 100 % 100);
     else if (n_gpus < 2)
         doctor_add(report, GROUP, "NCCL", DOCTOR_GOOD, "none, which one GPU does not need");
     else
@@ -127,15 +121,14 @@ static void add_cudnn(doctor_report *report)
     const int is_asked = asked && strcmp(asked, "cudnn") == 0;
     if (gpus->n_gpus == 0) return;
     if (gpus->cudnn)
-        doctor_add(report, GROUP, "cuDNN", DOCTOR_GOOD, "%d.%d.%d", gpus->cudnn / 10000,
-                   gpus->cudnn / 100 % 100, gpus->cudnn % 100);
+        doctor_add(report, GROUP, "cuDNN", DOCTOR_GOOD, "%d.%d.%d", gpus->cudnn / 10000, gpus->cudnn / 100 % 100,
+                   gpus->cudnn % 100);
     else if (is_asked)
         doctor_add_sentence(report, GROUP, "cuDNN", DOCTOR_NOTE, gpus->cudnn_sentence);
     else
         doctor_add(report, GROUP, "cuDNN", DOCTOR_GOOD, "none that can be used, nor is it needed");
     if (is_asked && gpus->cudnn)
-        doctor_add(report, GROUP, "attention", DOCTOR_GOOD,
-                   "cuDNN's kernels where it has them (QDR_ATTENTION=cudnn)");
+        doctor_add(report, GROUP, "attention", DOCTOR_GOOD, "cuDNN's kernels where it has them (QDR_ATTENTION=cudnn)");
     else
         doctor_add(report, GROUP, "attention", DOCTOR_GOOD, "own kernels (QDR_ATTENTION=%s%s)",
                    asked && *asked ? asked : "auto",
@@ -148,14 +141,12 @@ static void add_libraries(doctor_report *report)
 {
     const qdr_gpu_report *gpus = &report->gpus;
     if (!gpus->has_plugin) {
-        doctor_add(report, GROUP, "CUDA", DOCTOR_GOOD, "none: %.*s",
-                   (int)strcspn(gpus->sentence, ";"), gpus->sentence);
+        doctor_add(report, GROUP, "CUDA", DOCTOR_GOOD, "none: %.*s", (int)strcspn(gpus->sentence, ";"), gpus->sentence);
         return;
     }
-    doctor_add(report, GROUP, "CUDA", DOCTOR_GOOD, "built with %d.%d", gpus->runtime / 1000,
-               gpus->runtime % 1000 / 10);
-    doctor_add(report, GROUP, "cuBLASLt", DOCTOR_GOOD, "%d.%d.%d", gpus->cublaslt / 10000,
-               gpus->cublaslt / 100 % 100, gpus->cublaslt % 100);
+    doctor_add(report, GROUP, "CUDA", DOCTOR_GOOD, "built with %d.%d", gpus->runtime / 1000, gpus->runtime % 1000 / 10);
+    doctor_add(report, GROUP, "cuBLASLt", DOCTOR_GOOD, "%d.%d.%d", gpus->cublaslt / 10000, gpus->cublaslt / 100 % 100,
+               gpus->cublaslt % 100);
     add_nccl(report, gpus->nccl, gpus->n_gpus);
     add_cudnn(report);
 }
@@ -184,13 +175,11 @@ static void add_links(doctor_report *report, const qdr_topo *topo, int first, in
     const qdr_topo_gpu_link *link = &topo->gpu_links[first];
     char rate[48] = "";
     if (link->rate > 0)
-        snprintf(rate, sizeof rate, ", %.0f GB/s%s", link->rate / 1e9,
-                 link->is_assumed ? " (assumed)" : "");
-    doctor_finding *finding = doctor_add(report, GROUP, "links",
-                                         link->peer == 0 ? DOCTOR_NOTE : DOCTOR_GOOD,
-                                         "%s: %d pair%s%s%s; such as GPUs %d and %d",
-                                         qdr_link_name(link->link), n, n == 1 ? "" : "s", rate,
-                                         link->peer == 0 ? ", without access to each other's memory"
+        snprintf(rate, sizeof rate, ", %.0f GB/s%s", link->rate / 1e9, link->is_assumed ? " (assumed)" : "");
+    doctor_finding *finding = doctor_add(report, GROUP, "links", link->peer == 0 ? DOCTOR_NOTE : DOCTOR_GOOD,
+                                         "%s: %d pair%s%s%s; such as GPUs %d and %d", qdr_link_name(link->link), n,
+                                         n == 1 ? "" : "s", rate,
+                                         link->peer == 0   ? ", without access to each other's memory"
                                          : link->peer == 1 ? ", with access to each other's memory"
                                                            : "",
                                          link->a, link->b);

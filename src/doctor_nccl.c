@@ -28,14 +28,12 @@ static void add_memory(doctor_report *report)
     if (*heard)
         doctor_add_sentence(report, GROUP, "NCCL memory", DOCTOR_NOTE, heard);
     else if (is_set_to("QDR_NCCL_REGISTER", "0"))
-        doctor_add(report, GROUP, "NCCL memory", DOCTOR_GOOD,
-                   "is not registered, as QDR_NCCL_REGISTER=0 says");
+        doctor_add(report, GROUP, "NCCL memory", DOCTOR_GOOD, "is not registered, as QDR_NCCL_REGISTER=0 says");
     else if (is_set_to("QDR_CUDA_MEMORY", "managed"))
         doctor_add(report, GROUP, "NCCL memory", DOCTOR_GOOD,
                    "is not registered, since it is managed (QDR_CUDA_MEMORY)");
     else
-        doctor_add(report, GROUP, "NCCL memory", DOCTOR_GOOD,
-                   "is registered (QDR_NCCL_REGISTER=0 leaves it)");
+        doctor_add(report, GROUP, "NCCL memory", DOCTOR_GOOD, "is registered (QDR_NCCL_REGISTER=0 leaves it)");
 }
 
 void doctor_try_nccl(doctor_report *report)

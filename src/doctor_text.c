@@ -6,8 +6,7 @@
 
 static void print_finding(FILE *file, const doctor_finding *finding)
 {
-    fprintf(file, "  %-6s %-25s %s", doctor_state_name(finding->state), finding->name,
-            finding->text);
+    fprintf(file, "  %-6s %-25s %s", doctor_state_name(finding->state), finding->name, finding->text);
     if (finding->secs >= 0) fprintf(file, ", %.3f ms", finding->secs * 1e3);
     fputc('\n', file);
     if (*finding->remedy) fprintf(file, "         -> %s\n", finding->remedy);
@@ -18,8 +17,7 @@ static void print_total(FILE *file, const doctor_report *report)
     const int n_broken = doctor_count(report, DOCTOR_BROKEN);
     const int n_notes = doctor_count(report, DOCTOR_NOTE);
     if (n_broken)
-        fprintf(file, "\n%d of %d findings %s broken", n_broken, report->n,
-                n_broken == 1 ? "is" : "are");
+        fprintf(file, "\n%d of %d findings %s broken", n_broken, report->n, n_broken == 1 ? "is" : "are");
     else
         fputs("\nall that is here works", file);
     fprintf(file, "; %d note%s\n", n_notes, n_notes == 1 ? "" : "s");
@@ -30,8 +28,7 @@ int doctor_print(FILE *file, const doctor_report *report)
     const char *group = "";
     if (report->topo) fprintf(file, "%s\n", report->topo->host);
     for (int i = 0; i < report->n; i++) {
-        if (strcmp(group, report->findings[i].group) != 0)
-            fprintf(file, "\n%s\n", report->findings[i].group);
+        if (strcmp(group, report->findings[i].group) != 0) fprintf(file, "\n%s\n", report->findings[i].group);
         group = report->findings[i].group;
         print_finding(file, &report->findings[i]);
     }

@@ -55,19 +55,16 @@ static void fill(float *values, int n, int step)
 static qdr_status build(qdr_context *ctx, product *p)
 {
     const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{IN, 1}}, .col_axis = QDR_X};
-    const qdr_linear_desc desc = {QDR_OPTS_INIT, .name = "product", .in = {{IN, 1}},
-                                  .out = {{OUT, 1}}};
+    const qdr_linear_desc desc = {QDR_OPTS_INIT, .name = "product", .in = {{IN, 1}}, .out = {{OUT, 1}}};
     qdr_edge x, y;
-    qdr_status status = qdr_grid_create(
-        ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = 1}, &p->grid);
+    qdr_status status = qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = 1}, &p->grid);
     if (status == QDR_OK)
-        status = qdr_stack_create(
-            p->grid, &(qdr_stack_opts){QDR_OPTS_INIT, .n_rows = ROWS, .dtype = QDR_F32}, &p->stack);
+        status = qdr_stack_create(p->grid, &(qdr_stack_opts){QDR_OPTS_INIT, .n_rows = ROWS, .dtype = QDR_F32},
+                                  &p->stack);
     if (status == QDR_OK) status = qdr_stack_add_input(p->stack, "x", &input, 0, &x);
     if (status == QDR_OK) status = qdr_stack_add_linear(p->stack, &desc, x, &y, &p->layer);
     if (status == QDR_OK) status = qdr_stack_build(p->stack);
-    if (status == QDR_OK)
-        status = qdr_stack_load_parameter(p->stack, qdr_linear_weight_index(p->layer), p->w);
+    if (status == QDR_OK) status = qdr_stack_load_parameter(p->stack, qdr_linear_weight_index(p->layer), p->w);
     return status;
 }
 
@@ -123,8 +120,7 @@ static qdr_status sum(qdr_context *ctx, qdr_grid *grid, void *there, float *valu
     qdr_status status = copy_now(ctx, there, values, bytes);
     if (status == QDR_OK) status = qdr_barrier(ctx);
     const double begin = now_secs();
-    if (status == QDR_OK)
-        status = qdr_all_reduce(grid, QDR_D, QDR_SUM, there, N_SUMMED, QDR_F32, NULL);
+    if (status == QDR_OK) status = qdr_all_reduce(grid, QDR_D, QDR_SUM, there, N_SUMMED, QDR_F32, NULL);
     if (status == QDR_OK) status = qdr_stream_synchronize(qdr_context_stream(ctx));
     *secs = now_secs() - begin;
     return status == QDR_OK ? copy_now(ctx, values, there, bytes) : status;
@@ -136,12 +132,10 @@ static int try_sum(qdr_context *ctx, void *user)
     float values[N_SUMMED];
     void *there = NULL;
     qdr_grid *grid = NULL;
-    qdr_status status = qdr_grid_create(
-        ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = N_RANKS}, &grid);
-    if (status == QDR_OK)
-        status = qdr_agree(ctx, qdr_mem_alloc(ctx, N_SUMMED * sizeof *values, &there));
-    for (int i = 0; i < 2 && status == QDR_OK; i++)
-        status = sum(ctx, grid, there, values, &mine.secs);
+    qdr_status status = qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = N_RANKS},
+                                        &grid);
+    if (status == QDR_OK) status = qdr_agree(ctx, qdr_mem_alloc(ctx, N_SUMMED * sizeof *values, &there));
+    for (int i = 0; i < 2 && status == QDR_OK; i++) status = sum(ctx, grid, there, values, &mine.secs);
     for (int i = 0; i < N_SUMMED && status == QDR_OK; i++) {
         const float expected = (float)(2 * (i % 5) + 1);
         mine.n_wrong += !(values[i] >= expected && values[i] <= expected);
@@ -163,19 +157,18 @@ static const char *next_of(const char *device)
     return "sh tests/gpu/run.sh build kernels correct, in Quadrille's sources";
 }
 
-static void report_try(doctor_report *report, const char *device, const char *name,
-                       const char *what, attempt *tried)
+static void report_try(doctor_report *report, const char *device, const char *name, const char *what, attempt *tried)
 {
     if (tried->why.code) {
         doctor_add_sentence(report, GROUP, name, DOCTOR_BROKEN, tried->why.sentence);
         return;
     }
     if (tried->n_wrong)
-        doctor_advise(doctor_add(report, GROUP, name, DOCTOR_BROKEN, "%d numbers of %s are wrong",
-                                 tried->n_wrong, what),
-                      "do not train here; run %s, and send what it says with the output of "
-                      "quadrille doctor --json to those who care for Quadrille",
-                      next_of(device));
+        doctor_advise(
+            doctor_add(report, GROUP, name, DOCTOR_BROKEN, "%d numbers of %s are wrong", tried->n_wrong, what),
+            "do not train here; run %s, and send what it says with the output of "
+            "quadrille doctor --json to those who care for Quadrille",
+            next_of(device));
     else
         doctor_add(report, GROUP, name, DOCTOR_GOOD, "%s is right", what)->secs = tried->secs;
 }
@@ -202,8 +195,7 @@ static void try_on(doctor_report *report, const char *device, const char *name, 
         snprintf(what, sizeof what, "the sum of %d ranks (%d numbers)", n_ranks, N_SUMMED);
     else
         snprintf(what, sizeof what, "a product of %d x %d x %d", ROWS, OUT, IN);
-    const qdr_status status = start(n_ranks, device, n_ranks > 1 ? try_sum : try_product, &tried,
-                                    &code);
+    const qdr_status status = start(n_ranks, device, n_ranks > 1 ? try_sum : try_product, &tried, &code);
     if (status != QDR_OK) fail_status(&tried.why, status);
     if (code && !tried.n_wrong && !tried.why.code)
         fail(&tried.why, code, "%s: a rank found wrong numbers; run %s", what, next_of(device));
@@ -214,8 +206,7 @@ int doctor_try_sum(doctor_report *report, const char *device, const char *name)
 {
     const int n_launched = qdr_launched(), n_broken = doctor_count(report, DOCTOR_BROKEN);
     if (n_launched > 1)
-        doctor_add(report, GROUP, name, DOCTOR_GOOD,
-                   "not tried in one of %d processes of a launcher", n_launched);
+        doctor_add(report, GROUP, name, DOCTOR_GOOD, "not tried in one of %d processes of a launcher", n_launched);
     else
         try_on(report, device, name, N_RANKS);
     return n_launched <= 1 && doctor_count(report, DOCTOR_BROKEN) == n_broken;
@@ -225,8 +216,7 @@ int doctor_try_sum(doctor_report *report, const char *device, const char *name)
 static void try_default(doctor_report *report)
 {
     const char *device = getenv("QDR_DEVICE");
-    if (device && *device && strcmp(device, "cpu") != 0)
-        try_on(report, NULL, "product, QDR_DEVICE", 1);
+    if (device && *device && strcmp(device, "cpu") != 0) try_on(report, NULL, "product, QDR_DEVICE", 1);
 }
 
 void doctor_try_all(doctor_report *report)

@@ -26,8 +26,7 @@ void layer_case_draw(uint64_t seed, layer_case *drawn)
     draw_blocks(seed, 100, drawn->in);
     draw_blocks(seed, 200, drawn->out);
     drawn->row_unit = row_units[draw_below(seed, 1, 7)];
-    drawn->m = drawn->row_unit *
-               draw_below(seed, 2, draw_below(seed, 3, 3) ? 40 / drawn->row_unit : 4);
+    drawn->m = drawn->row_unit * draw_below(seed, 2, draw_below(seed, 3, 3) ? 40 / drawn->row_unit : 4);
     drawn->in_unit = drawn->row_unit % 2 == 0 && draw_below(seed, 4, 2) ? 2 : 1;
     drawn->out_unit = drawn->row_unit > 1 && draw_below(seed, 5, 2) ? drawn->row_unit : 1;
     drawn->transposed = (int)draw_below(seed, 6, 2);
@@ -103,15 +102,13 @@ void layer_case_text(const layer_case *the_case, char *text, size_t capacity)
     snprintf(text, capacity,
              "%s %s>%s %s M=%lld/%lld in=%s out=%s units %lld,%lld%s%s%s%s%s%s calls=%d overlap=%d "
              "panels=%d seed=%llu",
-             qdr_dtype_name(the_case->dtype), the_case->in_layout ? "S" : "R",
-             the_case->out_layout ? "S" : "R", the_case->transposed ? "transposed" : "normal",
-             (long long)the_case->m, (long long)the_case->row_unit, in, out,
-             (long long)the_case->in_unit, (long long)the_case->out_unit,
+             qdr_dtype_name(the_case->dtype), the_case->in_layout ? "S" : "R", the_case->out_layout ? "S" : "R",
+             the_case->transposed ? "transposed" : "normal", (long long)the_case->m, (long long)the_case->row_unit, in,
+             out, (long long)the_case->in_unit, (long long)the_case->out_unit,
              the_case->storage == QDR_IN_OUT ? " in-out" : "", the_case->bias ? " bias" : "",
              the_case->drop_gathered ? " drop" : "", the_case->is_exact ? " exact" : "",
-             the_case->accumulate ? " accumulate" : "", the_case->defer ? " defer" : "",
-             the_case->n_calls, the_case->overlap, the_case->panels,
-             (unsigned long long)the_case->seed);
+             the_case->accumulate ? " accumulate" : "", the_case->defer ? " defer" : "", the_case->n_calls,
+             the_case->overlap, the_case->panels, (unsigned long long)the_case->seed);
 }
 
 double layer_errors_worst(const layer_errors *errors)

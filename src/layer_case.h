@@ -13,8 +13,7 @@ typedef struct layer_case {
     uint64_t seed; /* of all values */
     int64_t m;
     qdr_block in[QDR_MAX_BLOCKS], out[QDR_MAX_BLOCKS];
-    int64_t row_unit, in_unit,
-        out_unit; /* of rows over d and z; of scattered rows of the two edges */
+    int64_t row_unit, in_unit, out_unit; /* of rows over d and z; of scattered rows of the two edges */
     qdr_dtype dtype;
     qdr_layout in_layout, out_layout;
     int transposed, bias, drop_gathered;
@@ -27,8 +26,7 @@ typedef struct layer_case {
     int only_run; /* nothing is compared: for tests that look at something else */
 } layer_case;
 
-/* Draws all of a case but dtype and layouts: shapes (uneven ones, and smaller than their axis),
- * units, flags. */
+/* Draws all of a case but dtype and layouts: shapes (uneven ones, and smaller than their axis), units, flags. */
 void layer_case_draw(uint64_t seed, layer_case *drawn);
 /* Makes M, K, N, or both K and N, smaller than what splits it on a grid of this size, so that ranks
  * own nothing; layouts and transposed are set. Returns 0 where nothing splits it. */
@@ -40,8 +38,7 @@ int64_t layer_case_n(const layer_case *the_case);
 void layer_case_text(const layer_case *the_case, char *text, size_t capacity);
 
 enum { RESULT_Y, RESULT_DX, RESULT_DW, RESULT_DB, N_RESULTS };
-/* The largest errors on this rank as shares of their bounds (> 1: wrong), and a checksum of all
- * bits of its results. */
+/* The largest errors on this rank as shares of their bounds (> 1: wrong), and a checksum of all bits of its results. */
 typedef struct layer_errors {
     double share[N_RESULTS];
     uint64_t bits;
@@ -57,8 +54,8 @@ typedef void (*layer_watch)(layer_stage stage, qdr_grid *grid, qdr_stack *stack,
 /* Runs the case on the grid and compares this rank's parts of y and dx, and (on rank 0) all of dw
  * and db. Outputs that are to be overwritten hold NaN before. Collective; a failure is the same on
  * all ranks. watch may be NULL. */
-int layer_case_run(qdr_grid *grid, const layer_case *the_case, layer_watch watch, void *user,
-                   layer_errors *errors, failure *why);
+int layer_case_run(qdr_grid *grid, const layer_case *the_case, layer_watch watch, void *user, layer_errors *errors,
+                   failure *why);
 
 /* All grids of n ranks: writes up to `capacity` of them, returns how many there are. */
 int list_grids(int n_ranks, grid_size *sizes, int capacity);

@@ -34,8 +34,8 @@ static qdr_status add_layer(layer_run *run)
 {
     const layer_case *c = run->the_case;
     qdr_edge in, out;
-    qdr_edge_desc edge = {QDR_OPTS_INIT, .col_axis = c->transposed ? QDR_Y : QDR_X,
-                          .layout = c->in_layout, .scatter_unit = c->in_unit};
+    qdr_edge_desc edge = {QDR_OPTS_INIT, .col_axis = c->transposed ? QDR_Y : QDR_X, .layout = c->in_layout,
+                          .scatter_unit = c->in_unit};
     memcpy(edge.cols, c->in, sizeof edge.cols);
     qdr_status status = qdr_stack_add_input(run->stack, "x", &edge, 1, &in);
     if (status != QDR_OK) return status;
@@ -62,15 +62,11 @@ static qdr_status build(layer_run *run)
     return status == QDR_OK ? qdr_stack_build(run->stack) : status;
 }
 
-static qdr_status find_part(layer_run *run,
-                            qdr_status (*matrix_of)(const qdr_linear *, qdr_matrix *),
-                            qdr_owned *owned)
+static qdr_status find_part(layer_run *run, qdr_status (*matrix_of)(const qdr_linear *, qdr_matrix *), qdr_owned *owned)
 {
     qdr_matrix matrix;
     qdr_status status = matrix_of(run->layer, &matrix);
-    return status == QDR_OK
-               ? qdr_matrix_owned(run->grid, &matrix, qdr_context_rank(run->ctx), owned)
-               : status;
+    return status == QDR_OK ? qdr_matrix_owned(run->grid, &matrix, qdr_context_rank(run->ctx), owned) : status;
 }
 
 static size_t part_bytes(const layer_run *run, const qdr_owned *part)
@@ -94,8 +90,7 @@ static qdr_status allocate(layer_run *run)
 static qdr_status load(layer_run *run, int index, int stream, double *values, int64_t n_elems)
 {
     fill_values(run, stream, values, n_elems);
-    for (int64_t i = 0; i < n_elems; i++)
-        element_write(run->the_case->dtype, run->full, i, values[i]);
+    for (int64_t i = 0; i < n_elems; i++) element_write(run->the_case->dtype, run->full, i, values[i]);
     return qdr_stack_load_parameter(run->stack, index, run->full);
 }
 
@@ -104,21 +99,15 @@ static qdr_status load_parameters(layer_run *run)
     reference *ref = &run->reference;
     const int weight = qdr_linear_weight_index(run->layer);
     qdr_status status = load(run, weight, STREAM_W, ref->w, ref->n * ref->k);
-    if (status == QDR_OK && run->the_case->bias)
-        status = load(run, weight + 1, STREAM_B, ref->b, ref->n);
+    if (status == QDR_OK && run->the_case->bias) status = load(run, weight + 1, STREAM_B, ref->b, ref->n);
     return status;
 }
 
-static qdr_dtype gradient_dtype(const layer_run *run)
-{
-    return run->the_case->dtype == QDR_F64 ? QDR_F64 : QDR_F32;
-}
+static qdr_dtype gradient_dtype(const layer_run *run) { return run->the_case->dtype == QDR_F64 ? QDR_F64 : QDR_F32; }
 
 static void fill_nan(qdr_dtype dtype, void *memory, int64_t n_elems)
 {
-    memset(memory, 0xff,
-           (size_t)n_elems *
-               qdr_dtype_bytes(dtype)); /* all bits set is a NaN in each of the types */
+    memset(memory, 0xff, (size_t)n_elems * qdr_dtype_bytes(dtype)); /* all bits set is a NaN in each of the types */
 }
 
 static qdr_status spoil_gradients(layer_run *run)
@@ -132,8 +121,7 @@ static qdr_status spoil_gradients(layer_run *run)
     return QDR_OK;
 }
 
-/* Calls fn for each element of a part: its local index, and its place in a full matrix of n_cols
- * columns. */
+/* Calls fn for each element of a part: its local index, and its place in a full matrix of n_cols columns. */
 typedef void (*part_fn)(layer_run *run, int64_t local, int64_t global, void *user);
 static void for_part(layer_run *run, const qdr_owned *part, int64_t n_cols, part_fn fn, void *user)
 {
@@ -175,8 +163,8 @@ static void check_element(layer_run *run, int64_t local, int64_t global, void *u
 {
     const part_check *check = user;
     const double computed = element_read(run->the_case->dtype, check->part, local);
-    const double share = error_share(computed, check->sums->value[global],
-                                     check->sums->magnitude[global], check->bound);
+    const double share = error_share(computed, check->sums->value[global], check->sums->magnitude[global],
+                                     check->bound);
     note_error(run, check->result, share, computed);
 }
 
@@ -198,16 +186,13 @@ static void start_outputs(layer_run *run)
         memset(value, 0, (size_t)n_elems * sizeof *value);
         if (run->the_case->accumulate) fill_values(run, outputs[i].stream, value, n_elems);
         for (int64_t j = 0; j < n_elems; j++) magnitude[j] = value[j] < 0 ? -value[j] : value[j];
-        fill_nan(run->the_case->dtype, outputs[i].memory,
-                 outputs[i].part->n_rows * outputs[i].part->n_cols);
+        fill_nan(run->the_case->dtype, outputs[i].memory, outputs[i].part->n_rows * outputs[i].part->n_cols);
         part_copy old = {value, outputs[i].memory};
-        if (run->the_case->accumulate)
-            for_part(run, outputs[i].part, outputs[i].n_cols, copy_element, &old);
+        if (run->the_case->accumulate) for_part(run, outputs[i].part, outputs[i].n_cols, copy_element, &old);
     }
 }
 
-/* 1: of the axis' members some share a node and some do not. Then those of a node are added first,
- * and rounded. */
+/* 1: of the axis' members some share a node and some do not. Then those of a node are added first, and rounded. */
 static int adds_by_node(const qdr_grid *grid, qdr_axis axis)
 {
     const qdr_context *ctx = qdr_grid_context(grid);
@@ -282,8 +267,7 @@ static qdr_status pass(layer_run *run, int call)
     draw_inputs(run, call);
     qdr_status status = qdr_linear_forward(run->layer, run->x, run->y, forward, NULL);
     if (status == QDR_OK) status = finish(run, STAGE_FORWARD);
-    if (status == QDR_OK)
-        status = qdr_linear_backward(run->layer, run->dy, run->x, run->dx, backward, NULL);
+    if (status == QDR_OK) status = qdr_linear_backward(run->layer, run->dy, run->x, run->dx, backward, NULL);
     if (!c->only_run) reference_run(&run->reference);
     if (status == QDR_OK) status = finish(run, STAGE_BACKWARD);
     if (status == QDR_OK && !c->only_run) check_activations(run);
@@ -291,18 +275,15 @@ static qdr_status pass(layer_run *run, int call)
 }
 
 /* Gathers a gradient and compares it, on rank 0. */
-static qdr_status check_gradient(layer_run *run, int index, const reference_sums *sums,
-                                 int64_t n_elems, int result)
+static qdr_status check_gradient(layer_run *run, int index, const reference_sums *sums, int64_t n_elems, int result)
 {
     const int is_root = qdr_context_rank(run->ctx) == 0;
-    const qdr_status status = qdr_stack_gather_parameter(run->stack, index, 1,
-                                                         is_root ? run->full : NULL);
+    const qdr_status status = qdr_stack_gather_parameter(run->stack, index, 1, is_root ? run->full : NULL);
     if (status != QDR_OK || !is_root) return status;
     const error_bound bound = gradient_bound(run);
     for (int64_t i = 0; i < n_elems; i++) {
         const double computed = element_read(gradient_dtype(run), run->full, i);
-        note_error(run, result, error_share(computed, sums->value[i], sums->magnitude[i], bound),
-                   computed);
+        note_error(run, result, error_share(computed, sums->value[i], sums->magnitude[i], bound), computed);
     }
     return QDR_OK;
 }
@@ -312,13 +293,10 @@ static qdr_status run_calls(layer_run *run)
     const reference *ref = &run->reference;
     const int weight = qdr_linear_weight_index(run->layer);
     qdr_status status = spoil_gradients(run);
-    for (int call = 0; status == QDR_OK && call < run->the_case->n_calls; call++)
-        status = pass(run, call);
+    for (int call = 0; status == QDR_OK && call < run->the_case->n_calls; call++) status = pass(run, call);
     if (run->the_case->only_run) return status;
-    if (status == QDR_OK)
-        status = check_gradient(run, weight, &ref->dw, ref->n * ref->k, RESULT_DW);
-    if (status == QDR_OK && run->the_case->bias)
-        status = check_gradient(run, weight + 1, &ref->db, ref->n, RESULT_DB);
+    if (status == QDR_OK) status = check_gradient(run, weight, &ref->dw, ref->n * ref->k, RESULT_DW);
+    if (status == QDR_OK && run->the_case->bias) status = check_gradient(run, weight + 1, &ref->db, ref->n, RESULT_DB);
     return status;
 }
 
@@ -335,8 +313,7 @@ static int prepare(layer_run *run, failure *why)
 {
     const layer_case *c = run->the_case;
     if (reference_create(c->m, layer_case_k(c), layer_case_n(c), &run->reference) != 0)
-        fail(why, EXIT_NOTHING_FITS, "no memory for the reference of a layer of %lld rows",
-             (long long)c->m);
+        fail(why, EXIT_NOTHING_FITS, "no memory for the reference of a layer of %lld rows", (long long)c->m);
     if (fail_together(why, run->ctx)) return why->code;
     if (fail_status(why, build(run))) return why->code;
     qdr_status status = find_part(run, qdr_linear_in_matrix, &run->in);
@@ -347,8 +324,8 @@ static int prepare(layer_run *run, failure *why)
     return fail_together(why, run->ctx);
 }
 
-int layer_case_run(qdr_grid *grid, const layer_case *the_case, layer_watch watch, void *user,
-                   layer_errors *errors, failure *why)
+int layer_case_run(qdr_grid *grid, const layer_case *the_case, layer_watch watch, void *user, layer_errors *errors,
+                   failure *why)
 {
     layer_run run = {.grid = grid,
                      .ctx = qdr_grid_context(grid),

@@ -80,15 +80,14 @@ static int read_options(int argc, char **argv, linear_options *options, failure 
                   {options->out != NULL, "out"}};
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
         if (!needed[i].is_given)
-            return fail(why, EXIT_USAGE, "linear: --%s is missing; see quadrille linear --help",
-                        needed[i].name);
+            return fail(why, EXIT_USAGE, "linear: --%s is missing; see quadrille linear --help", needed[i].name);
     const int n_ranks = grid_ranks(options->grid);
     if (options->n_local && options->n_local != n_ranks)
         return fail(why, EXIT_USAGE,
                     "linear: --local %lld starts another number of ranks than grid %dx%dx%dx%d "
                     "has: use --local %d",
-                    (long long)options->n_local, options->grid.x, options->grid.y, options->grid.z,
-                    options->grid.d, n_ranks);
+                    (long long)options->n_local, options->grid.x, options->grid.y, options->grid.z, options->grid.d,
+                    n_ranks);
     return results_check_folder(options->out, why);
 }
 
@@ -109,18 +108,14 @@ static qdr_status add_layer(linear_job *job)
     const qdr_layout layout = job->options->layout;
     const int transposed = job->options->transposed;
     qdr_edge in, out;
-    const qdr_edge_desc edge = {QDR_OPTS_INIT, .cols = {{job->files.k, 1}},
-                                .col_axis = transposed ? QDR_Y : QDR_X, .layout = layout};
+    const qdr_edge_desc edge = {QDR_OPTS_INIT, .cols = {{job->files.k, 1}}, .col_axis = transposed ? QDR_Y : QDR_X,
+                                .layout = layout};
     const qdr_status status = qdr_stack_add_input(job->stack, "x", &edge, 1, &in);
     if (status != QDR_OK) return status;
     /* A bias even where no file gives one: db is always wanted. */
-    const qdr_linear_desc desc = {QDR_OPTS_INIT,
-                                  .name = "layer",
-                                  .in = {{job->files.k, 1}},
-                                  .out = {{job->files.n, 1}},
-                                  .bias = 1,
-                                  .transposed = transposed,
-                                  .out_layout = layout};
+    const qdr_linear_desc desc = {
+        QDR_OPTS_INIT, .name = "layer",          .in = {{job->files.k, 1}}, .out = {{job->files.n, 1}},
+        .bias = 1,     .transposed = transposed, .out_layout = layout};
     return qdr_stack_add_linear(job->stack, &desc, in, &out, &job->layer);
 }
 
@@ -140,8 +135,7 @@ static qdr_status build(linear_job *job)
 static qdr_status load_parameters(linear_job *job)
 {
     const int weight = qdr_linear_weight_index(job->layer);
-    const qdr_status status = qdr_stack_load_parameter(job->stack, weight,
-                                                       job->files.arrays[FILE_W].data);
+    const qdr_status status = qdr_stack_load_parameter(job->stack, weight, job->files.arrays[FILE_W].data);
     if (status != QDR_OK || !job->options->paths[FILE_B]) return status;
     return qdr_stack_load_parameter(job->stack, weight + 1, job->files.arrays[FILE_B].data);
 }
@@ -162,8 +156,8 @@ static void copy_part(const npy_array *array, const qdr_owned *part, void *memor
 
 /* Memory for this rank's part of an edge, filled from the file, and for the matrix of the same
  * layout that is computed. */
-static qdr_status take_part(linear_job *job, const qdr_matrix *matrix, const npy_array *array,
-                            void **given, void **computed)
+static qdr_status take_part(linear_job *job, const qdr_matrix *matrix, const npy_array *array, void **given,
+                            void **computed)
 {
     qdr_owned part;
     qdr_status status = qdr_matrix_owned(job->grid, matrix, qdr_context_rank(job->ctx), &part);
@@ -180,18 +174,14 @@ static qdr_status fill(linear_job *job)
     qdr_status status = load_parameters(job);
     if (status == QDR_OK) status = qdr_linear_in_matrix(job->layer, &job->in);
     if (status == QDR_OK) status = qdr_linear_out_matrix(job->layer, &job->out);
-    if (status == QDR_OK)
-        status = take_part(job, &job->in, &job->files.arrays[FILE_X], &job->x, &job->dx);
-    return status == QDR_OK
-               ? take_part(job, &job->out, &job->files.arrays[FILE_DY], &job->dy, &job->y)
-               : status;
+    if (status == QDR_OK) status = take_part(job, &job->in, &job->files.arrays[FILE_X], &job->x, &job->dx);
+    return status == QDR_OK ? take_part(job, &job->out, &job->files.arrays[FILE_DY], &job->dy, &job->y) : status;
 }
 
 static qdr_status compute(linear_job *job)
 {
     qdr_status status = qdr_linear_forward(job->layer, job->x, job->y, 0, NULL);
-    if (status == QDR_OK)
-        status = qdr_linear_backward(job->layer, job->dy, job->x, job->dx, 0, NULL);
+    if (status == QDR_OK) status = qdr_linear_backward(job->layer, job->dy, job->x, job->dx, 0, NULL);
     return status == QDR_OK ? qdr_stream_synchronize(qdr_context_stream(job->ctx)) : status;
 }
 
@@ -207,11 +197,10 @@ static int work(linear_job *job, failure *why)
     if (fail_together(why, job->ctx)) return why->code;
     fail_status(why, compute(job));
     if (fail_together(why, job->ctx)) return why->code;
-    const layer_results results = {
-        job->grid,        job->stack, qdr_linear_weight_index(job->layer),
-        job->files.dtype, &job->in,   &job->out,
-        job->dx,          job->y,     job->files.n,
-        job->files.k};
+    const layer_results results = {job->grid,        job->stack, qdr_linear_weight_index(job->layer),
+                                   job->files.dtype, &job->in,   &job->out,
+                                   job->dx,          job->y,     job->files.n,
+                                   job->files.k};
     return results_write(&results, job->options->out, why);
 }
 
@@ -274,15 +263,13 @@ const command command_linear = {
     .summary = "one layer forward and backward, from NumPy files to NumPy files",
     .usage = "[mpiexec.mpich -n P] quadrille linear --x FILE --w FILE [--b FILE] --dy FILE\n"
              "         --grid GXxGYxGZxGD --out DIR [OPTION]...",
-    .text =
-        "Computes Y = X W^T + b, dX = dY W, dW = dY^T X and db = the column sums of dY on a grid\n"
-        "of P = GX*GY*GZ*GD ranks, and writes y.npy, dx.npy, dw.npy and db.npy in the inputs' "
-        "type.",
+    .text = "Computes Y = X W^T + b, dX = dY W, dW = dY^T X and db = the column sums of dY on a grid\n"
+            "of P = GX*GY*GZ*GD ranks, and writes y.npy, dx.npy, dw.npy and db.npy in the inputs' "
+            "type.",
     .options = specs,
-    .examples =
-        "  mpiexec.mpich -n 4 quadrille linear --x x.npy --w w.npy --b b.npy --dy dy.npy \\\n"
-        "      --grid 2x2x1x1 --out result\n"
-        "  quadrille linear --x x.npy --w w.npy --dy dy.npy --grid 2x3x2x1 --local 12 \\\n"
-        "      --layout scattered --transposed --out result\n",
+    .examples = "  mpiexec.mpich -n 4 quadrille linear --x x.npy --w w.npy --b b.npy --dy dy.npy \\\n"
+                "      --grid 2x2x1x1 --out result\n"
+                "  quadrille linear --x x.npy --w w.npy --dy dy.npy --grid 2x3x2x1 --local 12 \\\n"
+                "      --layout scattered --transposed --out result\n",
     .run = run,
 };

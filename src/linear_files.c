@@ -19,28 +19,24 @@ static int open_one(int index, const char *path, linear_files *files, failure *w
     if (npy_open(path, array, why)) return why->code;
     const int wanted = index == FILE_B ? 1 : 2;
     if (array->n_dims != wanted)
-        return fail(why, EXIT_USAGE,
-                    "%s: --%s has shape %s, but %s with %d dimension%s is needed; reshape it", path,
-                    letters[index], npy_shape_text(array, text, sizeof text), meanings[index],
-                    wanted, wanted == 1 ? "" : "s");
+        return fail(why, EXIT_USAGE, "%s: --%s has shape %s, but %s with %d dimension%s is needed; reshape it", path,
+                    letters[index], npy_shape_text(array, text, sizeof text), meanings[index], wanted,
+                    wanted == 1 ? "" : "s");
     if (array->dtype != files->arrays[FILE_X].dtype)
-        return fail(
-            why, EXIT_USAGE,
-            "%s: --%s is %s, but --x is %s; save all files in one type, such as a.astype(np.%s)",
-            path, letters[index], qdr_dtype_name(array->dtype),
-            qdr_dtype_name(files->arrays[FILE_X].dtype), numpy_name(files->arrays[FILE_X].dtype));
+        return fail(why, EXIT_USAGE,
+                    "%s: --%s is %s, but --x is %s; save all files in one type, such as a.astype(np.%s)", path,
+                    letters[index], qdr_dtype_name(array->dtype), qdr_dtype_name(files->arrays[FILE_X].dtype),
+                    numpy_name(files->arrays[FILE_X].dtype));
     return EXIT_OK;
 }
 
 /* One side of an array against one side of another: the shapes of both go into the sentence. */
-static int check_side(const linear_files *files, int a, int a_dim, int b, int b_dim,
-                      const char *side, failure *why)
+static int check_side(const linear_files *files, int a, int a_dim, int b, int b_dim, const char *side, failure *why)
 {
     const npy_array *one = &files->arrays[a], *two = &files->arrays[b];
     char one_text[64], two_text[64];
     if (one->shape[a_dim] == two->shape[b_dim]) return EXIT_OK;
-    return fail(why, EXIT_USAGE,
-                "--%s is %s and --%s is %s: %s must agree, as in %s and %s, but %lld is not %lld",
+    return fail(why, EXIT_USAGE, "--%s is %s and --%s is %s: %s must agree, as in %s and %s, but %lld is not %lld",
                 letters[a], npy_shape_text(one, one_text, sizeof one_text), letters[b],
                 npy_shape_text(two, two_text, sizeof two_text), side, meanings[a], meanings[b],
                 (long long)one->shape[a_dim], (long long)two->shape[b_dim]);
@@ -51,15 +47,12 @@ static int check_shapes(linear_files *files, int has_bias, failure *why)
     const npy_array *w = &files->arrays[FILE_W];
     if (check_side(files, FILE_X, 1, FILE_W, 1, "their columns K", why)) return why->code;
     if (check_side(files, FILE_DY, 0, FILE_X, 0, "their rows M", why)) return why->code;
-    if (check_side(files, FILE_DY, 1, FILE_W, 0, "columns of dy and rows of w, N,", why))
-        return why->code;
-    if (has_bias && check_side(files, FILE_B, 0, FILE_W, 0, "elements of b and rows of w, N,", why))
-        return why->code;
+    if (check_side(files, FILE_DY, 1, FILE_W, 0, "columns of dy and rows of w, N,", why)) return why->code;
+    if (has_bias && check_side(files, FILE_B, 0, FILE_W, 0, "elements of b and rows of w, N,", why)) return why->code;
     if (w->shape[0] == 0 || w->shape[1] == 0)
-        return fail(
-            why, EXIT_USAGE,
-            "--w is [%lld, %lld]: a layer needs at least one out-feature N and one in-feature K",
-            (long long)w->shape[0], (long long)w->shape[1]);
+        return fail(why, EXIT_USAGE,
+                    "--w is [%lld, %lld]: a layer needs at least one out-feature N and one in-feature K",
+                    (long long)w->shape[0], (long long)w->shape[1]);
     files->m = files->arrays[FILE_X].shape[0];
     files->n = w->shape[0];
     files->k = w->shape[1];

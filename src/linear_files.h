@@ -13,8 +13,7 @@ typedef struct linear_files {
     qdr_dtype dtype;
 } linear_files;
 
-/* Opens the files (paths[FILE_B] may be NULL) and checks types and shapes. Local. On failure
- * nothing is held. */
+/* Opens the files (paths[FILE_B] may be NULL) and checks types and shapes. Local. On failure nothing is held. */
 int linear_files_open(const char *const paths[N_FILES], linear_files *files, failure *why);
 void linear_files_close(linear_files *files);
 

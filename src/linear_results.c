@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gathers the results of a layer on rank 0 and writes them: all files under temporary names first.
- */
+/* Gathers the results of a layer on rank 0 and writes them: all files under temporary names first. */
 #include "linear_results.h"
 
 #include <errno.h>
@@ -35,18 +34,14 @@ int results_check_folder(const char *dir, failure *why)
 {
     struct stat info;
     if (strlen(dir) > 3900)
-        return fail(why, EXIT_USAGE,
-                    "--out: the folder's name has %zu letters, and 3,900 are allowed", strlen(dir));
+        return fail(why, EXIT_USAGE, "--out: the folder's name has %zu letters, and 3,900 are allowed", strlen(dir));
     if (!*dir) return fail(why, EXIT_USAGE, "--out '': name a folder, such as result");
     if (stat(dir, &info) != 0 && errno == ENOENT) return EXIT_OK; /* it will be made */
     if (stat(dir, &info) != 0)
-        return fail(why, EXIT_USAGE, "--out %s: cannot be reached (%s); name another folder", dir,
-                    strerror(errno));
-    if (!S_ISDIR(info.st_mode))
-        return fail(why, EXIT_USAGE, "--out %s: is no folder; name another", dir);
+        return fail(why, EXIT_USAGE, "--out %s: cannot be reached (%s); name another folder", dir, strerror(errno));
+    if (!S_ISDIR(info.st_mode)) return fail(why, EXIT_USAGE, "--out %s: is no folder; name another", dir);
     if (access(dir, W_OK | X_OK) == 0) return check_places(dir, why);
-    return fail(why, EXIT_USAGE, "--out %s: cannot be written to (%s); name another folder", dir,
-                strerror(errno));
+    return fail(why, EXIT_USAGE, "--out %s: cannot be written to (%s); name another folder", dir, strerror(errno));
 }
 
 /* Makes a folder and those above it, as mkdir -p. */
@@ -68,8 +63,8 @@ static int make_folder(const char *dir, failure *why)
 }
 
 /* Moves an activation to rank 0. *full is device memory, of no elements elsewhere. */
-static qdr_status gather(const layer_results *results, const qdr_matrix *layout, const void *part,
-                         npy_array *array, void **full)
+static qdr_status gather(const layer_results *results, const qdr_matrix *layout, const void *part, npy_array *array,
+                         void **full)
 {
     qdr_context *ctx = qdr_grid_context(results->grid);
     qdr_matrix root = {QDR_OPTS_INIT, .n_rows = layout->n_rows, .spread = QDR_SPREAD_ROOT};
@@ -77,27 +72,23 @@ static qdr_status gather(const layer_results *results, const qdr_matrix *layout,
     qdr_owned owned = {0};
     qdr_status status = qdr_matrix_owned(results->grid, &root, qdr_context_rank(ctx), &owned);
     if (status == QDR_OK)
-        status = qdr_mem_alloc(
-            ctx, (size_t)(owned.n_rows * owned.n_cols) * qdr_dtype_bytes(results->dtype), full);
+        status = qdr_mem_alloc(ctx, (size_t)(owned.n_rows * owned.n_cols) * qdr_dtype_bytes(results->dtype), full);
     status = qdr_agree(ctx, status);
-    if (status == QDR_OK)
-        status = qdr_redistribute(results->grid, layout, part, &root, *full, results->dtype, NULL);
+    if (status == QDR_OK) status = qdr_redistribute(results->grid, layout, part, &root, *full, results->dtype, NULL);
     if (status == QDR_OK) status = qdr_stream_synchronize(qdr_context_stream(ctx));
-    *array = (npy_array){
-        .dtype = results->dtype, .n_dims = 2, .shape = {owned.n_rows, owned.n_cols}, .data = *full};
+    *array = (npy_array){.dtype = results->dtype, .n_dims = 2, .shape = {owned.n_rows, owned.n_cols}, .data = *full};
     return status;
 }
 
 /* Gathers the gradient of a parameter on rank 0. */
-static qdr_status gather_gradient(const layer_results *results, int index, npy_array shape,
-                                  npy_array *array, void **full)
+static qdr_status gather_gradient(const layer_results *results, int index, npy_array shape, npy_array *array,
+                                  void **full)
 {
     qdr_context *ctx = qdr_grid_context(results->grid);
     const int is_root = qdr_context_rank(ctx) == 0;
     const int64_t n_elems = shape.shape[0] * (shape.n_dims == 2 ? shape.shape[1] : 1);
     const qdr_dtype dtype = results->dtype == QDR_F64 ? QDR_F64 : QDR_F32;
-    qdr_status status = is_root ? qdr_mem_alloc(ctx, (size_t)n_elems * qdr_dtype_bytes(dtype), full)
-                                : QDR_OK;
+    qdr_status status = is_root ? qdr_mem_alloc(ctx, (size_t)n_elems * qdr_dtype_bytes(dtype), full) : QDR_OK;
     status = qdr_agree(ctx, status);
     if (status == QDR_OK) status = qdr_stack_gather_parameter(results->stack, index, 1, *full);
     *array = shape;
@@ -111,8 +102,7 @@ static int write_files(const npy_array arrays[N_RESULTS], const char *dir, failu
 {
     npy_output outputs[N_RESULTS] = {{{0}, {0}}};
     if (make_folder(dir, why)) return why->code;
-    for (int i = 0; i < N_RESULTS && !why->code; i++)
-        npy_stage(&outputs[i], dir, names[i], &arrays[i], why);
+    for (int i = 0; i < N_RESULTS && !why->code; i++) npy_stage(&outputs[i], dir, names[i], &arrays[i], why);
     for (int i = 0; i < N_RESULTS && !why->code; i++) npy_publish(&outputs[i], why);
     for (int i = 0; i < N_RESULTS; i++) npy_discard(&outputs[i]);
     return why->code;
@@ -123,21 +113,14 @@ int results_write(const layer_results *results, const char *dir, failure *why)
     qdr_context *ctx = qdr_grid_context(results->grid);
     npy_array arrays[N_RESULTS] = {{0}};
     void *full[N_RESULTS] = {0};
-    const npy_array dw = {.n_dims = 2, .shape = {results->n, results->k}},
-                    db = {.n_dims = 1, .shape = {results->n}};
-    qdr_status status = gather(results, results->out, results->y, &arrays[RESULT_Y],
-                               &full[RESULT_Y]);
+    const npy_array dw = {.n_dims = 2, .shape = {results->n, results->k}}, db = {.n_dims = 1, .shape = {results->n}};
+    qdr_status status = gather(results, results->out, results->y, &arrays[RESULT_Y], &full[RESULT_Y]);
+    if (status == QDR_OK) status = gather(results, results->in, results->dx, &arrays[RESULT_DX], &full[RESULT_DX]);
+    if (status == QDR_OK) status = gather_gradient(results, results->weight, dw, &arrays[RESULT_DW], &full[RESULT_DW]);
     if (status == QDR_OK)
-        status = gather(results, results->in, results->dx, &arrays[RESULT_DX], &full[RESULT_DX]);
-    if (status == QDR_OK)
-        status = gather_gradient(results, results->weight, dw, &arrays[RESULT_DW],
-                                 &full[RESULT_DW]);
-    if (status == QDR_OK)
-        status = gather_gradient(results, results->weight + 1, db, &arrays[RESULT_DB],
-                                 &full[RESULT_DB]);
+        status = gather_gradient(results, results->weight + 1, db, &arrays[RESULT_DB], &full[RESULT_DB]);
     fail_status(why, status);
-    if (fail_together(why, ctx) == EXIT_OK && qdr_context_rank(ctx) == 0)
-        write_files(arrays, dir, why);
+    if (fail_together(why, ctx) == EXIT_OK && qdr_context_rank(ctx) == 0) write_files(arrays, dir, why);
     for (int i = 0; i < N_RESULTS; i++) qdr_mem_free(ctx, &full[i]);
     return fail_together(why, ctx);
 }

@@ -10,9 +10,9 @@
 
 #include "command.h"
 
-static const command *const commands[] = {
-    &command_bench, &command_calibrate, &command_doctor, &command_linear, &command_mem,
-    &command_plan,  &command_predict,   &command_topo,   &command_trace,  &command_verify};
+static const command *const commands[] = {&command_bench, &command_calibrate, &command_doctor,  &command_linear,
+                                          &command_mem,   &command_plan,      &command_predict, &command_topo,
+                                          &command_trace, &command_verify};
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
 enum { MAIN_HELP, MAIN_VERSION, MAIN_JSON };
@@ -35,8 +35,7 @@ static int print_help(void)
     puts("usage: quadrille COMMAND [OPTION]...\n"
          "Matrix products of neural-network training on a 4D grid of processes.\n\n"
          "Commands:");
-    for (int i = 0; i < N_COMMANDS; i++)
-        printf("  %-10s %s\n", commands[i]->name, commands[i]->summary);
+    for (int i = 0; i < N_COMMANDS; i++) printf("  %-10s %s\n", commands[i]->name, commands[i]->summary);
     printf("  %-10s %s\n", "help", "the same as --help; with a command: its options and examples");
     options_print(main_options);
     puts("\nExit codes: 0 ok, 1 failed, 2 usage or bad input, 3 nothing fits, 4 verification "
@@ -52,8 +51,7 @@ static int print_command_help(const command *which)
 {
     printf("usage: %s\n%s\n", which->usage, which->text);
     for (const command *const *part = which->parts; part && *part; part++)
-        printf("%s  %-10s %s\n", part == which->parts ? "\n" : "", part_name(*part),
-               (*part)->summary);
+        printf("%s  %-10s %s\n", part == which->parts ? "\n" : "", part_name(*part), (*part)->summary);
     options_print(which->options);
     printf("\nExamples:\n%s", which->examples);
     return EXIT_OK;
@@ -96,8 +94,7 @@ static int print_versions(int as_json)
         {NULL, NULL},
     };
     if (as_json) return print_versions_json(parts);
-    for (const named_version *part = parts; part->name; part++)
-        printf("%-10s %s\n", part->name, part->version);
+    for (const named_version *part = parts; part->name; part++) printf("%-10s %s\n", part->name, part->version);
     return EXIT_OK;
 }
 
@@ -127,8 +124,7 @@ static int run_options(int argc, char **argv)
 static const command *find_words(int *argc, char ***argv)
 {
     const command *which = find_command(**argv);
-    for (const command *const *part = which && *argc > 1 ? which->parts : NULL; part && *part;
-         part++)
+    for (const command *const *part = which && *argc > 1 ? which->parts : NULL; part && *part; part++)
         if (strcmp((*argv)[1], part_name(*part)) == 0) {
             --*argc;
             ++*argv;
@@ -151,8 +147,7 @@ static int run_command(int argc, char **argv)
     const command *which = find_words(&argc, &argv);
     if (!which) return fail_unknown(argv[0]);
     for (int i = 1; i < argc; i++)
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
-            return print_command_help(which);
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) return print_command_help(which);
     return which->run(argc, argv);
 }
 

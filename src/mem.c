@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `quadrille mem`: the memory of a rank, term by term, and the parameters of a model. It starts no
- * ranks. */
+/* `quadrille mem`: the memory of a rank, term by term, and the parameters of a model. It starts no ranks. */
 #include <jansson.h>
 #include <string.h>
 
@@ -52,14 +51,12 @@ static int take_option(int index, const char *value, void *user, failure *why)
     mem_options *options = user;
     qdr_plan *plan = &options->plan;
     switch (index) {
-    case OPTION_RANKS:
-        return option_integer("ranks", value, 1, QDR_MAX_SEARCH_RANKS, &options->n_ranks, why);
+    case OPTION_RANKS: return option_integer("ranks", value, 1, QDR_MAX_SEARCH_RANKS, &options->n_ranks, why);
     case OPTION_GRID:
         options->has_grid = 1;
         return option_large_grid("grid", value, QDR_MAX_SEARCH_RANKS, &options->grid, why);
     case OPTION_BATCH: return option_integer("batch", value, 1, 1 << 30, &plan->batch, why);
-    case OPTION_MICRO_BATCH:
-        return option_integer("micro-batch", value, 1, 1 << 30, &plan->micro_batch, why);
+    case OPTION_MICRO_BATCH: return option_integer("micro-batch", value, 1, 1 << 30, &plan->micro_batch, why);
     case OPTION_SEQ: return option_integer("seq", value, 1, 1 << 30, &plan->sequence, why);
     case OPTION_DTYPE: return option_compute_dtype("dtype", value, &plan->dtype, why);
     case OPTION_LAYOUT: return option_layout("layout", value, &plan->layout, why);
@@ -76,25 +73,20 @@ static int make_plan(mem_options *options, failure *why)
     qdr_plan *plan = &options->plan;
     const int zero3 = options->parts.is_zero3;
     const int n_ranks = (int)(options->n_ranks ? options->n_ranks : 1);
-    if (!options->has_grid)
-        options->grid = zero3 ? (grid_size){1, 1, n_ranks, 1} : (grid_size){1, 1, 1, n_ranks};
+    if (!options->has_grid) options->grid = zero3 ? (grid_size){1, 1, n_ranks, 1} : (grid_size){1, 1, 1, n_ranks};
     const int n_grid = grid_ranks(options->grid);
     if (options->n_ranks && n_grid != options->n_ranks)
-        return fail(why, EXIT_USAGE,
-                    "mem: --grid %dx%dx%dx%d has %d ranks, but -n is %lld; leave one of them out",
+        return fail(why, EXIT_USAGE, "mem: --grid %dx%dx%dx%d has %d ranks, but -n is %lld; leave one of them out",
                     options->grid.x, options->grid.y, options->grid.z, options->grid.d, n_grid,
                     (long long)options->n_ranks);
     if (zero3 && options->grid.d > 1)
-        return fail(why, EXIT_USAGE, "mem: --levels zero3 has d = 1, but --grid says d = %d",
-                    options->grid.d);
+        return fail(why, EXIT_USAGE, "mem: --levels zero3 has d = 1, but --grid says d = %d", options->grid.d);
     plan->x = options->grid.x;
     plan->y = options->grid.y;
     plan->z = options->grid.z;
     plan->d = options->grid.d;
-    plan->gradient_parts = options->parts.gradient < 0 ? plan->z * plan->d
-                                                       : options->parts.gradient;
-    plan->optimizer_parts = options->parts.optimizer < 0 ? plan->z * plan->d
-                                                         : options->parts.optimizer;
+    plan->gradient_parts = options->parts.gradient < 0 ? plan->z * plan->d : options->parts.gradient;
+    plan->optimizer_parts = options->parts.optimizer < 0 ? plan->z * plan->d : options->parts.optimizer;
     if (plan->batch == 0) plan->batch = n_grid;
     return EXIT_OK;
 }
@@ -109,8 +101,7 @@ static const char any_machine[] =
 static int load_machine(const mem_options *options, qdr_machine *machine, failure *why)
 {
     if (options->asked.machine) return subject_machine(&options->asked, "mem", machine, why);
-    return fail_status(
-        why, qdr_machine_parse(any_machine, sizeof any_machine - 1, "any machine", machine));
+    return fail_status(why, qdr_machine_parse(any_machine, sizeof any_machine - 1, "any machine", machine));
 }
 
 /* ---- printing ---- */
@@ -153,13 +144,12 @@ static void print_table(const mem_answer *answer)
     const qdr_plan_result *result = &answer->result;
     part parts[N_PARTS];
     parts_of(answer, parts);
-    printf("# %s on grid %s: %lld sequence%s of %lld tokens a step, %s, %s, recompute %s\n",
-           answer->network.name, grid_in_words(plan).text, (long long)plan->batch,
-           plan->batch == 1 ? "" : "s", (long long)plan_sequence(&answer->network, plan),
-           qdr_dtype_name(plan->dtype), layout_word(plan->layout), recompute_word(plan->recompute));
+    printf("# %s on grid %s: %lld sequence%s of %lld tokens a step, %s, %s, recompute %s\n", answer->network.name,
+           grid_in_words(plan).text, (long long)plan->batch, plan->batch == 1 ? "" : "s",
+           (long long)plan_sequence(&answer->network, plan), qdr_dtype_name(plan->dtype), layout_word(plan->layout),
+           recompute_word(plan->recompute));
     printf("%-12s %22s\n", "params", "of the whole model");
-    for (int i = 0; i < N_PARTS; i++)
-        printf("%-12s %22lld\n", parts[i].name, (long long)parts[i].n);
+    for (int i = 0; i < N_PARTS; i++) printf("%-12s %22lld\n", parts[i].name, (long long)parts[i].n);
     printf("%-12s %22lld\n\n", "sum", (long long)answer->counts.total);
     printf("%-12s %22s %10s\n", "memory", "bytes of a rank", "GiB");
     for (int i = 0; i < QDR_N_MEMORY_TERMS; i++)
@@ -167,8 +157,7 @@ static void print_table(const mem_answer *answer)
                result->memory[i] / GIB);
     printf("%-12s %22.0f %10.2f\n", "sum", result->memory_bytes, result->memory_bytes / GIB);
     if (answer->options->asked.machine)
-        printf("%s has %.4g GiB a rank: %.4g GiB %s.\n", answer->machine.name,
-               answer->machine.memory_bytes / GIB,
+        printf("%s has %.4g GiB a rank: %.4g GiB %s.\n", answer->machine.name, answer->machine.memory_bytes / GIB,
                (answer->machine.memory_bytes >= result->memory_bytes ? 1 : -1) *
                    (answer->machine.memory_bytes - result->memory_bytes) / GIB,
                answer->machine.memory_bytes >= result->memory_bytes ? "are left" : "are missing");
@@ -176,36 +165,30 @@ static void print_table(const mem_answer *answer)
     plan_notes(&answer->network, plan, plan->micro_batch, print_note, NULL);
 }
 
-static void append_note(const char *sentence, void *user)
-{
-    json_array_append_new(user, json_string(sentence));
-}
+static void append_note(const char *sentence, void *user) { json_array_append_new(user, json_string(sentence)); }
 
 static json_t *json_of_answer(const mem_answer *answer)
 {
     const qdr_plan *plan = &answer->options->plan;
     part parts[N_PARTS];
-    json_t *params = json_object(), *memory = json_object(), *padding = json_array(),
-           *notes = json_array();
+    json_t *params = json_object(), *memory = json_object(), *padding = json_array(), *notes = json_array();
     parts_of(answer, parts);
-    for (int i = 0; i < N_PARTS; i++)
-        json_object_set_new(params, parts[i].name, json_integer(parts[i].n));
+    for (int i = 0; i < N_PARTS; i++) json_object_set_new(params, parts[i].name, json_integer(parts[i].n));
     for (int i = 0; i < QDR_N_MEMORY_TERMS; i++)
         json_object_set_new(memory, qdr_memory_term_name((qdr_memory_term)i),
                             json_integer((json_int_t)answer->result.memory[i]));
     plan_padding(&answer->network, plan, append_note, padding);
     plan_notes(&answer->network, plan, plan->micro_batch, append_note, notes);
-    return json_pack(
-        "{s:s, s:I, s:o, s:i, s:s, s:I, s:I, s:I, s:s, s:s, s:s, s:i, s:i, s:o, s:I, "
-        "s:o, s:o}",
-        "model", answer->network.name, "params", (json_int_t)answer->counts.total, "params_by_part",
-        params, "ranks", grid_ranks(answer->options->grid), "grid", grid_in_words(plan).text,
-        "batch", (json_int_t)plan->batch, "micro_batch", (json_int_t)plan->micro_batch, "sequence",
-        (json_int_t)plan_sequence(&answer->network, plan), "dtype", qdr_dtype_name(plan->dtype),
-        "layout", layout_word(plan->layout), "recompute", recompute_word(plan->recompute),
-        "gradient_parts", plan->gradient_parts ? plan->gradient_parts : plan->z, "optimizer_parts",
-        plan->optimizer_parts ? plan->optimizer_parts : plan->z, "memory", memory, "memory_bytes",
-        (json_int_t)answer->result.memory_bytes, "padding", padding, "notes", notes);
+    return json_pack("{s:s, s:I, s:o, s:i, s:s, s:I, s:I, s:I, s:s, s:s, s:s, s:i, s:i, s:o, s:I, "
+                     "s:o, s:o}",
+                     "model", answer->network.name, "params", (json_int_t)answer->counts.total, "params_by_part",
+                     params, "ranks", grid_ranks(answer->options->grid), "grid", grid_in_words(plan).text, "batch",
+                     (json_int_t)plan->batch, "micro_batch", (json_int_t)plan->micro_batch, "sequence",
+                     (json_int_t)plan_sequence(&answer->network, plan), "dtype", qdr_dtype_name(plan->dtype), "layout",
+                     layout_word(plan->layout), "recompute", recompute_word(plan->recompute), "gradient_parts",
+                     plan->gradient_parts ? plan->gradient_parts : plan->z, "optimizer_parts",
+                     plan->optimizer_parts ? plan->optimizer_parts : plan->z, "memory", memory, "memory_bytes",
+                     (json_int_t)answer->result.memory_bytes, "padding", padding, "notes", notes);
 }
 
 static int print_json(const mem_answer *answer, failure *why)
@@ -213,9 +196,8 @@ static int print_json(const mem_answer *answer, failure *why)
     json_t *object = json_of_answer(answer);
     if (object && answer->options->asked.machine) {
         json_object_set_new(object, "machine", json_string(answer->machine.name));
-        json_object_set_new(
-            object, "headroom_bytes",
-            json_integer((json_int_t)(answer->machine.memory_bytes - answer->result.memory_bytes)));
+        json_object_set_new(object, "headroom_bytes",
+                            json_integer((json_int_t)(answer->machine.memory_bytes - answer->result.memory_bytes)));
     }
     if (!object || json_dumpf(object, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER) != 0)
         fail(why, EXIT_FAILED, "mem: the answer could not be written as JSON");
@@ -257,15 +239,14 @@ const command command_mem = {
     .name = "mem",
     .summary = "the parameters of a model, and the memory of a rank, term by term",
     .usage = "quadrille mem MODEL [OPTION]...",
-    .text =
-        "Says what one rank's memory holds while the model is trained: parameters, gradients, "
-        "optimizer state,\n"
-        "activations, gathered weights, workspace. MODEL is a name (gpt2-xl, llama-2-70b ...), a "
-        "config.json of\n"
-        "Hugging Face, or - for one from standard input. Without options: one rank, one "
-        "sequence of the model's\n"
-        "context, on any machine (fused attention, no reserve). Nothing is run: no ranks, no "
-        "MPI.",
+    .text = "Says what one rank's memory holds while the model is trained: parameters, gradients, "
+            "optimizer state,\n"
+            "activations, gathered weights, workspace. MODEL is a name (gpt2-xl, llama-2-70b ...), a "
+            "config.json of\n"
+            "Hugging Face, or - for one from standard input. Without options: one rank, one "
+            "sequence of the model's\n"
+            "context, on any machine (fused attention, no reserve). Nothing is run: no ranks, no "
+            "MPI.",
     .options = specs,
     .examples = "  quadrille mem gpt2\n"
                 "  quadrille mem llama-2-70b --grid 1x8x8x1 --batch 64 --recompute full --json\n"

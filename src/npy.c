@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads NumPy files. Every kind of bad file has its sentence: what is wrong, with numbers, and what
- * to do about it. */
+/* Reads NumPy files. Every kind of bad file has its sentence: what is wrong, with numbers, and what to do about it. */
 #include "npy.h"
 
 #include <errno.h>
@@ -28,11 +27,9 @@ typedef struct frame {
 
 static int check_magic(const unsigned char *bytes, size_t n_bytes, const char *name, failure *why)
 {
-    if (n_bytes == 0)
-        return fail(why, EXIT_USAGE, "%s: is empty; save the array with np.save", name);
+    if (n_bytes == 0) return fail(why, EXIT_USAGE, "%s: is empty; save the array with np.save", name);
     if (n_bytes >= 2 && bytes[0] == 'P' && bytes[1] == 'K')
-        return fail(why, EXIT_USAGE, "%s: is an archive (.npz or zip); save one array with np.save",
-                    name);
+        return fail(why, EXIT_USAGE, "%s: is an archive (.npz or zip); save one array with np.save", name);
     const size_t n_known = n_bytes < sizeof magic ? n_bytes : sizeof magic;
     if (memcmp(bytes, magic, n_known) != 0)
         return fail(why, EXIT_USAGE,
@@ -49,13 +46,11 @@ static size_t read_little_endian(const unsigned char *bytes, int n_bytes)
     return value;
 }
 
-static int find_frame(const unsigned char *bytes, size_t n_bytes, const char *name, frame *parts,
-                      failure *why)
+static int find_frame(const unsigned char *bytes, size_t n_bytes, const char *name, frame *parts, failure *why)
 {
     if (check_magic(bytes, n_bytes, name, why)) return why->code;
     if (n_bytes < 10)
-        return fail(why, EXIT_USAGE,
-                    "%s: is cut off: it has %zu bytes, and a NumPy file at least 10; save it again",
+        return fail(why, EXIT_USAGE, "%s: is cut off: it has %zu bytes, and a NumPy file at least 10; save it again",
                     name, n_bytes);
     const int major = bytes[6], minor = bytes[7];
     if (major < 1 || major > 3)
@@ -66,14 +61,11 @@ static int find_frame(const unsigned char *bytes, size_t n_bytes, const char *na
     const int length_bytes = major == 1 ? 2 : 4;
     parts->data_offset = 8 + (size_t)length_bytes;
     if (n_bytes < parts->data_offset)
-        return fail(why, EXIT_USAGE,
-                    "%s: is cut off after %zu bytes, inside its header; save it again", name,
-                    n_bytes);
+        return fail(why, EXIT_USAGE, "%s: is cut off after %zu bytes, inside its header; save it again", name, n_bytes);
     parts->header_bytes = read_little_endian(bytes + 8, length_bytes);
     if (parts->header_bytes > n_bytes - parts->data_offset)
-        return fail(why, EXIT_USAGE,
-                    "%s: says that its header has %zu bytes, but only %zu follow; save it again",
-                    name, parts->header_bytes, n_bytes - parts->data_offset);
+        return fail(why, EXIT_USAGE, "%s: says that its header has %zu bytes, but only %zu follow; save it again", name,
+                    parts->header_bytes, n_bytes - parts->data_offset);
     parts->header = (const char *)bytes + parts->data_offset;
     parts->data_offset += parts->header_bytes;
     return EXIT_OK;
@@ -115,9 +107,8 @@ static int take_extents(const npy_header *header, const char *name, npy_array *a
                     "np.atleast_2d(a)",
                     name);
     if (header->n_dims > NPY_MAX_DIMS)
-        return fail(why, EXIT_USAGE,
-                    "%s: has %d dimensions, and a matrix has 2; save a.reshape(-1, a.shape[-1])",
-                    name, header->n_dims);
+        return fail(why, EXIT_USAGE, "%s: has %d dimensions, and a matrix has 2; save a.reshape(-1, a.shape[-1])", name,
+                    header->n_dims);
     if (header->is_fortran && header->n_dims > 1)
         return fail(why, EXIT_USAGE,
                     "%s: is stored column by column (Fortran order), and rows are needed; "
@@ -135,34 +126,29 @@ static int check_length(const npy_array *array, size_t data_bytes, const char *n
     size_t needed = qdr_dtype_bytes(array->dtype);
     for (int i = 0; i < array->n_dims; i++)
         if (__builtin_mul_overflow(needed, (size_t)array->shape[i], &needed))
-            return fail(why, EXIT_USAGE,
-                        "%s: has shape %s, more than memory can address; save it again", name,
+            return fail(why, EXIT_USAGE, "%s: has shape %s, more than memory can address; save it again", name,
                         npy_shape_text(array, text, sizeof text));
     npy_shape_text(array, text, sizeof text);
     if (data_bytes < needed)
-        return fail(
-            why, EXIT_USAGE,
-            "%s: is cut off: shape %s of %s needs %zu bytes, but only %zu follow the header; "
-            "save it again",
-            name, text, qdr_dtype_name(array->dtype), needed, data_bytes);
+        return fail(why, EXIT_USAGE,
+                    "%s: is cut off: shape %s of %s needs %zu bytes, but only %zu follow the header; "
+                    "save it again",
+                    name, text, qdr_dtype_name(array->dtype), needed, data_bytes);
     if (data_bytes > needed)
-        return fail(
-            why, EXIT_USAGE,
-            "%s: has %zu bytes too many: shape %s of %s needs %zu bytes, but %zu follow the "
-            "header; save one array per file",
-            name, data_bytes - needed, text, qdr_dtype_name(array->dtype), needed, data_bytes);
+        return fail(why, EXIT_USAGE,
+                    "%s: has %zu bytes too many: shape %s of %s needs %zu bytes, but %zu follow the "
+                    "header; save one array per file",
+                    name, data_bytes - needed, text, qdr_dtype_name(array->dtype), needed, data_bytes);
     return EXIT_OK;
 }
 
 /* Points to the data, or copies them where they would be read unaligned. */
-static int place_data(const char *data, size_t bytes, const char *name, npy_array *array,
-                      failure *why)
+static int place_data(const char *data, size_t bytes, const char *name, npy_array *array, failure *why)
 {
     array->data = data;
     if ((uintptr_t)data % qdr_dtype_bytes(array->dtype) == 0) return EXIT_OK;
     array->copy = malloc(bytes ? bytes : 1);
-    if (!array->copy)
-        return fail(why, EXIT_NOTHING_FITS, "%s: no memory for %zu bytes", name, bytes);
+    if (!array->copy) return fail(why, EXIT_NOTHING_FITS, "%s: no memory for %zu bytes", name, bytes);
     memcpy(array->copy, data, bytes);
     array->data = array->copy;
     return EXIT_OK;
@@ -177,9 +163,8 @@ int npy_parse(const void *bytes, size_t n_bytes, const char *name, npy_array *ar
     if (find_frame(bytes, n_bytes, name, &parts, why)) return why->code;
     const char *wrong = npy_header_parse(parts.header, parts.header_bytes, &header, &at);
     if (wrong)
-        return fail(why, EXIT_USAGE,
-                    "%s: has a damaged header: %s (byte %zu); save it again with np.save", name,
-                    wrong, parts.data_offset - parts.header_bytes + at);
+        return fail(why, EXIT_USAGE, "%s: has a damaged header: %s (byte %zu); save it again with np.save", name, wrong,
+                    parts.data_offset - parts.header_bytes + at);
     if (take_dtype(&header, name, &array->dtype, why)) return why->code;
     if (take_extents(&header, name, array, why)) return why->code;
     const size_t data_bytes = n_bytes - parts.data_offset;
@@ -195,8 +180,7 @@ static int map_file(const char *path, void **map, size_t *bytes, failure *why)
     *bytes = 0;
     const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (file < 0)
-        return fail(why, EXIT_USAGE, "%s: cannot be opened (%s); name a readable .npy file", path,
-                    strerror(errno));
+        return fail(why, EXIT_USAGE, "%s: cannot be opened (%s); name a readable .npy file", path, strerror(errno));
     if (fstat(file, &info) != 0 || !S_ISREG(info.st_mode)) {
         close(file);
         return fail(why, EXIT_USAGE, "%s: is no regular file; name a .npy file", path);
@@ -206,8 +190,8 @@ static int map_file(const char *path, void **map, size_t *bytes, failure *why)
     const int error = errno;
     close(file);
     if (mapped == MAP_FAILED)
-        return fail(why, error == ENOMEM ? EXIT_NOTHING_FITS : EXIT_FAILED,
-                    "%s: its %zu bytes cannot be mapped (%s)", path, n_bytes, strerror(error));
+        return fail(why, error == ENOMEM ? EXIT_NOTHING_FITS : EXIT_FAILED, "%s: its %zu bytes cannot be mapped (%s)",
+                    path, n_bytes, strerror(error));
     *map = mapped;
     *bytes = n_bytes;
     return EXIT_OK;
@@ -238,7 +222,6 @@ const char *npy_shape_text(const npy_array *array, char *text, size_t capacity)
     if (array->n_dims == 1)
         snprintf(text, capacity, "[%lld]", (long long)array->shape[0]);
     else
-        snprintf(text, capacity, "[%lld, %lld]", (long long)array->shape[0],
-                 (long long)array->shape[1]);
+        snprintf(text, capacity, "[%lld, %lld]", (long long)array->shape[0], (long long)array->shape[1]);
     return text;
 }

@@ -40,8 +40,7 @@ typedef struct npy_output {
 } npy_output;
 
 /* Writes all of the array to a temporary file beside DIR/NAME. On failure nothing remains. */
-int npy_stage(npy_output *output, const char *dir, const char *name, const npy_array *array,
-              failure *why);
+int npy_stage(npy_output *output, const char *dir, const char *name, const npy_array *array, failure *why);
 /* Renames it to DIR/NAME, in one step. */
 int npy_publish(npy_output *output, failure *why);
 /* Removes the temporary file, if there still is one. */

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A reader for the one kind of Python literal that begins a NumPy file. It never reads beyond the
- * text. */
+/* A reader for the one kind of Python literal that begins a NumPy file. It never reads beyond the text. */
 #include "npy_header.h"
 
 #include <string.h>
@@ -58,8 +57,7 @@ static int take_string(cursor *c, char *string, size_t capacity)
 static int take_descr(cursor *c, npy_header *header)
 {
     skip_blanks(c);
-    if (c->at >= c->end || c->text[c->at] != '[')
-        return take_string(c, header->descr, sizeof header->descr);
+    if (c->at >= c->end || c->text[c->at] != '[') return take_string(c, header->descr, sizeof header->descr);
     size_t n_chars = 0;
     for (int depth = 0; c->at < c->end; c->at++) {
         const char letter = c->text[c->at];
@@ -102,8 +100,7 @@ static int take_shape(cursor *c, npy_header *header)
     int has_comma = 1;
     while (!take(c, ')')) {
         if (!has_comma) return wrong(c, "a comma is missing in the shape");
-        if (header->n_dims == NPY_HEADER_MAX_DIMS)
-            return wrong(c, "the shape has over 32 dimensions");
+        if (header->n_dims == NPY_HEADER_MAX_DIMS) return wrong(c, "the shape has over 32 dimensions");
         if (!take_integer(c, &header->shape[header->n_dims])) return 0;
         header->n_dims++;
         has_comma = take(c, ',');

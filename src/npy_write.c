@@ -21,10 +21,8 @@ static void make_header(const npy_array *array, char header[HEADER_BYTES])
     if (array->n_dims == 1)
         snprintf(shape, sizeof shape, "(%lld,)", (long long)array->shape[0]);
     else
-        snprintf(shape, sizeof shape, "(%lld, %lld)", (long long)array->shape[0],
-                 (long long)array->shape[1]);
-    const int n_chars = snprintf(text, sizeof text,
-                                 "{'descr': '<f%d', 'fortran_order': False, 'shape': %s, }",
+        snprintf(shape, sizeof shape, "(%lld, %lld)", (long long)array->shape[0], (long long)array->shape[1]);
+    const int n_chars = snprintf(text, sizeof text, "{'descr': '<f%d', 'fortran_order': False, 'shape': %s, }",
                                  (int)qdr_dtype_bytes(array->dtype), shape);
     memset(header, ' ', HEADER_BYTES);
     memcpy(header, start, sizeof start);
@@ -44,8 +42,8 @@ static int write_all(FILE *file, const npy_array *array)
     char header[HEADER_BYTES];
     const size_t bytes = data_bytes(array);
     make_header(array, header);
-    return fwrite(header, 1, sizeof header, file) == sizeof header &&
-           fwrite(array->data, 1, bytes, file) == bytes && fflush(file) == 0;
+    return fwrite(header, 1, sizeof header, file) == sizeof header && fwrite(array->data, 1, bytes, file) == bytes &&
+           fflush(file) == 0;
 }
 
 /* mkstemp() makes private files; give this one the permissions that a plain new file has. */
@@ -56,8 +54,7 @@ static void open_up(int file)
     (void)!fchmod(file, 0666 & ~mask);
 }
 
-/* The file itself, behind links, and a temporary name beside it: that one replaces it in the end.
- */
+/* The file itself, behind links, and a temporary name beside it: that one replaces it in the end. */
 static int choose_places(npy_output *output, const char *dir, const char *name, failure *why)
 {
     const size_t room = sizeof output->path;
@@ -69,28 +66,25 @@ static int choose_places(npy_output *output, const char *dir, const char *name, 
         char *target = realpath(output->path, NULL);
         if (!target || strlen(target) + 10 > room) {
             free(target);
-            return fail(why, EXIT_FAILED, "%s: the link's target cannot be reached (%s)",
-                        output->path, strerror(errno));
+            return fail(why, EXIT_FAILED, "%s: the link's target cannot be reached (%s)", output->path,
+                        strerror(errno));
         }
         memcpy(output->path, target, strlen(target) + 1);
         free(target);
     }
     const char *slash = strrchr(output->path, '/');
-    snprintf(output->temporary, room, "%.*s/.%s.XXXXXX", (int)(slash - output->path), output->path,
-             slash + 1);
+    snprintf(output->temporary, room, "%.*s/.%s.XXXXXX", (int)(slash - output->path), output->path, slash + 1);
     return EXIT_OK;
 }
 
-int npy_stage(npy_output *output, const char *dir, const char *name, const npy_array *array,
-              failure *why)
+int npy_stage(npy_output *output, const char *dir, const char *name, const npy_array *array, failure *why)
 {
     memset(output, 0, sizeof *output);
     if (choose_places(output, dir, name, why)) return why->code;
     const int number = mkstemp(output->temporary);
     FILE *file = number < 0 ? NULL : fdopen(number, "wb");
     if (!file) {
-        fail(why, EXIT_FAILED, "%s: cannot be written (%s); name another folder", output->path,
-             strerror(errno));
+        fail(why, EXIT_FAILED, "%s: cannot be written (%s); name another folder", output->path, strerror(errno));
         if (number >= 0) close(number);
         if (number < 0) output->temporary[0] = 0;
         npy_discard(output);
@@ -101,8 +95,7 @@ int npy_stage(npy_output *output, const char *dir, const char *name, const npy_a
     const int error = errno;
     if (fclose(file) == 0 && written) return EXIT_OK;
     npy_discard(output);
-    return fail(why, EXIT_FAILED,
-                "%s: %zu bytes cannot be written (%s); make room, or name another folder",
+    return fail(why, EXIT_FAILED, "%s: %zu bytes cannot be written (%s); make room, or name another folder",
                 output->path, data_bytes(array) + HEADER_BYTES, strerror(error));
 }
 

@@ -52,19 +52,16 @@ static int fail_option(char **argv, int code, const option_spec *specs, failure 
     char words[64];
     const char *text = argv[optind - 1];
     help_words(argv[0], words);
-    if (code == ':')
-        return fail(why, EXIT_USAGE, "%s: option '%s' needs a value; see %s", argv[0], text, words);
+    if (code == ':') return fail(why, EXIT_USAGE, "%s: option '%s' needs a value; see %s", argv[0], text, words);
     if (optopt >= FIRST_CODE)
         return fail(why, EXIT_USAGE, "%s: option '--%s' takes no value; see %s", argv[0],
                     specs[optopt - FIRST_CODE].name, words);
-    if (optopt)
-        return fail(why, EXIT_USAGE, "%s: unknown option '-%c'; see %s", argv[0], optopt, words);
-    return fail(why, EXIT_USAGE, "%s: unknown or ambiguous option '%s'; see %s", argv[0], text,
-                words);
+    if (optopt) return fail(why, EXIT_USAGE, "%s: unknown option '-%c'; see %s", argv[0], optopt, words);
+    return fail(why, EXIT_USAGE, "%s: unknown or ambiguous option '%s'; see %s", argv[0], text, words);
 }
 
-int options_read_word(int argc, char **argv, const option_spec *specs, option_taker take,
-                      void *user, const char **word, failure *why)
+int options_read_word(int argc, char **argv, const option_spec *specs, option_taker take, void *user, const char **word,
+                      failure *why)
 {
     getopt_tables tables;
     make_tables(specs, &tables);
@@ -79,12 +76,10 @@ int options_read_word(int argc, char **argv, const option_spec *specs, option_ta
     if (word && optind < argc) *word = argv[optind++];
     if (optind == argc) return EXIT_OK;
     char words[64];
-    return fail(why, EXIT_USAGE, "%s: '%s' is no option; see %s", argv[0], argv[optind],
-                help_words(argv[0], words));
+    return fail(why, EXIT_USAGE, "%s: '%s' is no option; see %s", argv[0], argv[optind], help_words(argv[0], words));
 }
 
-int options_read(int argc, char **argv, const option_spec *specs, option_taker take, void *user,
-                 failure *why)
+int options_read(int argc, char **argv, const option_spec *specs, option_taker take, void *user, failure *why)
 {
     return options_read_word(argc, argv, specs, take, user, NULL, why);
 }
@@ -101,15 +96,14 @@ void options_print(const option_spec *specs)
     }
 }
 
-int option_integer(const char *name, const char *value, int64_t min, int64_t max, int64_t *number,
-                   failure *why)
+int option_integer(const char *name, const char *value, int64_t min, int64_t max, int64_t *number, failure *why)
 {
     char *end;
     errno = 0;
     const long long parsed = strtoll(value, &end, 10);
     if (end == value || *end || errno || parsed < min || parsed > max)
-        return fail(why, EXIT_USAGE, "--%s '%s': a whole number from %lld to %lld is needed", name,
-                    value, (long long)min, (long long)max);
+        return fail(why, EXIT_USAGE, "--%s '%s': a whole number from %lld to %lld is needed", name, value,
+                    (long long)min, (long long)max);
     *number = parsed;
     return EXIT_OK;
 }
@@ -122,10 +116,8 @@ int option_bytes(const char *name, const char *value, int64_t max, int64_t *byte
     const long long parsed = strtoll(value, &end, 10);
     const char *letter = *end ? strchr(letters, *end) : NULL;
     const int shift = letter ? 10 * (int)(letter - letters + 1) : 0;
-    if (end == value || errno || (*end && (!letter || end[1])) || parsed < 1 ||
-        parsed > max >> shift)
-        return fail(why, EXIT_USAGE,
-                    "--%s '%s': a number of bytes from 1 to %lldG is needed, such as 8, 64K or 16M",
+    if (end == value || errno || (*end && (!letter || end[1])) || parsed < 1 || parsed > max >> shift)
+        return fail(why, EXIT_USAGE, "--%s '%s': a number of bytes from 1 to %lldG is needed, such as 8, 64K or 16M",
                     name, value, (long long)(max >> 30));
     *bytes = parsed << shift;
     return EXIT_OK;
@@ -136,8 +128,7 @@ int option_grid(const char *name, const char *value, grid_size *size, failure *w
     return option_large_grid(name, value, 1024, size, why);
 }
 
-int option_large_grid(const char *name, const char *value, int64_t max, grid_size *size,
-                      failure *why)
+int option_large_grid(const char *name, const char *value, int64_t max, grid_size *size, failure *why)
 {
     int axes[4];
     const char *at = value;
@@ -146,8 +137,7 @@ int option_large_grid(const char *name, const char *value, int64_t max, grid_siz
         char *end;
         errno = 0;
         const long long number = *at >= '0' && *at <= '9' ? strtoll(at, &end, 10) : -1;
-        if (number < 1 || number > max || errno || *end != (i < 3 ? 'x' : 0) ||
-            (n_ranks *= number) > max)
+        if (number < 1 || number > max || errno || *end != (i < 3 ? 'x' : 0) || (n_ranks *= number) > max)
             return fail(why, EXIT_USAGE,
                         "--%s '%s': a grid is GXxGYxGZxGD, four numbers from 1 whose product is at "
                         "most %lld, such as 2x2x1x1",
@@ -166,10 +156,8 @@ int option_order(const char *name, const char *value, failure *why)
     int is_permutation = strlen(value) == 4;
     for (const char *axis = "xyzd"; *axis; axis++) is_permutation &= strchr(value, *axis) != NULL;
     if (is_permutation) return EXIT_OK;
-    return fail(
-        why, EXIT_USAGE,
-        "--%s '%s': an order names each of x, y, z and d once, the fastest first, such as xyzd",
-        name, value);
+    return fail(why, EXIT_USAGE,
+                "--%s '%s': an order names each of x, y, z and d once, the fastest first, such as xyzd", name, value);
 }
 
 int grid_check_ranks(const char *command, grid_size size, int n_ranks, failure *why)
@@ -179,8 +167,8 @@ int grid_check_ranks(const char *command, grid_size size, int n_ranks, failure *
     return fail(why, EXIT_USAGE,
                 "%s: grid %dx%dx%dx%d has %d ranks, but %d %s started: use mpiexec -n %d, or "
                 "--local %d",
-                command, size.x, size.y, size.z, size.d, n_needed, n_ranks,
-                n_ranks == 1 ? "was" : "were", n_needed, n_needed);
+                command, size.x, size.y, size.z, size.d, n_needed, n_ranks, n_ranks == 1 ? "was" : "were", n_needed,
+                n_needed);
 }
 
 int option_layout(const char *name, const char *value, qdr_layout *layout, failure *why)

@@ -20,19 +20,16 @@ typedef struct option_spec {
 /* Receives one option; index is its place in the table. */
 typedef int (*option_taker)(int index, const char *value, void *user, failure *why);
 
-/* Reads all arguments of the command argv[0]. None but options are allowed. Returns 0 or
- * EXIT_USAGE. */
-int options_read(int argc, char **argv, const option_spec *specs, option_taker take, void *user,
-                 failure *why);
+/* Reads all arguments of the command argv[0]. None but options are allowed. Returns 0 or EXIT_USAGE. */
+int options_read(int argc, char **argv, const option_spec *specs, option_taker take, void *user, failure *why);
 /* The same, with one word that is no option allowed, anywhere; without one it stays as it was. */
-int options_read_word(int argc, char **argv, const option_spec *specs, option_taker take,
-                      void *user, const char **word, failure *why);
+int options_read_word(int argc, char **argv, const option_spec *specs, option_taker take, void *user, const char **word,
+                      failure *why);
 /* Prints the table to standard output. */
 void options_print(const option_spec *specs);
 
 /* A whole number from min to max. `name` is the option's. */
-int option_integer(const char *name, const char *value, int64_t min, int64_t max, int64_t *number,
-                   failure *why);
+int option_integer(const char *name, const char *value, int64_t min, int64_t max, int64_t *number, failure *why);
 
 /* A number of bytes from 1 to max, with K, M or G behind it 2^10, 2^20 or 2^30 times as many. */
 int option_bytes(const char *name, const char *value, int64_t max, int64_t *bytes, failure *why);
@@ -44,8 +41,7 @@ typedef struct grid_size {
 /* "2x2x1x1", each from 1 to 1024 and the product too. */
 int option_grid(const char *name, const char *value, grid_size *size, failure *why);
 /* The same for ranks that need not be started: the product is at most `max`. */
-int option_large_grid(const char *name, const char *value, int64_t max, grid_size *size,
-                      failure *why);
+int option_large_grid(const char *name, const char *value, int64_t max, grid_size *size, failure *why);
 int grid_ranks(grid_size size);
 /* As many ranks were started as the grid has; `command` begins the sentence. */
 int grid_check_ranks(const char *command, grid_size size, int n_ranks, failure *why);

@@ -73,25 +73,19 @@ static int take_fixed(const char *value, int size[QDR_N_AXES], failure *why)
         char *end = NULL;
         const char *axis = *at ? strchr(axes, *at) : NULL;
         errno = 0;
-        const long n = axis && at[1] == '=' && at[2] >= '0' && at[2] <= '9'
-                           ? strtol(at + 2, &end, 10)
-                           : 0;
+        const long n = axis && at[1] == '=' && at[2] >= '0' && at[2] <= '9' ? strtol(at + 2, &end, 10) : 0;
         if (n < 1 || n > QDR_MAX_SEARCH_RANKS || errno || (*end && *end != ','))
-            return fail(why, EXIT_USAGE,
-                        "--fix '%s': axes with their ranks are needed, such as z=8 or x=2,y=4",
-                        value);
+            return fail(why, EXIT_USAGE, "--fix '%s': axes with their ranks are needed, such as z=8 or x=2,y=4", value);
         int *known = &size[axis - axes];
         if (*known && *known != n)
-            return fail(why, EXIT_USAGE, "--fix: %c=%d and %c=%ld at once; give one of them", *axis,
-                        *known, *axis, n);
+            return fail(why, EXIT_USAGE, "--fix: %c=%d and %c=%ld at once; give one of them", *axis, *known, *axis, n);
         *known = (int)n;
         if (!*end) return EXIT_OK;
         at = end + 1;
     }
 }
 
-static int take_whole(const char *name, const char *value, int64_t most, int64_t *number,
-                      failure *why)
+static int take_whole(const char *name, const char *value, int64_t most, int64_t *number, failure *why)
 {
     return option_integer(name, value, 1, most, number, why);
 }
@@ -131,15 +125,12 @@ static int take_search(int index, const char *value, plan_options *options, fail
         search->optimizer_parts = parts.optimizer;
         options->is_zero3 = parts.is_zero3;
         return EXIT_OK;
-    case OPTION_MICRO_BATCH:
-        return take_whole("micro-batch", value, 1 << 30, &search->micro_batch, why);
+    case OPTION_MICRO_BATCH: return take_whole("micro-batch", value, 1 << 30, &search->micro_batch, why);
     case OPTION_OVERLAP:
         search->overlap = strcmp(value, "off") == 0 ? QDR_OVERLAP_NONE : QDR_OVERLAP_ALL;
         if (strcmp(value, "off") == 0 || strcmp(value, "on") == 0) return EXIT_OK;
         return fail(why, EXIT_USAGE, "--overlap '%s': use on or off", value);
-    case OPTION_DTYPE:
-        options->has_dtype = 1;
-        return option_compute_dtype("dtype", value, &search->dtype, why);
+    case OPTION_DTYPE: options->has_dtype = 1; return option_compute_dtype("dtype", value, &search->dtype, why);
     default: return take_int("top", value, QDR_MAX_BEST, &search->n_best, why);
     }
 }
@@ -156,13 +147,11 @@ static int take_option(int index, const char *value, void *user, failure *why)
 {
     plan_options *options = user;
     switch (index) {
-    case OPTION_RANKS:
-        return take_int("ranks", value, QDR_MAX_SEARCH_RANKS, &options->search.n_ranks, why);
+    case OPTION_RANKS: return take_int("ranks", value, QDR_MAX_SEARCH_RANKS, &options->search.n_ranks, why);
     case OPTION_MACHINE: options->asked.machine = value; return EXIT_OK;
     case OPTION_BATCH: return take_whole("batch", value, 1 << 30, &options->search.batch, why);
     case OPTION_SEQ: return take_whole("seq", value, 1 << 30, &options->search.sequence, why);
-    case OPTION_GPUS_PER_NODE:
-        return take_whole("gpus-per-node", value, 1 << 20, &options->asked.ranks_per_node, why);
+    case OPTION_GPUS_PER_NODE: return take_whole("gpus-per-node", value, 1 << 20, &options->asked.ranks_per_node, why);
     case OPTION_MEM: return option_memory("mem", value, &options->asked.memory_bytes, why);
     case OPTION_SET: return subject_set(&options->asked, value, why);
     case OPTION_WHY_NOT:
@@ -186,13 +175,11 @@ static int check_options(plan_options *options, failure *why)
                     "plan: -n is missing: the ranks to plan for; see quadrille "
                     "plan --help");
     if (options->has_why_not && (int64_t)grid_ranks(options->why_not) != p)
-        return fail(why, EXIT_USAGE,
-                    "plan: --why-not %dx%dx%dx%d has %d ranks, but -n is %d; name a grid of %d",
+        return fail(why, EXIT_USAGE, "plan: --why-not %dx%dx%dx%d has %d ranks, but -n is %d; name a grid of %d",
                     options->why_not.x, options->why_not.y, options->why_not.z, options->why_not.d,
                     grid_ranks(options->why_not), p, p);
     if (options->format == PLAN_CSV && (options->has_why_not || options->explains))
-        return fail(why, EXIT_USAGE,
-                    "plan: --csv has no place for what --why-not and --explain say; use --json");
+        return fail(why, EXIT_USAGE, "plan: --csv has no place for what --why-not and --explain say; use --json");
     if (options->is_zero3 && options->search.size[QDR_D] > 1)
         return fail(why, EXIT_USAGE, "plan: --levels zero3 has d = 1, but --fix says d=%d",
                     options->search.size[QDR_D]);
@@ -257,8 +244,7 @@ static int save_svg(plan_answer *answer, failure *why)
     const char *path = answer->options->svg;
     FILE *file = fopen(path, "w");
     if (!file)
-        return fail(why, EXIT_USAGE, "--svg %.300s: %s; name a file in a folder that exists", path,
-                    strerror(errno));
+        return fail(why, EXIT_USAGE, "--svg %.300s: %s; name a file in a folder that exists", path, strerror(errno));
     plan_draw(file, answer, why);
     const int good = !ferror(file);
     if (fclose(file) != 0 || !good)
@@ -278,8 +264,7 @@ static int save_plan(const plan_answer *answer, failure *why)
     snprintf(stored.machine, sizeof stored.machine, "%s", answer->machine->name);
     const qdr_status status = qdr_plan_store(&stored, answer->options->out);
     if (status == QDR_OK) return EXIT_OK;
-    return fail(why, status == QDR_ERR_MEMORY ? EXIT_NOTHING_FITS : EXIT_USAGE, "--out: %s",
-                qdr_last_error());
+    return fail(why, status == QDR_ERR_MEMORY ? EXIT_NOTHING_FITS : EXIT_USAGE, "--out: %s", qdr_last_error());
 }
 
 static int print_answer(plan_answer *answer, failure *why)
@@ -319,8 +304,7 @@ static int make_answer(plan_options *options, failure *why)
     if (subject_network(&options->asked, "plan", &network, why) || check_options(options, why) ||
         subject_machine(&options->asked, "plan", &machine, why))
         return why->code;
-    if (!options->has_dtype)
-        options->search.dtype = machine.bf16.peak_flops > 0 ? QDR_BF16 : QDR_F32;
+    if (!options->has_dtype) options->search.dtype = machine.bf16.peak_flops > 0 ? QDR_BF16 : QDR_F32;
     options->search.order = *options->order ? options->order : NULL;
     answer.options = options;
     answer.network = &network;

@@ -55,18 +55,15 @@ typedef struct plan_none {
 
 /* ---- plan_search.c ---- */
 
-/* As qdr_model_search(), but parts of gradients and optimizer state may be numbers that do not suit
- * every grid. */
-int plan_search(qdr_model *model, const qdr_search_opts *opts, qdr_search_result *found,
-                failure *why);
+/* As qdr_model_search(), but parts of gradients and optimizer state may be numbers that do not suit every grid. */
+int plan_search(qdr_model *model, const qdr_search_opts *opts, qdr_search_result *found, failure *why);
 /* The best plans, and the known methods, that fit or not, as rows. Where nothing fits there is only
  * the plan with the least memory, of zero bytes where there is none. */
 int plan_find(plan_answer *answer, failure *why);
 
 /* ---- plan_none.c ---- */
 
-/* Fails with EXIT_NOTHING_FITS: what lacks, what fits, what would help. Prints what was asked for
- * besides. */
+/* Fails with EXIT_NOTHING_FITS: what lacks, what fits, what would help. Prints what was asked for besides. */
 int plan_nothing_fits(plan_answer *answer, failure *why);
 
 /* ---- plan_why.c ---- */
@@ -106,8 +103,7 @@ typedef struct layer_picture {
 int layer_picture_make(plan_answer *answer, layer_picture *picture, failure *why);
 void layer_picture_free(layer_picture *picture);
 double layer_picture_height(const layer_picture *picture);
-void layer_picture_draw(FILE *file, const plan_answer *answer, const layer_picture *picture,
-                        double top);
+void layer_picture_draw(FILE *file, const plan_answer *answer, const layer_picture *picture, double top);
 
 enum { PICTURE_WIDTH = 1280, PICTURE_MARGIN = 14 };
 

@@ -26,18 +26,12 @@ static const struct {
     qdr_time_term term;
     const char *colour, *text;
 } terms[] = {
-    {QDR_TIME_PRODUCTS, SVG_PRODUCT, "products"},
-    {QDR_TIME_ATTENTION, "#5b93cf", "attention"},
-    {QDR_TIME_KERNELS, SVG_WORK, "other kernels"},
-    {QDR_TIME_ENDS, "#c9dff2", "embedding, head, loss"},
-    {QDR_TIME_RECOMPUTE, "#7a6bb0", "recomputing"},
-    {QDR_TIME_OPTIMIZER, "#5a5a5a", "optimizer"},
-    {QDR_TIME_X, "#8c2d04", "waiting for x"},
-    {QDR_TIME_Y, SVG_EXPOSED, "waiting for y"},
-    {QDR_TIME_Z, "#f08c42", "waiting for z"},
-    {QDR_TIME_D, "#f9c48c", "waiting for d"},
-    {QDR_TIME_BUBBLE, "#d0d0d0", "bubble"},
-    {QDR_TIME_HOST, "#a0a0a0", "waiting for the host"},
+    {QDR_TIME_PRODUCTS, SVG_PRODUCT, "products"},   {QDR_TIME_ATTENTION, "#5b93cf", "attention"},
+    {QDR_TIME_KERNELS, SVG_WORK, "other kernels"},  {QDR_TIME_ENDS, "#c9dff2", "embedding, head, loss"},
+    {QDR_TIME_RECOMPUTE, "#7a6bb0", "recomputing"}, {QDR_TIME_OPTIMIZER, "#5a5a5a", "optimizer"},
+    {QDR_TIME_X, "#8c2d04", "waiting for x"},       {QDR_TIME_Y, SVG_EXPOSED, "waiting for y"},
+    {QDR_TIME_Z, "#f08c42", "waiting for z"},       {QDR_TIME_D, "#f9c48c", "waiting for d"},
+    {QDR_TIME_BUBBLE, "#d0d0d0", "bubble"},         {QDR_TIME_HOST, "#a0a0a0", "waiting for the host"},
 };
 enum { N_TERMS = sizeof terms / sizeof *terms };
 
@@ -62,15 +56,9 @@ static bars bars_of(const plan_answer *answer)
     return all;
 }
 
-static double width_of(const bars *all, double secs)
-{
-    return (PICTURE_WIDTH - LEFT - RIGHT) * secs / all->most_secs;
-}
+static double width_of(const bars *all, double secs) { return (PICTURE_WIDTH - LEFT - RIGHT) * secs / all->most_secs; }
 
-static double row_top(const bars *all, int row)
-{
-    return TOP + ROW * row + (row >= all->n_best ? BETWEEN_PARTS : 0);
-}
+static double row_top(const bars *all, int row) { return TOP + ROW * row + (row >= all->n_best ? BETWEEN_PARTS : 0); }
 
 static double bars_bottom(const bars *all) { return row_top(all, all->n - 1) + ROW; }
 
@@ -100,8 +88,7 @@ static void draw_title(FILE *file, const plan_answer *answer)
             answer->machine->memory_bytes / GIB);
 }
 
-static void draw_key_item(FILE *file, double *x, double *y, const char *colour, const char *text,
-                          double height)
+static void draw_key_item(FILE *file, double *x, double *y, const char *colour, const char *text, double height)
 {
     const double width = 34 + 6.5 * (double)strlen(text);
     if (*x + width > PICTURE_WIDTH - PICTURE_MARGIN) {
@@ -119,8 +106,7 @@ static void draw_key(FILE *file, const bars *all)
 {
     double x = PICTURE_MARGIN, y = 72;
     for (int i = 0; i < N_TERMS; i++)
-        if (is_used(all, terms[i].term))
-            draw_key_item(file, &x, &y, terms[i].colour, terms[i].text, 12);
+        if (is_used(all, terms[i].term)) draw_key_item(file, &x, &y, terms[i].colour, terms[i].text, 12);
     draw_key_item(file, &x, &y, SVG_HIDDEN, "collectives hidden behind computation", 4);
 }
 
@@ -134,8 +120,7 @@ static void draw_axis(FILE *file, const bars *all)
                 "<line x1=\"%.1f\" y1=\"%d\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"#dddddd\"/>\n"
                 "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\" fill=\"#666666\">%g%s%s"
                 "</text>\n",
-                x, TOP - 6, x, bottom, x, bottom + 14, i * step / u.secs, i ? "" : " ",
-                i ? "" : u.name);
+                x, TOP - 6, x, bottom, x, bottom + 14, i * step / u.secs, i ? "" : " ", i ? "" : u.name);
     }
 }
 
@@ -147,8 +132,8 @@ static void draw_head(FILE *file)
             "<text x=\"%d\" y=\"%d\">one step</text>\n"
             "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">of peak</text>\n"
             "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">memory of a rank</text>\n</g>\n",
-            PICTURE_MARGIN, TOP - 12, LEFT, TOP - 12, PICTURE_WIDTH - PEAK, TOP - 12,
-            PICTURE_WIDTH - PICTURE_MARGIN, TOP - 12);
+            PICTURE_MARGIN, TOP - 12, LEFT, TOP - 12, PICTURE_WIDTH - PEAK, TOP - 12, PICTURE_WIDTH - PICTURE_MARGIN,
+            TOP - 12);
 }
 
 /* ---- a bar ---- */
@@ -164,9 +149,8 @@ static void draw_names(FILE *file, const plan_row *row, double y)
             !row->has_enough ? ", batch too small"
             : row->fits      ? ""
                              : ", does not fit",
-            PICTURE_MARGIN, y + 22, plan->order[0] ? plan->order : "xyzd",
-            layout_word(plan->layout), recompute_word(plan->recompute),
-            (long long)plan->micro_batch);
+            PICTURE_MARGIN, y + 22, plan->order[0] ? plan->order : "xyzd", layout_word(plan->layout),
+            recompute_word(plan->recompute), (long long)plan->micro_batch);
 }
 
 static void draw_numbers(FILE *file, const bars *all, const plan_row *row, double y)
@@ -177,26 +161,25 @@ static void draw_numbers(FILE *file, const bars *all, const plan_row *row, doubl
             "<text x=\"%.1f\" y=\"%.1f\">%s</text>\n"
             "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.1f %%</text>\n"
             "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\"%s>%.1f of %.1f GiB</text>\n",
-            LEFT + width_of(all, result->secs) + 6, y + 13, time_in_words(result->secs).text,
-            PICTURE_WIDTH - PEAK, y + 13, 100 * result->peak_share, PICTURE_WIDTH - PICTURE_MARGIN,
-            y + 13, result->memory_bytes > limit ? " fill=\"#b00000\"" : "",
-            result->memory_bytes / GIB, limit / GIB);
+            LEFT + width_of(all, result->secs) + 6, y + 13, time_in_words(result->secs).text, PICTURE_WIDTH - PEAK,
+            y + 13, 100 * result->peak_share, PICTURE_WIDTH - PICTURE_MARGIN, y + 13,
+            result->memory_bytes > limit ? " fill=\"#b00000\"" : "", result->memory_bytes / GIB, limit / GIB);
 }
 
 static void draw_terms(FILE *file, const bars *all, const plan_row *row, double y)
 {
     const qdr_plan_result *result = &row->planned.result;
     double x = LEFT;
-    fprintf(file, "<rect x=\"%d\" y=\"%.1f\" width=\"%.2f\" height=\"%d\" fill=\"white\"/>\n", LEFT,
-            y, width_of(all, result->secs), BAR);
+    fprintf(file, "<rect x=\"%d\" y=\"%.1f\" width=\"%.2f\" height=\"%d\" fill=\"white\"/>\n", LEFT, y,
+            width_of(all, result->secs), BAR);
     for (int i = 0; i < N_TERMS; i++) {
         const double secs = result->time[terms[i].term], width = width_of(all, fmax(0, secs));
         if (width <= 0) continue;
         fprintf(file,
                 "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\" fill=\"%s\"%s><title>%s: "
                 "%s, %.1f %%</title></rect>\n",
-                x, y, width, BAR, terms[i].colour, row->fits ? "" : " fill-opacity=\"0.45\"",
-                terms[i].text, time_in_words(secs).text, 100 * secs / result->secs);
+                x, y, width, BAR, terms[i].colour, row->fits ? "" : " fill-opacity=\"0.45\"", terms[i].text,
+                time_in_words(secs).text, 100 * secs / result->secs);
         x += width;
     }
 }
@@ -205,14 +188,12 @@ static void draw_hidden(FILE *file, const bars *all, const plan_row *row, double
 {
     const qdr_plan_result *result = &row->planned.result;
     double secs = 0;
-    for (int axis = 0; axis < QDR_N_AXES; axis++)
-        secs += fmax(0, result->busy[axis] - result->time[QDR_TIME_X + axis]);
+    for (int axis = 0; axis < QDR_N_AXES; axis++) secs += fmax(0, result->busy[axis] - result->time[QDR_TIME_X + axis]);
     if (secs <= 0) return;
     fprintf(file,
             "<rect x=\"%d\" y=\"%.1f\" width=\"%.2f\" height=\"4\" fill=\"%s\"><title>collectives "
             "hidden behind computation: %s</title></rect>\n",
-            LEFT, y + BAR + 2, width_of(all, fmin(secs, all->most_secs)), SVG_HIDDEN,
-            time_in_words(secs).text);
+            LEFT, y + BAR + 2, width_of(all, fmin(secs, all->most_secs)), SVG_HIDDEN, time_in_words(secs).text);
 }
 
 static void draw_bar(FILE *file, const bars *all, int number)

@@ -50,8 +50,8 @@ static void number_lanes(layer_picture *picture)
 int layer_picture_make(plan_answer *answer, layer_picture *picture, failure *why)
 {
     memset(picture, 0, sizeof *picture);
-    fail_status(why, qdr_model_timeline(answer->model, &answer->rows[0].planned.plan, add_span,
-                                        picture, picture->secs));
+    fail_status(why,
+                qdr_model_timeline(answer->model, &answer->rows[0].planned.plan, add_span, picture, picture->secs));
     if (picture->failed) fail(why, EXIT_NOTHING_FITS, "--svg: out of memory for the time-line");
     number_lanes(picture);
     if (why->code) layer_picture_free(picture);
@@ -64,10 +64,7 @@ void layer_picture_free(layer_picture *picture)
     picture->spans = NULL;
 }
 
-double layer_picture_height(const layer_picture *picture)
-{
-    return TITLE + picture->n_lanes * (LANE + GAP) + AXIS;
-}
+double layer_picture_height(const layer_picture *picture) { return TITLE + picture->n_lanes * (LANE + GAP) + AXIS; }
 
 /* ---- places ---- */
 
@@ -97,8 +94,8 @@ static double y_of(const layer_picture *picture, int channel, double top)
 
 /* ---- boxes ---- */
 
-static void draw_box(FILE *file, const layer_picture *picture, int pass, double begin, double end,
-                     double y, const char *colour)
+static void draw_box(FILE *file, const layer_picture *picture, int pass, double begin, double end, double y,
+                     const char *colour)
 {
     const double x = x_of(picture, pass, begin), width = x_of(picture, pass, end) - x;
     fprintf(file, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\" fill=\"%s\"", x, y,
@@ -107,24 +104,21 @@ static void draw_box(FILE *file, const layer_picture *picture, int pass, double 
 }
 
 /* What of a collective lies beside computation is drawn again. */
-static void draw_collective(FILE *file, const layer_picture *picture, const qdr_timeline_span *span,
-                            double y)
+static void draw_collective(FILE *file, const layer_picture *picture, const qdr_timeline_span *span, double y)
 {
     draw_box(file, picture, (int)span->pass, span->begin_secs, span->end_secs, y, SVG_EXPOSED);
     for (int i = 0; i < picture->n; i++) {
         const qdr_timeline_span *work = &picture->spans[i];
-        const double begin = fmax(work->begin_secs, span->begin_secs),
-                     end = fmin(work->end_secs, span->end_secs);
+        const double begin = fmax(work->begin_secs, span->begin_secs), end = fmin(work->end_secs, span->end_secs);
         if (work->channel >= 0 || work->pass != span->pass || begin >= end) continue;
         const double x = x_of(picture, (int)span->pass, begin);
-        fprintf(file, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\" fill=\"%s\"/>\n", x,
-                y, x_of(picture, (int)span->pass, end) - x + 0.05, LANE, SVG_HIDDEN);
+        fprintf(file, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\" fill=\"%s\"/>\n", x, y,
+                x_of(picture, (int)span->pass, end) - x + 0.05, LANE, SVG_HIDDEN);
     }
 }
 
 /* The name, where there is room for it. */
-static void draw_name(FILE *file, const layer_picture *picture, const qdr_timeline_span *span,
-                      double y)
+static void draw_name(FILE *file, const layer_picture *picture, const qdr_timeline_span *span, double y)
 {
     const double x = x_of(picture, (int)span->pass, span->begin_secs),
                  end = x_of(picture, (int)span->pass, span->end_secs);
@@ -136,8 +130,7 @@ static void draw_name(FILE *file, const layer_picture *picture, const qdr_timeli
             (x + end) / 2, y + LANE - 7, is_dark ? "white" : "#1a1a1a", span->name);
 }
 
-static void draw_span(FILE *file, const layer_picture *picture, const qdr_timeline_span *span,
-                      double top)
+static void draw_span(FILE *file, const layer_picture *picture, const qdr_timeline_span *span, double top)
 {
     const double y = y_of(picture, span->channel, top);
     fprintf(file, "<g><title>%s: %s, %s</title>\n", span->name, span->kind,
@@ -158,8 +151,8 @@ static void draw_lanes(FILE *file, const layer_picture *picture, double top)
     for (int channel = -1; channel < QDR_N_CHANNELS; channel++) {
         if (picture->lane_of[channel + 1] < 0) continue;
         const double y = y_of(picture, channel, top);
-        fprintf(file, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n", LEFT - 8,
-                y + LANE - 7, channel < 0 ? "processor" : qdr_channel_name((qdr_channel)channel));
+        fprintf(file, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n", LEFT - 8, y + LANE - 7,
+                channel < 0 ? "processor" : qdr_channel_name((qdr_channel)channel));
         for (int pass = 0; pass < QDR_N_PASSES; pass++)
             if (picture->secs[pass] > 0)
                 fprintf(file,
@@ -179,8 +172,7 @@ static void draw_pass(FILE *file, const layer_picture *picture, int pass, double
     const double bottom = top + TITLE + picture->n_lanes * (LANE + GAP);
     const svg_unit u = svg_unit_of(all);
     const int is_narrow = scale_of(picture) * picture->secs[pass] < NARROW;
-    fprintf(file,
-            "<text x=\"%.1f\" y=\"%.1f\" font-weight=\"bold\" font-size=\"11\">%s, %s</text>\n",
+    fprintf(file, "<text x=\"%.1f\" y=\"%.1f\" font-weight=\"bold\" font-size=\"11\">%s, %s</text>\n",
             x_of(picture, pass, 0), top + TITLE - (is_narrow ? 22 : 8), names[pass],
             time_in_words(picture->secs[pass]).text);
     for (int i = 0; i * step <= picture->secs[pass] && !is_narrow; i++) {
@@ -189,8 +181,7 @@ static void draw_pass(FILE *file, const layer_picture *picture, int pass, double
                 "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"#cccccc\"/>\n"
                 "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\" fill=\"#666666\">%g%s%s"
                 "</text>\n",
-                x, top + TITLE - 3, x, bottom, x, bottom + 14, i * step / u.secs, i ? "" : " ",
-                i ? "" : u.name);
+                x, top + TITLE - 3, x, bottom, x, bottom + 14, i * step / u.secs, i ? "" : " ", i ? "" : u.name);
     }
 }
 
@@ -208,8 +199,8 @@ static void draw_title(FILE *file, const plan_answer *answer, double top)
     fprintf(file,
             "<text x=\"%d\" y=\"%.1f\" font-size=\"15\" font-weight=\"bold\">One layer of %s"
             "</text>\n<text x=\"%d\" y=\"%.1f\" fill=\"#666666\">of %lld, simulated",
-            PICTURE_MARGIN, top + 20, grid_in_words(&best->planned.plan).text, PICTURE_MARGIN + 250,
-            top + 20, (long long)answer->network->layers);
+            PICTURE_MARGIN, top + 20, grid_in_words(&best->planned.plan).text, PICTURE_MARGIN + 250, top + 20,
+            (long long)answer->network->layers);
     if (n_micro > 1) fprintf(file, "; the last of %.0f micro-batches", n_micro);
     fputs("</text>\n", file);
     for (int i = 0; i < 4; i++) {
@@ -221,8 +212,7 @@ static void draw_title(FILE *file, const plan_answer *answer, double top)
     }
 }
 
-void layer_picture_draw(FILE *file, const plan_answer *answer, const layer_picture *picture,
-                        double top)
+void layer_picture_draw(FILE *file, const plan_answer *answer, const layer_picture *picture, double top)
 {
     draw_title(file, answer, top);
     draw_lanes(file, picture, top);

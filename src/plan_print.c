@@ -15,10 +15,7 @@ static double hidden_secs(const qdr_plan_result *result, int axis)
     return secs > 0 ? secs : 0;
 }
 
-static double exposed_secs(const qdr_plan_result *result, int axis)
-{
-    return result->time[QDR_TIME_X + axis];
-}
+static double exposed_secs(const qdr_plan_result *result, int axis) { return result->time[QDR_TIME_X + axis]; }
 
 static double headroom(const plan_answer *answer, const plan_row *row)
 {
@@ -31,25 +28,22 @@ static void print_title(const plan_answer *answer)
 {
     const qdr_search_opts *asked = &answer->options->search;
     const qdr_plan *best = &answer->rows[0].planned.plan;
-    printf(
-        "# %s on %d rank%s of %s, %d a node: %lld sequence%s of %lld tokens a step, %s, %.4g GiB "
-        "a rank\n",
-        answer->network->name, asked->n_ranks, asked->n_ranks == 1 ? "" : "s",
-        answer->machine->name, answer->machine->ranks_per_node, (long long)best->batch,
-        best->batch == 1 ? "" : "s", (long long)plan_sequence(answer->network, best),
-        qdr_dtype_name(asked->dtype), answer->machine->memory_bytes / GIB);
+    printf("# %s on %d rank%s of %s, %d a node: %lld sequence%s of %lld tokens a step, %s, %.4g GiB "
+           "a rank\n",
+           answer->network->name, asked->n_ranks, asked->n_ranks == 1 ? "" : "s", answer->machine->name,
+           answer->machine->ranks_per_node, (long long)best->batch, best->batch == 1 ? "" : "s",
+           (long long)plan_sequence(answer->network, best), qdr_dtype_name(asked->dtype),
+           answer->machine->memory_bytes / GIB);
     printf("# x, y, z, d: collectives over each axis, hidden behind computation + exposed%s\n",
-           asked->overlap == QDR_OVERLAP_NONE
-               ? "; nothing runs beside anything else (--overlap off)"
-               : "");
+           asked->overlap == QDR_OVERLAP_NONE ? "; nothing runs beside anything else (--overlap off)" : "");
 }
 
 static void print_head(time_unit unit)
 {
     char step[16];
     snprintf(step, sizeof step, "step (%s)", unit.name);
-    printf("%-11s %-15s %-5s %-10s %-9s %5s %9s %7s %9s", "plan", "grid", "order", "layout",
-           "recompute", "micro", step, "of peak", "tokens/s");
+    printf("%-11s %-15s %-5s %-10s %-9s %5s %9s %7s %9s", "plan", "grid", "order", "layout", "recompute", "micro", step,
+           "of peak", "tokens/s");
     for (int axis = 0; axis < QDR_N_AXES; axis++)
         printf(" %8c (%s)%*s", axis_names[axis], unit.name, 4 - (int)strlen(unit.name), "");
     printf(" %9s %9s\n", "GiB", "headroom");
@@ -59,16 +53,14 @@ static void print_row(const plan_answer *answer, const plan_row *row, time_unit 
 {
     const qdr_plan *plan = &row->planned.plan;
     const qdr_plan_result *result = &row->planned.result;
-    printf("%-11s %-15s %-5s %-10s %-9s %5lld %9.*f %6.1f%% %9.0f", row->name,
-           grid_in_words(plan).text, plan->order[0] ? plan->order : "xyzd",
-           layout_word(plan->layout), recompute_word(plan->recompute), (long long)plan->micro_batch,
-           unit.n_digits, result->secs / unit.secs, 100 * result->peak_share,
+    printf("%-11s %-15s %-5s %-10s %-9s %5lld %9.*f %6.1f%% %9.0f", row->name, grid_in_words(plan).text,
+           plan->order[0] ? plan->order : "xyzd", layout_word(plan->layout), recompute_word(plan->recompute),
+           (long long)plan->micro_batch, unit.n_digits, result->secs / unit.secs, 100 * result->peak_share,
            result->tokens_per_sec);
     for (int axis = 0; axis < QDR_N_AXES; axis++) {
         const double hidden = hidden_secs(result, axis), exposed = exposed_secs(result, axis);
         if (hidden + exposed > 0)
-            printf(" %6.*f+%-7.*f", unit.n_digits, hidden / unit.secs, unit.n_digits,
-                   exposed / unit.secs);
+            printf(" %6.*f+%-7.*f", unit.n_digits, hidden / unit.secs, unit.n_digits, exposed / unit.secs);
         else
             printf(" %6s %-7s", "-", "");
     }
@@ -94,8 +86,7 @@ void plan_print_table(const plan_answer *answer)
     plan_print_why(stdout, answer);
     putchar('\n');
     plan_padding(answer->network, &answer->rows[0].planned.plan, print_note, NULL);
-    plan_notes(answer->network, &answer->rows[0].planned.plan, answer->options->search.micro_batch,
-               print_note, NULL);
+    plan_notes(answer->network, &answer->rows[0].planned.plan, answer->options->search.micro_batch, print_note, NULL);
 }
 
 /* ---- comma-separated values ---- */
@@ -107,11 +98,9 @@ static void print_csv_head(void)
     for (int axis = 0; axis < QDR_N_AXES; axis++)
         printf(",%c_hidden_secs,%c_exposed_secs", axis_names[axis], axis_names[axis]);
     for (int i = 0; i < QDR_N_TIME_TERMS; i++)
-        if (i < QDR_TIME_X || i > QDR_TIME_D)
-            printf(",%s_secs", qdr_time_term_name((qdr_time_term)i));
+        if (i < QDR_TIME_X || i > QDR_TIME_D) printf(",%s_secs", qdr_time_term_name((qdr_time_term)i));
     printf(",memory_bytes,headroom_bytes");
-    for (int i = 0; i < QDR_N_MEMORY_TERMS; i++)
-        printf(",%s_bytes", qdr_memory_term_name((qdr_memory_term)i));
+    for (int i = 0; i < QDR_N_MEMORY_TERMS; i++) printf(",%s_bytes", qdr_memory_term_name((qdr_memory_term)i));
     puts(",fits,enough_sequences");
 }
 
@@ -123,11 +112,10 @@ void plan_print_csv(const plan_answer *answer)
         const qdr_plan *plan = &row->planned.plan;
         const qdr_plan_result *result = &row->planned.result;
         printf("%s,%s,%s,%s,%s,%lld,%d,%d,%.9g,%.9g,%.9g", row->name, grid_in_words(plan).text,
-               plan->order[0] ? plan->order : "xyzd", layout_word(plan->layout),
-               recompute_word(plan->recompute), (long long)plan->micro_batch,
-               plan->gradient_parts ? plan->gradient_parts : plan->z,
-               plan->optimizer_parts ? plan->optimizer_parts : plan->z, result->secs,
-               result->peak_share, result->tokens_per_sec);
+               plan->order[0] ? plan->order : "xyzd", layout_word(plan->layout), recompute_word(plan->recompute),
+               (long long)plan->micro_batch, plan->gradient_parts ? plan->gradient_parts : plan->z,
+               plan->optimizer_parts ? plan->optimizer_parts : plan->z, result->secs, result->peak_share,
+               result->tokens_per_sec);
         for (int axis = 0; axis < QDR_N_AXES; axis++)
             printf(",%.9g,%.9g", hidden_secs(result, axis), exposed_secs(result, axis));
         for (int i = 0; i < QDR_N_TIME_TERMS; i++)
@@ -140,19 +128,17 @@ void plan_print_csv(const plan_answer *answer)
 
 /* ---- JSON ---- */
 
-static json_t *json_of_axes(const qdr_plan_result *result,
-                            double (*secs)(const qdr_plan_result *, int))
+static json_t *json_of_axes(const qdr_plan_result *result, double (*secs)(const qdr_plan_result *, int))
 {
-    return json_pack("{s:f, s:f, s:f, s:f}", "x", secs(result, QDR_X), "y", secs(result, QDR_Y),
-                     "z", secs(result, QDR_Z), "d", secs(result, QDR_D));
+    return json_pack("{s:f, s:f, s:f, s:f}", "x", secs(result, QDR_X), "y", secs(result, QDR_Y), "z",
+                     secs(result, QDR_Z), "d", secs(result, QDR_D));
 }
 
 static json_t *json_of_times(const qdr_plan_result *result)
 {
     json_t *object = json_object();
     for (int i = 0; i < QDR_N_TIME_TERMS; i++)
-        json_object_set_new(object, qdr_time_term_name((qdr_time_term)i),
-                            json_real(result->time[i]));
+        json_object_set_new(object, qdr_time_term_name((qdr_time_term)i), json_real(result->time[i]));
     return object;
 }
 
@@ -160,8 +146,7 @@ static json_t *json_of_memory(const qdr_plan_result *result)
 {
     json_t *object = json_object();
     for (int i = 0; i < QDR_N_MEMORY_TERMS; i++)
-        json_object_set_new(object, qdr_memory_term_name((qdr_memory_term)i),
-                            json_real(result->memory[i]));
+        json_object_set_new(object, qdr_memory_term_name((qdr_memory_term)i), json_real(result->memory[i]));
     return object;
 }
 
@@ -172,16 +157,14 @@ static json_t *json_of_row(const plan_answer *answer, const plan_row *row)
     return json_pack(
         "{s:s, s:s, s:s, s:s, s:s, s:I, s:i, s:i, s:f, s:f, s:f, s:o, s:o, s:o, s:f, s:f, s:o, "
         "s:b, s:b}",
-        "plan", row->name, "grid", grid_in_words(plan).text, "order",
-        plan->order[0] ? plan->order : "xyzd", "layout", layout_word(plan->layout), "recompute",
-        recompute_word(plan->recompute), "micro_batch", (json_int_t)plan->micro_batch,
-        "gradient_parts", plan->gradient_parts ? plan->gradient_parts : plan->z, "optimizer_parts",
-        plan->optimizer_parts ? plan->optimizer_parts : plan->z, "secs", result->secs, "peak_share",
-        result->peak_share, "tokens_per_sec", result->tokens_per_sec, "hidden_secs",
-        json_of_axes(result, hidden_secs), "exposed_secs", json_of_axes(result, exposed_secs),
-        "terms_secs", json_of_times(result), "memory_bytes", result->memory_bytes, "headroom_bytes",
-        headroom(answer, row), "memory", json_of_memory(result), "fits", row->fits,
-        "enough_sequences", row->has_enough);
+        "plan", row->name, "grid", grid_in_words(plan).text, "order", plan->order[0] ? plan->order : "xyzd", "layout",
+        layout_word(plan->layout), "recompute", recompute_word(plan->recompute), "micro_batch",
+        (json_int_t)plan->micro_batch, "gradient_parts", plan->gradient_parts ? plan->gradient_parts : plan->z,
+        "optimizer_parts", plan->optimizer_parts ? plan->optimizer_parts : plan->z, "secs", result->secs, "peak_share",
+        result->peak_share, "tokens_per_sec", result->tokens_per_sec, "hidden_secs", json_of_axes(result, hidden_secs),
+        "exposed_secs", json_of_axes(result, exposed_secs), "terms_secs", json_of_times(result), "memory_bytes",
+        result->memory_bytes, "headroom_bytes", headroom(answer, row), "memory", json_of_memory(result), "fits",
+        row->fits, "enough_sequences", row->has_enough);
 }
 
 static json_t *json_of_rows(const plan_answer *answer, int are_known_methods)
@@ -193,10 +176,7 @@ static json_t *json_of_rows(const plan_answer *answer, int are_known_methods)
     return list;
 }
 
-static void append_note(const char *sentence, void *user)
-{
-    json_array_append_new(user, json_string(sentence));
-}
+static void append_note(const char *sentence, void *user) { json_array_append_new(user, json_string(sentence)); }
 
 /* What `print` writes, a string for each line. */
 static json_t *json_of_lines(char *text)
@@ -227,8 +207,7 @@ static int write_sentences(plan_answer *answer, sentences *all, failure *why)
         if (!file) return fail(why, EXIT_NOTHING_FITS, "plan: out of memory for a sentence");
         if (i == 0) plan_print_why(file, answer);
         if (i == 1) plan_print_why_not(file, answer, answer->options->why_not, why);
-        if (i == 2)
-            fail_status(why, qdr_model_explain(answer->model, &answer->found.best[0].plan, file));
+        if (i == 2) fail_status(why, qdr_model_explain(answer->model, &answer->found.best[0].plan, file));
         fclose(file);
     }
     return why->code;
@@ -243,20 +222,18 @@ static json_t *json_of_answer(const plan_answer *answer, const sentences *all)
     plan_padding(answer->network, best, append_note, padding);
     plan_notes(answer->network, best, asked->micro_batch, append_note, notes);
     plan_machine_notes(answer->machine, asked->n_ranks, append_note, notes);
-    json_t *object = json_pack(
-        "{s:s, s:s, s:i, s:i, s:I, s:I, s:s, s:f, s:{s:I, s:I, s:I, s:I}, s:o, s:o, s:s, s:o, "
-        "s:o}",
-        "model", answer->network->name, "machine", answer->machine->name, "ranks", asked->n_ranks,
-        "ranks_per_node", answer->machine->ranks_per_node, "batch", (json_int_t)best->batch,
-        "sequence", (json_int_t)plan_sequence(answer->network, best), "dtype",
-        qdr_dtype_name(asked->dtype), "memory_bytes", answer->machine->memory_bytes, "counts",
-        "plans", (json_int_t)found->n_candidates, "fitting", (json_int_t)found->n_fitting,
-        "bounded", (json_int_t)found->n_bounded, "simulated", (json_int_t)found->n_simulated,
-        "plans", json_of_rows(answer, 0), "known_methods", json_of_rows(answer, 1), "why", all->why,
-        "padding", padding, "notes", notes);
+    json_t *object = json_pack("{s:s, s:s, s:i, s:i, s:I, s:I, s:s, s:f, s:{s:I, s:I, s:I, s:I}, s:o, s:o, s:s, s:o, "
+                               "s:o}",
+                               "model", answer->network->name, "machine", answer->machine->name, "ranks",
+                               asked->n_ranks, "ranks_per_node", answer->machine->ranks_per_node, "batch",
+                               (json_int_t)best->batch, "sequence", (json_int_t)plan_sequence(answer->network, best),
+                               "dtype", qdr_dtype_name(asked->dtype), "memory_bytes", answer->machine->memory_bytes,
+                               "counts", "plans", (json_int_t)found->n_candidates, "fitting",
+                               (json_int_t)found->n_fitting, "bounded", (json_int_t)found->n_bounded, "simulated",
+                               (json_int_t)found->n_simulated, "plans", json_of_rows(answer, 0), "known_methods",
+                               json_of_rows(answer, 1), "why", all->why, "padding", padding, "notes", notes);
     if (object && all->why_not) json_object_set_new(object, "why_not", json_string(all->why_not));
-    if (object && all->explained)
-        json_object_set_new(object, "explain", json_of_lines(all->explained));
+    if (object && all->explained) json_object_set_new(object, "explain", json_of_lines(all->explained));
     return object;
 }
 
@@ -266,21 +243,19 @@ static json_t *json_of_answer(const plan_answer *answer, const sentences *all)
 static json_t *json_of_least(const qdr_planned_grid *planned)
 {
     const qdr_plan *plan = &planned->plan;
-    return json_pack("{s:s, s:s, s:s, s:I, s:i, s:i, s:f, s:o}", "grid", grid_in_words(plan).text,
-                     "layout", layout_word(plan->layout), "recompute",
-                     recompute_word(plan->recompute), "micro_batch", (json_int_t)plan->micro_batch,
-                     "gradient_parts", plan->gradient_parts ? plan->gradient_parts : plan->z,
-                     "optimizer_parts", plan->optimizer_parts ? plan->optimizer_parts : plan->z,
-                     "memory_bytes", planned->result.memory_bytes, "memory",
-                     json_of_memory(&planned->result));
+    return json_pack("{s:s, s:s, s:s, s:I, s:i, s:i, s:f, s:o}", "grid", grid_in_words(plan).text, "layout",
+                     layout_word(plan->layout), "recompute", recompute_word(plan->recompute), "micro_batch",
+                     (json_int_t)plan->micro_batch, "gradient_parts",
+                     plan->gradient_parts ? plan->gradient_parts : plan->z, "optimizer_parts",
+                     plan->optimizer_parts ? plan->optimizer_parts : plan->z, "memory_bytes",
+                     planned->result.memory_bytes, "memory", json_of_memory(&planned->result));
 }
 
 static json_t *json_of_fewest(const qdr_fewest_ranks *fewest)
 {
     if (fewest->n_ranks == 0) return json_null();
-    return json_pack("{s:i, s:b, s:o}", "ranks", fewest->n_ranks, "none_fewer",
-                     fewest->tried_to >= fewest->n_ranks - 1, "plan",
-                     json_of_least(&fewest->least));
+    return json_pack("{s:i, s:b, s:o}", "ranks", fewest->n_ranks, "none_fewer", fewest->tried_to >= fewest->n_ranks - 1,
+                     "plan", json_of_least(&fewest->least));
 }
 
 static json_t *json_of_none(plan_answer *answer, const plan_none *none, const char *sentence)
@@ -293,14 +268,12 @@ static json_t *json_of_none(plan_answer *answer, const plan_none *none, const ch
                                                json_of_least(&none->helps[i].planned)));
     plan_notes(answer->network, least, asked->micro_batch, append_note, notes);
     plan_machine_notes(answer->machine, asked->n_ranks, append_note, notes);
-    return json_pack("{s:s, s:s, s:i, s:i, s:I, s:I, s:s, s:f, s:b, s:s, s:[], s:o, s:o, s:o, s:o}",
-                     "model", answer->network->name, "machine", answer->machine->name, "ranks",
-                     asked->n_ranks, "ranks_per_node", answer->machine->ranks_per_node, "batch",
-                     (json_int_t)asked->batch, "sequence",
-                     (json_int_t)plan_sequence(answer->network, least), "dtype",
-                     qdr_dtype_name(asked->dtype), "memory_bytes", answer->machine->memory_bytes,
-                     "fits", 0, "why_nothing_fits", sentence, "plans", "least_memory",
-                     json_of_least(&answer->found.least_memory), "fewest_ranks",
+    return json_pack("{s:s, s:s, s:i, s:i, s:I, s:I, s:s, s:f, s:b, s:s, s:[], s:o, s:o, s:o, s:o}", "model",
+                     answer->network->name, "machine", answer->machine->name, "ranks", asked->n_ranks, "ranks_per_node",
+                     answer->machine->ranks_per_node, "batch", (json_int_t)asked->batch, "sequence",
+                     (json_int_t)plan_sequence(answer->network, least), "dtype", qdr_dtype_name(asked->dtype),
+                     "memory_bytes", answer->machine->memory_bytes, "fits", 0, "why_nothing_fits", sentence, "plans",
+                     "least_memory", json_of_least(&answer->found.least_memory), "fewest_ranks",
                      json_of_fewest(&none->fewest), "helps", helps, "notes", notes);
 }
 
@@ -317,8 +290,7 @@ void plan_print_none_json(plan_answer *answer, const plan_none *none, const char
         json_object_set_new(object, "why_not", json_string(why.code ? why.sentence : text));
         free(text);
     }
-    if (object && json_dumpf(object, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER) == 0)
-        putchar('\n');
+    if (object && json_dumpf(object, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER) == 0) putchar('\n');
     json_decref(object);
 }
 

@@ -7,10 +7,7 @@
 
 /* ---- levels that are numbers ---- */
 
-static int nests(int inner, int parts, int outer)
-{
-    return parts <= 0 || (parts % inner == 0 && outer % parts == 0);
-}
+static int nests(int inner, int parts, int outer) { return parts <= 0 || (parts % inner == 0 && outer % parts == 0); }
 
 /* Sorts the answers of another search in; the grids are different ones. */
 static void merge(qdr_search_result *all, const qdr_search_result *more, int n_best)
@@ -21,23 +18,19 @@ static void merge(qdr_search_result *all, const qdr_search_result *more, int n_b
         if (at == n_best && new->result.secs >= all->best[at - 1].result.secs) break;
         if (at < n_best) all->n_best++;
         if (at == n_best) at--;
-        for (; at > 0 && all->best[at - 1].result.secs > new->result.secs; at--)
-            all->best[at] = all->best[at - 1];
+        for (; at > 0 && all->best[at - 1].result.secs > new->result.secs; at--) all->best[at] = all->best[at - 1];
         all->best[at] = *new;
     }
     all->n_candidates += more->n_candidates;
     all->n_fitting += more->n_fitting;
     all->n_bounded += more->n_bounded;
     all->n_simulated += more->n_simulated;
-    const double least = all->least_memory.result.memory_bytes,
-                 new_least = more->least_memory.result.memory_bytes;
-    if (new_least > 0 && (!(least > 0) || new_least < least))
-        all->least_memory = more->least_memory;
+    const double least = all->least_memory.result.memory_bytes, new_least = more->least_memory.result.memory_bytes;
+    if (new_least > 0 && (!(least > 0) || new_least < least)) all->least_memory = more->least_memory;
 }
 
 /* One search for each z and d that the parts suit. */
-static int search_nested(qdr_model *model, const qdr_search_opts *opts, qdr_search_result *found,
-                         failure *why)
+static int search_nested(qdr_model *model, const qdr_search_opts *opts, qdr_search_result *found, failure *why)
 {
     const int p = opts->n_ranks, gradient = opts->gradient_parts, state = opts->optimizer_parts;
     int fixed = 1, n_suitable = 0;
@@ -46,12 +39,8 @@ static int search_nested(qdr_model *model, const qdr_search_opts *opts, qdr_sear
     for (int z = 1; z <= p; z++) {
         if (p % z || (opts->size[QDR_Z] && opts->size[QDR_Z] != z)) continue;
         for (int d = 1; d <= p / z; d++) {
-            if (p / z % d || p / z / d % fixed || (opts->size[QDR_D] && opts->size[QDR_D] != d))
-                continue;
-            if (!nests(z, gradient, z * d) || !nests(gradient > 0   ? gradient
-                                                     : gradient < 0 ? z * d
-                                                                    : z,
-                                                     state, z * d))
+            if (p / z % d || p / z / d % fixed || (opts->size[QDR_D] && opts->size[QDR_D] != d)) continue;
+            if (!nests(z, gradient, z * d) || !nests(gradient > 0 ? gradient : gradient < 0 ? z * d : z, state, z * d))
                 continue;
             qdr_search_opts some = *opts;
             qdr_search_result more;
@@ -69,11 +58,9 @@ static int search_nested(qdr_model *model, const qdr_search_opts *opts, qdr_sear
                 p, gradient, state);
 }
 
-int plan_search(qdr_model *model, const qdr_search_opts *opts, qdr_search_result *found,
-                failure *why)
+int plan_search(qdr_model *model, const qdr_search_opts *opts, qdr_search_result *found, failure *why)
 {
-    if (opts->gradient_parts > 0 || opts->optimizer_parts > 0)
-        return search_nested(model, opts, found, why);
+    if (opts->gradient_parts > 0 || opts->optimizer_parts > 0) return search_nested(model, opts, found, why);
     return fail_status(why, qdr_model_search(model, opts, found));
 }
 
@@ -88,10 +75,8 @@ static int ranks_of_node(const plan_answer *answer)
     return n;
 }
 
-/* The best plan of one grid, of those that fit if one does; with fewer sequences than cells, one
- * each. */
-static int find_method(plan_answer *answer, const char *name, const int size[QDR_N_AXES],
-                       failure *why)
+/* The best plan of one grid, of those that fit if one does; with fewer sequences than cells, one each. */
+static int find_method(plan_answer *answer, const char *name, const int size[QDR_N_AXES], failure *why)
 {
     qdr_search_result found;
     plan_row *row = &answer->rows[answer->n_rows];
@@ -125,9 +110,7 @@ static int find_method(plan_answer *answer, const char *name, const int size[QDR
                                    .micro_batch = 1,
                                    .sequence = opts.sequence,
                                    .overlap = opts.overlap};
-    if (fail_status(why,
-                    qdr_model_predict(answer->model, &row->planned.plan, &row->planned.result)))
-        return why->code;
+    if (fail_status(why, qdr_model_predict(answer->model, &row->planned.plan, &row->planned.result))) return why->code;
     row->fits = row->planned.result.memory_bytes <= answer->machine->memory_bytes;
     return EXIT_OK;
 }
@@ -146,8 +129,7 @@ static void number_rows(plan_answer *answer)
 static double find_least(plan_answer *answer, failure *why)
 {
     qdr_search_result *found = &answer->found;
-    if (fail_status(why, qdr_model_least_memory(answer->model, &answer->options->search,
-                                                &found->least_memory)))
+    if (fail_status(why, qdr_model_least_memory(answer->model, &answer->options->search, &found->least_memory)))
         return 0;
     return found->least_memory.result.memory_bytes;
 }

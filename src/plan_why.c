@@ -49,8 +49,8 @@ static void print_difference(FILE *file, const qdr_plan_result *a, const qdr_pla
             const int same = all[i].secs * sign > 0;
             if (same != with || fabs(all[i].secs) < 0.02 * fabs(all[0].secs)) continue;
             const char *joint = n == 0 ? "" : !with && n_against == 0 ? ", but " : ", ";
-            fprintf(file, "%s%s %s %s", joint, time_in_words(fabs(all[i].secs)).text,
-                    all[i].secs > 0 ? "more" : "less", phrases[all[i].term]);
+            fprintf(file, "%s%s %s %s", joint, time_in_words(fabs(all[i].secs)).text, all[i].secs > 0 ? "more" : "less",
+                    phrases[all[i].term]);
             n++;
             n_against += !with;
         }
@@ -59,8 +59,8 @@ static void print_difference(FILE *file, const qdr_plan_result *a, const qdr_pla
 static void print_choices(FILE *file, const qdr_plan *plan)
 {
     fprintf(file, "%s (%s, %s, recompute %s, micro-batch %lld)", grid_in_words(plan).text,
-            plan->order[0] ? plan->order : "xyzd", layout_word(plan->layout),
-            recompute_word(plan->recompute), (long long)plan->micro_batch);
+            plan->order[0] ? plan->order : "xyzd", layout_word(plan->layout), recompute_word(plan->recompute),
+            (long long)plan->micro_batch);
 }
 
 /* What is less, the model does not know: its error is some per cent. */
@@ -74,20 +74,19 @@ void plan_print_why(FILE *file, const plan_answer *answer)
     const qdr_planned_grid *first = &found->best[0], *second = &found->best[1];
     if (found->n_best < 2) {
         fprintf(file,
-                answer->options->search.n_best == 1
-                    ? "%s is the fastest; --top 2 says why it beats the second."
-                    : "%s is the only grid that fits.",
+                answer->options->search.n_best == 1 ? "%s is the fastest; --top 2 says why it beats the second."
+                                                    : "%s is the only grid that fits.",
                 grid_in_words(&first->plan).text);
         return;
     }
     const double more = percent_more(second->result.secs, first->result.secs);
     if (more < LEAST_PERCENT) {
-        fprintf(file, "%s and %s are equally fast as far as the model can tell.",
-                grid_in_words(&first->plan).text, grid_in_words(&second->plan).text);
+        fprintf(file, "%s and %s are equally fast as far as the model can tell.", grid_in_words(&first->plan).text,
+                grid_in_words(&second->plan).text);
         return;
     }
-    fprintf(file, "%s beats %s by %.2g %%: ", grid_in_words(&first->plan).text,
-            grid_in_words(&second->plan).text, more);
+    fprintf(file, "%s beats %s by %.2g %%: ", grid_in_words(&first->plan).text, grid_in_words(&second->plan).text,
+            more);
     print_difference(file, &first->result, &second->result);
     fputc('.', file);
 }
@@ -96,9 +95,8 @@ void plan_print_counts(FILE *file, const plan_answer *answer)
 {
     const qdr_search_result *found = &answer->found;
     fprintf(file, "%lld plans, of which %lld fit in %.4g GiB; %lld were bounded, %lld simulated.",
-            (long long)found->n_candidates, (long long)found->n_fitting,
-            answer->machine->memory_bytes / GIB, (long long)found->n_bounded,
-            (long long)found->n_simulated);
+            (long long)found->n_candidates, (long long)found->n_fitting, answer->machine->memory_bytes / GIB,
+            (long long)found->n_bounded, (long long)found->n_simulated);
 }
 
 /* ---- why not ---- */
@@ -114,19 +112,16 @@ static void print_memory(FILE *file, const plan_answer *answer, const qdr_planne
 {
     const double limit = answer->machine->memory_bytes;
     difference all[QDR_N_MEMORY_TERMS];
-    for (int i = 0; i < QDR_N_MEMORY_TERMS; i++)
-        all[i] = (difference){i, planned->result.memory[i]};
+    for (int i = 0; i < QDR_N_MEMORY_TERMS; i++) all[i] = (difference){i, planned->result.memory[i]};
     qsort(all, QDR_N_MEMORY_TERMS, sizeof *all, by_size);
     print_choices(file, &planned->plan);
     fprintf(file, " needs least memory of this grid, and %.4g GiB too much: %.4g of %.4g GiB",
-            (planned->result.memory_bytes - limit) / GIB, planned->result.memory_bytes / GIB,
-            limit / GIB);
+            (planned->result.memory_bytes - limit) / GIB, planned->result.memory_bytes / GIB, limit / GIB);
     for (int i = 0; i < 3; i++)
-        fprintf(file, "%s %s %.4g GiB", i ? "," : ", of which",
-                qdr_memory_term_name((qdr_memory_term)all[i].term), all[i].secs / GIB);
+        fprintf(file, "%s %s %.4g GiB", i ? "," : ", of which", qdr_memory_term_name((qdr_memory_term)all[i].term),
+                all[i].secs / GIB);
     if (all[0].secs > limit)
-        fprintf(file, "; %s alone %s %.4g GiB too large",
-                qdr_memory_term_name((qdr_memory_term)all[0].term),
+        fprintf(file, "; %s alone %s %.4g GiB too large", qdr_memory_term_name((qdr_memory_term)all[0].term),
                 is_plural(all[0].term) ? "are" : "is", (all[0].secs - limit) / GIB);
     fputc('.', file);
 }

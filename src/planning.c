@@ -13,15 +13,13 @@
 static int fail_loading(failure *why, qdr_status status)
 {
     if (status == QDR_OK) return EXIT_OK;
-    return fail(why, status == QDR_ERR_MEMORY ? EXIT_NOTHING_FITS : EXIT_USAGE, "%s",
-                qdr_last_error());
+    return fail(why, status == QDR_ERR_MEMORY ? EXIT_NOTHING_FITS : EXIT_USAGE, "%s", qdr_last_error());
 }
 
 int subject_set(subject *asked, const char *setting, failure *why)
 {
     if (asked->n_settings == MAX_SETTINGS)
-        return fail(why, EXIT_USAGE, "--set: more than %d settings; write a machine file",
-                    MAX_SETTINGS);
+        return fail(why, EXIT_USAGE, "--set: more than %d settings; write a machine file", MAX_SETTINGS);
     asked->settings[asked->n_settings++] = setting;
     return EXIT_OK;
 }
@@ -48,17 +46,14 @@ static void add_name(const char *name, void *user)
 }
 
 /* "KEY=VALUE" */
-static int apply_setting(const char *setting, const char *command, qdr_machine *machine,
-                         failure *why)
+static int apply_setting(const char *setting, const char *command, qdr_machine *machine, failure *why)
 {
     char key[128], *end;
     const char *equals = strchr(setting, '=');
     const double value = equals ? strtod(equals + 1, &end) : 0;
-    if (!equals || equals == setting || equals - setting >= (int)sizeof key || end == equals + 1 ||
-        *end)
-        return fail(why, EXIT_USAGE,
-                    "%s: --set '%s': KEY=NUMBER is needed, such as links[1].adapter_GBps=25",
-                    command, setting);
+    if (!equals || equals == setting || equals - setting >= (int)sizeof key || end == equals + 1 || *end)
+        return fail(why, EXIT_USAGE, "%s: --set '%s': KEY=NUMBER is needed, such as links[1].adapter_GBps=25", command,
+                    setting);
     snprintf(key, sizeof key, "%.*s", (int)(equals - setting), setting);
     return fail_loading(why, qdr_machine_set(machine, key, value));
 }
@@ -68,16 +63,14 @@ static int apply_setting(const char *setting, const char *command, qdr_machine *
 static void set_ranks_per_node(qdr_machine *machine, int n_ranks)
 {
     int level = 0;
-    while (level < machine->n_links && machine->links[level].n_ranks != machine->ranks_per_node)
-        level++;
+    while (level < machine->n_links && machine->links[level].n_ranks != machine->ranks_per_node) level++;
     machine->ranks_per_node = n_ranks;
     if (level == machine->n_links) return;
     machine->links[level].n_ranks = n_ranks;
     if (n_ranks > 1 || level > 0 || machine->n_links < 2) return;
     qdr_machine_link *next = &machine->links[1];
     const double rate = next->n_adapters * next->adapter_bytes_per_sec;
-    if (!(next->rank_bytes_per_sec > 0) || next->rank_bytes_per_sec > rate)
-        next->rank_bytes_per_sec = rate;
+    if (!(next->rank_bytes_per_sec > 0) || next->rank_bytes_per_sec > rate) next->rank_bytes_per_sec = rate;
     memmove(machine->links, next, (size_t)--machine->n_links * sizeof *next);
 }
 
@@ -86,8 +79,7 @@ int subject_machine(const subject *asked, const char *command, qdr_machine *mach
     if (!asked->machine) {
         name_list list = {""};
         if (qdr_machine_list(add_name, &list) != QDR_OK) list.text[0] = '\0';
-        return fail(why, EXIT_USAGE, "%s: --machine is missing; use a machine file or one of %s",
-                    command, list.text);
+        return fail(why, EXIT_USAGE, "%s: --machine is missing; use a machine file or one of %s", command, list.text);
     }
     if (fail_loading(why, qdr_machine_load(asked->machine, machine))) return why->code;
     if (asked->ranks_per_node) set_ranks_per_node(machine, (int)asked->ranks_per_node);
@@ -108,10 +100,9 @@ int option_memory(const char *name, const char *value, double *bytes, failure *w
     const int power = letter ? (int)(letter - letters) + 1 : 0;
     *bytes = number * pow(1024, power);
     if (end != value && !*end && *bytes >= 1 && *bytes < 0x1p20)
-        return fail(why, EXIT_USAGE, "--%s %s is %s byte%s; is %sG meant?", name, value, value,
-                    *bytes > 1 ? "s" : "", value);
-    if (end != value && (!*end || (letter && !end[1])) && *bytes >= 1 && *bytes <= 0x1p60)
-        return EXIT_OK;
+        return fail(why, EXIT_USAGE, "--%s %s is %s byte%s; is %sG meant?", name, value, value, *bytes > 1 ? "s" : "",
+                    value);
+    if (end != value && (!*end || (letter && !end[1])) && *bytes >= 1 && *bytes <= 0x1p60) return EXIT_OK;
     return fail(why, EXIT_USAGE,
                 "--%s '%s': a number of bytes is needed, with K, M, G or T behind it 2^10 to 2^40 "
                 "times as many, such as 80G or 79.15G",
@@ -131,10 +122,7 @@ int option_recompute(const char *name, const char *value, qdr_recompute *recompu
 
 const char *recompute_word(qdr_recompute recompute) { return recompute_words[recompute]; }
 
-const char *layout_word(qdr_layout layout)
-{
-    return layout == QDR_SCATTERED ? "scattered" : "replicated";
-}
+const char *layout_word(qdr_layout layout) { return layout == QDR_SCATTERED ? "scattered" : "replicated"; }
 
 const qdr_dtype compute_dtypes[N_COMPUTE_DTYPES] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16};
 
@@ -163,8 +151,7 @@ int option_levels(const char *name, const char *value, levels *parts, failure *w
     static const struct {
         const char *word;
         levels parts;
-    } words[] = {
-        {"none", {0, 0, 0}}, {"zero1", {0, -1, 0}}, {"zero2", {-1, -1, 0}}, {"zero3", {0, 0, 1}}};
+    } words[] = {{"none", {0, 0, 0}}, {"zero1", {0, -1, 0}}, {"zero2", {-1, -1, 0}}, {"zero3", {0, 0, 1}}};
     for (int i = 0; i < 4; i++) {
         *parts = words[i].parts;
         if (strcmp(value, words[i].word) == 0) return EXIT_OK;

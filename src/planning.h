@@ -76,8 +76,7 @@ typedef void (*note_fn)(const char *sentence, void *user);
 void plan_padding(const qdr_network *network, const qdr_plan *plan, note_fn each, void *user);
 /* A sentence for each choice that is not as it was asked for, or not as the network has it: the
  * micro-batch (asked: 0, none), learned positions, heads. */
-void plan_notes(const qdr_network *network, const qdr_plan *plan, int64_t asked_micro_batch,
-                note_fn each, void *user);
+void plan_notes(const qdr_network *network, const qdr_plan *plan, int64_t asked_micro_batch, note_fn each, void *user);
 /* Where ranks of several nodes are priced as if they were one. */
 void plan_machine_notes(const qdr_machine *machine, int n_ranks, note_fn each, void *user);
 

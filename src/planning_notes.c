@@ -2,15 +2,13 @@
 /* What is said below a plan: what does not divide, and what is not as it was asked for. */
 #include "planning.h"
 
-static void say_padding(const char *what, int64_t n, int64_t parts, const char *axis, note_fn each,
-                        void *user)
+static void say_padding(const char *what, int64_t n, int64_t parts, const char *axis, note_fn each, void *user)
 {
     char sentence[256];
     const int64_t most = (n + parts - 1) / parts;
     if (n % parts == 0) return;
-    snprintf(sentence, sizeof sentence,
-             "%lld %s over %s = %lld: padded to %lld, of which %.3g %% is idle", (long long)n, what,
-             axis, (long long)parts, (long long)(most * parts),
+    snprintf(sentence, sizeof sentence, "%lld %s over %s = %lld: padded to %lld, of which %.3g %% is idle",
+             (long long)n, what, axis, (long long)parts, (long long)(most * parts),
              100 * (1 - (double)n / (double)(most * parts)));
     each(sentence, user);
 }
@@ -27,9 +25,8 @@ static void say_key_heads(const qdr_network *network, int y, note_fn each, void 
     snprintf(sentence, sizeof sentence,
              "%lld key head%s over y = %d: %lld rank%s and %lld none, and all keys and "
              "values are gathered over y",
-             (long long)network->kv_heads, network->kv_heads == 1 ? "" : "s", y,
-             (long long)network->kv_heads, network->kv_heads == 1 ? " has it" : "s have one each",
-             (long long)(y - network->kv_heads));
+             (long long)network->kv_heads, network->kv_heads == 1 ? "" : "s", y, (long long)network->kv_heads,
+             network->kv_heads == 1 ? " has it" : "s have one each", (long long)(y - network->kv_heads));
     each(sentence, user);
 }
 
@@ -40,8 +37,7 @@ void plan_padding(const qdr_network *network, const qdr_plan *plan, note_fn each
     say_padding("columns of the MLP", network->ffn, plan->y, "y", each, user);
     say_padding("tokens of the vocabulary", network->vocab, plan->y, "y", each, user);
     say_padding("hidden columns", network->hidden, plan->x, "x", each, user);
-    say_padding("sequences of the batch", plan->batch, (int64_t)plan->z * plan->d, "z*d", each,
-                user);
+    say_padding("sequences of the batch", plan->batch, (int64_t)plan->z * plan->d, "z*d", each, user);
 }
 
 static void say_micro_batch(const qdr_plan *plan, int64_t asked, note_fn each, void *user)
@@ -49,9 +45,8 @@ static void say_micro_batch(const qdr_plan *plan, int64_t asked, note_fn each, v
     char sentence[256];
     const int64_t cells = (int64_t)plan->z * plan->d, all = (plan->batch + cells - 1) / cells;
     if (asked <= all) return;
-    snprintf(sentence, sizeof sentence,
-             "--micro-batch %lld: cells have %lld sequence%s; a forward takes %s", (long long)asked,
-             (long long)all, all == 1 ? "" : "s", all == 1 ? "it" : "them all");
+    snprintf(sentence, sizeof sentence, "--micro-batch %lld: cells have %lld sequence%s; a forward takes %s",
+             (long long)asked, (long long)all, all == 1 ? "" : "s", all == 1 ? "it" : "them all");
     each(sentence, user);
 }
 
@@ -59,10 +54,8 @@ static void say_positions(const qdr_network *network, int64_t sequence, note_fn 
 {
     char sentence[256];
     if (network->positions == 0 || sequence <= network->positions) return;
-    snprintf(sentence, sizeof sentence,
-             "--seq %lld: %s has %lld learned positions, which are taken to be %lld",
-             (long long)sequence, network->name, (long long)network->positions,
-             (long long)sequence);
+    snprintf(sentence, sizeof sentence, "--seq %lld: %s has %lld learned positions, which are taken to be %lld",
+             (long long)sequence, network->name, (long long)network->positions, (long long)sequence);
     each(sentence, user);
 }
 
@@ -72,14 +65,12 @@ static void say_heads(const qdr_network *n, note_fn each, void *user)
     char sentence[256];
     if (n->hidden % n->heads == 0 || n->head_size != n->hidden / n->heads) return;
     snprintf(sentence, sizeof sentence,
-             "%lld heads do not divide %lld hidden columns: a head has %lld, and attention %lld",
-             (long long)n->heads, (long long)n->hidden, (long long)n->head_size,
-             (long long)(n->heads * n->head_size));
+             "%lld heads do not divide %lld hidden columns: a head has %lld, and attention %lld", (long long)n->heads,
+             (long long)n->hidden, (long long)n->head_size, (long long)(n->heads * n->head_size));
     each(sentence, user);
 }
 
-void plan_notes(const qdr_network *network, const qdr_plan *plan, int64_t asked_micro_batch,
-                note_fn each, void *user)
+void plan_notes(const qdr_network *network, const qdr_plan *plan, int64_t asked_micro_batch, note_fn each, void *user)
 {
     say_micro_batch(plan, asked_micro_batch, each, user);
     say_positions(network, plan_sequence(network, plan), each, user);
@@ -89,8 +80,7 @@ void plan_notes(const qdr_network *network, const qdr_plan *plan, int64_t asked_
 void plan_machine_notes(const qdr_machine *machine, int n_ranks, note_fn each, void *user)
 {
     char sentence[256];
-    if (machine->n_links > 1 || machine->ranks_per_node <= 1 || n_ranks <= machine->ranks_per_node)
-        return;
+    if (machine->n_links > 1 || machine->ranks_per_node <= 1 || n_ranks <= machine->ranks_per_node) return;
     snprintf(sentence, sizeof sentence,
              "machine %s has no link between nodes (its file has one level) and %d ranks a node: "
              "%d ranks are priced as one node of %d",

@@ -22,11 +22,9 @@ enum {
 };
 
 static const option_spec specs[] = {
-    {"machine", 'm', "M",
-     "of all rows: a machine's name or file; default: by the column 'machine'"},
+    {"machine", 'm', "M", "of all rows: a machine's name or file; default: by the column 'machine'"},
     {"output", 'o', "FILE", "write the table with what was predicted behind each row"},
-    {"set", 0, "KEY=VALUE",
-     "a constant of the machines used, or of one (NAME:KEY=VALUE); can be repeated"},
+    {"set", 0, "KEY=VALUE", "a constant of the machines used, or of one (NAME:KEY=VALUE); can be repeated"},
     {"assume", 0, "FILE", "what rows leave out; default: assumed_shapes of the installed data"},
     {"collective", 0, "NAME", "what nccl-tests measured, where their output does not say it"},
     {"ranks", 0, "N", "on how many ranks they did; default: of their output, else of a node"},
@@ -50,13 +48,10 @@ static int take_setting(const char *text, predict_options *options, failure *why
     const char *equals = strchr(text, '=');
     double value = 0;
     const size_t bytes = equals ? (size_t)(equals - text) : 0;
-    if (!equals || !bytes || bytes >= sizeof options->keys[0] ||
-        csv_number(equals + 1, &value) != 1)
-        return fail(why, EXIT_USAGE,
-                    "--set '%.80s': KEY=VALUE is needed, such as --set bf16.most=0.8", text);
+    if (!equals || !bytes || bytes >= sizeof options->keys[0] || csv_number(equals + 1, &value) != 1)
+        return fail(why, EXIT_USAGE, "--set '%.80s': KEY=VALUE is needed, such as --set bf16.most=0.8", text);
     if (all->n_settings == MAX_SETTINGS)
-        return fail(why, EXIT_USAGE, "--set: more than %d of them; write a machine file",
-                    MAX_SETTINGS);
+        return fail(why, EXIT_USAGE, "--set: more than %d of them; write a machine file", MAX_SETTINGS);
     char *key = options->keys[all->n_settings];
     memcpy(key, text, bytes);
     key[bytes] = '\0';
@@ -75,9 +70,7 @@ static int take_ranks(const char *text, predict_options *options, failure *why)
 static int take_collective(const char *text, predict_options *options, failure *why)
 {
     if (strpbrk(text, ",\"\n\r"))
-        return fail(why, EXIT_USAGE,
-                    "--collective '%.80s': a name such as all_reduce or all_gather is needed",
-                    text);
+        return fail(why, EXIT_USAGE, "--collective '%.80s': a name such as all_reduce or all_gather is needed", text);
     options->collective = text;
     return EXIT_OK;
 }
@@ -104,24 +97,21 @@ static int check_output(const predict_options *options, failure *why)
         return fail(why, EXIT_USAGE,
                     "--output -: standard output has the report; name a file (./- for one that is "
                     "called so)");
-    if (!options->output || stat(options->output, &written) != 0 ||
-        stat(options->path, &read) != 0 || read.st_dev != written.st_dev ||
-        read.st_ino != written.st_ino)
+    if (!options->output || stat(options->output, &written) != 0 || stat(options->path, &read) != 0 ||
+        read.st_dev != written.st_dev || read.st_ino != written.st_ino)
         return EXIT_OK;
-    return fail(why, EXIT_USAGE, "--output %.300s: the runs are read from it; name another file",
-                options->output);
+    return fail(why, EXIT_USAGE, "--output %.300s: the runs are read from it; name another file", options->output);
 }
 
 static int no_memory(const csv_table *table, failure *why)
 {
-    return fail(why, EXIT_FAILED, "%.300s: no memory for %lld rows", table->name,
-                (long long)table->n_rows);
+    return fail(why, EXIT_FAILED, "%.300s: no memory for %lld rows", table->name, (long long)table->n_rows);
 }
 
 /* ---- runs ---- */
 
-static int predict_all(const csv_table *table, const assumptions *assumed, predict_options *options,
-                       measured_run *runs, unknown_words *unknown, failure *why)
+static int predict_all(const csv_table *table, const assumptions *assumed, predict_options *options, measured_run *runs,
+                       unknown_words *unknown, failure *why)
 {
     run_columns columns;
     if (run_columns_find(table, &columns, why)) return why->code;
@@ -144,20 +134,18 @@ static int put_out_runs(const report *r, const predict_options *options, failure
     else
         report_print(r);
     if (r->scores->all.n == 0)
-        fail(why, EXIT_FAILED, "%.200s: no row could be predicted; the first one: %s",
-             r->table->name, r->runs[0].why_skipped);
+        fail(why, EXIT_FAILED, "%.200s: no row could be predicted; the first one: %s", r->table->name,
+             r->runs[0].why_skipped);
     return why->code;
 }
 
-static int predict_runs(const csv_table *table, const assumptions *assumed,
-                        predict_options *options, failure *why)
+static int predict_runs(const csv_table *table, const assumptions *assumed, predict_options *options, failure *why)
 {
     scores all = {.n_groups = 0};
     unknown_words unknown = {.n = 0};
     measured_run *runs = calloc((size_t)table->n_rows, sizeof *runs);
     if (!runs) return no_memory(table, why);
-    if (!predict_all(table, assumed, options, runs, &unknown, why) &&
-        !scores_make(runs, table->n_rows, &all, why)) {
+    if (!predict_all(table, assumed, options, runs, &unknown, why) && !scores_make(runs, table->n_rows, &all, why)) {
         const report r = {table, runs, assumed, &all, &unknown, options->with_groups};
         put_out_runs(&r, options, why);
     }
@@ -168,8 +156,8 @@ static int predict_runs(const csv_table *table, const assumptions *assumed,
 
 /* ---- collectives ---- */
 
-static int predict_each(const csv_table *table, const assumptions *assumed,
-                        predict_options *options, measured_coll *colls, failure *why)
+static int predict_each(const csv_table *table, const assumptions *assumed, predict_options *options,
+                        measured_coll *colls, failure *why)
 {
     coll_columns columns;
     if (coll_columns_find(table, &columns, why)) return why->code;
@@ -190,19 +178,18 @@ static int put_out_collectives(const coll_report *r, const predict_options *opti
     else
         coll_report_print(r);
     if (r->scores->all.n == 0)
-        fail(why, EXIT_FAILED, "%.200s: no row could be predicted; the first one: %s",
-             r->table->name, r->colls[0].why_skipped);
+        fail(why, EXIT_FAILED, "%.200s: no row could be predicted; the first one: %s", r->table->name,
+             r->colls[0].why_skipped);
     return why->code;
 }
 
-static int predict_collectives(const csv_table *table, const assumptions *assumed,
-                               predict_options *options, failure *why)
+static int predict_collectives(const csv_table *table, const assumptions *assumed, predict_options *options,
+                               failure *why)
 {
     coll_scores all = {.n_groups = 0};
     measured_coll *colls = calloc((size_t)table->n_rows, sizeof *colls);
     if (!colls) return no_memory(table, why);
-    if (!predict_each(table, assumed, options, colls, why) &&
-        !coll_scores_make(colls, table->n_rows, &all, why)) {
+    if (!predict_each(table, assumed, options, colls, why) && !coll_scores_make(colls, table->n_rows, &all, why)) {
         const coll_report r = {table, colls, assumed, &all, options->with_groups};
         put_out_collectives(&r, options, why);
     }
@@ -211,20 +198,17 @@ static int predict_collectives(const csv_table *table, const assumptions *assume
     return why->code;
 }
 
-static int predict_table(const csv_table *table, const assumptions *assumed,
-                         predict_options *options, failure *why)
+static int predict_table(const csv_table *table, const assumptions *assumed, predict_options *options, failure *why)
 {
     if (table->n_rows == 0)
-        return fail(why, EXIT_USAGE, "%.300s: it has no rows below the names of the columns",
-                    table->name);
+        return fail(why, EXIT_USAGE, "%.300s: it has no rows below the names of the columns", table->name);
     return csv_find(table, "collective") >= 0 ? predict_collectives(table, assumed, options, why)
                                               : predict_runs(table, assumed, options, why);
 }
 
 /* ---- the table ---- */
 
-static int load_nccl(const char *bytes, size_t n_bytes, const predict_options *options,
-                     csv_table *table, failure *why)
+static int load_nccl(const char *bytes, size_t n_bytes, const predict_options *options, csv_table *table, failure *why)
 {
     nccl_told told = {csv_name(options->path), options->collective, options->ranks, 0};
     const char *machine_name = options->predictor.machine_name;
@@ -234,8 +218,7 @@ static int load_nccl(const char *bytes, size_t n_bytes, const predict_options *o
     if (machine_name && qdr_machine_load(machine_name, &machine) != QDR_OK)
         return fail(why, EXIT_USAGE, "%s", qdr_last_error());
     if (machine_name) told.machine_ranks = machine.ranks_per_node;
-    if (!nccl_table(bytes, n_bytes, &told, &text, &text_bytes, why))
-        csv_parse(text, text_bytes, told.name, table, why);
+    if (!nccl_table(bytes, n_bytes, &told, &text, &text_bytes, why)) csv_parse(text, text_bytes, told.name, table, why);
     free(text);
     return why->code;
 }
@@ -265,13 +248,11 @@ static int run(int argc, char **argv)
     if (argc > 1 && (argv[1][0] != '-' || argv[1][1] == '\0')) {
         options.path = argv[1];
         argv[1] = argv[0];
-        if (!options_read(argc - 1, argv + 1, specs, take_option, &options, &why) &&
-            !check_output(&options, &why) && !assumed_load(options.assume, &assumed, &why) &&
-            !load_table(&options, &table, &why))
+        if (!options_read(argc - 1, argv + 1, specs, take_option, &options, &why) && !check_output(&options, &why) &&
+            !assumed_load(options.assume, &assumed, &why) && !load_table(&options, &table, &why))
             predict_table(&table, &assumed, &options, &why);
     } else {
-        fail(&why, EXIT_USAGE,
-             "predict: a table of runs or collectives is missing; see quadrille predict --help");
+        fail(&why, EXIT_USAGE, "predict: a table of runs or collectives is missing; see quadrille predict --help");
     }
     predictor_free(&options.predictor);
     csv_free(&table);
@@ -283,24 +264,23 @@ const command command_predict = {
     .name = "predict",
     .summary = "test the model on measured runs or collectives",
     .usage = "quadrille predict TABLE.csv [OPTION]...",
-    .text =
-        "Reads a table of measured runs (- is standard input), predicts the time and the memory "
-        "of each, and\n"
-        "prints how well both agree: the error, and whether the fastest way to run a network is "
-        "found. The first\n"
-        "line names the columns: n_gpus, batch and iter_time_s (or tflops_per_gpu, pct_peak, or "
-        "'… tokens/s' in notes)\n"
-        "are needed; source, machine, model, layers, hidden, heads, seq, vocab, tp, pp, dp, "
-        "other_parallelism and\n"
-        "params are used. What rows leave out is assumed, and printed. Nothing is run; MPI is "
-        "not started.\n\n"
-        "A table with a column 'collective' has collectives instead, such as nccl-tests measure: "
-        "gpus (of a group)\n"
-        "and time_us or busbw_GBps are needed; machine, gpu, nodes, bytes and algo are used. "
-        "'all_reduce group 4\n"
-        "strided' is an all-reduce in groups of 4 as far apart as can be, all groups at once. What "
-        "all_reduce_perf\n"
-        "and its like of nccl-tests print is read as well.",
+    .text = "Reads a table of measured runs (- is standard input), predicts the time and the memory "
+            "of each, and\n"
+            "prints how well both agree: the error, and whether the fastest way to run a network is "
+            "found. The first\n"
+            "line names the columns: n_gpus, batch and iter_time_s (or tflops_per_gpu, pct_peak, or "
+            "'… tokens/s' in notes)\n"
+            "are needed; source, machine, model, layers, hidden, heads, seq, vocab, tp, pp, dp, "
+            "other_parallelism and\n"
+            "params are used. What rows leave out is assumed, and printed. Nothing is run; MPI is "
+            "not started.\n\n"
+            "A table with a column 'collective' has collectives instead, such as nccl-tests measure: "
+            "gpus (of a group)\n"
+            "and time_us or busbw_GBps are needed; machine, gpu, nodes, bytes and algo are used. "
+            "'all_reduce group 4\n"
+            "strided' is an all-reduce in groups of 4 as far apart as can be, all groups at once. What "
+            "all_reduce_perf\n"
+            "and its like of nccl-tests print is read as well.",
     .options = specs,
     .examples = "  quadrille predict runs.csv\n"
                 "  quadrille predict collectives.csv --groups\n"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `quadrille predict`: rows of measured runs, what the model says of them, and how well both agree.
- */
+/* `quadrille predict`: rows of measured runs, what the model says of them, and how well both agree. */
 #ifndef QUADRILLE_SRC_PREDICT_H
 #define QUADRILLE_SRC_PREDICT_H
 
@@ -40,11 +39,10 @@ typedef struct measured_run {
 } measured_run;
 /* Reads a row; sets why_skipped where it is none that the model can represent. `fit`: what it took
  * from the assumptions, not noted yet. */
-void run_read(const csv_table *table, const run_columns *columns, int64_t row,
-              const assumptions *assumed, measured_run *run, assumed_row *fit);
+void run_read(const csv_table *table, const run_columns *columns, int64_t row, const assumptions *assumed,
+              measured_run *run, assumed_row *fit);
 /* Says why a row is skipped, where nothing has yet. */
-void row_skip(char why_skipped[SKIPPED_BYTES], const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+void row_skip(char why_skipped[SKIPPED_BYTES], const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Flops of a step as the row's tflops count them; 0 if its network is not possible. */
 double run_flops(const measured_run *run);
 
@@ -67,8 +65,7 @@ typedef struct predictor {
 } predictor;
 /* The machine of a row's text, which must stay; NULL where it means none (why_not: a sentence) or
  * after a failure. Good until the next call. */
-const qdr_machine *predictor_machine(predictor *all, const char *text, const char **why_not,
-                                     failure *why);
+const qdr_machine *predictor_machine(predictor *all, const char *text, const char **why_not, failure *why);
 /* Predicts a row, or sets why_skipped. Fails only with the command. */
 int predictor_run(predictor *all, measured_run *run, failure *why);
 /* Fails where a setting is for a machine by name, and no row was on it. */

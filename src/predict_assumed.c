@@ -39,9 +39,8 @@ static const field_spec specs[N_ASSUMED] = {
     [ASSUMED_RECOMPUTE] = {"recompute", .words = {"none", "attention", "full"}},
     [ASSUMED_LAYOUT] = {"layout", .words = {"replicated", "scattered"}},
     /* As the flags of a plan. */
-    [ASSUMED_OVERLAP] = {"overlap",
-                         .words = {"default", "weights", "rows", "weights+rows", "gradients",
-                                   "weights+gradients", "rows+gradients", "all", "none"}},
+    [ASSUMED_OVERLAP] = {"overlap", .words = {"default", "weights", "rows", "weights+rows", "gradients",
+                                              "weights+gradients", "rows+gradients", "all", "none"}},
     [ASSUMED_FLOPS_RECOMPUTED] = {"flops_recomputed", .most = 1},
     [ASSUMED_BYTES] = {"bytes", .least = 1},
     [ASSUMED_BYTES_MOST] = {"bytes_most", .least = 1},
@@ -67,8 +66,7 @@ static int read_word(const field_spec *spec, const char *text, double *number)
 
 static int read_number(const field_spec *spec, const json_t *value, double *number)
 {
-    if (spec->words[0])
-        return json_is_string(value) && read_word(spec, json_string_value(value), number);
+    if (spec->words[0]) return json_is_string(value) && read_word(spec, json_string_value(value), number);
     if (!json_is_integer(value)) return 0;
     *number = (double)json_integer_value(value);
     return *number >= spec->least && (!spec->most || *number <= spec->most);
@@ -99,8 +97,7 @@ static int read_text_field(assumption *entry, assumed_field field, const char *t
     return EXIT_OK;
 }
 
-static int read_key(assumption *entry, const char *key, const json_t *value, const char *where,
-                    failure *why)
+static int read_key(assumption *entry, const char *key, const json_t *value, const char *where, failure *why)
 {
     const char **place = text_place(entry, key);
     const assumed_field field = find_field(key);
@@ -113,17 +110,13 @@ static int read_key(assumption *entry, const char *key, const json_t *value, con
         return EXIT_OK;
     }
     if (place || strcmp(key, "replaces") == 0)
-        return fail(why, EXIT_USAGE, "%s: key '%s' is %s", where, key,
-                    place ? "no text" : "neither true nor false");
-    if (field == N_ASSUMED)
-        return fail(why, EXIT_USAGE, "%s: key '%.60s' is unknown; see quadrille(1)", where, key);
+        return fail(why, EXIT_USAGE, "%s: key '%s' is %s", where, key, place ? "no text" : "neither true nor false");
+    if (field == N_ASSUMED) return fail(why, EXIT_USAGE, "%s: key '%.60s' is unknown; see quadrille(1)", where, key);
     entry->given |= 1U << field;
     if (specs[field].is_text && json_is_string(value))
         return read_text_field(entry, field, json_string_value(value), why);
-    if (!specs[field].is_text && read_number(&specs[field], value, &entry->numbers[field]))
-        return EXIT_OK;
-    return fail(why, EXIT_USAGE, "%s: key '%s' has no value that it may have; see quadrille(1)",
-                where, key);
+    if (!specs[field].is_text && read_number(&specs[field], value, &entry->numbers[field])) return EXIT_OK;
+    return fail(why, EXIT_USAGE, "%s: key '%s' has no value that it may have; see quadrille(1)", where, key);
 }
 
 static int read_entry(json_t *object, assumption *entry, const char *where, failure *why)
@@ -131,8 +124,7 @@ static int read_entry(json_t *object, assumption *entry, const char *where, fail
     const char *key;
     json_t *value;
     if (!json_is_object(object)) return fail(why, EXIT_USAGE, "%s: it is no object", where);
-    json_object_foreach(object, key,
-                        value) if (read_key(entry, key, value, where, why)) return why->code;
+    json_object_foreach(object, key, value) if (read_key(entry, key, value, where, why)) return why->code;
     if (!entry->reason && (entry->skip || !entry->given)) entry->reason = "";
     if (entry->source && entry->reason) return EXIT_OK;
     return fail(why, EXIT_USAGE,
@@ -144,8 +136,7 @@ static int read_entry(json_t *object, assumption *entry, const char *where, fail
 static int read_entries(const char *path, assumptions *all, failure *why)
 {
     const json_t *list = json_object_get(all->root, "entries");
-    if (!json_is_array(list))
-        return fail(why, EXIT_USAGE, "%.300s: key 'entries' is no list of objects", path);
+    if (!json_is_array(list)) return fail(why, EXIT_USAGE, "%.300s: key 'entries' is no list of objects", path);
     all->n = json_array_size(list);
     all->entries = calloc(all->n ? all->n : 1, sizeof *all->entries);
     if (!all->entries) return fail(why, EXIT_FAILED, "%.300s: no memory for its entries", path);
@@ -165,8 +156,8 @@ int assumed_load(const char *name_or_path, assumptions *all, failure *why)
     if (fail_status(why, qdr_data_find("data", name_or_path, path, sizeof path))) return why->code;
     all->root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
     if (!all->root)
-        return fail(why, EXIT_USAGE, "%.300s, line %d: %s; name a JSON file with --assume", path,
-                    error.line, error.text);
+        return fail(why, EXIT_USAGE, "%.300s, line %d: %s; name a JSON file with --assume", path, error.line,
+                    error.text);
     if (read_entries(path, all, why) || assumed_load_models(all, why)) assumed_free(all);
     return why->code;
 }
@@ -226,8 +217,7 @@ const char *assumed_place(const assumptions *all, const assumption *entry, char 
     size_t longest = 0;
     for (size_t i = 0; i < all->n; i++) {
         const size_t length = strlen(all->entries[i].source);
-        if (!all->entries[i].title || length < longest ||
-            strncmp(entry->source, all->entries[i].source, length) != 0)
+        if (!all->entries[i].title || length < longest || strncmp(entry->source, all->entries[i].source, length) != 0)
             continue;
         title = all->entries[i].title;
         longest = length;

@@ -89,8 +89,7 @@ void assumed_use(assumed_row *fit, assumption *entry, assumed_field field);
 /* What tables call the row's source. */
 const char *assumed_title(const assumed_row *fit, const char *source);
 /* What tables call the source of an entry, with the rest of its beginning where that says more. */
-const char *assumed_place(const assumptions *all, const assumption *entry, char *text,
-                          size_t bytes);
+const char *assumed_place(const assumptions *all, const assumption *entry, char *text, size_t bytes);
 /* "vocab 51200, recompute full": the fields that rows took, with their values or without. */
 const char *assumed_text(const assumption *entry, int with_values, char *text, size_t bytes);
 

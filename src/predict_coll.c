@@ -31,8 +31,7 @@ int coll_columns_find(const csv_table *table, coll_columns *columns, failure *wh
         .algo = csv_find(table, "algo"),
         .source = csv_find(table, "source"),
     };
-    if (columns->collective >= 0 && columns->gpus >= 0 &&
-        (columns->time_us >= 0 || columns->busbw >= 0))
+    if (columns->collective >= 0 && columns->gpus >= 0 && (columns->time_us >= 0 || columns->busbw >= 0))
         return EXIT_OK;
     return fail(why, EXIT_USAGE,
                 "%.200s: a table of collectives needs the columns collective, gpus, and time_us or "
@@ -41,8 +40,7 @@ int coll_columns_find(const csv_table *table, coll_columns *columns, failure *wh
 }
 
 /* A number above 0 and at most `most`, or 0 where the cell is empty. */
-static double positive(const csv_table *table, int64_t row, int column, double most,
-                       measured_coll *coll)
+static double positive(const csv_table *table, int64_t row, int column, double most, measured_coll *coll)
 {
     char shown[CSV_SHOWN_BYTES];
     double value = 0;
@@ -50,23 +48,20 @@ static double positive(const csv_table *table, int64_t row, int column, double m
     const int found = csv_number(cell, &value);
     if (found == 0 || (found > 0 && value > 0 && value <= most)) return value;
     row_skip(coll->why_skipped, "line %lld, column '%s': '%s' is no number above 0 and up to %g",
-             (long long)table->lines[row], csv_column(table, column), csv_printable(cell, shown),
-             most);
+             (long long)table->lines[row], csv_column(table, column), csv_printable(cell, shown), most);
     return 0;
 }
 
-static double whole(const csv_table *table, int64_t row, int column, double most,
-                    measured_coll *coll)
+static double whole(const csv_table *table, int64_t row, int column, double most, measured_coll *coll)
 {
     const double value = positive(table, row, column, most, coll);
     if (value == floor(value)) return value;
-    row_skip(coll->why_skipped, "line %lld, column '%s': %g is no whole number",
-             (long long)table->lines[row], csv_column(table, column), value);
+    row_skip(coll->why_skipped, "line %lld, column '%s': %g is no whole number", (long long)table->lines[row],
+             csv_column(table, column), value);
     return 0;
 }
 
-/* "all_reduce group 8 strided" and "AllGather" begin with a kind, whatever stands between its
- * words. */
+/* "all_reduce group 8 strided" and "AllGather" begin with a kind, whatever stands between its words. */
 static void read_kind(const char *text, measured_coll *coll)
 {
     static const struct {
@@ -106,18 +101,16 @@ static void check_group(measured_coll *coll)
         row_skip(coll->why_skipped, "'%s', but gpus is %d: a row has the ranks of one group",
                  csv_printable(coll->collective, shown), coll->work.n_ranks);
     end += strcspn(end, "abcdefghijklmnopqrstuvwxyz");
-    if (*end && strncmp(end, "consec", 6) != 0 && strncmp(end, "contig", 6) != 0 &&
-        strncmp(end, "strided", 7) != 0)
-        row_skip(coll->why_skipped,
-                 "'%s': behind the ranks of a group stands consecutive, contiguous or strided",
+    if (*end && strncmp(end, "consec", 6) != 0 && strncmp(end, "contig", 6) != 0 && strncmp(end, "strided", 7) != 0)
+        row_skip(coll->why_skipped, "'%s': behind the ranks of a group stands consecutive, contiguous or strided",
                  csv_printable(coll->collective, shown));
 }
 
 static void check_nodes(measured_coll *coll)
 {
     if (!coll->is_group && coll->n_nodes > 0 && coll->work.n_ranks % coll->n_nodes)
-        row_skip(coll->why_skipped, "gpus is %d, which %d nodes cannot share evenly",
-                 coll->work.n_ranks, coll->n_nodes);
+        row_skip(coll->why_skipped, "gpus is %d, which %d nodes cannot share evenly", coll->work.n_ranks,
+                 coll->n_nodes);
 }
 
 static double assumed_or(assumed_row *fit, assumed_field field, int has_cell, double otherwise)
@@ -126,41 +119,37 @@ static double assumed_or(assumed_row *fit, assumed_field field, int has_cell, do
     return entry ? entry->numbers[field] : otherwise;
 }
 
-static void read_bytes(const csv_table *table, const coll_columns *columns, int64_t row,
-                       measured_coll *coll, assumed_row *fit)
+static void read_bytes(const csv_table *table, const coll_columns *columns, int64_t row, measured_coll *coll,
+                       assumed_row *fit)
 {
     const double bytes = positive(table, row, columns->bytes, 1e15, coll);
     const int has_cell = bytes > 0;
     coll->least_bytes = assumed_or(fit, ASSUMED_BYTES, has_cell, bytes);
     coll->work.bytes = assumed_or(fit, ASSUMED_BYTES_MOST, has_cell, coll->least_bytes);
-    if (!(coll->least_bytes > 0))
-        row_skip(coll->why_skipped, "bytes is missing, and nothing is assumed");
-    if (coll->work.bytes < coll->least_bytes ||
-        coll->work.bytes / coll->least_bytes > ldexp(1, MOST_SIZES))
-        row_skip(coll->why_skipped, "bytes_most is assumed as %g, but bytes as %g",
-                 coll->work.bytes, coll->least_bytes);
+    if (!(coll->least_bytes > 0)) row_skip(coll->why_skipped, "bytes is missing, and nothing is assumed");
+    if (coll->work.bytes < coll->least_bytes || coll->work.bytes / coll->least_bytes > ldexp(1, MOST_SIZES))
+        row_skip(coll->why_skipped, "bytes_most is assumed as %g, but bytes as %g", coll->work.bytes,
+                 coll->least_bytes);
 }
 
 double coll_busbw(const measured_coll *coll, double secs)
 {
     const qdr_sample *work = &coll->work;
     const double g = work->n_ranks, share = (g - 1) / g;
-    const double passes = work->coll == QDR_SEND_RECV    ? 1
-                          : work->coll == QDR_ALL_REDUCE ? 2 * share
-                                                         : share;
+    const double passes = work->coll == QDR_SEND_RECV ? 1 : work->coll == QDR_ALL_REDUCE ? 2 * share : share;
     return passes * work->bytes / secs;
 }
 
-void coll_read(const csv_table *table, const coll_columns *columns, int64_t row,
-               const assumptions *assumed, measured_coll *coll, assumed_row *fit)
+void coll_read(const csv_table *table, const coll_columns *columns, int64_t row, const assumptions *assumed,
+               measured_coll *coll, assumed_row *fit)
 {
     char algo[32] = "";
     coll->collective = csv_cell(table, row, columns->collective);
     coll->source = csv_cell(table, row, columns->source);
     coll->host = csv_cell(table, row, columns->machine);
     coll->gpu = csv_cell(table, row, columns->gpu);
-    snprintf(coll->machine, sizeof coll->machine, "%.60s%s%.60s", coll->host,
-             *coll->host && *coll->gpu ? " " : "", coll->gpu);
+    snprintf(coll->machine, sizeof coll->machine, "%.60s%s%.60s", coll->host, *coll->host && *coll->gpu ? " " : "",
+             coll->gpu);
     coll->work = (qdr_sample){.version = QDR_OPTS_INIT, .kind = QDR_SAMPLE_COLLECTIVE};
     read_kind(coll->collective, coll);
     *fit = assumed_fit(assumed, coll->source, coll->collective);
@@ -192,10 +181,8 @@ static const qdr_machine *machine_of(predictor *all, measured_coll *coll, failur
     const char *why_not = "";
     const qdr_machine *known = predictor_machine(all, coll->machine, &why_not, why);
     snprintf(sentence, sizeof sentence, "%s", why_not); /* which the next call may take away */
-    if (!known && !why->code && *coll->host)
-        known = predictor_machine(all, coll->host, &why_not, why);
-    if (!known && !why->code && *coll->gpu)
-        known = predictor_machine(all, coll->gpu, &why_not, why);
+    if (!known && !why->code && *coll->host) known = predictor_machine(all, coll->host, &why_not, why);
+    if (!known && !why->code && *coll->gpu) known = predictor_machine(all, coll->gpu, &why_not, why);
     if (!known && !why->code) row_skip(coll->why_skipped, "%s", sentence);
     return known;
 }
@@ -208,11 +195,10 @@ static void place(const qdr_machine *machine, measured_coll *coll)
     const int n_nodes = coll->n_nodes > 0 ? coll->n_nodes : (work->n_ranks + node - 1) / node;
     const int64_t n_all = (int64_t)n_nodes * node;
     if (coll->n_nodes > 0 && work->n_ranks > n_all)
-        row_skip(coll->why_skipped, "gpus is %d, but %d nodes of %s have %lld", work->n_ranks,
-                 n_nodes, machine->name, (long long)n_all);
+        row_skip(coll->why_skipped, "gpus is %d, but %d nodes of %s have %lld", work->n_ranks, n_nodes, machine->name,
+                 (long long)n_all);
     work->n_ranks_all = n_all > work->n_ranks ? (int)n_all : work->n_ranks;
-    /* Fewer than all ranks of several nodes lie on all of these, unless they are a group beside
-     * others. */
+    /* Fewer than all ranks of several nodes lie on all of these, unless they are a group beside others. */
     const int spread = coll->is_group ? coll->is_strided : n_nodes > 1;
     work->stride = spread ? work->n_ranks_all / work->n_ranks : 1;
 }

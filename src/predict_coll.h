@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `quadrille predict` of a table of collectives: its rows, the model's times of them, and how well
- * both agree. */
+/* `quadrille predict` of a table of collectives: its rows, the model's times of them, and how well both agree. */
 #ifndef QUADRILLE_SRC_PREDICT_COLL_H
 #define QUADRILLE_SRC_PREDICT_COLL_H
 
@@ -30,8 +29,8 @@ typedef struct measured_coll {
 } measured_coll;
 /* Reads a row; sets why_skipped where the model knows no such collective. `fit`: what it took from
  * the assumptions, not noted yet. */
-void coll_read(const csv_table *table, const coll_columns *columns, int64_t row,
-               const assumptions *assumed, measured_coll *coll, assumed_row *fit);
+void coll_read(const csv_table *table, const coll_columns *columns, int64_t row, const assumptions *assumed,
+               measured_coll *coll, assumed_row *fit);
 /* Predicts a row, or sets why_skipped. Fails only with the command. */
 int coll_predict(predictor *all, measured_coll *coll, failure *why);
 /* Bus bandwidth as nccl-tests has it: bytes that a rank sends in a ring, a second. */

@@ -13,10 +13,7 @@ static const char *why_skipped(const void *rows, int64_t row)
     return colls[row].why_skipped;
 }
 
-static skipped_rows skipped_of(const coll_report *r)
-{
-    return (skipped_rows){r->colls, r->table->n_rows, why_skipped};
-}
+static skipped_rows skipped_of(const coll_report *r) { return (skipped_rows){r->colls, r->table->n_rows, why_skipped}; }
 
 /* ---- text ---- */
 
@@ -40,11 +37,10 @@ static void print_rows(const coll_report *r)
         const measured_coll *coll = &r->colls[i];
         const qdr_sample *work = &coll->work;
         if (coll->why_skipped[0]) continue;
-        printf("# %4lld  %6d %6d %6d %15.0f %14.1f %14.1f %+6.1f%% %12.2f %10.2f  %s\n",
-               (long long)r->table->lines[i], work->n_ranks, work->n_ranks_all, work->stride,
-               work->bytes, 1e6 * work->secs, 1e6 * coll->predicted_secs,
-               100 * (coll->predicted_secs / work->secs - 1), 1e-9 * coll_busbw(coll, work->secs),
-               1e-9 * coll_busbw(coll, coll->predicted_secs), coll->machine);
+        printf("# %4lld  %6d %6d %6d %15.0f %14.1f %14.1f %+6.1f%% %12.2f %10.2f  %s\n", (long long)r->table->lines[i],
+               work->n_ranks, work->n_ranks_all, work->stride, work->bytes, 1e6 * work->secs,
+               1e6 * coll->predicted_secs, 100 * (coll->predicted_secs / work->secs - 1),
+               1e-9 * coll_busbw(coll, work->secs), 1e-9 * coll_busbw(coll, coll->predicted_secs), coll->machine);
     }
 }
 
@@ -55,8 +51,8 @@ void coll_report_print(const coll_report *r)
            "# errors: |predicted / measured - 1| of the times; ratio: predicted / measured, "
            "median\n",
            (long long)r->table->n_rows, r->table->name);
-    printf("%-*s %-14s %6s %7s %7s %7s %7s %7s %6s\n", NAME_COLUMNS, "machine", "collective", "n",
-           "skipped", "median", "mean", "p90", "worst", "ratio");
+    printf("%-*s %-14s %6s %7s %7s %7s %7s %7s %6s\n", NAME_COLUMNS, "machine", "collective", "n", "skipped", "median",
+           "mean", "p90", "worst", "ratio");
     for (size_t i = 0; i < r->scores->n_groups; i++) {
         const coll_score *s = &r->scores->groups[i];
         print_score(s->first->machine, qdr_coll_kind_name(s->first->work.coll), s);
@@ -71,12 +67,9 @@ void coll_report_print(const coll_report *r)
 
 static int fill_score(json_t *object, const coll_score *s)
 {
-    return json_add_integer(object, "n", s->n) &&
-           json_add_integer(object, "skipped", s->n_skipped) &&
-           json_add_number(object, "median_error", s->median) &&
-           json_add_number(object, "mean_error", s->mean) &&
-           json_add_number(object, "p90_error", s->ninetieth) &&
-           json_add_number(object, "worst_error", s->worst) &&
+    return json_add_integer(object, "n", s->n) && json_add_integer(object, "skipped", s->n_skipped) &&
+           json_add_number(object, "median_error", s->median) && json_add_number(object, "mean_error", s->mean) &&
+           json_add_number(object, "p90_error", s->ninetieth) && json_add_number(object, "worst_error", s->worst) &&
            json_add_number(object, "median_ratio", s->median_ratio);
 }
 
@@ -90,8 +83,7 @@ static int fill(json_t *root, const coll_report *r)
         const coll_score *s = &r->scores->groups[i];
         json_t *object = json_append(groups);
         if (!object || !json_add_text(object, "machine", s->first->machine) ||
-            !json_add_text(object, "collective", qdr_coll_kind_name(s->first->work.coll)) ||
-            !fill_score(object, s))
+            !json_add_text(object, "collective", qdr_coll_kind_name(s->first->work.coll)) || !fill_score(object, s))
             return 0;
     }
     return groups && json_add_reasons(root, &skipped) && json_add_assumed(root, r->assumed);
@@ -112,8 +104,7 @@ static void write_row(FILE *file, const void *rows, int64_t row)
     if (coll->why_skipped[0])
         fputs(",,", file);
     else
-        fprintf(file, "%.6g,%.6g,", 1e6 * coll->predicted_secs,
-                1e-9 * coll_busbw(coll, coll->predicted_secs));
+        fprintf(file, "%.6g,%.6g,", 1e6 * coll->predicted_secs, 1e-9 * coll_busbw(coll, coll->predicted_secs));
     csv_write(file, coll->why_skipped);
 }
 

@@ -9,13 +9,11 @@
 
 static int is_of_group(const measured_coll *coll, const measured_coll *first)
 {
-    return !first ||
-           (coll->work.coll == first->work.coll && strcmp(coll->machine, first->machine) == 0);
+    return !first || (coll->work.coll == first->work.coll && strcmp(coll->machine, first->machine) == 0);
 }
 
 /* Of the rows that are of a kind with `first`; NULL: of all. `numbers` has room for all. */
-static coll_score score_rows(const measured_coll *colls, int64_t n, const measured_coll *first,
-                             double *numbers)
+static coll_score score_rows(const measured_coll *colls, int64_t n, const measured_coll *first, double *numbers)
 {
     coll_score s = {.first = first ? first : colls, .mean = 0};
     size_t found = 0;
@@ -50,8 +48,7 @@ int coll_scores_make(const measured_coll *colls, int64_t n, coll_scores *out, fa
         for (int64_t i = 0; i < n; i++) {
             size_t at = 0;
             while (at < out->n_groups && !is_of_group(&colls[i], out->groups[at].first)) at++;
-            if (at == out->n_groups)
-                out->groups[out->n_groups++] = score_rows(colls, n, &colls[i], numbers);
+            if (at == out->n_groups) out->groups[out->n_groups++] = score_rows(colls, n, &colls[i], numbers);
         }
     }
     free(numbers);

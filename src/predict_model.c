@@ -55,8 +55,7 @@ static int apply_settings(const predictor *all, qdr_machine *machine, failure *w
 {
     for (int i = 0; i < all->n_settings; i++) {
         const char *key = key_for(all->settings[i].key, machine);
-        if (key && fail_status(why, qdr_machine_set(machine, key, all->settings[i].value)))
-            return why->code;
+        if (key && fail_status(why, qdr_machine_set(machine, key, all->settings[i].value))) return why->code;
     }
     return all->n_settings ? fail_status(why, qdr_machine_check(machine, machine->name)) : EXIT_OK;
 }
@@ -80,8 +79,7 @@ static void names_of_machines(const predictor *all, char *names, size_t bytes)
                               strcmp(all->machines[before].machine.name, known->machine.name) != 0))
             before++;
         if (known->sentence[0] || before < i) continue;
-        used += (size_t)snprintf(names + used, bytes - used, "%s%s", used ? ", " : "",
-                                 known->machine.name);
+        used += (size_t)snprintf(names + used, bytes - used, "%s%s", used ? ", " : "", known->machine.name);
     }
 }
 
@@ -91,8 +89,7 @@ int predictor_check_settings(const predictor *all, failure *why)
     names_of_machines(all, names, sizeof names);
     for (int i = 0; *names && i < all->n_settings; i++)
         if (!is_used(all, all->settings[i].key))
-            return fail(why, EXIT_USAGE,
-                        "--set %.80s: no row is on a machine of that name; those used are %s",
+            return fail(why, EXIT_USAGE, "--set %.80s: no row is on a machine of that name; those used are %s",
                         all->settings[i].key, names);
     return EXIT_OK;
 }
@@ -104,8 +101,7 @@ static int load_machine(const predictor *all, known_machine *known, failure *why
         if (status == QDR_ERR_IO) return fail(why, EXIT_USAGE, "%s", qdr_last_error());
         if (fail_status(why, status)) return why->code;
     } else if (!*known->text) {
-        snprintf(known->sentence, sizeof known->sentence,
-                 "machine is missing; name one with --machine");
+        snprintf(known->sentence, sizeof known->sentence, "machine is missing; name one with --machine");
         return EXIT_OK;
     } else if (qdr_machine_find(known->text, &known->machine) != QDR_OK) {
         snprintf(known->sentence, sizeof known->sentence, "%s", qdr_last_error());
@@ -127,8 +123,7 @@ static const known_machine *find_machine(predictor *all, const char *text, failu
     return load_machine(all, known, why) ? NULL : known;
 }
 
-const qdr_machine *predictor_machine(predictor *all, const char *text, const char **why_not,
-                                     failure *why)
+const qdr_machine *predictor_machine(predictor *all, const char *text, const char **why_not, failure *why)
 {
     const known_machine *known = find_machine(all, text, why);
     *why_not = known ? known->sentence : "";
@@ -139,21 +134,18 @@ const qdr_machine *predictor_machine(predictor *all, const char *text, const cha
 
 static network_key key_of(const qdr_network *n)
 {
-    return (network_key){{n->layers, n->hidden, n->heads, n->kv_heads, n->head_size, n->ffn,
-                          n->vocab, n->context, n->positions, n->window, n->window_layers, n->gated,
-                          n->qkv_bias, n->out_bias, n->mlp_bias, n->norm,
-                          8 * n->norms_per_layer + n->parallel_residual, n->tied}};
+    return (network_key){{n->layers, n->hidden, n->heads, n->kv_heads, n->head_size, n->ffn, n->vocab, n->context,
+                          n->positions, n->window, n->window_layers, n->gated, n->qkv_bias, n->out_bias, n->mlp_bias,
+                          n->norm, 8 * n->norms_per_layer + n->parallel_residual, n->tied}};
 }
 
 /* NULL where the network is impossible, or after a failure. */
-static qdr_model *find_model(predictor *all, const known_machine *known, measured_run *run,
-                             failure *why)
+static qdr_model *find_model(predictor *all, const known_machine *known, measured_run *run, failure *why)
 {
     const size_t place = (size_t)(known - all->machines);
     const network_key key = key_of(&run->network);
     for (size_t i = all->n_models; i-- > 0;)
-        if (all->models[i].machine == place &&
-            memcmp(all->models[i].key.of, key.of, sizeof key.of) == 0)
+        if (all->models[i].machine == place && memcmp(all->models[i].key.of, key.of, sizeof key.of) == 0)
             return all->models[i].model;
     qdr_model *model = NULL;
     if (qdr_model_create(&known->machine, &run->network, &model) != QDR_OK) {
@@ -189,8 +181,7 @@ static void check_utilisation(const qdr_machine *machine, measured_run *run)
     const double tokens = (double)run->plan.batch * (double)run->plan.sequence;
     const double share = 6 * params * tokens / (run->n_gpus * run->secs * machine->bf16.peak_flops);
     if (share < least_utilisation)
-        row_skip(run->why_skipped, "utilisation below %.1f %%: a broken run",
-                 100 * least_utilisation);
+        row_skip(run->why_skipped, "utilisation below %.1f %%: a broken run", 100 * least_utilisation);
 }
 
 /* What the row leaves to the machine: its peak, and how many ranks a node has. */
@@ -200,8 +191,7 @@ static void complete(const qdr_machine *machine, measured_run *run)
     if (run->peak_share > 0 && !(run->secs > 0)) {
         run->tflops = 1e-12 * run->peak_share * machine->bf16.peak_flops;
         run->secs = run_flops(run) / (1e12 * run->tflops * run->n_gpus);
-        if (!(run->secs > 0))
-            row_skip(run->why_skipped, "pct_peak alone, and no flops can be counted");
+        if (!(run->secs > 0)) row_skip(run->why_skipped, "pct_peak alone, and no flops can be counted");
     }
     if (!run->shards_in_node) return;
     const int cells = plan->z * plan->d,

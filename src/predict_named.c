@@ -17,9 +17,7 @@ static char next_letter(const char *name, const char **at)
 {
     const char *begin = *at;
     while (is_separator(**at)) ++*at;
-    if (*at > begin && begin > name && isdigit((unsigned char)begin[-1]) &&
-        isdigit((unsigned char)**at))
-        return '-';
+    if (*at > begin && begin > name && isdigit((unsigned char)begin[-1]) && isdigit((unsigned char)**at)) return '-';
     return **at ? (char)tolower((unsigned char)*(*at)++) : '\0';
 }
 
@@ -71,8 +69,7 @@ int assumed_load_models(assumptions *all, failure *why)
     lister list = {.all = all};
     if (fail_status(why, qdr_network_list(add_name, &list))) return why->code;
     all->models = calloc(all->n_models ? all->n_models : 1, sizeof *all->models);
-    if (!all->models || list.has_failed)
-        return fail(why, EXIT_FAILED, "predict: no memory for the names of models");
+    if (!all->models || list.has_failed) return fail(why, EXIT_FAILED, "predict: no memory for the names of models");
     return EXIT_OK;
 }
 

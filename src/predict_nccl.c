@@ -113,8 +113,7 @@ static int write_row(nccl_reader *r)
                     "all_reduce, or another",
                     told->name);
     if (!ranks)
-        return fail(r->why, EXIT_USAGE,
-                    "%.300s: it does not say how many ranks there were; add --ranks or --machine",
+        return fail(r->why, EXIT_USAGE, "%.300s: it does not say how many ranks there were; add --ranks or --machine",
                     told->name);
     fprintf(r->table, "%s,%d,%s,%s", collective, ranks, r->words[0],
             time > 0 && isdigit((unsigned char)r->words[time][0]) ? r->words[time] : "");
@@ -145,8 +144,8 @@ static int read_line(nccl_reader *r)
     return is_row(r) ? write_row(r) : EXIT_OK;
 }
 
-int nccl_table(const char *bytes, size_t n_bytes, const nccl_told *told, char **table,
-               size_t *table_bytes, failure *why)
+int nccl_table(const char *bytes, size_t n_bytes, const nccl_told *told, char **table, size_t *table_bytes,
+               failure *why)
 {
     nccl_reader r = {.at = bytes, .end = bytes + n_bytes, .told = told, .why = why};
     *table = NULL;
@@ -158,7 +157,6 @@ int nccl_table(const char *bytes, size_t n_bytes, const nccl_told *told, char **
         read_line(&r);
     }
     putc('\n', r.table);
-    if (fclose(r.table) != 0)
-        return fail(why, EXIT_FAILED, "%.300s: no memory for its rows", told->name);
+    if (fclose(r.table) != 0) return fail(why, EXIT_FAILED, "%.300s: no memory for its rows", told->name);
     return why->code;
 }

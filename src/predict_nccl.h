@@ -19,7 +19,7 @@ typedef struct nccl_told {
 } nccl_told;
 /* A table with the columns collective, gpus, bytes and time_us (out of place), whose rows lie on
  * the lines that they have in the text; *table is to be freed. */
-int nccl_table(const char *bytes, size_t n_bytes, const nccl_told *told, char **table,
-               size_t *table_bytes, failure *why);
+int nccl_table(const char *bytes, size_t n_bytes, const nccl_told *told, char **table, size_t *table_bytes,
+               failure *why);
 
 #endif

@@ -47,10 +47,9 @@ void print_reasons(const skipped_rows *skipped)
     reason *reasons = count_reasons(skipped, &n);
     if (n) puts("# skipped:");
     for (size_t i = 0; i < n && i < SHOWN_REASONS; i++)
-        printf("#   %lld row%s: %s\n", (long long)reasons[i].n_rows,
-               reasons[i].n_rows == 1 ? "" : "s", reasons[i].text);
-    if (n > SHOWN_REASONS)
-        printf("#   … and %zu reasons more; see why_skipped of -o\n", n - SHOWN_REASONS);
+        printf("#   %lld row%s: %s\n", (long long)reasons[i].n_rows, reasons[i].n_rows == 1 ? "" : "s",
+               reasons[i].text);
+    if (n > SHOWN_REASONS) printf("#   … and %zu reasons more; see why_skipped of -o\n", n - SHOWN_REASONS);
     free(reasons);
 }
 
@@ -88,13 +87,13 @@ void print_assumed(const assumptions *all)
             n_rows += all->entries[end].n_rows;
         if (!entry->used) continue;
         if (!n++) puts("# assumed (values: --json):");
-        printf("#   %s%s%.100s: %s (%s; %lld row%s)\n",
-               assumed_place(all, entry, place, sizeof place), entry->model ? ", " : "",
+        printf("#   %s%s%.100s: %s (%s; %lld row%s)\n", assumed_place(all, entry, place, sizeof place),
+               entry->model ? ", " : "",
                end - i > 1    ? "each model"
                : entry->model ? entry->model
                               : "",
-               assumed_text(entry, end - i == 1, text, sizeof text), entry->reason,
-               (long long)n_rows, n_rows == 1 ? "" : "s");
+               assumed_text(entry, end - i == 1, text, sizeof text), entry->reason, (long long)n_rows,
+               n_rows == 1 ? "" : "s");
     }
     print_named(all, n);
 }
@@ -152,8 +151,7 @@ int json_add_reasons(json_t *object, const skipped_rows *skipped)
     int good = list && reasons;
     for (size_t i = 0; i < n && good; i++) {
         json_t *one = json_append(list);
-        good = one && json_add_text(one, "why", reasons[i].text) &&
-               json_add_integer(one, "rows", reasons[i].n_rows);
+        good = one && json_add_text(one, "why", reasons[i].text) && json_add_integer(one, "rows", reasons[i].n_rows);
     }
     free(reasons);
     return good;
@@ -169,8 +167,7 @@ static int add_entries(json_t *list, const assumption *entries, size_t n)
         if (!one || !json_add_text(one, "source", entry->source) ||
             (entry->model && !json_add_text(one, "model", entry->model)) ||
             !json_add_text(one, "values", assumed_text(entry, 1, text, sizeof text)) ||
-            !json_add_text(one, "reason", entry->reason) ||
-            !json_add_integer(one, "rows", entry->n_rows))
+            !json_add_text(one, "reason", entry->reason) || !json_add_integer(one, "rows", entry->n_rows))
             return 0;
     }
     return 1;
@@ -179,8 +176,7 @@ static int add_entries(json_t *list, const assumption *entries, size_t n)
 int json_add_assumed(json_t *object, const assumptions *all)
 {
     json_t *list = json_add_list(object, "assumed");
-    return list && add_entries(list, all->entries, all->n) &&
-           add_entries(list, all->models, all->n_models);
+    return list && add_entries(list, all->entries, all->n) && add_entries(list, all->models, all->n_models);
 }
 
 int json_print(json_t *root, int is_whole, failure *why)
@@ -215,11 +211,9 @@ int table_save(const csv_table *table, const added_columns *added, const char *p
 {
     FILE *file = fopen(path, "w");
     if (!file)
-        return fail(why, EXIT_USAGE, "--output %.300s: %s; name a file in a folder that exists",
-                    path, strerror(errno));
+        return fail(why, EXIT_USAGE, "--output %.300s: %s; name a file in a folder that exists", path, strerror(errno));
     write_kept(file, table, added, -1);
-    for (int i = 0; i < added->n; i++)
-        fprintf(file, "%s%c", added->names[i], i < added->n - 1 ? ',' : '\n');
+    for (int i = 0; i < added->n; i++) fprintf(file, "%s%c", added->names[i], i < added->n - 1 ? ',' : '\n');
     for (int64_t row = 0; row < table->n_rows; row++) {
         write_kept(file, table, added, row);
         added->write(file, added->rows, row);

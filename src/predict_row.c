@@ -63,15 +63,13 @@ int run_columns_find(const csv_table *table, run_columns *columns, failure *why)
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         *all[i].place = csv_find(table, all[i].name);
         if (all[i].is_needed && *all[i].place < 0)
-            return fail(
-                why, EXIT_USAGE,
-                "%.200s: there is no column '%s', only %s; the first line must name n_gpus, "
-                "batch and iter_time_s, tflops_per_gpu, pct_peak or notes, with commas "
-                "between them",
-                table->name, all[i].name, csv_names(table, names));
+            return fail(why, EXIT_USAGE,
+                        "%.200s: there is no column '%s', only %s; the first line must name n_gpus, "
+                        "batch and iter_time_s, tflops_per_gpu, pct_peak or notes, with commas "
+                        "between them",
+                        table->name, all[i].name, csv_names(table, names));
     }
-    if (columns->iter_time >= 0 || columns->tflops >= 0 || columns->pct_peak >= 0 ||
-        columns->notes >= 0)
+    if (columns->iter_time >= 0 || columns->tflops >= 0 || columns->pct_peak >= 0 || columns->notes >= 0)
         return EXIT_OK;
     return fail(why, EXIT_USAGE,
                 "%.200s: nothing is measured; a column iter_time_s, tflops_per_gpu, pct_peak or "
@@ -88,9 +86,8 @@ static double cell_number(row_reader *r, int column)
     double value = 0;
     const char *cell = csv_cell(r->table, r->row, column);
     if (csv_number(cell, &value) >= 0 && value >= 0) return value;
-    row_skip(r->run->why_skipped, "line %lld, column '%s': '%s' is no number",
-             (long long)r->table->lines[r->row], csv_column(r->table, column),
-             csv_printable(cell, shown));
+    row_skip(r->run->why_skipped, "line %lld, column '%s': '%s' is no number", (long long)r->table->lines[r->row],
+             csv_column(r->table, column), csv_printable(cell, shown));
     return 0;
 }
 
@@ -99,8 +96,8 @@ static int64_t cell_integer(row_reader *r, int column)
 {
     const double value = cell_number(r, column);
     if (value <= 1e15 && value == floor(value)) return (int64_t)value;
-    row_skip(r->run->why_skipped, "line %lld, column '%s': %g is no whole number",
-             (long long)r->table->lines[r->row], csv_column(r->table, column), value);
+    row_skip(r->run->why_skipped, "line %lld, column '%s': %g is no whole number", (long long)r->table->lines[r->row],
+             csv_column(r->table, column), value);
     return 0;
 }
 
@@ -154,8 +151,7 @@ static void set_kind(row_reader *r, qdr_network *network)
     network->norm = assumed_or(r, ASSUMED_NORM, 0) ? QDR_NORM_RMS : QDR_NORM_LAYER;
     network->qkv_bias = network->out_bias = network->mlp_bias = assumed_or(r, ASSUMED_BIASES, 1);
     network->norms_per_layer = 2;
-    snprintf(network->activation, sizeof network->activation, "%s",
-             network->gated ? "silu" : "gelu");
+    snprintf(network->activation, sizeof network->activation, "%s", network->gated ? "silu" : "gelu");
 }
 
 /* A value of the row or of what is assumed, which is not taken yet; 0: there is none. */
@@ -173,15 +169,14 @@ static assumption *model_of_name(row_reader *r, int lacks_sequence)
     qdr_status status;
     const run_columns *c = r->columns;
     const int64_t layers = known_value(r, c->layers, ASSUMED_LAYERS),
-                  hidden = known_value(r, c->hidden, ASSUMED_HIDDEN),
-                  heads = known_value(r, c->heads, ASSUMED_HEADS),
+                  hidden = known_value(r, c->hidden, ASSUMED_HIDDEN), heads = known_value(r, c->heads, ASSUMED_HEADS),
                   vocab = known_value(r, c->vocab, ASSUMED_VOCAB);
     r->lacks_shape = layers < 1 || hidden < 1 || heads < 1 || vocab < 1;
     if (!r->lacks_shape && !lacks_sequence) return NULL;
     assumption *model = assumed_model(r->assumed, r->run->model, &status);
     if (status != QDR_OK) row_skip(r->run->why_skipped, "%.300s", qdr_last_error());
-    if (!model || (layers && layers != model->network.layers) ||
-        (hidden && hidden != model->network.hidden) || (heads && heads != model->network.heads))
+    if (!model || (layers && layers != model->network.layers) || (hidden && hidden != model->network.hidden) ||
+        (heads && heads != model->network.heads))
         return NULL;
     return model;
 }
@@ -203,33 +198,28 @@ static void set_named(row_reader *r, assumption *model)
     else if (!network->positions)
         network->positions = network->context;
     const assumption *biases = assumed_take(&r->fit, ASSUMED_BIASES, 0);
-    if (biases)
-        network->qkv_bias = network->out_bias = network->mlp_bias =
-            (int)biases->numbers[ASSUMED_BIASES];
+    if (biases) network->qkv_bias = network->out_bias = network->mlp_bias = (int)biases->numbers[ASSUMED_BIASES];
     assumed_use(&r->fit, model, ASSUMED_NETWORK);
 }
 
 static void set_sequence(row_reader *r, const assumption *named, assumption *model)
 {
     qdr_plan *plan = &r->run->plan;
-    plan->sequence = value_of(r, r->columns->seq, ASSUMED_SEQUENCE,
-                              named ? named->network.context : 0);
+    plan->sequence = value_of(r, r->columns->seq, ASSUMED_SEQUENCE, named ? named->network.context : 0);
     if (plan->sequence > 0) return;
     plan->sequence = model ? model->network.context : 0;
     if (model)
         assumed_use(&r->fit, model, ASSUMED_SEQUENCE);
     else
-        row_skip(r->run->why_skipped,
-                 "seq is missing, and nothing is assumed; fill a column 'seq', let 'model' name a "
-                 "model that the program has, or give 'sequence' in a file of --assume");
+        row_skip(r->run->why_skipped, "seq is missing, and nothing is assumed; fill a column 'seq', let 'model' name a "
+                                      "model that the program has, or give 'sequence' in a file of --assume");
 }
 
 static void set_network(row_reader *r)
 {
     measured_run *run = r->run;
     const run_columns *c = r->columns;
-    const int has_shape = *csv_cell(r->table, r->row, c->layers) &&
-                          *csv_cell(r->table, r->row, c->hidden);
+    const int has_shape = *csv_cell(r->table, r->row, c->layers) && *csv_cell(r->table, r->row, c->hidden);
     const assumption *named = assumed_take(&r->fit, ASSUMED_NETWORK, has_shape);
     const int lacks_sequence = known_value(r, c->seq, ASSUMED_SEQUENCE) < 1;
     assumption *model = named ? NULL : model_of_name(r, lacks_sequence);
@@ -264,13 +254,12 @@ static int replicas_of(row_reader *r, double n_gpus, int tp, int pp)
     const double left = n_gpus / ((double)tp * pp);
     const int64_t dp = cell_integer(r, r->columns->dp);
     if ((dp && (double)dp != left) || left != floor(left) || left < 1 || left > INT32_MAX)
-        row_skip(r->run->why_skipped, "n_gpus is %.0f, which is not tp · pp · dp = %d · %d · %s",
-                 n_gpus, tp, pp, dp ? csv_cell(r->table, r->row, r->columns->dp) : "dp");
+        row_skip(r->run->why_skipped, "n_gpus is %.0f, which is not tp · pp · dp = %d · %d · %s", n_gpus, tp, pp,
+                 dp ? csv_cell(r->table, r->row, r->columns->dp) : "dp");
     return left >= 1 && left <= INT32_MAX ? (int)left : 1;
 }
 
-/* Shards of weights, and copies of all of them: of the row's words, or inside nodes, which the
- * machine decides. */
+/* Shards of weights, and copies of all of them: of the row's words, or inside nodes, which the machine decides. */
 static void set_shards(row_reader *r, int replicas)
 {
     int copies = 0, shards = 0;
@@ -280,8 +269,8 @@ static void set_shards(row_reader *r, int replicas)
     r->run->shards_in_node = shards == 0;
     if (!shards) return;
     if (replicas % shards || (copies && replicas / shards != copies))
-        row_skip(r->run->why_skipped, "HSDP: %d shards and %d copies of them are not dp = %d",
-                 shards, copies ? copies : 1, replicas);
+        row_skip(r->run->why_skipped, "HSDP: %d shards and %d copies of them are not dp = %d", shards,
+                 copies ? copies : 1, replicas);
     plan->z = shards;
     plan->d = replicas / shards;
 }
@@ -361,9 +350,7 @@ static void set_ways(row_reader *r)
     else
         plan->interleave = assumed_or(r, ASSUMED_INTERLEAVE, 1);
     if (plan->y == 1) return;
-    plan->layout = ways_sequence(r->way)
-                       ? QDR_SCATTERED
-                       : (qdr_layout)assumed_or(r, ASSUMED_LAYOUT, QDR_REPLICATED);
+    plan->layout = ways_sequence(r->way) ? QDR_SCATTERED : (qdr_layout)assumed_or(r, ASSUMED_LAYOUT, QDR_REPLICATED);
 }
 
 /* ---- what was measured ---- */
@@ -387,8 +374,7 @@ static double secs_of_rate(const row_reader *r)
     if (!behind || !(rate > 0)) return 0;
     const int is_each = strncmp(behind, "/gpu", 4) == 0 || strncmp(behind, " (per gpu", 9) == 0 ||
                         strncmp(behind, " per gpu", 8) == 0;
-    return (double)run->plan.batch * (double)run->plan.sequence /
-           (rate * (is_each ? run->n_gpus : 1));
+    return (double)run->plan.batch * (double)run->plan.sequence / (rate * (is_each ? run->n_gpus : 1));
 }
 
 static void set_time(row_reader *r)
@@ -400,16 +386,13 @@ static void set_time(row_reader *r)
                             assumed_or(r, ASSUMED_FLOPS_RECOMPUTED, 0);
     run->secs = cell_number(r, r->columns->iter_time);
     if (!(run->secs > 0)) run->secs = secs_of_rate(r);
-    if (!(run->secs > 0) && run->tflops > 0)
-        run->secs = run_flops(run) / (run->tflops * 1e12 * run->n_gpus);
+    if (!(run->secs > 0) && run->tflops > 0) run->secs = run_flops(run) / (run->tflops * 1e12 * run->n_gpus);
     if (run->secs > 0) return;
     run->peak_share = cell_number(r, r->columns->pct_peak) / 100;
     if (run->peak_share > 1)
-        row_skip(run->why_skipped, "pct_peak is %g: more than all of the peak",
-                 100 * run->peak_share);
+        row_skip(run->why_skipped, "pct_peak is %g: more than all of the peak", 100 * run->peak_share);
     if (!(run->peak_share > 0))
-        row_skip(run->why_skipped,
-                 "no time, rate of tokens, TFLOP/s or share of the peak was measured");
+        row_skip(run->why_skipped, "no time, rate of tokens, TFLOP/s or share of the peak was measured");
 }
 
 /* "mem 35.0 GB", "82.4 GiB": what frameworks call GB are 2^30 bytes. */
@@ -458,8 +441,8 @@ static void set_names(row_reader *r)
     text_words(r->text);
 }
 
-void run_read(const csv_table *table, const run_columns *columns, int64_t row,
-              const assumptions *assumed, measured_run *run, assumed_row *fit)
+void run_read(const csv_table *table, const run_columns *columns, int64_t row, const assumptions *assumed,
+              measured_run *run, assumed_row *fit)
 {
     row_reader r = {.table = table, .columns = columns, .row = row, .assumed = assumed, .run = run};
     *run = (measured_run){.secs = 0};

@@ -63,8 +63,7 @@ static void score_memory(const measured_run *const *runs, size_t n, numbers *all
         if (run->why_skipped[0]) continue;
         s->refused += (run->predicted_bytes > run->machine_bytes) / (double)s->n;
         if (run->memory_bytes > 0)
-            all->spare[n_memory++] = fabs(run->predicted_bytes - run->memory_bytes) /
-                                     run->memory_bytes;
+            all->spare[n_memory++] = fabs(run->predicted_bytes - run->memory_bytes) / run->memory_bytes;
     }
     s->n_memory = (int64_t)n_memory;
     s->memory_error = statistics_median(all->spare, n_memory);
@@ -73,12 +72,7 @@ static void score_memory(const measured_run *const *runs, size_t n, numbers *all
 /* What does not depend on groups. */
 static score score_rows(const measured_run *const *runs, size_t n, numbers *all)
 {
-    score s = {.first = runs[0],
-               .spearman = NAN,
-               .kendall = NAN,
-               .hit = NAN,
-               .mean_regret = NAN,
-               .worst_regret = NAN};
+    score s = {.first = runs[0], .spearman = NAN, .kendall = NAN, .hit = NAN, .mean_regret = NAN, .worst_regret = NAN};
     gather(runs, n, all);
     s.n = (int64_t)all->n;
     s.n_skipped = (int64_t)(n - all->n);
@@ -143,8 +137,7 @@ static void score_all(const measured_run *const *runs, size_t n, numbers *spare,
 {
     for (size_t source = 0, source_end; source < n; source = source_end) {
         const size_t first_group = out->n_groups;
-        for (source_end = source;
-             source_end < n && strcmp(runs[source]->source, runs[source_end]->source) == 0;) {
+        for (source_end = source; source_end < n && strcmp(runs[source]->source, runs[source_end]->source) == 0;) {
             const size_t begin = source_end;
             while (source_end < n && order_groups(runs[begin], runs[source_end]) == 0) source_end++;
             out->groups[out->n_groups++] = score_group(runs + begin, source_end - begin, spare);
@@ -163,8 +156,7 @@ int scores_make(const measured_run *runs, int64_t n_runs, scores *out, failure *
     const size_t n = (size_t)n_runs;
     const measured_run **order = malloc(n * sizeof *order);
     double *memory = malloc(3 * n * sizeof *memory);
-    *out = (scores){.groups = malloc(n * sizeof *out->groups),
-                    .sources = malloc(n * sizeof *out->sources)};
+    *out = (scores){.groups = malloc(n * sizeof *out->groups), .sources = malloc(n * sizeof *out->sources)};
     if (order && memory && out->groups && out->sources) {
         numbers spare = {memory, memory + n, memory + 2 * n, 0};
         for (size_t i = 0; i < n; i++) order[i] = &runs[i];

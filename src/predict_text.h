@@ -8,8 +8,7 @@
 
 /* Appends `more`, in lower case, as far as there is room. */
 void text_append(char *text, size_t bytes, const char *more);
-/* Makes blanks of '_', '-', '=' and ':', and one of several: "micro_batch_size=4" is then
- * "micro batch size 4". */
+/* Makes blanks of '_', '-', '=' and ':', and one of several: "micro_batch_size=4" is then "micro batch size 4". */
 void text_words(char *text);
 /* 1: one of the words, up to NULL, is in the text. */
 int text_has(const char *text, const char *const *words);

@@ -28,6 +28,5 @@ void unknown_add(unknown_words *words, const csv_table *table, int64_t row)
     const char *at = way;
     text_append(way, sizeof way, csv_cell(table, row, csv_find(table, "other_parallelism")));
     text_words(way);
-    while ((at = ways_unknown(at, word, sizeof word)) != NULL)
-        count(words, csv_printable(word, shown), row);
+    while ((at = ways_unknown(at, word, sizeof word)) != NULL) count(words, csv_printable(word, shown), row);
 }

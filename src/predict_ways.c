@@ -16,8 +16,8 @@ typedef const char *const words[];
 
 static words zero = {"zero stage", "zero", NULL};
 static words optimizer = {"distributed optimizer", "distributed optimiser", NULL};
-static words no_optimizer = {"no distributed optimizer", "no distributed optimiser",
-                             "distributed optimizer false", "distributed optimizer off", NULL};
+static words no_optimizer = {"no distributed optimizer", "no distributed optimiser", "distributed optimizer false",
+                             "distributed optimizer off", NULL};
 static words gradients = {"shard grad op", NULL};
 static words sharded = {"full shard", "fully sharded", "fully shard", "fsdp2", "fsdp", NULL};
 static words hybrid = {"hsdp", "hybrid sharding", "hybrid sharded", "hybrid shard", NULL};
@@ -58,19 +58,12 @@ static words selective = {"selective activation checkpointing",
                           "selective",
                           NULL};
 /* Without another word these mean all of it. */
-static words any_recompute = {"activation checkpointing", "activation checkpoint",
-                              "activation recomputation", "activation recompute",
-                              "gradient checkpointing",   NULL};
-static words micro_batch = {
-    "micro batch size", "microbatch size", "micro batch", "microbatch", "mbs", NULL};
-static words steps_of_gradients = {"gradient accumulation steps",
-                                   "gradient accumulation",
-                                   "grad accumulation",
-                                   "grad accum",
-                                   "grad acc",
-                                   NULL};
-static words interleave = {"interleave", "virtual pipeline size", "virtual pipeline", "vpp", "vp",
-                           NULL};
+static words any_recompute = {"activation checkpointing", "activation checkpoint",  "activation recomputation",
+                              "activation recompute",     "gradient checkpointing", NULL};
+static words micro_batch = {"micro batch size", "microbatch size", "micro batch", "microbatch", "mbs", NULL};
+static words steps_of_gradients = {
+    "gradient accumulation steps", "gradient accumulation", "grad accumulation", "grad accum", "grad acc", NULL};
+static words interleave = {"interleave", "virtual pipeline size", "virtual pipeline", "vpp", "vp", NULL};
 static words context = {"context parallel size", "context parallel", "cp", NULL};
 static words experts = {"expert parallel size", "expert parallel", "ep", NULL};
 static words sequence = {"sequence parallelism", "sequence parallel", "sequence", NULL};
@@ -133,10 +126,7 @@ int ways_zero(const char *text)
     return text_has(text, optimizer) && !text_has(text, no_optimizer) ? 1 : -1;
 }
 
-static int rank_count(double number)
-{
-    return number >= 1 && number <= INT32_MAX ? (int)number : 0;
-}
+static int rank_count(double number) { return number >= 1 && number <= INT32_MAX ? (int)number : 0; }
 
 int ways_hybrid(const char *text, int *replicas, int *shards)
 {
@@ -161,10 +151,7 @@ int ways_recompute(const char *text)
     return text_has(text, any_recompute) ? QDR_RECOMPUTE_FULL : -1;
 }
 
-int ways_micro_batch(const char *text, double *size)
-{
-    return text_number_after(text, micro_batch, size) != NULL;
-}
+int ways_micro_batch(const char *text, double *size) { return text_number_after(text, micro_batch, size) != NULL; }
 
 int ways_steps(const char *text, double *steps)
 {
@@ -176,24 +163,15 @@ int ways_interleave(const char *text, double *parts)
     return text_number_after(text, interleave, parts) && *parts <= INT32_MAX;
 }
 
-int ways_context(const char *text, double *ranks)
-{
-    return text_number_after(text, context, ranks) != NULL;
-}
+int ways_context(const char *text, double *ranks) { return text_number_after(text, context, ranks) != NULL; }
 
-int ways_experts(const char *text, double *ranks)
-{
-    return text_number_after(text, experts, ranks) != NULL;
-}
+int ways_experts(const char *text, double *ranks) { return text_number_after(text, experts, ranks) != NULL; }
 
 int ways_sequence(const char *text) { return text_has(text, sequence); }
 
 /* ---- what is not understood ---- */
 
-static int is_of_word(char letter)
-{
-    return isalnum((unsigned char)letter) || (unsigned char)letter >= 0x80;
-}
+static int is_of_word(char letter) { return isalnum((unsigned char)letter) || (unsigned char)letter >= 0x80; }
 
 /* Letters of a phrase at a text, whose words may be parted by a mark as well; 0: another text. */
 static size_t matched(const char *text, const char *phrase)

@@ -11,19 +11,14 @@ typedef struct narrow {
     int n_fraction, lowest;
 } narrow;
 
-static narrow narrow_of(qdr_dtype dtype)
-{
-    return dtype == QDR_F16 ? (narrow){10, -24} : (narrow){7, -133};
-}
+static narrow narrow_of(qdr_dtype dtype) { return dtype == QDR_F16 ? (narrow){10, -24} : (narrow){7, -133}; }
 
 static double read_narrow(narrow type, uint16_t bits)
 {
-    const int n = type.n_fraction, fraction = bits & ((1 << n) - 1),
-              exponent = (bits & 0x7fff) >> n;
+    const int n = type.n_fraction, fraction = bits & ((1 << n) - 1), exponent = (bits & 0x7fff) >> n;
     const double sign = bits >> 15 ? -1 : 1;
     if (exponent == 0x7fff >> n) return fraction ? (double)NAN : sign * (double)INFINITY;
-    return sign * (exponent ? ldexp(fraction + (1 << n), type.lowest + exponent - 1)
-                            : ldexp(fraction, type.lowest));
+    return sign * (exponent ? ldexp(fraction + (1 << n), type.lowest + exponent - 1) : ldexp(fraction, type.lowest));
 }
 
 /* To a whole number of steps, which are those of its power of two, or the smallest number; a carry
@@ -144,10 +139,7 @@ void reference_run(reference *problem)
 }
 
 /* Higham's γ_n = n·u / (1 - n·u). */
-static double gamma_of(double n, double unit_roundoff)
-{
-    return n * unit_roundoff / (1 - n * unit_roundoff);
-}
+static double gamma_of(double n, double unit_roundoff) { return n * unit_roundoff / (1 - n * unit_roundoff); }
 
 error_bound error_bound_of(error_shape shape)
 {
@@ -155,8 +147,7 @@ error_bound error_bound_of(error_shape shape)
     const double u64 = 0x1p-53, u = shape.dtype == QDR_F64 ? u64 : 0x1p-24;
     const double v = ldexp(1, -narrow_of(shape.dtype).n_fraction - 1);
     const double depth = (double)shape.n_terms + shape.n_members + 2;
-    const double summed = gamma_of(depth, u),
-                 reference_itself = gamma_of((double)shape.n_terms + 1, u64);
+    const double summed = gamma_of(depth, u), reference_itself = gamma_of((double)shape.n_terms + 1, u64);
     const double stored = is_rounded ? pow(1 + v, shape.n_roundings) - 1 : 0;
     const double half_step = is_rounded && shape.dtype == QDR_F16 ? 0x1p-25 : 0;
     return (error_bound){stored * (1 + summed) + summed + reference_itself,

@@ -6,19 +6,16 @@
 
 #include <quadrille/types.h>
 
-/* One element of memory as double, and back, rounded to nearest, ties to even. F32, F64, BF16
- * and F16. */
+/* One element of memory as double, and back, rounded to nearest, ties to even. F32, F64, BF16 and F16. */
 double element_read(qdr_dtype dtype, const void *memory, int64_t index);
 void element_write(qdr_dtype dtype, void *memory, int64_t index, double value);
 
-/* A number drawn from (seed, stream, index): uniform in [-1, 1), or one of -1, 0, 1 if is_exact,
- * rounded to dtype. */
+/* A number drawn from (seed, stream, index): uniform in [-1, 1), or one of -1, 0, 1 if is_exact, rounded to dtype. */
 double draw_value(uint64_t seed, int stream, int64_t index, int is_exact, qdr_dtype dtype);
 /* A whole number in [0, n), from (seed, stream). */
 int64_t draw_below(uint64_t seed, int stream, int64_t n);
 
-/* A result and, element by element, the sum of the absolute values of all terms that went into it.
- */
+/* A result and, element by element, the sum of the absolute values of all terms that went into it. */
 typedef struct reference_sums {
     double *value, *magnitude;
 } reference_sums;
@@ -43,8 +40,7 @@ typedef struct error_shape {
     int n_members; /* ranks whose partial sums were added */
     int n_roundings; /* on the way, for results in BF16 or F16; 0 for results in fp32 */
 } error_shape;
-/* |computed - reference| ≤ factor · magnitude + least. All zero: no error, as of sums of whole
- * numbers. */
+/* |computed - reference| ≤ factor · magnitude + least. All zero: no error, as of sums of whole numbers. */
 typedef struct error_bound {
     double factor, least;
 } error_bound;

@@ -64,8 +64,7 @@ double statistics_spearman(const double *a, const double *b, size_t n)
     if (n < 2) return NAN;
     double *ranks = malloc(2 * n * sizeof *ranks);
     double answer = no_memory;
-    if (ranks && set_ranks(a, n, ranks) && set_ranks(b, n, ranks + n))
-        answer = pearson(ranks, ranks + n, n);
+    if (ranks && set_ranks(a, n, ranks) && set_ranks(b, n, ranks + n)) answer = pearson(ranks, ranks + n, n);
     free(ranks);
     return answer;
 }
@@ -97,8 +96,7 @@ typedef enum equality { EQUAL_A, EQUAL_B, EQUAL_BOTH } equality;
 
 static int equal(const pair *x, const pair *y, equality which)
 {
-    return (which == EQUAL_B || compare(x->a, y->a) == 0) &&
-           (which == EQUAL_A || compare(x->b, y->b) == 0);
+    return (which == EQUAL_B || compare(x->a, y->a) == 0) && (which == EQUAL_A || compare(x->b, y->b) == 0);
 }
 
 static double count_ties(const pair *pairs, size_t n, equality which)
@@ -120,8 +118,7 @@ double statistics_kendall(const double *a, const double *b, size_t n)
     if (pairs && spare) {
         const double all = 0.5 * (double)n * (double)(n - 1);
         qsort(pairs, n, sizeof *pairs, by_a);
-        const double ties_a = count_ties(pairs, n, EQUAL_A),
-                     ties_both = count_ties(pairs, n, EQUAL_BOTH);
+        const double ties_a = count_ties(pairs, n, EQUAL_A), ties_both = count_ties(pairs, n, EQUAL_BOTH);
         const double discordant = merge_sort(pairs, spare, n);
         const double ties_b = count_ties(pairs, n, EQUAL_B);
         const double concordant = all - ties_a - ties_b + ties_both - discordant;

@@ -11,26 +11,15 @@
 
 #define MAX_GRID (1 << 16)
 
-enum {
-    OPTION_XML,
-    OPTION_RANKS,
-    OPTION_GRID,
-    OPTION_ORDER,
-    OPTION_RANKS_PER_NODE,
-    OPTION_ON,
-    OPTION_JSON,
-    OPTION_SVG
-};
+enum { OPTION_XML, OPTION_RANKS, OPTION_GRID, OPTION_ORDER, OPTION_RANKS_PER_NODE, OPTION_ON, OPTION_JSON, OPTION_SVG };
 
 static const option_spec specs[] = {
     {"xml", 0, "FILE", "a machine that hwloc recorded (lstopo FILE.xml); default: this one"},
     {"ranks", 0, NULL, "start MPI and list ranks and their binding; default under mpiexec"},
     {"grid", 0, "GRID", "say on which links the axes of GXxGYxGZxGD lie"},
     {"order", 0, "ORDER", "of the axes, the fastest first; default xyzd"},
-    {"ranks-per-node", 0, "R",
-     "lay the grid on nodes of R ranks; default: one for each GPU, or core"},
-    {"on", 0, "WHAT",
-     "ranks are on gpus or cores; default: GPUs if there are any and no ranks run"},
+    {"ranks-per-node", 0, "R", "lay the grid on nodes of R ranks; default: one for each GPU, or core"},
+    {"on", 0, "WHAT", "ranks are on gpus or cores; default: GPUs if there are any and no ranks run"},
     {"json", 0, NULL, "print one JSON object"},
     {"svg", 0, "FILE", "draw it, too"},
     {"help", 'h', NULL, "print this"},
@@ -62,8 +51,7 @@ static int take_option(int index, const char *value, void *user, failure *why)
     case OPTION_RANKS: options->wants_ranks = 1; break;
     case OPTION_GRID: return option_large_grid("grid", value, MAX_GRID, &options->grid, why);
     case OPTION_ORDER: options->order = value; return option_order("order", value, why);
-    case OPTION_RANKS_PER_NODE:
-        return option_integer("ranks-per-node", value, 1, 1024, &options->n_on_node, why);
+    case OPTION_RANKS_PER_NODE: return option_integer("ranks-per-node", value, 1, 1024, &options->n_on_node, why);
     case OPTION_ON: return take_on(value, &options->on, why);
     case OPTION_JSON: options->is_json = 1; break;
     case OPTION_SVG: options->svg = value; break;
@@ -76,8 +64,7 @@ static int check_options(const topo_options *options, failure *why)
 {
     const int has_layout = options->order || options->n_on_node || options->on;
     if (has_layout && !options->grid.x)
-        return fail(why, EXIT_USAGE,
-                    "topo: --%s lays out a grid; name one with --grid, such as --grid 2x2x2x1",
+        return fail(why, EXIT_USAGE, "topo: --%s lays out a grid; name one with --grid, such as --grid 2x2x2x1",
                     options->order       ? "order"
                     : options->n_on_node ? "ranks-per-node"
                                          : "on");
@@ -96,8 +83,7 @@ static int check_layout(const topo_options *options, const topo_report *report, 
     const qdr_topo *topo = report->topo;
     const int n_needed = grid_ranks(options->grid);
     if (options->on == ON_GPUS && !topo->n_gpus)
-        return fail(why, EXIT_USAGE, "topo: there are no GPUs for --on gpus (%s); use --on cores",
-                    topo->gpu_source);
+        return fail(why, EXIT_USAGE, "topo: there are no GPUs for --on gpus (%s); use --on cores", topo->gpu_source);
     if (report->ranks && !options->n_on_node && report->n_ranks != n_needed)
         return fail(why, EXIT_USAGE,
                     "topo: the grid has %d ranks, but %d %s started: use mpiexec -n %d, or say how "
@@ -114,8 +100,7 @@ static int lay(const topo_options *options, topo_report *report, failure *why)
         .size = options->grid,
         .order = options->order ? options->order : "xyzd",
         .n_on_node = (int)options->n_on_node,
-        .on_gpus = options->on == ON_GPUS ||
-                   (options->on == ON_DEFAULT && !is_live && report->topo->n_gpus > 0),
+        .on_gpus = options->on == ON_GPUS || (options->on == ON_DEFAULT && !is_live && report->topo->n_gpus > 0),
     };
     return topo_lay(report->topo, report->ranks, report->n_ranks, &report->layout, why);
 }
@@ -124,8 +109,7 @@ static int draw(const char *path, const topo_report *report, failure *why)
 {
     FILE *file = fopen(path, "w");
     if (!file)
-        return fail(why, EXIT_USAGE, "--svg %.300s: %s; name a file in a folder that exists", path,
-                    strerror(errno));
+        return fail(why, EXIT_USAGE, "--svg %.300s: %s; name a file in a folder that exists", path, strerror(errno));
     const int good = topo_draw(file, report);
     if (fclose(file) != 0 || !good)
         return fail(why, EXIT_FAILED, "--svg %.300s: it could not be written; make room", path);
@@ -136,8 +120,7 @@ static int draw(const char *path, const topo_report *report, failure *why)
 static int write_report(const topo_options *options, topo_report *report, failure *why)
 {
     if (!lay(options, report, why) && (!options->svg || !draw(options->svg, report, why))) {
-        const int good = options->is_json ? topo_write_json(stdout, report)
-                                          : topo_print(stdout, report);
+        const int good = options->is_json ? topo_write_json(stdout, report) : topo_print(stdout, report);
         if (!good) fail(why, EXIT_FAILED, "topo: standard output cannot be written");
     }
     free(report->layout.places);
@@ -189,14 +172,11 @@ static int run(int argc, char **argv)
     failure why = {0};
     int code = EXIT_FAILED;
     const int is_launched = qdr_launched() > 1;
-    if (options_read(argc, argv, specs, take_option, &options, &why) ||
-        check_options(&options, &why))
+    if (options_read(argc, argv, specs, take_option, &options, &why) || check_options(&options, &why))
         return is_launched ? fail_print_once(&why) : fail_print(&why);
-    if (!is_launched && !options.wants_ranks)
-        return run_alone(&options, &why) ? fail_print(&why) : EXIT_OK;
+    if (!is_launched && !options.wants_ranks) return run_alone(&options, &why) ? fail_print(&why) : EXIT_OK;
     const qdr_context_opts on_cpu = {QDR_OPTS_INIT, .device = "cpu"}; /* it computes nothing */
-    if (fail_status(&why, qdr_launch(0, &on_cpu, run_rank, &options, &code)))
-        return fail_print(&why);
+    if (fail_status(&why, qdr_launch(0, &on_cpu, run_rank, &options, &code))) return fail_print(&why);
     return code;
 }
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `quadrille topo` has to say, gathered before any of it is written: as text, as JSON, as SVG.
- */
+/* What `quadrille topo` has to say, gathered before any of it is written: as text, as JSON, as SVG. */
 #ifndef QUADRILLE_SRC_TOPO_H
 #define QUADRILLE_SRC_TOPO_H
 
@@ -34,13 +33,11 @@ typedef struct topo_report {
     topo_layout layout;
 } topo_report;
 
-/* topo_ranks.c: all ranks of the context tell each other. On all ranks; freed by the caller.
- * Collective. */
+/* topo_ranks.c: all ranks of the context tell each other. On all ranks; freed by the caller. Collective. */
 int topo_gather(qdr_context *ctx, const qdr_topo *topo, topo_rank **ranks, failure *why);
 /* Fills the layout's places and axes; its size, order, n_on_node (0: as many as there are GPUs, or
  * cores) and on_gpus are set. */
-int topo_lay(const qdr_topo *topo, const topo_rank *ranks, int n_ranks, topo_layout *layout,
-             failure *why);
+int topo_lay(const qdr_topo *topo, const topo_rank *ranks, int n_ranks, topo_layout *layout, failure *why);
 
 /* Each writes all of a report. Returns 0 if the file could not be written. */
 int topo_print(FILE *file, const topo_report *report);
@@ -64,8 +61,7 @@ void topo_layout_text(const topo_layout *layout, char *text, size_t capacity);
 /* 1: some rates of GPU links are hwloc's own, which readers must know. */
 int topo_has_assumed(const qdr_topo *topo);
 #define TOPO_ASSUMED "? after a rate: hwloc writes 100 GB/s for every XGMI link, whatever it is"
-/* Names of GPUs or adapters in a NUMA node, one after the other; numa -1: in none. Returns how
- * many. */
+/* Names of GPUs or adapters in a NUMA node, one after the other; numa -1: in none. Returns how many. */
 int topo_list_gpus(const qdr_topo *topo, int numa, char *text, size_t capacity);
 int topo_list_nics(const qdr_topo *topo, int numa, char *text, size_t capacity);
 

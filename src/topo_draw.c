@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The picture of a machine as SVG: packages with NUMA nodes, caches, cores and devices; then links,
- * ranks and axes. */
+/* The picture of a machine as SVG: packages with NUMA nodes, caches, cores and devices; then links, ranks and axes. */
 #include <math.h>
 #include <string.h>
 
@@ -93,10 +92,8 @@ static void draw_nic(const page *p, flow *f, int index)
     topo_rate_text(is_line ? nic->rate : nic->pci_rate, 0, rate);
     page_begin_title(p, "network adapter %s, %s", nic->name, nic->bus);
     page_box(p, x, y, width, CHIP, STYLE_NIC);
-    page_text(p, x + width / 2, y + (has_rate ? 15 : 22), "text-anchor=\"middle\"", "%s",
-              nic->name);
-    if (has_rate)
-        page_text(p, x + width / 2, y + 29, STYLE_TINY, "%s%s GB/s", is_line ? "" : "PCI ", rate);
+    page_text(p, x + width / 2, y + (has_rate ? 15 : 22), "text-anchor=\"middle\"", "%s", nic->name);
+    if (has_rate) page_text(p, x + width / 2, y + 29, STYLE_TINY, "%s%s GB/s", is_line ? "" : "PCI ", rate);
     page_end_title(p);
 }
 
@@ -106,11 +103,9 @@ static double draw_devices(const page *p, int package, int numa, double x, doubl
     const qdr_topo *topo = p->report->topo;
     flow f = flow_begin(x, y, width, 6);
     for (int i = 0; i < topo->n_gpus; i++)
-        if (topo->gpus[i].numa == numa && (numa >= 0 || topo->gpus[i].package == package))
-            draw_gpu(p, &f, i);
+        if (topo->gpus[i].numa == numa && (numa >= 0 || topo->gpus[i].package == package)) draw_gpu(p, &f, i);
     for (int i = 0; i < topo->n_nics; i++)
-        if (topo->nics[i].numa == numa && (numa >= 0 || topo->nics[i].package == package))
-            draw_nic(p, &f, i);
+        if (topo->nics[i].numa == numa && (numa >= 0 || topo->nics[i].package == package)) draw_nic(p, &f, i);
     return f.bottom;
 }
 
@@ -130,8 +125,8 @@ static void draw_numa(const page *p, int index, double x, double y, double width
     char bytes[24];
     topo_bytes_text(numa->bytes, bytes);
     page_box(p, x, y, width, height, STYLE_NUMA);
-    page_text(p, x + PAD, y + 15, "font-size=\"12\"", "NUMA node %d: %s, %d core%s", index, bytes,
-              numa->n_cores, numa->n_cores == 1 ? "" : "s");
+    page_text(p, x + PAD, y + 15, "font-size=\"12\"", "NUMA node %d: %s, %d core%s", index, bytes, numa->n_cores,
+              numa->n_cores == 1 ? "" : "s");
     const double cores = draw_cores(p, index, x + PAD, y + LABEL + 6, width - 2 * PAD);
     draw_devices(p, -1, index, x + PAD, cores + 7, width - 2 * PAD);
 }
@@ -151,8 +146,7 @@ static double draw_numas(const page *p, int package, double x, double y, double 
     for (int i = 0; i < topo->n_numas; i++) {
         if (topo->numas[i].package != package) continue;
         const int row = n_drawn / n_wide;
-        draw_numa(p, i, x + (n_drawn % n_wide) * (each + PAD), y + row * (height + PAD), each,
-                  height);
+        draw_numa(p, i, x + (n_drawn % n_wide) * (each + PAD), y + row * (height + PAD), each, height);
         n_drawn++;
     }
     const int n_rows = (n + n_wide - 1) / n_wide;
@@ -163,8 +157,7 @@ static double draw_package(const page *p, int index, double x, double y, double 
 {
     const qdr_topo_package *package = &p->report->topo->packages[index];
     page_text(p, x + PAD, y + 18, "font-weight=\"bold\"", "package %d", index);
-    page_text(p, x + PAD + 74, y + 18, STYLE_SMALL, "%.60s, %d cores", package->model,
-              package->n_cores);
+    page_text(p, x + PAD + 74, y + 18, STYLE_SMALL, "%.60s, %d cores", package->model, package->n_cores);
     double bottom = draw_numas(p, index, x + PAD, y + 28, width - 2 * PAD);
     const double devices = draw_devices(p, index, -1, x + PAD, bottom, width - 2 * PAD);
     if (devices > bottom) bottom = devices + PAD;
@@ -179,8 +172,7 @@ static double draw_packages(const page *p, double y)
     const double room = PAGE_WIDTH - 2 * PAGE_MARGIN, each = (room - (n_wide - 1) * gap) / n_wide;
     for (int i = 0; i < n; i += n_wide) {
         double bottom = y;
-        for (int j = i; j < n && j < i + n_wide; j++)
-            bottom = fmax(bottom, draw_package(&blank, j, 0, y, each));
+        for (int j = i; j < n && j < i + n_wide; j++) bottom = fmax(bottom, draw_package(&blank, j, 0, y, each));
         for (int j = i; j < n && j < i + n_wide; j++) {
             const double x = PAGE_MARGIN + (j - i) * (each + gap);
             page_box(p, x, y, each, bottom - y, STYLE_PACKAGE);
@@ -205,9 +197,8 @@ static void draw_summary(const page *p, double y)
 double draw_machine(const page *p, double y)
 {
     const qdr_topo *topo = p->report->topo;
-    page_text(p, PAGE_MARGIN, y + 20, "font-size=\"18\" font-weight=\"bold\"", "%s%s%s%s",
-              topo->host, *topo->host && *topo->product ? ", " : "", topo->product,
-              topo->is_this_machine ? "" : " (recorded)");
+    page_text(p, PAGE_MARGIN, y + 20, "font-size=\"18\" font-weight=\"bold\"", "%s%s%s%s", topo->host,
+              *topo->host && *topo->product ? ", " : "", topo->product, topo->is_this_machine ? "" : " (recorded)");
     draw_summary(p, y + 40);
     return draw_packages(p, y + 68);
 }

@@ -25,18 +25,15 @@ double draw_ranks(const page *p, double y)
     page_text(p, PAGE_MARGIN, y + 20, STYLE_HEADING, "Ranks that run");
     const int n = report->n_ranks < MAX_DRAWN_RANKS ? report->n_ranks : MAX_DRAWN_RANKS;
     if (n < report->n_ranks)
-        page_text(p, PAGE_MARGIN + 126, y + 20, STYLE_SMALL, "the first %d of %d", n,
-                  report->n_ranks);
+        page_text(p, PAGE_MARGIN + 126, y + 20, STYLE_SMALL, "the first %d of %d", n, report->n_ranks);
     for (int i = 0; i < n; i++) {
         const topo_rank *rank = &report->ranks[i];
         double x, top;
         flow_next(&f, 130, 36, &x, &top);
         page_begin_title(p, "rank %d on %s, cpus %s", i, rank->host, rank->cpus);
         page_box(p, x, top, 130, 36, "fill=\"#eef0f3\" stroke=\"#b9bfc8\"");
-        page_text(p, x + 65, top + 15, "text-anchor=\"middle\"", "rank %d, node %d", i,
-                  rank->place.node);
-        page_text(p, x + 65, top + 29, STYLE_TINY, "cpus %.18s%s", rank->cpus,
-                  strlen(rank->cpus) > 18 ? "..." : "");
+        page_text(p, x + 65, top + 15, "text-anchor=\"middle\"", "rank %d, node %d", i, rank->place.node);
+        page_text(p, x + 65, top + 29, STYLE_TINY, "cpus %.18s%s", rank->cpus, strlen(rank->cpus) > 18 ? "..." : "");
         page_end_title(p);
     }
     return f.bottom + 12;
@@ -52,13 +49,11 @@ static int group_of(const qdr_topo_axis *axis, int rank)
 
 static void draw_rank(const page *p, const qdr_topo_axis *axis, int rank, double x, double y)
 {
-    static const char *const colours[] = {"#9ecae1", "#fdd0a2", "#a1d99b", "#dadaeb",
-                                          "#fcbba1", "#d9d98c", "#a8ddd0", "#f2b6d8",
-                                          "#c7b299", "#b8c4e8", "#d0e89a", "#e3b3b3"};
+    static const char *const colours[] = {"#9ecae1", "#fdd0a2", "#a1d99b", "#dadaeb", "#fcbba1", "#d9d98c",
+                                          "#a8ddd0", "#f2b6d8", "#c7b299", "#b8c4e8", "#d0e89a", "#e3b3b3"};
     const int group = group_of(axis, rank);
     char style[64];
-    snprintf(style, sizeof style, "fill=\"%s\"",
-             axis->n_ranks > 1 ? colours[group % 12] : "#eeeeee");
+    snprintf(style, sizeof style, "fill=\"%s\"", axis->n_ranks > 1 ? colours[group % 12] : "#eeeeee");
     page_begin_title(p, "rank %d, group %d of this axis", rank, group);
     page_box(p, x, y, CELL - 2, CELL - 2, style);
     page_text(p, x + CELL / 2.0 - 1, y + 13, "font-size=\"9\" text-anchor=\"middle\"", "%d", rank);
@@ -102,8 +97,7 @@ static double draw_nodes(const page *p, const qdr_topo_axis *axis, double y)
         n_drawn += n < left ? n : left;
     }
     if (n_drawn == layout->n_ranks) return f.bottom;
-    page_text(p, LEFT, f.bottom + 15, STYLE_SMALL, "... and %d more ranks",
-              layout->n_ranks - n_drawn);
+    page_text(p, LEFT, f.bottom + 15, STYLE_SMALL, "... and %d more ranks", layout->n_ranks - n_drawn);
     return f.bottom + 20;
 }
 
@@ -114,14 +108,13 @@ static double draw_link(const page *p, const qdr_topo_axis *axis, double y)
     char style[80], rate[24];
     snprintf(style, sizeof style, "fill=\"%s\"", link_colour(axis->link));
     page_box(p, x, y, 134, 26, style);
-    snprintf(style, sizeof style, "text-anchor=\"middle\" font-weight=\"bold\" fill=\"%s\"",
-             link_ink(axis->link));
+    snprintf(style, sizeof style, "text-anchor=\"middle\" font-weight=\"bold\" fill=\"%s\"", link_ink(axis->link));
     page_text(p, x + 67, y + 17, style, "%s", qdr_link_name(axis->link));
     if (axis->link == QDR_LINK_NONE) return y + 28;
     topo_rate_text(axis->rate, axis->is_assumed, rate);
     if (axis->rate > 0) page_text(p, x + 142, y + 11, "font-size=\"11\"", "%s GB/s", rate);
-    page_text(p, x + 142, y + (axis->rate > 0 ? 24 : 17), STYLE_SMALL, "%d group%s on a node",
-              axis->n_siblings, axis->n_siblings == 1 ? "" : "s");
+    page_text(p, x + 142, y + (axis->rate > 0 ? 24 : 17), STYLE_SMALL, "%d group%s on a node", axis->n_siblings,
+              axis->n_siblings == 1 ? "" : "s");
     if (axis->link != QDR_LINK_NETWORK || axis->inner == QDR_LINK_NONE) return y + 28;
     page_text(p, x, y + 40, STYLE_SMALL, "inside a node: %s", qdr_link_name(axis->inner));
     return y + 42;
@@ -132,10 +125,9 @@ static double draw_axis(const page *p, int index, double y)
     static const char *const names[] = {"x", "y", "z", "d"};
     const qdr_topo_axis *axis = &p->report->layout.axes[index];
     page_text(p, PAGE_MARGIN, y + 20, "font-size=\"18\" font-weight=\"bold\"", "%s", names[index]);
-    page_text(p, PAGE_MARGIN + 24, y + 13, "font-size=\"11\"", "%d rank%s, stride %d",
-              axis->n_ranks, axis->n_ranks == 1 ? "" : "s", axis->stride);
-    page_text(p, PAGE_MARGIN + 24, y + 27, STYLE_SMALL, "over %d node%s", axis->n_nodes,
-              axis->n_nodes == 1 ? "" : "s");
+    page_text(p, PAGE_MARGIN + 24, y + 13, "font-size=\"11\"", "%d rank%s, stride %d", axis->n_ranks,
+              axis->n_ranks == 1 ? "" : "s", axis->stride);
+    page_text(p, PAGE_MARGIN + 24, y + 27, STYLE_SMALL, "over %d node%s", axis->n_nodes, axis->n_nodes == 1 ? "" : "s");
     const double bottom = draw_nodes(p, axis, y);
     return fmax(bottom, draw_link(p, axis, y)) + 12;
 }
@@ -146,10 +138,9 @@ double draw_layout(const page *p, double y)
     if (!p->report->layout.size.x) return y;
     topo_layout_text(&p->report->layout, text, sizeof text);
     page_text(p, PAGE_MARGIN, y + 20, STYLE_HEADING, "%s", text);
-    page_text(
-        p, PAGE_MARGIN, y + 37, STYLE_SMALL,
-        "On what each axis lies: the slowest link between two ranks of a group, and how many "
-        "groups share it. A frame is a node, a square a rank; ranks of a group have one colour.");
+    page_text(p, PAGE_MARGIN, y + 37, STYLE_SMALL,
+              "On what each axis lies: the slowest link between two ranks of a group, and how many "
+              "groups share it. A frame is a node, a square a rank; ranks of a group have one colour.");
     y += 50;
     for (int axis = 0; axis < QDR_N_AXES; axis++) y = draw_axis(p, axis, y);
     return y;

@@ -19,8 +19,7 @@ static void draw_cell(const page *p, double x, double y, double width, int a, in
     page_begin_title(p, "GPU %d and GPU %d: %s", a, b, qdr_link_name(link));
     page_box(p, x, y, width - 2, CELL_HEIGHT - 2, style);
     topo_pair_text(topo, a, b, text);
-    snprintf(style, sizeof style, "font-size=\"10\" text-anchor=\"middle\" fill=\"%s\"",
-             link_ink(link));
+    snprintf(style, sizeof style, "font-size=\"10\" text-anchor=\"middle\" fill=\"%s\"", link_ink(link));
     if (width >= 40) page_text(p, x + width / 2 - 1, y + 15, style, "%s", text);
     page_end_title(p);
 }
@@ -81,8 +80,7 @@ double draw_links(const page *p, double y)
     const double room = PAGE_WIDTH - LEFT - PAGE_MARGIN - KEY_WIDTH;
     const double width = fmin(CELL_WIDTH, room / n);
     page_text(p, PAGE_MARGIN, y + 20, STYLE_HEADING, "Links of GPUs");
-    page_text(p, PAGE_MARGIN + 126, y + 20, STYLE_SMALL, "GB/s in each direction; %s",
-              p->report->topo->gpu_source);
+    page_text(p, PAGE_MARGIN + 126, y + 20, STYLE_SMALL, "GB/s in each direction; %s", p->report->topo->gpu_source);
     const double matrix = draw_matrix(p, y + 30, width);
     const double key = draw_key(p, LEFT + n * width + 20, y + 48);
     return fmax(matrix, key) + 12;

@@ -8,9 +8,8 @@
 void page_box(const page *p, double x, double y, double width, double height, const char *style)
 {
     if (p->file)
-        fprintf(p->file,
-                "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" rx=\"3\" %s/>\n", x, y,
-                width, height, style);
+        fprintf(p->file, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" rx=\"3\" %s/>\n", x, y, width,
+                height, style);
 }
 
 /* Names come from files: signs of XML are spelt, and what is not plain ASCII is left out. */
@@ -84,7 +83,6 @@ const char *link_colour(qdr_link link)
 
 const char *link_ink(qdr_link link)
 {
-    const int is_dark = (link >= QDR_LINK_SAME && link <= QDR_LINK_XGMI_MODULE) ||
-                        link == QDR_LINK_NETWORK;
+    const int is_dark = (link >= QDR_LINK_SAME && link <= QDR_LINK_XGMI_MODULE) || link == QDR_LINK_NETWORK;
     return is_dark ? "#ffffff" : "#222222";
 }

@@ -91,8 +91,7 @@ static void count_nodes(topo_layout *layout)
     for (int rank = 0; rank < layout->n_ranks; rank++) {
         const int node = layout->places[rank].node;
         int n = 0;
-        for (int other = 0; other < layout->n_ranks; other++)
-            n += layout->places[other].node == node;
+        for (int other = 0; other < layout->n_ranks; other++) n += layout->places[other].node == node;
         if (n > layout->n_on_node) layout->n_on_node = n;
         if (node >= layout->n_nodes) layout->n_nodes = node + 1;
     }
@@ -106,15 +105,13 @@ static void take_live(const qdr_topo *topo, const topo_rank *ranks, topo_layout 
     if (layout->on_gpus) put_on_gpus(topo, layout);
 }
 
-int topo_lay(const qdr_topo *topo, const topo_rank *ranks, int n_ranks, topo_layout *layout,
-             failure *why)
+int topo_lay(const qdr_topo *topo, const topo_rank *ranks, int n_ranks, topo_layout *layout, failure *why)
 {
     const grid_size size = layout->size;
     const int sizes[QDR_N_AXES] = {size.x, size.y, size.z, size.d};
     layout->n_ranks = grid_ranks(size);
     layout->places = calloc((size_t)layout->n_ranks, sizeof *layout->places);
-    if (!layout->places)
-        return fail(why, EXIT_NOTHING_FITS, "topo: no memory for %d ranks", layout->n_ranks);
+    if (!layout->places) return fail(why, EXIT_NOTHING_FITS, "topo: no memory for %d ranks", layout->n_ranks);
     if (ranks && n_ranks == layout->n_ranks && !layout->n_on_node)
         take_live(topo, ranks, layout);
     else

@@ -27,8 +27,7 @@ void topo_rate_text(double rate, int is_assumed, char text[24])
         snprintf(text, 24, "%.3g%s", 1e-9 * rate, is_assumed ? "?" : "");
 }
 
-__attribute__((format(printf, 3, 4))) static void append(char *text, size_t capacity,
-                                                         const char *format, ...)
+__attribute__((format(printf, 3, 4))) static void append(char *text, size_t capacity, const char *format, ...)
 {
     const size_t length = strlen(text);
     va_list arguments;
@@ -39,8 +38,7 @@ __attribute__((format(printf, 3, 4))) static void append(char *text, size_t capa
 
 /* ---- the machine ---- */
 
-/* Caches of one level: how many, the bytes and cores of the first, and whether the others are like
- * it. */
+/* Caches of one level: how many, the bytes and cores of the first, and whether the others are like it. */
 typedef struct cache_sum {
     int n, n_cores, are_alike;
     int64_t bytes;
@@ -69,9 +67,8 @@ void topo_caches_text(const qdr_topo *topo, char *text, size_t capacity)
         char bytes[24];
         if (!sum.n) continue;
         topo_bytes_text(sum.bytes, bytes);
-        append(text, capacity, "%sL%d %d x %s of %d core%s%s", *text ? "; " : "caches: ", level,
-               sum.n, bytes, sum.n_cores, ending(sum.n_cores),
-               sum.are_alike ? "" : " (others differ)");
+        append(text, capacity, "%sL%d %d x %s of %d core%s%s", *text ? "; " : "caches: ", level, sum.n, bytes,
+               sum.n_cores, ending(sum.n_cores), sum.are_alike ? "" : " (others differ)");
     }
 }
 
@@ -82,9 +79,9 @@ void topo_counts_text(const qdr_topo *topo, char *text, size_t capacity)
     snprintf(text, capacity,
              "%d package%s, %d NUMA node%s of %s in all, %d core%s, %d hardware thread%s, %d "
              "GPU%s, %d network adapter%s",
-             topo->n_packages, ending(topo->n_packages), topo->n_numas, ending(topo->n_numas),
-             bytes, topo->n_cores, ending(topo->n_cores), topo->n_threads, ending(topo->n_threads),
-             topo->n_gpus, ending(topo->n_gpus), topo->n_nics, ending(topo->n_nics));
+             topo->n_packages, ending(topo->n_packages), topo->n_numas, ending(topo->n_numas), bytes, topo->n_cores,
+             ending(topo->n_cores), topo->n_threads, ending(topo->n_threads), topo->n_gpus, ending(topo->n_gpus),
+             topo->n_nics, ending(topo->n_nics));
 }
 
 /* ---- GPUs ---- */
@@ -133,8 +130,7 @@ int topo_list_nics(const qdr_topo *topo, int numa, char *text, size_t capacity)
     int n = 0;
     *text = '\0';
     for (int i = 0; i < topo->n_nics; i++)
-        if (topo->nics[i].numa == numa)
-            append(text, capacity, n++ ? " %s" : "%s", topo->nics[i].name);
+        if (topo->nics[i].numa == numa) append(text, capacity, n++ ? " %s" : "%s", topo->nics[i].name);
     return n;
 }
 
@@ -142,11 +138,9 @@ void topo_layout_text(const topo_layout *layout, char *text, size_t capacity)
 {
     const grid_size g = layout->size;
     const int even = layout->n_ranks == layout->n_nodes * layout->n_on_node;
-    snprintf(text, capacity, "grid %dx%dx%dx%d, order %s: %d rank%s on %d node%s, ", g.x, g.y, g.z,
-             g.d, layout->order, layout->n_ranks, layout->n_ranks == 1 ? "" : "s", layout->n_nodes,
-             layout->n_nodes == 1 ? "" : "s");
-    if (layout->n_nodes > 1)
-        append(text, capacity, "%s%d on each, ", even ? "" : "up to ", layout->n_on_node);
+    snprintf(text, capacity, "grid %dx%dx%dx%d, order %s: %d rank%s on %d node%s, ", g.x, g.y, g.z, g.d, layout->order,
+             layout->n_ranks, layout->n_ranks == 1 ? "" : "s", layout->n_nodes, layout->n_nodes == 1 ? "" : "s");
+    if (layout->n_nodes > 1) append(text, capacity, "%s%d on each, ", even ? "" : "up to ", layout->n_on_node);
     if (layout->is_live && !layout->on_gpus)
         append(text, capacity, "where these ranks run");
     else

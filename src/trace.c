@@ -28,8 +28,7 @@ typedef struct trace_options {
 static int take_option(int index, const char *value, void *user, failure *why)
 {
     trace_options *options = user;
-    if (index == OPTION_LAST)
-        return option_integer("last", value, 1, 1 << 30, &options->n_runs, why);
+    if (index == OPTION_LAST) return option_integer("last", value, 1, 1 << 30, &options->n_runs, why);
     if (index == OPTION_MERGE) options->merge = value;
     if (index == OPTION_SVG) options->svg = value;
     return EXIT_OK;
@@ -70,9 +69,8 @@ static void print_heading(const trace_file *trace)
 static void print_sum(const char *name, const trace_sum *sum, int n_ranks)
 {
     const double busy_secs = sum->secs - sum->late_secs; /* while data could move */
-    printf("%-10s %9.1f %11.3f %11.3f %11.3f %12.3f %7.1f%% %11.3f %9.3f\n", name,
-           (double)sum->n_events / n_ranks, 1e-6 * sum->bytes, 1e3 * sum->secs,
-           1e3 * sum->hidden_secs, 1e3 * (sum->secs - sum->hidden_secs),
+    printf("%-10s %9.1f %11.3f %11.3f %11.3f %12.3f %7.1f%% %11.3f %9.3f\n", name, (double)sum->n_events / n_ranks,
+           1e-6 * sum->bytes, 1e3 * sum->secs, 1e3 * sum->hidden_secs, 1e3 * (sum->secs - sum->hidden_secs),
            sum->secs > 0 ? 100 * sum->hidden_secs / sum->secs : 0, 1e3 * sum->late_secs,
            busy_secs > 0 ? 1e-9 * sum->bytes / busy_secs : 0);
 }
@@ -95,8 +93,8 @@ static void print_table(const trace_file *trace)
 {
     static const char *const axes[] = {"x", "y", "z", "d"};
     print_heading(trace);
-    printf("%-10s %9s %11s %11s %11s %12s %8s %11s %9s\n", "stream", "calls", "sent (MB)",
-           "total (ms)", "hidden (ms)", "exposed (ms)", "hidden", "late (ms)", "(GB/s)");
+    printf("%-10s %9s %11s %11s %11s %12s %8s %11s %9s\n", "stream", "calls", "sent (MB)", "total (ms)", "hidden (ms)",
+           "exposed (ms)", "hidden", "late (ms)", "(GB/s)");
     for (int stream = 1; stream < N_TRACE_STREAMS; stream++) {
         trace_sum sum = {0};
         trace_add_stream(trace, stream, &sum);
@@ -112,17 +110,15 @@ void trace_place(const trace_rank *rank, char *text, size_t capacity)
 {
     const int *at = rank->place;
     *text = '\0';
-    if (rank->grid[0])
-        snprintf(text, capacity, "x%d y%d z%d d%d", at[QDR_X], at[QDR_Y], at[QDR_Z], at[QDR_D]);
+    if (rank->grid[0]) snprintf(text, capacity, "x%d y%d z%d d%d", at[QDR_X], at[QDR_Y], at[QDR_Z], at[QDR_D]);
 }
 
 /* What is written must not take the place of what was read. */
-static int check_output(const trace_file *trace, const trace_options *options, const char *option,
-                        const char *path, failure *why)
+static int check_output(const trace_file *trace, const trace_options *options, const char *option, const char *path,
+                        failure *why)
 {
     if (!path || !trace_is_input(options->path, trace->n_ranks, path)) return EXIT_OK;
-    return fail(why, EXIT_USAGE, "--%s %.300s: the trace is read from it; name another file",
-                option, path);
+    return fail(why, EXIT_USAGE, "--%s %.300s: the trace is read from it; name another file", option, path);
 }
 
 static int save(const trace_file *trace, const char *option, const char *path,
@@ -130,12 +126,11 @@ static int save(const trace_file *trace, const char *option, const char *path,
 {
     FILE *file = fopen(path, "w");
     if (!file)
-        return fail(why, EXIT_USAGE, "--%s %.300s: %s; name a file in a folder that exists", option,
-                    path, strerror(errno));
+        return fail(why, EXIT_USAGE, "--%s %.300s: %s; name a file in a folder that exists", option, path,
+                    strerror(errno));
     const int good = write(file, trace);
     if (fclose(file) != 0 || !good)
-        return fail(why, EXIT_FAILED, "--%s %.300s: it could not be written; make room", option,
-                    path);
+        return fail(why, EXIT_FAILED, "--%s %.300s: it could not be written; make room", option, path);
     return EXIT_OK;
 }
 
@@ -164,8 +159,7 @@ static int run(int argc, char **argv)
             !trace_read(options.path, &trace, &why))
             report(&trace, &options, &why);
     } else {
-        fail(&why, EXIT_USAGE,
-             "trace: the name that QDR_TRACE had is missing; see quadrille trace --help");
+        fail(&why, EXIT_USAGE, "trace: the name that QDR_TRACE had is missing; see quadrille trace --help");
     }
     trace_free(&trace);
     return why.code ? fail_print(&why) : EXIT_OK;

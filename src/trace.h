@@ -18,8 +18,7 @@ typedef struct trace_event {
     int stream, run, task; /* run: of a schedule, counted from 0 */
     char kind[24], name[40]; /* UTF-8 */
     double begin, end; /* seconds of rank 0's clock */
-    double
-        late; /* seconds from its begin until the last rank of its group had begun, or it ended */
+    double late; /* seconds from its begin until the last rank of its group had begun, or it ended */
     double bytes, flops;
 } trace_event;
 

@@ -26,8 +26,7 @@ static double x_of(const trace_file *trace, double secs)
 
 /* ---- boxes ---- */
 
-static void draw_box(FILE *file, const trace_file *trace, double begin, double end, double y,
-                     const char *colour)
+static void draw_box(FILE *file, const trace_file *trace, double begin, double end, double y, const char *colour)
 {
     const double x = x_of(trace, begin);
     fprintf(file, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\" fill=\"%s\"/>\n", x, y,
@@ -35,21 +34,19 @@ static void draw_box(FILE *file, const trace_file *trace, double begin, double e
 }
 
 /* A collective in pieces: beside computation, and not, and waiting for late ranks. */
-static void draw_collective(FILE *file, const trace_file *trace, const trace_rank *rank,
-                            const trace_event *event, double y)
+static void draw_collective(FILE *file, const trace_file *trace, const trace_rank *rank, const trace_event *event,
+                            double y)
 {
     draw_box(file, trace, event->begin, event->end, y, SVG_EXPOSED);
-    if (event->late > 0)
-        draw_box(file, trace, event->begin, event->begin + event->late, y, SVG_LATE);
+    if (event->late > 0) draw_box(file, trace, event->begin, event->begin + event->late, y, SVG_LATE);
     int64_t i = trace_find_work(rank, event->begin);
     for (; i < rank->n_work && rank->work[i].begin < event->end; i++)
-        draw_box(file, trace, fmax(event->begin, rank->work[i].begin),
-                 fmin(event->end, rank->work[i].end), y, SVG_HIDDEN);
+        draw_box(file, trace, fmax(event->begin, rank->work[i].begin), fmin(event->end, rank->work[i].end), y,
+                 SVG_HIDDEN);
 }
 
 /* A box with what a browser shows when the mouse rests on it. */
-static void draw_event(FILE *file, const trace_file *trace, const trace_rank *rank,
-                       const trace_event *event, double y)
+static void draw_event(FILE *file, const trace_file *trace, const trace_rank *rank, const trace_event *event, double y)
 {
     const svg_unit u = svg_unit_of(event->end - event->begin);
     fputs("<g><title>", file);
@@ -67,8 +64,7 @@ static void draw_event(FILE *file, const trace_file *trace, const trace_rank *ra
     fputs("</g>\n", file);
 }
 
-static void draw_lane(FILE *file, const trace_file *trace, const trace_rank *rank, int stream,
-                      double y)
+static void draw_lane(FILE *file, const trace_file *trace, const trace_rank *rank, int stream, double y)
 {
     fprintf(file,
             "<rect x=\"%d\" y=\"%.1f\" width=\"%d\" height=\"%d\" fill-opacity=\"0.05\"/>\n"
@@ -122,12 +118,11 @@ static void draw_axis(FILE *file, const trace_file *trace, double bottom)
     const double step = svg_tick_secs(secs, N_TICKS);
     for (int i = 0; i * step <= secs; i++) {
         const double x = x_of(trace, trace->begin + i * step);
-        fprintf(file, "<line x1=\"%.1f\" y1=\"%d\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"#cccccc\"/>\n",
-                x, TOP - 10, x, bottom);
+        fprintf(file, "<line x1=\"%.1f\" y1=\"%d\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"#cccccc\"/>\n", x, TOP - 10, x,
+                bottom);
         for (int below = 0; below < 2; below++)
             fprintf(file, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%g%s%s</text>\n", x,
-                    below ? bottom + 15 : TOP - 14.0, i * step / u.secs, i == 0 ? " " : "",
-                    i == 0 ? u.name : "");
+                    below ? bottom + 15 : TOP - 14.0, i * step / u.secs, i == 0 ? " " : "", i == 0 ? u.name : "");
     }
 }
 
@@ -143,8 +138,7 @@ static void draw_title(FILE *file, const trace_file *trace, int n_ranks)
         fprintf(file, "Ranks 0 to %d of %d", n_ranks - 1, trace->n_ranks);
     else
         fprintf(file, "%d rank%s", n_ranks, n_ranks == 1 ? "" : "s");
-    if (grid[0])
-        fprintf(file, ", grid %dx%dx%dx%d", grid[QDR_X], grid[QDR_Y], grid[QDR_Z], grid[QDR_D]);
+    if (grid[0]) fprintf(file, ", grid %dx%dx%dx%d", grid[QDR_X], grid[QDR_Y], grid[QDR_Z], grid[QDR_D]);
     if (first > 0 && first < trace->n_runs)
         fprintf(file, ", the last %d of %d schedules", trace->n_runs - first, trace->n_runs);
     fprintf(file, ": %.4g %s</text>\n", (trace->end - trace->begin) / u.secs, u.name);

@@ -46,8 +46,7 @@ static void add_shares(trace_rank *rank, share_list *list)
         if (!meets(event)) continue;
         number[s] = event->run == run[s] ? number[s] + 1 : 0;
         run[s] = event->run;
-        list->items[list->n++] = (share){s, group_of(rank, trace_stream_axis(s)), run[s], number[s],
-                                         event};
+        list->items[list->n++] = (share){s, group_of(rank, trace_stream_axis(s)), run[s], number[s], event};
     }
 }
 
@@ -75,8 +74,7 @@ static int can_compare(const trace_file *trace)
 {
     const trace_rank *ranks = trace->ranks;
     for (int r = 0; r < trace->n_ranks; r++)
-        if (!ranks[r].n_clocks || memcmp(ranks[r].grid, ranks[0].grid, sizeof ranks[0].grid) != 0)
-            return 0;
+        if (!ranks[r].n_clocks || memcmp(ranks[r].grid, ranks[0].grid, sizeof ranks[0].grid) != 0) return 0;
     return 1;
 }
 
@@ -93,8 +91,7 @@ int trace_find_late(trace_file *trace, failure *why)
     for (size_t begin = 0, end; begin < list.n; begin = end) {
         const share *first = &list.items[begin];
         for (end = begin + 1; end < list.n && by_collective(first, &list.items[end]) == 0;) end++;
-        if ((int)(end - begin) == trace->ranks[0].grid[trace_stream_axis(first->stream)])
-            note_late(first, end - begin);
+        if ((int)(end - begin) == trace->ranks[0].grid[trace_stream_axis(first->stream)]) note_late(first, end - begin);
     }
     free(list.items);
     return EXIT_OK;

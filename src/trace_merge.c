@@ -18,12 +18,12 @@ static int put_name(FILE *file, const char *what, int pid, int tid, const char *
 {
     char key[32];
     snprintf(key, sizeof key, "%s_name", what);
-    int good = put(file, json_pack("{s:s,s:s,s:i,s:i,s:{s:s}}", "ph", "M", "name", key, "pid", pid,
-                                   "tid", tid, "args", "name", name)) &&
+    int good = put(file, json_pack("{s:s,s:s,s:i,s:i,s:{s:s}}", "ph", "M", "name", key, "pid", pid, "tid", tid, "args",
+                                   "name", name)) &&
                fputs(",\n", file) >= 0;
     snprintf(key, sizeof key, "%s_sort_index", what);
-    return good && put(file, json_pack("{s:s,s:s,s:i,s:i,s:{s:i}}", "ph", "M", "name", key, "pid",
-                                       pid, "tid", tid, "args", "sort_index", tid ? tid : pid));
+    return good && put(file, json_pack("{s:s,s:s,s:i,s:i,s:{s:i}}", "ph", "M", "name", key, "pid", pid, "tid", tid,
+                                       "args", "sort_index", tid ? tid : pid));
 }
 
 static int put_names(FILE *file, const trace_file *trace, int number)
@@ -34,8 +34,7 @@ static int put_names(FILE *file, const trace_file *trace, int number)
     int good = put_name(file, "process", number, 0, name);
     for (int stream = 0; good && stream < N_TRACE_STREAMS; stream++)
         if (trace->is_used[stream])
-            good = fputs(",\n", file) >= 0 &&
-                   put_name(file, "thread", number, stream, trace_stream_name(stream));
+            good = fputs(",\n", file) >= 0 && put_name(file, "thread", number, stream, trace_stream_name(stream));
     return good;
 }
 
@@ -44,13 +43,11 @@ static int put_event(FILE *file, const trace_file *trace, int number, const trac
     static const char *const axes[] = {"", "x", "y", "z", "d"}; /* -1 computes */
     const char *stream = trace_stream_name(event->stream);
     const char *axis = axes[1 + trace_stream_axis(event->stream)];
-    return put(file,
-               json_pack("{s:s,s:s,s:s,s:i,s:i,s:f,s:f,s:{s:s,s:s,s:i,s:i,s:I,s:f,s:f}}", "ph", "X",
-                         "name", event->name, "cat", event->kind, "pid", number, "tid",
-                         event->stream, "ts", 1e6 * (event->begin - trace->begin), "dur",
-                         1e6 * (event->end - event->begin), "args", "stream", stream, "axis", axis,
-                         "task", event->task, "run", event->run, "bytes", (json_int_t)event->bytes,
-                         "flops", event->flops, "late_us", 1e6 * event->late));
+    return put(file, json_pack("{s:s,s:s,s:s,s:i,s:i,s:f,s:f,s:{s:s,s:s,s:i,s:i,s:I,s:f,s:f}}", "ph", "X", "name",
+                               event->name, "cat", event->kind, "pid", number, "tid", event->stream, "ts",
+                               1e6 * (event->begin - trace->begin), "dur", 1e6 * (event->end - event->begin), "args",
+                               "stream", stream, "axis", axis, "task", event->task, "run", event->run, "bytes",
+                               (json_int_t)event->bytes, "flops", event->flops, "late_us", 1e6 * event->late));
 }
 
 int trace_merge(FILE *file, const trace_file *trace)
@@ -63,7 +60,7 @@ int trace_merge(FILE *file, const trace_file *trace)
             good = fputs(",\n", file) >= 0 && put_event(file, trace, r, &rank->events[i]);
     }
     return good && fputs("\n],\"displayTimeUnit\":\"ms\",\"otherData\":", file) >= 0 &&
-           put(file, json_pack("{s:s,s:i,s:f}", "run", trace->id, "ranks", trace->n_ranks,
-                               "clock_bound_us", 1e6 * trace_clock_bound(trace))) &&
+           put(file, json_pack("{s:s,s:i,s:f}", "run", trace->id, "ranks", trace->n_ranks, "clock_bound_us",
+                               1e6 * trace_clock_bound(trace))) &&
            fputs("}\n", file) >= 0;
 }

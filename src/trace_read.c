@@ -27,10 +27,8 @@ int trace_stream_axis(int stream)
 
 static int fail_content(failure *why, const char *path, const char *what)
 {
-    return fail(
-        why, EXIT_USAGE,
-        "%.300s: %s; take a file that a program wrote with QDR_TRACE set, once it has ended", path,
-        what);
+    return fail(why, EXIT_USAGE, "%.300s: %s; take a file that a program wrote with QDR_TRACE set, once it has ended",
+                path, what);
 }
 
 /* ---- events ---- */
@@ -46,16 +44,14 @@ static void take_text(char *text, size_t capacity, const char *from)
 }
 
 /* @return NULL, or what is wrong with it, which may be in *error */
-static const char *take_event(json_t *object, const trace_rank *rank, trace_event *event,
-                              json_error_t *error)
+static const char *take_event(json_t *object, const trace_rank *rank, trace_event *event, json_error_t *error)
 {
     const char *name, *kind;
     double ts = 0, dur = 0;
     *event = (trace_event){0};
-    if (json_unpack_ex(object, error, 0, "{s:s,s:s,s:i,s:F,s:F,s:{s:i,s:i,s:F,s:F}}", "name", &name,
-                       "cat", &kind, "tid", &event->stream, "ts", &ts, "dur", &dur, "args", "task",
-                       &event->task, "run", &event->run, "bytes", &event->bytes, "flops",
-                       &event->flops))
+    if (json_unpack_ex(object, error, 0, "{s:s,s:s,s:i,s:F,s:F,s:{s:i,s:i,s:F,s:F}}", "name", &name, "cat", &kind,
+                       "tid", &event->stream, "ts", &ts, "dur", &dur, "args", "task", &event->task, "run", &event->run,
+                       "bytes", &event->bytes, "flops", &event->flops))
         return error->text;
     if (event->stream < 0 || event->stream >= N_TRACE_STREAMS) return "its tid is no stream";
     if (event->run < 0 || event->run == INT_MAX) return "its run is no number of a schedule";
@@ -74,15 +70,13 @@ static int by_begin(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static int take_events(const json_t *list, const char *path, trace_file *trace, trace_rank *rank,
-                       failure *why)
+static int take_events(const json_t *list, const char *path, trace_file *trace, trace_rank *rank, failure *why)
 {
     const size_t n = json_array_size(list);
     if (!json_is_array(list)) return fail_content(why, path, "it has no list of events");
     rank->events = calloc(n + 1, sizeof *rank->events);
     rank->work = calloc(n + 1, sizeof *rank->work);
-    if (!rank->events || !rank->work)
-        return fail(why, EXIT_NOTHING_FITS, "%.300s: no memory for %zu events", path, n);
+    if (!rank->events || !rank->work) return fail(why, EXIT_NOTHING_FITS, "%.300s: no memory for %zu events", path, n);
     for (size_t i = 0; i < n; i++) {
         json_t *object = json_array_get(list, i);
         const char *phase = json_string_value(json_object_get(object, "ph"));
@@ -125,8 +119,7 @@ static int take_clocks(const json_t *list, trace_rank *rank)
     if (!json_is_array(list) || n > most) return 0;
     for (size_t i = 0; i < n; i++) {
         double at = 0, ahead = 0, bound = 0;
-        if (json_unpack(json_array_get(list, i), "{s:F,s:F,s:F}", "at", &at, "ahead", &ahead,
-                        "bound", &bound) ||
+        if (json_unpack(json_array_get(list, i), "{s:F,s:F,s:F}", "at", &at, "ahead", &ahead, "bound", &bound) ||
             fabs(at) > MOST || fabs(ahead) > MOST || !(bound >= 0 && bound <= MOST))
             return 0;
         rank->clocks[rank->n_clocks++] = (trace_clock){1e-9 * at, 1e-9 * ahead, 1e-9 * bound};
@@ -135,16 +128,13 @@ static int take_clocks(const json_t *list, trace_rank *rank)
 }
 
 /* What FILE.0 says holds for all. */
-static int take_first(const char *path, int n_ranks, const char *id, trace_file *trace,
-                      failure *why)
+static int take_first(const char *path, int n_ranks, const char *id, trace_file *trace, failure *why)
 {
-    if (n_ranks < 1 || n_ranks > MAX_RANKS)
-        return fail_content(why, path, "its number of ranks is none");
+    if (n_ranks < 1 || n_ranks > MAX_RANKS) return fail_content(why, path, "its number of ranks is none");
     trace->n_ranks = n_ranks;
     take_text(trace->id, sizeof trace->id, id);
     trace->ranks = calloc((size_t)n_ranks, sizeof *trace->ranks);
-    if (!trace->ranks)
-        return fail(why, EXIT_NOTHING_FITS, "%.300s: no memory for %d ranks", path, n_ranks);
+    if (!trace->ranks) return fail(why, EXIT_NOTHING_FITS, "%.300s: no memory for %d ranks", path, n_ranks);
     return EXIT_OK;
 }
 
@@ -162,14 +152,13 @@ static int take_header(json_t *root, const char *path, int number, trace_file *t
                     "%.300s: it is a trace of version %d, this command reads version %d; use the "
                     "command that came with the library",
                     path, version, VERSION);
-    if (json_unpack(header, "{s:s,s:i,s:i,s:[i,i,i,i],s:[i,i,i,i],s:o,s:I}", "id", &id, "rank",
-                    &its_rank, "ranks", &n_ranks, "grid", &g[0], &g[1], &g[2], &g[3], "place",
-                    &p[0], &p[1], &p[2], &p[3], "clock", &clocks, "lost", &n_lost) ||
+    if (json_unpack(header, "{s:s,s:i,s:i,s:[i,i,i,i],s:[i,i,i,i],s:o,s:I}", "id", &id, "rank", &its_rank, "ranks",
+                    &n_ranks, "grid", &g[0], &g[1], &g[2], &g[3], "place", &p[0], &p[1], &p[2], &p[3], "clock", &clocks,
+                    "lost", &n_lost) ||
         !take_clocks(clocks, &found))
         return fail_content(why, path, "what it says of its run is damaged");
     if (number == 0 && take_first(path, n_ranks, id, trace, why)) return why->code;
-    if (!is_place(&found, n_ranks))
-        return fail_content(why, path, "its place is not in a grid of its ranks");
+    if (!is_place(&found, n_ranks)) return fail_content(why, path, "its place is not in a grid of its ranks");
     if (n_ranks != trace->n_ranks || its_rank != number)
         return fail(why, EXIT_USAGE,
                     "%.300s: it is of rank %d of %d, not of rank %d of %d; files of different runs "
@@ -202,9 +191,8 @@ static FILE *open_file(const char *path, int number, int n_ranks, failure *why)
              "let it end",
              path, strerror(errno));
     else if (!file)
-        fail(why, EXIT_USAGE,
-             "%.300s: %s; the run had %d ranks: bring the files of all of them into one folder",
-             path, strerror(errno), n_ranks);
+        fail(why, EXIT_USAGE, "%.300s: %s; the run had %d ranks: bring the files of all of them into one folder", path,
+             strerror(errno), n_ranks);
     return file;
 }
 

@@ -42,8 +42,8 @@ static void join_work(trace_rank *rank)
         if (last && event->begin <= last->end)
             last->end = fmax(last->end, event->end);
         else
-            rank->work[rank->n_work++] = (trace_work){
-                event->begin, event->end, last ? last->before + last->end - last->begin : 0};
+            rank->work[rank->n_work++] = (trace_work){event->begin, event->end,
+                                                      last ? last->before + last->end - last->begin : 0};
     }
 }
 
@@ -112,8 +112,7 @@ void trace_add_stream(const trace_file *trace, int stream, trace_sum *sum)
             sum->bytes += event->bytes / trace->n_ranks;
             sum->secs += (event->end - event->begin) / trace->n_ranks;
             sum->late_secs += event->late / trace->n_ranks;
-            sum->hidden_secs += (trace_worked_before(rank, event->end) -
-                                 trace_worked_before(rank, event->begin)) /
+            sum->hidden_secs += (trace_worked_before(rank, event->end) - trace_worked_before(rank, event->begin)) /
                                 trace->n_ranks;
         }
     }

@@ -30,8 +30,7 @@ typedef struct verify_options {
     int use_dtype[N_COMPUTE_DTYPES];
     int n_sizes;
     grid_size sizes[MAX_GRIDS];
-    /* One place for each rank's worst error: ranks are threads, and the check should not rely on
-     * what it checks. */
+    /* One place for each rank's worst error: ranks are threads, and the check should not rely on what it checks. */
     double *worst;
     int n_wrong; /* rows of the table that failed; written by rank 0 */
 } verify_options;
@@ -40,23 +39,18 @@ static int take_dtype(const char *value, verify_options *options, failure *why)
 {
     int is_known = 0;
     for (int i = 0; i < N_COMPUTE_DTYPES; i++) {
-        options->use_dtype[i] = strcmp(value, "all") == 0 ||
-                                strcmp(value, qdr_dtype_name(compute_dtypes[i])) == 0;
+        options->use_dtype[i] = strcmp(value, "all") == 0 || strcmp(value, qdr_dtype_name(compute_dtypes[i])) == 0;
         is_known |= options->use_dtype[i];
     }
-    return is_known
-               ? EXIT_OK
-               : fail(why, EXIT_USAGE, "--dtype '%s': a type is f32, f64, bf16, f16 or all", value);
+    return is_known ? EXIT_OK : fail(why, EXIT_USAGE, "--dtype '%s': a type is f32, f64, bf16, f16 or all", value);
 }
 
 static int take_option(int index, const char *value, void *user, failure *why)
 {
     verify_options *options = user;
     if (index == OPTION_N) return option_integer("ranks", value, 1, 64, &options->n_ranks, why);
-    if (index == OPTION_SEED)
-        return option_integer("seed", value, 0, INT64_MAX, &options->seed, why);
-    if (index == OPTION_CASES)
-        return option_integer("cases", value, 1, 1000000, &options->n_cases, why);
+    if (index == OPTION_SEED) return option_integer("seed", value, 0, INT64_MAX, &options->seed, why);
+    if (index == OPTION_CASES) return option_integer("cases", value, 1, 1000000, &options->n_cases, why);
     return index == OPTION_DTYPE ? take_dtype(value, options, why) : EXIT_OK;
 }
 
@@ -95,12 +89,9 @@ static int worst_of_ranks(qdr_context *ctx, verify_options *options, double *wor
 }
 
 /* Other shapes on each grid; every second one so small that ranks own nothing. */
-static void draw_case(const verify_options *options, const table_row *row, int64_t i,
-                      layer_case *drawn)
+static void draw_case(const verify_options *options, const table_row *row, int64_t i, layer_case *drawn)
 {
-    layer_case_draw((uint64_t)options->seed * 1000003u + (uint64_t)row->grid_index * 4099u +
-                        (uint64_t)i,
-                    drawn);
+    layer_case_draw((uint64_t)options->seed * 1000003u + (uint64_t)row->grid_index * 4099u + (uint64_t)i, drawn);
     drawn->dtype = row->dtype;
     drawn->in_layout = drawn->out_layout = row->layout;
     drawn->is_exact = i % 4 >= 2; /* half of them round, half must be exact */
@@ -134,10 +125,8 @@ static int run_grid(qdr_context *ctx, verify_options *options, int index, failur
     if (fail_status(why, qdr_grid_create(ctx, &opts, &grid))) return why->code;
     for (int type = 0; type < N_COMPUTE_DTYPES; type++)
         for (int layout = 0; layout < 2 && options->use_dtype[type] && !why->code; layout++) {
-            table_row row = {.size = size,
-                             .grid_index = index,
-                             .layout = (qdr_layout)layout,
-                             .dtype = compute_dtypes[type]};
+            table_row row = {
+                .size = size, .grid_index = index, .layout = (qdr_layout)layout, .dtype = compute_dtypes[type]};
             run_row(grid, options, &row, why);
         }
     qdr_grid_destroy(&grid);
@@ -149,8 +138,8 @@ static int run_rank(qdr_context *ctx, void *user)
     verify_options *options = user;
     failure why = {0};
     if (qdr_context_rank(ctx) == 0)
-        printf("%-12s %-10s %-5s %6s %8s  (worst error as a share of its bound; seed %lld)\n",
-               "grid", "layout", "type", "cases", "worst", (long long)options->seed);
+        printf("%-12s %-10s %-5s %6s %8s  (worst error as a share of its bound; seed %lld)\n", "grid", "layout", "type",
+               "cases", "worst", (long long)options->seed);
     for (int i = 0; i < options->n_sizes && !why.code; i++) run_grid(ctx, options, i, &why);
     if (why.code) fail_print_rank(&why, ctx);
     return why.code;
@@ -163,8 +152,7 @@ static int run_all(verify_options *options, failure *why)
     options->n_sizes = list_grids((int)options->n_ranks, options->sizes, MAX_GRIDS);
     options->worst = calloc((size_t)options->n_ranks, sizeof *options->worst);
     if (!options->worst)
-        return fail(why, EXIT_NOTHING_FITS, "verify: no memory for %lld numbers",
-                    (long long)options->n_ranks);
+        return fail(why, EXIT_NOTHING_FITS, "verify: no memory for %lld numbers", (long long)options->n_ranks);
     const qdr_status status = qdr_launch((int)options->n_ranks, &on_cpu, run_rank, options, &code);
     free(options->worst);
     if (status != QDR_OK) return fail_status(why, status);
@@ -180,8 +168,7 @@ static int run(int argc, char **argv)
     if (why.code) return why.code == EXIT_USAGE ? fail_print_once(&why) : fail_print(&why);
     if (code) return code;
     if (options.n_wrong)
-        fprintf(stderr, "quadrille: verify: %d rows of the table are beyond their bound\n",
-                options.n_wrong);
+        fprintf(stderr, "quadrille: verify: %d rows of the table are beyond their bound\n", options.n_wrong);
     return options.n_wrong ? EXIT_MISMATCH : EXIT_OK;
 }
 
@@ -189,12 +176,11 @@ const command command_verify = {
     .name = "verify",
     .summary = "check every grid of P ranks against one thread in float64",
     .usage = "quadrille verify [-n P] [OPTION]...",
-    .text =
-        "Runs random layers of uneven shapes (every second one so small that ranks own nothing),\n"
-        "forward and backward, on every grid of P local ranks in both layouts, and compares Y, "
-        "dX, dW\n"
-        "and db with a serial float64 reference. Bounds of the errors are derived in\n"
-        "docs/numerics.md. Exits with 4 if any is exceeded.",
+    .text = "Runs random layers of uneven shapes (every second one so small that ranks own nothing),\n"
+            "forward and backward, on every grid of P local ranks in both layouts, and compares Y, "
+            "dX, dW\n"
+            "and db with a serial float64 reference. Bounds of the errors are derived in\n"
+            "docs/numerics.md. Exits with 4 if any is exceeded.",
     .options = specs,
     .examples = "  quadrille verify -n 4\n"
                 "  quadrille verify -n 12 --dtype bf16 --seed 7 --cases 50\n",

@@ -10,10 +10,7 @@
 
 static inline int fp8_fraction(qdri_rounding rounding) { return rounding == QDRI_E4M3 ? 3 : 2; }
 static inline int fp8_lowest(qdri_rounding rounding) { return rounding == QDRI_E4M3 ? -9 : -16; }
-static inline double fp8_most(qdri_rounding rounding)
-{
-    return rounding == QDRI_E4M3 ? 448 : 57344;
-}
+static inline double fp8_most(qdri_rounding rounding) { return rounding == QDRI_E4M3 ? 448 : 57344; }
 
 /* What code 0 to 255 means. */
 static inline double fp8_value(qdri_rounding rounding, int code)

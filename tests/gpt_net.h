@@ -14,14 +14,13 @@ typedef struct gpt_net {
     int tied, overlap, panels, batch_parts;
 } gpt_net;
 
-#define GPT_NET_NAMES(block)                                                                       \
-    {                                                                                              \
-        block ".norm1", block ".qkv", block ".attention", block ".proj", block ".residual1",       \
-            block ".norm2", block ".fc", block ".gelu", block ".fc2", block ".residual2"           \
+#define GPT_NET_NAMES(block)                                                                                           \
+    {                                                                                                                  \
+        block ".norm1", block ".qkv", block ".attention", block ".proj", block ".residual1", block ".norm2",           \
+            block ".fc", block ".gelu", block ".fc2", block ".residual2"                                               \
     }
 
-static inline qdr_status gpt_net_block(qdri_net *net, const gpt_net *g, const char *const names[10],
-                                       qdr_edge *stream)
+static inline qdr_status gpt_net_block(qdri_net *net, const gpt_net *g, const char *const names[10], qdr_edge *stream)
 {
     const int64_t h = g->hidden, head = h / g->n_heads;
     const qdr_linear_desc qkv = {QDR_OPTS_INIT,
@@ -31,14 +30,12 @@ static inline qdr_status gpt_net_block(qdri_net *net, const gpt_net *g, const ch
                                  .bias = 1,
                                  .out_layout = g->layout,
                                  .out_row_unit = g->context},
-                          proj = {QDR_OPTS_INIT,          .name = names[3], .in = {{h, head}},
-                                  .out = {{h, 1}},        .bias = 1,        .transposed = 1,
-                                  .out_layout = g->layout},
+                          proj = {QDR_OPTS_INIT, .name = names[3], .in = {{h, head}},      .out = {{h, 1}},
+                                  .bias = 1,     .transposed = 1,  .out_layout = g->layout},
                           fc = {QDR_OPTS_INIT,       .name = names[6], .in = {{h, 1}},
                                 .out = {{4 * h, 1}}, .bias = 1,        .out_layout = g->layout},
-                          fc2 = {QDR_OPTS_INIT,          .name = names[8], .in = {{4 * h, 1}},
-                                 .out = {{h, 1}},        .bias = 1,        .transposed = 1,
-                                 .out_layout = g->layout};
+                          fc2 = {QDR_OPTS_INIT, .name = names[8], .in = {{4 * h, 1}},     .out = {{h, 1}},
+                                 .bias = 1,     .transposed = 1,  .out_layout = g->layout};
     qdr_edge middle, a, b;
     QDR_TRY(qdri_net_add_layer_norm(net, names[0], 0, *stream, &a));
     QDR_TRY(qdri_net_add_linear(net, &qkv, a, &b));
@@ -55,8 +52,7 @@ static inline qdr_status gpt_net_block(qdri_net *net, const gpt_net *g, const ch
 static inline qdr_status gpt_net_describe(qdri_net *net, const gpt_net *g, const qdri_place *place,
                                           const int node_members[QDR_N_AXES])
 {
-    static const char *const names[GPT_NET_LAYERS][10] = {GPT_NET_NAMES("block0"),
-                                                          GPT_NET_NAMES("block1")};
+    static const char *const names[GPT_NET_LAYERS][10] = {GPT_NET_NAMES("block0"), GPT_NET_NAMES("block1")};
     const qdr_stack_opts opts = {QDR_OPTS_INIT,
                                  .n_rows = g->n_sequences * g->context,
                                  .row_unit = g->context,
@@ -67,8 +63,8 @@ static inline qdr_status gpt_net_describe(qdri_net *net, const gpt_net *g, const
     const qdr_embedding_desc embedding = {QDR_OPTS_INIT,          .name = "embedding",
                                           .vocab = {g->vocab, 1}, .features = {g->hidden, 1},
                                           .context = g->context,  .layout = g->layout};
-    const qdr_linear_desc head = {QDR_OPTS_INIT, .name = "head", .in = {{g->hidden, 1}},
-                                  .out = {{g->vocab, 1}}, .out_layout = g->layout};
+    const qdr_linear_desc head = {QDR_OPTS_INIT, .name = "head", .in = {{g->hidden, 1}}, .out = {{g->vocab, 1}},
+                                  .out_layout = g->layout};
     qdr_edge tokens, stream, norm, logits, targets;
     QDR_TRY(qdri_net_begin(net, place, node_members, &opts));
     QDR_TRY(qdri_net_add_tokens(net, "tokens", &tokens));

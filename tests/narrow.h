@@ -41,10 +41,7 @@ static inline uint16_t narrow_bits(qdr_dtype dtype, double value)
 static inline int is_narrow(qdr_dtype dtype) { return dtype == QDR_BF16 || dtype == QDR_F16; }
 
 /* Half a unit in the last place, as a share of the number, and below all shares. */
-static inline double narrow_roundoff(qdr_dtype dtype)
-{
-    return ldexp(1, -narrow_fraction(dtype) - 1);
-}
+static inline double narrow_roundoff(qdr_dtype dtype) { return ldexp(1, -narrow_fraction(dtype) - 1); }
 static inline double narrow_least(qdr_dtype dtype) { return ldexp(1, narrow_lowest(dtype) - 1); }
 
 #endif

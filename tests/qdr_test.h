@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every test shares: cmocka with its includes, checks of statuses, and seeds that can be
- * repeated. */
+/* What every test shares: cmocka with its includes, checks of statuses, and seeds that can be repeated. */
 #ifndef QDR_TEST_H
 #define QDR_TEST_H
 
@@ -23,18 +22,16 @@ enum { QDR_TEST_SKIP = 77 };
 /* Fails with the sentence of the error. */
 #define CHECK_OK(expression) check_status((expression), QDR_OK, #expression, __FILE__, __LINE__)
 /* The call fails with `status`, and its sentence holds `words`. */
-#define CHECK_FAILS(expression, status, words)                                                     \
-    do {                                                                                           \
-        check_status((expression), (status), #expression, __FILE__, __LINE__);                     \
-        check_sentence((words), __FILE__, __LINE__);                                               \
+#define CHECK_FAILS(expression, status, words)                                                                         \
+    do {                                                                                                               \
+        check_status((expression), (status), #expression, __FILE__, __LINE__);                                         \
+        check_sentence((words), __FILE__, __LINE__);                                                                   \
     } while (0)
 
-static inline void check_status(qdr_status got, qdr_status want, const char *what, const char *file,
-                                int line)
+static inline void check_status(qdr_status got, qdr_status want, const char *what, const char *file, int line)
 {
     if (got == want) return;
-    print_error("%s gave %s, not %s: %s\n", what, qdr_status_name(got), qdr_status_name(want),
-                qdr_last_error());
+    print_error("%s gave %s, not %s: %s\n", what, qdr_status_name(got), qdr_status_name(want), qdr_last_error());
     _fail(file, line);
 }
 

@@ -15,8 +15,7 @@
 #define BOTTOM 62.0
 #define MAX_DOTS 1200 /* points of one line; more cannot be told apart */
 
-static const char raw_colour[] = "#b9cfe6", mean_colour[] = "#1f5f9e",
-                  validation_colour[] = "#d1571f";
+static const char raw_colour[] = "#b9cfe6", mean_colour[] = "#1f5f9e", validation_colour[] = "#d1571f";
 
 /* From data to the page. */
 typedef struct page_scale {
@@ -105,16 +104,16 @@ static void put_axes(const page_scale *scale, FILE *file)
     const int n_y = (int)lround((scale->y_max - scale->y_min) / scale->y_tick);
     for (int i = 0; i <= n_y; i++) {
         const double value = scale->y_min + i * scale->y_tick, y = page_y(scale, value);
-        fprintf(file, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" class=\"%s\"/>\n",
-                LEFT, y, right, y, i == 0 ? "axis" : "grid");
+        fprintf(file, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" class=\"%s\"/>\n", LEFT, y, right, y,
+                i == 0 ? "axis" : "grid");
         snprintf(text, sizeof text, "%.*f", scale->y_tick < 0.1 ? 2 : 1, value);
         put_text(LEFT - 10, y + 4.5, "tick end", text, file);
     }
     const int n_x = (int)floor(scale->x_max / scale->x_tick * (1 + 1e-9));
     for (int i = 0; i <= n_x; i++) {
         const double value = i * scale->x_tick, x = page_x(scale, value);
-        fprintf(file, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" class=\"axis\"/>\n", x,
-                floor_y, x, floor_y + 5);
+        fprintf(file, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" class=\"axis\"/>\n", x, floor_y, x,
+                floor_y + 5);
         put_text(x, floor_y + 21, "tick middle", grouped(value, text), file);
     }
     put_text(0.5 * (LEFT + right), HEIGHT - 16, "label middle", "optimizer step", file);
@@ -138,8 +137,7 @@ static void put_raw(const loss_chart *chart, const page_scale *scale, FILE *file
         for (; n < stride && i + n < chart->n_steps; n++) sum += chart->loss[i + n];
         const double mean = sum / (double)n;
         if (isfinite(mean))
-            fprintf(file, "%.1f,%.1f ", page_x(scale, (double)i + 0.5 * (double)(n + 1)),
-                    page_y(scale, mean));
+            fprintf(file, "%.1f,%.1f ", page_x(scale, (double)i + 0.5 * (double)(n + 1)), page_y(scale, mean));
     }
     fputs("\"/>\n", file);
 }
@@ -159,8 +157,7 @@ static void put_mean(const loss_chart *chart, const page_scale *scale, FILE *fil
         double sum = 0;
         for (int64_t j = i - half; j <= i + half; j++) sum += chart->loss[j];
         const double mean = sum / (double)(2 * half + 1);
-        if (isfinite(mean))
-            fprintf(file, "%.1f,%.1f ", page_x(scale, (double)(i + 1)), page_y(scale, mean));
+        if (isfinite(mean)) fprintf(file, "%.1f,%.1f ", page_x(scale, (double)(i + 1)), page_y(scale, mean));
     }
     fputs("\"/>\n", file);
 }
@@ -179,14 +176,13 @@ static void put_validation(const loss_chart *chart, const page_scale *scale, FIL
         fprintf(file,
                 "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.6\" fill=\"%s\" stroke=\"white\" "
                 "stroke-width=\"1.2\"/>\n",
-                page_x(scale, (double)chart->validation[i].step),
-                page_y(scale, chart->validation[i].loss), validation_colour);
+                page_x(scale, (double)chart->validation[i].step), page_y(scale, chart->validation[i].loss),
+                validation_colour);
     if (chart->n_validation > 0) {
         const chart_point *last = &chart->validation[chart->n_validation - 1];
         char text[32];
         snprintf(text, sizeof text, "%.2f", last->loss);
-        put_text(page_x(scale, (double)last->step) + 2, page_y(scale, last->loss) - 12, "value end",
-                 text, file);
+        put_text(page_x(scale, (double)last->step) + 2, page_y(scale, last->loss) - 12, "value end", text, file);
     }
 }
 
@@ -207,8 +203,7 @@ static void put_legend(int validation, FILE *file)
                 x + 12, line_y, x + 42, line_y, colours[i], i == 1 ? "2.4" : "1.6",
                 i == 2 ? " stroke-dasharray=\"4 3\"" : "");
         if (i == 2)
-            fprintf(file, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.6\" fill=\"%s\"/>\n", x + 27,
-                    line_y, colours[i]);
+            fprintf(file, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.6\" fill=\"%s\"/>\n", x + 27, line_y, colours[i]);
         put_text(x + 52, line_y + 4.5, "tick", names[i], file);
     }
 }
@@ -216,20 +211,19 @@ static void put_legend(int validation, FILE *file)
 static void put_picture(const loss_chart *chart, FILE *file)
 {
     const page_scale scale = make_scale(chart);
-    fprintf(
-        file,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" width=\"%.0f\" "
-        "height=\"%.0f\">\n"
-        "<style>\n"
-        "text { font-family: 'Helvetica Neue', Helvetica, Arial, 'DejaVu Sans', sans-serif; fill: "
-        "#222 }\n"
-        ".title { font-size: 20px; font-weight: bold } .subtitle { font-size: 13px; fill: #555 }\n"
-        ".tick { font-size: 12.5px; fill: #444 } .label { font-size: 13.5px }\n"
-        ".value { font-size: 14px; font-weight: bold; fill: %s }\n"
-        ".middle { text-anchor: middle } .end { text-anchor: end }\n"
-        ".axis { stroke: #555; stroke-width: 1.2 } .grid { stroke: #e4e4e4; stroke-width: 1 }\n"
-        "</style>\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n",
-        WIDTH, HEIGHT, WIDTH, HEIGHT, validation_colour);
+    fprintf(file,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" width=\"%.0f\" "
+            "height=\"%.0f\">\n"
+            "<style>\n"
+            "text { font-family: 'Helvetica Neue', Helvetica, Arial, 'DejaVu Sans', sans-serif; fill: "
+            "#222 }\n"
+            ".title { font-size: 20px; font-weight: bold } .subtitle { font-size: 13px; fill: #555 }\n"
+            ".tick { font-size: 12.5px; fill: #444 } .label { font-size: 13.5px }\n"
+            ".value { font-size: 14px; font-weight: bold; fill: %s }\n"
+            ".middle { text-anchor: middle } .end { text-anchor: end }\n"
+            ".axis { stroke: #555; stroke-width: 1.2 } .grid { stroke: #e4e4e4; stroke-width: 1 }\n"
+            "</style>\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n",
+            WIDTH, HEIGHT, WIDTH, HEIGHT, validation_colour);
     put_text(LEFT, 34, "title", chart->title, file);
     put_text(LEFT, 57, "subtitle", chart->subtitle, file);
     put_axes(&scale, file);
@@ -240,10 +234,7 @@ static void put_picture(const loss_chart *chart, FILE *file)
     fputs("</svg>\n", file);
 }
 
-int chart_try(const char *path, char sentence[PROBLEM_BYTES])
-{
-    return output_try("picture", path, sentence);
-}
+int chart_try(const char *path, char sentence[PROBLEM_BYTES]) { return output_try("picture", path, sentence); }
 
 int chart_write(const loss_chart *chart, const char *path, char sentence[PROBLEM_BYTES])
 {

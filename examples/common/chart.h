@@ -20,8 +20,7 @@ typedef struct loss_chart {
     int64_t n_validation;
 } loss_chart;
 
-/* Whether a picture can be written there later; nothing is left behind. 0: no, `sentence` says why.
- */
+/* Whether a picture can be written there later; nothing is left behind. 0: no, `sentence` says why. */
 int chart_try(const char *path, char sentence[PROBLEM_BYTES]);
 /* Writes the picture to `path`, all of it or nothing; a device or a pipe is written to. 0: it could
  * not be written, `sentence` says why. */

@@ -61,18 +61,16 @@ static int is_of_another(const qdr_stored_plan *stored, const qdr_network *netwo
 {
     qdr_network planned;
     return stored->network[0] && qdr_network_load(stored->network, &planned) >= 0 &&
-           (planned.layers != network->layers || planned.hidden != network->hidden ||
-            planned.heads != network->heads || planned.vocab != network->vocab);
+           (planned.layers != network->layers || planned.hidden != network->hidden || planned.heads != network->heads ||
+            planned.vocab != network->vocab);
 }
 
 static void tell_plan(const char *path, const qdr_stored_plan *stored, const qdr_network *network)
 {
-    fprintf(stderr, "plan %s: made for %s on %s", path,
-            stored->network[0] ? stored->network : "some network",
+    fprintf(stderr, "plan %s: made for %s on %s", path, stored->network[0] ? stored->network : "some network",
             stored->machine[0] ? stored->machine : "some machine");
     if (is_of_another(stored, network))
-        fputs(", whose sizes are not this network's: what it predicts does not hold here\n",
-              stderr);
+        fputs(", whose sizes are not this network's: what it predicts does not hold here\n", stderr);
     else
         fprintf(stderr, ": %.4g s a step predicted for it\n", stored->secs);
 }
@@ -90,8 +88,7 @@ static qdr_status take_plan(qdr_context *ctx, const qdr_network *network, choice
     TRY(qdr_broadcast(ctx, 0, &stored, sizeof stored));
     take(made, &stored.plan);
     /* Where ranks are too few or too many, nothing will be run. */
-    if (talks && qdr_plan_check(&stored.plan, qdr_context_size(ctx)) == QDR_OK)
-        tell_plan(made->plan, &stored, network);
+    if (talks && qdr_plan_check(&stored.plan, qdr_context_size(ctx)) == QDR_OK) tell_plan(made->plan, &stored, network);
     return QDR_OK;
 }
 
@@ -111,25 +108,22 @@ static void tell_why(const qdr_auto_plan *chosen)
             chosen->second.result.time[most] - chosen->best.result.time[most])
             most = term;
     const int waits = most >= QDR_TIME_X && most <= QDR_TIME_D;
-    fprintf(stderr, "; %dx%dx%dx%d would take %.2g %% longer, mostly in %s%s\n", second->x,
-            second->y, second->z, second->d,
-            100 * (chosen->second.result.secs / chosen->best.result.secs - 1),
-            waits ? "waiting for " : "", qdr_time_term_name((qdr_time_term)most));
+    fprintf(stderr, "; %dx%dx%dx%d would take %.2g %% longer, mostly in %s%s\n", second->x, second->y, second->z,
+            second->d, 100 * (chosen->second.result.secs / chosen->best.result.secs - 1), waits ? "waiting for " : "",
+            qdr_time_term_name((qdr_time_term)most));
 }
 
 static void tell_choice(const qdr_auto_plan *chosen)
 {
     const qdr_plan *plan = &chosen->best.plan;
-    fprintf(stderr,
-            "grid auto: %dx%dx%dx%d, order %s, %s, micro-batch %lld: %.4g s a step predicted on %s",
-            plan->x, plan->y, plan->z, plan->d, plan->order[0] ? plan->order : "xyzd",
-            plan->layout == QDR_SCATTERED ? "scattered" : "replicated",
-            (long long)plan->micro_batch, chosen->best.result.secs, chosen->machine);
+    fprintf(stderr, "grid auto: %dx%dx%dx%d, order %s, %s, micro-batch %lld: %.4g s a step predicted on %s", plan->x,
+            plan->y, plan->z, plan->d, plan->order[0] ? plan->order : "xyzd",
+            plan->layout == QDR_SCATTERED ? "scattered" : "replicated", (long long)plan->micro_batch,
+            chosen->best.result.secs, chosen->machine);
     tell_why(chosen);
 }
 
-static qdr_status take_best(qdr_context *ctx, const choice *usual, const qdr_network *network,
-                            choice *made)
+static qdr_status take_best(qdr_context *ctx, const choice *usual, const qdr_network *network, choice *made)
 {
     qdr_network long_enough = *network;
     qdr_machine machine;
@@ -139,13 +133,11 @@ static qdr_status take_best(qdr_context *ctx, const choice *usual, const qdr_net
     const qdr_search_opts opts = {QDR_OPTS_INIT,
                                   .order = made->order,
                                   .layouts = made->layout < 0 ? 0 : 1 << made->layout,
-                                  .micro_batch = made->micro_batch ? made->micro_batch
-                                                                   : usual->micro_batch,
+                                  .micro_batch = made->micro_batch ? made->micro_batch : usual->micro_batch,
                                   .batch = made->batch,
                                   .sequence = made->context,
                                   .dtype = (qdr_dtype)made->dtype};
-    const qdr_status status = talks && made->machine ? qdr_machine_load(made->machine, &machine)
-                                                     : QDR_OK;
+    const qdr_status status = talks && made->machine ? qdr_machine_load(made->machine, &machine) : QDR_OK;
     TRY(qdr_agree(ctx, status == QDR_ERR_IO ? QDR_ERR_ARGUMENT : status));
     TRY(qdr_plan_auto(ctx, &long_enough, talks && made->machine ? &machine : NULL, &opts, &chosen));
     take(made, &chosen.best.plan);
@@ -153,18 +145,15 @@ static qdr_status take_best(qdr_context *ctx, const choice *usual, const qdr_net
     return QDR_OK;
 }
 
-qdr_status choice_make(qdr_context *ctx, const choice *given, const choice *usual,
-                       const qdr_network *network, choice *made, char sentence[PROBLEM_BYTES])
+qdr_status choice_make(qdr_context *ctx, const choice *given, const choice *usual, const qdr_network *network,
+                       choice *made, char sentence[PROBLEM_BYTES])
 {
     *made = *given;
     TRY(check_given(given, sentence));
     if (given->plan) TRY(take_plan(ctx, network, made));
     if (given->grid.is_auto) {
-        const choice sizes = {.layout = -1,
-                              .serial = -1,
-                              .dtype = usual->dtype,
-                              .context = usual->context,
-                              .batch = usual->batch};
+        const choice sizes = {
+            .layout = -1, .serial = -1, .dtype = usual->dtype, .context = usual->context, .batch = usual->batch};
         complete(made, &sizes); /* what the model must know */
         TRY(take_best(ctx, usual, network, made));
     }

@@ -22,7 +22,7 @@ typedef struct choice {
  * says is as `usual`, whose micro_batch is also the one that the model must take (0: any).
  * network: for the model; its context is not looked at. Collective, ranks agree; rank 0 says in a
  * line what was chosen, and why. */
-qdr_status choice_make(qdr_context *ctx, const choice *given, const choice *usual,
-                       const qdr_network *network, choice *made, char sentence[PROBLEM_BYTES]);
+qdr_status choice_make(qdr_context *ctx, const choice *given, const choice *usual, const qdr_network *network,
+                       choice *made, char sentence[PROBLEM_BYTES]);
 
 #endif

@@ -44,8 +44,7 @@ static void drop_talk(corpus *text)
     while (from < end) {
         const uint8_t *newline = memchr(from, '\n', (size_t)(end - from));
         const size_t length = newline ? (size_t)(newline - from) + 1 : (size_t)(end - from);
-        const int talk = length >= sizeof prompt - 1 &&
-                         memcmp(from, prompt, sizeof prompt - 1) == 0;
+        const int talk = length >= sizeof prompt - 1 && memcmp(from, prompt, sizeof prompt - 1) == 0;
         if (begun && !talk) {
             memmove(to, from, length);
             to += length;
@@ -96,8 +95,8 @@ static qdr_status read_file(const char *path, corpus *text, char sentence[PROBLE
     FILE *file = fopen(path, "rb");
     if (file == NULL || fstat(fileno(file), &info) != 0 || S_ISDIR(info.st_mode)) {
         snprintf(sentence, PROBLEM_BYTES,
-                 "text %.300s: %s; name a readable file, or none to train on what is installed",
-                 path, file == NULL ? strerror(errno) : "it is a directory");
+                 "text %.300s: %s; name a readable file, or none to train on what is installed", path,
+                 file == NULL ? strerror(errno) : "it is a directory");
         if (file != NULL) fclose(file);
         return QDR_ERR_ARGUMENT;
     }
@@ -106,14 +105,12 @@ static qdr_status read_file(const char *path, corpus *text, char sentence[PROBLE
     const char *slash = strrchr(path, '/');
     snprintf(text->name, sizeof text->name, "%.80s", slash ? slash + 1 : path);
     if (good) return QDR_OK;
-    snprintf(sentence, PROBLEM_BYTES,
-             "text %.300s: does not fit into memory or has more than 2 GiB; take a part of it",
+    snprintf(sentence, PROBLEM_BYTES, "text %.300s: does not fit into memory or has more than 2 GiB; take a part of it",
              path);
     return QDR_ERR_ARGUMENT;
 }
 
-static qdr_status read_on_root(const char *path, int64_t context, corpus *text,
-                               char sentence[PROBLEM_BYTES])
+static qdr_status read_on_root(const char *path, int64_t context, corpus *text, char sentence[PROBLEM_BYTES])
 {
     if (path != NULL)
         TRY(read_file(path, text, sentence));
@@ -125,8 +122,7 @@ static qdr_status read_on_root(const char *path, int64_t context, corpus *text,
                  "text %s has %lld bytes, but --ctx %lld needs %lld: the last tenth, kept for "
                  "validation, must hold one context "
                  "and one byte; take a longer text or a shorter context",
-                 path ? path : text->name, (long long)text->n_bytes, (long long)context,
-                 (long long)needed);
+                 path ? path : text->name, (long long)text->n_bytes, (long long)context, (long long)needed);
         return QDR_ERR_ARGUMENT;
     }
     return QDR_OK;
@@ -138,8 +134,7 @@ typedef struct announcement {
     char name[96], sentence[PROBLEM_BYTES];
 } announcement;
 
-qdr_status corpus_read(qdr_context *ctx, const char *path, int64_t context, corpus *text,
-                       char sentence[PROBLEM_BYTES])
+qdr_status corpus_read(qdr_context *ctx, const char *path, int64_t context, corpus *text, char sentence[PROBLEM_BYTES])
 {
     announcement news = {0};
     *text = (corpus){0};
@@ -155,8 +150,7 @@ qdr_status corpus_read(qdr_context *ctx, const char *path, int64_t context, corp
 
     if (!root) text->bytes = malloc((size_t)news.n_bytes);
     if (text->bytes == NULL)
-        snprintf(sentence, PROBLEM_BYTES, "no memory for a text of %lld bytes",
-                 (long long)news.n_bytes);
+        snprintf(sentence, PROBLEM_BYTES, "no memory for a text of %lld bytes", (long long)news.n_bytes);
     TRY(qdr_agree(ctx, text->bytes ? QDR_OK : QDR_ERR_MEMORY));
     TRY(qdr_broadcast(ctx, 0, text->bytes, (size_t)news.n_bytes));
     text->n_bytes = news.n_bytes;
@@ -220,7 +214,4 @@ int64_t corpus_validation_window(const corpus *text, int64_t context, int64_t in
     return text->n_train + (n > 1 ? (places - 1) * index / (n - 1) : 0);
 }
 
-double corpus_uniform(uint64_t seed, uint64_t counter)
-{
-    return (double)(mix(mix(seed) + counter) >> 11) * 0x1p-53;
-}
+double corpus_uniform(uint64_t seed, uint64_t counter) { return (double)(mix(mix(seed) + counter) >> 11) * 0x1p-53; }

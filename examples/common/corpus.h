@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The text to train on: read by rank 0, given to all ranks, cut into training and validation parts
- * and into windows. */
+/* The text to train on: read by rank 0, given to all ranks, cut into training and validation parts and into windows. */
 #ifndef EXAMPLES_CORPUS_H
 #define EXAMPLES_CORPUS_H
 
@@ -19,8 +18,7 @@ typedef struct corpus {
  * under /usr/share/common-licenses. Both parts must hold a window of context + 1 bytes. Collective;
  * ranks agree.
  * @retval QDR_ERR_IO, QDR_ERR_ARGUMENT  `sentence` says why */
-qdr_status corpus_read(qdr_context *ctx, const char *path, int64_t context, corpus *text,
-                       char sentence[PROBLEM_BYTES]);
+qdr_status corpus_read(qdr_context *ctx, const char *path, int64_t context, corpus *text, char sentence[PROBLEM_BYTES]);
 void corpus_free(corpus *text);
 
 /* Where sequence `number`, counted from the first step on, begins: windows that follow each other

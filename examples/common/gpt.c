@@ -24,8 +24,8 @@ static block_name name_of(int64_t index, const char *part)
 
 /* Every layer that ends in the residual stream is transposed: it reads what a normal layer wrote,
  * and writes what the next normal layer reads, so nothing is moved between layers. */
-static qdr_status add_attention_half(qdr_stack *stack, const gpt_config *config, int64_t index,
-                                     qdr_edge in, qdr_edge *out, qdr_linear **proj)
+static qdr_status add_attention_half(qdr_stack *stack, const gpt_config *config, int64_t index, qdr_edge in,
+                                     qdr_edge *out, qdr_linear **proj)
 {
     const int64_t hidden = config->hidden, head = hidden / config->n_heads;
     const block_name qkv_name = name_of(index, "qkv"), proj_name = name_of(index, "proj");
@@ -51,8 +51,8 @@ static qdr_status add_attention_half(qdr_stack *stack, const gpt_config *config,
     return qdr_stack_add_residual(stack, NAME("residual1"), in, added, out);
 }
 
-static qdr_status add_mlp_half(qdr_stack *stack, const gpt_config *config, int64_t index,
-                               qdr_edge in, qdr_edge *out, qdr_linear **fc2)
+static qdr_status add_mlp_half(qdr_stack *stack, const gpt_config *config, int64_t index, qdr_edge in, qdr_edge *out,
+                               qdr_linear **fc2)
 {
     const int64_t hidden = config->hidden;
     const block_name fc_name = name_of(index, "fc"), fc2_name = name_of(index, "fc2");
@@ -73,8 +73,8 @@ static qdr_status add_mlp_half(qdr_stack *stack, const gpt_config *config, int64
     return qdr_stack_add_residual(stack, NAME("residual2"), in, added, out);
 }
 
-qdr_status gpt_add_block(qdr_stack *stack, const gpt_config *config, int64_t index, qdr_edge in,
-                         qdr_edge *out, qdr_linear **residual)
+qdr_status gpt_add_block(qdr_stack *stack, const gpt_config *config, int64_t index, qdr_edge in, qdr_edge *out,
+                         qdr_linear **residual)
 {
     qdr_edge middle;
     TRY(add_attention_half(stack, config, index, in, &middle, &residual[0]));
@@ -84,9 +84,7 @@ qdr_status gpt_add_block(qdr_stack *stack, const gpt_config *config, int64_t ind
 static qdr_status add_head(gpt *model, qdr_linear *table, qdr_edge in)
 {
     const gpt_config *config = &model->config;
-    if (config->tied)
-        return qdr_stack_add_tied_head(model->stack, "head", table, config->layout, in,
-                                       &model->logits);
+    if (config->tied) return qdr_stack_add_tied_head(model->stack, "head", table, config->layout, in, &model->logits);
     const qdr_linear_desc head_desc = {
         QDR_OPTS_INIT,
         .name = "head",
@@ -140,8 +138,7 @@ qdr_status gpt_create(qdr_grid *grid, const gpt_config *config, gpt *model)
     TRY(qdr_stack_build(model->stack));
     TRY(qdr_stack_edge_owned(model->stack, model->tokens, &model->token_rows));
     TRY(qdr_stack_edge_owned(model->stack, model->logits, &model->logits_part));
-    model->staging = calloc((size_t)(model->token_rows.n_rows + model->logits_part.n_rows + 1),
-                            sizeof(int32_t));
+    model->staging = calloc((size_t)(model->token_rows.n_rows + model->logits_part.n_rows + 1), sizeof(int32_t));
     return qdr_agree(qdr_grid_context(grid), model->staging ? QDR_OK : QDR_ERR_MEMORY);
 }
 
@@ -157,14 +154,13 @@ qdr_status gpt_init(gpt *model, uint64_t seed, double stddev)
 {
     TRY(qdr_stack_init(model->stack, seed, stddev));
     const double less = stddev / sqrt(2.0 * (double)model->config.n_layers);
-    for (int i = 0; i < model->n_residual; i++)
-        TRY(qdr_linear_init(model->residual[i], seed + 1 + (uint64_t)i, less));
+    for (int i = 0; i < model->n_residual; i++) TRY(qdr_linear_init(model->residual[i], seed + 1 + (uint64_t)i, less));
     return QDR_OK;
 }
 
 /* What stands `ahead` bytes after the place of each of these rows, or `missing`. */
-static void read_rows(const gpt *model, qdr_range rows, const uint8_t *text, const int64_t *starts,
-                      int ahead, int32_t missing, int32_t *column)
+static void read_rows(const gpt *model, qdr_range rows, const uint8_t *text, const int64_t *starts, int ahead,
+                      int32_t missing, int32_t *column)
 {
     const int64_t context = model->config.context;
     for (int64_t row = rows.begin; row < rows.end; row++) {
@@ -173,20 +169,17 @@ static void read_rows(const gpt *model, qdr_range rows, const uint8_t *text, con
     }
 }
 
-static qdr_status copy_column(const gpt *model, qdr_edge edge, const int32_t *column,
-                              int64_t n_rows)
+static qdr_status copy_column(const gpt *model, qdr_edge edge, const int32_t *column, int64_t n_rows)
 {
     void *value;
     TRY(qdr_stack_edge_value(model->stack, edge, &value));
-    return qdr_copy(qdr_grid_context(model->grid), value, column, (size_t)n_rows * sizeof *column,
-                    NULL);
+    return qdr_copy(qdr_grid_context(model->grid), value, column, (size_t)n_rows * sizeof *column, NULL);
 }
 
 qdr_status gpt_fill(gpt *model, const uint8_t *text, const int64_t *starts)
 {
     int32_t *tokens = model->staging, *targets = tokens + model->token_rows.n_rows;
-    TRY(qdr_stream_synchronize(
-        qdr_context_stream(qdr_grid_context(model->grid)))); /* the last copies have run */
+    TRY(qdr_stream_synchronize(qdr_context_stream(qdr_grid_context(model->grid)))); /* the last copies have run */
     read_rows(model, model->token_rows.rows, text, starts, 0, 0, tokens);
     read_rows(model, model->logits_part.rows, text, starts, 1, -1, targets);
     TRY(copy_column(model, model->tokens, tokens, model->token_rows.n_rows));
@@ -197,8 +190,7 @@ qdr_status gpt_fill(gpt *model, const uint8_t *text, const int64_t *starts)
 static float from_f16(uint16_t bits)
 {
     const int exponent = bits >> 10 & 31, fraction = bits & 1023;
-    const float finite = exponent ? ldexpf((float)(1024 + fraction), exponent - 25)
-                                  : ldexpf((float)fraction, -24);
+    const float finite = exponent ? ldexpf((float)(1024 + fraction), exponent - 25) : ldexpf((float)fraction, -24);
     const float size = exponent < 31 ? finite : fraction ? NAN : INFINITY;
     return bits >> 15 ? -size : size;
 }
@@ -208,8 +200,7 @@ static float to_float(const void *values, int64_t i, qdr_dtype dtype)
     if (dtype == QDR_F64) return (float)((const double *)values)[i];
     if (dtype == QDR_F32) return ((const float *)values)[i];
     if (dtype == QDR_F16) return from_f16(((const uint16_t *)values)[i]);
-    const uint32_t bits = (uint32_t)((const uint16_t *)values)[i]
-                          << 16; /* bf16 is the upper half of f32 */
+    const uint32_t bits = (uint32_t)((const uint16_t *)values)[i] << 16; /* bf16 is the upper half of f32 */
     float value;
     memcpy(&value, &bits, sizeof value);
     return value;
@@ -227,8 +218,7 @@ static qdr_status own_logits(gpt *model, int64_t row, float *logits)
     const size_t bytes = (size_t)part->n_cols * qdr_dtype_bytes(model->config.dtype);
     void *host = malloc(bytes);
     if (host == NULL) return QDR_ERR_MEMORY;
-    qdr_status status = qdr_copy(
-        ctx, host, (char *)value + (size_t)(row - part->rows.begin) * bytes, bytes, NULL);
+    qdr_status status = qdr_copy(ctx, host, (char *)value + (size_t)(row - part->rows.begin) * bytes, bytes, NULL);
     if (status >= 0) status = qdr_stream_synchronize(qdr_context_stream(ctx));
     int64_t local = 0;
     for (int range = 0; status >= 0 && range < part->n_ranges; range++)
@@ -238,8 +228,7 @@ static qdr_status own_logits(gpt *model, int64_t row, float *logits)
     return status;
 }
 
-/* The largest over all ranks: the owners know a number, the others -infinity, and copies change
- * nothing. */
+/* The largest over all ranks: the owners know a number, the others -infinity, and copies change nothing. */
 qdr_status gpt_logits_row(gpt *model, int64_t row, float *logits)
 {
     qdr_context *ctx = qdr_grid_context(model->grid);
@@ -250,8 +239,7 @@ qdr_status gpt_logits_row(gpt *model, int64_t row, float *logits)
     status = qdr_agree(ctx, status);
     if (status >= 0) status = qdr_copy(ctx, shared, logits, bytes, NULL);
     for (int axis = 0; status >= 0 && axis < QDR_N_AXES; axis++)
-        status = qdr_all_reduce(model->grid, (qdr_axis)axis, QDR_MAX, shared, model->config.vocab,
-                                QDR_F32, NULL);
+        status = qdr_all_reduce(model->grid, (qdr_axis)axis, QDR_MAX, shared, model->config.vocab, QDR_F32, NULL);
     if (status >= 0) status = qdr_copy(ctx, logits, shared, bytes, NULL);
     if (status >= 0) status = qdr_stream_synchronize(qdr_context_stream(ctx));
     qdr_mem_free(ctx, &shared);

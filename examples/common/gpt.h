@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A GPT as a stack of Quadrille: built, given its first weights, filled with windows of text, asked
- * for its logits. */
+/* A GPT as a stack of Quadrille: built, given its first weights, filled with windows of text, asked for its logits. */
 #ifndef EXAMPLES_GPT_H
 #define EXAMPLES_GPT_H
 
@@ -30,11 +29,9 @@ typedef struct gpt {
                               of each block */
 } gpt;
 
-/* What the model of time and memory must know of it: of the configuration n_layers, hidden,
- * n_heads, vocab and tied. */
+/* What the model of time and memory must know of it: of the configuration n_layers, hidden, n_heads, vocab and tied. */
 qdr_network gpt_network(const gpt_config *config);
-/* Describes and builds the model. Collective, agrees. On failure the model can only be destroyed.
- */
+/* Describes and builds the model. Collective, agrees. On failure the model can only be destroyed. */
 qdr_status gpt_create(qdr_grid *grid, const gpt_config *config, gpt *model);
 void gpt_destroy(gpt *model);
 /* First weights from the seed: normal with `stddev`, in layers that add to the residual stream
@@ -46,8 +43,8 @@ qdr_status gpt_init(gpt *model, uint64_t seed, double stddev);
 qdr_status gpt_fill(gpt *model, const uint8_t *text, const int64_t *starts);
 /* One transformer block: x + proj(attention(qkv(norm(x)))), then that + fc2(gelu(fc(norm(that)))).
  * residual: two layers. */
-qdr_status gpt_add_block(qdr_stack *stack, const gpt_config *config, int64_t index, qdr_edge in,
-                         qdr_edge *out, qdr_linear **residual);
+qdr_status gpt_add_block(qdr_stack *stack, const gpt_config *config, int64_t index, qdr_edge in, qdr_edge *out,
+                         qdr_linear **residual);
 /* The logits of global row `row` after a forward, on every rank. Collective, blocking. */
 qdr_status gpt_logits_row(gpt *model, int64_t row, float *logits);
 /* Parameters of the whole model. */

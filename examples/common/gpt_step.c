@@ -25,8 +25,7 @@ qdr_status gpt_step_run(gpt_step *step, int adds, int is_last)
 {
     qdr_graph **graph = &step->graphs[adds][is_last];
     if (!step->is_recorded || !step->has_run[adds][is_last]++) return enqueue(step, adds, is_last);
-    if (!*graph)
-        TRY(qdr_agree(qdr_grid_context(step->model->grid), record(step, adds, is_last, graph)));
+    if (!*graph) TRY(qdr_agree(qdr_grid_context(step->model->grid), record(step, adds, is_last, graph)));
     return qdr_graph_launch(*graph, NULL);
 }
 

@@ -11,16 +11,13 @@
 
 #define COMPLAIN(...) (snprintf(problem, PROBLEM_BYTES, __VA_ARGS__), OPTIONS_BAD)
 
-static options_result set_count(const option_row *row, const char *word,
-                                char problem[PROBLEM_BYTES])
+static options_result set_count(const option_row *row, const char *word, char problem[PROBLEM_BYTES])
 {
     char *end;
     errno = 0;
     const long long number = strtoll(word, &end, 10);
-    if (end == word || *end != '\0' || errno != 0 || (double)number < row->min ||
-        (double)number > row->max)
-        return COMPLAIN("--%s %s: give a whole number from %.0f to %.0f", row->name, word, row->min,
-                        row->max);
+    if (end == word || *end != '\0' || errno != 0 || (double)number < row->min || (double)number > row->max)
+        return COMPLAIN("--%s %s: give a whole number from %.0f to %.0f", row->name, word, row->min, row->max);
     *(int64_t *)row->value = number;
     return OPTIONS_OK;
 }
@@ -30,14 +27,12 @@ static options_result set_real(const option_row *row, const char *word, char pro
     char *end;
     const double number = strtod(word, &end);
     if (end == word || *end != '\0' || !isfinite(number) || number < row->min || number > row->max)
-        return COMPLAIN("--%s %s: give a number from %g to %g", row->name, word, row->min,
-                        row->max);
+        return COMPLAIN("--%s %s: give a number from %g to %g", row->name, word, row->min, row->max);
     *(double *)row->value = number;
     return OPTIONS_OK;
 }
 
-static options_result set_choice(const option_row *row, const char *word,
-                                 char problem[PROBLEM_BYTES])
+static options_result set_choice(const option_row *row, const char *word, char problem[PROBLEM_BYTES])
 {
     const size_t length = strlen(word);
     const char *choice = row->argument;
@@ -77,21 +72,18 @@ static options_result set_grid(const option_row *row, const char *word, char pro
         char *end;
         errno = 0;
         const long side = strtol(rest, &end, 10);
-        good = end != rest && errno == 0 && side >= 1 && side <= 1024 &&
-               *end == (i < 3 ? 'x' : '\0');
+        good = end != rest && errno == 0 && side >= 1 && side <= 1024 && *end == (i < 3 ? 'x' : '\0');
         *sides[i] = (int)side;
         rest = end + 1;
     }
     if (!good)
-        return COMPLAIN(
-            "--%s %s: give auto, or four numbers from 1 to 1024 as GXxGYxGZxGD, like 2x2x1x1",
-            row->name, word);
+        return COMPLAIN("--%s %s: give auto, or four numbers from 1 to 1024 as GXxGYxGZxGD, like 2x2x1x1", row->name,
+                        word);
     *(grid_shape *)row->value = shape;
     return OPTIONS_OK;
 }
 
-static options_result set_value(const option_row *row, const char *word,
-                                char problem[PROBLEM_BYTES])
+static options_result set_value(const option_row *row, const char *word, char problem[PROBLEM_BYTES])
 {
     switch (row->kind) {
     case OPTION_COUNT: return set_count(row, word, problem);
@@ -107,20 +99,16 @@ static options_result set_value(const option_row *row, const char *word,
     }
 }
 
-static options_result set_operand(const usage_text *usage, int argc, char **argv,
-                                  char problem[PROBLEM_BYTES])
+static options_result set_operand(const usage_text *usage, int argc, char **argv, char problem[PROBLEM_BYTES])
 {
     if (optind < argc && usage->operand == NULL)
-        return COMPLAIN("'%s' has no dashes and is not understood; --help lists the options",
-                        argv[optind]);
-    if (optind + 1 < argc)
-        return COMPLAIN("'%s' is one word too many; see --help", argv[optind + 1]);
+        return COMPLAIN("'%s' has no dashes and is not understood; --help lists the options", argv[optind]);
+    if (optind + 1 < argc) return COMPLAIN("'%s' is one word too many; see --help", argv[optind + 1]);
     if (optind < argc) *usage->operand = argv[optind];
     return OPTIONS_OK;
 }
 
-options_result options_parse(const usage_text *usage, int argc, char **argv,
-                             char problem[PROBLEM_BYTES])
+options_result options_parse(const usage_text *usage, int argc, char **argv, char problem[PROBLEM_BYTES])
 {
     struct option longs[MAX_OPTIONS + 2] = {0};
     const option_row *rows[MAX_OPTIONS + 1] = {0};
@@ -128,8 +116,7 @@ options_result options_parse(const usage_text *usage, int argc, char **argv,
     for (int i = 0; i < usage->n_rows && n < MAX_OPTIONS; i++) {
         const option_row *row = &usage->rows[i];
         if (row->kind == OPTION_GROUP) continue;
-        longs[n] = (struct option){
-            row->name, row->kind == OPTION_FLAG ? no_argument : required_argument, NULL, 0};
+        longs[n] = (struct option){row->name, row->kind == OPTION_FLAG ? no_argument : required_argument, NULL, 0};
         rows[n++] = row;
     }
     longs[n] = (struct option){"help", no_argument, NULL, 'h'};
@@ -153,8 +140,7 @@ static void print_default(const option_row *row, FILE *out)
 {
     switch (row->kind) {
     case OPTION_COUNT:
-        if (*(int64_t *)row->value > 0)
-            fprintf(out, " (default %lld)", (long long)*(int64_t *)row->value);
+        if (*(int64_t *)row->value > 0) fprintf(out, " (default %lld)", (long long)*(int64_t *)row->value);
         break;
     case OPTION_REAL: fprintf(out, " (default %g)", *(double *)row->value); break;
     case OPTION_CHOICE: {
@@ -166,12 +152,10 @@ static void print_default(const option_row *row, FILE *out)
         break;
     }
     case OPTION_TYPE: /* below 0, where none is chosen, the first */
-        fprintf(out, " (default %s)",
-                qdr_dtype_name((qdr_dtype)(*(int *)row->value > 0 ? *(int *)row->value : 0)));
+        fprintf(out, " (default %s)", qdr_dtype_name((qdr_dtype)(*(int *)row->value > 0 ? *(int *)row->value : 0)));
         break;
     case OPTION_TEXT:
-        if (*(const char **)row->value != NULL)
-            fprintf(out, " (default %s)", *(const char **)row->value);
+        if (*(const char **)row->value != NULL) fprintf(out, " (default %s)", *(const char **)row->value);
         break;
     default: break;
     }

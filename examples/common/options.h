@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command line of the examples: one table per program makes the parser (getopt_long), the
- * checks and the help. */
+/* The command line of the examples: one table per program makes the parser (getopt_long), the checks and the help. */
 #ifndef EXAMPLES_OPTIONS_H
 #define EXAMPLES_OPTIONS_H
 
@@ -51,8 +50,7 @@ typedef struct usage_text {
 typedef enum options_result { OPTIONS_OK, OPTIONS_HELP, OPTIONS_BAD } options_result;
 
 /* Fills the values; for OPTIONS_BAD `problem` says what is wrong and what would be right. */
-options_result options_parse(const usage_text *usage, int argc, char **argv,
-                             char problem[PROBLEM_BYTES]);
+options_result options_parse(const usage_text *usage, int argc, char **argv, char problem[PROBLEM_BYTES]);
 void options_help(const usage_text *usage, FILE *out);
 
 #endif

@@ -12,8 +12,7 @@
 
 static int complain(const output *out, const char *remedy, char sentence[PROBLEM_BYTES])
 {
-    snprintf(sentence, PROBLEM_BYTES, "%s %.300s: %s; %s", out->what, out->path, strerror(errno),
-             remedy);
+    snprintf(sentence, PROBLEM_BYTES, "%s %.300s: %s; %s", out->what, out->path, strerror(errno), remedy);
     return 0;
 }
 
@@ -86,8 +85,7 @@ int output_try(const char *what, const char *path, char sentence[PROBLEM_BYTES])
     output out = {.what = what, .path = path};
     /* Opening a pipe would wait for its reader. */
     if (choose_places(&out) && !out.draft[0] && access(path, W_OK) == 0) return 1;
-    if (!out.draft[0])
-        return complain(&out, "name a file in a folder that exists and is writable", sentence);
+    if (!out.draft[0]) return complain(&out, "name a file in a folder that exists and is writable", sentence);
     if (!output_open(&out, what, path, sentence)) return 0;
     fclose(out.file);
     remove(out.draft);

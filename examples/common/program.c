@@ -33,13 +33,9 @@ static void print_log(int level, const char *line, void *user)
 }
 
 /* The library's sentence, or what the status means where a program found it by itself. */
-static const char *why(qdr_status status)
-{
-    return qdr_last_error()[0] ? qdr_last_error() : qdr_status_text(status);
-}
+static const char *why(qdr_status status) { return qdr_last_error()[0] ? qdr_last_error() : qdr_status_text(status); }
 
-/* Help and complaints about the command line come from rank 0 alone: every rank has read the same
- * line. */
+/* Help and complaints about the command line come from rank 0 alone: every rank has read the same line. */
 static int run_rank(qdr_context *ctx, void *user)
 {
     const launch *start = user;
@@ -61,17 +57,16 @@ static int run_rank(qdr_context *ctx, void *user)
     return exit_code_of(status);
 }
 
-static int run(const usage_text *usage, int argc, char **argv, const int64_t *n_local,
-               const int64_t *n_threads, program_fn fn, const void *settings)
+static int run(const usage_text *usage, int argc, char **argv, const int64_t *n_local, const int64_t *n_threads,
+               program_fn fn, const void *settings)
 {
     launch start = {.usage = usage, .fn = fn, .settings = settings};
     start.parsed = options_parse(usage, argc, argv, start.problem);
     if (start.parsed == OPTIONS_OK && usage->machine && *usage->machine)
         setenv("QDR_MACHINE", *usage->machine, 1); /* before there are threads; for QDR_REPORT */
     const int ranks = start.parsed == OPTIONS_OK ? (int)*n_local : 0;
-    const qdr_context_opts opts = {
-        QDR_OPTS_INIT, .n_threads = start.parsed == OPTIONS_OK ? (int)*n_threads : 1,
-        .device = start.parsed != OPTIONS_OK || !usage->device ? "cpu" : *usage->device};
+    const qdr_context_opts opts = {QDR_OPTS_INIT, .n_threads = start.parsed == OPTIONS_OK ? (int)*n_threads : 1,
+                                   .device = start.parsed != OPTIONS_OK || !usage->device ? "cpu" : *usage->device};
     int exit_code = LEAVE_FAILED;
     qdr_set_log(print_log, NULL);
     const qdr_status status = qdr_launch(ranks, &opts, run_rank, &start, &exit_code);
@@ -88,8 +83,8 @@ static int run(const usage_text *usage, int argc, char **argv, const int64_t *n_
     return exit_code;
 }
 
-int program_start(const usage_text *usage, int argc, char **argv, const int64_t *n_local,
-                  const int64_t *n_threads, program_fn fn, const void *settings)
+int program_start(const usage_text *usage, int argc, char **argv, const int64_t *n_local, const int64_t *n_threads,
+                  program_fn fn, const void *settings)
 {
     struct rlimit limit;
     const int exit_code = run(usage, argc, argv, n_local, n_threads, fn, settings);
@@ -110,8 +105,8 @@ void *program_new(qdr_context *ctx, int64_t n_items, size_t item_bytes)
     return NULL;
 }
 
-qdr_status program_make_grid(qdr_context *ctx, const grid_shape *shape, const char *order,
-                             char sentence[PROBLEM_BYTES], qdr_grid **grid)
+qdr_status program_make_grid(qdr_context *ctx, const grid_shape *shape, const char *order, char sentence[PROBLEM_BYTES],
+                             qdr_grid **grid)
 {
     const int p = qdr_context_size(ctx);
     qdr_grid_opts opts = {QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = p, .order = order};
@@ -121,8 +116,8 @@ qdr_status program_make_grid(qdr_context *ctx, const grid_shape *shape, const ch
             snprintf(sentence, PROBLEM_BYTES,
                      "grid %dx%dx%dx%d has %lld ranks, but %d %s started; add --local %lld, or "
                      "start with mpiexec.mpich -n %lld",
-                     shape->x, shape->y, shape->z, shape->d, (long long)wanted, p,
-                     p == 1 ? "was" : "were", (long long)wanted, (long long)wanted);
+                     shape->x, shape->y, shape->z, shape->d, (long long)wanted, p, p == 1 ? "was" : "were",
+                     (long long)wanted, (long long)wanted);
             return QDR_ERR_ARGUMENT;
         }
         opts.x = shape->x, opts.y = shape->y, opts.z = shape->z, opts.d = shape->d;

@@ -12,8 +12,7 @@
 
 progress progress_begin(int64_t n_steps)
 {
-    return (progress){
-        .n_steps = n_steps, .terminal = isatty(STDERR_FILENO), .began = meter_secs(), .drawn = -1};
+    return (progress){.n_steps = n_steps, .terminal = isatty(STDERR_FILENO), .began = meter_secs(), .drawn = -1};
 }
 
 const char *progress_clock(double secs, char text[24])
@@ -32,8 +31,7 @@ const char *progress_count(double n, char text[24])
     return text;
 }
 
-void progress_step(progress *line, int64_t step, double loss, double val_loss, double tokens_per_s,
-                   int milestone)
+void progress_step(progress *line, int64_t step, double loss, double val_loss, double tokens_per_s, int milestone)
 {
     const double now = meter_secs();
     if (!milestone && (!line->terminal || now - line->drawn < REDRAW_SECS)) return;
@@ -41,9 +39,9 @@ void progress_step(progress *line, int64_t step, double loss, double val_loss, d
     char left[24], validation[40] = "";
     const double secs_left = (now - line->began) / (double)step * (double)(line->n_steps - step);
     if (!isnan(val_loss)) snprintf(validation, sizeof validation, "  validation %.3f", val_loss);
-    fprintf(stderr, "%sstep %lld/%lld  loss %.3f%s  %.0f tokens/s  %s left%s",
-            line->terminal ? "\r" : "", (long long)step, (long long)line->n_steps, loss, validation,
-            tokens_per_s, progress_clock(secs_left, left), line->terminal ? "\033[K" : "\n");
+    fprintf(stderr, "%sstep %lld/%lld  loss %.3f%s  %.0f tokens/s  %s left%s", line->terminal ? "\r" : "",
+            (long long)step, (long long)line->n_steps, loss, validation, tokens_per_s, progress_clock(secs_left, left),
+            line->terminal ? "\033[K" : "\n");
     fflush(stderr);
 }
 

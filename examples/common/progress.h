@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a run says while it runs: a line that rewrites itself on a terminal, and plain lines now and
- * then elsewhere. */
+/* What a run says while it runs: a line that rewrites itself on a terminal, and plain lines now and then elsewhere. */
 #ifndef EXAMPLES_PROGRESS_H
 #define EXAMPLES_PROGRESS_H
 
@@ -13,10 +12,8 @@ typedef struct progress {
 } progress;
 
 progress progress_begin(int64_t n_steps);
-/* After a step. val_loss: the newest, NAN before the first. `milestone`: worth a line of its own.
- */
-void progress_step(progress *line, int64_t step, double loss, double val_loss, double tokens_per_s,
-                   int milestone);
+/* After a step. val_loss: the newest, NAN before the first. `milestone`: worth a line of its own. */
+void progress_step(progress *line, int64_t step, double loss, double val_loss, double tokens_per_s, int milestone);
 /* Leaves the terminal's line. */
 void progress_end(const progress *line);
 /* "1:05", "2:00:00". */

@@ -15,8 +15,7 @@ typedef struct run_log_line {
     double loss, tokens_per_s, lr;
     double val_loss; /* NAN: not measured */
 } run_log_line;
-/* {"step":…,"loss":…,"tokens_per_s":…,"lr":…} and "val_loss" where it was measured. 0: not written.
- */
+/* {"step":…,"loss":…,"tokens_per_s":…,"lr":…} and "val_loss" where it was measured. 0: not written. */
 int run_log_step(FILE *log, const run_log_line *line);
 /* 0: something could not be written. */
 int run_log_close(FILE *log);

@@ -55,8 +55,7 @@ typedef struct qdr_auto_plan {
  *  @retval QDR_ERR_MEMORY       nothing fits; the sentence says how much would be needed
  *  @retval QDR_ERR_UNSUPPORTED  opts ask for what this runtime does not do
  *  @retval others               as qdr_machine_load(), qdr_model_create(), qdr_model_search() */
-QDR_API QDR_NODISCARD qdr_status qdr_plan_auto(qdr_context *ctx, const qdr_network *network,
-                                               const qdr_machine *machine,
+QDR_API QDR_NODISCARD qdr_status qdr_plan_auto(qdr_context *ctx, const qdr_network *network, const qdr_machine *machine,
                                                const qdr_search_opts *opts, qdr_auto_plan *result);
 
 #ifdef __cplusplus

@@ -27,8 +27,7 @@ typedef enum qdr_sample_kind {
     QDR_N_SAMPLE_KINDS
 } qdr_sample_kind;
 
-/** How the operands of a product lie: as they are multiplied, the second turned, the first turned.
- */
+/** How the operands of a product lie: as they are multiplied, the second turned, the first turned. */
 typedef enum qdr_product_mode { QDR_MODE_NN = 0, QDR_MODE_NT, QDR_MODE_TN } qdr_product_mode;
 
 /** Work, and seconds of its slowest rank. What a kind does not name is not looked at. */
@@ -55,8 +54,7 @@ typedef struct qdr_sample {
  *  @param[out] secs  0 after an error
  *  @retval QDR_ERR_ARGUMENT  NULL, no version, an unknown kind or collective, a group that does not
  * fit */
-QDR_API QDR_NODISCARD qdr_status qdr_sample_secs(const qdr_machine *machine,
-                                                 const qdr_sample *sample, double *secs);
+QDR_API QDR_NODISCARD qdr_status qdr_sample_secs(const qdr_machine *machine, const qdr_sample *sample, double *secs);
 /** Sets the constants that the samples say something about; the others stay: name, ranks of a node,
  * memory, the number, the ranks and the adapters of the links are the caller's to know. Errors are
  * shares of the measured time, weighted with the fourth root of it, and a tenth where one group ran
@@ -65,8 +63,7 @@ QDR_API QDR_NODISCARD qdr_status qdr_sample_secs(const qdr_machine *machine,
  *  @param machine  on entry such that qdr_machine_check() is satisfied
  *  @retval QDR_ERR_ARGUMENT  as above; samples whose fit makes no machine. *machine is as it was
  *  @retval QDR_ERR_MEMORY    *machine is as it was */
-QDR_API QDR_NODISCARD qdr_status qdr_machine_fit(qdr_machine *machine, const qdr_sample *samples,
-                                                 int n_samples);
+QDR_API QDR_NODISCARD qdr_status qdr_machine_fit(qdr_machine *machine, const qdr_sample *samples, int n_samples);
 
 #ifdef __cplusplus
 }

@@ -33,18 +33,17 @@ extern "C" {
 /** All-reduce, in place. All members hold the same bits afterwards (added in rank order, where they
  * lie on several nodes first those of a node; bf16 and f16 in fp32). n_elems is the same on all
  * members. */
-QDR_API QDR_NODISCARD qdr_status qdr_all_reduce(qdr_grid *grid, qdr_axis axis, qdr_reduce op,
-                                                void *data, int64_t n_elems, qdr_dtype dtype,
-                                                qdr_stream *stream);
+QDR_API QDR_NODISCARD qdr_status qdr_all_reduce(qdr_grid *grid, qdr_axis axis, qdr_reduce op, void *data,
+                                                int64_t n_elems, qdr_dtype dtype, qdr_stream *stream);
 
 /** Each member gets the parts of all, one behind the other in the order of members.
  *  @param send     this member's part, n_elems; NULL: it already lies in its place in recv
  *  @param recv     Σ counts elements
  *  @param n_elems  of this member's part
  *  @param counts   elements of each member's part, equal on all members; NULL: n_elems each */
-QDR_API QDR_NODISCARD qdr_status qdr_all_gather(qdr_grid *grid, qdr_axis axis, const void *send,
-                                                void *recv, int64_t n_elems, const int64_t *counts,
-                                                qdr_dtype dtype, qdr_stream *stream);
+QDR_API QDR_NODISCARD qdr_status qdr_all_gather(qdr_grid *grid, qdr_axis axis, const void *send, void *recv,
+                                                int64_t n_elems, const int64_t *counts, qdr_dtype dtype,
+                                                qdr_stream *stream);
 
 /** Reduces everyone's `send` and leaves each member with one part of the result (added as for
  * qdr_all_reduce()).
@@ -52,16 +51,14 @@ QDR_API QDR_NODISCARD qdr_status qdr_all_gather(qdr_grid *grid, qdr_axis axis, c
  *  @param recv     this member's part, n_elems; may be its place in send
  *  @param n_elems  of this member's part
  *  @param counts   elements of each member's part, equal on all members; NULL: n_elems each */
-QDR_API QDR_NODISCARD qdr_status qdr_reduce_scatter(qdr_grid *grid, qdr_axis axis, qdr_reduce op,
-                                                    const void *send, void *recv, int64_t n_elems,
-                                                    const int64_t *counts, qdr_dtype dtype,
+QDR_API QDR_NODISCARD qdr_status qdr_reduce_scatter(qdr_grid *grid, qdr_axis axis, qdr_reduce op, const void *send,
+                                                    void *recv, int64_t n_elems, const int64_t *counts, qdr_dtype dtype,
                                                     qdr_stream *stream);
 
 /** Copies n_elems elements of member `root` to all, in place. (For host memory, over all ranks and
  * blocking: qdr_broadcast().) */
-QDR_API QDR_NODISCARD qdr_status qdr_grid_broadcast(qdr_grid *grid, qdr_axis axis, int root,
-                                                    void *data, int64_t n_elems, qdr_dtype dtype,
-                                                    qdr_stream *stream);
+QDR_API QDR_NODISCARD qdr_status qdr_grid_broadcast(qdr_grid *grid, qdr_axis axis, int root, void *data,
+                                                    int64_t n_elems, qdr_dtype dtype, qdr_stream *stream);
 
 /** Each member sends a part of its own to each: part j of `send` becomes part i of member j's
  * `recv`, where i is this member.
@@ -69,15 +66,13 @@ QDR_API QDR_NODISCARD qdr_status qdr_grid_broadcast(qdr_grid *grid, qdr_axis axi
  *  @param send_counts, recv_counts  elements that go to, and come from, each member; both NULL:
  * n_elems each, the same on all members */
 QDR_API QDR_NODISCARD qdr_status qdr_all_to_all(qdr_grid *grid, qdr_axis axis, const void *send,
-                                                const int64_t *send_counts, void *recv,
-                                                const int64_t *recv_counts, int64_t n_elems,
-                                                qdr_dtype dtype, qdr_stream *stream);
+                                                const int64_t *send_counts, void *recv, const int64_t *recv_counts,
+                                                int64_t n_elems, qdr_dtype dtype, qdr_stream *stream);
 
 /** Sends n_send elements to member `to`, and receives n_recv from member `from`; -1: none. All
  * members call it, each `to` with a `from` that fits: shifts, halos, swaps. */
-QDR_API QDR_NODISCARD qdr_status qdr_send_recv(qdr_grid *grid, qdr_axis axis, int to,
-                                               const void *send, int64_t n_send, int from,
-                                               void *recv, int64_t n_recv, qdr_dtype dtype,
+QDR_API QDR_NODISCARD qdr_status qdr_send_recv(qdr_grid *grid, qdr_axis axis, int to, const void *send, int64_t n_send,
+                                               int from, void *recv, int64_t n_recv, qdr_dtype dtype,
                                                qdr_stream *stream);
 
 #ifdef __cplusplus

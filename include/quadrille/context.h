@@ -41,11 +41,9 @@ QDR_API QDR_NODISCARD qdr_status qdr_local_run(int n, qdr_local_fn fn, void *use
 /** Makes the context of one rank of a local world. Collective over the world. opts may be NULL.
  *  The context is destroyed by the same thread, before fn returns. */
 QDR_API QDR_NODISCARD qdr_status qdr_context_create_local(qdr_local_world *world, int rank,
-                                                          const qdr_context_opts *opts,
-                                                          qdr_context **ctx);
+                                                          const qdr_context_opts *opts, qdr_context **ctx);
 /** Makes a context for a single rank with no world around it. Not collective. opts may be NULL. */
-QDR_API QDR_NODISCARD qdr_status qdr_context_create_self(const qdr_context_opts *opts,
-                                                         qdr_context **ctx);
+QDR_API QDR_NODISCARD qdr_status qdr_context_create_self(const qdr_context_opts *opts, qdr_context **ctx);
 
 /** How ranks that have neither MPI nor one process talk before NCCL does: two functions of the
  * caller's, collective over all ranks, which the library calls from the rank's own thread. Both
@@ -67,8 +65,7 @@ typedef struct qdr_boot {
  *  @retval QDR_ERR_PEER         a callback failed
  *  @retval QDR_ERR_TIMEOUT      ranks did not come to NCCL within QDR_TIMEOUT, or 300 s */
 QDR_API QDR_NODISCARD qdr_status qdr_context_create_boot(int rank, int size, const qdr_boot *boot,
-                                                         const qdr_context_opts *opts,
-                                                         qdr_context **ctx);
+                                                         const qdr_context_opts *opts, qdr_context **ctx);
 
 /* With the environment variable QDR_TRACE=FILE, in rank 0's process when the context is made, each
  * rank of a context (but one made by qdr_context_create_self()) writes FILE.RANK when the context
@@ -111,10 +108,8 @@ QDR_API QDR_NODISCARD qdr_status qdr_barrier(qdr_context *ctx);
 /** Lets all ranks return the same: if any rank passes an error, all ranks return the status and the
  * sentence of the lowest such rank. Collective, blocking. */
 QDR_API QDR_NODISCARD qdr_status qdr_agree(qdr_context *ctx, qdr_status mine);
-/** Copies `bytes` bytes at `data` (host memory) from rank `root` to all ranks. Collective,
- * blocking. */
-QDR_API QDR_NODISCARD qdr_status qdr_broadcast(qdr_context *ctx, int root, void *data,
-                                               size_t bytes);
+/** Copies `bytes` bytes at `data` (host memory) from rank `root` to all ranks. Collective, blocking. */
+QDR_API QDR_NODISCARD qdr_status qdr_broadcast(qdr_context *ctx, int root, void *data, size_t bytes);
 
 /** Device memory of this context. It is aligned to 64 bytes and counted. bytes = 0 gives a
  * valid pointer. MPI ranks of one node read and write each other's blocks of 128 KiB and more in
@@ -122,8 +117,7 @@ QDR_API QDR_NODISCARD qdr_status qdr_broadcast(qdr_context *ctx, int root, void 
  *  @retval QDR_ERR_MEMORY  *data is NULL; the sentence says how much was asked for and how much is
  * in use */
 QDR_API QDR_NODISCARD qdr_status qdr_mem_alloc(qdr_context *ctx, size_t bytes, void **data);
-/** Frees memory of qdr_mem_alloc() and sets *data to NULL. Takes NULL. The memory must not be in
- * use by a stream. */
+/** Frees memory of qdr_mem_alloc() and sets *data to NULL. Takes NULL. The memory must not be in use by a stream. */
 QDR_API void qdr_mem_free(qdr_context *ctx, void **data);
 /** Bytes of device memory this context holds now, and the most it ever held (the library's own and
  * the caller's). Not counted: small host structures, what MPI takes for itself, and the slots
@@ -132,21 +126,18 @@ QDR_API void qdr_mem_free(qdr_context *ctx, void **data);
 QDR_API void qdr_mem_usage(const qdr_context *ctx, size_t *bytes_now, size_t *bytes_peak);
 /** Sets the remembered peak to what is held now. */
 QDR_API void qdr_mem_reset_peak(qdr_context *ctx);
-/** Copies between host or device memory, stream-ordered. Neither side may change until the copy has
- * run. */
-QDR_API QDR_NODISCARD qdr_status qdr_copy(qdr_context *ctx, void *dst, const void *src,
-                                          size_t bytes, qdr_stream *stream);
+/** Copies between host or device memory, stream-ordered. Neither side may change until the copy has run. */
+QDR_API QDR_NODISCARD qdr_status qdr_copy(qdr_context *ctx, void *dst, const void *src, size_t bytes,
+                                          qdr_stream *stream);
 
 /** A queue of work that runs in the order it was enqueued, apart from the caller. Local. */
 QDR_API QDR_NODISCARD qdr_status qdr_stream_create(qdr_context *ctx, qdr_stream **stream);
 /** Waits for the stream's work, frees it and sets *stream to NULL. Takes NULL. */
 QDR_API void qdr_stream_destroy(qdr_stream **stream);
-/** Waits until the stream has nothing left to do; returns the context's status. Blocking. NULL is
- * not allowed. */
+/** Waits until the stream has nothing left to do; returns the context's status. Blocking. NULL is not allowed. */
 QDR_API QDR_NODISCARD qdr_status qdr_stream_synchronize(qdr_stream *stream);
 /** Runs fn(user) on the stream, in order. fn must not call the library. */
-QDR_API QDR_NODISCARD qdr_status qdr_stream_call(qdr_stream *stream, void (*fn)(void *user),
-                                                 void *user);
+QDR_API QDR_NODISCARD qdr_status qdr_stream_call(qdr_stream *stream, void (*fn)(void *user), void *user);
 /** An event marks a place in a stream; waiting for it makes another stream wait for that place. An
  * event never recorded is complete. Recording again moves the mark; waits already enqueued keep the
  * old one. */

@@ -52,8 +52,7 @@ struct CUstream_st; /**< what cudaStream_t points to */
 extern "C" {
 #endif
 
-/** The number of the GPU that this context computes on, as CUDA counts in this process; -1: none.
- * Local. */
+/** The number of the GPU that this context computes on, as CUDA counts in this process; -1: none. Local. */
 QDR_API int qdr_context_gpu(const qdr_context *ctx);
 
 /** Makes a stream of the caller's usable where the library takes one. The CUDA stream stays the
@@ -63,8 +62,7 @@ QDR_API int qdr_context_gpu(const qdr_context *ctx);
  * stream of another GPU (with CUDA 12.8 and later, which can tell)
  *  @retval QDR_ERR_UNSUPPORTED  the context computes on the CPU
  * Local. */
-QDR_API QDR_NODISCARD qdr_status qdr_stream_wrap_cuda(qdr_context *ctx,
-                                                      struct CUstream_st *cuda_stream,
+QDR_API QDR_NODISCARD qdr_status qdr_stream_wrap_cuda(qdr_context *ctx, struct CUstream_st *cuda_stream,
                                                       qdr_stream **stream);
 /** The CUDA stream behind a stream, for the caller's own kernels and libraries; it belongs to
  * `stream`. NULL: the stream is NULL or a CPU's. Local. */

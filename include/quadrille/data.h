@@ -21,8 +21,7 @@ extern "C" {
  *  @param[out] path  its path, of `bytes` bytes with its end; "" after an error
  *  @retval QDR_ERR_ARGUMENT  NULL; no such name (the sentence has the nearest ones); it is too long
  *  @retval QDR_ERR_MEMORY    out of memory */
-QDR_API QDR_NODISCARD qdr_status qdr_data_find(const char *kind, const char *name_or_path,
-                                               char *path, size_t bytes);
+QDR_API QDR_NODISCARD qdr_status qdr_data_find(const char *kind, const char *name_or_path, char *path, size_t bytes);
 
 #ifdef __cplusplus
 }

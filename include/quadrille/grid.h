@@ -23,23 +23,20 @@ typedef struct qdr_grid_opts {
  *  @retval QDR_ERR_ARGUMENT  an axis is < 1, the product is not p, or the order is no permutation
  * of xyzd
  *  @retval QDR_ERR_MEMORY, QDR_ERR_MPI  nothing was made */
-QDR_API QDR_NODISCARD qdr_status qdr_grid_create(qdr_context *ctx, const qdr_grid_opts *opts,
-                                                 qdr_grid **grid);
+QDR_API QDR_NODISCARD qdr_status qdr_grid_create(qdr_context *ctx, const qdr_grid_opts *opts, qdr_grid **grid);
 /** Waits for what the library's streams have to do, frees the grid, sets *grid to NULL. For streams
  * of the caller's on which collectives of it were enqueued, the caller waits before. Takes NULL.
  * Collective. */
 QDR_API void qdr_grid_destroy(qdr_grid **grid);
 
-/* Queries are local. Without a grid, or an axis, they give NULL, a size of 0 and ranks and
- * coordinates of -1. */
+/* Queries are local. Without a grid, or an axis, they give NULL, a size of 0 and ranks and coordinates of -1. */
 QDR_API qdr_context *qdr_grid_context(const qdr_grid *grid);
 QDR_API int qdr_grid_size(const qdr_grid *grid, qdr_axis axis); /**< gx, gy, gz or gd */
 QDR_API int qdr_grid_coordinate(const qdr_grid *grid, qdr_axis axis); /**< of the calling rank */
 /** The rank at coordinates {x, y, z, d}; -1 if they lie outside the grid. */
 QDR_API int qdr_grid_rank_at(const qdr_grid *grid, const int coordinates[QDR_N_AXES]);
 /** The coordinates of `rank`. Local. @retval QDR_ERR_ARGUMENT no such rank */
-QDR_API QDR_NODISCARD qdr_status qdr_grid_coordinates_of(const qdr_grid *grid, int rank,
-                                                         int coordinates[QDR_N_AXES]);
+QDR_API QDR_NODISCARD qdr_status qdr_grid_coordinates_of(const qdr_grid *grid, int rank, int coordinates[QDR_N_AXES]);
 /** The rank `step` places further on `axis`, cyclic. Local. */
 QDR_API int qdr_grid_neighbour(const qdr_grid *grid, qdr_axis axis, int step);
 /** A picture of the grid as text, for people: one plane of x (columns) and y (rows) per z and d.
@@ -47,8 +44,7 @@ QDR_API int qdr_grid_neighbour(const qdr_grid *grid, qdr_axis axis, int step);
  * bytes, always ended. Local. */
 QDR_API size_t qdr_grid_picture(const qdr_grid *grid, char *text, size_t capacity);
 
-/** The communicators of a grid: one per axis and direction of use, so that none waits behind
- * another's traffic. */
+/** The communicators of a grid: one per axis and direction of use, so that none waits behind another's traffic. */
 typedef enum qdr_channel {
     QDR_CHANNEL_X_REDUCE = 0, /**< sums of Y of normal layers, of dX of transposed ones */
     QDR_CHANNEL_X_GATHER, /**< scattered rows gathered over x */

@@ -22,8 +22,8 @@ typedef int (*qdr_main_fn)(qdr_context *ctx, void *user);
  * started, unless the program has initialised MPI
  *  @retval QDR_ERR_MPI  mpiexec started several ranks but each believes to be alone: the launcher
  * and the MPI library differ */
-QDR_API QDR_NODISCARD qdr_status qdr_launch(int n_local, const qdr_context_opts *opts,
-                                            qdr_main_fn fn, void *user, int *exit_code);
+QDR_API QDR_NODISCARD qdr_status qdr_launch(int n_local, const qdr_context_opts *opts, qdr_main_fn fn, void *user,
+                                            int *exit_code);
 /** Processes that a launcher (mpiexec, srun) started with this one, as its environment says; 1
  * where there is none. It does not touch MPI. Local, thread-safe while the environment stays. */
 QDR_API int qdr_launched(void);

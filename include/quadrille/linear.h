@@ -26,15 +26,14 @@ enum {
  *  @retval QDR_ERR_ARGUMENT  NULL where this rank has elements; an address that is no multiple of
  * an element's bytes; on a GPU memory of the host or of another GPU; other flags. Nothing was
  * queued on this rank */
-QDR_API QDR_NODISCARD qdr_status qdr_linear_forward(qdr_linear *layer, const void *x, void *y,
-                                                    int flags, qdr_stream *stream);
+QDR_API QDR_NODISCARD qdr_status qdr_linear_forward(qdr_linear *layer, const void *x, void *y, int flags,
+                                                    qdr_stream *stream);
 /** dX = dY·W, dW = dYᵀ·X, db = Σ rows of dY. x is the forward's. flags: QDR_ACCUMULATE and
  * QDR_DEFER_SYNC for dW and db, as for qdr_stack_backward(); QDR_DX_ACCUMULATE, QDR_NO_DX.
  * Collective, stream-ordered. Gradients lie in the layer's parameters.
  *  @retval QDR_ERR_ARGUMENT  as for qdr_linear_forward() */
-QDR_API QDR_NODISCARD qdr_status qdr_linear_backward(qdr_linear *layer, const void *dy,
-                                                     const void *x, void *dx, int flags,
-                                                     qdr_stream *stream);
+QDR_API QDR_NODISCARD qdr_status qdr_linear_backward(qdr_linear *layer, const void *dy, const void *x, void *dx,
+                                                     int flags, qdr_stream *stream);
 
 QDR_API QDR_NODISCARD qdr_status qdr_linear_in_matrix(const qdr_linear *layer, qdr_matrix *matrix);
 QDR_API QDR_NODISCARD qdr_status qdr_linear_out_matrix(const qdr_linear *layer, qdr_matrix *matrix);
@@ -56,14 +55,11 @@ typedef struct qdr_linear_storage {
                           slowest rank; 0: not measured */
 } qdr_linear_storage;
 /** Local. */
-QDR_API QDR_NODISCARD qdr_status qdr_linear_get_storage(const qdr_linear *layer,
-                                                        qdr_linear_storage *storage);
+QDR_API QDR_NODISCARD qdr_status qdr_linear_get_storage(const qdr_linear *layer, qdr_linear_storage *storage);
 
-/** Index of W (or E) among the stack's parameters; that of b is the next one, where the layer has a
- * bias. */
+/** Index of W (or E) among the stack's parameters; that of b is the next one, where the layer has a bias. */
 QDR_API int qdr_linear_weight_index(const qdr_linear *layer);
-/** Draws W per global index (normal, mean 0) from `seed`; b = 0. Local, blocking; no full matrix is
- * held. */
+/** Draws W per global index (normal, mean 0) from `seed`; b = 0. Local, blocking; no full matrix is held. */
 QDR_API QDR_NODISCARD qdr_status qdr_linear_init(qdr_linear *layer, uint64_t seed, double stddev);
 
 #ifdef __cplusplus

@@ -55,8 +55,7 @@ typedef struct qdr_machine_link {
     double wait_secs_per_byte; /**< the same for each byte that the groups of a unit send along */
     double ring_wait_factor; /**< of wait_secs_per_byte in all-gathers and reduce-scatters, which
                                 are rings where all-reduces may be trees; 0: 1 */
-    double switch_bytes_per_sec; /**< of a rank into a switch that adds up (NVLS); 0: there is none
-                                  */
+    double switch_bytes_per_sec; /**< of a rank into a switch that adds up (NVLS); 0: there is none */
 } qdr_machine_link;
 
 /** One of the ways in which a library sends the steps of a ring or tree. */
@@ -101,8 +100,7 @@ typedef struct qdr_machine_software {
     double stall_memory_share; /**< of the memory, from which that happens; 0: never */
     int stall_nodes; /**< nodes from which that happens; 0: never */
     int gathers_again; /**< 1: gathered rows are never kept for the backward */
-    int balanced_stages; /**< 1: the head counts as its parameters when layers are dealt to stages
-                          */
+    int balanced_stages; /**< 1: the head counts as its parameters when layers are dealt to stages */
     double saved_ffn; /**< copies of the MLP's inner activation kept besides its edges */
     double live_hidden; /**< whole rows of the hidden size alive besides, where y > 1 */
     double logit_memory_bytes; /**< of each logit while the loss is made; 0: two of its type */
@@ -166,18 +164,15 @@ typedef void (*qdr_name_fn)(const char *name, void *user);
  *               NULL
  *  @retval QDR_ERR_ARGUMENT  NULL, or a machine that qdr_machine_check() refuses
  *  @retval QDR_ERR_IO        the stream takes no more */
-QDR_API QDR_NODISCARD qdr_status qdr_machine_write(const qdr_machine *machine, const char *more,
-                                                   FILE *file);
+QDR_API QDR_NODISCARD qdr_status qdr_machine_write(const qdr_machine *machine, const char *more, FILE *file);
 /** Calls `each` with the names that qdr_machine_load() knows, in the order of strcmp(). */
 QDR_API QDR_NODISCARD qdr_status qdr_machine_list(qdr_name_fn each, void *user);
 /** One number by its key in a file, in the file's unit: "memory_GBps", "bf16.most",
  * "links[1].adapter_GBps". Setting does not check the machine as a whole.
  *  @retval QDR_ERR_ARGUMENT  no such key (the sentence has the nearest one), or a value out of its
  * range; nothing has changed */
-QDR_API QDR_NODISCARD qdr_status qdr_machine_get(const qdr_machine *machine, const char *key,
-                                                 double *value);
-QDR_API QDR_NODISCARD qdr_status qdr_machine_set(qdr_machine *machine, const char *key,
-                                                 double value);
+QDR_API QDR_NODISCARD qdr_status qdr_machine_get(const qdr_machine *machine, const char *key, double *value);
+QDR_API QDR_NODISCARD qdr_status qdr_machine_set(qdr_machine *machine, const char *key, double value);
 /** Calls `each` with the keys of all numbers of the machine, in the order of a file. */
 QDR_API void qdr_machine_keys(const qdr_machine *machine, qdr_name_fn each, void *user);
 

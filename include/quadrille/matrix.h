@@ -42,21 +42,19 @@ typedef struct qdr_range {
     int64_t begin, end;
 } qdr_range;
 
-/** What one rank owns of a matrix: rows [row_begin, row_end) times the columns of its ranges,
- * stored in this order. */
+/** What one rank owns of a matrix: rows [row_begin, row_end) times the columns of its ranges, stored in this order. */
 typedef struct qdr_owned {
     qdr_range rows;
     int n_ranges;
     qdr_range cols[QDR_MAX_BLOCKS];
-    int64_t n_rows,
-        n_cols; /**< local extents: rows.end - rows.begin, and the sum over the ranges */
+    int64_t n_rows, n_cols; /**< local extents: rows.end - rows.begin, and the sum over the ranges */
 } qdr_owned;
 
 /** What `rank` of the grid owns of `matrix`. Local, thread-safe.
  *  @retval QDR_ERR_SHAPE     a unit does not divide its width or n_rows, or a size is negative
  *  @retval QDR_ERR_ARGUMENT  NULL, no such rank, or no such axis */
-QDR_API QDR_NODISCARD qdr_status qdr_matrix_owned(const qdr_grid *grid, const qdr_matrix *matrix,
-                                                  int rank, qdr_owned *owned);
+QDR_API QDR_NODISCARD qdr_status qdr_matrix_owned(const qdr_grid *grid, const qdr_matrix *matrix, int rank,
+                                                  qdr_owned *owned);
 
 /** Moves a matrix from one layout to another, both over the same grid and of the same global
  * extents. Collective over the grid, agrees, stream-ordered on `stream` (NULL: the context's).
@@ -66,9 +64,9 @@ QDR_API QDR_NODISCARD qdr_status qdr_matrix_owned(const qdr_grid *grid, const qd
  *  @retval QDR_ERR_ARGUMENT  NULL for what this rank has; an address that is no multiple of an
  * element's bytes; on a GPU memory of the host or of another GPU; nothing was moved
  *  @retval QDR_ERR_MEMORY  no space to pack; nothing was moved */
-QDR_API QDR_NODISCARD qdr_status qdr_redistribute(qdr_grid *grid, const qdr_matrix *src_layout,
-                                                  const void *src, const qdr_matrix *dst_layout,
-                                                  void *dst, qdr_dtype dtype, qdr_stream *stream);
+QDR_API QDR_NODISCARD qdr_status qdr_redistribute(qdr_grid *grid, const qdr_matrix *src_layout, const void *src,
+                                                  const qdr_matrix *dst_layout, void *dst, qdr_dtype dtype,
+                                                  qdr_stream *stream);
 
 #ifdef __cplusplus
 }

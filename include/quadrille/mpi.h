@@ -23,8 +23,7 @@ extern "C" {
  *
  * MPICH 4.0 over UCX may hang in MPI_Finalize where ranks talk over TCP. qdr_launch() avoids that:
  * a barrier of all ranks, 20 ms of sleep, MPI_Finalize. */
-QDR_API QDR_NODISCARD qdr_status qdr_context_create_mpi(MPI_Comm comm, const qdr_context_opts *opts,
-                                                        qdr_context **ctx);
+QDR_API QDR_NODISCARD qdr_status qdr_context_create_mpi(MPI_Comm comm, const qdr_context_opts *opts, qdr_context **ctx);
 #ifdef __cplusplus
 }
 #endif

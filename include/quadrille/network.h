@@ -64,8 +64,7 @@ typedef struct qdr_network {
  *  @retval QDR_ERR_MEMORY       out of memory
  *  @retval QDR_ERR_UNSUPPORTED  another model_type; a mixture of experts; cross-attention */
 QDR_API QDR_NODISCARD qdr_status qdr_network_load(const char *name_or_path, qdr_network *network);
-/** The same for a text of `bytes` bytes. `name` is what sentences call it, and the network's name.
- */
+/** The same for a text of `bytes` bytes. `name` is what sentences call it, and the network's name. */
 QDR_API QDR_NODISCARD qdr_status qdr_network_parse(const char *text, size_t bytes, const char *name,
                                                    qdr_network *network);
 /** Receives one name, valid during the call. */
@@ -90,8 +89,7 @@ typedef struct qdr_network_counts {
  *  @param[out] counts  all zero after an error
  *  @retval QDR_ERR_ARGUMENT  NULL or no version
  *  @retval QDR_ERR_SHAPE     a size out of its range, or too many parameters for 63 bits */
-QDR_API QDR_NODISCARD qdr_status qdr_network_params(const qdr_network *network,
-                                                    qdr_network_counts *counts);
+QDR_API QDR_NODISCARD qdr_status qdr_network_params(const qdr_network *network, qdr_network_counts *counts);
 
 /** Flops of the matrix products of one token's forward pass, a multiply-add as 2; backward takes
  * twice that. Not counted: norms, softmax, activations, embeddings.
@@ -114,8 +112,7 @@ typedef struct qdr_network_flops {
  *  @param[out] flops  all zero after an error
  *  @retval QDR_ERR_ARGUMENT  NULL, no version, or sequence < 1
  *  @retval QDR_ERR_SHAPE     as qdr_network_params() */
-QDR_API QDR_NODISCARD qdr_status qdr_network_flops_per_token(const qdr_network *network,
-                                                             int64_t sequence,
+QDR_API QDR_NODISCARD qdr_status qdr_network_flops_per_token(const qdr_network *network, int64_t sequence,
                                                              qdr_network_flops *flops);
 
 #ifdef __cplusplus

@@ -26,14 +26,12 @@ typedef struct qdr_adamw_opts {
                           their norm are divided by it; 0: 1 */
 } qdr_adamw_opts;
 
-/** Bytes that qdr_adamw_create() will take: moments, and for BF16 and F16 the fp32 master shards.
- * Local. */
+/** Bytes that qdr_adamw_create() will take: moments, and for BF16 and F16 the fp32 master shards. Local. */
 QDR_API QDR_NODISCARD qdr_status qdr_adamw_size(const qdr_stack *stack, size_t *bytes);
 /** Makes an optimizer for all parameters of a bound stack; masters start from the parameters as
  * they are at the first step that is not skipped. Collective, agrees. opts may be NULL.
  *  @retval QDR_ERR_MEMORY  too little for the optimizer's state; the sentence has the numbers */
-QDR_API QDR_NODISCARD qdr_status qdr_adamw_create(qdr_stack *stack, const qdr_adamw_opts *opts,
-                                                  qdr_adamw **optimizer);
+QDR_API QDR_NODISCARD qdr_status qdr_adamw_create(qdr_stack *stack, const qdr_adamw_opts *opts, qdr_adamw **optimizer);
 QDR_API void qdr_adamw_destroy(qdr_adamw **optimizer);
 /** One step with the stack's complete gradients, at the rate `lr`, which stays set. Collective over
  * x, y, z, stream-ordered on the context's stream. A recorded one (graph.h) has the same rate in

@@ -50,8 +50,7 @@ typedef struct qdr_perf_cost {
  *  @retval QDR_ERR_ARGUMENT  NULL, a grid axis < 1, or an unknown layout
  *  @retval QDR_ERR_SHAPE     a size is negative or not finite
  *  @retval QDR_ERR_DTYPE     none of F32, F64, BF16 and F16 */
-QDR_API QDR_NODISCARD qdr_status qdr_perf_linear_cost(const qdr_perf_linear *layer,
-                                                      qdr_perf_cost *forward,
+QDR_API QDR_NODISCARD qdr_status qdr_perf_linear_cost(const qdr_perf_linear *layer, qdr_perf_cost *forward,
                                                       qdr_perf_cost *backward);
 /** Sum of the bytes of one channel, all kinds. */
 QDR_API double qdr_perf_channel_bytes(const qdr_perf_cost *cost, qdr_channel channel);

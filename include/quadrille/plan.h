@@ -32,8 +32,7 @@ typedef struct qdr_plan {
     qdr_layout layout; /**< of the edges between layers */
     qdr_recompute recompute;
     qdr_dtype dtype; /**< of weights and activations */
-    int64_t
-        batch; /**< sequences of a step, over all ranks; not divisible by the cells: rounded up */
+    int64_t batch; /**< sequences of a step, over all ranks; not divisible by the cells: rounded up */
     int64_t micro_batch; /**< sequences of one forward, in each (z, d) cell; 0: all there are */
     int64_t sequence; /**< tokens of a sequence; 0: the network's context */
     int overlap; /**< sum of QDR_OVERLAP_…; 0: all */
@@ -79,8 +78,7 @@ typedef enum qdr_memory_term {
 typedef struct qdr_plan_result {
     double secs; /**< of a step; the sum of time[] */
     double time[QDR_N_TIME_TERMS];
-    double
-        busy[QDR_N_AXES]; /**< secs that transfers over an axis took; hidden: busy - time[] of it */
+    double busy[QDR_N_AXES]; /**< secs that transfers over an axis took; hidden: busy - time[] of it */
     double flops; /**< of the products of a step over all ranks, without recomputing */
     double peak_share; /**< flops / (secs · peak of all ranks) */
     double tokens_per_sec;
@@ -94,8 +92,8 @@ typedef struct qdr_model qdr_model;
 
 /** Copies both. @retval QDR_ERR_ARGUMENT, QDR_ERR_SHAPE  NULL, or one of them is wrong
  *  @retval QDR_ERR_MEMORY */
-QDR_API QDR_NODISCARD qdr_status qdr_model_create(const qdr_machine *machine,
-                                                  const qdr_network *network, qdr_model **model);
+QDR_API QDR_NODISCARD qdr_status qdr_model_create(const qdr_machine *machine, const qdr_network *network,
+                                                  qdr_model **model);
 /** Sets *model to NULL. Takes NULL. */
 QDR_API void qdr_model_destroy(qdr_model **model);
 /** What a step takes, and what a rank's memory holds.
@@ -105,8 +103,7 @@ QDR_API void qdr_model_destroy(qdr_model **model);
  *  @retval QDR_ERR_SHAPE     batch < 1, a micro-batch < 0 or a sequence < 0
  *  @retval QDR_ERR_DTYPE     none of F32, F64, BF16 and F16, or one that the machine cannot do
  *  @retval QDR_ERR_MEMORY    of this process */
-QDR_API QDR_NODISCARD qdr_status qdr_model_predict(qdr_model *model, const qdr_plan *plan,
-                                                   qdr_plan_result *result);
+QDR_API QDR_NODISCARD qdr_status qdr_model_predict(qdr_model *model, const qdr_plan *plan, qdr_plan_result *result);
 /** What one forward and one backward of n_layers layers take that have neither embedding nor head
  * around them: the simulated end of the very lists that a stack of these layers runs, on the rank
  * that has most, with panels chosen by cost. For comparing with a measured stack. Of the plan the
@@ -114,9 +111,8 @@ QDR_API QDR_NODISCARD qdr_status qdr_model_predict(qdr_model *model, const qdr_p
  *  @param[out] forward_secs, backward_secs  0 after an error
  *  @retval QDR_ERR_ARGUMENT  also n_layers out of 1 to 1024
  *  @retval others            as qdr_model_predict() */
-QDR_API QDR_NODISCARD qdr_status qdr_model_layers_time(const qdr_model *model, const qdr_plan *plan,
-                                                       int n_layers, double *forward_secs,
-                                                       double *backward_secs);
+QDR_API QDR_NODISCARD qdr_status qdr_model_layers_time(const qdr_model *model, const qdr_plan *plan, int n_layers,
+                                                       double *forward_secs, double *backward_secs);
 /** "products", "attention", …; "parameters", … */
 QDR_API const char *qdr_time_term_name(qdr_time_term term);
 QDR_API const char *qdr_memory_term_name(qdr_memory_term term);
@@ -175,8 +171,7 @@ QDR_API QDR_NODISCARD qdr_status qdr_model_search(qdr_model *model, const qdr_se
  * that parts of gradients and optimizer state do not suit are left out. Its times are 0.
  *  @param[out] least  all zero where there is no plan, and after an error
  *  @retval as qdr_model_search() */
-QDR_API QDR_NODISCARD qdr_status qdr_model_least_memory(qdr_model *model,
-                                                        const qdr_search_opts *opts,
+QDR_API QDR_NODISCARD qdr_status qdr_model_least_memory(qdr_model *model, const qdr_search_opts *opts,
                                                         qdr_planned_grid *least);
 
 typedef struct qdr_fewest_ranks {
@@ -192,12 +187,10 @@ typedef struct qdr_fewest_ranks {
  *  @param[out] fewest  all zero after an error
  *  @retval QDR_ERR_ARGUMENT  NULL, or most out of 1 to QDR_MAX_SEARCH_RANKS
  *  @retval others            as qdr_model_search() */
-QDR_API QDR_NODISCARD qdr_status qdr_model_fewest_ranks(qdr_model *model,
-                                                        const qdr_search_opts *opts, int most,
+QDR_API QDR_NODISCARD qdr_status qdr_model_fewest_ranks(qdr_model *model, const qdr_search_opts *opts, int most,
                                                         qdr_fewest_ranks *fewest);
 /** The closed-form lower bound of a plan's time. */
-QDR_API QDR_NODISCARD qdr_status qdr_model_bound(qdr_model *model, const qdr_plan *plan,
-                                                 double *secs);
+QDR_API QDR_NODISCARD qdr_status qdr_model_bound(qdr_model *model, const qdr_plan *plan, double *secs);
 
 /* ---- what a plan is made of ---- */
 
@@ -206,8 +199,7 @@ QDR_API QDR_NODISCARD qdr_status qdr_model_bound(qdr_model *model, const qdr_pla
  * of the step, and the terms of memory. Formulas: docs/model.md.
  *  @retval QDR_ERR_ARGUMENT  NULL
  *  @retval others            as qdr_model_predict(); nothing was printed */
-QDR_API QDR_NODISCARD qdr_status qdr_model_explain(qdr_model *model, const qdr_plan *plan,
-                                                   FILE *file);
+QDR_API QDR_NODISCARD qdr_status qdr_model_explain(qdr_model *model, const qdr_plan *plan, FILE *file);
 
 typedef enum qdr_timeline_pass {
     QDR_PASS_FORWARD = 0,
@@ -232,9 +224,8 @@ typedef void (*qdr_timeline_fn)(const qdr_timeline_span *span, void *user);
  *  @param[out] secs  that each pass takes for the layer; all 0 after an error
  *  @retval QDR_ERR_ARGUMENT  NULL
  *  @retval others            as qdr_model_predict() */
-QDR_API QDR_NODISCARD qdr_status qdr_model_timeline(qdr_model *model, const qdr_plan *plan,
-                                                    qdr_timeline_fn each, void *user,
-                                                    double secs[QDR_N_PASSES]);
+QDR_API QDR_NODISCARD qdr_status qdr_model_timeline(qdr_model *model, const qdr_plan *plan, qdr_timeline_fn each,
+                                                    void *user, double secs[QDR_N_PASSES]);
 
 /* ---- files of plans ---- */
 

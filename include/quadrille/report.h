@@ -40,8 +40,7 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_measure(qdr_stack *stack);
  *  @retval QDR_ERR_DTYPE     the machine cannot do the stack's type
  *  @retval QDR_ERR_MEMORY    nothing was written
  *  @retval others            as qdr_machine_load(), and the context's status */
-QDR_API QDR_NODISCARD qdr_status qdr_stack_report(qdr_stack *stack, const qdr_machine *machine,
-                                                  FILE *file);
+QDR_API QDR_NODISCARD qdr_status qdr_stack_report(qdr_stack *stack, const qdr_machine *machine, FILE *file);
 
 #ifdef __cplusplus
 }

@@ -27,10 +27,8 @@ typedef int qdr_edge;
  * after the other. Results agree bit for bit. */
 enum {
     QDR_OVERLAP_WEIGHTS = 1, /**< all-gathers of W, ahead of the layer */
-    QDR_OVERLAP_ROWS =
-        2, /**< reductions and gathers of activations, among them dX behind the dW product */
-    QDR_OVERLAP_GRADIENTS =
-        4, /**< reduce-scatter of dW over z and its sum over d behind later backward work */
+    QDR_OVERLAP_ROWS = 2, /**< reductions and gathers of activations, among them dX behind the dW product */
+    QDR_OVERLAP_GRADIENTS = 4, /**< reduce-scatter of dW over z and its sum over d behind later backward work */
     QDR_OVERLAP_ALL = 7,
     QDR_OVERLAP_NONE = 8 /**< none of them (a zero means all) */
 };
@@ -58,13 +56,11 @@ typedef struct qdr_stack_opts {
     qdr_dtype dtype; /**< of parameters and activations: F32, F64, BF16, F16; gradients of
                         parameters are F32, of F64 F64 */
     int overlap; /**< sum of QDR_OVERLAP_…; 0: all */
-    int prefetch; /**< layers whose W is gathered ahead; 0: as many as prefetch_bytes have room for
-                   */
+    int prefetch; /**< layers whose W is gathered ahead; 0: as many as prefetch_bytes have room for */
     int panels; /**< row panels of a product whose rows are gathered or whose result is summed over
                    other ranks: one panel travels while the next is computed; 1: none; 0: chosen for
                    each layer by cost; more than rows: one per row. Bits may depend on it */
-    int caller_memory; /**< 1: the caller binds memory with qdr_stack_bind() after qdr_stack_build()
-                        */
+    int caller_memory; /**< 1: the caller binds memory with qdr_stack_bind() after qdr_stack_build() */
     size_t prefetch_bytes; /**< memory for whole gathered weights, of each rank: the one in use and
                               those ahead, all as large as the largest; where it is too small for
                               two, and where it is 0, one is gathered ahead */
@@ -81,8 +77,7 @@ typedef struct qdr_stack_opts {
 /** Makes an empty stack. Collective, agrees.
  *  @retval QDR_ERR_SHAPE  n_rows < 0 or row_unit does not divide it  @retval QDR_ERR_DTYPE,
  * QDR_ERR_MEMORY */
-QDR_API QDR_NODISCARD qdr_status qdr_stack_create(qdr_grid *grid, const qdr_stack_opts *opts,
-                                                  qdr_stack **stack);
+QDR_API QDR_NODISCARD qdr_status qdr_stack_create(qdr_grid *grid, const qdr_stack_opts *opts, qdr_stack **stack);
 /** Waits for what the library's streams have to do, frees the stack and what it owns, sets *stack
  * to NULL. For streams of the caller's on which its work was enqueued, the caller waits before.
  * Takes NULL. Collective. */
@@ -93,8 +88,7 @@ QDR_API void qdr_stack_destroy(qdr_stack **stack);
 QDR_API qdr_grid *qdr_stack_grid(const qdr_stack *stack);
 QDR_API qdr_dtype qdr_stack_dtype(const qdr_stack *stack);
 
-/** Which columns an edge's axis splits: a normal layer reads x-split edges and makes y-split ones.
- */
+/** Which columns an edge's axis splits: a normal layer reads x-split edges and makes y-split ones. */
 typedef struct qdr_edge_desc {
     uint32_t version; /**< QDR_OPTS_INIT */
     qdr_block cols[QDR_MAX_BLOCKS];
@@ -106,15 +100,13 @@ typedef struct qdr_edge_desc {
 
 /** Adds an activation that the caller fills before each forward, type of the stack. with_gradient =
  * 1: backward makes its gradient, too. */
-QDR_API QDR_NODISCARD qdr_status qdr_stack_add_input(qdr_stack *stack, const char *name,
-                                                     const qdr_edge_desc *desc, int with_gradient,
-                                                     qdr_edge *edge);
+QDR_API QDR_NODISCARD qdr_status qdr_stack_add_input(qdr_stack *stack, const char *name, const qdr_edge_desc *desc,
+                                                     int with_gradient, qdr_edge *edge);
 /** Adds a column of I32 (tokens) for all rows of the (z, d) cell, equal on its ranks; filled by the
  * caller. An embedding turns a token < 0 into zeros (and its position); one that is not in its
  * vocabulary is an asynchronous error (qdr_context_status()): QDR_ERR_ARGUMENT with the row on this
  * rank, the token and the vocabulary. */
-QDR_API QDR_NODISCARD qdr_status qdr_stack_add_tokens(qdr_stack *stack, const char *name,
-                                                      qdr_edge *edge);
+QDR_API QDR_NODISCARD qdr_status qdr_stack_add_tokens(qdr_stack *stack, const char *name, qdr_edge *edge);
 
 /** How a rank's block of W[n, k], and of its gradient, lies in memory: row-major as on one process,
  * or turned. That decides how the three products read it: Y = X·Wᵀ is NT and dX = dY·W is NN; of a
@@ -158,9 +150,8 @@ typedef struct qdr_linear_desc {
 } qdr_linear_desc;
 /** @retval QDR_ERR_SHAPE  a unit does not divide its width, or blocks or axis differ from the input
  * edge's; stack unchanged */
-QDR_API QDR_NODISCARD qdr_status qdr_stack_add_linear(qdr_stack *stack, const qdr_linear_desc *desc,
-                                                      qdr_edge in, qdr_edge *out,
-                                                      qdr_linear **layer);
+QDR_API QDR_NODISCARD qdr_status qdr_stack_add_linear(qdr_stack *stack, const qdr_linear_desc *desc, qdr_edge in,
+                                                      qdr_edge *out, qdr_linear **layer);
 
 /** Token and position embedding, a transposed layer with a one-hot input: E[V, H] in the head's
  * block, vocabulary over y, features over x; positions P[context, H] over x. */
@@ -172,21 +163,15 @@ typedef struct qdr_embedding_desc {
     int64_t context; /**< rows of P; 0: no positions; divides row_unit */
     qdr_layout layout; /**< of the output edge (features over x) */
 } qdr_embedding_desc;
-/** The result `table` can be initialised, loaded and stored like a layer (W is E), and tied to a
- * head. */
-QDR_API QDR_NODISCARD qdr_status qdr_stack_add_embedding(qdr_stack *stack,
-                                                         const qdr_embedding_desc *desc,
-                                                         qdr_edge tokens, qdr_edge *out,
-                                                         qdr_linear **table);
-/** Adds a normal layer without bias whose W is the embedding's E (W[V, H]): one parameter, one
- * gradient. */
-QDR_API QDR_NODISCARD qdr_status qdr_stack_add_tied_head(qdr_stack *stack, const char *name,
-                                                         qdr_linear *table, qdr_layout out_layout,
-                                                         qdr_edge in, qdr_edge *out);
+/** The result `table` can be initialised, loaded and stored like a layer (W is E), and tied to a head. */
+QDR_API QDR_NODISCARD qdr_status qdr_stack_add_embedding(qdr_stack *stack, const qdr_embedding_desc *desc,
+                                                         qdr_edge tokens, qdr_edge *out, qdr_linear **table);
+/** Adds a normal layer without bias whose W is the embedding's E (W[V, H]): one parameter, one gradient. */
+QDR_API QDR_NODISCARD qdr_status qdr_stack_add_tied_head(qdr_stack *stack, const char *name, qdr_linear *table,
+                                                         qdr_layout out_layout, qdr_edge in, qdr_edge *out);
 /** Layer norm over the features of `in`; gamma starts as 1, beta as 0. */
-QDR_API QDR_NODISCARD qdr_status qdr_stack_add_layer_norm(qdr_stack *stack, const char *name,
-                                                          double epsilon, qdr_edge in,
-                                                          qdr_edge *out);
+QDR_API QDR_NODISCARD qdr_status qdr_stack_add_layer_norm(qdr_stack *stack, const char *name, double epsilon,
+                                                          qdr_edge in, qdr_edge *out);
 /** Causal attention. `in` has blocks q, k, v, all of whole heads: k and v equally wide, in units of
  * head_size; q as wide or a multiple of it (grouped queries, of which query heads 0 … r-1 read key
  * head 0). With q in units of head_size·r each rank has the key heads that its queries need, and
@@ -196,22 +181,19 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_add_layer_norm(qdr_stack *stack, cons
  * output in q's unit.
  *  @retval QDR_ERR_SHAPE  other blocks or units, heads that do not divide, or scattered rows in
  * units that are not whole contexts; stack unchanged */
-QDR_API QDR_NODISCARD qdr_status qdr_stack_add_attention(qdr_stack *stack, const char *name,
-                                                         int64_t head_size, int64_t context,
-                                                         qdr_edge in, qdr_edge *out);
-QDR_API QDR_NODISCARD qdr_status qdr_stack_add_gelu(qdr_stack *stack, const char *name, qdr_edge in,
-                                                    qdr_edge *out);
+QDR_API QDR_NODISCARD qdr_status qdr_stack_add_attention(qdr_stack *stack, const char *name, int64_t head_size,
+                                                         int64_t context, qdr_edge in, qdr_edge *out);
+QDR_API QDR_NODISCARD qdr_status qdr_stack_add_gelu(qdr_stack *stack, const char *name, qdr_edge in, qdr_edge *out);
 /** out = a + b, edges of the same columns, axis and layout. */
-QDR_API QDR_NODISCARD qdr_status qdr_stack_add_residual(qdr_stack *stack, const char *name,
-                                                        qdr_edge a, qdr_edge b, qdr_edge *out);
+QDR_API QDR_NODISCARD qdr_status qdr_stack_add_residual(qdr_stack *stack, const char *name, qdr_edge a, qdr_edge b,
+                                                        qdr_edge *out);
 /** Cross-entropy over the columns of `logits`, the end of a stack. targets: I32 for the rows that
  * `logits` has on this rank (qdr_stack_edge_owned), filled by the caller; < 0: not counted; one
  * that is no column of the logits is an asynchronous error, as for tokens. */
-QDR_API QDR_NODISCARD qdr_status qdr_stack_add_cross_entropy(qdr_stack *stack, const char *name,
-                                                             qdr_edge logits, qdr_edge *targets);
+QDR_API QDR_NODISCARD qdr_status qdr_stack_add_cross_entropy(qdr_stack *stack, const char *name, qdr_edge logits,
+                                                             qdr_edge *targets);
 
-/** One call of a caller's operation. All blocks are local, dense and row-major, in device memory.
- */
+/** One call of a caller's operation. All blocks are local, dense and row-major, in device memory. */
 typedef struct qdr_op_call {
     qdr_context *ctx;
     qdr_stream *stream; /**< enqueue all work here, and only here */
@@ -245,8 +227,7 @@ typedef struct qdr_op_desc {
     qdr_op_fn forward, backward; /**< called on the host, in execution order */
     void *user;
 } qdr_op_desc;
-QDR_API QDR_NODISCARD qdr_status qdr_stack_add_op(qdr_stack *stack, const qdr_op_desc *desc,
-                                                  qdr_edge *out);
+QDR_API QDR_NODISCARD qdr_status qdr_stack_add_op(qdr_stack *stack, const qdr_op_desc *desc, qdr_edge *out);
 
 /** Ends the description, chooses how each W is stored (qdr_storage), makes the schedules and,
  * unless caller_memory, allocates and binds memory. Collective, agrees.
@@ -274,8 +255,7 @@ typedef struct qdr_stack_sizes {
                       as much again; a rank without rows has none of it, and arrays of the caller's
                       that are not aligned to 16 bytes may need twice the room in fp8 */
 } qdr_stack_sizes;
-QDR_API QDR_NODISCARD qdr_status qdr_stack_get_sizes(const qdr_stack *stack,
-                                                     qdr_stack_sizes *sizes);
+QDR_API QDR_NODISCARD qdr_status qdr_stack_get_sizes(const qdr_stack *stack, qdr_stack_sizes *sizes);
 /** Caller's device memory, aligned to 64 bytes, of at least the sizes asked for. A NULL member: the
  * library allocates it. */
 typedef struct qdr_stack_memory {
@@ -292,16 +272,12 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_bind(qdr_stack *stack, const qdr_stac
 
 /** Layout and local memory of an edge. Values exist after binding; the value of an input may be
  * written when the streams are idle, or with qdr_copy() on the context's stream. */
-QDR_API QDR_NODISCARD qdr_status qdr_stack_edge_matrix(const qdr_stack *stack, qdr_edge edge,
-                                                       qdr_matrix *matrix);
-QDR_API QDR_NODISCARD qdr_status qdr_stack_edge_owned(const qdr_stack *stack, qdr_edge edge,
-                                                      qdr_owned *owned);
-QDR_API QDR_NODISCARD qdr_status qdr_stack_edge_value(const qdr_stack *stack, qdr_edge edge,
-                                                      void **value);
+QDR_API QDR_NODISCARD qdr_status qdr_stack_edge_matrix(const qdr_stack *stack, qdr_edge edge, qdr_matrix *matrix);
+QDR_API QDR_NODISCARD qdr_status qdr_stack_edge_owned(const qdr_stack *stack, qdr_edge edge, qdr_owned *owned);
+QDR_API QDR_NODISCARD qdr_status qdr_stack_edge_value(const qdr_stack *stack, qdr_edge edge, void **value);
 /** Gradient of an input made with_gradient, or of the stack's last edge (which the caller fills
  * before backward, if the stack has no cross-entropy). */
-QDR_API QDR_NODISCARD qdr_status qdr_stack_edge_gradient(const qdr_stack *stack, qdr_edge edge,
-                                                         void **gradient);
+QDR_API QDR_NODISCARD qdr_status qdr_stack_edge_gradient(const qdr_stack *stack, qdr_edge edge, void **gradient);
 
 enum {
     QDR_ACCUMULATE = 1, /**< add to the gradients of parameters instead of overwriting them */
@@ -322,8 +298,7 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_backward(qdr_stack *stack, int flags,
 /** Sum of the losses of the last forward and number of valid rows, over all ranks. Collective,
  * blocking; equal on all ranks.
  *  @retval QDR_ERR_STATE  the stack has no cross-entropy */
-QDR_API QDR_NODISCARD qdr_status qdr_stack_loss(qdr_stack *stack, double *loss_sum,
-                                                int64_t *n_valid);
+QDR_API QDR_NODISCARD qdr_status qdr_stack_loss(qdr_stack *stack, double *loss_sum, int64_t *n_valid);
 
 /** Initial parameters: every W, E and P normal with mean 0 and deviation `stddev`, drawn per global
  * index from a counter-based generator, so that they do not depend on the grid; biases 0. Blocking,
@@ -347,29 +322,25 @@ typedef struct qdr_parameter {
     qdr_storage storage; /**< of data and gradient; AUTO: not known before qdr_stack_build() */
 } qdr_parameter;
 QDR_API int qdr_stack_n_parameters(const qdr_stack *stack);
-QDR_API QDR_NODISCARD qdr_status qdr_stack_parameter(const qdr_stack *stack, int index,
-                                                     qdr_parameter *parameter);
+QDR_API QDR_NODISCARD qdr_status qdr_stack_parameter(const qdr_stack *stack, int index, qdr_parameter *parameter);
 /** Gathers a parameter (which = 0) or its gradient (which = 1) as it is on one process: [N,K],
  * [V,H], [context,H] or [n], in the type of the data, to host memory `full` on every rank that
  * passes non-NULL. Collective, blocking. */
-QDR_API QDR_NODISCARD qdr_status qdr_stack_gather_parameter(qdr_stack *stack, int index, int which,
-                                                            void *full);
+QDR_API QDR_NODISCARD qdr_status qdr_stack_gather_parameter(qdr_stack *stack, int index, int which, void *full);
 /** Sets a parameter from its full value in host memory, type of the stack. Local, blocking; each
  * rank takes its part. */
-QDR_API QDR_NODISCARD qdr_status qdr_stack_load_parameter(qdr_stack *stack, int index,
-                                                          const void *full);
+QDR_API QDR_NODISCARD qdr_status qdr_stack_load_parameter(qdr_stack *stack, int index, const void *full);
 
 /** Writes the schedule of "forward" or "backward" as text, one task a line; "storage": how each
  * layer's W is stored, why, and what was measured, one layer a line. Local. */
-QDR_API QDR_NODISCARD qdr_status qdr_stack_print(const qdr_stack *stack, const char *which,
-                                                 FILE *file);
+QDR_API QDR_NODISCARD qdr_status qdr_stack_print(const qdr_stack *stack, const char *which, FILE *file);
 /** Elements and flops that the schedule plans for this rank. */
 typedef struct qdr_planned {
     int64_t n_calls;
     int64_t bytes_sent;
 } qdr_planned;
-QDR_API qdr_planned qdr_stack_planned(const qdr_stack *stack, const char *which,
-                                      qdr_channel channel, qdr_coll_kind kind);
+QDR_API qdr_planned qdr_stack_planned(const qdr_stack *stack, const char *which, qdr_channel channel,
+                                      qdr_coll_kind kind);
 QDR_API double qdr_stack_flops(const qdr_stack *stack, const char *which);
 
 #ifdef __cplusplus

@@ -10,20 +10,20 @@
 #include "types.h"
 
 /* One list makes the enum, the names and the texts. */
-#define QDR_STATUS_MAP(X)                                                                          \
-    X(OK, 0, "success")                                                                            \
-    X(PENDING, 1, "not finished yet")                                                              \
-    X(ERR_ARGUMENT, -1, "an argument is wrong")                                                    \
-    X(ERR_SHAPE, -2, "shapes or sizes do not agree")                                               \
-    X(ERR_DTYPE, -3, "the element type is wrong here")                                             \
-    X(ERR_MEMORY, -4, "out of memory")                                                             \
-    X(ERR_THREAD, -5, "a thread could not be started")                                             \
-    X(ERR_STATE, -6, "called in the wrong order")                                                  \
-    X(ERR_PEER, -7, "another rank failed")                                                         \
-    X(ERR_MPI, -8, "MPI reported an error")                                                        \
-    X(ERR_DEVICE, -9, "the device reported an error")                                              \
-    X(ERR_IO, -10, "a file could not be read or written")                                          \
-    X(ERR_UNSUPPORTED, -11, "not available in this build or on this machine")                      \
+#define QDR_STATUS_MAP(X)                                                                                              \
+    X(OK, 0, "success")                                                                                                \
+    X(PENDING, 1, "not finished yet")                                                                                  \
+    X(ERR_ARGUMENT, -1, "an argument is wrong")                                                                        \
+    X(ERR_SHAPE, -2, "shapes or sizes do not agree")                                                                   \
+    X(ERR_DTYPE, -3, "the element type is wrong here")                                                                 \
+    X(ERR_MEMORY, -4, "out of memory")                                                                                 \
+    X(ERR_THREAD, -5, "a thread could not be started")                                                                 \
+    X(ERR_STATE, -6, "called in the wrong order")                                                                      \
+    X(ERR_PEER, -7, "another rank failed")                                                                             \
+    X(ERR_MPI, -8, "MPI reported an error")                                                                            \
+    X(ERR_DEVICE, -9, "the device reported an error")                                                                  \
+    X(ERR_IO, -10, "a file could not be read or written")                                                              \
+    X(ERR_UNSUPPORTED, -11, "not available in this build or on this machine")                                          \
     X(ERR_TIMEOUT, -12, "another rank did not come in time")
 
 typedef enum qdr_status {
@@ -35,8 +35,7 @@ typedef enum qdr_status {
 #ifdef __cplusplus
 extern "C" {
 #endif
-/** The name of a status, "QDR_ERR_SHAPE"; "QDR_UNKNOWN" for a value that is none. Local,
- * thread-safe. */
+/** The name of a status, "QDR_ERR_SHAPE"; "QDR_UNKNOWN" for a value that is none. Local, thread-safe. */
 QDR_API const char *qdr_status_name(qdr_status status);
 /** What a status means in general, in a few words. Local, thread-safe. */
 QDR_API const char *qdr_status_text(qdr_status status);

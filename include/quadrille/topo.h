@@ -145,14 +145,13 @@ QDR_API double qdr_topo_network_rate(const qdr_topo *topo);
 /** Where rank `index` of `n_ranks` on node `node` is, if they are spread over its GPUs (one each,
  * in order; if there are more ranks than GPUs, neighbours share) or over its cores (equal runs of
  * consecutive cores). All of it is -1 but the node, where there is nothing to spread over. */
-QDR_API qdr_topo_place qdr_topo_spread(const qdr_topo *topo, int on_gpus, int node, int index,
-                                       int n_ranks);
+QDR_API qdr_topo_place qdr_topo_spread(const qdr_topo *topo, int on_gpus, int node, int index, int n_ranks);
 
 /** What lies between two ranks, on nodes like `topo`. topo may be NULL: no links of GPUs are known.
  *  @param[out] rate        bytes per second, 0 where unknown; may be NULL
  *  @param[out] is_assumed  as in qdr_topo_gpu_link; may be NULL */
-QDR_API qdr_link qdr_topo_between(const qdr_topo *topo, const qdr_topo_place *a,
-                                  const qdr_topo_place *b, double *rate, int *is_assumed);
+QDR_API qdr_link qdr_topo_between(const qdr_topo *topo, const qdr_topo_place *a, const qdr_topo_place *b, double *rate,
+                                  int *is_assumed);
 
 /** The groups of one axis: ranks that differ in this coordinate only. */
 typedef struct qdr_topo_axis {
@@ -179,9 +178,8 @@ typedef struct qdr_topo_axis {
  *  @param[out] axes  x, y, z and d; zeroed after an error
  *  @retval QDR_ERR_ARGUMENT  one of these is not so
  *  @retval QDR_ERR_MEMORY */
-QDR_API QDR_NODISCARD qdr_status qdr_topo_map(const qdr_topo *topo, const int sizes[QDR_N_AXES],
-                                              const char *order, const qdr_topo_place *places,
-                                              qdr_topo_axis axes[QDR_N_AXES]);
+QDR_API QDR_NODISCARD qdr_status qdr_topo_map(const qdr_topo *topo, const int sizes[QDR_N_AXES], const char *order,
+                                              const qdr_topo_place *places, qdr_topo_axis axes[QDR_N_AXES]);
 
 #ifdef __cplusplus
 }

@@ -30,29 +30,19 @@
 
 /** Element types. Layers compute in F32, F64, BF16 or F16, IEEE's half (sums of the last two in
  * fp32); I32 holds tokens and U8 plain bytes. */
-typedef enum qdr_dtype {
-    QDR_F32 = 0,
-    QDR_F64 = 1,
-    QDR_BF16 = 2,
-    QDR_I32 = 3,
-    QDR_U8 = 4,
-    QDR_F16 = 5
-} qdr_dtype;
+typedef enum qdr_dtype { QDR_F32 = 0, QDR_F64 = 1, QDR_BF16 = 2, QDR_I32 = 3, QDR_U8 = 4, QDR_F16 = 5 } qdr_dtype;
 
-/** Axes of the grid. In a normal layer x splits K, y splits N; z splits rows and the storage of W;
- * d splits rows. */
+/** Axes of the grid. In a normal layer x splits K, y splits N; z splits rows and the storage of W; d splits rows. */
 typedef enum qdr_axis { QDR_X = 0, QDR_Y = 1, QDR_Z = 2, QDR_D = 3 } qdr_axis;
 #define QDR_N_AXES 4
 
-/** How the rows of an edge between layers lie on the axis that does not split its columns: copies,
- * or parts. */
+/** How the rows of an edge between layers lie on the axis that does not split its columns: copies, or parts. */
 typedef enum qdr_layout { QDR_REPLICATED = 0, QDR_SCATTERED = 1 } qdr_layout;
 
 /** Element-wise reductions. */
 typedef enum qdr_reduce { QDR_SUM = 0, QDR_MAX = 1, QDR_MIN = 2 } qdr_reduce;
 
-/** A run of columns (features) that is split on its own, in whole units (a head, say). unit 0
- * means 1. */
+/** A run of columns (features) that is split on its own, in whole units (a head, say). unit 0 means 1. */
 typedef struct qdr_block {
     int64_t width; /**< features in all, over all parts */
     int64_t unit; /**< features that stay together; divides width */

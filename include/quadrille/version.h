@@ -8,8 +8,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-/** Versions as text; "none" where a part is not built in. The strings live as long as the library.
- */
+/** Versions as text; "none" where a part is not built in. The strings live as long as the library. */
 typedef struct qdr_versions {
     const char *quadrille, *compiler, *mpi, *blas, *onednn, *hwloc;
 } qdr_versions;

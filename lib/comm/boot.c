@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The `boot` backend. All talk is broadcasts over all ranks: to agree, each rank broadcasts what it
- * brings. */
+/* The `boot` backend. All talk is broadcasts over all ranks: to agree, each rank broadcasts what it brings. */
 #include "comm/boot.h"
 
 #include <stdio.h>
@@ -27,8 +26,7 @@ static qdr_status tell(const boot_comm *comm, int root, void *data, size_t bytes
 {
     const int code = comm->callbacks.broadcast(data, bytes, root, comm->callbacks.user);
     if (code == 0) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_PEER,
-                    "boot: the caller's broadcast of %zu bytes from rank %d returned %d on rank %d",
+    return QDR_FAIL(QDR_ERR_PEER, "boot: the caller's broadcast of %zu bytes from rank %d returned %d on rank %d",
                     bytes, root, code, comm->base.rank);
 }
 
@@ -59,8 +57,7 @@ qdr_status qdri_boot_barrier(qdri_comm *base)
 {
     const int code = own(base)->callbacks.barrier(own(base)->callbacks.user);
     if (code == 0) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_PEER, "boot: the caller's barrier returned %d on rank %d", code,
-                    base->rank);
+    return QDR_FAIL(QDR_ERR_PEER, "boot: the caller's barrier returned %d on rank %d", code, base->rank);
 }
 
 /* ---- what it cannot ---- */
@@ -68,8 +65,7 @@ qdr_status qdri_boot_barrier(qdri_comm *base)
 static qdr_status boot_launch(qdri_comm *base, const qdri_coll *coll, qdr_stream *stream)
 {
     (void)stream;
-    return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                    "boot: %s among %d ranks that have only callbacks; use GPUs with NCCL, or MPI",
+    return QDR_FAIL(QDR_ERR_UNSUPPORTED, "boot: %s among %d ranks that have only callbacks; use GPUs with NCCL, or MPI",
                     qdr_coll_kind_name(coll->kind), base->size);
 }
 
@@ -81,10 +77,7 @@ static qdr_status fail_part(const qdri_comm *base, const char *what)
                     base->size, what);
 }
 
-static qdr_status part_agree(qdri_comm *base, qdr_status mine)
-{
-    return mine < 0 ? mine : fail_part(base, "agree");
-}
+static qdr_status part_agree(qdri_comm *base, qdr_status mine) { return mine < 0 ? mine : fail_part(base, "agree"); }
 
 static qdr_status part_broadcast(qdri_comm *base, int root, void *data, size_t bytes)
 {
@@ -124,8 +117,7 @@ typedef struct seat {
 } seat;
 
 /* This rank's place among those of its colour, and how many of them are on its node. */
-static void find_place(const boot_comm *world, const seat *seats, int *rank, int *size,
-                       int *node_size)
+static void find_place(const boot_comm *world, const seat *seats, int *rank, int *size, int *node_size)
 {
     const int me = world->base.rank;
     *rank = *size = *node_size = 0;
@@ -193,8 +185,7 @@ static qdr_status find_nodes(boot_comm *world, char (*names)[NODE_BYTES])
         for (int i = j - 1; i >= 0; i--)
             if (memcmp(names[i], names[j], NODE_BYTES) == 0) world->nodes[j] = i;
     }
-    for (int j = 0; j < size; j++)
-        world->base.node_size += world->nodes[j] == world->nodes[world->base.rank];
+    for (int j = 0; j < size; j++) world->base.node_size += world->nodes[j] == world->nodes[world->base.rank];
     world->base.nodes = world->nodes;
     return QDR_OK;
 }
@@ -205,8 +196,8 @@ static qdr_status check_size(const boot_comm *world)
     int first = world->base.size;
     QDR_TRY(tell(world, 0, &first, sizeof first));
     if (first == world->base.size) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "boot: rank %d says %d ranks, rank 0 says %d; all must agree",
-                    world->base.rank, world->base.size, first);
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "boot: rank %d says %d ranks, rank 0 says %d; all must agree", world->base.rank,
+                    world->base.size, first);
 }
 
 static qdr_status begin(boot_comm *world, qdr_status mine)
@@ -222,8 +213,7 @@ static qdr_status begin(boot_comm *world, qdr_status mine)
     return status;
 }
 
-qdr_status qdri_comm_create_boot(const qdr_boot *boot, int rank, int size, qdr_status mine,
-                                 qdri_comm **comm)
+qdr_status qdri_comm_create_boot(const qdr_boot *boot, int rank, int size, qdr_status mine, qdri_comm **comm)
 {
     boot_comm *made = NULL;
     *comm = NULL;

@@ -10,8 +10,8 @@
 /* Collective: all ranks return the same, `mine` being what this rank has met so far. The result has
  * no device yet.
  * @retval QDR_ERR_PEER  a callback failed */
-QDR_NODISCARD qdr_status qdri_comm_create_boot(const qdr_boot *boot, int rank, int size,
-                                               qdr_status mine, qdri_comm **comm);
+QDR_NODISCARD qdr_status qdri_comm_create_boot(const qdr_boot *boot, int rank, int size, qdr_status mine,
+                                               qdri_comm **comm);
 /* Gives a new world its device. */
 void qdri_boot_bind(qdri_comm *comm, qdri_dev *dev);
 /* Waits in the caller's barrier until all have come. */

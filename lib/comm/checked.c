@@ -71,8 +71,7 @@ static record record_of(const qdri_comm *comm, const qdri_coll *coll)
 static int is_same(const record *a, const record *b)
 {
     return a->kind == b->kind && a->dtype == b->dtype && a->op == b->op && a->total == b->total &&
-           a->parts == b->parts && a->label == b->label &&
-           (a->kind != QDR_BROADCAST || a->peer == b->peer);
+           a->parts == b->parts && a->label == b->label && (a->kind != QDR_BROADCAST || a->peer == b->peer);
 }
 
 /* The first member whose call most others make, too. */
@@ -81,8 +80,7 @@ static int find_usual(const checked_comm *checked)
     int usual = 0, most = 0;
     for (int j = 0; j < checked->base.size; j++) {
         int n_same = 0;
-        for (int i = 0; i < checked->base.size; i++)
-            n_same += is_same(&checked->records[j], &checked->records[i]);
+        for (int i = 0; i < checked->base.size; i++) n_same += is_same(&checked->records[j], &checked->records[i]);
         if (n_same > most) usual = j;
         if (n_same > most) most = n_same;
     }
@@ -96,9 +94,8 @@ static qdr_status fail_calls(const checked_comm *checked, int a, int b, const ch
     char who[QDRI_MEMBER_BYTES], who_else[QDRI_MEMBER_BYTES];
     qdri_comm_name_member(&checked->base, a, who, sizeof who);
     qdri_comm_name_member(&checked->base, b, who_else, sizeof who_else);
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "comm: %s: %s calls %s, %s calls %s%s; %s",
-                    qdri_comm_name(&checked->base), who, first->text, who_else, other->text,
-                    only_parts ? " in other parts" : "", rule);
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "comm: %s: %s calls %s, %s calls %s%s; %s", qdri_comm_name(&checked->base), who,
+                    first->text, who_else, other->text, only_parts ? " in other parts" : "", rule);
 }
 
 /* What j sends must be what its peer expects, and the other way round. */
@@ -109,8 +106,7 @@ static qdr_status compare_pairs(const checked_comm *checked)
         const record *mine = &checked->records[j];
         const record *to = mine->peer < 0 ? NULL : &checked->records[mine->peer];
         const record *from = mine->peer2 < 0 ? NULL : &checked->records[mine->peer2];
-        if (to && (to->peer2 != j || to->recv_count != mine->count))
-            return fail_calls(checked, j, mine->peer, rule);
+        if (to && (to->peer2 != j || to->recv_count != mine->count)) return fail_calls(checked, j, mine->peer, rule);
         if (from && from->peer != j) return fail_calls(checked, j, mine->peer2, rule);
     }
     return QDR_OK;
@@ -143,8 +139,7 @@ static qdr_status compare_counts(const checked_comm *checked)
         return QDR_FAIL(QDR_ERR_SHAPE,
                         "comm: %s: in %s, %s sends %" PRId64 " elements to %s, which expects "
                         "%" PRId64,
-                        qdri_comm_name(&checked->base), checked->records[from].text, who, sent,
-                        who_else, expected);
+                        qdri_comm_name(&checked->base), checked->records[from].text, who, sent, who_else, expected);
     }
     return QDR_OK;
 }
@@ -159,8 +154,7 @@ typedef struct comparison {
 
 enum { GRACE_NS = 200000000 };
 
-/* Who finds a difference lets the others find it, too, before they hear that this rank has failed.
- */
+/* Who finds a difference lets the others find it, too, before they hear that this rank has failed. */
 static qdr_status run_comparison(void *args)
 {
     comparison *self = args;
@@ -221,8 +215,7 @@ static qdr_status exchange_counts(checked_comm *checked, const qdri_coll *coll, 
 {
     const size_t size = (size_t)checked->base.size;
     const counting self = {checked, *coll};
-    if (!checked->counts)
-        QDR_TRY(QDRI_NEW(2 * size * size, "counts of an all-to-all", &checked->counts));
+    if (!checked->counts) QDR_TRY(QDRI_NEW(2 * size * size, "counts of an all-to-all", &checked->counts));
     QDR_TRY(qdri_work(stream, write_counts, &self, sizeof self));
     return exchange(checked, checked->counts, 2 * size * sizeof(int64_t), compare_counts, stream);
 }
@@ -232,8 +225,7 @@ static qdr_status exchange_counts(checked_comm *checked, const qdri_coll *coll, 
 static qdr_status exchange_on_host(const checked_comm *checked, void *data, size_t n_bytes)
 {
     for (int j = 0; j < checked->base.size; j++)
-        QDR_TRY(qdri_comm_broadcast(checked->base.inner, j, (char *)data + (size_t)j * n_bytes,
-                                    n_bytes));
+        QDR_TRY(qdri_comm_broadcast(checked->base.inner, j, (char *)data + (size_t)j * n_bytes, n_bytes));
     return QDR_OK;
 }
 
@@ -245,8 +237,7 @@ static qdr_status check_on_host(checked_comm *checked, const qdri_coll *coll)
     QDR_TRY(compare_calls(checked));
     if (coll->kind != QDR_ALL_TO_ALL) return QDR_OK;
     counting self = {checked, *coll};
-    if (!checked->counts)
-        QDR_TRY(QDRI_NEW(2 * size * size, "counts of an all-to-all", &checked->counts));
+    if (!checked->counts) QDR_TRY(QDRI_NEW(2 * size * size, "counts of an all-to-all", &checked->counts));
     QDR_TRY(write_counts(&self));
     QDR_TRY(exchange_on_host(checked, checked->counts, 2 * size * sizeof(int64_t)));
     return compare_counts(checked);

@@ -9,8 +9,7 @@
 #include "core/size.h"
 #include "dev/clock.h"
 
-void qdri_comm_init(qdri_comm *comm, const qdri_comm_table *table, qdri_dev *dev, int rank,
-                    int size, qdri_comm *parent)
+void qdri_comm_init(qdri_comm *comm, const qdri_comm_table *table, qdri_dev *dev, int rank, int size, qdri_comm *parent)
 {
     comm->table = table;
     comm->dev = dev;
@@ -63,10 +62,7 @@ static qdr_status create_self(qdri_dev *dev, qdri_comm *parent, qdri_comm **comm
     return QDR_OK;
 }
 
-qdr_status qdri_comm_create_self(qdri_dev *dev, qdri_comm **comm)
-{
-    return create_self(dev, NULL, comm);
-}
+qdr_status qdri_comm_create_self(qdri_dev *dev, qdri_comm **comm) { return create_self(dev, NULL, comm); }
 
 void qdri_comm_destroy(qdri_comm **comm)
 {
@@ -88,10 +84,7 @@ qdr_status qdri_comm_split(qdri_comm *comm, int colour, int key, qdri_comm **par
 int qdri_comm_rank(const qdri_comm *comm) { return comm->rank; }
 int qdri_comm_size(const qdri_comm *comm) { return comm->size; }
 int qdri_comm_node_size(const qdri_comm *comm) { return comm->node_size; }
-int qdri_comm_node_of(const qdri_comm *comm, int rank)
-{
-    return comm->nodes ? comm->nodes[rank] : 0;
-}
+int qdri_comm_node_of(const qdri_comm *comm, int rank) { return comm->nodes ? comm->nodes[rank] : 0; }
 
 const char *qdri_comm_unrecorded(const qdri_comm *comm)
 {
@@ -103,8 +96,7 @@ const char *qdri_comm_unrecorded(const qdri_comm *comm)
 int qdri_comm_node_rank(const qdri_comm *comm)
 {
     int n = 0;
-    for (int j = 0; j < comm->rank; j++)
-        n += qdri_comm_node_of(comm, j) == qdri_comm_node_of(comm, comm->rank);
+    for (int j = 0; j < comm->rank; j++) n += qdri_comm_node_of(comm, j) == qdri_comm_node_of(comm, comm->rank);
     return n;
 }
 
@@ -115,16 +107,12 @@ qdr_status qdri_comm_agree(qdri_comm *comm, qdr_status mine)
 
 void qdri_comm_set_timeout(qdri_comm *comm, double secs)
 {
-    for (qdri_comm *each = comm; each; each = each->inner)
-        each->root->timeout_ns = (int64_t)(secs * 1e9);
+    for (qdri_comm *each = comm; each; each = each->inner) each->root->timeout_ns = (int64_t)(secs * 1e9);
 }
 
 int64_t qdri_comm_timeout_ns(const qdri_comm *comm) { return comm->root->timeout_ns; }
 
-int qdri_comm_any(qdri_comm *comm, int yes)
-{
-    return qdri_comm_agree(comm, yes ? QDR_ERR_STATE : QDR_OK) != QDR_OK;
-}
+int qdri_comm_any(qdri_comm *comm, int yes) { return qdri_comm_agree(comm, yes ? QDR_ERR_STATE : QDR_OK) != QDR_OK; }
 
 qdr_status qdri_comm_broadcast(qdri_comm *comm, int root, void *data, size_t bytes)
 {
@@ -136,8 +124,7 @@ qdr_status qdri_comm_compare_clocks(qdri_comm *comm, int leaving, qdri_clock_off
     *offset = (qdri_clock_offset){.at_ns = qdri_now_ns()};
     if (comm->node_size == comm->size) return QDR_OK;
     if (!comm->table->compare_clocks)
-        return QDR_FAIL(QDR_ERR_STATE,
-                        "comm: %s cannot compare the clocks of %d ranks on several nodes",
+        return QDR_FAIL(QDR_ERR_STATE, "comm: %s cannot compare the clocks of %d ranks on several nodes",
                         comm->table->name, comm->size);
     return comm->table->compare_clocks(comm, leaving, offset);
 }
@@ -150,9 +137,8 @@ static qdr_status check_counts(const char *name, const int64_t *counts, int size
     const int64_t most = INT64_MAX / 16 / size;
     for (int j = 0; counts && j < size; j++) {
         if (counts[j] < 0 || counts[j] > most)
-            return QDR_FAIL(QDR_ERR_SHAPE,
-                            "%s: the count for rank %d is %" PRId64 "; it must be 0 … %" PRId64,
-                            name, j, counts[j], most);
+            return QDR_FAIL(QDR_ERR_SHAPE, "%s: the count for rank %d is %" PRId64 "; it must be 0 … %" PRId64, name, j,
+                            counts[j], most);
     }
     return QDR_OK;
 }
@@ -160,8 +146,7 @@ static qdr_status check_counts(const char *name, const int64_t *counts, int size
 static qdr_status check_peer(const char *name, int peer, int lowest, int size)
 {
     if (peer >= lowest && peer < size) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: peer %d is not in %d … %d", name, peer, lowest,
-                    size - 1);
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: peer %d is not in %d … %d", name, peer, lowest, size - 1);
 }
 
 static qdr_status check_types(const char *name, const qdri_coll *coll)
@@ -170,8 +155,7 @@ static qdr_status check_types(const char *name, const qdri_coll *coll)
         return QDR_FAIL(QDR_ERR_DTYPE, "%s: unknown element type %d", name, (int)coll->dtype);
     if (!qdri_coll_reduces(coll)) return QDR_OK;
     if (coll->dtype == QDR_U8)
-        return QDR_FAIL(QDR_ERR_DTYPE, "%s: u8 cannot be reduced; use f32, f64, bf16, f16 or i32",
-                        name);
+        return QDR_FAIL(QDR_ERR_DTYPE, "%s: u8 cannot be reduced; use f32, f64, bf16, f16 or i32", name);
     if (coll->op != QDR_SUM && coll->op != QDR_MAX && coll->op != QDR_MIN)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: unknown reduction %d", name, (int)coll->op);
     return QDR_OK;
@@ -183,12 +167,11 @@ static qdr_status check_shape(const char *name, const qdri_comm *comm, const qdr
     if (coll->count < 0 || coll->count > most || coll->recv_count < 0 || coll->recv_count > most ||
         coll->split_unit < 0)
         return QDR_FAIL(QDR_ERR_SHAPE,
-                        "%s: counts %" PRId64 ", %" PRId64 " and split unit %" PRId64
-                        " must be 0 … %" PRId64,
-                        name, coll->count, coll->recv_count, coll->split_unit, most);
+                        "%s: counts %" PRId64 ", %" PRId64 " and split unit %" PRId64 " must be 0 … %" PRId64, name,
+                        coll->count, coll->recv_count, coll->split_unit, most);
     if (coll->split_unit > 0 && coll->count % coll->split_unit)
-        return QDR_FAIL(QDR_ERR_SHAPE, "%s: unit %" PRId64 " does not divide %" PRId64 " elements",
-                        name, coll->split_unit, coll->count);
+        return QDR_FAIL(QDR_ERR_SHAPE, "%s: unit %" PRId64 " does not divide %" PRId64 " elements", name,
+                        coll->split_unit, coll->count);
     QDR_TRY(check_counts(name, coll->counts, comm->size));
     return check_counts(name, coll->recv_counts, comm->size);
 }
@@ -218,9 +201,8 @@ static qdr_status check_pointers(const char *name, const qdri_comm *comm, const 
     default: break;
     }
     if ((n_send > 0 && !coll->send) || (n_recv > 0 && !coll->recv))
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "%s: a buffer is NULL (send %" PRId64 ", receive %" PRId64 " elements)",
-                        name, n_send, n_recv);
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: a buffer is NULL (send %" PRId64 ", receive %" PRId64 " elements)", name,
+                        n_send, n_recv);
     const size_t each = qdr_dtype_bytes(coll->dtype);
     if (n_send > 0) QDR_TRY(qdri_dev_check_memory(comm->dev, coll->send, each, name));
     return n_recv > 0 ? qdri_dev_check_memory(comm->dev, coll->recv, each, name) : QDR_OK;
@@ -245,16 +227,13 @@ static qdr_status launch_alone(const qdri_coll *coll, qdr_stream *stream)
 {
     int64_t begin, n = coll->count;
     if (coll->kind == QDR_ALL_TO_ALL) qdri_coll_outgoing(coll, 0, &begin, &n);
-    if (coll->kind == QDR_ALL_GATHER || coll->kind == QDR_REDUCE_SCATTER)
-        qdri_coll_part(coll, 1, 0, &begin, &n);
+    if (coll->kind == QDR_ALL_GATHER || coll->kind == QDR_REDUCE_SCATTER) qdri_coll_part(coll, 1, 0, &begin, &n);
     if (coll->kind == QDR_SEND_RECV) {
         if (coll->peer != coll->peer2 || (coll->peer == 0 && n != coll->recv_count))
-            return QDR_FAIL(QDR_ERR_ARGUMENT,
-                            "send-recv: a rank alone can only send to itself what it receives");
+            return QDR_FAIL(QDR_ERR_ARGUMENT, "send-recv: a rank alone can only send to itself what it receives");
         if (coll->peer < 0) return QDR_OK;
     }
-    if (coll->kind == QDR_BROADCAST || !coll->send || coll->send == coll->recv || n == 0)
-        return QDR_OK;
+    if (coll->kind == QDR_BROADCAST || !coll->send || coll->send == coll->recv || n == 0) return QDR_OK;
     return qdri_copy(stream, coll->recv, coll->send, (size_t)n * qdr_dtype_bytes(coll->dtype));
 }
 
@@ -277,8 +256,7 @@ qdri_counter *qdri_counter_of(qdri_comm *comm, const qdri_coll *coll)
 
 void qdri_count_sent(qdri_comm *comm, const qdri_coll *coll, int64_t n_elems)
 {
-    atomic_fetch_add_explicit(&qdri_counter_of(comm, coll)->bytes_sent,
-                              n_elems * (int64_t)qdr_dtype_bytes(coll->dtype),
+    atomic_fetch_add_explicit(&qdri_counter_of(comm, coll)->bytes_sent, n_elems * (int64_t)qdr_dtype_bytes(coll->dtype),
                               memory_order_relaxed);
 }
 

@@ -46,22 +46,17 @@ typedef struct qdri_coll {
 typedef struct qdri_comm_table {
     const char *name;
     int is_only_world; /* 1: its parts can neither agree nor broadcast nor be split */
-    const char
-        *unrecorded; /* why its collectives cannot be recorded and run again; NULL: they can */
+    const char *unrecorded; /* why its collectives cannot be recorded and run again; NULL: they can */
     /* Enqueues; arguments have been checked, the group has at least two members. */
     qdr_status (*launch)(qdri_comm *comm, const qdri_coll *coll, qdr_stream *stream);
     /* Bytes of staging that `coll` needs on this rank; optional: none. */
     size_t (*scratch_bytes)(const qdri_comm *comm, const qdri_coll *coll);
-    /* Collective: ranks of equal colour form a group, ordered by key; colour < 0: none (*part =
-     * NULL). */
+    /* Collective: ranks of equal colour form a group, ordered by key; colour < 0: none (*part = NULL). */
     qdr_status (*split)(qdri_comm *comm, int colour, int key, qdri_comm **part);
-    /* Collective, on the calling thread, without the device, asleep while waiting: see the
-     * functions below. */
+    /* Collective, on the calling thread, without the device, asleep while waiting: see the functions below. */
     qdr_status (*agree)(qdri_comm *comm, qdr_status mine);
     qdr_status (*broadcast)(qdri_comm *comm, int root, void *data, size_t bytes);
-    /* Members that reductions sum first, among themselves: consecutive ones, this many;
-     * optional: 1.
-     */
+    /* Members that reductions sum first, among themselves: consecutive ones, this many; optional: 1. */
     int (*summed_first)(const qdri_comm *comm, const qdri_coll *coll);
     /* Likewise; optional where all members are on one node, which has one clock. */
     qdr_status (*compare_clocks)(qdri_comm *comm, int leaving, qdri_clock_offset *offset);
@@ -78,12 +73,9 @@ typedef struct qdri_comm_table {
     void (*destroy)(qdri_comm *comm);
 } qdri_comm_table;
 
-/* Makes the world communicator of one rank of a local world. Collective: fails on all ranks or on
- * none. */
-QDR_NODISCARD qdr_status qdri_comm_create_local(qdr_local_world *world, int rank, qdri_dev *dev,
-                                                qdri_comm **comm);
-QDR_NODISCARD qdr_status qdri_comm_create_self(qdri_dev *dev,
-                                               qdri_comm **comm); /* a group of one */
+/* Makes the world communicator of one rank of a local world. Collective: fails on all ranks or on none. */
+QDR_NODISCARD qdr_status qdri_comm_create_local(qdr_local_world *world, int rank, qdri_dev *dev, qdri_comm **comm);
+QDR_NODISCARD qdr_status qdri_comm_create_self(qdri_dev *dev, qdri_comm **comm); /* a group of one */
 /* Takes NULL; the streams are idle, parts made by split are destroyed first. Does not wait: members
  * that still wait for this one fail with QDR_ERR_PEER. */
 void qdri_comm_destroy(qdri_comm **comm);
@@ -99,19 +91,16 @@ int qdri_comm_node_of(const qdri_comm *comm, int rank);
 int qdri_comm_node_rank(const qdri_comm *comm);
 /* Why the collectives of a world's parts cannot be recorded; NULL: they can. */
 const char *qdri_comm_unrecorded(const qdri_comm *comm);
-/* All members return the same: the status and sentence of the lowest rank that passes an error. A
- * barrier, too. */
+/* All members return the same: the status and sentence of the lowest rank that passes an error. A barrier, too. */
 QDR_NODISCARD qdr_status qdri_comm_agree(qdri_comm *comm, qdr_status mine);
-/* Whether any member says yes; also where agreeing fails, which the next call will see, too.
- * Collective. */
+/* Whether any member says yes; also where agreeing fails, which the next call will see, too. Collective. */
 int qdri_comm_any(qdri_comm *comm, int yes);
 /* Host memory. */
 QDR_NODISCARD qdr_status qdri_comm_broadcast(qdri_comm *comm, int root, void *data, size_t bytes);
 /* How this rank's CLOCK_MONOTONIC stands to rank 0's. Collective over a world. leaving: the ranks
  * are about to destroy it, and call nothing else; then it waits until all are, as destroying does.
  */
-QDR_NODISCARD qdr_status qdri_comm_compare_clocks(qdri_comm *comm, int leaving,
-                                                  qdri_clock_offset *offset);
+QDR_NODISCARD qdr_status qdri_comm_compare_clocks(qdri_comm *comm, int leaving, qdri_clock_offset *offset);
 /* Gives up on comm, its parts and its siblings: whoever waits in one of them, here or on another
  * rank, gets QDR_ERR_PEER, with the calling thread's last error as the reason. Any thread. The hook
  * of a poisoned device. */
@@ -119,8 +108,7 @@ void qdri_comm_abort(qdri_comm *comm);
 
 /* Names for sentences: of the communicator, and of its members. All of it lives as long as comm. */
 typedef void (*qdri_comm_describe)(const void *user, int member, char *text, size_t capacity);
-void qdri_comm_set_names(qdri_comm *comm, const char *name, qdri_comm_describe describe,
-                         const void *user);
+void qdri_comm_set_names(qdri_comm *comm, const char *name, qdri_comm_describe describe, const void *user);
 /* Wraps a world: from here on members compare each call, of comm and of its parts, before they run
  * it. Members that call something different all fail with QDR_ERR_ARGUMENT and one sentence that
  * names both. Collective: fails on all ranks or on none; after a failure comm is what it was. */
@@ -142,10 +130,8 @@ void qdri_local_world_leave(qdr_local_world *world);
 /* Enqueues a collective. Groups of one copy where needed and count nothing. Wrong arguments change
  * nothing; if enqueueing fails the communicator is given up, so that no member waits for this rank.
  */
-QDR_NODISCARD qdr_status qdri_comm_launch(qdri_comm *comm, const qdri_coll *coll,
-                                          qdr_stream *stream);
-/* Staging: collectives that need more than what was reserved allocate it for as long as they run.
- */
+QDR_NODISCARD qdr_status qdri_comm_launch(qdri_comm *comm, const qdri_coll *coll, qdr_stream *stream);
+/* Staging: collectives that need more than what was reserved allocate it for as long as they run. */
 size_t qdri_comm_scratch_bytes(const qdri_comm *comm, const qdri_coll *coll);
 /* Members that a reduction sums first, among themselves, and rounds: consecutive ones, this many;
  * 1: all are added in rank order. */
@@ -157,8 +143,7 @@ QDR_NODISCARD qdr_status qdri_comm_reserve(qdri_comm *comm, size_t bytes);
 qdr_traffic qdri_comm_traffic(const qdri_comm *comm, qdr_coll_kind kind);
 void qdri_comm_reset_traffic(qdri_comm *comm);
 
-/* Called at each launch of a group of two or more, on the host thread, before it is enqueued: for
- * tests and checks. */
+/* Called at each launch of a group of two or more, on the host thread, before it is enqueued: for tests and checks. */
 typedef void (*qdri_comm_observer)(const qdri_comm *comm, const qdri_coll *coll, void *user);
 void qdri_comm_set_observer(qdri_comm *comm, qdri_comm_observer observer, void *user);
 

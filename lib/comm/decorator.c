@@ -12,10 +12,7 @@ int qdri_inner_summed_first(const qdri_comm *comm, const qdri_coll *coll)
     return qdri_comm_summed_first(comm->inner, coll);
 }
 
-qdr_status qdri_inner_agree(qdri_comm *comm, qdr_status mine)
-{
-    return qdri_comm_agree(comm->inner, mine);
-}
+qdr_status qdri_inner_agree(qdri_comm *comm, qdr_status mine) { return qdri_comm_agree(comm->inner, mine); }
 
 qdr_status qdri_inner_broadcast(qdri_comm *comm, int root, void *data, size_t bytes)
 {
@@ -32,8 +29,7 @@ void qdri_inner_abort(qdri_comm *comm)
     if (comm->root == comm) qdri_comm_abort(comm->inner);
 }
 
-void qdri_decorate(qdri_comm *made, const qdri_comm_table *table, qdri_dev *dev, qdri_comm *inner,
-                   qdri_comm *parent)
+void qdri_decorate(qdri_comm *made, const qdri_comm_table *table, qdri_dev *dev, qdri_comm *inner, qdri_comm *parent)
 {
     qdri_comm_init(made, table, dev, inner->rank, inner->size, parent);
     made->node_size = inner->node_size;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What decorators leave to the communicator that does the work, their `inner`: members of tables.
- */
+/* What decorators leave to the communicator that does the work, their `inner`: members of tables. */
 #ifndef QDRI_COMM_DECORATOR_H
 #define QDRI_COMM_DECORATOR_H
 
@@ -15,7 +14,6 @@ qdr_status qdri_inner_compare_clocks(qdri_comm *comm, int leaving, qdri_clock_of
 void qdri_inner_abort(qdri_comm *comm);
 
 /* Makes `made` the decorator of `inner`, like it in all but its table and device. */
-void qdri_decorate(qdri_comm *made, const qdri_comm_table *table, qdri_dev *dev, qdri_comm *inner,
-                   qdri_comm *parent);
+void qdri_decorate(qdri_comm *made, const qdri_comm_table *table, qdri_dev *dev, qdri_comm *inner, qdri_comm *parent);
 
 #endif

@@ -7,8 +7,7 @@
 
 enum { MOST_NAMED = 4 };
 
-void qdri_comm_set_names(qdri_comm *comm, const char *name, qdri_comm_describe describe,
-                         const void *user)
+void qdri_comm_set_names(qdri_comm *comm, const char *name, qdri_comm_describe describe, const void *user)
 {
     for (qdri_comm *each = comm; each; each = each->inner) {
         each->name = name;
@@ -17,10 +16,7 @@ void qdri_comm_set_names(qdri_comm *comm, const char *name, qdri_comm_describe d
     }
 }
 
-const char *qdri_comm_name(const qdri_comm *comm)
-{
-    return comm->name ? comm->name : "a communicator";
-}
+const char *qdri_comm_name(const qdri_comm *comm) { return comm->name ? comm->name : "a communicator"; }
 
 void qdri_comm_name_member(const qdri_comm *comm, int member, char *text, size_t capacity)
 {
@@ -30,8 +26,8 @@ void qdri_comm_name_member(const qdri_comm *comm, int member, char *text, size_t
         snprintf(text, capacity, "member %d", member);
 }
 
-int qdri_comm_name_missing(const qdri_comm *comm, int (*is_missing)(const void *user, int member),
-                           const void *user, char *text, size_t capacity)
+int qdri_comm_name_missing(const qdri_comm *comm, int (*is_missing)(const void *user, int member), const void *user,
+                           char *text, size_t capacity)
 {
     int n = 0;
     text[0] = '\0';
@@ -54,17 +50,13 @@ static void describe_extent(const qdri_coll *coll, int size, char *text, size_t 
     const int64_t total = qdri_coll_total(coll, size);
     switch (coll->kind) {
     case QDR_REDUCE_SCATTER:
-    case QDR_ALL_REDUCE:
-        snprintf(text, capacity, "%s of %" PRId64 " %s", ops[coll->op], total, type);
-        break;
-    case QDR_BROADCAST:
-        snprintf(text, capacity, " of %" PRId64 " %s from member %d", total, type, coll->peer);
-        break;
+    case QDR_ALL_REDUCE: snprintf(text, capacity, "%s of %" PRId64 " %s", ops[coll->op], total, type); break;
+    case QDR_BROADCAST: snprintf(text, capacity, " of %" PRId64 " %s from member %d", total, type, coll->peer); break;
     case QDR_ALL_TO_ALL: snprintf(text, capacity, " of %s", type); break;
     case QDR_SEND_RECV:
         snprintf(text, capacity, " of %" PRId64 " %s to member %d, %" PRId64 " from %d",
-                 coll->peer < 0 ? 0 : coll->count, type, coll->peer,
-                 coll->peer2 < 0 ? 0 : coll->recv_count, coll->peer2);
+                 coll->peer < 0 ? 0 : coll->count, type, coll->peer, coll->peer2 < 0 ? 0 : coll->recv_count,
+                 coll->peer2);
         break;
     default: snprintf(text, capacity, " of %" PRId64 " %s", total, type);
     }
@@ -74,23 +66,18 @@ void qdri_coll_describe(const qdri_coll *coll, int size, char text[QDRI_CALL_BYT
 {
     char extent[QDRI_CALL_BYTES];
     describe_extent(coll, size, extent, sizeof extent);
-    const int length = snprintf(text, QDRI_CALL_BYTES, "%s%s", qdr_coll_kind_name(coll->kind),
-                                extent);
+    const int length = snprintf(text, QDRI_CALL_BYTES, "%s%s", qdr_coll_kind_name(coll->kind), extent);
     if (coll->label && length < QDRI_CALL_BYTES)
         snprintf(text + length, QDRI_CALL_BYTES - (size_t)length, " for %s", coll->label);
 }
 
 qdr_status qdri_comm_fail_peer(const qdri_comm *comm, const char *where, const char *why)
 {
-    return QDR_FAIL(QDR_ERR_PEER,
-                    "comm: another rank left or failed while rank %d of %d waited in %s%s%s",
-                    comm->rank, comm->size, where, *why ? ": " : "", why);
+    return QDR_FAIL(QDR_ERR_PEER, "comm: another rank left or failed while rank %d of %d waited in %s%s%s", comm->rank,
+                    comm->size, where, *why ? ": " : "", why);
 }
 
-static double timeout_secs(const qdri_comm *comm)
-{
-    return (double)qdri_comm_timeout_ns(comm) * 1e-9;
-}
+static double timeout_secs(const qdri_comm *comm) { return (double)qdri_comm_timeout_ns(comm) * 1e-9; }
 
 qdr_status qdri_comm_fail_timeout(const qdri_comm *comm, const char *where, const char *missing)
 {
@@ -99,8 +86,7 @@ qdr_status qdri_comm_fail_timeout(const qdri_comm *comm, const char *where, cons
     return QDR_FAIL(QDR_ERR_TIMEOUT,
                     "comm: %s: %s has waited %g s in %s for %s; find out what they do, or allow "
                     "more than QDR_TIMEOUT=%g",
-                    qdri_comm_name(comm), self, timeout_secs(comm), where, missing,
-                    timeout_secs(comm));
+                    qdri_comm_name(comm), self, timeout_secs(comm), where, missing, timeout_secs(comm));
 }
 
 /* ---- reasons ---- */

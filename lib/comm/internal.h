@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of lib/comm share: the communicator's common part, a collective while it runs,
- * parts, sums. */
+/* What the files of lib/comm share: the communicator's common part, a collective while it runs, parts, sums. */
 #ifndef QDRI_COMM_INTERNAL_H
 #define QDRI_COMM_INTERNAL_H
 
@@ -9,8 +8,7 @@
 
 #include "comm/comm.h"
 
-/* Written by stream threads of several ranks (the receiver of a local copy counts for the sender).
- */
+/* Written by stream threads of several ranks (the receiver of a local copy counts for the sender). */
 typedef struct qdri_counter {
     _Atomic int64_t n_calls, bytes_sent, bytes_off_node, nanosecs;
 } qdri_counter;
@@ -46,8 +44,7 @@ struct qdri_comm {
     /* Of the thread that runs the stream: */
     char last_call[QDRI_CALL_BYTES]; /* "": none */
     char verdict[QDRI_ERROR_BYTES];
-    /* The family: a communicator that was not made by split, and all that were, for
-     * qdri_comm_abort(). */
+    /* The family: a communicator that was not made by split, and all that were, for qdri_comm_abort(). */
     qdri_comm *root, *next;
     pthread_mutex_t family_mutex; /* of the root, like: */
     _Atomic int64_t timeout_ns; /* 0: none */
@@ -72,20 +69,18 @@ struct qdri_run {
     qdri_staging *owned; /* where it is this collective's alone */
 };
 /* Enqueues `step`, timed and counted, with that many bytes of staging. */
-QDR_NODISCARD qdr_status qdri_comm_enqueue(qdri_comm *comm, const qdri_coll *coll,
-                                           qdr_stream *stream, qdr_status (*step)(qdri_run *run),
-                                           size_t staging_bytes);
+QDR_NODISCARD qdr_status qdri_comm_enqueue(qdri_comm *comm, const qdri_coll *coll, qdr_stream *stream,
+                                           qdr_status (*step)(qdri_run *run), size_t staging_bytes);
 #define QDRI_STAGING "communication staging" /* what that memory is for */
 /* staging.c: memory for a collective; *staging: NULL where it is the reserve. */
-QDR_NODISCARD qdr_status qdri_staging_take(qdri_comm *comm, size_t bytes, void **memory,
-                                           qdri_staging **staging);
+QDR_NODISCARD qdr_status qdri_staging_take(qdri_comm *comm, size_t bytes, void **memory, qdri_staging **staging);
 /* A new, larger reserve. */
 QDR_NODISCARD qdr_status qdri_staging_reserve(qdri_comm *comm, size_t bytes);
 void qdri_staging_done(qdri_comm *comm, qdri_staging *staging); /* takes NULL; on the stream, too */
 void qdri_stagings_free(qdri_comm *comm); /* the streams are idle */
 /* Fills the common part of a new communicator; parent: NULL, or the one it was split from. */
-void qdri_comm_init(qdri_comm *comm, const qdri_comm_table *table, qdri_dev *dev, int rank,
-                    int size, qdri_comm *parent);
+void qdri_comm_init(qdri_comm *comm, const qdri_comm_table *table, qdri_dev *dev, int rank, int size,
+                    qdri_comm *parent);
 
 /* Where the collective counts. */
 qdri_counter *qdri_counter_of(qdri_comm *comm, const qdri_coll *coll);
@@ -98,8 +93,8 @@ const char *qdri_comm_name(const qdri_comm *comm); /* never NULL */
 /* "all-reduce of 48 f32 for fc1" */
 void qdri_coll_describe(const qdri_coll *coll, int size, char text[QDRI_CALL_BYTES]);
 /* The members for which is_missing() is not 0, "a, b and 3 more". @return how many */
-int qdri_comm_name_missing(const qdri_comm *comm, int (*is_missing)(const void *user, int member),
-                           const void *user, char *text, size_t capacity);
+int qdri_comm_name_missing(const qdri_comm *comm, int (*is_missing)(const void *user, int member), const void *user,
+                           char *text, size_t capacity);
 
 /* Fails; why: "" if nobody said. */
 qdr_status qdri_comm_fail_peer(const qdri_comm *comm, const char *where, const char *why);
@@ -128,8 +123,8 @@ void qdri_coll_incoming(const qdri_coll *coll, int j, int64_t *begin, int64_t *n
 /* Elements of a collective's whole, the same on all members; -1 for kinds that have none. */
 int64_t qdri_coll_total(const qdri_coll *coll, int size);
 /* Fails, naming both: rank 0 calls the first, rank j the second. */
-qdr_status qdri_coll_differs(qdr_coll_kind kind, int64_t total, qdr_dtype dtype, int j,
-                             qdr_coll_kind other_kind, int64_t other_total, qdr_dtype other_dtype);
+qdr_status qdri_coll_differs(qdr_coll_kind kind, int64_t total, qdr_dtype dtype, int j, qdr_coll_kind other_kind,
+                             int64_t other_total, qdr_dtype other_dtype);
 /* p + n elements; NULL stays NULL. */
 const void *qdri_at(const void *p, int64_t n, qdr_dtype dtype);
 void *qdri_at_mutable(void *p, int64_t n, qdr_dtype dtype);
@@ -138,10 +133,9 @@ void *qdri_at_mutable(void *p, int64_t n, qdr_dtype dtype);
  * wrap), F32, BF16 and F16 in fp32, rounded once. NaN wins MAX and MIN. dst may be one of the
  * sources.
  */
-void qdri_reduce(qdr_dtype dtype, qdr_reduce op, void *dst, const void *const *sources,
-                 int n_sources, int64_t n);
+void qdri_reduce(qdr_dtype dtype, qdr_reduce op, void *dst, const void *const *sources, int n_sources, int64_t n);
 /* The same to two places; both may be sources. */
-void qdri_reduce_twice(qdr_dtype dtype, qdr_reduce op, void *dst, void *copy,
-                       const void *const *sources, int n_sources, int64_t n);
+void qdri_reduce_twice(qdr_dtype dtype, qdr_reduce op, void *dst, void *copy, const void *const *sources, int n_sources,
+                       int64_t n);
 
 #endif

@@ -37,8 +37,7 @@ qdr_status qdri_launcher_check(int n_ranks, const char *why)
 {
     const started_ranks started = find_launcher();
     if (n_ranks != 1 || started.n < 2) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_MPI,
-                    "launch: %s started %ld ranks (%s=%s), but each believes to be alone: %s",
+    return QDR_FAIL(QDR_ERR_MPI, "launch: %s started %ld ranks (%s=%s), but each believes to be alone: %s",
                     started.by->name, started.n, started.by->variable, started.value, why);
 }
 

@@ -15,8 +15,7 @@ QDR_NODISCARD qdr_status qdri_launcher_check(int n_ranks, const char *why);
 QDR_NODISCARD qdr_status qdri_launcher_check_local(int n_local);
 /* Processes that a launcher started, 1 where there is none. */
 long qdri_launcher_ranks(void);
-/* Ranks that a launcher started on this node, 1 if it does not say; *index: which of them this is.
- */
+/* Ranks that a launcher started on this node, 1 if it does not say; *index: which of them this is. */
 long qdri_launcher_node_ranks(long *index);
 
 #endif

@@ -32,8 +32,8 @@ static qdr_status group_create(int size, local_group **created)
     made->size = size;
     atomic_init(&made->n_members, size);
     QDR_TRY_OUT(status, qdri_meeting_init(&made->meeting, size));
-    QDR_TRY_OUT(status, qdri_calloc((size_t)size + 1, sizeof(local_slot),
-                                    "slots of a group of ranks", &made->slots_memory));
+    QDR_TRY_OUT(status,
+                qdri_calloc((size_t)size + 1, sizeof(local_slot), "slots of a group of ranks", &made->slots_memory));
     made->slots = (local_slot *)qdri_align_bytes((size_t)(uintptr_t)made->slots_memory, 64);
     *created = made;
     return QDR_OK;
@@ -42,25 +42,21 @@ out:
     return status;
 }
 
-/* ---- wakers: held only for the moment in which they are used, since their thread may go away
- * afterwards ---- */
+/* ---- wakers: held only for the moment in which they are used, since their thread may go away afterwards ---- */
 
 enum { WAKER_FREE = 0, WAKER_BUSY = 1 };
 
 static void slot_lock(local_slot *slot)
 {
     int expected = WAKER_FREE;
-    while (!atomic_compare_exchange_weak_explicit(&slot->busy, &expected, WAKER_BUSY,
-                                                  memory_order_acquire, memory_order_relaxed)) {
+    while (!atomic_compare_exchange_weak_explicit(&slot->busy, &expected, WAKER_BUSY, memory_order_acquire,
+                                                  memory_order_relaxed)) {
         expected = WAKER_FREE;
         sched_yield();
     }
 }
 
-static void slot_unlock(local_slot *slot)
-{
-    atomic_store_explicit(&slot->busy, WAKER_FREE, memory_order_release);
-}
+static void slot_unlock(local_slot *slot) { atomic_store_explicit(&slot->busy, WAKER_FREE, memory_order_release); }
 
 void qdri_local_set_waker(local_slot *slot, qdri_waker *waker)
 {
@@ -87,8 +83,8 @@ int qdri_local_enter(local_group *group, uint64_t number)
     uint64_t seen = atomic_load_explicit(&group->n_entered, memory_order_relaxed);
     do {
         if (seen & GIVEN_UP) return 0;
-    } while (!atomic_compare_exchange_weak_explicit(&group->n_entered, &seen, seen + 1,
-                                                    memory_order_acq_rel, memory_order_relaxed));
+    } while (!atomic_compare_exchange_weak_explicit(&group->n_entered, &seen, seen + 1, memory_order_acq_rel,
+                                                    memory_order_relaxed));
     return seen + 1 == number * (uint64_t)group->size;
 }
 
@@ -110,10 +106,7 @@ static void group_give_up(local_group *group, const char *why)
 
 /* ---- making and breaking ---- */
 
-static void local_abort(qdri_comm *comm)
-{
-    group_give_up(((local_comm *)comm)->group, qdr_last_error());
-}
+static void local_abort(qdri_comm *comm) { group_give_up(((local_comm *)comm)->group, qdr_last_error()); }
 
 static void local_destroy(qdri_comm *comm)
 {
@@ -136,10 +129,7 @@ static qdr_status local_broadcast(qdri_comm *comm, int root, void *data, size_t 
     return qdri_meeting_broadcast(&((local_comm *)comm)->group->meeting, comm, root, data, bytes);
 }
 
-static qdr_status local_look(qdri_comm *comm)
-{
-    return qdri_meeting_look(&((local_comm *)comm)->group->meeting);
-}
+static qdr_status local_look(qdri_comm *comm) { return qdri_meeting_look(&((local_comm *)comm)->group->meeting); }
 
 static qdr_status local_split(qdri_comm *comm, int colour, int key, qdri_comm **part);
 
@@ -158,9 +148,8 @@ static const qdri_comm_table local_table = {
 /* Of devices that run no work of the host. */
 static const qdri_comm_table local_device_table = {
     .name = "local",
-    .unrecorded =
-        "local ranks meet on the host, where one of them enqueues a collective for all; use "
-        "NCCL, or one rank",
+    .unrecorded = "local ranks meet on the host, where one of them enqueues a collective for all; use "
+                  "NCCL, or one rank",
     .launch = qdri_local_device_launch,
     .split = local_split,
     .agree = local_agree,
@@ -180,23 +169,19 @@ static void member_free(local_comm *member)
 static qdr_status member_create(int n_sources, local_comm **member)
 {
     qdr_status status = QDRI_NEW(1, "a communicator", member);
-    if (status == QDR_OK)
-        status = QDRI_NEW(n_sources, "a communicator's sources", &(*member)->sources);
+    if (status == QDR_OK) status = QDRI_NEW(n_sources, "a communicator's sources", &(*member)->sources);
     return status;
 }
 
-/* Finds the caller's group among the seats: its size, its rank there, and the rank (here) of its
- * first member. */
-static void find_group(const qdri_seat *seats, int n, int rank, int *size, int *part_rank,
-                       int *leader)
+/* Finds the caller's group among the seats: its size, its rank there, and the rank (here) of its first member. */
+static void find_group(const qdri_seat *seats, int n, int rank, int *size, int *part_rank, int *leader)
 {
     *size = *part_rank = 0;
     *leader = rank;
     for (int j = 0; j < n; j++) {
         if (seats[j].colour != seats[rank].colour) continue;
         (*size)++;
-        if (seats[j].key < seats[rank].key || (seats[j].key == seats[rank].key && j < rank))
-            (*part_rank)++;
+        if (seats[j].key < seats[rank].key || (seats[j].key == seats[rank].key && j < rank)) (*part_rank)++;
         const qdri_seat *best = &seats[*leader];
         if (seats[j].key < best->key || (seats[j].key == best->key && j < *leader)) *leader = j;
     }
@@ -207,21 +192,19 @@ static qdr_status check_devices(const qdri_seat *seats, int n, int rank)
 {
     for (int j = 0; j < n; j++)
         if (seats[j].runs_work != seats[rank].runs_work)
-            return QDR_FAIL(
-                QDR_ERR_ARGUMENT,
-                "context: local rank %d computes on the %s, rank %d on the %s; give all "
-                "the same device",
-                rank, seats[rank].runs_work ? "CPU" : "GPU", j, seats[j].runs_work ? "CPU" : "GPU");
+            return QDR_FAIL(QDR_ERR_ARGUMENT,
+                            "context: local rank %d computes on the %s, rank %d on the %s; give all "
+                            "the same device",
+                            rank, seats[rank].runs_work ? "CPU" : "GPU", j, seats[j].runs_work ? "CPU" : "GPU");
     if (!seats[rank].runs_work && n > QDRI_REDUCE_MOST)
-        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                        "context: %d local ranks on GPUs; at most %d, or use one process a GPU", n,
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "context: %d local ranks on GPUs; at most %d, or use one process a GPU", n,
                         QDRI_REDUCE_MOST);
     return QDR_OK;
 }
 
 /* Splits the ranks of a meeting into groups; parent is NULL for a world's first communicator. */
-static qdr_status split(qdri_meeting *meeting, int rank, int colour, int key, qdri_dev *dev,
-                        qdri_comm *parent, qdri_comm **part)
+static qdr_status split(qdri_meeting *meeting, int rank, int colour, int key, qdri_dev *dev, qdri_comm *parent,
+                        qdri_comm **part)
 {
     const qdri_seat *seats;
     qdri_seat seat = {.colour = colour, .key = key, .runs_work = qdri_dev_runs_work(dev)};
@@ -242,8 +225,7 @@ static qdr_status split(qdri_meeting *meeting, int rank, int colour, int key, qd
     if (colour < 0) goto out;
     member->group = (struct local_group *)(uintptr_t)seats[leader].data;
     member->group->slots[part_rank].comm = member;
-    qdri_comm_init(&member->base, seat.runs_work ? &local_table : &local_device_table, dev,
-                   part_rank, size, parent);
+    qdri_comm_init(&member->base, seat.runs_work ? &local_table : &local_device_table, dev, part_rank, size, parent);
     *part = &member->base;
     return QDR_OK;
 out:
@@ -254,8 +236,7 @@ out:
 
 static qdr_status local_split(qdri_comm *comm, int colour, int key, qdri_comm **part)
 {
-    return split(&((local_comm *)comm)->group->meeting, comm->rank, colour, key, comm->dev, comm,
-                 part);
+    return split(&((local_comm *)comm)->group->meeting, comm->rank, colour, key, comm->dev, comm, part);
 }
 
 qdr_status qdri_comm_create_local(qdr_local_world *world, int rank, qdri_dev *dev, qdri_comm **comm)

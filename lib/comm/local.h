@@ -22,8 +22,7 @@ typedef struct local_group {
     atomic_int n_members; /* who have not left */
     qdri_meeting meeting;
     /* Collectives are numbered from 1; the members are never two apart. */
-    _Alignas(
-        64) _Atomic uint64_t n_entered; /* members times collectives, and a mark of giving up */
+    _Alignas(64) _Atomic uint64_t n_entered; /* members times collectives, and a mark of giving up */
     _Atomic uint64_t opened, finished; /* the number of the last one */
     atomic_int n_taken, n_done; /* pieces of the one that is open */
     int n_slices; /* of each member's part, in it */
@@ -52,15 +51,12 @@ void qdri_local_wake(local_group *group, int but_rank); /* -1: all */
 
 int qdri_local_has_come(const qdri_run *run, int member);
 /* The table's member: enqueues a collective. */
-QDR_NODISCARD qdr_status qdri_local_launch(qdri_comm *comm, const qdri_coll *coll,
-                                           qdr_stream *stream);
+QDR_NODISCARD qdr_status qdri_local_launch(qdri_comm *comm, const qdri_coll *coll, qdr_stream *stream);
 /* The same on devices that run no work of the host: waits until all members have come. */
-QDR_NODISCARD qdr_status qdri_local_device_launch(qdri_comm *comm, const qdri_coll *coll,
-                                                  qdr_stream *stream);
+QDR_NODISCARD qdr_status qdri_local_device_launch(qdri_comm *comm, const qdri_coll *coll, qdr_stream *stream);
 
 /* Fails unless member 0 calls the same as member j. */
-QDR_NODISCARD qdr_status qdri_local_compare(const qdri_coll *first, const qdri_coll *other,
-                                            int size, int j);
+QDR_NODISCARD qdr_status qdri_local_compare(const qdri_coll *first, const qdri_coll *other, int size, int j);
 /* Fail: what one sends is not what the other expects. */
 qdr_status qdri_local_fail_parts(int from, int64_t n_out, int to, int64_t n_in);
 qdr_status qdri_local_fail_target(int from, int to, int expected);

@@ -29,8 +29,7 @@ static void count_sent(const local_slot *from, const local_slot *to, int64_t n_e
     if (from != to) qdri_count_sent(&from->comm->base, &from->coll, n_elems);
 }
 
-static void take(const local_slot *from, const local_slot *to, void *dst, const void *src,
-                 int64_t n_elems)
+static void take(const local_slot *from, const local_slot *to, void *dst, const void *src, int64_t n_elems)
 {
     if (n_elems == 0 || dst == src) return;
     memcpy(dst, src, (size_t)n_elems * qdr_dtype_bytes(from->coll.dtype));
@@ -68,8 +67,7 @@ static void take_sum(const local_group *group, const void **sources, const local
     }
 }
 
-/* Copies a slice of each member's part to one member. Parts are their owner's send, or lie in its
- * recv. */
+/* Copies a slice of each member's part to one member. Parts are their owner's send, or lie in its recv. */
 static void take_parts(const local_group *group, const local_piece *piece)
 {
     const local_slot *mine = &group->slots[piece->rank];
@@ -93,28 +91,24 @@ static void take_root(const local_group *group, const local_piece *piece)
     const qdr_dtype dtype = mine->coll.dtype;
     int64_t at, n;
     cut(piece, mine->coll.count, &at, &n);
-    take(root, mine, qdri_at_mutable(mine->coll.recv, at, dtype),
-         qdri_at(root->coll.recv, at, dtype), n);
+    take(root, mine, qdri_at_mutable(mine->coll.recv, at, dtype), qdri_at(root->coll.recv, at, dtype), n);
 }
 
 qdr_status qdri_local_fail_parts(int from, int64_t n_out, int to, int64_t n_in)
 {
-    return QDR_FAIL(QDR_ERR_SHAPE,
-                    "all-to-all: rank %d sends %" PRId64 " elements, rank %d expects %" PRId64,
-                    from, n_out, to, n_in);
+    return QDR_FAIL(QDR_ERR_SHAPE, "all-to-all: rank %d sends %" PRId64 " elements, rank %d expects %" PRId64, from,
+                    n_out, to, n_in);
 }
 
 qdr_status qdri_local_fail_target(int from, int to, int expected)
 {
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "send-recv: rank %d sends to rank %d, which receives from %d",
-                    from, to, expected);
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "send-recv: rank %d sends to rank %d, which receives from %d", from, to,
+                    expected);
 }
 
 qdr_status qdri_local_fail_source(int from, const qdri_coll *source, int to, int64_t n_expected)
 {
-    return QDR_FAIL(QDR_ERR_SHAPE,
-                    "send-recv: rank %d sends %" PRId64
-                    " elements to rank %d, rank %d expects %" PRId64,
+    return QDR_FAIL(QDR_ERR_SHAPE, "send-recv: rank %d sends %" PRId64 " elements to rank %d, rank %d expects %" PRId64,
                     from, source->count, source->peer, to, n_expected);
 }
 
@@ -153,8 +147,7 @@ static qdr_status take_from_one(const local_group *group, int r)
     return QDR_OK;
 }
 
-static qdr_status take_piece(const local_group *group, const void **sources,
-                             const local_piece *piece)
+static qdr_status take_piece(const local_group *group, const void **sources, const local_piece *piece)
 {
     switch (group->slots[piece->rank].coll.kind) {
     case QDR_ALL_GATHER: take_parts(group, piece); break;
@@ -232,8 +225,7 @@ static void help(local_comm *comm)
         const local_piece piece = {taken % group->size, taken / group->size, group->n_slices};
         const qdr_status status = take_piece(group, comm->sources, &piece);
         if (status != QDR_OK) fail_all(group, status);
-        if (atomic_fetch_add(&group->n_done, 1) == n_pieces - 1)
-            finish_for_all(group, comm->base.rank, comm->n_begun);
+        if (atomic_fetch_add(&group->n_done, 1) == n_pieces - 1) finish_for_all(group, comm->base.rank, comm->n_begun);
     }
 }
 
@@ -273,16 +265,14 @@ static qdr_status result(const local_group *group)
     return group->status;
 }
 
-/* Looks at other members' slots only while it does a piece: they may be on their way to the next
- * collective. */
+/* Looks at other members' slots only while it does a piece: they may be on their way to the next collective. */
 static qdr_status advance(qdri_run *run)
 {
     local_comm *comm = (local_comm *)run->comm;
     local_group *group = comm->group;
     if (run->phase == BEGIN) begin(run);
     if (atomic_load_explicit(&group->opened, memory_order_acquire) == comm->n_begun) help(comm);
-    if (atomic_load_explicit(&group->finished, memory_order_acquire) == comm->n_begun)
-        return result(group);
+    if (atomic_load_explicit(&group->finished, memory_order_acquire) == comm->n_begun) return result(group);
     if (qdri_local_never(group, comm->n_begun)) return fail_left(run);
     if (++run->n_looks < LOOKS) qdri_poll_again();
     return QDR_PENDING;

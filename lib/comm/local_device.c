@@ -25,28 +25,22 @@ typedef struct gathering {
 } gathering;
 
 static const offer *offer_of(const gathering *g, int member) { return g->seats[member].data; }
-static const qdri_coll *coll_of(const gathering *g, int member)
-{
-    return offer_of(g, member)->coll;
-}
+static const qdri_coll *coll_of(const gathering *g, int member) { return offer_of(g, member)->coll; }
 
 static void count_sent(const gathering *g, int from, int to, int64_t n_elems)
 {
     if (from != to) qdri_count_sent(&offer_of(g, from)->comm->base, coll_of(g, from), n_elems);
 }
 
-static qdr_status take(const gathering *g, int from, int to, void *dst, const void *src,
-                       int64_t n_elems)
+static qdr_status take(const gathering *g, int from, int to, void *dst, const void *src, int64_t n_elems)
 {
     count_sent(g, from, to, n_elems);
-    return qdri_copy(g->stream, dst, src,
-                     (size_t)n_elems * qdr_dtype_bytes(coll_of(g, from)->dtype));
+    return qdri_copy(g->stream, dst, src, (size_t)n_elems * qdr_dtype_bytes(coll_of(g, from)->dtype));
 }
 
 /* ---- the kinds ---- */
 
-static qdr_status reduce(const gathering *g, const void *const *sources, void *const *results,
-                         int n_results, int64_t n)
+static qdr_status reduce(const gathering *g, const void *const *sources, void *const *results, int n_results, int64_t n)
 {
     const qdri_coll *coll = coll_of(g, 0);
     qdri_kernel kernel = {.kind = QDRI_K_REDUCE, .dtype = coll->dtype};
@@ -111,8 +105,7 @@ static qdr_status all_gather(const gathering *g)
         qdri_coll_part(coll, g->size, from, &begin, &n);
         const void *src = coll->send ? coll->send : qdri_at(coll->recv, begin, coll->dtype);
         for (int to = 0; to < g->size && n > 0; to++)
-            QDR_TRY(take(g, from, to, qdri_at_mutable(coll_of(g, to)->recv, begin, coll->dtype),
-                         src, n));
+            QDR_TRY(take(g, from, to, qdri_at_mutable(coll_of(g, to)->recv, begin, coll->dtype), src, n));
     }
     return QDR_OK;
 }
@@ -155,8 +148,7 @@ static qdr_status send_recv(const gathering *g)
     for (int to = 0; to < g->size; to++) {
         const qdri_coll *coll = coll_of(g, to);
         if (coll->peer2 >= 0)
-            QDR_TRY(take(g, coll->peer2, to, coll->recv, coll_of(g, coll->peer2)->send,
-                         coll->recv_count));
+            QDR_TRY(take(g, coll->peer2, to, coll->recv, coll_of(g, coll->peer2)->send, coll->recv_count));
     }
     return QDR_OK;
 }
@@ -179,8 +171,7 @@ static qdr_status check_parcels(const gathering *g)
 {
     for (int i = 0; i < g->size * g->size; i++) {
         const parcel p = parcel_of(g, i / g->size, i % g->size);
-        if (p.n_out != p.n_in)
-            return qdri_local_fail_parts(i / g->size, p.n_out, i % g->size, p.n_in);
+        if (p.n_out != p.n_in) return qdri_local_fail_parts(i / g->size, p.n_out, i % g->size, p.n_in);
     }
     return QDR_OK;
 }
@@ -216,8 +207,7 @@ static qdr_status check_reach(const gathering *g, int j)
 static qdr_status check_calls(const gathering *g)
 {
     for (int j = 1; j < g->size; j++) QDR_TRY(check_reach(g, j));
-    for (int j = 1; j < g->size; j++)
-        QDR_TRY(qdri_local_compare(coll_of(g, 0), coll_of(g, j), g->size, j));
+    for (int j = 1; j < g->size; j++) QDR_TRY(qdri_local_compare(coll_of(g, 0), coll_of(g, j), g->size, j));
     if (coll_of(g, 0)->kind == QDR_ALL_TO_ALL) return check_parcels(g);
     return coll_of(g, 0)->kind == QDR_SEND_RECV ? check_peers(g) : QDR_OK;
 }
@@ -225,12 +215,10 @@ static qdr_status check_calls(const gathering *g)
 static qdr_status enqueue(const gathering *g)
 {
     const offer *first = offer_of(g, 0);
-    for (int j = 1; j < g->size; j++)
-        QDR_TRY(qdri_stream_wait_across(g->stream, offer_of(g, j)->comm->ready));
+    for (int j = 1; j < g->size; j++) QDR_TRY(qdri_stream_wait_across(g->stream, offer_of(g, j)->comm->ready));
     QDR_TRY(enqueue_kind(g));
     QDR_TRY(qdri_event_record(first->comm->done, g->stream));
-    for (int j = 1; j < g->size; j++)
-        QDR_TRY(qdri_stream_wait_across(offer_of(g, j)->stream, first->comm->done));
+    for (int j = 1; j < g->size; j++) QDR_TRY(qdri_stream_wait_across(offer_of(g, j)->stream, first->comm->done));
     return QDR_OK;
 }
 

@@ -76,16 +76,15 @@ static qdr_status fail_timeout(qdri_meeting *meeting, const qdri_comm *comm, con
 {
     char missing[MISSING_BYTES];
     qdri_comm_name_missing(comm, is_missing, meeting, missing, sizeof missing);
-    const qdr_status status = qdri_comm_fail_timeout(
-        comm, where ? where : "an agreement or broadcast", missing);
+    const qdr_status status = qdri_comm_fail_timeout(comm, where ? where : "an agreement or broadcast", missing);
     give_up(meeting, qdr_last_error());
     return status;
 }
 
 static qdr_status fail_left(const qdri_meeting *meeting)
 {
-    return QDR_FAIL(QDR_ERR_PEER, "comm: another rank left or failed before all %d had met%s%s",
-                    meeting->size, meeting->why[0] ? ": " : "", meeting->why);
+    return QDR_FAIL(QDR_ERR_PEER, "comm: another rank left or failed before all %d had met%s%s", meeting->size,
+                    meeting->why[0] ? ": " : "", meeting->why);
 }
 
 /* With the mutex. */
@@ -105,8 +104,8 @@ static void sit_down(qdri_meeting *meeting, int rank, const qdri_seat *mine)
     pthread_cond_broadcast(&meeting->changed);
 }
 
-qdr_status qdri_meeting_join(qdri_meeting *meeting, int rank, const qdri_comm *comm,
-                             const qdri_seat *mine, const qdri_seat **seats)
+qdr_status qdri_meeting_join(qdri_meeting *meeting, int rank, const qdri_comm *comm, const qdri_seat *mine,
+                             const qdri_seat **seats)
 {
     const int64_t limit_ns = comm ? qdri_comm_timeout_ns(comm) : 0;
     qdr_status status = QDR_OK;
@@ -122,8 +121,7 @@ qdr_status qdri_meeting_join(qdri_meeting *meeting, int rank, const qdri_comm *c
     return status;
 }
 
-qdr_status qdri_meeting_agree(qdri_meeting *meeting, int rank, const qdri_comm *comm,
-                              qdr_status mine)
+qdr_status qdri_meeting_agree(qdri_meeting *meeting, int rank, const qdri_comm *comm, qdr_status mine)
 {
     const qdri_seat *seats;
     qdri_seat seat = {.status = mine};
@@ -137,8 +135,7 @@ qdr_status qdri_meeting_agree(qdri_meeting *meeting, int rank, const qdri_comm *
     return QDR_OK;
 }
 
-/* The root waits for all others, also where the meeting is given up meanwhile: its data are theirs
- * until then. */
+/* The root waits for all others, also where the meeting is given up meanwhile: its data are theirs until then. */
 static void end_reading(qdri_meeting *meeting, int is_root)
 {
     pthread_mutex_lock(&meeting->mutex);
@@ -148,8 +145,7 @@ static void end_reading(qdri_meeting *meeting, int is_root)
     pthread_mutex_unlock(&meeting->mutex);
 }
 
-qdr_status qdri_meeting_broadcast(qdri_meeting *meeting, const qdri_comm *comm, int root,
-                                  void *data, size_t bytes)
+qdr_status qdri_meeting_broadcast(qdri_meeting *meeting, const qdri_comm *comm, int root, void *data, size_t bytes)
 {
     const int rank = comm->rank;
     const qdri_seat *seats;
@@ -157,8 +153,8 @@ qdr_status qdri_meeting_broadcast(qdri_meeting *meeting, const qdri_comm *comm, 
     qdr_status status = QDR_OK;
     QDR_TRY(qdri_meeting_join(meeting, rank, comm, &seat, &seats));
     if (seats[root].bytes != bytes)
-        status = QDR_FAIL(QDR_ERR_SHAPE, "broadcast: rank %d sends %zu bytes, rank %d expects %zu",
-                          root, seats[root].bytes, rank, bytes);
+        status = QDR_FAIL(QDR_ERR_SHAPE, "broadcast: rank %d sends %zu bytes, rank %d expects %zu", root,
+                          seats[root].bytes, rank, bytes);
     else if (rank != root && bytes > 0)
         memcpy(data, seats[root].data, bytes);
     end_reading(meeting, rank == root);

@@ -28,8 +28,7 @@ typedef struct qdri_meeting {
     int n_reading; /* members that still copy what the root of a broadcast brought */
     char why[QDRI_ERROR_BYTES];
     unsigned generation;
-    qdri_seat
-        *seats[2]; /* by the generation's parity: no rank can be two meetings ahead of another */
+    qdri_seat *seats[2]; /* by the generation's parity: no rank can be two meetings ahead of another */
 } qdri_meeting;
 
 QDR_NODISCARD qdr_status qdri_meeting_init(qdri_meeting *meeting, int size);
@@ -42,11 +41,10 @@ void qdri_meeting_free(qdri_meeting *meeting);
 QDR_NODISCARD qdr_status qdri_meeting_join(qdri_meeting *meeting, int rank, const qdri_comm *comm,
                                            const qdri_seat *mine, const qdri_seat **seats);
 /* Returns the status and the sentence of the lowest rank that brings an error. */
-QDR_NODISCARD qdr_status qdri_meeting_agree(qdri_meeting *meeting, int rank, const qdri_comm *comm,
-                                            qdr_status mine);
+QDR_NODISCARD qdr_status qdri_meeting_agree(qdri_meeting *meeting, int rank, const qdri_comm *comm, qdr_status mine);
 /* However it ends: afterwards nobody reads the root's data. */
-QDR_NODISCARD qdr_status qdri_meeting_broadcast(qdri_meeting *meeting, const qdri_comm *comm,
-                                                int root, void *data, size_t bytes);
+QDR_NODISCARD qdr_status qdri_meeting_broadcast(qdri_meeting *meeting, const qdri_comm *comm, int root, void *data,
+                                                size_t bytes);
 /* Fails if it was given up because something went wrong. Any thread. */
 QDR_NODISCARD qdr_status qdri_meeting_look(qdri_meeting *meeting);
 /* All who wait here, now or later, fail. why: "" where nothing went wrong. */

@@ -16,8 +16,8 @@ static int may_have(size_t bytes)
 {
     const long n_pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
     struct rlimit limit;
-    return n_pages > 0 && bytes / (size_t)page_bytes < (size_t)n_pages &&
-           getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes <= limit.rlim_cur;
+    return n_pages > 0 && bytes / (size_t)page_bytes < (size_t)n_pages && getrlimit(RLIMIT_FSIZE, &limit) == 0 &&
+           bytes <= limit.rlim_cur;
 }
 
 static void *map(int number, size_t bytes)
@@ -37,8 +37,7 @@ void *qdri_memory_file_create(size_t bytes, memory_file *file)
         close(number);
         return NULL;
     }
-    *file = (memory_file){(int)getpid(), number, (uint64_t)facts.st_dev, (uint64_t)facts.st_ino,
-                          bytes};
+    *file = (memory_file){(int)getpid(), number, (uint64_t)facts.st_dev, (uint64_t)facts.st_ino, bytes};
     return at;
 }
 

@@ -22,8 +22,7 @@ void *qdri_memory_file_create(size_t bytes, memory_file *file);
 void *qdri_memory_file_map(const memory_file *file);
 /* Of the maker: others can no longer map it; those who have keep it. */
 void qdri_memory_file_close(const memory_file *file);
-/* Of the maker, before it closes: its memory is free at once, whoever maps it. Nobody may read it
- * any more. */
+/* Of the maker, before it closes: its memory is free at once, whoever maps it. Nobody may read it any more. */
 void qdri_memory_file_empty(const memory_file *file);
 
 #endif

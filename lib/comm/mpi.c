@@ -90,8 +90,7 @@ static qdr_status check_state(void)
     for (char *c = version; *c; c++) {
         if (*c == '\t') *c = ' ';
     }
-    snprintf(why, sizeof why, "the program uses %.100s; start it with the mpiexec of that library",
-             version);
+    snprintf(why, sizeof why, "the program uses %.100s; start it with the mpiexec of that library", version);
     return qdri_launcher_check(size, why);
 }
 
@@ -156,8 +155,7 @@ out:
 static int is_too_long(mpi_comm *root, double secs)
 {
     const int64_t limit_ns = qdri_comm_timeout_ns(&root->base);
-    if (limit_ns == 0 || secs < 1e-9 * (double)limit_ns + LEAVE_SECS || !qdri_mpi_given_up(root))
-        return 0;
+    if (limit_ns == 0 || secs < 1e-9 * (double)limit_ns + LEAVE_SECS || !qdri_mpi_given_up(root)) return 0;
     atomic_store(&somebody_is_missing, 1);
     return 1;
 }
@@ -197,8 +195,7 @@ void qdri_mpi_leave(mpi_comm *comm)
     if (comm->leaves) return;
     comm->leaves = 1;
     qdri_mpi_node_leave(comm);
-    if (comm->base.root == &comm->base && comm->handle != MPI_COMM_NULL)
-        comm->all_leave = barrier(comm, 1);
+    if (comm->base.root == &comm->base && comm->handle != MPI_COMM_NULL) comm->all_leave = barrier(comm, 1);
 }
 
 /* Where somebody is missing, MPI still has messages to it, and keeps what they are in. */
@@ -272,8 +269,7 @@ static qdr_status find_members(mpi_comm *member)
     return QDR_OK;
 }
 
-/* Its levels and its areas. Others wait for this rank in the second, so that it may not be left
- * out. */
+/* Its levels and its areas. Others wait for this rank in the second, so that it may not be left out. */
 static qdr_status join_groups(mpi_comm *member)
 {
     const qdr_status made = qdri_mpi_levels_create(member);
@@ -287,14 +283,11 @@ static qdr_status mpi_split(qdri_comm *comm, int colour, int key, qdri_comm **pa
     qdr_status status = member_create(comm->size, &member);
     status = qdri_mpi_agree(comm, status);
     QDR_TRY_OUT(status, status);
-    const int code = MPI_Comm_split(parent->handle, colour < 0 ? MPI_UNDEFINED : colour, key,
-                                    &member->handle);
+    const int code = MPI_Comm_split(parent->handle, colour < 0 ? MPI_UNDEFINED : colour, key, &member->handle);
     if (code != MPI_SUCCESS) status = qdri_mpi_fail(code, "MPI_Comm_split");
-    if (status == QDR_OK && member->handle != MPI_COMM_NULL)
-        status = member_init(member, comm->dev, comm);
+    if (status == QDR_OK && member->handle != MPI_COMM_NULL) status = member_init(member, comm->dev, comm);
     if (status == QDR_OK && member->handle != MPI_COMM_NULL) status = find_members(member);
-    if (status == QDR_OK && member->handle != MPI_COMM_NULL)
-        status = qdri_mpi_levels_create(member);
+    if (status == QDR_OK && member->handle != MPI_COMM_NULL) status = qdri_mpi_levels_create(member);
     if (status == QDR_OK && member->handle != MPI_COMM_NULL) status = qdri_mpi_node_join(member);
     QDR_TRY_OUT(status, qdri_mpi_agree(comm, status));
     if (member->handle == MPI_COMM_NULL) goto out;
@@ -310,8 +303,7 @@ out:
     return status;
 }
 
-qdr_status qdri_mpi_make_level(mpi_comm *comm, int first, int step, int size, int tag,
-                               mpi_comm **level)
+qdr_status qdri_mpi_make_level(mpi_comm *comm, int first, int step, int size, int tag, mpi_comm **level)
 {
     QDR_TRY(member_create(size, level));
     mpi_comm *made = *level;
@@ -322,8 +314,7 @@ qdr_status qdri_mpi_make_level(mpi_comm *comm, int first, int step, int size, in
         made->handle_ranks[j] = first + j * step;
         made->world_ranks[j] = comm->world_ranks[first + j * step];
     }
-    qdri_comm_init(&made->base, &mpi_table, comm->base.dev, (comm->base.rank - first) / step, size,
-                   &comm->base);
+    qdri_comm_init(&made->base, &mpi_table, comm->base.dev, (comm->base.rank - first) / step, size, &comm->base);
     return QDR_OK;
 }
 

@@ -10,8 +10,7 @@
  * rank has met so far: all ranks return the status and sentence of the lowest that fails. The
  * result has no device yet.
  * @retval QDR_ERR_STATE  MPI is not initialised, is finalised, or lacks MPI_THREAD_MULTIPLE */
-QDR_NODISCARD qdr_status qdri_comm_create_mpi(const void *comm_handle, qdr_status mine,
-                                              qdri_comm **comm);
+QDR_NODISCARD qdr_status qdri_comm_create_mpi(const void *comm_handle, qdr_status mine, qdri_comm **comm);
 /* Bells for the device of a new world communicator, which other ranks of its node can ring; NULL:
  * none. Good until the communicator is destroyed. */
 qdri_bell *qdri_mpi_bells(const qdri_comm *comm);
@@ -32,11 +31,9 @@ extern int qdri_mpi_piece_bytes;
 extern int64_t qdri_mpi_ahead_bytes;
 /* 0: collectives inside a node travel as messages, too; for tests. Read when a world is made. */
 extern int qdri_mpi_use_node_memory;
-/* 0: collectives between nodes are not taken level by level; for tests. Read when a communicator is
- * made. */
+/* 0: collectives between nodes are not taken level by level; for tests. Read when a communicator is made. */
 extern int qdri_mpi_use_levels;
-/* Bytes that a member writes at once into node memory; at least 16 per rank. Tests make it small.
- */
+/* Bytes that a member writes at once into node memory; at least 16 per rank. Tests make it small. */
 extern int qdri_mpi_slot_bytes;
 /* Collectives of at least this many bytes read and write the members' own memory, where they can
  * map it; tests make it small. */

@@ -17,40 +17,34 @@ static qdr_status start_send(qdri_run *run, int peer, const void *data, int64_t 
     if (bytes == 0) return QDR_OK;
     QDR_TRY(qdri_mpi_start_message((mpi_comm *)run->comm, 1, peer, (void *)(uintptr_t)data, bytes));
     atomic_fetch_add(&counter->bytes_sent, (int64_t)bytes);
-    if (qdri_mpi_is_off_node((mpi_comm *)run->comm, peer))
-        atomic_fetch_add(&counter->bytes_off_node, (int64_t)bytes);
+    if (qdri_mpi_is_off_node((mpi_comm *)run->comm, peer)) atomic_fetch_add(&counter->bytes_off_node, (int64_t)bytes);
     return QDR_OK;
 }
 
 static qdr_status start_receive(qdri_run *run, int peer, void *data, int64_t n_elems)
 {
     const size_t bytes = (size_t)n_elems * qdr_dtype_bytes(run->coll.dtype);
-    return bytes == 0 ? QDR_OK
-                      : qdri_mpi_start_message((mpi_comm *)run->comm, 0, peer, data, bytes);
+    return bytes == 0 ? QDR_OK : qdri_mpi_start_message((mpi_comm *)run->comm, 0, peer, data, bytes);
 }
 
 static void copy_own(const qdri_coll *coll, void *dst, const void *src, int64_t n_elems)
 {
-    if (dst != src && src && n_elems > 0)
-        memcpy(dst, src, (size_t)n_elems * qdr_dtype_bytes(coll->dtype));
+    if (dst != src && src && n_elems > 0) memcpy(dst, src, (size_t)n_elems * qdr_dtype_bytes(coll->dtype));
 }
 
 /* ---- what each kind starts ---- */
 
-/* Member i places further on. Everybody begins with its own neighbour, so that no member is
- * everyone's first. */
+/* Member i places further on. Everybody begins with its own neighbour, so that no member is everyone's first. */
 static int member_at(const qdri_comm *comm, int i) { return (comm->rank + i) % comm->size; }
 
-/* Between two members all-reduce is an exchange of the whole: as many bytes as in two phases, in
- * one. */
+/* Between two members all-reduce is an exchange of the whole: as many bytes as in two phases, in one. */
 static int exchanges_whole(const qdri_comm *comm, const qdri_coll *coll)
 {
     return coll->kind == QDR_ALL_REDUCE && comm->size == 2;
 }
 
 /* What member j sums up. */
-static void summed_part(const qdri_comm *comm, const qdri_coll *coll, int j, int64_t *begin,
-                        int64_t *n)
+static void summed_part(const qdri_comm *comm, const qdri_coll *coll, int j, int64_t *begin, int64_t *n)
 {
     *begin = 0;
     *n = coll->count;
@@ -67,8 +61,7 @@ static qdr_status start_sums(qdri_run *run)
     summed_part(comm, coll, comm->rank, &begin, &n_mine);
     for (int i = 1; i < comm->size; i++) {
         const int j = member_at(comm, i), place = j < comm->rank ? j : j - 1;
-        QDR_TRY(start_receive(run, j, qdri_at_mutable(run->staging, place * n_mine, coll->dtype),
-                              n_mine));
+        QDR_TRY(start_receive(run, j, qdri_at_mutable(run->staging, place * n_mine, coll->dtype), n_mine));
     }
     for (int i = 1; i < comm->size; i++) {
         const int j = member_at(comm, i);
@@ -90,16 +83,12 @@ static void finish_sums(qdri_run *run)
         comm->sources[j] = j == run->comm->rank ? qdri_at(source, begin, coll->dtype)
                                                 : qdri_at(run->staging, place * n, coll->dtype);
     }
-    void *dst = coll->kind == QDR_ALL_REDUCE ? qdri_at_mutable(coll->recv, begin, coll->dtype)
-                                             : coll->recv;
+    void *dst = coll->kind == QDR_ALL_REDUCE ? qdri_at_mutable(coll->recv, begin, coll->dtype) : coll->recv;
     qdri_reduce(coll->dtype, coll->op, dst, comm->sources, run->comm->size, n);
 }
 
 /* A broadcast's root has all of it. */
-static int lacks_parts(const qdri_coll *coll, int j)
-{
-    return coll->kind != QDR_BROADCAST || j != coll->peer;
-}
+static int lacks_parts(const qdri_coll *coll, int j) { return coll->kind != QDR_BROADCAST || j != coll->peer; }
 
 /* Own part: send, or its place in recv. */
 static qdr_status start_gather(qdri_run *run)
@@ -109,15 +98,13 @@ static qdr_status start_gather(qdri_run *run)
     int64_t begin, n;
     for (int i = 1; i < comm->size && lacks_parts(coll, comm->rank); i++) {
         qdri_coll_part(coll, comm->size, member_at(comm, i), &begin, &n);
-        QDR_TRY(start_receive(run, member_at(comm, i),
-                              qdri_at_mutable(coll->recv, begin, coll->dtype), n));
+        QDR_TRY(start_receive(run, member_at(comm, i), qdri_at_mutable(coll->recv, begin, coll->dtype), n));
     }
     qdri_coll_part(coll, comm->size, comm->rank, &begin, &n);
     void *place = qdri_at_mutable(coll->recv, begin, coll->dtype);
     const void *own = coll->kind == QDR_ALL_GATHER && coll->send ? coll->send : place;
     for (int i = 1; i < comm->size; i++)
-        if (lacks_parts(coll, member_at(comm, i)))
-            QDR_TRY(start_send(run, member_at(comm, i), own, n));
+        if (lacks_parts(coll, member_at(comm, i))) QDR_TRY(start_send(run, member_at(comm, i), own, n));
     copy_own(coll, place, own, n);
     return QDR_OK;
 }
@@ -128,8 +115,7 @@ static int broadcasts_parts(const qdri_run *run)
 {
     const qdri_coll *coll = &run->coll;
     return coll->kind == QDR_BROADCAST && run->comm->size > 2 &&
-           coll->count * (int64_t)qdr_dtype_bytes(coll->dtype) >=
-               run->comm->size * (int64_t)qdri_mpi_piece_bytes;
+           coll->count * (int64_t)qdr_dtype_bytes(coll->dtype) >= run->comm->size * (int64_t)qdri_mpi_piece_bytes;
 }
 
 /* What member j gets from the root, at either of the two. */
@@ -157,8 +143,7 @@ static qdr_status start_all_to_all(qdri_run *run)
     int64_t begin, n, own_begin;
     for (int i = 1; i < comm->size; i++) {
         qdri_coll_incoming(coll, member_at(comm, i), &begin, &n);
-        QDR_TRY(start_receive(run, member_at(comm, i),
-                              qdri_at_mutable(coll->recv, begin, coll->dtype), n));
+        QDR_TRY(start_receive(run, member_at(comm, i), qdri_at_mutable(coll->recv, begin, coll->dtype), n));
     }
     for (int i = 1; i < comm->size; i++) {
         qdri_coll_outgoing(coll, member_at(comm, i), &begin, &n);
@@ -166,8 +151,7 @@ static qdr_status start_all_to_all(qdri_run *run)
     }
     qdri_coll_outgoing(coll, comm->rank, &begin, &n);
     qdri_coll_incoming(coll, comm->rank, &own_begin, &n);
-    copy_own(coll, qdri_at_mutable(coll->recv, own_begin, coll->dtype),
-             qdri_at(coll->send, begin, coll->dtype), n);
+    copy_own(coll, qdri_at_mutable(coll->recv, own_begin, coll->dtype), qdri_at(coll->send, begin, coll->dtype), n);
     return QDR_OK;
 }
 
@@ -176,10 +160,8 @@ static qdr_status start_send_recv(qdri_run *run)
     const qdri_coll *coll = &run->coll;
     const int self = run->comm->rank;
     if (coll->peer == self) copy_own(coll, coll->recv, coll->send, coll->count);
-    if (coll->peer2 >= 0 && coll->peer2 != self)
-        QDR_TRY(start_receive(run, coll->peer2, coll->recv, coll->recv_count));
-    if (coll->peer >= 0 && coll->peer != self)
-        QDR_TRY(start_send(run, coll->peer, coll->send, coll->count));
+    if (coll->peer2 >= 0 && coll->peer2 != self) QDR_TRY(start_receive(run, coll->peer2, coll->recv, coll->recv_count));
+    if (coll->peer >= 0 && coll->peer != self) QDR_TRY(start_send(run, coll->peer, coll->send, coll->count));
     return QDR_OK;
 }
 
@@ -233,8 +215,7 @@ static qdr_status await(qdri_run *run)
 /* Each member then has a part of what all are to have. */
 static int gathers_after(const qdri_run *run)
 {
-    return broadcasts_parts(run) ||
-           (run->coll.kind == QDR_ALL_REDUCE && !exchanges_whole(run->comm, &run->coll));
+    return broadcasts_parts(run) || (run->coll.kind == QDR_ALL_REDUCE && !exchanges_whole(run->comm, &run->coll));
 }
 
 static qdr_status advance(qdri_run *run)
@@ -271,8 +252,7 @@ static qdr_status drain(qdri_run *run)
     mpi_comm *comm = (mpi_comm *)run->comm;
     int all_done = 0;
     const qdr_status tested = qdri_mpi_test(comm, &all_done);
-    if (tested == QDR_OK && !all_done &&
-        qdri_mpi_now_secs() - run->drain_secs < QDRI_MPI_DRAIN_SECS) {
+    if (tested == QDR_OK && !all_done && qdri_mpi_now_secs() - run->drain_secs < QDRI_MPI_DRAIN_SECS) {
         qdri_poll_again();
         return QDR_PENDING;
     }
@@ -311,6 +291,5 @@ qdri_mpi_step qdri_mpi_step_of(const qdri_comm *comm, const qdri_coll *coll)
 
 qdr_status qdri_mpi_launch(qdri_comm *comm, const qdri_coll *coll, qdr_stream *stream)
 {
-    return qdri_comm_enqueue(comm, coll, stream, qdri_mpi_step_of(comm, coll),
-                             qdri_mpi_scratch_bytes(comm, coll));
+    return qdri_comm_enqueue(comm, coll, stream, qdri_mpi_step_of(comm, coll), qdri_mpi_scratch_bytes(comm, coll));
 }

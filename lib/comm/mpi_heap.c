@@ -32,8 +32,8 @@ qdr_status qdri_mpi_heap_create(heap_share *share, int n_peers, mpi_heap **heap)
 {
     void *made = NULL;
     *heap = NULL;
-    QDR_TRY(qdri_calloc(1, sizeof(mpi_heap) + (size_t)n_peers * sizeof(heap_map *),
-                        "the memory that ranks share", &made));
+    QDR_TRY(
+        qdri_calloc(1, sizeof(mpi_heap) + (size_t)n_peers * sizeof(heap_map *), "the memory that ranks share", &made));
     *heap = made;
     pthread_mutex_init(&(*heap)->mutex, NULL);
     (*heap)->share = share;
@@ -107,10 +107,7 @@ static void heap_free(void *user, void *at)
     unlock_and_free(heap);
 }
 
-qdri_mem_source qdri_mpi_heap_source(mpi_heap *heap)
-{
-    return (qdri_mem_source){heap_alloc, heap_free, heap};
-}
+qdri_mem_source qdri_mpi_heap_source(mpi_heap *heap) { return (qdri_mem_source){heap_alloc, heap_free, heap}; }
 
 heap_place qdri_mpi_heap_find(mpi_heap *heap, const void *p, size_t bytes)
 {
@@ -141,8 +138,7 @@ void *qdri_mpi_heap_map(mpi_heap *heap, const heap_share *share, int peer, const
 {
     void *at = NULL;
     pthread_mutex_lock(&heap->mutex);
-    if (qdri_mpi_map_memory && !heap->peers[peer])
-        heap->peers[peer] = calloc(HEAP_BLOCKS, sizeof(heap_map));
+    if (qdri_mpi_map_memory && !heap->peers[peer]) heap->peers[peer] = calloc(HEAP_BLOCKS, sizeof(heap_map));
     if (qdri_mpi_map_memory && heap->peers[peer]) {
         heap_map *map = &heap->peers[peer][place->block];
         if (map->generation != place->generation) {

@@ -49,8 +49,7 @@ static qdr_status give_up(mpi_comm *comm, MPI_Request *request, int is_receive, 
     return status;
 }
 
-static qdr_status wait_for(mpi_comm *comm, MPI_Request *request, int peer, int is_receive,
-                           const char *where)
+static qdr_status wait_for(mpi_comm *comm, MPI_Request *request, int peer, int is_receive, const char *where)
 {
     const double begin = qdri_mpi_now_secs();
     int n_looks = 0;
@@ -63,23 +62,20 @@ static qdr_status wait_for(mpi_comm *comm, MPI_Request *request, int peer, int i
             n_looks += qdri_mpi_has_left(comm, peer);
             if (given_up || n_looks == LOOKS_AFTER_LEAVING)
                 return give_up(comm, request, is_receive, qdri_mpi_fail_peer(&comm->base, where));
-            if (is_too_long(comm, begin))
-                return give_up(comm, request, is_receive, fail_timeout(comm, peer, where));
+            if (is_too_long(comm, begin)) return give_up(comm, request, is_receive, fail_timeout(comm, peer, where));
         }
         qdri_mpi_pause(n_polls);
     }
 }
 
-static qdr_status send_to(mpi_comm *comm, int rank, int tag, const void *data, int bytes,
-                          const char *where)
+static qdr_status send_to(mpi_comm *comm, int rank, int tag, const void *data, int bytes, const char *where)
 {
     MPI_Request request;
     QDR_MPI(MPI_Isend(data, bytes, MPI_BYTE, rank, tag, comm->handle, &request));
     return wait_for(comm, &request, rank, 0, where);
 }
 
-static qdr_status receive_from(mpi_comm *comm, int rank, int tag, void *data, int bytes,
-                               const char *where)
+static qdr_status receive_from(mpi_comm *comm, int rank, int tag, void *data, int bytes, const char *where)
 {
     MPI_Request request;
     QDR_MPI(MPI_Irecv(data, bytes, MPI_BYTE, rank, tag, comm->handle, &request));
@@ -134,8 +130,7 @@ qdr_status qdri_mpi_broadcast(qdri_comm *base, int root, void *data, size_t byte
 
 qdr_status qdri_mpi_look(qdri_comm *base)
 {
-    return qdri_mpi_given_up((mpi_comm *)base) ? qdri_mpi_fail_peer(base, "work of its GPU")
-                                               : QDR_OK;
+    return qdri_mpi_given_up((mpi_comm *)base) ? qdri_mpi_fail_peer(base, "work of its GPU") : QDR_OK;
 }
 
 /* ---- clocks ---- */

@@ -38,8 +38,7 @@ typedef struct mpi_message {
     int piece_bytes;
 } mpi_message;
 
-/* Bytes of the messages in pieces: in all, begun, received. What has come says how fast more may
- * go. */
+/* Bytes of the messages in pieces: in all, begun, received. What has come says how fast more may go. */
 typedef struct qdri_mpi_flow {
     int n_sends; /* messages */
     int64_t to_send, to_receive, sent, received;
@@ -80,14 +79,13 @@ struct mpi_comm {
 void qdri_mpi_warn_of_shm(void);
 /* Turns MPI's codes into ours, with its text. */
 qdr_status qdri_mpi_fail(int code, const char *what);
-#define QDR_MPI(call)                                                                              \
-    do {                                                                                           \
-        const int mpi_code_ = (call);                                                              \
-        if (mpi_code_ != MPI_SUCCESS) return qdri_mpi_fail(mpi_code_, #call);                      \
+#define QDR_MPI(call)                                                                                                  \
+    do {                                                                                                               \
+        const int mpi_code_ = (call);                                                                                  \
+        if (mpi_code_ != MPI_SUCCESS) return qdri_mpi_fail(mpi_code_, #call);                                          \
     } while (0)
 
-/* Reads the notes that have come. Cheap, but not free. @return 1: this rank, or another of its
- * world, has failed */
+/* Reads the notes that have come. Cheap, but not free. @return 1: this rank, or another of its world, has failed */
 int qdri_mpi_given_up(mpi_comm *comm);
 /* Member `peer` has left: what it has not sent will not come. Nobody has once all are leaving. */
 int qdri_mpi_has_left(const mpi_comm *comm, int peer);
@@ -104,18 +102,15 @@ double qdri_mpi_now_secs(void);
 /* Waits a while, longer and longer. */
 void qdri_mpi_pause(int n_polls);
 
-QDR_NODISCARD qdr_status qdri_mpi_launch(qdri_comm *comm, const qdri_coll *coll,
-                                         qdr_stream *stream);
+QDR_NODISCARD qdr_status qdri_mpi_launch(qdri_comm *comm, const qdri_coll *coll, qdr_stream *stream);
 int qdri_mpi_has_come(const qdri_run *run, int member);
 size_t qdri_mpi_scratch_bytes(const qdri_comm *comm, const qdri_coll *coll);
 /* What runs a collective, given staging of that many bytes. */
 typedef qdr_status (*qdri_mpi_step)(qdri_run *run);
 qdri_mpi_step qdri_mpi_step_of(const qdri_comm *comm, const qdri_coll *coll);
 
-/* mpi.c: a part of a communicator that uses its handle: member j is `comm`'s member first + j·step.
- * Not collective. */
-QDR_NODISCARD qdr_status qdri_mpi_make_level(mpi_comm *comm, int first, int step, int size, int tag,
-                                             mpi_comm **level);
+/* mpi.c: a part of a communicator that uses its handle: member j is `comm`'s member first + j·step. Not collective. */
+QDR_NODISCARD qdr_status qdri_mpi_make_level(mpi_comm *comm, int first, int step, int size, int tag, mpi_comm **level);
 
 /* mpi_levels.c: gives the communicator its levels if it can have them. Not collective. */
 QDR_NODISCARD qdr_status qdri_mpi_levels_create(mpi_comm *comm);
@@ -127,8 +122,7 @@ qdr_status qdri_mpi_levels_step(qdri_run *run);
 /* mpi_messages.c: the messages of the collective that runs. */
 int qdri_mpi_is_off_node(const mpi_comm *comm, int peer);
 /* Of at least one byte. */
-QDR_NODISCARD qdr_status qdri_mpi_start_message(mpi_comm *comm, int is_send, int peer, void *data,
-                                                size_t bytes);
+QDR_NODISCARD qdr_status qdri_mpi_start_message(mpi_comm *comm, int is_send, int peer, void *data, size_t bytes);
 /* Lets pieces follow those that have gone. When all is done, messages are numbered from 0 again. */
 QDR_NODISCARD qdr_status qdri_mpi_test(mpi_comm *comm, int *all_done);
 /* Called by work that is pending: lets its thread look again after a pause; where little is to
@@ -144,7 +138,6 @@ void qdri_mpi_forget(mpi_comm *comm);
 QDR_NODISCARD qdr_status qdri_mpi_agree(qdri_comm *comm, qdr_status mine);
 QDR_NODISCARD qdr_status qdri_mpi_broadcast(qdri_comm *comm, int root, void *data, size_t bytes);
 QDR_NODISCARD qdr_status qdri_mpi_look(qdri_comm *comm);
-QDR_NODISCARD qdr_status qdri_mpi_compare_clocks(qdri_comm *comm, int leaving,
-                                                 qdri_clock_offset *offset);
+QDR_NODISCARD qdr_status qdri_mpi_compare_clocks(qdri_comm *comm, int leaving, qdri_clock_offset *offset);
 
 #endif

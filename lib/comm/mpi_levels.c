@@ -18,8 +18,7 @@ static mpi_levels *levels_of(const qdri_run *run) { return &((mpi_comm *)run->co
 
 /* ---- the groups ---- */
 
-/* Members per node if they lie node by node, equally many (two or more) on each of several nodes;
- * else 0. */
+/* Members per node if they lie node by node, equally many (two or more) on each of several nodes; else 0. */
 static int members_per_node(const mpi_comm *comm)
 {
     const mpi_comm *root = (const mpi_comm *)comm->base.root;
@@ -43,8 +42,7 @@ qdr_status qdri_mpi_levels_create(mpi_comm *comm)
     if (per_node == 0) return QDR_OK;
     const int index = comm->base.rank % per_node, n_nodes = comm->base.size / per_node;
     QDR_TRY(QDRI_NEW(per_node + n_nodes, "counts of a communicator", &levels->counts));
-    QDR_TRY(
-        qdri_mpi_make_level(comm, comm->base.rank - index, 1, per_node, TAG_INNER, &levels->inner));
+    QDR_TRY(qdri_mpi_make_level(comm, comm->base.rank - index, 1, per_node, TAG_INNER, &levels->inner));
     QDR_TRY(qdri_mpi_make_level(comm, index, per_node, n_nodes, TAG_OUTER, &levels->outer));
     levels->per_node = per_node;
     levels->n_nodes = n_nodes;
@@ -74,8 +72,7 @@ int qdri_mpi_levels_take(const mpi_comm *comm, const qdri_coll *coll)
 /* ---- parts ---- */
 
 /* The part of the member with this index on this node. */
-static void part_at(const qdri_comm *comm, const qdri_coll *coll, int node, int index,
-                    int64_t *begin, int64_t *n)
+static void part_at(const qdri_comm *comm, const qdri_coll *coll, int node, int index, int64_t *begin, int64_t *n)
 {
     const int per_node = ((const mpi_comm *)comm)->levels.per_node;
     qdri_coll_part(coll, comm->size, node * per_node + index, begin, n);
@@ -99,8 +96,7 @@ static const int64_t *outer_counts(const qdri_run *run)
     mpi_levels *levels = levels_of(run);
     int64_t begin;
     for (int node = 0; node < levels->n_nodes; node++)
-        part_at(run->comm, &run->coll, node, run->comm->rank % levels->per_node, &begin,
-                &levels->counts[node]);
+        part_at(run->comm, &run->coll, node, run->comm->rank % levels->per_node, &begin, &levels->counts[node]);
     return levels->counts;
 }
 
@@ -116,8 +112,7 @@ static const int64_t *inner_counts(const qdri_run *run, int node, int64_t *begin
 
 /* ---- stages: what the next of them calls, on which group; 0: there is none ---- */
 
-/* Each sums a slice inside its node, sums it with its counterparts', and the node's members gather
- * the slices. */
+/* Each sums a slice inside its node, sums it with its counterparts', and the node's members gather the slices. */
 static int next_all_reduce(const qdri_run *run, qdri_coll *next, int *is_inner)
 {
     const mpi_levels *levels = levels_of(run);
@@ -145,8 +140,7 @@ static int next_all_reduce(const qdri_run *run, qdri_coll *next, int *is_inner)
     return levels->stage < 3;
 }
 
-/* For each node, its own members sum what goes there; then each gets its own from its counterparts.
- */
+/* For each node, its own members sum what goes there; then each gets its own from its counterparts. */
 static int next_reduce_scatter(const qdri_run *run, qdri_coll *next, int *is_inner)
 {
     const mpi_levels *levels = levels_of(run);
@@ -158,8 +152,7 @@ static int next_reduce_scatter(const qdri_run *run, qdri_coll *next, int *is_inn
         int64_t begin;
         next->counts = inner_counts(run, node, &begin);
         next->send = qdri_at(coll->send, begin, coll->dtype);
-        next->recv = qdri_at_mutable(run->staging, qdri_coll_offset(outer_counts(run), 0, node),
-                                     coll->dtype);
+        next->recv = qdri_at_mutable(run->staging, qdri_coll_offset(outer_counts(run), 0, node), coll->dtype);
     } else {
         next->counts = outer_counts(run);
         next->send = run->staging;
@@ -186,8 +179,7 @@ static int next_all_gather(const qdri_run *run, qdri_coll *next, int *is_inner)
         const int64_t at = qdri_coll_offset(outer_counts(run), 0, node);
         part_at(run->comm, coll, node, index, &begin, &n);
         if (n > 0)
-            memcpy(qdri_at_mutable(coll->recv, begin, coll->dtype),
-                   qdri_at(run->staging, at, coll->dtype),
+            memcpy(qdri_at_mutable(coll->recv, begin, coll->dtype), qdri_at(run->staging, at, coll->dtype),
                    (size_t)n * qdr_dtype_bytes(coll->dtype));
         next->counts = inner_counts(run, node, &begin);
         next->recv = qdri_at_mutable(coll->recv, begin, coll->dtype);
@@ -223,8 +215,7 @@ static int next_stage(const qdri_run *run, qdri_coll *next, int *is_inner)
 static size_t own_bytes(const qdri_comm *comm, const qdri_coll *coll)
 {
     if (coll->kind != QDR_ALL_GATHER && coll->kind != QDR_REDUCE_SCATTER) return 0;
-    return qdri_align_bytes((size_t)counterparts_elems(comm, coll) * qdr_dtype_bytes(coll->dtype),
-                            64);
+    return qdri_align_bytes((size_t)counterparts_elems(comm, coll) * qdr_dtype_bytes(coll->dtype), 64);
 }
 
 /* Of a stage that reduces: `n` elements are this member's, or are all that there are. */
@@ -247,16 +238,12 @@ size_t qdri_mpi_levels_scratch_bytes(const qdri_comm *comm, const qdri_coll *col
         }
         qdri_coll_part(coll, comm->size, comm->rank, &begin, &slice);
     }
-    const size_t inner = stage_bytes(&levels->inner->base, QDR_REDUCE_SCATTER, coll->dtype,
-                                     largest);
+    const size_t inner = stage_bytes(&levels->inner->base, QDR_REDUCE_SCATTER, coll->dtype, largest);
     const size_t outer = stage_bytes(&levels->outer->base, coll->kind, coll->dtype, slice);
     return own_bytes(comm, coll) + (inner > outer ? inner : outer);
 }
 
-static int64_t sent(const qdri_comm *comm, qdr_coll_kind kind)
-{
-    return atomic_load(&comm->counters[kind].bytes_sent);
-}
+static int64_t sent(const qdri_comm *comm, qdr_coll_kind kind) { return atomic_load(&comm->counters[kind].bytes_sent); }
 
 /* What a stage has sent is this collective's. */
 static void count_stage(qdri_run *run)

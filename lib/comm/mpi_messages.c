@@ -53,10 +53,7 @@ static void note_received(mpi_comm *comm, int64_t bytes)
 
 /* ---- messages ---- */
 
-static int is_in_pieces(const mpi_message *message)
-{
-    return message->piece_bytes < qdri_mpi_max_bytes;
-}
+static int is_in_pieces(const mpi_message *message) { return message->piece_bytes < qdri_mpi_max_bytes; }
 
 /* The message's next piece, if there is one, as request number `slot`, which is free. */
 static qdr_status start_piece(mpi_comm *comm, int slot)
@@ -96,11 +93,9 @@ static qdr_status begin_pieces(mpi_comm *comm, int number)
 qdr_status qdri_mpi_start_message(mpi_comm *comm, int is_send, int peer, void *data, size_t bytes)
 {
     const int number = comm->n_messages++;
-    const int is_short = !((mpi_comm *)comm->base.root)->reads_remotely &&
-                         qdri_mpi_is_off_node(comm, peer) &&
+    const int is_short = !((mpi_comm *)comm->base.root)->reads_remotely && qdri_mpi_is_off_node(comm, peer) &&
                          qdri_mpi_piece_bytes < qdri_mpi_max_bytes;
-    if (number == 0)
-        comm->flow = (qdri_mpi_flow){.ahead = qdri_mpi_ahead_bytes, .heard_ns = qdri_now_ns()};
+    if (number == 0) comm->flow = (qdri_mpi_flow){.ahead = qdri_mpi_ahead_bytes, .heard_ns = qdri_now_ns()};
     if (is_short) *(is_send ? &comm->flow.to_send : &comm->flow.to_receive) += (int64_t)bytes;
     comm->flow.n_sends += is_short && is_send;
     if (number == 0 && comm->pause_ns > PAUSE_FIRST_NS) comm->pause_ns = PAUSE_FIRST_NS;
@@ -108,10 +103,8 @@ qdr_status qdri_mpi_start_message(mpi_comm *comm, int is_send, int peer, void *d
                                            .bytes = bytes,
                                            .peer = peer,
                                            .is_send = is_send,
-                                           .piece_bytes = is_short ? qdri_mpi_piece_bytes
-                                                                   : qdri_mpi_max_bytes};
-    for (int i = 0; i < QDRI_MPI_PIECES; i++)
-        comm->requests[number * QDRI_MPI_PIECES + i] = MPI_REQUEST_NULL;
+                                           .piece_bytes = is_short ? qdri_mpi_piece_bytes : qdri_mpi_max_bytes};
+    for (int i = 0; i < QDRI_MPI_PIECES; i++) comm->requests[number * QDRI_MPI_PIECES + i] = MPI_REQUEST_NULL;
     return begin_pieces(comm, number);
 }
 
@@ -138,8 +131,7 @@ qdr_status qdri_mpi_test(mpi_comm *comm, int *all_done)
 {
     const int n_open = comm->n_open;
     int n_done = 0;
-    QDR_MPI(MPI_Testsome(comm->n_messages * QDRI_MPI_PIECES, comm->requests, &n_done, comm->indices,
-                         comm->statuses));
+    QDR_MPI(MPI_Testsome(comm->n_messages * QDRI_MPI_PIECES, comm->requests, &n_done, comm->indices, comm->statuses));
     if (n_done == MPI_UNDEFINED) n_done = 0;
     set_pace(comm, n_open, n_done);
     int64_t received = 0;

@@ -9,8 +9,7 @@
 int qdri_mpi_use_node_memory = 1;
 int qdri_mpi_slot_bytes = NODE_SLOT_BYTES;
 
-/* The node's block of zeros, at *memory; NULL where there is none. The same for all of its ranks.
- */
+/* The node's block of zeros, at *memory; NULL where there is none. The same for all of its ranks. */
 static qdr_status map_block(MPI_Comm on_node, size_t bytes, void **memory)
 {
     memory_file file = {0};
@@ -22,8 +21,7 @@ static qdr_status map_block(MPI_Comm on_node, size_t bytes, void **memory)
     int code = MPI_Bcast(&file, sizeof file, MPI_BYTE, 0, on_node);
     if (rank != 0 && code == MPI_SUCCESS && file.bytes > 0) at = qdri_memory_file_map(&file);
     int works = at != NULL;
-    if (code == MPI_SUCCESS)
-        code = MPI_Allreduce(MPI_IN_PLACE, &works, 1, MPI_INT, MPI_MIN, on_node);
+    if (code == MPI_SUCCESS) code = MPI_Allreduce(MPI_IN_PLACE, &works, 1, MPI_INT, MPI_MIN, on_node);
     if (is_made) qdri_memory_file_close(&file);
     if (code == MPI_SUCCESS && works) {
         *memory = at;
@@ -112,8 +110,7 @@ static void join_areas(mpi_comm *group, const int *taken)
         if (taken[group->base.rank] >= 0) mine->areas[taken[group->base.rank]].n_members = 0;
         return;
     }
-    for (int j = 0; j < size; j++)
-        group->node.areas[j] = &root->node.shares[group->world_ranks[j]]->areas[taken[j]];
+    for (int j = 0; j < size; j++) group->node.areas[j] = &root->node.shares[group->world_ranks[j]]->areas[taken[j]];
     group->node.in_use = 1;
 }
 
@@ -134,8 +131,7 @@ qdr_status qdri_mpi_node_join(mpi_comm *comm)
 
 void qdri_mpi_node_leave(mpi_comm *comm)
 {
-    for (int j = 0; comm->node.in_use && j < comm->base.size; j++)
-        atomic_fetch_add(&comm->node.areas[j]->n_left, 1);
+    for (int j = 0; comm->node.in_use && j < comm->base.size; j++) atomic_fetch_add(&comm->node.areas[j]->n_left, 1);
 }
 
 qdri_bell *qdri_mpi_bells(const qdri_comm *comm)

@@ -23,8 +23,7 @@ typedef struct node_call {
  * longer read. */
 typedef struct node_area {
     _Alignas(64) _Atomic uint64_t n_entered; /* members times rounds; only member 0's is used */
-    _Alignas(64)
-        atomic_int waiting; /* the member's thread may sleep on its bell number waiting - 1 */
+    _Alignas(64) atomic_int waiting; /* the member's thread may sleep on its bell number waiting - 1 */
     _Atomic uint64_t n_own; /* rounds that the member has entered */
     int n_members; /* 0: the area is free */
     atomic_int n_left; /* members that will not touch it again */

@@ -33,8 +33,7 @@ static int sums_whole(const qdri_run *run)
            run->coll.count * (int64_t)qdr_dtype_bytes(run->coll.dtype) <= WHOLE_BYTES;
 }
 
-/* Elements that one member writes for each other (reduce-scatter, all-reduce) or for all, in one
- * round. */
+/* Elements that one member writes for each other (reduce-scatter, all-reduce) or for all, in one round. */
 static int64_t round_elems(const qdri_run *run)
 {
     const int64_t n_slot = qdri_mpi_slot_bytes / (int64_t)qdr_dtype_bytes(run->coll.dtype);
@@ -57,16 +56,10 @@ static int64_t piece_of_part(const qdri_run *run, int j, int64_t piece, int64_t 
     return cut(run, piece, begin, n);
 }
 
-static node_area *area_of(const qdri_run *run, int j)
-{
-    return ((const mpi_comm *)run->comm)->node.areas[j];
-}
+static node_area *area_of(const qdri_run *run, int j) { return ((const mpi_comm *)run->comm)->node.areas[j]; }
 
 /* Member j's slot in the round that this member entered last, or enters next. */
-static unsigned char *slot_of(const qdri_run *run, int j)
-{
-    return area_of(run, j)->slots[run->round % 2];
-}
+static unsigned char *slot_of(const qdri_run *run, int j) { return area_of(run, j)->slots[run->round % 2]; }
 
 static void write_for_each(const qdri_run *run, int64_t piece)
 {
@@ -91,30 +84,27 @@ static void sum_own(const qdri_run *run, int64_t piece)
     qdri_coll_part(coll, run->comm->size, rank, &part_begin, &n_part);
     const int64_t n = piece_of_part(run, rank, piece, &begin);
     for (int j = 0; j < run->comm->size; j++)
-        comm->sources[j] = j == rank
-                               ? qdri_at(qdri_coll_source(coll), begin, coll->dtype)
-                               : qdri_at(slot_of(run, j), rank * round_elems(run), coll->dtype);
+        comm->sources[j] = j == rank ? qdri_at(qdri_coll_source(coll), begin, coll->dtype)
+                                     : qdri_at(slot_of(run, j), rank * round_elems(run), coll->dtype);
     const int for_all = coll->kind == QDR_ALL_REDUCE;
     void *to = qdri_at_mutable(coll->recv, for_all ? begin : begin - part_begin, coll->dtype);
     void *next_slot = area_of(run, rank)->slots[(run->round + 1) % 2]; /* that of the next round */
-    qdri_reduce_twice(coll->dtype, coll->op, to, for_all ? next_slot : to, comm->sources,
-                      run->comm->size, n);
+    qdri_reduce_twice(coll->dtype, coll->op, to, for_all ? next_slot : to, comm->sources, run->comm->size, n);
 }
 
 /* The sum is in the slot already. */
 static void write_sum(const qdri_run *run, int64_t piece)
 {
     int64_t begin;
-    qdri_count_sent(run->comm, &run->coll,
-                    piece_of_part(run, run->comm->rank, piece, &begin) * (run->comm->size - 1));
+    qdri_count_sent(run->comm, &run->coll, piece_of_part(run, run->comm->rank, piece, &begin) * (run->comm->size - 1));
 }
 
 static void write_whole(const qdri_run *run, int64_t piece)
 {
     int64_t begin = 0;
     const int64_t n = cut(run, piece, &begin, run->coll.count);
-    copy(run->coll.dtype, slot_of(run, run->comm->rank),
-         qdri_at(qdri_coll_source(&run->coll), begin, run->coll.dtype), n);
+    copy(run->coll.dtype, slot_of(run, run->comm->rank), qdri_at(qdri_coll_source(&run->coll), begin, run->coll.dtype),
+         n);
     qdri_count_sent(run->comm, &run->coll, n);
 }
 
@@ -125,10 +115,8 @@ static void sum_whole(const qdri_run *run, int64_t piece)
     int64_t begin = 0;
     const int64_t n = cut(run, piece, &begin, coll->count);
     for (int j = 0; j < 2; j++)
-        sources[j] = j == run->comm->rank ? qdri_at(qdri_coll_source(coll), begin, coll->dtype)
-                                          : slot_of(run, j);
-    qdri_reduce(coll->dtype, coll->op, qdri_at_mutable(coll->recv, begin, coll->dtype), sources, 2,
-                n);
+        sources[j] = j == run->comm->rank ? qdri_at(qdri_coll_source(coll), begin, coll->dtype) : slot_of(run, j);
+    qdri_reduce(coll->dtype, coll->op, qdri_at_mutable(coll->recv, begin, coll->dtype), sources, 2, n);
 }
 
 /* Own part: send, or its place in recv. */
@@ -152,8 +140,7 @@ static void read_others(const qdri_run *run, int64_t piece)
         const int j = (run->comm->rank + i) % run->comm->size;
         int64_t begin;
         const int64_t n = piece_of_part(run, j, piece, &begin);
-        copy(run->coll.dtype, qdri_at_mutable(run->coll.recv, begin, run->coll.dtype),
-             slot_of(run, j), n);
+        copy(run->coll.dtype, qdri_at_mutable(run->coll.recv, begin, run->coll.dtype), slot_of(run, j), n);
     }
 }
 
@@ -162,8 +149,7 @@ static void write_root(const qdri_run *run, int64_t piece)
     int64_t begin = 0;
     const int64_t n = cut(run, piece, &begin, run->coll.count);
     if (run->comm->rank != run->coll.peer) return;
-    copy(run->coll.dtype, slot_of(run, run->comm->rank),
-         qdri_at(run->coll.recv, begin, run->coll.dtype), n);
+    copy(run->coll.dtype, slot_of(run, run->comm->rank), qdri_at(run->coll.recv, begin, run->coll.dtype), n);
     qdri_count_sent(run->comm, &run->coll, n * (run->comm->size - 1));
 }
 
@@ -172,8 +158,7 @@ static void read_root(const qdri_run *run, int64_t piece)
     int64_t begin = 0;
     const int64_t n = cut(run, piece, &begin, run->coll.count);
     if (run->comm->rank == run->coll.peer) return;
-    copy(run->coll.dtype, qdri_at_mutable(run->coll.recv, begin, run->coll.dtype),
-         slot_of(run, run->coll.peer), n);
+    copy(run->coll.dtype, qdri_at_mutable(run->coll.recv, begin, run->coll.dtype), slot_of(run, run->coll.peer), n);
 }
 
 /* ---- rounds ---- */
@@ -235,8 +220,7 @@ static void ring_all(const qdri_run *run)
     for (int j = 0; j < run->comm->size; j++) {
         if (j == run->comm->rank) continue;
         const int waiting = atomic_load(&area_of(run, j)->waiting);
-        if (waiting > 0)
-            qdri_bell_ring(&root->node.shares[comm->world_ranks[j]]->bells[waiting - 1]);
+        if (waiting > 0) qdri_bell_ring(&root->node.shares[comm->world_ranks[j]]->bells[waiting - 1]);
     }
 }
 
@@ -250,10 +234,7 @@ static void enter(qdri_run *run)
     if (atomic_fetch_add(&area_of(run, 0)->n_entered, 1) + 1 == n_all) ring_all(run);
 }
 
-static node_call *call_of(const qdri_run *run, int j)
-{
-    return &area_of(run, j)->calls[run->round % 2];
-}
+static node_call *call_of(const qdri_run *run, int j) { return &area_of(run, j)->calls[run->round % 2]; }
 
 /* Begins the next round: this member's call, not yet seen by others. */
 static node_call *next_call(qdri_run *run)
@@ -274,11 +255,10 @@ static qdr_status check_equal(const qdri_run *run)
     const node_call *a = call_of(run, 0);
     for (int j = 1; j < run->comm->size; j++) {
         const node_call *b = call_of(run, j);
-        if (a->kind == b->kind && a->dtype == b->dtype && a->op == b->op && a->peer == b->peer &&
-            a->total == b->total)
+        if (a->kind == b->kind && a->dtype == b->dtype && a->op == b->op && a->peer == b->peer && a->total == b->total)
             continue;
-        return qdri_coll_differs((qdr_coll_kind)a->kind, a->total, (qdr_dtype)a->dtype, j,
-                                 (qdr_coll_kind)b->kind, b->total, (qdr_dtype)b->dtype);
+        return qdri_coll_differs((qdr_coll_kind)a->kind, a->total, (qdr_dtype)a->dtype, j, (qdr_coll_kind)b->kind,
+                                 b->total, (qdr_dtype)b->dtype);
     }
     return QDR_OK;
 }
@@ -286,8 +266,7 @@ static qdr_status check_equal(const qdri_run *run)
 static qdr_status look_at_peers(qdri_run *run)
 {
     mpi_comm *comm = (mpi_comm *)run->comm;
-    if (qdri_mpi_given_up(comm))
-        return qdri_mpi_fail_peer(run->comm, qdr_coll_kind_name(run->coll.kind));
+    if (qdri_mpi_given_up(comm)) return qdri_mpi_fail_peer(run->comm, qdr_coll_kind_name(run->coll.kind));
     for (int j = 0; j < run->comm->size; j++) {
         if (!qdri_mpi_has_left(comm, j)) continue;
         if (++run->n_left_looks == LOOKS_AFTER_LEAVING)
@@ -304,8 +283,7 @@ static qdr_status await(qdri_run *run)
         qdri_poll_again();
         return QDR_PENDING;
     }
-    atomic_store(&area_of(run, run->comm->rank)->waiting,
-                 qdri_waker_bell(qdri_current_waker()) + 1);
+    atomic_store(&area_of(run, run->comm->rank)->waiting, qdri_waker_bell(qdri_current_waker()) + 1);
     if (all_entered(run)) return QDR_OK;
     QDR_TRY(look_at_peers(run));
     qdri_look_within(LOOK_WITHIN_NS);
@@ -336,8 +314,7 @@ static void begin_meeting(qdri_run *run)
 static void begin_mapping(qdri_run *run)
 {
     int is_mapped = 1;
-    for (int j = 0; j < run->comm->size && is_mapped; j++)
-        is_mapped = qdri_mpi_direct_map(run, j, call_of(run, j));
+    for (int j = 0; j < run->comm->size && is_mapped; j++) is_mapped = qdri_mpi_direct_map(run, j, call_of(run, j));
     next_call(run)->is_mapped = is_mapped;
     enter(run);
     run->phase = MAPPING;
@@ -354,8 +331,7 @@ static void begin_moving(qdri_run *run)
 static int all_offer(const qdri_run *run)
 {
     int all = 1;
-    for (int j = 0; j < run->comm->size; j++)
-        all &= qdri_mpi_direct_is_offered(run, call_of(run, j), j);
+    for (int j = 0; j < run->comm->size; j++) all &= qdri_mpi_direct_is_offered(run, call_of(run, j), j);
     return all;
 }
 

@@ -15,8 +15,7 @@ int qdri_mpi_direct_wants(const qdri_run *run)
 {
     const mpi_comm *root = (const mpi_comm *)run->comm->root;
     const int64_t total = qdri_coll_total(&run->coll, run->comm->size);
-    return root->node.heap &&
-           total * (int64_t)qdr_dtype_bytes(run->coll.dtype) >= qdri_mpi_direct_bytes;
+    return root->node.heap && total * (int64_t)qdr_dtype_bytes(run->coll.dtype) >= qdri_mpi_direct_bytes;
 }
 
 /* What others read of this member's memory. */
@@ -68,8 +67,7 @@ int qdri_mpi_direct_map(const qdri_run *run, int member, const node_call *call)
     }
     if (coll->kind == QDR_BROADCAST && member != coll->peer) return 1;
     comm->sources[member] = map_of(run, member, &call->source);
-    if (coll->kind == QDR_ALL_REDUCE)
-        comm->node.targets[member] = map_of(run, member, &call->target);
+    if (coll->kind == QDR_ALL_REDUCE) comm->node.targets[member] = map_of(run, member, &call->target);
     return comm->sources[member] && (coll->kind != QDR_ALL_REDUCE || comm->node.targets[member]);
 }
 
@@ -77,8 +75,7 @@ int qdri_mpi_direct_map(const qdri_run *run, int member, const node_call *call)
 static void *target_at(const qdri_run *run, int further, int64_t at)
 {
     void *const *targets = ((const mpi_comm *)run->comm)->node.targets;
-    return qdri_at_mutable(targets[(run->comm->rank + further) % run->comm->size], at,
-                           run->coll.dtype);
+    return qdri_at_mutable(targets[(run->comm->rank + further) % run->comm->size], at, run->coll.dtype);
 }
 
 /* This member's part, chunk by chunk: its sum to `to`, and to the same place of all targets. */
@@ -95,12 +92,10 @@ static void sum_part(const qdri_run *run)
     for (int64_t at = 0; at < n; at += n_chunk) {
         const int64_t n_now = n - at < n_chunk ? n - at : n_chunk;
         void *to = qdri_at_mutable(coll->recv, copies ? begin + at : at, coll->dtype);
-        for (int j = 0; j < size; j++)
-            chunks[j] = qdri_at(comm->sources[j], begin + at, coll->dtype);
+        for (int j = 0; j < size; j++) chunks[j] = qdri_at(comm->sources[j], begin + at, coll->dtype);
         void *next = copies ? target_at(run, 1, begin + at) : to;
         qdri_reduce_twice(coll->dtype, coll->op, to, next, chunks, size, n_now);
-        for (int i = 2; copies && i < size; i++)
-            memcpy(target_at(run, i, begin + at), to, (size_t)n_now * bytes_each);
+        for (int i = 2; copies && i < size; i++) memcpy(target_at(run, i, begin + at), to, (size_t)n_now * bytes_each);
     }
 }
 
@@ -113,8 +108,7 @@ static void gather(const qdri_run *run)
         int64_t begin, n;
         qdri_coll_part(coll, run->comm->size, j, &begin, &n);
         void *to = qdri_at_mutable(coll->recv, begin, coll->dtype);
-        if (n > 0 && to != comm->sources[j])
-            memcpy(to, comm->sources[j], (size_t)n * qdr_dtype_bytes(coll->dtype));
+        if (n > 0 && to != comm->sources[j]) memcpy(to, comm->sources[j], (size_t)n * qdr_dtype_bytes(coll->dtype));
     }
 }
 
@@ -125,13 +119,11 @@ static void count(const qdri_run *run)
     const int others = run->comm->size - 1;
     int64_t begin, n;
     if (coll->kind == QDR_BROADCAST) {
-        if (run->comm->rank == coll->peer)
-            qdri_count_sent(run->comm, &run->coll, others * coll->count);
+        if (run->comm->rank == coll->peer) qdri_count_sent(run->comm, &run->coll, others * coll->count);
         return;
     }
     qdri_coll_part(coll, run->comm->size, run->comm->rank, &begin, &n);
-    if (qdri_coll_reduces(coll))
-        qdri_count_sent(run->comm, &run->coll, qdri_coll_total(coll, run->comm->size) - n);
+    if (qdri_coll_reduces(coll)) qdri_count_sent(run->comm, &run->coll, qdri_coll_total(coll, run->comm->size) - n);
     if (coll->kind != QDR_REDUCE_SCATTER) qdri_count_sent(run->comm, &run->coll, others * n);
 }
 
@@ -142,7 +134,6 @@ void qdri_mpi_direct_move(const qdri_run *run)
     if (qdri_coll_reduces(coll)) sum_part(run);
     if (coll->kind == QDR_ALL_GATHER) gather(run);
     if (coll->kind == QDR_BROADCAST && run->comm->rank != coll->peer)
-        memcpy(coll->recv, comm->sources[coll->peer],
-               (size_t)coll->count * qdr_dtype_bytes(coll->dtype));
+        memcpy(coll->recv, comm->sources[coll->peer], (size_t)coll->count * qdr_dtype_bytes(coll->dtype));
     count(run);
 }

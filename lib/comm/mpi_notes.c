@@ -33,8 +33,7 @@ void qdri_mpi_send_notes(mpi_comm *root, int kind, const char *why)
     for (int rank = 0; rank < root->base.size; rank++) {
         MPI_Request *request = &root->notes[kind * root->base.size + rank];
         if (rank == root->base.rank) continue;
-        if (MPI_Isend(note, sizeof *note, MPI_BYTE, rank, TAG_NOTE, root->handle, request) !=
-            MPI_SUCCESS)
+        if (MPI_Isend(note, sizeof *note, MPI_BYTE, rank, TAG_NOTE, root->handle, request) != MPI_SUCCESS)
             *request = MPI_REQUEST_NULL;
     }
 }
@@ -42,8 +41,7 @@ void qdri_mpi_send_notes(mpi_comm *root, int kind, const char *why)
 int qdri_mpi_notes_sent(mpi_comm *root)
 {
     int done = 0;
-    return MPI_Testall(2 * root->base.size, root->notes, &done, root->statuses) != MPI_SUCCESS ||
-           done;
+    return MPI_Testall(2 * root->base.size, root->notes, &done, root->statuses) != MPI_SUCCESS || done;
 }
 
 /* Several threads may look at once: a note is matched before it is received. */
@@ -53,9 +51,7 @@ static int read_note(mpi_comm *root)
     MPI_Status status;
     mpi_note note = {.kind = NOTE_FAILED};
     int found = 0;
-    if (MPI_Improbe(MPI_ANY_SOURCE, TAG_NOTE, root->handle, &found, &message, &status) !=
-            MPI_SUCCESS ||
-        !found)
+    if (MPI_Improbe(MPI_ANY_SOURCE, TAG_NOTE, root->handle, &found, &message, &status) != MPI_SUCCESS || !found)
         return 0;
     if (MPI_Mrecv(&note, sizeof note, MPI_BYTE, &message, &status) != MPI_SUCCESS)
         note = (mpi_note){.kind = NOTE_FAILED};
@@ -77,8 +73,7 @@ int qdri_mpi_given_up(mpi_comm *comm)
 int qdri_mpi_has_left(const mpi_comm *comm, int peer)
 {
     const mpi_comm *root = (const mpi_comm *)comm->base.root;
-    return !root->all_leave && atomic_load(&root->n_left) > 0 &&
-           atomic_load(&root->left[comm->world_ranks[peer]]);
+    return !root->all_leave && atomic_load(&root->n_left) > 0 && atomic_load(&root->left[comm->world_ranks[peer]]);
 }
 
 qdr_status qdri_mpi_fail_peer(const qdri_comm *comm, const char *where)

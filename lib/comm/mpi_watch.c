@@ -24,10 +24,8 @@ static int has_come_to_stage(const qdri_run *run, int member)
     const mpi_levels *levels = &((const mpi_comm *)run->comm)->levels;
     const int per_node = levels->per_node, rank = run->comm->rank;
     const int is_inner = levels->run.comm == &levels->inner->base;
-    if (is_inner && member / per_node == rank / per_node)
-        return qdri_mpi_has_come(&levels->run, member % per_node);
-    if (!is_inner && member % per_node == rank % per_node)
-        return qdri_mpi_has_come(&levels->run, member / per_node);
+    if (is_inner && member / per_node == rank / per_node) return qdri_mpi_has_come(&levels->run, member % per_node);
+    if (!is_inner && member % per_node == rank % per_node) return qdri_mpi_has_come(&levels->run, member / per_node);
     return 1;
 }
 

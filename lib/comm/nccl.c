@@ -17,10 +17,7 @@ static qdri_comm *host_of(qdri_comm *base) { return qdri_nccl_host((nccl_comm *)
 
 /* ---- talk ---- */
 
-static qdr_status nccl_agree(qdri_comm *base, qdr_status mine)
-{
-    return qdri_comm_agree(host_of(base), mine);
-}
+static qdr_status nccl_agree(qdri_comm *base, qdr_status mine) { return qdri_comm_agree(host_of(base), mine); }
 
 static qdr_status nccl_broadcast(qdri_comm *base, int root, void *data, size_t bytes)
 {
@@ -100,10 +97,7 @@ static const qdri_comm_table nccl_table = {
     .destroy = nccl_destroy,
 };
 
-nccl_comm *qdri_nccl_of(qdri_comm *comm)
-{
-    return comm->table == &nccl_table ? (nccl_comm *)comm : NULL;
-}
+nccl_comm *qdri_nccl_of(qdri_comm *comm) { return comm->table == &nccl_table ? (nccl_comm *)comm : NULL; }
 
 static qdr_status comm_create(qdri_comm *host, int max_ctas, nccl_comm **comm)
 {
@@ -118,8 +112,7 @@ static qdr_status comm_create(qdri_comm *host, int max_ctas, nccl_comm **comm)
 static void comm_begin(nccl_comm *comm, qdri_dev *dev, nccl_comm *parent)
 {
     const qdri_comm *host = comm->host;
-    qdri_comm_init(&comm->base, &nccl_table, dev, host->rank, host->size,
-                   parent ? &parent->base : NULL);
+    qdri_comm_init(&comm->base, &nccl_table, dev, host->rank, host->size, parent ? &parent->base : NULL);
     comm->base.node_size = host->node_size;
     comm->base.nodes = host->nodes;
     if (parent) comm->guard = parent->guard;
@@ -150,8 +143,7 @@ static qdr_status wrap_checked(qdri_comm *host, qdri_dev *dev, nccl_comm *made)
     return status;
 }
 
-/* Products leave the multiprocessors of one collective free, so that neither waits for the other's
- * blocks to end. */
+/* Products leave the multiprocessors of one collective free, so that neither waits for the other's blocks to end. */
 static void spare_sms(qdri_dev *dev, int max_ctas)
 {
     qdri_cuda_dev *cuda = (qdri_cuda_dev *)dev;
@@ -184,8 +176,7 @@ static qdr_status open_part(nccl_comm *comm, int colour, nccl_comm *made)
     if (comm->stem) return qdri_nccl_split_off(talker, comm->stem, colour, made);
     qdr_status status = QDR_OK;
     if (made->host && made->host->size > 1) status = qdri_nccl_open_stem(made->host, &made->stem);
-    if (status == QDR_OK && made->stem)
-        status = qdri_nccl_split_off(made->host, made->stem, 0, made);
+    if (status == QDR_OK && made->stem) status = qdri_nccl_split_off(made->host, made->stem, 0, made);
     return qdri_comm_agree(talker, status);
 }
 
@@ -211,8 +202,7 @@ static qdr_status nccl_split(qdri_comm *base, int colour, int key, qdri_comm **p
     qdr_status status = qdri_comm_agree(comm->host, comm_create(host, comm->max_ctas, &made));
     QDR_TRY_OUT(status, status);
     status = open_part(comm, colour, made);
-    if (status != QDR_OK && !give_up_stem(comm, status))
-        return status; /* NCCL may still write to it */
+    if (status != QDR_OK && !give_up_stem(comm, status)) return status; /* NCCL may still write to it */
     QDR_TRY_OUT(status, status);
     const nccl_comm *root = (const nccl_comm *)base->root;
     if (root->registers) status = qdri_comm_agree(comm->host, qdri_nccl_memory_join(made, root));

@@ -51,14 +51,12 @@ static qdr_status copy(const nccl_call *c, void *dst, const void *src, int64_t n
     return qdri_copy(c->stream, dst, src, (size_t)n * qdr_dtype_bytes(c->coll->dtype));
 }
 
-qdr_status qdri_nccl_run_aside(const nccl_call *c, size_t staged,
-                               qdr_status (*run)(const nccl_call *c))
+qdr_status qdri_nccl_run_aside(const nccl_call *c, size_t staged, qdr_status (*run)(const nccl_call *c))
 {
     qdri_coll moved = *c->coll;
     nccl_call call = *c;
     char *at = (char *)c->staging + staged;
-    const int64_t n_out = n_sent(&c->comm->base, c->coll),
-                  n_in = n_received(&c->comm->base, c->coll);
+    const int64_t n_out = n_sent(&c->comm->base, c->coll), n_in = n_received(&c->comm->base, c->coll);
     call.coll = &moved;
     if (n_out > 0) {
         moved.send = at;
@@ -68,8 +66,7 @@ qdr_status qdri_nccl_run_aside(const nccl_call *c, size_t staged,
     if (n_in > 0) {
         int64_t begin;
         (void)qdri_nccl_part(c, c->comm->base.rank, &begin);
-        if (moved.kind == QDR_ALL_GATHER && !moved.send)
-            moved.send = qdri_at(moved.recv, begin, moved.dtype);
+        if (moved.kind == QDR_ALL_GATHER && !moved.send) moved.send = qdri_at(moved.recv, begin, moved.dtype);
         moved.recv = at;
     }
     QDR_TRY(run(&call));

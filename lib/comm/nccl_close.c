@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The end of NCCL's communicators, which may take for ever: on a thread that is left behind then.
- */
+/* The end of NCCL's communicators, which may take for ever: on a thread that is left behind then. */
 #include <stdlib.h>
 #include <time.h>
 
@@ -59,14 +58,12 @@ static void wait_for_closing(closing *self, pthread_t thread)
     until.tv_sec += CLOSE_SECS;
     pthread_mutex_lock(&self->mutex);
     while (!self->has_ended && !self->is_left)
-        self->is_left = pthread_cond_timedwait(&self->changed, &self->mutex, &until) != 0 &&
-                        !self->has_ended;
+        self->is_left = pthread_cond_timedwait(&self->changed, &self->mutex, &until) != 0 && !self->has_ended;
     const int is_left = self->is_left;
     pthread_mutex_unlock(&self->mutex);
     if (is_left) {
         pthread_detach(thread);
-        qdri_log(QDRI_LOG_WARNING,
-                 "nccl: a communicator has not ended within %d s and is left behind", CLOSE_SECS);
+        qdri_log(QDRI_LOG_WARNING, "nccl: a communicator has not ended within %d s and is left behind", CLOSE_SECS);
         return;
     }
     pthread_join(thread, NULL);

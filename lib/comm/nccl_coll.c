@@ -25,10 +25,7 @@ int64_t qdri_nccl_part(const nccl_call *c, int j, int64_t *begin)
 }
 
 /* Others' contributions to an uneven reduce-scatter lie this far apart. */
-static size_t stride_of(int64_t n, qdr_dtype dtype)
-{
-    return qdri_align_bytes((size_t)n * qdr_dtype_bytes(dtype), 16);
-}
+static size_t stride_of(int64_t n, qdr_dtype dtype) { return qdri_align_bytes((size_t)n * qdr_dtype_bytes(dtype), 16); }
 
 static size_t contributions_bytes(const qdri_comm *comm, const qdri_coll *coll)
 {
@@ -60,8 +57,7 @@ size_t qdri_nccl_scratch_bytes(const qdri_comm *comm, const qdri_coll *coll)
 
 static qdr_status check(const nccl_call *c, ncclResult_t result, const char *name)
 {
-    if (result == ncclInProgress)
-        return qdri_nccl_settle(qdri_nccl_host(c->comm), c->handle, NULL, name);
+    if (result == ncclInProgress) return qdri_nccl_settle(qdri_nccl_host(c->comm), c->handle, NULL, name);
     return qdri_nccl_status(c->handle, result, name);
 }
 
@@ -81,8 +77,7 @@ static ncclResult_t first_of(ncclResult_t first, ncclResult_t second)
 }
 
 /* Runs pair(c, j) for each other member, in one group. */
-static qdr_status for_all_others(const nccl_call *c,
-                                 ncclResult_t (*pair)(const nccl_call *c, int j), const char *name)
+static qdr_status for_all_others(const nccl_call *c, ncclResult_t (*pair)(const nccl_call *c, int j), const char *name)
 {
     ncclResult_t result = ncclGroupStart();
     if (result != ncclSuccess) return check(c, result, "ncclGroupStart");
@@ -103,8 +98,7 @@ static ncclResult_t gather_pair(const nccl_call *c, int j)
 {
     const qdri_coll *coll = c->coll;
     int64_t begin, own_begin;
-    const int64_t n = qdri_nccl_part(c, j, &begin),
-                  n_own = qdri_nccl_part(c, c->comm->base.rank, &own_begin);
+    const int64_t n = qdri_nccl_part(c, j, &begin), n_own = qdri_nccl_part(c, c->comm->base.rank, &own_begin);
     const void *own = qdri_at(coll->recv, own_begin, coll->dtype);
     const ncclResult_t sent = send_to(c, j, own, n_own);
     if (sent != ncclSuccess) return sent;
@@ -122,9 +116,7 @@ static qdr_status all_gather(const nccl_call *c)
         return for_all_others(c, gather_pair, "an all-gather of uneven parts");
     }
     if (n == 0) return QDR_OK;
-    return check(c,
-                 ncclAllGather(coll->send ? coll->send : own, coll->recv, (size_t)n, c->type,
-                               c->handle, c->on),
+    return check(c, ncclAllGather(coll->send ? coll->send : own, coll->recv, (size_t)n, c->type, c->handle, c->on),
                  "ncclAllGather");
 }
 
@@ -142,8 +134,7 @@ static const void *contribution(const nccl_call *c, int j)
 static ncclResult_t scatter_pair(const nccl_call *c, int j)
 {
     int64_t begin, own_begin;
-    const int64_t n = qdri_nccl_part(c, j, &begin),
-                  n_own = qdri_nccl_part(c, c->comm->base.rank, &own_begin);
+    const int64_t n = qdri_nccl_part(c, j, &begin), n_own = qdri_nccl_part(c, c->comm->base.rank, &own_begin);
     const ncclResult_t sent = send_to(c, j, qdri_at(c->coll->send, begin, c->coll->dtype), n);
     if (sent != ncclSuccess) return sent;
     return receive_from(c, j, (void *)(uintptr_t)contribution(c, j), n_own);
@@ -163,8 +154,7 @@ static qdr_status sum_contributions(const nccl_call *c, int64_t n)
     for (int j = 0; j < c->comm->base.size && n > 0;) {
         int n_sources = 0;
         if (j > 0) sources[n_sources++] = result;
-        while (j < c->comm->base.size && n_sources < QDRI_REDUCE_MOST)
-            sources[n_sources++] = contribution(c, j++);
+        while (j < c->comm->base.size && n_sources < QDRI_REDUCE_MOST) sources[n_sources++] = contribution(c, j++);
         kernel.u.gather.n_sources = n_sources;
         QDR_TRY(qdri_kernel_run(c->stream, &kernel));
     }
@@ -181,28 +171,24 @@ static qdr_status reduce_scatter(const nccl_call *c)
         return sum_contributions(c, n);
     }
     if (n == 0) return QDR_OK;
-    return check(
-        c, ncclReduceScatter(coll->send, coll->recv, (size_t)n, c->type, c->op, c->handle, c->on),
-        "ncclReduceScatter");
+    return check(c, ncclReduceScatter(coll->send, coll->recv, (size_t)n, c->type, c->op, c->handle, c->on),
+                 "ncclReduceScatter");
 }
 
 static qdr_status all_reduce(const nccl_call *c)
 {
     const qdri_coll *coll = c->coll;
     if (coll->count == 0) return QDR_OK;
-    return check(c,
-                 ncclAllReduce(qdri_coll_source(coll), coll->recv, (size_t)coll->count, c->type,
-                               c->op, c->handle, c->on),
-                 "ncclAllReduce");
+    return check(
+        c, ncclAllReduce(qdri_coll_source(coll), coll->recv, (size_t)coll->count, c->type, c->op, c->handle, c->on),
+        "ncclAllReduce");
 }
 
 static qdr_status broadcast(const nccl_call *c)
 {
     const qdri_coll *coll = c->coll;
     if (coll->count == 0) return QDR_OK;
-    return check(c,
-                 ncclBroadcast(coll->recv, coll->recv, (size_t)coll->count, c->type, coll->peer,
-                               c->handle, c->on),
+    return check(c, ncclBroadcast(coll->recv, coll->recv, (size_t)coll->count, c->type, coll->peer, c->handle, c->on),
                  "ncclBroadcast");
 }
 
@@ -225,12 +211,10 @@ static qdr_status all_to_all(const nccl_call *c)
     qdri_coll_outgoing(coll, rank, &out_begin, &n_out);
     qdri_coll_incoming(coll, rank, &in_begin, &n_in);
     if (n_out != n_in)
-        return QDR_FAIL(QDR_ERR_SHAPE,
-                        "all-to-all: rank %d sends itself %" PRId64
-                        " elements and expects %" PRId64,
+        return QDR_FAIL(QDR_ERR_SHAPE, "all-to-all: rank %d sends itself %" PRId64 " elements and expects %" PRId64,
                         rank, n_out, n_in);
-    QDR_TRY(copy_own(c, qdri_at_mutable(coll->recv, in_begin, coll->dtype),
-                     qdri_at(coll->send, out_begin, coll->dtype), n_in));
+    QDR_TRY(copy_own(c, qdri_at_mutable(coll->recv, in_begin, coll->dtype), qdri_at(coll->send, out_begin, coll->dtype),
+                     n_in));
     return for_all_others(c, exchange_pair, "an all-to-all");
 }
 
@@ -238,8 +222,7 @@ static qdr_status all_to_all(const nccl_call *c)
 static ncclResult_t send_recv_pair(const nccl_call *c, int j)
 {
     const qdri_coll *coll = c->coll;
-    const ncclResult_t sent = j == coll->peer ? send_to(c, j, coll->send, coll->count)
-                                              : ncclSuccess;
+    const ncclResult_t sent = j == coll->peer ? send_to(c, j, coll->send, coll->count) : ncclSuccess;
     if (sent != ncclSuccess || j != coll->peer2) return sent;
     return receive_from(c, j, coll->recv, coll->recv_count);
 }
@@ -255,8 +238,7 @@ static qdr_status send_recv(const nccl_call *c)
                         rank, coll->peer, coll->peer2);
     if (coll->peer != rank) return for_all_others(c, send_recv_pair, "a send-recv");
     if (coll->count != coll->recv_count)
-        return QDR_FAIL(QDR_ERR_SHAPE,
-                        "send-recv: rank %d sends itself %" PRId64 " elements and expects %" PRId64,
+        return QDR_FAIL(QDR_ERR_SHAPE, "send-recv: rank %d sends itself %" PRId64 " elements and expects %" PRId64,
                         rank, coll->count, coll->recv_count);
     return copy_own(c, coll->recv, coll->send, coll->count);
 }

@@ -29,8 +29,7 @@ struct nccl_guard {
 
 static struct timespec after(int64_t now_ns, int64_t ns)
 {
-    return (struct timespec){.tv_sec = (now_ns + ns) / NS_PER_S,
-                             .tv_nsec = (now_ns + ns) % NS_PER_S};
+    return (struct timespec){.tv_sec = (now_ns + ns) / NS_PER_S, .tv_nsec = (now_ns + ns) % NS_PER_S};
 }
 
 /* ---- aborting ---- */
@@ -201,8 +200,7 @@ void qdri_nccl_guard_abort(nccl_guard *guard)
 static int wait_until(nccl_guard *guard, const int *is_done)
 {
     const int64_t until_ns = qdri_now_ns() + HANG_NS;
-    while (!*is_done && !guard->hangs)
-        guard->hangs = sleep_for(guard, until_ns - qdri_now_ns()) && !*is_done;
+    while (!*is_done && !guard->hangs) guard->hangs = sleep_for(guard, until_ns - qdri_now_ns()) && !*is_done;
     return *is_done;
 }
 

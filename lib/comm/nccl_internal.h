@@ -33,8 +33,7 @@ typedef struct nccl_watch {
 typedef struct nccl_comm {
     qdri_comm base;
     qdri_comm *host;
-    ncclComm_t
-        stem; /* of the family's root, and of parts of parts; else NULL. Under `calls`, as: */
+    ncclComm_t stem; /* of the family's root, and of parts of parts; else NULL. Under `calls`, as: */
     _Atomic(ncclComm_t) handle; /* NULL: a group of one, or given up */
     ncclComm_t place; /* where NCCL writes what it splits off, on a thread of its own */
     pthread_mutex_t calls; /* held in calls of NCCL that may wait */
@@ -63,13 +62,11 @@ QDR_NODISCARD qdr_status qdri_nccl_prepare(qdri_comm *host, qdri_dev *dev, int *
 QDR_NODISCARD qdr_status qdri_nccl_open_stem(qdri_comm *host, ncclComm_t *stem);
 /* Splits comm->handle off from a stem whose ranks are talker's; colour < 0: none. After a failure
  * the stem is of no more use. */
-QDR_NODISCARD qdr_status qdri_nccl_split_off(qdri_comm *talker, ncclComm_t stem, int colour,
-                                             nccl_comm *comm);
+QDR_NODISCARD qdr_status qdri_nccl_split_off(qdri_comm *talker, ncclComm_t stem, int colour, nccl_comm *comm);
 /* Waits until a call of a communicator that does not block, or does not seem to, is through. */
-QDR_NODISCARD qdr_status qdri_nccl_settle(qdri_comm *talker, ncclComm_t handle,
-                                          const ncclComm_t *place, const char *call);
-/* nccl_close.c: ends a communicator, or aborts it, on a thread that is left behind if it takes too
- * long. */
+QDR_NODISCARD qdr_status qdri_nccl_settle(qdri_comm *talker, ncclComm_t handle, const ncclComm_t *place,
+                                          const char *call);
+/* nccl_close.c: ends a communicator, or aborts it, on a thread that is left behind if it takes too long. */
 void qdri_nccl_close(ncclComm_t handle, int aborts);
 
 typedef struct nccl_call {
@@ -102,8 +99,7 @@ int qdri_nccl_memory_has(const nccl_comm *comm, const void *data);
 /* nccl_aside.c: staging for what lies in registered memory, of a collective made of sends and
  * receives; and run(), with that behind the first `staged` bytes. */
 size_t qdri_nccl_aside_bytes(const qdri_comm *comm, const qdri_coll *coll);
-QDR_NODISCARD qdr_status qdri_nccl_run_aside(const nccl_call *c, size_t staged,
-                                             qdr_status (*run)(const nccl_call *c));
+QDR_NODISCARD qdr_status qdri_nccl_run_aside(const nccl_call *c, size_t staged, qdr_status (*run)(const nccl_call *c));
 
 /* The table's members; nccl_launch.c, nccl_coll.c */
 qdr_status qdri_nccl_launch(qdri_comm *comm, const qdri_coll *coll, qdr_stream *stream);
@@ -125,10 +121,9 @@ void qdri_nccl_watch_free(nccl_watch *watch);
 /* Whether what is enqueued is recorded, to run later and again. */
 int qdri_nccl_is_captured(qdr_stream *stream);
 /* Around a launch. *watched: NULL where waits are not limited. */
-QDR_NODISCARD qdr_status qdri_nccl_watch_begin(nccl_comm *comm, const qdri_coll *coll,
-                                               qdr_stream *stream, nccl_watched **watched);
-QDR_NODISCARD qdr_status qdri_nccl_watch_end(nccl_comm *comm, nccl_watched *watched,
-                                             qdr_stream *stream);
+QDR_NODISCARD qdr_status qdri_nccl_watch_begin(nccl_comm *comm, const qdri_coll *coll, qdr_stream *stream,
+                                               nccl_watched **watched);
+QDR_NODISCARD qdr_status qdri_nccl_watch_end(nccl_comm *comm, nccl_watched *watched, qdr_stream *stream);
 /* @retval QDR_ERR_TIMEOUT  a collective has waited too long. The guard's. */
 QDR_NODISCARD qdr_status qdri_nccl_watch_look(nccl_comm *comm);
 

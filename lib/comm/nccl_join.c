@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How ranks come together in NCCL: what is compared before, the stem, what is split off; and how
- * long that may take. */
+/* How ranks come together in NCCL: what is compared before, the stem, what is split off; and how long that may take. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,10 +25,8 @@ enum { LEAST_VERSION = 22600 }; /* the first that keeps the order of launches */
 static const char *remedy_of(ncclResult_t result)
 {
     switch (result) {
-    case ncclRemoteError:
-        return "another rank failed or its network did; look at what that rank says";
-    case ncclSystemError:
-        return "see what NCCL_DEBUG=WARN says of the network, shared memory (/dev/shm) and limits";
+    case ncclRemoteError: return "another rank failed or its network did; look at what that rank says";
+    case ncclSystemError: return "see what NCCL_DEBUG=WARN says of the network, shared memory (/dev/shm) and limits";
     case ncclUnhandledCudaError: return "an earlier kernel may have failed; see NCCL_DEBUG=WARN";
     default: return "see what NCCL_DEBUG=WARN says";
     }
@@ -41,10 +38,10 @@ qdr_status qdri_nccl_status(ncclComm_t handle, ncclResult_t result, const char *
     const char *last = ncclGetLastError(handle);
     const char *more = last && *last ? last : "no more is known";
     if (result == ncclRemoteError)
-        return QDR_FAIL(QDR_ERR_PEER, "nccl: %.60s failed: %s (%.160s); %s", call,
-                        ncclGetErrorString(result), more, remedy_of(result));
-    return QDR_FAIL(QDR_ERR_DEVICE, "nccl: %.60s failed: %s (%.160s); %s", call,
-                    ncclGetErrorString(result), more, remedy_of(result));
+        return QDR_FAIL(QDR_ERR_PEER, "nccl: %.60s failed: %s (%.160s); %s", call, ncclGetErrorString(result), more,
+                        remedy_of(result));
+    return QDR_FAIL(QDR_ERR_DEVICE, "nccl: %.60s failed: %s (%.160s); %s", call, ncclGetErrorString(result), more,
+                    remedy_of(result));
 }
 
 /* ---- what is compared before ---- */
@@ -100,12 +97,11 @@ static qdr_status find_version(const qdri_cuda_dev *dev, int *version)
     QDR_TRY(qdri_cuda_enter(dev));
     QDR_TRY(qdri_nccl_status(NULL, ncclGetVersion(version), "ncclGetVersion"));
     if (*version >= LEAST_VERSION) return QDR_OK;
-    return QDR_FAIL(
-        QDR_ERR_UNSUPPORTED,
-        "nccl: this is NCCL %d.%d.%d, and %d.%d or later is needed, which starts kernels "
-        "in the order of their launches; let LD_LIBRARY_PATH name a newer libnccl.so.2",
-        *version / 10000, *version / 100 % 100, *version % 100, LEAST_VERSION / 10000,
-        LEAST_VERSION / 100 % 100);
+    return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                    "nccl: this is NCCL %d.%d.%d, and %d.%d or later is needed, which starts kernels "
+                    "in the order of their launches; let LD_LIBRARY_PATH name a newer libnccl.so.2",
+                    *version / 10000, *version / 100 % 100, *version % 100, LEAST_VERSION / 10000,
+                    LEAST_VERSION / 100 % 100);
 }
 
 qdr_status qdri_nccl_fits(qdri_comm *host, qdri_dev *dev)
@@ -151,12 +147,11 @@ static qdr_status check_max_ctas(const qdri_cuda_dev *dev, int rank, int max_cta
 {
     const int room = room_for_ctas(dev);
     if (max_ctas <= room) return QDR_OK;
-    return QDR_FAIL(
-        QDR_ERR_ARGUMENT,
-        "nccl: %d communicators of %d blocks of threads each (QDR_NCCL_MAX_CTAS, or what "
-        "rank 0 chose) may run together, too many for the %d SMs of rank %d's GPU: they "
-        "could wait for each other for ever; use QDR_NCCL_MAX_CTAS=%d or less",
-        TOGETHER, max_ctas, dev->gpu.n_sms, rank, room);
+    return QDR_FAIL(QDR_ERR_ARGUMENT,
+                    "nccl: %d communicators of %d blocks of threads each (QDR_NCCL_MAX_CTAS, or what "
+                    "rank 0 chose) may run together, too many for the %d SMs of rank %d's GPU: they "
+                    "could wait for each other for ever; use QDR_NCCL_MAX_CTAS=%d or less",
+                    TOGETHER, max_ctas, dev->gpu.n_sms, rank, room);
 }
 
 /* NCCL's kernels start in the order in which the host launches them, or two communicators whose
@@ -167,8 +162,7 @@ static void set_order(void)
     const char *value = getenv(name);
     if (!value) (void)setenv(name, "1", 0);
     if (value && strcmp(value, "0") == 0)
-        qdri_log(QDRI_LOG_WARNING,
-                 "nccl: %s is 0, so that communicators may wait for each other for ever; unset it",
+        qdri_log(QDRI_LOG_WARNING, "nccl: %s is 0, so that communicators may wait for each other for ever; unset it",
                  name);
 }
 
@@ -190,8 +184,7 @@ static qdr_status compare_versions(int rank, int mine, int first)
     return QDR_FAIL(QDR_ERR_UNSUPPORTED,
                     "nccl: rank %d has NCCL %d.%d.%d, rank 0 %d.%d.%d; let all ranks load one "
                     "libnccl.so.2 (LD_LIBRARY_PATH)",
-                    rank, mine / 10000, mine / 100 % 100, mine % 100, first / 10000,
-                    first / 100 % 100, first % 100);
+                    rank, mine / 10000, mine / 100 % 100, mine % 100, first / 10000, first / 100 % 100, first % 100);
 }
 
 qdr_status qdri_nccl_prepare(qdri_comm *host, qdri_dev *dev, int *max_ctas)
@@ -202,8 +195,7 @@ qdr_status qdri_nccl_prepare(qdri_comm *host, qdri_dev *dev, int *max_ctas)
     QDR_TRY(qdri_comm_broadcast(host, 0, &first, sizeof first));
     *max_ctas = first.max_ctas;
     qdr_status status = compare_versions(host->rank, mine.version, first.version);
-    if (status == QDR_OK)
-        status = check_max_ctas((const qdri_cuda_dev *)dev, host->rank, first.max_ctas);
+    if (status == QDR_OK) status = check_max_ctas((const qdri_cuda_dev *)dev, host->rank, first.max_ctas);
     return qdri_comm_agree(host, status);
 }
 
@@ -229,8 +221,7 @@ static ncclResult_t state_of(ncclComm_t handle, const ncclComm_t *place)
     return made ? state_of(made, NULL) : ncclInProgress;
 }
 
-qdr_status qdri_nccl_settle(qdri_comm *talker, ncclComm_t handle, const ncclComm_t *place,
-                            const char *call)
+qdr_status qdri_nccl_settle(qdri_comm *talker, ncclComm_t handle, const ncclComm_t *place, const char *call)
 {
     const int64_t set_ns = qdri_comm_timeout_ns(talker), begin_ns = qdri_now_ns();
     const int64_t limit_ns = set_ns > 0 ? set_ns : INT64_C(1000000000) * QDRI_NCCL_JOIN_SECS;
@@ -293,11 +284,10 @@ qdr_status qdri_nccl_split_off(qdri_comm *talker, ncclComm_t stem, int colour, n
     config.blocking = 1;
     config.maxCTAs = comm->max_ctas;
     config.splitShare = 0; /* communicators that share take turns */
-    const ncclResult_t result = ncclCommSplit(stem, is_in ? colour : NCCL_SPLIT_NOCOLOR,
-                                              is_in ? comm->host->rank : 0, &comm->place, &config);
+    const ncclResult_t result = ncclCommSplit(stem, is_in ? colour : NCCL_SPLIT_NOCOLOR, is_in ? comm->host->rank : 0,
+                                              &comm->place, &config);
     QDR_TRY(qdri_comm_agree(talker, started(stem, result, call)));
     const qdr_status status = qdri_nccl_settle(talker, stem, is_in ? &comm->place : NULL, call);
-    if (status == QDR_OK && is_in)
-        atomic_store(&comm->handle, __atomic_load_n(&comm->place, __ATOMIC_ACQUIRE));
+    if (status == QDR_OK && is_in) atomic_store(&comm->handle, __atomic_load_n(&comm->place, __ATOMIC_ACQUIRE));
     return qdri_comm_agree(talker, status);
 }

@@ -25,10 +25,7 @@ static ncclDataType_t type_of(qdr_dtype dtype)
     }
 }
 
-static ncclRedOp_t op_of(qdr_reduce op)
-{
-    return op == QDR_MAX ? ncclMax : op == QDR_MIN ? ncclMin : ncclSum;
-}
+static ncclRedOp_t op_of(qdr_reduce op) { return op == QDR_MAX ? ncclMax : op == QDR_MIN ? ncclMin : ncclSum; }
 
 /* ---- staging: of later collectives only when the GPU is done with it ---- */
 
@@ -90,8 +87,7 @@ static int64_t sent_elems(const nccl_call *c)
     int64_t begin, n;
     switch (coll->kind) {
     case QDR_ALL_GATHER: return others * qdri_nccl_part(c, rank, &begin);
-    case QDR_REDUCE_SCATTER:
-        return qdri_coll_total(coll, c->comm->base.size) - qdri_nccl_part(c, rank, &begin);
+    case QDR_REDUCE_SCATTER: return qdri_coll_total(coll, c->comm->base.size) - qdri_nccl_part(c, rank, &begin);
     case QDR_ALL_REDUCE:
         qdri_split(coll->count, 1, c->comm->base.size, rank, &begin, &n);
         return coll->count + (others - 1) * (n - begin);
@@ -110,8 +106,7 @@ static void count(const nccl_call *c)
     const int64_t n_elems = sent_elems(c);
     const int64_t n_off_node = n_elems / (base->size - 1) * (base->size - base->node_size);
     qdri_count_sent(base, c->coll, n_elems);
-    atomic_fetch_add(&counter->bytes_off_node,
-                     n_off_node * (int64_t)qdr_dtype_bytes(c->coll->dtype));
+    atomic_fetch_add(&counter->bytes_off_node, n_off_node * (int64_t)qdr_dtype_bytes(c->coll->dtype));
     atomic_fetch_add(&counter->n_calls, 1);
 }
 

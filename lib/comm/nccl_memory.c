@@ -75,8 +75,7 @@ static void drop_locked(nccl_comm *comm, const nccl_block *block)
 
 qdr_status qdri_nccl_memory_join(nccl_comm *comm, const nccl_comm *root)
 {
-    for (const nccl_block *block = root->blocks; block; block = block->next)
-        QDR_TRY(add_locked(comm, block));
+    for (const nccl_block *block = root->blocks; block; block = block->next) QDR_TRY(add_locked(comm, block));
     return QDR_OK;
 }
 

@@ -96,12 +96,10 @@ static void append(nccl_watch *watch, nccl_watched *watched)
 int qdri_nccl_is_captured(qdr_stream *stream)
 {
     enum cudaStreamCaptureStatus is = cudaStreamCaptureStatusNone;
-    return cudaStreamIsCapturing(qdri_cuda_handle(stream), &is) == cudaSuccess &&
-           is != cudaStreamCaptureStatusNone;
+    return cudaStreamIsCapturing(qdri_cuda_handle(stream), &is) == cudaSuccess && is != cudaStreamCaptureStatusNone;
 }
 
-qdr_status qdri_nccl_watch_begin(nccl_comm *comm, const qdri_coll *coll, qdr_stream *stream,
-                                 nccl_watched **watched)
+qdr_status qdri_nccl_watch_begin(nccl_comm *comm, const qdri_coll *coll, qdr_stream *stream, nccl_watched **watched)
 {
     *watched = NULL;
     if (qdri_comm_timeout_ns(&comm->base) == 0 || qdri_nccl_is_captured(stream)) return QDR_OK;

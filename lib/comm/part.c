@@ -55,14 +55,14 @@ int64_t qdri_coll_total(const qdri_coll *coll, int size)
     return qdri_coll_offset(coll->counts, 0, size);
 }
 
-qdr_status qdri_coll_differs(qdr_coll_kind kind, int64_t total, qdr_dtype dtype, int j,
-                             qdr_coll_kind other_kind, int64_t other_total, qdr_dtype other_dtype)
+qdr_status qdri_coll_differs(qdr_coll_kind kind, int64_t total, qdr_dtype dtype, int j, qdr_coll_kind other_kind,
+                             int64_t other_total, qdr_dtype other_dtype)
 {
     return QDR_FAIL(QDR_ERR_ARGUMENT,
                     "comm: rank 0 calls %s of %" PRId64 " %s, rank %d calls %s of %" PRId64
                     " %s; all ranks must call the same",
-                    qdr_coll_kind_name(kind), total, qdr_dtype_name(dtype), j,
-                    qdr_coll_kind_name(other_kind), other_total, qdr_dtype_name(other_dtype));
+                    qdr_coll_kind_name(kind), total, qdr_dtype_name(dtype), j, qdr_coll_kind_name(other_kind),
+                    other_total, qdr_dtype_name(other_dtype));
 }
 
 const void *qdri_at(const void *p, int64_t n, qdr_dtype dtype)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sums, maxima and minima of several vectors, in the order of the ranks: the inner loops of every
- * reduction. */
+/* Sums, maxima and minima of several vectors, in the order of the ranks: the inner loops of every reduction. */
 #include <string.h>
 
 #include "comm/internal.h"
@@ -17,18 +16,18 @@ enum { BLOCK = 1024 }; /* elements that stay in the first-level cache while all 
 typedef void (*combine_fn)(void *y, void *copy, const void *a, const void *b, int64_t n);
 
 /* To two places at once: a copy made afterwards would let the memory rest meanwhile. */
-#define COMBINE(name, type, expression)                                                            \
-    static void name(void *y, void *copy, const void *a, const void *b, int64_t n)                 \
-    {                                                                                              \
-        type *result = y, *other = copy;                                                           \
-        const type *left = a, *right = b;                                                          \
-        VECTORISE                                                                                  \
-        for (int64_t i = 0; i < n; i++) {                                                          \
-            const type p = left[i], q = right[i];                                                  \
-            const type r = (expression);                                                           \
-            result[i] = r;                                                                         \
-            other[i] = r;                                                                          \
-        }                                                                                          \
+#define COMBINE(name, type, expression)                                                                                \
+    static void name(void *y, void *copy, const void *a, const void *b, int64_t n)                                     \
+    {                                                                                                                  \
+        type *result = y, *other = copy;                                                                               \
+        const type *left = a, *right = b;                                                                              \
+        VECTORISE                                                                                                      \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            const type p = left[i], q = right[i];                                                                      \
+            const type r = (expression);                                                                               \
+            result[i] = r;                                                                                             \
+            other[i] = r;                                                                                              \
+        }                                                                                                              \
     }
 
 /* The first of equals wins; a NaN is kept, and replaces what is none. */
@@ -49,8 +48,8 @@ static const combine_fn combine_table[3][3] = {
 };
 
 /* Of elements of two bytes, rounded once. */
-static void reduce_block_narrow(qdr_dtype dtype, combine_fn combine, void *dst, void *copy,
-                                const void *const *sources, int n_sources, int64_t at, int64_t n)
+static void reduce_block_narrow(qdr_dtype dtype, combine_fn combine, void *dst, void *copy, const void *const *sources,
+                                int n_sources, int64_t at, int64_t n)
 {
     float sum[BLOCK], next[BLOCK];
     qdri_widen(dtype, sum, (const uint16_t *)sources[0] + at, n);
@@ -59,12 +58,11 @@ static void reduce_block_narrow(qdr_dtype dtype, combine_fn combine, void *dst, 
         combine(sum, sum, sum, next, n);
     }
     qdri_narrow(dtype, (uint16_t *)dst + at, sum, n);
-    if (copy != dst)
-        memcpy((uint16_t *)copy + at, (uint16_t *)dst + at, (size_t)n * sizeof(uint16_t));
+    if (copy != dst) memcpy((uint16_t *)copy + at, (uint16_t *)dst + at, (size_t)n * sizeof(uint16_t));
 }
 
-static void reduce_block(combine_fn combine, void *dst, void *copy, const void *const *sources,
-                         int n_sources, size_t at_bytes, int64_t n)
+static void reduce_block(combine_fn combine, void *dst, void *copy, const void *const *sources, int n_sources,
+                         size_t at_bytes, int64_t n)
 {
     double sum[BLOCK];
     const void *left = (const char *)sources[0] + at_bytes;
@@ -77,8 +75,8 @@ static void reduce_block(combine_fn combine, void *dst, void *copy, const void *
     }
 }
 
-void qdri_reduce_twice(qdr_dtype dtype, qdr_reduce op, void *dst, void *copy,
-                       const void *const *sources, int n_sources, int64_t n)
+void qdri_reduce_twice(qdr_dtype dtype, qdr_reduce op, void *dst, void *copy, const void *const *sources, int n_sources,
+                       int64_t n)
 {
     const size_t bytes_each = qdr_dtype_bytes(dtype);
     const combine_fn combine = combine_table[dtype == QDR_F64 ? 1 : dtype == QDR_I32 ? 2 : 0][op];
@@ -96,8 +94,7 @@ void qdri_reduce_twice(qdr_dtype dtype, qdr_reduce op, void *dst, void *copy,
     }
 }
 
-void qdri_reduce(qdr_dtype dtype, qdr_reduce op, void *dst, const void *const *sources,
-                 int n_sources, int64_t n)
+void qdri_reduce(qdr_dtype dtype, qdr_reduce op, void *dst, const void *const *sources, int n_sources, int64_t n)
 {
     qdri_reduce_twice(dtype, op, dst, dst, sources, n_sources, n);
 }

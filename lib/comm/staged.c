@@ -22,10 +22,7 @@ typedef struct staged_comm {
 
 enum { FLAG_READY, FLAG_DONE }; /* raised by the GPU's stream: sent has been staged; by the host */
 
-static _Atomic uint32_t *flag(const staged_comm *comm, int which)
-{
-    return (_Atomic uint32_t *)(comm->flags + which);
-}
+static _Atomic uint32_t *flag(const staged_comm *comm, int which) { return (_Atomic uint32_t *)(comm->flags + which); }
 
 /* ---- what a collective sends and receives on this rank ---- */
 
@@ -119,8 +116,7 @@ static qdr_status wait_ready(void *args)
 {
     const signal_work *work = args;
     QDR_TRY(qdri_dev_raise(work->dev));
-    if ((int32_t)(atomic_load_explicit(work->flag, memory_order_acquire) - work->value) >= 0)
-        return QDR_OK;
+    if ((int32_t)(atomic_load_explicit(work->flag, memory_order_acquire) - work->value) >= 0) return QDR_OK;
     qdri_poll_again();
     return QDR_PENDING;
 }
@@ -152,13 +148,9 @@ static qdri_coll on_host(const staged_comm *comm, const qdri_coll *coll, const e
 }
 
 /* After a failure streams that wait for the host go on; their device has failed, too. */
-static void let_go(const staged_comm *comm)
-{
-    atomic_store(flag(comm, FLAG_DONE), comm->n_launched);
-}
+static void let_go(const staged_comm *comm) { atomic_store(flag(comm, FLAG_DONE), comm->n_launched); }
 
-static qdr_status enqueue(staged_comm *comm, const qdri_coll *coll, const extent *e,
-                          qdr_stream *stream)
+static qdr_status enqueue(staged_comm *comm, const qdri_coll *coll, const extent *e, qdr_stream *stream)
 {
     const qdri_coll host = on_host(comm, coll, e);
     comm->n_launched++;
@@ -250,8 +242,7 @@ out:
 }
 
 /* Of what has come out of `world`, or its parent: all of its ranks take part. */
-static qdr_status wrap(qdri_comm *world, qdri_comm *parent, qdri_dev *host, qdri_dev *dev,
-                       qdri_comm **comm)
+static qdr_status wrap(qdri_comm *world, qdri_comm *parent, qdri_dev *host, qdri_dev *dev, qdri_comm **comm)
 {
     qdri_comm *inner = *comm;
     staged_comm *made = NULL;

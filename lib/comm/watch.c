@@ -24,8 +24,7 @@ static void describe_call(const qdri_run *run, char *text, size_t capacity)
         snprintf(call, sizeof call, "%s", run->coll.label);
     else
         qdri_coll_describe(&run->coll, run->comm->size, call);
-    snprintf(text, capacity, "%s%s%s%s", call, before[0] ? " (the call before was " : "", before,
-             before[0] ? ")" : "");
+    snprintf(text, capacity, "%s%s%s%s", call, before[0] ? " (the call before was " : "", before, before[0] ? ")" : "");
 }
 
 /* Keeps the sentence, which giving up may change, and gives up: the backend's next step fails. */

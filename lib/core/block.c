@@ -70,28 +70,26 @@ static qdr_status fail_unit(const qdr_block *block, const char *who)
     const int64_t width = block->width, unit = block->unit;
     if (unit > width)
         return QDR_FAIL(QDR_ERR_SHAPE,
-                        "%s: unit %" PRId64 " is larger than width %" PRId64
-                        "; use a unit that divides %" PRId64 ", or pad to %" PRId64,
+                        "%s: unit %" PRId64 " is larger than width %" PRId64 "; use a unit that divides %" PRId64
+                        ", or pad to %" PRId64,
                         who, unit, width, width, unit);
     int64_t below, above;
     nearest_divisors(width, unit, &below, &above);
     const int64_t missing = unit - width % unit;
     if (width > INT64_MAX - missing)
         return QDR_FAIL(QDR_ERR_SHAPE,
-                        "%s: unit %" PRId64 " does not divide width %" PRId64
-                        "; use a unit of %" PRId64 " or %" PRId64,
+                        "%s: unit %" PRId64 " does not divide width %" PRId64 "; use a unit of %" PRId64 " or %" PRId64,
                         who, unit, width, below, above);
     return QDR_FAIL(QDR_ERR_SHAPE,
-                    "%s: unit %" PRId64 " does not divide width %" PRId64 "; use a unit of %" PRId64
-                    " or %" PRId64 ", or pad to %" PRId64,
+                    "%s: unit %" PRId64 " does not divide width %" PRId64 "; use a unit of %" PRId64 " or %" PRId64
+                    ", or pad to %" PRId64,
                     who, unit, width, below, above, width + missing);
 }
 
 static qdr_status check_block(const qdr_block *block, const char *who)
 {
     if (block->width < 0)
-        return QDR_FAIL(QDR_ERR_SHAPE, "%s: width %" PRId64 " is negative; use 1 or more", who,
-                        block->width);
+        return QDR_FAIL(QDR_ERR_SHAPE, "%s: width %" PRId64 " is negative; use 1 or more", who, block->width);
     if (block->unit < 0)
         return QDR_FAIL(QDR_ERR_SHAPE,
                         "%s: unit %" PRId64 " of width %" PRId64
@@ -105,9 +103,7 @@ qdr_status qdri_blocks_check(const qdr_block blocks[QDR_MAX_BLOCKS], const char 
 {
     const int n = qdri_blocks_count(blocks);
     int64_t width = 0;
-    if (n == 0)
-        return QDR_FAIL(QDR_ERR_SHAPE, "%s: width 0; give at least one block of width 1 or more",
-                        who);
+    if (n == 0) return QDR_FAIL(QDR_ERR_SHAPE, "%s: width 0; give at least one block of width 1 or more", who);
     for (int i = 0; i < n; i++) {
         QDR_TRY(check_block(&blocks[i], who));
         if (blocks[i].width > INT64_MAX - width)
@@ -120,8 +116,7 @@ qdr_status qdri_blocks_check(const qdr_block blocks[QDR_MAX_BLOCKS], const char 
     return QDR_OK;
 }
 
-int64_t qdri_blocks_global(const qdr_block blocks[QDR_MAX_BLOCKS], int n_parts, int index,
-                           int64_t local, int64_t *run)
+int64_t qdri_blocks_global(const qdr_block blocks[QDR_MAX_BLOCKS], int n_parts, int index, int64_t local, int64_t *run)
 {
     int64_t block_begin = 0;
     *run = 0;

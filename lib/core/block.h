@@ -21,7 +21,6 @@ int qdri_blocks_equal(const qdr_block a[QDR_MAX_BLOCKS], const qdr_block b[QDR_M
 QDR_NODISCARD qdr_status qdri_blocks_check(const qdr_block blocks[QDR_MAX_BLOCKS], const char *who);
 /* Global column of local column `local` of part `index`; local in [0, qdri_blocks_part()). *run is
  * the number of columns from there on whose global columns are consecutive. */
-int64_t qdri_blocks_global(const qdr_block blocks[QDR_MAX_BLOCKS], int n_parts, int index,
-                           int64_t local, int64_t *run);
+int64_t qdri_blocks_global(const qdr_block blocks[QDR_MAX_BLOCKS], int n_parts, int index, int64_t local, int64_t *run);
 
 #endif

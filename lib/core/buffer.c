@@ -29,17 +29,14 @@ qdri_ref qdri_buffers_add(qdri_buffers *buffers, qdri_region region, size_t byte
     return (qdri_ref){buffers->n++, 0, 0};
 }
 
-/* The free slot to use for `bytes`: the longest rested that fits, else the largest; -1 if none is
- * free. */
+/* The free slot to use for `bytes`: the longest rested that fits, else the largest; -1 if none is free. */
 static int find_slot(const qdri_buffers *buffers, size_t bytes)
 {
     int fitting = -1, largest = -1;
     for (int i = buffers->pool_begin; i < buffers->n; i++) {
         const qdri_buffer *slot = &buffers->items[i];
         if (slot->region != QDRI_WORKSPACE || slot->busy) continue;
-        if (slot->bytes >= bytes &&
-            (fitting < 0 || slot->freed_at < buffers->items[fitting].freed_at))
-            fitting = i;
+        if (slot->bytes >= bytes && (fitting < 0 || slot->freed_at < buffers->items[fitting].freed_at)) fitting = i;
         if (largest < 0 || slot->bytes > buffers->items[largest].bytes) largest = i;
     }
     return fitting >= 0 ? fitting : largest;

@@ -13,8 +13,7 @@ typedef struct qdri_clock_offset {
 } qdri_clock_offset;
 
 /* Asked and answered are times of this rank's clock, theirs is the answer. */
-static inline qdri_clock_offset qdri_clock_compare(int64_t asked_ns, int64_t theirs_ns,
-                                                   int64_t answered_ns)
+static inline qdri_clock_offset qdri_clock_compare(int64_t asked_ns, int64_t theirs_ns, int64_t answered_ns)
 {
     const int64_t round_trip_ns = answered_ns - asked_ns;
     const int64_t middle_ns = asked_ns + round_trip_ns / 2;

@@ -18,10 +18,7 @@ static inline int qdri_is_float(qdr_dtype dtype)
 }
 
 /* The type of sums and of gradients of parameters. */
-static inline qdr_dtype qdri_sum_type(qdr_dtype dtype)
-{
-    return dtype == QDR_F64 ? QDR_F64 : QDR_F32;
-}
+static inline qdr_dtype qdri_sum_type(qdr_dtype dtype) { return dtype == QDR_F64 ? QDR_F64 : QDR_F32; }
 
 /* To what the factors of a product are rounded on their way into it, by a scale of each. */
 typedef enum qdri_rounding {

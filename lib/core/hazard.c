@@ -32,8 +32,7 @@ static qdr_status enlarge(qdri_hazards *hazards, int n_buffers)
 {
     qdri_spans *larger = NULL;
     QDR_TRY(QDRI_NEW(n_buffers, "a schedule", &larger));
-    if (hazards->n_buffers)
-        memcpy(larger, hazards->of_buffer, (size_t)hazards->n_buffers * sizeof *larger);
+    if (hazards->n_buffers) memcpy(larger, hazards->of_buffer, (size_t)hazards->n_buffers * sizeof *larger);
     free(hazards->of_buffer);
     hazards->of_buffer = larger;
     hazards->n_buffers = n_buffers;
@@ -48,8 +47,7 @@ static void begin(qdri_spans *spans, int64_t list)
     spans->n = 1;
 }
 
-/* The first span that begins at `at` or behind it; one is cut in two where it has no border there.
- */
+/* The first span that begins at `at` or behind it; one is cut in two where it has no border there. */
 static int cut(qdri_spans *spans, size_t at)
 {
     int i = 0;

@@ -29,10 +29,8 @@ typedef struct qdri_hazards {
 
 /* A new list begins: nobody has touched anything. */
 void qdri_hazards_begin(qdri_hazards *hazards);
-/* The spans that make up `ref`, a new border on either side where there is none. They are valid
- * until the next call. */
-QDR_NODISCARD qdr_status qdri_hazards_find(qdri_hazards *hazards, qdri_ref ref, qdri_span **spans,
-                                           int *n_spans);
+/* The spans that make up `ref`, a new border on either side where there is none. They are valid until the next call. */
+QDR_NODISCARD qdr_status qdri_hazards_find(qdri_hazards *hazards, qdri_ref ref, qdri_span **spans, int *n_spans);
 /* Task `number` has written all of `ref`: one span from now on. `ref` must have been found. */
 void qdri_hazards_write(qdri_hazards *hazards, qdri_ref ref, int number);
 void qdri_hazards_free(qdri_hazards *hazards);

@@ -37,15 +37,14 @@ static void keep_name(const char *name, char kept[NAME_BYTES])
 void qdri_json_printable(const char *text, char *printable, size_t bytes)
 {
     size_t i = 0;
-    for (; text[i] && i + 1 < bytes; i++)
-        printable[i] = (char)(text[i] >= ' ' && text[i] <= '~' ? text[i] : '?');
+    for (; text[i] && i + 1 < bytes; i++) printable[i] = (char)(text[i] >= ' ' && text[i] <= '~' ? text[i] : '?');
     printable[i] = '\0';
 }
 
 static qdr_status too_large(const char *name)
 {
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is larger than %d MiB, the most that is read as JSON",
-                    name, QDRI_JSON_MAX_BYTES >> 20);
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is larger than %d MiB, the most that is read as JSON", name,
+                    QDRI_JSON_MAX_BYTES >> 20);
 }
 
 /* Twice the memory, with what it holds. */
@@ -71,8 +70,7 @@ static qdr_status read_all(FILE *file, const char *name, char **text, size_t *by
         *bytes += got;
         if (*bytes > QDRI_JSON_MAX_BYTES) return too_large(name);
     } while (got > 0);
-    if (ferror(file))
-        return QDR_FAIL(QDR_ERR_IO, "%s could not be read (%s)", name, strerror(errno));
+    if (ferror(file)) return QDR_FAIL(QDR_ERR_IO, "%s could not be read (%s)", name, strerror(errno));
     return QDR_OK;
 }
 
@@ -82,8 +80,7 @@ static qdr_status not_json(const qdri_json *document, const json_error_t *error)
     qdri_json_printable(error->text, why, sizeof why);
     if (error->line > 0) snprintf(line, sizeof line, ", line %d", error->line);
     if (json_error_code(error) == json_error_out_of_memory)
-        return QDR_FAIL(QDR_ERR_MEMORY, "out of memory: no room for the JSON of %s",
-                        document->name);
+        return QDR_FAIL(QDR_ERR_MEMORY, "out of memory: no room for the JSON of %s", document->name);
     return QDR_FAIL(QDR_ERR_ARGUMENT, "%s%s: %s; this is not JSON", document->name, line, why);
 }
 
@@ -93,8 +90,8 @@ static qdr_status parse_text(qdri_json *document)
     if (document->bytes > QDRI_JSON_MAX_BYTES) return too_large(document->name);
     const int line = qdri_json_too_deep(document->text, document->bytes, QDRI_JSON_MAX_DEPTH);
     if (line)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s, line %d: more than %d levels of objects and lists",
-                        document->name, line, QDRI_JSON_MAX_DEPTH);
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s, line %d: more than %d levels of objects and lists", document->name, line,
+                        QDRI_JSON_MAX_DEPTH);
     document->root = json_loadb(document->text, document->bytes, JSON_REJECT_DUPLICATES, &error);
     return document->root ? QDR_OK : not_json(document, &error);
 }
@@ -159,32 +156,26 @@ qdr_status qdri_json_root(const qdri_json *document, qdri_json_node *root)
 {
     *root = (qdri_json_node){.document = document, .value = document->root};
     if (json_is_object(document->root)) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s holds a list; an object is needed: {\"key\": value, ...}",
-                    document->name);
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s holds a list; an object is needed: {\"key\": value, ...}", document->name);
 }
 
 qdri_json_node qdri_json_get(const qdri_json_node *object, const char *key)
 {
-    return (qdri_json_node){.document = object->document,
-                            .parent = object,
-                            .key = key,
-                            .value = json_object_get(object->value, key)};
+    return (qdri_json_node){
+        .document = object->document, .parent = object, .key = key, .value = json_object_get(object->value, key)};
 }
 
 const char *qdri_json_next_key(const qdri_json_node *object, const char *key)
 {
     json_t *value = (json_t *)object->value; /* which jansson's iterators leave as it is */
-    void *at = key ? json_object_iter_next(value, json_object_iter_at(value, key))
-                   : json_object_iter(value);
+    void *at = key ? json_object_iter_next(value, json_object_iter_at(value, key)) : json_object_iter(value);
     return at ? json_object_iter_key(at) : NULL;
 }
 
 qdri_json_node qdri_json_at(const qdri_json_node *list, size_t index)
 {
-    return (qdri_json_node){.document = list->document,
-                            .parent = list,
-                            .index = index,
-                            .value = json_array_get(list->value, index)};
+    return (qdri_json_node){
+        .document = list->document, .parent = list, .index = index, .value = json_array_get(list->value, index)};
 }
 
 qdri_json_kind qdri_json_kind_of(qdri_json_node node)
@@ -214,8 +205,7 @@ static int steps_to(const qdri_json_node *node, qdri_json_step steps[QDRI_JSON_M
     int n = 0;
     for (const qdri_json_node *at = node; at->parent; at = at->parent)
         if (++n > QDRI_JSON_MAX_DEPTH) return 0; /* a node was put into one of its parents */
-    for (int i = n; node->parent; node = node->parent)
-        steps[--i] = (qdri_json_step){node->key, node->index};
+    for (int i = n; node->parent; node = node->parent) steps[--i] = (qdri_json_step){node->key, node->index};
     return n;
 }
 
@@ -244,8 +234,7 @@ qdri_json_place qdri_json_where(qdri_json_node node)
     const int n = steps_to(&node, steps);
     /* What is absent belongs to the object that lacks it. */
     const int n_there = node.value ? n : n - 1;
-    const int number = n_there > 0 ? qdri_json_line(document->text, document->bytes, steps, n_there)
-                                   : 0;
+    const int number = n_there > 0 ? qdri_json_line(document->text, document->bytes, steps, n_there) : 0;
     if (number) snprintf(line, sizeof line, ", line %d", number);
     print_path(steps, n, path);
     qdri_json_printable(path, shown, sizeof shown);
@@ -266,13 +255,11 @@ static finding describe(qdri_json_node node)
     case QDRI_JSON_ABSENT: snprintf(found.text, sizeof found.text, "is missing"); break;
     case QDRI_JSON_NULL: break;
     case QDRI_JSON_FLAG:
-        snprintf(found.text, sizeof found.text, "is %s",
-                 json_is_true((const json_t *)node.value) ? "true" : "false");
+        snprintf(found.text, sizeof found.text, "is %s", json_is_true((const json_t *)node.value) ? "true" : "false");
         break;
     case QDRI_JSON_NUMBER:
         if (json_is_integer((const json_t *)node.value))
-            snprintf(found.text, sizeof found.text, "is %" JSON_INTEGER_FORMAT,
-                     json_integer_value(node.value));
+            snprintf(found.text, sizeof found.text, "is %" JSON_INTEGER_FORMAT, json_integer_value(node.value));
         else
             snprintf(found.text, sizeof found.text, "is %g", json_real_value(node.value));
         break;
@@ -288,8 +275,7 @@ static finding describe(qdri_json_node node)
 
 static qdr_status needed(qdri_json_node node, const char *what)
 {
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s %s; %s is needed", qdri_json_where(node).text,
-                    describe(node).text, what);
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s %s; %s is needed", qdri_json_where(node).text, describe(node).text, what);
 }
 
 /* ---- values ---- */
@@ -339,8 +325,7 @@ qdr_status qdri_json_int(qdri_json_node node, int64_t least, int64_t most, int64
     return needed(node, range);
 }
 
-qdr_status qdri_json_int_or(qdri_json_node node, int64_t least, int64_t most, int64_t otherwise,
-                            int64_t *value)
+qdr_status qdri_json_int_or(qdri_json_node node, int64_t least, int64_t most, int64_t otherwise, int64_t *value)
 {
     if (qdri_json_has(node)) return qdri_json_int(node, least, most, value);
     *value = otherwise;
@@ -363,8 +348,7 @@ qdr_status qdri_json_number(qdri_json_node node, double least, double most, doub
     return needed(node, range);
 }
 
-qdr_status qdri_json_number_or(qdri_json_node node, double least, double most, double otherwise,
-                               double *value)
+qdr_status qdri_json_number_or(qdri_json_node node, double least, double most, double otherwise, double *value)
 {
     if (qdri_json_has(node)) return qdri_json_number(node, least, most, value);
     *value = otherwise;
@@ -397,8 +381,7 @@ qdr_status qdri_json_string(qdri_json_node node, size_t max_bytes, const char **
     return needed(node, what);
 }
 
-qdr_status qdri_json_string_or(qdri_json_node node, size_t max_bytes, const char *otherwise,
-                               const char **value)
+qdr_status qdri_json_string_or(qdri_json_node node, size_t max_bytes, const char *otherwise, const char **value)
 {
     if (qdri_json_has(node)) return qdri_json_string(node, max_bytes, value);
     *value = otherwise;

@@ -48,8 +48,7 @@ typedef enum qdri_json_kind {
  * @retval QDR_ERR_ARGUMENT  it is too large or too deep, or no JSON */
 QDR_NODISCARD qdr_status qdri_json_load(const char *path, qdri_json **document);
 /* The same for a text of `bytes` bytes. `name` is what sentences call it. */
-QDR_NODISCARD qdr_status qdri_json_parse(const char *text, size_t bytes, const char *name,
-                                         qdri_json **document);
+QDR_NODISCARD qdr_status qdri_json_parse(const char *text, size_t bytes, const char *name, qdri_json **document);
 void qdri_json_free(qdri_json **document);
 /* What sentences call the document. */
 const char *qdri_json_name(const qdri_json *document);
@@ -71,25 +70,21 @@ int qdri_json_has(qdri_json_node node);
 QDR_NODISCARD qdr_status qdri_json_object(qdri_json_node node, qdri_json_node *object);
 QDR_NODISCARD qdr_status qdri_json_list(qdri_json_node node, qdri_json_node *list, size_t *n);
 /* A whole number (1e9 is one, too); most = INT64_MAX: no upper bound is named. */
-QDR_NODISCARD qdr_status qdri_json_int(qdri_json_node node, int64_t least, int64_t most,
-                                       int64_t *value);
-QDR_NODISCARD qdr_status qdri_json_int_or(qdri_json_node node, int64_t least, int64_t most,
-                                          int64_t otherwise, int64_t *value);
+QDR_NODISCARD qdr_status qdri_json_int(qdri_json_node node, int64_t least, int64_t most, int64_t *value);
+QDR_NODISCARD qdr_status qdri_json_int_or(qdri_json_node node, int64_t least, int64_t most, int64_t otherwise,
+                                          int64_t *value);
 /* A finite number; most = INFINITY: no upper bound is named. */
-QDR_NODISCARD qdr_status qdri_json_number(qdri_json_node node, double least, double most,
-                                          double *value);
-QDR_NODISCARD qdr_status qdri_json_number_or(qdri_json_node node, double least, double most,
-                                             double otherwise, double *value);
+QDR_NODISCARD qdr_status qdri_json_number(qdri_json_node node, double least, double most, double *value);
+QDR_NODISCARD qdr_status qdri_json_number_or(qdri_json_node node, double least, double most, double otherwise,
+                                             double *value);
 /* true or false. */
 QDR_NODISCARD qdr_status qdri_json_flag_or(qdri_json_node node, int otherwise, int *value);
 /* A string with less than max_bytes bytes (0: any), in the document's memory. */
-QDR_NODISCARD qdr_status qdri_json_string(qdri_json_node node, size_t max_bytes,
-                                          const char **value);
-QDR_NODISCARD qdr_status qdri_json_string_or(qdri_json_node node, size_t max_bytes,
-                                             const char *otherwise, const char **value);
+QDR_NODISCARD qdr_status qdri_json_string(qdri_json_node node, size_t max_bytes, const char **value);
+QDR_NODISCARD qdr_status qdri_json_string_or(qdri_json_node node, size_t max_bytes, const char *otherwise,
+                                             const char **value);
 /* One of n words. */
-QDR_NODISCARD qdr_status qdri_json_word(qdri_json_node node, const char *const *words, int n,
-                                        int *word);
+QDR_NODISCARD qdr_status qdri_json_word(qdri_json_node node, const char *const *words, int n, int *word);
 
 /* "FILE, line 7: key 'a.b[2]'", for the sentences of those who know more about a value. */
 typedef struct qdri_json_place {

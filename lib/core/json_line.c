@@ -11,15 +11,9 @@ typedef struct cursor {
 
 static int more(const cursor *c) { return c->at < c->end; }
 
-static int is_blank(char letter)
-{
-    return letter == ' ' || letter == '\t' || letter == '\r' || letter == '\n';
-}
+static int is_blank(char letter) { return letter == ' ' || letter == '\t' || letter == '\r' || letter == '\n'; }
 
-static int ends_word(char letter)
-{
-    return is_blank(letter) || letter == ',' || letter == ']' || letter == '}';
-}
+static int ends_word(char letter) { return is_blank(letter) || letter == ',' || letter == ']' || letter == '}'; }
 
 static void skip_blanks(cursor *c)
 {
@@ -114,8 +108,7 @@ int qdri_json_line(const char *text, size_t bytes, const qdri_json_step *steps, 
 {
     cursor c = {text, text + bytes};
     for (int i = 0; i < n_steps; i++)
-        if (!(steps[i].key ? enter_member(&c, steps[i].key) : enter_item(&c, steps[i].index)))
-            return 0;
+        if (!(steps[i].key ? enter_member(&c, steps[i].key) : enter_item(&c, steps[i].index))) return 0;
     skip_blanks(&c);
     return more(&c) ? line_of(text, c.at) : 0;
 }

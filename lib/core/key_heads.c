@@ -22,8 +22,8 @@ static int is_aligned(const qdr_block cols[QDR_MAX_BLOCKS], int64_t group, int n
     return 1;
 }
 
-void qdri_key_heads_plan(const qdr_block cols[QDR_MAX_BLOCKS], const qdr_owned *own, qdr_axis axis,
-                         int n_parts, qdr_attention *local, qdri_key_heads *keys)
+void qdri_key_heads_plan(const qdr_block cols[QDR_MAX_BLOCKS], const qdr_owned *own, qdr_axis axis, int n_parts,
+                         qdr_attention *local, qdri_key_heads *keys)
 {
     const qdr_range *queries = &own->cols[0], *key = &own->cols[1];
     const int64_t size = local->head_size;
@@ -38,13 +38,11 @@ void qdri_key_heads_plan(const qdr_block cols[QDR_MAX_BLOCKS], const qdr_owned *
     local->n_kv_heads = keys->n_own;
     if (!keys->gathered) return;
     /* The kernel gives each of its key heads equally many queries. */
-    const int64_t each = common_divisor(common_divisor(keys->group, keys->first_query),
-                                        local->n_heads);
+    const int64_t each = common_divisor(common_divisor(keys->group, keys->first_query), local->n_heads);
     local->n_kv_heads = local->n_heads / each;
 }
 
-qdr_status qdri_key_heads_parts(const qdr_attention *local, const qdri_key_heads *keys,
-                                qdri_key_heads_bytes *bytes)
+qdr_status qdri_key_heads_parts(const qdr_attention *local, const qdri_key_heads *keys, qdri_key_heads_bytes *bytes)
 {
     const size_t row = (size_t)local->head_size * qdr_dtype_bytes(local->dtype);
     bytes->one = qdri_align_bytes((size_t)local->n_rows * row, ALIGN);
@@ -57,8 +55,8 @@ qdr_status qdri_key_heads_parts(const qdr_attention *local, const qdri_key_heads
     return QDR_OK;
 }
 
-qdr_status qdri_key_heads_sizes(const qdr_attention *local, const qdri_key_heads *keys,
-                                size_t *saved_bytes, size_t *work_bytes)
+qdr_status qdri_key_heads_sizes(const qdr_attention *local, const qdri_key_heads *keys, size_t *saved_bytes,
+                                size_t *work_bytes)
 {
     qdri_key_heads_bytes bytes;
     if (!keys->gathered) return qdri_attention_bytes(local, saved_bytes, work_bytes);

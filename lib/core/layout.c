@@ -14,8 +14,7 @@ static int is_axis(qdr_axis axis) { return (int)axis >= 0 && (int)axis < QDR_N_A
 static qdr_status rows_check(const qdr_matrix *matrix)
 {
     const int64_t rows = matrix->n_rows, unit = matrix->row_unit, scatter = matrix->scatter_unit;
-    if (rows < 0)
-        return QDR_FAIL(QDR_ERR_SHAPE, "matrix: n_rows is %" PRId64 "; it must be ≥ 0", rows);
+    if (rows < 0) return QDR_FAIL(QDR_ERR_SHAPE, "matrix: n_rows is %" PRId64 "; it must be ≥ 0", rows);
     if (unit < 0 || rows % unit_of(unit))
         return QDR_FAIL(QDR_ERR_SHAPE,
                         "matrix: row_unit %" PRId64 " does not divide n_rows %" PRId64
@@ -35,8 +34,7 @@ static qdr_status rows_check(const qdr_matrix *matrix)
 static qdr_status axes_check(const qdr_matrix *matrix)
 {
     if (matrix->split_cols && matrix->col_axis != QDR_X && matrix->col_axis != QDR_Y)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "matrix: col_axis is %d; it must be QDR_X or QDR_Y",
-                        (int)matrix->col_axis);
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "matrix: col_axis is %d; it must be QDR_X or QDR_Y", (int)matrix->col_axis);
     if (!matrix->scatter_rows) return QDR_OK;
     if (!is_axis(matrix->scatter_axis))
         return QDR_FAIL(QDR_ERR_ARGUMENT, "matrix: scatter_axis is %d; axes are QDR_X to QDR_D",
@@ -47,8 +45,7 @@ static qdr_status axes_check(const qdr_matrix *matrix)
                         "other of x and y",
                         QDRI_USUAL_ORDER[matrix->scatter_axis]);
     if (matrix->split_cells && matrix->scatter_axis >= QDR_Z)
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "matrix: axis %c already splits the rows into cells; scatter over x or y",
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "matrix: axis %c already splits the rows into cells; scatter over x or y",
                         QDRI_USUAL_ORDER[matrix->scatter_axis]);
     return QDR_OK;
 }
@@ -57,12 +54,10 @@ qdr_status qdri_matrix_check(const qdr_matrix *matrix)
 {
     if (!matrix) return QDR_FAIL(QDR_ERR_ARGUMENT, "matrix: the layout is NULL");
     if (matrix->version != QDR_OPTS_INIT)
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "matrix: version is %u; begin the layout with QDR_OPTS_INIT",
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "matrix: version is %u; begin the layout with QDR_OPTS_INIT",
                         matrix->version);
     if ((int)matrix->spread < QDR_SPREAD_GRID || matrix->spread > QDR_SPREAD_ROOT)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "matrix: spread is %d; use one of QDR_SPREAD_…",
-                        (int)matrix->spread);
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "matrix: spread is %d; use one of QDR_SPREAD_…", (int)matrix->spread);
     QDR_TRY(qdri_blocks_check(matrix->cols, "matrix"));
     QDR_TRY(rows_check(matrix));
     return matrix->spread == QDR_SPREAD_GRID ? axes_check(matrix) : QDR_OK;
@@ -114,13 +109,11 @@ void qdri_matrix_part(const qdr_matrix *matrix, const qdri_rank_place *place, qd
 
 static int splits(const qdr_matrix *matrix, int axis)
 {
-    return (matrix->split_cells && axis >= QDR_Z) ||
-           (matrix->split_cols && axis == (int)matrix->col_axis) ||
+    return (matrix->split_cells && axis >= QDR_Z) || (matrix->split_cols && axis == (int)matrix->col_axis) ||
            (matrix->scatter_rows && axis == (int)matrix->scatter_axis);
 }
 
-int qdri_matrix_serves(const qdr_matrix *matrix, const qdri_rank_place *from,
-                       const qdri_rank_place *to)
+int qdri_matrix_serves(const qdr_matrix *matrix, const qdri_rank_place *from, const qdri_rank_place *to)
 {
     if (matrix->spread != QDR_SPREAD_GRID) return 1;
     for (int axis = 0; axis < QDR_N_AXES; axis++)
@@ -149,9 +142,8 @@ void qdri_owned_overlap(const qdr_owned *a, const qdr_owned *b, qdri_overlap *ov
             const qdr_range cols = range_common(a->cols[i], b->cols[j]);
             const int64_t width = cols.end - cols.begin;
             if (width)
-                overlap->runs[overlap->n_runs++] = (qdri_run){
-                    width, a_col + cols.begin - a->cols[i].begin,
-                    b_col + cols.begin - b->cols[j].begin};
+                overlap->runs[overlap->n_runs++] = (qdri_run){width, a_col + cols.begin - a->cols[i].begin,
+                                                              b_col + cols.begin - b->cols[j].begin};
             n_cols += width;
             b_col += b->cols[j].end - b->cols[j].begin;
         }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Talk of the library: lines that go to the receiver set by qdr_set_log(), up to the level
- * QDR_DEBUG allows. */
+/* Talk of the library: lines that go to the receiver set by qdr_set_log(), up to the level QDR_DEBUG allows. */
 #ifndef QDRI_CORE_LOG_H
 #define QDRI_CORE_LOG_H
 

@@ -17,9 +17,7 @@ static qdr_status check_opts(const qdr_stack_opts *opts)
                         "QDR_OPTS_INIT",
                         opts->version, QDR_OPTS_INIT);
     if (!qdri_is_float(opts->dtype))
-        return QDR_FAIL(QDR_ERR_DTYPE,
-                        "stack: element type %d; layers compute in " QDRI_FLOAT_NAMES,
-                        (int)opts->dtype);
+        return QDR_FAIL(QDR_ERR_DTYPE, "stack: element type %d; layers compute in " QDRI_FLOAT_NAMES, (int)opts->dtype);
     if (opts->n_rows < 0 || opts->row_unit < 0)
         return QDR_FAIL(QDR_ERR_SHAPE,
                         "stack: n_rows %" PRId64 " and row_unit %" PRId64
@@ -31,20 +29,18 @@ static qdr_status check_opts(const qdr_stack_opts *opts)
                         "; use a multiple such as %" PRId64,
                         opts->row_unit, opts->n_rows, qdri_round_up(opts->n_rows, opts->row_unit));
     if (opts->overlap < 0 || opts->overlap > (QDR_OVERLAP_ALL | QDR_OVERLAP_NONE))
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "stack: overlap %d is no sum of QDR_OVERLAP_ flags",
-                        opts->overlap);
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "stack: overlap %d is no sum of QDR_OVERLAP_ flags", opts->overlap);
     if (opts->prefetch < 0)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "stack: prefetch %d may not be negative; 0 means as many as prefetch_bytes "
                         "have room for",
                         opts->prefetch);
     if (opts->panels < 0)
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "stack: panels %d may not be negative; 0 lets cost decide, 1 means none",
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "stack: panels %d may not be negative; 0 lets cost decide, 1 means none",
                         opts->panels);
     if (opts->batch_parts < 0 || opts->batch_parts > QDRI_MAX_BATCH_PARTS)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "stack: batch_parts %d; use 1 (or 0) to %d",
-                        opts->batch_parts, QDRI_MAX_BATCH_PARTS);
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "stack: batch_parts %d; use 1 (or 0) to %d", opts->batch_parts,
+                        QDRI_MAX_BATCH_PARTS);
     return qdri_check_product_type(opts->product_type, opts->dtype, "stack");
 }
 static int64_t cell_rows(const qdri_place *place, int64_t n_rows, int64_t unit)
@@ -69,8 +65,8 @@ static void empty(qdri_net *net)
                       .hazards = old.hazards};
 }
 
-qdr_status qdri_net_begin(qdri_net *net, const qdri_place *place,
-                          const int node_members[QDR_N_AXES], const qdr_stack_opts *opts)
+qdr_status qdri_net_begin(qdri_net *net, const qdri_place *place, const int node_members[QDR_N_AXES],
+                          const qdr_stack_opts *opts)
 {
     QDR_TRY(check_opts(opts));
     empty(net);
@@ -78,8 +74,7 @@ qdr_status qdri_net_begin(qdri_net *net, const qdri_place *place,
     net->opts = *opts;
     if (net->opts.row_unit == 0) net->opts.row_unit = 1;
     if (net->opts.overlap == 0) net->opts.overlap = QDR_OVERLAP_ALL;
-    for (int axis = 0; node_members && axis < QDR_N_AXES; axis++)
-        net->node_members[axis] = node_members[axis];
+    for (int axis = 0; node_members && axis < QDR_N_AXES; axis++) net->node_members[axis] = node_members[axis];
     net->grad_dtype = qdri_sum_type(opts->dtype);
     net->cell_rows = cell_rows(place, net->opts.n_rows, net->opts.row_unit);
     for (int i = 0; i < 4; i++) net->caller[i] = qdri_buffers_add(&net->buffers, QDRI_CALLER, 0);
@@ -115,11 +110,10 @@ qdr_status qdri_net_keep(qdri_net *net, const qdri_net_mark *mark, qdr_status st
 
 qdr_status qdri_node_add(qdri_net *net, const char *name, qdri_node_kind kind, qdri_node **node)
 {
-    QDR_TRY(qdri_list_grow((void **)&net->nodes, net->n_nodes, &net->node_capacity, sizeof **node,
-                           "a node of the stack"));
+    QDR_TRY(
+        qdri_list_grow((void **)&net->nodes, net->n_nodes, &net->node_capacity, sizeof **node, "a node of the stack"));
     *node = &net->nodes[net->n_nodes++];
-    **node = (qdri_node){
-        .kind = kind, .name = name, .out = -1, .parameter = -1, .saved = QDRI_NO_REF};
+    **node = (qdri_node){.kind = kind, .name = name, .out = -1, .parameter = -1, .saved = QDRI_NO_REF};
     return QDR_OK;
 }
 
@@ -136,16 +130,15 @@ void qdri_node_connect(qdri_net *net, qdri_node *node, int n_in, const qdr_edge 
 qdr_status qdri_edge_check(const qdri_net *net, qdr_edge edge, const char *who)
 {
     if (edge >= 0 && edge < net->n_edges) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: edge %d does not exist; the stack has edges 0 to %d",
-                    who, edge, net->n_edges - 1);
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: edge %d does not exist; the stack has edges 0 to %d", who, edge,
+                    net->n_edges - 1);
 }
 
 qdri_ref qdri_edge_rows(const qdri_edge *edge, qdri_ref ref, int64_t begin, int64_t end)
 {
     const size_t row_bytes = (size_t)edge->owned.n_cols * qdr_dtype_bytes(edge->dtype);
     if (ref.buffer < 0 || end - begin == edge->owned.n_rows) return ref;
-    return (qdri_ref){ref.buffer, ref.offset + (size_t)begin * row_bytes,
-                      (size_t)(end - begin) * row_bytes};
+    return (qdri_ref){ref.buffer, ref.offset + (size_t)begin * row_bytes, (size_t)(end - begin) * row_bytes};
 }
 
 int qdri_edge_scattered(const qdri_net *net, const qdri_edge *edge)
@@ -161,8 +154,8 @@ static int units_suffice(const qdri_net *net, int g, int64_t scatter_unit)
     return cell_rows(&last, net->opts.n_rows, net->opts.row_unit) / scatter_unit >= g;
 }
 
-qdr_matrix qdri_edge_matrix(const qdri_net *net, const qdr_block cols[QDR_MAX_BLOCKS],
-                            qdr_axis col_axis, qdr_layout layout, int64_t scatter_unit)
+qdr_matrix qdri_edge_matrix(const qdri_net *net, const qdr_block cols[QDR_MAX_BLOCKS], qdr_axis col_axis,
+                            qdr_layout layout, int64_t scatter_unit)
 {
     const qdr_axis scatter_axis = qdri_other_axis(col_axis);
     const int64_t unit = scatter_unit ? scatter_unit : 1;
@@ -183,14 +176,13 @@ qdr_matrix qdri_edge_matrix(const qdri_net *net, const qdr_block cols[QDR_MAX_BL
     return matrix;
 }
 
-qdr_status qdri_edge_add(qdri_net *net, const char *name, const qdr_matrix *matrix, qdr_dtype dtype,
-                         qdr_edge *edge)
+qdr_status qdri_edge_add(qdri_net *net, const char *name, const qdr_matrix *matrix, qdr_dtype dtype, qdr_edge *edge)
 {
     int64_t elems = 0;
     size_t bytes = 0;
     QDR_TRY(qdri_matrix_check(matrix));
-    QDR_TRY(qdri_list_grow((void **)&net->edges, net->n_edges, &net->edge_capacity,
-                           sizeof *net->edges, "an edge of the stack"));
+    QDR_TRY(qdri_list_grow((void **)&net->edges, net->n_edges, &net->edge_capacity, sizeof *net->edges,
+                           "an edge of the stack"));
     qdri_edge *added = &net->edges[net->n_edges];
     *added = (qdri_edge){.name = name,
                          .matrix = *matrix,
@@ -206,23 +198,19 @@ qdr_status qdri_edge_add(qdri_net *net, const char *name, const qdr_matrix *matr
     return QDR_OK;
 }
 
-qdr_status qdri_net_add_input(qdri_net *net, const char *name, const qdr_edge_desc *desc,
-                              int with_gradient, qdr_edge *edge)
+qdr_status qdri_net_add_input(qdri_net *net, const char *name, const qdr_edge_desc *desc, int with_gradient,
+                              qdr_edge *edge)
 {
     if (desc->col_axis != QDR_X && desc->col_axis != QDR_Y)
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "stack input: columns are split over x or y, not over axis %d",
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "stack input: columns are split over x or y, not over axis %d",
                         (int)desc->col_axis);
     if (desc->layout != QDR_REPLICATED && desc->layout != QDR_SCATTERED)
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "stack input: %d is no layout; use QDR_REPLICATED or QDR_SCATTERED",
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "stack input: %d is no layout; use QDR_REPLICATED or QDR_SCATTERED",
                         (int)desc->layout);
     if (desc->scatter_unit < 0)
-        return QDR_FAIL(QDR_ERR_SHAPE, "stack input: scatter_unit %" PRId64 " may not be negative",
-                        desc->scatter_unit);
+        return QDR_FAIL(QDR_ERR_SHAPE, "stack input: scatter_unit %" PRId64 " may not be negative", desc->scatter_unit);
     QDR_TRY(qdri_blocks_check(desc->cols, "stack input"));
-    const qdr_matrix matrix = qdri_edge_matrix(net, desc->cols, desc->col_axis, desc->layout,
-                                               desc->scatter_unit);
+    const qdr_matrix matrix = qdri_edge_matrix(net, desc->cols, desc->col_axis, desc->layout, desc->scatter_unit);
     QDR_TRY(qdri_edge_add(net, name, &matrix, net->opts.dtype, edge));
     net->edges[*edge].with_gradient = net->edges[*edge].keeps_gradient = with_gradient != 0;
     return QDR_OK;
@@ -238,8 +226,7 @@ qdr_status qdri_net_add_tokens(qdri_net *net, const char *name, qdr_edge *edge)
 
 /* ---- what was described ---- */
 
-void qdri_layer_largest(const qdri_net *net, const qdri_layer *layer, int64_t *m, int64_t *n,
-                        int64_t *k)
+void qdri_layer_largest(const qdri_net *net, const qdri_layer *layer, int64_t *m, int64_t *n, int64_t *k)
 {
     const qdri_parameter *w = &net->parameters[layer->weight];
     qdri_place first = net->place; /* the first parts are the largest */

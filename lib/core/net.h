@@ -27,8 +27,7 @@ typedef struct qdri_parameter {
     qdr_storage storage; /* of the block; AUTO: not chosen yet, which schedules take for OUT_IN */
     int64_t shard_elems; /* stored, with padding */
     int64_t shard_begin, n_elems; /* elements of the block that this rank stores */
-    int extra_sum; /* small ones: 1 + axis over which gradients are summed besides z and d; 0: none
-                    */
+    int extra_sum; /* small ones: 1 + axis over which gradients are summed besides z and d; 0: none */
     int decay, counted, first_copy;
     qdri_ref data, gradient;
 } qdri_parameter;
@@ -119,33 +118,28 @@ enum { QDRI_CALLER_X = 0, QDRI_CALLER_Y, QDRI_CALLER_DX, QDRI_CALLER_DY };
 /* Begins a description. *net is zero, or an older net, whose lists are used again.
  * node_members[axis]: of the axis' groups that span nodes, how many members are on the same one; 0:
  * none spans nodes (for panels that cost decides). NULL: none of any axis. */
-QDR_NODISCARD qdr_status qdri_net_begin(qdri_net *net, const qdri_place *place,
-                                        const int node_members[QDR_N_AXES],
+QDR_NODISCARD qdr_status qdri_net_begin(qdri_net *net, const qdri_place *place, const int node_members[QDR_N_AXES],
                                         const qdr_stack_opts *opts);
 void qdri_net_free(qdri_net *net);
 
 /* As qdr_stack_add_…(); nothing may be NULL. */
-QDR_NODISCARD qdr_status qdri_net_add_input(qdri_net *net, const char *name,
-                                            const qdr_edge_desc *desc, int with_gradient,
-                                            qdr_edge *edge);
+QDR_NODISCARD qdr_status qdri_net_add_input(qdri_net *net, const char *name, const qdr_edge_desc *desc,
+                                            int with_gradient, qdr_edge *edge);
 QDR_NODISCARD qdr_status qdri_net_add_tokens(qdri_net *net, const char *name, qdr_edge *edge);
-QDR_NODISCARD qdr_status qdri_net_add_linear(qdri_net *net, const qdr_linear_desc *desc,
-                                             qdr_edge in, qdr_edge *out);
-QDR_NODISCARD qdr_status qdri_net_add_embedding(qdri_net *net, const qdr_embedding_desc *desc,
-                                                qdr_edge tokens, qdr_edge *out);
+QDR_NODISCARD qdr_status qdri_net_add_linear(qdri_net *net, const qdr_linear_desc *desc, qdr_edge in, qdr_edge *out);
+QDR_NODISCARD qdr_status qdri_net_add_embedding(qdri_net *net, const qdr_embedding_desc *desc, qdr_edge tokens,
+                                                qdr_edge *out);
 /* table: the embedding's node; others are refused. */
-QDR_NODISCARD qdr_status qdri_net_add_tied_head(qdri_net *net, const char *name, int table,
-                                                qdr_layout out_layout, qdr_edge in, qdr_edge *out);
-QDR_NODISCARD qdr_status qdri_net_add_layer_norm(qdri_net *net, const char *name, double epsilon,
-                                                 qdr_edge in, qdr_edge *out);
-QDR_NODISCARD qdr_status qdri_net_add_attention(qdri_net *net, const char *name, int64_t head_size,
-                                                int64_t context, qdr_edge in, qdr_edge *out);
-QDR_NODISCARD qdr_status qdri_net_add_gelu(qdri_net *net, const char *name, qdr_edge in,
-                                           qdr_edge *out);
-QDR_NODISCARD qdr_status qdri_net_add_residual(qdri_net *net, const char *name, qdr_edge a,
-                                               qdr_edge b, qdr_edge *out);
-QDR_NODISCARD qdr_status qdri_net_add_cross_entropy(qdri_net *net, const char *name,
-                                                    qdr_edge logits, qdr_edge *targets);
+QDR_NODISCARD qdr_status qdri_net_add_tied_head(qdri_net *net, const char *name, int table, qdr_layout out_layout,
+                                                qdr_edge in, qdr_edge *out);
+QDR_NODISCARD qdr_status qdri_net_add_layer_norm(qdri_net *net, const char *name, double epsilon, qdr_edge in,
+                                                 qdr_edge *out);
+QDR_NODISCARD qdr_status qdri_net_add_attention(qdri_net *net, const char *name, int64_t head_size, int64_t context,
+                                                qdr_edge in, qdr_edge *out);
+QDR_NODISCARD qdr_status qdri_net_add_gelu(qdri_net *net, const char *name, qdr_edge in, qdr_edge *out);
+QDR_NODISCARD qdr_status qdri_net_add_residual(qdri_net *net, const char *name, qdr_edge a, qdr_edge b, qdr_edge *out);
+QDR_NODISCARD qdr_status qdri_net_add_cross_entropy(qdri_net *net, const char *name, qdr_edge logits,
+                                                    qdr_edge *targets);
 /* What the operation is and costs; its functions are not looked at. */
 QDR_NODISCARD qdr_status qdri_net_add_op(qdri_net *net, const qdr_op_desc *desc, qdr_edge *out);
 /* How a layer's W lies in memory; before qdri_net_build(). */
@@ -156,10 +150,7 @@ void qdri_net_set_algorithms(qdri_net *net, int node, const int algorithms[QDRI_
 /* ---- what was described ---- */
 
 QDR_NODISCARD qdr_status qdri_edge_check(const qdri_net *net, qdr_edge edge, const char *who);
-static inline int64_t qdri_edge_elems(const qdri_edge *edge)
-{
-    return edge->owned.n_rows * edge->owned.n_cols;
-}
+static inline int64_t qdri_edge_elems(const qdri_edge *edge) { return edge->owned.n_rows * edge->owned.n_cols; }
 static inline size_t qdri_edge_bytes(const qdri_edge *edge)
 {
     return (size_t)qdri_edge_elems(edge) * qdr_dtype_bytes(edge->dtype);
@@ -175,10 +166,8 @@ static inline int qdri_node_is_layer(const qdri_node *node)
 /* State that an operation keeps of rows [begin, end). */
 qdri_ref qdri_saved_rows(const qdri_net *net, const qdri_node *node, int64_t begin, int64_t end);
 /* A layer's sizes on the rank that has most; equal on all ranks. */
-void qdri_layer_largest(const qdri_net *net, const qdri_layer *layer, int64_t *m, int64_t *n,
-                        int64_t *k);
-/* Into how many parts the rows of the stack are cut, where a cell has enough of them; equal on all
- * ranks. */
+void qdri_layer_largest(const qdri_net *net, const qdri_layer *layer, int64_t *m, int64_t *n, int64_t *k);
+/* Into how many parts the rows of the stack are cut, where a cell has enough of them; equal on all ranks. */
 int qdri_net_batch_parts(const qdri_net *net);
 
 /* ---- memory and task lists: net_build.c, net_schedules.c ---- */
@@ -187,8 +176,7 @@ int qdri_net_batch_parts(const qdri_net *net);
 typedef enum qdri_gradient_mode {
     QDRI_GRADIENT_OVERWRITE = 0,
     QDRI_GRADIENT_ADD_TO_PARTIAL, /* what is there still lacks sums: every copy adds */
-    QDRI_GRADIENT_ADD_TO_COMPLETE /* what is there is complete: one copy adds, the others overwrite
-                                   */
+    QDRI_GRADIENT_ADD_TO_COMPLETE /* what is there is complete: one copy adds, the others overwrite */
 } qdri_gradient_mode;
 #define QDRI_N_BACKWARDS 6
 
@@ -206,12 +194,9 @@ QDR_NODISCARD qdr_status qdri_net_build(qdri_net *net, qdri_net_lists *lists);
 QDR_NODISCARD qdr_status qdri_net_forward(qdri_net *net, qdri_schedule *schedule);
 QDR_NODISCARD qdr_status qdri_net_backward(qdri_net *net, qdri_gradient_mode mode, int deferred,
                                            qdri_schedule *schedule);
-/* A linear layer alone, on the caller's memory. flags: QDR_DEFER_SYNC, QDR_DX_ACCUMULATE,
- * QDR_NO_DX.
- */
-QDR_NODISCARD qdr_status qdri_net_layer_forward(qdri_net *net, int node, int accumulate_y,
-                                                qdri_schedule *schedule);
-QDR_NODISCARD qdr_status qdri_net_layer_backward(qdri_net *net, int node, int flags,
-                                                 qdri_gradient_mode mode, qdri_schedule *schedule);
+/* A linear layer alone, on the caller's memory. flags: QDR_DEFER_SYNC, QDR_DX_ACCUMULATE, QDR_NO_DX. */
+QDR_NODISCARD qdr_status qdri_net_layer_forward(qdri_net *net, int node, int accumulate_y, qdri_schedule *schedule);
+QDR_NODISCARD qdr_status qdri_net_layer_backward(qdri_net *net, int node, int flags, qdri_gradient_mode mode,
+                                                 qdri_schedule *schedule);
 
 #endif

@@ -12,8 +12,7 @@ static qdr_status try_layer_calls(qdri_net *net, int node, qdri_schedule *single
         QDR_TRY(qdri_net_layer_forward(net, node, accumulate, single));
     for (int mode = QDRI_GRADIENT_OVERWRITE; mode <= QDRI_GRADIENT_ADD_TO_COMPLETE; mode++)
         for (int i = 0; i < 3; i++)
-            QDR_TRY(
-                qdri_net_layer_backward(net, node, dx_flags[i], (qdri_gradient_mode)mode, single));
+            QDR_TRY(qdri_net_layer_backward(net, node, dx_flags[i], (qdri_gradient_mode)mode, single));
     return QDR_OK;
 }
 
@@ -35,8 +34,7 @@ static void place_edges(qdri_net *net)
         qdri_edge *edge = &net->edges[i];
         edge->value = qdri_buffers_add(&net->buffers, QDRI_ACTIVATIONS, qdri_edge_bytes(edge));
         if (edge->keeps_gradient)
-            edge->gradient = qdri_buffers_add(&net->buffers, QDRI_ACTIVATIONS,
-                                              qdri_edge_bytes(edge));
+            edge->gradient = qdri_buffers_add(&net->buffers, QDRI_ACTIVATIONS, qdri_edge_bytes(edge));
     }
 }
 
@@ -46,8 +44,7 @@ static void place_nodes(qdri_net *net)
     for (int i = 0; i < net->n_nodes; i++) {
         qdri_node *node = &net->nodes[i];
         if (!qdri_node_is_layer(node)) {
-            if (node->saved_bytes)
-                node->saved = qdri_buffers_add(&net->buffers, QDRI_ACTIVATIONS, node->saved_bytes);
+            if (node->saved_bytes) node->saved = qdri_buffers_add(&net->buffers, QDRI_ACTIVATIONS, node->saved_bytes);
             if (node->work_bytes > work_bytes) work_bytes = node->work_bytes;
         } else if (node->u.layer.shape.in_scattered && !node->u.layer.shape.drop_gathered) {
             const size_t bytes = (size_t)net->cell_rows * (size_t)node->u.layer.shape.k *
@@ -64,8 +61,7 @@ static void place_nodes(qdri_net *net)
 static qdr_status make_schedules_once(qdri_net *net, qdri_net_lists *lists)
 {
     for (int i = 0; i < net->n_nodes; i++)
-        if (net->nodes[i].kind == QDRI_NODE_LINEAR)
-            QDR_TRY(try_layer_calls(net, i, &lists->single));
+        if (net->nodes[i].kind == QDRI_NODE_LINEAR) QDR_TRY(try_layer_calls(net, i, &lists->single));
     if (!runs_whole(net)) return QDR_OK;
     QDR_TRY(qdri_net_forward(net, &lists->forward));
     for (int i = 0; i < QDRI_N_BACKWARDS; i++)

@@ -19,8 +19,8 @@ static qdr_status check_inputs(const qdri_net *net, const char *who, int n_in, c
 }
 
 /* A node that makes an edge. What is left to do with the node cannot fail, or is taken back. */
-static qdr_status add_node(qdri_net *net, const char *who, qdri_node_kind kind,
-                           const qdr_matrix *out_matrix, qdr_edge *out, qdri_node **node)
+static qdr_status add_node(qdri_net *net, const char *who, qdri_node_kind kind, const qdr_matrix *out_matrix,
+                           qdr_edge *out, qdri_node **node)
 {
     QDR_TRY(qdri_node_add(net, who, kind, node));
     return qdri_edge_add(net, who, out_matrix, net->opts.dtype, out);
@@ -42,14 +42,12 @@ static qdr_status add_norm_parameters(qdri_net *net, qdri_node *node, const qdri
     return QDR_OK;
 }
 
-static qdr_status add_layer_norm(qdri_net *net, const char *who, double epsilon, qdr_edge in,
-                                 qdr_edge *out)
+static qdr_status add_layer_norm(qdri_net *net, const char *who, double epsilon, qdr_edge in, qdr_edge *out)
 {
     qdri_node *node = NULL;
     QDR_TRY(check_inputs(net, who, 1, &in));
     if (!(epsilon >= 0))
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: epsilon %g; use a number ≥ 0, 0 means 1e-5", who,
-                        epsilon);
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: epsilon %g; use a number ≥ 0, 0 means 1e-5", who, epsilon);
     const qdr_matrix matrix = net->edges[in].matrix;
     QDR_TRY(add_node(net, who, QDRI_NODE_NORM, &matrix, out, &node));
     const qdri_edge *edge = &net->edges[in];
@@ -62,32 +60,30 @@ static qdr_status add_layer_norm(qdri_net *net, const char *who, double epsilon,
                                     .dtype = net->opts.dtype};
     const double elems = (double)qdri_edge_elems(edge), bytes = (double)qdri_edge_bytes(edge);
     node->cost = (qdr_op_cost){8 * elems, 14 * elems, 3 * bytes, 5 * bytes};
-    QDR_TRY(qdri_norm_bytes(&node->u.norm, net->place.size[edge->matrix.col_axis],
-                            &node->saved_bytes, &node->work_bytes));
+    QDR_TRY(
+        qdri_norm_bytes(&node->u.norm, net->place.size[edge->matrix.col_axis], &node->saved_bytes, &node->work_bytes));
     QDR_TRY(add_norm_parameters(net, node, edge));
     qdri_node_connect(net, node, 1, &in, *out);
     return QDR_OK;
 }
 
-qdr_status qdri_net_add_layer_norm(qdri_net *net, const char *name, double epsilon, qdr_edge in,
-                                   qdr_edge *out)
+qdr_status qdri_net_add_layer_norm(qdri_net *net, const char *name, double epsilon, qdr_edge in, qdr_edge *out)
 {
     const qdri_net_mark before = qdri_net_mark_of(net);
     return qdri_net_keep(net, &before, add_layer_norm(net, name, epsilon, in, out));
 }
 
-static qdr_status check_attention(const qdri_net *net, const char *who, int64_t head_size,
-                                  int64_t context, const qdri_edge *edge)
+static qdr_status check_attention(const qdri_net *net, const char *who, int64_t head_size, int64_t context,
+                                  const qdri_edge *edge)
 {
     const qdr_block *b = edge->matrix.cols;
     if (head_size < 1 || context < 1 || net->opts.row_unit % context)
         return QDR_FAIL(QDR_ERR_SHAPE,
                         "%s: head size %" PRId64 ", context %" PRId64
-                        ": both must be ≥ 1, and the stack's row_unit %" PRId64
-                        " a multiple of the context",
+                        ": both must be ≥ 1, and the stack's row_unit %" PRId64 " a multiple of the context",
                         who, head_size, context, net->opts.row_unit);
-    if (qdri_blocks_count(b) != 3 || b[0].unit < 1 || b[0].unit % head_size ||
-        b[1].unit != head_size || b[2].unit != head_size)
+    if (qdri_blocks_count(b) != 3 || b[0].unit < 1 || b[0].unit % head_size || b[1].unit != head_size ||
+        b[2].unit != head_size)
         return QDR_FAIL(QDR_ERR_SHAPE,
                         "%s: the input '%s' must have three blocks: queries in a unit of whole "
                         "heads, keys and values in units of the head size %" PRId64,
@@ -97,8 +93,7 @@ static qdr_status check_attention(const qdri_net *net, const char *who, int64_t 
                         "%s: %" PRId64 " query heads, %" PRId64 " key heads, %" PRId64
                         " value heads: keys and values must be equally many, and divide the "
                         "queries",
-                        who, b[0].width / head_size, b[1].width / head_size,
-                        b[2].width / head_size);
+                        who, b[0].width / head_size, b[1].width / head_size, b[2].width / head_size);
     if (qdri_edge_scattered(net, edge) && edge->matrix.scatter_unit % context)
         return QDR_FAIL(QDR_ERR_SHAPE,
                         "%s: rows of '%s' are scattered in units of %" PRId64
@@ -107,8 +102,8 @@ static qdr_status check_attention(const qdri_net *net, const char *who, int64_t 
     return QDR_OK;
 }
 
-static qdr_status add_attention(qdri_net *net, const char *who, int64_t head_size, int64_t context,
-                                qdr_edge in, qdr_edge *out)
+static qdr_status add_attention(qdri_net *net, const char *who, int64_t head_size, int64_t context, qdr_edge in,
+                                qdr_edge *out)
 {
     qdri_node *node = NULL;
     QDR_TRY(check_inputs(net, who, 1, &in));
@@ -128,18 +123,16 @@ static qdr_status add_attention(qdri_net *net, const char *who, int64_t head_siz
     qdri_key_heads_plan(edge->matrix.cols, &edge->owned, axis, net->place.size[axis], local, keys);
     node->needs_all_rows = keys->gathered;
     node->overwrites_only = 1;
-    const double products = 2.0 * (double)edge->owned.n_rows * (double)context *
-                            (double)(local->n_heads * head_size);
+    const double products = 2.0 * (double)edge->owned.n_rows * (double)context * (double)(local->n_heads * head_size);
     const double bytes = (double)qdri_edge_bytes(edge);
-    node->cost = (qdr_op_cost){products, 2.5 * products, 1.5 * bytes,
-                               3 * bytes}; /* causal: half of the 2·2·T·T·hs */
+    node->cost = (qdr_op_cost){products, 2.5 * products, 1.5 * bytes, 3 * bytes}; /* causal: half of the 2·2·T·T·hs */
     QDR_TRY(qdri_key_heads_sizes(local, keys, &node->saved_bytes, &node->work_bytes));
     qdri_node_connect(net, node, 1, &in, *out);
     return QDR_OK;
 }
 
-qdr_status qdri_net_add_attention(qdri_net *net, const char *name, int64_t head_size,
-                                  int64_t context, qdr_edge in, qdr_edge *out)
+qdr_status qdri_net_add_attention(qdri_net *net, const char *name, int64_t head_size, int64_t context, qdr_edge in,
+                                  qdr_edge *out)
 {
     const qdri_net_mark before = qdri_net_mark_of(net);
     return qdri_net_keep(net, &before, add_attention(net, name, head_size, context, in, out));
@@ -151,8 +144,7 @@ static qdr_status add_gelu(qdri_net *net, const char *who, qdr_edge in, qdr_edge
     QDR_TRY(check_inputs(net, who, 1, &in));
     const qdr_matrix matrix = net->edges[in].matrix;
     QDR_TRY(add_node(net, who, QDRI_NODE_GELU, &matrix, out, &node));
-    const double elems = (double)qdri_edge_elems(&net->edges[in]),
-                 bytes = (double)qdri_edge_bytes(&net->edges[in]);
+    const double elems = (double)qdri_edge_elems(&net->edges[in]), bytes = (double)qdri_edge_bytes(&net->edges[in]);
     node->cost = (qdr_op_cost){12 * elems, 20 * elems, 2 * bytes, 3 * bytes};
     node->in_place = 1;
     qdri_node_connect(net, node, 1, &in, *out);
@@ -167,8 +159,8 @@ qdr_status qdri_net_add_gelu(qdri_net *net, const char *name, qdr_edge in, qdr_e
 
 static int same_layout(const qdr_matrix *a, const qdr_matrix *b)
 {
-    return a->split_cols == b->split_cols && a->col_axis == b->col_axis &&
-           a->scatter_rows == b->scatter_rows && a->scatter_unit == b->scatter_unit;
+    return a->split_cols == b->split_cols && a->col_axis == b->col_axis && a->scatter_rows == b->scatter_rows &&
+           a->scatter_unit == b->scatter_unit;
 }
 
 static qdr_status add_residual(qdri_net *net, const char *who, const qdr_edge in[2], qdr_edge *out)
@@ -176,8 +168,7 @@ static qdr_status add_residual(qdri_net *net, const char *who, const qdr_edge in
     qdri_node *node = NULL;
     QDR_TRY(check_inputs(net, who, 2, in));
     const qdri_edge *first = &net->edges[in[0]], *second = &net->edges[in[1]];
-    if (!qdri_blocks_equal(first->matrix.cols, second->matrix.cols) ||
-        !same_layout(&first->matrix, &second->matrix))
+    if (!qdri_blocks_equal(first->matrix.cols, second->matrix.cols) || !same_layout(&first->matrix, &second->matrix))
         return QDR_FAIL(QDR_ERR_SHAPE,
                         "%s: edges '%s' (%" PRId64 " features) and '%s' (%" PRId64
                         ") differ in blocks, axis or layout; both must be alike",
@@ -193,22 +184,19 @@ static qdr_status add_residual(qdri_net *net, const char *who, const qdr_edge in
     return QDR_OK;
 }
 
-qdr_status qdri_net_add_residual(qdri_net *net, const char *name, qdr_edge a, qdr_edge b,
-                                 qdr_edge *out)
+qdr_status qdri_net_add_residual(qdri_net *net, const char *name, qdr_edge a, qdr_edge b, qdr_edge *out)
 {
     const qdri_net_mark before = qdri_net_mark_of(net);
     const qdr_edge in[2] = {a, b};
     return qdri_net_keep(net, &before, add_residual(net, name, in, out));
 }
 
-static qdr_status add_cross_entropy(qdri_net *net, const char *who, qdr_edge logits,
-                                    qdr_edge *targets)
+static qdr_status add_cross_entropy(qdri_net *net, const char *who, qdr_edge logits, qdr_edge *targets)
 {
     qdri_node *node = NULL;
     QDR_TRY(check_inputs(net, who, 1, &logits));
     if (qdri_blocks_count(net->edges[logits].matrix.cols) != 1 || net->edges[logits].n_uses)
-        return QDR_FAIL(QDR_ERR_SHAPE,
-                        "%s: '%s' must be one block of logits that nothing else reads", who,
+        return QDR_FAIL(QDR_ERR_SHAPE, "%s: '%s' must be one block of logits that nothing else reads", who,
                         net->edges[logits].name);
     qdr_matrix matrix = net->edges[logits].matrix;
     memset(matrix.cols, 0, sizeof matrix.cols);
@@ -227,14 +215,12 @@ static qdr_status add_cross_entropy(qdri_net *net, const char *who, qdr_edge log
     node->overwrites_only = 1;
     const double elems = (double)qdri_edge_elems(edge), bytes = (double)qdri_edge_bytes(edge);
     node->cost = (qdr_op_cost){5 * elems, 4 * elems, 2 * bytes, 2 * bytes};
-    QDR_TRY(
-        qdri_cross_entropy_bytes(&node->u.cross_entropy, &node->saved_bytes, &node->work_bytes));
+    QDR_TRY(qdri_cross_entropy_bytes(&node->u.cross_entropy, &node->saved_bytes, &node->work_bytes));
     qdri_node_connect(net, node, 2, (const qdr_edge[]){logits, *targets}, -1);
     return QDR_OK;
 }
 
-qdr_status qdri_net_add_cross_entropy(qdri_net *net, const char *name, qdr_edge logits,
-                                      qdr_edge *targets)
+qdr_status qdri_net_add_cross_entropy(qdri_net *net, const char *name, qdr_edge logits, qdr_edge *targets)
 {
     const qdri_net_mark before = qdri_net_mark_of(net);
     return qdri_net_keep(net, &before, add_cross_entropy(net, name, logits, targets));
@@ -243,8 +229,8 @@ qdr_status qdri_net_add_cross_entropy(qdri_net *net, const char *name, qdr_edge 
 static qdr_status check_op(const qdri_net *net, const qdr_op_desc *desc, const char *who)
 {
     if (desc->n_in < 1 || desc->n_in > QDR_MAX_OP_INPUTS)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: %d inputs; an operation reads 1 to %d edges", who,
-                        desc->n_in, QDR_MAX_OP_INPUTS);
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: %d inputs; an operation reads 1 to %d edges", who, desc->n_in,
+                        QDR_MAX_OP_INPUTS);
     for (int i = 0; i < desc->n_in; i++) {
         QDR_TRY(qdri_edge_check(net, desc->in[i], who));
         if (!same_layout(&net->edges[desc->in[0]].matrix, &net->edges[desc->in[i]].matrix))

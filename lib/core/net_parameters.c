@@ -28,8 +28,7 @@ static void find_shard(const qdri_net *net, qdri_parameter *p)
     if (!p->flat_over_z) p->shard_elems = elems;
 }
 
-/* Copies exist on the axes that split nothing: which of them counts, and which of them is the first
- * of all. */
+/* Copies exist on the axes that split nothing: which of them counts, and which of them is the first of all. */
 static void find_copies(const qdri_net *net, const qdri_parameter_desc *desc, qdri_parameter *p)
 {
     const int *at = net->place.coordinate;
@@ -83,8 +82,7 @@ size_t qdri_largest_gathered_bytes(const qdri_net *net)
     int64_t most = 0;
     for (int i = 0; i < net->n_parameters; i++) {
         const qdri_parameter *p = &net->parameters[i];
-        const int64_t elems = qdri_blocks_part(p->rows, p->row_parts, 0) *
-                              qdri_blocks_part(p->cols, p->col_parts, 0);
+        const int64_t elems = qdri_blocks_part(p->rows, p->row_parts, 0) * qdri_blocks_part(p->cols, p->col_parts, 0);
         const int64_t gathered = p->flat_over_z ? gz * shard_elems(net, elems, gz) : 0;
         if (gathered > most) most = gathered;
     }
@@ -99,10 +97,8 @@ void qdri_parameters_place(qdri_net *net)
     for (int i = 0; i < net->n_parameters; i++) {
         qdri_parameter *p = &net->parameters[i];
         const size_t elems = (size_t)p->shard_elems;
-        p->data = qdri_buffers_add(&net->buffers, QDRI_PARAMETERS,
-                                   elems * qdr_dtype_bytes(net->opts.dtype));
-        if (p->flat_over_z)
-            p->gradient = qdri_buffers_add(&net->buffers, QDRI_GRADIENTS, elems * grad_bytes);
+        p->data = qdri_buffers_add(&net->buffers, QDRI_PARAMETERS, elems * qdr_dtype_bytes(net->opts.dtype));
+        if (p->flat_over_z) p->gradient = qdri_buffers_add(&net->buffers, QDRI_GRADIENTS, elems * grad_bytes);
     }
     for (int class = 0; class < 3; class ++) {
         net->small_begin[class] = net->n_small;
@@ -115,9 +111,7 @@ void qdri_parameters_place(qdri_net *net)
         }
         net->small_end[class] = net->n_small;
     }
-    net->small_gradients = qdri_buffers_add(&net->buffers, QDRI_GRADIENTS,
-                                            (size_t)net->n_small * grad_bytes);
+    net->small_gradients = qdri_buffers_add(&net->buffers, QDRI_GRADIENTS, (size_t)net->n_small * grad_bytes);
     for (int i = 0; i < net->n_parameters; i++)
-        if (!net->parameters[i].flat_over_z)
-            net->parameters[i].gradient.buffer = net->small_gradients.buffer;
+        if (!net->parameters[i].flat_over_z) net->parameters[i].gradient.buffer = net->small_gradients.buffer;
 }

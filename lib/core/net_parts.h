@@ -14,15 +14,14 @@ qdri_net_mark qdri_net_mark_of(const qdri_net *net);
 /* Passes `status` on; after an error the net has what it had at the mark. */
 QDR_NODISCARD qdr_status qdri_net_keep(qdri_net *net, const qdri_net_mark *mark, qdr_status status);
 /* A node without inputs or output; *node is good until the next one comes. */
-QDR_NODISCARD qdr_status qdri_node_add(qdri_net *net, const char *name, qdri_node_kind kind,
-                                       qdri_node **node);
+QDR_NODISCARD qdr_status qdri_node_add(qdri_net *net, const char *name, qdri_node_kind kind, qdri_node **node);
 /* Gives the node its inputs, which it uses from now on. */
 void qdri_node_connect(qdri_net *net, qdri_node *node, int n_in, const qdr_edge *in, qdr_edge out);
-QDR_NODISCARD qdr_status qdri_edge_add(qdri_net *net, const char *name, const qdr_matrix *matrix,
-                                       qdr_dtype dtype, qdr_edge *edge);
+QDR_NODISCARD qdr_status qdri_edge_add(qdri_net *net, const char *name, const qdr_matrix *matrix, qdr_dtype dtype,
+                                       qdr_edge *edge);
 /* The matrix of an edge whose columns are split over col_axis (x or y). */
-qdr_matrix qdri_edge_matrix(const qdri_net *net, const qdr_block cols[QDR_MAX_BLOCKS],
-                            qdr_axis col_axis, qdr_layout layout, int64_t scatter_unit);
+qdr_matrix qdri_edge_matrix(const qdri_net *net, const qdr_block cols[QDR_MAX_BLOCKS], qdr_axis col_axis,
+                            qdr_layout layout, int64_t scatter_unit);
 static inline qdr_axis qdri_other_axis(qdr_axis axis) { return axis == QDR_X ? QDR_Y : QDR_X; }
 
 /* net_parameters.c */
@@ -35,16 +34,14 @@ typedef struct qdri_parameter_desc {
     int extra_sum; /* 1 + axis; 0: none */
 } qdri_parameter_desc;
 /* Of the last node. */
-QDR_NODISCARD qdr_status qdri_parameter_add(qdri_net *net, const qdri_parameter_desc *desc,
-                                            int *index);
+QDR_NODISCARD qdr_status qdri_parameter_add(qdri_net *net, const qdri_parameter_desc *desc, int *index);
 /* Bytes of the largest whole W of any rank; the same on all ranks. */
 size_t qdri_largest_gathered_bytes(const qdri_net *net);
 /* Gives all parameters their buffers. */
 void qdri_parameters_place(qdri_net *net);
 
 /* net_layers.c */
-QDR_NODISCARD qdr_status qdri_check_product_type(qdr_product_type type, qdr_dtype dtype,
-                                                 const char *who);
+QDR_NODISCARD qdr_status qdri_check_product_type(qdr_product_type type, qdr_dtype dtype, const char *who);
 
 /* net_panels.c */
 /* Row panels of the layer's products: `wanted`, or 0: as the net's options say. */

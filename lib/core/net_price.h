@@ -15,8 +15,7 @@
  * @retval QDR_ERR_ARGUMENT  the machine lacks something
  * @retval QDR_ERR_DTYPE     it cannot do the net's type
  * @retval QDR_ERR_MEMORY */
-QDR_NODISCARD qdr_status qdri_net_price(const qdri_net *net, const char *order,
-                                        const qdr_machine *machine, const qdri_schedule *schedule,
-                                        double *secs, double *end_secs);
+QDR_NODISCARD qdr_status qdri_net_price(const qdri_net *net, const char *order, const qdr_machine *machine,
+                                        const qdri_schedule *schedule, double *secs, double *end_secs);
 
 #endif

@@ -21,8 +21,7 @@ static void begin_whole(qdri_builder *builder, qdri_net *net, qdri_schedule *sch
 static void plan_weight(qdri_builder *builder, const qdri_net *net, const qdri_layer *layer)
 {
     const qdri_parameter *w = &net->parameters[layer->weight];
-    qdri_plan_weight(builder, layer->shape.node, layer->shape.name, w->data, w->shard_elems,
-                     layer->shape.dtype);
+    qdri_plan_weight(builder, layer->shape.node, layer->shape.name, w->data, w->shard_elems, layer->shape.dtype);
 }
 
 static qdri_layer_refs layer_refs(const qdri_net *net, const qdri_node *node)
@@ -49,8 +48,7 @@ qdri_ref qdri_saved_rows(const qdri_net *net, const qdri_node *node, int64_t beg
     const int64_t n_rows = net->edges[node->in[0]].owned.n_rows;
     if (node->saved.buffer < 0 || end - begin == n_rows) return node->saved;
     const size_t row_bytes = node->saved_bytes / (size_t)n_rows;
-    return (qdri_ref){node->saved.buffer, (size_t)begin * row_bytes,
-                      (size_t)(end - begin) * row_bytes};
+    return (qdri_ref){node->saved.buffer, (size_t)begin * row_bytes, (size_t)(end - begin) * row_bytes};
 }
 
 /* Two numbers. */
@@ -61,8 +59,8 @@ static qdri_ref loss_of_part(const qdri_net *net, int part)
 }
 
 /* The rows of a part, where the operation takes parts. */
-static void op_rows(const qdri_builder *builder, const qdri_net *net, const qdri_node *node,
-                    int part, int64_t *begin, int64_t *end)
+static void op_rows(const qdri_builder *builder, const qdri_net *net, const qdri_node *node, int part, int64_t *begin,
+                    int64_t *end)
 {
     *begin = 0;
     *end = net->edges[node->in[0]].owned.n_rows;
@@ -70,12 +68,10 @@ static void op_rows(const qdri_builder *builder, const qdri_net *net, const qdri
 }
 
 /* An operation on rows [begin, end); its share of the flops. */
-static qdri_task op_task(const qdri_net *net, int number, qdri_task_kind kind, int64_t begin,
-                         int64_t end)
+static qdri_task op_task(const qdri_net *net, int number, qdri_task_kind kind, int64_t begin, int64_t end)
 {
     const qdri_node *node = &net->nodes[number];
-    const double flops = kind == QDRI_TASK_FORWARD ? node->cost.forward_flops
-                                                   : node->cost.backward_flops;
+    const double flops = kind == QDRI_TASK_FORWARD ? node->cost.forward_flops : node->cost.backward_flops;
     const int64_t n_rows = net->edges[node->in[0]].owned.n_rows;
     return (qdri_task){.kind = kind,
                        .node = number,
@@ -97,8 +93,7 @@ static void add_op_forward(qdri_builder *builder, const qdri_net *net, int numbe
         task.reads[i] = qdri_edge_rows(edge, edge->value, begin, end);
     }
     task.n_writes = 2;
-    task.writes[0] = node->out >= 0 ? qdri_edge_rows(&net->edges[node->out],
-                                                     net->edges[node->out].value, begin, end)
+    task.writes[0] = node->out >= 0 ? qdri_edge_rows(&net->edges[node->out], net->edges[node->out].value, begin, end)
                                     : loss_of_part(net, part);
     task.writes[1] = qdri_saved_rows(net, node, begin, end);
     qdri_schedule_add(builder, &task);
@@ -138,9 +133,8 @@ static int is_summed(const qdri_net *net, qdr_axis axis) { return net->place.siz
 static int ends_segment(const qdri_net *net, int number, int next, int backward)
 {
     const qdri_node *node = &net->nodes[number];
-    if (node->needs_all_rows ||
-        (next >= 0 && next < net->n_nodes &&
-         (net->nodes[next].needs_all_rows || net->nodes[next].kind == QDRI_NODE_EMBEDDING)))
+    if (node->needs_all_rows || (next >= 0 && next < net->n_nodes &&
+                                 (net->nodes[next].needs_all_rows || net->nodes[next].kind == QDRI_NODE_EMBEDDING)))
         return 1;
     if (!qdri_node_is_layer(node)) return 0;
     const qdri_layer_shape *shape = &node->u.layer.shape;
@@ -178,14 +172,13 @@ qdr_status qdri_net_forward(qdri_net *net, qdri_schedule *schedule)
         qdri_builder_hold(&builder);
     }
     qdri_builder_release(&builder);
-    for (int part = 0; part < builder.n_parts; part++)
-        end_node(&builder, net, net->n_nodes - 1, part);
+    for (int part = 0; part < builder.n_parts; part++) end_node(&builder, net, net->n_nodes - 1, part);
     return qdri_builder_end(&builder);
 }
 
 /* Adds b to a (or copies it there), as large as an edge. */
-static void add_edge_task(qdri_builder *builder, const qdri_edge *edge, int number,
-                          const char *name, qdri_ref a, qdri_ref b, int accumulate)
+static void add_edge_task(qdri_builder *builder, const qdri_edge *edge, int number, const char *name, qdri_ref a,
+                          qdri_ref b, int accumulate)
 {
     const int part_before = builder->part;
     for (int part = 0; part < builder->n_parts; part++) {
@@ -215,8 +208,7 @@ static qdri_ref take_edge(qdri_builder *builder, const qdri_edge *edge)
 
 /* Where a node writes the gradient of one of its inputs; *accumulate where another node has written
  * it before. A gradient that is shared with another edge is copied before it is added to. */
-static qdri_ref gradient_target(qdri_builder *builder, qdri_net *net, int input, int number,
-                                int *accumulate)
+static qdri_ref gradient_target(qdri_builder *builder, qdri_net *net, int input, int number, int *accumulate)
 {
     qdri_edge *edge = &net->edges[input];
     *accumulate = edge->d.buffer >= 0;
@@ -240,10 +232,8 @@ static int is_only_user(const qdri_builder *builder, const qdri_edge *edge)
            builder->buffers->items[edge->d.buffer].busy == 1;
 }
 
-/* The same of an operation. Where nobody needs the output's gradient any more, that of the input
- * takes its place. */
-static qdri_ref op_gradient_target(qdri_builder *builder, qdri_net *net, int number, int i,
-                                   int *accumulate)
+/* The same of an operation. Where nobody needs the output's gradient any more, that of the input takes its place. */
+static qdri_ref op_gradient_target(qdri_builder *builder, qdri_net *net, int number, int i, int *accumulate)
 {
     const qdri_node *node = &net->nodes[number];
     qdri_edge *edge = &net->edges[node->in[i]];
@@ -302,8 +292,7 @@ static void add_op_backward_part(qdri_builder *builder, const qdri_net *net, int
     task.accumulate = accumulates;
     task.n_writes = node->n_in;
     task.n_reads = 1 + node->n_in;
-    task.reads[0] = node->out >= 0 ? qdri_edge_rows(&net->edges[node->out], net->edges[node->out].d,
-                                                    begin, end)
+    task.reads[0] = node->out >= 0 ? qdri_edge_rows(&net->edges[node->out], net->edges[node->out].d, begin, end)
                                    : QDRI_NO_REF;
     for (int i = 0; i < node->n_in; i++) {
         const qdri_edge *edge = &net->edges[node->in[i]];
@@ -315,8 +304,7 @@ static void add_op_backward_part(qdri_builder *builder, const qdri_net *net, int
     qdri_schedule_add(builder, &task);
 }
 
-static void add_op_backward(qdri_builder *builder, qdri_net *net, int number,
-                            int accumulate_parameters)
+static void add_op_backward(qdri_builder *builder, qdri_net *net, int number, int accumulate_parameters)
 {
     const qdri_node *node = &net->nodes[number];
     qdri_ref late[QDR_MAX_OP_INPUTS], unwanted[QDR_MAX_OP_INPUTS], writes[QDR_MAX_OP_INPUTS];
@@ -349,22 +337,19 @@ static void add_op_backward(qdri_builder *builder, qdri_net *net, int number,
 }
 
 /* How one layer's gradients are written in a mode. */
-static qdri_backward_mode layer_mode(const qdri_net *net, const qdri_layer *layer,
-                                     qdri_gradient_mode mode, int deferred)
+static qdri_backward_mode layer_mode(const qdri_net *net, const qdri_layer *layer, qdri_gradient_mode mode,
+                                     int deferred)
 {
-    const int partial = mode == QDRI_GRADIENT_ADD_TO_PARTIAL,
-              complete = mode == QDRI_GRADIENT_ADD_TO_COMPLETE;
+    const int partial = mode == QDRI_GRADIENT_ADD_TO_PARTIAL, complete = mode == QDRI_GRADIENT_ADD_TO_COMPLETE;
     const int small_first = layer->bias >= 0 && net->parameters[layer->bias].first_copy;
     return (qdri_backward_mode){
-        .accumulate_dw = layer->shares_last || partial ||
-                         (complete && net->place.coordinate[QDR_D] == 0),
+        .accumulate_dw = layer->shares_last || partial || (complete && net->place.coordinate[QDR_D] == 0),
         .accumulate_db = partial || (complete && small_first),
         .keep_for_later = deferred || layer->shares_first,
     };
 }
 
-static void add_layer_backward(qdri_builder *builder, qdri_net *net, int number,
-                               qdri_gradient_mode mode, int deferred)
+static void add_layer_backward(qdri_builder *builder, qdri_net *net, int number, qdri_gradient_mode mode, int deferred)
 {
     const qdri_node *node = &net->nodes[number];
     qdri_layer_refs refs = layer_refs(net, node);
@@ -383,10 +368,8 @@ static void sum_small_gradients(qdri_builder *builder, const qdri_net *net)
 {
     const size_t bytes = qdr_dtype_bytes(net->grad_dtype);
     for (int axis = QDR_X; axis <= QDR_Y; axis++) {
-        const int64_t begin_elem = net->small_begin[1 + axis],
-                      n = net->small_end[1 + axis] - begin_elem;
-        const qdri_ref part = {net->small_gradients.buffer, (size_t)begin_elem * bytes,
-                               (size_t)n * bytes};
+        const int64_t begin_elem = net->small_begin[1 + axis], n = net->small_end[1 + axis] - begin_elem;
+        const qdri_ref part = {net->small_gradients.buffer, (size_t)begin_elem * bytes, (size_t)n * bytes};
         if (n > 0) qdri_small_gradient_task(builder, (qdr_axis)axis, part, n, net->grad_dtype);
     }
     if (net->n_small == 0) return;
@@ -401,15 +384,13 @@ static int norm_accumulates(const qdri_net *net, const qdri_node *node, qdri_gra
            (mode == QDRI_GRADIENT_ADD_TO_COMPLETE && net->parameters[node->parameter].first_copy);
 }
 
-qdr_status qdri_net_backward(qdri_net *net, qdri_gradient_mode mode, int deferred,
-                             qdri_schedule *schedule)
+qdr_status qdri_net_backward(qdri_net *net, qdri_gradient_mode mode, int deferred, qdri_schedule *schedule)
 {
     qdri_builder builder;
     begin_whole(&builder, net, schedule);
     for (int i = 0; i < net->n_edges; i++)
-        net->edges[i].d = net->edges[i].keeps_gradient && net->edges[i].n_uses == 0
-                              ? net->edges[i].gradient
-                              : QDRI_NO_REF;
+        net->edges[i].d = net->edges[i].keeps_gradient && net->edges[i].n_uses == 0 ? net->edges[i].gradient
+                                                                                    : QDRI_NO_REF;
     for (int i = net->n_nodes - 1; i >= 0; i--) {
         const qdri_node *node = &net->nodes[i];
         if (node->kind == QDRI_NODE_LINEAR && net->edges[node->in[0]].with_gradient)
@@ -435,8 +416,7 @@ qdr_status qdri_net_backward(qdri_net *net, qdri_gradient_mode mode, int deferre
     return qdri_builder_end(&builder);
 }
 
-qdr_status qdri_net_layer_forward(qdri_net *net, int node, int accumulate_y,
-                                  qdri_schedule *schedule)
+qdr_status qdri_net_layer_forward(qdri_net *net, int node, int accumulate_y, qdri_schedule *schedule)
 {
     const qdri_layer *layer = &net->nodes[node].u.layer;
     qdri_builder builder;
@@ -445,8 +425,7 @@ qdr_status qdri_net_layer_forward(qdri_net *net, int node, int accumulate_y,
     refs.y = net->caller[QDRI_CALLER_Y];
     begin(&builder, net, schedule);
     plan_weight(&builder, net, layer);
-    qdri_linear_forward_product(&builder, &layer->shape, &refs, 0, qdri_next_weight(&builder),
-                                accumulate_y);
+    qdri_linear_forward_product(&builder, &layer->shape, &refs, 0, qdri_next_weight(&builder), accumulate_y);
     qdri_linear_forward_bias(&builder, &layer->shape, &refs, 0, accumulate_y);
     return qdri_builder_end(&builder);
 }
@@ -459,8 +438,7 @@ static void sum_bias_gradient(qdri_builder *builder, const qdri_net *net, const 
     qdri_small_gradient_task(builder, QDR_D, b->gradient, b->n_elems, net->grad_dtype);
 }
 
-qdr_status qdri_net_layer_backward(qdri_net *net, int node, int flags, qdri_gradient_mode mode,
-                                   qdri_schedule *schedule)
+qdr_status qdri_net_layer_backward(qdri_net *net, int node, int flags, qdri_gradient_mode mode, qdri_schedule *schedule)
 {
     const qdri_layer *layer = &net->nodes[node].u.layer;
     qdri_builder builder;

@@ -8,16 +8,12 @@
 #include "core/status.h"
 #include "quadrille/ops.h"
 
-/* n_parts: ranks that the features are split over. @retval QDR_ERR_SHAPE as all of these: too many
- * bytes */
-QDR_NODISCARD qdr_status qdri_norm_bytes(const qdr_layer_norm *norm, int64_t n_parts,
-                                         size_t *saved_bytes, size_t *work_bytes);
-QDR_NODISCARD qdr_status qdri_attention_bytes(const qdr_attention *attention, size_t *saved_bytes,
-                                              size_t *work_bytes);
-QDR_NODISCARD qdr_status qdri_cross_entropy_bytes(const qdr_cross_entropy *ce, size_t *saved_bytes,
-                                                  size_t *work_bytes);
-/* Where the sums [n_rows, 2] of a cross-entropy's work begin; before them are the maxima [n_rows].
- */
+/* n_parts: ranks that the features are split over. @retval QDR_ERR_SHAPE as all of these: too many bytes */
+QDR_NODISCARD qdr_status qdri_norm_bytes(const qdr_layer_norm *norm, int64_t n_parts, size_t *saved_bytes,
+                                         size_t *work_bytes);
+QDR_NODISCARD qdr_status qdri_attention_bytes(const qdr_attention *attention, size_t *saved_bytes, size_t *work_bytes);
+QDR_NODISCARD qdr_status qdri_cross_entropy_bytes(const qdr_cross_entropy *ce, size_t *saved_bytes, size_t *work_bytes);
+/* Where the sums [n_rows, 2] of a cross-entropy's work begin; before them are the maxima [n_rows]. */
 size_t qdri_cross_entropy_sums(const qdr_cross_entropy *ce);
 
 #define QDRI_ATTENTION_BLOCK 64 /* rows of queries that are worked on together */

@@ -9,8 +9,7 @@ static const char letters[] = QDRI_USUAL_ORDER;
 int qdri_is_order(const char *order)
 {
     int is_whole = strlen(order) == QDR_N_AXES;
-    for (const char *letter = letters; *letter; letter++)
-        is_whole &= strchr(order, *letter) != NULL;
+    for (const char *letter = letters; *letter; letter++) is_whole &= strchr(order, *letter) != NULL;
     return is_whole;
 }
 

@@ -8,8 +8,8 @@
 #include "core/block.h"
 #include "core/size.h"
 
-void qdri_builder_begin(qdri_builder *builder, qdri_schedule *schedule, qdri_buffers *buffers,
-                        qdri_hazards *hazards, const qdri_place *place, int overlap, int prefetch)
+void qdri_builder_begin(qdri_builder *builder, qdri_schedule *schedule, qdri_buffers *buffers, qdri_hazards *hazards,
+                        const qdri_place *place, int overlap, int prefetch)
 {
     *builder = (qdri_builder){.schedule = schedule,
                               .buffers = buffers,
@@ -38,8 +38,7 @@ void qdri_builder_cut_rows(qdri_builder *builder, int64_t n_rows, int64_t unit, 
         qdri_split(n_rows, unit, builder->n_parts, part, &begin, &builder->part_begin[part + 1]);
 }
 
-void qdri_part_rows(const qdri_builder *builder, int part, int64_t n_rows, int64_t *begin,
-                    int64_t *end)
+void qdri_part_rows(const qdri_builder *builder, int part, int64_t n_rows, int64_t *begin, int64_t *end)
 {
     *begin = builder->n_parts > 1 ? builder->part_begin[part] : 0;
     *end = builder->n_parts > 1 ? builder->part_begin[part + 1] : n_rows;
@@ -70,8 +69,7 @@ static void wait_for_operand(qdri_builder *builder, qdri_task *task, qdri_ref re
     if (builder->status != QDR_OK) return;
     for (int i = 0; i < n_spans; i++) {
         wait_for(builder, task, spans[i].writer);
-        for (int s = 0; is_written && s < QDRI_N_STREAMS; s++)
-            wait_for(builder, task, spans[i].readers[s]);
+        for (int s = 0; is_written && s < QDRI_N_STREAMS; s++) wait_for(builder, task, spans[i].readers[s]);
     }
 }
 
@@ -98,8 +96,7 @@ static void note_operands(qdri_builder *builder, const qdri_task *task, int numb
             qdri_hazards_write(builder->hazards, task->writes[i], number);
 }
 
-/* Tasks of a class that may not overlap wait for the task before them, and the one after waits for
- * them. */
+/* Tasks of a class that may not overlap wait for the task before them, and the one after waits for them. */
 static void wait_in_line(qdri_builder *builder, qdri_task *task, int number)
 {
     if (number == 0) return;
@@ -118,10 +115,9 @@ struct qdri_held_task {
 
 static void keep_back(qdri_builder *builder, const qdri_task *task)
 {
-    builder->status = qdri_list_grow((void **)&builder->held, builder->n_held,
-                                     &builder->held_capacity, sizeof *builder->held, "a schedule");
-    if (builder->status == QDR_OK)
-        builder->held[builder->n_held++] = (struct qdri_held_task){*task, builder->part};
+    builder->status = qdri_list_grow((void **)&builder->held, builder->n_held, &builder->held_capacity,
+                                     sizeof *builder->held, "a schedule");
+    if (builder->status == QDR_OK) builder->held[builder->n_held++] = (struct qdri_held_task){*task, builder->part};
 }
 
 void qdri_builder_hold(qdri_builder *builder)
@@ -137,9 +133,8 @@ void qdri_builder_give(qdri_builder *builder, qdri_ref slot)
         return;
     }
     if (builder->status == QDR_OK)
-        builder->status = qdri_list_grow((void **)&builder->given, builder->n_given,
-                                         &builder->given_capacity, sizeof *builder->given,
-                                         "a schedule");
+        builder->status = qdri_list_grow((void **)&builder->given, builder->n_given, &builder->given_capacity,
+                                         sizeof *builder->given, "a schedule");
     if (builder->status == QDR_OK) builder->given[builder->n_given++] = slot;
 }
 
@@ -151,8 +146,7 @@ void qdri_builder_release(qdri_builder *builder)
     for (int part = QDRI_BEFORE_PARTS; part <= QDRI_AFTER_PARTS; part++)
         for (int i = 0; i < builder->n_held; i++)
             if (builder->held[i].part == part) append(builder, &builder->held[i].task);
-    for (int i = 0; i < builder->n_given; i++)
-        qdri_buffers_give(builder->buffers, builder->given[i]);
+    for (int i = 0; i < builder->n_given; i++) qdri_buffers_give(builder->buffers, builder->given[i]);
     builder->n_held = builder->n_given = 0;
 }
 
@@ -171,8 +165,8 @@ static void append(qdri_builder *builder, const qdri_task *task)
 {
     qdri_schedule *schedule = builder->schedule;
     if (builder->status != QDR_OK) return;
-    builder->status = qdri_list_grow((void **)&schedule->tasks, schedule->n_tasks,
-                                     &schedule->capacity, sizeof *schedule->tasks, "a schedule");
+    builder->status = qdri_list_grow((void **)&schedule->tasks, schedule->n_tasks, &schedule->capacity,
+                                     sizeof *schedule->tasks, "a schedule");
     if (builder->status != QDR_OK) return;
     const int number = schedule->n_tasks;
     qdri_task *added = &schedule->tasks[number];
@@ -207,15 +201,15 @@ void qdri_schedule_free(qdri_schedule *schedule)
 
 qdr_channel qdri_reduce_channel(qdr_axis axis)
 {
-    static const qdr_channel channels[QDR_N_AXES] = {QDR_CHANNEL_X_REDUCE, QDR_CHANNEL_Y_REDUCE,
-                                                     QDR_CHANNEL_Z_REDUCE, QDR_CHANNEL_D_REDUCE};
+    static const qdr_channel channels[QDR_N_AXES] = {QDR_CHANNEL_X_REDUCE, QDR_CHANNEL_Y_REDUCE, QDR_CHANNEL_Z_REDUCE,
+                                                     QDR_CHANNEL_D_REDUCE};
     return channels[axis];
 }
 
 qdr_channel qdri_gather_channel(qdr_axis axis)
 {
-    static const qdr_channel channels[QDR_N_AXES] = {QDR_CHANNEL_X_GATHER, QDR_CHANNEL_Y_GATHER,
-                                                     QDR_CHANNEL_Z_GATHER, QDR_CHANNEL_D_REDUCE};
+    static const qdr_channel channels[QDR_N_AXES] = {QDR_CHANNEL_X_GATHER, QDR_CHANNEL_Y_GATHER, QDR_CHANNEL_Z_GATHER,
+                                                     QDR_CHANNEL_D_REDUCE};
     return channels[axis];
 }
 
@@ -240,7 +234,6 @@ void qdri_add_collective(qdri_builder *builder, const qdri_task *task)
     qdri_task added = *task;
     added.kind = QDRI_TASK_COLLECTIVE;
     added.stream = QDRI_STREAM_OF_CHANNEL(task->channel);
-    added.bytes_sent = elems_sent(task, g, builder->place.coordinate[axis]) *
-                       (int64_t)qdr_dtype_bytes(task->dtype);
+    added.bytes_sent = elems_sent(task, g, builder->place.coordinate[axis]) * (int64_t)qdr_dtype_bytes(task->dtype);
     qdri_schedule_add(builder, &added);
 }

@@ -30,8 +30,7 @@ typedef enum qdri_task_kind {
     QDRI_TASK_BACKWARD
 } qdri_task_kind;
 
-/* What a task belongs to when overlap is switched off by part. Values as in QDR_OVERLAP_…; products
- * belong to none. */
+/* What a task belongs to when overlap is switched off by part. Values as in QDR_OVERLAP_…; products belong to none. */
 typedef enum qdri_task_class {
     QDRI_CLASS_NONE = 0,
     QDRI_CLASS_WEIGHTS = 1,
@@ -61,8 +60,7 @@ typedef struct qdri_task {
     size_t zero_tail; /* bytes behind the m·n elements of a product's C that are set to zero */
     qdr_coll_kind coll;
     qdr_channel channel;
-    int64_t
-        count; /* elements in all (all-reduce, or with split_unit), else of each member's part */
+    int64_t count; /* elements in all (all-reduce, or with split_unit), else of each member's part */
     int64_t split_unit; /* > 0: member j's part is qdri_split(count, split_unit, size, j) */
     int64_t recv_count; /* send-recv: count goes to `peer`, recv_count comes from `peer2` */
     int peer, peer2;
@@ -98,8 +96,7 @@ typedef struct qdri_builder {
     qdri_ref *given; /* slots that are given back with the held tasks */
     int n_given, given_capacity;
     int last_on_stream[QDRI_N_STREAMS];
-    int waited[QDRI_N_STREAMS]
-              [QDRI_N_STREAMS]; /* waited[s][t]: last task of t that stream s has waited for */
+    int waited[QDRI_N_STREAMS][QDRI_N_STREAMS]; /* waited[s][t]: last task of t that stream s has waited for */
     /* Gathered weights: uses in order of execution, slots that take turns. */
     struct qdri_weight_use *uses;
     int n_uses, n_gathered, next_use;
@@ -113,14 +110,12 @@ typedef struct qdri_builder {
 
 /* Starts an empty schedule; all workspace slots are free. `hazards` are for the buffers, and may be
  * used for one schedule after the other. */
-void qdri_builder_begin(qdri_builder *builder, qdri_schedule *schedule, qdri_buffers *buffers,
-                        qdri_hazards *hazards, const qdri_place *place, int overlap, int prefetch);
-/* Cuts the cell's rows into up to n_parts parts of whole `unit`s, none of them empty. Until then
- * there is one. */
+void qdri_builder_begin(qdri_builder *builder, qdri_schedule *schedule, qdri_buffers *buffers, qdri_hazards *hazards,
+                        const qdri_place *place, int overlap, int prefetch);
+/* Cuts the cell's rows into up to n_parts parts of whole `unit`s, none of them empty. Until then there is one. */
 void qdri_builder_cut_rows(qdri_builder *builder, int64_t n_rows, int64_t unit, int n_parts);
 /* Rows [begin, end) of a part; all n_rows where there is one part. */
-void qdri_part_rows(const qdri_builder *builder, int part, int64_t n_rows, int64_t *begin,
-                    int64_t *end);
+void qdri_part_rows(const qdri_builder *builder, int part, int64_t n_rows, int64_t *begin, int64_t *end);
 /* From hold to release, tasks are kept back, and then appended part by part: those BEFORE_PARTS,
  * those of part 0 in the order of their coming, …, those AFTER_PARTS. Slots given back meanwhile
  * stay in use until then. Where there is one part, nothing is kept back. */
@@ -144,10 +139,9 @@ qdr_channel qdri_gather_channel(qdr_axis axis);
 void qdri_add_collective(qdri_builder *builder, const qdri_task *task);
 
 /* Announces, in order of execution, that a whole W will be needed: shard_elems per member of z. */
-void qdri_plan_weight(qdri_builder *builder, int node, const char *name, qdri_ref shard,
-                      int64_t shard_elems, qdr_dtype dtype);
-/* The whole W of the next announced use; gathers it and those `prefetch` further. Valid until the
- * following call. */
+void qdri_plan_weight(qdri_builder *builder, int node, const char *name, qdri_ref shard, int64_t shard_elems,
+                      qdr_dtype dtype);
+/* The whole W of the next announced use; gathers it and those `prefetch` further. Valid until the following call. */
 qdri_ref qdri_next_weight(qdri_builder *builder);
 
 /* What a task is called: the kind of its collective, or of its work. */

@@ -2,13 +2,9 @@
 /* The tasks of a linear layer. */
 #include "core/schedule_rows.h"
 
-static size_t bytes_of(int64_t n_elems, qdr_dtype dtype)
-{
-    return (size_t)n_elems * qdr_dtype_bytes(dtype);
-}
+static size_t bytes_of(int64_t n_elems, qdr_dtype dtype) { return (size_t)n_elems * qdr_dtype_bytes(dtype); }
 
-void qdri_set_product(qdri_task *task, qdri_product_kind kind, qdr_storage storage, int64_t m,
-                      int64_t n, int64_t k)
+void qdri_set_product(qdri_task *task, qdri_product_kind kind, qdr_storage storage, int64_t m, int64_t n, int64_t k)
 {
     const int turned = storage == QDR_IN_OUT;
     task->m = m;
@@ -44,8 +40,7 @@ static qdri_rows output_rows(const qdri_layer_shape *shape)
 }
 
 /* The layer on one part of the rows. */
-static qdri_layer_shape shape_of_part(const qdri_builder *builder, const qdri_layer_shape *shape,
-                                      int part)
+static qdri_layer_shape shape_of_part(const qdri_builder *builder, const qdri_layer_shape *shape, int part)
 {
     const int n = builder->n_parts;
     qdri_layer_shape cut = *shape;
@@ -60,8 +55,8 @@ static qdri_layer_shape shape_of_part(const qdri_builder *builder, const qdri_la
 }
 
 /* A matrix's rows of one part. */
-static qdri_ref part_of(const qdri_builder *builder, int part, qdri_ref matrix, int64_t n_rows,
-                        int64_t n_cols, qdr_dtype dtype)
+static qdri_ref part_of(const qdri_builder *builder, int part, qdri_ref matrix, int64_t n_rows, int64_t n_cols,
+                        qdr_dtype dtype)
 {
     int64_t begin, end;
     if (builder->n_parts == 1) return matrix;
@@ -80,8 +75,7 @@ static qdri_layer_refs refs_of_part(const qdri_builder *builder, const qdri_laye
     return cut;
 }
 
-static qdri_summed output_of(const qdri_builder *builder, const qdri_layer_shape *shape, qdri_ref y,
-                             int accumulate)
+static qdri_summed output_of(const qdri_builder *builder, const qdri_layer_shape *shape, qdri_ref y, int accumulate)
 {
     return (qdri_summed){.in = input_rows(shape),
                          .out = output_rows(shape),
@@ -93,8 +87,8 @@ static qdri_summed output_of(const qdri_builder *builder, const qdri_layer_shape
 }
 
 /* X with all rows of the cell: x itself, or gathered into `whole`. */
-static qdri_ref whole_input(qdri_builder *builder, const qdri_layer_shape *shape,
-                            const qdri_layer_refs *refs, qdri_ref whole, int n_panels)
+static qdri_ref whole_input(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_layer_refs *refs,
+                            qdri_ref whole, int n_panels)
 {
     const qdri_rows rows = input_rows(shape);
     if (!shape->in_scattered) return refs->x;
@@ -103,15 +97,13 @@ static qdri_ref whole_input(qdri_builder *builder, const qdri_layer_shape *shape
 }
 
 void qdri_linear_forward_product(qdri_builder *builder, const qdri_layer_shape *whole,
-                                 const qdri_layer_refs *whole_refs, int part, qdri_ref w,
-                                 int accumulate_y)
+                                 const qdri_layer_refs *whole_refs, int part, qdri_ref w, int accumulate_y)
 {
     const qdri_layer_shape shape = shape_of_part(builder, whole, part);
     const qdri_layer_refs refs = refs_of_part(builder, whole, whole_refs, part);
-    const qdri_ref temporary = qdri_take_rows(builder, shape.in_scattered && shape.drop_gathered,
-                                              shape.m, shape.k, shape.dtype);
-    const qdri_ref x = whole_input(builder, &shape, &refs,
-                                   shape.drop_gathered ? temporary : refs.gathered,
+    const qdri_ref temporary = qdri_take_rows(builder, shape.in_scattered && shape.drop_gathered, shape.m, shape.k,
+                                              shape.dtype);
+    const qdri_ref x = whole_input(builder, &shape, &refs, shape.drop_gathered ? temporary : refs.gathered,
                                    shape.forward_panels);
     qdri_summed y = output_of(builder, &shape, refs.y, accumulate_y);
     qdri_begin_summed(builder, &shape, &y);
@@ -120,8 +112,8 @@ void qdri_linear_forward_product(qdri_builder *builder, const qdri_layer_shape *
     qdri_buffers_give(builder->buffers, temporary);
 }
 
-void qdri_linear_forward_bias(qdri_builder *builder, const qdri_layer_shape *whole,
-                              const qdri_layer_refs *whole_refs, int part, int accumulate_y)
+void qdri_linear_forward_bias(qdri_builder *builder, const qdri_layer_shape *whole, const qdri_layer_refs *whole_refs,
+                              int part, int accumulate_y)
 {
     const qdri_layer_shape shape = shape_of_part(builder, whole, part);
     const qdri_layer_refs refs = refs_of_part(builder, whole, whole_refs, part);
@@ -143,8 +135,7 @@ static qdri_ref gradient_slot(qdri_builder *builder, const qdri_layer_shape *sha
 {
     const int turn = builder->next_gradient_slot;
     builder->next_gradient_slot = 1 - turn;
-    const size_t bytes = (size_t)builder->place.size[QDR_Z] *
-                         bytes_of(shape->shard_elems, shape->grad_dtype);
+    const size_t bytes = (size_t)builder->place.size[QDR_Z] * bytes_of(shape->shard_elems, shape->grad_dtype);
     qdri_ref *slot = &builder->gradient_slots[turn];
     if (slot->buffer < 0)
         *slot = qdri_buffers_take(builder->buffers, bytes);
@@ -166,8 +157,8 @@ static qdri_ref gradient_temp(qdri_builder *builder, const qdri_layer_shape *sha
 
 /* Sums a whole dW over z into the shard, and the shard over d. The addition to what was there runs
  * on the stream of the sum. */
-static void sum_gradient(qdri_builder *builder, const qdri_layer_shape *shape, qdri_ref whole,
-                         qdri_ref dw, const qdri_backward_mode *mode)
+static void sum_gradient(qdri_builder *builder, const qdri_layer_shape *shape, qdri_ref whole, qdri_ref dw,
+                         const qdri_backward_mode *mode)
 {
     qdri_task task = qdri_layer_task(shape, QDRI_TASK_COLLECTIVE, whole, QDRI_NO_REF, dw);
     task.overlap_class = QDRI_CLASS_GRADIENTS;
@@ -179,8 +170,7 @@ static void sum_gradient(qdri_builder *builder, const qdri_layer_shape *shape, q
         task.channel = QDR_CHANNEL_Z_REDUCE;
         qdri_add_collective(builder, &task);
         if (mode->accumulate_dw) {
-            qdri_task addition = qdri_layer_task(shape, QDRI_TASK_ADD, task.writes[0], QDRI_NO_REF,
-                                                 dw);
+            qdri_task addition = qdri_layer_task(shape, QDRI_TASK_ADD, task.writes[0], QDRI_NO_REF, dw);
             addition.overlap_class = QDRI_CLASS_GRADIENTS;
             addition.stream = QDRI_STREAM_OF_CHANNEL(QDR_CHANNEL_Z_REDUCE);
             addition.dtype = addition.out_dtype = shape->grad_dtype;
@@ -199,14 +189,13 @@ static void sum_gradient(qdri_builder *builder, const qdri_layer_shape *shape, q
 }
 
 /* dW of one part of the rows; those behind the first add to it. */
-static void weight_gradient(qdri_builder *builder, const qdri_layer_shape *shape,
-                            const qdri_layer_refs *refs, int part, qdri_ref whole,
-                            const qdri_backward_mode *mode)
+static void weight_gradient(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_layer_refs *refs, int part,
+                            qdri_ref whole, const qdri_backward_mode *mode)
 {
     const int gz = builder->place.size[QDR_Z];
     const int turned = shape->storage == QDR_IN_OUT;
-    qdri_task task = qdri_layer_task(shape, QDRI_TASK_PRODUCT, turned ? refs->x : refs->dy,
-                                     turned ? refs->dy : refs->x, whole);
+    qdri_task task = qdri_layer_task(shape, QDRI_TASK_PRODUCT, turned ? refs->x : refs->dy, turned ? refs->dy : refs->x,
+                                     whole);
     task.accumulate = part > 0 || (gz == 1 && mode->accumulate_dw);
     task.out_dtype = shape->grad_dtype;
     if (gz > 1 && part == 0)
@@ -217,8 +206,8 @@ static void weight_gradient(qdri_builder *builder, const qdri_layer_shape *shape
     qdri_schedule_add(builder, &task);
 }
 
-static void bias_gradient(qdri_builder *builder, const qdri_layer_shape *shape,
-                          const qdri_layer_refs *refs, int part, const qdri_backward_mode *mode)
+static void bias_gradient(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_layer_refs *refs, int part,
+                          const qdri_backward_mode *mode)
 {
     qdri_task task = qdri_layer_task(shape, QDRI_TASK_COLUMN_SUM, refs->dy, QDRI_NO_REF, refs->db);
     task.out_dtype = shape->grad_dtype;
@@ -229,9 +218,8 @@ static void bias_gradient(qdri_builder *builder, const qdri_layer_shape *shape,
 }
 
 /* dX of all parts. */
-static void input_gradients(qdri_builder *builder, const qdri_layer_shape *shape,
-                            const qdri_layer_refs *refs, int accumulate, qdri_ref w,
-                            qdri_summed *dx)
+static void input_gradients(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_layer_refs *refs,
+                            int accumulate, qdri_ref w, qdri_summed *dx)
 {
     for (int part = 0; part < builder->n_parts; part++) {
         const qdri_layer_shape cut = shape_of_part(builder, shape, part);
@@ -253,24 +241,21 @@ static void input_gradients(qdri_builder *builder, const qdri_layer_shape *shape
  * follows right behind it, where a device may do both at once. */
 static int is_dx_first(const qdri_builder *builder, const qdri_layer_shape *shape)
 {
-    return builder->place.size[shape->out_axis] > 1 ||
-           (shape->out_scattered && shape->backward_panels > 1);
+    return builder->place.size[shape->out_axis] > 1 || (shape->out_scattered && shape->backward_panels > 1);
 }
 
-void qdri_linear_backward_tasks(qdri_builder *builder, const qdri_layer_shape *shape,
-                                const qdri_layer_refs *refs, const qdri_backward_mode *mode)
+void qdri_linear_backward_tasks(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_layer_refs *refs,
+                                const qdri_backward_mode *mode)
 {
     const int regather = shape->in_scattered && shape->drop_gathered;
     const int with_dx = refs->dx.buffer >= 0;
     const qdri_rows rows = output_rows(shape);
-    const qdri_ref dy_whole = qdri_take_rows(builder, shape->out_scattered, shape->m, shape->n,
-                                             shape->dtype);
+    const qdri_ref dy_whole = qdri_take_rows(builder, shape->out_scattered, shape->m, shape->n, shape->dtype);
     const qdri_ref x_whole = qdri_take_rows(builder, regather, shape->m, shape->k, shape->dtype);
     qdri_layer_refs whole = *refs;
     qdri_summed dx[QDRI_MAX_BATCH_PARTS];
     if (shape->out_scattered) {
-        qdri_gather_rows(builder, shape, &rows, refs->dy, dy_whole,
-                         with_dx ? shape->backward_panels : 1);
+        qdri_gather_rows(builder, shape, &rows, refs->dy, dy_whole, with_dx ? shape->backward_panels : 1);
         whole.dy = dy_whole;
     }
     if (shape->in_scattered) whole.x = refs->gathered;
@@ -299,13 +284,12 @@ void qdri_linear_backward_tasks(qdri_builder *builder, const qdri_layer_shape *s
     qdri_buffers_give(builder->buffers, x_whole);
 }
 
-void qdri_embedding_forward_lookup(qdri_builder *builder, const qdri_layer_shape *whole,
-                                   const qdri_layer_refs *refs, int part, qdri_ref e)
+void qdri_embedding_forward_lookup(qdri_builder *builder, const qdri_layer_shape *whole, const qdri_layer_refs *refs,
+                                   int part, qdri_ref e)
 {
     const qdri_layer_shape shape = shape_of_part(builder, whole, part);
     const qdri_ref tokens = part_of(builder, part, refs->x, whole->m, 1, QDR_I32);
-    qdri_summed y = output_of(builder, &shape,
-                              part_of(builder, part, refs->y, whole->m, whole->n, whole->dtype), 0);
+    qdri_summed y = output_of(builder, &shape, part_of(builder, part, refs->y, whole->m, whole->n, whole->dtype), 0);
     y.n_panels = 1;
     qdri_begin_summed(builder, &shape, &y);
     qdri_task task = qdri_layer_task(&shape, QDRI_TASK_EMBED, tokens, e, y.partial);
@@ -316,8 +300,8 @@ void qdri_embedding_forward_lookup(qdri_builder *builder, const qdri_layer_shape
     qdri_end_summed(builder, &shape, &y);
 }
 
-void qdri_embedding_forward_positions(qdri_builder *builder, const qdri_layer_shape *whole,
-                                      const qdri_layer_refs *refs, int part)
+void qdri_embedding_forward_positions(qdri_builder *builder, const qdri_layer_shape *whole, const qdri_layer_refs *refs,
+                                      int part)
 {
     const qdri_layer_shape shape = shape_of_part(builder, whole, part);
     const qdri_ref y = part_of(builder, part, refs->y, whole->m, whole->n, whole->dtype);
@@ -329,15 +313,13 @@ void qdri_embedding_forward_positions(qdri_builder *builder, const qdri_layer_sh
     if (shape.context) qdri_schedule_add(builder, &task);
 }
 
-void qdri_embedding_backward_tasks(qdri_builder *builder, const qdri_layer_shape *shape,
-                                   const qdri_layer_refs *refs, const qdri_backward_mode *mode)
+void qdri_embedding_backward_tasks(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_layer_refs *refs,
+                                   const qdri_backward_mode *mode)
 {
     const qdri_rows rows = output_rows(shape);
-    const qdri_ref dy_whole = qdri_take_rows(builder, shape->out_scattered, shape->m, shape->n,
-                                             shape->dtype);
+    const qdri_ref dy_whole = qdri_take_rows(builder, shape->out_scattered, shape->m, shape->n, shape->dtype);
     if (shape->out_scattered) qdri_gather_rows(builder, shape, &rows, refs->dy, dy_whole, 1);
-    qdri_task task = qdri_layer_task(shape, QDRI_TASK_POSITION_SUM, refs->dy, QDRI_NO_REF,
-                                     refs->db);
+    qdri_task task = qdri_layer_task(shape, QDRI_TASK_POSITION_SUM, refs->dy, QDRI_NO_REF, refs->db);
     task.out_dtype = shape->grad_dtype;
     task.accumulate = mode->accumulate_db;
     task.m = shape->out_rows;
@@ -347,22 +329,20 @@ void qdri_embedding_backward_tasks(qdri_builder *builder, const qdri_layer_shape
     if (shape->context) qdri_schedule_add(builder, &task);
     const int gz = builder->place.size[QDR_Z];
     const qdri_ref whole = gz > 1 ? gradient_slot(builder, shape) : refs->dw;
-    task = qdri_layer_task(shape, QDRI_TASK_EMBED_SUM, refs->x,
-                           shape->out_scattered ? dy_whole : refs->dy, whole);
+    task = qdri_layer_task(shape, QDRI_TASK_EMBED_SUM, refs->x, shape->out_scattered ? dy_whole : refs->dy, whole);
     task.out_dtype = shape->grad_dtype;
     task.accumulate = gz == 1 && mode->accumulate_dw;
     task.m = shape->m;
     task.n = shape->n;
     task.k = shape->k;
-    if (gz > 1)
-        task.zero_tail = bytes_of(shape->shard_elems * gz - shape->n * shape->k, shape->grad_dtype);
+    if (gz > 1) task.zero_tail = bytes_of(shape->shard_elems * gz - shape->n * shape->k, shape->grad_dtype);
     qdri_schedule_add(builder, &task);
     sum_gradient(builder, shape, whole, refs->dw, mode);
     qdri_buffers_give(builder->buffers, dy_whole);
 }
 
-void qdri_small_gradient_task(qdri_builder *builder, qdr_axis axis, qdri_ref gradients,
-                              int64_t n_elems, qdr_dtype dtype)
+void qdri_small_gradient_task(qdri_builder *builder, qdr_axis axis, qdri_ref gradients, int64_t n_elems,
+                              qdr_dtype dtype)
 {
     qdri_add_collective(builder, &(qdri_task){.coll = QDR_ALL_REDUCE,
                                               .overlap_class = QDRI_CLASS_GRADIENTS,

@@ -8,19 +8,14 @@
 #include "quadrille/stack.h"
 
 /* A layer's three products. */
-typedef enum qdri_product_kind {
-    QDRI_PRODUCT_Y,
-    QDRI_PRODUCT_DX,
-    QDRI_PRODUCT_DW
-} qdri_product_kind;
+typedef enum qdri_product_kind { QDRI_PRODUCT_Y, QDRI_PRODUCT_DX, QDRI_PRODUCT_DW } qdri_product_kind;
 enum { QDRI_N_PRODUCTS = 3 };
 
 /* One rank's view of a layer. */
 typedef struct qdri_layer_shape {
     int node;
     const char *name;
-    qdr_axis in_axis,
-        out_axis; /* split the in-features and the out-features: x and y; y and x if transposed */
+    qdr_axis in_axis, out_axis; /* split the in-features and the out-features: x and y; y and x if transposed */
     int64_t m; /* rows of the (z, d) cell */
     int64_t in_rows, out_rows; /* local rows of the two edges: m, or a part of it where scattered */
     int64_t k, n; /* local in-features and out-features */
@@ -34,8 +29,7 @@ typedef struct qdri_layer_shape {
     int bias;
     int drop_gathered;
     int forward_panels, backward_panels; /* row panels of Y and of dX; 0, 1: at once */
-    int64_t context,
-        first_row; /* embedding: rows of P (0: none), first global row of this rank's output */
+    int64_t context, first_row; /* embedding: rows of P (0: none), first global row of this rank's output */
     qdr_dtype dtype, grad_dtype;
 } qdri_layer_shape;
 
@@ -56,8 +50,7 @@ typedef struct qdri_backward_mode {
 
 /* Sets extents, transpositions and flops of a product of a layer with m rows. Its operands are X
  * and W, dY and W, dY and X; but X and dY for the dW of a turned W. */
-void qdri_set_product(qdri_task *task, qdri_product_kind kind, qdr_storage storage, int64_t m,
-                      int64_t n, int64_t k);
+void qdri_set_product(qdri_task *task, qdri_product_kind kind, qdr_storage storage, int64_t m, int64_t n, int64_t k);
 
 /* Then how it rounds them, if the layer's do: gradients to E5M2, all else to E4M3. */
 void qdri_set_rounding(qdri_task *task, qdri_product_kind kind, const qdri_layer_shape *shape);
@@ -65,24 +58,23 @@ void qdri_set_rounding(qdri_task *task, qdri_product_kind kind, const qdri_layer
 /* One part of the rows: the product with w, from qdri_next_weight(), and its sum; then, behind what
  * may run beside that sum, what is done to the summed rows. Layers whose rows are gathered or
  * scattered have one part. */
-void qdri_linear_forward_product(qdri_builder *builder, const qdri_layer_shape *shape,
-                                 const qdri_layer_refs *refs, int part, qdri_ref w,
-                                 int accumulate_y);
-void qdri_linear_forward_bias(qdri_builder *builder, const qdri_layer_shape *shape,
-                              const qdri_layer_refs *refs, int part, int accumulate_y);
+void qdri_linear_forward_product(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_layer_refs *refs,
+                                 int part, qdri_ref w, int accumulate_y);
+void qdri_linear_forward_bias(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_layer_refs *refs,
+                              int part, int accumulate_y);
 /* All parts. W must have been announced with qdri_plan_weight(). */
-void qdri_linear_backward_tasks(qdri_builder *builder, const qdri_layer_shape *shape,
-                                const qdri_layer_refs *refs, const qdri_backward_mode *mode);
+void qdri_linear_backward_tasks(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_layer_refs *refs,
+                                const qdri_backward_mode *mode);
 /* As for a linear layer. */
-void qdri_embedding_forward_lookup(qdri_builder *builder, const qdri_layer_shape *shape,
-                                   const qdri_layer_refs *refs, int part, qdri_ref e);
-void qdri_embedding_forward_positions(qdri_builder *builder, const qdri_layer_shape *shape,
-                                      const qdri_layer_refs *refs, int part);
-void qdri_embedding_backward_tasks(qdri_builder *builder, const qdri_layer_shape *shape,
-                                   const qdri_layer_refs *refs, const qdri_backward_mode *mode);
+void qdri_embedding_forward_lookup(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_layer_refs *refs,
+                                   int part, qdri_ref e);
+void qdri_embedding_forward_positions(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_layer_refs *refs,
+                                      int part);
+void qdri_embedding_backward_tasks(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_layer_refs *refs,
+                                   const qdri_backward_mode *mode);
 
 /* All-reduce of `n_elems` gradients of small parameters over one axis. */
-void qdri_small_gradient_task(qdri_builder *builder, qdr_axis axis, qdri_ref gradients,
-                              int64_t n_elems, qdr_dtype dtype);
+void qdri_small_gradient_task(qdri_builder *builder, qdr_axis axis, qdri_ref gradients, int64_t n_elems,
+                              qdr_dtype dtype);
 
 #endif

@@ -10,14 +10,12 @@ static const char *const task_names[] = {"product",      "collective",   "bias-a
 
 const char *qdri_task_name(const qdri_task *task)
 {
-    return task->kind == QDRI_TASK_COLLECTIVE ? qdr_coll_kind_name(task->coll)
-                                              : task_names[task->kind];
+    return task->kind == QDRI_TASK_COLLECTIVE ? qdr_coll_kind_name(task->coll) : task_names[task->kind];
 }
 
 const char *qdri_product_mode(const qdri_task *task)
 {
-    static const char *const modes[] = {"NN",     "NT",     "TN",     "TT",
-                                        "NN fp8", "NT fp8", "TN fp8", "TT fp8"};
+    static const char *const modes[] = {"NN", "NT", "TN", "TT", "NN fp8", "NT fp8", "TN fp8", "TT fp8"};
     return modes[4 * (task->round_a != 0) + 2 * (task->trans_a != 0) + (task->trans_b != 0)];
 }
 
@@ -32,11 +30,11 @@ static void print_task(const qdri_task *task, int number, FILE *file)
 {
     const int on_channel = task->stream != QDRI_STREAM_OF_COMPUTE;
     fprintf(file, "%4d %-9s %-14s %-16s", number,
-            on_channel ? qdr_channel_name((qdr_channel)(task->stream - 1)) : "compute",
-            qdri_task_name(task), task->name);
+            on_channel ? qdr_channel_name((qdr_channel)(task->stream - 1)) : "compute", qdri_task_name(task),
+            task->name);
     if (task->kind == QDRI_TASK_PRODUCT)
-        fprintf(file, " %s m=%" PRId64 " n=%" PRId64 " k=%" PRId64 " flops=%.0f",
-                qdri_product_mode(task), task->m, task->n, task->k, task->flops);
+        fprintf(file, " %s m=%" PRId64 " n=%" PRId64 " k=%" PRId64 " flops=%.0f", qdri_product_mode(task), task->m,
+                task->n, task->k, task->flops);
     else if (task->kind == QDRI_TASK_COLLECTIVE)
         fprintf(file, " sends=%" PRId64 "B", task->bytes_sent);
     else if (task->m || task->n)

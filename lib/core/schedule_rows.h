@@ -8,16 +8,14 @@
 #include "core/schedule_linear.h"
 
 /* A task of this layer on the compute stream, with up to two reads and one write. */
-qdri_task qdri_layer_task(const qdri_layer_shape *shape, qdri_task_kind kind, qdri_ref a,
-                          qdri_ref b, qdri_ref out);
+qdri_task qdri_layer_task(const qdri_layer_shape *shape, qdri_task_kind kind, qdri_ref a, qdri_ref b, qdri_ref out);
 /* Rows [begin, end) of a matrix at `matrix` with `cols` columns. */
 qdri_ref qdri_rows_ref(qdri_ref matrix, int64_t begin, int64_t end, int64_t cols, qdr_dtype dtype);
 /* A workspace slot for a matrix where `wanted`, else none. */
-qdri_ref qdri_take_rows(qdri_builder *builder, int wanted, int64_t rows, int64_t cols,
-                        qdr_dtype dtype);
+qdri_ref qdri_take_rows(qdri_builder *builder, int wanted, int64_t rows, int64_t cols, qdr_dtype dtype);
 /* out (+)= a, on the compute stream. */
-void qdri_add_rows(qdri_builder *builder, const qdri_layer_shape *shape, qdri_ref out, qdri_ref a,
-                   int64_t m, int64_t n, int accumulate);
+void qdri_add_rows(qdri_builder *builder, const qdri_layer_shape *shape, qdri_ref out, qdri_ref a, int64_t m, int64_t n,
+                   int accumulate);
 
 /* Rows of a cell: whole on each member of `axis`, or scattered over them. */
 typedef struct qdri_rows {
@@ -26,10 +24,9 @@ typedef struct qdri_rows {
     int64_t cols, unit; /* rows that stay together */
 } qdri_rows;
 
-/* All rows of a cell in `whole`, from the parts that the members hold; in panels: one member's
- * after the other's. */
-void qdri_gather_rows(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_rows *rows,
-                      qdri_ref part, qdri_ref whole, int n_panels);
+/* All rows of a cell in `whole`, from the parts that the members hold; in panels: one member's after the other's. */
+void qdri_gather_rows(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_rows *rows, qdri_ref part,
+                      qdri_ref whole, int n_panels);
 
 /* A product whose result is summed over the members of out.axis. */
 typedef struct qdri_summed {
@@ -44,18 +41,16 @@ typedef struct qdri_summed {
 /* Borrows the workspace. */
 void qdri_begin_summed(qdri_builder *builder, const qdri_layer_shape *shape, qdri_summed *summed);
 /* The layer's product (Y or dX) of a and the W at b, and its sum. */
-void qdri_add_summed(qdri_builder *builder, const qdri_layer_shape *shape,
-                     const qdri_summed *summed, qdri_product_kind kind, qdri_ref a, qdri_ref b);
+void qdri_add_summed(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_summed *summed,
+                     qdri_product_kind kind, qdri_ref a, qdri_ref b);
 /* The sum of something else that was written to `partial`, at once. */
-void qdri_sum_whole(qdri_builder *builder, const qdri_layer_shape *shape,
-                    const qdri_summed *summed);
+void qdri_sum_whole(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_summed *summed);
 /* Adds to the old value where that is wanted, and gives the workspace back. The sum runs beside
  * what was scheduled before. */
-void qdri_end_summed(qdri_builder *builder, const qdri_layer_shape *shape,
-                     const qdri_summed *summed);
+void qdri_end_summed(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_summed *summed);
 /* The target's rows that arrive together, number `index`, so that what is done to each row need not
  * wait for the others. @return 0: there are no more */
-int qdri_rows_arriving(const qdri_builder *builder, const qdri_layer_shape *shape,
-                       const qdri_summed *summed, int index, int64_t *begin, int64_t *end);
+int qdri_rows_arriving(const qdri_builder *builder, const qdri_layer_shape *shape, const qdri_summed *summed, int index,
+                       int64_t *begin, int64_t *end);
 
 #endif

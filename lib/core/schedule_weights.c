@@ -14,8 +14,8 @@ struct qdri_weight_use {
     qdr_dtype dtype;
 };
 
-void qdri_plan_weight(qdri_builder *builder, int node, const char *name, qdri_ref shard,
-                      int64_t shard_elems, qdr_dtype dtype)
+void qdri_plan_weight(qdri_builder *builder, int node, const char *name, qdri_ref shard, int64_t shard_elems,
+                      qdr_dtype dtype)
 {
     if (builder->status != QDR_OK) return;
     if ((builder->n_uses & (builder->n_uses - 1)) == 0) { /* full at powers of two */
@@ -36,8 +36,7 @@ static void make_slots(qdri_builder *builder)
     size_t bytes = 0;
     for (int i = 0; i < builder->n_uses; i++) {
         const struct qdri_weight_use *use = &builder->uses[i];
-        const size_t need = (size_t)use->shard_elems * (size_t)builder->place.size[QDR_Z] *
-                            qdr_dtype_bytes(use->dtype);
+        const size_t need = (size_t)use->shard_elems * (size_t)builder->place.size[QDR_Z] * qdr_dtype_bytes(use->dtype);
         if (need > bytes) bytes = need;
     }
     const int n = builder->prefetch + 1 < builder->n_uses ? builder->prefetch + 1 : builder->n_uses;
@@ -70,8 +69,7 @@ qdri_ref qdri_next_weight(qdri_builder *builder)
     if (builder->place.size[QDR_Z] == 1) return builder->uses[index].shard;
     if (!builder->slots) make_slots(builder);
     if (builder->status != QDR_OK) return QDRI_NO_REF;
-    while (builder->n_gathered < builder->n_uses &&
-           builder->n_gathered <= index + builder->prefetch)
+    while (builder->n_gathered < builder->n_uses && builder->n_gathered <= index + builder->prefetch)
         gather(builder, builder->n_gathered++);
     return builder->slots[index % builder->n_slots];
 }

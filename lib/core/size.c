@@ -10,9 +10,7 @@ qdr_status qdri_mul_elems(int64_t a, int64_t b, int64_t *product)
     *product = 0;
     if (a < 0 || b < 0 || (b > 0 && a > INT64_MAX / b))
         return QDR_FAIL(QDR_ERR_SHAPE,
-                        "size: %" PRId64 " times %" PRId64
-                        " elements do not fit in 63 bits; check the shape",
-                        a, b);
+                        "size: %" PRId64 " times %" PRId64 " elements do not fit in 63 bits; check the shape", a, b);
     *product = a * b;
     return QDR_OK;
 }
@@ -22,13 +20,10 @@ qdr_status qdri_elems_bytes(int64_t n_elems, qdr_dtype dtype, size_t *bytes)
     const size_t each = qdr_dtype_bytes(dtype);
     *bytes = 0;
     if (each == 0)
-        return QDR_FAIL(QDR_ERR_DTYPE,
-                        "size: %d is no element type; use f32, f64, bf16, f16, i32 or u8",
-                        (int)dtype);
+        return QDR_FAIL(QDR_ERR_DTYPE, "size: %d is no element type; use f32, f64, bf16, f16, i32 or u8", (int)dtype);
     /* Half of the address space, so that offsets into it and a little padding fit too. */
     if (n_elems < 0 || (uint64_t)n_elems > (uint64_t)(SIZE_MAX / 2) / each)
-        return QDR_FAIL(QDR_ERR_SHAPE,
-                        "size: %" PRId64 " elements of %s do not fit in memory; check the shape",
+        return QDR_FAIL(QDR_ERR_SHAPE, "size: %" PRId64 " elements of %s do not fit in memory; check the shape",
                         n_elems, qdr_dtype_name(dtype));
     *bytes = (size_t)n_elems * each;
     return QDR_OK;

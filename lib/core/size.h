@@ -10,23 +10,16 @@ QDR_NODISCARD qdr_status qdri_mul_elems(int64_t a, int64_t b, int64_t *product);
 /* *bytes = n_elems · bytes of dtype. @retval QDR_ERR_SHAPE it does not fit, or n_elems < 0 */
 QDR_NODISCARD qdr_status qdri_elems_bytes(int64_t n_elems, qdr_dtype dtype, size_t *bytes);
 /* *bytes = n_rows · n_cols · bytes of dtype. @retval QDR_ERR_SHAPE it does not fit */
-QDR_NODISCARD qdr_status qdri_block_bytes(int64_t n_rows, int64_t n_cols, qdr_dtype dtype,
-                                          size_t *bytes);
+QDR_NODISCARD qdr_status qdri_block_bytes(int64_t n_rows, int64_t n_cols, qdr_dtype dtype, size_t *bytes);
 static inline int64_t qdri_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 static inline int64_t qdri_round_up(int64_t a, int64_t b) { return qdri_ceil_div(a, b) * b; }
-static inline size_t qdri_align_bytes(size_t bytes, size_t to)
-{
-    return (bytes + to - 1) / to * to;
-}
+static inline size_t qdri_align_bytes(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
 
-/* Zeroed host memory for n things; free it with free(). `what` names it in the error. n = 0 gives a
- * valid pointer. */
+/* Zeroed host memory for n things; free it with free(). `what` names it in the error. n = 0 gives a valid pointer. */
 QDR_NODISCARD qdr_status qdri_calloc(size_t n, size_t bytes_each, const char *what, void **memory);
-#define QDRI_NEW(n, what, pointer)                                                                 \
-    qdri_calloc((size_t)(n), sizeof **(pointer), what, (void **)(pointer))
+#define QDRI_NEW(n, what, pointer) qdri_calloc((size_t)(n), sizeof **(pointer), what, (void **)(pointer))
 /* Makes room for one more item; the list may move. */
-QDR_NODISCARD qdr_status qdri_list_grow(void **items, int n, int *capacity, size_t bytes_each,
-                                        const char *what);
+QDR_NODISCARD qdr_status qdri_list_grow(void **items, int n, int *capacity, size_t bytes_each, const char *what);
 /* A copy of a string. */
 QDR_NODISCARD qdr_status qdri_strdup(const char *text, char **copy);
 

@@ -18,7 +18,7 @@ char *qdri_last_error_place(void) { return find_last_error(); }
 const char *qdr_status_name(qdr_status status)
 {
     switch (status) {
-#define NAME(name, value, text)                                                                    \
+#define NAME(name, value, text)                                                                                        \
     case QDR_##name: return "QDR_" #name;
         QDR_STATUS_MAP(NAME)
 #undef NAME
@@ -29,7 +29,7 @@ const char *qdr_status_name(qdr_status status)
 const char *qdr_status_text(qdr_status status)
 {
     switch (status) {
-#define TEXT(name, value, text)                                                                    \
+#define TEXT(name, value, text)                                                                                        \
     case QDR_##name: return text;
         QDR_STATUS_MAP(TEXT)
 #undef TEXT

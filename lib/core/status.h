@@ -22,24 +22,24 @@ void qdri_share_last_error(char *(*find)(void));
 
 /* code must be a negative constant, or it does not compile: no error path can return success, and
  * analyzers see that. */
-#define QDR_FAIL(code, ...)                                                                        \
-    ((void)sizeof(struct {                                                                         \
-         _Static_assert((code) < 0, "QDR_FAIL takes an error");                                    \
-         int unused;                                                                               \
-     }),                                                                                           \
+#define QDR_FAIL(code, ...)                                                                                            \
+    ((void)sizeof(struct {                                                                                             \
+         _Static_assert((code) < 0, "QDR_FAIL takes an error");                                                        \
+         int unused;                                                                                                   \
+     }),                                                                                                               \
      (void)qdri_fail((code), __FILE__, __LINE__, __VA_ARGS__), (code))
 
 /* Passes an error (or "not finished") on to the caller. */
-#define QDR_TRY(expression)                                                                        \
-    do {                                                                                           \
-        const qdr_status try_status_ = (expression);                                               \
-        if (try_status_ != QDR_OK) return try_status_;                                             \
+#define QDR_TRY(expression)                                                                                            \
+    do {                                                                                                               \
+        const qdr_status try_status_ = (expression);                                                                   \
+        if (try_status_ != QDR_OK) return try_status_;                                                                 \
     } while (0)
 /* Keeps it in `status` and leaves through the label `out`. */
-#define QDR_TRY_OUT(status, expression)                                                            \
-    do {                                                                                           \
-        (status) = (expression);                                                                   \
-        if ((status) != QDR_OK) goto out;                                                          \
+#define QDR_TRY_OUT(status, expression)                                                                                \
+    do {                                                                                                               \
+        (status) = (expression);                                                                                       \
+        if ((status) != QDR_OK) goto out;                                                                              \
     } while (0)
 
 /* Longest sentence, with its end mark. */

@@ -102,27 +102,23 @@ const qdri_trace_event *qdri_trace_event_at(const qdri_trace *trace, int index)
 
 static const char *stream_name(int stream)
 {
-    return stream == QDRI_STREAM_OF_COMPUTE ? "compute"
-                                            : qdr_channel_name((qdr_channel)(stream - 1));
+    return stream == QDRI_STREAM_OF_COMPUTE ? "compute" : qdr_channel_name((qdr_channel)(stream - 1));
 }
 
 /* The axis of a stream's collectives, as a letter; empty: it computes. */
 static const char *axis_name(int stream)
 {
     static const char *const names[QDR_N_AXES] = {"x", "y", "z", "d"};
-    return stream == QDRI_STREAM_OF_COMPUTE ? ""
-                                            : names[qdr_channel_axis((qdr_channel)(stream - 1))];
+    return stream == QDRI_STREAM_OF_COMPUTE ? "" : names[qdr_channel_axis((qdr_channel)(stream - 1))];
 }
 
 /* Names that a viewer shows for the rank and its streams. */
 static int write_names(const qdri_trace *trace, FILE *file)
 {
     const int *at = trace->place.coordinate;
-    int n = fprintf(file, "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"args\":{\"name\":",
-                    trace->rank);
+    int n = fprintf(file, "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"args\":{\"name\":", trace->rank);
     if (n > 0 && trace->place.size[0])
-        n = fprintf(file, "\"rank %d (x%d y%d z%d d%d)\"}}", trace->rank, at[QDR_X], at[QDR_Y],
-                    at[QDR_Z], at[QDR_D]);
+        n = fprintf(file, "\"rank %d (x%d y%d z%d d%d)\"}}", trace->rank, at[QDR_X], at[QDR_Y], at[QDR_Z], at[QDR_D]);
     else if (n > 0)
         n = fprintf(file, "\"rank %d\"}}", trace->rank);
     for (int stream = 0; n > 0 && stream < QDRI_N_STREAMS; stream++)
@@ -148,13 +144,12 @@ static json_t *text_of(const char *name)
 
 static int write_event(const qdri_trace *trace, const qdri_trace_event *event, FILE *file)
 {
-    json_t *object = json_pack(
-        "{s:s,s:o,s:s,s:i,s:i,s:f,s:f,s:{s:s,s:s,s:i,s:i,s:I,s:f}}", "ph", "X", "name",
-        text_of(event->name), "cat", event->kind, "pid", trace->rank, "tid", event->stream, "ts",
-        1e-3 * (double)event->begin_ns, "dur", 1e-3 * (double)(event->end_ns - event->begin_ns),
-        "args", "stream", stream_name(event->stream), "axis", axis_name(event->stream), "task",
-        event->task, "run", event->run, "bytes", (json_int_t)event->bytes_sent, "flops",
-        event->flops);
+    json_t *object = json_pack("{s:s,s:o,s:s,s:i,s:i,s:f,s:f,s:{s:s,s:s,s:i,s:i,s:I,s:f}}", "ph", "X", "name",
+                               text_of(event->name), "cat", event->kind, "pid", trace->rank, "tid", event->stream, "ts",
+                               1e-3 * (double)event->begin_ns, "dur", 1e-3 * (double)(event->end_ns - event->begin_ns),
+                               "args", "stream", stream_name(event->stream), "axis", axis_name(event->stream), "task",
+                               event->task, "run", event->run, "bytes", (json_int_t)event->bytes_sent, "flops",
+                               event->flops);
     const int good = fputs(",\n", file) >= 0 && object &&
                      json_dumpf(object, file, JSON_COMPACT | JSON_PRESERVE_ORDER) == 0;
     json_decref(object);
@@ -166,9 +161,8 @@ static json_t *clocks_of(const qdri_trace *trace)
     json_t *list = json_array();
     for (int i = 0; i < trace->n_clocks; i++) {
         const qdri_clock_offset *clock = &trace->clocks[i];
-        json_array_append_new(list, json_pack("{s:I,s:I,s:I}", "at", (json_int_t)clock->at_ns,
-                                              "ahead", (json_int_t)clock->ahead_ns, "bound",
-                                              (json_int_t)clock->bound_ns));
+        json_array_append_new(list, json_pack("{s:I,s:I,s:I}", "at", (json_int_t)clock->at_ns, "ahead",
+                                              (json_int_t)clock->ahead_ns, "bound", (json_int_t)clock->bound_ns));
     }
     return list;
 }
@@ -183,14 +177,12 @@ static int write_header(const qdri_trace *trace, FILE *file)
 {
     char id[24];
     snprintf(id, sizeof id, "%016" PRIx64, trace->id);
-    json_t *header = json_pack("{s:i,s:s,s:i,s:i,s:o,s:o,s:o,s:I}", "version", QDRI_TRACE_VERSION,
-                               "id", id, "rank", trace->rank, "ranks", trace->n_ranks, "grid",
-                               numbers_of(trace->place.size), "place",
-                               numbers_of(trace->place.coordinate), "clock", clocks_of(trace),
-                               "lost", (json_int_t)trace->n_lost);
+    json_t *header = json_pack("{s:i,s:s,s:i,s:i,s:o,s:o,s:o,s:I}", "version", QDRI_TRACE_VERSION, "id", id, "rank",
+                               trace->rank, "ranks", trace->n_ranks, "grid", numbers_of(trace->place.size), "place",
+                               numbers_of(trace->place.coordinate), "clock", clocks_of(trace), "lost",
+                               (json_int_t)trace->n_lost);
     const int good = header && fputs("\n],\"displayTimeUnit\":\"ms\",\"quadrille\":", file) >= 0 &&
-                     json_dumpf(header, file, JSON_COMPACT | JSON_PRESERVE_ORDER) == 0 &&
-                     fputs("}\n", file) >= 0;
+                     json_dumpf(header, file, JSON_COMPACT | JSON_PRESERVE_ORDER) == 0 && fputs("}\n", file) >= 0;
     json_decref(header);
     return good;
 }

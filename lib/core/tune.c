@@ -11,10 +11,7 @@
 
 #define LEAST_GAIN 0.05 /* less than that is noise, or may be */
 
-const char *qdri_storage_name(qdr_storage storage)
-{
-    return storage == QDR_IN_OUT ? "in-out" : "out-in";
-}
+const char *qdri_storage_name(qdr_storage storage) { return storage == QDR_IN_OUT ? "in-out" : "out-in"; }
 
 static double sum(const double secs[QDRI_N_PRODUCTS])
 {
@@ -46,8 +43,8 @@ qdr_status qdri_tune_add(qdri_tune_table *table, const qdri_tune_choice *choice)
 
 static int same_key(const qdri_tune_key *a, const qdri_tune_key *b)
 {
-    return a->m == b->m && a->n == b->n && a->k == b->k && a->dtype == b->dtype &&
-           a->n_threads == b->n_threads && strcmp(a->machine, b->machine) == 0;
+    return a->m == b->m && a->n == b->n && a->k == b->k && a->dtype == b->dtype && a->n_threads == b->n_threads &&
+           strcmp(a->machine, b->machine) == 0;
 }
 
 const qdri_tune_choice *qdri_tune_find(const qdri_tune_table *table, const qdri_tune_key *key)
@@ -81,12 +78,10 @@ static int unpack(json_t *item, qdri_tune_choice *choice, words *w, json_error_t
 {
     json_int_t m, n, k;
     double *a = choice->secs[0], *b = choice->secs[1];
-    if (json_unpack_ex(item, error, 0,
-                       "{s:s, s:i, s:s, s:I, s:I, s:I, s:s, s?{s:F, s:F, s:F}, s?{s:F, s:F, s:F}}",
-                       "machine", &w->machine, "threads", &choice->key.n_threads, "dtype",
-                       &w->dtype, "m", &m, "n", &n, "k", &k, "storage", &w->storage, "out-in", "y",
-                       &a[QDRI_PRODUCT_Y], "dx", &a[QDRI_PRODUCT_DX], "dw", &a[QDRI_PRODUCT_DW],
-                       "in-out", "y", &b[QDRI_PRODUCT_Y], "dx", &b[QDRI_PRODUCT_DX], "dw",
+    if (json_unpack_ex(item, error, 0, "{s:s, s:i, s:s, s:I, s:I, s:I, s:s, s?{s:F, s:F, s:F}, s?{s:F, s:F, s:F}}",
+                       "machine", &w->machine, "threads", &choice->key.n_threads, "dtype", &w->dtype, "m", &m, "n", &n,
+                       "k", &k, "storage", &w->storage, "out-in", "y", &a[QDRI_PRODUCT_Y], "dx", &a[QDRI_PRODUCT_DX],
+                       "dw", &a[QDRI_PRODUCT_DW], "in-out", "y", &b[QDRI_PRODUCT_Y], "dx", &b[QDRI_PRODUCT_DX], "dw",
                        &b[QDRI_PRODUCT_DW]) != 0)
         return 0;
     choice->key.m = m;
@@ -111,8 +106,7 @@ static int unpack_algorithms(json_t *item, qdri_tune_choice *choice, json_error_
     return 1;
 }
 
-static qdr_status read_choice(json_t *item, size_t number, const char *name,
-                              qdri_tune_choice *choice)
+static qdr_status read_choice(json_t *item, size_t number, const char *name, qdri_tune_choice *choice)
 {
     json_error_t error;
     words w;
@@ -123,18 +117,14 @@ static qdr_status read_choice(json_t *item, size_t number, const char *name,
                         "file",
                         number + 1, name, error.text);
     if (!qdri_float_named(w.dtype, &choice->key.dtype))
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "tune: choice %zu of %.200s: dtype \"%.20s\"; use " QDRI_FLOAT_NAMES,
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "tune: choice %zu of %.200s: dtype \"%.20s\"; use " QDRI_FLOAT_NAMES,
                         number + 1, name, w.dtype);
     if (!storage_of(w.storage, &choice->storage))
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "tune: choice %zu of %.200s: storage \"%.20s\"; use out-in or in-out",
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "tune: choice %zu of %.200s: storage \"%.20s\"; use out-in or in-out",
                         number + 1, name, w.storage);
     if (strlen(w.machine) >= sizeof choice->key.machine)
-        return QDR_FAIL(
-            QDR_ERR_ARGUMENT,
-            "tune: choice %zu of %.200s: a machine's name of %zu bytes; %d are the most",
-            number + 1, name, strlen(w.machine), QDRI_TUNE_MACHINE_BYTES - 1);
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "tune: choice %zu of %.200s: a machine's name of %zu bytes; %d are the most",
+                        number + 1, name, strlen(w.machine), QDRI_TUNE_MACHINE_BYTES - 1);
     memcpy(choice->key.machine, w.machine, strlen(w.machine));
     return QDR_OK;
 }
@@ -145,8 +135,7 @@ static qdr_status read_all(json_t *root, const char *name, qdri_tune_table *tabl
     json_error_t error;
     int version = 0;
     size_t i;
-    if (json_unpack_ex(root, &error, 0, "{s:i, s:o}", "quadrille_tune", &version, "choices",
-                       &list) != 0 ||
+    if (json_unpack_ex(root, &error, 0, "{s:i, s:o}", "quadrille_tune", &version, "choices", &list) != 0 ||
         !json_is_array(list))
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "tune: %.200s holds no choices; set QDR_TUNE to a file that it named "
@@ -172,11 +161,10 @@ qdr_status qdri_tune_read(const char *text, size_t bytes, const char *name, qdri
     if (bytes == 0) return QDR_OK;
     json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
     if (!root)
-        return QDR_FAIL(
-            QDR_ERR_ARGUMENT,
-            "tune: %.200s, line %d: %.100s; it is no file of choices: remove it, or set "
-            "QDR_TUNE to another one",
-            name, error.line, error.text);
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "tune: %.200s, line %d: %.100s; it is no file of choices: remove it, or set "
+                        "QDR_TUNE to another one",
+                        name, error.line, error.text);
     const qdr_status status = read_all(root, name, table);
     json_decref(root);
     return status;
@@ -186,8 +174,8 @@ qdr_status qdri_tune_read(const char *text, size_t bytes, const char *name, qdri
 
 static json_t *secs_json(const double secs[QDRI_N_PRODUCTS])
 {
-    return json_pack("{s:f, s:f, s:f}", "y", secs[QDRI_PRODUCT_Y], "dx", secs[QDRI_PRODUCT_DX],
-                     "dw", secs[QDRI_PRODUCT_DW]);
+    return json_pack("{s:f, s:f, s:f}", "y", secs[QDRI_PRODUCT_Y], "dx", secs[QDRI_PRODUCT_DX], "dw",
+                     secs[QDRI_PRODUCT_DW]);
 }
 
 /* Where they are not all the first. */
@@ -195,18 +183,16 @@ static int add_algorithms(json_t *object, const int algorithms[QDRI_N_PRODUCTS])
 {
     if (algorithms[0] == 0 && algorithms[1] == 0 && algorithms[2] == 0) return 1;
     return json_object_set_new(object, "algorithms",
-                               json_pack("[i, i, i]", algorithms[QDRI_PRODUCT_Y],
-                                         algorithms[QDRI_PRODUCT_DX],
+                               json_pack("[i, i, i]", algorithms[QDRI_PRODUCT_Y], algorithms[QDRI_PRODUCT_DX],
                                          algorithms[QDRI_PRODUCT_DW])) == 0;
 }
 
 static json_t *choice_json(const qdri_tune_choice *c)
 {
     const qdri_tune_key *key = &c->key;
-    json_t *object = json_pack("{s:s, s:i, s:s, s:I, s:I, s:I, s:s}", "machine", key->machine,
-                               "threads", key->n_threads, "dtype", qdr_dtype_name(key->dtype), "m",
-                               (json_int_t)key->m, "n", (json_int_t)key->n, "k", (json_int_t)key->k,
-                               "storage", qdri_storage_name(c->storage));
+    json_t *object = json_pack("{s:s, s:i, s:s, s:I, s:I, s:I, s:s}", "machine", key->machine, "threads",
+                               key->n_threads, "dtype", qdr_dtype_name(key->dtype), "m", (json_int_t)key->m, "n",
+                               (json_int_t)key->n, "k", (json_int_t)key->k, "storage", qdri_storage_name(c->storage));
     const int timed = sum(c->secs[0]) > 0 && sum(c->secs[1]) > 0;
     if (object && timed &&
         (json_object_set_new(object, "out-in", secs_json(c->secs[0])) != 0 ||
@@ -233,7 +219,6 @@ static int write_choice(const qdri_tune_choice *choice, int is_first, FILE *file
 int qdri_tune_write(const qdri_tune_table *table, FILE *file)
 {
     int good = fprintf(file, "{\"quadrille_tune\": %d, \"choices\": [", QDRI_TUNE_VERSION) > 0;
-    for (int i = 0; good && i < table->n; i++)
-        good = write_choice(&table->choices[i], i == 0, file);
+    for (int i = 0; good && i < table->n; i++) good = write_choice(&table->choices[i], i == 0, file);
     return good && fputs("\n]}\n", file) >= 0;
 }

@@ -41,14 +41,12 @@ typedef struct qdri_tune_table {
 
 /* "out-in", "in-out". */
 const char *qdri_storage_name(qdr_storage storage);
-/* Sets the storage from the times: OUT_IN, unless the three products together are at least 5 %
- * faster with IN_OUT. */
+/* Sets the storage from the times: OUT_IN, unless the three products together are at least 5 % faster with IN_OUT. */
 void qdri_tune_choose(qdri_tune_choice *choice);
 
 /* Adds the choices of a text to the table; no bytes are no choices. `name`: of the file, for the
  * sentence. @retval QDR_ERR_ARGUMENT  it is no such text */
-QDR_NODISCARD qdr_status qdri_tune_read(const char *text, size_t bytes, const char *name,
-                                        qdri_tune_table *table);
+QDR_NODISCARD qdr_status qdri_tune_read(const char *text, size_t bytes, const char *name, qdri_tune_table *table);
 /* @return 0: not all was written */
 int qdri_tune_write(const qdri_tune_table *table, FILE *file);
 QDR_NODISCARD qdr_status qdri_tune_add(qdri_tune_table *table, const qdri_tune_choice *choice);

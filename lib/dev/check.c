@@ -4,17 +4,15 @@
 #include "core/size.h"
 #include "dev/device.h"
 
-static qdr_status gemm_matrix_check(const char *name, const void *data, int64_t n_rows,
-                                    int64_t n_cols, int64_t stride)
+static qdr_status gemm_matrix_check(const char *name, const void *data, int64_t n_rows, int64_t n_cols, int64_t stride)
 {
     int64_t n_elems = 0;
     if (n_rows == 0 || n_cols == 0) return QDR_OK;
     if (!data) return QDR_FAIL(QDR_ERR_ARGUMENT, "product: %s is NULL", name);
     if (stride < n_cols) {
         return QDR_FAIL(QDR_ERR_SHAPE,
-                        "product: the leading dimension %" PRId64 " of %s is less than its %" PRId64
-                        " columns",
-                        stride, name, n_cols);
+                        "product: the leading dimension %" PRId64 " of %s is less than its %" PRId64 " columns", stride,
+                        name, n_cols);
     }
     return qdri_mul_elems(n_rows, stride, &n_elems);
 }
@@ -23,8 +21,7 @@ static qdr_status rounding_check(const qdri_gemm *gemm)
 {
     const int a = (int)gemm->round_a, b = (int)gemm->round_b;
     if (a == QDRI_AS_STORED && b == QDRI_AS_STORED) return QDR_OK;
-    if (a < QDRI_E4M3 || a > QDRI_E5M2 || b < QDRI_E4M3 || b > QDRI_E5M2 ||
-        (a == QDRI_E5M2 && b == QDRI_E5M2))
+    if (a < QDRI_E4M3 || a > QDRI_E5M2 || b < QDRI_E4M3 || b > QDRI_E5M2 || (a == QDRI_E5M2 && b == QDRI_E5M2))
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "product: no product rounds A in way %d and B in way %d; use %d (e4m3) for "
                         "both, or %d (e5m2) for one of them",
@@ -39,12 +36,10 @@ qdr_status qdri_gemm_check(const qdri_gemm *gemm)
     if (!gemm) return QDR_FAIL(QDR_ERR_ARGUMENT, "product: its description is NULL");
     if (gemm->m < 0 || gemm->n < 0 || gemm->k < 0) {
         return QDR_FAIL(QDR_ERR_SHAPE,
-                        "product: m, n, k are %" PRId64 ", %" PRId64 ", %" PRId64
-                        "; none may be negative",
-                        gemm->m, gemm->n, gemm->k);
+                        "product: m, n, k are %" PRId64 ", %" PRId64 ", %" PRId64 "; none may be negative", gemm->m,
+                        gemm->n, gemm->k);
     }
-    if (!qdri_is_float(gemm->dtype) ||
-        (gemm->c_dtype != gemm->dtype && gemm->c_dtype != qdri_sum_type(gemm->dtype))) {
+    if (!qdri_is_float(gemm->dtype) || (gemm->c_dtype != gemm->dtype && gemm->c_dtype != qdri_sum_type(gemm->dtype))) {
         return QDR_FAIL(QDR_ERR_DTYPE,
                         "product: no product of %s gives %s; use " QDRI_FLOAT_NAMES
                         ", and the same type (or f32, for bf16 and f16) for the result",
@@ -54,27 +49,23 @@ qdr_status qdri_gemm_check(const qdri_gemm *gemm)
     if (gemm->m == 0 || gemm->n == 0) return QDR_OK;
     const int ta = gemm->trans_a != 0;
     const int tb = gemm->trans_b != 0;
-    QDR_TRY(
-        gemm_matrix_check("A", gemm->a, ta ? gemm->k : gemm->m, ta ? gemm->m : gemm->k, gemm->lda));
-    QDR_TRY(
-        gemm_matrix_check("B", gemm->b, tb ? gemm->n : gemm->k, tb ? gemm->k : gemm->n, gemm->ldb));
+    QDR_TRY(gemm_matrix_check("A", gemm->a, ta ? gemm->k : gemm->m, ta ? gemm->m : gemm->k, gemm->lda));
+    QDR_TRY(gemm_matrix_check("B", gemm->b, tb ? gemm->n : gemm->k, tb ? gemm->k : gemm->n, gemm->ldb));
     return gemm_matrix_check("C", gemm->c, gemm->m, gemm->n, gemm->ldc);
 }
 
 static qdr_status not_null(const char *kernel, const char *name, const void *data, int64_t n_elems)
 {
     if (data || n_elems == 0) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: %s is NULL, but has %" PRId64 " elements", kernel, name,
-                    n_elems);
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: %s is NULL, but has %" PRId64 " elements", kernel, name, n_elems);
 }
 
 /* Sizes are not negative and their product fits. */
 static qdr_status sizes(const char *kernel, int64_t a, int64_t b, int64_t *product)
 {
     if (a < 0 || b < 0) {
-        return QDR_FAIL(QDR_ERR_SHAPE,
-                        "%s: the sizes are %" PRId64 " and %" PRId64 "; neither may be negative",
-                        kernel, a, b);
+        return QDR_FAIL(QDR_ERR_SHAPE, "%s: the sizes are %" PRId64 " and %" PRId64 "; neither may be negative", kernel,
+                        a, b);
     }
     return qdri_mul_elems(a, b, product);
 }
@@ -86,8 +77,7 @@ static qdr_status binary_check(const qdri_kernel *kernel)
     const int has_b = kernel->kind == QDRI_K_ADD || kernel->kind == QDRI_K_GELU_BACKWARD;
     const int has_dtype2 = kernel->kind == QDRI_K_ADD || kernel->kind == QDRI_K_CAST;
     if (has_dtype2 && !qdri_is_float(kernel->u.binary.dtype2)) {
-        return QDR_FAIL(QDR_ERR_DTYPE,
-                        "element-wise kernel: the second type is %s; use " QDRI_FLOAT_NAMES,
+        return QDR_FAIL(QDR_ERR_DTYPE, "element-wise kernel: the second type is %s; use " QDRI_FLOAT_NAMES,
                         qdr_dtype_name(kernel->u.binary.dtype2));
     }
     QDR_TRY(not_null("element-wise kernel", "a", kernel->u.binary.a, n));
@@ -115,8 +105,7 @@ static qdr_status rows_check(const qdri_kernel *kernel)
     QDR_TRY(sizes(name, kernel->u.rows.n_rows, kernel->u.rows.n_cols, &n));
     if (has_rows && (kernel->u.rows.context < 1 || kernel->u.rows.row0 < 0)) {
         return QDR_FAIL(QDR_ERR_SHAPE,
-                        "position kernel: context %" PRId64 " and first row %" PRId64
-                        "; they must be at least 1 and 0",
+                        "position kernel: context %" PRId64 " and first row %" PRId64 "; they must be at least 1 and 0",
                         kernel->u.rows.context, kernel->u.rows.row0);
     }
     QDR_TRY(not_null(name, adds ? "y" : "x", adds ? kernel->u.rows.y : kernel->u.rows.x, n));
@@ -126,8 +115,7 @@ static qdr_status rows_check(const qdri_kernel *kernel)
 static qdr_status norm_parts_check(const qdri_kernel *kernel)
 {
     if (kernel->u.norm.n_parts < 1) {
-        return QDR_FAIL(QDR_ERR_SHAPE, "layer norm: %d parts to merge; at least 1",
-                        kernel->u.norm.n_parts);
+        return QDR_FAIL(QDR_ERR_SHAPE, "layer norm: %d parts to merge; at least 1", kernel->u.norm.n_parts);
     }
     QDR_TRY(not_null("layer norm", "work", kernel->u.norm.work, kernel->u.norm.n_rows));
     return not_null("layer norm", "stats", kernel->u.norm.stats, kernel->u.norm.n_rows);
@@ -171,9 +159,8 @@ static qdr_status attention_check(const qdri_kernel *kernel)
     if (rows < 0 || heads < 0 || kv_heads < 0 || kernel->u.attention.head_size < 1 || context < 1 ||
         rows % context != 0 || (heads > 0 && (kv_heads == 0 || heads % kv_heads != 0))) {
         return QDR_FAIL(QDR_ERR_SHAPE,
-                        "attention: %" PRId64 " rows, context %" PRId64 ", %" PRId64
-                        " heads over %" PRId64 " key heads of size %" PRId64
-                        "; rows must be whole contexts and key heads divide heads",
+                        "attention: %" PRId64 " rows, context %" PRId64 ", %" PRId64 " heads over %" PRId64
+                        " key heads of size %" PRId64 "; rows must be whole contexts and key heads divide heads",
                         rows, context, heads, kv_heads, kernel->u.attention.head_size);
     }
     QDR_TRY(sizes(name, heads + 2 * kv_heads, kernel->u.attention.head_size, &width));
@@ -195,8 +182,8 @@ static qdr_status vocab_check(const char *name, int64_t begin, int64_t n, int64_
 {
     if (vocab == 0 || (vocab > 0 && begin <= vocab - n)) return QDR_OK;
     return QDR_FAIL(QDR_ERR_SHAPE,
-                    "%s: a part of %" PRId64 " words from %" PRId64
-                    " on does not lie in a vocabulary of %" PRId64 "; 0 means not known",
+                    "%s: a part of %" PRId64 " words from %" PRId64 " on does not lie in a vocabulary of %" PRId64
+                    "; 0 means not known",
                     name, n, begin, vocab);
 }
 
@@ -286,8 +273,7 @@ static qdr_status block_check(const qdri_kernel *kernel)
     if (n > 1 && (kernel->u.block.x_stride < kernel->u.block.row_bytes ||
                   kernel->u.block.y_stride < kernel->u.block.row_bytes)) {
         return QDR_FAIL(QDR_ERR_SHAPE, "block copy: rows of %zu bytes, but strides of %zu and %zu",
-                        kernel->u.block.row_bytes, kernel->u.block.x_stride,
-                        kernel->u.block.y_stride);
+                        kernel->u.block.row_bytes, kernel->u.block.x_stride, kernel->u.block.y_stride);
     }
     QDR_TRY(not_null(name, "x", kernel->u.block.x, n));
     return not_null(name, "y", kernel->u.block.y, n);
@@ -302,15 +288,12 @@ static qdr_status gather_check(const qdri_kernel *kernel)
     if (!qdri_is_float(kernel->dtype) && kernel->dtype != QDR_I32)
         return QDR_FAIL(QDR_ERR_DTYPE, "%s: the type is %s; use f32, f64, bf16, f16 or i32", name,
                         qdr_dtype_name(kernel->dtype));
-    if (n_sources < 1 || n_sources > QDRI_REDUCE_MOST || n_results < 1 ||
-        n_results > QDRI_REDUCE_MOST)
-        return QDR_FAIL(QDR_ERR_SHAPE, "%s: %d sources and %d results; 1 to %d of each", name,
-                        n_sources, n_results, QDRI_REDUCE_MOST);
+    if (n_sources < 1 || n_sources > QDRI_REDUCE_MOST || n_results < 1 || n_results > QDRI_REDUCE_MOST)
+        return QDR_FAIL(QDR_ERR_SHAPE, "%s: %d sources and %d results; 1 to %d of each", name, n_sources, n_results,
+                        QDRI_REDUCE_MOST);
     QDR_TRY(sizes(name, kernel->u.gather.n, 1, &n));
-    for (int i = 0; i < n_sources; i++)
-        QDR_TRY(not_null(name, "a source", kernel->u.gather.sources[i], n));
-    for (int i = 0; i < n_results; i++)
-        QDR_TRY(not_null(name, "a result", kernel->u.gather.results[i], n));
+    for (int i = 0; i < n_sources; i++) QDR_TRY(not_null(name, "a source", kernel->u.gather.sources[i], n));
+    for (int i = 0; i < n_results; i++) QDR_TRY(not_null(name, "a result", kernel->u.gather.results[i], n));
     return QDR_OK;
 }
 
@@ -354,8 +337,7 @@ qdr_status qdri_kernel_check(const qdri_kernel *kernel)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "kernel: there is no kernel %d", (int)kernel->kind);
     }
     if (kernel->kind < QDRI_K_COPY_BLOCK && !qdri_is_float(kernel->dtype)) {
-        return QDR_FAIL(QDR_ERR_DTYPE, "kernel: the type is %s; use " QDRI_FLOAT_NAMES,
-                        qdr_dtype_name(kernel->dtype));
+        return QDR_FAIL(QDR_ERR_DTYPE, "kernel: the type is %s; use " QDRI_FLOAT_NAMES, qdr_dtype_name(kernel->dtype));
     }
     return checks[kernel->kind](kernel);
 }
@@ -363,8 +345,7 @@ qdr_status qdri_kernel_check(const qdri_kernel *kernel)
 qdr_status qdri_fail_id(const char *what, int64_t row, int32_t id, int64_t vocab)
 {
     return QDR_FAIL(QDR_ERR_ARGUMENT,
-                    "%s in row %" PRId64 " on this rank is %" PRId32
-                    ", but the vocabulary has %" PRId64 "; use 0 to %" PRId64
-                    ", or a negative one for none",
+                    "%s in row %" PRId64 " on this rank is %" PRId32 ", but the vocabulary has %" PRId64
+                    "; use 0 to %" PRId64 ", or a negative one for none",
                     what, row, id, vocab, vocab - 1);
 }

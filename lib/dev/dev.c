@@ -88,20 +88,17 @@ static qdr_status fail_memory(qdri_dev *dev, const char *what, size_t bytes)
     size_t bytes_free = 0, bytes_all = 0;
     if (dev->table->room) dev->table->room(dev, &bytes_free, &bytes_all);
     if (bytes_all == 0)
-        return QDR_FAIL(
-            QDR_ERR_MEMORY,
-            "device memory for %s: %zu bytes (%.2f GiB) could not be allocated while "
-            "%zu bytes are in use; use more machines, a smaller batch or a smaller model",
-            what, bytes, gib(bytes), now);
-    return QDR_FAIL(
-        QDR_ERR_MEMORY,
-        "device memory for %s: %zu bytes (%.2f GiB) are needed, %zu (%.2f GiB) are "
-        "free of %zu (%.2f GiB) in all, while %zu bytes are in use here; " QDRI_GPU_MEMORY_REMEDY,
-        what, bytes, gib(bytes), bytes_free, gib(bytes_free), bytes_all, gib(bytes_all), now);
+        return QDR_FAIL(QDR_ERR_MEMORY,
+                        "device memory for %s: %zu bytes (%.2f GiB) could not be allocated while "
+                        "%zu bytes are in use; use more machines, a smaller batch or a smaller model",
+                        what, bytes, gib(bytes), now);
+    return QDR_FAIL(QDR_ERR_MEMORY,
+                    "device memory for %s: %zu bytes (%.2f GiB) are needed, %zu (%.2f GiB) are "
+                    "free of %zu (%.2f GiB) in all, while %zu bytes are in use here; " QDRI_GPU_MEMORY_REMEDY,
+                    what, bytes, gib(bytes), bytes_free, gib(bytes_free), bytes_all, gib(bytes_all), now);
 }
 
-static qdr_status allocate(qdri_dev *dev, int is_shared, const char *what, size_t bytes,
-                           void **data)
+static qdr_status allocate(qdri_dev *dev, int is_shared, const char *what, size_t bytes, void **data)
 {
     if (!data) return QDR_FAIL(QDR_ERR_ARGUMENT, "device memory: the result pointer is NULL");
     *data = NULL;
@@ -141,15 +138,9 @@ void qdri_mem_usage(const qdri_dev *dev, size_t *bytes_now, size_t *bytes_peak)
     if (bytes_peak) *bytes_peak = atomic_load(&dev->bytes_peak);
 }
 
-void qdri_mem_reset_peak(qdri_dev *dev)
-{
-    atomic_store(&dev->bytes_peak, atomic_load(&dev->bytes_now));
-}
+void qdri_mem_reset_peak(qdri_dev *dev) { atomic_store(&dev->bytes_peak, atomic_load(&dev->bytes_now)); }
 
-size_t qdri_dev_fixed_bytes(const qdri_dev *dev, qdr_dtype dtype)
-{
-    return dev->table->fixed_bytes(dev, dtype);
-}
+size_t qdri_dev_fixed_bytes(const qdri_dev *dev, qdr_dtype dtype) { return dev->table->fixed_bytes(dev, dtype); }
 
 const char *qdri_dev_name(const qdri_dev *dev) { return dev->table->name; }
 
@@ -162,13 +153,9 @@ int qdri_dev_fuses(const qdri_dev *dev, const qdri_gemm *gemm)
     return dev->table->fuses && dev->table->fuses(dev, gemm);
 }
 
-int qdri_dev_open_to(qdri_dev *dev, int gpu)
-{
-    return !dev->table->open_to || dev->table->open_to(dev, gpu);
-}
+int qdri_dev_open_to(qdri_dev *dev, int gpu) { return !dev->table->open_to || dev->table->open_to(dev, gpu); }
 
-qdr_status qdri_dev_check_memory(qdri_dev *dev, const void *data, size_t elem_bytes,
-                                 const char *what)
+qdr_status qdri_dev_check_memory(qdri_dev *dev, const void *data, size_t elem_bytes, const char *what)
 {
     if (!data) return QDR_OK;
     if (elem_bytes && (uintptr_t)data % elem_bytes)
@@ -179,8 +166,8 @@ qdr_status qdri_dev_check_memory(qdri_dev *dev, const void *data, size_t elem_by
     return dev->table->check_memory ? dev->table->check_memory(dev, data, what) : QDR_OK;
 }
 
-qdr_status qdri_dev_check_argument(qdri_dev *dev, const void *data, size_t elem_bytes,
-                                   const char *who, const char *what)
+qdr_status qdri_dev_check_argument(qdri_dev *dev, const void *data, size_t elem_bytes, const char *who,
+                                   const char *what)
 {
     char name[128];
     if (qdri_dev_check_memory(dev, data, elem_bytes, who) == QDR_OK) return QDR_OK;
@@ -188,10 +175,7 @@ qdr_status qdri_dev_check_argument(qdri_dev *dev, const void *data, size_t elem_
     return qdri_dev_check_memory(dev, data, elem_bytes, name);
 }
 
-int qdri_dev_wants_ranges(const qdri_dev *dev)
-{
-    return dev->table->wants_ranges && dev->table->wants_ranges(dev);
-}
+int qdri_dev_wants_ranges(const qdri_dev *dev) { return dev->table->wants_ranges && dev->table->wants_ranges(dev); }
 
 void qdri_range_begin(qdri_dev *dev, const char *name)
 {
@@ -260,10 +244,7 @@ void *qdri_stream_native(qdr_stream *stream)
     return stream->dev->table->stream_native ? stream->dev->table->stream_native(stream) : NULL;
 }
 
-qdr_status qdri_pin(qdri_dev *dev, void *memory, size_t bytes)
-{
-    return dev->table->pin(dev, memory, bytes);
-}
+qdr_status qdri_pin(qdri_dev *dev, void *memory, size_t bytes) { return dev->table->pin(dev, memory, bytes); }
 
 void qdri_unpin(qdri_dev *dev, void *memory) { dev->table->unpin(dev, memory); }
 
@@ -283,8 +264,7 @@ qdr_status qdri_record_begin(qdr_stream *stream)
 {
     QDR_TRY(stream_check(stream));
     if (!stream->dev->table->record_begin)
-        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                        "graph: the %s records no work; make the context with .device = \"cuda\"",
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "graph: the %s records no work; make the context with .device = \"cuda\"",
                         stream->dev->table->name);
     return stream->dev->table->record_begin(stream);
 }
@@ -292,8 +272,7 @@ qdr_status qdri_record_begin(qdr_stream *stream)
 qdr_status qdri_record_end(qdr_stream *stream, void **record)
 {
     *record = NULL;
-    if (!stream->dev->table->record_end)
-        return QDR_FAIL(QDR_ERR_STATE, "graph: nothing is recorded; begin first");
+    if (!stream->dev->table->record_end) return QDR_FAIL(QDR_ERR_STATE, "graph: nothing is recorded; begin first");
     return stream->dev->table->record_end(stream, record);
 }
 
@@ -306,10 +285,9 @@ int qdri_record_is_lost(qdr_stream *stream)
 qdr_status qdri_record_check(qdr_stream *stream)
 {
     if (!qdri_record_is_lost(stream)) return QDR_OK;
-    return QDR_FAIL(
-        QDR_ERR_UNSUPPORTED,
-        "graph: something that was enqueued before cannot be recorded, and so the record "
-        "is lost; call qdr_graph_end(), and see what graph.h excludes");
+    return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                    "graph: something that was enqueued before cannot be recorded, and so the record "
+                    "is lost; call qdr_graph_end(), and see what graph.h excludes");
 }
 
 qdr_status qdri_record_run(qdr_stream *stream, void *record)
@@ -388,8 +366,7 @@ qdr_status qdri_work(qdr_stream *stream, qdri_work_fn fn, const void *args, size
         return QDR_FAIL(QDR_ERR_ARGUMENT, "work: the function or its arguments are NULL");
     }
     if (bytes > QDRI_WORK_BYTES) {
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "work: %zu bytes of arguments, at most %d fit", bytes,
-                        QDRI_WORK_BYTES);
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "work: %zu bytes of arguments, at most %d fit", bytes, QDRI_WORK_BYTES);
     }
     return stream->dev->table->work(stream, fn, args, bytes);
 }
@@ -399,15 +376,13 @@ qdr_status qdri_dev_check_rounding(const qdri_dev *dev)
     return dev->table->check_rounding ? dev->table->check_rounding(dev) : QDR_OK;
 }
 
-qdr_status qdri_gemm_list_algorithms(qdr_stream *stream, const qdri_gemm *gemm, int most,
-                                     int algorithms[], int *n)
+qdr_status qdri_gemm_list_algorithms(qdr_stream *stream, const qdri_gemm *gemm, int most, int algorithms[], int *n)
 {
     const qdri_dev_table *table = stream->dev->table;
     QDR_TRY(qdri_gemm_check(gemm));
     algorithms[0] = 0;
     *n = 1;
-    return table->list_algorithms ? table->list_algorithms(stream, gemm, most, algorithms, n)
-                                  : QDR_OK;
+    return table->list_algorithms ? table->list_algorithms(stream, gemm, most, algorithms, n) : QDR_OK;
 }
 
 qdr_status qdri_gemm_run(qdr_stream *stream, const qdri_gemm *gemm)

@@ -30,8 +30,7 @@ typedef struct qdri_gemm {
     int algorithm; /* which of the ways that the device has for such a product, as
                       qdri_gemm_list_algorithms() names them; 0, or one that it lacks: what it takes
                       for the best */
-    /* What is done to the sums before they are rounded, where it is not NULL; only what
-     * qdri_dev_fuses() says. */
+    /* What is done to the sums before they are rounded, where it is not NULL; only what qdri_dev_fuses() says. */
     const void *bias; /* n elements of C's type, added to each row */
     void *gelu; /* as C: gets gelu() of what C gets */
     const void *gelu_of; /* as C: C is multiplied by gelu'() of it */
@@ -74,8 +73,8 @@ typedef struct qdri_dev_table {
     qdr_status (*gemm)(qdr_stream *stream, const qdri_gemm *gemm);
     qdr_status (*kernel)(qdr_stream *stream, const qdri_kernel *kernel);
     int (*fuses)(const qdri_dev *dev, const qdri_gemm *gemm); /* optional: never */
-    qdr_status (*list_algorithms)(qdr_stream *stream, const qdri_gemm *gemm, int most,
-                                  int algorithms[], int *n); /* optional: one */
+    qdr_status (*list_algorithms)(qdr_stream *stream, const qdri_gemm *gemm, int most, int algorithms[],
+                                  int *n); /* optional: one */
     qdr_status (*check_rounding)(const qdri_dev *dev); /* optional: it can */
     size_t (*fixed_bytes)(const qdri_dev *dev, qdr_dtype dtype);
     /* Optional, the two: memory of a stream's that a product takes besides. */
@@ -116,8 +115,7 @@ typedef struct qdri_dev_table {
  * @retval QDR_ERR_MEMORY  no, and the sentence has the numbers */
 QDR_NODISCARD qdr_status qdri_dev_check_room(int n_devices);
 
-/* Makes the CPU device. n_threads: BLAS threads. The device is used by one host thread and its own
- * workers. */
+/* Makes the CPU device. n_threads: BLAS threads. The device is used by one host thread and its own workers. */
 QDR_NODISCARD qdr_status qdri_dev_create_cpu(int n_threads, qdri_dev **dev);
 /* The bells on which the device's threads sleep, QDRI_DEV_BELLS of them, instead of its own: other
  * processes may ring them. Before the device has streams; the bells outlive them. */
@@ -133,15 +131,12 @@ typedef struct qdri_mem_source {
 void qdri_dev_use_memory(qdri_dev *dev, qdri_mem_source source);
 void qdri_dev_destroy(qdri_dev **dev);
 
-/* Memory, counted. Any thread. what: it is for ("parameters"), in the sentence where there is too
- * little. */
-QDR_NODISCARD qdr_status qdri_mem_alloc_for(qdri_dev *dev, const char *what, size_t bytes,
-                                            void **data);
+/* Memory, counted. Any thread. what: it is for ("parameters"), in the sentence where there is too little. */
+QDR_NODISCARD qdr_status qdri_mem_alloc_for(qdri_dev *dev, const char *what, size_t bytes, void **data);
 QDR_NODISCARD qdr_status qdri_mem_alloc(qdri_dev *dev, size_t bytes, void **data); /* "an array" */
 /* Likewise, for what collectives move: where whoever joins the ranks has memory that is better for
  * that, it comes from there. All ranks ask for the same, and free it when nothing uses it. */
-QDR_NODISCARD qdr_status qdri_mem_alloc_shared(qdri_dev *dev, const char *what, size_t bytes,
-                                               void **data);
+QDR_NODISCARD qdr_status qdri_mem_alloc_shared(qdri_dev *dev, const char *what, size_t bytes, void **data);
 void qdri_mem_free(qdri_dev *dev, void **data);
 void qdri_mem_usage(const qdri_dev *dev, size_t *bytes_now, size_t *bytes_peak);
 void qdri_mem_reset_peak(qdri_dev *dev);
@@ -169,13 +164,11 @@ int qdri_dev_open_to(qdri_dev *dev, int gpu);
  * `what`. NULL passes.
  * @retval QDR_ERR_ARGUMENT  it is no multiple of the size; the host's, another GPU's, or nobody's
  */
-QDR_NODISCARD qdr_status qdri_dev_check_memory(qdri_dev *dev, const void *data, size_t elem_bytes,
-                                               const char *what);
+QDR_NODISCARD qdr_status qdri_dev_check_memory(qdri_dev *dev, const void *data, size_t elem_bytes, const char *what);
 /* The same of an argument: "who: what". */
-QDR_NODISCARD qdr_status qdri_dev_check_argument(qdri_dev *dev, const void *data, size_t elem_bytes,
-                                                 const char *who, const char *what);
-/* A named range around what is enqueued between the two, for a profiler; nothing where none wants
- * them. */
+QDR_NODISCARD qdr_status qdri_dev_check_argument(qdri_dev *dev, const void *data, size_t elem_bytes, const char *who,
+                                                 const char *what);
+/* A named range around what is enqueued between the two, for a profiler; nothing where none wants them. */
 int qdri_dev_wants_ranges(const qdri_dev *dev);
 void qdri_range_begin(qdri_dev *dev, const char *name);
 void qdri_range_end(qdri_dev *dev);
@@ -184,10 +177,8 @@ void qdri_range_end(qdri_dev *dev);
  * long as the process. */
 const char *qdri_dev_products(const qdri_dev *dev);
 
-QDR_NODISCARD qdr_status qdri_stream_create(qdri_dev *dev, qdri_stream_kind kind,
-                                            qdr_stream **stream);
-/* A stream of the caller's, as the backend calls it, and the other way round; NULL: the backend has
- * none. */
+QDR_NODISCARD qdr_status qdri_stream_create(qdri_dev *dev, qdri_stream_kind kind, qdr_stream **stream);
+/* A stream of the caller's, as the backend calls it, and the other way round; NULL: the backend has none. */
 QDR_NODISCARD qdr_status qdri_stream_wrap(qdri_dev *dev, void *native, qdr_stream **stream);
 void *qdri_stream_native(qdr_stream *stream);
 void qdri_stream_destroy(qdr_stream **stream);
@@ -205,22 +196,19 @@ int qdri_event_reached(qdr_event *event);
 /* Writes the time of CLOCK_MONOTONIC at which the stream comes here to *nanosecs, which is there
  * when the stream has been synchronised. */
 QDR_NODISCARD qdr_status qdri_stamp(qdr_stream *stream, int64_t *nanosecs);
-QDR_NODISCARD qdr_status qdri_work(qdr_stream *stream, qdri_work_fn fn, const void *args,
-                                   size_t bytes);
+QDR_NODISCARD qdr_status qdri_work(qdr_stream *stream, qdri_work_fn fn, const void *args, size_t bytes);
 QDR_NODISCARD qdr_status qdri_gemm_run(qdr_stream *stream, const qdri_gemm *gemm);
 /* The ways that the device has for a product, from what it takes for the best on: at least one,
  * `most` at most. A number means the same for other products, too, where they have it. */
-QDR_NODISCARD qdr_status qdri_gemm_list_algorithms(qdr_stream *stream, const qdri_gemm *gemm,
-                                                   int most, int algorithms[], int *n);
+QDR_NODISCARD qdr_status qdri_gemm_list_algorithms(qdr_stream *stream, const qdri_gemm *gemm, int most,
+                                                   int algorithms[], int *n);
 QDR_NODISCARD qdr_status qdri_kernel_run(qdr_stream *stream, const qdri_kernel *kernel);
 QDR_NODISCARD qdr_status qdri_copy(qdr_stream *stream, void *dst, const void *src, size_t bytes);
 QDR_NODISCARD qdr_status qdri_fill_zero(qdr_stream *stream, void *dst, size_t bytes);
 
-/* The first asynchronous failure; later calls return it. Poisoning wakes all who wait: streams then
- * drop their work. */
+/* The first asynchronous failure; later calls return it. Poisoning wakes all who wait: streams then drop their work. */
 qdr_status qdri_dev_status(const qdri_dev *dev);
-/* Copies the sentence of that failure into the calling thread's last error, and returns the status.
- */
+/* Copies the sentence of that failure into the calling thread's last error, and returns the status. */
 qdr_status qdri_dev_raise(const qdri_dev *dev);
 void qdri_dev_poison(qdri_dev *dev, qdr_status status, const char *sentence);
 /* Sets what the poisoning thread calls once, after it has poisoned the device and without any lock
@@ -238,7 +226,7 @@ QDR_NODISCARD qdr_status qdri_flag_raise(qdr_stream *stream, uint32_t *flag, uin
 QDR_NODISCARD qdr_status qdri_flag_wait(qdr_stream *stream, uint32_t *flag, uint32_t value);
 
 /* Where a GPU's memory is too small. */
-#define QDRI_GPU_MEMORY_REMEDY                                                                     \
+#define QDRI_GPU_MEMORY_REMEDY                                                                                         \
     "use more GPUs, fewer ranks on each where they share one, a smaller batch or a smaller model"
 
 /* Records what is enqueued on the stream, and on those joined to it by events, from begin to end.
@@ -253,8 +241,7 @@ QDR_NODISCARD qdr_status qdri_record_check(qdr_stream *stream);
 QDR_NODISCARD qdr_status qdri_record_run(qdr_stream *stream, void *record);
 void qdri_record_free(qdri_dev *dev, void *record); /* takes NULL */
 
-/* For work that waits for something outside the device. A waker belongs to the thread that runs a
- * stream. */
+/* For work that waits for something outside the device. A waker belongs to the thread that runs a stream. */
 typedef struct qdri_waker qdri_waker;
 /* The waker of the calling stream thread; NULL on other threads. */
 qdri_waker *qdri_current_waker(void);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every backend's device, stream and event begins with, and the checks that come before a
- * backend is called. */
+/* What every backend's device, stream and event begins with, and the checks that come before a backend is called. */
 #ifndef QDRI_DEV_DEVICE_H
 #define QDRI_DEV_DEVICE_H
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The scale of an operand that is rounded to fp8: a power of two, so that scaling is exact. CPU and
- * GPUs share it. */
+/* The scale of an operand that is rounded to fp8: a power of two, so that scaling is exact. CPU and GPUs share it. */
 #ifndef QDRI_DEV_FP8_H
 #define QDRI_DEV_FP8_H
 

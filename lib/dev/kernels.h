@@ -11,8 +11,7 @@
 #include "quadrille/types.h"
 
 typedef enum qdri_kernel_kind {
-    QDRI_K_ADD, /* binary: y = a + b; types may be mixed with `dtype2` = type of b (a and y are T)
-                 */
+    QDRI_K_ADD, /* binary: y = a + b; types may be mixed with `dtype2` = type of b (a and y are T) */
     QDRI_K_SUM_PARTS, /* parts: y[i] = x[0,i] + x[1,i] + … in that order, in A, rounded once */
     QDRI_K_CAST, /* y (dtype2) = a (T) */
     QDRI_K_BIAS_ADD, /* rows: y[r,c] += p[c]            (p: T) */
@@ -33,8 +32,7 @@ typedef enum qdri_kernel_kind {
     QDRI_K_POSITION_ADD, /* rows: y[r,c] += p[(r + row0) mod context, c]   (p: T) */
     QDRI_K_POSITION_SUM, /* rows: p (A) = or += rows of x, by (r + row0) mod context */
     QDRI_K_CE_MAX, /* ce: row maxima of logits -> work[r] (A); -Inf for no columns */
-    QDRI_K_CE_SUMS, /* ce: Σ exp(l - max), and the target's l - max (0 if elsewhere) -> work2[r,2]
-                     */
+    QDRI_K_CE_SUMS, /* ce: Σ exp(l - max), and the target's l - max (0 if elsewhere) -> work2[r,2] */
     QDRI_K_CE_LOSS, /* ce: saved[r,2] = max, log Σexp; result[0..1] (f64) = Σ loss, number of valid
                        rows */
     QDRI_K_CE_BACKWARD, /* ce: dlogits = scale·(exp(l - max - log Σ) - onehot) */

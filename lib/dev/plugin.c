@@ -31,8 +31,7 @@ static void own_folder(char folder[PATH_BYTES])
     folder[0] = '\0';
     if (!dladdr(&opened, &self) || !self.dli_fname) return;
     const char *slash = strrchr(self.dli_fname, '/');
-    if (slash)
-        snprintf(folder, PATH_BYTES, "%.*s", (int)(slash - self.dli_fname + 1), self.dli_fname);
+    if (slash) snprintf(folder, PATH_BYTES, "%.*s", (int)(slash - self.dli_fname + 1), self.dli_fname);
 }
 
 /* Where it may lie, in the order in which it is looked for. */
@@ -90,8 +89,7 @@ static void join(const places *p, char *text, size_t capacity)
 {
     size_t length = 0;
     for (int i = 0; i < p->n && length < capacity; i++)
-        length += (size_t)snprintf(text + length, capacity - length, "%s%s", i ? ", " : "",
-                                   p->paths[i]);
+        length += (size_t)snprintf(text + length, capacity - length, "%s%s", i ? ", " : "", p->paths[i]);
 }
 
 static qdr_status find_plugin(const qdri_plugin **plugin)
@@ -152,14 +150,12 @@ qdr_status qdri_plugin_open(const qdri_plugin **plugin)
 }
 
 /* *is_second: the second of the two values; unset or empty is the first. */
-static qdr_status read_choice(const char *name, const char *first, const char *second,
-                              int *is_second)
+static qdr_status read_choice(const char *name, const char *first, const char *second, int *is_second)
 {
     const char *value = getenv(name);
     *is_second = value && strcmp(value, second) == 0;
     if (*is_second || !value || !*value || strcmp(value, first) == 0) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "cuda: %s is \"%.40s\"; use %s or %s", name, value, first,
-                    second);
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "cuda: %s is \"%.40s\"; use %s or %s", name, value, first, second);
 }
 
 /* "auto" means the own kernels, until cuDNN's were measured to be faster on a GPU. */
@@ -167,11 +163,8 @@ static qdr_status read_attention(int *wants_cudnn)
 {
     const char *value = getenv("QDR_ATTENTION");
     *wants_cudnn = value && strcmp(value, "cudnn") == 0;
-    if (*wants_cudnn || !value || !*value || strcmp(value, "auto") == 0 ||
-        strcmp(value, "own") == 0)
-        return QDR_OK;
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "cuda: QDR_ATTENTION is \"%.40s\"; use auto, own or cudnn",
-                    value);
+    if (*wants_cudnn || !value || !*value || strcmp(value, "auto") == 0 || strcmp(value, "own") == 0) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "cuda: QDR_ATTENTION is \"%.40s\"; use auto, own or cudnn", value);
 }
 
 static qdr_status read_opts(qdri_cuda_opts *opts)

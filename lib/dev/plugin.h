@@ -6,8 +6,7 @@
 
 #include "dev/dev.h"
 
-/* What the plugin shares with the library that opens it, beside the structs that both were compiled
- * with. */
+/* What the plugin shares with the library that opens it, beside the structs that both were compiled with. */
 typedef struct qdri_plugin_host {
     char *(*last_error)(void); /* the calling thread's sentence, QDRI_ERROR_BYTES */
     void (*log)(int level, const char *line);

@@ -23,11 +23,10 @@ qdr_status qdr_machine_here(qdr_machine *machine)
 static qdr_status check_grid(const qdr_plan *plan, int n_ranks)
 {
     if (plan->version != QDR_OPTS_INIT)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: version is %u; begin the plan with QDR_OPTS_INIT",
-                        plan->version);
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: version is %u; begin the plan with QDR_OPTS_INIT", plan->version);
     if (plan->x < 1 || plan->y < 1 || plan->z < 1 || plan->d < 1)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: grid %dx%dx%dx%d; every axis must be ≥ 1", plan->x,
-                        plan->y, plan->z, plan->d);
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: grid %dx%dx%dx%d; every axis must be ≥ 1", plan->x, plan->y, plan->z,
+                        plan->d);
     const int64_t all = (int64_t)plan->x * plan->y * plan->z * plan->d;
     if (n_ranks && all != n_ranks)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
@@ -58,8 +57,7 @@ qdr_status qdr_plan_check(const qdr_plan *plan, int n_ranks)
     if (!plan) return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: it is NULL");
     QDR_TRY(check_grid(plan, n_ranks));
     if (plan->pipeline > 1)
-        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                        "plan: a pipeline of %d stages; this runtime has none: plan again without",
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "plan: a pipeline of %d stages; this runtime has none: plan again without",
                         plan->pipeline);
     if (plan->recompute != QDR_RECOMPUTE_NONE)
         return QDR_FAIL(QDR_ERR_UNSUPPORTED,
@@ -91,24 +89,21 @@ static qdr_status complete_opts(const qdr_search_opts *wanted, int n_ranks, qdr_
 {
     *opts = wanted ? *wanted : (qdr_search_opts){.version = QDR_OPTS_INIT, .dtype = QDR_F32};
     if (opts->n_ranks && opts->n_ranks != n_ranks)
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "plan: a search for %d ranks, but the context has %d; leave n_ranks 0",
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: a search for %d ranks, but the context has %d; leave n_ranks 0",
                         opts->n_ranks, n_ranks);
     if (opts->recomputes && !(opts->recomputes >> QDR_RECOMPUTE_NONE & 1))
-        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                        "plan: this runtime keeps all activations; allow QDR_RECOMPUTE_NONE");
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "plan: this runtime keeps all activations; allow QDR_RECOMPUTE_NONE");
     if (opts->gradient_parts || opts->optimizer_parts)
-        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                        "plan: this runtime parts gradients and optimizer state over z alone; "
-                        "leave gradient_parts and optimizer_parts 0");
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "plan: this runtime parts gradients and optimizer state over z alone; "
+                                             "leave gradient_parts and optimizer_parts 0");
     opts->n_ranks = n_ranks;
     opts->recomputes = 1 << QDR_RECOMPUTE_NONE;
     opts->n_best = 2;
     return QDR_OK;
 }
 
-static qdr_status nothing_fits(const qdr_search_opts *opts, const qdr_search_result *found,
-                               const char *network, const qdr_machine *machine)
+static qdr_status nothing_fits(const qdr_search_opts *opts, const qdr_search_result *found, const char *network,
+                               const qdr_machine *machine)
 {
     const qdr_planned_grid *least = &found->least_memory;
     const double limit = opts->memory_bytes > 0 ? opts->memory_bytes : machine->memory_bytes;
@@ -121,14 +116,12 @@ static qdr_status nothing_fits(const qdr_search_opts *opts, const qdr_search_res
                     "plan: no plan of %s on %d rank%s of %s fits in %.4g GiB: the smallest, "
                     "%dx%dx%dx%d, needs %.4g GiB; use more ranks, or a smaller micro-batch or "
                     "network",
-                    network, opts->n_ranks, opts->n_ranks == 1 ? "" : "s", machine->name,
-                    limit / GIB, least->plan.x, least->plan.y, least->plan.z, least->plan.d,
-                    least->result.memory_bytes / GIB);
+                    network, opts->n_ranks, opts->n_ranks == 1 ? "" : "s", machine->name, limit / GIB, least->plan.x,
+                    least->plan.y, least->plan.z, least->plan.d, least->result.memory_bytes / GIB);
 }
 
-static qdr_status search_on(const qdr_network *network, const qdr_machine *machine,
-                            const qdr_search_opts *opts, qdr_search_result *found,
-                            qdr_auto_plan *result)
+static qdr_status search_on(const qdr_network *network, const qdr_machine *machine, const qdr_search_opts *opts,
+                            qdr_search_result *found, qdr_auto_plan *result)
 {
     qdr_model *model = NULL;
     QDR_TRY(qdr_model_create(machine, network, &model));

@@ -9,52 +9,41 @@ static qdr_status launch(qdr_grid *grid, qdr_axis axis, const qdri_coll *coll, q
     const char *name = qdr_coll_kind_name(coll->kind);
     if (!grid) return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: the grid is NULL", name);
     if ((unsigned)axis >= QDR_N_AXES)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: unknown axis %d; use QDR_X … QDR_D", name,
-                        (int)axis);
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: unknown axis %d; use QDR_X … QDR_D", name, (int)axis);
     const qdr_channel channel = (qdr_channel)(QDR_CHANNEL_X_STAT + (int)axis);
     qdri_coll labelled = *coll;
     labelled.label = qdri_grid_label(grid, NULL);
-    return qdri_comm_launch(qdri_grid_comm(grid, channel), &labelled,
-                            qdri_stream_or_default(grid, stream));
+    return qdri_comm_launch(qdri_grid_comm(grid, channel), &labelled, qdri_stream_or_default(grid, stream));
 }
 
-/* n_elems says once more what the caller's count is, which catches a list that is not in the order
- * of members. */
-static qdr_status check_own(const qdr_grid *grid, qdr_axis axis, qdr_coll_kind kind,
-                            int64_t n_elems, const int64_t *counts)
+/* n_elems says once more what the caller's count is, which catches a list that is not in the order of members. */
+static qdr_status check_own(const qdr_grid *grid, qdr_axis axis, qdr_coll_kind kind, int64_t n_elems,
+                            const int64_t *counts)
 {
     const int rank = qdr_grid_coordinate(grid, axis);
     if (!counts || rank < 0 || counts[rank] == n_elems) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_SHAPE,
-                    "%s: n_elems is %" PRId64 ", but counts[%d], this member's, is %" PRId64,
+    return QDR_FAIL(QDR_ERR_SHAPE, "%s: n_elems is %" PRId64 ", but counts[%d], this member's, is %" PRId64,
                     qdr_coll_kind_name(kind), n_elems, rank, counts[rank]);
 }
 
-qdr_status qdr_all_reduce(qdr_grid *grid, qdr_axis axis, qdr_reduce op, void *data, int64_t n_elems,
-                          qdr_dtype dtype, qdr_stream *stream)
+qdr_status qdr_all_reduce(qdr_grid *grid, qdr_axis axis, qdr_reduce op, void *data, int64_t n_elems, qdr_dtype dtype,
+                          qdr_stream *stream)
 {
-    const qdri_coll coll = {
-        .kind = QDR_ALL_REDUCE, .dtype = dtype, .op = op, .recv = data, .count = n_elems};
+    const qdri_coll coll = {.kind = QDR_ALL_REDUCE, .dtype = dtype, .op = op, .recv = data, .count = n_elems};
     return launch(grid, axis, &coll, stream);
 }
 
-qdr_status qdr_all_gather(qdr_grid *grid, qdr_axis axis, const void *send, void *recv,
-                          int64_t n_elems, const int64_t *counts, qdr_dtype dtype,
-                          qdr_stream *stream)
+qdr_status qdr_all_gather(qdr_grid *grid, qdr_axis axis, const void *send, void *recv, int64_t n_elems,
+                          const int64_t *counts, qdr_dtype dtype, qdr_stream *stream)
 {
-    const qdri_coll coll = {.kind = QDR_ALL_GATHER,
-                            .dtype = dtype,
-                            .send = send,
-                            .recv = recv,
-                            .count = n_elems,
-                            .counts = counts};
+    const qdri_coll coll = {
+        .kind = QDR_ALL_GATHER, .dtype = dtype, .send = send, .recv = recv, .count = n_elems, .counts = counts};
     QDR_TRY(check_own(grid, axis, coll.kind, n_elems, counts));
     return launch(grid, axis, &coll, stream);
 }
 
-qdr_status qdr_reduce_scatter(qdr_grid *grid, qdr_axis axis, qdr_reduce op, const void *send,
-                              void *recv, int64_t n_elems, const int64_t *counts, qdr_dtype dtype,
-                              qdr_stream *stream)
+qdr_status qdr_reduce_scatter(qdr_grid *grid, qdr_axis axis, qdr_reduce op, const void *send, void *recv,
+                              int64_t n_elems, const int64_t *counts, qdr_dtype dtype, qdr_stream *stream)
 {
     const qdri_coll coll = {.kind = QDR_REDUCE_SCATTER,
                             .dtype = dtype,
@@ -67,17 +56,15 @@ qdr_status qdr_reduce_scatter(qdr_grid *grid, qdr_axis axis, qdr_reduce op, cons
     return launch(grid, axis, &coll, stream);
 }
 
-qdr_status qdr_grid_broadcast(qdr_grid *grid, qdr_axis axis, int root, void *data, int64_t n_elems,
-                              qdr_dtype dtype, qdr_stream *stream)
+qdr_status qdr_grid_broadcast(qdr_grid *grid, qdr_axis axis, int root, void *data, int64_t n_elems, qdr_dtype dtype,
+                              qdr_stream *stream)
 {
-    const qdri_coll coll = {
-        .kind = QDR_BROADCAST, .dtype = dtype, .recv = data, .count = n_elems, .peer = root};
+    const qdri_coll coll = {.kind = QDR_BROADCAST, .dtype = dtype, .recv = data, .count = n_elems, .peer = root};
     return launch(grid, axis, &coll, stream);
 }
 
-qdr_status qdr_all_to_all(qdr_grid *grid, qdr_axis axis, const void *send,
-                          const int64_t *send_counts, void *recv, const int64_t *recv_counts,
-                          int64_t n_elems, qdr_dtype dtype, qdr_stream *stream)
+qdr_status qdr_all_to_all(qdr_grid *grid, qdr_axis axis, const void *send, const int64_t *send_counts, void *recv,
+                          const int64_t *recv_counts, int64_t n_elems, qdr_dtype dtype, qdr_stream *stream)
 {
     const qdri_coll coll = {.kind = QDR_ALL_TO_ALL,
                             .dtype = dtype,
@@ -87,14 +74,13 @@ qdr_status qdr_all_to_all(qdr_grid *grid, qdr_axis axis, const void *send,
                             .counts = send_counts,
                             .recv_counts = recv_counts};
     if (!send_counts != !recv_counts)
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "all-to-all: only %s are given; both lists of counts or neither",
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "all-to-all: only %s are given; both lists of counts or neither",
                         send_counts ? "send_counts" : "recv_counts");
     return launch(grid, axis, &coll, stream);
 }
 
-qdr_status qdr_send_recv(qdr_grid *grid, qdr_axis axis, int to, const void *send, int64_t n_send,
-                         int from, void *recv, int64_t n_recv, qdr_dtype dtype, qdr_stream *stream)
+qdr_status qdr_send_recv(qdr_grid *grid, qdr_axis axis, int to, const void *send, int64_t n_send, int from, void *recv,
+                         int64_t n_recv, qdr_dtype dtype, qdr_stream *stream)
 {
     const qdri_coll coll = {.kind = QDR_SEND_RECV,
                             .dtype = dtype,

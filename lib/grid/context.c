@@ -29,8 +29,7 @@ qdr_status qdri_context_check_opts(const qdr_context_opts *opts, qdri_watch_opts
                         "QDR_OPTS_INIT",
                         opts->version, QDR_OPTS_INIT);
     if (opts->n_threads < 0)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "context: n_threads is %d; use 1 or more, or 0 to choose",
-                        opts->n_threads);
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "context: n_threads is %d; use 1 or more, or 0 to choose", opts->n_threads);
     return check_device(opts->device);
 }
 
@@ -43,8 +42,8 @@ static qdr_status choose_threads(const qdr_context_opts *opts, int n_node_ranks,
     return QDR_OK;
 }
 
-static qdr_status create_device(const qdr_context_opts *opts, int n_threads, int node_rank,
-                                qdri_bell *bells, qdri_dev **dev)
+static qdr_status create_device(const qdr_context_opts *opts, int n_threads, int node_rank, qdri_bell *bells,
+                                qdri_dev **dev)
 {
     qdri_device_choice choice;
     QDR_TRY(qdri_device_read(opts ? opts->device : NULL, &choice));
@@ -54,8 +53,8 @@ static qdr_status create_device(const qdr_context_opts *opts, int n_threads, int
     return QDR_OK;
 }
 
-qdr_status qdri_context_prepare(const qdr_context_opts *opts, int n_node_ranks, int node_rank,
-                                qdri_bell *bells, qdr_context **ctx)
+qdr_status qdri_context_prepare(const qdr_context_opts *opts, int n_node_ranks, int node_rank, qdri_bell *bells,
+                                qdr_context **ctx)
 {
     qdr_context *made = NULL;
     *ctx = NULL;
@@ -116,13 +115,11 @@ static qdr_status pair_local(const qdr_context *ctx, qdri_comm **comm)
     return qdri_pair(comm, ctx->dev, QDRI_PAIR_LOCAL, QDRI_PAIR_LOCAL, &pairing);
 }
 
-qdr_status qdr_context_create_local(qdr_local_world *world, int rank, const qdr_context_opts *opts,
-                                    qdr_context **ctx)
+qdr_status qdr_context_create_local(qdr_local_world *world, int rank, const qdr_context_opts *opts, qdr_context **ctx)
 {
     if (!ctx) return QDR_FAIL(QDR_ERR_ARGUMENT, "context: the place for the result is NULL");
     *ctx = NULL;
-    if (!world)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "context: the world is NULL; qdr_local_run() makes one");
+    if (!world) return QDR_FAIL(QDR_ERR_ARGUMENT, "context: the world is NULL; qdr_local_run() makes one");
     const int size = qdri_local_world_size(world);
     if (rank < 0 || rank >= size)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "context: rank %d is not in 0 … %d", rank, size - 1);
@@ -206,8 +203,7 @@ qdr_status qdr_broadcast(qdr_context *ctx, int root, void *data, size_t bytes)
     const int size = qdri_comm_size(ctx->world);
     if (root < 0 || root >= size)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "broadcast: root %d is not in 0 … %d", root, size - 1);
-    if (!data && bytes > 0)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "broadcast: data is NULL for %zu bytes", bytes);
+    if (!data && bytes > 0) return QDR_FAIL(QDR_ERR_ARGUMENT, "broadcast: data is NULL for %zu bytes", bytes);
     return qdri_comm_broadcast(ctx->world, root, data, bytes);
 }
 

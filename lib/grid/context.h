@@ -49,14 +49,12 @@ QDR_NODISCARD qdr_status qdri_context_watch_begin(qdr_context *ctx);
 /* Reads the environment, too.
  * @retval QDR_ERR_ARGUMENT  opts have another version, n_threads < 0, or the environment a value
  * that means nothing */
-QDR_NODISCARD qdr_status qdri_context_check_opts(const qdr_context_opts *opts,
-                                                 qdri_watch_opts *watch);
+QDR_NODISCARD qdr_status qdri_context_check_opts(const qdr_context_opts *opts, qdri_watch_opts *watch);
 /* Makes all of a context but its world, on this rank alone. n_node_ranks: ranks that share this
  * machine; node_rank: which of them this is. bells: of a CPU device; NULL: its own. */
-QDR_NODISCARD qdr_status qdri_context_prepare(const qdr_context_opts *opts, int n_node_ranks,
-                                              int node_rank, qdri_bell *bells, qdr_context **ctx);
-/* Gives it its world. Collective: fails on all ranks, and the world stays the caller's, or on none.
- */
+QDR_NODISCARD qdr_status qdri_context_prepare(const qdr_context_opts *opts, int n_node_ranks, int node_rank,
+                                              qdri_bell *bells, qdr_context **ctx);
+/* Gives it its world. Collective: fails on all ranks, and the world stays the caller's, or on none. */
 QDR_NODISCARD qdr_status qdri_context_join(qdr_context *ctx, qdri_comm *world);
 /* Frees what prepare has made, and the world that it did not come to join: before the device that
  * the world is bound to, behind the stream, whose thread may sleep on the world's bells. Both may
@@ -66,7 +64,6 @@ void qdri_context_abandon(qdr_context **ctx, qdri_comm **world);
 void qdri_context_discard(qdr_context **ctx);
 
 /* qdr_launch() with n_local = 0, in builds with MPI. */
-QDR_NODISCARD qdr_status qdri_launch_mpi(const qdr_context_opts *opts, qdr_main_fn fn, void *user,
-                                         int *exit_code);
+QDR_NODISCARD qdr_status qdri_launch_mpi(const qdr_context_opts *opts, qdr_main_fn fn, void *user, int *exit_code);
 
 #endif

@@ -9,16 +9,14 @@ static qdr_status check(int rank, int size, const qdr_boot *boot)
     if (size < 1 || rank < 0 || rank >= size)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "context: rank %d of %d; use 0 … size-1", rank, size);
     if (!boot || !boot->broadcast || !boot->barrier)
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "context: boot needs both callbacks, broadcast and barrier");
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "context: boot needs both callbacks, broadcast and barrier");
     return QDR_OK;
 }
 
 /* Callbacks carry no collectives: those must be NCCL's. */
 static qdr_status prepare(const qdr_context_opts *opts, qdri_comm *world, qdr_context **ctx)
 {
-    QDR_TRY(qdri_context_prepare(opts, qdri_comm_node_size(world), qdri_comm_node_rank(world), NULL,
-                                 ctx));
+    QDR_TRY(qdri_context_prepare(opts, qdri_comm_node_size(world), qdri_comm_node_rank(world), NULL, ctx));
     if (qdri_comm_size(world) == 1) return QDR_OK;
     if (qdri_dev_runs_work((*ctx)->dev))
         return QDR_FAIL(QDR_ERR_UNSUPPORTED,
@@ -26,9 +24,8 @@ static qdr_status prepare(const qdr_context_opts *opts, qdri_comm *world, qdr_co
                         "\"cuda\", or MPI or local ranks for CPUs",
                         qdri_comm_size(world));
     if ((*ctx)->watch.check)
-        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                        "context: QDR_CHECK needs groups of ranks that talk by themselves, which "
-                        "callbacks do not; unset it, or use MPI");
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "context: QDR_CHECK needs groups of ranks that talk by themselves, which "
+                                             "callbacks do not; unset it, or use MPI");
     return QDR_OK;
 }
 
@@ -38,13 +35,12 @@ static qdr_status join(qdr_context *ctx, qdri_comm **world)
     qdri_boot_bind(*world, ctx->dev);
     QDR_TRY(qdri_boot_barrier(*world));
     QDR_TRY(qdri_context_greet(ctx, *world));
-    if (qdri_comm_size(*world) > 1)
-        QDR_TRY(qdri_pair(world, ctx->dev, QDRI_PAIR_AUTO, QDRI_PAIR_NCCL, &pairing));
+    if (qdri_comm_size(*world) > 1) QDR_TRY(qdri_pair(world, ctx->dev, QDRI_PAIR_AUTO, QDRI_PAIR_NCCL, &pairing));
     return qdri_context_join(ctx, *world);
 }
 
-qdr_status qdr_context_create_boot(int rank, int size, const qdr_boot *boot,
-                                   const qdr_context_opts *opts, qdr_context **ctx)
+qdr_status qdr_context_create_boot(int rank, int size, const qdr_boot *boot, const qdr_context_opts *opts,
+                                   qdr_context **ctx)
 {
     qdri_comm *world = NULL;
     qdr_context *made = NULL;

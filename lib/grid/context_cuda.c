@@ -6,8 +6,7 @@
 
 int qdr_context_gpu(const qdr_context *ctx) { return ctx ? qdri_dev_gpu(ctx->dev) : -1; }
 
-qdr_status qdr_stream_wrap_cuda(qdr_context *ctx, struct CUstream_st *cuda_stream,
-                                qdr_stream **stream)
+qdr_status qdr_stream_wrap_cuda(qdr_context *ctx, struct CUstream_st *cuda_stream, qdr_stream **stream)
 {
     if (!stream) return QDR_FAIL(QDR_ERR_ARGUMENT, "stream: the place for the result is NULL");
     *stream = NULL;
@@ -16,7 +15,4 @@ qdr_status qdr_stream_wrap_cuda(qdr_context *ctx, struct CUstream_st *cuda_strea
     return qdri_stream_wrap(ctx->dev, cuda_stream, stream);
 }
 
-struct CUstream_st *qdr_stream_cuda(qdr_stream *stream)
-{
-    return stream ? qdri_stream_native(stream) : NULL;
-}
+struct CUstream_st *qdr_stream_cuda(qdr_stream *stream) { return stream ? qdri_stream_native(stream) : NULL; }

@@ -10,8 +10,7 @@
 static qdr_status prepare(const qdr_context_opts *opts, qdri_comm *world, qdr_context **ctx)
 {
     qdri_bell *bells = qdri_mpi_bells(world);
-    QDR_TRY(qdri_context_prepare(opts, qdri_comm_node_size(world), qdri_comm_node_rank(world),
-                                 bells, ctx));
+    QDR_TRY(qdri_context_prepare(opts, qdri_comm_node_size(world), qdri_comm_node_rank(world), bells, ctx));
     if (qdri_dev_runs_work((*ctx)->dev)) return QDR_OK;
     QDR_TRY(qdri_dev_create_cpu(1, &(*ctx)->host_dev));
     if (bells) qdri_dev_use_bells((*ctx)->host_dev, bells);

@@ -55,8 +55,8 @@ void qdri_context_trace_begin(qdr_context *ctx)
     qdri_tracing *tracing = &ctx->tracing;
     if (agree_on(tracing, ctx->world) != QDR_OK) tracing->id = 0;
     if (!tracing->id) return;
-    const qdr_status status = qdri_trace_create(
-        qdri_comm_rank(ctx->world), qdri_comm_size(ctx->world), tracing->id, &tracing->trace);
+    const qdr_status status = qdri_trace_create(qdri_comm_rank(ctx->world), qdri_comm_size(ctx->world), tracing->id,
+                                                &tracing->trace);
     if (status != QDR_OK) qdri_log(QDRI_LOG_WARNING, "trace: no memory; nothing is traced");
     note_clock(ctx, 0);
 }

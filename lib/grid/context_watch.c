@@ -14,9 +14,8 @@ static qdr_status read_check(const char *text, int *check)
 {
     *check = text && strcmp(text, "1") == 0;
     if (!text || !*text || *check || strcmp(text, "0") == 0) return QDR_OK;
-    return QDR_FAIL(
-        QDR_ERR_ARGUMENT,
-        "context: QDR_CHECK is \"%.40s\"; use 1 to compare the calls of all ranks, or 0", text);
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "context: QDR_CHECK is \"%.40s\"; use 1 to compare the calls of all ranks, or 0",
+                    text);
 }
 
 static qdr_status read_timeout(const char *text, double *secs)
@@ -24,8 +23,7 @@ static qdr_status read_timeout(const char *text, double *secs)
     char *end = NULL;
     *secs = text && *text ? strtod(text, &end) : 0;
     if (!end || (end != text && !*end && *secs >= 0 && *secs <= MOST_SECS)) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_ARGUMENT,
-                    "context: QDR_TIMEOUT is \"%.40s\"; use seconds, up to %.0f, or 0 for no limit",
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "context: QDR_TIMEOUT is \"%.40s\"; use seconds, up to %.0f, or 0 for no limit",
                     text, MOST_SECS);
 }
 
@@ -52,11 +50,10 @@ static const char *device_name(int on_cpu) { return on_cpu ? "CPU" : "GPU"; }
 static qdr_status compare_devices(int rank, int mine, int first)
 {
     if (mine == first) return QDR_OK;
-    return QDR_FAIL(
-        QDR_ERR_ARGUMENT,
-        "context: rank %d computes on the %s, rank 0 on the %s; give all ranks the same "
-        "device (QDR_DEVICE, or --device)",
-        rank, device_name(mine), device_name(first));
+    return QDR_FAIL(QDR_ERR_ARGUMENT,
+                    "context: rank %d computes on the %s, rank 0 on the %s; give all ranks the same "
+                    "device (QDR_DEVICE, or --device)",
+                    rank, device_name(mine), device_name(first));
 }
 
 static void name_world(const qdr_context *ctx, qdri_comm *world)

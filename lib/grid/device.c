@@ -21,7 +21,6 @@ qdr_status qdri_device_read(const char *text, qdri_device_choice *choice)
         choice->gpu = (int)number;
         if (*end == '\0' && number < MOST_GPUS) return QDR_OK;
     }
-    return QDR_FAIL(QDR_ERR_ARGUMENT,
-                    "context: the %s \"%.40s\" is not known; use cpu, cuda, or cuda:N for GPU N",
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "context: the %s \"%.40s\" is not known; use cpu, cuda, or cuda:N for GPU N",
                     from, name);
 }

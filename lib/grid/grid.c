@@ -37,9 +37,9 @@ static qdr_status check_same(qdri_comm *world, const qdri_grid_shape *shape)
     return QDR_FAIL(QDR_ERR_ARGUMENT,
                     "grid: rank %d asks for %dx%dx%dx%d order %s, rank 0 for %dx%dx%dx%d order %s; "
                     "all ranks must ask for the same",
-                    qdri_comm_rank(world), shape->sizes[QDR_X], shape->sizes[QDR_Y],
-                    shape->sizes[QDR_Z], shape->sizes[QDR_D], shape->order, first.sizes[QDR_X],
-                    first.sizes[QDR_Y], first.sizes[QDR_Z], first.sizes[QDR_D], first.order);
+                    qdri_comm_rank(world), shape->sizes[QDR_X], shape->sizes[QDR_Y], shape->sizes[QDR_Z],
+                    shape->sizes[QDR_D], shape->order, first.sizes[QDR_X], first.sizes[QDR_Y], first.sizes[QDR_Z],
+                    first.sizes[QDR_D], first.order);
 }
 
 static void describe_member(const void *user, int member, char *text, size_t capacity)
@@ -48,16 +48,16 @@ static void describe_member(const void *user, int member, char *text, size_t cap
     int at[QDR_N_AXES];
     memcpy(at, names->grid->coordinates, sizeof at);
     at[names->axis] = member;
-    snprintf(text, capacity, "rank %d at x=%d y=%d z=%d d=%d",
-             qdri_shape_rank(&names->grid->shape, at), at[QDR_X], at[QDR_Y], at[QDR_Z], at[QDR_D]);
+    snprintf(text, capacity, "rank %d at x=%d y=%d z=%d d=%d", qdri_shape_rank(&names->grid->shape, at), at[QDR_X],
+             at[QDR_Y], at[QDR_Z], at[QDR_D]);
 }
 
 static void name_channels(qdr_grid *grid)
 {
     for (int channel = 0; channel < QDR_N_CHANNELS; channel++) {
         grid->names[channel] = (channel_names){grid, qdr_channel_axis((qdr_channel)channel)};
-        qdri_comm_set_names(grid->comms[channel], qdr_channel_name((qdr_channel)channel),
-                            describe_member, &grid->names[channel]);
+        qdri_comm_set_names(grid->comms[channel], qdr_channel_name((qdr_channel)channel), describe_member,
+                            &grid->names[channel]);
     }
 }
 
@@ -66,8 +66,7 @@ static qdr_status create_alone(qdr_grid *grid)
 {
     qdri_dev *dev = qdri_context_dev(grid->ctx);
     for (int channel = 0; channel < QDR_N_CHANNELS; channel++) {
-        if (channel < QDR_CHANNEL_X_STAT)
-            QDR_TRY(qdri_stream_create(dev, QDRI_STREAM_COMM, &grid->streams[channel]));
+        if (channel < QDR_CHANNEL_X_STAT) QDR_TRY(qdri_stream_create(dev, QDRI_STREAM_COMM, &grid->streams[channel]));
         if (grid->shape.sizes[qdr_channel_axis((qdr_channel)channel)] == 1)
             QDR_TRY(qdri_comm_create_self(dev, &grid->comms[channel]));
     }
@@ -78,12 +77,10 @@ static qdr_status create_alone(qdr_grid *grid)
  * All ranks get the same; where agreeing fails, which says yes, the groups' size ends it. */
 static int node_members(const qdri_comm *comm, qdri_comm *world)
 {
-    const int mine = qdri_comm_node_size(comm) < qdri_comm_size(comm) ? qdri_comm_node_size(comm)
-                                                                      : 0;
+    const int mine = qdri_comm_node_size(comm) < qdri_comm_size(comm) ? qdri_comm_node_size(comm) : 0;
     if (!qdri_comm_any(world, mine > 0)) return 0;
     int members = 1;
-    while (2 * members < qdri_comm_size(comm) && qdri_comm_any(world, mine >= 2 * members))
-        members *= 2;
+    while (2 * members < qdri_comm_size(comm) && qdri_comm_any(world, mine >= 2 * members)) members *= 2;
     return members;
 }
 
@@ -96,8 +93,8 @@ static qdr_status create_together(qdr_grid *grid, qdri_comm *world)
         int first[QDR_N_AXES];
         memcpy(first, grid->coordinates, sizeof first);
         first[axis] = 0;
-        QDR_TRY(qdri_comm_split(world, qdri_shape_rank(&grid->shape, first),
-                                grid->coordinates[axis], &grid->comms[channel]));
+        QDR_TRY(qdri_comm_split(world, qdri_shape_rank(&grid->shape, first), grid->coordinates[axis],
+                                &grid->comms[channel]));
     }
     for (int axis = 0; axis < QDR_N_AXES; axis++)
         if (grid->shape.sizes[axis] > 1)
@@ -134,8 +131,7 @@ qdr_status qdr_grid_create(qdr_context *ctx, const qdr_grid_opts *opts, qdr_grid
     QDR_TRY(qdri_dev_raise(qdri_context_dev(ctx)));
     qdri_comm *world = qdri_context_world(ctx);
     qdr_status status = qdri_shape_read(opts, qdri_comm_size(world), &shape);
-    if (status == QDR_OK && !grid)
-        status = QDR_FAIL(QDR_ERR_ARGUMENT, "grid: the place for the result is NULL");
+    if (status == QDR_OK && !grid) status = QDR_FAIL(QDR_ERR_ARGUMENT, "grid: the place for the result is NULL");
     QDR_TRY(qdri_comm_agree(world, status));
     status = check_same(world, &shape);
     QDR_TRY(qdri_comm_agree(world, status));
@@ -149,28 +145,20 @@ void qdr_grid_destroy(qdr_grid **grid)
     qdri_context_end_record(gone->ctx);
     const qdr_status status = qdri_stream_synchronize(qdr_context_stream(gone->ctx));
     (void)status; /* statistics and holds on that stream are done, or dropped */
-    for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
-        qdri_stream_destroy(&gone->streams[channel]);
+    for (int channel = 0; channel < QDR_N_CHANNELS; channel++) qdri_stream_destroy(&gone->streams[channel]);
     qdri_holds_free(gone);
-    for (int channel = QDR_N_CHANNELS - 1; channel >= 0; channel--)
-        qdri_comm_destroy(&gone->comms[channel]);
+    for (int channel = QDR_N_CHANNELS - 1; channel >= 0; channel--) qdri_comm_destroy(&gone->comms[channel]);
     free(gone);
     *grid = NULL;
 }
 
 /* ---- what the rooms above see ---- */
 
-qdri_comm *qdri_grid_comm(const qdr_grid *grid, qdr_channel channel)
-{
-    return grid->comms[channel];
-}
+qdri_comm *qdri_grid_comm(const qdr_grid *grid, qdr_channel channel) { return grid->comms[channel]; }
 
 int qdri_grid_node_members(const qdr_grid *grid, qdr_axis axis) { return grid->node_members[axis]; }
 
-qdr_stream *qdri_grid_stream(const qdr_grid *grid, qdr_channel channel)
-{
-    return grid->streams[channel];
-}
+qdr_stream *qdri_grid_stream(const qdr_grid *grid, qdr_channel channel) { return grid->streams[channel]; }
 
 qdr_stream *qdri_stream_or_default(const qdr_grid *grid, qdr_stream *stream)
 {
@@ -195,16 +183,10 @@ qdri_hold **qdri_grid_holds(qdr_grid *grid) { return &grid->holds; }
 
 /* ---- queries ---- */
 
-static int is_axis(const qdr_grid *grid, qdr_axis axis)
-{
-    return grid && (unsigned)axis < QDR_N_AXES;
-}
+static int is_axis(const qdr_grid *grid, qdr_axis axis) { return grid && (unsigned)axis < QDR_N_AXES; }
 
 qdr_context *qdr_grid_context(const qdr_grid *grid) { return grid ? grid->ctx : NULL; }
-int qdr_grid_size(const qdr_grid *grid, qdr_axis axis)
-{
-    return is_axis(grid, axis) ? grid->shape.sizes[axis] : 0;
-}
+int qdr_grid_size(const qdr_grid *grid, qdr_axis axis) { return is_axis(grid, axis) ? grid->shape.sizes[axis] : 0; }
 int qdr_grid_coordinate(const qdr_grid *grid, qdr_axis axis)
 {
     return is_axis(grid, axis) ? grid->coordinates[axis] : -1;
@@ -222,11 +204,9 @@ int qdr_grid_rank_at(const qdr_grid *grid, const int coordinates[QDR_N_AXES])
 qdr_status qdr_grid_coordinates_of(const qdr_grid *grid, int rank, int coordinates[QDR_N_AXES])
 {
     if (coordinates) memset(coordinates, 0, QDR_N_AXES * sizeof *coordinates);
-    if (!grid || !coordinates)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "grid: it, or the place for coordinates, is NULL");
+    if (!grid || !coordinates) return QDR_FAIL(QDR_ERR_ARGUMENT, "grid: it, or the place for coordinates, is NULL");
     const int size = qdr_context_size(grid->ctx);
-    if (rank < 0 || rank >= size)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "grid: rank %d is not in 0 … %d", rank, size - 1);
+    if (rank < 0 || rank >= size) return QDR_FAIL(QDR_ERR_ARGUMENT, "grid: rank %d is not in 0 … %d", rank, size - 1);
     qdri_shape_locate(&grid->shape, rank, coordinates);
     return QDR_OK;
 }
@@ -249,13 +229,11 @@ size_t qdr_grid_picture(const qdr_grid *grid, char *text, size_t capacity)
 
 qdr_traffic qdr_grid_traffic(const qdr_grid *grid, qdr_channel channel, qdr_coll_kind kind)
 {
-    if (!grid || (unsigned)channel >= QDR_N_CHANNELS || (unsigned)kind >= QDR_N_COLL_KINDS)
-        return (qdr_traffic){0};
+    if (!grid || (unsigned)channel >= QDR_N_CHANNELS || (unsigned)kind >= QDR_N_COLL_KINDS) return (qdr_traffic){0};
     return qdri_comm_traffic(grid->comms[channel], kind);
 }
 
 void qdr_grid_reset_traffic(qdr_grid *grid)
 {
-    for (int channel = 0; grid && channel < QDR_N_CHANNELS; channel++)
-        qdri_comm_reset_traffic(grid->comms[channel]);
+    for (int channel = 0; grid && channel < QDR_N_CHANNELS; channel++) qdri_comm_reset_traffic(grid->comms[channel]);
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that outlives the call that enqueued work on it: kept in a list of the grid, freed when
- * the work is done. */
+/* Memory that outlives the call that enqueued work on it: kept in a list of the grid, freed when the work is done. */
 #include <stdlib.h>
 
 #include "core/size.h"
@@ -51,8 +50,7 @@ qdr_status qdri_hold_create(qdr_grid *grid, size_t host_bytes, qdri_hold **hold)
 
 void qdri_hold_release(qdr_grid *grid, qdri_hold *hold, qdr_stream *stream)
 {
-    /* A recorded step uses it again and again, and a poisoned stream runs no more work: the grid
-     * frees the hold. */
+    /* A recorded step uses it again and again, and a poisoned stream runs no more work: the grid frees the hold. */
     if (qdri_context_is_recording(qdr_grid_context(grid))) return;
     hold->is_released = qdri_event_record(hold->done, stream) == QDR_OK;
 }

@@ -11,8 +11,7 @@ qdri_comm *qdri_context_world(const qdr_context *ctx);
 /* Where schedules of this context are traced; NULL: they are not. */
 struct qdri_trace *qdri_context_trace(const qdr_context *ctx);
 int qdri_context_is_recording(const qdr_context *ctx); /* a step, by qdr_graph_begin() */
-/* Before work that is waited for is enqueued: QDR_ERR_STATE while the context records, which goes
- * on. */
+/* Before work that is waited for is enqueued: QDR_ERR_STATE while the context records, which goes on. */
 QDR_NODISCARD qdr_status qdri_context_check_runs(const qdr_context *ctx, const char *who);
 /* Ends it, if there is one, and drops it: for who frees what it would use. */
 void qdri_context_end_record(qdr_context *ctx);

@@ -58,8 +58,7 @@ static int run_local_rank(qdr_local_world *world, int rank, void *user)
     return 0;
 }
 
-static qdr_status launch_local(int n, const qdr_context_opts *opts, qdr_main_fn fn, void *user,
-                               int *exit_code)
+static qdr_status launch_local(int n, const qdr_context_opts *opts, qdr_main_fn fn, void *user, int *exit_code)
 {
     launch shared = {.opts = opts, .fn = fn, .user = user, .failed_rank = -1};
     pthread_mutex_init(&shared.mutex, NULL);
@@ -73,11 +72,10 @@ static qdr_status launch_local(int n, const qdr_context_opts *opts, qdr_main_fn 
 
 #if !QDRI_HAVE_MPI
 /* A world of one, so that it is traced as one under MPI is. */
-static qdr_status launch_alone(const qdr_context_opts *opts, qdr_main_fn fn, void *user,
-                               int *exit_code)
+static qdr_status launch_alone(const qdr_context_opts *opts, qdr_main_fn fn, void *user, int *exit_code)
 {
-    QDR_TRY(qdri_launcher_check(
-        1, "this build of Quadrille has no MPI; rebuild it with -Dmpi=mpich, or use local ranks"));
+    QDR_TRY(
+        qdri_launcher_check(1, "this build of Quadrille has no MPI; rebuild it with -Dmpi=mpich, or use local ranks"));
     return launch_local(1, opts, fn, user, exit_code);
 }
 #endif
@@ -93,22 +91,18 @@ static qdr_status check_local(int n)
     QDR_TRY(qdri_dev_check_room(n));
     /* The cores are looked up only where there can be too many ranks for them. */
     if (n > CROWD && qdri_topo_cores(&n_cores) == QDR_OK && n > CROWD * n_cores)
-        qdri_log(QDRI_LOG_WARNING,
-                 "launch: %d local ranks share %d core%s; many fewer will be faster", n, n_cores,
+        qdri_log(QDRI_LOG_WARNING, "launch: %d local ranks share %d core%s; many fewer will be faster", n, n_cores,
                  n_cores == 1 ? "" : "s");
     return QDR_OK;
 }
 
-qdr_status qdr_launch(int n_local, const qdr_context_opts *opts, qdr_main_fn fn, void *user,
-                      int *exit_code)
+qdr_status qdr_launch(int n_local, const qdr_context_opts *opts, qdr_main_fn fn, void *user, int *exit_code)
 {
     int unused;
     int *code = exit_code ? exit_code : &unused;
     *code = 1;
     if (!fn) return QDR_FAIL(QDR_ERR_ARGUMENT, "launch: the function is NULL");
-    if (n_local < 0)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "launch: %d local ranks; use 1 or more, or 0 for MPI",
-                        n_local);
+    if (n_local < 0) return QDR_FAIL(QDR_ERR_ARGUMENT, "launch: %d local ranks; use 1 or more, or 0 for MPI", n_local);
     qdri_watch_opts watch;
     QDR_TRY(qdri_context_check_opts(opts, &watch)); /* before anything is started */
     if (n_local > 0) QDR_TRY(check_local(n_local));

@@ -65,11 +65,10 @@ static qdr_status run_all(local_rank *ranks, int n, start_gate *gate)
     gate_move(gate, code == 0 ? GATE_OPEN : GATE_CANCELLED);
     for (int rank = 0; rank < n_started; rank++) pthread_join(ranks[rank].thread, NULL);
     if (code == 0) return QDR_OK;
-    return QDR_FAIL(
-        QDR_ERR_THREAD,
-        "local run: the thread of rank %d of %d could not be started (%s); use fewer "
-        "ranks, or raise the limits on threads (ulimit -u) and address space (ulimit -v)",
-        n_started, n, strerror(code));
+    return QDR_FAIL(QDR_ERR_THREAD,
+                    "local run: the thread of rank %d of %d could not be started (%s); use fewer "
+                    "ranks, or raise the limits on threads (ulimit -u) and address space (ulimit -v)",
+                    n_started, n, strerror(code));
 }
 
 static int first_result(const local_rank *ranks, int n)
@@ -93,8 +92,7 @@ qdr_status qdr_local_run(int n, qdr_local_fn fn, void *user, int *result)
     QDR_TRY_OUT(status, QDRI_NEW(n, "local ranks", &ranks));
     QDR_TRY_OUT(status, qdri_local_world_create(n, &world));
     for (int rank = 0; rank < n; rank++)
-        ranks[rank] = (local_rank){
-            .gate = &gate, .world = world, .fn = fn, .user = user, .rank = rank};
+        ranks[rank] = (local_rank){.gate = &gate, .world = world, .fn = fn, .user = user, .rank = rank};
     QDR_TRY_OUT(status, run_all(ranks, n, &gate));
     if (result) *result = first_result(ranks, n);
 out:

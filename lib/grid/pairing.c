@@ -8,10 +8,8 @@
 #include "comm/cuda_plugin.h"
 #include "core/log.h"
 
-static const char *const names[] = {[QDRI_PAIR_AUTO] = "auto",
-                                    [QDRI_PAIR_NCCL] = "nccl",
-                                    [QDRI_PAIR_MPI] = "mpi",
-                                    [QDRI_PAIR_LOCAL] = "local"};
+static const char *const names[] = {
+    [QDRI_PAIR_AUTO] = "auto", [QDRI_PAIR_NCCL] = "nccl", [QDRI_PAIR_MPI] = "mpi", [QDRI_PAIR_LOCAL] = "local"};
 
 qdr_status qdri_pairing_read(qdri_pairing *pairing)
 {
@@ -22,8 +20,7 @@ qdr_status qdri_pairing_read(qdri_pairing *pairing)
         *pairing = (qdri_pairing)i;
         if (strcmp(text, names[i]) == 0) return QDR_OK;
     }
-    return QDR_FAIL(QDR_ERR_ARGUMENT,
-                    "context: QDR_CUDA_COMM is \"%.40s\"; use auto, nccl, mpi or local", text);
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "context: QDR_CUDA_COMM is \"%.40s\"; use auto, nccl, mpi or local", text);
 }
 
 static qdr_status fail_kind(qdri_pairing asked, qdri_pairing own)
@@ -32,8 +29,7 @@ static qdr_status fail_kind(qdri_pairing asked, qdri_pairing own)
                                         [QDRI_PAIR_NCCL] = "",
                                         [QDRI_PAIR_MPI] = "ranks of MPI",
                                         [QDRI_PAIR_LOCAL] = "local ranks"};
-    return QDR_FAIL(QDR_ERR_ARGUMENT,
-                    "context: QDR_CUDA_COMM=%s cannot join the GPUs of %s; use auto, nccl%s%s",
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "context: QDR_CUDA_COMM=%s cannot join the GPUs of %s; use auto, nccl%s%s",
                     names[asked], kinds[own], own == QDRI_PAIR_AUTO ? "" : " or ",
                     own == QDRI_PAIR_AUTO ? "" : names[own]);
 }
@@ -65,8 +61,7 @@ static qdr_status agree_on(qdri_comm *world, qdri_pairing own, qdri_pairing *fir
     return *first == own ? QDR_OK : fail_kind(*first, own);
 }
 
-qdr_status qdri_pair(qdri_comm **world, qdri_dev *dev, qdri_pairing own, qdri_pairing prefers,
-                     qdri_pairing *pairing)
+qdr_status qdri_pair(qdri_comm **world, qdri_dev *dev, qdri_pairing own, qdri_pairing prefers, qdri_pairing *pairing)
 {
     const qdri_cuda_comms *comms = NULL;
     qdri_pairing first;

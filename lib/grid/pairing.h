@@ -23,7 +23,7 @@ QDR_NODISCARD qdr_status qdri_pairing_read(qdri_pairing *pairing);
  * or on none.
  * @retval QDR_ERR_ARGUMENT     this kind of world cannot have it
  * @retval QDR_ERR_UNSUPPORTED  it was asked for, and does not fit */
-QDR_NODISCARD qdr_status qdri_pair(qdri_comm **world, qdri_dev *dev, qdri_pairing own,
-                                   qdri_pairing prefers, qdri_pairing *pairing);
+QDR_NODISCARD qdr_status qdri_pair(qdri_comm **world, qdri_dev *dev, qdri_pairing own, qdri_pairing prefers,
+                                   qdri_pairing *pairing);
 
 #endif

@@ -10,8 +10,7 @@
 
 /* ---- reading options ---- */
 
-/* A grid of n ranks for the error message: n's prime factors, largest first, dealt to x, y, z in
- * turn. */
+/* A grid of n ranks for the error message: n's prime factors, largest first, dealt to x, y, z in turn. */
 static void propose(int n, int sizes[QDR_N_AXES])
 {
     for (int axis = 0; axis < QDR_N_AXES; axis++) sizes[axis] = 1;
@@ -38,13 +37,13 @@ static qdr_status check_product(const qdri_grid_shape *shape, int n_ranks)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "grid: %dx%dx%dx%d has more ranks than the %d of the context; choose axes "
                         "whose product is %d, such as %dx%dx%dx%d",
-                        g[QDR_X], g[QDR_Y], g[QDR_Z], g[QDR_D], n_ranks, n_ranks, h[QDR_X],
-                        h[QDR_Y], h[QDR_Z], h[QDR_D]);
+                        g[QDR_X], g[QDR_Y], g[QDR_Z], g[QDR_D], n_ranks, n_ranks, h[QDR_X], h[QDR_Y], h[QDR_Z],
+                        h[QDR_D]);
     return QDR_FAIL(QDR_ERR_ARGUMENT,
                     "grid: %dx%dx%dx%d has %d ranks but the context has %d; choose axes whose "
                     "product is %d, such as %dx%dx%dx%d",
-                    g[QDR_X], g[QDR_Y], g[QDR_Z], g[QDR_D], (int)product, n_ranks, n_ranks,
-                    h[QDR_X], h[QDR_Y], h[QDR_Z], h[QDR_D]);
+                    g[QDR_X], g[QDR_Y], g[QDR_Z], g[QDR_D], (int)product, n_ranks, n_ranks, h[QDR_X], h[QDR_Y],
+                    h[QDR_Z], h[QDR_D]);
 }
 
 static qdr_status read_order(const char *order, qdri_grid_shape *shape)
@@ -62,8 +61,7 @@ static qdr_status read_order(const char *order, qdri_grid_shape *shape)
 qdr_status qdri_shape_read(const qdr_grid_opts *opts, int n_ranks, qdri_grid_shape *shape)
 {
     memset(shape, 0, sizeof *shape);
-    if (!opts)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "grid: the options are NULL; they name x, y, z and d");
+    if (!opts) return QDR_FAIL(QDR_ERR_ARGUMENT, "grid: the options are NULL; they name x, y, z and d");
     if (opts->version != QDR_OPTS_INIT)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "grid: options of version %u, this library knows %u; begin them with "
@@ -72,9 +70,8 @@ qdr_status qdri_shape_read(const qdr_grid_opts *opts, int n_ranks, qdri_grid_sha
     const int sizes[QDR_N_AXES] = {opts->x, opts->y, opts->z, opts->d};
     for (int axis = 0; axis < QDR_N_AXES; axis++) {
         if (sizes[axis] < 1)
-            return QDR_FAIL(
-                QDR_ERR_ARGUMENT, "grid: axis %c of %dx%dx%dx%d is %d; each axis must be 1 or more",
-                QDRI_USUAL_ORDER[axis], opts->x, opts->y, opts->z, opts->d, sizes[axis]);
+            return QDR_FAIL(QDR_ERR_ARGUMENT, "grid: axis %c of %dx%dx%dx%d is %d; each axis must be 1 or more",
+                            QDRI_USUAL_ORDER[axis], opts->x, opts->y, opts->z, opts->d, sizes[axis]);
     }
     memcpy(shape->sizes, sizes, sizeof sizes);
     QDR_TRY(read_order(opts->order, shape));
@@ -141,8 +138,8 @@ size_t qdri_shape_picture(const qdri_grid_shape *shape, char *text, size_t capac
 {
     const int *g = shape->sizes;
     picture page = {text, text ? capacity : 0, 0};
-    print(&page, "grid %dx%dx%dx%d, order %s, %d ranks\n", g[QDR_X], g[QDR_Y], g[QDR_Z], g[QDR_D],
-          shape->order, g[QDR_X] * g[QDR_Y] * g[QDR_Z] * g[QDR_D]);
+    print(&page, "grid %dx%dx%dx%d, order %s, %d ranks\n", g[QDR_X], g[QDR_Y], g[QDR_Z], g[QDR_D], shape->order,
+          g[QDR_X] * g[QDR_Y] * g[QDR_Z] * g[QDR_D]);
     for (int d = 0; d < g[QDR_D]; d++) {
         for (int z = 0; z < g[QDR_Z]; z++) print_plane(&page, shape, z, d);
     }

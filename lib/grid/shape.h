@@ -12,8 +12,7 @@ typedef struct qdri_grid_shape {
 } qdri_grid_shape;
 
 /* @retval QDR_ERR_ARGUMENT  opts are no grid of n_ranks; the sentence proposes one */
-QDR_NODISCARD qdr_status qdri_shape_read(const qdr_grid_opts *opts, int n_ranks,
-                                         qdri_grid_shape *shape);
+QDR_NODISCARD qdr_status qdri_shape_read(const qdr_grid_opts *opts, int n_ranks, qdri_grid_shape *shape);
 /* coordinates lie in the grid. */
 int qdri_shape_rank(const qdri_grid_shape *shape, const int coordinates[QDR_N_AXES]);
 void qdri_shape_locate(const qdri_grid_shape *shape, int rank, int coordinates[QDR_N_AXES]);

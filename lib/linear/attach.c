@@ -11,10 +11,7 @@
 #define LONGEST_PARAMETER "positions"
 
 /* The name, and room for those of two parameters. */
-static size_t names_bytes(const char *name)
-{
-    return 3 * (strlen(name) + 1) + 2 * sizeof LONGEST_PARAMETER;
-}
+static size_t names_bytes(const char *name) { return 3 * (strlen(name) + 1) + 2 * sizeof LONGEST_PARAMETER; }
 
 static void drop(qdri_attached *attached)
 {
@@ -27,8 +24,8 @@ qdr_status qdri_attach_begin(qdr_stack *stack, const char *name, int is_layer, c
 {
     const size_t bytes = strlen(name) + 1;
     const int number = stack->net.n_nodes;
-    QDR_TRY(qdri_list_grow((void **)&stack->attached, number, &stack->attached_capacity,
-                           sizeof *stack->attached, "a node of the stack"));
+    QDR_TRY(qdri_list_grow((void **)&stack->attached, number, &stack->attached_capacity, sizeof *stack->attached,
+                           "a node of the stack"));
     qdri_attached *attached = &stack->attached[number];
     *attached = (qdri_attached){0};
     QDR_TRY(qdri_calloc(names_bytes(name), 1, "a name", (void **)&attached->name));

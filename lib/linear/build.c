@@ -16,8 +16,7 @@ static qdr_status make_events(qdr_stack *stack)
     int n = largest(stack->lists.forward.n_tasks, stack->lists.single.capacity);
     for (int i = 0; i < QDRI_N_BACKWARDS; i++) n = largest(n, stack->lists.backward[i].n_tasks);
     QDR_TRY(QDRI_NEW(n, "the events of a stack", &stack->events));
-    for (; stack->n_events < n; stack->n_events++)
-        QDR_TRY(qdri_event_create(dev, &stack->events[stack->n_events]));
+    for (; stack->n_events < n; stack->n_events++) QDR_TRY(qdri_event_create(dev, &stack->events[stack->n_events]));
     return QDR_OK;
 }
 
@@ -45,27 +44,22 @@ qdr_status qdr_stack_build(qdr_stack *stack)
     QDR_TRY(qdri_stack_choose_storage(stack));
     QDR_TRY(qdr_agree(qdr_grid_context(stack->grid), build(stack)));
     stack->built = 1;
-    return stack->net.opts.caller_memory
-               ? QDR_OK
-               : qdr_stack_bind(stack, &(qdr_stack_memory){.version = QDR_OPTS_INIT});
+    return stack->net.opts.caller_memory ? QDR_OK
+                                         : qdr_stack_bind(stack, &(qdr_stack_memory){.version = QDR_OPTS_INIT});
 }
 
 qdr_status qdr_stack_get_sizes(const qdr_stack *stack, qdr_stack_sizes *sizes)
 {
-    if (!stack || !sizes)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "sizes: the stack or the place for the result is NULL");
+    if (!stack || !sizes) return QDR_FAIL(QDR_ERR_ARGUMENT, "sizes: the stack or the place for the result is NULL");
     *sizes = (qdr_stack_sizes){0};
-    if (!stack->built)
-        return QDR_FAIL(QDR_ERR_STATE, "sizes: the stack is not built; call qdr_stack_build first");
+    if (!stack->built) return QDR_FAIL(QDR_ERR_STATE, "sizes: the stack is not built; call qdr_stack_build first");
     const size_t *bytes = stack->net.buffers.region_bytes;
     *sizes = (qdr_stack_sizes){.parameters = bytes[QDRI_PARAMETERS],
                                .gradients = bytes[QDRI_GRADIENTS],
                                .activations = bytes[QDRI_ACTIVATIONS],
                                .workspace = bytes[QDRI_WORKSPACE]};
-    for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
-        sizes->communication += stack->staging_bytes[channel];
-    sizes->device = qdri_dev_fixed_bytes(qdri_context_dev(qdr_grid_context(stack->grid)),
-                                         stack->net.opts.dtype) +
+    for (int channel = 0; channel < QDR_N_CHANNELS; channel++) sizes->communication += stack->staging_bytes[channel];
+    sizes->device = qdri_dev_fixed_bytes(qdri_context_dev(qdr_grid_context(stack->grid)), stack->net.opts.dtype) +
                     stack->product_bytes;
     return QDR_OK;
 }
@@ -74,8 +68,7 @@ qdr_status qdr_stack_get_sizes(const qdr_stack *stack, qdr_stack_sizes *sizes)
 static qdr_status bind_region(qdr_stack *stack, qdri_region region, void *callers, int owned_by_all)
 {
     if ((uintptr_t)callers % QDRI_BUFFER_ALIGN)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "bind: memory at %p is not aligned to %d bytes", callers,
-                        QDRI_BUFFER_ALIGN);
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "bind: memory at %p is not aligned to %d bytes", callers, QDRI_BUFFER_ALIGN);
     static const char *const names[] = {[QDRI_PARAMETERS] = "parameters",
                                         [QDRI_GRADIENTS] = "gradients",
                                         [QDRI_ACTIVATIONS] = "activations",
@@ -83,10 +76,9 @@ static qdr_status bind_region(qdr_stack *stack, qdri_region region, void *caller
     qdri_dev *dev = qdri_context_dev(qdr_grid_context(stack->grid));
     const size_t bytes = stack->net.buffers.region_bytes[region];
     stack->memory[region] = callers;
-    if (callers)
-        return bytes ? qdri_dev_check_argument(dev, callers, 1, "bind", names[region]) : QDR_OK;
-    QDR_TRY((owned_by_all ? qdri_mem_alloc_shared : qdri_mem_alloc_for)(dev, names[region], bytes,
-                                                                        &stack->owned[region]));
+    if (callers) return bytes ? qdri_dev_check_argument(dev, callers, 1, "bind", names[region]) : QDR_OK;
+    QDR_TRY(
+        (owned_by_all ? qdri_mem_alloc_shared : qdri_mem_alloc_for)(dev, names[region], bytes, &stack->owned[region]));
     stack->memory[region] = stack->owned[region];
     return QDR_OK;
 }
@@ -96,8 +88,7 @@ static qdr_status clear(qdr_stack *stack)
 {
     qdr_stream *stream = qdr_context_stream(qdr_grid_context(stack->grid));
     for (int region = QDRI_PARAMETERS; region <= QDRI_GRADIENTS; region++)
-        QDR_TRY(
-            qdri_fill_zero(stream, stack->memory[region], stack->net.buffers.region_bytes[region]));
+        QDR_TRY(qdri_fill_zero(stream, stack->memory[region], stack->net.buffers.region_bytes[region]));
     return qdri_stream_synchronize(stream);
 }
 
@@ -113,8 +104,7 @@ static void unbind(qdr_stack *stack)
     }
 }
 
-static qdr_status bind_all(qdr_stack *stack, void *const callers[QDRI_CALLER],
-                           const int owned_by_all[QDRI_CALLER])
+static qdr_status bind_all(qdr_stack *stack, void *const callers[QDRI_CALLER], const int owned_by_all[QDRI_CALLER])
 {
     for (int region = 0; region < (int)QDRI_CALLER; region++)
         QDR_TRY(bind_region(stack, (qdri_region)region, callers[region], owned_by_all[region]));
@@ -124,31 +114,26 @@ static qdr_status bind_all(qdr_stack *stack, void *const callers[QDRI_CALLER],
 /* What the stream keeps is taken once all have their memory, and before anything runs. */
 static qdr_status prepare(qdr_stack *stack)
 {
-    QDR_TRY(qdri_reserve_product(qdr_context_stream(qdr_grid_context(stack->grid)),
-                                 stack->product_bytes));
+    QDR_TRY(qdri_reserve_product(qdr_context_stream(qdr_grid_context(stack->grid)), stack->product_bytes));
     return clear(stack);
 }
 
 static qdr_status fail_bind(const qdr_stack *stack)
 {
     return QDR_FAIL(QDR_ERR_STATE, "bind: %s",
-                    stack->bound ? "the stack has its memory already"
-                                 : "call qdr_stack_build first");
+                    stack->bound ? "the stack has its memory already" : "call qdr_stack_build first");
 }
 
 qdr_status qdr_stack_bind(qdr_stack *stack, const qdr_stack_memory *memory)
 {
-    if (!stack || !memory)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "bind: the stack or the memory is NULL");
+    if (!stack || !memory) return QDR_FAIL(QDR_ERR_ARGUMENT, "bind: the stack or the memory is NULL");
     qdr_context *ctx = qdr_grid_context(stack->grid);
     const int is_open = stack->built && !stack->bound;
-    void *const callers[QDRI_CALLER] = {memory->parameters, memory->gradients, memory->activations,
-                                        memory->workspace};
+    void *const callers[QDRI_CALLER] = {memory->parameters, memory->gradients, memory->activations, memory->workspace};
     int owned_by_all[QDRI_CALLER];
     for (int region = 0; region < (int)QDRI_CALLER; region++)
         owned_by_all[region] = !qdri_comm_any(qdri_context_world(ctx), callers[region] != NULL);
-    qdr_status status = qdr_agree(ctx, is_open ? bind_all(stack, callers, owned_by_all)
-                                               : fail_bind(stack));
+    qdr_status status = qdr_agree(ctx, is_open ? bind_all(stack, callers, owned_by_all) : fail_bind(stack));
     if (status == QDR_OK) status = qdr_agree(ctx, prepare(stack));
     if (is_open && status != QDR_OK) unbind(stack);
     stack->bound |= status == QDR_OK;

@@ -9,23 +9,21 @@
 static qdr_status keep_name(qdr_stack *stack, const char *name, const char **kept)
 {
     char *copy = NULL;
-    QDR_TRY(qdri_list_grow((void **)&stack->input_names, stack->n_input_names,
-                           &stack->input_name_capacity, sizeof *stack->input_names,
-                           "the names of a stack"));
+    QDR_TRY(qdri_list_grow((void **)&stack->input_names, stack->n_input_names, &stack->input_name_capacity,
+                           sizeof *stack->input_names, "the names of a stack"));
     QDR_TRY(qdri_strdup(name ? name : "", &copy));
     stack->input_names[stack->n_input_names++] = copy;
     *kept = copy;
     return QDR_OK;
 }
 
-qdr_status qdr_stack_add_input(qdr_stack *stack, const char *name, const qdr_edge_desc *desc,
-                               int with_gradient, qdr_edge *edge)
+qdr_status qdr_stack_add_input(qdr_stack *stack, const char *name, const qdr_edge_desc *desc, int with_gradient,
+                               qdr_edge *edge)
 {
     const char *kept = NULL;
     QDR_TRY(qdri_stack_open(stack, "stack input"));
     if (!desc || !edge)
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "stack input: a description and a place for the edge are needed, not NULL");
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "stack input: a description and a place for the edge are needed, not NULL");
     *edge = -1;
     QDR_TRY(keep_name(stack, name, &kept));
     return qdri_net_add_input(&stack->net, kept, desc, with_gradient, edge);
@@ -43,8 +41,7 @@ qdr_status qdr_stack_add_tokens(qdr_stack *stack, const char *name, qdr_edge *ed
 
 qdr_status qdr_stack_edge_matrix(const qdr_stack *stack, qdr_edge edge, qdr_matrix *matrix)
 {
-    if (!stack || !matrix)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "edge: the stack or the place for the result is NULL");
+    if (!stack || !matrix) return QDR_FAIL(QDR_ERR_ARGUMENT, "edge: the stack or the place for the result is NULL");
     QDR_TRY(qdri_edge_check(&stack->net, edge, "edge"));
     *matrix = stack->net.edges[edge].matrix;
     return QDR_OK;
@@ -52,8 +49,7 @@ qdr_status qdr_stack_edge_matrix(const qdr_stack *stack, qdr_edge edge, qdr_matr
 
 qdr_status qdr_stack_edge_owned(const qdr_stack *stack, qdr_edge edge, qdr_owned *owned)
 {
-    if (!stack || !owned)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "edge: the stack or the place for the result is NULL");
+    if (!stack || !owned) return QDR_FAIL(QDR_ERR_ARGUMENT, "edge: the stack or the place for the result is NULL");
     QDR_TRY(qdri_edge_check(&stack->net, edge, "edge"));
     *owned = stack->net.edges[edge].owned;
     return QDR_OK;

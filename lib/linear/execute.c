@@ -62,10 +62,7 @@ typedef struct run {
 } run;
 
 static void *reads(const run *r, int i) { return qdri_stack_pointer(r->stack, r->task->reads[i]); }
-static void *writes(const run *r, int i)
-{
-    return qdri_stack_pointer(r->stack, r->task->writes[i]);
-}
+static void *writes(const run *r, int i) { return qdri_stack_pointer(r->stack, r->task->writes[i]); }
 
 /* The padding behind a whole dW is zero on the wire. */
 static qdr_status zero_tail(const run *r)
@@ -74,9 +71,7 @@ static qdr_status zero_tail(const run *r)
     const int is_product = task->kind == QDRI_TASK_PRODUCT;
     const size_t elems = (size_t)(is_product ? task->m * task->n : task->k * task->n);
     if (!task->zero_tail) return QDR_OK;
-    return qdri_fill_zero(r->stream,
-                          (char *)writes(r, 0) + elems * qdr_dtype_bytes(task->out_dtype),
-                          task->zero_tail);
+    return qdri_fill_zero(r->stream, (char *)writes(r, 0) + elems * qdr_dtype_bytes(task->out_dtype), task->zero_tail);
 }
 
 static qdr_status run_product(const run *r)
@@ -108,10 +103,7 @@ static qdr_status run_rows(const run *r, qdri_kernel_kind kind, const void *x, v
     return qdri_kernel_run(r->stream, &kernel);
 }
 
-static qdr_status run_bias_add(const run *r)
-{
-    return run_rows(r, QDRI_K_BIAS_ADD, NULL, writes(r, 0), reads(r, 0));
-}
+static qdr_status run_bias_add(const run *r) { return run_rows(r, QDRI_K_BIAS_ADD, NULL, writes(r, 0), reads(r, 0)); }
 static qdr_status run_column_sum(const run *r)
 {
     return run_rows(r, QDRI_K_COLUMN_SUM, reads(r, 0), NULL, writes(r, 0));
@@ -130,8 +122,7 @@ static qdr_status run_add(const run *r)
     const qdri_task *task = r->task;
     const int64_t n = task->m * task->n;
     if (!task->accumulate)
-        return qdri_copy(r->stream, writes(r, 0), reads(r, 0),
-                         (size_t)n * qdr_dtype_bytes(task->dtype));
+        return qdri_copy(r->stream, writes(r, 0), reads(r, 0), (size_t)n * qdr_dtype_bytes(task->dtype));
     qdri_kernel kernel = {.kind = QDRI_K_ADD, .dtype = task->dtype};
     kernel.u.binary.n = n;
     kernel.u.binary.a = writes(r, 0);
@@ -155,8 +146,7 @@ static qdr_status run_embed(const run *r)
 {
     const qdri_layer *table = &r->stack->net.nodes[r->task->node].u.layer;
     const int forward = r->task->kind == QDRI_TASK_EMBED;
-    qdri_kernel kernel = {.kind = forward ? QDRI_K_EMBED_FORWARD : QDRI_K_EMBED_BACKWARD,
-                          .dtype = r->task->dtype};
+    qdri_kernel kernel = {.kind = forward ? QDRI_K_EMBED_FORWARD : QDRI_K_EMBED_BACKWARD, .dtype = r->task->dtype};
     kernel.u.embed.n_rows = r->task->m;
     kernel.u.embed.n_cols = r->task->n;
     kernel.u.embed.begin = table->vocab_begin;
@@ -202,24 +192,18 @@ static qdr_status (*const runners[])(const run *r) = {
 
 static qdr_stream *stream_of(const qdr_stack *stack, int stream, qdr_stream *compute)
 {
-    return stream == QDRI_STREAM_OF_COMPUTE
-               ? compute
-               : qdri_grid_stream(stack->grid, (qdr_channel)(stream - 1));
+    return stream == QDRI_STREAM_OF_COMPUTE ? compute : qdri_grid_stream(stack->grid, (qdr_channel)(stream - 1));
 }
 
 /* The moment at which the stream comes here. NULL: nobody wants to know. */
-static qdr_status add_stamp(qdr_stream *stream, int64_t *place)
-{
-    return place ? qdri_stamp(stream, place) : QDR_OK;
-}
+static qdr_status add_stamp(qdr_stream *stream, int64_t *place) { return place ? qdri_stamp(stream, place) : QDR_OK; }
 
 static qdr_status run_named(const run *r, int number)
 {
     qdri_dev *dev = qdri_stream_dev(r->stream);
     char name[128];
     if (!qdri_dev_wants_ranges(dev)) return runners[r->task->kind](r);
-    snprintf(name, sizeof name, "%s: %s #%d", r->task->name ? r->task->name : "",
-             qdri_task_name(r->task), number);
+    snprintf(name, sizeof name, "%s: %s #%d", r->task->name ? r->task->name : "", qdri_task_name(r->task), number);
     qdri_range_begin(dev, name);
     const qdr_status status = runners[r->task->kind](r);
     qdri_range_end(dev);
@@ -239,8 +223,7 @@ static qdr_status run_task(const run *r, int number)
 }
 
 /* The product of a task. *done: the last task that is done with it. */
-static qdri_gemm gemm_of(const qdr_stack *stack, const qdri_schedule *schedule, int number,
-                         int *done)
+static qdri_gemm gemm_of(const qdr_stack *stack, const qdri_schedule *schedule, int number, int *done)
 {
     const qdri_task *task = &schedule->tasks[number];
     qdri_gemm gemm = qdri_task_gemm(task);
@@ -253,15 +236,14 @@ static qdri_gemm gemm_of(const qdr_stack *stack, const qdri_schedule *schedule, 
 
 static qdr_status wait_for_others(const qdr_stack *stack, const qdri_task *task, qdr_stream *stream)
 {
-    for (int i = 0; i < task->n_waits; i++)
-        QDR_TRY(qdri_stream_wait(stream, stack->events[task->waits[i]]));
+    for (int i = 0; i < task->n_waits; i++) QDR_TRY(qdri_stream_wait(stream, stack->events[task->waits[i]]));
     return QDR_OK;
 }
 
 /* *done: the last task that is done, in: before this one, out: with it. What a task waits for lies
  * in front of the product with which it is done, since nothing is between the two. */
-static qdr_status enqueue(qdr_stack *stack, const qdri_schedule *schedule, int number, int *done,
-                          qdri_stamps *stamps, qdr_stream *compute)
+static qdr_status enqueue(qdr_stack *stack, const qdri_schedule *schedule, int number, int *done, qdri_stamps *stamps,
+                          qdr_stream *compute)
 {
     const qdri_task *task = &schedule->tasks[number];
     run r = {.stack = stack,
@@ -272,8 +254,7 @@ static qdr_status enqueue(qdr_stack *stack, const qdri_schedule *schedule, int n
     if (!r.is_done) {
         *done = number;
         if (task->kind == QDRI_TASK_PRODUCT) r.gemm = gemm_of(stack, schedule, number, done);
-        for (int i = number; i <= *done; i++)
-            QDR_TRY(wait_for_others(stack, &schedule->tasks[i], r.stream));
+        for (int i = number; i <= *done; i++) QDR_TRY(wait_for_others(stack, &schedule->tasks[i], r.stream));
     }
     QDR_TRY(run_task(&r, number));
     return task->signals ? qdri_event_record(stack->events[number], r.stream) : QDR_OK;
@@ -287,9 +268,7 @@ static qdr_status enqueue_all(qdr_stack *stack, const qdri_schedule *schedule, q
     const qdr_context *ctx = qdr_grid_context(stack->grid);
     qdri_trace *trace = qdri_context_trace(ctx);
     /* What is recorded has no times of its own. */
-    qdri_stamps *stamps = qdri_context_is_recording(ctx)
-                              ? NULL
-                              : qdri_measures_next(stack->measures, schedule);
+    qdri_stamps *stamps = qdri_context_is_recording(ctx) ? NULL : qdri_measures_next(stack->measures, schedule);
     int done = -1;
     if (trace) qdri_trace_next_run(trace, &stack->net.place);
     QDR_TRY(qdri_event_record(stack->start, compute));

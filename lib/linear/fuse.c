@@ -7,18 +7,16 @@
 /* Rows of n_cols columns at `ref` are all that the product writes. */
 static int is_result(const qdri_task *product, qdri_ref ref, int64_t n_rows, int64_t n_cols)
 {
-    return ref.buffer == product->writes[0].buffer && ref.offset == product->writes[0].offset &&
-           n_rows == product->m && n_cols == product->n;
+    return ref.buffer == product->writes[0].buffer && ref.offset == product->writes[0].offset && n_rows == product->m &&
+           n_cols == product->n;
 }
 
 static int adds_bias(const qdri_task *product, const qdri_task *next)
 {
-    return next->kind == QDRI_TASK_BIAS_ADD &&
-           is_result(product, next->writes[0], next->m, next->n);
+    return next->kind == QDRI_TASK_BIAS_ADD && is_result(product, next->writes[0], next->m, next->n);
 }
 
-static int is_gelu(const qdr_stack *stack, const qdri_task *product, const qdri_task *next,
-                   qdri_task_kind kind)
+static int is_gelu(const qdr_stack *stack, const qdri_task *product, const qdri_task *next, qdri_task_kind kind)
 {
     const qdri_node *node = &stack->net.nodes[next->node];
     return next->kind == kind && node->kind == QDRI_NODE_GELU &&
@@ -36,14 +34,12 @@ static int gives_gelu(const qdr_stack *stack, const qdri_task *product, const qd
 /* The gradient through GELU, in place: nobody else can see the product's result. */
 static int passes_gelu(const qdr_stack *stack, const qdri_task *product, const qdri_task *next)
 {
-    return is_gelu(stack, product, next, QDRI_TASK_BACKWARD) &&
-           next->writes[0].buffer == next->reads[0].buffer &&
+    return is_gelu(stack, product, next, QDRI_TASK_BACKWARD) && next->writes[0].buffer == next->reads[0].buffer &&
            next->writes[0].offset == next->reads[0].offset;
 }
 
 /* 1: the task is done with the product, too, and *gemm says so. */
-static int take(const qdr_stack *stack, const qdri_task *product, const qdri_task *next,
-                qdri_gemm *gemm)
+static int take(const qdr_stack *stack, const qdri_task *product, const qdri_task *next, qdri_gemm *gemm)
 {
     qdri_gemm with = *gemm;
     if (gemm->gelu || gemm->gelu_of) return 0;

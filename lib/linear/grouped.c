@@ -5,15 +5,11 @@
 #include "linear/operations.h"
 
 /* Keys and values of a head lie together, rows of one after those of the other. */
-qdri_coll qdri_key_heads_coll(const qdr_attention *local, const qdri_key_heads *keys,
-                              qdr_coll_kind kind)
+qdri_coll qdri_key_heads_coll(const qdr_attention *local, const qdri_key_heads *keys, qdr_coll_kind kind)
 {
     const int64_t pair = 2 * local->n_rows * local->head_size;
-    return (qdri_coll){.kind = kind,
-                       .dtype = local->dtype,
-                       .op = QDR_SUM,
-                       .count = keys->n_all * pair,
-                       .split_unit = pair ? pair : 1};
+    return (qdri_coll){
+        .kind = kind, .dtype = local->dtype, .op = QDR_SUM, .count = keys->n_all * pair, .split_unit = pair ? pair : 1};
 }
 
 qdri_comm *qdri_key_heads_comm(const qdr_grid *grid, const qdri_key_heads *keys)
@@ -33,8 +29,7 @@ typedef struct call {
 static qdr_status open_call(const qdri_op_run *run, call *c)
 {
     qdri_key_heads_bytes l;
-    *c = (call){
-        .run = run, .local = &run->node->u.attention.local, .keys = &run->node->u.attention.keys};
+    *c = (call){.run = run, .local = &run->node->u.attention.local, .keys = &run->node->u.attention.keys};
     QDR_TRY(qdri_key_heads_parts(c->local, c->keys, &l));
     c->row = (size_t)c->local->head_size * qdr_dtype_bytes(c->local->dtype);
     c->head = (size_t)c->local->n_rows * c->row;
@@ -104,8 +99,7 @@ static qdr_status gather(const call *c, const void *in)
     const qdri_key_heads *keys = c->keys;
     for (int64_t i = 0; i < 2 * keys->n_own; i++) {
         const int is_value = i >= keys->n_own;
-        const rows to = head_of(c, c->heads, keys->first_own + i - is_value * keys->n_own,
-                                is_value);
+        const rows to = head_of(c, c->heads, keys->first_own + i - is_value * keys->n_own, is_value);
         QDR_TRY(copy(c, columns(c, in, keys->n_own, c->local->n_heads + i), to, 1));
     }
     qdri_coll coll = qdri_key_heads_coll(c->local, keys, QDR_ALL_GATHER);
@@ -117,8 +111,7 @@ static qdr_status gather(const call *c, const void *in)
 static qdr_status assemble(const call *c, const void *in)
 {
     const int64_t n_queries = c->local->n_heads, n_keys = c->local->n_kv_heads;
-    QDR_TRY(
-        copy(c, columns(c, in, c->keys->n_own, 0), columns(c, c->assembled, n_keys, 0), n_queries));
+    QDR_TRY(copy(c, columns(c, in, c->keys->n_own, 0), columns(c, c->assembled, n_keys, 0), n_queries));
     for (int64_t i = 0; i < 2 * n_keys; i++) {
         const int is_value = i >= n_keys;
         const rows from = head_of(c, c->heads, key_of(c, i - is_value * n_keys), is_value);
@@ -134,10 +127,9 @@ qdr_status qdri_run_grouped_forward(const qdri_op_run *run)
     const void *in = qdri_stack_pointer(run->stack, run->stack->net.edges[run->node->in[0]].value);
     QDR_TRY(gather(&c, in));
     QDR_TRY(assemble(&c, in));
-    return qdr_attention_forward(
-        qdr_grid_context(run->stack->grid), c.local, c.assembled,
-        qdri_stack_pointer(run->stack, run->stack->net.edges[run->node->out].value), c.saved,
-        c.work, run->stream);
+    return qdr_attention_forward(qdr_grid_context(run->stack->grid), c.local, c.assembled,
+                                 qdri_stack_pointer(run->stack, run->stack->net.edges[run->node->out].value), c.saved,
+                                 c.work, run->stream);
 }
 
 /* The gradients of the heads that this rank used; zeros for the others. */
@@ -161,8 +153,7 @@ static qdr_status sum_up(const call *c, void *d_in)
     coll.label = c->run->node->name;
     coll.send = c->heads;
     coll.recv = c->own;
-    QDR_TRY(
-        qdri_comm_launch(qdri_key_heads_comm(c->run->stack->grid, keys), &coll, c->run->stream));
+    QDR_TRY(qdri_comm_launch(qdri_key_heads_comm(c->run->stack->grid, keys), &coll, c->run->stream));
     for (int64_t i = 0; i < 2 * keys->n_own; i++) {
         const int is_value = i >= keys->n_own;
         const rows from = head_of(c, c->own, i - is_value * keys->n_own, is_value);
@@ -177,11 +168,11 @@ qdr_status qdri_run_grouped_backward(const qdri_op_run *run)
     QDR_TRY(open_call(run, &c));
     void *d_in = qdri_stack_pointer(run->stack, run->task->writes[0]);
     const void *y = qdri_stack_pointer(run->stack, run->stack->net.edges[run->node->out].value);
-    QDR_TRY(qdr_attention_backward(qdr_grid_context(run->stack->grid), c.local, c.assembled, y,
-                                   c.saved, qdri_stack_pointer(run->stack, run->task->reads[0]),
-                                   c.d_assembled, c.work, run->stream));
+    QDR_TRY(qdr_attention_backward(qdr_grid_context(run->stack->grid), c.local, c.assembled, y, c.saved,
+                                   qdri_stack_pointer(run->stack, run->task->reads[0]), c.d_assembled, c.work,
+                                   run->stream));
     QDR_TRY(take_apart(&c));
-    QDR_TRY(copy(&c, columns(&c, c.d_assembled, c.local->n_kv_heads, 0),
-                 columns(&c, d_in, c.keys->n_own, 0), c.local->n_heads));
+    QDR_TRY(copy(&c, columns(&c, c.d_assembled, c.local->n_kv_heads, 0), columns(&c, d_in, c.keys->n_own, 0),
+                 c.local->n_heads));
     return sum_up(&c, d_in);
 }

@@ -61,10 +61,8 @@ static inline const char *qdri_linear_name(const qdr_linear *layer)
 }
 
 /* stack.c */
-QDR_NODISCARD qdr_status qdri_stack_open(const qdr_stack *stack,
-                                         const char *who); /* still being described */
-QDR_NODISCARD qdr_status qdri_stack_ready(const qdr_stack *stack,
-                                          const char *who); /* built and bound */
+QDR_NODISCARD qdr_status qdri_stack_open(const qdr_stack *stack, const char *who); /* still being described */
+QDR_NODISCARD qdr_status qdri_stack_ready(const qdr_stack *stack, const char *who); /* built and bound */
 /* Waits until nothing of this stack runs any more, also where the context is poisoned: what a GPU
  * was given before, it may still run. */
 QDR_NODISCARD qdr_status qdri_stack_drain(const qdr_stack *stack);
@@ -77,10 +75,8 @@ QDR_NODISCARD qdr_status qdri_report_begin(qdr_stack *stack);
 void qdri_report_end(qdr_stack *stack);
 
 /* attach.c */
-/* Makes what belongs to the next node, with a copy of its name, so that nothing can fail once the
- * net has the node. */
-QDR_NODISCARD qdr_status qdri_attach_begin(qdr_stack *stack, const char *name, int is_layer,
-                                           const char **kept);
+/* Makes what belongs to the next node, with a copy of its name, so that nothing can fail once the net has the node. */
+QDR_NODISCARD qdr_status qdri_attach_begin(qdr_stack *stack, const char *name, int is_layer, const char **kept);
 /* What the net said to the node: attaches it, or passes the error on. edge: its result, -1 after an
  * error. @return status */
 QDR_NODISCARD qdr_status qdri_attach_end(qdr_stack *stack, qdr_status status, qdr_edge *edge);
@@ -91,8 +87,7 @@ const char *qdri_parameter_name(const qdr_stack *stack, int index);
 int *qdri_parameter_deferred(const qdr_stack *stack, int index);
 
 /* values.c */
-QDR_NODISCARD qdr_status qdri_parameter_init(qdr_stack *stack, int index, uint64_t seed,
-                                             double stddev);
+QDR_NODISCARD qdr_status qdri_parameter_init(qdr_stack *stack, int index, uint64_t seed, double stddev);
 QDR_NODISCARD qdr_status qdri_parameter_fill(qdr_stack *stack, int index, double value);
 
 /* storage.c */
@@ -113,8 +108,7 @@ qdri_gemm qdri_task_gemm(const qdri_task *task);
  * waiting for tasks that this rank never enqueues: it poisons the device, and so ends the world.
  * Not in a record that is lost, which nobody waits for. */
 qdr_status qdri_give_up(const qdr_stack *stack, qdr_status status);
-QDR_NODISCARD qdr_status qdri_execute(qdr_stack *stack, const qdri_schedule *schedule,
-                                      qdr_stream *stream);
+QDR_NODISCARD qdr_status qdri_execute(qdr_stack *stack, const qdri_schedule *schedule, qdr_stream *stream);
 
 /* fuse.c
  * Adds to *gemm, the product of a task with its memory, what the tasks right behind it do with its

@@ -10,14 +10,13 @@ static qdr_status end(qdr_stack *stack, qdr_status status, qdr_edge *out, qdr_li
     return QDR_OK;
 }
 
-qdr_status qdr_stack_add_linear(qdr_stack *stack, const qdr_linear_desc *desc, qdr_edge in,
-                                qdr_edge *out, qdr_linear **layer)
+qdr_status qdr_stack_add_linear(qdr_stack *stack, const qdr_linear_desc *desc, qdr_edge in, qdr_edge *out,
+                                qdr_linear **layer)
 {
     qdr_linear *added = NULL;
     if (layer) *layer = NULL;
     if (!desc || !out)
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "linear: a description and a place for the edge are needed, not NULL");
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "linear: a description and a place for the edge are needed, not NULL");
     *out = -1;
     qdr_linear_desc named = *desc;
     QDR_TRY(qdri_stack_open(stack, "linear"));
@@ -28,13 +27,12 @@ qdr_status qdr_stack_add_linear(qdr_stack *stack, const qdr_linear_desc *desc, q
     return QDR_OK;
 }
 
-qdr_status qdr_stack_add_embedding(qdr_stack *stack, const qdr_embedding_desc *desc,
-                                   qdr_edge tokens, qdr_edge *out, qdr_linear **table)
+qdr_status qdr_stack_add_embedding(qdr_stack *stack, const qdr_embedding_desc *desc, qdr_edge tokens, qdr_edge *out,
+                                   qdr_linear **table)
 {
     if (table) *table = NULL;
     if (!desc || !out)
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "embedding: a description and a place for the edge are needed, not NULL");
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "embedding: a description and a place for the edge are needed, not NULL");
     *out = -1;
     qdr_embedding_desc named = *desc;
     QDR_TRY(qdri_stack_open(stack, "embedding"));
@@ -42,8 +40,8 @@ qdr_status qdr_stack_add_embedding(qdr_stack *stack, const qdr_embedding_desc *d
     return end(stack, qdri_net_add_embedding(&stack->net, &named, tokens, out), out, table);
 }
 
-qdr_status qdr_stack_add_tied_head(qdr_stack *stack, const char *name, qdr_linear *table,
-                                   qdr_layout out_layout, qdr_edge in, qdr_edge *out)
+qdr_status qdr_stack_add_tied_head(qdr_stack *stack, const char *name, qdr_linear *table, qdr_layout out_layout,
+                                   qdr_edge in, qdr_edge *out)
 {
     const char *who = name ? name : "head", *kept = NULL;
     if (!out) return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: the place for the edge is NULL", who);
@@ -51,37 +49,25 @@ qdr_status qdr_stack_add_tied_head(qdr_stack *stack, const char *name, qdr_linea
     QDR_TRY(qdri_stack_open(stack, who));
     QDR_TRY(qdri_attach_begin(stack, who, 1, &kept));
     const int node = table && table->stack == stack ? table->node : -1;
-    return end(stack, qdri_net_add_tied_head(&stack->net, kept, node, out_layout, in, out), out,
-               NULL);
+    return end(stack, qdri_net_add_tied_head(&stack->net, kept, node, out_layout, in, out), out, NULL);
 }
 
-static const qdri_node *net_node(const qdr_linear *layer)
-{
-    return &layer->stack->net.nodes[layer->node];
-}
+static const qdri_node *net_node(const qdr_linear *layer) { return &layer->stack->net.nodes[layer->node]; }
 
-static qdr_matrix edge_matrix(const qdr_linear *layer, qdr_edge edge)
-{
-    return layer->stack->net.edges[edge].matrix;
-}
+static qdr_matrix edge_matrix(const qdr_linear *layer, qdr_edge edge) { return layer->stack->net.edges[edge].matrix; }
 
 qdr_status qdr_linear_in_matrix(const qdr_linear *layer, qdr_matrix *matrix)
 {
-    if (!layer || !matrix)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "linear: the layer or the place for the result is NULL");
+    if (!layer || !matrix) return QDR_FAIL(QDR_ERR_ARGUMENT, "linear: the layer or the place for the result is NULL");
     *matrix = edge_matrix(layer, net_node(layer)->in[0]);
     return QDR_OK;
 }
 
 qdr_status qdr_linear_out_matrix(const qdr_linear *layer, qdr_matrix *matrix)
 {
-    if (!layer || !matrix)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "linear: the layer or the place for the result is NULL");
+    if (!layer || !matrix) return QDR_FAIL(QDR_ERR_ARGUMENT, "linear: the layer or the place for the result is NULL");
     *matrix = edge_matrix(layer, net_node(layer)->out);
     return QDR_OK;
 }
 
-int qdr_linear_weight_index(const qdr_linear *layer)
-{
-    return layer ? qdri_linear_layer(layer)->weight : -1;
-}
+int qdr_linear_weight_index(const qdr_linear *layer) { return layer ? qdri_linear_layer(layer)->weight : -1; }

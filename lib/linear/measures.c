@@ -10,8 +10,7 @@ qdr_status qdri_measures_create(const qdri_net_lists *lists, qdri_measures **mea
 {
     QDR_TRY(QDRI_NEW(1, "measures", measures));
     (*measures)->lists[0].schedule = &lists->forward;
-    for (int i = 0; i < QDRI_N_BACKWARDS; i++)
-        (*measures)->lists[1 + i].schedule = &lists->backward[i];
+    for (int i = 0; i < QDRI_N_BACKWARDS; i++) (*measures)->lists[1 + i].schedule = &lists->backward[i];
     return QDR_OK;
 }
 

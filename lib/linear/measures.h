@@ -22,11 +22,9 @@ typedef struct qdri_measures {
     qdri_measured_list lists[QDRI_N_LISTS]; /* forward, then backwards */
 } qdri_measures;
 
-QDR_NODISCARD qdr_status qdri_measures_create(const qdri_net_lists *lists,
-                                              qdri_measures **measures);
+QDR_NODISCARD qdr_status qdri_measures_create(const qdri_net_lists *lists, qdri_measures **measures);
 void qdri_measures_free(qdri_measures **measures);
-/* Begins a run of the list: places for the stamps of its tasks; NULL: it is not measured. measures
- * may be NULL. */
+/* Begins a run of the list: places for the stamps of its tasks; NULL: it is not measured. measures may be NULL. */
 qdri_stamps *qdri_measures_next(qdri_measures *measures, const qdri_schedule *schedule);
 /* Runs of which there are stamps. */
 int qdri_measured_runs(const qdri_measured_list *list);

@@ -2,8 +2,7 @@
 /* What a stack's lists need besides its regions: staging of collectives, memory of products. */
 #include "linear/operations.h"
 
-/* An address like the one that the operand will have; arrays of the caller's are taken for aligned
- * ones. */
+/* An address like the one that the operand will have; arrays of the caller's are taken for aligned ones. */
 static void *stand_in(const qdr_stack *stack, qdri_ref ref)
 {
     const qdri_buffer *buffer = &stack->net.buffers.items[ref.buffer];
@@ -18,8 +17,7 @@ static void measure_product(qdr_stack *stack, const qdri_task *task)
     gemm.a = stand_in(stack, task->reads[0]);
     gemm.b = stand_in(stack, task->reads[1]);
     gemm.c = stand_in(stack, task->writes[0]);
-    const size_t bytes = qdri_product_bytes(qdr_context_stream(qdr_grid_context(stack->grid)),
-                                            &gemm);
+    const size_t bytes = qdri_product_bytes(qdr_context_stream(qdr_grid_context(stack->grid)), &gemm);
     if (bytes > stack->product_bytes) stack->product_bytes = bytes;
 }
 
@@ -31,10 +29,8 @@ static void measure_list(qdr_stack *stack, const qdri_schedule *schedule)
         if (task->kind == QDRI_TASK_PRODUCT) measure_product(stack, task);
         if (task->kind != QDRI_TASK_COLLECTIVE) continue;
         const qdri_coll coll = qdri_task_coll(task);
-        const size_t bytes = qdri_comm_scratch_bytes(qdri_grid_comm(stack->grid, task->channel),
-                                                     &coll);
-        if (bytes > stack->staging_bytes[task->channel])
-            stack->staging_bytes[task->channel] = bytes;
+        const size_t bytes = qdri_comm_scratch_bytes(qdri_grid_comm(stack->grid, task->channel), &coll);
+        if (bytes > stack->staging_bytes[task->channel]) stack->staging_bytes[task->channel] = bytes;
     }
 }
 
@@ -83,7 +79,6 @@ qdr_status qdri_stack_reserve_staging(qdr_stack *stack)
     measure_statistics(stack);
     for (int i = 0; i < stack->net.n_nodes; i++) measure_key_heads(stack, &stack->net.nodes[i]);
     for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
-        QDR_TRY(qdri_comm_reserve(qdri_grid_comm(stack->grid, (qdr_channel)channel),
-                                  stack->staging_bytes[channel]));
+        QDR_TRY(qdri_comm_reserve(qdri_grid_comm(stack->grid, (qdr_channel)channel), stack->staging_bytes[channel]));
     return QDR_OK;
 }

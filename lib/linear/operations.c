@@ -11,22 +11,19 @@ static qdr_status begin(qdr_stack *stack, const char *who, qdr_edge *out, const 
     return qdri_attach_begin(stack, who, 0, kept);
 }
 
-qdr_status qdr_stack_add_layer_norm(qdr_stack *stack, const char *name, double epsilon, qdr_edge in,
-                                    qdr_edge *out)
+qdr_status qdr_stack_add_layer_norm(qdr_stack *stack, const char *name, double epsilon, qdr_edge in, qdr_edge *out)
 {
     const char *kept = NULL;
     QDR_TRY(begin(stack, name ? name : "layer norm", out, &kept));
-    return qdri_attach_end(stack, qdri_net_add_layer_norm(&stack->net, kept, epsilon, in, out),
-                           out);
+    return qdri_attach_end(stack, qdri_net_add_layer_norm(&stack->net, kept, epsilon, in, out), out);
 }
 
-qdr_status qdr_stack_add_attention(qdr_stack *stack, const char *name, int64_t head_size,
-                                   int64_t context, qdr_edge in, qdr_edge *out)
+qdr_status qdr_stack_add_attention(qdr_stack *stack, const char *name, int64_t head_size, int64_t context, qdr_edge in,
+                                   qdr_edge *out)
 {
     const char *kept = NULL;
     QDR_TRY(begin(stack, name ? name : "attention", out, &kept));
-    return qdri_attach_end(
-        stack, qdri_net_add_attention(&stack->net, kept, head_size, context, in, out), out);
+    return qdri_attach_end(stack, qdri_net_add_attention(&stack->net, kept, head_size, context, in, out), out);
 }
 
 qdr_status qdr_stack_add_gelu(qdr_stack *stack, const char *name, qdr_edge in, qdr_edge *out)
@@ -36,21 +33,18 @@ qdr_status qdr_stack_add_gelu(qdr_stack *stack, const char *name, qdr_edge in, q
     return qdri_attach_end(stack, qdri_net_add_gelu(&stack->net, kept, in, out), out);
 }
 
-qdr_status qdr_stack_add_residual(qdr_stack *stack, const char *name, qdr_edge a, qdr_edge b,
-                                  qdr_edge *out)
+qdr_status qdr_stack_add_residual(qdr_stack *stack, const char *name, qdr_edge a, qdr_edge b, qdr_edge *out)
 {
     const char *kept = NULL;
     QDR_TRY(begin(stack, name ? name : "residual", out, &kept));
     return qdri_attach_end(stack, qdri_net_add_residual(&stack->net, kept, a, b, out), out);
 }
 
-qdr_status qdr_stack_add_cross_entropy(qdr_stack *stack, const char *name, qdr_edge logits,
-                                       qdr_edge *targets)
+qdr_status qdr_stack_add_cross_entropy(qdr_stack *stack, const char *name, qdr_edge logits, qdr_edge *targets)
 {
     const char *kept = NULL;
     QDR_TRY(begin(stack, name ? name : "cross-entropy", targets, &kept));
-    return qdri_attach_end(stack, qdri_net_add_cross_entropy(&stack->net, kept, logits, targets),
-                           targets);
+    return qdri_attach_end(stack, qdri_net_add_cross_entropy(&stack->net, kept, logits, targets), targets);
 }
 
 qdr_status qdr_stack_add_op(qdr_stack *stack, const qdr_op_desc *desc, qdr_edge *out)

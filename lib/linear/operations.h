@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What operations of a stack do when their task is reached: calls of quadrille/ops.h on the memory
- * of their edges. */
+/* What operations of a stack do when their task is reached: calls of quadrille/ops.h on the memory of their edges. */
 #ifndef QDRI_LINEAR_OPERATIONS_H
 #define QDRI_LINEAR_OPERATIONS_H
 
@@ -24,8 +23,7 @@ qdr_status qdri_run_grouped_forward(const qdri_op_run *run);
 qdr_status qdri_run_grouped_backward(const qdri_op_run *run);
 /* The collective that gathers all heads (QDR_ALL_GATHER) or sums their gradients
  * (QDR_REDUCE_SCATTER), without its memory; and its communicator. */
-qdri_coll qdri_key_heads_coll(const qdr_attention *local, const qdri_key_heads *keys,
-                              qdr_coll_kind kind);
+qdri_coll qdri_key_heads_coll(const qdr_attention *local, const qdri_key_heads *keys, qdr_coll_kind kind);
 qdri_comm *qdri_key_heads_comm(const qdr_grid *grid, const qdri_key_heads *keys);
 
 #endif

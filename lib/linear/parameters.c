@@ -19,12 +19,11 @@ int qdr_stack_n_parameters(const qdr_stack *stack) { return stack ? stack->net.n
 qdr_status qdr_stack_parameter(const qdr_stack *stack, int index, qdr_parameter *parameter)
 {
     if (!stack || !parameter)
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "parameter: the stack or the place for the result is NULL");
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "parameter: the stack or the place for the result is NULL");
     *parameter = (qdr_parameter){0};
     if (index < 0 || index >= stack->net.n_parameters)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "parameter: there is no number %d; the stack has %d",
-                        index, stack->net.n_parameters);
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "parameter: there is no number %d; the stack has %d", index,
+                        stack->net.n_parameters);
     const qdri_parameter *p = &stack->net.parameters[index];
     *parameter = (qdr_parameter){.name = qdri_parameter_name(stack, index),
                                  .data = qdri_stack_pointer(stack, p->data),

@@ -72,8 +72,8 @@ static qdr_status add_list(report *r, const qdri_measured_list *list, double wei
     const qdri_schedule *schedule = list->schedule;
     double *secs = NULL, end_secs = 0;
     QDR_TRY(QDRI_NEW(schedule->n_tasks, "a report", &secs));
-    const qdr_status status = qdri_net_price(&r->stack->net, qdri_grid_order(r->stack->grid),
-                                             r->machine, schedule, secs, &end_secs);
+    const qdr_status status = qdri_net_price(&r->stack->net, qdri_grid_order(r->stack->grid), r->machine, schedule,
+                                             secs, &end_secs);
     for (int i = 0; status == QDR_OK && i < schedule->n_tasks; i++) {
         kind_row *row = row_of(r, &schedule->tasks[i]);
         row->n_tasks += weight;
@@ -126,8 +126,7 @@ static void print_whole(const report *r, FILE *file)
 {
     static const char *const names[] = {"forward", "backward"};
     double predicted = 0, measured = 0;
-    fprintf(file, "%-30s %14s %14s %9s\n", "tasks together", "simulated ms", "measured ms",
-            "ratio");
+    fprintf(file, "%-30s %14s %14s %9s\n", "tasks together", "simulated ms", "measured ms", "ratio");
     for (int i = 0; i < 2; i++) {
         predicted += r->predicted[i];
         measured += r->measured[i];
@@ -145,14 +144,12 @@ static void print(const report *r, FILE *file)
     fprintf(file,
             "predicted for %s against measured on rank %d of %d, grid %dx%dx%dx%d: medians of %d "
             "run%s or more, the first left out\n",
-            r->machine->name, qdr_context_rank(ctx), qdr_context_size(ctx), size[QDR_X],
-            size[QDR_Y], size[QDR_Z], size[QDR_D], r->least_runs, r->least_runs == 1 ? "" : "s");
-    fprintf(file, "%-22s %7s %14s %14s %9s\n", "kind of task", "count", "predicted ms",
-            "measured ms", "ratio");
+            r->machine->name, qdr_context_rank(ctx), qdr_context_size(ctx), size[QDR_X], size[QDR_Y], size[QDR_Z],
+            size[QDR_D], r->least_runs, r->least_runs == 1 ? "" : "s");
+    fprintf(file, "%-22s %7s %14s %14s %9s\n", "kind of task", "count", "predicted ms", "measured ms", "ratio");
     for (int i = 0; i < r->n_rows; i++) {
         const kind_row *row = &r->rows[i];
-        fprintf(file, "%-22s %7.4g %14.4f %14.4f", row->label, row->n_tasks, 1e3 * row->predicted,
-                1e3 * row->measured);
+        fprintf(file, "%-22s %7.4g %14.4f %14.4f", row->label, row->n_tasks, 1e3 * row->predicted, 1e3 * row->measured);
         print_ratio(file, row->predicted, row->measured);
     }
     print_whole(r, file);
@@ -178,9 +175,8 @@ qdr_status qdr_stack_report(qdr_stack *stack, const qdr_machine *machine, FILE *
     qdr_machine here;
     if (!stack || !file) return QDR_FAIL(QDR_ERR_ARGUMENT, "report: the stack or the file is NULL");
     if (!stack->measures)
-        return QDR_FAIL(QDR_ERR_STATE,
-                        "report: the stack is not measured; call qdr_stack_measure() before it "
-                        "runs");
+        return QDR_FAIL(QDR_ERR_STATE, "report: the stack is not measured; call qdr_stack_measure() before it "
+                                       "runs");
     if (!machine) {
         QDR_TRY(qdr_machine_here(&here));
         machine = &here;

@@ -42,25 +42,21 @@ static qdr_status check_whole(const qdr_stack *stack, const char *who)
 qdr_status qdr_stack_forward(qdr_stack *stack)
 {
     QDR_TRY(check_whole(stack, "forward"));
-    return qdri_execute(stack, &stack->lists.forward,
-                        qdr_context_stream(qdr_grid_context(stack->grid)));
+    return qdri_execute(stack, &stack->lists.forward, qdr_context_stream(qdr_grid_context(stack->grid)));
 }
 
 qdr_status qdr_stack_backward(qdr_stack *stack, int flags, double loss_scale)
 {
     QDR_TRY(check_whole(stack, "backward"));
     if (flags & ~(QDR_ACCUMULATE | QDR_DEFER_SYNC))
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "backward: flags %d; only QDR_ACCUMULATE and QDR_DEFER_SYNC are known here",
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "backward: flags %d; only QDR_ACCUMULATE and QDR_DEFER_SYNC are known here",
                         flags);
     if (!isfinite(loss_scale))
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "backward: the loss's scale is %g; use 1 over the valid tokens of the step",
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "backward: the loss's scale is %g; use 1 over the valid tokens of the step",
                         loss_scale);
     if (flags & QDR_ACCUMULATE) QDR_TRY(check_alike(stack));
     const int deferred = (flags & QDR_DEFER_SYNC) != 0;
-    const qdri_gradient_mode mode = mode_of(flags, stack->net.n_parameters &&
-                                                       *qdri_parameter_deferred(stack, 0));
+    const qdri_gradient_mode mode = mode_of(flags, stack->net.n_parameters && *qdri_parameter_deferred(stack, 0));
     for (int i = 0; i < stack->net.n_parameters; i++) *qdri_parameter_deferred(stack, i) = deferred;
     stack->loss_scale = loss_scale;
     return qdri_execute(stack, &stack->lists.backward[2 * (int)mode + deferred],
@@ -76,17 +72,15 @@ static const qdri_node *find_loss(const qdr_stack *stack)
 
 qdr_status qdr_stack_loss(qdr_stack *stack, double *loss_sum, int64_t *n_valid)
 {
-    if (!loss_sum || !n_valid)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "loss: a place for the result is NULL");
+    if (!loss_sum || !n_valid) return QDR_FAIL(QDR_ERR_ARGUMENT, "loss: a place for the result is NULL");
     *loss_sum = 0;
     *n_valid = 0;
     QDR_TRY(check_whole(stack, "loss"));
     QDR_TRY(qdri_context_check_runs(qdr_grid_context(stack->grid), "loss"));
     const qdri_node *node = find_loss(stack);
     if (!node)
-        return QDR_FAIL(
-            QDR_ERR_STATE,
-            "loss: the stack has no cross-entropy; add one with qdr_stack_add_cross_entropy");
+        return QDR_FAIL(QDR_ERR_STATE,
+                        "loss: the stack has no cross-entropy; add one with qdr_stack_add_cross_entropy");
     const qdri_edge *logits = &stack->net.edges[node->in[0]];
     qdr_stream *stream = qdr_context_stream(qdr_grid_context(stack->grid));
     const int n = 2 * qdri_net_batch_parts(&stack->net);
@@ -95,8 +89,7 @@ qdr_status qdr_stack_loss(qdr_stack *stack, double *loss_sum, int64_t *n_valid)
     QDR_TRY(qdri_fill_zero(stream, sums, (size_t)n * sizeof *sums));
     QDR_TRY(qdri_copy(stream, sums, own, 2 * (size_t)stack->net.n_loss_parts * sizeof *sums));
     if (qdri_edge_scattered(&stack->net, logits))
-        QDR_TRY(qdr_all_reduce(stack->grid, logits->matrix.scatter_axis, QDR_SUM, sums, n, QDR_F64,
-                               stream));
+        QDR_TRY(qdr_all_reduce(stack->grid, logits->matrix.scatter_axis, QDR_SUM, sums, n, QDR_F64, stream));
     QDR_TRY(qdr_all_reduce(stack->grid, QDR_Z, QDR_SUM, sums, n, QDR_F64, stream));
     QDR_TRY(qdr_all_reduce(stack->grid, QDR_D, QDR_SUM, sums, n, QDR_F64, stream));
     QDR_TRY(qdri_copy(stream, result, sums, (size_t)n * sizeof *sums));
@@ -119,36 +112,31 @@ static qdr_status check_layer(const qdr_linear *layer, const char *who)
 }
 
 /* NULL is right for an activation of which this rank has nothing. */
-static qdr_status check_memory(const qdr_linear *layer, const void *memory, int edge,
-                               const char *what)
+static qdr_status check_memory(const qdr_linear *layer, const void *memory, int edge, const char *what)
 {
     const qdri_edge *e = &layer->stack->net.edges[edge];
     const qdr_stack *stack = layer->stack;
     if (qdri_edge_elems(e) == 0) return QDR_OK;
     if (memory)
         return qdri_dev_check_argument(qdri_context_dev(qdr_grid_context(stack->grid)), memory,
-                                       qdr_dtype_bytes(stack->net.opts.dtype),
-                                       qdri_linear_name(layer), what);
-    return QDR_FAIL(QDR_ERR_ARGUMENT,
-                    "%s: %s is NULL, but this rank has %" PRId64 "x%" PRId64 " elements of it",
+                                       qdr_dtype_bytes(stack->net.opts.dtype), qdri_linear_name(layer), what);
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: %s is NULL, but this rank has %" PRId64 "x%" PRId64 " elements of it",
                     qdri_linear_name(layer), what, e->owned.n_rows, e->owned.n_cols);
 }
 
-qdr_status qdr_linear_forward(qdr_linear *layer, const void *x, void *y, int flags,
-                              qdr_stream *stream)
+qdr_status qdr_linear_forward(qdr_linear *layer, const void *x, void *y, int flags, qdr_stream *stream)
 {
     QDR_TRY(check_layer(layer, "linear forward"));
     qdr_stack *stack = layer->stack;
     const qdri_node *node = &stack->net.nodes[layer->node];
     if (flags & ~QDR_Y_ACCUMULATE)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: flags %d; forward knows QDR_Y_ACCUMULATE only",
-                        qdri_linear_name(layer), flags);
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: flags %d; forward knows QDR_Y_ACCUMULATE only", qdri_linear_name(layer),
+                        flags);
     QDR_TRY(check_memory(layer, x, node->in[0], "x"));
     QDR_TRY(check_memory(layer, y, node->out, "y"));
     stack->caller_memory[QDRI_CALLER_X] = (void *)(uintptr_t)x;
     stack->caller_memory[QDRI_CALLER_Y] = y;
-    QDR_TRY(qdri_give_up(stack, qdri_net_layer_forward(&stack->net, layer->node,
-                                                       (flags & QDR_Y_ACCUMULATE) != 0,
+    QDR_TRY(qdri_give_up(stack, qdri_net_layer_forward(&stack->net, layer->node, (flags & QDR_Y_ACCUMULATE) != 0,
                                                        &stack->lists.single)));
     return qdri_execute(stack, &stack->lists.single, qdri_stream_or_default(stack->grid, stream));
 }
@@ -161,8 +149,8 @@ static void note_deferred(const qdr_linear *layer, int deferred)
     if (l->bias >= 0) *qdri_parameter_deferred(layer->stack, l->bias) = deferred;
 }
 
-qdr_status qdr_linear_backward(qdr_linear *layer, const void *dy, const void *x, void *dx,
-                               int flags, qdr_stream *stream)
+qdr_status qdr_linear_backward(qdr_linear *layer, const void *dy, const void *x, void *dx, int flags,
+                               qdr_stream *stream)
 {
     QDR_TRY(check_layer(layer, "linear backward"));
     qdr_stack *stack = layer->stack;
@@ -176,10 +164,8 @@ qdr_status qdr_linear_backward(qdr_linear *layer, const void *dy, const void *x,
     stack->caller_memory[QDRI_CALLER_X] = (void *)(uintptr_t)x;
     stack->caller_memory[QDRI_CALLER_DY] = (void *)(uintptr_t)dy;
     stack->caller_memory[QDRI_CALLER_DX] = dx;
-    const qdri_gradient_mode mode = mode_of(
-        flags, *qdri_parameter_deferred(stack, qdri_linear_layer(layer)->weight));
-    QDR_TRY(qdri_give_up(stack, qdri_net_layer_backward(&stack->net, layer->node, flags, mode,
-                                                        &stack->lists.single)));
+    const qdri_gradient_mode mode = mode_of(flags, *qdri_parameter_deferred(stack, qdri_linear_layer(layer)->weight));
+    QDR_TRY(qdri_give_up(stack, qdri_net_layer_backward(&stack->net, layer->node, flags, mode, &stack->lists.single)));
     note_deferred(layer, (flags & QDR_DEFER_SYNC) != 0);
     return qdri_execute(stack, &stack->lists.single, qdri_stream_or_default(stack->grid, stream));
 }
@@ -207,15 +193,13 @@ qdr_status qdr_stack_print(const qdr_stack *stack, const char *which, FILE *file
     return QDR_OK;
 }
 
-qdr_planned qdr_stack_planned(const qdr_stack *stack, const char *which, qdr_channel channel,
-                              qdr_coll_kind kind)
+qdr_planned qdr_stack_planned(const qdr_stack *stack, const char *which, qdr_channel channel, qdr_coll_kind kind)
 {
     const qdri_schedule *schedule = find_schedule(stack, which);
     qdr_planned planned = {0, 0};
     for (int i = 0; schedule && i < schedule->n_tasks; i++) {
         const qdri_task *task = &schedule->tasks[i];
-        if (task->kind != QDRI_TASK_COLLECTIVE || task->channel != channel || task->coll != kind)
-            continue;
+        if (task->kind != QDRI_TASK_COLLECTIVE || task->channel != channel || task->coll != kind) continue;
         planned.n_calls++;
         planned.bytes_sent += task->bytes_sent;
     }

@@ -7,38 +7,25 @@ static void *value(const qdri_op_run *run, int number)
 {
     const qdri_edge *edge = &run->stack->net.edges[number];
     const int64_t begin = run->task->k;
-    return qdri_stack_pointer(run->stack,
-                              qdri_edge_rows(edge, edge->value, begin, begin + run->task->m));
+    return qdri_stack_pointer(run->stack, qdri_edge_rows(edge, edge->value, begin, begin + run->task->m));
 }
 static void *input(const qdri_op_run *run, int i) { return value(run, run->node->in[i]); }
 static void *output(const qdri_op_run *run) { return value(run, run->node->out); }
 static void *saved(const qdri_op_run *run)
 {
     const int64_t begin = run->task->k;
-    return qdri_stack_pointer(
-        run->stack, qdri_saved_rows(&run->stack->net, run->node, begin, begin + run->task->m));
+    return qdri_stack_pointer(run->stack, qdri_saved_rows(&run->stack->net, run->node, begin, begin + run->task->m));
 }
-static void *work(const qdri_op_run *run)
-{
-    return qdri_stack_pointer(run->stack, run->stack->net.op_work);
-}
-static const void *d_output(const qdri_op_run *run)
-{
-    return qdri_stack_pointer(run->stack, run->task->reads[0]);
-}
-static void *d_input(const qdri_op_run *run, int i)
-{
-    return qdri_stack_pointer(run->stack, run->task->writes[i]);
-}
+static void *work(const qdri_op_run *run) { return qdri_stack_pointer(run->stack, run->stack->net.op_work); }
+static const void *d_output(const qdri_op_run *run) { return qdri_stack_pointer(run->stack, run->task->reads[0]); }
+static void *d_input(const qdri_op_run *run, int i) { return qdri_stack_pointer(run->stack, run->task->writes[i]); }
 static void *parameter(const qdri_op_run *run, int i)
 {
-    return qdri_stack_pointer(run->stack,
-                              run->stack->net.parameters[run->node->parameter + i].data);
+    return qdri_stack_pointer(run->stack, run->stack->net.parameters[run->node->parameter + i].data);
 }
 static void *gradient(const qdri_op_run *run, int i)
 {
-    return qdri_stack_pointer(run->stack,
-                              run->stack->net.parameters[run->node->parameter + i].gradient);
+    return qdri_stack_pointer(run->stack, run->stack->net.parameters[run->node->parameter + i].gradient);
 }
 static qdr_context *context(const qdri_op_run *run) { return qdr_grid_context(run->stack->grid); }
 static int64_t elems(const qdri_op_run *run)
@@ -67,18 +54,16 @@ static qdr_cross_entropy cross_entropy_of(const qdri_op_run *run)
 static qdr_status norm_forward(const qdri_op_run *run)
 {
     const qdr_layer_norm norm = norm_of(run);
-    return qdr_layer_norm_forward(run->stack->grid, &norm, input(run, 0), parameter(run, 0),
-                                  parameter(run, 1), output(run), saved(run), work(run),
-                                  run->stream);
+    return qdr_layer_norm_forward(run->stack->grid, &norm, input(run, 0), parameter(run, 0), parameter(run, 1),
+                                  output(run), saved(run), work(run), run->stream);
 }
 
 static qdr_status norm_backward(const qdri_op_run *run)
 {
     const int accumulate_parameters = (run->task->accumulate >> QDR_MAX_OP_INPUTS) & 1;
     const qdr_layer_norm norm = norm_of(run);
-    return qdr_layer_norm_backward(run->stack->grid, &norm, input(run, 0), parameter(run, 0),
-                                   d_output(run), saved(run), d_input(run, 0),
-                                   run->task->accumulate & 1, gradient(run, 0), gradient(run, 1),
+    return qdr_layer_norm_backward(run->stack->grid, &norm, input(run, 0), parameter(run, 0), d_output(run), saved(run),
+                                   d_input(run, 0), run->task->accumulate & 1, gradient(run, 0), gradient(run, 1),
                                    accumulate_parameters, work(run), run->stream);
 }
 
@@ -86,57 +71,52 @@ static qdr_status attention_forward(const qdri_op_run *run)
 {
     const qdr_attention attention = attention_of(run);
     if (run->node->u.attention.keys.gathered) return qdri_run_grouped_forward(run);
-    return qdr_attention_forward(context(run), &attention, input(run, 0), output(run), saved(run),
-                                 work(run), run->stream);
+    return qdr_attention_forward(context(run), &attention, input(run, 0), output(run), saved(run), work(run),
+                                 run->stream);
 }
 
 static qdr_status attention_backward(const qdri_op_run *run)
 {
     const qdr_attention attention = attention_of(run);
     if (run->node->u.attention.keys.gathered) return qdri_run_grouped_backward(run);
-    return qdr_attention_backward(context(run), &attention, input(run, 0), output(run), saved(run),
-                                  d_output(run), d_input(run, 0), work(run), run->stream);
+    return qdr_attention_backward(context(run), &attention, input(run, 0), output(run), saved(run), d_output(run),
+                                  d_input(run, 0), work(run), run->stream);
 }
 
 static qdr_status gelu_forward(const qdri_op_run *run)
 {
-    return qdr_gelu_forward(context(run), elems(run), run->stack->net.opts.dtype, input(run, 0),
-                            output(run), run->stream);
+    return qdr_gelu_forward(context(run), elems(run), run->stack->net.opts.dtype, input(run, 0), output(run),
+                            run->stream);
 }
 
 static qdr_status gelu_backward(const qdri_op_run *run)
 {
-    return qdr_gelu_backward(context(run), elems(run), run->stack->net.opts.dtype, input(run, 0),
-                             d_output(run), d_input(run, 0), run->task->accumulate & 1,
-                             run->stream);
+    return qdr_gelu_backward(context(run), elems(run), run->stack->net.opts.dtype, input(run, 0), d_output(run),
+                             d_input(run, 0), run->task->accumulate & 1, run->stream);
 }
 
 static qdr_status residual_forward(const qdri_op_run *run)
 {
-    return qdr_add(context(run), elems(run), run->stack->net.opts.dtype, input(run, 0),
-                   input(run, 1), output(run), run->stream);
+    return qdr_add(context(run), elems(run), run->stack->net.opts.dtype, input(run, 0), input(run, 1), output(run),
+                   run->stream);
 }
 
 static qdr_status cross_entropy_forward(const qdri_op_run *run)
 {
     const qdr_cross_entropy ce = cross_entropy_of(run);
     double *result = qdri_stack_pointer(run->stack, run->task->writes[0]);
-    return qdr_cross_entropy_forward(run->stack->grid, &ce, input(run, 0), input(run, 1), result,
-                                     saved(run), work(run), run->stream);
+    return qdr_cross_entropy_forward(run->stack->grid, &ce, input(run, 0), input(run, 1), result, saved(run), work(run),
+                                     run->stream);
 }
 
 static qdr_status cross_entropy_backward(const qdri_op_run *run)
 {
     const qdr_cross_entropy ce = cross_entropy_of(run);
-    return qdr_cross_entropy_backward(run->stack->grid, &ce, input(run, 0), input(run, 1),
-                                      saved(run), run->stack->loss_scale, d_input(run, 0),
-                                      run->stream);
+    return qdr_cross_entropy_backward(run->stack->grid, &ce, input(run, 0), input(run, 1), saved(run),
+                                      run->stack->loss_scale, d_input(run, 0), run->stream);
 }
 
-static const qdri_attached *attached(const qdri_op_run *run)
-{
-    return &run->stack->attached[run->task->node];
-}
+static const qdri_attached *attached(const qdri_op_run *run) { return &run->stack->attached[run->task->node]; }
 
 /* Hands the caller's function its blocks; `backward` with gradients. */
 static qdr_status run_user(const qdri_op_run *run, qdr_op_fn fn, int backward)
@@ -168,15 +148,9 @@ static qdr_status run_user(const qdri_op_run *run, qdr_op_fn fn, int backward)
     return fn(&call, attached(run)->user);
 }
 
-static qdr_status user_forward(const qdri_op_run *run)
-{
-    return run_user(run, attached(run)->forward, 0);
-}
+static qdr_status user_forward(const qdri_op_run *run) { return run_user(run, attached(run)->forward, 0); }
 
-static qdr_status user_backward(const qdri_op_run *run)
-{
-    return run_user(run, attached(run)->backward, 1);
-}
+static qdr_status user_backward(const qdri_op_run *run) { return run_user(run, attached(run)->backward, 1); }
 
 static const struct {
     qdr_status (*forward)(const qdri_op_run *run);

@@ -9,20 +9,15 @@ qdr_status qdri_stack_open(const qdr_stack *stack, const char *who)
 {
     if (!stack) return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: the stack is NULL", who);
     if (stack->built)
-        return QDR_FAIL(QDR_ERR_STATE,
-                        "%s: the stack is already built; add layers before qdr_stack_build", who);
+        return QDR_FAIL(QDR_ERR_STATE, "%s: the stack is already built; add layers before qdr_stack_build", who);
     return QDR_OK;
 }
 
 qdr_status qdri_stack_ready(const qdr_stack *stack, const char *who)
 {
     if (!stack) return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: the stack is NULL", who);
-    if (!stack->built)
-        return QDR_FAIL(QDR_ERR_STATE, "%s: the stack is not built; call qdr_stack_build first",
-                        who);
-    if (!stack->bound)
-        return QDR_FAIL(QDR_ERR_STATE, "%s: the stack has no memory; call qdr_stack_bind first",
-                        who);
+    if (!stack->built) return QDR_FAIL(QDR_ERR_STATE, "%s: the stack is not built; call qdr_stack_build first", who);
+    if (!stack->bound) return QDR_FAIL(QDR_ERR_STATE, "%s: the stack has no memory; call qdr_stack_bind first", who);
     return QDR_OK;
 }
 
@@ -49,8 +44,7 @@ static qdr_status begin_net(qdr_stack *stack, const qdr_stack_opts *opts)
 
 static qdr_status create(qdr_grid *grid, const qdr_stack_opts *opts, qdr_stack **stack)
 {
-    if (!opts)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "stack: the options are NULL; n_rows at least is needed");
+    if (!opts) return QDR_FAIL(QDR_ERR_ARGUMENT, "stack: the options are NULL; n_rows at least is needed");
     QDR_TRY(QDRI_NEW(1, "a stack", stack));
     (*stack)->grid = grid;
     QDR_TRY(begin_net(*stack, opts));
@@ -74,8 +68,7 @@ qdr_status qdri_stack_drain(const qdr_stack *stack)
     qdr_context *ctx = qdr_grid_context(stack->grid);
     qdr_status status = qdri_stream_synchronize(qdr_context_stream(ctx));
     for (int channel = 0; channel < (int)QDR_CHANNEL_X_STAT; channel++) {
-        const qdr_status next = qdri_stream_synchronize(
-            qdri_grid_stream(stack->grid, (qdr_channel)channel));
+        const qdr_status next = qdri_stream_synchronize(qdri_grid_stream(stack->grid, (qdr_channel)channel));
         if (status == QDR_OK) status = next;
     }
     if (status < QDR_OK) QDR_TRY(qdri_dev_raise(qdri_context_dev(ctx)));
@@ -105,7 +98,4 @@ void qdr_stack_destroy(qdr_stack **stack)
 
 qdr_grid *qdr_stack_grid(const qdr_stack *stack) { return stack ? stack->grid : NULL; }
 
-qdr_dtype qdr_stack_dtype(const qdr_stack *stack)
-{
-    return stack ? stack->net.opts.dtype : QDR_F32;
-}
+qdr_dtype qdr_stack_dtype(const qdr_stack *stack) { return stack ? stack->net.opts.dtype : QDR_F32; }

@@ -13,16 +13,13 @@ void qdri_layer_set_storage(qdr_linear *layer, qdr_storage storage, qdr_storage_
 
 qdr_status qdr_linear_get_storage(const qdr_linear *layer, qdr_linear_storage *storage)
 {
-    if (!layer || !storage)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "storage: the layer or the place for the result is NULL");
+    if (!layer || !storage) return QDR_FAIL(QDR_ERR_ARGUMENT, "storage: the layer or the place for the result is NULL");
     const qdri_net *net = &layer->stack->net;
     const qdri_layer *l = qdri_linear_layer(layer);
-    *storage = (qdr_linear_storage){.storage = net->parameters[l->weight].storage,
-                                    .reason = layer->storage_reason};
+    *storage = (qdr_linear_storage){.storage = net->parameters[l->weight].storage, .reason = layer->storage_reason};
     qdri_layer_largest(net, l, &storage->m, &storage->n, &storage->k);
     memcpy(storage->secs, layer->storage_secs, sizeof storage->secs);
-    const int has_products = net->nodes[layer->node].kind == QDRI_NODE_LINEAR &&
-                             storage->storage != QDR_STORAGE_AUTO;
+    const int has_products = net->nodes[layer->node].kind == QDRI_NODE_LINEAR && storage->storage != QDR_STORAGE_AUTO;
     for (int i = 0; i < QDRI_N_PRODUCTS; i++) {
         qdri_task product = {.kind = QDRI_TASK_PRODUCT};
         qdri_set_product(&product, (qdri_product_kind)i, storage->storage, 1, 1, 1);
@@ -38,9 +35,8 @@ static void print_secs(const qdr_linear_storage *s, int storage, FILE *file)
 {
     const double *secs = s->secs[storage - (int)QDR_OUT_IN];
     if (secs[QDRI_PRODUCT_Y] > 0)
-        fprintf(file, ", %s %.3f+%.3f+%.3f ms", qdri_storage_name((qdr_storage)storage),
-                1e3 * secs[QDRI_PRODUCT_Y], 1e3 * secs[QDRI_PRODUCT_DX],
-                1e3 * secs[QDRI_PRODUCT_DW]);
+        fprintf(file, ", %s %.3f+%.3f+%.3f ms", qdri_storage_name((qdr_storage)storage), 1e3 * secs[QDRI_PRODUCT_Y],
+                1e3 * secs[QDRI_PRODUCT_DX], 1e3 * secs[QDRI_PRODUCT_DW]);
 }
 
 static void print_layer(const qdr_linear *layer, FILE *file)
@@ -48,17 +44,15 @@ static void print_layer(const qdr_linear *layer, FILE *file)
     static const char *const reasons[] = {"fixed", "asked for", "stored", "measured"};
     qdr_linear_storage s;
     if (qdr_linear_get_storage(layer, &s) != QDR_OK) return;
-    fprintf(file, "%-16s %s Y %s dX %s dW %s m=%" PRId64 " n=%" PRId64 " k=%" PRId64 " %s",
-            qdri_linear_name(layer), s.storage ? qdri_storage_name(s.storage) : "open", s.modes[0],
-            s.modes[1], s.modes[2], s.m, s.n, s.k, reasons[s.reason]);
-    for (int storage = QDR_OUT_IN; storage <= (int)QDR_IN_OUT; storage++)
-        print_secs(&s, storage, file);
+    fprintf(file, "%-16s %s Y %s dX %s dW %s m=%" PRId64 " n=%" PRId64 " k=%" PRId64 " %s", qdri_linear_name(layer),
+            s.storage ? qdri_storage_name(s.storage) : "open", s.modes[0], s.modes[1], s.modes[2], s.m, s.n, s.k,
+            reasons[s.reason]);
+    for (int storage = QDR_OUT_IN; storage <= (int)QDR_IN_OUT; storage++) print_secs(&s, storage, file);
     fputc('\n', file);
 }
 
 void qdri_storage_print(const qdr_stack *stack, FILE *file)
 {
     for (int i = 0; i < stack->net.n_nodes; i++)
-        if (stack->net.nodes[i].kind == QDRI_NODE_LINEAR)
-            print_layer(stack->attached[i].layer, file);
+        if (stack->net.nodes[i].kind == QDRI_NODE_LINEAR) print_layer(stack->attached[i].layer, file);
 }

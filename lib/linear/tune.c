@@ -30,8 +30,7 @@ typedef struct tuning {
 static qdr_linear *open_layer(const qdr_stack *stack, int node)
 {
     const qdri_node *n = &stack->net.nodes[node];
-    if (n->kind != QDRI_NODE_LINEAR ||
-        stack->net.parameters[n->u.layer.weight].storage != QDR_STORAGE_AUTO)
+    if (n->kind != QDRI_NODE_LINEAR || stack->net.parameters[n->u.layer.weight].storage != QDR_STORAGE_AUTO)
         return NULL;
     return stack->attached[node].layer;
 }
@@ -50,8 +49,7 @@ qdr_status qdri_tune_machine(const qdr_context *ctx, char name[QDRI_TUNE_MACHINE
 {
     char model[QDRI_TUNE_MACHINE_BYTES / 2];
     QDR_TRY(qdri_topo_cpu_model(model, sizeof model));
-    snprintf(name, QDRI_TUNE_MACHINE_BYTES, "%s, %.100s", model,
-             qdri_dev_products(qdri_context_dev(ctx)));
+    snprintf(name, QDRI_TUNE_MACHINE_BYTES, "%s, %.100s", model, qdri_dev_products(qdri_context_dev(ctx)));
     for (char *c = name; *c; c++)
         if (*c < ' ' || *c > '~') *c = '?';
     return QDR_OK;
@@ -72,8 +70,7 @@ static qdr_status read_choices(tuning *t)
     QDR_TRY(qdr_agree(t->ctx, ask_rank_0(t)));
     QDR_TRY(qdr_broadcast(t->ctx, 0, &t->told, sizeof t->told));
     qdr_status status = QDR_OK;
-    if (!is_root)
-        status = qdri_calloc(t->told.text_bytes, 1, "a file of choices", (void **)&t->text);
+    if (!is_root) status = qdri_calloc(t->told.text_bytes, 1, "a file of choices", (void **)&t->text);
     QDR_TRY(qdr_agree(t->ctx, status));
     if (t->told.text_bytes) QDR_TRY(qdr_broadcast(t->ctx, 0, t->text, t->told.text_bytes));
     status = qdri_tune_read(t->text, t->told.text_bytes, is_root ? t->path : "", &t->table);
@@ -89,9 +86,7 @@ static qdri_tune_key key_of(const tuning *t, const qdr_linear *layer)
     return key;
 }
 
-/* Times the products and chooses. A turned W must have won twice: on a busy machine once may be
- * chance.
- */
+/* Times the products and chooses. A turned W must have won twice: on a busy machine once may be chance. */
 static qdr_status measure(const tuning *t, qdri_tune_choice *choice)
 {
     for (int i = 0; i < 2; i++) {
@@ -109,8 +104,7 @@ static qdr_status complete_choices(tuning *t)
         const qdr_linear *layer = open_layer(t->stack, i);
         if (!layer || !is_timed(layer)) continue;
         qdri_tune_choice choice = {.key = key_of(t, layer)};
-        const double flops = 2.0 * (double)choice.key.m * (double)choice.key.n *
-                             (double)choice.key.k;
+        const double flops = 2.0 * (double)choice.key.m * (double)choice.key.n * (double)choice.key.k;
         if (flops < LEAST_FLOPS || qdri_tune_find(&t->table, &choice.key)) continue;
         QDR_TRY(measure(t, &choice));
         QDR_TRY(qdr_agree(t->ctx, qdri_tune_add(&t->table, &choice)));
@@ -134,11 +128,9 @@ static void apply_choice(const tuning *t, qdr_linear *layer)
         return;
     }
     memcpy(layer->storage_secs, choice->secs, sizeof layer->storage_secs);
-    qdri_net_set_algorithms(&t->stack->net, layer->node,
-                            choice->algorithms[choice->storage == QDR_IN_OUT]);
+    qdri_net_set_algorithms(&t->stack->net, layer->node, choice->algorithms[choice->storage == QDR_IN_OUT]);
     qdri_layer_set_storage(layer, choice->storage,
-                           choice - t->table.choices < t->n_stored ? QDR_STORAGE_STORED
-                                                                   : QDR_STORAGE_MEASURED);
+                           choice - t->table.choices < t->n_stored ? QDR_STORAGE_STORED : QDR_STORAGE_MEASURED);
 }
 
 static qdr_status choose(tuning *t)

@@ -8,8 +8,7 @@
 
 /* tune.c */
 /* Processor and library of products, in characters that any file can hold. */
-QDR_NODISCARD qdr_status qdri_tune_machine(const qdr_context *ctx,
-                                           char name[QDRI_TUNE_MACHINE_BYTES]);
+QDR_NODISCARD qdr_status qdri_tune_machine(const qdr_context *ctx, char name[QDRI_TUNE_MACHINE_BYTES]);
 
 /* tune_file.c, for the rank that reads and writes */
 /* The file that QDR_TUNE names; NULL: none. */

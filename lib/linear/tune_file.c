@@ -33,8 +33,8 @@ static qdr_status read_whole(FILE *file, const char *path, char **text, size_t *
         *bytes = fread(*text, 1, (size_t)length, file);
         if (*bytes == (size_t)length) return QDR_OK;
     }
-    return QDR_FAIL(QDR_ERR_IO, "tune: %.200s could not be read (%s); set QDR_TUNE to another file",
-                    path, strerror(errno));
+    return QDR_FAIL(QDR_ERR_IO, "tune: %.200s could not be read (%s); set QDR_TUNE to another file", path,
+                    strerror(errno));
 }
 
 qdr_status qdri_tune_load(const char *path, char **text, size_t *bytes)
@@ -44,8 +44,7 @@ qdr_status qdri_tune_load(const char *path, char **text, size_t *bytes)
     FILE *file = fopen(path, "r");
     if (!file && errno == ENOENT) return QDR_OK;
     if (!file)
-        return QDR_FAIL(QDR_ERR_IO,
-                        "tune: %.200s could not be opened (%s); set QDR_TUNE to another file", path,
+        return QDR_FAIL(QDR_ERR_IO, "tune: %.200s could not be opened (%s); set QDR_TUNE to another file", path,
                         strerror(errno));
     const qdr_status status = read_whole(file, path, text, bytes);
     fclose(file);
@@ -82,9 +81,8 @@ qdr_status qdri_tune_store(const char *path, const qdri_tune_table *table)
     if (!good) remove(name);
     free(name);
     if (good) return QDR_OK;
-    return QDR_FAIL(
-        QDR_ERR_IO,
-        "tune: %.200s could not be written (%s); set QDR_TUNE to a file in a folder that "
-        "exists and has room",
-        path, strerror(error));
+    return QDR_FAIL(QDR_ERR_IO,
+                    "tune: %.200s could not be written (%s); set QDR_TUNE to a file in a folder that "
+                    "exists and has room",
+                    path, strerror(error));
 }

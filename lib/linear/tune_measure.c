@@ -54,8 +54,7 @@ static void make_block(void *block, qdr_dtype dtype)
     }
 }
 
-static qdr_status fill(qdr_stream *stream, void *memory, int64_t n_elems, const void *block,
-                       size_t each)
+static qdr_status fill(qdr_stream *stream, void *memory, int64_t n_elems, const void *block, size_t each)
 {
     for (int64_t at = 0; at < n_elems; at += BLOCK_ELEMS) {
         const int64_t n = n_elems - at < BLOCK_ELEMS ? n_elems - at : BLOCK_ELEMS;
@@ -87,8 +86,7 @@ static qdr_status operands_create(const qdr_stack *stack, const qdri_tune_key *k
     QDR_TRY(take(dev, key->m, key->k, key->dtype, &o->x));
     QDR_TRY(take(dev, key->m, key->n, key->dtype, &o->y));
     QDR_TRY(take(dev, key->n, key->k, key->dtype, &o->w));
-    QDR_TRY(take(dev, most(key->m * most(key->n, key->k), key->n * key->k), 1,
-                 stack->net.grad_dtype, &o->result));
+    QDR_TRY(take(dev, most(key->m * most(key->n, key->k), key->n * key->k), 1, stack->net.grad_dtype, &o->result));
     QDR_TRY(qdri_mem_alloc(dev, MOST_SECS * sizeof(double), &o->secs));
     return fill_all(stream, key, o);
 }
@@ -100,8 +98,7 @@ static void operands_destroy(const qdr_stack *stack, operands *o)
     for (int i = 0; i < 5; i++) qdri_mem_free(dev, memory[i]);
 }
 
-static qdri_gemm product_of(const qdr_stack *stack, const qdri_tune_key *key, const operands *o,
-                            way how)
+static qdri_gemm product_of(const qdr_stack *stack, const qdri_tune_key *key, const operands *o, way how)
 {
     const int is_dw = how.kind == QDRI_PRODUCT_DW, turned = how.storage == QDR_IN_OUT;
     qdri_task task = {.kind = QDRI_TASK_PRODUCT,
@@ -116,8 +113,8 @@ static qdri_gemm product_of(const qdr_stack *stack, const qdri_tune_key *key, co
     return gemm;
 }
 
-static qdr_status time_product(const qdr_stack *stack, const qdri_tune_key *key, const operands *o,
-                               way how, double *secs)
+static qdr_status time_product(const qdr_stack *stack, const qdri_tune_key *key, const operands *o, way how,
+                               double *secs)
 {
     qdr_stream *stream = qdr_context_stream(qdr_grid_context(stack->grid));
     const qdri_gemm gemm = product_of(stack, key, o, how);
@@ -128,19 +125,16 @@ static qdr_status time_product(const qdr_stack *stack, const qdri_tune_key *key,
     return QDR_OK;
 }
 
-/* Each product in either storage, [in, out] first in every other round: what came before warms
- * caches.
- */
+/* Each product in either storage, [in, out] first in every other round: what came before warms caches. */
 static qdr_status run_round(const qdr_stack *stack, const qdri_tune_key *key, const operands *o,
                             product_algorithms algorithms, int round, product_secs secs)
 {
     for (int i = 0; i < 2; i++) {
         const int which = (i + round) % 2;
         for (int kind = 0; kind < QDRI_N_PRODUCTS; kind++)
-            QDR_TRY(time_product(stack, key, o,
-                                 (way){(qdri_product_kind)kind, which ? QDR_IN_OUT : QDR_OUT_IN,
-                                       algorithms[which][kind]},
-                                 &secs[which][kind]));
+            QDR_TRY(time_product(
+                stack, key, o, (way){(qdri_product_kind)kind, which ? QDR_IN_OUT : QDR_OUT_IN, algorithms[which][kind]},
+                &secs[which][kind]));
     }
     return QDR_OK;
 }
@@ -151,8 +145,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Medians, as a busy machine gives a long product no undisturbed moment that a minimum could find.
- */
+/* Medians, as a busy machine gives a long product no undisturbed moment that a minimum could find. */
 static void find_medians(product_secs *rounds, int n_rounds, product_secs medians)
 {
     double sorted[MOST_ROUNDS];
@@ -180,8 +173,8 @@ static qdr_status slowest(const qdr_stack *stack, const operands *o, double *sec
 enum { TRIALS = 5 };
 
 /* The least of some times, of those after the first. */
-static qdr_status time_algorithm(const qdr_stack *stack, const qdri_tune_key *key,
-                                 const operands *o, way how, double *secs)
+static qdr_status time_algorithm(const qdr_stack *stack, const qdri_tune_key *key, const operands *o, way how,
+                                 double *secs)
 {
     *secs = HUGE_VAL;
     for (int i = 0; i < TRIALS; i++) {
@@ -197,18 +190,18 @@ typedef struct algorithm_list {
     int n, numbers[MOST_SECS];
 } algorithm_list;
 
-static qdr_status list_algorithms(const qdr_stack *stack, const qdri_tune_key *key,
-                                  const operands *o, way how, algorithm_list *list)
+static qdr_status list_algorithms(const qdr_stack *stack, const qdri_tune_key *key, const operands *o, way how,
+                                  algorithm_list *list)
 {
     qdr_context *ctx = qdr_grid_context(stack->grid);
     const qdri_gemm gemm = product_of(stack, key, o, how);
-    QDR_TRY(qdr_agree(ctx, qdri_gemm_list_algorithms(qdr_context_stream(ctx), &gemm, MOST_SECS,
-                                                     list->numbers, &list->n)));
+    QDR_TRY(
+        qdr_agree(ctx, qdri_gemm_list_algorithms(qdr_context_stream(ctx), &gemm, MOST_SECS, list->numbers, &list->n)));
     return qdr_broadcast(ctx, 0, list, sizeof *list);
 }
 
-static qdr_status choose_algorithm(const qdr_stack *stack, const qdri_tune_key *key,
-                                   const operands *o, way how, int *algorithm)
+static qdr_status choose_algorithm(const qdr_stack *stack, const qdri_tune_key *key, const operands *o, way how,
+                                   int *algorithm)
 {
     algorithm_list list = {0};
     double secs[MOST_SECS];
@@ -227,8 +220,8 @@ static qdr_status choose_algorithm(const qdr_stack *stack, const qdri_tune_key *
     return QDR_OK;
 }
 
-static qdr_status choose_algorithms(const qdr_stack *stack, const qdri_tune_key *key,
-                                    const operands *o, product_algorithms algorithms)
+static qdr_status choose_algorithms(const qdr_stack *stack, const qdri_tune_key *key, const operands *o,
+                                    product_algorithms algorithms)
 {
     for (int i = 0; i < N_TIMES; i++) {
         const int which = i / QDRI_N_PRODUCTS, kind = i % QDRI_N_PRODUCTS;
@@ -248,9 +241,7 @@ static int rounds_for(product_secs secs)
     return n < LEAST_ROUNDS ? LEAST_ROUNDS : n > MOST_ROUNDS ? MOST_ROUNDS : (int)n;
 }
 
-/* A round to warm up and to see how many follow: the same number on all ranks. Each begins
- * together.
- */
+/* A round to warm up and to see how many follow: the same number on all ranks. Each begins together. */
 static qdr_status run_rounds(qdr_stack *stack, const qdri_tune_key *key, const operands *o,
                              product_algorithms algorithms, product_secs medians)
 {
@@ -275,8 +266,7 @@ static qdr_status measure(qdr_stack *stack, const operands *o, qdri_tune_choice 
 qdr_status qdri_tune_measure(qdr_stack *stack, qdri_tune_choice *choice)
 {
     operands o = {0};
-    qdr_status status = qdr_agree(qdr_grid_context(stack->grid),
-                                  operands_create(stack, &choice->key, &o));
+    qdr_status status = qdr_agree(qdr_grid_context(stack->grid), operands_create(stack, &choice->key, &o));
     if (status == QDR_OK) status = qdri_give_up(stack, measure(stack, &o, choice));
     operands_destroy(stack, &o);
     return status;

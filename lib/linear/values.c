@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values of parameters by global index: initial ones, loading and gathering. Only runs of a shard
- * are ever held. */
+/* Values of parameters by global index: initial ones, loading and gathering. Only runs of a shard are ever held. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,8 +40,7 @@ static void for_each_run(const qdri_parameter *p, run_fn visit, void *user)
     }
 }
 
-/* A counter-based generator: the finaliser of SplitMix64 (Steele, Lea, Flood 2014) over seed and
- * index. */
+/* A counter-based generator: the finaliser of SplitMix64 (Steele, Lea, Flood 2014) over seed and index. */
 static uint64_t mix(uint64_t x)
 {
     x += 0x9e3779b97f4a7c15u;
@@ -54,8 +52,7 @@ static uint64_t mix(uint64_t x)
 /* Normal with mean 0 and deviation 1, by Box and Muller 1958. */
 static double normal_at(uint64_t seed, int64_t index)
 {
-    const uint64_t a = mix(seed ^ mix(2 * (uint64_t)index)),
-                   b = mix(seed ^ mix(2 * (uint64_t)index + 1));
+    const uint64_t a = mix(seed ^ mix(2 * (uint64_t)index)), b = mix(seed ^ mix(2 * (uint64_t)index + 1));
     const double u = ((double)(a >> 11) + 0.5) * 0x1p-53, v = (double)(b >> 11) * 0x1p-53;
     return sqrt(-2.0 * log(u)) * cos(6.283185307179586 * v);
 }
@@ -78,8 +75,7 @@ static void draw_run(void *user, const elem_run *run)
 {
     const draw *d = user;
     for (int64_t i = 0; i < run->n; i++)
-        store(d->data, d->dtype, run->local + i,
-              d->stddev * normal_at(d->seed, run->global + i * run->step));
+        store(d->data, d->dtype, run->local + i, d->stddev * normal_at(d->seed, run->global + i * run->step));
 }
 
 /* Values made on the host, brought to the device. */
@@ -116,9 +112,8 @@ static uint64_t seed_of(const char *name, uint64_t seed)
 qdr_status qdri_parameter_init(qdr_stack *stack, int index, uint64_t seed, double stddev)
 {
     const qdri_parameter *p = &stack->net.parameters[index];
-    draw d = {.dtype = stack->net.opts.dtype,
-              .seed = seed_of(qdri_parameter_name(stack, index), seed),
-              .stddev = stddev};
+    draw d = {
+        .dtype = stack->net.opts.dtype, .seed = seed_of(qdri_parameter_name(stack, index), seed), .stddev = stddev};
     return with_host_shard(stack, p, make_normal, &d);
 }
 
@@ -146,8 +141,7 @@ typedef struct transfer {
 } transfer;
 
 /* Copies elements that lie `step` apart. */
-static void copy_run(char *to, size_t to_step, const char *from, size_t from_step, int64_t n,
-                     size_t elem_bytes)
+static void copy_run(char *to, size_t to_step, const char *from, size_t from_step, int64_t n, size_t elem_bytes)
 {
     if (to_step == 1 && from_step == 1) {
         memcpy(to, from, (size_t)n * elem_bytes);
@@ -160,9 +154,8 @@ static void copy_run(char *to, size_t to_step, const char *from, size_t from_ste
 static void take_run(void *user, const elem_run *run)
 {
     const transfer *t = user;
-    copy_run(t->host + (size_t)run->local * t->elem_bytes, 1,
-             t->from + (size_t)run->global * t->elem_bytes, (size_t)run->step, run->n,
-             t->elem_bytes);
+    copy_run(t->host + (size_t)run->local * t->elem_bytes, 1, t->from + (size_t)run->global * t->elem_bytes,
+             (size_t)run->step, run->n, t->elem_bytes);
 }
 
 static void make_from_full(const qdri_parameter *p, void *host, void *user)
@@ -184,8 +177,7 @@ qdr_status qdr_stack_load_parameter(qdr_stack *stack, int index, const void *ful
 {
     QDR_TRY(check_index(stack, index));
     if (!full)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "parameter '%s': the full value is NULL",
-                        qdri_parameter_name(stack, index));
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "parameter '%s': the full value is NULL", qdri_parameter_name(stack, index));
     transfer t = {.from = full, .elem_bytes = qdr_dtype_bytes(stack->net.opts.dtype)};
     return with_host_shard(stack, &stack->net.parameters[index], make_from_full, &t);
 }
@@ -197,8 +189,7 @@ static void put_run(void *user, const elem_run *run)
              t->host + (size_t)run->local * t->elem_bytes, 1, run->n, t->elem_bytes);
 }
 
-/* Every element is zero but on the one rank that counts it, so that sums over x, y and z gather it
- * exactly. */
+/* Every element is zero but on the one rank that counts it, so that sums over x, y and z gather it exactly. */
 static qdr_status sum_up(qdr_stack *stack, void *whole, int64_t n, qdr_dtype dtype)
 {
     qdr_stream *stream = qdr_context_stream(qdr_grid_context(stack->grid));
@@ -207,15 +198,12 @@ static qdr_status sum_up(qdr_stack *stack, void *whole, int64_t n, qdr_dtype dty
     return qdri_stream_synchronize(stream);
 }
 
-static qdr_status gather(qdr_stack *stack, const qdri_parameter *p, int which, char *host,
-                         void *device, void *full)
+static qdr_status gather(qdr_stack *stack, const qdri_parameter *p, int which, char *host, void *device, void *full)
 {
     const qdr_dtype dtype = which ? stack->net.grad_dtype : stack->net.opts.dtype;
-    const size_t each = qdr_dtype_bytes(dtype), whole = (size_t)p->n_global * each,
-                 part = (size_t)p->n_elems * each;
+    const size_t each = qdr_dtype_bytes(dtype), whole = (size_t)p->n_global * each, part = (size_t)p->n_elems * each;
     qdr_stream *stream = qdr_context_stream(qdr_grid_context(stack->grid));
-    QDR_TRY(qdri_copy(stream, host + whole,
-                      qdri_stack_pointer(stack, which ? p->gradient : p->data), part));
+    QDR_TRY(qdri_copy(stream, host + whole, qdri_stack_pointer(stack, which ? p->gradient : p->data), part));
     QDR_TRY(qdri_stream_synchronize(stream));
     transfer t = {.to = host, .host = host + whole, .elem_bytes = each};
     if (p->counted) for_each_run(p, put_run, &t);
@@ -230,8 +218,7 @@ qdr_status qdr_stack_gather_parameter(qdr_stack *stack, int index, int which, vo
 {
     QDR_TRY(check_index(stack, index));
     if (which != 0 && which != 1)
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "gather: which = %d; use 0 for the parameter, 1 for its gradient", which);
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "gather: which = %d; use 0 for the parameter, 1 for its gradient", which);
     const qdri_parameter *p = &stack->net.parameters[index];
     qdr_context *ctx = qdr_grid_context(stack->grid);
     qdri_dev *dev = qdri_context_dev(ctx);
@@ -250,8 +237,7 @@ qdr_status qdr_stack_gather_parameter(qdr_stack *stack, int index, int which, vo
 static qdr_status check_deviation(double stddev)
 {
     if (stddev >= 0 && isfinite(stddev)) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_ARGUMENT,
-                    "initial values: a deviation of %g; use 0 or more, such as 0.02", stddev);
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "initial values: a deviation of %g; use 0 or more, such as 0.02", stddev);
 }
 
 qdr_status qdr_stack_init(qdr_stack *stack, uint64_t seed, double stddev)
@@ -278,6 +264,5 @@ qdr_status qdr_linear_init(qdr_linear *layer, uint64_t seed, double stddev)
     QDR_TRY(qdri_parameter_init(stack, l->weight, seed, stddev));
     if (l->bias < 0) return QDR_OK;
     const int positions = stack->net.nodes[layer->node].kind == QDRI_NODE_EMBEDDING;
-    return positions ? qdri_parameter_init(stack, l->bias, seed, stddev)
-                     : qdri_parameter_fill(stack, l->bias, 0.0);
+    return positions ? qdri_parameter_init(stack, l->bias, seed, stddev) : qdri_parameter_fill(stack, l->bias, 0.0);
 }

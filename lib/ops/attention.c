@@ -10,8 +10,7 @@ static qdr_status heads_check(const qdr_attention *a)
     QDR_TRY(qdri_check_extent(who, "n_heads", a->n_heads));
     QDR_TRY(qdri_check_extent(who, "n_kv_heads", a->n_kv_heads));
     if (a->head_size < 1)
-        return QDR_FAIL(QDR_ERR_SHAPE, "attention: head_size is %" PRId64 "; it must be ≥ 1",
-                        a->head_size);
+        return QDR_FAIL(QDR_ERR_SHAPE, "attention: head_size is %" PRId64 "; it must be ≥ 1", a->head_size);
     if (a->n_heads && (a->n_kv_heads == 0 || a->n_heads % a->n_kv_heads))
         return QDR_FAIL(QDR_ERR_SHAPE,
                         "attention: %" PRId64 " key heads do not divide %" PRId64
@@ -30,8 +29,7 @@ static qdr_status attention_check(const qdr_attention *a, int64_t *n_qkv, int64_
     QDR_TRY(qdri_check_extent(who, "n_rows", a->n_rows));
     if (a->context < 1 || a->n_rows % a->context)
         return QDR_FAIL(QDR_ERR_SHAPE,
-                        "attention: n_rows %" PRId64 " is no multiple of the context %" PRId64
-                        "; give whole sequences",
+                        "attention: n_rows %" PRId64 " is no multiple of the context %" PRId64 "; give whole sequences",
                         a->n_rows, a->context);
     QDR_TRY(heads_check(a));
     QDR_TRY(qdri_mul_elems(2, a->n_kv_heads, &heads));
@@ -42,8 +40,7 @@ static qdr_status attention_check(const qdr_attention *a, int64_t *n_qkv, int64_
     return qdri_mul_elems(a->n_rows, a->n_heads * a->head_size, n_y);
 }
 
-qdr_status qdr_attention_sizes(const qdr_attention *attention, size_t *saved_bytes,
-                               size_t *work_bytes)
+qdr_status qdr_attention_sizes(const qdr_attention *attention, size_t *saved_bytes, size_t *work_bytes)
 {
     int64_t n_qkv = 0, n_y = 0;
     QDR_TRY(qdri_check_object(who, saved_bytes, "saved_bytes"));
@@ -64,18 +61,16 @@ static qdri_kernel attention_kernel(const qdr_attention *a, qdri_kernel_kind kin
     return kernel;
 }
 
-qdr_status qdr_attention_forward(qdr_context *ctx, const qdr_attention *attention, const void *qkv,
-                                 void *y, void *saved, void *work, qdr_stream *stream)
+qdr_status qdr_attention_forward(qdr_context *ctx, const qdr_attention *attention, const void *qkv, void *y,
+                                 void *saved, void *work, qdr_stream *stream)
 {
     int64_t n_qkv = 0, n_y = 0;
     QDR_TRY(qdri_check_object(who, ctx, "the context"));
     QDR_TRY(attention_check(attention, &n_qkv, &n_y));
     QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "qkv", qkv, n_qkv, attention->dtype));
     QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "y", y, n_y, attention->dtype));
-    QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "saved", saved, n_y,
-                            qdri_sum_type(attention->dtype)));
-    QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "work", work, n_y,
-                            qdri_sum_type(attention->dtype)));
+    QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "saved", saved, n_y, qdri_sum_type(attention->dtype)));
+    QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "work", work, n_y, qdri_sum_type(attention->dtype)));
     qdri_kernel kernel = attention_kernel(attention, QDRI_K_ATTENTION_FORWARD);
     kernel.u.attention.qkv = qkv;
     kernel.u.attention.out = y;
@@ -84,21 +79,18 @@ qdr_status qdr_attention_forward(qdr_context *ctx, const qdr_attention *attentio
     return qdri_kernel_run(stream ? stream : qdr_context_stream(ctx), &kernel);
 }
 
-qdr_status qdr_attention_backward(qdr_context *ctx, const qdr_attention *attention, const void *qkv,
-                                  const void *y, const void *saved, const void *dy, void *dqkv,
-                                  void *work, qdr_stream *stream)
+qdr_status qdr_attention_backward(qdr_context *ctx, const qdr_attention *attention, const void *qkv, const void *y,
+                                  const void *saved, const void *dy, void *dqkv, void *work, qdr_stream *stream)
 {
     int64_t n_qkv = 0, n_y = 0;
     QDR_TRY(qdri_check_object(who, ctx, "the context"));
     QDR_TRY(attention_check(attention, &n_qkv, &n_y));
     QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "qkv", qkv, n_qkv, attention->dtype));
     QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "y", y, n_y, attention->dtype));
-    QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "saved", saved, n_y,
-                            qdri_sum_type(attention->dtype)));
+    QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "saved", saved, n_y, qdri_sum_type(attention->dtype)));
     QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "dy", dy, n_y, attention->dtype));
     QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "dqkv", dqkv, n_qkv, attention->dtype));
-    QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "work", work, n_y,
-                            qdri_sum_type(attention->dtype)));
+    QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "work", work, n_y, qdri_sum_type(attention->dtype)));
     qdri_kernel kernel = attention_kernel(attention, QDRI_K_ATTENTION_BACKWARD);
     kernel.u.attention.qkv = qkv;
     kernel.u.attention.y = y;

@@ -20,8 +20,8 @@ static qdr_status ce_check(const qdr_grid *grid, const qdr_cross_entropy *ce)
     return qdri_mul_elems(ce->n_rows, ce->n_cols, &n_elems);
 }
 
-qdr_status qdr_cross_entropy_sizes(const qdr_grid *grid, const qdr_cross_entropy *ce,
-                                   size_t *saved_bytes, size_t *work_bytes)
+qdr_status qdr_cross_entropy_sizes(const qdr_grid *grid, const qdr_cross_entropy *ce, size_t *saved_bytes,
+                                   size_t *work_bytes)
 {
     QDR_TRY(qdri_check_object(who, saved_bytes, "saved_bytes"));
     QDR_TRY(qdri_check_object(who, work_bytes, "work_bytes"));
@@ -30,8 +30,7 @@ qdr_status qdr_cross_entropy_sizes(const qdr_grid *grid, const qdr_cross_entropy
     return qdri_cross_entropy_bytes(ce, saved_bytes, work_bytes);
 }
 
-static qdri_kernel ce_kernel(const qdr_cross_entropy *ce, const void *logits,
-                             const int32_t *targets)
+static qdri_kernel ce_kernel(const qdr_cross_entropy *ce, const void *logits, const int32_t *targets)
 {
     qdri_kernel kernel = {.dtype = ce->dtype};
     kernel.u.ce.n_rows = ce->n_rows;
@@ -49,20 +48,17 @@ static qdr_status run(qdri_kernel *kernel, qdri_kernel_kind kind, qdr_stream *st
     return qdri_kernel_run(stream, kernel);
 }
 
-qdr_status qdr_cross_entropy_forward(qdr_grid *grid, const qdr_cross_entropy *ce,
-                                     const void *logits, const int32_t *targets, double result[2],
-                                     void *saved, void *work, qdr_stream *stream)
+qdr_status qdr_cross_entropy_forward(qdr_grid *grid, const qdr_cross_entropy *ce, const void *logits,
+                                     const int32_t *targets, double result[2], void *saved, void *work,
+                                     qdr_stream *stream)
 {
     QDR_TRY(ce_check(grid, ce));
-    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "logits", logits, ce->n_rows * ce->n_cols,
-                            ce->dtype));
+    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "logits", logits, ce->n_rows * ce->n_cols, ce->dtype));
     QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "targets", targets, ce->n_rows, QDR_I32));
     QDR_TRY(qdri_check_object(who, result, "result"));
     QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "result", result, 2, QDR_F64));
-    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "saved", saved, ce->n_rows,
-                            qdri_sum_type(ce->dtype)));
-    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "work", work, ce->n_rows,
-                            qdri_sum_type(ce->dtype)));
+    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "saved", saved, ce->n_rows, qdri_sum_type(ce->dtype)));
+    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "work", work, ce->n_rows, qdri_sum_type(ce->dtype)));
     const qdr_dtype sum_type = qdri_sum_type(ce->dtype);
     void *sums = work ? (char *)work + qdri_cross_entropy_sums(ce) : NULL;
     stream = qdri_stream_or_default(grid, stream);
@@ -78,16 +74,15 @@ qdr_status qdr_cross_entropy_forward(qdr_grid *grid, const qdr_cross_entropy *ce
     return run(&kernel, QDRI_K_CE_LOSS, stream);
 }
 
-qdr_status qdr_cross_entropy_backward(qdr_grid *grid, const qdr_cross_entropy *ce,
-                                      const void *logits, const int32_t *targets, const void *saved,
-                                      double scale, void *dlogits, qdr_stream *stream)
+qdr_status qdr_cross_entropy_backward(qdr_grid *grid, const qdr_cross_entropy *ce, const void *logits,
+                                      const int32_t *targets, const void *saved, double scale, void *dlogits,
+                                      qdr_stream *stream)
 {
     QDR_TRY(ce_check(grid, ce));
     const int64_t n_elems = ce->n_rows * ce->n_cols;
     QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "logits", logits, n_elems, ce->dtype));
     QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "targets", targets, ce->n_rows, QDR_I32));
-    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "saved", saved, ce->n_rows,
-                            qdri_sum_type(ce->dtype)));
+    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "saved", saved, ce->n_rows, qdri_sum_type(ce->dtype)));
     QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "dlogits", dlogits, n_elems, ce->dtype));
     qdri_kernel kernel = ce_kernel(ce, logits, targets);
     kernel.u.ce.saved = (void *)(uintptr_t)saved; /* only read here */

@@ -18,15 +18,12 @@ static qdr_status embedding_check(const qdr_grid *grid, const qdr_embedding *emb
     QDR_TRY(qdri_check_extent(who, "vocab_begin", embedding->vocab_begin));
     QDR_TRY(qdri_mul_elems(embedding->n_rows, embedding->n_cols, &n_elems));
     if (embedding->vocab_end < embedding->vocab_begin)
-        return QDR_FAIL(QDR_ERR_SHAPE,
-                        "embedding: vocab_end %" PRId64 " lies before vocab_begin %" PRId64,
+        return QDR_FAIL(QDR_ERR_SHAPE, "embedding: vocab_end %" PRId64 " lies before vocab_begin %" PRId64,
                         embedding->vocab_end, embedding->vocab_begin);
     if (embedding->layout != QDR_REPLICATED && embedding->layout != QDR_SCATTERED)
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "embedding: there is no layout %d; use QDR_REPLICATED or QDR_SCATTERED",
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "embedding: there is no layout %d; use QDR_REPLICATED or QDR_SCATTERED",
                         (int)embedding->layout);
-    return qdri_mul_elems(embedding->vocab_end - embedding->vocab_begin, embedding->n_cols,
-                          &n_elems);
+    return qdri_mul_elems(embedding->vocab_end - embedding->vocab_begin, embedding->n_cols, &n_elems);
 }
 
 /* With rows scattered over y, all rows of the cell pass through `work`. */
@@ -40,13 +37,11 @@ static int64_t output_elems(const qdr_grid *grid, const qdr_embedding *embedding
 {
     int64_t begin = 0, end = embedding->n_rows;
     if (is_scattered(grid, embedding))
-        qdri_split(embedding->n_rows, 1, qdri_axis_size(grid, QDR_Y), qdri_axis_rank(grid, QDR_Y),
-                   &begin, &end);
+        qdri_split(embedding->n_rows, 1, qdri_axis_size(grid, QDR_Y), qdri_axis_rank(grid, QDR_Y), &begin, &end);
     return (end - begin) * embedding->n_cols;
 }
 
-qdr_status qdr_embedding_sizes(const qdr_grid *grid, const qdr_embedding *embedding,
-                               size_t *work_bytes)
+qdr_status qdr_embedding_sizes(const qdr_grid *grid, const qdr_embedding *embedding, size_t *work_bytes)
 {
     QDR_TRY(qdri_check_object(who, work_bytes, "work_bytes"));
     *work_bytes = 0;
@@ -56,8 +51,8 @@ qdr_status qdr_embedding_sizes(const qdr_grid *grid, const qdr_embedding *embedd
 }
 
 /* Rows of y between scattered and whole: `kind` is the all-gather or the reduce-scatter over y. */
-static qdr_status rows_move(qdr_grid *grid, const qdr_embedding *embedding, qdr_coll_kind kind,
-                            const void *send, void *recv, qdr_stream *stream)
+static qdr_status rows_move(qdr_grid *grid, const qdr_embedding *embedding, qdr_coll_kind kind, const void *send,
+                            void *recv, qdr_stream *stream)
 {
     const int64_t n_cols = embedding->n_cols;
     const qdri_coll coll = {.kind = kind,
@@ -71,8 +66,7 @@ static qdr_status rows_move(qdr_grid *grid, const qdr_embedding *embedding, qdr_
     return qdri_comm_launch(qdri_grid_comm(grid, QDR_CHANNEL_Y_STAT), &coll, stream);
 }
 
-static qdri_kernel embed_kernel(const qdr_embedding *embedding, qdri_kernel_kind kind,
-                                const int32_t *tokens)
+static qdri_kernel embed_kernel(const qdr_embedding *embedding, qdri_kernel_kind kind, const int32_t *tokens)
 {
     qdri_kernel kernel = {.kind = kind, .dtype = embedding->dtype};
     kernel.u.embed.n_rows = embedding->n_rows;
@@ -84,25 +78,22 @@ static qdri_kernel embed_kernel(const qdr_embedding *embedding, qdri_kernel_kind
     return kernel;
 }
 
-static qdr_status data_check(const qdr_grid *grid, const qdr_embedding *embedding,
-                             const int32_t *tokens, const void *table, qdr_dtype table_type,
-                             const void *rows, const void *work)
+static qdr_status data_check(const qdr_grid *grid, const qdr_embedding *embedding, const int32_t *tokens,
+                             const void *table, qdr_dtype table_type, const void *rows, const void *work)
 {
     const int64_t n_vocab = embedding->vocab_end - embedding->vocab_begin;
     const int64_t n_elems = embedding->n_rows * embedding->n_cols;
+    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "tokens", tokens, embedding->n_rows, QDR_I32));
     QDR_TRY(
-        qdri_check_data(qdri_grid_dev(grid), who, "tokens", tokens, embedding->n_rows, QDR_I32));
-    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "E or its gradient", table,
-                            n_vocab * embedding->n_cols, table_type));
-    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "y or its gradient", rows,
-                            output_elems(grid, embedding), embedding->dtype));
-    return qdri_check_data(qdri_grid_dev(grid), who, "work", work,
-                           is_scattered(grid, embedding) ? n_elems : 0, embedding->dtype);
+        qdri_check_data(qdri_grid_dev(grid), who, "E or its gradient", table, n_vocab * embedding->n_cols, table_type));
+    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "y or its gradient", rows, output_elems(grid, embedding),
+                            embedding->dtype));
+    return qdri_check_data(qdri_grid_dev(grid), who, "work", work, is_scattered(grid, embedding) ? n_elems : 0,
+                           embedding->dtype);
 }
 
-qdr_status qdr_embedding_forward(qdr_grid *grid, const qdr_embedding *embedding,
-                                 const int32_t *tokens, const void *e, void *y, void *work,
-                                 qdr_stream *stream)
+qdr_status qdr_embedding_forward(qdr_grid *grid, const qdr_embedding *embedding, const int32_t *tokens, const void *e,
+                                 void *y, void *work, qdr_stream *stream)
 {
     QDR_TRY(embedding_check(grid, embedding));
     QDR_TRY(data_check(grid, embedding, tokens, e, embedding->dtype, y, work));
@@ -113,13 +104,12 @@ qdr_status qdr_embedding_forward(qdr_grid *grid, const qdr_embedding *embedding,
     kernel.u.embed.y = scattered ? work : y;
     QDR_TRY(qdri_kernel_run(stream, &kernel));
     if (scattered) return rows_move(grid, embedding, QDR_REDUCE_SCATTER, work, y, stream);
-    return qdri_axis_reduce(grid, who, QDR_Y, QDR_SUM, y, embedding->n_rows * embedding->n_cols,
-                            embedding->dtype, stream);
+    return qdri_axis_reduce(grid, who, QDR_Y, QDR_SUM, y, embedding->n_rows * embedding->n_cols, embedding->dtype,
+                            stream);
 }
 
-qdr_status qdr_embedding_backward(qdr_grid *grid, const qdr_embedding *embedding,
-                                  const int32_t *tokens, const void *dy, void *de, int accumulate,
-                                  void *work, qdr_stream *stream)
+qdr_status qdr_embedding_backward(qdr_grid *grid, const qdr_embedding *embedding, const int32_t *tokens, const void *dy,
+                                  void *de, int accumulate, void *work, qdr_stream *stream)
 {
     QDR_TRY(embedding_check(grid, embedding));
     QDR_TRY(data_check(grid, embedding, tokens, de, qdri_sum_type(embedding->dtype), dy, work));

@@ -18,18 +18,16 @@ static qdr_status norm_check(const qdr_grid *grid, const qdr_layer_norm *norm)
     QDR_TRY(qdri_mul_elems(norm->n_rows, norm->n_cols, &n_elems));
     if (norm->n_features < norm->n_cols)
         return QDR_FAIL(QDR_ERR_SHAPE,
-                        "layer norm: n_features is %" PRId64
-                        ", less than this rank's n_cols %" PRId64
+                        "layer norm: n_features is %" PRId64 ", less than this rank's n_cols %" PRId64
                         "; it counts the features of all ranks of the axis",
                         norm->n_features, norm->n_cols);
     if (!(norm->epsilon >= 0))
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "layer norm: epsilon is %g; it must be ≥ 0 (0: 1e-5)",
-                        norm->epsilon);
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "layer norm: epsilon is %g; it must be ≥ 0 (0: 1e-5)", norm->epsilon);
     return QDR_OK;
 }
 
-qdr_status qdr_layer_norm_sizes(const qdr_grid *grid, const qdr_layer_norm *norm,
-                                size_t *stats_bytes, size_t *work_bytes)
+qdr_status qdr_layer_norm_sizes(const qdr_grid *grid, const qdr_layer_norm *norm, size_t *stats_bytes,
+                                size_t *work_bytes)
 {
     QDR_TRY(qdri_check_object(who, stats_bytes, "stats_bytes"));
     QDR_TRY(qdri_check_object(who, work_bytes, "work_bytes"));
@@ -55,8 +53,8 @@ static qdr_status run(qdri_kernel *kernel, qdri_kernel_kind kind, qdr_stream *st
 }
 
 /* Moments of the local columns go to the caller's place among those of the group. */
-static qdr_status statistics(qdr_grid *grid, const qdr_layer_norm *norm, const void *x, void *stats,
-                             void *work, qdr_stream *stream)
+static qdr_status statistics(qdr_grid *grid, const qdr_layer_norm *norm, const void *x, void *stats, void *work,
+                             qdr_stream *stream)
 {
     const qdr_dtype sum_type = qdri_sum_type(norm->dtype);
     const size_t part_bytes = (size_t)norm->n_rows * 3 * qdr_dtype_bytes(sum_type);
@@ -72,9 +70,8 @@ static qdr_status statistics(qdr_grid *grid, const qdr_layer_norm *norm, const v
     return run(&kernel, QDRI_K_NORM_MERGE, stream);
 }
 
-qdr_status qdr_layer_norm_forward(qdr_grid *grid, const qdr_layer_norm *norm, const void *x,
-                                  const void *gamma, const void *beta, void *y, void *stats,
-                                  void *work, qdr_stream *stream)
+qdr_status qdr_layer_norm_forward(qdr_grid *grid, const qdr_layer_norm *norm, const void *x, const void *gamma,
+                                  const void *beta, void *y, void *stats, void *work, qdr_stream *stream)
 {
     QDR_TRY(norm_check(grid, norm));
     const int64_t n_elems = norm->n_rows * norm->n_cols;
@@ -82,10 +79,8 @@ qdr_status qdr_layer_norm_forward(qdr_grid *grid, const qdr_layer_norm *norm, co
     QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "gamma", gamma, norm->n_cols, norm->dtype));
     QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "beta", beta, norm->n_cols, norm->dtype));
     QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "y", y, n_elems, norm->dtype));
-    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "stats", stats, norm->n_rows,
-                            qdri_sum_type(norm->dtype)));
-    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "work", work, norm->n_rows,
-                            qdri_sum_type(norm->dtype)));
+    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "stats", stats, norm->n_rows, qdri_sum_type(norm->dtype)));
+    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "work", work, norm->n_rows, qdri_sum_type(norm->dtype)));
     stream = qdri_stream_or_default(grid, stream);
     QDR_TRY(statistics(grid, norm, x, stats, work, stream));
     qdri_kernel kernel = norm_kernel(norm);
@@ -97,36 +92,29 @@ qdr_status qdr_layer_norm_forward(qdr_grid *grid, const qdr_layer_norm *norm, co
     return run(&kernel, QDRI_K_NORM_APPLY, stream);
 }
 
-static qdr_status backward_check(const qdr_grid *grid, const qdr_layer_norm *norm, const void *x,
-                                 const void *gamma, const void *dy, const void *stats,
-                                 const void *dx, const void *work)
+static qdr_status backward_check(const qdr_grid *grid, const qdr_layer_norm *norm, const void *x, const void *gamma,
+                                 const void *dy, const void *stats, const void *dx, const void *work)
 {
     const int64_t n_elems = norm->n_rows * norm->n_cols;
     QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "x", x, n_elems, norm->dtype));
     QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "gamma", gamma, norm->n_cols, norm->dtype));
     QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "dy", dy, n_elems, norm->dtype));
-    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "stats", stats, norm->n_rows,
-                            qdri_sum_type(norm->dtype)));
+    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "stats", stats, norm->n_rows, qdri_sum_type(norm->dtype)));
     QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "dx", dx, n_elems, norm->dtype));
-    return qdri_check_data(qdri_grid_dev(grid), who, "work", work, norm->n_rows,
-                           qdri_sum_type(norm->dtype));
+    return qdri_check_data(qdri_grid_dev(grid), who, "work", work, norm->n_rows, qdri_sum_type(norm->dtype));
 }
 
-qdr_status qdr_layer_norm_backward(qdr_grid *grid, const qdr_layer_norm *norm, const void *x,
-                                   const void *gamma, const void *dy, const void *stats, void *dx,
-                                   int accumulate_dx, void *dgamma, void *dbeta,
-                                   int accumulate_params, void *work, qdr_stream *stream)
+qdr_status qdr_layer_norm_backward(qdr_grid *grid, const qdr_layer_norm *norm, const void *x, const void *gamma,
+                                   const void *dy, const void *stats, void *dx, int accumulate_dx, void *dgamma,
+                                   void *dbeta, int accumulate_params, void *work, qdr_stream *stream)
 {
     QDR_TRY(norm_check(grid, norm));
     QDR_TRY(backward_check(grid, norm, x, gamma, dy, stats, dx, work));
     if (norm->n_cols && !dgamma != !dbeta)
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "layer norm: only one of dgamma and dbeta is NULL; pass both or neither");
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "layer norm: only one of dgamma and dbeta is NULL; pass both or neither");
     if (dgamma) {
-        QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "dgamma", dgamma, norm->n_cols,
-                                qdri_sum_type(norm->dtype)));
-        QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "dbeta", dbeta, norm->n_cols,
-                                qdri_sum_type(norm->dtype)));
+        QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "dgamma", dgamma, norm->n_cols, qdri_sum_type(norm->dtype)));
+        QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "dbeta", dbeta, norm->n_cols, qdri_sum_type(norm->dtype)));
     }
     stream = qdri_stream_or_default(grid, stream);
     qdri_kernel kernel = norm_kernel(norm);
@@ -141,7 +129,7 @@ qdr_status qdr_layer_norm_backward(qdr_grid *grid, const qdr_layer_norm *norm, c
     kernel.u.norm.accumulate_dx = accumulate_dx;
     kernel.u.norm.accumulate_params = accumulate_params;
     QDR_TRY(run(&kernel, QDRI_K_NORM_SUMS, stream));
-    QDR_TRY(qdri_axis_reduce(grid, who, norm->axis, QDR_SUM, work, 2 * norm->n_rows,
-                             qdri_sum_type(norm->dtype), stream));
+    QDR_TRY(
+        qdri_axis_reduce(grid, who, norm->axis, QDR_SUM, work, 2 * norm->n_rows, qdri_sum_type(norm->dtype), stream));
     return run(&kernel, QDRI_K_NORM_BACKWARD, stream);
 }

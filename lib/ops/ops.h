@@ -14,24 +14,19 @@ QDR_NODISCARD qdr_status qdri_check_dtype(const char *who, qdr_dtype dtype);
 QDR_NODISCARD qdr_status qdri_check_axis(const char *who, qdr_axis axis);
 QDR_NODISCARD qdr_status qdri_check_extent(const char *who, const char *what, int64_t n);
 /* The caller's array. NULL is right only where there is nothing to read or write. */
-QDR_NODISCARD qdr_status qdri_check_data(qdri_dev *dev, const char *who, const char *what,
-                                         const void *data, int64_t n_elems, qdr_dtype dtype);
-static inline qdri_dev *qdri_grid_dev(const qdr_grid *grid)
-{
-    return qdri_context_dev(qdr_grid_context(grid));
-}
+QDR_NODISCARD qdr_status qdri_check_data(qdri_dev *dev, const char *who, const char *what, const void *data,
+                                         int64_t n_elems, qdr_dtype dtype);
+static inline qdri_dev *qdri_grid_dev(const qdr_grid *grid) { return qdri_context_dev(qdr_grid_context(grid)); }
 
 /* Ranks along an axis, and the caller's place on it. */
 int qdri_axis_size(const qdr_grid *grid, qdr_axis axis);
 int qdri_axis_rank(const qdr_grid *grid, qdr_axis axis);
 /* All-reduce in place over the axis' statistics channel; nothing to do in a group of one. who: the
  * operation, where the grid has no label. */
-QDR_NODISCARD qdr_status qdri_axis_reduce(qdr_grid *grid, const char *who, qdr_axis axis,
-                                          qdr_reduce op, void *data, int64_t n_elems,
-                                          qdr_dtype dtype, qdr_stream *stream);
+QDR_NODISCARD qdr_status qdri_axis_reduce(qdr_grid *grid, const char *who, qdr_axis axis, qdr_reduce op, void *data,
+                                          int64_t n_elems, qdr_dtype dtype, qdr_stream *stream);
 /* All-gather in place: the caller's n_elems lie at its place among the group's. */
-QDR_NODISCARD qdr_status qdri_axis_gather(qdr_grid *grid, const char *who, qdr_axis axis,
-                                          void *data, int64_t n_elems, qdr_dtype dtype,
-                                          qdr_stream *stream);
+QDR_NODISCARD qdr_status qdri_axis_gather(qdr_grid *grid, const char *who, qdr_axis axis, void *data, int64_t n_elems,
+                                          qdr_dtype dtype, qdr_stream *stream);
 
 #endif

@@ -4,8 +4,8 @@
 #include "ops/ops.h"
 
 /* Checks what all of them take, and enqueues the kernel. */
-static qdr_status binary_run(const char *who, qdr_context *ctx, const qdri_kernel *kernel,
-                             int reads_b, qdr_stream *stream)
+static qdr_status binary_run(const char *who, qdr_context *ctx, const qdri_kernel *kernel, int reads_b,
+                             qdr_stream *stream)
 {
     const int64_t n = kernel->u.binary.n;
     size_t bytes = 0;
@@ -13,18 +13,15 @@ static qdr_status binary_run(const char *who, qdr_context *ctx, const qdri_kerne
     QDR_TRY(qdri_check_dtype(who, kernel->dtype));
     QDR_TRY(qdri_check_extent(who, "n_elems", n));
     QDR_TRY(qdri_elems_bytes(n, kernel->dtype, &bytes));
-    QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "the first input", kernel->u.binary.a, n,
-                            kernel->dtype));
+    QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "the first input", kernel->u.binary.a, n, kernel->dtype));
     if (reads_b)
-        QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "the second input", kernel->u.binary.b,
-                                n, kernel->dtype));
-    QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "the output", kernel->u.binary.y, n,
-                            kernel->dtype));
+        QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "the second input", kernel->u.binary.b, n, kernel->dtype));
+    QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "the output", kernel->u.binary.y, n, kernel->dtype));
     return qdri_kernel_run(stream ? stream : qdr_context_stream(ctx), kernel);
 }
 
-qdr_status qdr_gelu_forward(qdr_context *ctx, int64_t n_elems, qdr_dtype dtype, const void *x,
-                            void *y, qdr_stream *stream)
+qdr_status qdr_gelu_forward(qdr_context *ctx, int64_t n_elems, qdr_dtype dtype, const void *x, void *y,
+                            qdr_stream *stream)
 {
     qdri_kernel kernel = {.kind = QDRI_K_GELU_FORWARD, .dtype = dtype};
     kernel.u.binary.n = n_elems;
@@ -33,8 +30,8 @@ qdr_status qdr_gelu_forward(qdr_context *ctx, int64_t n_elems, qdr_dtype dtype, 
     return binary_run("gelu", ctx, &kernel, 0, stream);
 }
 
-qdr_status qdr_gelu_backward(qdr_context *ctx, int64_t n_elems, qdr_dtype dtype, const void *x,
-                             const void *dy, void *dx, int accumulate, qdr_stream *stream)
+qdr_status qdr_gelu_backward(qdr_context *ctx, int64_t n_elems, qdr_dtype dtype, const void *x, const void *dy,
+                             void *dx, int accumulate, qdr_stream *stream)
 {
     qdri_kernel kernel = {.kind = QDRI_K_GELU_BACKWARD, .dtype = dtype};
     kernel.u.binary.n = n_elems;
@@ -45,8 +42,8 @@ qdr_status qdr_gelu_backward(qdr_context *ctx, int64_t n_elems, qdr_dtype dtype,
     return binary_run("gelu", ctx, &kernel, 1, stream);
 }
 
-qdr_status qdr_add(qdr_context *ctx, int64_t n_elems, qdr_dtype dtype, const void *a, const void *b,
-                   void *y, qdr_stream *stream)
+qdr_status qdr_add(qdr_context *ctx, int64_t n_elems, qdr_dtype dtype, const void *a, const void *b, void *y,
+                   qdr_stream *stream)
 {
     qdri_kernel kernel = {.kind = QDRI_K_ADD, .dtype = dtype};
     kernel.u.binary.n = n_elems;

@@ -27,15 +27,11 @@ static qdr_status state_bytes(const qdr_stack *stack, const qdr_parameter *param
     return QDR_OK;
 }
 
-static size_t n_arrays(const qdr_stack *stack)
-{
-    return qdri_is_narrow(qdr_stack_dtype(stack)) ? 3 : 2;
-}
+static size_t n_arrays(const qdr_stack *stack) { return qdri_is_narrow(qdr_stack_dtype(stack)) ? 3 : 2; }
 
 qdr_status qdr_adamw_size(const qdr_stack *stack, size_t *bytes)
 {
-    if (!stack || !bytes)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "adamw: the stack or the place for the size is NULL");
+    if (!stack || !bytes) return QDR_FAIL(QDR_ERR_ARGUMENT, "adamw: the stack or the place for the size is NULL");
     *bytes = STATE_ALIGN;
     for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
         qdr_parameter parameter;
@@ -54,16 +50,12 @@ static int below_zero(double value) { return !(value >= 0) || isinf(value); }
 static qdr_status opts_check(const qdr_adamw_opts *opts)
 {
     if (opts->version != QDR_OPTS_INIT)
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "adamw: version is %u; begin the options with QDR_OPTS_INIT",
-                        opts->version);
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "adamw: version is %u; begin the options with QDR_OPTS_INIT", opts->version);
     if (beta_is_wrong(opts->beta1) || beta_is_wrong(opts->beta2))
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "adamw: beta1 %g and beta2 %g; both must lie in [0, 1) (0: 0.9 and 0.95)",
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "adamw: beta1 %g and beta2 %g; both must lie in [0, 1) (0: 0.9 and 0.95)",
                         opts->beta1, opts->beta2);
     if (below_zero(opts->epsilon) || below_zero(opts->weight_decay) || below_zero(opts->clip_norm))
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "adamw: epsilon %g, weight_decay %g, clip_norm %g; all must be finite, ≥ 0",
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "adamw: epsilon %g, weight_decay %g, clip_norm %g; all must be finite, ≥ 0",
                         opts->epsilon, opts->weight_decay, opts->clip_norm);
     if (below_zero(opts->grad_scale))
         return QDR_FAIL(QDR_ERR_ARGUMENT,
@@ -82,17 +74,11 @@ static qdr_adamw_opts with_defaults(qdr_adamw_opts opts)
     return opts;
 }
 
-static qdr_context *context_of(const qdr_stack *stack)
-{
-    return qdr_grid_context(qdr_stack_grid(stack));
-}
+static qdr_context *context_of(const qdr_stack *stack) { return qdr_grid_context(qdr_stack_grid(stack)); }
 
 static qdri_dev *dev_of(const qdr_stack *stack) { return qdri_context_dev(context_of(stack)); }
 
-static qdr_stream *stream_of(const qdr_stack *stack)
-{
-    return qdr_context_stream(context_of(stack));
-}
+static qdr_stream *stream_of(const qdr_stack *stack) { return qdr_context_stream(context_of(stack)); }
 
 static qdr_status create(qdr_stack *stack, const qdr_adamw_opts *opts, qdr_adamw **optimizer)
 {
@@ -148,8 +134,8 @@ static qdri_kernel begin_kernel(const qdr_adamw *optimizer)
 }
 
 /* Updates one parameter; `state` is the place of its m. */
-static qdr_status parameter_step(const qdr_adamw *optimizer, const qdr_parameter *parameter,
-                                 qdri_kernel *kernel, char *state, size_t bytes, qdr_stream *stream)
+static qdr_status parameter_step(const qdr_adamw *optimizer, const qdr_parameter *parameter, qdri_kernel *kernel,
+                                 char *state, size_t bytes, qdr_stream *stream)
 {
     const int has_master = qdri_is_narrow(kernel->dtype);
     kernel->u.adamw.n = parameter->n_elems;
@@ -165,9 +151,7 @@ static qdr_status parameter_step(const qdr_adamw *optimizer, const qdr_parameter
 qdr_status qdr_adamw_set_rate(qdr_adamw *optimizer, double lr)
 {
     if (!optimizer) return QDR_FAIL(QDR_ERR_ARGUMENT, "adamw: the optimizer is NULL");
-    if (below_zero(lr))
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "adamw: the learning rate is %g; it must be finite, ≥ 0",
-                        lr);
+    if (below_zero(lr)) return QDR_FAIL(QDR_ERR_ARGUMENT, "adamw: the learning rate is %g; it must be finite, ≥ 0", lr);
     qdri_kernel kernel = {.kind = QDRI_K_ADAMW_RATE, .dtype = qdr_stack_dtype(optimizer->stack)};
     kernel.u.adamw.numbers = optimizer->memory;
     kernel.u.adamw.lr = lr;
@@ -217,9 +201,8 @@ qdr_status qdr_adamw_step_as_set(qdr_adamw *optimizer)
 {
     QDR_TRY(step_check(optimizer));
     if (!optimizer->has_rate)
-        return QDR_FAIL(QDR_ERR_STATE,
-                        "adamw: no learning rate was set yet, outside of a record; call "
-                        "qdr_adamw_set_rate() first");
+        return QDR_FAIL(QDR_ERR_STATE, "adamw: no learning rate was set yet, outside of a record; call "
+                                       "qdr_adamw_set_rate() first");
     return enqueue_step(optimizer);
 }
 
@@ -247,8 +230,7 @@ qdr_status qdr_adamw_norm(qdr_adamw *optimizer, double *norm)
 qdr_status qdr_adamw_skipped(qdr_adamw *optimizer, int64_t *n_steps)
 {
     if (!optimizer || !n_steps)
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "adamw: the optimizer or the place for the count is NULL");
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "adamw: the optimizer or the place for the count is NULL");
     *n_steps = 0;
     qdri_adamw_numbers numbers;
     QDR_TRY(read_numbers(optimizer, &numbers));

@@ -52,14 +52,9 @@ static qdr_status add_squares(const qdr_stack *stack, double *sum, qdr_stream *s
 
 qdr_status qdri_sum_squares(const qdr_stack *stack, double *sum, qdr_stream *stream)
 {
-    static const qdr_channel channels[] = {QDR_CHANNEL_X_STAT, QDR_CHANNEL_Y_STAT,
-                                           QDR_CHANNEL_Z_STAT};
-    const qdri_coll coll = {.kind = QDR_ALL_REDUCE,
-                            .dtype = QDR_F64,
-                            .op = QDR_SUM,
-                            .recv = sum,
-                            .count = 1,
-                            .label = "gradient norm"};
+    static const qdr_channel channels[] = {QDR_CHANNEL_X_STAT, QDR_CHANNEL_Y_STAT, QDR_CHANNEL_Z_STAT};
+    const qdri_coll coll = {
+        .kind = QDR_ALL_REDUCE, .dtype = QDR_F64, .op = QDR_SUM, .recv = sum, .count = 1, .label = "gradient norm"};
     QDR_TRY(qdri_fill_zero(stream, sum, sizeof *sum));
     QDR_TRY(add_squares(stack, sum, stream));
     for (int i = 0; i < 3; i++) {

@@ -8,10 +8,7 @@
 #include "quadrille/optim.h"
 
 /* The type of gradients, moments and masters of a stack. */
-static inline qdr_dtype qdri_state_type(const qdr_stack *stack)
-{
-    return qdri_sum_type(qdr_stack_dtype(stack));
-}
+static inline qdr_dtype qdri_state_type(const qdr_stack *stack) { return qdri_sum_type(qdr_stack_dtype(stack)); }
 
 /* A stack that is built and bound, or an error. */
 QDR_NODISCARD qdr_status qdri_optim_check(const qdr_stack *stack, const char *who);

@@ -27,27 +27,24 @@ static qdr_status arguments_check(const qdr_matrix *from, const qdr_matrix *to, 
     const int64_t to_width = qdri_blocks_width(to->cols);
     if (from->n_rows != to->n_rows || from_width != to_width)
         return QDR_FAIL(QDR_ERR_SHAPE,
-                        "redistribute: the source is %" PRId64 " × %" PRId64
-                        " and the target %" PRId64 " × %" PRId64 "; they must be equal",
+                        "redistribute: the source is %" PRId64 " × %" PRId64 " and the target %" PRId64 " × %" PRId64
+                        "; they must be equal",
                         from->n_rows, from_width, to->n_rows, to_width);
-    if (qdr_dtype_bytes(dtype) == 0)
-        return QDR_FAIL(QDR_ERR_DTYPE, "redistribute: %d is no element type", (int)dtype);
+    if (qdr_dtype_bytes(dtype) == 0) return QDR_FAIL(QDR_ERR_DTYPE, "redistribute: %d is no element type", (int)dtype);
     return QDR_OK;
 }
 
-static qdr_status part_check(const move *m, const qdr_owned *owned, const void *data,
-                             const char *which)
+static qdr_status part_check(const move *m, const qdr_owned *owned, const void *data, const char *which)
 {
     int64_t n_elems = 0;
     QDR_TRY(qdri_mul_elems(owned->n_rows, owned->n_cols, &n_elems));
     if (n_elems && !data)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "redistribute: %s is NULL, but this rank owns %" PRId64 " × %" PRId64
-                        " elements of it",
-                        which, owned->n_rows, owned->n_cols);
+                        "redistribute: %s is NULL, but this rank owns %" PRId64 " × %" PRId64 " elements of it", which,
+                        owned->n_rows, owned->n_cols);
     if (!n_elems) return QDR_OK;
-    return qdri_dev_check_argument(qdri_context_dev(qdr_grid_context(m->grid)), data, m->elem_bytes,
-                                   "redistribute", which);
+    return qdri_dev_check_argument(qdri_context_dev(qdr_grid_context(m->grid)), data, m->elem_bytes, "redistribute",
+                                   which);
 }
 
 /* What this rank's old part and `rank`'s new part have in common, if this rank is to send it. */
@@ -74,8 +71,8 @@ static void incoming(const move *m, int rank, qdri_overlap *overlap)
     qdri_owned_overlap(&held, &m->owned_to, overlap);
 }
 
-static qdr_status copy_block(const move *m, int64_t n_rows, int64_t n_cols, const void *x,
-                             int64_t x_cols, void *y, int64_t y_cols)
+static qdr_status copy_block(const move *m, int64_t n_rows, int64_t n_cols, const void *x, int64_t x_cols, void *y,
+                             int64_t y_cols)
 {
     const size_t elem_bytes = m->elem_bytes;
     qdri_kernel kernel = {.kind = QDRI_K_COPY_BLOCK, .dtype = QDR_U8};
@@ -93,10 +90,7 @@ static const char *at_const(const move *m, const void *data, int64_t index)
     return (const char *)data + (size_t)index * m->elem_bytes;
 }
 
-static char *at(const move *m, void *data, int64_t index)
-{
-    return (char *)data + (size_t)index * m->elem_bytes;
-}
+static char *at(const move *m, void *data, int64_t index) { return (char *)data + (size_t)index * m->elem_bytes; }
 
 static qdr_status keep_own(const move *m, const void *src, void *dst)
 {
@@ -105,9 +99,8 @@ static qdr_status keep_own(const move *m, const void *src, void *dst)
     outgoing(m, m->here.rank, &overlap);
     for (int i = 0; overlap.n_rows && i < overlap.n_runs; i++) {
         const qdri_run *run = &overlap.runs[i];
-        QDR_TRY(copy_block(m, overlap.n_rows, run->n_cols,
-                           at_const(m, src, overlap.a_row * src_cols + run->a_col), src_cols,
-                           at(m, dst, overlap.b_row * dst_cols + run->b_col), dst_cols));
+        QDR_TRY(copy_block(m, overlap.n_rows, run->n_cols, at_const(m, src, overlap.a_row * src_cols + run->a_col),
+                           src_cols, at(m, dst, overlap.b_row * dst_cols + run->b_col), dst_cols));
     }
     return QDR_OK;
 }
@@ -123,9 +116,8 @@ static qdr_status pack(const move *m, const void *src, void *packed)
         outgoing(m, rank, &overlap);
         for (int i = 0; i < overlap.n_runs; i++) {
             const qdri_run *run = &overlap.runs[i];
-            QDR_TRY(copy_block(m, overlap.n_rows, run->n_cols,
-                               at_const(m, src, overlap.a_row * src_cols + run->a_col), src_cols,
-                               at(m, packed, place), run->n_cols));
+            QDR_TRY(copy_block(m, overlap.n_rows, run->n_cols, at_const(m, src, overlap.a_row * src_cols + run->a_col),
+                               src_cols, at(m, packed, place), run->n_cols));
             place += overlap.n_rows * run->n_cols;
         }
     }
@@ -142,9 +134,8 @@ static qdr_status unpack(const move *m, const void *packed, void *dst)
         incoming(m, rank, &overlap);
         for (int i = 0; i < overlap.n_runs; i++) {
             const qdri_run *run = &overlap.runs[i];
-            QDR_TRY(copy_block(m, overlap.n_rows, run->n_cols, at_const(m, packed, place),
-                               run->n_cols, at(m, dst, overlap.b_row * dst_cols + run->b_col),
-                               dst_cols));
+            QDR_TRY(copy_block(m, overlap.n_rows, run->n_cols, at_const(m, packed, place), run->n_cols,
+                               at(m, dst, overlap.b_row * dst_cols + run->b_col), dst_cols));
             place += overlap.n_rows * run->n_cols;
         }
     }
@@ -166,10 +157,7 @@ static void count(move *m)
     }
 }
 
-static size_t send_bytes(const move *m)
-{
-    return qdri_align_bytes((size_t)m->n_send * m->elem_bytes, 64);
-}
+static size_t send_bytes(const move *m) { return qdri_align_bytes((size_t)m->n_send * m->elem_bytes, 64); }
 
 static qdr_status move_prepare(move *m, const void *src, const void *dst, qdri_hold **hold)
 {
@@ -183,12 +171,11 @@ static qdr_status move_prepare(move *m, const void *src, const void *dst, qdri_h
     m->send_counts = (int64_t *)(*hold)->host;
     m->recv_counts = m->send_counts + n_ranks;
     count(m);
-    return qdri_mem_alloc_for(dev, "a redistribution",
-                              send_bytes(m) + (size_t)m->n_recv * m->elem_bytes, &(*hold)->device);
+    return qdri_mem_alloc_for(dev, "a redistribution", send_bytes(m) + (size_t)m->n_recv * m->elem_bytes,
+                              &(*hold)->device);
 }
 
-static qdr_status move_run(const move *m, const void *src, void *dst, qdr_dtype dtype,
-                           void *staging)
+static qdr_status move_run(const move *m, const void *src, void *dst, qdr_dtype dtype, void *staging)
 {
     void *received = (char *)staging + send_bytes(m);
     const qdri_coll coll = {.kind = QDR_ALL_TO_ALL,
@@ -205,9 +192,8 @@ static qdr_status move_run(const move *m, const void *src, void *dst, qdr_dtype 
     return unpack(m, received, dst);
 }
 
-qdr_status qdr_redistribute(qdr_grid *grid, const qdr_matrix *src_layout, const void *src,
-                            const qdr_matrix *dst_layout, void *dst, qdr_dtype dtype,
-                            qdr_stream *stream)
+qdr_status qdr_redistribute(qdr_grid *grid, const qdr_matrix *src_layout, const void *src, const qdr_matrix *dst_layout,
+                            void *dst, qdr_dtype dtype, qdr_stream *stream)
 {
     qdri_hold *hold = NULL;
     move m = {.grid = grid, .from = src_layout, .to = dst_layout};

@@ -31,12 +31,11 @@ static qdr_status check_places(const qdr_topo *topo, const qdr_topo_place *place
     for (int rank = 0; rank < n_ranks; rank++) {
         const qdr_topo_place *place = &places[rank];
         if (place->node < 0 || place->node >= n_ranks)
-            return QDR_FAIL(QDR_ERR_ARGUMENT,
-                            "topology: rank %d is on node %d; nodes of %d ranks are 0 to %d", rank,
+            return QDR_FAIL(QDR_ERR_ARGUMENT, "topology: rank %d is on node %d; nodes of %d ranks are 0 to %d", rank,
                             place->node, n_ranks, n_ranks - 1);
         if (topo && place->gpu >= topo->n_gpus)
-            return QDR_FAIL(QDR_ERR_ARGUMENT, "topology: rank %d is on GPU %d; there are %d", rank,
-                            place->gpu, topo->n_gpus);
+            return QDR_FAIL(QDR_ERR_ARGUMENT, "topology: rank %d is on GPU %d; there are %d", rank, place->gpu,
+                            topo->n_gpus);
     }
     return QDR_OK;
 }
@@ -69,8 +68,7 @@ static void take_pair(const axis_walk *walk, int a, int b, qdr_topo_axis *axis, 
 {
     double rate;
     int is_assumed;
-    const qdr_link link = qdr_topo_between(walk->topo, &walk->places[a], &walk->places[b], &rate,
-                                           &is_assumed);
+    const qdr_link link = qdr_topo_between(walk->topo, &walk->places[a], &walk->places[b], &rate, &is_assumed);
     if (link > *slowest) *slowest = link;
     if (!is_slower(link, rate, axis->inner, axis->inner_rate)) return;
     axis->inner = link;
@@ -78,10 +76,8 @@ static void take_pair(const axis_walk *walk, int a, int b, qdr_topo_axis *axis, 
     axis->inner_is_assumed = is_assumed;
 }
 
-/* Each member with those before it on its node; whatever lies between two nodes is one link.
- * `group` counts from 1. */
-static void measure_group(const axis_walk *walk, int first, int group, qdr_topo_axis *axis,
-                          qdr_link *slowest)
+/* Each member with those before it on its node; whatever lies between two nodes is one link. `group` counts from 1. */
+static void measure_group(const axis_walk *walk, int first, int group, qdr_topo_axis *axis, qdr_link *slowest)
 {
     int n_nodes = 0;
     for (int i = 0; i < walk->n_members; i++) {
@@ -162,12 +158,10 @@ qdr_status qdr_topo_map(const qdr_topo *topo, const int sizes[QDR_N_AXES], const
     axis_walk walk = {.topo = topo, .places = places};
     qdr_status status = QDR_OK;
     if (!order) order = QDRI_USUAL_ORDER;
-    if (!axes || !sizes || !places)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "topology: sizes, places or the result is NULL");
+    if (!axes || !sizes || !places) return QDR_FAIL(QDR_ERR_ARGUMENT, "topology: sizes, places or the result is NULL");
     memset(axes, 0, QDR_N_AXES * sizeof *axes);
     if (!qdri_is_order(order))
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "topology: the order '%s' is no permutation of xyzd, fastest axis first",
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "topology: the order '%s' is no permutation of xyzd, fastest axis first",
                         order);
     QDR_TRY(check_sizes(sizes, &walk.n_ranks));
     QDR_TRY(check_places(topo, places, walk.n_ranks));

@@ -38,8 +38,8 @@ static int is_known(const qdr_topo *topo, const char *bus)
 static qdr_status add_nic(topo_loader *loader, const char *name, const char *bus)
 {
     qdr_topo *topo = loader->topo;
-    QDR_TRY(qdri_list_grow((void **)&topo->nics, topo->n_nics, &loader->nic_capacity,
-                           sizeof *topo->nics, "adapters of a machine"));
+    QDR_TRY(qdri_list_grow((void **)&topo->nics, topo->n_nics, &loader->nic_capacity, sizeof *topo->nics,
+                           "adapters of a machine"));
     qdr_topo_nic *nic = &topo->nics[topo->n_nics++];
     *nic = (qdr_topo_nic){.rate = qdri_topo_line_rate(name)};
     qdri_topo_copy(nic->name, sizeof nic->name, name);
@@ -54,8 +54,7 @@ static qdr_status load_class(topo_loader *loader, const char *class_path)
     DIR *folder = opendir(class_path);
     qdr_status status = QDR_OK;
     if (!folder) return QDR_OK;
-    for (const struct dirent *entry = readdir(folder); entry && status == QDR_OK;
-         entry = readdir(folder)) {
+    for (const struct dirent *entry = readdir(folder); entry && status == QDR_OK; entry = readdir(folder)) {
         char link[512], bus[24];
         if (entry->d_name[0] == '.') continue;
         snprintf(link, sizeof link, "%s/%s/device", class_path, entry->d_name);

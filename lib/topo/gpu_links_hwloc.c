@@ -63,8 +63,7 @@ static double rate_through_switches(const matrix *m, int a, int b, int *n_each)
 
 static qdr_status take_nvlink(topo_loader *loader, const matrix *m, int a, int b)
 {
-    qdr_topo_gpu_link link = {
-        .a = gpu_of(m->topo, object_at(m, a)), .b = gpu_of(m->topo, object_at(m, b)), .peer = -1};
+    qdr_topo_gpu_link link = {.a = gpu_of(m->topo, object_at(m, a)), .b = gpu_of(m->topo, object_at(m, b)), .peer = -1};
     int n_switches;
     link.rate = value_at(m, a, b);
     link.link = QDR_LINK_NVLINK;
@@ -95,8 +94,8 @@ static qdr_status take_xgmi(topo_loader *loader, const matrix *m, int a, int b)
 
 static qdr_status take_hops(topo_loader *loader, const matrix *m, int a, int b)
 {
-    qdr_topo_gpu_link *link = (qdr_topo_gpu_link *)qdri_topo_find_link(
-        m->topo, gpu_of(m->topo, object_at(m, a)), gpu_of(m->topo, object_at(m, b)));
+    qdr_topo_gpu_link *link = (qdr_topo_gpu_link *)qdri_topo_find_link(m->topo, gpu_of(m->topo, object_at(m, a)),
+                                                                       gpu_of(m->topo, object_at(m, b)));
     (void)loader;
     if (link) link->n_hops = (int)m->of->values[a * m->n + b];
     return QDR_OK;
@@ -120,8 +119,7 @@ static qdr_status take_pairs(topo_loader *loader, const matrix *m, pair_taker ta
     for (int a = 0; a < m->n; a++) {
         if (!object_at(m, a) || gpu_of(m->topo, object_at(m, a)) < 0) continue;
         for (int b = a + 1; b < m->n; b++)
-            if (object_at(m, b) && gpu_of(m->topo, object_at(m, b)) >= 0)
-                QDR_TRY(take(loader, m, a, b));
+            if (object_at(m, b) && gpu_of(m->topo, object_at(m, b)) >= 0) QDR_TRY(take(loader, m, a, b));
     }
     return QDR_OK;
 }
@@ -148,8 +146,7 @@ static int share_switch(hwloc_topology_t hwloc, const char *bus_a, const char *b
     const hwloc_obj_t b = hwloc_get_pcidev_by_busidstring(hwloc, bus_b);
     if (!a || !b) return 0;
     const hwloc_obj_t above = hwloc_get_common_ancestor_obj(hwloc, a, b);
-    return above && above->type == HWLOC_OBJ_BRIDGE &&
-           above->attr->bridge.upstream_type == HWLOC_OBJ_BRIDGE_PCI;
+    return above && above->type == HWLOC_OBJ_BRIDGE && above->attr->bridge.upstream_type == HWLOC_OBJ_BRIDGE_PCI;
 }
 
 static qdr_status take_switches(topo_loader *loader)
@@ -159,11 +156,8 @@ static qdr_status take_switches(topo_loader *loader)
         for (int b = a + 1; b < topo->n_gpus; b++) {
             const double rate_a = topo->gpus[a].pci_rate, rate_b = topo->gpus[b].pci_rate;
             if (!share_switch(loader->hwloc, topo->gpus[a].bus, topo->gpus[b].bus)) continue;
-            const qdr_topo_gpu_link link = {.a = a,
-                                            .b = b,
-                                            .link = QDR_LINK_PCI,
-                                            .peer = -1,
-                                            .rate = rate_a < rate_b ? rate_a : rate_b};
+            const qdr_topo_gpu_link link = {
+                .a = a, .b = b, .link = QDR_LINK_PCI, .peer = -1, .rate = rate_a < rate_b ? rate_a : rate_b};
             QDR_TRY(qdri_topo_set_link(loader, &link));
         }
     }

@@ -33,12 +33,10 @@ static void locate(hwloc_topology_t hwloc, hwloc_obj_t device, int *package, int
     hwloc_obj_t object = NULL;
     *package = *numa = -1;
     while ((object = hwloc_get_next_obj_by_type(hwloc, HWLOC_OBJ_PACKAGE, object)))
-        if (hwloc_bitmap_isincluded(near->cpuset, object->cpuset))
-            *package = (int)object->logical_index;
+        if (hwloc_bitmap_isincluded(near->cpuset, object->cpuset)) *package = (int)object->logical_index;
     object = NULL;
     while ((object = hwloc_get_next_obj_by_type(hwloc, HWLOC_OBJ_NUMANODE, object)))
-        if (*numa < 0 && hwloc_bitmap_isincluded(near->cpuset, object->cpuset))
-            *numa = (int)object->logical_index;
+        if (*numa < 0 && hwloc_bitmap_isincluded(near->cpuset, object->cpuset)) *numa = (int)object->logical_index;
 }
 
 /* ---- GPUs ---- */
@@ -89,8 +87,8 @@ static const char *info_of(hwloc_obj_t device, const char *key)
 
 static int64_t memory_of(hwloc_obj_t device)
 {
-    static const char *const keys[] = {"RSMIVRAMSize", "CUDAGlobalMemorySize", "LevelZeroHBMSize",
-                                       "LevelZeroDDRSize", "OpenCLGlobalMemorySize"};
+    static const char *const keys[] = {"RSMIVRAMSize", "CUDAGlobalMemorySize", "LevelZeroHBMSize", "LevelZeroDDRSize",
+                                       "OpenCLGlobalMemorySize"};
     for (int i = 0; i < 5; i++) {
         const char *text = info_of(device, keys[i]);
         if (text) return 1024 * (int64_t)strtoll(text, NULL, 10);
@@ -143,8 +141,8 @@ static qdr_status load_nic(topo_loader *loader, hwloc_obj_t device)
         if (topo->is_this_machine && rate <= 0) rate = qdri_topo_line_rate(child->name);
     }
     if (!best && device->attr->pcidev.class_id >> 8 != CLASS_NETWORK) return QDR_OK;
-    QDR_TRY(qdri_list_grow((void **)&topo->nics, topo->n_nics, &loader->nic_capacity,
-                           sizeof *topo->nics, "adapters of a machine"));
+    QDR_TRY(qdri_list_grow((void **)&topo->nics, topo->n_nics, &loader->nic_capacity, sizeof *topo->nics,
+                           "adapters of a machine"));
     qdr_topo_nic *nic = &topo->nics[topo->n_nics++];
     *nic = (qdr_topo_nic){.rate = rate, .pci_rate = pci_rate(device)};
     qdri_topo_copy(nic->name, sizeof nic->name, best ? best->name : "no driver");
@@ -162,8 +160,8 @@ static qdr_status load_virtual_nics(topo_loader *loader)
     hwloc_obj_t device = NULL;
     while ((device = hwloc_get_next_osdev(loader->hwloc, device))) {
         if (!is_network(device) || device->parent->type == HWLOC_OBJ_PCI_DEVICE) continue;
-        QDR_TRY(qdri_list_grow((void **)&topo->nics, topo->n_nics, &loader->nic_capacity,
-                               sizeof *topo->nics, "adapters of a machine"));
+        QDR_TRY(qdri_list_grow((void **)&topo->nics, topo->n_nics, &loader->nic_capacity, sizeof *topo->nics,
+                               "adapters of a machine"));
         qdr_topo_nic *nic = &topo->nics[topo->n_nics++];
         *nic = (qdr_topo_nic){0};
         qdri_topo_copy(nic->name, sizeof nic->name, device->name);

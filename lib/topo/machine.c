@@ -24,8 +24,8 @@ void qdri_topo_copy(char *to, size_t capacity, const char *from)
 qdr_status qdri_topo_add_gpu(topo_loader *loader, qdr_topo_gpu **gpu)
 {
     qdr_topo *topo = loader->topo;
-    QDR_TRY(qdri_list_grow((void **)&topo->gpus, topo->n_gpus, &loader->gpu_capacity,
-                           sizeof *topo->gpus, "GPUs of a machine"));
+    QDR_TRY(qdri_list_grow((void **)&topo->gpus, topo->n_gpus, &loader->gpu_capacity, sizeof *topo->gpus,
+                           "GPUs of a machine"));
     *gpu = &topo->gpus[topo->n_gpus];
     **gpu = (qdr_topo_gpu){.package = -1, .numa = -1};
     snprintf((*gpu)->name, sizeof(*gpu)->name, "gpu%d", topo->n_gpus++);

@@ -36,8 +36,7 @@ const qdr_topo_gpu_link *qdri_topo_find_link(const qdr_topo *topo, int a, int b)
 void qdri_topo_confine(const qdr_topo *topo, const unsigned char *is_used, qdr_topo_place *place);
 /* Copies as much as fits, without blanks at the ends and twice in a row. */
 void qdri_topo_copy(char *to, size_t capacity, const char *from);
-/* network.c: bytes per second of an adapter's line, by the name that the system has for it; 0:
- * unknown. */
+/* network.c: bytes per second of an adapter's line, by the name that the system has for it; 0: unknown. */
 double qdri_topo_line_rate(const char *name);
 
 #endif

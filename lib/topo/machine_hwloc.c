@@ -11,8 +11,8 @@
 
 #include "core/size.h"
 
-static const hwloc_obj_type_t cache_types[] = {
-    HWLOC_OBJ_L1CACHE, HWLOC_OBJ_L2CACHE, HWLOC_OBJ_L3CACHE, HWLOC_OBJ_L4CACHE, HWLOC_OBJ_L5CACHE};
+static const hwloc_obj_type_t cache_types[] = {HWLOC_OBJ_L1CACHE, HWLOC_OBJ_L2CACHE, HWLOC_OBJ_L3CACHE,
+                                               HWLOC_OBJ_L4CACHE, HWLOC_OBJ_L5CACHE};
 enum { N_CACHE_TYPES = sizeof cache_types / sizeof *cache_types };
 
 /* ---- opening ---- */
@@ -21,17 +21,14 @@ enum { N_CACHE_TYPES = sizeof cache_types / sizeof *cache_types };
 static qdr_status check_file(const char *path)
 {
     FILE *file = fopen(path, "r");
-    if (!file)
-        return QDR_FAIL(QDR_ERR_IO, "topology: %.300s cannot be opened (%s)", path,
-                        strerror(errno));
+    if (!file) return QDR_FAIL(QDR_ERR_IO, "topology: %.300s cannot be opened (%s)", path, strerror(errno));
     errno = 0;
     const int first = fgetc(file), error = errno;
     fclose(file);
     if (first == EOF && error)
         return QDR_FAIL(QDR_ERR_IO, "topology: %.300s cannot be read (%s)", path, strerror(error));
     if (first == EOF)
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "topology: %.300s is empty; write one with 'lstopo FILE.xml' there", path);
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "topology: %.300s is empty; write one with 'lstopo FILE.xml' there", path);
     return QDR_OK;
 }
 
@@ -50,8 +47,7 @@ static qdr_status open_xml(hwloc_topology_t hwloc, const char *path)
                         "'lstopo FILE.xml' there (lstopo --export-xml-flags v2 with hwloc 3)",
                         path, HWLOC_API_VERSION >> 16, (HWLOC_API_VERSION >> 8) & 255u);
     if (hwloc_topology_is_thissystem(hwloc))
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "topology: hwloc takes %.300s for this machine; unset HWLOC_THISSYSTEM",
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "topology: hwloc takes %.300s for this machine; unset HWLOC_THISSYSTEM",
                         path);
     return QDR_OK;
 }
@@ -102,8 +98,7 @@ static qdr_status load_packages(hwloc_topology_t hwloc, qdr_topo *topo)
     const int n = count_of(hwloc, HWLOC_OBJ_PACKAGE);
     QDR_TRY(QDRI_NEW(n, "packages of a machine", &topo->packages));
     for (; topo->n_packages < n; topo->n_packages++) {
-        const hwloc_obj_t object = hwloc_get_obj_by_type(hwloc, HWLOC_OBJ_PACKAGE,
-                                                         (unsigned)topo->n_packages);
+        const hwloc_obj_t object = hwloc_get_obj_by_type(hwloc, HWLOC_OBJ_PACKAGE, (unsigned)topo->n_packages);
         qdr_topo_package *package = &topo->packages[topo->n_packages];
         const char *model = hwloc_obj_get_info_by_name(object, "CPUModel");
         if (!model) model = hwloc_obj_get_info_by_name(hwloc_get_root_obj(hwloc), "CPUModel");
@@ -118,8 +113,7 @@ static qdr_status load_numas(hwloc_topology_t hwloc, qdr_topo *topo)
     const int n = count_of(hwloc, HWLOC_OBJ_NUMANODE);
     QDR_TRY(QDRI_NEW(n, "NUMA nodes of a machine", &topo->numas));
     for (; topo->n_numas < n; topo->n_numas++) {
-        const hwloc_obj_t object = hwloc_get_obj_by_type(hwloc, HWLOC_OBJ_NUMANODE,
-                                                         (unsigned)topo->n_numas);
+        const hwloc_obj_t object = hwloc_get_obj_by_type(hwloc, HWLOC_OBJ_NUMANODE, (unsigned)topo->n_numas);
         qdr_topo_numa *numa = &topo->numas[topo->n_numas];
         numa->os_index = (int)object->os_index;
         numa->package = package_of(hwloc, object->cpuset);
@@ -214,12 +208,11 @@ static qdr_status load_binding(hwloc_topology_t hwloc, qdr_topo *topo)
     QDR_TRY(QDRI_NEW(topo->n_cores, "a set of cores", &is_used));
     hwloc_bitmap_t cpus = hwloc_bitmap_alloc();
     if (cpus && hwloc_get_cpubind(hwloc, cpus, HWLOC_CPUBIND_THREAD) == 0) {
-        const hwloc_obj_type_t type = count_of(hwloc, HWLOC_OBJ_CORE) ? HWLOC_OBJ_CORE
-                                                                      : HWLOC_OBJ_PU;
+        const hwloc_obj_type_t type = count_of(hwloc, HWLOC_OBJ_CORE) ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU;
         hwloc_bitmap_and(cpus, cpus, hwloc_topology_get_topology_cpuset(hwloc));
         for (int i = 0; i < topo->n_cores; i++)
-            is_used[i] = (unsigned char)hwloc_bitmap_intersects(
-                hwloc_get_obj_by_type(hwloc, type, (unsigned)i)->cpuset, cpus);
+            is_used[i] = (unsigned char)hwloc_bitmap_intersects(hwloc_get_obj_by_type(hwloc, type, (unsigned)i)->cpuset,
+                                                                cpus);
         qdri_topo_confine(topo, is_used, &topo->here);
         hwloc_bitmap_list_snprintf(topo->cpus, sizeof topo->cpus, cpus);
     }

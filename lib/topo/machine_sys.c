@@ -56,8 +56,7 @@ static int64_t numa_bytes(int os_index, int is_seen)
     char line[128];
     const char *value = NULL;
     if (!is_seen) return (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
-    if (qdri_sys_line(line, sizeof line, NODES "node%d/meminfo", os_index))
-        value = strstr(line, "MemTotal:");
+    if (qdri_sys_line(line, sizeof line, NODES "node%d/meminfo", os_index)) value = strstr(line, "MemTotal:");
     return value ? 1024 * strtoll(value + strlen("MemTotal:"), NULL, 10) : 0;
 }
 
@@ -67,8 +66,7 @@ static void add_numa(sys_machine *machine, int os_index, int is_seen)
     qdr_topo_numa *numa = &topo->numas[topo->n_numas];
     qdri_cpus cpus = machine->cpus;
     if (is_seen) qdri_sys_cpus(&cpus, NODES "node%d/cpulist", os_index);
-    *numa = (qdr_topo_numa){
-        .os_index = os_index, .package = -1, .bytes = numa_bytes(os_index, is_seen)};
+    *numa = (qdr_topo_numa){.os_index = os_index, .package = -1, .bytes = numa_bytes(os_index, is_seen)};
     for (int cpu = 0, n = 0; cpu < QDRI_MAX_CPUS; cpu++) {
         if (!cpus.has[cpu] || !machine->cpus.has[cpu]) continue;
         const int package = machine->cpu_package[cpu];
@@ -110,14 +108,12 @@ static qdr_status add_cache(sys_machine *machine, int *capacity, int cpu, int le
 {
     qdr_topo *topo = machine->topo;
     qdri_cpus shared;
-    if (!qdri_sys_cpus(&shared, CPU "cache/index%d/shared_cpu_list", cpu, index))
-        shared.has[cpu] = 1;
-    QDR_TRY(qdri_list_grow((void **)&topo->caches, topo->n_caches, capacity, sizeof *topo->caches,
-                           "caches of a machine"));
+    if (!qdri_sys_cpus(&shared, CPU "cache/index%d/shared_cpu_list", cpu, index)) shared.has[cpu] = 1;
+    QDR_TRY(
+        qdri_list_grow((void **)&topo->caches, topo->n_caches, capacity, sizeof *topo->caches, "caches of a machine"));
     qdr_topo_cache *cache = &topo->caches[topo->n_caches];
-    *cache = (qdr_topo_cache){
-        .level = level,
-        .bytes = 1024 * (int64_t)qdri_sys_number(0, CPU "cache/index%d/size", cpu, index)};
+    *cache = (qdr_topo_cache){.level = level,
+                              .bytes = 1024 * (int64_t)qdri_sys_number(0, CPU "cache/index%d/size", cpu, index)};
     for (int i = 0; i < QDRI_MAX_CPUS; i++) {
         if (shared.has[i]) machine->cpu_cache[i] = topo->n_caches;
         cache->n_cores += shared.has[i] && machine->cores.has[i];
@@ -157,8 +153,7 @@ static int by_place(const void *a, const void *b)
 static void find_cpus(sys_machine *machine)
 {
     qdri_cpus siblings;
-    if (!qdri_sys_cpus(&machine->cpus, "/sys/devices/system/cpu/online"))
-        qdri_sys_bound(&machine->cpus);
+    if (!qdri_sys_cpus(&machine->cpus, "/sys/devices/system/cpu/online")) qdri_sys_bound(&machine->cpus);
     for (int cpu = 0; cpu < QDRI_MAX_CPUS; cpu++) {
         if (!machine->cpus.has[cpu]) continue;
         qdri_sys_siblings(cpu, &machine->cpus, &siblings);
@@ -195,8 +190,7 @@ static void print_cpus(const qdri_cpus *cpus, char *text, size_t capacity)
         const int first = cpu;
         if (!cpus->has[cpu]) continue;
         while (cpu + 1 < QDRI_MAX_CPUS && cpus->has[cpu + 1]) cpu++;
-        n += (size_t)snprintf(text + n, capacity - n, first == cpu ? "%s%d" : "%s%d-%d",
-                              n ? "," : "", first, cpu);
+        n += (size_t)snprintf(text + n, capacity - n, first == cpu ? "%s%d" : "%s%d-%d", n ? "," : "", first, cpu);
     }
 }
 
@@ -210,8 +204,7 @@ static qdr_status load_binding(const sys_machine *machine)
     QDR_TRY(QDRI_NEW(topo->n_cores, "a set of cores", &is_used));
     for (int i = 0; i < topo->n_cores; i++) {
         qdri_sys_siblings(topo->cores[i].first_cpu, &machine->cpus, &siblings);
-        for (int cpu = 0; cpu < QDRI_MAX_CPUS; cpu++)
-            is_used[i] |= siblings.has[cpu] & bound.has[cpu];
+        for (int cpu = 0; cpu < QDRI_MAX_CPUS; cpu++) is_used[i] |= siblings.has[cpu] & bound.has[cpu];
     }
     qdri_topo_confine(topo, is_used, &topo->here);
     print_cpus(&bound, topo->cpus, sizeof topo->cpus);
@@ -224,8 +217,7 @@ static void load_names(qdr_topo *topo)
     char name[sizeof topo->host] = "";
     topo->is_this_machine = 1;
     qdri_sys_line(topo->product, sizeof topo->product, "/sys/class/dmi/id/product_name");
-    if (gethostname(name, sizeof name - 1) == 0)
-        qdri_topo_copy(topo->host, sizeof topo->host, name);
+    if (gethostname(name, sizeof name - 1) == 0) qdri_topo_copy(topo->host, sizeof topo->host, name);
 }
 
 /* Whoever asks for another machine shall not get this one. */
@@ -233,9 +225,8 @@ static qdr_status check_wishes(const char *xml)
 {
     const char *made_up = getenv("HWLOC_SYNTHETIC");
     if (made_up && *made_up)
-        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                        "topology: HWLOC_SYNTHETIC asks hwloc for another machine, and this build "
-                        "has no hwloc; unset it, or install libhwloc-dev and build again");
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "topology: HWLOC_SYNTHETIC asks hwloc for another machine, and this build "
+                                             "has no hwloc; unset it, or install libhwloc-dev and build again");
     if (!xml) return QDR_OK;
     return QDR_FAIL(QDR_ERR_UNSUPPORTED,
                     "topology: %.300s: recorded machines are read by hwloc, and this build has "

@@ -11,16 +11,12 @@ static int has_entries(const char *path)
     DIR *folder = opendir(path);
     int n = 0;
     if (!folder) return 0;
-    for (const struct dirent *entry = readdir(folder); entry; entry = readdir(folder))
-        n += entry->d_name[0] != '.';
+    for (const struct dirent *entry = readdir(folder); entry; entry = readdir(folder)) n += entry->d_name[0] != '.';
     closedir(folder);
     return n > 0;
 }
 
-int qdri_topo_reads_remotely(void)
-{
-    return has_entries("/sys/class/infiniband") || has_entries("/sys/class/cxi");
-}
+int qdri_topo_reads_remotely(void) { return has_entries("/sys/class/infiniband") || has_entries("/sys/class/cxi"); }
 
 double qdri_topo_line_rate(const char *name)
 {

@@ -64,9 +64,9 @@ typedef struct named_function {
     int is_needed;
 } named_function;
 
-#define FUNCTION(member, text, is_needed)                                                          \
-    {                                                                                              \
-        text, offsetof(nvml_library, member), is_needed                                            \
+#define FUNCTION(member, text, is_needed)                                                                              \
+    {                                                                                                                  \
+        text, offsetof(nvml_library, member), is_needed                                                                \
     }
 static const named_function functions[] = {
     FUNCTION(init, "nvmlInit_v2", 1),
@@ -155,15 +155,13 @@ static int device_at(const nvml_library *nvml, int index, nvml_device *device)
 /* "00000000:34:00.0" as "0000:34:00.0", in small letters. */
 static void copy_bus(const nvml_pci *pci, char bus[24])
 {
-    snprintf(bus, 24, "%04x:%02x:%02x.0", pci->domain & 0xffffu, pci->bus & 0xffu,
-             pci->device & 0xffu);
+    snprintf(bus, 24, "%04x:%02x:%02x.0", pci->domain & 0xffffu, pci->bus & 0xffu, pci->device & 0xffu);
 }
 
 static double link_rate(const nvml_library *nvml, nvml_device device)
 {
     nvml_field field = {.field = FIELD_LINK_MBYTES};
-    if (!nvml->fields || nvml->fields(device, 1, &field) != 0 || field.result != 0 ||
-        field.type != FIELD_TYPE_UNSIGNED)
+    if (!nvml->fields || nvml->fields(device, 1, &field) != 0 || field.result != 0 || field.type != FIELD_TYPE_UNSIGNED)
         return 0;
     return 1e6 * field.value.number;
 }

@@ -42,8 +42,7 @@ static void sort_out_switches(nvml_machine *machine)
         nvml_gpu *gpu = &machine->gpus[i];
         for (int link = 0; link < QDRI_NVML_LINKS; link++) {
             int is_gpu = 0;
-            for (int j = 0; j < machine->n; j++)
-                is_gpu |= strcmp(gpu->remote_bus[link], machine->gpus[j].bus) == 0;
+            for (int j = 0; j < machine->n; j++) is_gpu |= strcmp(gpu->remote_bus[link], machine->gpus[j].bus) == 0;
             if (gpu->links[link] == NVML_GPU && !is_gpu) gpu->links[link] = NVML_SWITCH;
         }
     }
@@ -104,8 +103,7 @@ static qdr_status take_all(topo_loader *loader, nvml_machine *machine)
     sort_out_switches(machine);
     for (int i = 0; i < machine->n; i++) {
         const nvml_gpu *gpu = &machine->gpus[i];
-        loader->topo->gpus[machine->indices[i]].host_rate = gpu->link_rate *
-                                                            count_links(gpu, NVML_HOST, NULL);
+        loader->topo->gpus[machine->indices[i]].host_rate = gpu->link_rate * count_links(gpu, NVML_HOST, NULL);
         for (int j = i + 1; j < machine->n; j++) QDR_TRY(take_pair(loader, machine, i, j));
     }
     return QDR_OK;

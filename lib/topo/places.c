@@ -106,8 +106,8 @@ static qdr_link through_host(const qdr_topo_place *a, const qdr_topo_place *b)
     return are_equal(a->package, b->package) ? QDR_LINK_PACKAGE : QDR_LINK_NODE;
 }
 
-qdr_link qdr_topo_between(const qdr_topo *topo, const qdr_topo_place *a, const qdr_topo_place *b,
-                          double *rate, int *is_assumed)
+qdr_link qdr_topo_between(const qdr_topo *topo, const qdr_topo_place *a, const qdr_topo_place *b, double *rate,
+                          int *is_assumed)
 {
     double unused_rate;
     int unused;

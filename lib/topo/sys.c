@@ -22,12 +22,12 @@ static int read_line(char *text, size_t capacity, const char *path)
     return *text != '\0';
 }
 
-#define PATH_OF(path, format)                                                                      \
-    do {                                                                                           \
-        va_list arguments;                                                                         \
-        va_start(arguments, format);                                                               \
-        vsnprintf(path, sizeof(path), format, arguments);                                          \
-        va_end(arguments);                                                                         \
+#define PATH_OF(path, format)                                                                                          \
+    do {                                                                                                               \
+        va_list arguments;                                                                                             \
+        va_start(arguments, format);                                                                                   \
+        vsnprintf(path, sizeof(path), format, arguments);                                                              \
+        va_end(arguments);                                                                                             \
     } while (0)
 
 int qdri_sys_line(char *text, size_t capacity, const char *format, ...)
@@ -59,8 +59,7 @@ void qdri_sys_locate(const qdr_topo *topo, const char *bus, int *package, int *n
 
 static void add_range(qdri_cpus *cpus, long first, long last)
 {
-    for (long cpu = first < 0 ? 0 : first; cpu <= last && cpu < QDRI_MAX_CPUS; cpu++)
-        cpus->has[cpu] = 1;
+    for (long cpu = first < 0 ? 0 : first; cpu <= last && cpu < QDRI_MAX_CPUS; cpu++) cpus->has[cpu] = 1;
 }
 
 int qdri_sys_cpus(qdri_cpus *cpus, const char *format, ...)

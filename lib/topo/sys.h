@@ -5,13 +5,10 @@
 
 #include "quadrille/topo.h"
 
-/* The first line of the file that the format names, without blanks at its ends; 0: there is none.
- */
-int qdri_sys_line(char *text, size_t capacity, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+/* The first line of the file that the format names, without blanks at its ends; 0: there is none. */
+int qdri_sys_line(char *text, size_t capacity, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* A number from the file that the format names; `missing` if there is none. */
-double qdri_sys_number(double missing, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+double qdri_sys_number(double missing, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The NUMA node and the package that a PCI device is attached to; -1: unknown. */
 void qdri_sys_locate(const qdr_topo *topo, const char *bus, int *package, int *numa);
 

@@ -41,13 +41,11 @@ static double median(double *values, int n)
     return values[n / 2];
 }
 
-/* The largest value of all ranks; a barrier that does not spin, as MPI's does, on cores that other
- * ranks need. */
+/* The largest value of all ranks; a barrier that does not spin, as MPI's does, on cores that other ranks need. */
 static double most(qdr_context *ctx, double value)
 {
     qdr_stream *stream = qdr_context_stream(ctx);
-    const qdri_coll coll = {
-        .kind = QDR_ALL_REDUCE, .dtype = QDR_F64, .op = QDR_MAX, .recv = &value, .count = 1};
+    const qdri_coll coll = {.kind = QDR_ALL_REDUCE, .dtype = QDR_F64, .op = QDR_MAX, .recv = &value, .count = 1};
     check(qdri_comm_launch(qdri_context_world(ctx), &coll, stream));
     check(qdr_stream_synchronize(stream));
     return value;
@@ -85,8 +83,8 @@ static void report(double secs[N_WAYS][MAX_ROUNDS], int n_rounds, int64_t bytes,
         double sorted[MAX_ROUNDS];
         memcpy(sorted, secs[way], sizeof sorted);
         const double middle = median(sorted, n_rounds);
-        printf("%-16s %10.3f ms  %8.1f MB/s  %5.2f times the first  (%d samples)\n", names[way],
-               1e3 * middle, 1e-6 * (double)bytes / middle, ratio, n_rounds);
+        printf("%-16s %10.3f ms  %8.1f MB/s  %5.2f times the first  (%d samples)\n", names[way], 1e3 * middle,
+               1e-6 * (double)bytes / middle, ratio, n_rounds);
     }
 }
 

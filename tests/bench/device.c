@@ -42,8 +42,8 @@ static void report(const char *name, double us[N_TRIALS], double work, const cha
 {
     qsort(us, N_TRIALS, sizeof us[0], compare);
     const double median = us[N_TRIALS / 2];
-    printf("%-28s %10.1f %10.1f %10.1f  %8.2f %s\n", name, median, us[0], us[N_TRIALS * 9 / 10],
-           work / (1e3 * median), unit);
+    printf("%-28s %10.1f %10.1f %10.1f  %8.2f %s\n", name, median, us[0], us[N_TRIALS * 9 / 10], work / (1e3 * median),
+           unit);
 }
 
 static void *memory(size_t bytes)
@@ -68,17 +68,8 @@ static void bench_gemm(int m, int n, int k)
     float *c = floats((size_t)m * (size_t)n);
     double direct[N_TRIALS];
     double device[N_TRIALS];
-    const qdri_gemm gemm = {.m = m,
-                            .n = n,
-                            .k = k,
-                            .a = a,
-                            .b = b,
-                            .c = c,
-                            .lda = k,
-                            .ldb = k,
-                            .ldc = n,
-                            .trans_b = 1,
-                            .alpha = 1.0};
+    const qdri_gemm gemm = {
+        .m = m, .n = n, .k = k, .a = a, .b = b, .c = c, .lda = k, .ldb = k, .ldc = n, .trans_b = 1, .alpha = 1.0};
     char name[64];
     for (int i = 0; i < N_TRIALS; i++) {
         double start = now_us();
@@ -204,12 +195,8 @@ static void bench_attention(void)
     kernel.u.attention.y = floats(ROWS * width);
     kernel.u.attention.dy = floats(ROWS * width);
     kernel.u.attention.saved = floats((size_t)ROWS * HEADS);
-    kernel.u.attention.work = memory(
-        qdri_attention_work_bytes(&(qdr_attention){.n_rows = ROWS,
-                                                   .context = CONTEXT,
-                                                   .n_heads = HEADS,
-                                                   .head_size = HEAD_SIZE,
-                                                   .dtype = QDR_F32}));
+    kernel.u.attention.work = memory(qdri_attention_work_bytes(&(qdr_attention){
+        .n_rows = ROWS, .context = CONTEXT, .n_heads = HEADS, .head_size = HEAD_SIZE, .dtype = QDR_F32}));
     kernel.u.attention.out = (void *)(uintptr_t)kernel.u.attention.y;
     bench_kernel("attention_forward", &kernel, 4.0 * (double)(ROWS * width) * 4);
     kernel.kind = QDRI_K_ATTENTION_BACKWARD;
@@ -223,8 +210,7 @@ static qdr_status nothing_run(void *args)
     return QDR_OK;
 }
 
-/* One stream waits for the other and the other for it: the time of one hand-off from thread to
- * thread. */
+/* One stream waits for the other and the other for it: the time of one hand-off from thread to thread. */
 static void bench_handoff(void)
 {
     enum { N_HOPS = 400 };
@@ -253,8 +239,7 @@ int main(int argc, char **argv)
     const int n_threads = argc > 1 ? atoi(argv[1]) : 1;
     check(qdri_dev_create_cpu(n_threads, &dev));
     check(qdri_stream_create(dev, QDRI_STREAM_COMPUTE, &stream));
-    printf("%d BLAS threads, %d trials; kernels on [%d, %d] f32\n", n_threads, N_TRIALS, ROWS,
-           COLS);
+    printf("%d BLAS threads, %d trials; kernels on [%d, %d] f32\n", n_threads, N_TRIALS, ROWS, COLS);
     printf("%-28s %10s %10s %10s\n", "case", "median us", "least", "p90");
     bench_binary(QDRI_K_ADD, "add", 3);
     bench_binary(QDRI_K_GELU_FORWARD, "gelu_forward", 2);

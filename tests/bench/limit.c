@@ -58,16 +58,13 @@ static operands make_operands(int rows, int n, int k)
 
 static void forward(const operands *o, int m)
 {
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, m, o->n, o->k, 1, o->x, o->k, o->w, o->k,
-                0, o->y, o->n);
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, m, o->n, o->k, 1, o->x, o->k, o->w, o->k, 0, o->y, o->n);
 }
 
 static void backward(const operands *o, int m)
 {
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, m, o->k, o->n, 1, o->dy, o->n, o->w,
-                o->k, 0, o->dx, o->k);
-    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, o->n, o->k, m, 1, o->dy, o->n, o->x, o->k,
-                0, o->dw, o->k);
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, m, o->k, o->n, 1, o->dy, o->n, o->w, o->k, 0, o->dx, o->k);
+    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, o->n, o->k, m, 1, o->dy, o->n, o->x, o->k, 0, o->dw, o->k);
 }
 
 static void *work(void *argument)

@@ -15,9 +15,9 @@ typedef struct sizes {
     int n_samples;
 } sizes;
 
-#define CHECK(call)                                                                                \
-    do {                                                                                           \
-        if ((status = (call)) < 0) goto out;                                                       \
+#define CHECK(call)                                                                                                    \
+    do {                                                                                                               \
+        if ((status = (call)) < 0) goto out;                                                                           \
     } while (0)
 
 static double now(void)
@@ -50,15 +50,12 @@ static double time_cblas(const sizes *s, const operands *o)
     const int m = (int)s->m, n = (int)s->n, k = (int)s->k;
     const double began = now();
     cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, m, n, k, 1, o->x, k, o->w, k, 0, o->y, n);
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, m, k, n, 1, o->dy, n, o->w, k, 0, o->dx,
-                k);
-    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, n, k, m, 1, o->dy, n, o->x, k, 0, o->dw,
-                k);
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, m, k, n, 1, o->dy, n, o->w, k, 0, o->dx, k);
+    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, n, k, m, 1, o->dy, n, o->x, k, 0, o->dw, k);
     return now() - began;
 }
 
-static qdr_status time_library(qdr_linear *layer, const operands *o, qdr_stream *stream,
-                               double *secs)
+static qdr_status time_library(qdr_linear *layer, const operands *o, qdr_stream *stream, double *secs)
 {
     const double began = now();
     qdr_status status;
@@ -70,8 +67,7 @@ out:
     return status;
 }
 
-static qdr_status measure(qdr_context *ctx, const sizes *s, qdr_stack *stack, qdr_linear *layer,
-                          const operands *o)
+static qdr_status measure(qdr_context *ctx, const sizes *s, qdr_stack *stack, qdr_linear *layer, const operands *o)
 {
     double plain[MAX_SAMPLES], library[MAX_SAMPLES], ratio[MAX_SAMPLES];
     qdr_status status = QDR_OK;
@@ -94,8 +90,8 @@ static qdr_status measure(qdr_context *ctx, const sizes *s, qdr_stack *stack, qd
     printf("one rank, %d thread(s), f32, m=%d n=%d k=%d, forward + backward, %d samples: cblas "
            "%.4f s (%.1f GFLOP/s), library %.4f s "
            "(%.1f GFLOP/s), median ratio %.4f\n",
-           qdr_context_threads(ctx), (int)s->m, (int)s->n, (int)s->k, s->n_samples, reference,
-           flops / reference * 1e-9, with, flops / with * 1e-9, median(ratio, s->n_samples));
+           qdr_context_threads(ctx), (int)s->m, (int)s->n, (int)s->k, s->n_samples, reference, flops / reference * 1e-9,
+           with, flops / with * 1e-9, median(ratio, s->n_samples));
 out:
     return status;
 }
@@ -115,15 +111,11 @@ static int run(qdr_context *ctx, void *user)
     qdr_stack *stack = NULL;
     qdr_linear *layer = NULL;
     qdr_edge x, y;
-    operands o = {.x = filled(s->m * s->k),
-                  .y = filled(s->m * s->n),
-                  .dx = filled(s->m * s->k),
-                  .dy = filled(s->m * s->n)};
+    operands o = {
+        .x = filled(s->m * s->k), .y = filled(s->m * s->n), .dx = filled(s->m * s->k), .dy = filled(s->m * s->n)};
     const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{s->k, 1}}, .col_axis = QDR_X};
-    const qdr_linear_desc desc = {QDR_OPTS_INIT, .name = "layer", .in = {{s->k, 1}},
-                                  .out = {{s->n, 1}}};
-    CHECK(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = 1},
-                          &grid));
+    const qdr_linear_desc desc = {QDR_OPTS_INIT, .name = "layer", .in = {{s->k, 1}}, .out = {{s->n, 1}}};
+    CHECK(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = 1}, &grid));
     CHECK(qdr_stack_create(grid, &(qdr_stack_opts){QDR_OPTS_INIT, .n_rows = s->m}, &stack));
     CHECK(qdr_stack_add_input(stack, "x", &input, 1, &x));
     CHECK(qdr_stack_add_linear(stack, &desc, x, &y, &layer));
@@ -152,13 +144,10 @@ int main(int argc, char **argv)
         s.k = atoll(argv[3]);
     }
     if (argc >= 5) s.n_samples = atoi(argv[4]);
-    if ((argc > 1 && argc < 4) || s.m < 1 || s.n < 1 || s.k < 1 || s.n_samples < 1 ||
-        s.n_samples > MAX_SAMPLES) {
-        fprintf(stderr, "usage: one_rank [M N K [SAMPLES]]; sizes at least 1, at most %d samples\n",
-                MAX_SAMPLES);
+    if ((argc > 1 && argc < 4) || s.m < 1 || s.n < 1 || s.k < 1 || s.n_samples < 1 || s.n_samples > MAX_SAMPLES) {
+        fprintf(stderr, "usage: one_rank [M N K [SAMPLES]]; sizes at least 1, at most %d samples\n", MAX_SAMPLES);
         return 2;
     }
-    if (qdr_launch(1, &opts, run, &s, &exit_code) != QDR_OK)
-        fprintf(stderr, "one_rank: %s\n", qdr_last_error());
+    if (qdr_launch(1, &opts, run, &s, &exit_code) != QDR_OK) fprintf(stderr, "one_rank: %s\n", qdr_last_error());
     return exit_code;
 }

@@ -39,19 +39,7 @@ typedef struct variant {
     double secs[MAX_ROUNDS], cpu_secs[MAX_ROUNDS]; /* cpu: of all processes together */
 } variant;
 
-enum {
-    ALL,
-    NONE,
-    ALONE,
-    COMPUTE,
-    COMMUNICATION,
-    NO_WEIGHTS,
-    NO_PANELS,
-    NO_PARTS,
-    NO_ROWS,
-    NO_GRADIENTS,
-    N_VARIANTS
-};
+enum { ALL, NONE, ALONE, COMPUTE, COMMUNICATION, NO_WEIGHTS, NO_PANELS, NO_PARTS, NO_ROWS, NO_GRADIENTS, N_VARIANTS };
 
 typedef struct bench {
     const settings *set;
@@ -113,8 +101,7 @@ static void describe(bench *b, variant *v)
     check(qdr_stack_create(b->grid, &opts, &v->stack));
     check(qdr_stack_add_input(v->stack, "x", &input, 1, &v->in));
     v->out = v->in;
-    for (int64_t i = 0; i < model->n_layers; i++)
-        check(gpt_add_block(v->stack, model, i, v->out, &v->out, residual));
+    for (int64_t i = 0; i < model->n_layers; i++) check(gpt_add_block(v->stack, model, i, v->out, &v->out, residual));
     check(qdr_stack_build(v->stack));
     if (v == &b->variants[COMPUTE]) leave_out(v->stack, 1);
     if (v == &b->variants[COMMUNICATION]) leave_out(v->stack, 0);
@@ -128,15 +115,13 @@ static void bind(bench *b)
     for (int i = 0; i < N_VARIANTS; i++) {
         qdr_stack_sizes sizes;
         check(qdr_stack_get_sizes(b->variants[i].stack, &sizes));
-        const size_t bytes[4] = {sizes.parameters, sizes.gradients, sizes.activations,
-                                 sizes.workspace};
+        const size_t bytes[4] = {sizes.parameters, sizes.gradients, sizes.activations, sizes.workspace};
         for (int k = 0; k < 4; k++) most[k] = bytes[k] > most[k] ? bytes[k] : most[k];
     }
     for (int k = 0; k < 4; k++) check(qdr_mem_alloc(b->ctx, most[k] + 64, &memory[k]));
     for (int i = 0; i < N_VARIANTS; i++)
-        check(qdr_stack_bind(
-            b->variants[i].stack,
-            &(qdr_stack_memory){QDR_OPTS_INIT, memory[0], memory[1], memory[2], memory[3]}));
+        check(qdr_stack_bind(b->variants[i].stack,
+                             &(qdr_stack_memory){QDR_OPTS_INIT, memory[0], memory[1], memory[2], memory[3]}));
     check(qdr_stack_init(b->variants[0].stack, 1, 0.02));
 }
 
@@ -145,8 +130,7 @@ static void fill(variant *v, qdr_edge edge, int gradient)
     qdr_owned owned;
     void *value;
     check(qdr_stack_edge_owned(v->stack, edge, &owned));
-    check(gradient ? qdr_stack_edge_gradient(v->stack, edge, &value)
-                   : qdr_stack_edge_value(v->stack, edge, &value));
+    check(gradient ? qdr_stack_edge_gradient(v->stack, edge, &value) : qdr_stack_edge_value(v->stack, edge, &value));
     for (int64_t i = 0; i < owned.n_rows * owned.n_cols; i++)
         ((float *)value)[i] = (float)(i * 7919 % 2003) / 1001.5f - 1;
 }
@@ -266,11 +250,9 @@ static double critical_path(bench *b)
 {
     const qdr_stack *stack = b->variants[ALL].stack;
     double *secs = allocate((size_t)b->n_tasks, sizeof *secs);
-    for (int i = 0; i < b->n_tasks; i++)
-        secs[i] = meter_median(&b->alone_secs[i * MAX_ROUNDS], b->set->n_rounds);
+    for (int i = 0; i < b->n_tasks; i++) secs[i] = meter_median(&b->alone_secs[i * MAX_ROUNDS], b->set->n_rounds);
     const double forward = walk(&stack->lists.forward, secs, 0);
-    const double path = walk(&stack->lists.backward[0], secs + stack->lists.forward.n_tasks,
-                             forward);
+    const double path = walk(&stack->lists.backward[0], secs + stack->lists.forward.n_tasks, forward);
     free(secs);
     return most_of_ranks(b, path);
 }
@@ -295,23 +277,20 @@ static void report(bench *b)
     const variant *v = b->variants, *all = &v[ALL];
     if (b->set->only_all) {
         if (qdr_context_rank(b->ctx) == 0)
-            printf("overlap %.1f ms, processors %.1f ms\n", 1e3 * middle(all->secs, n),
-                   1e3 * middle(all->cpu_secs, n));
+            printf("overlap %.1f ms, processors %.1f ms\n", 1e3 * middle(all->secs, n), 1e3 * middle(all->cpu_secs, n));
         return;
     }
     const double path_secs = critical_path(b);
     if (qdr_context_rank(b->ctx) != 0) return;
     const double compute = middle(v[COMPUTE].secs, n), wire = middle(v[COMMUNICATION].secs, n);
     const double best = middle(all->secs, n);
-    printf("compute %.1f ms, communication %.1f ms, critical path %.1f ms; %d rounds\n",
-           1e3 * compute, 1e3 * wire, 1e3 * path_secs, n);
-    printf("overlap %.1f ms: %.3f of the larger, %.3f of the critical path; gain %.3f\n",
-           1e3 * best, best / (compute > wire ? compute : wire), best / path_secs,
-           ratio(&v[NONE], all, n));
+    printf("compute %.1f ms, communication %.1f ms, critical path %.1f ms; %d rounds\n", 1e3 * compute, 1e3 * wire,
+           1e3 * path_secs, n);
+    printf("overlap %.1f ms: %.3f of the larger, %.3f of the critical path; gain %.3f\n", 1e3 * best,
+           best / (compute > wire ? compute : wire), best / path_secs, ratio(&v[NONE], all, n));
     for (int i = 0; i < N_VARIANTS; i++)
-        printf("  %-30s %9.1f ms  %.3f times the time with all overlaps; processors %9.1f ms\n",
-               v[i].name, 1e3 * middle(v[i].secs, n), ratio(&v[i], all, n),
-               1e3 * middle(v[i].cpu_secs, n));
+        printf("  %-30s %9.1f ms  %.3f times the time with all overlaps; processors %9.1f ms\n", v[i].name,
+               1e3 * middle(v[i].secs, n), ratio(&v[i], all, n), 1e3 * middle(v[i].cpu_secs, n));
 }
 
 static int run(qdr_context *ctx, void *user)
@@ -329,16 +308,13 @@ static int run(qdr_context *ctx, void *user)
         [NO_PANELS] = {"without panels", QDR_OVERLAP_ALL, 1, 0},
         [NO_PARTS] = {"without parts of the batch", QDR_OVERLAP_ALL, 0, 1},
         [NO_ROWS] = {"without rows and dX", QDR_OVERLAP_ALL & ~QDR_OVERLAP_ROWS, 0, 0},
-        [NO_GRADIENTS] = {"without dW and sum over d", QDR_OVERLAP_ALL & ~QDR_OVERLAP_GRADIENTS, 0,
-                          0},
+        [NO_GRADIENTS] = {"without dW and sum over d", QDR_OVERLAP_ALL & ~QDR_OVERLAP_GRADIENTS, 0, 0},
     };
     bench *b = allocate(1, sizeof *b);
     *b = (bench){.set = user, .ctx = ctx};
     const int *size = b->set->grid;
-    check(qdr_grid_create(
-        ctx,
-        &(qdr_grid_opts){QDR_OPTS_INIT, .x = size[0], .y = size[1], .z = size[2], .d = size[3]},
-        &b->grid));
+    check(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = size[0], .y = size[1], .z = size[2], .d = size[3]},
+                          &b->grid));
     for (int i = 0; i < N_VARIANTS; i++) {
         b->variants[i] = (variant){.name = kinds[i].name,
                                    .overlap = kinds[i].overlap,
@@ -361,18 +337,15 @@ static int run(qdr_context *ctx, void *user)
 
 int main(int argc, char **argv)
 {
-    settings set = {
-        .grid = {1, 1, 1, 1},
-        .model = {.n_layers = 4, .hidden = 512, .n_heads = 8, .context = 128, .n_sequences = 8},
-        .n_rounds = 5};
+    settings set = {.grid = {1, 1, 1, 1},
+                    .model = {.n_layers = 4, .hidden = 512, .n_heads = 8, .context = 128, .n_sequences = 8},
+                    .n_rounds = 5};
     int option, exit_code = 1;
     while ((option = getopt(argc, argv, "g:sl:h:a:c:b:p:q:f:n:o")) != -1) {
         const int64_t number = optarg ? strtoll(optarg, NULL, 10) : 0;
         switch (option) {
         case 'g':
-            if (sscanf(optarg, "%dx%dx%dx%d", &set.grid[0], &set.grid[1], &set.grid[2],
-                       &set.grid[3]) != 4)
-                return 2;
+            if (sscanf(optarg, "%dx%dx%dx%d", &set.grid[0], &set.grid[1], &set.grid[2], &set.grid[3]) != 4) return 2;
             break;
         case 's': set.model.layout = QDR_SCATTERED; break;
         case 'l': set.model.n_layers = number; break;
@@ -389,7 +362,6 @@ int main(int argc, char **argv)
         }
     }
     const qdr_context_opts opts = {QDR_OPTS_INIT, .n_threads = 1};
-    if (qdr_launch(0, &opts, run, &set, &exit_code) != QDR_OK)
-        fprintf(stderr, "overlap: %s\n", qdr_last_error());
+    if (qdr_launch(0, &opts, run, &set, &exit_code) != QDR_OK) fprintf(stderr, "overlap: %s\n", qdr_last_error());
     return exit_code;
 }

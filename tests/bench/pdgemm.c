@@ -11,17 +11,16 @@ void Cblacs_get(int context, int what, int *value);
 void Cblacs_gridinit(int *context, const char *order, int rows, int cols);
 void Cblacs_gridinfo(int context, int *rows, int *cols, int *row, int *col);
 int numroc_(const int *n, const int *block, const int *place, const int *first, const int *places);
-void descinit_(int *desc, const int *m, const int *n, const int *block_m, const int *block_n,
-               const int *first_row, const int *first_col, const int *context, const int *stride,
-               int *info);
-void psgemm_(const char *trans_a, const char *trans_b, const int *m, const int *n, const int *k,
-             const float *alpha, const float *a, const int *ia, const int *ja, const int *desc_a,
-             const float *b, const int *ib, const int *jb, const int *desc_b, const float *beta,
-             float *c, const int *ic, const int *jc, const int *desc_c);
-void pdgemm_(const char *trans_a, const char *trans_b, const int *m, const int *n, const int *k,
-             const double *alpha, const double *a, const int *ia, const int *ja, const int *desc_a,
-             const double *b, const int *ib, const int *jb, const int *desc_b, const double *beta,
-             double *c, const int *ic, const int *jc, const int *desc_c);
+void descinit_(int *desc, const int *m, const int *n, const int *block_m, const int *block_n, const int *first_row,
+               const int *first_col, const int *context, const int *stride, int *info);
+void psgemm_(const char *trans_a, const char *trans_b, const int *m, const int *n, const int *k, const float *alpha,
+             const float *a, const int *ia, const int *ja, const int *desc_a, const float *b, const int *ib,
+             const int *jb, const int *desc_b, const float *beta, float *c, const int *ic, const int *jc,
+             const int *desc_c);
+void pdgemm_(const char *trans_a, const char *trans_b, const int *m, const int *n, const int *k, const double *alpha,
+             const double *a, const int *ia, const int *ja, const int *desc_a, const double *b, const int *ib,
+             const int *jb, const int *desc_b, const double *beta, double *c, const int *ic, const int *jc,
+             const int *desc_c);
 
 typedef struct matrix {
     int desc[9];
@@ -51,18 +50,17 @@ static matrix make(const place *at, int m, int n, int block, size_t bytes_each)
     return made;
 }
 
-static void multiply(int m, int n, int k, int is_double, const matrix *a, const matrix *b,
-                     matrix *c)
+static void multiply(int m, int n, int k, int is_double, const matrix *a, const matrix *b, matrix *c)
 {
     const int one = 1;
     const float alpha = 1, beta = 0;
     const double wide_alpha = 1, wide_beta = 0;
     if (is_double)
-        pdgemm_("N", "T", &m, &n, &k, &wide_alpha, a->data, &one, &one, a->desc, b->data, &one,
-                &one, b->desc, &wide_beta, c->data, &one, &one, c->desc);
+        pdgemm_("N", "T", &m, &n, &k, &wide_alpha, a->data, &one, &one, a->desc, b->data, &one, &one, b->desc,
+                &wide_beta, c->data, &one, &one, c->desc);
     else
-        psgemm_("N", "T", &m, &n, &k, &alpha, a->data, &one, &one, a->desc, b->data, &one, &one,
-                b->desc, &beta, c->data, &one, &one, c->desc);
+        psgemm_("N", "T", &m, &n, &k, &alpha, a->data, &one, &one, a->desc, b->data, &one, &one, b->desc, &beta,
+                c->data, &one, &one, c->desc);
 }
 
 static void measure(const place *at, char **argv, int n_iterations)

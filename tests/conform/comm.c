@@ -16,14 +16,14 @@
 #include "quadrille/cuda.h"
 #include "quadrille/quadrille.h"
 
-#define CHECK(condition, ...)                                                                      \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: rank %d: %s: ", __FILE__, __LINE__, self.rank, #condition);    \
-            fprintf(stderr, __VA_ARGS__);                                                          \
-            fprintf(stderr, " (%s)\n", qdr_last_error());                                          \
-            return 1;                                                                              \
-        }                                                                                          \
+#define CHECK(condition, ...)                                                                                          \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            fprintf(stderr, "%s:%d: rank %d: %s: ", __FILE__, __LINE__, self.rank, #condition);                        \
+            fprintf(stderr, __VA_ARGS__);                                                                              \
+            fprintf(stderr, " (%s)\n", qdr_last_error());                                                              \
+            return 1;                                                                                                  \
+        }                                                                                                              \
     } while (0)
 #define OK(expression) CHECK((expression) == QDR_OK, "failed")
 
@@ -79,8 +79,7 @@ static void part(const trial *t, const member *self, int j, int64_t *begin, int6
     const qdri_coll *coll = &t->coll;
     int64_t end;
     if (coll->split_unit > 0 || coll->kind == QDR_ALL_REDUCE) {
-        qdri_split(coll->count, coll->split_unit ? coll->split_unit : 1, self->size, j, begin,
-                   &end);
+        qdri_split(coll->count, coll->split_unit ? coll->split_unit : 1, self->size, j, begin, &end);
         *n = end - *begin;
         return;
     }
@@ -109,8 +108,7 @@ static void draw_peers(trial *t, const member *self)
     }
     /* counts differ from sender to sender */
     t->coll.count = (int64_t)(draw(t->seed, 3, self->rank) % MAX_PART);
-    t->coll.recv_count = t->coll.peer2 < 0 ? 0
-                                           : (int64_t)(draw(t->seed, 3, t->coll.peer2) % MAX_PART);
+    t->coll.recv_count = t->coll.peer2 < 0 ? 0 : (int64_t)(draw(t->seed, 3, t->coll.peer2) % MAX_PART);
 }
 
 /* The library's memory for large buffers, if asked for; not on all ranks if the draw says so. */
@@ -189,8 +187,7 @@ static void trial_fill(trial *t, const member *self)
         coll->send = NULL;
         source = t->recv + (size_t)begin * bytes;
     }
-    if (t->in_place && coll->kind == QDR_REDUCE_SCATTER)
-        coll->recv = t->send + (size_t)begin * bytes;
+    if (t->in_place && coll->kind == QDR_REDUCE_SCATTER) coll->recv = t->send + (size_t)begin * bytes;
     fill(source, t->seed, coll->dtype, self->rank, 0, t->n_send);
 }
 
@@ -206,9 +203,7 @@ static int64_t expected_bytes(const trial *t, const member *self)
     case QDR_REDUCE_SCATTER: elems = t->n_send - n; break;
     case QDR_ALL_REDUCE: elems = t->n_send - n + others * n; break;
     case QDR_BROADCAST: elems = coll->peer == self->rank ? others * coll->count : 0; break;
-    case QDR_ALL_TO_ALL:
-        elems = t->n_send - (coll->counts ? coll->counts[self->rank] : coll->count);
-        break;
+    case QDR_ALL_TO_ALL: elems = t->n_send - (coll->counts ? coll->counts[self->rank] : coll->count); break;
     default: elems = coll->peer >= 0 && coll->peer != self->rank ? coll->count : 0;
     }
     return elems * (int64_t)qdr_dtype_bytes(coll->dtype);
@@ -221,9 +216,7 @@ static int64_t sent_begin(const trial *t, const member *self, int from)
     for (int j = 0; j < self->rank; j++) {
         const int64_t most = draw(t->seed, 1, 2) % 4 == 0 ? MAX_PART : 40;
         const uint64_t there = draw(t->seed, 100 + from, j);
-        begin += !t->coll.counts ? t->coll.count
-                 : there % 3     ? (int64_t)(there % (uint64_t)most)
-                                 : 0;
+        begin += !t->coll.counts ? t->coll.count : there % 3 ? (int64_t)(there % (uint64_t)most) : 0;
     }
     return begin;
 }
@@ -235,12 +228,11 @@ static int64_t trial_wrong(const trial *t, const member *self)
     const size_t bytes = qdr_dtype_bytes(coll->dtype);
     int64_t begin, n, at = 0;
     if (coll->kind == QDR_BROADCAST)
-        return first_wrong(coll->recv, t->seed, coll->dtype, coll->op, ranks, coll->peer, 0,
-                           coll->count);
+        return first_wrong(coll->recv, t->seed, coll->dtype, coll->op, ranks, coll->peer, 0, coll->count);
     if (coll->kind == QDR_SEND_RECV)
-        return coll->peer2 < 0 ? -1
-                               : first_wrong(coll->recv, t->seed, coll->dtype, coll->op, ranks,
-                                             coll->peer2, 0, coll->recv_count);
+        return coll->peer2 < 0
+                   ? -1
+                   : first_wrong(coll->recv, t->seed, coll->dtype, coll->op, ranks, coll->peer2, 0, coll->recv_count);
     if (coll->kind == QDR_ALL_REDUCE)
         return first_wrong(coll->recv, t->seed, coll->dtype, coll->op, ranks, -1, 0, coll->count);
     if (coll->kind == QDR_REDUCE_SCATTER) {
@@ -249,11 +241,10 @@ static int64_t trial_wrong(const trial *t, const member *self)
     }
     for (int j = 0; j < self->size; j++) {
         if (coll->kind == QDR_ALL_GATHER) part(t, self, j, &at, &n);
-        if (coll->kind == QDR_ALL_TO_ALL)
-            n = coll->recv_counts ? coll->recv_counts[j] : coll->count;
+        if (coll->kind == QDR_ALL_TO_ALL) n = coll->recv_counts ? coll->recv_counts[j] : coll->count;
         begin = coll->kind == QDR_ALL_TO_ALL ? sent_begin(t, self, j) : 0;
-        const int64_t wrong = first_wrong((char *)coll->recv + (size_t)at * bytes, t->seed,
-                                          coll->dtype, coll->op, ranks, j, begin, n);
+        const int64_t wrong = first_wrong((char *)coll->recv + (size_t)at * bytes, t->seed, coll->dtype, coll->op,
+                                          ranks, j, begin, n);
         if (wrong >= 0) return at + wrong;
         at += n;
     }
@@ -282,9 +273,9 @@ static int run_trial(const member self_, uint64_t seed, int reserve)
     OK(qdri_comm_launch(self.comm, &t.coll, self.stream));
     OK(qdr_stream_synchronize(self.stream));
     const int64_t wrong = trial_wrong(&t, &self);
-    CHECK(wrong < 0, "%s %s op %d, %s: element %lld is wrong, seed %llu",
-          qdr_coll_kind_name(t.coll.kind), qdr_dtype_name(t.coll.dtype), (int)t.coll.op,
-          t.in_place ? "in place" : "out of place", (long long)wrong, (unsigned long long)seed);
+    CHECK(wrong < 0, "%s %s op %d, %s: element %lld is wrong, seed %llu", qdr_coll_kind_name(t.coll.kind),
+          qdr_dtype_name(t.coll.dtype), (int)t.coll.op, t.in_place ? "in place" : "out of place", (long long)wrong,
+          (unsigned long long)seed);
     const qdr_traffic after = qdri_comm_traffic(self.comm, t.coll.kind);
     int64_t bytes = after.bytes_sent - before.bytes_sent, wanted = expected_bytes(&t, &self);
     if (qdri_comm_summed_first(self.comm, &t.coll) > 1 || t.coll.kind == QDR_BROADCAST) {
@@ -292,9 +283,8 @@ static int run_trial(const member self_, uint64_t seed, int reserve)
         bytes = sum_of_ranks(&self, bytes);
         wanted = sum_of_ranks(&self, wanted);
     }
-    CHECK(bytes == wanted, "%s sent %lld bytes, not %lld, seed %llu",
-          qdr_coll_kind_name(t.coll.kind), (long long)bytes, (long long)wanted,
-          (unsigned long long)seed);
+    CHECK(bytes == wanted, "%s sent %lld bytes, not %lld, seed %llu", qdr_coll_kind_name(t.coll.kind), (long long)bytes,
+          (long long)wanted, (unsigned long long)seed);
     CHECK(after.n_calls - before.n_calls == (self.size > 1), "calls counted");
     trial_free(&t);
     return 0;
@@ -303,10 +293,7 @@ static int run_trial(const member self_, uint64_t seed, int reserve)
 /* ---- the tests ---- */
 
 /* Fewer where processes outnumber the cores of most machines: each trial takes as long as many. */
-static int n_trials(const member *self, int n)
-{
-    return self->is_local || self->size < 8 ? n : n / 3;
-}
+static int n_trials(const member *self, int n) { return self->is_local || self->size < 8 ? n : n / 3; }
 
 static int test_random(member self)
 {
@@ -389,8 +376,7 @@ static int test_in_flight(member self)
     for (int i = 0; i < N; i++) {
         float *mine = data + i * ELEMS;
         fill(mine, self.seed + (uint64_t)i, QDR_F32, qdri_comm_rank(comms[i % 2]), 0, ELEMS);
-        const qdri_coll coll = {
-            .kind = QDR_ALL_REDUCE, .recv = mine, .count = i % 5 ? ELEMS : ELEMS / 100};
+        const qdri_coll coll = {.kind = QDR_ALL_REDUCE, .recv = mine, .count = i % 5 ? ELEMS : ELEMS / 100};
         OK(qdri_comm_launch(comms[i % 2], &coll, streams[i % 2]));
     }
     for (int c = 0; c < 2; c++) OK(qdr_stream_synchronize(streams[c]));
@@ -493,8 +479,7 @@ static int test_nan(member self)
             x[1] = 1;
             x[2] = 2;
             if (self.rank == from) memcpy(&x[1], &nan, sizeof nan);
-            const qdri_coll coll = {
-                .kind = QDR_ALL_REDUCE, .op = (qdr_reduce)op, .recv = x, .count = 3};
+            const qdri_coll coll = {.kind = QDR_ALL_REDUCE, .op = (qdr_reduce)op, .recv = x, .count = 3};
             OK(qdri_comm_launch(self.comm, &coll, self.stream));
             OK(qdr_stream_synchronize(self.stream));
             CHECK(x[1] != x[1], "NaN of rank %d is lost, op %d", from, op);
@@ -558,18 +543,16 @@ static int test_observer(member self)
 
 static int test_main(qdr_context *ctx, void *user)
 {
-    static int (*const tests[])(member) = {test_random,    test_large,          test_direct,
-                                           test_in_flight, test_split,          test_many_groups,
-                                           test_agree,     test_host_broadcast, test_nan,
-                                           test_arguments, test_observer};
+    static int (*const tests[])(member) = {test_random, test_large,       test_direct,  test_in_flight,
+                                           test_split,  test_many_groups, test_agree,   test_host_broadcast,
+                                           test_nan,    test_arguments,   test_observer};
     member self = *(const member *)user;
     self.ctx = ctx;
     self.comm = qdri_context_world(ctx);
     self.rank = qdr_context_rank(ctx);
     self.size = qdr_context_size(ctx);
     if (self.size > MAX_RANKS) return 1;
-    if (qdri_stream_create(qdri_context_dev(ctx), QDRI_STREAM_COMM, &self.stream) != QDR_OK)
-        return 1;
+    if (qdri_stream_create(qdri_context_dev(ctx), QDRI_STREAM_COMM, &self.stream) != QDR_OK) return 1;
     int failed = 0;
     for (size_t i = 0; i < sizeof tests / sizeof *tests && !failed; i++) failed = tests[i](self);
     qdri_stream_destroy(&self.stream);
@@ -591,8 +574,7 @@ int main(int argc, char **argv)
         argv++;
     }
 #endif
-    member start = {.seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 20240607,
-                    .is_local = n_local > 0};
+    member start = {.seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 20240607, .is_local = n_local > 0};
     const qdr_status status = qdr_launch(n_local, NULL, test_main, &start, &exit_code);
     if (status != QDR_OK) fprintf(stderr, "conform_comm: %s\n", qdr_last_error());
     if (exit_code) fprintf(stderr, "conform_comm: seed %llu\n", (unsigned long long)start.seed);

@@ -16,10 +16,7 @@ static uint64_t hash(uint64_t x)
     return x ^ (x >> 31);
 }
 
-static uint64_t draw(uint64_t seed, int64_t a, int64_t b)
-{
-    return hash(hash(seed ^ hash((uint64_t)a)) ^ (uint64_t)b);
-}
+static uint64_t draw(uint64_t seed, int64_t a, int64_t b) { return hash(hash(seed ^ hash((uint64_t)a)) ^ (uint64_t)b); }
 
 typedef union element {
     float f32;
@@ -34,8 +31,7 @@ typedef union element {
 static element value(uint64_t seed, qdr_dtype dtype, int rank, int64_t i)
 {
     const uint64_t bits = draw(seed, rank, i);
-    const double x = (double)(int64_t)bits * 0x1p-63 *
-                     (double)(1 << (bits & (dtype == QDR_F16 ? 7 : 15)));
+    const double x = (double)(int64_t)bits * 0x1p-63 * (double)(1 << (bits & (dtype == QDR_F16 ? 7 : 15)));
     element e;
     memset(&e, 0, sizeof e);
     switch (dtype) {
@@ -62,8 +58,7 @@ static element combined(qdr_dtype dtype, qdr_reduce op, const element *of, int n
         if (dtype == QDR_F64) sum.f64 = PICK(op, sum.f64, e.f64);
         if (is_narrow(dtype)) wide = PICK(op, wide, (float)narrow_value(dtype, e.narrow));
         if (dtype == QDR_I32)
-            sum.i32 = op == QDR_SUM ? (int32_t)((uint32_t)sum.i32 + (uint32_t)e.i32)
-                                    : PICK(op, sum.i32, e.i32);
+            sum.i32 = op == QDR_SUM ? (int32_t)((uint32_t)sum.i32 + (uint32_t)e.i32) : PICK(op, sum.i32, e.i32);
     }
     if (is_narrow(dtype)) sum.narrow = narrow_bits(dtype, (double)wide);
     return sum;
@@ -79,8 +74,7 @@ static element reduced(uint64_t seed, qdr_dtype dtype, qdr_reduce op, summed ran
     element each[64], groups[64] = {{0}};
     const int n_groups = ranks.size / ranks.together;
     for (int rank = 0; rank < ranks.size; rank++) each[rank] = value(seed, dtype, rank, i);
-    for (int k = 0; k < n_groups; k++)
-        groups[k] = combined(dtype, op, each + k * ranks.together, ranks.together);
+    for (int k = 0; k < n_groups; k++) groups[k] = combined(dtype, op, each + k * ranks.together, ranks.together);
     return combined(dtype, op, groups, n_groups);
 }
 
@@ -93,15 +87,13 @@ static void fill(void *to, uint64_t seed, qdr_dtype dtype, int rank, int64_t fir
     }
 }
 
-/* Index of the first element that differs from what rank `from` brought (from < 0: from the
- * reduction), or -1. */
-static int64_t first_wrong(const void *got, uint64_t seed, qdr_dtype dtype, qdr_reduce op,
-                           summed ranks, int from, int64_t first, int64_t n)
+/* Index of the first element that differs from what rank `from` brought (from < 0: from the reduction), or -1. */
+static int64_t first_wrong(const void *got, uint64_t seed, qdr_dtype dtype, qdr_reduce op, summed ranks, int from,
+                           int64_t first, int64_t n)
 {
     const size_t bytes = qdr_dtype_bytes(dtype);
     for (int64_t i = 0; i < n; i++) {
-        const element e = from < 0 ? reduced(seed, dtype, op, ranks, first + i)
-                                   : value(seed, dtype, from, first + i);
+        const element e = from < 0 ? reduced(seed, dtype, op, ranks, first + i) : value(seed, dtype, from, first + i);
         if (memcmp((const char *)got + (size_t)i * bytes, &e, bytes) != 0) return i;
     }
     return -1;

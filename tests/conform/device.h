@@ -32,14 +32,14 @@ static qdr_stream *stream;
 static uint64_t seed;
 
 /* Runs all tests with each set of kernels that this machine has. */
-#define RUN_EACH_SET(tests)                                                                        \
-    int n_failed = 0;                                                                              \
-    if (on_cuda()) return cmocka_run_group_tests(tests, device_open, device_close);                \
-    for (int level = 0; level < QDRI_N_KERNEL_SETS; level++) {                                     \
-        if (!qdri_cpu_kernels_limit(level)) continue;                                              \
-        print_message("kernel set %d\n", level);                                                   \
-        n_failed += cmocka_run_group_tests(tests, device_open, device_close);                      \
-    }                                                                                              \
+#define RUN_EACH_SET(tests)                                                                                            \
+    int n_failed = 0;                                                                                                  \
+    if (on_cuda()) return cmocka_run_group_tests(tests, device_open, device_close);                                    \
+    for (int level = 0; level < QDRI_N_KERNEL_SETS; level++) {                                                         \
+        if (!qdri_cpu_kernels_limit(level)) continue;                                                                  \
+        print_message("kernel set %d\n", level);                                                                       \
+        n_failed += cmocka_run_group_tests(tests, device_open, device_close);                                          \
+    }                                                                                                                  \
     return n_failed
 
 static inline int on_cuda(void)
@@ -129,10 +129,7 @@ static inline void set(array *a, int64_t i, double value)
 
 /* In front of an array: an element, so that it is on no particular boundary; QDR_TEST_ALIGNED=1: 64
  * bytes, for what is done only with aligned arrays. */
-static inline size_t front_bytes(qdr_dtype dtype)
-{
-    return getenv("QDR_TEST_ALIGNED") ? 64 : qdr_dtype_bytes(dtype);
-}
+static inline size_t front_bytes(qdr_dtype dtype) { return getenv("QDR_TEST_ALIGNED") ? 64 : qdr_dtype_bytes(dtype); }
 
 /* Filled with NaN. */
 static inline array make(qdr_dtype dtype, int64_t n)
@@ -174,16 +171,13 @@ static inline int32_t *make_tokens(int64_t n, int64_t low, int64_t high)
     return tokens;
 }
 
-/* Element i of `a` is `want`, up to `bound` and, if stored in a narrower type than computed in, one
- * more rounding. */
+/* Element i of `a` is `want`, up to `bound` and, if stored in a narrower type than computed in, one more rounding. */
 static inline void check_near(const array *a, int64_t i, ref want, ref bound, const char *what)
 {
     const ref got = get(a, i);
     const ref error = fabsl(got - want);
     const int rounded = is_narrow(a->dtype);
-    const ref least = a->dtype == QDR_F64   ? 0x1p-1022L
-                      : a->dtype == QDR_F16 ? (ref)narrow_least(QDR_F16)
-                                            : 0x1p-126L;
+    const ref least = a->dtype == QDR_F64 ? 0x1p-1022L : a->dtype == QDR_F16 ? (ref)narrow_least(QDR_F16) : 0x1p-126L;
     const ref storing = rounded ? roundoff(a->dtype) * (fabsl(want) + bound) : 0;
     if (error <= bound + storing + least) return;
     print_error("%s %s: element %lld is %.17Lg, not %.17Lg: off by %.3Lg, allowed %.3Lg\n", what,

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Causal attention in every type against a long double reference; the gradient also by finite
- * differences. */
+/* Causal attention in every type against a long double reference; the gradient also by finite differences. */
 #include "device.h"
 
 typedef struct attention {
@@ -10,8 +9,8 @@ typedef struct attention {
     void *work;
 } attention;
 
-static attention attention_make(qdr_dtype dtype, int64_t n_sequences, int64_t context,
-                                int64_t n_heads, int64_t n_kv_heads, int64_t head_size)
+static attention attention_make(qdr_dtype dtype, int64_t n_sequences, int64_t context, int64_t n_heads,
+                                int64_t n_kv_heads, int64_t head_size)
 {
     attention a = {.k = {.kind = QDRI_K_ATTENTION_FORWARD, .dtype = dtype}};
     const int64_t n_rows = n_sequences * context;
@@ -22,11 +21,8 @@ static attention attention_make(qdr_dtype dtype, int64_t n_sequences, int64_t co
     a.dy = make_random(dtype, n_rows * a.out_width, 1);
     a.saved = make(sum_type(dtype), n_rows * n_heads);
     a.dqkv = make(dtype, n_rows * a.width);
-    const qdr_attention sizes = {.n_rows = n_rows,
-                                 .context = context,
-                                 .n_heads = n_heads,
-                                 .head_size = head_size,
-                                 .dtype = dtype};
+    const qdr_attention sizes = {
+        .n_rows = n_rows, .context = context, .n_heads = n_heads, .head_size = head_size, .dtype = dtype};
     a.work = memory_new(qdri_attention_work_bytes(&sizes));
     memset(a.work, 0xff, qdri_attention_work_bytes(&sizes)); /* NaN */
     a.k.u.attention.n_rows = n_rows;
@@ -77,10 +73,7 @@ static head head_of(const attention *a, int64_t sequence, int64_t index)
                   index * size};
 }
 
-static ref in(const head *h, int64_t row, int64_t col)
-{
-    return get(&h->a->qkv, (h->row + row) * h->a->width + col);
-}
+static ref in(const head *h, int64_t row, int64_t col) { return get(&h->a->qkv, (h->row + row) * h->a->width + col); }
 
 static ref out_gradient(const head *h, int64_t row, int64_t col)
 {
@@ -123,8 +116,8 @@ static probabilities probabilities_of(const head *h, int64_t row)
     }
     for (int64_t c = 0; c <= row; c++) result.p[c] /= sum;
     result.log_sum = logl(sum);
-    result.relative = 4 * gamma_of(h->a->k.dtype, size + 4) * most_size +
-                      gamma_of(h->a->k.dtype, row + 16) + of_narrow_weights(h->a->k.dtype);
+    result.relative = 4 * gamma_of(h->a->k.dtype, size + 4) * most_size + gamma_of(h->a->k.dtype, row + 16) +
+                      of_narrow_weights(h->a->k.dtype);
     return result;
 }
 
@@ -142,12 +135,9 @@ static void check_forward(const head *h)
             check_near(&h->a->y, (h->row + r) * h->a->out_width + h->o + i, want,
                        total * (p.relative + gamma_of(dtype, r + 2)), "attention");
         }
-        const int64_t at = h->row * h->a->k.u.attention.n_heads +
-                           h->index * h->a->k.u.attention.context + r;
+        const int64_t at = h->row * h->a->k.u.attention.n_heads + h->index * h->a->k.u.attention.context + r;
         check_near(&h->a->saved, at, p.log_sum,
-                   p.relative - of_narrow_weights(dtype) +
-                       gamma_of(dtype, 2) * (1 + fabsl(p.log_sum)),
-                   "log-sum-exp");
+                   p.relative - of_narrow_weights(dtype) + gamma_of(dtype, 2) * (1 + fabsl(p.log_sum)), "log-sum-exp");
     }
 }
 
@@ -157,8 +147,7 @@ typedef struct gradients {
     ref *value, *bound; /* [context, width of qkv] */
 } gradients;
 
-static void gradients_add(gradients *g, const head *h, int64_t row, int64_t col, ref value,
-                          ref size)
+static void gradients_add(gradients *g, const head *h, int64_t row, int64_t col, ref value, ref size)
 {
     const int64_t at = row * h->a->width + col;
     g->value[at] += value;
@@ -193,8 +182,7 @@ static void row_gradients(gradients *g, const head *h, int64_t r)
             const ref d_o = out_gradient(h, r, i);
             gradients_add(g, h, r, h->q + i, ds * k, off * fabsl(k));
             gradients_add(g, h, c, h->k + i, ds * q, off * fabsl(q));
-            gradients_add(g, h, c, h->v + i, p.p[c] * d_o,
-                          p.p[c] * fabsl(d_o) * (p.relative + sums * 4));
+            gradients_add(g, h, c, h->v + i, p.p[c] * d_o, p.p[c] * fabsl(d_o) * (p.relative + sums * 4));
         }
     }
 }
@@ -203,8 +191,7 @@ static void check_backward(const attention *a, int64_t sequence)
 {
     const int64_t context = a->k.u.attention.context;
     const size_t n = (size_t)(context * a->width);
-    gradients g = {a->k.u.attention.head_size, context, test_calloc(n, sizeof(ref)),
-                   test_calloc(n, sizeof(ref))};
+    gradients g = {a->k.u.attention.head_size, context, test_calloc(n, sizeof(ref)), test_calloc(n, sizeof(ref))};
     for (int64_t i = 0; i < a->k.u.attention.n_heads; i++) {
         const head h = head_of(a, sequence, i);
         for (int64_t r = 0; r < context; r++) row_gradients(&g, &h, r);
@@ -216,12 +203,10 @@ static void check_backward(const attention *a, int64_t sequence)
     test_free(g.bound);
 }
 
-static void run_shape(int64_t n_sequences, int64_t context, int64_t n_heads, int64_t n_kv_heads,
-                      int64_t head_size)
+static void run_shape(int64_t n_sequences, int64_t context, int64_t n_heads, int64_t n_kv_heads, int64_t head_size)
 {
     for (int t = 0; t < N_TYPES; t++) {
-        attention a = attention_make(float_types[t], n_sequences, context, n_heads, n_kv_heads,
-                                     head_size);
+        attention a = attention_make(float_types[t], n_sequences, context, n_heads, n_kv_heads, head_size);
         attention_run(&a, QDRI_K_ATTENTION_FORWARD);
         for (int64_t s = 0; s < n_sequences; s++) {
             for (int64_t i = 0; i < n_heads; i++) {

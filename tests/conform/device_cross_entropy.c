@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernels of cross-entropy on the parts of a vocabulary, in every type; the gradient also by
- * finite differences. */
+/* The kernels of cross-entropy on the parts of a vocabulary, in every type; the gradient also by finite differences. */
 #include "device.h"
 
 /* One part [begin, begin + n_cols) of the vocabulary, with all arrays of its rows. */
@@ -84,8 +83,7 @@ static void check_sums(const part *p)
         }
         const ref at_target = column < 0 ? 0 : get(&p->logits, r * n + column) - most;
         check_near(&p->sums, 2 * r, sum, bound, "sum of exp");
-        check_near(&p->sums, 2 * r + 1, at_target, gamma_of(p->k.dtype, 1) * fabsl(at_target),
-                   "target");
+        check_near(&p->sums, 2 * r + 1, at_target, gamma_of(p->k.dtype, 1) * fabsl(at_target), "target");
     }
 }
 
@@ -118,8 +116,8 @@ static void check_dlogits(const part *p, const array *logits)
             const ref share = p->targets[r] < 0 ? 0 : expl(d - log_sum);
             const ref want = 0.125L * (share - (target_column(p, r) == c));
             const int64_t n_roundings = 8 + (int64_t)(2 * (fabsl(d) + fabsl(log_sum)));
-            check_near(&p->dlogits, r * n + c, want,
-                       gamma_of(p->k.dtype, n_roundings) * (share + fabsl(want)), "dlogits");
+            check_near(&p->dlogits, r * n + c, want, gamma_of(p->k.dtype, n_roundings) * (share + fabsl(want)),
+                       "dlogits");
         }
     }
 }
@@ -130,8 +128,7 @@ static void parts_of_odd_sizes(void **state)
     for (int t = 0; t < N_TYPES * N_SIZES; t++) {
         const int64_t n_cols = odd_sizes[t / N_TYPES];
         const int64_t n_rows = odd_sizes[test_between(&seed, 0, N_SIZES - 1)];
-        part p = part_make(float_types[t % N_TYPES], n_rows, n_cols, test_between(&seed, 0, 9),
-                           t % 2 ? 3 : 30);
+        part p = part_make(float_types[t % N_TYPES], n_rows, n_cols, test_between(&seed, 0, 9), t % 2 ? 3 : 30);
         part_run(&p, QDRI_K_CE_MAX);
         check_maxima(&p);
         if (n_cols == 0) { /* another part has the maximum */
@@ -149,15 +146,13 @@ static void parts_of_odd_sizes(void **state)
         array logits = copy_of(&p.logits); /* and in place */
         p.k.u.ce.dlogits = p.logits.data;
         part_run(&p, QDRI_K_CE_BACKWARD);
-        assert_memory_equal(p.logits.data, p.dlogits.data,
-                            (size_t)logits.n * qdr_dtype_bytes(logits.dtype));
+        assert_memory_equal(p.logits.data, p.dlogits.data, (size_t)logits.n * qdr_dtype_bytes(logits.dtype));
         drop(&logits);
         part_drop(&p);
     }
 }
 
-/* Logits that would overflow an exp without the maximum; -Inf is a probability of 0; NaN shows in
- * the loss. */
+/* Logits that would overflow an exp without the maximum; -Inf is a probability of 0; NaN shows in the loss. */
 static void extreme_logits(void **state)
 {
     (void)state;

@@ -39,8 +39,7 @@ static void sums_of_mixed_types(void **state)
 static ref as_stored(qdr_dtype dtype, float single, double wide)
 {
     if (dtype == QDR_F64) return (ref)wide;
-    return is_narrow(dtype) ? (ref)narrow_value(dtype, narrow_bits(dtype, (double)single))
-                            : (ref)single;
+    return is_narrow(dtype) ? (ref)narrow_value(dtype, narrow_bits(dtype, (double)single)) : (ref)single;
 }
 
 /* In the order of the parts, in the accumulation type, rounded once. */
@@ -76,10 +75,9 @@ static void parts_are_summed_in_order(void **state)
  * survive. Among the numbers are middles, those around F16's largest and its smallest. */
 static void casts_round_once(void **state)
 {
-    static const double special[] = {NAN,        INFINITY,    -INFINITY,   -0.0,        1.00390625,
-                                     1.01171875, 1 + 0x1p-11, 1 + 0x3p-11, 3.4e38,      65519,
-                                     65520,      -65504,      0x1p-25,     0x1.004p-25, -0x3p-25,
-                                     0x1p-14,    0x1.ffep-15, 0x1.ff8p-15};
+    static const double special[] = {NAN,         INFINITY,    -INFINITY, -0.0,    1.00390625,  1.01171875,
+                                     1 + 0x1p-11, 1 + 0x3p-11, 3.4e38,    65519,   65520,       -65504,
+                                     0x1p-25,     0x1.004p-25, -0x3p-25,  0x1p-14, 0x1.ffep-15, 0x1.ff8p-15};
     enum { N_SPECIAL = sizeof special / sizeof special[0] };
     (void)state;
     for (int t = 0; t < N_TYPES * N_TYPES * N_SIZES; t++) {
@@ -104,10 +102,7 @@ static void casts_round_once(void **state)
     }
 }
 
-static ref gelu_z(ref x)
-{
-    return 1.5957691216057307117597842397375L * (x + 0.044715L * x * x * x);
-}
+static ref gelu_z(ref x) { return 1.5957691216057307117597842397375L * (x + 0.044715L * x * x * x); }
 
 /* z is computed with a relative error below 5u, exp(-z) within 4u, the quotient within 2u. */
 static void gelu_forward_is_near(void **state)
@@ -162,8 +157,7 @@ static void gelu_backward_is_near(void **state)
             const ref old = t % 2 ? get(&before, i) : 0;
             const int64_t n_roundings = 20 + (int64_t)(12 * fabsl(gelu_z(x)));
             const ref size = fabsl(get(&b, i)) * (s + fabsl(second)) + fabsl(old);
-            check_near(&y, i, old + get(&b, i) * gelu_slope(x),
-                       gamma_of(k.dtype, n_roundings) * size, "gelu'");
+            check_near(&y, i, old + get(&b, i) * gelu_slope(x), gamma_of(k.dtype, n_roundings) * size, "gelu'");
         }
         drop(&a);
         drop(&b);
@@ -259,8 +253,8 @@ static void bias_and_positions(void **state)
     for (int t = 0; t < N_TYPES * N_SIZES; t++) {
         const int64_t n_rows = odd_sizes[test_between(&seed, 0, N_SIZES - 1)];
         run_rows(float_types[t % N_TYPES], n_rows, odd_sizes[t / N_TYPES], 0, 0);
-        run_rows(float_types[t % N_TYPES], n_rows, odd_sizes[t / N_TYPES],
-                 test_between(&seed, 1, 20), test_between(&seed, 0, 50));
+        run_rows(float_types[t % N_TYPES], n_rows, odd_sizes[t / N_TYPES], test_between(&seed, 1, 20),
+                 test_between(&seed, 0, 50));
     }
 }
 
@@ -317,8 +311,8 @@ static void embedding_looks_up_and_sums(void **state)
     (void)state;
     for (int t = 0; t < N_TYPES * N_SIZES; t++) {
         const int64_t begin = test_between(&seed, 0, 5);
-        run_embed(float_types[t % N_TYPES], odd_sizes[test_between(&seed, 0, N_SIZES - 1)],
-                  odd_sizes[t / N_TYPES], begin, begin + test_between(&seed, 0, 7));
+        run_embed(float_types[t % N_TYPES], odd_sizes[test_between(&seed, 0, N_SIZES - 1)], odd_sizes[t / N_TYPES],
+                  begin, begin + test_between(&seed, 0, 7));
     }
 }
 

@@ -37,8 +37,7 @@ static void middles_go_to_the_even_one(void **state)
     (void)state;
     for (int i = 0; i < 2; i++)
         for (int code = 0; code < 0x7f; code++) {
-            const double low = fp8_value(roundings[i], code),
-                         high = fp8_value(roundings[i], code + 1);
+            const double low = fp8_value(roundings[i], code), high = fp8_value(roundings[i], code + 1);
             const float middle = (float)(0.5 * (low + high));
             if (!isfinite(high)) continue;
             check_nearest(roundings[i], middle);
@@ -50,18 +49,14 @@ static void middles_go_to_the_even_one(void **state)
 
 static void numbers_go_to_the_nearest(void **state)
 {
-    static const float ends[] = {0.0f,     -0.0f,    448.0f,    449.0f, 464.0f, 480.0f,
-                                 57344.0f, 61440.0f, 65536.0f,  3e38f,  -3e38f, 1e-45f,
-                                 1e-30f,   INFINITY, -INFINITY, NAN};
+    static const float ends[] = {0.0f,     -0.0f, 448.0f, 449.0f, 464.0f, 480.0f,   57344.0f,  61440.0f,
+                                 65536.0f, 3e38f, -3e38f, 1e-45f, 1e-30f, INFINITY, -INFINITY, NAN};
     (void)state;
     for (int i = 0; i < 2; i++) {
-        for (size_t j = 0; j < sizeof ends / sizeof *ends; j++)
-            check_nearest(roundings[i], ends[j]);
+        for (size_t j = 0; j < sizeof ends / sizeof *ends; j++) check_nearest(roundings[i], ends[j]);
         for (int j = 0; j < 20000; j++)
-            check_nearest(roundings[i],
-                          (float)ldexp(uniform(-1, 1), (int)test_between(&seed, -20, 18)));
-        for (int j = 0; j < 2000; j++)
-            check_nearest(roundings[i], qdri_float_of_bits((uint32_t)test_random(&seed)));
+            check_nearest(roundings[i], (float)ldexp(uniform(-1, 1), (int)test_between(&seed, -20, 18)));
+        for (int j = 0; j < 2000; j++) check_nearest(roundings[i], qdri_float_of_bits((uint32_t)test_random(&seed)));
     }
 }
 
@@ -79,15 +74,14 @@ static void scales_bring_the_largest_in(void **state)
 
 /* ---- products ---- */
 
-#define SKIP_OLD_GPU()                                                                             \
-    do {                                                                                           \
-        if (qdri_dev_check_rounding(device) != QDR_OK) skip();                                     \
+#define SKIP_OLD_GPU()                                                                                                 \
+    do {                                                                                                               \
+        if (qdri_dev_check_rounding(device) != QDR_OK) skip();                                                         \
     } while (0)
 
 typedef struct fp8_case {
     int64_t m, n, k;
-    int trans_a, trans_b, a_exponent, b_exponent,
-        is_even; /* even: rows of C in units of 16 bytes */
+    int trans_a, trans_b, a_exponent, b_exponent, is_even; /* even: rows of C in units of 16 bytes */
     double alpha, beta;
     qdr_dtype dtype, c_dtype;
     qdri_rounding round_a, round_b;
@@ -134,8 +128,7 @@ static void round_factor(factor *f)
         }
 }
 
-/* Of op(A)[m,k] or op(B)[k,n]. Numbers of many sizes, as those of gradients; the gaps between rows
- * are NaN. */
+/* Of op(A)[m,k] or op(B)[k,n]. Numbers of many sizes, as those of gradients; the gaps between rows are NaN. */
 static factor make_factor(qdr_dtype dtype, int64_t n_rows, int64_t n_cols, int trans, int exponent,
                           qdri_rounding rounding)
 {
@@ -148,8 +141,7 @@ static factor make_factor(qdr_dtype dtype, int64_t n_rows, int64_t n_cols, int t
     f.stored = p.data;
     for (int64_t r = 0; r < f.n_rows; r++)
         for (int64_t c = 0; c < f.n_cols; c++)
-            set(&f.stored, r * f.stride + c,
-                ldexp(uniform(-1, 1), exponent - (int)test_between(&seed, 0, 20)));
+            set(&f.stored, r * f.stride + c, ldexp(uniform(-1, 1), exponent - (int)test_between(&seed, 0, 20)));
     round_factor(&f);
     return f;
 }
@@ -181,8 +173,8 @@ static ref hardware_error(void)
 
 /* The rounded factors' product, up to roundings of its sum; and that of those that were given, up
  * to what their rounding may do. */
-static void check_element(const qdri_gemm *g, const factor *a, const factor *b, ref old,
-                          const array *c, int64_t i, int64_t j)
+static void check_element(const qdri_gemm *g, const factor *a, const factor *b, ref old, const array *c, int64_t i,
+                          int64_t j)
 {
     ref sum = 0, size = 0, exact = 0, moved = 0;
     for (int64_t l = 0; l < g->k; l++) {
@@ -195,9 +187,8 @@ static void check_element(const qdri_gemm *g, const factor *a, const factor *b, 
         exact += x0 * y0;
         moved += fabsl(x0) * dy + dx * fabsl(y0) + dx * dy;
     }
-    const ref alpha = (ref)g->alpha,
-              bound = (gamma_of(g->dtype, g->k + 3) + hardware_error()) * fabsl(alpha) * size +
-                      gamma_of(g->dtype, g->k + 3) * fabsl(old);
+    const ref alpha = (ref)g->alpha, bound = (gamma_of(g->dtype, g->k + 3) + hardware_error()) * fabsl(alpha) * size +
+                                             gamma_of(g->dtype, g->k + 3) * fabsl(old);
     check_near(c, i * g->ldc + j, alpha * sum + old, bound, "rounded product");
     check_near(c, i * g->ldc + j, alpha * exact + old, bound + fabsl(alpha) * moved, "product");
 }
@@ -274,8 +265,7 @@ static void products_of_odd_sizes(void **state)
     SKIP_OLD_GPU();
     for (int round = 0; round < 60; round++)
         for (int kind = 0; kind < N_KINDS; kind++)
-            run_kind(kind, odd_sizes[test_between(&seed, 0, 11)],
-                     odd_sizes[test_between(&seed, 0, 11)],
+            run_kind(kind, odd_sizes[test_between(&seed, 0, 11)], odd_sizes[test_between(&seed, 0, 11)],
                      odd_sizes[test_between(&seed, 0, N_SIZES - 1)], 0);
 }
 
@@ -468,19 +458,13 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest old[] = {cmocka_unit_test(old_gpus_refuse)};
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(codes_stay_what_they_are),
-        cmocka_unit_test(middles_go_to_the_even_one),
-        cmocka_unit_test(numbers_go_to_the_nearest),
-        cmocka_unit_test(scales_bring_the_largest_in),
-        cmocka_unit_test(products_of_odd_sizes),
-        cmocka_unit_test(products_of_even_sizes),
-        cmocka_unit_test(products_of_several_panels),
-        cmocka_unit_test(products_of_huge_and_tiny_factors),
-        cmocka_unit_test(products_hide_nothing),
-        cmocka_unit_test(recorded_products_last),
+        cmocka_unit_test(codes_stay_what_they_are),   cmocka_unit_test(middles_go_to_the_even_one),
+        cmocka_unit_test(numbers_go_to_the_nearest),  cmocka_unit_test(scales_bring_the_largest_in),
+        cmocka_unit_test(products_of_odd_sizes),      cmocka_unit_test(products_of_even_sizes),
+        cmocka_unit_test(products_of_several_panels), cmocka_unit_test(products_of_huge_and_tiny_factors),
+        cmocka_unit_test(products_hide_nothing),      cmocka_unit_test(recorded_products_last),
         cmocka_unit_test(bad_products_are_refused),
     };
-    if (argc > 1 && strcmp(argv[1], "old") == 0)
-        return cmocka_run_group_tests(old, device_open, device_close);
+    if (argc > 1 && strcmp(argv[1], "old") == 0) return cmocka_run_group_tests(old, device_open, device_close);
     return cmocka_run_group_tests(tests, device_open, device_close);
 }

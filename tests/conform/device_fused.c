@@ -21,10 +21,7 @@ static array make_at(qdr_dtype dtype, int64_t n, int is_random)
     return is_random ? make_random(dtype, n + 32, 1.5) : make(dtype, n + 32);
 }
 
-static int64_t first_of(const array *a, int shift)
-{
-    return (int64_t)(16 / qdr_dtype_bytes(a->dtype)) - 1 + shift;
-}
+static int64_t first_of(const array *a, int shift) { return (int64_t)(16 / qdr_dtype_bytes(a->dtype)) - 1 + shift; }
 
 static void *begin_of(const array *a, int shift)
 {
@@ -37,8 +34,7 @@ static fused_case make_case(qdr_dtype dtype, int parts)
     qdri_gemm *g = &t.g;
     g->dtype = g->c_dtype = dtype;
     g->m = odd_sizes[test_between(&seed, 0, N_SIZES - 1)];
-    g->n = test_between(&seed, 0, 2) ? 8 * test_between(&seed, 1, 9)
-                                     : odd_sizes[test_between(&seed, 0, N_SIZES - 1)];
+    g->n = test_between(&seed, 0, 2) ? 8 * test_between(&seed, 1, 9) : odd_sizes[test_between(&seed, 0, N_SIZES - 1)];
     g->k = odd_sizes[test_between(&seed, 0, N_SIZES - 1)];
     g->trans_a = (int)test_between(&seed, 0, 1);
     g->trans_b = (int)test_between(&seed, 0, 1);
@@ -125,14 +121,13 @@ static void check_case(const fused_case *t, int in_steps, const char *what)
         const ref x = t->parts & GELU_OF ? get(&t->gelu_of, first_of(&t->gelu_of, 0) + i) : 0;
         if (t->parts & GELU_OF) {
             const ref slope = gelu_slope(x), off = slope_bound(g->dtype, x);
-            check_near(&t->c, first_of(&t->c, 0) + i, sum * slope,
-                       stored * (fabsl(slope) + off) + fabsl(sum) * off, what);
+            check_near(&t->c, first_of(&t->c, 0) + i, sum * slope, stored * (fabsl(slope) + off) + fabsl(sum) * off,
+                       what);
             continue;
         }
         check_near(&t->c, first_of(&t->c, 0) + i, sum, t->parts & GELU ? error : stored, what);
         if (t->parts & GELU)
-            check_near(&t->gelu, first_of(&t->gelu, 0) + i, gelu(sum),
-                       gelu_bound(g->dtype, sum, stored), what);
+            check_near(&t->gelu, first_of(&t->gelu, 0) + i, gelu(sum), gelu_bound(g->dtype, sum, stored), what);
     }
 }
 
@@ -166,8 +161,7 @@ static void run_in_steps(const fused_case *t)
         run(&add);
     }
     if (!(t->parts & (GELU | GELU_OF))) return;
-    qdri_kernel last = {.kind = t->parts & GELU ? QDRI_K_GELU_FORWARD : QDRI_K_GELU_BACKWARD,
-                        .dtype = g->dtype};
+    qdri_kernel last = {.kind = t->parts & GELU ? QDRI_K_GELU_FORWARD : QDRI_K_GELU_BACKWARD, .dtype = g->dtype};
     last.u.binary.n = g->m * g->n;
     last.u.binary.a = t->parts & GELU ? g->c : g->gelu_of;
     last.u.binary.b = g->c;

@@ -15,8 +15,7 @@ typedef struct gemm_case {
 static int64_t stride_of(int64_t n_cols) { return n_cols + test_between(&seed, 0, 3); }
 
 /* |error| ≤ γ(k + 2)·(|alpha|·Σ|a·b| + |beta·c|): k products summed in any order, scaled, added. */
-static void check_product(const qdri_gemm *g, const array *a, const array *b, const array *before,
-                          const array *c)
+static void check_product(const qdri_gemm *g, const array *a, const array *b, const array *before, const array *c)
 {
     for (int64_t i = 0; i < g->m; i++) {
         for (int64_t j = 0; j < g->n; j++) {
@@ -29,8 +28,7 @@ static void check_product(const qdri_gemm *g, const array *a, const array *b, co
                 size += fabsl(x * y);
             }
             const ref old = g->beta == 0 ? 0 : (ref)g->beta * get(before, i * g->ldc + j);
-            const ref bound = gamma_of(g->dtype, g->k + 3) *
-                              ((ref)fabs(g->alpha) * size + fabsl(old));
+            const ref bound = gamma_of(g->dtype, g->k + 3) * ((ref)fabs(g->alpha) * size + fabsl(old));
             check_near(c, i * g->ldc + j, (ref)g->alpha * sum + old, bound, "product");
         }
     }
@@ -42,8 +40,7 @@ static void check_gaps(const qdri_gemm *g, const array *before, const array *c)
     const size_t bytes = qdr_dtype_bytes(c->dtype);
     for (int64_t i = 0; i + 1 < g->m; i++) {
         const size_t from = (size_t)(i * g->ldc + g->n) * bytes;
-        assert_memory_equal((char *)c->data + from, (char *)before->data + from,
-                            (size_t)(g->ldc - g->n) * bytes);
+        assert_memory_equal((char *)c->data + from, (char *)before->data + from, (size_t)(g->ldc - g->n) * bytes);
     }
 }
 
@@ -59,8 +56,7 @@ static void run_case(const gemm_case *t)
     g.ldc = stride_of(t->n);
     array a = make_random(t->dtype, (t->trans_a ? t->k : t->m) * g.lda, 1);
     array b = make_random(t->dtype, (t->trans_b ? t->n : t->k) * g.ldb, 1);
-    array c = t->beta == 0 ? make(t->c_dtype, t->m * g.ldc)
-                           : make_random(t->c_dtype, t->m * g.ldc, 1);
+    array c = t->beta == 0 ? make(t->c_dtype, t->m * g.ldc) : make_random(t->c_dtype, t->m * g.ldc, 1);
     array before = copy_of(&c);
     g.a = a.data;
     g.b = b.data;
@@ -113,16 +109,7 @@ static void products_by_onednn(void **state)
     static const double factors[] = {0.0, 1.0, -0.5};
     const float x = 1;
     float y = 0;
-    const qdri_gemm one = {.m = 1,
-                           .n = 1,
-                           .k = 1,
-                           .a = &x,
-                           .b = &x,
-                           .c = &y,
-                           .lda = 1,
-                           .ldb = 1,
-                           .ldc = 1,
-                           .alpha = 1};
+    const qdri_gemm one = {.m = 1, .n = 1, .k = 1, .a = &x, .b = &x, .c = &y, .lda = 1, .ldb = 1, .ldc = 1, .alpha = 1};
     (void)state;
     if (on_cuda()) skip();
     if (qdri_gemm_onednn(&one, 1) == QDR_ERR_UNSUPPORTED) skip();
@@ -183,8 +170,7 @@ static void products_hide_nothing(void **state)
 static void bad_products_are_refused(void **state)
 {
     float x[4] = {0};
-    const qdri_gemm good = {
-        .m = 2, .n = 2, .k = 2, .a = x, .b = x, .c = x, .lda = 2, .ldb = 2, .ldc = 2, .alpha = 1};
+    const qdri_gemm good = {.m = 2, .n = 2, .k = 2, .a = x, .b = x, .c = x, .lda = 2, .ldb = 2, .ldc = 2, .alpha = 1};
     qdri_gemm g = good;
     (void)state;
     CHECK_FAILS(qdri_gemm_run(stream, NULL), QDR_ERR_ARGUMENT, "NULL");

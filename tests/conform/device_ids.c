@@ -1,21 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tokens and targets beyond the vocabulary fail the kernels that read them; negative ones do not.
- */
+/* Tokens and targets beyond the vocabulary fail the kernels that read them; negative ones do not. */
 #include "device.h"
 
 enum { N_ROWS = 37, N_COLS = 3, VOCAB = 10, BEGIN = 4, END = 7 };
 
-static const qdri_kernel_kind readers[] = {QDRI_K_EMBED_FORWARD, QDRI_K_EMBED_BACKWARD,
-                                           QDRI_K_CE_SUMS, QDRI_K_CE_BACKWARD};
+static const qdri_kernel_kind readers[] = {QDRI_K_EMBED_FORWARD, QDRI_K_EMBED_BACKWARD, QDRI_K_CE_SUMS,
+                                           QDRI_K_CE_BACKWARD};
 enum { N_READERS = 4 };
 
-static int embeds(qdri_kernel_kind kind)
-{
-    return kind == QDRI_K_EMBED_FORWARD || kind == QDRI_K_EMBED_BACKWARD;
-}
+static int embeds(qdri_kernel_kind kind) { return kind == QDRI_K_EMBED_FORWARD || kind == QDRI_K_EMBED_BACKWARD; }
 
-static qdri_kernel kernel_of(qdri_kernel_kind kind, qdr_dtype dtype, const int32_t *ids,
-                             int64_t vocab, void *const memory[4])
+static qdri_kernel kernel_of(qdri_kernel_kind kind, qdr_dtype dtype, const int32_t *ids, int64_t vocab,
+                             void *const memory[4])
 {
     qdri_kernel k = {.kind = kind, .dtype = dtype};
     if (embeds(kind)) {
@@ -45,8 +41,8 @@ static qdri_kernel kernel_of(qdri_kernel_kind kind, qdr_dtype dtype, const int32
 }
 
 /* Runs one kernel on a device of its own, which a failure poisons. */
-static void run_apart(qdri_kernel_kind kind, qdr_dtype dtype, const int32_t *ids, int64_t vocab,
-                      qdr_status wanted, const char *words)
+static void run_apart(qdri_kernel_kind kind, qdr_dtype dtype, const int32_t *ids, int64_t vocab, qdr_status wanted,
+                      const char *words)
 {
     void *memory[4];
     for (int i = 0; i < 4; i++) memory[i] = memory_new(N_ROWS * N_COLS * sizeof(double));
@@ -77,8 +73,7 @@ static void ids_beyond_the_vocabulary(void **state)
         char words[100];
         ids[row] = id;
         if (row < N_ROWS - 1) ids[row + 1] = INT32_MAX; /* the first is named */
-        (void)snprintf(words, sizeof words,
-                       "the %s in row %lld on this rank is %d, but the vocabulary has %d",
+        (void)snprintf(words, sizeof words, "the %s in row %lld on this rank is %d, but the vocabulary has %d",
                        embeds(kind) ? "token" : "target", (long long)row, (int)id, VOCAB);
         run_apart(kind, dtype, ids, VOCAB, QDR_ERR_ARGUMENT, words);
         run_apart(kind, dtype, ids, 0, QDR_OK, NULL);
@@ -104,8 +99,7 @@ static void parts_outside_the_vocabulary(void **state)
     (void)state;
     (void)device_open(NULL);
     for (int i = 0; i < N_READERS * 4; i++) {
-        const qdri_kernel k = kernel_of(readers[i % N_READERS], QDR_F32, ids, wrong[i / N_READERS],
-                                        memory);
+        const qdri_kernel k = kernel_of(readers[i % N_READERS], QDR_F32, ids, wrong[i / N_READERS], memory);
         assert_int_equal(qdri_kernel_run(stream, &k), QDR_ERR_SHAPE);
         assert_non_null(strstr(qdr_last_error(), "vocabulary"));
     }

@@ -16,8 +16,7 @@ static qdri_kernel norm_of(qdri_kernel_kind kind, qdr_dtype dtype, int64_t n_row
     return k;
 }
 
-/* |mean error| ≤ γ(n)·Σ|x|/n =: δ; the sum of squares about a mean that is off by δ grows by n·δ².
- */
+/* |mean error| ≤ γ(n)·Σ|x|/n =: δ; the sum of squares about a mean that is off by δ grows by n·δ². */
 static void check_moments(const array *x, int64_t row, int64_t n, const array *moments)
 {
     ref sum = 0;
@@ -127,8 +126,7 @@ static norm_arrays norm_make(qdr_dtype dtype, int64_t n_rows, int64_t n_cols)
 
 static void norm_drop(norm_arrays *a)
 {
-    array *all[] = {&a->x,     &a->gamma, &a->beta, &a->dy,     &a->y,
-                    &a->stats, &a->work,  &a->dx,   &a->dgamma, &a->dbeta};
+    array *all[] = {&a->x, &a->gamma, &a->beta, &a->dy, &a->y, &a->stats, &a->work, &a->dx, &a->dgamma, &a->dbeta};
     for (int i = 0; i < 10; i++) drop(all[i]);
 }
 
@@ -154,8 +152,7 @@ static ref xhat(const norm_arrays *a, int64_t n_cols, int64_t i)
 /* What x̂ would be if nothing cancelled: its error is at most a few u times this. */
 static ref xhat_size(const norm_arrays *a, int64_t n_cols, int64_t i)
 {
-    return (fabsl(get(&a->x, i)) + fabsl(get(&a->stats, i / n_cols * 2))) *
-           get(&a->stats, i / n_cols * 2 + 1);
+    return (fabsl(get(&a->x, i)) + fabsl(get(&a->stats, i / n_cols * 2))) * get(&a->stats, i / n_cols * 2 + 1);
 }
 
 static void check_apply(const norm_arrays *a, int64_t n_cols)
@@ -164,8 +161,7 @@ static void check_apply(const norm_arrays *a, int64_t n_cols)
         const ref gamma = get(&a->gamma, i % n_cols);
         const ref beta = get(&a->beta, i % n_cols);
         const ref size = xhat_size(a, n_cols, i) * fabsl(gamma) + fabsl(beta);
-        check_near(&a->y, i, xhat(a, n_cols, i) * gamma + beta, gamma_of(a->x.dtype, 5) * size,
-                   "norm");
+        check_near(&a->y, i, xhat(a, n_cols, i) * gamma + beta, gamma_of(a->x.dtype, 5) * size, "norm");
     }
 }
 
@@ -181,8 +177,7 @@ static void check_row_sums(const norm_arrays *a, int64_t n_rows, int64_t n_cols)
             dot_size += fabsl(d) * xhat_size(a, n_cols, i);
         }
         check_near(&a->work, 2 * r, sum, gamma_of(a->x.dtype, n_cols + 2) * sum_size, "sum of dy");
-        check_near(&a->work, 2 * r + 1, dot, gamma_of(a->x.dtype, n_cols + 6) * dot_size,
-                   "sum of dy x");
+        check_near(&a->work, 2 * r + 1, dot, gamma_of(a->x.dtype, n_cols + 6) * dot_size, "sum of dy x");
     }
 }
 
@@ -265,8 +260,7 @@ static ref norm_forward(qdri_kernel *k, const norm_arrays *a)
     return sum;
 }
 
-/* Central differences: error about h²·|f'''|/6 + u·|f|/h, with h = 1e-5 below 1e-8 for these sizes.
- */
+/* Central differences: error about h²·|f'''|/6 + u·|f|/h, with h = 1e-5 below 1e-8 for these sizes. */
 static ref difference(qdri_kernel *k, const norm_arrays *a, array *of, int64_t i)
 {
     const ref h = 1e-5L;

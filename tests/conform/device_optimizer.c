@@ -47,8 +47,7 @@ static adamw_arrays arrays_make(qdr_dtype dtype, int64_t n)
 
 static adamw_arrays arrays_copy(const adamw_arrays *a)
 {
-    return (adamw_arrays){copy_of(&a->p), copy_of(&a->master), copy_of(&a->g), copy_of(&a->m),
-                          copy_of(&a->v)};
+    return (adamw_arrays){copy_of(&a->p), copy_of(&a->master), copy_of(&a->g), copy_of(&a->m), copy_of(&a->v)};
 }
 
 static void arrays_drop(adamw_arrays *a)
@@ -57,8 +56,7 @@ static void arrays_drop(adamw_arrays *a)
     for (int i = 0; i < N_ARRAYS; i++) drop(all[i]);
 }
 
-static void check_step(const qdri_kernel *k, const adamw_arrays *old, const adamw_arrays *now,
-                       double t)
+static void check_step(const qdri_kernel *k, const adamw_arrays *old, const adamw_arrays *now, double t)
 {
     const ref limit = (ref)k->u.adamw.clip_norm, grad_scale = (ref)k->u.adamw.grad_scale;
     const ref beta1 = (ref)k->u.adamw.beta1, beta2 = (ref)k->u.adamw.beta2;
@@ -77,8 +75,8 @@ static void check_step(const qdri_kernel *k, const adamw_arrays *old, const adam
         const ref size = fabsl(p) + scale * m_size + decay * fabsl(p);
         check_near(&now->m, i, m, gamma_of(k->dtype, 6) * m_size, "m");
         check_near(&now->v, i, v, gamma_of(k->dtype, 10) * v, "v");
-        check_near(has_master ? &now->master : &now->p, i, p - scale * m - decay * p,
-                   gamma_of(k->dtype, 30) * size, "parameter");
+        check_near(has_master ? &now->master : &now->p, i, p - scale * m - decay * p, gamma_of(k->dtype, 30) * size,
+                   "parameter");
         if (has_master) check_near(&now->p, i, get(&now->master, i), 0, "rounded parameter");
     }
 }
@@ -112,8 +110,7 @@ static void run_step(qdri_kernel *k)
     run(k);
 }
 
-/* Clipped and not, of gradients that are too large by a power of two or not, the first step and
- * later ones. */
+/* Clipped and not, of gradients that are too large by a power of two or not, the first step and later ones. */
 static void adamw_steps(void **state)
 {
     qdri_adamw_numbers *numbers = memory_new(sizeof *numbers);
@@ -143,8 +140,7 @@ static int are_same(const adamw_arrays *a, const adamw_arrays *b)
                 *other[N_ARRAYS] = {&b->p, &b->master, &b->g, &b->m, &b->v};
     int same = 1;
     for (int i = 0; i < N_ARRAYS; i++)
-        same &= memcmp(one[i]->data, other[i]->data,
-                       (size_t)one[i]->n * qdr_dtype_bytes(one[i]->dtype)) == 0;
+        same &= memcmp(one[i]->data, other[i]->data, (size_t)one[i]->n * qdr_dtype_bytes(one[i]->dtype)) == 0;
     return same;
 }
 

@@ -53,8 +53,7 @@ static void *note(void *memory)
 
 static void note_gone(void *memory)
 {
-    if (memory && atomic_load(&counting))
-        atomic_fetch_sub(&live_bytes, (int64_t)malloc_usable_size(memory));
+    if (memory && atomic_load(&counting)) atomic_fetch_sub(&live_bytes, (int64_t)malloc_usable_size(memory));
 }
 
 void *__wrap_malloc(size_t bytes) { return note(__real_malloc(bytes)); }
@@ -74,10 +73,7 @@ int __wrap_posix_memalign(void **memory, size_t alignment, size_t bytes)
     return code;
 }
 
-void *__wrap_aligned_alloc(size_t alignment, size_t bytes)
-{
-    return note(__real_aligned_alloc(alignment, bytes));
-}
+void *__wrap_aligned_alloc(size_t alignment, size_t bytes) { return note(__real_aligned_alloc(alignment, bytes)); }
 
 void __wrap_free(void *memory)
 {

@@ -8,8 +8,7 @@
 
 /* Starts at zero. Any thread may allocate. */
 void count_begin(void);
-/* The largest single allocation since then; and the most that was held at once of what came since
- * then. */
+/* The largest single allocation since then; and the most that was held at once of what came since then. */
 void count_so_far(size_t *largest, size_t *peak);
 
 #endif

@@ -36,14 +36,12 @@ void dist_fail(const char *file, int line, const char *what, const char *format,
 void dist_status(qdr_status got, qdr_status want, const char *file, int line, const char *what)
 {
     if (got == want) return;
-    dist_fail(file, line, what, "gave %s, not %s: %s", qdr_status_name(got), qdr_status_name(want),
-              qdr_last_error());
+    dist_fail(file, line, what, "gave %s, not %s: %s", qdr_status_name(got), qdr_status_name(want), qdr_last_error());
 }
 
 void dist_sentence(const char *words, const char *file, int line)
 {
-    if (!strstr(qdr_last_error(), words))
-        dist_fail(file, line, words, "is not in \"%s\"", qdr_last_error());
+    if (!strstr(qdr_last_error(), words)) dist_fail(file, line, words, "is not in \"%s\"", qdr_last_error());
 }
 
 uint64_t dist_random(uint64_t *seed)
@@ -87,8 +85,7 @@ void dist_every_grid(qdr_context *ctx, void (*check)(qdr_grid *grid, void *user)
         for (int y = 1; y <= p; y++)
             for (int z = 1; z <= p; z++) {
                 if (p % (x * y * z)) continue;
-                const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = x, .y = y, .z = z,
-                                            .d = p / (x * y * z)};
+                const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = x, .y = y, .z = z, .d = p / (x * y * z)};
                 qdr_grid *grid;
                 DIST_OK(qdr_grid_create(ctx, &opts, &grid));
                 check(grid, user);
@@ -101,8 +98,7 @@ int dist_group(const qdr_grid *grid, qdr_axis axis)
     int group = 0;
     for (int other = 0; other < QDR_N_AXES; other++)
         if (other != (int)axis)
-            group = group * qdr_grid_size(grid, (qdr_axis)other) +
-                    qdr_grid_coordinate(grid, (qdr_axis)other);
+            group = group * qdr_grid_size(grid, (qdr_axis)other) + qdr_grid_coordinate(grid, (qdr_axis)other);
     return group;
 }
 
@@ -152,8 +148,8 @@ double dist_get(const void *data, qdr_dtype dtype, int64_t i)
     return narrow_value(dtype, ((const uint16_t *)data)[i]);
 }
 
-void dist_fill_edge_along(const qdr_stack *stack, qdr_edge edge, void *data, uint64_t seed,
-                          double step, uint64_t direction)
+void dist_fill_edge_along(const qdr_stack *stack, qdr_edge edge, void *data, uint64_t seed, double step,
+                          uint64_t direction)
 {
     qdr_owned owned;
     int64_t at = 0;
@@ -170,8 +166,7 @@ void dist_fill_edge(const qdr_stack *stack, qdr_edge edge, void *data, uint64_t 
     dist_fill_edge_along(stack, edge, data, seed, 0, 0);
 }
 
-void dist_step(qdr_stack *stack, qdr_edge x, uint64_t x_seed, qdr_edge y, uint64_t y_seed,
-               int flags)
+void dist_step(qdr_stack *stack, qdr_edge x, uint64_t x_seed, qdr_edge y, uint64_t y_seed, int flags)
 {
     qdr_context *ctx = qdr_grid_context(qdr_stack_grid(stack));
     void *data;
@@ -198,10 +193,7 @@ int64_t dist_gather_gradients(qdr_stack *stack, void *gradients)
     return n;
 }
 
-void dist_synchronize(qdr_context *ctx)
-{
-    DIST_OK(qdr_stream_synchronize(qdr_context_stream(ctx)));
-}
+void dist_synchronize(qdr_context *ctx) { DIST_OK(qdr_stream_synchronize(qdr_context_stream(ctx))); }
 
 double dist_roundoff(qdr_dtype dtype)
 {
@@ -219,8 +211,7 @@ static int run_rank(qdr_context *ctx, void *user)
     uint64_t seed = plan->seed;
     this_rank = qdr_context_rank(ctx);
     DIST_OK(qdr_broadcast(ctx, 0, &seed, sizeof seed));
-    if (this_rank == 0)
-        printf("%d ranks, --seed %llu\n", qdr_context_size(ctx), (unsigned long long)seed);
+    if (this_rank == 0) printf("%d ranks, --seed %llu\n", qdr_context_size(ctx), (unsigned long long)seed);
     for (int i = 0; i < plan->n_tests; i++) {
         plan->tests[i].run(ctx, seed);
         DIST_OK(qdr_barrier(ctx));

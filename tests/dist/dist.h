@@ -17,17 +17,14 @@ typedef struct dist_test {
 /* Runs all tests; options --local P and --seed N. Returns main's exit code. */
 int dist_main(int argc, char **argv, const dist_test *tests, int n_tests);
 
-/* Rounds of a random test: n on local ranks, a third under mpiexec, where making a grid takes long.
- */
+/* Rounds of a random test: n on local ranks, a third under mpiexec, where making a grid takes long. */
 int dist_rounds(int n);
 
-#define DIST_CHECK(condition, ...)                                                                 \
-    ((condition) ? (void)0 : dist_fail(__FILE__, __LINE__, #condition, __VA_ARGS__))
+#define DIST_CHECK(condition, ...) ((condition) ? (void)0 : dist_fail(__FILE__, __LINE__, #condition, __VA_ARGS__))
 #define DIST_OK(call) dist_status((call), QDR_OK, __FILE__, __LINE__, #call)
 /* The call fails with `status`, and its sentence holds `words`. */
-#define DIST_FAILS(call, status, words)                                                            \
-    (dist_status((call), (status), __FILE__, __LINE__, #call),                                     \
-     dist_sentence((words), __FILE__, __LINE__))
+#define DIST_FAILS(call, status, words)                                                                                \
+    (dist_status((call), (status), __FILE__, __LINE__, #call), dist_sentence((words), __FILE__, __LINE__))
 void dist_fail(const char *file, int line, const char *what, const char *format, ...)
     __attribute__((format(printf, 4, 5), noreturn));
 void dist_status(qdr_status got, qdr_status want, const char *file, int line, const char *what);
@@ -36,8 +33,7 @@ void dist_sentence(const char *words, const char *file, int line);
 /* splitmix64. */
 uint64_t dist_random(uint64_t *seed);
 int64_t dist_below(uint64_t *seed, int64_t n); /* [0, n) */
-/* A number that depends on its arguments only: uniform in [-1, 1), a multiple of 2^-6, so exact in
- * every type. */
+/* A number that depends on its arguments only: uniform in [-1, 1), a multiple of 2^-6, so exact in every type. */
 double dist_value(uint64_t seed, int64_t i, int64_t j);
 
 /* A grid of all ranks with axes and order at random. */
@@ -49,8 +45,7 @@ int dist_group(const qdr_grid *grid, qdr_axis axis);
 /* Cuts [0, width) into n parts at random; some may be empty. cuts: n + 1 of them. */
 void dist_random_cuts(uint64_t *seed, int64_t width, int n, int64_t *cuts);
 
-/* Device memory with room for n elements, filled with bytes 0xff: NaN, so that reading what nobody
- * wrote shows. */
+/* Device memory with room for n elements, filled with bytes 0xff: NaN, so that reading what nobody wrote shows. */
 void *dist_memory(qdr_context *ctx, int64_t n_elems, qdr_dtype dtype);
 void dist_set(void *data, qdr_dtype dtype, int64_t i, double value);
 double dist_get(const void *data, qdr_dtype dtype, int64_t i);
@@ -58,11 +53,10 @@ double dist_get(const void *data, qdr_dtype dtype, int64_t i);
  * global rows and columns. */
 void dist_fill_edge(const qdr_stack *stack, qdr_edge edge, void *data, uint64_t seed);
 /* The same plus `step` times the numbers of `direction`, another seed. */
-void dist_fill_edge_along(const qdr_stack *stack, qdr_edge edge, void *data, uint64_t seed,
-                          double step, uint64_t direction);
+void dist_fill_edge_along(const qdr_stack *stack, qdr_edge edge, void *data, uint64_t seed, double step,
+                          uint64_t direction);
 /* One forward and backward: the input x and the gradient of y are filled from seeds. Waits. */
-void dist_step(qdr_stack *stack, qdr_edge x, uint64_t x_seed, qdr_edge y, uint64_t y_seed,
-               int flags);
+void dist_step(qdr_stack *stack, qdr_edge x, uint64_t x_seed, qdr_edge y, uint64_t y_seed, int flags);
 /* All gradients of parameters, whole and one behind the other, of the stack's type of gradients.
  * @return how many numbers */
 int64_t dist_gather_gradients(qdr_stack *stack, void *gradients);

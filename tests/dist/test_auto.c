@@ -42,14 +42,13 @@ static void check_grid(qdr_context *ctx, const qdr_auto_plan *chosen)
     qdr_grid *grid;
     DIST_OK(qdr_plan_check(plan, qdr_context_size(ctx)));
     DIST_OK(qdr_grid_create(ctx, &opts, &grid));
-    DIST_CHECK(qdr_grid_size(grid, QDR_X) == plan->x && qdr_grid_size(grid, QDR_D) == plan->d,
-               "another grid was made");
+    DIST_CHECK(qdr_grid_size(grid, QDR_X) == plan->x && qdr_grid_size(grid, QDR_D) == plan->d, "another grid was made");
     qdr_grid_destroy(&grid);
 }
 
 /* What rank 0 would find alone. */
-static void check_best(qdr_context *ctx, const qdr_network *network, const qdr_machine *machine,
-                       qdr_search_opts opts, const qdr_auto_plan *chosen)
+static void check_best(qdr_context *ctx, const qdr_network *network, const qdr_machine *machine, qdr_search_opts opts,
+                       const qdr_auto_plan *chosen)
 {
     static _Thread_local qdr_search_result found;
     qdr_model *model;
@@ -57,10 +56,9 @@ static void check_best(qdr_context *ctx, const qdr_network *network, const qdr_m
     opts.recomputes = 1 << QDR_RECOMPUTE_NONE;
     DIST_OK(qdr_model_create(machine, network, &model));
     DIST_OK(qdr_model_search(model, &opts, &found));
-    DIST_CHECK(found.best[0].result.secs == chosen->best.result.secs, "%g s, alone %g s",
-               chosen->best.result.secs, found.best[0].result.secs);
-    DIST_CHECK(chosen->n_grids == 1 || chosen->second.result.secs >= chosen->best.result.secs,
-               "the second is faster");
+    DIST_CHECK(found.best[0].result.secs == chosen->best.result.secs, "%g s, alone %g s", chosen->best.result.secs,
+               found.best[0].result.secs);
+    DIST_CHECK(chosen->n_grids == 1 || chosen->second.result.secs >= chosen->best.result.secs, "the second is faster");
     qdr_model_destroy(&model);
 }
 
@@ -71,13 +69,11 @@ static void test_agrees(qdr_context *ctx, uint64_t seed)
         const qdr_machine machine = machine_of(names[i]);
         qdr_network network = small_network();
         network.layers = 1 + dist_below(&seed, 12);
-        const qdr_search_opts opts = {QDR_OPTS_INIT, .batch = 8 + dist_below(&seed, 64),
-                                      .dtype = QDR_F32};
+        const qdr_search_opts opts = {QDR_OPTS_INIT, .batch = 8 + dist_below(&seed, 64), .dtype = QDR_F32};
         const int first = qdr_context_rank(ctx) == 0;
         qdr_auto_plan chosen;
         /* only what rank 0 passes counts */
-        DIST_OK(qdr_plan_auto(ctx, first ? &network : NULL, first ? &machine : NULL,
-                              first ? &opts : NULL, &chosen));
+        DIST_OK(qdr_plan_auto(ctx, first ? &network : NULL, first ? &machine : NULL, first ? &opts : NULL, &chosen));
         DIST_CHECK(strcmp(chosen.machine, names[i]) == 0, "of %s", chosen.machine);
         DIST_CHECK(chosen.n_fitting > 0 && chosen.n_candidates >= chosen.n_fitting, "counts");
         check_same(ctx, &chosen);
@@ -94,8 +90,8 @@ static void test_defaults(qdr_context *ctx, uint64_t seed)
     DIST_OK(qdr_plan_auto(ctx, &network, NULL, NULL, &chosen));
     check_same(ctx, &chosen);
     check_grid(ctx, &chosen);
-    DIST_CHECK(chosen.best.plan.batch == qdr_context_size(ctx) && chosen.best.plan.dtype == QDR_F32,
-               "batch %lld", (long long)chosen.best.plan.batch);
+    DIST_CHECK(chosen.best.plan.batch == qdr_context_size(ctx) && chosen.best.plan.dtype == QDR_F32, "batch %lld",
+               (long long)chosen.best.plan.batch);
 }
 
 /* Rank 0's mistake is everybody's, and so is the sentence. */
@@ -106,16 +102,14 @@ static void test_refusals(qdr_context *ctx, uint64_t seed)
     qdr_search_opts opts = {QDR_OPTS_INIT, .dtype = QDR_F32};
     qdr_auto_plan chosen;
     (void)seed;
-    DIST_FAILS(qdr_plan_auto(NULL, &network, &machine, &opts, &chosen), QDR_ERR_ARGUMENT,
-               "context");
+    DIST_FAILS(qdr_plan_auto(NULL, &network, &machine, &opts, &chosen), QDR_ERR_ARGUMENT, "context");
     DIST_FAILS(qdr_plan_auto(ctx, NULL, &machine, &opts, &chosen), QDR_ERR_ARGUMENT, "network");
     DIST_FAILS(qdr_plan_auto(ctx, &network, &machine, &opts, NULL), QDR_ERR_ARGUMENT, "result");
     opts.n_ranks = 77;
     DIST_FAILS(qdr_plan_auto(ctx, &network, &machine, &opts, &chosen), QDR_ERR_ARGUMENT, "77");
     opts.n_ranks = 0;
     opts.recomputes = 1 << QDR_RECOMPUTE_FULL;
-    DIST_FAILS(qdr_plan_auto(ctx, &network, &machine, &opts, &chosen), QDR_ERR_UNSUPPORTED,
-               "QDR_RECOMPUTE_NONE");
+    DIST_FAILS(qdr_plan_auto(ctx, &network, &machine, &opts, &chosen), QDR_ERR_UNSUPPORTED, "QDR_RECOMPUTE_NONE");
     opts.recomputes = 0;
     opts.optimizer_parts = -1;
     DIST_FAILS(qdr_plan_auto(ctx, &network, &machine, &opts, &chosen), QDR_ERR_UNSUPPORTED, "z");
@@ -157,9 +151,7 @@ static void test_check(qdr_context *ctx, uint64_t seed)
 
 int main(int argc, char **argv)
 {
-    const dist_test tests[] = {{"agrees", test_agrees},
-                               {"defaults", test_defaults},
-                               {"refusals", test_refusals},
-                               {"check", test_check}};
+    const dist_test tests[] = {
+        {"agrees", test_agrees}, {"defaults", test_defaults}, {"refusals", test_refusals}, {"check", test_check}};
     return dist_main(argc, argv, tests, sizeof tests / sizeof *tests);
 }

@@ -45,20 +45,18 @@ typedef struct expectation {
     call_list *list;
 } expectation;
 
-/* The rank at `place` on `axis` and at this rank's coordinates elsewhere: the order names the axes
- * from the fastest. */
+/* The rank at `place` on `axis` and at this rank's coordinates elsewhere: the order names the axes from the fastest. */
 static int rank_on(const expectation *e, qdr_axis axis, int place)
 {
     int stride = 1;
-    for (const char *letter = e->order; (qdr_axis)(strchr("xyzd", *letter) - "xyzd") != axis;
-         letter++)
+    for (const char *letter = e->order; (qdr_axis)(strchr("xyzd", *letter) - "xyzd") != axis; letter++)
         stride *= e->size[strchr("xyzd", *letter) - "xyzd"];
     const int mine = e->rank / stride % e->size[axis];
     return e->rank + (place - mine) * stride;
 }
 
-static void expect(const expectation *e, qdr_channel channel, qdr_axis axis, qdr_coll_kind kind,
-                   int64_t n_elems, qdr_dtype dtype)
+static void expect(const expectation *e, qdr_channel channel, qdr_axis axis, qdr_coll_kind kind, int64_t n_elems,
+                   qdr_dtype dtype)
 {
     call c = {.channel = (int32_t)channel,
               .kind = (int32_t)kind,
@@ -70,8 +68,7 @@ static void expect(const expectation *e, qdr_channel channel, qdr_axis axis, qdr
     append(e->list, &c);
 }
 
-/* A layer's extents on this rank, and the names of its axes: in_axis splits K, out_axis splits N.
- */
+/* A layer's extents on this rank, and the names of its axes: in_axis splits K, out_axis splits N. */
 typedef struct extents {
     int64_t m, k, n;
     qdr_axis in_axis, out_axis;
@@ -108,10 +105,8 @@ static void expect_forward(const expectation *e, const layer_case *c)
 {
     const extents l = extents_of(c, e->size);
     expect(e, QDR_CHANNEL_Z_GATHER, QDR_Z, QDR_ALL_GATHER, l.n * l.k, l.dtype);
-    if (c->in_layout == QDR_SCATTERED)
-        expect(e, l.gather_out, l.out_axis, QDR_ALL_GATHER, l.m * l.k, l.dtype);
-    expect(e, l.sum_in, l.in_axis,
-           c->out_layout == QDR_SCATTERED ? QDR_REDUCE_SCATTER : QDR_ALL_REDUCE, l.m * l.n,
+    if (c->in_layout == QDR_SCATTERED) expect(e, l.gather_out, l.out_axis, QDR_ALL_GATHER, l.m * l.k, l.dtype);
+    expect(e, l.sum_in, l.in_axis, c->out_layout == QDR_SCATTERED ? QDR_REDUCE_SCATTER : QDR_ALL_REDUCE, l.m * l.n,
            l.dtype);
 }
 
@@ -120,15 +115,13 @@ static void expect_backward(const expectation *e, const layer_case *c)
     const extents l = extents_of(c, e->size);
     const int64_t block = l.n * l.k;
     expect(e, QDR_CHANNEL_Z_GATHER, QDR_Z, QDR_ALL_GATHER, block, l.dtype);
-    if (c->out_layout == QDR_SCATTERED)
-        expect(e, l.gather_in, l.in_axis, QDR_ALL_GATHER, l.m * l.n, l.dtype);
-    expect(e, l.sum_out, l.out_axis,
-           c->in_layout == QDR_SCATTERED ? QDR_REDUCE_SCATTER : QDR_ALL_REDUCE, l.m * l.k, l.dtype);
+    if (c->out_layout == QDR_SCATTERED) expect(e, l.gather_in, l.in_axis, QDR_ALL_GATHER, l.m * l.n, l.dtype);
+    expect(e, l.sum_out, l.out_axis, c->in_layout == QDR_SCATTERED ? QDR_REDUCE_SCATTER : QDR_ALL_REDUCE, l.m * l.k,
+           l.dtype);
     if (c->in_layout == QDR_SCATTERED && c->drop_gathered)
         expect(e, l.gather_out, l.out_axis, QDR_ALL_GATHER, l.m * l.k, l.dtype);
     expect(e, QDR_CHANNEL_Z_REDUCE, QDR_Z, QDR_REDUCE_SCATTER, block, l.gradient_dtype);
-    expect(e, QDR_CHANNEL_D_REDUCE, QDR_D, QDR_ALL_REDUCE, block / e->size[QDR_Z],
-           l.gradient_dtype);
+    expect(e, QDR_CHANNEL_D_REDUCE, QDR_D, QDR_ALL_REDUCE, block / e->size[QDR_Z], l.gradient_dtype);
     if (!c->bias) return; /* from rows that are gathered or whole: over z and d only */
     expect(e, QDR_CHANNEL_Z_REDUCE, QDR_Z, QDR_ALL_REDUCE, l.n, l.gradient_dtype);
     expect(e, QDR_CHANNEL_D_REDUCE, QDR_D, QDR_ALL_REDUCE, l.n, l.gradient_dtype);
@@ -167,11 +160,8 @@ static qdr_status find_members(qdr_grid *grid, listener listeners[QDR_N_CHANNELS
         qdri_comm *comm = qdri_grid_comm(grid, (qdr_channel)channel);
         *l = (listener){.channel = channel, .n_members = qdri_comm_size(comm)};
         if (l->n_members > MAX_RANKS) return QDR_ERR_ARGUMENT;
-        const qdri_coll coll = {.kind = QDR_ALL_GATHER,
-                                .dtype = QDR_I32,
-                                .send = &rank,
-                                .recv = l->members,
-                                .count = 1};
+        const qdri_coll coll = {
+            .kind = QDR_ALL_GATHER, .dtype = QDR_I32, .send = &rank, .recv = l->members, .count = 1};
         const qdr_status status = qdri_comm_launch(comm, &coll, qdr_context_stream(ctx));
         if (status != QDR_OK) return status;
     }
@@ -182,8 +172,7 @@ static void listen_to(qdr_grid *grid, listener listeners[QDR_N_CHANNELS], call_l
 {
     for (int channel = 0; channel < QDR_N_CHANNELS; channel++) {
         listeners[channel].list = list;
-        qdri_comm_set_observer(qdri_grid_comm(grid, (qdr_channel)channel), list ? record : NULL,
-                               &listeners[channel]);
+        qdri_comm_set_observer(qdri_grid_comm(grid, (qdr_channel)channel), list ? record : NULL, &listeners[channel]);
     }
 }
 
@@ -204,8 +193,7 @@ static void print_list(const char *title, const call_list *list)
     for (int64_t i = 0; i < list->n && i < MAX_CALLS; i++) {
         const call *c = &list->calls[i];
         fprintf(stderr, "    %s, %s of %lld %s, ranks", qdr_channel_name((qdr_channel)c->channel),
-                qdr_coll_kind_name((qdr_coll_kind)c->kind), (long long)c->n_elems,
-                qdr_dtype_name((qdr_dtype)c->dtype));
+                qdr_coll_kind_name((qdr_coll_kind)c->kind), (long long)c->n_elems, qdr_dtype_name((qdr_dtype)c->dtype));
         for (int j = 0; j < c->n_members; j++) fprintf(stderr, " %d", c->members[j]);
         fputc('\n', stderr);
     }
@@ -215,9 +203,8 @@ static void complain(check *k, const char *what, const call_list *expected)
 {
     char text[512];
     layer_case_text(k->the_case, text, sizeof text);
-    fprintf(stderr, "rank %d of %dx%dx%dx%d %s: %s: %s\n",
-            qdr_context_rank(qdr_grid_context(k->grid)), qdr_grid_size(k->grid, QDR_X),
-            qdr_grid_size(k->grid, QDR_Y), qdr_grid_size(k->grid, QDR_Z),
+    fprintf(stderr, "rank %d of %dx%dx%dx%d %s: %s: %s\n", qdr_context_rank(qdr_grid_context(k->grid)),
+            qdr_grid_size(k->grid, QDR_X), qdr_grid_size(k->grid, QDR_Y), qdr_grid_size(k->grid, QDR_Z),
             qdr_grid_size(k->grid, QDR_D), k->order, what, text);
     print_list("expected:", expected);
     print_list("called:", &k->made);
@@ -235,8 +222,7 @@ static call_list on_channel(const call_list *list, int channel)
 
 static int are_equal(const call_list *a, const call_list *b)
 {
-    return a->n == b->n && a->n <= MAX_CALLS &&
-           memcmp(a->calls, b->calls, (size_t)a->n * sizeof *a->calls) == 0;
+    return a->n == b->n && a->n <= MAX_CALLS && memcmp(a->calls, b->calls, (size_t)a->n * sizeof *a->calls) == 0;
 }
 
 /* Channels do not wait for each other, so the order is compared within each. */

@@ -42,8 +42,7 @@ static trial make_trial(qdr_grid *grid, int n_types, uint64_t *seed)
 }
 
 /* Making a grid takes long under mpiexec: each serves several trials. */
-static void try_often(qdr_context *ctx, uint64_t seed, int n_types,
-                      void (*try_one)(trial *t, uint64_t *seed))
+static void try_often(qdr_context *ctx, uint64_t seed, int n_types, void (*try_one)(trial *t, uint64_t *seed))
 {
     for (int round = dist_rounds(6); round > 0; round--) {
         qdr_grid *grid = dist_random_grid(ctx, &seed);
@@ -85,10 +84,7 @@ static double sum(const trial *t, int64_t i)
 }
 
 /* Room for n elements and a guard behind them, all 0xff. */
-static void *room(const trial *t, int64_t n)
-{
-    return dist_memory(t->ctx, n + GUARD_ELEMS, t->dtype);
-}
+static void *room(const trial *t, int64_t n) { return dist_memory(t->ctx, n + GUARD_ELEMS, t->dtype); }
 
 static void fill(const trial *t, void *data, int64_t begin, int64_t n)
 {
@@ -106,8 +102,7 @@ static void check_guard(const trial *t, const void *data, int64_t n)
 static void check_element(const trial *t, const void *data, int64_t i, double want)
 {
     const double got = dist_get(data, t->dtype, i);
-    DIST_CHECK(got == want, "%s, element %d: %g, not %g", qdr_dtype_name(t->dtype), (int)i, got,
-               want);
+    DIST_CHECK(got == want, "%s, element %d: %g, not %g", qdr_dtype_name(t->dtype), (int)i, got, want);
 }
 
 static void gather(trial *t, uint64_t *seed)
@@ -119,12 +114,10 @@ static void gather(trial *t, uint64_t *seed)
     if (in_place)
         memcpy((char *)recv + (size_t)t->cuts[t->rank] * qdr_dtype_bytes(t->dtype), send,
                (size_t)mine * qdr_dtype_bytes(t->dtype));
-    DIST_OK(qdr_all_gather(t->grid, t->axis, in_place ? NULL : send, recv, mine, counts, t->dtype,
-                           t->stream));
+    DIST_OK(qdr_all_gather(t->grid, t->axis, in_place ? NULL : send, recv, mine, counts, t->dtype, t->stream));
     synchronize(t);
     for (int j = 0; j < t->size; j++)
-        for (int64_t i = t->cuts[j]; i < t->cuts[j + 1]; i++)
-            check_element(t, recv, i, value(t, j, i));
+        for (int64_t i = t->cuts[j]; i < t->cuts[j + 1]; i++) check_element(t, recv, i, value(t, j, i));
     check_guard(t, recv, t->n);
     qdr_mem_free(t->ctx, &send);
     qdr_mem_free(t->ctx, &recv);
@@ -139,8 +132,7 @@ static void reduce_scatter(trial *t, uint64_t *seed)
     void *send = room(t, t->n), *recv = room(t, mine);
     void *place = in_place ? (char *)send + (size_t)at * qdr_dtype_bytes(t->dtype) : recv;
     fill(t, send, 0, t->n);
-    DIST_OK(qdr_reduce_scatter(t->grid, t->axis, QDR_SUM, send, place, mine, counts, t->dtype,
-                               t->stream));
+    DIST_OK(qdr_reduce_scatter(t->grid, t->axis, QDR_SUM, send, place, mine, counts, t->dtype, t->stream));
     synchronize(t);
     for (int64_t i = 0; i < mine; i++) check_element(t, place, i, sum(t, at + i));
     for (int64_t i = 0; i < t->n; i++) /* the other parts of send are as they were */
@@ -190,15 +182,13 @@ static void exchange(trial *t, uint64_t *seed)
     }
     void *send = room(t, n_out), *recv = room(t, n_in);
     for (int j = 0; j < t->size; j++)
-        for (int64_t i = 0; i < out[j]; i++)
-            dist_set(send, t->dtype, at++, value(t, t->rank, INT64_C(1000) * j + i));
-    DIST_OK(qdr_all_to_all(t->grid, t->axis, send, is_even ? NULL : out, recv, is_even ? NULL : in,
-                           is_even ? each : 0, t->dtype, t->stream));
+        for (int64_t i = 0; i < out[j]; i++) dist_set(send, t->dtype, at++, value(t, t->rank, INT64_C(1000) * j + i));
+    DIST_OK(qdr_all_to_all(t->grid, t->axis, send, is_even ? NULL : out, recv, is_even ? NULL : in, is_even ? each : 0,
+                           t->dtype, t->stream));
     synchronize(t);
     at = 0;
     for (int j = 0; j < t->size; j++)
-        for (int64_t i = 0; i < in[j]; i++)
-            check_element(t, recv, at++, value(t, j, INT64_C(1000) * t->rank + i));
+        for (int64_t i = 0; i < in[j]; i++) check_element(t, recv, at++, value(t, j, INT64_C(1000) * t->rank + i));
     check_guard(t, recv, n_in);
     qdr_mem_free(t->ctx, &send);
     qdr_mem_free(t->ctx, &recv);
@@ -219,8 +209,7 @@ static void shift(trial *t, uint64_t *seed)
     const int64_t n_out = t->counts[t->rank], n_in = from < 0 ? 0 : t->counts[from];
     void *send = room(t, n_out), *recv = room(t, n_in);
     fill(t, send, 0, n_out);
-    DIST_OK(qdr_send_recv(t->grid, t->axis, to, send, n_out, from < 0 ? -1 : from, recv, n_in,
-                          t->dtype, t->stream));
+    DIST_OK(qdr_send_recv(t->grid, t->axis, to, send, n_out, from < 0 ? -1 : from, recv, n_in, t->dtype, t->stream));
     synchronize(t);
     for (int64_t i = 0; i < n_in; i++) check_element(t, recv, i, value(t, from, i));
     check_guard(t, recv, n_in);
@@ -243,12 +232,11 @@ static void traffic(qdr_context *ctx, uint64_t seed)
         dist_synchronize(ctx);
         for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
             for (int kind = 0; kind < QDR_N_COLL_KINDS; kind++) {
-                const qdr_traffic sent = qdr_grid_traffic(grid, (qdr_channel)channel,
-                                                          (qdr_coll_kind)kind);
+                const qdr_traffic sent = qdr_grid_traffic(grid, (qdr_channel)channel, (qdr_coll_kind)kind);
                 const int is_used = channel == QDR_CHANNEL_X_STAT + axis &&
                                     (kind == QDR_ALL_GATHER || kind == QDR_ALL_TO_ALL);
-                DIST_CHECK(sent.bytes_sent == (is_used ? 20 * (g - 1) : 0), "%d bytes on %s",
-                           (int)sent.bytes_sent, qdr_channel_name((qdr_channel)channel));
+                DIST_CHECK(sent.bytes_sent == (is_used ? 20 * (g - 1) : 0), "%d bytes on %s", (int)sent.bytes_sent,
+                           qdr_channel_name((qdr_channel)channel));
             }
         DIST_OK(qdr_barrier(ctx));
         qdr_mem_free(ctx, (void **)&send);
@@ -270,34 +258,24 @@ static void wrong_arguments(qdr_context *ctx, uint64_t seed)
     DIST_OK(qdr_grid_create(ctx, &opts, &grid));
     DIST_FAILS(qdr_all_gather(NULL, QDR_X, data, all, 1, NULL, QDR_F32, NULL), QDR_ERR_ARGUMENT,
                "all-gather: the grid is NULL");
-    DIST_FAILS(qdr_grid_broadcast(grid, (qdr_axis)4, 0, data, 1, QDR_F32, NULL), QDR_ERR_ARGUMENT,
-               "axis 4");
-    DIST_FAILS(qdr_all_gather(grid, (qdr_axis)-1, data, all, 1, counts, QDR_F32, NULL),
-               QDR_ERR_ARGUMENT, "axis -1");
-    DIST_FAILS(qdr_all_gather(grid, QDR_X, data, all, 2, counts, QDR_F32, NULL), QDR_ERR_SHAPE,
-               "n_elems is 2");
-    DIST_FAILS(qdr_all_gather(grid, QDR_X, data, all, -1, NULL, QDR_F32, NULL), QDR_ERR_SHAPE,
-               "-1");
-    DIST_FAILS(qdr_all_gather(grid, QDR_X, data, NULL, 1, counts, QDR_F32, NULL), QDR_ERR_ARGUMENT,
-               "NULL");
-    DIST_FAILS(qdr_reduce_scatter(grid, QDR_X, QDR_SUM, data, all, 3, counts, QDR_F32, NULL),
-               QDR_ERR_SHAPE, "reduce-scatter: n_elems is 3");
-    DIST_FAILS(qdr_reduce_scatter(grid, QDR_X, (qdr_reduce)9, data, all, 1, NULL, QDR_F32, NULL),
-               QDR_ERR_ARGUMENT, "reduction 9");
-    DIST_FAILS(qdr_reduce_scatter(grid, QDR_X, QDR_SUM, data, all, 1, NULL, QDR_U8, NULL),
-               QDR_ERR_DTYPE, "u8");
-    DIST_FAILS(qdr_grid_broadcast(grid, QDR_X, p, data, 1, QDR_F32, NULL), QDR_ERR_ARGUMENT,
-               "peer");
+    DIST_FAILS(qdr_grid_broadcast(grid, (qdr_axis)4, 0, data, 1, QDR_F32, NULL), QDR_ERR_ARGUMENT, "axis 4");
+    DIST_FAILS(qdr_all_gather(grid, (qdr_axis)-1, data, all, 1, counts, QDR_F32, NULL), QDR_ERR_ARGUMENT, "axis -1");
+    DIST_FAILS(qdr_all_gather(grid, QDR_X, data, all, 2, counts, QDR_F32, NULL), QDR_ERR_SHAPE, "n_elems is 2");
+    DIST_FAILS(qdr_all_gather(grid, QDR_X, data, all, -1, NULL, QDR_F32, NULL), QDR_ERR_SHAPE, "-1");
+    DIST_FAILS(qdr_all_gather(grid, QDR_X, data, NULL, 1, counts, QDR_F32, NULL), QDR_ERR_ARGUMENT, "NULL");
+    DIST_FAILS(qdr_reduce_scatter(grid, QDR_X, QDR_SUM, data, all, 3, counts, QDR_F32, NULL), QDR_ERR_SHAPE,
+               "reduce-scatter: n_elems is 3");
+    DIST_FAILS(qdr_reduce_scatter(grid, QDR_X, (qdr_reduce)9, data, all, 1, NULL, QDR_F32, NULL), QDR_ERR_ARGUMENT,
+               "reduction 9");
+    DIST_FAILS(qdr_reduce_scatter(grid, QDR_X, QDR_SUM, data, all, 1, NULL, QDR_U8, NULL), QDR_ERR_DTYPE, "u8");
+    DIST_FAILS(qdr_grid_broadcast(grid, QDR_X, p, data, 1, QDR_F32, NULL), QDR_ERR_ARGUMENT, "peer");
     DIST_FAILS(qdr_grid_broadcast(grid, QDR_X, 0, data, 1, (qdr_dtype)7, NULL), QDR_ERR_DTYPE, "7");
-    DIST_FAILS(qdr_all_to_all(grid, QDR_X, data, counts, all, NULL, 1, QDR_F32, NULL),
-               QDR_ERR_ARGUMENT, "only send_counts");
+    DIST_FAILS(qdr_all_to_all(grid, QDR_X, data, counts, all, NULL, 1, QDR_F32, NULL), QDR_ERR_ARGUMENT,
+               "only send_counts");
     counts[p - 1] = -1;
-    DIST_FAILS(qdr_all_to_all(grid, QDR_X, data, counts, all, counts, 0, QDR_F32, NULL),
-               QDR_ERR_SHAPE, "-1");
-    DIST_FAILS(qdr_send_recv(grid, QDR_X, p, data, 1, -1, NULL, 0, QDR_F32, NULL), QDR_ERR_ARGUMENT,
-               "peer");
-    DIST_FAILS(qdr_send_recv(grid, QDR_X, 0, NULL, 1, 0, all, 1, QDR_F32, NULL), QDR_ERR_ARGUMENT,
-               "NULL");
+    DIST_FAILS(qdr_all_to_all(grid, QDR_X, data, counts, all, counts, 0, QDR_F32, NULL), QDR_ERR_SHAPE, "-1");
+    DIST_FAILS(qdr_send_recv(grid, QDR_X, p, data, 1, -1, NULL, 0, QDR_F32, NULL), QDR_ERR_ARGUMENT, "peer");
+    DIST_FAILS(qdr_send_recv(grid, QDR_X, 0, NULL, 1, 0, all, 1, QDR_F32, NULL), QDR_ERR_ARGUMENT, "NULL");
     DIST_OK(qdr_context_status(ctx));
     data[0] = (float)rank;
     DIST_OK(qdr_all_gather(grid, QDR_X, data, all, 1, NULL, QDR_F32, NULL));
@@ -324,9 +302,7 @@ static qdr_status call_differently(qdr_grid *grid, int which, int is_last, float
     case 1: return qdr_reduce_scatter(grid, QDR_Y, QDR_SUM, a, b, mine[rank], mine, QDR_F32, NULL);
     case 2: return qdr_grid_broadcast(grid, QDR_Y, is_last, a, 4, QDR_F32, NULL);
     case 3: return qdr_all_to_all(grid, QDR_Y, a, NULL, b, NULL, 1 + is_last, QDR_F32, NULL);
-    default:
-        return qdr_send_recv(grid, QDR_Y, (rank + 1) % 3, a, 2 + is_last, (rank + 2) % 3, b, 2,
-                             QDR_F32, NULL);
+    default: return qdr_send_recv(grid, QDR_Y, (rank + 1) % 3, a, 2 + is_last, (rank + 2) % 3, b, 2, QDR_F32, NULL);
     }
 }
 
@@ -341,11 +317,10 @@ static int differ(qdr_local_world *world, int rank, void *user)
     void *a = dist_memory(ctx, 16, QDR_F32), *b = dist_memory(ctx, 16, QDR_F32);
     DIST_OK(call_differently(grid, which, rank == 2, a, b));
     const qdr_status status = qdr_stream_synchronize(qdr_context_stream(ctx));
-    DIST_CHECK(status == QDR_ERR_ARGUMENT || status == QDR_ERR_SHAPE || status == QDR_ERR_PEER,
-               "call %d: %s", which, qdr_status_name(status));
+    DIST_CHECK(status == QDR_ERR_ARGUMENT || status == QDR_ERR_SHAPE || status == QDR_ERR_PEER, "call %d: %s", which,
+               qdr_status_name(status));
     DIST_CHECK(qdr_context_status(ctx) == status, "call %d: the context does not keep it", which);
-    DIST_CHECK(qdr_all_reduce(grid, QDR_Y, QDR_SUM, a, 1, QDR_F32, NULL) == status,
-               "call %d: later", which);
+    DIST_CHECK(qdr_all_reduce(grid, QDR_Y, QDR_SUM, a, 1, QDR_F32, NULL) == status, "call %d: later", which);
     qdr_mem_free(ctx, &a);
     qdr_mem_free(ctx, &b);
     qdr_grid_destroy(&grid);

@@ -81,24 +81,19 @@ typedef struct plan {
 static outcome run(qdr_grid *grid, plan how)
 {
     const int64_t n_sequences = 2 * qdr_grid_size(grid, QDR_Z) * qdr_grid_size(grid, QDR_D) + 1;
-    const gpt_config config = {.n_layers = N_LAYERS,
-                               .hidden = HIDDEN,
-                               .n_heads = HEADS,
-                               .context = CONTEXT,
-                               .layout = how.layout};
+    const gpt_config config = {
+        .n_layers = N_LAYERS, .hidden = HIDDEN, .n_heads = HEADS, .context = CONTEXT, .layout = how.layout};
     const qdr_stack_opts opts = {QDR_OPTS_INIT,        .n_rows = n_sequences * CONTEXT,
                                  .row_unit = CONTEXT,  .overlap = how.overlap,
                                  .panels = how.panels, .batch_parts = how.batch_parts};
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{HIDDEN, 1}}, .col_axis = QDR_X,
-                                 .layout = how.layout};
+    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{HIDDEN, 1}}, .col_axis = QDR_X, .layout = how.layout};
     qdr_stack *stack;
     qdr_linear *residual[2];
     qdr_edge x, y;
     DIST_OK(qdr_stack_create(grid, &opts, &stack));
     DIST_OK(qdr_stack_add_input(stack, "x", &input, 1, &x));
     y = x;
-    for (int64_t i = 0; i < N_LAYERS; i++)
-        DIST_OK(gpt_add_block(stack, &config, i, y, &y, residual));
+    for (int64_t i = 0; i < N_LAYERS; i++) DIST_OK(gpt_add_block(stack, &config, i, y, &y, residual));
     DIST_OK(qdr_stack_build(stack));
     DIST_OK(qdr_stack_init(stack, 3, 0.2));
     for (int pass = 0; pass < 2; pass++)
@@ -114,9 +109,8 @@ static void same_bits(const outcome *a, const outcome *b, const char *what)
 {
     DIST_CHECK(a->n == b->n, "%s: %lld and %lld numbers", what, (long long)a->n, (long long)b->n);
     for (int64_t i = 0; i < a->n; i++)
-        DIST_CHECK(memcmp(&a->numbers[i], &b->numbers[i], sizeof(float)) == 0,
-                   "%s: number %lld is %a, not %a", what, (long long)i, (double)b->numbers[i],
-                   (double)a->numbers[i]);
+        DIST_CHECK(memcmp(&a->numbers[i], &b->numbers[i], sizeof(float)) == 0, "%s: number %lld is %a, not %a", what,
+                   (long long)i, (double)b->numbers[i], (double)a->numbers[i]);
 }
 
 /* Products of other row counts, and sums in the same order (of gradients of norms: part by part):
@@ -127,13 +121,12 @@ static void nearly_same(const outcome *a, const outcome *b)
     double scale = 0;
     for (int64_t i = 0; i < a->n; i++) scale = fmax(scale, fabs(a->numbers[i]));
     for (int64_t i = 0; i < a->n; i++)
-        DIST_CHECK(fabs(a->numbers[i] - b->numbers[i]) <= 1000 * 0x1p-24 * scale,
-                   "panels: number %lld is %g, not %g", (long long)i, b->numbers[i], a->numbers[i]);
+        DIST_CHECK(fabs(a->numbers[i] - b->numbers[i]) <= 1000 * 0x1p-24 * scale, "panels: number %lld is %g, not %g",
+                   (long long)i, b->numbers[i], a->numbers[i]);
 }
 
 /* The plan without overlap, which gives `plain` up to rounding, and beside delays: bit for bit. */
-static void run_late(qdr_grid *grid, plan how, const outcome *plain, uint64_t seed,
-                     const char *what)
+static void run_late(qdr_grid *grid, plan how, const outcome *plain, uint64_t seed, const char *what)
 {
     how.overlap = QDR_OVERLAP_NONE;
     const outcome serial = run(grid, how);
@@ -166,10 +159,7 @@ static void both_layouts(qdr_grid *grid, void *seed)
     run_grid(grid, QDR_SCATTERED, dist_random(seed) | 1);
 }
 
-static void every_grid(qdr_context *ctx, uint64_t seed)
-{
-    dist_every_grid(ctx, both_layouts, &seed);
-}
+static void every_grid(qdr_context *ctx, uint64_t seed) { dist_every_grid(ctx, both_layouts, &seed); }
 
 int main(int argc, char **argv)
 {

@@ -75,13 +75,10 @@ static sum dw_of(const layer_case *c, int64_t n, int64_t k)
 /* Activations of BF16 are rounded once for the wire and once behind the sum. */
 static void check(const layer_case *c, const char *what, double got, sum want, int is_activation)
 {
-    const double bound = is_activation && c->dtype == QDR_BF16
-                             ? 3 * dist_roundoff(QDR_BF16) * want.size
-                             : 0;
+    const double bound = is_activation && c->dtype == QDR_BF16 ? 3 * dist_roundoff(QDR_BF16) * want.size : 0;
     DIST_CHECK(fabs(got - want.value) <= bound,
                "%s of %s is %.9g, not %.9g; transposed %d, layout %d, storage %d, panels %d", what,
-               qdr_dtype_name(c->dtype), got, want.value, c->transposed, (int)c->layout,
-               (int)c->storage, c->panels);
+               qdr_dtype_name(c->dtype), got, want.value, c->transposed, (int)c->layout, (int)c->storage, c->panels);
 }
 
 static void check_edge(const layer_case *c, const qdr_stack *stack, qdr_edge edge, int is_dx)
@@ -90,13 +87,12 @@ static void check_edge(const layer_case *c, const qdr_stack *stack, qdr_edge edg
     void *data;
     int64_t at = 0;
     DIST_OK(qdr_stack_edge_owned(stack, edge, &owned));
-    DIST_OK(is_dx ? qdr_stack_edge_gradient(stack, edge, &data)
-                  : qdr_stack_edge_value(stack, edge, &data));
+    DIST_OK(is_dx ? qdr_stack_edge_gradient(stack, edge, &data) : qdr_stack_edge_value(stack, edge, &data));
     for (int64_t r = owned.rows.begin; r < owned.rows.end; r++)
         for (int i = 0; i < owned.n_ranges; i++)
             for (int64_t col = owned.cols[i].begin; col < owned.cols[i].end; col++)
-                check(c, is_dx ? "dX" : "Y", dist_get(data, c->dtype, at++),
-                      is_dx ? dx_of(c, r, col) : y_of(c, r, col), 1);
+                check(c, is_dx ? "dX" : "Y", dist_get(data, c->dtype, at++), is_dx ? dx_of(c, r, col) : y_of(c, r, col),
+                      1);
 }
 
 static void load_weight(qdr_stack *stack, qdr_linear *layer, qdr_dtype dtype)
@@ -116,8 +112,8 @@ static qdr_stack *make_stack(qdr_grid *grid, const layer_case *c, qdr_edge *x, q
                                  .panels = c->panels,
                                  .batch_parts = c->batch_parts,
                                  .product_type = QDR_PRODUCT_FP8};
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{K, 1}},
-                                 .col_axis = c->transposed ? QDR_Y : QDR_X, .layout = c->layout};
+    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{K, 1}}, .col_axis = c->transposed ? QDR_Y : QDR_X,
+                                 .layout = c->layout};
     const qdr_linear_desc desc = {QDR_OPTS_INIT,
                                   .name = "layer",
                                   .in = {{K, 1}},
@@ -125,8 +121,7 @@ static qdr_stack *make_stack(qdr_grid *grid, const layer_case *c, qdr_edge *x, q
                                   .transposed = c->transposed,
                                   .out_layout = c->layout,
                                   .storage = c->storage,
-                                  .product_type = c->is_stored ? QDR_PRODUCT_AS_STORED
-                                                               : QDR_PRODUCT_DEFAULT};
+                                  .product_type = c->is_stored ? QDR_PRODUCT_AS_STORED : QDR_PRODUCT_DEFAULT};
     qdr_stack *stack;
     qdr_linear *layer;
     DIST_OK(qdr_stack_create(grid, &opts, &stack));
@@ -222,8 +217,7 @@ static void other_types_are_refused(qdr_context *ctx, uint64_t seed)
     qdr_grid *grid = plain_grid(ctx);
     const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{K, 1}}, .col_axis = QDR_X};
     qdr_linear_desc desc = {QDR_OPTS_INIT, .name = "layer", .in = {{K, 1}}, .out = {{N, 1}}};
-    qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = M, .dtype = QDR_F16,
-                           .product_type = QDR_PRODUCT_FP8};
+    qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = M, .dtype = QDR_F16, .product_type = QDR_PRODUCT_FP8};
     qdr_stack *stack;
     qdr_edge x, y;
     (void)seed;

@@ -31,15 +31,14 @@ typedef struct variant {
 static qdr_status forward(const qdr_op_call *call, void *user)
 {
     (void)user;
-    return qdr_gelu_forward(call->ctx, call->n_rows * call->out_cols, QDR_F64, call->in[0],
-                            call->out, call->stream);
+    return qdr_gelu_forward(call->ctx, call->n_rows * call->out_cols, QDR_F64, call->in[0], call->out, call->stream);
 }
 
 static qdr_status backward(const qdr_op_call *call, void *user)
 {
     (void)user;
-    return qdr_gelu_backward(call->ctx, call->n_rows * call->out_cols, QDR_F64, call->in[0],
-                             call->d_out, call->d_in[0], call->accumulate[0], call->stream);
+    return qdr_gelu_backward(call->ctx, call->n_rows * call->out_cols, QDR_F64, call->in[0], call->d_out, call->d_in[0],
+                             call->accumulate[0], call->stream);
 }
 
 static qdr_edge add_gelu(qdr_stack *stack, const variant *v, qdr_edge a)
@@ -54,8 +53,7 @@ static qdr_edge add_gelu(qdr_stack *stack, const variant *v, qdr_edge a)
     return b;
 }
 
-static qdr_edge add_layer(qdr_stack *stack, const variant *v, const char *name, int is_up,
-                          qdr_edge in)
+static qdr_edge add_layer(qdr_stack *stack, const variant *v, const char *name, int is_up, qdr_edge in)
 {
     const qdr_linear_desc desc = {QDR_OPTS_INIT,
                                   .name = name,
@@ -71,8 +69,7 @@ static qdr_edge add_layer(qdr_stack *stack, const variant *v, const char *name, 
 
 static void describe(qdr_stack *stack, const variant *v, qdr_edge *x, qdr_edge *y)
 {
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{WIDTH, 1}}, .col_axis = QDR_X,
-                                 .layout = v->layout};
+    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{WIDTH, 1}}, .col_axis = QDR_X, .layout = v->layout};
     qdr_edge c;
     DIST_OK(qdr_stack_add_input(stack, "x", &input, 1, x));
     const qdr_edge a = add_layer(stack, v, "up", 1, *x);
@@ -80,8 +77,7 @@ static void describe(qdr_stack *stack, const variant *v, qdr_edge *x, qdr_edge *
     qdr_edge b = add_gelu(stack, v, a);
     *y = b;
     if (v->readers == LAST) return;
-    if (v->readers == A_TWICE || v->readers == B_SHARED)
-        DIST_OK(qdr_stack_add_residual(stack, "both", other, b, &b));
+    if (v->readers == A_TWICE || v->readers == B_SHARED) DIST_OK(qdr_stack_add_residual(stack, "both", other, b, &b));
     *y = add_layer(stack, v, "down", 0, b);
     if (v->readers != B_TWICE) return;
     c = add_layer(stack, v, "down too", 0, b);
@@ -106,9 +102,8 @@ static int64_t elems(const qdr_stack *stack, qdr_edge edge)
 static int64_t results(qdr_grid *grid, const variant *v, double *kept)
 {
     const int64_t n_units = INT64_C(2) * qdr_grid_size(grid, QDR_Z) * qdr_grid_size(grid, QDR_D);
-    const qdr_stack_opts opts = {QDR_OPTS_INIT,         .n_rows = n_units * UNIT,
-                                 .row_unit = UNIT,      .dtype = v->dtype,
-                                 .overlap = v->overlap, .batch_parts = v->batch_parts};
+    const qdr_stack_opts opts = {QDR_OPTS_INIT,     .n_rows = n_units * UNIT, .row_unit = UNIT,
+                                 .dtype = v->dtype, .overlap = v->overlap,    .batch_parts = v->batch_parts};
     qdr_stack *stack;
     qdr_edge x, y;
     void *data, *gradients = calloc(MOST, sizeof(double));
@@ -151,12 +146,12 @@ static void check(qdr_grid *grid, variant v, memory *m)
     v.by_caller = 0;
     DIST_CHECK(results(grid, &v, m->one) == n, "%s", qdr_dtype_name(dtype));
     const double off = norm(m->one, m->exact, n), size = norm(m->exact, NULL, n);
-    DIST_CHECK(off <= 10 * dist_roundoff(dtype) * size, "readers %d, %s: off by %g of %g",
-               (int)v.readers, qdr_dtype_name(dtype), off, size);
+    DIST_CHECK(off <= 10 * dist_roundoff(dtype) * size, "readers %d, %s: off by %g of %g", (int)v.readers,
+               qdr_dtype_name(dtype), off, size);
     v.overlap = QDR_OVERLAP_NONE;
     DIST_CHECK(results(grid, &v, m->other) == n, "%s", qdr_dtype_name(dtype));
-    DIST_CHECK(memcmp(m->one, m->other, (size_t)n * sizeof *m->one) == 0,
-               "readers %d, %s: overlap changes bits", (int)v.readers, qdr_dtype_name(dtype));
+    DIST_CHECK(memcmp(m->one, m->other, (size_t)n * sizeof *m->one) == 0, "readers %d, %s: overlap changes bits",
+               (int)v.readers, qdr_dtype_name(dtype));
 }
 
 static void check_grid(qdr_grid *grid, void *user)

@@ -52,10 +52,10 @@ static struct {
     int n_parameters, n_cases, n_bad;
 } oracle;
 
-#define TRY(call)                                                                                  \
-    do {                                                                                           \
-        const qdr_status try_status_ = (call);                                                     \
-        if (try_status_ < 0) return try_status_;                                                   \
+#define TRY(call)                                                                                                      \
+    do {                                                                                                               \
+        const qdr_status try_status_ = (call);                                                                         \
+        if (try_status_ < 0) return try_status_;                                                                       \
     } while (0)
 
 static uint32_t lcg(uint32_t *state) { return *state = *state * 1664525u + 1013904223u; }
@@ -110,8 +110,7 @@ static double element(const void *values, int64_t i, qdr_dtype dtype)
     return narrow_value(dtype, ((const uint16_t *)values)[i]);
 }
 
-static int complain(const char *where, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+static int complain(const char *where, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static int complain(const char *where, const char *format, ...)
 {
     va_list list;
@@ -124,8 +123,7 @@ static int complain(const char *where, const char *format, ...)
     return -1;
 }
 
-/* Rank 0, the first time: the serial run starts from the weights that the library drew on one rank.
- */
+/* Rank 0, the first time: the serial run starts from the weights that the library drew on one rank. */
 static int run_serial(void)
 {
     for (int i = 0; i < oracle.n_parameters; i++)
@@ -142,8 +140,8 @@ static int run_serial(void)
         }
         serial_adamw(oracle.gpt, LR, 0.9, 0.95, 0.1, 1.0, oracle.decay);
     }
-    fprintf(stderr, "serial: loss %.4f at step 0, %.4f at step %d\n", oracle.losses[0],
-            oracle.losses[set.steps - 1], (int)set.steps - 1);
+    fprintf(stderr, "serial: loss %.4f at step 0, %.4f at step %d\n", oracle.losses[0], oracle.losses[set.steps - 1],
+            (int)set.steps - 1);
     return 0;
 }
 
@@ -156,24 +154,20 @@ static int check_weights(const char *where, int index, const void *full, int64_t
         if (oracle.n_cases == 0)
             kept[i] = value;
         else if (kept[i] != value)
-            return complain(where,
-                            "first weights: parameter %d, element %d is %.17g, on one rank %.17g",
-                            index, (int)i, value, kept[i]);
+            return complain(where, "first weights: parameter %d, element %d is %.17g, on one rank %.17g", index, (int)i,
+                            value, kept[i]);
     }
     return 0;
 }
 
-static int check_gradient(const char *where, int index, const char *name, const double *full,
-                          int64_t n, double *worst)
+static int check_gradient(const char *where, int index, const char *name, const double *full, int64_t n, double *worst)
 {
     for (int64_t i = 0; i < n; i++) {
         const double difference = fabs(full[i] - oracle.gradient[index][i]),
                      bound = CONFIDENCE * sqrt(2 * oracle.variance[index][i]);
         if (!(difference <= bound))
-            return complain(
-                where,
-                "gradient of %s, element %d: %.17g, serial %.17g, difference %.2g, bound %.2g",
-                name, (int)i, full[i], oracle.gradient[index][i], difference, bound);
+            return complain(where, "gradient of %s, element %d: %.17g, serial %.17g, difference %.2g, bound %.2g", name,
+                            (int)i, full[i], oracle.gradient[index][i], difference, bound);
         if (bound > 0) *worst = fmax(*worst, difference / bound);
     }
     return 0;
@@ -195,28 +189,25 @@ static qdr_status check_parameters(test_case *test, int which)
 {
     const int n = qdr_stack_n_parameters(test->model.stack);
     if (test->root && n != oracle.n_parameters)
-        complain(test->name, "the model has %d parameters, the serial one %d", n,
-                 oracle.n_parameters);
+        complain(test->name, "the model has %d parameters, the serial one %d", n, oracle.n_parameters);
     int good = n == oracle.n_parameters;
     for (int i = 0; good && i < n; i++) {
         qdr_parameter parameter;
         TRY(qdr_stack_parameter(test->model.stack, i, &parameter));
         if (parameter.n_global != serial_n_elems(oracle.gpt, i)) {
             if (test->root)
-                complain(test->name, "%s has %d elements, the serial one %d", parameter.name,
-                         (int)parameter.n_global, (int)serial_n_elems(oracle.gpt, i));
+                complain(test->name, "%s has %d elements, the serial one %d", parameter.name, (int)parameter.n_global,
+                         (int)serial_n_elems(oracle.gpt, i));
             return QDR_ERR_SHAPE;
         }
-        TRY(qdr_stack_gather_parameter(test->model.stack, i, which,
-                                       test->root ? test->full : NULL));
+        TRY(qdr_stack_gather_parameter(test->model.stack, i, which, test->root ? test->full : NULL));
         if (test->root) {
             /* Matrices decay; biases, norms and positions do not. */
             oracle.decay[i] = strstr(parameter.name, ".weight") != NULL;
             if (which == 0)
                 check_weights(test->name, i, test->full, parameter.n_global);
             else if (set.dtype == QDR_F64)
-                check_gradient(test->name, i, parameter.name, test->full, parameter.n_global,
-                               &test->worst);
+                check_gradient(test->name, i, parameter.name, test->full, parameter.n_global, &test->worst);
         }
     }
     return good ? QDR_OK : QDR_ERR_SHAPE;
@@ -251,13 +242,12 @@ static qdr_status train_step(test_case *test, int64_t step, double *loss)
 
 static void check_loss(test_case *test, int64_t step, double loss)
 {
-    static const double allowed[] = {
-        [QDR_F32] = 1e-4, [QDR_F64] = 1e-9, [QDR_BF16] = 0.02, [QDR_F16] = 0.0025};
+    static const double allowed[] = {[QDR_F32] = 1e-4, [QDR_F64] = 1e-9, [QDR_BF16] = 0.02, [QDR_F16] = 0.0025};
     const double relative = fabs(loss - oracle.losses[step]) / oracle.losses[step];
     test->worst_loss = fmax(test->worst_loss, relative);
     if (!(relative <= allowed[set.dtype]))
-        complain(test->name, "loss of step %d is %.12g, serial %.12g: relative %.2g > %.0e",
-                 (int)step, loss, oracle.losses[step], relative, allowed[set.dtype]);
+        complain(test->name, "loss of step %d is %.12g, serial %.12g: relative %.2g > %.0e", (int)step, loss,
+                 oracle.losses[step], relative, allowed[set.dtype]);
 }
 
 static qdr_status run_model(test_case *test, qdr_layout layout)
@@ -267,8 +257,7 @@ static qdr_status run_model(test_case *test, qdr_layout layout)
     TRY(gpt_init(&test->model, 1, 0.08));
     TRY(check_parameters(test, 0));
     if (test->root && oracle.n_cases++ == 0) run_serial();
-    const qdr_adamw_opts opts = {QDR_OPTS_INIT, .weight_decay = 0.1, .clip_norm = 1,
-                                 .grad_scale = grad_scale()};
+    const qdr_adamw_opts opts = {QDR_OPTS_INIT, .weight_decay = 0.1, .clip_norm = 1, .grad_scale = grad_scale()};
     TRY(qdr_adamw_create(test->model.stack, &opts, &test->optimizer));
     for (int64_t step = 0; step < set.steps; step++) {
         double loss;
@@ -286,16 +275,15 @@ static qdr_status run_grid(qdr_context *ctx, const qdr_grid_opts *opts, qdr_layo
     snprintf(test.name, sizeof test.name, "%dx%dx%dx%d %s %s", opts->x, opts->y, opts->z, opts->d,
              layout ? "scattered" : "replicated", qdr_dtype_name((qdr_dtype)set.dtype));
     if (test.root)
-        test.full = calloc((size_t)(4 * shape.hidden * shape.hidden + shape.vocab * shape.hidden),
-                           sizeof(double));
+        test.full = calloc((size_t)(4 * shape.hidden * shape.hidden + shape.vocab * shape.hidden), sizeof(double));
     qdr_status status = qdr_agree(ctx, test.root && !test.full ? QDR_ERR_MEMORY : QDR_OK);
     if (status >= 0) status = qdr_grid_create(ctx, opts, &test.grid);
     if (status >= 0) status = run_model(&test, layout);
     if (test.root && status < 0)
         complain(test.name, "%s: %s", qdr_status_name(status), qdr_last_error());
     else if (test.root && set.dtype == QDR_F64)
-        fprintf(stderr, "%s: losses within %.1e, gradients within %.2f of their bounds\n",
-                test.name, test.worst_loss, test.worst);
+        fprintf(stderr, "%s: losses within %.1e, gradients within %.2f of their bounds\n", test.name, test.worst_loss,
+                test.worst);
     else if (test.root)
         fprintf(stderr, "%s: losses within %.1e\n", test.name, test.worst_loss);
     qdr_adamw_destroy(&test.optimizer);
@@ -313,10 +301,8 @@ static int run_rank(qdr_context *ctx, void *user)
     for (int x = 1; x <= p; x++)
         for (int y = 1; y <= p / x; y++)
             for (int z = 1; z <= p / (x * y); z++) {
-                const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = x, .y = y, .z = z,
-                                            .d = p / (x * y * z)};
-                const int wanted = set.grid.x == 0 ||
-                                   (set.grid.x == x && set.grid.y == y && set.grid.z == z);
+                const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = x, .y = y, .z = z, .d = p / (x * y * z)};
+                const int wanted = set.grid.x == 0 || (set.grid.x == x && set.grid.y == y && set.grid.z == z);
                 if (x * y * z * opts.d != p || !wanted) continue;
                 for (int layout = 0; layout < 2; layout++)
                     if (run_grid(ctx, &opts, (qdr_layout)layout) < 0) return 1;
@@ -327,8 +313,7 @@ static int run_rank(qdr_context *ctx, void *user)
 /* weight += factor · direction, the direction being drawn anew from the same state. */
 static void move(double *weight, int64_t n, double factor, uint32_t state)
 {
-    for (int64_t j = 0; j < n; j++)
-        weight[j] += factor * ((double)(lcg(&state) >> 8) * 0x1p-23 - 1);
+    for (int64_t j = 0; j < n; j++) weight[j] += factor * ((double)(lcg(&state) >> 8) * 0x1p-23 - 1);
 }
 
 /* The oracle's gradients against central differences, along a drawn direction for each parameter:
@@ -359,12 +344,10 @@ static int check_oracle(void)
         const double below = serial_backprop(oracle.gpt, tokens, targets);
         move(weight, n, h, drawn);
         uint32_t again = drawn;
-        for (int64_t j = 0; j < n; j++)
-            expected += oracle.gradient[i][j] * ((double)(lcg(&again) >> 8) * 0x1p-23 - 1);
+        for (int64_t j = 0; j < n; j++) expected += oracle.gradient[i][j] * ((double)(lcg(&again) >> 8) * 0x1p-23 - 1);
         const double slope = (above - below) / (2 * h);
         if (!(fabs(slope - expected) <= 1e-6 * (1 + fabs(expected))))
-            complain("oracle", "parameter %d: slope %.10g, by differences %.10g", i, expected,
-                     slope);
+            complain("oracle", "parameter %d: slope %.10g, by differences %.10g", i, expected, slope);
     }
     return oracle.n_bad ? 1 : 0;
 }
@@ -405,13 +388,11 @@ int main(int argc, char **argv)
         {OPTION_COUNT, "steps", "N", &set.steps, 1, MAX_STEPS, "optimizer steps"},
         {OPTION_COUNT, "batch-parts", "N", &set.batch_parts, 1, 16,
          "parts of a rank's sequences that follow one another"},
-        {OPTION_COUNT, "micro-batch", "N", &set.per_forward, 1, MAX_TOKENS,
-         "sequences of one forward over all ranks"},
+        {OPTION_COUNT, "micro-batch", "N", &set.per_forward, 1, MAX_TOKENS, "sequences of one forward over all ranks"},
         {OPTION_TYPE, "dtype", "f32|f64|bf16|f16", &set.dtype, 0, 0, "of the model"},
         {OPTION_CHOICE, "overlap", "on|off", &set.serial, 0, 0, "of the schedule"},
         {OPTION_FLAG, "tie", NULL, &set.tied, 0, 0, "head and embedding"},
-        {OPTION_FLAG, "oracle", NULL, &set.oracle, 0, 0,
-         "check the oracle itself by finite differences"},
+        {OPTION_FLAG, "oracle", NULL, &set.oracle, 0, 0, "check the oracle itself by finite differences"},
         {OPTION_GRID, "grid", "GXxGYxGZxGD", &set.grid, 0, 0, "only this grid"},
     };
     const usage_text usage = {.program = "test_gpt",
@@ -423,8 +404,7 @@ int main(int argc, char **argv)
     char problem[PROBLEM_BYTES];
     const options_result parsed = options_parse(&usage, argc, argv, problem);
     if (parsed != OPTIONS_OK) {
-        fprintf(stderr, "test_gpt: %s\n",
-                parsed == OPTIONS_BAD ? problem : "see the top of tests/dist/test_gpt.c");
+        fprintf(stderr, "test_gpt: %s\n", parsed == OPTIONS_BAD ? problem : "see the top of tests/dist/test_gpt.c");
         return 2;
     }
     int exit_code = 1;

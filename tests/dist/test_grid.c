@@ -19,16 +19,14 @@ static void check_coordinates(const qdr_grid *grid, const char *order)
         DIST_OK(qdr_grid_coordinates_of(grid, rank, c));
         for (int i = 0; i < QDR_N_AXES; i++) {
             const qdr_axis axis = (qdr_axis)axis_of(order ? order[i] : "xyzd"[i]);
-            DIST_CHECK(c[axis] == rest % qdr_grid_size(grid, axis), "rank %d axis %d", rank,
-                       (int)axis);
+            DIST_CHECK(c[axis] == rest % qdr_grid_size(grid, axis), "rank %d axis %d", rank, (int)axis);
             rest /= qdr_grid_size(grid, axis);
         }
         DIST_CHECK(qdr_grid_rank_at(grid, c) == rank, "rank %d", rank);
     }
     DIST_FAILS(qdr_grid_coordinates_of(grid, size, (int[QDR_N_AXES]){0}), QDR_ERR_ARGUMENT, "rank");
     DIST_CHECK(qdr_grid_rank_at(grid, (const int[]){0, 0, -1, 0}) == -1, "outside");
-    DIST_CHECK(qdr_grid_rank_at(grid, (const int[]){0, qdr_grid_size(grid, QDR_Y), 0, 0}) == -1,
-               "outside");
+    DIST_CHECK(qdr_grid_rank_at(grid, (const int[]){0, qdr_grid_size(grid, QDR_Y), 0, 0}) == -1, "outside");
 }
 
 static void check_neighbours(const qdr_grid *grid)
@@ -39,8 +37,7 @@ static void check_neighbours(const qdr_grid *grid)
             int mine[QDR_N_AXES], theirs[QDR_N_AXES];
             const int rank = qdr_grid_neighbour(grid, (qdr_axis)axis, step);
             DIST_OK(qdr_grid_coordinates_of(grid, rank, theirs));
-            for (int other = 0; other < QDR_N_AXES; other++)
-                mine[other] = qdr_grid_coordinate(grid, (qdr_axis)other);
+            for (int other = 0; other < QDR_N_AXES; other++) mine[other] = qdr_grid_coordinate(grid, (qdr_axis)other);
             mine[axis] = ((mine[axis] + step) % size + size) % size;
             DIST_CHECK(memcmp(mine, theirs, sizeof mine) == 0, "axis %d step %d", axis, step);
         }
@@ -55,40 +52,34 @@ static void check_channels(const qdr_grid *grid)
     for (int channel = 0; channel < QDR_N_CHANNELS; channel++) {
         const qdr_axis axis = (qdr_axis)axis_of(axes[channel]);
         qdri_comm *comm = qdri_grid_comm(grid, (qdr_channel)channel);
-        qdr_stream *stream = qdri_stream_or_default(grid,
-                                                    qdri_grid_stream(grid, (qdr_channel)channel));
+        qdr_stream *stream = qdri_stream_or_default(grid, qdri_grid_stream(grid, (qdr_channel)channel));
         int32_t *ranks = dist_memory(qdr_grid_context(grid), 64, QDR_I32);
         DIST_CHECK(qdri_comm_size(comm) == qdr_grid_size(grid, axis), "channel %d", channel);
         DIST_CHECK(qdri_comm_rank(comm) == qdr_grid_coordinate(grid, axis), "channel %d", channel);
         ranks[qdri_comm_rank(comm)] = rank;
-        const qdri_coll coll = {
-            .kind = QDR_ALL_GATHER, .dtype = QDR_I32, .recv = ranks, .count = 1};
+        const qdri_coll coll = {.kind = QDR_ALL_GATHER, .dtype = QDR_I32, .recv = ranks, .count = 1};
         DIST_OK(qdri_comm_launch(comm, &coll, stream));
         DIST_OK(qdr_stream_synchronize(stream));
         for (int j = 0; j < qdri_comm_size(comm); j++)
-            DIST_CHECK(ranks[j] == qdr_grid_neighbour(grid, axis, j - qdri_comm_rank(comm)),
-                       "channel %d member %d", channel, j);
+            DIST_CHECK(ranks[j] == qdr_grid_neighbour(grid, axis, j - qdri_comm_rank(comm)), "channel %d member %d",
+                       channel, j);
         const qdr_traffic traffic = qdr_grid_traffic(grid, (qdr_channel)channel, QDR_ALL_GATHER);
         DIST_CHECK(traffic.bytes_sent == 4 * (qdri_comm_size(comm) - 1), "bytes");
         DIST_CHECK(traffic.n_calls == (qdri_comm_size(comm) > 1), "calls");
         const int may_be_untimed = qdr_context_gpu(qdr_grid_context(grid)) >= 0;
-        DIST_CHECK((traffic.secs > 0) == (traffic.n_calls > 0) ||
-                       (may_be_untimed && traffic.secs == 0),
-                   "seconds");
+        DIST_CHECK((traffic.secs > 0) == (traffic.n_calls > 0) || (may_be_untimed && traffic.secs == 0), "seconds");
         qdr_mem_free(qdr_grid_context(grid), (void **)&ranks);
     }
 }
 
-/* The lowest rank of a node stands for all of its ranks, which are as many as the library has it.
- */
+/* The lowest rank of a node stands for all of its ranks, which are as many as the library has it. */
 static void check_nodes(const qdr_context *ctx)
 {
     const int mine = qdr_context_node(ctx, qdr_context_rank(ctx)), p = qdr_context_size(ctx);
     int n_here = 0;
     for (int rank = 0; rank < p; rank++) {
         const int node = qdr_context_node(ctx, rank);
-        DIST_CHECK(node >= 0 && node <= rank && qdr_context_node(ctx, node) == node, "rank %d",
-                   rank);
+        DIST_CHECK(node >= 0 && node <= rank && qdr_context_node(ctx, node) == node, "rank %d", rank);
         n_here += node == mine;
     }
     DIST_CHECK(n_here == qdri_comm_node_size(qdri_context_world(ctx)), "%d on this node", n_here);
@@ -143,8 +134,8 @@ static void sums_over_axes(qdr_context *ctx, uint64_t seed)
                 if (op == QDR_MAX && next > want) want = next;
                 if (op == QDR_MIN && next < want) want = next;
             }
-            DIST_CHECK(dist_get(data, dtype, i) == want, "element %d: %g, not %g", (int)i,
-                       dist_get(data, dtype, i), want);
+            DIST_CHECK(dist_get(data, dtype, i) == want, "element %d: %g, not %g", (int)i, dist_get(data, dtype, i),
+                       want);
         }
         qdr_mem_free(ctx, &data);
         qdr_grid_destroy(&grid);
@@ -162,8 +153,8 @@ static void traffic_is_exact(qdr_context *ctx, uint64_t seed)
         DIST_OK(qdr_all_reduce(grid, (qdr_axis)axis, QDR_MAX, data, n, QDR_F64, NULL));
         dist_synchronize(ctx);
         const qdr_traffic traffic = qdr_grid_traffic(grid, channel, QDR_ALL_REDUCE);
-        DIST_CHECK(traffic.bytes_sent == 2 * 8 * 2 * (g - 1) * n / g, "%lld bytes on %s",
-                   (long long)traffic.bytes_sent, qdr_channel_name(channel));
+        DIST_CHECK(traffic.bytes_sent == 2 * 8 * 2 * (g - 1) * n / g, "%lld bytes on %s", (long long)traffic.bytes_sent,
+                   qdr_channel_name(channel));
         DIST_CHECK(traffic.n_calls == (g > 1 ? 2 : 0), "calls");
         qdr_mem_free(ctx, (void **)&data);
     }
@@ -183,21 +174,19 @@ static void bad_options(qdr_context *ctx, uint64_t seed)
     qdr_grid *grid = NULL;
     (void)seed;
     snprintf(words, sizeof words, "product is %d", p);
-    DIST_FAILS(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, p, 2, 1, 1, NULL}, &grid),
+    DIST_FAILS(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, p, 2, 1, 1, NULL}, &grid), QDR_ERR_ARGUMENT, words);
+    DIST_FAILS(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, p, 0, 1, 1, NULL}, &grid), QDR_ERR_ARGUMENT,
+               "axis y");
+    DIST_FAILS(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, p, 1, 1, -4, NULL}, &grid), QDR_ERR_ARGUMENT,
+               "axis d");
+    DIST_FAILS(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, p, 1, 1, 1, "xyz"}, &grid), QDR_ERR_ARGUMENT,
+               "\"xyz\"");
+    DIST_FAILS(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, p, 1, 1, 1, "xxzd"}, &grid), QDR_ERR_ARGUMENT,
+               "order");
+    DIST_FAILS(qdr_grid_create(ctx, &(qdr_grid_opts){.x = p, .y = 1, .z = 1, .d = 1}, &grid), QDR_ERR_ARGUMENT,
+               "QDR_OPTS_INIT");
+    DIST_FAILS(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, 1 << 30, 1 << 30, 9, 9, NULL}, &grid),
                QDR_ERR_ARGUMENT, words);
-    DIST_FAILS(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, p, 0, 1, 1, NULL}, &grid),
-               QDR_ERR_ARGUMENT, "axis y");
-    DIST_FAILS(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, p, 1, 1, -4, NULL}, &grid),
-               QDR_ERR_ARGUMENT, "axis d");
-    DIST_FAILS(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, p, 1, 1, 1, "xyz"}, &grid),
-               QDR_ERR_ARGUMENT, "\"xyz\"");
-    DIST_FAILS(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, p, 1, 1, 1, "xxzd"}, &grid),
-               QDR_ERR_ARGUMENT, "order");
-    DIST_FAILS(qdr_grid_create(ctx, &(qdr_grid_opts){.x = p, .y = 1, .z = 1, .d = 1}, &grid),
-               QDR_ERR_ARGUMENT, "QDR_OPTS_INIT");
-    DIST_FAILS(
-        qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, 1 << 30, 1 << 30, 9, 9, NULL}, &grid),
-        QDR_ERR_ARGUMENT, words);
     DIST_FAILS(qdr_grid_create(ctx, NULL, &grid), QDR_ERR_ARGUMENT, "NULL");
     DIST_FAILS(qdr_grid_create(NULL, NULL, &grid), QDR_ERR_ARGUMENT, "NULL");
     /* one rank alone is wrong, or differs: all learn of it */
@@ -207,14 +196,11 @@ static void bad_options(qdr_context *ctx, uint64_t seed)
     DIST_FAILS(qdr_grid_create(ctx, &other, &grid), QDR_ERR_ARGUMENT, words);
     other = good;
     if (rank == p - 1) other.order = "yxzd";
-    if (p > 1)
-        DIST_FAILS(qdr_grid_create(ctx, &other, &grid), QDR_ERR_ARGUMENT, "must ask for the same");
+    if (p > 1) DIST_FAILS(qdr_grid_create(ctx, &other, &grid), QDR_ERR_ARGUMENT, "must ask for the same");
     DIST_CHECK(grid == NULL, "a grid was made");
     DIST_OK(qdr_grid_create(ctx, &good, &grid));
-    DIST_FAILS(qdr_all_reduce(grid, (qdr_axis)4, QDR_SUM, NULL, 0, QDR_F32, NULL), QDR_ERR_ARGUMENT,
-               "axis");
-    DIST_FAILS(qdr_all_reduce(grid, QDR_X, QDR_SUM, NULL, 3, QDR_F32, NULL), QDR_ERR_ARGUMENT,
-               "NULL");
+    DIST_FAILS(qdr_all_reduce(grid, (qdr_axis)4, QDR_SUM, NULL, 0, QDR_F32, NULL), QDR_ERR_ARGUMENT, "axis");
+    DIST_FAILS(qdr_all_reduce(grid, QDR_X, QDR_SUM, NULL, 3, QDR_F32, NULL), QDR_ERR_ARGUMENT, "NULL");
     DIST_FAILS(qdr_all_reduce(grid, QDR_X, QDR_SUM, words, 1, QDR_U8, NULL), QDR_ERR_DTYPE, "u8");
     DIST_OK(qdr_context_status(ctx));
     qdr_grid_destroy(&grid);

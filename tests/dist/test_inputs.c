@@ -16,20 +16,17 @@ static qdr_edge add_operation(qdr_stack *stack, operation kind, qdr_edge x)
     if (kind == GELU) DIST_OK(qdr_stack_add_gelu(stack, "gelu", x, &y));
     if (kind == NORM) DIST_OK(qdr_stack_add_layer_norm(stack, "norm", 0, x, &y));
     if (kind == RESIDUAL) DIST_OK(qdr_stack_add_residual(stack, "sum", x, x, &y));
-    if (kind >= ATTENTION)
-        DIST_OK(qdr_stack_add_attention(stack, "attention", HEAD, CONTEXT, x, &y));
+    if (kind >= ATTENTION) DIST_OK(qdr_stack_add_attention(stack, "attention", HEAD, CONTEXT, x, &y));
     return y;
 }
 
 /* All gradients of parameters after one step, as on one process. Returns how many numbers. */
-static int64_t step(qdr_grid *grid, operation kind, qdr_layout layout, int with_gradient,
-                    double *gradients)
+static int64_t step(qdr_grid *grid, operation kind, qdr_layout layout, int with_gradient, double *gradients)
 {
     const int64_t keys = kind == GROUPED ? HEAD : WIDTH; /* one key head */
-    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = N_ROWS, .row_unit = CONTEXT,
-                                 .dtype = QDR_F64};
-    qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{WIDTH, HEAD}}, .col_axis = QDR_X,
-                           .layout = layout, .scatter_unit = CONTEXT};
+    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = N_ROWS, .row_unit = CONTEXT, .dtype = QDR_F64};
+    qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{WIDTH, HEAD}}, .col_axis = QDR_X, .layout = layout,
+                           .scatter_unit = CONTEXT};
     const qdr_linear_desc desc = {QDR_OPTS_INIT,          .name = "layer", .in = {{WIDTH, HEAD}},
                                   .out = {{WIDTH, HEAD}}, .bias = 1,       .out_layout = layout};
     qdr_stack *stack = NULL;

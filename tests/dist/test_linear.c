@@ -73,8 +73,7 @@ static int for_grids(qdr_context *ctx, test_settings *settings, grid_check check
 /* All ranks stop at the same case, or those that go on would wait for those that stopped. */
 static int together(qdr_grid *grid, int n_bad)
 {
-    return qdr_agree(qdr_grid_context(grid), n_bad ? QDR_ERR_STATE : QDR_OK) == QDR_OK ? 0
-                                                                                       : n_bad + 1;
+    return qdr_agree(qdr_grid_context(grid), n_bad ? QDR_ERR_STATE : QDR_OK) == QDR_OK ? 0 : n_bad + 1;
 }
 
 /* ---- bytes that were sent against bytes that the schedule planned or the closed form has ---- */
@@ -116,27 +115,24 @@ static void check_channel(byte_check *check, qdr_grid *grid, qdr_stack *stack, c
     if (check->complaint[0]) return;
     if (sent.bytes_sent != planned.bytes_sent || sent.n_calls != planned.n_calls)
         snprintf(check->complaint, sizeof check->complaint,
-                 "%s, %s, %s: %lld bytes in %lld calls, planned were %lld in %lld", which,
-                 qdr_channel_name(channel), qdr_coll_kind_name(kind), (long long)sent.bytes_sent,
-                 (long long)sent.n_calls, (long long)planned.bytes_sent,
-                 (long long)planned.n_calls);
+                 "%s, %s, %s: %lld bytes in %lld calls, planned were %lld in %lld", which, qdr_channel_name(channel),
+                 qdr_coll_kind_name(kind), (long long)sent.bytes_sent, (long long)sent.n_calls,
+                 (long long)planned.bytes_sent, (long long)planned.n_calls);
     else if (cost && !check->in_panels && (double)sent.bytes_sent != cost->bytes[channel][kind])
-        snprintf(check->complaint, sizeof check->complaint,
-                 "%s, %s, %s: %lld bytes, the closed form has %.17g", which,
+        snprintf(check->complaint, sizeof check->complaint, "%s, %s, %s: %lld bytes, the closed form has %.17g", which,
                  qdr_channel_name(channel), qdr_coll_kind_name(kind), (long long)sent.bytes_sent,
                  cost->bytes[channel][kind]);
 }
 
-static void check_sum(byte_check *check, qdr_grid *grid, const char *which,
-                      const qdr_perf_cost *cost, qdr_channel channel)
+static void check_sum(byte_check *check, qdr_grid *grid, const char *which, const qdr_perf_cost *cost,
+                      qdr_channel channel)
 {
     double bytes = 0;
     for (int kind = 0; kind < QDR_N_COLL_KINDS; kind++)
         bytes += (double)qdr_grid_traffic(grid, channel, (qdr_coll_kind)kind).bytes_sent;
     if (cost && !check->complaint[0] && bytes != qdr_perf_channel_bytes(cost, channel))
-        snprintf(check->complaint, sizeof check->complaint,
-                 "%s, %s: %.17g bytes, the closed form has %.17g", which, qdr_channel_name(channel),
-                 bytes, qdr_perf_channel_bytes(cost, channel));
+        snprintf(check->complaint, sizeof check->complaint, "%s, %s: %.17g bytes, the closed form has %.17g", which,
+                 qdr_channel_name(channel), bytes, qdr_perf_channel_bytes(cost, channel));
 }
 
 static void watch_bytes(layer_stage stage, qdr_grid *grid, qdr_stack *stack, void *user)
@@ -146,8 +142,7 @@ static void watch_bytes(layer_stage stage, qdr_grid *grid, qdr_stack *stack, voi
     const qdr_perf_cost *cost = stage == STAGE_FORWARD ? check->forward : check->backward;
     for (int channel = 0; stage != STAGE_BUILT && channel < QDR_N_CHANNELS; channel++) {
         for (int kind = 0; kind < QDR_N_COLL_KINDS; kind++)
-            check_channel(check, grid, stack, which, cost, (qdr_channel)channel,
-                          (qdr_coll_kind)kind);
+            check_channel(check, grid, stack, which, cost, (qdr_channel)channel, (qdr_coll_kind)kind);
         check_sum(check, grid, which, cost, (qdr_channel)channel);
     }
     qdr_grid_reset_traffic(grid);
@@ -155,8 +150,7 @@ static void watch_bytes(layer_stage stage, qdr_grid *grid, qdr_stack *stack, voi
 
 /* ---- one case ---- */
 
-static int run_case(qdr_grid *grid, const layer_case *the_case, byte_check *bytes,
-                    layer_errors *errors)
+static int run_case(qdr_grid *grid, const layer_case *the_case, byte_check *bytes, layer_errors *errors)
 {
     failure why = {0};
     int n_bad = 0;
@@ -188,8 +182,8 @@ static int sweep_case(qdr_grid *grid, const layer_case *the_case, test_settings 
  * changes from grid to grid): ranks own nothing. */
 static int sweep_small(qdr_grid *grid, int grid_index, test_settings *settings)
 {
-    const grid_size size = {qdr_grid_size(grid, QDR_X), qdr_grid_size(grid, QDR_Y),
-                            qdr_grid_size(grid, QDR_Z), qdr_grid_size(grid, QDR_D)};
+    const grid_size size = {qdr_grid_size(grid, QDR_X), qdr_grid_size(grid, QDR_Y), qdr_grid_size(grid, QDR_Z),
+                            qdr_grid_size(grid, QDR_D)};
     for (int i = 0; i < 4 * (int)N_SMALL; i++) {
         layer_case drawn;
         if (settings->use_mpi && i / (int)N_SMALL != (i + grid_index) % 4) continue;
@@ -198,8 +192,7 @@ static int sweep_small(qdr_grid *grid, int grid_index, test_settings *settings)
         drawn.in_layout = (qdr_layout)(i / (int)N_SMALL % 2);
         drawn.out_layout = (qdr_layout)(i / (int)N_SMALL / 2);
         drawn.transposed = (i + i / (int)N_SMALL + grid_index) % 2;
-        if (layer_case_shrink(&drawn, (layer_small)(i % (int)N_SMALL), size) &&
-            sweep_case(grid, &drawn, settings))
+        if (layer_case_shrink(&drawn, (layer_small)(i % (int)N_SMALL), size) && sweep_case(grid, &drawn, settings))
             return 1;
     }
     return 0;
@@ -219,22 +212,18 @@ static int sweep_grid(qdr_grid *grid, int grid_index, test_settings *settings)
     return sweep_small(grid, grid_index, settings);
 }
 
-static int check_sweep(qdr_context *ctx, test_settings *settings)
-{
-    return for_grids(ctx, settings, sweep_grid);
-}
+static int check_sweep(qdr_context *ctx, test_settings *settings) { return for_grids(ctx, settings, sweep_grid); }
 
 static int bitwise_case(qdr_grid *grid, layer_case *the_case)
 {
-    static const int overlaps[] = {QDR_OVERLAP_ALL, QDR_OVERLAP_NONE, QDR_OVERLAP_WEIGHTS,
-                                   QDR_OVERLAP_ROWS, QDR_OVERLAP_GRADIENTS};
+    static const int overlaps[] = {QDR_OVERLAP_ALL, QDR_OVERLAP_NONE, QDR_OVERLAP_WEIGHTS, QDR_OVERLAP_ROWS,
+                                   QDR_OVERLAP_GRADIENTS};
     layer_errors first, errors;
     for (int i = 0; i < 5; i++) {
         the_case->overlap = overlaps[i];
         if (run_case(grid, the_case, NULL, i ? &errors : &first)) return 1;
-        const int n_bad = i && errors.bits != first.bits
-                              ? complain(grid, the_case, "bits differ from overlap = all")
-                              : 0;
+        const int n_bad = i && errors.bits != first.bits ? complain(grid, the_case, "bits differ from overlap = all")
+                                                         : 0;
         if (together(grid, n_bad)) return 1;
     }
     return 0;
@@ -251,15 +240,11 @@ static int bitwise_grid(qdr_grid *grid, int grid_index, test_settings *settings)
         drawn.out_layout = (qdr_layout)(grid_index / 2 % 2);
         if (bitwise_case(grid, &drawn)) return 1;
     }
-    if (qdr_context_rank(qdr_grid_context(grid)) == 0)
-        settings->n_runs += (int)settings->n_cases * 5;
+    if (qdr_context_rank(qdr_grid_context(grid)) == 0) settings->n_runs += (int)settings->n_cases * 5;
     return 0;
 }
 
-static int check_bitwise(qdr_context *ctx, test_settings *settings)
-{
-    return for_grids(ctx, settings, bitwise_grid);
-}
+static int check_bitwise(qdr_context *ctx, test_settings *settings) { return for_grids(ctx, settings, bitwise_grid); }
 
 enum { N_DIVISIBLE = 128 };
 
@@ -301,8 +286,7 @@ static int bytes_case(qdr_grid *grid, const layer_case *the_case)
                                   .drop_gathered = the_case->drop_gathered,
                                   .dtype = the_case->dtype};
     static _Thread_local qdr_perf_cost forward, backward;
-    byte_check bytes = {
-        .forward = &forward, .backward = &backward, .in_panels = the_case->panels > 1};
+    byte_check bytes = {.forward = &forward, .backward = &backward, .in_panels = the_case->panels > 1};
     layer_errors errors;
     const qdr_status status = qdr_perf_linear_cost(&perf, &forward, &backward);
     if (together(grid, status != QDR_OK)) return complain(grid, the_case, qdr_last_error());
@@ -314,18 +298,15 @@ static int bytes_grid(qdr_grid *grid, int grid_index, test_settings *settings)
     /* All 128 combinations in the full run, else four of them, others on each grid. */
     const int n_cases = settings->n_cases < 12 ? 4 * (int)settings->n_cases : N_DIVISIBLE;
     for (int i = 0; i < n_cases; i++) {
-        const layer_case the_case = divisible_case(
-            grid, (grid_index * 5 + i * (n_cases < N_DIVISIBLE ? 29 : 1)) % N_DIVISIBLE);
+        const layer_case the_case = divisible_case(grid, (grid_index * 5 + i * (n_cases < N_DIVISIBLE ? 29 : 1)) %
+                                                             N_DIVISIBLE);
         if (bytes_case(grid, &the_case)) return 1;
     }
     if (qdr_context_rank(qdr_grid_context(grid)) == 0) settings->n_runs += n_cases;
     return 0;
 }
 
-static int check_bytes(qdr_context *ctx, test_settings *settings)
-{
-    return for_grids(ctx, settings, bytes_grid);
-}
+static int check_bytes(qdr_context *ctx, test_settings *settings) { return for_grids(ctx, settings, bytes_grid); }
 
 /* ---- the sequence of calls ---- */
 
@@ -352,10 +333,8 @@ static void record(const qdri_comm *comm, const qdri_coll *coll, void *user)
 {
     const channel_listener *listener = user;
     recording *into = listener->recording;
-    call made = {
-        .channel = listener->channel, .kind = (int)coll->kind, .group = qdri_comm_size(comm)};
-    for (int i = 0; i < made.group; i++)
-        made.n_elems += coll->counts ? coll->counts[i] : coll->count;
+    call made = {.channel = listener->channel, .kind = (int)coll->kind, .group = qdri_comm_size(comm)};
+    for (int i = 0; i < made.group; i++) made.n_elems += coll->counts ? coll->counts[i] : coll->count;
     if (into->n_calls < MAX_CALLS) into->calls[into->n_calls++] = made;
 }
 
@@ -382,8 +361,7 @@ static int record_rank(qdr_context *ctx, void *user)
     channel_listener listeners[QDR_N_CHANNELS];
     layer_errors errors;
     qdr_grid *grid;
-    const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = job->size.x, .y = job->size.y, .z = job->size.z,
-                                .d = job->size.d};
+    const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = job->size.x, .y = job->size.y, .z = job->size.z, .d = job->size.d};
     if (qdr_grid_create(ctx, &opts, &grid) != QDR_OK) return 1;
     recording *into = &job->recordings[job->n_recordings > 1 ? qdr_context_rank(ctx) : 0];
     into->n_calls = 0;
@@ -394,8 +372,7 @@ static int record_rank(qdr_context *ctx, void *user)
     return n_bad;
 }
 
-/* Compares what this rank of MPI did with what the same rank did as a thread of rank 0's process.
- */
+/* Compares what this rank of MPI did with what the same rank did as a thread of rank 0's process. */
 static int compare_calls(qdr_context *ctx, const recording *mine, recording *local)
 {
     int n_bad = 0;
@@ -403,14 +380,12 @@ static int compare_calls(qdr_context *ctx, const recording *mine, recording *loc
         if (qdr_broadcast(ctx, 0, &local[rank], sizeof local[rank]) != QDR_OK) return 1;
         if (rank != qdr_context_rank(ctx)) continue;
         n_bad = mine->n_calls != local[rank].n_calls || mine->n_calls == MAX_CALLS ||
-                memcmp(mine->calls, local[rank].calls,
-                       (size_t)mine->n_calls * sizeof *mine->calls) != 0;
+                memcmp(mine->calls, local[rank].calls, (size_t)mine->n_calls * sizeof *mine->calls) != 0;
     }
     return n_bad;
 }
 
-static int sequence_job_run(qdr_context *ctx, const sequence_job *job, recording *mine,
-                            recording *local)
+static int sequence_job_run(qdr_context *ctx, const sequence_job *job, recording *mine, recording *local)
 {
     sequence_job here = *job, as_threads = *job;
     int code = 0;
@@ -420,8 +395,7 @@ static int sequence_job_run(qdr_context *ctx, const sequence_job *job, recording
     as_threads.n_recordings = qdr_context_size(ctx);
     int n_bad = record_rank(ctx, &here);
     if (qdr_context_rank(ctx) == 0 &&
-        (qdr_launch(qdr_context_size(ctx), NULL, record_rank, &as_threads, &code) != QDR_OK ||
-         code))
+        (qdr_launch(qdr_context_size(ctx), NULL, record_rank, &as_threads, &code) != QDR_OK || code))
         n_bad++;
     n_bad += compare_calls(ctx, mine, local);
     return qdr_agree(ctx, n_bad ? QDR_ERR_STATE : QDR_OK) == QDR_OK ? 0 : n_bad + 1;
@@ -444,8 +418,7 @@ static int check_sequence(qdr_context *ctx, test_settings *settings)
             char name[64], text[512];
             grid_name(job.size, name);
             layer_case_text(&job.the_case, text, sizeof text);
-            fprintf(stderr, "grid %s: calls under MPI differ from those of local ranks: %s\n", name,
-                    text);
+            fprintf(stderr, "grid %s: calls under MPI differ from those of local ranks: %s\n", name, text);
         }
         settings->n_runs++;
     }
@@ -459,13 +432,11 @@ static int run_rank(qdr_context *ctx, void *user)
 {
     test_settings *settings = user;
     if (settings->use_mpi && settings->n_ranks && qdr_context_size(ctx) != settings->n_ranks) {
-        fprintf(stderr, "%d ranks started, %d expected\n", qdr_context_size(ctx),
-                (int)settings->n_ranks);
+        fprintf(stderr, "%d ranks started, %d expected\n", qdr_context_size(ctx), (int)settings->n_ranks);
         return 1;
     }
     const int n_bad = settings->check(ctx, settings);
-    if (qdr_context_rank(ctx) == 0 && !n_bad)
-        printf("%d ranks: %d cases\n", qdr_context_size(ctx), settings->n_runs);
+    if (qdr_context_rank(ctx) == 0 && !n_bad) printf("%d ranks: %d cases\n", qdr_context_size(ctx), settings->n_runs);
     return n_bad ? 1 : 0;
 }
 
@@ -474,10 +445,8 @@ static int read_settings(int argc, char **argv, test_settings *settings)
     static const struct {
         const char *name;
         int (*check)(qdr_context *, struct test_settings *);
-    } checks[] = {{"sweep", check_sweep},
-                  {"bitwise", check_bitwise},
-                  {"bytes", check_bytes},
-                  {"sequence", check_sequence}};
+    } checks[] = {
+        {"sweep", check_sweep}, {"bitwise", check_bitwise}, {"bytes", check_bytes}, {"sequence", check_sequence}};
     for (int i = 0; i < 4; i++)
         if (argc > 1 && strcmp(argv[1], checks[i].name) == 0) settings->check = checks[i].check;
     int has_ended = 1;

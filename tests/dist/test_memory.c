@@ -21,21 +21,21 @@ enum { RANKS = 8, HIDDEN = 256, CONTEXT = 4 };
 static atomic_int n_failed;
 static int n_local = RANKS;
 
-#define CHECK(call)                                                                                \
-    do {                                                                                           \
-        if ((call) != QDR_OK) {                                                                    \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, qdr_last_error());                  \
-            atomic_fetch_add(&n_failed, 1);                                                        \
-            return 1;                                                                              \
-        }                                                                                          \
+#define CHECK(call)                                                                                                    \
+    do {                                                                                                               \
+        if ((call) != QDR_OK) {                                                                                        \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, qdr_last_error());                                      \
+            atomic_fetch_add(&n_failed, 1);                                                                            \
+            return 1;                                                                                                  \
+        }                                                                                                              \
     } while (0)
-#define EXPECT(condition, ...)                                                                     \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: ", __FILE__, __LINE__);                                        \
-            fprintf(stderr, __VA_ARGS__);                                                          \
-            atomic_fetch_add(&n_failed, 1);                                                        \
-        }                                                                                          \
+#define EXPECT(condition, ...)                                                                                         \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            fprintf(stderr, "%s:%d: ", __FILE__, __LINE__);                                                            \
+            fprintf(stderr, __VA_ARGS__);                                                                              \
+            atomic_fetch_add(&n_failed, 1);                                                                            \
+        }                                                                                                              \
     } while (0)
 
 typedef struct test_case {
@@ -47,8 +47,8 @@ typedef struct test_case {
 
 static size_t sum_of(const qdr_stack_sizes *sizes)
 {
-    return sizes->parameters + sizes->gradients + sizes->activations + sizes->workspace +
-           sizes->communication + sizes->device;
+    return sizes->parameters + sizes->gradients + sizes->activations + sizes->workspace + sizes->communication +
+           sizes->device;
 }
 
 static int steps(gpt *model, qdr_adamw *optimizer)
@@ -62,8 +62,7 @@ static int steps(gpt *model, qdr_adamw *optimizer)
             CHECK(gpt_fill(model, text, starts));
             CHECK(qdr_stack_forward(model->stack));
             CHECK(qdr_stack_loss(model->stack, &loss, &n_valid));
-            CHECK(qdr_stack_backward(model->stack, micro ? QDR_ACCUMULATE : QDR_DEFER_SYNC,
-                                     1.0 / 32));
+            CHECK(qdr_stack_backward(model->stack, micro ? QDR_ACCUMULATE : QDR_DEFER_SYNC, 1.0 / 32));
             if (micro) CHECK(qdr_adamw_step(optimizer, 1e-3));
         }
     CHECK(qdr_adamw_norm(optimizer, &norm));
@@ -111,8 +110,7 @@ static int run_steps(qdr_context *ctx, const test_case *c)
                                .layout = c->layout,
                                .dtype = c->dtype,
                                .batch_parts = c->batch_parts};
-    CHECK(qdr_grid_create(
-        ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = c->x, .y = c->y, .z = c->z, .d = c->d}, &grid));
+    CHECK(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = c->x, .y = c->y, .z = c->z, .d = c->d}, &grid));
     CHECK(qdr_barrier(ctx));
     qdr_mem_reset_peak(ctx);
     qdr_mem_usage(ctx, &before, &peak);
@@ -122,8 +120,7 @@ static int run_steps(qdr_context *ctx, const test_case *c)
     const size_t whole_model = (size_t)gpt_n_parameters(&model) * qdr_dtype_bytes(c->dtype);
     const size_t n_parts = (size_t)(c->x * c->y * c->z);
     EXPECT(sizes.parameters < whole_model / n_parts * 8 / 7, /* norms and biases have copies */
-           "%zu bytes of parameters of %zu on each of %zu parts\n", sizes.parameters, whole_model,
-           n_parts);
+           "%zu bytes of parameters of %zu on each of %zu parts\n", sizes.parameters, whole_model, n_parts);
     CHECK(qdr_adamw_size(model.stack, &optimizer_bytes));
     CHECK(qdr_adamw_create(model.stack, NULL, &optimizer));
     int failed = steps(&model, optimizer);
@@ -135,8 +132,8 @@ static int run_steps(qdr_context *ctx, const test_case *c)
     EXPECT(peak - before == said,
            "rank %d, grid %dx%dx%dx%d, layout %d, %s: the peak is %zu bytes, the size queries said "
            "%zu\n",
-           qdr_context_rank(ctx), c->x, c->y, c->z, c->d, (int)c->layout, qdr_dtype_name(c->dtype),
-           peak - before, said);
+           qdr_context_rank(ctx), c->x, c->y, c->z, c->d, (int)c->layout, qdr_dtype_name(c->dtype), peak - before,
+           said);
     if (!failed) failed = check_second(ctx, &model, &sizes);
     qdr_adamw_destroy(&optimizer);
     gpt_destroy(&model);
@@ -157,8 +154,8 @@ static atomic_size_t said_bytes; /* of all ranks of this process */
 
 static int describe(qdr_stack *stack, matrix_kind kind, qdr_layout layout)
 {
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{TALL, 1}},
-                                 .col_axis = kind == NORMAL ? QDR_X : QDR_Y, .layout = layout};
+    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{TALL, 1}}, .col_axis = kind == NORMAL ? QDR_X : QDR_Y,
+                                 .layout = layout};
     const qdr_linear_desc layer_desc = {QDR_OPTS_INIT,
                                         .name = "layer",
                                         .in = {{TALL, 1}},
@@ -166,8 +163,8 @@ static int describe(qdr_stack *stack, matrix_kind kind, qdr_layout layout)
                                         .bias = 1,
                                         .out_layout = layout,
                                         .transposed = kind == TRANSPOSED};
-    const qdr_embedding_desc table_desc = {QDR_OPTS_INIT, .name = "table", .vocab = {WIDE, 1},
-                                           .features = {TALL, 1}, .layout = layout};
+    const qdr_embedding_desc table_desc = {QDR_OPTS_INIT, .name = "table", .vocab = {WIDE, 1}, .features = {TALL, 1},
+                                           .layout = layout};
     qdr_edge edge;
     qdr_linear *layer;
     if (kind == EMBEDDING) {
@@ -200,8 +197,7 @@ static void check_counts(const test_case *c, matrix_kind kind, const char *when)
 static int is_first(const qdr_context *ctx) { return !n_local || qdr_context_rank(ctx) == 0; }
 
 /* All ranks of this process have come so far and may hold `bytes` more. */
-static int check_together(qdr_context *ctx, const test_case *c, matrix_kind kind, const char *when,
-                          size_t bytes)
+static int check_together(qdr_context *ctx, const test_case *c, matrix_kind kind, const char *when, size_t bytes)
 {
     atomic_fetch_add(&said_bytes, bytes);
     CHECK(qdr_barrier(ctx));
@@ -210,8 +206,7 @@ static int check_together(qdr_context *ctx, const test_case *c, matrix_kind kind
     return 0;
 }
 
-/* Two gathered weights and two whole gradients that take turns, a reduced shard, and activations of
- * all rows. */
+/* Two gathered weights and two whole gradients that take turns, a reduced shard, and activations of all rows. */
 static size_t most_workspace(const test_case *c)
 {
     const size_t block = full_bytes / (size_t)(c->x * c->y);
@@ -226,8 +221,8 @@ static int make(qdr_context *ctx, const test_case *c, matrix_kind kind, qdr_stac
     qdr_stack_sizes sizes;
     if (describe(stack, kind, c->layout)) return 1;
     CHECK(qdr_stack_get_sizes(stack, &sizes));
-    EXPECT(sizes.workspace <= most_workspace(c), "%zu bytes of workspace on %dx%dx%dx%d\n",
-           sizes.workspace, c->x, c->y, c->z, c->d);
+    EXPECT(sizes.workspace <= most_workspace(c), "%zu bytes of workspace on %dx%dx%dx%d\n", sizes.workspace, c->x, c->y,
+           c->z, c->d);
     if (check_together(ctx, c, kind, "building", sizes.communication)) return 1;
     CHECK(qdr_stack_bind(stack, &memory));
     CHECK(qdr_stack_init(stack, 7, 0.02));
@@ -263,8 +258,7 @@ static int initialise_all(qdr_context *ctx)
     for (c.x = 1; c.x <= p; c.x++)
         for (c.y = 1; c.y <= p / c.x; c.y++)
             for (c.z = 1; c.z <= p / (c.x * c.y); c.z++) {
-                const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = c.x, .y = c.y, .z = c.z,
-                                            .d = p / (c.x * c.y * c.z)};
+                const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = c.x, .y = c.y, .z = c.z, .d = p / (c.x * c.y * c.z)};
                 qdr_grid *grid = NULL;
                 c.d = opts.d;
                 if (c.x * c.y * c.z * c.d != p || c.d == p) continue;

@@ -11,8 +11,7 @@
 static int expect(const char *when, qdr_status got, qdr_status wanted, const char *words)
 {
     if (got == wanted && (wanted == QDR_OK || strstr(qdr_last_error(), words))) return 0;
-    fprintf(stderr, "%s: %s, not %s: %s\n", when, qdr_status_name(got), qdr_status_name(wanted),
-            qdr_last_error());
+    fprintf(stderr, "%s: %s, not %s: %s\n", when, qdr_status_name(got), qdr_status_name(wanted), qdr_last_error());
     return 1;
 }
 
@@ -28,12 +27,11 @@ static int launch_cases(void)
 {
     int code = 0;
     setenv("OMPI_COMM_WORLD_SIZE", "3", 1);
-    int failed = expect("other launcher", qdr_launch(0, NULL, unused_rank, NULL, &code),
-                        QDR_ERR_MPI, "OMPI_COMM_WORLD_SIZE=3");
+    int failed = expect("other launcher", qdr_launch(0, NULL, unused_rank, NULL, &code), QDR_ERR_MPI,
+                        "OMPI_COMM_WORLD_SIZE=3");
     unsetenv("OMPI_COMM_WORLD_SIZE");
     failed += code != 1;
-    failed += expect("launched twice", qdr_launch(0, NULL, unused_rank, NULL, &code), QDR_ERR_STATE,
-                     "finalised");
+    failed += expect("launched twice", qdr_launch(0, NULL, unused_rank, NULL, &code), QDR_ERR_STATE, "finalised");
     return failed;
 }
 
@@ -42,24 +40,20 @@ static int own_cases(void)
     qdr_context *ctx = NULL;
     qdr_context_opts bad = {.version = 99};
     int provided, code = 9;
-    int failed = expect("before MPI_Init", qdr_context_create_mpi(MPI_COMM_WORLD, NULL, &ctx),
-                        QDR_ERR_STATE, "not initialised");
+    int failed = expect("before MPI_Init", qdr_context_create_mpi(MPI_COMM_WORLD, NULL, &ctx), QDR_ERR_STATE,
+                        "not initialised");
     MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided);
-    failed += expect("bad options", qdr_context_create_mpi(MPI_COMM_WORLD, &bad, &ctx),
-                     QDR_ERR_ARGUMENT, "99");
-    failed += expect("no result", qdr_context_create_mpi(MPI_COMM_WORLD, NULL, NULL),
-                     QDR_ERR_ARGUMENT, "NULL");
-    failed += expect("own communicator", qdr_context_create_mpi(MPI_COMM_SELF, NULL, &ctx), QDR_OK,
-                     "");
+    failed += expect("bad options", qdr_context_create_mpi(MPI_COMM_WORLD, &bad, &ctx), QDR_ERR_ARGUMENT, "99");
+    failed += expect("no result", qdr_context_create_mpi(MPI_COMM_WORLD, NULL, NULL), QDR_ERR_ARGUMENT, "NULL");
+    failed += expect("own communicator", qdr_context_create_mpi(MPI_COMM_SELF, NULL, &ctx), QDR_OK, "");
     failed += qdr_context_size(ctx) != 1;
     failed += expect("barrier", qdr_barrier(ctx), QDR_OK, "");
     qdr_context_destroy(&ctx);
-    failed += expect("launch in a program with MPI", qdr_launch(0, NULL, unused_rank, NULL, &code),
-                     QDR_OK, "");
+    failed += expect("launch in a program with MPI", qdr_launch(0, NULL, unused_rank, NULL, &code), QDR_OK, "");
     failed += code != 0;
     MPI_Finalize();
-    failed += expect("after MPI_Finalize", qdr_context_create_mpi(MPI_COMM_WORLD, NULL, &ctx),
-                     QDR_ERR_STATE, "finalised");
+    failed += expect("after MPI_Finalize", qdr_context_create_mpi(MPI_COMM_WORLD, NULL, &ctx), QDR_ERR_STATE,
+                     "finalised");
     return failed;
 }
 
@@ -70,9 +64,8 @@ static int few_threads(void)
     MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided);
     const int failed = provided >= MPI_THREAD_MULTIPLE
                            ? 0
-                           : expect("few threads",
-                                    qdr_context_create_mpi(MPI_COMM_WORLD, NULL, &ctx),
-                                    QDR_ERR_STATE, "MPI_THREAD_MULTIPLE");
+                           : expect("few threads", qdr_context_create_mpi(MPI_COMM_WORLD, NULL, &ctx), QDR_ERR_STATE,
+                                    "MPI_THREAD_MULTIPLE");
     MPI_Finalize();
     return failed;
 }

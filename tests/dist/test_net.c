@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A stack on a grid of ranks against a net that was described without either: the same sizes, the
- * same task lists. */
+/* A stack on a grid of ranks against a net that was described without either: the same sizes, the same task lists. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,8 +33,7 @@ static char *text_of_list(const qdri_schedule *schedule)
 static void compare_lists(const qdr_stack *stack, const char *which, const qdri_schedule *schedule)
 {
     char *ran = text_of_stack(stack, which), *said = text_of_list(schedule);
-    DIST_CHECK(ran[0] != 0 && strcmp(ran, said) == 0, "%s\nthe stack's:\n%s\nthe net's:\n%s", which,
-               ran, said);
+    DIST_CHECK(ran[0] != 0 && strcmp(ran, said) == 0, "%s\nthe stack's:\n%s\nthe net's:\n%s", which, ran, said);
     free(ran);
     free(said);
 }
@@ -45,13 +43,11 @@ static void compare(const qdr_stack *stack, const qdri_net *net, const qdri_net_
     const size_t *bytes = net->buffers.region_bytes;
     qdr_stack_sizes sizes;
     DIST_OK(qdr_stack_get_sizes(stack, &sizes));
-    DIST_CHECK(sizes.parameters == bytes[QDRI_PARAMETERS] &&
-                   sizes.gradients == bytes[QDRI_GRADIENTS] &&
-                   sizes.activations == bytes[QDRI_ACTIVATIONS] &&
-                   sizes.workspace == bytes[QDRI_WORKSPACE],
-               "%zu, %zu, %zu, %zu bytes; the net says %zu, %zu, %zu, %zu", sizes.parameters,
-               sizes.gradients, sizes.activations, sizes.workspace, bytes[QDRI_PARAMETERS],
-               bytes[QDRI_GRADIENTS], bytes[QDRI_ACTIVATIONS], bytes[QDRI_WORKSPACE]);
+    DIST_CHECK(sizes.parameters == bytes[QDRI_PARAMETERS] && sizes.gradients == bytes[QDRI_GRADIENTS] &&
+                   sizes.activations == bytes[QDRI_ACTIVATIONS] && sizes.workspace == bytes[QDRI_WORKSPACE],
+               "%zu, %zu, %zu, %zu bytes; the net says %zu, %zu, %zu, %zu", sizes.parameters, sizes.gradients,
+               sizes.activations, sizes.workspace, bytes[QDRI_PARAMETERS], bytes[QDRI_GRADIENTS],
+               bytes[QDRI_ACTIVATIONS], bytes[QDRI_WORKSPACE]);
     compare_lists(stack, "forward", &lists->forward);
     compare_lists(stack, "backward", &lists->backward[0]);
 }

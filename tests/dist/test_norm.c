@@ -16,8 +16,7 @@
 enum { MAX_RANKS = 64 };
 static const qdr_dtype types[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16};
 
-/* One random case: this rank has columns [begin, end) of n features, and the same rows as the
- * others of its group. */
+/* One random case: this rank has columns [begin, end) of n features, and the same rows as the others of its group. */
 typedef struct norm_case {
     qdr_grid *grid;
     qdr_layer_norm norm;
@@ -33,26 +32,14 @@ static double x_at(const norm_case *c, int64_t row, int64_t col)
     return dist_value(c->data_seed, row, col) + dist_value(c->data_seed + 1, row, 0);
 }
 
-static double gamma_at(const norm_case *c, int64_t col)
-{
-    return dist_value(c->data_seed + 2, 0, col);
-}
+static double gamma_at(const norm_case *c, int64_t col) { return dist_value(c->data_seed + 2, 0, col); }
 
-static double beta_at(const norm_case *c, int64_t col)
-{
-    return dist_value(c->data_seed + 3, 0, col);
-}
+static double beta_at(const norm_case *c, int64_t col) { return dist_value(c->data_seed + 3, 0, col); }
 
-static double dy_at(const norm_case *c, int64_t row, int64_t col)
-{
-    return dist_value(c->data_seed + 4, row, col);
-}
+static double dy_at(const norm_case *c, int64_t row, int64_t col) { return dist_value(c->data_seed + 4, row, col); }
 
 /* What was in dx before, where it accumulates. */
-static double old_at(const norm_case *c, int64_t row, int64_t col)
-{
-    return dist_value(c->data_seed + 5, row, col);
-}
+static double old_at(const norm_case *c, int64_t row, int64_t col) { return dist_value(c->data_seed + 5, row, col); }
 
 /* Outputs keep their NaN unless they are added to: overwriting does not read. */
 static void case_fill(norm_case *c, int accumulate)
@@ -67,14 +54,12 @@ static void case_fill(norm_case *c, int accumulate)
         for (int64_t row = 0; row < c->norm.n_rows; row++) {
             dist_set(c->x, dtype, row * n_cols + col, x_at(c, row, c->begin + col));
             dist_set(c->dy, dtype, row * n_cols + col, dy_at(c, row, c->begin + col));
-            if (accumulate)
-                dist_set(c->dx, dtype, row * n_cols + col, old_at(c, row, c->begin + col));
+            if (accumulate) dist_set(c->dx, dtype, row * n_cols + col, old_at(c, row, c->begin + col));
         }
     }
 }
 
-static norm_case case_make(qdr_context *ctx, uint64_t *seed, qdr_dtype dtype, int64_t n_features,
-                           int accumulate)
+static norm_case case_make(qdr_context *ctx, uint64_t *seed, qdr_dtype dtype, int64_t n_features, int accumulate)
 {
     int64_t cuts[MAX_RANKS + 1];
     norm_case c = {.grid = dist_random_grid(ctx, seed)};
@@ -109,8 +94,7 @@ static norm_case case_make(qdr_context *ctx, uint64_t *seed, qdr_dtype dtype, in
 
 static void case_free(qdr_context *ctx, norm_case *c)
 {
-    void **all[] = {&c->x,  &c->gamma,  &c->beta,  &c->y,     &c->dy,
-                    &c->dx, &c->dgamma, &c->dbeta, &c->stats, &c->work};
+    void **all[] = {&c->x, &c->gamma, &c->beta, &c->y, &c->dy, &c->dx, &c->dgamma, &c->dbeta, &c->stats, &c->work};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) qdr_mem_free(ctx, all[i]);
     qdr_grid_destroy(&c->grid);
 }
@@ -130,8 +114,7 @@ static double x_hat(const norm_case *c, const row_reference *r, int64_t row, int
 
 static double x_hat_error(const norm_case *c, const row_reference *r, double value)
 {
-    return r->mean_error * r->scale +
-           fabs(value) * (r->scale_error + 4 * dist_roundoff(dist_sum_type(c->norm.dtype)));
+    return r->mean_error * r->scale + fabs(value) * (r->scale_error + 4 * dist_roundoff(dist_sum_type(c->norm.dtype)));
 }
 
 static row_reference reference_of(const norm_case *c, int64_t row)
@@ -163,11 +146,10 @@ static row_reference reference_of(const norm_case *c, int64_t row)
     return r;
 }
 
-static void check_near(double got, double want, double bound, const char *what, int64_t row,
-                       int64_t col)
+static void check_near(double got, double want, double bound, const char *what, int64_t row, int64_t col)
 {
-    DIST_CHECK(fabs(got - want) <= bound, "%s[%lld,%lld] is %.17g, not %.17g ± %g", what,
-               (long long)row, (long long)col, got, want, bound);
+    DIST_CHECK(fabs(got - want) <= bound, "%s[%lld,%lld] is %.17g, not %.17g ± %g", what, (long long)row,
+               (long long)col, got, want, bound);
 }
 
 static void check_y(const norm_case *c, const row_reference *r, int64_t row, int64_t col)
@@ -182,8 +164,7 @@ static void check_y(const norm_case *c, const row_reference *r, int64_t row, int
                inner + t * (fabs(want) + inner) + dist_least(dtype), "y", row, global);
 }
 
-static void check_dx(const norm_case *c, const row_reference *r, int64_t row, int64_t col,
-                     int accumulate)
+static void check_dx(const norm_case *c, const row_reference *r, int64_t row, int64_t col, int accumulate)
 {
     const qdr_dtype dtype = c->norm.dtype;
     const double u = dist_roundoff(dist_sum_type(dtype)), t = dist_roundoff(dtype);
@@ -192,16 +173,14 @@ static void check_dx(const norm_case *c, const row_reference *r, int64_t row, in
     const double size = fabs(d) + fabs(r->d) + fabs(h * r->d_x);
     const double old = accumulate ? old_at(c, row, global) : 0;
     const double want = old + r->scale * (d - r->d - h * r->d_x);
-    const double inner = r->scale * (r->d_error + fabs(h) * r->d_x_error +
-                                     x_hat_error(c, r, h) * (fabs(r->d_x) + r->d_x_error) +
-                                     size * (8 * u + r->scale_error));
+    const double inner = r->scale *
+                         (r->d_error + fabs(h) * r->d_x_error + x_hat_error(c, r, h) * (fabs(r->d_x) + r->d_x_error) +
+                          size * (8 * u + r->scale_error));
     check_near(dist_get(c->dx, dtype, row * c->norm.n_cols + col), want,
-               inner + 2 * u * fabs(old) + t * (fabs(want) + inner) + dist_least(dtype), "dx", row,
-               global);
+               inner + 2 * u * fabs(old) + t * (fabs(want) + inner) + dist_least(dtype), "dx", row, global);
 }
 
-static void check_parameters(const norm_case *c, const row_reference *rows, int64_t col,
-                             int accumulate)
+static void check_parameters(const norm_case *c, const row_reference *rows, int64_t col, int accumulate)
 {
     const qdr_dtype sum_type = dist_sum_type(c->norm.dtype);
     const double u = dist_roundoff(sum_type), terms = (double)c->norm.n_rows + 4;
@@ -217,17 +196,15 @@ static void check_parameters(const norm_case *c, const row_reference *rows, int6
         beta_size += fabs(dy);
         moved += fabs(dy) * x_hat_error(c, &rows[row], h);
     }
-    check_near(dist_get(c->dgamma, sum_type, col), dgamma, moved + terms * u * gamma_size, "dgamma",
-               0, global);
+    check_near(dist_get(c->dgamma, sum_type, col), dgamma, moved + terms * u * gamma_size, "dgamma", 0, global);
     check_near(dist_get(c->dbeta, sum_type, col), dbeta, terms * u * beta_size, "dbeta", 0, global);
 }
 
 static void run_and_check(qdr_context *ctx, norm_case *c, int accumulate)
 {
-    DIST_OK(qdr_layer_norm_forward(c->grid, &c->norm, c->x, c->gamma, c->beta, c->y, c->stats,
-                                   c->work, NULL));
-    DIST_OK(qdr_layer_norm_backward(c->grid, &c->norm, c->x, c->gamma, c->dy, c->stats, c->dx,
-                                    accumulate, c->dgamma, c->dbeta, accumulate, c->work, NULL));
+    DIST_OK(qdr_layer_norm_forward(c->grid, &c->norm, c->x, c->gamma, c->beta, c->y, c->stats, c->work, NULL));
+    DIST_OK(qdr_layer_norm_backward(c->grid, &c->norm, c->x, c->gamma, c->dy, c->stats, c->dx, accumulate, c->dgamma,
+                                    c->dbeta, accumulate, c->work, NULL));
     dist_synchronize(ctx);
     row_reference *rows = calloc((size_t)c->norm.n_rows + 1, sizeof *rows);
     DIST_CHECK(rows, "no memory");
@@ -256,8 +233,7 @@ static void against_reference(qdr_context *ctx, uint64_t seed)
 /* Σ y·dy over the group's rows and all features. */
 static double loss_of(qdr_context *ctx, norm_case *c, double *sum)
 {
-    DIST_OK(qdr_layer_norm_forward(c->grid, &c->norm, c->x, c->gamma, c->beta, c->y, c->stats,
-                                   c->work, NULL));
+    DIST_OK(qdr_layer_norm_forward(c->grid, &c->norm, c->x, c->gamma, c->beta, c->y, c->stats, c->work, NULL));
     dist_synchronize(ctx);
     *sum = 0;
     for (int64_t i = 0; i < c->norm.n_rows * c->norm.n_cols; i++)
@@ -280,8 +256,8 @@ static void by_differences(qdr_context *ctx, uint64_t seed)
         const int mine = col >= c.begin && col < c.begin + c.norm.n_cols && c.norm.n_rows > 0;
         double *x = mine ? (double *)c.x + row * c.norm.n_cols + col - c.begin : NULL, slope = 0;
         loss_of(ctx, &c, sum);
-        DIST_OK(qdr_layer_norm_backward(c.grid, &c.norm, c.x, c.gamma, c.dy, c.stats, c.dx, 0, NULL,
-                                        NULL, 0, c.work, NULL));
+        DIST_OK(qdr_layer_norm_backward(c.grid, &c.norm, c.x, c.gamma, c.dy, c.stats, c.dx, 0, NULL, NULL, 0, c.work,
+                                        NULL));
         dist_synchronize(ctx);
         if (x) *x += h;
         slope = loss_of(ctx, &c, sum);
@@ -318,12 +294,11 @@ static void refusals(qdr_context *ctx, uint64_t seed)
     bad = c.norm, bad.version = 0;
     DIST_FAILS(qdr_layer_norm_sizes(c.grid, &bad, &a, &b), QDR_ERR_ARGUMENT, "version");
     DIST_CHECK(a == 0 && b == 0, "sizes are 0 after an error");
+    DIST_FAILS(qdr_layer_norm_forward(c.grid, &c.norm, c.x, c.gamma, c.beta, c.y, NULL, c.work, NULL), QDR_ERR_ARGUMENT,
+               "stats is NULL");
     DIST_FAILS(
-        qdr_layer_norm_forward(c.grid, &c.norm, c.x, c.gamma, c.beta, c.y, NULL, c.work, NULL),
-        QDR_ERR_ARGUMENT, "stats is NULL");
-    DIST_FAILS(qdr_layer_norm_backward(c.grid, &c.norm, c.x, c.gamma, c.dy, c.stats, c.dx, 0, NULL,
-                                       NULL, 0, NULL, NULL),
-               QDR_ERR_ARGUMENT, "work is NULL");
+        qdr_layer_norm_backward(c.grid, &c.norm, c.x, c.gamma, c.dy, c.stats, c.dx, 0, NULL, NULL, 0, NULL, NULL),
+        QDR_ERR_ARGUMENT, "work is NULL");
     case_free(ctx, &c);
 }
 

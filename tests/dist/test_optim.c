@@ -48,8 +48,7 @@ static double *new_doubles(int64_t n)
     return numbers;
 }
 
-/* Embedding with positions, norm, two linear layers with biases, norm, tied head. Nothing divides
- * anything. */
+/* Embedding with positions, norm, two linear layers with biases, norm, tied head. Nothing divides anything. */
 static void add_layers(optim_case *c, qdr_layout layout)
 {
     qdr_stack *stack = c->stack;
@@ -63,9 +62,8 @@ static void add_layers(optim_case *c, qdr_layout layout)
     const qdr_linear_desc up = {QDR_OPTS_INIT,  .name = "up", .in = {wide},
                                 .out = {inner}, .bias = 1,    .out_layout = layout};
     DIST_OK(qdr_stack_add_linear(stack, &up, at, &at, &c->up));
-    const qdr_linear_desc down = {QDR_OPTS_INIT,       .name = "down", .in = {inner},
-                                  .out = {wide},       .bias = 1,      .transposed = 1,
-                                  .out_layout = layout};
+    const qdr_linear_desc down = {QDR_OPTS_INIT, .name = "down",  .in = {inner},       .out = {wide},
+                                  .bias = 1,     .transposed = 1, .out_layout = layout};
     DIST_OK(qdr_stack_add_linear(stack, &down, at, &at, &layer));
     DIST_OK(qdr_stack_add_layer_norm(stack, "last norm", 0, at, &at));
     DIST_OK(qdr_stack_add_tied_head(stack, "head", table, layout, at, &at));
@@ -119,10 +117,7 @@ static void load(optim_case *c, int index, const double *values)
     DIST_OK(qdr_stack_load_parameter(c->stack, index, c->full));
 }
 
-static double scale_of(const optim_case *c)
-{
-    return c->opts.grad_scale > 0 ? c->opts.grad_scale : 1;
-}
+static double scale_of(const optim_case *c) { return c->opts.grad_scale > 0 ? c->opts.grad_scale : 1; }
 
 /* A gradient is laid out like its parameter: it is loaded as one, and copied over; `keep` gets the
  * parameter out of the way. */
@@ -138,8 +133,7 @@ static void set_gradient(optim_case *c, int index, uint64_t seed)
     memcpy(keep, p.data, bytes);
     load(c, index, s->g);
     for (int64_t j = 0; j < p.n_elems; j++)
-        dist_set(p.gradient, dist_sum_type(c->dtype), j,
-                 scale_of(c) * dist_get(p.data, c->dtype, j));
+        dist_set(p.gradient, dist_sum_type(c->dtype), j, scale_of(c) * dist_get(p.data, c->dtype, j));
     memcpy(p.data, keep, bytes);
     free(keep);
 }
@@ -148,13 +142,11 @@ static double serial_norm(const optim_case *c)
 {
     double sum = 0;
     for (int i = 0; i < c->n_parameters; i++)
-        for (int64_t j = 0; j < c->parameters[i].n; j++)
-            sum += c->parameters[i].g[j] * c->parameters[i].g[j];
+        for (int64_t j = 0; j < c->parameters[i].n; j++) sum += c->parameters[i].g[j] * c->parameters[i].g[j];
     return sqrt(sum);
 }
 
-static void serial_element(const optim_case *c, serial *s, int64_t j, double clip, double decay,
-                           int step)
+static void serial_element(const optim_case *c, serial *s, int64_t j, double clip, double decay, int step)
 {
     const double u = dist_roundoff(dist_sum_type(c->dtype)), t = step;
     const double g = s->g[j] * clip, beta1 = 0.9, beta2 = 0.95;
@@ -167,8 +159,7 @@ static void serial_element(const optim_case *c, serial *s, int64_t j, double cli
     const double ratio_error = u * ((4 * t + 2) * ratio_size + (2 * t + 8) * fabs(ratio));
     const double old = s->p[j];
     s->p[j] = old - lr * (ratio + decay * old);
-    s->error[j] += lr * (ratio_error + 4 * u * (fabs(ratio) + decay * fabs(old))) +
-                   u * (fabs(s->p[j]) + s->error[j]);
+    s->error[j] += lr * (ratio_error + 4 * u * (fabs(ratio) + decay * fabs(old))) + u * (fabs(s->p[j]) + s->error[j]);
 }
 
 static void serial_step(optim_case *c, int step)
@@ -197,10 +188,9 @@ static void check_parameter(optim_case *c, int index)
     DIST_OK(qdr_stack_gather_parameter(c->stack, index, 0, c->full));
     for (int64_t j = 0; j < s->n; j++) {
         const double got = dist_get(c->full, c->dtype, j);
-        const double bound = s->error[j] + stored * (fabs(s->p[j]) + s->error[j]) +
-                             dist_least(c->dtype);
-        DIST_CHECK(fabs(got - s->p[j]) <= bound, "%s[%lld] is %.17g, not %.17g ± %g", p.name,
-                   (long long)j, got, s->p[j], bound);
+        const double bound = s->error[j] + stored * (fabs(s->p[j]) + s->error[j]) + dist_least(c->dtype);
+        DIST_CHECK(fabs(got - s->p[j]) <= bound, "%s[%lld] is %.17g, not %.17g ± %g", p.name, (long long)j, got,
+                   s->p[j], bound);
     }
     DIST_OK(qdr_stack_load_parameter(c->stack, index, c->full));
     DIST_CHECK(memcmp(mine, p.data, bytes) == 0, "copies of %s differ", p.name);
@@ -270,8 +260,7 @@ static void steps(qdr_context *ctx, uint64_t seed)
         qdr_mem_usage(ctx, &after, &peak);
         DIST_CHECK(after - before == bytes, "took %zu bytes, not %zu", after - before, bytes);
         for (int i = 0; i < c.n_parameters; i++) {
-            for (int64_t j = 0; j < c.parameters[i].n; j++)
-                c.parameters[i].p[j] = dist_value(data_seed, i, j);
+            for (int64_t j = 0; j < c.parameters[i].n; j++) c.parameters[i].p[j] = dist_value(data_seed, i, j);
             load(&c, i, c.parameters[i].p);
         }
         for (int step = 1; step <= N_STEPS; step++) {

@@ -13,8 +13,7 @@ enum { WIDTH = 12, UNIT = 2, MOST = 4096 };
 static void describe(qdr_stack *stack, qdr_edge *x, qdr_edge *y)
 {
     const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{WIDTH, 1}}, .col_axis = QDR_X};
-    qdr_linear_desc layer = {QDR_OPTS_INIT, .name = "first", .in = {{WIDTH, 1}},
-                             .out = {{WIDTH, 1}}, .bias = 1};
+    qdr_linear_desc layer = {QDR_OPTS_INIT, .name = "first", .in = {{WIDTH, 1}}, .out = {{WIDTH, 1}}, .bias = 1};
     qdr_edge a, b, c, e, f, r;
     DIST_OK(qdr_stack_add_input(stack, "x", &input, 1, x));
     DIST_OK(qdr_stack_add_linear(stack, &layer, *x, &a, NULL));
@@ -43,9 +42,8 @@ static void describe(qdr_stack *stack, qdr_edge *x, qdr_edge *y)
 static int64_t gradients(qdr_grid *grid, int n_parts, int overlap, double *kept)
 {
     const int64_t n_units = 3 * qdr_grid_size(grid, QDR_Z) * qdr_grid_size(grid, QDR_D) + 1;
-    const qdr_stack_opts opts = {QDR_OPTS_INIT,      .n_rows = n_units * UNIT,
-                                 .row_unit = UNIT,   .dtype = QDR_F64,
-                                 .overlap = overlap, .batch_parts = n_parts};
+    const qdr_stack_opts opts = {QDR_OPTS_INIT,    .n_rows = n_units * UNIT, .row_unit = UNIT,
+                                 .dtype = QDR_F64, .overlap = overlap,       .batch_parts = n_parts};
     qdr_stack *stack;
     qdr_edge x, y;
     qdr_owned owned;
@@ -59,8 +57,7 @@ static int64_t gradients(qdr_grid *grid, int n_parts, int overlap, double *kept)
     int64_t n = dist_gather_gradients(stack, kept);
     DIST_OK(qdr_stack_edge_owned(stack, x, &owned));
     DIST_OK(qdr_stack_edge_gradient(stack, x, &memory));
-    for (int64_t i = 0; i < owned.n_rows * owned.n_cols; i++)
-        kept[n++] = ((const double *)memory)[i];
+    for (int64_t i = 0; i < owned.n_rows * owned.n_cols; i++) kept[n++] = ((const double *)memory)[i];
     DIST_CHECK(n <= MOST, "%lld numbers", (long long)n);
     qdr_stack_destroy(&stack);
     return n;
@@ -73,9 +70,8 @@ static void compare(qdr_grid *grid, const double *one, double *other, int n_part
     for (int64_t i = 0; i < n; i++)
         DIST_CHECK(fabs(other[i] - one[i]) <= 1e-11 * (1 + fabs(one[i])),
                    "grid %dx%dx%dx%d, %d parts, overlap %d: number %lld is %.17g, not %.17g",
-                   qdr_grid_size(grid, QDR_X), qdr_grid_size(grid, QDR_Y),
-                   qdr_grid_size(grid, QDR_Z), qdr_grid_size(grid, QDR_D), n_parts, overlap,
-                   (long long)i, other[i], one[i]);
+                   qdr_grid_size(grid, QDR_X), qdr_grid_size(grid, QDR_Y), qdr_grid_size(grid, QDR_Z),
+                   qdr_grid_size(grid, QDR_D), n_parts, overlap, (long long)i, other[i], one[i]);
 }
 
 /* memory: for the gradients of one part, and of several. */

@@ -27,10 +27,7 @@ static void for_each_byte(const qdr_owned *owned, uint8_t *data, size_t elem_byt
 
 static void set_byte(uint8_t *byte, uint8_t right) { *byte = right; }
 
-static void check_byte(uint8_t *byte, uint8_t right)
-{
-    DIST_CHECK(*byte == right, "%d, not %d", *byte, right);
-}
+static void check_byte(uint8_t *byte, uint8_t right) { DIST_CHECK(*byte == right, "%d, not %d", *byte, right); }
 
 typedef struct part {
     qdr_owned owned;
@@ -94,26 +91,21 @@ static void there_and_back(qdr_context *ctx, uint64_t seed)
 static void errors_reach_all(qdr_context *ctx, uint64_t seed)
 {
     qdr_grid *grid = dist_random_grid(ctx, &seed);
-    const qdr_matrix rows = {QDR_OPTS_INIT, .n_rows = 24, .cols = {{6, 1}},
-                             .spread = QDR_SPREAD_RANKS};
+    const qdr_matrix rows = {QDR_OPTS_INIT, .n_rows = 24, .cols = {{6, 1}}, .spread = QDR_SPREAD_RANKS};
     qdr_matrix root = rows, other = rows;
     root.spread = QDR_SPREAD_ROOT;
     other.n_rows = 25;
     part source = part_of(grid, &rows, QDR_F32), target = part_of(grid, &root, QDR_F32);
     const int last = qdr_context_rank(ctx) == qdr_context_size(ctx) - 1;
     for_each_byte(&source.owned, source.data, 4, set_byte);
-    DIST_FAILS(qdr_redistribute(grid, &rows, source.data, &other, target.data, QDR_F32, NULL),
-               QDR_ERR_SHAPE, "25");
-    DIST_FAILS(
-        qdr_redistribute(grid, &rows, last ? NULL : source.data, &root, target.data, QDR_F32, NULL),
-        QDR_ERR_ARGUMENT, "src is NULL");
-    DIST_FAILS(
-        qdr_redistribute(grid, &rows, source.data, last ? NULL : &root, target.data, QDR_F32, NULL),
-        QDR_ERR_ARGUMENT, "NULL");
-    DIST_FAILS(qdr_redistribute(grid, &rows, source.data, &root, target.data, (qdr_dtype)77, NULL),
-               QDR_ERR_DTYPE, "77");
-    DIST_FAILS(qdr_redistribute(NULL, &rows, source.data, &root, target.data, QDR_F32, NULL),
-               QDR_ERR_ARGUMENT, "grid");
+    DIST_FAILS(qdr_redistribute(grid, &rows, source.data, &other, target.data, QDR_F32, NULL), QDR_ERR_SHAPE, "25");
+    DIST_FAILS(qdr_redistribute(grid, &rows, last ? NULL : source.data, &root, target.data, QDR_F32, NULL),
+               QDR_ERR_ARGUMENT, "src is NULL");
+    DIST_FAILS(qdr_redistribute(grid, &rows, source.data, last ? NULL : &root, target.data, QDR_F32, NULL),
+               QDR_ERR_ARGUMENT, "NULL");
+    DIST_FAILS(qdr_redistribute(grid, &rows, source.data, &root, target.data, (qdr_dtype)77, NULL), QDR_ERR_DTYPE,
+               "77");
+    DIST_FAILS(qdr_redistribute(NULL, &rows, source.data, &root, target.data, QDR_F32, NULL), QDR_ERR_ARGUMENT, "grid");
     DIST_OK(qdr_redistribute(grid, &rows, source.data, &root, target.data, QDR_F32, NULL));
     dist_synchronize(ctx);
     for_each_byte(&target.owned, target.data, 4, check_byte);

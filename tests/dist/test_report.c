@@ -76,9 +76,8 @@ static void read_row(const char *line, table *read)
     memcpy(r->kind, line, 22);
     r->kind[22] = '\0';
     for (int i = 21; i >= 0 && r->kind[i] == ' '; i--) r->kind[i] = '\0';
-    DIST_CHECK(
-        sscanf(line + 22, "%lf %lf %lf %15s", &r->count, &r->predicted, &r->measured, ratio) == 4,
-        "row '%s'", line);
+    DIST_CHECK(sscanf(line + 22, "%lf %lf %lf %15s", &r->count, &r->predicted, &r->measured, ratio) == 4, "row '%s'",
+               line);
     DIST_CHECK(r->count > 0 && is_time(r->predicted) && is_time(r->measured), "row '%s'", line);
     read->n_rows++;
 }
@@ -86,8 +85,7 @@ static void read_row(const char *line, table *read)
 static void read_whole(const char *line, table *read)
 {
     double predicted, measured, ratio;
-    DIST_CHECK(sscanf(line + 30, "%lf %lf %lf", &predicted, &measured, &ratio) == 3, "row '%s'",
-               line);
+    DIST_CHECK(sscanf(line + 30, "%lf %lf %lf", &predicted, &measured, &ratio) == 3, "row '%s'", line);
     DIST_CHECK(is_time(predicted) && is_time(measured), "row '%s'", line);
     read->n_wholes++;
 }
@@ -119,8 +117,7 @@ static double count_of(const table *read, const char *kind)
 static void check_counts(const qdr_stack *stack, const table *read)
 {
     static const char *const axes[] = {"x", "y", "z"};
-    static const char *const once[] = {"cross-entropy forward", "cross-entropy backward", "embed",
-                                       "embed-sum"};
+    static const char *const once[] = {"cross-entropy forward", "cross-entropy backward", "embed", "embed-sum"};
     double n_products = 0;
     for (int i = 0; i < read->n_rows; i++)
         n_products += strncmp(read->rows[i].kind, "product", 7) == 0 ? read->rows[i].count : 0;
@@ -135,8 +132,7 @@ static void check_counts(const qdr_stack *stack, const table *read)
         const int wide = qdr_grid_size(qdr_stack_grid(stack), (qdr_axis)axis) > 1;
         double n = 0;
         for (int coll = 0; coll < 3; coll++) {
-            snprintf(kind, sizeof kind, "%s %s", qdr_coll_kind_name((qdr_coll_kind)coll),
-                     axes[axis]);
+            snprintf(kind, sizeof kind, "%s %s", qdr_coll_kind_name((qdr_coll_kind)coll), axes[axis]);
             n += count_of(read, kind);
         }
         DIST_CHECK((n > 0) == wide, "%g collectives over %s", n, axes[axis]);
@@ -184,9 +180,8 @@ static void test_long(qdr_context *ctx, uint64_t seed)
     gpt model;
     table read;
     (void)seed;
-    DIST_OK(qdr_grid_create(
-        ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = 1, .y = 1, .z = qdr_context_size(ctx), .d = 1},
-        &grid));
+    DIST_OK(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = 1, .y = 1, .z = qdr_context_size(ctx), .d = 1},
+                            &grid));
     create(grid, QDR_REPLICATED, &model);
     if (qdr_context_rank(ctx) == 0) DIST_OK(qdr_stack_measure(model.stack)); /* others need not */
     (void)train(&model, 40);

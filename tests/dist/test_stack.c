@@ -7,13 +7,7 @@
 
 #include "dist/dist.h"
 
-enum {
-    HEADS = 6,
-    HEAD_SIZE = 4,
-    HIDDEN = HEADS * HEAD_SIZE,
-    CONTEXT = 4,
-    MAX_FULL = 3 * HIDDEN * HIDDEN
-};
+enum { HEADS = 6, HEAD_SIZE = 4, HIDDEN = HEADS * HEAD_SIZE, CONTEXT = 4, MAX_FULL = 3 * HIDDEN * HIDDEN };
 
 /* A caller's operation: out = a ∘ b. Arguments live here until the stream has come to them. */
 typedef struct product_op {
@@ -97,8 +91,7 @@ typedef struct graph {
     void *memory[4];
 } graph;
 
-/* qkv is read by two attentions, x by a norm and by both sides of a residual, p by a product and by
- * a GELU. */
+/* qkv is read by two attentions, x by a norm and by both sides of a residual, p by a product and by a GELU. */
 static void add_nodes(graph *g, const variant *v)
 {
     const int key_heads = v->key_heads ? v->key_heads : HEADS;
@@ -106,13 +99,11 @@ static void add_nodes(graph *g, const variant *v)
     const qdr_block keys = {key_heads * HEAD_SIZE, HEAD_SIZE};
     const qdr_block queries = {HIDDEN, v->whole_groups ? HEADS / key_heads * HEAD_SIZE : HEAD_SIZE};
     qdr_edge normed, qkv, first, second, both, p, doubled, product, bent;
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{HIDDEN, HEAD_SIZE}}, .col_axis = QDR_X,
-                                 .layout = v->layout};
+    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{HIDDEN, HEAD_SIZE}}, .col_axis = QDR_X, .layout = v->layout};
     DIST_OK(qdr_stack_add_input(g->stack, "x", &input, 1, &g->x));
     DIST_OK(qdr_stack_add_layer_norm(g->stack, "norm", 0, g->x, &normed));
-    qdr_linear_desc desc = {
-        QDR_OPTS_INIT,           .name = "qkv",           .bias = 1,
-        .out_layout = v->layout, .out_row_unit = CONTEXT, .drop_gathered = v->drop_gathered};
+    qdr_linear_desc desc = {QDR_OPTS_INIT,           .name = "qkv",           .bias = 1,
+                            .out_layout = v->layout, .out_row_unit = CONTEXT, .drop_gathered = v->drop_gathered};
     memcpy(desc.in, features, sizeof features);
     desc.out[0] = queries;
     desc.out[1] = desc.out[2] = keys;
@@ -120,17 +111,15 @@ static void add_nodes(graph *g, const variant *v)
     DIST_OK(qdr_stack_add_attention(g->stack, "first", HEAD_SIZE, CONTEXT, qkv, &first));
     DIST_OK(qdr_stack_add_attention(g->stack, "second", HEAD_SIZE, CONTEXT, qkv, &second));
     DIST_OK(qdr_stack_add_residual(g->stack, "both", first, second, &both));
-    qdr_linear_desc back = {
-        QDR_OPTS_INIT,   .name = "proj",          .bias = 1,
-        .transposed = 1, .out_layout = v->layout, .drop_gathered = v->drop_gathered};
+    qdr_linear_desc back = {QDR_OPTS_INIT,   .name = "proj",          .bias = 1,
+                            .transposed = 1, .out_layout = v->layout, .drop_gathered = v->drop_gathered};
     back.in[0] = queries;
     memcpy(back.out, features, sizeof features);
     DIST_OK(qdr_stack_add_linear(g->stack, &back, both, &p, NULL));
     DIST_OK(qdr_stack_add_residual(g->stack, "doubled", g->x, g->x, &doubled));
-    const qdr_op_desc op = {
-        QDR_OPTS_INIT,      .name = "product",          .n_in = 2,
-        .in = {doubled, p}, .forward = product_forward, .backward = product_backward,
-        .user = &g->op};
+    const qdr_op_desc op = {QDR_OPTS_INIT,      .name = "product",          .n_in = 2,
+                            .in = {doubled, p}, .forward = product_forward, .backward = product_backward,
+                            .user = &g->op};
     DIST_OK(qdr_stack_add_op(g->stack, &op, &product));
     DIST_OK(qdr_stack_add_gelu(g->stack, "gelu", p, &bent));
     DIST_OK(qdr_stack_add_residual(g->stack, "sum", product, bent, &g->y));
@@ -144,12 +133,10 @@ static void bind_own_memory(graph *g)
     for (int i = 0; i < 4; i++) DIST_OK(qdr_mem_alloc(g->ctx, bytes[i], &g->memory[i]));
     void *value;
     DIST_FAILS(qdr_stack_edge_value(g->stack, g->x, &value), QDR_ERR_STATE, "qdr_stack_bind");
-    DIST_FAILS(
-        qdr_stack_bind(g->stack,
-                       &(qdr_stack_memory){QDR_OPTS_INIT, .parameters = (char *)g->memory[0] + 4}),
-        QDR_ERR_ARGUMENT, "aligned");
-    DIST_OK(qdr_stack_bind(g->stack, &(qdr_stack_memory){QDR_OPTS_INIT, g->memory[0], g->memory[1],
-                                                         g->memory[2], g->memory[3]}));
+    DIST_FAILS(qdr_stack_bind(g->stack, &(qdr_stack_memory){QDR_OPTS_INIT, .parameters = (char *)g->memory[0] + 4}),
+               QDR_ERR_ARGUMENT, "aligned");
+    DIST_OK(qdr_stack_bind(g->stack,
+                           &(qdr_stack_memory){QDR_OPTS_INIT, g->memory[0], g->memory[1], g->memory[2], g->memory[3]}));
 }
 
 /* Two for one cell, one for each of the others; or as many for each as there are parts. */
@@ -180,10 +167,7 @@ static void open_rows(graph *g, qdr_grid *grid, const variant *v, int64_t n_sequ
     DIST_OK(qdr_stack_init(g->stack, 5, 0.3));
 }
 
-static void open_graph(graph *g, qdr_grid *grid, const variant *v)
-{
-    open_rows(g, grid, v, sequences_of(grid, v));
-}
+static void open_graph(graph *g, qdr_grid *grid, const variant *v) { open_rows(g, grid, v, sequences_of(grid, v)); }
 
 static void close_graph(graph *g)
 {
@@ -252,8 +236,8 @@ static void load_moved(graph *g, int index, const double *full, int64_t n, doubl
 static void check_slope(double slope, double expected, const char *what)
 {
     const double bound = 1e-6 * (1 + fabs(expected)) * 10;
-    DIST_CHECK(fabs(slope - expected) <= bound, "%s: slope %.12g, gradient %.12g, bound %.1e", what,
-               slope, expected, bound);
+    DIST_CHECK(fabs(slope - expected) <= bound, "%s: slope %.12g, gradient %.12g, bound %.1e", what, slope, expected,
+               bound);
 }
 
 static void check_gradients(graph *g)
@@ -273,8 +257,7 @@ static void check_gradients(graph *g)
         DIST_OK(qdr_stack_gather_parameter(g->stack, i, 0, full));
         DIST_OK(qdr_stack_gather_parameter(g->stack, i, 1, gradient));
         double dot = 0;
-        for (int64_t j = 0; j < parameter.n_global; j++)
-            dot += gradient[j] * dist_value(D_SEED, j, i);
+        for (int64_t j = 0; j < parameter.n_global; j++) dot += gradient[j] * dist_value(D_SEED, j, i);
         load_moved(g, i, full, parameter.n_global, step);
         const double above = loss(g, 0);
         load_moved(g, i, full, parameter.n_global, -step);
@@ -289,8 +272,7 @@ static qdr_grid *some_grid(qdr_context *ctx, uint64_t *seed)
 {
     qdr_grid *grid = NULL;
     if (qdr_context_size(ctx) != 16) return dist_random_grid(ctx, seed);
-    DIST_OK(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = 2, .y = 2, .z = 2, .d = 2},
-                            &grid));
+    DIST_OK(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = 2, .y = 2, .z = 2, .d = 2}, &grid));
     return grid;
 }
 
@@ -367,8 +349,7 @@ static void overlap_changes_no_bit(qdr_context *ctx, uint64_t seed)
             open_graph(&g, grid, &v);
             const int64_t n_other = outcome(&g, i ? other : first);
             n = i ? n : n_other;
-            DIST_CHECK(n_other == n &&
-                           (i == 0 || memcmp(first, other, (size_t)n * sizeof *first) == 0),
+            DIST_CHECK(n_other == n && (i == 0 || memcmp(first, other, (size_t)n * sizeof *first) == 0),
                        "variant %zu, layout %d, panels %d", i, layout, v.panels);
             close_graph(&g);
         }
@@ -389,8 +370,8 @@ static void check_multiple(graph *g, const double *once, double times, const cha
         for (int64_t j = 0; j < parameter.n_global; j++) largest = fmax(largest, fabs(once[j]));
         for (int64_t j = 0; j < parameter.n_global; j++)
             DIST_CHECK(fabs(gradient[j] - times * once[j]) <= 1e-13 * (1 + largest),
-                       "%s: %s[%d] is %.17g, not %g times %.17g", what, parameter.name, (int)j,
-                       gradient[j], times, once[j]);
+                       "%s: %s[%d] is %.17g, not %g times %.17g", what, parameter.name, (int)j, gradient[j], times,
+                       once[j]);
         once += parameter.n_global;
     }
 }
@@ -432,8 +413,8 @@ static void heads_are_sent_if_needed(qdr_context *ctx)
         bytes[1] = (double)wanted;
         DIST_OK(qdr_all_reduce(grid, QDR_Y, QDR_SUM, bytes, 2, QDR_F64, NULL));
         dist_synchronize(ctx);
-        DIST_CHECK(sent.n_calls == (i == 2 && p > 1 ? 2 : 0) && bytes[0] == bytes[1],
-                   "%d calls, %g bytes, not %g", (int)sent.n_calls, bytes[0], bytes[1]);
+        DIST_CHECK(sent.n_calls == (i == 2 && p > 1 ? 2 : 0) && bytes[0] == bytes[1], "%d calls, %g bytes, not %g",
+                   (int)sent.n_calls, bytes[0], bytes[1]);
         qdr_mem_free(ctx, (void **)&bytes);
         close_graph(&g);
     }
@@ -462,8 +443,7 @@ static void grouped_as_on_one_rank(qdr_context *ctx, uint64_t seed)
         open_graph(&g, grid, &v);
         open_rows(&reference, one, &whole, sequences_of(grid, &v));
         const double wanted = keep_gradients(&reference, alone), got = loss(&g, 0);
-        DIST_CHECK(fabs(got - wanted) <= 1e-12 * (1 + fabs(wanted)), "loss %.17g, alone %.17g", got,
-                   wanted);
+        DIST_CHECK(fabs(got - wanted) <= 1e-12 * (1 + fabs(wanted)), "loss %.17g, alone %.17g", got, wanted);
         qdr_mem_reset_peak(ctx);
         backward(&g, 0);
         qdr_mem_usage(ctx, &now, &peak);
@@ -478,8 +458,7 @@ static void grouped_as_on_one_rank(qdr_context *ctx, uint64_t seed)
     free(alone);
 }
 
-/* Adding to gradients that are complete, and to ones whose sums were deferred, counts nothing
- * twice. */
+/* Adding to gradients that are complete, and to ones whose sums were deferred, counts nothing twice. */
 static void micro_batches_add_up(qdr_context *ctx, uint64_t seed)
 {
     for (int layout = 0; layout < 2; layout++) {
@@ -523,21 +502,17 @@ static void wrong_descriptions_are_named(qdr_context *ctx, uint64_t seed)
     qdr_stack *stack = NULL;
     qdr_edge x, y, z;
     DIST_FAILS(qdr_stack_create(grid, NULL, &stack), QDR_ERR_ARGUMENT, "NULL");
-    DIST_FAILS(qdr_stack_create(grid, &(qdr_stack_opts){.n_rows = 8}, &stack), QDR_ERR_ARGUMENT,
-               "QDR_OPTS_INIT");
-    DIST_FAILS(qdr_stack_create(grid, &(qdr_stack_opts){QDR_OPTS_INIT, .n_rows = -8}, &stack),
-               QDR_ERR_SHAPE, "-8");
-    DIST_FAILS(qdr_stack_create(grid, &(qdr_stack_opts){QDR_OPTS_INIT, .n_rows = 10, .row_unit = 4},
-                                &stack),
+    DIST_FAILS(qdr_stack_create(grid, &(qdr_stack_opts){.n_rows = 8}, &stack), QDR_ERR_ARGUMENT, "QDR_OPTS_INIT");
+    DIST_FAILS(qdr_stack_create(grid, &(qdr_stack_opts){QDR_OPTS_INIT, .n_rows = -8}, &stack), QDR_ERR_SHAPE, "-8");
+    DIST_FAILS(qdr_stack_create(grid, &(qdr_stack_opts){QDR_OPTS_INIT, .n_rows = 10, .row_unit = 4}, &stack),
                QDR_ERR_SHAPE, "12");
-    DIST_FAILS(qdr_stack_create(grid, &(qdr_stack_opts){QDR_OPTS_INIT, .dtype = QDR_I32}, &stack),
-               QDR_ERR_DTYPE, "bf16");
-    DIST_FAILS(qdr_stack_create(grid, &(qdr_stack_opts){QDR_OPTS_INIT, .batch_parts = 17}, &stack),
-               QDR_ERR_ARGUMENT, "batch_parts 17");
+    DIST_FAILS(qdr_stack_create(grid, &(qdr_stack_opts){QDR_OPTS_INIT, .dtype = QDR_I32}, &stack), QDR_ERR_DTYPE,
+               "bf16");
+    DIST_FAILS(qdr_stack_create(grid, &(qdr_stack_opts){QDR_OPTS_INIT, .batch_parts = 17}, &stack), QDR_ERR_ARGUMENT,
+               "batch_parts 17");
     DIST_CHECK(stack == NULL, "a failed create leaves a stack");
-    DIST_OK(qdr_stack_create(
-        grid, &(qdr_stack_opts){QDR_OPTS_INIT, .n_rows = 8, .row_unit = 4, .dtype = QDR_F64},
-        &stack));
+    DIST_OK(
+        qdr_stack_create(grid, &(qdr_stack_opts){QDR_OPTS_INIT, .n_rows = 8, .row_unit = 4, .dtype = QDR_F64}, &stack));
     const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{12, 4}}, .col_axis = QDR_X};
     DIST_OK(qdr_stack_add_input(stack, "x", &input, 0, &x));
     qdr_linear_desc desc = {QDR_OPTS_INIT, .name = "fc", .in = {{12, 4}}, .out = {{5140, 128}}};
@@ -560,8 +535,7 @@ static void wrong_descriptions_are_named(qdr_context *ctx, uint64_t seed)
     DIST_FAILS(qdr_stack_add_linear(stack, &desc, x, &y, NULL), QDR_ERR_ARGUMENT, "version 9");
     desc.version = QDR_OPTS_INIT;
     DIST_FAILS(qdr_stack_add_linear(stack, NULL, x, &y, NULL), QDR_ERR_ARGUMENT, "NULL");
-    DIST_FAILS(qdr_stack_add_attention(stack, "attention", 4, 4, x, &y), QDR_ERR_SHAPE,
-               "three blocks");
+    DIST_FAILS(qdr_stack_add_attention(stack, "attention", 4, 4, x, &y), QDR_ERR_SHAPE, "three blocks");
     qdr_edge_desc heads = {QDR_OPTS_INIT, .cols = {{12, 6}, {4, 4}, {4, 4}}, .col_axis = QDR_Y};
     DIST_OK(qdr_stack_add_input(stack, "uncut", &heads, 0, &z));
     DIST_FAILS(qdr_stack_add_attention(stack, "a", 4, 4, z, &y), QDR_ERR_SHAPE, "whole heads");

@@ -65,8 +65,8 @@ static void embedding_fill(embedding_case *c, uint64_t tokens_seed, int64_t voca
     }
 }
 
-static embedding_case embedding_make(qdr_context *ctx, uint64_t *seed, qdr_dtype dtype,
-                                     qdr_layout layout, int accumulate)
+static embedding_case embedding_make(qdr_context *ctx, uint64_t *seed, qdr_dtype dtype, qdr_layout layout,
+                                     int accumulate)
 {
     embedding_case c = {.grid = grid_of(ctx, seed)};
     const int g = qdr_grid_size(c.grid, QDR_Y), place = qdr_grid_coordinate(c.grid, QDR_Y);
@@ -76,8 +76,7 @@ static embedding_case embedding_make(qdr_context *ctx, uint64_t *seed, qdr_dtype
     size_t work_bytes = 0;
     dist_random_cuts(seed, vocab, g, cuts);
     c.data_seed = dist_random(seed) + (uint64_t)dist_group(c.grid, QDR_Y) * 64;
-    c.desc = (qdr_embedding){QDR_OPTS_INIT,   n_rows, n_cols, cuts[place],
-                             cuts[place + 1], layout, dtype,  vocab};
+    c.desc = (qdr_embedding){QDR_OPTS_INIT, n_rows, n_cols, cuts[place], cuts[place + 1], layout, dtype, vocab};
     c.rows = (qdr_range){0, n_rows};
     if (layout == QDR_SCATTERED) { /* the first n_rows mod g ranks have one more */
         const int64_t each = n_rows / g, more = n_rows % g;
@@ -112,17 +111,14 @@ static void embedding_check(const embedding_case *c, int accumulate)
     for (int64_t col = 0; col < d->n_cols; col++) {
         for (int64_t row = c->rows.begin; row < c->rows.end; row++) {
             const double got = dist_get(c->y, d->dtype, (row - c->rows.begin) * d->n_cols + col);
-            DIST_CHECK(got == e_at(c, c->tokens[row], col), "y[%lld,%lld] is %g", (long long)row,
-                       (long long)col, got);
+            DIST_CHECK(got == e_at(c, c->tokens[row], col), "y[%lld,%lld] is %g", (long long)row, (long long)col, got);
         }
         for (int64_t token = d->vocab_begin; token < d->vocab_end; token++) {
             double want = accumulate ? old_at(c, token, col) : 0;
             for (int64_t row = 0; row < d->n_rows; row++)
                 if (c->tokens[row] == token) want += dy_at(c, row, col);
-            const double got = dist_get(c->de, dist_sum_type(d->dtype),
-                                        (token - d->vocab_begin) * d->n_cols + col);
-            DIST_CHECK(got == want, "dE[%lld,%lld] is %g, not %g", (long long)token, (long long)col,
-                       got, want);
+            const double got = dist_get(c->de, dist_sum_type(d->dtype), (token - d->vocab_begin) * d->n_cols + col);
+            DIST_CHECK(got == want, "dE[%lld,%lld] is %g, not %g", (long long)token, (long long)col, got, want);
         }
     }
 }
@@ -131,12 +127,10 @@ static void embedding(qdr_context *ctx, uint64_t seed)
 {
     for (int round = 0, n = dist_rounds(36); round < n; round++) {
         const int accumulate = round / 8 % 2;
-        embedding_case c = embedding_make(ctx, &seed, types[round % 4],
-                                          round / 4 % 2 ? QDR_SCATTERED : QDR_REPLICATED,
+        embedding_case c = embedding_make(ctx, &seed, types[round % 4], round / 4 % 2 ? QDR_SCATTERED : QDR_REPLICATED,
                                           accumulate);
         DIST_OK(qdr_embedding_forward(c.grid, &c.desc, c.tokens, c.e, c.y, c.work, NULL));
-        DIST_OK(qdr_embedding_backward(c.grid, &c.desc, c.tokens, c.dy, c.de, accumulate, c.work,
-                                       NULL));
+        DIST_OK(qdr_embedding_backward(c.grid, &c.desc, c.tokens, c.dy, c.de, accumulate, c.work, NULL));
         dist_synchronize(ctx);
         embedding_check(&c, accumulate);
         embedding_free(ctx, &c);
@@ -172,8 +166,7 @@ static ce_case ce_make(qdr_context *ctx, uint64_t *seed, qdr_dtype dtype, int64_
     c.stretch = dist_below(seed, 2) ? 64 : 1; /* large logits would overflow without the maximum */
     dist_random_cuts(seed, vocab, c.n_parts, cuts);
     c.desc = (qdr_cross_entropy){
-        QDR_OPTS_INIT, dist_below(seed, 8), cuts[place + 1] - cuts[place], cuts[place], axis, dtype,
-        vocab};
+        QDR_OPTS_INIT, dist_below(seed, 8), cuts[place + 1] - cuts[place], cuts[place], axis, dtype, vocab};
     c.data_seed = dist_random(seed) + (uint64_t)dist_group(c.grid, axis) * 64;
     const int64_t n_elems = c.desc.n_rows * c.desc.n_cols;
     uint64_t targets_seed = c.data_seed + 1;
@@ -187,8 +180,7 @@ static ce_case ce_make(qdr_context *ctx, uint64_t *seed, qdr_dtype dtype, int64_
     for (int64_t row = 0; row < c.desc.n_rows; row++) {
         c.targets[row] = (int32_t)dist_below(&targets_seed, vocab + 1) - 1;
         for (int64_t col = 0; col < c.desc.n_cols; col++)
-            dist_set(c.logits, dtype, row * c.desc.n_cols + col,
-                     logit_at(&c, row, c.desc.vocab_begin + col));
+            dist_set(c.logits, dtype, row * c.desc.n_cols + col, logit_at(&c, row, c.desc.vocab_begin + col));
     }
     return c;
 }
@@ -242,13 +234,12 @@ static void ce_check_gradient(const ce_case *c, int64_t row, const ce_row *r, do
         const int hit = c->targets[row] == global;
         const double want = c->targets[row] < 0 ? 0 : scale * (p - hit);
         /* The exponent: log Σ's error, and the roundoff of max + log Σ and of the difference. */
-        const double exponent = ce_row_error(c, r) +
-                                u * (2 * fabs(r->max) + 2 * r->log_sum + r->range);
+        const double exponent = ce_row_error(c, r) + u * (2 * fabs(r->max) + 2 * r->log_sum + r->range);
         const double inner = fabs(scale) * (p * (exponent + 8 * u) + 2 * u * hit);
         const double bound = inner + t * (fabs(want) + inner) + least_normal(d->dtype);
         const double got = dist_get(c->dlogits, d->dtype, row * d->n_cols + col);
-        DIST_CHECK(fabs(got - want) <= bound, "dlogits[%lld,%lld] is %.17g, not %.17g ± %g",
-                   (long long)row, (long long)global, got, want, bound);
+        DIST_CHECK(fabs(got - want) <= bound, "dlogits[%lld,%lld] is %.17g, not %.17g ± %g", (long long)row,
+                   (long long)global, got, want, bound);
     }
 }
 
@@ -264,15 +255,13 @@ static void ce_check(const ce_case *c, double scale)
         n_valid++;
     }
     bound += (double)c->desc.n_rows * 0x1p-52 * loss;
-    DIST_CHECK(fabs(c->result[0] - loss) <= bound, "loss is %.17g, not %.17g ± %g", c->result[0],
-               loss, bound);
+    DIST_CHECK(fabs(c->result[0] - loss) <= bound, "loss is %.17g, not %.17g ± %g", c->result[0], loss, bound);
     DIST_CHECK(c->result[1] == n_valid, "%g rows, not %g", c->result[1], n_valid);
 }
 
 static void forward(qdr_context *ctx, ce_case *c)
 {
-    DIST_OK(qdr_cross_entropy_forward(c->grid, &c->desc, c->logits, c->targets, c->result, c->saved,
-                                      c->work, NULL));
+    DIST_OK(qdr_cross_entropy_forward(c->grid, &c->desc, c->logits, c->targets, c->result, c->saved, c->work, NULL));
     dist_synchronize(ctx);
 }
 
@@ -300,8 +289,7 @@ static void cross_entropy(qdr_context *ctx, uint64_t seed)
             qdr_mem_free(ctx, &c.dlogits);
             c.dlogits = c.logits;
         }
-        DIST_OK(qdr_cross_entropy_backward(c.grid, &c.desc, c.logits, c.targets, c.saved, scale,
-                                           c.dlogits, NULL));
+        DIST_OK(qdr_cross_entropy_backward(c.grid, &c.desc, c.logits, c.targets, c.saved, scale, c.dlogits, NULL));
         dist_synchronize(ctx);
         ce_check(&c, scale);
         check_equal(ctx, &c);
@@ -322,8 +310,7 @@ static void by_differences(qdr_context *ctx, uint64_t seed)
         const int mine = c.desc.n_rows > 0 && local >= 0 && local < c.desc.n_cols;
         double *logit = mine ? (double *)c.logits + row * c.desc.n_cols + local : NULL;
         forward(ctx, &c);
-        DIST_OK(qdr_cross_entropy_backward(c.grid, &c.desc, c.logits, c.targets, c.saved, 1,
-                                           c.dlogits, NULL));
+        DIST_OK(qdr_cross_entropy_backward(c.grid, &c.desc, c.logits, c.targets, c.saved, 1, c.dlogits, NULL));
         dist_synchronize(ctx);
         if (logit) *logit += h;
         forward(ctx, &c);
@@ -368,18 +355,15 @@ static void refusals(qdr_context *ctx, uint64_t seed)
     DIST_FAILS(qdr_embedding_forward(e.grid, &bad, e.tokens, e.e, e.y, e.work, NULL), QDR_ERR_SHAPE,
                "vocabulary of -3");
     bad = e.desc, bad.n_rows = 3, bad.n_cols = 2;
-    DIST_FAILS(qdr_embedding_forward(e.grid, &bad, NULL, e.e, e.y, e.work, NULL), QDR_ERR_ARGUMENT,
-               "tokens");
+    DIST_FAILS(qdr_embedding_forward(e.grid, &bad, NULL, e.e, e.y, e.work, NULL), QDR_ERR_ARGUMENT, "tokens");
     wrong.n_cols = -2;
     DIST_FAILS(qdr_cross_entropy_sizes(c.grid, &wrong, &a, &b), QDR_ERR_SHAPE, "-2");
     wrong = c.desc, wrong.vocab = -3;
-    DIST_FAILS(qdr_cross_entropy_forward(c.grid, &wrong, c.logits, c.targets, c.result, c.saved,
-                                         c.work, NULL),
+    DIST_FAILS(qdr_cross_entropy_forward(c.grid, &wrong, c.logits, c.targets, c.result, c.saved, c.work, NULL),
                QDR_ERR_SHAPE, "vocabulary of -3");
     wrong = c.desc, wrong.axis = (qdr_axis)-1;
     DIST_FAILS(qdr_cross_entropy_sizes(c.grid, &wrong, &a, &b), QDR_ERR_ARGUMENT, "axis -1");
-    DIST_FAILS(qdr_cross_entropy_forward(c.grid, &c.desc, c.logits, c.targets, NULL, c.saved,
-                                         c.work, NULL),
+    DIST_FAILS(qdr_cross_entropy_forward(c.grid, &c.desc, c.logits, c.targets, NULL, c.saved, c.work, NULL),
                QDR_ERR_ARGUMENT, "result");
     DIST_CHECK(a == 0 && b == 0, "sizes are 0 after an error");
     embedding_free(ctx, &e);

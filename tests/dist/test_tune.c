@@ -27,14 +27,11 @@ static net describe(qdr_grid *grid, qdr_layout layout, int64_t scale, const qdr_
 {
     net n = {.grid = grid};
     qdr_edge middle;
-    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = ROWS * scale,
-                                 .dtype = scale == 1 ? QDR_F64 : QDR_F32};
-    const qdr_edge_desc x = {QDR_OPTS_INIT, .cols = {{IN * scale, 1}}, .col_axis = QDR_X,
-                             .layout = layout};
-    const qdr_linear_desc first = {
-        QDR_OPTS_INIT,           .name = "first",
-        .in = {{IN * scale, 1}}, .out = {{5, 1}, {MIDDLE * scale - 5, 1}},
-        .out_layout = layout,    .storage = storage[0]};
+    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = ROWS * scale, .dtype = scale == 1 ? QDR_F64 : QDR_F32};
+    const qdr_edge_desc x = {QDR_OPTS_INIT, .cols = {{IN * scale, 1}}, .col_axis = QDR_X, .layout = layout};
+    const qdr_linear_desc first = {QDR_OPTS_INIT,           .name = "first",
+                                   .in = {{IN * scale, 1}}, .out = {{5, 1}, {MIDDLE * scale - 5, 1}},
+                                   .out_layout = layout,    .storage = storage[0]};
     const qdr_linear_desc second = {QDR_OPTS_INIT,
                                     .name = "second",
                                     .in = {{5, 1}, {MIDDLE * scale - 5, 1}},
@@ -69,8 +66,7 @@ static uint64_t hash_edge(const net *n, qdr_edge edge, const void *data, uint64_
 {
     qdr_owned owned;
     DIST_OK(qdr_stack_edge_owned(n->stack, edge, &owned));
-    return hash(bits, data,
-                (size_t)(owned.n_rows * owned.n_cols) * qdr_dtype_bytes(qdr_stack_dtype(n->stack)));
+    return hash(bits, data, (size_t)(owned.n_rows * owned.n_cols) * qdr_dtype_bytes(qdr_stack_dtype(n->stack)));
 }
 
 /* Both passes; a number of all bits of y, dx, every dW, and the parameters. */
@@ -111,8 +107,7 @@ static void load(const net *n, uint64_t seed)
         const qdr_dtype dtype = qdr_stack_dtype(n->stack);
         void *full = malloc((size_t)p.n_global * qdr_dtype_bytes(dtype));
         DIST_CHECK(full, "no memory");
-        for (int64_t j = 0; j < p.n_global; j++)
-            dist_set(full, dtype, j, dist_value(seed + 7 + (uint64_t)i, j, 0));
+        for (int64_t j = 0; j < p.n_global; j++) dist_set(full, dtype, j, dist_value(seed + 7 + (uint64_t)i, j, 0));
         DIST_OK(qdr_stack_load_parameter(n->stack, i, full));
         free(full);
     }
@@ -194,10 +189,9 @@ static qdr_linear_storage storage_of(qdr_context *ctx, const qdr_linear *layer)
     first = mine;
     DIST_OK(qdr_broadcast(ctx, 0, &first, sizeof first));
     DIST_CHECK(mine.storage == first.storage && mine.reason == first.reason,
-               "storage %d, reason %d, but %d, %d on rank 0", (int)mine.storage, (int)mine.reason,
-               (int)first.storage, (int)first.reason);
-    DIST_CHECK(mine.m == first.m && mine.n == first.n && mine.k == first.k,
-               "sizes differ from those of rank 0");
+               "storage %d, reason %d, but %d, %d on rank 0", (int)mine.storage, (int)mine.reason, (int)first.storage,
+               (int)first.reason);
+    DIST_CHECK(mine.m == first.m && mine.n == first.n && mine.k == first.k, "sizes differ from those of rank 0");
     for (int i = 0; i < 2 * QDRI_N_PRODUCTS; i++)
         DIST_CHECK(mine.secs[i / 3][i % 3] == first.secs[i / 3][i % 3], "time %d differs", i);
     return mine;
@@ -207,9 +201,8 @@ static void check_storage(const net *n, int layer, qdr_storage storage, qdr_stor
 {
     const qdr_linear_storage s = storage_of(qdr_grid_context(n->grid), n->layers[layer]);
     qdr_parameter p;
-    DIST_CHECK(s.storage == storage && s.reason == reason,
-               "layer %d: storage %d, reason %d; %d and %d were right", layer, (int)s.storage,
-               (int)s.reason, (int)storage, (int)reason);
+    DIST_CHECK(s.storage == storage && s.reason == reason, "layer %d: storage %d, reason %d; %d and %d were right",
+               layer, (int)s.storage, (int)s.reason, (int)storage, (int)reason);
     const int turned = storage == QDR_IN_OUT;
     DIST_CHECK(strcmp(s.modes[0], turned ? "NN" : "NT") == 0, "Y is %s", s.modes[0]);
     DIST_CHECK(strcmp(s.modes[1], turned ? "NT" : "NN") == 0, "dX is %s", s.modes[1]);
@@ -229,10 +222,8 @@ static void check_places(const net *n, qdr_storage storage, int64_t n_out, int64
     for (int64_t i = 0; i < n_out * n_in; i++) full[i] = (double)i;
     DIST_OK(qdr_stack_load_parameter(n->stack, 1, full));
     DIST_OK(qdr_stack_parameter(n->stack, 1, &p));
-    qdri_split(n_out, 1, qdr_grid_size(n->grid, QDR_X), qdr_grid_coordinate(n->grid, QDR_X), &out,
-               &out_end);
-    qdri_split(n_in, 1, qdr_grid_size(n->grid, QDR_Y), qdr_grid_coordinate(n->grid, QDR_Y), &in,
-               &in_end);
+    qdri_split(n_out, 1, qdr_grid_size(n->grid, QDR_X), qdr_grid_coordinate(n->grid, QDR_X), &out, &out_end);
+    qdri_split(n_in, 1, qdr_grid_size(n->grid, QDR_Y), qdr_grid_coordinate(n->grid, QDR_Y), &in, &in_end);
     const int64_t k = in_end - in, rows = out_end - out;
     const int64_t shard = qdri_round_up(qdri_ceil_div(rows * k, qdr_grid_size(n->grid, QDR_Z)), 2);
     for (int64_t i = 0; i < p.n_elems; i++) {
@@ -240,8 +231,7 @@ static void check_places(const net *n, qdr_storage storage, int64_t n_out, int64
         const int64_t row = storage == QDR_IN_OUT ? flat % rows : flat / k,
                       col = storage == QDR_IN_OUT ? flat / rows : flat % k;
         const double wanted = (double)((out + row) * n_in + in + col);
-        DIST_CHECK(((double *)p.data)[i] == wanted, "element %d is %g, not %g", (int)i,
-                   ((double *)p.data)[i], wanted);
+        DIST_CHECK(((double *)p.data)[i] == wanted, "element %d is %g, not %g", (int)i, ((double *)p.data)[i], wanted);
     }
 }
 
@@ -250,8 +240,8 @@ static net one_block(qdr_grid *grid, qdr_storage storage)
     net n = {.grid = grid};
     const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = ROWS, .dtype = QDR_F64};
     const qdr_edge_desc x = {QDR_OPTS_INIT, .cols = {{IN, 1}}, .col_axis = QDR_X};
-    const qdr_linear_desc first = {QDR_OPTS_INIT, .name = "first", .in = {{IN, 1}},
-                                   .out = {{MIDDLE, 1}}, .storage = storage};
+    const qdr_linear_desc first = {QDR_OPTS_INIT, .name = "first", .in = {{IN, 1}}, .out = {{MIDDLE, 1}},
+                                   .storage = storage};
     const qdr_linear_desc second = {QDR_OPTS_INIT,     .name = "second", .in = {{MIDDLE, 1}},
                                     .out = {{OUT, 1}}, .transposed = 1,  .storage = storage};
     qdr_edge middle;
@@ -285,22 +275,18 @@ static void storage_changes_no_number(qdr_context *ctx, uint64_t seed)
         const qdr_layout layout = round % 2 ? QDR_SCATTERED : QDR_REPLICATED;
         uint64_t bits[4][2];
         for (int i = 0; i < 4; i++) {
-            const qdr_storage storage[2] = {i % 2 ? QDR_IN_OUT : QDR_OUT_IN,
-                                            i / 2 ? QDR_IN_OUT : QDR_OUT_IN};
+            const qdr_storage storage[2] = {i % 2 ? QDR_IN_OUT : QDR_OUT_IN, i / 2 ? QDR_IN_OUT : QDR_OUT_IN};
             net n = make(grid, layout, 1, storage);
             for (int j = 0; j < N_LAYERS; j++) check_storage(&n, j, storage[j], QDR_STORAGE_ASKED);
             double first[2][MOST];
             DIST_OK(qdr_stack_init(n.stack, 3, 0.5));
-            for (int j = 0; j < N_LAYERS; j++)
-                DIST_OK(qdr_stack_gather_parameter(n.stack, j, 0, first[j]));
-            bits[i][0] = hash(hash(1, first[0], sizeof(double) * MIDDLE * IN), first[1],
-                              sizeof(double) * OUT * MIDDLE);
+            for (int j = 0; j < N_LAYERS; j++) DIST_OK(qdr_stack_gather_parameter(n.stack, j, 0, first[j]));
+            bits[i][0] = hash(hash(1, first[0], sizeof(double) * MIDDLE * IN), first[1], sizeof(double) * OUT * MIDDLE);
             load(&n, seed);
             bits[i][1] = run(&n, seed);
             qdr_stack_destroy(&n.stack);
-            DIST_CHECK(memcmp(bits[i], bits[0], sizeof bits[0]) == 0,
-                       "round %d, storage %d %d: other numbers", round, (int)storage[0],
-                       (int)storage[1]);
+            DIST_CHECK(memcmp(bits[i], bits[0], sizeof bits[0]) == 0, "round %d, storage %d %d: other numbers", round,
+                       (int)storage[0], (int)storage[1]);
         }
         qdr_grid_destroy(&grid);
     }
@@ -321,16 +307,14 @@ static void a_step_changes_the_same_elements(qdr_context *ctx, uint64_t seed)
         DIST_OK(qdr_adamw_create(n.stack, NULL, &optimizer));
         DIST_OK(qdr_adamw_step(optimizer, 0.125));
         dist_synchronize(ctx);
-        for (int j = 0; j < N_LAYERS; j++)
-            DIST_OK(qdr_stack_gather_parameter(n.stack, j, 0, values[i][j]));
+        for (int j = 0; j < N_LAYERS; j++) DIST_OK(qdr_stack_gather_parameter(n.stack, j, 0, values[i][j]));
         qdr_adamw_destroy(&optimizer);
         qdr_stack_destroy(&n.stack);
     }
     for (int j = 0; j < N_LAYERS; j++)
         for (int64_t e = 0; e < (j ? OUT * MIDDLE : MIDDLE * IN); e++)
             DIST_CHECK(fabs(values[0][j][e] - values[1][j][e]) <= 8 * dist_roundoff(QDR_F64),
-                       "element %d of layer %d: %.17g and %.17g", (int)e, j, values[0][j][e],
-                       values[1][j][e]);
+                       "element %d of layer %d: %.17g and %.17g", (int)e, j, values[0][j][e], values[1][j][e]);
     qdr_grid_destroy(&grid);
 }
 
@@ -382,8 +366,7 @@ static void who_asks_gets_it(qdr_context *ctx, uint64_t seed)
     qdr_grid_destroy(&grid);
 }
 
-/* Another machine's choices stay in the file, and are not taken; these products are too small to be
- * timed. */
+/* Another machine's choices stay in the file, and are not taken; these products are too small to be timed. */
 static void other_machines_do_not_count(qdr_context *ctx, uint64_t seed)
 {
     static const qdr_storage turned[2] = {QDR_IN_OUT, QDR_IN_OUT};
@@ -415,8 +398,7 @@ static void measured_choices_are_kept(qdr_context *ctx, uint64_t seed)
             qdri_tune_choice choice = {0};
             memcpy(choice.secs, s[i][j].secs, sizeof choice.secs);
             for (int t = 0; t < 2 * QDRI_N_PRODUCTS; t++)
-                DIST_CHECK(s[i][j].secs[t / 3][t % 3] > 0, "time %d is %g", t,
-                           s[i][j].secs[t / 3][t % 3]);
+                DIST_CHECK(s[i][j].secs[t / 3][t % 3] > 0, "time %d is %g", t, s[i][j].secs[t / 3][t % 3]);
             qdri_tune_choose(&choice);
             DIST_CHECK(i > 0 || choice.storage == s[i][j].storage, "not what the times say");
         }
@@ -482,10 +464,9 @@ static void arguments_are_checked(qdr_context *ctx, uint64_t seed)
     net n = describe(grid, QDR_REPLICATED, 1, none_asked);
     qdr_linear_storage s;
     qdr_edge out;
-    const qdr_linear_desc wrong = {QDR_OPTS_INIT, .name = "wrong", .in = {{OUT, 1}},
-                                   .out = {{3, 1}}, .storage = (qdr_storage)3};
-    DIST_FAILS(qdr_stack_add_linear(n.stack, &wrong, n.y, &out, NULL), QDR_ERR_ARGUMENT,
-               "wrong: 3 is no storage");
+    const qdr_linear_desc wrong = {QDR_OPTS_INIT, .name = "wrong", .in = {{OUT, 1}}, .out = {{3, 1}},
+                                   .storage = (qdr_storage)3};
+    DIST_FAILS(qdr_stack_add_linear(n.stack, &wrong, n.y, &out, NULL), QDR_ERR_ARGUMENT, "wrong: 3 is no storage");
     DIST_FAILS(qdr_linear_get_storage(NULL, &s), QDR_ERR_ARGUMENT, "NULL");
     DIST_FAILS(qdr_linear_get_storage(n.layers[0], NULL), QDR_ERR_ARGUMENT, "NULL");
     DIST_OK(qdr_linear_get_storage(n.layers[0], &s)); /* not known before the stack is built */
@@ -507,9 +488,9 @@ static void the_choice_can_be_printed(qdr_context *ctx, uint64_t seed)
     DIST_OK(qdr_stack_print(n.stack, "storage", file));
     fclose(file);
     const char *second = strchr(text, '\n');
-    DIST_CHECK(strstr(text, "first") == text && strstr(text, " in-out Y NN dX NT dW TN m=") &&
-                   second && strstr(second, "\nsecond") == second &&
-                   strstr(second, " out-in Y NT dX NN dW TN m=") && strstr(second, "asked for\n"),
+    DIST_CHECK(strstr(text, "first") == text && strstr(text, " in-out Y NN dX NT dW TN m=") && second &&
+                   strstr(second, "\nsecond") == second && strstr(second, " out-in Y NT dX NN dW TN m=") &&
+                   strstr(second, "asked for\n"),
                "it says %s", text);
     free(text);
     qdr_stack_destroy(&n.stack);

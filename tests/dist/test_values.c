@@ -12,13 +12,11 @@ enum { CONTEXT = 4, HIDDEN = 24, VOCABULARY = 40, MOST = 2 * HIDDEN * HIDDEN };
 /* Tokens, embedding with positions, norm, layer with bias. */
 static qdr_stack *make_stack(qdr_grid *grid)
 {
-    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = CONTEXT, .row_unit = CONTEXT,
-                                 .dtype = QDR_F64};
-    const qdr_embedding_desc embedding = {QDR_OPTS_INIT, .name = "embedding",
-                                          .vocab = {VOCABULARY, 1}, .features = {HIDDEN, 1},
-                                          .context = CONTEXT};
-    const qdr_linear_desc layer = {QDR_OPTS_INIT, .name = "layer", .in = {{HIDDEN, 1}},
-                                   .out = {{2 * HIDDEN, 2}}, .bias = 1};
+    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = CONTEXT, .row_unit = CONTEXT, .dtype = QDR_F64};
+    const qdr_embedding_desc embedding = {QDR_OPTS_INIT, .name = "embedding", .vocab = {VOCABULARY, 1},
+                                          .features = {HIDDEN, 1}, .context = CONTEXT};
+    const qdr_linear_desc layer = {QDR_OPTS_INIT, .name = "layer", .in = {{HIDDEN, 1}}, .out = {{2 * HIDDEN, 2}},
+                                   .bias = 1};
     qdr_stack *stack = NULL;
     qdr_linear *table, *linear;
     qdr_edge tokens, x, y;
@@ -42,8 +40,7 @@ static void check_normal(const char *name, const double *values, int64_t n, doub
     }
     const double mean = sum / (double)n, square = squares / (double)n, s2 = stddev * stddev;
     DIST_CHECK(fabs(mean) <= 5 * stddev / sqrt((double)n), "%s: mean %g", name, mean);
-    DIST_CHECK(fabs(square - s2) <= 5 * s2 * sqrt(2 / (double)n), "%s: mean square %g, not %g",
-               name, square, s2);
+    DIST_CHECK(fabs(square - s2) <= 5 * s2 * sqrt(2 / (double)n), "%s: mean square %g, not %g", name, square, s2);
 }
 
 static int ends_in(const char *name, const char *end)
@@ -90,8 +87,7 @@ static void the_grid_does_not_matter(qdr_context *ctx, uint64_t seed)
     qdr_context *self = NULL;
     qdr_grid *grid = dist_random_grid(ctx, &seed), *one = NULL;
     DIST_OK(qdr_context_create_self(NULL, &self));
-    DIST_OK(qdr_grid_create(self, &(qdr_grid_opts){QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = 1},
-                            &one));
+    DIST_OK(qdr_grid_create(self, &(qdr_grid_opts){QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = 1}, &one));
     qdr_stack *many = make_stack(grid), *alone = make_stack(one);
     DIST_OK(qdr_stack_init(many, 9, 0.5));
     DIST_OK(qdr_stack_init(alone, 9, 0.5));

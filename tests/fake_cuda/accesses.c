@@ -9,10 +9,7 @@ typedef fake_kernel_accesses list;
 
 static size_t elem_bytes(const qdri_kernel *kernel) { return qdr_dtype_bytes(kernel->dtype); }
 
-static size_t sum_bytes(const qdri_kernel *kernel)
-{
-    return kernel->dtype == QDR_F64 ? sizeof(double) : sizeof(float);
-}
+static size_t sum_bytes(const qdri_kernel *kernel) { return kernel->dtype == QDR_F64 ? sizeof(double) : sizeof(float); }
 
 void fake_add_access(list *l, fake_access_kind kind, const void *data, size_t bytes)
 {
@@ -45,8 +42,7 @@ static void binary(const qdri_kernel *kernel, list *l)
     reads(l, kernel->u.binary.a, n, bytes);
     if (kernel->kind == QDRI_K_ADD) reads(l, kernel->u.binary.b, n, bytes2);
     if (is_backward) reads(l, kernel->u.binary.b, n, bytes);
-    sums(l, kernel->u.binary.y, n, is_cast ? bytes2 : bytes,
-         is_backward && kernel->u.binary.accumulate);
+    sums(l, kernel->u.binary.y, n, is_cast ? bytes2 : bytes, is_backward && kernel->u.binary.accumulate);
 }
 
 static void parts(const qdri_kernel *kernel, list *l)
@@ -69,8 +65,7 @@ static void column_sum(const qdri_kernel *kernel, list *l)
     const int64_t n = kernel->u.rows.n_rows * kernel->u.rows.n_cols;
     reads(l, kernel->u.rows.x, n, elem_bytes(kernel));
     if (n > 0 || !kernel->u.rows.accumulate)
-        sums(l, kernel->u.rows.p, kernel->u.rows.n_cols, sum_bytes(kernel),
-             kernel->u.rows.accumulate);
+        sums(l, kernel->u.rows.p, kernel->u.rows.n_cols, sum_bytes(kernel), kernel->u.rows.accumulate);
 }
 
 /* The rows of p that n_rows from row0 on meet: up to two runs. */
@@ -99,8 +94,7 @@ static void position_add(const qdri_kernel *kernel, list *l)
     position_run runs[2];
     const int n_runs = position_runs(kernel, runs);
     for (int i = 0; i < n_runs; i++)
-        reads(l, (const char *)kernel->u.rows.p + (size_t)runs[i].begin * row_bytes, runs[i].n,
-              row_bytes);
+        reads(l, (const char *)kernel->u.rows.p + (size_t)runs[i].begin * row_bytes, runs[i].n, row_bytes);
     sums(l, kernel->u.rows.y, kernel->u.rows.n_rows * n, elem_bytes(kernel), 1);
 }
 
@@ -113,8 +107,7 @@ static void position_sum(const qdri_kernel *kernel, list *l)
     reads(l, kernel->u.rows.x, kernel->u.rows.n_rows * n, elem_bytes(kernel));
     if (!kernel->u.rows.accumulate) writes(l, kernel->u.rows.p, kernel->u.rows.context, row_bytes);
     for (int i = 0; i < n_runs && kernel->u.rows.accumulate; i++)
-        sums(l, (const char *)kernel->u.rows.p + (size_t)runs[i].begin * row_bytes, runs[i].n,
-             row_bytes, 1);
+        sums(l, (const char *)kernel->u.rows.p + (size_t)runs[i].begin * row_bytes, runs[i].n, row_bytes, 1);
 }
 
 /* ---- layer norm ---- */
@@ -208,8 +201,7 @@ static void attention_backward(const qdri_kernel *kernel, list *l)
         reads(l, kernel->u.attention.qkv, n_rows * w.in, elem_bytes(kernel));
         reads(l, kernel->u.attention.y, n_rows * w.out, elem_bytes(kernel));
         reads(l, kernel->u.attention.dy, n_rows * w.out, elem_bytes(kernel));
-        reads(l, kernel->u.attention.saved, n_rows * kernel->u.attention.n_heads,
-              sum_bytes(kernel));
+        reads(l, kernel->u.attention.saved, n_rows * kernel->u.attention.n_heads, sum_bytes(kernel));
         attention_work(kernel, l);
     }
     writes(l, kernel->u.attention.out, n_rows * w.in, elem_bytes(kernel));
@@ -239,8 +231,7 @@ static void ce(const qdri_kernel *kernel, list *l)
     const qdri_kernel_kind kind = kernel->kind;
     if (kind != QDRI_K_CE_LOSS) reads(l, kernel->u.ce.logits, n, elem_bytes(kernel));
     if (kind != QDRI_K_CE_MAX) reads(l, kernel->u.ce.targets, n_rows, sizeof(int32_t));
-    if (kind == QDRI_K_CE_SUMS || kind == QDRI_K_CE_LOSS)
-        reads(l, kernel->u.ce.work, n_rows, bytes);
+    if (kind == QDRI_K_CE_SUMS || kind == QDRI_K_CE_LOSS) reads(l, kernel->u.ce.work, n_rows, bytes);
     if (kind == QDRI_K_CE_MAX) writes(l, kernel->u.ce.work, n_rows, bytes);
     if (kind == QDRI_K_CE_SUMS) writes(l, kernel->u.ce.work2, 2 * n_rows, bytes);
     if (kind == QDRI_K_CE_BACKWARD) {
@@ -283,8 +274,7 @@ static void adamw(const qdri_kernel *kernel, list *l)
     sums(l, kernel->u.adamw.m, n, bytes, 1);
     sums(l, kernel->u.adamw.v, n, bytes, 1);
     if (qdri_is_narrow(kernel->dtype)) sums(l, kernel->u.adamw.master, n, bytes, 1);
-    sums(l, kernel->u.adamw.p, n, elem_bytes(kernel),
-         1); /* read in the first step, if not in all */
+    sums(l, kernel->u.adamw.p, n, elem_bytes(kernel), 1); /* read in the first step, if not in all */
 }
 
 /* Bytes are moved, written or not. */
@@ -293,19 +283,15 @@ static void copy_block(const qdri_kernel *kernel, list *l)
     const int64_t n_rows = kernel->u.block.n_rows;
     const size_t bytes = kernel->u.block.row_bytes;
     if (n_rows == 0 || bytes == 0) return;
-    l->all[l->n++] = (fake_access){FAKE_READ_COPY, kernel->u.block.x, bytes,
-                                   kernel->u.block.x_stride, n_rows};
-    l->all[l->n++] = (fake_access){FAKE_WRITE, kernel->u.block.y, bytes, kernel->u.block.y_stride,
-                                   n_rows};
+    l->all[l->n++] = (fake_access){FAKE_READ_COPY, kernel->u.block.x, bytes, kernel->u.block.x_stride, n_rows};
+    l->all[l->n++] = (fake_access){FAKE_WRITE, kernel->u.block.y, bytes, kernel->u.block.y_stride, n_rows};
 }
 
 static void gather(const qdri_kernel *kernel, list *l)
 {
     const int64_t n = kernel->u.gather.n;
-    for (int i = 0; i < kernel->u.gather.n_sources; i++)
-        reads(l, kernel->u.gather.sources[i], n, elem_bytes(kernel));
-    for (int i = 0; i < kernel->u.gather.n_results; i++)
-        writes(l, kernel->u.gather.results[i], n, elem_bytes(kernel));
+    for (int i = 0; i < kernel->u.gather.n_sources; i++) reads(l, kernel->u.gather.sources[i], n, elem_bytes(kernel));
+    for (int i = 0; i < kernel->u.gather.n_results; i++) writes(l, kernel->u.gather.results[i], n, elem_bytes(kernel));
 }
 
 typedef struct entry {

@@ -15,7 +15,6 @@ typedef struct fake_kernel_accesses {
 } fake_kernel_accesses;
 
 void fake_find_accesses(const qdri_kernel *kernel, fake_kernel_accesses *found);
-void fake_add_access(fake_kernel_accesses *list, fake_access_kind kind, const void *data,
-                     size_t bytes);
+void fake_add_access(fake_kernel_accesses *list, fake_access_kind kind, const void *data, size_t bytes);
 
 #endif

@@ -14,8 +14,7 @@ static _Thread_local enum cudaStreamCaptureMode thread_mode = cudaStreamCaptureM
 static fake_command *add_command(fake_stream *stream, fake_command_kind kind)
 {
     fake_script *script = stream->capture->script;
-    script->commands = fake_grow(script->commands, (size_t)script->n_commands + 1,
-                                 sizeof *script->commands);
+    script->commands = fake_grow(script->commands, (size_t)script->n_commands + 1, sizeof *script->commands);
     fake_command *command = &script->commands[script->n_commands++];
     *command = (fake_command){.kind = kind, .lane = stream->lane};
     return command;
@@ -57,10 +56,7 @@ void fake_script_release(fake_script *script)
 }
 
 /* Work that must be joined before the capture ends. */
-static void tick(const fake_stream *stream)
-{
-    fake_clock_tick(&stream->capture->clocks[stream->lane], stream->lane);
-}
+static void tick(const fake_stream *stream) { fake_clock_tick(&stream->capture->clocks[stream->lane], stream->lane); }
 
 void fake_capture_work(fake_stream *stream, void (*run)(void *), const void *args, size_t bytes)
 {
@@ -145,8 +141,7 @@ static int is_joined(const fake_capture *capture)
 
 cudaError_t fake_capture_check(const fake_stream *stream)
 {
-    return stream->capture && stream->capture->is_broken ? cudaErrorStreamCaptureInvalidated
-                                                         : cudaSuccess;
+    return stream->capture && stream->capture->is_broken ? cudaErrorStreamCaptureInvalidated : cudaSuccess;
 }
 
 void fake_capture_break(fake_stream *stream)
@@ -157,10 +152,8 @@ void fake_capture_break(fake_stream *stream)
 static int forbids(const fake_capture *capture)
 {
     if (thread_mode == cudaStreamCaptureModeRelaxed) return 0;
-    if (pthread_equal(capture->owner, pthread_self()))
-        return capture->mode != cudaStreamCaptureModeRelaxed;
-    return thread_mode == cudaStreamCaptureModeGlobal &&
-           capture->mode == cudaStreamCaptureModeGlobal;
+    if (pthread_equal(capture->owner, pthread_self())) return capture->mode != cudaStreamCaptureModeRelaxed;
+    return thread_mode == cudaStreamCaptureModeGlobal && capture->mode == cudaStreamCaptureModeGlobal;
 }
 
 cudaError_t fake_unsafe(void)
@@ -255,8 +248,7 @@ static cudaError_t check_end(const fake_stream *stream)
     const fake_capture *capture = stream->capture;
     if (!capture) return cudaErrorIllegalState;
     if (capture->lanes[0] != stream) return cudaErrorStreamCaptureUnmatched;
-    if (capture->mode != cudaStreamCaptureModeRelaxed &&
-        !pthread_equal(capture->owner, pthread_self()))
+    if (capture->mode != cudaStreamCaptureModeRelaxed && !pthread_equal(capture->owner, pthread_self()))
         return cudaErrorStreamCaptureWrongThread;
     return cudaSuccess;
 }
@@ -291,8 +283,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
 static enum cudaStreamCaptureStatus status_of(const fake_stream *stream)
 {
     if (!stream || !stream->capture) return cudaStreamCaptureStatusNone;
-    return stream->capture->is_broken ? cudaStreamCaptureStatusInvalidated
-                                      : cudaStreamCaptureStatusActive;
+    return stream->capture->is_broken ? cudaStreamCaptureStatusInvalidated : cudaStreamCaptureStatusActive;
 }
 
 int fake_is_captured(cudaStream_t stream)

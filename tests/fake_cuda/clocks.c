@@ -4,10 +4,7 @@
 
 #include "internal.h"
 
-uint64_t fake_clock_at(const fake_clock *clock, int slot)
-{
-    return slot < clock->n ? clock->times[slot] : 0;
-}
+uint64_t fake_clock_at(const fake_clock *clock, int slot) { return slot < clock->n ? clock->times[slot] : 0; }
 
 static void widen(fake_clock *clock, int n)
 {
@@ -55,8 +52,7 @@ typedef struct idle_slot {
 static idle_slot *idle;
 static int n_idle, n_slots;
 
-/* A stream that takes a slot begins with the clock of its maker: what used the slot is before it.
- */
+/* A stream that takes a slot begins with the clock of its maker: what used the slot is before it. */
 int fake_slot_take(void)
 {
     const fake_clock *known = fake_host_clock();

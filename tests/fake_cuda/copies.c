@@ -15,8 +15,7 @@ static void copy_rows(const copy *c, const void *from)
 {
     char *to = fake_translate(c->to);
     const char *source = fake_translate(from);
-    for (size_t r = 0; r < c->n_rows; r++)
-        memmove(to + r * c->to_stride, source + r * c->from_stride, c->row_bytes);
+    for (size_t r = 0; r < c->n_rows; r++) memmove(to + r * c->to_stride, source + r * c->from_stride, c->row_bytes);
 }
 
 static void run_copy(void *args)
@@ -25,10 +24,7 @@ static void run_copy(void *args)
     copy_rows(c, c->from ? c->from : c + 1);
 }
 
-static int is_pageable(const void *pointer)
-{
-    return !fake_in_region(pointer) && !fake_find_block(pointer);
-}
+static int is_pageable(const void *pointer) { return !fake_in_region(pointer) && !fake_find_block(pointer); }
 
 /* The bytes travel behind the description, packed. */
 static void submit_staged(fake_stream *stream, const copy *c)
@@ -48,9 +44,8 @@ static void submit_staged(fake_stream *stream, const copy *c)
 
 static cudaError_t book_copy(fake_stream *stream, const copy *c)
 {
-    const fake_access accesses[] = {
-        {FAKE_READ_COPY, c->from, c->row_bytes, c->from_stride, (int64_t)c->n_rows},
-        {FAKE_WRITE, c->to, c->row_bytes, c->to_stride, (int64_t)c->n_rows}};
+    const fake_access accesses[] = {{FAKE_READ_COPY, c->from, c->row_bytes, c->from_stride, (int64_t)c->n_rows},
+                                    {FAKE_WRITE, c->to, c->row_bytes, c->to_stride, (int64_t)c->n_rows}};
     const fake_use_list uses = {"a copy", accesses, 2, 1, 1};
     return fake_submit_use(stream, &uses);
 }
@@ -75,8 +70,7 @@ static int fits_kind(const copy *c, enum cudaMemcpyKind kind)
     }
 }
 
-static cudaError_t enqueue(fake_stream *stream, const copy *c, enum cudaMemcpyKind kind,
-                           int *must_wait)
+static cudaError_t enqueue(fake_stream *stream, const copy *c, enum cudaMemcpyKind kind, int *must_wait)
 {
     if (!stream) return cudaErrorInvalidResourceHandle;
     const int from_host = is_pageable(c->from);
@@ -108,25 +102,22 @@ static cudaError_t copy_async(const copy *c, enum cudaMemcpyKind kind, cudaStrea
     return fake_note(error);
 }
 
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
-                            cudaStream_t stream)
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream)
 {
     const copy c = {to, from, bytes, bytes, bytes, 1};
     return copy_async(&c, kind, stream);
 }
 
-cudaError_t cudaMemcpy2DAsync(void *to, size_t to_stride, const void *from, size_t from_stride,
-                              size_t row_bytes, size_t n_rows, enum cudaMemcpyKind kind,
-                              cudaStream_t stream)
+cudaError_t cudaMemcpy2DAsync(void *to, size_t to_stride, const void *from, size_t from_stride, size_t row_bytes,
+                              size_t n_rows, enum cudaMemcpyKind kind, cudaStream_t stream)
 {
     const copy c = {to, from, to_stride, from_stride, row_bytes, n_rows};
-    if (n_rows > 1 && (row_bytes > to_stride || row_bytes > from_stride))
-        return fake_note(cudaErrorInvalidPitchValue);
+    if (n_rows > 1 && (row_bytes > to_stride || row_bytes > from_stride)) return fake_note(cudaErrorInvalidPitchValue);
     return copy_async(&c, kind, stream);
 }
 
-cudaError_t cudaMemcpyPeerAsync(void *to, int to_device, const void *from, int from_device,
-                                size_t bytes, cudaStream_t stream)
+cudaError_t cudaMemcpyPeerAsync(void *to, int to_device, const void *from, int from_device, size_t bytes,
+                                cudaStream_t stream)
 {
     (void)to_device;
     (void)from_device;
@@ -181,8 +172,7 @@ static cudaError_t enqueue_fill(fake_stream *stream, const fill *f)
     return error;
 }
 
-cudaError_t cudaMemset2DAsync(void *to, size_t stride, int value, size_t row_bytes, size_t n_rows,
-                              cudaStream_t handle)
+cudaError_t cudaMemset2DAsync(void *to, size_t stride, int value, size_t row_bytes, size_t n_rows, cudaStream_t handle)
 {
     const fill f = {to, stride, row_bytes, n_rows, value};
     fake_lock();

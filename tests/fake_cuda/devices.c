@@ -20,8 +20,7 @@ int fake_current_device(void) { return current_device; }
 cudaError_t fake_check_current(int device, const char *name)
 {
     if (device == current_device) return cudaSuccess;
-    fake_report(FAKE_WRONG_DEVICE, "\"%s\" on a stream of GPU %d, but GPU %d is current", name,
-                device, current_device);
+    fake_report(FAKE_WRONG_DEVICE, "\"%s\" on a stream of GPU %d, but GPU %d is current", name, device, current_device);
     return cudaErrorInvalidResourceHandle;
 }
 
@@ -29,8 +28,7 @@ static cudaError_t check_number(int device)
 {
     const cudaError_t error = fake_ready();
     if (error != cudaSuccess) return error;
-    return device >= 0 && device < fake_get_settings()->n_gpus ? cudaSuccess
-                                                               : cudaErrorInvalidDevice;
+    return device >= 0 && device < fake_get_settings()->n_gpus ? cudaSuccess : cudaErrorInvalidDevice;
 }
 
 cudaError_t cudaDriverGetVersion(int *version)
@@ -125,9 +123,7 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
     case cudaDevAttrComputeCapabilityMinor: *value = is.minor; break;
     case cudaDevAttrMaxSharedMemoryPerBlock: *value = (int)is.sharedMemPerBlock; break;
     case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = (int)is.sharedMemPerBlockOptin; break;
-    case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
-        *value = (int)is.sharedMemPerMultiprocessor;
-        break;
+    case cudaDevAttrMaxSharedMemoryPerMultiprocessor: *value = (int)is.sharedMemPerMultiprocessor; break;
     case cudaDevAttrMaxThreadsPerBlock: *value = is.maxThreadsPerBlock; break;
     case cudaDevAttrMaxThreadsPerMultiProcessor: *value = is.maxThreadsPerMultiProcessor; break;
     case cudaDevAttrWarpSize: *value = is.warpSize; break;

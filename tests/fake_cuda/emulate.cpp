@@ -63,14 +63,11 @@ block_of_fibers &here() { return *current; }
 [[noreturn]] void stop(const char *what)
 {
     const block_of_fibers &block = here();
-    fprintf(stderr, "emulated kernel: %s; block (%u, %u, %u)\n", what, blockIdx.x, blockIdx.y,
-            blockIdx.z);
+    fprintf(stderr, "emulated kernel: %s; block (%u, %u, %u)\n", what, blockIdx.x, blockIdx.y, blockIdx.z);
     for (int i = 0; i < block.n; i++) {
-        static const char *const names[] = {"runs", "waits for the block", "waits for its warp",
-                                            "has ended"};
+        static const char *const names[] = {"runs", "waits for the block", "waits for its warp", "has ended"};
         const fiber &f = block.fibers[i];
-        fprintf(stderr, "  thread %d %s (%s:%d, mask %08x)\n", i, names[f.state],
-                f.file ? f.file : "", f.line, f.mask);
+        fprintf(stderr, "  thread %d %s (%s:%d, mask %08x)\n", i, names[f.state], f.file ? f.file : "", f.line, f.mask);
     }
     abort();
 }
@@ -237,8 +234,8 @@ void emulate_block_meets(int line, const char *file)
     wait_as(here().fibers[here().running], WAITS_FOR_BLOCK, line, file);
 }
 
-void emulate_warp_meets(unsigned mask, void *mine, void (*finish)(void *const *all, unsigned mask),
-                        int line, const char *file)
+void emulate_warp_meets(unsigned mask, void *mine, void (*finish)(void *const *all, unsigned mask), int line,
+                        const char *file)
 {
     block_of_fibers &block = here();
     fiber &self = block.fibers[block.running];
@@ -283,10 +280,7 @@ static void add_copy(unsigned to, unsigned bytes, const void *from, bool is_ther
 
 void copy_later(unsigned to, const void *from, bool is_there) { add_copy(to, 16, from, is_there); }
 
-void copy_word_later(unsigned to, const void *from, bool is_there)
-{
-    add_copy(to, 4, from, is_there);
-}
+void copy_word_later(unsigned to, const void *from, bool is_there) { add_copy(to, 4, from, is_there); }
 
 void end_copies()
 {
@@ -355,8 +349,7 @@ template <bool IS_F16> void multiply_fragments(void *const *all, unsigned)
         const unsigned r = lane / 4, c = lane % 4 * 2;
         for (unsigned k = 0; k < 8; k++)
             a[r + k / 2 % 2 * 8][c + k % 2 + k / 4 * 8] = half_of<IS_F16>(f->a[k / 2], k % 2);
-        for (unsigned k = 0; k < 4; k++)
-            b[c + k % 2 + k / 2 * 8][r] = half_of<IS_F16>(f->b[k / 2], k % 2);
+        for (unsigned k = 0; k < 4; k++) b[c + k % 2 + k / 2 * 8][r] = half_of<IS_F16>(f->b[k / 2], k % 2);
     }
     for (unsigned lane = 0; lane < 32; lane++)
         for (unsigned i = 0; i < 4; i++) {
@@ -371,17 +364,15 @@ template <bool IS_F16> void multiply_fragments(void *const *all, unsigned)
 void emulate_load_matrices(unsigned *to, unsigned from, bool transposed, int line, const char *file)
 {
     matrices mine = {from, {}};
-    emulate_warp_meets(~0u, &mine, transposed ? spread_matrices<true> : spread_matrices<false>,
-                       line, file);
+    emulate_warp_meets(~0u, &mine, transposed ? spread_matrices<true> : spread_matrices<false>, line, file);
     memcpy(to, mine.to, sizeof mine.to);
 }
 
-void emulate_multiply_add(bool is_f16, float *c, const unsigned *a, unsigned b0, unsigned b1,
-                          int line, const char *file)
+void emulate_multiply_add(bool is_f16, float *c, const unsigned *a, unsigned b0, unsigned b1, int line,
+                          const char *file)
 {
     fragments mine = {{a[0], a[1], a[2], a[3]}, {b0, b1}, c};
-    emulate_warp_meets(~0u, &mine, is_f16 ? multiply_fragments<true> : multiply_fragments<false>,
-                       line, file);
+    emulate_warp_meets(~0u, &mine, is_f16 ? multiply_fragments<true> : multiply_fragments<false>, line, file);
 }
 
 /* ---- grids ---- */
@@ -416,9 +407,8 @@ cudaError_t emulate_check(const cudaLaunchConfig_t *config, const void *kernel)
 {
     const dim3 grid = config->gridDim, block = config->blockDim;
     const size_t n_threads = (size_t)block.x * block.y * block.z;
-    if (n_threads == 0 || n_threads > most_threads || block.z > 64 || grid.x == 0 || grid.y == 0 ||
-        grid.z == 0 || grid.x > 0x7fffffffu || grid.y > 65535 || grid.z > 65535 ||
-        config->dynamicSmemBytes > shared_allowed(kernel))
+    if (n_threads == 0 || n_threads > most_threads || block.z > 64 || grid.x == 0 || grid.y == 0 || grid.z == 0 ||
+        grid.x > 0x7fffffffu || grid.y > 65535 || grid.z > 65535 || config->dynamicSmemBytes > shared_allowed(kernel))
         return cudaErrorInvalidConfiguration;
     return cudaSuccess;
 }

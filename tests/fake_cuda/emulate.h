@@ -57,10 +57,9 @@ cudaError_t emulate_allow_shared(const void *kernel, size_t bytes);
 
 /* All threads of the block that have not ended; `line` and `file` must be the same. */
 void emulate_block_meets(int line, const char *file);
-/* All lanes of the mask: the last to come calls finish(all), where all[lane] is that lane's `mine`.
- */
-void emulate_warp_meets(unsigned mask, void *mine, void (*finish)(void *const *all, unsigned mask),
-                        int line, const char *file);
+/* All lanes of the mask: the last to come calls finish(all), where all[lane] is that lane's `mine`. */
+void emulate_warp_meets(unsigned mask, void *mine, void (*finish)(void *const *all, unsigned mask), int line,
+                        const char *file);
 unsigned emulate_lane();
 
 #define EMULATE_WHERE int line = __builtin_LINE(), const char *file = __builtin_FILE()
@@ -78,8 +77,7 @@ template <typename T> struct emulate_shuffle {
     unsigned from;
 };
 
-template <typename T>
-T emulate_shuffled(unsigned mask, T value, unsigned from, int line, const char *file)
+template <typename T> T emulate_shuffled(unsigned mask, T value, unsigned from, int line, const char *file)
 {
     emulate_shuffle<T> mine = {value, value, from};
     emulate_warp_meets(
@@ -88,8 +86,7 @@ T emulate_shuffled(unsigned mask, T value, unsigned from, int line, const char *
             for (unsigned i = 0; i < 32; i++) {
                 if (!(lanes >> i & 1)) continue;
                 emulate_shuffle<T> *to = (emulate_shuffle<T> *)all[i];
-                if (lanes >> to->from & 1)
-                    to->result = ((const emulate_shuffle<T> *)all[to->from])->value;
+                if (lanes >> to->from & 1) to->result = ((const emulate_shuffle<T> *)all[to->from])->value;
             }
         },
         line, file);
@@ -99,19 +96,16 @@ T emulate_shuffled(unsigned mask, T value, unsigned from, int line, const char *
 template <typename T> T __shfl_sync(unsigned mask, T value, int from, int width = 32, EMULATE_WHERE)
 {
     const unsigned base = emulate_lane() & ~(unsigned)(width - 1);
-    return emulate_shuffled(mask, value, base | ((unsigned)from & (unsigned)(width - 1)), line,
-                            file);
+    return emulate_shuffled(mask, value, base | ((unsigned)from & (unsigned)(width - 1)), line, file);
 }
 
-template <typename T>
-T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = 32, EMULATE_WHERE)
+template <typename T> T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = 32, EMULATE_WHERE)
 {
     (void)width;
     return emulate_shuffled(mask, value, (emulate_lane() ^ (unsigned)lanes) & 31u, line, file);
 }
 
-template <typename T>
-T __shfl_down_sync(unsigned mask, T value, unsigned lanes, int width = 32, EMULATE_WHERE)
+template <typename T> T __shfl_down_sync(unsigned mask, T value, unsigned lanes, int width = 32, EMULATE_WHERE)
 {
     const unsigned lane = emulate_lane();
     const bool inside = lane % (unsigned)width + lanes < (unsigned)width;
@@ -126,8 +120,7 @@ inline unsigned __ballot_sync(unsigned mask, int says, EMULATE_WHERE)
         [](void *const *all, unsigned lanes) {
             unsigned votes = 0;
             for (unsigned i = 0; i < 32; i++)
-                if (lanes >> i & 1)
-                    votes |= ((const emulate_shuffle<unsigned> *)all[i])->value << i;
+                if (lanes >> i & 1) votes |= ((const emulate_shuffle<unsigned> *)all[i])->value << i;
             for (unsigned i = 0; i < 32; i++)
                 if (lanes >> i & 1) ((emulate_shuffle<unsigned> *)all[i])->result = votes;
         },
@@ -146,8 +139,7 @@ inline int atomicCAS(int *at, int old, int value)
 inline int atomicMin(int *at, int value)
 {
     int old = __atomic_load_n(at, __ATOMIC_RELAXED);
-    while (value < old && !__atomic_compare_exchange_n(at, &old, value, true, __ATOMIC_SEQ_CST,
-                                                       __ATOMIC_RELAXED)) {}
+    while (value < old && !__atomic_compare_exchange_n(at, &old, value, true, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) {}
     return old;
 }
 
@@ -199,18 +191,16 @@ void copy_word_later(unsigned to, const void *from, bool is_there);
 void end_copies();
 void wait_for_copies();
 
-void emulate_load_matrices(unsigned *to, unsigned from, bool transposed, int line,
-                           const char *file);
-void emulate_multiply_add(bool is_f16, float *c, const unsigned *a, unsigned b0, unsigned b1,
-                          int line, const char *file);
+void emulate_load_matrices(unsigned *to, unsigned from, bool transposed, int line, const char *file);
+void emulate_multiply_add(bool is_f16, float *c, const unsigned *a, unsigned b0, unsigned b1, int line,
+                          const char *file);
 
 template <bool TRANSPOSED> void load_matrices(unsigned (&to)[4], unsigned from, EMULATE_WHERE)
 {
     emulate_load_matrices(to, from, TRANSPOSED, line, file);
 }
 
-template <bool IS_F16>
-void multiply_add(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, EMULATE_WHERE)
+template <bool IS_F16> void multiply_add(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, EMULATE_WHERE)
 {
     emulate_multiply_add(IS_F16, c, a, b0, b1, line, file);
 }
@@ -219,10 +209,7 @@ void multiply_add(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b
 
 /* Arguments that are device addresses become the host's. */
 template <typename T> void emulate_argument(T &) {}
-template <typename T> void emulate_argument(T *&pointer)
-{
-    pointer = (T *)fake_translate((const void *)pointer);
-}
+template <typename T> void emulate_argument(T *&pointer) { pointer = (T *)fake_translate((const void *)pointer); }
 
 inline void emulate_argument(qdri_cuda_lists &lists)
 {
@@ -255,16 +242,15 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config, void (*kernel)(
 {
     const cudaError_t error = emulate_check(config, (const void *)kernel);
     if (error != cudaSuccess) return error;
-    emulate_call<E...> call = {{config->gridDim, config->blockDim, config->dynamicSmemBytes,
-                                emulate_thread<E...>, nullptr},
-                               kernel,
-                               std::tuple<E...>(std::forward<A>(args)...)};
+    emulate_call<E...> call = {
+        {config->gridDim, config->blockDim, config->dynamicSmemBytes, emulate_thread<E...>, nullptr},
+        kernel,
+        std::tuple<E...>(std::forward<A>(args)...)};
     fake_enqueue(config->stream, emulate_enqueued<E...>, &call, sizeof call);
     return cudaSuccess;
 }
 
-template <typename... E>
-cudaError_t cudaFuncSetAttribute(void (*kernel)(E...), cudaFuncAttribute attribute, int value)
+template <typename... E> cudaError_t cudaFuncSetAttribute(void (*kernel)(E...), cudaFuncAttribute attribute, int value)
 {
     return attribute == cudaFuncAttributeMaxDynamicSharedMemorySize
                ? emulate_allow_shared((const void *)kernel, (size_t)value)

@@ -7,17 +7,16 @@ typedef struct words {
     const char *name, *text;
 } words;
 
-#define WORDS(error, text)                                                                         \
-    {                                                                                              \
-        error, #error, text                                                                        \
+#define WORDS(error, text)                                                                                             \
+    {                                                                                                                  \
+        error, #error, text                                                                                            \
     }
 
 static const words all_words[] = {
     WORDS(cudaSuccess, "no error"),
     WORDS(cudaErrorInvalidValue, "invalid argument"),
     WORDS(cudaErrorMemoryAllocation, "out of memory"),
-    WORDS(cudaErrorInsufficientDriver,
-          "CUDA driver version is insufficient for CUDA runtime version"),
+    WORDS(cudaErrorInsufficientDriver, "CUDA driver version is insufficient for CUDA runtime version"),
     WORDS(cudaErrorNoDevice, "no CUDA-capable device is detected"),
     WORDS(cudaErrorInvalidDevice, "invalid device ordinal"),
     WORDS(cudaErrorDevicesUnavailable, "CUDA-capable device(s) is/are busy or unavailable"),
@@ -33,22 +32,17 @@ static const words all_words[] = {
     WORDS(cudaErrorNotSupported, "operation not supported"),
     WORDS(cudaErrorSymbolNotFound, "named symbol not found"),
     WORDS(cudaErrorInvalidConfiguration, "invalid configuration argument"),
-    WORDS(cudaErrorHostMemoryAlreadyRegistered,
-          "part or all of the requested memory range is already mapped"),
+    WORDS(cudaErrorHostMemoryAlreadyRegistered, "part or all of the requested memory range is already mapped"),
     WORDS(cudaErrorInvalidPitchValue, "invalid pitch argument"),
     WORDS(cudaErrorStreamCaptureUnsupported, "operation not permitted when stream is capturing"),
-    WORDS(cudaErrorStreamCaptureInvalidated,
-          "operation failed due to a previous error during capture"),
-    WORDS(cudaErrorStreamCaptureMerge,
-          "operation would result in a merge of separate capture sequences"),
+    WORDS(cudaErrorStreamCaptureInvalidated, "operation failed due to a previous error during capture"),
+    WORDS(cudaErrorStreamCaptureMerge, "operation would result in a merge of separate capture sequences"),
     WORDS(cudaErrorStreamCaptureUnmatched, "capture was not ended in the same stream as it began"),
     WORDS(cudaErrorStreamCaptureUnjoined, "capturing stream has unjoined work"),
-    WORDS(cudaErrorStreamCaptureIsolation,
-          "dependency created on uncaptured work in another stream"),
+    WORDS(cudaErrorStreamCaptureIsolation, "dependency created on uncaptured work in another stream"),
     WORDS(cudaErrorStreamCaptureImplicit,
           "operation would make the legacy stream depend on a capturing blocking stream"),
-    WORDS(cudaErrorCapturedEvent,
-          "operation not permitted on an event last recorded in a capturing stream"),
+    WORDS(cudaErrorCapturedEvent, "operation not permitted on an event last recorded in a capturing stream"),
     WORDS(cudaErrorStreamCaptureWrongThread,
           "attempt to terminate a thread-local capture sequence from another thread"),
 };

@@ -91,8 +91,7 @@ int64_t fake_leaked_events(void)
 static cudaError_t check(cudaEvent_t event, const char *name)
 {
     if (event && event->magic == EVENT_MAGIC && !event->is_destroyed) return cudaSuccess;
-    fake_report(FAKE_DESTROYED, "\"%s\" of an event %p, which is no more or never was", name,
-                (void *)event);
+    fake_report(FAKE_DESTROYED, "\"%s\" of an event %p, which is no more or never was", name, (void *)event);
     return cudaErrorInvalidResourceHandle;
 }
 
@@ -103,21 +102,15 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *made, unsigned flags)
     if (fake_take_failure("create")) return fake_note(cudaErrorMemoryAllocation);
     fake_lock();
     cudaEvent_t event = fake_new(sizeof *event);
-    *event = (struct CUevent_st){.magic = EVENT_MAGIC,
-                                 .number = ++n_events,
-                                 .device = fake_current_device(),
-                                 .flags = flags,
-                                 .next = events};
+    *event = (struct CUevent_st){
+        .magic = EVENT_MAGIC, .number = ++n_events, .device = fake_current_device(), .flags = flags, .next = events};
     events = event;
     *made = event;
     fake_unlock();
     return cudaSuccess;
 }
 
-cudaError_t cudaEventCreate(cudaEvent_t *event)
-{
-    return cudaEventCreateWithFlags(event, cudaEventDefault);
-}
+cudaError_t cudaEventCreate(cudaEvent_t *event) { return cudaEventCreateWithFlags(event, cudaEventDefault); }
 
 static void forget_moment(cudaEvent_t event)
 {
@@ -149,8 +142,8 @@ static cudaError_t check_record(cudaEvent_t event, const fake_stream *stream)
     const cudaError_t error = check(event, "cudaEventRecord");
     if (error != cudaSuccess) return error;
     if (event->device == stream->device) return fake_capture_check(stream);
-    fake_report(FAKE_WRONG_DEVICE, "event %d of GPU %d is recorded on stream %d of GPU %d",
-                event->number, event->device, stream->number, stream->device);
+    fake_report(FAKE_WRONG_DEVICE, "event %d of GPU %d is recorded on stream %d of GPU %d", event->number,
+                event->device, stream->number, stream->device);
     return cudaErrorInvalidResourceHandle;
 }
 
@@ -204,8 +197,7 @@ static cudaError_t enqueue_wait(fake_stream *stream, cudaEvent_t event, unsigned
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags)
 {
     fake_lock();
-    const cudaError_t error = enqueue_wait(fake_find_stream(stream, "cudaStreamWaitEvent"), event,
-                                           flags);
+    const cudaError_t error = enqueue_wait(fake_find_stream(stream, "cudaStreamWaitEvent"), event, flags);
     fake_unlock();
     return fake_note(error);
 }

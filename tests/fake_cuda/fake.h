@@ -30,8 +30,7 @@ extern "C" {
 
 /* ---- addresses ---- */
 
-/* Device addresses: [begin, begin + bytes); their bytes: `bytes` further on. Empty until the first
- * allocation. */
+/* Device addresses: [begin, begin + bytes); their bytes: `bytes` further on. Empty until the first allocation. */
 typedef struct fake_region_of_all {
     uintptr_t begin;
     size_t bytes;
@@ -61,8 +60,7 @@ void fake_on_forget(void (*run)(void *args), void (*forget)(void *args));
 cudaError_t fake_take_launch_failure(void);
 /* 1 if this is the call of `kind` ("nccl", …) that is to fail. */
 int fake_take_failure(const char *kind);
-/* Sets which calls fail ("malloc:3,launch:5": the third malloc from now on, the fifth launch); NULL
- * or "": none. */
+/* Sets which calls fail ("malloc:3,launch:5": the third malloc from now on, the fifth launch); NULL or "": none. */
 void fake_fail(const char *plan);
 
 /* ---- accesses ---- */

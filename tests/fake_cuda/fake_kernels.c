@@ -26,8 +26,7 @@ cudaError_t qdri_cuda_launch(const qdri_kernel *kernel, const qdri_cuda_place *p
     fake_kernel_accesses found;
     fake_find_accesses(kernel, &found);
     /* Partial sums: any kernel may keep them there. */
-    if (found.n && place->scratch)
-        fake_add_access(&found, FAKE_SCRATCH, place->scratch, QDRI_CUDA_SCRATCH_BYTES);
+    if (found.n && place->scratch) fake_add_access(&found, FAKE_SCRATCH, place->scratch, QDRI_CUDA_SCRATCH_BYTES);
     const cudaError_t error = book(place->stream, &found);
     return error == cudaSuccess ? qdri_cuda_launch_body(kernel, place) : error;
 }
@@ -37,8 +36,8 @@ cudaError_t qdri_cuda_round(const qdri_cuda_rounded *r, int n_sms, cudaStream_t 
     const size_t bytes = qdr_dtype_bytes(r->dtype), y_bytes = r->is_widened ? 2 : 1;
     const int64_t n_rows = r->is_turned ? r->n_cols : r->n_rows;
     fake_kernel_accesses found = {.name = "rounding to fp8"};
-    found.all[found.n++] = (fake_access){FAKE_READ, r->x, (size_t)r->n_cols * bytes,
-                                         (size_t)r->stride * bytes, r->n_rows};
+    found.all[found.n++] = (fake_access){FAKE_READ, r->x, (size_t)r->n_cols * bytes, (size_t)r->stride * bytes,
+                                         r->n_rows};
     fake_add_access(&found, FAKE_WRITE, r->y, (size_t)(n_rows * r->y_stride) * y_bytes);
     fake_add_access(&found, FAKE_SCRATCH, r->parts, QDRI_CUDA_FP8_PARTS * sizeof *r->parts);
     fake_add_access(&found, FAKE_WRITE, r->back, sizeof *r->back);

@@ -43,8 +43,7 @@ cudaGraph_t fake_graph_make(fake_script *script)
 
 static cudaError_t fail_destroyed(const void *handle, const char *name, int twice)
 {
-    fake_report(twice ? FAKE_DOUBLE_FREE : FAKE_DESTROYED,
-                "\"%s\" of %p, which is no graph any more", name, handle);
+    fake_report(twice ? FAKE_DOUBLE_FREE : FAKE_DESTROYED, "\"%s\" of %p, which is no graph any more", name, handle);
     return cudaErrorInvalidValue;
 }
 
@@ -88,8 +87,7 @@ static cudaError_t open_lanes(cudaGraphExec_t exec)
     const fake_script *script = exec->script;
     exec->lanes = fake_new((size_t)script->n_lanes * sizeof(fake_stream *));
     for (int i = 1; i < script->n_lanes; i++) {
-        const cudaError_t error = fake_stream_make(script->lane_devices[i], cudaStreamNonBlocking,
-                                                   0, &exec->lanes[i]);
+        const cudaError_t error = fake_stream_make(script->lane_devices[i], cudaStreamNonBlocking, 0, &exec->lanes[i]);
         if (error != cudaSuccess) return error;
         exec->lanes[i]->is_internal = 1;
     }
@@ -163,9 +161,7 @@ static void replay_event(fake_stream *stream, const fake_command *command)
 static cudaError_t replay(fake_stream *stream, const fake_command *command, fake_moment **marks)
 {
     switch (command->kind) {
-    case FAKE_COMMAND_WORK:
-        fake_push(stream, command->run, command->data, command->bytes);
-        return cudaSuccess;
+    case FAKE_COMMAND_WORK: fake_push(stream, command->run, command->data, command->bytes); return cudaSuccess;
     case FAKE_COMMAND_USE: return fake_book(stream, &command->uses);
     case FAKE_COMMAND_MARK: marks[command->mark] = fake_moment_record(stream); return cudaSuccess;
     case FAKE_COMMAND_WAIT: fake_moment_wait(stream, marks[command->mark]); return cudaSuccess;
@@ -217,8 +213,7 @@ cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream)
 {
     fake_lock();
     const fake_stream *found = fake_find_stream(stream, "cudaGraphUpload");
-    const cudaError_t error = found ? check_exec(exec, "cudaGraphUpload", 0)
-                                    : cudaErrorInvalidResourceHandle;
+    const cudaError_t error = found ? check_exec(exec, "cudaGraphUpload", 0) : cudaErrorInvalidResourceHandle;
     fake_unlock();
     return fake_note(error);
 }

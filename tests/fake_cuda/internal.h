@@ -79,8 +79,7 @@ typedef struct fake_history {
 
 typedef struct CUstream_st fake_stream;
 
-void fake_history_add(fake_history *history, const fake_access *access, fake_stream *stream,
-                      const char *name);
+void fake_history_add(fake_history *history, const fake_access *access, fake_stream *stream, const char *name);
 /* The first access that the calling thread does not know to be finished; NULL: none. */
 const fake_past *fake_history_open(const fake_history *history);
 void fake_history_free(fake_history *history);
@@ -258,8 +257,7 @@ void fake_script_release(fake_script *script);
 /* Whether the stream may be used (its capture is not broken). */
 cudaError_t fake_capture_check(const fake_stream *stream);
 void fake_capture_break(fake_stream *stream);
-/* Whether the calling thread may do what is unsafe while streams are captured; breaks them if not.
- */
+/* Whether the calling thread may do what is unsafe while streams are captured; breaks them if not. */
 cudaError_t fake_unsafe(void);
 void fake_capture_work(fake_stream *stream, void (*run)(void *), const void *args, size_t bytes);
 void fake_capture_use(fake_stream *stream, const fake_use_list *uses);

@@ -40,10 +40,7 @@ static created *create(uint64_t magic)
     return made;
 }
 
-static created *created_of(const void *data)
-{
-    return (created *)((uintptr_t)data - offsetof(created, data));
-}
+static created *created_of(const void *data) { return (created *)((uintptr_t)data - offsetof(created, data)); }
 
 static cublasStatus_t destroy(void *data, uint64_t magic, const char *name)
 {
@@ -55,8 +52,7 @@ static cublasStatus_t destroy(void *data, uint64_t magic, const char *name)
         created_of(data)->is_destroyed = 1;
         *found = DEAD_MAGIC;
     } else {
-        fake_report(*found == DEAD_MAGIC ? FAKE_DOUBLE_FREE : FAKE_DESTROYED, "\"%s\" of %p", name,
-                    data);
+        fake_report(*found == DEAD_MAGIC ? FAKE_DOUBLE_FREE : FAKE_DESTROYED, "\"%s\" of %p", name, data);
         status = CUBLAS_STATUS_INVALID_VALUE;
     }
     fake_unlock();
@@ -71,15 +67,9 @@ static const void *find(const void *handle, uint64_t magic, const char *what)
     return NULL;
 }
 
-const fake_desc *fake_find_desc(const void *handle)
-{
-    return find(handle, DESC_MAGIC, "the description");
-}
+const fake_desc *fake_find_desc(const void *handle) { return find(handle, DESC_MAGIC, "the description"); }
 
-const fake_layout *fake_find_layout(const void *handle)
-{
-    return find(handle, LAYOUT_MAGIC, "the layout");
-}
+const fake_layout *fake_find_layout(const void *handle) { return find(handle, LAYOUT_MAGIC, "the layout"); }
 
 int fake_handle_device(const void *handle)
 {
@@ -96,16 +86,13 @@ cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle)
     return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle)
-{
-    return destroy(handle, HANDLE_MAGIC, "cublasLtDestroy");
-}
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) { return destroy(handle, HANDLE_MAGIC, "cublasLtDestroy"); }
 
 size_t cublasLtGetVersion(void) { return CUBLAS_VERSION; }
 
 size_t cublasLtGetCudartVersion(void) { return CUDART_VERSION; }
 
-#define STATUS_NAME(status)                                                                        \
+#define STATUS_NAME(status)                                                                                            \
     case status: return #status;
 
 const char *cublasLtGetStatusName(cublasStatus_t status)
@@ -134,13 +121,13 @@ typedef struct attribute {
     size_t offset, bytes;
 } attribute;
 
-#define AT(name, type, member)                                                                     \
-    {                                                                                              \
-        name, offsetof(type, member), sizeof(((type *)0)->member)                                  \
+#define AT(name, type, member)                                                                                         \
+    {                                                                                                                  \
+        name, offsetof(type, member), sizeof(((type *)0)->member)                                                      \
     }
 
-static cublasStatus_t move(const attribute *table, size_t n, int name, void *description,
-                           const void *from, void *to, size_t bytes)
+static cublasStatus_t move(const attribute *table, size_t n, int name, void *description, const void *from, void *to,
+                           size_t bytes)
 {
     for (size_t i = 0; i < n; i++) {
         if (table[i].name != name) continue;
@@ -183,8 +170,7 @@ static const attribute desc_attributes[] = {
     AT(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, fake_desc, b_scale_mode),
 };
 
-cublasStatus_t cublasLtMatmulDescInit_internal(cublasLtMatmulDesc_t desc, size_t bytes,
-                                               cublasComputeType_t compute,
+cublasStatus_t cublasLtMatmulDescInit_internal(cublasLtMatmulDesc_t desc, size_t bytes, cublasComputeType_t compute,
                                                cudaDataType_t scale_type)
 {
     if (bytes < sizeof(fake_desc)) return CUBLAS_STATUS_INVALID_VALUE;
@@ -212,16 +198,14 @@ cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc)
     return destroy(desc, DESC_MAGIC, "cublasLtMatmulDescDestroy");
 }
 
-cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
-                                              cublasLtMatmulDescAttributes_t name, const void *from,
-                                              size_t bytes)
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t name,
+                                              const void *from, size_t bytes)
 {
     if (!fake_find_desc(desc) || !from) return CUBLAS_STATUS_INVALID_VALUE;
     return move(desc_attributes, COUNT(desc_attributes), (int)name, desc, from, NULL, bytes);
 }
 
-cublasStatus_t cublasLtMatmulDescGetAttribute(cublasLtMatmulDesc_t desc,
-                                              cublasLtMatmulDescAttributes_t name, void *to,
+cublasStatus_t cublasLtMatmulDescGetAttribute(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t name, void *to,
                                               size_t bytes, size_t *written)
 {
     if (!fake_find_desc(desc) || !to) return CUBLAS_STATUS_INVALID_VALUE;
@@ -241,9 +225,8 @@ static const attribute layout_attributes[] = {
     AT(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, fake_layout, stride),
 };
 
-cublasStatus_t cublasLtMatrixLayoutInit_internal(cublasLtMatrixLayout_t layout, size_t bytes,
-                                                 cudaDataType type, uint64_t rows, uint64_t cols,
-                                                 int64_t ld)
+cublasStatus_t cublasLtMatrixLayoutInit_internal(cublasLtMatrixLayout_t layout, size_t bytes, cudaDataType type,
+                                                 uint64_t rows, uint64_t cols, int64_t ld)
 {
     if (bytes < sizeof(fake_layout)) return CUBLAS_STATUS_INVALID_VALUE;
     *(fake_layout *)(void *)layout = (fake_layout){.magic = LAYOUT_MAGIC,
@@ -256,8 +239,8 @@ cublasStatus_t cublasLtMatrixLayoutInit_internal(cublasLtMatrixLayout_t layout, 
     return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *layout, cudaDataType type,
-                                          uint64_t rows, uint64_t cols, int64_t ld)
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *layout, cudaDataType type, uint64_t rows,
+                                          uint64_t cols, int64_t ld)
 {
     created *made = create(LAYOUT_MAGIC);
     if (!made) return CUBLAS_STATUS_ALLOC_FAILED;
@@ -270,17 +253,15 @@ cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout)
     return destroy(layout, LAYOUT_MAGIC, "cublasLtMatrixLayoutDestroy");
 }
 
-cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
-                                                cublasLtMatrixLayoutAttribute_t name,
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout, cublasLtMatrixLayoutAttribute_t name,
                                                 const void *from, size_t bytes)
 {
     if (!fake_find_layout(layout) || !from) return CUBLAS_STATUS_INVALID_VALUE;
     return move(layout_attributes, COUNT(layout_attributes), (int)name, layout, from, NULL, bytes);
 }
 
-cublasStatus_t cublasLtMatrixLayoutGetAttribute(cublasLtMatrixLayout_t layout,
-                                                cublasLtMatrixLayoutAttribute_t name, void *to,
-                                                size_t bytes, size_t *written)
+cublasStatus_t cublasLtMatrixLayoutGetAttribute(cublasLtMatrixLayout_t layout, cublasLtMatrixLayoutAttribute_t name,
+                                                void *to, size_t bytes, size_t *written)
 {
     if (!fake_find_layout(layout) || !to) return CUBLAS_STATUS_INVALID_VALUE;
     if (written) *written = bytes;
@@ -299,8 +280,7 @@ static const attribute preference_attributes[] = {
     AT(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, fake_preference, align[3]),
 };
 
-cublasStatus_t cublasLtMatmulPreferenceInit_internal(cublasLtMatmulPreference_t preference,
-                                                     size_t bytes)
+cublasStatus_t cublasLtMatmulPreferenceInit_internal(cublasLtMatmulPreference_t preference, size_t bytes)
 {
     if (bytes < sizeof(fake_preference)) return CUBLAS_STATUS_INVALID_VALUE;
     *(fake_preference *)(void *)preference = (fake_preference){
@@ -322,24 +302,20 @@ cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t prefer
 }
 
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
-                                                    cublasLtMatmulPreferenceAttributes_t name,
-                                                    const void *from, size_t bytes)
+                                                    cublasLtMatmulPreferenceAttributes_t name, const void *from,
+                                                    size_t bytes)
 {
-    if (!find(preference, PREFERENCE_MAGIC, "the preference") || !from)
-        return CUBLAS_STATUS_INVALID_VALUE;
-    return move(preference_attributes, COUNT(preference_attributes), (int)name, preference, from,
-                NULL, bytes);
+    if (!find(preference, PREFERENCE_MAGIC, "the preference") || !from) return CUBLAS_STATUS_INVALID_VALUE;
+    return move(preference_attributes, COUNT(preference_attributes), (int)name, preference, from, NULL, bytes);
 }
 
 cublasStatus_t cublasLtMatmulPreferenceGetAttribute(cublasLtMatmulPreference_t preference,
-                                                    cublasLtMatmulPreferenceAttributes_t name,
-                                                    void *to, size_t bytes, size_t *written)
+                                                    cublasLtMatmulPreferenceAttributes_t name, void *to, size_t bytes,
+                                                    size_t *written)
 {
-    if (!find(preference, PREFERENCE_MAGIC, "the preference") || !to)
-        return CUBLAS_STATUS_INVALID_VALUE;
+    if (!find(preference, PREFERENCE_MAGIC, "the preference") || !to) return CUBLAS_STATUS_INVALID_VALUE;
     if (written) *written = bytes;
-    return move(preference_attributes, COUNT(preference_attributes), (int)name, preference, NULL,
-                to, bytes);
+    return move(preference_attributes, COUNT(preference_attributes), (int)name, preference, NULL, to, bytes);
 }
 
 /* ---- algorithms ---- */
@@ -357,15 +333,15 @@ static const attribute algo_attributes[] = {
 };
 
 cublasStatus_t cublasLtMatmulAlgoConfigSetAttribute(cublasLtMatmulAlgo_t *algo,
-                                                    cublasLtMatmulAlgoConfigAttributes_t name,
-                                                    const void *from, size_t bytes)
+                                                    cublasLtMatmulAlgoConfigAttributes_t name, const void *from,
+                                                    size_t bytes)
 {
     return move(algo_attributes, COUNT(algo_attributes), (int)name, algo, from, NULL, bytes);
 }
 
 cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *algo,
-                                                    cublasLtMatmulAlgoConfigAttributes_t name,
-                                                    void *to, size_t bytes, size_t *written)
+                                                    cublasLtMatmulAlgoConfigAttributes_t name, void *to, size_t bytes,
+                                                    size_t *written)
 {
     cublasLtMatmulAlgo_t copy = *algo;
     if (written) *written = bytes;

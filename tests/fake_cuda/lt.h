@@ -9,8 +9,7 @@
 
 typedef struct fake_desc {
     uint64_t magic;
-    int32_t compute, scale_type, pointer_mode, trans_a, trans_b, trans_c, sm_target, aux_type,
-        bias_type, fill_mode;
+    int32_t compute, scale_type, pointer_mode, trans_a, trans_b, trans_c, sm_target, aux_type, bias_type, fill_mode;
     uint32_t epilogue;
     int8_t fast_accumulation;
     int64_t bias_stride, aux_ld, aux_stride;

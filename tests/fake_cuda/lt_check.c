@@ -11,8 +11,7 @@ static int has_inputs(const fake_product *p)
 {
     const int a = p->a.type, b = p->b.type;
     if (fake_type_is_fp8(a) && fake_type_is_fp8(b))
-        return fake_get_settings()->capability >= 89 && !(a == CUDA_R_8F_E5M2 && b == a) &&
-               !getenv("FAKE_CUDA_NO_FP8");
+        return fake_get_settings()->capability >= 89 && !(a == CUDA_R_8F_E5M2 && b == a) && !getenv("FAKE_CUDA_NO_FP8");
     return a == b && (a == CUDA_R_32F || a == CUDA_R_64F || is_half(a));
 }
 
@@ -27,8 +26,7 @@ static int has_outputs(const fake_product *p)
 static int has_sums(const fake_product *p)
 {
     const int compute = p->desc.compute;
-    if (p->a.type == CUDA_R_64F)
-        return compute == CUBLAS_COMPUTE_64F && p->desc.scale_type == CUDA_R_64F;
+    if (p->a.type == CUDA_R_64F) return compute == CUBLAS_COMPUTE_64F && p->desc.scale_type == CUDA_R_64F;
     if (compute == CUBLAS_COMPUTE_32F_FAST_TF32 || compute == CUBLAS_COMPUTE_32F_FAST_16BF)
         return p->a.type == CUDA_R_32F && p->desc.scale_type == CUDA_R_32F;
     return compute == CUBLAS_COMPUTE_32F && p->desc.scale_type == CUDA_R_32F;
@@ -53,17 +51,16 @@ static int shapes_fit(const fake_product *p)
 static int fp8_fits(const fake_product *p)
 {
     if (!fake_type_is_fp8(p->a.type)) return !p->desc.a_scale && !p->desc.b_scale;
-    return p->desc.trans_a && !p->desc.trans_b && p->a.rows % 16 == 0 && p->a.ld % 16 == 0 &&
-           p->b.ld % 16 == 0 && p->d.rows % 16 == 0 && p->d.ld % 16 == 0 && !p->desc.a_scale_mode &&
-           !p->desc.b_scale_mode;
+    return p->desc.trans_a && !p->desc.trans_b && p->a.rows % 16 == 0 && p->a.ld % 16 == 0 && p->b.ld % 16 == 0 &&
+           p->d.rows % 16 == 0 && p->d.ld % 16 == 0 && !p->desc.a_scale_mode && !p->desc.b_scale_mode;
 }
 
 /* What goes into GELU: rows in whole units of 8, 16 bytes where it is known to lie, and of D's
  * type, which only products that give fp8 could change. */
 static int aux_fits(const fake_product *p)
 {
-    return p->desc.aux_ld % 8 == 0 && p->desc.aux_ld >= (int64_t)p->d.rows &&
-           (uintptr_t)p->desc.aux % 16 == 0 && p->desc.aux_type < 0;
+    return p->desc.aux_ld % 8 == 0 && p->desc.aux_ld >= (int64_t)p->d.rows && (uintptr_t)p->desc.aux % 16 == 0 &&
+           p->desc.aux_type < 0;
 }
 
 static int has_epilogue(const fake_product *p)
@@ -86,8 +83,8 @@ static int has_epilogue(const fake_product *p)
 cublasStatus_t fake_check_product(const fake_product *p)
 {
     if (!shapes_fit(p)) return CUBLAS_STATUS_INVALID_VALUE;
-    if (p->desc.pointer_mode != CUBLASLT_POINTER_MODE_HOST || p->desc.trans_c || p->desc.d_scale ||
-        p->desc.c_scale || p->desc.trans_a > CUBLAS_OP_T || p->desc.trans_b > CUBLAS_OP_T)
+    if (p->desc.pointer_mode != CUBLASLT_POINTER_MODE_HOST || p->desc.trans_c || p->desc.d_scale || p->desc.c_scale ||
+        p->desc.trans_a > CUBLAS_OP_T || p->desc.trans_b > CUBLAS_OP_T)
         return CUBLAS_STATUS_NOT_SUPPORTED;
     if (!has_inputs(p) || !has_outputs(p) || !has_sums(p) || !fp8_fits(p) || !has_epilogue(p))
         return CUBLAS_STATUS_NOT_SUPPORTED;
@@ -159,9 +156,8 @@ static int offer(const fake_product *p, const fake_preference *preference, int m
                           .tile = FAKE_FIRST_TILE + (uint32_t)i,
                           .stages = 8};
         need(preference, p, &algo);
-        results[n] = (cublasLtMatmulHeuristicResult_t){.workspaceSize = offers[i].workspace_bytes,
-                                                       .state = CUBLAS_STATUS_SUCCESS,
-                                                       .wavesCount = 1};
+        results[n] = (cublasLtMatmulHeuristicResult_t){
+            .workspaceSize = offers[i].workspace_bytes, .state = CUBLAS_STATUS_SUCCESS, .wavesCount = 1};
         memcpy(&results[n++].algo, &algo, sizeof algo);
     }
     return n;
@@ -176,8 +172,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     *n = 0;
     fake_count("heuristic");
     if (fake_handle_device(handle) < 0) return CUBLAS_STATUS_NOT_INITIALIZED;
-    if (most < 1 || !fake_find_desc(desc) || !fake_find_layout(a) || !fake_find_layout(b) ||
-        !fake_find_layout(c) || !fake_find_layout(d))
+    if (most < 1 || !fake_find_desc(desc) || !fake_find_layout(a) || !fake_find_layout(b) || !fake_find_layout(c) ||
+        !fake_find_layout(d))
         return CUBLAS_STATUS_INVALID_VALUE;
     const fake_product product = {.desc = *fake_find_desc(desc),
                                   .a = *fake_find_layout(a),

@@ -42,8 +42,7 @@ static atomic_int is_unsure;
 static void open_page_table(void)
 {
     struct sysinfo facts;
-    if (sysinfo(&facts) == 0 && facts.totalswap == 0)
-        page_table = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    if (sysinfo(&facts) == 0 && facts.totalswap == 0) page_table = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
 }
 
 int fake_managed_is_checked(void)
@@ -68,8 +67,7 @@ int fake_managed_open(char *view, char *data, size_t bytes)
 {
     const int file = memfd_create("managed", MFD_CLOEXEC);
     if (file < 0) return 0;
-    const int is_there = ftruncate(file, (off_t)bytes) == 0 && map(view, bytes, file) &&
-                         map(data, bytes, file);
+    const int is_there = ftruncate(file, (off_t)bytes) == 0 && map(view, bytes, file) && map(data, bytes, file);
     (void)close(file);
     if (is_there) (void)madvise(view, bytes, MADV_NOHUGEPAGE);
     return is_there;

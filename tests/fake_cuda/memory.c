@@ -96,10 +96,7 @@ int64_t fake_leaked_blocks(void)
     return n;
 }
 
-__attribute__((visibility("default"))) size_t fake_bytes_peak(int device)
-{
-    return bytes_peak[device];
-}
+__attribute__((visibility("default"))) size_t fake_bytes_peak(int device) { return bytes_peak[device]; }
 
 size_t fake_device_bytes_used(int device) { return bytes_used[device]; }
 
@@ -167,17 +164,13 @@ static cudaError_t allocate_locked(fake_block_kind kind, size_t bytes, void **da
     return fake_note(error);
 }
 
-cudaError_t cudaMalloc(void **data, size_t bytes)
-{
-    return allocate_locked(FAKE_DEVICE, bytes, data);
-}
+cudaError_t cudaMalloc(void **data, size_t bytes) { return allocate_locked(FAKE_DEVICE, bytes, data); }
 
 cudaError_t cudaMallocManaged(void **data, size_t bytes, unsigned flags)
 {
     (void)flags;
     if (!fake_get_settings()->shares_managed)
-        fake_report(FAKE_NO_MEMORY,
-                    "managed memory, and the host may not touch it while a GPU works");
+        fake_report(FAKE_NO_MEMORY, "managed memory, and the host may not touch it while a GPU works");
     return allocate_locked(FAKE_MANAGED, bytes, data);
 }
 
@@ -195,8 +188,7 @@ static cudaError_t register_host(void *data, size_t bytes)
     if (error == cudaSuccess) error = fake_unsafe();
     if (error == cudaSuccess && fake_take_failure("host")) error = cudaErrorMemoryAllocation;
     if (error != cudaSuccess) return error;
-    if (fake_find_block(data) || fake_find_block((char *)data + bytes - 1))
-        return cudaErrorHostMemoryAlreadyRegistered;
+    if (fake_find_block(data) || fake_find_block((char *)data + bytes - 1)) return cudaErrorHostMemoryAlreadyRegistered;
     fake_add_block(FAKE_PINNED, fake_current_device(), bytes, (uintptr_t)data)->is_registered = 1;
     return cudaSuccess;
 }
@@ -230,8 +222,7 @@ static fake_block *find_to_free(void *pointer, way_to_free way)
     if (is_there && !block->is_freed) return block;
     const int was = is_there || (!block && fake_was_freed(pointer));
     fake_report(was ? FAKE_DOUBLE_FREE : FAKE_NO_MEMORY,
-                was ? "\"%s\" of %p, which was freed" : "\"%s\" of %p, which it did not give", name,
-                pointer);
+                was ? "\"%s\" of %p, which was freed" : "\"%s\" of %p, which it did not give", name, pointer);
     return NULL;
 }
 
@@ -241,8 +232,7 @@ static void check_unused(const fake_block *block, const char *name)
 {
     const fake_past *past = fake_history_open(&block->history);
     if (!past) return;
-    fake_report(FAKE_RACE,
-                "\"%s\" of %p, and the host does not know that \"%s\" on stream %d is done", name,
+    fake_report(FAKE_RACE, "\"%s\" of %p, and the host does not know that \"%s\" on stream %d is done", name,
                 (void *)block->begin, past->name, past->stream);
 }
 

@@ -47,8 +47,8 @@ static int list_accesses(const nccl_op *op, fake_access *list)
 
 static const char *name_of(op_kind kind)
 {
-    static const char *const names[] = {"ncclAllGather", "ncclReduceScatter", "ncclAllReduce",
-                                        "ncclBroadcast", "ncclSend and ncclRecv"};
+    static const char *const names[] = {"ncclAllGather", "ncclReduceScatter", "ncclAllReduce", "ncclBroadcast",
+                                        "ncclSend and ncclRecv"};
     return names[kind];
 }
 
@@ -75,16 +75,14 @@ static void note_registered(nccl_op *op)
         const size_t received = op->kind == ALL_GATHER ? bytes * size : bytes;
         part->is_registered = fake_nccl_is_registered(op->comm, part->send, sent) +
                               2 * fake_nccl_is_registered(op->comm, part->recv, received);
-        if (op->kind != PAIRS)
-            fake_count(part->is_registered == 3 ? "registered collective" : "collective");
+        if (op->kind != PAIRS) fake_count(part->is_registered == 3 ? "registered collective" : "collective");
     }
 }
 
 static void count(const nccl_op *op, cudaStream_t stream)
 {
     int priority = 0;
-    if (cudaStreamGetPriority(stream, &priority) == cudaSuccess &&
-        priority == FAKE_GREATEST_PRIORITY)
+    if (cudaStreamGetPriority(stream, &priority) == cudaSuccess && priority == FAKE_GREATEST_PRIORITY)
         fake_count("urgent");
     if (!op->ticket && !op->is_captured) fake_count("unordered");
     if (op->comm->is_sharing) fake_count("shared");
@@ -122,8 +120,7 @@ static ncclResult_t submit(nccl_op *op, cudaStream_t stream)
 static pending *find_pairs(ncclComm_t comm, cudaStream_t stream, ncclDataType_t type)
 {
     for (pending *each = group; each; each = each->next)
-        if (each->op->kind == PAIRS && each->op->comm == comm && each->stream == stream &&
-            each->op->type == type)
+        if (each->op->kind == PAIRS && each->op->comm == comm && each->stream == stream && each->op->type == type)
             return each;
     return NULL;
 }
@@ -148,17 +145,14 @@ static void add(const nccl_op *call, const op_part *part, cudaStream_t stream)
     to->op = grown;
 }
 
-static ncclResult_t check(const nccl_op *call, const op_part *part, cudaStream_t stream,
-                          const char *name)
+static ncclResult_t check(const nccl_op *call, const op_part *part, cudaStream_t stream, const char *name)
 {
     fake_nccl_lock();
     const int is_good = fake_nccl_check(call->comm, name) && call->comm->of->state == ncclSuccess;
     fake_nccl_unlock();
     if (!is_good) return ncclInvalidArgument;
-    if (fake_stream_device(stream, name) != call->comm->device)
-        fake_nccl_fault("%s on a stream of another GPU", name);
-    if ((call->kind == PAIRS ? part->peer : call->root) >= call->comm->of->size)
-        return ncclInvalidArgument;
+    if (fake_stream_device(stream, name) != call->comm->device) fake_nccl_fault("%s on a stream of another GPU", name);
+    if ((call->kind == PAIRS ? part->peer : call->root) >= call->comm->of->size) return ncclInvalidArgument;
     return fake_take_failure("nccl") ? ncclSystemError : ncclSuccess;
 }
 
@@ -206,44 +200,42 @@ static ncclResult_t call(const nccl_op *wanted, const op_part *part, cudaStream_
 
 /* ---- the calls ---- */
 
-ncclResult_t ncclAllGather(const void *send, void *recv, size_t count, ncclDataType_t type,
-                           ncclComm_t comm, cudaStream_t stream)
+ncclResult_t ncclAllGather(const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm,
+                           cudaStream_t stream)
 {
     const nccl_op wanted = {.comm = comm, .kind = ALL_GATHER, .type = type};
     return call(&wanted, &(op_part){.send = send, .recv = recv, .count = count}, stream);
 }
 
-ncclResult_t ncclReduceScatter(const void *send, void *recv, size_t count, ncclDataType_t type,
-                               ncclRedOp_t red, ncclComm_t comm, cudaStream_t stream)
+ncclResult_t ncclReduceScatter(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t red,
+                               ncclComm_t comm, cudaStream_t stream)
 {
     const nccl_op wanted = {.comm = comm, .kind = REDUCE_SCATTER, .type = type, .red = red};
     return call(&wanted, &(op_part){.send = send, .recv = recv, .count = count}, stream);
 }
 
-ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, ncclDataType_t type,
-                           ncclRedOp_t red, ncclComm_t comm, cudaStream_t stream)
+ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t red,
+                           ncclComm_t comm, cudaStream_t stream)
 {
     const nccl_op wanted = {.comm = comm, .kind = ALL_REDUCE, .type = type, .red = red};
     return call(&wanted, &(op_part){.send = send, .recv = recv, .count = count}, stream);
 }
 
-ncclResult_t ncclBroadcast(const void *send, void *recv, size_t count, ncclDataType_t type,
-                           int root, ncclComm_t comm, cudaStream_t stream)
+ncclResult_t ncclBroadcast(const void *send, void *recv, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
+                           cudaStream_t stream)
 {
     const nccl_op wanted = {.comm = comm, .kind = BROADCAST, .type = type, .root = root};
     return call(&wanted, &(op_part){.send = send, .recv = recv, .count = count}, stream);
 }
 
-ncclResult_t ncclSend(const void *send, size_t count, ncclDataType_t type, int peer,
-                      ncclComm_t comm, cudaStream_t stream)
+ncclResult_t ncclSend(const void *send, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream)
 {
     const nccl_op wanted = {.comm = comm, .kind = PAIRS, .type = type};
-    return call(&wanted, &(op_part){.send = send, .count = count, .peer = peer, .is_send = 1},
-                stream);
+    return call(&wanted, &(op_part){.send = send, .count = count, .peer = peer, .is_send = 1}, stream);
 }
 
-ncclResult_t ncclRecv(void *recv, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
-                      cudaStream_t stream)
+ncclResult_t ncclRecv(void *recv, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream)
 {
     const nccl_op wanted = {.comm = comm, .kind = PAIRS, .type = type};
     return call(&wanted, &(op_part){.recv = recv, .count = count, .peer = peer}, stream);

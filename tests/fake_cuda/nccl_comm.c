@@ -46,8 +46,7 @@ void fake_nccl_fault(const char *format, ...)
     va_end(args);
     if (counts_faults < 0) counts_faults = report && strcmp(report, "count") == 0;
     if (!counts_faults) {
-        fprintf(stderr, "fake nccl: %s (FAKE_CUDA_SEED=%llu)\n", last_fault,
-                (unsigned long long)fake_seed());
+        fprintf(stderr, "fake nccl: %s (FAKE_CUDA_SEED=%llu)\n", last_fault, (unsigned long long)fake_seed());
         abort();
     }
     fake_mutex_unlock(&faults);
@@ -107,9 +106,8 @@ ncclResult_t ncclGetVersion(int *version)
 
 const char *ncclGetErrorString(ncclResult_t result)
 {
-    static const char *const texts[] = {"no error",       "unhandled cuda error", "system error",
-                                        "internal error", "invalid argument",     "invalid usage",
-                                        "remote error",   "in progress"};
+    static const char *const texts[] = {"no error",         "unhandled cuda error", "system error", "internal error",
+                                        "invalid argument", "invalid usage",        "remote error", "in progress"};
     return (unsigned)result < ncclNumResults ? texts[result] : "unknown";
 }
 
@@ -162,10 +160,7 @@ static clan *clan_create(int size)
     return made;
 }
 
-static int number_or(int set, int otherwise)
-{
-    return set == NCCL_CONFIG_UNDEF_INT ? otherwise : set;
-}
+static int number_or(int set, int otherwise) { return set == NCCL_CONFIG_UNDEF_INT ? otherwise : set; }
 
 static ncclComm_t comm_create(clan *of, int rank, int device, const ncclConfig_t *config)
 {
@@ -220,18 +215,15 @@ static ncclResult_t join(clan *of, int rank, const ncclConfig_t *config, ncclCom
     return of->state == ncclInProgress ? ncclInternalError : of->state;
 }
 
-ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int size, ncclUniqueId id, int rank,
-                                    ncclConfig_t *config)
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int size, ncclUniqueId id, int rank, ncclConfig_t *config)
 {
     ncclResult_t result = ncclInvalidArgument;
     *comm = NULL;
     if (fake_take_failure("nccl")) return ncclSystemError;
     fake_nccl_lock();
     clan *of = find_clan(id.internal, size);
-    if (size < 1 || size != of->size || rank < 0 || rank >= size || of->members[rank] ||
-        config->magic != 0xcafebeef)
-        fake_nccl_fault("ncclCommInitRankConfig for rank %d of %d, a clan of %d", rank, size,
-                        of->size);
+    if (size < 1 || size != of->size || rank < 0 || rank >= size || of->members[rank] || config->magic != 0xcafebeef)
+        fake_nccl_fault("ncclCommInitRankConfig for rank %d of %d, a clan of %d", rank, size, of->size);
     else
         result = join(of, rank, config, comm);
     fake_nccl_unlock();
@@ -261,8 +253,7 @@ static int place_of(const splitting *all, int n, int j, int *size)
     for (int i = 0; i < n; i++) {
         if (all->seats[i].colour != all->seats[j].colour) continue;
         (*size)++;
-        rank += all->seats[i].key < all->seats[j].key ||
-                (all->seats[i].key == all->seats[j].key && i < j);
+        rank += all->seats[i].key < all->seats[j].key || (all->seats[i].key == all->seats[j].key && i < j);
     }
     return rank;
 }
@@ -297,8 +288,7 @@ static void split_all(clan *of, splitting *all)
     fake_nccl_changed();
 }
 
-static ncclResult_t take_seat(ncclComm_t comm, int colour, int key, ncclComm_t *place,
-                              const ncclConfig_t *config)
+static ncclResult_t take_seat(ncclComm_t comm, int colour, int key, ncclComm_t *place, const ncclConfig_t *config)
 {
     clan *of = comm->of;
     if (comm->n_enqueued > 0) fake_nccl_fault("ncclCommSplit while collectives are on their way");
@@ -310,8 +300,7 @@ static ncclResult_t take_seat(ncclComm_t comm, int colour, int key, ncclComm_t *
     return comm->is_aborted ? ncclInternalError : ncclSuccess;
 }
 
-ncclResult_t ncclCommSplit(ncclComm_t comm, int colour, int key, ncclComm_t *part,
-                           ncclConfig_t *config)
+ncclResult_t ncclCommSplit(ncclComm_t comm, int colour, int key, ncclComm_t *part, ncclConfig_t *config)
 {
     ncclResult_t result = ncclInvalidArgument;
     const ncclConfig_t usual = NCCL_CONFIG_INITIALIZER;
@@ -331,8 +320,7 @@ static ncclResult_t end(ncclComm_t comm, const char *call, int is_last)
     fake_nccl_lock();
     const int is_good = fake_nccl_check(comm, call);
     if (is_good && comm->n_in_graphs > 0)
-        fake_nccl_fault("%s, and a graph has its collectives: NCCL waits for the graph's end",
-                        call);
+        fake_nccl_fault("%s, and a graph has its collectives: NCCL waits for the graph's end", call);
     while (is_good && comm->n_enqueued > 0 && !comm->is_aborted) fake_nccl_wait();
     if (is_good && is_last) comm->is_gone = 1;
     const int n_left = is_good && is_last ? fake_nccl_end_registrations(comm) : 0;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What collectives of the fake NCCL do to memory: sums in rank order, in fp32 (f64 for doubles),
- * rounded once. */
+/* What collectives of the fake NCCL do to memory: sums in rank order, in fp32 (f64 for doubles), rounded once. */
 #include <math.h>
 #include <string.h>
 
@@ -19,10 +18,7 @@ size_t fake_nccl_type_bytes(ncclDataType_t type)
     }
 }
 
-static qdr_dtype narrow_type(ncclDataType_t type)
-{
-    return type == ncclFloat16 ? QDR_F16 : QDR_BF16;
-}
+static qdr_dtype narrow_type(ncclDataType_t type) { return type == ncclFloat16 ? QDR_F16 : QDR_BF16; }
 
 static double load(ncclDataType_t type, const void *at)
 {
@@ -84,8 +80,7 @@ static void reduce_one(const meeting *all, int size, size_t i, void *result)
         store(first->type, result, sum);
 }
 
-/* Elements are independent, so sends may be receives as long as each is read before it is written.
- */
+/* Elements are independent, so sends may be receives as long as each is read before it is written. */
 static void all_reduce(const meeting *all, int size)
 {
     const size_t bytes = fake_nccl_type_bytes(all->ops[0]->type);

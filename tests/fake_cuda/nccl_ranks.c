@@ -72,8 +72,7 @@ static qdr_status make(rank *self)
     void *memory = NULL;
     qdr_status status = make_context(self);
     if (status != QDR_OK) return status;
-    status = qdr_grid_create(
-        self->ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = 2, .y = 2, .z = 1, .d = 1}, &self->grid);
+    status = qdr_grid_create(self->ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = 2, .y = 2, .z = 1, .d = 1}, &self->grid);
     if (status == QDR_OK) status = qdr_mem_alloc(self->ctx, 2 * ELEMS * sizeof(float), &memory);
     self->data = memory;
     return status;
@@ -92,13 +91,12 @@ static qdr_status enqueue(rank *self, qdr_stream *stream)
 {
     static const int64_t counts[] = {600, 400};
     for (int axis = QDR_X; axis <= QDR_Y; axis++) {
-        const qdr_status status = qdr_all_reduce(self->grid, (qdr_axis)axis, QDR_SUM, self->data,
-                                                 ELEMS, QDR_F32, stream);
+        const qdr_status status = qdr_all_reduce(self->grid, (qdr_axis)axis, QDR_SUM, self->data, ELEMS, QDR_F32,
+                                                 stream);
         if (status != QDR_OK) return status;
     }
     return qdr_reduce_scatter(self->grid, QDR_X, QDR_SUM, self->data, self->data + ELEMS,
-                              counts[qdr_grid_coordinate(self->grid, QDR_X)], counts, QDR_F32,
-                              stream);
+                              counts[qdr_grid_coordinate(self->grid, QDR_X)], counts, QDR_F32, stream);
 }
 
 static int is_right(const rank *self)
@@ -169,8 +167,7 @@ static qdr_status run_steps(rank *self)
     stay_away(self);
     status = compute_long(self);
     if (status == QDR_OK) status = add(self, NULL);
-    if (status == QDR_OK && strncmp(self->trial->name, "graph", 5) == 0)
-        status = record(self, &graph);
+    if (status == QDR_OK && strncmp(self->trial->name, "graph", 5) == 0) status = record(self, &graph);
     for (int i = 0; i < 20 && status == QDR_OK; i++) status = add(self, graph);
     qdr_graph_destroy(&graph);
     return status;
@@ -181,8 +178,7 @@ static qdr_status run_steps(rank *self)
 static int is_as_told(const rank *self, qdr_status status, char **wanted)
 {
     const char *name = qdr_status_name(status), *sentence = qdr_last_error();
-    const int is_known = strcmp(name, wanted[0]) == 0 ||
-                         (status == QDR_ERR_PEER && strcmp(wanted[0], "QDR_OK") != 0);
+    const int is_known = strcmp(name, wanted[0]) == 0 || (status == QDR_ERR_PEER && strcmp(wanted[0], "QDR_OK") != 0);
     const int has_words = !wanted[1] || strstr(sentence, wanted[1]);
     if (is_known && has_words) return 1;
     fprintf(stderr, "rank %d: %s, not %s: %s\n", self->number, name, wanted[0], sentence);
@@ -212,8 +208,7 @@ static int run_rank(qdr_local_world *world, int number, void *user)
     const qdr_status status = run_steps(&self);
     int is_good = is_as_told(&self, status, all->wanted);
     if (status != QDR_OK) atomic_fetch_add(&all->trial.place.n_failed, 1);
-    if (status != QDR_OK && status != QDR_ERR_UNSUPPORTED && self.ctx &&
-        qdr_context_status(self.ctx) == QDR_OK) {
+    if (status != QDR_OK && status != QDR_ERR_UNSUPPORTED && self.ctx && qdr_context_status(self.ctx) == QDR_OK) {
         fprintf(stderr, "rank %d: the context is not poisoned\n", number);
         is_good = 0;
     }

@@ -27,8 +27,7 @@ static registration *registrations;
 
 ncclResult_t ncclMemAlloc(void **data, size_t bytes)
 {
-    if (fake_take_failure("nccl") || cudaMalloc(data, bytes) != cudaSuccess)
-        return ncclUnhandledCudaError;
+    if (fake_take_failure("nccl") || cudaMalloc(data, bytes) != cudaSuccess) return ncclUnhandledCudaError;
     given *made = fake_nccl_new(sizeof *made);
     fake_nccl_lock();
     *made = (given){all_given, *data, bytes};
@@ -40,8 +39,8 @@ ncclResult_t ncclMemAlloc(void **data, size_t bytes)
 static registration *find_overlap(ncclComm_t comm, const char *data, size_t bytes)
 {
     registration *found = registrations;
-    while (found && ((comm && found->comm != comm) || found->data >= data + bytes ||
-                     data >= found->data + found->bytes))
+    while (found &&
+           ((comm && found->comm != comm) || found->data >= data + bytes || data >= found->data + found->bytes))
         found = found->next;
     return found;
 }
@@ -108,8 +107,7 @@ static ncclResult_t drop(ncclComm_t comm, const void *handle)
         fake_nccl_fault("ncclCommDeregister of a handle that it has not");
         return ncclInvalidUsage;
     }
-    if (comm->n_enqueued > 0)
-        fake_nccl_fault("ncclCommDeregister while collectives are on their way");
+    if (comm->n_enqueued > 0) fake_nccl_fault("ncclCommDeregister while collectives are on their way");
     *link = old->next;
     free(old);
     return ncclSuccess;
@@ -144,6 +142,5 @@ int fake_nccl_end_registrations(ncclComm_t comm)
 int fake_nccl_is_registered(ncclComm_t comm, const void *data, size_t bytes)
 {
     const registration *found = bytes ? find_overlap(comm, data, bytes) : NULL;
-    return found && found->data <= (const char *)data &&
-           (const char *)data + bytes <= found->data + found->bytes;
+    return found && found->data <= (const char *)data && (const char *)data + bytes <= found->data + found->bytes;
 }

@@ -116,8 +116,7 @@ static int starter_can(const running *run)
     for (const running *other = fake_nccl_running; other; other = other->next) {
         if (other->op->comm->device != run->op->comm->device || other == run) continue;
         if (other->holds && !other->can) n_free -= other->op->n_ctas;
-        if (!other->holds && !other->can && run->op->ticket && other->op->ticket &&
-            other->op->ticket < run->op->ticket)
+        if (!other->holds && !other->can && run->op->ticket && other->op->ticket && other->op->ticket < run->op->ticket)
             return 0;
     }
     return run->op->n_ctas <= n_free;
@@ -126,8 +125,7 @@ static int starter_can(const running *run)
 /* Marks what can end, supposing that what has not come to its stream will. */
 static void mark(void)
 {
-    for (running *run = fake_nccl_running; run; run = run->next)
-        run->can = run->op->comm->is_aborted;
+    for (running *run = fake_nccl_running; run; run = run->next) run->can = run->op->comm->is_aborted;
     for (int is_new = 1; is_new;) {
         is_new = 0;
         for (running *run = fake_nccl_running; run; run = run->next) {
@@ -144,8 +142,7 @@ void fake_nccl_look_for_deadlock(void)
         if (run->can || run->op->comm->error != ncclSuccess) continue;
         fake_nccl_fault("deadlock: a kernel of rank %d of %d on GPU %d waits for %d SMs which are "
                         "held by kernels that wait for it",
-                        run->op->comm->rank, run->op->comm->of->size, run->op->comm->device,
-                        run->op->n_ctas);
+                        run->op->comm->rank, run->op->comm->of->size, run->op->comm->device, run->op->n_ctas);
         run->op->comm->error = ncclInternalError;
     }
 }

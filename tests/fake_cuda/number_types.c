@@ -42,10 +42,7 @@ static uint32_t round_bits(float value, int n)
     return bits + ((1u << (n - 1)) - 1 + (bits >> n & 1));
 }
 
-float fake_round_tf32(float value)
-{
-    return isfinite(value) ? of_bits(round_bits(value, 13) & ~0x1fffu) : value;
-}
+float fake_round_tf32(float value) { return isfinite(value) ? of_bits(round_bits(value, 13) & ~0x1fffu) : value; }
 
 /* sign, n_exponent, n_mantissa bits. */
 static double small_load(unsigned bits, int n_exponent, int n_mantissa)
@@ -70,10 +67,7 @@ static double half_load(unsigned bits)
 static double e5m2_load(unsigned bits) { return half_load(bits << 8); }
 
 /* No infinity, and one NaN. */
-static double e4m3_load(unsigned bits)
-{
-    return (bits & 0x7f) == 0x7f ? NAN : small_load(bits, 4, 3);
-}
+static double e4m3_load(unsigned bits) { return (bits & 0x7f) == 0x7f ? NAN : small_load(bits, 4, 3); }
 
 static uint16_t half_store(double value)
 {
@@ -107,9 +101,7 @@ void fake_store(void *data, int64_t index, int type, double value)
     switch (type) {
     case CUDA_R_64F: ((double *)data)[index] = value; break;
     case CUDA_R_32F: ((float *)data)[index] = (float)value; break;
-    case CUDA_R_16BF:
-        ((uint16_t *)data)[index] = (uint16_t)(round_bits((float)value, 16) >> 16);
-        break;
+    case CUDA_R_16BF: ((uint16_t *)data)[index] = (uint16_t)(round_bits((float)value, 16) >> 16); break;
     default: ((uint16_t *)data)[index] = half_store(value); break;
     }
 }

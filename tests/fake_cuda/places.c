@@ -34,20 +34,15 @@ static int reserve(void)
 {
     if (fake_region.bytes) return 1;
     const size_t bytes = (size_t)fake_get_settings()->n_gpus * GPU_BYTES;
-    void *data = mmap(NULL, 3 * bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
-                      0);
+    void *data = mmap(NULL, 3 * bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (data == MAP_FAILED) return 0;
     fake_region.begin = (uintptr_t)data;
     fake_region.bytes = bytes;
-    for (int i = 0; i < fake_get_settings()->n_gpus; i++)
-        cursors[i] = fake_region.begin + (uintptr_t)i * GPU_BYTES;
+    for (int i = 0; i < fake_get_settings()->n_gpus; i++) cursors[i] = fake_region.begin + (uintptr_t)i * GPU_BYTES;
     return 1;
 }
 
-int fake_in_region(const void *pointer)
-{
-    return (uintptr_t)pointer - fake_region.begin < fake_region.bytes;
-}
+int fake_in_region(const void *pointer) { return (uintptr_t)pointer - fake_region.begin < fake_region.bytes; }
 
 /* How many blocks begin before `at`. */
 static int n_before(int device, uintptr_t at)
@@ -94,9 +89,8 @@ static int open_pages(fake_block *block)
     const size_t open_bytes = block->page_bytes - PAGE; /* the last page stays closed */
     const size_t shift = block->begin - block->pages;
     char *data = bytes_of(block);
-    const int is_open = block->kind == FAKE_MANAGED
-                            ? fake_managed_open((char *)block->pages, data, open_bytes)
-                            : mprotect(data, open_bytes, PROT_READ | PROT_WRITE) == 0;
+    const int is_open = block->kind == FAKE_MANAGED ? fake_managed_open((char *)block->pages, data, open_bytes)
+                                                    : mprotect(data, open_bytes, PROT_READ | PROT_WRITE) == 0;
     if (!is_open) return 0;
     if (mprotect(data + fake_region.bytes, open_bytes, PROT_READ | PROT_WRITE)) return 0;
     block->shadow = (unsigned char *)data + fake_region.bytes + shift;
@@ -104,8 +98,7 @@ static int open_pages(fake_block *block)
     ASAN_POISON_MEMORY_REGION(data, open_bytes);
     ASAN_UNPOISON_MEMORY_REGION(data + shift, block->bytes);
 #endif
-    if (block->kind == FAKE_DEVICE && block->bytes <= (size_t)1 << 20)
-        memset(data + shift, 0xff, block->bytes);
+    if (block->kind == FAKE_DEVICE && block->bytes <= (size_t)1 << 20) memset(data + shift, 0xff, block->bytes);
     return 1;
 }
 
@@ -145,7 +138,6 @@ void fake_unplace(fake_block *block)
     else
         close_pages(data, block->page_bytes);
     close_pages(data + fake_region.bytes, block->page_bytes);
-    memmove(placed[device] + at, placed[device] + at + 1,
-            (size_t)(n_placed[device] - at - 1) * sizeof(fake_block *));
+    memmove(placed[device] + at, placed[device] + at + 1, (size_t)(n_placed[device] - at - 1) * sizeof(fake_block *));
     n_placed[device]--;
 }

@@ -8,8 +8,7 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, c
                                                 [FAKE_MANAGED] = cudaMemoryTypeManaged,
                                                 [FAKE_PINNED] = cudaMemoryTypeHost};
     const cudaError_t error = fake_ready();
-    if (error != cudaSuccess || !attributes)
-        return fake_note(error != cudaSuccess ? error : cudaErrorInvalidValue);
+    if (error != cudaSuccess || !attributes) return fake_note(error != cudaSuccess ? error : cudaErrorInvalidValue);
     fake_lock();
     const fake_block *block = fake_find_block(pointer);
     *attributes = (struct cudaPointerAttributes){.type = cudaMemoryTypeUnregistered, .device = -2};

@@ -38,8 +38,7 @@ int fake_pool_allows(cudaMemPool_t pool, int device) { return (int)(pool->allows
 int64_t fake_leaked_pools(void)
 {
     int64_t n = 0;
-    for (cudaMemPool_t pool = pools; pool; pool = pool->next)
-        n += !pool->is_destroyed && !pool->is_default;
+    for (cudaMemPool_t pool = pools; pool; pool = pool->next) n += !pool->is_destroyed && !pool->is_default;
     return n;
 }
 
@@ -48,8 +47,7 @@ cudaError_t cudaMemPoolCreate(cudaMemPool_t *pool, const struct cudaMemPoolProps
     const cudaError_t error = fake_ready();
     const int device = properties->location.id;
     if (error != cudaSuccess) return fake_note(error);
-    if (properties->location.type != cudaMemLocationTypeDevice || device < 0 ||
-        device >= fake_get_settings()->n_gpus ||
+    if (properties->location.type != cudaMemLocationTypeDevice || device < 0 || device >= fake_get_settings()->n_gpus ||
         properties->allocType != cudaMemAllocationTypePinned)
         return fake_note(cudaErrorInvalidValue);
     if (fake_take_failure("create")) return fake_note(cudaErrorMemoryAllocation);
@@ -111,8 +109,7 @@ cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *pool, int device)
 {
     const cudaError_t error = fake_ready();
     if (error != cudaSuccess) return fake_note(error);
-    if (device < 0 || device >= fake_get_settings()->n_gpus)
-        return fake_note(cudaErrorInvalidDevice);
+    if (device < 0 || device >= fake_get_settings()->n_gpus) return fake_note(cudaErrorInvalidDevice);
     fake_lock();
     if (!defaults[device]) {
         defaults[device] = make(device);
@@ -151,23 +148,21 @@ static cudaError_t take(void **data, size_t bytes, cudaMemPool_t pool, fake_stre
     if (error != cudaSuccess) return error;
     pool->allows |= 1u << pool->device;
     if (stream->device != pool->device && !fake_pool_allows(pool, stream->device))
-        fake_report(FAKE_WRONG_DEVICE, "stream %d of GPU %d takes memory from a pool of GPU %d",
-                    stream->number, stream->device, pool->device);
+        fake_report(FAKE_WRONG_DEVICE, "stream %d of GPU %d takes memory from a pool of GPU %d", stream->number,
+                    stream->device, pool->device);
     else
         (void)book(stream, block, "cudaMallocFromPoolAsync");
     *data = (void *)block->begin;
     return cudaSuccess;
 }
 
-cudaError_t cudaMallocFromPoolAsync(void **data, size_t bytes, cudaMemPool_t pool,
-                                    cudaStream_t handle)
+cudaError_t cudaMallocFromPoolAsync(void **data, size_t bytes, cudaMemPool_t pool, cudaStream_t handle)
 {
     const cudaError_t ready = fake_ready();
     if (ready != cudaSuccess) return fake_note(ready);
     fake_lock();
     *data = NULL;
-    const cudaError_t error = take(data, bytes, pool,
-                                   fake_find_stream(handle, "cudaMallocFromPoolAsync"));
+    const cudaError_t error = take(data, bytes, pool, fake_find_stream(handle, "cudaMallocFromPoolAsync"));
     fake_unlock();
     return fake_note(error);
 }
@@ -195,8 +190,7 @@ static cudaError_t give(void *pointer, fake_stream *stream)
     if (!is_there || block->is_freed) {
         const int was = is_there || (!block && fake_was_freed(pointer));
         fake_report(was ? FAKE_DOUBLE_FREE : FAKE_NO_MEMORY,
-                    was ? "cudaFreeAsync of %p, which was freed"
-                        : "cudaFreeAsync of %p, which CUDA did not give",
+                    was ? "cudaFreeAsync of %p, which was freed" : "cudaFreeAsync of %p, which CUDA did not give",
                     pointer);
         return cudaErrorInvalidValue;
     }

@@ -20,8 +20,8 @@ static const void *at(const void *data, const fake_layout *layout, int64_t batch
 }
 
 /* op(X)[rows, cols] by rows. */
-static void unpack(const void *data, const fake_layout *layout, int is_transposed, int64_t rows,
-                   int64_t cols, int is_tf32, double *to)
+static void unpack(const void *data, const fake_layout *layout, int is_transposed, int64_t rows, int64_t cols,
+                   int is_tf32, double *to)
 {
     for (int64_t r = 0; r < rows; r++) {
         for (int64_t c = 0; c < cols; c++) {
@@ -33,18 +33,17 @@ static void unpack(const void *data, const fake_layout *layout, int is_transpose
 }
 
 /* One row of the result, in one type of sums. */
-#define ROW(real, name)                                                                            \
-    static void name(const job *j, int64_t r, int64_t begin, int64_t end, void *space)             \
-    {                                                                                              \
-        real *sums = space;                                                                        \
-        for (int64_t c = 0; c < j->n; c++) sums[c] = 0;                                            \
-        for (int64_t i = begin; i < end; i++) {                                                    \
-            const real x = (real)j->a[r * j->k + i];                                               \
-            const double *y = j->b + i * j->n;                                                     \
-            for (int64_t c = 0; c < j->n; c++) sums[c] += x * (real)y[c];                          \
-        }                                                                                          \
-        for (int64_t c = 0; c < j->n; c++)                                                         \
-            j->y[r * j->n + c] = (double)((real)j->y[r * j->n + c] + sums[c]);                     \
+#define ROW(real, name)                                                                                                \
+    static void name(const job *j, int64_t r, int64_t begin, int64_t end, void *space)                                 \
+    {                                                                                                                  \
+        real *sums = space;                                                                                            \
+        for (int64_t c = 0; c < j->n; c++) sums[c] = 0;                                                                \
+        for (int64_t i = begin; i < end; i++) {                                                                        \
+            const real x = (real)j->a[r * j->k + i];                                                                   \
+            const double *y = j->b + i * j->n;                                                                         \
+            for (int64_t c = 0; c < j->n; c++) sums[c] += x * (real)y[c];                                              \
+        }                                                                                                              \
+        for (int64_t c = 0; c < j->n; c++) j->y[r * j->n + c] = (double)((real)j->y[r * j->n + c] + sums[c]);          \
     }
 
 ROW(float, row_f32)
@@ -82,10 +81,7 @@ static void multiply(const job *j)
 static int has(const job *j, unsigned bit) { return (j->p->desc.epilogue & bit) != 0; }
 
 /* The tanh form, as cublasLt's. */
-static double gelu(double x)
-{
-    return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
-}
+static double gelu(double x) { return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))); }
 
 static double gelu_slope(double x)
 {
@@ -93,10 +89,7 @@ static double gelu_slope(double x)
     return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * 0.7978845608028654 * (1 + 3 * 0.044715 * x * x);
 }
 
-static int bias_type(const job *j)
-{
-    return j->p->desc.bias_type >= 0 ? j->p->desc.bias_type : j->p->d.type;
-}
+static int bias_type(const job *j) { return j->p->desc.bias_type >= 0 ? j->p->desc.bias_type : j->p->d.type; }
 
 static char *bias_at(const job *j)
 {
@@ -104,10 +97,7 @@ static char *bias_at(const job *j)
     return data + j->batch * j->p->desc.bias_stride * fake_type_bytes(bias_type(j));
 }
 
-static double scale_of(const float *scale)
-{
-    return scale ? (double)*(float *)fake_translate(scale) : 1;
-}
+static double scale_of(const float *scale) { return scale ? (double)*(float *)fake_translate(scale) : 1; }
 
 /* alpha·op(A)·op(B) + beta·C + bias */
 static void add_terms(const job *j)
@@ -159,8 +149,7 @@ static void store(const job *j)
 }
 
 /* Sums of rows, `n_rows` of them, `row` and `step` elements apart. */
-static void sum_rows(const job *j, const double *x, int64_t n_rows, int64_t row, int64_t n,
-                     int64_t step)
+static void sum_rows(const job *j, const double *x, int64_t n_rows, int64_t row, int64_t n, int64_t step)
 {
     for (int64_t r = 0; r < n_rows; r++) {
         double sum = 0;

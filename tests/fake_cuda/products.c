@@ -13,35 +13,32 @@ typedef struct access_list {
     int n;
 } access_list;
 
-static void add(access_list *list, fake_access_kind kind, const void *begin, size_t row_bytes,
-                size_t stride_bytes, int64_t n_rows)
+static void add(access_list *list, fake_access_kind kind, const void *begin, size_t row_bytes, size_t stride_bytes,
+                int64_t n_rows)
 {
     if (!begin) return;
     list->all[list->n++] = (fake_access){kind, begin, row_bytes, stride_bytes, n_rows};
 }
 
-static void add_matrix(access_list *list, fake_access_kind kind, const void *data,
-                       const fake_layout *layout)
+static void add_matrix(access_list *list, fake_access_kind kind, const void *data, const fake_layout *layout)
 {
     const size_t bytes = (size_t)fake_type_bytes(layout->type);
     for (int64_t i = 0; i < layout->n_batch; i++)
-        add(list, kind, (const char *)data + i * layout->stride * (int64_t)bytes,
-            layout->rows * bytes, (size_t)layout->ld * bytes, (int64_t)layout->cols);
+        add(list, kind, (const char *)data + i * layout->stride * (int64_t)bytes, layout->rows * bytes,
+            (size_t)layout->ld * bytes, (int64_t)layout->cols);
 }
 
 static void add_vector(access_list *list, const fake_product *p)
 {
     const unsigned epilogue = p->desc.epilogue;
-    const int is_gradient = (epilogue &
-                             (16 | CUBLASLT_EPILOGUE_BGRADA | CUBLASLT_EPILOGUE_BGRADB)) != 0;
+    const int is_gradient = (epilogue & (16 | CUBLASLT_EPILOGUE_BGRADA | CUBLASLT_EPILOGUE_BGRADB)) != 0;
     const int type = p->desc.bias_type >= 0 ? p->desc.bias_type : p->d.type;
     const uint64_t n = epilogue & CUBLASLT_EPILOGUE_BGRADB ? p->d.cols : p->d.rows;
     const size_t bytes = n * (size_t)fake_type_bytes(type);
     if (!is_gradient && !(epilogue & CUBLASLT_EPILOGUE_BIAS)) return;
     for (int64_t i = 0; i < p->d.n_batch; i++)
         add(list, is_gradient ? FAKE_WRITE : FAKE_READ,
-            (const char *)p->desc.bias + i * p->desc.bias_stride * fake_type_bytes(type), bytes, 0,
-            1);
+            (const char *)p->desc.bias + i * p->desc.bias_stride * fake_type_bytes(type), bytes, 0, 1);
 }
 
 static void add_aux(access_list *list, const fake_product *p)
@@ -51,8 +48,7 @@ static void add_aux(access_list *list, const fake_product *p)
     if (p->desc.aux_type >= 0) layout.type = p->desc.aux_type;
     layout.ld = p->desc.aux_ld;
     layout.stride = p->desc.aux_stride;
-    add_matrix(list, p->desc.epilogue & CUBLASLT_EPILOGUE_GELU ? FAKE_WRITE : FAKE_READ,
-               p->desc.aux, &layout);
+    add_matrix(list, p->desc.epilogue & CUBLASLT_EPILOGUE_GELU ? FAKE_WRITE : FAKE_READ, p->desc.aux, &layout);
 }
 
 static access_list accesses_of(const fake_product *p)
@@ -76,15 +72,12 @@ static access_list accesses_of(const fake_product *p)
 
 static int is_aligned(const void *data, unsigned bytes) { return (uintptr_t)data % bytes == 0; }
 
-static cublasStatus_t check_algo(const fake_product *p, const fake_algo *algo,
-                                 size_t workspace_bytes)
+static cublasStatus_t check_algo(const fake_product *p, const fake_algo *algo, size_t workspace_bytes)
 {
     if (algo->magic != FAKE_ALGO_MAGIC || algo->n_splits < 1) return CUBLAS_STATUS_INVALID_VALUE;
-    if (algo->workspace_bytes > workspace_bytes || !is_aligned(p->workspace, 256))
-        return CUBLAS_STATUS_INVALID_VALUE;
+    if (algo->workspace_bytes > workspace_bytes || !is_aligned(p->workspace, 256)) return CUBLAS_STATUS_INVALID_VALUE;
     if (!is_aligned(p->a_data, algo->align[0]) || !is_aligned(p->b_data, algo->align[1]) ||
-        (p->beta != 0 && !is_aligned(p->c_data, algo->align[2])) ||
-        !is_aligned(p->d_data, algo->align[3]))
+        (p->beta != 0 && !is_aligned(p->c_data, algo->align[2])) || !is_aligned(p->d_data, algo->align[3]))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     if ((p->desc.epilogue & CUBLASLT_EPILOGUE_BIAS) && !is_aligned(p->desc.bias, algo->align_bias))
         return CUBLAS_STATUS_NOT_SUPPORTED;
@@ -95,10 +88,8 @@ static cublasStatus_t check_algo(const fake_product *p, const fake_algo *algo,
 static cublasStatus_t check_pointers(const fake_product *p)
 {
     const unsigned epilogue = p->desc.epilogue;
-    const unsigned vectors = CUBLASLT_EPILOGUE_BIAS | 16 | CUBLASLT_EPILOGUE_BGRADA |
-                             CUBLASLT_EPILOGUE_BGRADB;
-    if (!p->a_data || !p->b_data || !p->d_data || (p->beta != 0 && !p->c_data))
-        return CUBLAS_STATUS_INVALID_VALUE;
+    const unsigned vectors = CUBLASLT_EPILOGUE_BIAS | 16 | CUBLASLT_EPILOGUE_BGRADA | CUBLASLT_EPILOGUE_BGRADB;
+    if (!p->a_data || !p->b_data || !p->d_data || (p->beta != 0 && !p->c_data)) return CUBLAS_STATUS_INVALID_VALUE;
     if ((epilogue & vectors) && !p->desc.bias) return CUBLAS_STATUS_INVALID_VALUE;
     if ((epilogue & 128) && !p->desc.aux) return CUBLAS_STATUS_INVALID_VALUE;
     return CUBLAS_STATUS_SUCCESS;
@@ -130,16 +121,15 @@ static void count(const fake_stream *stream, const fake_product *p)
     fake_count_most("SMs", p->desc.sm_target);
 }
 
-static cublasStatus_t enqueue(fake_stream *stream, int device, const fake_product *p,
-                              size_t workspace_bytes)
+static cublasStatus_t enqueue(fake_stream *stream, int device, const fake_product *p, size_t workspace_bytes)
 {
     const access_list list = accesses_of(p);
     const fake_use_list uses = {.name = "a product", .accesses = list.all, .n = list.n};
     cudaError_t error = stream ? fake_capture_check(stream) : cudaErrorInvalidResourceHandle;
     if (error == cudaSuccess) error = fake_check_current(stream->device, "a product");
     if (error == cudaSuccess && device != stream->device) {
-        fake_report(FAKE_WRONG_DEVICE, "a handle of GPU %d is used on stream %d of GPU %d", device,
-                    stream->number, stream->device);
+        fake_report(FAKE_WRONG_DEVICE, "a handle of GPU %d is used on stream %d of GPU %d", device, stream->number,
+                    stream->device);
         error = cudaErrorInvalidResourceHandle;
     }
     if (error == cudaSuccess) error = check_workspace(stream, p, workspace_bytes);
@@ -157,8 +147,7 @@ static int is_refused(const fake_product *p, const fake_algo *algo)
     const char *tiles = getenv("FAKE_CUDA_REFUSED");
     char number[16];
     snprintf(number, sizeof number, "%u", (unsigned)algo->tile);
-    if (!tiles || (strstr(tiles, "fused") && p->desc.epilogue == CUBLASLT_EPILOGUE_DEFAULT))
-        return 0;
+    if (!tiles || (strstr(tiles, "fused") && p->desc.epilogue == CUBLASLT_EPILOGUE_DEFAULT)) return 0;
     return strstr(tiles, number) != NULL;
 }
 
@@ -171,12 +160,11 @@ static void count_tile(const fake_algo *algo)
 
 static double factor(const void *number, int type) { return fake_load(number, 0, type); }
 
-cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha,
-                              const void *a, cublasLtMatrixLayout_t a_layout, const void *b,
-                              cublasLtMatrixLayout_t b_layout, const void *beta, const void *c,
-                              cublasLtMatrixLayout_t c_layout, void *d,
-                              cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t *chosen,
-                              void *workspace, size_t workspace_bytes, cudaStream_t stream)
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha, const void *a,
+                              cublasLtMatrixLayout_t a_layout, const void *b, cublasLtMatrixLayout_t b_layout,
+                              const void *beta, const void *c, cublasLtMatrixLayout_t c_layout, void *d,
+                              cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t *chosen, void *workspace,
+                              size_t workspace_bytes, cudaStream_t stream)
 {
     const int device = fake_handle_device(handle);
     if (device < 0) return CUBLAS_STATUS_NOT_INITIALIZED;
@@ -205,8 +193,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     if (fake_take_failure("product")) return CUBLAS_STATUS_EXECUTION_FAILED;
     if (algo) count_tile(algo);
     fake_lock();
-    const cublasStatus_t done = enqueue(fake_find_stream(stream, "a product"), device, &p,
-                                        workspace_bytes);
+    const cublasStatus_t done = enqueue(fake_find_stream(stream, "a product"), device, &p, workspace_bytes);
     fake_unlock();
     return done;
 }

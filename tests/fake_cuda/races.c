@@ -3,10 +3,7 @@
  * block keeps what a later access may still race with. */
 #include "internal.h"
 
-static int writes(const fake_access *access)
-{
-    return access->kind == FAKE_WRITE || access->kind == FAKE_SCRATCH;
-}
+static int writes(const fake_access *access) { return access->kind == FAKE_WRITE || access->kind == FAKE_SCRATCH; }
 
 static int is_before(const fake_past *past, const fake_clock *clock)
 {
@@ -15,15 +12,14 @@ static int is_before(const fake_past *past, const fake_clock *clock)
 
 static const char *does(const fake_access *access) { return writes(access) ? "writes" : "reads"; }
 
-static void report(const fake_past *past, const fake_access *access, const fake_stream *stream,
-                   const char *name)
+static void report(const fake_past *past, const fake_access *access, const fake_stream *stream, const char *name)
 {
     fake_report(FAKE_RACE,
                 "\"%s\" on stream %d %s %lld x %zu bytes at %p, \"%s\" on stream %d %s %lld x %zu "
                 "at %p, and no event or wait of the host orders them",
-                past->name, past->stream, does(&past->access), (long long)past->access.n_rows,
-                past->access.row_bytes, past->access.begin, name, stream->number, does(access),
-                (long long)access->n_rows, access->row_bytes, access->begin);
+                past->name, past->stream, does(&past->access), (long long)past->access.n_rows, past->access.row_bytes,
+                past->access.begin, name, stream->number, does(access), (long long)access->n_rows, access->row_bytes,
+                access->begin);
 }
 
 /* Whether whatever races with the older one races with the newer one, too. */
@@ -46,16 +42,15 @@ static void clean(fake_history *history)
 }
 
 /* Drops what the access replaces; says whether it races. */
-static int compare(fake_history *history, const fake_access *access, const fake_stream *stream,
-                   const char *name)
+static int compare(fake_history *history, const fake_access *access, const fake_stream *stream, const char *name)
 {
     int n = 0, n_races = 0;
     for (int i = 0; i < history->n; i++) {
         const fake_past *past = &history->past[i];
         const int before = is_before(past, &stream->clock);
         if (before && replaces(access, &past->access)) continue;
-        if (!before && (writes(access) || writes(&past->access)) &&
-            fake_overlap(&past->access, access) && n_races++ == 0)
+        if (!before && (writes(access) || writes(&past->access)) && fake_overlap(&past->access, access) &&
+            n_races++ == 0)
             report(past, access, stream, name);
         history->past[n++] = *past;
     }
@@ -63,8 +58,7 @@ static int compare(fake_history *history, const fake_access *access, const fake_
     return n_races;
 }
 
-void fake_history_add(fake_history *history, const fake_access *access, fake_stream *stream,
-                      const char *name)
+void fake_history_add(fake_history *history, const fake_access *access, fake_stream *stream, const char *name)
 {
     if (history->n > history->n_clean) clean(history);
     compare(history, access, stream, name);

@@ -11,14 +11,10 @@ static intptr_t end_byte(const fake_access *a)
 
 static int is_empty(const fake_access *a) { return a->n_rows <= 0 || a->row_bytes == 0; }
 
-static intptr_t floor_div(intptr_t a, intptr_t b)
-{
-    return a / b - (a % b != 0 && (a < 0) != (b < 0));
-}
+static intptr_t floor_div(intptr_t a, intptr_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
 
 /* Whether some k of [low, high] has begin < k·stride < end. */
-static int multiple_between(intptr_t begin, intptr_t end, intptr_t stride, intptr_t low,
-                            intptr_t high)
+static int multiple_between(intptr_t begin, intptr_t end, intptr_t stride, intptr_t low, intptr_t high)
 {
     intptr_t k = floor_div(begin, stride) + 1;
     if (k < low) k = low;
@@ -30,9 +26,8 @@ static int multiple_between(intptr_t begin, intptr_t end, intptr_t stride, intpt
 static int overlap_equal_strides(const fake_access *a, const fake_access *b)
 {
     const intptr_t apart = first_byte(b) - first_byte(a);
-    return multiple_between(-(intptr_t)b->row_bytes - apart, (intptr_t)a->row_bytes - apart,
-                            (intptr_t)a->stride_bytes, 1 - (intptr_t)a->n_rows,
-                            (intptr_t)b->n_rows - 1);
+    return multiple_between(-(intptr_t)b->row_bytes - apart, (intptr_t)a->row_bytes - apart, (intptr_t)a->stride_bytes,
+                            1 - (intptr_t)a->n_rows, (intptr_t)b->n_rows - 1);
 }
 
 /* One row against all rows of the other. */

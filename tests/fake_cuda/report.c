@@ -89,8 +89,7 @@ static int64_t leak(int64_t n, const char *what)
 int64_t fake_check_leaks(void)
 {
     fake_lock();
-    const int64_t n = leak(fake_leaked_blocks(), "blocks of memory") +
-                      leak(fake_leaked_streams(), "streams") +
+    const int64_t n = leak(fake_leaked_blocks(), "blocks of memory") + leak(fake_leaked_streams(), "streams") +
                       leak(fake_leaked_events(), "events") + leak(fake_leaked_graphs(), "graphs") +
                       leak(fake_leaked_pools(), "pools of memory") +
                       leak(fake_leaked_handles(), "handles and descriptions of cublasLt");
@@ -116,8 +115,7 @@ cudaError_t fake_note(cudaError_t error)
 void fake_check_taken(const char *name)
 {
     if (last_error == cudaErrorNotReady)
-        fake_report(FAKE_LEFT_ERROR,
-                    "\"%s\", and cudaErrorNotReady of a query waits for cudaGetLastError()", name);
+        fake_report(FAKE_LEFT_ERROR, "\"%s\", and cudaErrorNotReady of a query waits for cudaGetLastError()", name);
 }
 
 cudaError_t cudaPeekAtLastError(void) { return last_error; }

@@ -69,7 +69,4 @@ static void *must(void *memory)
 
 void *fake_new(size_t bytes) { return must(calloc(1, bytes ? bytes : 1)); }
 
-void *fake_grow(void *array, size_t n_elems, size_t elem_bytes)
-{
-    return must(realloc(array, n_elems * elem_bytes));
-}
+void *fake_grow(void *array, size_t n_elems, size_t elem_bytes) { return must(realloc(array, n_elems * elem_bytes)); }

@@ -145,11 +145,8 @@ void fake_follow_host(fake_stream *stream) { fake_clock_join(&stream->clock, fak
 cudaError_t fake_stream_make(int device, unsigned flags, int priority, fake_stream **made)
 {
     fake_stream *stream = fake_new(sizeof *stream);
-    *stream = (fake_stream){.magic = STREAM_MAGIC,
-                            .number = ++n_streams,
-                            .device = device,
-                            .priority = priority,
-                            .flags = flags};
+    *stream = (fake_stream){
+        .magic = STREAM_MAGIC, .number = ++n_streams, .device = device, .priority = priority, .flags = flags};
     stream->last = &stream->first;
     stream->random = fake_seed() + (uint64_t)stream->number * 0x9e3779b97f4a7c15u;
     pthread_mutex_init(&stream->lock, NULL);
@@ -225,10 +222,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags)
     return cudaStreamCreateWithPriority(stream, flags, 0);
 }
 
-cudaError_t cudaStreamCreate(cudaStream_t *stream)
-{
-    return cudaStreamCreateWithFlags(stream, cudaStreamDefault);
-}
+cudaError_t cudaStreamCreate(cudaStream_t *stream) { return cudaStreamCreateWithFlags(stream, cudaStreamDefault); }
 
 cudaError_t cudaStreamDestroy(cudaStream_t handle)
 {

@@ -38,8 +38,7 @@ static void test_launch(void **state)
     (void)state;
     cudaStream_t stream = new_stream(), other = new_stream();
     float *x = new_memory(32), *y = new_memory(32);
-    const qdri_kernel kernel = {
-        .kind = QDRI_K_GELU_FORWARD, .dtype = QDR_F32, .u.binary = {.n = 8, .a = x, .y = y}};
+    const qdri_kernel kernel = {.kind = QDRI_K_GELU_FORWARD, .dtype = QDR_F32, .u.binary = {.n = 8, .a = x, .y = y}};
     const qdri_cuda_place here = {.n_sms = 8, .stream = stream};
     const qdri_cuda_place there = {.n_sms = 8, .stream = other};
     n_launched = 0;
@@ -105,16 +104,14 @@ static void run_on_cpu(const qdri_kernel *kernel)
 }
 
 /* Which bytes of the arena some access of these kinds has. */
-static void mark(const fake_kernel_accesses *found, const kernel_case *c, unsigned kinds,
-                 unsigned char *marks)
+static void mark(const fake_kernel_accesses *found, const kernel_case *c, unsigned kinds, unsigned char *marks)
 {
     memset(marks, 0, sizeof c->arena);
     for (int i = 0; i < found->n; i++) {
         const fake_access *a = &found->all[i];
         if (!(kinds >> a->kind & 1)) continue;
         for (int64_t r = 0; r < a->n_rows; r++) {
-            const size_t at = (size_t)((const unsigned char *)a->begin - c->arena) +
-                              (size_t)r * a->stride_bytes;
+            const size_t at = (size_t)((const unsigned char *)a->begin - c->arena) + (size_t)r * a->stride_bytes;
             assert_true(at + a->row_bytes <= c->used);
             memset(marks + at, 1, a->row_bytes);
         }
@@ -144,8 +141,7 @@ static void check_case(kernel_case *c)
     run_on_cpu(&c->kernel);
     for (size_t i = 0; i < c->used; i++) {
         if (!is_written[i] || c->arena[i] == first[i]) continue;
-        print_error("%s, case %d: byte %zu of %zu depends on what is not read\n", found.name,
-                    c->number, i, c->used);
+        print_error("%s, case %d: byte %zu of %zu depends on what is not read\n", found.name, c->number, i, c->used);
         fail();
     }
 }

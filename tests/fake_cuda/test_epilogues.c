@@ -2,25 +2,17 @@
 /* What products do beside multiplying, against a triple loop. */
 #include "test_products.h"
 
-static void set_epilogue(const product *p, cublasLtEpilogue_t epilogue, const void *bias,
-                         const matrix *aux)
+static void set_epilogue(const product *p, cublasLtEpilogue_t epilogue, const void *bias, const matrix *aux)
 {
-    LT(cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
-                                      sizeof epilogue));
-    if (bias)
-        LT(cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias,
-                                          sizeof bias));
+    LT(cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue));
+    if (bias) LT(cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias));
     if (!aux) return;
-    LT(cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER,
-                                      &aux->data, sizeof aux->data));
-    LT(cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &aux->ld,
-                                      sizeof aux->ld));
+    LT(cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &aux->data,
+                                      sizeof aux->data));
+    LT(cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &aux->ld, sizeof aux->ld));
 }
 
-static double gelu(double x)
-{
-    return x / (1 + exp(-2 * sqrt(2 / acos(-1.0)) * (x + 0.044715 * x * x * x)));
-}
+static double gelu(double x) { return x / (1 + exp(-2 * sqrt(2 / acos(-1.0)) * (x + 0.044715 * x * x * x))); }
 
 static double slope(double x) { return (gelu(x + 1e-5) - gelu(x - 1e-5)) / 2e-5; }
 
@@ -82,8 +74,7 @@ static void test_backward_epilogues(void **state)
     set_epilogue(&p, CUBLASLT_EPILOGUE_BGRADA, sums.data, NULL);
     QUIET(LT(run(&s, &p, NULL)));
     fetch(&s, &sums);
-    for (int64_t r = 0; r < 16; r++)
-        check_close(at(&sums, 0, 0, r, 0), sum_of(&p.a, 0, r, 9), 1e-6);
+    for (int64_t r = 0; r < 16; r++) check_close(at(&sums, 0, 0, r, 0), sum_of(&p.a, 0, r, 9), 1e-6);
     set_epilogue(&p, CUBLASLT_EPILOGUE_BGRADB, sums.data, NULL);
     QUIET(LT(run(&s, &p, NULL)));
     fetch(&s, &sums);
@@ -150,8 +141,7 @@ static void test_wrong_epilogues(void **state)
         LT_GIVES(run(&s, &p, NULL), CUBLAS_STATUS_NOT_SUPPORTED);
     }
     set_epilogue(&p, CUBLASLT_EPILOGUE_DGELU, NULL, &aux);
-    LT(cublasLtMatmulDescSetAttribute(p.desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, &type,
-                                      sizeof type));
+    LT(cublasLtMatmulDescSetAttribute(p.desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, &type, sizeof type));
     LT_GIVES(run(&s, &p, NULL), CUBLAS_STATUS_NOT_SUPPORTED);
     free_matrix(&good);
     free_product(&p);

@@ -14,11 +14,11 @@
 #define GIVES(call, error) assert_int_equal((call), (error))
 
 /* The statements make reports of this fault, and of no other. */
-#define REPORTS(fault, ...)                                                                        \
-    do {                                                                                           \
-        fake_forget();                                                                             \
-        __VA_ARGS__;                                                                               \
-        expect_only((fault), __FILE__, __LINE__);                                                  \
+#define REPORTS(fault, ...)                                                                                            \
+    do {                                                                                                               \
+        fake_forget();                                                                                                 \
+        __VA_ARGS__;                                                                                                   \
+        expect_only((fault), __FILE__, __LINE__);                                                                      \
     } while (0)
 /* They make none. */
 #define QUIET(...) REPORTS(FAKE_N_FAULTS, __VA_ARGS__)
@@ -28,8 +28,8 @@ static inline void expect_only(fake_fault fault, const char *file, int line)
     for (int i = 0; i < (int)FAKE_N_FAULTS; i++) {
         const int wanted = i == (int)fault;
         if ((fake_reports((fake_fault)i) > 0) == wanted) continue;
-        print_error("fault %d: %lld reports, the last of all: %s\n", i,
-                    (long long)fake_reports((fake_fault)i), fake_last_report());
+        print_error("fault %d: %lld reports, the last of all: %s\n", i, (long long)fake_reports((fake_fault)i),
+                    fake_last_report());
         _fail(file, line);
     }
     fake_forget();
@@ -94,8 +94,8 @@ static inline void finish_unnoticed(cudaStream_t stream)
 }
 
 /* One access of contiguous bytes. */
-static inline cudaError_t use(cudaStream_t stream, const char *name, fake_access_kind kind,
-                              const void *data, size_t bytes)
+static inline cudaError_t use(cudaStream_t stream, const char *name, fake_access_kind kind, const void *data,
+                              size_t bytes)
 {
     const fake_access access = {kind, data, bytes, 0, 1};
     return fake_use(stream, name, &access, 1);

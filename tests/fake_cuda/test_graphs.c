@@ -20,9 +20,8 @@ static void run_step(void *args)
 
 static cudaError_t enqueue_step(cudaStream_t stream, double *x, const double *y, double factor)
 {
-    const fake_access accesses[] = {{FAKE_READ, x, sizeof *x, 0, 1},
-                                    {FAKE_READ, y, sizeof *y, 0, 1},
-                                    {FAKE_WRITE, x, sizeof *x, 0, 1}};
+    const fake_access accesses[] = {
+        {FAKE_READ, x, sizeof *x, 0, 1}, {FAKE_READ, y, sizeof *y, 0, 1}, {FAKE_WRITE, x, sizeof *x, 0, 1}};
     const step s = {x, y, factor};
     const cudaError_t error = fake_use(stream, "step", accesses, 3);
     if (error == cudaSuccess) fake_enqueue(stream, run_step, &s, sizeof s);
@@ -204,8 +203,7 @@ static void test_waiting_is_forbidden(void **state)
     expect_end(s.a, cudaErrorStreamCaptureInvalidated);
     begin(s.a);
     OK(cudaEventRecord(s.fork, s.a));
-    GIVES(cudaMemcpyAsync(&value, s.x, sizeof value, cudaMemcpyDefault, s.a),
-          cudaErrorStreamCaptureUnsupported);
+    GIVES(cudaMemcpyAsync(&value, s.x, sizeof value, cudaMemcpyDefault, s.a), cudaErrorStreamCaptureUnsupported);
     expect_end(s.a, cudaErrorStreamCaptureInvalidated);
     GIVES(cudaStreamWaitEvent(s.a, s.fork, 0), cudaErrorCapturedEvent);
     OK(cudaEventRecord(s.fork, s.a)); /* outside it is an event again */

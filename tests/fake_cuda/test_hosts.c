@@ -25,10 +25,7 @@ static void next_turn(scene *s) { atomic_fetch_add(&s->turn, 1); }
 
 static void open_scene(scene *s)
 {
-    *s = (scene){.first = new_stream(),
-                 .second = new_stream(),
-                 .event = new_event(),
-                 .data = new_memory(1000)};
+    *s = (scene){.first = new_stream(), .second = new_stream(), .event = new_event(), .data = new_memory(1000)};
     pthread_mutex_init(&s->mutex, NULL);
     pthread_cond_init(&s->changed, NULL);
     pthread_barrier_init(&s->barrier, NULL, 2);
@@ -325,12 +322,8 @@ static void test_short_history(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        FAKE_TEST(test_unmet),
-        FAKE_TEST(test_freed),
-        FAKE_TEST(test_met),
-        FAKE_TEST(test_begin_and_end),
-        FAKE_TEST(test_through_streams),
-        FAKE_TEST(test_short_history),
+        FAKE_TEST(test_unmet),         FAKE_TEST(test_freed),           FAKE_TEST(test_met),
+        FAKE_TEST(test_begin_and_end), FAKE_TEST(test_through_streams), FAKE_TEST(test_short_history),
     };
     print_message("FAKE_CUDA_SEED=%llu\n", (unsigned long long)fake_seed());
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,10 +21,7 @@ static char *new_managed(size_t bytes)
     return data;
 }
 
-static scene open_scene(void)
-{
-    return (scene){new_stream(), new_managed(N_PAGES * PAGE), new_memory(N_PAGES * PAGE)};
-}
+static scene open_scene(void) { return (scene){new_stream(), new_managed(N_PAGES * PAGE), new_memory(N_PAGES * PAGE)}; }
 
 static void close_scene(const scene *s)
 {
@@ -35,10 +32,7 @@ static void close_scene(const scene *s)
 }
 
 /* Where a page begins for sure, whatever the block begins with. */
-static char *page(const scene *s, size_t i)
-{
-    return (char *)(((uintptr_t)s->managed / PAGE + 1 + i) * PAGE);
-}
+static char *page(const scene *s, size_t i) { return (char *)(((uintptr_t)s->managed / PAGE + 1 + i) * PAGE); }
 
 static void read_managed(const scene *s, const void *from, size_t bytes)
 {
@@ -64,8 +58,7 @@ static void test_content(void **state)
     for (size_t i = 0; i < N_PAGES * PAGE; i++) assert_int_equal(work[i], 1);
     OK(cudaMemsetAsync(s.managed + 100, 2, 1000, s.stream));
     OK(cudaStreamSynchronize(s.stream));
-    for (size_t i = 0; i < N_PAGES * PAGE; i++)
-        assert_int_equal(s.managed[i], i >= 100 && i < 1100 ? 2 : 1);
+    for (size_t i = 0; i < N_PAGES * PAGE; i++) assert_int_equal(s.managed[i], i >= 100 && i < 1100 ? 2 : 1);
     close_scene(&s);
 }
 
@@ -80,8 +73,7 @@ static void test_kinds_of_copies(void **state)
     OK(cudaMemcpyAsync(s.managed, pinned, 100, cudaMemcpyHostToDevice, s.stream));
     OK(cudaMemcpyAsync(pinned, s.managed, 100, cudaMemcpyDeviceToHost, s.stream));
     OK(cudaMemcpyAsync(s.device, s.managed, 100, cudaMemcpyDeviceToDevice, s.stream));
-    GIVES(cudaMemcpyAsync(s.device, s.managed, 100, cudaMemcpyHostToHost, s.stream),
-          cudaErrorInvalidValue);
+    GIVES(cudaMemcpyAsync(s.device, s.managed, 100, cudaMemcpyHostToHost, s.stream), cudaErrorInvalidValue);
     OK(cudaStreamSynchronize(s.stream));
     OK(cudaFreeHost(pinned));
     close_scene(&s);

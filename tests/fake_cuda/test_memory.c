@@ -64,8 +64,7 @@ static void test_many_blocks(void **state)
     for (int step = 0; step < 2000; step++) {
         const int i = (int)test_between(&random, 0, N_BLOCKS - 1);
         if (blocks[i]) {
-            for (size_t b = 0; b < bytes[i]; b += 97)
-                assert_int_equal(((char *)fake_translate(blocks[i]))[b], (char)i);
+            for (size_t b = 0; b < bytes[i]; b += 97) assert_int_equal(((char *)fake_translate(blocks[i]))[b], (char)i);
             OK(cudaFree(blocks[i]));
             blocks[i] = NULL;
         } else {
@@ -273,8 +272,7 @@ static int run_child(void (*fault)(void), char *said, size_t bytes)
     }
     close(ends[1]);
     size_t n = 0;
-    for (ssize_t got; n + 1 < bytes && (got = read(ends[0], said + n, bytes - 1 - n)) > 0;)
-        n += (size_t)got;
+    for (ssize_t got; n + 1 < bytes && (got = read(ends[0], said + n, bytes - 1 - n)) > 0;) n += (size_t)got;
     said[n] = '\0';
     close(ends[0]);
     waitpid(child, &status, 0);
@@ -298,10 +296,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_aborts), /* first: no threads yet */
-        FAKE_TEST(test_addresses),     FAKE_TEST(test_limit),  FAKE_TEST(test_many_blocks),
-        FAKE_TEST(test_frees),         FAKE_TEST(test_bounds), FAKE_TEST(test_registered),
-        FAKE_TEST(test_unwritten),     FAKE_TEST(test_pools),  FAKE_TEST(test_failures),
-        FAKE_TEST(test_leaks),
+        FAKE_TEST(test_addresses),     FAKE_TEST(test_limit),      FAKE_TEST(test_many_blocks), FAKE_TEST(test_frees),
+        FAKE_TEST(test_bounds),        FAKE_TEST(test_registered), FAKE_TEST(test_unwritten),   FAKE_TEST(test_pools),
+        FAKE_TEST(test_failures),      FAKE_TEST(test_leaks),
     };
     print_message("FAKE_CUDA_SEED=%llu\n", (unsigned long long)fake_seed());
     return cmocka_run_group_tests(tests, NULL, NULL);

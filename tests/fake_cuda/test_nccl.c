@@ -50,8 +50,7 @@ static void join(rank *self)
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = self->scene->blocking;
     OK(cudaSetDevice(self->number % self->scene->gpus));
-    self->joined = ncclCommInitRankConfig(&self->stem, RANKS, self->scene->id, self->number,
-                                          &config);
+    self->joined = ncclCommInitRankConfig(&self->stem, RANKS, self->scene->id, self->number, &config);
     if (self->joined == ncclInProgress) self->joined = settle(self->stem);
 }
 
@@ -60,8 +59,7 @@ static void split(rank *self)
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.maxCTAs = self->scene->max_ctas;
     for (int c = 0; c < 2; c++) {
-        const ncclResult_t result = ncclCommSplit(self->stem, 0, self->number, &self->comms[c],
-                                                  &config);
+        const ncclResult_t result = ncclCommSplit(self->stem, 0, self->number, &self->comms[c], &config);
         assert_int_equal(result, self->scene->blocking ? ncclSuccess : ncclInProgress);
         assert_int_equal(settle(self->stem), ncclSuccess);
         assert_non_null(self->comms[c]);
@@ -73,9 +71,8 @@ static void split(rank *self)
 
 static void all_reduce(const rank *self, int c)
 {
-    assert_int_equal(ncclAllReduce(self->data[c], self->data[c],
-                                   (size_t)self->scene->n_elems[self->number], ncclFloat32, ncclSum,
-                                   self->comms[c], self->streams[c]),
+    assert_int_equal(ncclAllReduce(self->data[c], self->data[c], (size_t)self->scene->n_elems[self->number],
+                                   ncclFloat32, ncclSum, self->comms[c], self->streams[c]),
                      ncclSuccess);
 }
 
@@ -271,12 +268,9 @@ static void *exchange(void *user)
     join(self);
     split(self);
     assert_int_equal(ncclGroupStart(), ncclSuccess);
-    assert_int_equal(
-        ncclSend(self->data[0], 10, ncclFloat32, other, self->comms[0], self->streams[0]),
-        ncclSuccess);
-    assert_int_equal(
-        ncclRecv(self->data[0] + 10, 10, ncclFloat32, other, self->comms[0], self->streams[0]),
-        ncclSuccess);
+    assert_int_equal(ncclSend(self->data[0], 10, ncclFloat32, other, self->comms[0], self->streams[0]), ncclSuccess);
+    assert_int_equal(ncclRecv(self->data[0] + 10, 10, ncclFloat32, other, self->comms[0], self->streams[0]),
+                     ncclSuccess);
     assert_int_equal(ncclGroupEnd(), ncclSuccess);
     OK(cudaStreamSynchronize(self->streams[0]));
     for (int i = 0; i < 10; i++) assert_int_equal((int)self->data[0][10 + i], other + i);
@@ -302,15 +296,12 @@ static void *register_all(void *user)
     split(self);
     assert_int_equal(ncclMemAlloc(&data, ELEMS * sizeof(float)), ncclSuccess);
     for (int c = 0; c < 2; c++)
-        assert_int_equal(ncclCommRegister(self->comms[c], data, ELEMS * sizeof(float), &handles[c]),
-                         ncclSuccess);
+        assert_int_equal(ncclCommRegister(self->comms[c], data, ELEMS * sizeof(float), &handles[c]), ncclSuccess);
     OK(cudaMemsetAsync(data, 0, ELEMS * sizeof(float), self->streams[0]));
-    assert_int_equal(
-        ncclAllReduce(data, data, ELEMS, ncclFloat32, ncclSum, self->comms[0], self->streams[0]),
-        ncclSuccess);
+    assert_int_equal(ncclAllReduce(data, data, ELEMS, ncclFloat32, ncclSum, self->comms[0], self->streams[0]),
+                     ncclSuccess);
     OK(cudaStreamSynchronize(self->streams[0]));
-    for (int c = 0; c < 2; c++)
-        assert_int_equal(ncclCommDeregister(self->comms[c], handles[c]), ncclSuccess);
+    for (int c = 0; c < 2; c++) assert_int_equal(ncclCommDeregister(self->comms[c], handles[c]), ncclSuccess);
     assert_int_equal(ncclMemFree(data), ncclSuccess);
     leave(self, 0);
     return NULL;
@@ -374,9 +365,7 @@ static void *mix(void *user)
     join(self);
     split(self);
     if (self->number == 0)
-        assert_int_equal(
-            ncclCommRegister(self->comms[0], self->data[0], ELEMS * sizeof(float), &handle),
-            ncclSuccess);
+        assert_int_equal(ncclCommRegister(self->comms[0], self->data[0], ELEMS * sizeof(float), &handle), ncclSuccess);
     all_reduce(self, 0);
     OK(cudaStreamSynchronize(self->streams[0]));
     pthread_barrier_wait(&self->scene->all);
@@ -396,10 +385,9 @@ static void test_mixed_memory(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        NCCL_TEST(test_sums),           NCCL_TEST(test_starvation),   NCCL_TEST(test_room),
-        NCCL_TEST(test_order),          NCCL_TEST(test_mismatch),     NCCL_TEST(test_one_gpu),
-        NCCL_TEST(test_graphs),         NCCL_TEST(test_pairs),        NCCL_TEST(test_registered),
-        NCCL_TEST(test_misused_memory), NCCL_TEST(test_mixed_memory),
+        NCCL_TEST(test_sums),       NCCL_TEST(test_starvation),     NCCL_TEST(test_room),         NCCL_TEST(test_order),
+        NCCL_TEST(test_mismatch),   NCCL_TEST(test_one_gpu),        NCCL_TEST(test_graphs),       NCCL_TEST(test_pairs),
+        NCCL_TEST(test_registered), NCCL_TEST(test_misused_memory), NCCL_TEST(test_mixed_memory),
     };
     unsetenv("NCCL_LAUNCH_ORDER_IMPLICIT");
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -43,8 +43,7 @@ static void test_peers(void **state)
     void *callers = new_memory(BYTES);
     assert_int_equal(qdri_mem_alloc(near, BYTES, &mine), QDR_OK);
     assert_int_equal(qdri_mem_alloc(far, BYTES, &pooled), QDR_OK);
-    for (int i = 0; i < 2; i++)
-        assert_int_equal(qdri_fill_zero(writer, i ? callers : pooled, BYTES), QDR_OK);
+    for (int i = 0; i < 2; i++) assert_int_equal(qdri_fill_zero(writer, i ? callers : pooled, BYTES), QDR_OK);
     assert_int_equal(qdri_stream_synchronize(writer), QDR_OK);
     for (int i = 0; i < 2; i++) assert_true(qdri_dev_open_to(far, 0)); /* again is no error */
     GIVES(cudaPeekAtLastError(), cudaSuccess);

@@ -17,8 +17,8 @@ static void test_against_loops(void **state)
     for (int i = 0; i < 4 * (int)(sizeof types / sizeof *types); i++) {
         const int64_t m = test_between(&s.random, 1, 20), n = test_between(&s.random, 1, 20);
         const int64_t k = test_between(&s.random, 1, 40);
-        product p = new_product(&s, types[i / 4].type, types[i / 4].d_type, i & 1, i >> 1 & 1, m, n,
-                                k, test_between(&s.random, 1, 3), test_between(&s.random, 0, 3));
+        product p = new_product(&s, types[i / 4].type, types[i / 4].d_type, i & 1, i >> 1 & 1, m, n, k,
+                                test_between(&s.random, 1, 3), test_between(&s.random, 0, 3));
         const int n_algos = find_algos(&s, &p, algos);
         assert_int_equal(n_algos, 4);
         for (int a = 0; a < n_algos; a++) {
@@ -76,8 +76,8 @@ static void test_alignment(void **state)
     const uint32_t align = 16;
     product p = new_product(&s, CUDA_R_16BF, CUDA_R_16BF, 0, 0, 8, 7, 8, 1, 0);
     matrix a = p.a;
-    LT(cublasLtMatmulPreferenceSetAttribute(
-        s.preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &align, sizeof align));
+    LT(cublasLtMatmulPreferenceSetAttribute(s.preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &align,
+                                            sizeof align));
     find_algos(&s, &p, algos);
     LT(run(&s, &p, &algos[0].algo));
     p.a.data = (char *)a.data + 2;
@@ -89,8 +89,7 @@ static void test_alignment(void **state)
 
 /* ---- fp8 ---- */
 
-static void set_scale(scene *s, const product *p, cublasLtMatmulDescAttributes_t name, float *data,
-                      float scale)
+static void set_scale(scene *s, const product *p, cublasLtMatmulDescAttributes_t name, float *data, float scale)
 {
     OK(cudaMemcpyAsync(data, &scale, sizeof scale, cudaMemcpyDefault, s->stream));
     LT(cublasLtMatmulDescSetAttribute(p->desc, name, &data, sizeof data));
@@ -160,8 +159,7 @@ static void test_wrong_shapes(void **state)
     free_matrix(&p.b);
     p.b = b;
     free_product(&p);
-    assert_string_equal(cublasLtGetStatusName(CUBLAS_STATUS_NOT_SUPPORTED),
-                        "CUBLAS_STATUS_NOT_SUPPORTED");
+    assert_string_equal(cublasLtGetStatusName(CUBLAS_STATUS_NOT_SUPPORTED), "CUBLAS_STATUS_NOT_SUPPORTED");
     close_scene(&s);
 }
 

@@ -29,12 +29,11 @@ static inline scene open_scene(void)
     s.random = test_seed();
     LT(cublasLtCreate(&s.lt));
     LT(cublasLtMatmulPreferenceCreate(&s.preference));
-    LT(cublasLtMatmulPreferenceSetAttribute(s.preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                            &bytes, sizeof bytes));
-    for (int i = CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES;
-         i <= CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES; i++)
-        LT(cublasLtMatmulPreferenceSetAttribute(
-            s.preference, (cublasLtMatmulPreferenceAttributes_t)i, &align, sizeof align));
+    LT(cublasLtMatmulPreferenceSetAttribute(s.preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes,
+                                            sizeof bytes));
+    for (int i = CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES; i <= CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES; i++)
+        LT(cublasLtMatmulPreferenceSetAttribute(s.preference, (cublasLtMatmulPreferenceAttributes_t)i, &align,
+                                                sizeof align));
     return s;
 }
 
@@ -108,10 +107,7 @@ static inline double get(const void *data, int64_t i, cudaDataType type)
 /* Half an ulp and a bit, relative. */
 static inline double tolerance(cudaDataType type)
 {
-    return type == CUDA_R_64F   ? 1e-14
-           : type == CUDA_R_32F ? 1e-6
-           : type == CUDA_R_16F ? 5e-4
-                                : 4e-3;
+    return type == CUDA_R_64F ? 1e-14 : type == CUDA_R_32F ? 1e-6 : type == CUDA_R_16F ? 5e-4 : 4e-3;
 }
 
 /* ---- matrices: columns ld apart, batches stride apart, on the GPU and here ---- */
@@ -123,23 +119,19 @@ typedef struct matrix {
     cublasLtMatrixLayout_t layout;
 } matrix;
 
-static inline size_t matrix_bytes(const matrix *m)
-{
-    return (size_t)(m->stride * m->n_batch * bytes_of(m->type));
-}
+static inline size_t matrix_bytes(const matrix *m) { return (size_t)(m->stride * m->n_batch * bytes_of(m->type)); }
 
 static inline void set_batch(const matrix *m)
 {
     const int32_t n = (int32_t)m->n_batch;
-    LT(cublasLtMatrixLayoutSetAttribute(m->layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &n,
-                                        sizeof n));
-    LT(cublasLtMatrixLayoutSetAttribute(m->layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
-                                        &m->stride, sizeof m->stride));
+    LT(cublasLtMatrixLayoutSetAttribute(m->layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &n, sizeof n));
+    LT(cublasLtMatrixLayoutSetAttribute(m->layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &m->stride,
+                                        sizeof m->stride));
 }
 
 /* is_filled: with numbers; else unwritten on the GPU, and the host's copy is 77. */
-static inline matrix new_matrix(scene *s, cudaDataType type, int64_t rows, int64_t cols,
-                                int64_t n_batch, int64_t pad, int is_filled)
+static inline matrix new_matrix(scene *s, cudaDataType type, int64_t rows, int64_t cols, int64_t n_batch, int64_t pad,
+                                int is_filled)
 {
     matrix m = {.type = type, .rows = rows, .cols = cols, .n_batch = n_batch, .ld = rows + pad};
     m.stride = m.ld * cols + pad;
@@ -147,8 +139,7 @@ static inline matrix new_matrix(scene *s, cudaDataType type, int64_t rows, int64
     m.data = new_memory(matrix_bytes(&m));
     for (int64_t i = 0; i < m.stride * n_batch; i++)
         put(m.host, i, type, is_filled ? (double)test_between(&s->random, -7, 7) / 4 : 77);
-    if (is_filled)
-        OK(cudaMemcpyAsync(m.data, m.host, matrix_bytes(&m), cudaMemcpyDefault, s->stream));
+    if (is_filled) OK(cudaMemcpyAsync(m.data, m.host, matrix_bytes(&m), cudaMemcpyDefault, s->stream));
     LT(cublasLtMatrixLayoutCreate(&m.layout, type, (uint64_t)rows, (uint64_t)cols, m.ld));
     set_batch(&m);
     return m;
@@ -181,8 +172,8 @@ typedef struct product {
     matrix a, b, c, d;
 } product;
 
-static inline product new_product(scene *s, cudaDataType type, cudaDataType d_type, int ta, int tb,
-                                  int64_t m, int64_t n, int64_t k, int64_t n_batch, int64_t pad)
+static inline product new_product(scene *s, cudaDataType type, cudaDataType d_type, int ta, int tb, int64_t m,
+                                  int64_t n, int64_t k, int64_t n_batch, int64_t pad)
 {
     const int is_f64 = type == CUDA_R_64F;
     const int32_t ops[] = {ta ? CUBLAS_OP_T : CUBLAS_OP_N, tb ? CUBLAS_OP_T : CUBLAS_OP_N};
@@ -208,13 +199,11 @@ static inline void free_product(product *p)
 }
 
 /* Those that work. */
-static inline int find_algos(const scene *s, const product *p,
-                             cublasLtMatmulHeuristicResult_t *found)
+static inline int find_algos(const scene *s, const product *p, cublasLtMatmulHeuristicResult_t *found)
 {
     int n = 0, n_work = 0;
-    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
-        s->lt, p->desc, p->a.layout, p->b.layout, p->c.layout, p->d.layout, s->preference, 8, found,
-        &n);
+    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(s->lt, p->desc, p->a.layout, p->b.layout, p->c.layout,
+                                                                 p->d.layout, s->preference, 8, found, &n);
     if (status != CUBLAS_STATUS_SUCCESS) return -(int)status;
     for (int i = 0; i < n; i++)
         if (found[i].state == CUBLAS_STATUS_SUCCESS) found[n_work++] = found[i];
@@ -223,8 +212,8 @@ static inline int find_algos(const scene *s, const product *p,
 
 static inline void allow_reductions(const scene *s, uint32_t mask)
 {
-    LT(cublasLtMatmulPreferenceSetAttribute(
-        s->preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &mask, sizeof mask));
+    LT(cublasLtMatmulPreferenceSetAttribute(s->preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &mask,
+                                            sizeof mask));
 }
 
 static inline cublasStatus_t run(const scene *s, const product *p, const cublasLtMatmulAlgo_t *algo)
@@ -233,16 +222,14 @@ static inline cublasStatus_t run(const scene *s, const product *p, const cublasL
     const int is_f64 = p->a.type == CUDA_R_64F;
     const void *alpha = is_f64 ? (const void *)&p->alpha : &factors[0];
     const void *beta = is_f64 ? (const void *)&p->beta : &factors[1];
-    return cublasLtMatmul(s->lt, p->desc, alpha, p->a.data, p->a.layout, p->b.data, p->b.layout,
-                          beta, p->c.data, p->c.layout, p->d.data, p->d.layout, algo, s->workspace,
-                          WORKSPACE_BYTES, s->stream);
+    return cublasLtMatmul(s->lt, p->desc, alpha, p->a.data, p->a.layout, p->b.data, p->b.layout, beta, p->c.data,
+                          p->c.layout, p->d.data, p->d.layout, algo, s->workspace, WORKSPACE_BYTES, s->stream);
 }
 
 static inline double expected(const product *p, int64_t batch, int64_t r, int64_t c)
 {
     double sum = 0;
-    for (int64_t i = 0; i < p->k; i++)
-        sum += at(&p->a, p->ta, batch, r, i) * at(&p->b, p->tb, batch, i, c);
+    for (int64_t i = 0; i < p->k; i++) sum += at(&p->a, p->ta, batch, r, i) * at(&p->b, p->tb, batch, i, c);
     return p->alpha * sum + (p->beta != 0 ? p->beta * at(&p->c, 0, batch, r, c) : 0);
 }
 

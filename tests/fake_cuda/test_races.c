@@ -157,11 +157,9 @@ static void test_panels(void **state)
 static int overlap_by_bytes(const fake_access *a, const fake_access *b)
 {
     char touched[4096] = {0};
-    const uintptr_t low = (uintptr_t)a->begin < (uintptr_t)b->begin ? (uintptr_t)a->begin
-                                                                    : (uintptr_t)b->begin;
+    const uintptr_t low = (uintptr_t)a->begin < (uintptr_t)b->begin ? (uintptr_t)a->begin : (uintptr_t)b->begin;
     for (int64_t r = 0; r < a->n_rows; r++)
-        memset(touched + ((uintptr_t)a->begin - low) + (size_t)r * a->stride_bytes, 1,
-               a->row_bytes);
+        memset(touched + ((uintptr_t)a->begin - low) + (size_t)r * a->stride_bytes, 1, a->row_bytes);
     for (int64_t r = 0; r < b->n_rows; r++) {
         const char *row = touched + ((uintptr_t)b->begin - low) + (size_t)r * b->stride_bytes;
         if (memchr(row, 1, b->row_bytes)) return 1;

@@ -83,8 +83,7 @@ static void test_event_orders(void **state)
         enqueue_line(to, &book, 2 * i + 2);
     }
     OK(cudaStreamSynchronize(to));
-    for (int i = 0; i < N_WORKS; i++)
-        assert_true(place_of(&book, 2 * i + 1) < place_of(&book, 2 * i + 2));
+    for (int i = 0; i < N_WORKS; i++) assert_true(place_of(&book, 2 * i + 1) < place_of(&book, 2 * i + 2));
     OK(cudaEventDestroy(event));
     OK(cudaStreamDestroy(from));
     OK(cudaStreamDestroy(to));
@@ -194,8 +193,7 @@ static void test_rows(void **state)
     OK(cudaMemcpy2DAsync(data + 1, 8, from, 4, 2, 3, cudaMemcpyHostToDevice, stream));
     OK(cudaMemcpy2DAsync(to, 4, data, 8, 4, 3, cudaMemcpyDeviceToHost, stream));
     assert_memory_equal(to, "-ab--ef--ij-", 12);
-    GIVES(cudaMemcpy2DAsync(data, 2, from, 4, 4, 3, cudaMemcpyHostToDevice, stream),
-          cudaErrorInvalidPitchValue);
+    GIVES(cudaMemcpy2DAsync(data, 2, from, 4, 4, 3, cudaMemcpyHostToDevice, stream), cudaErrorInvalidPitchValue);
     OK(cudaFree(data));
     OK(cudaStreamDestroy(stream));
 }
@@ -265,8 +263,7 @@ static void test_values(void **state)
     OK(cudaStreamSynchronize(stream));
     assert_int_equal(atomic_load(&flags[1]), 6);
     assert_int_equal(wait(stream, 64, 5, 0), CUDA_ERROR_INVALID_VALUE);
-    GIVES(cudaGetDriverEntryPointByVersion("cuNothing", &none, 12000, 0, NULL),
-          cudaErrorSymbolNotFound);
+    GIVES(cudaGetDriverEntryPointByVersion("cuNothing", &none, 12000, 0, NULL), cudaErrorSymbolNotFound);
     OK(cudaFreeHost((void *)flags));
     OK(cudaStreamDestroy(stream));
     OK(cudaStreamDestroy(other));

@@ -18,10 +18,7 @@ static fake_access tidy(const fake_access *access)
     return a;
 }
 
-static size_t span(const fake_access *a)
-{
-    return (size_t)(a->n_rows - 1) * a->stride_bytes + a->row_bytes;
-}
+static size_t span(const fake_access *a) { return (size_t)(a->n_rows - 1) * a->stride_bytes + a->row_bytes; }
 
 static cudaError_t fail_place(const fake_stream *stream, const char *name, const fake_access *a)
 {
@@ -45,27 +42,23 @@ static cudaError_t check_block(const fake_stream *stream, const char *name, cons
 {
     const size_t at = (uintptr_t)a->begin - block->begin;
     if (block->is_freed) {
-        fake_report(FAKE_USE_AFTER_FREE,
-                    "\"%s\" on stream %d uses %zu bytes at %p, which were freed", name,
+        fake_report(FAKE_USE_AFTER_FREE, "\"%s\" on stream %d uses %zu bytes at %p, which were freed", name,
                     stream->number, span(a), a->begin);
         return cudaErrorIllegalAddress;
     }
     if (at + span(a) > block->bytes) {
-        fake_report(
-            FAKE_OUT_OF_BOUNDS,
-            "\"%s\" on stream %d uses %zu bytes at %p, %zu behind the begin of a block of %zu",
-            name, stream->number, span(a), a->begin, at, block->bytes);
+        fake_report(FAKE_OUT_OF_BOUNDS,
+                    "\"%s\" on stream %d uses %zu bytes at %p, %zu behind the begin of a block of %zu", name,
+                    stream->number, span(a), a->begin, at, block->bytes);
         return cudaErrorIllegalAddress;
     }
     if (may_reach(stream, block, by_engine)) return cudaSuccess;
-    fake_report(FAKE_WRONG_DEVICE,
-                "\"%s\" on stream %d of GPU %d uses %p on GPU %d, which it may not reach", name,
+    fake_report(FAKE_WRONG_DEVICE, "\"%s\" on stream %d of GPU %d uses %p on GPU %d, which it may not reach", name,
                 stream->number, stream->device, a->begin, block->device);
     return cudaErrorIllegalAddress;
 }
 
-static cudaError_t check_place(const fake_stream *stream, const fake_use_list *uses,
-                               const fake_access *a)
+static cudaError_t check_place(const fake_stream *stream, const fake_use_list *uses, const fake_access *a)
 {
     if (a->n_rows == 0) return cudaSuccess;
     const fake_block *block = fake_find_block(a->begin);
@@ -96,16 +89,14 @@ static unsigned char *shadow_of(const void *begin)
 static void shadow_write(const fake_access *a)
 {
     unsigned char *shadow = shadow_of(a->begin);
-    for (int64_t r = 0; shadow && r < a->n_rows; r++)
-        memset(shadow + (size_t)r * a->stride_bytes, 1, a->row_bytes);
+    for (int64_t r = 0; shadow && r < a->n_rows; r++) memset(shadow + (size_t)r * a->stride_bytes, 1, a->row_bytes);
 }
 
 /* What the host has written is seen when it is read. */
 static void look_at_host(const fake_access *a)
 {
     const fake_block *block = a->n_rows ? fake_find_block(a->begin) : NULL;
-    if (block && block->kind == FAKE_MANAGED && block->shadow)
-        fake_managed_look(block, a->begin, span(a));
+    if (block && block->kind == FAKE_MANAGED && block->shadow) fake_managed_look(block, a->begin, span(a));
 }
 
 static void shadow_copy(const fake_access *from, const fake_access *to)
@@ -185,14 +176,13 @@ cudaError_t fake_submit_use(fake_stream *stream, const fake_use_list *uses)
 /* From one place to another, in the same rows. */
 static int is_copy(const fake_access *a, int n)
 {
-    return n >= 2 && a[0].kind == FAKE_READ_COPY && a[1].kind == FAKE_WRITE &&
-           a[0].n_rows == a[1].n_rows && a[0].row_bytes == a[1].row_bytes;
+    return n >= 2 && a[0].kind == FAKE_READ_COPY && a[1].kind == FAKE_WRITE && a[0].n_rows == a[1].n_rows &&
+           a[0].row_bytes == a[1].row_bytes;
 }
 
 cudaError_t fake_use(cudaStream_t handle, const char *name, const fake_access *accesses, int n)
 {
-    const fake_use_list uses = {
-        .name = name, .accesses = accesses, .n = n, .is_copy = is_copy(accesses, n)};
+    const fake_use_list uses = {.name = name, .accesses = accesses, .n = n, .is_copy = is_copy(accesses, n)};
     fake_lock();
     fake_stream *stream = fake_find_stream(handle, name);
     cudaError_t error = stream ? fake_capture_check(stream) : cudaErrorInvalidResourceHandle;

@@ -89,8 +89,7 @@ static CUresult enqueue(CUstream handle, const value *v, int waits)
 {
     CUresult result = CUDA_ERROR_INVALID_VALUE;
     fake_lock();
-    fake_stream *stream = fake_find_stream(handle,
-                                           waits ? "cuStreamWaitValue32" : "cuStreamWriteValue32");
+    fake_stream *stream = fake_find_stream(handle, waits ? "cuStreamWaitValue32" : "cuStreamWriteValue32");
     const fake_block *block = fake_find_block((const void *)(uintptr_t)v->at);
     if (stream && block && !block->is_freed && v->at % sizeof(uint32_t) == 0 &&
         fake_capture_check(stream) == cudaSuccess) {
@@ -118,8 +117,7 @@ static CUresult write_value(CUstream stream, CUdeviceptr at, cuuint32_t number, 
 }
 
 cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function, unsigned version,
-                                             unsigned long long flags,
-                                             enum cudaDriverEntryPointQueryResult *status)
+                                             unsigned long long flags, enum cudaDriverEntryPointQueryResult *status)
 {
     CUresult (*found)(CUstream, CUdeviceptr, cuuint32_t, unsigned) = NULL;
     const cudaError_t error = fake_ready();

@@ -30,10 +30,7 @@ void fake_watch_pause(int by) { n_pauses += by; }
 
 void **fake_watch_own(void) { return &own; }
 
-void fake_watch_threads(const fake_watcher *hears)
-{
-    atomic_store(&the_watcher, hears ? hears : &nobody);
-}
+void fake_watch_threads(const fake_watcher *hears) { atomic_store(&the_watcher, hears ? hears : &nobody); }
 
 /* ---- the functions behind these ---- */
 
@@ -92,10 +89,7 @@ static int has(pthread_mutex_t *mutex, int error)
 
 int pthread_mutex_lock(pthread_mutex_t *mutex) { return has(mutex, real()->mutex_lock(mutex)); }
 
-int pthread_mutex_trylock(pthread_mutex_t *mutex)
-{
-    return has(mutex, real()->mutex_trylock(mutex));
-}
+int pthread_mutex_trylock(pthread_mutex_t *mutex) { return has(mutex, real()->mutex_trylock(mutex)); }
 
 int pthread_mutex_unlock(pthread_mutex_t *mutex)
 {
@@ -122,15 +116,13 @@ int pthread_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex)
     return waited(mutex, real()->cond_wait(cond, mutex));
 }
 
-int pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex,
-                           const struct timespec *until)
+int pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex, const struct timespec *until)
 {
     watcher()->release(mutex);
     return waited(mutex, real()->cond_timedwait(cond, mutex, until));
 }
 
-int pthread_cond_clockwait(pthread_cond_t *cond, pthread_mutex_t *mutex, clockid_t clock,
-                           const struct timespec *until)
+int pthread_cond_clockwait(pthread_cond_t *cond, pthread_mutex_t *mutex, clockid_t clock, const struct timespec *until)
 {
     watcher()->release(mutex);
     return waited(mutex, real()->cond_clockwait(cond, mutex, clock, until));
@@ -178,8 +170,7 @@ static void *begin(void *args)
     return result;
 }
 
-int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
-                   void *user)
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *user)
 {
     beginning *it = malloc(sizeof *it);
     if (!it) return EAGAIN;

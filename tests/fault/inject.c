@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The wrapped functions. They count before they fail, so that a run without failure tells how many
- * places there are. */
+/* The wrapped functions. They count before they fail, so that a run without failure tells how many places there are. */
 #include "fault/inject.h"
 
 #include <errno.h>
@@ -55,25 +54,20 @@ void *__real_realloc(void *old, size_t bytes);
 int __real_posix_memalign(void **memory, size_t alignment, size_t bytes);
 void *__real_aligned_alloc(size_t alignment, size_t bytes);
 char *__real_strdup(const char *text);
-int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*fn)(void *),
-                          void *user);
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*fn)(void *), void *user);
 void *__wrap_malloc(size_t bytes);
 void *__wrap_calloc(size_t n, size_t bytes);
 void *__wrap_realloc(void *old, size_t bytes);
 int __wrap_posix_memalign(void **memory, size_t alignment, size_t bytes);
 void *__wrap_aligned_alloc(size_t alignment, size_t bytes);
 char *__wrap_strdup(const char *text);
-int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*fn)(void *),
-                          void *user);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*fn)(void *), void *user);
 
 void *__wrap_malloc(size_t bytes) { return no_memory() ? NULL : __real_malloc(bytes); }
 
 void *__wrap_calloc(size_t n, size_t bytes) { return no_memory() ? NULL : __real_calloc(n, bytes); }
 
-void *__wrap_realloc(void *old, size_t bytes)
-{
-    return no_memory() ? NULL : __real_realloc(old, bytes);
-}
+void *__wrap_realloc(void *old, size_t bytes) { return no_memory() ? NULL : __real_realloc(old, bytes); }
 
 int __wrap_posix_memalign(void **memory, size_t alignment, size_t bytes)
 {
@@ -87,8 +81,7 @@ void *__wrap_aligned_alloc(size_t alignment, size_t bytes)
 
 char *__wrap_strdup(const char *text) { return no_memory() ? NULL : __real_strdup(text); }
 
-int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*fn)(void *),
-                          void *user)
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*fn)(void *), void *user)
 {
     return must_fail(INJECT_THREAD) ? EAGAIN : __real_pthread_create(thread, attributes, fn, user);
 }

@@ -18,8 +18,7 @@ typedef enum inject_extent {
     INJECT_ONWARDS = 1 /* it and all later ones fail */
 } inject_extent;
 
-/* Counts from 0 again. The n-th call (0 is the first) of the kinds (a sum) fails; n < 0: none, only
- * count. */
+/* Counts from 0 again. The n-th call (0 is the first) of the kinds (a sum) fails; n < 0: none, only count. */
 void inject_begin(int kinds, long n, inject_extent extent);
 /* Stops failing and counting; the number of calls of these kinds since inject_begin(). */
 long inject_end(void);

@@ -32,16 +32,14 @@ static double cpu_secs(void)
 static qdr_status all_reduce(qdr_context *ctx, float *data, int64_t n)
 {
     const qdri_coll coll = {.kind = QDR_ALL_REDUCE, .recv = data, .count = n};
-    const qdr_status status = qdri_comm_launch(qdri_context_world(ctx), &coll,
-                                               qdr_context_stream(ctx));
+    const qdr_status status = qdri_comm_launch(qdri_context_world(ctx), &coll, qdr_context_stream(ctx));
     return status != QDR_OK ? status : qdr_stream_synchronize(qdr_context_stream(ctx));
 }
 
 static int expect(qdr_status got, qdr_status wanted, const char *words)
 {
     if (got == wanted && strstr(qdr_last_error(), words)) return AS_EXPECTED;
-    fprintf(stderr, "got %s, not %s: \"%s\"\n", qdr_status_name(got), qdr_status_name(wanted),
-            qdr_last_error());
+    fprintf(stderr, "got %s, not %s: \"%s\"\n", qdr_status_name(got), qdr_status_name(wanted), qdr_last_error());
     return WRONG;
 }
 
@@ -64,8 +62,7 @@ static int case_leaves_stream(qdr_context *ctx)
 static int case_poison(qdr_context *ctx)
 {
     float data[100] = {0};
-    if (qdr_context_rank(ctx) != 1)
-        return expect(all_reduce(ctx, data, 100), QDR_ERR_PEER, "all-reduce");
+    if (qdr_context_rank(ctx) != 1) return expect(all_reduce(ctx, data, 100), QDR_ERR_PEER, "all-reduce");
     sleep_ms(20);
     qdri_dev_poison(qdri_context_dev(ctx), QDR_ERR_DEVICE, "the device broke");
     return expect(qdr_barrier(ctx), QDR_ERR_DEVICE, "the device broke");
@@ -82,16 +79,14 @@ static qdr_status break_device(void *args)
 static int case_work_fails(qdr_context *ctx)
 {
     float data[100] = {0};
-    if (qdr_context_rank(ctx) != 0)
-        return expect(all_reduce(ctx, data, 100), QDR_ERR_PEER, "all-reduce");
+    if (qdr_context_rank(ctx) != 0) return expect(all_reduce(ctx, data, 100), QDR_ERR_PEER, "all-reduce");
     qdr_status status = qdri_work(qdr_context_stream(ctx), break_device, NULL, 0);
     if (status == QDR_OK) status = qdr_barrier(ctx);
     if (expect(status, QDR_ERR_PEER, "another rank") == WRONG) return WRONG;
     return expect(qdr_barrier(ctx), QDR_ERR_DEVICE, "work failed");
 }
 
-/* One rank breaks at a random moment while all exchange large messages, and memory is freed at
- * once. */
+/* One rank breaks at a random moment while all exchange large messages, and memory is freed at once. */
 static int case_storm(qdr_context *ctx)
 {
     enum { N = 60000 };
@@ -124,11 +119,8 @@ static int case_differ_all_to_all(qdr_context *ctx)
     float data[64] = {0}, other[64];
     const int64_t wrong[8] = {2, 2, 2, 2, 2, 2, 2, 2};
     const int rank = qdr_context_rank(ctx);
-    const qdri_coll coll = {.kind = QDR_ALL_TO_ALL,
-                            .send = data,
-                            .recv = other,
-                            .count = 3,
-                            .recv_counts = rank == 0 ? wrong : NULL};
+    const qdri_coll coll = {
+        .kind = QDR_ALL_TO_ALL, .send = data, .recv = other, .count = 3, .recv_counts = rank == 0 ? wrong : NULL};
     qdr_status status = qdri_comm_launch(qdri_context_world(ctx), &coll, qdr_context_stream(ctx));
     if (status == QDR_OK) status = qdr_stream_synchronize(qdr_context_stream(ctx));
     return expect(status, QDR_ERR_SHAPE, "rank 0 expects 2");
@@ -170,22 +162,19 @@ static qdr_status model_step(const model *m, int is_target, int32_t id)
     for (int i = 0; i < 2; i++) {
         void *ids = NULL;
         QDR_TRY(qdr_stack_edge_value(m->stack, i ? m->targets : m->tokens, &ids));
-        memcpy(ids, (const int32_t[ROWS_EACH]){VOCAB - 1, is_target == i ? id : 0, -1},
-               ROWS_EACH * sizeof(int32_t));
+        memcpy(ids, (const int32_t[ROWS_EACH]){VOCAB - 1, is_target == i ? id : 0, -1}, ROWS_EACH * sizeof(int32_t));
     }
     QDR_TRY(qdr_stack_forward(m->stack));
     QDR_TRY(qdr_stack_backward(m->stack, 0, 1));
     return qdr_stack_loss(m->stack, &loss, &n_valid);
 }
 
-/* The ranks that have the wrong id name it, or fail with another that did; the others fail with
- * them. */
+/* The ranks that have the wrong id name it, or fail with another that did; the others fail with them. */
 static int wrong_id(qdr_context *ctx, int y, int is_target)
 {
     const int has_it = y > 1 || qdr_context_rank(ctx) == qdr_context_size(ctx) - 1;
-    const char *words = is_target
-                            ? "the target in row 1 on this rank is 10, but the vocabulary has 10"
-                            : "the token in row 1 on this rank is 10, but the vocabulary has 10";
+    const char *words = is_target ? "the target in row 1 on this rank is 10, but the vocabulary has 10"
+                                  : "the token in row 1 on this rank is 10, but the vocabulary has 10";
     model m = {0};
     qdr_status status = model_make(ctx, y, &m);
     if (status == QDR_OK) status = model_step(&m, is_target, VOCAB - 1);

@@ -36,13 +36,11 @@ static qdr_status call(const stuck *s, qdri_coll coll)
     qdr_stream *stream = qdr_context_stream(s->ctx);
     coll.send = coll.kind == QDR_BROADCAST ? NULL : from;
     coll.recv = to;
-    const qdr_status status = qdri_comm_launch(qdri_grid_comm(s->grid, QDR_CHANNEL_Z_GATHER), &coll,
-                                               stream);
+    const qdr_status status = qdri_comm_launch(qdri_grid_comm(s->grid, QDR_CHANNEL_Z_GATHER), &coll, stream);
     return status != QDR_OK ? status : qdr_stream_synchronize(stream);
 }
 
-/* The words follow each other in the sentence. A rank may hear of the failure before it finds it.
- */
+/* The words follow each other in the sentence. A rank may hear of the failure before it finds it. */
 static int expect(qdr_status got, qdr_status wanted, const char *const words[], int n_words)
 {
     const char *at = qdr_last_error();
@@ -52,27 +50,23 @@ static int expect(qdr_status got, qdr_status wanted, const char *const words[], 
         right = at != NULL;
     }
     if (right) return AS_EXPECTED;
-    fprintf(stderr, "got %s, not %s: \"%s\"\n", qdr_status_name(got), qdr_status_name(wanted),
-            qdr_last_error());
+    fprintf(stderr, "got %s, not %s: \"%s\"\n", qdr_status_name(got), qdr_status_name(wanted), qdr_last_error());
     return WRONG;
 }
-#define EXPECT(got, wanted, ...)                                                                   \
-    expect(got, wanted, (const char *const[]){__VA_ARGS__},                                        \
+#define EXPECT(got, wanted, ...)                                                                                       \
+    expect(got, wanted, (const char *const[]){__VA_ARGS__},                                                            \
            (int)(sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *)))
 
-static const qdri_coll usual = {
-    .kind = QDR_ALL_REDUCE, .dtype = QDR_F32, .op = QDR_SUM, .count = N, .label = "fc1"};
+static const qdri_coll usual = {.kind = QDR_ALL_REDUCE, .dtype = QDR_F32, .op = QDR_SUM, .count = N, .label = "fc1"};
 
 /* All call the same twice, then rank 1 calls `other`, where the rest call `first`. */
-static int differ(const stuck *s, qdri_coll first, qdri_coll other, const char *first_words,
-                  const char *other_words)
+static int differ(const stuck *s, qdri_coll first, qdri_coll other, const char *first_words, const char *other_words)
 {
     for (int i = 0; i < 2; i++) {
         if (call(s, usual) != QDR_OK) return WRONG;
     }
     return EXPECT(call(s, s->rank == 1 ? other : first), QDR_ERR_ARGUMENT, "z gather",
-                  "rank 0 at x=0 y=0 z=0 d=0 calls", first_words, "rank 1 at x=0 y=0 z=1 d=0 calls",
-                  other_words);
+                  "rank 0 at x=0 y=0 z=0 d=0 calls", first_words, "rank 1 at x=0 y=0 z=1 d=0 calls", other_words);
 }
 
 static int case_kind(const stuck *s)
@@ -184,9 +178,8 @@ static qdr_status stack_run(const stuck *s, const char *name)
 static int case_stack(const stuck *s)
 {
     if (stack_run(s, "fc1") != QDR_OK) return WRONG;
-    return EXPECT(stack_run(s, s->rank == 1 ? "fc2" : "fc1"), QDR_ERR_ARGUMENT, "z gather",
-                  "calls all-gather of", "for fc1, rank 1 at x=0 y=0 z=1 d=0 calls all-gather of",
-                  "for fc2; all must");
+    return EXPECT(stack_run(s, s->rank == 1 ? "fc2" : "fc1"), QDR_ERR_ARGUMENT, "z gather", "calls all-gather of",
+                  "for fc1, rank 1 at x=0 y=0 z=1 d=0 calls all-gather of", "for fc2; all must");
 }
 
 /* ---- one rank does not come ---- */
@@ -195,8 +188,7 @@ static int case_stack(const stuck *s)
 static int came_late(const stuck *s, qdr_status status)
 {
     if (status == QDR_OK) status = qdr_barrier(s->ctx);
-    return EXPECT(status, QDR_ERR_PEER, "another rank left or failed", "has waited 2 s in",
-                  "for rank 1");
+    return EXPECT(status, QDR_ERR_PEER, "another rank left or failed", "has waited 2 s in", "for rank 1");
 }
 
 static int case_late(const stuck *s)
@@ -228,8 +220,7 @@ static int case_late_pair(const stuck *s)
 static int case_late_barrier(const stuck *s)
 {
     if (s->rank == 1) sleep_ms(LATE_MS);
-    return EXPECT(qdr_barrier(s->ctx), QDR_ERR_TIMEOUT, "world", "has waited 2 s in an agreement",
-                  "for rank 1; ");
+    return EXPECT(qdr_barrier(s->ctx), QDR_ERR_TIMEOUT, "world", "has waited 2 s in an agreement", "for rank 1; ");
 }
 
 /* Nobody is late: the limit is one of each wait. */

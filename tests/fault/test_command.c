@@ -30,12 +30,10 @@ static const char *path(const char *name)
 static void save(const char *name, int64_t n_rows, int64_t n_cols)
 {
     static const float numbers[64] = {1, 2, 3, 4, 5, 6, 7, 8};
-    const npy_array array = {
-        .dtype = QDR_F32, .n_dims = 2, .shape = {n_rows, n_cols}, .data = numbers};
+    const npy_array array = {.dtype = QDR_F32, .n_dims = 2, .shape = {n_rows, n_cols}, .data = numbers};
     npy_output output;
     failure why = {0};
-    if (npy_stage(&output, folder, name, &array, &why) || npy_publish(&output, &why))
-        fail_msg("%s", why.sentence);
+    if (npy_stage(&output, folder, name, &array, &why) || npy_publish(&output, &why)) fail_msg("%s", why.sentence);
 }
 
 static int make_inputs(void **state)
@@ -75,9 +73,8 @@ static int remove_inputs(void **state)
 
 static int run_linear(void)
 {
-    const char *words[] = {"linear", "--x",          path("x.npy"), "--w",     path("w.npy"),
-                           "--dy",   path("dy.npy"), "--grid",      "1x1x2x1", "--local",
-                           "2",      "--out",        path("out")};
+    const char *words[] = {"linear", "--x",     path("x.npy"), "--w", path("w.npy"), "--dy",     path("dy.npy"),
+                           "--grid", "1x1x2x1", "--local",     "2",   "--out",       path("out")};
     char *arguments[sizeof words / sizeof *words + 1] = {0};
     char texts[sizeof words / sizeof *words][128];
     const int n_words = (int)(sizeof words / sizeof *words);
@@ -152,8 +149,7 @@ static void threads_run_out(void **state)
 int main(int argc, char **argv)
 {
     each = argc > 1 && strcmp(argv[1], "each") == 0;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(memory_runs_out),
-                                       cmocka_unit_test(no_more_memory),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(memory_runs_out), cmocka_unit_test(no_more_memory),
                                        cmocka_unit_test(threads_run_out)};
     return cmocka_run_group_tests(tests, make_inputs, remove_inputs);
 }

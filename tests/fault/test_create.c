@@ -21,8 +21,7 @@ static qdr_status create_and_use(qdr_local_world *world, int rank, int n_ranks)
     double x[3] = {1, 2, (double)rank};
     qdr_status status = qdr_context_create_local(world, rank, NULL, &ctx);
     if (status == QDR_OK)
-        status = qdr_grid_create(
-            ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = n_ranks, .y = 1, .z = 1, .d = 1}, &grid);
+        status = qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = n_ranks, .y = 1, .z = 1, .d = 1}, &grid);
     if (status == QDR_OK) status = qdr_all_reduce(grid, QDR_X, QDR_SUM, x, 3, QDR_F64, NULL);
     if (status == QDR_OK) status = qdr_stream_synchronize(qdr_context_stream(ctx));
     if (status == QDR_OK) assert_true(x[0] == n_ranks);
@@ -42,8 +41,7 @@ static int run_rank(qdr_local_world *world, int rank, void *user)
     outcome *mine = &all->outcomes[rank];
     mine->ran = 1;
     mine->status = create_and_use(world, rank, all->n_ranks);
-    if (mine->status != QDR_OK)
-        snprintf(mine->sentence, sizeof mine->sentence, "%s", qdr_last_error());
+    if (mine->status != QDR_OK) snprintf(mine->sentence, sizeof mine->sentence, "%s", qdr_last_error());
     return 0;
 }
 

@@ -52,8 +52,7 @@ static qdr_status create_use_destroy(void)
     qdri_event_destroy(&event);
     for (int i = 0; i < 2; i++) qdri_stream_destroy(&streams[i]);
     qdri_mem_usage(dev, &bytes, NULL);
-    assert_int_equal(bytes, (data ? 1000 : 0) +
-                                (status == QDR_OK ? qdri_dev_fixed_bytes(dev, QDR_BF16) : 0));
+    assert_int_equal(bytes, (data ? 1000 : 0) + (status == QDR_OK ? qdri_dev_fixed_bytes(dev, QDR_BF16) : 0));
     qdri_mem_free(dev, &data);
     qdri_dev_destroy(&dev);
     return status;

@@ -28,8 +28,7 @@ static void later_calls_may_fail_too(void **state)
     (void)state;
     void *memory[3] = {0};
     inject_begin(INJECT_MEMORY, 1, INJECT_ONWARDS);
-    for (int i = 0; i < 3; i++)
-        assert_int_equal(qdri_calloc(8, 1, "a test", &memory[i]), i ? QDR_ERR_MEMORY : QDR_OK);
+    for (int i = 0; i < 3; i++) assert_int_equal(qdri_calloc(8, 1, "a test", &memory[i]), i ? QDR_ERR_MEMORY : QDR_OK);
     assert_int_equal(inject_end(), 3);
     free(memory[0]);
 }

@@ -16,14 +16,8 @@ static void load_scene(scene *s)
     CHECK_OK(qdr_network_load("gpt2", &s->network));
 }
 
-static const qdr_plan plan = {.version = QDR_OPTS_INIT,
-                              .x = 2,
-                              .y = 2,
-                              .z = 2,
-                              .d = 2,
-                              .batch = 64,
-                              .micro_batch = 4,
-                              .dtype = QDR_BF16};
+static const qdr_plan plan = {
+    .version = QDR_OPTS_INIT, .x = 2, .y = 2, .z = 2, .d = 2, .batch = 64, .micro_batch = 4, .dtype = QDR_BF16};
 
 /* One call of each function that allocates; `kept` lives through it. */
 static qdr_status predict(qdr_model *kept)

@@ -37,8 +37,7 @@ typedef struct job {
 static qdr_status describe(qdr_stack *stack)
 {
     const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{N_COLS, 1}}, .col_axis = QDR_X};
-    const qdr_linear_desc desc = {QDR_OPTS_INIT, .name = "layer", .in = {{N_COLS, 1}},
-                                  .out = {{N_COLS, 1}}, .bias = 1};
+    const qdr_linear_desc desc = {QDR_OPTS_INIT, .name = "layer", .in = {{N_COLS, 1}}, .out = {{N_COLS, 1}}, .bias = 1};
     qdr_edge edge = 0;
     qdr_linear *layer = NULL;
     const qdr_status status = qdr_stack_add_input(stack, "x", &input, 1, &edge);
@@ -74,36 +73,32 @@ static void tools_free(tools *made)
     qdr_context_destroy(&made->ctx);
 }
 
-#define TRY(call)                                                                                  \
-    do {                                                                                           \
-        const qdr_status try_status_ = (call);                                                     \
-        if (try_status_ != QDR_OK) return try_status_;                                             \
+#define TRY(call)                                                                                                      \
+    do {                                                                                                               \
+        const qdr_status try_status_ = (call);                                                                         \
+        if (try_status_ != QDR_OK) return try_status_;                                                                 \
     } while (0)
 
 static void *buffer(const tools *t, int index) { return (char *)t->memory + index * 4096; }
 
 static qdr_status use_redistribute(const tools *t)
 {
-    const qdr_matrix rows = {QDR_OPTS_INIT, .n_rows = N_ROWS, .cols = {{N_COLS, 1}},
-                             .spread = QDR_SPREAD_RANKS};
-    const qdr_matrix columns = {QDR_OPTS_INIT, .n_rows = N_ROWS, .cols = {{N_COLS, 1}},
-                                .split_cols = 1};
+    const qdr_matrix rows = {QDR_OPTS_INIT, .n_rows = N_ROWS, .cols = {{N_COLS, 1}}, .spread = QDR_SPREAD_RANKS};
+    const qdr_matrix columns = {QDR_OPTS_INIT, .n_rows = N_ROWS, .cols = {{N_COLS, 1}}, .split_cols = 1};
     TRY(qdr_redistribute(t->grid, &rows, buffer(t, 0), &columns, buffer(t, 1), QDR_F32, NULL));
     return qdr_redistribute(t->grid, &columns, buffer(t, 1), &rows, buffer(t, 0), QDR_F32, NULL);
 }
 
 static qdr_status use_operations(const tools *t)
 {
-    const qdr_layer_norm norm = {QDR_OPTS_INIT, N_ROWS, N_COLS / N_RANKS, N_COLS,
-                                 QDR_X,         0,      QDR_F32};
+    const qdr_layer_norm norm = {QDR_OPTS_INIT, N_ROWS, N_COLS / N_RANKS, N_COLS, QDR_X, 0, QDR_F32};
     const qdr_cross_entropy ce = {QDR_OPTS_INIT, N_ROWS, 2, 0, QDR_X, QDR_F32, 4};
-    TRY(qdr_layer_norm_forward(t->grid, &norm, buffer(t, 0), buffer(t, 1), buffer(t, 2),
-                               buffer(t, 3), buffer(t, 4), buffer(t, 5), NULL));
-    TRY(qdr_layer_norm_backward(t->grid, &norm, buffer(t, 0), buffer(t, 1), buffer(t, 2),
-                                buffer(t, 4), buffer(t, 6), 0, buffer(t, 7), buffer(t, 8), 0,
-                                buffer(t, 5), NULL));
-    TRY(qdr_cross_entropy_forward(t->grid, &ce, buffer(t, 0), buffer(t, 9), buffer(t, 10),
-                                  buffer(t, 11), buffer(t, 12), NULL));
+    TRY(qdr_layer_norm_forward(t->grid, &norm, buffer(t, 0), buffer(t, 1), buffer(t, 2), buffer(t, 3), buffer(t, 4),
+                               buffer(t, 5), NULL));
+    TRY(qdr_layer_norm_backward(t->grid, &norm, buffer(t, 0), buffer(t, 1), buffer(t, 2), buffer(t, 4), buffer(t, 6), 0,
+                                buffer(t, 7), buffer(t, 8), 0, buffer(t, 5), NULL));
+    TRY(qdr_cross_entropy_forward(t->grid, &ce, buffer(t, 0), buffer(t, 9), buffer(t, 10), buffer(t, 11), buffer(t, 12),
+                                  NULL));
     return qdr_stream_synchronize(qdr_context_stream(t->ctx));
 }
 
@@ -151,8 +146,7 @@ static int run_rank(qdr_local_world *world, int rank, void *user)
     pthread_barrier_wait(&all->ready);
     outcome *mine = &all->outcomes[rank];
     mine->status = use_all(&t, &mine->at);
-    if (mine->status != QDR_OK)
-        snprintf(mine->sentence, sizeof mine->sentence, "%s", qdr_last_error());
+    if (mine->status != QDR_OK) snprintf(mine->sentence, sizeof mine->sentence, "%s", qdr_last_error());
     tools_free(&t);
     return 0;
 }
@@ -163,9 +157,8 @@ static int check_outcomes(const outcome *outcomes, int failed, long n)
     for (int rank = 0; rank < N_RANKS; rank++) {
         const outcome *mine = &outcomes[rank];
         if (mine->at != outcomes[0].at || strcmp(mine->sentence, outcomes[0].sentence) != 0)
-            print_error("allocation %ld, rank %d, step %d: \"%s\"; rank 0, step %d: \"%s\"\n", n,
-                        rank, (int)mine->at, mine->sentence, (int)outcomes[0].at,
-                        outcomes[0].sentence);
+            print_error("allocation %ld, rank %d, step %d: \"%s\"; rank 0, step %d: \"%s\"\n", n, rank, (int)mine->at,
+                        mine->sentence, (int)outcomes[0].at, outcomes[0].sentence);
         assert_int_equal(mine->at, outcomes[0].at);
         assert_int_equal(mine->status, outcomes[0].status);
         assert_string_equal(mine->sentence, outcomes[0].sentence);

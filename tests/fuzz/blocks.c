@@ -38,8 +38,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
     qdr_block blocks[QDR_MAX_BLOCKS] = {{0, 0}};
     uint16_t n_parts = 0;
     memcpy(blocks, bytes, n_bytes < sizeof blocks ? n_bytes : sizeof blocks);
-    if (n_bytes >= sizeof blocks + sizeof n_parts)
-        memcpy(&n_parts, bytes + sizeof blocks, sizeof n_parts);
+    if (n_bytes >= sizeof blocks + sizeof n_parts) memcpy(&n_parts, bytes + sizeof blocks, sizeof n_parts);
     n_parts = (uint16_t)(n_parts % 64 + 1);
     qdri_set_last_error("");
     if (qdri_blocks_check(blocks, "fuzz") != QDR_OK) {

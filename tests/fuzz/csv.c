@@ -16,8 +16,7 @@ static void require(int holds)
 static void check_sentence(const char *sentence)
 {
     require(strncmp(sentence, "fuzz", 4) == 0);
-    for (const char *letter = sentence; *letter; letter++)
-        require(*letter >= ' ' && *letter <= '~');
+    for (const char *letter = sentence; *letter; letter++) require(*letter >= ' ' && *letter <= '~');
 }
 
 static void write_table(FILE *file, const csv_table *table)

@@ -18,8 +18,7 @@ static void require(int holds)
 static void check_sentence(const char *sentence)
 {
     require(*sentence != '\0');
-    for (const char *letter = sentence; *letter; letter++)
-        require(*letter >= ' ' && *letter <= '~');
+    for (const char *letter = sentence; *letter; letter++) require(*letter >= ' ' && *letter <= '~');
 }
 
 static void write_and_read(const qdr_machine *machine)

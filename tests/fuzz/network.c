@@ -17,8 +17,7 @@ static void require(int holds)
 static void check_sentence(const char *sentence)
 {
     require(strstr(sentence, "fuzz") != NULL);
-    for (const char *letter = sentence; *letter; letter++)
-        require(*letter >= ' ' && *letter <= '~');
+    for (const char *letter = sentence; *letter; letter++) require(*letter >= ' ' && *letter <= '~');
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as a NumPy file: the reader takes them or refuses them in one sentence, and never reads
- * beyond them. */
+/* Any bytes as a NumPy file: the reader takes them or refuses them in one sentence, and never reads beyond them. */
 #include "npy.h"
 
 #include <stdlib.h>

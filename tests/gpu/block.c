@@ -16,17 +16,15 @@ typedef struct attention {
 } attention;
 
 typedef struct samples {
-    double layer[N_SAMPLES], forward[N_SAMPLES], backward[N_SAMPLES], attention[N_SAMPLES],
-        rest[N_SAMPLES];
+    double layer[N_SAMPLES], forward[N_SAMPLES], backward[N_SAMPLES], attention[N_SAMPLES], rest[N_SAMPLES];
 } samples;
 
 static attention make_attention(const block *b)
 {
     const block_shape *shape = &b->shape;
     const gpu_place *place = b->place;
-    attention a = {.desc = {QDR_OPTS_INIT, .n_rows = shape->n_sequences * shape->context,
-                            .context = shape->context, .n_heads = shape->n_heads,
-                            .n_kv_heads = shape->n_heads,
+    attention a = {.desc = {QDR_OPTS_INIT, .n_rows = shape->n_sequences * shape->context, .context = shape->context,
+                            .n_heads = shape->n_heads, .n_kv_heads = shape->n_heads,
                             .head_size = shape->hidden / shape->n_heads, .dtype = shape->dtype}};
     size_t saved_bytes, work_bytes;
     OK(qdr_attention_sizes(&a.desc, &saved_bytes, &work_bytes));
@@ -50,8 +48,7 @@ static void run_attention(const block *b, const attention *a)
 {
     qdr_context *ctx = b->place->ctx;
     OK(qdr_attention_forward(ctx, &a->desc, a->qkv, a->y, a->saved, a->work, NULL));
-    OK(qdr_attention_backward(ctx, &a->desc, a->qkv, a->y, a->saved, a->dy, a->dqkv, a->work,
-                              NULL));
+    OK(qdr_attention_backward(ctx, &a->desc, a->qkv, a->y, a->saved, a->dy, a->dqkv, a->work, NULL));
 }
 
 /* The layer and its attention, back to back. */
@@ -103,17 +100,15 @@ static void report(const block *b, const samples *s)
 {
     const block_shape *shape = &b->shape;
     char text[96];
-    snprintf(text, sizeof text, "hidden %lld, %lld heads, %lldx%lld tokens, bf16",
-             (long long)shape->hidden, (long long)shape->n_heads, (long long)shape->n_sequences,
-             (long long)shape->context);
+    snprintf(text, sizeof text, "hidden %lld, %lld heads, %lldx%lld tokens, bf16", (long long)shape->hidden,
+             (long long)shape->n_heads, (long long)shape->n_sequences, (long long)shape->context);
     gpu_report *all = gpu_report_begin(report_name(), text);
     gpu_report_samples(all, "layer, ms", s->layer, N_SAMPLES);
     gpu_report_samples(all, "forward, ms", s->forward, N_SAMPLES);
     gpu_report_samples(all, "backward, ms", s->backward, N_SAMPLES);
     gpu_report_samples(all, "attention, ms", s->attention, N_SAMPLES);
     gpu_report_samples(all, "all but attention, ms", s->rest, N_SAMPLES);
-    gpu_report_word(all, "attention",
-                    is_set("QDR_ATTENTION", "cudnn") ? "cuDNN" : "the library's kernel");
+    gpu_report_word(all, "attention", is_set("QDR_ATTENTION", "cudnn") ? "cuDNN" : "the library's kernel");
     gpu_report_end(all);
 }
 
@@ -121,9 +116,7 @@ int main(int argc, char **argv)
 {
     block_shape shape = {4096, 32, 2048, 4, QDR_BF16};
     samples s;
-    if (argc == 5)
-        shape = (block_shape){atoll(argv[1]), atoll(argv[2]), atoll(argv[3]), atoll(argv[4]),
-                              QDR_BF16};
+    if (argc == 5) shape = (block_shape){atoll(argv[1]), atoll(argv[2]), atoll(argv[3]), atoll(argv[4]), QDR_BF16};
     qdr_set_log(hear, NULL);
     gpu_place place = gpu_open();
     block b = block_make(&place, &shape);

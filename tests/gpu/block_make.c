@@ -5,10 +5,8 @@
 static void describe(block *b)
 {
     const block_shape *shape = &b->shape;
-    const gpt_config config = {.n_layers = 1,
-                               .hidden = shape->hidden,
-                               .n_heads = shape->n_heads,
-                               .context = shape->context};
+    const gpt_config config = {
+        .n_layers = 1, .hidden = shape->hidden, .n_heads = shape->n_heads, .context = shape->context};
     const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = shape->n_sequences * shape->context,
                                  .row_unit = shape->context, .dtype = shape->dtype};
     const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{shape->hidden, 1}}, .col_axis = QDR_X};

@@ -53,10 +53,7 @@ void gpu_close(gpu_place *place)
     qdr_context_destroy(&place->ctx);
 }
 
-void gpu_wait(const gpu_place *place)
-{
-    OK(qdr_stream_synchronize(qdr_context_stream(place->ctx)));
-}
+void gpu_wait(const gpu_place *place) { OK(qdr_stream_synchronize(qdr_context_stream(place->ctx))); }
 
 /* ---- numbers ---- */
 
@@ -124,8 +121,7 @@ void *gpu_random(const gpu_place *place, int64_t n, qdr_dtype dtype, double devi
     return data;
 }
 
-double gpu_distance(const gpu_place *place, const void *a, const void *b, int64_t n,
-                    qdr_dtype dtype)
+double gpu_distance(const gpu_place *place, const void *a, const void *b, int64_t n, qdr_dtype dtype)
 {
     const size_t bytes = (size_t)n * qdr_dtype_bytes(dtype);
     void *left = host_memory(n, dtype), *right = host_memory(n, dtype);
@@ -165,10 +161,7 @@ void gpu_mark(gpu_marks *marks)
     CUDA_OK(cudaEventRecord(marks->events[marks->n++], marks->stream));
 }
 
-void gpu_marks_wait(const gpu_marks *marks)
-{
-    CUDA_OK(cudaEventSynchronize(marks->events[marks->n - 1]));
-}
+void gpu_marks_wait(const gpu_marks *marks) { CUDA_OK(cudaEventSynchronize(marks->events[marks->n - 1])); }
 
 double gpu_between(const gpu_marks *marks, int i)
 {

@@ -32,8 +32,7 @@ void *gpu_memory(const gpu_place *place, int64_t n, qdr_dtype dtype);
 void gpu_fill(const gpu_place *place, void *data, int64_t n, qdr_dtype dtype, double deviation);
 void *gpu_random(const gpu_place *place, int64_t n, qdr_dtype dtype, double deviation);
 /* |a - b| / |b| of the first n elements, euclidean; NaN counts as different. Waits. */
-double gpu_distance(const gpu_place *place, const void *a, const void *b, int64_t n,
-                    qdr_dtype dtype);
+double gpu_distance(const gpu_place *place, const void *a, const void *b, int64_t n, qdr_dtype dtype);
 void gpu_wait(const gpu_place *place);
 
 /* Marks in the stream, to be timed. */

@@ -107,9 +107,8 @@ static void measure(const block *b, qdr_graph *graph, int n)
         if (i % 2 == 0) replayed[at] = time_steps(b, graph, n);
         ratio[at] = plain[at] / replayed[at];
     }
-    snprintf(text, sizeof text, "hidden %lld, %lld heads, %lldx%lld tokens, bf16, step",
-             (long long)shape->hidden, (long long)shape->n_heads, (long long)shape->n_sequences,
-             (long long)shape->context);
+    snprintf(text, sizeof text, "hidden %lld, %lld heads, %lldx%lld tokens, bf16, step", (long long)shape->hidden,
+             (long long)shape->n_heads, (long long)shape->n_sequences, (long long)shape->context);
     gpu_report *all = gpu_report_begin("graph", text);
     gpu_report_samples(all, "enqueued, us", plain, N_SAMPLES);
     gpu_report_samples(all, "replayed, us", replayed, N_SAMPLES);

@@ -71,8 +71,7 @@ static rival make_rival(const layer *l)
     r.dx = (lt_product){.m = l->m, .n = l->k, .k = l->n, .a = l->dy, .b = l->w.data};
     r.dx.trans_b = turned;
     r.dw = (lt_product){.m = l->n, .n = l->k, .k = l->m, .a = l->dy, .b = l->x, .trans_a = 1};
-    if (turned)
-        r.dw = (lt_product){.m = l->k, .n = l->n, .k = l->m, .a = l->x, .b = l->dy, .trans_a = 1};
+    if (turned) r.dw = (lt_product){.m = l->k, .n = l->n, .k = l->m, .a = l->x, .b = l->dy, .trans_a = 1};
     r.y.c_type = r.dx.c_type = CUDA_R_16BF;
     r.dw.c_type = CUDA_R_32F;
     r.y.c = gpu_memory(l->place, l->m * l->n, QDR_BF16);
@@ -95,15 +94,9 @@ static void free_rival(const layer *l, rival *r)
     lt_close(&r->lt);
 }
 
-static void library_forward(const layer *l)
-{
-    OK(qdr_linear_forward(l->linear, l->x, l->y, 0, NULL));
-}
+static void library_forward(const layer *l) { OK(qdr_linear_forward(l->linear, l->x, l->y, 0, NULL)); }
 
-static void library_backward(const layer *l)
-{
-    OK(qdr_linear_backward(l->linear, l->dy, l->x, l->dx, 0, NULL));
-}
+static void library_backward(const layer *l) { OK(qdr_linear_backward(l->linear, l->dy, l->x, l->dx, 0, NULL)); }
 
 static times read_times(const gpu_marks *marks)
 {
@@ -184,8 +177,8 @@ static double pick(const times *t, int which)
     return which == 0 ? t->forward : which == 1 ? t->backward : t->forward + t->backward;
 }
 
-static void report_part(gpu_report *report, const char *name, int which, double flops,
-                        const times *library, const times *best)
+static void report_part(gpu_report *report, const char *name, int which, double flops, const times *library,
+                        const times *best)
 {
     double mine[N_SAMPLES], theirs[N_SAMPLES], ratio[N_SAMPLES];
     char text[64];
@@ -211,15 +204,14 @@ static void report(const layer *l, const rival *r, const times *library, const t
     const lt_product *const products[] = {&r->y, &r->dx, &r->dw};
     static const char *const names[] = {"Y", "dX", "dW"};
     char text[96];
-    snprintf(text, sizeof text, "%lldx%lld, k=%lld, bf16", (long long)l->m, (long long)l->n,
-             (long long)l->k);
+    snprintf(text, sizeof text, "%lldx%lld, k=%lld, bf16", (long long)l->m, (long long)l->n, (long long)l->k);
     gpu_report *all = gpu_report_begin(is_tuned() ? "linear, tuned" : "linear", text);
     report_part(all, "forward", 0, flops, library, best);
     report_part(all, "backward", 1, 2 * flops, library, best);
     report_part(all, "both", 2, 3 * flops, library, best);
     for (int i = 0; i < 3; i++) {
-        snprintf(text, sizeof text, "%d timed, first %.4f ms, best %.4f ms",
-                 products[i]->n_algorithms, products[i]->first_ms, products[i]->best_ms);
+        snprintf(text, sizeof text, "%d timed, first %.4f ms, best %.4f ms", products[i]->n_algorithms,
+                 products[i]->first_ms, products[i]->best_ms);
         gpu_report_word(all, names[i], text);
     }
     gpu_report_word(all, "W", l->is_turned ? "[in, out]" : "[out, in]");
@@ -241,8 +233,7 @@ static void run(int64_t m, int64_t n, int64_t k)
 
 int main(int argc, char **argv)
 {
-    for (int i = 1; i + 2 < argc; i += 3)
-        run(atoll(argv[i]), atoll(argv[i + 1]), atoll(argv[i + 2]));
+    for (int i = 1; i + 2 < argc; i += 3) run(atoll(argv[i]), atoll(argv[i + 1]), atoll(argv[i + 2]));
     if (argc > 1) return (argc - 1) % 3 ? 2 : 0;
     run(8192, 8192, 8192);
     run(16384, 4096, 4096);

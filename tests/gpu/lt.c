@@ -28,16 +28,11 @@ static void describe(lt_product *p)
     const int64_t b_cols = p->trans_b ? p->k : p->n, a_cols = p->trans_a ? p->m : p->k;
     const int64_t b_rows = p->trans_b ? p->n : p->k, a_rows = p->trans_a ? p->k : p->m;
     LT_OK(cublasLtMatmulDescCreate(&p->description, CUBLAS_COMPUTE_32F, CUDA_R_32F));
-    LT_OK(cublasLtMatmulDescSetAttribute(p->description, CUBLASLT_MATMUL_DESC_TRANSA, &op_b,
-                                         sizeof op_b));
-    LT_OK(cublasLtMatmulDescSetAttribute(p->description, CUBLASLT_MATMUL_DESC_TRANSB, &op_a,
-                                         sizeof op_a));
-    LT_OK(cublasLtMatrixLayoutCreate(&p->layouts[0], CUDA_R_16BF, (uint64_t)b_cols,
-                                     (uint64_t)b_rows, b_cols));
-    LT_OK(cublasLtMatrixLayoutCreate(&p->layouts[1], CUDA_R_16BF, (uint64_t)a_cols,
-                                     (uint64_t)a_rows, a_cols));
-    LT_OK(cublasLtMatrixLayoutCreate(&p->layouts[2], p->c_type, (uint64_t)p->n, (uint64_t)p->m,
-                                     p->n));
+    LT_OK(cublasLtMatmulDescSetAttribute(p->description, CUBLASLT_MATMUL_DESC_TRANSA, &op_b, sizeof op_b));
+    LT_OK(cublasLtMatmulDescSetAttribute(p->description, CUBLASLT_MATMUL_DESC_TRANSB, &op_a, sizeof op_a));
+    LT_OK(cublasLtMatrixLayoutCreate(&p->layouts[0], CUDA_R_16BF, (uint64_t)b_cols, (uint64_t)b_rows, b_cols));
+    LT_OK(cublasLtMatrixLayoutCreate(&p->layouts[1], CUDA_R_16BF, (uint64_t)a_cols, (uint64_t)a_rows, a_cols));
+    LT_OK(cublasLtMatrixLayoutCreate(&p->layouts[2], p->c_type, (uint64_t)p->n, (uint64_t)p->m, p->n));
 }
 
 static int list_algorithms(const lt_place *place, const lt_product *p,
@@ -47,23 +42,20 @@ static int list_algorithms(const lt_place *place, const lt_product *p,
     int n_found = 0;
     LT_OK(cublasLtMatmulPreferenceCreate(&preference));
     LT_OK(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                               &place->workspace_bytes,
-                                               sizeof place->workspace_bytes));
-    LT_OK(cublasLtMatmulAlgoGetHeuristic(place->handle, p->description, p->layouts[0],
-                                         p->layouts[1], p->layouts[2], p->layouts[2], preference,
-                                         LT_MOST_ALGORITHMS, found, &n_found));
+                                               &place->workspace_bytes, sizeof place->workspace_bytes));
+    LT_OK(cublasLtMatmulAlgoGetHeuristic(place->handle, p->description, p->layouts[0], p->layouts[1], p->layouts[2],
+                                         p->layouts[2], preference, LT_MOST_ALGORITHMS, found, &n_found));
     LT_OK(cublasLtMatmulPreferenceDestroy(preference));
     if (n_found == 0) gpu_leave("cuBLASLt knows no algorithm for a product");
     return n_found;
 }
 
-static cublasStatus_t multiply(const lt_place *place, const lt_product *p,
-                               const cublasLtMatmulAlgo_t *algorithm)
+static cublasStatus_t multiply(const lt_place *place, const lt_product *p, const cublasLtMatmulAlgo_t *algorithm)
 {
     const float one = 1, zero = 0;
-    return cublasLtMatmul(place->handle, p->description, &one, p->b, p->layouts[0], p->a,
-                          p->layouts[1], &zero, p->c, p->layouts[2], p->c, p->layouts[2], algorithm,
-                          place->workspace, place->workspace_bytes, place->stream);
+    return cublasLtMatmul(place->handle, p->description, &one, p->b, p->layouts[0], p->a, p->layouts[1], &zero, p->c,
+                          p->layouts[2], p->c, p->layouts[2], algorithm, place->workspace, place->workspace_bytes,
+                          place->stream);
 }
 
 /* The median of a few runs; negative: the algorithm does not run here. */
@@ -103,10 +95,7 @@ void lt_prepare(const lt_place *place, lt_product *p)
     if (p->best_ms < 0) gpu_leave("none of cuBLASLt's %d algorithms runs a product", n_found);
 }
 
-void lt_run(const lt_place *place, const lt_product *p)
-{
-    LT_OK(multiply(place, p, &p->algorithm));
-}
+void lt_run(const lt_place *place, const lt_product *p) { LT_OK(multiply(place, p, &p->algorithm)); }
 
 void lt_free(lt_product *p)
 {

@@ -108,8 +108,7 @@ static void fill(const family *f, float first)
     static float numbers[N_ELEMS];
     for (int i = 0; i < N_ELEMS; i++) numbers[i] = first + (float)i;
     for (int i = 0; i < N_PARTS; i++) {
-        CUDA_OK(
-            cudaMemcpyAsync(f->from[i], numbers, sizeof numbers, cudaMemcpyDefault, f->streams[i]));
+        CUDA_OK(cudaMemcpyAsync(f->from[i], numbers, sizeof numbers, cudaMemcpyDefault, f->streams[i]));
         CUDA_OK(cudaMemsetAsync(f->to[i], 0xff, sizeof numbers, f->streams[i]));
     }
     for (int i = 0; i < N_PARTS; i++) CUDA_OK(cudaStreamSynchronize(f->streams[i]));
@@ -119,11 +118,9 @@ static void expect(const family *f, float first, const char *what)
 {
     static float numbers[N_ELEMS];
     for (int i = 0; i < N_PARTS; i++) {
-        CUDA_OK(
-            cudaMemcpyAsync(numbers, f->to[i], sizeof numbers, cudaMemcpyDefault, f->streams[i]));
+        CUDA_OK(cudaMemcpyAsync(numbers, f->to[i], sizeof numbers, cudaMemcpyDefault, f->streams[i]));
         CUDA_OK(cudaStreamSynchronize(f->streams[i]));
-        for (int j = 0; j < N_ELEMS; j++)
-            check(numbers[j] == first + (float)j, what, "a number is wrong");
+        for (int j = 0; j < N_ELEMS; j++) check(numbers[j] == first + (float)j, what, "a number is wrong");
     }
 }
 
@@ -133,8 +130,7 @@ static void enqueue(const family *f)
     CUDA_OK(cudaEventRecord(f->fork, f->streams[0]));
     for (int i = 0; i < N_PARTS; i++) {
         if (i > 0) CUDA_OK(cudaStreamWaitEvent(f->streams[i], f->fork, cudaEventWaitDefault));
-        NCCL_OK(ncclAllReduce(f->from[i], f->to[i], N_ELEMS, ncclFloat32, ncclSum, f->parts[i],
-                              f->streams[i]));
+        NCCL_OK(ncclAllReduce(f->from[i], f->to[i], N_ELEMS, ncclFloat32, ncclSum, f->parts[i], f->streams[i]));
         if (i == 0) continue;
         CUDA_OK(cudaEventRecord(f->join, f->streams[i]));
         CUDA_OK(cudaStreamWaitEvent(f->streams[0], f->join, cudaEventWaitDefault));
@@ -214,8 +210,7 @@ static void test_abort(void)
     check(atomic_load(&f.is_over), "ncclCommAbort", "it hangs, though no graph is left");
     pthread_join(thread, NULL);
     free_rest(&f);
-    printf("communicators are aborted, %s their graph\n",
-           is_early ? "without waiting for" : "after");
+    printf("communicators are aborted, %s their graph\n", is_early ? "without waiting for" : "after");
 }
 
 int main(void)

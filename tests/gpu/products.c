@@ -19,8 +19,7 @@
 
 enum { N_ROUNDS = 600, N_SIZES = 16 };
 
-static const int64_t sizes[N_SIZES] = {0,  1,  2,  3,  7,   8,   15,  16,
-                                       17, 31, 33, 64, 100, 128, 129, 260};
+static const int64_t sizes[N_SIZES] = {0, 1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 64, 100, 128, 129, 260};
 static const struct {
     qdr_dtype in, out;
 } type_pairs[] = {{QDR_F32, QDR_F32},  {QDR_F64, QDR_F64}, {QDR_BF16, QDR_BF16},
@@ -71,8 +70,7 @@ static void *host_memory(size_t bytes)
 static void *random_array(qdr_dtype dtype, int64_t n)
 {
     void *data = host_memory((size_t)n * qdr_dtype_bytes(dtype));
-    for (int64_t i = 0; i < n; i++)
-        put(dtype, data, i, 2 * (double)(random_bits() >> 11) * 0x1p-53 - 1);
+    for (int64_t i = 0; i < n; i++) put(dtype, data, i, 2 * (double)(random_bits() >> 11) * 0x1p-53 - 1);
     return data;
 }
 
@@ -122,8 +120,7 @@ static void free_problem(problem *p)
     free(p->gelu_of);
 }
 
-static void *send(const side *s, const void *data, int64_t n, qdr_dtype dtype, int64_t shift,
-                  void **memory)
+static void *send(const side *s, const void *data, int64_t n, qdr_dtype dtype, int64_t shift, void **memory)
 {
     const size_t each = qdr_dtype_bytes(dtype);
     OK(qdri_mem_alloc(s->dev, (size_t)(n + shift) * each, memory));
@@ -161,8 +158,7 @@ static int run(const problem *p, outcome *out)
     const int does = !is_fused || qdri_dev_fuses(s->dev, &g);
     const qdr_status status = does ? qdri_gemm_run(s->stream, &g) : QDR_OK;
     if (status != QDR_ERR_UNSUPPORTED) gpu_check(status, "a product");
-    if (status == QDR_ERR_UNSUPPORTED && n_unsupported++ < 20)
-        fprintf(stderr, "%s\n", qdr_last_error());
+    if (status == QDR_ERR_UNSUPPORTED && n_unsupported++ < 20) fprintf(stderr, "%s\n", qdr_last_error());
     *out = (outcome){fetch(s, g.c, bytes), fetch(s, g.gelu, bytes)};
     OK(qdri_stream_synchronize(s->stream));
     for (int i = 0; i < 6; i++) qdri_mem_free(s->dev, &memory[i]);
@@ -186,10 +182,7 @@ static double size_of(const problem *p, int64_t i, int64_t j, double *want)
     return fabs(g->alpha) * size + fabs(old) + fabs(bias);
 }
 
-static double gelu(double x)
-{
-    return x / (1 + exp(-1.5957691216057308 * (x + 0.044715 * x * x * x)));
-}
+static double gelu(double x) { return x / (1 + exp(-1.5957691216057308 * (x + 0.044715 * x * x * x))); }
 static double slope(double x)
 {
     const double s = 1 / (1 + exp(-1.5957691216057308 * (x + 0.044715 * x * x * x)));
@@ -207,19 +200,16 @@ static void complain(const problem *p, int64_t i, int64_t j, double got, double 
 {
     const qdri_gemm *g = &p->g;
     if (n_bad++ < 20)
-        fprintf(
-            stderr,
-            "%s%s: %s to %s, m=%lld n=%lld k=%lld, %c%c, alpha %g, beta %g, shift %lld: element "
-            "(%lld, %lld) is %.9g, not %.9g; bound %.3g\n",
-            qdri_dev_name(p->where->dev), fused_name(p), qdr_dtype_name(g->dtype),
-            qdr_dtype_name(g->c_dtype), (long long)g->m, (long long)g->n, (long long)g->k,
-            g->trans_a ? 'T' : 'N', g->trans_b ? 'T' : 'N', g->alpha, g->beta, (long long)p->shift,
-            (long long)i, (long long)j, got, want, bound);
+        fprintf(stderr,
+                "%s%s: %s to %s, m=%lld n=%lld k=%lld, %c%c, alpha %g, beta %g, shift %lld: element "
+                "(%lld, %lld) is %.9g, not %.9g; bound %.3g\n",
+                qdri_dev_name(p->where->dev), fused_name(p), qdr_dtype_name(g->dtype), qdr_dtype_name(g->c_dtype),
+                (long long)g->m, (long long)g->n, (long long)g->k, g->trans_a ? 'T' : 'N', g->trans_b ? 'T' : 'N',
+                g->alpha, g->beta, (long long)p->shift, (long long)i, (long long)j, got, want, bound);
 }
 
 /* `want`, computed with an error of `bound`, and stored. */
-static void compare_element(const problem *p, const void *data, int64_t i, int64_t j, double want,
-                            double bound)
+static void compare_element(const problem *p, const void *data, int64_t i, int64_t j, double want, double bound)
 {
     const qdri_gemm *g = &p->g;
     const double u = g->dtype == QDR_F64 ? 0x1p-52 : 0x1p-23;
@@ -245,8 +235,7 @@ static void compare(const problem *p, const outcome *r)
             else
                 compare_element(p, r->c, i, j, want, bound);
             if (p->has_gelu)
-                compare_element(p, r->gelu, i, j, gelu(want),
-                                1.2 * bound + (tanh_error / 2 + 40 * u) * fabs(want));
+                compare_element(p, r->gelu, i, j, gelu(want), 1.2 * bound + (tanh_error / 2 + 40 * u) * fabs(want));
         }
 }
 
@@ -257,12 +246,10 @@ static void check_gaps(const problem *p, const void *result)
     for (int64_t i = 0; i < g->m; i++)
         for (int64_t j = i * g->ldc + g->n; j < (i + 1) * g->ldc; j++)
             if (at(g->c_dtype, result, j) != at(g->c_dtype, p->c, j))
-                complain(p, i, j - i * g->ldc, at(g->c_dtype, result, j), at(g->c_dtype, p->c, j),
-                         0);
+                complain(p, i, j - i * g->ldc, at(g->c_dtype, result, j), at(g->c_dtype, p->c, j), 0);
 }
 
-/* What is done at once: bits of `with` are a bias, GELU and the gradient through it. @return 1: it
- * was */
+/* What is done at once: bits of `with` are a bias, GELU and the gradient through it. @return 1: it was */
 static int check_on(const side *s, problem *p, int with)
 {
     outcome r;

@@ -49,8 +49,7 @@ double gpu_median(const double *samples, int n)
 void gpu_report_samples(gpu_report *report, const char *name, const double *samples, int n)
 {
     json_t *list = json_array();
-    for (int i = 0; i < n; i++)
-        json_array_append_new(list, isfinite(samples[i]) ? json_real(samples[i]) : json_null());
+    for (int i = 0; i < n; i++) json_array_append_new(list, isfinite(samples[i]) ? json_real(samples[i]) : json_null());
     json_object_set_new(report->values, name, list);
 }
 
@@ -76,8 +75,7 @@ void gpu_report_limit(gpu_report *report, const char *name, double most)
 
 void gpu_report_end(gpu_report *report)
 {
-    if (json_dumpf(report->all, stdout,
-                   JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(7)) != 0)
+    if (json_dumpf(report->all, stdout, JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(7)) != 0)
         gpu_leave("a report cannot be written");
     putchar('\n');
     fflush(stdout);

@@ -59,25 +59,22 @@ static const scene large[] = {
 /* One protocol, no trees, nothing that slows anything down. */
 static qdr_machine machine_of(const scene *s)
 {
-    qdr_machine m = {
-        .version = QDR_OPTS_INIT,
-        .name = "referee",
-        .ranks_per_node = s->ranks_per_node,
-        .memory_bytes = 1e12,
-        .memory_bytes_per_sec = 2e12,
-        .memory_efficiency = 1,
-        .n_units = 1,
-        .wave_power = 1,
-        .bf16 = {.peak_flops = 3e14, .most = 0.7, .factor = {1, 1, 1}, .odd_factor = 1},
-        .attention_efficiency = 0.5,
-        .n_links = 2,
-        .collectives = {.start_secs = 5e-6, .n_protocols = 1, .protocols = {{1, 1}}},
-        .software = {.launch_secs = 4e-6}};
-    m.links[0] = (qdr_machine_link){
-        .n_ranks = s->ranks_per_node, .rank_bytes_per_sec = 200e9, .step_secs = 1e-6};
-    m.links[1] = (qdr_machine_link){.n_adapters = s->n_adapters,
-                                    .adapter_bytes_per_sec = s->adapter_GBps * 1e9,
-                                    .step_secs = 10e-6};
+    qdr_machine m = {.version = QDR_OPTS_INIT,
+                     .name = "referee",
+                     .ranks_per_node = s->ranks_per_node,
+                     .memory_bytes = 1e12,
+                     .memory_bytes_per_sec = 2e12,
+                     .memory_efficiency = 1,
+                     .n_units = 1,
+                     .wave_power = 1,
+                     .bf16 = {.peak_flops = 3e14, .most = 0.7, .factor = {1, 1, 1}, .odd_factor = 1},
+                     .attention_efficiency = 0.5,
+                     .n_links = 2,
+                     .collectives = {.start_secs = 5e-6, .n_protocols = 1, .protocols = {{1, 1}}},
+                     .software = {.launch_secs = 4e-6}};
+    m.links[0] = (qdr_machine_link){.n_ranks = s->ranks_per_node, .rank_bytes_per_sec = 200e9, .step_secs = 1e-6};
+    m.links[1] = (qdr_machine_link){
+        .n_adapters = s->n_adapters, .adapter_bytes_per_sec = s->adapter_GBps * 1e9, .step_secs = 10e-6};
     return m;
 }
 
@@ -102,8 +99,7 @@ static qdr_network network_of(void)
 }
 
 /* The referee in a process of its own. */
-static double ask(const qdr_machine *machine, const qdr_plan *plan, const referee_list *list,
-                  int messages)
+static double ask(const qdr_machine *machine, const qdr_plan *plan, const referee_list *list, int messages)
 {
     double secs = -1;
     int ends[2];
@@ -157,9 +153,9 @@ static int judge(const scene *s)
     const double worst = worst_error(s, errors, &secs);
     printf("%-24s %2dx%2dx%3dx%2d %s %c %d a node, %d x %4.0f GB/s %9.3f ms %+7.2f %+7.2f %+7.2f "
            "%+7.2f %%  (%.0f %%)%s\n",
-           s->what, s->x, s->y, s->z, s->d, s->order, s->layout == S ? 'S' : 'R', s->ranks_per_node,
-           s->n_adapters, s->adapter_GBps, secs * 1e3, errors[0] * 100, errors[1] * 100,
-           errors[2] * 100, errors[3] * 100, s->limit * 100, worst <= s->limit ? "" : "  TOO FAR");
+           s->what, s->x, s->y, s->z, s->d, s->order, s->layout == S ? 'S' : 'R', s->ranks_per_node, s->n_adapters,
+           s->adapter_GBps, secs * 1e3, errors[0] * 100, errors[1] * 100, errors[2] * 100, errors[3] * 100,
+           s->limit * 100, worst <= s->limit ? "" : "  TOO FAR");
     return worst <= s->limit;
 }
 

@@ -30,8 +30,7 @@ static referee_task task_of(const qdri_pricing *p, const qdri_task *task, const 
     return out;
 }
 
-static qdr_status make_list(const qdri_template *made, int kind, const qdri_pricing *p,
-                            referee_list *out)
+static qdr_status make_list(const qdri_template *made, int kind, const qdri_pricing *p, referee_list *out)
 {
     const qdri_template_list *list = &made->lists[kind];
     const qdri_sim_slowdown none = {0, 0};
@@ -51,8 +50,8 @@ static qdr_status make_list(const qdri_template *made, int kind, const qdri_pric
     return QDR_OK;
 }
 
-qdr_status referee_lists_make(const qdr_machine *machine, const qdr_network *network,
-                              const qdr_plan *plan, referee_list lists[REFEREE_LISTS])
+qdr_status referee_lists_make(const qdr_machine *machine, const qdr_network *network, const qdr_plan *plan,
+                              referee_list lists[REFEREE_LISTS])
 {
     const qdri_structure structure = qdri_structure_of(network, plan);
     qdri_template *made = NULL;

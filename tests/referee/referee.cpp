@@ -50,15 +50,14 @@ class Platform
 };
 
 Platform::Platform(const qdr_machine &machine, int n_ranks, bool latencies)
-    : machine_(machine), n_ranks_(n_ranks), latencies_(latencies),
-      zone_(sg4::create_full_zone("machine"))
+    : machine_(machine), n_ranks_(n_ranks), latencies_(latencies), zone_(sg4::create_full_zone("machine"))
 {
     clock_ = zone_->create_host("clock", 1);
     for (int rank = 0; rank < n_ranks; rank++) {
         const std::string name = "rank" + std::to_string(rank);
         hosts_.push_back(zone_->create_host(name, 1));
-        const sg4::Link *any = zone_->create_link("ticks of " + name, ticks)
-                                   ->set_sharing_policy(sg4::Link::SharingPolicy::FATPIPE);
+        const sg4::Link *any =
+            zone_->create_link("ticks of " + name, ticks)->set_sharing_policy(sg4::Link::SharingPolicy::FATPIPE);
         zone_->add_route(hosts_.back()->get_netpoint(), clock_->get_netpoint(), nullptr, nullptr,
                          {sg4::LinkInRoute(any)}, false);
     }
@@ -91,12 +90,12 @@ void Platform::add_end(int level, int rank, const char *way, std::vector<sg4::Li
     const qdr_machine_link &l = machine_.links[level];
     const std::string of = way + std::to_string(level) + "-";
     if (level == 0 || l.rank_bytes_per_sec > 0)
-        route.emplace_back(link(of + "rank" + std::to_string(rank), l.rank_bytes_per_sec,
-                                level == 0 ? l.step_secs / 2 : 0));
+        route.emplace_back(
+            link(of + "rank" + std::to_string(rank), l.rank_bytes_per_sec, level == 0 ? l.step_secs / 2 : 0));
     if (level == 0) return;
     const int n = unit(level - 1), adapter = rank % n * l.n_adapters / n;
-    route.emplace_back(link(of + std::to_string(rank / n) + "-" + std::to_string(adapter),
-                            l.adapter_bytes_per_sec, l.step_secs / 2));
+    route.emplace_back(
+        link(of + std::to_string(rank / n) + "-" + std::to_string(adapter), l.adapter_bytes_per_sec, l.step_secs / 2));
 }
 
 void Platform::connect(int from, int to)
@@ -106,8 +105,7 @@ void Platform::connect(int from, int to)
     const int level = level_of(from, to);
     add_end(level, from, "from", route);
     add_end(level, to, "to", route);
-    zone_->add_route(host(from)->get_netpoint(), host(to)->get_netpoint(), nullptr, nullptr, route,
-                     false);
+    zone_->add_route(host(from)->get_netpoint(), host(to)->get_netpoint(), nullptr, nullptr, route, false);
 }
 
 // ---- groups ----
@@ -239,8 +237,7 @@ class Run
     int flow(int from, int to, double bytes);
     size_t at(int rank, int number) const
     {
-        return static_cast<size_t>(rank) * static_cast<size_t>(list_.n_tasks) +
-               static_cast<size_t>(number);
+        return static_cast<size_t>(rank) * static_cast<size_t>(list_.n_tasks) + static_cast<size_t>(number);
     }
 
     const qdr_machine &machine_;
@@ -255,8 +252,7 @@ class Run
 };
 
 Run::Run(const qdr_machine &machine, const qdr_plan &plan, const referee_list &list, bool messages)
-    : machine_(machine), list_(list), grid_(plan), platform_(machine, grid_.n_ranks(), messages),
-      messages_(messages)
+    : machine_(machine), list_(list), grid_(plan), platform_(machine, grid_.n_ranks(), messages), messages_(messages)
 {
     for (int axis = 0; axis < 4; axis++) groups_[axis] = grid_.groups(axis);
     ends_.resize(at(grid_.n_ranks(), 0));
@@ -268,10 +264,7 @@ Run::Run(const qdr_machine &machine, const qdr_plan &plan, const referee_list &l
     }
 }
 
-int Run::delay(double secs, int rank)
-{
-    return graph_.add(platform_.host(rank), platform_.clock(), secs * ticks);
-}
+int Run::delay(double secs, int rank) { return graph_.add(platform_.host(rank), platform_.clock(), secs * ticks); }
 
 int Run::flow(int from, int to, double bytes)
 {
@@ -302,17 +295,14 @@ std::vector<Ranks> Run::rings_of(const Ranks &group) const
     const int top = platform_.level_of(group.front(), group.back());
     std::vector<Ranks> units, rings;
     for (const int rank : group) {
-        if (units.empty() || platform_.level_of(units.back().back(), rank) == top)
-            units.emplace_back();
+        if (units.empty() || platform_.level_of(units.back().back(), rank) == top) units.emplace_back();
         units.back().push_back(rank);
     }
     const size_t n = top > 0 && machine_.links[top].n_adapters > 1 ? units[0].size() : 1;
     for (size_t k = 0; k < n; k++) {
         Ranks ring;
         for (Ranks unit : units) {
-            if (top > 0)
-                std::rotate(unit.begin(), unit.begin() + static_cast<long>(k % unit.size()),
-                            unit.end());
+            if (top > 0) std::rotate(unit.begin(), unit.begin() + static_cast<long>(k % unit.size()), unit.end());
             ring.insert(ring.end(), unit.begin(), unit.end());
         }
         rings.push_back(ring);
@@ -362,15 +352,12 @@ void Run::add_collective(int number)
     const referee_task &task = list_.tasks[number];
     for (const Ranks &group : groups_[task.axis]) {
         const std::vector<Ranks> rings = rings_of(group);
-        const double g = static_cast<double>(group.size()),
-                     n_rings = static_cast<double>(rings.size());
+        const double g = static_cast<double>(group.size()), n_rings = static_cast<double>(rings.size());
         const double turns = messages_ ? 0 : task.n_turns * turn_secs(group);
-        const int begin = delay(machine_.collectives.start_secs + turns, group[0]),
-                  end = delay(0, group[0]);
+        const int begin = delay(machine_.collectives.start_secs + turns, group[0]), end = delay(0, group[0]);
         for (const Ranks &ring : rings) {
             if (messages_)
-                add_messages(ring, task.bytes / g / n_rings,
-                             task.n_turns * (static_cast<int>(g) - 1), begin, end);
+                add_messages(ring, task.bytes / g / n_rings, task.n_turns * (static_cast<int>(g) - 1), begin, end);
             else
                 add_flows(ring, task.n_turns * (g - 1) / g * task.bytes / n_rings, begin, end);
         }
@@ -394,12 +381,11 @@ double Run::secs()
 }
 } // namespace
 
-extern "C" double referee_secs(const qdr_machine *machine, const qdr_plan *plan,
-                               const referee_list *list, int messages)
+extern "C" double referee_secs(const qdr_machine *machine, const qdr_plan *plan, const referee_list *list, int messages)
 try {
-    char name[] = "referee", quiet[] = "--log=root.thresh:error",
-         model[] = "--cfg=network/model:CM02", traffic[] = "--cfg=network/crosstraffic:0",
-         window[] = "--cfg=network/TCP-gamma:0", precise[] = "--cfg=surf/precision:1e-12";
+    char name[] = "referee", quiet[] = "--log=root.thresh:error", model[] = "--cfg=network/model:CM02",
+         traffic[] = "--cfg=network/crosstraffic:0", window[] = "--cfg=network/TCP-gamma:0",
+         precise[] = "--cfg=surf/precision:1e-12";
     char *words[] = {name, quiet, model, traffic, window, precise, nullptr};
     int n_words = 6;
     sg4::Engine engine(&n_words, words);

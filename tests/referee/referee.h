@@ -13,8 +13,7 @@ extern "C" {
  * other, each over links that have the latency; else each rank's share is one flow, and latencies
  * are waited for before. Once in a process: SimGrid has one engine.
  * @return -1 after an error, which it prints */
-double referee_secs(const qdr_machine *machine, const qdr_plan *plan, const referee_list *list,
-                    int messages);
+double referee_secs(const qdr_machine *machine, const qdr_plan *plan, const referee_list *list, int messages);
 
 #ifdef __cplusplus
 }

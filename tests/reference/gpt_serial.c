@@ -21,8 +21,7 @@ struct serial_gpt {
     int rows;
     int n_parameters, n_arrays;
     int64_t n_elems[MAX_PARAMETERS];
-    double *value[MAX_PARAMETERS], *first[MAX_PARAMETERS],
-        *second[MAX_PARAMETERS]; /* and Adam's moments */
+    double *value[MAX_PARAMETERS], *first[MAX_PARAMETERS], *second[MAX_PARAMETERS]; /* and Adam's moments */
     array gradient[MAX_PARAMETERS];
     block *blocks;
     array last, norm, logits, d_logits, d_norm, d_stream, d_wide, d_other, room;
@@ -91,10 +90,8 @@ static void make_block(serial_gpt *gpt, block *b)
     b->fc_at = make_pair(gpt, 4 * h, h);
     b->fc2_at = make_pair(gpt, h, 4 * h);
     array *const wide[] = {&b->fc, &b->gelu};
-    array *const thin[] = {&b->in,     &b->norm1, &b->attention, &b->proj,
-                           &b->middle, &b->norm2, &b->fc2};
-    for (size_t i = 0; i < sizeof wide / sizeof wide[0]; i++)
-        *wide[i] = make_array(gpt, 4 * narrow);
+    array *const thin[] = {&b->in, &b->norm1, &b->attention, &b->proj, &b->middle, &b->norm2, &b->fc2};
+    for (size_t i = 0; i < sizeof wide / sizeof wide[0]; i++) *wide[i] = make_array(gpt, 4 * narrow);
     for (size_t i = 0; i < sizeof thin / sizeof thin[0]; i++) *thin[i] = make_array(gpt, narrow);
     b->qkv = make_array(gpt, 3 * narrow);
     b->scores = make_array(gpt, (int64_t)gpt->rows * gpt->c.n_heads * gpt->c.context);
@@ -149,10 +146,7 @@ double *serial_parameter(serial_gpt *gpt, int index) { return gpt->value[index];
 
 const double *serial_gradient(const serial_gpt *gpt, int index) { return gpt->gradient[index].v; }
 
-const double *serial_gradient_variance(const serial_gpt *gpt, int index)
-{
-    return gpt->gradient[index].e;
-}
+const double *serial_gradient_variance(const serial_gpt *gpt, int index) { return gpt->gradient[index].e; }
 
 /* The two norms of a block, and the last one. */
 static void norm(const serial_gpt *gpt, int at, array x, norm_state *s, array y)
@@ -162,8 +156,7 @@ static void norm(const serial_gpt *gpt, int at, array x, norm_state *s, array y)
 
 static void norm_backward(const serial_gpt *gpt, int at, const norm_state *s, array dy, array dx)
 {
-    serial_norm_backward(gpt->rows, gpt->c.hidden, gpt->value[at], s, dy, dx, gpt->gradient[at],
-                         gpt->gradient[at + 1]);
+    serial_norm_backward(gpt->rows, gpt->c.hidden, gpt->value[at], s, dy, dx, gpt->gradient[at], gpt->gradient[at + 1]);
 }
 
 static attention_shape attention_of(const serial_gpt *gpt)
@@ -213,13 +206,11 @@ static void block_backward(serial_gpt *gpt, block *b)
 static double forward(serial_gpt *gpt, const int32_t *tokens, const int32_t *targets)
 {
     const int layers = gpt->c.n_layers, v = gpt->c.vocab;
-    serial_embed(gpt->rows, gpt->c.hidden, gpt->c.context, tokens, gpt->value[0], gpt->value[1],
-                 gpt->blocks[0].in);
+    serial_embed(gpt->rows, gpt->c.hidden, gpt->c.context, tokens, gpt->value[0], gpt->value[1], gpt->blocks[0].in);
     for (int i = 0; i < layers; i++)
         block_forward(gpt, &gpt->blocks[i], i + 1 < layers ? gpt->blocks[i + 1].in : gpt->last);
     norm(gpt, gpt->norm_at, gpt->last, &gpt->state, gpt->norm);
-    serial_linear(gpt->rows, v, gpt->c.hidden, gpt->norm, gpt->value[gpt->head_at], NULL,
-                  gpt->logits);
+    serial_linear(gpt->rows, v, gpt->c.hidden, gpt->norm, gpt->value[gpt->head_at], NULL, gpt->logits);
     double loss = 0, valid = 0;
     for (int row = 0; row < gpt->rows; row++) valid += targets[row] >= 0;
     for (int row = 0; row < gpt->rows; row++) {
@@ -238,37 +229,31 @@ double serial_backprop(serial_gpt *gpt, const int32_t *tokens, const int32_t *ta
         memset(gpt->gradient[i].e, 0, (size_t)gpt->n_elems[i] * sizeof(double));
     }
     const double loss = forward(gpt, tokens, targets);
-    serial_linear_dw(m, v, h, gpt->d_logits, gpt->norm, gpt->gradient[gpt->head_at],
-                     (array){NULL, NULL});
+    serial_linear_dw(m, v, h, gpt->d_logits, gpt->norm, gpt->gradient[gpt->head_at], (array){NULL, NULL});
     serial_linear_dx(m, v, h, gpt->d_logits, gpt->value[gpt->head_at], gpt->d_norm);
     memset(gpt->d_stream.v, 0, (size_t)m * (size_t)h * sizeof(double));
     memset(gpt->d_stream.e, 0, (size_t)m * (size_t)h * sizeof(double));
     norm_backward(gpt, gpt->norm_at, &gpt->state, gpt->d_norm, gpt->d_stream);
     for (int i = gpt->c.n_layers - 1; i >= 0; i--) block_backward(gpt, &gpt->blocks[i]);
-    serial_embed_backward(m, h, gpt->c.context, tokens, gpt->d_stream, gpt->gradient[0],
-                          gpt->gradient[1]);
+    serial_embed_backward(m, h, gpt->c.context, tokens, gpt->d_stream, gpt->gradient[0], gpt->gradient[1]);
     return loss;
 }
 
-void serial_adamw(serial_gpt *gpt, double lr, double beta1, double beta2, double weight_decay,
-                  double clip_norm, const int *decay)
+void serial_adamw(serial_gpt *gpt, double lr, double beta1, double beta2, double weight_decay, double clip_norm,
+                  const int *decay)
 {
     double squares = 0;
     for (int i = 0; i < gpt->n_parameters; i++)
-        for (int64_t j = 0; j < gpt->n_elems[i]; j++)
-            squares += gpt->gradient[i].v[j] * gpt->gradient[i].v[j];
-    const double norm = sqrt(squares),
-                 factor = clip_norm > 0 && norm > clip_norm ? clip_norm / norm : 1;
+        for (int64_t j = 0; j < gpt->n_elems[i]; j++) squares += gpt->gradient[i].v[j] * gpt->gradient[i].v[j];
+    const double norm = sqrt(squares), factor = clip_norm > 0 && norm > clip_norm ? clip_norm / norm : 1;
     gpt->step++;
-    const double first_part = 1 - pow(beta1, (double)gpt->step),
-                 second_part = 1 - pow(beta2, (double)gpt->step);
+    const double first_part = 1 - pow(beta1, (double)gpt->step), second_part = 1 - pow(beta2, (double)gpt->step);
     for (int i = 0; i < gpt->n_parameters; i++)
         for (int64_t j = 0; j < gpt->n_elems[i]; j++) {
             const double g = factor * gpt->gradient[i].v[j];
             double *m = &gpt->first[i][j], *v = &gpt->second[i][j], *p = &gpt->value[i][j];
             *m = beta1 * *m + (1 - beta1) * g;
             *v = beta2 * *v + (1 - beta2) * g * g;
-            *p -= lr * (*m / first_part / (sqrt(*v / second_part) + 1e-8) +
-                        (decay[i] ? weight_decay : 0) * *p);
+            *p -= lr * (*m / first_part / (sqrt(*v / second_part) + 1e-8) + (decay[i] ? weight_decay : 0) * *p);
         }
 }

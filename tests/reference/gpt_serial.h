@@ -31,12 +31,10 @@ double *serial_parameter(serial_gpt *gpt, int index);
 const double *serial_gradient(const serial_gpt *gpt, int index);
 const double *serial_gradient_variance(const serial_gpt *gpt, int index);
 
-/* Mean loss over the rows with a target ≥ 0, and all gradients of it. [n_sequences · context] each.
- */
+/* Mean loss over the rows with a target ≥ 0, and all gradients of it. [n_sequences · context] each. */
 double serial_backprop(serial_gpt *gpt, const int32_t *tokens, const int32_t *targets);
-/* AdamW with epsilon 1e-8; decay[i]: whether weight decay applies to parameter i. clip_norm 0:
- * none. */
-void serial_adamw(serial_gpt *gpt, double lr, double beta1, double beta2, double weight_decay,
-                  double clip_norm, const int *decay);
+/* AdamW with epsilon 1e-8; decay[i]: whether weight decay applies to parameter i. clip_norm 0: none. */
+void serial_adamw(serial_gpt *gpt, double lr, double beta1, double beta2, double weight_decay, double clip_norm,
+                  const int *decay);
 
 #endif

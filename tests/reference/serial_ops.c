@@ -91,21 +91,18 @@ static void norm_row(int n, const double *x, const double *ex, norm_state *s, in
         var += sq(d[i]) / n;
         e_var += sq(2 * d[i] / n) * ed[i];
     }
-    /* merged parts add (mean_a - mean_b)², whose factors are at most a few sigma and as wrong as
-     * the means */
+    /* merged parts add (mean_a - mean_b)², whose factors are at most a few sigma and as wrong as the means */
     e_var += 16 * var * e_mean + roundings(2 * n + 8, var);
     s->inverse.v[row] = 1 / sqrt(var + EPSILON_NORM);
     s->inverse.e[row] = 0.25 * e_var / sq(var + EPSILON_NORM) + sq(4 * U);
     for (int i = 0; i < n; i++) {
         const double h = d[i] * s->inverse.v[row];
         s->normed.v[row * n + i] = h;
-        s->normed.e[row * n + i] = ed[i] * sq(s->inverse.v[row]) +
-                                   sq(h) * (s->inverse.e[row] + sq(2 * U));
+        s->normed.e[row * n + i] = ed[i] * sq(s->inverse.v[row]) + sq(h) * (s->inverse.e[row] + sq(2 * U));
     }
 }
 
-void serial_norm(int rows, int n, const double *gamma, const double *beta, array x, norm_state *s,
-                 array y)
+void serial_norm(int rows, int n, const double *gamma, const double *beta, array x, norm_state *s, array y)
 {
     for (int row = 0; row < rows; row++) {
         norm_row(n, x.v + row * n, x.e + row * n, s, row);
@@ -119,8 +116,8 @@ void serial_norm(int rows, int n, const double *gamma, const double *beta, array
 }
 
 /* dx of one row is added to: dx += inverse·(g - mean(g) - normed·mean(g·normed)), g = dy·gamma */
-static void norm_row_dx(int n, const double *gamma, const norm_state *s, int row, const double *dy,
-                        const double *edy, double *dx, double *edx)
+static void norm_row_dx(int n, const double *gamma, const norm_state *s, int row, const double *dy, const double *edy,
+                        double *dx, double *edx)
 {
     const double *h = s->normed.v + row * n, *eh = s->normed.e + row * n;
     const double inverse = s->inverse.v[row];
@@ -138,18 +135,16 @@ static void norm_row_dx(int n, const double *gamma, const norm_state *s, int row
     ec += roundings(n + 2, c_size);
     for (int i = 0; i < n; i++) {
         const double g = dy[i] * gamma[i], eg = edy[i] * sq(gamma[i]) + roundings(1, g);
-        const double part = inverse * (g - a - h[i] * c),
-                     size = inverse * (fabs(g) + fabs(a) + fabs(h[i] * c));
+        const double part = inverse * (g - a - h[i] * c), size = inverse * (fabs(g) + fabs(a) + fabs(h[i] * c));
         dx[i] += part;
-        edx[i] += sq(part) * s->inverse.e[row] +
-                  sq(inverse) * (eg + ea + eh[i] * sq(c) + sq(h[i]) * ec) + roundings(6, size) +
-                  roundings(1, dx[i]);
+        edx[i] += sq(part) * s->inverse.e[row] + sq(inverse) * (eg + ea + eh[i] * sq(c) + sq(h[i]) * ec) +
+                  roundings(6, size) + roundings(1, dx[i]);
     }
 }
 
 /* dx is added to, as are dgamma and dbeta. */
-void serial_norm_backward(int rows, int n, const double *gamma, const norm_state *s, array dy,
-                          array dx, array dgamma, array dbeta)
+void serial_norm_backward(int rows, int n, const double *gamma, const norm_state *s, array dy, array dx, array dgamma,
+                          array dbeta)
 {
     for (int i = 0; i < n; i++) {
         double size = 0, beta_size = 0;
@@ -167,8 +162,7 @@ void serial_norm_backward(int rows, int n, const double *gamma, const norm_state
         dbeta.e[i] += roundings(rows + 2, beta_size);
     }
     for (int row = 0; row < rows; row++)
-        norm_row_dx(n, gamma, s, row, dy.v + row * n, dy.e + row * n, dx.v + row * n,
-                    dx.e + row * n);
+        norm_row_dx(n, gamma, s, row, dy.v + row * n, dy.e + row * n, dx.v + row * n, dx.e + row * n);
 }
 
 void serial_add(int64_t n, array a, array b, array y)
@@ -182,13 +176,10 @@ void serial_add(int64_t n, array a, array b, array y)
 void serial_gelu(int64_t n, array x, array y)
 {
     for (int64_t i = 0; i < n; i++) {
-        const double v = x.v[i], t = ROOT_2_OVER_PI * (v + 0.044715 * v * v * v), th = tanh(t),
-                     steep = 1 - th * th;
-        const double slope = 0.5 * (1 + th) +
-                             0.5 * v * steep * ROOT_2_OVER_PI * (1 + 3 * 0.044715 * v * v);
+        const double v = x.v[i], t = ROOT_2_OVER_PI * (v + 0.044715 * v * v * v), th = tanh(t), steep = 1 - th * th;
+        const double slope = 0.5 * (1 + th) + 0.5 * v * steep * ROOT_2_OVER_PI * (1 + 3 * 0.044715 * v * v);
         y.v[i] = 0.5 * v * (1 + th);
-        y.e[i] = sq(slope) * x.e[i] + sq(0.5 * v * (FUNCTION + 6 * U * fabs(t) * steep)) +
-                 roundings(3, y.v[i]);
+        y.e[i] = sq(slope) * x.e[i] + sq(0.5 * v * (FUNCTION + 6 * U * fabs(t) * steep)) + roundings(3, y.v[i]);
     }
 }
 
@@ -199,15 +190,13 @@ void serial_gelu_backward(int64_t n, array x, array dy)
         const double v = x.v[i], t = ROOT_2_OVER_PI * (v + 0.044715 * v * v * v), th = tanh(t);
         const double dt = ROOT_2_OVER_PI * (1 + 3 * 0.044715 * v * v);
         const double slope = 0.5 * (1 + th) + 0.5 * v * (1 - th * th) * dt, d = dy.v[i];
-        dy.e[i] = dy.e[i] * sq(slope) +
-                  sq(d) * (sq(1.2) * x.e[i] + sq(2 * FUNCTION * (1 + fabs(v) * dt)));
+        dy.e[i] = dy.e[i] * sq(slope) + sq(d) * (sq(1.2) * x.e[i] + sq(2 * FUNCTION * (1 + fabs(v) * dt)));
         dy.v[i] = d * slope;
         dy.e[i] += roundings(1, dy.v[i]);
     }
 }
 
-/* p = softmax of n scores, in place. The error of a probability is relative: its own score's, and
- * the mean score's. */
+/* p = softmax of n scores, in place. The error of a probability is relative: its own score's, and the mean score's. */
 void serial_softmax(int n, double *p, double *e)
 {
     double highest = p[0], sum = 0, mean_error = 0;
@@ -242,8 +231,8 @@ static int64_t place(const head_view *view, int row, int which)
 }
 
 /* Σ a·b over the head's features with its bounds; size: Σ |a·b| */
-static void dot(const double *a, const double *ea, const double *b, const double *eb, int n,
-                double *sum, double *error, double *size)
+static void dot(const double *a, const double *ea, const double *b, const double *eb, int n, double *sum, double *error,
+                double *size)
 {
     *sum = *error = *size = 0;
     for (int i = 0; i < n; i++) {
@@ -254,10 +243,8 @@ static void dot(const double *a, const double *ea, const double *b, const double
     *error += roundings(n + 2, *size);
 }
 
-/* One query row of one head: probabilities over the rows from `first` to `row`, then the mean of
- * their values. */
-static void attend_row(const head_view *view, int first, int row, double *p, double *ep, double *y,
-                       double *ey)
+/* One query row of one head: probabilities over the rows from `first` to `row`, then the mean of their values. */
+static void attend_row(const head_view *view, int first, int row, double *p, double *ep, double *y, double *ey)
 {
     const double *v = view->qkv.v, *e = view->qkv.e, scale = 1 / sqrt((double)view->size);
     const int64_t q = place(view, row, 0);
@@ -290,27 +277,24 @@ void serial_attention(const attention_shape *a, array qkv, array scores, array y
             const head_view view = view_of(a, qkv, head);
             const int64_t p = ((int64_t)row * a->heads + head) * a->context;
             const int64_t at = (int64_t)row * a->hidden + view.at;
-            attend_row(&view, row - row % a->context, row, scores.v + p, scores.e + p, y.v + at,
-                       y.e + at);
+            attend_row(&view, row - row % a->context, row, scores.v + p, scores.e + p, y.v + at, y.e + at);
         }
 }
 
 /* to += factor · what, one of `terms` such additions */
-static void add_times(double factor, double e_factor, const double *what, const double *e_what,
-                      int n, int terms, double *to, double *e_to)
+static void add_times(double factor, double e_factor, const double *what, const double *e_what, int n, int terms,
+                      double *to, double *e_to)
 {
     for (int c = 0; c < n; c++) {
         to[c] += factor * what[c];
         /* terms·Σ|t|² bounds (Σ|t|)² from above (Cauchy, Schwarz) */
-        e_to[c] += e_factor * sq(what[c]) + sq(factor) * e_what[c] +
-                   roundings((terms + 2) * terms, factor * what[c]);
+        e_to[c] += e_factor * sq(what[c]) + sq(factor) * e_what[c] + roundings((terms + 2) * terms, factor * what[c]);
     }
 }
 
 /* Gradients of one query row: of its q, and of the k and v it looked at. */
-static void attend_row_backward(const head_view *view, const head_view *d_view, int first, int row,
-                                const double *p, const double *ep, const double *dy,
-                                const double *edy, double *dp, double *edp)
+static void attend_row_backward(const head_view *view, const head_view *d_view, int first, int row, const double *p,
+                                const double *ep, const double *dy, const double *edy, double *dp, double *edp)
 {
     const double *v = view->qkv.v, *e = view->qkv.e, scale = 1 / sqrt((double)view->size);
     double *dv = d_view->qkv.v, *de = d_view->qkv.e, mean = 0, e_mean = 0, mean_size = 0;
@@ -337,8 +321,7 @@ static void attend_row_backward(const head_view *view, const head_view *d_view, 
 }
 
 /* d_qkv is overwritten. room: for one row of scores. */
-void serial_attention_backward(const attention_shape *a, array qkv, array scores, array dy,
-                               array d_qkv, array room)
+void serial_attention_backward(const attention_shape *a, array qkv, array scores, array dy, array d_qkv, array room)
 {
     const size_t bytes = (size_t)a->rows * 3 * (size_t)a->hidden * sizeof(double);
     memset(d_qkv.v, 0, bytes);
@@ -348,14 +331,14 @@ void serial_attention_backward(const attention_shape *a, array qkv, array scores
             const head_view view = view_of(a, qkv, head), d_view = view_of(a, d_qkv, head);
             const int64_t p = ((int64_t)row * a->heads + head) * a->context;
             const int64_t at = (int64_t)row * a->hidden + view.at;
-            attend_row_backward(&view, &d_view, row - row % a->context, row, scores.v + p,
-                                scores.e + p, dy.v + at, dy.e + at, room.v, room.e);
+            attend_row_backward(&view, &d_view, row - row % a->context, row, scores.v + p, scores.e + p, dy.v + at,
+                                dy.e + at, room.v, room.e);
         }
 }
 
 /* The gradient of one row's loss over `valid` rows, from its logits; returns its loss. */
-double serial_cross_entropy(int n, const double *logits, const double *e_logits, int target,
-                            double valid, double *d, double *ed)
+double serial_cross_entropy(int n, const double *logits, const double *e_logits, int target, double valid, double *d,
+                            double *ed)
 {
     memcpy(d, logits, (size_t)n * sizeof *d);
     memcpy(ed, e_logits, (size_t)n * sizeof *ed);
@@ -369,8 +352,7 @@ double serial_cross_entropy(int n, const double *logits, const double *e_logits,
 }
 
 /* x = E[token] + P[position] */
-void serial_embed(int rows, int n, int context, const int32_t *tokens, const double *e,
-                  const double *p, array x)
+void serial_embed(int rows, int n, int context, const int32_t *tokens, const double *e, const double *p, array x)
 {
     for (int row = 0; row < rows; row++)
         for (int i = 0; i < n; i++) {
@@ -379,8 +361,7 @@ void serial_embed(int rows, int n, int context, const int32_t *tokens, const dou
         }
 }
 
-void serial_embed_backward(int rows, int n, int context, const int32_t *tokens, array dx, array de,
-                           array dp)
+void serial_embed_backward(int rows, int n, int context, const int32_t *tokens, array dx, array de, array dp)
 {
     for (int row = 0; row < rows; row++) {
         const int token = tokens[row] * n, position = row % context * n;

@@ -22,22 +22,18 @@ typedef struct attention_shape {
 void serial_linear(int m, int n, int k, array x, const double *w, const double *b, array y);
 void serial_linear_dx(int m, int n, int k, array dy, const double *w, array dx);
 void serial_linear_dw(int m, int n, int k, array dy, array x, array dw, array db);
-void serial_norm(int rows, int n, const double *gamma, const double *beta, array x, norm_state *s,
-                 array y);
-void serial_norm_backward(int rows, int n, const double *gamma, const norm_state *s, array dy,
-                          array dx, array dgamma, array dbeta);
+void serial_norm(int rows, int n, const double *gamma, const double *beta, array x, norm_state *s, array y);
+void serial_norm_backward(int rows, int n, const double *gamma, const norm_state *s, array dy, array dx, array dgamma,
+                          array dbeta);
 void serial_add(int64_t n, array a, array b, array y);
 void serial_gelu(int64_t n, array x, array y);
 void serial_gelu_backward(int64_t n, array x, array dy);
 void serial_softmax(int n, double *p, double *e);
 void serial_attention(const attention_shape *a, array qkv, array scores, array y);
-void serial_attention_backward(const attention_shape *a, array qkv, array scores, array dy,
-                               array d_qkv, array room);
-double serial_cross_entropy(int n, const double *logits, const double *e_logits, int target,
-                            double valid, double *d, double *ed);
-void serial_embed(int rows, int n, int context, const int32_t *tokens, const double *e,
-                  const double *p, array x);
-void serial_embed_backward(int rows, int n, int context, const int32_t *tokens, array dx, array de,
-                           array dp);
+void serial_attention_backward(const attention_shape *a, array qkv, array scores, array dy, array d_qkv, array room);
+double serial_cross_entropy(int n, const double *logits, const double *e_logits, int target, double valid, double *d,
+                            double *ed);
+void serial_embed(int rows, int n, int context, const int32_t *tokens, const double *e, const double *p, array x);
+void serial_embed_backward(int rows, int n, int context, const int32_t *tokens, array dx, array de, array dp);
 
 #endif

@@ -7,8 +7,7 @@
 
 /* A profiling layer, as the MPI standard provides for: the library's calls come here, also those of
  * the shared library, which sees visible symbols only. */
-__attribute__((visibility("default"))) int MPI_Init_thread(int *argc, char ***argv, int required,
-                                                           int *provided)
+__attribute__((visibility("default"))) int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
 {
     __lsan_disable();
     const int error = PMPI_Init_thread(argc, argv, required, provided);

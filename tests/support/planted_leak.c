@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Must fail in an address-sanitized build: shows that leaks are looked for, beside MPI too ("mpi"
- * as argument). */
+/* Must fail in an address-sanitized build: shows that leaks are looked for, beside MPI too ("mpi" as argument). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,9 +15,7 @@ static __attribute__((noinline)) int lose(void)
 {
     for (int i = 0; i < 10; i++) {
         char *text = NULL;
-        if (qdri_strdup("about seventy bytes, which nobody will ever give back to the system",
-                        &text))
-            return 0;
+        if (qdri_strdup("about seventy bytes, which nobody will ever give back to the system", &text)) return 0;
         ((volatile char *)text)[0] = 'A';
     }
     return 1;

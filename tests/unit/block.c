@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Blocks: parts cover everything once, in order, and differ by at most a unit; errors propose
- * remedies. */
+/* Blocks: parts cover everything once, in order, and differ by at most a unit; errors propose remedies. */
 #include "core/block.h"
 
 #include "qdr_test.h"
@@ -32,8 +31,7 @@ static void parts_cover_the_width_once(void **state)
     (void)state;
     uint64_t seed = test_seed();
     for (int draw = 0; draw < N_DRAWS; draw++)
-        check_split(test_between(&seed, 0, 40), test_between(&seed, 1, 9),
-                    (int)test_between(&seed, 1, 20));
+        check_split(test_between(&seed, 0, 40), test_between(&seed, 1, 9), (int)test_between(&seed, 1, 20));
     check_split(INT64_MAX, 1, 7);
     check_split(INT64_MAX / 128, 128, 1000);
 }
@@ -63,8 +61,7 @@ static void check_columns(const qdr_block *blocks, int n_parts, uint8_t *seen)
             for (int64_t i = 0; i < run; i++) {
                 int64_t rest = 0;
                 assert_int_equal(seen[global + i]++, 0);
-                assert_int_equal(qdri_blocks_global(blocks, n_parts, part, local + i, &rest),
-                                 global + i);
+                assert_int_equal(qdri_blocks_global(blocks, n_parts, part, local + i, &rest), global + i);
                 assert_int_equal(rest, run - i);
             }
             local += run;
@@ -89,8 +86,7 @@ static void every_column_has_one_owner(void **state)
 static void lists_count_and_compare(void **state)
 {
     (void)state;
-    const qdr_block none[QDR_MAX_BLOCKS] = {{0, 0}},
-                    full[QDR_MAX_BLOCKS] = {{1, 1}, {2, 2}, {3, 3}, {4, 4}};
+    const qdr_block none[QDR_MAX_BLOCKS] = {{0, 0}}, full[QDR_MAX_BLOCKS] = {{1, 1}, {2, 2}, {3, 3}, {4, 4}};
     const qdr_block a[QDR_MAX_BLOCKS] = {{8, 0}, {4, 2}}, b[QDR_MAX_BLOCKS] = {{8, 1}, {4, 2}};
     const qdr_block c[QDR_MAX_BLOCKS] = {{8, 1}, {4, 4}}, d[QDR_MAX_BLOCKS] = {{8, 1}};
     assert_int_equal(qdri_blocks_count(none), 0);
@@ -112,9 +108,8 @@ static void errors_propose_remedies(void **state)
     (void)state;
     CHECK_OK(check_one(5140, 20));
     CHECK_FAILS(check_one(5140, 128), QDR_ERR_SHAPE, "");
-    assert_string_equal(qdr_last_error(),
-                        "linear: unit 128 does not divide width 5140; use a unit of 20 or "
-                        "257, or pad to 5248");
+    assert_string_equal(qdr_last_error(), "linear: unit 128 does not divide width 5140; use a unit of 20 or "
+                                          "257, or pad to 5248");
     CHECK_FAILS(check_one(7, 3), QDR_ERR_SHAPE, "use a unit of 1 or 7, or pad to 9");
     CHECK_FAILS(check_one(6, 8), QDR_ERR_SHAPE, "use a unit that divides 6, or pad to 8");
     CHECK_FAILS(check_one(-4, 1), QDR_ERR_SHAPE, "width -4 is negative");
@@ -125,8 +120,7 @@ static void errors_propose_remedies(void **state)
     CHECK_FAILS(qdri_blocks_check(huge, "linear"), QDR_ERR_SHAPE, "block 1 of width 1");
 }
 
-/* What a sentence proposes must be right: units that divide, next to the one asked for, and a
- * padding that works. */
+/* What a sentence proposes must be right: units that divide, next to the one asked for, and a padding that works. */
 static void remedies_are_right(void **state)
 {
     (void)state;
@@ -138,9 +132,7 @@ static void remedies_are_right(void **state)
         CHECK_FAILS(check_one(width, unit), QDR_ERR_SHAPE, "does not divide");
         const char *remedy = strstr(qdr_last_error(), "use a unit of ");
         assert_non_null(remedy);
-        assert_int_equal(
-            sscanf(remedy, "use a unit of %lld or %lld, or pad to %lld", &below, &above, &padded),
-            3);
+        assert_int_equal(sscanf(remedy, "use a unit of %lld or %lld, or pad to %lld", &below, &above, &padded), 3);
         for (int64_t u = below + 1; u < above; u++) assert_int_not_equal(width % u, 0);
         assert_true(below < unit && unit < above);
         assert_int_equal(width % below, 0);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Contexts of one process: options, ranks as threads, streams, memory, launch, the shape of grids.
- */
+/* Contexts of one process: options, ranks as threads, streams, memory, launch, the shape of grids. */
 #include "comm/launcher.h"
 #include "grid/shape.h"
 #include "qdr_test.h"
@@ -90,8 +89,7 @@ static void options_are_checked(void **state)
     (void)state;
     qdr_context *ctx = NULL;
     const qdr_context_opts old = {.version = 0}, less = {QDR_OPTS_INIT, .n_threads = -1},
-                           one = {QDR_OPTS_INIT, .n_threads = 1},
-                           odd = {QDR_OPTS_INIT, .device = "cuda:x"};
+                           one = {QDR_OPTS_INIT, .n_threads = 1}, odd = {QDR_OPTS_INIT, .device = "cuda:x"};
     CHECK_FAILS(qdr_context_create_self(&old, &ctx), QDR_ERR_ARGUMENT, "QDR_OPTS_INIT");
     CHECK_FAILS(qdr_context_create_self(&less, &ctx), QDR_ERR_ARGUMENT, "n_threads is -1");
     CHECK_FAILS(qdr_context_create_self(&odd, &ctx), QDR_ERR_ARGUMENT, "cuda:x");
@@ -192,19 +190,16 @@ static int create_twice(qdr_local_world *world, int rank, void *user)
 {
     (void)user;
     for (int i = 0; i < 3; i++) {
-        const qdr_context_opts opts = {
-            QDR_OPTS_INIT, .n_threads = rank == 1 && i == 2 ? -7 : 1 + (rank == 1 && i == 1)};
+        const qdr_context_opts opts = {QDR_OPTS_INIT,
+                                       .n_threads = rank == 1 && i == 2 ? -7 : 1 + (rank == 1 && i == 1)};
         qdr_context *ctx = NULL;
         const qdr_status status = qdr_context_create_local(world, rank, &opts, &ctx);
-        const int wanted = i < 2 ? status == QDR_OK
-                                 : status == QDR_ERR_ARGUMENT && strstr(qdr_last_error(), "-7");
+        const int wanted = i < 2 ? status == QDR_OK : status == QDR_ERR_ARGUMENT && strstr(qdr_last_error(), "-7");
         if (!wanted || (ctx != NULL) != (i < 2)) return 1;
         if (ctx && qdr_barrier(ctx) != QDR_OK) return 2;
         qdr_context_destroy(&ctx);
     }
-    return qdr_context_create_local(world, 99, NULL, &(qdr_context *){NULL}) == QDR_ERR_ARGUMENT
-               ? 0
-               : 3;
+    return qdr_context_create_local(world, 99, NULL, &(qdr_context *){NULL}) == QDR_ERR_ARGUMENT ? 0 : 3;
 }
 
 static void contexts_follow_one_another(void **state)
@@ -276,10 +271,9 @@ static void shapes_propose_others(void **state)
     (void)state;
     qdri_grid_shape shape;
     const qdr_grid_opts eight = {QDR_OPTS_INIT, 2, 2, 2, 1, NULL};
-    CHECK_FAILS(
-        qdri_shape_read(&eight, 6, &shape), QDR_ERR_ARGUMENT,
-        "2x2x2x1 has 8 ranks but the context has 6; choose axes whose product is 6, such as "
-        "3x2x1x1");
+    CHECK_FAILS(qdri_shape_read(&eight, 6, &shape), QDR_ERR_ARGUMENT,
+                "2x2x2x1 has 8 ranks but the context has 6; choose axes whose product is 6, such as "
+                "3x2x1x1");
     CHECK_FAILS(qdri_shape_read(&eight, 7, &shape), QDR_ERR_ARGUMENT, "such as 7x1x1x1");
     CHECK_FAILS(qdri_shape_read(&eight, 1, &shape), QDR_ERR_ARGUMENT, "such as 1x1x1x1");
     CHECK_OK(qdri_shape_read(&eight, 8, &shape));

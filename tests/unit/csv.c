@@ -35,10 +35,7 @@ static void expect_refused_bytes(const char *bytes, size_t n_bytes, const char *
     assert_null(table.cells);
 }
 
-static void expect_refused(const char *text, const char *words)
-{
-    expect_refused_bytes(text, strlen(text), words);
-}
+static void expect_refused(const char *text, const char *words) { expect_refused_bytes(text, strlen(text), words); }
 
 static void expect_cell(const csv_table *table, int64_t row, const char *column, const char *want)
 {

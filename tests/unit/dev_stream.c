@@ -70,10 +70,7 @@ static qdr_status gate_run(void *args)
     return QDR_PENDING;
 }
 
-static void enqueue_gate(qdr_stream *stream, atomic_int *gate)
-{
-    OK(qdri_work(stream, gate_run, &gate, sizeof gate));
-}
+static void enqueue_gate(qdr_stream *stream, atomic_int *gate) { OK(qdri_work(stream, gate_run, &gate, sizeof gate)); }
 
 static qdr_status fail_run(void *args)
 {
@@ -242,8 +239,7 @@ static void comm_streams_share_a_thread(void **state)
 {
     qdri_dev *dev = make_device();
     qdr_stream *comm[2] = {make_stream(dev, QDRI_STREAM_COMM), make_stream(dev, QDRI_STREAM_COMM)};
-    qdr_stream *compute[2] = {make_stream(dev, QDRI_STREAM_COMPUTE),
-                              make_stream(dev, QDRI_STREAM_COMPUTE)};
+    qdr_stream *compute[2] = {make_stream(dev, QDRI_STREAM_COMPUTE), make_stream(dev, QDRI_STREAM_COMPUTE)};
     (void)state;
     assert_true(pthread_equal(thread_of(comm[0]), thread_of(comm[1])));
     assert_false(pthread_equal(thread_of(compute[0]), thread_of(compute[1])));
@@ -322,8 +318,7 @@ static void events_ping_pong(void **state)
 {
     list *done = test_calloc(1, sizeof *done);
     qdri_dev *dev = make_device();
-    qdr_stream *streams[2] = {make_stream(dev, QDRI_STREAM_COMPUTE),
-                              make_stream(dev, QDRI_STREAM_COMM)};
+    qdr_stream *streams[2] = {make_stream(dev, QDRI_STREAM_COMPUTE), make_stream(dev, QDRI_STREAM_COMM)};
     qdr_event *events[2] = {make_event(dev), make_event(dev)};
     (void)state;
     for (int i = 0; i < 4000; i++) {

@@ -56,18 +56,15 @@ static void same_as_searches(void **state)
         qdr_planned_grid least;
         qdr_fewest_ranks fewest;
         CHECK_OK(qdr_model_least_memory(model, &opts, &least));
-        const double bytes =
-            search_of(model, &opts, opts.n_ranks)->least_memory.result.memory_bytes;
+        const double bytes = search_of(model, &opts, opts.n_ranks)->least_memory.result.memory_bytes;
         assert_true(fabs(least.result.memory_bytes - bytes) <= 1e-12 * bytes);
-        opts.memory_bytes = 0x1p31 + (bytes > 0 ? bytes - 0x1p31 : 0x1p32) *
-                                         (double)test_between(&seed, 20, 100) / 100;
+        opts.memory_bytes = 0x1p31 + (bytes > 0 ? bytes - 0x1p31 : 0x1p32) * (double)test_between(&seed, 20, 100) / 100;
         CHECK_OK(qdr_model_fewest_ranks(model, &opts, MOST, &fewest));
         int expected = 0;
         for (int n = opts.n_ranks + 1; n <= MOST && !expected; n++)
             if (search_of(model, &opts, n)->n_fitting > 0) expected = n;
         if (fewest.n_ranks != expected)
-            fail_msg("trial %d: from %d ranks %d, not %d", trial, opts.n_ranks, fewest.n_ranks,
-                     expected);
+            fail_msg("trial %d: from %d ranks %d, not %d", trial, opts.n_ranks, fewest.n_ranks, expected);
         assert_true(fewest.tried_to >= (expected ? expected - 1 : MOST));
         if (expected) assert_true(fewest.least.result.memory_bytes <= opts.memory_bytes);
         n_found += expected > 0;
@@ -90,11 +87,8 @@ static void progress(void **state)
     double last = 0;
     (void)state;
     qdr_model *model = model_of("dgx-a100", "gpt2");
-    const qdr_search_opts opts = {.version = QDR_OPTS_INIT,
-                                  .n_ranks = 12,
-                                  .dtype = QDR_BF16,
-                                  .progress = note_progress,
-                                  .progress_user = &last};
+    const qdr_search_opts opts = {
+        .version = QDR_OPTS_INIT, .n_ranks = 12, .dtype = QDR_BF16, .progress = note_progress, .progress_user = &last};
     CHECK_OK(qdr_model_search(model, &opts, &found));
     assert_true(last >= 1);
     qdr_model_destroy(&model);
@@ -110,8 +104,7 @@ static void refusals(void **state)
     assert_int_equal(qdr_model_least_memory(NULL, &opts, &least), QDR_ERR_ARGUMENT);
     assert_int_equal(qdr_model_fewest_ranks(model, &opts, 9, NULL), QDR_ERR_ARGUMENT);
     assert_int_equal(qdr_model_fewest_ranks(model, &opts, 0, &fewest), QDR_ERR_ARGUMENT);
-    assert_int_equal(qdr_model_fewest_ranks(model, &opts, QDR_MAX_SEARCH_RANKS + 1, &fewest),
-                     QDR_ERR_ARGUMENT);
+    assert_int_equal(qdr_model_fewest_ranks(model, &opts, QDR_MAX_SEARCH_RANKS + 1, &fewest), QDR_ERR_ARGUMENT);
     opts.dtype = QDR_F64;
     opts.size[QDR_X] = 3;
     assert_int_equal(qdr_model_least_memory(model, &opts, &least), QDR_ERR_ARGUMENT);

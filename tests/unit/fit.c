@@ -15,24 +15,24 @@ enum { MOST = 512 };
 /* Two nodes or more of four ranks each. */
 static qdr_machine planted(void)
 {
-    qdr_machine m = {.version = QDR_OPTS_INIT,
-                     .name = "planted",
-                     .device = "a \"device\" \\ of\ttests",
-                     .ranks_per_node = 4,
-                     .memory_bytes = 1e10,
-                     .memory_bytes_per_sec = 2e10,
-                     .memory_efficiency = 1,
-                     .kernel_flops = 3e9,
-                     .n_units = 1,
-                     .wave_power = 1,
-                     .attention_efficiency = 0.3,
-                     .processor_slowdown = 0.25,
-                     .transfer_slowdown = 0.5,
-                     .n_links = 2,
-                     .links = {{.name = "node", 4, 2.5e9, .step_secs = 8e-6},
-                               {.name = "network", 0, 0, 1, 1.2e8, 3e-5, 2e-5, 0}},
-                     .collectives = {.start_secs = 5e-6, .n_protocols = 1, .protocols = {{1, 1}}},
-                     .software = {.launch_secs = 2e-6}};
+    qdr_machine m = {
+        .version = QDR_OPTS_INIT,
+        .name = "planted",
+        .device = "a \"device\" \\ of\ttests",
+        .ranks_per_node = 4,
+        .memory_bytes = 1e10,
+        .memory_bytes_per_sec = 2e10,
+        .memory_efficiency = 1,
+        .kernel_flops = 3e9,
+        .n_units = 1,
+        .wave_power = 1,
+        .attention_efficiency = 0.3,
+        .processor_slowdown = 0.25,
+        .transfer_slowdown = 0.5,
+        .n_links = 2,
+        .links = {{.name = "node", 4, 2.5e9, .step_secs = 8e-6}, {.name = "network", 0, 0, 1, 1.2e8, 3e-5, 2e-5, 0}},
+        .collectives = {.start_secs = 5e-6, .n_protocols = 1, .protocols = {{1, 1}}},
+        .software = {.launch_secs = 2e-6}};
     const qdr_machine_products products = {9e10, 1, 11, 23, 37, {0.9, 1, 0.8}, 1};
     m.f32 = m.f64 = m.bf16 = products;
     m.f64.peak_flops /= 2;
@@ -70,9 +70,8 @@ static void add(set *s, qdr_sample sample)
 
 static void add_products(set *s, qdr_dtype dtype)
 {
-    static const int shapes[][3] = {{64, 64, 64},   {512, 512, 512}, {64, 512, 512},
-                                    {512, 64, 512}, {512, 512, 64},  {32, 2048, 256},
-                                    {1024, 32, 64}, {48, 96, 1024}};
+    static const int shapes[][3] = {{64, 64, 64},   {512, 512, 512}, {64, 512, 512}, {512, 64, 512},
+                                    {512, 512, 64}, {32, 2048, 256}, {1024, 32, 64}, {48, 96, 1024}};
     for (int i = 0; i < 8; i++)
         for (int mode = 0; mode < 3; mode++)
             add(s, (qdr_sample){.kind = QDR_SAMPLE_PRODUCT,
@@ -88,21 +87,16 @@ static void add_kernels(set *s)
     for (double n = 1e5; n < 1e7; n *= 3) {
         add(s, (qdr_sample){.kind = QDR_SAMPLE_LAUNCH, .n_kernels = 3});
         add(s, (qdr_sample){.kind = QDR_SAMPLE_MEMORY, .n_kernels = 1, .bytes = 12 * n});
-        add(s, (qdr_sample){
-                   .kind = QDR_SAMPLE_KERNEL, .n_kernels = 1, .bytes = 8 * n, .flops = 12 * n});
-        add(s, (qdr_sample){.kind = QDR_SAMPLE_ATTENTION,
-                            .n_kernels = 1,
-                            .dtype = QDR_F32,
-                            .bytes = n,
-                            .flops = 100 * n});
+        add(s, (qdr_sample){.kind = QDR_SAMPLE_KERNEL, .n_kernels = 1, .bytes = 8 * n, .flops = 12 * n});
+        add(s,
+            (qdr_sample){.kind = QDR_SAMPLE_ATTENTION, .n_kernels = 1, .dtype = QDR_F32, .bytes = n, .flops = 100 * n});
     }
 }
 
 static void add_collectives(set *s)
 {
     static const qdr_coll_kind kinds[] = {QDR_ALL_GATHER, QDR_REDUCE_SCATTER, QDR_ALL_REDUCE};
-    static const int groups[][2] = {{2, 1}, {4, 1},  {2, 4}, {4, 4},
-                                    {8, 1}, {16, 1}, {2, 8}, {4, 2}};
+    static const int groups[][2] = {{2, 1}, {4, 1}, {2, 4}, {4, 4}, {8, 1}, {16, 1}, {2, 8}, {4, 2}};
     for (int g = 0; g < 8; g++)
         for (int kind = 0; kind < 3; kind++)
             for (double bytes = 1024; bytes < 1e7; bytes *= 16)
@@ -411,8 +405,7 @@ static void layers(void **state)
                                    .overlap = QDR_OVERLAP_NONE,
                                    .batch = 8};
             const double more = layers_secs(&machine, &plan, 6) - layers_secs(&machine, &plan, 5);
-            near(more, step_secs(&machine, &plan, 6) - step_secs(&machine, &plan, 5), 0.02,
-                 "a layer more");
+            near(more, step_secs(&machine, &plan, 6) - step_secs(&machine, &plan, 5), 0.02, "a layer more");
         }
 }
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is said of GPUs, by a stand-in for the plugin (fake_plugin.c) or without one, as
- * QDR_CUDA_PLUGIN has it. */
+/* What is said of GPUs, by a stand-in for the plugin (fake_plugin.c) or without one, as QDR_CUDA_PLUGIN has it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

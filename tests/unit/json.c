@@ -33,10 +33,10 @@ static int end(void **state)
 }
 
 /* The whole sentence. */
-#define CHECK_SAYS(expression, status, sentence)                                                   \
-    do {                                                                                           \
-        check_status((expression), (status), #expression, __FILE__, __LINE__);                     \
-        assert_string_equal(qdr_last_error(), sentence);                                           \
+#define CHECK_SAYS(expression, status, sentence)                                                                       \
+    do {                                                                                                               \
+        check_status((expression), (status), #expression, __FILE__, __LINE__);                                         \
+        assert_string_equal(qdr_last_error(), sentence);                                                               \
     } while (0)
 
 /* ---- reading ---- */
@@ -59,8 +59,8 @@ static void no_json(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         qdri_json *none = (qdri_json *)&cases;
-        CHECK_FAILS(qdri_json_parse(cases[i].text, strlen(cases[i].text), "a.json", &none),
-                    QDR_ERR_ARGUMENT, cases[i].says);
+        CHECK_FAILS(qdri_json_parse(cases[i].text, strlen(cases[i].text), "a.json", &none), QDR_ERR_ARGUMENT,
+                    cases[i].says);
         assert_null(none);
     }
 }
@@ -97,8 +97,7 @@ static void depth_has_a_limit(void **state)
         const qdr_status status = qdri_json_parse(text, (size_t)(2 * depth + 1), "a", &made);
         assert_int_equal(status, depth > QDRI_JSON_MAX_DEPTH ? QDR_ERR_ARGUMENT : QDR_OK);
         if (status != QDR_OK)
-            assert_string_equal(qdr_last_error(),
-                                "a, line 2: more than 64 levels of objects and lists");
+            assert_string_equal(qdr_last_error(), "a, line 2: more than 64 levels of objects and lists");
         qdri_json_free(&made);
     }
     /* Brackets in strings open nothing. */
@@ -137,11 +136,9 @@ static void files(void **state)
     (void)state;
     assert_non_null(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/a.json", folder);
-    CHECK_FAILS(qdri_json_load(path, &document), QDR_ERR_IO,
-                "a.json could not be opened (No such file or directory)");
+    CHECK_FAILS(qdri_json_load(path, &document), QDR_ERR_IO, "a.json could not be opened (No such file or directory)");
     assert_null(document);
-    CHECK_FAILS(qdri_json_load(folder, &document), QDR_ERR_IO,
-                "could not be read (Is a directory)");
+    CHECK_FAILS(qdri_json_load(folder, &document), QDR_ERR_IO, "could not be read (Is a directory)");
     write_file(path, "{\"n\": 3}", 8);
     CHECK_OK(qdri_json_load(path, &document));
     assert_string_equal(qdri_json_name(document), path);
@@ -211,9 +208,8 @@ static void whole_numbers(void **state)
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         n = 77;
-        CHECK_SAYS(
-            qdri_json_int(qdri_json_get(&root, wrong[i].key), wrong[i].least, wrong[i].most, &n),
-            QDR_ERR_ARGUMENT, wrong[i].says);
+        CHECK_SAYS(qdri_json_int(qdri_json_get(&root, wrong[i].key), wrong[i].least, wrong[i].most, &n),
+                   QDR_ERR_ARGUMENT, wrong[i].says);
         assert_int_equal(n, 0);
     }
     CHECK_OK(qdri_json_int(qdri_json_get(&root, "a"), 3, 3, &n));
@@ -228,8 +224,7 @@ static void whole_numbers(void **state)
     assert_int_equal(n, 5);
     CHECK_OK(qdri_json_int_or(qdri_json_get(&root, "z"), 1, 9, -1, &n));
     assert_int_equal(n, -1);
-    CHECK_FAILS(qdri_json_int_or(qdri_json_get(&root, "d"), 1, 9, 5, &n), QDR_ERR_ARGUMENT,
-                "is -3");
+    CHECK_FAILS(qdri_json_int_or(qdri_json_get(&root, "d"), 1, 9, 5, &n), QDR_ERR_ARGUMENT, "is -3");
 }
 
 static void numbers(void **state)
@@ -317,8 +312,7 @@ static void nested(void **state)
     CHECK_SAYS(qdri_json_list(qdri_json_get(&root, "last"), &list, &n), QDR_ERR_ARGUMENT,
                "a.json, line 7: key 'last' is an object; a list is needed");
     assert_int_equal(n, 0);
-    assert_string_equal(qdri_json_where(qdri_json_get(&root, "last")).text,
-                        "a.json, line 7: key 'last'");
+    assert_string_equal(qdri_json_where(qdri_json_get(&root, "last")).text, "a.json, line 7: key 'last'");
 }
 
 static void kinds(void **state)
@@ -340,8 +334,7 @@ static void kinds(void **state)
 
 static void lines(void **state)
 {
-    static const char text[] =
-        "\n{\"a\\\"b\": 1,\n\"b\" :\n [ {}, \"}\",\n{\"a\": 2}],\r\n\"c\":3}";
+    static const char text[] = "\n{\"a\\\"b\": 1,\n\"b\" :\n [ {}, \"}\",\n{\"a\": 2}],\r\n\"c\":3}";
     const struct {
         qdri_json_step steps[3];
         int n, line;
@@ -359,8 +352,7 @@ static void lines(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        assert_int_equal(qdri_json_line(text, sizeof text - 1, cases[i].steps, cases[i].n),
-                         cases[i].line);
+        assert_int_equal(qdri_json_line(text, sizeof text - 1, cases[i].steps, cases[i].n), cases[i].line);
     /* What is no JSON is no reason to leave it. */
     for (size_t bytes = 0; bytes < sizeof text; bytes++) {
         char *cut = malloc(bytes + 1);

@@ -26,8 +26,7 @@ static void lines_above_the_level_are_dropped(void **state)
         assert_int_equal(setenv("QDR_DEBUG", levels[i], 1), 0);
         qdr_set_log(listen, &heard);
         heard.n_lines = 0;
-        for (int level = QDRI_LOG_ERROR; level <= QDRI_LOG_DEBUG; level++)
-            qdri_log(level, "level %d", level);
+        for (int level = QDRI_LOG_ERROR; level <= QDRI_LOG_DEBUG; level++) qdri_log(level, "level %d", level);
         assert_int_equal(heard.n_lines, expected[i]);
         assert_int_equal(heard.level, expected[i] - 1);
     }

@@ -16,22 +16,14 @@
 
 /* ---- tables ---- */
 
-/* A node of 4 GPUs in two NVLink pairs, one pair on each of its packages; two adapters as fast, one
- * that is slower. */
-static qdr_topo_gpu pair_gpus[] = {{.package = 0, .numa = 0},
-                                   {.package = 0, .numa = 0},
-                                   {.package = 1, .numa = 1},
-                                   {.package = 1, .numa = 1}};
-static qdr_topo_gpu_link pair_links[] = {
-    {.a = 0, .b = 1, .link = QDR_LINK_NVLINK, .rate = 40e9},
-    {.a = 2, .b = 3, .link = QDR_LINK_NVLINK, .rate = 20e9, .is_assumed = 1}};
+/* A node of 4 GPUs in two NVLink pairs, one pair on each of its packages; two adapters as fast, one that is slower. */
+static qdr_topo_gpu pair_gpus[] = {
+    {.package = 0, .numa = 0}, {.package = 0, .numa = 0}, {.package = 1, .numa = 1}, {.package = 1, .numa = 1}};
+static qdr_topo_gpu_link pair_links[] = {{.a = 0, .b = 1, .link = QDR_LINK_NVLINK, .rate = 40e9},
+                                         {.a = 2, .b = 3, .link = QDR_LINK_NVLINK, .rate = 20e9, .is_assumed = 1}};
 static qdr_topo_nic pair_nics[] = {{.rate = 1e9}, {.rate = 25e9}, {.rate = 25e9}, {.rate = 0}};
-static const qdr_topo pairs = {.n_gpus = 4,
-                               .gpus = pair_gpus,
-                               .n_gpu_links = 2,
-                               .gpu_links = pair_links,
-                               .n_nics = 4,
-                               .nics = pair_nics};
+static const qdr_topo pairs = {
+    .n_gpus = 4, .gpus = pair_gpus, .n_gpu_links = 2, .gpu_links = pair_links, .n_nics = 4, .nics = pair_nics};
 
 /* Packages of 2 NUMA nodes of 2 caches of 2 cores. */
 static const qdr_topo *cores_of_eight(void)
@@ -43,20 +35,18 @@ static const qdr_topo *cores_of_eight(void)
 }
 
 /* ranks of nodes, one after the other, n_on_node on each */
-static void lay(const qdr_topo *topo, const int sizes[4], const char *order, int n_on_node,
-                int on_gpus, qdr_topo_axis axes[4])
+static void lay(const qdr_topo *topo, const int sizes[4], const char *order, int n_on_node, int on_gpus,
+                qdr_topo_axis axes[4])
 {
     qdr_topo_place places[256];
     const int n = sizes[0] * sizes[1] * sizes[2] * sizes[3];
     for (int rank = 0; rank < n; rank++)
-        places[rank] = qdr_topo_spread(topo, on_gpus, rank / n_on_node, rank % n_on_node,
-                                       n_on_node);
+        places[rank] = qdr_topo_spread(topo, on_gpus, rank / n_on_node, rank % n_on_node, n_on_node);
     CHECK_OK(qdr_topo_map(topo, sizes, order, places, axes));
 }
 
 /* members, stride, nodes, members on a node, siblings, link, inner link */
-static void check_axis(const qdr_topo_axis *axis, const int expected[7], double rate,
-                       double inner_rate)
+static void check_axis(const qdr_topo_axis *axis, const int expected[7], double rate, double inner_rate)
 {
     assert_int_equal(axis->n_ranks, expected[0]);
     assert_int_equal(axis->stride, expected[1]);
@@ -79,8 +69,7 @@ static void a_cube_on_two_nodes_of_four(void **state)
     assert_true(axes[QDR_X].is_assumed && axes[QDR_X].inner_is_assumed);
     check_axis(&axes[QDR_Y], (const int[]){2, 2, 1, 2, 2, QDR_LINK_NODE, QDR_LINK_NODE}, 0, 0);
     assert_false(axes[QDR_Y].is_assumed);
-    check_axis(&axes[QDR_Z], (const int[]){2, 4, 2, 1, 4, QDR_LINK_NETWORK, QDR_LINK_NONE}, 50e9,
-               0);
+    check_axis(&axes[QDR_Z], (const int[]){2, 4, 2, 1, 4, QDR_LINK_NETWORK, QDR_LINK_NONE}, 50e9, 0);
     check_axis(&axes[QDR_D], (const int[]){1, 8, 1, 1, 0, QDR_LINK_NONE, QDR_LINK_NONE}, 0, 0);
 }
 
@@ -102,10 +91,8 @@ static void an_axis_may_be_wider_than_a_node(void **state)
     qdr_topo_axis axes[4];
     (void)state;
     lay(&pairs, (const int[]){8, 1, 1, 2}, NULL, 4, 1, axes);
-    check_axis(&axes[QDR_X], (const int[]){8, 1, 2, 4, 1, QDR_LINK_NETWORK, QDR_LINK_NODE}, 50e9,
-               0);
-    check_axis(&axes[QDR_D], (const int[]){2, 8, 2, 1, 4, QDR_LINK_NETWORK, QDR_LINK_NONE}, 50e9,
-               0);
+    check_axis(&axes[QDR_X], (const int[]){8, 1, 2, 4, 1, QDR_LINK_NETWORK, QDR_LINK_NODE}, 50e9, 0);
+    check_axis(&axes[QDR_D], (const int[]){2, 8, 2, 1, 4, QDR_LINK_NETWORK, QDR_LINK_NONE}, 50e9, 0);
 }
 
 /* 3 ranks on a node: one group of x lies across two nodes, one on GPUs 1 and 2. */
@@ -114,10 +101,8 @@ static void groups_may_lie_unevenly(void **state)
     qdr_topo_axis axes[4];
     (void)state;
     lay(&pairs, (const int[]){2, 3, 1, 1}, "xyzd", 3, 1, axes);
-    check_axis(&axes[QDR_X], (const int[]){2, 1, 2, 2, 1, QDR_LINK_NETWORK, QDR_LINK_NODE}, 50e9,
-               0);
-    check_axis(&axes[QDR_Y], (const int[]){3, 2, 2, 2, 2, QDR_LINK_NETWORK, QDR_LINK_NODE}, 50e9,
-               0);
+    check_axis(&axes[QDR_X], (const int[]){2, 1, 2, 2, 1, QDR_LINK_NETWORK, QDR_LINK_NODE}, 50e9, 0);
+    check_axis(&axes[QDR_Y], (const int[]){3, 2, 2, 2, 2, QDR_LINK_NETWORK, QDR_LINK_NODE}, 50e9, 0);
 }
 
 static void ranks_on_cores(void **state)
@@ -128,8 +113,7 @@ static void ranks_on_cores(void **state)
     lay(topo, (const int[]){2, 2, 2, 2}, "xyzd", 16, 0, axes);
     check_axis(&axes[QDR_X], (const int[]){2, 1, 1, 2, 8, QDR_LINK_CACHE, QDR_LINK_CACHE}, 0, 0);
     check_axis(&axes[QDR_Y], (const int[]){2, 2, 1, 2, 8, QDR_LINK_NUMA, QDR_LINK_NUMA}, 0, 0);
-    check_axis(&axes[QDR_Z], (const int[]){2, 4, 1, 2, 8, QDR_LINK_PACKAGE, QDR_LINK_PACKAGE}, 0,
-               0);
+    check_axis(&axes[QDR_Z], (const int[]){2, 4, 1, 2, 8, QDR_LINK_PACKAGE, QDR_LINK_PACKAGE}, 0, 0);
     check_axis(&axes[QDR_D], (const int[]){2, 8, 1, 2, 8, QDR_LINK_NODE, QDR_LINK_NODE}, 0, 0);
     lay(topo, (const int[]){2, 2, 1, 1}, "xyzd", 4, 0, axes); /* 4 cores each: a NUMA node */
     assert_int_equal(axes[QDR_X].link, QDR_LINK_PACKAGE);
@@ -195,10 +179,9 @@ static void wrong_grids(void **state)
     CHECK_OK(qdr_topo_map(NULL, sizes, NULL, &one, axes));
     CHECK_FAILS(qdr_topo_map(NULL, sizes, "xyz", &one, axes), QDR_ERR_ARGUMENT, "'xyz'");
     CHECK_FAILS(qdr_topo_map(NULL, sizes, "xyzz", &one, axes), QDR_ERR_ARGUMENT, "permutation");
-    CHECK_FAILS(qdr_topo_map(NULL, (const int[]){1, 0, 1, 1}, NULL, &one, axes), QDR_ERR_ARGUMENT,
-                "1x0x1x1");
-    CHECK_FAILS(qdr_topo_map(NULL, (const int[]){1 << 30, 1 << 30, 4, 4}, NULL, &one, axes),
-                QDR_ERR_ARGUMENT, "at most");
+    CHECK_FAILS(qdr_topo_map(NULL, (const int[]){1, 0, 1, 1}, NULL, &one, axes), QDR_ERR_ARGUMENT, "1x0x1x1");
+    CHECK_FAILS(qdr_topo_map(NULL, (const int[]){1 << 30, 1 << 30, 4, 4}, NULL, &one, axes), QDR_ERR_ARGUMENT,
+                "at most");
     bad.node = 1;
     CHECK_FAILS(qdr_topo_map(NULL, sizes, NULL, &bad, axes), QDR_ERR_ARGUMENT, "node 1");
     bad = one;
@@ -208,8 +191,7 @@ static void wrong_grids(void **state)
     CHECK_FAILS(qdr_topo_map(NULL, sizes, NULL, &one, NULL), QDR_ERR_ARGUMENT, "NULL");
     assert_string_equal(qdr_link_name((qdr_link)-1), "?");
     assert_string_equal(qdr_link_name(QDR_N_LINKS), "?");
-    for (int link = 0; link < QDR_N_LINKS; link++)
-        assert_true(strlen(qdr_link_name((qdr_link)link)) > 2);
+    for (int link = 0; link < QDR_N_LINKS; link++) assert_true(strlen(qdr_link_name((qdr_link)link)) > 2);
 }
 
 /* ---- files and this machine ---- */
@@ -282,8 +264,7 @@ static void wrong_files(void **state)
     }
     close(handle);
     unlink(path);
-    CHECK_FAILS(qdr_topo_load(&(qdr_topo_opts){QDR_OPTS_INIT, .xml = path}, &topo), QDR_ERR_IO,
-                "No such file");
+    CHECK_FAILS(qdr_topo_load(&(qdr_topo_opts){QDR_OPTS_INIT, .xml = path}, &topo), QDR_ERR_IO, "No such file");
     CHECK_FAILS(qdr_topo_load(&(qdr_topo_opts){QDR_OPTS_INIT, .xml = "/tmp"}, &topo), QDR_ERR_IO,
                 "/tmp cannot be read");
 }
@@ -319,8 +300,7 @@ static void only_hwloc_knows(void **state)
 {
     qdr_topo *topo = NULL;
     (void)state;
-    CHECK_FAILS(qdr_topo_load(&(qdr_topo_opts){QDR_OPTS_INIT, .xml = "a.xml"}, &topo),
-                QDR_ERR_UNSUPPORTED, "a.xml");
+    CHECK_FAILS(qdr_topo_load(&(qdr_topo_opts){QDR_OPTS_INIT, .xml = "a.xml"}, &topo), QDR_ERR_UNSUPPORTED, "a.xml");
     assert_null(topo);
     setenv("HWLOC_XMLFILE", "b.xml", 1);
     CHECK_FAILS(qdr_topo_load(NULL, &topo), QDR_ERR_UNSUPPORTED, "libhwloc-dev");

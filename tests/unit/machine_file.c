@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Machine files: every number in and out again, and what is refused: line, key and what is needed.
- */
+/* Machine files: every number in and out again, and what is refused: line, key and what is needed. */
 #include <math.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -61,8 +60,7 @@ static void change_and_restore(const char *key, void *user)
     const double others[] = {was > 0.5 ? was / 2 : was + 0.25, was + 1, was - 1};
     int i = 0;
     while (i < 3 && qdr_machine_set(&w->machine, key, others[i]) != QDR_OK) i++;
-    if (i == 3)
-        fail_msg("%s: it can be neither of %g, %g and %g", key, others[0], others[1], others[2]);
+    if (i == 3) fail_msg("%s: it can be neither of %g, %g and %g", key, others[0], others[1], others[2]);
     CHECK_OK(qdr_machine_get(&w->machine, key, &is));
     assert_true(fabs(is - others[i]) <= 1e-12 * fabs(is));
     assert_true(memcmp(&w->machine, &before, sizeof before) != 0);
@@ -105,8 +103,7 @@ static void bad_values_are_refused(void **state)
     qdr_machine_keys(&machine, refuse_bad_values, &machine);
     CHECK_FAILS(qdr_machine_set(&machine, "ranks_per_node", 2.5), QDR_ERR_ARGUMENT, "whole");
     CHECK_FAILS(qdr_machine_set(&machine, "bf16.mots", 1), QDR_ERR_ARGUMENT, "'bf16.most'");
-    CHECK_FAILS(qdr_machine_get(&machine, "links[2].rank_GBps", &value), QDR_ERR_ARGUMENT,
-                "links[0].rank_GBps");
+    CHECK_FAILS(qdr_machine_get(&machine, "links[2].rank_GBps", &value), QDR_ERR_ARGUMENT, "links[0].rank_GBps");
     assert_true(value == 0);
     CHECK_FAILS(qdr_machine_set(NULL, "units", 1), QDR_ERR_ARGUMENT, "NULL");
     CHECK_FAILS(qdr_machine_get(&machine, "units", NULL), QDR_ERR_ARGUMENT, "no place");
@@ -176,13 +173,11 @@ static void wrong_files_are_refused(void **state)
         {"{" MEMORY PEAK "\"links\": []}", "links", "0 entries"},
         {"{" MEMORY PEAK "\"links\": 7}", "links", "line 1"},
         {"{" MEMORY PEAK "\"links\": [7]}", "links[0]", "line 1"},
-        {"{" MEMORY PEAK "\n\"links\": [\n{\"ranks\": -1, \"rank_GBps\": 1}]}", "links[0].ranks",
-         "line 3"},
+        {"{" MEMORY PEAK "\n\"links\": [\n{\"ranks\": -1, \"rank_GBps\": 1}]}", "links[0].ranks", "line 3"},
         {"{" MEMORY PEAK "\"links\": [{\"ranks\": 0}]}", "links[0].rank_GBps", "missing"},
-        {"{" MEMORY PEAK "\"links\": [{\"ranks\": 4, \"rank_GBps\": 1}, {\"ranks\": 0}]}",
-         "links[1].adapters", "missing"},
-        {"{" MEMORY PEAK
-         "\"links\": [{\"ranks\": 4, \"rank_GBps\": 1}, {\"ranks\": 0, \"adapters\": 1}]}",
+        {"{" MEMORY PEAK "\"links\": [{\"ranks\": 4, \"rank_GBps\": 1}, {\"ranks\": 0}]}", "links[1].adapters",
+         "missing"},
+        {"{" MEMORY PEAK "\"links\": [{\"ranks\": 4, \"rank_GBps\": 1}, {\"ranks\": 0, \"adapters\": 1}]}",
          "links[1].adapter_GBps", "missing"},
         {"{" MEMORY PEAK "\"links\": [{\"ranks\": 0, \"rank_GBps\": 1}, {\"ranks\": 0, "
          "\"adapters\": 1, \"adapter_GBps\": 1}]}",
@@ -191,8 +186,7 @@ static void wrong_files_are_refused(void **state)
          "\"adapters\": 1, \"adapter_GBps\": 1}, {\"ranks\": 0, \"adapters\": 1, "
          "\"adapter_GBps\": 1}]}",
          "links[1].ranks", "no multiple"},
-        {"{" MEMORY PEAK "\"links\": [" LINK "," LINK "," LINK "," LINK "," LINK "]}", "links",
-         "5 entries"},
+        {"{" MEMORY PEAK "\"links\": [" LINK "," LINK "," LINK "," LINK "," LINK "]}", "links", "5 entries"},
         {"{\"ranks_per_node\": 4,\n\"memory_GiB\": \"much\"}", "memory_GiB", "line 2"},
         {"{\"ranks_per_node\": 4,\n\n\"memory_GiB\": -1}", "memory_GiB", "line 3"},
         {"{\"ranks_per_node\": 4.5}", "ranks_per_node", "line 1"},
@@ -201,8 +195,7 @@ static void wrong_files_are_refused(void **state)
         {"{\"bf16\": 312}", "bf16", "line 1"},
         {"{\"ranks_per_node\": 4,\n\"bf16\": {\"most\": 1}}", "bf16.peak_TFLOPS", "line 2"},
         {"{\"ranks_per_node\": 4,\n\"memory_GB\": 80}", "'memory_GiB'", "line 2"},
-        {"{" MEMORY PEAK "\"links\": [{\"ranks\": 0, \"rank_GBps\": 1,\n\"step\": 1}]}",
-         "'step_us'", "line 2"},
+        {"{" MEMORY PEAK "\"links\": [{\"ranks\": 0, \"rank_GBps\": 1,\n\"step\": 1}]}", "'step_us'", "line 2"},
         {"{\"software\": {\"host\": 1}}", "'host_us'", "software.host"},
         {"{\"name\": 7}", "name", "line 1"},
         {"{\"based_on\": \"no-such-machine\"}", "no-such-machine", "machine"},
@@ -210,10 +203,9 @@ static void wrong_files_are_refused(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         qdr_machine machine;
         memset(&machine, 1, sizeof machine);
-        CHECK_FAILS(qdr_machine_parse(cases[i].text, strlen(cases[i].text), "text", &machine),
-                    QDR_ERR_ARGUMENT, cases[i].words);
-        if (!strstr(qdr_last_error(), cases[i].also))
-            fail_msg("'%s' has not '%s'", qdr_last_error(), cases[i].also);
+        CHECK_FAILS(qdr_machine_parse(cases[i].text, strlen(cases[i].text), "text", &machine), QDR_ERR_ARGUMENT,
+                    cases[i].words);
+        if (!strstr(qdr_last_error(), cases[i].also)) fail_msg("'%s' has not '%s'", qdr_last_error(), cases[i].also);
         assert_int_equal(machine.version, 0);
     }
 }
@@ -232,9 +224,8 @@ static void files_are_based_on_others(void **state)
     assert_true(machine.bf16.most == base.bf16.most);
     assert_int_equal(machine.n_links, 1); /* a list replaces the other's */
     assert_int_equal(machine.n_tiles, base.n_tiles);
-    write_file("one",
-               "{\"based_on\": \"dgx-a100\", \"bf16\": {\"most\": 0.5}, \"about\": {\"x\": 7}, "
-               "\"remark\": \"notes are free\"}");
+    write_file("one", "{\"based_on\": \"dgx-a100\", \"bf16\": {\"most\": 0.5}, \"about\": {\"x\": 7}, "
+                      "\"remark\": \"notes are free\"}");
     CHECK_OK(qdr_machine_load(file_path("one"), &machine));
     assert_true(machine.bf16.most == 0.5 && machine.bf16.peak_flops == base.bf16.peak_flops);
     /* a -> b -> a */

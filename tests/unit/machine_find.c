@@ -75,8 +75,7 @@ static void unknown_machines_are_refused(void **state)
     (void)state;
     qdr_machine machine;
     memset(&machine, 1, sizeof machine);
-    CHECK_FAILS(qdr_machine_find("Qux Grand machine", &machine), QDR_ERR_ARGUMENT,
-                "nearest: \"Quux Grand\"");
+    CHECK_FAILS(qdr_machine_find("Qux Grand machine", &machine), QDR_ERR_ARGUMENT, "nearest: \"Quux Grand\"");
     assert_int_equal(machine.version, 0);
     CHECK_FAILS(qdr_machine_find("", &machine), QDR_ERR_ARGUMENT, "\"\"");
     CHECK_FAILS(qdr_machine_find("test-gamma and more\n", &machine), QDR_ERR_ARGUMENT, "more?");
@@ -102,11 +101,9 @@ static void data_files_are_found(void **state)
     assert_string_equal(found, machine_path("test-beta"));
     CHECK_OK(qdr_data_find("machines", "some/where", found, sizeof found));
     assert_string_equal(found, "some/where");
-    CHECK_FAILS(qdr_data_find("machines", "test-bet", found, sizeof found), QDR_ERR_ARGUMENT,
-                "test-beta");
+    CHECK_FAILS(qdr_data_find("machines", "test-bet", found, sizeof found), QDR_ERR_ARGUMENT, "test-beta");
     assert_string_equal(found, "");
-    CHECK_FAILS(qdr_data_find("machines", "test-beta", small, sizeof small), QDR_ERR_ARGUMENT,
-                "room for 3");
+    CHECK_FAILS(qdr_data_find("machines", "test-beta", small, sizeof small), QDR_ERR_ARGUMENT, "room for 3");
     CHECK_FAILS(qdr_data_find(NULL, "x", found, sizeof found), QDR_ERR_ARGUMENT, "NULL");
     CHECK_FAILS(qdr_data_find("machines", "x", NULL, 0), QDR_ERR_ARGUMENT, "NULL");
 }

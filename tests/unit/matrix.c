@@ -24,8 +24,7 @@ static void count_part(const qdr_owned *owned, int64_t n_cols, int *counts)
 {
     for (int64_t row = owned->rows.begin; row < owned->rows.end; row++)
         for (int i = 0; i < owned->n_ranges; i++)
-            for (int64_t col = owned->cols[i].begin; col < owned->cols[i].end; col++)
-                counts[row * n_cols + col]++;
+            for (int64_t col = owned->cols[i].begin; col < owned->cols[i].end; col++) counts[row * n_cols + col]++;
 }
 
 /* Ranks that hold a copy of the same part. */
@@ -69,8 +68,7 @@ static void every_element_is_owned(void **state)
 static int64_t global_column(const qdr_owned *owned, int64_t local)
 {
     int i = 0;
-    for (; local >= owned->cols[i].end - owned->cols[i].begin; i++)
-        local -= owned->cols[i].end - owned->cols[i].begin;
+    for (; local >= owned->cols[i].end - owned->cols[i].begin; i++) local -= owned->cols[i].end - owned->cols[i].begin;
     return owned->cols[i].begin + local;
 }
 
@@ -88,8 +86,7 @@ static void check_message(const qdr_owned *a, const qdr_owned *b, int *counts)
                 const int64_t b_col = overlap.runs[i].b_col + col;
                 assert_true(a_col < a->n_cols && b_col < b->n_cols);
                 assert_int_equal(global_column(a, a_col), global_column(b, b_col));
-                assert_int_equal(a->rows.begin + overlap.a_row + row,
-                                 b->rows.begin + overlap.b_row + row);
+                assert_int_equal(a->rows.begin + overlap.a_row + row, b->rows.begin + overlap.b_row + row);
                 counts[(overlap.b_row + row) * b->n_cols + b_col]++;
                 n_elems++;
             }
@@ -115,8 +112,7 @@ static void every_owner_is_served_once(void **state)
                 qdri_matrix_part(&from, &here, &held);
                 if (qdri_matrix_serves(&from, &here, &there)) check_message(&held, &wanted, counts);
             }
-            for (int64_t i = 0; i < wanted.n_rows * wanted.n_cols; i++)
-                assert_int_equal(counts[i], 1);
+            for (int64_t i = 0; i < wanted.n_rows * wanted.n_cols; i++) assert_int_equal(counts[i], 1);
             free(counts);
         }
     }
@@ -127,10 +123,9 @@ static void every_owner_is_served_once(void **state)
 static void by_hand(void **state)
 {
     (void)state;
-    const qdr_matrix matrix = {
-        QDR_OPTS_INIT,        .n_rows = 10,      .row_unit = 2,    .cols = {{6, 2}, {5, 0}},
-        .split_cols = 1,      .col_axis = QDR_X, .split_cells = 1, .scatter_rows = 1,
-        .scatter_axis = QDR_Y};
+    const qdr_matrix matrix = {QDR_OPTS_INIT,        .n_rows = 10,      .row_unit = 2,    .cols = {{6, 2}, {5, 0}},
+                               .split_cols = 1,      .col_axis = QDR_X, .split_cells = 1, .scatter_rows = 1,
+                               .scatter_axis = QDR_Y};
     const qdri_rank_place place = {.at = {{2, 2, 2, 2}, {1, 1, 0, 1}}, .n_ranks = 16};
     qdr_owned owned;
     assert_int_equal(qdri_matrix_check(&matrix), QDR_OK);
@@ -148,10 +143,9 @@ static void by_hand(void **state)
 static void refusals(void **state)
 {
     (void)state;
-    const qdr_matrix good = {QDR_OPTS_INIT,    .n_rows = 12,      .row_unit = 4,
-                             .cols = {{6, 2}}, .split_cols = 1,   .col_axis = QDR_X,
-                             .split_cells = 1, .scatter_rows = 1, .scatter_axis = QDR_Y,
-                             .scatter_unit = 2};
+    const qdr_matrix good = {QDR_OPTS_INIT,         .n_rows = 12,      .row_unit = 4,    .cols = {{6, 2}},
+                             .split_cols = 1,       .col_axis = QDR_X, .split_cells = 1, .scatter_rows = 1,
+                             .scatter_axis = QDR_Y, .scatter_unit = 2};
     qdr_matrix bad = good;
     assert_int_equal(qdri_matrix_check(&good), QDR_OK);
     CHECK_FAILS(qdri_matrix_check(NULL), QDR_ERR_ARGUMENT, "NULL");

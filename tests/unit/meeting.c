@@ -53,8 +53,7 @@ static int broadcast_once(unsigned char *data[N_MEMBERS], unsigned give_up_us)
         members[j] = (member){&meeting, {.rank = j, .size = N_MEMBERS}, data[j], QDR_OK};
         members[j].comm.root = &members[j].comm;
     }
-    for (int j = 0; j < N_MEMBERS; j++)
-        assert_int_equal(pthread_create(&threads[j], NULL, take_part, &members[j]), 0);
+    for (int j = 0; j < N_MEMBERS; j++) assert_int_equal(pthread_create(&threads[j], NULL, take_part, &members[j]), 0);
     if (give_up_us > 0) {
         const struct timespec pause = {.tv_nsec = 1000L * give_up_us};
         nanosleep(&pause, NULL);
@@ -74,8 +73,7 @@ static void all_have_what_the_root_sent(void **state)
 {
     unsigned char **data = *state;
     assert_int_equal(broadcast_once(data, 0), N_MEMBERS);
-    for (int j = 0; j < N_MEMBERS; j++)
-        assert_int_equal(count_bytes(data[j], j == ROOT ? AFTERWARDS : SENT), BYTES);
+    for (int j = 0; j < N_MEMBERS; j++) assert_int_equal(count_bytes(data[j], j == ROOT ? AFTERWARDS : SENT), BYTES);
 }
 
 static void a_broadcast_given_up_lets_nobody_read_what_the_root_writes_next(void **state)

@@ -42,25 +42,19 @@ static qdr_plan random_plan(uint64_t *seed, qdr_dtype dtype)
     random_order(seed, plan.order);
     if (random_flag(seed)) {
         plan.gradient_parts = plan.z * random_divisor(seed, plan.d);
-        plan.optimizer_parts = plan.gradient_parts *
-                               random_divisor(seed, plan.z * plan.d / plan.gradient_parts);
+        plan.optimizer_parts = plan.gradient_parts * random_divisor(seed, plan.z * plan.d / plan.gradient_parts);
     }
     return plan;
 }
 
 static void say(const char *machine, const char *network, const qdr_plan *p)
 {
-    print_message(
-        "%s, %s: %dx%dx%dx%d %s %c recompute %d batch %d micro %d overlap %d parts %d %d\n",
-        machine, network, p->x, p->y, p->z, p->d, p->order, p->layout == QDR_SCATTERED ? 'S' : 'R',
-        (int)p->recompute, (int)p->batch, (int)p->micro_batch, p->overlap, p->gradient_parts,
-        p->optimizer_parts);
+    print_message("%s, %s: %dx%dx%dx%d %s %c recompute %d batch %d micro %d overlap %d parts %d %d\n", machine, network,
+                  p->x, p->y, p->z, p->d, p->order, p->layout == QDR_SCATTERED ? 'S' : 'R', (int)p->recompute,
+                  (int)p->batch, (int)p->micro_batch, p->overlap, p->gradient_parts, p->optimizer_parts);
 }
 
-static qdr_dtype type_of(const char *machine)
-{
-    return strcmp(machine, "laptop") == 0 ? QDR_F32 : QDR_BF16;
-}
+static qdr_dtype type_of(const char *machine) { return strcmp(machine, "laptop") == 0 ? QDR_F32 : QDR_BF16; }
 
 /* ---- terms and bounds ---- */
 
@@ -77,8 +71,8 @@ static int check_terms(const qdr_plan_result *r)
         well &= isfinite(r->memory[t]) && r->memory[t] >= 0;
         bytes += r->memory[t];
     }
-    return well && fabs(secs - r->secs) <= 1e-9 * r->secs &&
-           fabs(bytes - r->memory_bytes) <= 1e-9 * bytes && r->peak_share <= 1;
+    return well && fabs(secs - r->secs) <= 1e-9 * r->secs && fabs(bytes - r->memory_bytes) <= 1e-9 * bytes &&
+           r->peak_share <= 1;
 }
 
 static void bounds_and_terms(void **state)
@@ -109,8 +103,7 @@ static void bounds_and_terms(void **state)
         }
         qdr_model_destroy(&model);
     }
-    print_message("%d plans: %d bounds above (the highest %.6f), %d with wrong terms\n", n, n_above,
-                  worst, n_terms);
+    print_message("%d plans: %d bounds above (the highest %.6f), %d with wrong terms\n", n, n_above, worst, n_terms);
     assert_int_equal(n_above, 0);
     assert_int_equal(n_terms, 0);
 }
@@ -137,10 +130,9 @@ static void winners(void **state)
             assert_true(found.n_best >= 1 && found.n_best == all.n_best);
             assert_true(found.n_simulated <= all.n_simulated);
             for (int b = 0; b < found.n_best; b++)
-                if (fabs(found.best[b].result.secs - all.best[b].result.secs) >
-                    1e-12 * all.best[b].result.secs)
-                    fail_msg("%d ranks: number %d takes %g, not %g", opts.n_ranks, b,
-                             found.best[b].result.secs, all.best[b].result.secs);
+                if (fabs(found.best[b].result.secs - all.best[b].result.secs) > 1e-12 * all.best[b].result.secs)
+                    fail_msg("%d ranks: number %d takes %g, not %g", opts.n_ranks, b, found.best[b].result.secs,
+                             all.best[b].result.secs);
         }
         qdr_model_destroy(&model);
     }
@@ -175,20 +167,17 @@ static void ideal_links(void **state)
     set_ideal(&machine);
     machine.software.host_secs = machine.software.collective_host_secs = 0;
     CHECK_OK(qdr_model_create(&machine, &network, &model));
-    const qdr_plan alone = {
-        .version = QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = 1, .dtype = QDR_BF16, .batch = 4};
+    const qdr_plan alone = {.version = QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = 1, .dtype = QDR_BF16, .batch = 4};
     CHECK_OK(qdr_model_predict(model, &alone, &one));
     for (int is_z = 0; is_z < 2; is_z++) {
         qdr_plan plan = alone;
         *(is_z ? &plan.z : &plan.d) = 32;
         plan.batch = 4 * 32;
         CHECK_OK(qdr_model_predict(model, &plan, &many));
-        for (int t = 0; t < QDR_TIME_OPTIMIZER; t++)
-            assert_true(fabs(many.time[t] - one.time[t]) <= 1e-9 * one.secs);
+        for (int t = 0; t < QDR_TIME_OPTIMIZER; t++) assert_true(fabs(many.time[t] - one.time[t]) <= 1e-9 * one.secs);
         for (int t = QDR_TIME_X; t <= QDR_TIME_D; t++)
             if (many.time[t] > 1e-3 * one.secs) /* which layer a deferred sum is counted with */
-                fail_msg("%s takes %g of %g", qdr_time_term_name((qdr_time_term)t), many.time[t],
-                         one.secs);
+                fail_msg("%s takes %g of %g", qdr_time_term_name((qdr_time_term)t), many.time[t], one.secs);
     }
     qdr_model_destroy(&model);
 }
@@ -217,8 +206,7 @@ static void f16_is_as_bf16(void **state)
 static void rings(void **state)
 {
     (void)state;
-    qdr_machine m = {.n_links = 1,
-                     .collectives = {.start_secs = 3e-6, .n_protocols = 1, .protocols = {{1, 1}}}};
+    qdr_machine m = {.n_links = 1, .collectives = {.start_secs = 3e-6, .n_protocols = 1, .protocols = {{1, 1}}}};
     m.links[0] = (qdr_machine_link){.rank_bytes_per_sec = 1e11, .step_secs = 2e-6};
     for (int g = 2; g <= 64; g++) {
         const qdri_group group = qdri_group_make(&m, g, 1, g);
@@ -314,13 +302,11 @@ typedef struct change {
 /* Whether a larger number makes a machine faster: 1, slower: -1, neither of them always: 0. */
 static int sense_of(const char *key)
 {
-    static const char *const faster[] = {"memory_GBps", "memory_efficiency", "peak_TFLOPS",
-                                         ".most",       "rank_GBps",         "adapter_GBps",
-                                         "switch_GBps", "rate_factor",       "attention_efficiency",
-                                         "adapters"};
-    static const char *const slower[] = {"half_",     "step_us",      "wait_us", "start_us",
-                                         "fill_us",   "launch_us",    "host_us", "step_factor",
-                                         "_slowdown", "microbatch_us"};
+    static const char *const faster[] = {
+        "memory_GBps", "memory_efficiency", "peak_TFLOPS",          ".most",   "rank_GBps", "adapter_GBps",
+        "switch_GBps", "rate_factor",       "attention_efficiency", "adapters"};
+    static const char *const slower[] = {"half_",     "step_us", "wait_us",     "start_us",  "fill_us",
+                                         "launch_us", "host_us", "step_factor", "_slowdown", "microbatch_us"};
     for (size_t i = 0; i < sizeof slower / sizeof *slower; i++)
         if (strstr(key, slower[i])) return -1;
     for (size_t i = 0; i < sizeof faster / sizeof *faster; i++)
@@ -367,12 +353,8 @@ static void monotone(void **state)
         machine.processor_slowdown = machine.transfer_slowdown = 0; /* that is contention, too */
         CHECK_OK(qdr_network_load(networks[test_between(&seed, 0, 1)], &network));
         CHECK_OK(qdr_model_create(&machine, &network, &model));
-        qdr_plan plan = {.version = QDR_OPTS_INIT,
-                         .x = 1,
-                         .y = 1,
-                         .z = 1,
-                         .d = 1,
-                         .dtype = type_of(machines[trial % N_MACHINES])};
+        qdr_plan plan = {
+            .version = QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = 1, .dtype = type_of(machines[trial % N_MACHINES])};
         int *const axes[] = {&plan.x, &plan.y, &plan.z, &plan.d};
         *axes[trial / N_MACHINES % 4] = 1 << test_between(&seed, 0, 5);
         plan.layout = random_flag(&seed) ? QDR_SCATTERED : QDR_REPLICATED;
@@ -391,14 +373,9 @@ static void monotone(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bounds_and_terms),
-        cmocka_unit_test(winners),
-        cmocka_unit_test(ideal_links),
-        cmocka_unit_test(f16_is_as_bf16),
-        cmocka_unit_test(rings),
-        cmocka_unit_test(levels),
-        cmocka_unit_test(bytes_of_collectives),
-        cmocka_unit_test(monotone),
+        cmocka_unit_test(bounds_and_terms),     cmocka_unit_test(winners),  cmocka_unit_test(ideal_links),
+        cmocka_unit_test(f16_is_as_bf16),       cmocka_unit_test(rings),    cmocka_unit_test(levels),
+        cmocka_unit_test(bytes_of_collectives), cmocka_unit_test(monotone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,8 +15,7 @@ static const qdr_dtype types[] = {QDR_BF16, QDR_F16};
 static void check_bits(qdr_dtype dtype, float value, uint16_t got, uint16_t want)
 {
     if (got == want) return;
-    print_error("%s: %a is rounded to 0x%04x, not 0x%04x\n", qdr_dtype_name(dtype), (double)value,
-                got, want);
+    print_error("%s: %a is rounded to 0x%04x, not 0x%04x\n", qdr_dtype_name(dtype), (double)value, got, want);
     fail();
 }
 

@@ -17,9 +17,8 @@ enum {
     ROWS = SEQUENCES * CONTEXT,
     N_LINEAR = 4 * GPT_NET_LAYERS /* but the head */
 };
-static const int grids[][QDR_N_AXES] = {{1, 1, 1, 1}, {2, 1, 1, 1}, {1, 2, 1, 1}, {1, 1, 2, 1},
-                                        {1, 1, 1, 2}, {4, 1, 1, 2}, {1, 4, 2, 1}, {2, 2, 2, 2},
-                                        {4, 2, 1, 4}, {2, 4, 4, 1}};
+static const int grids[][QDR_N_AXES] = {{1, 1, 1, 1}, {2, 1, 1, 1}, {1, 2, 1, 1}, {1, 1, 2, 1}, {1, 1, 1, 2},
+                                        {4, 1, 1, 2}, {1, 4, 2, 1}, {2, 2, 2, 2}, {4, 2, 1, 4}, {2, 4, 4, 1}};
 enum { N_GRIDS = sizeof grids / sizeof grids[0] };
 
 static gpt_net small_gpt(qdr_layout layout)
@@ -34,10 +33,7 @@ static gpt_net small_gpt(qdr_layout layout)
                      .tied = 1};
 }
 
-static int n_ranks(const int sizes[QDR_N_AXES])
-{
-    return sizes[QDR_X] * sizes[QDR_Y] * sizes[QDR_Z] * sizes[QDR_D];
-}
+static int n_ranks(const int sizes[QDR_N_AXES]) { return sizes[QDR_X] * sizes[QDR_Y] * sizes[QDR_Z] * sizes[QDR_D]; }
 
 static qdri_place place_of(const int sizes[QDR_N_AXES], int rank)
 {
@@ -69,10 +65,7 @@ static void drop(built *b)
 }
 
 /* A buffer of n elements of four bytes. */
-static size_t room(int64_t n_elems)
-{
-    return qdri_align_bytes((size_t)n_elems * 4, QDRI_BUFFER_ALIGN);
-}
+static size_t room(int64_t n_elems) { return qdri_align_bytes((size_t)n_elems * 4, QDRI_BUFFER_ALIGN); }
 
 static size_t norm_room(const int *g) { return room(HIDDEN / g[QDR_X]); }
 
@@ -81,10 +74,9 @@ static size_t norm_room(const int *g) { return room(HIDDEN / g[QDR_X]); }
 static size_t parameter_bytes(const int *g)
 {
     const int64_t h = HIDDEN, x = g[QDR_X], y = g[QDR_Y], xyz = x * y * g[QDR_Z];
-    const size_t layer = room(3 * h * h / xyz) + room(h * h / xyz) + 2 * room(4 * h * h / xyz) +
-                         room(3 * h / y) + room(4 * h / y) + 2 * room(h / x) + 4 * norm_room(g);
-    return GPT_NET_LAYERS * layer + room(VOCAB * h / xyz) + room(CONTEXT * h / x) +
-           2 * norm_room(g);
+    const size_t layer = room(3 * h * h / xyz) + room(h * h / xyz) + 2 * room(4 * h * h / xyz) + room(3 * h / y) +
+                         room(4 * h / y) + 2 * room(h / x) + 4 * norm_room(g);
+    return GPT_NET_LAYERS * layer + room(VOCAB * h / xyz) + room(CONTEXT * h / x) + 2 * norm_room(g);
 }
 
 /* All small ones lie in one buffer. */
@@ -92,8 +84,7 @@ static size_t gradient_bytes(const int *g)
 {
     const int64_t h = HIDDEN, x = g[QDR_X], y = g[QDR_Y], xyz = x * y * g[QDR_Z];
     const size_t layer = room(3 * h * h / xyz) + room(h * h / xyz) + 2 * room(4 * h * h / xyz);
-    const int64_t n_small = GPT_NET_LAYERS * (7 * h / y + 2 * h / x + 4 * h / x) + CONTEXT * h / x +
-                            2 * h / x;
+    const int64_t n_small = GPT_NET_LAYERS * (7 * h / y + 2 * h / x + 4 * h / x) + CONTEXT * h / x + 2 * h / x;
     return GPT_NET_LAYERS * layer + room(VOCAB * h / xyz) + room(n_small);
 }
 
@@ -119,8 +110,7 @@ static size_t layer_activations(const int *g, qdr_layout layout, const rows *m)
 {
     const int64_t h = HIDDEN, x = g[QDR_X], y = g[QDR_Y];
     const size_t wide = room(m->over_y * 4 * h / y), stream = room(m->over_x * h / x);
-    const size_t edges = 6 * stream /* norms, proj, fc2, residuals */ +
-                         room(m->over_y * 3 * h / y) /* qkv */ +
+    const size_t edges = 6 * stream /* norms, proj, fc2, residuals */ + room(m->over_y * 3 * h / y) /* qkv */ +
                          room(m->over_y * h / y) /* attention */ + 2 * wide /* fc, gelu */;
     const size_t saved = 2 * room(2 * m->over_x) + room(HEADS / y * m->over_y);
     return edges + saved + 2 * gathered(g, layout, QDR_Y, m->cell * h / x) /* qkv, fc */ +
@@ -132,23 +122,18 @@ static size_t activation_bytes(const int *g, qdr_layout layout)
 {
     const rows m = rows_of(g, layout);
     const int64_t x = g[QDR_X], y = g[QDR_Y];
-    const size_t ends = room(m.cell) /* tokens */ +
-                        2 * room(m.over_x * HIDDEN / x) /* embedding, last norm */ +
+    const size_t ends = room(m.cell) /* tokens */ + 2 * room(m.over_x * HIDDEN / x) /* embedding, last norm */ +
                         room(m.over_y * VOCAB / y) + room(m.over_y) /* logits, targets */;
     const size_t saved = room(2 * m.over_x) + room(2 * m.over_y);
     size_t work = (size_t)(m.over_x * 3 * x) * 4; /* moments of all parts */
-    const qdr_attention heads = {.n_rows = m.over_y,
-                                 .context = CONTEXT,
-                                 .n_heads = HEADS / y,
-                                 .head_size = HIDDEN / HEADS,
-                                 .dtype = QDR_F32};
-    const size_t attention = qdri_attention_work_bytes(&heads),
-                 entropy = room(m.over_y) + (size_t)(2 * m.over_y) * 4;
+    const qdr_attention heads = {
+        .n_rows = m.over_y, .context = CONTEXT, .n_heads = HEADS / y, .head_size = HIDDEN / HEADS, .dtype = QDR_F32};
+    const size_t attention = qdri_attention_work_bytes(&heads), entropy = room(m.over_y) + (size_t)(2 * m.over_y) * 4;
     if (work < attention) work = attention;
     if (work < entropy) work = entropy;
     return GPT_NET_LAYERS * layer_activations(g, layout, &m) + ends + saved +
-           gathered(g, layout, QDR_Y, m.cell * HIDDEN / x) /* head */ +
-           qdri_align_bytes(work, QDRI_BUFFER_ALIGN) + room(8) /* {sum, rows} in f64, twice */;
+           gathered(g, layout, QDR_Y, m.cell * HIDDEN / x) /* head */ + qdri_align_bytes(work, QDRI_BUFFER_ALIGN) +
+           room(8) /* {sum, rows} in f64, twice */;
 }
 
 static void sizes_are_closed_forms(void **state)
@@ -189,8 +174,7 @@ static void parameters_are_whole(void **state)
         }
     }
     assert_int_equal(counted, whole);
-    assert_int_equal(whole, GPT_NET_LAYERS * (12 * HIDDEN * HIDDEN + 13 * HIDDEN) +
-                                (101 + CONTEXT + 2) * HIDDEN);
+    assert_int_equal(whole, GPT_NET_LAYERS * (12 * HIDDEN * HIDDEN + 13 * HIDDEN) + (101 + CONTEXT + 2) * HIDDEN);
     drop(&b);
 }
 
@@ -213,23 +197,16 @@ static void replicated_calls_are_those_of_the_table(void **state)
     const gpt_net gpt = small_gpt(QDR_REPLICATED);
     built b = {0};
     for (int i = 0; i < N_GRIDS; i++) {
-        const int *g = grids[i], x = g[QDR_X] > 1, y = g[QDR_Y] > 1, z = g[QDR_Z] > 1,
-                  d = g[QDR_D] > 1;
+        const int *g = grids[i], x = g[QDR_X] > 1, y = g[QDR_Y] > 1, z = g[QDR_Z] > 1, d = g[QDR_D] > 1;
         const qdri_schedule *forward = &b.lists.forward, *backward = &b.lists.backward[0],
                             *deferred = &b.lists.backward[1];
         build(&b, &gpt, g, n_ranks(g) - 1);
-        assert_int_equal(n_calls(forward, QDR_CHANNEL_Z_GATHER, QDR_ALL_GATHER),
-                         z * (N_LINEAR + 2));
-        assert_int_equal(n_calls(forward, QDR_CHANNEL_X_REDUCE, QDR_ALL_REDUCE),
-                         x * (N_LINEAR / 2 + 1));
-        assert_int_equal(n_calls(forward, QDR_CHANNEL_Y_REDUCE, QDR_ALL_REDUCE),
-                         y * (N_LINEAR / 2 + 1));
-        assert_int_equal(n_calls(backward, QDR_CHANNEL_Z_GATHER, QDR_ALL_GATHER),
-                         z * (N_LINEAR + 1));
-        assert_int_equal(n_calls(backward, QDR_CHANNEL_Y_REDUCE, QDR_ALL_REDUCE),
-                         y * (N_LINEAR / 2 + 1));
-        assert_int_equal(n_calls(backward, QDR_CHANNEL_Z_REDUCE, QDR_REDUCE_SCATTER),
-                         z * (N_LINEAR + 2));
+        assert_int_equal(n_calls(forward, QDR_CHANNEL_Z_GATHER, QDR_ALL_GATHER), z * (N_LINEAR + 2));
+        assert_int_equal(n_calls(forward, QDR_CHANNEL_X_REDUCE, QDR_ALL_REDUCE), x * (N_LINEAR / 2 + 1));
+        assert_int_equal(n_calls(forward, QDR_CHANNEL_Y_REDUCE, QDR_ALL_REDUCE), y * (N_LINEAR / 2 + 1));
+        assert_int_equal(n_calls(backward, QDR_CHANNEL_Z_GATHER, QDR_ALL_GATHER), z * (N_LINEAR + 1));
+        assert_int_equal(n_calls(backward, QDR_CHANNEL_Y_REDUCE, QDR_ALL_REDUCE), y * (N_LINEAR / 2 + 1));
+        assert_int_equal(n_calls(backward, QDR_CHANNEL_Z_REDUCE, QDR_REDUCE_SCATTER), z * (N_LINEAR + 2));
         assert_int_equal(n_calls(backward, QDR_CHANNEL_D_REDUCE, QDR_ALL_REDUCE),
                          d * (N_LINEAR + 1 + 1 /* small gradients */));
         assert_int_equal(n_calls(deferred, QDR_CHANNEL_D_REDUCE, QDR_ALL_REDUCE), 0);
@@ -309,12 +286,11 @@ static void refused_nodes_leave_nothing(void **state)
     const qdri_place place = {{2, 2, 1, 1}, {1, 0, 0, 0}};
     const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = many, .row_unit = 4};
     const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{12, 4}}, .col_axis = QDR_X};
-    qdr_linear_desc desc = {QDR_OPTS_INIT, .name = "fc", .in = {{12, 4}}, .out = {{18, 4}},
-                            .bias = 1};
+    qdr_linear_desc desc = {QDR_OPTS_INIT, .name = "fc", .in = {{12, 4}}, .out = {{18, 4}}, .bias = 1};
     qdri_net net = {0};
     qdr_edge x, y;
-    CHECK_FAILS(qdri_net_begin(&net, &place, NULL, &(qdr_stack_opts){QDR_OPTS_INIT, .n_rows = -1}),
-                QDR_ERR_SHAPE, "-1");
+    CHECK_FAILS(qdri_net_begin(&net, &place, NULL, &(qdr_stack_opts){QDR_OPTS_INIT, .n_rows = -1}), QDR_ERR_SHAPE,
+                "-1");
     CHECK_OK(qdri_net_begin(&net, &place, NULL, &opts));
     CHECK_OK(qdri_net_add_input(&net, "x", &input, 0, &x));
     CHECK_FAILS(qdri_net_add_linear(&net, &desc, x, &y), QDR_ERR_SHAPE, "18");
@@ -339,8 +315,7 @@ static void an_embedding_is_tied_once(void **state)
     qdr_edge y;
     CHECK_OK(gpt_net_describe(&net, &gpt, &place, NULL));
     for (int table = -1; table <= net.n_nodes; table++) /* among them the one that is tied */
-        CHECK_FAILS(qdri_net_add_tied_head(&net, "again", table, QDR_REPLICATED, 1, &y),
-                    QDR_ERR_ARGUMENT, words);
+        CHECK_FAILS(qdri_net_add_tied_head(&net, "again", table, QDR_REPLICATED, 1, &y), QDR_ERR_ARGUMENT, words);
     qdri_net_free(&net);
 }
 

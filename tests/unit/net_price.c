@@ -39,8 +39,7 @@ static qdr_machine machine_of(const char *name)
     return machine;
 }
 
-static void describe(const qdr_network *network, const qdr_plan *plan, qdri_net *net,
-                     qdri_net_lists *lists)
+static void describe(const qdr_network *network, const qdr_plan *plan, qdri_net *net, qdri_net_lists *lists)
 {
     int layer_of[QDRI_NODES_OF(QDRI_TEMPLATE_LAYERS)];
     const qdri_place place = {.size = {plan->x, plan->y, plan->z, plan->d}};
@@ -49,27 +48,22 @@ static void describe(const qdr_network *network, const qdr_plan *plan, qdri_net 
                                  .row_unit = CONTEXT,
                                  .dtype = plan->dtype,
                                  .panels = 1};
-    assert_int_equal(qdri_describe(net, network, &place, &opts, CONTEXT, plan->layout,
-                                   QDRI_TEMPLATE_LAYERS, layer_of),
+    assert_int_equal(qdri_describe(net, network, &place, &opts, CONTEXT, plan->layout, QDRI_TEMPLATE_LAYERS, layer_of),
                      QDR_OK);
     assert_int_equal(qdri_net_build(net, lists), QDR_OK);
 }
 
-static void compare_list(const qdri_net *net, const qdri_schedule *schedule,
-                         const qdri_template *made, qdri_list_kind kind,
-                         const qdri_pricing *pricing)
+static void compare_list(const qdri_net *net, const qdri_schedule *schedule, const qdri_template *made,
+                         qdri_list_kind kind, const qdri_pricing *pricing)
 {
     const qdri_template_list *list = &made->lists[kind];
-    const qdri_sim_slowdown slowdown = {pricing->machine->processor_slowdown,
-                                        pricing->machine->transfer_slowdown};
+    const qdri_sim_slowdown slowdown = {pricing->machine->processor_slowdown, pricing->machine->transfer_slowdown};
     const int n = schedule->n_tasks;
     double *secs = calloc((size_t)n, sizeof *secs), end_secs;
     qdri_price *prices = calloc((size_t)n, sizeof *prices);
     qdri_sim_times times;
     assert_int_equal(list->sim.n_tasks, n);
-    assert_int_equal(
-        qdri_net_price(net, pricing->plan->order, pricing->machine, schedule, secs, &end_secs),
-        QDR_OK);
+    assert_int_equal(qdri_net_price(net, pricing->plan->order, pricing->machine, schedule, secs, &end_secs), QDR_OK);
     for (int i = 0; i < n; i++) {
         const qdri_role_price role = qdri_role_price_of(pricing, &made->roles[list->role[i]]);
         prices[i] = role.price;
@@ -137,18 +131,15 @@ static void refusals(void **state)
     describe(&network, &plan, &net, &lists);
     assert_true(lists.forward.n_tasks < 512);
     machine.f64.peak_flops = 0;
-    assert_int_equal(qdri_net_price(&net, "xyzd", &machine, &lists.forward, secs, &end_secs),
-                     QDR_ERR_DTYPE);
+    assert_int_equal(qdri_net_price(&net, "xyzd", &machine, &lists.forward, secs, &end_secs), QDR_ERR_DTYPE);
     machine.memory_bytes_per_sec = 0;
-    assert_int_equal(qdri_net_price(&net, "xyzd", &machine, &lists.forward, secs, &end_secs),
-                     QDR_ERR_ARGUMENT);
+    assert_int_equal(qdri_net_price(&net, "xyzd", &machine, &lists.forward, secs, &end_secs), QDR_ERR_ARGUMENT);
     qdri_net_lists_free(&lists);
     qdri_net_free(&net);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(tasks_cost_what_roles_cost),
-                                       cmocka_unit_test(refusals)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(tasks_cost_what_roles_cost), cmocka_unit_test(refusals)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

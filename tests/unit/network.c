@@ -23,8 +23,8 @@ static int64_t total_of(const qdr_network *net)
     qdr_network_counts counts;
     CHECK_OK(qdr_network_params(net, &counts));
     assert_true(counts.layer == counts.attention + counts.mlp + counts.norms);
-    assert_true(counts.total == counts.embedding + counts.positions + net->layers * counts.layer +
-                                    counts.final_norm + counts.head);
+    assert_true(counts.total ==
+                counts.embedding + counts.positions + net->layers * counts.layer + counts.final_norm + counts.head);
     return counts.total;
 }
 
@@ -69,8 +69,7 @@ static void counts_of_checkpoints(void **state)
         CHECK_OK(qdr_network_load(known[i].name, &net));
         assert_string_equal(net.name, known[i].name);
         if (total_of(&net) == known[i].n_params) continue;
-        fail_msg("%s: %lld, not %lld", known[i].name, (long long)total_of(&net),
-                 (long long)known[i].n_params);
+        fail_msg("%s: %lld, not %lld", known[i].name, (long long)total_of(&net), (long long)known[i].n_params);
     }
 }
 
@@ -91,8 +90,7 @@ static void see_name(const char *name, void *user)
     assert_true(strcmp(name, list->last) > 0); /* in order, each once */
     snprintf(list->last, sizeof list->last, "%s", name);
     list->n++;
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        list->n_known += strcmp(known[i].name, name) == 0;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) list->n_known += strcmp(known[i].name, name) == 0;
 }
 
 static void all_names(void **state)
@@ -225,8 +223,7 @@ static void wrong_sizes(void **state)
     CHECK_FAILS(qdr_network_params(&net, &counts), QDR_ERR_ARGUMENT, "version is 0");
     net = by_hand();
     net.layers = 0;
-    CHECK_FAILS(qdr_network_params(&net, &counts), QDR_ERR_SHAPE,
-                "network: hand has layers 0; from 1 to 2147483647");
+    CHECK_FAILS(qdr_network_params(&net, &counts), QDR_ERR_SHAPE, "network: hand has layers 0; from 1 to 2147483647");
     net = by_hand();
     net.ffn = INT64_MAX;
     CHECK_FAILS(qdr_network_flops_per_token(&net, 1, &f), QDR_ERR_SHAPE, "ffn 9223372036854775807");
@@ -246,9 +243,8 @@ static void wrong_sizes(void **state)
 
 /* ---- defaults and keys ---- */
 
-static void check_shape(const qdr_network *net, int64_t layers, int64_t hidden, int64_t heads,
-                        int64_t kv_heads, int64_t head_size, int64_t ffn, int64_t vocab,
-                        int64_t context)
+static void check_shape(const qdr_network *net, int64_t layers, int64_t hidden, int64_t heads, int64_t kv_heads,
+                        int64_t head_size, int64_t ffn, int64_t vocab, int64_t context)
 {
     assert_int_equal(net->version, QDR_OPTS_INIT);
     assert_int_equal(net->norms_per_layer, 2);
@@ -352,9 +348,8 @@ static void keys_of_others(void **state)
 static void nothing_needs_to_divide(void **state)
 {
     (void)state;
-    const qdr_network net = network_of(
-        "{\"model_type\": \"llama\", \"hidden_size\": 101, \"num_attention_heads\": 7, "
-        "\"num_key_value_heads\": 1, \"vocab_size\": 13, \"intermediate_size\": 17}");
+    const qdr_network net = network_of("{\"model_type\": \"llama\", \"hidden_size\": 101, \"num_attention_heads\": 7, "
+                                       "\"num_key_value_heads\": 1, \"vocab_size\": 13, \"intermediate_size\": 17}");
     check_shape(&net, 32, 101, 7, 1, 14, 17, 13, 2048);
     assert_true(total_of(&net) > 0);
 }
@@ -379,8 +374,7 @@ static void refusals(void **state)
         {"{\"model_type\": \"mixtral\"}", QDR_ERR_UNSUPPORTED,
          "key 'model_type' is \"mixtral\", a mixture of experts; only dense networks are known: "
          "gpt2,"},
-        {"{\"model_type\": \"qwen2_moe\"}", QDR_ERR_UNSUPPORTED,
-         "\"qwen2_moe\", a mixture of experts"},
+        {"{\"model_type\": \"qwen2_moe\"}", QDR_ERR_UNSUPPORTED, "\"qwen2_moe\", a mixture of experts"},
         {"{\"model_type\": \"llama\",\n\n\"num_local_experts\": 8}", QDR_ERR_UNSUPPORTED,
          "a.json, line 3: key 'num_local_experts' is 8: a mixture of experts; only dense networks "
          "are known"},
@@ -392,8 +386,7 @@ static void refusals(void **state)
          "key 'hidden_size' is 2147483648; a whole number from 1 to 2147483647 is needed"},
         {"{\"model_type\": \"gpt2\", \"n_embd\": \"768\"}", QDR_ERR_ARGUMENT,
          "key 'n_embd' is \"768\"; a whole number >= 1 is needed"},
-        {"{\"model_type\": \"gpt2\", \"hidden_size\": 0}", QDR_ERR_ARGUMENT,
-         "key 'hidden_size' is 0"},
+        {"{\"model_type\": \"gpt2\", \"hidden_size\": 0}", QDR_ERR_ARGUMENT, "key 'hidden_size' is 0"},
         {"{\"model_type\": \"gpt2\", \"n_embd\": 600000000}", QDR_ERR_SHAPE,
          "network: a.json has ffn 2400000000; from 1 to 2147483647"},
         {"{\"model_type\": \"gpt2\",\n\"n_head\": 800}", QDR_ERR_ARGUMENT,
@@ -418,16 +411,16 @@ static void refusals(void **state)
         {"{\"model_type\": \"llama\", \"mlp_bias\": \"no\"}", QDR_ERR_ARGUMENT, "'mlp_bias'"},
         {"{\"model_type\": \"mistral\", \"sliding_window\": 0}", QDR_ERR_ARGUMENT,
          "key 'sliding_window' is 0; a whole number >= 1 is needed"},
-        {"{\"model_type\": \"llama\", \"hidden_act\": \"01234567890123456789012345678901\"}",
-         QDR_ERR_ARGUMENT, "a string of at most 31 bytes is needed"},
+        {"{\"model_type\": \"llama\", \"hidden_act\": \"01234567890123456789012345678901\"}", QDR_ERR_ARGUMENT,
+         "a string of at most 31 bytes is needed"},
         {"{\"model_type\": \"gpt2\", \"add_cross_attention\": true}", QDR_ERR_UNSUPPORTED,
          "key 'add_cross_attention' is true; only attention of a sequence to itself is known"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         qdr_network net = by_hand();
-        CHECK_FAILS(qdr_network_parse(cases[i].text, strlen(cases[i].text), "a.json", &net),
-                    cases[i].status, cases[i].says);
+        CHECK_FAILS(qdr_network_parse(cases[i].text, strlen(cases[i].text), "a.json", &net), cases[i].status,
+                    cases[i].says);
         assert_int_equal(net.version, 0);
         assert_int_equal(net.layers, 0);
     }
@@ -454,11 +447,9 @@ static void edit_distances(void **state)
         const char *a, *b;
         int distance;
     } cases[] = {
-        {"", "", 0},          {"", "abc", 3},
-        {"abc", "", 3},       {"gpt2", "gpt2", 0},
-        {"gtp2", "gpt2", 1},  {"gpt", "gpt2", 1},
-        {"GPT-2", "gpt2", 1}, {"kitten", "sitting", 3},
-        {"abcd", "badc", 2},  {"gpt2xl", "gpt2-xl", 1},
+        {"", "", 0},         {"", "abc", 3},           {"abc", "", 3},       {"gpt2", "gpt2", 0},
+        {"gtp2", "gpt2", 1}, {"gpt", "gpt2", 1},       {"GPT-2", "gpt2", 1}, {"kitten", "sitting", 3},
+        {"abcd", "badc", 2}, {"gpt2xl", "gpt2-xl", 1},
     };
     char longer[200];
     (void)state;
@@ -479,8 +470,7 @@ static void unknown_names(void **state)
                 "ends in .json)");
     check_sentence("network: none of the ", __FILE__, __LINE__);
     CHECK_FAILS(qdr_network_load("GPT2XL", &net), QDR_ERR_ARGUMENT, "nearest: gpt2-xl, gpt2 (");
-    CHECK_FAILS(qdr_network_load("llama-3", &net), QDR_ERR_ARGUMENT,
-                "nearest: llama-3-70b, llama-3-8b, llama-3");
+    CHECK_FAILS(qdr_network_load("llama-3", &net), QDR_ERR_ARGUMENT, "nearest: llama-3-70b, llama-3-8b, llama-3");
     CHECK_FAILS(qdr_network_load("zebra\n", &net), QDR_ERR_ARGUMENT, "\"zebra?\" (");
     CHECK_FAILS(qdr_network_load("", &net), QDR_ERR_ARGUMENT, "\"\"");
     memset(longer, 'x', sizeof longer);
@@ -498,8 +488,7 @@ static void too_long_a_path(void **state)
     (void)state;
     memset(path, '/', sizeof path);
     path[QDRI_DATA_PATH_BYTES] = '\0';
-    CHECK_FAILS(qdr_network_load(path, &net), QDR_ERR_ARGUMENT,
-                "network: a path of 4096 bytes; 4095 are the most");
+    CHECK_FAILS(qdr_network_load(path, &net), QDR_ERR_ARGUMENT, "network: a path of 4096 bytes; 4095 are the most");
 }
 
 static void write_config(const char *path, int n_layers)

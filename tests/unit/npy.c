@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NumPy files: what is read, what is refused and in which words, and that writing leaves a whole
- * file or none. */
+/* NumPy files: what is read, what is refused and in which words, and that writing leaves a whole file or none. */
 #include "npy.h"
 
 #include <dirent.h>
@@ -60,8 +59,8 @@ static void expect_header_refused(const char *header, const char *words)
     expect_refused(make_image(1, header, 48), words);
 }
 
-static void expect_shape(int major, const char *header, size_t data_bytes, qdr_dtype dtype,
-                         int n_dims, int64_t rows, int64_t cols)
+static void expect_shape(int major, const char *header, size_t data_bytes, qdr_dtype dtype, int n_dims, int64_t rows,
+                         int64_t cols)
 {
     const image file = make_image(major, header, data_bytes);
     npy_array array;
@@ -79,18 +78,12 @@ static void reads_all_versions_and_spellings(void **state)
     (void)state;
     const char *plain = "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }  \n";
     for (int major = 1; major <= 3; major++) expect_shape(major, plain, 48, QDR_F32, 2, 3, 4);
-    expect_shape(1, "{\"shape\":(2,3),\"fortran_order\":False,\"descr\":\"<f8\"}", 48, QDR_F64, 2,
-                 2, 3);
-    expect_shape(1, "{'descr': '<f8', 'fortran_order': False, 'shape': (6,), }\n", 48, QDR_F64, 1,
-                 6, 0);
-    expect_shape(1, "{'descr': '<f8', 'fortran_order': True, 'shape': (6,), }\n", 48, QDR_F64, 1, 6,
-                 0);
-    expect_shape(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (3L, 4L), }\n", 48, QDR_F32,
-                 2, 3, 4);
-    expect_shape(1, "{'descr': '<f2', 'fortran_order': False, 'shape': (3, 5), }\n", 30, QDR_F16, 2,
-                 3, 5);
-    expect_shape(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (0, 4), }\n", 0, QDR_F32, 2,
-                 0, 4);
+    expect_shape(1, "{\"shape\":(2,3),\"fortran_order\":False,\"descr\":\"<f8\"}", 48, QDR_F64, 2, 2, 3);
+    expect_shape(1, "{'descr': '<f8', 'fortran_order': False, 'shape': (6,), }\n", 48, QDR_F64, 1, 6, 0);
+    expect_shape(1, "{'descr': '<f8', 'fortran_order': True, 'shape': (6,), }\n", 48, QDR_F64, 1, 6, 0);
+    expect_shape(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (3L, 4L), }\n", 48, QDR_F32, 2, 3, 4);
+    expect_shape(1, "{'descr': '<f2', 'fortran_order': False, 'shape': (3, 5), }\n", 30, QDR_F16, 2, 3, 5);
+    expect_shape(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (0, 4), }\n", 0, QDR_F32, 2, 0, 4);
 }
 
 static void refuses_what_is_not_numpy(void **state)
@@ -110,8 +103,7 @@ static void refuses_what_is_not_numpy(void **state)
 static void refuses_cut_headers(void **state)
 {
     (void)state;
-    const image whole = make_image(2, "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }",
-                                   48);
+    const image whole = make_image(2, "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }", 48);
     for (size_t n_bytes = 0; n_bytes < whole.n_bytes; n_bytes++) {
         image cut = whole;
         npy_array array;
@@ -135,52 +127,34 @@ static void refuses_damaged_headers(void **state)
     expect_header_refused("{'descr': '<f4', 'fortran_order': 0, 'shape': (3, 4)}", "True or False");
     expect_header_refused("{'descr': '<f4', 'fortran_order': False, 'shape': 12}", "no tuple");
     expect_header_refused("{'descr': '<f4', 'fortran_order': False, 'shape': (12)}", "no tuple");
-    expect_header_refused("{'descr': '<f4', 'fortran_order': False, 'shape': (-3, 4)}",
-                          "no whole number");
-    expect_header_refused("{'descr': '<f4', 'fortran_order': False, 'shape': (3 4)}",
-                          "a comma is missing");
-    expect_header_refused("{'descr': '<f4' 'fortran_order': False, 'shape': (3, 4)}",
-                          "a comma is missing");
-    expect_header_refused("{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4)",
-                          "the dictionary has no end");
+    expect_header_refused("{'descr': '<f4', 'fortran_order': False, 'shape': (-3, 4)}", "no whole number");
+    expect_header_refused("{'descr': '<f4', 'fortran_order': False, 'shape': (3 4)}", "a comma is missing");
+    expect_header_refused("{'descr': '<f4' 'fortran_order': False, 'shape': (3, 4)}", "a comma is missing");
+    expect_header_refused("{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4)", "the dictionary has no end");
     expect_header_refused("{'descr': '<f4", "a string has no end");
     expect_header_refused("{'descr': [('a', '<f4')", "a list has no end");
-    expect_header_refused("{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4)} x",
-                          "something follows");
-    expect_header_refused(
-        "{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775808,)}", "beyond 2^63");
+    expect_header_refused("{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4)} x", "something follows");
+    expect_header_refused("{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775808,)}", "beyond 2^63");
 }
 
 static void refuses_other_arrays(void **state)
 {
     (void)state;
-    expect_header_refused("{'descr': '>f4', 'fortran_order': False, 'shape': (3, 4)}",
-                          "save a.astype('<f4')");
-    expect_header_refused("{'descr': '<i8', 'fortran_order': False, 'shape': (3, 2)}",
-                          "type '<i8'");
-    expect_header_refused("{'descr': '<f3', 'fortran_order': False, 'shape': (3, 4)}",
-                          "type '<f3'");
-    expect_header_refused("{'descr': '<f16', 'fortran_order': False, 'shape': (3, 1)}",
-                          "type '<f16'");
-    expect_header_refused("{'descr': '>f2', 'fortran_order': False, 'shape': (3, 8)}",
-                          "save a.astype('<f2')");
-    expect_header_refused("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (12,)}",
-                          "type '[('a', '<f4')]'");
-    expect_header_refused("{'descr': '\n\x1b[2J', 'fortran_order': False, 'shape': (12,)}",
-                          "type '??[2J'");
-    expect_header_refused("{'descr': '<f4', 'fortran_order': True, 'shape': (3, 4)}",
-                          "np.ascontiguousarray");
-    expect_header_refused("{'descr': '<f4', 'fortran_order': False, 'shape': ()}",
-                          "without dimensions");
-    expect_header_refused("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3, 2)}",
-                          "has 3 dimensions");
+    expect_header_refused("{'descr': '>f4', 'fortran_order': False, 'shape': (3, 4)}", "save a.astype('<f4')");
+    expect_header_refused("{'descr': '<i8', 'fortran_order': False, 'shape': (3, 2)}", "type '<i8'");
+    expect_header_refused("{'descr': '<f3', 'fortran_order': False, 'shape': (3, 4)}", "type '<f3'");
+    expect_header_refused("{'descr': '<f16', 'fortran_order': False, 'shape': (3, 1)}", "type '<f16'");
+    expect_header_refused("{'descr': '>f2', 'fortran_order': False, 'shape': (3, 8)}", "save a.astype('<f2')");
+    expect_header_refused("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (12,)}", "type '[('a', '<f4')]'");
+    expect_header_refused("{'descr': '\n\x1b[2J', 'fortran_order': False, 'shape': (12,)}", "type '??[2J'");
+    expect_header_refused("{'descr': '<f4', 'fortran_order': True, 'shape': (3, 4)}", "np.ascontiguousarray");
+    expect_header_refused("{'descr': '<f4', 'fortran_order': False, 'shape': ()}", "without dimensions");
+    expect_header_refused("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3, 2)}", "has 3 dimensions");
     expect_header_refused("{'descr': '<f4', 'fortran_order': False, 'shape': (3, 5)}",
                           "[3, 5] of f32 needs 60 bytes, but only 48");
-    expect_header_refused("{'descr': '<f4', 'fortran_order': False, 'shape': (3, 3)}",
-                          "has 12 bytes too many");
-    expect_header_refused(
-        "{'descr': '<f8', 'fortran_order': False, 'shape': (4611686018427387904, 2)}",
-        "more than memory");
+    expect_header_refused("{'descr': '<f4', 'fortran_order': False, 'shape': (3, 3)}", "has 12 bytes too many");
+    expect_header_refused("{'descr': '<f8', 'fortran_order': False, 'shape': (4611686018427387904, 2)}",
+                          "more than memory");
 }
 
 static void make_folder(char path[64])

@@ -7,14 +7,11 @@
 static void each_letter_once(void **state)
 {
     (void)state;
-    static const char *const good[] = {"xyzd", "dzyx", "ydxz"}, *const bad[] = {"",     "xyz",
-                                                                                "xyzz", "xyzdx",
-                                                                                "XYZD", "xyz d",
-                                                                                "wxyz"};
+    static const char *const good[] = {"xyzd", "dzyx", "ydxz"}, *const bad[] = {"",     "xyz",   "xyzz", "xyzdx",
+                                                                                "XYZD", "xyz d", "wxyz"};
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) assert_true(qdri_is_order(good[i]));
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) assert_false(qdri_is_order(bad[i]));
-    for (int axis = 0; axis < QDR_N_AXES; axis++)
-        assert_int_equal(qdri_axis_of(QDRI_USUAL_ORDER[axis]), axis);
+    for (int axis = 0; axis < QDR_N_AXES; axis++) assert_int_equal(qdri_axis_of(QDRI_USUAL_ORDER[axis]), axis);
 }
 
 /* Against the ranks of a grid, in all 24 orders. */

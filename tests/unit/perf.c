@@ -14,15 +14,13 @@ static void collectives(void **state)
         int n_ranks;
         double n_elems, sent;
     } table[] = {
-        {QDR_ALL_GATHER, 1, 100, 0},      {QDR_ALL_GATHER, 4, 100, 75},
-        {QDR_REDUCE_SCATTER, 5, 100, 80}, {QDR_ALL_REDUCE, 2, 100, 100},
-        {QDR_ALL_REDUCE, 4, 100, 150},    {QDR_ALL_REDUCE, 1, 100, 0},
-        {QDR_ALL_TO_ALL, 4, 8, 6},        {QDR_BROADCAST, 4, 8, 6},
-        {QDR_SEND_RECV, 2, 8, 8},         {QDR_SEND_RECV, 1, 8, 0},
+        {QDR_ALL_GATHER, 1, 100, 0},   {QDR_ALL_GATHER, 4, 100, 75},  {QDR_REDUCE_SCATTER, 5, 100, 80},
+        {QDR_ALL_REDUCE, 2, 100, 100}, {QDR_ALL_REDUCE, 4, 100, 150}, {QDR_ALL_REDUCE, 1, 100, 0},
+        {QDR_ALL_TO_ALL, 4, 8, 6},     {QDR_BROADCAST, 4, 8, 6},      {QDR_SEND_RECV, 2, 8, 8},
+        {QDR_SEND_RECV, 1, 8, 0},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-        assert_true(qdr_perf_coll_elems(table[i].kind, table[i].n_ranks, table[i].n_elems) ==
-                    table[i].sent);
+        assert_true(qdr_perf_coll_elems(table[i].kind, table[i].n_ranks, table[i].n_elems) == table[i].sent);
     assert_true(isnan(qdr_perf_coll_elems(QDR_ALL_GATHER, 0, 1)));
     assert_true(isnan(qdr_perf_coll_elems(QDR_N_COLL_KINDS, 2, 1)));
 }
@@ -121,8 +119,7 @@ static void transposed(void **state)
         }
 }
 
-/* The known methods: one rank sends nothing, data parallel only gradients, ZeRO-3 three times the
- * weights. */
+/* The known methods: one rank sends nothing, data parallel only gradients, ZeRO-3 three times the weights. */
 static void degenerate_grids(void **state)
 {
     (void)state;

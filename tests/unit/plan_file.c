@@ -68,8 +68,7 @@ static void check_same(const qdr_plan *a, const qdr_plan *b)
     assert_true(a->gradient_parts == b->gradient_parts && a->optimizer_parts == b->optimizer_parts);
     assert_true(a->pipeline == b->pipeline && a->interleave == b->interleave);
     assert_string_equal(a->order, b->order);
-    for (int axis = 0; axis < QDR_N_AXES; axis++)
-        assert_true(a->axis_bytes_ratio[axis] == b->axis_bytes_ratio[axis]);
+    for (int axis = 0; axis < QDR_N_AXES; axis++) assert_true(a->axis_bytes_ratio[axis] == b->axis_bytes_ratio[axis]);
 }
 
 static void same_again(void **state)

@@ -59,14 +59,13 @@ static void compare(const qdr_machine *machine, const qdr_network *network, cons
     const double kept_told = told.memory[QDR_MEMORY_PARAMETERS] + told.memory[QDR_MEMORY_GRADIENTS];
     const double activations = (double)bytes[QDRI_ACTIVATIONS];
     const double activations_told = told.memory[QDR_MEMORY_ACTIVATIONS];
-    const double kept_error = fabs(kept_told / kept - 1),
-                 activations_error = fabs(activations_told / activations - 1);
+    const double kept_error = fabs(kept_told / kept - 1), activations_error = fabs(activations_told / activations - 1);
     worst_kept = fmax(worst_kept, kept_error);
     worst_activations = fmax(worst_activations, activations_error);
     if (kept_error > 0.01 || activations_error > 0.03)
-        fail_msg("%dx%dx%dx%d, layout %d, %s: %.0f of %.0f bytes, activations %.0f of %.0f",
-                 plan->x, plan->y, plan->z, plan->d, (int)plan->layout, qdr_dtype_name(plan->dtype),
-                 kept_told, kept, activations_told, activations);
+        fail_msg("%dx%dx%dx%d, layout %d, %s: %.0f of %.0f bytes, activations %.0f of %.0f", plan->x, plan->y, plan->z,
+                 plan->d, (int)plan->layout, qdr_dtype_name(plan->dtype), kept_told, kept, activations_told,
+                 activations);
     qdri_net_lists_free(&lists);
     qdri_net_free(&net);
     qdr_model_destroy(&model);
@@ -75,9 +74,8 @@ static void compare(const qdr_machine *machine, const qdr_network *network, cons
 static void all_plans(void **state)
 {
     (void)state;
-    static const int grids[][4] = {{1, 1, 1, 1}, {2, 1, 1, 1}, {1, 2, 1, 1}, {1, 1, 2, 1},
-                                   {1, 1, 1, 2}, {2, 2, 1, 1}, {2, 2, 2, 1}, {1, 2, 2, 2},
-                                   {4, 2, 1, 1}, {1, 4, 2, 1}, {2, 2, 2, 2}, {1, 8, 1, 1}};
+    static const int grids[][4] = {{1, 1, 1, 1}, {2, 1, 1, 1}, {1, 2, 1, 1}, {1, 1, 2, 1}, {1, 1, 1, 2}, {2, 2, 1, 1},
+                                   {2, 2, 2, 1}, {1, 2, 2, 2}, {4, 2, 1, 1}, {1, 4, 2, 1}, {2, 2, 2, 2}, {1, 8, 1, 1}};
     static const qdr_dtype types[] = {QDR_F32, QDR_BF16, QDR_F16};
     qdr_machine machine;
     CHECK_OK(qdr_machine_load("laptop", &machine));
@@ -97,8 +95,8 @@ static void all_plans(void **state)
                 compare(&machine, &network, &plan);
             }
     }
-    print_message("parameters and gradients within %.4f %%, activations within %.2f %%\n",
-                  100 * worst_kept, 100 * worst_activations);
+    print_message("parameters and gradients within %.4f %%, activations within %.2f %%\n", 100 * worst_kept,
+                  100 * worst_activations);
 }
 
 int main(void)

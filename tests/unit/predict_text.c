@@ -56,8 +56,7 @@ static void numbers_before_units(void **state)
     expect(before("k tokens/s", "tokens/s"), -1);
     expect(before(". tokens/s", "tokens/s"), -1);
     expect(before("", "tokens/s"), -1);
-    assert_string_equal(text_number_before("4378 tokens/s (per gpu)", "tokens/s", &value),
-                        " (per gpu)");
+    assert_string_equal(text_number_before("4378 tokens/s (per gpu)", "tokens/s", &value), " (per gpu)");
 }
 
 static void words_in_lower_case(void **state)

@@ -58,8 +58,7 @@ static void check_counts(const qdr_topo *topo, const int counts[8])
     assert_int_equal(n_cores, topo->n_cores);
 }
 
-static void check_gpu(const qdr_topo *topo, int index, const char *name, const char *bus,
-                      int package, int numa)
+static void check_gpu(const qdr_topo *topo, int index, const char *name, const char *bus, int package, int numa)
 {
     const qdr_topo_gpu *gpu = &topo->gpus[index];
     assert_string_equal(gpu->name, name);
@@ -69,24 +68,21 @@ static void check_gpu(const qdr_topo *topo, int index, const char *name, const c
 }
 
 /* Two GPUs of one node. */
-static void check_pair(const qdr_topo *topo, int a, int b, qdr_link link, double rate,
-                       int is_assumed)
+static void check_pair(const qdr_topo *topo, int a, int b, qdr_link link, double rate, int is_assumed)
 {
     const qdr_topo_place left = qdr_topo_spread(topo, 1, 0, a, topo->n_gpus);
     const qdr_topo_place right = qdr_topo_spread(topo, 1, 0, b, topo->n_gpus);
     double got;
     int got_assumed;
     assert_int_equal(left.gpu, a);
-    assert_string_equal(qdr_link_name(qdr_topo_between(topo, &left, &right, &got, &got_assumed)),
-                        qdr_link_name(link));
+    assert_string_equal(qdr_link_name(qdr_topo_between(topo, &left, &right, &got, &got_assumed)), qdr_link_name(link));
     assert_int_equal(got_assumed, is_assumed);
     assert_true(got == rate);
     assert_int_equal(qdr_topo_between(topo, &right, &left, NULL, NULL), link);
 }
 
 /* Lays a grid on nodes of n_on_node ranks, one for each GPU. */
-static void map(const qdr_topo *topo, const int sizes[4], const char *order, int n_on_node,
-                qdr_topo_axis axes[4])
+static void map(const qdr_topo *topo, const int sizes[4], const char *order, int n_on_node, qdr_topo_axis axes[4])
 {
     qdr_topo_place places[64];
     const int n = sizes[0] * sizes[1] * sizes[2] * sizes[3];
@@ -108,8 +104,7 @@ static void eight_dies_in_four_modules(void **state)
     assert_int_equal(topo->gpus[0].bytes, INT64_C(67092480) * 1024);
     for (int a = 0; a < 8; a++)
         for (int b = a + 1; b < 8; b++)
-            check_pair(topo, a, b, a / 2 == b / 2 ? QDR_LINK_XGMI_MODULE : QDR_LINK_XGMI, 100 * GB,
-                       1);
+            check_pair(topo, a, b, a / 2 == b / 2 ? QDR_LINK_XGMI_MODULE : QDR_LINK_XGMI, 100 * GB, 1);
     qdr_topo_axis axes[4];
     map(topo, (const int[]){2, 4, 2, 1}, "xyzd", 8, axes);
     assert_int_equal(axes[QDR_X].link, QDR_LINK_XGMI_MODULE);
@@ -162,8 +157,7 @@ static void opencl_names_gpus(void **state)
     }
     for (int i = 6; i < 48; i += 6) {
         const qdr_topo_place other = qdr_topo_spread(topo, 0, 0, i, 48);
-        assert_int_equal(qdr_topo_between(topo, &first, &other, NULL, NULL),
-                         i < 24 ? QDR_LINK_PACKAGE : QDR_LINK_NODE);
+        assert_int_equal(qdr_topo_between(topo, &first, &other, NULL, NULL), i < 24 ? QDR_LINK_PACKAGE : QDR_LINK_NODE);
     }
     qdr_topo_destroy(&topo);
 }
@@ -175,8 +169,7 @@ static void sixteen_gpus_behind_switches(void **state)
     qdr_topo *topo = load("dgx2-16xV100");
     check_counts(topo, (const int[]){2, 2, 4, 4, 16, 120, 0, 2});
     for (int a = 0; a < 16; a++)
-        for (int b = a + 1; b < 16; b++)
-            check_pair(topo, a, b, QDR_LINK_NVSWITCH, a / 8 == b / 8 ? 150 * GB : 0, 0);
+        for (int b = a + 1; b < 16; b++) check_pair(topo, a, b, QDR_LINK_NVSWITCH, a / 8 == b / 8 ? 150 * GB : 0, 0);
     check_gpu(topo, 0, "nvml0", "0000:34:00.0", 0, 0);
     check_gpu(topo, 8, "nvml8", "0000:b7:00.0", 1, 1);
     qdr_topo_axis axes[4];

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The judge is judged: rounding, bounds and shares of the serial reference, and the list of grids.
- */
+/* The judge is judged: rounding, bounds and shares of the serial reference, and the list of grids. */
 #include "reference.h"
 
 #include <math.h>
@@ -36,8 +35,7 @@ static void elements_round_to_nearest_even(void **state)
     assert_true(through(QDR_F16, -1 - t - u) == -1 - 2 * t);
     assert_true(through(QDR_F16, 65519) == 65504 && isinf(through(QDR_F16, 65520)));
     assert_true(through(QDR_F16, 0x1p-25) == 0 && through(QDR_F16, 0x3p-25) == 0x1p-23);
-    assert_true(isnan(through(QDR_BF16, NAN)) && isnan(through(QDR_F16, NAN)) &&
-                isnan(through(QDR_F32, NAN)));
+    assert_true(isnan(through(QDR_BF16, NAN)) && isnan(through(QDR_F16, NAN)) && isnan(through(QDR_F32, NAN)));
 }
 
 static void draws_stay_in_range(void **state)
@@ -45,8 +43,7 @@ static void draws_stay_in_range(void **state)
     (void)state;
     int seen[3] = {0}, below[7] = {0}, n_negative = 0;
     for (int64_t i = 0; i < 1000; i++) {
-        const double value = draw_value(5, 1, i, 0, QDR_BF16),
-                     whole = draw_value(5, 1, i, 1, QDR_F32);
+        const double value = draw_value(5, 1, i, 0, QDR_BF16), whole = draw_value(5, 1, i, 1, QDR_F32);
         assert_true(value >= -1 && value <= 1 && through(QDR_BF16, value) == value);
         assert_true(whole == -1 || whole == 0 || whole == 1);
         seen[(int)whole + 1]++;
@@ -128,8 +125,7 @@ static void all_grids_are_listed_once(void **state)
         assert_int_equal(list_grids(known[i].n_ranks, sizes, 64), known[i].n_grids);
         for (int j = 0; j < known[i].n_grids; j++) {
             assert_int_equal(sizes[j].x * sizes[j].y * sizes[j].z * sizes[j].d, known[i].n_ranks);
-            for (int k = 0; k < j; k++)
-                assert_true(memcmp(&sizes[j], &sizes[k], sizeof *sizes) != 0);
+            for (int k = 0; k < j; k++) assert_true(memcmp(&sizes[j], &sizes[k], sizeof *sizes) != 0);
         }
     }
 }
@@ -137,12 +133,9 @@ static void all_grids_are_listed_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(elements_round_to_nearest_even),
-        cmocka_unit_test(draws_stay_in_range),
-        cmocka_unit_test(reference_is_right_by_hand),
-        cmocka_unit_test(bounds_follow_the_formula),
-        cmocka_unit_test(shares_forgive_nothing_wrong),
-        cmocka_unit_test(all_grids_are_listed_once),
+        cmocka_unit_test(elements_round_to_nearest_even), cmocka_unit_test(draws_stay_in_range),
+        cmocka_unit_test(reference_is_right_by_hand),     cmocka_unit_test(bounds_follow_the_formula),
+        cmocka_unit_test(shares_forgive_nothing_wrong),   cmocka_unit_test(all_grids_are_listed_once),
     };
     return cmocka_run_group_tests_name("reference", tests, NULL, NULL);
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Schedules: derived waits, weights gathered ahead, layers' tasks against the table of the design.
- */
+/* Schedules: derived waits, weights gathered ahead, layers' tasks against the table of the design. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,8 +27,7 @@ static const qdri_place all_two = {{2, 2, 2, 2}, {0, 1, 1, 0}};
 
 static void begin(bench *b, const qdri_place *place, int overlap, int prefetch)
 {
-    qdri_builder_begin(&b->builder, &b->schedule, &b->buffers, &b->hazards, place, overlap,
-                       prefetch);
+    qdri_builder_begin(&b->builder, &b->schedule, &b->buffers, &b->hazards, place, overlap, prefetch);
 }
 
 static void end(bench *b) { assert_int_equal(qdri_builder_end(&b->builder), QDR_OK); }
@@ -43,12 +41,8 @@ static void drop(bench *b)
 
 static qdri_task touch(int stream, qdri_ref read, qdri_ref write)
 {
-    return (qdri_task){.kind = QDRI_TASK_ADD,
-                       .stream = stream,
-                       .n_reads = 1,
-                       .reads = {read},
-                       .n_writes = 1,
-                       .writes = {write}};
+    return (qdri_task){
+        .kind = QDRI_TASK_ADD, .stream = stream, .n_reads = 1, .reads = {read}, .n_writes = 1, .writes = {write}};
 }
 
 static void add(bench *b, qdri_task task) { qdri_schedule_add(&b->builder, &task); }
@@ -93,8 +87,7 @@ static int touch_same_bytes(qdri_ref a, qdri_ref b)
 
 static int conflict(const qdri_task *a, const qdri_task *b)
 {
-    return touch_same_bytes(a->writes[0], b->writes[0]) ||
-           touch_same_bytes(a->reads[0], b->writes[0]) ||
+    return touch_same_bytes(a->writes[0], b->writes[0]) || touch_same_bytes(a->reads[0], b->writes[0]) ||
            touch_same_bytes(a->writes[0], b->reads[0]);
 }
 
@@ -105,8 +98,7 @@ static int is_ordered(const bench *b, int i, int j)
     after[i] = 1;
     for (int t = i + 1; t <= j; t++) {
         for (int e = i; e < t; e++)
-            after[t] |= after[e] && (b->schedule.tasks[e].stream == b->schedule.tasks[t].stream ||
-                                     waits_for(b, t, e));
+            after[t] |= after[e] && (b->schedule.tasks[e].stream == b->schedule.tasks[t].stream || waits_for(b, t, e));
     }
     return after[j];
 }
@@ -127,8 +119,7 @@ static void only_the_same_bytes_are_waited_for(void **state)
         bench b = {0};
         qdri_ref buffers[2];
         srand(seed);
-        for (int i = 0; i < 2; i++)
-            buffers[i] = qdri_buffers_add(&b.buffers, QDRI_WORKSPACE, BUFFER_BYTES);
+        for (int i = 0; i < 2; i++) buffers[i] = qdri_buffers_add(&b.buffers, QDRI_WORKSPACE, BUFFER_BYTES);
         begin(&b, &all_two, QDR_OVERLAP_ALL, 1);
         for (int i = 0; i < N_RANDOM; i++)
             add(&b, touch(rand() % N_USED_STREAMS, random_ref(buffers), random_ref(buffers)));
@@ -164,8 +155,7 @@ static void classes_can_stand_in_line(void **state)
     drop(&b);
 }
 
-/* `prefetch` gathers run ahead, in as many slots and one more, and a slot is not refilled before
- * its reader has run. */
+/* `prefetch` gathers run ahead, in as many slots and one more, and a slot is not refilled before its reader has run. */
 static void weights_are_gathered_ahead(void **state)
 {
     (void)state;
@@ -185,8 +175,7 @@ static void weights_are_gathered_ahead(void **state)
     end(&b);
     for (int i = 0; i < N; i++) {
         assert_int_equal(gathers_before[i], i + AHEAD + 1 < N ? i + AHEAD + 1 : N);
-        for (int j = i + 1; j < N && j <= i + AHEAD; j++)
-            assert_int_not_equal(used[i].buffer, used[j].buffer);
+        for (int j = i + 1; j < N && j <= i + AHEAD; j++) assert_int_not_equal(used[i].buffer, used[j].buffer);
         assert_true(b.schedule.tasks[product[i]].n_waits <= 1);
     }
     /* The gather of use AHEAD + 1 refills the slot of use 0. */
@@ -298,11 +287,9 @@ static void dx_is_summed_beside_the_dw_product(void **state)
     build_layer(&b, &l, 1);
     int dx_sum = -1, dw_product = -1;
     for (int i = 0; i < b.schedule.n_tasks; i++) {
-        if (b.schedule.tasks[i].channel == QDR_CHANNEL_Y_REDUCE &&
-            b.schedule.tasks[i].kind == QDRI_TASK_COLLECTIVE)
+        if (b.schedule.tasks[i].channel == QDR_CHANNEL_Y_REDUCE && b.schedule.tasks[i].kind == QDRI_TASK_COLLECTIVE)
             dx_sum = i;
-        if (b.schedule.tasks[i].kind == QDRI_TASK_PRODUCT && b.schedule.tasks[i].trans_a)
-            dw_product = i;
+        if (b.schedule.tasks[i].kind == QDRI_TASK_PRODUCT && b.schedule.tasks[i].trans_a) dw_product = i;
     }
     assert_true(dx_sum >= 0 && dw_product > dx_sum);
     assert_false(waits_for(&b, dw_product, dx_sum));
@@ -383,10 +370,8 @@ static void parts_are_summed_beside_products(void **state)
     qdri_builder_cut_rows(&b.builder, l.shape.m, 2, 2);
     qdri_plan_weight(&b.builder, 0, "layer", l.refs.w, l.shape.shard_elems, QDR_F32);
     const qdri_ref w = qdri_next_weight(&b.builder);
-    for (int part = 0; part < 2; part++)
-        qdri_linear_forward_product(&b.builder, &l.shape, &l.refs, part, w, 0);
-    for (int part = 0; part < 2; part++)
-        qdri_linear_forward_bias(&b.builder, &l.shape, &l.refs, part, 0);
+    for (int part = 0; part < 2; part++) qdri_linear_forward_product(&b.builder, &l.shape, &l.refs, part, w, 0);
+    for (int part = 0; part < 2; part++) qdri_linear_forward_bias(&b.builder, &l.shape, &l.refs, part, 0);
     end(&b);
     for (int i = 0; i < b.schedule.n_tasks; i++) {
         if (is_collective(&b, i, QDR_CHANNEL_X_REDUCE)) sums[n_sums++] = i;
@@ -429,8 +414,7 @@ static void held_tasks_come_part_by_part(void **state)
         qdri_builder_release(&b.builder);
         assert_int_equal(b.schedule.n_tasks, 6);
         assert_int_equal(b.buffers.items[slot.buffer].busy, 0);
-        for (int i = 0; i < 6; i++)
-            assert_int_equal(task_at(&b, i)->m, n_parts == 1 ? i : order[i]);
+        for (int i = 0; i < 6; i++) assert_int_equal(task_at(&b, i)->m, n_parts == 1 ? i : order[i]);
         end(&b);
         drop(&b);
     }
@@ -491,10 +475,9 @@ static void panels_are_chosen_by_cost(void **state)
 {
     (void)state;
     const qdri_panel_cost costs[] = {
-        {1, 0, 0, 1e-3, 1000},     {1, 1, 1, 1e-3, 1000},    {1, 1, 1, 0.01, 1000},
-        {1, 0.1, 0.1, 0.01, 1000}, {1e-3, 1, 1, 1e-4, 1000}, {1, 1, 1, 1e-3, 3},
-        {1, 1, 1, 1e-3, 1},        {0, 0, 0, 1e-3, 0},       {1, 1, 2, 1e-3, 1000},
-        {1, 0.2, 0.4, 0.01, 1000},
+        {1, 0, 0, 1e-3, 1000},    {1, 1, 1, 1e-3, 1000},     {1, 1, 1, 0.01, 1000}, {1, 0.1, 0.1, 0.01, 1000},
+        {1e-3, 1, 1, 1e-4, 1000}, {1, 1, 1, 1e-3, 3},        {1, 1, 1, 1e-3, 1},    {0, 0, 0, 1e-3, 0},
+        {1, 1, 2, 1e-3, 1000},    {1, 0.2, 0.4, 0.01, 1000},
     };
     const int chosen[] = {1, 16, 8, 4, 4, 2, 1, 1, 1, 8};
     for (size_t i = 0; i < sizeof costs / sizeof costs[0]; i++) {
@@ -524,8 +507,7 @@ static void slots_are_shared_and_given_back(void **state)
     assert_int_not_equal(a.buffer, b.buffer);
     qdri_buffers_give(&buffers, a);
     qdri_buffers_give(&buffers, b);
-    assert_int_equal(qdri_buffers_take(&buffers, 90).buffer,
-                     a.buffer); /* fits, and has rested longest */
+    assert_int_equal(qdri_buffers_take(&buffers, 90).buffer, a.buffer); /* fits, and has rested longest */
     assert_int_equal(qdri_buffers_take(&buffers, 200).buffer, b.buffer); /* made larger */
     assert_int_equal(qdri_buffers_finish(&buffers), QDR_OK);
     assert_int_equal(buffers.region_bytes[QDRI_WORKSPACE], 128 + 256);

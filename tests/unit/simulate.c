@@ -23,8 +23,7 @@ static int add(list *l, int stream, double latency, double work, double use, int
     const int i = l->schedule.n_tasks++;
     l->tasks[i] = (qdri_task){.stream = stream};
     if (wait >= 0) l->tasks[i].waits[l->tasks[i].n_waits++] = wait;
-    l->prices[i] = (qdri_price){
-        .latency_secs = latency, .work_secs = work, .flow_bytes_per_sec = use, .use = {use}};
+    l->prices[i] = (qdri_price){.latency_secs = latency, .work_secs = work, .flow_bytes_per_sec = use, .use = {use}};
     return i;
 }
 
@@ -87,10 +86,8 @@ static void links(void **state)
     const qdri_sim_times t = run(&l, 0, 0, NULL);
     near(t.stream_end[5], 2);
     near(t.stream_end[1], 2 + (1 - 2 * 0.9 / 4) * 4);
-    const qdri_price a = {.flow_bytes_per_sec = 1, .use = {1, 0.5}},
-                     b = {.flow_bytes_per_sec = 1, .use = {0, 1}},
-                     c = {.flow_bytes_per_sec = 1, .use = {0.5}},
-                     slow = {.flow_bytes_per_sec = 0.1, .use = {0.4}};
+    const qdri_price a = {.flow_bytes_per_sec = 1, .use = {1, 0.5}}, b = {.flow_bytes_per_sec = 1, .use = {0, 1}},
+                     c = {.flow_bytes_per_sec = 1, .use = {0.5}}, slow = {.flow_bytes_per_sec = 0.1, .use = {0.4}};
     const qdri_price *const alike[] = {&a, &b, &c}, *const unlike[] = {&a, &slow};
     double rates[3];
     qdri_share_links(3, alike, rates);
@@ -136,8 +133,8 @@ static void tick_rates(const list *l, const int *runs, const ticking *t, double 
 }
 
 /* Whether a tick changed which tasks run at which rate. */
-static int tick(const list *l, ticking *t, const double *rates, const int *runs, double now,
-                double secs, const double slow[2])
+static int tick(const list *l, ticking *t, const double *rates, const int *runs, double now, double secs,
+                const double slow[2])
 {
     int computes = 0, transfers = 0, changed = 0;
     for (int i = 0; i < l->schedule.n_tasks; i++) {
@@ -193,17 +190,14 @@ static void random_lists(void **state)
         list l = {.schedule = {0}};
         for (int i = 0; i < 14; i++) {
             const int stream = (int)(test_random(&seed) % 4);
-            const int wait = i && test_random(&seed) % 3 == 0
-                                 ? (int)(test_random(&seed) % (uint64_t)i)
-                                 : -1;
+            const int wait = i && test_random(&seed) % 3 == 0 ? (int)(test_random(&seed) % (uint64_t)i) : -1;
             const double latency = stream ? (double)(test_random(&seed) % 10) / 20 : 0;
             const double use = stream ? 0.1 * (double)(1 + test_random(&seed) % 10) : 0;
             add(&l, stream, latency, 0.1 + (double)(test_random(&seed) % 10) / 10, use, wait);
         }
         const double end = run(&l, slow[0], slow[1], NULL).end_secs;
         const double ticked = tick_all(&l, 1e-3, slow);
-        /* 14 tasks, each ending up to two ticks late; rates cut to 1/2000 of a flow of 0.1 or more.
-         */
+        /* 14 tasks, each ending up to two ticks late; rates cut to 1/2000 of a flow of 0.1 or more. */
         assert_true(fabs(end - ticked) <= 28e-3 + 10e-3 * end);
     }
 }
@@ -216,8 +210,8 @@ static void exposed(void **state)
     for (int trial = 0; trial < 200; trial++) {
         list l = {.schedule = {0}};
         for (int i = 0; i < 40; i++)
-            add(&l, (int)(test_random(&seed) % 6), 0.01, (double)(test_random(&seed) % 10) / 10,
-                0.5, i ? (int)(test_random(&seed) % (uint64_t)i) : -1);
+            add(&l, (int)(test_random(&seed) % 6), 0.01, (double)(test_random(&seed) % 10) / 10, 0.5,
+                i ? (int)(test_random(&seed) % (uint64_t)i) : -1);
         qdri_sim_span spans[MOST];
         const qdri_sim_times t = run(&l, 0.1, 0.1, spans);
         double sum = t.busy[0], last = 0;

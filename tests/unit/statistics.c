@@ -29,8 +29,7 @@ static void ties_by_hand(void **state)
 {
     (void)state;
     const double a[] = {1, 2, 2, 3}, b[] = {1, 3, 2, 4};
-    /* Ranks 1, 2.5, 2.5, 4 and 1, 3, 2, 4: Σab = Σaa = 4.5, Σbb = 5. Five pairs concordant, one
-     * tied in a. */
+    /* Ranks 1, 2.5, 2.5, 4 and 1, 3, 2, 4: Σab = Σaa = 4.5, Σbb = 5. Five pairs concordant, one tied in a. */
     assert_near(statistics_spearman(a, b, 4), 4.5 / sqrt(4.5 * 5));
     assert_near(statistics_kendall(a, b, 4), 5 / sqrt(5.0 * 6));
     assert_near(statistics_kendall(b, a, 4), 5 / sqrt(5.0 * 6));

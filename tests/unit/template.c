@@ -30,16 +30,13 @@ static void build(const qdr_network *network, const qdr_plan *plan, int n_layers
     qdri_net_lists all = {.single = {0}};
     memset(net, 0, sizeof *net);
     memset(lists, 0, QDRI_N_LIST_KINDS * sizeof *lists);
-    CHECK_OK(qdri_describe(net, network, &place, &opts, network->context, plan->layout, n_layers,
-                           layer_of));
+    CHECK_OK(qdri_describe(net, network, &place, &opts, network->context, plan->layout, n_layers, layer_of));
     CHECK_OK(qdri_net_build(net, &all));
     qdri_net_lists_free(&all);
     CHECK_OK(qdri_net_forward(net, &lists[QDRI_LIST_FORWARD]));
     CHECK_OK(qdri_net_backward(net, QDRI_GRADIENT_OVERWRITE, 0, &lists[QDRI_LIST_BACKWARD_ONLY]));
-    CHECK_OK(
-        qdri_net_backward(net, QDRI_GRADIENT_ADD_TO_PARTIAL, 1, &lists[QDRI_LIST_BACKWARD_BEFORE]));
-    CHECK_OK(
-        qdri_net_backward(net, QDRI_GRADIENT_ADD_TO_PARTIAL, 0, &lists[QDRI_LIST_BACKWARD_LAST]));
+    CHECK_OK(qdri_net_backward(net, QDRI_GRADIENT_ADD_TO_PARTIAL, 1, &lists[QDRI_LIST_BACKWARD_BEFORE]));
+    CHECK_OK(qdri_net_backward(net, QDRI_GRADIENT_ADD_TO_PARTIAL, 0, &lists[QDRI_LIST_BACKWARD_LAST]));
     test_free(layer_of);
 }
 
@@ -63,12 +60,10 @@ static void check_structure(const qdri_structure *s)
 static int structure_of_code(unsigned code, qdri_structure *s)
 {
     memset(s, 0, sizeof *s);
-    unsigned char *const flags[] = {
-        &s->wide[0],       &s->wide[1],       &s->wide[2],  &s->wide[3], &s->scattered,
-        &s->few_sequences, &s->few_key_heads, &s->gated,    &s->tied,    &s->positions,
-        &s->parallel,      &s->qkv_bias,      &s->out_bias, &s->mlp_bias};
-    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
-        *flags[i] = (unsigned char)(code >> i & 1);
+    unsigned char *const flags[] = {&s->wide[0],       &s->wide[1],       &s->wide[2],  &s->wide[3], &s->scattered,
+                                    &s->few_sequences, &s->few_key_heads, &s->gated,    &s->tied,    &s->positions,
+                                    &s->parallel,      &s->qkv_bias,      &s->out_bias, &s->mlp_bias};
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) *flags[i] = (unsigned char)(code >> i & 1);
     s->overlap = QDR_OVERLAP_ALL;
     if (s->scattered && !s->wide[QDR_X] && !s->wide[QDR_Y]) return 0;
     if (s->few_sequences && !(s->scattered && s->wide[QDR_X])) return 0;
@@ -95,8 +90,7 @@ static void structures(void **state)
 
 /* ---- the extents of tasks ---- */
 
-static void check_collective(const qdri_task *task, const qdri_role *role, const qdri_sizes *s,
-                             const qdr_plan *plan)
+static void check_collective(const qdri_task *task, const qdri_role *role, const qdri_sizes *s, const qdr_plan *plan)
 {
     const int size[QDR_N_AXES] = {plan->x, plan->y, plan->z, plan->d};
     const int g = size[qdr_channel_axis(task->channel)];
@@ -107,15 +101,12 @@ static void check_collective(const qdri_task *task, const qdri_role *role, const
     assert_int_equal(role->coll, task->coll);
     assert_int_equal(role->channel, task->channel);
     if ((double)task->count != count)
-        fail_msg("%s of %s: count %g, but %g", qdri_task_name(task), task->name,
-                 (double)task->count, count);
+        fail_msg("%s of %s: count %g, but %g", qdri_task_name(task), task->name, (double)task->count, count);
     if (fabs((double)task->bytes_sent - sent) > 1e-9 * sent + 16 * g)
-        fail_msg("%s of %s sends %g bytes, but %g", qdri_task_name(task), task->name,
-                 (double)task->bytes_sent, sent);
+        fail_msg("%s of %s sends %g bytes, but %g", qdri_task_name(task), task->name, (double)task->bytes_sent, sent);
 }
 
-static void check_task(const qdri_task *task, const qdri_role *role, const qdri_sizes *s,
-                       const qdr_plan *plan)
+static void check_task(const qdri_task *task, const qdri_role *role, const qdri_sizes *s, const qdr_plan *plan)
 {
     const double m = s->of[role->m], n = s->of[role->n], k = s->of[role->k];
     assert_int_equal(role->kind, task->kind);
@@ -125,10 +116,9 @@ static void check_task(const qdri_task *task, const qdri_role *role, const qdri_
     }
     const int runs = task->kind == QDRI_TASK_FORWARD || task->kind == QDRI_TASK_BACKWARD;
     const int is_product = task->kind == QDRI_TASK_PRODUCT;
-    if ((double)task->m != m || (!runs && (double)task->n != n) ||
-        (is_product && (double)task->k != k))
-        fail_msg("%s of %s: %g x %g x %g, but %g x %g x %g", qdri_task_name(task), task->name,
-                 (double)task->m, (double)task->n, (double)task->k, m, n, k);
+    if ((double)task->m != m || (!runs && (double)task->n != n) || (is_product && (double)task->k != k))
+        fail_msg("%s of %s: %g x %g x %g, but %g x %g x %g", qdri_task_name(task), task->name, (double)task->m,
+                 (double)task->n, (double)task->k, m, n, k);
     if (is_product) assert_true(fabs(task->flops - 2 * m * n * k) <= 1e-9 * task->flops);
 }
 
@@ -164,10 +154,9 @@ static void extents(void **state)
         const qdr_network network = random_network(&seed, QDRI_TEMPLATE_LAYERS);
         const qdr_plan plan = random_grid(&seed);
         if (trial < 5 || getenv("QDR_TEST_SAY"))
-            print_message("%dx%dx%dx%d %s: hidden %d, heads %d, %d key heads, batch %d of %d\n",
-                          plan.x, plan.y, plan.z, plan.d, plan.layout ? "S" : "R",
-                          (int)network.hidden, (int)network.heads, (int)network.kv_heads,
-                          (int)plan.batch, (int)network.context);
+            print_message("%dx%dx%dx%d %s: hidden %d, heads %d, %d key heads, batch %d of %d\n", plan.x, plan.y, plan.z,
+                          plan.d, plan.layout ? "S" : "R", (int)network.hidden, (int)network.heads,
+                          (int)network.kv_heads, (int)plan.batch, (int)network.context);
         check_network(&network, &plan);
     }
 }
@@ -176,8 +165,7 @@ static void extents(void **state)
 
 enum { N_LAYERS = 12, MOST_NODES = QDRI_NODES_OF(N_LAYERS), MOST_TASKS = 4000, N_TRIALS = 60 };
 
-/* The node of a template's net that a node of a long one is like: of the first, a middle, or the
- * last layer. */
+/* The node of a template's net that a node of a long one is like: of the first, a middle, or the last layer. */
 static int like_node(int node, int n_first, int per_layer)
 {
     const int layer = (node - n_first) / per_layer;
@@ -196,9 +184,8 @@ static int find_task(const qdri_schedule *list, int node, int n)
 }
 
 /* When a list of all layers ends, with the prices of the template's roles. */
-static double long_secs(const qdri_template_list *few, const qdri_schedule *all,
-                        const qdri_role_price *roles, const qdri_template *made, int n_first,
-                        int per_layer, const qdr_machine *machine)
+static double long_secs(const qdri_template_list *few, const qdri_schedule *all, const qdri_role_price *roles,
+                        const qdri_template *made, int n_first, int per_layer, const qdr_machine *machine)
 {
     static qdri_price prices[MOST_TASKS];
     static int next[MOST_TASKS];
@@ -209,8 +196,7 @@ static double long_secs(const qdri_template_list *few, const qdri_schedule *all,
     assert_true(all->n_tasks <= MOST_TASKS);
     for (int i = 0; i < all->n_tasks; i++) {
         const int node = all->tasks[i].node;
-        const int like = find_task(&few->schedule, like_node(node, n_first, per_layer),
-                                   n_seen[1 + node]++);
+        const int like = find_task(&few->schedule, like_node(node, n_first, per_layer), n_seen[1 + node]++);
         assert_int_equal(made->roles[few->role[like]].kind, all->tasks[i].kind);
         prices[i] = roles[few->role[like]].price;
     }
@@ -241,8 +227,7 @@ static qdr_network usual_network(uint64_t *seed)
 }
 
 /* A step of all layers, list by list. */
-static double exact_secs(const qdr_machine *machine, const qdr_network *network,
-                         const qdr_plan *plan)
+static double exact_secs(const qdr_machine *machine, const qdr_network *network, const qdr_plan *plan)
 {
     const qdri_structure structure = qdri_structure_of(network, plan);
     static qdri_role_price roles[QDRI_MAX_ROLES];
@@ -253,8 +238,7 @@ static double exact_secs(const qdr_machine *machine, const qdr_network *network,
     double secs = 0;
     CHECK_OK(qdri_template_make(&structure, &made));
     qdri_pricing_make(machine, network, plan, N_LAYERS, &pricing);
-    for (int r = 0; r < made->n_roles; r++)
-        roles[r] = qdri_role_price_of(&pricing, &made->roles[r]);
+    for (int r = 0; r < made->n_roles; r++) roles[r] = qdri_role_price_of(&pricing, &made->roles[r]);
     build(network, plan, QDRI_TEMPLATE_LAYERS, &few, lists);
     const int n_few = few.n_nodes;
     free_net(&few, lists);
@@ -295,17 +279,16 @@ static void layers(void **state)
         n_off += fabs(error) > 0.01;
         n_far += fabs(error) > 0.08;
         if (fabs(error) > 0.01)
-            print_message("%s %dx%dx%dx%d %s %s hidden %d%s%s: %+.2f %%\n", machines[trial % 3],
-                          plan.x, plan.y, plan.z, plan.d, plan.order, plan.layout ? "S" : "R",
-                          (int)network.hidden, network.gated ? " gated" : "",
-                          network.tied ? " tied" : "", error * 100);
+            print_message("%s %dx%dx%dx%d %s %s hidden %d%s%s: %+.2f %%\n", machines[trial % 3], plan.x, plan.y, plan.z,
+                          plan.d, plan.order, plan.layout ? "S" : "R", (int)network.hidden,
+                          network.gated ? " gated" : "", network.tied ? " tied" : "", error * 100);
         qdr_model_destroy(&model);
     }
     /* Where gradients pile up behind slow links, four layers have not come to a steady state. Of
      * 6600 trials (110 seeds) the worst was off by 12.6 %; of half of them 8 % were off by more
      * than 1 %, and 0.3 % by more than 8 %. */
-    print_message("%d of %d off by more than 1 %%, %d by more than 8 %%, the worst by %.2f %%\n",
-                  n_off, N_TRIALS, n_far, worst * 100);
+    print_message("%d of %d off by more than 1 %%, %d by more than 8 %%, the worst by %.2f %%\n", n_off, N_TRIALS,
+                  n_far, worst * 100);
     assert_true(n_off <= N_TRIALS / 4);
     assert_true(n_far <= N_TRIALS / 20);
     assert_true(worst <= 0.15);

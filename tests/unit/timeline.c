@@ -13,9 +13,8 @@ static const char machine_text[] =
     "{\"name\": \"between\", \"ranks\": 0, \"adapters\": 4, \"adapter_GBps\": 10, \"step_us\": "
     "9}]}";
 
-static const char network_text[] =
-    "{\"model_type\": \"gpt2\", \"n_layer\": 12, \"n_embd\": 1024, \"n_head\": 16, "
-    "\"n_positions\": 512, \"vocab_size\": 5000}";
+static const char network_text[] = "{\"model_type\": \"gpt2\", \"n_layer\": 12, \"n_embd\": 1024, \"n_head\": 16, "
+                                   "\"n_positions\": 512, \"vocab_size\": 5000}";
 
 static qdr_model *model_of(int n_layers)
 {
@@ -31,13 +30,8 @@ static qdr_model *model_of(int n_layers)
 
 static qdr_plan plan_of(int x, int y, int z, int d)
 {
-    return (qdr_plan){.version = QDR_OPTS_INIT,
-                      .x = x,
-                      .y = y,
-                      .z = z,
-                      .d = d,
-                      .dtype = QDR_BF16,
-                      .batch = 4 * (int64_t)z * d};
+    return (qdr_plan){
+        .version = QDR_OPTS_INIT, .x = x, .y = y, .z = z, .d = d, .dtype = QDR_BF16, .batch = 4 * (int64_t)z * d};
 }
 
 enum { MAX_SPANS = 400 };
@@ -67,8 +61,7 @@ static void check_spans(const seen *all, const double secs[QDR_N_PASSES])
         for (int j = 0; j < i; j++) {
             const qdr_timeline_span *b = &all->spans[j];
             if (b->pass != a->pass || b->channel != a->channel) continue;
-            assert_true(a->begin_secs >= b->end_secs - 1e-15 ||
-                        b->begin_secs >= a->end_secs - 1e-15);
+            assert_true(a->begin_secs >= b->end_secs - 1e-15 || b->begin_secs >= a->end_secs - 1e-15);
         }
     }
 }
@@ -90,8 +83,7 @@ static void on_one_rank(void **state)
     assert_true(secs[QDR_PASS_RECOMPUTE] == 0);
     CHECK_OK(qdr_model_predict(less, &plan, &a));
     CHECK_OK(qdr_model_predict(more, &plan, &b));
-    const double layer = (b.secs - b.time[QDR_TIME_OPTIMIZER]) -
-                         (a.secs - a.time[QDR_TIME_OPTIMIZER]);
+    const double layer = (b.secs - b.time[QDR_TIME_OPTIMIZER]) - (a.secs - a.time[QDR_TIME_OPTIMIZER]);
     assert_true(fabs(secs[QDR_PASS_FORWARD] + secs[QDR_PASS_BACKWARD] - layer) < 1e-9 * a.secs);
     qdr_model_destroy(&less);
     qdr_model_destroy(&more);
@@ -114,10 +106,8 @@ static void with_recomputing(void **state)
         check_spans(&all, secs);
         assert_true(all.n_on_channels > 0);
         if (recompute == QDR_RECOMPUTE_ATTENTION) /* two micro-batches, twelve layers */
-            assert_true(fabs(24 * secs[QDR_PASS_RECOMPUTE] - result.time[QDR_TIME_RECOMPUTE]) <
-                        1e-9 * result.secs);
-        if (recompute == QDR_RECOMPUTE_FULL)
-            assert_true(secs[QDR_PASS_RECOMPUTE] == secs[QDR_PASS_FORWARD]);
+            assert_true(fabs(24 * secs[QDR_PASS_RECOMPUTE] - result.time[QDR_TIME_RECOMPUTE]) < 1e-9 * result.secs);
+        if (recompute == QDR_RECOMPUTE_FULL) assert_true(secs[QDR_PASS_RECOMPUTE] == secs[QDR_PASS_FORWARD]);
     }
     qdr_model_destroy(&model);
 }

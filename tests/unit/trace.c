@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Traces: clocks of different ranks brought together, and what of a stretch of time was computed.
- */
+/* Traces: clocks of different ranks brought together, and what of a stretch of time was computed. */
 #include "trace.h"
 
 #include <math.h>
@@ -33,8 +32,7 @@ static void the_bound_holds(void **state)
         const int64_t ahead = test_between(&seed, -1000000000000, 1000000000000);
         const int64_t asked = test_between(&seed, 0, 1000000000000);
         const int64_t there = test_between(&seed, 0, 1000), back = test_between(&seed, 0, 1000);
-        const qdri_clock_offset found = qdri_clock_compare(asked, asked + there - ahead,
-                                                           asked + there + back);
+        const qdri_clock_offset found = qdri_clock_compare(asked, asked + there - ahead, asked + there + back);
         assert_true(llabs(found.ahead_ns - ahead) <= found.bound_ns);
         assert_true(found.bound_ns <= (there + back + 1) / 2);
     }
@@ -193,8 +191,7 @@ static void a_file_says_it_all(void **state)
     expect(text, "\"rank 1\"");
     expect(text, "\"grid\":[0,0,0,0],\"place\":[0,0,0,0],\"clock\":[]");
     for (int i = 0; i < 3; i++) /* the third is one too many */
-        qdri_trace_add_clock(trace,
-                             &(qdri_clock_offset){.at_ns = i, .ahead_ns = -5, .bound_ns = 2});
+        qdri_trace_add_clock(trace, &(qdri_clock_offset){.at_ns = i, .ahead_ns = -5, .bound_ns = 2});
     qdri_trace_next_run(trace, &(qdri_place){{2, 2, 1, 1}, {1, 0, 0, 0}});
     add_event(trace, "a \"quoted\" layer", 1000, 2500);
     add_event(trace, "latin \xfc", 3000, 4000);
@@ -203,14 +200,12 @@ static void a_file_says_it_all(void **state)
     write_trace(trace, text, sizeof text);
     expect(text, "\"rank 1 (x1 y0 z0 d0)\"");
     expect(text, "\"name\":\"a \\\"quoted\\\" layer\",\"cat\":\"all-reduce\",\"pid\":1,\"tid\":3,");
-    expect(text,
-           "\"ts\":1.0,\"dur\":1.5,\"args\":{\"stream\":\"y reduce\",\"axis\":\"y\",\"task\":7,");
+    expect(text, "\"ts\":1.0,\"dur\":1.5,\"args\":{\"stream\":\"y reduce\",\"axis\":\"y\",\"task\":7,");
     expect(text, "\"latin ?\"");
     expect(text, "\"one that is cut within its last letter?\"");
     assert_null(strstr(text, "never ended"));
     expect(text, "\"id\":\"0000000000000abc\",\"rank\":1,\"ranks\":4,\"grid\":[2,2,1,1]");
-    expect(text,
-           "\"clock\":[{\"at\":0,\"ahead\":-5,\"bound\":2},{\"at\":1,\"ahead\":-5,\"bound\":2}]");
+    expect(text, "\"clock\":[{\"at\":0,\"ahead\":-5,\"bound\":2},{\"at\":1,\"ahead\":-5,\"bound\":2}]");
     qdri_trace_free(&trace);
     assert_null(trace);
 }

@@ -16,12 +16,9 @@ static void products_of_either_storage(void **state)
         const char *mode;
     } cases[] = {
         {QDRI_PRODUCT_Y, QDR_STORAGE_AUTO, 2, 3, 5, "NT"}, /* not asked is [out, in] */
-        {QDRI_PRODUCT_Y, QDR_OUT_IN, 2, 3, 5, "NT"},
-        {QDRI_PRODUCT_Y, QDR_IN_OUT, 2, 3, 5, "NN"},
-        {QDRI_PRODUCT_DX, QDR_OUT_IN, 2, 5, 3, "NN"},
-        {QDRI_PRODUCT_DX, QDR_IN_OUT, 2, 5, 3, "NT"},
-        {QDRI_PRODUCT_DW, QDR_OUT_IN, 3, 5, 2, "TN"},
-        {QDRI_PRODUCT_DW, QDR_IN_OUT, 5, 3, 2, "TN"},
+        {QDRI_PRODUCT_Y, QDR_OUT_IN, 2, 3, 5, "NT"},       {QDRI_PRODUCT_Y, QDR_IN_OUT, 2, 3, 5, "NN"},
+        {QDRI_PRODUCT_DX, QDR_OUT_IN, 2, 5, 3, "NN"},      {QDRI_PRODUCT_DX, QDR_IN_OUT, 2, 5, 3, "NT"},
+        {QDRI_PRODUCT_DW, QDR_OUT_IN, 3, 5, 2, "TN"},      {QDRI_PRODUCT_DW, QDR_IN_OUT, 5, 3, 2, "TN"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -37,10 +34,9 @@ static void products_of_either_storage(void **state)
 
 static qdri_tune_choice choice_of(const char *machine, int64_t m, qdr_storage storage)
 {
-    qdri_tune_choice c = {
-        .key = {.n_threads = 2, .dtype = QDR_BF16, .m = m, .n = 5000000000, .k = 7},
-        .storage = storage,
-        .secs = {{0.125, 0.25, 0.5}, {0.0625, 0.03125, 1}}};
+    qdri_tune_choice c = {.key = {.n_threads = 2, .dtype = QDR_BF16, .m = m, .n = 5000000000, .k = 7},
+                          .storage = storage,
+                          .secs = {{0.125, 0.25, 0.5}, {0.0625, 0.03125, 1}}};
     snprintf(c.key.machine, sizeof c.key.machine, "%s", machine);
     return c;
 }
@@ -50,8 +46,7 @@ static void noise_turns_nothing(void **state)
     static const struct {
         double in_out;
         qdr_storage storage;
-    } cases[] = {
-        {4, QDR_OUT_IN}, {3, QDR_OUT_IN}, {2.86, QDR_OUT_IN}, {2.84, QDR_IN_OUT}, {1, QDR_IN_OUT}};
+    } cases[] = {{4, QDR_OUT_IN}, {3, QDR_OUT_IN}, {2.86, QDR_OUT_IN}, {2.84, QDR_IN_OUT}, {1, QDR_IN_OUT}};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         qdri_tune_choice c = {.secs = {{1, 1, 1}, {0.5, 0.25, cases[i].in_out - 0.75}}};
@@ -197,8 +192,8 @@ static void mistakes_are_named(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         qdri_tune_table table = {0};
-        CHECK_FAILS(qdri_tune_read(cases[i].text, strlen(cases[i].text), "some.json", &table),
-                    QDR_ERR_ARGUMENT, cases[i].says);
+        CHECK_FAILS(qdri_tune_read(cases[i].text, strlen(cases[i].text), "some.json", &table), QDR_ERR_ARGUMENT,
+                    cases[i].says);
         check_sentence("some.json", __FILE__, __LINE__);
         qdri_tune_free(&table);
     }
@@ -211,11 +206,10 @@ static void a_long_name_is_refused(void **state)
     (void)state;
     memset(machine, 'x', sizeof machine);
     machine[599] = '\0';
-    snprintf(
-        text, sizeof text,
-        "{\"quadrille_tune\": 2, \"choices\": [{\"machine\": \"%s\", \"threads\": 1, \"dtype\": "
-        "\"f32\", \"m\": 9, \"n\": 1, \"k\": 1, \"storage\": \"in-out\"}]}",
-        machine);
+    snprintf(text, sizeof text,
+             "{\"quadrille_tune\": 2, \"choices\": [{\"machine\": \"%s\", \"threads\": 1, \"dtype\": "
+             "\"f32\", \"m\": 9, \"n\": 1, \"k\": 1, \"storage\": \"in-out\"}]}",
+             machine);
     CHECK_FAILS(qdri_tune_read(text, strlen(text), "f", &table), QDR_ERR_ARGUMENT, "599 bytes");
     qdri_tune_free(&table);
 }

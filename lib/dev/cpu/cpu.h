@@ -33,8 +33,7 @@ typedef struct qdri_cpu_stream {
     struct qdri_cpu_stream *next; /* of the executor's streams */
     qdri_item *items;
     atomic_uint_least64_t head, tail; /* items run, items enqueued */
-    atomic_uint_least64_t
-        wanted; /* items after which a waiting host goes on; UINT64_MAX: none waits */
+    atomic_uint_least64_t wanted; /* items after which a waiting host goes on; UINT64_MAX: none waits */
     pthread_mutex_t lock; /* of enqueueing and of host waits */
     pthread_cond_t changed;
 } qdri_cpu_stream;
@@ -55,8 +54,7 @@ struct qdri_waker {
 };
 
 /* executor.c; room: what it will hold, given back in any case */
-QDR_NODISCARD qdr_status qdri_executor_create(qdri_cpu_dev *dev, qdri_room room,
-                                              qdri_waker **executor);
+QDR_NODISCARD qdr_status qdri_executor_create(qdri_cpu_dev *dev, qdri_room room, qdri_waker **executor);
 void qdri_executor_destroy(qdri_waker *executor); /* has no streams */
 void qdri_executor_attach(qdri_waker *executor, qdri_cpu_stream *stream);
 void qdri_executor_detach(qdri_waker *executor, qdri_cpu_stream *stream);
@@ -67,8 +65,8 @@ qdr_status qdri_cpu_stream_create(qdri_dev *dev, qdri_stream_kind kind, qdr_stre
 void qdri_cpu_stream_destroy(qdr_stream *stream);
 qdr_status qdri_cpu_stream_synchronize(qdr_stream *stream);
 /* Enqueues; waits while the ring is full. drop may be NULL. */
-QDR_NODISCARD qdr_status qdri_cpu_enqueue(qdr_stream *stream, qdri_work_fn fn,
-                                          void (*drop)(void *args), const void *args, size_t bytes);
+QDR_NODISCARD qdr_status qdri_cpu_enqueue(qdr_stream *stream, qdri_work_fn fn, void (*drop)(void *args),
+                                          const void *args, size_t bytes);
 int qdri_cpu_stream_advance(qdri_cpu_stream *stream); /* runs what can run; 1 if anything did */
 
 /* event.c */

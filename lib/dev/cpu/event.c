@@ -7,8 +7,7 @@
 #include "core/size.h"
 #include "dev/cpu/cpu.h"
 
-/* Tickets of one stream complete in order. Shared by the event and by the items on their way; the
- * last one frees it. */
+/* Tickets of one stream complete in order. Shared by the event and by the items on their way; the last one frees it. */
 typedef struct event_mark {
     atomic_int n_users;
     uint64_t n_recorded; /* of the host thread */
@@ -42,10 +41,7 @@ static void mark_release(event_mark *mark)
     if (mark && atomic_fetch_sub(&mark->n_users, 1) == 1) free(mark);
 }
 
-static int mark_reached(event_mark *mark, uint64_t number)
-{
-    return atomic_load(&mark->n_completed) >= number;
-}
+static int mark_reached(event_mark *mark, uint64_t number) { return atomic_load(&mark->n_completed) >= number; }
 
 static void ticket_drop(void *args) { mark_release(((ticket *)args)->mark); }
 

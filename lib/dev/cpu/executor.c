@@ -52,8 +52,7 @@ void qdri_executors_wake(qdri_cpu_dev *dev, uint64_t mask)
     pthread_mutex_unlock(&dev->lock);
 }
 
-/* A pause of a quarter of the time waited so far: the end of a wait is seen at most a quarter late.
- */
+/* A pause of a quarter of the time waited so far: the end of a wait is seen at most a quarter late. */
 static void executor_pause(qdri_waker *executor, unsigned seen)
 {
     const int64_t now = qdri_now_ns();
@@ -98,8 +97,7 @@ static void *executor_main(void *argument)
         } else {
             const int64_t within_ns = executor->look_within_ns;
             executor->n_polls = 0;
-            qdri_bell_sleep(executor->bell, seen,
-                            within_ns == INT64_MAX ? 0 : qdri_now_ns() + within_ns);
+            qdri_bell_sleep(executor->bell, seen, within_ns == INT64_MAX ? 0 : qdri_now_ns() + within_ns);
         }
     }
 }
@@ -144,11 +142,10 @@ qdr_status qdri_executor_create(qdri_cpu_dev *dev, qdri_room room, qdri_waker **
     const int failure = start_thread(made);
     if (failure) {
         executor_free(made);
-        return QDR_FAIL(
-            QDR_ERR_THREAD,
-            "device: a thread for a stream could not be started (%s); allow more "
-            "threads (ulimit -u) and address space (ulimit -v), or use fewer ranks on this machine",
-            strerror(failure));
+        return QDR_FAIL(QDR_ERR_THREAD,
+                        "device: a thread for a stream could not be started (%s); allow more "
+                        "threads (ulimit -u) and address space (ulimit -v), or use fewer ranks on this machine",
+                        strerror(failure));
     }
     pthread_mutex_lock(&dev->lock);
     made->next = dev->executors;

@@ -15,8 +15,7 @@ static inline float qdri_f16_load(uint16_t x)
     const uint32_t size = x & 0x7fffu, sign = (uint32_t)(x & 0x8000u) << 16;
     const uint32_t normal = (size << 13) + (112u << 23);
     const uint32_t special = (normal + (112u << 23)) | (size > 0x7c00u ? 0x400000u : 0u);
-    const uint32_t small = qdri_float_bits(qdri_float_of_bits(normal + (1u << 23)) -
-                                           qdri_float_of_bits(113u << 23));
+    const uint32_t small = qdri_float_bits(qdri_float_of_bits(normal + (1u << 23)) - qdri_float_of_bits(113u << 23));
     const uint32_t finite = size < 0x400u ? small : normal;
     return qdri_float_of_bits(sign | (size >= 0x7c00u ? special : finite));
 }

@@ -7,12 +7,12 @@
 #include <limits.h>
 
 /* C = beta·C, for products over nothing. beta = 0 writes zeros without reading. */
-#define SCALE_LOOP(type, load, store)                                                              \
-    for (int64_t r = 0; r < g->m; r++) {                                                           \
-        type *row = (type *)g->c + r * g->ldc;                                                     \
-        for (int64_t c = 0; c < g->n; c++) {                                                       \
-            row[c] = g->beta == 0.0 ? 0 : store(g->beta * (double)load(row[c]));                   \
-        }                                                                                          \
+#define SCALE_LOOP(type, load, store)                                                                                  \
+    for (int64_t r = 0; r < g->m; r++) {                                                                               \
+        type *row = (type *)g->c + r * g->ldc;                                                                         \
+        for (int64_t c = 0; c < g->n; c++) {                                                                           \
+            row[c] = g->beta == 0.0 ? 0 : store(g->beta * (double)load(row[c]));                                       \
+        }                                                                                                              \
     }
 #define SAME(x) (x)
 #define TO_F32(x) (float)(x)
@@ -34,10 +34,7 @@ static int is_type_converted(qdr_dtype dtype)
     return qdri_is_narrow(dtype) && !(dtype == QDR_BF16 && qdri_bf16_native());
 }
 
-static int is_converted(const qdri_gemm *gemm)
-{
-    return gemm->round_a || is_type_converted(gemm->dtype);
-}
+static int is_converted(const qdri_gemm *gemm) { return gemm->round_a || is_type_converted(gemm->dtype); }
 
 typedef struct gemm_args {
     qdri_gemm gemm;
@@ -53,8 +50,7 @@ static qdr_status gemm_run(void *args)
     }
     qdri_blas_begin(self->dev->n_threads);
     if (!is_converted(&self->gemm)) {
-        if (self->gemm.dtype == QDR_BF16)
-            return qdri_gemm_onednn(&self->gemm, self->dev->n_threads);
+        if (self->gemm.dtype == QDR_BF16) return qdri_gemm_onednn(&self->gemm, self->dev->n_threads);
         qdri_gemm_blas(&self->gemm);
         return QDR_OK;
     }

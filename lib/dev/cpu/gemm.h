@@ -5,8 +5,7 @@
 
 #include "dev/cpu/cpu.h"
 
-/* Products by conversion go in blocks of this many rows, columns and steps; panels of A, B and
- * C in fp32. */
+/* Products by conversion go in blocks of this many rows, columns and steps; panels of A, B and C in fp32. */
 #define QDRI_PANEL_EDGE 512
 #define QDRI_PANELS_BYTES ((size_t)3 * QDRI_PANEL_EDGE * QDRI_PANEL_EDGE * sizeof(float))
 
@@ -17,8 +16,7 @@ void qdri_blas_begin(int n_threads);
 int qdri_blas_threads(void);
 /* F32 or F64, sizes within int, m, n and k at least 1. */
 void qdri_gemm_blas(const qdri_gemm *gemm);
-/* BF16 or F16, or F32 with factors that are rounded: fp32 sums, C rounded once. panels:
- * QDRI_PANELS_BYTES. */
+/* BF16 or F16, or F32 with factors that are rounded: fp32 sums, C rounded once. panels: QDRI_PANELS_BYTES. */
 void qdri_gemm_converted(const qdri_gemm *gemm, float *panels);
 
 /* 1 if oneDNN was built in and this machine has instructions for BF16 products. */

@@ -39,16 +39,15 @@ static double clear_small(const qdri_gemm *g, size_t elem_bytes)
 static void gemm_f32(const qdri_gemm *g)
 {
     const double beta = clear_small(g, sizeof(float));
-    cblas_sgemm(CblasRowMajor, blas_trans(g->trans_a), blas_trans(g->trans_b), (int)g->m, (int)g->n,
-                (int)g->k, (float)g->alpha, g->a, (int)g->lda, g->b, (int)g->ldb, (float)beta, g->c,
-                (int)g->ldc);
+    cblas_sgemm(CblasRowMajor, blas_trans(g->trans_a), blas_trans(g->trans_b), (int)g->m, (int)g->n, (int)g->k,
+                (float)g->alpha, g->a, (int)g->lda, g->b, (int)g->ldb, (float)beta, g->c, (int)g->ldc);
 }
 
 static void gemm_f64(const qdri_gemm *g)
 {
     const double beta = clear_small(g, sizeof(double));
-    cblas_dgemm(CblasRowMajor, blas_trans(g->trans_a), blas_trans(g->trans_b), (int)g->m, (int)g->n,
-                (int)g->k, g->alpha, g->a, (int)g->lda, g->b, (int)g->ldb, beta, g->c, (int)g->ldc);
+    cblas_dgemm(CblasRowMajor, blas_trans(g->trans_a), blas_trans(g->trans_b), (int)g->m, (int)g->n, (int)g->k,
+                g->alpha, g->a, (int)g->lda, g->b, (int)g->ldb, beta, g->c, (int)g->ldc);
 }
 
 void qdri_gemm_blas(const qdri_gemm *gemm)

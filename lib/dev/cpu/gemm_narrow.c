@@ -33,13 +33,11 @@ static void load_row(const operand *x, float *to, int64_t row, int64_t col, int6
 static void round_row(const operand *x, float *row, int64_t n)
 {
     const float back = 1 / x->scale;
-    for (int64_t i = 0; i < n; i++)
-        row[i] = back * qdri_fp8_nearest(x->rounding, x->scale * row[i]);
+    for (int64_t i = 0; i < n; i++) row[i] = back * qdri_fp8_nearest(x->rounding, x->scale * row[i]);
 }
 
 /* A block as stored (transposed or not), to a dense fp32 panel. */
-static void load_panel(const operand *x, float *panel, int64_t row, int64_t col, int64_t n_rows,
-                       int64_t n_cols)
+static void load_panel(const operand *x, float *panel, int64_t row, int64_t col, int64_t n_rows, int64_t n_cols)
 {
     for (int64_t r = 0; r < n_rows; r++) {
         load_row(x, panel + r * n_cols, row + r, col, n_cols);
@@ -48,8 +46,7 @@ static void load_panel(const operand *x, float *panel, int64_t row, int64_t col,
 }
 
 /* The block whose rows (of op) begin at `row` and columns at `col`. */
-static void load_operand(const operand *x, float *panel, int64_t row, int64_t col, int64_t n_rows,
-                         int64_t n_cols)
+static void load_operand(const operand *x, float *panel, int64_t row, int64_t col, int64_t n_rows, int64_t n_cols)
 {
     if (x->trans)
         load_panel(x, panel, col, row, n_cols, n_rows);
@@ -76,8 +73,7 @@ static void find_scale(operand *x, float *panel, int64_t n_rows, int64_t n_cols)
 }
 
 /* C = alpha·panel + beta·C, rounded. */
-static void store_panel(const qdri_gemm *g, const float *panel, int64_t i, int64_t j, int64_t m,
-                        int64_t n)
+static void store_panel(const qdri_gemm *g, const float *panel, int64_t i, int64_t j, int64_t m, int64_t n)
 {
     const float alpha = (float)g->alpha;
     const float beta = (float)g->beta;
@@ -92,8 +88,7 @@ static void store_panel(const qdri_gemm *g, const float *panel, int64_t i, int64
 }
 
 /* One block of C: all of k. */
-static void gemm_block(const qdri_gemm *g, const operand *factors, float *panels, int64_t i,
-                       int64_t j)
+static void gemm_block(const qdri_gemm *g, const operand *factors, float *panels, int64_t i, int64_t j)
 {
     const int64_t m = least(EDGE, g->m - i);
     const int64_t n = least(EDGE, g->n - j);

@@ -28,13 +28,12 @@ static void set_openmp_threads(int n_threads)
     if (set) set(n_threads);
 }
 
-static dnnl_status_t describe(dnnl_memory_desc_t *desc, int64_t n_rows, int64_t n_cols,
-                              int64_t stride, int trans, qdr_dtype dtype)
+static dnnl_status_t describe(dnnl_memory_desc_t *desc, int64_t n_rows, int64_t n_cols, int64_t stride, int trans,
+                              qdr_dtype dtype)
 {
     const dnnl_dims_t dims = {n_rows, n_cols};
     const dnnl_dims_t strides = {trans ? 1 : stride, trans ? stride : 1};
-    return dnnl_memory_desc_init_by_strides(desc, 2, dims, dtype == QDR_BF16 ? dnnl_bf16 : dnnl_f32,
-                                            strides);
+    return dnnl_memory_desc_init_by_strides(desc, 2, dims, dtype == QDR_BF16 ? dnnl_bf16 : dnnl_f32, strides);
 }
 
 /* C = alpha·A·B + beta·C, in the order of oneDNN's attributes: scale the sum, then add. */
@@ -65,10 +64,10 @@ typedef struct product {
     dnnl_memory_t memories[3];
 } product;
 
-#define DNNL_TRY(expression)                                                                       \
-    do {                                                                                           \
-        const dnnl_status_t try_status_ = (expression);                                            \
-        if (try_status_ != dnnl_success) return try_status_;                                       \
+#define DNNL_TRY(expression)                                                                                           \
+    do {                                                                                                               \
+        const dnnl_status_t try_status_ = (expression);                                                                \
+        if (try_status_ != dnnl_success) return try_status_;                                                           \
     } while (0)
 
 static dnnl_status_t product_create(const qdri_gemm *g, product *p)
@@ -119,10 +118,7 @@ static int engine_ready(void)
     return engine != NULL;
 }
 
-int qdri_bf16_native(void)
-{
-    return engine_ready() && (dnnl_get_effective_cpu_isa() & ISA_BF16) == ISA_BF16;
-}
+int qdri_bf16_native(void) { return engine_ready() && (dnnl_get_effective_cpu_isa() & ISA_BF16) == ISA_BF16; }
 
 qdr_status qdri_gemm_onednn(const qdri_gemm *gemm, int n_threads)
 {

@@ -9,9 +9,8 @@ typedef struct kernel_set {
     const qdri_kernel_fn *f32, *f64, *bf16, *f16;
 } kernel_set;
 
-#define KERNEL_SET(isa)                                                                            \
-    ((kernel_set){qdri_kernels_f32_##isa, qdri_kernels_f64_##isa, qdri_kernels_bf16_##isa,         \
-                  qdri_kernels_f16_##isa})
+#define KERNEL_SET(isa)                                                                                                \
+    ((kernel_set){qdri_kernels_f32_##isa, qdri_kernels_f64_##isa, qdri_kernels_bf16_##isa, qdri_kernels_f16_##isa})
 
 static int machine_has(int level)
 {
@@ -72,15 +71,9 @@ static void cast(qdr_dtype from, const void *a, qdr_dtype to, void *y, int64_t n
     find_kernel (&kernel)(&kernel);
 }
 
-void qdri_widen(qdr_dtype dtype, float *to, const uint16_t *from, int64_t n)
-{
-    cast(dtype, from, QDR_F32, to, n);
-}
+void qdri_widen(qdr_dtype dtype, float *to, const uint16_t *from, int64_t n) { cast(dtype, from, QDR_F32, to, n); }
 
-void qdri_narrow(qdr_dtype dtype, uint16_t *to, const float *from, int64_t n)
-{
-    cast(QDR_F32, from, dtype, to, n);
-}
+void qdri_narrow(qdr_dtype dtype, uint16_t *to, const float *from, int64_t n) { cast(QDR_F32, from, dtype, to, n); }
 
 /* No rank owns an id beyond the vocabulary: unnoticed, its row would count as something else. The
  * maximum is found at memory speed, the row only if it is wrong. */
@@ -99,12 +92,10 @@ static qdr_status kernel_ids_check(const qdri_kernel *kernel)
     switch (kernel->kind) {
     case QDRI_K_EMBED_FORWARD:
     case QDRI_K_EMBED_BACKWARD:
-        return ids_check(QDRI_ID_TOKEN, kernel->u.embed.tokens, kernel->u.embed.n_rows,
-                         kernel->u.embed.vocab);
+        return ids_check(QDRI_ID_TOKEN, kernel->u.embed.tokens, kernel->u.embed.n_rows, kernel->u.embed.vocab);
     case QDRI_K_CE_SUMS:
     case QDRI_K_CE_BACKWARD:
-        return ids_check(QDRI_ID_TARGET, kernel->u.ce.targets, kernel->u.ce.n_rows,
-                         kernel->u.ce.vocab);
+        return ids_check(QDRI_ID_TARGET, kernel->u.ce.targets, kernel->u.ce.n_rows, kernel->u.ce.vocab);
     default: return QDR_OK;
     }
 }
@@ -131,8 +122,7 @@ qdr_status qdri_cpu_kernel(qdr_stream *stream, const qdri_kernel *kernel)
 {
     if (kernel->kind == QDRI_K_REDUCE)
         return QDR_FAIL(QDR_ERR_UNSUPPORTED, "reduction: communicators of the CPU add themselves");
-    const kernel_args args = {*kernel, find_kernel(kernel),
-                              ((const qdri_cpu_dev *)stream->dev)->n_threads};
+    const kernel_args args = {*kernel, find_kernel(kernel), ((const qdri_cpu_dev *)stream->dev)->n_threads};
     _Static_assert(sizeof args <= QDRI_WORK_BYTES, "a kernel's arguments fit into a work item");
     return qdri_cpu_enqueue(stream, kernel_run, NULL, &args, sizeof args);
 }

@@ -45,8 +45,7 @@ static size_t products_bytes(int n_threads)
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, count_blas_threads);
     const int n_more = n_threads > n_blas_threads ? n_threads - n_blas_threads : 0;
-    return BUFFER_BYTES + SPARE_BYTES +
-           (size_t)n_more * (BUFFER_BYTES + HEAP_BYTES + stack_bytes());
+    return BUFFER_BYTES + SPARE_BYTES + (size_t)n_more * (BUFFER_BYTES + HEAP_BYTES + stack_bytes());
 }
 
 /* Nobody can use the pages: only their addresses are taken. */
@@ -57,20 +56,16 @@ static qdr_status take(size_t bytes, qdri_room *room)
     if (limit == RLIM_INFINITY) return QDR_OK;
     void *start = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (start == MAP_FAILED)
-        return QDR_FAIL(
-            QDR_ERR_MEMORY,
-            "device: BLAS and threads need %zu MiB more of address space, and the limit of "
-            "%zu MiB (ulimit -v %zu) leaves less; raise it, use fewer ranks here, or limit "
-            "memory by a control group instead",
-            bytes / MIB, (size_t)limit / MIB, (size_t)limit / 1024);
+        return QDR_FAIL(QDR_ERR_MEMORY,
+                        "device: BLAS and threads need %zu MiB more of address space, and the limit of "
+                        "%zu MiB (ulimit -v %zu) leaves less; raise it, use fewer ranks here, or limit "
+                        "memory by a control group instead",
+                        bytes / MIB, (size_t)limit / MIB, (size_t)limit / 1024);
     *room = (qdri_room){start, bytes};
     return QDR_OK;
 }
 
-qdr_status qdri_room_take(int n_threads, qdri_room *room)
-{
-    return take(products_bytes(n_threads), room);
-}
+qdr_status qdri_room_take(int n_threads, qdri_room *room) { return take(products_bytes(n_threads), room); }
 
 void qdri_room_give_back(qdri_room *room)
 {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Streams of the CPU device: rings of work items, filled by the host and emptied by one executor.
- */
+/* Streams of the CPU device: rings of work items, filled by the host and emptied by one executor. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,8 +25,8 @@ static void wait_for_head(qdri_cpu_stream *stream, uint64_t n_items)
     }
 }
 
-qdr_status qdri_cpu_enqueue(qdr_stream *stream, qdri_work_fn fn, void (*drop)(void *args),
-                            const void *args, size_t bytes)
+qdr_status qdri_cpu_enqueue(qdr_stream *stream, qdri_work_fn fn, void (*drop)(void *args), const void *args,
+                            size_t bytes)
 {
     qdri_cpu_stream *to = own(stream);
     pthread_mutex_lock(&to->lock);
@@ -141,8 +140,7 @@ void qdri_cpu_stream_destroy(qdr_stream *stream)
     qdri_cpu_stream *self = own(stream);
     qdri_cpu_dev *dev = (qdri_cpu_dev *)stream->dev;
     (void)qdri_cpu_stream_synchronize(stream);
-    /* Also waits for the round in which the executor ran the last item: it may still hold the
-     * stream's lock. */
+    /* Also waits for the round in which the executor ran the last item: it may still hold the stream's lock. */
     qdri_executor_detach(self->executor, self);
     if (!self->executor->streams) {
         if (self->executor == dev->comm) dev->comm = NULL;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention by cuDNN: one handle for the device, plans by shape. A shape has the plans of both
- * passes or none. */
+/* Attention by cuDNN: one handle for the device, plans by shape. A shape has the plans of both passes or none. */
 #include "dev/cuda/attention_cudnn.h"
 
 #include <math.h>
@@ -35,8 +34,8 @@ struct qdri_cuda_attention {
 static qdr_status cudnn_status(const qdri_cuda_dev *dev, int status, const char *call)
 {
     if (status == QDRI_CUDNN_SUCCESS) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_DEVICE, "cuDNN: %s on GPU %d failed: %s; use QDR_ATTENTION=own", call,
-                    dev->opts.number, dev->attention->api->error_string(status));
+    return QDR_FAIL(QDR_ERR_DEVICE, "cuDNN: %s on GPU %d failed: %s; use QDR_ATTENTION=own", call, dev->opts.number,
+                    dev->attention->api->error_string(status));
 }
 #define CUDNN_TRY(dev, call, name) QDR_TRY(cudnn_status((dev), (call), (name)))
 
@@ -72,8 +71,7 @@ static qdr_status open_cudnn(qdri_cuda_dev *dev)
     qdr_status status = check_gpu(&dev->gpu);
     if (status == QDR_OK) status = qdri_cudnn_open(&dev->attention->api);
     if (status == QDR_OK)
-        status = cudnn_status(dev, dev->attention->api->create(&dev->attention->handle),
-                              "cudnnCreate");
+        status = cudnn_status(dev, dev->attention->api->create(&dev->attention->handle), "cudnnCreate");
     if (status == QDR_OK) return QDR_OK;
     say_own(qdr_last_error());
     close_cudnn(dev->attention);
@@ -114,11 +112,9 @@ static int is_same(const qdri_cudnn_shape *a, const qdri_cudnn_shape *b)
 static void make_plans(struct qdri_cuda_attention *self, shape_plans *plans)
 {
     const qdri_cudnn_target target = {.handle = self->handle};
-    qdr_status status = qdri_cudnn_plan_make(self->api, target, &plans->shape, 0, WORKSPACE_MOST,
-                                             &plans->forward);
+    qdr_status status = qdri_cudnn_plan_make(self->api, target, &plans->shape, 0, WORKSPACE_MOST, &plans->forward);
     if (status == QDR_OK)
-        status = qdri_cudnn_plan_make(self->api, target, &plans->shape, 1, WORKSPACE_MOST,
-                                      &plans->backward);
+        status = qdri_cudnn_plan_make(self->api, target, &plans->shape, 1, WORKSPACE_MOST, &plans->backward);
     if (status == QDR_OK) return;
     say_own(qdr_last_error());
     plans->is_own = 1;
@@ -135,10 +131,8 @@ static shape_plans *find_plans(struct qdri_cuda_attention *self, const qdri_cudn
         return NULL;
     }
     shape_plans *made = &self->shapes[self->n_shapes++];
-    *made = (shape_plans){.shape = *shape,
-                          .scale = (float)(1 / sqrt((double)shape->head_size)),
-                          .hidden = -INFINITY,
-                          .one = 1};
+    *made = (shape_plans){
+        .shape = *shape, .scale = (float)(1 / sqrt((double)shape->head_size)), .hidden = -INFINITY, .one = 1};
     make_plans(self, made);
     return made;
 }
@@ -150,9 +144,8 @@ static int is_for_cudnn(const qdri_kernel *kernel)
 {
     const uintptr_t all = (uintptr_t)kernel->u.attention.qkv | (uintptr_t)kernel->u.attention.out |
                           (uintptr_t)kernel->u.attention.y | (uintptr_t)kernel->u.attention.dy;
-    return qdri_is_narrow(kernel->dtype) && kernel->u.attention.n_rows > 0 &&
-           kernel->u.attention.n_heads > 0 && kernel->u.attention.head_size % 8 == 0 &&
-           all % 16 == 0;
+    return qdri_is_narrow(kernel->dtype) && kernel->u.attention.n_rows > 0 && kernel->u.attention.n_heads > 0 &&
+           kernel->u.attention.head_size % 8 == 0 && all % 16 == 0;
 }
 
 typedef struct bindings {
@@ -168,12 +161,10 @@ static void bind(bindings *b, qdri_cudnn_id id, const void *data)
 }
 
 /* q, k and v in a row of qkv, or their gradients. */
-static void bind_parts(bindings *b, const qdri_kernel *kernel, qdri_cudnn_id first,
-                       const void *data)
+static void bind_parts(bindings *b, const qdri_kernel *kernel, qdri_cudnn_id first, const void *data)
 {
     const int64_t heads = kernel->u.attention.n_heads, kv = kernel->u.attention.n_kv_heads;
-    const size_t head_bytes = (size_t)kernel->u.attention.head_size *
-                              qdr_dtype_bytes(kernel->dtype);
+    const size_t head_bytes = (size_t)kernel->u.attention.head_size * qdr_dtype_bytes(kernel->dtype);
     const char *begin = data;
     bind(b, first, begin);
     bind(b, first + 1, begin + (size_t)heads * head_bytes);
@@ -197,24 +188,19 @@ static bindings bind_all(const qdri_kernel *kernel, const shape_plans *plans)
     return b;
 }
 
-static qdr_status fill_pack(const qdri_cuda_dev *dev, qdri_cudnn_desc pack, const bindings *b,
-                            void *workspace)
+static qdr_status fill_pack(const qdri_cuda_dev *dev, qdri_cudnn_desc pack, const bindings *b, void *workspace)
 {
     const qdri_cudnn *api = dev->attention->api;
-    CUDNN_TRY(dev, api->desc_set(pack, QDRI_CUDNN_PACK_IDS, QDRI_CUDNN_OF_I64, b->n, b->ids),
+    CUDNN_TRY(dev, api->desc_set(pack, QDRI_CUDNN_PACK_IDS, QDRI_CUDNN_OF_I64, b->n, b->ids), "a list of tensors");
+    CUDNN_TRY(dev, api->desc_set(pack, QDRI_CUDNN_PACK_POINTERS, QDRI_CUDNN_OF_POINTER, b->n, b->data),
               "a list of tensors");
-    CUDNN_TRY(dev,
-              api->desc_set(pack, QDRI_CUDNN_PACK_POINTERS, QDRI_CUDNN_OF_POINTER, b->n, b->data),
-              "a list of tensors");
-    CUDNN_TRY(dev,
-              api->desc_set(pack, QDRI_CUDNN_PACK_WORKSPACE, QDRI_CUDNN_OF_POINTER, 1, &workspace),
+    CUDNN_TRY(dev, api->desc_set(pack, QDRI_CUDNN_PACK_WORKSPACE, QDRI_CUDNN_OF_POINTER, 1, &workspace),
               "a list of tensors");
     CUDNN_TRY(dev, api->desc_finalize(pack), "a list of tensors");
     return QDR_OK;
 }
 
-static qdr_status execute(qdr_stream *stream, const qdri_cudnn_plan *plan, const bindings *b,
-                          void *workspace)
+static qdr_status execute(qdr_stream *stream, const qdri_cudnn_plan *plan, const bindings *b, void *workspace)
 {
     const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
     const struct qdri_cuda_attention *self = dev->attention;
@@ -223,21 +209,18 @@ static qdr_status execute(qdr_stream *stream, const qdri_cudnn_plan *plan, const
     CUDNN_TRY(dev, api->set_stream(self->handle, qdri_cuda_handle(stream)), "cudnnSetStream");
     CUDNN_TRY(dev, api->desc_create(QDRI_CUDNN_PACK, &pack), "a list of tensors");
     qdr_status status = fill_pack(dev, pack, b, workspace);
-    if (status == QDR_OK)
-        status = cudnn_status(dev, api->execute(self->handle, plan->plan, pack), "attention");
+    if (status == QDR_OK) status = cudnn_status(dev, api->execute(self->handle, plan->plan, pack), "attention");
     (void)api->desc_destroy(pack);
     return status;
 }
 
 static qdr_status find_workspace(qdr_stream *stream, shape_plans *plans, void **workspace)
 {
-    const int64_t forward = plans->forward.workspace_bytes,
-                  backward = plans->backward.workspace_bytes;
+    const int64_t forward = plans->forward.workspace_bytes, backward = plans->backward.workspace_bytes;
     const int64_t bytes = forward > backward ? forward : backward;
     char *room = NULL;
     const qdr_status status = qdri_cuda_find_space(stream, &((qdri_cuda_stream *)stream)->attention,
-                                                   "workspace of cuDNN's attention", (size_t)bytes,
-                                                   &room);
+                                                   "workspace of cuDNN's attention", (size_t)bytes, &room);
     *workspace = room;
     return status;
 }
@@ -260,7 +243,6 @@ qdr_status qdri_cuda_attention_cudnn(qdr_stream *stream, const qdri_kernel *kern
     }
     const bindings b = bind_all(kernel, plans);
     *is_done = 1;
-    return execute(stream,
-                   kernel->kind == QDRI_K_ATTENTION_BACKWARD ? &plans->backward : &plans->forward,
-                   &b, workspace);
+    return execute(stream, kernel->kind == QDRI_K_ATTENTION_BACKWARD ? &plans->backward : &plans->forward, &b,
+                   workspace);
 }

@@ -10,8 +10,7 @@
 /* Enqueues a kernel of attention. *is_done = 0: cuDNN does not compute this one, the own kernels
  * must; why is logged once. The first call of a shape makes its plans, which takes seconds.
  * @retval QDR_ERR_DEVICE  cuDNN failed with what it had promised */
-QDR_NODISCARD qdr_status qdri_cuda_attention_cudnn(qdr_stream *stream, const qdri_kernel *kernel,
-                                                   int *is_done);
+QDR_NODISCARD qdr_status qdri_cuda_attention_cudnn(qdr_stream *stream, const qdri_kernel *kernel, int *is_done);
 void qdri_cuda_attention_free(qdri_cuda_dev *dev);
 
 #endif

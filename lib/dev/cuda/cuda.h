@@ -14,7 +14,7 @@
 #include "dev/plugin.h"
 
 #define QDRI_CUDA_ALGORITHMS 16 /* of a product, that the heuristic is asked for */
-#define QDRI_CUDA_WORKSPACE_BYTES                                                                  \
+#define QDRI_CUDA_WORKSPACE_BYTES                                                                                      \
     ((size_t)32 << 20) /* of products, what cuBLAS takes on Hopper                                 \
                         */
 
@@ -25,8 +25,7 @@ typedef struct qdri_cuda_space qdri_cuda_space;
 
 /* Two functions of the driver that the runtime has no name for: a stream writes a word of memory,
  * or waits until (int32)(word - value) >= 0, without taking a multiprocessor. */
-typedef CUresult (*qdri_cuda_flag_fn)(CUstream stream, CUdeviceptr flag, cuuint32_t value,
-                                      unsigned flags);
+typedef CUresult (*qdri_cuda_flag_fn)(CUstream stream, CUdeviceptr flag, cuuint32_t value, unsigned flags);
 
 /* Where memory of collectives comes from; alloc = NULL: the pool. */
 typedef struct qdri_cuda_shared {
@@ -74,10 +73,7 @@ typedef struct qdri_cuda_event {
     cudaEvent_t handle;
 } qdri_cuda_event;
 
-static inline qdri_cuda_dev *qdri_cuda_dev_of(const qdr_stream *stream)
-{
-    return (qdri_cuda_dev *)stream->dev;
-}
+static inline qdri_cuda_dev *qdri_cuda_dev_of(const qdr_stream *stream) { return (qdri_cuda_dev *)stream->dev; }
 
 static inline cudaStream_t qdri_cuda_handle(const qdr_stream *stream)
 {
@@ -116,8 +112,8 @@ QDR_NODISCARD qdr_status qdri_cuda_scratch(qdr_stream *stream, void **scratch);
 /* Room of the stream for one purpose, of at least this size. A larger room does not replace a
  * smaller one: recorded work may go on using it. So they grow by at least a factor of two. what: it
  * is for. */
-QDR_NODISCARD qdr_status qdri_cuda_find_space(qdr_stream *stream, qdri_cuda_space **rooms,
-                                              const char *what, size_t bytes, char **data);
+QDR_NODISCARD qdr_status qdri_cuda_find_space(qdr_stream *stream, qdri_cuda_space **rooms, const char *what,
+                                              size_t bytes, char **data);
 void qdri_cuda_free_spaces(qdr_stream *stream, qdri_cuda_space **rooms);
 
 /* stream.c */
@@ -162,8 +158,7 @@ void qdri_cuda_stamps_free(qdri_cuda_dev *dev);
 
 /* gemm.c */
 qdr_status qdri_cuda_gemm(qdr_stream *stream, const qdri_gemm *gemm);
-qdr_status qdri_cuda_list_algorithms(qdr_stream *stream, const qdri_gemm *gemm, int most,
-                                     int algorithms[], int *n);
+qdr_status qdri_cuda_list_algorithms(qdr_stream *stream, const qdri_gemm *gemm, int most, int algorithms[], int *n);
 void qdri_cuda_products_free(qdri_cuda_dev *dev);
 /* Where the GPU finds by what the numbers of A and of B are multiplied. */
 typedef struct qdri_cuda_scales {
@@ -171,8 +166,7 @@ typedef struct qdri_cuda_scales {
 } qdri_cuda_scales;
 /* A product of codes: the types of A and B are their roundings. */
 int qdri_cuda_has_fp8(qdr_stream *stream, const qdri_gemm *gemm);
-QDR_NODISCARD qdr_status qdri_cuda_gemm_fp8(qdr_stream *stream, const qdri_gemm *gemm,
-                                            const qdri_cuda_scales *scales);
+QDR_NODISCARD qdr_status qdri_cuda_gemm_fp8(qdr_stream *stream, const qdri_gemm *gemm, const qdri_cuda_scales *scales);
 
 /* epilogue.c */
 int qdri_cuda_fuses(const qdri_dev *dev, const qdri_gemm *gemm);
@@ -180,13 +174,9 @@ int qdri_cuda_fuses(const qdri_dev *dev, const qdri_gemm *gemm);
 QDR_NODISCARD qdr_status qdri_cuda_gemm_in_steps(qdr_stream *stream, const qdri_gemm *gemm);
 /* With a copy of a bias that is not aligned to 16 bytes: a kernel would round C once more. */
 QDR_NODISCARD qdr_status qdri_cuda_gemm_odd_bias(qdr_stream *stream, const qdri_gemm *gemm);
-/* cuBLASLt's result, and its auxiliary matrix, which is what goes into GELU; NULL: there is none.
- */
+/* cuBLASLt's result, and its auxiliary matrix, which is what goes into GELU; NULL: there is none. */
 static inline void *qdri_cuda_result(const qdri_gemm *g) { return g->gelu ? g->gelu : g->c; }
-static inline const void *qdri_cuda_auxiliary(const qdri_gemm *g)
-{
-    return g->gelu ? g->c : g->gelu_of;
-}
+static inline const void *qdri_cuda_auxiliary(const qdri_gemm *g) { return g->gelu ? g->c : g->gelu_of; }
 
 /* gemm_rounded.c */
 qdr_status qdri_cuda_check_rounding(const qdri_dev *dev);

@@ -46,8 +46,7 @@ static void *open_pattern(const char *variable, const char *pattern)
     if (!folder || (variable && !*folder)) return NULL;
     snprintf(path, sizeof path, "%.800s%s", folder, pattern);
     if (glob(path, 0, NULL, &files) != 0) return NULL;
-    for (size_t i = 0; i < files.gl_pathc && !library; i++)
-        library = dlopen(files.gl_pathv[i], RTLD_NOW | RTLD_LOCAL);
+    for (size_t i = 0; i < files.gl_pathc && !library; i++) library = dlopen(files.gl_pathv[i], RTLD_NOW | RTLD_LOCAL);
     globfree(&files);
     return library;
 }
@@ -106,9 +105,8 @@ static qdr_status find_library(void)
                         "or install cuDNN 9 or PyTorch",
                         what);
     if (!find_functions(library, &found))
-        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                        "cuDNN: what was loaded as " CUDNN_FILE " lacks a function of its backend "
-                        "API; name another in QDR_CUDNN");
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "cuDNN: what was loaded as " CUDNN_FILE " lacks a function of its backend "
+                                             "API; name another in QDR_CUDNN");
     if (found.version < QDRI_CUDNN_LEAST || found.version >= 100000)
         return QDR_FAIL(QDR_ERR_UNSUPPORTED,
                         "cuDNN: the library has version %zu.%zu.%zu, and 9.16 to 9.99 are known; "

@@ -127,8 +127,7 @@ typedef struct qdri_cudnn {
     int (*desc_create)(int kind, qdri_cudnn_desc *desc);
     int (*desc_destroy)(qdri_cudnn_desc desc);
     int (*desc_set)(qdri_cudnn_desc desc, int name, int type, int64_t n, const void *values);
-    int (*desc_get)(qdri_cudnn_desc desc, int name, int type, int64_t n, int64_t *n_got,
-                    void *values);
+    int (*desc_get)(qdri_cudnn_desc desc, int name, int type, int64_t n, int64_t *n_got, void *values);
     int (*desc_finalize)(qdri_cudnn_desc desc);
     int (*execute)(void *handle, qdri_cudnn_desc plan, qdri_cudnn_desc pack);
 } qdri_cudnn;
@@ -181,8 +180,8 @@ typedef struct qdri_cudnn_target {
 /* Makes the plan of a forward or a backward pass, deterministic, of no more workspace than this.
  * @retval QDR_ERR_UNSUPPORTED  cuDNN has none; the sentence says what it said */
 QDR_NODISCARD qdr_status qdri_cudnn_plan_make(const qdri_cudnn *api, qdri_cudnn_target target,
-                                              const qdri_cudnn_shape *shape, int is_backward,
-                                              int64_t workspace_most, qdri_cudnn_plan *plan);
+                                              const qdri_cudnn_shape *shape, int is_backward, int64_t workspace_most,
+                                              qdri_cudnn_plan *plan);
 void qdri_cudnn_plan_free(const qdri_cudnn *api, qdri_cudnn_plan *plan);
 
 #endif

@@ -35,11 +35,10 @@ static qdri_cudnn_desc make(builder *b, qdri_cudnn_kind kind)
     return desc;
 }
 
-static void set(builder *b, qdri_cudnn_desc desc, qdri_cudnn_name name, qdri_cudnn_value type,
-                int64_t n, const void *values)
+static void set(builder *b, qdri_cudnn_desc desc, qdri_cudnn_name name, qdri_cudnn_value type, int64_t n,
+                const void *values)
 {
-    if (b->status == QDRI_CUDNN_SUCCESS)
-        b->status = b->api->desc_set(desc, (int)name, (int)type, n, values);
+    if (b->status == QDRI_CUDNN_SUCCESS) b->status = b->api->desc_set(desc, (int)name, (int)type, n, values);
 }
 
 static void set_desc(builder *b, qdri_cudnn_desc desc, qdri_cudnn_name name, qdri_cudnn_desc value)
@@ -48,15 +47,13 @@ static void set_desc(builder *b, qdri_cudnn_desc desc, qdri_cudnn_name name, qdr
 }
 
 /* Data types, modes and the like are C enums to cuDNN. */
-static void set_enum(builder *b, qdri_cudnn_desc desc, qdri_cudnn_name name, qdri_cudnn_value type,
-                     int value)
+static void set_enum(builder *b, qdri_cudnn_desc desc, qdri_cudnn_name name, qdri_cudnn_value type, int value)
 {
     set(b, desc, name, type, 1, &value);
 }
 
 /* Says for which GPU, by its handle or its description; 0: not by that one. */
-static void aim(builder *b, qdri_cudnn_desc desc, qdri_cudnn_name by_handle,
-                qdri_cudnn_name by_device)
+static void aim(builder *b, qdri_cudnn_desc desc, qdri_cudnn_name by_handle, qdri_cudnn_name by_device)
 {
     void *const handle = b->target.handle;
     if (handle && by_handle) set(b, desc, by_handle, QDRI_CUDNN_OF_HANDLE, 1, &handle);
@@ -103,8 +100,8 @@ static void describe_tensor(builder *b, tensor *t, int64_t id, place where)
 static int64_t n_sequences(const builder *b) { return b->shape->n_rows / b->shape->context; }
 
 /* Dense, [n_sequences, heads, rows, cols]. */
-static tensor dense(builder *b, qdri_cudnn_type type, int64_t heads, int64_t rows, int64_t cols,
-                    int64_t id, place where)
+static tensor dense(builder *b, qdri_cudnn_type type, int64_t heads, int64_t rows, int64_t cols, int64_t id,
+                    place where)
 {
     tensor t = {.type = type,
                 .dims = {n_sequences(b), heads, rows, cols},
@@ -123,10 +120,7 @@ static tensor scores(builder *b, qdri_cudnn_type type)
     return between(b, type, b->shape->n_heads, b->shape->context, b->shape->context);
 }
 
-static tensor row_numbers(builder *b)
-{
-    return between(b, QDRI_CUDNN_F32, b->shape->n_heads, b->shape->context, 1);
-}
+static tensor row_numbers(builder *b) { return between(b, QDRI_CUDNN_F32, b->shape->n_heads, b->shape->context, 1); }
 
 static tensor number(builder *b, qdri_cudnn_id id)
 {
@@ -164,16 +158,14 @@ static int64_t out_width(const builder *b) { return b->shape->n_heads * b->shape
 
 /* ---- operations ---- */
 
-static void pointwise(builder *b, qdri_cudnn_mode mode, qdri_cudnn_type type, int64_t axis,
-                      const tensor *const at[4])
+static void pointwise(builder *b, qdri_cudnn_mode mode, qdri_cudnn_type type, int64_t axis, const tensor *const at[4])
 {
     static const qdri_cudnn_name names[4] = {QDRI_CUDNN_OP_POINTWISE_X, QDRI_CUDNN_OP_POINTWISE_B,
                                              QDRI_CUDNN_OP_POINTWISE_T, QDRI_CUDNN_OP_POINTWISE_Y};
     const qdri_cudnn_desc what = make(b, QDRI_CUDNN_POINTWISE);
     set_enum(b, what, QDRI_CUDNN_POINTWISE_MODE, QDRI_CUDNN_OF_MODE, (int)mode);
     set_enum(b, what, QDRI_CUDNN_POINTWISE_TYPE, QDRI_CUDNN_OF_DATA_TYPE, (int)type);
-    if (mode == QDRI_CUDNN_INDEX)
-        set(b, what, QDRI_CUDNN_POINTWISE_AXIS, QDRI_CUDNN_OF_I64, 1, &axis);
+    if (mode == QDRI_CUDNN_INDEX) set(b, what, QDRI_CUDNN_POINTWISE_AXIS, QDRI_CUDNN_OF_I64, 1, &axis);
     finish(b, what);
     const qdri_cudnn_desc op = make(b, QDRI_CUDNN_OP_POINTWISE);
     set_desc(b, op, QDRI_CUDNN_OP_POINTWISE_DESC, what);
@@ -245,9 +237,8 @@ static tensor turned(builder *b, tensor x, qdri_cudnn_type type)
 /* What is above the diagonal is hidden: row >= column ? x : -Inf. */
 static tensor masked(builder *b, tensor x)
 {
-    const tensor row = scores(b, QDRI_CUDNN_I32), col = scores(b, QDRI_CUDNN_I32),
-                 seen = scores(b, QDRI_CUDNN_BOOL), y = scores(b, QDRI_CUDNN_F32),
-                 hidden = number(b, QDRI_CUDNN_HIDDEN);
+    const tensor row = scores(b, QDRI_CUDNN_I32), col = scores(b, QDRI_CUDNN_I32), seen = scores(b, QDRI_CUDNN_BOOL),
+                 y = scores(b, QDRI_CUDNN_F32), hidden = number(b, QDRI_CUDNN_HIDDEN);
     const tensor *const index_row[4] = {&x, NULL, NULL, &row};
     const tensor *const index_col[4] = {&x, NULL, NULL, &col};
     const tensor *const compare[4] = {&row, &col, NULL, &seen};
@@ -269,12 +260,10 @@ static void build_forward(builder *b)
                  k = heads(b, QDRI_CUDNN_K, s->n_kv_heads, in_width(b), 1),
                  v = heads(b, QDRI_CUDNN_V, s->n_kv_heads, in_width(b), 0),
                  o = heads(b, QDRI_CUDNN_O, s->n_heads, out_width(b), 0),
-                 stats = dense(b, QDRI_CUDNN_F32, s->n_heads, s->context, 1, QDRI_CUDNN_STATS,
-                               IN_MEMORY),
+                 stats = dense(b, QDRI_CUDNN_F32, s->n_heads, s->context, 1, QDRI_CUDNN_STATS, IN_MEMORY),
                  scale = number(b, QDRI_CUDNN_SCALE);
     const tensor products = scores(b, QDRI_CUDNN_F32), top = row_numbers(b), sum = row_numbers(b),
-                 log_sum = row_numbers(b), powers = scores(b, QDRI_CUDNN_F32),
-                 weights = scores(b, data_type(b));
+                 log_sum = row_numbers(b), powers = scores(b, QDRI_CUDNN_F32), weights = scores(b, data_type(b));
     matmul(b, q, k, products);
     const tensor seen = masked(b, map_scores(b, QDRI_CUDNN_MUL, products, scale));
     reduce(b, QDRI_CUDNN_LARGEST, seen, top);
@@ -290,10 +279,8 @@ static void build_forward(builder *b)
 static tensor build_deltas(builder *b, tensor dy, tensor o)
 {
     const qdri_cudnn_shape *s = b->shape;
-    const tensor products = between(b, QDRI_CUDNN_F32, s->n_heads, s->context, s->head_size),
-                 sums = row_numbers(b),
-                 deltas = dense(b, QDRI_CUDNN_F32, s->n_heads, s->context, 1, QDRI_CUDNN_DELTAS,
-                                IN_MEMORY);
+    const tensor products = between(b, QDRI_CUDNN_F32, s->n_heads, s->context, s->head_size), sums = row_numbers(b),
+                 deltas = dense(b, QDRI_CUDNN_F32, s->n_heads, s->context, 1, QDRI_CUDNN_DELTAS, IN_MEMORY);
     map2(b, QDRI_CUDNN_MUL, dy, o, products);
     reduce(b, QDRI_CUDNN_SUM, products, sums);
     map2(b, QDRI_CUDNN_MUL, sums, number(b, QDRI_CUDNN_ONE), deltas);
@@ -327,8 +314,7 @@ static void build_backward(builder *b)
                  dq = heads(b, QDRI_CUDNN_DQ, s->n_heads, in_width(b), 0),
                  dk = heads(b, QDRI_CUDNN_DK, s->n_kv_heads, in_width(b), 0),
                  dv = heads(b, QDRI_CUDNN_DV, s->n_kv_heads, in_width(b), 0),
-                 stats = dense(b, QDRI_CUDNN_F32, s->n_heads, s->context, 1, QDRI_CUDNN_STATS,
-                               IN_MEMORY),
+                 stats = dense(b, QDRI_CUDNN_F32, s->n_heads, s->context, 1, QDRI_CUDNN_STATS, IN_MEMORY),
                  scale = number(b, QDRI_CUDNN_SCALE);
     const tensor deltas = build_deltas(b, dy, o);
     const tensor products = scores(b, QDRI_CUDNN_F32), weights = scores(b, QDRI_CUDNN_F32),
@@ -362,8 +348,7 @@ static qdri_cudnn_desc build_graph(builder *b, int is_backward)
 /* ---- the plan ---- */
 
 /* Configurations that cuDNN proposes in this mode, its best first. @return how many */
-static int64_t propose(builder *b, qdri_cudnn_desc graph, int mode,
-                       qdri_cudnn_desc configs[CONFIGS_MOST])
+static int64_t propose(builder *b, qdri_cudnn_desc graph, int mode, qdri_cudnn_desc configs[CONFIGS_MOST])
 {
     int64_t n = 0;
     const qdri_cudnn_desc heuristic = make(b, QDRI_CUDNN_HEURISTIC);
@@ -373,8 +358,8 @@ static int64_t propose(builder *b, qdri_cudnn_desc graph, int mode,
     finish(b, heuristic);
     for (int i = 0; i < CONFIGS_MOST; i++) configs[i] = make(b, QDRI_CUDNN_CONFIG);
     if (b->status == QDRI_CUDNN_SUCCESS)
-        b->status = b->api->desc_get(heuristic, QDRI_CUDNN_HEURISTIC_RESULTS,
-                                     QDRI_CUDNN_OF_DESCRIPTOR, CONFIGS_MOST, &n, configs);
+        b->status = b->api->desc_get(heuristic, QDRI_CUDNN_HEURISTIC_RESULTS, QDRI_CUDNN_OF_DESCRIPTOR, CONFIGS_MOST,
+                                     &n, configs);
     return b->status == QDRI_CUDNN_SUCCESS && n < CONFIGS_MOST ? n : CONFIGS_MOST;
 }
 
@@ -385,10 +370,10 @@ static int is_deterministic(builder *b, qdri_cudnn_desc config)
     int64_t n = 0;
     qdri_cudnn_desc engine = make(b, QDRI_CUDNN_ENGINE);
     if (b->status != QDRI_CUDNN_SUCCESS ||
-        b->api->desc_get(config, QDRI_CUDNN_CONFIG_ENGINE, QDRI_CUDNN_OF_DESCRIPTOR, 1, &n,
-                         &engine) != QDRI_CUDNN_SUCCESS ||
-        b->api->desc_get(engine, QDRI_CUDNN_ENGINE_NOTES, QDRI_CUDNN_OF_NOTE, QDRI_CUDNN_N_NOTES,
-                         &n, notes) != QDRI_CUDNN_SUCCESS)
+        b->api->desc_get(config, QDRI_CUDNN_CONFIG_ENGINE, QDRI_CUDNN_OF_DESCRIPTOR, 1, &n, &engine) !=
+            QDRI_CUDNN_SUCCESS ||
+        b->api->desc_get(engine, QDRI_CUDNN_ENGINE_NOTES, QDRI_CUDNN_OF_NOTE, QDRI_CUDNN_N_NOTES, &n, notes) !=
+            QDRI_CUDNN_SUCCESS)
         return 0;
     for (int64_t i = 0; i < n && i < QDRI_CUDNN_N_NOTES; i++)
         if (notes[i] == QDRI_CUDNN_NOTE_NONDETERMINISTIC) return 0;
@@ -418,15 +403,14 @@ static qdr_status fail(const builder *b, int is_backward, const char *what)
 {
     const qdri_cudnn_shape *s = b->shape;
     return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                    "cuDNN %zu has no %s attention of %" PRId64 " rows in contexts of %" PRId64
-                    ", %" PRId64 " heads over %" PRId64 " key heads of size %" PRId64 " in %s: %s",
-                    b->api->version, is_backward ? "backward" : "forward", s->n_rows, s->context,
-                    s->n_heads, s->n_kv_heads, s->head_size, qdr_dtype_name(s->dtype), what);
+                    "cuDNN %zu has no %s attention of %" PRId64 " rows in contexts of %" PRId64 ", %" PRId64
+                    " heads over %" PRId64 " key heads of size %" PRId64 " in %s: %s",
+                    b->api->version, is_backward ? "backward" : "forward", s->n_rows, s->context, s->n_heads,
+                    s->n_kv_heads, s->head_size, qdr_dtype_name(s->dtype), what);
 }
 
 /* Looks through what cuDNN proposes for the first that will do. */
-static const char *choose(builder *b, qdri_cudnn_desc graph, int mode, int64_t workspace_most,
-                          qdri_cudnn_plan *plan)
+static const char *choose(builder *b, qdri_cudnn_desc graph, int mode, int64_t workspace_most, qdri_cudnn_plan *plan)
 {
     qdri_cudnn_desc configs[CONFIGS_MOST];
     const char *why = "it proposes none";
@@ -436,16 +420,14 @@ static const char *choose(builder *b, qdri_cudnn_desc graph, int mode, int64_t w
         if (!is_deterministic(b, configs[i])) continue;
         const int status = try_config(b, configs[i], plan);
         if (status == QDRI_CUDNN_SUCCESS && plan->workspace_bytes <= workspace_most) return NULL;
-        why = status == QDRI_CUDNN_SUCCESS ? "it takes too much workspace"
-                                           : b->api->error_string(status);
+        why = status == QDRI_CUDNN_SUCCESS ? "it takes too much workspace" : b->api->error_string(status);
         qdri_cudnn_plan_free(b->api, plan);
     }
     return b->status == QDRI_CUDNN_SUCCESS ? why : b->api->error_string(b->status);
 }
 
-qdr_status qdri_cudnn_plan_make(const qdri_cudnn *api, qdri_cudnn_target target,
-                                const qdri_cudnn_shape *shape, int is_backward,
-                                int64_t workspace_most, qdri_cudnn_plan *plan)
+qdr_status qdri_cudnn_plan_make(const qdri_cudnn *api, qdri_cudnn_target target, const qdri_cudnn_shape *shape,
+                                int is_backward, int64_t workspace_most, qdri_cudnn_plan *plan)
 {
     builder b = {.api = api, .shape = shape, .target = target};
     *plan = (qdri_cudnn_plan){0};

@@ -14,10 +14,7 @@ static size_t fixed_bytes(const qdri_dev *dev, qdr_dtype dtype)
     return QDRI_CUDA_WORKSPACE_BYTES + QDRI_CUDA_SCRATCH_BYTES;
 }
 
-static const char *products(const qdri_dev *dev)
-{
-    return ((const qdri_cuda_dev *)dev)->products_name;
-}
+static const char *products(const qdri_dev *dev) { return ((const qdri_cuda_dev *)dev)->products_name; }
 
 static int gpu(const qdri_dev *dev) { return ((const qdri_cuda_dev *)dev)->opts.number; }
 
@@ -103,16 +100,14 @@ static qdr_status open_gpu(qdri_cuda_dev *dev)
     QDR_TRY(qdri_cuda_enter(dev));
     dev->n_sms_free = dev->gpu.n_sms;
     QDR_TRY(qdri_cuda_memory_open(dev));
-    QDRI_CUDA_TRY(dev,
-                  cudaHostAlloc((void **)&dev->fault, sizeof *dev->fault, cudaHostAllocMapped));
+    QDRI_CUDA_TRY(dev, cudaHostAlloc((void **)&dev->fault, sizeof *dev->fault, cudaHostAllocMapped));
     *dev->fault = (qdri_cuda_fault){0};
     QDR_TRY(qdri_cuda_flags_open(dev));
     QDRI_CUBLAS_TRY(dev, cublasLtCreate(&dev->lt));
     QDRI_CUBLAS_TRY(dev, cublasLtMatmulPreferenceCreate(&dev->preference));
     const size_t version = cublasLtGetVersion();
-    snprintf(dev->products_name, sizeof dev->products_name, "%.60s, cuBLASLt %zu.%zu.%zu%s",
-             dev->gpu.name, version / 10000, version / 100 % 100, version % 100,
-             dev->opts.tf32 ? ", TF32" : "");
+    snprintf(dev->products_name, sizeof dev->products_name, "%.60s, cuBLASLt %zu.%zu.%zu%s", dev->gpu.name,
+             version / 10000, version / 100 % 100, version % 100, dev->opts.tf32 ? ", TF32" : "");
     return QDR_OK;
 }
 

@@ -10,22 +10,20 @@ static int is_aligned(const void *data) { return (uintptr_t)data % 16 == 0; }
 static int fuses_gelu(const qdri_cuda_dev *dev, const qdri_gemm *g)
 {
     if ((g->gelu && g->gelu_of) || (g->gelu_of && g->bias)) return 0;
-    return !dev->opts.no_gelu && dev->gpu.major >= 9 && qdri_is_narrow(g->dtype) && g->beta == 0 &&
-           g->ldc % 8 == 0 && is_aligned(g->c) && is_aligned(g->gelu) && is_aligned(g->gelu_of);
+    return !dev->opts.no_gelu && dev->gpu.major >= 9 && qdri_is_narrow(g->dtype) && g->beta == 0 && g->ldc % 8 == 0 &&
+           is_aligned(g->c) && is_aligned(g->gelu) && is_aligned(g->gelu_of);
 }
 
 int qdri_cuda_fuses(const qdri_dev *dev, const qdri_gemm *g)
 {
-    const int is_plain = g->dtype != QDR_F64 && !g->round_a && g->c_dtype == g->dtype &&
-                         g->ldc == g->n;
+    const int is_plain = g->dtype != QDR_F64 && !g->round_a && g->c_dtype == g->dtype && g->ldc == g->n;
     if (!g->gelu && !g->gelu_of) return is_plain;
     return is_plain && fuses_gelu((const qdri_cuda_dev *)dev, g);
 }
 
 static qdri_kernel gelu_kernel(const qdri_gemm *g)
 {
-    qdri_kernel kernel = {.kind = g->gelu ? QDRI_K_GELU_FORWARD : QDRI_K_GELU_BACKWARD,
-                          .dtype = g->c_dtype};
+    qdri_kernel kernel = {.kind = g->gelu ? QDRI_K_GELU_FORWARD : QDRI_K_GELU_BACKWARD, .dtype = g->c_dtype};
     kernel.u.binary.n = g->m * g->n;
     kernel.u.binary.a = qdri_cuda_auxiliary(g);
     kernel.u.binary.b = g->c;

@@ -11,8 +11,7 @@ static qdri_cuda_flag_fn find(const char *name)
     enum cudaDriverEntryPointQueryResult result;
     void *found = NULL;
     qdri_cuda_flag_fn function;
-    const cudaError_t error = cudaGetDriverEntryPointByVersion(name, &found, 12000,
-                                                               cudaEnableDefault, &result);
+    const cudaError_t error = cudaGetDriverEntryPointByVersion(name, &found, 12000, cudaEnableDefault, &result);
     if (error != cudaSuccess || result != cudaDriverEntryPointSuccess) {
         (void)cudaGetLastError();
         return NULL;
@@ -32,8 +31,7 @@ qdr_status qdri_cuda_pin(qdri_dev *base, void *memory, size_t bytes)
 {
     const qdri_cuda_dev *dev = (const qdri_cuda_dev *)base;
     QDR_TRY(qdri_cuda_enter(dev));
-    const cudaError_t error = cudaHostRegister(memory, bytes,
-                                               cudaHostRegisterMapped | cudaHostRegisterPortable);
+    const cudaError_t error = cudaHostRegister(memory, bytes, cudaHostRegisterMapped | cudaHostRegisterPortable);
     if (error == cudaSuccess) return QDR_OK;
     (void)cudaGetLastError();
     return QDR_FAIL(QDR_ERR_MEMORY,
@@ -49,15 +47,14 @@ void qdri_cuda_unpin(qdri_dev *base, void *memory)
     (void)cudaHostUnregister(memory);
 }
 
-static qdr_status use_flag(qdr_stream *stream, qdri_cuda_flag_fn function, uint32_t *flag,
-                           uint32_t value, unsigned flags, const char *name)
+static qdr_status use_flag(qdr_stream *stream, qdri_cuda_flag_fn function, uint32_t *flag, uint32_t value,
+                           unsigned flags, const char *name)
 {
     const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
     void *place = NULL;
     QDR_TRY(qdri_cuda_enter(dev));
     QDRI_CUDA_TRY(dev, cudaHostGetDevicePointer(&place, flag, 0));
-    const CUresult error = function ? function(qdri_cuda_handle(stream),
-                                               (CUdeviceptr)(uintptr_t)place, value, flags)
+    const CUresult error = function ? function(qdri_cuda_handle(stream), (CUdeviceptr)(uintptr_t)place, value, flags)
                                     : CUDA_ERROR_NOT_FOUND;
     if (error == CUDA_SUCCESS) return QDR_OK;
     return QDR_FAIL(QDR_ERR_UNSUPPORTED,
@@ -68,12 +65,12 @@ static qdr_status use_flag(qdr_stream *stream, qdri_cuda_flag_fn function, uint3
 
 qdr_status qdri_cuda_flag_raise(qdr_stream *stream, uint32_t *flag, uint32_t value)
 {
-    return use_flag(stream, qdri_cuda_dev_of(stream)->write_flag, flag, value,
-                    CU_STREAM_WRITE_VALUE_DEFAULT, "cuStreamWriteValue32");
+    return use_flag(stream, qdri_cuda_dev_of(stream)->write_flag, flag, value, CU_STREAM_WRITE_VALUE_DEFAULT,
+                    "cuStreamWriteValue32");
 }
 
 qdr_status qdri_cuda_flag_wait(qdr_stream *stream, uint32_t *flag, uint32_t value)
 {
-    return use_flag(stream, qdri_cuda_dev_of(stream)->wait_flag, flag, value,
-                    CU_STREAM_WAIT_VALUE_GEQ, "cuStreamWaitValue32");
+    return use_flag(stream, qdri_cuda_dev_of(stream)->wait_flag, flag, value, CU_STREAM_WAIT_VALUE_GEQ,
+                    "cuStreamWaitValue32");
 }

@@ -80,8 +80,7 @@ static cudaDataType_t type_of(int rounding, qdr_dtype dtype)
 static cublasComputeType_t compute_type(const qdri_cuda_dev *dev, qdr_dtype dtype, int is_rounded)
 {
     if (dtype == QDR_F64) return CUBLAS_COMPUTE_64F;
-    return dtype == QDR_F32 && dev->opts.tf32 && !is_rounded ? CUBLAS_COMPUTE_32F_FAST_TF32
-                                                             : CUBLAS_COMPUTE_32F;
+    return dtype == QDR_F32 && dev->opts.tf32 && !is_rounded ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
 }
 
 static void product_free(qdri_cuda_product *product)
@@ -98,8 +97,7 @@ static void product_free(qdri_cuda_product *product)
 static qdr_status set_word(qdri_cuda_dev *dev, cublasLtMatmulDesc_t description,
                            cublasLtMatmulDescAttributes_t attribute, int32_t value)
 {
-    QDRI_CUBLAS_TRY(dev,
-                    cublasLtMatmulDescSetAttribute(description, attribute, &value, sizeof value));
+    QDRI_CUBLAS_TRY(dev, cublasLtMatmulDescSetAttribute(description, attribute, &value, sizeof value));
     return QDR_OK;
 }
 
@@ -109,54 +107,44 @@ static qdr_status describe(qdri_cuda_dev *dev, qdri_cuda_product *p)
 {
     const product_key *key = &p->key;
     const qdr_dtype dtype = (qdr_dtype)key->dtype;
-    const cudaDataType_t a_type = type_of(key->rounding % 4, dtype),
-                         b_type = type_of(key->rounding / 4, dtype),
+    const cudaDataType_t a_type = type_of(key->rounding % 4, dtype), b_type = type_of(key->rounding / 4, dtype),
                          c_type = type_of(QDRI_AS_STORED, (qdr_dtype)key->c_dtype);
-    QDRI_CUBLAS_TRY(dev, cublasLtMatmulDescCreate(&p->description,
-                                                  compute_type(dev, dtype, key->rounding != 0),
+    QDRI_CUBLAS_TRY(dev, cublasLtMatmulDescCreate(&p->description, compute_type(dev, dtype, key->rounding != 0),
                                                   dtype == QDR_F64 ? CUDA_R_64F : CUDA_R_32F));
-    QDR_TRY(set_word(dev, p->description, CUBLASLT_MATMUL_DESC_TRANSA,
-                     key->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N));
-    QDR_TRY(set_word(dev, p->description, CUBLASLT_MATMUL_DESC_TRANSB,
-                     key->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N));
+    QDR_TRY(set_word(dev, p->description, CUBLASLT_MATMUL_DESC_TRANSA, key->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N));
+    QDR_TRY(set_word(dev, p->description, CUBLASLT_MATMUL_DESC_TRANSB, key->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N));
     if (key->n_sms < dev->gpu.n_sms)
         QDR_TRY(set_word(dev, p->description, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, key->n_sms));
     if (key->epilogue != CUBLASLT_EPILOGUE_DEFAULT)
         QDR_TRY(set_word(dev, p->description, CUBLASLT_MATMUL_DESC_EPILOGUE, key->epilogue));
     if (key->epilogue & AUXILIARY)
-        QDRI_CUBLAS_TRY(dev, cublasLtMatmulDescSetAttribute(p->description,
-                                                            CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD,
+        QDRI_CUBLAS_TRY(dev, cublasLtMatmulDescSetAttribute(p->description, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD,
                                                             &key->ldc, sizeof key->ldc));
-    QDRI_CUBLAS_TRY(
-        dev, cublasLtMatrixLayoutCreate(&p->b, b_type, (uint64_t)(key->trans_b ? key->k : key->n),
-                                        (uint64_t)(key->trans_b ? key->n : key->k), key->ldb));
-    QDRI_CUBLAS_TRY(
-        dev, cublasLtMatrixLayoutCreate(&p->a, a_type, (uint64_t)(key->trans_a ? key->m : key->k),
-                                        (uint64_t)(key->trans_a ? key->k : key->m), key->lda));
-    QDRI_CUBLAS_TRY(dev, cublasLtMatrixLayoutCreate(&p->c, c_type, (uint64_t)key->n,
-                                                    (uint64_t)key->m, key->ldc));
+    QDRI_CUBLAS_TRY(dev, cublasLtMatrixLayoutCreate(&p->b, b_type, (uint64_t)(key->trans_b ? key->k : key->n),
+                                                    (uint64_t)(key->trans_b ? key->n : key->k), key->ldb));
+    QDRI_CUBLAS_TRY(dev, cublasLtMatrixLayoutCreate(&p->a, a_type, (uint64_t)(key->trans_a ? key->m : key->k),
+                                                    (uint64_t)(key->trans_a ? key->k : key->m), key->lda));
+    QDRI_CUBLAS_TRY(dev, cublasLtMatrixLayoutCreate(&p->c, c_type, (uint64_t)key->n, (uint64_t)key->m, key->ldc));
     return QDR_OK;
 }
 
-static qdr_status set_pointer(qdri_cuda_dev *dev, const qdri_cuda_product *p,
-                              cublasLtMatmulDescAttributes_t attribute, const void *pointer)
+static qdr_status set_pointer(qdri_cuda_dev *dev, const qdri_cuda_product *p, cublasLtMatmulDescAttributes_t attribute,
+                              const void *pointer)
 {
     if (!pointer) return QDR_OK;
-    QDRI_CUBLAS_TRY(
-        dev, cublasLtMatmulDescSetAttribute(p->description, attribute, &pointer, sizeof pointer));
+    QDRI_CUBLAS_TRY(dev, cublasLtMatmulDescSetAttribute(p->description, attribute, &pointer, sizeof pointer));
     return QDR_OK;
 }
 
 /* What the epilogue reads and writes. */
-static qdr_status set_epilogue_pointers(qdri_cuda_dev *dev, const qdri_cuda_product *p,
-                                        const void *bias, const void *auxiliary)
+static qdr_status set_epilogue_pointers(qdri_cuda_dev *dev, const qdri_cuda_product *p, const void *bias,
+                                        const void *auxiliary)
 {
     QDR_TRY(set_pointer(dev, p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias));
     return set_pointer(dev, p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, auxiliary);
 }
 
-static qdr_status set_scales(qdri_cuda_dev *dev, const qdri_cuda_product *p, const void *of_a,
-                             const void *of_b)
+static qdr_status set_scales(qdri_cuda_dev *dev, const qdri_cuda_product *p, const void *of_a, const void *of_b)
 {
     QDR_TRY(set_pointer(dev, p, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, of_a));
     return set_pointer(dev, p, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, of_b);
@@ -173,11 +161,10 @@ static qdr_status announce_pointers(qdri_cuda_dev *dev, const qdri_cuda_product 
     return set_scales(dev, p, scale, scale);
 }
 
-static qdr_status prefer(qdri_cuda_dev *dev, cublasLtMatmulPreferenceAttributes_t attribute,
-                         const void *value, size_t bytes)
+static qdr_status prefer(qdri_cuda_dev *dev, cublasLtMatmulPreferenceAttributes_t attribute, const void *value,
+                         size_t bytes)
 {
-    QDRI_CUBLAS_TRY(dev,
-                    cublasLtMatmulPreferenceSetAttribute(dev->preference, attribute, value, bytes));
+    QDRI_CUBLAS_TRY(dev, cublasLtMatmulPreferenceSetAttribute(dev->preference, attribute, value, bytes));
     return QDR_OK;
 }
 
@@ -192,12 +179,9 @@ static qdr_status prefer_all(qdri_cuda_dev *dev, const product_key *key)
 {
     const uint64_t workspace_bytes = QDRI_CUDA_WORKSPACE_BYTES;
     const uint32_t reductions = reductions_of(key);
-    const uint32_t a = (uint32_t)key->align_b, b = (uint32_t)key->align_a,
-                   c = (uint32_t)key->align_c;
-    QDR_TRY(prefer(dev, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace_bytes,
-                   sizeof workspace_bytes));
-    QDR_TRY(
-        prefer(dev, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions, sizeof reductions));
+    const uint32_t a = (uint32_t)key->align_b, b = (uint32_t)key->align_a, c = (uint32_t)key->align_c;
+    QDR_TRY(prefer(dev, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace_bytes, sizeof workspace_bytes));
+    QDR_TRY(prefer(dev, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions, sizeof reductions));
     QDR_TRY(prefer(dev, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &a, sizeof a));
     QDR_TRY(prefer(dev, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &b, sizeof b));
     QDR_TRY(prefer(dev, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &c, sizeof c));
@@ -205,20 +189,17 @@ static qdr_status prefer_all(qdri_cuda_dev *dev, const product_key *key)
 }
 
 /* The list may name some that do not work. */
-static void keep_working(qdri_cuda_product *p, const cublasLtMatmulHeuristicResult_t *found,
-                         int n_found)
+static void keep_working(qdri_cuda_product *p, const cublasLtMatmulHeuristicResult_t *found, int n_found)
 {
     for (int i = 0; i < n_found; i++)
-        if (found[i].state == CUBLAS_STATUS_SUCCESS)
-            p->algorithms[p->n_algorithms++] = found[i].algo;
+        if (found[i].state == CUBLAS_STATUS_SUCCESS) p->algorithms[p->n_algorithms++] = found[i].algo;
 }
 
 /* What there is not. Of what is fused or rounded, some releases say that the request is wrong. */
 static int is_none(const product_key *key, cublasStatus_t status)
 {
     const int is_plain = key->epilogue == CUBLASLT_EPILOGUE_DEFAULT && !key->rounding;
-    if (status != CUBLAS_STATUS_INVALID_VALUE || is_plain)
-        return status == CUBLAS_STATUS_NOT_SUPPORTED;
+    if (status != CUBLAS_STATUS_INVALID_VALUE || is_plain) return status == CUBLAS_STATUS_NOT_SUPPORTED;
     qdri_log(QDRI_LOG_WARNING,
              "cuda: to cuBLASLt a product of m=%" PRId64 " n=%" PRId64 " k=%" PRId64
              " with epilogue %d and rounding %d is wrong; it is done in another way",
@@ -233,8 +214,7 @@ static qdr_status list_algorithms(qdri_cuda_dev *dev, qdri_cuda_product *p)
     int n_found = 0;
     QDR_TRY(prefer_all(dev, &p->key));
     const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
-        dev->lt, p->description, p->b, p->a, p->c, p->c, dev->preference, QDRI_CUDA_ALGORITHMS,
-        found, &n_found);
+        dev->lt, p->description, p->b, p->a, p->c, p->c, dev->preference, QDRI_CUDA_ALGORITHMS, found, &n_found);
     if (is_none(&p->key, status)) return QDR_OK;
     QDR_TRY(qdri_cublas_status(dev, status, "cublasLtMatmulAlgoGetHeuristic"));
     keep_working(p, found, n_found);
@@ -261,8 +241,8 @@ static int code_of(const cublasLtMatmulAlgo_t *algorithm)
         uint32_t value = 0;
         const int is_short = attributes[i] >= CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID;
         size_t written = 0;
-        (void)cublasLtMatmulAlgoConfigGetAttribute(
-            algorithm, attributes[i], &value, is_short ? sizeof(uint16_t) : sizeof value, &written);
+        (void)cublasLtMatmulAlgoConfigGetAttribute(algorithm, attributes[i], &value,
+                                                   is_short ? sizeof(uint16_t) : sizeof value, &written);
         for (int byte = 0; byte < 4; byte++) code = (code ^ (value >> 8 * byte & 0xff)) * 16777619u;
     }
     code &= INT32_MAX;
@@ -296,8 +276,8 @@ static qdr_status check_algorithm(const qdri_cuda_dev *dev, const qdri_cuda_prod
     return QDR_FAIL(QDR_ERR_UNSUPPORTED,
                     "cuda: cuBLASLt has no %s product%s of m=%" PRId64 " n=%" PRId64 " k=%" PRId64
                     " with memory aligned to %d, %d and %d bytes on GPU %d; align it to 16",
-                    qdr_dtype_name((qdr_dtype)key->dtype), key->rounding ? " in fp8" : "", key->m,
-                    key->n, key->k, key->align_a, key->align_b, key->align_c, dev->opts.number);
+                    qdr_dtype_name((qdr_dtype)key->dtype), key->rounding ? " in fp8" : "", key->m, key->n, key->k,
+                    key->align_a, key->align_b, key->align_c, dev->opts.number);
 }
 
 /* ---- those that were made ---- */
@@ -325,14 +305,12 @@ static qdr_status add_product(qdri_cuda_dev *dev, qdri_cuda_product *product, in
         const int capacity = dev->product_capacity ? 2 * dev->product_capacity : 32;
         qdri_cuda_product **products = NULL;
         QDR_TRY(QDRI_NEW(capacity, "a list of products", &products));
-        if (dev->n_products)
-            memcpy(products, dev->products, (size_t)dev->n_products * sizeof *products);
+        if (dev->n_products) memcpy(products, dev->products, (size_t)dev->n_products * sizeof *products);
         free(dev->products);
         dev->products = products;
         dev->product_capacity = capacity;
     }
-    memmove(dev->products + at + 1, dev->products + at,
-            (size_t)(dev->n_products - at) * sizeof *dev->products);
+    memmove(dev->products + at + 1, dev->products + at, (size_t)(dev->n_products - at) * sizeof *dev->products);
     dev->products[at] = product;
     dev->n_products++;
     return QDR_OK;
@@ -373,8 +351,8 @@ static qdr_status scale(qdr_stream *stream, const qdri_gemm *g)
     void *zeros;
     if (g->beta == 1) return QDR_OK;
     if (g->beta == 0) {
-        QDRI_CUDA_TRY(dev, cudaMemset2DAsync(g->c, (size_t)g->ldc * each, 0, (size_t)g->n * each,
-                                             (size_t)g->m, qdri_cuda_handle(stream)));
+        QDRI_CUDA_TRY(dev, cudaMemset2DAsync(g->c, (size_t)g->ldc * each, 0, (size_t)g->n * each, (size_t)g->m,
+                                             qdri_cuda_handle(stream)));
         return QDR_OK;
     }
     if ((size_t)g->m > most || (size_t)g->n > most)
@@ -400,8 +378,7 @@ static int is_refusal(cublasStatus_t error)
            error == CUBLAS_STATUS_INVALID_VALUE;
 }
 
-static qdr_status multiply(qdr_stream *stream, qdri_cuda_product *p, const qdri_gemm *g,
-                           const qdri_cuda_scales *scales)
+static qdr_status multiply(qdr_stream *stream, qdri_cuda_product *p, const qdri_gemm *g, const qdri_cuda_scales *scales)
 {
     qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
     const float alpha = (float)g->alpha, beta = (float)g->beta;
@@ -413,18 +390,15 @@ static qdr_status multiply(qdr_stream *stream, qdri_cuda_product *p, const qdri_
     QDR_TRY(set_epilogue_pointers(dev, p, g->bias, qdri_cuda_auxiliary(g)));
     QDR_TRY(set_scales(dev, p, scales ? scales->b : NULL, scales ? scales->a : NULL));
     do {
-        error = cublasLtMatmul(
-            dev->lt, p->description, is_double ? (const void *)&g->alpha : &alpha, g->b, p->b, g->a,
-            p->a, is_double ? (const void *)&g->beta : &beta, result, p->c, result, p->c,
-            &p->algorithms[0], workspace, QDRI_CUDA_WORKSPACE_BYTES, qdri_cuda_handle(stream));
+        error = cublasLtMatmul(dev->lt, p->description, is_double ? (const void *)&g->alpha : &alpha, g->b, p->b, g->a,
+                               p->a, is_double ? (const void *)&g->beta : &beta, result, p->c, result, p->c,
+                               &p->algorithms[0], workspace, QDRI_CUDA_WORKSPACE_BYTES, qdri_cuda_handle(stream));
     } while (is_refusal(error) && drop_algorithm(p));
-    return is_refusal(error)
-               ? check_algorithm(dev, p)
-               : qdri_cuda_taken(stream, qdri_cublas_status(dev, error, "cublasLtMatmul"));
+    return is_refusal(error) ? check_algorithm(dev, p)
+                             : qdri_cuda_taken(stream, qdri_cublas_status(dev, error, "cublasLtMatmul"));
 }
 
-static qdr_status find_or_make(qdri_cuda_dev *dev, const qdri_gemm *gemm,
-                               qdri_cuda_product **product)
+static qdr_status find_or_make(qdri_cuda_dev *dev, const qdri_gemm *gemm, qdri_cuda_product **product)
 {
     const product_key key = key_of(dev, gemm);
     int found;
@@ -441,8 +415,7 @@ static qdr_status run(qdr_stream *stream, const qdri_gemm *gemm, const qdri_cuda
     return multiply(stream, product, gemm, scales);
 }
 
-qdr_status qdri_cuda_gemm_fp8(qdr_stream *stream, const qdri_gemm *gemm,
-                              const qdri_cuda_scales *scales)
+qdr_status qdri_cuda_gemm_fp8(qdr_stream *stream, const qdri_gemm *gemm, const qdri_cuda_scales *scales)
 {
     return run(stream, gemm, scales);
 }
@@ -453,15 +426,13 @@ int qdri_cuda_has_fp8(qdr_stream *stream, const qdri_gemm *gemm)
     return find_or_make(qdri_cuda_dev_of(stream), gemm, &product) == QDR_OK;
 }
 
-qdr_status qdri_cuda_list_algorithms(qdr_stream *stream, const qdri_gemm *gemm, int most,
-                                     int algorithms[], int *n)
+qdr_status qdri_cuda_list_algorithms(qdr_stream *stream, const qdri_gemm *gemm, int most, int algorithms[], int *n)
 {
     qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
     qdri_cuda_product *product = NULL;
     QDR_TRY(qdri_cuda_enter(dev));
     QDR_TRY(find_or_make(dev, gemm, &product));
-    for (*n = 0; *n < most && *n < product->n_algorithms; ++*n)
-        algorithms[*n] = code_of(&product->algorithms[*n]);
+    for (*n = 0; *n < most && *n < product->n_algorithms; ++*n) algorithms[*n] = code_of(&product->algorithms[*n]);
     return QDR_OK;
 }
 

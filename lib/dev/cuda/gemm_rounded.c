@@ -27,8 +27,7 @@ qdr_status qdri_cuda_check_rounding(const qdri_dev *dev)
 /* Their memory; it may move from one call to the next. */
 static qdr_status find_room(qdr_stream *stream, size_t bytes, char **room)
 {
-    return qdri_cuda_find_space(stream, &((qdri_cuda_stream *)stream)->rounded, "operands in fp8",
-                                bytes, room);
+    return qdri_cuda_find_space(stream, &((qdri_cuda_stream *)stream)->rounded, "operands in fp8", bytes, room);
 }
 
 /* ---- products ---- */

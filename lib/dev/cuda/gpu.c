@@ -26,8 +26,7 @@ static qdr_status fail_memory(const qdri_cuda_dev *dev, const char *call, int le
     const int is_host = strncmp(call, "cudaHost", 8) == 0;
     return QDR_FAIL(QDR_ERR_MEMORY, "cuda: %.*s for GPU %d: out of memory%s; %s", length, call,
                     dev ? dev->opts.number : -1, is_host ? " of the host, to be pinned" : "",
-                    is_host ? "free some there, or use fewer ranks on this machine"
-                            : QDRI_GPU_MEMORY_REMEDY);
+                    is_host ? "free some there, or use fewer ranks on this machine" : QDRI_GPU_MEMORY_REMEDY);
 }
 
 qdr_status qdri_cuda_status(const qdri_cuda_dev *dev, cudaError_t error, const char *call)
@@ -37,8 +36,7 @@ qdr_status qdri_cuda_status(const qdri_cuda_dev *dev, cudaError_t error, const c
     const int length = (int)strcspn(call, "(");
     if (error == cudaErrorMemoryAllocation) return fail_memory(dev, call, length);
     return QDR_FAIL(QDR_ERR_DEVICE, "cuda: %.*s on GPU %d failed: %s (%s); %s", length, call,
-                    dev ? dev->opts.number : -1, cudaGetErrorString(error), cudaGetErrorName(error),
-                    remedy_of(error));
+                    dev ? dev->opts.number : -1, cudaGetErrorString(error), cudaGetErrorName(error), remedy_of(error));
 }
 
 qdr_status qdri_cublas_status(const qdri_cuda_dev *dev, cublasStatus_t error, const char *call)

@@ -31,8 +31,7 @@ qdr_status qdri_cuda_record_begin(qdr_stream *stream)
     if (qdri_cuda_is_recording(stream))
         return QDR_FAIL(QDR_ERR_STATE, "graph: the context records already; end that first");
     /* Relaxed: the library may take memory meanwhile, other threads may do what they like. */
-    QDRI_CUDA_TRY(dev,
-                  cudaStreamBeginCapture(qdri_cuda_handle(stream), cudaStreamCaptureModeRelaxed));
+    QDRI_CUDA_TRY(dev, cudaStreamBeginCapture(qdri_cuda_handle(stream), cudaStreamCaptureModeRelaxed));
     dev->recording = stream;
     return QDR_OK;
 }
@@ -59,8 +58,7 @@ static qdr_status fill(const qdri_cuda_dev *dev, cudaGraph_t graph, record *made
 {
     QDRI_CUDA_TRY(dev, cudaEventCreateWithFlags(&made->event, cudaEventDisableTiming));
     /* Or all would have the priority of the stream that it is launched on, collectives too. */
-    QDRI_CUDA_TRY(dev, cudaGraphInstantiate(&made->executable, graph,
-                                            cudaGraphInstantiateFlagUseNodePriority));
+    QDRI_CUDA_TRY(dev, cudaGraphInstantiate(&made->executable, graph, cudaGraphInstantiateFlagUseNodePriority));
     return QDR_OK;
 }
 
@@ -88,8 +86,7 @@ qdr_status qdri_cuda_record_end(qdr_stream *stream, void **result)
 {
     qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
     cudaGraph_t graph = NULL;
-    if (!qdri_cuda_is_recording(stream))
-        return QDR_FAIL(QDR_ERR_STATE, "graph: nothing is recorded; begin first");
+    if (!qdri_cuda_is_recording(stream)) return QDR_FAIL(QDR_ERR_STATE, "graph: nothing is recorded; begin first");
     const cudaError_t error = cudaStreamEndCapture(qdri_cuda_handle(stream), &graph);
     dev->recording = NULL;
     if (error != cudaSuccess) {
@@ -105,12 +102,10 @@ qdr_status qdri_cuda_record_end(qdr_stream *stream, void **result)
 }
 
 /* What goes to `behind` next comes behind what `before` has by now. */
-static qdr_status order(const qdri_cuda_dev *dev, const record *recorded, cudaStream_t before,
-                        cudaStream_t behind)
+static qdr_status order(const qdri_cuda_dev *dev, const record *recorded, cudaStream_t before, cudaStream_t behind)
 {
     QDRI_CUDA_TRY(dev, cudaEventRecord(recorded->event, before));
-    if (before != behind)
-        QDRI_CUDA_TRY(dev, cudaStreamWaitEvent(behind, recorded->event, cudaEventWaitDefault));
+    if (before != behind) QDRI_CUDA_TRY(dev, cudaStreamWaitEvent(behind, recorded->event, cudaEventWaitDefault));
     return QDR_OK;
 }
 

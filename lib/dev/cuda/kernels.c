@@ -25,14 +25,12 @@ qdr_status qdri_cuda_kernel(qdr_stream *stream, const qdri_kernel *kernel)
         QDR_TRY(qdri_cuda_attention_cudnn(stream, kernel, &is_done));
     if (is_done) return QDR_OK;
     if (qdri_cuda_takes_scratch(kernel->kind)) QDR_TRY(qdri_cuda_scratch(stream, &scratch));
-    const qdri_cuda_place place = {.n_sms = dev->gpu.n_sms,
-                                   .scratch = scratch,
-                                   .fault = dev->fault,
-                                   .stream = qdri_cuda_handle(stream)};
+    const qdri_cuda_place place = {
+        .n_sms = dev->gpu.n_sms, .scratch = scratch, .fault = dev->fault, .stream = qdri_cuda_handle(stream)};
     const cudaError_t error = qdri_cuda_launch(kernel, &place);
     if (error == cudaErrorNotSupported)
-        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "cuda: there is no kernel %d for %s",
-                        (int)kernel->kind, qdr_dtype_name(kernel->dtype));
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "cuda: there is no kernel %d for %s", (int)kernel->kind,
+                        qdr_dtype_name(kernel->dtype));
     return qdri_cuda_taken(stream, qdri_cuda_status(dev, error, "a kernel's launch"));
 }
 
@@ -40,7 +38,7 @@ void qdri_cuda_look_for_fault(qdri_cuda_dev *dev)
 {
     const qdri_cuda_fault fault = *(const volatile qdri_cuda_fault *)dev->fault;
     if (!fault.found || qdri_dev_status(&dev->base) != QDR_OK) return;
-    const qdr_status status = qdri_fail_id(fault.is_target ? QDRI_ID_TARGET : QDRI_ID_TOKEN,
-                                           fault.row, fault.id, fault.vocab);
+    const qdr_status status = qdri_fail_id(fault.is_target ? QDRI_ID_TARGET : QDRI_ID_TOKEN, fault.row, fault.id,
+                                           fault.vocab);
     qdri_dev_poison(&dev->base, status, qdr_last_error());
 }

@@ -15,9 +15,8 @@ struct qdri_cuda_block {
 /* What the pool gave, and what callers have from cudaMalloc(), are opened each in its own way. */
 static cudaError_t open_memory(const qdri_cuda_dev *dev, int gpu)
 {
-    const struct cudaMemAccessDesc access = {
-        .location = {.type = cudaMemLocationTypeDevice, .id = gpu},
-        .flags = cudaMemAccessFlagsProtReadWrite};
+    const struct cudaMemAccessDesc access = {.location = {.type = cudaMemLocationTypeDevice, .id = gpu},
+                                             .flags = cudaMemAccessFlagsProtReadWrite};
     cudaError_t error = dev->pool ? cudaMemPoolSetAccess(dev->pool, &access, 1) : cudaSuccess;
     if (error == cudaSuccess) error = cudaSetDevice(gpu);
     if (error == cudaSuccess) error = cudaDeviceEnablePeerAccess(dev->opts.number, 0);
@@ -48,8 +47,7 @@ int qdri_cuda_open_to(qdri_dev *base, int gpu)
 static qdr_status open_managed(qdri_cuda_dev *dev)
 {
     int shares = 0;
-    QDRI_CUDA_TRY(
-        dev, cudaDeviceGetAttribute(&shares, cudaDevAttrConcurrentManagedAccess, dev->opts.number));
+    QDRI_CUDA_TRY(dev, cudaDeviceGetAttribute(&shares, cudaDevAttrConcurrentManagedAccess, dev->opts.number));
     dev->is_pinned = !shares;
     return QDR_OK;
 }
@@ -63,8 +61,7 @@ qdr_status qdri_cuda_memory_open(qdri_cuda_dev *dev)
     QDRI_CUDA_TRY(dev, cudaStreamCreateWithFlags(&dev->memory_stream, cudaStreamNonBlocking));
     if (dev->opts.is_managed) return open_managed(dev);
     QDRI_CUDA_TRY(dev, cudaMemPoolCreate(&dev->pool, &properties));
-    QDRI_CUDA_TRY(dev,
-                  cudaMemPoolSetAttribute(dev->pool, cudaMemPoolAttrReleaseThreshold, &keep_all));
+    QDRI_CUDA_TRY(dev, cudaMemPoolSetAttribute(dev->pool, cudaMemPoolAttrReleaseThreshold, &keep_all));
     return QDR_OK;
 }
 
@@ -111,8 +108,7 @@ static qdr_status reserve_block(qdri_cuda_dev *dev)
 static void add_block(qdri_cuda_dev *dev, qdri_cuda_block block)
 {
     const int at = find_block(dev, block.data);
-    memmove(dev->blocks + at + 1, dev->blocks + at,
-            (size_t)(dev->n_blocks - at) * sizeof *dev->blocks);
+    memmove(dev->blocks + at + 1, dev->blocks + at, (size_t)(dev->n_blocks - at) * sizeof *dev->blocks);
     dev->blocks[at] = block;
     dev->n_blocks++;
 }
@@ -123,8 +119,7 @@ static qdri_cuda_block remove_block(qdri_cuda_dev *dev, const void *data)
     if (at == dev->n_blocks || dev->blocks[at].data != data) return (qdri_cuda_block){0};
     const qdri_cuda_block block = dev->blocks[at];
     dev->n_blocks--;
-    memmove(dev->blocks + at, dev->blocks + at + 1,
-            (size_t)(dev->n_blocks - at) * sizeof *dev->blocks);
+    memmove(dev->blocks + at, dev->blocks + at + 1, (size_t)(dev->n_blocks - at) * sizeof *dev->blocks);
     return block;
 }
 
@@ -137,11 +132,9 @@ static qdr_status take(qdri_cuda_dev *dev, int is_shared, size_t bytes, void **d
     QDR_TRY(qdri_cuda_enter(dev));
     if (is_shared) return dev->shared.alloc(dev->shared.user, least, data);
     if (dev->opts.is_managed && dev->is_pinned)
-        return qdri_cuda_status(dev, cudaHostAlloc(data, least, cudaHostAllocMapped),
-                                "cudaHostAlloc");
+        return qdri_cuda_status(dev, cudaHostAlloc(data, least, cudaHostAllocMapped), "cudaHostAlloc");
     if (dev->opts.is_managed)
-        return qdri_cuda_status(dev, cudaMallocManaged(data, least, cudaMemAttachGlobal),
-                                "cudaMallocManaged");
+        return qdri_cuda_status(dev, cudaMallocManaged(data, least, cudaMemAttachGlobal), "cudaMallocManaged");
     QDRI_CUDA_TRY(dev, cudaMallocFromPoolAsync(data, least, dev->pool, dev->memory_stream));
     QDRI_CUDA_TRY(dev, cudaStreamSynchronize(dev->memory_stream));
     return QDR_OK;
@@ -187,8 +180,7 @@ size_t qdri_cuda_mem_free(qdri_dev *base, void *data)
     const qdr_status entered = qdri_cuda_enter(dev); /* this may be any thread's first call */
     (void)entered;
     /* Who frees after an error has not waited for what was enqueued before it. */
-    if (qdri_dev_status(base) != QDR_OK && cudaDeviceSynchronize() != cudaSuccess)
-        (void)cudaGetLastError();
+    if (qdri_dev_status(base) != QDR_OK && cudaDeviceSynchronize() != cudaSuccess) (void)cudaGetLastError();
     pthread_mutex_lock(&dev->memory_lock);
     const qdri_cuda_block block = remove_block(dev, data);
     pthread_mutex_unlock(&dev->memory_lock);
@@ -245,8 +237,7 @@ qdr_status qdri_cuda_copy(qdr_stream *stream, void *dst, const void *src, size_t
 {
     const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
     QDR_TRY(qdri_cuda_enter(dev));
-    const cudaError_t error = cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault,
-                                              qdri_cuda_handle(stream));
+    const cudaError_t error = cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, qdri_cuda_handle(stream));
     return qdri_cuda_taken(stream, qdri_cuda_status(dev, error, "cudaMemcpyAsync"));
 }
 
@@ -260,9 +251,7 @@ qdr_status qdri_cuda_fill_zero(qdr_stream *stream, void *dst, size_t bytes)
 
 static qdr_status make_once(qdr_stream *stream, size_t bytes, void **memory)
 {
-    return *memory
-               ? QDR_OK
-               : qdri_mem_alloc_for(stream->dev, "scratch of products and kernels", bytes, memory);
+    return *memory ? QDR_OK : qdri_mem_alloc_for(stream->dev, "scratch of products and kernels", bytes, memory);
 }
 
 qdr_status qdri_cuda_workspace(qdr_stream *stream, void **workspace)
@@ -289,8 +278,8 @@ struct qdri_cuda_space {
     size_t bytes;
 };
 
-qdr_status qdri_cuda_find_space(qdr_stream *stream, qdri_cuda_space **rooms, const char *what,
-                                size_t bytes, char **data)
+qdr_status qdri_cuda_find_space(qdr_stream *stream, qdri_cuda_space **rooms, const char *what, size_t bytes,
+                                char **data)
 {
     qdri_cuda_space *room = *rooms;
     if (!room || room->bytes < bytes) {

@@ -18,10 +18,7 @@ void qdri_cuda_ranges_open(qdri_cuda_dev *dev)
     dev->wants_ranges = dev->opts.ranges || depth != NVTX_NO_PUSH_POP_TRACKING;
 }
 
-int qdri_cuda_wants_ranges(const qdri_dev *dev)
-{
-    return ((const qdri_cuda_dev *)dev)->wants_ranges;
-}
+int qdri_cuda_wants_ranges(const qdri_dev *dev) { return ((const qdri_cuda_dev *)dev)->wants_ranges; }
 
 void qdri_cuda_range_begin(qdri_dev *dev, const char *name)
 {

@@ -35,8 +35,8 @@ static qdr_status chunk_add(qdri_cuda_dev *dev)
 {
     stamp_chunk *made = NULL;
     QDR_TRY(QDRI_NEW(1, "stamps of tasks", &made));
-    const cudaError_t error = cudaHostAlloc(
-        (void **)&made->written, CHUNK_STAMPS * sizeof *made->written, cudaHostAllocMapped);
+    const cudaError_t error = cudaHostAlloc((void **)&made->written, CHUNK_STAMPS * sizeof *made->written,
+                                            cudaHostAllocMapped);
     if (error != cudaSuccess) {
         free(made);
         return qdri_cuda_status(dev, error, "cudaHostAlloc");
@@ -69,8 +69,7 @@ static qdr_status stamps_open(qdri_cuda_dev *dev)
 {
     QDR_TRY(QDRI_NEW(1, "stamps of tasks", &dev->stamps));
     QDRI_CUDA_TRY(dev, cudaStreamCreateWithFlags(&dev->stamps->stream, cudaStreamNonBlocking));
-    QDRI_CUDA_TRY(dev, cudaHostAlloc((void **)&dev->stamps->gpu_ns, sizeof *dev->stamps->gpu_ns,
-                                     cudaHostAllocMapped));
+    QDRI_CUDA_TRY(dev, cudaHostAlloc((void **)&dev->stamps->gpu_ns, sizeof *dev->stamps->gpu_ns, cudaHostAllocMapped));
     return compare_clocks(dev);
 }
 
@@ -78,9 +77,8 @@ qdr_status qdri_cuda_stamp(qdr_stream *stream, int64_t *nanosecs)
 {
     qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
     if (qdri_cuda_is_recording(stream))
-        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                        "graph: a step that is measured cannot be recorded, as "
-                        "its times are those of one run; unset QDR_REPORT");
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "graph: a step that is measured cannot be recorded, as "
+                                             "its times are those of one run; unset QDR_REPORT");
     QDR_TRY(qdri_cuda_enter(dev));
     if (!dev->stamps) QDR_TRY(stamps_open(dev));
     if (!dev->stamps->chunks || dev->stamps->chunks->n == CHUNK_STAMPS) QDR_TRY(chunk_add(dev));

@@ -14,8 +14,8 @@ static qdr_status open_stream(qdri_cuda_dev *dev, qdri_stream_kind kind, cudaStr
     int least = 0, greatest = 0;
     QDR_TRY(qdri_cuda_enter(dev));
     QDRI_CUDA_TRY(dev, cudaDeviceGetStreamPriorityRange(&least, &greatest));
-    QDRI_CUDA_TRY(dev, cudaStreamCreateWithPriority(handle, cudaStreamNonBlocking,
-                                                    kind == QDRI_STREAM_COMM ? greatest : least));
+    QDRI_CUDA_TRY(
+        dev, cudaStreamCreateWithPriority(handle, cudaStreamNonBlocking, kind == QDRI_STREAM_COMM ? greatest : least));
     return QDR_OK;
 }
 
@@ -56,9 +56,8 @@ qdr_status qdri_cuda_stream_wrap(qdri_dev *dev, void *native, qdr_stream **strea
 {
     qdri_cuda_stream *made = NULL;
     if (!native || native == (void *)cudaStreamLegacy || native == (void *)cudaStreamPerThread)
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "cuda: the default stream waits for all others; make one "
-                        "with cudaStreamCreateWithFlags(…, cudaStreamNonBlocking)");
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "cuda: the default stream waits for all others; make one "
+                                          "with cudaStreamCreateWithFlags(…, cudaStreamNonBlocking)");
     QDR_TRY(check_gpu((const qdri_cuda_dev *)dev, native));
     QDR_TRY(QDRI_NEW(1, "a stream", &made));
     made->base.dev = dev;
@@ -100,12 +99,10 @@ qdr_status qdri_cuda_stream_synchronize(qdr_stream *stream)
 {
     qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
     if (qdri_cuda_is_recording(stream))
-        return QDR_FAIL(QDR_ERR_STATE,
-                        "stream: what is being recorded does not run, so that nothing can be "
-                        "waited for; call qdr_graph_end() first");
+        return QDR_FAIL(QDR_ERR_STATE, "stream: what is being recorded does not run, so that nothing can be "
+                                       "waited for; call qdr_graph_end() first");
     const cudaError_t error = cudaStreamSynchronize(own(stream)->handle);
-    const qdr_status status = poison(stream->dev,
-                                     qdri_cuda_status(dev, error, "the work of a stream"));
+    const qdr_status status = poison(stream->dev, qdri_cuda_status(dev, error, "the work of a stream"));
     qdri_cuda_look_for_fault(dev);
     qdri_cuda_stamps_collect(dev);
     return status;
@@ -146,8 +143,8 @@ qdr_status qdri_cuda_event_record(qdr_event *event, qdr_stream *stream)
 qdr_status qdri_cuda_stream_wait(qdr_stream *stream, qdr_event *event)
 {
     const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
-    QDRI_CUDA_TRY(dev, cudaStreamWaitEvent(own(stream)->handle, ((qdri_cuda_event *)event)->handle,
-                                           cudaEventWaitDefault));
+    QDRI_CUDA_TRY(dev,
+                  cudaStreamWaitEvent(own(stream)->handle, ((qdri_cuda_event *)event)->handle, cudaEventWaitDefault));
     return QDR_OK;
 }
 
@@ -173,8 +170,7 @@ static void run_host_work(void *user)
     host_work *work = user;
     qdr_status status = QDR_OK;
     if (qdri_dev_status(work->dev) == QDR_OK) status = work->fn(work->args);
-    if (status == QDR_PENDING)
-        status = QDR_FAIL(QDR_ERR_STATE, "cuda: work of a stream may not be pending on a GPU");
+    if (status == QDR_PENDING) status = QDR_FAIL(QDR_ERR_STATE, "cuda: work of a stream may not be pending on a GPU");
     (void)poison(work->dev, status);
     free(work);
 }
@@ -184,9 +180,8 @@ qdr_status qdri_cuda_work(qdr_stream *stream, qdri_work_fn fn, const void *args,
     const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
     host_work *work = NULL;
     if (qdri_cuda_is_recording(stream)) /* it runs once, a record many times */
-        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                        "cuda: a function of the host cannot be recorded; call it between runs of "
-                        "the graph");
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "cuda: a function of the host cannot be recorded; call it between runs of "
+                                             "the graph");
     QDR_TRY(QDRI_NEW(1, "work of a stream", &work));
     work->dev = stream->dev;
     work->fn = fn;

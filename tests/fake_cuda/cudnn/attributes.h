@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which attributes each kind of descriptor has: kind, name, type of value, fewest and most values.
- */
-#define HAS(kind, name, type, least, most)                                                         \
-    {                                                                                              \
-        QDRI_CUDNN_##kind, QDRI_CUDNN_##name, QDRI_CUDNN_OF_##type, least, most                    \
+/* Which attributes each kind of descriptor has: kind, name, type of value, fewest and most values. */
+#define HAS(kind, name, type, least, most)                                                                             \
+    {                                                                                                                  \
+        QDRI_CUDNN_##kind, QDRI_CUDNN_##name, QDRI_CUDNN_OF_##type, least, most                                        \
     }
 
 static const struct {

@@ -16,10 +16,10 @@
 enum { SEQUENCES = 2, CONTEXT = 24, HEADS = 4, KV_HEADS = 2, SIZE = 16, SHAPES = 40 };
 enum { IN = (HEADS + 2 * KV_HEADS) * SIZE, OUT = HEADS * SIZE, N_MOST = SHAPES * CONTEXT * IN };
 
-#define TRY(call)                                                                                  \
-    do {                                                                                           \
-        const qdr_status tried = (call);                                                           \
-        if (tried < 0) return tried;                                                               \
+#define TRY(call)                                                                                                      \
+    do {                                                                                                               \
+        const qdr_status tried = (call);                                                                               \
+        if (tried < 0) return tried;                                                                                   \
     } while (0)
 
 static char said[4096];
@@ -60,8 +60,7 @@ static qdr_status make(run *r, const char *device, int64_t n_sequences, int64_t 
                               .dtype = QDR_BF16};
     TRY(qdr_context_create_self(&opts, &r->ctx));
     TRY(qdr_attention_sizes(&r->desc, &saved_bytes, &work_bytes));
-    const size_t in_bytes = (size_t)(r->desc.n_rows * IN + 1) * 2,
-                 out_bytes = (size_t)(r->desc.n_rows * OUT + 1) * 2;
+    const size_t in_bytes = (size_t)(r->desc.n_rows * IN + 1) * 2, out_bytes = (size_t)(r->desc.n_rows * OUT + 1) * 2;
     TRY(qdr_mem_alloc(r->ctx, in_bytes, &r->qkv));
     TRY(qdr_mem_alloc(r->ctx, out_bytes, &r->y));
     TRY(qdr_mem_alloc(r->ctx, out_bytes, &r->dy));
@@ -82,8 +81,7 @@ static void drop(run *r)
 static qdr_status forward(run *r, int is_odd)
 {
     TRY(give(r, at(r->qkv, is_odd), r->desc.n_rows * IN, 1));
-    return qdr_attention_forward(r->ctx, &r->desc, at(r->qkv, is_odd), at(r->y, is_odd), r->saved,
-                                 r->work, NULL);
+    return qdr_attention_forward(r->ctx, &r->desc, at(r->qkv, is_odd), at(r->y, is_odd), r->saved, r->work, NULL);
 }
 
 static qdr_status backward(run *r, int is_odd, int was_odd)
@@ -117,9 +115,8 @@ static int check(run *r, int is_odd)
     run cpu = {0};
     double most = 0, worst = 0;
     const int64_t n = r->desc.n_rows * IN;
-    if (read_gradients(r, is_odd, got) ||
-        make(&cpu, "cpu", r->desc.n_rows / r->desc.context, r->desc.context) || forward(&cpu, 0) ||
-        backward(&cpu, 0, 0) || read_gradients(&cpu, 0, wanted)) {
+    if (read_gradients(r, is_odd, got) || make(&cpu, "cpu", r->desc.n_rows / r->desc.context, r->desc.context) ||
+        forward(&cpu, 0) || backward(&cpu, 0, 0) || read_gradients(&cpu, 0, wanted)) {
         fprintf(stderr, "cases: %s\n", qdr_last_error());
         drop(&cpu);
         return 0;
@@ -163,8 +160,8 @@ static int run_mixed(void)
     int is_right = 1;
     for (int is_odd = 0; is_odd < 2; is_odd++) {
         run r = {0};
-        is_right &= !make(&r, NULL, SEQUENCES, CONTEXT) && !forward(&r, is_odd) &&
-                    !backward(&r, !is_odd, is_odd) && check(&r, !is_odd);
+        is_right &= !make(&r, NULL, SEQUENCES, CONTEXT) && !forward(&r, is_odd) && !backward(&r, !is_odd, is_odd) &&
+                    check(&r, !is_odd);
         if (!is_right) fprintf(stderr, "cases: mixed %d: %s\n", is_odd, qdr_last_error());
         drop(&r);
     }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Computes a graph of [a, b, c, d] tensors as it says, in double, each result rounded to the type
- * of its tensor. */
+/* Computes a graph of [a, b, c, d] tensors as it says, in double, each result rounded to the type of its tensor. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,10 +15,7 @@ typedef struct numbers {
     double *at; /* dense; NULL: not computed yet */
 } numbers;
 
-static int64_t count(const fake_tensor *t)
-{
-    return t->dims[0] * t->dims[1] * t->dims[2] * t->dims[3];
-}
+static int64_t count(const fake_tensor *t) { return t->dims[0] * t->dims[1] * t->dims[2] * t->dims[3]; }
 
 /* The place of the i-th number, its last dimension going fastest. */
 static void unravel(const fake_tensor *t, int64_t i, int64_t place[4])
@@ -136,8 +132,7 @@ static void compute_matmul(const fake_op *op, const numbers *all, numbers *y)
         unravel(y->t, i, place);
         const int64_t head_a = place[1] * a->t->dims[1] / y->t->dims[1],
                       head_b = place[1] * b->t->dims[1] / y->t->dims[1];
-        const double *row =
-            a->at + ((place[0] * a->t->dims[1] + head_a) * a->t->dims[2] + place[2]) * n_steps;
+        const double *row = a->at + ((place[0] * a->t->dims[1] + head_a) * a->t->dims[2] + place[2]) * n_steps;
         const double *cols = b->at + (place[0] * b->t->dims[1] + head_b) * n_steps * b->t->dims[3];
         for (int64_t k = 0; k < n_steps; k++) sum += row[k] * cols[k * b->t->dims[3] + place[3]];
         y->at[i] = rounded(sum, y->t->type);

@@ -29,8 +29,7 @@ descriptor *fake_cudnn_check(const void *handle, int kind, const char *call)
     pthread_mutex_unlock(&lock);
     if (!d) fake_cudnn_wrong("%s: %p is no descriptor", call, handle);
     if (d->is_destroyed) fake_cudnn_wrong("%s: %p is destroyed", call, handle);
-    if (kind >= 0 && d->kind != kind)
-        fake_cudnn_wrong("%s: a descriptor of kind %d, not %d", call, d->kind, kind);
+    if (kind >= 0 && d->kind != kind) fake_cudnn_wrong("%s: a descriptor of kind %d, not %d", call, d->kind, kind);
     return d;
 }
 
@@ -114,18 +113,14 @@ int cudnnBackendSetAttribute(void *desc, int name, int type, int64_t n, const vo
     descriptor *d = fake_cudnn_check(desc, -1, "cudnnBackendSetAttribute");
     int i = 0, at = 0;
     if (d->is_final) fake_cudnn_wrong("attribute %d is set of a final descriptor", name);
-    while (i < COUNT(attributes) && (attributes[i].kind != d->kind || attributes[i].name != name))
-        i++;
-    if (i == COUNT(attributes))
-        fake_cudnn_wrong("a descriptor of kind %d has no attribute %d", d->kind, name);
+    while (i < COUNT(attributes) && (attributes[i].kind != d->kind || attributes[i].name != name)) i++;
+    if (i == COUNT(attributes)) fake_cudnn_wrong("a descriptor of kind %d has no attribute %d", d->kind, name);
     if (type != attributes[i].type)
         fake_cudnn_wrong("attribute %d has type %d, not %d", name, attributes[i].type, type);
-    if (n < 1 || n > attributes[i].most)
-        fake_cudnn_wrong("attribute %d of %lld values", name, (long long)n);
+    if (n < 1 || n > attributes[i].most) fake_cudnn_wrong("attribute %d of %lld values", name, (long long)n);
     check_values(type, n, values);
     while (at < ATTRIBUTES_MOST && d->set[at].n) at++;
-    if (at == ATTRIBUTES_MOST || fake_cudnn_find(d, name))
-        fake_cudnn_wrong("attribute %d is set a second time", name);
+    if (at == ATTRIBUTES_MOST || fake_cudnn_find(d, name)) fake_cudnn_wrong("attribute %d is set a second time", name);
     d->set[at].name = name;
     d->set[at].n = n;
     memcpy(d->set[at].values, values, (size_t)(n * size_of(type)));
@@ -139,8 +134,7 @@ int cudnnBackendFinalize(void *desc)
     for (int i = 0; i < COUNT(attributes); i++) {
         const attribute *a = fake_cudnn_find(d, attributes[i].name);
         if (attributes[i].kind == d->kind && (a ? a->n : 0) < attributes[i].least)
-            fake_cudnn_wrong("a descriptor of kind %d lacks attribute %d", d->kind,
-                             attributes[i].name);
+            fake_cudnn_wrong("a descriptor of kind %d lacks attribute %d", d->kind, attributes[i].name);
     }
     const int status = fake_cudnn_finish(d);
     d->is_final = status == QDRI_CUDNN_SUCCESS;

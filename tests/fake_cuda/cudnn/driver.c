@@ -6,19 +6,19 @@
 enum { SUCCESS = 0, STUB_LIBRARY = 34 };
 
 /* Some handle. */
-#define GIVES(name)                                                                                \
-    SHOWN int name(void **handle);                                                                 \
-    int name(void **handle)                                                                        \
-    {                                                                                              \
-        static int one;                                                                            \
-        *handle = &one;                                                                            \
-        return SUCCESS;                                                                            \
+#define GIVES(name)                                                                                                    \
+    SHOWN int name(void **handle);                                                                                     \
+    int name(void **handle)                                                                                            \
+    {                                                                                                                  \
+        static int one;                                                                                                \
+        *handle = &one;                                                                                                \
+        return SUCCESS;                                                                                                \
     }
 GIVES(cuLibraryLoadData)
 GIVES(cuLibraryGetKernel)
 
-#define DOES(name, status)                                                                         \
-    SHOWN int name(void);                                                                          \
+#define DOES(name, status)                                                                                             \
+    SHOWN int name(void);                                                                                              \
     int name(void) { return status; }
 DOES(cuLibraryUnload, SUCCESS)
 DOES(cuKernelSetAttribute, SUCCESS)

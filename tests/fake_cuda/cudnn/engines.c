@@ -46,8 +46,7 @@ __attribute__((destructor)) static void look_back(void)
 {
     const char *expected = getenv("FAKE_CUDNN_RUNS");
     if (fake_cudnn_leaks() || n_handles)
-        fake_cudnn_wrong("%lld descriptors and %d handles were left", (long long)fake_cudnn_leaks(),
-                         n_handles);
+        fake_cudnn_wrong("%lld descriptors and %d handles were left", (long long)fake_cudnn_leaks(), n_handles);
     if (!expected) return;
     if (n_runs < atoi(expected) || (n_runs && atoi(expected) == 0))
         fake_cudnn_wrong("%d executions, not %s", n_runs, expected);
@@ -80,8 +79,7 @@ int cudnnCreate(void **made)
     if (is_case("handle")) return NOT_INITIALIZED;
     (void)pthread_once(&once, find_cuda);
     handle *h = calloc(1, sizeof *h);
-    if (!h || fake_cudnn_cuda->current_device(&h->device) != cudaSuccess)
-        fake_cudnn_wrong("there is no device");
+    if (!h || fake_cudnn_cuda->current_device(&h->device) != cudaSuccess) fake_cudnn_wrong("there is no device");
     n_handles++;
     *made = h;
     return QDRI_CUDNN_SUCCESS;
@@ -112,8 +110,7 @@ int fake_cudnn_finish(descriptor *d)
     if (d->kind == QDRI_CUDNN_HEURISTIC) of = fake_cudnn_desc(d, QDRI_CUDNN_HEURISTIC_GRAPH);
     if (d->kind == QDRI_CUDNN_PLAN) of = fake_cudnn_desc(d, QDRI_CUDNN_PLAN_CONFIG);
     if (of) d->graph = of->graph;
-    return of && of->kind == QDRI_CUDNN_CONFIG && of->rank != GOOD_RANK ? NOT_SUPPORTED
-                                                                        : QDRI_CUDNN_SUCCESS;
+    return of && of->kind == QDRI_CUDNN_CONFIG && of->rank != GOOD_RANK ? NOT_SUPPORTED : QDRI_CUDNN_SUCCESS;
 }
 
 static int64_t propose(const descriptor *heuristic, int64_t n, void **configs)
@@ -140,8 +137,7 @@ static int64_t workspace_bytes(const fake_graph *g)
     return is_case("large") ? (int64_t)3 << 30 : bytes;
 }
 
-int cudnnBackendGetAttribute(void *desc, int name, int type, int64_t n, int64_t *n_got,
-                             void *values)
+int cudnnBackendGetAttribute(void *desc, int name, int type, int64_t n, int64_t *n_got, void *values)
 {
     const descriptor *d = fake_cudnn_check(desc, -1, "cudnnBackendGetAttribute");
     if (!d->is_final) fake_cudnn_wrong("attribute %d of a descriptor that is not final", name);
@@ -171,12 +167,11 @@ static fake_access access_of(const fake_tensor *t, fake_access_kind kind, const 
 {
     const int column = t->strides[3] == 1 ? 3 : 2, row = 5 - column;
     const int64_t bytes = t->type == QDRI_CUDNN_F32 ? 4 : 2;
-    if (t->type == QDRI_CUDNN_F32)
-        return (fake_access){kind, data, (size_t)(t->dims[0] * t->strides[0] * bytes), 0, 1};
+    if (t->type == QDRI_CUDNN_F32) return (fake_access){kind, data, (size_t)(t->dims[0] * t->strides[0] * bytes), 0, 1};
     if (t->strides[1] != t->dims[column] || t->strides[0] != t->dims[row] * t->strides[row])
         fake_cudnn_wrong("tensor %lld is no rows of heads", (long long)t->id);
-    return (fake_access){kind, data, (size_t)(t->dims[1] * t->strides[1] * bytes),
-                         (size_t)(t->strides[row] * bytes), t->dims[0] * t->dims[row]};
+    return (fake_access){kind, data, (size_t)(t->dims[1] * t->strides[1] * bytes), (size_t)(t->strides[row] * bytes),
+                         t->dims[0] * t->dims[row]};
 }
 
 static int is_written(const fake_graph *g, int index, int *is_read)
@@ -221,11 +216,7 @@ static int bind(fake_run *run, const descriptor *pack, fake_access *accesses)
             fake_cudnn_wrong("tensor %lld at %p is not aligned", (long long)t->id, data);
         run->data[i] = data;
         const int is_output = is_written(g, i, &is_read);
-        accesses[n++] = access_of(t,
-                                  !is_output ? FAKE_READ
-                                  : is_read  ? FAKE_SCRATCH
-                                             : FAKE_WRITE,
-                                  data);
+        accesses[n++] = access_of(t, !is_output ? FAKE_READ : is_read ? FAKE_SCRATCH : FAKE_WRITE, data);
     }
     if (n_bound != ids->n) fake_cudnn_wrong("%lld data for %d tensors", (long long)ids->n, n_bound);
     return n;
@@ -244,8 +235,7 @@ int cudnnBackendExecute(void *made, void *plan, void *pack)
     int n = bind(&run, of, accesses);
     memcpy(&workspace, fake_cudnn_find(of, QDRI_CUDNN_PACK_WORKSPACE)->values, sizeof workspace);
     accesses[n++] = (fake_access){FAKE_SCRATCH, workspace, (size_t)workspace_bytes(p->graph), 0, 1};
-    if (fake_cudnn_cuda->use(h->stream, "attention of cuDNN", accesses, n) != cudaSuccess)
-        return EXECUTION_FAILED;
+    if (fake_cudnn_cuda->use(h->stream, "attention of cuDNN", accesses, n) != cudaSuccess) return EXECUTION_FAILED;
     fake_cudnn_cuda->enqueue(h->stream, fake_cudnn_compute, &run, sizeof run);
     n_runs++;
     return QDRI_CUDNN_SUCCESS;

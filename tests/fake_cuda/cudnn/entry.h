@@ -15,8 +15,7 @@ SHOWN const char *cudnnGetErrorString(int status);
 SHOWN int cudnnBackendCreateDescriptor(int kind, void **desc);
 SHOWN int cudnnBackendDestroyDescriptor(void *desc);
 SHOWN int cudnnBackendSetAttribute(void *desc, int name, int type, int64_t n, const void *values);
-SHOWN int cudnnBackendGetAttribute(void *desc, int name, int type, int64_t n, int64_t *n_got,
-                                   void *values);
+SHOWN int cudnnBackendGetAttribute(void *desc, int name, int type, int64_t n, int64_t *n_got, void *values);
 SHOWN int cudnnBackendFinalize(void *desc);
 SHOWN int cudnnBackendExecute(void *handle, void *plan, void *pack);
 

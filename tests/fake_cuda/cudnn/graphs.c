@@ -7,8 +7,8 @@
 
 static int is_turned(const fake_tensor *x, const fake_tensor *y)
 {
-    int is = x->strides[2] == y->strides[3] && x->strides[3] == y->strides[2] &&
-             x->dims[2] == y->dims[3] && x->dims[3] == y->dims[2];
+    int is = x->strides[2] == y->strides[3] && x->strides[3] == y->strides[2] && x->dims[2] == y->dims[3] &&
+             x->dims[3] == y->dims[2];
     for (int d = 0; d < 2; d++) is &= x->dims[d] == y->dims[d] && x->strides[d] == y->strides[d];
     return is;
 }
@@ -32,8 +32,8 @@ static void read_tensor(fake_tensor *t, const descriptor *d)
     memcpy(t->strides, fake_cudnn_find(d, QDRI_CUDNN_TENSOR_STRIDES)->values, sizeof t->strides);
     for (int i = 0; i < 4; i++)
         if (t->dims[i] < 1 || t->strides[i] < 1)
-            fake_cudnn_wrong("tensor %lld has dimension %d of %lld, stride %lld", (long long)t->id,
-                             i, (long long)t->dims[i], (long long)t->strides[i]);
+            fake_cudnn_wrong("tensor %lld has dimension %d of %lld, stride %lld", (long long)t->id, i,
+                             (long long)t->dims[i], (long long)t->strides[i]);
     if (t->alignment < (t->type == QDRI_CUDNN_F32 ? 4 : 2))
         fake_cudnn_wrong("tensor %lld is aligned to %d", (long long)t->id, t->alignment);
     if (t->is_virtual && t->is_value) fake_cudnn_wrong("a tensor is virtual and a number");
@@ -95,8 +95,8 @@ static fake_op read_op(fake_graph *g, const descriptor *d)
 static int n_inputs(const fake_op *op)
 {
     if (op->kind == QDRI_CUDNN_OP_MATMUL) return 2;
-    if (op->kind != QDRI_CUDNN_OP_POINTWISE || op->mode == QDRI_CUDNN_EXP ||
-        op->mode == QDRI_CUDNN_LOG || op->mode == QDRI_CUDNN_INDEX)
+    if (op->kind != QDRI_CUDNN_OP_POINTWISE || op->mode == QDRI_CUDNN_EXP || op->mode == QDRI_CUDNN_LOG ||
+        op->mode == QDRI_CUDNN_INDEX)
         return 1;
     return op->mode == QDRI_CUDNN_SELECT ? 3 : 2;
 }
@@ -107,8 +107,8 @@ static int fits(const fake_graph *g, const fake_op *op)
     const fake_tensor *b = op->x[1] < 0 ? x : &g->tensors[op->x[1]];
     switch (op->kind) {
     case QDRI_CUDNN_OP_MATMUL:
-        return x->dims[2] == y->dims[2] && x->dims[3] == b->dims[2] && b->dims[3] == y->dims[3] &&
-               serves(x, y, 2) && serves(b, y, 2);
+        return x->dims[2] == y->dims[2] && x->dims[3] == b->dims[2] && b->dims[3] == y->dims[3] && serves(x, y, 2) &&
+               serves(b, y, 2);
     case QDRI_CUDNN_OP_REDUCTION: return serves(y, x, 4);
     case QDRI_CUDNN_OP_RESHAPE: return is_turned(x, y);
     default: return serves(x, y, 4) && serves(b, y, 4);
@@ -119,8 +119,7 @@ static void check_op(const fake_graph *g, const fake_op *op, int number)
 {
     for (int k = 0; k < INPUTS_MOST; k++) {
         if ((op->x[k] >= 0) != (k < n_inputs(op)))
-            fake_cudnn_wrong("operation %d has another number of operands than %d", number,
-                             n_inputs(op));
+            fake_cudnn_wrong("operation %d has another number of operands than %d", number, n_inputs(op));
         if (op->x[k] < 0 || !g->tensors[op->x[k]].is_virtual) continue;
         int is_made = 0;
         for (int i = 0; i < number; i++) is_made |= g->ops[i].y == op->x[k];

@@ -37,25 +37,22 @@ static const wish wishes[] = {
     {{2048, 1024, 16, 16, 256, QDR_BF16}, 0},
 };
 
-static const char format[] =
-    "{\"cudaDeviceId\":0,\"deviceVer\":%d,\"driverVer\":13000,\"deviceName\":\"%s\","
-    "\"multiProcessorCount\":%d,\"maxSharedMemoryPerBlockOptin\":%d,\"l2CacheSize\":%d,"
-    "\"maxGridSize\":[2147483647,65535,65535],\"maxBlockSize\":[1024,1024,64],"
-    "\"regsPerBlock\":65536,\"warpSize\":32,\"maxSharedMemoryPerBlock\":49152,"
-    "\"reservedSharedMemoryPerBlock\":1024,\"maxRegistersPerSM\":65536,\"maxCtasPerSM\":32,"
-    "\"maxThreadsPerBlock\":1024,\"maxThreadsPerSM\":2048,\"pciDeviceId\":0,\"isTccDriver\":0,"
-    "\"supportCoopLaunch\":1,\"totalGlobalMem\":85000000000,\"smClockRateKHz\":1500000,"
-    "\"memClockRateKHz\":2600000}";
+static const char format[] = "{\"cudaDeviceId\":0,\"deviceVer\":%d,\"driverVer\":13000,\"deviceName\":\"%s\","
+                             "\"multiProcessorCount\":%d,\"maxSharedMemoryPerBlockOptin\":%d,\"l2CacheSize\":%d,"
+                             "\"maxGridSize\":[2147483647,65535,65535],\"maxBlockSize\":[1024,1024,64],"
+                             "\"regsPerBlock\":65536,\"warpSize\":32,\"maxSharedMemoryPerBlock\":49152,"
+                             "\"reservedSharedMemoryPerBlock\":1024,\"maxRegistersPerSM\":65536,\"maxCtasPerSM\":32,"
+                             "\"maxThreadsPerBlock\":1024,\"maxThreadsPerSM\":2048,\"pciDeviceId\":0,\"isTccDriver\":0,"
+                             "\"supportCoopLaunch\":1,\"totalGlobalMem\":85000000000,\"smClockRateKHz\":1500000,"
+                             "\"memClockRateKHz\":2600000}";
 
 static qdri_cudnn_desc describe(const qdri_cudnn *api, const device *d)
 {
     char text[1024];
     qdri_cudnn_desc desc = NULL;
-    snprintf(text, sizeof text, format, d->capability, d->name, d->n_sms, d->shared_bytes,
-             d->l2_bytes);
+    snprintf(text, sizeof text, format, d->capability, d->name, d->n_sms, d->shared_bytes, d->l2_bytes);
     if (api->desc_create(QDRI_CUDNN_DEVICE, &desc) ||
-        api->desc_set(desc, QDRI_CUDNN_DEVICE_JSON, QDRI_CUDNN_OF_CHAR, (int64_t)strlen(text),
-                      text) ||
+        api->desc_set(desc, QDRI_CUDNN_DEVICE_JSON, QDRI_CUDNN_OF_CHAR, (int64_t)strlen(text), text) ||
         api->desc_finalize(desc)) {
         fprintf(stderr, "real: cuDNN does not take the description of %s\n", d->name);
         exit(1);
@@ -69,18 +66,16 @@ static int64_t least_workspace(const qdri_cudnn_shape *s, int is_backward)
     return is_backward ? 2 * s->n_rows * s->context * s->n_heads : 0;
 }
 
-static int check_plan(const qdri_cudnn *api, const device *d, qdri_cudnn_target target,
-                      const wish *w, int is_backward)
+static int check_plan(const qdri_cudnn *api, const device *d, qdri_cudnn_target target, const wish *w, int is_backward)
 {
     qdri_cudnn_plan plan;
     const int is_wanted = w->is_for_800 || d->capability > 800 || !is_backward;
-    const qdr_status status = qdri_cudnn_plan_make(api, target, &w->shape, is_backward,
-                                                   (int64_t)WORKSPACE_GIB << 30, &plan);
+    const qdr_status status = qdri_cudnn_plan_make(api, target, &w->shape, is_backward, (int64_t)WORKSPACE_GIB << 30,
+                                                   &plan);
     printf("%s, %s, %" PRId64 " rows, head size %" PRId64 ": %s, workspace %" PRId64 "\n", d->name,
            is_backward ? "backward" : "forward", w->shape.n_rows, w->shape.head_size,
            status == QDR_OK ? "ok" : qdr_last_error(), plan.workspace_bytes);
-    const int is_right = is_wanted ? status == QDR_OK && plan.workspace_bytes >=
-                                                             least_workspace(&w->shape, is_backward)
+    const int is_right = is_wanted ? status == QDR_OK && plan.workspace_bytes >= least_workspace(&w->shape, is_backward)
                                    : status == QDR_ERR_UNSUPPORTED;
     qdri_cudnn_plan_free(api, &plan);
     return is_right;

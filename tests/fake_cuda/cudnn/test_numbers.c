@@ -95,7 +95,6 @@ SAME(LARGEST, REDUCE_TENSOR_MAX);
 SAME(NOTE_NONDETERMINISTIC, NUMERICAL_NOTE_NONDETERMINISTIC);
 SAME(N_NOTES, NUMERICAL_NOTE_TYPE_COUNT);
 SAME(HEURISTIC_A, HEUR_MODE_A);
-_Static_assert(sizeof(cudnnStatus_t) == sizeof(int) && sizeof(cudnnDataType_t) == sizeof(int),
-               "enums are ints");
+_Static_assert(sizeof(cudnnStatus_t) == sizeof(int) && sizeof(cudnnDataType_t) == sizeof(int), "enums are ints");
 
 int main(void) { return 0; }

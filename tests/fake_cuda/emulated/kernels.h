@@ -77,10 +77,7 @@ static inline double roundoff(qdr_dtype dtype)
 }
 
 /* n roundings in the type that `dtype` is summed in, on both sides. */
-static inline double roundings(qdr_dtype dtype, int64_t n)
-{
-    return 2 * (double)(n + 8) * roundoff(sum_type(dtype));
-}
+static inline double roundings(qdr_dtype dtype, int64_t n) { return 2 * (double)(n + 8) * roundoff(sum_type(dtype)); }
 
 static inline double uniform(double low, double high)
 {
@@ -119,8 +116,7 @@ static inline operand *add_operand(kernel_test *test, size_t where, qdr_dtype dt
 #define AT(member) offsetof(qdri_kernel, u.member)
 
 /* An array of random numbers of [low, high]. */
-static inline operand *add_random(kernel_test *test, size_t where, qdr_dtype dtype, int64_t n,
-                                  double low, double high)
+static inline operand *add_random(kernel_test *test, size_t where, qdr_dtype dtype, int64_t n, double low, double high)
 {
     operand *o = add_operand(test, where, dtype, n);
     for (int64_t i = 0; i < n; i++) set_value(dtype, o->data, i, uniform(low, high));
@@ -128,8 +124,8 @@ static inline operand *add_random(kernel_test *test, size_t where, qdr_dtype dty
 }
 
 /* A result; before, it holds random numbers if it is added to, else NaN. */
-static inline operand *add_result(kernel_test *test, size_t where, qdr_dtype dtype, int64_t n,
-                                  int is_added_to, double bound)
+static inline operand *add_result(kernel_test *test, size_t where, qdr_dtype dtype, int64_t n, int is_added_to,
+                                  double bound)
 {
     operand *o = add_random(test, where, dtype, n, -1, 1);
     if (!is_added_to) memset(o->data, 0xff, bytes_of(o));
@@ -209,9 +205,7 @@ static inline void run_on_gpu(const kernel_test *test, int is_odd, void **result
 static inline int is_near(const operand *o, double bound, double got, double want)
 {
     const double rounding = 2 * roundoff(o->dtype) * (fabs(want) + bound);
-    const double least = o->dtype == QDR_F64   ? 0x1p-1022
-                         : o->dtype == QDR_F16 ? 2 * narrow_least(QDR_F16)
-                                               : 0x1p-125;
+    const double least = o->dtype == QDR_F64 ? 0x1p-1022 : o->dtype == QDR_F16 ? 2 * narrow_least(QDR_F16) : 0x1p-125;
     if (isnan(want) || isinf(want)) return isnan(want) ? isnan(got) : got == want;
     return fabs(got - want) <= bound + rounding + least;
 }
@@ -229,8 +223,8 @@ static inline void compare(const kernel_test *test, int i, const void *got, cons
         if (is_near(o, bound, a, b)) continue;
         print_error("kernel %d of %s, operand %d, element %lld of %lld: %.17g, the CPU has %.17g; "
                     "bound %.3g\n",
-                    (int)test->kernel.kind, qdr_dtype_name(test->kernel.dtype), i, (long long)k,
-                    (long long)o->n, a, b, bound);
+                    (int)test->kernel.kind, qdr_dtype_name(test->kernel.dtype), i, (long long)k, (long long)o->n, a, b,
+                    bound);
         fail();
     }
 }
@@ -271,8 +265,7 @@ static inline void check_kernel(kernel_test *test)
 static inline int64_t random_size(int64_t most)
 {
     static const int64_t marks[] = {0, 1, 2, 4, 8, 16, 31, 32, 33, 64, 128, 256, 512, 1024};
-    const int64_t size = marks[test_between(&seed, 0, 13)] +
-                         test_between(&seed, -1, 1) * test_between(&seed, 0, 1);
+    const int64_t size = marks[test_between(&seed, 0, 13)] + test_between(&seed, -1, 1) * test_between(&seed, 0, 1);
     return size < 0 ? 0 : size > most ? most : size;
 }
 

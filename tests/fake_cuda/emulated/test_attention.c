@@ -13,18 +13,14 @@ static kernel_test attention_of(qdri_kernel_kind kind, const heads *h)
 {
     kernel_test test = test_of(kind, h->dtype);
     const int64_t n_rows = h->n_sequences * h->context;
-    const qdr_attention sizes = {.n_rows = n_rows,
-                                 .context = h->context,
-                                 .n_heads = h->n_heads,
-                                 .head_size = h->size,
-                                 .dtype = h->dtype};
+    const qdr_attention sizes = {
+        .n_rows = n_rows, .context = h->context, .n_heads = h->n_heads, .head_size = h->size, .dtype = h->dtype};
     test.kernel.u.attention.n_rows = n_rows;
     test.kernel.u.attention.context = h->context;
     test.kernel.u.attention.n_heads = h->n_heads;
     test.kernel.u.attention.n_kv_heads = h->n_kv_heads;
     test.kernel.u.attention.head_size = h->size;
-    operand *work = add_operand(&test, AT(attention.work), QDR_U8,
-                                (int64_t)qdri_attention_work_bytes(&sizes));
+    operand *work = add_operand(&test, AT(attention.work), QDR_U8, (int64_t)qdri_attention_work_bytes(&sizes));
     memset(work->data, 0xff, bytes_of(work));
     work->is_scratch = 1;
     return test;
@@ -35,8 +31,7 @@ static double scale_of(const heads *h) { return 1 / sqrt((double)h->size); }
 static int is_mma(const heads *h)
 {
     const int64_t size = h->size;
-    return is_narrow(h->dtype) &&
-           (size == 32 || size == 64 || size == 80 || size == 96 || size == 128);
+    return is_narrow(h->dtype) && (size == 32 || size == 64 || size == 80 || size == 96 || size == 128);
 }
 
 /* How far a sum of weighted terms may be off, relatively. Scores of q and k up to 1 are off by
@@ -45,8 +40,8 @@ static int is_mma(const heads *h)
 static double relative_bound(const heads *h)
 {
     const int64_t terms = h->context * h->n_heads / h->n_kv_heads;
-    return 4 * roundings(h->dtype, h->size + 2) * sqrt((double)h->size) +
-           roundings(h->dtype, terms + 2 * h->size) + (is_mma(h) ? 2 * roundoff(h->dtype) : 0);
+    return 4 * roundings(h->dtype, h->size + 2) * sqrt((double)h->size) + roundings(h->dtype, terms + 2 * h->size) +
+           (is_mma(h) ? 2 * roundoff(h->dtype) : 0);
 }
 
 /* One query head of one sequence: its first row, and columns. */
@@ -56,8 +51,7 @@ typedef struct head {
     int64_t row, q, k, v, o;
 } head;
 
-static head head_of(const heads *h, const operand *qkv, const operand *dy, int64_t sequence,
-                    int64_t i)
+static head head_of(const heads *h, const operand *qkv, const operand *dy, int64_t sequence, int64_t i)
 {
     const int64_t kv = i / (h->n_heads / h->n_kv_heads);
     return (head){h,
@@ -77,8 +71,7 @@ static double in(const head *a, int64_t row, int64_t col)
 
 static double slope(const head *a, int64_t row, int64_t col)
 {
-    return value_of(a->dy->dtype, a->dy->data,
-                    (a->row + row) * a->h->n_heads * a->h->size + a->o + col);
+    return value_of(a->dy->dtype, a->dy->data, (a->row + row) * a->h->n_heads * a->h->size + a->o + col);
 }
 
 /* Weights of row r. */
@@ -99,8 +92,7 @@ static void forward_sizes(const head *a, int64_t r, const double *p, double *y)
 {
     for (int64_t i = 0; i < a->h->size; i++)
         for (int64_t c = 0; c <= r; c++)
-            y[(a->row + r) * a->h->n_heads * a->h->size + a->o + i] += p[c] *
-                                                                       fabs(in(a, c, a->v + i));
+            y[(a->row + r) * a->h->n_heads * a->h->size + a->o + i] += p[c] * fabs(in(a, c, a->v + i));
 }
 
 static void backward_sizes(const head *a, int64_t r, const double *p, double *dqkv)
@@ -146,10 +138,8 @@ static void forward(const heads *h)
 {
     kernel_test test = attention_of(QDRI_K_ATTENTION_FORWARD, h);
     const int64_t n_rows = h->n_sequences * h->context;
-    const operand *qkv = add_random(&test, AT(attention.qkv), h->dtype, n_rows * width_of(h), -1,
-                                    1);
-    operand *y = add_result(&test, AT(attention.out), h->dtype, n_rows * h->n_heads * h->size, 0,
-                            0);
+    const operand *qkv = add_random(&test, AT(attention.qkv), h->dtype, n_rows * width_of(h), -1, 1);
+    operand *y = add_result(&test, AT(attention.out), h->dtype, n_rows * h->n_heads * h->size, 0, 0);
     if (h->n_heads > 0) y->bounds = bounds_of(h, qkv, NULL, y->n);
     /* no larger than sqrt(size) + log(context) */
     add_result(&test, AT(attention.saved), sum_type(h->dtype), n_rows * h->n_heads, 0,
@@ -163,10 +153,8 @@ static void backward(const heads *h)
     kernel_test test = attention_of(QDRI_K_ATTENTION_FORWARD, h);
     const int64_t n_rows = h->n_sequences * h->context, n_y = n_rows * h->n_heads * h->size;
     void *results[N_OPERANDS];
-    const operand *qkv = add_random(&test, AT(attention.qkv), h->dtype, n_rows * width_of(h), -1,
-                                    1);
-    operand *saved = add_result(&test, AT(attention.saved), sum_type(h->dtype), n_rows * h->n_heads,
-                                0, 0);
+    const operand *qkv = add_random(&test, AT(attention.qkv), h->dtype, n_rows * width_of(h), -1, 1);
+    operand *saved = add_result(&test, AT(attention.saved), sum_type(h->dtype), n_rows * h->n_heads, 0, 0);
     operand *y = add_result(&test, AT(attention.out), h->dtype, n_y, 0, 0);
     run_on_cpu(&test, results);
     memcpy(saved->data, results[2], bytes_of(saved));
@@ -204,8 +192,8 @@ static void shapes(void **state)
     check_heads((heads){0, 1, 7, 0, 2, 4}); /* no queries */
     for (int round = 0; round < 12; round++) {
         const int64_t n_kv = test_between(&seed, 1, 3);
-        check_heads((heads){0, test_between(&seed, 1, 2), test_between(&seed, 1, 100),
-                            n_kv * test_between(&seed, 1, 3), n_kv, test_between(&seed, 1, 70)});
+        check_heads((heads){0, test_between(&seed, 1, 2), test_between(&seed, 1, 100), n_kv * test_between(&seed, 1, 3),
+                            n_kv, test_between(&seed, 1, 70)});
     }
 }
 

@@ -4,8 +4,7 @@
 
 enum { N_ROUNDS = 40 };
 
-static void binary(qdri_kernel_kind kind, qdr_dtype dtype, qdr_dtype dtype2, int64_t n,
-                   int accumulate)
+static void binary(qdri_kernel_kind kind, qdr_dtype dtype, qdr_dtype dtype2, int64_t n, int accumulate)
 {
     kernel_test test = test_of(kind, dtype);
     const int is_cast = kind == QDRI_K_CAST;
@@ -76,13 +75,12 @@ static void rows(qdri_kernel_kind kind, qdr_dtype dtype, int64_t n_rows, int64_t
 
 static void rows_of_all_kinds(void **state)
 {
-    static const qdri_kernel_kind kinds[] = {QDRI_K_BIAS_ADD, QDRI_K_COLUMN_SUM,
-                                             QDRI_K_POSITION_ADD, QDRI_K_POSITION_SUM};
+    static const qdri_kernel_kind kinds[] = {QDRI_K_BIAS_ADD, QDRI_K_COLUMN_SUM, QDRI_K_POSITION_ADD,
+                                             QDRI_K_POSITION_SUM};
     (void)state;
     for (int round = 0; round < N_ROUNDS * 4 * N_TYPES; round++) {
         const int64_t n_cols = random_size(1030);
-        rows(kinds[round % 4], float_types[round / 4 % N_TYPES],
-             random_size(n_cols > 100 ? 40 : 1000), n_cols);
+        rows(kinds[round % 4], float_types[round / 4 % N_TYPES], random_size(n_cols > 100 ? 40 : 1000), n_cols);
     }
     rows(QDRI_K_COLUMN_SUM, QDR_BF16, 3000, 40); /* many parts */
     rows(QDRI_K_COLUMN_SUM, QDR_F64, 20, 70000); /* no room for many */
@@ -184,12 +182,9 @@ static void blocks(void **state)
         test.kernel.u.block.row_bytes = bytes;
         test.kernel.u.block.x_stride = bytes + unit * (size_t)test_between(&seed, 0, 3);
         test.kernel.u.block.y_stride = bytes + unit * (size_t)test_between(&seed, 0, 3);
-        operand *x = add_operand(&test, AT(block.x), QDR_U8,
-                                 n_rows * (int64_t)test.kernel.u.block.x_stride);
-        for (int64_t i = 0; i < x->n; i++)
-            ((unsigned char *)x->data)[i] = (unsigned char)test_random(&seed);
-        add_result(&test, AT(block.y), QDR_U8, n_rows * (int64_t)test.kernel.u.block.y_stride, 0,
-                   0);
+        operand *x = add_operand(&test, AT(block.x), QDR_U8, n_rows * (int64_t)test.kernel.u.block.x_stride);
+        for (int64_t i = 0; i < x->n; i++) ((unsigned char *)x->data)[i] = (unsigned char)test_random(&seed);
+        add_result(&test, AT(block.y), QDR_U8, n_rows * (int64_t)test.kernel.u.block.y_stride, 0, 0);
         check_kernel(&test);
     }
 }
@@ -197,9 +192,8 @@ static void blocks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(elements),          cmocka_unit_test(parts),
-        cmocka_unit_test(rows_of_all_kinds), cmocka_unit_test(squares),
-        cmocka_unit_test(optimizer),         cmocka_unit_test(blocks),
+        cmocka_unit_test(elements), cmocka_unit_test(parts),     cmocka_unit_test(rows_of_all_kinds),
+        cmocka_unit_test(squares),  cmocka_unit_test(optimizer), cmocka_unit_test(blocks),
     };
     return cmocka_run_group_tests(tests, open_devices, close_devices);
 }

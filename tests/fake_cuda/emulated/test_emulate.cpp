@@ -87,9 +87,7 @@ static void expect(const char *name, void (*kernel)(int *), const char *words)
         _exit(0);
     }
     close(pipe_ends[1]);
-    for (ssize_t n = 0, all = 0;
-         (n = read(pipe_ends[0], said + all, sizeof said - 1 - (size_t)all)) > 0;)
-        all += n;
+    for (ssize_t n = 0, all = 0; (n = read(pipe_ends[0], said + all, sizeof said - 1 - (size_t)all)) > 0;) all += n;
     close(pipe_ends[0]);
     waitpid(child, &status, 0);
     const bool is_fine = WIFEXITED(status) && WEXITSTATUS(status) == 0;
@@ -112,8 +110,7 @@ static void check_allowances()
     cudaLaunchConfig_t config = {};
     config.gridDim = config.blockDim = dim3(1);
     config.dynamicSmemBytes = 64 << 10;
-    if (cudaFuncSetAttribute(fine, cudaFuncAttributeMaxDynamicSharedMemorySize, 64 << 10) !=
-            cudaSuccess ||
+    if (cudaFuncSetAttribute(fine, cudaFuncAttributeMaxDynamicSharedMemorySize, 64 << 10) != cudaSuccess ||
         emulate_check(&config, (const void *)fine) != cudaSuccess ||
         emulate_check(&config, (const void *)last_block) != cudaErrorInvalidConfiguration)
         n_failed++;

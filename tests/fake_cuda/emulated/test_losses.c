@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CUDA's kernels of norms, embedding and cross-entropy against the CPU's; ids that no vocabulary
- * has; reductions. */
+/* CUDA's kernels of norms, embedding and cross-entropy against the CPU's; ids that no vocabulary has; reductions. */
 #include "kernels.h"
 
 enum { N_ROUNDS = 40 };
@@ -26,8 +25,7 @@ static void add_inputs(kernel_test *test)
     add_random(test, AT(norm.x), dtype, n_rows * n_cols, -2, 2);
     add_random(test, AT(norm.gamma), dtype, n_cols, -1, 1);
     operand *stats = add_random(test, AT(norm.stats), sum_type(dtype), 2 * n_rows, -1, 1);
-    for (int64_t r = 0; r < n_rows; r++)
-        set_value(stats->dtype, stats->data, 2 * r + 1, uniform(0.5, 2));
+    for (int64_t r = 0; r < n_rows; r++) set_value(stats->dtype, stats->data, 2 * r + 1, uniform(0.5, 2));
 }
 
 /* mean: n + 1 roundings of numbers up to 2; M2: n + 4 of squares up to 16. */
@@ -85,20 +83,17 @@ static void backward(qdr_dtype dtype, int64_t n_rows, int64_t n_cols)
     add_inputs(&test);
     add_random(&test, AT(norm.dy), dtype, n_rows * n_cols, -1, 1);
     add_random(&test, AT(norm.work), sum_type(dtype), 2 * n_rows, -1, 1);
-    add_result(&test, AT(norm.dx), dtype, n_rows * n_cols, test.kernel.u.norm.accumulate_dx,
-               roundings(dtype, 10) * 20);
+    add_result(&test, AT(norm.dx), dtype, n_rows * n_cols, test.kernel.u.norm.accumulate_dx, roundings(dtype, 10) * 20);
     check_kernel(&test);
 }
 
 static void norms(void **state)
 {
-    static void (*const kinds[])(qdr_dtype, int64_t, int64_t) = {moments, merge, apply, sums,
-                                                                 backward};
+    static void (*const kinds[])(qdr_dtype, int64_t, int64_t) = {moments, merge, apply, sums, backward};
     (void)state;
     for (int round = 0; round < N_ROUNDS * 5 * N_TYPES; round++) {
         const int64_t n_cols = random_size(1030);
-        kinds[round % 5](float_types[round / 5 % N_TYPES], random_size(n_cols > 100 ? 20 : 600),
-                         n_cols);
+        kinds[round % 5](float_types[round / 5 % N_TYPES], random_size(n_cols > 100 ? 20 : 600), n_cols);
     }
     for (int i = 0; i < 5 * N_TYPES; i++) { /* rows that registers do not hold */
         kinds[i % 5](float_types[i / 5], 3, 17000);
@@ -117,8 +112,7 @@ static int32_t *targets_of(kernel_test *test, size_t where, int64_t n, int64_t v
     return ids;
 }
 
-static kernel_test entropy_of(qdri_kernel_kind kind, qdr_dtype dtype, int64_t n_rows,
-                              int64_t n_cols)
+static kernel_test entropy_of(qdri_kernel_kind kind, qdr_dtype dtype, int64_t n_rows, int64_t n_cols)
 {
     kernel_test test = test_of(kind, dtype);
     const qdr_dtype type = sum_type(dtype);
@@ -128,8 +122,7 @@ static kernel_test entropy_of(qdri_kernel_kind kind, qdr_dtype dtype, int64_t n_
     test.kernel.u.ce.vocab = test.kernel.u.ce.begin + n_cols + test_between(&seed, 0, 20);
     test.kernel.u.ce.scale = 0.125;
     if (kind != QDRI_K_CE_LOSS) add_random(&test, AT(ce.logits), dtype, n_rows * n_cols, -9, 9);
-    if (kind == QDRI_K_CE_SUMS || kind == QDRI_K_CE_LOSS)
-        add_random(&test, AT(ce.work), type, n_rows, 9, 10);
+    if (kind == QDRI_K_CE_SUMS || kind == QDRI_K_CE_LOSS) add_random(&test, AT(ce.work), type, n_rows, 9, 10);
     if (kind != QDRI_K_CE_MAX) targets_of(&test, AT(ce.targets), n_rows, test.kernel.u.ce.vocab);
     return test;
 }
@@ -142,14 +135,12 @@ static void entropy(qdri_kernel_kind kind, qdr_dtype dtype, int64_t n_rows, int6
     switch (kind) {
     case QDRI_K_CE_MAX: add_result(&test, AT(ce.work), type, n_rows, 0, 0); break;
     case QDRI_K_CE_SUMS:
-        add_result(&test, AT(ce.work2), type, 2 * n_rows, 0,
-                   roundings(dtype, n_cols + 30) * (double)(n_cols + 1));
+        add_result(&test, AT(ce.work2), type, 2 * n_rows, 0, roundings(dtype, n_cols + 30) * (double)(n_cols + 1));
         break;
     case QDRI_K_CE_LOSS:
         add_random(&test, AT(ce.work2), type, 2 * n_rows, 0.5, 2);
         add_result(&test, AT(ce.saved), type, 2 * n_rows, 0, 0x1p-52);
-        add_result(&test, AT(ce.result), QDR_F64, 2, 0,
-                   roundings(QDR_F64, n_rows) * 3 * (double)(n_rows + 1));
+        add_result(&test, AT(ce.result), QDR_F64, 2, 0, roundings(QDR_F64, n_rows) * 3 * (double)(n_rows + 1));
         break;
     default:
         add_random(&test, AT(ce.saved), type, 2 * n_rows, 9, 10);
@@ -160,13 +151,11 @@ static void entropy(qdri_kernel_kind kind, qdr_dtype dtype, int64_t n_rows, int6
 
 static void entropies(void **state)
 {
-    static const qdri_kernel_kind kinds[] = {QDRI_K_CE_MAX, QDRI_K_CE_SUMS, QDRI_K_CE_LOSS,
-                                             QDRI_K_CE_BACKWARD};
+    static const qdri_kernel_kind kinds[] = {QDRI_K_CE_MAX, QDRI_K_CE_SUMS, QDRI_K_CE_LOSS, QDRI_K_CE_BACKWARD};
     (void)state;
     for (int round = 0; round < N_ROUNDS * 4 * N_TYPES; round++) {
         const int64_t n_cols = random_size(1030);
-        entropy(kinds[round % 4], float_types[round / 4 % N_TYPES],
-                random_size(n_cols > 100 ? 20 : 1000), n_cols);
+        entropy(kinds[round % 4], float_types[round / 4 % N_TYPES], random_size(n_cols > 100 ? 20 : 1000), n_cols);
     }
     for (int i = 0; i < 4 * N_TYPES; i++) entropy(kinds[i % 4], float_types[i / 4], 2, 30001);
     entropy(QDRI_K_CE_LOSS, QDR_F32, 5000, 3);
@@ -174,8 +163,7 @@ static void entropies(void **state)
 
 /* ---- embedding ---- */
 
-static void embed(qdri_kernel_kind kind, qdr_dtype dtype, int64_t n_rows, int64_t n_cols,
-                  int64_t n_words)
+static void embed(qdri_kernel_kind kind, qdr_dtype dtype, int64_t n_rows, int64_t n_cols, int64_t n_words)
 {
     kernel_test test = test_of(kind, dtype);
     const int64_t begin = test_between(&seed, 0, 9);
@@ -193,8 +181,8 @@ static void embed(qdri_kernel_kind kind, qdr_dtype dtype, int64_t n_rows, int64_
         add_result(&test, AT(embed.y), dtype, n_rows * n_cols, 0, 0);
     } else {
         add_random(&test, AT(embed.dy), dtype, n_rows * n_cols, -1, 1);
-        add_result(&test, AT(embed.de), sum_type(dtype), n_words * n_cols,
-                   test.kernel.u.embed.accumulate, roundings(dtype, n_rows) * (double)(n_rows + 1));
+        add_result(&test, AT(embed.de), sum_type(dtype), n_words * n_cols, test.kernel.u.embed.accumulate,
+                   roundings(dtype, n_rows) * (double)(n_rows + 1));
     }
     check_kernel(&test);
 }
@@ -204,9 +192,8 @@ static void embeddings(void **state)
     (void)state;
     for (int round = 0; round < N_ROUNDS * 2 * N_TYPES; round++) {
         const int64_t n_cols = random_size(520);
-        embed(round % 2 ? QDRI_K_EMBED_FORWARD : QDRI_K_EMBED_BACKWARD,
-              float_types[round / 2 % N_TYPES], random_size(n_cols > 100 ? 40 : 1000), n_cols,
-              1 + random_size(100));
+        embed(round % 2 ? QDRI_K_EMBED_FORWARD : QDRI_K_EMBED_BACKWARD, float_types[round / 2 % N_TYPES],
+              random_size(n_cols > 100 ? 40 : 1000), n_cols, 1 + random_size(100));
     }
     embed(QDRI_K_EMBED_BACKWARD, QDR_F32, 60, 1, 600000); /* more words than the scratch holds */
     embed(QDRI_K_EMBED_BACKWARD, QDR_BF16, 3000, 9, 40);
@@ -293,8 +280,7 @@ static void reduce(qdr_dtype dtype, qdr_reduce op, int64_t n, int n_sources, int
         move_bytes(got, results[i], bytes);
         for (int64_t k = 0; k < n; k++) {
             double want = value_of(dtype, values, k);
-            for (int s = 1; s < n_sources; s++)
-                want = reduced(op, dtype, want, value_of(dtype, values, s * n + k));
+            for (int s = 1; s < n_sources; s++) want = reduced(op, dtype, want, value_of(dtype, values, s * n + k));
             const operand o = {.dtype = dtype};
             assert_true(is_narrow(dtype) ? is_near(&o, 0, value_of(dtype, got, k), want)
                         : isnan(want)    ? isnan(value_of(dtype, got, k))
@@ -313,8 +299,7 @@ static void reductions(void **state)
     for (int round = 0; round < N_ROUNDS * 15; round++) {
         const int n_sources = round < 15 ? QDRI_REDUCE_MOST : (int)test_between(&seed, 1, 9);
         const int n_results = (int)test_between(&seed, 1, n_sources);
-        reduce(types[round % 5], (qdr_reduce)(round / 5 % 3), random_size(600), n_sources,
-               n_results);
+        reduce(types[round % 5], (qdr_reduce)(round / 5 % 3), random_size(600), n_sources, n_results);
     }
 }
 

@@ -19,13 +19,7 @@
 
 #include "../../../examples/common/program.h"
 
-enum {
-    RANKS = 2,
-    ROWS = 513,
-    WIDTH = 512,
-    ARRAY_BYTES = ROWS * WIDTH * 4,
-    MEMORY_BYTES = 64 << 20
-};
+enum { RANKS = 2, ROWS = 513, WIDTH = 512, ARRAY_BYTES = ROWS * WIDTH * 4, MEMORY_BYTES = 64 << 20 };
 
 typedef struct rank {
     char **words;
@@ -48,8 +42,8 @@ static int says(const char *what, int number, qdr_status status, qdr_status want
     int is_right = status == wanted;
     for (char **word = words; *word; word++) is_right &= strstr(sentence, *word) != NULL;
     if (is_right) return 1;
-    fprintf(stderr, "rank %d, %s: %s, not %s: %s\n", number, what, qdr_status_name(status),
-            qdr_status_name(wanted), sentence);
+    fprintf(stderr, "rank %d, %s: %s, not %s: %s\n", number, what, qdr_status_name(status), qdr_status_name(wanted),
+            sentence);
     return 0;
 }
 
@@ -72,19 +66,12 @@ static int cpu_works(const rank *self)
 
 static qdr_status describe(rank *self, int caller_memory)
 {
-    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = ROWS, .dtype = QDR_F32,
-                                 .caller_memory = caller_memory};
+    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = ROWS, .dtype = QDR_F32, .caller_memory = caller_memory};
     const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{WIDTH, 1}}, .col_axis = QDR_X};
-    const qdr_linear_desc desc = {QDR_OPTS_INIT,
-                                  .name = "fc",
-                                  .in = {{WIDTH, 1}},
-                                  .out = {{WIDTH, 1}},
-                                  .out_layout = QDR_SCATTERED,
-                                  .bias = 1};
+    const qdr_linear_desc desc = {
+        QDR_OPTS_INIT, .name = "fc", .in = {{WIDTH, 1}}, .out = {{WIDTH, 1}}, .out_layout = QDR_SCATTERED, .bias = 1};
     qdr_edge x, y;
-    TRY(qdr_grid_create(self->ctx,
-                        &(qdr_grid_opts){QDR_OPTS_INIT, .x = RANKS, .y = 1, .z = 1, .d = 1},
-                        &self->grid));
+    TRY(qdr_grid_create(self->ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = RANKS, .y = 1, .z = 1, .d = 1}, &self->grid));
     TRY(qdr_stack_create(self->grid, &opts, &self->stack));
     TRY(qdr_stack_add_input(self->stack, "x", &input, 1, &x));
     TRY(qdr_stack_add_linear(self->stack, &desc, x, &y, &self->layer));
@@ -133,8 +120,7 @@ static int try_context(rank *self)
 
 /* ---- too little memory ---- */
 
-static const char *const terms[] = {"parameters", "gradients", "activations", "workspace",
-                                    "optimizer state"};
+static const char *const terms[] = {"parameters", "gradients", "activations", "workspace", "optimizer state"};
 enum { N_TERMS = sizeof terms / sizeof terms[0] };
 
 /* bytes_kept: what streams take when the stack is bound. */
@@ -200,8 +186,7 @@ static int try_memory(rank *self)
         is_right = 0;
     }
     qdr_mem_free(self->ctx, &self->hog);
-    status = term < N_TERMS - 1 ? use_memory(self, term)
-                                : qdr_adamw_create(self->stack, NULL, &self->optimizer);
+    status = term < N_TERMS - 1 ? use_memory(self, term) : qdr_adamw_create(self->stack, NULL, &self->optimizer);
     return is_right & says("with more", self->number, status, QDR_OK, words + 4);
 }
 
@@ -210,8 +195,7 @@ static int try_staging(rank *self)
     const int is_full = self->number == RANKS - 1;
     char *words[] = {"for communication staging: ", "GiB) in all", NULL};
     qdr_status status = qdr_context_create_local(self->world, self->number, NULL, &self->ctx);
-    if (status == QDR_OK && is_full)
-        status = qdr_mem_alloc(self->ctx, MEMORY_BYTES - 4096, &self->hog);
+    if (status == QDR_OK && is_full) status = qdr_mem_alloc(self->ctx, MEMORY_BYTES - 4096, &self->hog);
     if (status != QDR_OK) return says("the beginning", self->number, status, QDR_OK, words + 2);
     status = describe(self, 1);
     const int is_right = says("filled", self->number, status, QDR_ERR_MEMORY, words);
@@ -284,14 +268,12 @@ static qdr_status call_attention(const rank *r, void *good, void *bad)
 }
 static qdr_status call_embedding(const rank *r, void *good, void *bad)
 {
-    const qdr_embedding embedding = {QDR_OPTS_INIT, .n_rows = 4, .n_cols = 4, .vocab_end = 4,
-                                     .dtype = QDR_F32};
+    const qdr_embedding embedding = {QDR_OPTS_INIT, .n_rows = 4, .n_cols = 4, .vocab_end = 4, .dtype = QDR_F32};
     return qdr_embedding_forward(r->grid, &embedding, bad, good, good, good, NULL);
 }
 static qdr_status call_cross_entropy(const rank *r, void *good, void *bad)
 {
-    const qdr_cross_entropy ce = {QDR_OPTS_INIT, .n_rows = 4, .n_cols = 4, .axis = QDR_X,
-                                  .dtype = QDR_F32};
+    const qdr_cross_entropy ce = {QDR_OPTS_INIT, .n_rows = 4, .n_cols = 4, .axis = QDR_X, .dtype = QDR_F32};
     return qdr_cross_entropy_forward(r->grid, &ce, good, good, bad, good, good, NULL);
 }
 static qdr_status call_redistribute(const rank *r, void *good, void *bad)
@@ -392,8 +374,7 @@ static qdr_stream *streams[RANKS];
 
 static int try_streams(rank *self)
 {
-    char *none[] = {NULL},
-         *words[] = {self->number ? "of GPU 0" : "of GPU 1", "cudaSetDevice(", NULL};
+    char *none[] = {NULL}, *words[] = {self->number ? "of GPU 0" : "of GPU 1", "cudaSetDevice(", NULL};
     qdr_stream *wrapped = NULL;
     qdr_status status = qdr_stream_create(self->ctx, &streams[self->number]);
     if (status == QDR_OK) status = qdr_barrier(self->ctx);

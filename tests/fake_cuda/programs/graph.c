@@ -47,11 +47,10 @@ static void check(rank *self, int is_right, const char *format, ...)
 
 static qdr_status make(rank *self)
 {
-    self->model = (small_gpt){.shape = {qdr_context_size(self->ctx), 1, 1, 1},
-                              .config = {.n_layers = 2,
-                                         .hidden = 16,
-                                         .n_sequences = 4,
-                                         .dtype = getenv("QDR_ATTENTION") ? QDR_BF16 : QDR_F32}};
+    self->model = (small_gpt){
+        .shape = {qdr_context_size(self->ctx), 1, 1, 1},
+        .config = {
+            .n_layers = 2, .hidden = 16, .n_sequences = 4, .dtype = getenv("QDR_ATTENTION") ? QDR_BF16 : QDR_F32}};
     TRY(small_gpt_create(self->ctx, &self->model));
     TRY(gpt_init(&self->model.gpt, 1, 0.1));
     for (int i = 0; i < qdr_stack_n_parameters(self->model.gpt.stack); i++) {
@@ -60,8 +59,7 @@ static qdr_status make(rank *self)
         self->gradient_bytes += (size_t)parameter.n_elems * sizeof(float);
     }
     for (int i = 0; i < N_INPUTS; i++)
-        if (!(self->expected[i].gradients = calloc(1, self->gradient_bytes + 1)))
-            return QDR_ERR_MEMORY;
+        if (!(self->expected[i].gradients = calloc(1, self->gradient_bytes + 1))) return QDR_ERR_MEMORY;
     self->got.gradients = calloc(1, self->gradient_bytes + 1);
     return self->got.gradients ? QDR_OK : QDR_ERR_MEMORY;
 }
@@ -108,8 +106,7 @@ static qdr_status run_all(rank *self)
         TRY(step(self));
         TRY(read_result(self, &self->expected[i]));
         for (int j = 0; j < i; j++)
-            check(self, !is_same(self, &self->expected[i], &self->expected[j]),
-                  "inputs %d and %d give the same", i, j);
+            check(self, !is_same(self, &self->expected[i], &self->expected[j]), "inputs %d and %d give the same", i, j);
     }
     return QDR_OK;
 }
@@ -124,15 +121,13 @@ static qdr_status record(rank *self, qdr_graph **graph)
     return status < 0 ? status : ended;
 }
 
-/* Whatever the stream, what the context's is given before comes before, and what it is given then
- * comes behind. */
+/* Whatever the stream, what the context's is given before comes before, and what it is given then comes behind. */
 static qdr_status replay(rank *self, qdr_graph *graph, int input, qdr_stream *stream)
 {
     TRY(small_gpt_fill(&self->model, input));
     TRY(qdr_graph_launch(graph, stream));
     TRY(read_result(self, &self->got));
-    check(self, is_same(self, &self->got, &self->expected[input]),
-          "input %d: other bits than the step itself", input);
+    check(self, is_same(self, &self->got, &self->expected[input]), "input %d: other bits than the step itself", input);
     return QDR_OK;
 }
 
@@ -144,12 +139,10 @@ static qdr_status replay_all(rank *self)
     TRY(run_all(self));
     TRY(small_gpt_fill(&self->model, 0));
     TRY(record(self, &graph));
-    check(self, counted("graph of one priority") == 0,
-          "a collective has the priority of a product");
+    check(self, counted("graph of one priority") == 0, "a collective has the priority of a product");
     TRY(read_result(self, &self->got));
     check(self, is_same(self, &self->got, &self->expected[N_INPUTS - 1]), "recording ran the step");
-    for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++)
-        TRY(replay(self, graph, inputs[i], NULL));
+    for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++) TRY(replay(self, graph, inputs[i], NULL));
     TRY(qdr_stream_create(self->ctx, &others));
     TRY(replay(self, graph, 1, others));
     TRY(qdr_stream_wrap_cuda(self->ctx, qdr_stream_cuda(others), &wrapped));
@@ -167,8 +160,7 @@ static void count(void *user) { ++*(int *)user; }
 
 static void expect(rank *self, const char *what, qdr_status status, qdr_status wanted)
 {
-    check(self, status == wanted, "%s: %s, not %s", what, qdr_status_name(status),
-          qdr_status_name(wanted));
+    check(self, status == wanted, "%s: %s, not %s", what, qdr_status_name(status), qdr_status_name(wanted));
 }
 
 static qdr_status misuse(rank *self)
@@ -188,8 +180,7 @@ static qdr_status misuse(rank *self)
     expect(self, "two begins", qdr_graph_begin(self->ctx), QDR_ERR_STATE);
     expect(self, "a launch within", qdr_graph_launch(other, NULL), QDR_ERR_STATE);
     expect(self, "waiting for what does not run", qdr_stream_synchronize(stream), QDR_ERR_STATE);
-    expect(self, "a call of the host", qdr_stream_call(stream, count, &n_calls),
-           QDR_ERR_UNSUPPORTED);
+    expect(self, "a call of the host", qdr_stream_call(stream, count, &n_calls), QDR_ERR_UNSUPPORTED);
     TRY(qdr_graph_end(self->ctx, &graph));
     TRY(qdr_graph_launch(graph, NULL)); /* of nothing */
     qdr_graph_destroy(&graph);
@@ -214,16 +205,13 @@ static qdr_status spoil(rank *self)
         const size_t bytes = N * sizeof(float);
         check(self, qdr_copy(self->ctx, memory, pageable, bytes, NULL) != QDR_OK, "a copy");
         expect(self, "a sum in a lost record",
-               qdr_all_reduce(self->model.grid, QDR_X, QDR_SUM, memory, N, QDR_F32, NULL),
-               QDR_ERR_UNSUPPORTED);
+               qdr_all_reduce(self->model.grid, QDR_X, QDR_SUM, memory, N, QDR_F32, NULL), QDR_ERR_UNSUPPORTED);
         expect(self, "a step in a lost record", step(self), QDR_ERR_UNSUPPORTED);
-        expect(self, "the end of a lost record", qdr_graph_end(self->ctx, &graph),
-               QDR_ERR_UNSUPPORTED);
+        expect(self, "the end of a lost record", qdr_graph_end(self->ctx, &graph), QDR_ERR_UNSUPPORTED);
         check(self, graph == NULL, "a graph of a lost record");
         status = qdr_copy(self->ctx, memory, pageable, bytes, NULL);
     }
-    if (status == QDR_OK)
-        status = qdr_all_reduce(self->model.grid, QDR_X, QDR_SUM, memory, N, QDR_F32, NULL);
+    if (status == QDR_OK) status = qdr_all_reduce(self->model.grid, QDR_X, QDR_SUM, memory, N, QDR_F32, NULL);
     if (status == QDR_OK) status = qdr_stream_synchronize(qdr_context_stream(self->ctx));
     if (status == QDR_OK) status = qdr_context_status(self->ctx);
     qdr_mem_free(self->ctx, &memory);
@@ -252,8 +240,7 @@ static qdr_status make_operation(rank *self, operation *user, qdr_stack **stack)
 {
     const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = N_ROWS, .dtype = QDR_F32};
     const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{WIDTH, 1}}, .col_axis = QDR_X};
-    const qdr_linear_desc layer = {QDR_OPTS_INIT, .name = "layer", .in = {{WIDTH, 1}},
-                                   .out = {{WIDTH, 1}}};
+    const qdr_linear_desc layer = {QDR_OPTS_INIT, .name = "layer", .in = {{WIDTH, 1}}, .out = {{WIDTH, 1}}};
     qdr_op_desc op = {QDR_OPTS_INIT,           .name = "copy",           .n_in = 1,
                       .forward = copy_forward, .backward = copy_forward, .user = user};
     qdr_edge x = -1, y = -1;

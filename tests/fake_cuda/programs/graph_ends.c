@@ -17,15 +17,14 @@ typedef struct scene {
 static void expect(scene *s, const char *what, qdr_status status, qdr_status wanted)
 {
     if (status == wanted) return;
-    fprintf(stderr, "rank %d: %s: %s, not %s: %s\n", qdr_context_rank(s->ctx), what,
-            qdr_status_name(status), qdr_status_name(wanted), qdr_last_error());
+    fprintf(stderr, "rank %d: %s: %s, not %s: %s\n", qdr_context_rank(s->ctx), what, qdr_status_name(status),
+            qdr_status_name(wanted), qdr_last_error());
     s->n_bad++;
 }
 
 static qdr_status begin(scene *s)
 {
-    s->model = (small_gpt){.shape = {qdr_context_size(s->ctx), 1, 1, 1},
-                           .config = {.hidden = 16, .n_sequences = 4}};
+    s->model = (small_gpt){.shape = {qdr_context_size(s->ctx), 1, 1, 1}, .config = {.hidden = 16, .n_sequences = 4}};
     TRY(small_gpt_create(s->ctx, &s->model));
     TRY(gpt_init(&s->model.gpt, 1, 0.1));
     TRY(qdr_adamw_create(s->model.gpt.stack, NULL, &s->model.optimizer));
@@ -52,8 +51,7 @@ static void expect_no_waits(scene *s)
     expect(s, "AdamW's count", qdr_adamw_skipped(s->model.optimizer, &n), QDR_ERR_STATE);
     expect(s, "a norm", qdr_grad_norm(stack, &number), QDR_ERR_STATE);
     expect(s, "a parameter to load", qdr_stack_load_parameter(stack, 0, full), QDR_ERR_STATE);
-    expect(s, "a parameter to gather", qdr_stack_gather_parameter(stack, 0, 0, full),
-           QDR_ERR_STATE);
+    expect(s, "a parameter to gather", qdr_stack_gather_parameter(stack, 0, 0, full), QDR_ERR_STATE);
 }
 
 /* The record goes on beside what is refused, and is the whole step. */
@@ -104,8 +102,7 @@ enum { WIDTH = 8, MATRIX_BYTES = WIDTH * WIDTH * (int)sizeof(float) };
 
 static qdr_status redistribute(scene *s, void *memory)
 {
-    const qdr_matrix from = {QDR_OPTS_INIT, .n_rows = WIDTH, .cols = {{WIDTH, 1}}, .split_cols = 1,
-                             .col_axis = QDR_X};
+    const qdr_matrix from = {QDR_OPTS_INIT, .n_rows = WIDTH, .cols = {{WIDTH, 1}}, .split_cols = 1, .col_axis = QDR_X};
     qdr_matrix to = from;
     to.split_cols = 0;
     char *result = (char *)memory + MATRIX_BYTES;

@@ -27,11 +27,10 @@ typedef struct exchange {
     void *x, *y, *others[N_OTHERS];
 } exchange;
 
-static const qdr_matrix whole = {QDR_OPTS_INIT, .n_rows = SIZE, .cols = {{SIZE, 1}},
-                                 .split_cols = 1, .col_axis = QDR_X};
-static const qdr_matrix halves = {QDR_OPTS_INIT, .n_rows = SIZE,
-                                  .cols = {{SIZE / 2, 1}, {SIZE / 2, 1}}, .split_cols = 1,
-                                  .col_axis = QDR_X};
+static const qdr_matrix whole = {QDR_OPTS_INIT, .n_rows = SIZE, .cols = {{SIZE, 1}}, .split_cols = 1,
+                                 .col_axis = QDR_X};
+static const qdr_matrix halves = {QDR_OPTS_INIT, .n_rows = SIZE, .cols = {{SIZE / 2, 1}, {SIZE / 2, 1}},
+                                  .split_cols = 1, .col_axis = QDR_X};
 
 static qdr_status set(const exchange *e, void *data, const float values[N_ELEMS])
 {
@@ -185,14 +184,13 @@ static qdr_status check_room(const pair *p, size_t before)
     qdr_mem_usage(p->ctx, &now, NULL);
     TRY(qdr_stack_get_sizes(p->small.gpt.stack, &small));
     TRY(qdr_stack_get_sizes(p->large.gpt.stack, &large));
-    const size_t said = large.parameters + large.gradients + large.activations + large.workspace +
-                        large.communication;
+    const size_t said = large.parameters + large.gradients + large.activations + large.workspace + large.communication;
     const int grows = p->small.config.products == QDR_PRODUCT_FP8
                           ? large.device > small.device && now - before > said
                           : large.communication > small.communication && now - before == said;
     if (grows) return QDR_OK;
-    fprintf(stderr, "staging %zu and %zu bytes, %zu taken, %zu said\n", small.communication,
-            large.communication, now - before, said);
+    fprintf(stderr, "staging %zu and %zu bytes, %zu taken, %zu said\n", small.communication, large.communication,
+            now - before, said);
     return differs(p->ctx, "the larger stack takes another room");
 }
 
@@ -237,15 +235,11 @@ static int run_pair(qdr_context *ctx, void *user)
 
 int main(int argc, char **argv)
 {
-    small_gpt model = {.config = {.hidden = HIDDEN,
-                                  .n_sequences = 3,
-                                  .dtype = QDR_BF16,
-                                  .layout = QDR_SCATTERED,
-                                  .panels = 2}};
+    small_gpt model = {
+        .config = {.hidden = HIDDEN, .n_sequences = 3, .dtype = QDR_BF16, .layout = QDR_SCATTERED, .panels = 2}};
     int exit_code = 1, n = argc == 4 ? small_gpt_read_shape(&model, argv[2]) : 0;
     qdr_status status = QDR_ERR_ARGUMENT;
-    if (argc == 2 && strcmp(argv[1], "redistribute") == 0)
-        status = qdr_launch(2, NULL, run_exchange, NULL, &exit_code);
+    if (argc == 2 && strcmp(argv[1], "redistribute") == 0) status = qdr_launch(2, NULL, run_exchange, NULL, &exit_code);
     if (n && strcmp(argv[3], "fp8") == 0) model.config.products = QDR_PRODUCT_FP8;
     if (n) status = qdr_launch(n, NULL, run_pair, &model, &exit_code);
     if (status < 0) fprintf(stderr, "%s\n", qdr_last_error());

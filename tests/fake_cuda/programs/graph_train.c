@@ -31,8 +31,7 @@ static double rate(int step) { return 1e-2 / (step + 1); }
 static qdr_status enqueue(small_gpt *m, double scale)
 {
     TRY(qdr_stack_forward(m->gpt.stack));
-    TRY(qdr_stack_backward(m->gpt.stack, 0,
-                           scale / (double)(m->config.n_sequences * SMALL_CONTEXT)));
+    TRY(qdr_stack_backward(m->gpt.stack, 0, scale / (double)(m->config.n_sequences * SMALL_CONTEXT)));
     return qdr_adamw_step_as_set(m->optimizer);
 }
 
@@ -65,11 +64,9 @@ static qdr_status read_parameters(qdr_context *ctx, qdr_stack *stack, trained *r
     return QDR_OK;
 }
 
-static qdr_status train(qdr_context *ctx, const task *t, small_gpt *m, qdr_graph **graph,
-                        trained *result)
+static qdr_status train(qdr_context *ctx, const task *t, small_gpt *m, qdr_graph **graph, trained *result)
 {
-    const qdr_adamw_opts opts = {QDR_OPTS_INIT, .clip_norm = 1, .weight_decay = 0.1,
-                                 .grad_scale = t->scale};
+    const qdr_adamw_opts opts = {QDR_OPTS_INIT, .clip_norm = 1, .weight_decay = 0.1, .grad_scale = t->scale};
     int64_t n_valid;
     TRY(small_gpt_create(ctx, m));
     TRY(gpt_init(&m->gpt, 1, 0.1));
@@ -99,9 +96,8 @@ static qdr_status train_once(qdr_context *ctx, const task *t, int is_recorded, t
 
 static int is_same(const trained *a, const trained *b)
 {
-    return memcmp(a->losses, b->losses, sizeof a->losses) == 0 &&
-           memcmp(a->norms, b->norms, sizeof a->norms) == 0 && a->n_skipped == b->n_skipped &&
-           a->parameter_bytes == b->parameter_bytes &&
+    return memcmp(a->losses, b->losses, sizeof a->losses) == 0 && memcmp(a->norms, b->norms, sizeof a->norms) == 0 &&
+           a->n_skipped == b->n_skipped && a->parameter_bytes == b->parameter_bytes &&
            memcmp(a->parameters, b->parameters, a->parameter_bytes) == 0;
 }
 
@@ -110,15 +106,14 @@ static int check(qdr_context *ctx, const task *t, const trained *want, const tra
     const int is_right = t->skips ? got->n_skipped == STEPS
                                   : got->n_skipped == 0 && got->losses[STEPS - 1] < got->losses[0];
     if (qdr_context_rank(ctx) == 0)
-        printf("losses %.9g … %.9g, norm %.9g, %lld skipped\n", got->losses[0],
-               got->losses[STEPS - 1], got->norms[STEPS - 1], (long long)got->n_skipped);
+        printf("losses %.9g … %.9g, norm %.9g, %lld skipped\n", got->losses[0], got->losses[STEPS - 1],
+               got->norms[STEPS - 1], (long long)got->n_skipped);
     if (is_same(want, got) && is_right) return 0;
     for (int step = 0; step < STEPS; step++)
-        fprintf(stderr, "rank %d, step %d: loss %.17g, norm %.17g; enqueued: %.17g, %.17g\n",
-                qdr_context_rank(ctx), step, got->losses[step], got->norms[step],
-                want->losses[step], want->norms[step]);
-    fprintf(stderr, "rank %d: %lld skipped, enqueued %lld\n", qdr_context_rank(ctx),
-            (long long)got->n_skipped, (long long)want->n_skipped);
+        fprintf(stderr, "rank %d, step %d: loss %.17g, norm %.17g; enqueued: %.17g, %.17g\n", qdr_context_rank(ctx),
+                step, got->losses[step], got->norms[step], want->losses[step], want->norms[step]);
+    fprintf(stderr, "rank %d: %lld skipped, enqueued %lld\n", qdr_context_rank(ctx), (long long)got->n_skipped,
+            (long long)want->n_skipped);
     return 1;
 }
 
@@ -141,9 +136,7 @@ int main(int argc, char **argv)
     int exit_code = 1;
     const int n = argc == 4 ? small_gpt_read_shape(&t.model, argv[1]) : 0;
     if (!n) return 2;
-    t.model.config.dtype = strcmp(argv[2], "f16") == 0    ? QDR_F16
-                           : strcmp(argv[2], "bf16") == 0 ? QDR_BF16
-                                                          : QDR_F32;
+    t.model.config.dtype = strcmp(argv[2], "f16") == 0 ? QDR_F16 : strcmp(argv[2], "bf16") == 0 ? QDR_BF16 : QDR_F32;
     t.scale = atof(argv[3]);
     t.skips = t.scale > 65504; /* the largest number of f16 */
     const qdr_status status = qdr_launch(n, NULL, run_rank, &t, &exit_code);

@@ -29,8 +29,7 @@ static qdr_status check_waits(qdr_context *ctx, small_gpt *m)
     const int64_t n = counted("wait of the host") - before;
     TRY(qdr_barrier(ctx));
     if (n == 0 && before > 0) return QDR_OK;
-    fprintf(stderr, "the host waited %lld times in a step, %lld before\n", (long long)n,
-            (long long)before);
+    fprintf(stderr, "the host waited %lld times in a step, %lld before\n", (long long)n, (long long)before);
     return QDR_ERR_STATE;
 }
 
@@ -54,8 +53,7 @@ static int check(const char *what, int64_t least, int64_t most)
 {
     const int64_t n = counted(what);
     if (n >= least && n <= most) return 0;
-    fprintf(stderr, "%s: %lld, not %lld to %lld\n", what, (long long)n, (long long)least,
-            (long long)most);
+    fprintf(stderr, "%s: %lld, not %lld to %lld\n", what, (long long)n, (long long)least, (long long)most);
     return 1;
 }
 
@@ -65,15 +63,14 @@ static int some(const char *what) { return check(what, 1, INT64_MAX); }
 /* Events without times, streams that the default stream does not block; axes go before products. */
 static int check_streams(void)
 {
-    return is("timed event", 0) + is("blocking stream", 0) + some("product") +
-           is("urgent product", 0);
+    return is("timed event", 0) + is("blocking stream", 0) + some("product") + is("urgent product", 0);
 }
 
 /* Each communicator has room on the GPU beside the others, and products leave it to one of them. */
 static int check_nccl(int n_ctas, int is_ordered)
 {
-    return some("urgent") + (is_ordered ? is("unordered", 0) : some("unordered")) +
-           is("shared", 0) + is("asynchronous", 0) + is("CTAs", n_ctas) + is("SMs", SMS - n_ctas) +
+    return some("urgent") + (is_ordered ? is("unordered", 0) : some("unordered")) + is("shared", 0) +
+           is("asynchronous", 0) + is("CTAs", n_ctas) + is("SMs", SMS - n_ctas) +
            is("confined product", counted("product"));
 }
 
@@ -95,7 +92,6 @@ int main(int argc, char **argv)
     const qdr_status status = qdr_launch(n, NULL, run_rank, &m, &exit_code);
     if (status < 0) fprintf(stderr, "%s\n", qdr_last_error());
     if (status < 0 || exit_code) return 1;
-    const int n_bad = check_streams() +
-                      (is_local ? check_local() : check_nccl(atoi(argv[3]), is_ordered));
+    const int n_bad = check_streams() + (is_local ? check_local() : check_nccl(atoi(argv[3]), is_ordered));
     return n_bad > 0;
 }

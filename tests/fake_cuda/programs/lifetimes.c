@@ -87,8 +87,8 @@ static qdr_status launch_collective(qdr_context *ctx, qdr_grid **grid, void **x,
     TRY(qdr_mem_alloc(ctx, sizeof values, y));
     TRY(qdr_copy(ctx, *x, values, sizeof values, NULL));
     TRY(qdr_stream_synchronize(qdr_context_stream(ctx)));
-    return qdr_reduce_scatter(*grid, QDR_X, QDR_SUM, *x, *y,
-                              counts[qdr_grid_coordinate(*grid, QDR_X)], counts, QDR_F32, NULL);
+    return qdr_reduce_scatter(*grid, QDR_X, QDR_SUM, *x, *y, counts[qdr_grid_coordinate(*grid, QDR_X)], counts, QDR_F32,
+                              NULL);
 }
 
 static int end_grid(qdr_context *ctx, void *user)
@@ -116,8 +116,7 @@ static qdr_status launch_step(qdr_context *ctx, small_gpt *m, int is_zero)
 
 static int end_stack(qdr_context *ctx, void *user)
 {
-    small_gpt m = {.shape = {2, 1, 1, 1},
-                   .config = {.hidden = SIZE, .n_sequences = 4, .layout = QDR_SCATTERED}};
+    small_gpt m = {.shape = {2, 1, 1, 1}, .config = {.hidden = SIZE, .n_sequences = 4, .layout = QDR_SCATTERED}};
     const int exit_code = small_gpt_leave(ctx, launch_step(ctx, &m, *(const int *)user));
     qdr_stack_destroy(&m.gpt.stack);
     small_gpt_destroy(&m);

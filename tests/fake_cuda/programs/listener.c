@@ -20,8 +20,7 @@ static int NVTX_API pop(void)
     return --depth;
 }
 
-__attribute__((visibility("default"))) int InitializeInjectionNvtx2(
-    NvtxGetExportTableFunc_t get_table);
+__attribute__((visibility("default"))) int InitializeInjectionNvtx2(NvtxGetExportTableFunc_t get_table);
 
 int InitializeInjectionNvtx2(NvtxGetExportTableFunc_t get_table)
 {
@@ -29,8 +28,7 @@ int InitializeInjectionNvtx2(NvtxGetExportTableFunc_t get_table)
     NvtxFunctionTable table = NULL;
     unsigned size = 0;
     const char *name = getenv("LISTENER_FILE");
-    if (!callbacks || !callbacks->GetModuleFunctionTable(NVTX_CB_MODULE_CORE, &table, &size))
-        return 0;
+    if (!callbacks || !callbacks->GetModuleFunctionTable(NVTX_CB_MODULE_CORE, &table, &size)) return 0;
     file = name ? fopen(name, "w") : NULL;
     if (size <= NVTX_CBID_CORE_RangePop) return 0;
     *table[NVTX_CBID_CORE_RangePushA] = (NvtxFunctionPointer)push;

@@ -37,15 +37,15 @@ static qdr_status compare(qdr_context *ctx, training *t, const small_gpt *m)
     TRY(qdr_stack_get_sizes(m->gpt.stack, &sizes));
     TRY(qdr_adamw_size(m->gpt.stack, &optimizer));
     qdr_mem_usage(ctx, &now, &peak);
-    const size_t said = sizes.parameters + sizes.gradients + sizes.activations + sizes.workspace +
-                        sizes.communication + sizes.device + optimizer;
+    const size_t said = sizes.parameters + sizes.gradients + sizes.activations + sizes.workspace + sizes.communication +
+                        sizes.device + optimizer;
     pthread_mutex_lock(&t->mutex);
     t->said[qdr_context_gpu(ctx)] += said;
     t->n_bad += said != peak;
     pthread_mutex_unlock(&t->mutex);
     if (said != peak)
-        fprintf(stderr, "rank %d: %zu bytes at the library's peak, %zu said (device %zu)\n",
-                qdr_context_rank(ctx), peak, said, sizes.device);
+        fprintf(stderr, "rank %d: %zu bytes at the library's peak, %zu said (device %zu)\n", qdr_context_rank(ctx),
+                peak, said, sizes.device);
     return qdr_barrier(ctx);
 }
 
@@ -83,8 +83,7 @@ int main(int argc, char **argv)
                                   .n_sequences = 3,
                                   .layout = small_gpt_layout(argv[2]),
                                   .dtype = strcmp(argv[3], "bf16") == 0 ? QDR_BF16 : QDR_F32,
-                                  .products = strcmp(argv[4], "fp8") == 0 ? QDR_PRODUCT_FP8
-                                                                          : QDR_PRODUCT_AS_STORED};
+                                  .products = strcmp(argv[4], "fp8") == 0 ? QDR_PRODUCT_FP8 : QDR_PRODUCT_AS_STORED};
     const qdr_status status = qdr_launch(n, NULL, run_rank, &t, &exit_code);
     if (status < 0) fprintf(stderr, "%s\n", qdr_last_error());
     if (status < 0 || exit_code) return 1;

@@ -154,10 +154,8 @@ static void algorithms_that_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(codes_without_a_product),
-        cmocka_unit_test(algorithms_that_are_none),
-        cmocka_unit_test(numbers_mean_algorithms),
-        cmocka_unit_test(operands_that_are_not_aligned),
+        cmocka_unit_test(codes_without_a_product),     cmocka_unit_test(algorithms_that_are_none),
+        cmocka_unit_test(numbers_mean_algorithms),     cmocka_unit_test(operands_that_are_not_aligned),
         cmocka_unit_test(algorithms_that_are_refused),
     };
     return cmocka_run_group_tests(tests, device_open, device_close);

@@ -33,15 +33,12 @@ static qdr_status move(qdr_grid *grid, qdr_stack *stack, float *other)
     const qdr_axis along = (qdr_axis)axis;
     const int rank = qdr_grid_coordinate(grid, along);
     TRY(qdr_stack_parameter(stack, 0, &p));
-    TRY(qdr_reduce_scatter(grid, along, QDR_SUM, p.gradient, other, counts[rank], counts, QDR_F32,
-                           NULL));
-    TRY(qdr_all_to_all(grid, along, p.gradient, sends, other + MOVED, receives[rank], 0, QDR_F32,
-                       NULL));
+    TRY(qdr_reduce_scatter(grid, along, QDR_SUM, p.gradient, other, counts[rank], counts, QDR_F32, NULL));
+    TRY(qdr_all_to_all(grid, along, p.gradient, sends, other + MOVED, receives[rank], 0, QDR_F32, NULL));
     return qdr_send_recv(grid, along, 1 - rank, other, 1, 1 - rank, p.gradient, 1, QDR_F32, NULL);
 }
 
-static qdr_status move_and_read(qdr_context *ctx, qdr_grid *grid, qdr_stack *stack,
-                                float moved[3 * MOVED])
+static qdr_status move_and_read(qdr_context *ctx, qdr_grid *grid, qdr_stack *stack, float moved[3 * MOVED])
 {
     const size_t bytes = 3 * MOVED * sizeof(float);
     void *other = NULL;
@@ -51,8 +48,7 @@ static qdr_status move_and_read(qdr_context *ctx, qdr_grid *grid, qdr_stack *sta
     TRY(qdr_mem_alloc(ctx, bytes, &other));
     qdr_status status = qdr_copy(ctx, other, moved, bytes, NULL);
     if (status == QDR_OK) status = move(grid, stack, other);
-    if (status == QDR_OK)
-        status = qdr_copy(ctx, (float *)other + 2 * MOVED, p.gradient, MOVED * sizeof(float), NULL);
+    if (status == QDR_OK) status = qdr_copy(ctx, (float *)other + 2 * MOVED, p.gradient, MOVED * sizeof(float), NULL);
     if (status == QDR_OK) status = qdr_copy(ctx, moved, other, bytes, NULL);
     const qdr_status synchronized = qdr_stream_synchronize(qdr_context_stream(ctx));
     qdr_mem_free(ctx, &other);
@@ -80,8 +76,7 @@ static int run_rank(qdr_context *ctx, void *user)
     training *t = user;
     small_gpt m = t->model;
     const qdr_status status = train(ctx, t, &m);
-    if (status < 0 && strstr(qdr_last_error(), "QDR_NCCL_REGISTER=0"))
-        atomic_fetch_add(&t->n_told, 1);
+    if (status < 0 && strstr(qdr_last_error(), "QDR_NCCL_REGISTER=0")) atomic_fetch_add(&t->n_told, 1);
     const int exit_code = small_gpt_leave(ctx, status);
     small_gpt_destroy(&m);
     return exit_code;
@@ -111,14 +106,13 @@ static int check(const training *plain, const training *t, int64_t n_before, int
     const int differs = memcmp(plain->moved, t->moved, sizeof t->moved) != 0 ||
                         memcmp(plain->losses, t->losses, sizeof t->losses) != 0 ||
                         memcmp(&plain->norm, &t->norm, sizeof t->norm) != 0;
-    printf("losses %.9g %.9g, norm %.9g; registered collectives %lld, others %lld\n", t->losses[0],
-           t->losses[1], t->norm, (long long)n, (long long)counted("collective"));
+    printf("losses %.9g %.9g, norm %.9g; registered collectives %lld, others %lld\n", t->losses[0], t->losses[1],
+           t->norm, (long long)n, (long long)counted("collective"));
     if (differs)
-        fprintf(stderr, "registered: losses %.17g %.17g, not %.17g %.17g\n", t->losses[0],
-                t->losses[1], plain->losses[0], plain->losses[1]);
+        fprintf(stderr, "registered: losses %.17g %.17g, not %.17g %.17g\n", t->losses[0], t->losses[1],
+                plain->losses[0], plain->losses[1]);
     if (n_before != 0 || (n > 0) != is_all)
-        fprintf(stderr, "%lld registered collectives without, %lld with\n", (long long)n_before,
-                (long long)n);
+        fprintf(stderr, "%lld registered collectives without, %lld with\n", (long long)n_before, (long long)n);
     if (n_warnings != !is_all) {
         fprintf(stderr, "%d warnings\n", (int)n_warnings);
         return 1;

@@ -23,8 +23,7 @@ typedef struct small_gpt {
 static inline int small_gpt_read_shape(small_gpt *m, const char *text)
 {
     int *s = m->shape;
-    return sscanf(text, "%dx%dx%dx%d", &s[0], &s[1], &s[2], &s[3]) == 4 ? s[0] * s[1] * s[2] * s[3]
-                                                                        : 0;
+    return sscanf(text, "%dx%dx%dx%d", &s[0], &s[1], &s[2], &s[3]) == 4 ? s[0] * s[1] * s[2] * s[3] : 0;
 }
 
 static inline qdr_layout small_gpt_layout(const char *name)
@@ -35,8 +34,7 @@ static inline qdr_layout small_gpt_layout(const char *name)
 /* Without weights: zeros, until gpt_init(). */
 static inline qdr_status small_gpt_create(qdr_context *ctx, small_gpt *m)
 {
-    const qdr_grid_opts shape = {QDR_OPTS_INIT, .x = m->shape[0], .y = m->shape[1],
-                                 .z = m->shape[2], .d = m->shape[3]};
+    const qdr_grid_opts shape = {QDR_OPTS_INIT, .x = m->shape[0], .y = m->shape[1], .z = m->shape[2], .d = m->shape[3]};
     m->config.n_layers = m->config.n_layers ? m->config.n_layers : 1;
     m->config.n_heads = 2;
     m->config.context = SMALL_CONTEXT;
@@ -65,8 +63,7 @@ static inline qdr_status small_gpt_fill(small_gpt *m, int input)
 /* Gradients of the mean loss. */
 static inline qdr_status small_gpt_backward(small_gpt *m, int flags)
 {
-    return qdr_stack_backward(m->gpt.stack, flags,
-                              1.0 / (double)(m->config.n_sequences * SMALL_CONTEXT));
+    return qdr_stack_backward(m->gpt.stack, flags, 1.0 / (double)(m->config.n_sequences * SMALL_CONTEXT));
 }
 
 /* A whole step of training; loss may be NULL: then nothing waits for it. */

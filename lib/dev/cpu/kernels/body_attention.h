@@ -15,9 +15,8 @@ typedef struct head {
 } head;
 
 /* C[m,n] = alpha·op(A)·op(B) + beta·C. Zeroing C here is faster than BLAS's multiplying it by 0. */
-static void head_product(int trans_a, int trans_b, int64_t m, int64_t n, int64_t k, real alpha,
-                         const real *a, int64_t lda, const real *b, int64_t ldb, real beta, real *c,
-                         int64_t ldc)
+static void head_product(int trans_a, int trans_b, int64_t m, int64_t n, int64_t k, real alpha, const real *a,
+                         int64_t lda, const real *b, int64_t ldb, real beta, real *c, int64_t ldc)
 {
     if (beta == 0) {
         for (int64_t r = 0; r < m; r++) memset(c + r * ldc, 0, (size_t)n * sizeof *c);
@@ -39,8 +38,7 @@ static void head_product(int trans_a, int trans_b, int64_t m, int64_t n, int64_t
     real_product(&product);
 }
 
-/* A row of scores becomes probabilities; returns log Σ exp. Columns from n to n_all lie in the
- * future. */
+/* A row of scores becomes probabilities; returns log Σ exp. Columns from n to n_all lie in the future. */
 static real softmax_row(real *s, int64_t n, int64_t n_all)
 {
     real most = -(real)INFINITY;
@@ -66,20 +64,18 @@ static void head_forward(const head *h)
         const int64_t left = h->context - begin;
         const int64_t rows = left < QDRI_ATTENTION_BLOCK ? left : QDRI_ATTENTION_BLOCK;
         const int64_t cols = begin + rows;
-        head_product(0, 1, rows, cols, hs, h->scale, h->q + begin * h->in_stride, h->in_stride,
-                     h->k, h->in_stride, 0, h->scores, ld);
+        head_product(0, 1, rows, cols, hs, h->scale, h->q + begin * h->in_stride, h->in_stride, h->k, h->in_stride, 0,
+                     h->scores, ld);
         for (int64_t r = 0; r < rows; r++) {
             h->log_sums[begin + r] = softmax_row(h->scores + r * ld, begin + r + 1, cols);
         }
-        head_product(0, 0, rows, hs, cols, 1, h->scores, ld, h->v, h->in_stride, 0,
-                     h->o + begin * h->out_stride, h->out_stride);
+        head_product(0, 0, rows, hs, cols, 1, h->scores, ld, h->v, h->in_stride, 0, h->o + begin * h->out_stride,
+                     h->out_stride);
     }
 }
 
-/* Scores s become probabilities, ds (the gradient of the probabilities) becomes that of the scores
- * before scaling. */
-static void softmax_backward_row(real *s, real *ds, real log_sum, real scale, int64_t n,
-                                 int64_t n_all)
+/* Scores s become probabilities, ds (the gradient of the probabilities) becomes that of the scores before scaling. */
+static void softmax_backward_row(real *s, real *ds, real log_sum, real scale, int64_t n, int64_t n_all)
 {
     real dot = 0;
     SIMD_SUM(dot)
@@ -99,22 +95,17 @@ static void block_backward(const head *h, int64_t begin, int64_t rows, real beta
     const int64_t cols = begin + rows;
     const real *q = h->q + begin * h->in_stride;
     const real *d_o = h->d_o + begin * h->out_stride;
-    head_product(0, 1, rows, cols, hs, h->scale, q, h->in_stride, h->k, h->in_stride, 0, h->scores,
-                 ld);
+    head_product(0, 1, rows, cols, hs, h->scale, q, h->in_stride, h->k, h->in_stride, 0, h->scores, ld);
     head_product(0, 1, rows, cols, hs, 1, d_o, h->out_stride, h->v, h->in_stride, 0, h->ds, ld);
     for (int64_t r = 0; r < rows; r++) {
-        softmax_backward_row(h->scores + r * ld, h->ds + r * ld, h->log_sums[begin + r], h->scale,
-                             begin + r + 1, cols);
+        softmax_backward_row(h->scores + r * ld, h->ds + r * ld, h->log_sums[begin + r], h->scale, begin + r + 1, cols);
     }
-    head_product(0, 0, rows, hs, cols, 1, h->ds, ld, h->k, h->in_stride, 0,
-                 h->dq + begin * h->in_stride, h->in_stride);
+    head_product(0, 0, rows, hs, cols, 1, h->ds, ld, h->k, h->in_stride, 0, h->dq + begin * h->in_stride, h->in_stride);
     head_product(1, 0, cols, hs, rows, 1, h->ds, ld, q, h->in_stride, beta, h->dk, h->in_stride);
-    head_product(1, 0, cols, hs, rows, 1, h->scores, ld, d_o, h->out_stride, beta, h->dv,
-                 h->in_stride);
+    head_product(1, 0, cols, hs, rows, 1, h->scores, ld, d_o, h->out_stride, beta, h->dv, h->in_stride);
 }
 
-/* The last block first: it covers all rows of dk and dv, which the first head of a group
- * overwrites. */
+/* The last block first: it covers all rows of dk and dv, which the first head of a group overwrites. */
 static void head_backward(const head *h, int is_first)
 {
     const int64_t last = (h->context - 1) / QDRI_ATTENTION_BLOCK * QDRI_ATTENTION_BLOCK;
@@ -155,8 +146,8 @@ static real *panel(const qdri_kernel *kernel, int index)
 }
 
 /* A head's matrix as `real`: itself, or converted into panel `index`. */
-static const real *head_load(const qdri_kernel *kernel, const void *data, int64_t row,
-                             int64_t width, int64_t col, int index)
+static const real *head_load(const qdri_kernel *kernel, const void *data, int64_t row, int64_t width, int64_t col,
+                             int index)
 {
     const elem *from = (const elem *)data + row * width + col;
     if (ELEM_IS_REAL) return (const real *)(const void *)from;
@@ -168,16 +159,14 @@ static const real *head_load(const qdri_kernel *kernel, const void *data, int64_
     return to;
 }
 
-/* Where a head's result is computed: in place, or in panel `index`, from where head_store() rounds
- * it. */
+/* Where a head's result is computed: in place, or in panel `index`, from where head_store() rounds it. */
 static real *head_out(const qdri_kernel *kernel, int64_t row, int64_t width, int64_t col, int index)
 {
     if (!ELEM_IS_REAL) return panel(kernel, index);
     return (real *)kernel->u.attention.out + row * width + col;
 }
 
-static void head_store(const qdri_kernel *kernel, int64_t row, int64_t width, int64_t col,
-                       const real *from)
+static void head_store(const qdri_kernel *kernel, int64_t row, int64_t width, int64_t col, const real *from)
 {
     const int64_t hs = kernel->u.attention.head_size;
     elem *to = (elem *)kernel->u.attention.out + row * width + col;
@@ -202,8 +191,7 @@ static head head_open(const qdri_kernel *kernel, const place *at, int64_t head_i
         .q = head_load(kernel, qkv, at->row, at->in_width, at->q, 0),
         .k = head_load(kernel, qkv, at->row, at->in_width, at->k, 1),
         .v = head_load(kernel, qkv, at->row, at->in_width, at->v, 2),
-        .log_sums = (real *)kernel->u.attention.saved + at->row * kernel->u.attention.n_heads +
-                    head_index * context,
+        .log_sums = (real *)kernel->u.attention.saved + at->row * kernel->u.attention.n_heads + head_index * context,
         .scores = work,
         .ds = work + QDRI_ATTENTION_BLOCK * context,
     };

@@ -70,10 +70,7 @@ static void ce_backward_row(const qdri_kernel *kernel, int64_t r)
     const real log_sum = saved[1];
     const real scale = (real)kernel->u.ce.scale;
     const real target = column >= 0 ? get(logits[column]) : 0;
-    SIMD for (int64_t c = 0; c < n; c++)
-    {
-        dlogits[c] = put(scale * real_exp((get(logits[c]) - most) - log_sum));
-    }
+    SIMD for (int64_t c = 0; c < n; c++) { dlogits[c] = put(scale * real_exp((get(logits[c]) - most) - log_sum)); }
     if (column >= 0) dlogits[column] = put(scale * (real_exp((target - most) - log_sum) - 1));
 }
 

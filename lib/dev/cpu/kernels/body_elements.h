@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Kernels from element to element: sums, casts, GELU. Outputs may be inputs. */
 
-#define ADD_LOOP(type, load)                                                                       \
-    {                                                                                              \
-        const type *b = kernel->u.binary.b;                                                        \
-        SIMD for (int64_t i = 0; i < n; i++) y[i] = put(get(a[i]) + (real)load(b[i]));             \
+#define ADD_LOOP(type, load)                                                                                           \
+    {                                                                                                                  \
+        const type *b = kernel->u.binary.b;                                                                            \
+        SIMD for (int64_t i = 0; i < n; i++) y[i] = put(get(a[i]) + (real)load(b[i]));                                 \
     }
 
 #define SAME(x) (x)
@@ -38,14 +38,13 @@ static void sum_parts(const qdri_kernel *kernel)
     const elem *x = kernel->u.parts.x;
     elem *y = kernel->u.parts.y;
     for (int64_t at = 0; at < n; at += SUM_BLOCK)
-        sum_block(x + at, n, kernel->u.parts.n_parts, n - at < SUM_BLOCK ? n - at : SUM_BLOCK,
-                  y + at);
+        sum_block(x + at, n, kernel->u.parts.n_parts, n - at < SUM_BLOCK ? n - at : SUM_BLOCK, y + at);
 }
 
-#define CAST_LOOP(type, store)                                                                     \
-    {                                                                                              \
-        type *y = kernel->u.binary.y;                                                              \
-        SIMD for (int64_t i = 0; i < n; i++) y[i] = store(get(a[i]));                              \
+#define CAST_LOOP(type, store)                                                                                         \
+    {                                                                                                                  \
+        type *y = kernel->u.binary.y;                                                                                  \
+        SIMD for (int64_t i = 0; i < n; i++) y[i] = store(get(a[i]));                                                  \
     }
 
 #define TO_F32(x) ((float)(x))
@@ -74,10 +73,7 @@ static void cast(const qdri_kernel *kernel)
 #define GELU_CUBE ((real)0.044715)
 
 /* exp(-2u), with x within the limits. */
-static inline real gelu_exp(real x)
-{
-    return real_exp_normal(-GELU_SCALE * (x + GELU_CUBE * (x * x * x)));
-}
+static inline real gelu_exp(real x) { return real_exp_normal(-GELU_SCALE * (x + GELU_CUBE * (x * x * x))); }
 
 /* Beyond the limits gelu(x) is x or next to 0, and the cube could overflow. NaN stays. */
 static inline real gelu(real x)
@@ -111,8 +107,7 @@ static void gelu_backward(const qdri_kernel *kernel)
     const elem *b = kernel->u.binary.b;
     elem *y = kernel->u.binary.y;
     if (kernel->u.binary.accumulate) {
-        SIMD for (int64_t i = 0; i < n; i++)
-            y[i] = put(get(y[i]) + get(b[i]) * gelu_slope(get(a[i])));
+        SIMD for (int64_t i = 0; i < n; i++) y[i] = put(get(y[i]) + get(b[i]) * gelu_slope(get(a[i])));
     } else {
         SIMD for (int64_t i = 0; i < n; i++) y[i] = put(get(b[i]) * gelu_slope(get(a[i])));
     }
@@ -125,7 +120,6 @@ static void copy_block(const qdri_kernel *kernel)
     char *y = kernel->u.block.y;
     if (bytes == 0) return;
     for (int64_t r = 0; r < kernel->u.block.n_rows; r++) {
-        memcpy(y + (size_t)r * kernel->u.block.y_stride, x + (size_t)r * kernel->u.block.x_stride,
-               bytes);
+        memcpy(y + (size_t)r * kernel->u.block.y_stride, x + (size_t)r * kernel->u.block.x_stride, bytes);
     }
 }

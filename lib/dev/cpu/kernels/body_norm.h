@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layer norm over columns that other ranks may hold the rest of. x̂ = (x - mean)·rstd, dŷ =
- * dy·gamma. */
+/* Layer norm over columns that other ranks may hold the rest of. x̂ = (x - mean)·rstd, dŷ = dy·gamma. */
 
 static void norm_moments(const qdri_kernel *kernel)
 {
@@ -25,8 +24,7 @@ static void norm_moments(const qdri_kernel *kernel)
 }
 
 /* Merges the moments of one row, part after part (Chan, Golub, LeVeque 1983). */
-static void norm_merge_row(const real *parts, int64_t stride, int n_parts, double epsilon,
-                           real *stats)
+static void norm_merge_row(const real *parts, int64_t stride, int n_parts, double epsilon, real *stats)
 {
     double n = 0;
     double mean = 0;
@@ -49,8 +47,7 @@ static void norm_merge(const qdri_kernel *kernel)
     const real *parts = kernel->u.norm.work;
     real *stats = kernel->u.norm.stats;
     for (int64_t r = 0; r < n_rows; r++) {
-        norm_merge_row(parts + 3 * r, 3 * n_rows, kernel->u.norm.n_parts, kernel->u.norm.epsilon,
-                       stats + 2 * r);
+        norm_merge_row(parts + 3 * r, 3 * n_rows, kernel->u.norm.n_parts, kernel->u.norm.epsilon, stats + 2 * r);
     }
 }
 
@@ -65,16 +62,12 @@ static void norm_apply(const qdri_kernel *kernel)
     for (int64_t r = 0; r < kernel->u.norm.n_rows; r++, x += n, y += n, stats += 2) {
         const real mean = stats[0];
         const real rstd = stats[1];
-        SIMD for (int64_t c = 0; c < n; c++)
-        {
-            y[c] = put((get(x[c]) - mean) * rstd * get(gamma[c]) + get(beta[c]));
-        }
+        SIMD for (int64_t c = 0; c < n; c++) { y[c] = put((get(x[c]) - mean) * rstd * get(gamma[c]) + get(beta[c])); }
     }
 }
 
 /* dgamma += dy·x̂ of one row. */
-static inline void norm_dgamma(int64_t n, real *dgamma, const elem *x, const elem *dy,
-                               const real *stats)
+static inline void norm_dgamma(int64_t n, real *dgamma, const elem *x, const elem *dy, const real *stats)
 {
     const real mean = stats[0];
     const real rstd = stats[1];

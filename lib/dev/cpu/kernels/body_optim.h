@@ -14,10 +14,7 @@ static void sum_squares(const qdri_kernel *kernel)
     *kernel->u.reduce.result = sum;
 }
 
-static void adamw_rate(const qdri_kernel *kernel)
-{
-    kernel->u.adamw.numbers->lr = kernel->u.adamw.lr;
-}
+static void adamw_rate(const qdri_kernel *kernel) { kernel->u.adamw.numbers->lr = kernel->u.adamw.lr; }
 
 static void adamw_begin(const qdri_kernel *kernel)
 {

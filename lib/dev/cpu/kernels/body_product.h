@@ -10,9 +10,8 @@
 
 static void real_product(const qdri_gemm *g)
 {
-    REAL_GEMM(CblasRowMajor, g->trans_a ? CblasTrans : CblasNoTrans,
-              g->trans_b ? CblasTrans : CblasNoTrans, (int)g->m, (int)g->n, (int)g->k,
-              (real)g->alpha, g->a, (int)g->lda, g->b, (int)g->ldb, (real)g->beta, g->c,
+    REAL_GEMM(CblasRowMajor, g->trans_a ? CblasTrans : CblasNoTrans, g->trans_b ? CblasTrans : CblasNoTrans, (int)g->m,
+              (int)g->n, (int)g->k, (real)g->alpha, g->a, (int)g->lda, g->b, (int)g->ldb, (real)g->beta, g->c,
               (int)g->ldc);
 }
 
@@ -34,8 +33,7 @@ static void product_scale(const qdri_gemm *g)
 }
 
 /* Steps from l on of columns from j on; rows of zeros up to a multiple of 4. */
-static void load_columns(const qdri_gemm *g, int64_t l, int64_t j, int64_t k, int64_t n,
-                         real panel[STEPS][COLUMNS])
+static void load_columns(const qdri_gemm *g, int64_t l, int64_t j, int64_t k, int64_t n, real panel[STEPS][COLUMNS])
 {
     const int64_t step = g->trans_b ? 1 : g->ldb, column = g->trans_b ? g->ldb : 1;
     const real *b = (const real *)g->b + l * step + j * column;
@@ -53,8 +51,8 @@ static void load_rows(const qdri_gemm *g, int64_t i, int64_t l, int64_t k, real 
             rows[r][s] = s < k && i + r < g->m ? (real)g->alpha * a[r * row + s * step] : 0;
 }
 
-static void add_steps(int64_t k, int64_t n, const real rows[ROWS][STEPS],
-                      const real panel[STEPS][COLUMNS], real *c, real *d)
+static void add_steps(int64_t k, int64_t n, const real rows[ROWS][STEPS], const real panel[STEPS][COLUMNS], real *c,
+                      real *d)
 {
     for (int64_t s = 0; s < k; s += 4) {
         const real *x = rows[0] + s, *y = rows[1] + s;

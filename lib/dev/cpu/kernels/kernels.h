@@ -9,10 +9,10 @@
 
 typedef void (*qdri_kernel_fn)(const qdri_kernel *kernel);
 
-#define QDRI_KERNEL_TABLES(isa)                                                                    \
-    extern const qdri_kernel_fn qdri_kernels_f32_##isa[QDRI_N_KERNELS];                            \
-    extern const qdri_kernel_fn qdri_kernels_f64_##isa[QDRI_N_KERNELS];                            \
-    extern const qdri_kernel_fn qdri_kernels_bf16_##isa[QDRI_N_KERNELS];                           \
+#define QDRI_KERNEL_TABLES(isa)                                                                                        \
+    extern const qdri_kernel_fn qdri_kernels_f32_##isa[QDRI_N_KERNELS];                                                \
+    extern const qdri_kernel_fn qdri_kernels_f64_##isa[QDRI_N_KERNELS];                                                \
+    extern const qdri_kernel_fn qdri_kernels_bf16_##isa[QDRI_N_KERNELS];                                               \
     extern const qdri_kernel_fn qdri_kernels_f16_##isa[QDRI_N_KERNELS];
 QDRI_KERNEL_TABLES(base)
 QDRI_KERNEL_TABLES(avx2)
@@ -20,23 +20,17 @@ QDRI_KERNEL_TABLES(avx512)
 
 /* Products in plain C, compiled where there is no BLAS. Sizes at least 1. */
 typedef void (*qdri_product_fn)(const qdri_gemm *gemm);
-#define QDRI_PRODUCTS(isa)                                                                         \
-    extern void qdri_product_f32_##isa(const qdri_gemm *gemm);                                     \
+#define QDRI_PRODUCTS(isa)                                                                                             \
+    extern void qdri_product_f32_##isa(const qdri_gemm *gemm);                                                         \
     extern void qdri_product_f64_##isa(const qdri_gemm *gemm);
 QDRI_PRODUCTS(base)
 QDRI_PRODUCTS(avx2)
 QDRI_PRODUCTS(avx512)
 
 /* Sets from the plainest to the best. */
-enum {
-    QDRI_KERNELS_BASE = 0,
-    QDRI_KERNELS_AVX2 = 1,
-    QDRI_KERNELS_AVX512 = 2,
-    QDRI_N_KERNEL_SETS = 3
-};
+enum { QDRI_KERNELS_BASE = 0, QDRI_KERNELS_AVX2 = 1, QDRI_KERNELS_AVX512 = 2, QDRI_N_KERNEL_SETS = 3 };
 
-/* For tests: later kernels come from no better set than this. 1 if this machine has that very set.
- */
+/* For tests: later kernels come from no better set than this. 1 if this machine has that very set. */
 int qdri_cpu_kernels_limit(int level);
 /* The best set that this machine has and the limit allows. */
 int qdri_cpu_kernels_level(void);

@@ -38,11 +38,9 @@ static inline real real_exp(real x)
     x = x < -105.0f ? -105.0f : x;
     x = x > 89.5f ? 89.5f : x;
     const float p = exp_rest(x, &shifted);
-    const uint32_t whole = qdri_float_bits(shifted) - qdri_float_bits(EXP_ROUND) +
-                           256u; /* n + 256, not negative */
+    const uint32_t whole = qdri_float_bits(shifted) - qdri_float_bits(EXP_ROUND) + 256u; /* n + 256, not negative */
     const uint32_t half = whole >> 1;
-    return p * qdri_float_of_bits((half - 1u) << 23) *
-           qdri_float_of_bits((whole - half - 1u) << 23);
+    return p * qdri_float_of_bits((half - 1u) << 23) * qdri_float_of_bits((whole - half - 1u) << 23);
 }
 
 /* For results that are finite and normal, |x| < 87.6; NaN stays. */
@@ -50,8 +48,7 @@ static inline real real_exp_normal(real x)
 {
     float shifted;
     const float p = exp_rest(x, &shifted);
-    return p *
-           qdri_float_of_bits((qdri_float_bits(shifted) - qdri_float_bits(EXP_ROUND) + 127u) << 23);
+    return p * qdri_float_of_bits((qdri_float_bits(shifted) - qdri_float_bits(EXP_ROUND) + 127u) << 23);
 }
 
 static inline real real_sqrt(real x) { return sqrtf(x); }

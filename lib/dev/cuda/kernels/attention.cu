@@ -21,8 +21,8 @@ __device__ inline int warp_number() { return (int)threadIdx.x / 32; }
 
 /* Columns col, … of 32 rows; zeros where there is none. */
 template <typename R, typename T>
-__device__ inline void load_tile(R (&to)[tile][padded], const attention_shape &shape,
-                                 const head_rows<T> &from, int64_t row, int64_t col)
+__device__ inline void load_tile(R (&to)[tile][padded], const attention_shape &shape, const head_rows<T> &from,
+                                 int64_t row, int64_t col)
 {
     const int c = (int)threadIdx.x % chunk;
 #pragma unroll 4
@@ -34,9 +34,8 @@ __device__ inline void load_tile(R (&to)[tile][padded], const attention_shape &s
 
 /* dots[i] = row i of the warp's rows of a · the lane's row of b. */
 template <typename R, typename T>
-__device__ inline void dot_rows(R (&dots)[warp_rows], tiles<R> &shared,
-                                const attention_shape &shape, const head_rows<T> &a, int64_t a_row,
-                                const head_rows<T> &b, int64_t b_row)
+__device__ inline void dot_rows(R (&dots)[warp_rows], tiles<R> &shared, const attention_shape &shape,
+                                const head_rows<T> &a, int64_t a_row, const head_rows<T> &b, int64_t b_row)
 {
     const int first = warp_number() * warp_rows;
 #pragma unroll
@@ -60,9 +59,8 @@ __device__ inline void dot_rows(R (&dots)[warp_rows], tiles<R> &shared,
 
 /* out[i][k] += Σ over rows r of b of the weight of (row i, r) · b[r, 32·k + lane]. */
 template <int D, typename R, typename T>
-__device__ inline void add_rows(R (&out)[warp_rows][D], tiles<R> &shared,
-                                const attention_shape &shape, const head_rows<T> &b, int64_t b_row,
-                                int64_t col)
+__device__ inline void add_rows(R (&out)[warp_rows][D], tiles<R> &shared, const attention_shape &shape,
+                                const head_rows<T> &b, int64_t b_row, int64_t col)
 {
     const int first = warp_number() * warp_rows;
 #pragma unroll
@@ -73,8 +71,7 @@ __device__ inline void add_rows(R (&out)[warp_rows][D], tiles<R> &shared,
         for (int r = 0; r < tile; r += 4) {
             pack<R, 4> weights[warp_rows];
 #pragma unroll
-            for (int i = 0; i < warp_rows; i++)
-                weights[i] = *(const pack<R, 4> *)&shared.weights[first + i][r];
+            for (int i = 0; i < warp_rows; i++) weights[i] = *(const pack<R, 4> *)&shared.weights[first + i][r];
 #pragma unroll
             for (int k = 0; k < 4; k++)
 #pragma unroll
@@ -88,8 +85,7 @@ __device__ inline void add_rows(R (&out)[warp_rows][D], tiles<R> &shared,
 }
 
 template <int D, typename T, typename R>
-__device__ inline void store_row(T *row, const attention_shape &shape, int64_t col,
-                                 const R (&out)[D], R factor)
+__device__ inline void store_row(T *row, const attention_shape &shape, int64_t col, const R (&out)[D], R factor)
 {
 #pragma unroll
     for (int d = 0; d < D; d++) {
@@ -138,10 +134,8 @@ __global__ void __launch_bounds__(threads)
         const int64_t row = at.row0 + first + i;
         const R total = warp_total<plus>(sum[i]);
         if (row >= shape.context) continue;
-        store_row(y + (at.begin + row) * shape.out_width() + at.head * shape.head_size, shape, col,
-                  out[i], 1 / total);
-        if (lane_number() == 0 && col == 0)
-            log_sums[shape.sums_at(at.head, at.begin) + row] = top[i] + real_log(total);
+        store_row(y + (at.begin + row) * shape.out_width() + at.head * shape.head_size, shape, col, out[i], 1 / total);
+        if (lane_number() == 0 && col == 0) log_sums[shape.sums_at(at.head, at.begin) + row] = top[i] + real_log(total);
     }
 }
 
@@ -155,9 +149,8 @@ template <typename T> struct query_head {
 };
 
 template <typename T>
-__device__ inline query_head<T> find_head(const attention_shape &shape, int64_t head, int64_t begin,
-                                          const T *qkv, const T *dy, const real_of<T> *log_sums,
-                                          real_of<T> *deltas)
+__device__ inline query_head<T> find_head(const attention_shape &shape, int64_t head, int64_t begin, const T *qkv,
+                                          const T *dy, const real_of<T> *log_sums, real_of<T> *deltas)
 {
     const int64_t kv = head / shape.group(), width = shape.in_width();
     return {rows_of(qkv, begin, width, head * shape.head_size),
@@ -170,9 +163,8 @@ __device__ inline query_head<T> find_head(const attention_shape &shape, int64_t 
 
 /* Rows of queries against a tile of keys: weights P, and their gradients dP. */
 template <typename T>
-__device__ inline void query_weights(real_of<T> (&weights)[warp_rows],
-                                     real_of<T> (&slopes)[warp_rows], tiles<real_of<T>> &shared,
-                                     const attention_shape &shape, const query_head<T> &head,
+__device__ inline void query_weights(real_of<T> (&weights)[warp_rows], real_of<T> (&slopes)[warp_rows],
+                                     tiles<real_of<T>> &shared, const attention_shape &shape, const query_head<T> &head,
                                      int64_t row0, int64_t key0, real_of<T> scale)
 {
     const int64_t first = row0 + warp_number() * warp_rows;
@@ -189,8 +181,8 @@ __device__ inline void query_weights(real_of<T> (&weights)[warp_rows],
 /* Σ P·dP in full: y was rounded to T. */
 template <typename T>
 __device__ inline void sum_deltas(real_of<T> (&deltas)[warp_rows], tiles<real_of<T>> &shared,
-                                  const attention_shape &shape, const query_head<T> &head,
-                                  int64_t row0, real_of<T> scale)
+                                  const attention_shape &shape, const query_head<T> &head, int64_t row0,
+                                  real_of<T> scale)
 {
     real_of<T> weights[warp_rows], slopes[warp_rows];
 #pragma unroll
@@ -206,8 +198,8 @@ __device__ inline void sum_deltas(real_of<T> (&deltas)[warp_rows], tiles<real_of
 
 template <typename T, int D>
 __global__ void __launch_bounds__(threads)
-    backward_queries(attention_shape shape, real_of<T> scale, const T *qkv, const T *dy,
-                     const real_of<T> *log_sums, real_of<T> *all_deltas, T *dqkv)
+    backward_queries(attention_shape shape, real_of<T> scale, const T *qkv, const T *dy, const real_of<T> *log_sums,
+                     real_of<T> *all_deltas, T *dqkv)
 {
     typedef real_of<T> R;
     __shared__ tiles<R> shared;
@@ -228,8 +220,7 @@ __global__ void __launch_bounds__(threads)
     for (int i = 0; i < warp_rows; i++) {
         const int64_t row = at.row0 + first + i;
         if (row >= shape.context) continue;
-        store_row(dqkv + (at.begin + row) * shape.in_width() + at.head * shape.head_size, shape,
-                  col, out[i], (R)1);
+        store_row(dqkv + (at.begin + row) * shape.in_width() + at.head * shape.head_size, shape, col, out[i], (R)1);
         if (lane_number() == 0 && col == 0) head.deltas[row] = deltas[i];
     }
 }
@@ -237,8 +228,8 @@ __global__ void __launch_bounds__(threads)
 /* All query heads of one key head add to a tile of its dk and dv, in their order. */
 template <typename T, int D>
 __global__ void __launch_bounds__(threads)
-    backward_keys(attention_shape shape, real_of<T> scale, const T *qkv, const T *dy,
-                  const real_of<T> *log_sums, real_of<T> *all_deltas, T *dqkv)
+    backward_keys(attention_shape shape, real_of<T> scale, const T *qkv, const T *dy, const real_of<T> *log_sums,
+                  real_of<T> *all_deltas, T *dqkv)
 {
     typedef real_of<T> R;
     __shared__ tiles<R> shared;
@@ -247,8 +238,8 @@ __global__ void __launch_bounds__(threads)
     const int first = warp_number() * warp_rows;
     R dk[warp_rows][D] = {}, dv[warp_rows][D] = {}, weights[warp_rows], slopes[warp_rows];
     for (int64_t i = 0; i < shape.group(); i++) {
-        const query_head<T> head = find_head(shape, at.head * shape.group() + i, at.begin, qkv, dy,
-                                             log_sums, all_deltas);
+        const query_head<T> head = find_head(shape, at.head * shape.group() + i, at.begin, qkv, dy, log_sums,
+                                             all_deltas);
         for (int64_t row0 = at.row0; row0 < shape.context; row0 += tile) {
             const int64_t row = row0 + lane_number();
             const R log_sum = row < shape.context ? head.log_sums[row] : 0;
@@ -265,8 +256,7 @@ __global__ void __launch_bounds__(threads)
             add_rows(dv, shared, shape, head.dy, row0, col);
             __syncwarp();
 #pragma unroll
-            for (int r = 0; r < warp_rows; r++)
-                shared.weights[first + r][lane_number()] = slopes[r];
+            for (int r = 0; r < warp_rows; r++) shared.weights[first + r][lane_number()] = slopes[r];
             add_rows(dk, shared, shape, head.q, row0, col);
         }
     }
@@ -289,21 +279,18 @@ template <typename T> real_of<T> scale_of(const attention_shape &shape)
 
 inline dim3 grid_of(const attention_shape &shape, int64_t n_heads)
 {
-    return dim3((unsigned)count_tiles(shape, n_heads, tile),
-                (unsigned)ceil_div(shape.head_size, out_cols));
+    return dim3((unsigned)count_tiles(shape, n_heads, tile), (unsigned)ceil_div(shape.head_size, out_cols));
 }
 
-template <typename T, int D>
-cudaError_t launch_forward(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <typename T, int D> cudaError_t launch_forward(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
     const attention_shape shape = shape_of(kernel);
-    return launch(place, grid_of(shape, shape.n_heads), dim3(threads), 0, forward<T, D>, shape,
-                  scale_of<T>(shape), (const T *)kernel->u.attention.qkv,
-                  (T *)kernel->u.attention.out, (real_of<T> *)kernel->u.attention.saved);
+    return launch(place, grid_of(shape, shape.n_heads), dim3(threads), 0, forward<T, D>, shape, scale_of<T>(shape),
+                  (const T *)kernel->u.attention.qkv, (T *)kernel->u.attention.out,
+                  (real_of<T> *)kernel->u.attention.saved);
 }
 
-template <typename T, int D>
-cudaError_t launch_backward(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <typename T, int D> cudaError_t launch_backward(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
     typedef real_of<T> R;
     const attention_shape shape = shape_of(kernel);
@@ -311,15 +298,13 @@ cudaError_t launch_backward(const qdri_kernel *kernel, const qdri_cuda_place *pl
     const R *log_sums = (const R *)kernel->u.attention.saved;
     R *deltas = (R *)kernel->u.attention.work;
     T *dqkv = (T *)kernel->u.attention.out;
-    LAUNCH_TRY(launch(place, grid_of(shape, shape.n_heads), dim3(threads), 0,
-                      backward_queries<T, D>, shape, scale_of<T>(shape), qkv, dy, log_sums, deltas,
-                      dqkv));
-    return launch(place, grid_of(shape, shape.n_kv_heads), dim3(threads), 0, backward_keys<T, D>,
-                  shape, scale_of<T>(shape), qkv, dy, log_sums, deltas, dqkv);
+    LAUNCH_TRY(launch(place, grid_of(shape, shape.n_heads), dim3(threads), 0, backward_queries<T, D>, shape,
+                      scale_of<T>(shape), qkv, dy, log_sums, deltas, dqkv));
+    return launch(place, grid_of(shape, shape.n_kv_heads), dim3(threads), 0, backward_keys<T, D>, shape,
+                  scale_of<T>(shape), qkv, dy, log_sums, deltas, dqkv);
 }
 
-template <typename T, int D>
-cudaError_t launch_either(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <typename T, int D> cudaError_t launch_either(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
     return kernel->kind == QDRI_K_ATTENTION_FORWARD ? launch_forward<T, D>(kernel, place)
                                                     : launch_backward<T, D>(kernel, place);

@@ -11,15 +11,9 @@ struct attention_shape {
     __host__ __device__ int64_t out_width() const { return n_heads * head_size; }
     __host__ __device__ int64_t group() const { return n_heads / n_kv_heads; }
     __host__ __device__ int64_t k_col(int64_t kv) const { return (n_heads + kv) * head_size; }
-    __host__ __device__ int64_t v_col(int64_t kv) const
-    {
-        return (n_heads + n_kv_heads + kv) * head_size;
-    }
+    __host__ __device__ int64_t v_col(int64_t kv) const { return (n_heads + n_kv_heads + kv) * head_size; }
     /* Where a sequence's sums of a query head begin: [sequence, head, row], as cuDNN has them. */
-    __host__ __device__ int64_t sums_at(int64_t head, int64_t begin) const
-    {
-        return begin * n_heads + head * context;
-    }
+    __host__ __device__ int64_t sums_at(int64_t head, int64_t begin) const { return begin * n_heads + head * context; }
 };
 
 inline attention_shape shape_of(const qdri_kernel *kernel)
@@ -38,13 +32,11 @@ inline int64_t count_tiles(const attention_shape &shape, int64_t n_heads, int ro
     return shape.n_rows / shape.context * n_heads * ceil_div(shape.context, rows);
 }
 
-__device__ inline attention_tile find_tile(const attention_shape &shape, int64_t n_heads, int rows,
-                                           bool last_first)
+__device__ inline attention_tile find_tile(const attention_shape &shape, int64_t n_heads, int rows, bool last_first)
 {
     const int64_t n_tiles = (shape.context + rows - 1) / rows;
     const int64_t tile = blockIdx.x % n_tiles, which = blockIdx.x / n_tiles;
-    return {which % n_heads, which / n_heads * shape.context,
-            (last_first ? n_tiles - 1 - tile : tile) * rows};
+    return {which % n_heads, which / n_heads * shape.context, (last_first ? n_tiles - 1 - tile : tile) * rows};
 }
 
 /* The rows of one head of one sequence in a matrix of `stride` columns. */
@@ -53,8 +45,7 @@ template <typename T> struct head_rows {
     int64_t stride;
 };
 
-template <typename T>
-__device__ inline head_rows<T> rows_of(const T *data, int64_t begin, int64_t stride, int64_t col)
+template <typename T> __device__ inline head_rows<T> rows_of(const T *data, int64_t begin, int64_t stride, int64_t col)
 {
     return {data + begin * stride + col, stride};
 }

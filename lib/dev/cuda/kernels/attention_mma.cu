@@ -36,8 +36,7 @@ __device__ inline void hide_future(float (&scores)[m_tiles][key_rows / 8][4], in
         for (int n = 0; n < key_rows / 8; n++)
 #pragma unroll
             for (int i = 0; i < 4; i++)
-                if (key0 + n * 8 + mma_col(i) > row + m * 16 + mma_row(i))
-                    scores[m][n][i] = minus_infinity<float>();
+                if (key0 + n * 8 + mma_col(i) > row + m * 16 + mma_row(i)) scores[m][n][i] = minus_infinity<float>();
 }
 
 /* Scores become weights; what was summed with another maximum is adapted. */
@@ -52,8 +51,7 @@ __device__ inline void take_softmax(float (&scores)[m_tiles][key_rows / 8][4], s
             float top = minus_infinity<float>();
 #pragma unroll
             for (int n = 0; n < key_rows / 8; n++)
-                top = larger::of(larger::of(top, scores[m][n][2 * half]),
-                                 scores[m][n][2 * half + 1]);
+                top = larger::of(larger::of(top, scores[m][n][2 * half]), scores[m][n][2 * half + 1]);
             top = larger::of(state.top[m][half], quad_most(top));
             const float keeps = fast_exp2((state.top[m][half] - top) * scale2);
             float sum = state.sum[m][half] * keeps;
@@ -122,30 +120,24 @@ __global__ void __launch_bounds__(mma_threads)
             const int r = row + m * 16 + mma_row(2 * half);
             const float sum = quad_sum(state.sum[m][half]);
             if (r >= context) continue;
-            store_half<HS>(y + (at.begin + r) * shape.out_width() + at.head * HS, out[m], half,
-                           1 / sum);
+            store_half<HS>(y + (at.begin + r) * shape.out_width() + at.head * HS, out[m], half, 1 / sum);
             if (mma_lane() % 4 == 0)
-                log_sums[shape.sums_at(at.head, at.begin) + r] = state.top[m][half] * scale +
-                                                                 logf(sum);
+                log_sums[shape.sums_at(at.head, at.begin) + r] = state.top[m][half] * scale + logf(sum);
         }
 }
 
-template <int HS, typename T>
-cudaError_t launch_forward(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <int HS, typename T> cudaError_t launch_forward(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
     const attention_shape shape = shape_of(kernel);
-    return launch_mma(place, count_tiles(shape, shape.n_heads, block_rows),
-                      row_bytes<HS>(block_rows + 2 * key_rows), forward<HS, T>, shape,
-                      mma_scale(shape), (const T *)kernel->u.attention.qkv,
+    return launch_mma(place, count_tiles(shape, shape.n_heads, block_rows), row_bytes<HS>(block_rows + 2 * key_rows),
+                      forward<HS, T>, shape, mma_scale(shape), (const T *)kernel->u.attention.qkv,
                       (T *)kernel->u.attention.out, (float *)kernel->u.attention.saved);
 }
 
-template <typename T>
-cudaError_t launch_type(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <typename T> cudaError_t launch_type(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
-    return with_head_size(kernel->u.attention.head_size, [&](auto size) {
-        return launch_forward<decltype(size)::value, T>(kernel, place);
-    });
+    return with_head_size(kernel->u.attention.head_size,
+                          [&](auto size) { return launch_forward<decltype(size)::value, T>(kernel, place); });
 }
 } // namespace
 
@@ -153,11 +145,8 @@ cudaError_t qdri_cuda_attention_mma(const qdri_kernel *kernel, const qdri_cuda_p
 {
     const uintptr_t all = (uintptr_t)kernel->u.attention.qkv | (uintptr_t)kernel->u.attention.out |
                           (uintptr_t)kernel->u.attention.y | (uintptr_t)kernel->u.attention.dy;
-    if (!qdri_is_narrow(kernel->dtype) || all % 16 != 0 ||
-        kernel->u.attention.context > most_context)
+    if (!qdri_is_narrow(kernel->dtype) || all % 16 != 0 || kernel->u.attention.context > most_context)
         return cudaErrorNotSupported;
-    if (kernel->kind == QDRI_K_ATTENTION_BACKWARD)
-        return qdri_cuda_attention_mma_backward(kernel, place);
-    return kernel->dtype == QDR_F16 ? launch_type<f16>(kernel, place)
-                                    : launch_type<bf16>(kernel, place);
+    if (kernel->kind == QDRI_K_ATTENTION_BACKWARD) return qdri_cuda_attention_mma_backward(kernel, place);
+    return kernel->dtype == QDR_F16 ? launch_type<f16>(kernel, place) : launch_type<bf16>(kernel, place);
 }

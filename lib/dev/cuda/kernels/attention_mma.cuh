@@ -18,8 +18,7 @@ template <> inline constexpr bool is_f16<f16> = true;
 __device__ inline int mma_lane() { return (int)threadIdx.x % 32; }
 __device__ inline int mma_warp() { return (int)threadIdx.x / 32; }
 
-/* Where a lane's accumulators lie in a tile of 16x8: number i is in row mma_row(i), column
- * mma_col(i). */
+/* Where a lane's accumulators lie in a tile of 16x8: number i is in row mma_row(i), column mma_col(i). */
 __device__ inline int mma_row(int i) { return mma_lane() / 4 + i / 2 * 8; }
 __device__ inline int mma_col(int i) { return mma_lane() % 4 * 2 + i % 2; }
 
@@ -78,10 +77,8 @@ template <int HS> __device__ inline void load_left(unsigned (&to)[4], unsigned t
     load_matrices<false>(to, tile + (lane ^ (unsigned)chunk * 16));
 }
 
-/* The same as the right factor, transposed: its rows are 16 columns of the product, halves in
- * to[0..1] and to[2..3]. */
-template <int HS>
-__device__ inline void load_right_rows(unsigned (&to)[4], unsigned tile, int chunk)
+/* The same as the right factor, transposed: its rows are 16 columns of the product, halves in to[0..1] and to[2..3]. */
+template <int HS> __device__ inline void load_right_rows(unsigned (&to)[4], unsigned tile, int chunk)
 {
     const int matrix = mma_lane() / 8;
     const unsigned lane = chunk_at<HS>(matrix / 2 * 8 + mma_lane() % 8, matrix % 2);
@@ -123,14 +120,8 @@ __device__ inline void dot_tiles(float (&dots)[M][N][4], unsigned a, unsigned b)
     }
 }
 
-__device__ inline __nv_bfloat162 put_two(bf16, float low, float high)
-{
-    return __floats2bfloat162_rn(low, high);
-}
-__device__ inline __half2 put_two(f16, float low, float high)
-{
-    return __floats2half2_rn(low, high);
-}
+__device__ inline __nv_bfloat162 put_two(bf16, float low, float high) { return __floats2bfloat162_rn(low, high); }
+__device__ inline __half2 put_two(f16, float low, float high) { return __floats2half2_rn(low, high); }
 
 template <typename T> __device__ inline unsigned pack_two(float low, float high)
 {
@@ -142,8 +133,7 @@ template <typename T> __device__ inline unsigned pack_two(float low, float high)
 
 /* 16 columns of results, two tiles of 16x8, become a left factor. */
 template <typename T>
-__device__ inline void pack_left(unsigned (&to)[4], const float (&first)[4],
-                                 const float (&second)[4])
+__device__ inline void pack_left(unsigned (&to)[4], const float (&first)[4], const float (&second)[4])
 {
     to[0] = pack_two<T>(first[0], first[1]);
     to[1] = pack_two<T>(first[2], first[3]);
@@ -153,8 +143,7 @@ __device__ inline void pack_left(unsigned (&to)[4], const float (&first)[4],
 
 /* out[m] += left[m] · 16 rows of b. */
 template <int HS, typename T, int M>
-__device__ inline void add_product(float (&out)[M][HS / 8][4], const unsigned (&left)[M][4],
-                                   unsigned b)
+__device__ inline void add_product(float (&out)[M][HS / 8][4], const unsigned (&left)[M][4], unsigned b)
 {
 #pragma unroll
     for (int chunk = 0; chunk < HS / 8; chunk += 2) {
@@ -170,8 +159,7 @@ __device__ inline void add_product(float (&out)[M][HS / 8][4], const unsigned (&
 
 /* out += weights · as many rows. */
 template <int HS, typename T, int M, int N>
-__device__ inline void add_rows(float (&out)[M][HS / 8][4], const float (&weights)[M][N][4],
-                                unsigned rows)
+__device__ inline void add_rows(float (&out)[M][HS / 8][4], const float (&weights)[M][N][4], unsigned rows)
 {
 #pragma unroll
     for (int n = 0; n < N; n += 2) {
@@ -195,21 +183,15 @@ __device__ inline void store_half(T *row, const float (&out)[HS / 8][4], int hal
 
 /* Dynamic shared memory beyond 48 KiB has to be asked for. */
 template <typename... E, typename... A>
-cudaError_t launch_mma(const qdri_cuda_place *place, int64_t n_blocks, size_t shared_bytes,
-                       void (*kernel)(E...), A &&...args)
+cudaError_t launch_mma(const qdri_cuda_place *place, int64_t n_blocks, size_t shared_bytes, void (*kernel)(E...),
+                       A &&...args)
 {
-    LAUNCH_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                    (int)shared_bytes));
-    return launch(place, dim3((unsigned)n_blocks), dim3(mma_threads), shared_bytes, kernel,
-                  std::forward<A>(args)...);
+    LAUNCH_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared_bytes));
+    return launch(place, dim3((unsigned)n_blocks), dim3(mma_threads), shared_bytes, kernel, std::forward<A>(args)...);
 }
 
-inline float mma_scale(const attention_shape &shape)
-{
-    return (float)(1 / sqrt((double)shape.head_size));
-}
+inline float mma_scale(const attention_shape &shape) { return (float)(1 / sqrt((double)shape.head_size)); }
 
-cudaError_t qdri_cuda_attention_mma_backward(const qdri_kernel *kernel,
-                                             const qdri_cuda_place *place);
+cudaError_t qdri_cuda_attention_mma_backward(const qdri_kernel *kernel, const qdri_cuda_place *place);
 
 #endif

@@ -12,8 +12,7 @@ constexpr int tile_rows = 32; /* of what passes by; the next tile comes meanwhil
 /* ---- Σ dy·y ---- */
 
 /* A warp to each row of each head. */
-template <int HS, typename T>
-__global__ void sum_deltas(attention_shape shape, const T *y, const T *dy, float *deltas)
+template <int HS, typename T> __global__ void sum_deltas(attention_shape shape, const T *y, const T *dy, float *deltas)
 {
     constexpr int V = row_width<HS> / 32;
     const int64_t i = thread_number() / 32;
@@ -40,8 +39,8 @@ struct row_facts {
 
 /* Scores of keys and their slopes: the slopes become the gradients of the scores. */
 __device__ inline void score_gradients(const float (&scores)[q_tiles][tile_rows / 8][4],
-                                       float (&slopes)[q_tiles][tile_rows / 8][4],
-                                       const row_facts &facts, int row, int key0, float scale)
+                                       float (&slopes)[q_tiles][tile_rows / 8][4], const row_facts &facts, int row,
+                                       int key0, float scale)
 {
 #pragma unroll
     for (int m = 0; m < q_tiles; m++)
@@ -50,8 +49,7 @@ __device__ inline void score_gradients(const float (&scores)[q_tiles][tile_rows 
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 const bool is_seen = key0 + n * 8 + mma_col(i) <= row + m * 16 + mma_row(i);
-                const float exponent = scores[m][n][i] * (scale * log2_of_e) -
-                                       facts.log2_sum[m][i / 2];
+                const float exponent = scores[m][n][i] * (scale * log2_of_e) - facts.log2_sum[m][i / 2];
                 const float weight = is_seen ? fast_exp2(exponent) : 0;
                 slopes[m][n][i] = weight * (slopes[m][n][i] - facts.delta[m][i / 2]) * scale;
             }
@@ -59,8 +57,8 @@ __device__ inline void score_gradients(const float (&scores)[q_tiles][tile_rows 
 
 template <int HS, typename T>
 __global__ void __launch_bounds__(mma_threads)
-    backward_queries(attention_shape shape, float scale, const T *qkv, const T *dy,
-                     const float *log_sums, const float *deltas, T *dqkv)
+    backward_queries(attention_shape shape, float scale, const T *qkv, const T *dy, const float *log_sums,
+                     const float *deltas, T *dqkv)
 {
     const unsigned queries = dynamic_shared_address();
     const unsigned grads = queries + row_bytes<HS>(q_rows);
@@ -85,8 +83,7 @@ __global__ void __launch_bounds__(mma_threads)
             facts.delta[m][half] = r < context ? deltas[i] : 0;
         }
     copy_tile<HS, q_rows>(queries, rows_of(qkv, at.begin, width, at.head * HS), row0, context);
-    copy_tile<HS, q_rows>(grads, rows_of(dy, at.begin, shape.out_width(), at.head * HS), row0,
-                          context);
+    copy_tile<HS, q_rows>(grads, rows_of(dy, at.begin, shape.out_width(), at.head * HS), row0, context);
     copy_tile<HS, tile_rows>(keys, k, 0, context);
     copy_tile<HS, tile_rows>(values, v, 0, context);
     end_copies();
@@ -112,8 +109,7 @@ __global__ void __launch_bounds__(mma_threads)
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             const int r = row + m * 16 + mma_row(2 * half);
-            if (r < context)
-                store_half<HS>(dqkv + (at.begin + r) * width + at.head * HS, out[m], half, 1);
+            if (r < context) store_half<HS>(dqkv + (at.begin + r) * width + at.head * HS, out[m], half, 1);
         }
 }
 
@@ -127,8 +123,7 @@ struct query_facts {
 };
 
 /* Those of head's queries from `query` on; zeros behind the last. */
-__device__ inline void copy_facts(unsigned to, const float *log_sums, const float *deltas,
-                                  int query, int n)
+__device__ inline void copy_facts(unsigned to, const float *log_sums, const float *deltas, int query, int n)
 {
     const int i = (int)threadIdx.x % tile_rows;
     if (threadIdx.x >= 2 * tile_rows) return;
@@ -138,10 +133,8 @@ __device__ inline void copy_facts(unsigned to, const float *log_sums, const floa
 
 /* Of a tile of queries, columns here: scores become weights, slopes the gradients of the scores.
  * A lane has two columns of each 8. */
-__device__ inline void column_gradients(float (&scores)[1][tile_rows / 8][4],
-                                        float (&slopes)[1][tile_rows / 8][4],
-                                        const query_facts &facts, int key, int query0, int n,
-                                        float scale)
+__device__ inline void column_gradients(float (&scores)[1][tile_rows / 8][4], float (&slopes)[1][tile_rows / 8][4],
+                                        const query_facts &facts, int key, int query0, int n, float scale)
 {
 #pragma unroll
     for (int t = 0; t < tile_rows / 8; t++)
@@ -163,8 +156,8 @@ __device__ inline void column_gradients(float (&scores)[1][tile_rows / 8][4],
 
 template <int HS, typename T>
 __global__ void __launch_bounds__(mma_threads)
-    backward_keys(attention_shape shape, float scale, const T *qkv, const T *dy,
-                  const float *log_sums, const float *deltas, T *dqkv)
+    backward_keys(attention_shape shape, float scale, const T *qkv, const T *dy, const float *log_sums,
+                  const float *deltas, T *dqkv)
 {
     const unsigned keys = dynamic_shared_address();
     const unsigned values = keys + row_bytes<HS>(k_rows);
@@ -182,17 +175,14 @@ __global__ void __launch_bounds__(mma_threads)
     const auto copy_queries = [&](int64_t head, int query0, unsigned turn) {
         const unsigned to = turn * row_bytes<HS>(tile_rows);
         const int64_t first_fact = shape.sums_at(head, at.begin);
-        copy_tile<HS, tile_rows>(queries + to, rows_of(qkv, at.begin, width, head * HS), query0,
-                                 context);
-        copy_tile<HS, tile_rows>(grads + to, rows_of(dy, at.begin, out_width, head * HS), query0,
-                                 context);
-        copy_facts(facts + turn * (unsigned)sizeof(query_facts), log_sums + first_fact,
-                   deltas + first_fact, query0, context);
+        copy_tile<HS, tile_rows>(queries + to, rows_of(qkv, at.begin, width, head * HS), query0, context);
+        copy_tile<HS, tile_rows>(grads + to, rows_of(dy, at.begin, out_width, head * HS), query0, context);
+        copy_facts(facts + turn * (unsigned)sizeof(query_facts), log_sums + first_fact, deltas + first_fact, query0,
+                   context);
         end_copies();
     };
     copy_tile<HS, k_rows>(keys, rows_of(qkv, at.begin, width, shape.k_col(at.head)), row0, context);
-    copy_tile<HS, k_rows>(values, rows_of(qkv, at.begin, width, shape.v_col(at.head)), row0,
-                          context);
+    copy_tile<HS, k_rows>(values, rows_of(qkv, at.begin, width, shape.v_col(at.head)), row0, context);
     copy_queries(at.head * shape.group(), row0, 0);
     unsigned turn = 0;
     for (int64_t head = at.head * shape.group(); head <= last_head; head++) {
@@ -226,8 +216,7 @@ __global__ void __launch_bounds__(mma_threads)
     }
 }
 
-template <int HS, typename T>
-cudaError_t launch_backward(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <int HS, typename T> cudaError_t launch_backward(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
     const attention_shape shape = shape_of(kernel);
     const T *qkv = (const T *)kernel->u.attention.qkv;
@@ -236,28 +225,22 @@ cudaError_t launch_backward(const qdri_kernel *kernel, const qdri_cuda_place *pl
     float *deltas = (float *)kernel->u.attention.work;
     T *dqkv = (T *)kernel->u.attention.out;
     const float scale = mma_scale(shape);
-    LAUNCH_TRY(launch_each(place, shape.n_rows * shape.n_heads * 32, sum_deltas<HS, T>, shape, y,
-                           dy, deltas));
-    LAUNCH_TRY(launch_mma(place, count_tiles(shape, shape.n_heads, q_rows),
-                          row_bytes<HS>(2 * q_rows + 4 * tile_rows), backward_queries<HS, T>, shape,
-                          scale, qkv, dy, log_sums, deltas, dqkv));
+    LAUNCH_TRY(launch_each(place, shape.n_rows * shape.n_heads * 32, sum_deltas<HS, T>, shape, y, dy, deltas));
+    LAUNCH_TRY(launch_mma(place, count_tiles(shape, shape.n_heads, q_rows), row_bytes<HS>(2 * q_rows + 4 * tile_rows),
+                          backward_queries<HS, T>, shape, scale, qkv, dy, log_sums, deltas, dqkv));
     return launch_mma(place, count_tiles(shape, shape.n_kv_heads, k_rows),
-                      row_bytes<HS>(2 * k_rows + 4 * tile_rows) + 2 * sizeof(query_facts),
-                      backward_keys<HS, T>, shape, scale, qkv, dy, log_sums, deltas, dqkv);
+                      row_bytes<HS>(2 * k_rows + 4 * tile_rows) + 2 * sizeof(query_facts), backward_keys<HS, T>, shape,
+                      scale, qkv, dy, log_sums, deltas, dqkv);
 }
 
-template <typename T>
-cudaError_t launch_type(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <typename T> cudaError_t launch_type(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
-    return with_head_size(kernel->u.attention.head_size, [&](auto size) {
-        return launch_backward<decltype(size)::value, T>(kernel, place);
-    });
+    return with_head_size(kernel->u.attention.head_size,
+                          [&](auto size) { return launch_backward<decltype(size)::value, T>(kernel, place); });
 }
 } // namespace
 
-cudaError_t qdri_cuda_attention_mma_backward(const qdri_kernel *kernel,
-                                             const qdri_cuda_place *place)
+cudaError_t qdri_cuda_attention_mma_backward(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
-    return kernel->dtype == QDR_F16 ? launch_type<f16>(kernel, place)
-                                    : launch_type<bf16>(kernel, place);
+    return kernel->dtype == QDR_F16 ? launch_type<f16>(kernel, place) : launch_type<bf16>(kernel, place);
 }

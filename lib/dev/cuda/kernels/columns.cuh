@@ -16,8 +16,7 @@ struct column_plan {
 };
 
 /* n_sums: sums of a column, all of whose parts fit into the scratch. */
-inline column_plan plan_columns(int64_t n_rows, int64_t n_cols, int width, size_t sum_bytes,
-                                int n_sums, int n_sms)
+inline column_plan plan_columns(int64_t n_rows, int64_t n_cols, int width, size_t sum_bytes, int n_sums, int n_sms)
 {
     const int64_t n_packs = ceil_div(n_cols, width);
     const int64_t x = power_of_two_from(least(n_packs, column_lanes));
@@ -27,14 +26,12 @@ inline column_plan plan_columns(int64_t n_rows, int64_t n_cols, int width, size_
     const int64_t wanted = ceil_div(8 * (int64_t)n_sms, n_chunks);
     const int64_t n_parts = most(1, least(least(room, wanted), n_rows / (y * 4)));
     const int64_t rows = most(1, ceil_div(n_rows, n_parts));
-    return {dim3((unsigned)x, (unsigned)y), (unsigned)n_chunks, most(1, ceil_div(n_rows, rows)),
-            rows};
+    return {dim3((unsigned)x, (unsigned)y), (unsigned)n_chunks, most(1, ceil_div(n_rows, rows)), rows};
 }
 
 /* Adds what the threads of one column hold; those of row 0 get the sums. A block has no more than
  * THREADS threads, or one row. */
-template <int V, int THREADS = block_threads, typename R>
-__device__ inline void block_columns(R (&sum)[V])
+template <int V, int THREADS = block_threads, typename R> __device__ inline void block_columns(R (&sum)[V])
 {
     __shared__ R shared[THREADS * V];
     if (blockDim.y == 1) return;
@@ -53,8 +50,7 @@ __device__ inline void block_columns(R (&sum)[V])
 }
 
 template <int V, typename R>
-__device__ inline void store_sums(R *out, int64_t col, int64_t n_cols, const R (&sum)[V],
-                                  bool accumulate)
+__device__ inline void store_sums(R *out, int64_t col, int64_t n_cols, const R (&sum)[V], bool accumulate)
 {
 #pragma unroll
     for (int k = 0; k < V; k++)
@@ -67,8 +63,8 @@ constexpr int rows_asked = 4; /* that a thread asks for before it adds them */
 
 /* out[part, c] = or += the part's sum of x; the block's part and columns follow from blockIdx.x. */
 template <bool WIDE, typename T>
-__device__ inline void add_columns(int64_t n_rows, int64_t n_cols, const T *x, unsigned n_chunks,
-                                   int64_t rows_per_part, real_of<T> *out, bool accumulate)
+__device__ inline void add_columns(int64_t n_rows, int64_t n_cols, const T *x, unsigned n_chunks, int64_t rows_per_part,
+                                   real_of<T> *out, bool accumulate)
 {
     constexpr int V = pack_width<T>;
     const int64_t part = blockIdx.x / n_chunks;
@@ -93,39 +89,37 @@ __device__ inline void add_columns(int64_t n_rows, int64_t n_cols, const T *x, u
 }
 
 template <typename T, bool WIDE>
-__global__ void column_sums(int64_t n_rows, int64_t n_cols, const T *x, unsigned n_chunks,
-                            int64_t rows_per_part, real_of<T> *out, bool accumulate)
+__global__ void column_sums(int64_t n_rows, int64_t n_cols, const T *x, unsigned n_chunks, int64_t rows_per_part,
+                            real_of<T> *out, bool accumulate)
 {
     add_columns<WIDE>(n_rows, n_cols, x, n_chunks, rows_per_part, out, accumulate);
 }
 
 template <typename T>
-cudaError_t launch_parts(const qdri_cuda_place *place, const column_plan &plan, int64_t n_rows,
-                         int64_t n_cols, const T *x, real_of<T> *out, bool accumulate)
+cudaError_t launch_parts(const qdri_cuda_place *place, const column_plan &plan, int64_t n_rows, int64_t n_cols,
+                         const T *x, real_of<T> *out, bool accumulate)
 {
     constexpr int V = pack_width<T>;
     const bool wide = is_wide<V>(x) && n_cols % V == 0;
-    return launch(place, plan.grid(), plan.block, 0,
-                  wide ? column_sums<T, true> : column_sums<T, false>, n_rows, n_cols, x,
-                  plan.n_chunks, plan.rows_per_part, out, accumulate);
+    return launch(place, plan.grid(), plan.block, 0, wide ? column_sums<T, true> : column_sums<T, false>, n_rows,
+                  n_cols, x, plan.n_chunks, plan.rows_per_part, out, accumulate);
 }
 
 /* out[c] = or += the sum of column c of x[n_rows, n_cols], n_cols > 0, by a single part. */
 template <typename T>
-cudaError_t launch_one_part(const qdri_cuda_place *place, int64_t n_rows, int64_t n_cols,
-                            const T *x, real_of<T> *out, bool accumulate)
+cudaError_t launch_one_part(const qdri_cuda_place *place, int64_t n_rows, int64_t n_cols, const T *x, real_of<T> *out,
+                            bool accumulate)
 {
     const column_plan plan = plan_columns(n_rows, n_cols, pack_width<T>, sizeof *out, 1, 0);
     return launch_parts(place, plan, n_rows, n_cols, x, out, accumulate);
 }
 
 template <typename T>
-cudaError_t launch_column_sums(const qdri_cuda_place *place, int64_t n_rows, int64_t n_cols,
-                               const T *x, real_of<T> *out, bool accumulate)
+cudaError_t launch_column_sums(const qdri_cuda_place *place, int64_t n_rows, int64_t n_cols, const T *x,
+                               real_of<T> *out, bool accumulate)
 {
     typedef real_of<T> R;
-    const column_plan plan = plan_columns(n_rows, n_cols, pack_width<T>, sizeof(R), 1,
-                                          place->n_sms);
+    const column_plan plan = plan_columns(n_rows, n_cols, pack_width<T>, sizeof(R), 1, place->n_sms);
     R *parts = (R *)place->scratch;
     if (plan.n_parts == 1) return launch_one_part(place, n_rows, n_cols, x, out, accumulate);
     LAUNCH_TRY(launch_parts(place, plan, n_rows, n_cols, x, parts, false));

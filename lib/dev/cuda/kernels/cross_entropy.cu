@@ -43,8 +43,8 @@ __global__ void ce_max(int64_t n_rows, int64_t n_cols, const T *logits, real_of<
 }
 
 template <typename T, bool WIDE>
-__global__ void ce_sums(int64_t n_rows, words here, const T *logits, const int32_t *targets,
-                        const real_of<T> *maxima, real_of<T> *sums)
+__global__ void ce_sums(int64_t n_rows, words here, const T *logits, const int32_t *targets, const real_of<T> *maxima,
+                        real_of<T> *sums)
 {
     constexpr int V = pack_width<T>;
     typedef real_of<T> R;
@@ -78,9 +78,8 @@ __device__ inline void store_loss(double loss, double n_valid, double *result)
 }
 
 template <typename R>
-__global__ void ce_loss(int64_t n_rows, int64_t rows_per_block, int64_t vocab,
-                        const int32_t *targets, const R *maxima, const R *sums, R *saved,
-                        double *result)
+__global__ void ce_loss(int64_t n_rows, int64_t rows_per_block, int64_t vocab, const int32_t *targets, const R *maxima,
+                        const R *sums, R *saved, double *result)
 {
     const words here = {0, 0, vocab};
     const int64_t begin = blockIdx.x * rows_per_block;
@@ -140,8 +139,7 @@ __global__ void ce_backward(int64_t n_rows, words here, const T *logits, const i
     }
 }
 
-template <typename T>
-cudaError_t launch_max(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <typename T> cudaError_t launch_max(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
     constexpr int V = pack_width<T>;
     const int64_t n_rows = kernel->u.ce.n_rows, n_cols = kernel->u.ce.n_cols;
@@ -149,12 +147,11 @@ cudaError_t launch_max(const qdri_kernel *kernel, const qdri_cuda_place *place)
     const row_plan plan = plan_rows(n_rows, n_cols, V);
     if (n_rows == 0) return cudaSuccess;
     const bool wide = is_wide<V>(logits) && n_cols % V == 0;
-    return launch(place, plan.grid, plan.block, 0, wide ? ce_max<T, true> : ce_max<T, false>,
-                  n_rows, n_cols, logits, (real_of<T> *)kernel->u.ce.work);
+    return launch(place, plan.grid, plan.block, 0, wide ? ce_max<T, true> : ce_max<T, false>, n_rows, n_cols, logits,
+                  (real_of<T> *)kernel->u.ce.work);
 }
 
-template <typename T>
-cudaError_t launch_sums(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <typename T> cudaError_t launch_sums(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
     constexpr int V = pack_width<T>;
     typedef real_of<T> R;
@@ -165,29 +162,25 @@ cudaError_t launch_sums(const qdri_kernel *kernel, const qdri_cuda_place *place)
     if (n_rows == 0) return cudaSuccess;
     LAUNCH_TRY(qdri_cuda_check_ids(kernel->u.ce.targets, n_rows, here.vocab, true, place));
     const bool wide = is_wide<V>(logits) && here.n % V == 0;
-    return launch(place, plan.grid, plan.block, 0, wide ? ce_sums<T, true> : ce_sums<T, false>,
-                  n_rows, here, logits, kernel->u.ce.targets, (const R *)kernel->u.ce.work,
-                  (R *)kernel->u.ce.work2);
+    return launch(place, plan.grid, plan.block, 0, wide ? ce_sums<T, true> : ce_sums<T, false>, n_rows, here, logits,
+                  kernel->u.ce.targets, (const R *)kernel->u.ce.work, (R *)kernel->u.ce.work2);
 }
 
-template <typename R>
-cudaError_t launch_loss(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <typename R> cudaError_t launch_loss(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
     constexpr int64_t most_blocks = 1024;
     const int64_t n_rows = kernel->u.ce.n_rows;
     const int64_t n_blocks = most(1, least(most_blocks, ceil_div(n_rows, block_threads)));
     double *parts = n_blocks > 1 ? (double *)place->scratch : kernel->u.ce.result;
-    LAUNCH_TRY(launch(place, dim3((unsigned)n_blocks), dim3(threads_for(n_rows)), 0, ce_loss<R>,
-                      n_rows, ceil_div(n_rows, n_blocks), kernel->u.ce.vocab, kernel->u.ce.targets,
-                      (const R *)kernel->u.ce.work, (const R *)kernel->u.ce.work2,
-                      (R *)kernel->u.ce.saved, parts));
+    LAUNCH_TRY(launch(place, dim3((unsigned)n_blocks), dim3(threads_for(n_rows)), 0, ce_loss<R>, n_rows,
+                      ceil_div(n_rows, n_blocks), kernel->u.ce.vocab, kernel->u.ce.targets,
+                      (const R *)kernel->u.ce.work, (const R *)kernel->u.ce.work2, (R *)kernel->u.ce.saved, parts));
     if (n_blocks == 1) return cudaSuccess;
     return launch(place, dim3(1), dim3(threads_for(n_blocks)), 0, add_losses, (int)n_blocks, parts,
                   kernel->u.ce.result);
 }
 
-template <typename T>
-cudaError_t launch_backward(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <typename T> cudaError_t launch_backward(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
     constexpr int V = pack_width<T>;
     typedef real_of<T> R;
@@ -200,14 +193,11 @@ cudaError_t launch_backward(const qdri_kernel *kernel, const qdri_cuda_place *pl
     if (here.n == 0) return cudaSuccess;
     const cell_plan plan = plan_cells(n_rows, here.n, V);
     const bool wide = is_wide<V>(logits) && is_wide<V>(dlogits) && here.n % V == 0;
-    return launch(place, plan.grid, plan.block, 0,
-                  wide ? ce_backward<T, true> : ce_backward<T, false>, n_rows, here, logits,
-                  kernel->u.ce.targets, (const R *)kernel->u.ce.saved, (R)kernel->u.ce.scale,
-                  dlogits);
+    return launch(place, plan.grid, plan.block, 0, wide ? ce_backward<T, true> : ce_backward<T, false>, n_rows, here,
+                  logits, kernel->u.ce.targets, (const R *)kernel->u.ce.saved, (R)kernel->u.ce.scale, dlogits);
 }
 
-template <typename T>
-cudaError_t launch_cross_entropy(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <typename T> cudaError_t launch_cross_entropy(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
     switch (kernel->kind) {
     case QDRI_K_CE_MAX: return launch_max<T>(kernel, place);
@@ -220,6 +210,5 @@ cudaError_t launch_cross_entropy(const qdri_kernel *kernel, const qdri_cuda_plac
 
 cudaError_t qdri_cuda_cross_entropy(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
-    return with_type(kernel->dtype,
-                     [&](auto t) { return launch_cross_entropy<decltype(t)>(kernel, place); });
+    return with_type(kernel->dtype, [&](auto t) { return launch_cross_entropy<decltype(t)>(kernel, place); });
 }

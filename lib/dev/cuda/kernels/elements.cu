@@ -54,10 +54,7 @@ template <bool QUICK> struct gelu_backward {
 
 template <bool QUICK> struct gelu_backward_add {
     static constexpr bool reads_b = true, reads_y = true;
-    template <typename R> __device__ static R of(R a, R b, R y)
-    {
-        return y + b * gelu_slope<QUICK>(a);
-    }
+    template <typename R> __device__ static R of(R a, R b, R y) { return y + b * gelu_slope<QUICK>(a); }
 };
 
 constexpr int packs_each = 2; /* of a thread, as far apart as the block has threads */
@@ -84,8 +81,7 @@ __global__ void map(int64_t n, const A *a, const B *b, Y *y)
         if (first + i * step >= n) return;
 #pragma unroll
         for (int k = 0; k < V; k++)
-            out[i].at[k] = put<Y>(
-                Op::of(get(x[i].at[k]), (R)get(z[i].at[k]), (R)get(out[i].at[k])));
+            out[i].at[k] = put<Y>(Op::of(get(x[i].at[k]), (R)get(z[i].at[k]), (R)get(out[i].at[k])));
         store_row<WIDE, V>(y, first + i * step, n, out[i]);
     }
 }
@@ -109,21 +105,17 @@ cudaError_t launch_map(const qdri_kernel *kernel, const qdri_cuda_place *place)
     Y *y = (Y *)kernel->u.binary.y;
     const int64_t whole = is_wide<V>(a) && is_wide<V>(b) && is_wide<V>(y) ? n - n % V : 0;
     LAUNCH_TRY((launch_some<Op, true>(place, whole, a, b, y)));
-    return launch_some<Op, false>(place, n - whole, a + whole, Op::reads_b ? b + whole : b,
-                                  y + whole);
+    return launch_some<Op, false>(place, n - whole, a + whole, Op::reads_b ? b + whole : b, y + whole);
 }
 
-template <typename T>
-cudaError_t launch_cast(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <typename T> cudaError_t launch_cast(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
     const size_t bytes = (size_t)kernel->u.binary.n * sizeof(T);
     if (kernel->dtype != kernel->u.binary.dtype2)
-        return with_type(kernel->u.binary.dtype2, [&](auto y) {
-            return launch_map<cast, T, T, decltype(y)>(kernel, place);
-        });
+        return with_type(kernel->u.binary.dtype2,
+                         [&](auto y) { return launch_map<cast, T, T, decltype(y)>(kernel, place); });
     if (bytes == 0 || kernel->u.binary.y == kernel->u.binary.a) return cudaSuccess;
-    return cudaMemcpyAsync(kernel->u.binary.y, kernel->u.binary.a, bytes, cudaMemcpyDefault,
-                           place->stream);
+    return cudaMemcpyAsync(kernel->u.binary.y, kernel->u.binary.a, bytes, cudaMemcpyDefault, place->stream);
 }
 
 template <typename T> __global__ void sum_parts(int64_t n, int n_parts, const T *x, T *y, bool wide)
@@ -144,8 +136,7 @@ template <typename T> __global__ void sum_parts(int64_t n, int n_parts, const T 
     store<V>(y, at, n, wide, out);
 }
 
-template <typename T>
-cudaError_t launch_sum_parts(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <typename T> cudaError_t launch_sum_parts(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
     constexpr int V = pack_width<T>;
     const int64_t n = kernel->u.parts.n;
@@ -156,8 +147,7 @@ cudaError_t launch_sum_parts(const qdri_kernel *kernel, const qdri_cuda_place *p
                        is_wide<V>(x) && is_wide<V>(y) && n % V == 0);
 }
 
-template <typename T>
-cudaError_t launch_elements(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <typename T> cudaError_t launch_elements(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
     constexpr bool quick = is_quick<T>;
     switch (kernel->kind) {
@@ -168,9 +158,8 @@ cudaError_t launch_elements(const qdri_kernel *kernel, const qdri_cuda_place *pl
     case QDRI_K_CAST: return launch_cast<T>(kernel, place);
     case QDRI_K_GELU_FORWARD: return launch_map<gelu_forward<quick>, T, T, T>(kernel, place);
     case QDRI_K_GELU_BACKWARD:
-        return kernel->u.binary.accumulate
-                   ? launch_map<gelu_backward_add<quick>, T, T, T>(kernel, place)
-                   : launch_map<gelu_backward<quick>, T, T, T>(kernel, place);
+        return kernel->u.binary.accumulate ? launch_map<gelu_backward_add<quick>, T, T, T>(kernel, place)
+                                           : launch_map<gelu_backward<quick>, T, T, T>(kernel, place);
     default: return cudaErrorNotSupported;
     }
 }
@@ -178,6 +167,5 @@ cudaError_t launch_elements(const qdri_kernel *kernel, const qdri_cuda_place *pl
 
 cudaError_t qdri_cuda_elements(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
-    return with_type(kernel->dtype,
-                     [&](auto t) { return launch_elements<decltype(t)>(kernel, place); });
+    return with_type(kernel->dtype, [&](auto t) { return launch_elements<decltype(t)>(kernel, place); });
 }

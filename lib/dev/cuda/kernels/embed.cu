@@ -6,10 +6,8 @@ namespace
 {
 constexpr int none = 0x7fffffff;
 
-/* One block; the first of the threads that find one writes. Kernels of other streams may want
- * to at the same time. */
-__global__ void check_ids(const int32_t *ids, int64_t n, int64_t vocab, int32_t is_target,
-                          qdri_cuda_fault *fault)
+/* One block; the first of the threads that find one writes. Kernels of other streams may want to at the same time. */
+__global__ void check_ids(const int32_t *ids, int64_t n, int64_t vocab, int32_t is_target, qdri_cuda_fault *fault)
 {
     int64_t row = n;
 #pragma unroll 4
@@ -32,8 +30,8 @@ __device__ inline int64_t word_here(int32_t token, int64_t begin, int64_t end)
 }
 
 template <typename T>
-__global__ void embed_forward(int64_t n_rows, int64_t n_cols, int64_t begin, int64_t end,
-                              const int32_t *tokens, const T *e, T *y, bool wide)
+__global__ void embed_forward(int64_t n_rows, int64_t n_cols, int64_t begin, int64_t end, const int32_t *tokens,
+                              const T *e, T *y, bool wide)
 {
     constexpr int V = pack_width<T>;
     const cell at = find_cell(n_cols, V);
@@ -58,8 +56,7 @@ __global__ void clear_words(int64_t n_words, int *first, int *count)
 }
 
 /* Of each word: the first row that has it, and how many have it. */
-__global__ void find_words(int64_t n_rows, int64_t begin, int64_t end, const int32_t *tokens,
-                           int *first, int *count)
+__global__ void find_words(int64_t n_rows, int64_t begin, int64_t end, const int32_t *tokens, int *first, int *count)
 {
     const int64_t row = thread_number();
     const int64_t word = row < n_rows ? word_here(tokens[row], begin, end) : -1;
@@ -72,9 +69,8 @@ constexpr int lists = 4; /* of warps' ballots, to each turn */
 
 /* The block of a word's first row adds all rows that have it, in their order. */
 template <typename T>
-__global__ void add_words(int64_t n_rows, int64_t n_cols, int64_t begin, int64_t end,
-                          const int32_t *tokens, const T *dy, const int *first, const int *count,
-                          real_of<T> *de, bool wide)
+__global__ void add_words(int64_t n_rows, int64_t n_cols, int64_t begin, int64_t end, const int32_t *tokens,
+                          const T *dy, const int *first, const int *count, real_of<T> *de, bool wide)
 {
     constexpr int V = pack_width<T>;
     __shared__ unsigned found[lists * block_threads / 32];
@@ -109,8 +105,7 @@ __global__ void add_words(int64_t n_rows, int64_t n_cols, int64_t begin, int64_t
         if (col + k < n_cols) de[word * n_cols + col + k] += sum[k];
 }
 
-template <typename T>
-cudaError_t launch_forward(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <typename T> cudaError_t launch_forward(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
     constexpr int V = pack_width<T>;
     const int64_t n_rows = kernel->u.embed.n_rows, n_cols = kernel->u.embed.n_cols;
@@ -118,15 +113,13 @@ cudaError_t launch_forward(const qdri_kernel *kernel, const qdri_cuda_place *pla
     T *y = (T *)kernel->u.embed.y;
     if (n_rows == 0 || n_cols == 0) return cudaSuccess;
     const cell_plan plan = plan_cells(n_rows, n_cols, V);
-    return launch(place, plan.grid, plan.block, 0, embed_forward<T>, n_rows, n_cols,
-                  kernel->u.embed.begin, kernel->u.embed.end, kernel->u.embed.tokens, e, y,
-                  is_wide<V>(e) && is_wide<V>(y) && n_cols % V == 0);
+    return launch(place, plan.grid, plan.block, 0, embed_forward<T>, n_rows, n_cols, kernel->u.embed.begin,
+                  kernel->u.embed.end, kernel->u.embed.tokens, e, y, is_wide<V>(e) && is_wide<V>(y) && n_cols % V == 0);
 }
 
 /* As many words as the scratch has room for. */
 template <typename T>
-cudaError_t launch_some_words(const qdri_kernel *kernel, const qdri_cuda_place *place,
-                              int64_t begin, int64_t end)
+cudaError_t launch_some_words(const qdri_kernel *kernel, const qdri_cuda_place *place, int64_t begin, int64_t end)
 {
     constexpr int V = pack_width<T>;
     const int64_t n_rows = kernel->u.embed.n_rows, n_cols = kernel->u.embed.n_cols;
@@ -138,21 +131,18 @@ cudaError_t launch_some_words(const qdri_kernel *kernel, const qdri_cuda_place *
     const unsigned threads = threads_for(n_packs);
     LAUNCH_TRY(launch_each(place, end - begin, clear_words, end - begin, first, count));
     LAUNCH_TRY(launch_each(place, n_rows, find_words, n_rows, begin, end, tokens, first, count));
-    return launch(place, dim3((unsigned)n_rows, (unsigned)ceil_div(n_packs, threads)),
-                  dim3(threads), 0, add_words<T>, n_rows, n_cols, begin, end, tokens, dy, first,
-                  count, de, is_wide<V>(dy) && n_cols % V == 0);
+    return launch(place, dim3((unsigned)n_rows, (unsigned)ceil_div(n_packs, threads)), dim3(threads), 0, add_words<T>,
+                  n_rows, n_cols, begin, end, tokens, dy, first, count, de, is_wide<V>(dy) && n_cols % V == 0);
 }
 
-template <typename T>
-cudaError_t launch_backward(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <typename T> cudaError_t launch_backward(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
     constexpr int64_t room = QDRI_CUDA_SCRATCH_BYTES / (2 * sizeof(int));
     const int64_t n_cols = kernel->u.embed.n_cols;
     const int64_t begin = kernel->u.embed.begin, end = kernel->u.embed.end;
     const size_t bytes = (size_t)((end - begin) * n_cols) * sizeof(real_of<T>);
     if (bytes == 0) return cudaSuccess;
-    if (!kernel->u.embed.accumulate)
-        LAUNCH_TRY(cudaMemsetAsync(kernel->u.embed.de, 0, bytes, place->stream));
+    if (!kernel->u.embed.accumulate) LAUNCH_TRY(cudaMemsetAsync(kernel->u.embed.de, 0, bytes, place->stream));
     if (kernel->u.embed.n_rows == 0) return cudaSuccess;
     for (int64_t at = begin; at < end; at += room)
         LAUNCH_TRY(launch_some_words<T>(kernel, place, at, least(at + room, end)));
@@ -165,14 +155,13 @@ cudaError_t qdri_cuda_check_ids(const int32_t *ids, int64_t n, int64_t vocab, bo
 {
     const unsigned threads = (unsigned)least(1024, ceil_div(n, 32) * 32);
     if (n == 0 || vocab == 0) return cudaSuccess;
-    return launch(place, dim3(1), dim3(threads), 0, check_ids, ids, n, vocab, (int32_t)is_target,
-                  place->fault);
+    return launch(place, dim3(1), dim3(threads), 0, check_ids, ids, n, vocab, (int32_t)is_target, place->fault);
 }
 
 cudaError_t qdri_cuda_embed(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
-    LAUNCH_TRY(qdri_cuda_check_ids(kernel->u.embed.tokens, kernel->u.embed.n_rows,
-                                   kernel->u.embed.vocab, false, place));
+    LAUNCH_TRY(
+        qdri_cuda_check_ids(kernel->u.embed.tokens, kernel->u.embed.n_rows, kernel->u.embed.vocab, false, place));
     return with_type(kernel->dtype, [&](auto t) {
         typedef decltype(t) T;
         return kernel->kind == QDRI_K_EMBED_FORWARD ? launch_forward<T>(kernel, place)

@@ -42,8 +42,7 @@ __device__ inline place_in_rows find_pack(int64_t at, int64_t n_packs, bool is_s
 
 /* parts[block] = bits of the block's largest |x|. NaN is above all. */
 template <typename T>
-__global__ void find_most(int64_t n_rows, int64_t n_cols, const T *x, int64_t stride,
-                          uint32_t *parts, bool wide)
+__global__ void find_most(int64_t n_rows, int64_t n_cols, const T *x, int64_t stride, uint32_t *parts, bool wide)
 {
     constexpr int V = pack_width<T>;
     const int64_t n_packs = (n_cols + V - 1) / V, n = n_rows * n_packs;
@@ -71,13 +70,11 @@ struct rounder {
 };
 
 /* By the largest of all parts; one block writes what undoes it. */
-__device__ rounder find_rounder(qdri_rounding rounding, const uint32_t *parts, int n_parts,
-                                float *back)
+__device__ rounder find_rounder(qdri_rounding rounding, const uint32_t *parts, int n_parts, float *back)
 {
     const uint32_t largest = block_most((int)threadIdx.x < n_parts ? parts[threadIdx.x] : 0);
     const int exponent = qdri_fp8_scale_exponent(rounding, largest);
-    const rounder by = {__uint_as_float(qdri_fp8_power(exponent)),
-                        __uint_as_float(qdri_fp8_power(-exponent)),
+    const rounder by = {__uint_as_float(qdri_fp8_power(exponent)), __uint_as_float(qdri_fp8_power(-exponent)),
                         rounding == QDRI_E4M3 ? __NV_E4M3 : __NV_E5M2};
     if (thread_number() == 0) *back = by.back;
     return by;
@@ -103,9 +100,8 @@ __device__ inline void put_rounded(const rounder &by, float x, bf16 &to)
 
 /* y[row, step] of x[row, step]. */
 template <typename T, typename U>
-__global__ void round_rows(int64_t n_rows, int64_t n_cols, const T *x, int64_t stride, U *y,
-                           int64_t y_stride, qdri_rounding rounding, const uint32_t *parts,
-                           int n_parts, float *back, bool wide)
+__global__ void round_rows(int64_t n_rows, int64_t n_cols, const T *x, int64_t stride, U *y, int64_t y_stride,
+                           qdri_rounding rounding, const uint32_t *parts, int n_parts, float *back, bool wide)
 {
     constexpr int V = pack_width<T>;
     const rounder by = find_rounder(rounding, parts, n_parts, back);
@@ -123,13 +119,11 @@ __global__ void round_rows(int64_t n_rows, int64_t n_cols, const T *x, int64_t s
 
 /* A tile of x[step, row], turned; four steps of a row to a thread. */
 template <typename T, typename U>
-__device__ void load_tile(pack<U, quad> (*tile)[tile_edge / quad + 1], const rounder &by,
-                          int64_t n_steps, int64_t n_rows, const T *x, int64_t stride,
-                          int64_t step0, int64_t row0)
+__device__ void load_tile(pack<U, quad> (*tile)[tile_edge / quad + 1], const rounder &by, int64_t n_steps,
+                          int64_t n_rows, const T *x, int64_t stride, int64_t step0, int64_t row0)
 {
     const int row = (int)threadIdx.x % tile_edge;
-    for (int q = (int)threadIdx.x / tile_edge; q < tile_edge / quad;
-         q += block_threads / tile_edge) {
+    for (int q = (int)threadIdx.x / tile_edge; q < tile_edge / quad; q += block_threads / tile_edge) {
         const int64_t step = step0 + q * quad;
         pack<U, quad> out;
 #pragma unroll
@@ -142,8 +136,8 @@ __device__ void load_tile(pack<U, quad> (*tile)[tile_edge / quad + 1], const rou
 }
 
 template <typename U>
-__device__ void store_tile(pack<U, quad> (*tile)[tile_edge / quad + 1], int64_t n_rows, U *y,
-                           int64_t y_stride, int64_t step0, int64_t row0)
+__device__ void store_tile(pack<U, quad> (*tile)[tile_edge / quad + 1], int64_t n_rows, U *y, int64_t y_stride,
+                           int64_t step0, int64_t row0)
 {
     const int q = (int)threadIdx.x % (tile_edge / quad);
     const int64_t step = step0 + q * quad;
@@ -155,9 +149,8 @@ __device__ void store_tile(pack<U, quad> (*tile)[tile_edge / quad + 1], int64_t 
 
 /* y[row, step] of x[step, row]. */
 template <typename T, typename U>
-__global__ void round_turned(int64_t n_steps, int64_t n_rows, const T *x, int64_t stride, U *y,
-                             int64_t y_stride, qdri_rounding rounding, const uint32_t *parts,
-                             int n_parts, float *back)
+__global__ void round_turned(int64_t n_steps, int64_t n_rows, const T *x, int64_t stride, U *y, int64_t y_stride,
+                             qdri_rounding rounding, const uint32_t *parts, int n_parts, float *back)
 {
     __shared__ pack<U, quad> tile[tile_edge][tile_edge / quad + 1];
     const rounder by = find_rounder(rounding, parts, n_parts, back);
@@ -172,8 +165,7 @@ __global__ void round_turned(int64_t n_steps, int64_t n_rows, const T *x, int64_
     }
 }
 
-template <typename T, typename U>
-cudaError_t launch_round(const qdri_cuda_rounded *r, const qdri_cuda_place *place)
+template <typename T, typename U> cudaError_t launch_round(const qdri_cuda_rounded *r, const qdri_cuda_place *place)
 {
     constexpr int V = pack_width<T>;
     const T *x = (const T *)r->x;
@@ -181,18 +173,16 @@ cudaError_t launch_round(const qdri_cuda_rounded *r, const qdri_cuda_place *plac
     const bool wide = is_wide<V>(x) && (r->n_rows == 1 || r->stride % V == 0);
     const int64_t n_packs = r->n_rows * ceil_div(r->n_cols, V), n_most = 8 * (int64_t)place->n_sms;
     const int n_parts = (int)least(QDRI_CUDA_FP8_PARTS, ceil_div(n_packs, 4 * block_threads));
-    LAUNCH_TRY(launch(place, dim3((unsigned)n_parts), dim3(block_threads), 0, find_most<T>,
-                      r->n_rows, r->n_cols, x, r->stride, r->parts, wide));
+    LAUNCH_TRY(launch(place, dim3((unsigned)n_parts), dim3(block_threads), 0, find_most<T>, r->n_rows, r->n_cols, x,
+                      r->stride, r->parts, wide));
     if (r->is_turned) {
         const int64_t n = ceil_div(r->n_cols, tile_edge) * ceil_div(r->y_stride, tile_edge);
-        return launch(place, dim3((unsigned)least(n, n_most)), dim3(block_threads), 0,
-                      round_turned<T, U>, r->n_rows, r->n_cols, x, r->stride, y, r->y_stride,
-                      r->rounding, r->parts, n_parts, r->back);
+        return launch(place, dim3((unsigned)least(n, n_most)), dim3(block_threads), 0, round_turned<T, U>, r->n_rows,
+                      r->n_cols, x, r->stride, y, r->y_stride, r->rounding, r->parts, n_parts, r->back);
     }
     const int64_t n = ceil_div(r->n_rows * (r->y_stride / V), block_threads);
-    return launch(place, dim3((unsigned)least(n, n_most)), dim3(block_threads), 0, round_rows<T, U>,
-                  r->n_rows, r->n_cols, x, r->stride, y, r->y_stride, r->rounding, r->parts,
-                  n_parts, r->back, wide);
+    return launch(place, dim3((unsigned)least(n, n_most)), dim3(block_threads), 0, round_rows<T, U>, r->n_rows,
+                  r->n_cols, x, r->stride, y, r->y_stride, r->rounding, r->parts, n_parts, r->back, wide);
 }
 } // namespace
 
@@ -200,8 +190,6 @@ cudaError_t qdri_cuda_round(const qdri_cuda_rounded *r, int n_sms, cudaStream_t 
 {
     const qdri_cuda_place place = {n_sms, nullptr, nullptr, stream};
     if (r->dtype == QDR_BF16)
-        return r->is_widened ? launch_round<bf16, bf16>(r, &place)
-                             : launch_round<bf16, code>(r, &place);
-    return r->is_widened ? launch_round<float, bf16>(r, &place)
-                         : launch_round<float, code>(r, &place);
+        return r->is_widened ? launch_round<bf16, bf16>(r, &place) : launch_round<bf16, code>(r, &place);
+    return r->is_widened ? launch_round<float, bf16>(r, &place) : launch_round<float, code>(r, &place);
 }

@@ -31,8 +31,8 @@ __device__ inline float fast_divide(float a, float b)
 /* 16 bytes of global memory by one store: the compiler takes some apart. */
 __device__ inline void store_at_once(void *to, uint4 x)
 {
-    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(to)),
-                 "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w)
+    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(to)), "r"(x.x), "r"(x.y),
+                 "r"(x.z), "r"(x.w)
                  : "memory");
 }
 
@@ -44,26 +44,21 @@ __device__ inline void *dynamic_shared()
 }
 
 /* Its address in the space of shared memory, in bytes. */
-__device__ inline unsigned dynamic_shared_address()
-{
-    return (unsigned)__cvta_generic_to_shared(dynamic_shared());
-}
+__device__ inline unsigned dynamic_shared_address() { return (unsigned)__cvta_generic_to_shared(dynamic_shared()); }
 
 /* ---- copies into shared memory, which go on while the thread does ---- */
 
 /* 16 bytes, both addresses aligned; zeros, and nothing is read, if nothing is there. */
 __device__ inline void copy_later(unsigned to, const void *global, bool is_there)
 {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(global),
-                 "r"(is_there ? 16 : 0)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(global), "r"(is_there ? 16 : 0)
                  : "memory");
 }
 
 /* 4 bytes likewise. */
 __device__ inline void copy_word_later(unsigned to, const void *global, bool is_there)
 {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(global),
-                 "r"(is_there ? 4 : 0)
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(global), "r"(is_there ? 4 : 0)
                  : "memory");
 }
 
@@ -93,8 +88,7 @@ template <bool TRANSPOSED> __device__ inline void load_matrices(unsigned (&to)[4
     }
 }
 
-/* C[16,8] += A[16,16]·B[16,8] in f16 or bf16, sums in fp32, in the lanes' fragments (PTX,
- * mma.m16n8k16). */
+/* C[16,8] += A[16,16]·B[16,8] in f16 or bf16, sums in fp32, in the lanes' fragments (PTX, mma.m16n8k16). */
 template <bool IS_F16>
 __device__ inline void multiply_add(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1)
 {

@@ -35,15 +35,15 @@ template <typename F> cudaError_t with_type(qdr_dtype dtype, F f)
     }
 }
 
-#define LAUNCH_TRY(call)                                                                           \
-    do {                                                                                           \
-        const cudaError_t launch_error = (call);                                                   \
-        if (launch_error != cudaSuccess) return launch_error;                                      \
+#define LAUNCH_TRY(call)                                                                                               \
+    do {                                                                                                               \
+        const cudaError_t launch_error = (call);                                                                       \
+        if (launch_error != cudaSuccess) return launch_error;                                                          \
     } while (0)
 
 template <typename... E, typename... A>
-cudaError_t launch(const qdri_cuda_place *place, dim3 grid, dim3 block, size_t shared_bytes,
-                   void (*kernel)(E...), A &&...args)
+cudaError_t launch(const qdri_cuda_place *place, dim3 grid, dim3 block, size_t shared_bytes, void (*kernel)(E...),
+                   A &&...args)
 {
     cudaLaunchConfig_t config = {};
     config.gridDim = grid;
@@ -58,26 +58,19 @@ inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 inline int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* Whether packs of V elements from `data` on are aligned; NULL is. */
-template <int V, typename T> bool is_wide(const T *data)
-{
-    return (uintptr_t)data % alignof(pack<T, V>) == 0;
-}
+template <int V, typename T> bool is_wide(const T *data) { return (uintptr_t)data % alignof(pack<T, V>) == 0; }
 
 constexpr int block_threads = 256;
 
 /* Threads of a block for n things to do, one each. */
-inline unsigned threads_for(int64_t n)
-{
-    return (unsigned)least(block_threads, ceil_div(most(n, 1), 32) * 32);
-}
+inline unsigned threads_for(int64_t n) { return (unsigned)least(block_threads, ceil_div(most(n, 1), 32) * 32); }
 
 /* One thread for each of n > 0 things. */
 template <typename... E, typename... A>
 cudaError_t launch_each(const qdri_cuda_place *place, int64_t n, void (*kernel)(E...), A &&...args)
 {
     const unsigned threads = threads_for(n);
-    return launch(place, dim3((unsigned)ceil_div(n, threads)), dim3(threads), 0, kernel,
-                  std::forward<A>(args)...);
+    return launch(place, dim3((unsigned)ceil_div(n, threads)), dim3(threads), 0, kernel, std::forward<A>(args)...);
 }
 
 __device__ inline int64_t thread_number() { return (int64_t)blockIdx.x * blockDim.x + threadIdx.x; }

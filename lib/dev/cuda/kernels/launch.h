@@ -22,8 +22,7 @@ typedef struct qdri_cuda_fault {
     int64_t row, vocab;
 } qdri_cuda_fault;
 
-/* In fp32, layer norm's two sums of 8192 columns from 128 blocks; an H100 has 132 multiprocessors.
- */
+/* In fp32, layer norm's two sums of 8192 columns from 128 blocks; an H100 has 132 multiprocessors. */
 #define QDRI_CUDA_SCRATCH_BYTES ((size_t)8 << 20)
 
 /* Where kernels run. */

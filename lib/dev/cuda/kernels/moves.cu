@@ -9,8 +9,7 @@ namespace
 
 /* Strides and columns in units. */
 template <typename U>
-__global__ void copy_block(int64_t n_rows, int64_t n_cols, const U *x, int64_t x_stride, U *y,
-                           int64_t y_stride)
+__global__ void copy_block(int64_t n_rows, int64_t n_cols, const U *x, int64_t x_stride, U *y, int64_t y_stride)
 {
     const cell at = find_cell(n_cols, 1);
     U units[rows_each];
@@ -27,25 +26,22 @@ __global__ void copy_block(int64_t n_rows, int64_t n_cols, const U *x, int64_t x
     }
 }
 
-template <typename U>
-cudaError_t launch_copy(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <typename U> cudaError_t launch_copy(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
     constexpr size_t unit = sizeof(U);
     const int64_t n_rows = kernel->u.block.n_rows;
     const int64_t n_cols = (int64_t)(kernel->u.block.row_bytes / unit);
     const cell_plan plan = plan_cells(n_rows, n_cols, 1);
-    return launch(place, plan.grid, plan.block, 0, copy_block<U>, n_rows, n_cols,
-                  (const U *)kernel->u.block.x, (int64_t)(kernel->u.block.x_stride / unit),
-                  (U *)kernel->u.block.y, (int64_t)(kernel->u.block.y_stride / unit));
+    return launch(place, plan.grid, plan.block, 0, copy_block<U>, n_rows, n_cols, (const U *)kernel->u.block.x,
+                  (int64_t)(kernel->u.block.x_stride / unit), (U *)kernel->u.block.y,
+                  (int64_t)(kernel->u.block.y_stride / unit));
 }
 
 cudaError_t launch_copy_block(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
-    const uintptr_t strides = kernel->u.block.n_rows > 1
-                                  ? kernel->u.block.x_stride | kernel->u.block.y_stride
-                                  : 0;
-    const uintptr_t all = (uintptr_t)kernel->u.block.x | (uintptr_t)kernel->u.block.y |
-                          kernel->u.block.row_bytes | strides;
+    const uintptr_t strides = kernel->u.block.n_rows > 1 ? kernel->u.block.x_stride | kernel->u.block.y_stride : 0;
+    const uintptr_t all = (uintptr_t)kernel->u.block.x | (uintptr_t)kernel->u.block.y | kernel->u.block.row_bytes |
+                          strides;
     if (kernel->u.block.n_rows == 0 || kernel->u.block.row_bytes == 0) return cudaSuccess;
     if (all % 16 == 0) return launch_copy<uint4>(kernel, place);
     if (all % 8 == 0) return launch_copy<uint2>(kernel, place);
@@ -79,16 +75,14 @@ __global__ void reduce(int64_t n, int n_sources, int n_results, qdri_cuda_lists 
     for (int s = 0; s < n_sources; s++) {
         const pack<T, V> more = load<V>((const T *)lists.sources[s], at, n, wide);
 #pragma unroll
-        for (int k = 0; k < V; k++)
-            total[k] = s ? Op::of(total[k], get(more.at[k])) : get(more.at[k]);
+        for (int k = 0; k < V; k++) total[k] = s ? Op::of(total[k], get(more.at[k])) : get(more.at[k]);
     }
 #pragma unroll
     for (int k = 0; k < V; k++) out.at[k] = put<T>(total[k]);
     for (int i = 0; i < n_results; i++) store<V>((T *)lists.results[i], at, n, wide, out);
 }
 
-template <typename Op, typename T>
-cudaError_t launch_reduce_by(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <typename Op, typename T> cudaError_t launch_reduce_by(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
     constexpr int V = pack_width<T>;
     const int64_t n = kernel->u.gather.n;
@@ -108,8 +102,7 @@ cudaError_t launch_reduce_by(const qdri_kernel *kernel, const qdri_cuda_place *p
 }
 
 /* ToSum: integers are added as unsigned ones, which wrap. */
-template <typename T, typename ToSum>
-cudaError_t launch_reduce(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <typename T, typename ToSum> cudaError_t launch_reduce(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
     switch (kernel->u.gather.op) {
     case QDR_SUM: return launch_reduce_by<sum, ToSum>(kernel, place);

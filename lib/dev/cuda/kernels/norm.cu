@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layer norm over columns that other ranks may hold the rest of. x̂ = (x - mean)·rstd, dŷ =
- * dy·gamma. */
+/* Layer norm over columns that other ranks may hold the rest of. x̂ = (x - mean)·rstd, dŷ = dy·gamma. */
 #include "dev/cuda/kernels/rows.cuh"
 
 namespace
@@ -38,8 +37,7 @@ __global__ void norm_moments(int64_t n_rows, int64_t n_cols, const T *x, real_of
     };
 #pragma unroll
     for (int i = 0; i < packs_kept; i++) add_square(kept[i], first + i * step);
-    for (int64_t at = first + packs_kept * step; at < n; at += step)
-        add_square(load_row<WIDE, V>(mine, at, n), at);
+    for (int64_t at = first + packs_kept * step; at < n; at += step) add_square(load_row<WIDE, V>(mine, at, n), at);
     m2 = row_total<plus>(m2);
     if (threadIdx.x > 0 || row >= n_rows) return;
     moments[3 * row] = (R)n;
@@ -48,8 +46,7 @@ __global__ void norm_moments(int64_t n_rows, int64_t n_cols, const T *x, real_of
 }
 
 /* The moments of one row, part after part (Chan, Golub, LeVeque 1983). */
-template <typename R>
-__global__ void norm_merge(int64_t n_rows, int n_parts, double epsilon, const R *parts, R *stats)
+template <typename R> __global__ void norm_merge(int64_t n_rows, int n_parts, double epsilon, const R *parts, R *stats)
 {
     const int64_t row = thread_number();
     double n = 0, mean = 0, m2 = 0;
@@ -68,8 +65,8 @@ __global__ void norm_merge(int64_t n_rows, int n_parts, double epsilon, const R 
 }
 
 template <typename T, bool WIDE>
-__global__ void norm_apply(int64_t n_rows, int64_t n_cols, const T *x, const T *gamma,
-                           const T *beta, const real_of<T> *stats, T *y)
+__global__ void norm_apply(int64_t n_rows, int64_t n_cols, const T *x, const T *gamma, const T *beta,
+                           const real_of<T> *stats, T *y)
 {
     constexpr int V = pack_width<T>;
     typedef real_of<T> R;
@@ -93,8 +90,7 @@ __global__ void norm_apply(int64_t n_rows, int64_t n_cols, const T *x, const T *
         if (row >= n_rows) return;
 #pragma unroll
         for (int k = 0; k < V; k++)
-            values[i].at[k] = put<T>((get(values[i].at[k]) - means[i]) * rstds[i] *
-                                         get(factor.at[k]) +
+            values[i].at[k] = put<T>((get(values[i].at[k]) - means[i]) * rstds[i] * get(factor.at[k]) +
                                      get(shift.at[k]));
         store_row<WIDE, V>(y + row * n_cols, at.col, n_cols, values[i]);
     }
@@ -110,8 +106,8 @@ template <typename R> struct row_facts {
 /* dx = or += rstd·(dŷ - Σdŷ/N - x̂·Σ(dŷ·x̂)/N) */
 template <typename T, bool WIDE, bool ADDS>
 __global__ void __launch_bounds__(block_threads, 3)
-    norm_backward(int64_t n_rows, int64_t n_cols, real_of<T> n_features, const T *x, const T *dy,
-                  const T *gamma, const real_of<T> *stats, const real_of<T> *sums, T *dx)
+    norm_backward(int64_t n_rows, int64_t n_cols, real_of<T> n_features, const T *x, const T *dy, const T *gamma,
+                  const real_of<T> *stats, const real_of<T> *sums, T *dx)
 {
     constexpr int V = pack_width<T>;
     typedef real_of<T> R;
@@ -137,39 +133,33 @@ __global__ void __launch_bounds__(block_threads, 3)
 #pragma unroll
         for (int k = 0; k < V; k++) {
             const R xhat = (get(values[i].at[k]) - facts[i].mean) * facts[i].rstd;
-            const R d = facts[i].rstd *
-                        (get(slopes[i].at[k]) * get(factor.at[k]) - level - xhat * slope);
+            const R d = facts[i].rstd * (get(slopes[i].at[k]) * get(factor.at[k]) - level - xhat * slope);
             values[i].at[k] = put<T>(ADDS ? get(old[i].at[k]) + d : d);
         }
         store_row<WIDE, V>(dx + row * n_cols, at.col, n_cols, values[i]);
     }
 }
 
-template <typename T>
-cudaError_t launch_moments(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <typename T> cudaError_t launch_moments(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
     constexpr int V = pack_width<T>;
     const int64_t n_rows = kernel->u.norm.n_rows, n_cols = kernel->u.norm.n_cols;
     const T *x = (const T *)kernel->u.norm.x;
     const row_plan plan = plan_rows(n_rows, n_cols, V);
     const bool wide = is_wide<V>(x) && n_cols % V == 0;
-    return launch(place, plan.grid, plan.block, 0,
-                  wide ? norm_moments<T, true> : norm_moments<T, false>, n_rows, n_cols, x,
-                  (real_of<T> *)kernel->u.norm.work);
+    return launch(place, plan.grid, plan.block, 0, wide ? norm_moments<T, true> : norm_moments<T, false>, n_rows,
+                  n_cols, x, (real_of<T> *)kernel->u.norm.work);
 }
 
-template <typename T>
-cudaError_t launch_merge(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <typename T> cudaError_t launch_merge(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
     typedef real_of<T> R;
     const int64_t n_rows = kernel->u.norm.n_rows;
-    return launch_each(place, n_rows, norm_merge<R>, n_rows, kernel->u.norm.n_parts,
-                       kernel->u.norm.epsilon, (const R *)kernel->u.norm.work,
-                       (R *)kernel->u.norm.stats);
+    return launch_each(place, n_rows, norm_merge<R>, n_rows, kernel->u.norm.n_parts, kernel->u.norm.epsilon,
+                       (const R *)kernel->u.norm.work, (R *)kernel->u.norm.stats);
 }
 
-template <typename T>
-cudaError_t launch_apply(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <typename T> cudaError_t launch_apply(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
     constexpr int V = pack_width<T>;
     const int64_t n_rows = kernel->u.norm.n_rows, n_cols = kernel->u.norm.n_cols;
@@ -177,15 +167,12 @@ cudaError_t launch_apply(const qdri_kernel *kernel, const qdri_cuda_place *place
     const T *gamma = (const T *)kernel->u.norm.gamma, *beta = (const T *)kernel->u.norm.beta;
     T *y = (T *)kernel->u.norm.y;
     const cell_plan plan = plan_cells(n_rows, n_cols, V);
-    const bool wide = is_wide<V>(x) && is_wide<V>(gamma) && is_wide<V>(beta) && is_wide<V>(y) &&
-                      n_cols % V == 0;
-    return launch(place, plan.grid, plan.block, 0,
-                  wide ? norm_apply<T, true> : norm_apply<T, false>, n_rows, n_cols, x, gamma, beta,
-                  (const real_of<T> *)kernel->u.norm.stats, y);
+    const bool wide = is_wide<V>(x) && is_wide<V>(gamma) && is_wide<V>(beta) && is_wide<V>(y) && n_cols % V == 0;
+    return launch(place, plan.grid, plan.block, 0, wide ? norm_apply<T, true> : norm_apply<T, false>, n_rows, n_cols, x,
+                  gamma, beta, (const real_of<T> *)kernel->u.norm.stats, y);
 }
 
-template <typename T>
-cudaError_t launch_backward(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <typename T> cudaError_t launch_backward(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
     constexpr int V = pack_width<T>;
     typedef real_of<T> R;
@@ -194,18 +181,15 @@ cudaError_t launch_backward(const qdri_kernel *kernel, const qdri_cuda_place *pl
     const T *gamma = (const T *)kernel->u.norm.gamma;
     T *dx = (T *)kernel->u.norm.dx;
     const cell_plan plan = plan_cells<backward_rows>(n_rows, n_cols, V);
-    const bool wide = is_wide<V>(x) && is_wide<V>(dy) && is_wide<V>(gamma) && is_wide<V>(dx) &&
-                      n_cols % V == 0;
+    const bool wide = is_wide<V>(x) && is_wide<V>(dy) && is_wide<V>(gamma) && is_wide<V>(dx) && n_cols % V == 0;
     const auto run = kernel->u.norm.accumulate_dx
                          ? (wide ? norm_backward<T, true, true> : norm_backward<T, false, true>)
                          : (wide ? norm_backward<T, true, false> : norm_backward<T, false, false>);
-    return launch(place, plan.grid, plan.block, 0, run, n_rows, n_cols,
-                  (R)kernel->u.norm.n_features, x, dy, gamma, (const R *)kernel->u.norm.stats,
-                  (const R *)kernel->u.norm.work, dx);
+    return launch(place, plan.grid, plan.block, 0, run, n_rows, n_cols, (R)kernel->u.norm.n_features, x, dy, gamma,
+                  (const R *)kernel->u.norm.stats, (const R *)kernel->u.norm.work, dx);
 }
 
-template <typename T>
-cudaError_t launch_norm(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <typename T> cudaError_t launch_norm(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
     if (kernel->u.norm.n_rows == 0) return cudaSuccess;
     if (kernel->kind == QDRI_K_NORM_MOMENTS) return launch_moments<T>(kernel, place);
@@ -218,6 +202,5 @@ cudaError_t launch_norm(const qdri_kernel *kernel, const qdri_cuda_place *place)
 
 cudaError_t qdri_cuda_norm(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
-    return with_type(kernel->dtype,
-                     [&](auto t) { return launch_norm<decltype(t)>(kernel, place); });
+    return with_type(kernel->dtype, [&](auto t) { return launch_norm<decltype(t)>(kernel, place); });
 }

@@ -36,9 +36,9 @@ __global__ void row_sums(int64_t n_rows, int64_t n_cols, const T *x, const T *dy
 
 /* A part's sums: dgamma[part, c] and dbeta[part, c], either of which may be NULL. */
 template <typename T>
-__global__ void parameter_sums(int64_t n_rows, int64_t n_cols, const T *x, const T *dy,
-                               const real_of<T> *stats, unsigned n_chunks, int64_t rows_per_part,
-                               real_of<T> *dgamma, real_of<T> *dbeta, bool accumulate, bool wide)
+__global__ void parameter_sums(int64_t n_rows, int64_t n_cols, const T *x, const T *dy, const real_of<T> *stats,
+                               unsigned n_chunks, int64_t rows_per_part, real_of<T> *dgamma, real_of<T> *dbeta,
+                               bool accumulate, bool wide)
 {
     constexpr int V = pack_width<T>;
     typedef real_of<T> R;
@@ -85,8 +85,7 @@ template <typename R, int ROWS>
 __device__ inline R add_warps(const warp_sums<R, ROWS> &sums, int set, int i, int which, int first)
 {
     R total = sums.at[set][i][which][first];
-    for (int warp = 1; warp < (int)blockDim.x / 32; warp++)
-        total += sums.at[set][i][which][first + warp];
+    for (int warp = 1; warp < (int)blockDim.x / 32; warp++) total += sums.at[set][i][which][first + warp];
     return total;
 }
 
@@ -97,8 +96,8 @@ template <typename T, int ROWS> struct some_rows {
 };
 
 template <bool WIDE, typename T, int ROWS>
-__device__ inline void load_some(some_rows<T, ROWS> &to, int64_t row, int64_t col, int64_t n_rows,
-                                 int64_t n_cols, const T *x, const T *dy, const real_of<T> *stats)
+__device__ inline void load_some(some_rows<T, ROWS> &to, int64_t row, int64_t col, int64_t n_rows, int64_t n_cols,
+                                 const T *x, const T *dy, const real_of<T> *stats)
 {
     constexpr int V = pack_width<T>;
 #pragma unroll
@@ -116,9 +115,8 @@ __device__ inline void load_some(some_rows<T, ROWS> &to, int64_t row, int64_t co
  * adds them; the block's sums of columns are its part. dgamma and dbeta may be NULL. */
 template <typename T, int MOST_THREADS, bool WIDE>
 __global__ void __launch_bounds__(MOST_THREADS)
-    fused_sums(int64_t n_rows, int64_t n_cols, const T *x, const T *dy, const T *gamma,
-               const real_of<T> *stats, real_of<T> *sums, real_of<T> *dgamma, real_of<T> *dbeta,
-               bool accumulate)
+    fused_sums(int64_t n_rows, int64_t n_cols, const T *x, const T *dy, const T *gamma, const real_of<T> *stats,
+               real_of<T> *sums, real_of<T> *dgamma, real_of<T> *dbeta, bool accumulate)
 {
     constexpr int V = pack_width<T>, ROWS = rows_at_once<MOST_THREADS>;
     typedef real_of<T> R;
@@ -156,8 +154,7 @@ __global__ void __launch_bounds__(MOST_THREADS)
         }
         __syncthreads();
         const int i = (int)threadIdx.x / 2, which = (int)threadIdx.x % 2;
-        if (i < ROWS && row + i < n_rows)
-            sums[2 * (row + i) + which] = add_warps(shared, set, i, which, first);
+        if (i < ROWS && row + i < n_rows) sums[2 * (row + i) + which] = add_warps(shared, set, i, which, first);
         now = next;
         set ^= 1;
     }
@@ -170,18 +167,16 @@ __global__ void __launch_bounds__(MOST_THREADS)
 
 /* The parts' totals, of dgamma by blocks (…, 0), of dbeta by blocks (…, 1). */
 template <typename R, bool WIDE>
-__global__ void add_parts(int64_t n_parts, int64_t n_cols, const R *dgammas, const R *dbetas,
-                          unsigned n_chunks, int64_t rows_per_part, R *dgamma, R *dbeta,
-                          bool accumulate)
+__global__ void add_parts(int64_t n_parts, int64_t n_cols, const R *dgammas, const R *dbetas, unsigned n_chunks,
+                          int64_t rows_per_part, R *dgamma, R *dbeta, bool accumulate)
 {
     R *out = blockIdx.y == 0 ? dgamma : dbeta;
     if (out)
-        add_columns<WIDE>(n_parts, n_cols, blockIdx.y == 0 ? dgammas : dbetas, n_chunks,
-                          rows_per_part, out, accumulate);
+        add_columns<WIDE>(n_parts, n_cols, blockIdx.y == 0 ? dgammas : dbetas, n_chunks, rows_per_part, out,
+                          accumulate);
 }
 
-template <typename T>
-cudaError_t launch_row_sums(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <typename T> cudaError_t launch_row_sums(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
     constexpr int V = pack_width<T>;
     typedef real_of<T> R;
@@ -203,8 +198,7 @@ template <typename R> struct column_results {
 };
 
 template <typename R>
-column_results<R> results_of(const qdri_kernel *kernel, const qdri_cuda_place *place,
-                             int64_t n_parts)
+column_results<R> results_of(const qdri_kernel *kernel, const qdri_cuda_place *place, int64_t n_parts)
 {
     const int64_t n_cols = kernel->u.norm.n_cols;
     column_results<R> to = {{(R *)kernel->u.norm.dgamma, (R *)kernel->u.norm.dbeta},
@@ -213,26 +207,22 @@ column_results<R> results_of(const qdri_kernel *kernel, const qdri_cuda_place *p
                             n_cols,
                             kernel->u.norm.accumulate_params != 0};
     for (int i = 0; i < 2; i++)
-        if (to.results[i])
-            to.parts[i] = n_parts == 1 ? to.results[i] : (R *)place->scratch + i * n_parts * n_cols;
+        if (to.results[i]) to.parts[i] = n_parts == 1 ? to.results[i] : (R *)place->scratch + i * n_parts * n_cols;
     return to;
 }
 
-template <typename R>
-cudaError_t launch_totals(const qdri_cuda_place *place, const column_results<R> &to)
+template <typename R> cudaError_t launch_totals(const qdri_cuda_place *place, const column_results<R> &to)
 {
     constexpr int V = pack_width<R>;
     const column_plan plan = plan_columns(to.n_parts, to.n_cols, V, sizeof(R), 1, 0);
     const dim3 grid(plan.grid().x, 2);
     if (to.n_parts == 1) return cudaSuccess;
-    return launch(place, grid, plan.block, 0,
-                  to.n_cols % V == 0 ? add_parts<R, true> : add_parts<R, false>, to.n_parts,
-                  to.n_cols, (const R *)to.parts[0], (const R *)to.parts[1], plan.n_chunks,
-                  plan.rows_per_part, to.results[0], to.results[1], to.accumulate);
+    return launch(place, grid, plan.block, 0, to.n_cols % V == 0 ? add_parts<R, true> : add_parts<R, false>, to.n_parts,
+                  to.n_cols, (const R *)to.parts[0], (const R *)to.parts[1], plan.n_chunks, plan.rows_per_part,
+                  to.results[0], to.results[1], to.accumulate);
 }
 
-template <typename T>
-cudaError_t launch_parameter_sums(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <typename T> cudaError_t launch_parameter_sums(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
     constexpr int V = pack_width<T>;
     typedef real_of<T> R;
@@ -241,9 +231,8 @@ cudaError_t launch_parameter_sums(const qdri_kernel *kernel, const qdri_cuda_pla
     const column_plan plan = plan_columns(n_rows, n_cols, V, sizeof(R), 2, place->n_sms);
     const column_results<R> to = results_of<R>(kernel, place, plan.n_parts);
     LAUNCH_TRY(launch(place, plan.grid(), plan.block, 0, parameter_sums<T>, n_rows, n_cols, x, dy,
-                      (const R *)kernel->u.norm.stats, plan.n_chunks, plan.rows_per_part,
-                      to.parts[0], to.parts[1], to.accumulates_at_once(),
-                      is_wide<V>(x) && is_wide<V>(dy) && n_cols % V == 0));
+                      (const R *)kernel->u.norm.stats, plan.n_chunks, plan.rows_per_part, to.parts[0], to.parts[1],
+                      to.accumulates_at_once(), is_wide<V>(x) && is_wide<V>(dy) && n_cols % V == 0));
     return launch_totals(place, to);
 }
 
@@ -262,16 +251,14 @@ cudaError_t launch_fused_sums(const qdri_kernel *kernel, const qdri_cuda_place *
     const T *gamma = (const T *)kernel->u.norm.gamma;
     const bool wide = is_wide<V>(in) && is_wide<V>(dy) && is_wide<V>(gamma) && n_cols % V == 0;
     LAUNCH_TRY(launch(place, dim3((unsigned)to.n_parts), dim3((unsigned)x, (unsigned)y), 0,
-                      wide ? fused_sums<T, MOST_THREADS, true> : fused_sums<T, MOST_THREADS, false>,
-                      n_rows, n_cols, in, dy, gamma, (const R *)kernel->u.norm.stats,
-                      (R *)kernel->u.norm.work, to.parts[0], to.parts[1],
+                      wide ? fused_sums<T, MOST_THREADS, true> : fused_sums<T, MOST_THREADS, false>, n_rows, n_cols, in,
+                      dy, gamma, (const R *)kernel->u.norm.stats, (R *)kernel->u.norm.work, to.parts[0], to.parts[1],
                       to.accumulates_at_once()));
     return launch_totals(place, to);
 }
 
 /* What is read is read once, where a block can hold a row. */
-template <typename T>
-cudaError_t launch_all(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <typename T> cudaError_t launch_all(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
     const int64_t n_rows = kernel->u.norm.n_rows, n_cols = kernel->u.norm.n_cols;
     const bool has_params = kernel->u.norm.dgamma || kernel->u.norm.dbeta;

@@ -5,8 +5,7 @@
 namespace
 {
 /* result[block] = or += the block's share of Σ a². */
-template <typename T>
-__global__ void sum_squares(int64_t n, const T *a, double *result, bool accumulate, bool wide)
+template <typename T> __global__ void sum_squares(int64_t n, const T *a, double *result, bool accumulate, bool wide)
 {
     constexpr int V = pack_width<T>;
     const int64_t step = (int64_t)gridDim.x * blockDim.x * V;
@@ -29,20 +28,18 @@ __global__ void add_parts(int n, const double *parts, double *result, bool accum
     if (threadIdx.x == 0) *result = accumulate ? sum + *result : sum;
 }
 
-template <typename T>
-cudaError_t launch_sum_squares(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <typename T> cudaError_t launch_sum_squares(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
     constexpr int V = pack_width<T>;
     const int64_t n = kernel->u.reduce.n;
     const int64_t n_packs = ceil_div(n, V);
     const bool accumulate = kernel->u.reduce.accumulate != 0;
     const T *a = (const T *)kernel->u.reduce.a;
-    const int64_t n_blocks = most(
-        1, least(ceil_div(n_packs, 4 * block_threads), 8 * (int64_t)place->n_sms));
+    const int64_t n_blocks = most(1, least(ceil_div(n_packs, 4 * block_threads), 8 * (int64_t)place->n_sms));
     double *parts = n_blocks > 1 ? (double *)place->scratch : kernel->u.reduce.result;
     if (n == 0 && accumulate) return cudaSuccess;
-    LAUNCH_TRY(launch(place, dim3((unsigned)n_blocks), dim3(threads_for(n_packs)), 0,
-                      sum_squares<T>, n, a, parts, n_blocks == 1 && accumulate, is_wide<V>(a)));
+    LAUNCH_TRY(launch(place, dim3((unsigned)n_blocks), dim3(threads_for(n_packs)), 0, sum_squares<T>, n, a, parts,
+                      n_blocks == 1 && accumulate, is_wide<V>(a)));
     if (n_blocks == 1) return cudaSuccess;
     return launch(place, dim3(1), dim3(threads_for(n_blocks)), 0, add_parts, (int)n_blocks, parts,
                   kernel->u.reduce.result, accumulate);
@@ -50,8 +47,8 @@ cudaError_t launch_sum_squares(const qdri_kernel *kernel, const qdri_cuda_place 
 
 __global__ void adamw_rate(qdri_adamw_numbers *numbers, double lr) { numbers->lr = lr; }
 
-__global__ void adamw_begin(qdri_adamw_numbers *numbers, double beta1, double beta2,
-                            double clip_norm, double grad_scale, bool skips)
+__global__ void adamw_begin(qdri_adamw_numbers *numbers, double beta1, double beta2, double clip_norm,
+                            double grad_scale, bool skips)
 {
     const double norm = sqrt(numbers->norm_squared) / grad_scale;
     numbers->n_begun++;
@@ -70,8 +67,7 @@ template <typename R> struct adamw_by {
     R lr, factor, correction1, correction2; /* known on the device only */
 };
 
-template <typename R>
-__device__ inline R adamw_step(const adamw_by<R> &by, R gradient, R &m, R &v, R p)
+template <typename R> __device__ inline R adamw_step(const adamw_by<R> &by, R gradient, R &m, R &v, R p)
 {
     gradient *= by.factor;
     m = by.beta1 * m + by.rest1 * gradient;
@@ -82,8 +78,8 @@ __device__ inline R adamw_step(const adamw_by<R> &by, R gradient, R &m, R &v, R 
 
 /* master: what is kept in full; p is also written if it is another type, else NULL. */
 template <typename T, typename R>
-__global__ void adamw(int64_t n, adamw_by<R> by, const qdri_adamw_numbers *numbers, T *p, R *master,
-                      const R *g, R *m, R *v, bool wide)
+__global__ void adamw(int64_t n, adamw_by<R> by, const qdri_adamw_numbers *numbers, T *p, R *master, const R *g, R *m,
+                      R *v, bool wide)
 {
     constexpr int V = pack_width<R>;
     const int64_t step = (int64_t)gridDim.x * blockDim.x * V;
@@ -117,15 +113,14 @@ __global__ void adamw(int64_t n, adamw_by<R> by, const qdri_adamw_numbers *numbe
 
 cudaError_t launch_rate(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
-    return launch(place, dim3(1), dim3(1), 0, adamw_rate, kernel->u.adamw.numbers,
-                  kernel->u.adamw.lr);
+    return launch(place, dim3(1), dim3(1), 0, adamw_rate, kernel->u.adamw.numbers, kernel->u.adamw.lr);
 }
 
 cudaError_t launch_begin(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
-    return launch(place, dim3(1), dim3(1), 0, adamw_begin, kernel->u.adamw.numbers,
-                  kernel->u.adamw.beta1, kernel->u.adamw.beta2, kernel->u.adamw.clip_norm,
-                  kernel->u.adamw.grad_scale, kernel->u.adamw.skips != 0);
+    return launch(place, dim3(1), dim3(1), 0, adamw_begin, kernel->u.adamw.numbers, kernel->u.adamw.beta1,
+                  kernel->u.adamw.beta2, kernel->u.adamw.clip_norm, kernel->u.adamw.grad_scale,
+                  kernel->u.adamw.skips != 0);
 }
 
 template <typename R> adamw_by<R> by_of(const qdri_kernel *kernel)
@@ -140,8 +135,7 @@ template <typename R> adamw_by<R> by_of(const qdri_kernel *kernel)
     return by;
 }
 
-template <typename T>
-cudaError_t launch_adamw(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <typename T> cudaError_t launch_adamw(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
     typedef real_of<T> R;
     constexpr int V = pack_width<R>;
@@ -153,10 +147,9 @@ cudaError_t launch_adamw(const qdri_kernel *kernel, const qdri_cuda_place *place
     R *m = (R *)kernel->u.adamw.m, *v = (R *)kernel->u.adamw.v;
     if (n == 0) return cudaSuccess;
     const int64_t n_blocks = least(ceil_div(n_packs, block_threads), 32 * (int64_t)place->n_sms);
-    const bool wide = is_wide<V>(p) && is_wide<V>(master) && is_wide<V>(g) && is_wide<V>(m) &&
-                      is_wide<V>(v);
-    return launch(place, dim3((unsigned)n_blocks), dim3(threads_for(n_packs)), 0, adamw<T, R>, n,
-                  by_of<R>(kernel), kernel->u.adamw.numbers, p, master, g, m, v, wide);
+    const bool wide = is_wide<V>(p) && is_wide<V>(master) && is_wide<V>(g) && is_wide<V>(m) && is_wide<V>(v);
+    return launch(place, dim3((unsigned)n_blocks), dim3(threads_for(n_packs)), 0, adamw<T, R>, n, by_of<R>(kernel),
+                  kernel->u.adamw.numbers, p, master, g, m, v, wide);
 }
 } // namespace
 
@@ -166,7 +159,6 @@ cudaError_t qdri_cuda_optimizer(const qdri_kernel *kernel, const qdri_cuda_place
     if (kernel->kind == QDRI_K_ADAMW_BEGIN) return launch_begin(kernel, place);
     return with_type(kernel->dtype, [&](auto t) {
         typedef decltype(t) T;
-        return kernel->kind == QDRI_K_ADAMW ? launch_adamw<T>(kernel, place)
-                                            : launch_sum_squares<T>(kernel, place);
+        return kernel->kind == QDRI_K_ADAMW ? launch_adamw<T>(kernel, place) : launch_sum_squares<T>(kernel, place);
     });
 }

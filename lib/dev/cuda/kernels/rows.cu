@@ -4,8 +4,7 @@
 
 namespace
 {
-template <typename T>
-__global__ void bias_add(int64_t n_rows, int64_t n_cols, T *y, const T *p, bool wide)
+template <typename T> __global__ void bias_add(int64_t n_rows, int64_t n_cols, T *y, const T *p, bool wide)
 {
     constexpr int V = pack_width<T>;
     const cell at = find_cell(n_cols, V);
@@ -34,8 +33,7 @@ __device__ inline int64_t remainder_of(int64_t a, int64_t b)
 }
 
 template <typename T>
-__global__ void position_add(int64_t n_rows, int64_t n_cols, int64_t row0, int64_t context, T *y,
-                             const T *p, bool wide)
+__global__ void position_add(int64_t n_rows, int64_t n_cols, int64_t row0, int64_t context, T *y, const T *p, bool wide)
 {
     constexpr int V = pack_width<T>;
     const cell at = find_cell(n_cols, V);
@@ -54,8 +52,8 @@ __global__ void position_add(int64_t n_rows, int64_t n_cols, int64_t row0, int64
 
 /* A thread adds all rows of one position, whose first one is `skip` rows behind it. */
 template <typename T>
-__global__ void position_sum(int64_t n_rows, int64_t n_cols, int64_t skip, int64_t context,
-                             const T *x, real_of<T> *p, bool accumulate, bool wide)
+__global__ void position_sum(int64_t n_rows, int64_t n_cols, int64_t skip, int64_t context, const T *x, real_of<T> *p,
+                             bool accumulate, bool wide)
 {
     constexpr int V = pack_width<T>;
     const int64_t n_packs = (n_cols + V - 1) / V;
@@ -72,8 +70,7 @@ __global__ void position_sum(int64_t n_rows, int64_t n_cols, int64_t skip, int64
     store_sums<V>(p + position * n_cols, col, n_cols, sum, accumulate);
 }
 
-template <typename T>
-cudaError_t launch_add(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <typename T> cudaError_t launch_add(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
     constexpr int V = pack_width<T>;
     const int64_t n_rows = kernel->u.rows.n_rows, n_cols = kernel->u.rows.n_cols;
@@ -85,12 +82,11 @@ cudaError_t launch_add(const qdri_kernel *kernel, const qdri_cuda_place *place)
     if (kernel->kind == QDRI_K_BIAS_ADD)
         return launch(place, plan.grid, plan.block, 0, bias_add<T>, n_rows, n_cols, y, p, wide);
     const int64_t context = kernel->u.rows.context;
-    return launch(place, plan.grid, plan.block, 0, position_add<T>, n_rows, n_cols,
-                  kernel->u.rows.row0 % context, context, y, p, wide);
+    return launch(place, plan.grid, plan.block, 0, position_add<T>, n_rows, n_cols, kernel->u.rows.row0 % context,
+                  context, y, p, wide);
 }
 
-template <typename T>
-cudaError_t launch_sum(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <typename T> cudaError_t launch_sum(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
     constexpr int V = pack_width<T>;
     const int64_t n_rows = kernel->u.rows.n_rows, n_cols = kernel->u.rows.n_cols;
@@ -98,12 +94,11 @@ cudaError_t launch_sum(const qdri_kernel *kernel, const qdri_cuda_place *place)
     real_of<T> *p = (real_of<T> *)kernel->u.rows.p;
     const bool accumulate = kernel->u.rows.accumulate != 0;
     if (n_cols == 0 || (n_rows == 0 && accumulate)) return cudaSuccess;
-    if (kernel->kind == QDRI_K_COLUMN_SUM)
-        return launch_column_sums(place, n_rows, n_cols, x, p, accumulate);
+    if (kernel->kind == QDRI_K_COLUMN_SUM) return launch_column_sums(place, n_rows, n_cols, x, p, accumulate);
     const int64_t context = kernel->u.rows.context;
     const int64_t skip = (context - kernel->u.rows.row0 % context) % context;
-    return launch_each(place, context * ceil_div(n_cols, V), position_sum<T>, n_rows, n_cols, skip,
-                       context, x, p, accumulate, is_wide<V>(x) && n_cols % V == 0);
+    return launch_each(place, context * ceil_div(n_cols, V), position_sum<T>, n_rows, n_cols, skip, context, x, p,
+                       accumulate, is_wide<V>(x) && n_cols % V == 0);
 }
 } // namespace
 

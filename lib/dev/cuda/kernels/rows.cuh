@@ -21,8 +21,7 @@ struct cell_plan {
 };
 
 /* For a matrix that is not empty. */
-template <int ROWS = rows_each>
-inline cell_plan plan_cells(int64_t n_rows, int64_t n_cols, int width)
+template <int ROWS = rows_each> inline cell_plan plan_cells(int64_t n_rows, int64_t n_cols, int width)
 {
     const int64_t n_packs = ceil_div(n_cols, width);
     const int64_t x = power_of_two_from(least(n_packs, block_threads));
@@ -38,12 +37,10 @@ struct cell {
 };
 
 /* last_first: the last rows come first, while the cache still has them from the kernel before. */
-template <int ROWS = rows_each>
-__device__ inline cell find_cell(int64_t n_cols, int width, bool last_first = false)
+template <int ROWS = rows_each> __device__ inline cell find_cell(int64_t n_cols, int width, bool last_first = false)
 {
     const unsigned block = last_first ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
-    const unsigned n_chunks = (unsigned)((n_cols + (int64_t)width * blockDim.x - 1) /
-                                         ((int64_t)width * blockDim.x));
+    const unsigned n_chunks = (unsigned)((n_cols + (int64_t)width * blockDim.x - 1) / ((int64_t)width * blockDim.x));
     const unsigned chunk = block % n_chunks;
     return {(int64_t)(block / n_chunks) * (blockDim.y * ROWS) + threadIdx.y,
             ((int64_t)chunk * blockDim.x + threadIdx.x) * width, (int)blockDim.y};

@@ -53,8 +53,7 @@ __device__ inline double real_log(double x) { return log(x); }
 __device__ inline float real_sqrt(float x) { return sqrtf(x); }
 __device__ inline double real_sqrt(double x) { return sqrt(x); }
 
-/* Results of two bytes have no use for the last bits of fp32, and their kernels no time for them.
- */
+/* Results of two bytes have no use for the last bits of fp32, and their kernels no time for them. */
 template <typename T> constexpr bool is_quick = sizeof(T) == 2;
 constexpr float log2_of_e = 1.4426950408889634f;
 
@@ -78,8 +77,7 @@ constexpr int pack_bytes = 16;
 /* Elements that one access moves. */
 template <typename T> constexpr int pack_width = pack_bytes / (int)sizeof(T);
 
-template <typename T, int V>
-struct alignas(sizeof(T) * V < pack_bytes ? sizeof(T) * V : pack_bytes) pack {
+template <typename T, int V> struct alignas(sizeof(T) * V < pack_bytes ? sizeof(T) * V : pack_bytes) pack {
     T at[V];
 };
 
@@ -100,8 +98,7 @@ template <typename T, int V> using words_of = typename words_type<(int)sizeof(T)
 
 /* Elements at, at + 1, … of a row of n; zeros behind its end. wide: packs are aligned. What comes
  * is words until it is used: elements would be taken apart at once, and so waited for. */
-template <int V, typename T>
-__device__ inline pack<T, V> load(const T *row, int64_t at, int64_t n, bool wide)
+template <int V, typename T> __device__ inline pack<T, V> load(const T *row, int64_t at, int64_t n, bool wide)
 {
     pack<T, V> x;
     words_of<T, V> all;
@@ -128,8 +125,7 @@ template <int V, typename T> __device__ inline void store_words(T *at, const pac
     }
 }
 
-template <int V, typename T>
-__device__ inline void store(T *row, int64_t at, int64_t n, bool wide, const pack<T, V> &x)
+template <int V, typename T> __device__ inline void store(T *row, int64_t at, int64_t n, bool wide, const pack<T, V> &x)
 {
     if (wide && at + V <= n) {
         store_words(row + at, x);
@@ -141,8 +137,7 @@ __device__ inline void store(T *row, int64_t at, int64_t n, bool wide, const pac
 }
 
 /* The same in a kernel for one kind of row. WIDE: packs are aligned, and n is a multiple of V. */
-template <bool WIDE, int V, typename T>
-__device__ inline pack<T, V> load_row(const T *row, int64_t at, int64_t n)
+template <bool WIDE, int V, typename T> __device__ inline pack<T, V> load_row(const T *row, int64_t at, int64_t n)
 {
     if (!WIDE) return load<V>(row, at, n, false);
     words_of<T, V> all = {};
