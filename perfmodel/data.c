@@ -2,7 +2,6 @@
 /* Finds data files, and the names that are near to one that is none. */
 #include "data.h"
 
-#include <ctype.h>
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +10,7 @@
 #include "config.h"
 #include "core/json.h"
 #include "core/size.h"
+#include "quadrille/names.h"
 
 #define ENDING ".json"
 #define ENDING_BYTES (sizeof ENDING - 1)
@@ -134,54 +134,18 @@ void qdri_data_names_free(qdri_data_names *names)
 
 /* ---- what was meant ---- */
 
-static int smaller(int a, int b) { return a < b ? a : b; }
-
-static int same_letter(char a, char b) { return tolower((unsigned char)a) == tolower((unsigned char)b); }
-
-int qdri_edit_distance(const char *a, const char *b)
+/* "; nearest: a, b", or "" where no name is close. */
+static qdr_status print_nearest(const qdri_data_names *names, const char *name, char *text, size_t bytes)
 {
-    /* rows[i % 3][j]: of the first i letters of a and the first j of b. */
-    int rows[3][QDRI_DATA_NAME_BYTES + 1];
-    const int n_a = smaller((int)strnlen(a, QDRI_DATA_NAME_BYTES), QDRI_DATA_NAME_BYTES);
-    const int n_b = smaller((int)strnlen(b, QDRI_DATA_NAME_BYTES), QDRI_DATA_NAME_BYTES);
-    for (int j = 0; j <= n_b; j++) rows[0][j] = j;
-    for (int i = 1; i <= n_a; i++) {
-        int *row = rows[i % 3];
-        const int *above = rows[(i - 1) % 3], *before = rows[(i + 1) % 3];
-        row[0] = i;
-        for (int j = 1; j <= n_b; j++) {
-            const int differs = !same_letter(a[i - 1], b[j - 1]);
-            row[j] = smaller(smaller(row[j - 1], above[j]) + 1, above[j - 1] + differs);
-            if (i > 1 && j > 1 && same_letter(a[i - 1], b[j - 2]) && same_letter(a[i - 2], b[j - 1]))
-                row[j] = smaller(row[j], before[j - 2] + 1);
-        }
-    }
-    return rows[n_a % 3][n_b];
-}
-
-/* How far a name is from what was typed; what only lacks its end is near. */
-static int distance(const char *typed, const char *name)
-{
-    return strncmp(typed, name, strlen(typed)) == 0 ? 1 : qdri_edit_distance(typed, name);
-}
-
-/* A list of the names nearest to `name`; "" where none is near. */
-static void print_nearest(qdri_data_names *names, const char *name, char *text, size_t bytes)
-{
-    const int far = 2 + (int)strnlen(name, QDRI_DATA_NAME_BYTES) / 2;
-    size_t used = 0;
-    text[0] = '\0';
-    for (int i = 0; i < MAX_NEAREST; i++) {
-        int best = -1, least = far;
-        for (int j = 0; j < names->n; j++) {
-            const int away = distance(name, names->names[j]);
-            if (names->names[j][0] && away < least) least = away, best = j;
-        }
-        if (best < 0) return;
-        snprintf(text + used, bytes - used, "%s%s", i ? ", " : "; nearest: ", names->names[best]);
-        used = strlen(text);
-        names->names[best][0] = '\0'; /* taken */
-    }
+    static const char intro[] = "; nearest: ";
+    const char **list = NULL;
+    QDR_TRY(QDRI_NEW(names->n, "names of data files", &list));
+    for (int i = 0; i < names->n; i++) list[i] = names->names[i];
+    memcpy(text, intro, sizeof intro);
+    if (!qdr_names_nearest(name, list, names->n, MAX_NEAREST, text + sizeof intro - 1, bytes - sizeof intro + 1))
+        text[0] = '\0';
+    free(list);
+    return QDR_OK;
 }
 
 static qdr_status unknown_name(const char *room, const char *noun, const char *kind, const char *name)
@@ -190,8 +154,9 @@ static qdr_status unknown_name(const char *room, const char *noun, const char *k
     qdri_data_names names;
     QDR_TRY(qdri_data_list(kind, &names));
     const int n = names.n;
-    print_nearest(&names, name, nearest, sizeof nearest);
+    const qdr_status status = print_nearest(&names, name, nearest, sizeof nearest);
     qdri_data_names_free(&names);
+    QDR_TRY(status);
     qdri_json_printable(name, shown, sizeof shown);
     if (n == 0)
         return QDR_FAIL(QDR_ERR_ARGUMENT,

@@ -24,8 +24,5 @@ void qdri_data_names_free(qdri_data_names *names);
  * @retval QDR_ERR_ARGUMENT  no such name: the sentence has the nearest ones; or it is too long */
 QDR_NODISCARD qdr_status qdri_data_resolve(const char *room, const char *noun, const char *kind,
                                            const char *name_or_path, char path[QDRI_DATA_PATH_BYTES]);
-/* Letters to insert, remove, replace, or exchange with a neighbour, to make b of a; case does not
- * matter. Of the first QDRI_DATA_NAME_BYTES letters. */
-int qdri_edit_distance(const char *a, const char *b);
 
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/json.h"
+#include "core/nearest.h"
 #include "data.h"
 #include "machine_table.h"
 

@@ -6,6 +6,7 @@
 #include <strings.h>
 
 #include "core/json.h"
+#include "core/nearest.h"
 #include "data.h"
 
 enum { N_NEAREST = 3, SHOWN_BYTES = 80, FAR = 60 };

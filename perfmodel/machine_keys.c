@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/nearest.h"
 #include "core/status.h"
 #include "data.h"
 #include "machine_table.h"

@@ -15,6 +15,7 @@
 #include "linear.h"
 #include "machine.h"
 #include "matrix.h"
+#include "names.h"
 #include "network.h"
 #include "ops.h"
 #include "optim.h"

@@ -441,25 +441,6 @@ static void null_is_refused(void **state)
 
 /* ---- names and paths ---- */
 
-static void edit_distances(void **state)
-{
-    static const struct {
-        const char *a, *b;
-        int distance;
-    } cases[] = {
-        {"", "", 0},         {"", "abc", 3},           {"abc", "", 3},       {"gpt2", "gpt2", 0},
-        {"gtp2", "gpt2", 1}, {"gpt", "gpt2", 1},       {"GPT-2", "gpt2", 1}, {"kitten", "sitting", 3},
-        {"abcd", "badc", 2}, {"gpt2xl", "gpt2-xl", 1},
-    };
-    char longer[200];
-    (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        assert_int_equal(qdri_edit_distance(cases[i].a, cases[i].b), cases[i].distance);
-    memset(longer, 'x', sizeof longer);
-    longer[199] = '\0';
-    assert_int_equal(qdri_edit_distance(longer, ""), QDRI_DATA_NAME_BYTES);
-}
-
 static void unknown_names(void **state)
 {
     qdr_network net;
@@ -556,7 +537,6 @@ int main(void)
         cmocka_unit_test(nothing_needs_to_divide),
         cmocka_unit_test(refusals),
         cmocka_unit_test(null_is_refused),
-        cmocka_unit_test(edit_distances),
         cmocka_unit_test(unknown_names),
         cmocka_unit_test(too_long_a_path),
         cmocka_unit_test(folders_and_paths),

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The names nearest to what somebody typed. */
+#include "core/nearest.h"
+
+#include <ctype.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "quadrille/names.h"
+
+static int smaller(int a, int b) { return a < b ? a : b; }
+
+static int same_letter(char a, char b) { return tolower((unsigned char)a) == tolower((unsigned char)b); }
+
+static int length_of(const char *name) { return (int)strnlen(name, QDRI_NEAREST_BYTES); }
+
+int qdri_edit_distance(const char *a, const char *b)
+{
+    /* rows[i % 3][j]: of the first i letters of a and the first j of b. */
+    int rows[3][QDRI_NEAREST_BYTES + 1];
+    const int n_a = length_of(a), n_b = length_of(b);
+    for (int j = 0; j <= n_b; j++) rows[0][j] = j;
+    for (int i = 1; i <= n_a; i++) {
+        int *row = rows[i % 3];
+        const int *above = rows[(i - 1) % 3], *before = rows[(i + 1) % 3];
+        row[0] = i;
+        for (int j = 1; j <= n_b; j++) {
+            const int differs = !same_letter(a[i - 1], b[j - 1]);
+            row[j] = smaller(smaller(row[j - 1], above[j]) + 1, above[j - 1] + differs);
+            if (i > 1 && j > 1 && same_letter(a[i - 1], b[j - 2]) && same_letter(a[i - 2], b[j - 1]))
+                row[j] = smaller(row[j], before[j - 2] + 1);
+        }
+    }
+    return rows[n_a % 3][n_b];
+}
+
+static const char *next_word(const char *at, size_t *letters)
+{
+    while (*at && !isalnum((unsigned char)*at)) at++;
+    *letters = 0;
+    while (isalnum((unsigned char)at[*letters])) (*letters)++;
+    return at;
+}
+
+/* Each word that was typed begins a word of the name, in the same order. */
+static int words_begin(const char *typed, const char *name)
+{
+    size_t wanted, has;
+    int n_words = 0;
+    name = next_word(name, &has);
+    for (typed = next_word(typed, &wanted); wanted; typed = next_word(typed + wanted, &wanted)) {
+        while (has && (has < wanted || strncasecmp(typed, name, wanted) != 0)) name = next_word(name + has, &has);
+        if (!has) return 0;
+        name = next_word(name + has, &has);
+        n_words++;
+    }
+    return n_words > 0;
+}
+
+static int distance(const char *typed, const char *name)
+{
+    if (strncasecmp(typed, name, strlen(typed)) == 0 || words_begin(typed, name)) return 0;
+    return qdri_edit_distance(typed, name);
+}
+
+/* The first of the closest names that are further than `near`, or as far and behind the name `last`;
+ * *away: how far. */
+static int next_nearest(const char *typed, const char *const names[], int n_names, int near, int last, int *away)
+{
+    int best = -1;
+    *away = INT_MAX;
+    for (int i = 0; i < n_names; i++) {
+        const int far = distance(typed, names[i]);
+        if (far < near || (far == near && i <= last) || far >= *away) continue;
+        *away = far;
+        best = i;
+    }
+    return best;
+}
+
+int qdr_names_nearest(const char *typed, const char *const names[], int n_names, int most, char *text, size_t bytes)
+{
+    size_t used = 0;
+    int n = 0, away = -1, last = -1;
+    if (!text || !bytes) return 0;
+    text[0] = '\0';
+    if (!typed) return 0;
+    int far = 2 + length_of(typed) / 2;
+    while (n < most) {
+        last = next_nearest(typed, names, n_names, away, last, &away);
+        if (last < 0 || away >= far) break;
+        if (away == 0) far = 1; /* what only lacks something needs no guess */
+        const char *comma = n ? ", " : "";
+        if (used + strlen(comma) + strlen(names[last]) >= bytes) break;
+        used += (size_t)snprintf(text + used, bytes - used, "%s%s", comma, names[last]);
+        n++;
+    }
+    return n;
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Names that were meant by what was typed. */
+#include "core/nearest.h"
+
+#include "qdr_test.h"
+#include "quadrille/names.h"
+
+static void edit_distances(void **state)
+{
+    static const struct {
+        const char *a, *b;
+        int distance;
+    } cases[] = {
+        {"", "", 0},         {"", "abc", 3},           {"abc", "", 3},       {"gpt2", "gpt2", 0},
+        {"gtp2", "gpt2", 1}, {"gpt", "gpt2", 1},       {"GPT-2", "gpt2", 1}, {"kitten", "sitting", 3},
+        {"abcd", "badc", 2}, {"gpt2xl", "gpt2-xl", 1},
+    };
+    char longer[200];
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_int_equal(qdri_edit_distance(cases[i].a, cases[i].b), cases[i].distance);
+    memset(longer, 'x', sizeof longer);
+    longer[199] = '\0';
+    assert_int_equal(qdri_edit_distance(longer, ""), QDRI_NEAREST_BYTES);
+}
+
+static const char *const names[] = {"dgx-a100",    "dgx-h100",    "gpt2",      "gpt2-xl",
+                                    "llama-2-70b", "llama-3-70b", "llama-3-8b"};
+enum { N_NAMES = sizeof names / sizeof *names };
+
+static void check_nearest(const char *typed, int most, const char *expected, int n_expected)
+{
+    char text[256];
+    assert_int_equal(qdr_names_nearest(typed, names, N_NAMES, most, text, sizeof text), n_expected);
+    assert_string_equal(text, expected);
+}
+
+static void the_closest_come_first(void **state)
+{
+    (void)state;
+    check_nearest("gtp2", 3, "gpt2", 1);
+    check_nearest("GPT2XL", 3, "gpt2-xl, gpt2", 2);
+    check_nearest("llama-70b", 3, "llama-2-70b, llama-3-70b", 2);
+    check_nearest("llama-70b", 1, "llama-2-70b", 1);
+    check_nearest("H100", 3, "dgx-h100", 1);
+    check_nearest("llama-3", 3, "llama-3-70b, llama-3-8b", 2);
+    check_nearest("zebra", 3, "", 0);
+    check_nearest(NULL, 3, "", 0);
+}
+
+/* A name of which only a part has room would be wrong. */
+static void names_are_whole(void **state)
+{
+    char text[16];
+    (void)state;
+    assert_int_equal(qdr_names_nearest("gpt2", names, N_NAMES, 2, text, sizeof text), 2);
+    assert_string_equal(text, "gpt2, gpt2-xl");
+    assert_int_equal(qdr_names_nearest("gpt2", names, N_NAMES, 2, text, 13), 1);
+    assert_string_equal(text, "gpt2");
+    assert_int_equal(qdr_names_nearest("gpt2", names, N_NAMES, 2, NULL, 0), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(edit_distances),
+        cmocka_unit_test(the_closest_come_first),
+        cmocka_unit_test(names_are_whole),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
