@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "config.h"
+#include "core/input.h"
 #include "core/json.h"
 #include "core/size.h"
 #include "quadrille/names.h"
@@ -50,20 +51,13 @@ static int walk_next(walk *w, char folder[QDRI_DATA_PATH_BYTES])
     return 1;
 }
 
-static int readable(const char *path)
-{
-    FILE *file = fopen(path, "rb");
-    if (file) fclose(file);
-    return file != NULL;
-}
-
 /* The path of a data file, if there is one. */
 static int find_file(const char *kind, const char *name, char path[QDRI_DATA_PATH_BYTES])
 {
     char folder[QDRI_DATA_PATH_BYTES];
     for (walk w = walk_begin(); walk_next(&w, folder);) {
         const int bytes = snprintf(path, QDRI_DATA_PATH_BYTES, "%s/%s/%s" ENDING, folder, kind, name);
-        if (bytes < QDRI_DATA_PATH_BYTES && readable(path)) return 1;
+        if (bytes < QDRI_DATA_PATH_BYTES && qdri_input_is_there(path)) return 1;
     }
     return 0;
 }

@@ -2,8 +2,8 @@
 /* Reads and writes comma-separated values. */
 #include "csv.h"
 
-#include <errno.h>
 #include <math.h>
+#include <quadrille/input.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -196,38 +196,14 @@ void csv_free(csv_table *table)
 
 /* ---- files ---- */
 
-/* All of a file, or its first CSV_MAX_BYTES + 1 bytes. */
-static char *read_whole(FILE *file, size_t *n_bytes)
-{
-    size_t capacity = 1 << 16;
-    char *bytes = malloc(capacity);
-    *n_bytes = 0;
-    while (bytes && !feof(file) && !ferror(file) && *n_bytes <= CSV_MAX_BYTES) {
-        *n_bytes += fread(bytes + *n_bytes, 1, capacity - *n_bytes, file);
-        if (*n_bytes < capacity) continue;
-        capacity *= 2;
-        char *more = realloc(bytes, capacity);
-        if (!more) free(bytes);
-        bytes = more;
-    }
-    return bytes;
-}
-
 const char *csv_name(const char *path) { return strcmp(path, "-") == 0 ? "standard input" : path; }
 
 int csv_read(const char *path, char **bytes, size_t *n_bytes, failure *why)
 {
-    *bytes = NULL;
-    FILE *file = strcmp(path, "-") == 0 ? stdin : fopen(path, "rb");
-    if (!file) return fail(why, EXIT_USAGE, "%.300s: %s; name a file that can be read", path, strerror(errno));
-    *bytes = read_whole(file, n_bytes);
-    const int has_failed = ferror(file);
-    if (!*bytes)
-        fail(why, EXIT_FAILED, "%.300s: no memory for its text", path);
-    else if (has_failed)
-        fail(why, EXIT_USAGE, "%.300s: it cannot be read (%s)", path, strerror(errno));
-    if (file != stdin) fclose(file);
-    return why->code;
+    const qdr_status status = qdr_input_read(path, CSV_MAX_BYTES, bytes, n_bytes);
+    if (status == QDR_OK) return EXIT_OK;
+    return fail(why, status == QDR_ERR_MEMORY ? EXIT_FAILED : EXIT_USAGE, "%s; name a file that can be read",
+                qdr_last_error());
 }
 
 /* ---- cells of a table ---- */

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads the traces of all ranks of one run, and refuses what does not belong together. */
-#include <errno.h>
 #include <jansson.h>
 #include <limits.h>
 #include <math.h>
+#include <quadrille/input.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "trace.h"
 
-enum { VERSION = 2, MAX_RANKS = 1 << 20, MAX_NAME = 4096 };
+enum { VERSION = 2, MAX_RANKS = 1 << 20, MAX_NAME = 4096, MAX_BYTES = 1 << 30 };
 #define MOST_MICROSECS 1e15 /* thirty years */
 #define MOST 1e18 /* nanoseconds of the same, or bytes */
 
@@ -182,27 +182,27 @@ static void name_file(char name[MAX_NAME], const char *path, int number)
     snprintf(name, MAX_NAME, "%s.%d", path, number);
 }
 
-static FILE *open_file(const char *path, int number, int n_ranks, failure *why)
+static int read_text(const char *path, int number, int n_ranks, char **text, size_t *bytes, failure *why)
 {
-    FILE *file = fopen(path, "r");
-    if (!file && number == 0)
-        fail(why, EXIT_USAGE,
-             "%.300s: %s; run the program with QDR_TRACE set to this name without its number, and "
-             "let it end",
-             path, strerror(errno));
-    else if (!file)
-        fail(why, EXIT_USAGE, "%.300s: %s; the run had %d ranks: bring the files of all of them into one folder", path,
-             strerror(errno), n_ranks);
-    return file;
+    const qdr_status status = qdr_input_read(path, MAX_BYTES, text, bytes);
+    if (status == QDR_OK) return EXIT_OK;
+    if (status == QDR_ERR_MEMORY) return fail(why, EXIT_NOTHING_FITS, "%s", qdr_last_error());
+    if (number == 0)
+        return fail(why, EXIT_USAGE,
+                    "%s; run the program with QDR_TRACE set to this name without its number, and let it end",
+                    qdr_last_error());
+    return fail(why, EXIT_USAGE, "%s; the run had %d ranks: bring the files of all of them into one folder",
+                qdr_last_error(), n_ranks);
 }
 
 static json_t *load(const char *path, int number, int n_ranks, failure *why)
 {
     json_error_t error;
-    FILE *file = open_file(path, number, n_ranks, why);
-    if (!file) return NULL;
-    json_t *root = json_loadf(file, 0, &error);
-    fclose(file);
+    char *text;
+    size_t bytes;
+    if (read_text(path, number, n_ranks, &text, &bytes, why)) return NULL;
+    json_t *root = json_loadb(text, bytes, 0, &error);
+    free(text);
     if (!root)
         fail(why, EXIT_USAGE,
              "%.300s: line %d: %.150s; the file is cut off or damaged: let the program end, or "

@@ -3,7 +3,7 @@
 #include "corpus.h"
 
 #include <dirent.h>
-#include <errno.h>
+#include <quadrille/input.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -91,23 +91,19 @@ static void read_licenses(corpus *text)
 
 static qdr_status read_file(const char *path, corpus *text, char sentence[PROBLEM_BYTES])
 {
-    struct stat info;
-    FILE *file = fopen(path, "rb");
-    if (file == NULL || fstat(fileno(file), &info) != 0 || S_ISDIR(info.st_mode)) {
+    char *bytes;
+    size_t n_bytes;
+    const char *slash = strrchr(path, '/');
+    if (qdr_input_read(path, MAX_BYTES, &bytes, &n_bytes) != QDR_OK) {
         snprintf(sentence, PROBLEM_BYTES,
-                 "text %.300s: %s; name a readable file, or none to train on what is installed", path,
-                 file == NULL ? strerror(errno) : "it is a directory");
-        if (file != NULL) fclose(file);
+                 "text %s; name a readable file of at most 2 GiB, or none to train on what is installed",
+                 qdr_last_error());
         return QDR_ERR_ARGUMENT;
     }
-    const int good = append(text, file);
-    fclose(file);
-    const char *slash = strrchr(path, '/');
+    text->bytes = (uint8_t *)bytes;
+    text->n_bytes = (int64_t)n_bytes;
     snprintf(text->name, sizeof text->name, "%.80s", slash ? slash + 1 : path);
-    if (good) return QDR_OK;
-    snprintf(sentence, PROBLEM_BYTES, "text %.300s: does not fit into memory or has more than 2 GiB; take a part of it",
-             path);
-    return QDR_ERR_ARGUMENT;
+    return QDR_OK;
 }
 
 static qdr_status read_on_root(const char *path, int64_t context, corpus *text, char sentence[PROBLEM_BYTES])

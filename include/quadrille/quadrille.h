@@ -11,6 +11,7 @@
 #include "gpu.h"
 #include "graph.h"
 #include "grid.h"
+#include "input.h"
 #include "launch.h"
 #include "linear.h"
 #include "machine.h"

@@ -2,16 +2,16 @@
 /* JSON documents: read, checked, and asked for values. */
 #include "core/json.h"
 
-#include <errno.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/input.h"
 #include "core/size.h"
 
-enum { NAME_BYTES = 200, FIRST_BYTES = 4096 };
+enum { NAME_BYTES = 200 };
 
 struct qdri_json {
     json_t *root;
@@ -21,18 +21,6 @@ struct qdri_json {
 };
 
 /* ---- reading ---- */
-
-/* The end of a long name says more than its beginning. */
-static void keep_name(const char *name, char kept[NAME_BYTES])
-{
-    const size_t bytes = strlen(name);
-    if (bytes < NAME_BYTES)
-        snprintf(kept, NAME_BYTES, "%s", name);
-    else
-        snprintf(kept, NAME_BYTES, "...%s", name + bytes - (NAME_BYTES - 4));
-    for (char *letter = kept; *letter; letter++)
-        if ((unsigned char)*letter < ' ' || *letter == 0x7f) *letter = '?';
-}
 
 void qdri_json_printable(const char *text, char *printable, size_t bytes)
 {
@@ -45,33 +33,6 @@ static qdr_status too_large(const char *name)
 {
     return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is larger than %d MiB, the most that is read as JSON", name,
                     QDRI_JSON_MAX_BYTES >> 20);
-}
-
-/* Twice the memory, with what it holds. */
-static qdr_status enlarge(char **text, size_t *capacity)
-{
-    const size_t larger = *capacity ? 2 * *capacity : FIRST_BYTES;
-    char *memory = NULL;
-    QDR_TRY(QDRI_NEW(larger, "a JSON file", &memory));
-    if (*capacity) memcpy(memory, *text, *capacity);
-    free(*text);
-    *text = memory;
-    *capacity = larger;
-    return QDR_OK;
-}
-
-/* The whole file; the caller frees *text, after an error too. */
-static qdr_status read_all(FILE *file, const char *name, char **text, size_t *bytes)
-{
-    size_t capacity = 0, got;
-    do {
-        if (*bytes == capacity) QDR_TRY(enlarge(text, &capacity));
-        got = fread(*text + *bytes, 1, capacity - *bytes, file);
-        *bytes += got;
-        if (*bytes > QDRI_JSON_MAX_BYTES) return too_large(name);
-    } while (got > 0);
-    if (ferror(file)) return QDR_FAIL(QDR_ERR_IO, "%s could not be read (%s)", name, strerror(errno));
-    return QDR_OK;
 }
 
 static qdr_status not_json(const qdri_json *document, const json_error_t *error)
@@ -107,7 +68,7 @@ static qdr_status make(const char *name, char *text, size_t bytes, qdri_json **d
     }
     made->text = text;
     made->bytes = bytes;
-    keep_name(name, made->name);
+    qdri_input_name(name, made->name, sizeof made->name);
     const qdr_status parsed = parse_text(made);
     if (parsed != QDR_OK) qdri_json_free(&made);
     *document = made;
@@ -125,18 +86,11 @@ qdr_status qdri_json_parse(const char *text, size_t bytes, const char *name, qdr
 
 qdr_status qdri_json_load(const char *path, qdri_json **document)
 {
-    const int is_stdin = strcmp(path, "-") == 0;
-    char name[NAME_BYTES], *text = NULL;
-    size_t bytes = 0;
+    char *text = NULL;
+    size_t bytes;
     *document = NULL;
-    keep_name(is_stdin ? "standard input" : path, name);
-    FILE *file = is_stdin ? stdin : fopen(path, "rb");
-    if (!file) return QDR_FAIL(QDR_ERR_IO, "%s could not be opened (%s)", name, strerror(errno));
-    const qdr_status status = read_all(file, name, &text, &bytes);
-    if (!is_stdin) fclose(file);
-    if (status == QDR_OK) return make(name, text, bytes, document);
-    free(text);
-    return status;
+    QDR_TRY(qdr_input_read(path, QDRI_JSON_MAX_BYTES, &text, &bytes));
+    return make(path, text, bytes, document);
 }
 
 void qdri_json_free(qdri_json **document)

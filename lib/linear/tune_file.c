@@ -7,6 +7,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "core/input.h"
 #include "core/size.h"
 #include "linear/tune.h"
 
@@ -18,41 +19,15 @@ const char *qdri_tune_path(void)
     return path && *path && strcasecmp(path, "off") != 0 ? path : NULL;
 }
 
-static qdr_status read_whole(FILE *file, const char *path, char **text, size_t *bytes)
-{
-    const int is_folder = fgetc(file) == EOF && ferror(file);
-    const long length = !is_folder && fseek(file, 0, SEEK_END) == 0 ? ftell(file) : -1;
-    if (length > MOST_BYTES)
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "tune: %.200s has %ld bytes, and no file of choices has more than %d; set "
-                        "QDR_TUNE to another one",
-                        path, length, (int)MOST_BYTES);
-    if (length >= 0) {
-        rewind(file);
-        QDR_TRY(qdri_calloc((size_t)length, 1, "a file of choices", (void **)text));
-        *bytes = fread(*text, 1, (size_t)length, file);
-        if (*bytes == (size_t)length) return QDR_OK;
-    }
-    return QDR_FAIL(QDR_ERR_IO, "tune: %.200s could not be read (%s); set QDR_TUNE to another file", path,
-                    strerror(errno));
-}
-
 qdr_status qdri_tune_load(const char *path, char **text, size_t *bytes)
 {
     *text = NULL;
     *bytes = 0;
-    FILE *file = fopen(path, "r");
-    if (!file && errno == ENOENT) return QDR_OK;
-    if (!file)
-        return QDR_FAIL(QDR_ERR_IO, "tune: %.200s could not be opened (%s); set QDR_TUNE to another file", path,
-                        strerror(errno));
-    const qdr_status status = read_whole(file, path, text, bytes);
-    fclose(file);
-    if (status == QDR_OK) return QDR_OK;
-    free(*text);
-    *text = NULL;
-    *bytes = 0;
-    return status;
+    if (access(path, F_OK) != 0 && errno == ENOENT) return QDR_OK;
+    if (qdr_input_read(path, MOST_BYTES, text, bytes) == QDR_OK) return QDR_OK;
+    char why[QDRI_ERROR_BYTES];
+    snprintf(why, sizeof why, "%s", qdr_last_error());
+    return QDR_FAIL(QDR_ERR_IO, "tune: %s; set QDR_TUNE to another file", why);
 }
 
 /* A name in the same folder that no other process, and no other world of this one, writes to. */

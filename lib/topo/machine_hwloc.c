@@ -2,35 +2,20 @@
 /* Reads a machine with hwloc: this one, or one that was recorded as XML. */
 #include "topo/machine.h"
 
-#include <errno.h>
 #include <hwloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "core/input.h"
 #include "core/size.h"
 
 static const hwloc_obj_type_t cache_types[] = {HWLOC_OBJ_L1CACHE, HWLOC_OBJ_L2CACHE, HWLOC_OBJ_L3CACHE,
                                                HWLOC_OBJ_L4CACHE, HWLOC_OBJ_L5CACHE};
+enum { MOST_XML_BYTES = 256 << 20 };
 enum { N_CACHE_TYPES = sizeof cache_types / sizeof *cache_types };
 
 /* ---- opening ---- */
-
-/* hwloc itself does not say what is wrong with a file, and may read this machine instead. */
-static qdr_status check_file(const char *path)
-{
-    FILE *file = fopen(path, "r");
-    if (!file) return QDR_FAIL(QDR_ERR_IO, "topology: %.300s cannot be opened (%s)", path, strerror(errno));
-    errno = 0;
-    const int first = fgetc(file), error = errno;
-    fclose(file);
-    if (first == EOF && error)
-        return QDR_FAIL(QDR_ERR_IO, "topology: %.300s cannot be read (%s)", path, strerror(error));
-    if (first == EOF)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "topology: %.300s is empty; write one with 'lstopo FILE.xml' there", path);
-    return QDR_OK;
-}
 
 static void set_filters(hwloc_topology_t hwloc)
 {
@@ -38,10 +23,24 @@ static void set_filters(hwloc_topology_t hwloc)
     hwloc_topology_set_icache_types_filter(hwloc, HWLOC_TYPE_FILTER_KEEP_NONE);
 }
 
-static qdr_status open_xml(hwloc_topology_t hwloc, const char *path)
+/* hwloc itself does not say what is wrong with a file, and may read this machine instead. */
+static qdr_status read_xml(const char *path, char **text, size_t *bytes)
 {
-    QDR_TRY(check_file(path));
-    if (hwloc_topology_set_xml(hwloc, path) != 0 || hwloc_topology_load(hwloc) != 0)
+    if (qdr_input_read(path, MOST_XML_BYTES, text, bytes) != QDR_OK) {
+        char why[QDRI_ERROR_BYTES];
+        snprintf(why, sizeof why, "%s", qdr_last_error());
+        return QDR_FAIL(QDR_ERR_IO, "topology: %s", why);
+    }
+    if (*bytes) return QDR_OK;
+    free(*text);
+    *text = NULL;
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "topology: %.300s is empty; write one with 'lstopo FILE.xml' there", path);
+}
+
+static qdr_status load_xml(hwloc_topology_t hwloc, const char *path, const char *text, size_t bytes)
+{
+    /* hwloc counts the zero byte at the end. */
+    if (hwloc_topology_set_xmlbuffer(hwloc, text, (int)bytes + 1) != 0 || hwloc_topology_load(hwloc) != 0)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "topology: %.300s is no machine that hwloc %u.%u reads; write one with "
                         "'lstopo FILE.xml' there (lstopo --export-xml-flags v2 with hwloc 3)",
@@ -50,6 +49,16 @@ static qdr_status open_xml(hwloc_topology_t hwloc, const char *path)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "topology: hwloc takes %.300s for this machine; unset HWLOC_THISSYSTEM",
                         path);
     return QDR_OK;
+}
+
+static qdr_status open_xml(hwloc_topology_t hwloc, const char *path)
+{
+    char *text;
+    size_t bytes;
+    QDR_TRY(read_xml(path, &text, &bytes));
+    const qdr_status status = load_xml(hwloc, path, text, bytes);
+    free(text);
+    return status;
 }
 
 static qdr_status open_machine(const char *xml, topo_loader *loader)

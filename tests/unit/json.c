@@ -147,7 +147,7 @@ static void files(void **state)
     assert_non_null(large);
     write_file(path, large, bytes);
     free(large);
-    CHECK_FAILS(qdri_json_load(path, &document), QDR_ERR_ARGUMENT, "larger than 16 MiB");
+    CHECK_FAILS(qdri_json_load(path, &document), QDR_ERR_ARGUMENT, "larger than 16 MiB, the most that is read");
     /* Standard input */
     write_file(path, "{\"n\": \n-3}", 10);
     assert_non_null(freopen(path, "rb", stdin));

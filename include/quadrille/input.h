@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** @file input.h  Reads a whole file into memory within bounds of size and time.
+ *
+ *  Part of libquadrille_perf. Local and blocking; thread-safe. */
+#ifndef QUADRILLE_INPUT_H
+#define QUADRILLE_INPUT_H
+
+#include <stddef.h>
+
+#include "status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Reads all of a file, and never more than `max_bytes`:
+ *  - regular files: one that grows while it is read is refused;
+ *  - pipes and FIFOs: given up when no byte arrives for QDR_INPUT_WAIT_SECS, as when nothing writes to a FIFO;
+ *  - "-", standard input, and terminals: read to their end, however long that takes;
+ *  - folders, sockets and other devices are refused.
+ *  Sentences begin with the path, or with "standard input".
+ *  @param[out] bytes    the contents, followed by a zero byte that *n_bytes does not count; the caller's, who calls
+ *                       free(); NULL after an error
+ *  @param[out] n_bytes  0 after an error
+ *  @retval QDR_ERR_ARGUMENT  a pointer is NULL; the file is larger than max_bytes, grows, or is a socket or a device
+ *  @retval QDR_ERR_IO        it cannot be opened or read, as a folder cannot; nothing arrived in time
+ *  @retval QDR_ERR_MEMORY    out of memory */
+QDR_API QDR_NODISCARD qdr_status qdr_input_read(const char *path, size_t max_bytes, char **bytes, size_t *n_bytes);
+
+/** How long qdr_input_read() waits for the next byte of a pipe. */
+#define QDR_INPUT_WAIT_SECS 10
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whole files, read within bounds of size and time. */
+#include "quadrille/input.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/input.h"
+#include "core/size.h"
+
+enum { NAME_BYTES = 200, FIRST_BYTES = 1 << 16 };
+
+typedef struct input {
+    int file, is_stdin;
+    int waits_msecs; /* for the next byte; -1: without end */
+    size_t max_bytes;
+    size_t expected_bytes; /* of a regular file when it was opened; 0: not known */
+    char *bytes;
+    size_t n_bytes, capacity;
+    char name[NAME_BYTES];
+} input;
+
+/* The end of a long name says more than its beginning. */
+void qdri_input_name(const char *path, char *name, size_t capacity)
+{
+    const size_t bytes = strlen(path);
+    if (strcmp(path, "-") == 0)
+        snprintf(name, capacity, "standard input");
+    else if (bytes < capacity)
+        snprintf(name, capacity, "%s", path);
+    else
+        snprintf(name, capacity, "...%s", path + bytes - (capacity - 4));
+    for (char *letter = name; *letter; letter++)
+        if ((unsigned char)*letter < ' ' || *letter == 0x7f) *letter = '?';
+}
+
+static qdr_status too_large(const input *in)
+{
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is larger than %zu %s, the most that is read of such a file", in->name,
+                    in->max_bytes >> 20 ? in->max_bytes >> 20 : in->max_bytes, in->max_bytes >> 20 ? "MiB" : "bytes");
+}
+
+static qdr_status unreadable(const input *in)
+{
+    return QDR_FAIL(QDR_ERR_IO, "%s could not be read (%s)", in->name, strerror(errno));
+}
+
+/* ---- what kind of file it is ---- */
+
+static qdr_status look_at(input *in)
+{
+    struct stat info;
+    if (fstat(in->file, &info) != 0) return unreadable(in);
+    if (in->is_stdin || isatty(in->file)) in->waits_msecs = -1;
+    if (S_ISREG(info.st_mode)) {
+        in->expected_bytes = (size_t)info.st_size;
+        return in->expected_bytes > in->max_bytes ? too_large(in) : QDR_OK;
+    }
+    if (S_ISDIR(info.st_mode)) return QDR_FAIL(QDR_ERR_IO, "%s could not be read (%s)", in->name, strerror(EISDIR));
+    if (S_ISFIFO(info.st_mode) || in->waits_msecs < 0) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is a device or a socket, not a file", in->name);
+}
+
+/* Without waiting for a writer, which may never come. */
+static qdr_status open_input(input *in, const char *path)
+{
+    in->is_stdin = strcmp(path, "-") == 0;
+    in->file = in->is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (in->file < 0) return QDR_FAIL(QDR_ERR_IO, "%s could not be opened (%s)", in->name, strerror(errno));
+    return look_at(in);
+}
+
+/* ---- reading ---- */
+
+/* Room for one byte more than may come, so that too many are seen, and for the zero at the end. */
+static qdr_status make_room(input *in)
+{
+    char *larger = NULL;
+    if (in->n_bytes + 1 < in->capacity) return QDR_OK;
+    const size_t wanted = in->capacity         ? 2 * in->capacity
+                          : in->expected_bytes ? in->expected_bytes + 2
+                                               : (size_t)FIRST_BYTES;
+    QDR_TRY(QDRI_NEW(wanted, "the contents of a file", &larger));
+    if (in->n_bytes) memcpy(larger, in->bytes, in->n_bytes);
+    free(in->bytes);
+    in->bytes = larger;
+    in->capacity = wanted;
+    return QDR_OK;
+}
+
+/* poll() is ready at the end of a pipe, too; before its first writer it is not. */
+static qdr_status wait_for_bytes(const input *in)
+{
+    struct pollfd wanted = {.fd = in->file, .events = POLLIN};
+    int n;
+    do n = poll(&wanted, 1, in->waits_msecs);
+    while (n < 0 && errno == EINTR);
+    if (n < 0) return unreadable(in);
+    if (n > 0) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_IO, "%s: no byte arrived in %g s; is anything writing to this pipe?", in->name,
+                    1e-3 * in->waits_msecs);
+}
+
+static qdr_status read_some(input *in, int *is_end)
+{
+    QDR_TRY(make_room(in));
+    QDR_TRY(wait_for_bytes(in));
+    const ssize_t got = read(in->file, in->bytes + in->n_bytes, in->capacity - in->n_bytes - 1);
+    if (got < 0 && errno != EINTR && errno != EAGAIN) return unreadable(in);
+    *is_end = got == 0;
+    if (got > 0) in->n_bytes += (size_t)got;
+    return in->n_bytes > in->max_bytes ? too_large(in) : QDR_OK;
+}
+
+static qdr_status read_all(input *in)
+{
+    int is_end = 0;
+    while (!is_end) {
+        QDR_TRY(read_some(in, &is_end));
+        if (in->expected_bytes && in->n_bytes > in->expected_bytes)
+            return QDR_FAIL(QDR_ERR_ARGUMENT, "%s grew beyond its %zu bytes while it was read; wait until it is whole",
+                            in->name, in->expected_bytes);
+    }
+    in->bytes[in->n_bytes] = '\0';
+    return QDR_OK;
+}
+
+qdr_status qdri_input_read_within(const char *path, size_t max_bytes, int waits_msecs, char **bytes, size_t *n_bytes)
+{
+    input in = {.max_bytes = max_bytes, .waits_msecs = waits_msecs};
+    *bytes = NULL;
+    *n_bytes = 0;
+    qdri_input_name(path, in.name, sizeof in.name);
+    qdr_status status = open_input(&in, path);
+    if (status == QDR_OK) status = read_all(&in);
+    if (in.file >= 0 && !in.is_stdin) close(in.file);
+    if (status != QDR_OK) {
+        free(in.bytes);
+        return status;
+    }
+    *bytes = in.bytes;
+    *n_bytes = in.n_bytes;
+    return QDR_OK;
+}
+
+qdr_status qdr_input_read(const char *path, size_t max_bytes, char **bytes, size_t *n_bytes)
+{
+    if (bytes) *bytes = NULL;
+    if (n_bytes) *n_bytes = 0;
+    if (!path || !bytes || !n_bytes) return QDR_FAIL(QDR_ERR_ARGUMENT, "input: the path or where it goes is NULL");
+    return qdri_input_read_within(path, max_bytes, 1000 * QDR_INPUT_WAIT_SECS, bytes, n_bytes);
+}
+
+int qdri_input_is_there(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISREG(info.st_mode) && access(path, R_OK) == 0;
+}

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Files read within bounds: what is too large, grows, never ends, or never begins is refused in one sentence. */
+#include "core/input.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "qdr_test.h"
+
+enum { MOST = 1 << 16, WAIT_MSECS = 50 };
+
+static char folder[64], path[128];
+
+static int begin(void **state)
+{
+    (void)state;
+    snprintf(folder, sizeof folder, "/tmp/qdr_input_XXXXXX");
+    if (!mkdtemp(folder)) return 1;
+    snprintf(path, sizeof path, "%s/a", folder);
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    unlink(path);
+    return rmdir(folder);
+}
+
+static void write_bytes(size_t n_bytes)
+{
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    for (size_t i = 0; i < n_bytes; i++) assert_int_not_equal(putc((int)(i % 251), file), EOF);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void check_read(size_t n_bytes)
+{
+    char *bytes;
+    size_t got;
+    CHECK_OK(qdr_input_read(path, MOST, &bytes, &got));
+    assert_int_equal(got, n_bytes);
+    for (size_t i = 0; i < n_bytes; i++) assert_int_equal((unsigned char)bytes[i], i % 251);
+    assert_int_equal(bytes[n_bytes], 0);
+    free(bytes);
+}
+
+static void check_refused(const char *name, qdr_status status, const char *words)
+{
+    char *bytes = folder;
+    size_t got = 1;
+    CHECK_FAILS(qdri_input_read_within(name, MOST, WAIT_MSECS, &bytes, &got), status, words);
+    assert_null(bytes);
+    assert_int_equal(got, 0);
+}
+
+static void sizes(void **state)
+{
+    static const size_t sizes[] = {0, 1, 2, 4095, 4096, MOST - 1, MOST};
+    (void)state;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        write_bytes(sizes[i]);
+        check_read(sizes[i]);
+    }
+    write_bytes(MOST + 1);
+    check_refused(path, QDR_ERR_ARGUMENT, "is larger than 65536 bytes");
+}
+
+static void what_is_no_file(void **state)
+{
+    char *bytes;
+    size_t got;
+    (void)state;
+    check_refused(path, QDR_ERR_IO, "could not be opened (No such file");
+    check_refused(folder, QDR_ERR_IO, "Is a directory");
+    check_refused("/dev/zero", QDR_ERR_ARGUMENT, "/dev/zero is a device");
+    CHECK_FAILS(qdr_input_read(NULL, MOST, &bytes, &got), QDR_ERR_ARGUMENT, "NULL");
+    assert_null(bytes);
+}
+
+/* Files of /proc say that they are empty. */
+static void files_without_a_size(void **state)
+{
+    char *bytes;
+    size_t got;
+    (void)state;
+    CHECK_OK(qdr_input_read("/proc/self/status", MOST, &bytes, &got));
+    assert_non_null(strstr(bytes, "VmSize"));
+    free(bytes);
+}
+
+static void *write_fifo(void *with)
+{
+    const size_t n_bytes = *(size_t *)with;
+    FILE *file = fopen(path, "wb");
+    for (size_t i = 0; file && i < n_bytes; i++) putc((int)(i % 251), file);
+    if (file) fclose(file);
+    return NULL;
+}
+
+static void fifos(void **state)
+{
+    pthread_t writer;
+    size_t n_bytes = MOST;
+    (void)state;
+    assert_int_equal(mkfifo(path, 0600), 0);
+    check_refused(path, QDR_ERR_IO, "no byte arrived in 0.05 s");
+    assert_int_equal(pthread_create(&writer, NULL, write_fifo, &n_bytes), 0);
+    check_read(n_bytes);
+    pthread_join(writer, NULL);
+    /* One that is open, and silent after its first bytes. */
+    const int held = open(path, O_RDWR | O_NONBLOCK);
+    assert_true(held >= 0);
+    assert_int_equal(write(held, "abc", 3), 3);
+    check_refused(path, QDR_ERR_IO, "no byte arrived in 0.05 s");
+    close(held);
+}
+
+static atomic_int is_done;
+
+static void *append(void *unused)
+{
+    FILE *file = fopen(path, "ab");
+    while (file && !is_done) {
+        putc('a', file);
+        fflush(file);
+    }
+    if (file) fclose(file);
+    return unused;
+}
+
+static void a_file_that_grows(void **state)
+{
+    pthread_t writer;
+    char *bytes;
+    size_t got;
+    qdr_status status = QDR_OK;
+    (void)state;
+    write_bytes(MOST);
+    atomic_store(&is_done, 0);
+    assert_int_equal(pthread_create(&writer, NULL, append, NULL), 0);
+    for (int i = 0; i < 100000 && status == QDR_OK; i++) {
+        status = qdr_input_read(path, (size_t)1 << 30, &bytes, &got);
+        free(bytes);
+    }
+    atomic_store(&is_done, 1);
+    pthread_join(writer, NULL);
+    check_status(status, QDR_ERR_ARGUMENT, "reading a file that grows", __FILE__, __LINE__);
+    check_sentence("while it was read", __FILE__, __LINE__);
+}
+
+/* Its end is what tells, and it keeps its place in the sentence. */
+static void long_names(void **state)
+{
+    char name[400], shown[200];
+    (void)state;
+    memset(name, 'n', sizeof name);
+    memcpy(name + 390, "end.json\n", 10);
+    qdri_input_name(name, shown, sizeof shown);
+    assert_int_equal(strlen(shown), 199);
+    assert_memory_equal(shown, "...n", 4);
+    assert_string_equal(shown + 190, "end.json?");
+    qdri_input_name("-", shown, sizeof shown);
+    assert_string_equal(shown, "standard input");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(sizes, begin, end),
+        cmocka_unit_test_setup_teardown(what_is_no_file, begin, end),
+        cmocka_unit_test(files_without_a_size),
+        cmocka_unit_test_setup_teardown(fifos, begin, end),
+        cmocka_unit_test_setup_teardown(a_file_that_grows, begin, end),
+        cmocka_unit_test(long_names),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
