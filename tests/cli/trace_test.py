@@ -208,7 +208,7 @@ class Refused(Case):
     """One sentence each, exit code 2, nothing on standard output."""
 
     def test_files(self):
-        self.assert_refused("run.json.0: No such file")
+        self.assert_refused("run.json.0 could not be opened (No such file")
         good = [event("product", "compute", 0, 1)]
         self.write(0, good)
         self.assert_refused("run.json.1: No such file or directory; the run had 2 ranks")
