@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The shortest useful program: a layer Y = X·Wᵀ + b on a 2x2x1x1 grid, forward and backward.
- * Started alone it runs its four ranks as threads; `mpiexec.mpich -n 4 linear --mpi` runs them as
- * processes. */
+/* The shortest useful program: a layer Y = X·Wᵀ + b on a 2x2x1x1 grid, forward and backward. Started alone it runs its
+ * four ranks as threads; `mpiexec.mpich -n 4 linear --mpi` runs them as processes. */
 #include <quadrille/quadrille.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a data-parallel training code replaces one matmul: every rank has its own rows and wants its
- * own rows back. The library moves them into the grid, multiplies there with a weight that no rank
- * holds whole, and moves the result back. What a plain loop gives is computed beside it.
- * docs/tutorial.md walks through this file. */
+/* How a data-parallel training code replaces one matmul: every rank has its own rows and wants its own rows back. The
+ * library moves them into the grid, multiplies there with a weight that no rank holds whole, and moves the result back.
+ * What a plain loop gives is computed beside it. docs/tutorial.md walks through this file. */
 #include <math.h>
 #include <quadrille/quadrille.h>
 #include <stdio.h>
@@ -83,8 +82,8 @@ static qdr_status matmul_forward(matmul *mm, float *out, const float *inp)
     return status;
 }
 
-/* Replaces matmul_backward(dinp, dweight, dbias, dout, …). The gradients of weight and bias come
- * out summed over all ranks: the code's own all-reduce of them goes away. */
+/* Replaces matmul_backward(dinp, dweight, dbias, dout, …). The gradients of weight and bias come out summed over all
+ * ranks: the code's own all-reduce of them goes away. */
 static qdr_status matmul_backward(matmul *mm, float *dinp, const float *dout)
 {
     qdr_status status = qdr_redistribute(mm->grid, &mm->rows_out, dout, &mm->grid_out, mm->dy, QDR_F32, NULL);
@@ -106,8 +105,8 @@ static double largest_difference(const float *a, const float *b, int64_t n)
 /* A number in [-1, 1) that depends on where it stands. */
 static float value_at(int64_t i) { return (float)((i * 2654435761u) % 2000u) / 1000.0f - 1.0f; }
 
-/* What the grid is compared with: the plain loop over the rows of all ranks. A real code has no
- * such thing, and gradients of the weight only after an all-reduce of its own. */
+/* What the grid is compared with: the plain loop over the rows of all ranks. A real code has no such thing, and
+ * gradients of the weight only after an all-reduce of its own. */
 typedef struct plain_results {
     float inp[N_INP], weight[N_WEIGHT], bias[OC], dout[N_OUT];
     float out[N_OUT], dinp[N_INP], dweight[N_WEIGHT], dbias[OC];

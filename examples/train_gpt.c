@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Trains a small GPT on text, byte by byte, on a 4D grid of ranks, and lets it write a few lines at
- * the end.
+/* Trains a small GPT on text, byte by byte, on a 4D grid of ranks, and lets it write a few lines at the end.
  *
  *   train_gpt --local 4 --grid 2x2x1x1 --plot loss.svg
  *
- * Read it from the bottom up: main, run_rank, train, train_step. The model itself is in
- * common/gpt.c. */
+ * Read it from the bottom up: main, run_rank, train, train_step. The model itself is in common/gpt.c. */
 #include <math.h>
 #include <quadrille/quadrille.h>
 #include <stdio.h>
@@ -78,8 +76,8 @@ static qdr_status add_loss(training *run, double *sum, int64_t *n)
     return QDR_OK;
 }
 
-/* Mean loss over windows spread evenly over the last tenth of the text: a sample of it while
- * training, always the same, and at the end the whole. */
+/* Mean loss over windows spread evenly over the last tenth of the text: a sample of it while training, always the same,
+ * and at the end the whole. */
 static qdr_status validate(training *run, int at_end, double *mean)
 {
     const settings *set = run->set;
@@ -110,9 +108,9 @@ static double learning_rate(const settings *set, int64_t step)
     return set->lr * (0.02 + 0.98 * 0.5 * (1 + cos(3.14159265358979323846 * done)));
 }
 
-/* One optimizer step on set->how.batch sequences, as many forwards and backwards as they need. The
- * sequences depend on seed and step alone; where they lie depends on the grid. The loss is scaled
- * once, so sums over micro-batches and ranks are means; the optimizer divides loss_scale out. */
+/* One optimizer step on set->how.batch sequences, as many forwards and backwards as they need. The sequences depend on
+ * seed and step alone; where they lie depends on the grid. The loss is scaled once, so sums over micro-batches and
+ * ranks are means; the optimizer divides loss_scale out. */
 static qdr_status train_step(training *run, int64_t step, double *loss)
 {
     const settings *set = run->set;
@@ -396,8 +394,8 @@ static qdr_status prepare(training *run)
     run->memory_before = meter_memory_now();
     qdr_mem_reset_peak(run->ctx);
 
-    /* --micro-batch counts per (z, d) cell, --batch over all ranks; without the first, one forward
-     * takes the whole batch. */
+    /* --micro-batch counts per (z, d) cell, --batch over all ranks; without the first, one forward takes the whole
+     * batch. */
     const int64_t cells = (int64_t)qdr_grid_size(run->grid, QDR_Z) * qdr_grid_size(run->grid, QDR_D);
     const int64_t per_cell = set->how.micro_batch ? set->how.micro_batch : (set->how.batch + cells - 1) / cells;
     const gpt_config config = {

@@ -3,8 +3,7 @@
  *
  *   transformer_layer --local 2 --grid 1x2x1x1 --hidden 512 --batch 4 --ctx 256
  *
- * Times are medians over iterations of the slowest rank. Bytes and calls are rank 0's, per
- * iteration. */
+ * Times are medians over iterations of the slowest rank. Bytes and calls are rank 0's, per iteration. */
 #include <jansson.h>
 #include <quadrille/quadrille.h>
 #include <stdio.h>
@@ -201,8 +200,8 @@ typedef struct block_result {
     int n_rows;
 } block_result;
 
-/* Sums what each rank computes: with the replicated layout norms and residuals are computed more
- * than once, and counted so. */
+/* Sums what each rank computes: with the replicated layout norms and residuals are computed more than once, and counted
+ * so. */
 static qdr_status all_flops(block_driver *driver, const char *which, double *flops)
 {
     TRY(meter_all(driver->grid, qdr_stack_flops(driver->stack, which), driver->all));
@@ -305,8 +304,8 @@ static void print_json(const block_driver *driver, const block_result *result)
 /* One forward takes it all, as far as a plan does not part it. */
 static const choice usual = {.order = "xyzd", .context = 256, .batch = 4, .micro_batch = 1 << 24};
 
-/* What the command line leaves open, a plan or the model may say. The block is a network of one
- * layer, whose ends are as small as can be. */
+/* What the command line leaves open, a plan or the model may say. The block is a network of one layer, whose ends are
+ * as small as can be. */
 static qdr_status choose(block_driver *driver)
 {
     choice *how = &driver->own.how;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lower bounds. What a grid's axes cost depends on the order only through which axes are faster, so
- * all 24 orders need at most eight sums an axis. */
+/* Lower bounds. What a grid's axes cost depends on the order only through which axes are faster, so all 24 orders need
+ * at most eight sums an axis. */
 #include "bound.h"
 
 #include <math.h>

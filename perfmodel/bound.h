@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lower bounds of a step's time, in closed form. A list takes at least as long as its work on the
- * processor, as its longest chain (forward: that and every sum and gather of activations, backward:
- * the same without what only parameters need), and as each stream of transfers. */
+/* Lower bounds of a step's time, in closed form. A list takes at least as long as its work on the processor, as its
+ * longest chain (forward: that and every sum and gather of activations, backward: the same without what only parameters
+ * need), and as each stream of transfers. */
 #ifndef QDRI_PERFMODEL_BOUND_H
 #define QDRI_PERFMODEL_BOUND_H
 
@@ -17,8 +17,8 @@ typedef struct qdri_axis_sums {
     double rows, weights, gradients;
 } qdri_axis_sums;
 
-/* All bounds of one grid, layout and micro-batch: the processor's share once, that of transfers
- * once for each place that an axis can have in an order. */
+/* All bounds of one grid, layout and micro-batch: the processor's share once, that of transfers once for each place
+ * that an axis can have in an order. */
 typedef struct qdri_bounds {
     const qdri_template *template;
     qdri_pricing pricing; /* its ways and order do not matter */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collectives: the fastest of rings, double trees and sums in a switch, with each of the machine's
- * protocols. Every candidate is affine in bytes, so the result is continuous and increasing in
- * them. Rings: Thakur, Rabenseifner, Gropp 2005; double trees: Sanders, Speck, Träff 2009. */
+/* Collectives: the fastest of rings, double trees and sums in a switch, with each of the machine's protocols. Every
+ * candidate is affine in bytes, so the result is continuous and increasing in them. Rings: Thakur, Rabenseifner, Gropp
+ * 2005; double trees: Sanders, Speck, Träff 2009. */
 #include "collective.h"
 
 #include <float.h>
@@ -64,9 +64,9 @@ static qdri_way ring(const qdr_machine *machine, const qdri_group *group, int to
     return (qdri_way){ring_steps_secs(machine, group, top), (g - 1) / g / ring_rate(machine, group, top)};
 }
 
-/* One level behind the other: on each a ring of the parts that it joins within a unit, so that what
- * a unit sends is what one member would, not once for each (Thakur et al. 2005, 5; Karonis et al.
- * 2000). Sums and gathers, of what is left on each level, are alike. */
+/* One level behind the other: on each a ring of the parts that it joins within a unit, so that what a unit sends is
+ * what one member would, not once for each (Thakur et al. 2005, 5; Karonis et al. 2000). Sums and gathers, of what is
+ * left on each level, are alike. */
 static qdri_way by_level(const qdr_machine *machine, const qdri_group *group, int top)
 {
     qdri_way way = {0};
@@ -116,8 +116,8 @@ static void add_trees(const qdr_machine *machine, const qdri_group *group, int t
         ways->twice[ways->n_twice++] = with_protocol(machine, way, i, 1);
 }
 
-/* From each member to another at the same time, in the mean over who is how far away: a unit's
- * members share what leaves it. */
+/* From each member to another at the same time, in the mean over who is how far away: a unit's members share what
+ * leaves it. */
 static qdri_way message(const qdr_machine *machine, const qdri_group *group, int top)
 {
     const double members = inside(group, top - 1), g = group->n_ranks;

@@ -14,8 +14,8 @@ typedef struct qdri_way {
 
 enum { QDRI_MAX_WAYS = 2 * QDR_MAX_PROTOCOLS + 1 };
 
-/* The ways of one group, while all groups of its axis do the same: one pass over the vector
- * (all-gather, reduce-scatter) and two (all-reduce). */
+/* The ways of one group, while all groups of its axis do the same: one pass over the vector (all-gather,
+ * reduce-scatter) and two (all-reduce). */
 typedef struct qdri_ways {
     int n_ranks;
     double start_secs; /* of each, whatever the way */
@@ -27,8 +27,8 @@ typedef struct qdri_ways {
 } qdri_ways;
 
 qdri_ways qdri_ways_make(const qdr_machine *machine, const qdri_group *group);
-/* A collective of a kind over n_bytes in all (of an all-gather or reduce-scatter: of all members'
- * parts together): the fastest way alone. Nothing for a group of one. See docs/model.md. */
+/* A collective of a kind over n_bytes in all (of an all-gather or reduce-scatter: of all members' parts together): the
+ * fastest way alone. Nothing for a group of one. See docs/model.md. */
 qdri_price qdri_coll_price(const qdri_ways *ways, qdr_coll_kind kind, double n_bytes);
 /* latency_secs + work_secs of it. */
 double qdri_coll_secs(const qdri_ways *ways, qdr_coll_kind kind, double n_bytes);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The nodes of a transformer, in order of execution. Every product that ends in the residual stream
- * is transposed: it reads what a normal one wrote. */
+/* The nodes of a transformer, in order of execution. Every product that ends in the residual stream is transposed: it
+ * reads what a normal one wrote. */
 #include "describe.h"
 
 typedef struct description {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fewest ranks that fit, by memory alone. Most numbers of ranks are passed over by a lower
- * bound that falls with the ranks: parameters and what belongs to them parted over all, and the
- * rest of the best x and y there could be. */
+/* The fewest ranks that fit, by memory alone. Most numbers of ranks are passed over by a lower bound that falls with
+ * the ranks: parameters and what belongs to them parted over all, and the rest of the best x and y there could be. */
 #include <math.h>
 #include <string.h>
 
@@ -115,8 +114,8 @@ static int largest_from(int first, int fixed)
     return fixed >= first && fixed < 2 * first ? fixed : 0;
 }
 
-/* The rest on any grid of at most this many ranks: more of an axis never needs more. But 1 differs
- * from 2, where copies are kept, and is an interval of its own. */
+/* The rest on any grid of at most this many ranks: more of an axis never needs more. But 1 differs from 2, where copies
+ * are kept, and is an interval of its own. */
 static double least_rest(hunt *h, int most)
 {
     double least = INFINITY;

@@ -81,8 +81,8 @@ static void choose(const qdri_fit *fit, qdr_machine *machine, qdr_sample_kind ki
     *constant = best;
 }
 
-/* Of what took `beside` for work that alone takes `done`: on a busy machine next to nothing may
- * have been done, of which no rate follows. */
+/* Of what took `beside` for work that alone takes `done`: on a busy machine next to nothing may have been done, of
+ * which no rate follows. */
 static double slowdown_of(double beside, double done)
 {
     return done > 0 ? fmin(QDRI_MOST_SLOWDOWN, fmax(0, beside / done - 1)) : 0;

@@ -10,8 +10,8 @@
 double qdri_sample_secs(const qdr_machine *machine, const qdr_sample *sample);
 QDR_NODISCARD qdr_status qdri_sample_check(const qdr_sample *sample);
 
-/* Of its relative error: between counting samples and counting seconds, of which long ones have
- * most. Steps run all groups at once; one alone only shows what these share. */
+/* Of its relative error: between counting samples and counting seconds, of which long ones have most. Steps run all
+ * groups at once; one alone only shows what these share. */
 double qdri_sample_weight(const qdr_sample *sample);
 
 /* Room for an equation each, and for as many numbers. */

@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collectives. Their times are a sum of products of a constant (or of 1 / a rate) with a number
- * that follows from kind, bytes and group, for as long as the same way, and the same level, is the
- * slowest. So the coefficients are what the formulas of collective.c gain when a constant grows a
- * little, and they are looked up anew with each answer. */
+/* Collectives. Their times are a sum of products of a constant (or of 1 / a rate) with a number that follows from kind,
+ * bytes and group, for as long as the same way, and the same level, is the slowest. So the coefficients are what the
+ * formulas of collective.c gain when a constant grows a little, and they are looked up anew with each answer. */
 #include <math.h>
 
 #include "fit.h"
 
 enum { ROUNDS = 10 };
-#define WEIGHT_ALONE                                                                                                   \
-    0.1 /* a step runs all groups at once; one alone only shows what these share                   \
-         */
+/* A step runs all groups at once; one alone only shows what these share. */
+#define WEIGHT_ALONE 0.1
 #define STEP 1e-4 /* by which a constant grows, of its value */
 
 /* One constant of the links: seconds, or the inverse of bytes per second. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products: secs = launch + 2/(peak·factor)·(m·n·k + half_k·m·n + half_n·m·k + half_m·n·k) is
- * linear in 1/peak and half/peak for given factors, and the factors follow from what is left. */
+/* Products: secs = launch + 2/(peak·factor)·(m·n·k + half_k·m·n + half_n·m·k + half_m·n·k) is linear in 1/peak and
+ * half/peak for given factors, and the factors follow from what is left. */
 #include <float.h>
 #include <math.h>
 

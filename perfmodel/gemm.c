@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A roofline with quantisation. Tiles and waves: NVIDIA, "Matrix Multiplication Background", User's
- * Guide; the half extents: Hockney's n½ (R. W. Hockney, C. R. Jesshope, Parallel Computers, 1981),
- * once for each extent. */
+/* A roofline with quantisation. Tiles and waves: NVIDIA, "Matrix Multiplication Background", User's Guide; the half
+ * extents: Hockney's n½ (R. W. Hockney, C. R. Jesshope, Parallel Computers, 1981), once for each extent. */
 #include "gemm.h"
 
 #include <math.h>

@@ -20,8 +20,8 @@ typedef struct qdri_product {
 
 /* The type's constants; those of F32 for types without any of their own. */
 const qdr_machine_products *qdri_machine_products(const qdr_machine *machine, qdr_dtype dtype);
-/* Share of the work of whole tiles in whole waves that is wanted: in (0, 1], the best of the
- * machine's tiles. 1 without tiles. */
+/* Share of the work of whole tiles in whole waves that is wanted: in (0, 1], the best of the machine's tiles. 1 without
+ * tiles. */
 double qdri_tile_share(const qdr_machine *machine, double m, double n, double n_products);
 /* Secs without the launch. 0 where an extent is. */
 double qdri_product_secs(const qdr_machine *machine, const qdri_product *product);

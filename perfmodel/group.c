@@ -27,8 +27,8 @@ typedef struct block {
     int64_t n_ranks;
 } block;
 
-/* Units of n ranks that the group which touches most has members in. Groups begin anywhere in a
- * unit, as far as the sizes' common divisor lets them. */
+/* Units of n ranks that the group which touches most has members in. Groups begin anywhere in a unit, as far as the
+ * sizes' common divisor lets them. */
 static double units_touched(const block *b, int unit)
 {
     const int common = common_divisor((int)(b->n_ranks % unit), unit);

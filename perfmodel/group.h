@@ -6,12 +6,12 @@
 #include "quadrille/machine.h"
 #include "quadrille/types.h"
 
-/* The groups of one axis, all alike. Level l joins units of the level below (single ranks below
- * level 0); a unit of level l has links[l].n_ranks ranks, that of the last level all. */
+/* The groups of one axis, all alike. Level l joins units of the level below (single ranks below level 0); a unit of
+ * level l has links[l].n_ranks ranks, that of the last level all. */
 typedef struct qdri_group {
     int n_ranks;
-    /* Members in a unit of level l; where units cut groups unequally, the mean of the group that
-     * is cut most: all others wait for it. */
+    /* Members in a unit of level l; where units cut groups unequally, the mean of the group that is cut most: all
+     * others wait for it. */
     double n_inside[QDR_MAX_LINKS];
     double n_fewest[QDR_MAX_LINKS]; /* in the unit that has fewest of them */
     /* Groups that leave the same unit of the level below l at the same time, at most. */

@@ -61,8 +61,8 @@ static qdr_status simulate(const qdri_net *net, const qdri_schedule *schedule, q
     return status;
 }
 
-/* As the runtime tells the net: of groups that span nodes, the largest power of two up to the
- * members on one of them. */
+/* As the runtime tells the net: of groups that span nodes, the largest power of two up to the members on one of
+ * them. */
 static void set_node_members(const qdr_machine *machine, const qdr_plan *plan, int node_members[QDR_N_AXES])
 {
     const int size[QDR_N_AXES] = {plan->x, plan->y, plan->z, plan->d};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One table of the numbers of a machine file: each one's key, place, unit and range. Reading,
- * writing and setting by name go through it. */
+/* One table of the numbers of a machine file: each one's key, place, unit and range. Reading, writing and setting by
+ * name go through it. */
 #ifndef QDRI_PERFMODEL_MACHINE_TABLE_H
 #define QDRI_PERFMODEL_MACHINE_TABLE_H
 
@@ -42,8 +42,8 @@ extern const qdri_machine_list qdri_machine_lists[QDRI_N_LISTS];
 /* In the file's unit. `place` is the struct that the field lies in. */
 double qdri_machine_get_number(const void *place, const qdri_machine_field *f);
 void qdri_machine_set_number(void *place, const qdri_machine_field *f, double value);
-/* Every number in its range; lists with as many items as there is room for. Products of a type that
- * has no peak are not looked at. */
+/* Every number in its range; lists with as many items as there is room for. Products of a type that has no peak are not
+ * looked at. */
 qdr_status qdri_machine_check_numbers(const qdr_machine *machine, const char *name);
 
 #endif

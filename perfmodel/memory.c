@@ -26,8 +26,8 @@ static double layer_edges(const qdri_pricing *p, const qdr_network *network)
     return elems;
 }
 
-/* Bytes that operations keep of a layer: two numbers a row and norm, one a row and head; scores
- * where attention is not fused: softmax, mask and what is left of it (Korthikanti et al. 2022). */
+/* Bytes that operations keep of a layer: two numbers a row and norm, one a row and head; scores where attention is not
+ * fused: softmax, mask and what is left of it (Korthikanti et al. 2022). */
 static double layer_saved(const qdri_pricing *p, int with_scores)
 {
     const double *of = p->sizes.of;

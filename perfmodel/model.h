@@ -19,8 +19,8 @@ int qdri_parts_nest(int parts, int inner, int most);
 QDR_NODISCARD qdr_status qdri_plan_check(const qdr_model *model, const qdr_plan *plan);
 /* The template of the plan's structure, made if it is the first. */
 QDR_NODISCARD qdr_status qdri_model_template(qdr_model *model, const qdr_plan *plan, const qdri_template **found);
-/* Prices of a plan that was checked, with gathered rows kept where they fit, and its stages;
- * n_micro and memory of the result. */
+/* Prices of a plan that was checked, with gathered rows kept where they fit, and its stages; n_micro and memory of the
+ * result. */
 qdri_stages qdri_model_price(const qdr_model *model, const qdr_plan *plan, qdri_pricing *pricing,
                              qdr_plan_result *result);
 

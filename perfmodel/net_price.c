@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prices of the tasks of any net. Each task becomes a role whose named extents have the task's own
- * numbers, so that the formulas are those of price.c. */
+/* Prices of the tasks of any net. Each task becomes a role whose named extents have the task's own numbers, so that the
+ * formulas are those of price.c. */
 #include "core/net_price.h"
 
 #include <stdlib.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A network from the config.json of a model. What an absent key means is what the configuration
- * classes of transformers say (GPT2Config, GPTNeoXConfig, LlamaConfig, MistralConfig, Qwen2Config),
- * and so is which tensors have biases. */
+/* A network from the config.json of a model. What an absent key means is what the configuration classes of transformers
+ * say (GPT2Config, GPTNeoXConfig, LlamaConfig, MistralConfig, Qwen2Config), and so is which tensors have biases. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prices of roles: products and collectives have files of their own, the rest moves memory. Bytes
- * moved count each operand once; what a library moves besides is in the machine's constants. */
+/* Prices of roles: products and collectives have files of their own, the rest moves memory. Bytes moved count each
+ * operand once; what a library moves besides is in the machine's constants. */
 #include "price.h"
 
 #include <math.h>
@@ -259,8 +259,8 @@ static double bytes_sent(const qdri_price *price, const qdri_ways *ways)
     return price->work_secs * price->flow_bytes_per_sec * ways->n_flows;
 }
 
-/* Where optimizer state is parted over d, gradients are reduce-scattered there; what comes back is
- * priced with the optimizer. */
+/* Where optimizer state is parted over d, gradients are reduce-scattered there; what comes back is priced with the
+ * optimizer. */
 static qdri_price sum_over_d(const qdri_pricing *p, double bytes, double *sent)
 {
     const int wanted = p->plan->gradient_parts > p->plan->z ? p->plan->gradient_parts : p->plan->z;

@@ -12,8 +12,8 @@ typedef struct qdri_pricing {
     const qdr_plan *plan;
     qdri_sizes sizes;
     qdri_ways ways[QDR_N_AXES];
-    /* Where gradients are parted over more ranks than z, each micro-batch's are reduce-scattered
-     * over d_parts consecutive ranks of d; the last one's sums go on over the others. */
+    /* Where gradients are parted over more ranks than z, each micro-batch's are reduce-scattered over d_parts
+     * consecutive ranks of d; the last one's sums go on over the others. */
     int d_parts;
     qdri_ways d_near, d_far;
     int gathers_again; /* gathered rows are not kept */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The search: all plans are bounded from below, grid by grid; then the most promising are simulated
- * until no bound is left that could win. */
+/* The search: all plans are bounded from below, grid by grid; then the most promising are simulated until no bound is
+ * left that could win. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -146,8 +146,8 @@ static void bound_orders(search *s, qdri_bounds *bounds, int fitting, const int 
     for (int r = 0; r < QDRI_N_RECOMPUTES; r++) s->result->n_bounded += fitting >> r & 1 ? n_orders : 0;
 }
 
-/* The bounds of a plan's grid, layout and micro-batch, whatever its order and recomputing; both
- * results point to the plan. */
+/* The bounds of a plan's grid, layout and micro-batch, whatever its order and recomputing; both results point to the
+ * plan. */
 static qdr_status make_bounds(qdr_model *model, const qdr_plan *plan, qdri_pricing *pricing, qdri_bounds *bounds)
 {
     const qdri_template *template = NULL;

@@ -60,8 +60,8 @@ static void set_shards(const qdr_plan *plan, qdri_sizes *s)
     s->of[QDRI_SIZE_SHARD_VOCAB] = shard(hidden * of[QDRI_SIZE_VOCAB], plan->z, s->elem_bytes);
 }
 
-/* Biases and norms of n_layers layers, the last norm, the positions. Scattered norms are summed
- * over y, too; the positions of scattered edges as well. */
+/* Biases and norms of n_layers layers, the last norm, the positions. Scattered norms are summed over y, too; the
+ * positions of scattered edges as well. */
 static void set_small(const qdr_network *n, const qdr_plan *plan, double n_layers, qdri_sizes *s)
 {
     const double hidden = s->of[QDRI_SIZE_HIDDEN];

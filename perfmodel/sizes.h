@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The extents that tasks of a transformer's lists are made of, for one network and plan: those of
- * the rank that has most. */
+/* The extents that tasks of a transformer's lists are made of, for one network and plan: those of the rank that has
+ * most. */
 #ifndef QDRI_PERFMODEL_SIZES_H
 #define QDRI_PERFMODEL_SIZES_H
 

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A step: forwards and backwards of micro-batches, stages of a pipeline, the optimizer.
  *
- * A list of few layers is simulated. In it each layer takes as long as the one before, from the
- * third on, so a list of L layers ends where this one does and L - 4 layers later. A stream that
- * falls behind the processor with every layer (sums of gradients on a slow network, say) may end
- * last instead, by its own layers. */
+ * A list of few layers is simulated. In it each layer takes as long as the one before, from the third on, so a list of
+ * L layers ends where this one does and L - 4 layers later. A stream that falls behind the processor with every layer
+ * (sums of gradients on a slow network, say) may end last instead, by its own layers. */
 #include "step.h"
 
 #include <math.h>
@@ -131,9 +130,9 @@ static void make_phase(const qdri_template *template, qdri_list_kind kind, doubl
     p->layer_secs = growth(list, &sim, QDRI_STREAM_OF_COMPUTE, backward);
     add_up_roles(template, list, work->roles, p);
     set_ends(list, &sim, backward, p);
-    /* A stream that falls behind ends last when there are layers enough. Only sums of gradients
-     * can: for all else the processor waits, and what is gathered ahead of the first layers, which
-     * it has not waited for yet, says nothing about later ones. */
+    /* A stream that falls behind ends last when there are layers enough. Only sums of gradients can: for all else the
+     * processor waits, and what is gathered ahead of the first layers, which it has not waited for yet, says nothing
+     * about later ones. */
     const double by_processor = sim.times.end_secs + (n_layers - QDRI_TEMPLATE_LAYERS) * p->layer_secs;
     static const qdr_channel sums[] = {QDR_CHANNEL_Z_REDUCE, QDR_CHANNEL_D_REDUCE};
     for (int i = 0; i < 2; i++) {
@@ -277,9 +276,8 @@ static amount slot_of(const phases *all, const phase *backward, const qdr_machin
 
 /* ---- the pipeline ---- */
 
-/* Messages between stages for one micro-batch: activations forth, their gradients back. Where a
- * stage's ranks hold copies, each sends its part, and they are gathered behind (Narayanan et al.
- * 2021, 4.1). */
+/* Messages between stages for one micro-batch: activations forth, their gradients back. Where a stage's ranks hold
+ * copies, each sends its part, and they are gathered behind (Narayanan et al. 2021, 4.1). */
 static double send_secs(const qdri_pricing *pricing)
 {
     const qdr_plan *plan = pricing->plan;
@@ -329,8 +327,8 @@ static const amount *slowest_of(const pipe *p, int n_stages)
     return n_stages > 2 && p->middle.secs > slowest->secs ? &p->middle : slowest;
 }
 
-/* The slowest stage is always at work, but for the time in which the others fill and drain
- * (Narayanan et al. 2021, 2.2). */
+/* The slowest stage is always at work, but for the time in which the others fill and drain (Narayanan et al. 2021,
+ * 2.2). */
 static void run_pipeline(const phases *all, const qdri_pricing *pricing, const qdri_stages *stages, double memory_bytes,
                          amount *step)
 {
@@ -372,8 +370,8 @@ double qdri_optimizer_secs(const qdri_pricing *pricing, double n_layers)
     return qdri_kernel_secs(machine, n_elems * each, 12 * n_elems);
 }
 
-/* Where the state is parted, new parameters are gathered: over those ranks of d first that do not
- * share a gradient, then over those that do. */
+/* Where the state is parted, new parameters are gathered: over those ranks of d first that do not share a gradient,
+ * then over those that do. */
 static double return_secs(const qdri_pricing *pricing, double n_layers)
 {
     const qdr_plan *plan = pricing->plan;

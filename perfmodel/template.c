@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes templates. Their networks have extents that differ from one another, so that each extent of
- * a task tells by its value what it is; and are in the order that is usual, since which slot of
- * memory holds what, and so a few waits, depends on which is larger. */
+/* Makes templates. Their networks have extents that differ from one another, so that each extent of a task tells by its
+ * value what it is; and are in the order that is usual, since which slot of memory holds what, and so a few waits,
+ * depends on which is larger. */
 #include "template.h"
 
 #include <math.h>

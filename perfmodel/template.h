@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Templates: the task lists of a transformer with few layers, made once by the builders that the
- * runtime uses, with every extent known by name, so that another network or grid of the same
- * structure is priced without building anything.
+/* Templates: the task lists of a transformer with few layers, made once by the builders that the runtime uses, with
+ * every extent known by name, so that another network or grid of the same structure is priced without building
+ * anything.
  *
- * Which tasks there are and what they wait for depends only on which axes have more than one rank,
- * the layout, and some properties of the network: the structure. How large they are does not
- * matter. */
+ * Which tasks there are and what they wait for depends only on which axes have more than one rank, the layout, and some
+ * properties of the network: the structure. How large they are does not matter. */
 #ifndef QDRI_PERFMODEL_TEMPLATE_H
 #define QDRI_PERFMODEL_TEMPLATE_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the benchmarks of `quadrille bench` share: options, the loop over grids, measuring in turn,
- * statistics, printing. */
+/* What the benchmarks of `quadrille bench` share: options, the loop over grids, measuring in turn, statistics,
+ * printing. */
 #ifndef QUADRILLE_SRC_BENCH_H
 #define QUADRILLE_SRC_BENCH_H
 
@@ -55,8 +55,8 @@ typedef enum bench_value_kind { VALUE_TEXT, VALUE_WHOLE, VALUE_REAL } bench_valu
 /* A column of the table and of CSV, a member of JSON's rows; a list ends without a name. */
 typedef struct bench_column {
     const char *name; /* in CSV and JSON */
-    const char *title, *unit; /* of the table; no title: it is a setting, equal in all rows, which
-                                 the table's title has, and JSON once */
+    const char *title, *unit; /* of the table; no title: it is a setting, equal in all rows, which the table's title
+                                 has, and JSON once */
     bench_value_kind kind;
     int width; /* in the table */
     double scale; /* of real numbers in the table: times this */
@@ -153,9 +153,8 @@ typedef struct bench_subject {
     void *user;
 } bench_subject;
 
-/* In each iteration calls all series once, one after the other, each from a common start. Room for
- * n_more series is left behind them. Collective, the same result on all ranks; free samples in any
- * case. */
+/* In each iteration calls all series once, one after the other, each from a common start. Room for n_more series is
+ * left behind them. Collective, the same result on all ranks; free samples in any case. */
 int bench_measure(qdr_context *ctx, const bench_options *options, const bench_subject *subject, int n_series,
                   int n_more, bench_samples *samples, failure *why);
 void bench_free(bench_samples *samples);
@@ -165,8 +164,8 @@ double bench_ratio(const bench_samples *samples, int a, int b);
 double bench_difference(const bench_samples *samples, int a, int b);
 /* Series `sum` becomes a + b. */
 void bench_add(const bench_samples *samples, int a, int b, int sum);
-/* Each of the n values becomes the largest, or the sum, of all ranks'. Collective, blocking; over
- * other calls than those that are measured. */
+/* Each of the n values becomes the largest, or the sum, of all ranks'. Collective, blocking; over other calls than
+ * those that are measured. */
 typedef enum bench_fold { FOLD_MAX, FOLD_SUM } bench_fold;
 qdr_status bench_all_ranks(qdr_context *ctx, bench_fold fold, double *values, int64_t n);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `quadrille bench coll`: collectives along the axes of grids, in the terms of nccl-tests, and
- * whether their results are right. */
+/* `quadrille bench coll`: collectives along the axes of grids, in the terms of nccl-tests, and whether their results
+ * are right. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

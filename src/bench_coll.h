@@ -27,15 +27,15 @@ typedef struct coll_case {
 /* Memory for sizes up to most_elems. Collective over the grid, the same result on all ranks; destroy it in any case. */
 int coll_case_create(coll_case *made, int64_t most_elems, int caller_memory, failure *why);
 void coll_case_destroy(coll_case *gone);
-/* Makes the size n elements: the vector of all-reduce, all-gather, reduce-scatter and broadcast,
- * all that a member sends in all-to-all and send-recv. Parts differ by at most one. */
+/* Makes the size n elements: the vector of all-reduce, all-gather, reduce-scatter and broadcast, all that a member
+ * sends in all-to-all and send-recv. Parts differ by at most one. */
 void coll_case_size(coll_case *sized, int64_t n_elems);
 /* Zeros to measure with: sums of sums in place stay finite. */
 void coll_case_clear(coll_case *cleared);
 /* A bench_subject's call, user is the case. */
 qdr_status coll_case_call(void *user, int series);
-/* Runs it once more on whole numbers whose sums are exact in every type, and counts what is wrong
- * on this rank. Collective. */
+/* Runs it once more on whole numbers whose sums are exact in every type, and counts what is wrong on this rank.
+ * Collective. */
 qdr_status coll_case_check(coll_case *checked);
 /* What a member must send or receive, as a share of the size. */
 double coll_bus_factor(qdr_coll_kind kind, int size);

@@ -132,8 +132,8 @@ void coll_case_clear(coll_case *cleared)
 
 /* ---- data whose result is known ---- */
 
-/* Whole numbers up to 256 are exact in every type: one number, or the sum of as many as there are
- * members, lies below. */
+/* Whole numbers up to 256 are exact in every type: one number, or the sum of as many as there are members, lies
+ * below. */
 static int64_t n_values(const coll_case *the_case)
 {
     const int sums = the_case->kind == QDR_ALL_REDUCE || the_case->kind == QDR_REDUCE_SCATTER;

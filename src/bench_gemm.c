@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `quadrille bench gemm`: a layer's products on grids against the same products alone, that is what
- * communication costs. */
+/* `quadrille bench gemm`: a layer's products on grids against the same products alone, that is what communication
+ * costs. */
 #include <stdio.h>
 
 #include "bench_product.h"

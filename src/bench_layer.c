@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `quadrille bench layer`: transformer layers on grids, with and without overlap in turn, beside
- * their products alone. */
+/* `quadrille bench layer`: transformer layers on grids, with and without overlap in turn, beside their products
+ * alone. */
 #include <math.h>
 #include <quadrille/plan.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `quadrille bench linear`: one layer on grids, and where its time goes: products, what each axis
- * sends, what is left exposed. */
+/* `quadrille bench linear`: one layer on grids, and where its time goes: products, what each axis sends, what is left
+ * exposed. */
 #include <stdio.h>
 
 #include "bench_product.h"

@@ -61,8 +61,8 @@ void product_fill(void *data, int64_t n_elems, qdr_dtype dtype);
 /* A context of this rank alone, with as many BLAS threads as that of the world. Collective over ctx. */
 qdr_status context_alone(qdr_context *ctx, qdr_context **alone);
 
-/* A layer on a grid, and its limit: the same products of every rank without communication. In
- * samples pass p of the layer is series 2p, that of the limit 2p + 1. */
+/* A layer on a grid, and its limit: the same products of every rank without communication. In samples pass p of the
+ * layer is series 2p, that of the limit 2p + 1. */
 typedef struct product_pair {
     qdr_context *ctx, *alone;
     product on_grid, limit;

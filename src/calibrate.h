@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the measurements of `quadrille calibrate` share. All of them are made by all ranks at once,
- * as in training, and all ranks have the same samples. */
+/* What the measurements of `quadrille calibrate` share. All of them are made by all ranks at once, as in training, and
+ * all ranks have the same samples. */
 #ifndef QUADRILLE_SRC_CALIBRATE_H
 #define QUADRILLE_SRC_CALIBRATE_H
 
@@ -25,9 +25,9 @@ typedef struct calibration {
 
 /* ---- calibrate_measure.c ---- */
 
-/* Seconds of one call, of the slowest rank: the median of several rounds, each of as many calls as
- * have a length that can be measured (n_most at most; 1: single calls). call() enqueues, end()
- * waits for what was enqueued. Collective, the same result on all ranks. */
+/* Seconds of one call, of the slowest rank: the median of several rounds, each of as many calls as have a length that
+ * can be measured (n_most at most; 1: single calls). call() enqueues, end() waits for what was enqueued. Collective,
+ * the same result on all ranks. */
 typedef struct calibrate_work {
     qdr_status (*call)(void *user);
     qdr_status (*end)(void *user);

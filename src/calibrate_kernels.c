@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Launches, copies and sums, element-wise kernels, attention. Bytes and flops of each are those
- * that the model counts (docs/model.md). */
+/* Launches, copies and sums, element-wise kernels, attention. Bytes and flops of each are those that the model counts
+ * (docs/model.md). */
 #include <string.h>
 
 #include "bench_product.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of a linear layer on one rank: Y = X·Wᵀ is NT where W is stored as [out, in] and NN
- * where as [in, out]; dW = dYᵀ·X is TN. */
+/* Products of a linear layer on one rank: Y = X·Wᵀ is NT where W is stored as [out, in] and NN where as [in, out]; dW =
+ * dYᵀ·X is TN. */
 #include "bench_product.h"
 #include "calibrate.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tables of comma-separated values (RFC 4180): cells in memory, and writing them. The first line
- * names the columns; lines end in LF or CR LF; a byte order mark and empty lines are skipped. Bytes
- * beyond ASCII are kept as they are. */
+/* Tables of comma-separated values (RFC 4180): cells in memory, and writing them. The first line names the columns;
+ * lines end in LF or CR LF; a byte order mark and empty lines are skipped. Bytes beyond ASCII are kept as they are. */
 #ifndef QUADRILLE_SRC_CSV_H
 #define QUADRILLE_SRC_CSV_H
 
@@ -30,8 +29,8 @@ typedef struct csv_table {
     int n_columns;
 } csv_table;
 
-/* Reads a table from memory, of which it keeps nothing. Any bytes are safe. Returns 0 or
- * EXIT_USAGE, EXIT_FAILED where memory is short; sentences name the line and the column. */
+/* Reads a table from memory, of which it keeps nothing. Any bytes are safe. Returns 0 or EXIT_USAGE, EXIT_FAILED where
+ * memory is short; sentences name the line and the column. */
 int csv_parse(const char *bytes, size_t n_bytes, const char *name, csv_table *table, failure *why);
 /* All bytes of a file, which are to be freed; "-" is standard input. */
 int csv_read(const char *path, char **bytes, size_t *n_bytes, failure *why);
@@ -46,8 +45,8 @@ const char *csv_names(const csv_table *table, char names[CSV_NAMES_BYTES]);
 const char *csv_column(const csv_table *table, int column);
 /* A cell; "" in column -1. */
 const char *csv_cell(const csv_table *table, int64_t row, int column);
-/* A number in a cell, with blanks around it: 1, or 0 where the cell is empty, or -1 where it holds
- * something else, infinite numbers among it. */
+/* A number in a cell, with blanks around it: 1, or 0 where the cell is empty, or -1 where it holds something else,
+ * infinite numbers among it. */
 int csv_number(const char *cell, double *value);
 /* `text` with what is not printable ASCII as '?', cut to fit. */
 const char *csv_printable(const char *text, char shown[CSV_SHOWN_BYTES]);

@@ -18,8 +18,8 @@ static void add_part(doctor_report *report, const char *name, const char *versio
         doctor_add(report, GROUP, name, DOCTOR_GOOD, "%s", version);
 }
 
-/* The level is what the library asks for, and without which its MPI contexts are refused; what MPI
- * grants is known when it is started. */
+/* The level is what the library asks for, and without which its MPI contexts are refused; what MPI grants is known when
+ * it is started. */
 static void add_mpi(doctor_report *report, const char *version)
 {
     if (is_none(version))

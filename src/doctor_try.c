@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A small product and a small sum, on the CPU and on GPUs. Their numbers are whole and small, so
- * that results are exact whatever the order of sums and the type on the way. */
+/* A small product and a small sum, on the CPU and on GPUs. Their numbers are whole and small, so that results are exact
+ * whatever the order of sums and the type on the way. */
 #define _POSIX_C_SOURCE 200809L
 #include <quadrille/coll.h>
 #include <quadrille/launch.h>

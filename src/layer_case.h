@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One linear layer run on a grid and compared with the serial reference: what `quadrille verify`
- * and the tests repeat. */
+/* One linear layer run on a grid and compared with the serial reference: what `quadrille verify` and the tests
+ * repeat. */
 #ifndef QUADRILLE_SRC_LAYER_CASE_H
 #define QUADRILLE_SRC_LAYER_CASE_H
 
@@ -28,8 +28,8 @@ typedef struct layer_case {
 
 /* Draws all of a case but dtype and layouts: shapes (uneven ones, and smaller than their axis), units, flags. */
 void layer_case_draw(uint64_t seed, layer_case *drawn);
-/* Makes M, K, N, or both K and N, smaller than what splits it on a grid of this size, so that ranks
- * own nothing; layouts and transposed are set. Returns 0 where nothing splits it. */
+/* Makes M, K, N, or both K and N, smaller than what splits it on a grid of this size, so that ranks own nothing;
+ * layouts and transposed are set. Returns 0 where nothing splits it. */
 typedef enum layer_small { SMALL_M, SMALL_K, SMALL_N, SMALL_W, N_SMALL } layer_small;
 int layer_case_shrink(layer_case *drawn, layer_small what, grid_size size);
 int64_t layer_case_k(const layer_case *the_case);
@@ -46,14 +46,13 @@ typedef struct layer_errors {
 /* The largest of them. */
 double layer_errors_worst(const layer_errors *errors);
 
-/* Called when the stack has been built and filled, and when a forward or backward pass is done (the
- * streams are idle). */
+/* Called when the stack has been built and filled, and when a forward or backward pass is done (the streams are
+ * idle). */
 typedef enum layer_stage { STAGE_BUILT, STAGE_FORWARD, STAGE_BACKWARD } layer_stage;
 typedef void (*layer_watch)(layer_stage stage, qdr_grid *grid, qdr_stack *stack, void *user);
 
-/* Runs the case on the grid and compares this rank's parts of y and dx, and (on rank 0) all of dw
- * and db. Outputs that are to be overwritten hold NaN before. Collective; a failure is the same on
- * all ranks. watch may be NULL. */
+/* Runs the case on the grid and compares this rank's parts of y and dx, and (on rank 0) all of dw and db. Outputs that
+ * are to be overwritten hold NaN before. Collective; a failure is the same on all ranks. watch may be NULL. */
 int layer_case_run(qdr_grid *grid, const layer_case *the_case, layer_watch watch, void *user, layer_errors *errors,
                    failure *why);
 

@@ -204,9 +204,8 @@ static int adds_by_node(const qdr_grid *grid, qdr_axis axis)
     return n_same > size && n_same < size * size;
 }
 
-/* The bound of y (is_forward) or dx. Roundings to bf16 or f16: each member's partial sum if there
- * are several, the sum of each node if it is added first, the sum, and one for the bias and for the
- * old value. */
+/* The bound of y (is_forward) or dx. Roundings to bf16 or f16: each member's partial sum if there are several, the sum
+ * of each node if it is added first, the sum, and one for the bias and for the old value. */
 static error_bound activation_bound(const layer_run *run, int is_forward)
 {
     const layer_case *c = run->the_case;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `quadrille linear`: one layer forward and backward on a grid, from NumPy files to NumPy files, so
- * that anyone can compare Quadrille with a framework of their own. */
+/* `quadrille linear`: one layer forward and backward on a grid, from NumPy files to NumPy files, so that anyone can
+ * compare Quadrille with a framework of their own. */
 #include <quadrille/launch.h>
 #include <quadrille/linear.h>
 #include <stdatomic.h>
@@ -154,8 +154,8 @@ static void copy_part(const npy_array *array, const qdr_owned *part, void *memor
         }
 }
 
-/* Memory for this rank's part of an edge, filled from the file, and for the matrix of the same
- * layout that is computed. */
+/* Memory for this rank's part of an edge, filled from the file, and for the matrix of the same layout that is
+ * computed. */
 static qdr_status take_part(linear_job *job, const qdr_matrix *matrix, const npy_array *array, void **given,
                             void **computed)
 {
@@ -221,8 +221,8 @@ typedef struct launch {
     atomic_int is_told; /* local ranks have one `launch`, and one sentence is enough */
 } launch;
 
-/* A shared failure is told by rank 0, and is no reason for the launcher to alarm the other ranks:
- * they know. Any other is told by the rank that it began with. */
+/* A shared failure is told by rank 0, and is no reason for the launcher to alarm the other ranks: they know. Any other
+ * is told by the rank that it began with. */
 static int end_rank(qdr_context *ctx, launch *launched, const failure *why)
 {
     const int is_root = qdr_context_rank(ctx) == 0;

@@ -19,8 +19,8 @@ typedef struct layer_results {
 
 /* Whether DIR can be made or written to, before any work is done. */
 int results_check_folder(const char *dir, failure *why);
-/* Writes y.npy, dx.npy, dw.npy and db.npy to DIR, which is made if absent. Collective; a failure is
- * the same on all ranks and leaves no file that was not there. */
+/* Writes y.npy, dx.npy, dw.npy and db.npy to DIR, which is made if absent. Collective; a failure is the same on all
+ * ranks and leaves no file that was not there. */
 int results_write(const layer_results *results, const char *dir, failure *why);
 
 #endif

@@ -170,8 +170,8 @@ static void print_log(int level, const char *line, void *user)
     fprintf(stderr, "%s%s\n", level == 1 ? "warning: " : "", line);
 }
 
-/* Under a limit on address space (ulimit -v) OpenBLAS's own threads may wait for memory for ever,
- * and exit() for them. */
+/* Under a limit on address space (ulimit -v) OpenBLAS's own threads may wait for memory for ever, and exit() for
+ * them. */
 static int is_limited(void)
 {
     struct rlimit limit;

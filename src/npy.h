@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* NumPy files: read by mapping them, written under a temporary name first.
  *
- * Read: versions 1 to 3, little-endian float32 and float64, C order, one or two dimensions.
- * Written: version 1. The format:
- * https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html */
+ * Read: versions 1 to 3, little-endian float32 and float64, C order, one or two dimensions. Written: version 1. The
+ * format: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html */
 #ifndef QUADRILLE_SRC_NPY_H
 #define QUADRILLE_SRC_NPY_H
 
@@ -21,9 +20,8 @@ typedef struct npy_array {
     void *copy; /* of data that lay unaligned in the file, or NULL */
 } npy_array;
 
-/* Reads the array whose file holds these bytes; `data` points into them, or to a copy where that
- * would be unaligned. `name` begins the sentence of a failure. Any bytes are safe. Returns 0 or an
- * exit code. */
+/* Reads the array whose file holds these bytes; `data` points into them, or to a copy where that would be unaligned.
+ * `name` begins the sentence of a failure. Any bytes are safe. Returns 0 or an exit code. */
 int npy_parse(const void *bytes, size_t n_bytes, const char *name, npy_array *array, failure *why);
 /* Maps a file and parses it. */
 int npy_open(const char *path, npy_array *array, failure *why);

@@ -15,8 +15,8 @@ typedef struct npy_header {
     int64_t shape[NPY_HEADER_MAX_DIMS];
 } npy_header;
 
-/* Reads a dictionary literal with exactly the keys descr, fortran_order and shape, in any order.
- * Returns NULL, or what was wrong, in words; *at is then the place in the text. */
+/* Reads a dictionary literal with exactly the keys descr, fortran_order and shape, in any order. Returns NULL, or what
+ * was wrong, in words; *at is then the place in the text. */
 const char *npy_header_parse(const char *text, size_t n_chars, npy_header *header, size_t *at);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Command line: one table of options per command is what getopt reads, what --help prints and what
- * the man page is held to. */
+/* Command line: one table of options per command is what getopt reads, what --help prints and what the man page is held
+ * to. */
 #ifndef QUADRILLE_SRC_OPTIONS_H
 #define QUADRILLE_SRC_OPTIONS_H
 

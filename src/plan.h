@@ -57,8 +57,8 @@ typedef struct plan_none {
 
 /* As qdr_model_search(), but parts of gradients and optimizer state may be numbers that do not suit every grid. */
 int plan_search(qdr_model *model, const qdr_search_opts *opts, qdr_search_result *found, failure *why);
-/* The best plans, and the known methods, that fit or not, as rows. Where nothing fits there is only
- * the plan with the least memory, of zero bytes where there is none. */
+/* The best plans, and the known methods, that fit or not, as rows. Where nothing fits there is only the plan with the
+ * least memory, of zero bytes where there is none. */
 int plan_find(plan_answer *answer, failure *why);
 
 /* ---- plan_none.c ---- */

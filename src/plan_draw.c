@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The picture of an answer: a bar for each of the best ten grids, made of the terms of its time,
- * and below them a layer of the first over time. */
+/* The picture of an answer: a bar for each of the best ten grids, made of the terms of its time, and below them a layer
+ * of the first over time. */
 #include <math.h>
 #include <string.h>
 

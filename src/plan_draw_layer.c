@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One layer of the best plan over time: a lane for the processor and for each channel, the passes
- * from left to right. */
+/* One layer of the best plan over time: a lane for the processor and for each channel, the passes from left to
+ * right. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -35,8 +35,8 @@ static int by_size(const void *a, const void *b)
     return (fabs(p->secs) < fabs(q->secs)) - (fabs(p->secs) > fabs(q->secs));
 }
 
-/* "0.41 s less waiting for x, 0.02 s less in the optimizer, but 0.1 s more in products": the terms
- * in which a differs most from b. */
+/* "0.41 s less waiting for x, 0.02 s less in the optimizer, but 0.1 s more in products": the terms in which a differs
+ * most from b. */
 static void print_difference(FILE *file, const qdr_plan_result *a, const qdr_plan_result *b)
 {
     difference all[QDR_N_TIME_TERMS];

@@ -58,8 +58,8 @@ static int apply_setting(const char *setting, const char *command, qdr_machine *
     return fail_loading(why, qdr_machine_set(machine, key, value));
 }
 
-/* The level of links that had the ranks of a node has other ones. A level of single ranks is none;
- * what all adapters of a node carry is then the rank's. */
+/* The level of links that had the ranks of a node has other ones. A level of single ranks is none; what all adapters of
+ * a node carry is then the rank's. */
 static void set_ranks_per_node(qdr_machine *machine, int n_ranks)
 {
     int level = 0;

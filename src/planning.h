@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the commands share that ask the model: a network and a machine by name, the words of plans.
- * None of them starts ranks. */
+/* What the commands share that ask the model: a network and a machine by name, the words of plans. None of them starts
+ * ranks. */
 #ifndef QUADRILLE_SRC_PLANNING_H
 #define QUADRILLE_SRC_PLANNING_H
 
@@ -70,12 +70,12 @@ grid_text grid_in_words(const qdr_plan *plan);
 /* Sequence length of a plan. */
 int64_t plan_sequence(const qdr_network *network, const qdr_plan *plan);
 
-/* A sentence for each size that the grid does not divide, saying what it is padded to, and for key
- * heads that not every rank has. */
+/* A sentence for each size that the grid does not divide, saying what it is padded to, and for key heads that not every
+ * rank has. */
 typedef void (*note_fn)(const char *sentence, void *user);
 void plan_padding(const qdr_network *network, const qdr_plan *plan, note_fn each, void *user);
-/* A sentence for each choice that is not as it was asked for, or not as the network has it: the
- * micro-batch (asked: 0, none), learned positions, heads. */
+/* A sentence for each choice that is not as it was asked for, or not as the network has it: the micro-batch (asked: 0,
+ * none), learned positions, heads. */
 void plan_notes(const qdr_network *network, const qdr_plan *plan, int64_t asked_micro_batch, note_fn each, void *user);
 /* Where ranks of several nodes are priced as if they were one. */
 void plan_machine_notes(const qdr_machine *machine, int n_ranks, note_fn each, void *user);

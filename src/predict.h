@@ -37,8 +37,8 @@ typedef struct measured_run {
     double machine_bytes; /* of memory that a rank has */
     char why_skipped[SKIPPED_BYTES]; /* "": it is not */
 } measured_run;
-/* Reads a row; sets why_skipped where it is none that the model can represent. `fit`: what it took
- * from the assumptions, not noted yet. */
+/* Reads a row; sets why_skipped where it is none that the model can represent. `fit`: what it took from the
+ * assumptions, not noted yet. */
 void run_read(const csv_table *table, const run_columns *columns, int64_t row, const assumptions *assumed,
               measured_run *run, assumed_row *fit);
 /* Says why a row is skipped, where nothing has yet. */
@@ -63,8 +63,8 @@ typedef struct predictor {
     struct known_model *models;
     size_t n_machines, n_models;
 } predictor;
-/* The machine of a row's text, which must stay; NULL where it means none (why_not: a sentence) or
- * after a failure. Good until the next call. */
+/* The machine of a row's text, which must stay; NULL where it means none (why_not: a sentence) or after a failure. Good
+ * until the next call. */
 const qdr_machine *predictor_machine(predictor *all, const char *text, const char **why_not, failure *why);
 /* Predicts a row, or sets why_skipped. Fails only with the command. */
 int predictor_run(predictor *all, measured_run *run, failure *why);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What tables of runs leave out: a data file says, for the rows of a source or of a model, what to
- * take and why. The first entry that fits a row and has the value counts. */
+/* What tables of runs leave out: a data file says, for the rows of a source or of a model, what to take and why. The
+ * first entry that fits a row and has the value counts. */
 #ifndef QUADRILLE_SRC_PREDICT_ASSUMED_H
 #define QUADRILLE_SRC_PREDICT_ASSUMED_H
 
@@ -81,8 +81,8 @@ assumed_row assumed_fit(const assumptions *all, const char *source, const char *
 const assumption *assumed_take(assumed_row *fit, assumed_field field, int has_cell);
 /* Counts what the row took as used. */
 void assumed_note(const assumed_row *fit);
-/* The model of this name with its network, or NULL: none, or one that cannot be read (*status).
- * "Llama 2 13B" and "llama-2-13b" are one name. Both must stay. */
+/* The model of this name with its network, or NULL: none, or one that cannot be read (*status). "Llama 2 13B" and
+ * "llama-2-13b" are one name. Both must stay. */
 assumption *assumed_model(const assumptions *all, const char *name, qdr_status *status);
 /* Lets the row have taken a field of an entry. */
 void assumed_use(assumed_row *fit, assumption *entry, assumed_field field);

@@ -14,8 +14,8 @@ typedef struct coll_columns {
 /* Fails where a column is missing without which nothing can be predicted. */
 int coll_columns_find(const csv_table *table, coll_columns *columns, failure *why);
 
-/* A row as a sample, and the model's time of it. Where the row is the mean over several sizes, both
- * times are those of the largest at the mean bus bandwidth. */
+/* A row as a sample, and the model's time of it. Where the row is the mean over several sizes, both times are those of
+ * the largest at the mean bus bandwidth. */
 typedef struct measured_coll {
     char machine[128]; /* and its GPU, as machines are found by */
     const char *host, *gpu; /* either alone */
@@ -27,8 +27,8 @@ typedef struct measured_coll {
     double predicted_secs;
     char why_skipped[SKIPPED_BYTES]; /* "": it is not */
 } measured_coll;
-/* Reads a row; sets why_skipped where the model knows no such collective. `fit`: what it took from
- * the assumptions, not noted yet. */
+/* Reads a row; sets why_skipped where the model knows no such collective. `fit`: what it took from the assumptions, not
+ * noted yet. */
 void coll_read(const csv_table *table, const coll_columns *columns, int64_t row, const assumptions *assumed,
                measured_coll *coll, assumed_row *fit);
 /* Predicts a row, or sets why_skipped. Fails only with the command. */

@@ -11,8 +11,8 @@
 
 static int is_separator(char letter) { return letter && strchr(" -_", letter) != NULL; }
 
-/* The next letter of a name, in lower case: separators count between digits only, where "-" is
- * all of them, so that "GPT-3 6.7B" is "gpt3-6.7b" and no "gpt36.7b". */
+/* The next letter of a name, in lower case: separators count between digits only, where "-" is all of them, so that
+ * "GPT-3 6.7B" is "gpt3-6.7b" and no "gpt36.7b". */
 static char next_letter(const char *name, const char **at)
 {
     const char *begin = *at;

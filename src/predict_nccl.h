@@ -17,8 +17,8 @@ typedef struct nccl_told {
     int ranks; /* of all rows; 0: the text says it, or it is machine_ranks */
     int machine_ranks; /* 0: not known */
 } nccl_told;
-/* A table with the columns collective, gpus, bytes and time_us (out of place), whose rows lie on
- * the lines that they have in the text; *table is to be freed. */
+/* A table with the columns collective, gpus, bytes and time_us (out of place), whose rows lie on the lines that they
+ * have in the text; *table is to be freed. */
 int nccl_table(const char *bytes, size_t n_bytes, const nccl_told *told, char **table, size_t *table_bytes,
                failure *why);
 

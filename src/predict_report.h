@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What reports on runs and on collectives have in common: why rows were skipped, what was assumed,
- * JSON, and tables with columns behind them. */
+/* What reports on runs and on collectives have in common: why rows were skipped, what was assumed, JSON, and tables
+ * with columns behind them. */
 #ifndef QUADRILLE_SRC_PREDICT_REPORT_H
 #define QUADRILLE_SRC_PREDICT_REPORT_H
 

@@ -21,8 +21,8 @@ static double read_narrow(narrow type, uint16_t bits)
     return sign * (exponent ? ldexp(fraction + (1 << n), type.lowest + exponent - 1) : ldexp(fraction, type.lowest));
 }
 
-/* To a whole number of steps, which are those of its power of two, or the smallest number; a carry
- * goes on into the exponent. */
+/* To a whole number of steps, which are those of its power of two, or the smallest number; a carry goes on into the
+ * exponent. */
 static uint16_t round_narrow(narrow type, double value)
 {
     const int n = type.n_fraction, infinite = 0x7fff >> n << n, sign = signbit(value) ? 0x8000 : 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A linear layer on one thread in float64: what the grid's results are compared with, and how far
- * they may be off. The bounds are derived in docs/numerics.md. */
+/* A linear layer on one thread in float64: what the grid's results are compared with, and how far they may be off. The
+ * bounds are derived in docs/numerics.md. */
 #ifndef QUADRILLE_SRC_REFERENCE_H
 #define QUADRILLE_SRC_REFERENCE_H
 
@@ -29,8 +29,8 @@ typedef struct reference {
 /* Zeroed arrays; 0, or -1 without memory (then nothing is held). */
 int reference_create(int64_t m, int64_t k, int64_t n, reference *made);
 void reference_destroy(reference *old);
-/* y += x·wᵀ + b, dx += dy·w, dw += dyᵀ·x, db += Σ rows of dy, and the magnitudes. What the results
- * held before counts as one more term, of whose magnitude the caller takes care. */
+/* y += x·wᵀ + b, dx += dy·w, dw += dyᵀ·x, db += Σ rows of dy, and the magnitudes. What the results held before counts
+ * as one more term, of whose magnitude the caller takes care. */
 void reference_run(reference *problem);
 
 /* What the bound of an error depends on. */
@@ -45,8 +45,8 @@ typedef struct error_bound {
     double factor, least;
 } error_bound;
 error_bound error_bound_of(error_shape shape);
-/* The error as a share of its bound: at most 1 where the result is right; infinite for a NaN or
- * where there may be no error. */
+/* The error as a share of its bound: at most 1 where the result is right; infinite for a NaN or where there may be no
+ * error. */
 double error_share(double computed, double value, double magnitude, error_bound bound);
 
 #endif

@@ -5,11 +5,10 @@
 
 #include <stddef.h>
 
-/* Spearman's rank correlation of n pairs, equal values having the mean of their ranks. NAN where
- * one side has no two different values, or n < 2; -2 where memory is short. */
+/* Spearman's rank correlation of n pairs, equal values having the mean of their ranks. NAN where one side has no two
+ * different values, or n < 2; -2 where memory is short. */
 double statistics_spearman(const double *a, const double *b, size_t n);
-/* Kendall's tau-b: (concordant - discordant) / √((pairs - ties of a)·(pairs - ties of b)). NAN and
- * -2 as above. */
+/* Kendall's tau-b: (concordant - discordant) / √((pairs - ties of a)·(pairs - ties of b)). NAN and -2 as above. */
 double statistics_kendall(const double *a, const double *b, size_t n);
 /* Mean of |predicted - measured| / measured; NAN where n is 0. */
 double statistics_mape(const double *predicted, const double *measured, size_t n);

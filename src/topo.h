@@ -35,8 +35,8 @@ typedef struct topo_report {
 
 /* topo_ranks.c: all ranks of the context tell each other. On all ranks; freed by the caller. Collective. */
 int topo_gather(qdr_context *ctx, const qdr_topo *topo, topo_rank **ranks, failure *why);
-/* Fills the layout's places and axes; its size, order, n_on_node (0: as many as there are GPUs, or
- * cores) and on_gpus are set. */
+/* Fills the layout's places and axes; its size, order, n_on_node (0: as many as there are GPUs, or cores) and on_gpus
+ * are set. */
 int topo_lay(const qdr_topo *topo, const topo_rank *ranks, int n_ranks, topo_layout *layout, failure *why);
 
 /* Each writes all of a report. Returns 0 if the file could not be written. */

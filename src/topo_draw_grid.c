@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranks and axes in the picture of a machine: one strip for each axis, in which the ranks of a
- * group have one colour. */
+/* Ranks and axes in the picture of a machine: one strip for each axis, in which the ranks of a group have one
+ * colour. */
 #include <math.h>
 #include <string.h>
 

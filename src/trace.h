@@ -58,8 +58,8 @@ void trace_free(trace_file *trace);
 
 /* ---- times: trace_time.c ---- */
 
-/* The time of rank 0's clock when this rank's shows `secs`: between two comparisons, and beyond,
- * the clocks drift evenly. Without one it is `secs`. */
+/* The time of rank 0's clock when this rank's shows `secs`: between two comparisons, and beyond, the clocks drift
+ * evenly. Without one it is `secs`. */
 double trace_align(const trace_clock *clocks, int n_clocks, double secs);
 /* How far times of two ranks may be off, at most. */
 double trace_clock_bound(const trace_file *trace);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who waited for whom: the ranks of a group begin a collective at different times, and none can end
- * it before the last has begun. */
+/* Who waited for whom: the ranks of a group begin a collective at different times, and none can end it before the last
+ * has begun. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

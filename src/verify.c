@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `quadrille verify`: every grid of P local ranks, both layouts, random uneven layers, against one
- * thread in float64. */
+/* `quadrille verify`: every grid of P local ranks, both layouts, random uneven layers, against one thread in
+ * float64. */
 #include <math.h>
 #include <quadrille/launch.h>
 #include <stdio.h>

@@ -22,8 +22,8 @@ typedef struct loss_chart {
 
 /* Whether a picture can be written there later; nothing is left behind. 0: no, `sentence` says why. */
 int chart_try(const char *path, char sentence[PROBLEM_BYTES]);
-/* Writes the picture to `path`, all of it or nothing; a device or a pipe is written to. 0: it could
- * not be written, `sentence` says why. */
+/* Writes the picture to `path`, all of it or nothing; a device or a pipe is written to. 0: it could not be written,
+ * `sentence` says why. */
 int chart_write(const loss_chart *chart, const char *path, char sentence[PROBLEM_BYTES]);
 
 #endif

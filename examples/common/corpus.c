@@ -33,8 +33,8 @@ static int append(corpus *text, FILE *file)
     return 1;
 }
 
-/* The program talks before its first answer and prompts after the last: everything up to the first
- * prompt's line goes, and every later line that begins with a prompt. */
+/* The program talks before its first answer and prompts after the last: everything up to the first prompt's line goes,
+ * and every later line that begins with a prompt. */
 static void drop_talk(corpus *text)
 {
     static const char prompt[] = "bible(";
@@ -170,8 +170,8 @@ static uint64_t mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-/* Place i of a permutation of 0 … n - 1 that depends on the key: four Feistel rounds, again and
- * again until the place is below n. */
+/* Place i of a permutation of 0 … n - 1 that depends on the key: four Feistel rounds, again and again until the place
+ * is below n. */
 static uint64_t shuffled(uint64_t i, uint64_t n, uint64_t key)
 {
     int bits = 1; /* of each half */

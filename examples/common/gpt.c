@@ -22,8 +22,8 @@ static block_name name_of(int64_t index, const char *part)
 /* Good until the end of the statement: the library copies names. */
 #define NAME(part) name_of(index, part).text
 
-/* Every layer that ends in the residual stream is transposed: it reads what a normal layer wrote,
- * and writes what the next normal layer reads, so nothing is moved between layers. */
+/* Every layer that ends in the residual stream is transposed: it reads what a normal layer wrote, and writes what the
+ * next normal layer reads, so nothing is moved between layers. */
 static qdr_status add_attention_half(qdr_stack *stack, const gpt_config *config, int64_t index, qdr_edge in,
                                      qdr_edge *out, qdr_linear **proj)
 {

@@ -25,8 +25,7 @@ typedef struct gpt {
     qdr_owned token_rows, logits_part; /* of this rank */
     int32_t *staging; /* tokens and targets on their way to the device */
     int n_residual;
-    qdr_linear **residual; /* the layers whose output is added to the residual stream: proj and fc2
-                              of each block */
+    qdr_linear **residual; /* the layers whose output is added to the residual stream: proj and fc2 of each block */
 } gpt;
 
 /* What the model of time and memory must know of it: of the configuration n_layers, hidden, n_heads, vocab and tied. */
@@ -34,15 +33,14 @@ qdr_network gpt_network(const gpt_config *config);
 /* Describes and builds the model. Collective, agrees. On failure the model can only be destroyed. */
 qdr_status gpt_create(qdr_grid *grid, const gpt_config *config, gpt *model);
 void gpt_destroy(gpt *model);
-/* First weights from the seed: normal with `stddev`, in layers that add to the residual stream
- * stddev / sqrt(2·n_layers). */
+/* First weights from the seed: normal with `stddev`, in layers that add to the residual stream stddev /
+ * sqrt(2·n_layers). */
 qdr_status gpt_init(gpt *model, uint64_t seed, double stddev);
-/* Sequence i reads context + 1 bytes of `text` from starts[i]; starts[i] < 0: no sequence there,
- * and no target of it counts. Each rank copies the rows that it owns. The bytes are read before the
- * call returns. */
+/* Sequence i reads context + 1 bytes of `text` from starts[i]; starts[i] < 0: no sequence there, and no target of it
+ * counts. Each rank copies the rows that it owns. The bytes are read before the call returns. */
 qdr_status gpt_fill(gpt *model, const uint8_t *text, const int64_t *starts);
-/* One transformer block: x + proj(attention(qkv(norm(x)))), then that + fc2(gelu(fc(norm(that)))).
- * residual: two layers. */
+/* One transformer block: x + proj(attention(qkv(norm(x)))), then that + fc2(gelu(fc(norm(that)))). residual: two
+ * layers. */
 qdr_status gpt_add_block(qdr_stack *stack, const gpt_config *config, int64_t index, qdr_edge in, qdr_edge *out,
                          qdr_linear **residual);
 /* The logits of global row `row` after a forward, on every rank. Collective, blocking. */

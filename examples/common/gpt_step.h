@@ -15,9 +15,9 @@ typedef struct gpt_step {
     qdr_graph *graphs[2][2];
 } gpt_step;
 
-/* Enqueues one micro-batch, whose tokens gpt_fill() has brought; behind the last one the
- * optimizer's step, at the rate that was set. Recorded from the second of a kind on: the first has
- * made what there is to make. Collective, stream-ordered. */
+/* Enqueues one micro-batch, whose tokens gpt_fill() has brought; behind the last one the optimizer's step, at the rate
+ * that was set. Recorded from the second of a kind on: the first has made what there is to make. Collective,
+ * stream-ordered. */
 qdr_status gpt_step_run(gpt_step *step, int adds, int is_last);
 /* Before the model and the optimizer. */
 void gpt_step_destroy(gpt_step *step);

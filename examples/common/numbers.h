@@ -5,8 +5,8 @@
 
 #include <quadrille/quadrille.h>
 
-/* Fills n elements of the context's device memory with numbers from [-1, 1) that depend on their
- * place alone. Blocking. Not collective: QDR_ERR_MEMORY may come on one rank only. */
+/* Fills n elements of the context's device memory with numbers from [-1, 1) that depend on their place alone. Blocking.
+ * Not collective: QDR_ERR_MEMORY may come on one rank only. */
 qdr_status numbers_fill(qdr_context *ctx, void *data, int64_t n, qdr_dtype dtype);
 
 #endif

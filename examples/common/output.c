@@ -22,8 +22,8 @@ static int copy_path(const char *from, char to[PATH_BYTES])
     return snprintf(to, PATH_BYTES, "%s", from) < PATH_BYTES;
 }
 
-/* Replaces a link by what it says, which counts from the link's own folder. 1: done, or it was no
- * link (*followed = 0). */
+/* Replaces a link by what it says, which counts from the link's own folder. 1: done, or it was no link (*followed =
+ * 0). */
 static int follow_link(char path[PATH_BYTES], int *followed)
 {
     char said[PATH_BYTES];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A file that a program writes in one go. A regular file appears whole or not at all; links are
- * followed; what is no regular file (a device, a pipe) is written to and never replaced. */
+/* A file that a program writes in one go. A regular file appears whole or not at all; links are followed; what is no
+ * regular file (a device, a pipe) is written to and never replaced. */
 #ifndef EXAMPLES_OUTPUT_H
 #define EXAMPLES_OUTPUT_H
 

@@ -88,8 +88,8 @@ int program_start(const usage_text *usage, int argc, char **argv, const int64_t 
 {
     struct rlimit limit;
     const int exit_code = run(usage, argc, argv, n_local, n_threads, fn, settings);
-    /* Under a limit on address space (ulimit -v) OpenBLAS's own threads may wait for memory for
-     * ever, and exit() for them. */
+    /* Under a limit on address space (ulimit -v) OpenBLAS's own threads may wait for memory for ever, and exit() for
+     * them. */
     if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
         fflush(NULL);
         _Exit(exit_code);

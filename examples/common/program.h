@@ -17,13 +17,12 @@ enum { LEAVE_OK = 0, LEAVE_FAILED = 1, LEAVE_BAD_INPUT = 2, LEAVE_NOTHING_FITS =
         if (try_status_ < 0) return try_status_;                                                                       \
     } while (0)
 
-/* What each rank runs. All ranks return the same status. Where a failure is none of the library's,
- * `sentence` is filled. */
+/* What each rank runs. All ranks return the same status. Where a failure is none of the library's, `sentence` is
+ * filled. */
 typedef qdr_status (*program_fn)(qdr_context *ctx, const void *settings, char sentence[PROBLEM_BYTES]);
 
-/* Reads the command line, starts the ranks (threads of this process if *n_local > 0, else what
- * mpiexec started), runs `fn` on each of them, says on rank 0 what went wrong, and returns the exit
- * code. */
+/* Reads the command line, starts the ranks (threads of this process if *n_local > 0, else what mpiexec started), runs
+ * `fn` on each of them, says on rank 0 what went wrong, and returns the exit code. */
 int program_start(const usage_text *usage, int argc, char **argv, const int64_t *n_local, const int64_t *n_threads,
                   program_fn fn, const void *settings);
 

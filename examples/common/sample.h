@@ -12,8 +12,8 @@ typedef struct sample_text {
     int n_begun;
 } sample_text;
 
-/* Writes printable ASCII, tabs, new lines and characters in UTF-8 as they are, and "?" for any
- * other byte. A character appears with its last byte. */
+/* Writes printable ASCII, tabs, new lines and characters in UTF-8 as they are, and "?" for any other byte. A character
+ * appears with its last byte. */
 void sample_put(sample_text *text, uint8_t byte);
 /* A character that is still not whole will never be. */
 void sample_end(sample_text *text);

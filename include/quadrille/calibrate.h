@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** @file calibrate.h  A machine's constants from what was measured on it.
  *
- *  A sample is one piece of work and the time that it took: a product, a kernel, a collective. The
- * model has a time for each sample; fitting makes the model's constants those whose times are
- * nearest to the measured ones, as shares of these. `quadrille calibrate` measures on CPUs; samples
- * of another device are fitted alike. Part of libquadrille_perf: arithmetic, no ranks, no clock.
- * All functions are local and thread-safe. */
+ *  A sample is one piece of work and the time that it took: a product, a kernel, a collective. The model has a time for
+ * each sample; fitting makes the model's constants those whose times are nearest to the measured ones, as shares of
+ * these. `quadrille calibrate` measures on CPUs; samples of another device are fitted alike. Part of libquadrille_perf:
+ * arithmetic, no ranks, no clock. All functions are local and thread-safe. */
 #ifndef QUADRILLE_CALIBRATE_H
 #define QUADRILLE_CALIBRATE_H
 
@@ -52,14 +51,12 @@ typedef struct qdr_sample {
 
 /** The model's time of a sample's work.
  *  @param[out] secs  0 after an error
- *  @retval QDR_ERR_ARGUMENT  NULL, no version, an unknown kind or collective, a group that does not
- * fit */
+ *  @retval QDR_ERR_ARGUMENT  NULL, no version, an unknown kind or collective, a group that does not fit */
 QDR_API QDR_NODISCARD qdr_status qdr_sample_secs(const qdr_machine *machine, const qdr_sample *sample, double *secs);
-/** Sets the constants that the samples say something about; the others stay: name, ranks of a node,
- * memory, the number, the ranks and the adapters of the links are the caller's to know. Errors are
- * shares of the measured time, weighted with the fourth root of it, and a tenth where one group ran
- * alone; they count by their size, not their square, so that a few disturbed samples do no harm. No
- * constant becomes negative.
+/** Sets the constants that the samples say something about; the others stay: name, ranks of a node, memory, the number,
+ * the ranks and the adapters of the links are the caller's to know. Errors are shares of the measured time, weighted
+ * with the fourth root of it, and a tenth where one group ran alone; they count by their size, not their square, so
+ * that a few disturbed samples do no harm. No constant becomes negative.
  *  @param machine  on entry such that qdr_machine_check() is satisfied
  *  @retval QDR_ERR_ARGUMENT  as above; samples whose fit makes no machine. *machine is as it was
  *  @retval QDR_ERR_MEMORY    *machine is as it was */

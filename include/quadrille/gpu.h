@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** @file gpu.h  The GPUs that this process can compute on, and the versions of what they need: a
- * question that any machine can answer, without types of CUDA's.
+/** @file gpu.h  The GPUs that this process can compute on, and the versions of what they need: a question that any
+ * machine can answer, without types of CUDA's.
  *
- *  It opens the plugin libquadrille_cuda.so (see cuda.h for where it is looked for) and asks CUDA.
- * What lies between GPUs is in topo.h; contexts on them are in context.h and cuda.h. */
+ *  It opens the plugin libquadrille_cuda.so (see cuda.h for where it is looked for) and asks CUDA. What lies between
+ * GPUs is in topo.h; contexts on them are in context.h and cuda.h. */
 #ifndef QUADRILLE_GPU_H
 #define QUADRILLE_GPU_H
 
@@ -26,12 +26,12 @@ typedef struct qdr_gpu {
     qdr_status status; /**< QDR_OK; else why it could not be asked: then only number is known */
 } qdr_gpu;
 
-/** What was found. Versions are as their makers count: 13000 is CUDA 13.0, 130101 cuBLASLt 13.1.1,
- * 22809 NCCL 2.28.9; 0: unknown, or there is none. */
+/** What was found. Versions are as their makers count: 13000 is CUDA 13.0, 130101 cuBLASLt 13.1.1, 22809 NCCL 2.28.9;
+ * 0: unknown, or there is none. */
 typedef struct qdr_gpu_report {
-    qdr_status status; /**< QDR_OK: contexts on a GPU can be made; QDR_ERR_UNSUPPORTED: no plugin,
-                          no driver, one that is too old, or no GPU; else what CUDA reported of the
-                          first GPU whose own status is not QDR_OK */
+    qdr_status status; /**< QDR_OK: contexts on a GPU can be made; QDR_ERR_UNSUPPORTED: no plugin, no driver, one that
+                          is too old, or no GPU; else what CUDA reported of the first GPU whose own status is not
+                          QDR_OK */
     char sentence[512]; /**< about that status, with the remedy; "" for QDR_OK */
     int has_plugin; /**< 1: the plugin could be opened, so versions of CUDA's libraries are known */
     int driver; /**< CUDA version that the driver is for */
@@ -43,10 +43,9 @@ typedef struct qdr_gpu_report {
     qdr_gpu gpus[QDR_MAX_GPUS]; /**< by number */
 } qdr_gpu_report;
 
-/** Fills a report, which belongs to the caller. That there is no GPU is no error of this function.
- * Asking for memory makes CUDA's context on each GPU, which takes some hundred MB there until the
- * process ends. Local, blocking: up to seconds where there are GPUs. Thread-safe; afterwards the
- * calling thread's current GPU is any.
+/** Fills a report, which belongs to the caller. That there is no GPU is no error of this function. Asking for memory
+ * makes CUDA's context on each GPU, which takes some hundred MB there until the process ends. Local, blocking: up to
+ * seconds where there are GPUs. Thread-safe; afterwards the calling thread's current GPU is any.
  *  @retval QDR_ERR_ARGUMENT  report is NULL */
 QDR_API QDR_NODISCARD qdr_status qdr_gpu_query(qdr_gpu_report *report);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** @file grid.h  The 4D grid of ranks: coordinates, groups, traffic counters.
  *
- *  A grid has gx·gy·gz·gd = p ranks, any integers ≥ 1. The order names the axes from the fastest:
- * with "xyzd" neighbours in rank share y, z, d and differ in x. */
+ *  A grid has gx·gy·gz·gd = p ranks, any integers ≥ 1. The order names the axes from the fastest: with "xyzd"
+ * neighbours in rank share y, z, d and differ in x. */
 #ifndef QUADRILLE_GRID_H
 #define QUADRILLE_GRID_H
 
@@ -18,15 +18,12 @@ typedef struct qdr_grid_opts {
     const char *order; /**< fastest axis first, a permutation of "xyzd"; NULL: "xyzd" */
 } qdr_grid_opts;
 
-/** Makes the grid and its communicators (one per axis and direction of use). Collective, blocking;
- * ranks agree.
- *  @retval QDR_ERR_ARGUMENT  an axis is < 1, the product is not p, or the order is no permutation
- * of xyzd
+/** Makes the grid and its communicators (one per axis and direction of use). Collective, blocking; ranks agree.
+ *  @retval QDR_ERR_ARGUMENT  an axis is < 1, the product is not p, or the order is no permutation of xyzd
  *  @retval QDR_ERR_MEMORY, QDR_ERR_MPI  nothing was made */
 QDR_API QDR_NODISCARD qdr_status qdr_grid_create(qdr_context *ctx, const qdr_grid_opts *opts, qdr_grid **grid);
-/** Waits for what the library's streams have to do, frees the grid, sets *grid to NULL. For streams
- * of the caller's on which collectives of it were enqueued, the caller waits before. Takes NULL.
- * Collective. */
+/** Waits for what the library's streams have to do, frees the grid, sets *grid to NULL. For streams of the caller's on
+ * which collectives of it were enqueued, the caller waits before. Takes NULL. Collective. */
 QDR_API void qdr_grid_destroy(qdr_grid **grid);
 
 /* Queries are local. Without a grid, or an axis, they give NULL, a size of 0 and ranks and coordinates of -1. */
@@ -39,9 +36,8 @@ QDR_API int qdr_grid_rank_at(const qdr_grid *grid, const int coordinates[QDR_N_A
 QDR_API QDR_NODISCARD qdr_status qdr_grid_coordinates_of(const qdr_grid *grid, int rank, int coordinates[QDR_N_AXES]);
 /** The rank `step` places further on `axis`, cyclic. Local. */
 QDR_API int qdr_grid_neighbour(const qdr_grid *grid, qdr_axis axis, int step);
-/** A picture of the grid as text, for people: one plane of x (columns) and y (rows) per z and d.
- * Returns the length that the whole text has, without its end mark; writes at most `capacity`
- * bytes, always ended. Local. */
+/** A picture of the grid as text, for people: one plane of x (columns) and y (rows) per z and d. Returns the length
+ * that the whole text has, without its end mark; writes at most `capacity` bytes, always ended. Local. */
 QDR_API size_t qdr_grid_picture(const qdr_grid *grid, char *text, size_t capacity);
 
 /** The communicators of a grid: one per axis and direction of use, so that none waits behind another's traffic. */
@@ -74,11 +70,10 @@ typedef enum qdr_coll_kind {
 /** What one kind of collective on one channel has done on this rank since the last reset. */
 typedef struct qdr_traffic {
     int64_t n_calls; /**< collectives finished, groups of one rank not counted */
-    int64_t bytes_sent; /**< payload this rank sent to other ranks, counted where it is copied or
-                           sent */
+    int64_t bytes_sent; /**< payload this rank sent to other ranks, counted where it is copied or sent */
     int64_t bytes_off_node; /**< of these, to ranks on other nodes */
-    double secs; /**< from the moment all before it on its stream was done to its end; overlapping
-                    ones overlap. 0 on GPUs, whose streams nobody stops to time: QDR_TRACE does */
+    double secs; /**< from the moment all before it on its stream was done to its end; overlapping ones overlap. 0 on
+                    GPUs, whose streams nobody stops to time: QDR_TRACE does */
 } qdr_traffic;
 /** Local; call it when the streams are idle. */
 QDR_API qdr_traffic qdr_grid_traffic(const qdr_grid *grid, qdr_channel channel, qdr_coll_kind kind);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** @file linear.h  One layer at a time, on the caller's activations: what replaces a matmul.
  *
- *  Layers are made by qdr_stack_add_linear() (a stack of one layer is fine) and share their stack's
- * rows, type and memory. */
+ *  Layers are made by qdr_stack_add_linear() (a stack of one layer is fine) and share their stack's rows, type and
+ * memory. */
 #ifndef QUADRILLE_LINEAR_H
 #define QUADRILLE_LINEAR_H
 
@@ -18,19 +18,18 @@ enum {
     QDR_NO_DX = 64 /**< dx is not wanted (and may be NULL) */
 };
 
-/** Y = X·Wᵀ + b. x: this rank's part of the input edge, y: of the output edge
- * (qdr_linear_in_matrix(), qdr_linear_out_matrix()), dense, type of the stack. Collective over the
- * grid; stream-ordered on `stream` (NULL: the context's). x may not change until then. Layers of a
- * stack share memory, such as gathered weights: work of one stack on several streams is put in
- * order by the caller, with events. flags: 0 or QDR_Y_ACCUMULATE.
- *  @retval QDR_ERR_ARGUMENT  NULL where this rank has elements; an address that is no multiple of
- * an element's bytes; on a GPU memory of the host or of another GPU; other flags. Nothing was
- * queued on this rank */
+/** Y = X·Wᵀ + b. x: this rank's part of the input edge, y: of the output edge (qdr_linear_in_matrix(),
+ * qdr_linear_out_matrix()), dense, type of the stack. Collective over the grid; stream-ordered on `stream` (NULL: the
+ * context's). x may not change until then. Layers of a stack share memory, such as gathered weights: work of one stack
+ * on several streams is put in order by the caller, with events. flags: 0 or QDR_Y_ACCUMULATE.
+ *  @retval QDR_ERR_ARGUMENT  NULL where this rank has elements; an address that is no multiple of an element's bytes;
+ *                            on a GPU memory of the host or of another GPU; other flags. Nothing was queued on this
+ *                            rank */
 QDR_API QDR_NODISCARD qdr_status qdr_linear_forward(qdr_linear *layer, const void *x, void *y, int flags,
                                                     qdr_stream *stream);
-/** dX = dY·W, dW = dYᵀ·X, db = Σ rows of dY. x is the forward's. flags: QDR_ACCUMULATE and
- * QDR_DEFER_SYNC for dW and db, as for qdr_stack_backward(); QDR_DX_ACCUMULATE, QDR_NO_DX.
- * Collective, stream-ordered. Gradients lie in the layer's parameters.
+/** dX = dY·W, dW = dYᵀ·X, db = Σ rows of dY. x is the forward's. flags: QDR_ACCUMULATE and QDR_DEFER_SYNC for dW and
+ * db, as for qdr_stack_backward(); QDR_DX_ACCUMULATE, QDR_NO_DX. Collective, stream-ordered. Gradients lie in the
+ * layer's parameters.
  *  @retval QDR_ERR_ARGUMENT  as for qdr_linear_forward() */
 QDR_API QDR_NODISCARD qdr_status qdr_linear_backward(qdr_linear *layer, const void *dy, const void *x, void *dx,
                                                      int flags, qdr_stream *stream);
@@ -51,8 +50,8 @@ typedef struct qdr_linear_storage {
     qdr_storage_reason reason;
     const char *modes[3]; /**< of Y, dX and dW: "NN", "NT" or "TN", T for a transposed operand */
     int64_t m, n, k; /**< rows, out-features and in-features of the largest rank */
-    double secs[2][3]; /**< of Y, dX and dW with W as [out, in] (0) and [in, out] (1), of the
-                          slowest rank; 0: not measured */
+    double secs[2][3]; /**< of Y, dX and dW with W as [out, in] (0) and [in, out] (1), of the slowest rank; 0: not
+                          measured */
 } qdr_linear_storage;
 /** Local. */
 QDR_API QDR_NODISCARD qdr_status qdr_linear_get_storage(const qdr_linear *layer, qdr_linear_storage *storage);

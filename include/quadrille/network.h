@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** @file network.h  The shape of a transformer: read from the config.json of a model or from the
- * data that comes with the program, and what follows from it: parameters and flops, exactly.
+/** @file network.h  The shape of a transformer: read from the config.json of a model or from the data that comes with
+ * the program, and what follows from it: parameters and flops, exactly.
  *
- *  Part of libquadrille_perf: no ranks. All functions are local and blocking; they are thread-safe
- * as long as nobody changes the environment.
+ *  Part of libquadrille_perf: no ranks. All functions are local and blocking; they are thread-safe as long as nobody
+ * changes the environment.
  *
- *  A network is an embedding E[V, H] (and P[positions, H], where positions are learned), `layers`
- * equal layers, a final norm, and a head W[V, H] without bias, which is E where `tied`. A layer is
- * norm, attention, norm, MLP:
+ *  A network is an embedding E[V, H] (and P[positions, H], where positions are learned), `layers` equal layers, a final
+ * norm, and a head W[V, H] without bias, which is E where `tied`. A layer is norm, attention, norm, MLP:
  *
  *    attention  q[heads·head_size, H], k and v [kv_heads·head_size, H], out[H, heads·head_size]
  *    MLP        up[F, H], down[H, F], and gate[F, H] where `gated`; F = ffn
@@ -49,17 +48,16 @@ typedef struct qdr_network {
 
 /** The network of a file or of a name.
  *
- *  What has a slash, ends in ".json" or is "-" (standard input) is the path of a config.json as
- * models have it (Hugging Face), of model_type gpt2, gpt_neox, llama, mistral or qwen2; keys that
- * are absent take the default of that class in transformers, unknown keys are ignored. Everything
- * else is the name of a model: models/NAME.json in a folder of QDR_DATA_PATH (parted by colons),
- * in the folder that was installed, or in the sources that this was built from.
+ *  What has a slash, ends in ".json" or is "-" (standard input) is the path of a config.json as models have it (Hugging
+ * Face), of model_type gpt2, gpt_neox, llama, mistral or qwen2; keys that are absent take the default of that class in
+ * transformers, unknown keys are ignored. Everything else is the name of a model: models/NAME.json in a folder of
+ * QDR_DATA_PATH (parted by colons), in the folder that was installed, or in the sources that this was built from.
  *
- *  head_dim may be given for any model_type; else head_size is hidden / heads, rounded down. No
- * size needs to divide another.
+ *  head_dim may be given for any model_type; else head_size is hidden / heads, rounded down. No size needs to divide
+ * another.
  *  @param[out] network  all zero after an error
- *  @retval QDR_ERR_ARGUMENT     NULL; no such name (the sentence has the nearest ones); no JSON, or
- *                               a value of the wrong type or range (file, line and key)
+ *  @retval QDR_ERR_ARGUMENT     NULL; no such name (the sentence has the nearest ones); no JSON, or a value of the
+ *                               wrong type or range (file, line and key)
  *  @retval QDR_ERR_IO           the file cannot be read
  *  @retval QDR_ERR_MEMORY       out of memory
  *  @retval QDR_ERR_UNSUPPORTED  another model_type; a mixture of experts; cross-attention */
@@ -91,8 +89,8 @@ typedef struct qdr_network_counts {
  *  @retval QDR_ERR_SHAPE     a size out of its range, or too many parameters for 63 bits */
 QDR_API QDR_NODISCARD qdr_status qdr_network_params(const qdr_network *network, qdr_network_counts *counts);
 
-/** Flops of the matrix products of one token's forward pass, a multiply-add as 2; backward takes
- * twice that. Not counted: norms, softmax, activations, embeddings.
+/** Flops of the matrix products of one token's forward pass, a multiply-add as 2; backward takes twice that. Not
+ * counted: norms, softmax, activations, embeddings.
  *
  *    linear            2·layers·(weights of attention and MLP, without biases)
  *    head              2·V·H
@@ -101,9 +99,9 @@ QDR_API QDR_NODISCARD qdr_status qdr_network_params(const qdr_network *network, 
  *    attention_causal  the same with the mean number of positions that a token sees: (s + 1)/2, or
  *                      w - w·(w - 1)/(2·s) with w = min(s, window)
  *
- *  Without windows and with heads·head_size = kv_heads·head_size = H, F = 4·H, three times
- * linear + head + attention are the 72·l·H²·(1 + s/(6·H) + V/(12·l·H)) per token of Narayanan et
- * al. 2021 (arXiv 2104.04473), without recomputation. */
+ *  Without windows and with heads·head_size = kv_heads·head_size = H, F = 4·H, three times linear + head + attention
+ * are the 72·l·H²·(1 + s/(6·H) + V/(12·l·H)) per token of Narayanan et al. 2021 (arXiv 2104.04473), without
+ * recomputation. */
 typedef struct qdr_network_flops {
     double linear, head, attention, attention_causal;
 } qdr_network_flops;

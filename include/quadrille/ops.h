@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** @file ops.h  The operations between products: layer norm, causal attention, GELU, residual,
- * embedding, cross-entropy.
+/** @file ops.h  The operations between products: layer norm, causal attention, GELU, residual, embedding,
+ * cross-entropy.
  *
- *  All functions take local blocks in device memory, are stream-ordered (NULL: the context's
- * stream) and leave the caller's memory to the caller. Those with a sum over an axis are collective
- * over the group of that axis. T is the layer's type (QDR_F32, QDR_F64, QDR_BF16, QDR_F16); A is
- * the type of sums and gradients of parameters: f64 for F64, else f32. An argument error queues
- * nothing; one is an address that is no multiple of an element's bytes, and on a GPU memory of the
- * host or of another GPU (QDR_ERR_ARGUMENT). Every `accumulate` is 0 (overwrite, the output is not
- * read) or 1 (add). Not thread-safe per grid. */
+ *  All functions take local blocks in device memory, are stream-ordered (NULL: the context's stream) and leave the
+ * caller's memory to the caller. Those with a sum over an axis are collective over the group of that axis. T is the
+ * layer's type (QDR_F32, QDR_F64, QDR_BF16, QDR_F16); A is the type of sums and gradients of parameters: f64 for F64,
+ * else f32. An argument error queues nothing; one is an address that is no multiple of an element's bytes, and on a GPU
+ * memory of the host or of another GPU (QDR_ERR_ARGUMENT). Every `accumulate` is 0 (overwrite, the output is not read)
+ * or 1 (add). Not thread-safe per grid. */
 #ifndef QUADRILLE_OPS_H
 #define QUADRILLE_OPS_H
 
@@ -18,9 +17,8 @@
 extern "C" {
 #endif
 
-/** Layer norm over features that are split over one axis: y = (x - mean) / sqrt(var + epsilon) ·
- * gamma + beta. Statistics are merged as (n, mean, M2) in rank order (Chan, Golub, LeVeque 1983).
- */
+/** Layer norm over features that are split over one axis: y = (x - mean) / sqrt(var + epsilon) · gamma + beta.
+ * Statistics are merged as (n, mean, M2) in rank order (Chan, Golub, LeVeque 1983). */
 typedef struct qdr_layer_norm {
     uint32_t version; /**< QDR_OPTS_INIT */
     int64_t n_rows; /**< local rows */
@@ -30,16 +28,16 @@ typedef struct qdr_layer_norm {
     double epsilon; /**< 0: 1e-5 */
     qdr_dtype dtype;
 } qdr_layer_norm;
-/** Bytes of `stats` (kept from forward to backward: mean and 1/sigma per row, type A) and of `work`
- * (either call). Local. */
+/** Bytes of `stats` (kept from forward to backward: mean and 1/sigma per row, type A) and of `work` (either call).
+ * Local. */
 QDR_API QDR_NODISCARD qdr_status qdr_layer_norm_sizes(const qdr_grid *grid, const qdr_layer_norm *norm,
                                                       size_t *stats_bytes, size_t *work_bytes);
 /** x, y: [n_rows, n_cols] T; gamma, beta: [n_cols] T. */
 QDR_API QDR_NODISCARD qdr_status qdr_layer_norm_forward(qdr_grid *grid, const qdr_layer_norm *norm, const void *x,
                                                         const void *gamma, const void *beta, void *y, void *stats,
                                                         void *work, qdr_stream *stream);
-/** dx [n_rows, n_cols] T. dgamma, dbeta [n_cols] A: this rank's rows only, not summed over any
- * axis; both NULL: not wanted. */
+/** dx [n_rows, n_cols] T. dgamma, dbeta [n_cols] A: this rank's rows only, not summed over any axis; both NULL: not
+ * wanted. */
 QDR_API QDR_NODISCARD qdr_status qdr_layer_norm_backward(qdr_grid *grid, const qdr_layer_norm *norm, const void *x,
                                                          const void *gamma, const void *dy, const void *stats, void *dx,
                                                          int accumulate_dx, void *dgamma, void *dbeta,
@@ -84,22 +82,21 @@ typedef struct qdr_embedding {
     int64_t n_cols; /**< local features */
     int64_t vocab_begin; /**< first global row of E that this rank owns */
     int64_t vocab_end; /**< one past the last */
-    qdr_layout layout; /**< REPLICATED: y [n_rows, n_cols] on all of y; SCATTERED: rows split over
-                          y, in units of 1 */
+    qdr_layout layout; /**< REPLICATED: y [n_rows, n_cols] on all of y; SCATTERED: rows split over y, in units of 1 */
     qdr_dtype dtype;
     int64_t vocab; /**< V, over all ranks; 0: not known, then a token ≥ V gives zeros, unnoticed */
 } qdr_embedding;
 /** Bytes of `work`. Local. */
 QDR_API QDR_NODISCARD qdr_status qdr_embedding_sizes(const qdr_grid *grid, const qdr_embedding *embedding,
                                                      size_t *work_bytes);
-/** y = E[token], summed over y (each token's row is on one rank). tokens: [n_rows] I32; a token < 0
- * gives zeros, one ≥ vocab is an asynchronous error (qdr_context_status()), QDR_ERR_ARGUMENT. E:
- * [vocab_end - vocab_begin, n_cols] T, whole over z. */
+/** y = E[token], summed over y (each token's row is on one rank). tokens: [n_rows] I32; a token < 0 gives zeros, one ≥
+ * vocab is an asynchronous error (qdr_context_status()), QDR_ERR_ARGUMENT. E: [vocab_end - vocab_begin, n_cols] T,
+ * whole over z. */
 QDR_API QDR_NODISCARD qdr_status qdr_embedding_forward(qdr_grid *grid, const qdr_embedding *embedding,
                                                        const int32_t *tokens, const void *e, void *y, void *work,
                                                        qdr_stream *stream);
-/** dE (type A, this cell's rows only, not summed over z or d) += rows of dy; dy as y above
- * (gathered over y if scattered). */
+/** dE (type A, this cell's rows only, not summed over z or d) += rows of dy; dy as y above (gathered over y if
+ * scattered). */
 QDR_API QDR_NODISCARD qdr_status qdr_embedding_backward(qdr_grid *grid, const qdr_embedding *embedding,
                                                         const int32_t *tokens, const void *dy, void *de, int accumulate,
                                                         void *work, qdr_stream *stream);
@@ -117,17 +114,15 @@ typedef struct qdr_cross_entropy {
 /** Bytes of `saved` (max and log Σexp per row, A) and `work`. Local. */
 QDR_API QDR_NODISCARD qdr_status qdr_cross_entropy_sizes(const qdr_grid *grid, const qdr_cross_entropy *ce,
                                                          size_t *saved_bytes, size_t *work_bytes);
-/** result[0] = Σ over local rows of -log softmax(logits)[target] (f64, equal on all ranks of the
- * axis), result[1] = number of rows with a target ≥ 0; rows with a target < 0 count for nothing, a
- * target ≥ vocab is an asynchronous error (qdr_context_status()), QDR_ERR_ARGUMENT.
- * targets: [n_rows] I32. logits: [n_rows, n_cols] T. */
+/** result[0] = Σ over local rows of -log softmax(logits)[target] (f64, equal on all ranks of the axis), result[1] =
+ * number of rows with a target ≥ 0; rows with a target < 0 count for nothing, a target ≥ vocab is an asynchronous error
+ * (qdr_context_status()), QDR_ERR_ARGUMENT. targets: [n_rows] I32. logits: [n_rows, n_cols] T. */
 QDR_API QDR_NODISCARD qdr_status qdr_cross_entropy_forward(qdr_grid *grid, const qdr_cross_entropy *ce,
                                                            const void *logits, const int32_t *targets, double result[2],
                                                            void *saved, void *work, qdr_stream *stream);
-/** dlogits = scale · (softmax(logits) - onehot(target)); local, no communication. dlogits may be
- * logits. scale is normally 1 / (valid tokens of the whole optimizer step), the only place where
- * the loss is scaled; in F16 a power of two times that, or numbers below 2^-24 (6e-8) vanish (see
- * qdr_adamw_opts.grad_scale). */
+/** dlogits = scale · (softmax(logits) - onehot(target)); local, no communication. dlogits may be logits. scale is
+ * normally 1 / (valid tokens of the whole optimizer step), the only place where the loss is scaled; in F16 a power of
+ * two times that, or numbers below 2^-24 (6e-8) vanish (see qdr_adamw_opts.grad_scale). */
 QDR_API QDR_NODISCARD qdr_status qdr_cross_entropy_backward(qdr_grid *grid, const qdr_cross_entropy *ce,
                                                             const void *logits, const int32_t *targets,
                                                             const void *saved, double scale, void *dlogits,

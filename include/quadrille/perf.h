@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** @file perf.h  What the algorithm costs, in closed form: bytes a rank sends and flops it
- * computes.
+/** @file perf.h  What the algorithm costs, in closed form: bytes a rank sends and flops it computes.
  *
- *  libquadrille_perf: arithmetic only, no ranks, no clock. All functions are local and thread-safe.
- * Results are doubles: exact where the grid divides M, K and N, and the mean over the ranks
- * (without padding) elsewhere. Formulas: docs/design.md, "The algorithm"; collectives: Thakur,
- * Rabenseifner, Gropp 2005. */
+ *  libquadrille_perf: arithmetic only, no ranks, no clock. All functions are local and thread-safe. Results are
+ * doubles: exact where the grid divides M, K and N, and the mean over the ranks (without padding) elsewhere. Formulas:
+ * docs/design.md, "The algorithm"; collectives: Thakur, Rabenseifner, Gropp 2005. */
 #ifndef QUADRILLE_PERF_H
 #define QUADRILLE_PERF_H
 
@@ -15,10 +13,9 @@
 extern "C" {
 #endif
 
-/** Elements that one of `n_ranks` members sends in a collective over n_elems elements in all:
- * all-gather and reduce-scatter (g-1)/g·n, all-reduce twice that, all-to-all (g-1)/g of what one
- * member sends in all; broadcast: n at its root, spread evenly (g-1)/g·n; send/recv n. 0 in a group
- * of one. NaN for an unknown kind or n_ranks < 1. */
+/** Elements that one of `n_ranks` members sends in a collective over n_elems elements in all: all-gather and
+ * reduce-scatter (g-1)/g·n, all-reduce twice that, all-to-all (g-1)/g of what one member sends in all; broadcast: n at
+ * its root, spread evenly (g-1)/g·n; send/recv n. 0 in a group of one. NaN for an unknown kind or n_ranks < 1. */
 QDR_API double qdr_perf_coll_elems(qdr_coll_kind kind, int n_ranks, double n_elems);
 
 /** One linear layer on a grid. M counts the rows of one call over all ranks. */
@@ -31,8 +28,7 @@ typedef struct qdr_perf_linear {
     qdr_layout in_layout, out_layout; /**< of the edges */
     int drop_gathered; /**< 1: a gathered X is gathered again for dW */
     int no_dx; /**< 1: backward makes no dX (a first layer) */
-    int defer_sync; /**< 1: backward leaves out what QDR_DEFER_SYNC does: sums over d, and the bias'
-                       over z */
+    int defer_sync; /**< 1: backward leaves out what QDR_DEFER_SYNC does: sums over d, and the bias' over z */
     qdr_dtype dtype; /**< of W and activations; gradients of parameters are F32, for F64 F64 */
 } qdr_perf_linear;
 
@@ -43,10 +39,9 @@ typedef struct qdr_perf_cost {
 } qdr_perf_cost;
 
 /** Cost of one forward and of one backward of a layer; either result may be NULL.
- *  Forward: W gathered over z; a scattered X gathered over the axis of N; Y summed over the axis of
- * K. Backward: W gathered again (unless no_dx); a scattered dY gathered over the axis of K; dX
- * summed over the axis of N; dW reduce-scattered over z and its shard summed over d; the bias
- * summed over z and d.
+ *  Forward: W gathered over z; a scattered X gathered over the axis of N; Y summed over the axis of K. Backward: W
+ * gathered again (unless no_dx); a scattered dY gathered over the axis of K; dX summed over the axis of N; dW
+ * reduce-scattered over z and its shard summed over d; the bias summed over z and d.
  *  @retval QDR_ERR_ARGUMENT  NULL, a grid axis < 1, or an unknown layout
  *  @retval QDR_ERR_SHAPE     a size is negative or not finite
  *  @retval QDR_ERR_DTYPE     none of F32, F64, BF16 and F16 */

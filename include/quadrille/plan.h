@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** @file plan.h  How a network is laid over ranks, and what the model says of it: the time of a
- * step, term by term, and the memory of a rank.
+/** @file plan.h  How a network is laid over ranks, and what the model says of it: the time of a step, term by term, and
+ * the memory of a rank.
  *
- *  Part of libquadrille_perf: arithmetic, no ranks, no clock. Time is the simulated end of the task
- * lists that the runtime executes, on streams, with collectives that share links; formulas and
- * sources: docs/model.md. All functions are local, and thread-safe on different models. */
+ *  Part of libquadrille_perf: arithmetic, no ranks, no clock. Time is the simulated end of the task lists that the
+ * runtime executes, on streams, with collectives that share links; formulas and sources: docs/model.md. All functions
+ * are local, and thread-safe on different models. */
 #ifndef QUADRILLE_PLAN_H
 #define QUADRILLE_PLAN_H
 
@@ -36,13 +36,12 @@ typedef struct qdr_plan {
     int64_t micro_batch; /**< sequences of one forward, in each (z, d) cell; 0: all there are */
     int64_t sequence; /**< tokens of a sequence; 0: the network's context */
     int overlap; /**< sum of QDR_OVERLAP_…; 0: all */
-    /** Ranks over which gradients and optimizer state are parted, multiples of z up to z·d; 0: z.
-     * Where gradients have more parts, those of each micro-batch are reduce-scattered over the
-     * nearest ranks of d, and of the last one over the others, too. */
+    /** Ranks over which gradients and optimizer state are parted, multiples of z up to z·d; 0: z. Where gradients have
+     * more parts, those of each micro-batch are reduce-scattered over the nearest ranks of d, and of the last one over
+     * the others, too. */
     int gradient_parts, optimizer_parts;
     double axis_bytes_ratio[QDR_N_AXES]; /**< of what a codec sends to what it gets; 0: 1 */
-    int pipeline; /**< stages of consecutive layers, outside the grid: p ranks in all are
-                     x·y·z·d·pipeline; 0: 1 */
+    int pipeline; /**< stages of consecutive layers, outside the grid: p ranks in all are x·y·z·d·pipeline; 0: 1 */
     int interleave; /**< parts of a stage that take turns; 0: 1 */
 } qdr_plan;
 
@@ -98,16 +97,16 @@ QDR_API QDR_NODISCARD qdr_status qdr_model_create(const qdr_machine *machine, co
 QDR_API void qdr_model_destroy(qdr_model **model);
 /** What a step takes, and what a rank's memory holds.
  *  @param[out] result  all zero after an error
- *  @retval QDR_ERR_ARGUMENT  NULL, an axis < 1, an order that is no permutation of xyzd, parts that
- *                            do not nest, more stages than layers
+ *  @retval QDR_ERR_ARGUMENT  NULL, an axis < 1, an order that is no permutation of xyzd, parts that do not nest, more
+ *                            stages than layers
  *  @retval QDR_ERR_SHAPE     batch < 1, a micro-batch < 0 or a sequence < 0
  *  @retval QDR_ERR_DTYPE     none of F32, F64, BF16 and F16, or one that the machine cannot do
  *  @retval QDR_ERR_MEMORY    of this process */
 QDR_API QDR_NODISCARD qdr_status qdr_model_predict(qdr_model *model, const qdr_plan *plan, qdr_plan_result *result);
-/** What one forward and one backward of n_layers layers take that have neither embedding nor head
- * around them: the simulated end of the very lists that a stack of these layers runs, on the rank
- * that has most, with panels chosen by cost. For comparing with a measured stack. Of the plan the
- * grid, order, layout, type, overlap, batch (all sequences at once) and sequence count.
+/** What one forward and one backward of n_layers layers take that have neither embedding nor head around them: the
+ * simulated end of the very lists that a stack of these layers runs, on the rank that has most, with panels chosen by
+ * cost. For comparing with a measured stack. Of the plan the grid, order, layout, type, overlap, batch (all sequences
+ * at once) and sequence count.
  *  @param[out] forward_secs, backward_secs  0 after an error
  *  @retval QDR_ERR_ARGUMENT  also n_layers out of 1 to 1024
  *  @retval others            as qdr_model_predict() */
@@ -117,12 +116,12 @@ QDR_API QDR_NODISCARD qdr_status qdr_model_layers_time(const qdr_model *model, c
 QDR_API const char *qdr_time_term_name(qdr_time_term term);
 QDR_API const char *qdr_memory_term_name(qdr_memory_term term);
 
-/** Called for each grid of a search while it runs: which share of the grids was bounded (1: all),
- * and how many plans were simulated. */
+/** Called for each grid of a search while it runs: which share of the grids was bounded (1: all), and how many plans
+ * were simulated. */
 typedef void (*qdr_search_progress_fn)(double bounded_share, int64_t n_simulated, void *user);
 
-/** What to search: all grids of n_ranks, with every order of their axes, layout, recomputing and
- * micro-batch that is not fixed here. */
+/** What to search: all grids of n_ranks, with every order of their axes, layout, recomputing and micro-batch that is
+ * not fixed here. */
 typedef struct qdr_search_opts {
     uint32_t version; /**< QDR_OPTS_INIT */
     int n_ranks; /**< 1 to QDR_MAX_SEARCH_RANKS */
@@ -159,16 +158,15 @@ typedef struct qdr_search_result {
     qdr_planned_grid least_memory; /**< the plan that needs least, fitting or not */
 } qdr_search_result;
 
-/** The fastest plans that fit in memory; n_best = 0 if none does. A plan is simulated only if a
- * closed-form lower bound of its time is less than the time of those found: the answer is that of
- * simulating all.
- *  @retval QDR_ERR_ARGUMENT  NULL, n_ranks out of range, fixed sizes whose product does not divide
- *                            n_ranks, an order that is no permutation of xyzd
+/** The fastest plans that fit in memory; n_best = 0 if none does. A plan is simulated only if a closed-form lower bound
+ * of its time is less than the time of those found: the answer is that of simulating all.
+ *  @retval QDR_ERR_ARGUMENT  NULL, n_ranks out of range, fixed sizes whose product does not divide n_ranks, an order
+ *                            that is no permutation of xyzd
  *  @retval others            as qdr_model_predict() */
 QDR_API QDR_NODISCARD qdr_status qdr_model_search(qdr_model *model, const qdr_search_opts *opts,
                                                   qdr_search_result *result);
-/** The plan of opts->n_ranks that needs least memory, fitting or not, by closed forms alone; grids
- * that parts of gradients and optimizer state do not suit are left out. Its times are 0.
+/** The plan of opts->n_ranks that needs least memory, fitting or not, by closed forms alone; grids that parts of
+ * gradients and optimizer state do not suit are left out. Its times are 0.
  *  @param[out] least  all zero where there is no plan, and after an error
  *  @retval as qdr_model_search() */
 QDR_API QDR_NODISCARD qdr_status qdr_model_least_memory(qdr_model *model, const qdr_search_opts *opts,
@@ -176,14 +174,13 @@ QDR_API QDR_NODISCARD qdr_status qdr_model_least_memory(qdr_model *model, const 
 
 typedef struct qdr_fewest_ranks {
     int n_ranks; /**< the fewest found for which a plan fits; 0: none */
-    int tried_to; /**< all numbers from opts->n_ranks + 1 to this were tried; at least n_ranks - 1:
-                     there are no fewer */
+    int tried_to; /**< all numbers from opts->n_ranks + 1 to this were tried; at least n_ranks - 1: there are no
+                     fewer */
     qdr_planned_grid least; /**< the plan of n_ranks that needs least; its times are 0 */
 } qdr_fewest_ranks;
 
-/** The fewest ranks above opts->n_ranks and up to `most` for which a plan fits, by memory alone. A
- * batch of 0 is one sequence for each of them. Gives up after about a million plans, of which
- * tried_to tells.
+/** The fewest ranks above opts->n_ranks and up to `most` for which a plan fits, by memory alone. A batch of 0 is one
+ * sequence for each of them. Gives up after about a million plans, of which tried_to tells.
  *  @param[out] fewest  all zero after an error
  *  @retval QDR_ERR_ARGUMENT  NULL, or most out of 1 to QDR_MAX_SEARCH_RANKS
  *  @retval others            as qdr_model_search() */
@@ -194,9 +191,9 @@ QDR_API QDR_NODISCARD qdr_status qdr_model_bound(qdr_model *model, const qdr_pla
 
 /* ---- what a plan is made of ---- */
 
-/** Prints where a plan's time and memory come from, in lines of text: the rows and columns of a
- * rank, each product, operation and collective of a layer with the numbers of its formula, the sums
- * of the step, and the terms of memory. Formulas: docs/model.md.
+/** Prints where a plan's time and memory come from, in lines of text: the rows and columns of a rank, each product,
+ * operation and collective of a layer with the numbers of its formula, the sums of the step, and the terms of memory.
+ * Formulas: docs/model.md.
  *  @retval QDR_ERR_ARGUMENT  NULL
  *  @retval others            as qdr_model_predict(); nothing was printed */
 QDR_API QDR_NODISCARD qdr_status qdr_model_explain(qdr_model *model, const qdr_plan *plan, FILE *file);
@@ -215,12 +212,11 @@ typedef struct qdr_timeline_span {
     int is_product; /**< of matrices, on the processor */
     const char *name; /**< of the layer or operation, "qkv"; valid for ever */
     const char *kind; /**< "product", "all-reduce", …; valid for ever */
-    double begin_secs, end_secs; /**< from the begin of the pass through this layer; cut off at its
-                                    begin and end */
+    double begin_secs, end_secs; /**< from the begin of the pass through this layer; cut off at its begin and end */
 } qdr_timeline_span;
 typedef void (*qdr_timeline_fn)(const qdr_timeline_span *span, void *user);
-/** Hands all tasks, simulated, to `each`: those of the layer, and what is gathered ahead for others
- * or still being summed meanwhile. Recomputing is shown as the model prices it, one pass more.
+/** Hands all tasks, simulated, to `each`: those of the layer, and what is gathered ahead for others or still being
+ * summed meanwhile. Recomputing is shown as the model prices it, one pass more.
  *  @param[out] secs  that each pass takes for the layer; all 0 after an error
  *  @retval QDR_ERR_ARGUMENT  NULL
  *  @retval others            as qdr_model_predict() */
@@ -255,11 +251,10 @@ typedef struct qdr_stored_plan {
  *  @retval QDR_ERR_ARGUMENT  NULL, or there is a file that is no plan; it is as it was
  *  @retval QDR_ERR_IO        it cannot be written; a file that was there is as it was */
 QDR_API QDR_NODISCARD qdr_status qdr_plan_store(const qdr_stored_plan *stored, const char *path);
-/** Reads such a file; "-" is standard input. quadrille_plan, grid and batch must be there, the
- * others have the defaults of qdr_plan; dtype: "bf16".
+/** Reads such a file; "-" is standard input. quadrille_plan, grid and batch must be there, the others have the defaults
+ * of qdr_plan; dtype: "bf16".
  *  @param[out] stored  all zero after an error
- *  @retval QDR_ERR_ARGUMENT  NULL, no JSON, no plan, or a value of the wrong type or range (file,
- *                            line and key)
+ *  @retval QDR_ERR_ARGUMENT  NULL, no JSON, no plan, or a value of the wrong type or range (file, line and key)
  *  @retval QDR_ERR_IO        it cannot be read */
 QDR_API QDR_NODISCARD qdr_status qdr_plan_load(const char *path, qdr_stored_plan *stored);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** @file report.h  Predicted against measured: what the tasks of a stack took, and what the model
- * says of the same tasks. */
+/** @file report.h  Predicted against measured: what the tasks of a stack took, and what the model says of the same
+ * tasks. */
 #ifndef QUADRILLE_REPORT_H
 #define QUADRILLE_REPORT_H
 
@@ -13,25 +13,23 @@
 extern "C" {
 #endif
 
-/* With the environment variable QDR_REPORT=1 in rank 0's process, rank 0 measures every stack, and
- * prints the report on standard error when the stack is destroyed, for the machine that QDR_MACHINE
- * says (see qdr_machine_here()). What cannot be reported is a warning in the log. */
+/* With the environment variable QDR_REPORT=1 in rank 0's process, rank 0 measures every stack, and prints the report on
+ * standard error when the stack is destroyed, for the machine that QDR_MACHINE says (see qdr_machine_here()). What
+ * cannot be reported is a warning in the log. */
 
-/** From now on this rank stamps the tasks of the stack's schedules when they begin and end, as long
- * as the stack runs as a whole. The first run of each schedule is left out, of later ones the last
- * 32 are kept; recorded runs (graph.h) have no stamps. Results do not change. Local; other ranks
- * may do without.
+/** From now on this rank stamps the tasks of the stack's schedules when they begin and end, as long as the stack runs
+ * as a whole. The first run of each schedule is left out, of later ones the last 32 are kept; recorded runs (graph.h)
+ * have no stamps. Results do not change. Local; other ranks may do without.
  *  @retval QDR_ERR_MEMORY  nothing is measured */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_measure(qdr_stack *stack);
 
-/** Writes, for one forward and one backward (the mean over kinds of backward, as often as each
- * ran):
+/** Writes, for one forward and one backward (the mean over kinds of backward, as often as each ran):
  *
- *    for each kind of task   how many there are; the sums of what each takes alone by the model,
- * and of the medians of what each took; and their ratio. A collective's time is from when its own
- * data is there to its end, and so has in it how long the other ranks were late forward, backward
- * the simulated end, where tasks overlap, and the median from the first task's begin to the last
- * one's end
+ *    each kind of task   how many there are; the sum of what the model says each takes alone; the sum of the medians
+ *                        of what each took; and the ratio of the two. A collective is timed from the moment its own
+ *                        rank's data is ready, so its time includes how late the other ranks were
+ *    forward, backward   the simulated end, where tasks overlap, and the median time from the begin of the first task
+ *                        to the end of the last
  *
  *  Waits for the stack's work. Local, blocking.
  *  @param machine  NULL: that of qdr_machine_here()

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** @file stack.h  The stack: layers and operations in execution order, the edges between them, and
- * their schedule.
+/** @file stack.h  The stack: layers and operations in execution order, the edges between them, and their schedule.
  *
- *  A stack is described first (qdr_stack_add_*), then built: qdr_stack_build() turns it into lists
- * of tasks (the schedules of forward and backward), from which sizes are known exactly, and binds
- * memory. Edges carry activations: each has a value and (except inputs) a gradient. All values stay
- * until the backward has used them. A node reads edges made before it. Everything is collective
- * over the grid and called in the same order on all ranks; one thread per stack at a time. Adding
- * does not wait for other ranks: an allocation may fail on one of them alone, so pass the status of
- * the description to qdr_agree() before building. */
+ *  A stack is described first (qdr_stack_add_*), then built: qdr_stack_build() turns it into lists of tasks (the
+ * schedules of forward and backward), from which sizes are known exactly, and binds memory. Edges carry activations:
+ * each has a value and (except inputs) a gradient. All values stay until the backward has used them. A node reads edges
+ * made before it. Everything is collective over the grid and called in the same order on all ranks; one thread per
+ * stack at a time. Adding does not wait for other ranks: an allocation may fail on one of them alone, so pass the
+ * status of the description to qdr_agree() before building. */
 #ifndef QUADRILLE_STACK_H
 #define QUADRILLE_STACK_H
 
@@ -23,8 +21,8 @@ extern "C" {
 /** Names an activation between nodes of one stack. */
 typedef int qdr_edge;
 
-/** What may run beside the products. All of it by default; without a flag the same tasks run one
- * after the other. Results agree bit for bit. */
+/** What may run beside the products. All of it by default; without a flag the same tasks run one after the other.
+ * Results agree bit for bit. */
 enum {
     QDR_OVERLAP_WEIGHTS = 1, /**< all-gathers of W, ahead of the layer */
     QDR_OVERLAP_ROWS = 2, /**< reductions and gathers of activations, among them dX behind the dW product */
@@ -37,54 +35,50 @@ enum {
 typedef enum qdr_product_type {
     QDR_PRODUCT_DEFAULT = 0, /**< of a layer: as the stack's options say; of a stack: as stored */
     QDR_PRODUCT_AS_STORED = 1,
-    QDR_PRODUCT_FP8 = 2 /**< operands are rounded to 8 bits first: X and W to E4M3, dY to E5M2, each
-                           multiplied by a power of two of its own that brings its largest element
-                           just below the format's largest number; that is divided out of the sums,
-                           which are fp32's. All else, and what travels, stays in the type of the
-                           stack: BF16 or F32. Bits depend on panels, parts and grid, as the scale
-                           is that of the operand of one product. On a GPU: capability 8.9 (Ada) or
-                           later, and memory for both rounded operands of the largest product
-                           (qdr_stack_sizes.device). QDR_TUNE passes such layers by, models price
-                           them as stored */
+    QDR_PRODUCT_FP8 = 2 /**< operands are rounded to 8 bits first: X and W to E4M3, dY to E5M2, each multiplied by a
+                           power of two of its own that brings its largest element just below the format's largest
+                           number; that is divided out of the sums, which are fp32's. All else, and what travels, stays
+                           in the type of the stack: BF16 or F32. Bits depend on panels, parts and grid, as the scale is
+                           that of the operand of one product. On a GPU: capability 8.9 (Ada) or later, and memory for
+                           both rounded operands of the largest product (qdr_stack_sizes.device). QDR_TUNE passes such
+                           layers by, models price them as stored */
 } qdr_product_type;
 
 typedef struct qdr_stack_opts {
     uint32_t version; /**< QDR_OPTS_INIT */
     int64_t n_rows; /**< M: global rows of one forward call, over all ranks; ≥ 0 */
-    int64_t row_unit; /**< rows that stay together in the splits over d and z (the context length);
-                         0: 1; divides n_rows */
-    qdr_dtype dtype; /**< of parameters and activations: F32, F64, BF16, F16; gradients of
-                        parameters are F32, of F64 F64 */
+    int64_t row_unit; /**< rows that stay together in the splits over d and z (the context length); 0: 1; divides
+                         n_rows */
+    qdr_dtype dtype; /**< of parameters and activations: F32, F64, BF16, F16; gradients of parameters are F32, of F64
+                        F64 */
     int overlap; /**< sum of QDR_OVERLAP_…; 0: all */
     int prefetch; /**< layers whose W is gathered ahead; 0: as many as prefetch_bytes have room for */
-    int panels; /**< row panels of a product whose rows are gathered or whose result is summed over
-                   other ranks: one panel travels while the next is computed; 1: none; 0: chosen for
-                   each layer by cost; more than rows: one per row. Bits may depend on it */
+    int panels; /**< row panels of a product whose rows are gathered or whose result is summed over other ranks: one
+                   panel travels while the next is computed; 1: none; 0: chosen for each layer by cost; more than rows:
+                   one per row. Bits may depend on it */
     int caller_memory; /**< 1: the caller binds memory with qdr_stack_bind() after qdr_stack_build() */
-    size_t prefetch_bytes; /**< memory for whole gathered weights, of each rank: the one in use and
-                              those ahead, all as large as the largest; where it is too small for
-                              two, and where it is 0, one is gathered ahead */
-    int batch_parts; /**< parts of each rank's rows, whole row_units, that go through the whole
-                        stack one behind the other: sums of one over x or y travel beside the
-                        products of the next; 0, 1: one. Where neither x nor y has several ranks, or
-                        the rows of an edge are scattered: one. Fewer than that many units: one for
-                        each. At most 16. Callers' operations, and attention that gathers key heads,
-                        take all parts at once. Bits may depend on it */
-    qdr_product_type product_type; /**< of linear layers that ask for none; heads tied to an
-                                      embedding compute as stored */
+    size_t prefetch_bytes; /**< memory for whole gathered weights, of each rank: the one in use and those ahead, all as
+                              large as the largest; where it is too small for two, and where it is 0, one is gathered
+                              ahead */
+    int batch_parts; /**< parts of each rank's rows, whole row_units, that go through the whole stack one behind the
+                        other: sums of one over x or y travel beside the products of the next; 0, 1: one. Where neither
+                        x nor y has several ranks, or the rows of an edge are scattered: one. Fewer than that many
+                        units: one for each. At most 16. Callers' operations, and attention that gathers key heads, take
+                        all parts at once. Bits may depend on it */
+    qdr_product_type product_type; /**< of linear layers that ask for none; heads tied to an embedding compute as
+                                      stored */
 } qdr_stack_opts;
 
 /** Makes an empty stack. Collective, agrees.
- *  @retval QDR_ERR_SHAPE  n_rows < 0 or row_unit does not divide it  @retval QDR_ERR_DTYPE,
- * QDR_ERR_MEMORY */
+ *  @retval QDR_ERR_SHAPE  n_rows < 0 or row_unit does not divide it
+ *  @retval QDR_ERR_DTYPE, QDR_ERR_MEMORY */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_create(qdr_grid *grid, const qdr_stack_opts *opts, qdr_stack **stack);
-/** Waits for what the library's streams have to do, frees the stack and what it owns, sets *stack
- * to NULL. For streams of the caller's on which its work was enqueued, the caller waits before.
- * Takes NULL. Collective. */
+/** Waits for what the library's streams have to do, frees the stack and what it owns, sets *stack to NULL. For streams
+ * of the caller's on which its work was enqueued, the caller waits before. Takes NULL. Collective. */
 QDR_API void qdr_stack_destroy(qdr_stack **stack);
 
-/** The grid the stack was made on, and the type of its parameters and activations. Local; a NULL
- *  stack gives NULL and F32. */
+/** The grid the stack was made on, and the type of its parameters and activations. Local; a NULL stack gives NULL and
+ * F32. */
 QDR_API qdr_grid *qdr_stack_grid(const qdr_stack *stack);
 QDR_API qdr_dtype qdr_stack_dtype(const qdr_stack *stack);
 
@@ -92,37 +86,34 @@ QDR_API qdr_dtype qdr_stack_dtype(const qdr_stack *stack);
 typedef struct qdr_edge_desc {
     uint32_t version; /**< QDR_OPTS_INIT */
     qdr_block cols[QDR_MAX_BLOCKS];
-    qdr_axis col_axis; /**< QDR_X or QDR_Y: the axis that splits the columns; rows are copied or
-                          scattered on the other */
+    qdr_axis col_axis; /**< QDR_X or QDR_Y: the axis that splits the columns; rows are copied or scattered on the
+                          other */
     qdr_layout layout; /**< rows on that other axis */
     int64_t scatter_unit; /**< rows that stay together when scattered; 0: 1; divides row_unit */
 } qdr_edge_desc;
 
-/** Adds an activation that the caller fills before each forward, type of the stack. with_gradient =
- * 1: backward makes its gradient, too. */
+/** Adds an activation that the caller fills before each forward, type of the stack. with_gradient = 1: backward makes
+ * its gradient, too. */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_add_input(qdr_stack *stack, const char *name, const qdr_edge_desc *desc,
                                                      int with_gradient, qdr_edge *edge);
-/** Adds a column of I32 (tokens) for all rows of the (z, d) cell, equal on its ranks; filled by the
- * caller. An embedding turns a token < 0 into zeros (and its position); one that is not in its
- * vocabulary is an asynchronous error (qdr_context_status()): QDR_ERR_ARGUMENT with the row on this
- * rank, the token and the vocabulary. */
+/** Adds a column of I32 (tokens) for all rows of the (z, d) cell, equal on its ranks; filled by the caller. An
+ * embedding turns a token < 0 into zeros (and its position); one that is not in its vocabulary is an asynchronous error
+ * (qdr_context_status()): QDR_ERR_ARGUMENT with the row on this rank, the token and the vocabulary. */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_add_tokens(qdr_stack *stack, const char *name, qdr_edge *edge);
 
-/** How a rank's block of W[n, k], and of its gradient, lies in memory: row-major as on one process,
- * or turned. That decides how the three products read it: Y = X·Wᵀ is NT and dX = dY·W is NN; of a
- * turned block NN and NT. Full values (loading, gathering, initial ones) are [N, K] whatever it is.
+/** How a rank's block of W[n, k], and of its gradient, lies in memory: row-major as on one process, or turned. That
+ * decides how the three products read it: Y = X·Wᵀ is NT and dX = dY·W is NN; of a turned block NN and NT. Full values
+ * (loading, gathering, initial ones) are [N, K] whatever it is.
  *
- * A layer that asks for none has [out, in], unless the environment variable QDR_TUNE of rank 0
- * names a file. Then qdr_stack_build() takes what the file says about products of this layer's
- * size, on this machine, with as many threads. Where it says nothing, all ranks time the products
- * at once, in memory of their own for the while: medians of five rounds, or of as many as fit in a
- * tenth of a second, of the slowest rank. [out, in] stays unless the other is at least 5 % faster,
- * twice. The choice is added to the file. Products of less than 10⁷ flops are not timed. All ranks
- * have the same choices; the same file gives the same again, and so the same bits. On a GPU each
- * product is timed with each of the algorithms that cuBLASLt offers, and the fastest is taken, and
- * kept in the file; without a file it is cuBLASLt's first, as for products with GELU or in fp8
- * always. Unset, empty or "off": nothing is read or timed. Embeddings and heads tied to them are
- * [out, in]. */
+ * A layer that asks for none has [out, in], unless the environment variable QDR_TUNE of rank 0 names a file. Then
+ * qdr_stack_build() takes what the file says about products of this layer's size, on this machine, with as many
+ * threads. Where it says nothing, all ranks time the products at once, in memory of their own for the while: medians of
+ * five rounds, or of as many as fit in a tenth of a second, of the slowest rank. [out, in] stays unless the other is at
+ * least 5 % faster, twice. The choice is added to the file. Products of less than 10⁷ flops are not timed. All ranks
+ * have the same choices; the same file gives the same again, and so the same bits. On a GPU each product is timed with
+ * each of the algorithms that cuBLASLt offers, and the fastest is taken, and kept in the file; without a file it is
+ * cuBLASLt's first, as for products with GELU or in fp8 always. Unset, empty or "off": nothing is read or timed.
+ * Embeddings and heads tied to them are [out, in]. */
 typedef enum qdr_storage {
     QDR_STORAGE_AUTO = 0, /**< in a description: [out, in], or as QDR_TUNE has it */
     QDR_OUT_IN = 1, /**< [n, k] */
@@ -133,28 +124,28 @@ typedef enum qdr_storage {
 typedef struct qdr_linear_desc {
     uint32_t version; /**< QDR_OPTS_INIT */
     const char *name; /**< in errors, schedules and traces; copied */
-    qdr_block in[QDR_MAX_BLOCKS]; /**< blocks of the input's features; must equal the input edge's;
-                                     the sum of widths is K */
-    qdr_block out[QDR_MAX_BLOCKS]; /**< blocks of the output's features, each split on its own; the
-                                      sum of widths is N */
+    qdr_block in[QDR_MAX_BLOCKS]; /**< blocks of the input's features; must equal the input edge's; the sum of widths is
+                                     K */
+    qdr_block out[QDR_MAX_BLOCKS]; /**< blocks of the output's features, each split on its own; the sum of widths is
+                                      N */
     int bias; /**< 1: with b[N] */
     int transposed;
     qdr_layout out_layout; /**< of the output edge */
-    int64_t out_row_unit; /**< scatter unit of the output edge; where a cell has fewer such units
-                             than the axis has ranks, the edge becomes REPLICATED; 0: 1 */
+    int64_t out_row_unit; /**< scatter unit of the output edge; where a cell has fewer such units than the axis has
+                             ranks, the edge becomes REPLICATED; 0: 1 */
     int panels; /**< as in qdr_stack_opts; 0: as there */
-    int drop_gathered; /**< 1: a gathered X is not kept for dW but gathered again (less memory, one
-                          more all-gather) */
+    int drop_gathered; /**< 1: a gathered X is not kept for dW but gathered again (less memory, one more all-gather) */
     qdr_storage storage; /**< of W; callers that read shards by themselves may fix it */
     qdr_product_type product_type; /**< of Y, dX and dW */
 } qdr_linear_desc;
-/** @retval QDR_ERR_SHAPE  a unit does not divide its width, or blocks or axis differ from the input
- * edge's; stack unchanged */
+/** Adds a linear layer.
+ *  @retval QDR_ERR_SHAPE  a unit does not divide its width, or blocks or axis differ from the input edge's; the stack
+ *                         is unchanged */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_add_linear(qdr_stack *stack, const qdr_linear_desc *desc, qdr_edge in,
                                                       qdr_edge *out, qdr_linear **layer);
 
-/** Token and position embedding, a transposed layer with a one-hot input: E[V, H] in the head's
- * block, vocabulary over y, features over x; positions P[context, H] over x. */
+/** Token and position embedding, a transposed layer with a one-hot input: E[V, H] in the head's block, vocabulary over
+ * y, features over x; positions P[context, H] over x. */
 typedef struct qdr_embedding_desc {
     uint32_t version; /**< QDR_OPTS_INIT */
     const char *name;
@@ -172,24 +163,23 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_add_tied_head(qdr_stack *stack, const
 /** Layer norm over the features of `in`; gamma starts as 1, beta as 0. */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_add_layer_norm(qdr_stack *stack, const char *name, double epsilon,
                                                           qdr_edge in, qdr_edge *out);
-/** Causal attention. `in` has blocks q, k, v, all of whole heads: k and v equally wide, in units of
- * head_size; q as wide or a multiple of it (grouped queries, of which query heads 0 … r-1 read key
- * head 0). With q in units of head_size·r each rank has the key heads that its queries need, and
- * where the axis has more ranks than there are key heads the others idle. With q in units of
- * head_size all ranks get query heads; where theirs need key heads of other ranks, all keys and
- * values are gathered over the axis, and their gradients summed there. The next layer reads the
+/** Causal attention. `in` has blocks q, k, v, all of whole heads: k and v equally wide, in units of head_size; q as
+ * wide or a multiple of it (grouped queries, of which query heads 0 … r-1 read key head 0). With q in units of
+ * head_size·r each rank has the key heads that its queries need, and where the axis has more ranks than there are key
+ * heads the others idle. With q in units of head_size all ranks get query heads; where theirs need key heads of other
+ * ranks, all keys and values are gathered over the axis, and their gradients summed there. The next layer reads the
  * output in q's unit.
- *  @retval QDR_ERR_SHAPE  other blocks or units, heads that do not divide, or scattered rows in
- * units that are not whole contexts; stack unchanged */
+ *  @retval QDR_ERR_SHAPE  other blocks or units, heads that do not divide, or scattered rows in units that are not
+ *                         whole contexts; stack unchanged */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_add_attention(qdr_stack *stack, const char *name, int64_t head_size,
                                                          int64_t context, qdr_edge in, qdr_edge *out);
 QDR_API QDR_NODISCARD qdr_status qdr_stack_add_gelu(qdr_stack *stack, const char *name, qdr_edge in, qdr_edge *out);
 /** out = a + b, edges of the same columns, axis and layout. */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_add_residual(qdr_stack *stack, const char *name, qdr_edge a, qdr_edge b,
                                                         qdr_edge *out);
-/** Cross-entropy over the columns of `logits`, the end of a stack. targets: I32 for the rows that
- * `logits` has on this rank (qdr_stack_edge_owned), filled by the caller; < 0: not counted; one
- * that is no column of the logits is an asynchronous error, as for tokens. */
+/** Cross-entropy over the columns of `logits`, the end of a stack. targets: I32 for the rows that `logits` has on this
+ * rank (qdr_stack_edge_owned), filled by the caller; < 0: not counted; one that is no column of the logits is an
+ * asynchronous error, as for tokens. */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_add_cross_entropy(qdr_stack *stack, const char *name, qdr_edge logits,
                                                              qdr_edge *targets);
 
@@ -229,13 +219,12 @@ typedef struct qdr_op_desc {
 } qdr_op_desc;
 QDR_API QDR_NODISCARD qdr_status qdr_stack_add_op(qdr_stack *stack, const qdr_op_desc *desc, qdr_edge *out);
 
-/** Ends the description, chooses how each W is stored (qdr_storage), makes the schedules and,
- * unless caller_memory, allocates and binds memory. Collective, agrees.
- *  @retval QDR_ERR_MEMORY  the sentence says what for, how much was needed, and on a GPU how much
- * is free; the stack can only be destroyed
- *  @retval QDR_ERR_IO, QDR_ERR_ARGUMENT  QDR_TUNE's file could not be read or written, or is not
- * one; the stack may be built again
- */
+/** Ends the description, chooses how each W is stored (qdr_storage), makes the schedules and, unless caller_memory,
+ * allocates and binds memory. Collective, agrees.
+ *  @retval QDR_ERR_MEMORY  the sentence says what for, how much was needed, and on a GPU how much is free; the stack
+ *                          can only be destroyed
+ *  @retval QDR_ERR_IO, QDR_ERR_ARGUMENT  QDR_TUNE's file could not be read or written, or is not one; the stack may be
+ *                                        built again */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_build(qdr_stack *stack);
 
 /** Bytes of this rank's memory, exact; known after qdr_stack_build(). */
@@ -244,70 +233,67 @@ typedef struct qdr_stack_sizes {
     size_t gradients; /**< of the same, F32 (F64 for F64) */
     size_t activations; /**< values and saved state of the edges, kept from forward to backward */
     size_t workspace; /**< gathered weights, partial products, gradients of activations */
-    size_t communication; /**< staging of the communicators; always the library's own memory;
-                             without what MPI ranks of one node share, see qdr_mem_usage(). Stacks
-                             of a grid share it; a second, larger one takes its room beside the
-                             first one's */
-    size_t device; /**< the library's own, for products: on a CPU the panels in which it converts
-                      BF16, F16 or to fp8, one for all stacks of a context; on a GPU what the
-                      context's stream has for cuBLASLt and for sums, once for all stacks, and this
-                      stack's largest operands in fp8. Another stream that runs layers on a GPU has
-                      as much again; a rank without rows has none of it, and arrays of the caller's
-                      that are not aligned to 16 bytes may need twice the room in fp8 */
+    size_t communication; /**< staging of the communicators; always the library's own memory; without what MPI ranks of
+                             one node share, see qdr_mem_usage(). Stacks of a grid share it; a second, larger one takes
+                             its room beside the first one's */
+    size_t device; /**< the library's own, for products: on a CPU the panels in which it converts BF16, F16 or to fp8,
+                      one for all stacks of a context; on a GPU what the context's stream has for cuBLASLt and for sums,
+                      once for all stacks, and this stack's largest operands in fp8. Another stream that runs layers on
+                      a GPU has as much again; a rank without rows has none of it, and arrays of the caller's that are
+                      not aligned to 16 bytes may need twice the room in fp8 */
 } qdr_stack_sizes;
 QDR_API QDR_NODISCARD qdr_status qdr_stack_get_sizes(const qdr_stack *stack, qdr_stack_sizes *sizes);
-/** Caller's device memory, aligned to 64 bytes, of at least the sizes asked for. A NULL member: the
- * library allocates it. */
+/** Caller's device memory, aligned to 64 bytes, of at least the sizes asked for. A NULL member: the library allocates
+ * it. */
 typedef struct qdr_stack_memory {
     uint32_t version; /**< QDR_OPTS_INIT */
     void *parameters, *gradients, *activations, *workspace;
 } qdr_stack_memory;
-/** Gives the stack its memory, and sets parameters and gradients to zero. Collective, agrees; after
- * an error nothing is bound, and it may be called again.
- *  @retval QDR_ERR_MEMORY    too little for one of them; the sentence says which, what it needs,
- * and on a GPU what is free
+/** Gives the stack its memory, and sets parameters and gradients to zero. Collective, agrees; after an error nothing is
+ * bound, and it may be called again.
+ *  @retval QDR_ERR_MEMORY    too little for one of them; the sentence says which, what it needs, and on a GPU what is
+ *                            free
  *  @retval QDR_ERR_ARGUMENT  memory that is not aligned; on a GPU memory of the host or another GPU
  *  @retval QDR_ERR_STATE     not built, or bound already */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_bind(qdr_stack *stack, const qdr_stack_memory *memory);
 
-/** Layout and local memory of an edge. Values exist after binding; the value of an input may be
- * written when the streams are idle, or with qdr_copy() on the context's stream. */
+/** Layout and local memory of an edge. Values exist after binding; the value of an input may be written when the
+ * streams are idle, or with qdr_copy() on the context's stream. */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_edge_matrix(const qdr_stack *stack, qdr_edge edge, qdr_matrix *matrix);
 QDR_API QDR_NODISCARD qdr_status qdr_stack_edge_owned(const qdr_stack *stack, qdr_edge edge, qdr_owned *owned);
 QDR_API QDR_NODISCARD qdr_status qdr_stack_edge_value(const qdr_stack *stack, qdr_edge edge, void **value);
-/** Gradient of an input made with_gradient, or of the stack's last edge (which the caller fills
- * before backward, if the stack has no cross-entropy). */
+/** Gradient of an input made with_gradient, or of the stack's last edge (which the caller fills before backward, if the
+ * stack has no cross-entropy). */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_edge_gradient(const qdr_stack *stack, qdr_edge edge, void **gradient);
 
 enum {
     QDR_ACCUMULATE = 1, /**< add to the gradients of parameters instead of overwriting them */
-    QDR_DEFER_SYNC = 2 /**< leave out the sums over d (and of biases and norms over their copies): a
-                          later call does them */
+    QDR_DEFER_SYNC = 2 /**< leave out the sums over d (and of biases and norms over their copies): a later call does
+                          them */
 };
 /** Runs the whole stack forward on the context's stream. Stream-ordered. */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_forward(qdr_stack *stack);
-/** Runs it backward. flags: 0 or a sum of QDR_ACCUMULATE, QDR_DEFER_SYNC. loss_scale multiplies the
- * gradient of a cross-entropy (1 / valid tokens of the whole step; finite); ignored without one.
- * In F16 gradients of activations below 2^-24 (6e-8) vanish: multiply loss_scale by a power of two,
- * and let the optimizer divide it out (qdr_adamw_opts.grad_scale).
- * Stream-ordered. After calls with QDR_DEFER_SYNC the last one of a step comes without it, and
- * gradients are complete when it has run.
- *  @retval QDR_ERR_STATE  QDR_ACCUMULATE, but some gradients lack deferred sums and others do not
- * (layers were run one at a time); nothing ran */
+/** Runs it backward. flags: 0 or a sum of QDR_ACCUMULATE, QDR_DEFER_SYNC. loss_scale multiplies the gradient of a
+ * cross-entropy (1 / valid tokens of the whole step; finite); ignored without one. In F16 gradients of activations
+ * below 2^-24 (6e-8) vanish: multiply loss_scale by a power of two, and let the optimizer divide it out
+ * (qdr_adamw_opts.grad_scale). Stream-ordered. After calls with QDR_DEFER_SYNC the last one of a step comes without it,
+ * and gradients are complete when it has run.
+ *  @retval QDR_ERR_STATE  QDR_ACCUMULATE, but some gradients lack deferred sums and others do not (layers were run one
+ *                         at a time); nothing ran */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_backward(qdr_stack *stack, int flags, double loss_scale);
-/** Sum of the losses of the last forward and number of valid rows, over all ranks. Collective,
- * blocking; equal on all ranks.
+/** Sum of the losses of the last forward and number of valid rows, over all ranks. Collective, blocking; equal on all
+ * ranks.
  *  @retval QDR_ERR_STATE  the stack has no cross-entropy */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_loss(qdr_stack *stack, double *loss_sum, int64_t *n_valid);
 
-/** Initial parameters: every W, E and P normal with mean 0 and deviation `stddev`, drawn per global
- * index from a counter-based generator, so that they do not depend on the grid; biases 0. Blocking,
- * local. No full matrix is ever held. */
+/** Initial parameters: every W, E and P normal with mean 0 and deviation `stddev`, drawn per global index from a
+ * counter-based generator, so that they do not depend on the grid; biases 0. Blocking, local. No full matrix is ever
+ * held. */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_init(qdr_stack *stack, uint64_t seed, double stddev);
 
-/** One parameter of the stack on this rank, for optimizers and tests. Shards are flat, their tail
- * beyond n_elems is padding: a matrix's block, row-major in its storage, is cut over z into equal
- * parts of ceil(elements / gz), rounded up to 16 bytes of the stack's type. */
+/** One parameter of the stack on this rank, for optimizers and tests. Shards are flat, their tail beyond n_elems is
+ * padding: a matrix's block, row-major in its storage, is cut over z into equal parts of ceil(elements / gz), rounded
+ * up to 16 bytes of the stack's type. */
 typedef struct qdr_parameter {
     const char *name; /**< "layer.weight", "layer.bias", "norm.gamma", … */
     void *data; /**< type of the stack */
@@ -315,24 +301,21 @@ typedef struct qdr_parameter {
     int64_t n_elems; /**< local elements that count */
     int64_t n_global; /**< elements of the whole parameter */
     int decay; /**< 1 for matrices: weight decay applies */
-    int counted; /**< 1 on exactly one of the ranks (of one d) that hold a copy: sums over x, y, z
-                    count it once */
-    int deferred; /**< 1 while the gradient lacks sums that QDR_DEFER_SYNC left out; equal on all
-                     ranks */
+    int counted; /**< 1 on exactly one of the ranks (of one d) that hold a copy: sums over x, y, z count it once */
+    int deferred; /**< 1 while the gradient lacks sums that QDR_DEFER_SYNC left out; equal on all ranks */
     qdr_storage storage; /**< of data and gradient; AUTO: not known before qdr_stack_build() */
 } qdr_parameter;
 QDR_API int qdr_stack_n_parameters(const qdr_stack *stack);
 QDR_API QDR_NODISCARD qdr_status qdr_stack_parameter(const qdr_stack *stack, int index, qdr_parameter *parameter);
-/** Gathers a parameter (which = 0) or its gradient (which = 1) as it is on one process: [N,K],
- * [V,H], [context,H] or [n], in the type of the data, to host memory `full` on every rank that
- * passes non-NULL. Collective, blocking. */
+/** Gathers a parameter (which = 0) or its gradient (which = 1) as it is on one process: [N,K], [V,H], [context,H] or
+ * [n], in the type of the data, to host memory `full` on every rank that passes non-NULL. Collective, blocking. */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_gather_parameter(qdr_stack *stack, int index, int which, void *full);
-/** Sets a parameter from its full value in host memory, type of the stack. Local, blocking; each
- * rank takes its part. */
+/** Sets a parameter from its full value in host memory, type of the stack. Local, blocking; each rank takes its
+ * part. */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_load_parameter(qdr_stack *stack, int index, const void *full);
 
-/** Writes the schedule of "forward" or "backward" as text, one task a line; "storage": how each
- * layer's W is stored, why, and what was measured, one layer a line. Local. */
+/** Writes the schedule of "forward" or "backward" as text, one task a line; "storage": how each layer's W is stored,
+ * why, and what was measured, one layer a line. Local. */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_print(const qdr_stack *stack, const char *which, FILE *file);
 /** Elements and flops that the schedule plans for this rank. */
 typedef struct qdr_planned {

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** @file status.h  Status codes and the sentence that explains the last error.
  *
- *  Every function that can fail returns a qdr_status: 0 done, > 0 not finished yet, < 0 error.
- * Results leave through the last parameters, which are NULL or 0 after an error. The library never
- * exits, aborts or prints. */
+ *  Every function that can fail returns a qdr_status: 0 done, > 0 not finished yet, < 0 error. Results leave through
+ * the last parameters, which are NULL or 0 after an error. The library never exits, aborts or prints. */
 #ifndef QUADRILLE_STATUS_H
 #define QUADRILLE_STATUS_H
 
@@ -39,16 +38,15 @@ extern "C" {
 QDR_API const char *qdr_status_name(qdr_status status);
 /** What a status means in general, in a few words. Local, thread-safe. */
 QDR_API const char *qdr_status_text(qdr_status status);
-/** The sentence about the last error of the calling thread, with its numbers and a remedy; "" if
- * there was none. Valid until the thread's next failing call. Local, thread-safe. */
+/** The sentence about the last error of the calling thread, with its numbers and a remedy; "" if there was none. Valid
+ * until the thread's next failing call. Local, thread-safe. */
 QDR_API const char *qdr_last_error(void);
 
-/** Receives one line of talk of the library, without a newline. level: 0 error, 1 warning, 2 info,
- * 3 debug. */
+/** Receives one line of talk of the library, without a newline. level: 0 error, 1 warning, 2 info, 3 debug. */
 typedef void (*qdr_log_fn)(int level, const char *line, void *user);
-/** Sets the receiver of the library's log for the whole process; NULL (the default) drops all
- * lines. The environment variable QDR_DEBUG (0 to 3) sets the highest level that is passed on;
- * default 1. Local; not thread-safe: call it first. */
+/** Sets the receiver of the library's log for the whole process; NULL (the default) drops all lines. The environment
+ * variable QDR_DEBUG (0 to 3) sets the highest level that is passed on; default 1. Local; not thread-safe: call it
+ * first. */
 QDR_API void qdr_set_log(qdr_log_fn log, void *user);
 #ifdef __cplusplus
 }

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** @file topo.h  Machines: packages, NUMA nodes, caches, cores, GPUs, network adapters and the
- * links between them; and on which of these links the axes of a grid lie.
+/** @file topo.h  Machines: packages, NUMA nodes, caches, cores, GPUs, network adapters and the links between them; and
+ * on which of these links the axes of a grid lie.
  *
- *  A machine is one node. It is read with hwloc, from the node that this process runs on or from an
- * XML file that hwloc has written elsewhere; in a build without hwloc from Linux's /sys, this node
- * only, without GPUs that NVML does not know and without PCI switches and rates. All structs are
- * plain: tables made by hand do as well as loaded ones. All functions are local and need no
- * context; they are thread-safe as long as no one changes what they read. Memory is in bytes,
- * bandwidth in bytes per second and direction; unknown numbers are 0, unknown indices -1. */
+ *  A machine is one node. It is read with hwloc, from the node that this process runs on or from an XML file that hwloc
+ * has written elsewhere; in a build without hwloc from Linux's /sys, this node only, without GPUs that NVML does not
+ * know and without PCI switches and rates. All structs are plain: tables made by hand do as well as loaded ones. All
+ * functions are local and need no context; they are thread-safe as long as no one changes what they read. Memory is in
+ * bytes, bandwidth in bytes per second and direction; unknown numbers are 0, unknown indices -1. */
 #ifndef QUADRILLE_TOPO_H
 #define QUADRILLE_TOPO_H
 
@@ -77,8 +76,7 @@ typedef struct qdr_topo_gpu_link {
     int a, b;
     qdr_link link;
     int n_hops; /**< 0: unknown */
-    int is_assumed; /**< 1: nobody has measured or been told the rate (hwloc has 100 GB/s for XGMI,
-                       whatever it is) */
+    int is_assumed; /**< 1: nobody has measured or been told the rate (hwloc has 100 GB/s for XGMI, whatever it is) */
     int peer; /**< 1: each may read the other's memory; 0: not; -1: unknown */
     double rate;
 } qdr_topo_gpu_link;
@@ -114,23 +112,21 @@ typedef struct qdr_topo {
     qdr_topo_gpu_link *gpu_links; /**< by a, then b */
     qdr_topo_nic *nics;
     qdr_topo_place here; /**< of the calling thread, by its binding; its node is 0 */
-    char cpus[128]; /**< hardware threads that it may run on, as the system counts them: "0-3,8";
-                       "": unknown */
+    char cpus[128]; /**< hardware threads that it may run on, as the system counts them: "0-3,8"; "": unknown */
 } qdr_topo;
 
 typedef struct qdr_topo_opts {
     uint32_t version; /**< QDR_OPTS_INIT */
-    const char *xml; /**< a file that hwloc wrote (lstopo machine.xml); NULL: what the environment
-                        variable HWLOC_XMLFILE names, else this machine */
+    const char *xml; /**< a file that hwloc wrote (lstopo machine.xml); NULL: what the environment variable
+                        HWLOC_XMLFILE names, else this machine */
 } qdr_topo_opts;
 
-/** Reads a machine. GPUs of this machine and their links are also asked of NVML, if it is there.
- * Blocking: a fraction of a second. opts may be NULL. Destroy it with qdr_topo_destroy().
- *  @retval QDR_ERR_ARGUMENT     opts have another version, or the file is none that hwloc reads;
- * *topo is NULL
+/** Reads a machine. GPUs of this machine and their links are also asked of NVML, if it is there. Blocking: a fraction
+ * of a second. opts may be NULL. Destroy it with qdr_topo_destroy().
+ *  @retval QDR_ERR_ARGUMENT     opts have another version, or the file is none that hwloc reads; *topo is NULL
  *  @retval QDR_ERR_IO           the file cannot be opened; *topo is NULL
- *  @retval QDR_ERR_UNSUPPORTED  hwloc cannot read this machine, or this build has no hwloc and
- * another machine is asked for; *topo is NULL
+ *  @retval QDR_ERR_UNSUPPORTED  hwloc cannot read this machine, or this build has no hwloc and another machine is asked
+ *                               for; *topo is NULL
  *  @retval QDR_ERR_MEMORY       *topo is NULL */
 QDR_API QDR_NODISCARD qdr_status qdr_topo_load(const qdr_topo_opts *opts, qdr_topo **topo);
 /** Frees what qdr_topo_load() made, sets *topo to NULL. Takes NULL. */
@@ -138,13 +134,12 @@ QDR_API void qdr_topo_destroy(qdr_topo **topo);
 
 /** "shared cache", "NVLink", "network", …; "?" for an unknown link. */
 QDR_API const char *qdr_link_name(qdr_link link);
-/** All that a node can send to others: the rate of its fastest adapter times how many are as fast.
- * 0: unknown. */
+/** All that a node can send to others: the rate of its fastest adapter times how many are as fast. 0: unknown. */
 QDR_API double qdr_topo_network_rate(const qdr_topo *topo);
 
-/** Where rank `index` of `n_ranks` on node `node` is, if they are spread over its GPUs (one each,
- * in order; if there are more ranks than GPUs, neighbours share) or over its cores (equal runs of
- * consecutive cores). All of it is -1 but the node, where there is nothing to spread over. */
+/** Where rank `index` of `n_ranks` on node `node` is, if they are spread over its GPUs (one each, in order; if there
+ * are more ranks than GPUs, neighbours share) or over its cores (equal runs of consecutive cores). All of it is -1 but
+ * the node, where there is nothing to spread over. */
 QDR_API qdr_topo_place qdr_topo_spread(const qdr_topo *topo, int on_gpus, int node, int index, int n_ranks);
 
 /** What lies between two ranks, on nodes like `topo`. topo may be NULL: no links of GPUs are known.
@@ -159,11 +154,9 @@ typedef struct qdr_topo_axis {
     int stride; /**< from a member to the next, in ranks */
     int n_nodes; /**< that the widest group spans */
     int n_on_node; /**< the most members that a group has on one node */
-    int n_siblings; /**< the most groups of this axis that share one node's link of this kind;
-                       0: there is no link */
+    int n_siblings; /**< the most groups of this axis that share one node's link of this kind; 0: there is no link */
     qdr_link link; /**< the slowest between any two members of any group */
-    double rate; /**< of it; siblings share it if it is the network. 0: unknown, of one such pair at
-                    least */
+    double rate; /**< of it; siblings share it if it is the network. 0: unknown, of one such pair at least */
     int is_assumed; /**< the rate, as in qdr_topo_gpu_link */
     qdr_link inner; /**< the slowest between members on one node; QDR_LINK_NONE: no two are */
     double inner_rate;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** @file types.h  Words used by every Quadrille header: export marks, element types, axes, layouts.
  *
- *  Letters: a layer computes Y[M,N] = X[M,K] · W[N,K]ᵀ + b on a grid of gx·gy·gz·gd ranks. All
- * matrices are row-major. M = rows (tokens) of the global batch, K = in_features, N = out_features.
- */
+ *  Letters: a layer computes Y[M,N] = X[M,K] · W[N,K]ᵀ + b on a grid of gx·gy·gz·gd ranks. All matrices are row-major.
+ * M = rows (tokens) of the global batch, K = in_features, N = out_features. */
 #ifndef QUADRILLE_TYPES_H
 #define QUADRILLE_TYPES_H
 
@@ -23,13 +22,12 @@
 #define QDR_VERSION_PATCH 0
 #define QDR_VERSION_STRING "0.1.0"
 
-/** First member of every option struct: `(qdr_grid_opts){QDR_OPTS_INIT, .x = 2}`. It names the
- * layout of the struct that the caller was compiled with; all other members may stay zero, which
- * means the documented default. */
+/** First member of every option struct: `(qdr_grid_opts){QDR_OPTS_INIT, .x = 2}`. It names the layout of the struct
+ * that the caller was compiled with; all other members may stay zero, which means the documented default. */
 #define QDR_OPTS_INIT 1u
 
-/** Element types. Layers compute in F32, F64, BF16 or F16, IEEE's half (sums of the last two in
- * fp32); I32 holds tokens and U8 plain bytes. */
+/** Element types. Layers compute in F32, F64, BF16 or F16, IEEE's half (sums of the last two in fp32); I32 holds tokens
+ * and U8 plain bytes. */
 typedef enum qdr_dtype { QDR_F32 = 0, QDR_F64 = 1, QDR_BF16 = 2, QDR_I32 = 3, QDR_U8 = 4, QDR_F16 = 5 } qdr_dtype;
 
 /** Axes of the grid. In a normal layer x splits K, y splits N; z splits rows and the storage of W; d splits rows. */

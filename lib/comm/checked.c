@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The decorator `checked`: before each collective the members exchange what they are about to call,
- * on the same stream, and compare. Who calls something else is named by all, instead of a hang, or
- * of bytes that land where others are expected. */
+/* The decorator `checked`: before each collective the members exchange what they are about to call, on the same stream,
+ * and compare. Who calls something else is named by all, instead of a hang, or of bytes that land where others are
+ * expected. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,8 +21,8 @@ typedef struct record {
 typedef struct checked_comm {
     qdri_comm base;
     record *records; /* by member */
-    int64_t *counts; /* of an all-to-all, by member: what it sends to each, expects of each; made
-                        when the first is called */
+    int64_t *counts; /* of an all-to-all, by member: what it sends to each, expects of each; made when the first is
+                        called */
 } checked_comm;
 
 /* ---- a record ---- */

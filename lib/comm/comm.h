@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Communicators: collectives over a group of ranks, enqueued on streams, behind one table. comm.c
- * checks and counts; backends
- * (`local`, `mpi`) translate. A collective is data (qdri_coll). Members call the same collectives
- * in the same order, each communicator from one stream at a time. Reductions exchange pairwise and
- * add in rank order, in fp32 (f64 for F64, I32 as integers), rounding once; all-reduce is that and
- * an all-gather, so that all members hold identical bits. Between nodes with several members each,
- * those of a node are added first, and rounded, then the nodes. */
+/* Communicators: collectives over a group of ranks, enqueued on streams, behind one table. comm.c checks and counts;
+ * backends (`local`, `mpi`) translate. A collective is data (qdri_coll). Members call the same collectives in the same
+ * order, each communicator from one stream at a time. Reductions exchange pairwise and add in rank order, in fp32 (f64
+ * for F64, I32 as integers), rounding once; all-reduce is that and an all-gather, so that all members hold identical
+ * bits. Between nodes with several members each, those of a node are added first, and rounded, then the nodes. */
 #ifndef QDRI_COMM_COMM_H
 #define QDRI_COMM_COMM_H
 
@@ -16,18 +14,23 @@
 typedef struct qdri_comm qdri_comm;
 typedef struct qdri_run qdri_run;
 
-/* One collective as seen by one member. Parts lie one behind the other in rank order, without gaps.
- *  ALL_GATHER      send: counts[rank] elements (or recv's own part, "in place": send = NULL); recv:
- * Σ counts REDUCE_SCATTER  send: Σ counts elements; recv: counts[rank]; recv may be send's own part
- *  ALL_REDUCE      send: count elements (NULL: in place); recv: count
- *  BROADCAST       recv: count elements, from `peer`
- *  ALL_TO_ALL      send: Σ counts; recv: Σ recv_counts; counts[j] goes to rank j, recv_counts[j]
- * comes from it SEND_RECV       send: count elements to `peer` (-1: none); recv: recv_count
- * elements from `peer2` (-1: none) counts and recv_counts have one entry per member, may hold
- * zeros, and live until the collective has run. counts = NULL means `count` for each member
- * (recv_counts = NULL likewise); or, for ALL_GATHER and REDUCE_SCATTER with split_unit > 0, that
- * `count` is the sum of all parts and member j's part is qdri_split(count, split_unit, size, j):
- * uneven rows need no array (unit = rows that stay together · columns). */
+/* One collective as seen by one member. Parts follow each other in rank order, without gaps.
+ *
+ *   kind            send                                        recv
+ *   ALL_GATHER      counts[rank] elements, or NULL: in place,   Σ counts elements
+ *                   this rank's part already lies in recv
+ *   REDUCE_SCATTER  Σ counts                                    counts[rank]; may be this rank's own part of send
+ *   ALL_REDUCE      count, or NULL: in place                    count
+ *   BROADCAST       -                                           count, from `peer`
+ *   ALL_TO_ALL      Σ counts; counts[j] go to rank j            Σ recv_counts; recv_counts[j] come from rank j
+ *   SEND_RECV       count, to `peer` (-1: none)                 recv_count, from `peer2` (-1: none)
+ *
+ * counts and recv_counts have one entry per member, may hold zeros, and live until the collective has run.
+ * counts = NULL means
+ *   - `count` for each member (recv_counts = NULL likewise); or
+ *   - for ALL_GATHER and REDUCE_SCATTER with split_unit > 0, that `count` is the sum of all parts, and member j's part
+ *     is qdri_split(count, split_unit, size, j), so that uneven rows need no array (unit = rows that stay together ·
+ *     columns). */
 typedef struct qdri_coll {
     qdr_coll_kind kind;
     qdr_dtype dtype;
@@ -38,8 +41,8 @@ typedef struct qdri_coll {
     int64_t split_unit; /* 0: parts are equal, or as counts say */
     const int64_t *counts, *recv_counts;
     int peer, peer2;
-    const char *label; /* the layer or operation that calls, for sentences; NULL: none. Lives until
-                          the collective has run. */
+    const char *label; /* the layer or operation that calls, for sentences; NULL: none. Lives until the collective has
+                          run. */
     int is_check; /* a decorator's own: not counted, and `label` says what it stands for */
 } qdri_coll;
 
@@ -62,22 +65,22 @@ typedef struct qdri_comm_table {
     qdr_status (*compare_clocks)(qdri_comm *comm, int leaving, qdri_clock_offset *offset);
     /* 1: `member` has come to this collective, which waits; as far as this rank knows. Optional. */
     int (*has_come)(const qdri_run *run, int member);
-    /* Fails if another rank has given comm, a world, up, as far as this one knows; does not wait.
-     * Any thread. Optional. */
+    /* Fails if another rank has given comm, a world, up, as far as this one knows; does not wait. Any thread.
+     * Optional. */
     qdr_status (*look)(qdri_comm *comm);
-    /* Lets the other members fail instead of waiting for this one. Any thread. The thread's last
-     * error is what they hear. */
+    /* Lets the other members fail instead of waiting for this one. Any thread. The thread's last error is what they
+     * hear. */
     void (*abort)(qdri_comm *comm);
-    void (*destroy_parts)(qdri_comm *comm); /* what comes before it leaves the family, such as the
-                                               end of what it has split off for itself; optional */
+    void (*destroy_parts)(qdri_comm *comm); /* what comes before it leaves the family, such as the end of what it has
+                                               split off for itself; optional */
     void (*destroy)(qdri_comm *comm);
 } qdri_comm_table;
 
 /* Makes the world communicator of one rank of a local world. Collective: fails on all ranks or on none. */
 QDR_NODISCARD qdr_status qdri_comm_create_local(qdr_local_world *world, int rank, qdri_dev *dev, qdri_comm **comm);
 QDR_NODISCARD qdr_status qdri_comm_create_self(qdri_dev *dev, qdri_comm **comm); /* a group of one */
-/* Takes NULL; the streams are idle, parts made by split are destroyed first. Does not wait: members
- * that still wait for this one fail with QDR_ERR_PEER. */
+/* Takes NULL; the streams are idle, parts made by split are destroyed first. Does not wait: members that still wait for
+ * this one fail with QDR_ERR_PEER. */
 void qdri_comm_destroy(qdri_comm **comm);
 /* Collective: fails on all ranks of comm or on none. */
 QDR_NODISCARD qdr_status qdri_comm_split(qdri_comm *comm, int colour, int key, qdri_comm **part);
@@ -97,25 +100,22 @@ QDR_NODISCARD qdr_status qdri_comm_agree(qdri_comm *comm, qdr_status mine);
 int qdri_comm_any(qdri_comm *comm, int yes);
 /* Host memory. */
 QDR_NODISCARD qdr_status qdri_comm_broadcast(qdri_comm *comm, int root, void *data, size_t bytes);
-/* How this rank's CLOCK_MONOTONIC stands to rank 0's. Collective over a world. leaving: the ranks
- * are about to destroy it, and call nothing else; then it waits until all are, as destroying does.
- */
+/* How this rank's CLOCK_MONOTONIC stands to rank 0's. Collective over a world. leaving: the ranks are about to destroy
+ * it, and call nothing else; then it waits until all are, as destroying does. */
 QDR_NODISCARD qdr_status qdri_comm_compare_clocks(qdri_comm *comm, int leaving, qdri_clock_offset *offset);
-/* Gives up on comm, its parts and its siblings: whoever waits in one of them, here or on another
- * rank, gets QDR_ERR_PEER, with the calling thread's last error as the reason. Any thread. The hook
- * of a poisoned device. */
+/* Gives up on comm, its parts and its siblings: whoever waits in one of them, here or on another rank, gets
+ * QDR_ERR_PEER, with the calling thread's last error as the reason. Any thread. The hook of a poisoned device. */
 void qdri_comm_abort(qdri_comm *comm);
 
 /* Names for sentences: of the communicator, and of its members. All of it lives as long as comm. */
 typedef void (*qdri_comm_describe)(const void *user, int member, char *text, size_t capacity);
 void qdri_comm_set_names(qdri_comm *comm, const char *name, qdri_comm_describe describe, const void *user);
-/* Wraps a world: from here on members compare each call, of comm and of its parts, before they run
- * it. Members that call something different all fail with QDR_ERR_ARGUMENT and one sentence that
- * names both. Collective: fails on all ranks or on none; after a failure comm is what it was. */
+/* Wraps a world: from here on members compare each call, of comm and of its parts, before they run it. Members that
+ * call something different all fail with QDR_ERR_ARGUMENT and one sentence that names both. Collective: fails on all
+ * ranks or on none; after a failure comm is what it was. */
 QDR_NODISCARD qdr_status qdri_comm_check(qdri_comm **comm);
-/* Of a world and its parts: who waits longer for other members, in a collective, an agreement or a
- * broadcast, gives up and fails with QDR_ERR_TIMEOUT; the sentence names who is missing. 0: no
- * limit. Before there is work. */
+/* Of a world and its parts: who waits longer for other members, in a collective, an agreement or a broadcast, gives up
+ * and fails with QDR_ERR_TIMEOUT; the sentence names who is missing. 0: no limit. Before there is work. */
 void qdri_comm_set_timeout(qdri_comm *comm, double secs);
 
 /* The ranks of one process before they have communicators. */
@@ -127,17 +127,16 @@ QDR_NODISCARD qdr_status qdri_local_world_agree(qdr_local_world *world, int rank
 /* A rank's thread is gone: ranks that wait for it fail. */
 void qdri_local_world_leave(qdr_local_world *world);
 
-/* Enqueues a collective. Groups of one copy where needed and count nothing. Wrong arguments change
- * nothing; if enqueueing fails the communicator is given up, so that no member waits for this rank.
- */
+/* Enqueues a collective. Groups of one copy where needed and count nothing. Wrong arguments change nothing; if
+ * enqueueing fails the communicator is given up, so that no member waits for this rank. */
 QDR_NODISCARD qdr_status qdri_comm_launch(qdri_comm *comm, const qdri_coll *coll, qdr_stream *stream);
 /* Staging: collectives that need more than what was reserved allocate it for as long as they run. */
 size_t qdri_comm_scratch_bytes(const qdri_comm *comm, const qdri_coll *coll);
-/* Members that a reduction sums first, among themselves, and rounds: consecutive ones, this many;
- * 1: all are added in rank order. */
+/* Members that a reduction sums first, among themselves, and rounds: consecutive ones, this many; 1: all are added in
+ * rank order. */
 int qdri_comm_summed_first(const qdri_comm *comm, const qdri_coll *coll);
-/* Makes the reserve at least `bytes`. Device memory, counted; a smaller reserve, which work on the
- * way and recorded steps may use, stays beside it until the communicator ends. */
+/* Makes the reserve at least `bytes`. Device memory, counted; a smaller reserve, which work on the way and recorded
+ * steps may use, stays beside it until the communicator ends. */
 QDR_NODISCARD qdr_status qdri_comm_reserve(qdri_comm *comm, size_t bytes);
 
 qdr_traffic qdri_comm_traffic(const qdri_comm *comm, qdr_coll_kind kind);

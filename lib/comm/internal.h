@@ -129,10 +129,8 @@ qdr_status qdri_coll_differs(qdr_coll_kind kind, int64_t total, qdr_dtype dtype,
 const void *qdri_at(const void *p, int64_t n, qdr_dtype dtype);
 void *qdri_at_mutable(void *p, int64_t n, qdr_dtype dtype);
 
-/* dst[i] = sources[0][i] op sources[1][i] op … in that order: F64 and I32 as they are (sums of I32
- * wrap), F32, BF16 and F16 in fp32, rounded once. NaN wins MAX and MIN. dst may be one of the
- * sources.
- */
+/* dst[i] = sources[0][i] op sources[1][i] op … in that order: F64 and I32 as they are (sums of I32 wrap), F32, BF16 and
+ * F16 in fp32, rounded once. NaN wins MAX and MIN. dst may be one of the sources. */
 void qdri_reduce(qdr_dtype dtype, qdr_reduce op, void *dst, const void *const *sources, int n_sources, int64_t n);
 /* The same to two places; both may be sources. */
 void qdri_reduce_twice(qdr_dtype dtype, qdr_reduce op, void *dst, void *copy, const void *const *sources, int n_sources,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The `local` backend: ranks are threads of one process and read each other's memory. Groups,
- * barriers, splits; what a collective does is in local_coll.c. */
+/* The `local` backend: ranks are threads of one process and read each other's memory. Groups, barriers, splits; what a
+ * collective does is in local_coll.c. */
 #include "comm/local.h"
 
 #include <sched.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Collectives of the `local` backend: the reference for all others.
  *
- * Each member publishes its arguments and enters, a barrier that can fail. The last to enter
- * compares the arguments, cuts the collective into pieces and opens it; pieces read straight from
- * the members' buffers and write to them, each somewhere else, and are done by whichever member has
- * time, so that nobody waits for a thread that has no core. Who ends the last piece finishes the
- * collective for all. Once opened it cannot fail half-way: members stay until it is finished. */
+ * Each member publishes its arguments and enters, a barrier that can fail. The last to enter compares the arguments,
+ * cuts the collective into pieces and opens it; pieces read straight from the members' buffers and write to them, each
+ * somewhere else, and are done by whichever member has time, so that nobody waits for a thread that has no core. Who
+ * ends the last piece finishes the collective for all. Once opened it cannot fail half-way: members stay until it is
+ * finished. */
 #include <string.h>
 
 #include "comm/local.h"
@@ -44,8 +44,8 @@ static void cut(const local_piece *piece, int64_t n, int64_t *begin, int64_t *n_
     *n_slice = end - *begin;
 }
 
-/* Sums a slice of a member's part of everyone's vector into its recv; for all-reduce everyone gets
- * a copy. Nobody else reads or writes that slice, so recv may be send. */
+/* Sums a slice of a member's part of everyone's vector into its recv; for all-reduce everyone gets a copy. Nobody else
+ * reads or writes that slice, so recv may be send. */
 static void take_sum(const local_group *group, const void **sources, const local_piece *piece)
 {
     const local_slot *mine = &group->slots[piece->rank];

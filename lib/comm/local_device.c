@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collectives of the `local` backend on devices whose streams run no work of the host (GPUs): ranks
- * are threads of one process, on one GPU or on several that reach each other's memory.
+/* Collectives of the `local` backend on devices whose streams run no work of the host (GPUs): ranks are threads of one
+ * process, on one GPU or on several that reach each other's memory.
  *
- * The members meet on the host; then member 0 enqueues the whole collective for all of them, on its
- * stream: behind events of all members' streams, with copies and sums of the device, and before an
- * event for which all streams wait. Nothing that runs on a GPU ever waits there for another rank,
- * and so no rank can take the place that another needs. The price: a launch returns when all
- * members have come. */
+ * The members meet on the host; then member 0 enqueues the whole collective for all of them, on its stream: behind
+ * events of all members' streams, with copies and sums of the device, and before an event for which all streams wait.
+ * Nothing that runs on a GPU ever waits there for another rank, and so no rank can take the place that another needs.
+ * The price: a launch returns when all members have come. */
 #include "comm/local.h"
 
 #include <stdio.h>
@@ -222,8 +221,8 @@ static qdr_status enqueue(const gathering *g)
     return QDR_OK;
 }
 
-/* Called by member 0's thread, while the others wait. Where it fails half-way, no stream of theirs
- * waits for what uses their memory: it has ended when they hear of it. */
+/* Called by member 0's thread, while the others wait. Where it fails half-way, no stream of theirs waits for what uses
+ * their memory: it has ended when they hear of it. */
 static qdr_status enqueue_for_all(const gathering *g)
 {
     char sentence[QDRI_ERROR_BYTES];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the ranks of one process meet on their host threads, asleep while waiting: creation,
- * agreement, small messages. */
+/* Where the ranks of one process meet on their host threads, asleep while waiting: creation, agreement, small
+ * messages. */
 #ifndef QDRI_COMM_MEETING_H
 #define QDRI_COMM_MEETING_H
 
@@ -33,9 +33,8 @@ typedef struct qdri_meeting {
 
 QDR_NODISCARD qdr_status qdri_meeting_init(qdri_meeting *meeting, int size);
 void qdri_meeting_free(qdri_meeting *meeting);
-/* Takes a seat and waits for all others. comm: whose members meet, with its names and the limit of
- * its waits; NULL: none. *seats: what all have brought, valid until this rank's next meeting but
- * one.
+/* Takes a seat and waits for all others. comm: whose members meet, with its names and the limit of its waits; NULL:
+ * none. *seats: what all have brought, valid until this rank's next meeting but one.
  * @retval QDR_ERR_PEER     someone gave up
  * @retval QDR_ERR_TIMEOUT  someone did not come; the meeting is given up */
 QDR_NODISCARD qdr_status qdri_meeting_join(qdri_meeting *meeting, int rank, const qdri_comm *comm,

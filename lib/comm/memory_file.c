@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A file beyond the limit of this process ends it by a signal; one of more than the machine has, as
- * soon as it is touched. */
+/* A file beyond the limit of this process ends it by a signal; one of more than the machine has, as soon as it is
+ * touched. */
 static int may_have(size_t bytes)
 {
     const long n_pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files in memory that processes of one machine map from each other, through /proc: they count
- * against memory only, not against the room of some file system, and go with the last who maps
- * them. */
+/* Files in memory that processes of one machine map from each other, through /proc: they count against memory only, not
+ * against the room of some file system, and go with the last who maps them. */
 #ifndef QDRI_COMM_MEMORY_FILE_H
 #define QDRI_COMM_MEMORY_FILE_H
 
@@ -17,8 +16,8 @@ typedef struct memory_file {
 
 /* Makes a file of zeros. Returns where it is mapped; NULL: it cannot be had. */
 void *qdri_memory_file_create(size_t bytes, memory_file *file);
-/* Maps what another process has made; NULL: not reachable (another name space of processes, no
- * permission, no address space). */
+/* Maps what another process has made; NULL: not reachable (another name space of processes, no permission, no address
+ * space). */
 void *qdri_memory_file_map(const memory_file *file);
 /* Of the maker: others can no longer map it; those who have keep it. */
 void qdri_memory_file_close(const memory_file *file);

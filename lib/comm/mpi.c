@@ -49,10 +49,10 @@ static atomic_int somebody_is_missing;
 
 #define STILL_NS 20000000
 
-/* In MPICH 4.0 over UCX a rank that has closed its connections waits in the process manager and
- * answers nobody (pmodels/mpich, pull request 6596): one that begins to close after that waits for
- * it for ever. So all begin at about the same time, and until then nobody answers those who have
- * begun: nothing here may let MPI work after the barrier. */
+/* In MPICH 4.0 over UCX a rank that has closed its connections waits in the process manager and answers nobody
+ * (pmodels/mpich, pull request 6596): one that begins to close after that waits for it for ever. So all begin at about
+ * the same time, and until then nobody answers those who have begun: nothing here may let MPI work after the
+ * barrier. */
 static void begin_leaving_together(void)
 {
     if (MPI_Barrier(MPI_COMM_WORLD) != MPI_SUCCESS) return;
@@ -150,8 +150,8 @@ out:
     return status;
 }
 
-/* The world has been given up, and there is a limit on waiting: it holds here, too, and a little
- * more, since who was late may be on the way. */
+/* The world has been given up, and there is a limit on waiting: it holds here, too, and a little more, since who was
+ * late may be on the way. */
 static int is_too_long(mpi_comm *root, double secs)
 {
     const int64_t limit_ns = qdri_comm_timeout_ns(&root->base);
@@ -179,8 +179,8 @@ static int barrier(mpi_comm *root, int tell)
     }
 }
 
-/* Nobody goes while a note is on its way: the first message to a rank needs that rank's help to
- * connect, and MPI_Finalize would wait for it for ever. Then what the ranks share can go. */
+/* Nobody goes while a note is on its way: the first message to a rank needs that rank's help to connect, and
+ * MPI_Finalize would wait for it for ever. Then what the ranks share can go. */
 static void await_leaving(mpi_comm *root)
 {
     if (!root->all_leave) return;

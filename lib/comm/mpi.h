@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The MPI backend: mpi*.c are the only files of the library that include <mpi.h>, but for the
- * public header's functions. */
+/* The MPI backend: mpi*.c are the only files of the library that include <mpi.h>, but for the public header's
+ * functions. */
 #ifndef QDRI_COMM_MPI_H
 #define QDRI_COMM_MPI_H
 
 #include "comm/comm.h"
 
-/* Collective over the MPI_Comm that comm_handle points to; it is duplicated. `mine` is what this
- * rank has met so far: all ranks return the status and sentence of the lowest that fails. The
- * result has no device yet.
+/* Collective over the MPI_Comm that comm_handle points to; it is duplicated. `mine` is what this rank has met so far:
+ * all ranks return the status and sentence of the lowest that fails. The result has no device yet.
  * @retval QDR_ERR_STATE  MPI is not initialised, is finalised, or lacks MPI_THREAD_MULTIPLE */
 QDR_NODISCARD qdr_status qdri_comm_create_mpi(const void *comm_handle, qdr_status mine, qdri_comm **comm);
-/* Bells for the device of a new world communicator, which other ranks of its node can ring; NULL:
- * none. Good until the communicator is destroyed. */
+/* Bells for the device of a new world communicator, which other ranks of its node can ring; NULL: none. Good until the
+ * communicator is destroyed. */
 qdri_bell *qdri_mpi_bells(const qdri_comm *comm);
 /* Gives a new world communicator its device. */
 void qdri_comm_bind(qdri_comm *comm, qdri_dev *dev);
@@ -35,8 +34,8 @@ extern int qdri_mpi_use_node_memory;
 extern int qdri_mpi_use_levels;
 /* Bytes that a member writes at once into node memory; at least 16 per rank. Tests make it small. */
 extern int qdri_mpi_slot_bytes;
-/* Collectives of at least this many bytes read and write the members' own memory, where they can
- * map it; tests make it small. */
+/* Collectives of at least this many bytes read and write the members' own memory, where they can map it; tests make it
+ * small. */
 extern int64_t qdri_mpi_direct_bytes;
 /* 0: this rank cannot map others' memory; for tests. */
 extern int qdri_mpi_map_memory;

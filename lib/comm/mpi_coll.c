@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collectives of the `mpi` backend: pairwise messages that a stream's thread starts and tests,
- * without ever waiting in MPI. Sums are formed here, in rank order, since MPI promises neither an
- * order nor equal bits on all members. */
+/* Collectives of the `mpi` backend: pairwise messages that a stream's thread starts and tests, without ever waiting in
+ * MPI. Sums are formed here, in rank order, since MPI promises neither an order nor equal bits on all members. */
 #include <string.h>
 
 #include "comm/mpi.h"
@@ -109,8 +108,8 @@ static qdr_status start_gather(qdri_run *run)
     return QDR_OK;
 }
 
-/* A long one goes in parts that all members then gather, each sending its own: the root would else
- * send it over its link once for each. As many bytes in all. */
+/* A long one goes in parts that all members then gather, each sending its own: the root would else send it over its
+ * link once for each. As many bytes in all. */
 static int broadcasts_parts(const qdri_run *run)
 {
     const qdri_coll *coll = &run->coll;
@@ -234,8 +233,8 @@ static qdr_status advance(qdri_run *run)
     return await(run);
 }
 
-/* Gives up: tells the others, takes back what was to be received. What others may be fetching from
- * here stays for a while. */
+/* Gives up: tells the others, takes back what was to be received. What others may be fetching from here stays for a
+ * while. */
 static void begin_drain(qdri_run *run, qdr_status status)
 {
     mpi_comm *comm = (mpi_comm *)run->comm;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of a rank that the other ranks of its node can map. Each large block is a file in memory,
- * which its owner lists in its share of the node's memory and others open through /proc. Where that
- * does not work (another name space of processes, no more files) memory is plain, and collectives
- * copy through slots. */
+/* Memory of a rank that the other ranks of its node can map. Each large block is a file in memory, which its owner
+ * lists in its share of the node's memory and others open through /proc. Where that does not work (another name space
+ * of processes, no more files) memory is plain, and collectives copy through slots. */
 #ifndef QDRI_COMM_MPI_HEAP_H
 #define QDRI_COMM_MPI_HEAP_H
 
@@ -33,15 +32,15 @@ typedef struct mpi_heap mpi_heap;
 
 /* share: of this rank; n_peers: ranks of the world. */
 QDR_NODISCARD qdr_status qdri_mpi_heap_create(heap_share *share, int n_peers, mpi_heap **heap);
-/* Unmaps what is mapped of others. Blocks of its own live on until they are freed, and the heap
- * with them. Takes NULL. */
+/* Unmaps what is mapped of others. Blocks of its own live on until they are freed, and the heap with them. Takes
+ * NULL. */
 void qdri_mpi_heap_leave(mpi_heap *heap);
 /* For the device of this rank. */
 qdri_mem_source qdri_mpi_heap_source(mpi_heap *heap);
 /* Where `bytes` bytes at p lie in this heap. Any thread. */
 heap_place qdri_mpi_heap_find(mpi_heap *heap, const void *p, size_t bytes);
-/* The address here of a place in the heap of rank `peer`, whose buffer is in use; NULL: it cannot
- * be mapped. Any thread. */
+/* The address here of a place in the heap of rank `peer`, whose buffer is in use; NULL: it cannot be mapped. Any
+ * thread. */
 void *qdri_mpi_heap_map(mpi_heap *heap, const heap_share *share, int peer, const heap_place *place);
 
 #endif

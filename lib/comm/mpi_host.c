@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The `mpi` backend on the host thread: agreement and small messages, asleep while waiting. One
- * message at a time through rank 0, so that nothing needs memory and a wait can be given up. */
+/* The `mpi` backend on the host thread: agreement and small messages, asleep while waiting. One message at a time
+ * through rank 0, so that nothing needs memory and a wait can be given up. */
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>

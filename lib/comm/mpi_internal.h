@@ -125,8 +125,8 @@ int qdri_mpi_is_off_node(const mpi_comm *comm, int peer);
 QDR_NODISCARD qdr_status qdri_mpi_start_message(mpi_comm *comm, int is_send, int peer, void *data, size_t bytes);
 /* Lets pieces follow those that have gone. When all is done, messages are numbered from 0 again. */
 QDR_NODISCARD qdr_status qdri_mpi_test(mpi_comm *comm, int *all_done);
-/* Called by work that is pending: lets its thread look again after a pause; where little is to
- * come, at most a quarter of what it has waited, so that the end is seen that late at worst. */
+/* Called by work that is pending: lets its thread look again after a pause; where little is to come, at most a quarter
+ * of what it has waited, so that the end is seen that late at worst. */
 void qdri_mpi_look_again(const mpi_comm *comm, int64_t waited_ns);
 /* Message `number` is on its way. */
 int qdri_mpi_is_open(const mpi_comm *comm, int number);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collectives of groups that span nodes, level by level: inside the node first (or last), and
- * between nodes each member with its counterparts on the others, so that what one node sends is
- * what one rank would send, not once for each of its ranks. A collective here is a sequence of
- * collectives of smaller groups, its stages. Sums: members of a node in rank order, then nodes in
- * order; rounded at each level. */
+/* Collectives of groups that span nodes, level by level: inside the node first (or last), and between nodes each member
+ * with its counterparts on the others, so that what one node sends is what one rank would send, not once for each of
+ * its ranks. A collective here is a sequence of collectives of smaller groups, its stages. Sums: members of a node in
+ * rank order, then nodes in order; rounded at each level. */
 #include <stdlib.h>
 #include <string.h>
 

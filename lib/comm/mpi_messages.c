@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The messages of a collective. Long ones travel in pieces, some of them on their way at a time:
- * over TCP, MPI sends up to some 16 KiB at once, while for more both sides first agree, and ask for
- * one part after the other; that took a fifth to a quarter of a wire of 1 Gbit/s. Network adapters
- * that read remote memory themselves do better with whole messages. */
+/* The messages of a collective. Long ones travel in pieces, some of them on their way at a time: over TCP, MPI sends up
+ * to some 16 KiB at once, while for more both sides first agree, and ask for one part after the other; that took a
+ * fifth to a quarter of a wire of 1 Gbit/s. Network adapters that read remote memory themselves do better with whole
+ * messages. */
 #include <limits.h>
 
 #include "comm/mpi.h"
@@ -28,11 +28,10 @@ int qdri_mpi_is_off_node(const mpi_comm *comm, int peer)
 
 /* ---- when the next piece may go ---- */
 
-/* Members that all send to all at once are unequally fast, and at the end some links idle: over TCP
- * at 200 Mbit/s that took a fifth. So a member sends to its next neighbour first, then to the one
- * after, at the pace at which it receives, which is that of the wire: each link carries one message
- * at a time, and all end together. Where nothing comes for a while, a member is late, and the
- * others get more meanwhile. A single message has nobody to wait for. */
+/* Members that all send to all at once are unequally fast, and at the end some links idle: over TCP at 200 Mbit/s that
+ * took a fifth. So a member sends to its next neighbour first, then to the one after, at the pace at which it receives,
+ * which is that of the wire: each link carries one message at a time, and all end together. Where nothing comes for a
+ * while, a member is late, and the others get more meanwhile. A single message has nobody to wait for. */
 static int may_send(const mpi_comm *comm)
 {
     const qdri_mpi_flow *flow = &comm->flow;
@@ -108,9 +107,8 @@ qdr_status qdri_mpi_start_message(mpi_comm *comm, int is_send, int peer, void *d
     return begin_pieces(comm, number);
 }
 
-/* Longer pauses while few of the pieces on their way are done when looked at, shorter ones when
- * most are, so that the wire never waits for this rank to look. Each look costs the processor that
- * products need. */
+/* Longer pauses while few of the pieces on their way are done when looked at, shorter ones when most are, so that the
+ * wire never waits for this rank to look. Each look costs the processor that products need. */
 static void set_pace(mpi_comm *comm, int n_open, int n_done)
 {
     int64_t pause_ns = comm->pause_ns;

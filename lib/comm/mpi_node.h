@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that the ranks of one node share. Each rank has a share of one block: bells for its
- * threads, and areas; a communicator whose members are all on one node has an area of each. */
+/* Memory that the ranks of one node share. Each rank has a share of one block: bells for its threads, and areas; a
+ * communicator whose members are all on one node has an area of each. */
 #ifndef QDRI_COMM_MPI_NODE_H
 #define QDRI_COMM_MPI_NODE_H
 
@@ -17,10 +17,9 @@ typedef struct node_call {
     int is_mapped; /* in the round after: whether the member has found all others' places */
 } node_call;
 
-/* A member's area of one communicator. A round of a collective: everybody writes to its own slot,
- * enters, waits until all have entered, and reads the others' slots. There are two slots, used in
- * turn: who enters a round has read all of the round before, so a slot that is written again is no
- * longer read. */
+/* A member's area of one communicator. A round of a collective: everybody writes to its own slot, enters, waits until
+ * all have entered, and reads the others' slots. There are two slots, used in turn: who enters a round has read all of
+ * the round before, so a slot that is written again is no longer read. */
 typedef struct node_area {
     _Alignas(64) _Atomic uint64_t n_entered; /* members times rounds; only member 0's is used */
     _Alignas(64) atomic_int waiting; /* the member's thread may sleep on its bell number waiting - 1 */
@@ -52,8 +51,8 @@ typedef struct mpi_node {
 
 typedef struct mpi_comm mpi_comm;
 
-/* Collective over a root. Ranks without company, or without room for the memory, have none: then
- * messages do, as they do for groups that span nodes. */
+/* Collective over a root. Ranks without company, or without room for the memory, have none: then messages do, as they
+ * do for groups that span nodes. */
 QDR_NODISCARD qdr_status qdri_mpi_node_create(mpi_comm *root);
 /* Nobody uses it any more. */
 void qdri_mpi_node_destroy(mpi_comm *root);

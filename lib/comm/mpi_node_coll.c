@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collectives of ranks on one node, through their areas (comm/mpi_node.h), in rounds. Who waits
- * sleeps on a bell that the last to enter rings; nothing polls but the first few looks. Sums are
- * formed in rank order by the owner of the part, of two members by both. */
+/* Collectives of ranks on one node, through their areas (comm/mpi_node.h), in rounds. Who waits sleeps on a bell that
+ * the last to enter rings; nothing polls but the first few looks. Sums are formed in rank order by the owner of the
+ * part, of two members by both. */
 #include <string.h>
 
 #include "comm/mpi_internal.h"
@@ -211,8 +211,8 @@ static int all_entered(const qdri_run *run)
     return atomic_load(&area_of(run, 0)->n_entered) >= n_all;
 }
 
-/* The count changes before `waiting` is read, and whoever is going to sleep sets `waiting` before
- * it reads the count: one of the two sees the other. */
+/* The count changes before `waiting` is read, and whoever is going to sleep sets `waiting` before it reads the count:
+ * one of the two sees the other. */
 static void ring_all(const qdri_run *run)
 {
     const mpi_comm *comm = (const mpi_comm *)run->comm;
@@ -292,8 +292,8 @@ static qdr_status await(qdri_run *run)
 
 /* ---- a collective, step by step ---- */
 
-/* Large ones meet, to learn where the others' buffers are, try to map them, and move: all directly
- * if all could, else through slots. Small ones take slots at once. */
+/* Large ones meet, to learn where the others' buffers are, try to map them, and move: all directly if all could, else
+ * through slots. Small ones take slots at once. */
 enum { BEGIN, MEETING, MAPPING, MOVING, SLOTS };
 
 static void begin_slots(qdri_run *run)

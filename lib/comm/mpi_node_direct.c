@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collectives of ranks on one node whose buffers they map from each other (comm/mpi_heap.h): who
- * owns a part reads all members' versions, adds them in rank order and writes the sum to all; what
- * is gathered is read where it lies. No copies in between. */
+/* Collectives of ranks on one node whose buffers they map from each other (comm/mpi_heap.h): who owns a part reads all
+ * members' versions, adds them in rank order and writes the sum to all; what is gathered is read where it lies. No
+ * copies in between. */
 #include <string.h>
 
 #include "comm/mpi.h"

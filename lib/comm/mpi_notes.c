@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The `mpi` backend's notes: empty-handed ranks tell all others that they failed, or have left, so
- * that nobody waits for them. */
+/* The `mpi` backend's notes: empty-handed ranks tell all others that they failed, or have left, so that nobody waits
+ * for them. */
 #include <sched.h>
 #include <stdio.h>
 #include <time.h>

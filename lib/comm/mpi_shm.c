@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether MPI will find the shared memory that it begins with. Where it does not, MPICH ends the
- * program in MPI_Init, with words about its own insides. */
+/* Whether MPI will find the shared memory that it begins with. Where it does not, MPICH ends the program in MPI_Init,
+ * with words about its own insides. */
 #include <errno.h>
 #include <fcntl.h>
 #include <float.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The `mpi` backend on who has come: by the rounds that members of a node have entered, by the
- * messages that are still open, or by either in the stage of a collective that has some. */
+/* The `mpi` backend on who has come: by the rounds that members of a node have entered, by the messages that are still
+ * open, or by either in the stage of a collective that has some. */
 #include "comm/mpi_internal.h"
 
 static int has_entered(const qdri_run *run, int member)

@@ -47,8 +47,8 @@ static void nccl_abort(qdri_comm *base)
     qdri_nccl_guard_abort(comm->guard);
 }
 
-/* Before it leaves the family: what was given up is aborted with the others, not after them. The
- * root is the last, and the guard needs the family. */
+/* Before it leaves the family: what was given up is aborted with the others, not after them. The root is the last, and
+ * the guard needs the family. */
 static void nccl_before_leaving(qdri_comm *base)
 {
     nccl_comm *comm = (nccl_comm *)base;

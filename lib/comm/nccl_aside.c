@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sends and receives beside registered memory. Of a send and its receive NCCL wants both registered
- * or neither, and a rank knows its own memory only. So they never touch what is registered: that
- * goes through staging. */
+/* Sends and receives beside registered memory. Of a send and its receive NCCL wants both registered or neither, and a
+ * rank knows its own memory only. So they never touch what is registered: that goes through staging. */
 #include "comm/nccl_internal.h"
 #include "core/size.h"
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collectives of the `nccl` backend. Where parts are equal they are NCCL's own, whose sums have an
- * order that NCCL chooses, the same for the same plan (docs/numerics.md). Uneven parts travel by
- * grouped sends and receives; what is to be summed then meets in staging, where one kernel adds it
- * in rank order, as all other backends do: a reduction of NCCL's per owner would round BF16 and F16
- * at each hop of its ring. */
+/* Collectives of the `nccl` backend. Where parts are equal they are NCCL's own, whose sums have an order that NCCL
+ * chooses, the same for the same plan (docs/numerics.md). Uneven parts travel by grouped sends and receives; what is to
+ * be summed then meets in staging, where one kernel adds it in rank order, as all other backends do: a reduction of
+ * NCCL's per owner would round BF16 and F16 at each hop of its ring. */
 #include "comm/nccl_internal.h"
 #include "core/size.h"
 

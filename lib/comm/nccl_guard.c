@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The guard of a family of `nccl` communicators: a thread that looks for what nobody else would
- * hear of while the host waits for the GPU (errors of NCCL, ranks that gave up, collectives that
- * wait too long), poisons the device, and aborts. */
+/* The guard of a family of `nccl` communicators: a thread that looks for what nobody else would hear of while the host
+ * waits for the GPU (errors of NCCL, ranks that gave up, collectives that wait too long), poisons the device, and
+ * aborts. */
 #include <errno.h>
 #include <stdlib.h>
 #include <time.h>
@@ -13,8 +13,8 @@
 
 #define LOOK_NS INT64_C(20000000)
 #define CALLS_NS INT64_C(500000000) /* a launch gets that long to return before it is aborted */
-/* A kernel that is aborted lets its stream go on, with what never came, into the next collective:
- * others should have heard by then, and believe nothing. */
+/* A kernel that is aborted lets its stream go on, with what never came, into the next collective: others should have
+ * heard by then, and believe nothing. */
 #define GRACE_NS (5 * LOOK_NS)
 #define HANG_NS INT64_C(10000000000) /* NCCL hangs */
 enum { MOST_AT_ONCE = 64, NS_PER_S = 1000000000 };
@@ -39,8 +39,8 @@ static void take(ncclComm_t handle, ncclComm_t *handles, int *n)
     if (handle) handles[(*n)++] = handle;
 }
 
-/* Takes what the communicator has of NCCL's away from it. A launch that has not returned by now
- * waits for others; aborting ends that wait. */
+/* Takes what the communicator has of NCCL's away from it. A launch that has not returned by now waits for others;
+ * aborting ends that wait. */
 static void take_from(nccl_comm *comm, ncclComm_t *handles, int *n)
 {
     struct timespec until;

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the `nccl` backend share: nccl*.c are the only ones that include <nccl.h>, and
- * are part of the plugin for CUDA.
+/* What the files of the `nccl` backend share: nccl*.c are the only ones that include <nccl.h>, and are part of the
+ * plugin for CUDA.
  *
- * A communicator stands over one of the host, which carries agreements, small messages and bad
- * news; only collectives are NCCL's. Its family has a stem, made without blocking, so that ranks
- * that do not come cost a limited time; it never runs a collective. Communicators that do are split
- * from it and block: in those that do not, NCCL starts a thread for every launch. What may wait for
- * other ranks after that (connecting at the first use, collectives themselves) is watched by a
- * thread of the family, the guard, which also does the aborting: nobody waits for that. */
+ * A communicator stands over one of the host, which carries agreements, small messages and bad news; only collectives
+ * are NCCL's. Its family has a stem, made without blocking, so that ranks that do not come cost a limited time; it
+ * never runs a collective. Communicators that do are split from it and block: in those that do not, NCCL starts a
+ * thread for every launch. What may wait for other ranks after that (connecting at the first use, collectives
+ * themselves) is watched by a thread of the family, the guard, which also does the aborting: nobody waits for that. */
 #ifndef QDRI_COMM_NCCL_INTERNAL_H
 #define QDRI_COMM_NCCL_INTERNAL_H
 
@@ -60,8 +59,8 @@ QDR_NODISCARD qdr_status qdri_nccl_fits(qdri_comm *host, qdri_dev *dev);
 QDR_NODISCARD qdr_status qdri_nccl_prepare(qdri_comm *host, qdri_dev *dev, int *max_ctas);
 /* A stem for the members of `host`; NULL for a group of one. */
 QDR_NODISCARD qdr_status qdri_nccl_open_stem(qdri_comm *host, ncclComm_t *stem);
-/* Splits comm->handle off from a stem whose ranks are talker's; colour < 0: none. After a failure
- * the stem is of no more use. */
+/* Splits comm->handle off from a stem whose ranks are talker's; colour < 0: none. After a failure the stem is of no
+ * more use. */
 QDR_NODISCARD qdr_status qdri_nccl_split_off(qdri_comm *talker, ncclComm_t stem, int colour, nccl_comm *comm);
 /* Waits until a call of a communicator that does not block, or does not seem to, is through. */
 QDR_NODISCARD qdr_status qdri_nccl_settle(qdri_comm *talker, ncclComm_t handle, const ncclComm_t *place,
@@ -89,15 +88,15 @@ int64_t qdri_nccl_part(const nccl_call *c, int j, int64_t *begin);
 /* Lets NCCL give the memory of collectives, and register it, where it can on all ranks. */
 QDR_NODISCARD qdr_status qdri_nccl_memory_open(qdri_comm *host, nccl_comm *root);
 void qdri_nccl_memory_close(nccl_comm *root);
-/* Registers what the family has with a new communicator; and ends that. handle: NCCL's, or NULL
- * after it was aborted. */
+/* Registers what the family has with a new communicator; and ends that. handle: NCCL's, or NULL after it was
+ * aborted. */
 QDR_NODISCARD qdr_status qdri_nccl_memory_join(nccl_comm *comm, const nccl_comm *root);
 void qdri_nccl_memory_leave(nccl_comm *comm, ncclComm_t handle);
 /* Whether that lies in registered memory. */
 int qdri_nccl_memory_has(const nccl_comm *comm, const void *data);
 
-/* nccl_aside.c: staging for what lies in registered memory, of a collective made of sends and
- * receives; and run(), with that behind the first `staged` bytes. */
+/* nccl_aside.c: staging for what lies in registered memory, of a collective made of sends and receives; and run(), with
+ * that behind the first `staged` bytes. */
 size_t qdri_nccl_aside_bytes(const qdri_comm *comm, const qdri_coll *coll);
 QDR_NODISCARD qdr_status qdri_nccl_run_aside(const nccl_call *c, size_t staged, qdr_status (*run)(const nccl_call *c));
 

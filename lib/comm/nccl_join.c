@@ -13,10 +13,9 @@
 #define LOOK_NS INT64_C(20000000) /* so often the host is asked whether others gave up */
 #define LONGEST_PAUSE_NS INT64_C(1000000)
 enum { NS_PER_S = 1000000000, BUS_BYTES = 24 };
-/* Communicators of a rank that may run collectives at the same time: a grid's (those of bulk have
- * streams of their own, those of statistics run on any of the caller's), and the world's for
- * redistributions. The CTAs of all fit the GPU with some SMs to spare, so that none waits for a
- * place that another holds which waits for it. */
+/* Communicators of a rank that may run collectives at the same time: a grid's (those of bulk have streams of their own,
+ * those of statistics run on any of the caller's), and the world's for redistributions. The CTAs of all fit the GPU
+ * with some SMs to spare, so that none waits for a place that another holds which waits for it. */
 enum { TOGETHER = (int)QDR_N_CHANNELS + 1, SMS_SPARED = 4, DEFAULT_MOST_CTAS = 16, MOST_CTAS = 64 };
 enum { LEAST_VERSION = 22600 }; /* the first that keeps the order of launches */
 
@@ -154,8 +153,8 @@ static qdr_status check_max_ctas(const qdri_cuda_dev *dev, int rank, int max_cta
                     TOGETHER, max_ctas, dev->gpu.n_sms, rank, room);
 }
 
-/* NCCL's kernels start in the order in which the host launches them, or two communicators whose
- * kernels do not fit together would wait for each other on two GPUs. */
+/* NCCL's kernels start in the order in which the host launches them, or two communicators whose kernels do not fit
+ * together would wait for each other on two GPUs. */
 static void set_order(void)
 {
     static const char name[] = "NCCL_LAUNCH_ORDER_IMPLICIT";

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that NCCL knows: taken as NCCL wants it, and registered with every communicator of the
- * family, so that collectives between two places in it need no copies of NCCL's. All ranks of a
- * family have such memory, or none has: NCCL promises nothing where only some members' memory is
- * registered. */
+/* Memory that NCCL knows: taken as NCCL wants it, and registered with every communicator of the family, so that
+ * collectives between two places in it need no copies of NCCL's. All ranks of a family have such memory, or none has:
+ * NCCL promises nothing where only some members' memory is registered. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -115,8 +114,8 @@ static nccl_block **find(nccl_comm *root, const void *data)
     return link;
 }
 
-/* NCCL's memory is gone at once when it is freed, which nothing may use by then. Of a device that
- * failed, what its streams still hold can end when the communicators are aborted. */
+/* NCCL's memory is gone at once when it is freed, which nothing may use by then. Of a device that failed, what its
+ * streams still hold can end when the communicators are aborted. */
 static int is_idle(const nccl_comm *root)
 {
     if (qdri_dev_status(root->base.dev) == QDR_OK) return 1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collectives of the `nccl` backend that take too long, with QDR_TIMEOUT: an event before each and
- * one behind it say whether it runs, and a kernel of NCCL that runs that long waits for others. */
+/* Collectives of the `nccl` backend that take too long, with QDR_TIMEOUT: an event before each and one behind it say
+ * whether it runs, and a kernel of NCCL that runs that long waits for others. */
 #include <stdio.h>
 #include <stdlib.h>
 

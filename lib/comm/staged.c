@@ -15,8 +15,8 @@ typedef struct staged_comm {
     qdr_stream *lane; /* of the host device: the collectives of this one, in order */
     uint32_t *flags; /* pinned; see the two below */
     uint32_t n_launched;
-    char *staging; /* pinned: what is sent, and behind it what comes. Free again when the stream
-                      that launched last has come to its next collective */
+    char *staging; /* pinned: what is sent, and behind it what comes. Free again when the stream that launched last has
+                      come to its next collective */
     size_t staging_bytes;
 } staged_comm;
 
@@ -88,8 +88,8 @@ static qdr_status pinned(const staged_comm *comm, size_t bytes, void **memory)
     return status;
 }
 
-/* More staging than ever: the one time that a launch waits. For the lane, too: the stream did not
- * wait for it where the launch before failed half-way. */
+/* More staging than ever: the one time that a launch waits. For the lane, too: the stream did not wait for it where the
+ * launch before failed half-way. */
 static qdr_status staging_grow(staged_comm *comm, size_t bytes, qdr_stream *stream)
 {
     void *memory = NULL;
@@ -173,8 +173,8 @@ static qdr_status staged_launch(qdri_comm *base, const qdri_coll *coll, qdr_stre
 
 /* ---- making and breaking ---- */
 
-/* Called once, by whichever thread sees the host device fail: the GPU's work is not to wait for
- * what will not come, and its device hears why. */
+/* Called once, by whichever thread sees the host device fail: the GPU's work is not to wait for what will not come, and
+ * its device hears why. */
 static void host_failed(void *user)
 {
     staged_comm *root = user;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Waits that last too long: who waits names the members that have not come, gives up, and so lets
- * all others hear of it. */
+/* Waits that last too long: who waits names the members that have not come, gives up, and so lets all others hear of
+ * it. */
 #include <stdio.h>
 #include <string.h>
 

@@ -49,8 +49,8 @@ int qdri_blocks_equal(const qdr_block a[QDR_MAX_BLOCKS], const qdr_block b[QDR_M
     return 1;
 }
 
-/* The divisors of width next to unit: *below <= unit < *above. Trial division up to 2^16 finds all
- * of any width below 2^32, and stays quick for larger ones, where some divisors may escape it. */
+/* The divisors of width next to unit: *below <= unit < *above. Trial division up to 2^16 finds all of any width below
+ * 2^32, and stays quick for larger ones, where some divisors may escape it. */
 static void nearest_divisors(int64_t width, int64_t unit, int64_t *below, int64_t *above)
 {
     *below = 1;

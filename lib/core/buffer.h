@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The memory plan of a stack: buffers in regions, and a pool of workspace slots that schedules
- * borrow. Pure bookkeeping; the regions get memory when they are bound. Functions that add keep a
- * failed allocation in `status`, to be asked once. */
+/* The memory plan of a stack: buffers in regions, and a pool of workspace slots that schedules borrow. Pure
+ * bookkeeping; the regions get memory when they are bound. Functions that add keep a failed allocation in `status`, to
+ * be asked once. */
 #ifndef QDRI_CORE_BUFFER_H
 #define QDRI_CORE_BUFFER_H
 
@@ -43,16 +43,16 @@ typedef struct qdri_buffers {
 
 /* Adds a buffer of its own. */
 qdri_ref qdri_buffers_add(qdri_buffers *buffers, qdri_region region, size_t bytes);
-/* Borrows a workspace slot of at least `bytes`: a free one that fits, else the largest free one
- * made larger, else a new one. */
+/* Borrows a workspace slot of at least `bytes`: a free one that fits, else the largest free one made larger, else a new
+ * one. */
 qdri_ref qdri_buffers_take(qdri_buffers *buffers, size_t bytes);
 /* One more user of a slot; each ends with a give. Other buffers ignore both. */
 void qdri_buffers_share(qdri_buffers *buffers, qdri_ref ref);
 void qdri_buffers_give(qdri_buffers *buffers, qdri_ref ref);
 /* All slots are free again: the next schedule is built. */
 void qdri_buffers_reset_pool(qdri_buffers *buffers);
-/* Sum of the slots. The choice of a slot depends on the sizes of all: schedules that are made anew
- * later fit only if making all of them once more enlarges nothing. */
+/* Sum of the slots. The choice of a slot depends on the sizes of all: schedules that are made anew later fit only if
+ * making all of them once more enlarges nothing. */
 int64_t qdri_buffers_pool_bytes(const qdri_buffers *buffers);
 /* Sets offsets and region sizes. @return the sticky status */
 QDR_NODISCARD qdr_status qdri_buffers_finish(qdri_buffers *buffers);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How far two clocks are apart, by asking for the time: the answer was read between the question
- * and its arrival, so half the round trip bounds the error. */
+/* How far two clocks are apart, by asking for the time: the answer was read between the question and its arrival, so
+ * half the round trip bounds the error. */
 #ifndef QDRI_CORE_CLOCK_OFFSET_H
 #define QDRI_CORE_CLOCK_OFFSET_H
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hazards of a schedule: which task touched which bytes of a buffer last. The bytes of a buffer are
- * cut into spans at the borders of what tasks touch, so that tasks on different rows of a matrix
- * need not wait for one another. */
+/* Hazards of a schedule: which task touched which bytes of a buffer last. The bytes of a buffer are cut into spans at
+ * the borders of what tasks touch, so that tasks on different rows of a matrix need not wait for one another. */
 #ifndef QDRI_CORE_HAZARD_H
 #define QDRI_CORE_HAZARD_H
 

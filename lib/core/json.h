@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JSON files that people write: machines and networks. A document is read whole; its values are
- * asked for one by one, with the type and the range that they must have, and what is wrong is said
- * in one sentence with the file, the line and the key:
+/* JSON files that people write: machines and networks. A document is read whole; its values are asked for one by one,
+ * with the type and the range that they must have, and what is wrong is said in one sentence with the file, the line
+ * and the key:
  *
  *   my.json, line 7: key 'num_hidden_layers' is -3; a whole number >= 1 is needed
  *
@@ -11,8 +11,8 @@
  *   QDR_TRY(qdri_json_object(qdri_json_get(&root, "level"), &level));
  *   QDR_TRY(qdri_json_number_or(qdri_json_get(&level, "secs"), 0, 1, 1e-6, &secs));
  *
- * Keys that nobody asks for are allowed, a key twice in one object is not. null counts as absent. A
- * text has at most 16 MiB and 64 levels. Sentences are printable ASCII. */
+ * Keys that nobody asks for are allowed, a key twice in one object is not. null counts as absent. A text has at most 16
+ * MiB and 64 levels. Sentences are printable ASCII. */
 #ifndef QDRI_CORE_JSON_H
 #define QDRI_CORE_JSON_H
 
@@ -22,8 +22,8 @@ enum { QDRI_JSON_MAX_BYTES = 16 << 20, QDRI_JSON_MAX_DEPTH = 64, QDRI_JSON_PATH_
 
 typedef struct qdri_json qdri_json;
 
-/* A place in a document, which need not be there. Valid as long as the document and the node of its
- * parent, which must stay where it is and as it is. */
+/* A place in a document, which need not be there. Valid as long as the document and the node of its parent, which must
+ * stay where it is and as it is. */
 typedef struct qdri_json_node {
     const qdri_json *document;
     const struct qdri_json_node *parent; /* NULL: the root */
@@ -65,8 +65,8 @@ qdri_json_kind qdri_json_kind_of(qdri_json_node node);
 /* 1: there, and not null. */
 int qdri_json_has(qdri_json_node node);
 
-/* Values. What is absent or null is an error, except where a default is given. After an error the
- * result is 0 or NULL. @retval QDR_ERR_ARGUMENT  absent, of another type, or out of range */
+/* Values. What is absent or null is an error, except where a default is given. After an error the result is 0 or NULL.
+ * @retval QDR_ERR_ARGUMENT  absent, of another type, or out of range */
 QDR_NODISCARD qdr_status qdri_json_object(qdri_json_node node, qdri_json_node *object);
 QDR_NODISCARD qdr_status qdri_json_list(qdri_json_node node, qdri_json_node *list, size_t *n);
 /* A whole number (1e9 is one, too); most = INT64_MAX: no upper bound is named. */
@@ -94,8 +94,8 @@ qdri_json_place qdri_json_where(qdri_json_node node);
 /* `text` with what is not printable ASCII as '?', at most `bytes` with its end. For sentences. */
 void qdri_json_printable(const char *text, char *printable, size_t bytes);
 
-/* json_line.c: the line of the value at a path in a text that is JSON; 0: not found. A step is a
- * key, or an item's number where the key is NULL. Keys with escapes are not found. */
+/* json_line.c: the line of the value at a path in a text that is JSON; 0: not found. A step is a key, or an item's
+ * number where the key is NULL. Keys with escapes are not found. */
 typedef struct qdri_json_step {
     const char *key;
     size_t index;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention of a rank whose queries may need key heads of other ranks: which they are, and the
- * memory that it takes to have them. Pure functions. */
+/* Attention of a rank whose queries may need key heads of other ranks: which they are, and the memory that it takes to
+ * have them. Pure functions. */
 #ifndef QDRI_CORE_KEY_HEADS_H
 #define QDRI_CORE_KEY_HEADS_H
 
@@ -22,8 +22,8 @@ typedef struct qdri_key_heads_bytes {
     size_t kernel_work, heads, own, one; /* work: then all heads, dqkv, this rank's heads, one */
 } qdri_key_heads_bytes;
 
-/* Fills in the heads of `local`, whose sizes are known, and `keys`. cols: queries, keys and values;
- * own: this rank's part of each, one of n_parts of `axis`. */
+/* Fills in the heads of `local`, whose sizes are known, and `keys`. cols: queries, keys and values; own: this rank's
+ * part of each, one of n_parts of `axis`. */
 void qdri_key_heads_plan(const qdr_block cols[QDR_MAX_BLOCKS], const qdr_owned *own, qdr_axis axis, int n_parts,
                          qdr_attention *local, qdri_key_heads *keys);
 /* The parts where heads are gathered. */

@@ -32,11 +32,11 @@ typedef struct qdri_overlap {
 
 /* @retval QDR_ERR_ARGUMENT, QDR_ERR_SHAPE  as qdr_matrix_owned() */
 QDR_NODISCARD qdr_status qdri_matrix_check(const qdr_matrix *matrix);
-/* The part of a checked matrix that belongs to a place; one range per block of columns, which may
- * be empty. rank and n_ranks matter only where it is not spread over the grid. */
+/* The part of a checked matrix that belongs to a place; one range per block of columns, which may be empty. rank and
+ * n_ranks matter only where it is not spread over the grid. */
 void qdri_matrix_part(const qdr_matrix *matrix, const qdri_rank_place *place, qdr_owned *owned);
-/* 1: where several ranks hold copies of a part, `from` is the one that serves `to`, which is `to`
- * itself if it can be: they agree on every axis that holds copies. */
+/* 1: where several ranks hold copies of a part, `from` is the one that serves `to`, which is `to` itself if it can be:
+ * they agree on every axis that holds copies. */
 int qdri_matrix_serves(const qdr_matrix *matrix, const qdri_rank_place *from, const qdri_rank_place *to);
 void qdri_owned_overlap(const qdr_owned *a, const qdr_owned *b, qdri_overlap *overlap);
 

@@ -65,8 +65,7 @@ static int distance(const char *typed, const char *name)
     return qdri_edit_distance(typed, name);
 }
 
-/* The first of the closest names that are further than `near`, or as far and behind the name `last`;
- * *away: how far. */
+/* The first of the closest names that are further than `near`, or as far and behind the name `last`; *away: how far. */
 static int next_nearest(const char *typed, const char *const names[], int n_names, int near, int last, int *away)
 {
     int best = -1;

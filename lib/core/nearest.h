@@ -5,8 +5,8 @@
 
 enum { QDRI_NEAREST_BYTES = 64 };
 
-/* Letters to insert, remove, replace, or exchange with a neighbour, to make b of a; case does not
- * matter. Of the first QDRI_NEAREST_BYTES letters. */
+/* Letters to insert, remove, replace, or exchange with a neighbour, to make b of a; case does not matter. Of the first
+ * QDRI_NEAREST_BYTES letters. */
 int qdri_edit_distance(const char *a, const char *b);
 
 #endif

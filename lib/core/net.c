@@ -159,8 +159,8 @@ qdr_matrix qdri_edge_matrix(const qdri_net *net, const qdr_block cols[QDR_MAX_BL
 {
     const qdr_axis scatter_axis = qdri_other_axis(col_axis);
     const int64_t unit = scatter_unit ? scatter_unit : 1;
-    /* Single rows may leave ranks without any; whole sequences that are too few for the axis stay
-     * replicated instead. */
+    /* Single rows may leave ranks without any; whole sequences that are too few for the axis stay replicated
+     * instead. */
     const int scatter = layout == QDR_SCATTERED &&
                         (unit == 1 || units_suffice(net, net->place.size[scatter_axis], unit));
     qdr_matrix matrix = {.version = QDR_OPTS_INIT,

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A stack as data: what its nodes, edges and parameters are on one rank, where they lie in memory,
- * and the task lists that follow. No grid, device or rank is needed: a place on a grid is a pair of
- * numbers for each axis. The runtime executes these lists on memory of these sizes, the model
- * prices them.
+/* A stack as data: what its nodes, edges and parameters are on one rank, where they lie in memory, and the task lists
+ * that follow. No grid, device or rank is needed: a place on a grid is a pair of numbers for each axis. The runtime
+ * executes these lists on memory of these sizes, the model prices them.
  *
  *   qdri_net_begin → qdri_net_add_… in order of execution → qdri_net_build → sizes and lists
  *
- * Names are borrowed: none is NULL, and they must live as long as the net. A function that adds
- * gives its node (the last one) or nothing: after an error the net is as it was, and results mean
- * nothing. */
+ * Names are borrowed: none is NULL, and they must live as long as the net. A function that adds gives its node (the
+ * last one) or nothing: after an error the net is as it was, and results mean nothing. */
 #ifndef QDRI_CORE_NET_H
 #define QDRI_CORE_NET_H
 
@@ -115,9 +113,9 @@ enum { QDRI_CALLER_X = 0, QDRI_CALLER_Y, QDRI_CALLER_DX, QDRI_CALLER_DY };
 
 /* ---- describing: net.c, net_layers.c, net_operations.c ---- */
 
-/* Begins a description. *net is zero, or an older net, whose lists are used again.
- * node_members[axis]: of the axis' groups that span nodes, how many members are on the same one; 0:
- * none spans nodes (for panels that cost decides). NULL: none of any axis. */
+/* Begins a description. *net is zero, or an older net, whose lists are used again. node_members[axis]: of the axis'
+ * groups that span nodes, how many members are on the same one; 0: none spans nodes (for panels that cost decides).
+ * NULL: none of any axis. */
 QDR_NODISCARD qdr_status qdri_net_begin(qdri_net *net, const qdri_place *place, const int node_members[QDR_N_AXES],
                                         const qdr_stack_opts *opts);
 void qdri_net_free(qdri_net *net);
@@ -187,8 +185,8 @@ typedef struct qdri_net_lists {
 } qdri_net_lists;
 void qdri_net_lists_free(qdri_net_lists *lists);
 
-/* Ends the description: gives everything its place in a region, makes all lists, and with them the
- * sizes of all regions. */
+/* Ends the description: gives everything its place in a region, makes all lists, and with them the sizes of all
+ * regions. */
 QDR_NODISCARD qdr_status qdri_net_build(qdri_net *net, qdri_net_lists *lists);
 /* One list, anew, as qdri_net_build() made it. */
 QDR_NODISCARD qdr_status qdri_net_forward(qdri_net *net, qdri_schedule *schedule);

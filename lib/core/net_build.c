@@ -3,8 +3,8 @@
 #include "core/net_parts.h"
 #include "quadrille/linear.h"
 
-/* The single task list of one layer is made anew at each call; here once for each of its forms, so
- * that memory suffices. */
+/* The single task list of one layer is made anew at each call; here once for each of its forms, so that memory
+ * suffices. */
 static qdr_status try_layer_calls(qdri_net *net, int node, qdri_schedule *single)
 {
     static const int dx_flags[] = {0, QDR_DX_ACCUMULATE, QDR_NO_DX};
@@ -69,8 +69,8 @@ static qdr_status make_schedules_once(qdri_net *net, qdri_net_lists *lists)
     return QDR_OK;
 }
 
-/* Again and again until no slot grows: a list made anew at a call then gets the slots it got here.
- * Slots only grow, and never beyond the largest request, so this ends; twice is the rule. */
+/* Again and again until no slot grows: a list made anew at a call then gets the slots it got here. Slots only grow, and
+ * never beyond the largest request, so this ends; twice is the rule. */
 static qdr_status make_schedules(qdri_net *net, qdri_net_lists *lists)
 {
     for (int64_t before = -1, n_before = -1;;) {

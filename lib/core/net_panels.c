@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Row panels of a layer. Ranks that exchange rows must cut them alike, so the choice rests on what
- * all of them know: global sizes, and how an axis crosses nodes. */
+/* Row panels of a layer. Ranks that exchange rows must cut them alike, so the choice rests on what all of them know:
+ * global sizes, and how an axis crosses nodes. */
 #include "core/panels.h"
 
 #include "core/block.h"
 #include "core/net_parts.h"
 
-/* What is assumed of a machine that nobody has measured: a core's products, 10 Gbit/s between
- * nodes, and what one more panel costs (docs/benchmarks.md, "Panels on a wire"). */
+/* What is assumed of a machine that nobody has measured: a core's products, 10 Gbit/s between nodes, and what one more
+ * panel costs (docs/benchmarks.md, "Panels on a wire"). */
 #define FLOPS_PER_SEC 5e10
 #define WIRE_BYTES_PER_SEC 1.25e9
 #define START_SECS 2e-3
@@ -19,9 +19,9 @@ typedef struct travel {
     double n_cols;
 } travel;
 
-/* Inside a node an exchange needs the core that the product needs: nothing would be hidden. Between
- * nodes, whose members share a wire, what goes as a whole goes level by level: once for all of
- * them; so do sums of copies, but slices of rows that stay scattered go once for each. */
+/* Inside a node an exchange needs the core that the product needs: nothing would be hidden. Between nodes, whose
+ * members share a wire, what goes as a whole goes level by level: once for all of them; so do sums of copies, but
+ * slices of rows that stay scattered go once for each. */
 static qdri_panel_cost cost_of(const qdri_net *net, double flops, const travel *what)
 {
     const int g = net->place.size[what->axis], members = net->node_members[what->axis];

@@ -89,8 +89,8 @@ size_t qdri_largest_gathered_bytes(const qdri_net *net)
     return (size_t)most * qdr_dtype_bytes(net->opts.dtype);
 }
 
-/* The gradients of small parameters lie one behind the other, by class, so that one collective sums
- * a class, and one all. */
+/* The gradients of small parameters lie one behind the other, by class, so that one collective sums a class, and one
+ * all. */
 void qdri_parameters_place(qdri_net *net)
 {
     const size_t grad_bytes = qdr_dtype_bytes(net->grad_dtype);

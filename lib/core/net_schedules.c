@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From nodes to schedules: forward in order of execution, backward in reverse with gradients in
- * borrowed workspace. Where the rows are in parts, one after the other runs from one sum over other
- * ranks to the next, so that the sum of one travels beside the work of the others. */
+/* From nodes to schedules: forward in order of execution, backward in reverse with gradients in borrowed workspace.
+ * Where the rows are in parts, one after the other runs from one sum over other ranks to the next, so that the sum of
+ * one travels beside the work of the others. */
 #include "core/net_parts.h"
 #include "quadrille/linear.h"
 
@@ -127,9 +127,9 @@ static void begin_node(qdri_builder *builder, const qdri_net *net, int number, i
 
 static int is_summed(const qdri_net *net, qdr_axis axis) { return net->place.size[axis] > 1; }
 
-/* A segment, in which one part after the other goes through all nodes, ends with a layer whose
- * result is summed over other ranks; with each layer where W is gathered, since a slot is there for
- * one; and at nodes that take all parts at once. */
+/* A segment, in which one part after the other goes through all nodes, ends with a layer whose result is summed over
+ * other ranks; with each layer where W is gathered, since a slot is there for one; and at nodes that take all parts at
+ * once. */
 static int ends_segment(const qdri_net *net, int number, int next, int backward)
 {
     const qdri_node *node = &net->nodes[number];
@@ -206,8 +206,8 @@ static qdri_ref take_edge(qdri_builder *builder, const qdri_edge *edge)
     return qdri_buffers_take(builder->buffers, qdri_edge_bytes(edge));
 }
 
-/* Where a node writes the gradient of one of its inputs; *accumulate where another node has written
- * it before. A gradient that is shared with another edge is copied before it is added to. */
+/* Where a node writes the gradient of one of its inputs; *accumulate where another node has written it before. A
+ * gradient that is shared with another edge is copied before it is added to. */
 static qdri_ref gradient_target(qdri_builder *builder, qdri_net *net, int input, int number, int *accumulate)
 {
     qdri_edge *edge = &net->edges[input];
@@ -273,8 +273,8 @@ static void pass_gradient(qdri_builder *builder, qdri_net *net, int number)
     }
 }
 
-/* The library's own operations write the gradients of features even where nobody wants them (of an
- * input of the stack): into memory that is used again. */
+/* The library's own operations write the gradients of features even where nobody wants them (of an input of the stack):
+ * into memory that is used again. */
 static int must_write(const qdri_net *net, const qdri_node *node, int i)
 {
     const qdri_edge *edge = &net->edges[node->in[i]];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of the operations between products, from what they are: `saved` is kept from forward to
- * backward, `work` is used in one call. Pure functions of checked descriptions. */
+/* Memory of the operations between products, from what they are: `saved` is kept from forward to backward, `work` is
+ * used in one call. Pure functions of checked descriptions. */
 #ifndef QDRI_CORE_OP_BYTES_H
 #define QDRI_CORE_OP_BYTES_H
 

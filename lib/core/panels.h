@@ -15,11 +15,11 @@ typedef struct qdri_panel_cost {
 
 enum { QDRI_MAX_CHOSEN_PANELS = 16 };
 
-/* Time of n panels in a pipeline of two stages: the first stage of one panel, the longer stage of
- * the others, and the second stage of the last. */
+/* Time of n panels in a pipeline of two stages: the first stage of one panel, the longer stage of the others, and the
+ * second stage of the last. */
 double qdri_panels_secs(const qdri_panel_cost *cost, int n);
-/* The power of two up to QDRI_MAX_CHOSEN_PANELS and n_rows for which the sum over all costs of one
- * product (what comes before it, what behind it) is least; 1 where nothing is won. */
+/* The power of two up to QDRI_MAX_CHOSEN_PANELS and n_rows for which the sum over all costs of one product (what comes
+ * before it, what behind it) is least; 1 where nothing is won. */
 int qdri_panels_choose(const qdri_panel_cost *costs, int n_costs);
 
 #endif

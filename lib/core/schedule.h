@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The schedule: lists of tasks {kind, stream, dependencies, operands, flops, bytes}, built by pure
- * functions of sizes and coordinates. The runtime executes the list, the model prices it, tests
- * print it.
+/* The schedule: lists of tasks {kind, stream, dependencies, operands, flops, bytes}, built by pure functions of sizes
+ * and coordinates. The runtime executes the list, the model prices it, tests print it.
  *
- * A task names the bytes of buffers that it reads and writes; what it must wait for follows from
- * them (the last writer of what it reads, the last readers and writer of what it writes), so no
- * builder states a dependency by hand and none can be forgotten. */
+ * A task names the bytes of buffers that it reads and writes; what it must wait for follows from them (the last writer
+ * of what it reads, the last readers and writer of what it writes), so no builder states a dependency by hand and none
+ * can be forgotten. */
 #ifndef QDRI_CORE_SCHEDULE_H
 #define QDRI_CORE_SCHEDULE_H
 
@@ -49,8 +48,8 @@ typedef struct qdri_task {
     const char *name; /* of that node; not owned */
     int n_reads, n_writes;
     qdri_ref reads[QDRI_MAX_OPERANDS], writes[QDRI_MAX_OPERANDS];
-    int accumulate; /* add to writes[0]; operations: bit i to the gradient of input i, bit
-                       QDR_MAX_OP_INPUTS to those of parameters */
+    int accumulate; /* add to writes[0]; operations: bit i to the gradient of input i, bit QDR_MAX_OP_INPUTS to those of
+                       parameters */
     qdr_dtype dtype, out_dtype;
     int64_t m, n, k; /* product: extents; others: rows m, columns n; position tasks: first row k */
     int64_t context; /* position tasks: rows of P */
@@ -85,8 +84,8 @@ typedef struct qdri_builder {
     int overlap; /* QDR_OVERLAP_… that may run beside others */
     qdr_status status;
     qdri_hazards *hazards;
-    /* The rows of the cell in parts that follow one another through the schedule: those of part p
-     * begin at part_begin[p]. */
+    /* The rows of the cell in parts that follow one another through the schedule: those of part p begin at
+     * part_begin[p]. */
     int n_parts;
     int64_t part_begin[QDRI_MAX_BATCH_PARTS + 1];
     int part; /* that tasks are added for now, or one of the two below */
@@ -108,17 +107,17 @@ typedef struct qdri_builder {
     int next_gradient_slot;
 } qdri_builder;
 
-/* Starts an empty schedule; all workspace slots are free. `hazards` are for the buffers, and may be
- * used for one schedule after the other. */
+/* Starts an empty schedule; all workspace slots are free. `hazards` are for the buffers, and may be used for one
+ * schedule after the other. */
 void qdri_builder_begin(qdri_builder *builder, qdri_schedule *schedule, qdri_buffers *buffers, qdri_hazards *hazards,
                         const qdri_place *place, int overlap, int prefetch);
 /* Cuts the cell's rows into up to n_parts parts of whole `unit`s, none of them empty. Until then there is one. */
 void qdri_builder_cut_rows(qdri_builder *builder, int64_t n_rows, int64_t unit, int n_parts);
 /* Rows [begin, end) of a part; all n_rows where there is one part. */
 void qdri_part_rows(const qdri_builder *builder, int part, int64_t n_rows, int64_t *begin, int64_t *end);
-/* From hold to release, tasks are kept back, and then appended part by part: those BEFORE_PARTS,
- * those of part 0 in the order of their coming, …, those AFTER_PARTS. Slots given back meanwhile
- * stay in use until then. Where there is one part, nothing is kept back. */
+/* From hold to release, tasks are kept back, and then appended part by part: those BEFORE_PARTS, those of part 0 in the
+ * order of their coming, …, those AFTER_PARTS. Slots given back meanwhile stay in use until then. Where there is one
+ * part, nothing is kept back. */
 #define QDRI_BEFORE_PARTS (-1)
 #define QDRI_AFTER_PARTS QDRI_MAX_BATCH_PARTS
 void qdri_builder_hold(qdri_builder *builder);

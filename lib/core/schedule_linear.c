@@ -129,8 +129,8 @@ void qdri_linear_forward_bias(qdri_builder *builder, const qdri_layer_shape *who
     }
 }
 
-/* Where a whole dW goes before it is summed over z: two slots that take turns, so that a product
- * need not wait for the previous layer's sum. */
+/* Where a whole dW goes before it is summed over z: two slots that take turns, so that a product need not wait for the
+ * previous layer's sum. */
 static qdri_ref gradient_slot(qdri_builder *builder, const qdri_layer_shape *shape)
 {
     const int turn = builder->next_gradient_slot;
@@ -155,8 +155,8 @@ static qdri_ref gradient_temp(qdri_builder *builder, const qdri_layer_shape *sha
     return *temp;
 }
 
-/* Sums a whole dW over z into the shard, and the shard over d. The addition to what was there runs
- * on the stream of the sum. */
+/* Sums a whole dW over z into the shard, and the shard over d. The addition to what was there runs on the stream of the
+ * sum. */
 static void sum_gradient(qdri_builder *builder, const qdri_layer_shape *shape, qdri_ref whole, qdri_ref dw,
                          const qdri_backward_mode *mode)
 {
@@ -236,9 +236,9 @@ static void input_gradients(qdri_builder *builder, const qdri_layer_shape *shape
     }
 }
 
-/* dX comes first where its own sum runs beside the product of dW, or takes the rows of dY as they
- * come. Else dW does: its sum begins earlier, W has longer to arrive, and what is done to dX
- * follows right behind it, where a device may do both at once. */
+/* dX comes first where its own sum runs beside the product of dW, or takes the rows of dY as they come. Else dW does:
+ * its sum begins earlier, W has longer to arrive, and what is done to dX follows right behind it, where a device may do
+ * both at once. */
 static int is_dx_first(const qdri_builder *builder, const qdri_layer_shape *shape)
 {
     return builder->place.size[shape->out_axis] > 1 || (shape->out_scattered && shape->backward_panels > 1);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tasks of one linear layer or embedding, forward and backward: the table of docs/design.md,
- * "The algorithm", as code. Pure functions of sizes and coordinates. */
+/* The tasks of one linear layer or embedding, forward and backward: the table of docs/design.md, "The algorithm", as
+ * code. Pure functions of sizes and coordinates. */
 #ifndef QDRI_CORE_SCHEDULE_LINEAR_H
 #define QDRI_CORE_SCHEDULE_LINEAR_H
 
@@ -19,8 +19,8 @@ typedef struct qdri_layer_shape {
     int64_t m; /* rows of the (z, d) cell */
     int64_t in_rows, out_rows; /* local rows of the two edges: m, or a part of it where scattered */
     int64_t k, n; /* local in-features and out-features */
-    int in_scattered, out_scattered; /* the input's rows over out_axis, the output's over in_axis; 0
-                                        for groups of one */
+    int in_scattered, out_scattered; /* the input's rows over out_axis, the output's over in_axis; 0 for groups of
+                                        one */
     int64_t in_unit, out_unit; /* then: rows that stay together */
     int64_t shard_elems; /* of W, per member of z */
     qdr_storage storage; /* of W; AUTO is OUT_IN */
@@ -48,16 +48,15 @@ typedef struct qdri_backward_mode {
     int keep_for_later; /* no sum over d now */
 } qdri_backward_mode;
 
-/* Sets extents, transpositions and flops of a product of a layer with m rows. Its operands are X
- * and W, dY and W, dY and X; but X and dY for the dW of a turned W. */
+/* Sets extents, transpositions and flops of a product of a layer with m rows. Its operands are X and W, dY and W, dY
+ * and X; but X and dY for the dW of a turned W. */
 void qdri_set_product(qdri_task *task, qdri_product_kind kind, qdr_storage storage, int64_t m, int64_t n, int64_t k);
 
 /* Then how it rounds them, if the layer's do: gradients to E5M2, all else to E4M3. */
 void qdri_set_rounding(qdri_task *task, qdri_product_kind kind, const qdri_layer_shape *shape);
 
-/* One part of the rows: the product with w, from qdri_next_weight(), and its sum; then, behind what
- * may run beside that sum, what is done to the summed rows. Layers whose rows are gathered or
- * scattered have one part. */
+/* One part of the rows: the product with w, from qdri_next_weight(), and its sum; then, behind what may run beside that
+ * sum, what is done to the summed rows. Layers whose rows are gathered or scattered have one part. */
 void qdri_linear_forward_product(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_layer_refs *refs,
                                  int part, qdri_ref w, int accumulate_y);
 void qdri_linear_forward_bias(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_layer_refs *refs,

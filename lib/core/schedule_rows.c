@@ -110,9 +110,8 @@ void qdri_gather_rows(qdri_builder *builder, const qdri_layer_shape *shape, cons
 
 /* ---- panels of a product ---- */
 
-/* How the rows of a cell are cut: `by` members of a group, each one's rows into slices, beginning
- * with the member `first_step` places further on; or (by = NULL) evenly. Equal on all members of
- * the group that sums. */
+/* How the rows of a cell are cut: `by` members of a group, each one's rows into slices, beginning with the member
+ * `first_step` places further on; or (by = NULL) evenly. Equal on all members of the group that sums. */
 typedef struct cut {
     const qdri_rows *by;
     int first_step, n_slices, n;
@@ -124,8 +123,8 @@ typedef struct panel {
     int to, slice;
 } panel;
 
-/* Scattered results: the next member's rows first, own rows last. Gathered inputs: own rows first,
- * then as they come. */
+/* Scattered results: the next member's rows first, own rows last. Gathered inputs: own rows first, then as they
+ * come. */
 static cut cut_of(const qdri_builder *builder, const qdri_summed *summed)
 {
     const int n = summed->n_panels;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How activations travel through a product of a layer: rows gathered before it, sums over a group
- * behind it, whole or in panels. A panel is some rows: its product runs while the panel before it
- * is summed, and while the rows of those behind it are gathered. */
+/* How activations travel through a product of a layer: rows gathered before it, sums over a group behind it, whole or
+ * in panels. A panel is some rows: its product runs while the panel before it is summed, and while the rows of those
+ * behind it are gathered. */
 #ifndef QDRI_CORE_SCHEDULE_ROWS_H
 #define QDRI_CORE_SCHEDULE_ROWS_H
 
@@ -45,11 +45,11 @@ void qdri_add_summed(qdri_builder *builder, const qdri_layer_shape *shape, const
                      qdri_product_kind kind, qdri_ref a, qdri_ref b);
 /* The sum of something else that was written to `partial`, at once. */
 void qdri_sum_whole(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_summed *summed);
-/* Adds to the old value where that is wanted, and gives the workspace back. The sum runs beside
- * what was scheduled before. */
+/* Adds to the old value where that is wanted, and gives the workspace back. The sum runs beside what was scheduled
+ * before. */
 void qdri_end_summed(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_summed *summed);
-/* The target's rows that arrive together, number `index`, so that what is done to each row need not
- * wait for the others. @return 0: there are no more */
+/* The target's rows that arrive together, number `index`, so that what is done to each row need not wait for the
+ * others. @return 0: there are no more */
 int qdri_rows_arriving(const qdri_builder *builder, const qdri_layer_shape *shape, const qdri_summed *summed, int index,
                        int64_t *begin, int64_t *end);
 

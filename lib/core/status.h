@@ -15,13 +15,13 @@ qdr_status qdri_fail(qdr_status status, const char *file, int line, const char *
     __attribute__((format(printf, 4, 5)));
 /* Replaces the thread's sentence, for errors that travel between threads or ranks. */
 void qdri_set_last_error(const char *sentence);
-/* Where the calling thread's sentence lies, QDRI_ERROR_BYTES; and, for a plugin, which has this
- * room a second time: to use the library's places instead of its own. */
+/* Where the calling thread's sentence lies, QDRI_ERROR_BYTES; and, for a plugin, which has this room a second time: to
+ * use the library's places instead of its own. */
 char *qdri_last_error_place(void);
 void qdri_share_last_error(char *(*find)(void));
 
-/* code must be a negative constant, or it does not compile: no error path can return success, and
- * analyzers see that. */
+/* code must be a negative constant, or it does not compile: no error path can return success, and analyzers see
+ * that. */
 #define QDR_FAIL(code, ...)                                                                                            \
     ((void)sizeof(struct {                                                                                             \
          _Static_assert((code) < 0, "QDR_FAIL takes an error");                                                        \

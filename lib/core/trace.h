@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A trace: when each task of a schedule ran on this rank. Events are added by the host thread and
- * stamped by the threads of the streams; it is written when the streams are idle. The file is
- * Chrome's trace format, which Perfetto shows, in microseconds of this rank's clock, with a member
- * "quadrille" for `quadrille trace`, where clocks are in nanoseconds. */
+/* A trace: when each task of a schedule ran on this rank. Events are added by the host thread and stamped by the
+ * threads of the streams; it is written when the streams are idle. The file is Chrome's trace format, which Perfetto
+ * shows, in microseconds of this rank's clock, with a member "quadrille" for `quadrille trace`, where clocks are in
+ * nanoseconds. */
 #ifndef QDRI_CORE_TRACE_H
 #define QDRI_CORE_TRACE_H
 
@@ -33,8 +33,8 @@ void qdri_trace_free(qdri_trace **trace);
 void qdri_trace_add_clock(qdri_trace *trace, const qdri_clock_offset *clock);
 /* The next schedule begins. The file says where the rank stood in the last one. */
 void qdri_trace_next_run(qdri_trace *trace, const qdri_place *place);
-/* An event that stays where it is until the trace is freed; NULL where there is no memory (the
- * event is counted as lost). */
+/* An event that stays where it is until the trace is freed; NULL where there is no memory (the event is counted as
+ * lost). */
 qdri_trace_event *qdri_trace_add(qdri_trace *trace, const qdri_task *task, int number);
 /* Event number `index` of those added; NULL: there are fewer. */
 const qdri_trace_event *qdri_trace_event_at(const qdri_trace *trace, int index);

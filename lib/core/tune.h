@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How W is stored for products of a size on a machine: choices that were measured once, as a table
- * and as the text of the file that keeps them:
+/* How W is stored for products of a size on a machine: choices that were measured once, as a table and as the text of
+ * the file that keeps them:
  *
- *   {"quadrille_tune": 2, "choices": [{"machine": "…", "threads": 1, "dtype": "f32", "m": 64, "n":
- * 1024, "k": 4096, "storage": "in-out", "out-in": {"y": 7e-3, "dx": 7e-3, "dw": 8e-3}, "in-out":
- * {…}}]}
+ *   {"quadrille_tune": 2, "choices": [
+ *     {"machine": "…", "threads": 1, "dtype": "f32", "m": 64, "n": 1024, "k": 4096, "storage": "in-out",
+ *      "out-in": {"y": 7e-3, "dx": 7e-3, "dw": 8e-3}, "in-out": {…}}]}
  *
- * Times are seconds, of the slowest rank; a choice without them counts as well. Where the device
- * has several algorithms for a product, "algorithms": [1093, 0, 77] names those of y, dx and dw
- * with the storage chosen; 0 is what the device takes for the best. */
+ * Times are seconds on the slowest rank; they are optional. Where the device has several algorithms for a product,
+ * "algorithms": [1093, 0, 77] names those of y, dx and dw with the storage chosen; 0 is the device's first choice. */
 #ifndef QDRI_CORE_TUNE_H
 #define QDRI_CORE_TUNE_H
 
@@ -44,8 +43,8 @@ const char *qdri_storage_name(qdr_storage storage);
 /* Sets the storage from the times: OUT_IN, unless the three products together are at least 5 % faster with IN_OUT. */
 void qdri_tune_choose(qdri_tune_choice *choice);
 
-/* Adds the choices of a text to the table; no bytes are no choices. `name`: of the file, for the
- * sentence. @retval QDR_ERR_ARGUMENT  it is no such text */
+/* Adds the choices of a text to the table; an empty text has none. `name` is the file's, for error sentences.
+ * @retval QDR_ERR_ARGUMENT  not a text of this form */
 QDR_NODISCARD qdr_status qdri_tune_read(const char *text, size_t bytes, const char *name, qdri_tune_table *table);
 /* @return 0: not all was written */
 int qdri_tune_write(const qdri_tune_table *table, FILE *file);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Devices as the rooms above see them: every argument is checked and every byte counted here, a
- * backend only translates. */
+/* Devices as the rooms above see them: every argument is checked and every byte counted here, a backend only
+ * translates. */
 #include "dev/dev.h"
 
 #include <stdio.h>

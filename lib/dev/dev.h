@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Devices: memory, streams, events, products and element-wise kernels behind one table. The
- * functions here check and count, a backend only translates. Streams and events mean what CUDA's
- * mean: work on one stream runs in order, work on two streams in any order unless an event says
- * otherwise; enqueueing returns before the work is done. One device belongs to one rank. */
+/* Devices: memory, streams, events, products and element-wise kernels behind one table. The functions here check and
+ * count, a backend only translates. Streams and events mean what CUDA's mean: work on one stream runs in order, work on
+ * two streams in any order unless an event says otherwise; enqueueing returns before the work is done. One device
+ * belongs to one rank. */
 #ifndef QDRI_DEV_DEV_H
 #define QDRI_DEV_DEV_H
 
@@ -14,9 +14,8 @@
 typedef struct qdri_dev qdri_dev;
 
 typedef struct qdri_gemm {
-    /* C[m,n] = alpha·op(A)·op(B) + beta·C, row-major. A is [m,k] ([k,m] if trans_a), B is [k,n]
-     * ([n,k] if trans_b); leading dimensions in elements. beta = 0 never reads C; m, n = 0 do
-     * nothing; k = 0 gives beta·C (zeros). */
+    /* C[m,n] = alpha·op(A)·op(B) + beta·C, row-major. A is [m,k] ([k,m] if trans_a), B is [k,n] ([n,k] if trans_b);
+     * leading dimensions in elements. beta = 0 never reads C; m, n = 0 do nothing; k = 0 gives beta·C (zeros). */
     int64_t m, n, k;
     const void *a, *b;
     void *c;
@@ -25,36 +24,33 @@ typedef struct qdri_gemm {
     double alpha, beta;
     qdr_dtype dtype; /* of A and B: F32, F64, BF16, F16; sums in fp32 (f64) */
     qdr_dtype c_dtype; /* of C: dtype, or F32 for products of BF16 and F16 */
-    qdri_rounding round_a, round_b; /* both or none, E5M2 one of them at most; then the type is BF16
-                                       or F32, and the sums are those of the rounded factors */
-    int algorithm; /* which of the ways that the device has for such a product, as
-                      qdri_gemm_list_algorithms() names them; 0, or one that it lacks: what it takes
-                      for the best */
+    qdri_rounding round_a, round_b; /* both or none, E5M2 one of them at most; then the type is BF16 or F32, and the
+                                       sums are those of the rounded factors */
+    int algorithm; /* which of the ways that the device has for such a product, as qdri_gemm_list_algorithms() names
+                      them; 0, or one that it lacks: what it takes for the best */
     /* What is done to the sums before they are rounded, where it is not NULL; only what qdri_dev_fuses() says. */
     const void *bias; /* n elements of C's type, added to each row */
     void *gelu; /* as C: gets gelu() of what C gets */
     const void *gelu_of; /* as C: C is multiplied by gelu'() of it */
 } qdri_gemm;
 
-/* Work of a stream. Called by the stream's thread with a private copy of the arguments, again and
- * again while it returns QDR_PENDING. It must not block. Any error poisons the device. The
- * arguments' copy is the work's own: it may keep its state there. Work that has begun (was called
- * once) is called until it finishes, on a poisoned device too: peers may be reading its memory.
- * Only work that has not begun is dropped. */
+/* Work of a stream. Called by the stream's thread with a private copy of the arguments, again and again while it
+ * returns QDR_PENDING. It must not block. Any error poisons the device. The arguments' copy is the work's own: it may
+ * keep its state there. Work that has begun (was called once) is called until it finishes, on a poisoned device too:
+ * peers may be reading its memory. Only work that has not begun is dropped. */
 typedef qdr_status (*qdri_work_fn)(void *args);
 #define QDRI_WORK_BYTES 256 /* most bytes of arguments */
 
 /* Which thread runs a stream. */
 typedef enum qdri_stream_kind {
     QDRI_STREAM_COMPUTE = 0, /* a thread of its own */
-    QDRI_STREAM_COMM = 1 /* all of these share one thread, which drives whichever can go on, and
-                            sleeps when idle */
+    QDRI_STREAM_COMM = 1 /* all of these share one thread, which drives whichever can go on, and sleeps when idle */
 } qdri_stream_kind;
 
 typedef struct qdri_dev_table {
     const char *name;
-    int runs_work; /* 1: its threads run `work` until it does not return QDR_PENDING, and its memory
-                      is the host's; 0: work runs once and may not be pending */
+    int runs_work; /* 1: its threads run `work` until it does not return QDR_PENDING, and its memory is the host's; 0:
+                      work runs once and may not be pending */
     /* Aligned to 64 bytes. is_shared: it would better be what whoever joins the ranks gives. */
     qdr_status (*mem_alloc)(qdri_dev *dev, int is_shared, size_t bytes, void **data);
     size_t (*mem_free)(qdri_dev *dev, void *data); /* returns the bytes that were asked for */
@@ -81,8 +77,8 @@ typedef struct qdri_dev_table {
     size_t (*product_bytes)(qdr_stream *stream, const qdri_gemm *gemm);
     qdr_status (*reserve_product)(qdr_stream *stream, size_t bytes);
     const char *(*products)(const qdri_dev *dev);
-    /* Of a device beside the host, else NULL: a stream of the caller's, and what the backend calls
-     * a stream; whether kernels can use this memory. */
+    /* Of a device beside the host, else NULL: a stream of the caller's, and what the backend calls a stream; whether
+     * kernels can use this memory. */
     qdr_status (*stream_wrap)(qdri_dev *dev, void *native, qdr_stream **stream);
     void *(*stream_native)(qdr_stream *stream);
     int (*gpu)(const qdri_dev *dev);
@@ -100,25 +96,25 @@ typedef struct qdri_dev_table {
     qdr_status (*check_memory)(qdri_dev *dev, const void *data, const char *what);
     int (*open_to)(qdri_dev *dev, int gpu); /* 1: that one can use its memory from now on */
     void (*room)(qdri_dev *dev, size_t *bytes_free, size_t *bytes); /* of memory; optional */
-    /* Ranges for a profiler, optional: whether one wants them; one that begins, inside of those
-     * that have begun, and the end of the last. */
+    /* Ranges for a profiler, optional: whether one wants them; one that begins, inside of those that have begun, and
+     * the end of the last. */
     int (*wants_ranges)(const qdri_dev *dev);
     void (*range_begin)(qdri_dev *dev, const char *name);
     void (*range_end)(qdri_dev *dev);
-    void (*wake_all)(qdri_dev *dev); /* lets every stream and every waiting host thread see that the
-                                        device is poisoned */
+    void (*wake_all)(qdri_dev *dev); /* lets every stream and every waiting host thread see that the device is
+                                        poisoned */
     void (*destroy)(qdri_dev *dev);
 } qdri_dev_table;
 
-/* Whether a limit on address space (ulimit -v), if there is one, leaves enough for n_devices more
- * CPU devices of one BLAS thread each. To be asked first: hwloc dies where nothing is left.
+/* Whether a limit on address space (ulimit -v), if there is one, leaves enough for n_devices more CPU devices of one
+ * BLAS thread each. To be asked first: hwloc dies where nothing is left.
  * @retval QDR_ERR_MEMORY  no, and the sentence has the numbers */
 QDR_NODISCARD qdr_status qdri_dev_check_room(int n_devices);
 
 /* Makes the CPU device. n_threads: BLAS threads. The device is used by one host thread and its own workers. */
 QDR_NODISCARD qdr_status qdri_dev_create_cpu(int n_threads, qdri_dev **dev);
-/* The bells on which the device's threads sleep, QDRI_DEV_BELLS of them, instead of its own: other
- * processes may ring them. Before the device has streams; the bells outlive them. */
+/* The bells on which the device's threads sleep, QDRI_DEV_BELLS of them, instead of its own: other processes may ring
+ * them. Before the device has streams; the bells outlive them. */
 void qdri_dev_use_bells(qdri_dev *dev, qdri_bell *bells);
 #define QDRI_DEV_BELLS 8
 /* Where a device takes memory from before it asks the C library. */
@@ -134,20 +130,20 @@ void qdri_dev_destroy(qdri_dev **dev);
 /* Memory, counted. Any thread. what: it is for ("parameters"), in the sentence where there is too little. */
 QDR_NODISCARD qdr_status qdri_mem_alloc_for(qdri_dev *dev, const char *what, size_t bytes, void **data);
 QDR_NODISCARD qdr_status qdri_mem_alloc(qdri_dev *dev, size_t bytes, void **data); /* "an array" */
-/* Likewise, for what collectives move: where whoever joins the ranks has memory that is better for
- * that, it comes from there. All ranks ask for the same, and free it when nothing uses it. */
+/* Likewise, for what collectives move: where whoever joins the ranks has memory that is better for that, it comes from
+ * there. All ranks ask for the same, and free it when nothing uses it. */
 QDR_NODISCARD qdr_status qdri_mem_alloc_shared(qdri_dev *dev, const char *what, size_t bytes, void **data);
 void qdri_mem_free(qdri_dev *dev, void **data);
 void qdri_mem_usage(const qdri_dev *dev, size_t *bytes_now, size_t *bytes_peak);
 void qdri_mem_reset_peak(qdri_dev *dev);
-/* Bytes that the device itself takes, counted, at its first product of this type and keeps: panels
- * for converting BF16 or F16 where the machine has no such products; else 0. */
+/* Bytes that the device itself takes, counted, at its first product of this type and keeps: panels for converting BF16
+ * or F16 where the machine has no such products; else 0. */
 size_t qdri_dev_fixed_bytes(const qdri_dev *dev, qdr_dtype dtype);
-/* Bytes, counted, that the device takes besides for a product on this stream, and keeps for later
- * ones: rounded factors. Of the product's addresses only the alignment counts. */
+/* Bytes, counted, that the device takes besides for a product on this stream, and keeps for later ones: rounded
+ * factors. Of the product's addresses only the alignment counts. */
 size_t qdri_product_bytes(qdr_stream *stream, const qdri_gemm *gemm);
-/* Takes them now, for products of up to so many, and what the stream's products and kernels share:
- * later, other work would be under way. */
+/* Takes them now, for products of up to so many, and what the stream's products and kernels share: later, other work
+ * would be under way. */
 QDR_NODISCARD qdr_status qdri_reserve_product(qdr_stream *stream, size_t bytes);
 
 const char *qdri_dev_name(const qdri_dev *dev); /* "cpu", "cuda" */
@@ -160,10 +156,8 @@ int qdri_dev_fuses(const qdri_dev *dev, const qdri_gemm *gemm);
 QDR_NODISCARD qdr_status qdri_dev_check_rounding(const qdri_dev *dev);
 /* Lets this GPU use its memory, all of it, from now on. @return 0: the machine does not */
 int qdri_dev_open_to(qdri_dev *dev, int gpu);
-/* Whether its kernels can use the elements of this size at `data`, which the caller knows as
- * `what`. NULL passes.
- * @retval QDR_ERR_ARGUMENT  it is no multiple of the size; the host's, another GPU's, or nobody's
- */
+/* Whether its kernels can use the elements of this size at `data`, which the caller knows as `what`. NULL passes.
+ * @retval QDR_ERR_ARGUMENT  it is no multiple of the size; the host's, another GPU's, or nobody's */
 QDR_NODISCARD qdr_status qdri_dev_check_memory(qdri_dev *dev, const void *data, size_t elem_bytes, const char *what);
 /* The same of an argument: "who: what". */
 QDR_NODISCARD qdr_status qdri_dev_check_argument(qdri_dev *dev, const void *data, size_t elem_bytes, const char *who,
@@ -173,8 +167,8 @@ int qdri_dev_wants_ranges(const qdri_dev *dev);
 void qdri_range_begin(qdri_dev *dev, const char *name);
 void qdri_range_end(qdri_dev *dev);
 
-/* What computes its products: the library, its version and kernels. One thread at a time; valid as
- * long as the process. */
+/* What computes its products: the library, its version and kernels. One thread at a time; valid as long as the
+ * process. */
 const char *qdri_dev_products(const qdri_dev *dev);
 
 QDR_NODISCARD qdr_status qdri_stream_create(qdri_dev *dev, qdri_stream_kind kind, qdr_stream **stream);
@@ -188,18 +182,18 @@ QDR_NODISCARD qdr_status qdri_event_create(qdri_dev *dev, qdr_event **event);
 void qdri_event_destroy(qdr_event **event);
 QDR_NODISCARD qdr_status qdri_event_record(qdr_event *event, qdr_stream *stream);
 QDR_NODISCARD qdr_status qdri_stream_wait(qdr_stream *stream, qdr_event *event);
-/* The same where the event and the stream may belong to two ranks of this process; whoever calls
- * knows that neither rank uses them now. */
+/* The same where the event and the stream may belong to two ranks of this process; whoever calls knows that neither
+ * rank uses them now. */
 QDR_NODISCARD qdr_status qdri_stream_wait_across(qdr_stream *stream, qdr_event *event);
 /* 1: what the event was recorded after is done, or it was never recorded. */
 int qdri_event_reached(qdr_event *event);
-/* Writes the time of CLOCK_MONOTONIC at which the stream comes here to *nanosecs, which is there
- * when the stream has been synchronised. */
+/* Writes the time of CLOCK_MONOTONIC at which the stream comes here to *nanosecs, which is there when the stream has
+ * been synchronised. */
 QDR_NODISCARD qdr_status qdri_stamp(qdr_stream *stream, int64_t *nanosecs);
 QDR_NODISCARD qdr_status qdri_work(qdr_stream *stream, qdri_work_fn fn, const void *args, size_t bytes);
 QDR_NODISCARD qdr_status qdri_gemm_run(qdr_stream *stream, const qdri_gemm *gemm);
-/* The ways that the device has for a product, from what it takes for the best on: at least one,
- * `most` at most. A number means the same for other products, too, where they have it. */
+/* The ways that the device has for a product, from what it takes for the best on: at least one, `most` at most. A
+ * number means the same for other products, too, where they have it. */
 QDR_NODISCARD qdr_status qdri_gemm_list_algorithms(qdr_stream *stream, const qdri_gemm *gemm, int most,
                                                    int algorithms[], int *n);
 QDR_NODISCARD qdr_status qdri_kernel_run(qdr_stream *stream, const qdri_kernel *kernel);
@@ -211,17 +205,16 @@ qdr_status qdri_dev_status(const qdri_dev *dev);
 /* Copies the sentence of that failure into the calling thread's last error, and returns the status. */
 qdr_status qdri_dev_raise(const qdri_dev *dev);
 void qdri_dev_poison(qdri_dev *dev, qdr_status status, const char *sentence);
-/* Sets what the poisoning thread calls once, after it has poisoned the device and without any lock
- * held (it may call qdri_wake()); NULL: nothing. Set it before the device has work; unset it when
- * the streams are idle. */
+/* Sets what the poisoning thread calls once, after it has poisoned the device and without any lock held (it may call
+ * qdri_wake()); NULL: nothing. Set it before the device has work; unset it when the streams are idle. */
 void qdri_dev_on_poison(qdri_dev *dev, void (*hook)(void *user), void *user);
 
-/* Of a device beside the host. Host memory from qdri_calloc() and the like, that its streams may
- * copy to and from while they go on, until it is unpinned. */
+/* Of a device beside the host. Host memory from qdri_calloc() and the like, that its streams may copy to and from while
+ * they go on, until it is unpinned. */
 QDR_NODISCARD qdr_status qdri_pin(qdri_dev *dev, void *memory, size_t bytes);
 void qdri_unpin(qdri_dev *dev, void *memory); /* the streams are done with it */
-/* Flags in pinned memory, counters that go around: a stream sets one, or waits until it is `value`
- * or has passed it. The host may do either, too. */
+/* Flags in pinned memory, counters that go around: a stream sets one, or waits until it is `value` or has passed it.
+ * The host may do either, too. */
 QDR_NODISCARD qdr_status qdri_flag_raise(qdr_stream *stream, uint32_t *flag, uint32_t value);
 QDR_NODISCARD qdr_status qdri_flag_wait(qdr_stream *stream, uint32_t *flag, uint32_t value);
 
@@ -229,13 +222,12 @@ QDR_NODISCARD qdr_status qdri_flag_wait(qdr_stream *stream, uint32_t *flag, uint
 #define QDRI_GPU_MEMORY_REMEDY                                                                                         \
     "use more GPUs, fewer ranks on each where they share one, a smaller batch or a smaller model"
 
-/* Records what is enqueued on the stream, and on those joined to it by events, from begin to end.
- * After end has failed nothing is recorded any more, and *record is NULL. Freeing waits for the
- * last run. */
+/* Records what is enqueued on the stream, and on those joined to it by events, from begin to end. After end has failed
+ * nothing is recorded any more, and *record is NULL. Freeing waits for the last run. */
 QDR_NODISCARD qdr_status qdri_record_begin(qdr_stream *stream);
 QDR_NODISCARD qdr_status qdri_record_end(qdr_stream *stream, void **record);
-/* Whether the stream is part of a record that is lost, so that nothing can be enqueued; and the
- * same as a sentence, with QDR_ERR_UNSUPPORTED. */
+/* Whether the stream is part of a record that is lost, so that nothing can be enqueued; and the same as a sentence,
+ * with QDR_ERR_UNSUPPORTED. */
 int qdri_record_is_lost(qdr_stream *stream);
 QDR_NODISCARD qdr_status qdri_record_check(qdr_stream *stream);
 QDR_NODISCARD qdr_status qdri_record_run(qdr_stream *stream, void *record);
@@ -249,13 +241,13 @@ qdri_waker *qdri_current_waker(void);
 void qdri_wake(qdri_waker *waker);
 /* The number of the waker's bell among the device's. */
 int qdri_waker_bell(const qdri_waker *waker);
-/* Called by work that returns QDR_PENDING and that nobody will wake: the thread polls, with growing
- * pauses (it yields at first, and sleeps up to 0.5 ms later), instead of sleeping until woken. */
+/* Called by work that returns QDR_PENDING and that nobody will wake: the thread polls, with growing pauses (it yields
+ * at first, and sleeps up to 0.5 ms later), instead of sleeping until woken. */
 void qdri_poll_again(void);
 /* Called by work that returns QDR_PENDING and yet has got on: the pauses begin anew. */
 void qdri_got_on(void);
-/* Called by work that returns QDR_PENDING and that somebody may fail to wake: the thread looks
- * again after this time at the latest. */
+/* Called by work that returns QDR_PENDING and that somebody may fail to wake: the thread looks again after this time at
+ * the latest. */
 void qdri_look_within(int64_t ns);
 
 #endif

@@ -16,9 +16,8 @@
 #define QDRI_FP8_INFINITY 0x7f800000u /* bits of fp32 */
 #define QDRI_FP8_SCALE_MOST 100 /* exponent: scaled back, the least number is far from the end */
 
-/* Its exponent, by the bits of the largest |x| in fp32, NaN above all: the largest power of two by
- * which that number is within the format. Of zeros, and where a number is not finite: 0. Both
- * formats' largest number begins with 1.75. */
+/* Its exponent, by the bits of the largest |x| in fp32, NaN above all: the largest power of two by which that number is
+ * within the format. Of zeros, and where a number is not finite: 0. Both formats' largest number begins with 1.75. */
 QDRI_FP8_FN int qdri_fp8_scale_exponent(qdri_rounding rounding, uint32_t most)
 {
     const int exponent = (int)(most >> 23) - 127, is_above = (most & 0x7fffffu) > 0x600000u;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Element-wise kernels: what a device computes besides products. Matrices are row-major and dense;
- * T is the kernel's dtype (F32, F64, BF16, F16), A its accumulation type (F64 for F64, else F32).
- * BF16 and F16 are converted to fp32 on load, rounded to nearest even on store. `accumulate`: 0
- * overwrites without reading, 1 adds. NaN and Inf pass through unhidden. Tokens and targets of
- * `vocab` or more (0: not known) fail the kernel with QDR_ERR_ARGUMENT, and so poison the device;
- * negative ones are none. */
+/* Element-wise kernels: what a device computes besides products. Matrices are row-major and dense; T is the kernel's
+ * dtype (F32, F64, BF16, F16), A its accumulation type (F64 for F64, else F32). BF16 and F16 are converted to fp32 on
+ * load, rounded to nearest even on store. `accumulate`: 0 overwrites without reading, 1 adds. NaN and Inf pass through
+ * unhidden. Tokens and targets of `vocab` or more (0: not known) fail the kernel with QDR_ERR_ARGUMENT, and so poison
+ * the device; negative ones are none. */
 #ifndef QDRI_DEV_KERNELS_H
 #define QDRI_DEV_KERNELS_H
 
@@ -19,11 +18,9 @@ typedef enum qdri_kernel_kind {
     QDRI_K_GELU_FORWARD, /* y = gelu(a) */
     QDRI_K_GELU_BACKWARD, /* y = or += b · gelu'(a) */
     QDRI_K_NORM_MOMENTS, /* norm: per row (n, mean, M2) of the local columns -> work[r,3] (A) */
-    QDRI_K_NORM_MERGE, /* norm: n_parts of [r,3] in rank order (in work) -> stats[r,2] = mean,
-                          1/sigma */
+    QDRI_K_NORM_MERGE, /* norm: n_parts of [r,3] in rank order (in work) -> stats[r,2] = mean, 1/sigma */
     QDRI_K_NORM_APPLY, /* norm: y from x, stats, gamma, beta */
-    QDRI_K_NORM_SUMS, /* norm: per row Σ dŷ, Σ dŷ·x̂ (dŷ = dy·gamma) -> work[r,2]; and dgamma, dbeta
-                         unless NULL */
+    QDRI_K_NORM_SUMS, /* norm: per row Σ dŷ, Σ dŷ·x̂ (dŷ = dy·gamma) -> work[r,2]; and dgamma, dbeta unless NULL */
     QDRI_K_NORM_BACKWARD, /* norm: dx from work[r,2] = sums over all n_features */
     QDRI_K_ATTENTION_FORWARD,
     QDRI_K_ATTENTION_BACKWARD,
@@ -33,18 +30,15 @@ typedef enum qdri_kernel_kind {
     QDRI_K_POSITION_SUM, /* rows: p (A) = or += rows of x, by (r + row0) mod context */
     QDRI_K_CE_MAX, /* ce: row maxima of logits -> work[r] (A); -Inf for no columns */
     QDRI_K_CE_SUMS, /* ce: Σ exp(l - max), and the target's l - max (0 if elsewhere) -> work2[r,2] */
-    QDRI_K_CE_LOSS, /* ce: saved[r,2] = max, log Σexp; result[0..1] (f64) = Σ loss, number of valid
-                       rows */
+    QDRI_K_CE_LOSS, /* ce: saved[r,2] = max, log Σexp; result[0..1] (f64) = Σ loss, number of valid rows */
     QDRI_K_CE_BACKWARD, /* ce: dlogits = scale·(exp(l - max - log Σ) - onehot) */
     QDRI_K_SUM_SQUARES, /* reduce: result[0] (f64) = or += Σ a² */
     QDRI_K_ADAMW_RATE, /* adamw: the rate of the steps behind it */
     QDRI_K_ADAMW_BEGIN, /* adamw: a step's numbers: counts it, unless it is skipped */
     QDRI_K_ADAMW, /* adamw: the step of one parameter; of a skipped step nothing */
-    QDRI_K_COPY_BLOCK, /* block: rows of one strided matrix to another, bytes as they are; dtype is
-                          not looked at */
-    QDRI_K_REDUCE, /* gather: y[i] = x_0[i] op x_1[i] op … in that order, in A (I32 as integers,
-                      whose sums wrap), rounded once, to each of the results; a NaN wins MAX and
-                      MIN. Results may be sources, whole */
+    QDRI_K_COPY_BLOCK, /* block: rows of one strided matrix to another, bytes as they are; dtype is not looked at */
+    QDRI_K_REDUCE, /* gather: y[i] = x_0[i] op x_1[i] op … in that order, in A (I32 as integers, whose sums wrap),
+                      rounded once, to each of the results; a NaN wins MAX and MIN. Results may be sources, whole */
     QDRI_N_KERNELS
 } qdri_kernel_kind;
 
@@ -131,9 +125,9 @@ typedef struct qdri_kernel {
             void *const *results;
         } gather;
         struct {
-            /* p: parameter (T); master: fp32 copy for BF16 and F16, which the first step makes,
-             * else NULL; g, m, v: type A. grad_scale: what g is too large by. skips: 1: a step
-             * whose norm_squared is Inf or NaN is skipped. lr: of ADAMW_RATE alone. */
+            /* p: parameter (T); master: fp32 copy for BF16 and F16, which the first step makes, else NULL; g, m, v:
+             * type A. grad_scale: what g is too large by. skips: 1: a step whose norm_squared is Inf or NaN is skipped.
+             * lr: of ADAMW_RATE alone. */
             int64_t n;
             void *p, *master;
             const void *g;

@@ -71,8 +71,8 @@ static int is_found(const char *path, const char *why)
     return strncmp(why, path, strlen(path)) != 0;
 }
 
-/* The first file that can be opened; else NULL, and what the loader said of the first that is
- * there, or "" if none is. */
+/* The first file that can be opened; else NULL, and what the loader said of the first that is there, or "" if none
+ * is. */
 static void *open_library(const places *p, char *why, size_t capacity)
 {
     *why = '\0';

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plugin with all that needs CUDA: a library of its own, opened when the first context asks for
- * a GPU, so that a start without one never loads CUDA's half a gigabyte. */
+/* The plugin with all that needs CUDA: a library of its own, opened when the first context asks for a GPU, so that a
+ * start without one never loads CUDA's half a gigabyte. */
 #ifndef QDRI_DEV_PLUGIN_H
 #define QDRI_DEV_PLUGIN_H
 
@@ -55,13 +55,12 @@ int qdri_plugin_nccl_version(void); /* 0: not known */
 #define QDRI_PLUGIN_BUILD QDR_VERSION_STRING " 5"
 
 /* Opens it, once per process. Any thread.
- * @retval QDR_ERR_UNSUPPORTED  it is not there, cannot be loaded, or is of another build; the
- * sentence says where it was looked for, or what the loader says of one that is there */
+ * @retval QDR_ERR_UNSUPPORTED  it is not there, cannot be loaded, or is of another build; the sentence says where it
+ *                              was looked for, or what the loader says of one that is there */
 QDR_NODISCARD qdr_status qdri_plugin_open(const qdri_plugin **plugin);
 
-/* Makes the device of one GPU. gpu: its number; -1: the rank's number on its node, modulo GPUs.
- * Reads QDR_CUDA_MEMORY ("device", "managed"), QDR_FUSE_GELU, QDR_TF32 and QDR_NVTX ("0", "1"),
- * QDR_ATTENTION ("auto", "own", "cudnn").
+/* Makes the device of one GPU. gpu: its number; -1: the rank's number on its node, modulo GPUs. Reads QDR_CUDA_MEMORY
+ * ("device", "managed"), QDR_FUSE_GELU, QDR_TF32 and QDR_NVTX ("0", "1"), QDR_ATTENTION ("auto", "own", "cudnn").
  * @retval QDR_ERR_ARGUMENT     one of these has another value
  * @retval QDR_ERR_UNSUPPORTED  no plugin, no driver, a driver too old, no such GPU */
 QDR_NODISCARD qdr_status qdri_dev_create_cuda(int gpu, int node_rank, qdri_dev **dev);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plans in a running program. Rank 0 asks the model, which knows nothing of ranks, and tells the
- * others: a search on each of them might read another machine file. */
+/* Plans in a running program. Rank 0 asks the model, which knows nothing of ranks, and tells the others: a search on
+ * each of them might read another machine file. */
 #include "quadrille/auto.h"
 
 #include <stdlib.h>

@@ -38,27 +38,24 @@ void qdri_context_trace_end(qdr_context *ctx);
 
 /* context_watch.c: @retval QDR_ERR_ARGUMENT  a variable has a value that means nothing */
 QDR_NODISCARD qdr_status qdri_watch_opts_read(qdri_watch_opts *opts);
-/* The first talk of ranks that have their devices: limits waits in `world`, as rank 0's environment
- * asks, keeps that in ctx->watch, and compares the kinds of devices. Collective: fails on all ranks
- * or on none.
+/* The first talk of ranks that have their devices: limits waits in `world`, as rank 0's environment asks, keeps that in
+ * ctx->watch, and compares the kinds of devices. Collective: fails on all ranks or on none.
  * @retval QDR_ERR_ARGUMENT  a rank computes on a CPU, another on a GPU */
 QDR_NODISCARD qdr_status qdri_context_greet(qdr_context *ctx, qdri_comm *world);
 /* Names the world, and watches it as was agreed by qdri_context_greet(). Collective, as that. */
 QDR_NODISCARD qdr_status qdri_context_watch_begin(qdr_context *ctx);
 
 /* Reads the environment, too.
- * @retval QDR_ERR_ARGUMENT  opts have another version, n_threads < 0, or the environment a value
- * that means nothing */
+ * @retval QDR_ERR_ARGUMENT  opts have another version, n_threads < 0, or the environment a value that means nothing */
 QDR_NODISCARD qdr_status qdri_context_check_opts(const qdr_context_opts *opts, qdri_watch_opts *watch);
-/* Makes all of a context but its world, on this rank alone. n_node_ranks: ranks that share this
- * machine; node_rank: which of them this is. bells: of a CPU device; NULL: its own. */
+/* Makes all of a context but its world, on this rank alone. n_node_ranks: ranks that share this machine; node_rank:
+ * which of them this is. bells: of a CPU device; NULL: its own. */
 QDR_NODISCARD qdr_status qdri_context_prepare(const qdr_context_opts *opts, int n_node_ranks, int node_rank,
                                               qdri_bell *bells, qdr_context **ctx);
 /* Gives it its world. Collective: fails on all ranks, and the world stays the caller's, or on none. */
 QDR_NODISCARD qdr_status qdri_context_join(qdr_context *ctx, qdri_comm *world);
-/* Frees what prepare has made, and the world that it did not come to join: before the device that
- * the world is bound to, behind the stream, whose thread may sleep on the world's bells. Both may
- * be NULL. */
+/* Frees what prepare has made, and the world that it did not come to join: before the device that the world is bound
+ * to, behind the stream, whose thread may sleep on the world's bells. Both may be NULL. */
 void qdri_context_abandon(qdr_context **ctx, qdri_comm **world);
 /* Frees what prepare has made. Takes NULL. */
 void qdri_context_discard(qdr_context **ctx);

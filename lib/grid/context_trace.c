@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* QDR_TRACE=FILE: each rank of a context writes what its schedules did to FILE.RANK, when the
- * context is destroyed. A trace that cannot be kept is said in the log, and fails nothing. */
+/* QDR_TRACE=FILE: each rank of a context writes what its schedules did to FILE.RANK, when the context is destroyed. A
+ * trace that cannot be kept is said in the log, and fails nothing. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* QDR_CHECK=1: ranks compare each collective before it runs. QDR_TIMEOUT=SECONDS: a rank that waits
- * longer for others gives up. Rank 0's environment holds for all ranks, since launchers do not
- * always pass it on; a wrong value anywhere is refused. */
+/* QDR_CHECK=1: ranks compare each collective before it runs. QDR_TIMEOUT=SECONDS: a rank that waits longer for others
+ * gives up. Rank 0's environment holds for all ranks, since launchers do not always pass it on; a wrong value anywhere
+ * is refused. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -73,8 +73,8 @@ static qdr_status create_alone(qdr_grid *grid)
     return QDR_OK;
 }
 
-/* Of the groups that span nodes: the largest power of two up to the members that one has on a node.
- * All ranks get the same; where agreeing fails, which says yes, the groups' size ends it. */
+/* Of the groups that span nodes: the largest power of two up to the members that one has on a node. All ranks get the
+ * same; where agreeing fails, which says yes, the groups' size ends it. */
 static int node_members(const qdri_comm *comm, qdri_comm *world)
 {
     const int mine = qdri_comm_node_size(comm) < qdri_comm_size(comm) ? qdri_comm_node_size(comm) : 0;

@@ -17,8 +17,8 @@ QDR_NODISCARD qdr_status qdri_context_check_runs(const qdr_context *ctx, const c
 void qdri_context_end_record(qdr_context *ctx);
 /* The channel's communicator; a group of one where the axis has size 1. */
 qdri_comm *qdri_grid_comm(const qdr_grid *grid, qdr_channel channel);
-/* Of this axis' groups that span nodes: the largest power of two up to the members on one node; 0:
- * none spans nodes. Equal on all ranks. */
+/* Of this axis' groups that span nodes: the largest power of two up to the members on one node; 0: none spans nodes.
+ * Equal on all ranks. */
 int qdri_grid_node_members(const qdr_grid *grid, qdr_axis axis);
 /* The stream that carries a channel's bulk collectives (made with the grid, kind COMM). */
 qdr_stream *qdri_grid_stream(const qdr_grid *grid, qdr_channel channel);
@@ -27,14 +27,14 @@ qdr_stream *qdri_stream_or_default(const qdr_grid *grid, qdr_stream *stream);
 const char *qdri_grid_order(const qdr_grid *grid); /* fastest axis first, "xyzd" */
 /* Coordinates of `rank` without checks. */
 void qdri_grid_locate(const qdr_grid *grid, int rank, int coordinates[QDR_N_AXES]);
-/* The operation whose calls are being enqueued, for sentences about its collectives; NULL: none. It
- * lives until they have run. `otherwise` is returned where there is none. */
+/* The operation whose calls are being enqueued, for sentences about its collectives; NULL: none. It lives until they
+ * have run. `otherwise` is returned where there is none. */
 void qdri_grid_set_label(qdr_grid *grid, const char *label);
 const char *qdri_grid_label(const qdr_grid *grid, const char *otherwise);
 
-/* Memory that work on a stream still needs when the call that enqueued it has returned (packed
- * messages, arrays of counts). Freed by the host thread, when a later qdri_hold_create() finds the
- * work done, or with the grid. lib/grid/hold.c. */
+/* Memory that work on a stream still needs when the call that enqueued it has returned (packed messages, arrays of
+ * counts). Freed by the host thread, when a later qdri_hold_create() finds the work done, or with the grid.
+ * lib/grid/hold.c. */
 typedef struct qdri_hold qdri_hold;
 struct qdri_hold {
     qdri_hold *next;
@@ -45,8 +45,8 @@ struct qdri_hold {
 };
 /* Adds a hold to the grid. Call it before anything is enqueued. */
 QDR_NODISCARD qdr_status qdri_hold_create(qdr_grid *grid, size_t host_bytes, qdri_hold **hold);
-/* Enqueues the mark that says the hold is done with. On failure, and while a step is recorded, it
- * stays until the grid goes. */
+/* Enqueues the mark that says the hold is done with. On failure, and while a step is recorded, it stays until the grid
+ * goes. */
 void qdri_hold_release(qdr_grid *grid, qdri_hold *hold, qdr_stream *stream);
 /* The grid's list, NULL at first; and what qdr_grid_destroy() calls, streams idle. */
 qdri_hold **qdri_grid_holds(qdr_grid *grid);

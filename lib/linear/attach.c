@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a stack keeps of its nodes beside the net: names, handles of layers, the caller's functions.
- * It is made before the net gets the node, and dropped where the net refuses it. */
+/* What a stack keeps of its nodes beside the net: names, handles of layers, the caller's functions. It is made before
+ * the net gets the node, and dropped where the net refuses it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -8,8 +8,8 @@
 
 static int largest(int a, int b) { return a > b ? a : b; }
 
-/* An event for each task that another stream may wait for. Single-layer lists are never longer than
- * a layer's share of this. */
+/* An event for each task that another stream may wait for. Single-layer lists are never longer than a layer's share of
+ * this. */
 static qdr_status make_events(qdr_stack *stack)
 {
     qdri_dev *dev = qdri_context_dev(qdr_grid_context(stack->grid));

@@ -240,8 +240,8 @@ static qdr_status wait_for_others(const qdr_stack *stack, const qdri_task *task,
     return QDR_OK;
 }
 
-/* *done: the last task that is done, in: before this one, out: with it. What a task waits for lies
- * in front of the product with which it is done, since nothing is between the two. */
+/* *done: the last task that is done, in: before this one, out: with it. What a task waits for lies in front of the
+ * product with which it is done, since nothing is between the two. */
 static qdr_status enqueue(qdr_stack *stack, const qdri_schedule *schedule, int number, int *done, qdri_stamps *stamps,
                           qdr_stream *compute)
 {
@@ -260,8 +260,8 @@ static qdr_status enqueue(qdr_stack *stack, const qdri_schedule *schedule, int n
     return task->signals ? qdri_event_record(stack->events[number], r.stream) : QDR_OK;
 }
 
-/* Streams of a schedule other than the compute stream start after what was enqueued there before,
- * and end before what comes. */
+/* Streams of a schedule other than the compute stream start after what was enqueued there before, and end before what
+ * comes. */
 static qdr_status enqueue_all(qdr_stack *stack, const qdri_schedule *schedule, qdr_stream *compute)
 {
     int used[QDRI_N_STREAMS] = {0};

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tasks that are done with the product in front of them. Which these are follows from the list and
- * the device alone, and not from waits: a list computes the same bits, however much of it overlaps.
- */
+/* Tasks that are done with the product in front of them. Which these are follows from the list and the device alone,
+ * and not from waits: a list computes the same bits, however much of it overlaps. */
 #include "linear/internal.h"
 
 /* Rows of n_cols columns at `ref` are all that the product writes. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention whose queries need key heads of other ranks: grouped queries on an axis with more ranks
- * than key heads. Keys and values are gathered over the axis, and the gradients of each head summed
- * over the ranks that used it. */
+/* Attention whose queries need key heads of other ranks: grouped queries on an axis with more ranks than key heads.
+ * Keys and values are gathered over the axis, and the gradients of each head summed over the ranks that used it. */
 #include "linear/operations.h"
 
 /* Keys and values of a head lie together, rows of one after those of the other. */

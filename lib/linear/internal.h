@@ -63,8 +63,8 @@ static inline const char *qdri_linear_name(const qdr_linear *layer)
 /* stack.c */
 QDR_NODISCARD qdr_status qdri_stack_open(const qdr_stack *stack, const char *who); /* still being described */
 QDR_NODISCARD qdr_status qdri_stack_ready(const qdr_stack *stack, const char *who); /* built and bound */
-/* Waits until nothing of this stack runs any more, also where the context is poisoned: what a GPU
- * was given before, it may still run. */
+/* Waits until nothing of this stack runs any more, also where the context is poisoned: what a GPU was given before, it
+ * may still run. */
 QDR_NODISCARD qdr_status qdri_stack_drain(const qdr_stack *stack);
 
 /* needs.c: finds what the lists need, and takes the staging. */
@@ -77,8 +77,8 @@ void qdri_report_end(qdr_stack *stack);
 /* attach.c */
 /* Makes what belongs to the next node, with a copy of its name, so that nothing can fail once the net has the node. */
 QDR_NODISCARD qdr_status qdri_attach_begin(qdr_stack *stack, const char *name, int is_layer, const char **kept);
-/* What the net said to the node: attaches it, or passes the error on. edge: its result, -1 after an
- * error. @return status */
+/* What the net said to the node: attaches it, or passes the error on. edge: its result, -1 after an error. @return
+ * status */
 QDR_NODISCARD qdr_status qdri_attach_end(qdr_stack *stack, qdr_status status, qdr_edge *edge);
 void qdri_attached_free(qdr_stack *stack);
 
@@ -104,15 +104,14 @@ void *qdri_stack_pointer(const qdr_stack *stack, qdri_ref ref);
 /* The collective or product of a task, without its memory. */
 qdri_coll qdri_task_coll(const qdri_task *task);
 qdri_gemm qdri_task_gemm(const qdri_task *task);
-/* Passes `status` on. An error after the arguments were found right would leave the other ranks
- * waiting for tasks that this rank never enqueues: it poisons the device, and so ends the world.
- * Not in a record that is lost, which nobody waits for. */
+/* Passes `status` on. An error after the arguments were found right would leave the other ranks waiting for tasks that
+ * this rank never enqueues: it poisons the device, and so ends the world. Not in a record that is lost, which nobody
+ * waits for. */
 qdr_status qdri_give_up(const qdr_stack *stack, qdr_status status);
 QDR_NODISCARD qdr_status qdri_execute(qdr_stack *stack, const qdri_schedule *schedule, qdr_stream *stream);
 
-/* fuse.c
- * Adds to *gemm, the product of a task with its memory, what the tasks right behind it do with its
- * result, as far as the device does it at once.
+/* fuse.c Adds to *gemm, the product of a task with its memory, what the tasks right behind it do with its result, as
+ * far as the device does it at once.
  * @return the last task that is done with it; `number`: no other */
 int qdri_fuse(const qdr_stack *stack, const qdri_schedule *schedule, int number, qdri_gemm *gemm);
 

@@ -5,8 +5,8 @@
 
 #include "linear/internal.h"
 
-/* One call of an operation: the task says which rows (m of them, from k on), where gradients lie,
- * and which inputs accumulate. */
+/* One call of an operation: the task says which rows (m of them, from k on), where gradients lie, and which inputs
+ * accumulate. */
 typedef struct qdri_op_run {
     qdr_stack *stack;
     const qdri_node *node;
@@ -14,15 +14,15 @@ typedef struct qdri_op_run {
     qdr_stream *stream;
 } qdri_op_run;
 
-/* Forward writes the output; backward reads its gradient (reads[0]) and writes those of the inputs
- * (writes[i], none where not wanted). */
+/* Forward writes the output; backward reads its gradient (reads[0]) and writes those of the inputs (writes[i], none
+ * where not wanted). */
 qdr_status qdri_run_op(const qdri_op_run *run);
 
 /* grouped.c: attention with gathered key heads */
 qdr_status qdri_run_grouped_forward(const qdri_op_run *run);
 qdr_status qdri_run_grouped_backward(const qdri_op_run *run);
-/* The collective that gathers all heads (QDR_ALL_GATHER) or sums their gradients
- * (QDR_REDUCE_SCATTER), without its memory; and its communicator. */
+/* The collective that gathers all heads (QDR_ALL_GATHER) or sums their gradients (QDR_REDUCE_SCATTER), without its
+ * memory; and its communicator. */
 qdri_coll qdri_key_heads_coll(const qdr_attention *local, const qdri_key_heads *keys, qdr_coll_kind kind);
 qdri_comm *qdri_key_heads_comm(const qdr_grid *grid, const qdri_key_heads *keys);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which storage each W gets: as a file of earlier choices says, or as the products are faster. Rank
- * 0 reads and writes the file; all ranks hold its choices, and so take the same. */
+/* Which storage each W gets: as a file of earlier choices says, or as the products are faster. Rank 0 reads and writes
+ * the file; all ranks hold its choices, and so take the same. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -19,9 +19,9 @@ QDR_NODISCARD qdr_status qdri_tune_load(const char *path, char **text, size_t *b
 QDR_NODISCARD qdr_status qdri_tune_store(const char *path, const qdri_tune_table *table);
 
 /* tune_measure.c */
-/* Seconds of the three products of the key's sizes with W as [out, in] and [in, out], each by the
- * fastest of the device's algorithms, all ranks at once: medians over rounds, the most of the
- * ranks. Fills secs and algorithms. Collective; equal on all ranks. */
+/* Seconds of the three products of the key's sizes with W as [out, in] and [in, out], each by the fastest of the
+ * device's algorithms, all ranks at once: medians over rounds, the most of the ranks. Fills secs and algorithms.
+ * Collective; equal on all ranks. */
 QDR_NODISCARD qdr_status qdri_tune_measure(qdr_stack *stack, qdri_tune_choice *choice);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A layer's three products, timed with W in either storage. All ranks compute at the same time,
- * since in training they do: they share caches and memory. */
+/* A layer's three products, timed with W in either storage. All ranks compute at the same time, since in training they
+ * do: they share caches and memory. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -101,8 +101,8 @@ static void make_normal(const qdri_parameter *p, void *host, void *user)
     for_each_run(p, draw_run, d);
 }
 
-/* Each parameter has numbers of its own: its name goes into the seed, so that they do not depend on
- * the order of layers. */
+/* Each parameter has numbers of its own: its name goes into the seed, so that they do not depend on the order of
+ * layers. */
 static uint64_t seed_of(const char *name, uint64_t seed)
 {
     for (; *name; name++) seed = mix(seed ^ (uint64_t)(unsigned char)*name);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cross-entropy of logits whose vocabulary is split over an axis: maximum, Σexp and target logit
- * are reduced over it. */
+/* Cross-entropy of logits whose vocabulary is split over an axis: maximum, Σexp and target logit are reduced over
+ * it. */
 #include "core/size.h"
 #include "ops/ops.h"
 

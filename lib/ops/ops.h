@@ -21,8 +21,8 @@ static inline qdri_dev *qdri_grid_dev(const qdr_grid *grid) { return qdri_contex
 /* Ranks along an axis, and the caller's place on it. */
 int qdri_axis_size(const qdr_grid *grid, qdr_axis axis);
 int qdri_axis_rank(const qdr_grid *grid, qdr_axis axis);
-/* All-reduce in place over the axis' statistics channel; nothing to do in a group of one. who: the
- * operation, where the grid has no label. */
+/* All-reduce in place over the axis' statistics channel; nothing to do in a group of one. who: the operation, where the
+ * grid has no label. */
 QDR_NODISCARD qdr_status qdri_axis_reduce(qdr_grid *grid, const char *who, qdr_axis axis, qdr_reduce op, void *data,
                                           int64_t n_elems, qdr_dtype dtype, qdr_stream *stream);
 /* All-gather in place: the caller's n_elems lie at its place among the group's. */

@@ -6,8 +6,8 @@
 #include "core/size.h"
 #include "optim/optim.h"
 
-/* All state is one piece of device memory: the numbers of a step, then per parameter m, v and, for
- * BF16 and F16, the master, each aligned. */
+/* All state is one piece of device memory: the numbers of a step, then per parameter m, v and, for BF16 and F16, the
+ * master, each aligned. */
 struct qdr_adamw {
     qdr_stack *stack;
     qdr_adamw_opts opts;

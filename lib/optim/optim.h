@@ -14,8 +14,8 @@ static inline qdr_dtype qdri_state_type(const qdr_stack *stack) { return qdri_su
 QDR_NODISCARD qdr_status qdri_optim_check(const qdr_stack *stack, const char *who);
 /* Gradients that lack no deferred sum, or an error. */
 QDR_NODISCARD qdr_status qdri_gradients_check(const qdr_stack *stack, const char *who);
-/* *sum (f64, device memory) = Σg² over the whole model: this rank's counted elements in the order
- * of the parameters, then summed over x, y and z. Stream-ordered. */
+/* *sum (f64, device memory) = Σg² over the whole model: this rank's counted elements in the order of the parameters,
+ * then summed over x, y and z. Stream-ordered. */
 QDR_NODISCARD qdr_status qdri_sum_squares(const qdr_stack *stack, double *sum, qdr_stream *stream);
 /* sqrt of such a sum on the host. Blocking. */
 QDR_NODISCARD qdr_status qdri_read_norm(const qdr_stack *stack, const double *sum, double *norm);

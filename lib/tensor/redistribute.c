@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Moving a matrix between two layouts: every rank packs what each other rank needs of its part, one
- * all-to-all over the world, and every rank unpacks. The part that stays on its rank is copied
- * directly. */
+/* Moving a matrix between two layouts: every rank packs what each other rank needs of its part, one all-to-all over the
+ * world, and every rank unpacks. The part that stays on its rank is copied directly. */
 #include "core/block.h"
 #include "core/size.h"
 #include "grid/internal.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Links of GPUs as hwloc has them: matrices of rates that drivers gave it, and PCI switches.
  *
- * NVLinkBandwidth is between GPUs, switches and packages; what goes through switches is summed here
- * (hwloc's own transformation wipes the direct links where there is no switch). XGMIBandwidth is
- * 100 GB/s for every pair: a constant of hwloc's, not a measurement. */
+ * NVLinkBandwidth is between GPUs, switches and packages; what goes through switches is summed here (hwloc's own
+ * transformation wipes the direct links where there is no switch). XGMIBandwidth is 100 GB/s for every pair: a constant
+ * of hwloc's, not a measurement. */
 #include <hwloc.h>
 #include <hwloc/distances.h>
 #include <stdio.h>
@@ -44,8 +44,8 @@ static int is_switch(const matrix *m, int index)
     return object && object->type == HWLOC_OBJ_PCI_DEVICE && gpu_of(m->topo, object) < 0;
 }
 
-/* What two GPUs can exchange through the switches that both have links to; *n_each: how many
- * switches either sees, the smaller number. */
+/* What two GPUs can exchange through the switches that both have links to; *n_each: how many switches either sees, the
+ * smaller number. */
 static double rate_through_switches(const matrix *m, int a, int b, int *n_each)
 {
     double rate = 0;

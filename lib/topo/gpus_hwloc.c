@@ -66,8 +66,8 @@ static const char *compute_name(hwloc_obj_t device)
     return best;
 }
 
-/* Without a driver that says so: 3D controllers of those who make GPUs, and their graphics cards
- * (those of Intel are in processors). */
+/* Without a driver that says so: 3D controllers of those who make GPUs, and their graphics cards (those of Intel are in
+ * processors). */
 static int looks_like_gpu(hwloc_obj_t device)
 {
     const struct hwloc_pcidev_attr_s *pci = &device->attr->pcidev;

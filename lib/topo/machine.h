@@ -13,15 +13,15 @@ typedef struct topo_loader {
     int gpu_capacity, nic_capacity, link_capacity;
 } topo_loader;
 
-/* All but what NVML knows: machine_hwloc.c, or machine_sys.c in a build without hwloc. xml: a file
- * that hwloc wrote; NULL: this machine, or what hwloc's variables say. */
+/* All but what NVML knows: machine_hwloc.c, or machine_sys.c in a build without hwloc. xml: a file that hwloc wrote;
+ * NULL: this machine, or what hwloc's variables say. */
 QDR_NODISCARD qdr_status qdri_topo_load_machine(topo_loader *loader, const char *xml);
 /* gpus_hwloc.c: PCI devices that compute, and adapters; devices_sys.c: adapters. */
 QDR_NODISCARD qdr_status qdri_topo_load_devices(topo_loader *loader);
 /* gpu_links_hwloc.c: what hwloc knows about links of GPUs. */
 QDR_NODISCARD qdr_status qdri_topo_load_links(topo_loader *loader);
-/* nvml_load.c: GPUs of this machine and their links, as the driver has them; topo->gpu_source. It
- * is no failure if there is no driver. */
+/* nvml_load.c: GPUs of this machine and their links, as the driver has them; topo->gpu_source. It is no failure if
+ * there is no driver. */
 QDR_NODISCARD qdr_status qdri_topo_load_nvml(topo_loader *loader);
 
 /* Adds a GPU, unknown but for its name. It is the last one. */

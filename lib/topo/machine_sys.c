@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads this machine from /sys, in a build without hwloc: packages, NUMA nodes, caches, cores and
- * adapters. Recorded machines and switches of PCI are what only hwloc knows. */
+/* Reads this machine from /sys, in a build without hwloc: packages, NUMA nodes, caches, cores and adapters. Recorded
+ * machines and switches of PCI are what only hwloc knows. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

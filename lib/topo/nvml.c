@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls NVML through pointers. Its types and numbers are those of nvml.h, which stay as they are:
- * NVML makes a new name for each change. */
+/* Calls NVML through pointers. Its types and numbers are those of nvml.h, which stay as they are: NVML makes a new name
+ * for each change. */
 #include "topo/nvml.h"
 
 #include <dlfcn.h>
@@ -166,8 +166,8 @@ static double link_rate(const nvml_library *nvml, nvml_device device)
     return 1e6 * field.value.number;
 }
 
-/* Older drivers do not say what is at the other end, but where it is on PCI: then GPUs are told
- * from switches by the caller, who knows the GPUs. */
+/* Older drivers do not say what is at the other end, but where it is on PCI: then GPUs are told from switches by the
+ * caller, who knows the GPUs. */
 static void read_link(const nvml_library *nvml, nvml_device device, unsigned link, nvml_gpu *gpu)
 {
     int is_active = 0, type = REMOTE_UNKNOWN;

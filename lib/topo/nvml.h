@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NVIDIA's management library, if this machine has it: opened at run time, so that nothing needs it
- * to be built or started. */
+/* NVIDIA's management library, if this machine has it: opened at run time, so that nothing needs it to be built or
+ * started. */
 #ifndef QDRI_TOPO_NVML_H
 #define QDRI_TOPO_NVML_H
 

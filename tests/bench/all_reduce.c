@@ -3,11 +3,10 @@
  *
  *   mpiexec -n P all_reduce [BYTES [ROUNDS]]
  *
- * Each way runs twice in a row and the second time counts, as in a loop of the same call. Prints
- * the slowest rank's medians and the medians of the ratios by round: MPI_Allreduce, the library in
- * its own memory (qdr_mem_alloc), the library in the caller's (malloc). Then how many bytes the
- * library has counted as sent to other nodes by all ranks. Options before the numbers: -l leaves
- * MPI's out, so that links carry the library's bytes only. */
+ * Each way runs twice in a row and the second time counts, as in a loop of the same call. Prints the slowest rank's
+ * medians and the medians of the ratios by round: MPI_Allreduce, the library in its own memory (qdr_mem_alloc), the
+ * library in the caller's (malloc). Then how many bytes the library has counted as sent to other nodes by all ranks.
+ * Options before the numbers: -l leaves MPI's out, so that links carry the library's bytes only. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

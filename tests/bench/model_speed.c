@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How fast the model is, on one core: closed-form bounds and simulated layers a second. Templates
- * are made before the clock starts, as they are for all but the first of many questions. */
+/* How fast the model is, on one core: closed-form bounds and simulated layers a second. Templates are made before the
+ * clock starts, as they are for all but the first of many questions. */
 #include <quadrille/plan.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What hiding collectives behind products is worth: transformer layers forward and backward, with
- * all overlaps, without any, and without each of them, in turn in one run.
+/* What hiding collectives behind products is worth: transformer layers forward and backward, with all overlaps, without
+ * any, and without each of them, in turn in one run.
  *
  *   mpiexec -n P overlap [-g GRID] [-s] [-l LAYERS] [-h HIDDEN] [-a HEADS] [-c CONTEXT]
  *                        [-b SEQUENCES] [-p PANELS] [-q BATCH_PARTS] [-f PREFETCH] [-n ROUNDS] [-o]
  *
  * -o: nothing but the steps with all overlaps, for a profiler or a trace.
  *
- * Times are those of the slowest rank. `compute` and `communication`: the same lists of tasks
- * without the collectives, and without all else. The critical path is the end of the task list if
- * every task took as long as alone, when all ranks begin it at the same time, if streams run in
- * order and a rank's collectives share one wire. `processors` is the time that all processes
- * together were on a processor: with fewer cores than ranks no step is shorter than that over the
- * cores. */
+ * Times are those of the slowest rank. `compute` and `communication`: the same lists of tasks without the collectives,
+ * and without all else. The critical path is the end of the task list if every task took as long as alone, when all
+ * ranks begin it at the same time, if streams run in order and a rank's collectives share one wire. `processors` is the
+ * time that all processes together were on a processor: with fewer cores than ranks no step is shorter than that over
+ * the cores. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -208,8 +207,8 @@ static void measure(bench *b)
 
 /* ---- what the tasks say ---- */
 
-/* The end of one schedule that begins at `at` on all streams. Of the tasks that could run next the
- * one that can begin first does. */
+/* The end of one schedule that begins at `at` on all streams. Of the tasks that could run next the one that can begin
+ * first does. */
 static double walk(const qdri_schedule *schedule, const double *secs, double at)
 {
     double *ends = allocate((size_t)schedule->n_tasks, sizeof *ends);

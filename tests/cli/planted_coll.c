@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collectives that err: the linker puts them between the command and the library, and each spoils
- * the first element of what its member receives. So `quadrille bench coll` must count one wrong
- * element on each rank. */
+/* Collectives that err: the linker puts them between the command and the library, and each spoils the first element of
+ * what its member receives. So `quadrille bench coll` must count one wrong element on each rank. */
 #include <quadrille/coll.h>
 
 static void spoil(void *recv) { *(unsigned char *)recv ^= 1; }

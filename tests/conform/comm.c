@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One body of tests for all communicators: results bit for bit, bytes sent, groups, agreement.
  *
- *   conform_comm [--local P | --messages] [SEED]     else mpiexec's ranks; --messages: no shared
- * memory */
+ *   conform_comm [--local P | --messages] [SEED]     else mpiexec's ranks; --messages: no shared memory */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -303,8 +302,8 @@ static int test_random(member self)
     return 0;
 }
 
-/* Messages that MPI cannot count in bytes, more than node memory takes at once, and messages
- * between nodes in pieces of which few go before others come: the limits are made small. */
+/* Messages that MPI cannot count in bytes, more than node memory takes at once, and messages between nodes in pieces of
+ * which few go before others come: the limits are made small. */
 static int test_large(member self)
 {
 #if QDRI_HAVE_MPI
@@ -419,8 +418,8 @@ static int test_split(member self)
     return 0;
 }
 
-/* More groups than node memory has areas for, made, used and destroyed again and again, while
- * members are at different places. */
+/* More groups than node memory has areas for, made, used and destroyed again and again, while members are at different
+ * places. */
 static int test_many_groups(member self)
 {
     enum { N = 20 };

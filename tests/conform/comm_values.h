@@ -26,8 +26,8 @@ typedef union element {
     unsigned char u8;
 } element;
 
-/* Element i of what `rank` brings. Of many magnitudes, so that another order of sums gives other
- * bits; in F16 of fewer, so that none overflows. */
+/* Element i of what `rank` brings. Of many magnitudes, so that another order of sums gives other bits; in F16 of fewer,
+ * so that none overflows. */
 static element value(uint64_t seed, qdr_dtype dtype, int rank, int64_t i)
 {
     const uint64_t bits = draw(seed, rank, i);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the conformance tests of devices share: a device (the CPU's, or with QDR_DEVICE=cuda and
- * QDR_CUDA_MEMORY=managed a GPU's), arrays of any type, and checks against
- * long double references with bounds derived from the unit roundoff u: γ(n) = n·u / (1 - n·u)
- * bounds n roundings after each other. */
+/* What the conformance tests of devices share: a device (the CPU's, or with QDR_DEVICE=cuda and QDR_CUDA_MEMORY=managed
+ * a GPU's), arrays of any type, and checks against long double references with bounds derived from the unit roundoff u:
+ * γ(n) = n·u / (1 - n·u) bounds n roundings after each other. */
 #ifndef QDR_TESTS_CONFORM_DEVICE_H
 #define QDR_TESTS_CONFORM_DEVICE_H
 
@@ -55,8 +54,8 @@ static inline qdri_dev *device_create(void)
     return made;
 }
 
-/* Memory that kernels and the test may use: the C library's, or managed memory of a device that
- * lives as long as the process. */
+/* Memory that kernels and the test may use: the C library's, or managed memory of a device that lives as long as the
+ * process. */
 static qdri_dev *memory_device;
 static inline void memory_device_close(void) { qdri_dev_destroy(&memory_device); }
 
@@ -127,8 +126,8 @@ static inline void set(array *a, int64_t i, double value)
     if (is_narrow(a->dtype)) ((uint16_t *)a->data)[i] = narrow_bits(a->dtype, value);
 }
 
-/* In front of an array: an element, so that it is on no particular boundary; QDR_TEST_ALIGNED=1: 64
- * bytes, for what is done only with aligned arrays. */
+/* In front of an array: an element, so that it is on no particular boundary; QDR_TEST_ALIGNED=1: 64 bytes, for what is
+ * done only with aligned arrays. */
 static inline size_t front_bytes(qdr_dtype dtype) { return getenv("QDR_TEST_ALIGNED") ? 64 : qdr_dtype_bytes(dtype); }
 
 /* Filled with NaN. */

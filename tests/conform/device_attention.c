@@ -80,16 +80,15 @@ static ref out_gradient(const head *h, int64_t row, int64_t col)
     return get(&h->a->dy, (h->row + row) * h->a->out_width + h->o + col);
 }
 
-/* The probabilities of a query row and how far each may be off, relatively: its score by γ(size +
- * 2)·Σ|q·k|·scale, as may those that it is divided by; exp, sum and quotient add their roundings.
- */
+/* The probabilities of a query row and how far each may be off, relatively: its score by γ(size + 2)·Σ|q·k|·scale, as
+ * may those that it is divided by; exp, sum and quotient add their roundings. */
 typedef struct probabilities {
     ref p[160];
     ref relative, log_sum;
 } probabilities;
 
-/* cuDNN rounds them to the type, and their gradients, and what each query head gives its key head;
- * and takes a row's Σ P·dP from y, which was rounded. */
+/* cuDNN rounds them to the type, and their gradients, and what each query head gives its key head; and takes a row's Σ
+ * P·dP from y, which was rounded. */
 static ref of_narrow_weights(qdr_dtype dtype)
 {
     const char *choice = getenv("QDR_ATTENTION");

@@ -71,8 +71,8 @@ static void parts_are_summed_in_order(void **state)
     }
 }
 
-/* Casts round once, to nearest even (those of f64 to two bytes by way of fp32); NaN, Inf and -0
- * survive. Among the numbers are middles, those around F16's largest and its smallest. */
+/* Casts round once, to nearest even (those of f64 to two bytes by way of fp32); NaN, Inf and -0 survive. Among the
+ * numbers are middles, those around F16's largest and its smallest. */
 static void casts_round_once(void **state)
 {
     static const double special[] = {NAN,         INFINITY,    -INFINITY, -0.0,    1.00390625,  1.01171875,

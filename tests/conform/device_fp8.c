@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products whose factors are rounded to fp8: the rounding itself against a search of all codes, the
- * products against long double sums of factors that were rounded by that search. */
+/* Products whose factors are rounded to fp8: the rounding itself against a search of all codes, the products against
+ * long double sums of factors that were rounded by that search. */
 #include "dev/cpu/fp8.h"
 #include "device.h"
 #include "fp8.h"
@@ -171,8 +171,8 @@ static ref hardware_error(void)
     return on_cuda() && !(plugin && strstr(plugin, "fake")) ? 0x1p-8L : 0;
 }
 
-/* The rounded factors' product, up to roundings of its sum; and that of those that were given, up
- * to what their rounding may do. */
+/* The rounded factors' product, up to roundings of its sum; and that of those that were given, up to what their
+ * rounding may do. */
 static void check_element(const qdri_gemm *g, const factor *a, const factor *b, ref old, const array *c, int64_t i,
                           int64_t j)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products with a bias, with GELU and with the gradient through it, as far as the device does them
- * at once, against the same one after the other and against a long double triple loop. */
+/* Products with a bias, with GELU and with the gradient through it, as far as the device does them at once, against the
+ * same one after the other and against a long double triple loop. */
 #include "device.h"
 
 enum { BIAS = 1, GELU = 2, GELU_OF = 4 };
@@ -92,8 +92,8 @@ static ref gelu_slope(ref x)
     return s + 2 * x * s * (1 - s) * scaled_slope(x);
 }
 
-/* By how much GELU of x may be off where x is: its slope is at most 1.13. Beside that, what its
- * computation rounds (the tests of the kernel have the same) and what tanh may. */
+/* By how much GELU of x may be off where x is: its slope is at most 1.13. Beside that, what its computation rounds (the
+ * tests of the kernel have the same) and what tanh may. */
 static ref gelu_bound(qdr_dtype dtype, ref x, ref error)
 {
     const int64_t n = 8 + (int64_t)(12 * fabsl(scaled(x)));

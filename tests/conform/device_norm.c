@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernels of layer norm, one by one and as a whole: moments of parts, their merge, apply, and
- * the gradient, which must agree with finite differences. */
+/* The kernels of layer norm, one by one and as a whole: moments of parts, their merge, apply, and the gradient, which
+ * must agree with finite differences. */
 #include "device.h"
 
 enum { N_PARTS = 3 };
@@ -54,8 +54,8 @@ static void moments_of_rows(void **state)
     }
 }
 
-/* Three parts of a row, the second empty in odd rows: their merge is the whole's mean and variance.
- * Each step of the merge adds a few roundings of numbers no larger than those checked here. */
+/* Three parts of a row, the second empty in odd rows: their merge is the whole's mean and variance. Each step of the
+ * merge adds a few roundings of numbers no larger than those checked here. */
 static void merge_is_the_whole(void **state)
 {
     (void)state;

@@ -144,8 +144,8 @@ static int are_same(const adamw_arrays *a, const adamw_arrays *b)
     return same;
 }
 
-/* A norm that is Inf or NaN: nothing happens, and no step is counted, where that is wanted; else
- * NaN shows. The next good step is as if the skipped ones had not been. */
+/* A norm that is Inf or NaN: nothing happens, and no step is counted, where that is wanted; else NaN shows. The next
+ * good step is as if the skipped ones had not been. */
 static void bad_steps_are_skipped(void **state)
 {
     static const double bad[] = {NAN, INFINITY};

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests that run on ranks: threads of one process (--local P), or what mpiexec started. The first
- * failed check prints where and on which rank, and ends the process, so that no other rank waits
- * for it. */
+/* Tests that run on ranks: threads of one process (--local P), or what mpiexec started. The first failed check prints
+ * where and on which rank, and ends the process, so that no other rank waits for it. */
 #ifndef TEST_DIST_H
 #define TEST_DIST_H
 
@@ -49,8 +48,8 @@ void dist_random_cuts(uint64_t *seed, int64_t width, int n, int64_t *cuts);
 void *dist_memory(qdr_context *ctx, int64_t n_elems, qdr_dtype dtype);
 void dist_set(void *data, qdr_dtype dtype, int64_t i, double value);
 double dist_get(const void *data, qdr_dtype dtype, int64_t i);
-/* Gives `data`, a value or gradient of an edge on this rank, dist_value(seed, row, column) of the
- * global rows and columns. */
+/* Gives `data`, a value or gradient of an edge on this rank, dist_value(seed, row, column) of the global rows and
+ * columns. */
 void dist_fill_edge(const qdr_stack *stack, qdr_edge edge, void *data, uint64_t seed);
 /* The same plus `step` times the numbers of `direction`, another seed. */
 void dist_fill_edge_along(const qdr_stack *stack, qdr_edge edge, void *data, uint64_t seed, double step,
@@ -62,8 +61,8 @@ void dist_step(qdr_stack *stack, qdr_edge x, uint64_t x_seed, qdr_edge y, uint64
 int64_t dist_gather_gradients(qdr_stack *stack, void *gradients);
 void dist_synchronize(qdr_context *ctx);
 
-/* Half the distance between 1 and the next number of a type; twice that for F64, since references
- * in f64 err as much. */
+/* Half the distance between 1 and the next number of a type; twice that for F64, since references in f64 err as
+ * much. */
 double dist_roundoff(qdr_dtype dtype);
 /* Half of F16's smallest step, by which numbers next to 0 may be off; 0 for the other types. */
 double dist_least(qdr_dtype dtype);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A program to be traced, under mpiexec: a layer, forward and backward, on ranks whose clocks show
- * different times and run at different speeds, as those of different machines do. The linker puts
- * this file's clock_gettime() in place of the system's; MPI keeps its own. */
+/* A program to be traced, under mpiexec: a layer, forward and backward, on ranks whose clocks show different times and
+ * run at different speeds, as those of different machines do. The linker puts this file's clock_gettime() in place of
+ * the system's; MPI keeps its own. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -18,8 +18,8 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
 static int64_t origin_ns; /* 0: the clock is the system's */
 static int number; /* as the launcher counts ranks */
 
-/* Starts at 5 s for each rank before this one, and gains a tenth of a second a second for each. All
- * clocks stay behind the system's: what sleeps until a time wakes too early, not too late. */
+/* Starts at 5 s for each rank before this one, and gains a tenth of a second a second for each. All clocks stay behind
+ * the system's: what sleeps until a time wakes too early, not too late. */
 int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
 {
     const int code = __real_clock_gettime(clock, now);

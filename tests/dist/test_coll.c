@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collectives along an axis: every kind, uneven and empty parts, in place, on streams, calls that
- * are wrong or do not fit each other. */
+/* Collectives along an axis: every kind, uneven and empty parts, in place, on streams, calls that are wrong or do not
+ * fit each other. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Overlap changes no bit, on every grid of the ranks and in both layouts, also when the tasks of
- * all streams begin late by random times: a wait that is missing shows as another number. Other
- * panel counts stay within rounding. */
+/* Overlap changes no bit, on every grid of the ranks and in both layouts, also when the tasks of all streams begin late
+ * by random times: a wait that is missing shows as another number. Other panel counts stay within rounding. */
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -113,9 +112,8 @@ static void same_bits(const outcome *a, const outcome *b, const char *what)
                    (long long)i, (double)b->numbers[i], (double)a->numbers[i]);
 }
 
-/* Products of other row counts, and sums in the same order (of gradients of norms: part by part):
- * each of some hundred roundings of a number may go the other way, and numbers here are below 100.
- */
+/* Products of other row counts, and sums in the same order (of gradients of norms: part by part): each of some hundred
+ * roundings of a number may go the other way, and numbers here are below 100. */
 static void nearly_same(const outcome *a, const outcome *b)
 {
     double scale = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layers whose products round their operands to fp8, on every grid of the ranks. The numbers are
- * multiples of 2^-6 below 1, so that their roundings depend on no scale, and sums of F32 are exact:
- * the results are the same bits on all grids, those of a serial sum of rounded numbers. */
+/* Layers whose products round their operands to fp8, on every grid of the ranks. The numbers are multiples of 2^-6
+ * below 1, so that their roundings depend on no scale, and sums of F32 are exact: the results are the same bits on all
+ * grids, those of a serial sum of rounded numbers. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

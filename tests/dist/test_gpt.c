@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The GPT of examples/common on every grid of p local ranks and in both layouts, against one
- * process with plain loops: f64: the loss of each AdamW step within 1e-9 relative, every gradient
- * of step 0 within its rounding bound; f32: the loss of each step within 1e-4 relative; bf16: the
- * loss of each step within 2 % (parameters have 8 bits; this only holds the plumbing); f16, with
- * gradients scaled by 1024: within 0.25 %, as it has three bits more. First weights are drawn on
- * each grid and must be the same on all.
+/* The GPT of examples/common on every grid of p local ranks and in both layouts, against one process with plain loops:
+ *   f64   the loss of each AdamW step within 1e-9 relative, every gradient of step 0 within its rounding bound
+ *   f32   the loss of each step within 1e-4 relative
+ *   bf16  the loss of each step within 2 % (parameters have 8 bits; this checks the plumbing only)
+ *   f16   gradients scaled by 1024, the loss of each step within 0.25 %: it has three bits more
+ * Initial weights are drawn on each grid and must be the same on all.
  *
- *   test_gpt [--ranks P] [--steps N] [--dtype f32|f64|bf16|f16] [--grid GXxGYxGZxGD] [--micro-batch
- * 1]
+ *   test_gpt [--ranks P] [--steps N] [--dtype f32|f64|bf16|f16] [--grid GXxGYxGZxGD] [--micro-batch 1]
  *            [--batch-parts N] [--tie] [--overlap off]
  *            [--oracle]: the oracle alone, against finite differences */
 #include <math.h>
@@ -30,9 +29,8 @@ static const serial_config shape = {
 #define MAX_STEPS 1000
 #define TEXT_BYTES 4096
 #define LR 3e-3
-/* Two runs differ by the error of both: variance 2·σ². Errors of one row are not quite independent
- * (they share a mean, a softmax), so standard deviations are taken tenfold, where 9 would already
- * leave one element in 10^18. */
+/* Two runs differ by the error of both: variance 2·σ². Errors of one row are not quite independent (they share a mean,
+ * a softmax), so standard deviations are taken tenfold, where 9 would already leave one element in 10^18. */
 #define CONFIDENCE 10
 
 static struct {
@@ -316,8 +314,8 @@ static void move(double *weight, int64_t n, double factor, uint32_t state)
     for (int64_t j = 0; j < n; j++) weight[j] += factor * ((double)(lcg(&state) >> 8) * 0x1p-23 - 1);
 }
 
-/* The oracle's gradients against central differences, along a drawn direction for each parameter:
- * a wrong formula shows as a wrong first digit. */
+/* The oracle's gradients against central differences, along a drawn direction for each parameter: a wrong formula shows
+ * as a wrong first digit. */
 static int check_oracle(void)
 {
     const double h = 1e-5;

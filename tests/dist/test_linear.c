@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Linear layers on every grid of P ranks against the serial reference of src/reference.h, in both
- * layouts of both edges: sweep     f32, f64, bf16 and f16, random uneven shapes and
- * such that ranks own nothing, normal and transposed:
- * y, dx, dw, db within their bounds, and bytes sent equal to the bytes planned bitwise   overlap
- * on, off and in parts gives the same bits bytes     divisible shapes: bytes per channel and kind
- * equal the closed forms sequence  under MPI: the calls that each rank makes (channel, kind,
- * elements, group) equal those of local ranks
+/* Linear layers on every grid of P ranks against the serial reference of src/reference.h, in both layouts of both
+ * edges:
+ *
+ *   sweep     f32, f64, bf16 and f16, random uneven shapes, some of which leave ranks with nothing, normal and
+ *             transposed: y, dx, dw, db within their bounds, and bytes sent equal to the bytes planned
+ *   bitwise   overlap on, off and in parts gives the same bits
+ *   bytes     divisible shapes: bytes per channel and kind equal the closed forms
+ *   sequence  under MPI: the calls that each rank makes (channel, kind, elements, group) equal those of local ranks
  *
  *   test_linear CHECK [--ranks P] [--cases N] [--seed S]     local ranks
  *   mpiexec -n P test_linear CHECK --mpi [...]               each process a rank */
@@ -178,8 +179,8 @@ static int sweep_case(qdr_grid *grid, const layer_case *the_case, test_settings 
     return 0;
 }
 
-/* M, K, N and W smaller than what splits them, in each layout (under MPI in one of them, which
- * changes from grid to grid): ranks own nothing. */
+/* M, K, N and W smaller than what splits them, in each layout (under MPI in one of them, which changes from grid to
+ * grid): ranks own nothing. */
 static int sweep_small(qdr_grid *grid, int grid_index, test_settings *settings)
 {
     const grid_size size = {qdr_grid_size(grid, QDR_X), qdr_grid_size(grid, QDR_Y), qdr_grid_size(grid, QDR_Z),

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layer norm with its features cut at random over any axis, in all types, against plain loops in
- * f64, within bounds that follow from the order of the operations; and its gradient by differences
- * through the distributed forward.
+/* Layer norm with its features cut at random over any axis, in all types, against plain loops in f64, within bounds
+ * that follow from the order of the operations; and its gradient by differences through the distributed forward.
  *
- * Bounds: u is the roundoff of the sums' type, t that of the stored type, n the features, g the
- * parts, X = max|x|. A mean of n terms errs by e = (n + 4g + 8)·u·X at most. Squared deviations sum
- * to within (2n + 8g + 16)·u of themselves, plus what a wrong mean adds: 2·g·e/s + (e/s)² of them,
- * s² = var + epsilon. Half of that is the relative error of 1/s, v.
- * So x̂ errs by h = e/s + |x̂|·(v + 4u). */
+ * Bounds: u is the roundoff of the sums' type, t that of the stored type, n the features, g the parts, X = max|x|. A
+ * mean of n terms errs by e = (n + 4g + 8)·u·X at most. Squared deviations sum to within (2n + 8g + 16)·u of
+ * themselves, plus what a wrong mean adds: 2·g·e/s + (e/s)² of them, s² = var + epsilon. Half of that is the relative
+ * error of 1/s, v. So x̂ errs by h = e/s + |x̂|·(v + 4u). */
 #include <math.h>
 #include <stdlib.h>
 
@@ -243,9 +241,9 @@ static double loss_of(qdr_context *ctx, norm_case *c, double *sum)
     return *sum;
 }
 
-/* (L(x+h) - L(x-h)) / 2h errs by h²·|L'''|/6 and, from roundoff, by n·2^-53·|L|/h. The deviation of
- * 16 values is above 1/8 and L has 16 terms in one row, so |L'''| < 16·6·8³ < 2^16; with h = 2^-16
- * the first is below 2^-18, the second below 2^-30. */
+/* (L(x+h) - L(x-h)) / 2h errs by h²·|L'''|/6 and, from roundoff, by n·2^-53·|L|/h. The deviation of 16 values is above
+ * 1/8 and L has 16 terms in one row, so |L'''| < 16·6·8³ < 2^16; with h = 2^-16 the first is below 2^-18, the second
+ * below 2^-30. */
 static void by_differences(qdr_context *ctx, uint64_t seed)
 {
     const double h = 0x1p-16;

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* AdamW and the gradient norm on a stack with parameters of every kind, on random grids, against
- * plain loops in f64.
+/* AdamW and the gradient norm on a stack with parameters of every kind, on random grids, against plain loops in f64.
  *
- * Gradients are multiples of 2^-6 below 1, so Σg² is exact in any order and the norm must be right
- * to the last bit. Bounds of a parameter: with u the roundoff of the moments' type, the scaled
- * gradient errs by 2u, relatively; t steps of a moment by (4t + 2)·u (v: (4t + 4)·u) of the same
- * recursion on absolute values; m̂/(sqrt(v̂) + ε) by that of m, half that of v and 6u more.
- * Each step rounds lr, the decay and the parameter, 4u of their sizes. BF16 and F16 round what they
- * store, not its master. Dividing by a scale of the loss is exact. */
+ * Gradients are multiples of 2^-6 below 1, so Σg² is exact in any order and the norm must be right to the last bit.
+ * Bounds of a parameter: with u the roundoff of the moments' type, the scaled gradient errs by 2u, relatively; t steps
+ * of a moment by (4t + 2)·u (v: (4t + 4)·u) of the same recursion on absolute values; m̂/(sqrt(v̂) + ε) by that of m,
+ * half that of v and 6u more. Each step rounds lr, the decay and the parameter, 4u of their sizes. BF16 and F16 round
+ * what they store, not its master. Dividing by a scale of the loss is exact. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -119,8 +117,8 @@ static void load(optim_case *c, int index, const double *values)
 
 static double scale_of(const optim_case *c) { return c->opts.grad_scale > 0 ? c->opts.grad_scale : 1; }
 
-/* A gradient is laid out like its parameter: it is loaded as one, and copied over; `keep` gets the
- * parameter out of the way. */
+/* A gradient is laid out like its parameter: it is loaded as one, and copied over; `keep` gets the parameter out of the
+ * way. */
 static void set_gradient(optim_case *c, int index, uint64_t seed)
 {
     serial *s = &c->parameters[index];
@@ -304,8 +302,8 @@ static void check_refused(optim_case *c, qdr_adamw *optimizer, const char *name)
     DIST_FAILS(qdr_adamw_norm(optimizer, &norm), QDR_ERR_STATE, "no step");
 }
 
-/* Gradients whose last sum is missing are not stepped with, on any rank; those of one layer
- * neither, and they are not added to together with complete ones. */
+/* Gradients whose last sum is missing are not stepped with, on any rank; those of one layer neither, and they are not
+ * added to together with complete ones. */
 static void deferred_sums_are_missed(qdr_context *ctx, uint64_t seed)
 {
     optim_case c = case_make(ctx, &seed, QDR_F32);

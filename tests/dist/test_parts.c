@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parts of the batch: a stack whose gradients are shared, copied and added to, on every grid of the
- * ranks, gives what it gives in one part, up to rounding, with overlap and without. */
+/* Parts of the batch: a stack whose gradients are shared, copied and added to, on every grid of the ranks, gives what
+ * it gives in one part, up to rounding, with overlap and without. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -8,8 +8,8 @@
 
 enum { WIDTH = 12, UNIT = 2, MOST = 4096 };
 
-/* Two layers read x. Residuals share their gradient with the edges they read, of which e and r are
- * read by a layer, too, that adds to it. */
+/* Two layers read x. Residuals share their gradient with the edges they read, of which e and r are read by a layer,
+ * too, that adds to it. */
 static void describe(qdr_stack *stack, qdr_edge *x, qdr_edge *y)
 {
     const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{WIDTH, 1}}, .col_axis = QDR_X};

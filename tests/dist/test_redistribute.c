@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Redistribution between random layouts: every element arrives, there and back is the identity,
- * errors reach all ranks. */
+/* Redistribution between random layouts: every element arrives, there and back is the identity, errors reach all
+ * ranks. */
 #include <string.h>
 
 #include "../random_layout.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reports of stacks: every kind of task is there as often as the lists have it, numbers are
- * numbers, and measuring changes no result. Nothing is asserted about times but that there are
- * some. */
+/* Reports of stacks: every kind of task is there as often as the lists have it, numbers are numbers, and measuring
+ * changes no result. Nothing is asserted about times but that there are some. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stacks on random grids: gradients of a graph with shared edges against finite differences,
- * overlap on and off bit for bit, micro-batches, caller's memory, wrong descriptions. */
+/* Stacks on random grids: gradients of a graph with shared edges against finite differences, overlap on and off bit for
+ * bit, micro-batches, caller's memory, wrong descriptions. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -230,9 +230,8 @@ static void load_moved(graph *g, int index, const double *full, int64_t n, doubl
     DIST_OK(qdr_stack_load_parameter(g->stack, index, moved));
 }
 
-/* Central differences with step 1e-5 of a function of size about 10² with derivatives of the same
- * size: the third derivative contributes some 1e-10·10², rounding 10²·1e-16·(operations, 10³)/1e-5:
- * 1e-6. */
+/* Central differences with step 1e-5 of a function of size about 10² with derivatives of the same size: the third
+ * derivative contributes some 1e-10·10², rounding 10²·1e-16·(operations, 10³)/1e-5: 1e-6. */
 static void check_slope(double slope, double expected, const char *what)
 {
     const double bound = 1e-6 * (1 + fabs(expected)) * 10;
@@ -390,8 +389,8 @@ static double keep_gradients(graph *g, double *full)
     return value;
 }
 
-/* Key heads are sent only where a rank's queries need them, and then once: two attentions of one
- * head, of which rank 0 has all rows. */
+/* Key heads are sent only where a rank's queries need them, and then once: two attentions of one head, of which rank 0
+ * has all rows. */
 static void heads_are_sent_if_needed(qdr_context *ctx)
 {
     qdr_grid *grid = tall_grid(ctx);
@@ -421,8 +420,8 @@ static void heads_are_sent_if_needed(qdr_context *ctx)
     qdr_grid_destroy(&grid);
 }
 
-/* Grouped queries, split finer than their key heads: as one rank does it that has all heads. A
- * second step takes no more memory. */
+/* Grouped queries, split finer than their key heads: as one rank does it that has all heads. A second step takes no
+ * more memory. */
 static void grouped_as_on_one_rank(qdr_context *ctx, uint64_t seed)
 {
     qdr_context *self = NULL;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Embedding and cross-entropy with their vocabulary cut at random, in all types: embedding bit by
- * bit, cross-entropy within bounds against f64, its gradient by differences.
+/* Embedding and cross-entropy with their vocabulary cut at random, in all types: embedding bit by bit, cross-entropy
+ * within bounds against f64, its gradient by differences.
  *
- * Bounds of cross-entropy: u is the roundoff of the sums' type, t that of the logits', V the
- * vocabulary, g the parts, R the largest |logit - max|. exp is right to 4u, its argument to u·R, so
- * a sum of V is right to (V + g + R + 5)·u, relatively. With the log (4u) and the two differences a
- * row's loss errs by w = u·(V + g + R + 5 + 5·|log Σ| + 2·R). */
+ * Bounds of cross-entropy: u is the roundoff of the sums' type, t that of the logits', V the vocabulary, g the parts, R
+ * the largest |logit - max|. exp is right to 4u, its argument to u·R, so a sum of V is right to (V + g + R + 5)·u,
+ * relatively. With the log (4u) and the two differences a row's loss errs by w = u·(V + g + R + 5 + 5·|log Σ| +
+ * 2·R). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -298,8 +298,7 @@ static void cross_entropy(qdr_context *ctx, uint64_t seed)
     }
 }
 
-/* A row's loss has |L'''| ≤ 1 in each logit; h = 2^-14 gives h²/6 < 2^-30, and roundoff below
- * 64·8·2^-53/h < 2^-29. */
+/* A row's loss has |L'''| ≤ 1 in each logit; h = 2^-14 gives h²/6 < 2^-30, and roundoff below 64·8·2^-53/h < 2^-29. */
 static void by_differences(qdr_context *ctx, uint64_t seed)
 {
     const double h = 0x1p-14;

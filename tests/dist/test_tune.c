@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How W is stored: a turned W holds the same numbers elsewhere, all ranks take the same choices
- * from QDR_TUNE's file or measure them together, and without it nothing changes. That products of a
- * turned W are right is shown by test_linear, whose cases have either storage. */
+/* How W is stored: a turned W holds the same numbers elsewhere, all ranks take the same choices from QDR_TUNE's file or
+ * measure them together, and without it nothing changes. That products of a turned W are right is shown by test_linear,
+ * whose cases have either storage. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -292,8 +292,8 @@ static void storage_changes_no_number(qdr_context *ctx, uint64_t seed)
     }
 }
 
-/* An optimizer's state lies as the parameter does. Its arithmetic is the same at each element, but
- * may use other instructions at a shard's end: 8 roundings of numbers below 1. */
+/* An optimizer's state lies as the parameter does. Its arithmetic is the same at each element, but may use other
+ * instructions at a shard's end: 8 roundings of numbers below 1. */
 static void a_step_changes_the_same_elements(qdr_context *ctx, uint64_t seed)
 {
     qdr_grid *grid = dist_random_grid(ctx, &seed);

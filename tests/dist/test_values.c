@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* First values of parameters: their distribution, that the grid does not change them, which of them
- * decay; and what is refused. */
+/* First values of parameters: their distribution, that the grid does not change them, which of them decay; and what is
+ * refused. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,8 +29,8 @@ static qdr_stack *make_stack(qdr_grid *grid)
     return stack;
 }
 
-/* The mean of n numbers of deviation s is within 5·s/√n, their mean square within 5·s²·√(2/n) of
- * s², but once in a million; the seed is fixed. */
+/* The mean of n numbers of deviation s is within 5·s/√n, their mean square within 5·s²·√(2/n) of s², but once in a
+ * million; the seed is fixed. */
 static void check_normal(const char *name, const double *values, int64_t n, double stddev)
 {
     double sum = 0, squares = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What each kernel reads and writes: lib/dev/kernels.h in addresses. Reads come before writes,
- * since results may be inputs. */
+/* What each kernel reads and writes: lib/dev/kernels.h in addresses. Reads come before writes, since results may be
+ * inputs. */
 #include "accesses.h"
 
 #include "core/dtype.h"

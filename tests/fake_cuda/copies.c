@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies and fills. From pageable memory of the host the bytes are taken at once; to it the host
- * waits until they have come. */
+/* Copies and fills. From pageable memory of the host the bytes are taken at once; to it the host waits until they have
+ * come. */
 #include <string.h>
 
 #include "internal.h"

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CUDA C++ for g++: included before a .cu file, it makes its kernels functions of the host. The
- * blocks of a grid run one after the other on the thread of the stream, every other grid's from the
- * last to the first; the threads of a block are fibers, which take turns where the block or a warp
- * waits for all of its threads. */
+/* CUDA C++ for g++: included before a .cu file, it makes its kernels functions of the host. The blocks of a grid run
+ * one after the other on the thread of the stream, every other grid's from the last to the first; the threads of a
+ * block are fibers, which take turns where the block or a warp waits for all of its threads. */
 #ifndef FAKE_CUDA_EMULATE_H
 #define FAKE_CUDA_EMULATE_H
 
@@ -21,8 +20,8 @@
 #include "dev/cuda/kernels/lists.h"
 #include "fake.h"
 
-/* Static shared memory is the thread's, as blocks run one after the other; dynamic shared memory is
- * declared `extern __shared__ unsigned char shared_bytes[]`. */
+/* Static shared memory is the thread's, as blocks run one after the other; dynamic shared memory is declared `extern
+ * __shared__ unsigned char shared_bytes[]`. */
 #undef __shared__
 #define __shared__ thread_local
 #undef __launch_bounds__

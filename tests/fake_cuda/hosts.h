@@ -18,8 +18,8 @@ typedef struct fake_clock {
     int n;
 } fake_clock;
 
-/* Whether threads of the host are told apart: watch.c must have been loaded. Else they have one
- * clock together, as if each always knew what any has waited for. */
+/* Whether threads of the host are told apart: watch.c must have been loaded. Else they have one clock together, as if
+ * each always knew what any has waited for. */
 int fake_threads_are_watched(void);
 /* What the calling thread has waited for; with the lock of the books, as the rest. */
 const fake_clock *fake_host_clock(void);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the fake share. One lock guards all books (clocks, blocks, captures, lists of
- * handles); a stream's queue and a moment have their own, so that work runs without it. Books are
- * kept when work is enqueued, never when it runs: what is found does not depend on time. */
+/* What the files of the fake share. One lock guards all books (clocks, blocks, captures, lists of handles); a stream's
+ * queue and a moment have their own, so that work runs without it. Books are kept when work is enqueued, never when it
+ * runs: what is found does not depend on time. */
 #ifndef FAKE_CUDA_INTERNAL_H
 #define FAKE_CUDA_INTERNAL_H
 

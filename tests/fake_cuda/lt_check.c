@@ -55,8 +55,8 @@ static int fp8_fits(const fake_product *p)
            p->d.rows % 16 == 0 && p->d.ld % 16 == 0 && !p->desc.a_scale_mode && !p->desc.b_scale_mode;
 }
 
-/* What goes into GELU: rows in whole units of 8, 16 bytes where it is known to lie, and of D's
- * type, which only products that give fp8 could change. */
+/* What goes into GELU: rows in whole units of 8, 16 bytes where it is known to lie, and of D's type, which only
+ * products that give fp8 could change. */
 static int aux_fits(const fake_product *p)
 {
     return p->desc.aux_ld % 8 == 0 && p->desc.aux_ld >= (int64_t)p->d.rows && (uintptr_t)p->desc.aux % 16 == 0 &&

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Managed memory has two views: the host's, at its address, and that of work, where the bytes of
- * device memory are. So the kernel's page tables tell which pages the host has touched in its own,
- * by itself or by a call of the system; what it has not, and no work has written, is unwritten.
- * Only pages are told apart, and a page that was read counts as written.
+/* Managed memory has two views: the host's, at its address, and that of work, where the bytes of device memory are. So
+ * the kernel's page tables tell which pages the host has touched in its own, by itself or by a call of the system; what
+ * it has not, and no work has written, is unwritten. Only pages are told apart, and a page that was read counts as
+ * written.
  *
- * Sanitizers check the host's accesses and kernels' against each other, where they are at one
- * address: with them there is one view, and unwritten bytes are not looked for. */
+ * Sanitizers check the host's accesses and kernels' against each other, where they are at one address: with them there
+ * is one view, and unwritten bytes are not looked for. */
 #define _GNU_SOURCE 1
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -61,8 +61,8 @@ static int map(char *at, size_t bytes, int file)
     return mmap(at, bytes, PROT_READ | PROT_WRITE, flags, file, 0) != MAP_FAILED;
 }
 
-/* Large pages would be made of touched and untouched ones. (mremap() could do it without a file,
- * but UCX stands before it and loses its last argument.) */
+/* Large pages would be made of touched and untouched ones. (mremap() could do it without a file, but UCX stands before
+ * it and loses its last argument.) */
 int fake_managed_open(char *view, char *data, size_t bytes)
 {
     const int file = memfd_create("managed", MFD_CLOEXEC);

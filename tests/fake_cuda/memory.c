@@ -226,8 +226,8 @@ static fake_block *find_to_free(void *pointer, way_to_free way)
     return NULL;
 }
 
-/* CUDA waits here for a GPU that is at work; nobody should have to rely on it, and memory of a pool
- * is not waited for. */
+/* CUDA waits here for a GPU that is at work; nobody should have to rely on it, and memory of a pool is not waited
+ * for. */
 static void check_unused(const fake_block *block, const char *name)
 {
     const fake_past *past = fake_history_open(&block->history);

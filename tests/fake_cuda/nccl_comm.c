@@ -345,8 +345,8 @@ void fake_nccl_end_aborts(void)
     fake_nccl_unlock();
 }
 
-/* What runs of it ends at once, what comes later does nothing. The end of the group waits, until
- * there are no graphs of it either. */
+/* What runs of it ends at once, what comes later does nothing. The end of the group waits, until there are no graphs of
+ * it either. */
 ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
     (void)ncclGroupStart();

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What tests may ask of the fake NCCL. Its ranks are threads of one process, each on a GPU of its
- * own of the fake CUDA. A collective runs on its stream and waits there for all members, while it
- * holds as many SMs of its GPU as its communicator has CTAs; what has no room waits, in the order
- * of the host's calls with NCCL_LAUNCH_ORDER_IMPLICIT=1. Sums are taken in rank order.
+/* What tests may ask of the fake NCCL. Its ranks are threads of one process, each on a GPU of its own of the fake CUDA.
+ * A collective runs on its stream and waits there for all members, while it holds as many SMs of its GPU as its
+ * communicator has CTAs; what has no room waits, in the order of the host's calls with NCCL_LAUNCH_ORDER_IMPLICIT=1.
+ * Sums are taken in rank order.
  *
- * Environment: FAKE_NCCL_VERSIONS ("22809,22703": by GPU, the last for the rest);
- * FAKE_NCCL_REGISTER ("1,0": where memory is registered); of FAKE_CUDA_FAIL "nccl_register:N", the
- * Nth registration fails, "nccl:N", the Nth call fails, and "nccl_async:N", the Nth collective to
- * be enqueued runs into an error and never ends, "nccl_lost:N", the Nth rank that joins is not
- * heard; FAKE_CUDA_SMS, FAKE_CUDA_REPORT, FAKE_CUDA_LEAKS. */
+ * Environment: FAKE_NCCL_VERSIONS ("22809,22703": by GPU, the last for the rest); FAKE_NCCL_REGISTER ("1,0": where
+ * memory is registered); of FAKE_CUDA_FAIL "nccl_register:N", the Nth registration fails, "nccl:N", the Nth call fails,
+ * and "nccl_async:N", the Nth collective to be enqueued runs into an error and never ends, "nccl_lost:N", the Nth rank
+ * that joins is not heard; FAKE_CUDA_SMS, FAKE_CUDA_REPORT, FAKE_CUDA_LEAKS. */
 #ifndef FAKE_CUDA_NCCL_FAKE_H
 #define FAKE_CUDA_NCCL_FAKE_H
 

@@ -2,8 +2,8 @@
 /* Four local ranks on GPUs, joined by NCCL, and what goes wrong there: each rank gets a status and
  * a sentence, nobody hangs, and the CPU goes on working.
  *
- *   nccl_ranks CASE STATUS [WORDS]    each rank's first failure has this status (or QDR_ERR_PEER),
- * and the words are in its sentence */
+ *   nccl_ranks CASE STATUS [WORDS]    each rank's first failure has this status (or QDR_ERR_PEER), and its sentence
+ *                                     contains the words */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>

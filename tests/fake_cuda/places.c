@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where device memory lies: a region per GPU whose addresses nobody may touch, as far behind them
- * the pages with the bytes, and once more as far those with the shadow. Managed memory lies there,
- * too; its addresses the host may touch. A place is given again as
- * late as can be, so that what was freed stays unreadable. */
+/* Where device memory lies: a region per GPU whose addresses nobody may touch, as far behind them the pages with the
+ * bytes, and once more as far those with the shadow. Managed memory lies there, too; its addresses the host may touch.
+ * A place is given again as late as can be, so that what was freed stays unreadable. */
 #define _GNU_SOURCE 1
 #include <string.h>
 #include <sys/mman.h>
@@ -82,8 +81,8 @@ static void insert(fake_block *block)
 
 static char *bytes_of(const fake_block *block) { return (char *)block->pages + fake_region.bytes; }
 
-/* Small blocks begin as not-a-number, large ones as whatever is there, managed ones as zeros: their
- * pages are dearer, and what reads them unwritten is found. */
+/* Small blocks begin as not-a-number, large ones as whatever is there, managed ones as zeros: their pages are dearer,
+ * and what reads them unwritten is found. */
 static int open_pages(fake_block *block)
 {
     const size_t open_bytes = block->page_bytes - PAGE; /* the last page stays closed */

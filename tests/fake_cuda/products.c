@@ -140,8 +140,8 @@ static cublasStatus_t enqueue(fake_stream *stream, int device, const fake_produc
     return error == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 
-/* Algorithms that were offered and do not run: FAKE_CUDA_REFUSED, as tiles, "20,22"; "fused,20,22":
- * not with an epilogue. */
+/* Algorithms that were offered and do not run: FAKE_CUDA_REFUSED, as tiles, "20,22"; "fused,20,22": not with an
+ * epilogue. */
 static int is_refused(const fake_product *p, const fake_algo *algo)
 {
     const char *tiles = getenv("FAKE_CUDA_REFUSED");

@@ -21,8 +21,8 @@ static int multiple_between(intptr_t begin, intptr_t end, intptr_t stride, intpt
     return k <= high && k * stride < end;
 }
 
-/* Row i of a, row j of b meet if b's begin lies less than b's length before and less than a's
- * behind a's; only j - i matters. */
+/* Row i of a, row j of b meet if b's begin lies less than b's length before and less than a's behind a's; only j - i
+ * matters. */
 static int overlap_equal_strides(const fake_access *a, const fake_access *b)
 {
     const intptr_t apart = first_byte(b) - first_byte(a);

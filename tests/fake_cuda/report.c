@@ -110,8 +110,8 @@ cudaError_t fake_note(cudaError_t error)
     return error;
 }
 
-/* CUDA keeps what a query said as any other error: who asks for the last one after a launch of his
- * own takes it for that launch's. */
+/* CUDA keeps what a query said as any other error: who asks for the last one after a launch of his own takes it for
+ * that launch's. */
 void fake_check_taken(const char *name)
 {
     if (last_error == cudaErrorNotReady)

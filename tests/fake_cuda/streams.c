@@ -76,8 +76,8 @@ static void push(fake_stream *stream, void (*run)(void *), const void *args, siz
     fake_mutex_unlock(&stream->lock);
 }
 
-/* A function of the host may tell other threads what its stream has done; of what it hears there
- * itself, the stream's later work makes no use. */
+/* A function of the host may tell other threads what its stream has done; of what it hears there itself, the stream's
+ * later work makes no use. */
 void fake_push(fake_stream *stream, void (*run)(void *), const void *args, size_t bytes)
 {
     if (run == fake_run_host_call && fake_threads_are_watched()) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What kernels read and write, against what the CPU's kernels do: bytes that change are written,
- * and results depend on nothing but what is read. */
+/* What kernels read and write, against what the CPU's kernels do: bytes that change are written, and results depend on
+ * nothing but what is read. */
 #include "test_fake.h"
 
 #include "accesses.h"
@@ -118,8 +118,8 @@ static void mark(const fake_kernel_accesses *found, const kernel_case *c, unsign
     }
 }
 
-/* What is not said to be read is disturbed: the results stay the same. What is not said to be
- * written stays, and all that is said to be written is the same in both runs. */
+/* What is not said to be read is disturbed: the results stay the same. What is not said to be written stays, and all
+ * that is said to be written is the same in both runs. */
 static void check_case(kernel_case *c)
 {
     static unsigned char before[CASE_BYTES], first[CASE_BYTES];

@@ -84,8 +84,8 @@ static inline void open_gate(gate *g) { atomic_store(&g->is_open, 1); }
 
 static inline void open_for_good(void *user) { open_gate(user); }
 
-/* Waits until the stream has done its work, in a way that CUDA knows nothing of: what a test then
- * plants is a race by the rules, and yet no two threads meet. */
+/* Waits until the stream has done its work, in a way that CUDA knows nothing of: what a test then plants is a race by
+ * the rules, and yet no two threads meet. */
 static inline void finish_unnoticed(cudaStream_t stream)
 {
     gate done = {0};

@@ -125,8 +125,8 @@ static void test_replay(void **state)
     close_scene(&s);
 }
 
-/* Launches of one graph come one after the other on any streams, and what was launched goes on when
- * the graph is no more. */
+/* Launches of one graph come one after the other on any streams, and what was launched goes on when the graph is no
+ * more. */
 static void test_launches_in_order(void **state)
 {
     (void)state;

@@ -3,8 +3,8 @@
 #include "internal.h"
 #include "test_fake.h"
 
-/* Work of one thread on a stream of its own, and of another that uses the same memory. Turns are
- * passed by atomics, which order nothing here. */
+/* Work of one thread on a stream of its own, and of another that uses the same memory. Turns are passed by atomics,
+ * which order nothing here. */
 typedef struct scene {
     cudaStream_t first, second;
     cudaEvent_t event;

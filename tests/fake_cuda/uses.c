@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What work does to memory, checked and booked when it is enqueued: whatever is ordered before it
- * was enqueued before it, so the shadow is then as the work will find it. */
+/* What work does to memory, checked and booked when it is enqueued: whatever is ordered before it was enqueued before
+ * it, so the shadow is then as the work will find it. */
 #include <string.h>
 
 #include "internal.h"

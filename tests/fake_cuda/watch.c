@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stands before pthreads: tells the watcher, and does what was asked. Not seen are locks with a
- * time limit, locks of readers, and semaphores, which nothing here uses. */
+/* Stands before pthreads: tells the watcher, and does what was asked. Not seen are locks with a time limit, locks of
+ * readers, and semaphores, which nothing here uses. */
 #define _GNU_SOURCE 1
 #pragma GCC visibility push(default) /* what stands before others must be seen */
 #include "watch.h"

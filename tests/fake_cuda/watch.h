@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the threads of a program order what they do, for whoever wants to know: a library that is
- * loaded before all others (LD_PRELOAD), or linked, so that the calls of pthreads come to it first.
- * Order by atomics alone stays unseen. */
+/* How the threads of a program order what they do, for whoever wants to know: a library that is loaded before all
+ * others (LD_PRELOAD), or linked, so that the calls of pthreads come to it first. Order by atomics alone stays
+ * unseen. */
 #ifndef FAKE_CUDA_WATCH_H
 #define FAKE_CUDA_WATCH_H
 
@@ -17,8 +17,8 @@ typedef struct fake_watcher {
 void fake_watch_threads(const fake_watcher *watcher);
 /* by 1: what the calling thread does is not told until by -1, if as often. */
 void fake_watch_pause(int by);
-/* A pointer of each thread for the watcher's use, at first NULL. Here, since a plugin's variables
- * of threads can be dear: all come at once where a thread uses one of them. */
+/* A pointer of each thread for the watcher's use, at first NULL. Here, since a plugin's variables of threads can be
+ * dear: all come at once where a thread uses one of them. */
 void **fake_watch_own(void);
 
 #endif

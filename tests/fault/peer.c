@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One rank fails, leaves or is late while the others wait for it: they fail with a sentence, or
- * wait without using a core.
+/* One rank fails, leaves or is late while the others wait for it: they fail with a sentence, or wait without using a
+ * core.
  *
  *   fault_peer [--local P] CASE     without --local: the ranks that mpiexec started */
 #include <stdio.h>

@@ -3,7 +3,7 @@
  * others, fail with a sentence that names it.
  *
  *   fault_stuck [--local P | --messages] CASE     without --local: the ranks that mpiexec started;
- * --messages: no memory that they share */
+ *                                                 --messages: no memory that they share */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -244,8 +244,8 @@ static int case_stopped(const stuck *s)
     return result;
 }
 
-/* The process is gone while the others wait for it, on a stream or in a call: the launcher, not
- * this program, ends the job. */
+/* The process is gone while the others wait for it, on a stream or in a call: the launcher, not this program, ends the
+ * job. */
 static int case_killed(const stuck *s)
 {
     if (call(s, usual) != QDR_OK) return WRONG;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A device whose allocations and threads fail, one after the other: each failure is reported,
- * nothing is lost, nothing hangs. */
+/* A device whose allocations and threads fail, one after the other: each failure is reported, nothing is lost, nothing
+ * hangs. */
 #include "dev/dev.h"
 #include "fault/inject.h"
 #include "qdr_test.h"
@@ -11,8 +11,8 @@ static qdr_status nothing_run(void *args)
     return QDR_OK;
 }
 
-/* Everything that creates: two kinds of streams, memory, an event recorded on one stream and then
- * on the other, a product that needs the device's panels. Stops at the first failure. */
+/* Everything that creates: two kinds of streams, memory, an event recorded on one stream and then on the other, a
+ * product that needs the device's panels. Stops at the first failure. */
 static qdr_status use_device(qdri_dev *dev, qdr_stream *streams[2], qdr_event **event, void **data)
 {
     QDR_TRY(qdri_stream_create(dev, QDRI_STREAM_COMPUTE, &streams[0]));

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Replays a corpus through a fuzz target where no fuzzing engine is linked: each file of each
- * folder named, whole, cut short at every length up to 256, and with each of its first 256 bytes
- * changed. usage: TARGET FOLDER... */
+/* Replays a corpus through a fuzz target where no fuzzing engine is linked: each file of each folder named, whole, cut
+ * short at every length up to 256, and with each of its first 256 bytes changed. usage: TARGET FOLDER... */
 #include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A linear layer on 1x1x1x1, bf16, forward and backward, against the fastest algorithm of cuBLASLt
- * for each of its three products (dW in fp32, as the library has it), in turn in one process.
- * With QDR_TUNE the library times algorithms, too, when the layer is made. linear [M N K]...;
- * default: the two shapes that the bar is about. */
+/* A linear layer on 1x1x1x1, bf16, forward and backward, against the fastest algorithm of cuBLASLt for each of its
+ * three products (dW in fp32, as the library has it), in turn in one process. With QDR_TUNE the library times
+ * algorithms, too, when the layer is made. linear [M N K]...; default: the two shapes that the bar is about. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -60,8 +59,8 @@ static void free_layer(layer *l)
     qdr_stack_destroy(&l->stack);
 }
 
-/* Y = X·Wᵀ, dX = dY·W, dW = dYᵀ·X on the layer's own inputs, W stored as the layer stores it, into
- * memory of its own. */
+/* Y = X·Wᵀ, dX = dY·W, dW = dYᵀ·X on the layer's own inputs, W stored as the layer stores it, into memory of its
+ * own. */
 static rival make_rival(const layer *l)
 {
     rival r = {.lt = lt_open(l->place->stream)};

@@ -7,8 +7,8 @@
 
 enum { LT_MOST_ALGORITHMS = 64 };
 
-/* C[m,n] = op(A)·op(B), row-major and dense: A is [m,k] ([k,m] if trans_a), B is [k,n] ([n,k] if
- * trans_b), both BF16; sums in fp32. */
+/* C[m,n] = op(A)·op(B), row-major and dense: A is [m,k] ([k,m] if trans_a), B is [k,n] ([n,k] if trans_b), both BF16;
+ * sums in fp32. */
 typedef struct lt_product {
     int64_t m, n, k;
     const void *a, *b;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Loaded before a program that runs on the lab's nodes: lets it leave.
  *
- * MPI_Finalize of MPICH 4.0 over UCX lets each rank close its connections and then wait for the
- * others in a barrier of the process manager. A rank in that barrier answers nobody, so that one
- * which still closes waits for it for ever (pmodels/mpich, pull request 6596, mends it in later
- * versions). Here the wait for the process manager drives UCX as well. */
+ * MPI_Finalize of MPICH 4.0 over UCX lets each rank close its connections and then wait for the others in a barrier of
+ * the process manager. A rank in that barrier answers nobody, so that one which still closes waits for it for ever
+ * (pmodels/mpich, pull request 6596, mends it in later versions). Here the wait for the process manager drives UCX as
+ * well. */
 #define _GNU_SOURCE /* RTLD_NEXT */
 #include <dlfcn.h>
 #include <poll.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The model's virtual time against SimGrid's, list by list: forward, backward, and the two
- * backwards of a step with several micro-batches. In the model one rank stands for all, and a
- * collective is a number of bytes on a few shares of links; in SimGrid every rank has streams and
- * links of its own, and every collective is made of rings of flows or messages between ranks.
+/* The model's virtual time against SimGrid's, list by list: forward, backward, and the two backwards of a step with
+ * several micro-batches. In the model one rank stands for all, and a collective is a number of bytes on a few shares of
+ * links; in SimGrid every rank has streams and links of its own, and every collective is made of rings of flows or
+ * messages between ranks.
  *
  * usage: referee [--long]    (64 and 256 ranks; or 1,024) */
 #include <math.h>
@@ -27,9 +27,9 @@ typedef struct scene {
 
 enum { R = (int)QDR_REPLICATED, S = (int)QDR_SCATTERED };
 
-/* 1 % where collectives have links for themselves, 5 % where several share
- * them. Exact is what is expected of flows; 5 % is left to adapters that two ranks share and to
- * messages one by one; 10 % where nodes cut groups unequally, so that ranks are not alike. */
+/* 1 % where collectives have links for themselves, 5 % where several share them. Exact is what is expected of flows; 5
+ * % is left to adapters that two ranks share and to messages one by one; 10 % where nodes cut groups unequally, so that
+ * ranks are not alike. */
 static const scene ordinary[] = {
     {"d leaves", 8, 1, 50, 1, 8, 1, 8, "xyzd", R, 2, 0, 0.01},
     {"z leaves", 8, 1, 50, 8, 1, 8, 1, "xyzd", R, 2, 0, 0.01},

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the referee is told: the machine, the grid, and the task lists of a training step, with the
- * time of what runs on a processor and the bytes of what travels. How long transfers take is for
- * the referee to say. */
+/* What the referee is told: the machine, the grid, and the task lists of a training step, with the time of what runs on
+ * a processor and the bytes of what travels. How long transfers take is for the referee to say. */
 #ifndef QDR_TEST_LISTS_H
 #define QDR_TEST_LISTS_H
 
@@ -28,8 +27,8 @@ typedef struct referee_list {
     double model_secs; /* what the model says: the end of the last task */
 } referee_list;
 
-/* The lists of forwards and backwards of a few layers. The model's own words about each axis'
- * links are not among them. */
+/* The lists of forwards and backwards of a few layers. The model's own words about each axis' links are not among
+ * them. */
 QDR_NODISCARD qdr_status referee_lists_make(const qdr_machine *machine, const qdr_network *network,
                                             const qdr_plan *plan, referee_list lists[REFEREE_LISTS]);
 void referee_lists_free(referee_list lists[REFEREE_LISTS]);

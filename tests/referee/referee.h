@@ -9,9 +9,9 @@
 extern "C" {
 #endif
 
-/* When the last rank is done. `messages`: rings send their parts from rank to rank one after the
- * other, each over links that have the latency; else each rank's share is one flow, and latencies
- * are waited for before. Once in a process: SimGrid has one engine.
+/* When the last rank is done. `messages`: rings send their parts from rank to rank one after the other, each over links
+ * that have the latency; else each rank's share is one flow, and latencies are waited for before. Once in a process:
+ * SimGrid has one engine.
  * @return -1 after an error, which it prints */
 double referee_secs(const qdr_machine *machine, const qdr_plan *plan, const referee_list *list, int messages);
 

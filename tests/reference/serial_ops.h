@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The operations of gpt_serial.c. Every array is a pair of values and variances of their rounding
- * errors; weights are exact. Shapes as in the comments of serial_ops.c, row-major. */
+/* The operations of gpt_serial.c. Every array is a pair of values and variances of their rounding errors; weights are
+ * exact. Shapes as in the comments of serial_ops.c, row-major. */
 #ifndef TESTS_REFERENCE_SERIAL_OPS_H
 #define TESTS_REFERENCE_SERIAL_OPS_H
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Linked into every program of an address-sanitized build: what MPI itself loses at its start and
- * end is not our leak (MPICH 4.0: 1016 bytes per rank, in a module it unloads, so that no
- * suppression by name fits). Leaks of ours are still found: tests/support/planted_leak.c. */
+/* Linked into every program of an address-sanitized build: what MPI itself loses at its start and end is not our leak
+ * (MPICH 4.0: 1016 bytes per rank, in a module it unloads, so that no suppression by name fits). Leaks of ours are
+ * still found: tests/support/planted_leak.c. */
 #include <mpi.h>
 #include <sanitizer/lsan_interface.h>
 
-/* A profiling layer, as the MPI standard provides for: the library's calls come here, also those of
- * the shared library, which sees visible symbols only. */
+/* A profiling layer, as the MPI standard provides for: the library's calls come here, also those of the shared library,
+ * which sees visible symbols only. */
 __attribute__((visibility("default"))) int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
 {
     __lsan_disable();

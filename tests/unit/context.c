@@ -184,8 +184,8 @@ static void ranks_return_results(void **state)
     CHECK_FAILS(qdr_local_run(2, NULL, NULL, &result), QDR_ERR_ARGUMENT, "NULL");
 }
 
-/* Twice in one world; the second time rank 1 wants other threads, which is its own affair, then
- * something impossible. */
+/* Twice in one world; the second time rank 1 wants other threads, which is its own affair, then something
+ * impossible. */
 static int create_twice(qdr_local_world *world, int rank, void *user)
 {
     (void)user;

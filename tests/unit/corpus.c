@@ -57,8 +57,8 @@ static int remove_folder(void **state)
     return rmdir(folder);
 }
 
-/* All windows of `n_passes` passes lie in the first 90 %, those of one pass do not overlap, and
- * they leave out less than two contexts. */
+/* All windows of `n_passes` passes lie in the first 90 %, those of one pass do not overlap, and they leave out less
+ * than two contexts. */
 static void training_reads_the_first_nine_tenths(void **state)
 {
     enum { N_TRAIN = N_BYTES - N_BYTES / 10, N_WINDOWS = (N_TRAIN - CONTEXT) / CONTEXT };

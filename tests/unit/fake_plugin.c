@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A stand-in for libquadrille_cuda.so: it answers questions, and makes no devices. FAKE_PLUGIN says
- * what it finds: "none" (no driver), "hidden" (no GPU), "lost" (of two GPUs one cannot be asked),
- * else two GPUs. */
+/* A stand-in for libquadrille_cuda.so: it answers questions, and makes no devices. FAKE_PLUGIN says what it finds:
+ * "none" (no driver), "hidden" (no GPU), "lost" (of two GPUs one cannot be asked), else two GPUs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Constants that were planted come out of samples again; machines survive their files; layers alone
- * agree with steps. */
+/* Constants that were planted come out of samples again; machines survive their files; layers alone agree with
+ * steps. */
 #include <math.h>
 #include <quadrille/calibrate.h>
 #include <quadrille/plan.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ownership and overlap: every element is owned by the right number of ranks, and reaches every
- * owner exactly once. Random layouts; QDR_TEST_SEED repeats a run. */
+/* Ownership and overlap: every element is owned by the right number of ranks, and reaches every owner exactly once.
+ * Random layouts; QDR_TEST_SEED repeats a run. */
 #include "qdr_test.h"
 
 #include "core/block.h"
@@ -118,8 +118,8 @@ static void every_owner_is_served_once(void **state)
     }
 }
 
-/* 10 rows in units of 2 over d = 2 and z = 2, then over y: 6+4 rows, then 4+2 and 2+2, then halves.
- * Columns {6 in 2}, {5} over x = 2: 4+2 and 3+2. */
+/* 10 rows in units of 2 over d = 2 and z = 2, then over y: 6+4 rows, then 4+2 and 2+2, then halves. Columns {6 in 2},
+ * {5} over x = 2: 4+2 and 3+2. */
 static void by_hand(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The model as a whole: its terms add up, bounds hold, more is never slower, and it is exact where
- * there is a closed form. */
+/* The model as a whole: its terms add up, bounds hold, more is never slower, and it is exact where there is a closed
+ * form. */
 #include <float.h>
 #include <math.h>
 
@@ -221,9 +221,8 @@ static void rings(void **state)
     }
 }
 
-/* Gradients parted over a node: every micro-batch's are reduce-scattered inside it, the last one's
- * parts between nodes, and new parameters come back the same way. Without latencies all of it is
- * bytes over rates. */
+/* Gradients parted over a node: every micro-batch's are reduce-scattered inside it, the last one's parts between nodes,
+ * and new parameters come back the same way. Without latencies all of it is bytes over rates. */
 static void levels(void **state)
 {
     (void)state;
@@ -337,8 +336,8 @@ static void try_key(const char *key, void *user)
     qdr_model_destroy(&model);
 }
 
-/* One wide axis, and one task after the other: nothing shares links. With overlap, gathers and sums
- * of that axis do, and the protocol that is fastest alone need not be the best beside another. */
+/* One wide axis, and one task after the other: nothing shares links. With overlap, gathers and sums of that axis do,
+ * and the protocol that is fastest alone need not be the best beside another. */
 static void monotone(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* BF16 and F16 to fp32 and back, against their definition in double: all bits, all middles between
- * neighbours, and random numbers; one by one, and in every set of kernels. */
+/* BF16 and F16 to fp32 and back, against their definition in double: all bits, all middles between neighbours, and
+ * random numbers; one by one, and in every set of kernels. */
 #include "dev/cpu/narrow.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A small GPT as a net, on grids that are numbers only: sizes against closed forms, calls against
- * the table of the design, descriptions that are refused. */
+/* A small GPT as a net, on grids that are numbers only: sizes against closed forms, calls against the table of the
+ * design, descriptions that are refused. */
 #include "qdr_test.h"
 
 #include "core/op_bytes.h"
@@ -69,8 +69,8 @@ static size_t room(int64_t n_elems) { return qdri_align_bytes((size_t)n_elems * 
 
 static size_t norm_room(const int *g) { return room(HIDDEN / g[QDR_X]); }
 
-/* Matrices of 4H² (qkv and proj) and 8H² (fc and fc2), biases of 3H and 4H over y and of H over x,
- * two norms of two vectors; embedding and positions; the last norm. */
+/* Matrices of 4H² (qkv and proj) and 8H² (fc and fc2), biases of 3H and 4H over y and of H over x, two norms of two
+ * vectors; embedding and positions; the last norm. */
 static size_t parameter_bytes(const int *g)
 {
     const int64_t h = HIDDEN, x = g[QDR_X], y = g[QDR_Y], xyz = x * y * g[QDR_Z];
@@ -188,9 +188,9 @@ static int n_calls(const qdri_schedule *schedule, qdr_channel channel, qdr_coll_
     return n;
 }
 
-/* Normal layers are summed over x, transposed ones and the embedding over y; dX the other way
- * round. All weights are gathered over z; in backward all but E for the embedding, whose input has
- * no gradient. dW of head and embedding is summed over d once. */
+/* Normal layers are summed over x, transposed ones and the embedding over y; dX the other way round. All weights are
+ * gathered over z; in backward all but E for the embedding, whose input has no gradient. dW of head and embedding is
+ * summed over d once. */
 static void replicated_calls_are_those_of_the_table(void **state)
 {
     (void)state;
@@ -253,8 +253,8 @@ static void lists_are_functions_of_the_description(void **state)
     drop(&used);
 }
 
-/* A sum that crosses nodes is cut into panels where cost decides and the message is long; rows that
- * stay scattered are not where several members of a node would each send their slices. */
+/* A sum that crosses nodes is cut into panels where cost decides and the message is long; rows that stay scattered are
+ * not where several members of a node would each send their slices. */
 static void panels_depend_on_nodes(void **state)
 {
     (void)state;

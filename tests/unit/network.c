@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Networks: exact counts of known models, defaults of the classes, and every refusal. Linked with
- * the model's library alone. */
+/* Networks: exact counts of known models, defaults of the classes, and every refusal. Linked with the model's library
+ * alone. */
 #include "quadrille/network.h"
 
 #include <math.h>

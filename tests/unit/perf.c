@@ -25,10 +25,10 @@ static void collectives(void **state)
     assert_true(isnan(qdr_perf_coll_elems(QDR_N_COLL_KINDS, 2, 1)));
 }
 
-/* M = 960, K = 64, N = 96 on 2x4x3x5: m = 64 rows a cell; a normal layer has k = 32, n = 24, W
- * block 768 elements, 256 a shard. By hand, in elements: W over z 2/3·768 = 512; X over y 3/4·64·32
- * = 1536; Y over x 1/2·64·24 = 768 scattered, 1536 summed; dX over y 3/4·64·32 = 1536 scattered,
- * 3072 summed; dW over d 2·4/5·256 = 409.6; b over z 2·2/3·24 = 32, over d 2·4/5·24 = 38.4. */
+/* M = 960, K = 64, N = 96 on 2x4x3x5: m = 64 rows a cell; a normal layer has k = 32, n = 24, W block 768 elements, 256
+ * a shard. By hand, in elements: W over z 2/3·768 = 512; X over y 3/4·64·32 = 1536; Y over x 1/2·64·24 = 768 scattered,
+ * 1536 summed; dX over y 3/4·64·32 = 1536 scattered, 3072 summed; dW over d 2·4/5·256 = 409.6; b over z 2·2/3·24 = 32,
+ * over d 2·4/5·24 = 38.4. */
 static qdr_perf_linear layer_by_hand(void)
 {
     return (qdr_perf_linear){QDR_OPTS_INIT, .m = 960, .k = 64, .n = 96,   .x = 2,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Machines that hwloc recorded elsewhere: what is found on them, and where axes lie.
- * QDR_TEST_TOPOLOGIES names the folder of their XML files; without it the test is skipped. */
+/* Machines that hwloc recorded elsewhere: what is found on them, and where axes lie. QDR_TEST_TOPOLOGIES names the
+ * folder of their XML files; without it the test is skipped. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

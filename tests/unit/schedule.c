@@ -242,8 +242,7 @@ static void build_layer(bench *b, const layer *l, int backward)
     end(b);
 }
 
-/* (g-1)/g·n elements of 4 bytes each, twice for an all-reduce; g = 2. The shard of W is padded to
- * 32 elements. */
+/* (g-1)/g·n elements of 4 bytes each, twice for an all-reduce; g = 2. The shard of W is padded to 32 elements. */
 static void replicated_layers_send_what_the_table_says(void **state)
 {
     (void)state;
@@ -327,8 +326,8 @@ static int is_collective(const bench *b, int i, qdr_channel channel)
     return task_at(b, i)->kind == QDRI_TASK_COLLECTIVE && task_at(b, i)->channel == channel;
 }
 
-/* Y in four panels: a product waits for no sum of another panel, and the bias of a panel waits for
- * the sum of that one alone. */
+/* Y in four panels: a product waits for no sum of another panel, and the bias of a panel waits for the sum of that one
+ * alone. */
 static void panels_are_summed_beside_products(void **state)
 {
     (void)state;
@@ -358,8 +357,8 @@ static void panels_are_summed_beside_products(void **state)
     drop(&b);
 }
 
-/* Y of two halves of the rows: the product of the second waits for no sum, and the first's bias for
- * the sum of the first alone. */
+/* Y of two halves of the rows: the product of the second waits for no sum, and the first's bias for the sum of the
+ * first alone. */
 static void parts_are_summed_beside_products(void **state)
 {
     (void)state;
@@ -442,8 +441,8 @@ static void rows_are_cut_into_whole_units(void **state)
     }
 }
 
-/* Scattered, two panels: the other member's rows are computed and sent first; own rows come last,
- * while the others' versions of them travel. Rows of X are multiplied as they come. */
+/* Scattered, two panels: the other member's rows are computed and sent first; own rows come last, while the others'
+ * versions of them travel. Rows of X are multiplied as they come. */
 static void panels_are_sent_to_their_owner(void **state)
 {
     (void)state;

@@ -68,8 +68,8 @@ static void slowdown(void **state)
     list l = {.schedule = {0}};
     add(&l, 0, 0, 2, 0, -1);
     add(&l, 1, 0, 1, 1, -1);
-    /* Both run until the transfer has done its 1 at a rate of 1/1.5, at 1.5; by then the processor
-     * has done 1.5/1.25 = 1.2, and does the other 0.8 alone. */
+    /* Both run until the transfer has done its 1 at a rate of 1/1.5, at 1.5; by then the processor has done 1.5/1.25 =
+     * 1.2, and does the other 0.8 alone. */
     const qdri_sim_times t = run(&l, 0.25, 0.5, NULL);
     near(t.stream_end[1], 1.5);
     near(t.end_secs, 2.3);

@@ -21,8 +21,8 @@ typedef struct qdri_cpu_dev {
 
 typedef struct qdri_item {
     qdri_work_fn fn;
-    void (*drop)(void *args); /* called instead of fn on a poisoned device; NULL: begun work runs
-                                 on, other work is dropped */
+    void (*drop)(void *args); /* called instead of fn on a poisoned device; NULL: begun work runs on, other work is
+                                 dropped */
     int begun;
     _Alignas(16) unsigned char args[QDRI_WORK_BYTES];
 } qdri_item;
@@ -76,8 +76,8 @@ qdr_status qdri_cpu_event_record(qdr_event *event, qdr_stream *stream);
 qdr_status qdri_cpu_stream_wait(qdr_stream *stream, qdr_event *event);
 int qdri_cpu_event_reached(qdr_event *event);
 
-/* Called by a stream's thread before each item that has not begun; NULL: nothing. For tests, which
- * let tasks be late. Set before there are devices. */
+/* Called by a stream's thread before each item that has not begun; NULL: nothing. For tests, which let tasks be late.
+ * Set before there are devices. */
 extern void (*qdri_cpu_before_item)(void);
 
 /* gemm.c, gemm_blas.c or gemm_plain.c */

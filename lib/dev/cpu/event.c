@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Events of the CPU device. Recording takes a ticket of the event's mark; the stream completes the
- * ticket when it gets there. A wait holds the ticket it saw, so recording again does not move it.
- */
+/* Events of the CPU device. Recording takes a ticket of the event's mark; the stream completes the ticket when it gets
+ * there. A wait holds the ticket it saw, so recording again does not move it. */
 #include <stdlib.h>
 
 #include "core/size.h"

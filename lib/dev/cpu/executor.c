@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Executors: threads that run streams. They go round their streams until nothing can go on; then
- * they sleep until something happens, or poll with growing pauses if some work has nobody to wake
- * it. */
+/* Executors: threads that run streams. They go round their streams until nothing can go on; then they sleep until
+ * something happens, or poll with growing pauses if some work has nobody to wake it. */
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>

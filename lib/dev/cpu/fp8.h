@@ -8,8 +8,8 @@
 #include "dev/cpu/bits.h"
 #include "dev/fp8.h"
 
-/* The nearest number of the format, of two the even one; beyond its largest that one. NaN stays
- * NaN, an infinity stays one in E5M2 and is NaN in E4M3, which has none. */
+/* The nearest number of the format, of two the even one; beyond its largest that one. NaN stays NaN, an infinity stays
+ * one in E5M2 and is NaN in E4M3, which has none. */
 static inline float qdri_fp8_nearest(qdri_rounding rounding, float x)
 {
     const int is_e4m3 = rounding == QDRI_E4M3;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products on the CPU: f32 and f64 through BLAS, or plain C where there is none; bf16 through
- * oneDNN where the machine has bf16, else converted, as f16 always is. */
+/* Products on the CPU: f32 and f64 through BLAS, or plain C where there is none; bf16 through oneDNN where the machine
+ * has bf16, else converted, as f16 always is. */
 #include "dev/cpu/gemm.h"
 #include "dev/cpu/narrow.h"
 

@@ -9,8 +9,8 @@
 #define QDRI_PANEL_EDGE 512
 #define QDRI_PANELS_BYTES ((size_t)3 * QDRI_PANEL_EDGE * QDRI_PANEL_EDGE * sizeof(float))
 
-/* gemm_blas.c, or gemm_plain.c where there is no BLAS.
- * Before a product of this thread's executor: sets the number of BLAS threads, gives room back. */
+/* gemm_blas.c, or gemm_plain.c where there is no BLAS. Before a product of this thread's executor: sets the number of
+ * BLAS threads, gives room back. */
 void qdri_blas_begin(int n_threads);
 /* As many as BLAS uses now. */
 int qdri_blas_threads(void);

@@ -24,8 +24,8 @@ int qdri_blas_threads(void) { return openblas_get_num_threads(); }
 
 static CBLAS_TRANSPOSE blas_trans(int trans) { return trans ? CblasTrans : CblasNoTrans; }
 
-/* OpenBLAS first multiplies C by beta in a plain loop. Where C fits into caches, zeroing it here
- * and adding to it is up to a tenth faster when k is small. Returns the beta that is left. */
+/* OpenBLAS first multiplies C by beta in a plain loop. Where C fits into caches, zeroing it here and adding to it is up
+ * to a tenth faster when k is small. Returns the beta that is left. */
 static double clear_small(const qdri_gemm *g, size_t elem_bytes)
 {
     const size_t row_bytes = (size_t)g->n * elem_bytes;

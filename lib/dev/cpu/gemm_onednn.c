@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* BF16 products through oneDNN, on machines that have instructions for them (AVX-512 BF16, AMX).
- * oneDNN keeps its own cache of primitives, and scratch that is not counted as device memory. */
+/* BF16 products through oneDNN, on machines that have instructions for them (AVX-512 BF16, AMX). oneDNN keeps its own
+ * cache of primitives, and scratch that is not counted as device memory. */
 #define _GNU_SOURCE 1 /* RTLD_DEFAULT */
 #include "dev/cpu/gemm.h"
 

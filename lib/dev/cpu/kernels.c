@@ -75,8 +75,8 @@ void qdri_widen(qdr_dtype dtype, float *to, const uint16_t *from, int64_t n) { c
 
 void qdri_narrow(qdr_dtype dtype, uint16_t *to, const float *from, int64_t n) { cast(QDR_F32, from, dtype, to, n); }
 
-/* No rank owns an id beyond the vocabulary: unnoticed, its row would count as something else. The
- * maximum is found at memory speed, the row only if it is wrong. */
+/* No rank owns an id beyond the vocabulary: unnoticed, its row would count as something else. The maximum is found at
+ * memory speed, the row only if it is wrong. */
 static qdr_status ids_check(const char *what, const int32_t *ids, int64_t n, int64_t vocab)
 {
     int32_t most = -1;

@@ -11,8 +11,8 @@
 #include <sys/resource.h>
 
 #define MIB ((size_t)1 << 20)
-/* Of a thread that multiplies; measured, nothing tells it. oneDNN crashes where it finds too
- * little; plain C needs none. */
+/* Of a thread that multiplies; measured, nothing tells it. oneDNN crashes where it finds too little; plain C needs
+ * none. */
 #define BUFFER_BYTES ((QDRI_HAVE_BLAS * 128 + QDRI_HAVE_ONEDNN * 96) * MIB)
 #define HEAP_BYTES (64 * MIB) /* that glibc makes for a new thread */
 #define SPARE_BYTES (16 * MIB)

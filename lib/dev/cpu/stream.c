@@ -12,10 +12,9 @@ void (*qdri_cpu_before_item)(void);
 
 static qdri_cpu_stream *own(qdr_stream *stream) { return (qdri_cpu_stream *)stream; }
 
-/* Waits, with the stream's lock held, until `n_items` items have run. The host is woken once, at
- * the item it waits for: waking it at each one would switch threads twice a task. `wanted` is set
- * before `head` is read, and the executor does it the other way round: one of the two sees the
- * other. */
+/* Waits, with the stream's lock held, until `n_items` items have run. The host is woken once, at the item it waits for:
+ * waking it at each one would switch threads twice a task. `wanted` is set before `head` is read, and the executor does
+ * it the other way round: one of the two sees the other. */
 static void wait_for_head(qdri_cpu_stream *stream, uint64_t n_items)
 {
     for (;;) {

@@ -12,8 +12,8 @@
 
 enum { SHAPES_MOST = 32 }; /* further ones are the own kernels' */
 
-/* What plans may take. A deterministic backward pass keeps two bytes for each pair of a row and a
- * column of the scores. */
+/* What plans may take. A deterministic backward pass keeps two bytes for each pair of a row and a column of the
+ * scores. */
 #define WORKSPACE_MOST ((int64_t)2 << 30)
 
 typedef struct shape_plans {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The CUDA device: streams, events and memory are CUDA's, products are cuBLASLt's, kernels those of
- * kernels/. Used by one host thread, as every device; nothing here waits for the GPU but
- * stream_synchronize and what says so. */
+/* The CUDA device: streams, events and memory are CUDA's, products are cuBLASLt's, kernels those of kernels/. Used by
+ * one host thread, as every device; nothing here waits for the GPU but stream_synchronize and what says so. */
 #ifndef QDRI_DEV_CUDA_CUDA_H
 #define QDRI_DEV_CUDA_CUDA_H
 
@@ -14,17 +13,16 @@
 #include "dev/plugin.h"
 
 #define QDRI_CUDA_ALGORITHMS 16 /* of a product, that the heuristic is asked for */
-#define QDRI_CUDA_WORKSPACE_BYTES                                                                                      \
-    ((size_t)32 << 20) /* of products, what cuBLAS takes on Hopper                                 \
-                        */
+/* Of products: what cuBLAS takes on Hopper. */
+#define QDRI_CUDA_WORKSPACE_BYTES ((size_t)32 << 20)
 
 typedef struct qdri_cuda_product qdri_cuda_product;
 typedef struct qdri_cuda_stamps qdri_cuda_stamps;
 typedef struct qdri_cuda_block qdri_cuda_block;
 typedef struct qdri_cuda_space qdri_cuda_space;
 
-/* Two functions of the driver that the runtime has no name for: a stream writes a word of memory,
- * or waits until (int32)(word - value) >= 0, without taking a multiprocessor. */
+/* Two functions of the driver that the runtime has no name for: a stream writes a word of memory, or waits until
+ * (int32)(word - value) >= 0, without taking a multiprocessor. */
 typedef CUresult (*qdri_cuda_flag_fn)(CUstream stream, CUdeviceptr flag, cuuint32_t value, unsigned flags);
 
 /* Where memory of collectives comes from; alloc = NULL: the pool. */
@@ -109,9 +107,8 @@ qdr_status qdri_cuda_fill_zero(qdr_stream *stream, void *dst, size_t bytes);
 /* The stream's own, made at the first use. */
 QDR_NODISCARD qdr_status qdri_cuda_workspace(qdr_stream *stream, void **workspace);
 QDR_NODISCARD qdr_status qdri_cuda_scratch(qdr_stream *stream, void **scratch);
-/* Room of the stream for one purpose, of at least this size. A larger room does not replace a
- * smaller one: recorded work may go on using it. So they grow by at least a factor of two. what: it
- * is for. */
+/* Room of the stream for one purpose, of at least this size. A larger room does not replace a smaller one: recorded
+ * work may go on using it. So they grow by at least a factor of two. what: it is for. */
 QDR_NODISCARD qdr_status qdri_cuda_find_space(qdr_stream *stream, qdri_cuda_space **rooms, const char *what,
                                               size_t bytes, char **data);
 void qdri_cuda_free_spaces(qdr_stream *stream, qdri_cuda_space **rooms);
@@ -122,9 +119,8 @@ qdr_status qdri_cuda_stream_wrap(qdri_dev *dev, void *native, qdr_stream **strea
 void *qdri_cuda_stream_native(qdr_stream *stream);
 void qdri_cuda_stream_destroy(qdr_stream *stream);
 qdr_status qdri_cuda_stream_synchronize(qdr_stream *stream);
-/* Passes on what giving work to the stream came to. Where the GPU did not take it, the device has
- * failed: the other ranks hear why, and memory is freed only when what was given before has ended.
- */
+/* Passes on what giving work to the stream came to. Where the GPU did not take it, the device has failed: the other
+ * ranks hear why, and memory is freed only when what was given before has ended. */
 qdr_status qdri_cuda_taken(qdr_stream *stream, qdr_status status);
 qdr_status qdri_cuda_event_create(qdri_dev *dev, qdr_event **event);
 void qdri_cuda_event_destroy(qdr_event *event);

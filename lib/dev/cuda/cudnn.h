@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cuDNN's attention, as far as the library is found while the program runs: it is never linked, and
- * its headers are not needed. The numbers and signatures here are those of its backend API, which
- * cuDNN 9 keeps (tests/fake_cuda/cudnn compares them with its headers where there are some). */
+/* cuDNN's attention, as far as the library is found while the program runs: it is never linked, and its headers are not
+ * needed. The numbers and signatures here are those of its backend API, which cuDNN 9 keeps (tests/fake_cuda/cudnn
+ * compares them with its headers where there are some). */
 #ifndef QDRI_DEV_CUDA_CUDNN_H
 #define QDRI_DEV_CUDA_CUDNN_H
 
@@ -135,10 +135,9 @@ typedef struct qdri_cudnn {
 /* The oldest that is used: before, backward needs whole tiles of 128 keys. */
 #define QDRI_CUDNN_LEAST 91600
 
-/* Opens it, once per process: QDR_CUDNN, or libcudnn.so.9 where the loader finds it, beside the
- * plugin, or in the package of PyTorch. Any thread.
- * @retval QDR_ERR_UNSUPPORTED  it is not there, or too old; the sentence says where it was looked
- * for */
+/* Opens it, once per process: QDR_CUDNN, or libcudnn.so.9 where the loader finds it, beside the plugin, or in the
+ * package of PyTorch. Any thread.
+ * @retval QDR_ERR_UNSUPPORTED  it is not there, or too old; the sentence says where it was looked for */
 QDR_NODISCARD qdr_status qdri_cudnn_open(const qdri_cudnn **api);
 
 /* ---- attention as graphs (cudnn_graph.c) ---- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Causal attention as graphs of cuDNN's operations, in the shape that its fused kernels are matched
- * by (as NVIDIA's cudnn-frontend writes them; names of the steps are its). Heads are [sequence,
- * head, row, column] with the strides of our rows; nothing is copied. */
+/* Causal attention as graphs of cuDNN's operations, in the shape that its fused kernels are matched by (as NVIDIA's
+ * cudnn-frontend writes them; names of the steps are its). Heads are [sequence, head, row, column] with the strides of
+ * our rows; nothing is copied. */
 #include <string.h>
 
 #include "dev/cuda/cudnn.h"
@@ -300,9 +300,8 @@ static void matmul_heads(builder *b, tensor turned_scores, tensor x, tensor resu
     reduce(b, QDRI_CUDNN_SUM, each, result);
 }
 
-/* P = exp(mask(scale·Q·Kᵀ - stats)), dV = Pᵀ·dO, dS = scale·P·(dO·Vᵀ - deltas), dK = dSᵀ·Q,
- * dQ = dS·K. dS is kept between the two, in the workspace: the other way, which adds to dQ from
- * many blocks, has no order. */
+/* P = exp(mask(scale·Q·Kᵀ - stats)), dV = Pᵀ·dO, dS = scale·P·(dO·Vᵀ - deltas), dK = dSᵀ·Q, dQ = dS·K. dS is kept
+ * between the two, in the workspace: the other way, which adds to dQ from many blocks, has no order. */
 static void build_backward(builder *b)
 {
     const qdri_cudnn_shape *s = b->shape;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of the CUDA device. What cuBLASLt needs for one shape, and the algorithm that it takes
- * for it, are made once and kept. */
+/* Products of the CUDA device. What cuBLASLt needs for one shape, and the algorithm that it takes for it, are made once
+ * and kept. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -101,8 +101,8 @@ static qdr_status set_word(qdri_cuda_dev *dev, cublasLtMatmulDesc_t description,
     return QDR_OK;
 }
 
-/* cuBLAS counts columns first: to it a row-major matrix is its transpose, and C' = op(B)'·op(A)'.
- * So its first operand is B, its second A. */
+/* cuBLAS counts columns first: to it a row-major matrix is its transpose, and C' = op(B)'·op(A)'. So its first operand
+ * is B, its second A. */
 static qdr_status describe(qdri_cuda_dev *dev, qdri_cuda_product *p)
 {
     const product_key *key = &p->key;
@@ -150,8 +150,8 @@ static qdr_status set_scales(qdri_cuda_dev *dev, const qdri_cuda_product *p, con
     return set_pointer(dev, p, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, of_b);
 }
 
-/* Algorithms are chosen for the pointers' alignment, before there are any: cuBLASLt reads it off
- * their values (cublasLt.h, CUBLASLT_MATMUL_DESC_BIAS_POINTER), and takes NULL for any. */
+/* Algorithms are chosen for the pointers' alignment, before there are any: cuBLASLt reads it off their values
+ * (cublasLt.h, CUBLASLT_MATMUL_DESC_BIAS_POINTER), and takes NULL for any. */
 static qdr_status announce_pointers(qdri_cuda_dev *dev, const qdri_cuda_product *p)
 {
     const void *const aligned = (const void *)(uintptr_t)16;
@@ -221,8 +221,8 @@ static qdr_status list_algorithms(qdri_cuda_dev *dev, qdri_cuda_product *p)
     return QDR_OK;
 }
 
-/* A number for what makes an algorithm, the same in every list that has it, whatever the epilogue,
- * the shape and the release; FNV-1a. Never 0. */
+/* A number for what makes an algorithm, the same in every list that has it, whatever the epilogue, the shape and the
+ * release; FNV-1a. Never 0. */
 static int code_of(const cublasLtMatmulAlgo_t *algorithm)
 {
     static const cublasLtMatmulAlgoConfigAttributes_t attributes[] = {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of factors that are rounded to fp8. Both are rounded into memory of the stream, the
- * steps of the product last, as cuBLASLt wants them; nothing is read back. Where it has no product
- * of codes for a shape, the rounded numbers are multiplied as bf16, which has them all exactly. */
+/* Products of factors that are rounded to fp8. Both are rounded into memory of the stream, the steps of the product
+ * last, as cuBLASLt wants them; nothing is read back. Where it has no product of codes for a shape, the rounded numbers
+ * are multiplied as bf16, which has them all exactly. */
 #include "core/size.h"
 #include "dev/cuda/cuda.h"
 
@@ -99,8 +99,8 @@ static qdri_cuda_rounded factor_of(const qdri_gemm *g, int is_b)
                                .y_stride = qdri_round_up(g->k, FP8_UNIT)};
 }
 
-/* How the product will run, whatever room its factors have: what there is at `room` counts for its
- * alignment. @return 1: as codes */
+/* How the product will run, whatever room its factors have: what there is at `room` counts for its alignment. @return
+ * 1: as codes */
 static int choose(qdr_stream *stream, const qdri_gemm *g, qdri_cuda_rounded factors[2], char *room)
 {
     factors[0] = factor_of(g, 0);

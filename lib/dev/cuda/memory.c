@@ -42,8 +42,8 @@ int qdri_cuda_open_to(qdri_dev *base, int gpu)
     return (dev->opened_to & bit) != 0;
 }
 
-/* Where the host may not touch managed memory while the GPU works (on some virtual machines), what
- * both may read is the host's. */
+/* Where the host may not touch managed memory while the GPU works (on some virtual machines), what both may read is the
+ * host's. */
 static qdr_status open_managed(qdri_cuda_dev *dev)
 {
     int shares = 0;
@@ -161,8 +161,8 @@ static qdr_status keep(qdri_cuda_dev *dev, qdri_cuda_block block)
     return status;
 }
 
-/* The lock is not held while memory is taken or given: NCCL's goes through locks of its own, within
- * which staging is taken here. */
+/* The lock is not held while memory is taken or given: NCCL's goes through locks of its own, within which staging is
+ * taken here. */
 qdr_status qdri_cuda_mem_alloc(qdri_dev *base, int is_shared, size_t bytes, void **data)
 {
     qdri_cuda_dev *dev = (qdri_cuda_dev *)base;

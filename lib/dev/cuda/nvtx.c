@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranges for profilers. NVTX is header-only: its calls go to the tool that has started the process,
- * and nowhere without one. */
+/* Ranges for profilers. NVTX is header-only: its calls go to the tool that has started the process, and nowhere without
+ * one. */
 #include <nvtx3/nvToolsExt.h>
 
 #include "dev/cuda/cuda.h"

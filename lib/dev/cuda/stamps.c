@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stamps: a kernel writes the GPU's clock into pinned memory; when the host next waits for a
- * stream, what has been written goes to its places, as times of the host's clock. */
+/* Stamps: a kernel writes the GPU's clock into pinned memory; when the host next waits for a stream, what has been
+ * written goes to its places, as times of the host's clock. */
 #include <stdlib.h>
 
 #include "core/size.h"

@@ -148,8 +148,8 @@ qdr_status qdri_cuda_stream_wait(qdr_stream *stream, qdr_event *event)
     return QDR_OK;
 }
 
-/* An event that is not reached is no error that the caller should find in cudaGetLastError(). One
- * of a record never is. */
+/* An event that is not reached is no error that the caller should find in cudaGetLastError(). One of a record never
+ * is. */
 int qdri_cuda_event_reached(qdr_event *event)
 {
     const cudaError_t error = cudaEventQuery(((qdri_cuda_event *)event)->handle);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention where cuDNN is asked for and does not come, or fails: what is logged, what the call
- * says, and that the results are right.
+/* Attention where cuDNN is asked for and does not come, or fails: what is logged, what the call says, and that the
+ * results are right.
  *
  *   cases STATUS WORDS…     forward and backward, twice; WORDS are in the log or the last error
  *   cases mixed             forward by cuDNN, backward by the own kernels, and the other way round

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Handles, engines and plans: what is proposed for a graph, and its execution on a stream. Three
- * configurations are proposed: the first is not deterministic, the second cannot be finalised. */
+/* Handles, engines and plans: what is proposed for a graph, and its execution on a stream. Three configurations are
+ * proposed: the first is not deterministic, the second cannot be finalised. */
 #define _GNU_SOURCE /* RTLD_NOLOAD */
 #include <dlfcn.h>
 #include <pthread.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of CUDA's kernels share: a kernel runs on the CPU device, twice on the (emulated)
- * GPU, where its bits are the same both times, and once more with arrays on odd addresses. All are
- * near the CPU's. */
+/* What the tests of CUDA's kernels share: a kernel runs on the CPU device, twice on the (emulated) GPU, where its bits
+ * are the same both times, and once more with arrays on odd addresses. All are near the CPU's. */
 #ifndef FAKE_CUDA_EMULATED_KERNELS_H
 #define FAKE_CUDA_EMULATED_KERNELS_H
 

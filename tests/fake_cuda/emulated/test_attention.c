@@ -34,9 +34,9 @@ static int is_mma(const heads *h)
     return is_narrow(h->dtype) && (size == 32 || size == 64 || size == 80 || size == 96 || size == 128);
 }
 
-/* How far a sum of weighted terms may be off, relatively. Scores of q and k up to 1 are off by
- * u·(size + 2)·sqrt(size), and so are the weights; sums over a row or a column follow. Tensor cores
- * take weights, gradients of scores and y rounded. */
+/* How far a sum of weighted terms may be off, relatively. Scores of q and k up to 1 are off by u·(size + 2)·sqrt(size),
+ * and so are the weights; sums over a row or a column follow. Tensor cores take weights, gradients of scores and y
+ * rounded. */
 static double relative_bound(const heads *h)
 {
     const int64_t terms = h->context * h->n_heads / h->n_kv_heads;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What callers and machines get wrong: each gives a status and a sentence, and leaves contexts, on
- * the CPU at least, that work.
+/* What callers and machines get wrong: each gives a status and a sentence, and leaves contexts, on the CPU at least,
+ * that work.
  *
  *   bad_input context STATUS WORDS…     making a context fails so
  *   bad_input memory TERM               two ranks, of which one has too little for this term

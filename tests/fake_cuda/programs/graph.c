@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Recorded steps of a small GPT: the bits of the step itself, with whatever input; and where
- * nothing can be recorded, that this is said and the step goes on running.
+/* Recorded steps of a small GPT: the bits of the step itself, with whatever input; and where nothing can be recorded,
+ * that this is said and the step goes on running.
  *
  *   graph replay N            on N local ranks (0: those of mpiexec)
  *   graph refused N WORDS…    beginning fails with QDR_ERR_UNSUPPORTED and these words

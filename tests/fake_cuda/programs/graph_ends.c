@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a context says while it records, and what ends its record: the stack, its optimizer or the
- * grid goes, with work on the way. Then there is no record, and the context works on.
+/* What a context says while it records, and what ends its record: the stack, its optimizer or the grid goes, with work
+ * on the way. Then there is no record, and the context works on.
  *
  *   graph_ends N    N ranks */
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of a recorded step that nobody holds but the library: it stays where it is, whatever the
- * context does between two runs. So does that of work on the way.
+/* Memory of a recorded step that nobody holds but the library: it stays where it is, whatever the context does between
+ * two runs. So does that of work on the way.
  *
  *   graph_memory redistribute               on two ranks
  *   graph_memory stacks GRID stored|fp8     a larger stack is built beside the recorded one */

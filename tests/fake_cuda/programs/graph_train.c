@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Training whose whole step is recorded, AdamW and all, against training whose steps are enqueued:
- * the same bits of losses, norms and parameters, with another rate and another input in each step,
- * from the first step on.
+/* Training whose whole step is recorded, AdamW and all, against training whose steps are enqueued: the same bits of
+ * losses, norms and parameters, with another rate and another input in each step, from the first step on.
  *
  *   graph_train GRID f32|bf16|f16 SCALE    SCALE: of the loss; where it is too large for f16, all
  *                                          steps are skipped, and counted */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the library asks of CUDA and NCCL for the sake of speed, and so that nothing waits for ever:
- * no result tells. Steps of a small GPT, between which nobody waits for the GPU, so that all order
- * is the streams' own; then the fake says what it was asked for.
+/* What the library asks of CUDA and NCCL for the sake of speed, and so that nothing waits for ever: no result tells.
+ * Steps of a small GPT, between which nobody waits for the GPU, so that all order is the streams' own; then the fake
+ * says what it was asked for.
  *
  *   hot_path GRID local|nccl|unordered CTAS    CTAS of each communicator; unordered: nccl, and the
  *                                              user wants no order of launches */
@@ -14,8 +14,8 @@
 
 enum { STEPS = 3, SMS = 64 };
 
-/* Nobody waits on the host within a step: neither in what is enqueued, nor in what enqueues it. The
- * count is of all ranks, so they all do the same between two barriers. */
+/* Nobody waits on the host within a step: neither in what is enqueued, nor in what enqueues it. The count is of all
+ * ranks, so they all do the same between two barriers. */
 static qdr_status check_waits(qdr_context *ctx, small_gpt *m)
 {
     TRY(small_gpt_fill(m, 0));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is destroyed while its work is on the way: the fake tells when memory goes before the work
- * that uses it has been waited for, or when two streams share what is not to be shared. And a stack
- * that nobody has given a value computes with zeros.
+/* What is destroyed while its work is on the way: the fake tells when memory goes before the work that uses it has been
+ * waited for, or when two streams share what is not to be shared. And a stack that nobody has given a value computes
+ * with zeros.
  *
  *   lifetimes workspaces|stream|grid|stack|zeros */
 #include <stdio.h>

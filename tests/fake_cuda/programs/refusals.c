@@ -115,8 +115,8 @@ static void operands_that_are_not_aligned(void **state)
     drop(&c);
 }
 
-/* What was offered and does not run is passed over, and the context lives; once all are refused,
- * what was fused is done in steps, and the rest says so. */
+/* What was offered and does not run is passed over, and the context lives; once all are refused, what was fused is done
+ * in steps, and the rest says so. */
 static void algorithms_that_are_refused(void **state)
 {
     enum { WIDE = SIZE + 4 }; /* of which nothing is known yet */

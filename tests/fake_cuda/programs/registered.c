@@ -2,8 +2,8 @@
 /* A small GPT on local ranks joined by NCCL, first without registered memory, then with it: the
  * same bits, and collectives of registered memory where there should be some.
  *
- *   registered GRID LAYOUT PANELS all|none|fails    all: each rank can register memory; none: one
- * cannot; fails: it fails later, and all ranks hear why */
+ *   registered GRID LAYOUT PANELS all|none|fails    all: each rank can register memory; none: one cannot;
+ *                                                   fails: it fails later, and all ranks hear why */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,8 +22,8 @@ typedef struct training {
     atomic_int n_told; /* ranks that heard what to do about a failure */
 } training;
 
-/* Between a stack's memory and other memory: uneven sums, an exchange, a message; MOVED numbers
- * each, unused ones zero. */
+/* Between a stack's memory and other memory: uneven sums, an exchange, a message; MOVED numbers each, unused ones
+ * zero. */
 static qdr_status move(qdr_grid *grid, qdr_stack *stack, float *other)
 {
     const int64_t counts[] = {1, 3}, sends[] = {2, 3}, receives[2][2] = {{2, 2}, {3, 3}};

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All kernels of one element type. Before it come: elem (as stored), real (as computed), get and
- * put between them, real_exp, real_sqrt. Included once per type; compiled once per instruction set,
- * with QDRI_ISA set.
+/* All kernels of one element type. Before it come: elem (as stored), real (as computed), get and put between them,
+ * real_exp, real_sqrt. Included once per type; compiled once per instruction set, with QDRI_ISA set.
  *
- * Loops marked SIMD have no dependence between iterations; those marked SIMD_SUM add in lanes. The
- * lanes depend on the instruction set and on the length only, so the same call gives the same bits.
- */
+ * Loops marked SIMD have no dependence between iterations; those marked SIMD_SUM add in lanes. The lanes depend on the
+ * instruction set and on the length only, so the same call gives the same bits. */
 #include "dev/cpu/bf16.h"
 #include "dev/cpu/f16.h"
 #include "dev/cpu/kernels/kernels.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Causal attention, head by head, a block of query rows at a time: products by BLAS, softmax here.
- * Backward recomputes the probabilities from the saved log-sum-exp. Elements narrower than `real`
- * are converted to panels of one head. */
+/* Causal attention, head by head, a block of query rows at a time: products by BLAS, softmax here. Backward recomputes
+ * the probabilities from the saved log-sum-exp. Elements narrower than `real` are converted to panels of one head. */
 
 /* One head of one sequence: matrices [context, head_size] and their leading dimensions. */
 typedef struct head {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* C[m,n] = alpha·op(A)·op(B) + beta·C in `real`, whatever the types in `gemm` say; sizes at least 1
- * and within int. By BLAS; where there is none, in plain C: blocks of op(B) are copied into a
- * panel, and each pair of rows of C gets four steps of k at a time from it. */
+/* C[m,n] = alpha·op(A)·op(B) + beta·C in `real`, whatever the types in `gemm` say; sizes at least 1 and within int. By
+ * BLAS; where there is none, in plain C: blocks of op(B) are copied into a panel, and each pair of rows of C gets four
+ * steps of k at a time from it. */
 #include "config.h"
 
 #if QDRI_HAVE_BLAS

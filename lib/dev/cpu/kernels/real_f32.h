@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sums and gradients in fp32: for f32, bf16 and f16 elements. exp is written so that loops over it
- * become vector code. */
+/* Sums and gradients in fp32: for f32, bf16 and f16 elements. exp is written so that loops over it become vector
+ * code. */
 #include <math.h>
 
 #include "dev/cpu/bits.h"
@@ -10,9 +10,8 @@ typedef float real;
 /* Beyond it the logistic function in GELU is 0 or 1; up to it its exp is finite and normal. */
 #define GELU_LIMIT 10
 
-/* x = n·ln 2 + r, |r| ≤ ln 2 / 2: exp(x) = 2^n·exp(r), within 2 units in the last place. Adding
- * EXP_ROUND leaves n in the lowest bits. The coefficients are the minimax polynomial of Cephes
- * (Moshier 1989) for exp(r). */
+/* x = n·ln 2 + r, |r| ≤ ln 2 / 2: exp(x) = 2^n·exp(r), within 2 units in the last place. Adding EXP_ROUND leaves n in
+ * the lowest bits. The coefficients are the minimax polynomial of Cephes (Moshier 1989) for exp(r). */
 #define EXP_ROUND 12582912.0f /* 1.5·2^23 */
 
 /* Returns exp(r); *shifted = n + EXP_ROUND. */
@@ -30,8 +29,8 @@ static inline float exp_rest(float x, float *shifted)
     return (p * (r * r) + r) + 1.0f;
 }
 
-/* 2^n is multiplied on in two steps, so that results may be subnormal, and infinite only where they
- * are. The limits keep NaN. */
+/* 2^n is multiplied on in two steps, so that results may be subnormal, and infinite only where they are. The limits
+ * keep NaN. */
 static inline real real_exp(real x)
 {
     float shifted;

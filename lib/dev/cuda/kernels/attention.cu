@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Causal attention of any type and head size, without the matrix of scores: tiles of scores come
- * and go, softmax is taken on the way. A block has 32 rows of one head, a warp 8 of them; a lane
- * has one column of the scores, and every 32nd column of the results, of which a block computes at
- * most 128. */
+/* Causal attention of any type and head size, without the matrix of scores: tiles of scores come and go, softmax is
+ * taken on the way. A block has 32 rows of one head, a warp 8 of them; a lane has one column of the scores, and every
+ * 32nd column of the results, of which a block computes at most 128. */
 #include "dev/cuda/kernels/attention.cuh"
 
 namespace

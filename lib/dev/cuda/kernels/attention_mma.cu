@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Causal attention of bf16 and f16 heads of some sizes on tensor cores, forward (after Dao 2023,
- * FlashAttention-2). A block has 128 rows of queries, a warp 32 of them; keys and values come in
- * tiles of 64, each while the product before it is computed. */
+/* Causal attention of bf16 and f16 heads of some sizes on tensor cores, forward (after Dao 2023, FlashAttention-2). A
+ * block has 128 rows of queries, a warp 32 of them; keys and values come in tiles of 64, each while the product before
+ * it is computed. */
 #include "core/dtype.h"
 #include "dev/cuda/kernels/attention_mma.cuh"
 

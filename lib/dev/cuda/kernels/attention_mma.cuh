@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tiles of bf16 or f16 heads in shared memory, and their products on tensor cores. The 16-byte
- * chunks of a row change places by the row's number, so that eight rows of one column lie in
- * different banks. Heads of other sizes than 64 and 128 lie in rows as wide as the next of them,
- * whose rest is neither written nor read. */
+/* Tiles of bf16 or f16 heads in shared memory, and their products on tensor cores. The 16-byte chunks of a row change
+ * places by the row's number, so that eight rows of one column lie in different banks. Heads of other sizes than 64 and
+ * 128 lie in rows as wide as the next of them, whose rest is neither written nor read. */
 #ifndef QDRI_DEV_CUDA_KERNELS_ATTENTION_MMA_CUH
 #define QDRI_DEV_CUDA_KERNELS_ATTENTION_MMA_CUH
 
@@ -49,8 +48,8 @@ template <int HS> __device__ inline unsigned chunk_at(int row, int chunk)
     return row_bytes<HS>(row) + (unsigned)(chunk ^ (row & 7)) * 16;
 }
 
-/* ROWS rows of a head from `row` on; zeros behind the last. Rows of one thread are multiples of 8
- * apart, which leaves the order of chunks as it is. */
+/* ROWS rows of a head from `row` on; zeros behind the last. Rows of one thread are multiples of 8 apart, which leaves
+ * the order of chunks as it is. */
 template <int HS, int ROWS, typename T>
 __device__ inline void copy_tile(unsigned tile, const head_rows<T> &from, int row, int n_rows)
 {
@@ -67,8 +66,8 @@ __device__ inline void copy_tile(unsigned tile, const head_rows<T> &from, int ro
     }
 }
 
-/* Factors of products. `tile` is the address of a row that is a multiple of 8; chunks are even, so
- * that they come into an address by an exclusive or. */
+/* Factors of products. `tile` is the address of a row that is a multiple of 8; chunks are even, so that they come into
+ * an address by an exclusive or. */
 
 /* 16 rows, columns 8·chunk..8·chunk+15, as the left factor. */
 template <int HS> __device__ inline void load_left(unsigned (&to)[4], unsigned tile, int chunk)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Causal attention of bf16 and f16 heads of some sizes on tensor cores, backward: first Σ dy·y of
- * each row, then the gradients of queries, a block to 128 rows of them, and those of keys and
- * values, a block to 64; nothing is added by two blocks. Weights are computed again from the saved
- * log-sum-exp. */
+/* Causal attention of bf16 and f16 heads of some sizes on tensor cores, backward: first Σ dy·y of each row, then the
+ * gradients of queries, a block to 128 rows of them, and those of keys and values, a block to 64; nothing is added by
+ * two blocks. Weights are computed again from the saved log-sum-exp. */
 #include "dev/cuda/kernels/attention_mma.cuh"
 
 namespace
@@ -131,8 +130,8 @@ __device__ inline void copy_facts(unsigned to, const float *log_sums, const floa
                     (threadIdx.x < tile_rows ? log_sums : deltas) + query + i, query + i < n);
 }
 
-/* Of a tile of queries, columns here: scores become weights, slopes the gradients of the scores.
- * A lane has two columns of each 8. */
+/* Of a tile of queries, columns here: scores become weights, slopes the gradients of the scores. A lane has two columns
+ * of each 8. */
 __device__ inline void column_gradients(float (&scores)[1][tile_rows / 8][4], float (&slopes)[1][tile_rows / 8][4],
                                         const query_facts &facts, int key, int query0, int n, float scale)
 {

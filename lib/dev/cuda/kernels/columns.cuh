@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sums over rows. The rows are cut into parts, a block adds one part of a few columns; the sums of
- * the parts are added the same way. */
+/* Sums over rows. The rows are cut into parts, a block adds one part of a few columns; the sums of the parts are added
+ * the same way. */
 #ifndef QDRI_DEV_CUDA_KERNELS_COLUMNS_CUH
 #define QDRI_DEV_CUDA_KERNELS_COLUMNS_CUH
 
@@ -29,8 +29,8 @@ inline column_plan plan_columns(int64_t n_rows, int64_t n_cols, int width, size_
     return {dim3((unsigned)x, (unsigned)y), (unsigned)n_chunks, most(1, ceil_div(n_rows, rows)), rows};
 }
 
-/* Adds what the threads of one column hold; those of row 0 get the sums. A block has no more than
- * THREADS threads, or one row. */
+/* Adds what the threads of one column hold; those of row 0 get the sums. A block has no more than THREADS threads, or
+ * one row. */
 template <int V, int THREADS = block_threads, typename R> __device__ inline void block_columns(R (&sum)[V])
 {
     __shared__ R shared[THREADS * V];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Factors of products rounded to fp8: the largest number of each, then its elements by the scale
- * that follows from it, with the steps of the product last. */
+/* Factors of products rounded to fp8: the largest number of each, then its elements by the scale that follows from it,
+ * with the steps of the product last. */
 #include <cuda_fp8.h>
 
 #include "dev/cuda/kernels/launch.cuh"

@@ -70,9 +70,8 @@ __device__ inline void wait_for_copies() { asm volatile("cp.async.wait_group 0;"
 
 /* ---- tensor cores, by whole warps ---- */
 
-/* Four matrices of 8x8 elements of two bytes: each lane gives the address of one row, lanes 8·i, …
- * those of matrix i. A lane gets row lane/4, columns 2·(lane%4) and the next, of each; of their
- * transposes if so wished. */
+/* Four matrices of 8x8 elements of two bytes: each lane gives the address of one row, lanes 8·i, … those of matrix i. A
+ * lane gets row lane/4, columns 2·(lane%4) and the next, of each; of their transposes if so wished. */
 template <bool TRANSPOSED> __device__ inline void load_matrices(unsigned (&to)[4], unsigned from)
 {
     if (TRANSPOSED) {

@@ -111,8 +111,8 @@ __device__ inline void load_some(some_rows<T, ROWS> &to, int64_t row, int64_t co
     }
 }
 
-/* Each thread has one pack of columns and ROWS rows at a time, and asks for the next ones before it
- * adds them; the block's sums of columns are its part. dgamma and dbeta may be NULL. */
+/* Each thread has one pack of columns and ROWS rows at a time, and asks for the next ones before it adds them; the
+ * block's sums of columns are its part. dgamma and dbeta may be NULL. */
 template <typename T, int MOST_THREADS, bool WIDE>
 __global__ void __launch_bounds__(MOST_THREADS)
     fused_sums(int64_t n_rows, int64_t n_cols, const T *x, const T *dy, const T *gamma, const real_of<T> *stats,

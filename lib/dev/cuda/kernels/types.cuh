@@ -96,8 +96,8 @@ template <> struct words_type<4> {
 };
 template <typename T, int V> using words_of = typename words_type<(int)sizeof(T) * V>::type;
 
-/* Elements at, at + 1, … of a row of n; zeros behind its end. wide: packs are aligned. What comes
- * is words until it is used: elements would be taken apart at once, and so waited for. */
+/* Elements at, at + 1, … of a row of n; zeros behind its end. wide: packs are aligned. What comes is words until it is
+ * used: elements would be taken apart at once, and so waited for. */
 template <int V, typename T> __device__ inline pack<T, V> load(const T *row, int64_t at, int64_t n, bool wide)
 {
     pack<T, V> x;
