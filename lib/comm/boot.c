@@ -35,22 +35,29 @@ static qdr_status boot_broadcast(qdri_comm *base, int root, void *data, size_t b
     return bytes ? tell(own(base), root, data, bytes) : QDR_OK;
 }
 
-static qdr_status boot_agree(qdri_comm *base, qdr_status mine)
+/* Sentences are long: only the one that counts is told. */
+static qdr_status boot_exchange(qdri_comm *base, qdri_verdict *verdict)
 {
-    char sentence[QDRI_ERROR_BYTES] = "";
-    int found = QDR_OK, whose = -1;
-    if (mine < 0) snprintf(sentence, sizeof sentence, "%s", qdr_last_error());
+    struct {
+        uint64_t digest;
+        int64_t status;
+    } brought;
+    const qdri_verdict mine = *verdict;
+    int whose = -1;
     for (int j = 0; j < base->size; j++) {
-        int theirs = mine < 0 ? (int)mine : QDR_OK;
-        QDR_TRY(tell(own(base), j, &theirs, sizeof theirs));
-        if (whose >= 0 || theirs == QDR_OK) continue;
-        whose = j;
-        found = theirs;
+        brought.digest = mine.digest;
+        brought.status = mine.status;
+        QDR_TRY(tell(own(base), j, &brought, sizeof brought));
+        const qdri_verdict theirs = {.status = (int)brought.status, .digest = brought.digest};
+        if (whose < 0 && theirs.status != QDR_OK) whose = j;
+        if (j == 0)
+            *verdict = theirs;
+        else
+            qdri_verdict_add(verdict, &theirs);
     }
     if (whose < 0) return QDR_OK;
-    QDR_TRY(tell(own(base), whose, sentence, sizeof sentence));
-    qdri_set_last_error(sentence);
-    return (qdr_status)found;
+    if (whose == base->rank) memcpy(verdict->sentence, mine.sentence, sizeof mine.sentence);
+    return tell(own(base), whose, verdict->sentence, sizeof verdict->sentence);
 }
 
 qdr_status qdri_boot_barrier(qdri_comm *base)
@@ -77,7 +84,10 @@ static qdr_status fail_part(const qdri_comm *base, const char *what)
                     base->size, what);
 }
 
-static qdr_status part_agree(qdri_comm *base, qdr_status mine) { return mine < 0 ? mine : fail_part(base, "agree"); }
+static qdr_status part_exchange(qdri_comm *base, qdri_verdict *verdict)
+{
+    return verdict->status != QDR_OK ? QDR_OK : fail_part(base, "agree");
+}
 
 static qdr_status part_broadcast(qdri_comm *base, int root, void *data, size_t bytes)
 {
@@ -107,7 +117,7 @@ static const qdri_comm_table part_table = {
     .name = "boot",
     .launch = boot_launch,
     .split = part_split,
-    .agree = part_agree,
+    .agree = part_exchange,
     .broadcast = part_broadcast,
     .destroy = boot_destroy,
 };
@@ -137,7 +147,7 @@ static qdr_status boot_split(qdri_comm *base, int colour, int key, qdri_comm **p
     *part = NULL;
     qdr_status status = QDRI_NEW(base->size, "seats of ranks", &seats);
     if (status == QDR_OK) status = QDRI_NEW(1, "a communicator", &made);
-    QDR_TRY_OUT(status, boot_agree(base, status));
+    QDR_TRY_OUT(status, qdri_comm_agree(base, status));
     for (int j = 0; j < base->size; j++) {
         seats[j] = (seat){colour, key};
         QDR_TRY_OUT(status, tell(own(base), j, &seats[j], sizeof seats[j]));
@@ -159,7 +169,7 @@ static const qdri_comm_table boot_table = {
     .is_only_world = 1,
     .launch = boot_launch,
     .split = boot_split,
-    .agree = boot_agree,
+    .agree = boot_exchange,
     .broadcast = boot_broadcast,
     .destroy = boot_destroy,
 };
@@ -207,7 +217,7 @@ static qdr_status begin(boot_comm *world, qdr_status mine)
     if (status == QDR_OK) status = mine;
     if (status == QDR_OK) status = QDRI_NEW(world->base.size, "names of nodes", &names);
     if (status == QDR_OK) status = QDRI_NEW(world->base.size, "nodes of ranks", &world->nodes);
-    status = boot_agree(&world->base, status);
+    status = qdri_comm_agree(&world->base, status);
     if (status == QDR_OK && names) status = find_nodes(world, names);
     free(names);
     return status;

@@ -100,9 +100,51 @@ int qdri_comm_node_rank(const qdri_comm *comm)
     return n;
 }
 
+/* ---- agreeing ---- */
+
+qdri_verdict qdri_verdict_of(qdr_status mine, uint64_t digest)
+{
+    qdri_verdict verdict = {.status = mine < 0 ? (int)mine : QDR_OK, .digest = digest};
+    if (mine < 0) strncpy(verdict.sentence, qdr_last_error(), sizeof verdict.sentence - 1);
+    return verdict;
+}
+
+void qdri_verdict_add(qdri_verdict *all, const qdri_verdict *next)
+{
+    all->differs |= next->differs || all->digest != next->digest;
+    all->is_mixed |= next->is_mixed || !all->digest != !next->digest;
+    if (all->status != QDR_OK || next->status == QDR_OK) return;
+    all->status = next->status;
+    memcpy(all->sentence, next->sentence, sizeof all->sentence);
+}
+
+qdr_status qdri_comm_exchange(qdri_comm *comm, qdri_verdict *verdict)
+{
+    return comm->size > 1 ? comm->table->agree(comm, verdict) : QDR_OK;
+}
+
+qdr_status qdri_comm_agree_on(qdri_comm *comm, qdr_status mine, uint64_t digest, int *differs)
+{
+    *differs = 0;
+    if (comm->size == 1) return mine;
+    qdri_verdict verdict = qdri_verdict_of(mine, digest);
+    QDR_TRY(comm->table->agree(comm, &verdict));
+    *differs = verdict.differs;
+    if (verdict.status != QDR_OK) {
+        qdri_set_last_error(verdict.sentence);
+        return (qdr_status)verdict.status;
+    }
+    if (!verdict.is_mixed) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT,
+                    "comm: %s: the %d ranks are in different calls; all must call the same functions "
+                    "in the same order",
+                    qdri_comm_name(comm), comm->size);
+}
+
 qdr_status qdri_comm_agree(qdri_comm *comm, qdr_status mine)
 {
-    return comm->size > 1 ? comm->table->agree(comm, mine) : mine;
+    int differs;
+    return qdri_comm_agree_on(comm, mine, 0, &differs);
 }
 
 void qdri_comm_set_timeout(qdri_comm *comm, double secs)

@@ -8,6 +8,7 @@
 #define QDRI_COMM_COMM_H
 
 #include "core/clock_offset.h"
+#include "core/facts.h"
 #include "dev/dev.h"
 #include "quadrille/grid.h"
 
@@ -46,6 +47,15 @@ typedef struct qdri_coll {
     int is_check; /* a decorator's own: not counted, and `label` says what it stands for */
 } qdri_coll;
 
+/* What one member brings to an agreement, and then what all take from it. */
+typedef struct qdri_verdict {
+    int status; /* QDR_OK, or the error of the lowest rank that brings one */
+    int differs; /* digests were not all the same */
+    int is_mixed; /* some brought a digest and others none: they are in different calls */
+    uint64_t digest; /* of what must be the same on all members; 0: nothing is compared */
+    char sentence[QDRI_ERROR_BYTES]; /* of the error */
+} qdri_verdict;
+
 typedef struct qdri_comm_table {
     const char *name;
     int is_only_world; /* 1: its parts can neither agree nor broadcast nor be split */
@@ -57,7 +67,9 @@ typedef struct qdri_comm_table {
     /* Collective: ranks of equal colour form a group, ordered by key; colour < 0: none (*part = NULL). */
     qdr_status (*split)(qdri_comm *comm, int colour, int key, qdri_comm **part);
     /* Collective, on the calling thread, without the device, asleep while waiting: see the functions below. */
-    qdr_status (*agree)(qdri_comm *comm, qdr_status mine);
+    /* *verdict: this member's, and then that of all, by qdri_verdict_add() in the order of ranks. Fails where they
+     * could not be exchanged. */
+    qdr_status (*agree)(qdri_comm *comm, qdri_verdict *verdict);
     qdr_status (*broadcast)(qdri_comm *comm, int root, void *data, size_t bytes);
     /* Members that reductions sum first, among themselves: consecutive ones, this many; optional: 1. */
     int (*summed_first)(const qdri_comm *comm, const qdri_coll *coll);
@@ -96,6 +108,13 @@ int qdri_comm_node_rank(const qdri_comm *comm);
 const char *qdri_comm_unrecorded(const qdri_comm *comm);
 /* All members return the same: the status and sentence of the lowest rank that passes an error. A barrier, too. */
 QDR_NODISCARD qdr_status qdri_comm_agree(qdri_comm *comm, qdr_status mine);
+/* Likewise, and *differs says whether members bring other digests (not 0), where no member brings an error. */
+QDR_NODISCARD qdr_status qdri_comm_agree_on(qdri_comm *comm, qdr_status mine, uint64_t digest, int *differs);
+/* Agrees, and compares facts: where ranks hold others, all fail with QDR_ERR_ARGUMENT and one sentence, "WHAT: layer
+ * 'fc' has bias 1 on rank 0 and 0 on rank 1; RULE". While they are the same it costs what an agreement does. A member
+ * that brings an error may bring no facts. same.c */
+QDR_NODISCARD qdr_status qdri_comm_agree_same(qdri_comm *comm, qdr_status mine, const qdri_facts *facts,
+                                              const char *what, const char *rule);
 /* Whether any member says yes; also where agreeing fails, which the next call will see, too. Collective. */
 int qdri_comm_any(qdri_comm *comm, int yes);
 /* Host memory. */

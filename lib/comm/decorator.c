@@ -12,7 +12,7 @@ int qdri_inner_summed_first(const qdri_comm *comm, const qdri_coll *coll)
     return qdri_comm_summed_first(comm->inner, coll);
 }
 
-qdr_status qdri_inner_agree(qdri_comm *comm, qdr_status mine) { return qdri_comm_agree(comm->inner, mine); }
+qdr_status qdri_inner_agree(qdri_comm *comm, qdri_verdict *verdict) { return qdri_comm_exchange(comm->inner, verdict); }
 
 qdr_status qdri_inner_broadcast(qdri_comm *comm, int root, void *data, size_t bytes)
 {

@@ -7,7 +7,7 @@
 
 size_t qdri_inner_scratch_bytes(const qdri_comm *comm, const qdri_coll *coll);
 int qdri_inner_summed_first(const qdri_comm *comm, const qdri_coll *coll);
-qdr_status qdri_inner_agree(qdri_comm *comm, qdr_status mine);
+qdr_status qdri_inner_agree(qdri_comm *comm, qdri_verdict *verdict);
 qdr_status qdri_inner_broadcast(qdri_comm *comm, int root, void *data, size_t bytes);
 qdr_status qdri_inner_compare_clocks(qdri_comm *comm, int leaving, qdri_clock_offset *offset);
 /* The inner ones are a family, too: aborted with the root. */

@@ -87,6 +87,11 @@ qdri_counter *qdri_counter_of(qdri_comm *comm, const qdri_coll *coll);
 /* This member has sent that many elements of it. */
 void qdri_count_sent(qdri_comm *comm, const qdri_coll *coll, int64_t n_elems);
 
+/* comm.c: what a member brings; the next one's is added; the agreement of a member that is alone or delegates. */
+qdri_verdict qdri_verdict_of(qdr_status mine, uint64_t digest);
+void qdri_verdict_add(qdri_verdict *all, const qdri_verdict *next);
+QDR_NODISCARD qdr_status qdri_comm_exchange(qdri_comm *comm, qdri_verdict *verdict);
+
 /* describe.c */
 void qdri_comm_name_member(const qdri_comm *comm, int member, char *text, size_t capacity);
 const char *qdri_comm_name(const qdri_comm *comm); /* never NULL */

@@ -119,9 +119,9 @@ static void local_destroy(qdri_comm *comm)
     free(mine);
 }
 
-static qdr_status local_agree(qdri_comm *comm, qdr_status mine)
+static qdr_status local_agree(qdri_comm *comm, qdri_verdict *verdict)
 {
-    return qdri_meeting_agree(&((local_comm *)comm)->group->meeting, comm->rank, comm, mine);
+    return qdri_meeting_exchange(&((local_comm *)comm)->group->meeting, comm->rank, comm, verdict);
 }
 
 static qdr_status local_broadcast(qdri_comm *comm, int root, void *data, size_t bytes)

@@ -121,18 +121,22 @@ qdr_status qdri_meeting_join(qdri_meeting *meeting, int rank, const qdri_comm *c
     return status;
 }
 
-qdr_status qdri_meeting_agree(qdri_meeting *meeting, int rank, const qdri_comm *comm, qdr_status mine)
+qdr_status qdri_meeting_exchange(qdri_meeting *meeting, int rank, const qdri_comm *comm, qdri_verdict *verdict)
 {
     const qdri_seat *seats;
-    qdri_seat seat = {.status = mine};
-    if (mine < 0) strncpy(seat.sentence, qdr_last_error(), sizeof seat.sentence - 1);
+    const qdri_seat seat = {.verdict = *verdict};
     QDR_TRY(qdri_meeting_join(meeting, rank, comm, &seat, &seats));
-    for (int j = 0; j < meeting->size; j++) {
-        if (seats[j].status >= 0) continue;
-        qdri_set_last_error(seats[j].sentence);
-        return seats[j].status;
-    }
+    *verdict = seats[0].verdict;
+    for (int j = 1; j < meeting->size; j++) qdri_verdict_add(verdict, &seats[j].verdict);
     return QDR_OK;
+}
+
+qdr_status qdri_meeting_agree(qdri_meeting *meeting, int rank, const qdri_comm *comm, qdr_status mine)
+{
+    qdri_verdict verdict = qdri_verdict_of(mine, 0);
+    QDR_TRY(qdri_meeting_exchange(meeting, rank, comm, &verdict));
+    if (verdict.status != QDR_OK) qdri_set_last_error(verdict.sentence);
+    return (qdr_status)verdict.status;
 }
 
 /* The root waits for all others, also where the meeting is given up meanwhile: its data are theirs until then. */

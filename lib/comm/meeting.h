@@ -10,8 +10,7 @@
 
 /* What one rank brings to a meeting. */
 typedef struct qdri_seat {
-    qdr_status status;
-    char sentence[QDRI_ERROR_BYTES];
+    qdri_verdict verdict;
     int colour, key;
     int runs_work; /* as the table of its device says */
     const char *where; /* what the rank does here, for sentences; NULL: it agrees or broadcasts */
@@ -39,6 +38,9 @@ void qdri_meeting_free(qdri_meeting *meeting);
  * @retval QDR_ERR_TIMEOUT  someone did not come; the meeting is given up */
 QDR_NODISCARD qdr_status qdri_meeting_join(qdri_meeting *meeting, int rank, const qdri_comm *comm,
                                            const qdri_seat *mine, const qdri_seat **seats);
+/* *verdict: this rank's, then that of all. */
+QDR_NODISCARD qdr_status qdri_meeting_exchange(qdri_meeting *meeting, int rank, const qdri_comm *comm,
+                                               qdri_verdict *verdict);
 /* Returns the status and the sentence of the lowest rank that brings an error. */
 QDR_NODISCARD qdr_status qdri_meeting_agree(qdri_meeting *meeting, int rank, const qdri_comm *comm, qdr_status mine);
 /* However it ends: afterwards nobody reads the root's data. */

@@ -232,7 +232,7 @@ static const qdri_comm_table mpi_table = {
     .has_come = qdri_mpi_has_come,
     .scratch_bytes = qdri_mpi_scratch_bytes,
     .split = mpi_split,
-    .agree = qdri_mpi_agree,
+    .agree = qdri_mpi_exchange,
     .broadcast = qdri_mpi_broadcast,
     .look = qdri_mpi_look,
     .summed_first = mpi_summed_first,
@@ -281,7 +281,7 @@ static qdr_status mpi_split(qdri_comm *comm, int colour, int key, qdri_comm **pa
 {
     mpi_comm *parent = (mpi_comm *)comm, *member = NULL;
     qdr_status status = member_create(comm->size, &member);
-    status = qdri_mpi_agree(comm, status);
+    status = qdri_comm_agree(comm, status);
     QDR_TRY_OUT(status, status);
     const int code = MPI_Comm_split(parent->handle, colour < 0 ? MPI_UNDEFINED : colour, key, &member->handle);
     if (code != MPI_SUCCESS) status = qdri_mpi_fail(code, "MPI_Comm_split");
@@ -289,7 +289,7 @@ static qdr_status mpi_split(qdri_comm *comm, int colour, int key, qdri_comm **pa
     if (status == QDR_OK && member->handle != MPI_COMM_NULL) status = find_members(member);
     if (status == QDR_OK && member->handle != MPI_COMM_NULL) status = qdri_mpi_levels_create(member);
     if (status == QDR_OK && member->handle != MPI_COMM_NULL) status = qdri_mpi_node_join(member);
-    QDR_TRY_OUT(status, qdri_mpi_agree(comm, status));
+    QDR_TRY_OUT(status, qdri_comm_agree(comm, status));
     if (member->handle == MPI_COMM_NULL) goto out;
     *part = &member->base;
     return QDR_OK;

@@ -82,30 +82,22 @@ static qdr_status receive_from(mpi_comm *comm, int rank, int tag, void *data, in
     return wait_for(comm, &request, rank, 1, where);
 }
 
-typedef struct verdict {
-    int status;
-    char sentence[QDRI_ERROR_BYTES];
-} verdict;
-
-qdr_status qdri_mpi_agree(qdri_comm *base, qdr_status mine)
+qdr_status qdri_mpi_exchange(qdri_comm *base, qdri_verdict *verdict)
 {
     static const char where[] = "an agreement of all ranks";
     mpi_comm *comm = (mpi_comm *)base;
-    verdict ours = {.status = mine < 0 ? (int)mine : QDR_OK};
-    if (mine < 0) strncpy(ours.sentence, qdr_last_error(), sizeof ours.sentence - 1);
     if (base->rank != 0) {
-        QDR_TRY(send_to(comm, 0, TAG_AGREE, &ours, sizeof ours, where));
-        QDR_TRY(receive_from(comm, 0, TAG_AGREE, &ours, sizeof ours, where));
+        QDR_TRY(send_to(comm, 0, TAG_AGREE, verdict, sizeof *verdict, where));
+        return receive_from(comm, 0, TAG_AGREE, verdict, sizeof *verdict, where);
     }
-    for (int rank = 1; base->rank == 0 && rank < base->size; rank++) {
-        verdict theirs;
+    for (int rank = 1; rank < base->size; rank++) {
+        qdri_verdict theirs;
         QDR_TRY(receive_from(comm, rank, TAG_AGREE, &theirs, sizeof theirs, where));
-        if (ours.status == QDR_OK) ours = theirs;
+        qdri_verdict_add(verdict, &theirs);
     }
-    for (int rank = 1; base->rank == 0 && rank < base->size; rank++)
-        QDR_TRY(send_to(comm, rank, TAG_AGREE, &ours, sizeof ours, where));
-    if (ours.status != QDR_OK) qdri_set_last_error(ours.sentence);
-    return (qdr_status)ours.status;
+    for (int rank = 1; rank < base->size; rank++)
+        QDR_TRY(send_to(comm, rank, TAG_AGREE, verdict, sizeof *verdict, where));
+    return QDR_OK;
 }
 
 static qdr_status broadcast_piece(mpi_comm *comm, int root, void *data, int bytes)

@@ -135,7 +135,7 @@ void qdri_mpi_take_back(mpi_comm *comm);
 /* There are no messages any more; what was on its way ends when it will. */
 void qdri_mpi_forget(mpi_comm *comm);
 /* On the host thread, asleep while waiting. */
-QDR_NODISCARD qdr_status qdri_mpi_agree(qdri_comm *comm, qdr_status mine);
+QDR_NODISCARD qdr_status qdri_mpi_exchange(qdri_comm *comm, qdri_verdict *verdict);
 QDR_NODISCARD qdr_status qdri_mpi_broadcast(qdri_comm *comm, int root, void *data, size_t bytes);
 QDR_NODISCARD qdr_status qdri_mpi_look(qdri_comm *comm);
 QDR_NODISCARD qdr_status qdri_mpi_compare_clocks(qdri_comm *comm, int leaving, qdri_clock_offset *offset);

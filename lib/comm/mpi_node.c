@@ -46,7 +46,7 @@ static qdr_status find_nodes(mpi_comm *root, MPI_Comm on_node)
 {
     int first = root->base.rank;
     qdr_status status = QDRI_NEW(root->base.size, "the nodes of all ranks", &root->nodes);
-    QDR_TRY(qdri_mpi_agree(&root->base, status));
+    QDR_TRY(qdri_comm_agree(&root->base, status));
     root->reads_remotely = qdri_topo_reads_remotely();
     QDR_MPI(MPI_Allreduce(MPI_IN_PLACE, &root->reads_remotely, 1, MPI_INT, MPI_MIN, root->handle));
     QDR_MPI(MPI_Bcast(&first, 1, MPI_INT, 0, on_node));

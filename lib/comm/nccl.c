@@ -17,7 +17,10 @@ static qdri_comm *host_of(qdri_comm *base) { return qdri_nccl_host((nccl_comm *)
 
 /* ---- talk ---- */
 
-static qdr_status nccl_agree(qdri_comm *base, qdr_status mine) { return qdri_comm_agree(host_of(base), mine); }
+static qdr_status nccl_agree(qdri_comm *base, qdri_verdict *verdict)
+{
+    return qdri_comm_exchange(host_of(base), verdict);
+}
 
 static qdr_status nccl_broadcast(qdri_comm *base, int root, void *data, size_t bytes)
 {

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Agreements that also compare: what each rank brings must be the same. A digest travels with the agreement; only where
+ * digests differ does rank 0 tell the others its text, so that each can find the first line that is not the same. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/internal.h"
+#include "core/size.h"
+
+enum { TEXT_BYTES = 120 }; /* of each part of a sentence */
+
+/* "layer 'fc' has bias 1", or "node 3 is gelu 'act'", or "nothing more". */
+static void describe(const qdri_fact *fact, int with_who, char text[2 * TEXT_BYTES])
+{
+    if (!fact->who)
+        snprintf(text, 2 * TEXT_BYTES, "nothing more");
+    else if (!with_who)
+        snprintf(text, 2 * TEXT_BYTES, "%.*s", fact->value_bytes < TEXT_BYTES ? fact->value_bytes : TEXT_BYTES,
+                 fact->value);
+    else
+        snprintf(text, 2 * TEXT_BYTES, "%.*s %s%s%.*s %.*s", fact->who_bytes < 64 ? fact->who_bytes : 64, fact->who,
+                 fact->option_bytes ? "has" : "is", fact->option_bytes ? " " : "", fact->option_bytes, fact->option,
+                 fact->value_bytes < TEXT_BYTES ? fact->value_bytes : TEXT_BYTES, fact->value);
+}
+
+static int is_same_place(const qdri_fact *a, const qdri_fact *b)
+{
+    return a->who && b->who && a->who_bytes == b->who_bytes && a->option_bytes == b->option_bytes &&
+           memcmp(a->who, b->who, (size_t)a->who_bytes) == 0 &&
+           memcmp(a->option, b->option, (size_t)a->option_bytes) == 0;
+}
+
+static qdr_status fail(const qdri_comm *comm, const qdri_fact *first, const qdri_fact *mine, const char *what,
+                       const char *rule)
+{
+    char theirs[2 * TEXT_BYTES], own[2 * TEXT_BYTES], who[QDRI_MEMBER_BYTES], who_else[QDRI_MEMBER_BYTES];
+    describe(first, 1, theirs);
+    describe(mine, !is_same_place(first, mine), own);
+    qdri_comm_name_member(comm, 0, who, sizeof who);
+    qdri_comm_name_member(comm, comm->rank, who_else, sizeof who_else);
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: %s on %s and %s on %s; %s", what, theirs, who, own, who_else, rule);
+}
+
+static qdr_status compare(const qdri_comm *comm, const qdri_facts *first, const qdri_facts *mine, const char *what,
+                          const char *rule)
+{
+    qdri_fact theirs, own;
+    if (!qdri_facts_differ(first, mine, &theirs, &own)) return QDR_OK;
+    return fail(comm, &theirs, &own, what, rule);
+}
+
+/* All ranks come here, as digests differ. */
+static qdr_status find_difference(qdri_comm *comm, const qdri_facts *mine, const char *what, const char *rule)
+{
+    qdri_facts first = {.bytes = mine->bytes};
+    QDR_TRY(qdri_comm_broadcast(comm, 0, &first.bytes, sizeof first.bytes));
+    qdr_status status = qdri_calloc(first.bytes, 1, "the description of rank 0", (void **)&first.text);
+    status = qdri_comm_agree(comm, status);
+    if (status == QDR_OK && comm->rank == 0) memcpy(first.text, mine->text, first.bytes);
+    if (status == QDR_OK) status = qdri_comm_broadcast(comm, 0, first.text, first.bytes);
+    if (status == QDR_OK) status = qdri_comm_agree(comm, compare(comm, &first, mine, what, rule));
+    free(first.text);
+    return status;
+}
+
+qdr_status qdri_comm_agree_same(qdri_comm *comm, qdr_status mine, const qdri_facts *facts, const char *what,
+                                const char *rule)
+{
+    int differs = 0;
+    if (mine == QDR_OK) mine = facts->status;
+    QDR_TRY(qdri_comm_agree_on(comm, mine, qdri_facts_digest(facts), &differs));
+    return differs ? find_difference(comm, facts, what, rule) : QDR_OK;
+}

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Facts that ranks compare: one text, a line each, its three parts separated by a character that no name has. */
+#include "core/facts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/size.h"
+
+#define PART_END '\x1f'
+#define LINE_END '\n'
+
+static void reserve(qdri_facts *facts, size_t bytes)
+{
+    if (facts->bytes + bytes <= facts->capacity) return;
+    char *larger = NULL;
+    const size_t capacity = 2 * (facts->bytes + bytes);
+    facts->status = qdri_calloc(capacity, 1, "a description to compare", (void **)&larger);
+    if (facts->status != QDR_OK) return;
+    if (facts->bytes) memcpy(larger, facts->text, facts->bytes);
+    free(facts->text);
+    facts->text = larger;
+    facts->capacity = capacity;
+}
+
+static void append(qdri_facts *facts, const char *part, char end)
+{
+    for (; *part; part++) facts->text[facts->bytes++] = (unsigned char)*part < ' ' ? '?' : *part;
+    facts->text[facts->bytes++] = end;
+}
+
+void qdri_facts_add(qdri_facts *facts, const char *who, const char *option, const char *value)
+{
+    if (facts->status == QDR_OK) reserve(facts, strlen(who) + strlen(option) + strlen(value) + 3);
+    if (facts->status != QDR_OK) return;
+    append(facts, who, PART_END);
+    append(facts, option, PART_END);
+    append(facts, value, LINE_END);
+}
+
+void qdri_facts_add_int(qdri_facts *facts, const char *who, const char *option, int64_t value)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%" PRId64, value);
+    qdri_facts_add(facts, who, option, text);
+}
+
+void qdri_facts_add_real(qdri_facts *facts, const char *who, const char *option, double value)
+{
+    char text[40];
+    snprintf(text, sizeof text, "%.17g", value);
+    if (strtod(text, NULL) == value) { /* the shortest text that means the same */
+        for (int digits = 1; digits < 17; digits++) {
+            char shorter[40];
+            snprintf(shorter, sizeof shorter, "%.*g", digits, value);
+            if (strtod(shorter, NULL) != value) continue;
+            memcpy(text, shorter, sizeof text);
+            break;
+        }
+    }
+    qdri_facts_add(facts, who, option, text);
+}
+
+void qdri_facts_add_blocks(qdri_facts *facts, const char *who, const char *option, const qdr_block *blocks, int n)
+{
+    char text[QDR_MAX_BLOCKS * 48] = "none";
+    size_t at = 0;
+    for (int i = 0; i < n && blocks[i].width != 0; i++) {
+        const int64_t unit = blocks[i].unit ? blocks[i].unit : 1;
+        at += (size_t)snprintf(text + at, sizeof text - at, "%s%" PRId64 "/%" PRId64, i ? " " : "", blocks[i].width,
+                               unit);
+    }
+    qdri_facts_add(facts, who, option, text);
+}
+
+void qdri_facts_cut(qdri_facts *facts, size_t bytes)
+{
+    if (bytes < facts->bytes) facts->bytes = bytes;
+}
+
+void qdri_facts_free(qdri_facts *facts)
+{
+    free(facts->text);
+    *facts = (qdri_facts){0};
+}
+
+/* FNV-1a. */
+uint64_t qdri_digest_of(const void *data, size_t n_bytes)
+{
+    const unsigned char *bytes = data;
+    uint64_t digest = UINT64_C(0xcbf29ce484222325);
+    for (size_t i = 0; i < n_bytes; i++) digest = (digest ^ bytes[i]) * UINT64_C(0x100000001b3);
+    return digest;
+}
+
+uint64_t qdri_facts_digest(const qdri_facts *facts)
+{
+    const uint64_t digest = qdri_digest_of(facts->text, facts->bytes);
+    return digest ? digest : 1;
+}
+
+/* ---- comparing ---- */
+
+/* The part at *at, which moves behind it. */
+static const char *take_part(const char **at, char end, int *bytes)
+{
+    const char *begin = *at;
+    while (**at != end) (*at)++;
+    *bytes = (int)(*at - begin);
+    (*at)++;
+    return begin;
+}
+
+/* The line at *at. */
+static qdri_fact take_line(const char **at, const char *end)
+{
+    qdri_fact fact = {.who = NULL};
+    if (*at == end) return fact;
+    fact.who = take_part(at, PART_END, &fact.who_bytes);
+    fact.option = take_part(at, PART_END, &fact.option_bytes);
+    fact.value = take_part(at, LINE_END, &fact.value_bytes);
+    return fact;
+}
+
+int qdri_facts_differ(const qdri_facts *a, const qdri_facts *b, qdri_fact *first, qdri_fact *second)
+{
+    const char *at_a = a->text, *at_b = b->text;
+    const char *const end_a = a->text + a->bytes, *const end_b = b->text + b->bytes;
+    while (at_a != end_a || at_b != end_b) {
+        const char *begin_a = at_a, *begin_b = at_b;
+        *first = take_line(&at_a, end_a);
+        *second = take_line(&at_b, end_b);
+        if (at_a - begin_a != at_b - begin_b || memcmp(begin_a, begin_b, (size_t)(at_a - begin_a)) != 0) return 1;
+    }
+    return 0;
+}
