@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Quadrille from C++17: the same layer as in linear.c, with objects that free themselves and errors as exceptions. */
+/* Quadrille from C++: the same layer as in linear.c, with objects that free themselves and errors as exceptions.
+ * C++20 describes with designators, as C does; C++17 assigns member by member. */
 #include <quadrille/quadrille.h>
 
 #include <cstdio>
@@ -20,12 +21,60 @@ struct Free {
     void operator()(qdr_stack *stack) const { qdr_stack_destroy(&stack); }
 };
 
-std::unique_ptr<qdr_grid, Free> make_grid(qdr_context *ctx)
+/* Ranks along y, which splits the outputs; rows of X; and the layer. */
+#if __cplusplus >= 202002L
+qdr_grid_opts describe_grid(int n_ranks) { return {QDR_OPTS_INIT, .x = 1, .y = n_ranks, .z = 1, .d = 1}; }
+
+qdr_stack_opts describe_stack(int64_t n_rows) { return {QDR_OPTS_INIT, .n_rows = n_rows, .dtype = QDR_F64}; }
+
+qdr_edge_desc describe_input(int64_t in) { return {QDR_OPTS_INIT, .cols = {{in, 1}}, .col_axis = QDR_X}; }
+
+qdr_linear_desc describe_layer(int64_t in, int64_t out)
+{
+    return {QDR_OPTS_INIT, .name = "layer", .in = {{in, 1}}, .out = {{out, 1}}};
+}
+#else
+qdr_grid_opts describe_grid(int n_ranks)
 {
     qdr_grid_opts opts{};
-    opts.version = QDR_OPTS_INIT;
+    opts.version = QDR_OPTS_VERSION;
     opts.x = opts.z = opts.d = 1;
-    opts.y = qdr_context_size(ctx);
+    opts.y = n_ranks;
+    return opts;
+}
+
+qdr_stack_opts describe_stack(int64_t n_rows)
+{
+    qdr_stack_opts opts{};
+    opts.version = QDR_OPTS_VERSION;
+    opts.n_rows = n_rows;
+    opts.dtype = QDR_F64;
+    return opts;
+}
+
+qdr_edge_desc describe_input(int64_t in)
+{
+    qdr_edge_desc input{};
+    input.version = QDR_OPTS_VERSION;
+    input.cols[0] = {in, 1};
+    input.col_axis = QDR_X;
+    return input;
+}
+
+qdr_linear_desc describe_layer(int64_t in, int64_t out)
+{
+    qdr_linear_desc desc{};
+    desc.version = QDR_OPTS_VERSION;
+    desc.name = "layer";
+    desc.in[0] = {in, 1};
+    desc.out[0] = {out, 1};
+    return desc;
+}
+#endif
+
+std::unique_ptr<qdr_grid, Free> make_grid(qdr_context *ctx)
+{
+    const qdr_grid_opts opts = describe_grid(qdr_context_size(ctx));
     qdr_grid *grid = nullptr;
     check(qdr_grid_create(ctx, &opts, &grid));
     return std::unique_ptr<qdr_grid, Free>(grid);
@@ -33,10 +82,7 @@ std::unique_ptr<qdr_grid, Free> make_grid(qdr_context *ctx)
 
 std::unique_ptr<qdr_stack, Free> make_stack(qdr_grid *grid, int64_t n_rows)
 {
-    qdr_stack_opts opts{};
-    opts.version = QDR_OPTS_INIT;
-    opts.n_rows = n_rows;
-    opts.dtype = QDR_F64;
+    const qdr_stack_opts opts = describe_stack(n_rows);
     qdr_stack *stack = nullptr;
     check(qdr_stack_create(grid, &opts, &stack));
     return std::unique_ptr<qdr_stack, Free>(stack);
@@ -50,21 +96,13 @@ void multiply(qdr_context *ctx)
 
     qdr_edge x = 0, y = 0;
     qdr_linear *layer = nullptr;
-    qdr_edge_desc input{};
-    input.version = QDR_OPTS_INIT;
-    input.cols[0] = {in, 1};
-    input.col_axis = QDR_X;
-    qdr_linear_desc desc{};
-    desc.version = QDR_OPTS_INIT;
-    desc.name = "layer";
-    desc.in[0] = {in, 1};
-    desc.out[0] = {out, 1};
+    const qdr_edge_desc input = describe_input(in);
+    const qdr_linear_desc desc = describe_layer(in, out);
     check(qdr_stack_add_input(net.get(), "x", &input, 0, &x));
     check(qdr_stack_add_linear(net.get(), &desc, x, &y, &layer));
     check(qdr_stack_build(net.get()));
 
-    // W[i,j] = i + 1 and X = 1, so that Y[r,i] = 3·(i + 1). Every rank takes its part of the full
-    // W.
+    // W[i,j] = i + 1 and X = 1, so that Y[r,i] = 3·(i + 1). Every rank takes its part of the full W.
     std::vector<double> w;
     for (int64_t i = 0; i < out; i++) w.insert(w.end(), in, static_cast<double>(i + 1));
     check(qdr_stack_load_parameter(net.get(), qdr_linear_weight_index(layer), w.data()));

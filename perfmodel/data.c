@@ -10,6 +10,7 @@
 #include "config.h"
 #include "core/input.h"
 #include "core/json.h"
+#include "core/self.h"
 #include "core/size.h"
 #include "quadrille/names.h"
 
@@ -37,18 +38,31 @@ static int next_of_list(const char **list, char folder[QDRI_DATA_PATH_BYTES])
 /* The data folders, one after the other. */
 typedef struct walk {
     const char *list; /* of QDR_DATA_PATH, what is left */
-    int n_fixed; /* of the built-in ones, how many have been given */
+    int n_known; /* of the known ones, how many have been given */
 } walk;
 
 static walk walk_begin(void) { return (walk){.list = getenv("QDR_DATA_PATH")}; }
 
+/* The n-th folder known without being told; "" where there is none. A moved installation finds its own files
+ * before those of the prefix that it was built for. */
+static void known_folder(int n, char folder[QDRI_DATA_PATH_BYTES])
+{
+    static const char *const known[] = {QDRI_DATA_FROM_LIB, QDRI_DATA_FROM_BIN, QDRI_DATA_DIR, QDRI_SOURCE_DATA_DIR};
+    char own[QDRI_FOLDER_BYTES] = "";
+    folder[0] = '\0';
+    if (known[n][0] != '/') qdri_own_folder(own, sizeof own);
+    if (known[n][0] && (known[n][0] == '/' || own[0])) snprintf(folder, QDRI_DATA_PATH_BYTES, "%s%s", own, known[n]);
+}
+
 static int walk_next(walk *w, char folder[QDRI_DATA_PATH_BYTES])
 {
-    static const char *const fixed[] = {QDRI_DATA_DIR, QDRI_SOURCE_DATA_DIR};
+    enum { N_KNOWN = 4 };
     if (next_of_list(&w->list, folder)) return 1;
-    if (w->n_fixed == sizeof fixed / sizeof *fixed) return 0;
-    snprintf(folder, QDRI_DATA_PATH_BYTES, "%s", fixed[w->n_fixed++]);
-    return 1;
+    while (w->n_known < N_KNOWN) {
+        known_folder(w->n_known++, folder);
+        if (folder[0]) return 1;
+    }
+    return 0;
 }
 
 /* The path of a data file, if there is one. */

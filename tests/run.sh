@@ -15,8 +15,8 @@ esac
 
 test_needs="command:g++:g++ module:cmocka:libcmocka-dev command:clang-14:clang-14
 package:libclang-rt-14-dev:libclang-rt-14-dev command:clang-format-14:clang-format-14 command:nm:binutils
-python:numpy:python3-numpy command:groff:groff"
-optional_needs="file:/usr/include/dnnl.h:libdnnl-dev module:simgrid:libsimgrid-dev command:clang-tidy-14:clang-tidy-14"
+python:numpy:python3-numpy command:groff:groff command:cmake:cmake"
+optional_needs="package:environment-modules:environment-modules file:/usr/include/dnnl.h:libdnnl-dev module:simgrid:libsimgrid-dev command:clang-tidy-14:clang-tidy-14"
 
 logs=build-logs
 passed=0 failed=0 skipped=0

@@ -22,9 +22,20 @@
 #define QDR_VERSION_PATCH 0
 #define QDR_VERSION_STRING "0.1.0"
 
-/** First member of every option struct: `(qdr_grid_opts){QDR_OPTS_INIT, .x = 2}`. It names the layout of the struct
- * that the caller was compiled with; all other members may stay zero, which means the documented default. */
-#define QDR_OPTS_INIT 1u
+/** The layout of option structs that this header describes; their member `version`. */
+#define QDR_OPTS_VERSION 1u
+
+/** Begins every initializer of an option struct: `(qdr_grid_opts){QDR_OPTS_INIT, .x = 2}` in C,
+ * `qdr_grid_opts{QDR_OPTS_INIT, .x = 2}` in C++20. It sets the first member, `version`. All other members may
+ * stay zero, which means the documented default.
+ *
+ * C++20 does not allow a value before a designator, so there it is a designator itself. Where a value is needed
+ * (`opts.version = QDR_OPTS_VERSION`, as in C++17, which has no designators), use QDR_OPTS_VERSION. */
+#if defined(__cplusplus) && defined(__cpp_designated_initializers)
+#define QDR_OPTS_INIT .version = QDR_OPTS_VERSION
+#else
+#define QDR_OPTS_INIT QDR_OPTS_VERSION
+#endif
 
 /** Element types. Layers compute in F32, F64, BF16 or F16, IEEE's half (sums of the last two in fp32); I32 holds tokens
  * and U8 plain bytes. */

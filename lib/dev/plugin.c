@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finding and opening the plugin for CUDA. */
-#define _GNU_SOURCE /* dladdr */
 #include "dev/plugin.h"
 
 #include <dlfcn.h>
@@ -12,9 +11,10 @@
 
 #include "config.h"
 #include "core/log.h"
+#include "core/self.h"
 
 #define PLUGIN_FILE "libquadrille_cuda.so"
-enum { PATH_BYTES = 1024 };
+enum { PATH_BYTES = QDRI_FOLDER_BYTES };
 
 /* Opened once; later calls get the same, or the same sentence. */
 static struct {
@@ -23,16 +23,6 @@ static struct {
     const qdri_plugin *plugin;
     char sentence[QDRI_ERROR_BYTES];
 } opened = {.mutex = PTHREAD_MUTEX_INITIALIZER};
-
-/* The folder of this library, or of the program that it is part of, with a slash. */
-static void own_folder(char folder[PATH_BYTES])
-{
-    Dl_info self;
-    folder[0] = '\0';
-    if (!dladdr(&opened, &self) || !self.dli_fname) return;
-    const char *slash = strrchr(self.dli_fname, '/');
-    if (slash) snprintf(folder, PATH_BYTES, "%.*s", (int)(slash - self.dli_fname + 1), self.dli_fname);
-}
 
 /* Where it may lie, in the order in which it is looked for. */
 typedef struct places {
@@ -58,7 +48,7 @@ static void list_places(places *p)
         snprintf(p->paths[0], PATH_BYTES, "%s", path);
         return;
     }
-    own_folder(folder);
+    qdri_own_folder(folder, sizeof folder);
     add_place(p, folder);
     add_place(p, QDRI_LIB_DIR "/");
     add_place(p, ""); /* the loader's own, LD_LIBRARY_PATH among them */

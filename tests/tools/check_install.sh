@@ -1,43 +1,65 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# check_install.sh BUILD: installs into a scratch folder, then compiles, links and runs programs of a stranger with
-# pkg-config alone: the lines of README.md, the shortest example, and one that calls MPI itself.
+# check_install.sh BUILD: installs into a folder with a blank in its name and uses that as a stranger would: the commands, and the
+# same C and the same C++ program through pkg-config, CMake and Meson, shared and static; then everything again after the
+# tree was moved. Nothing is told where the library is: neither LD_LIBRARY_PATH nor ldconfig. Also the lines of README.md.
 set -eu
 build=$(cd "$1" && pwd)
 top=$(cd "$(dirname "$0")/../.." && pwd)
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-DESTDIR=$scratch meson install -C "$build" --no-rebuild >/dev/null
-pc=$(find "$scratch" -name quadrille.pc)
-library=$(find "$scratch" -name libquadrille.so)
-export PKG_CONFIG_PATH="$scratch/pkgconfig" LD_LIBRARY_PATH="${library%/*}"
-
-# As installed with --prefix there. (A sysroot would move the headers of MPI, too, to where they are not.)
-mkdir "$PKG_CONFIG_PATH"
-for name in quadrille quadrille_perf; do
-    sed "s|^prefix=|prefix=$scratch|" "${pc%/*}/$name.pc" >"$PKG_CONFIG_PATH/$name.pc"
-done
+unset LD_LIBRARY_PATH LIBRARY_PATH CPATH QDR_DATA_PATH CMAKE_PREFIX_PATH DESTDIR
 mpi=$("$build/src/quadrille" --version | awk '$1 == "mpi" { print $2 }')
+libdir=$(meson introspect --buildoptions "$build" |
+    python3 -c 'import json, sys; print({o["name"]: o["value"] for o in json.load(sys.stdin)}["libdir"])')
 
-# compile NAME MODULE...: warnings are errors.
-compile() {
-    name=$1
-    shift
-    # shellcheck disable=SC2046 # flags are words
-    ${CC:-cc} -O2 -Wall -Wextra -Werror -o "$scratch/$name" "$scratch/$name.c" $(pkg-config --cflags --libs "$@")
+fail() {
+    echo "failed: $*" >&2
+    [ ! -s "$scratch/output" ] || cat "$scratch/output" >&2
+    exit 1
 }
 
 # expect WORDS NUMBER COMMAND...: the output of the command has so many lines with the words.
 expect() {
     words=$1 wanted=$2
     shift 2
-    "$@" >"$scratch/output" </dev/null || { echo "failed: $*" && cat "$scratch/output" && exit 1; }
-    [ "$(grep -c "$words" "$scratch/output")" = "$wanted" ] || { echo "unexpected: $*" && cat "$scratch/output" && exit 1; }
+    (cd / && "$@") >"$scratch/output" 2>&1 </dev/null || fail "$*"
+    [ "$(grep -c -e "$words" "$scratch/output")" = "$wanted" ] || fail "$* (not $wanted lines with '$words')"
 }
 
-cp "$top/examples/linear.c" "$scratch/linear.c"
-compile linear quadrille
-expect 'of 4 owns' 4 "$scratch/linear"
+# quietly COMMAND...: shows its output only if it fails.
+quietly() { "$@" >"$scratch/output" 2>&1 </dev/null || fail "$*"; }
+
+# compile NAME FLAGS: warnings are errors. The flags are as pkg-config quotes them for a shell.
+compile() {
+    case $1 in
+    *.cpp) compiler="${CXX:-c++} -std=c++17 -o '$scratch/made'" ;;
+    *) compiler="${CC:-cc} -std=c11 -o '$scratch/made'" ;;
+    esac
+    rm -f "$scratch/made"
+    eval "$compiler -O1 -Wall -Wextra -Werror '$scratch/$1' $2" 2>"$scratch/output" || fail "$1 $2"
+}
+
+# ---- the programs ----
+
+has_cpp=
+if command -v "${CXX:-c++}" >/dev/null 2>&1; then has_cpp=1; else echo "no C++ compiler: C++ was not tried"; fi
+cp "$top/examples/linear.c" "$top/examples/link_from_cxx.cpp" "$scratch/"
+
+cat >"$scratch/model.c" <<'C'
+#include <quadrille/network.h>
+#include <stdio.h>
+int main(void)
+{
+    qdr_network network;
+    qdr_network_counts counts;
+    if (qdr_network_load("gpt2", &network) == QDR_OK && qdr_network_params(&network, &counts) == QDR_OK)
+        printf("gpt2 has %lld parameters\n", (long long)counts.total);
+    else
+        printf("%s\n", qdr_last_error());
+    return 0;
+}
+C
 
 # The lines of README.md in a function that has what they speak of.
 lines=$(awk '/^```c$/ { inside = 1; next } /^```$/ { if (inside) exit } inside' "$top/README.md")
@@ -70,29 +92,6 @@ int main(void)
     return qdr_launch(4, NULL, run_rank, NULL, &code) < 0 ? 1 : code;
 }
 C
-compile lines quadrille
-expect 'Y begins with' 4 "$scratch/lines"
-
-# The model alone, with its data files.
-cat >"$scratch/network.c" <<'C'
-#include <quadrille/network.h>
-#include <stdio.h>
-int main(void)
-{
-    qdr_network network;
-    qdr_network_counts counts;
-    if (qdr_network_load("gpt2", &network) == QDR_OK && qdr_network_params(&network, &counts) == QDR_OK)
-        printf("gpt2 has %lld parameters\n", (long long)counts.total);
-    else
-        printf("%s\n", qdr_last_error());
-    return 0;
-}
-C
-compile network quadrille_perf
-data=$(find "$scratch" -path '*/share/quadrille')
-expect 'gpt2 has 124439808 parameters' 1 env QDR_DATA_PATH="$data" "$scratch/network"
-cmp "$data/models/gpt2.json" "$top/perfmodel/models/gpt2.json"
-[ "$(find "$data/models" -name '*.json' | wc -l)" = "$(find "$top/perfmodel/models" -name '*.json' | wc -l)" ]
 
 cat >"$scratch/own_mpi.c" <<'C'
 #include <quadrille/mpi.h>
@@ -114,16 +113,212 @@ int main(int argc, char **argv)
     return failed;
 }
 C
-if [ "$mpi" = none ]; then
-    echo "no MPI in this build: a program that calls MPI was not tried"
-elif pkg-config --exists "$mpi"; then
-    compile own_mpi quadrille "$mpi"
-else
-    CC=$mpi compile own_mpi quadrille
-fi
-if [ "$mpi" = mpich ]; then
-    expect ', 2 ranks' 2 mpiexec.mpich -n 2 "$scratch/own_mpi"
-    expect 'of 4 owns' 4 mpiexec.mpich -n 4 "$scratch/linear" --mpi
-    CC=mpicc.mpich compile own_mpi quadrille # the other way that README.md names
-fi
-readelf -d "$library" | grep -q 'SONAME.*libquadrille\.so\.0\]'
+
+# runs FOLDER: what the three build systems made there, all of it, and which library each program uses.
+runs() {
+    for kind in shared static; do
+        expect 'of 4 owns' 4 "$1/linear_$kind"
+        [ -z "$has_cpp" ] || expect '^Y\[0,[0-4]\] = ' 5 "$1/cxx_$kind"
+        uses_shared "$1/linear_$kind" $kind
+        [ ! -e "$1/model_$kind" ] || expect 'gpt2 has 124439808 parameters' 1 "$1/model_$kind"
+    done
+}
+
+# uses_shared PROGRAM KIND: it needs libquadrille.so if and only if the kind is shared.
+uses_shared() {
+    found=static
+    ! readelf -d "$1" | grep -q 'NEEDED.*libquadrille' || found=shared
+    [ "$found" = "$2" ] || fail "$1 uses the $found library, not the $2 one"
+}
+
+# ---- the ways to link ----
+
+try_pkg_config() {
+    shared=$(pkg-config --cflags --libs quadrille)
+    for kind in shared static; do
+        flags=$shared
+        # The same words, with the archive by its own name: the linker would take the shared library, which lies beside it.
+        [ $kind = shared ] ||
+            flags=$(pkg-config --static --cflags --libs quadrille | sed 's/-lquadrille\>/-l:libquadrille.a/')
+        compile linear.c "$flags"
+        expect 'of 4 owns' 4 "$scratch/made"
+        uses_shared "$scratch/made" $kind
+        [ -n "$has_cpp" ] || continue
+        compile link_from_cxx.cpp "$flags"
+        expect '^Y\[0,[0-4]\] = ' 5 "$scratch/made"
+    done
+    compile lines.c "$shared"
+    expect 'Y begins with' 4 "$scratch/made"
+    compile model.c "$(pkg-config --cflags --libs quadrille_perf)"
+    expect 'gpt2 has 124439808 parameters' 1 "$scratch/made"
+}
+
+cat >"$scratch/CMakeLists.txt" <<'C'
+cmake_minimum_required(VERSION 3.13)
+project(stranger C)
+set(CMAKE_C_STANDARD 11)
+add_compile_options(-Wall -Wextra -Werror)
+find_package(quadrille 0.1 REQUIRED)
+foreach(kind shared static)
+  set(suffix "")
+  if(kind STREQUAL static)
+    set(suffix _static)
+  endif()
+  add_executable(linear_${kind} linear.c)
+  target_link_libraries(linear_${kind} PRIVATE quadrille::quadrille${suffix})
+  add_executable(model_${kind} model.c)
+  target_link_libraries(model_${kind} PRIVATE quadrille::perf${suffix})
+  if(HAS_CPP)
+    enable_language(CXX)
+    set(CMAKE_CXX_STANDARD 17)
+    add_executable(cxx_${kind} link_from_cxx.cpp)
+    target_link_libraries(cxx_${kind} PRIVATE quadrille::quadrille${suffix})
+  endif()
+endforeach()
+find_package(quadrille 0.1.0 EXACT QUIET CONFIG)
+find_package(quadrille 9.0 QUIET CONFIG)
+if(quadrille_FOUND)
+  message(FATAL_ERROR "version 9.0 was asked for, and ${quadrille_VERSION} taken")
+endif()
+C
+
+try_cmake() {
+    command -v cmake >/dev/null 2>&1 || { echo "no cmake: find_package was not tried" && return 0; }
+    rm -rf "$scratch/by cmake"
+    quietly cmake -S "$scratch" -B "$scratch/by cmake" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" -DHAS_CPP="$has_cpp"
+    quietly ninja -C "$scratch/by cmake"
+    runs "$scratch/by cmake"
+}
+
+# One project for both: dependency() finds the installed library, or else takes the subproject.
+mkdir -p "$scratch/by meson/subprojects"
+ln -s "$top" "$scratch/by meson/subprojects/quadrille"
+cat >"$scratch/by meson/meson.build" <<'C'
+project('stranger', 'c', default_options: ['c_std=c11', 'cpp_std=c++17', 'warning_level=2', 'werror=true'])
+options = ['warning_level=3', 'cuda=disabled']
+has_cpp = add_languages('cpp', native: false, required: false)
+foreach kind : ['shared', 'static']
+  is_static = kind == 'static'
+  quadrille = dependency('quadrille', version: '>=0.1', static: is_static, fallback: 'quadrille', default_options: options)
+  perf = dependency('quadrille_perf', static: is_static, fallback: 'quadrille')
+  executable('linear_' + kind, 'linear.c', dependencies: quadrille)
+  executable('model_' + kind, 'model.c', dependencies: perf)
+  if has_cpp
+    executable('cxx_' + kind, 'link_from_cxx.cpp', dependencies: quadrille)
+  endif
+endforeach
+C
+cp "$scratch/linear.c" "$scratch/model.c" "$scratch/link_from_cxx.cpp" "$scratch/by meson/"
+
+# try_meson FOLDER OPTION...
+try_meson() {
+    folder="$scratch/by meson/$1"
+    shift
+    rm -rf "$folder"
+    quietly meson setup "$folder" "$scratch/by meson" --buildtype=plain "$@"
+    # shellcheck disable=SC2086 # names are words
+    quietly ninja -C "$folder" linear_shared linear_static model_shared model_static ${has_cpp:+cxx_shared cxx_static}
+    runs "$folder"
+}
+
+try_mpi() {
+    if [ "$mpi" = none ]; then
+        echo "no MPI in this build: a program that calls MPI was not tried"
+        return
+    elif pkg-config --exists "$mpi"; then
+        compile own_mpi.c "$(pkg-config --cflags --libs quadrille "$mpi")"
+    else
+        CC=$mpi compile own_mpi.c "$(pkg-config --cflags --libs quadrille)"
+    fi
+    [ "$mpi" = mpich ] || return 0
+    expect ', 2 ranks' 2 mpiexec.mpich -n 2 "$scratch/made"
+    CC=mpicc.mpich compile own_mpi.c "$(pkg-config --cflags --libs quadrille)" # the other way that README.md names
+    compile linear.c "$(pkg-config --cflags --libs quadrille)"
+    expect 'of 4 owns' 4 mpiexec.mpich -n 4 "$scratch/made" --mpi
+}
+
+# ---- the tree ----
+
+# check_tree: the programs, and that data and the plugin are those of this tree, by files that no other tree has.
+check_tree() {
+    data="$prefix/share/quadrille"
+    expect "^quadrille  *$version\$" 1 "$prefix/bin/quadrille" --version
+    ln -sf "$prefix/bin/quadrille" "$scratch/link"
+    expect "^quadrille  *$version\$" 1 "$scratch/link" --version
+    cp "$data/models/gpt2.json" "$data/models/only-here.json"
+    expect 'only-here on grid' 1 "$prefix/bin/quadrille" mem only-here -n 4 --machine perlmutter
+    sed 's/"gpt2"/"only-here"/' "$scratch/model.c" >"$scratch/only.c"
+    compile only.c "$(pkg-config --static --cflags --libs quadrille_perf | sed 's/-lquadrille_perf\>/-l:libquadrille_perf.a/')"
+    mv "$scratch/made" "$prefix/bin/only"
+    expect 'gpt2 has 124439808 parameters' 1 "$prefix/bin/only"
+    expect 'gpt2 has 124439808 parameters' 1 env PATH="$prefix/bin:$PATH" only
+    rm "$data/models/only-here.json" "$prefix/bin/only"
+}
+
+# A plugin of no bytes cannot be loaded, and the loader says which file it tried.
+check_plugin() {
+    rm -f "$lib/libquadrille_cuda.so"
+    : >"$lib/libquadrille_cuda.so"
+    (cd / && "$prefix/bin/quadrille" doctor) >"$scratch/output" 2>&1 </dev/null || :
+    grep -q "$prefix/.*/libquadrille_cuda.so: file too short" "$scratch/output" || fail "the plugin of the tree is not found"
+}
+
+check_versions() {
+    [ "$(pkg-config --modversion quadrille)" = "$version" ] || fail "the version of quadrille.pc is not $version"
+    grep -q "set(PACKAGE_VERSION \"$version\")" "$lib/cmake/quadrille/quadrilleConfigVersion.cmake" || fail "CMake's version"
+    grep -q "QDR_VERSION_STRING \"$version\"" "$prefix/include/quadrille/types.h" || fail "the version of types.h"
+    head -n 1 "$top/packaging/debian/changelog" | grep -q "($version-" || fail "Debian's version is not $version"
+    readelf -d "$lib/libquadrille.so" | grep -q 'SONAME.*\[libquadrille\.so\.0\]' || fail "the soname"
+    [ "$(readlink "$lib/libquadrille.so.0")" = "libquadrille.so.$version" ] || fail "the file of the soname"
+}
+
+# Nothing that is installed names a folder of the build; what is read has what it links to.
+check_files() {
+    for name in LICENSE README.md CHANGELOG.md docs/tutorial.md docs/images/loss.svg examples/linear.c examples/common/gpt.c; do
+        cmp "$top/$name" "$prefix/share/doc/quadrille/$name"
+    done
+    for folder in models machines data; do
+        diff -r "$top/perfmodel/$folder" "$prefix/share/quadrille/$folder"
+    done
+    ! grep -rlF -e "$build" -e "$top" -e "$scratch" "$lib/pkgconfig" "$lib/cmake" "$prefix/share/modulefiles" ||
+        fail "files that name folders of the build"
+    ! grep -n -v '^Installing ' "$scratch/install.log" || fail "meson install says more than what it installs"
+}
+
+check_module() {
+    for modulecmd in /usr/lib/*/modulecmd.tcl /usr/share/lmod/lmod/libexec/lmod; do
+        [ -e "$modulecmd" ] || continue
+        MODULEPATH="$prefix/share/modulefiles" "$modulecmd" sh load quadrille >"$scratch/module.sh" 2>"$scratch/output"
+        # shellcheck disable=SC2016 # for the other shell
+        expect "$prefix/bin/quadrille" 1 sh -c '. "$1" && command -v quadrille' sh "$scratch/module.sh"
+        # shellcheck disable=SC2016
+        expect "^$version\$" 1 sh -c '. "$1" && pkg-config --modversion quadrille' sh "$scratch/module.sh"
+        return
+    done
+    echo "neither Environment Modules nor Lmod: the module file was not loaded"
+}
+
+DESTDIR="$scratch/staged" meson install -C "$build" --no-rebuild >"$scratch/install.log" 2>&1
+configured=$(meson introspect --buildoptions "$build" |
+    python3 -c 'import json, sys; print({o["name"]: o["value"] for o in json.load(sys.stdin)}["prefix"])')
+for name in 'first prefix' 'moved to here'; do
+    if [ -d "$scratch/first prefix" ]; then
+        mv "$scratch/first prefix" "$scratch/$name"
+    else
+        mv "$scratch/staged$configured" "$scratch/$name" # as for DESTDIR, and moved already
+    fi
+    prefix="$scratch/$name" lib="$scratch/$name/$libdir"
+    version=$(PKG_CONFIG_PATH="$lib/pkgconfig" pkg-config --modversion quadrille)
+    export PKG_CONFIG_PATH="$lib/pkgconfig"
+    check_versions
+    check_files
+    check_tree
+    check_module
+    try_pkg_config
+    try_cmake
+    try_meson installed
+done
+try_mpi
+check_plugin
+unset PKG_CONFIG_PATH
+try_meson subproject --force-fallback-for=quadrille

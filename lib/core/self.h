@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where this library lies. */
+#ifndef QUADRILLE_CORE_SELF_H
+#define QUADRILLE_CORE_SELF_H
+
+#include <stddef.h>
+
+enum { QDRI_FOLDER_BYTES = 1024 };
+
+/* The folder of the shared library, or of the program that holds the static one, with a slash at its end.
+ * "" if the system does not say, or if it does not fit in `bytes` (at least 1). */
+void qdri_own_folder(char *folder, size_t bytes);
+
+#endif
