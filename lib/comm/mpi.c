@@ -269,12 +269,20 @@ static qdr_status find_members(mpi_comm *member)
     return QDR_OK;
 }
 
-/* Its levels and its areas. Others wait for this rank in the second, so that it may not be left out. */
-static qdr_status join_groups(mpi_comm *member)
+/* Its levels and its areas. mine: what this rank has come to so far; the other members wait for it in the second,
+ * whatever has failed here. */
+static qdr_status join_groups(mpi_comm *member, qdr_status mine)
 {
-    const qdr_status made = qdri_mpi_levels_create(member);
-    const qdr_status joined = qdri_mpi_node_join(member);
+    const qdr_status made = mine == QDR_OK ? qdri_mpi_levels_create(member) : mine;
+    const qdr_status joined = qdri_mpi_node_join(member, made);
     return made != QDR_OK ? made : joined;
+}
+
+/* Of a communicator that MPI has split off. Collective over it. */
+static qdr_status join_part(mpi_comm *member, qdri_comm *parent)
+{
+    QDR_TRY(member_init(member, parent->dev, parent));
+    return join_groups(member, find_members(member));
 }
 
 static qdr_status mpi_split(qdri_comm *comm, int colour, int key, qdri_comm **part)
@@ -285,10 +293,7 @@ static qdr_status mpi_split(qdri_comm *comm, int colour, int key, qdri_comm **pa
     QDR_TRY_OUT(status, status);
     const int code = MPI_Comm_split(parent->handle, colour < 0 ? MPI_UNDEFINED : colour, key, &member->handle);
     if (code != MPI_SUCCESS) status = qdri_mpi_fail(code, "MPI_Comm_split");
-    if (status == QDR_OK && member->handle != MPI_COMM_NULL) status = member_init(member, comm->dev, comm);
-    if (status == QDR_OK && member->handle != MPI_COMM_NULL) status = find_members(member);
-    if (status == QDR_OK && member->handle != MPI_COMM_NULL) status = qdri_mpi_levels_create(member);
-    if (status == QDR_OK && member->handle != MPI_COMM_NULL) status = qdri_mpi_node_join(member);
+    if (status == QDR_OK && member->handle != MPI_COMM_NULL) status = join_part(member, comm);
     QDR_TRY_OUT(status, qdri_comm_agree(comm, status));
     if (member->handle == MPI_COMM_NULL) goto out;
     *part = &member->base;
@@ -352,8 +357,7 @@ qdr_status qdri_comm_create_mpi(const void *comm_handle, qdr_status mine, qdri_c
     member->handle = boot.handle;
     qdri_comm_init(&member->base, &mpi_table, NULL, boot.base.rank, size, NULL);
     for (int j = 0; j < size; j++) member->world_ranks[j] = j;
-    status = qdri_mpi_node_create(member);
-    if (status == QDR_OK) status = join_groups(member);
+    status = join_groups(member, qdri_mpi_node_create(member));
     *comm = &member->base;
     status = qdri_comm_agree(*comm, status);
     if (status != QDR_OK) qdri_comm_destroy(comm);

@@ -114,16 +114,16 @@ static void join_areas(mpi_comm *group, const int *taken)
     group->node.in_use = 1;
 }
 
-qdr_status qdri_mpi_node_join(mpi_comm *comm)
+qdr_status qdri_mpi_node_join(mpi_comm *comm, qdr_status mine)
 {
     const mpi_comm *root = (const mpi_comm *)comm->base.root;
     const int first = comm->levels.inner ? comm->levels.inner->handle_ranks[0] : 0;
     mpi_comm *group = comm->levels.inner ? comm->levels.inner : comm;
     const int size = group->base.size;
-    int all_here = size > 1 && size <= NODE_SLOT_BYTES / 64;
+    int all_here = mine == QDR_OK && size > 1 && size <= NODE_SLOT_BYTES / 64;
     for (int j = 0; j < size; j++) all_here &= root->node.shares[group->world_ranks[j]] != NULL;
-    node_share *mine = root->node.shares[group->world_ranks[group->base.rank]];
-    const int taken = all_here ? take_area(mine, size) : -1;
+    node_share *share = root->node.shares[group->world_ranks[group->base.rank]];
+    const int taken = all_here ? take_area(share, size) : -1;
     QDR_MPI(MPI_Allgather(&taken, 1, MPI_INT, comm->indices, 1, MPI_INT, comm->handle));
     join_areas(group, comm->indices + first);
     return QDR_OK;

@@ -56,8 +56,9 @@ typedef struct mpi_comm mpi_comm;
 QDR_NODISCARD qdr_status qdri_mpi_node_create(mpi_comm *root);
 /* Nobody uses it any more. */
 void qdri_mpi_node_destroy(mpi_comm *root);
-/* Collective: gives the communicator, or its level inside the node, areas if it can have them. */
-QDR_NODISCARD qdr_status qdri_mpi_node_join(mpi_comm *comm);
+/* Collective: gives the communicator, or its level inside the node, areas if it can have them. mine: whether this rank
+ * has failed, and takes part only so that nobody waits for it. */
+QDR_NODISCARD qdr_status qdri_mpi_node_join(mpi_comm *comm, qdr_status mine);
 /* Not collective: members that still read this one's area go on. */
 void qdri_mpi_node_leave(mpi_comm *comm);
 

@@ -2,7 +2,8 @@
 /* One rank fails, leaves or is late while the others wait for it: they fail with a sentence, or wait without using a
  * core.
  *
- *   fault_peer [--local P] CASE     without --local: the ranks that mpiexec started */
+ *   fault_peer [--local P | --reordered] CASE     without --local: the ranks that mpiexec started; --reordered:
+ *                                                 fault/reordered.h */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include <time.h>
 
 #include "comm/comm.h"
+#include "fault/reordered.h"
 #include "grid/internal.h"
 #include "quadrille/quadrille.h"
 
@@ -251,8 +253,10 @@ int main(int argc, char **argv)
 {
     int n_local = 0, exit_code = WRONG;
     if (argc == 4 && strcmp(argv[1], "--local") == 0) n_local = atoi(argv[2]);
-    if (argc != 2 && argc != 4) return 2;
-    const qdr_status status = qdr_launch(n_local, NULL, rank_main, argv[argc - 1], &exit_code);
+    if (argc < 2 || argc > 4) return 2;
+    const int is_reordered = argc == 3 && strcmp(argv[1], "--reordered") == 0;
+    const qdr_status status = is_reordered ? reordered_launch(rank_main, argv[2], &exit_code)
+                                           : qdr_launch(n_local, NULL, rank_main, argv[argc - 1], &exit_code);
     if (status != QDR_OK) fprintf(stderr, "fault_peer: %s\n", qdr_last_error());
     return status == QDR_OK && exit_code == AS_EXPECTED ? 0 : 1;
 }

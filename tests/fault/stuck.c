@@ -2,8 +2,9 @@
 /* One rank calls something else (QDR_CHECK), or does not come (QDR_TIMEOUT): all ranks, or all
  * others, fail with a sentence that names it.
  *
- *   fault_stuck [--local P | --messages] CASE     without --local: the ranks that mpiexec started;
- *                                                 --messages: no memory that they share */
+ *   fault_stuck [--local P | --messages | --reordered] CASE     without --local: the ranks that mpiexec started;
+ *                                                               --messages: no memory that they share;
+ *                                                               --reordered: fault/reordered.h */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 #include "comm/comm.h"
 #include "comm/mpi.h"
 #include "config.h"
+#include "fault/reordered.h"
 #include "grid/internal.h"
 #include "quadrille/quadrille.h"
 
@@ -302,6 +304,7 @@ static int rank_main(qdr_context *ctx, void *user)
 int main(int argc, char **argv)
 {
     int n_local = 0, exit_code = WRONG, chosen = 0;
+    const int is_reordered = argc == 3 && strcmp(argv[1], "--reordered") == 0;
     if (argc == 4 && strcmp(argv[1], "--local") == 0) n_local = atoi(argv[2]);
 #if QDRI_HAVE_MPI
     if (argc == 3 && strcmp(argv[1], "--messages") == 0) qdri_mpi_use_node_memory = 0;
@@ -310,7 +313,8 @@ int main(int argc, char **argv)
     if (chosen == N_CASES) return 2;
     if (cases[chosen].check) setenv("QDR_CHECK", cases[chosen].check, 1);
     if (cases[chosen].timeout) setenv("QDR_TIMEOUT", cases[chosen].timeout, 1);
-    const qdr_status status = qdr_launch(n_local, NULL, rank_main, &chosen, &exit_code);
+    const qdr_status status = is_reordered ? reordered_launch(rank_main, &chosen, &exit_code)
+                                           : qdr_launch(n_local, NULL, rank_main, &chosen, &exit_code);
     if (status != QDR_OK) fprintf(stderr, "fault_stuck: %s\n", qdr_last_error());
     return status == QDR_OK && exit_code == AS_EXPECTED ? 0 : 1;
 }
