@@ -7,17 +7,21 @@ cd "$(dirname "$0")/.." || exit 1
 . tests/tools/setup.sh
 
 mkdir -p build-logs out
-optional_needs="file:/usr/include/dnnl.h:libdnnl-dev command:bible:bible-kjv package:bible-kjv-text:bible-kjv-text"
-# shellcheck disable=SC2086 # needs are words
-install_missing build-logs/install.log $build_needs
-# shellcheck disable=SC2086
-install_optional build-logs/install.log $optional_needs
+text_needs="command:bible:bible-kjv package:bible-kjv-text:bible-kjv-text"
+install_needs build-logs/install.log "$required_needs" "$wanted_needs $text_needs"
 check_meson
+case $missing in
+*libopenblas-dev*) say "without OpenBLAS products are plain C, and training is several times slower" ;;
+esac
 
 say "building (log: build-logs/examples.log)"
 build_targets="examples/train_gpt examples/transformer_layer examples/linear src/quadrille"
+# A folder that is there stays as it is, with tests or without.
+options=-Dtests=false
+! configured build || options=$(recorded_options build)
 watch_log build-logs/examples.log
-build_in build --buildtype=release >>build-logs/examples.log 2>&1
+# shellcheck disable=SC2086 # options are words
+build_in build $options >>build-logs/examples.log 2>&1
 built=$?
 unwatch_log
 if [ $built != 0 ]; then

@@ -13,11 +13,6 @@ case ${1:-} in
 *) say "usage: sh tests/run.sh [--full]" && exit 2 ;;
 esac
 
-test_needs="command:g++:g++ module:cmocka:libcmocka-dev command:clang-14:clang-14
-package:libclang-rt-14-dev:libclang-rt-14-dev command:clang-format-14:clang-format-14 command:nm:binutils
-python:numpy:python3-numpy command:groff:groff command:cmake:cmake"
-optional_needs="package:environment-modules:environment-modules file:/usr/include/dnnl.h:libdnnl-dev module:simgrid:libsimgrid-dev command:clang-tidy-14:clang-tidy-14"
-
 logs=build-logs
 passed=0 failed=0 skipped=0
 began=$(date +%s)
@@ -69,12 +64,19 @@ stage() {
     return 0
 }
 
-# suites FOLDER OPTION...: the tests of a build, without the long ones unless --full.
+# suites FOLDER OPTION...: the tests of a build, without the long ones unless --full. Those under mpiexec run one after another,
+# and wait for time-outs much of the time; the others use the cores meanwhile.
 suites() {
-    folder=$1
+    folder=$1 mpi_log=$logs/$name-mpi.log
     shift
     [ -n "$full" ] || set -- "$@" --no-suite long
-    meson test -C "$folder" --no-rebuild --print-errorlogs --num-processes "$(processes)" "$@"
+    meson test -C "$folder" --no-rebuild --print-errorlogs --logbase mpi --suite mpi "$@" >"$mpi_log" 2>&1 &
+    mpi_tests=$!
+    meson test -C "$folder" --no-rebuild --print-errorlogs --num-processes "$(processes)" --no-suite mpi "$@"
+    code=$?
+    wait $mpi_tests || code=1
+    cat "$mpi_log"
+    return $code
 }
 
 # The same under a sanitizer, which needs longer: without the large ones unless --full.
@@ -86,6 +88,9 @@ sanitized() {
 # Tests start several ranks each: no more of them at once than there are cores.
 processes() { nproc 2>/dev/null || echo 2; }
 
+packages() {
+    [ -z "$missing" ] || { echo "not installed:$missing" && return 77; }
+}
 checkers() { python3 tests/tools/test_checkers.py; }
 style() { python3 tests/tools/check_style.py; }
 changelog() { python3 tests/tools/check_changelog.py; }
@@ -99,13 +104,14 @@ symbols() {
 }
 manuals() { sh tests/tools/check_manuals.sh; }
 consumer() { sh tests/tools/check_install.sh build; }
-release() { build_in build --buildtype=release && suites build; }
+release() { build_in build -Dtests=true && suites build; }
 addresses() {
     build_in build-asan --buildtype=debugoptimized -Db_sanitize=address,undefined -Dcuda=disabled &&
         sanitized build-asan --timeout-multiplier 5 --no-suite netlab
 }
 # Without oneDNN, whose own locks the sanitizer does not see.
 threads() {
+    command -v clang-14 >/dev/null || { echo "clang-14 is not installed" && return 77; }
     CC=clang-14 CXX=clang++-14 build_in build-tsan --buildtype=debugoptimized -Db_sanitize=thread -Dmpi=none \
         -Dexamples=false -Dcuda=disabled -Donednn=disabled &&
         sanitized build-tsan --timeout-multiplier 10 --no-suite threadless # the model is arithmetic
@@ -118,12 +124,10 @@ no_mpi() {
 }
 
 mkdir -p "$logs"
-# shellcheck disable=SC2086 # needs are words
-install_missing "$logs/install.log" $build_needs $test_needs
-# shellcheck disable=SC2086
-install_optional "$logs/install.log" $optional_needs
+install_needs "$logs/install.log" "$required_needs" "$wanted_needs $test_needs"
 check_meson
 
+stage packages packages
 stage checkers checkers
 stage style style
 stage layers layers

@@ -1,14 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 # Read by tests/run.sh and examples/run.sh, from the repository's top: installs what is missing, builds.
 #
-#   install_missing LOG NEED...   a need is "kind:name:package": the package is installed unless `have kind name`
-#   configure_in FOLDER OPTION... with options of meson; does nothing where that was done before
-#   watch_log LOG, unwatch_log    show how far a command has come
-#   build_in FOLDER OPTION...     configures, compiles; build_targets: what to build, all if unset
+#   install_needs LOG NEEDS NEEDS  installs what is missing of what is required and of what is wanted; a need is
+#                                  "kind:name:package": the package is missing unless `have kind name`
+#   configure_in FOLDER OPTION...  with options of meson; does nothing where that was done before
+#   watch_log LOG, unwatch_log     show how far a command has come
+#   build_in FOLDER OPTION...      configures, compiles; build_targets: what to build, all if unset
 
-build_needs="command:gcc:gcc file:/usr/include/stdio.h:libc6-dev command:python3:python3 command:meson:meson
-command:ninja:ninja-build command:pkg-config:pkg-config module:mpich:libmpich-dev command:mpiexec.mpich:mpich
-module:hwloc:libhwloc-dev module:openblas:libopenblas-dev module:jansson:libjansson-dev"
+required_needs="command:gcc:gcc file:/usr/include/stdio.h:libc6-dev command:python3:python3 command:meson:meson
+command:ninja:ninja-build library:jansson:libjansson-dev"
+wanted_needs="command:pkg-config:pkg-config module:mpich:libmpich-dev command:mpiexec.mpich:mpich module:hwloc:libhwloc-dev
+module:openblas:libopenblas-dev library:dnnl:libdnnl-dev"
+test_needs="command:g++:g++ library:cmocka:libcmocka-dev python:numpy:python3-numpy module:simgrid:libsimgrid-dev
+command:ccache:ccache command:clang-14:clang-14 package:libclang-rt-14-dev:libclang-rt-14-dev
+command:clang-format-14:clang-format-14 command:clang-tidy-14:clang-tidy-14 command:nm:binutils command:groff:groff
+command:cmake:cmake package:environment-modules:environment-modules"
 
 say() { printf '%s\n' "$*" >&2; }
 
@@ -38,11 +44,13 @@ show_log() {
     done
 }
 
-# have KIND NAME: whether a command, a pkg-config module, a file, a Python module or a Debian package is there.
+# have KIND NAME: whether a command, a pkg-config module, a library (as a module or as a header), a file, a Python module or a
+# Debian package is there.
 have() {
     case $1 in
     command) command -v "$2" >/dev/null 2>&1 ;;
     module) pkg-config --exists "$2" 2>/dev/null ;;
+    library) have module "$2" || printf '#include <%s.h>\n' "$2" | gcc ${CFLAGS:-} -E - >/dev/null 2>&1 ;;
     file) [ -e "$2" ] ;;
     python) python3 -c "import $2" 2>/dev/null || /usr/bin/python3 -c "import $2" 2>/dev/null ;;
     package) dpkg-query -W -f='${db:Status-Status}' "$2" 2>/dev/null | grep -qx installed ;;
@@ -57,9 +65,9 @@ missing_packages() {
     done
 }
 
-# apt as root or through sudo; 1 if there is neither.
-apt_install() {
-    options="-y -q --no-install-recommends -o DPkg::Lock::Timeout=300"
+# Whether packages can be installed here: as_root is what goes before apt-get then.
+can_install() {
+    command -v apt-get >/dev/null 2>&1 || return 1
     if [ "$(id -u)" = 0 ]; then
         as_root="env DEBIAN_FRONTEND=noninteractive"
     elif command -v sudo >/dev/null 2>&1 && { sudo -n true 2>/dev/null || [ -t 0 ]; }; then
@@ -67,41 +75,45 @@ apt_install() {
     else
         return 1
     fi
-    # shellcheck disable=SC2086 # options are words
-    $as_root apt-get update -q </dev/null && $as_root apt-get install $options "$@" </dev/null
 }
 
-# What the build cannot do without; leaves if it cannot be had.
-install_missing() {
-    log=$1
-    shift
-    packages=$(missing_packages "$@")
-    [ -n "$packages" ] || return 0
-    line="apt-get update && apt-get install -y --no-install-recommends$packages"
-    if ! command -v apt-get >/dev/null 2>&1; then
-        say "missing here (names of Debian's packages):$packages"
-        say "install them with this system's package manager, then run this again"
-        exit 1
-    fi
-    say "needed:$packages (installing takes a minute or two; log: $log)"
-    # shellcheck disable=SC2086 # packages are words
-    if ! apt_install $packages >"$log" 2>&1; then
-        tail -n 5 "$log" >&2
-        say "could not install; as root, run:  $line"
-        exit 1
-    fi
-    installed_something=1
-}
-
-# One package at a time, each may fail.
-install_optional() {
-    log=$1
-    shift
-    for package in $(missing_packages "$@"); do
-        say "installing $package, which is optional"
-        apt_install "$package" >>"$log" 2>&1 || say "went on without $package"
-        installed_something=1
+# All packages at once; one at a time where that fails, since some systems do not have them all.
+apt_install() {
+    options="-y -q --no-install-recommends -o DPkg::Lock::Timeout=300"
+    # shellcheck disable=SC2086 # words
+    $as_root apt-get update -q </dev/null && $as_root apt-get install $options "$@" </dev/null && return 0
+    for package; do
+        # shellcheck disable=SC2086 # words
+        $as_root apt-get install $options "$package" </dev/null
     done
+}
+
+# install_needs LOG REQUIRED WANTED: what could not be installed is named in one sentence, with the command that installs it, and
+# left in missing; leaves if any of it is required.
+install_needs() {
+    # shellcheck disable=SC2086 # needs are words
+    missing=$(missing_packages $2 $3)
+    [ -n "$missing" ] || return 0
+    if can_install; then
+        say "installing$missing (a minute or two; log: $1)"
+        # shellcheck disable=SC2086 # packages are words
+        apt_install $missing >"$1" 2>&1
+        # shellcheck disable=SC2086
+        missing=$(missing_packages $2 $3)
+        [ -n "$missing" ] || return 0
+    fi
+    if command -v apt-get >/dev/null 2>&1; then
+        remedy="to install, run as root: apt-get update && apt-get install -y --no-install-recommends$missing"
+    else
+        remedy="install these, which have Debian's names here, with this system's package manager"
+    fi
+    # shellcheck disable=SC2086
+    required=$(missing_packages $2)
+    if [ -n "$required" ]; then
+        say "cannot build without$required; not installed:$missing; $remedy"
+        exit 1
+    fi
+    say "going on without$missing; $remedy"
 }
 
 # Whether FOLDER was configured, from this very place.
@@ -109,15 +121,22 @@ configured() {
     [ -f "$1/build.ninja" ] && grep -q "\"source\": \"$(pwd -P)\"" "$1/meson-info/meson-info.json" 2>/dev/null
 }
 
+# The options that this script configured FOLDER with.
+recorded_options() { sed 's/ *without.*//' "$1/setup.state" 2>/dev/null; }
+
+# Configures a new folder, and again one that was configured with other options, or before packages came or went.
 configure_in() {
     folder=$1
     shift
+    # shellcheck disable=SC2086 # needs are words
+    state="$* without$(missing_packages $wanted_needs $test_needs)"
     if ! configured "$folder"; then
         rm -rf "$folder"
-        meson setup "$folder" "$@"
-    elif [ -n "${installed_something:-}" ]; then
-        meson setup --reconfigure "$folder" "$@"
+        meson setup "$folder" "$@" || return 1
+    elif [ "$state" != "$(cat "$folder/setup.state" 2>/dev/null)" ]; then
+        meson configure --clearcache "$folder" >/dev/null && meson setup --reconfigure "$folder" "$@" || return 1
     fi
+    printf '%s\n' "$state" >"$folder/setup.state"
 }
 
 build_in() {

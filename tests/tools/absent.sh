@@ -1,0 +1,162 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# absent.sh [SOURCE [CASE...]]: every optional package is missing once, alone, and then all are. SOURCE (default: this
+# repository) must then configure with its tests, build the programs that README names, and train for 20 steps. Packages are
+# removed from an overlay over /usr in a mount namespace of its own; another one over SOURCE takes what is built.
+# 77: there is no right to mount here.
+set -u
+tools=$(cd "$(dirname "$0")" && pwd -P)
+. "$tools/setup.sh"
+
+cases="cmocka cuda nvcc nccl cudnn hwloc onednn openblas mpich mpiexec bible numpy c++ simgrid scalapack pkg-config jansson all user"
+build_targets="examples/train_gpt examples/transformer_layer examples/linear src/quadrille"
+
+# What a case is without: needs as setup.sh has them, Debian's packages, and files that no package may own.
+describe() {
+    packages='' files=''
+    case $1 in
+    cmocka) needs=library:cmocka packages=libcmocka-dev ;;
+    cuda) needs="library:cublasLt command:nvcc" files="/usr/local/cuda* /usr/lib/cuda* /opt/cuda*" ;;
+    nvcc) needs=command:nvcc files="/usr/local/cuda*/bin/nvcc /usr/local/bin/nvcc /usr/bin/nvcc" ;;
+    nccl) needs=library:nccl files="/usr/local/cuda*/include/nccl* /usr/local/cuda*/lib*/libnccl* /usr/include/nccl* /usr/local/include/nccl*" ;;
+    cudnn) needs=library:cudnn files="/usr/local/cuda*/include/cudnn* /usr/include/cudnn* /usr/include/*/cudnn* /usr/local/include/cudnn*" ;;
+    hwloc) needs=library:hwloc packages=libhwloc-dev ;;
+    onednn) needs=library:dnnl packages=libdnnl-dev ;;
+    openblas) needs=module:openblas packages="libopenblas-dev libopenblas-pthread-dev libopenblas-openmp-dev libopenblas-serial-dev" ;;
+    mpich) needs="module:mpich command:mpiexec.mpich" packages="libmpich-dev mpich" ;;
+    mpiexec) needs=command:mpiexec.mpich packages=mpich ;;
+    bible) needs=command:bible packages="bible-kjv bible-kjv-text" ;;
+    numpy) needs=python:numpy packages=python3-numpy ;;
+    c++) needs="command:c++ command:g++ command:clang++" files="/usr/bin/*c++ /usr/bin/*g++* /usr/bin/clang++*" ;;
+    simgrid) needs=module:simgrid packages=libsimgrid-dev ;;
+    scalapack) needs=module:scalapack-mpich packages=libscalapack-mpich-dev ;;
+    pkg-config) needs=command:pkg-config packages="pkg-config pkgconf pkgconf-bin" ;;
+    jansson) needs=library:jansson packages=libjansson-dev ;;
+    *) say "no such case: $1" && exit 2 ;;
+    esac
+}
+
+# overlay FOLDER: what is changed there from here on is lost.
+overlay() {
+    n_overlays=$((n_overlays + 1))
+    mkdir "$scratch/upper$n_overlays" "$scratch/work$n_overlays" &&
+        mount -t overlay overlay -o "lowerdir=$1,upperdir=$scratch/upper$n_overlays,workdir=$scratch/work$n_overlays" "$1"
+}
+
+remove() {
+    describe "$1"
+    # shellcheck disable=SC2086 # words and patterns
+    {
+        [ -z "$packages" ] || dpkg -L $packages 2>/dev/null | sed -n 's,^/lib/,/usr/lib/,; \,^/usr/,p' | while read -r file; do
+            { [ -d "$file" ] && [ ! -L "$file" ]; } || rm -f "$file"
+        done
+        rm -rf $files
+    }
+    [ "$1" != numpy ] || for python in python3 /usr/bin/python3; do # it may be there from elsewhere
+        while folder=$($python -c 'import numpy; print(numpy.__path__[0])' 2>/dev/null); do
+            case $folder in /usr/*) ;; *) overlay "$(dirname "$folder")" || return 1 ;; esac
+            rm -rf "$folder" || return 1
+        done
+    done
+    for need in $needs; do
+        ! have "${need%%:*}" "${need#*:}" || { say "$need is still there" && return 1; }
+    done
+}
+
+# What README tells to do, by hand. Objects that were compiled before serve again; what meson found out does not.
+by_hand() {
+    rm -rf build/meson-private build/meson-info build/build.ninja
+    # shellcheck disable=SC2086 # words
+    meson setup build && ninja -C build $build_targets &&
+        build/examples/train_gpt --grid 2x2x1x1 --local 4 --steps 20 --log out/absent.jsonl
+}
+
+# examples/run.sh as somebody who can install nothing, in a folder that is as new: what it says, and whether it leaves.
+as_user() {
+    rm -rf out build-logs && mkdir out build-logs && mount -t tmpfs tmpfs "$PWD/build" && chown 65534:65534 . build out build-logs &&
+        setpriv --reuid 65534 --regid 65534 --clear-groups env HOME=/nonexistent PATH=/usr/bin:/bin \
+            sh examples/run.sh --steps 20 2>&1 </dev/null | tee out.txt
+}
+
+# says WORD...: the words are in one line of what the run said.
+says() {
+    line=$(grep 'apt-get install' out.txt)
+    for word; do
+        case $line in *"$word"*) ;; *) say "the sentence lacks \"$word\": $line" && return 1 ;; esac
+    done
+    [ "$(printf '%s\n' "$line" | wc -l)" = 1 ]
+}
+
+within() {
+    n_overlays=0
+    mount -t tmpfs tmpfs "$scratch" && overlay /usr && overlay "$source" && cd "$source" && mkdir -p out || return 1
+    case $1 in
+    jansson)
+        remove jansson || return 1
+        by_hand >out.txt 2>&1 && say "built without jansson" && return 1
+        cat out.txt
+        grep -q 'ERROR:.*jansson' out.txt || return 1
+        as_user
+        says 'cannot build without libjansson-dev' 'apt-get install -y --no-install-recommends libjansson-dev'
+        ;;
+    all | user)
+        for name in $cases; do
+            case $name in
+            jansson | all | user) ;;
+            *) remove "$name" || return 1 ;;
+            esac
+        done
+        [ "$1" = user ] || { by_hand && return; }
+        as_user
+        says 'going on without' libopenblas-dev mpich bible-kjv 'apt-get update && apt-get install' &&
+            grep -q 'plain C' out.txt && grep -q 'threads' out.txt && [ -s out/run.jsonl ] && [ -s out/loss.svg ]
+        ;;
+    *) remove "$1" && by_hand ;;
+    esac
+}
+
+if [ "${1:-}" = --within ]; then
+    source=$2 scratch=$3
+    within "$4"
+    exit
+fi
+
+source=$(cd "${1:-$tools/../..}" && pwd -P) || exit 2
+[ $# = 0 ] || shift
+[ $# = 0 ] || cases=$*
+command -v dpkg >/dev/null || { echo "packages are not Debian's here" && exit 77; }
+scratch=$(mktemp -d) || exit 1
+trap 'rm -rf "$scratch"' EXIT
+mkdir "$scratch/mount" "$scratch/lower" || exit 1
+# shellcheck disable=SC2016 # the inner shell's
+unshare -m sh -c 'mount -t tmpfs tmpfs "$0/mount" && mkdir "$0/mount/upper" "$0/mount/work" &&
+    mount -t overlay overlay -o "lowerdir=/usr,upperdir=$0/mount/upper,workdir=$0/mount/work" "$0/lower"' "$scratch" 2>/dev/null ||
+    { echo "no right to mount an overlay here" && exit 77; }
+
+cd "$source" || exit 1
+export OPENBLAS_NUM_THREADS=1
+build_in build >"$scratch/base.log" 2>&1 || { tail -n 30 "$scratch/base.log" && exit 1; }
+
+# one CASE: its log, and its line.
+one() {
+    start=$(date +%s)
+    if unshare -m sh "$tools/absent.sh" --within "$source" "$scratch/mount" "$1" >"$scratch/$1.log" 2>&1; then
+        printf 'without %-10s ok, %d s\n' "$1" $(($(date +%s) - start))
+    else
+        printf 'without %-10s FAILED\n' "$1"
+        tail -n 30 "$scratch/$1.log" | sed 's/^/    /'
+        : >"$scratch/failed"
+    fi
+}
+# Half of them beside the other half.
+# shellcheck disable=SC2086 # cases are words
+set -- $cases
+odd='' even=''
+while [ $# -gt 0 ]; do
+    odd="$odd $1" even="$even ${2:-}"
+    shift $(($# > 1 ? 2 : 1))
+done
+(for name in $odd; do one "$name"; done) &
+for name in $even; do one "$name"; done
+wait
+[ ! -e "$scratch/failed" ]
