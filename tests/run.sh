@@ -103,6 +103,7 @@ symbols() {
         fi
 }
 manuals() { sh tests/tools/check_manuals.sh; }
+absent() { sh tests/tools/absent.sh; }
 consumer() { sh tests/tools/check_install.sh build; }
 release() { build_in build -Dtests=true && suites build; }
 addresses() {
@@ -137,6 +138,7 @@ stage tidy tidy
 stage symbols symbols
 stage manuals manuals
 stage consumer consumer
+stage absent absent
 stage no-mpi no_mpi
 stage asan addresses
 stage tsan threads

@@ -16,7 +16,7 @@ describe() {
     packages='' files=''
     case $1 in
     cmocka) needs=library:cmocka packages=libcmocka-dev ;;
-    cuda) needs="library:cublasLt command:nvcc" files="/usr/local/cuda* /usr/lib/cuda* /opt/cuda*" ;;
+    cuda) needs="library:cublasLt command:nvcc" files="/usr/local/cuda* /usr/lib/cuda* /opt/cuda* /usr/local/bin/nvcc /usr/bin/nvcc" ;;
     nvcc) needs=command:nvcc files="/usr/local/cuda*/bin/nvcc /usr/local/bin/nvcc /usr/bin/nvcc" ;;
     nccl) needs=library:nccl files="/usr/local/cuda*/include/nccl* /usr/local/cuda*/lib*/libnccl* /usr/include/nccl* /usr/local/include/nccl*" ;;
     cudnn) needs=library:cudnn files="/usr/local/cuda*/include/cudnn* /usr/include/cudnn* /usr/include/*/cudnn* /usr/local/include/cudnn*" ;;
@@ -58,6 +58,7 @@ remove() {
             rm -rf "$folder" || return 1
         done
     done
+    hash -r # the shell remembers where commands were
     for need in $needs; do
         ! have "${need%%:*}" "${need#*:}" || { say "$need is still there" && return 1; }
     done
@@ -68,14 +69,14 @@ by_hand() {
     rm -rf build/meson-private build/meson-info build/build.ninja
     # shellcheck disable=SC2086 # words
     meson setup build && ninja -C build $build_targets &&
-        build/examples/train_gpt --grid 2x2x1x1 --local 4 --steps 20 --log out/absent.jsonl
+        build/examples/train_gpt --grid 2x2x1x1 --local 4 --steps 20 --val-windows 4 --sample 8 --log out/absent.jsonl
 }
 
 # examples/run.sh as somebody who can install nothing, in a folder that is as new: what it says, and whether it leaves.
 as_user() {
     rm -rf out build-logs && mkdir out build-logs && mount -t tmpfs tmpfs "$PWD/build" && chown 65534:65534 . build out build-logs &&
-        setpriv --reuid 65534 --regid 65534 --clear-groups env HOME=/nonexistent PATH=/usr/bin:/bin \
-            sh examples/run.sh --steps 20 2>&1 </dev/null | tee out.txt
+        setpriv --reuid 65534 --regid 65534 --clear-groups env HOME="$PWD/out" PATH=/usr/bin:/bin \
+            sh examples/run.sh --steps 20 --val-windows 4 --sample 8 2>&1 </dev/null | tee out.txt
 }
 
 # says WORD...: the words are in one line of what the run said.
