@@ -1,19 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as a list of blocks: refused with a sentence, or cut into parts that cover the width and whose columns can
- * be found again. Bytes: width and unit of four blocks, then the number of parts. */
-#include <stdlib.h>
-#include <string.h>
-
+/* Any bytes as a list of blocks: refused with a sentence, or cut into parts that cover the width
+ * and whose columns can be found again. Bytes: width and unit of four blocks, then the number of
+ * parts. */
 #include "core/block.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes);
+#include "fuzz.h"
 
 enum { MAX_RUNS = 64 };
-
-static void require(int holds)
-{
-    if (!holds) abort();
-}
 
 /* Walks the runs of a part, or the first of them where units are many. */
 static void check_part(const qdr_block *blocks, int n_parts, int part, int64_t width)

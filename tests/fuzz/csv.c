@@ -2,21 +2,12 @@
 /* Any bytes as a table: refused in one sentence, or read; what is read can be written, and read again with the same
  * cells. */
 #include "csv.h"
-
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes);
-
-static void require(int holds)
-{
-    if (!holds) abort();
-}
+#include "fuzz.h"
 
 static void check_sentence(const char *sentence)
 {
     require(strncmp(sentence, "fuzz", 4) == 0);
-    for (const char *letter = sentence; *letter; letter++) require(*letter >= ' ' && *letter <= '~');
+    check_printable(sentence);
 }
 
 static void write_table(FILE *file, const csv_table *table)

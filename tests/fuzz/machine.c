@@ -2,24 +2,10 @@
 /* Any bytes as a machine file: refused with one printable sentence, or taken; what is taken is a machine on which a
  * plan has a time, and which survives being written. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/status.h"
+#include "fuzz.h"
 #include "quadrille/plan.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes);
-
-static void require(int holds)
-{
-    if (!holds) abort();
-}
-
-static void check_sentence(const char *sentence)
-{
-    require(*sentence != '\0');
-    for (const char *letter = sentence; *letter; letter++) require(*letter >= ' ' && *letter <= '~');
-}
 
 static void write_and_read(const qdr_machine *machine)
 {
@@ -69,7 +55,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
     qdr_machine machine;
     qdri_set_last_error("");
     if (qdr_machine_parse((const char *)bytes, n_bytes, "fuzz", &machine) != QDR_OK) {
-        check_sentence(qdr_last_error());
+        check_printable(qdr_last_error());
         require(machine.version == 0);
         return 0;
     }

@@ -1,18 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Any bytes as what nccl-tests print: refused in one sentence, or a table that can be read. */
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "csv.h"
+#include "fuzz.h"
 #include "predict_nccl.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes);
-
-static void require(int holds)
-{
-    if (!holds) abort();
-}
 
 static void check_table(const char *text, size_t n_bytes)
 {

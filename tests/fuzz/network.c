@@ -1,23 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as the config.json of a network: refused with one printable sentence that names the file, or taken; what is
- * taken can be counted. */
-#include <stdlib.h>
-#include <string.h>
-
-#include "core/status.h"
+/* Any bytes as the config.json of a network: refused with one printable sentence that names the
+ * file, or taken; what is taken can be counted. */
 #include "quadrille/network.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes);
-
-static void require(int holds)
-{
-    if (!holds) abort();
-}
+#include "core/status.h"
+#include "fuzz.h"
 
 static void check_sentence(const char *sentence)
 {
     require(strstr(sentence, "fuzz") != NULL);
-    for (const char *letter = sentence; *letter; letter++) require(*letter >= ' ' && *letter <= '~');
+    check_printable(sentence);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)

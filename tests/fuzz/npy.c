@@ -1,20 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Any bytes as a NumPy file: the reader takes them or refuses them in one sentence, and never reads beyond them. */
 #include "npy.h"
-
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes);
+#include "fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
 {
     npy_array array;
     failure why = {0};
     const int code = npy_parse(bytes, n_bytes, "fuzz", &array, &why);
-    if (code != why.code || (code != 0) != (why.sentence[0] != 0)) abort();
-    for (const char *letter = why.sentence; *letter; letter++)
-        if (*letter < ' ' || *letter > '~') abort();
+    require(code == why.code && (code != 0) == (why.sentence[0] != 0));
+    if (code != 0) check_printable(why.sentence);
     if (code == 0) {
         size_t data_bytes = qdr_dtype_bytes(array.dtype);
         for (int i = 0; i < array.n_dims; i++) data_bytes *= (size_t)array.shape[i];

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Any bytes as a plan file: refused with one printable sentence that names the file, or taken; what is taken can be
+ * stored, and read again with the same numbers. */
+#include "quadrille/plan.h"
+#include "core/status.h"
+#include "fuzz.h"
+
+/* What the file says of the plan; no padding is compared. */
+static void check_again(const qdr_stored_plan *stored, const char *path)
+{
+    qdr_stored_plan again;
+    const qdr_plan *a = &stored->plan, *b = &again.plan;
+    require(qdr_plan_store(stored, path) == QDR_OK);
+    require(qdr_plan_load(path, &again) == QDR_OK);
+    require(strcmp(stored->network, again.network) == 0 && strcmp(stored->machine, again.machine) == 0);
+    require(a->x == b->x && a->y == b->y && a->z == b->z && a->d == b->d && strcmp(a->order, b->order) == 0);
+    require(a->layout == b->layout && a->recompute == b->recompute && a->dtype == b->dtype);
+    require(a->batch == b->batch && a->micro_batch == b->micro_batch && a->sequence == b->sequence);
+    require(a->gradient_parts == b->gradient_parts && a->optimizer_parts == b->optimizer_parts);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
+{
+    const char *path = fuzz_file(bytes, n_bytes, ".json");
+    qdr_stored_plan stored;
+    qdri_set_last_error("");
+    if (qdr_plan_load(path, &stored) == QDR_OK) {
+        check_again(&stored, path);
+        return 0;
+    }
+    check_printable(qdr_last_error());
+    require(strstr(qdr_last_error(), "qdr_fuzz_") != NULL);
+    require(stored.version == 0 && stored.plan.x == 0);
+    return 0;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Any bytes as the trace of rank 0: refused with one sentence, or taken; then its times are in order and sums are
+ * finite. */
+#include "trace.h"
+
+#include <math.h>
+
+#include "fuzz.h"
+
+static void check_trace(const trace_file *trace)
+{
+    require(trace->end > trace->begin && isfinite(trace->begin) && isfinite(trace->end));
+    for (int stream = 0; stream < N_TRACE_STREAMS; stream++) {
+        trace_sum sum = {0};
+        trace_add_stream(trace, stream, &sum);
+        require(sum.n_events >= 0 && isfinite(sum.secs) && sum.secs >= 0 && isfinite(sum.bytes));
+        require(sum.hidden_secs >= 0 && sum.hidden_secs <= sum.secs * (1 + 1e-9));
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
+{
+    char path[sizeof fuzz_path];
+    trace_file trace;
+    failure why = {0};
+    snprintf(path, sizeof path, "%s", fuzz_file(bytes, n_bytes, ".0"));
+    path[strlen(path) - 2] = '\0';
+    const int code = trace_read(path, &trace, &why);
+    require(code == why.code && (code != 0) == (why.sentence[0] != 0));
+    if (!code) check_trace(&trace);
+    trace_free(&trace);
+    return 0;
+}
