@@ -65,7 +65,7 @@ static void put_plan(FILE *file, const qdr_stored_plan *stored)
     if (plan->pipeline) put_whole(file, "pipeline", plan->pipeline);
     if (plan->interleave) put_whole(file, "interleave", plan->interleave);
     if (has_ratio) put_ratios(file, plan->axis_bytes_ratio);
-    fprintf(file, ",\n  \"predicted_secs\": %.17g,\n  \"predicted_memory_bytes\": %.0f\n}\n", stored->secs,
+    fprintf(file, ",\n  \"predicted_secs\": %.17g,\n  \"predicted_memory_bytes\": %.17g\n}\n", stored->secs,
             stored->memory_bytes);
 }
 
@@ -152,7 +152,7 @@ static qdr_status read_name(const qdri_json_node *root, const char *key, char *n
 {
     const char *text;
     QDR_TRY(qdri_json_string_or(qdri_json_get(root, key), bytes, "", &text));
-    snprintf(name, bytes, "%s", text);
+    qdri_json_printable(text, name, bytes);
     return QDR_OK;
 }
 

@@ -53,6 +53,9 @@ qdr_status qdri_fail(qdr_status status, const char *file, int line, const char *
     va_start(args, format);
     vsnprintf(sentence, sizeof sentence, format, args);
     va_end(args);
+    /* One line, whatever a file or a caller's name held. */
+    for (char *letter = sentence; *letter; letter++)
+        if ((unsigned char)*letter < ' ' || *letter == 0x7f) *letter = '?';
     qdri_set_last_error(sentence);
     qdri_log(QDRI_LOG_DEBUG, "%s:%d: %s: %s", file, line, qdr_status_name(status), sentence);
     return status;

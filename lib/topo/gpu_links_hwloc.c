@@ -35,7 +35,8 @@ typedef struct matrix {
 
 static double value_at(const matrix *m, int row, int column)
 {
-    return MB_PER_SEC * (double)m->of->values[row * m->n + column];
+    const double rate = MB_PER_SEC * (double)m->of->values[row * m->n + column];
+    return qdri_topo_rate(1e-9 * rate) > 0 ? rate : 0;
 }
 static hwloc_obj_t object_at(const matrix *m, int index) { return m->of->objs[index]; }
 static int is_switch(const matrix *m, int index)

@@ -24,7 +24,7 @@ static void print_bus(hwloc_obj_t device, char *text, size_t capacity)
 }
 
 /* hwloc has gigabytes per second of the link as it is now. */
-static double pci_rate(hwloc_obj_t device) { return 1e9 * (double)device->attr->pcidev.linkspeed; }
+static double pci_rate(hwloc_obj_t device) { return qdri_topo_rate((double)device->attr->pcidev.linkspeed); }
 
 /* The parts of the machine that a device is attached to. */
 static void locate(hwloc_topology_t hwloc, hwloc_obj_t device, int *package, int *numa)
@@ -91,7 +91,7 @@ static int64_t memory_of(hwloc_obj_t device)
                                        "OpenCLGlobalMemorySize"};
     for (int i = 0; i < 5; i++) {
         const char *text = info_of(device, keys[i]);
-        if (text) return 1024 * (int64_t)strtoll(text, NULL, 10);
+        if (text) return qdri_topo_bytes(strtoull(text, NULL, 10), 1024);
     }
     return 0;
 }

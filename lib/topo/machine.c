@@ -19,6 +19,17 @@ void qdri_topo_copy(char *to, size_t capacity, const char *from)
     to[n] = '\0';
 }
 
+int64_t qdri_topo_bytes(uint64_t n, uint64_t unit)
+{
+    const uint64_t most = UINT64_C(1) << 48;
+    return n <= most / unit ? (int64_t)(n * unit) : 0;
+}
+
+double qdri_topo_rate(double gigabytes_per_sec)
+{
+    return gigabytes_per_sec >= 0 && gigabytes_per_sec < 1e6 ? 1e9 * gigabytes_per_sec : 0;
+}
+
 /* ---- lists ---- */
 
 qdr_status qdri_topo_add_gpu(topo_loader *loader, qdr_topo_gpu **gpu)

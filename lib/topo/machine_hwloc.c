@@ -127,7 +127,7 @@ static qdr_status load_numas(hwloc_topology_t hwloc, qdr_topo *topo)
         numa->os_index = (int)object->os_index;
         numa->package = package_of(hwloc, object->cpuset);
         numa->n_cores = cores_in(hwloc, object->cpuset);
-        numa->bytes = (int64_t)object->attr->numanode.local_memory;
+        numa->bytes = qdri_topo_bytes(object->attr->numanode.local_memory, 1);
         topo->bytes += numa->bytes;
     }
     return QDR_OK;
@@ -144,7 +144,7 @@ static qdr_status load_caches(hwloc_topology_t hwloc, qdr_topo *topo)
             topo->caches[topo->n_caches++] = (qdr_topo_cache){
                 .level = i + 1,
                 .n_cores = cores_in(hwloc, object->cpuset),
-                .bytes = (int64_t)object->attr->cache.size,
+                .bytes = qdri_topo_bytes(object->attr->cache.size, 1),
             };
         }
     }

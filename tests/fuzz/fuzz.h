@@ -12,16 +12,27 @@
 /* The target. Aborts where a reader breaks a promise. */
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes);
 
-static inline void require(int holds)
+/* Aborts, and says what does not hold. */
+#define require(holds) ((holds) ? (void)0 : fuzz_fail(#holds, __FILE__, __LINE__))
+
+static inline void fuzz_fail(const char *what, const char *file, int line)
 {
-    if (!holds) abort();
+    fprintf(stderr, "%s:%d: %s does not hold\n", file, line, what);
+    abort();
+}
+
+/* One line; names of files and the like may hold more than ASCII. */
+static inline void check_line(const char *sentence)
+{
+    require(*sentence != '\0');
+    for (const char *letter = sentence; *letter; letter++) require((unsigned char)*letter >= ' ' && *letter != 0x7f);
 }
 
 /* One line of printable ASCII. */
 static inline void check_printable(const char *sentence)
 {
-    require(*sentence != '\0');
-    for (const char *letter = sentence; *letter; letter++) require(*letter >= ' ' && *letter <= '~');
+    check_line(sentence);
+    for (const char *letter = sentence; *letter; letter++) require(*letter <= '~' && *letter >= ' ');
 }
 
 /* A scratch file that holds these bytes, for readers that take a path; the same one at each call, gone at exit. `ending`

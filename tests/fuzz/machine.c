@@ -55,7 +55,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
     qdr_machine machine;
     qdri_set_last_error("");
     if (qdr_machine_parse((const char *)bytes, n_bytes, "fuzz", &machine) != QDR_OK) {
-        check_printable(qdr_last_error());
+        check_line(qdr_last_error());
         require(machine.version == 0);
         return 0;
     }

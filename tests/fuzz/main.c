@@ -3,7 +3,7 @@
  *
  *   TARGET FOLDER...             replays each file: whole, cut short at every length up to 256, and with each of its
  *                                first 256 bytes changed
- *   TARGET --random N FOLDER...  N random changes of these files; QDR_TEST_SEED repeats a run
+ *   TARGET --random N FOLDER...  N random changes of these files; QDR_TEST_SEED repeats a run, QDR_TEST_FIRST skips inputs
  *
  * An input that takes more than a second of processor time, or that does not return at all, fails like a crash does; its
  * number is printed. */
@@ -214,7 +214,7 @@ static size_t change(uint8_t *bytes, size_t n_bytes)
     }
 }
 
-/* Each input follows from the seed and its number alone. */
+/* Each input follows from the seed and its number alone; QDR_TEST_FIRST begins at another than the first. */
 static void run_random(void)
 {
     static uint8_t bytes[MAX_BYTES];
@@ -237,7 +237,8 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) signal(signals[i], report);
     if (is_random) {
         printf("QDR_TEST_SEED=%llu\n", seed);
-        while (n_files && number < n_random) run_random();
+        const char *first = getenv("QDR_TEST_FIRST");
+        for (number = first ? atoll(first) : 0; n_files && number < n_random;) run_random();
     } else {
         for (int i = 0; i < n_files; i++) run_variants(&corpus[i]);
     }

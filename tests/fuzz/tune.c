@@ -28,7 +28,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
     if (qdri_tune_read((const char *)bytes, n_bytes, "fuzz", &table) == QDR_OK)
         check_again(&table);
     else
-        check_printable(qdr_last_error());
+        check_line(qdr_last_error());
     qdri_tune_free(&table);
     return 0;
 }
