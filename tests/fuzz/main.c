@@ -3,10 +3,10 @@
  *
  *   TARGET FOLDER...             replays each file: whole, cut short at every length up to 256, and with each of its
  *                                first 256 bytes changed
- *   TARGET --random N FOLDER...  N random changes of these files; QDR_TEST_SEED repeats a run, QDR_TEST_FIRST skips inputs
+ *   TARGET --random N FOLDER...  runs N random changes of these files; QDR_TEST_SEED repeats them, QDR_TEST_FIRST skips
  *
- * An input that takes more than a second of processor time, or that does not return at all, fails like a crash does; its
- * number is printed. */
+ * An input that takes more than a second of processor time, or that does not return at all, fails like a crash does;
+ * its number is printed. */
 #include "fuzz.h"
 
 #include <dirent.h>
