@@ -38,7 +38,7 @@ void qdri_topo_confine(const qdr_topo *topo, const unsigned char *is_used, qdr_t
 void qdri_topo_copy(char *to, size_t capacity, const char *from);
 /* A recorded number of `unit`s as bytes of memory; 0, unknown, where it is more than any part of a machine has. */
 int64_t qdri_topo_bytes(uint64_t n, uint64_t unit);
-/* A recorded rate in gigabytes per second as bytes per second; 0, unknown, where no link is so fast, or it is no number. */
+/* A recorded rate of gigabytes per second in bytes per second; 0, unknown, where no link is so fast. */
 double qdri_topo_rate(double gigabytes_per_sec);
 /* network.c: bytes per second of an adapter's line, by the name that the system has for it; 0: unknown. */
 double qdri_topo_line_rate(const char *name);

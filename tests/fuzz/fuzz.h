@@ -35,8 +35,8 @@ static inline void check_printable(const char *sentence)
     for (const char *letter = sentence; *letter; letter++) require(*letter <= '~' && *letter >= ' ');
 }
 
-/* A scratch file that holds these bytes, for readers that take a path; the same one at each call, gone at exit. `ending`
- * is the same at each call. */
+/* A scratch file that holds these bytes, for readers that take a path: the same at each call, gone at exit. `ending`
+ * does not change either. */
 static char fuzz_path[64];
 
 static inline void fuzz_remove_file(void) { unlink(fuzz_path); }

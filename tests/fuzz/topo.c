@@ -51,8 +51,8 @@ static void check_devices(const qdr_topo *topo)
     }
 }
 
-/* hwloc 2.9 itself crashes on some files that are well-formed and make no sense. Such inputs are counted, but do not fail:
- * ours is what runs after hwloc has taken the file. */
+/* hwloc 2.9 itself crashes on some files that are well-formed and make no sense. Such inputs are counted, and do not
+ * fail: ours is what runs once hwloc has taken the file. */
 static int n_crashes_of_hwloc, *hwloc_has_loaded;
 
 static void print_crashes_of_hwloc(void) { printf("hwloc itself crashed on %d inputs\n", n_crashes_of_hwloc); }
