@@ -6,6 +6,7 @@
 #include "auto.h"
 #include "coll.h"
 #include "context.h"
+#include "convert.h"
 #include "cuda.h"
 #include "data.h"
 #include "gpu.h"

@@ -8,6 +8,7 @@
 #include "dev/cpu/kernels/kernels.h"
 #include "narrow.h"
 #include "qdr_test.h"
+#include "quadrille/convert.h"
 
 enum { N_ALL = 1 << 16 };
 static const qdr_dtype types[] = {QDR_BF16, QDR_F16};
@@ -107,6 +108,74 @@ static void loops_give_the_same(void **state)
     qdri_cpu_kernels_limit(QDRI_KERNELS_AVX512);
 }
 
+/* ---- convert.h ---- */
+
+static void widen(qdr_dtype dtype, float *to, const uint16_t *from, int64_t n)
+{
+    if (dtype == QDR_F16)
+        qdr_f32_from_f16(to, from, n);
+    else
+        qdr_f32_from_bf16(to, from, n);
+}
+
+static void narrow(qdr_dtype dtype, uint16_t *to, const float *from, int64_t n)
+{
+    if (dtype == QDR_F16)
+        qdr_f16_from_f32(to, from, n);
+    else
+        qdr_bf16_from_f32(to, from, n);
+}
+
+/* All bits there and back; the middles after each and their neighbours. */
+static void public_arrays_follow_the_definition(void **state)
+{
+    static uint16_t all[N_ALL], back[3 * N_ALL];
+    static float wide[3 * N_ALL];
+    (void)state;
+    for (int i = 0; i < N_ALL; i++) all[i] = (uint16_t)i;
+    for (int t = 0; t < 2; t++) {
+        widen(types[t], wide, all, N_ALL);
+        narrow(types[t], back, wide, N_ALL);
+        for (int i = 0; i < N_ALL; i++) {
+            const double want = narrow_value(types[t], all[i]);
+            assert_true(isnan(want) ? isnan(wide[i]) : (double)wide[i] == want);
+            assert_int_equal(signbit(wide[i]) != 0, i >> 15);
+            check_bits(types[t], wide[i], back[i], quiet(types[t], all[i]));
+        }
+        for (int i = 0; i < N_ALL; i++) {
+            const double low = narrow_value(types[t], all[i]), high = narrow_value(types[t], (uint16_t)(i + 1));
+            const float middle = isfinite(low) && isfinite(high) ? (float)((low + high) / 2) : 0;
+            wide[3 * i] = middle;
+            wide[3 * i + 1] = nextafterf(middle, INFINITY);
+            wide[3 * i + 2] = nextafterf(middle, -INFINITY);
+        }
+        narrow(types[t], back, wide, 3 * N_ALL);
+        for (int i = 0; i < 3 * N_ALL; i++)
+            check_bits(types[t], wide[i], back[i], narrow_bits(types[t], (double)wide[i]));
+    }
+}
+
+/* Any length and start: nothing is written outside. */
+static void public_arrays_end_where_they_end(void **state)
+{
+    uint16_t bits[72], source[72];
+    float wide[72];
+    (void)state;
+    for (int t = 0; t < 2; t++)
+        for (int n = -1; n < 65; n++) {
+            for (int i = 0; i < 72; i++) {
+                wide[i] = 7;
+                bits[i] = 0xabcd;
+                source[i] = narrow_bits(types[t], i);
+            }
+            widen(types[t], wide + 3, source + 3, n);
+            for (int i = 0; i < 72; i++) assert_true(wide[i] == (i >= 3 && i < 3 + n ? (float)i : 7.0f));
+            for (int i = 0; i < 72; i++) wide[i] = (float)i;
+            narrow(types[t], bits + 3, wide + 3, n);
+            for (int i = 0; i < 72; i++) assert_int_equal(bits[i], i >= 3 && i < 3 + n ? source[i] : 0xabcd);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -114,6 +183,8 @@ int main(void)
         cmocka_unit_test(middles_go_to_even),
         cmocka_unit_test(random_numbers_are_rounded),
         cmocka_unit_test(loops_give_the_same),
+        cmocka_unit_test(public_arrays_follow_the_definition),
+        cmocka_unit_test(public_arrays_end_where_they_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
