@@ -291,9 +291,8 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_loss(qdr_stack *stack, double *loss_s
  * held. */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_init(qdr_stack *stack, uint64_t seed, double stddev);
 
-/** One parameter of the stack on this rank, for optimizers and tests. Shards are flat, their tail beyond n_elems is
- * padding: a matrix's block, row-major in its storage, is cut over z into equal parts of ceil(elements / gz), rounded
- * up to 16 bytes of the stack's type. */
+/** One parameter of the stack on this rank, for optimizers and tests. A shard is one array, whose tail beyond n_elems is
+ * padding; qdr_stack_parameter_runs() says which elements of the whole parameter it holds. */
 typedef struct qdr_parameter {
     const char *name; /**< "layer.weight", "layer.bias", "norm.gamma", … */
     void *data; /**< type of the stack */
@@ -304,9 +303,29 @@ typedef struct qdr_parameter {
     int counted; /**< 1 on exactly one of the ranks (of one d) that hold a copy: sums over x, y, z count it once */
     int deferred; /**< 1 while the gradient lacks sums that QDR_DEFER_SYNC left out; equal on all ranks */
     qdr_storage storage; /**< of data and gradient; AUTO: not known before qdr_stack_build() */
+    int64_t n_rows, n_cols; /**< of the whole parameter: [N,K], [V,H], [context,H], and [1,n] of a vector */
 } qdr_parameter;
 QDR_API int qdr_stack_n_parameters(const qdr_stack *stack);
 QDR_API QDR_NODISCARD qdr_status qdr_stack_parameter(const qdr_stack *stack, int index, qdr_parameter *parameter);
+/** A rectangle of a parameter that this rank stores: its element (i, j), 0 ≤ i < n_rows and 0 ≤ j < n_cols, is
+ *  data[offset + i·row_step + j·col_step], likewise of gradient, and [row + i, col + j] of the whole parameter. One
+ *  of the steps is 1: col_step where the storage is [out, in], row_step where it is [in, out]. */
+typedef struct qdr_parameter_run {
+    int64_t offset; /**< elements */
+    int64_t row, col;
+    int64_t n_rows, n_cols; /**< ≥ 1 */
+    int64_t row_step, col_step; /**< elements */
+} qdr_parameter_run;
+/** Runs of a shard, at most: four blocks by four of whole lines, and a piece of a line before and after them. */
+#define QDR_MAX_PARAMETER_RUNS 24
+/** The rectangles that make up this rank's shard: together its n_elems elements, each once. Over the ranks of one d
+ *  on which the parameter is `counted`, they cover the whole parameter, each element once. A rank may have none.
+ *  Local; known from qdr_stack_build() on.
+ *  @param[out] n_runs  how many of `runs` there are
+ *  @retval QDR_ERR_STATE     the stack is not built
+ *  @retval QDR_ERR_ARGUMENT  NULL, or no such parameter */
+QDR_API QDR_NODISCARD qdr_status qdr_stack_parameter_runs(const qdr_stack *stack, int index,
+                                                          qdr_parameter_run runs[QDR_MAX_PARAMETER_RUNS], int *n_runs);
 /** Gathers a parameter (which = 0) or its gradient (which = 1) as it is on one process: [N,K], [V,H], [context,H] or
  * [n], in the type of the data, to host memory `full` on every rank that passes non-NULL. Collective, blocking. */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_gather_parameter(qdr_stack *stack, int index, int which, void *full);

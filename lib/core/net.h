@@ -168,6 +168,9 @@ void qdri_layer_largest(const qdri_net *net, const qdri_layer *layer, int64_t *m
 /* Into how many parts the rows of the stack are cut, where a cell has enough of them; equal on all ranks. */
 int qdri_net_batch_parts(const qdri_net *net);
 
+/* The rectangles of the whole parameter that this rank stores. @return how many */
+int qdri_parameter_runs(const qdri_parameter *p, qdr_parameter_run runs[QDR_MAX_PARAMETER_RUNS]);
+
 /* ---- memory and task lists: net_build.c, net_schedules.c ---- */
 
 /* How gradients of parameters are added: index of a backward schedule = 2 · mode + deferred. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The query of a parameter. */
+/* Queries of parameters. */
+#include "core/block.h"
 #include "linear/internal.h"
 
 int *qdri_parameter_deferred(const qdr_stack *stack, int index)
@@ -16,14 +17,19 @@ const char *qdri_parameter_name(const qdr_stack *stack, int index)
 
 int qdr_stack_n_parameters(const qdr_stack *stack) { return stack ? stack->net.n_parameters : 0; }
 
+static qdr_status check_index(const qdr_stack *stack, int index)
+{
+    if (index >= 0 && index < stack->net.n_parameters) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "parameter: there is no number %d; the stack has %d", index,
+                    stack->net.n_parameters);
+}
+
 qdr_status qdr_stack_parameter(const qdr_stack *stack, int index, qdr_parameter *parameter)
 {
     if (!stack || !parameter)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "parameter: the stack or the place for the result is NULL");
     *parameter = (qdr_parameter){0};
-    if (index < 0 || index >= stack->net.n_parameters)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "parameter: there is no number %d; the stack has %d", index,
-                        stack->net.n_parameters);
+    QDR_TRY(check_index(stack, index));
     const qdri_parameter *p = &stack->net.parameters[index];
     *parameter = (qdr_parameter){.name = qdri_parameter_name(stack, index),
                                  .data = qdri_stack_pointer(stack, p->data),
@@ -33,6 +39,21 @@ qdr_status qdr_stack_parameter(const qdr_stack *stack, int index, qdr_parameter 
                                  .decay = p->decay,
                                  .counted = p->counted,
                                  .deferred = *qdri_parameter_deferred(stack, index),
-                                 .storage = p->storage};
+                                 .storage = p->storage,
+                                 .n_rows = qdri_blocks_width(p->rows),
+                                 .n_cols = qdri_blocks_width(p->cols)};
+    return QDR_OK;
+}
+
+qdr_status qdr_stack_parameter_runs(const qdr_stack *stack, int index, qdr_parameter_run runs[QDR_MAX_PARAMETER_RUNS],
+                                    int *n_runs)
+{
+    if (!stack || !runs || !n_runs)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "parameter runs: the stack or the place for the result is NULL");
+    *n_runs = 0;
+    QDR_TRY(check_index(stack, index));
+    if (!stack->built)
+        return QDR_FAIL(QDR_ERR_STATE, "parameter runs: the stack is not built; call qdr_stack_build first");
+    *n_runs = qdri_parameter_runs(&stack->net.parameters[index], runs);
     return QDR_OK;
 }

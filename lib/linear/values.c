@@ -9,37 +9,6 @@
 #include "dev/cpu/narrow.h"
 #include "linear/internal.h"
 
-/* Elements that follow each other in a shard, and in the whole parameter at this distance. */
-typedef struct elem_run {
-    int64_t local, global, step, n;
-} elem_run;
-typedef void (*run_fn)(void *user, const elem_run *run);
-
-static elem_run run_at(const qdri_parameter *p, int64_t local)
-{
-    const int turned = p->storage == QDR_IN_OUT;
-    const int64_t flat = p->shard_begin + local, width = qdri_blocks_width(p->cols);
-    const int64_t row = turned ? flat % p->n_rows : flat / p->n_cols,
-                  col = turned ? flat / p->n_rows : flat % p->n_cols;
-    int64_t n_rows, n_cols;
-    const int64_t global_row = qdri_blocks_global(p->rows, p->row_parts, p->row_part, row, &n_rows);
-    const int64_t global_col = qdri_blocks_global(p->cols, p->col_parts, p->col_part, col, &n_cols);
-    const int64_t n = turned ? n_rows : n_cols, left = p->n_elems - local;
-    return (elem_run){.local = local,
-                      .global = global_row * width + global_col,
-                      .step = turned ? width : 1,
-                      .n = n < left ? n : left};
-}
-
-static void for_each_run(const qdri_parameter *p, run_fn visit, void *user)
-{
-    for (int64_t done = 0; done < p->n_elems;) {
-        const elem_run run = run_at(p, done);
-        visit(user, &run);
-        done += run.n;
-    }
-}
-
 /* A counter-based generator: the finaliser of SplitMix64 (Steele, Lea, Flood 2014) over seed and index. */
 static uint64_t mix(uint64_t x)
 {
@@ -71,11 +40,12 @@ typedef struct draw {
     double stddev;
 } draw;
 
-static void draw_run(void *user, const elem_run *run)
+static void draw_run(const draw *d, const qdr_parameter_run *run, int64_t width)
 {
-    const draw *d = user;
-    for (int64_t i = 0; i < run->n; i++)
-        store(d->data, d->dtype, run->local + i, d->stddev * normal_at(d->seed, run->global + i * run->step));
+    for (int64_t i = 0; i < run->n_rows; i++)
+        for (int64_t j = 0; j < run->n_cols; j++)
+            store(d->data, d->dtype, run->offset + i * run->row_step + j * run->col_step,
+                  d->stddev * normal_at(d->seed, (run->row + i) * width + run->col + j));
 }
 
 /* Values made on the host, brought to the device. */
@@ -97,8 +67,10 @@ static qdr_status with_host_shard(qdr_stack *stack, const qdri_parameter *p,
 static void make_normal(const qdri_parameter *p, void *host, void *user)
 {
     draw *d = user;
+    qdr_parameter_run runs[QDR_MAX_PARAMETER_RUNS];
+    const int n = qdri_parameter_runs(p, runs);
     d->data = host;
-    for_each_run(p, draw_run, d);
+    for (int i = 0; i < n; i++) draw_run(d, &runs[i], qdri_blocks_width(p->cols));
 }
 
 /* Each parameter has numbers of its own: its name goes into the seed, so that they do not depend on the order of
@@ -134,14 +106,15 @@ qdr_status qdri_parameter_fill(qdr_stack *stack, int index, double value)
     return with_host_shard(stack, &stack->net.parameters[index], make_constant, &c);
 }
 
+/* Between a shard and the whole parameter, both on the host. */
 typedef struct transfer {
     const char *from;
     char *to, *host;
     size_t elem_bytes;
 } transfer;
 
-/* Copies elements that lie `step` apart. */
-static void copy_run(char *to, size_t to_step, const char *from, size_t from_step, int64_t n, size_t elem_bytes)
+/* A row of a run, whose elements may lie apart on one side. */
+static void copy_row(char *to, size_t to_step, const char *from, size_t from_step, int64_t n, size_t elem_bytes)
 {
     if (to_step == 1 && from_step == 1) {
         memcpy(to, from, (size_t)n * elem_bytes);
@@ -151,18 +124,28 @@ static void copy_run(char *to, size_t to_step, const char *from, size_t from_ste
         memcpy(to, from, elem_bytes);
 }
 
-static void take_run(void *user, const elem_run *run)
+static void copy_runs(const qdri_parameter *p, const transfer *t)
 {
-    const transfer *t = user;
-    copy_run(t->host + (size_t)run->local * t->elem_bytes, 1, t->from + (size_t)run->global * t->elem_bytes,
-             (size_t)run->step, run->n, t->elem_bytes);
+    qdr_parameter_run runs[QDR_MAX_PARAMETER_RUNS];
+    const int n = qdri_parameter_runs(p, runs);
+    const int64_t width = qdri_blocks_width(p->cols);
+    for (int r = 0; r < n; r++)
+        for (int64_t i = 0; i < runs[r].n_rows; i++) {
+            const size_t local = (size_t)(runs[r].offset + i * runs[r].row_step) * t->elem_bytes;
+            const size_t global = (size_t)((runs[r].row + i) * width + runs[r].col) * t->elem_bytes;
+            const size_t step = (size_t)runs[r].col_step;
+            if (t->to)
+                copy_row(t->to + global, 1, t->host + local, step, runs[r].n_cols, t->elem_bytes);
+            else
+                copy_row(t->host + local, step, t->from + global, 1, runs[r].n_cols, t->elem_bytes);
+        }
 }
 
 static void make_from_full(const qdri_parameter *p, void *host, void *user)
 {
     transfer *t = user;
     t->host = host;
-    for_each_run(p, take_run, t);
+    copy_runs(p, t);
 }
 
 static qdr_status check_index(const qdr_stack *stack, int index)
@@ -182,13 +165,6 @@ qdr_status qdr_stack_load_parameter(qdr_stack *stack, int index, const void *ful
     return with_host_shard(stack, &stack->net.parameters[index], make_from_full, &t);
 }
 
-static void put_run(void *user, const elem_run *run)
-{
-    const transfer *t = user;
-    copy_run(t->to + (size_t)run->global * t->elem_bytes, (size_t)run->step,
-             t->host + (size_t)run->local * t->elem_bytes, 1, run->n, t->elem_bytes);
-}
-
 /* Every element is zero but on the one rank that counts it, so that sums over x, y and z gather it exactly. */
 static qdr_status sum_up(qdr_stack *stack, void *whole, int64_t n, qdr_dtype dtype)
 {
@@ -206,7 +182,7 @@ static qdr_status gather(qdr_stack *stack, const qdri_parameter *p, int which, c
     QDR_TRY(qdri_copy(stream, host + whole, qdri_stack_pointer(stack, which ? p->gradient : p->data), part));
     QDR_TRY(qdri_stream_synchronize(stream));
     transfer t = {.to = host, .host = host + whole, .elem_bytes = each};
-    if (p->counted) for_each_run(p, put_run, &t);
+    if (p->counted) copy_runs(p, &t);
     QDR_TRY(qdri_copy(stream, device, host, whole));
     QDR_TRY(sum_up(stack, device, p->n_global, dtype));
     if (!full) return QDR_OK;
