@@ -291,8 +291,8 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_loss(qdr_stack *stack, double *loss_s
  * held. */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_init(qdr_stack *stack, uint64_t seed, double stddev);
 
-/** One parameter of the stack on this rank, for optimizers and tests. A shard is one array, whose tail beyond n_elems is
- * padding; qdr_stack_parameter_runs() says which elements of the whole parameter it holds. */
+/** One parameter of the stack on this rank, for optimizers and tests. A shard is one array, whose tail beyond n_elems
+ * is padding; qdr_stack_parameter_runs() says which elements of the whole parameter it holds. */
 typedef struct qdr_parameter {
     const char *name; /**< "layer.weight", "layer.bias", "norm.gamma", … */
     void *data; /**< type of the stack */
