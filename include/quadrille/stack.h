@@ -67,6 +67,9 @@ typedef struct qdr_stack_opts {
                         all parts at once. Bits may depend on it */
     qdr_product_type product_type; /**< of linear layers that ask for none; heads tied to an embedding compute as
                                       stored */
+    int caller_activations; /**< 1: x, y, dx and dy are the caller's, passed with each call of qdr_linear_forward() and
+                               qdr_linear_backward(): the stack allocates no memory for its edges, and cannot run as a
+                               whole */
 } qdr_stack_opts;
 
 /** Makes an empty stack. Collective, agrees.
@@ -223,9 +226,29 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_add_op(qdr_stack *stack, const qdr_op
  * allocates and binds memory. Collective, agrees.
  *  @retval QDR_ERR_MEMORY  the sentence says what for, how much was needed, and on a GPU how much is free; the stack
  *                          can only be destroyed
+ *  @retval QDR_ERR_SHAPE, QDR_ERR_DTYPE  the parameters differ from those that the stack should share; the sentence
+ *                                        names the first that does
  *  @retval QDR_ERR_IO, QDR_ERR_ARGUMENT  QDR_TUNE's file could not be read or written, or is not one; the stack may be
  *                                        built again */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_build(qdr_stack *stack);
+
+/** Lets `stack` use the parameters of `owner`, a stack that has its memory: to evaluate with another number of rows
+ * while the owner trains. Call it while `stack` is being described; qdr_stack_build() then compares the two and copies
+ * nothing. What the owner's optimizer, qdr_stack_load_parameter() or qdr_stack_init() has written is what the next
+ * forward of `stack` reads: both run on the context's stream, in the order of the calls.
+ *  - Both stacks have the same grid, the same type, and the same parameters: names, blocks and units, in the same
+ *    order. Rows, layouts of edges, panels, overlap and prefetch may differ. A W of storage AUTO is stored as the
+ *    owner's is.
+ *  - `stack` runs forward only: it has no gradients, neither of parameters nor of activations. Its sizes count neither
+ *    parameters nor gradients, and with caller_memory they stay NULL.
+ *  - It reads the parameters and never writes them: initialise and load them with the owner. They can be gathered with
+ *    either.
+ *  - The two may be destroyed in either order: the owner's memory is freed with the last stack that uses it. Memory
+ *    that the caller gave to the owner must outlive both.
+ *  Local; call it on all ranks, or building fails.
+ *  @retval QDR_ERR_STATE     `stack` is built, or shares already; `owner` has no memory yet, or shares a third one's
+ *  @retval QDR_ERR_ARGUMENT  NULL, or another grid */
+QDR_API QDR_NODISCARD qdr_status qdr_stack_share_parameters(qdr_stack *stack, qdr_stack *owner);
 
 /** Bytes of this rank's memory, exact; known after qdr_stack_build(). */
 typedef struct qdr_stack_sizes {
@@ -303,6 +326,7 @@ typedef struct qdr_parameter {
     int counted; /**< 1 on exactly one of the ranks (of one d) that hold a copy: sums over x, y, z count it once */
     int deferred; /**< 1 while the gradient lacks sums that QDR_DEFER_SYNC left out; equal on all ranks */
     qdr_storage storage; /**< of data and gradient; AUTO: not known before qdr_stack_build() */
+    int shared; /**< 1: it belongs to another stack (qdr_stack_share_parameters()), and gradient is NULL */
     int64_t n_rows, n_cols; /**< of the whole parameter: [N,K], [V,H], [context,H], and [1,n] of a vector */
 } qdr_parameter;
 QDR_API int qdr_stack_n_parameters(const qdr_stack *stack);

@@ -103,6 +103,7 @@ typedef struct qdri_net {
     qdri_buffers buffers; /* region_bytes: known after qdri_net_build() */
     qdri_hazards hazards; /* of the list that is being made */
     qdri_ref caller[4]; /* x, y, dx, dy of single-layer calls */
+    int shares_parameters; /* another net's: only forward, without gradients */
     qdri_ref op_work, small_gradients;
     qdri_ref loss; /* {sum, rows} of each part of the rows, and room to add them up over ranks */
     int n_loss_parts; /* parts of this rank's rows */
@@ -144,6 +145,10 @@ QDR_NODISCARD qdr_status qdri_net_add_op(qdri_net *net, const qdr_op_desc *desc,
 void qdri_net_set_storage(qdri_net *net, int node, qdr_storage storage);
 /* Which of the device's ways its three products take; before qdri_net_build(). */
 void qdri_net_set_algorithms(qdri_net *net, int node, const int algorithms[QDRI_N_PRODUCTS]);
+
+/* Makes the parameters those of `owner`, a net that is built, and stores each W as it does; before qdri_net_build().
+ * @retval QDR_ERR_SHAPE, QDR_ERR_DTYPE  they differ; nothing has changed */
+QDR_NODISCARD qdr_status qdri_net_share(qdri_net *net, const qdri_net *owner);
 
 /* ---- what was described ---- */
 

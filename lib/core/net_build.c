@@ -11,14 +11,15 @@ static qdr_status try_layer_calls(qdri_net *net, int node, qdri_schedule *single
     for (int accumulate = 0; accumulate < 2; accumulate++)
         QDR_TRY(qdri_net_layer_forward(net, node, accumulate, single));
     for (int mode = QDRI_GRADIENT_OVERWRITE; mode <= QDRI_GRADIENT_ADD_TO_COMPLETE; mode++)
-        for (int i = 0; i < 3; i++)
+        for (int i = 0; i < 3 && !net->shares_parameters; i++)
             QDR_TRY(qdri_net_layer_backward(net, node, dx_flags[i], (qdri_gradient_mode)mode, single));
     return QDR_OK;
 }
 
-/* A stack can be run whole if each activation is read once at least, but the last. */
+/* A stack can be run whole if it has its activations, and each is read once at least, but the last. */
 static int runs_whole(const qdri_net *net)
 {
+    if (net->opts.caller_activations) return 0;
     for (int i = 0; i < net->n_nodes; i++) {
         const int out = net->nodes[i].out;
         if (out >= 0 && net->edges[out].n_uses == 0 && i < net->n_nodes - 1) return 0;
@@ -30,6 +31,8 @@ static void place_edges(qdri_net *net)
 {
     const int last = net->n_nodes ? net->nodes[net->n_nodes - 1].out : -1;
     if (last >= 0) net->edges[last].keeps_gradient = 1;
+    for (int i = 0; i < net->n_edges && net->shares_parameters; i++) net->edges[i].keeps_gradient = 0;
+    if (net->opts.caller_activations) return;
     for (int i = 0; i < net->n_edges; i++) {
         qdri_edge *edge = &net->edges[i];
         edge->value = qdri_buffers_add(&net->buffers, QDRI_ACTIVATIONS, qdri_edge_bytes(edge));
@@ -38,24 +41,34 @@ static void place_edges(qdri_net *net)
     }
 }
 
-static void place_nodes(qdri_net *net)
+/* What operations keep, and work with: on one stream only, so that it is no slot of the pool. */
+static void place_operations(qdri_net *net)
 {
     size_t work_bytes = 0;
     for (int i = 0; i < net->n_nodes; i++) {
         qdri_node *node = &net->nodes[i];
-        if (!qdri_node_is_layer(node)) {
-            if (node->saved_bytes) node->saved = qdri_buffers_add(&net->buffers, QDRI_ACTIVATIONS, node->saved_bytes);
-            if (node->work_bytes > work_bytes) work_bytes = node->work_bytes;
-        } else if (node->u.layer.shape.in_scattered && !node->u.layer.shape.drop_gathered) {
+        if (qdri_node_is_layer(node)) continue;
+        if (node->saved_bytes) node->saved = qdri_buffers_add(&net->buffers, QDRI_ACTIVATIONS, node->saved_bytes);
+        if (node->work_bytes > work_bytes) work_bytes = node->work_bytes;
+    }
+    net->op_work = qdri_buffers_add(&net->buffers, QDRI_ACTIVATIONS, work_bytes);
+    net->loss = qdri_buffers_add(&net->buffers, QDRI_ACTIVATIONS,
+                                 (size_t)qdri_net_batch_parts(net) * 4 * sizeof(double));
+}
+
+/* A gathered X is kept for dW. */
+static void place_nodes(qdri_net *net)
+{
+    for (int i = 0; i < net->n_nodes; i++) {
+        qdri_node *node = &net->nodes[i];
+        if (!qdri_node_is_layer(node)) continue;
+        if (node->u.layer.shape.in_scattered && !node->u.layer.shape.drop_gathered) {
             const size_t bytes = (size_t)net->cell_rows * (size_t)node->u.layer.shape.k *
                                  qdr_dtype_bytes(net->opts.dtype);
             node->u.layer.gathered = qdri_buffers_add(&net->buffers, QDRI_ACTIVATIONS, bytes);
         }
     }
-    /* Work of operations is used on one stream only; it is no slot of the pool. */
-    net->op_work = qdri_buffers_add(&net->buffers, QDRI_ACTIVATIONS, work_bytes);
-    net->loss = qdri_buffers_add(&net->buffers, QDRI_ACTIVATIONS,
-                                 (size_t)qdri_net_batch_parts(net) * 4 * sizeof(double));
+    if (!net->opts.caller_activations) place_operations(net);
 }
 
 static qdr_status make_schedules_once(qdri_net *net, qdri_net_lists *lists)
@@ -64,7 +77,7 @@ static qdr_status make_schedules_once(qdri_net *net, qdri_net_lists *lists)
         if (net->nodes[i].kind == QDRI_NODE_LINEAR) QDR_TRY(try_layer_calls(net, i, &lists->single));
     if (!runs_whole(net)) return QDR_OK;
     QDR_TRY(qdri_net_forward(net, &lists->forward));
-    for (int i = 0; i < QDRI_N_BACKWARDS; i++)
+    for (int i = 0; i < QDRI_N_BACKWARDS && !net->shares_parameters; i++)
         QDR_TRY(qdri_net_backward(net, (qdri_gradient_mode)(i / 2), i % 2, &lists->backward[i]));
     return QDR_OK;
 }
@@ -102,7 +115,9 @@ qdr_status qdri_net_build(qdri_net *net, qdri_net_lists *lists)
     lists->forward.n_tasks = 0;
     for (int i = 0; i < QDRI_N_BACKWARDS; i++) lists->backward[i].n_tasks = 0;
     QDR_TRY(make_schedules(net, lists));
-    return qdri_buffers_finish(&net->buffers);
+    QDR_TRY(qdri_buffers_finish(&net->buffers));
+    if (net->shares_parameters) net->buffers.region_bytes[QDRI_PARAMETERS] = 0;
+    return QDR_OK;
 }
 
 void qdri_net_lists_free(qdri_net_lists *lists)

@@ -98,8 +98,10 @@ void qdri_parameters_place(qdri_net *net)
         qdri_parameter *p = &net->parameters[i];
         const size_t elems = (size_t)p->shard_elems;
         p->data = qdri_buffers_add(&net->buffers, QDRI_PARAMETERS, elems * qdr_dtype_bytes(net->opts.dtype));
-        if (p->flat_over_z) p->gradient = qdri_buffers_add(&net->buffers, QDRI_GRADIENTS, elems * grad_bytes);
+        if (p->flat_over_z && !net->shares_parameters)
+            p->gradient = qdri_buffers_add(&net->buffers, QDRI_GRADIENTS, elems * grad_bytes);
     }
+    if (net->shares_parameters) return;
     for (int class = 0; class < 3; class ++) {
         net->small_begin[class] = net->n_small;
         for (int i = 0; i < net->n_parameters; i++) {
@@ -114,4 +116,54 @@ void qdri_parameters_place(qdri_net *net)
     net->small_gradients = qdri_buffers_add(&net->buffers, QDRI_GRADIENTS, (size_t)net->n_small * grad_bytes);
     for (int i = 0; i < net->n_parameters; i++)
         if (!net->parameters[i].flat_over_z) net->parameters[i].gradient.buffer = net->small_gradients.buffer;
+}
+
+/* ---- sharing ---- */
+
+static const char *node_name(const qdri_net *net, const qdri_parameter *p) { return net->nodes[p->node].name; }
+
+static int same_storage(const qdri_parameter *p, const qdri_parameter *q)
+{
+    return p->storage == QDR_STORAGE_AUTO || p->storage == q->storage;
+}
+
+/* Of nets on the same grid. */
+static qdr_status check_same(const qdri_net *net, const qdri_net *owner, int index)
+{
+    const qdri_parameter *p = &net->parameters[index], *q = &owner->parameters[index];
+    if (strcmp(node_name(net, p), node_name(owner, q)) != 0 || strcmp(p->what, q->what) != 0)
+        return QDR_FAIL(QDR_ERR_SHAPE,
+                        "share parameters: number %d is %s.%s here and %s.%s in the stack that owns them; add the same "
+                        "layers with the same names, in the same order",
+                        index, node_name(net, p), p->what, node_name(owner, q), q->what);
+    if (!qdri_blocks_equal(p->rows, q->rows) || !qdri_blocks_equal(p->cols, q->cols) || p->row_parts != q->row_parts ||
+        p->row_part != q->row_part || p->col_parts != q->col_parts || p->col_part != q->col_part)
+        return QDR_FAIL(QDR_ERR_SHAPE,
+                        "share parameters: %s.%s is %" PRId64 "x%" PRId64 " here and %" PRId64 "x%" PRId64
+                        " in the stack that owns it, or its blocks, units or axes differ; give its layer the same",
+                        node_name(net, p), p->what, qdri_blocks_width(p->rows), qdri_blocks_width(p->cols),
+                        qdri_blocks_width(q->rows), qdri_blocks_width(q->cols));
+    if (same_storage(p, q)) return QDR_OK;
+    return QDR_FAIL(
+        QDR_ERR_SHAPE,
+        "share parameters: %s.%s is stored another way in the stack that owns it; ask for the same storage, "
+        "or for QDR_STORAGE_AUTO, which takes the owner's",
+        node_name(net, p), p->what);
+}
+
+qdr_status qdri_net_share(qdri_net *net, const qdri_net *owner)
+{
+    if (net->opts.dtype != owner->opts.dtype)
+        return QDR_FAIL(QDR_ERR_DTYPE, "share parameters: a stack of %s cannot have those of one of %s",
+                        qdr_dtype_name(net->opts.dtype), qdr_dtype_name(owner->opts.dtype));
+    for (int i = 0; i < net->n_parameters && i < owner->n_parameters; i++) QDR_TRY(check_same(net, owner, i));
+    if (net->n_parameters != owner->n_parameters)
+        return QDR_FAIL(QDR_ERR_SHAPE,
+                        "share parameters: the stack has %d and the one that owns them %d; add the same layers",
+                        net->n_parameters, owner->n_parameters);
+    for (int i = 0; i < net->n_parameters; i++)
+        if (net->parameters[i].storage == QDR_STORAGE_AUTO)
+            qdri_net_set_storage(net, net->parameters[i].node, owner->parameters[i].storage);
+    net->shares_parameters = 1;
+    return QDR_OK;
 }

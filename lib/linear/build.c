@@ -41,6 +41,7 @@ static qdr_status build(qdr_stack *stack)
 qdr_status qdr_stack_build(qdr_stack *stack)
 {
     QDR_TRY(qdri_stack_open(stack, "build"));
+    QDR_TRY(qdri_stack_share(stack));
     QDR_TRY(qdri_stack_choose_storage(stack));
     QDR_TRY(qdr_agree(qdr_grid_context(stack->grid), build(stack)));
     stack->built = 1;
@@ -104,9 +105,19 @@ static void unbind(qdr_stack *stack)
     }
 }
 
+static qdr_status bind_owners(qdr_stack *stack, void *const callers[QDRI_CALLER])
+{
+    if (callers[QDRI_PARAMETERS] || callers[QDRI_GRADIENTS])
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "bind: the stack shares the parameters of another one; leave memory for "
+                                          "parameters and gradients NULL");
+    stack->memory[QDRI_PARAMETERS] = stack->owner->memory[QDRI_PARAMETERS];
+    return QDR_OK;
+}
+
 static qdr_status bind_all(qdr_stack *stack, void *const callers[QDRI_CALLER], const int owned_by_all[QDRI_CALLER])
 {
-    for (int region = 0; region < (int)QDRI_CALLER; region++)
+    if (stack->owner) QDR_TRY(bind_owners(stack, callers));
+    for (int region = stack->owner ? QDRI_ACTIVATIONS : QDRI_PARAMETERS; region < (int)QDRI_CALLER; region++)
         QDR_TRY(bind_region(stack, (qdri_region)region, callers[region], owned_by_all[region]));
     return QDR_OK;
 }

@@ -55,12 +55,22 @@ qdr_status qdr_stack_edge_owned(const qdr_stack *stack, qdr_edge edge, qdr_owned
     return QDR_OK;
 }
 
+static qdr_status check_has_memory(const qdr_stack *stack, qdr_edge edge)
+{
+    if (!stack->net.opts.caller_activations) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_STATE,
+                    "edge '%s': the stack was made with caller_activations and has no memory for it; allocate your own "
+                    "for what qdr_stack_edge_owned() says",
+                    stack->net.edges[edge].name);
+}
+
 qdr_status qdr_stack_edge_value(const qdr_stack *stack, qdr_edge edge, void **value)
 {
     if (!value) return QDR_FAIL(QDR_ERR_ARGUMENT, "edge: the place for the value is NULL");
     *value = NULL;
     QDR_TRY(qdri_stack_ready(stack, "edge"));
     QDR_TRY(qdri_edge_check(&stack->net, edge, "edge"));
+    QDR_TRY(check_has_memory(stack, edge));
     *value = qdri_stack_pointer(stack, stack->net.edges[edge].value);
     return QDR_OK;
 }
@@ -71,6 +81,8 @@ qdr_status qdr_stack_edge_gradient(const qdr_stack *stack, qdr_edge edge, void *
     *gradient = NULL;
     QDR_TRY(qdri_stack_ready(stack, "edge"));
     QDR_TRY(qdri_edge_check(&stack->net, edge, "edge"));
+    QDR_TRY(check_has_memory(stack, edge));
+    QDR_TRY(qdri_stack_owns(stack, "edge gradient"));
     if (!stack->net.edges[edge].keeps_gradient)
         return QDR_FAIL(QDR_ERR_STATE,
                         "edge '%s': its gradient is not kept; ask for an input made with_gradient "

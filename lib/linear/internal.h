@@ -31,6 +31,8 @@ typedef struct qdri_attached {
 
 struct qdr_stack {
     qdr_grid *grid;
+    qdr_stack *owner; /* of its parameters; NULL: itself */
+    int n_users; /* the caller, and stacks that share its parameters */
     qdri_net net;
     qdri_attached *attached; /* to each node */
     int attached_capacity;
@@ -66,6 +68,12 @@ QDR_NODISCARD qdr_status qdri_stack_ready(const qdr_stack *stack, const char *wh
 /* Waits until nothing of this stack runs any more, also where the context is poisoned: what a GPU was given before, it
  * may still run. */
 QDR_NODISCARD qdr_status qdri_stack_drain(const qdr_stack *stack);
+
+/* share.c */
+/* Takes the parameters of the stack that owns them. Collective, agrees. */
+QDR_NODISCARD qdr_status qdri_stack_share(qdr_stack *stack);
+/* The stack may write its parameters, and has their gradients. */
+QDR_NODISCARD qdr_status qdri_stack_owns(const qdr_stack *stack, const char *who);
 
 /* needs.c: finds what the lists need, and takes the staging. */
 QDR_NODISCARD qdr_status qdri_stack_reserve_staging(qdr_stack *stack);

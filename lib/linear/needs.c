@@ -71,6 +71,7 @@ qdr_status qdri_stack_reserve_staging(qdr_stack *stack)
             QDR_TRY(qdri_net_layer_forward(&stack->net, i, accumulate, single));
             measure_list(stack, single);
         }
+        if (stack->net.shares_parameters) continue;
         QDR_TRY(qdri_net_layer_backward(&stack->net, i, 0, QDRI_GRADIENT_OVERWRITE, single));
         measure_list(stack, single);
     }

@@ -40,6 +40,7 @@ qdr_status qdr_stack_parameter(const qdr_stack *stack, int index, qdr_parameter 
                                  .counted = p->counted,
                                  .deferred = *qdri_parameter_deferred(stack, index),
                                  .storage = p->storage,
+                                 .shared = stack->owner != NULL,
                                  .n_rows = qdri_blocks_width(p->rows),
                                  .n_cols = qdri_blocks_width(p->cols)};
     return QDR_OK;

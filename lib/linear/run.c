@@ -31,6 +31,11 @@ static qdr_status check_alike(const qdr_stack *stack)
 static qdr_status check_whole(const qdr_stack *stack, const char *who)
 {
     QDR_TRY(qdri_stack_ready(stack, who));
+    if (stack->net.opts.caller_activations)
+        return QDR_FAIL(QDR_ERR_STATE,
+                        "%s: the stack was made with caller_activations and has no memory for them; run its layers "
+                        "with qdr_linear_forward() and qdr_linear_backward()",
+                        who);
     if (stack->lists.forward.n_tasks == 0)
         return QDR_FAIL(QDR_ERR_STATE,
                         "%s: the stack cannot run as a whole, as an activation besides the last is "
@@ -48,6 +53,7 @@ qdr_status qdr_stack_forward(qdr_stack *stack)
 qdr_status qdr_stack_backward(qdr_stack *stack, int flags, double loss_scale)
 {
     QDR_TRY(check_whole(stack, "backward"));
+    QDR_TRY(qdri_stack_owns(stack, "backward"));
     if (flags & ~(QDR_ACCUMULATE | QDR_DEFER_SYNC))
         return QDR_FAIL(QDR_ERR_ARGUMENT, "backward: flags %d; only QDR_ACCUMULATE and QDR_DEFER_SYNC are known here",
                         flags);
@@ -153,6 +159,7 @@ qdr_status qdr_linear_backward(qdr_linear *layer, const void *dy, const void *x,
                                qdr_stream *stream)
 {
     QDR_TRY(check_layer(layer, "linear backward"));
+    QDR_TRY(qdri_stack_owns(layer->stack, "linear backward"));
     qdr_stack *stack = layer->stack;
     const qdri_node *node = &stack->net.nodes[layer->node];
     if (flags & ~(QDR_ACCUMULATE | QDR_DEFER_SYNC | QDR_DX_ACCUMULATE | QDR_NO_DX))

@@ -47,6 +47,7 @@ static qdr_status create(qdr_grid *grid, const qdr_stack_opts *opts, qdr_stack *
     if (!opts) return QDR_FAIL(QDR_ERR_ARGUMENT, "stack: the options are NULL; n_rows at least is needed");
     QDR_TRY(QDRI_NEW(1, "a stack", stack));
     (*stack)->grid = grid;
+    (*stack)->n_users = 1;
     QDR_TRY(begin_net(*stack, opts));
     QDR_TRY(make_events(*stack));
     return qdri_report_begin(*stack);
@@ -75,14 +76,9 @@ qdr_status qdri_stack_drain(const qdr_stack *stack)
     return status;
 }
 
-void qdr_stack_destroy(qdr_stack **stack)
+static void free_stack(qdr_stack *old)
 {
-    if (!stack || !*stack) return;
-    qdr_stack *old = *stack;
     qdri_dev *dev = qdri_context_dev(qdr_grid_context(old->grid));
-    qdri_context_end_record(qdr_grid_context(old->grid));
-    const qdr_status status = qdri_stack_drain(old);
-    if (status == QDR_OK) qdri_report_end(old);
     qdri_measures_free(&old->measures);
     for (int i = 0; i < QDRI_N_REGIONS; i++) qdri_mem_free(dev, &old->owned[i]);
     for (int i = 0; i < old->n_events; i++) qdri_event_destroy(&old->events[i]);
@@ -93,6 +89,25 @@ void qdr_stack_destroy(qdr_stack **stack)
     qdri_net_lists_free(&old->lists);
     qdri_net_free(&old->net);
     free(old);
+}
+
+/* The last user of the parameters frees the stack that owns them. */
+static void leave(qdr_stack *stack)
+{
+    if (--stack->n_users > 0) return;
+    qdr_stack *owner = stack->owner;
+    free_stack(stack);
+    if (owner) leave(owner);
+}
+
+void qdr_stack_destroy(qdr_stack **stack)
+{
+    if (!stack || !*stack) return;
+    qdr_stack *old = *stack;
+    qdri_context_end_record(qdr_grid_context(old->grid));
+    const qdr_status status = qdri_stack_drain(old);
+    if (status == QDR_OK) qdri_report_end(old);
+    leave(old);
     *stack = NULL;
 }
 

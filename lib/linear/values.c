@@ -159,6 +159,7 @@ static qdr_status check_index(const qdr_stack *stack, int index)
 qdr_status qdr_stack_load_parameter(qdr_stack *stack, int index, const void *full)
 {
     QDR_TRY(check_index(stack, index));
+    QDR_TRY(qdri_stack_owns(stack, "load"));
     if (!full)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "parameter '%s': the full value is NULL", qdri_parameter_name(stack, index));
     transfer t = {.from = full, .elem_bytes = qdr_dtype_bytes(stack->net.opts.dtype)};
@@ -195,6 +196,7 @@ qdr_status qdr_stack_gather_parameter(qdr_stack *stack, int index, int which, vo
     QDR_TRY(check_index(stack, index));
     if (which != 0 && which != 1)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "gather: which = %d; use 0 for the parameter, 1 for its gradient", which);
+    if (which == 1) QDR_TRY(qdri_stack_owns(stack, "gather a gradient"));
     const qdri_parameter *p = &stack->net.parameters[index];
     qdr_context *ctx = qdr_grid_context(stack->grid);
     qdri_dev *dev = qdri_context_dev(ctx);
@@ -219,6 +221,7 @@ static qdr_status check_deviation(double stddev)
 qdr_status qdr_stack_init(qdr_stack *stack, uint64_t seed, double stddev)
 {
     QDR_TRY(qdri_stack_ready(stack, "initial values"));
+    QDR_TRY(qdri_stack_owns(stack, "initial values"));
     QDR_TRY(check_deviation(stddev));
     for (int i = 0; i < stack->net.n_nodes; i++) {
         const qdri_node *node = &stack->net.nodes[i];
@@ -235,6 +238,7 @@ qdr_status qdr_linear_init(qdr_linear *layer, uint64_t seed, double stddev)
     if (!layer) return QDR_FAIL(QDR_ERR_ARGUMENT, "initial values: the layer is NULL");
     qdr_stack *stack = layer->stack;
     QDR_TRY(qdri_stack_ready(stack, "initial values"));
+    QDR_TRY(qdri_stack_owns(stack, "initial values"));
     QDR_TRY(check_deviation(stddev));
     const qdri_layer *l = qdri_linear_layer(layer);
     QDR_TRY(qdri_parameter_init(stack, l->weight, seed, stddev));

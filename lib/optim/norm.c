@@ -10,6 +10,10 @@ qdr_status qdri_optim_check(const qdr_stack *stack, const char *who)
     if (!stack) return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: the stack is NULL", who);
     for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
         QDR_TRY(qdr_stack_parameter(stack, i, &parameter));
+        if (parameter.shared)
+            return QDR_FAIL(QDR_ERR_STATE,
+                            "%s: %s belongs to another stack, with which this one shares it; use that stack", who,
+                            parameter.name);
         if (parameter.n_elems && (!parameter.data || !parameter.gradient))
             return QDR_FAIL(QDR_ERR_STATE,
                             "%s: %s has no memory yet; call qdr_stack_build(), and "
