@@ -76,6 +76,7 @@ class Style(Case):
                 self.assertNotEqual(self.check(text), [])
 
     def test_launches(self):
+        self.assertEqual(self.check(SPDX + "void one(void) { two<<<1, 1>>>(); }\n", "examples/a.cu"), [])
         self.assertEqual(len(self.check(SPDX + "void one(void) { two<<<1, 1>>>(); }\n", "lib/dev/cuda/kernels/a.cu")), 1)
 
     def test_limits_are_exact(self):

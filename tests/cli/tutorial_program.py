@@ -1,0 +1,28 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The program that the C blocks of docs/tutorial.md are, in order, followed by a main that compares it with plain loops.
+
+usage: tutorial_program.py TUTORIAL TAIL OUTPUT
+"""
+import re
+import sys
+
+
+def main():
+    tutorial, tail, output = sys.argv[1:]
+    with open(tutorial, encoding="utf-8") as file:
+        text = file.read()
+    program = []
+    for block in re.finditer(r"^```c\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        line = text.count("\n", 0, block.start()) + 2
+        program.append(f'#line {line} "docs/tutorial.md"\n{block.group(1)}')
+    if not program:
+        sys.exit(f"{tutorial}: no C blocks")
+    with open(tail, encoding="utf-8") as file:
+        program.append(f'#line 1 "tests/cli/tutorial_tail.c"\n{file.read()}')
+    with open(output, "w", encoding="utf-8") as file:
+        file.write("\n".join(program))
+
+
+if __name__ == "__main__":
+    main()
