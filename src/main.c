@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "command.h"
+#include "completions.h"
 
 static const command *const commands[] = {&command_bench, &command_calibrate, &command_doctor,  &command_linear,
                                           &command_mem,   &command_plan,      &command_predict, &command_topo,
@@ -161,6 +161,8 @@ static int dispatch(int argc, char **argv)
     }
     if (argv[1][0] == '-') return run_options(argc, argv);
     if (strcmp(argv[1], "help") == 0) return run_help(argc - 1, argv + 1);
+    if (strcmp(argv[1], "completions") == 0)
+        return completions_run(argc - 1, argv + 1, &(command_tables){commands, N_COMMANDS, main_options});
     return run_command(argc - 1, argv + 1);
 }
 

@@ -104,7 +104,8 @@ symbols() {
 }
 manuals() { sh tests/tools/check_manuals.sh; }
 absent() { sh tests/tools/absent.sh; }
-consumer() { sh tests/tools/check_install.sh build; }
+consumer() { python3 tests/tools/check_recipe.py && sh tests/tools/check_install.sh build; }
+debian() { sh tests/tools/check_debian.sh; }
 release() { build_in build -Dtests=true && suites build; }
 addresses() {
     # -O1: with -O2, compiling takes twice as long.
@@ -127,7 +128,7 @@ no_mpi() {
 }
 
 mkdir -p "$logs"
-install_needs "$logs/install.log" "$required_needs" "$wanted_needs $test_needs"
+install_needs "$logs/install.log" "$required_needs" "$wanted_needs $test_needs ${full:+$debian_needs}"
 check_meson
 
 stage packages packages
@@ -140,6 +141,7 @@ stage tidy tidy
 stage symbols symbols
 stage manuals manuals
 stage consumer consumer
+[ -z "$full" ] || stage debian debian
 stage absent absent
 stage no-mpi no_mpi
 stage asan addresses

@@ -4,6 +4,7 @@
 # same C and the same C++ program through pkg-config, CMake and Meson, shared and static; then everything again after the
 # tree was moved. Nothing is told where the library is: neither LD_LIBRARY_PATH nor ldconfig. Also the lines of README.md.
 set -eu
+command -v pkg-config >/dev/null 2>&1 || { echo "no pkg-config" && exit 77; }
 build=$(cd "$1" && pwd)
 top=$(cd "$(dirname "$0")/../.." && pwd)
 scratch=$(mktemp -d)
@@ -276,6 +277,9 @@ check_versions() {
 check_files() {
     for name in LICENSE README.md CHANGELOG.md docs/tutorial.md docs/images/loss.svg examples/linear.c examples/common/gpt.c; do
         cmp "$top/$name" "$prefix/share/doc/quadrille/$name"
+    done
+    for name in bash-completion/completions/quadrille zsh/site-functions/_quadrille fish/vendor_completions.d/quadrille.fish; do
+        [ -s "$prefix/share/$name" ] || fail "no $name"
     done
     for folder in models machines data; do
         diff -r "$top/perfmodel/$folder" "$prefix/share/quadrille/$folder"

@@ -14,7 +14,8 @@ module:openblas:libopenblas-dev library:dnnl:libdnnl-dev"
 test_needs="command:g++:g++ library:cmocka:libcmocka-dev python:numpy:python3-numpy module:simgrid:libsimgrid-dev
 command:ccache:ccache command:clang-14:clang-14 package:libclang-rt-14-dev:libclang-rt-14-dev
 command:clang-format-14:clang-format-14 command:clang-tidy-14:clang-tidy-14 command:nm:binutils command:groff:groff
-command:cmake:cmake package:environment-modules:environment-modules"
+command:cmake:cmake package:environment-modules:environment-modules command:fish:fish command:zsh:zsh"
+debian_needs="command:dpkg-buildpackage:dpkg-dev command:dh:debhelper command:lintian:lintian command:fakeroot:fakeroot"
 
 say() { printf '%s\n' "$*" >&2; }
 

@@ -1,0 +1,123 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# check_debian.sh: builds the packages of packaging/debian out of a copy of the tree, asks lintian, installs them into copies of this
+# system's folders (overlays, seen by this process only), uses them, and removes them again. 77: it cannot be done here.
+set -eu
+top=$(cd "$(dirname "$0")/../.." && pwd)
+
+fail() {
+    echo "failed: $*" >&2
+    exit 1
+}
+
+skip() {
+    echo "$*"
+    exit 77
+}
+
+# ---- second half: as root in a mount namespace, with the packages in $1 ----
+
+# What is on this system apart from what dpkg itself writes: caches, logs, its list of what there is.
+list_files() {
+    find /usr /etc \( -path /usr/share/man -prune \) -o -print | grep -v '^/etc/ld.so.cache$' | sort
+}
+
+# overlay FOLDER: from now on writes to it go elsewhere.
+overlay() {
+    mkdir -p "$scratch/up$1" "$scratch/work$1"
+    mount -t overlay overlay -o "lowerdir=$1,upperdir=$scratch/up$1,workdir=$scratch/work$1" "$1"
+}
+
+use_packages() {
+    cp "$top/examples/linear.c" "$scratch/linear.c"
+    cd "$scratch"
+    version=$(quadrille --version | awk '$1 == "quadrille" { print $2 }')
+    [ "$(command -v quadrille)" = /usr/bin/quadrille ] || fail "the command is $(command -v quadrille)"
+    [ "$version" = "$(pkg-config --modversion quadrille)" ] || fail "versions differ"
+    [ "$(dpkg-query -W -f='${Version}' libquadrille0)" = "$version-1" ] || fail "the package has another version"
+    quadrille verify -n 2 --cases 1 >/dev/null
+    quadrille mem gpt2 -n 4 --machine perlmutter | grep -q '^# gpt2' || fail "no models"
+    # shellcheck disable=SC2046 # flags are words
+    cc -o linear linear.c $(pkg-config --cflags --libs quadrille)
+    ./linear | grep -q 'rank 3 of 4 owns' || fail "linear"
+    # shellcheck disable=SC2046
+    cc -o linear_static linear.c $(pkg-config --static --cflags --libs quadrille | sed 's/-lquadrille\>/-l:libquadrille.a/')
+    ./linear_static | grep -q 'rank 3 of 4 owns' || fail "linear, static"
+    ! readelf -d /usr/bin/quadrille linear | grep -q 'R.*PATH' || fail "a search path in what a system's folders hold"
+    if command -v cmake >/dev/null 2>&1; then
+        cat >CMakeLists.txt <<'C'
+cmake_minimum_required(VERSION 3.13)
+project(stranger C)
+find_package(quadrille 0.1 REQUIRED)
+add_executable(linear_cmake linear.c)
+target_link_libraries(linear_cmake quadrille::quadrille)
+C
+        cmake -S . -B by-cmake >/dev/null
+        cmake --build by-cmake >/dev/null
+        by-cmake/linear_cmake | grep -q 'rank 3 of 4 owns' || fail "linear, by CMake"
+    fi
+    man --version >/dev/null 2>&1 && man -w quadrille >/dev/null
+    bash -c '. /usr/share/bash-completion/completions/quadrille'
+}
+
+install_and_remove() {
+    scratch=$1
+    shift
+    mount -t tmpfs tmpfs "$scratch"
+    for folder in /usr /etc /var; do overlay $folder; done
+    ! dpkg-query -W libquadrille0 quadrille >/dev/null 2>&1 || fail "Quadrille's packages are installed on this system"
+    list_files >"$scratch/before"
+    dpkg -i "$@"
+    use_packages
+    cd /
+    dpkg --purge quadrille libquadrille-dev libquadrille0 quadrille-data
+    list_files >"$scratch/after"
+    diff "$scratch/before" "$scratch/after" || fail "files are left, or missing"
+    ! dpkg-query -W '*quadrille*' 2>/dev/null || fail "dpkg still knows them"
+}
+
+if [ "${1:-}" = --installed ]; then
+    shift
+    install_and_remove "$@"
+    exit
+fi
+
+# ---- first half: build, and look at what was built ----
+
+for tool in dpkg-buildpackage dh lintian fakeroot; do
+    command -v $tool >/dev/null 2>&1 || skip "no $tool"
+done
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+version=$(sed -n '1s/.*(\(.*\)-.*/\1/p' "$top/packaging/debian/changelog")
+tree=$scratch/quadrille-$version
+mkdir "$tree"
+# What a release would hold: tracked files as they are now, and no folder of a build.
+cd "$top"
+if git -c safe.directory='*' ls-files -z --cached --others --exclude-standard >"$scratch/files" 2>/dev/null; then :; else
+    find . -type f -not -path './build*' -not -path './.git/*' -print0 >"$scratch/files"
+fi
+tar --null --ignore-failed-read -T "$scratch/files" -cf - 2>/dev/null | tar -C "$tree" -xf -
+tar -C "$scratch" -czf "$scratch/quadrille_$version.orig.tar.gz" "quadrille-$version"
+cp -R "$top/packaging/debian" "$tree/debian"
+cd "$tree"
+dpkg-checkbuilddeps 2>"$scratch/needs" || skip "$(cat "$scratch/needs")"
+DEB_BUILD_OPTIONS="parallel=$(nproc)" dpkg-buildpackage -us -uc
+cd "$scratch"
+lintian --fail-on error --profile debian --allow-root ./*.changes || fail "lintian"
+cat >"$scratch/wanted" <<'W'
+libquadrille-dev
+libquadrille0
+quadrille
+quadrille-data
+W
+for package in ./*.deb; do
+    dpkg-deb -f "$package" Package
+done | grep -v -- '-dbgsym$' | sort | diff "$scratch/wanted" - || fail "other packages than these"
+if [ "$(id -u)" != 0 ] || ! unshare -m true 2>/dev/null; then
+    skip "built, and lintian found no error; installing needs root and a mount namespace"
+fi
+mkdir "$scratch/system"
+# shellcheck disable=SC2046 # names are words
+unshare -m --propagation private sh "$top/tests/tools/check_debian.sh" --installed "$scratch/system" \
+    $(find "$scratch" -maxdepth 1 -name '*.deb' -not -name '*-dbgsym*')
