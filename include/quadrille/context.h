@@ -74,9 +74,12 @@ QDR_API QDR_NODISCARD qdr_status qdr_context_create_boot(int rank, int size, con
  * costs one small collective more for each, which traffic does not count. Results do not change. With
  * QDR_TIMEOUT=SECONDS a rank that waits longer than that for others, in a collective, an agreement, a broadcast or a
  * barrier, fails with QDR_ERR_TIMEOUT and a sentence that names the ranks that have not come, its own call and the one
- * before; the other ranks fail with it, or with QDR_ERR_PEER and that sentence. 0, the default: no limit. Making a
- * context has none, but for NCCL, which joins the ranks of a context, and of a grid, within QDR_TIMEOUT, or 300 s where
- * that is 0. What runs from a graph (graph.h) is not watched. Rank 0's environment holds for all ranks; a wrong value
+ * before; the other ranks fail with it, or with QDR_ERR_PEER and that sentence. 0, the default: no limit. The limit
+ * also holds while contexts, grids, stacks and optimizers are created, and while contexts on MPI are destroyed: the log
+ * names the ranks that have not come, and the others wait three seconds more, then end without them. MPI cannot tell
+ * which ranks have not come to qdr_context_create_mpi(); the caller's callbacks (qdr_boot) have no limit. NCCL joins
+ * the ranks of a context, and of a grid, within QDR_TIMEOUT, or 300 s where that is 0. What runs from a graph (graph.h)
+ * is not watched. Rank 0's environment holds for all ranks; while a context is created, each rank's own. A wrong value
  * on any rank is QDR_ERR_ARGUMENT when a context is made. */
 
 /** Waits for the work of this rank, frees the context and sets *ctx to NULL. Takes NULL. Destroy grids, stacks and

@@ -141,6 +141,8 @@ void qdri_comm_set_timeout(qdri_comm *comm, double secs);
 QDR_NODISCARD qdr_status qdri_local_world_create(int n, qdr_local_world **world);
 void qdri_local_world_destroy(qdr_local_world **world);
 int qdri_local_world_size(const qdr_local_world *world);
+/* As qdri_comm_set_timeout(), until the ranks have communicators; those begin with it. Each rank sets the same. */
+void qdri_local_world_set_timeout(qdr_local_world *world, double secs);
 /* Collective, like qdri_comm_agree(). */
 QDR_NODISCARD qdr_status qdri_local_world_agree(qdr_local_world *world, int rank, qdr_status mine);
 /* A rank's thread is gone: ranks that wait for it fail. */

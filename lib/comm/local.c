@@ -241,7 +241,14 @@ static qdr_status local_split(qdri_comm *comm, int colour, int key, qdri_comm **
 
 qdr_status qdri_comm_create_local(qdr_local_world *world, int rank, qdri_dev *dev, qdri_comm **comm)
 {
-    return split(&world->meeting, rank, 0, rank, dev, NULL, comm);
+    QDR_TRY(split(&world->meeting, rank, 0, rank, dev, NULL, comm));
+    (*comm)->timeout_ns = world->meeting.limit_ns;
+    return QDR_OK;
+}
+
+void qdri_local_world_set_timeout(qdr_local_world *world, double secs)
+{
+    qdri_meeting_set_limit(&world->meeting, (int64_t)(secs * 1e9));
 }
 
 qdr_status qdri_local_world_create(int n, qdr_local_world **world)

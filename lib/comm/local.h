@@ -49,6 +49,10 @@ int qdri_local_never(local_group *group, uint64_t number);
 void qdri_local_set_waker(local_slot *slot, qdri_waker *waker);
 void qdri_local_wake(local_group *group, int but_rank); /* -1: all */
 
+/* A piece of a collective reads about as many bytes from each member; tests make it small. Read while all members are
+ * in a collective. */
+extern int64_t qdri_local_piece_bytes;
+
 int qdri_local_has_come(const qdri_run *run, int member);
 /* The table's member: enqueues a collective. */
 QDR_NODISCARD qdr_status qdri_local_launch(qdri_comm *comm, const qdri_coll *coll, qdr_stream *stream);

@@ -12,11 +12,12 @@
 #include "core/block.h"
 
 enum {
-    PIECE_BYTES = 65536, /* read from each member, about: neighbours in the cache */
     MAX_SLICES = 16, /* of a member's part */
     ALONE_BYTES = 32768, /* below this, waking others costs more than their help is worth */
     LOOKS = 32 /* a member looks that often before it sleeps */
 };
+
+int64_t qdri_local_piece_bytes = 65536; /* neighbours in the cache */
 
 /* A piece: slice `slice` of what is done for member `rank`. */
 typedef struct local_piece {
@@ -201,7 +202,7 @@ static void open_for_all(local_group *group, uint64_t number)
     const qdri_coll *coll = &group->slots[0].coll;
     const int64_t total = qdri_coll_total(coll, group->size);
     const int64_t bytes = total * (int64_t)qdr_dtype_bytes(coll->dtype);
-    int64_t n_slices = total < 0 ? 1 : bytes / group->size / PIECE_BYTES + 1;
+    int64_t n_slices = total < 0 ? 1 : bytes / group->size / qdri_local_piece_bytes + 1;
     if (n_slices > MAX_SLICES) n_slices = MAX_SLICES;
     group->n_slices = (int)n_slices;
     atomic_store_explicit(&group->n_taken, 0, memory_order_relaxed);

@@ -72,9 +72,21 @@ static void give_up(qdri_meeting *meeting, const char *why)
     pthread_cond_broadcast(&meeting->changed);
 }
 
-static qdr_status fail_timeout(qdri_meeting *meeting, const qdri_comm *comm, const char *where)
+static void describe_rank(const void *user, int member, char *text, size_t capacity)
+{
+    (void)user;
+    snprintf(text, capacity, "rank %d", member);
+}
+
+/* comm = NULL: the members are about to make a world. */
+static qdr_status fail_timeout(qdri_meeting *meeting, int rank, const qdri_comm *comm, const char *where)
 {
     char missing[MISSING_BYTES];
+    qdri_comm future = {.name = "world", .describe = describe_rank, .rank = rank, .size = meeting->size};
+    future.root = &future;
+    future.timeout_ns = meeting->limit_ns;
+    if (!comm) where = "the creation of contexts";
+    if (!comm) comm = &future;
     qdri_comm_name_missing(comm, is_missing, meeting, missing, sizeof missing);
     const qdr_status status = qdri_comm_fail_timeout(comm, where ? where : "an agreement or broadcast", missing);
     give_up(meeting, qdr_last_error());
@@ -107,14 +119,14 @@ static void sit_down(qdri_meeting *meeting, int rank, const qdri_seat *mine)
 qdr_status qdri_meeting_join(qdri_meeting *meeting, int rank, const qdri_comm *comm, const qdri_seat *mine,
                              const qdri_seat **seats)
 {
-    const int64_t limit_ns = comm ? qdri_comm_timeout_ns(comm) : 0;
     qdr_status status = QDR_OK;
     pthread_mutex_lock(&meeting->mutex);
+    const int64_t limit_ns = comm ? qdri_comm_timeout_ns(comm) : meeting->limit_ns;
     const unsigned generation = meeting->generation;
     *seats = meeting->seats[generation & 1];
     sit_down(meeting, rank, mine);
     if (!wait_for_all(meeting, generation, limit_ns))
-        status = fail_timeout(meeting, comm, mine->where);
+        status = fail_timeout(meeting, rank, comm, mine->where);
     else if (meeting->generation == generation)
         status = fail_left(meeting);
     pthread_mutex_unlock(&meeting->mutex);
@@ -177,5 +189,12 @@ void qdri_meeting_give_up(qdri_meeting *meeting, const char *why)
 {
     pthread_mutex_lock(&meeting->mutex);
     give_up(meeting, why);
+    pthread_mutex_unlock(&meeting->mutex);
+}
+
+void qdri_meeting_set_limit(qdri_meeting *meeting, int64_t limit_ns)
+{
+    pthread_mutex_lock(&meeting->mutex);
+    meeting->limit_ns = limit_ns;
     pthread_mutex_unlock(&meeting->mutex);
 }

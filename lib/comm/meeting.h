@@ -24,6 +24,7 @@ typedef struct qdri_meeting {
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     int size, n_here, given_up, is_held;
+    int64_t limit_ns; /* of waits of members that have no communicator; 0: none */
     int n_reading; /* members that still copy what the root of a broadcast brought */
     char why[QDRI_ERROR_BYTES];
     unsigned generation;
@@ -32,6 +33,8 @@ typedef struct qdri_meeting {
 
 QDR_NODISCARD qdr_status qdri_meeting_init(qdri_meeting *meeting, int size);
 void qdri_meeting_free(qdri_meeting *meeting);
+/* Of waits of members that have no communicator yet. Each member sets the same, before it joins. */
+void qdri_meeting_set_limit(qdri_meeting *meeting, int64_t limit_ns);
 /* Takes a seat and waits for all others. comm: whose members meet, with its names and the limit of its waits; NULL:
  * none. *seats: what all have brought, valid until this rank's next meeting but one.
  * @retval QDR_ERR_PEER     someone gave up

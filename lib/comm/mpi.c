@@ -9,6 +9,7 @@
 
 #include "comm/launcher.h"
 #include "comm/mpi_internal.h"
+#include "core/log.h"
 #include "core/size.h"
 
 qdr_status qdri_mpi_fail(int code, const char *what)
@@ -97,6 +98,7 @@ static qdr_status check_state(void)
 /* ---- making and breaking ---- */
 
 #define LEAVE_SECS 3.0 /* for ranks that come late to a world that was given up */
+enum { MISSING_BYTES = 300 };
 #define TELL_AFTER_SECS 0.2 /* a rank that leaves lets the others come before it sends notes */
 
 static void member_free(mpi_comm *member)
@@ -150,12 +152,30 @@ out:
     return status;
 }
 
-/* The world has been given up, and there is a limit on waiting: it holds here, too, and a little more, since who was
- * late may be on the way. */
-static int is_too_long(mpi_comm *root, double secs)
+static int has_not_left(const void *user, int member) { return !atomic_load(&((const mpi_comm *)user)->left[member]); }
+
+/* To the log: there is no status, and the last error stays what it was. */
+static void report_missing(const mpi_comm *root)
 {
-    const int64_t limit_ns = qdri_comm_timeout_ns(&root->base);
-    if (limit_ns == 0 || secs < 1e-9 * (double)limit_ns + LEAVE_SECS || !qdri_mpi_given_up(root)) return 0;
+    char sentence[QDRI_ERROR_BYTES], missing[MISSING_BYTES];
+    snprintf(sentence, sizeof sentence, "%s", qdr_last_error());
+    if (qdri_comm_name_missing(&root->base, has_not_left, root, missing, sizeof missing) == 0)
+        snprintf(missing, sizeof missing, "ranks that were there a moment ago");
+    (void)qdri_comm_fail_timeout(&root->base, "the destruction of contexts", missing);
+    qdri_log(QDRI_LOG_WARNING, "%s", qdr_last_error());
+    qdri_set_last_error(sentence);
+}
+
+/* The limit on waiting holds here, too, and a little more, since who was late may be on the way. *reported: who is
+ * missing has been said; in a world that was given up it has been said before. */
+static int is_too_long(mpi_comm *root, double secs, int *reported)
+{
+    const double limit_secs = 1e-9 * (double)qdri_comm_timeout_ns(&root->base);
+    if (limit_secs == 0 || secs < limit_secs) return 0;
+    const int given_up = qdri_mpi_given_up(root); /* reads who has left */
+    if (!given_up && !*reported) report_missing(root);
+    *reported = 1;
+    if (secs < limit_secs + LEAVE_SECS) return 0;
     atomic_store(&somebody_is_missing, 1);
     return 1;
 }
@@ -165,7 +185,7 @@ static int barrier(mpi_comm *root, int tell)
 {
     const double begin = qdri_mpi_now_secs();
     MPI_Request request;
-    int done = 0;
+    int done = 0, reported = 0;
     if (MPI_Ibarrier(root->handle, &request) != MPI_SUCCESS) return 0;
     for (int n_polls = 0;; n_polls++) {
         if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) return 0;
@@ -174,7 +194,7 @@ static int barrier(mpi_comm *root, int tell)
             qdri_mpi_send_notes(root, NOTE_LEFT, "");
             tell = 0;
         }
-        if (is_too_long(root, qdri_mpi_now_secs() - begin)) return 0;
+        if (is_too_long(root, qdri_mpi_now_secs() - begin, &reported)) return 0;
         qdri_mpi_pause(n_polls);
     }
 }
@@ -213,7 +233,7 @@ static void mpi_destroy(qdri_comm *comm)
 static void mpi_abort(qdri_comm *comm)
 {
     mpi_comm *mine = (mpi_comm *)comm;
-    if (!atomic_exchange(&mine->given_up, 1) && comm->root == comm)
+    if (!atomic_exchange(&mine->given_up, 1) && comm->root == comm && mine->notes)
         qdri_mpi_send_notes(mine, NOTE_FAILED, qdr_last_error());
 }
 
@@ -323,21 +343,36 @@ qdr_status qdri_mpi_make_level(mpi_comm *comm, int first, int step, int size, in
     return QDR_OK;
 }
 
-/* MPI_Comm_dup that sleeps while it waits for late ranks. */
-static qdr_status duplicate(MPI_Comm original, MPI_Comm *copy)
+/* MPI does not tell which ranks have not come. */
+static qdr_status fail_late(MPI_Comm original, double limit_secs)
+{
+    int rank = -1, size = 0;
+    MPI_Comm_rank(original, &rank);
+    MPI_Comm_size(original, &size);
+    atomic_store(&somebody_is_missing, 1);
+    return QDR_FAIL(QDR_ERR_TIMEOUT,
+                    "comm: rank %d has waited %g s in the creation of contexts for others of the %d ranks; find out "
+                    "what they do, or allow more than QDR_TIMEOUT=%g",
+                    rank, limit_secs, size, limit_secs);
+}
+
+/* MPI_Comm_dup that sleeps while it waits for late ranks; limit_secs: 0: for ever. */
+static qdr_status duplicate(MPI_Comm original, double limit_secs, MPI_Comm *copy)
 {
     const struct timespec pause = {.tv_nsec = 200000};
+    const double begin = qdri_mpi_now_secs();
     MPI_Request request;
     int done = 0;
     QDR_MPI(MPI_Comm_idup(original, copy, &request));
     while (1) {
         QDR_MPI(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
         if (done) return QDR_OK;
+        if (limit_secs > 0 && qdri_mpi_now_secs() - begin > limit_secs) return fail_late(original, limit_secs);
         nanosleep(&pause, NULL);
     }
 }
 
-qdr_status qdri_comm_create_mpi(const void *comm_handle, qdr_status mine, qdri_comm **comm)
+qdr_status qdri_comm_create_mpi(const void *comm_handle, qdr_status mine, double timeout_secs, qdri_comm **comm)
 {
     const MPI_Comm original = *(const MPI_Comm *)comm_handle;
     mpi_comm *member = NULL, boot = {.handle = MPI_COMM_NULL};
@@ -345,17 +380,21 @@ qdr_status qdri_comm_create_mpi(const void *comm_handle, qdr_status mine, qdri_c
     *comm = NULL;
     QDR_TRY(check_state()); /* the same everywhere, and without MPI there is no agreement */
     QDR_MPI(MPI_Comm_size(original, &size));
-    QDR_TRY(duplicate(original, &boot.handle));
-    qdr_status status = member_init(&boot, NULL, NULL);
     const qdr_status created = member_create(size, &member);
+    /* After a time-out MPI may yet write the handle, so that the member stays. */
+    MPI_Comm *handle = member ? &member->handle : &boot.handle;
+    QDR_TRY(duplicate(original, member ? timeout_secs : 0, handle));
+    boot.handle = *handle;
+    qdr_status status = member_init(&boot, NULL, NULL);
+    qdri_comm_set_timeout(&boot.base, timeout_secs);
     if (status == QDR_OK) status = qdri_comm_agree(&boot.base, mine != QDR_OK ? mine : created);
     if (status != QDR_OK) {
         MPI_Comm_free(&boot.handle);
         member_free(member);
         return status;
     }
-    member->handle = boot.handle;
     qdri_comm_init(&member->base, &mpi_table, NULL, boot.base.rank, size, NULL);
+    qdri_comm_set_timeout(&member->base, timeout_secs);
     for (int j = 0; j < size; j++) member->world_ranks[j] = j;
     status = join_groups(member, qdri_mpi_node_create(member));
     *comm = &member->base;

@@ -8,8 +8,11 @@
 
 /* Collective over the MPI_Comm that comm_handle points to; it is duplicated. `mine` is what this rank has met so far:
  * all ranks return the status and sentence of the lowest that fails. The result has no device yet.
+ * timeout_secs: as qdri_comm_set_timeout(), for this call and afterwards. Where it has passed, MPI may hold memory of
+ * this call for good, and qdri_mpi_stop() leaves MPI as it is.
  * @retval QDR_ERR_STATE  MPI is not initialised, is finalised, or lacks MPI_THREAD_MULTIPLE */
-QDR_NODISCARD qdr_status qdri_comm_create_mpi(const void *comm_handle, qdr_status mine, qdri_comm **comm);
+QDR_NODISCARD qdr_status qdri_comm_create_mpi(const void *comm_handle, qdr_status mine, double timeout_secs,
+                                              qdri_comm **comm);
 /* Bells for the device of a new world communicator, which other ranks of its node can ring; NULL: none. Good until the
  * communicator is destroyed. */
 qdri_bell *qdri_mpi_bells(const qdri_comm *comm);

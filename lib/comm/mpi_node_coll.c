@@ -285,7 +285,8 @@ static qdr_status await(qdri_run *run)
     }
     atomic_store(&area_of(run, run->comm->rank)->waiting, qdri_waker_bell(qdri_current_waker()) + 1);
     if (all_entered(run)) return QDR_OK;
-    QDR_TRY(look_at_peers(run));
+    const qdr_status status = look_at_peers(run);
+    if (status != QDR_OK) return all_entered(run) ? QDR_OK : status; /* who came, and failed in what follows, came */
     qdri_look_within(LOOK_WITHIN_NS);
     return QDR_PENDING;
 }

@@ -126,6 +126,7 @@ qdr_status qdr_context_create_local(qdr_local_world *world, int rank, const qdr_
     qdr_context *made = NULL;
     qdri_comm *comm = NULL;
     qdr_status status = qdri_context_prepare(opts, size, rank, NULL, &made);
+    if (status == QDR_OK) qdri_local_world_set_timeout(world, made->watch.timeout_secs);
     QDR_TRY_OUT(status, qdri_local_world_agree(world, rank, status));
     /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): agreed, so it was made */
     QDR_TRY_OUT(status, qdri_comm_create_local(world, rank, made->dev, &comm));

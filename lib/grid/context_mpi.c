@@ -37,11 +37,11 @@ qdr_status qdr_context_create_mpi(MPI_Comm comm, const qdr_context_opts *opts, q
 {
     qdri_comm *world = NULL;
     qdr_context *made = NULL;
-    qdri_watch_opts watch;
+    qdri_watch_opts watch = {0};
     qdr_status status = qdri_context_check_opts(opts, &watch); /* before any rank waits */
     if (ctx) *ctx = NULL;
     if (!ctx) status = QDR_FAIL(QDR_ERR_ARGUMENT, "context: the place for the result is NULL");
-    QDR_TRY(qdri_comm_create_mpi(&comm, status, &world));
+    QDR_TRY(qdri_comm_create_mpi(&comm, status, watch.timeout_secs, &world));
     status = prepare(opts, world, &made);
     QDR_TRY_OUT(status, qdri_comm_agree(world, status));
     QDR_TRY_OUT(status, join(made, &world));

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "comm/comm.h"
+#include "comm/local.h"
 #include "comm/mpi.h"
 #include "config.h"
 #include "conform/comm_values.h"
@@ -302,6 +303,24 @@ static int test_random(member self)
     return 0;
 }
 
+/* Local ranks share a collective out in pieces, of which there are several for each member only where it is large: the
+ * limit is made small. */
+static int test_pieces(member self)
+{
+    const int64_t before = qdri_local_piece_bytes;
+    int failed = 0;
+    if (!self.is_local) return 0;
+    OK(qdr_barrier(self.ctx));
+    if (self.rank == 0) qdri_local_piece_bytes = 24;
+    OK(qdr_barrier(self.ctx));
+    for (int i = 0; i < n_trials(&self, 200) && !failed; i++)
+        failed = run_trial(self, hash(self.seed + 3000 + (uint64_t)i), i % 2);
+    OK(qdr_barrier(self.ctx));
+    if (self.rank == 0) qdri_local_piece_bytes = before;
+    OK(qdr_barrier(self.ctx));
+    return failed;
+}
+
 /* Messages that MPI cannot count in bytes, more than node memory takes at once, and messages between nodes in pieces of
  * which few go before others come: the limits are made small. */
 static int test_large(member self)
@@ -542,9 +561,9 @@ static int test_observer(member self)
 
 static int test_main(qdr_context *ctx, void *user)
 {
-    static int (*const tests[])(member) = {test_random, test_large,       test_direct,  test_in_flight,
-                                           test_split,  test_many_groups, test_agree,   test_host_broadcast,
-                                           test_nan,    test_arguments,   test_observer};
+    static int (*const tests[])(member) = {test_random,         test_pieces, test_large,       test_direct,
+                                           test_in_flight,      test_split,  test_many_groups, test_agree,
+                                           test_host_broadcast, test_nan,    test_arguments,   test_observer};
     member self = *(const member *)user;
     self.ctx = ctx;
     self.comm = qdri_context_world(ctx);

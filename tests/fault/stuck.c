@@ -225,6 +225,55 @@ static int case_late_barrier(const stuck *s)
     return EXPECT(qdr_barrier(s->ctx), QDR_ERR_TIMEOUT, "world", "has waited 2 s in an agreement", "for rank 1; ");
 }
 
+/* What ranks make together. */
+typedef enum making { GRID, STACK, BUILD, OPTIMIZER } making;
+
+static void come_to(const stuck *s, making late, making now)
+{
+    if (s->rank == 1 && late == now) sleep_ms(LATE_MS);
+}
+
+/* Each needs the one before; rank 1 comes too late to one of them. */
+static qdr_status make_all(const stuck *s, making late, qdr_grid **grid, qdr_stack **stack, qdr_adamw **optimizer)
+{
+    const qdr_grid_opts shape = {QDR_OPTS_INIT, .x = s->size, .y = 1, .z = 1, .d = 1};
+    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = N};
+    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{N, 1}}, .col_axis = QDR_X};
+    const qdr_linear_desc desc = {QDR_OPTS_INIT, .name = "fc1", .in = {{N, 1}}, .out = {{N, 1}}};
+    qdr_edge edge = 0;
+    qdr_linear *layer = NULL;
+    come_to(s, late, GRID);
+    qdr_status status = qdr_grid_create(s->ctx, &shape, grid);
+    if (status == QDR_OK) come_to(s, late, STACK);
+    if (status == QDR_OK) status = qdr_stack_create(*grid, &opts, stack);
+    if (status == QDR_OK) status = qdr_stack_add_input(*stack, "x", &input, 1, &edge);
+    if (status == QDR_OK) status = qdr_stack_add_linear(*stack, &desc, edge, &edge, &layer);
+    if (status == QDR_OK) come_to(s, late, BUILD);
+    if (status == QDR_OK) status = qdr_stack_build(*stack);
+    if (status == QDR_OK) come_to(s, late, OPTIMIZER);
+    return status == QDR_OK ? qdr_adamw_create(*stack, NULL, optimizer) : status;
+}
+
+static int make_late(const stuck *s, making late)
+{
+    qdr_grid *grid = NULL;
+    qdr_stack *stack = NULL;
+    qdr_adamw *optimizer = NULL;
+    const qdr_status status = make_all(s, late, &grid, &stack, &optimizer);
+    const int result = s->rank == 1 ? came_late(s, status)
+                                    : EXPECT(status, QDR_ERR_TIMEOUT, "world", "has waited 2 s in an agreement",
+                                             "for rank 1; ", "QDR_TIMEOUT=2");
+    qdr_adamw_destroy(&optimizer);
+    qdr_stack_destroy(&stack);
+    qdr_grid_destroy(&grid);
+    return result;
+}
+
+static int case_late_grid(const stuck *s) { return make_late(s, GRID); }
+static int case_late_stack(const stuck *s) { return make_late(s, STACK); }
+static int case_late_build(const stuck *s) { return make_late(s, BUILD); }
+static int case_late_optimizer(const stuck *s) { return make_late(s, OPTIMIZER); }
+
 /* Nobody is late: the limit is one of each wait. */
 static int case_in_time(const stuck *s)
 {
@@ -245,6 +294,44 @@ static int case_stopped(const stuck *s)
     if (result == AS_EXPECTED) fprintf(stderr, "rank %d named rank 1\n", s->rank);
     return result;
 }
+
+static void tell(int level, const char *line, void *user)
+{
+    const stuck *s = user;
+    (void)level;
+    if (strstr(line, "has waited 2 s in the destruction of contexts for rank 1; "))
+        fprintf(stderr, "rank %d named rank 1\n", s->rank);
+    else
+        fprintf(stderr, "%s\n", line);
+}
+
+/* Destroying has no status: the log tells. */
+static int expect_log(const stuck *s)
+{
+    static stuck told; /* the receiver outlives the case */
+    told = *s;
+    qdr_set_log(tell, &told);
+    return AS_EXPECTED;
+}
+
+static int case_stopped_destroy(const stuck *s)
+{
+    if (call(s, usual) != QDR_OK) return WRONG;
+    if (s->rank == 1) raise(SIGSTOP);
+    return expect_log(s);
+}
+
+#if QDRI_HAVE_MPI
+/* Nobody can tell who has not come to a world that there is not yet; who is missing when the old one ends is told. */
+static int case_stopped_context(const stuck *s)
+{
+    qdr_context *ctx = NULL;
+    if (s->rank == 1) raise(SIGSTOP);
+    const int result = EXPECT(qdr_context_create_mpi(MPI_COMM_WORLD, NULL, &ctx), QDR_ERR_TIMEOUT,
+                              "has waited 2 s in the creation of contexts for others of the 3 ranks");
+    return result == AS_EXPECTED ? expect_log(s) : result;
+}
+#endif
 
 /* The process is gone while the others wait for it, on a stream or in a call: the launcher, not this program, ends the
  * job. */
@@ -281,9 +368,17 @@ static const struct {
     {"late-checked", case_late, "1", "2"},
     {"late-pair", case_late_pair, "0", "2.0"},
     {"late-barrier", case_late_barrier, NULL, "2"},
+    {"late-grid", case_late_grid, NULL, "2"},
+    {"late-stack", case_late_stack, NULL, "2"},
+    {"late-build", case_late_build, NULL, "2"},
+    {"late-optimizer", case_late_optimizer, NULL, "2"},
     {"in-time", case_in_time, "1", "2"},
     {"stopped", case_stopped, NULL, "2"},
     {"stopped-checked", case_stopped, "1", "2"},
+    {"stopped-destroy", case_stopped_destroy, NULL, "2"},
+#if QDRI_HAVE_MPI
+    {"stopped-context", case_stopped_context, NULL, "2"},
+#endif
     {"killed", case_killed, NULL, NULL},
     {"killed-checked", case_killed, "1", "60"},
     {"killed-barrier", case_killed_barrier, NULL, NULL},
@@ -301,6 +396,28 @@ static int rank_main(qdr_context *ctx, void *user)
     return result;
 }
 
+/* Rank 1 comes too late to the creation of contexts. Alone among the cases: there is no context yet. */
+static int late_context(qdr_local_world *world, int rank, void *user)
+{
+    qdr_context *ctx = NULL;
+    (void)user;
+    if (rank == 1) sleep_ms(LATE_MS);
+    const qdr_status status = qdr_context_create_local(world, rank, NULL, &ctx);
+    const int result = rank == 1 ? EXPECT(status, QDR_ERR_PEER, "another rank left or failed", "has waited 2 s in",
+                                          "for rank 1")
+                                 : EXPECT(status, QDR_ERR_TIMEOUT, "has waited 2 s in the creation of contexts",
+                                          "for rank 1; ", "QDR_TIMEOUT=2");
+    qdr_context_destroy(&ctx);
+    return result == AS_EXPECTED ? 0 : 1;
+}
+
+static int run_late_context(int n_local)
+{
+    int failed = 1;
+    setenv("QDR_TIMEOUT", "2", 1);
+    return qdr_local_run(n_local, late_context, NULL, &failed) == QDR_OK && !failed ? 0 : 1;
+}
+
 int main(int argc, char **argv)
 {
     int n_local = 0, exit_code = WRONG, chosen = 0;
@@ -309,6 +426,7 @@ int main(int argc, char **argv)
 #if QDRI_HAVE_MPI
     if (argc == 3 && strcmp(argv[1], "--messages") == 0) qdri_mpi_use_node_memory = 0;
 #endif
+    if (n_local > 0 && strcmp(argv[3], "late-context") == 0) return run_late_context(n_local);
     while (chosen < N_CASES && strcmp(cases[chosen].name, argv[argc - 1]) != 0) chosen++;
     if (chosen == N_CASES) return 2;
     if (cases[chosen].check) setenv("QDR_CHECK", cases[chosen].check, 1);
