@@ -8,11 +8,14 @@ Exits with 77 (skipped) where there is no NumPy.
 import argparse
 import itertools
 import json
+import math
 import os
+import random
 import re
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 try:
@@ -134,6 +137,25 @@ class Linear(Case):
         for order in ("dzyx", "yzxd", "zxdy"):
             with self.subTest(order=order):
                 self.check((9, 10, 7), "f8", "2x1x3x2", "scattered", 0, order=order)
+
+    def test_random(self):
+        """Shapes, grids, layouts, orders and types at random; QDR_TEST_SEED repeats them."""
+        seed = int(os.environ.get("QDR_TEST_SEED", time.time()))
+        print(f"QDR_TEST_SEED={seed}", flush=True)
+        draw = random.Random(seed)
+        for i in range(300 if ARGUMENTS.full else 20):
+            grid = [1, 1, 1, 1]
+            for _ in range(draw.randrange(4)):
+                axis, factor = draw.randrange(4), draw.choice((2, 2, 3, 5))
+                if math.prod(grid) * factor <= 16:
+                    grid[axis] *= factor
+            shape = [draw.choice((draw.randint(1, 9), draw.randint(1, 200))) for _ in range(3)]
+            if draw.randrange(20) == 0:
+                shape[0] = 0
+            order = "".join(draw.sample("xyzd", 4))
+            with self.subTest(seed=seed, number=i):
+                self.check(tuple(shape), draw.choice(("f2", "f4", "f8")), "x".join(map(str, grid)),
+                           draw.choice(("replicated", "scattered")), draw.randrange(2), draw.random() < 0.7, order)
 
     @unittest.skipUnless("--mpiexec" in sys.argv, "no mpiexec")
     def test_mpi(self):
