@@ -186,10 +186,13 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_add_residual(qdr_stack *stack, const 
 QDR_API QDR_NODISCARD qdr_status qdr_stack_add_cross_entropy(qdr_stack *stack, const char *name, qdr_edge logits,
                                                              qdr_edge *targets);
 
-/** One call of a caller's operation. All blocks are local, dense and row-major, in device memory. */
+/** One call of a caller's operation. All blocks are local, dense and row-major, of the stack's type, in device memory.
+ * The struct and its lists (in, in_cols, d_in, accumulate) are gone when the callback returns; the blocks stay until
+ * the enqueued work has run. A rank may have no rows. examples/own_operation.c is a whole operation. */
 typedef struct qdr_op_call {
     qdr_context *ctx;
-    qdr_stream *stream; /**< enqueue all work here, and only here */
+    qdr_stream *stream; /**< enqueue all work here, and only here: on a CPU by qdr_stream_call(); on a GPU
+                           qdr_stream_cuda() (cuda.h) is the CUDA stream to launch kernels on */
     int n_in;
     const void *const *in; /**< values of the input edges */
     const int64_t *in_cols; /**< local columns of each */

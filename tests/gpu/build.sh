@@ -5,7 +5,8 @@
 set -u
 cd "$(dirname "$0")/../.." || exit 2
 build=$1 nccl_home=${2:-}
-wanted="lib/libquadrille_cuda.so examples/train_gpt examples/transformer_layer tests/conform/conform_comm
+wanted="lib/libquadrille_cuda.so examples/train_gpt examples/transformer_layer examples/own_operation_gpu
+tests/conform/conform_comm tests/dist/test_share tests/dist/test_activations
 tests/dist/test_linear tests/dist/test_gpt tests/dist/test_stack tests/dist/test_norm tests/dist/test_optim
 tests/dist/test_tokens tests/dist/test_redistribute tests/dist/test_coll tests/dist/test_values tests/gpu/gpu_info
 tests/gpu/gpu_products tests/gpu/gpu_kernels_attention tests/gpu/gpu_kernels_elements tests/gpu/gpu_kernels_losses

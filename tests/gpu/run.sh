@@ -155,7 +155,7 @@ part_correct() {
     for check in sweep bitwise bytes; do start linear-$check 110 "$tests/dist/test_linear" $check --ranks 8; done
     start gpt-f32 110 "$tests/dist/test_gpt" --ranks 8 --dtype f32 --steps 5
     start gpt-bf16 60 "$tests/dist/test_gpt" --ranks 8 --grid 1x2x2x2 --dtype bf16 --steps 5
-    for name in stack norm optim tokens redistribute coll values; do
+    for name in stack norm optim tokens redistribute coll values share activations; do
         start $name 90 "$tests/dist/test_$name" --local 8
     done
     unset QDR_CUDA_MEMORY # what follows reads nothing in place
@@ -164,6 +164,7 @@ part_correct() {
     start device-train 60 "$build/examples/train_gpt" "$work/short.txt" --local 8 --grid 2x2x2x1 $tiny --batch 8 --steps 3
     start device-layer 60 "$build/examples/transformer_layer" --local 8 --grid 2x2x1x2 --layout scattered --dtype bf16 \
         --hidden 128 --heads 4 --ctx 64 --batch 8 --iterations 2
+    start own-operation 60 "$build/examples/own_operation_gpu" 2x2x2x1
     join
     unset QDR_DEVICE
 }
