@@ -108,8 +108,9 @@ consumer() { python3 tests/tools/check_recipe.py && sh tests/tools/check_install
 debian() { sh tests/tools/check_debian.sh; }
 release() { build_in build -Dtests=true && suites build; }
 addresses() {
-    # -O1: with -O2, compiling takes twice as long.
-    build_in build-asan --buildtype=debugoptimized -Doptimization=1 -Db_sanitize=address,undefined -Dcuda=disabled &&
+    # With -O2 compiling takes twice as long; with -O1 gcc warns of what cannot be, as it does not in the release.
+    build_in build-asan --buildtype=debugoptimized -Doptimization=1 -Dwerror=false -Db_sanitize=address,undefined \
+        -Dcuda=disabled &&
         sanitized build-asan --timeout-multiplier 5 --no-suite netlab
 }
 # Without oneDNN, whose own locks the sanitizer does not see.

@@ -8,7 +8,7 @@ set -u
 tools=$(cd "$(dirname "$0")" && pwd -P)
 . "$tools/setup.sh"
 
-cases="cmocka cuda nvcc nccl cudnn hwloc onednn openblas mpich mpiexec bible numpy c++ simgrid scalapack pkg-config jansson all user"
+cases="cmocka cuda nvcc nccl cudnn hwloc onednn openblas mpich mpiexec bible numpy c++ simgrid scalapack pkg-config jansson all user order"
 build_targets="examples/train_gpt examples/transformer_layer examples/linear src/quadrille"
 
 # What a case is without: needs as setup.sh has them, Debian's packages, and files that no package may own.
@@ -88,6 +88,17 @@ says() {
     [ "$(printf '%s\n' "$line" | wc -l)" = 1 ]
 }
 
+# examples/run.sh configures without tests; tests/run.sh then adds them in the same folder, and examples/run.sh leaves them there.
+in_order() {
+    mount -t tmpfs tmpfs "$PWD/build" || return 1
+    (
+        . tests/tools/setup.sh
+        configure_in build -Dtests=false && [ "$(meson introspect --tests build)" = '[]' ] && : >build/kept &&
+            configure_in build -Dtests=true && [ -e build/kept ] && [ "$(meson introspect --tests build)" != '[]' ] &&
+            [ "$(recorded_options build)" = -Dtests=true ]
+    )
+}
+
 within() {
     n_overlays=0
     mount -t tmpfs tmpfs "$scratch" && overlay /usr && overlay "$source" && cd "$source" && mkdir -p out || return 1
@@ -103,7 +114,7 @@ within() {
     all | user)
         for name in $cases; do
             case $name in
-            jansson | all | user) ;;
+            jansson | all | user | order) ;;
             *) remove "$name" || return 1 ;;
             esac
         done
@@ -112,6 +123,7 @@ within() {
         says 'going on without' libopenblas-dev mpich bible-kjv 'apt-get update && apt-get install' &&
             grep -q 'plain C' out.txt && grep -q 'threads' out.txt && [ -s out/run.jsonl ] && [ -s out/loss.svg ]
         ;;
+    order) in_order ;;
     *) remove "$1" && by_hand ;;
     esac
 }
