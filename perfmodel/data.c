@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "config.h"
+#include "core/environment.h"
 #include "core/input.h"
 #include "core/json.h"
 #include "core/self.h"
@@ -41,7 +42,7 @@ typedef struct walk {
     int n_known; /* of the known ones, how many have been given */
 } walk;
 
-static walk walk_begin(void) { return (walk){.list = getenv("QDR_DATA_PATH")}; }
+static walk walk_begin(void) { return (walk){.list = qdri_environment_text(QDRI_VARIABLE_DATA_PATH)}; }
 
 /* The n-th folder known without being told; "" where there is none. A moved installation finds its own files
  * before those of the prefix that it was built for. */

@@ -3,6 +3,7 @@
 #ifndef QUADRILLE_SRC_DOCTOR_H
 #define QUADRILLE_SRC_DOCTOR_H
 
+#include <quadrille/environment.h>
 #include <quadrille/gpu.h>
 #include <quadrille/topo.h>
 #include <stdio.h>

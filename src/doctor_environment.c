@@ -77,9 +77,29 @@ static const known_trouble troubles[] = {
 };
 enum { N_TROUBLES = sizeof troubles / sizeof *troubles };
 
+/* What contexts are refused for, and what has no effect. */
+static void add_trouble(doctor_finding *finding, const char *name)
+{
+    char sentence[256];
+    for (int i = 0; i < qdr_environment_size(); i++) {
+        qdr_variable variable;
+        if (qdr_environment_variable(i, &variable) != QDR_OK || strcmp(variable.name, name) != 0) continue;
+        if (variable.is_understood) return;
+        finding->state = DOCTOR_BROKEN;
+        doctor_advise(finding, "use %s, or unset it", variable.values);
+    }
+    for (int i = 0; qdr_environment_unknown(i, sentence, sizeof sentence); i++) {
+        const size_t length = strcspn(sentence, " ");
+        if (strlen(name) != length || strncmp(name, sentence, length) != 0) continue;
+        finding->state = DOCTOR_NOTE;
+        doctor_advise(finding, "%s", sentence);
+    }
+}
+
 static void add_variable(const char *name, const char *value, void *user)
 {
     doctor_finding *finding = doctor_add(user, "environment", name, DOCTOR_GOOD, "%s", *value ? value : "(empty)");
+    add_trouble(finding, name);
     for (int i = 0; i < N_TROUBLES; i++) {
         if (strcmp(name, troubles[i].name) != 0) continue;
         if (troubles[i].value && strcmp(value, troubles[i].value) != 0) continue;

@@ -117,8 +117,8 @@ static void add_nccl(doctor_report *report, int version, int n_gpus)
 static void add_cudnn(doctor_report *report)
 {
     const qdr_gpu_report *gpus = &report->gpus;
-    const char *asked = getenv("QDR_ATTENTION");
-    const int is_asked = asked && strcmp(asked, "cudnn") == 0;
+    const char *asked = qdr_environment_value("QDR_ATTENTION");
+    const int is_asked = strcmp(asked, "cudnn") == 0;
     if (gpus->n_gpus == 0) return;
     if (gpus->cudnn)
         doctor_add(report, GROUP, "cuDNN", DOCTOR_GOOD, "%d.%d.%d", gpus->cudnn / 10000, gpus->cudnn / 100 % 100,
@@ -130,11 +130,10 @@ static void add_cudnn(doctor_report *report)
     if (is_asked && gpus->cudnn)
         doctor_add(report, GROUP, "attention", DOCTOR_GOOD, "cuDNN's kernels where it has them (QDR_ATTENTION=cudnn)");
     else
-        doctor_add(report, GROUP, "attention", DOCTOR_GOOD, "own kernels (QDR_ATTENTION=%s%s)",
-                   asked && *asked ? asked : "auto",
-                   asked && strcmp(asked, "own") == 0 ? ""
-                   : is_asked                         ? ", which is not there"
-                                                      : ", which means own");
+        doctor_add(report, GROUP, "attention", DOCTOR_GOOD, "own kernels (QDR_ATTENTION=%s%s)", asked,
+                   strcmp(asked, "own") == 0 ? ""
+                   : is_asked                ? ", which is not there"
+                                             : ", which means own");
 }
 
 static void add_libraries(doctor_report *report)

@@ -17,11 +17,7 @@ static void hear(int level, const char *line, void *user)
     if (strstr(line, "cannot register memory")) snprintf(heard, sizeof heard, "%s", line);
 }
 
-static int is_set_to(const char *name, const char *value)
-{
-    const char *text = getenv(name);
-    return text && strcmp(text, value) == 0;
-}
+static int is_set_to(const char *name, const char *value) { return strcmp(qdr_environment_value(name), value) == 0; }
 
 static void add_memory(doctor_report *report)
 {
@@ -39,10 +35,11 @@ static void add_memory(doctor_report *report)
 void doctor_try_nccl(doctor_report *report)
 {
     const qdr_gpu_report *gpus = &report->gpus;
-    const char *old = getenv("QDR_CUDA_COMM");
+    char old[64];
     if (!gpus->nccl || !doctor_can_use(gpus, 0) || !doctor_can_use(gpus, 1)) return;
     qdr_set_log(hear, NULL); /* the last that is tried */
+    snprintf(old, sizeof old, "%s", qdr_environment_value("QDR_CUDA_COMM"));
     setenv("QDR_CUDA_COMM", "nccl", 1);
     if (doctor_try_sum(report, "cuda", "all-reduce, NCCL")) add_memory(report);
-    (void)(old ? setenv("QDR_CUDA_COMM", old, 1) : unsetenv("QDR_CUDA_COMM"));
+    setenv("QDR_CUDA_COMM", old, 1);
 }

@@ -215,8 +215,7 @@ int doctor_try_sum(doctor_report *report, const char *device, const char *name)
 /* Where programs that say nothing compute. */
 static void try_default(doctor_report *report)
 {
-    const char *device = getenv("QDR_DEVICE");
-    if (device && *device && strcmp(device, "cpu") != 0) try_on(report, NULL, "product, QDR_DEVICE", 1);
+    if (strcmp(qdr_environment_value("QDR_DEVICE"), "cpu") != 0) try_on(report, NULL, "product, QDR_DEVICE", 1);
 }
 
 void doctor_try_all(doctor_report *report)

@@ -16,7 +16,11 @@ extern "C" {
 
 typedef struct qdr_context_opts {
     uint32_t version; /**< QDR_OPTS_INIT */
-    int n_threads; /**< BLAS threads per rank; 0: cores this rank may use (hwloc) over ranks on the node, at least 1 */
+    int n_threads; /**< BLAS threads per rank; 0: cores this rank may use (hwloc) over ranks on the
+                      node, at least 1. OpenBLAS has one number of threads for the whole process:
+                      while products of the library run on the CPU it is this one, for the
+                      program's own calls of BLAS, too. When they are done (after
+                      qdr_stream_synchronize(), say) it is again what the program had set */
     const char *device; /**< "cpu"; "cuda": the GPU with the rank's number on its node, modulo GPUs
                            (CUDA_VISIBLE_DEVICES counts); "cuda:N": GPU N. NULL: what the environment variable
                            QDR_DEVICE says, and without it the CPU. The same kind on all ranks. See cuda.h */

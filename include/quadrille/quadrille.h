@@ -9,6 +9,7 @@
 #include "convert.h"
 #include "cuda.h"
 #include "data.h"
+#include "environment.h"
 #include "gpu.h"
 #include "graph.h"
 #include "grid.h"

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** @file status.h  Status codes and the sentence that explains the last error.
  *
- *  Every function that can fail returns a qdr_status: 0 done, > 0 not finished yet, < 0 error. Results leave through
- * the last parameters, which are NULL or 0 after an error. The library never exits, aborts or prints. */
+ *  Every function that can fail returns a qdr_status: 0 done, > 0 not finished yet, < 0 error.
+ * Results leave through the last parameters, which are NULL or 0 after an error. The library never
+ * exits or aborts. It prints nothing but its log's warnings and errors, on standard error, until
+ * qdr_set_log() is called, and what QDR_REPORT asks for. */
 #ifndef QUADRILLE_STATUS_H
 #define QUADRILLE_STATUS_H
 
@@ -44,9 +46,10 @@ QDR_API const char *qdr_last_error(void);
 
 /** Receives one line of talk of the library, without a newline. level: 0 error, 1 warning, 2 info, 3 debug. */
 typedef void (*qdr_log_fn)(int level, const char *line, void *user);
-/** Sets the receiver of the library's log for the whole process; NULL (the default) drops all lines. The environment
- * variable QDR_DEBUG (0 to 3) sets the highest level that is passed on; default 1. Local; not thread-safe: call it
- * first. */
+/** Sets the receiver of the library's log for the whole process; NULL drops all lines. Until it is
+ * called, lines go to standard error, as "quadrille: warning: LINE". The environment variable
+ * QDR_DEBUG (0 to 3) sets the highest level that is passed on, default 1; it is read by this call
+ * and whenever a context is made. Local; not thread-safe: call it first. */
 QDR_API void qdr_set_log(qdr_log_fn log, void *user);
 #ifdef __cplusplus
 }

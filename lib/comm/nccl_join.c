@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "comm/nccl_internal.h"
+#include "core/environment.h"
 #include "core/log.h"
 #include "core/size.h"
 #include "dev/clock.h"
@@ -126,18 +127,10 @@ static int room_for_ctas(const qdri_cuda_dev *dev)
 
 static qdr_status read_max_ctas(const qdri_cuda_dev *dev, int *max_ctas)
 {
-    const char *text = getenv("QDR_NCCL_MAX_CTAS");
-    char *end = NULL;
+    double wanted = 0;
     const int room = room_for_ctas(dev);
-    *max_ctas = room > DEFAULT_MOST_CTAS ? DEFAULT_MOST_CTAS : room;
-    if (!text || !*text) return QDR_OK;
-    const long wanted = strtol(text, &end, 10);
-    if (*end || wanted < 1 || wanted > MOST_CTAS)
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "nccl: QDR_NCCL_MAX_CTAS is \"%.40s\"; use 1 to %d blocks of threads for "
-                        "each communicator, or nothing to choose",
-                        text, room);
-    *max_ctas = (int)wanted;
+    QDR_TRY(qdri_environment_number(QDRI_VARIABLE_NCCL_MAX_CTAS, &wanted));
+    *max_ctas = wanted > 0 ? (int)wanted : room > DEFAULT_MOST_CTAS ? DEFAULT_MOST_CTAS : room;
     return QDR_OK;
 }
 

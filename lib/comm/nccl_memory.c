@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "comm/nccl_internal.h"
+#include "core/environment.h"
 #include "core/log.h"
 #include "core/size.h"
 
@@ -163,14 +164,6 @@ int qdri_nccl_memory_has(const nccl_comm *comm, const void *data)
 
 /* ---- the family ---- */
 
-static qdr_status read_wish(int *wanted)
-{
-    const char *text = getenv("QDR_NCCL_REGISTER");
-    *wanted = !text || strcmp(text, "0") != 0;
-    if (!text || !*text || strcmp(text, "0") == 0 || strcmp(text, "1") == 0) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "nccl: QDR_NCCL_REGISTER is \"%.40s\"; use 0 or 1", text);
-}
-
 /* Whether NCCL registers anything here. */
 static int try(nccl_comm *root)
 {
@@ -191,7 +184,7 @@ qdr_status qdri_nccl_memory_open(qdri_comm *host, nccl_comm *root)
 {
     qdri_cuda_dev *dev = (qdri_cuda_dev *)root->base.dev;
     int wanted = 0;
-    QDR_TRY(qdri_comm_agree(host, read_wish(&wanted)));
+    QDR_TRY(qdri_comm_agree(host, qdri_environment_choice(QDRI_VARIABLE_NCCL_REGISTER, &wanted)));
     wanted = wanted && !dev->opts.is_managed; /* which is the host's, too */
     const int works = wanted && try(root);
     if (wanted && !works)

@@ -3,32 +3,50 @@
 #include "core/log.h"
 
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 
+#include "core/environment.h"
 #include "core/status.h"
 
-static qdr_log_fn receiver;
-static void *receiver_user;
-static int highest_level = QDRI_LOG_WARNING;
-
-static int level_from_environment(void)
+/* The only lines that the library prints by itself. */
+static void print_line(int level, const char *line, void *user)
 {
-    const char *text = getenv("QDR_DEBUG");
-    if (!text || text[0] < '0' || text[0] > '3' || text[1]) return QDRI_LOG_WARNING;
-    return text[0] - '0';
+    static const char *const words[] = {"error: ", "warning: "};
+    (void)user;
+    fprintf(stderr, "quadrille: %s%s\n", level <= QDRI_LOG_WARNING ? words[level] : "", line);
+}
+
+static qdr_log_fn receiver = print_line;
+static void *receiver_user;
+static atomic_int highest_level = -1; /* not known yet */
+
+/* A value that is not understood is refused where a context is made. */
+void qdri_log_read_level(void)
+{
+    int level = QDRI_LOG_WARNING;
+    const char *text = qdri_environment_text(QDRI_VARIABLE_DEBUG);
+    if (text && text[0] >= '0' && text[0] <= '3' && !text[1]) level = text[0] - '0';
+    atomic_store(&highest_level, level);
+}
+
+static int is_logged(int level)
+{
+    if (!receiver) return 0;
+    if (atomic_load(&highest_level) < 0) qdri_log_read_level();
+    return level <= atomic_load(&highest_level);
 }
 
 void qdr_set_log(qdr_log_fn log, void *user)
 {
-    highest_level = level_from_environment();
+    qdri_log_read_level();
     receiver_user = user;
     receiver = log;
 }
 
 static void pass_to_receiver(int level, const char *line)
 {
-    if (receiver && level <= highest_level) receiver(level, line, receiver_user);
+    if (is_logged(level)) receiver(level, line, receiver_user);
 }
 
 static qdri_log_fn pass_on = pass_to_receiver;
@@ -38,7 +56,7 @@ qdri_log_fn qdri_log_function(void) { return pass_on; }
 
 void qdri_log(int level, const char *format, ...)
 {
-    if (pass_on == pass_to_receiver && (!receiver || level > highest_level)) return;
+    if (pass_on == pass_to_receiver && !is_logged(level)) return;
     char line[2 * QDRI_ERROR_BYTES];
     va_list args;
     va_start(args, format);

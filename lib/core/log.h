@@ -6,6 +6,9 @@
 enum { QDRI_LOG_ERROR = 0, QDRI_LOG_WARNING = 1, QDRI_LOG_INFO = 2, QDRI_LOG_DEBUG = 3 };
 void qdri_log(int level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Reads QDR_DEBUG again. */
+void qdri_log_read_level(void);
+
 /* For a plugin, which has this room a second time: where finished lines go. */
 typedef void (*qdri_log_fn)(int level, const char *line);
 qdri_log_fn qdri_log_function(void);

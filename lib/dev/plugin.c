@@ -5,11 +5,11 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "config.h"
+#include "core/environment.h"
 #include "core/log.h"
 #include "core/self.h"
 
@@ -42,8 +42,8 @@ static void add_place(places *p, const char *folder)
 static void list_places(places *p)
 {
     char folder[PATH_BYTES];
-    const char *path = getenv("QDR_CUDA_PLUGIN");
-    p->n = path && *path;
+    const char *path = qdri_environment_text(QDRI_VARIABLE_CUDA_PLUGIN);
+    p->n = path != NULL;
     if (p->n > 0) {
         snprintf(p->paths[0], PATH_BYTES, "%s", path);
         return;
@@ -139,31 +139,19 @@ qdr_status qdri_plugin_open(const qdri_plugin **plugin)
     return status;
 }
 
-/* *is_second: the second of the two values; unset or empty is the first. */
-static qdr_status read_choice(const char *name, const char *first, const char *second, int *is_second)
-{
-    const char *value = getenv(name);
-    *is_second = value && strcmp(value, second) == 0;
-    if (*is_second || !value || !*value || strcmp(value, first) == 0) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "cuda: %s is \"%.40s\"; use %s or %s", name, value, first, second);
-}
-
-/* "auto" means the own kernels, until cuDNN's were measured to be faster on a GPU. */
-static qdr_status read_attention(int *wants_cudnn)
-{
-    const char *value = getenv("QDR_ATTENTION");
-    *wants_cudnn = value && strcmp(value, "cudnn") == 0;
-    if (*wants_cudnn || !value || !*value || strcmp(value, "auto") == 0 || strcmp(value, "own") == 0) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "cuda: QDR_ATTENTION is \"%.40s\"; use auto, own or cudnn", value);
-}
-
+/* The words of each are in the order of the member's values. */
 static qdr_status read_opts(qdri_cuda_opts *opts)
 {
-    QDR_TRY(read_attention(&opts->wants_cudnn));
-    QDR_TRY(read_choice("QDR_CUDA_MEMORY", "device", "managed", &opts->is_managed));
-    QDR_TRY(read_choice("QDR_FUSE_GELU", "1", "0", &opts->no_gelu));
-    QDR_TRY(read_choice("QDR_TF32", "0", "1", &opts->tf32));
-    return read_choice("QDR_NVTX", "0", "1", &opts->ranges);
+    enum { CUDNN = 2 };
+    int attention = 0, fuses_gelu = 0;
+    QDR_TRY(qdri_environment_choice(QDRI_VARIABLE_ATTENTION, &attention));
+    QDR_TRY(qdri_environment_choice(QDRI_VARIABLE_CUDA_MEMORY, &opts->is_managed));
+    QDR_TRY(qdri_environment_choice(QDRI_VARIABLE_FUSE_GELU, &fuses_gelu));
+    QDR_TRY(qdri_environment_choice(QDRI_VARIABLE_TF32, &opts->tf32));
+    QDR_TRY(qdri_environment_choice(QDRI_VARIABLE_NVTX, &opts->ranges));
+    opts->wants_cudnn = attention == CUDNN; /* auto: the own ones, until cuDNN's were measured to be faster */
+    opts->no_gelu = !fuses_gelu;
+    return QDR_OK;
 }
 
 qdr_status qdri_dev_create_cuda(int gpu, int node_rank, qdri_dev **dev)

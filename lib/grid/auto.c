@@ -6,16 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/environment.h"
 #include "core/order.h"
 #include "core/size.h"
 
-#define DEFAULT_MACHINE "laptop"
 #define GIB 1073741824.0
 
 qdr_status qdr_machine_here(qdr_machine *machine)
 {
-    const char *named = getenv("QDR_MACHINE");
-    return qdr_machine_load(named && *named ? named : DEFAULT_MACHINE, machine);
+    return qdr_machine_load(qdr_environment_value("QDR_MACHINE"), machine);
 }
 
 /* ---- what this runtime does ---- */

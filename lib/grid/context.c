@@ -4,23 +4,24 @@
 
 #include <stdlib.h>
 
+#include "core/environment.h"
+#include "core/log.h"
 #include "core/size.h"
 #include "dev/plugin.h"
 #include "grid/internal.h"
 #include "grid/pairing.h"
 #include "topo/topo.h"
 
-/* Of CPUs it says nothing. */
 static qdr_status check_device(const char *name)
 {
     qdri_device_choice device;
-    qdri_pairing pairing;
-    QDR_TRY(qdri_device_read(name, &device));
-    return device.is_cuda ? qdri_pairing_read(&pairing) : QDR_OK;
+    return qdri_device_read(name, &device);
 }
 
 qdr_status qdri_context_check_opts(const qdr_context_opts *opts, qdri_watch_opts *watch)
 {
+    QDR_TRY(qdr_environment_check());
+    qdri_log_read_level();
     QDR_TRY(qdri_watch_opts_read(watch));
     if (!opts) return check_device(NULL);
     if (opts->version != QDR_OPTS_INIT)
@@ -88,6 +89,7 @@ qdr_status qdri_context_join(qdr_context *ctx, qdri_comm *world)
     QDR_TRY(qdri_context_watch_begin(ctx));
     qdri_dev_on_poison(ctx->dev, give_up_world, ctx);
     qdri_context_trace_begin(ctx);
+    if (qdri_comm_rank(world) == 0) qdri_environment_warn();
     return QDR_OK;
 }
 
@@ -145,7 +147,10 @@ qdr_status qdr_context_create_self(const qdr_context_opts *opts, qdr_context **c
     if (!ctx) return QDR_FAIL(QDR_ERR_ARGUMENT, "context: the place for the result is NULL");
     QDR_TRY(qdri_context_prepare(opts, 1, 0, NULL, ctx));
     const qdr_status status = qdri_comm_create_self((*ctx)->dev, &(*ctx)->world);
-    if (status != QDR_OK) qdri_context_discard(ctx);
+    if (status != QDR_OK)
+        qdri_context_discard(ctx);
+    else
+        qdri_environment_warn();
     return status;
 }
 

@@ -2,10 +2,10 @@
 /* QDR_TRACE=FILE: each rank of a context writes what its schedules did to FILE.RANK, when the context is destroyed. A
  * trace that cannot be kept is said in the log, and fails nothing. */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "core/environment.h"
 #include "core/log.h"
 #include "core/trace.h"
 #include "grid/context.h"
@@ -20,8 +20,8 @@ static uint64_t new_id(void)
 
 static void look_up(qdri_tracing *tracing)
 {
-    const char *path = getenv("QDR_TRACE");
-    if (!path || !*path) return;
+    const char *path = qdri_environment_text(QDRI_VARIABLE_TRACE);
+    if (!path) return;
     if (strlen(path) < sizeof tracing->path) {
         strcpy(tracing->path, path); /* NOLINT: its length is checked */
         tracing->id = new_id();

@@ -2,25 +2,20 @@
 /* Choosing between NCCL and what a world of GPUs has without it. */
 #include "grid/pairing.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "comm/cuda_plugin.h"
+#include "core/environment.h"
 #include "core/log.h"
 
 static const char *const names[] = {
     [QDRI_PAIR_AUTO] = "auto", [QDRI_PAIR_NCCL] = "nccl", [QDRI_PAIR_MPI] = "mpi", [QDRI_PAIR_LOCAL] = "local"};
 
+/* The words of QDR_CUDA_COMM are in this order. */
 qdr_status qdri_pairing_read(qdri_pairing *pairing)
 {
-    const char *text = getenv("QDR_CUDA_COMM");
-    *pairing = QDRI_PAIR_AUTO;
-    if (!text || !*text) return QDR_OK;
-    for (int i = QDRI_PAIR_AUTO; i <= QDRI_PAIR_LOCAL; i++) {
-        *pairing = (qdri_pairing)i;
-        if (strcmp(text, names[i]) == 0) return QDR_OK;
-    }
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "context: QDR_CUDA_COMM is \"%.40s\"; use auto, nccl, mpi or local", text);
+    int choice = QDRI_PAIR_AUTO;
+    const qdr_status status = qdri_environment_choice(QDRI_VARIABLE_CUDA_COMM, &choice);
+    *pairing = (qdri_pairing)choice;
+    return status;
 }
 
 static qdr_status fail_kind(qdri_pairing asked, qdri_pairing own)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/environment.h"
 #include "core/log.h"
 #include "core/net_price.h"
 #include "core/size.h"
@@ -189,9 +190,9 @@ qdr_status qdr_stack_report(qdr_stack *stack, const qdr_machine *machine, FILE *
 
 qdr_status qdri_report_begin(qdr_stack *stack)
 {
-    const char *wanted = getenv("QDR_REPORT");
-    if (!wanted || strcmp(wanted, "1") != 0) return QDR_OK;
-    if (qdr_context_rank(qdr_grid_context(stack->grid)) != 0) return QDR_OK;
+    int wanted = 0;
+    QDR_TRY(qdri_environment_choice(QDRI_VARIABLE_REPORT, &wanted));
+    if (!wanted || qdr_context_rank(qdr_grid_context(stack->grid)) != 0) return QDR_OK;
     stack->reports = 1;
     return qdr_stack_measure(stack);
 }

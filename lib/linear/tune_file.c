@@ -7,6 +7,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "core/environment.h"
 #include "core/input.h"
 #include "core/size.h"
 #include "linear/tune.h"
@@ -15,8 +16,8 @@ enum { MOST_BYTES = 1 << 26 };
 
 const char *qdri_tune_path(void)
 {
-    const char *path = getenv("QDR_TUNE");
-    return path && *path && strcasecmp(path, "off") != 0 ? path : NULL;
+    const char *path = qdri_environment_text(QDRI_VARIABLE_TUNE);
+    return path && strcasecmp(path, "off") != 0 ? path : NULL;
 }
 
 qdr_status qdri_tune_load(const char *path, char **text, size_t *bytes)

@@ -376,7 +376,7 @@ class Command(Case):
         with open(ARGUMENTS.man_page, encoding="ascii") as file:
             page = file.read().replace("\\-", "-").replace("\\~", " ")
         sections = dict(re.findall(r"^\.SH (.+?)\n(.*?)(?=^\.SH |\Z)", page, re.S | re.M))
-        for section in ("OPTIONS", "BENCH", "BENCH COLL", "BENCH GEMM", "BENCH LAYER", "BENCH LINEAR", "CALIBRATE", "DOCTOR", "LINEAR",
+        for section in ("OPTIONS", "BENCH", "BENCH COLL", "BENCH GEMM", "BENCH LAYER", "BENCH LINEAR", "CALIBRATE", "DOCTOR", "ENV", "LINEAR",
                         "PREDICT", "TOPO", "TRACE", "VERIFY"):
             words = [] if section == "OPTIONS" else section.lower().split()
             text = sections[section] + (sections["BENCH"] if section.startswith("BENCH ") else "")

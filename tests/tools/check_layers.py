@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Layers: lower rooms never include higher ones, and each foreign header has one home.
+"""Layers: lower rooms never include higher ones, each foreign header has one home, and one file reads the environment.
 
 usage: check_layers.py [FOLDER]    (the repository; default: the working directory)
 """
@@ -39,6 +39,9 @@ HOMES = {
     "nccl": ["lib/comm/nccl"],
     "zfp": ["lib/codec/"],
 }
+# One table names the variables of the environment. A literal name of somebody else's is free; here names are computed.
+GETENV = re.compile(r'\b(?:secure_)?getenv\s*\((?!\s*"(?!QDR_))')
+GETENV_HOMES = ("lib/core/environment.c", "lib/comm/launcher.c", "lib/comm/nccl_join.c", "lib/dev/cuda/cudnn.c")
 
 
 def home_of(header):
@@ -105,6 +108,8 @@ def problems(folder):
         with open(os.path.join(folder, path), encoding="utf-8") as file:
             for number, line in enumerate(file, 1):
                 match = INCLUDE.match(line)
+                if GETENV.search(line) and not path.startswith(("tests/", *GETENV_HOMES)):
+                    yield f"{path}:{number}: only lib/core/environment.c reads variables of Quadrille; see quadrille/environment.h"
                 if match:
                     for problem in check_include(path, match.group(2), match.group(1) == "<"):
                         yield f"{path}:{number}: {problem}"

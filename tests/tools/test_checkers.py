@@ -41,7 +41,9 @@ class Layers(Case):
         for path, line in (("lib/grid/a.c", '#include "comm/comm.h"'), ("lib/dev/cpu/b.c", "#include <cblas.h>"),
                            ("lib/comm/mpi_send.c", "#include <mpi.h>"), ("src/c.c", "#include <quadrille/grid.h>"),
                            ("perfmodel/d.c", '#include "core/status.h"'), ("tests/e.c", "#include <cmocka.h>"),
-                           ("lib/dev/f.c", "#include <pthread.h>"), ("lib/dev/g.c", '#include "dev/dev.h"')):
+                           ("lib/dev/f.c", "#include <pthread.h>"), ("lib/dev/g.c", '#include "dev/dev.h"'),
+                           ("lib/grid/h.c", 'x = getenv("PMI_RANK");'), ("tests/i.c", 'x = getenv("QDR_TEST_SEED");'),
+                           ("lib/core/environment.c", "x = secure_getenv(name);")):
             self.assertEqual(self.check(path, line), [], line)
 
     def test_faults(self):
@@ -52,7 +54,9 @@ class Layers(Case):
                            ("examples/i.c", '#include "../lib/core/status.h"'), ("perfmodel/j.c", '#include "dev/dev.h"'),
                            ("perfmodel/k.c", "#include <time.h>"), ("lib/core/l.c", "#include <pthread.h>"),
                            ("lib/ops/m.c", "#include <boost.h>"), ("include/quadrille/n.h", "#include <pthread.h>"),
-                           ("lib/core/o.c", '#include "../grid/internal.h"'), ("lib/linear/p.c", "#include <jansson.h>")):
+                           ("lib/core/o.c", '#include "../grid/internal.h"'), ("lib/linear/p.c", "#include <jansson.h>"),
+                           ("lib/grid/q.c", 'x = getenv("QDR_CHECK");'), ("src/r.c", 'x = secure_getenv( "QDR_CHECK");'),
+                           ("examples/s.c", "x = getenv(name);"), ("perfmodel/t.c", "x = getenv (NAME);")):
             with self.subTest(line=line, path=path):
                 self.assertEqual(len(self.check(path, line)), 1)
                 os.remove(os.path.join(self.folder, path))

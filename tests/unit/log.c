@@ -2,7 +2,10 @@
 /* The log: its receiver, its levels. */
 #include "core/log.h"
 
+#include <unistd.h>
+
 #include "qdr_test.h"
+#include "quadrille/context.h"
 
 static struct {
     int n_lines, level;
@@ -33,24 +36,98 @@ static void lines_above_the_level_are_dropped(void **state)
     assert_int_equal(unsetenv("QDR_DEBUG"), 0);
 }
 
-static void nobody_listens_at_first(void **state)
+/* What `talk` prints on standard error. */
+static void read_printed(void (*talk)(void), char *text, size_t bytes)
 {
+    FILE *file = tmpfile();
+    assert_non_null(file);
+    fflush(stderr);
+    const int saved = dup(STDERR_FILENO);
+    assert_true(saved >= 0 && dup2(fileno(file), STDERR_FILENO) >= 0);
+    talk();
+    fflush(stderr);
+    assert_true(dup2(saved, STDERR_FILENO) >= 0);
+    close(saved);
+    rewind(file);
+    text[fread(text, 1, bytes - 1, file)] = '\0';
+    fclose(file);
+}
+
+static void talk_at_all_levels(void)
+{
+    qdri_log(QDRI_LOG_ERROR, "first");
+    qdri_log(QDRI_LOG_WARNING, "second of %d", 4);
+    qdri_log(QDRI_LOG_INFO, "third");
+    qdri_log(QDRI_LOG_DEBUG, "fourth");
+}
+
+/* Before a program has set a log. */
+static void warnings_reach_standard_error(void **state)
+{
+    char text[256];
+    (void)state;
+    read_printed(talk_at_all_levels, text, sizeof text);
+    assert_string_equal(text, "quadrille: error: first\nquadrille: warning: second of 4\n");
+    assert_int_equal(setenv("QDR_DEBUG", "2", 1), 0);
+    qdri_log_read_level();
+    read_printed(talk_at_all_levels, text, sizeof text);
+    assert_string_equal(text, "quadrille: error: first\nquadrille: warning: second of 4\nquadrille: third\n");
+    assert_int_equal(setenv("QDR_DEBUG", "0", 1), 0);
+    qdri_log_read_level();
+    read_printed(talk_at_all_levels, text, sizeof text);
+    assert_string_equal(text, "quadrille: error: first\n");
+    assert_int_equal(unsetenv("QDR_DEBUG"), 0);
+}
+
+/* A trace that cannot be written, in a program that has set no log. */
+static int trace_nowhere(qdr_local_world *world, int rank, void *user)
+{
+    qdr_context *ctx;
+    (void)user;
+    if (qdr_context_create_local(world, rank, NULL, &ctx) != QDR_OK) return 1;
+    qdr_context_destroy(&ctx);
+    return 0;
+}
+
+static void run_traced(void)
+{
+    int result = 1;
+    CHECK_OK(qdr_local_run(1, trace_nowhere, NULL, &result));
+    assert_int_equal(result, 0);
+}
+
+static void a_lost_trace_is_said(void **state)
+{
+    char text[512];
+    (void)state;
+    assert_int_equal(setenv("QDR_TRACE", "/nonexistent/x", 1), 0);
+    read_printed(run_traced, text, sizeof text);
+    assert_int_equal(unsetenv("QDR_TRACE"), 0);
+    assert_non_null(strstr(text, "quadrille: warning: trace: /nonexistent/x.0 could not be written"));
+}
+
+static void null_drops_all(void **state)
+{
+    char text[256];
     (void)state;
     heard.n_lines = 0;
-    qdri_log(QDRI_LOG_ERROR, "unheard");
     qdr_set_log(listen, &heard);
-    qdri_log(QDRI_LOG_WARNING, "heard %s", "once");
-    assert_int_equal(heard.n_lines, 1);
-    assert_string_equal(heard.line, "heard once");
+    read_printed(talk_at_all_levels, text, sizeof text);
+    assert_string_equal(text, "");
+    assert_int_equal(heard.n_lines, 2);
+    assert_string_equal(heard.line, "second of 4");
     qdr_set_log(NULL, NULL);
-    qdri_log(QDRI_LOG_ERROR, "unheard");
-    assert_int_equal(heard.n_lines, 1);
+    read_printed(talk_at_all_levels, text, sizeof text);
+    assert_string_equal(text, "");
+    assert_int_equal(heard.n_lines, 2);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nobody_listens_at_first),
+        cmocka_unit_test(warnings_reach_standard_error),
+        cmocka_unit_test(a_lost_trace_is_said),
+        cmocka_unit_test(null_drops_all),
         cmocka_unit_test(lines_above_the_level_are_dropped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -55,6 +55,8 @@ struct qdri_waker {
 
 /* executor.c; room: what it will hold, given back in any case */
 QDR_NODISCARD qdr_status qdri_executor_create(qdri_cpu_dev *dev, qdri_room room, qdri_waker **executor);
+/* Before a product: the calling executor's room is for what BLAS now takes. */
+void qdri_executor_use_room(void);
 void qdri_executor_destroy(qdri_waker *executor); /* has no streams */
 void qdri_executor_attach(qdri_waker *executor, qdri_cpu_stream *stream);
 void qdri_executor_detach(qdri_waker *executor, qdri_cpu_stream *stream);

@@ -20,6 +20,11 @@ static _Thread_local qdri_waker *current;
 
 qdri_waker *qdri_current_waker(void) { return current; }
 
+void qdri_executor_use_room(void)
+{
+    if (current && current->room.start) qdri_room_give_back(&current->room);
+}
+
 void qdri_poll_again(void)
 {
     if (current) current->poll_wanted = 1;

@@ -48,15 +48,18 @@ static qdr_status gemm_run(void *args)
         gemm_scale(&self->gemm);
         return QDR_OK;
     }
+    qdri_executor_use_room();
+    if (self->gemm.dtype == QDR_BF16 && !is_converted(&self->gemm))
+        return qdri_gemm_onednn(&self->gemm, self->dev->n_threads);
     qdri_blas_begin(self->dev->n_threads);
-    if (!is_converted(&self->gemm)) {
-        if (self->gemm.dtype == QDR_BF16) return qdri_gemm_onednn(&self->gemm, self->dev->n_threads);
+    if (is_converted(&self->gemm)) {
+        pthread_mutex_lock(&self->dev->panels_lock);
+        qdri_gemm_converted(&self->gemm, self->dev->panels);
+        pthread_mutex_unlock(&self->dev->panels_lock);
+    } else {
         qdri_gemm_blas(&self->gemm);
-        return QDR_OK;
     }
-    pthread_mutex_lock(&self->dev->panels_lock);
-    qdri_gemm_converted(&self->gemm, self->dev->panels);
-    pthread_mutex_unlock(&self->dev->panels_lock);
+    qdri_blas_end();
     return QDR_OK;
 }
 

@@ -9,9 +9,11 @@
 #define QDRI_PANEL_EDGE 512
 #define QDRI_PANELS_BYTES ((size_t)3 * QDRI_PANEL_EDGE * QDRI_PANEL_EDGE * sizeof(float))
 
-/* gemm_blas.c, or gemm_plain.c where there is no BLAS. Before a product of this thread's executor: sets the number of
- * BLAS threads, gives room back. */
+/* gemm_blas.c, or gemm_plain.c where there is no BLAS.
+ * Around calls of BLAS, which then takes n_threads. Afterwards the number is the host program's again, unless
+ * the program has set another one meanwhile. */
 void qdri_blas_begin(int n_threads);
+void qdri_blas_end(void);
 /* As many as BLAS uses now. */
 int qdri_blas_threads(void);
 /* F32 or F64, sizes within int, m, n and k at least 1. */

@@ -7,17 +7,33 @@
 
 #define CLEAR_BYTES_MAX ((size_t)4 << 20)
 
-/* OpenBLAS counts its threads for the whole process, so the number is set only when it changes. */
+/* OpenBLAS has one number of threads for the whole process (0.3.21; openblas_set_num_threads_local()
+ * of later versions sets the same one), and it belongs to the host program. So it is ours only while
+ * products run, on whatever threads, and is then put back. */
+static struct {
+    pthread_mutex_t lock;
+    int n_products; /* that run now */
+    int theirs; /* the program's number */
+    int ours; /* set last */
+} threads = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
 void qdri_blas_begin(int n_threads)
 {
-    qdri_waker *executor = qdri_current_waker();
-    if (executor && executor->room.start) qdri_room_give_back(&executor->room);
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static int n_set;
-    pthread_mutex_lock(&lock);
-    if (n_set != n_threads) openblas_set_num_threads(n_threads);
-    n_set = n_threads;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_lock(&threads.lock);
+    const int now = openblas_get_num_threads();
+    if (threads.n_products++ == 0 || now != threads.ours) threads.theirs = now; /* or set meanwhile */
+    if (now != n_threads) openblas_set_num_threads(n_threads);
+    threads.ours = openblas_get_num_threads(); /* which may have a limit */
+    pthread_mutex_unlock(&threads.lock);
+}
+
+void qdri_blas_end(void)
+{
+    pthread_mutex_lock(&threads.lock);
+    const int is_ours = openblas_get_num_threads() == threads.ours;
+    if (--threads.n_products == 0 && is_ours && threads.theirs != threads.ours)
+        openblas_set_num_threads(threads.theirs);
+    pthread_mutex_unlock(&threads.lock);
 }
 
 int qdri_blas_threads(void) { return openblas_get_num_threads(); }

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/environment.h"
+
 #define CUDNN_FILE "libcudnn.so.9"
 
 /* Opened once; later calls get the same, or the same sentence. */
@@ -53,12 +55,11 @@ static void *open_pattern(const char *variable, const char *pattern)
 
 static void *open_library(char *what, size_t capacity)
 {
-    const char *named = getenv("QDR_CUDNN");
-    const int is_named = named && *named;
-    void *library = dlopen(is_named ? named : CUDNN_FILE, RTLD_NOW | RTLD_LOCAL);
+    const char *named = qdri_environment_text(QDRI_VARIABLE_CUDNN);
+    void *library = dlopen(named ? named : CUDNN_FILE, RTLD_NOW | RTLD_LOCAL);
     const char *why = library ? NULL : dlerror();
     snprintf(what, capacity, "%.300s", why ? why : "");
-    for (size_t i = 0; !library && !is_named && i < sizeof places / sizeof *places; i++)
+    for (size_t i = 0; !library && !named && i < sizeof places / sizeof *places; i++)
         library = open_pattern(places[i].variable, places[i].pattern);
     return library;
 }

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The variables of the environment: one table, and the only place that reads them. */
+#ifndef QDRI_CORE_ENVIRONMENT_H
+#define QDRI_CORE_ENVIRONMENT_H
+
+#include "core/status.h"
+#include "quadrille/environment.h"
+
+/* In the order of the table: alphabetical. */
+typedef enum qdri_variable {
+    QDRI_VARIABLE_ATTENTION,
+    QDRI_VARIABLE_CHECK,
+    QDRI_VARIABLE_CUDA_COMM,
+    QDRI_VARIABLE_CUDA_MEMORY,
+    QDRI_VARIABLE_CUDA_PLUGIN,
+    QDRI_VARIABLE_CUDNN,
+    QDRI_VARIABLE_DATA_PATH,
+    QDRI_VARIABLE_DEBUG,
+    QDRI_VARIABLE_DEVICE,
+    QDRI_VARIABLE_FUSE_GELU,
+    QDRI_VARIABLE_MACHINE,
+    QDRI_VARIABLE_NCCL_MAX_CTAS,
+    QDRI_VARIABLE_NCCL_REGISTER,
+    QDRI_VARIABLE_NVTX,
+    QDRI_VARIABLE_REPORT,
+    QDRI_VARIABLE_TF32,
+    QDRI_VARIABLE_TIMEOUT,
+    QDRI_VARIABLE_TRACE,
+    QDRI_VARIABLE_TUNE,
+    QDRI_N_VARIABLES
+} qdri_variable;
+
+/* The text; NULL where it is not set, or empty. */
+const char *qdri_environment_text(qdri_variable variable);
+/* The number of the word among those that the table lists ("0" and "1" of a flag); the initial one's where it is not set.
+ * @retval QDR_ERR_ARGUMENT  it is none of them */
+QDR_NODISCARD qdr_status qdri_environment_choice(qdri_variable variable, int *choice);
+/* The number; the initial one where it is not set.
+ * @retval QDR_ERR_ARGUMENT  it is no number, or out of range */
+QDR_NODISCARD qdr_status qdri_environment_number(qdri_variable variable, double *number);
+/* Warns in the log of unknown variables, unless the last call has. */
+void qdri_environment_warn(void);
+
+#endif

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `quadrille env`: the environment variables that the library reads, and their values in force. */
+#include <jansson.h>
+#include <quadrille/environment.h>
+#include <stdio.h>
+
+#include "command.h"
+
+enum { OPTION_JSON };
+static const option_spec specs[] = {
+    {"json", 0, NULL, "print one JSON object"},
+    {"help", 'h', NULL, "print this"},
+    {NULL, 0, NULL, NULL},
+};
+
+static const char *origin(const qdr_variable *variable)
+{
+    if (!variable->is_set) return "default";
+    return variable->is_understood ? "environment" : "environment, not understood";
+}
+
+static void print_variable(const qdr_variable *v)
+{
+    printf("%-19s  %s  (%s)\n", v->name, *v->value ? v->value : "-", origin(v));
+    printf("%-19s  %s: %s; default %s\n", "", v->room, v->meaning, *v->initial ? v->initial : "none");
+    printf("%-19s  %s\n", "", v->values);
+}
+
+static int print_text(failure *why)
+{
+    char sentence[256];
+    for (int i = 0; i < qdr_environment_size(); i++) {
+        qdr_variable variable;
+        if (fail_status(why, qdr_environment_variable(i, &variable))) return why->code;
+        print_variable(&variable);
+    }
+    for (int i = 0; qdr_environment_unknown(i, sentence, sizeof sentence); i++) printf("\nunknown: %s\n", sentence);
+    return EXIT_OK;
+}
+
+static json_t *json_of(const qdr_variable *v)
+{
+    return json_pack("{ss ss ss ss ss ss sb sb}", "name", v->name, "value", v->value, "default", v->initial, "values",
+                     v->values, "room", v->room, "meaning", v->meaning, "is_set", v->is_set, "is_understood",
+                     v->is_understood);
+}
+
+static int print_json(failure *why)
+{
+    char sentence[256];
+    json_t *variables = json_array(), *unknown = json_array();
+    for (int i = 0; i < qdr_environment_size(); i++) {
+        qdr_variable variable;
+        if (fail_status(why, qdr_environment_variable(i, &variable))) break;
+        if (json_array_append_new(variables, json_of(&variable)) != 0)
+            fail(why, EXIT_FAILED, "env: %s is \"%.40s\", which is no UTF-8 or leaves no memory", variable.name,
+                 variable.value);
+    }
+    for (int i = 0; qdr_environment_unknown(i, sentence, sizeof sentence); i++)
+        json_array_append_new(unknown, json_string(sentence));
+    json_t *object = json_pack("{so so}", "variables", variables, "unknown", unknown);
+    if (!why->code && (!object || json_dumpf(object, stdout, JSON_INDENT(2)) != 0))
+        fail(why, EXIT_FAILED, "env: the table could not be printed");
+    json_decref(object);
+    if (!why->code) putchar('\n');
+    return why->code;
+}
+
+static int take_option(int index, const char *value, void *user, failure *why)
+{
+    (void)value, (void)why;
+    if (index == OPTION_JSON) *(int *)user = 1;
+    return EXIT_OK;
+}
+
+static int run(int argc, char **argv)
+{
+    int is_json = 0;
+    failure why = {0};
+    if (!options_read(argc, argv, specs, take_option, &is_json, &why)) {
+        if (is_json)
+            print_json(&why);
+        else
+            print_text(&why);
+    }
+    if (!why.code && qdr_environment_check() != QDR_OK) fail_status(&why, QDR_ERR_ARGUMENT);
+    return why.code ? fail_print(&why) : EXIT_OK;
+}
+
+const command command_env = {
+    .name = "env",
+    .summary = "the environment variables that the library reads, and their values",
+    .usage = "quadrille env [OPTION]...",
+    .text = "Lists each environment variable with its value, whether that comes from the environment or is the\n"
+            "default, the part of the library that reads it, and what it may be; then variables that begin with\n"
+            "QDR_ and are not known. Exits with 2 if a value is not understood.",
+    .options = specs,
+    .examples = "  quadrille env\n"
+                "  QDR_TIMEOUT=60 quadrille env --json\n",
+    .run = run,
+};
