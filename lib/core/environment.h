@@ -32,7 +32,8 @@ typedef enum qdri_variable {
 
 /* The text; NULL where it is not set, or empty. */
 const char *qdri_environment_text(qdri_variable variable);
-/* The number of the word among those that the table lists ("0" and "1" of a flag); the initial one's where it is not set.
+/* The number of the word among those that the table lists ("0" and "1" of a flag); the initial one's where it is not
+ * set.
  * @retval QDR_ERR_ARGUMENT  it is none of them */
 QDR_NODISCARD qdr_status qdri_environment_choice(qdri_variable variable, int *choice);
 /* The number; the initial one where it is not set.
