@@ -40,7 +40,7 @@ typedef int (*qdr_local_fn)(qdr_local_world *world, int rank, void *user);
 QDR_API QDR_NODISCARD qdr_status qdr_local_run(int n, qdr_local_fn fn, void *user, int *result);
 
 /** Makes the context of one rank of a local world. Collective over the world. opts may be NULL.
- *  The context is destroyed by the same thread, before fn returns. */
+ *  The context is destroyed by the same thread, before fn returns. What it was made with may go afterwards. */
 QDR_API QDR_NODISCARD qdr_status qdr_context_create_local(qdr_local_world *world, int rank,
                                                           const qdr_context_opts *opts, qdr_context **ctx);
 /** Makes a context for a single rank with no world around it. Not collective. opts may be NULL. */
@@ -86,8 +86,15 @@ QDR_API QDR_NODISCARD qdr_status qdr_context_create_boot(int rank, int size, con
  * is not watched. Rank 0's environment holds for all ranks; while a context is created, each rank's own. A wrong value
  * on any rank is QDR_ERR_ARGUMENT when a context is made. */
 
-/** Waits for the work of this rank, frees the context and sets *ctx to NULL. Takes NULL. Destroy grids, stacks and
- * memory of the context first. Collective over the world. */
+/** Waits for the work of this rank on the context's stream, ends the context and sets *ctx to NULL. Takes NULL.
+ * Collective over the world.
+ *
+ *  Objects may be destroyed in any order, the same on all ranks. One that others need (a context its grids, streams,
+ * events and graphs; a grid its stacks; a stack its optimizers; whatever a recorded step uses its graph) stays until
+ * the last of these has been destroyed, so that they can be used and queried until then. That last call is then
+ * collective, as destroying the parent would have been. A rank that leaves such an object keeps its context, and
+ * others may wait for it in this call; qdr_launch() ends the context all the same. Memory of qdr_mem_alloc() that is
+ * left goes with the context. Where MPI has been finalised before, only memory is freed: no rank waits for another. */
 QDR_API void qdr_context_destroy(qdr_context **ctx);
 
 QDR_API int qdr_context_rank(const qdr_context *ctx); /**< 0 … size-1; NULL: -1 */
@@ -115,7 +122,8 @@ QDR_API QDR_NODISCARD qdr_status qdr_broadcast(qdr_context *ctx, int root, void 
  * other memory. Local, blocking.
  *  @retval QDR_ERR_MEMORY  *data is NULL; the sentence says how much was asked for and how much is in use */
 QDR_API QDR_NODISCARD qdr_status qdr_mem_alloc(qdr_context *ctx, size_t bytes, void **data);
-/** Frees memory of qdr_mem_alloc() and sets *data to NULL. Takes NULL. The memory must not be in use by a stream. */
+/** Frees memory of qdr_mem_alloc() and sets *data to NULL. Takes NULL. The memory must not be in use by a stream. Where
+ * the context has gone, and the memory with it, it only sets *data to NULL; ctx may then be NULL, or what it was. */
 QDR_API void qdr_mem_free(qdr_context *ctx, void **data);
 /** Bytes of device memory this context holds now, and the most it ever held (the library's own and the caller's). Not
  * counted: small host structures, what MPI takes for itself, and the slots through which MPI ranks of one node exchange

@@ -46,10 +46,11 @@ QDR_API QDR_NODISCARD qdr_status qdr_graph_end(qdr_context *ctx, qdr_graph **gra
  *  @retval QDR_ERR_DEVICE, QDR_ERR_MEMORY  it was not taken
  *  @retval QDR_ERR_STATE  the context records */
 QDR_API QDR_NODISCARD qdr_status qdr_graph_launch(qdr_graph *graph, qdr_stream *stream);
-/** Waits for its last run, frees the graph and sets *graph to NULL. Takes NULL. Destroy it before the grid and the
- * stack whose step it is, and before streams of the caller's that were part of the record, whose workspaces it uses:
- * what else these are given, the caller puts in order with its runs, by events. Streams on which it only ran may be
- * gone by then. What its redistributions and uneven collectives take for staging goes with the grid. */
+/** Waits for its last run, frees the graph and sets *graph to NULL. Takes NULL. Grids, stacks and optimizers whose work
+ * it records may be destroyed before: the graph keeps them (see qdr_context_destroy()), with what its redistributions
+ * and uneven collectives take for staging. It is not run any more once a stream of the caller's has gone that was part
+ * of the record, whose workspaces it uses: what else these are given, the caller puts in order with its runs, by
+ * events. Streams on which it only ran may be gone by then. */
 QDR_API void qdr_graph_destroy(qdr_graph **graph);
 
 #ifdef __cplusplus

@@ -22,8 +22,9 @@ typedef struct qdr_grid_opts {
  *  @retval QDR_ERR_ARGUMENT  an axis is < 1, the product is not p, or the order is no permutation of xyzd
  *  @retval QDR_ERR_MEMORY, QDR_ERR_MPI  nothing was made */
 QDR_API QDR_NODISCARD qdr_status qdr_grid_create(qdr_context *ctx, const qdr_grid_opts *opts, qdr_grid **grid);
-/** Waits for what the library's streams have to do, frees the grid, sets *grid to NULL. For streams of the caller's on
- * which collectives of it were enqueued, the caller waits before. Takes NULL. Collective. */
+/** Waits for what the library's streams have to do, ends the grid, sets *grid to NULL. For streams of the caller's on
+ * which collectives of it were enqueued, the caller waits before. Takes NULL. Collective. Before or after its context
+ * and its stacks: these keep it (see qdr_context_destroy()). */
 QDR_API void qdr_grid_destroy(qdr_grid **grid);
 
 /* Queries are local. Without a grid, or an axis, they give NULL, a size of 0 and ranks and coordinates of -1. */

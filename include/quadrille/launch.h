@@ -9,7 +9,8 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-/** What one rank runs, with its context ready; its result is the exit code of that rank. */
+/** What one rank runs, with its context ready; its result is the exit code of that rank. When it returns the context
+ * ends, with all of its objects that are left: they may not be used or destroyed afterwards. */
 typedef int (*qdr_main_fn)(qdr_context *ctx, void *user);
 
 /** Runs `fn` once on each rank and waits.

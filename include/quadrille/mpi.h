@@ -13,8 +13,12 @@ extern "C" {
 #endif
 /** Makes this rank's context from an MPI communicator. Collective over comm. comm is duplicated; MPI is neither
  * initialised nor finalised. opts may be NULL.
- *  @retval QDR_ERR_STATE  MPI is not initialised, or without MPI_THREAD_MULTIPLE
- *  @retval QDR_ERR_MPI    MPI failed, or the launcher started several ranks that each believe to be alone
+ *  @retval QDR_ERR_STATE     MPI is not initialised, is finalised, or has no MPI_THREAD_MULTIPLE
+ *  @retval QDR_ERR_ARGUMENT  comm is MPI_COMM_NULL, an intercommunicator, or no communicator as far as MPI can tell. On
+ * this rank alone: others that pass a right one wait for it
+ *  @retval QDR_ERR_MPI       MPI failed, or the launcher started several ranks that each believe to be alone
+ *
+ * After MPI_Finalize the context's collective calls fail with QDR_ERR_STATE, and destroying only frees memory.
  *
  * After QDR_ERR_TIMEOUT (QDR_TIMEOUT, see context.h) qdr_context_destroy() waits for the missing ranks once more, a
  * little longer than that limit. MPI_Finalize would wait for ever: call MPI_Abort, or exit without it, as qdr_launch()

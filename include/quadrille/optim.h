@@ -32,6 +32,8 @@ QDR_API QDR_NODISCARD qdr_status qdr_adamw_size(const qdr_stack *stack, size_t *
  * step that is not skipped. Collective, agrees. opts may be NULL.
  *  @retval QDR_ERR_MEMORY  too little for the optimizer's state; the sentence has the numbers */
 QDR_API QDR_NODISCARD qdr_status qdr_adamw_create(qdr_stack *stack, const qdr_adamw_opts *opts, qdr_adamw **optimizer);
+/** Waits for the context's stream, frees the optimizer, sets *optimizer to NULL. Takes NULL. Before or after its stack;
+ * collective if it is the last that needs one (see qdr_context_destroy()). */
 QDR_API void qdr_adamw_destroy(qdr_adamw **optimizer);
 /** One step with the stack's complete gradients, at the rate `lr`, which stays set. Collective over x, y, z,
  * stream-ordered on the context's stream. A recorded one (graph.h) has the same rate in each run.

@@ -76,8 +76,9 @@ typedef struct qdr_stack_opts {
  *  @retval QDR_ERR_SHAPE  n_rows < 0 or row_unit does not divide it
  *  @retval QDR_ERR_DTYPE, QDR_ERR_MEMORY */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_create(qdr_grid *grid, const qdr_stack_opts *opts, qdr_stack **stack);
-/** Waits for what the library's streams have to do, frees the stack and what it owns, sets *stack to NULL. For streams
- * of the caller's on which its work was enqueued, the caller waits before. Takes NULL. Collective. */
+/** Waits for what the library's streams have to do, ends the stack with its layers and what it owns, sets *stack to
+ * NULL. For streams of the caller's on which its work was enqueued, the caller waits before. Takes NULL. Collective.
+ * Before or after its grid and its optimizers: these keep it (see qdr_context_destroy()). */
 QDR_API void qdr_stack_destroy(qdr_stack **stack);
 
 /** The grid the stack was made on, and the type of its parameters and activations. Local; a NULL stack gives NULL and

@@ -28,6 +28,20 @@ int qdri_mpi_is_initialised(void)
     return MPI_Initialized(&initialised) == MPI_SUCCESS && initialised;
 }
 
+int qdri_mpi_is_over(void)
+{
+    int finalised = 0;
+    return MPI_Finalized(&finalised) == MPI_SUCCESS && finalised;
+}
+
+qdr_status qdri_mpi_check_runs(void)
+{
+    if (!qdri_mpi_is_over()) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_STATE,
+                    "MPI: it is finalised, and the context can only be destroyed; call MPI_Finalize after "
+                    "the last use of a context");
+}
+
 qdr_status qdri_mpi_start(int *started)
 {
     int initialised = 0, finalised = 0, provided = MPI_THREAD_SINGLE;
@@ -218,10 +232,21 @@ void qdri_mpi_leave(mpi_comm *comm)
     if (comm->base.root == &comm->base && comm->handle != MPI_COMM_NULL) comm->all_leave = barrier(comm, 1);
 }
 
+/* What is left of a communicator once MPI is finalised: memory. MPI has nothing under way then. */
+static void destroy_after_mpi(mpi_comm *comm)
+{
+    if (comm->base.root == &comm->base) qdri_mpi_node_destroy(comm);
+    member_free(comm);
+}
+
 /* Where somebody is missing, MPI still has messages to it, and keeps what they are in. */
 static void mpi_destroy(qdri_comm *comm)
 {
     mpi_comm *mine = (mpi_comm *)comm;
+    if (qdri_mpi_is_over()) {
+        destroy_after_mpi(mine);
+        return;
+    }
     qdri_mpi_leave(mine);
     if (comm->root == comm) await_leaving(mine);
     if (comm->root == comm && atomic_load(&somebody_is_missing)) return;
@@ -233,7 +258,7 @@ static void mpi_destroy(qdri_comm *comm)
 static void mpi_abort(qdri_comm *comm)
 {
     mpi_comm *mine = (mpi_comm *)comm;
-    if (!atomic_exchange(&mine->given_up, 1) && comm->root == comm && mine->notes)
+    if (!atomic_exchange(&mine->given_up, 1) && comm->root == comm && mine->notes && !qdri_mpi_is_over())
         qdri_mpi_send_notes(mine, NOTE_FAILED, qdr_last_error());
 }
 
@@ -343,6 +368,48 @@ qdr_status qdri_mpi_make_level(mpi_comm *comm, int first, int step, int size, in
     return QDR_OK;
 }
 
+static int is_predefined(MPI_Errhandler handler)
+{
+#ifdef MPI_ERRORS_ABORT /* MPI 4 */
+    if (handler == MPI_ERRORS_ABORT) return 1;
+#endif
+    return handler == MPI_ERRORS_ARE_FATAL || handler == MPI_ERRORS_RETURN;
+}
+
+/* Errors of a handle that is none go to the handlers of MPI_COMM_WORLD or MPI_COMM_SELF, which end the program unless
+ * it has set others. For one question they return. */
+static int test_inter(MPI_Comm comm, int *is_inter)
+{
+    const MPI_Comm asked[] = {MPI_COMM_WORLD, MPI_COMM_SELF};
+    MPI_Errhandler before[2];
+    for (int i = 0; i < 2; i++) {
+        MPI_Comm_get_errhandler(asked[i], &before[i]);
+        MPI_Comm_set_errhandler(asked[i], MPI_ERRORS_RETURN);
+    }
+    const int code = MPI_Comm_test_inter(comm, is_inter);
+    for (int i = 0; i < 2; i++) {
+        MPI_Comm_set_errhandler(asked[i], before[i]);
+        if (!is_predefined(before[i])) MPI_Errhandler_free(&before[i]);
+    }
+    return code;
+}
+
+static qdr_status check_handle(MPI_Comm comm)
+{
+    int is_inter = 0;
+    if (comm == MPI_COMM_NULL)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "context: the communicator is MPI_COMM_NULL; pass one that this rank belongs to, "
+                        "such as MPI_COMM_WORLD");
+    if (test_inter(comm, &is_inter) != MPI_SUCCESS)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "context: MPI does not know the communicator; make the context before it is freed");
+    if (is_inter)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "context: the communicator is an intercommunicator; merge its two groups by "
+                                          "MPI_Intercomm_merge first");
+    return QDR_OK;
+}
+
 /* MPI does not tell which ranks have not come. */
 static qdr_status fail_late(MPI_Comm original, double limit_secs)
 {
@@ -379,6 +446,7 @@ qdr_status qdri_comm_create_mpi(const void *comm_handle, qdr_status mine, double
     int size = 0;
     *comm = NULL;
     QDR_TRY(check_state()); /* the same everywhere, and without MPI there is no agreement */
+    QDR_TRY(check_handle(original));
     QDR_MPI(MPI_Comm_size(original, &size));
     const qdr_status created = member_create(size, &member);
     /* After a time-out MPI may yet write the handle, so that the member stays. */

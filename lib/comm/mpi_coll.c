@@ -290,5 +290,6 @@ qdri_mpi_step qdri_mpi_step_of(const qdri_comm *comm, const qdri_coll *coll)
 
 qdr_status qdri_mpi_launch(qdri_comm *comm, const qdri_coll *coll, qdr_stream *stream)
 {
+    QDR_TRY(qdri_mpi_check_runs());
     return qdri_comm_enqueue(comm, coll, stream, qdri_mpi_step_of(comm, coll), qdri_mpi_scratch_bytes(comm, coll));
 }

@@ -86,6 +86,7 @@ qdr_status qdri_mpi_exchange(qdri_comm *base, qdri_verdict *verdict)
 {
     static const char where[] = "an agreement of all ranks";
     mpi_comm *comm = (mpi_comm *)base;
+    QDR_TRY(qdri_mpi_check_runs());
     if (base->rank != 0) {
         QDR_TRY(send_to(comm, 0, TAG_AGREE, verdict, sizeof *verdict, where));
         return receive_from(comm, 0, TAG_AGREE, verdict, sizeof *verdict, where);
@@ -113,6 +114,7 @@ static qdr_status broadcast_piece(mpi_comm *comm, int root, void *data, int byte
 qdr_status qdri_mpi_broadcast(qdri_comm *base, int root, void *data, size_t bytes)
 {
     const size_t piece = (size_t)qdri_mpi_max_bytes;
+    QDR_TRY(qdri_mpi_check_runs());
     for (size_t at = 0; at < bytes; at += piece) {
         const size_t n = bytes - at < piece ? bytes - at : piece;
         QDR_TRY(broadcast_piece((mpi_comm *)base, root, (char *)data + at, (int)n));
@@ -122,6 +124,7 @@ qdr_status qdri_mpi_broadcast(qdri_comm *base, int root, void *data, size_t byte
 
 qdr_status qdri_mpi_look(qdri_comm *base)
 {
+    QDR_TRY(qdri_mpi_check_runs());
     return qdri_mpi_given_up((mpi_comm *)base) ? qdri_mpi_fail_peer(base, "work of its GPU") : QDR_OK;
 }
 
@@ -168,6 +171,7 @@ static qdr_status ask_times(mpi_comm *comm, qdri_clock_offset *best)
 qdr_status qdri_mpi_compare_clocks(qdri_comm *base, int leaving, qdri_clock_offset *offset)
 {
     mpi_comm *comm = (mpi_comm *)base;
+    QDR_TRY(qdri_mpi_check_runs());
     if (leaving) qdri_mpi_leave(comm);
     if (base->rank != 0) return ask_times(comm, offset);
     for (int rank = 1; rank < base->size; rank++) QDR_TRY(tell_time(comm, rank));

@@ -85,6 +85,10 @@ qdr_status qdri_mpi_fail(int code, const char *what);
         if (mpi_code_ != MPI_SUCCESS) return qdri_mpi_fail(mpi_code_, #call);                                          \
     } while (0)
 
+/* MPI is finalised: no call of it is allowed any more. */
+int qdri_mpi_is_over(void);
+/* @retval QDR_ERR_STATE  it is */
+QDR_NODISCARD qdr_status qdri_mpi_check_runs(void);
 /* Reads the notes that have come. Cheap, but not free. @return 1: this rank, or another of its world, has failed */
 int qdri_mpi_given_up(mpi_comm *comm);
 /* Member `peer` has left: what it has not sent will not come. Nobody has once all are leaving. */

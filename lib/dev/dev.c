@@ -304,9 +304,13 @@ void qdri_record_free(qdri_dev *dev, void *record)
 void qdri_stream_destroy(qdr_stream **stream)
 {
     if (!stream || !*stream) return;
+    qdri_life *needs = (*stream)->needs;
     (*stream)->dev->table->stream_destroy(*stream);
     *stream = NULL;
+    qdri_life_drop(needs);
 }
+
+void qdri_stream_keep(qdr_stream *stream, qdri_life *needs) { stream->needs = qdri_life_keep(needs); }
 
 qdr_status qdri_stream_synchronize(qdr_stream *stream)
 {
@@ -329,9 +333,13 @@ qdr_status qdri_event_create(qdri_dev *dev, qdr_event **event)
 void qdri_event_destroy(qdr_event **event)
 {
     if (!event || !*event) return;
+    qdri_life *needs = (*event)->needs;
     (*event)->dev->table->event_destroy(*event);
     *event = NULL;
+    qdri_life_drop(needs);
 }
+
+void qdri_event_keep(qdr_event *event, qdri_life *needs) { event->needs = qdri_life_keep(needs); }
 
 qdr_status qdri_event_record(qdr_event *event, qdr_stream *stream)
 {

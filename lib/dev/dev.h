@@ -7,6 +7,7 @@
 #define QDRI_DEV_DEV_H
 
 #include "core/dtype.h"
+#include "core/life.h"
 #include "core/status.h"
 #include "dev/bell.h"
 #include "dev/kernels.h"
@@ -175,10 +176,13 @@ QDR_NODISCARD qdr_status qdri_stream_create(qdri_dev *dev, qdri_stream_kind kind
 /* A stream of the caller's, as the backend calls it, and the other way round; NULL: the backend has none. */
 QDR_NODISCARD qdr_status qdri_stream_wrap(qdri_dev *dev, void *native, qdr_stream **stream);
 void *qdri_stream_native(qdr_stream *stream);
+/* Lets this live until the stream is destroyed; once. */
+void qdri_stream_keep(qdr_stream *stream, qdri_life *needs);
 void qdri_stream_destroy(qdr_stream **stream);
 QDR_NODISCARD qdr_status qdri_stream_synchronize(qdr_stream *stream);
 qdri_dev *qdri_stream_dev(const qdr_stream *stream);
 QDR_NODISCARD qdr_status qdri_event_create(qdri_dev *dev, qdr_event **event);
+void qdri_event_keep(qdr_event *event, qdri_life *needs);
 void qdri_event_destroy(qdr_event **event);
 QDR_NODISCARD qdr_status qdri_event_record(qdr_event *event, qdr_stream *stream);
 QDR_NODISCARD qdr_status qdri_stream_wait(qdr_stream *stream, qdr_event *event);

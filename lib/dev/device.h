@@ -23,10 +23,12 @@ struct qdri_dev {
 
 struct qdr_stream {
     qdri_dev *dev;
+    qdri_life *needs; /* what it keeps alive; NULL: nothing */
 };
 
 struct qdr_event {
     qdri_dev *dev;
+    qdri_life *needs;
 };
 
 void qdri_dev_init(qdri_dev *dev, const qdri_dev_table *table);

@@ -10,6 +10,7 @@ static qdr_status launch(qdr_grid *grid, qdr_axis axis, const qdri_coll *coll, q
     if (!grid) return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: the grid is NULL", name);
     if ((unsigned)axis >= QDR_N_AXES)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: unknown axis %d; use QDR_X … QDR_D", name, (int)axis);
+    QDR_TRY(qdri_context_record_needs(qdr_grid_context(grid), qdri_grid_life(grid)));
     const qdr_channel channel = (qdr_channel)(QDR_CHANNEL_X_STAT + (int)axis);
     qdri_coll labelled = *coll;
     labelled.label = qdri_grid_label(grid, NULL);

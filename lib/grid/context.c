@@ -2,6 +2,7 @@
 /* A rank's context: its device, its default stream, its world. */
 #include "grid/context.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "core/environment.h"
@@ -34,6 +35,10 @@ qdr_status qdri_context_check_opts(const qdr_context_opts *opts, qdri_watch_opts
     return check_device(opts->device);
 }
 
+static void context_end(qdri_life *life);
+static void enlist(qdr_context *ctx);
+static void strike_out(const qdr_context *ctx);
+
 static qdr_status choose_threads(const qdr_context_opts *opts, int n_node_ranks, int *n_threads)
 {
     *n_threads = opts ? opts->n_threads : 0;
@@ -64,6 +69,8 @@ qdr_status qdri_context_prepare(const qdr_context_opts *opts, int n_node_ranks, 
     QDR_TRY_OUT(status, status);
     QDR_TRY_OUT(status, qdri_dev_check_room(1));
     QDR_TRY_OUT(status, QDRI_NEW(1, "a context", &made));
+    qdri_life_begin(&made->life, context_end);
+    enlist(made);
     made->watch = watch;
     QDR_TRY_OUT(status, choose_threads(opts, n_node_ranks, &made->n_threads));
     QDR_TRY_OUT(status, create_device(opts, made->n_threads, node_rank, bells, &made->dev));
@@ -96,6 +103,7 @@ qdr_status qdri_context_join(qdr_context *ctx, qdri_comm *world)
 void qdri_context_discard(qdr_context **ctx)
 {
     if (!ctx || !*ctx) return;
+    strike_out(*ctx);
     qdri_stream_destroy(&(*ctx)->stream);
     qdri_dev_destroy(&(*ctx)->dev);
     qdri_dev_destroy(&(*ctx)->host_dev);
@@ -154,18 +162,84 @@ qdr_status qdr_context_create_self(const qdr_context_opts *opts, qdr_context **c
     return status;
 }
 
+/* ---- its end ---- */
+
+/* Contexts that there are, so that memory of one that is gone can be told. */
+static struct {
+    pthread_mutex_t lock;
+    qdr_context *first;
+} all = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void enlist(qdr_context *ctx)
+{
+    pthread_mutex_lock(&all.lock);
+    ctx->next = all.first;
+    all.first = ctx;
+    pthread_mutex_unlock(&all.lock);
+}
+
+static int is_listed(const qdr_context *ctx)
+{
+    pthread_mutex_lock(&all.lock);
+    const qdr_context *at = all.first;
+    while (at && at != ctx) at = at->next;
+    pthread_mutex_unlock(&all.lock);
+    return at != NULL;
+}
+
+static void strike_out(const qdr_context *ctx)
+{
+    pthread_mutex_lock(&all.lock);
+    qdr_context **link = &all.first;
+    while (*link && *link != ctx) link = &(*link)->next;
+    if (*link) *link = ctx->next;
+    pthread_mutex_unlock(&all.lock);
+}
+
+static void free_pieces(qdr_context *ctx)
+{
+    while (ctx->pieces) {
+        qdri_mem_piece *piece = ctx->pieces;
+        ctx->pieces = piece->next;
+        qdri_mem_free(ctx->dev, &piece->data);
+        free(piece);
+    }
+}
+
+/* Of its destroying, and that of all that needed it, the last. */
+static void context_end(qdri_life *life)
+{
+    qdr_context *ctx = (qdr_context *)life;
+    qdri_stream_destroy(&ctx->stream);
+    free_pieces(ctx);
+    qdri_context_trace_end(ctx);
+    qdri_dev_on_poison(ctx->dev, NULL, NULL);
+    qdri_comm_destroy(&ctx->world);
+    qdri_context_discard(&ctx);
+}
+
 void qdr_context_destroy(qdr_context **ctx)
 {
     if (!ctx || !*ctx) return;
-    qdri_stream_destroy(&(*ctx)->stream);
-    qdri_context_trace_end(*ctx);
-    qdri_dev_on_poison((*ctx)->dev, NULL, NULL);
-    qdri_comm_destroy(&(*ctx)->world);
-    qdri_context_discard(ctx);
+    qdr_context *old = *ctx;
+    *ctx = NULL;
+    qdri_context_end_record(old);
+    const qdr_status status = qdri_stream_synchronize(old->stream);
+    (void)status; /* nobody is left to be told */
+    qdri_life_drop(&old->life);
+}
+
+void qdri_context_leave(qdr_context **ctx)
+{
+    if (!*ctx) return;
+    qdri_context_end_record(*ctx);
+    context_end(&(*ctx)->life);
+    *ctx = NULL;
 }
 
 /* ---- what the rooms above see ---- */
 
+qdri_life *qdri_context_life(qdr_context *ctx) { return &ctx->life; }
 qdri_dev *qdri_context_dev(const qdr_context *ctx) { return ctx->dev; }
 qdri_comm *qdri_context_world(const qdr_context *ctx) { return ctx->world; }
 
@@ -220,13 +294,29 @@ qdr_status qdr_mem_alloc(qdr_context *ctx, size_t bytes, void **data)
     if (!data) return QDR_FAIL(QDR_ERR_ARGUMENT, "memory: the place for the result is NULL");
     *data = NULL;
     QDR_TRY(check_context(ctx, "memory"));
-    return qdri_mem_alloc(ctx->dev, bytes, data);
+    qdri_mem_piece *piece = NULL;
+    QDR_TRY(QDRI_NEW(1, "a piece of memory", &piece));
+    const qdr_status status = qdri_mem_alloc(ctx->dev, bytes, data);
+    if (status != QDR_OK) {
+        free(piece);
+        return status;
+    }
+    *piece = (qdri_mem_piece){*data, ctx->pieces};
+    ctx->pieces = piece;
+    return QDR_OK;
 }
 
 void qdr_mem_free(qdr_context *ctx, void **data)
 {
-    if (!ctx || !data || !*data) return;
-    qdri_mem_free(ctx->dev, data);
+    if (!data || !*data) return;
+    qdri_mem_piece **link = ctx && is_listed(ctx) ? &ctx->pieces : NULL; /* else it went with its context */
+    while (link && *link && (*link)->data != *data) link = &(*link)->next;
+    *data = NULL;
+    if (!link || !*link) return;
+    qdri_mem_piece *piece = *link;
+    *link = piece->next;
+    qdri_mem_free(ctx->dev, &piece->data);
+    free(piece);
 }
 
 void qdr_mem_usage(const qdr_context *ctx, size_t *bytes_now, size_t *bytes_peak)
@@ -257,7 +347,9 @@ qdr_status qdr_stream_create(qdr_context *ctx, qdr_stream **stream)
     if (!stream) return QDR_FAIL(QDR_ERR_ARGUMENT, "stream: the place for the result is NULL");
     *stream = NULL;
     QDR_TRY(check_context(ctx, "stream"));
-    return qdri_stream_create(ctx->dev, QDRI_STREAM_COMPUTE, stream);
+    QDR_TRY(qdri_stream_create(ctx->dev, QDRI_STREAM_COMPUTE, stream));
+    qdri_stream_keep(*stream, &ctx->life);
+    return QDR_OK;
 }
 
 void qdr_stream_destroy(qdr_stream **stream)
@@ -302,7 +394,9 @@ qdr_status qdr_event_create(qdr_context *ctx, qdr_event **event)
     if (!event) return QDR_FAIL(QDR_ERR_ARGUMENT, "event: the place for the result is NULL");
     *event = NULL;
     QDR_TRY(check_context(ctx, "event"));
-    return qdri_event_create(ctx->dev, event);
+    QDR_TRY(qdri_event_create(ctx->dev, event));
+    qdri_event_keep(*event, &ctx->life);
+    return QDR_OK;
 }
 
 void qdr_event_destroy(qdr_event **event)

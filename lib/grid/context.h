@@ -21,7 +21,15 @@ typedef struct qdri_watch_opts {
     double timeout_secs; /* QDR_TIMEOUT; 0: none */
 } qdri_watch_opts;
 
+/* A piece of memory of qdr_mem_alloc(). */
+typedef struct qdri_mem_piece {
+    void *data;
+    struct qdri_mem_piece *next;
+} qdri_mem_piece;
+
 struct qdr_context {
+    qdri_life life;
+    qdr_context *next; /* of all that there are */
     qdri_dev *dev;
     qdri_dev *host_dev; /* drives MPI for a GPU; NULL: the device does */
     qdri_comm *world;
@@ -30,6 +38,9 @@ struct qdr_context {
     qdri_tracing tracing;
     qdri_watch_opts watch; /* once the ranks have met: rank 0's */
     int is_recording; /* between qdr_graph_begin() and qdr_graph_end() */
+    qdri_life **recorded; /* what the record needs */
+    int n_recorded, recorded_capacity;
+    qdri_mem_piece *pieces;
 };
 
 /* context_trace.c: when the world is there, and before it goes. Collective. */
@@ -59,6 +70,9 @@ QDR_NODISCARD qdr_status qdri_context_join(qdr_context *ctx, qdri_comm *world);
 void qdri_context_abandon(qdr_context **ctx, qdri_comm **world);
 /* Frees what prepare has made. Takes NULL. */
 void qdri_context_discard(qdr_context **ctx);
+
+/* Ends a context whose rank is done: nobody will use, or destroy, what it has left of it. Takes NULL. */
+void qdri_context_leave(qdr_context **ctx);
 
 /* qdr_launch() with n_local = 0, in builds with MPI. */
 QDR_NODISCARD qdr_status qdri_launch_mpi(const qdr_context_opts *opts, qdr_main_fn fn, void *user, int *exit_code);

@@ -12,7 +12,9 @@ qdr_status qdr_stream_wrap_cuda(qdr_context *ctx, struct CUstream_st *cuda_strea
     *stream = NULL;
     if (!ctx) return QDR_FAIL(QDR_ERR_ARGUMENT, "stream: the context is NULL");
     QDR_TRY(qdri_dev_raise(ctx->dev));
-    return qdri_stream_wrap(ctx->dev, cuda_stream, stream);
+    QDR_TRY(qdri_stream_wrap(ctx->dev, cuda_stream, stream));
+    qdri_stream_keep(*stream, &ctx->life);
+    return QDR_OK;
 }
 
 struct CUstream_st *qdr_stream_cuda(qdr_stream *stream) { return stream ? qdri_stream_native(stream) : NULL; }

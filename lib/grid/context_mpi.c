@@ -57,7 +57,7 @@ static qdr_status run_rank(const qdr_context_opts *opts, qdr_main_fn fn, void *u
     qdr_context *ctx = NULL;
     QDR_TRY(qdr_context_create_mpi(MPI_COMM_WORLD, opts, &ctx));
     *exit_code = fn(ctx, user);
-    qdr_context_destroy(&ctx);
+    qdri_context_leave(&ctx);
     return QDR_OK;
 }
 

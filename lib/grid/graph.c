@@ -11,7 +11,26 @@
 struct qdr_graph {
     qdr_context *ctx;
     void *record; /* of the device */
+    qdri_life **needs; /* grids, stacks and optimizers whose work it is */
+    int n_needs;
 };
+
+static void drop_all(qdri_life **needs, int n)
+{
+    for (int i = n - 1; i >= 0; i--) qdri_life_drop(needs[i]);
+    free(needs);
+}
+
+qdr_status qdri_context_record_needs(qdr_context *ctx, qdri_life *life)
+{
+    if (!ctx->is_recording) return QDR_OK;
+    for (int i = 0; i < ctx->n_recorded; i++)
+        if (ctx->recorded[i] == life) return QDR_OK;
+    QDR_TRY(qdri_list_grow((void **)&ctx->recorded, ctx->n_recorded, &ctx->recorded_capacity, sizeof *ctx->recorded,
+                           "what a record needs"));
+    ctx->recorded[ctx->n_recorded++] = qdri_life_keep(life);
+    return QDR_OK;
+}
 
 qdr_status qdr_graph_begin(qdr_context *ctx)
 {
@@ -38,13 +57,18 @@ qdr_status qdr_graph_end(qdr_context *ctx, qdr_graph **graph)
     const qdr_status status = QDRI_NEW(1, "a graph", &made);
     void *record = NULL;
     const qdr_status ended = qdri_record_end(ctx->stream, &record); /* in any case */
-    ctx->is_recording = 0;
+    qdri_life **needs = ctx->recorded;
+    const int n_needs = ctx->n_recorded;
+    ctx->is_recording = ctx->n_recorded = ctx->recorded_capacity = 0;
+    ctx->recorded = NULL;
     if (status != QDR_OK || ended != QDR_OK) {
         qdri_record_free(ctx->dev, record);
+        drop_all(needs, n_needs);
         free(made);
         return status != QDR_OK ? status : ended;
     }
-    *made = (qdr_graph){ctx, record};
+    *made = (qdr_graph){ctx, record, needs, n_needs};
+    qdri_life_keep(&ctx->life);
     *graph = made;
     return QDR_OK;
 }
@@ -76,7 +100,10 @@ qdr_status qdr_graph_launch(qdr_graph *graph, qdr_stream *stream)
 void qdr_graph_destroy(qdr_graph **graph)
 {
     if (!graph || !*graph) return;
-    qdri_record_free((*graph)->ctx->dev, (*graph)->record);
+    const qdr_graph old = **graph;
     free(*graph);
     *graph = NULL;
+    qdri_record_free(old.ctx->dev, old.record);
+    drop_all(old.needs, old.n_needs);
+    qdri_life_drop(&old.ctx->life);
 }

@@ -17,6 +17,7 @@ typedef struct channel_names {
 } channel_names;
 
 struct qdr_grid {
+    qdri_life life;
     qdr_context *ctx;
     qdri_grid_shape shape;
     int coordinates[QDR_N_AXES]; /* of this rank */
@@ -102,12 +103,25 @@ static qdr_status create_together(qdr_grid *grid, qdri_comm *world)
     return QDR_OK;
 }
 
+static void grid_end(qdri_life *life)
+{
+    qdr_grid *grid = (qdr_grid *)life;
+    qdri_life *ctx = qdri_context_life(grid->ctx);
+    for (int channel = 0; channel < QDR_N_CHANNELS; channel++) qdri_stream_destroy(&grid->streams[channel]);
+    qdri_holds_free(grid);
+    for (int channel = QDR_N_CHANNELS - 1; channel >= 0; channel--) qdri_comm_destroy(&grid->comms[channel]);
+    free(grid);
+    qdri_life_drop(ctx);
+}
+
 static qdr_status create_checked(qdr_context *ctx, const qdri_grid_shape *shape, qdr_grid **grid)
 {
     qdri_comm *world = qdri_context_world(ctx);
     qdr_grid *made = NULL;
     qdr_status status = QDRI_NEW(1, "a grid", &made);
     if (status == QDR_OK) {
+        qdri_life_begin(&made->life, grid_end);
+        qdri_life_keep(qdri_context_life(ctx));
         made->ctx = ctx;
         made->shape = *shape;
         qdri_shape_locate(shape, qdri_comm_rank(world), made->coordinates);
@@ -138,21 +152,23 @@ qdr_status qdr_grid_create(qdr_context *ctx, const qdr_grid_opts *opts, qdr_grid
     return create_checked(ctx, &shape, grid);
 }
 
+/* Waits for all, also where something that needs the grid keeps it. */
 void qdr_grid_destroy(qdr_grid **grid)
 {
     if (!grid || !*grid) return;
     qdr_grid *gone = *grid;
-    qdri_context_end_record(gone->ctx);
-    const qdr_status status = qdri_stream_synchronize(qdr_context_stream(gone->ctx));
-    (void)status; /* statistics and holds on that stream are done, or dropped */
-    for (int channel = 0; channel < QDR_N_CHANNELS; channel++) qdri_stream_destroy(&gone->streams[channel]);
-    qdri_holds_free(gone);
-    for (int channel = QDR_N_CHANNELS - 1; channel >= 0; channel--) qdri_comm_destroy(&gone->comms[channel]);
-    free(gone);
     *grid = NULL;
+    qdri_context_end_record(gone->ctx);
+    qdr_status status = qdri_stream_synchronize(qdr_context_stream(gone->ctx));
+    for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
+        if (gone->streams[channel]) status = qdri_stream_synchronize(gone->streams[channel]);
+    (void)status; /* statistics, holds and collectives are done, or dropped */
+    qdri_life_drop(&gone->life);
 }
 
 /* ---- what the rooms above see ---- */
+
+qdri_life *qdri_grid_life(qdr_grid *grid) { return &grid->life; }
 
 qdri_comm *qdri_grid_comm(const qdr_grid *grid, qdr_channel channel) { return grid->comms[channel]; }
 

@@ -35,6 +35,7 @@ qdr_status qdri_hold_create(qdr_grid *grid, size_t host_bytes, qdri_hold **hold)
     qdri_hold *made = NULL;
     *hold = NULL;
     holds_sweep(grid, 0);
+    QDR_TRY(qdri_context_record_needs(qdr_grid_context(grid), qdri_grid_life(grid)));
     QDR_TRY(QDRI_NEW(1, "a hold", &made));
     qdr_status status = qdri_calloc(host_bytes, 1, "held arrays", &made->host);
     if (status == QDR_OK) status = qdri_event_create(dev, &made->done);

@@ -6,6 +6,9 @@
 #include "comm/comm.h"
 #include "quadrille/grid.h"
 
+/* What keeps a context, and a grid, until their children have gone. */
+qdri_life *qdri_context_life(qdr_context *ctx);
+qdri_life *qdri_grid_life(qdr_grid *grid);
 qdri_dev *qdri_context_dev(const qdr_context *ctx);
 qdri_comm *qdri_context_world(const qdr_context *ctx);
 /* Where schedules of this context are traced; NULL: they are not. */
@@ -13,6 +16,8 @@ struct qdri_trace *qdri_context_trace(const qdr_context *ctx);
 int qdri_context_is_recording(const qdr_context *ctx); /* a step, by qdr_graph_begin() */
 /* Before work that is waited for is enqueued: QDR_ERR_STATE while the context records, which goes on. */
 QDR_NODISCARD qdr_status qdri_context_check_runs(const qdr_context *ctx, const char *who);
+/* While the context records: the record needs this, so the graph keeps it. */
+QDR_NODISCARD qdr_status qdri_context_record_needs(qdr_context *ctx, qdri_life *life);
 /* Ends it, if there is one, and drops it: for who frees what it would use. */
 void qdri_context_end_record(qdr_context *ctx);
 /* The channel's communicator; a group of one where the axis has size 1. */

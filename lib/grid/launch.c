@@ -51,7 +51,7 @@ static int run_local_rank(qdr_local_world *world, int rank, void *user)
         return 1;
     }
     const int exit_code = shared->fn(ctx, shared->user);
-    qdr_context_destroy(&ctx);
+    qdri_context_leave(&ctx);
     pthread_mutex_lock(&shared->mutex);
     if (exit_code > shared->exit_code) shared->exit_code = exit_code;
     pthread_mutex_unlock(&shared->mutex);

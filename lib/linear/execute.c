@@ -298,5 +298,6 @@ qdr_status qdri_give_up(const qdr_stack *stack, qdr_status status)
 qdr_status qdri_execute(qdr_stack *stack, const qdri_schedule *schedule, qdr_stream *compute)
 {
     QDR_TRY(qdri_record_check(compute));
+    QDR_TRY(qdri_context_record_needs(qdr_grid_context(stack->grid), &stack->life));
     return qdri_give_up(stack, enqueue_all(stack, schedule, compute));
 }

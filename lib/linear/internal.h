@@ -5,6 +5,7 @@
 
 #include "core/net.h"
 #include "grid/internal.h"
+#include "linear/life.h"
 #include "linear/measures.h"
 #include "quadrille/coll.h"
 #include "quadrille/linear.h"
@@ -30,9 +31,9 @@ typedef struct qdri_attached {
 } qdri_attached;
 
 struct qdr_stack {
+    qdri_life life;
     qdr_grid *grid;
     qdr_stack *owner; /* of its parameters; NULL: itself */
-    int n_users; /* the caller, and stacks that share its parameters */
     qdri_net net;
     qdri_attached *attached; /* to each node */
     int attached_capacity;

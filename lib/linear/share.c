@@ -14,7 +14,7 @@ qdr_status qdr_stack_share_parameters(qdr_stack *stack, qdr_stack *owner)
     if (stack->grid != owner->grid)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: the stacks have different grids; make both on the same one", who);
     stack->owner = owner;
-    owner->n_users++;
+    qdri_life_keep(&owner->life);
     return QDR_OK;
 }
 

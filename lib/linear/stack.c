@@ -42,12 +42,35 @@ static qdr_status begin_net(qdr_stack *stack, const qdr_stack_opts *opts)
     return qdri_net_begin(&stack->net, &place, node_members, opts);
 }
 
+/* Its work is done: whoever needs it has waited for it. */
+static void stack_end(qdri_life *life)
+{
+    qdr_stack *old = (qdr_stack *)life;
+    qdri_life *grid = qdri_grid_life(old->grid), *owner = old->owner ? &old->owner->life : NULL;
+    qdri_dev *dev = qdri_context_dev(qdr_grid_context(old->grid));
+    const qdr_status status = qdri_stack_drain(old); /* since it was destroyed, others may have run it */
+    (void)status;
+    qdri_measures_free(&old->measures);
+    for (int i = 0; i < QDRI_N_REGIONS; i++) qdri_mem_free(dev, &old->owned[i]);
+    for (int i = 0; i < old->n_events; i++) qdri_event_destroy(&old->events[i]);
+    for (int i = 0; i < QDRI_N_STREAMS; i++) qdri_event_destroy(&old->done[i]);
+    qdri_event_destroy(&old->start);
+    free(old->events);
+    qdri_attached_free(old);
+    qdri_net_lists_free(&old->lists);
+    qdri_net_free(&old->net);
+    free(old);
+    qdri_life_drop(owner);
+    qdri_life_drop(grid);
+}
+
 static qdr_status create(qdr_grid *grid, const qdr_stack_opts *opts, qdr_stack **stack)
 {
     if (!opts) return QDR_FAIL(QDR_ERR_ARGUMENT, "stack: the options are NULL; n_rows at least is needed");
     QDR_TRY(QDRI_NEW(1, "a stack", stack));
+    qdri_life_begin(&(*stack)->life, stack_end);
+    qdri_life_keep(qdri_grid_life(grid));
     (*stack)->grid = grid;
-    (*stack)->n_users = 1;
     QDR_TRY(begin_net(*stack, opts));
     QDR_TRY(make_events(*stack));
     return qdri_report_begin(*stack);
@@ -76,40 +99,17 @@ qdr_status qdri_stack_drain(const qdr_stack *stack)
     return status;
 }
 
-static void free_stack(qdr_stack *old)
-{
-    qdri_dev *dev = qdri_context_dev(qdr_grid_context(old->grid));
-    qdri_measures_free(&old->measures);
-    for (int i = 0; i < QDRI_N_REGIONS; i++) qdri_mem_free(dev, &old->owned[i]);
-    for (int i = 0; i < old->n_events; i++) qdri_event_destroy(&old->events[i]);
-    for (int i = 0; i < QDRI_N_STREAMS; i++) qdri_event_destroy(&old->done[i]);
-    qdri_event_destroy(&old->start);
-    free(old->events);
-    qdri_attached_free(old);
-    qdri_net_lists_free(&old->lists);
-    qdri_net_free(&old->net);
-    free(old);
-}
-
-/* The last user of the parameters frees the stack that owns them. */
-static void leave(qdr_stack *stack)
-{
-    if (--stack->n_users > 0) return;
-    qdr_stack *owner = stack->owner;
-    free_stack(stack);
-    if (owner) leave(owner);
-}
-
 void qdr_stack_destroy(qdr_stack **stack)
 {
     if (!stack || !*stack) return;
     qdr_stack *old = *stack;
-    qdri_context_end_record(qdr_grid_context(old->grid));
-    const qdr_status status = qdri_stack_drain(old);
-    if (status == QDR_OK) qdri_report_end(old);
-    leave(old);
     *stack = NULL;
+    qdri_context_end_record(qdr_grid_context(old->grid));
+    if (qdri_stack_drain(old) == QDR_OK) qdri_report_end(old);
+    qdri_life_drop(&old->life);
 }
+
+qdri_life *qdri_stack_life(qdr_stack *stack) { return &stack->life; }
 
 qdr_grid *qdr_stack_grid(const qdr_stack *stack) { return stack ? stack->grid : NULL; }
 

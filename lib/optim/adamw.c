@@ -4,11 +4,13 @@
 #include <stdlib.h>
 
 #include "core/size.h"
+#include "linear/life.h"
 #include "optim/optim.h"
 
 /* All state is one piece of device memory: the numbers of a step, then per parameter m, v and, for BF16 and F16, the
  * master, each aligned. */
 struct qdr_adamw {
+    qdri_life life;
     qdr_stack *stack;
     qdr_adamw_opts opts;
     void *memory;
@@ -80,6 +82,15 @@ static qdri_dev *dev_of(const qdr_stack *stack) { return qdri_context_dev(contex
 
 static qdr_stream *stream_of(const qdr_stack *stack) { return qdr_context_stream(context_of(stack)); }
 
+static void adamw_end(qdri_life *life)
+{
+    qdr_adamw *old = (qdr_adamw *)life;
+    qdri_life *stack = qdri_stack_life(old->stack);
+    qdri_mem_free(dev_of(old->stack), &old->memory);
+    free(old);
+    qdri_life_drop(stack);
+}
+
 static qdr_status create(qdr_stack *stack, const qdr_adamw_opts *opts, qdr_adamw **optimizer)
 {
     const qdr_adamw_opts defaults = {.version = QDR_OPTS_INIT};
@@ -88,6 +99,8 @@ static qdr_status create(qdr_stack *stack, const qdr_adamw_opts *opts, qdr_adamw
     QDR_TRY(qdri_optim_check(stack, "adamw"));
     QDR_TRY(QDRI_NEW(1, "an optimizer", optimizer));
     qdr_adamw *made = *optimizer;
+    qdri_life_begin(&made->life, adamw_end);
+    qdri_life_keep(qdri_stack_life(stack));
     made->stack = stack;
     made->opts = with_defaults(*opts);
     QDR_TRY(qdr_adamw_size(stack, &made->bytes));
@@ -110,12 +123,11 @@ void qdr_adamw_destroy(qdr_adamw **optimizer)
 {
     if (!optimizer || !*optimizer) return;
     qdr_adamw *old = *optimizer;
+    *optimizer = NULL;
     qdri_context_end_record(context_of(old->stack));
     const qdr_status status = qdri_stream_synchronize(stream_of(old->stack));
     (void)status; /* a failure is the context's to report */
-    qdri_mem_free(dev_of(old->stack), &old->memory);
-    free(old);
-    *optimizer = NULL;
+    qdri_life_drop(&old->life);
 }
 
 /* Where an F16 gradient overflowed, a smaller grad_scale would have helped: that step is none. */
@@ -169,10 +181,11 @@ static qdr_status step_check(const qdr_adamw *optimizer)
     return qdri_gradients_check(optimizer->stack, "adamw");
 }
 
-static qdr_status enqueue_step(const qdr_adamw *optimizer)
+static qdr_status enqueue_step(qdr_adamw *optimizer)
 {
     const qdr_stack *stack = optimizer->stack;
     qdr_stream *stream = stream_of(stack);
+    QDR_TRY(qdri_context_record_needs(context_of(stack), &optimizer->life));
     qdri_adamw_numbers *numbers = optimizer->memory;
     QDR_TRY(qdri_sum_squares(stack, &numbers->norm_squared, stream));
     qdri_kernel kernel = begin_kernel(optimizer);

@@ -54,7 +54,7 @@ class Env(unittest.TestCase):
             self.assertFalse(variables[name]["is_understood"])
             sentence = f'environment: {name} is "{value}"; use {variables[name]["values"]}'
             self.assertIn(sentence, run("env", **{name: value}).stderr)
-            done = run("verify", "-n", "1", "--local", "1", **{name: value})
+            done = run("verify", "-n", "1", **{name: value})
             self.assertNotEqual(done.returncode, 0)
             self.assertIn(sentence, done.stderr)
 

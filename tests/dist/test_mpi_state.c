@@ -35,6 +35,54 @@ static int launch_cases(void)
     return failed;
 }
 
+static int n_handled;
+static void note_error(MPI_Comm *comm, int *code, ...)
+{
+    (void)comm, (void)code;
+    n_handled++;
+}
+
+static int inter_cases(void)
+{
+    qdr_context *ctx = NULL;
+    int rank, size;
+    MPI_Comm half, inter;
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (size < 2) return 0;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &half);
+    MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, 1 - rank % 2, 0, &inter);
+    const int failed = expect("an intercommunicator", qdr_context_create_mpi(inter, NULL, &ctx), QDR_ERR_ARGUMENT,
+                              "MPI_Intercomm_merge");
+    MPI_Comm_free(&inter);
+    MPI_Comm_free(&half);
+    return failed;
+}
+
+/* What is no communicator is a status, whatever MPI does about errors; and what it does stays as it was. */
+static int handle_cases(void)
+{
+    qdr_context *ctx = NULL;
+    MPI_Comm freed;
+    MPI_Errhandler handler, now;
+    int failed = expect("no communicator", qdr_context_create_mpi(MPI_COMM_NULL, NULL, &ctx), QDR_ERR_ARGUMENT,
+                        "MPI_COMM_NULL");
+    MPI_Comm_dup(MPI_COMM_WORLD, &freed);
+    const MPI_Comm copy = freed;
+    MPI_Comm_free(&freed);
+    failed += expect("a freed one", qdr_context_create_mpi(copy, NULL, &ctx), QDR_ERR_ARGUMENT, "does not know");
+    MPI_Comm_create_errhandler(note_error, &handler);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, handler);
+    failed += expect("with a handler", qdr_context_create_mpi(copy, NULL, &ctx), QDR_ERR_ARGUMENT, "does not know");
+    MPI_Comm_get_errhandler(MPI_COMM_WORLD, &now);
+    if (now != handler || n_handled != 0) fprintf(stderr, "the program's handler of errors was changed, or called\n");
+    failed += now != handler || n_handled != 0;
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+    MPI_Errhandler_free(&now);
+    MPI_Errhandler_free(&handler);
+    return failed + inter_cases();
+}
+
 static int own_cases(void)
 {
     qdr_context *ctx = NULL;
@@ -45,6 +93,7 @@ static int own_cases(void)
     MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided);
     failed += expect("bad options", qdr_context_create_mpi(MPI_COMM_WORLD, &bad, &ctx), QDR_ERR_ARGUMENT, "99");
     failed += expect("no result", qdr_context_create_mpi(MPI_COMM_WORLD, NULL, NULL), QDR_ERR_ARGUMENT, "NULL");
+    failed += handle_cases();
     failed += expect("own communicator", qdr_context_create_mpi(MPI_COMM_SELF, NULL, &ctx), QDR_OK, "");
     failed += qdr_context_size(ctx) != 1;
     failed += expect("barrier", qdr_barrier(ctx), QDR_OK, "");
