@@ -143,7 +143,7 @@ need_all() {
         command -v "$command" >/dev/null 2>&1 || missing "$command" "install it with the system's package manager, or meson and ninja with pip"
     done
     [ -x "$nvcc" ] || missing nvcc "install CUDA's toolkit 12.8 or later, or set CUDA_HOME"
-    has_header jansson.h || missing jansson "unpack libjansson-dev and libjansson4 into a folder and name it in QDR_DEPS"
+    has_header jansson.h || missing jansson "unpack libjansson-dev and libjansson4 into a folder and name it in QDR_TEST_DEPS"
     [ ! -x "$nvcc" ] || cuda_is_whole || missing "cublasLt, cudart or NVTX" \
         "install CUDA's toolkit whole, or with pip nvidia-cublas, nvidia-cuda-runtime and nvidia-nvtx (of CUDA 12 all with -cu12)"
     [ ! -x "$nvcc" ] || has_header nccl.h || missing NCCL "install libnccl-dev, or with pip nvidia-nccl-cu$wheels_cuda"

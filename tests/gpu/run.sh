@@ -28,7 +28,7 @@ parts, all of them by default, in this order:
 
 Needs a GPU of compute capability 8.0 or later, its driver, CUDA's toolkit (nvcc, cudart, cublasLt, NVTX; CUDA_HOME), NCCL (the
 toolkit's, the system's, or nvidia-nccl of pip), jansson, meson, ninja, python3, a C and a C++ compiler; cmocka for most of
-`kernels`. MPI, hwloc and OpenBLAS may be absent. Without root: QDR_DEPS names a folder of unpacked Debian packages
+`kernels`. MPI, hwloc and OpenBLAS may be absent. Without root: QDR_TEST_DEPS names a folder of unpacked Debian packages
 (libjansson-dev, libjansson4, libcmocka-dev, libcmocka0). QDR_CUDNN names cuDNN's file, if it is not found. Of several GPUs the
 first that CUDA_VISIBLE_DEVICES names is used. Without a GPU nothing runs, unless QDR_CUDA_PLUGIN names a plugin that needs
 none: then the checks run, nothing is measured, and the record goes to BUILD/gpu-run/record.
@@ -243,7 +243,7 @@ fact() {
 }
 nvcc_version() { "$nvcc" --version | sed -n 's/.*release.*V/V/p'; }
 cpu_name() { sed -n 's/^model name[^:]*: //p' /proc/cpuinfo; }
-commit_name() { echo "${QDR_COMMIT:-$(git rev-parse HEAD 2>/dev/null)}"; }
+commit_name() { echo "${QDR_TEST_COMMIT:-$(git rev-parse HEAD 2>/dev/null)}"; }
 torch_version() { python3 -c 'from importlib.metadata import version; print(version("torch"))'; }
 
 note_facts() {
@@ -276,7 +276,7 @@ export OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 cudnn=$(python_folder nvidia.cudnn)/lib/libcudnn.so.9 # PyTorch's
 [ -n "${QDR_CUDNN:-}" ] || [ ! -e "$cudnn" ] || export QDR_CUDNN="$cudnn"
 
-[ -z "${QDR_DEPS:-}" ] || use_folder "$(absolute "$QDR_DEPS")" || exit 1
+[ -z "${QDR_TEST_DEPS:-}" ] || use_folder "$(absolute "$QDR_TEST_DEPS")" || exit 1
 [ -z "${QDR_CUDA_PLUGIN:-}" ] || QDR_CUDA_PLUGIN=$(absolute "$QDR_CUDA_PLUGIN")
 nvcc='' nccl_home=''
 find_cuda "$build-cuda" || say "CUDA's toolkit was not found whole"
