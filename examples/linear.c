@@ -78,9 +78,13 @@ int main(int argc, char **argv)
         fputs("usage: linear         four ranks as threads\n"
               "       mpiexec.mpich -n 4 linear --mpi\n",
               help ? stdout : stderr);
-        return help ? 0 : 2;
+        return help ? fflush(stdout) != 0 : 2;
     }
     const qdr_status status = qdr_launch(mpi ? 0 : 4, &on_cpu, run_rank, NULL, &exit_code);
     if (status < 0) fprintf(stderr, "linear: %s\n", qdr_last_error());
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        fputs("linear: standard output cannot be written\n", stderr);
+        return 1;
+    }
     return status == QDR_ERR_ARGUMENT ? 2 : exit_code;
 }

@@ -139,5 +139,9 @@ int main()
     int exit_code = 1;
     if (qdr_launch(2, nullptr, run_rank, nullptr, &exit_code) < 0)
         std::fprintf(stderr, "link_from_cxx: %s\n", qdr_last_error());
+    if (std::fflush(stdout) != 0 || std::ferror(stdout)) {
+        std::fputs("link_from_cxx: standard output cannot be written\n", stderr);
+        return 1;
+    }
     return exit_code;
 }

@@ -49,7 +49,7 @@ typedef struct training {
     gpt_step step;
     corpus text;
     int64_t *starts; /* where each sequence of a forward begins in the text */
-    FILE *log;
+    qdr_output *log;
     double *losses; /* of each step */
     chart_point points[MAX_POINTS];
     int64_t n_points;
@@ -170,7 +170,7 @@ static qdr_status after_step(training *run, progress *line, int64_t step, double
     qdr_status status = QDR_OK;
     const run_log_line logged = {step + 1, loss, tokens_per_s, learning_rate(set, step), validation};
     if (run->log && !run_log_step(run->log, &logged)) {
-        snprintf(run->sentence, PROBLEM_BYTES, "log %.300s: could not be written; is the disk full?", set->log);
+        snprintf(run->sentence, PROBLEM_BYTES, "--log %.300s: could not be written; is the disk full?", set->log);
         status = QDR_ERR_IO;
     }
     if (measured) TRY(qdr_agree(run->ctx, status));
@@ -452,9 +452,9 @@ static qdr_status run_rank(qdr_context *ctx, const void *user, char sentence[PRO
     corpus_free(&run->text);
     free(run->starts);
     free(run->losses);
-    const int closed = run_log_close(run->log);
+    const qdr_status closed = run->log ? qdr_output_commit(&run->log) : QDR_OK;
     free(run);
-    return status < 0 || closed ? status : QDR_ERR_IO;
+    return status < 0 ? status : closed;
 }
 
 /* The defaults, and what the command line makes of them. */
@@ -478,9 +478,9 @@ static const option_row rows[] = {
     {OPTION_GROUP, "ranks and grid", 0, 0, 0, 0, 0},
     {OPTION_GRID, "grid", "GXxGYxGZxGD|auto", &given.how.grid, 0, 0,
      "ranks along x, y, z, d (default 1x1x1xP, data parallel); auto: the model chooses"},
-    {OPTION_TEXT, "machine", "NAME|FILE", &given.how.machine, 0, 0,
+    {OPTION_MACHINE, "machine", "NAME|FILE", &given.how.machine, 0, 0,
      "that --grid auto chooses for (default: $QDR_MACHINE, else laptop)"},
-    {OPTION_TEXT, "plan", "FILE", &given.how.plan, 0, 0,
+    {OPTION_INPUT, "plan", "FILE", &given.how.plan, 0, 0,
      "run as `quadrille plan -o FILE` says; other options beside it win"},
     {OPTION_COUNT, "local", "P", &given.n_local, 1, 1024, "start P ranks as threads of this process, without MPI"},
     {OPTION_TEXT, "device", "cpu|cuda|cuda:N", &given.device, 0, 0,
@@ -516,8 +516,9 @@ static const option_row rows[] = {
     {OPTION_REAL, "clip", "NORM", &given.clip, 0, 1e9, "largest gradient norm; 0: any"},
     {OPTION_COUNT, "seed", "N", &given.seed, 0, 1e15, "of weights, batches and sample; batches depend on nothing else"},
     {OPTION_GROUP, "output", 0, 0, 0, 0, 0},
-    {OPTION_TEXT, "log", "FILE", &given.log, 0, 0, "JSON Lines, one object per step"},
-    {OPTION_TEXT, "plot", "FILE", &given.plot, 0, 0, "the loss curve, as SVG"},
+    {OPTION_LOG, "log", "FILE", &given.log, 0, 0,
+     "JSON Lines, one object per step; an older file is kept as FILE.1, FILE.2 ..."},
+    {OPTION_OUTPUT, "plot", "FILE", &given.plot, 0, 0, "the loss curve, as SVG"},
     {OPTION_COUNT, "val-every", "N", &given.validate_every, 1, 1e8, "steps between validations"},
     {OPTION_COUNT, "val-windows", "N", &given.n_windows, 1, 1 << 24,
      "windows of one validation (default: 256, at the end all)"},

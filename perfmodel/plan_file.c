@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plans as files. */
 #include <math.h>
-#include <stdio.h>
+#include <quadrille/output.h>
 #include <string.h>
 
 #include "core/dtype.h"
@@ -9,7 +9,7 @@
 #include "core/order.h"
 #include "model.h"
 
-enum { FORMAT_VERSION = 1, MAX_PATH_BYTES = 4096 };
+enum { FORMAT_VERSION = 1 };
 static const char format_key[] = "quadrille_plan";
 
 static const char *const layout_words[] = {"replicated", "scattered"};
@@ -69,38 +69,18 @@ static void put_plan(FILE *file, const qdr_stored_plan *stored)
             stored->memory_bytes);
 }
 
-/* Nothing but an older plan is overwritten. */
+/* Of regular files only an older plan is replaced. To read anything else, such as a FIFO, would wait for its writer. */
 static qdr_status check_old(const char *path)
 {
     qdri_json *document;
     qdri_json_node root;
-    FILE *old = fopen(path, "r");
-    if (!old) return QDR_OK;
-    (void)fclose(old);
+    if (!qdr_output_replaces(path)) return QDR_OK;
     int is_plan = qdri_json_load(path, &document) == QDR_OK;
     is_plan = is_plan && qdri_json_root(document, &root) == QDR_OK && qdri_json_has(qdri_json_get(&root, format_key));
     qdri_json_free(&document);
     if (is_plan) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: %.300s is there, and is no plan; it stays as it is: name another file",
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: %.300s exists and is not a plan file; not overwritten: name another file",
                     path);
-}
-
-/* The old file is there until the new one is whole. */
-static qdr_status write_file(const qdr_stored_plan *stored, const char *path)
-{
-    char part[MAX_PATH_BYTES];
-    snprintf(part, sizeof part, "%s.part", path);
-    FILE *file = fopen(part, "w");
-    if (!file)
-        return QDR_FAIL(QDR_ERR_IO,
-                        "plan: %.300s cannot be written; name a file in a folder that exists, and "
-                        "is yours",
-                        path);
-    put_plan(file, stored);
-    const int good = !ferror(file);
-    if (fclose(file) == 0 && good && rename(part, path) == 0) return QDR_OK;
-    (void)remove(part);
-    return QDR_FAIL(QDR_ERR_IO, "plan: %.300s cannot be written; make room", path);
 }
 
 static int is_known(const qdr_plan *plan)
@@ -118,10 +98,11 @@ qdr_status qdr_plan_store(const qdr_stored_plan *stored, const char *path)
     if (!is_known(&stored->plan))
         return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: grid, order, batch or type is none; store a plan "
                                           "that qdr_model_predict() takes");
-    if (strlen(path) + sizeof ".part" > MAX_PATH_BYTES || !*path || strcmp(path, "-") == 0)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: '%.100s' is no path of a file", path);
+    qdr_output *output;
     QDR_TRY(check_old(path));
-    return write_file(stored, path);
+    QDR_TRY(qdr_output_open("plan", path, QDR_OUTPUT_REPLACE, &output));
+    put_plan(qdr_output_file(output), stored);
+    return qdr_output_commit(&output);
 }
 
 /* ---- reading ---- */

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "bench_product.h"
+#include "files.h"
 
 typedef struct calibrate_options {
     const char *path, *name;
@@ -157,7 +158,7 @@ static void round_number(const char *key, void *user)
 }
 
 /* Only rank 0 has a file. */
-static int finish(const calibration *c, const calibrate_options *options, new_file *file, failure *why)
+static int finish(const calibration *c, const calibrate_options *options, qdr_output **output, failure *why)
 {
     static _Thread_local calibrate_errors errors;
     qdr_machine machine;
@@ -167,10 +168,21 @@ static int finish(const calibration *c, const calibrate_options *options, new_fi
     if (calibrate_compare(c, &machine, &errors, why)) return why->code;
     char *notes = calibrate_notes(c, &errors);
     if (!notes) return fail(why, EXIT_NOTHING_FITS, "calibrate: no memory for the residuals");
-    fail_status(why, qdr_machine_write(&machine, notes + strspn(notes, " \n"), file->stream));
+    fail_status(why, qdr_machine_write(&machine, notes + strspn(notes, " \n"), qdr_output_file(*output)));
     free(notes);
-    if (!why->code && !new_file_keep(file, why)) calibrate_print(c, &machine, &errors, options->format);
+    if (!files_end(output, 1, why)) calibrate_print(c, &machine, &errors, options->format);
     return why->code;
+}
+
+static int open_output(const calibrate_options *options, int n_ranks, qdr_output **output, failure *why)
+{
+    const qdr_file_use use = {"--out", options->path, QDR_FILE_WRITTEN};
+    if (!options->may_replace && qdr_output_replaces(options->path))
+        return fail(why, EXIT_USAGE, "calibrate: %.300s exists; give --force to replace it, or another name with -o",
+                    options->path);
+    if (fail_status(why, qdr_files_check(&use, 1, n_ranks))) return why->code;
+    const qdr_output_kind kind = options->may_replace ? QDR_OUTPUT_REPLACE : QDR_OUTPUT_NEW;
+    return fail_status(why, qdr_output_open("--out", options->path, kind, output));
 }
 
 static int run_rank(qdr_context *ctx, void *user)
@@ -178,10 +190,10 @@ static int run_rank(qdr_context *ctx, void *user)
     const calibrate_options *options = user;
     const int is_first = qdr_context_rank(ctx) == 0;
     calibration *c = calloc(1, sizeof *c);
-    new_file file = {.path = options->path, .may_replace = options->may_replace};
+    qdr_output *output = NULL;
     failure why = {0};
     if (!c) fail(&why, EXIT_NOTHING_FITS, "calibrate: no memory for %d samples", MAX_SAMPLES);
-    if (is_first && !why.code) new_file_open(&file, &why);
+    if (is_first && !why.code) open_output(options, qdr_context_size(ctx), &output, &why);
     if (!fail_together(&why, ctx) && c) {
         c->ctx = ctx;
         c->is_quick = options->is_quick;
@@ -189,11 +201,11 @@ static int run_rank(qdr_context *ctx, void *user)
         if (!prepare(c, &why)) measure(c, &why);
         calibrate_show_end(c);
         qdr_grid_destroy(&c->self);
-        if (is_first && !why.code) finish(c, options, &file, &why);
+        if (is_first && !why.code) finish(c, options, &output, &why);
         fail_together(&why, ctx);
         qdr_context_destroy(&c->alone);
     }
-    new_file_drop(&file);
+    qdr_output_discard(&output);
     free(c);
     if (why.code) fail_print_rank(&why, ctx);
     return why.code;

@@ -74,17 +74,4 @@ char *calibrate_notes(const calibration *c, const calibrate_errors *errors);
 
 /* ---- calibrate_file.c ---- */
 
-/* A file that appears under its name only when it is whole. */
-typedef struct new_file {
-    const char *path;
-    char temporary[4096];
-    FILE *stream;
-    int may_replace;
-} new_file;
-int new_file_open(new_file *file, failure *why);
-/* Gives it its name. */
-int new_file_keep(new_file *file, failure *why);
-/* Takes away what was not kept. Takes one that was never opened. */
-void new_file_drop(new_file *file);
-
 #endif

@@ -188,8 +188,11 @@ static qdr_status compute(linear_job *job)
 /* Each step ends with all ranks knowing whether all could do it. */
 static int work(linear_job *job, failure *why)
 {
-    if (grid_check_ranks("linear", job->options->grid, qdr_context_size(job->ctx), why) == EXIT_OK)
-        linear_files_open(job->options->paths, &job->files, why);
+    const linear_options *options = job->options;
+    const int n_ranks = qdr_context_size(job->ctx);
+    grid_check_ranks("linear", options->grid, n_ranks, why);
+    if (!why->code && qdr_context_rank(job->ctx) == 0) results_check_files(options->paths, options->out, n_ranks, why);
+    if (!why->code) linear_files_open(options->paths, &job->files, why);
     if (fail_together(why, job->ctx)) return why->code;
     fail_status(why, build(job));
     if (fail_together(why, job->ctx)) return why->code;

@@ -100,12 +100,25 @@ static qdr_status gather_gradient(const layer_results *results, int index, npy_a
 /* On rank 0: all files under temporary names, then all in place. */
 static int write_files(const npy_array arrays[N_RESULTS], const char *dir, failure *why)
 {
-    npy_output outputs[N_RESULTS] = {{{0}, {0}}};
+    qdr_output *outputs[N_RESULTS] = {NULL};
     if (make_folder(dir, why)) return why->code;
     for (int i = 0; i < N_RESULTS && !why->code; i++) npy_stage(&outputs[i], dir, names[i], &arrays[i], why);
-    for (int i = 0; i < N_RESULTS && !why->code; i++) npy_publish(&outputs[i], why);
-    for (int i = 0; i < N_RESULTS; i++) npy_discard(&outputs[i]);
+    for (int i = 0; i < N_RESULTS && !why->code; i++) fail_status(why, qdr_output_commit(&outputs[i]));
+    for (int i = 0; i < N_RESULTS; i++) qdr_output_discard(&outputs[i]);
     return why->code;
+}
+
+int results_check_files(const char *const paths[N_FILES], const char *dir, int n_ranks, failure *why)
+{
+    static const char *const options[N_FILES] = {"--x", "--w", "--b", "--dy"};
+    qdr_file_use uses[N_FILES + N_RESULTS];
+    char results[N_RESULTS][4096];
+    for (int i = 0; i < N_FILES; i++) uses[i] = (qdr_file_use){options[i], paths[i], QDR_FILE_READ};
+    for (int i = 0; i < N_RESULTS; i++) {
+        snprintf(results[i], sizeof results[i], "%.3900s/%s", dir, names[i]);
+        uses[N_FILES + i] = (qdr_file_use){"--out", results[i], QDR_FILE_WRITTEN};
+    }
+    return fail_status(why, qdr_files_check(uses, N_FILES + N_RESULTS, n_ranks));
 }
 
 int results_write(const layer_results *results, const char *dir, failure *why)

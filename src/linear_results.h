@@ -5,7 +5,7 @@
 
 #include <quadrille/stack.h>
 
-#include "failure.h"
+#include "linear_files.h"
 
 typedef struct layer_results {
     qdr_grid *grid;
@@ -19,6 +19,8 @@ typedef struct layer_results {
 
 /* Whether DIR can be made or written to, before any work is done. */
 int results_check_folder(const char *dir, failure *why);
+/* No result may replace an input. Local, of rank 0. */
+int results_check_files(const char *const paths[N_FILES], const char *dir, int n_ranks, failure *why);
 /* Writes y.npy, dx.npy, dw.npy and db.npy to DIR, which is made if absent. Collective; a failure is the same on all
  * ranks and leaves no file that was not there. */
 int results_write(const layer_results *results, const char *dir, failure *why);

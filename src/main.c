@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <jansson.h>
 #include <quadrille/version.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -180,13 +181,26 @@ static int is_limited(void)
     return getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
 }
 
+static void take_no_notice(int number) { (void)number; }
+
+/* A full file (ulimit -f) and a closed pipe are errors of writing, which are told; by default they end the process. A
+ * handler, as programs that this one starts have the default again. */
+static void keep_running(int number)
+{
+    struct sigaction old, handler = {.sa_handler = take_no_notice, .sa_flags = SA_RESTART};
+    if (sigaction(number, NULL, &old) == 0 && old.sa_handler == SIG_DFL) (void)sigaction(number, &handler, NULL);
+}
+
 int main(int argc, char **argv)
 {
+    keep_running(SIGPIPE);
+    keep_running(SIGXFSZ);
     qdr_set_log(print_log, NULL);
     int code = dispatch(argc, argv);
     /* A full disk or a closed pipe must not look like success. */
+    errno = 0;
     if (fflush(stdout) != 0 || ferror(stdout)) {
-        fprintf(stderr, "quadrille: standard output cannot be written (%s)\n", strerror(errno));
+        fprintf(stderr, "quadrille: standard output cannot be written (%s)\n", strerror(errno ? errno : EIO));
         code = code ? code : EXIT_FAILED;
     }
     if (is_limited()) _Exit(code);

@@ -6,6 +6,8 @@
 #ifndef QUADRILLE_SRC_NPY_H
 #define QUADRILLE_SRC_NPY_H
 
+#include <quadrille/output.h>
+
 #include "failure.h"
 
 #define NPY_MAX_DIMS 2
@@ -31,17 +33,7 @@ void npy_close(npy_array *array);
 /* "[3, 4]" */
 const char *npy_shape_text(const npy_array *array, char *text, size_t capacity);
 
-/* A file being written: under a temporary name in the same folder until it is published. */
-typedef struct npy_output {
-    char path[4096];
-    char temporary[4096]; /* "" when there is none */
-} npy_output;
-
-/* Writes all of the array to a temporary file beside DIR/NAME. On failure nothing remains. */
-int npy_stage(npy_output *output, const char *dir, const char *name, const npy_array *array, failure *why);
-/* Renames it to DIR/NAME, in one step. */
-int npy_publish(npy_output *output, failure *why);
-/* Removes the temporary file, if there still is one. */
-void npy_discard(npy_output *output);
+/* Writes all of the array to an output for DIR/NAME, which the caller commits or discards, also after an error. */
+int npy_stage(qdr_output **output, const char *dir, const char *name, const npy_array *array, failure *why);
 
 #endif

@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writes NumPy files so that a reader finds a whole file or none. */
-#define _XOPEN_SOURCE 700 /* realpath() */
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "npy.h"
 
@@ -42,76 +37,21 @@ static int write_all(FILE *file, const npy_array *array)
     char header[HEADER_BYTES];
     const size_t bytes = data_bytes(array);
     make_header(array, header);
-    return fwrite(header, 1, sizeof header, file) == sizeof header && fwrite(array->data, 1, bytes, file) == bytes &&
-           fflush(file) == 0;
+    return fwrite(header, 1, sizeof header, file) == sizeof header && fwrite(array->data, 1, bytes, file) == bytes;
 }
 
-/* mkstemp() makes private files; give this one the permissions that a plain new file has. */
-static void open_up(int file)
+static int fail_output(failure *why, qdr_status status)
 {
-    const mode_t mask = umask(0);
-    umask(mask);
-    (void)!fchmod(file, 0666 & ~mask);
+    return status == QDR_OK ? EXIT_OK : fail(why, EXIT_FAILED, "%s", qdr_last_error());
 }
 
-/* The file itself, behind links, and a temporary name beside it: that one replaces it in the end. */
-static int choose_places(npy_output *output, const char *dir, const char *name, failure *why)
+int npy_stage(qdr_output **output, const char *dir, const char *name, const npy_array *array, failure *why)
 {
-    const size_t room = sizeof output->path;
-    struct stat info;
-    if (strlen(dir) + strlen(name) + 10 > room)
-        return fail(why, EXIT_USAGE, "the name of the output folder has over 4,000 letters");
-    snprintf(output->path, room, "%s/%s", dir, name);
-    if (lstat(output->path, &info) == 0 && S_ISLNK(info.st_mode)) {
-        char *target = realpath(output->path, NULL);
-        if (!target || strlen(target) + 10 > room) {
-            free(target);
-            return fail(why, EXIT_FAILED, "%s: the link's target cannot be reached (%s)", output->path,
-                        strerror(errno));
-        }
-        memcpy(output->path, target, strlen(target) + 1);
-        free(target);
-    }
-    const char *slash = strrchr(output->path, '/');
-    snprintf(output->temporary, room, "%.*s/.%s.XXXXXX", (int)(slash - output->path), output->path, slash + 1);
-    return EXIT_OK;
-}
-
-int npy_stage(npy_output *output, const char *dir, const char *name, const npy_array *array, failure *why)
-{
-    memset(output, 0, sizeof *output);
-    if (choose_places(output, dir, name, why)) return why->code;
-    const int number = mkstemp(output->temporary);
-    FILE *file = number < 0 ? NULL : fdopen(number, "wb");
-    if (!file) {
-        fail(why, EXIT_FAILED, "%s: cannot be written (%s); name another folder", output->path, strerror(errno));
-        if (number >= 0) close(number);
-        if (number < 0) output->temporary[0] = 0;
-        npy_discard(output);
-        return why->code;
-    }
-    open_up(number);
-    const int written = write_all(file, array);
-    const int error = errno;
-    if (fclose(file) == 0 && written) return EXIT_OK;
-    npy_discard(output);
-    return fail(why, EXIT_FAILED, "%s: %zu bytes cannot be written (%s); make room, or name another folder",
-                output->path, data_bytes(array) + HEADER_BYTES, strerror(error));
-}
-
-int npy_publish(npy_output *output, failure *why)
-{
-    if (rename(output->temporary, output->path) != 0) {
-        fail(why, EXIT_FAILED, "%s: cannot be put in place (%s)", output->path, strerror(errno));
-        npy_discard(output);
-        return why->code;
-    }
-    output->temporary[0] = 0;
-    return EXIT_OK;
-}
-
-void npy_discard(npy_output *output)
-{
-    if (output->temporary[0]) unlink(output->temporary);
-    output->temporary[0] = 0;
+    char path[4096];
+    *output = NULL;
+    if (snprintf(path, sizeof path, "%s/%s", dir, name) >= (int)sizeof path)
+        return fail(why, EXIT_USAGE, "--out: the folder's name has over 4,000 letters");
+    if (fail_output(why, qdr_output_open("--out", path, QDR_OUTPUT_REPLACE, output))) return why->code;
+    (void)write_all(qdr_output_file(*output), array); /* finishing says what went wrong */
+    return fail_output(why, qdr_output_finish(*output));
 }

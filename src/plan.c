@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "command.h"
+#include "files.h"
 
 enum {
     OPTION_RANKS,
@@ -189,6 +190,18 @@ static int check_options(plan_options *options, failure *why)
     return EXIT_OK;
 }
 
+static int check_files(const plan_options *options, failure *why)
+{
+    char network[FILES_PATH_BYTES], machine[FILES_PATH_BYTES];
+    const qdr_file_use uses[] = {
+        {"the model", files_find("models", options->asked.network, network), QDR_FILE_READ},
+        {"--machine", files_find("machines", options->asked.machine, machine), QDR_FILE_READ},
+        {"--svg", options->svg, QDR_FILE_WRITTEN},
+        {"--out", options->out, QDR_FILE_WRITTEN},
+    };
+    return fail_status(why, qdr_files_check(uses, sizeof uses / sizeof *uses, 0));
+}
+
 /* ---- how far the search is ---- */
 
 /* Shown where a person waits, once it takes a while. */
@@ -242,14 +255,10 @@ static void warn(const char *sentence, void *user)
 static int save_svg(plan_answer *answer, failure *why)
 {
     const char *path = answer->options->svg;
-    FILE *file = fopen(path, "w");
-    if (!file)
-        return fail(why, EXIT_USAGE, "--svg %.300s: %s; name a file in a folder that exists", path, strerror(errno));
-    plan_draw(file, answer, why);
-    const int good = !ferror(file);
-    if (fclose(file) != 0 || !good)
-        return fail(why, EXIT_FAILED, "--svg %.300s: it could not be written; make room", path);
-    return why->code;
+    qdr_output *output;
+    if (fail_status(why, qdr_output_open("--svg", path, QDR_OUTPUT_REPLACE, &output))) return why->code;
+    plan_draw(qdr_output_file(output), answer, why);
+    return files_end(&output, 1, why);
 }
 
 static int save_plan(const plan_answer *answer, failure *why)
@@ -262,9 +271,7 @@ static int save_plan(const plan_answer *answer, failure *why)
     stored.plan.sequence = plan_sequence(answer->network, &best->plan);
     snprintf(stored.network, sizeof stored.network, "%s", answer->network->name);
     snprintf(stored.machine, sizeof stored.machine, "%s", answer->machine->name);
-    const qdr_status status = qdr_plan_store(&stored, answer->options->out);
-    if (status == QDR_OK) return EXIT_OK;
-    return fail(why, status == QDR_ERR_MEMORY ? EXIT_NOTHING_FITS : EXIT_USAGE, "--out: %s", qdr_last_error());
+    return fail_status(why, qdr_plan_store(&stored, answer->options->out));
 }
 
 static int print_answer(plan_answer *answer, failure *why)
@@ -309,6 +316,7 @@ static int make_answer(plan_options *options, failure *why)
     answer.options = options;
     answer.network = &network;
     answer.machine = &machine;
+    if (check_files(options, why)) return why->code;
     plan_machine_notes(&machine, options->search.n_ranks, warn, NULL);
     if (!fail_status(why, qdr_model_create(&machine, &network, &answer.model))) {
         find_with_progress(&answer, options, why);

@@ -4,9 +4,9 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "command.h"
+#include "files.h"
 #include "predict_coll.h"
 #include "predict_nccl.h"
 
@@ -89,18 +89,16 @@ static int take_option(int index, const char *value, void *user, failure *why)
     return EXIT_OK;
 }
 
-/* What is written must not take the place of what is read. */
-static int check_output(const predict_options *options, failure *why)
+static int check_files(const predict_options *options, failure *why)
 {
-    struct stat read, written;
-    if (options->output && strcmp(options->output, "-") == 0)
-        return fail(why, EXIT_USAGE,
-                    "--output -: standard output has the report; name a file (./- for one that is "
-                    "called so)");
-    if (!options->output || stat(options->output, &written) != 0 || stat(options->path, &read) != 0 ||
-        read.st_dev != written.st_dev || read.st_ino != written.st_ino)
-        return EXIT_OK;
-    return fail(why, EXIT_USAGE, "--output %.300s: the runs are read from it; name another file", options->output);
+    char machine[FILES_PATH_BYTES], assume[FILES_PATH_BYTES];
+    const qdr_file_use uses[] = {
+        {"the table", options->path, QDR_FILE_READ},
+        {"--machine", files_find("machines", options->predictor.machine_name, machine), QDR_FILE_READ},
+        {"--assume", files_find("data", options->assume, assume), QDR_FILE_READ},
+        {"--output", options->output, QDR_FILE_WRITTEN},
+    };
+    return fail_status(why, qdr_files_check(uses, sizeof uses / sizeof *uses, 0));
 }
 
 static int no_memory(const csv_table *table, failure *why)
@@ -248,7 +246,7 @@ static int run(int argc, char **argv)
     if (argc > 1 && (argv[1][0] != '-' || argv[1][1] == '\0')) {
         options.path = argv[1];
         argv[1] = argv[0];
-        if (!options_read(argc - 1, argv + 1, specs, take_option, &options, &why) && !check_output(&options, &why) &&
+        if (!options_read(argc - 1, argv + 1, specs, take_option, &options, &why) && !check_files(&options, &why) &&
             !assumed_load(options.assume, &assumed, &why) && !load_table(&options, &table, &why))
             predict_table(&table, &assumed, &options, &why);
     } else {

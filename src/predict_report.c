@@ -2,11 +2,12 @@
 /* What reports on runs and on collectives have in common. */
 #include "predict_report.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "files.h"
 
 enum { SHOWN_REASONS = 30 };
 
@@ -209,9 +210,9 @@ static void write_kept(FILE *file, const csv_table *table, const added_columns *
 
 int table_save(const csv_table *table, const added_columns *added, const char *path, failure *why)
 {
-    FILE *file = fopen(path, "w");
-    if (!file)
-        return fail(why, EXIT_USAGE, "--output %.300s: %s; name a file in a folder that exists", path, strerror(errno));
+    qdr_output *output;
+    if (fail_status(why, qdr_output_open("--output", path, QDR_OUTPUT_REPLACE, &output))) return why->code;
+    FILE *file = qdr_output_file(output);
     write_kept(file, table, added, -1);
     for (int i = 0; i < added->n; i++) fprintf(file, "%s%c", added->names[i], i < added->n - 1 ? ',' : '\n');
     for (int64_t row = 0; row < table->n_rows; row++) {
@@ -219,8 +220,5 @@ int table_save(const csv_table *table, const added_columns *added, const char *p
         added->write(file, added->rows, row);
         putc('\n', file);
     }
-    const int has_failed = ferror(file);
-    if (fclose(file) != 0 || has_failed)
-        return fail(why, EXIT_FAILED, "--output %.300s: it could not be written; make room", path);
-    return EXIT_OK;
+    return files_end(&output, 1, why);
 }

@@ -2,12 +2,12 @@
 /* `quadrille topo`: machines, their links, and which axis of a grid lies on which. */
 #include "topo.h"
 
-#include <errno.h>
 #include <quadrille/launch.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "command.h"
+#include "files.h"
 
 #define MAX_GRID (1 << 16)
 
@@ -107,13 +107,10 @@ static int lay(const topo_options *options, topo_report *report, failure *why)
 
 static int draw(const char *path, const topo_report *report, failure *why)
 {
-    FILE *file = fopen(path, "w");
-    if (!file)
-        return fail(why, EXIT_USAGE, "--svg %.300s: %s; name a file in a folder that exists", path, strerror(errno));
-    const int good = topo_draw(file, report);
-    if (fclose(file) != 0 || !good)
-        return fail(why, EXIT_FAILED, "--svg %.300s: it could not be written; make room", path);
-    return EXIT_OK;
+    qdr_output *output;
+    if (fail_status(why, qdr_output_open("--svg", path, QDR_OUTPUT_REPLACE, &output))) return why->code;
+    const int is_whole = topo_draw(qdr_output_file(output), report);
+    return files_end(&output, is_whole, why);
 }
 
 /* The picture first: what is printed is then not followed by an error. */
@@ -125,6 +122,17 @@ static int write_report(const topo_options *options, topo_report *report, failur
     }
     free(report->layout.places);
     return why->code;
+}
+
+/* hwloc reads the file of HWLOC_XMLFILE where no other is named. */
+static int check_files(const topo_options *options, int n_ranks, failure *why)
+{
+    const char *named = getenv("HWLOC_XMLFILE");
+    const qdr_file_use uses[] = {
+        {options->xml ? "--xml" : "HWLOC_XMLFILE", options->xml ? options->xml : named, QDR_FILE_READ},
+        {"--svg", options->svg, QDR_FILE_WRITTEN},
+    };
+    return fail_status(why, qdr_files_check(uses, sizeof uses / sizeof *uses, n_ranks));
 }
 
 static int load(const topo_options *options, qdr_topo **topo, failure *why)
@@ -141,7 +149,8 @@ static int load(const topo_options *options, qdr_topo **topo, failure *why)
 static int run_alone(const topo_options *options, failure *why)
 {
     qdr_topo *topo = NULL;
-    if (!load(options, &topo, why)) write_report(options, &(topo_report){.topo = topo}, why);
+    if (!check_files(options, 0, why) && !load(options, &topo, why))
+        write_report(options, &(topo_report){.topo = topo}, why);
     qdr_topo_destroy(&topo);
     return why->code;
 }
@@ -154,7 +163,7 @@ static int run_rank(qdr_context *ctx, void *user)
     qdr_topo *topo = NULL;
     topo_report report = {.n_ranks = qdr_context_size(ctx)};
     failure why = {0};
-    load(options, &topo, &why);
+    if (!is_first || !check_files(options, report.n_ranks, &why)) load(options, &topo, &why);
     if (!fail_together(&why, ctx)) {
         report.topo = topo;
         if (topo->is_this_machine) topo_gather(ctx, topo, &report.ranks, &why);

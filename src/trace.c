@@ -2,11 +2,11 @@
 /* `quadrille trace`: what collectives cost in a run that was traced, and what of it was hidden. */
 #include "trace.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "command.h"
+#include "files.h"
 
 enum { OPTION_LAST, OPTION_MERGE, OPTION_SVG, OPTION_HELP };
 enum { DRAWN_RUNS = 2 }; /* a forward and a backward */
@@ -113,38 +113,33 @@ void trace_place(const trace_rank *rank, char *text, size_t capacity)
     if (rank->grid[0]) snprintf(text, capacity, "x%d y%d z%d d%d", at[QDR_X], at[QDR_Y], at[QDR_Z], at[QDR_D]);
 }
 
-/* What is written must not take the place of what was read. */
-static int check_output(const trace_file *trace, const trace_options *options, const char *option, const char *path,
-                        failure *why)
+static int check_files(const trace_options *options, failure *why)
 {
-    if (!path || !trace_is_input(options->path, trace->n_ranks, path)) return EXIT_OK;
-    return fail(why, EXIT_USAGE, "--%s %.300s: the trace is read from it; name another file", option, path);
+    const qdr_file_use uses[] = {
+        {"the trace", options->path, QDR_FILE_READ_RANKS},
+        {"--merge", options->merge, QDR_FILE_WRITTEN},
+        {"--svg", options->svg, QDR_FILE_WRITTEN},
+    };
+    return fail_status(why, qdr_files_check(uses, sizeof uses / sizeof *uses, 0));
 }
 
 static int save(const trace_file *trace, const char *option, const char *path,
                 int (*write)(FILE *file, const trace_file *trace), failure *why)
 {
-    FILE *file = fopen(path, "w");
-    if (!file)
-        return fail(why, EXIT_USAGE, "--%s %.300s: %s; name a file in a folder that exists", option, path,
-                    strerror(errno));
-    const int good = write(file, trace);
-    if (fclose(file) != 0 || !good)
-        return fail(why, EXIT_FAILED, "--%s %.300s: it could not be written; make room", option, path);
-    return EXIT_OK;
+    qdr_output *output;
+    if (fail_status(why, qdr_output_open(option, path, QDR_OUTPUT_REPLACE, &output))) return why->code;
+    const int is_whole = write(qdr_output_file(output), trace);
+    return files_end(&output, is_whole, why);
 }
 
 static void report(trace_file *trace, const trace_options *options, failure *why)
 {
-    if (check_output(trace, options, "merge", options->merge, why) ||
-        check_output(trace, options, "svg", options->svg, why))
-        return;
     trace_keep_last(trace, options->n_runs);
     print_table(trace);
-    if (options->merge) save(trace, "merge", options->merge, trace_merge, why);
+    if (options->merge) save(trace, "--merge", options->merge, trace_merge, why);
     if (!options->svg) return;
     if (!options->n_runs) trace_keep_last(trace, DRAWN_RUNS);
-    save(trace, "svg", options->svg, trace_draw, why);
+    save(trace, "--svg", options->svg, trace_draw, why);
 }
 
 static int run(int argc, char **argv)
@@ -155,7 +150,7 @@ static int run(int argc, char **argv)
     if (argc > 1 && argv[1][0] != '-') {
         options.path = argv[1];
         argv[1] = argv[0];
-        if (!options_read(argc - 1, argv + 1, specs, take_option, &options, &why) &&
+        if (!options_read(argc - 1, argv + 1, specs, take_option, &options, &why) && !check_files(&options, &why) &&
             !trace_read(options.path, &trace, &why))
             report(&trace, &options, &why);
     } else {

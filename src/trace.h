@@ -52,8 +52,6 @@ typedef struct trace_file {
 
 /* Reads PATH.0, PATH.1, …, as many as PATH.0 says there are ranks. */
 int trace_read(const char *path, trace_file *trace, failure *why);
-/* 1 if `written` is one of the files that trace_read() took. */
-int trace_is_input(const char *path, int n_ranks, const char *written);
 void trace_free(trace_file *trace);
 
 /* ---- times: trace_time.c ---- */

@@ -6,7 +6,6 @@
 #include <quadrille/input.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "trace.h"
 
@@ -232,18 +231,6 @@ int trace_read(const char *path, trace_file *trace, failure *why)
     trace_keep_last(trace, 0);
     if (!(trace->end > trace->begin)) return fail_content(why, path, "nothing ran in it");
     return trace_find_late(trace, why);
-}
-
-int trace_is_input(const char *path, int n_ranks, const char *written)
-{
-    char name[MAX_NAME];
-    struct stat out, in;
-    if (stat(written, &out) != 0) return 0;
-    for (int i = 0; i < n_ranks; i++) {
-        name_file(name, path, i);
-        if (stat(name, &in) == 0 && in.st_dev == out.st_dev && in.st_ino == out.st_ino) return 1;
-    }
-    return 0;
 }
 
 void trace_free(trace_file *trace)

@@ -3,9 +3,8 @@
 #include "chart.h"
 
 #include <math.h>
+#include <quadrille/output.h>
 #include <string.h>
-
-#include "output.h"
 
 #define WIDTH 860.0
 #define HEIGHT 500.0
@@ -234,12 +233,21 @@ static void put_picture(const loss_chart *chart, FILE *file)
     fputs("</svg>\n", file);
 }
 
-int chart_try(const char *path, char sentence[PROBLEM_BYTES]) { return output_try("picture", path, sentence); }
+static int is_done(qdr_status status, char sentence[PROBLEM_BYTES])
+{
+    if (status != QDR_OK) snprintf(sentence, PROBLEM_BYTES, "%s", qdr_last_error());
+    return status == QDR_OK;
+}
+
+int chart_try(const char *path, char sentence[PROBLEM_BYTES])
+{
+    return is_done(qdr_output_try("--plot", path), sentence);
+}
 
 int chart_write(const loss_chart *chart, const char *path, char sentence[PROBLEM_BYTES])
 {
-    output out;
-    if (!output_open(&out, "picture", path, sentence)) return 0;
-    put_picture(chart, out.file);
-    return output_close(&out, sentence);
+    qdr_output *output;
+    if (!is_done(qdr_output_open("--plot", path, QDR_OUTPUT_REPLACE, &output), sentence)) return 0;
+    put_picture(chart, qdr_output_file(output));
+    return is_done(qdr_output_commit(&output), sentence);
 }

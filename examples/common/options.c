@@ -92,6 +92,10 @@ static options_result set_value(const option_row *row, const char *word, char pr
     case OPTION_TYPE: return set_type(row, word, problem);
     case OPTION_GRID: return set_grid(row, word, problem);
     case OPTION_TEXT:
+    case OPTION_INPUT:
+    case OPTION_MACHINE:
+    case OPTION_OUTPUT:
+    case OPTION_LOG:
         if (word[0] == '\0') return COMPLAIN("--%s: its %s is empty", row->name, row->argument);
         *(const char **)row->value = word;
         return OPTIONS_OK;
@@ -155,6 +159,10 @@ static void print_default(const option_row *row, FILE *out)
         fprintf(out, " (default %s)", qdr_dtype_name((qdr_dtype)(*(int *)row->value > 0 ? *(int *)row->value : 0)));
         break;
     case OPTION_TEXT:
+    case OPTION_INPUT:
+    case OPTION_MACHINE:
+    case OPTION_OUTPUT:
+    case OPTION_LOG:
         if (*(const char **)row->value != NULL) fprintf(out, " (default %s)", *(const char **)row->value);
         break;
     default: break;

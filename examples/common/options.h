@@ -19,6 +19,10 @@ typedef enum option_kind {
     OPTION_COUNT, /* int64_t */
     OPTION_REAL, /* double */
     OPTION_TEXT, /* const char * */
+    OPTION_INPUT, /* the same, a file that is read */
+    OPTION_MACHINE, /* the same, the name of a machine or its file */
+    OPTION_OUTPUT, /* the same, a file that is written and replaces an older one */
+    OPTION_LOG, /* the same, a file that grows (QDR_OUTPUT_LOG) */
     OPTION_FLAG, /* int: 1 when given, no argument */
     OPTION_CHOICE, /* int: index of the word among `argument`, which is "first|second|…" */
     OPTION_TYPE, /* int: the qdr_dtype of that name; one of the words in `argument` */

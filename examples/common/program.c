@@ -2,9 +2,15 @@
 /* How an example program starts and how it leaves. */
 #include "program.h"
 
+#include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
+
+#define PATH_BYTES 4096
+#define MAX_FILES 8 /* of one program's options */
 
 typedef struct launch {
     const usage_text *usage;
@@ -35,6 +41,39 @@ static void print_log(int level, const char *line, void *user)
 /* The library's sentence, or what the status means where a program found it by itself. */
 static const char *why(qdr_status status) { return qdr_last_error()[0] ? qdr_last_error() : qdr_status_text(status); }
 
+/* A file of the command line. */
+typedef struct named_file {
+    char option[64], path[PATH_BYTES];
+} named_file;
+
+/* The file that a row of the table names, and what becomes of it. 0: it names none. */
+static int file_use(const option_row *row, named_file *file, qdr_file_use *use)
+{
+    const int names_file = row->kind == OPTION_INPUT || row->kind == OPTION_MACHINE || row->kind == OPTION_OUTPUT ||
+                           row->kind == OPTION_LOG;
+    const char *value = names_file ? *(const char **)row->value : NULL;
+    if (!value) return 0;
+    snprintf(file->option, sizeof file->option, "--%s", row->name);
+    if (row->kind == OPTION_MACHINE && qdr_data_find("machines", value, file->path, PATH_BYTES) != QDR_OK) return 0;
+    use->path = row->kind == OPTION_MACHINE ? file->path : value;
+    use->option = file->option;
+    use->access = row->kind == OPTION_OUTPUT ? QDR_FILE_WRITTEN
+                  : row->kind == OPTION_LOG  ? QDR_FILE_LOG
+                                             : QDR_FILE_READ;
+    return 1;
+}
+
+/* No file of a run may replace another one. */
+static qdr_status check_files(qdr_context *ctx, const usage_text *usage)
+{
+    qdr_file_use uses[MAX_FILES + 1];
+    named_file files[MAX_FILES];
+    int n = 0;
+    for (int i = 0; i < usage->n_rows && n < MAX_FILES; i++) n += file_use(&usage->rows[i], &files[n], &uses[n]);
+    if (usage->operand && *usage->operand) uses[n++] = (qdr_file_use){"the text", *usage->operand, QDR_FILE_READ};
+    return qdr_files_check(uses, n, qdr_context_size(ctx));
+}
+
 /* Help and complaints about the command line come from rank 0 alone: every rank has read the same line. */
 static int run_rank(qdr_context *ctx, void *user)
 {
@@ -49,7 +88,8 @@ static int run_rank(qdr_context *ctx, void *user)
         return LEAVE_BAD_INPUT;
     }
     char sentence[PROBLEM_BYTES] = "";
-    qdr_status status = start->fn(ctx, start->settings, sentence);
+    qdr_status status = qdr_agree(ctx, talks ? check_files(ctx, start->usage) : QDR_OK);
+    if (status >= 0) status = start->fn(ctx, start->settings, sentence);
     if (status >= 0) status = qdr_barrier(ctx); /* rank 0 is to hear of who fails last of all */
     /* who waited too long may have waited for rank 0 */
     if (status < 0 && (talks || status == QDR_ERR_TIMEOUT))
@@ -83,11 +123,32 @@ static int run(const usage_text *usage, int argc, char **argv, const int64_t *n_
     return exit_code;
 }
 
+static void take_no_notice(int number) { (void)number; }
+
+/* A full file (ulimit -f) and a closed pipe are errors of writing, which are told; by default they end the process. A
+ * handler, as programs that this one starts have the default again. */
+static void keep_running(int number)
+{
+    struct sigaction old, handler = {.sa_handler = take_no_notice, .sa_flags = SA_RESTART};
+    if (sigaction(number, NULL, &old) == 0 && old.sa_handler == SIG_DFL) (void)sigaction(number, &handler, NULL);
+}
+
+/* What was printed must have arrived. */
+static int end_output(const char *program, int exit_code)
+{
+    errno = 0;
+    if (fflush(stdout) == 0 && !ferror(stdout)) return exit_code;
+    fprintf(stderr, "%s: standard output cannot be written (%s)\n", program, strerror(errno ? errno : EIO));
+    return exit_code ? exit_code : LEAVE_FAILED;
+}
+
 int program_start(const usage_text *usage, int argc, char **argv, const int64_t *n_local, const int64_t *n_threads,
                   program_fn fn, const void *settings)
 {
     struct rlimit limit;
-    const int exit_code = run(usage, argc, argv, n_local, n_threads, fn, settings);
+    keep_running(SIGPIPE);
+    keep_running(SIGXFSZ);
+    const int exit_code = end_output(usage->program, run(usage, argc, argv, n_local, n_threads, fn, settings));
     /* Under a limit on address space (ulimit -v) OpenBLAS's own threads may wait for memory for ever, and exit() for
      * them. */
     if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {

@@ -248,8 +248,9 @@ typedef struct qdr_stored_plan {
  *    predicted_secs, predicted_memory_bytes
  *
  *  in place of a file that is a plan, or of none.
- *  @retval QDR_ERR_ARGUMENT  NULL, or there is a file that is no plan; it is as it was
- *  @retval QDR_ERR_IO        it cannot be written; a file that was there is as it was */
+ *  @retval QDR_ERR_ARGUMENT  NULL; nothing can be written under this name (output.h); or the file exists and is not a
+ *                            plan: it is left as it is
+ *  @retval QDR_ERR_IO        it could not be written completely; an older plan is left as it is */
 QDR_API QDR_NODISCARD qdr_status qdr_plan_store(const qdr_stored_plan *stored, const char *path);
 /** Reads such a file; "-" is standard input. quadrille_plan, grid and batch must be there, the others have the defaults
  * of qdr_plan; dtype: "bf16".

@@ -22,6 +22,7 @@
 #include "network.h"
 #include "ops.h"
 #include "optim.h"
+#include "output.h"
 #include "perf.h"
 #include "plan.h"
 #include "report.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* QDR_TRACE=FILE: each rank of a context writes what its schedules did to FILE.RANK, when the context is destroyed. A
  * trace that cannot be kept is said in the log, and fails nothing. */
-#include <errno.h>
+#include <quadrille/output.h>
 #include <string.h>
 #include <time.h>
 
@@ -61,19 +61,34 @@ void qdri_context_trace_begin(qdr_context *ctx)
     note_clock(ctx, 0);
 }
 
+/* Of regular files only an older trace, or an empty one, is replaced: the name may be that of anything. */
+static int may_replace(const char *name)
+{
+    static const char start[] = {'{', '"', 't', 'r', 'a', 'c', 'e', 'E', 'v', 'e', 'n', 't', 's', '"'};
+    char found[sizeof start];
+    if (!qdr_output_replaces(name)) return 1;
+    FILE *file = fopen(name, "r");
+    const size_t n = file ? fread(found, 1, sizeof found, file) : 0;
+    const int is_empty = file && n == 0 && !ferror(file);
+    if (file) (void)fclose(file);
+    return is_empty || (n == sizeof found && memcmp(found, start, sizeof found) == 0);
+}
+
 static void write_file(const qdr_context *ctx)
 {
     char name[sizeof ctx->tracing.path + 16];
     snprintf(name, sizeof name, "%s.%d", ctx->tracing.path, qdri_comm_rank(ctx->world));
-    FILE *file = fopen(name, "w");
-    int good = file && qdri_trace_write(ctx->tracing.trace, file);
-    const int error = errno;
-    if (file && fclose(file) != 0) good = 0;
-    if (!good)
+    if (!may_replace(name)) {
         qdri_log(QDRI_LOG_WARNING,
-                 "trace: %.300s could not be written (%s); set QDR_TRACE to a file in a folder "
-                 "that exists and has room",
-                 name, strerror(error));
+                 "trace: %.300s exists and is not a trace; not overwritten: set QDR_TRACE to another name", name);
+        return;
+    }
+    qdr_output *output;
+    if (qdr_output_open("QDR_TRACE", name, QDR_OUTPUT_REPLACE, &output) == QDR_OK) {
+        (void)qdri_trace_write(ctx->tracing.trace, qdr_output_file(output)); /* the commit says what went wrong */
+        if (qdr_output_commit(&output) == QDR_OK) return;
+    }
+    qdri_log(QDRI_LOG_WARNING, "trace: %s", qdr_last_error());
 }
 
 void qdri_context_trace_end(qdr_context *ctx)
@@ -82,8 +97,8 @@ void qdri_context_trace_end(qdr_context *ctx)
     if (!ctx->tracing.id) return;
     snprintf(sentence, sizeof sentence, "%s", qdr_last_error());
     note_clock(ctx, 1);
-    qdri_set_last_error(sentence); /* who destroys may yet want to know why */
     if (ctx->tracing.trace) write_file(ctx);
+    qdri_set_last_error(sentence); /* who destroys may yet want to know why */
     qdri_trace_free(&ctx->tracing.trace);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The file of choices: read whole, replaced whole. */
 #include <errno.h>
-#include <stdatomic.h>
+#include <quadrille/output.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -31,34 +31,10 @@ qdr_status qdri_tune_load(const char *path, char **text, size_t *bytes)
     return QDR_FAIL(QDR_ERR_IO, "tune: %s; set QDR_TUNE to another file", why);
 }
 
-/* A name in the same folder that no other process, and no other world of this one, writes to. */
-static qdr_status name_beside(const char *path, char **name)
-{
-    static atomic_int n_named;
-    const size_t bytes = strlen(path) + 48;
-    QDR_TRY(qdri_calloc(bytes, 1, "the name of a file", (void **)name));
-    snprintf(*name, bytes, "%s.%ld.%d", path, (long)getpid(), atomic_fetch_add(&n_named, 1));
-    return QDR_OK;
-}
-
-static int write_whole(const char *name, const qdri_tune_table *table)
-{
-    FILE *file = fopen(name, "w");
-    int good = file && qdri_tune_write(table, file);
-    if (file && fclose(file) != 0) good = 0;
-    return good;
-}
-
 qdr_status qdri_tune_store(const char *path, const qdri_tune_table *table)
 {
-    char *name = NULL;
-    QDR_TRY(name_beside(path, &name));
-    const int good = write_whole(name, table) && rename(name, path) == 0, error = errno;
-    if (!good) remove(name);
-    free(name);
-    if (good) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_IO,
-                    "tune: %.200s could not be written (%s); set QDR_TUNE to a file in a folder that "
-                    "exists and has room",
-                    path, strerror(error));
+    qdr_output *output;
+    QDR_TRY(qdr_output_open("QDR_TUNE", path, QDR_OUTPUT_REPLACE, &output));
+    (void)qdri_tune_write(table, qdr_output_file(output)); /* the commit says what went wrong */
+    return qdr_output_commit(&output);
 }

@@ -110,7 +110,7 @@ class Calibrate(unittest.TestCase):
     def test_refused(self):
         for words, says in ((("--name", ""), "--name"), (("--name", "x" * 64), "63"), (("--local", "0"), "local"),
                             (("--threads", "x"), "threads"), (("--slow",), "calibrate --help"), (("more",), "more"),
-                            (("-o",), "-o"), (("-o", os.path.join(self.folder.name, "no", "x.json")), "another place")):
+                            (("-o",), "-o"), (("-o", os.path.join(self.folder.name, "no", "x.json")), "folder that exists")):
             done = run("calibrate", "--quick", *words)
             self.assertEqual((done.returncode, done.out, len(done.err.splitlines())), (2, "", 1), words)
             self.assertIn(says, done.err)

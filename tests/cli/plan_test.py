@@ -262,7 +262,12 @@ class Files(Case):
         self.assertEqual(sorted(os.listdir(self.folder.name)), ["plan.json", "small.json", "toy.json"])
 
     def test_other_files_stay(self):
-        self.assert_plan_refused(["-o", self.model], "is no plan", self.model)
+        self.assert_plan_refused(["-o", self.model], "--out", "the model", self.model)
+        other = self.path("other.json")
+        with open(other, "w", encoding="utf-8") as file:
+            json.dump(CONFIG, file)
+        self.assert_plan_refused(["-o", other], "is not a plan file", other)
+        os.remove(other)
         with open(self.model, encoding="utf-8") as file:
             self.assertEqual(json.load(file), CONFIG)
         self.assert_plan_refused(["-o", self.path("none/plan.json")], "none/plan.json")

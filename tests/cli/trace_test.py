@@ -239,7 +239,7 @@ class Refused(Case):
             self.write(rank, [event("product", "compute", 0, 1)])
         before = self.read("run.json.1")
         for option in ("--merge", "--svg"):
-            self.assert_refused(f"{option} {self.name}.1: the trace is read from it", option, self.name + ".1")
+            self.assert_refused(f"{option} {self.name}.1 and the trace {self.name}.N are the same file", option, self.name + ".1")
         self.assertEqual(self.read("run.json.1"), before)
 
     def test_headers(self):

@@ -31,9 +31,10 @@ static void save(const char *name, int64_t n_rows, int64_t n_cols)
 {
     static const float numbers[64] = {1, 2, 3, 4, 5, 6, 7, 8};
     const npy_array array = {.dtype = QDR_F32, .n_dims = 2, .shape = {n_rows, n_cols}, .data = numbers};
-    npy_output output;
+    qdr_output *output;
     failure why = {0};
-    if (npy_stage(&output, folder, name, &array, &why) || npy_publish(&output, &why)) fail_msg("%s", why.sentence);
+    if (npy_stage(&output, folder, name, &array, &why)) fail_msg("%s", why.sentence);
+    CHECK_OK(qdr_output_commit(&output));
 }
 
 static int make_inputs(void **state)

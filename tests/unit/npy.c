@@ -180,14 +180,13 @@ static void writes_what_it_reads(void **state)
     const double numbers[6] = {1, -2, 0x1p-1074, 4, 5, 1e300};
     const npy_array written = {.dtype = QDR_F64, .n_dims = 2, .shape = {3, 2}, .data = numbers};
     npy_array read;
-    npy_output output;
+    qdr_output *output;
     failure why = {0};
     make_folder(dir);
     snprintf(path, sizeof path, "%s/a.npy", dir);
     assert_int_equal(npy_stage(&output, dir, "a.npy", &written, &why), 0);
     assert_int_equal(access(path, F_OK), -1); /* not before it is whole */
-    assert_int_equal(npy_publish(&output, &why), 0);
-    npy_discard(&output);
+    assert_int_equal(qdr_output_commit(&output), QDR_OK);
     assert_int_equal(npy_open(path, &read, &why), 0);
     assert_int_equal(read.shape[0], 3);
     assert_int_equal(read.shape[1], 2);
@@ -204,18 +203,18 @@ static void discarding_leaves_nothing(void **state)
     char dir[64];
     const float number = 1;
     const npy_array array = {.dtype = QDR_F32, .n_dims = 1, .shape = {1}, .data = &number};
-    npy_output output;
+    qdr_output *output;
     failure why = {0};
     make_folder(dir);
     assert_int_equal(npy_stage(&output, dir, "a.npy", &array, &why), 0);
     assert_int_equal(count_files(dir), 1);
-    npy_discard(&output);
-    npy_discard(&output);
+    qdr_output_discard(&output);
+    qdr_output_discard(&output);
     assert_int_equal(count_files(dir), 0);
     rmdir(dir);
     assert_int_equal(npy_stage(&output, dir, "a.npy", &array, &why), EXIT_FAILED);
     assert_non_null(strstr(why.sentence, "No such file"));
-    npy_discard(&output);
+    qdr_output_discard(&output);
 }
 
 static void refuses_paths_that_are_no_files(void **state)

@@ -151,7 +151,7 @@ static void others_stay(void **state)
     static const char *const texts[] = {"my notes\n", "{\"grid\": 1}\n", "[]\n"};
     for (int i = 0; i < 3; i++) {
         write_text(texts[i]);
-        CHECK_FAILS(qdr_plan_store(&stored, path), QDR_ERR_ARGUMENT, "is no plan");
+        CHECK_FAILS(qdr_plan_store(&stored, path), QDR_ERR_ARGUMENT, "is not a plan file");
         FILE *file = fopen(path, "r");
         assert_non_null(file);
         assert_non_null(fgets(line, sizeof line, file));
@@ -168,11 +168,11 @@ static void bad_calls(void **state)
     qdr_stored_plan stored = any_plan(&seed), loaded;
     char missing[80];
     snprintf(missing, sizeof missing, "%s/none/plan.json", folder);
-    CHECK_FAILS(qdr_plan_store(&stored, missing), QDR_ERR_IO, "none/plan.json");
+    CHECK_FAILS(qdr_plan_store(&stored, missing), QDR_ERR_ARGUMENT, "none/plan.json");
     CHECK_FAILS(qdr_plan_load(missing, &loaded), QDR_ERR_IO, "none/plan.json");
     CHECK_FAILS(qdr_plan_store(&stored, folder), QDR_ERR_ARGUMENT, folder);
-    CHECK_FAILS(qdr_plan_store(&stored, "-"), QDR_ERR_ARGUMENT, "'-'");
-    CHECK_FAILS(qdr_plan_store(&stored, ""), QDR_ERR_ARGUMENT, "no path");
+    CHECK_FAILS(qdr_plan_store(&stored, "-"), QDR_ERR_ARGUMENT, "standard output");
+    CHECK_FAILS(qdr_plan_store(&stored, ""), QDR_ERR_ARGUMENT, "is empty");
     CHECK_FAILS(qdr_plan_store(&stored, NULL), QDR_ERR_ARGUMENT, "NULL");
     CHECK_FAILS(qdr_plan_store(NULL, path), QDR_ERR_ARGUMENT, "NULL");
     CHECK_FAILS(qdr_plan_load(NULL, &loaded), QDR_ERR_ARGUMENT, "NULL");

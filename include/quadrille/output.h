@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** @file output.h  Files that appear whole or not at all, and runs whose files do not replace each other.
+ *
+ *  Part of libquadrille_perf. Local and blocking. Thread-safe, as long as each qdr_output is used by one thread at a
+ * time and nobody changes the environment. */
+#ifndef QUADRILLE_OUTPUT_H
+#define QUADRILLE_OUTPUT_H
+
+#include <stdio.h>
+
+#include "status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** What happens to an older file of the same name. */
+typedef enum qdr_output_kind {
+    QDR_OUTPUT_REPLACE = 0, /**< it is replaced in one step, by a commit */
+    QDR_OUTPUT_NEW, /**< it stays: there must be none, neither when the output is opened nor when it is committed */
+    QDR_OUTPUT_LOG /**< the new file has its name from the start and can be read while it grows. The older one, unless
+                      it is empty, is renamed to PATH.N with the lowest N from 1 that is free */
+} qdr_output_kind;
+
+/** A file that is being written. */
+typedef struct qdr_output qdr_output;
+
+/** Opens a file for writing.
+ *
+ *  A regular file grows under a temporary name in its own folder (.NAME.RANDOM.part, locked while it is open) and takes
+ * its place when it is committed; it then has the permissions, and where possible the owner, of the file that it
+ * replaces. Leftovers of processes that were killed are removed. Symbolic links are followed, and stay. Character
+ * devices and FIFOs are written directly, and are never replaced; a FIFO must have a reader within ten seconds.
+ * Folders, sockets and block devices are refused, as is a file that may not be written to, and "-".
+ *
+ *  @param what    names the output at the beginning of sentences, such as "--svg"; "" for nothing. Copied
+ *  @param path    copied
+ *  @param[out] output  to be ended by qdr_output_commit() or qdr_output_discard(); NULL after an error
+ *  @retval QDR_ERR_ARGUMENT  NULL, an unknown kind, or nothing can be written under this name
+ *  @retval QDR_ERR_IO        the disk is full or failed, or there are too many open files
+ *  @retval QDR_ERR_MEMORY    out of memory */
+QDR_API QDR_NODISCARD qdr_status qdr_output_open(const char *what, const char *path, qdr_output_kind kind,
+                                                 qdr_output **output);
+/** Says whether qdr_output_open() would succeed with QDR_OUTPUT_REPLACE, and leaves nothing behind. Does not open
+ * devices and FIFOs. Errors are those of qdr_output_open(). */
+QDR_API QDR_NODISCARD qdr_status qdr_output_try(const char *what, const char *path);
+/** 1: a regular file has this name, or its link leads to one, and an output would replace it. 0: not, or the path is
+ * NULL. */
+QDR_API int qdr_output_replaces(const char *path);
+/** Where to write. Belongs to the output: do not close it. NULL once the output is finished. */
+QDR_API FILE *qdr_output_file(const qdr_output *output);
+/** The name that QDR_OUTPUT_LOG gave to the older file; "" if there was none. Valid as long as the output. */
+QDR_API const char *qdr_output_kept(const qdr_output *output);
+/** Writes everything to the disk and closes the file, without putting it in place: for outputs that are committed
+ * together. Calling it again does nothing.
+ *  @retval QDR_ERR_IO  something could not be written, now or earlier: the output can only be discarded */
+QDR_API QDR_NODISCARD qdr_status qdr_output_finish(qdr_output *output);
+/** Finishes the output, puts it in place and frees it. *output becomes NULL in any case.
+ *  @retval QDR_ERR_IO        something could not be written, or put in place: nothing was replaced, nothing is left
+ * behind
+ *  @retval QDR_ERR_ARGUMENT  NULL; or with QDR_OUTPUT_NEW there is a file of that name by now, which stays */
+QDR_API QDR_NODISCARD qdr_status qdr_output_commit(qdr_output **output);
+/** Closes and removes what was written, and frees the output; a log stays as far as it was written. *output becomes
+ * NULL; NULL and a pointer to NULL do nothing. */
+QDR_API void qdr_output_discard(qdr_output **output);
+
+/** What a run does with a file. */
+typedef enum qdr_file_access {
+    QDR_FILE_READ = 0,
+    QDR_FILE_WRITTEN,
+    QDR_FILE_LOG, /**< written as QDR_OUTPUT_LOG; PATH.N may be written as well */
+    QDR_FILE_READ_RANKS, /**< PATH.0, PATH.1, … are read */
+    QDR_FILE_WRITTEN_RANKS /**< PATH.0, PATH.1, … are written */
+} qdr_file_access;
+
+typedef struct qdr_file_use {
+    const char *option; /**< for the sentence: "--svg" */
+    const char *path; /**< NULL: the entry is ignored; "-", read: standard input */
+    qdr_file_access access;
+} qdr_file_use;
+
+/** Refuses a run in which one file has two uses, one of which replaces it. To be called before anything is opened for
+ * writing. Files are the same by device and inode, through symbolic and hard links; a file that does not exist yet, by
+ * its folder and name. Standard output and standard error count as written where they are regular files. Character
+ * devices may be shared.
+ *
+ *  @param uses  n_uses entries; may be NULL where n_uses is 0
+ *  @param n_ranks  of a run that makes a context: the files of the environment variables QDR_TUNE and QDR_TRACE count,
+ * too. 0: of a run that makes none
+ *  @retval QDR_ERR_ARGUMENT  a conflict, and the sentence names both options; NULL, an unknown access, or a number < 0
+ *  @retval QDR_ERR_MEMORY    out of memory */
+QDR_API QDR_NODISCARD qdr_status qdr_files_check(const qdr_file_use *uses, int n_uses, int n_ranks);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

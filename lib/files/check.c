@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finds out whether one file of a run would replace another. */
+#include <errno.h>
+#include <quadrille/output.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/environment.h"
+#include "core/size.h"
+#include "files/place.h"
+
+enum { MOST_NUMBERED = 1 << 20 };
+
+/* Of a file that exists: its device and inode, and rest is "". Of another: those of the nearest folder above it that
+ * exists, and the path from there. */
+typedef struct file_key {
+    int is_known;
+    mode_t mode; /* 0: it does not exist */
+    dev_t device;
+    ino_t inode;
+    char rest[QDRI_PATH_BYTES];
+} file_key;
+
+typedef struct claim {
+    const char *option, *path;
+    int use; /* which entry of the list it comes from */
+    int is_written, is_standard; /* standard output or error, which the program has open */
+    int numbers; /* PATH.0, PATH.1, …, and not PATH itself */
+    file_key key;
+} claim;
+
+static int is_same(const file_key *a, const file_key *b)
+{
+    return a->is_known && b->is_known && a->device == b->device && a->inode == b->inode &&
+           strcmp(a->rest, b->rest) == 0;
+}
+
+/* ---- keys ---- */
+
+static void set_info(file_key *key, const struct stat *info)
+{
+    *key = (file_key){.is_known = 1, .mode = info->st_mode, .device = info->st_dev, .inode = info->st_ino};
+}
+
+/* Puts a part in front of the rest; "." and "" change nothing. */
+static int put_in_front(file_key *key, const char *part)
+{
+    char rest[QDRI_PATH_BYTES];
+    if (!*part || strcmp(part, ".") == 0) return 1;
+    const int n = snprintf(rest, sizeof rest, "%s%s%.4000s", part, *key->rest ? "/" : "", key->rest);
+    if (n >= (int)sizeof rest) return 0;
+    memcpy(key->rest, rest, (size_t)n + 1);
+    return 1;
+}
+
+/* Goes up from a folder that does not exist, such as one that the run will make. */
+static void find_folder(char *folder, file_key *key)
+{
+    struct stat info;
+    while (stat(folder, &info) != 0) {
+        char *slash = strrchr(folder, '/');
+        if (!put_in_front(key, slash ? slash + 1 : folder)) return;
+        if (slash && slash != folder)
+            *slash = '\0';
+        else
+            memcpy(folder, slash ? "/" : ".", 2);
+        if (strcmp(folder, ".") == 0 && stat(folder, &info) != 0) return;
+    }
+    key->is_known = 1;
+    key->device = info.st_dev;
+    key->inode = info.st_ino;
+}
+
+static void find_key(const char *path, file_key *key)
+{
+    struct stat info;
+    qdri_place place;
+    memset(key, 0, sizeof *key);
+    if (stat(path, &info) == 0) {
+        set_info(key, &info);
+        return;
+    }
+    if (qdri_place_find(path, &place) != 0) return;
+    if (put_in_front(key, place.name)) find_folder(place.folder, key);
+}
+
+static void find_open_key(int number, file_key *key)
+{
+    struct stat info;
+    memset(key, 0, sizeof *key);
+    if (fstat(number, &info) == 0) set_info(key, &info);
+}
+
+/* ---- pairs ---- */
+
+/* Whether the path of a file is PATH.N for any N, in the same folder, be there such a file or not. */
+static int has_number(const claim *numbered, const file_key *parent_of_numbered, const char *path)
+{
+    qdri_place place, stem;
+    file_key folder = {0};
+    if (qdri_place_find(path, &place) != 0 || qdri_place_find(numbered->path, &stem) != 0) return 0;
+    const size_t bytes = strlen(stem.name);
+    const char *digits = place.name + bytes + 1;
+    if (strncmp(place.name, stem.name, bytes) != 0 || place.name[bytes] != '.' || !*digits ||
+        digits[strspn(digits, "0123456789")])
+        return 0;
+    find_folder(place.folder, &folder);
+    return is_same(&folder, parent_of_numbered);
+}
+
+static int includes(const claim *numbered, const claim *other)
+{
+    qdri_place place;
+    file_key key = {0};
+    char path[QDRI_PATH_BYTES];
+    if (qdri_place_find(numbered->path, &place) != 0) return 0;
+    find_folder(place.folder, &key);
+    if (!other->is_standard && has_number(numbered, &key, other->path)) return 1;
+    for (int i = 0; other->key.mode && i < MOST_NUMBERED; i++) {
+        if (snprintf(path, sizeof path, "%s.%d", numbered->path, i) >= (int)sizeof path) return 0;
+        find_key(path, &key);
+        if (!key.mode && i > 0) break;
+        if (key.mode && is_same(&key, &other->key)) return 1;
+    }
+    return 0;
+}
+
+static int are_same_file(const claim *a, const claim *b)
+{
+    if (a->numbers && b->numbers) return is_same(&a->key, &b->key); /* the same stem */
+    if (a->numbers) return includes(a, b);
+    if (b->numbers) return includes(b, a);
+    return is_same(&a->key, &b->key);
+}
+
+/* Bytes to a device do not replace others; nor do those of two outputs to one FIFO. */
+static int may_share(const claim *a, const claim *b)
+{
+    const mode_t mode = a->key.mode;
+    if (!a->is_written && !b->is_written) return 1;
+    if (a->is_standard && b->is_standard) return 1;
+    if (a->numbers || b->numbers) return 0;
+    if (S_ISCHR(mode)) return 1;
+    return (S_ISFIFO(mode) || S_ISSOCK(mode)) && ((a->is_written && b->is_written) || a->is_standard || b->is_standard);
+}
+
+static qdr_status check_pair(const claim *a, const claim *b)
+{
+    if (may_share(a, b) || !are_same_file(a, b)) return QDR_OK;
+    const claim *lost = a->is_written ? b : a, *writer = a->is_written ? a : b;
+    if (writer->is_standard) {
+        lost = writer;
+        writer = writer == a ? b : a;
+    }
+    return QDR_FAIL(QDR_ERR_ARGUMENT,
+                    "%s %.150s%s and %s%s%.150s%s are the same file, which would be overwritten; name another file",
+                    writer->option, writer->path, writer->numbers ? ".N" : "", lost->option, *lost->path ? " " : "",
+                    lost->path, lost->numbers ? ".N" : "");
+}
+
+/* ---- the list ---- */
+
+static void add(claim *claims, int *n, int use, const char *option, const char *path, qdr_file_access access)
+{
+    claim *made = &claims[(*n)++];
+    *made = (claim){.use = use,
+                    .option = option,
+                    .path = path,
+                    .is_written = access != QDR_FILE_READ && access != QDR_FILE_READ_RANKS,
+                    .numbers = access == QDR_FILE_READ_RANKS || access == QDR_FILE_WRITTEN_RANKS};
+    if (access == QDR_FILE_READ && strcmp(path, "-") == 0)
+        find_open_key(STDIN_FILENO, &made->key);
+    else
+        find_key(path, &made->key);
+}
+
+static void add_use(claim *claims, int *n, int index, const qdr_file_use *use)
+{
+    if (!use->path || !*use->path) return;
+    add(claims, n, index, use->option, use->path, use->access);
+    if (use->access != QDR_FILE_LOG) return;
+    add(claims, n, index, use->option, use->path, QDR_FILE_WRITTEN_RANKS); /* the older ones */
+}
+
+static void add_environment(claim *claims, int *n)
+{
+    const char *tune = qdri_environment_text(QDRI_VARIABLE_TUNE), *trace = qdri_environment_text(QDRI_VARIABLE_TRACE);
+    if (tune && strcasecmp(tune, "off") != 0) add(claims, n, -1, "QDR_TUNE", tune, QDR_FILE_WRITTEN);
+    if (trace) add(claims, n, -2, "QDR_TRACE", trace, QDR_FILE_WRITTEN_RANKS);
+}
+
+/* Where they are regular files; terminals and pipes lose nothing. */
+static void add_standard(claim *claims, int *n)
+{
+    static const char *const names[] = {"standard output", "standard error"};
+    for (int i = 0; i < 2; i++) {
+        claim *made = &claims[*n];
+        *made = (claim){.option = names[i], .path = "", .use = -3 - i, .is_written = 1, .is_standard = 1};
+        find_open_key(i ? STDERR_FILENO : STDOUT_FILENO, &made->key);
+        *n += S_ISREG(made->key.mode);
+    }
+}
+
+/* An option, and the names of its own older files, are not in each other's way. */
+static qdr_status check_all(const claim *claims, int n)
+{
+    for (int i = 0; i < n; i++)
+        for (int j = i + 1; j < n; j++)
+            if (claims[i].use != claims[j].use) QDR_TRY(check_pair(&claims[i], &claims[j]));
+    return QDR_OK;
+}
+
+qdr_status qdr_files_check(const qdr_file_use *uses, int n_uses, int n_ranks)
+{
+    claim *claims;
+    int n = 0;
+    if (n_uses < 0 || n_ranks < 0 || (n_uses > 0 && !uses))
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "files: %d uses of files and %d ranks; the list is NULL, or a number negative", n_uses,
+                        n_ranks);
+    for (int i = 0; i < n_uses; i++)
+        if ((unsigned)uses[i].access > QDR_FILE_WRITTEN_RANKS || !uses[i].option)
+            return QDR_FAIL(QDR_ERR_ARGUMENT, "files: entry %d has no option, or the unknown access %d", i,
+                            (int)uses[i].access);
+    QDR_TRY(QDRI_NEW(2 * n_uses + 4, "the files of a run", &claims));
+    for (int i = 0; i < n_uses; i++) add_use(claims, &n, i, &uses[i]);
+    if (n_ranks > 0) add_environment(claims, &n);
+    add_standard(claims, &n);
+    const qdr_status status = check_all(claims, n);
+    free(claims);
+    return status;
+}

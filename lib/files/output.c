@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Files that appear whole or not at all. */
+#define _GNU_SOURCE /* O_PATH */
+#include <errno.h>
+#include <fcntl.h>
+#include <quadrille/output.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/size.h"
+#include "files/draft.h"
+
+enum { READER_TRIES = 500, READER_PAUSE_NSECS = 20000000 /* ten seconds in all */, MOST_KEPT = 100000 };
+
+struct qdr_output {
+    FILE *file; /* NULL: finished */
+    int folder; /* -1: written directly, and nothing is to be put in place */
+    qdr_output_kind kind;
+    int has_failed;
+    char what[48], path[QDRI_PATH_BYTES], kept[QDRI_PATH_BYTES + 16];
+    char name[QDRI_NAME_BYTES], draft[QDRI_NAME_BYTES]; /* in the folder; draft "": there is none */
+};
+
+/* ---- sentences ---- */
+
+static const char *blank_after(const char *what) { return *what ? " " : ""; }
+
+static const char *remedy_for(int error)
+{
+    switch (error) {
+    case ENOSPC:
+    case EDQUOT: return "make room, or name a file on another disk";
+    case EFBIG: return "raise the limit on the size of files (ulimit -f)";
+    case EEXIST: return "name another one";
+    case EISDIR: return "name a file in it";
+    case ENXIO: return "start the program that reads it, or name a file";
+    case ENOTBLK: return "name a file";
+    case EMFILE:
+    case ENFILE: return "close files, or raise the limit (ulimit -n)";
+    default: return "name a file in a folder that exists and is writable";
+    }
+}
+
+static const char *reason_of(int error)
+{
+    if (error == ENOTBLK) return "it is a disk";
+    if (error == ENXIO) return "no program reads from it";
+    return strerror(error); /* NOLINT(concurrency-mt-unsafe): thread-safe for known numbers in glibc */
+}
+
+static int is_of_disk(int error)
+{
+    return error == ENOSPC || error == EDQUOT || error == EIO || error == EMFILE || error == ENFILE || error == EFBIG;
+}
+
+static qdr_status fail_open(const char *what, const char *path, int error)
+{
+    if (error == ENOMEM) return QDR_FAIL(QDR_ERR_MEMORY, "%s%s%.300s: no memory", what, blank_after(what), path);
+    if (is_of_disk(error))
+        return QDR_FAIL(QDR_ERR_IO, "%s%s%.300s: cannot be written (%s); %s", what, blank_after(what), path,
+                        reason_of(error), remedy_for(error));
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s%s%.300s: cannot be written (%s); %s", what, blank_after(what), path,
+                    reason_of(error), remedy_for(error));
+}
+
+static qdr_status fail_write(qdr_output *output, int error)
+{
+    output->has_failed = 1;
+    if (error == EEXIST)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s%s%.300s: exists by now and was not replaced; name another file",
+                        output->what, blank_after(output->what), output->path);
+    return QDR_FAIL(QDR_ERR_IO, "%s%s%.300s: could not be written (%s); %s", output->what, blank_after(output->what),
+                    output->path, reason_of(error), remedy_for(error));
+}
+
+/* ---- opening ---- */
+
+/* Standard output or error under another name, such as /dev/stdout; sockets cannot be opened a second time. */
+static int open_standard(const struct stat *info)
+{
+    struct stat open_file;
+    for (int number = STDOUT_FILENO; number <= STDERR_FILENO; number++)
+        if (fstat(number, &open_file) == 0 && open_file.st_dev == info->st_dev && open_file.st_ino == info->st_ino)
+            return fcntl(number, F_DUPFD_CLOEXEC, 0);
+    return -1;
+}
+
+/* A FIFO is opened once it has a reader; opening it to wait for one would wait without end. */
+static int open_directly(const char *path, const struct stat *info)
+{
+    const struct timespec pause = {.tv_nsec = READER_PAUSE_NSECS};
+    int number = open_standard(info);
+    if (number >= 0) return number;
+    for (int i = 0; i < READER_TRIES; i++) {
+        number = open(path, O_WRONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+        if (number >= 0 || errno != ENXIO || !S_ISFIFO(info->st_mode)) break;
+        nanosleep(&pause, NULL);
+    }
+    if (number >= 0) (void)fcntl(number, F_SETFL, fcntl(number, F_GETFL) & ~O_NONBLOCK);
+    return number;
+}
+
+/* What stands under a name: 0 where a regular file can be put in place, *is_direct where something else is to be
+ * written directly; or an error's number. */
+static int look_at(const char *path, struct stat *info, int *is_direct)
+{
+    *is_direct = 0;
+    if (strcmp(path, "-") == 0) return EINVAL;
+    if (stat(path, info) != 0) {
+        info->st_mode = 0;
+        return errno == ENOENT ? 0 : errno;
+    }
+    if (S_ISDIR(info->st_mode)) return EISDIR;
+    if (S_ISBLK(info->st_mode)) return ENOTBLK;
+    if (access(path, W_OK) != 0) return errno;
+    *is_direct = !S_ISREG(info->st_mode);
+    return 0;
+}
+
+/* Opens the folder and makes the draft, which gets the owner and the permissions of the file that it will replace. */
+static int open_draft(qdr_output *output, const struct stat *old)
+{
+    qdri_place place;
+    const int error = qdri_place_find(output->path, &place);
+    if (error || !place.name[0]) {
+        errno = error ? error : EISDIR;
+        return -1;
+    }
+    memcpy(output->name, place.name, sizeof output->name);
+    output->folder = open(place.folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (output->folder < 0) return -1;
+    qdri_draft_clean(output->folder, output->name);
+    const int number = qdri_draft_make(output->folder, output->name, output->draft);
+    if (number < 0) {
+        output->draft[0] = '\0';
+        return -1;
+    }
+    if (!old->st_mode) return number;
+    (void)!fchown(number, old->st_uid, old->st_gid);
+    (void)!fchmod(number, old->st_mode & 0777);
+    return number;
+}
+
+static void close_folder(qdr_output *output)
+{
+    if (output->folder >= 0) close(output->folder);
+    output->folder = -1;
+}
+
+static void remove_draft(qdr_output *output)
+{
+    if (output->draft[0]) (void)unlinkat(output->folder, output->draft, 0);
+    output->draft[0] = '\0';
+}
+
+/* A second name for the older file; where there are no hard links, its only one. */
+static int rename_old(int folder, const char *name, const char *to)
+{
+    struct stat info;
+    if (linkat(folder, name, folder, to, 0) == 0) return 0;
+    if (errno == EEXIST) return EEXIST;
+    if (fstatat(folder, to, &info, AT_SYMLINK_NOFOLLOW) == 0) return EEXIST;
+    return renameat(folder, name, folder, to) == 0 ? 0 : errno;
+}
+
+static int keep_old(qdr_output *output)
+{
+    char to[QDRI_NAME_BYTES + 16];
+    for (int i = 1; i <= MOST_KEPT; i++) {
+        snprintf(to, sizeof to, "%s.%d", output->name, i);
+        const int error = rename_old(output->folder, output->name, to);
+        if (error == EEXIST) continue;
+        if (!error) snprintf(output->kept, sizeof output->kept, "%s.%d", output->path, i);
+        return error;
+    }
+    return EEXIST;
+}
+
+/* A log has its name from the start. */
+static int begin_log(qdr_output *output, const struct stat *old)
+{
+    if (old->st_mode && old->st_size > 0) {
+        const int error = keep_old(output);
+        if (error) return error;
+    }
+    if (renameat(output->folder, output->draft, output->folder, output->name) != 0) return errno;
+    output->draft[0] = '\0';
+    return 0;
+}
+
+/* 0, or an error's number. */
+static int open_any(qdr_output *output)
+{
+    struct stat info;
+    int is_direct;
+    int error = look_at(output->path, &info, &is_direct);
+    if (error) return error;
+    if (info.st_mode && !is_direct && output->kind == QDR_OUTPUT_NEW) return EEXIST;
+    const int number = is_direct ? open_directly(output->path, &info) : open_draft(output, &info);
+    if (number < 0) return errno;
+    output->file = fdopen(number, "w");
+    if (!output->file) {
+        error = errno;
+        close(number);
+        return error;
+    }
+    return !is_direct && output->kind == QDR_OUTPUT_LOG ? begin_log(output, &info) : 0;
+}
+
+qdr_status qdr_output_open(const char *what, const char *path, qdr_output_kind kind, qdr_output **output)
+{
+    if (!output) return QDR_FAIL(QDR_ERR_ARGUMENT, "output: no place for the result");
+    *output = NULL;
+    if (!what || !path || (unsigned)kind > QDR_OUTPUT_LOG)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "output: the name or the path is NULL, or the kind %d is unknown", (int)kind);
+    if (strcmp(path, "-") == 0)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s%s-: standard output is used already; name a file (./- for one called so)",
+                        what, blank_after(what));
+    if (!*path) return QDR_FAIL(QDR_ERR_ARGUMENT, "%s%s'': the name is empty; name a file", what, blank_after(what));
+    if (strlen(path) >= QDRI_PATH_BYTES)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s%s%.100s...: the path has %zu bytes; at most %d are possible", what,
+                        blank_after(what), path, strlen(path), QDRI_PATH_BYTES - 1);
+    qdr_output *made;
+    QDR_TRY(QDRI_NEW(1, "an output", &made));
+    made->folder = -1;
+    made->kind = kind;
+    snprintf(made->what, sizeof made->what, "%s", what);
+    memcpy(made->path, path, strlen(path) + 1);
+    const int error = open_any(made);
+    if (error) {
+        qdr_output_discard(&made);
+        return fail_open(what, path, error);
+    }
+    *output = made;
+    return QDR_OK;
+}
+
+qdr_status qdr_output_try(const char *what, const char *path)
+{
+    struct stat info;
+    int is_direct = 0;
+    qdr_output *output;
+    if (what && path && look_at(path, &info, &is_direct) == 0 && is_direct) return QDR_OK;
+    const qdr_status status = qdr_output_open(what, path, QDR_OUTPUT_REPLACE, &output);
+    qdr_output_discard(&output);
+    return status;
+}
+
+int qdr_output_replaces(const char *path)
+{
+    struct stat info;
+    return path && stat(path, &info) == 0 && S_ISREG(info.st_mode);
+}
+
+FILE *qdr_output_file(const qdr_output *output) { return output ? output->file : NULL; }
+
+const char *qdr_output_kept(const qdr_output *output) { return output ? output->kept : ""; }
+
+/* ---- ending ---- */
+
+/* Closes the file. 0, or the number of the first error; EIO where an earlier write failed, and nobody knows why. */
+static int close_file(qdr_output *output)
+{
+    FILE *file = output->file;
+    int error = 0;
+    output->file = NULL;
+    errno = 0;
+    if (fflush(file) != 0 || ferror(file)) error = errno ? errno : EIO;
+    if (!error && output->folder >= 0 && fsync(fileno(file)) != 0 && errno != EINVAL) error = errno;
+    if (fclose(file) != 0 && !error) error = errno ? errno : EIO;
+    return error;
+}
+
+qdr_status qdr_output_finish(qdr_output *output)
+{
+    if (!output) return QDR_FAIL(QDR_ERR_ARGUMENT, "output: NULL cannot be finished");
+    if (output->has_failed) return QDR_FAIL(QDR_ERR_IO, "output: %.300s has failed already", output->path);
+    const int error = output->file ? close_file(output) : 0;
+    return error ? fail_write(output, error) : QDR_OK;
+}
+
+/* A link refuses what is there by now; some file systems have none. */
+static int put_new(const qdr_output *output)
+{
+    struct stat info;
+    if (linkat(output->folder, output->draft, output->folder, output->name, 0) == 0)
+        return unlinkat(output->folder, output->draft, 0) == 0 ? 0 : errno;
+    if (errno == EEXIST || fstatat(output->folder, output->name, &info, AT_SYMLINK_NOFOLLOW) == 0) return EEXIST;
+    return renameat(output->folder, output->draft, output->folder, output->name) == 0 ? 0 : errno;
+}
+
+static int put_in_place(qdr_output *output)
+{
+    if (!output->draft[0]) return 0; /* a log, or no regular file */
+    const int error = output->kind == QDR_OUTPUT_NEW                                               ? put_new(output)
+                      : renameat(output->folder, output->draft, output->folder, output->name) == 0 ? 0
+                                                                                                   : errno;
+    if (!error) output->draft[0] = '\0';
+    return error;
+}
+
+qdr_status qdr_output_commit(qdr_output **output)
+{
+    if (!output || !*output) return QDR_FAIL(QDR_ERR_ARGUMENT, "output: NULL cannot be committed");
+    qdr_status status = qdr_output_finish(*output);
+    if (status == QDR_OK) {
+        const int error = put_in_place(*output);
+        if (error) status = fail_write(*output, error);
+    }
+    qdr_output_discard(output);
+    return status;
+}
+
+void qdr_output_discard(qdr_output **output)
+{
+    if (!output || !*output) return;
+    if ((*output)->file) (void)fclose((*output)->file);
+    remove_draft(*output);
+    close_folder(*output);
+    free(*output);
+    *output = NULL;
+}

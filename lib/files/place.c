@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where a path leads. realpath() does not follow links to files that do not exist yet. */
+#include "files/place.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { MOST_LINKS = 40 }; /* as many as Linux follows */
+
+/* Replaces a link by its target, which counts from the link's own folder. */
+static int follow(char path[QDRI_PATH_BYTES], int *was_link)
+{
+    char target[QDRI_PATH_BYTES];
+    struct stat info;
+    *was_link = lstat(path, &info) == 0 && S_ISLNK(info.st_mode);
+    if (!*was_link) return 0;
+    const ssize_t length = readlink(path, target, sizeof target - 1);
+    if (length < 0) return errno;
+    target[length] = '\0';
+    const char *slash = strrchr(path, '/');
+    const size_t n_folder = target[0] == '/' || !slash ? 0 : (size_t)(slash - path) + 1;
+    if (n_folder + (size_t)length >= QDRI_PATH_BYTES) return ENAMETOOLONG;
+    memcpy(path + n_folder, target, (size_t)length + 1);
+    return 0;
+}
+
+static int split(char path[QDRI_PATH_BYTES], qdri_place *place)
+{
+    char *slash = strrchr(path, '/');
+    const char *name = slash ? slash + 1 : path;
+    if (strlen(name) >= sizeof place->name) return ENAMETOOLONG;
+    memcpy(place->name, name, strlen(name) + 1);
+    if (!slash)
+        memcpy(place->folder, ".", 2);
+    else {
+        slash[slash == path] = '\0'; /* the root keeps its slash */
+        memcpy(place->folder, path, strlen(path) + 1);
+    }
+    return 0;
+}
+
+int qdri_place_find(const char *path, qdri_place *place)
+{
+    char at[QDRI_PATH_BYTES];
+    if (!*path) return ENOENT;
+    if (strlen(path) >= sizeof at) return ENAMETOOLONG;
+    memcpy(at, path, strlen(path) + 1);
+    int was_link = 1;
+    for (int i = 0; was_link; i++) {
+        const int error = i > MOST_LINKS ? ELOOP : follow(at, &was_link);
+        if (error) return error;
+    }
+    return split(at, place);
+}
