@@ -94,7 +94,7 @@ packages() {
 checkers() { python3 tests/tools/test_checkers.py; }
 style() { python3 tests/tools/check_style.py; }
 changelog() { python3 tests/tools/check_changelog.py; }
-layers() { python3 tests/tools/check_layers.py; }
+layers() { python3 tests/tools/check_layers.py && python3 tests/tools/check_collective.py; }
 tidy() { python3 tests/tools/check_tidy.py build ${full:+--full}; }
 symbols() {
     python3 tests/tools/check_symbols.py build/lib/libquadrille.so build/lib/libquadrille_perf.so &&

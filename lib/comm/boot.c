@@ -225,12 +225,14 @@ static qdr_status begin(boot_comm *world, qdr_status mine)
 
 qdr_status qdri_comm_create_boot(const qdr_boot *boot, int rank, int size, qdr_status mine, qdri_comm **comm)
 {
-    boot_comm *made = NULL;
+    boot_comm *made = NULL, spare = {.nodes = NULL};
     *comm = NULL;
-    QDR_TRY(QDRI_NEW(1, "a communicator", &made));
-    made->callbacks = *boot;
-    qdri_comm_init(&made->base, &boot_table, NULL, rank, size, NULL);
-    const qdr_status status = begin(made, mine);
+    const qdr_status created = QDRI_NEW(1, "a communicator", &made);
+    boot_comm *world = made ? made : &spare; /* the others wait for this rank, to hear that it has failed */
+    world->callbacks = *boot;
+    qdri_comm_init(&world->base, &boot_table, NULL, rank, size, NULL);
+    const qdr_status status = begin(world, mine != QDR_OK ? mine : created);
+    if (!made) return status;
     *comm = &made->base;
     if (status != QDR_OK) qdri_comm_destroy(comm);
     return status;

@@ -326,7 +326,7 @@ static qdr_status join_groups(mpi_comm *member, qdr_status mine)
 /* Of a communicator that MPI has split off. Collective over it. */
 static qdr_status join_part(mpi_comm *member, qdri_comm *parent)
 {
-    QDR_TRY(member_init(member, parent->dev, parent));
+    QDR_TRY(member_init(member, parent->dev, parent)); /* the same on all ranks: MPI works, or does not */
     return join_groups(member, find_members(member));
 }
 
@@ -338,7 +338,8 @@ static qdr_status mpi_split(qdri_comm *comm, int colour, int key, qdri_comm **pa
     QDR_TRY_OUT(status, status);
     const int code = MPI_Comm_split(parent->handle, colour < 0 ? MPI_UNDEFINED : colour, key, &member->handle);
     if (code != MPI_SUCCESS) status = qdri_mpi_fail(code, "MPI_Comm_split");
-    if (status == QDR_OK && member->handle != MPI_COMM_NULL) status = join_part(member, comm);
+    if (status == QDR_OK && member->handle != MPI_COMM_NULL)
+        status = join_part(member, comm); /* likewise the same on all ranks */
     QDR_TRY_OUT(status, qdri_comm_agree(comm, status));
     if (member->handle == MPI_COMM_NULL) goto out;
     *part = &member->base;
@@ -455,7 +456,8 @@ qdr_status qdri_comm_create_mpi(const void *comm_handle, qdr_status mine, double
     boot.handle = *handle;
     qdr_status status = member_init(&boot, NULL, NULL);
     qdri_comm_set_timeout(&boot.base, timeout_secs);
-    if (status == QDR_OK) status = qdri_comm_agree(&boot.base, mine != QDR_OK ? mine : created);
+    if (status == QDR_OK) /* the same on all ranks: MPI works */
+        status = qdri_comm_agree(&boot.base, mine != QDR_OK ? mine : created);
     if (status != QDR_OK) {
         MPI_Comm_free(&boot.handle);
         member_free(member);

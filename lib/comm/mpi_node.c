@@ -68,7 +68,8 @@ qdr_status qdri_mpi_node_create(mpi_comm *root)
         root->node.bytes = (size_t)n_on_node * sizeof(node_share);
         status = map_block(on_node, root->node.bytes, &root->node.memory);
     }
-    if (status == QDR_OK && root->node.memory) status = hand_out(root, on_node, n_on_node);
+    if (status == QDR_OK && root->node.memory) /* the same on all ranks of the node */
+        status = hand_out(root, on_node, n_on_node);
     MPI_Comm_free(&on_node);
     return status;
 }

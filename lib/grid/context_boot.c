@@ -47,7 +47,7 @@ qdr_status qdr_context_create_boot(int rank, int size, const qdr_boot *boot, con
     qdri_watch_opts watch;
     if (!ctx) return QDR_FAIL(QDR_ERR_ARGUMENT, "context: the place for the result is NULL");
     *ctx = NULL;
-    QDR_TRY(check(rank, size, boot));
+    QDR_TRY(check(rank, size, boot)); /* the same on all ranks: else there is nobody to talk to */
     qdr_status status = qdri_context_check_opts(opts, &watch);
     QDR_TRY(qdri_comm_create_boot(boot, rank, size, status, &world));
     status = prepare(opts, world, &made);

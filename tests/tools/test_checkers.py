@@ -9,6 +9,7 @@ import tempfile
 import unittest
 
 import check_changelog
+import check_collective
 import check_layers
 import check_style
 import check_symbols
@@ -60,6 +61,42 @@ class Layers(Case):
             with self.subTest(line=line, path=path):
                 self.assertEqual(len(self.check(path, line)), 1)
                 os.remove(os.path.join(self.folder, path))
+
+
+class Collective(Case):
+    LOWER = """qdr_status join(comm *member)
+{
+    QDR_MPI(MPI_Allgather(member));
+    return QDR_OK;
+}
+
+static qdr_status both(comm *member) { return qdri_comm_agree(member, join(member)); }
+
+"""
+
+    def check(self, lines):
+        self.plant("lib/comm/a.c", SPDX + self.LOWER + "static qdr_status split(comm *member)\n{\n" + lines + "}\n")
+        return check_collective.problems(self.folder)
+
+    def test_clean(self):
+        for lines in ("    qdr_status status = alone(member);\n    QDR_TRY(qdri_comm_agree(member, status));\n    return join(member);\n",
+                      "    const qdr_status made = alone(member);\n    const qdr_status joined = join(member);\n    return made;\n",
+                      "    QDR_TRY(both(member));\n    QDR_TRY(qdri_comm_agree(member, alone(member)));\n    return join(member);\n",
+                      "    QDR_TRY(alone(member)); /* the same on all ranks */\n    return join(member);\n",
+                      "    QDR_TRY(qdri_comm_agree(member, QDR_OK));\n    return alone(member);\n"):
+            with self.subTest(lines=lines):
+                self.assertEqual(self.check(lines), [])
+
+    def test_faults(self):
+        for lines in ("    qdr_status status = alone(member);\n    if (status == QDR_OK) status = join(member);\n    return status;\n",
+                      "    QDR_TRY(alone(member));\n    return join(member);\n",
+                      "    QDR_TRY(alone(member));\n    return both(member);\n",
+                      "    QDR_TRY(QDRI_NEW(1, \"a communicator\",\n                     &made));\n    return join(member);\n",
+                      "    if (made(member) != QDR_OK) return QDR_FAIL(QDR_ERR_MEMORY, \"none\");\n    return join(member);\n",
+                      "    qdr_status status = alone(member);\n    if (status != QDR_OK) return status;\n    return join(member);\n",
+                      "    qdr_status status = alone(member);\n    QDR_TRY_OUT(status, status);\n    return join(member);\n"):
+            with self.subTest(lines=lines):
+                self.assertEqual(len(self.check(lines)), 1)
 
 
 class Style(Case):
