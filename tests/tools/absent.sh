@@ -75,6 +75,7 @@ by_hand() {
 # examples/run.sh as somebody who can install nothing, in a folder that is as new: what it says, and whether it leaves.
 as_user() {
     rm -rf out build-logs && mkdir out build-logs && mount -t tmpfs tmpfs "$PWD/build" && chown 65534:65534 . build out build-logs &&
+        mount --rbind "$PWD" /mnt && cd /mnt && # where nobody may go, which the folders above need not be
         setpriv --reuid 65534 --regid 65534 --clear-groups env HOME="$PWD/out" PATH=/usr/bin:/bin \
             sh examples/run.sh --steps 20 --val-windows 4 --sample 8 2>&1 </dev/null | tee out.txt
 }
