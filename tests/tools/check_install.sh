@@ -302,7 +302,8 @@ check_module() {
     echo "neither Environment Modules nor Lmod: the module file was not loaded"
 }
 
-DESTDIR="$scratch/staged" meson install -C "$build" --no-rebuild >"$scratch/install.log" 2>&1
+DESTDIR="$scratch/staged" meson install -C "$build" --no-rebuild >"$scratch/install.log" 2>&1 ||
+    { tail -n 5 "$scratch/install.log" >&2 && fail "meson install"; }
 configured=$(meson introspect --buildoptions "$build" |
     python3 -c 'import json, sys; print({o["name"]: o["value"] for o in json.load(sys.stdin)}["prefix"])')
 for name in 'first prefix' 'moved to here'; do
