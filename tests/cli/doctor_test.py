@@ -167,7 +167,7 @@ class Environment(Case):
         self.assertIn("QDR_TIMEOUT", self.find(report, "product, CPU")["text"])
 
     def test_a_device_that_is_none(self):
-        for device, says in (("gpu", "is not known"), ("cuda", "/no/plugin.so")):
+        for device, says in (("gpu", 'QDR_DEVICE is "gpu"'), ("cuda", "/no/plugin.so")):
             report = self.read(code=1, environment={**NO_PLUGIN, "QDR_DEVICE": device})
             finding = self.find(report, "product, QDR_DEVICE")
             self.assertEqual(finding["state"], "broken")
