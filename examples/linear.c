@@ -19,6 +19,12 @@ static int run_rank(qdr_context *ctx, void *user)
     qdr_status status;
     qdr_grid *grid = NULL;
     qdr_stack *net = NULL;
+    if (qdr_context_size(ctx) != 4) {
+        if (qdr_context_rank(ctx) == 0)
+            fprintf(stderr, "linear: needs 4 processes but has %d; start it with mpiexec.mpich -n 4 linear --mpi\n",
+                    qdr_context_size(ctx));
+        return 2;
+    }
 
     /* Four ranks: x splits the layer's inputs, y its outputs. */
     CHECK(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = 2, .y = 2, .z = 1, .d = 1}, &grid));

@@ -163,6 +163,14 @@ out:
 
 static int run_rank(qdr_context *ctx, void *user)
 {
+    if (qdr_context_size(ctx) != 4) {
+        if (qdr_context_rank(ctx) == 0)
+            fprintf(
+                stderr,
+                "replace_matmul: needs 4 processes but has %d; start it with mpiexec.mpich -n 4 replace_matmul --mpi\n",
+                qdr_context_size(ctx));
+        return 2;
+    }
     qdr_status status;
     qdr_grid *grid = NULL;
     matmul mm = {0};

@@ -370,7 +370,7 @@ static const option_row rows[] = {
      "that --grid auto chooses for (default: $QDR_MACHINE, else laptop)"},
     {OPTION_INPUT, "plan", "FILE", &given.how.plan, 0, 0,
      "run as `quadrille plan -o FILE` says; other options beside it win"},
-    {OPTION_COUNT, "local", "P", &given.n_local, 1, 1024, "start P ranks as threads of this process, without MPI"},
+    {OPTION_COUNT, "local", "P", &given.n_local, 1, 1024, "run P ranks as threads of one process, without MPI"},
     {OPTION_TEXT, "device", "cpu|cuda|cuda:N", &given.device, 0, 0,
      "where ranks compute (default: $QDR_DEVICE, else cpu)"},
     {OPTION_CHOICE, "layout", "replicated|scattered", &given.how.layout, 0, 0, "of activations"},

@@ -12,12 +12,16 @@
 #include "core/input.h"
 #include "core/json.h"
 #include "core/self.h"
+#include "core/nearest.h"
 #include "core/size.h"
+#include "quadrille/machine.h"
 #include "quadrille/names.h"
 
 #define ENDING ".json"
 #define ENDING_BYTES (sizeof ENDING - 1)
-enum { MAX_NEAREST = 3 };
+    enum {
+        MAX_NEAREST = 3
+    };
 
 /* ---- folders ---- */
 
@@ -119,7 +123,8 @@ static qdr_status add_folder(qdri_data_names *names, const char *folder, const c
     return status;
 }
 
-static int by_name(const void *a, const void *b) { return strcmp(a, b); }
+static int by_name(const void *a, const void *b) {
+    return strcmp(a, b); }
 
 qdr_status qdri_data_list(const char *kind, qdri_data_names *names)
 {
@@ -143,15 +148,50 @@ void qdri_data_names_free(qdri_data_names *names)
 
 /* ---- what was meant ---- */
 
+/* Moves the machines whose device `name` begins ("H100") to the front; returns how many. */
+static int by_device(const char *name, const char **list, int n)
+{
+    static _Thread_local int is_asking; /* a file may be based on a name that is unknown, too */
+    int n_near = 0;
+    if (is_asking) return 0;
+    is_asking = 1;
+    for (int i = 0; i < n; i++) {
+        qdr_machine machine;
+        if (qdr_machine_load(list[i], &machine) != QDR_OK) continue; /* a broken file is no answer */
+        if (!qdri_name_begins(name, machine.device)) continue;
+        const char *near = list[i];
+        memmove(list + n_near + 1, list + n_near, (size_t)(i - n_near) * sizeof *list);
+        list[n_near++] = near;
+    }
+    is_asking = 0;
+    return n_near;
+}
+
+/* The first names of a list, "a, b, c". */
+static void join(const char *const *list, int n, char *text, size_t bytes)
+{
+    size_t used = 0;
+    for (int i = 0; i < n && i < MAX_NEAREST; i++) {
+        snprintf(text + used, bytes - used, "%s%s", i ? ", " : "", list[i]);
+        used += strlen(text + used);
+    }
+}
+
 /* "; nearest: a, b", or "" where no name is close. */
-static qdr_status print_nearest(const qdri_data_names *names, const char *name, char *text, size_t bytes)
+static qdr_status print_nearest(const qdri_data_names *names, const char *kind, const char *name, char *text,
+                                size_t bytes)
 {
     static const char intro[] = "; nearest: ";
+    char *const end = text + sizeof intro - 1;
+    const size_t left = bytes - sizeof intro + 1;
     const char **list = NULL;
     QDR_TRY(QDRI_NEW(names->n, "names of data files", &list));
     for (int i = 0; i < names->n; i++) list[i] = names->names[i];
     memcpy(text, intro, sizeof intro);
-    if (!qdr_names_nearest(name, list, names->n, MAX_NEAREST, text + sizeof intro - 1, bytes - sizeof intro + 1))
+    const int n_near = strcmp(kind, "machines") == 0 ? by_device(name, list, names->n) : 0;
+    if (n_near)
+        join(list, n_near, end, left);
+    else if (!qdr_names_nearest(name, list, names->n, MAX_NEAREST, end, left))
         text[0] = '\0';
     free(list);
     return QDR_OK;
@@ -163,19 +203,18 @@ static qdr_status unknown_name(const char *room, const char *noun, const char *k
     qdri_data_names names;
     QDR_TRY(qdri_data_list(kind, &names));
     const int n = names.n;
-    const qdr_status status = print_nearest(&names, name, nearest, sizeof nearest);
+    const qdr_status status = print_nearest(&names, kind, name, nearest, sizeof nearest);
     qdri_data_names_free(&names);
     QDR_TRY(status);
     qdri_json_printable(name, shown, sizeof shown);
     if (n == 0)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "%s: no %s has the name \"%s\", and no data files are installed; set "
-                        "QDR_DATA_PATH to a folder that holds %s/NAME.json, or name a file",
+                        "%s: no %s is named \"%s\", and no data files are installed; set QDR_DATA_PATH to a folder "
+                        "that contains %s/NAME.json, or name a file",
                         room, noun, shown, kind);
     return QDR_FAIL(QDR_ERR_ARGUMENT,
-                    "%s: none of the %d %ss has the name \"%s\"%s (the name of a file has a slash or "
-                    "ends in .json)",
-                    room, n, noun, shown, nearest);
+                    "%s: none of the %d %ss is named \"%s\"%s (the name of a file has a slash or ends in .json)", room,
+                    n, noun, shown, nearest);
 }
 
 qdr_status qdri_data_resolve(const char *room, const char *noun, const char *kind, const char *name_or_path,
@@ -186,7 +225,7 @@ qdr_status qdri_data_resolve(const char *room, const char *noun, const char *kin
         return name_or_path[0] && find_file(kind, name_or_path, path) ? QDR_OK
                                                                       : unknown_name(room, noun, kind, name_or_path);
     if (strlen(name_or_path) >= QDRI_DATA_PATH_BYTES)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: a path of %zu bytes; %d are the most", room, strlen(name_or_path),
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: the path has %zu bytes; the maximum is %d", room, strlen(name_or_path),
                         QDRI_DATA_PATH_BYTES - 1);
     memcpy(path, name_or_path, strlen(name_or_path) + 1);
     return QDR_OK;

@@ -13,7 +13,8 @@ qdr_status qdr_data_find(const char *kind, const char *name_or_path, char *path,
         return QDR_FAIL(QDR_ERR_ARGUMENT, "data: the kind, the name or the place for the path is NULL");
     QDR_TRY(qdri_data_resolve("data", "data file", kind, name_or_path, found));
     if (strlen(found) >= bytes)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "data: a path of %zu bytes; there is room for %zu", strlen(found), bytes - 1);
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "data: the path has %zu bytes; there is room for %zu", strlen(found),
+                        bytes - 1);
     memcpy(path, found, strlen(found) + 1);
     return QDR_OK;
 }

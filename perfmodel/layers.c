@@ -115,7 +115,7 @@ qdr_status qdr_model_layers_time(const qdr_model *model, const qdr_plan *plan, i
         return QDR_FAIL(QDR_ERR_ARGUMENT, "layers: the model, the plan or a place for the result is NULL");
     *forward_secs = *backward_secs = 0;
     if (n_layers < 1 || n_layers > 1024)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "layers: %d layers; 1 to 1024 are possible", n_layers);
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "layers: %d layers; use 1 to 1024", n_layers);
     QDR_TRY(qdri_plan_check(model, plan));
     qdri_net net;
     qdri_schedule schedule = {0};

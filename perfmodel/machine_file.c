@@ -139,9 +139,7 @@ static qdr_status read_document(const qdri_json *document, int depth, qdr_machin
     const qdri_json_node based_on = qdri_json_get(&root, "based_on");
     QDR_TRY(qdri_json_string_or(based_on, QDR_MAX_NAME, NULL, &base));
     if (base && depth == MOST_BASES)
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "%s: more than %d files based on one another; is it a "
-                        "circle?",
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: more than %d files are based on one another; do they form a cycle?",
                         qdri_json_where(based_on).text, MOST_BASES);
     if (base) QDR_TRY(load(base, depth + 1, machine));
     return read_sections(&root, machine);
@@ -179,13 +177,13 @@ static qdr_status check_link(const qdr_machine *machine, int level, const char *
         return missing(name, key, "what the link carries");
     if (last ? link->n_ranks != 0 && link->n_ranks <= below : link->n_ranks <= below)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "%s: key 'links[%d].ranks' is %d; more than the %d of the level below are "
-                        "needed, on the last level 0 stands for any number",
+                        "%s: key 'links[%d].ranks' is %d; it must exceed the %d of the level below (on the last level, "
+                        "0 means any number)",
                         name, level, link->n_ranks, below);
     if (last || machine->links[level + 1].n_ranks == 0 || link->n_ranks == 0) return QDR_OK;
     if (machine->links[level + 1].n_ranks % link->n_ranks == 0) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: key 'links[%d].ranks' is %d, no multiple of the %d of the level below", name,
-                    level + 1, machine->links[level + 1].n_ranks, link->n_ranks);
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: key 'links[%d].ranks' is %d, not a multiple of the %d of the level below",
+                    name, level + 1, machine->links[level + 1].n_ranks, link->n_ranks);
 }
 
 qdr_status qdr_machine_check(const qdr_machine *machine, const char *name)
@@ -235,7 +233,7 @@ qdr_status qdr_machine_parse(const char *text, size_t bytes, const char *name, q
 qdr_status qdr_machine_list(qdr_name_fn each, void *user)
 {
     qdri_data_names names = {0};
-    if (!each) return QDR_FAIL(QDR_ERR_ARGUMENT, "machine: nobody to tell the names to");
+    if (!each) return QDR_FAIL(QDR_ERR_ARGUMENT, "machine: the function to call is NULL");
     QDR_TRY(qdri_data_list("machines", &names));
     for (int i = 0; i < names.n; i++) each(names.names[i], user);
     qdri_data_names_free(&names);

@@ -105,8 +105,8 @@ static qdr_status nobody(const search *s)
         snprintf(list + used, sizeof list - used, "%s\"%s\"", i ? ", " : "; nearest: ", s->nearest[i].text);
     }
     return QDR_FAIL(QDR_ERR_ARGUMENT,
-                    "machine: no file is called \"%s\" or has an alias that it begins with%s (add "
-                    "it to the \"aliases\" of a machine's file, or name a machine)",
+                    "machine: no machine is named \"%s\" or has an alias that this begins with%s (add it to the "
+                    "\"aliases\" of a machine file, or name a machine)",
                     shown, list);
 }
 

@@ -96,5 +96,5 @@ qdr_status qdr_machine_write(const qdr_machine *machine, const char *more, FILE 
     if (more) fprintf(file, ",\n  %s", more);
     fputs("\n}\n", file);
     if (fflush(file) == 0 && !ferror(file)) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_IO, "machine: the file of %s takes no more; is the disk full?", machine->name);
+    return QDR_FAIL(QDR_ERR_IO, "machine: the file of %s cannot be written; is the disk full?", machine->name);
 }

@@ -59,13 +59,13 @@ static qdr_status check_grid(const qdr_plan *plan, const qdr_model *model)
     if (n_ranks > INT32_MAX)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: %.0f ranks; at most 2147483647 are possible", n_ranks);
     if (plan->order[0] && !qdri_is_order(plan->order))
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: order '%.7s' is no permutation of xyzd", plan->order);
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: order '%.7s' must be a permutation of xyzd", plan->order);
     const qdr_network *network = &model->network;
     const int may_be_empty = model->machine.software.balanced_stages; /* a stage of the head only */
     if (plan->pipeline < 0 || plan->interleave < 0 || plan->pipeline > network->layers * (1 + may_be_empty))
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "plan: %d stages with %d parts each for %" PRId64
-                        " layers; use 1 stage up to one for each layer",
+                        " layers; use between 1 stage and one per layer",
                         plan->pipeline, plan->interleave, network->layers);
     QDR_TRY(check_parts(plan, "gradients", plan->gradient_parts, plan->z));
     return check_parts(plan, "optimizer state", plan->optimizer_parts,

@@ -143,7 +143,7 @@ static qdr_status read_order(const qdri_json_node *root, char order[8])
     const qdri_json_node node = qdri_json_get(root, "order");
     QDR_TRY(qdri_json_string_or(node, 0, QDRI_USUAL_ORDER, &text));
     if (!qdri_is_order(text))
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is no permutation of xyzd", qdri_json_where(node).text);
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s must be a permutation of xyzd", qdri_json_where(node).text);
     memcpy(order, text, 5);
     return QDR_OK;
 }

@@ -71,9 +71,7 @@ qdr_status qdri_sample_check(const qdr_sample *s)
     if (!s || s->version != QDR_OPTS_INIT)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "sample: it is NULL or does not begin with QDR_OPTS_INIT");
     if (s->kind < 0 || s->kind >= QDR_N_SAMPLE_KINDS || !(s->secs > 0) || !isfinite(s->secs))
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "sample: kind %d that took %g s; a known kind and a time above 0 are "
-                        "needed",
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "sample: kind %d took %g s; a known kind and a time above 0 are needed",
                         (int)s->kind, s->secs);
     if (s->kind == QDR_SAMPLE_PRODUCT && (s->mode < QDR_MODE_NN || s->mode > QDR_MODE_TN))
         return QDR_FAIL(QDR_ERR_ARGUMENT, "sample: product of mode %d; use NN, NT or TN", (int)s->mode);

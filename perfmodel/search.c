@@ -350,8 +350,11 @@ static qdr_status check_sizes(const qdr_search_opts *opts)
                             opts->size[axis], opts->n_ranks);
         if (opts->size[axis]) product *= opts->size[axis];
         if (opts->n_ranks % product)
-            return QDR_FAIL(QDR_ERR_ARGUMENT, "search: the fixed axes make %" PRId64 " ranks, which does not divide %d",
-                            product, opts->n_ranks);
+            return QDR_FAIL(QDR_ERR_ARGUMENT,
+                            "search: the product of the fixed axes, %" PRId64
+                            ", does not divide %d ranks; fix axes whose "
+                            "product divides %d, or plan for %" PRId64 " ranks",
+                            product, opts->n_ranks, opts->n_ranks, product * ((opts->n_ranks + product - 1) / product));
     }
     return QDR_OK;
 }
@@ -363,7 +366,7 @@ qdr_status qdri_search_check(const qdr_search_opts *opts)
     if (opts->n_ranks < 1 || opts->n_ranks > QDR_MAX_SEARCH_RANKS)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "search: %d ranks; use 1 to %d", opts->n_ranks, QDR_MAX_SEARCH_RANKS);
     if (opts->order && !qdri_is_order(opts->order))
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "search: order '%.16s' is no permutation of xyzd", opts->order);
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "search: order '%.16s' must be a permutation of xyzd", opts->order);
     if (opts->n_best < 0 || opts->n_best > QDR_MAX_BEST || opts->batch < 0)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "search: %d best plans of a batch of %" PRId64 "; use 1 to %d, and a batch ≥ 1", opts->n_best,

@@ -28,7 +28,7 @@ typedef struct bench_options {
 #define BENCH_SPECS                                                                                                    \
     {"dtype", 0, "TYPE", "f32 (default), f64, bf16 or f16"},                                                           \
         {"grid", 0, "GRID", "GXxGYxGZxGD, or all: every grid of the ranks; default 1x1x1xP"},                          \
-        {"local", 0, "P", "start P ranks as threads of this process, without MPI"},                                    \
+        {"local", 0, "P", "run P ranks as threads of one process, without MPI"},                                       \
         {"iterations", 0, "N", "measured ones; default 10, of coll 20"},                                               \
         {"warmup", 0, "N", "iterations before; default 2, of coll 5"},                                                 \
         {"csv", 0, NULL, "print comma-separated values"}, {"json", 0, NULL, "print one JSON object"},                  \

@@ -56,10 +56,7 @@ static int take_memory(const char *value, int *is_callers, failure *why)
 {
     *is_callers = strcmp(value, "caller") == 0;
     if (*is_callers || strcmp(value, "library") == 0) return EXIT_OK;
-    return fail(why, EXIT_USAGE,
-                "--memory '%s': memory is the library's or the caller's: library, "
-                "caller",
-                value);
+    return fail(why, EXIT_USAGE, "--memory '%s': use library or caller", value);
 }
 
 static int take_option(int index, const char *value, void *user, failure *why)

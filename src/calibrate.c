@@ -25,7 +25,7 @@ static const option_spec specs[] = {
     {"force", 0, NULL, "replace FILE if it is there"},
     {"name", 0, "NAME", "what the machine is called; default: the file's name without .json"},
     {"quick", 0, NULL, "few and small samples: seconds, and a rough machine"},
-    {"local", 0, "P", "start P ranks as threads of this process, without MPI"},
+    {"local", 0, "P", "run P ranks as threads of one process, without MPI"},
     {"threads", 0, "N", "BLAS threads of each rank; default: cores over ranks"},
     {"json", 0, NULL, "print all samples and errors as one JSON object"},
     {"help", 'h', NULL, "print this"},

@@ -218,7 +218,7 @@ static int measure_beside(beside *b, qdr_coll_kind kind, failure *why)
     b->n_products = wanted < 1 ? 1 : wanted > 1000 ? 1000 : (int)wanted;
     if (measure_series(b, secs, why)) return why->code;
     const qdr_sample s = {.kind = QDR_SAMPLE_TOGETHER,
-                          .group = "product beside a collective",
+                          .group = "product overlapping a collective",
                           .coll = kind,
                           .n_ranks = b->coll.size,
                           .bytes = 4 * (double)b->coll.n,
@@ -253,7 +253,7 @@ int calibrate_together(calibration *c, failure *why)
 {
     beside b = {.c = c};
     if (qdr_context_size(c->ctx) == 1) return EXIT_OK;
-    calibrate_show(c, "products beside collectives");
+    calibrate_show(c, "products overlapping collectives");
     prepare(&b, why);
     for (int i = 0; i < N_KINDS && !why->code; i++) measure_beside(&b, kinds[i], why);
     product_destroy(&b.product);

@@ -73,7 +73,7 @@ void calibrate_words(const qdr_sample *s, char words[96])
         snprintf(words, 96, "%s of %d, %d apart, %.0f KiB", s->group, s->n_ranks, s->stride, s->bytes / 1024);
         break;
     case QDR_SAMPLE_TOGETHER:
-        snprintf(words, 96, "product beside %s, %.0f KiB", qdr_coll_kind_name(s->coll), s->bytes / 1024);
+        snprintf(words, 96, "product overlapping %s, %.0f KiB", qdr_coll_kind_name(s->coll), s->bytes / 1024);
         break;
     case QDR_SAMPLE_LAUNCH: snprintf(words, 96, "%s", s->group); break;
     default: snprintf(words, 96, "%s, %.0f KiB", s->group, s->bytes / 1024); break;
@@ -95,7 +95,7 @@ static void print_machine(const qdr_machine *m)
         printf("# %s: %.4g GB/s a %s, step %.3g us\n", m->links[l].name,
                1e-9 * (l ? m->links[l].adapter_bytes_per_sec : m->links[l].rank_bytes_per_sec), l ? "node" : "rank",
                1e6 * m->links[l].step_secs);
-    printf("# beside each other: products take %.3g times as long, collectives %.3g times\n", 1 + m->processor_slowdown,
+    printf("# overlapping: products take %.3g times as long, collectives %.3g times\n", 1 + m->processor_slowdown,
            1 + m->transfer_slowdown);
 }
 

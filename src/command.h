@@ -21,6 +21,7 @@ extern const command command_calibrate;
 extern const command command_doctor;
 extern const command command_env;
 extern const command command_linear;
+extern const command command_list;
 extern const command command_mem;
 extern const command command_plan;
 extern const command command_predict;

@@ -76,7 +76,7 @@ static int read_quoted(reader *r)
     }
     r->at++;
     if (at_line_end(r) || *r->at == ',') return EXIT_OK;
-    return fail_cell(r, "text behind a closing quote; write a quote inside quotes as \"\"");
+    return fail_cell(r, "text after a closing quote; write a quote inside quotes as \"\"");
 }
 
 static int read_plain(reader *r)
@@ -176,10 +176,10 @@ int csv_parse(const char *bytes, size_t n_bytes, const char *name, csv_table *ta
 {
     *table = (csv_table){.name = name};
     if (n_bytes > CSV_MAX_BYTES)
-        return fail(why, EXIT_USAGE, "%s: %zu bytes; 256 MiB are the most, cut it in parts", name, n_bytes);
+        return fail(why, EXIT_USAGE, "%s: %zu bytes, but the limit is 256 MiB; split it", name, n_bytes);
     /* Each cell but the last has a separator behind it, in whose place its end is written. */
     table->text = malloc(n_bytes + 2);
-    if (!table->text) return fail(why, EXIT_FAILED, "%s: no memory for %zu bytes", name, n_bytes);
+    if (!table->text) return fail(why, EXIT_FAILED, "%s: out of memory for %zu bytes", name, n_bytes);
     reader r = {.at = bytes, .end = bytes + n_bytes, .line = 1, .table = table, .why = why};
     const int code = read_all(&r);
     if (code) csv_free(table);

@@ -39,6 +39,6 @@ void doctor_find_build(doctor_report *report)
              "for faster products on the CPU install libopenblas-dev and build again");
     add_part(report, "oneDNN", versions.onednn, "bf16 products on the CPU are converted to f32",
              "if the processor has bf16 (AVX-512 BF16, AMX) install libdnnl-dev and build again");
-    add_part(report, "hwloc", versions.hwloc, "machines are what /sys and NVML say",
+    add_part(report, "hwloc", versions.hwloc, "the topology comes from /sys and NVML",
              "for recorded machines and PCI switches install libhwloc-dev and build again");
 }

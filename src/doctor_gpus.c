@@ -60,9 +60,7 @@ static void add_status(doctor_report *report)
         doctor_add_sentence(report, GROUP, "use", is_old(gpus->driver, gpus->runtime) ? DOCTOR_BROKEN : DOCTOR_NOTE,
                             gpus->sentence);
     else
-        doctor_add(report, GROUP, "use", DOCTOR_GOOD,
-                   "no GPU of NVIDIA's is here; all runs on "
-                   "the CPU");
+        doctor_add(report, GROUP, "use", DOCTOR_GOOD, "there is no NVIDIA GPU; everything runs on the CPU");
 }
 
 /* ---- GPUs ---- */
@@ -103,7 +101,7 @@ static void add_nccl(doctor_report *report, int version, int n_gpus)
                                  "%d.%d.%d, too old to be used: sums over GPUs of several processes go "
                                  "through the host",
                                  version / 10000, version / 100 % 100, version % 100),
-                      "%d.%d or later is needed: let LD_LIBRARY_PATH name a newer libnccl.so.2", LEAST_NCCL / 10000,
+                      "%d.%d or later is needed: put a newer libnccl.so.2 first in LD_LIBRARY_PATH", LEAST_NCCL / 10000,
                       LEAST_NCCL / 100 % 100);
     else if (n_gpus < 2)
         doctor_add(report, GROUP, "NCCL", DOCTOR_GOOD, "none, which one GPU does not need");

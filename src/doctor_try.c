@@ -166,8 +166,8 @@ static void report_try(doctor_report *report, const char *device, const char *na
     if (tried->n_wrong)
         doctor_advise(
             doctor_add(report, GROUP, name, DOCTOR_BROKEN, "%d numbers of %s are wrong", tried->n_wrong, what),
-            "do not train here; run %s, and send what it says with the output of "
-            "quadrille doctor --json to those who care for Quadrille",
+            "do not train here; run %s, and send its output and that of quadrille doctor --json to the maintainers of "
+            "Quadrille",
             next_of(device));
     else
         doctor_add(report, GROUP, name, DOCTOR_GOOD, "%s is right", what)->secs = tried->secs;

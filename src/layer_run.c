@@ -312,7 +312,7 @@ static int prepare(layer_run *run, failure *why)
 {
     const layer_case *c = run->the_case;
     if (reference_create(c->m, layer_case_k(c), layer_case_n(c), &run->reference) != 0)
-        fail(why, EXIT_NOTHING_FITS, "no memory for the reference of a layer of %lld rows", (long long)c->m);
+        fail(why, EXIT_NOTHING_FITS, "out of memory for the reference of a layer of %lld rows", (long long)c->m);
     if (fail_together(why, run->ctx)) return why->code;
     if (fail_status(why, build(run))) return why->code;
     qdr_status status = find_part(run, qdr_linear_in_matrix, &run->in);

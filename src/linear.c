@@ -83,9 +83,7 @@ static int read_options(int argc, char **argv, linear_options *options, failure 
             return fail(why, EXIT_USAGE, "linear: --%s is missing; see quadrille linear --help", needed[i].name);
     const int n_ranks = grid_ranks(options->grid);
     if (options->n_local && options->n_local != n_ranks)
-        return fail(why, EXIT_USAGE,
-                    "linear: --local %lld starts another number of ranks than grid %dx%dx%dx%d "
-                    "has: use --local %d",
+        return fail(why, EXIT_USAGE, "linear: --local %lld does not match grid %dx%dx%dx%d: use --local %d",
                     (long long)options->n_local, options->grid.x, options->grid.y, options->grid.z, options->grid.d,
                     n_ranks);
     return results_check_folder(options->out, why);

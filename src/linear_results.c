@@ -23,9 +23,8 @@ static int check_places(const char *dir, failure *why)
         if (lstat(path, &info) != 0) continue;
         if (stat(path, &info) == 0 && S_ISREG(info.st_mode)) continue;
         return fail(why, EXIT_USAGE,
-                    "--out %s: %s in it is no regular file, nor a link to one; remove it, or name "
-                    "another folder",
-                    dir, names[i]);
+                    "--out %s: %s in it is not a regular file or a link to one; remove it, or name another folder", dir,
+                    names[i]);
     }
     return EXIT_OK;
 }
@@ -39,7 +38,7 @@ int results_check_folder(const char *dir, failure *why)
     if (stat(dir, &info) != 0 && errno == ENOENT) return EXIT_OK; /* it will be made */
     if (stat(dir, &info) != 0)
         return fail(why, EXIT_USAGE, "--out %s: cannot be reached (%s); name another folder", dir, strerror(errno));
-    if (!S_ISDIR(info.st_mode)) return fail(why, EXIT_USAGE, "--out %s: is no folder; name another", dir);
+    if (!S_ISDIR(info.st_mode)) return fail(why, EXIT_USAGE, "--out %s: is not a folder; name another", dir);
     if (access(dir, W_OK | X_OK) == 0) return check_places(dir, why);
     return fail(why, EXIT_USAGE, "--out %s: cannot be written to (%s); name another folder", dir, strerror(errno));
 }
@@ -53,10 +52,8 @@ static int make_folder(const char *dir, failure *why)
         slash = strchr(slash + 1, '/');
         if (slash) *slash = 0;
         if (mkdir(path, 0777) != 0 && errno != EEXIST)
-            return fail(why, EXIT_FAILED,
-                        "--out %s: the folder %s cannot be made (%s); name one where "
-                        "you may write",
-                        dir, path, strerror(errno));
+            return fail(why, EXIT_FAILED, "--out %s: the folder %s cannot be created (%s); name a writable place", dir,
+                        path, strerror(errno));
         if (slash) *slash = '/';
     }
     return EXIT_OK;

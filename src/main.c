@@ -12,7 +12,7 @@
 #include "completions.h"
 
 static const command *const commands[] = {&command_bench,  &command_calibrate, &command_doctor, &command_env,
-                                          &command_linear, &command_mem,       &command_plan,   &command_predict,
+                                          &command_linear, &command_list, &command_mem,       &command_plan,   &command_predict,
                                           &command_topo,   &command_trace,     &command_verify};
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
@@ -60,8 +60,12 @@ static int print_command_help(const command *which)
 
 static int fail_unknown(const char *name)
 {
-    fprintf(stderr, "quadrille: unknown command '%s'; the commands are", name);
-    for (int i = 0; i < N_COMMANDS; i++) fprintf(stderr, " %s,", commands[i]->name);
+    const char *names[N_COMMANDS];
+    char meant[SUGGESTION_BYTES];
+    for (int i = 0; i < N_COMMANDS; i++) names[i] = commands[i]->name;
+    suggest(name, names, N_COMMANDS, meant, sizeof meant);
+    fprintf(stderr, "quadrille: unknown command '%s'%s; the commands are", name, meant);
+    for (int i = 0; i < N_COMMANDS; i++) fprintf(stderr, " %s,", names[i]);
     fputs(" help (see quadrille --help)\n", stderr);
     return EXIT_USAGE;
 }

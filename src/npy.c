@@ -50,21 +50,23 @@ static int find_frame(const unsigned char *bytes, size_t n_bytes, const char *na
 {
     if (check_magic(bytes, n_bytes, name, why)) return why->code;
     if (n_bytes < 10)
-        return fail(why, EXIT_USAGE, "%s: is cut off: it has %zu bytes, and a NumPy file at least 10; save it again",
-                    name, n_bytes);
+        return fail(why, EXIT_USAGE,
+                    "%s: is truncated: it has %zu bytes, but a NumPy file has at least 10; save it again", name,
+                    n_bytes);
     const int major = bytes[6], minor = bytes[7];
     if (major < 1 || major > 3)
-        return fail(why, EXIT_USAGE,
-                    "%s: is in version %d.%d of the NumPy format, and versions 1 to 3 are read; "
-                    "save it with np.save",
-                    name, major, minor);
+        return fail(
+            why, EXIT_USAGE,
+            "%s: has version %d.%d of the NumPy format, but only versions 1 to 3 are supported; save it with np.save",
+            name, major, minor);
     const int length_bytes = major == 1 ? 2 : 4;
     parts->data_offset = 8 + (size_t)length_bytes;
     if (n_bytes < parts->data_offset)
-        return fail(why, EXIT_USAGE, "%s: is cut off after %zu bytes, inside its header; save it again", name, n_bytes);
+        return fail(why, EXIT_USAGE, "%s: is truncated after %zu bytes, inside its header; save it again", name,
+                    n_bytes);
     parts->header_bytes = read_little_endian(bytes + 8, length_bytes);
     if (parts->header_bytes > n_bytes - parts->data_offset)
-        return fail(why, EXIT_USAGE, "%s: says that its header has %zu bytes, but only %zu follow; save it again", name,
+        return fail(why, EXIT_USAGE, "%s: claims a header of %zu bytes, but only %zu follow; save it again", name,
                     parts->header_bytes, n_bytes - parts->data_offset);
     parts->header = (const char *)bytes + parts->data_offset;
     parts->data_offset += parts->header_bytes;
@@ -89,13 +91,13 @@ static int take_dtype(npy_header *header, const char *name, qdr_dtype *dtype, fa
         return EXIT_OK;
     }
     if (size && strncmp(descr, ">f", 2) == 0)
-        return fail(why, EXIT_USAGE,
-                    "%s: holds big-endian elements ('%s'), and little-endian ones are read; "
-                    "save a.astype('<f%c')",
-                    name, descr, descr[2]);
+        return fail(
+            why, EXIT_USAGE,
+            "%s: contains big-endian elements ('%s'), but only little-endian ones are supported; save a.astype('<f%c')",
+            name, descr, descr[2]);
     return fail(why, EXIT_USAGE,
-                "%s: holds elements of type '%s', and only float16 ('<f2'), float32 ('<f4') and "
-                "float64 ('<f8') are read; save a.astype(np.float32)",
+                "%s: contains elements of type '%s', but only float16 ('<f2'), float32 ('<f4') and float64 ('<f8') are "
+                "supported; save a.astype(np.float32)",
                 name, descr);
 }
 
@@ -103,16 +105,14 @@ static int take_extents(const npy_header *header, const char *name, npy_array *a
 {
     if (header->n_dims == 0)
         return fail(why, EXIT_USAGE,
-                    "%s: holds a single number without dimensions; save a vector or a matrix, "
-                    "np.atleast_2d(a)",
+                    "%s: contains a single number without dimensions; save a vector or a matrix, np.atleast_2d(a)",
                     name);
     if (header->n_dims > NPY_MAX_DIMS)
-        return fail(why, EXIT_USAGE, "%s: has %d dimensions, and a matrix has 2; save a.reshape(-1, a.shape[-1])", name,
+        return fail(why, EXIT_USAGE, "%s: has %d dimensions, but a matrix has 2; save a.reshape(-1, a.shape[-1])", name,
                     header->n_dims);
     if (header->is_fortran && header->n_dims > 1)
         return fail(why, EXIT_USAGE,
-                    "%s: is stored column by column (Fortran order), and rows are needed; "
-                    "save np.ascontiguousarray(a)",
+                    "%s: is stored column by column (Fortran order), but rows are needed; save np.ascontiguousarray(a)",
                     name);
     array->n_dims = header->n_dims;
     memcpy(array->shape, header->shape, sizeof array->shape);
@@ -131,8 +131,7 @@ static int check_length(const npy_array *array, size_t data_bytes, const char *n
     npy_shape_text(array, text, sizeof text);
     if (data_bytes < needed)
         return fail(why, EXIT_USAGE,
-                    "%s: is cut off: shape %s of %s needs %zu bytes, but only %zu follow the header; "
-                    "save it again",
+                    "%s: is truncated: shape %s of %s needs %zu bytes, but only %zu follow the header; save it again",
                     name, text, qdr_dtype_name(array->dtype), needed, data_bytes);
     if (data_bytes > needed)
         return fail(why, EXIT_USAGE,
@@ -148,7 +147,7 @@ static int place_data(const char *data, size_t bytes, const char *name, npy_arra
     array->data = data;
     if ((uintptr_t)data % qdr_dtype_bytes(array->dtype) == 0) return EXIT_OK;
     array->copy = malloc(bytes ? bytes : 1);
-    if (!array->copy) return fail(why, EXIT_NOTHING_FITS, "%s: no memory for %zu bytes", name, bytes);
+    if (!array->copy) return fail(why, EXIT_NOTHING_FITS, "%s: out of memory for %zu bytes", name, bytes);
     memcpy(array->copy, data, bytes);
     array->data = array->copy;
     return EXIT_OK;
@@ -183,7 +182,7 @@ static int map_file(const char *path, void **map, size_t *bytes, failure *why)
         return fail(why, EXIT_USAGE, "%s: cannot be opened (%s); name a readable .npy file", path, strerror(errno));
     if (fstat(file, &info) != 0 || !S_ISREG(info.st_mode)) {
         close(file);
-        return fail(why, EXIT_USAGE, "%s: is no regular file; name a .npy file", path);
+        return fail(why, EXIT_USAGE, "%s: is not a regular file; name a .npy file", path);
     }
     const size_t n_bytes = (size_t)info.st_size;
     void *mapped = n_bytes ? mmap(NULL, n_bytes, PROT_READ, MAP_PRIVATE, file, 0) : NULL;

@@ -95,7 +95,7 @@ static int take_integer(cursor *c, int64_t *value)
 /* (), (3,), (3, 4), … */
 static int take_shape(cursor *c, npy_header *header)
 {
-    if (!take(c, '(')) return wrong(c, "the shape is no tuple");
+    if (!take(c, '(')) return wrong(c, "the shape is not a tuple");
     header->n_dims = 0;
     int has_comma = 1;
     while (!take(c, ')')) {
@@ -105,7 +105,7 @@ static int take_shape(cursor *c, npy_header *header)
         header->n_dims++;
         has_comma = take(c, ',');
     }
-    if (header->n_dims == 1 && !has_comma) return wrong(c, "the shape is no tuple");
+    if (header->n_dims == 1 && !has_comma) return wrong(c, "the shape is not a tuple");
     return 1;
 }
 

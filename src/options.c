@@ -4,10 +4,12 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <quadrille/names.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+enum { MAX_SUGGESTED = 3 };
 #define FIRST_CODE 1000 /* getopt's codes of long options: beyond all letters */
 
 /* The two tables that getopt_long wants. */
@@ -46,6 +48,29 @@ static const char *help_words(const char *command, char words[64])
     return words;
 }
 
+void suggest(const char *typed, const char *const names[], int n_names, char *text, size_t bytes)
+{
+    char nearest[112];
+    *text = '\0';
+    if (qdr_names_nearest(typed, names, n_names, MAX_SUGGESTED, nearest, sizeof nearest))
+        snprintf(text, bytes, " (did you mean %s?)", nearest);
+}
+
+/* The long options that `typed`, perhaps with "=VALUE", may have meant. */
+static void suggest_option(const option_spec *specs, const char *typed, char *text, size_t bytes)
+{
+    enum { NAME_BYTES = 40 };
+    char dashed[MAX_OPTIONS][NAME_BYTES], word[NAME_BYTES];
+    const char *names[MAX_OPTIONS];
+    int n = 0;
+    snprintf(word, sizeof word, "%.*s", (int)strcspn(typed, "="), typed);
+    for (; specs[n].name && n < MAX_OPTIONS; n++) {
+        snprintf(dashed[n], NAME_BYTES, "--%s", specs[n].name);
+        names[n] = dashed[n];
+    }
+    suggest(word, names, n, text, bytes);
+}
+
 /* What getopt refused: a missing argument, an argument too many, or an unknown option. */
 static int fail_option(char **argv, int code, const option_spec *specs, failure *why)
 {
@@ -57,7 +82,9 @@ static int fail_option(char **argv, int code, const option_spec *specs, failure 
         return fail(why, EXIT_USAGE, "%s: option '--%s' takes no value; see %s", argv[0],
                     specs[optopt - FIRST_CODE].name, words);
     if (optopt) return fail(why, EXIT_USAGE, "%s: unknown option '-%c'; see %s", argv[0], optopt, words);
-    return fail(why, EXIT_USAGE, "%s: unknown or ambiguous option '%s'; see %s", argv[0], text, words);
+    char meant[SUGGESTION_BYTES];
+    suggest_option(specs, text, meant, sizeof meant);
+    return fail(why, EXIT_USAGE, "%s: unknown or ambiguous option '%s'%s; see %s", argv[0], text, meant, words);
 }
 
 int options_read_word(int argc, char **argv, const option_spec *specs, option_taker take, void *user, const char **word,
@@ -76,7 +103,8 @@ int options_read_word(int argc, char **argv, const option_spec *specs, option_ta
     if (word && optind < argc) *word = argv[optind++];
     if (optind == argc) return EXIT_OK;
     char words[64];
-    return fail(why, EXIT_USAGE, "%s: '%s' is no option; see %s", argv[0], argv[optind], help_words(argv[0], words));
+    return fail(why, EXIT_USAGE, "%s: unexpected argument '%s'; see %s", argv[0], argv[optind],
+                help_words(argv[0], words));
 }
 
 int options_read(int argc, char **argv, const option_spec *specs, option_taker take, void *user, failure *why)
@@ -156,8 +184,7 @@ int option_order(const char *name, const char *value, failure *why)
     int is_permutation = strlen(value) == 4;
     for (const char *axis = "xyzd"; *axis; axis++) is_permutation &= strchr(value, *axis) != NULL;
     if (is_permutation) return EXIT_OK;
-    return fail(why, EXIT_USAGE,
-                "--%s '%s': an order names each of x, y, z and d once, the fastest first, such as xyzd", name, value);
+    return fail(why, EXIT_USAGE, "--%s '%s': must be a permutation of xyzd, fastest axis first", name, value);
 }
 
 int grid_check_ranks(const char *command, grid_size size, int n_ranks, failure *why)

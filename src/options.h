@@ -25,6 +25,9 @@ int options_read(int argc, char **argv, const option_spec *specs, option_taker t
 /* The same, with one word that is no option allowed, anywhere; without one it stays as it was. */
 int options_read_word(int argc, char **argv, const option_spec *specs, option_taker take, void *user, const char **word,
                       failure *why);
+/* " (did you mean a, b?)" with the names closest to what was typed; "" if none is close. */
+enum { SUGGESTION_BYTES = 160 };
+void suggest(const char *typed, const char *const names[], int n_names, char *text, size_t bytes);
 /* Prints the table to standard output. */
 void options_print(const option_spec *specs);
 

@@ -76,10 +76,11 @@ static int take_fixed(const char *value, int size[QDR_N_AXES], failure *why)
         errno = 0;
         const long n = axis && at[1] == '=' && at[2] >= '0' && at[2] <= '9' ? strtol(at + 2, &end, 10) : 0;
         if (n < 1 || n > QDR_MAX_SEARCH_RANKS || errno || (*end && *end != ','))
-            return fail(why, EXIT_USAGE, "--fix '%s': axes with their ranks are needed, such as z=8 or x=2,y=4", value);
+            return fail(why, EXIT_USAGE, "--fix '%s': use AXIS=RANKS, such as z=8 or x=2,y=4", value);
         int *known = &size[axis - axes];
         if (*known && *known != n)
-            return fail(why, EXIT_USAGE, "--fix: %c=%d and %c=%ld at once; give one of them", *axis, *known, *axis, n);
+            return fail(why, EXIT_USAGE, "--fix: %c=%d and %c=%ld contradict each other; give one of them", *axis,
+                        *known, *axis, n);
         *known = (int)n;
         if (!*end) return EXIT_OK;
         at = end + 1;
@@ -139,7 +140,7 @@ static int take_search(int index, const char *value, plan_options *options, fail
 static int take_format(plan_format format, plan_options *options, failure *why)
 {
     if (options->format != PLAN_TABLE && options->format != format)
-        return fail(why, EXIT_USAGE, "plan: --json and --csv at once; use one of them");
+        return fail(why, EXIT_USAGE, "plan: --json and --csv exclude each other; use one of them");
     options->format = format;
     return EXIT_OK;
 }
@@ -171,16 +172,13 @@ static int take_option(int index, const char *value, void *user, failure *why)
 static int check_options(plan_options *options, failure *why)
 {
     const int p = options->search.n_ranks;
-    if (p == 0)
-        return fail(why, EXIT_USAGE,
-                    "plan: -n is missing: the ranks to plan for; see quadrille "
-                    "plan --help");
+    if (p == 0) return fail(why, EXIT_USAGE, "plan: -n (the number of ranks) is missing; see quadrille plan --help");
     if (options->has_why_not && (int64_t)grid_ranks(options->why_not) != p)
         return fail(why, EXIT_USAGE, "plan: --why-not %dx%dx%dx%d has %d ranks, but -n is %d; name a grid of %d",
                     options->why_not.x, options->why_not.y, options->why_not.z, options->why_not.d,
                     grid_ranks(options->why_not), p, p);
     if (options->format == PLAN_CSV && (options->has_why_not || options->explains))
-        return fail(why, EXIT_USAGE, "plan: --csv has no place for what --why-not and --explain say; use --json");
+        return fail(why, EXIT_USAGE, "plan: --csv cannot be combined with --why-not or --explain; use --json");
     if (options->is_zero3 && options->search.size[QDR_D] > 1)
         return fail(why, EXIT_USAGE, "plan: --levels zero3 has d = 1, but --fix says d=%d",
                     options->search.size[QDR_D]);

@@ -148,8 +148,8 @@ static int fail_few_sequences(const plan_answer *answer, failure *why)
 {
     const qdr_search_opts *opts = &answer->options->search;
     return fail(why, EXIT_USAGE,
-                "plan: a batch of %lld is less than the z*d cells of every grid of %d ranks with "
-                "the axes of --fix; use --batch %d or more, or fix less",
+                "plan: a batch of %lld is less than the z*d cells of every grid of %d ranks with the axes of --fix; "
+                "use --batch %d or more, or fix fewer axes",
                 (long long)opts->batch, opts->n_ranks, opts->n_ranks);
 }
 

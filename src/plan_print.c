@@ -34,7 +34,7 @@ static void print_title(const plan_answer *answer)
            answer->machine->ranks_per_node, (long long)best->batch, best->batch == 1 ? "" : "s",
            (long long)plan_sequence(answer->network, best), qdr_dtype_name(asked->dtype),
            answer->machine->memory_bytes / GIB);
-    printf("# x, y, z, d: collectives over each axis, hidden behind computation + exposed%s\n",
+    printf("# x, y, z, d: collectives over each axis, hidden by computation + exposed%s\n",
            asked->overlap == QDR_OVERLAP_NONE ? "; nothing runs beside anything else (--overlap off)" : "");
 }
 

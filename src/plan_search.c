@@ -53,8 +53,8 @@ static int search_nested(qdr_model *model, const qdr_search_opts *opts, qdr_sear
     }
     if (n_suitable) return EXIT_OK;
     return fail(why, EXIT_USAGE,
-                "plan: --levels: no grid of %d ranks has gradients in %d parts and optimizer state "
-                "in %d: parts must be multiples of z that divide z*d",
+                "plan: --levels: no grid of %d ranks allows gradients in %d parts and optimizer state in %d: parts "
+                "must be multiples of z that divide z*d",
                 p, gradient, state);
 }
 

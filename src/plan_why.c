@@ -81,7 +81,7 @@ void plan_print_why(FILE *file, const plan_answer *answer)
     }
     const double more = percent_more(second->result.secs, first->result.secs);
     if (more < LEAST_PERCENT) {
-        fprintf(file, "%s and %s are equally fast as far as the model can tell.", grid_in_words(&first->plan).text,
+        fprintf(file, "%s and %s are equally fast according to the model.", grid_in_words(&first->plan).text,
                 grid_in_words(&second->plan).text);
         return;
     }
@@ -140,7 +140,7 @@ static void print_slower(FILE *file, const plan_answer *answer, const qdr_planne
         return;
     }
     if (percent_more(planned->result.secs, best->result.secs) < LEAST_PERCENT) {
-        fputs(", and as far as the model can tell nothing is faster, not even ", file);
+        fputs(", and according to the model nothing is faster, not even ", file);
         print_choices(file, &best->plan);
         fputc('.', file);
         return;

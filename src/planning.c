@@ -28,8 +28,8 @@ int subject_network(const subject *asked, const char *command, qdr_network *netw
 {
     if (!asked->network)
         return fail(why, EXIT_USAGE,
-                    "%s: the model is missing: a name such as gpt2-xl, a config.json, or - for one "
-                    "from standard input; see quadrille %s --help",
+                    "%s: the model is missing: give a name such as gpt2-xl, a config.json, or - for standard input; "
+                    "see quadrille %s --help",
                     command, command);
     return fail_loading(why, qdr_network_load(asked->network, network));
 }
@@ -104,8 +104,8 @@ int option_memory(const char *name, const char *value, double *bytes, failure *w
                     value);
     if (end != value && (!*end || (letter && !end[1])) && *bytes >= 1 && *bytes <= 0x1p60) return EXIT_OK;
     return fail(why, EXIT_USAGE,
-                "--%s '%s': a number of bytes is needed, with K, M, G or T behind it 2^10 to 2^40 "
-                "times as many, such as 80G or 79.15G",
+                "--%s '%s': a number of bytes is needed, optionally with the suffix K, M, G or T (2^10 to 2^40), such "
+                "as 80G or 79.15G",
                 name, value);
 }
 
@@ -117,7 +117,7 @@ int option_recompute(const char *name, const char *value, qdr_recompute *recompu
         *recompute = (qdr_recompute)i;
         if (strcmp(value, recompute_words[i]) == 0) return EXIT_OK;
     }
-    return fail(why, EXIT_USAGE, "--%s '%s': recomputed is none, attention or full", name, value);
+    return fail(why, EXIT_USAGE, "--%s '%s': use none, attention or full", name, value);
 }
 
 const char *recompute_word(qdr_recompute recompute) { return recompute_words[recompute]; }
@@ -164,8 +164,8 @@ int option_levels(const char *name, const char *value, levels *parts, failure *w
     }
     if (parts->gradient && parts->optimizer) return EXIT_OK;
     return fail(why, EXIT_USAGE,
-                "--%s '%s': levels are the ranks over which gradients and optimizer state are "
-                "parted, GP,OP, each a number or all, such as 8,all; or none, zero1, zero2, zero3",
+                "--%s '%s': levels are the numbers of ranks over which gradients and optimizer state are partitioned, "
+                "GP,OP, each a number or all, such as 8,all; or none, zero1, zero2, zero3",
                 name, value);
 }
 

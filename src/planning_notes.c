@@ -45,7 +45,7 @@ static void say_micro_batch(const qdr_plan *plan, int64_t asked, note_fn each, v
     char sentence[256];
     const int64_t cells = (int64_t)plan->z * plan->d, all = (plan->batch + cells - 1) / cells;
     if (asked <= all) return;
-    snprintf(sentence, sizeof sentence, "--micro-batch %lld: cells have %lld sequence%s; a forward takes %s",
+    snprintf(sentence, sizeof sentence, "--micro-batch %lld: cells have only %lld sequence%s; a forward pass uses %s",
              (long long)asked, (long long)all, all == 1 ? "" : "s", all == 1 ? "it" : "them all");
     each(sentence, user);
 }
@@ -82,8 +82,8 @@ void plan_machine_notes(const qdr_machine *machine, int n_ranks, note_fn each, v
     char sentence[256];
     if (machine->n_links > 1 || machine->ranks_per_node <= 1 || n_ranks <= machine->ranks_per_node) return;
     snprintf(sentence, sizeof sentence,
-             "machine %s has no link between nodes (its file has one level) and %d ranks a node: "
-             "%d ranks are priced as one node of %d",
+             "machine %s has no link between nodes (its file has one level) and %d ranks per node: %d ranks are priced "
+             "as one node of %d",
              machine->name, machine->ranks_per_node, n_ranks, n_ranks);
     each(sentence, user);
 }

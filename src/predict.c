@@ -103,7 +103,7 @@ static int check_files(const predict_options *options, failure *why)
 
 static int no_memory(const csv_table *table, failure *why)
 {
-    return fail(why, EXIT_FAILED, "%.300s: no memory for %lld rows", table->name, (long long)table->n_rows);
+    return fail(why, EXIT_FAILED, "%.300s: out of memory for %lld rows", table->name, (long long)table->n_rows);
 }
 
 /* ---- runs ---- */

@@ -116,30 +116,28 @@ static int read_key(assumption *entry, const char *key, const json_t *value, con
     if (specs[field].is_text && json_is_string(value))
         return read_text_field(entry, field, json_string_value(value), why);
     if (!specs[field].is_text && read_number(&specs[field], value, &entry->numbers[field])) return EXIT_OK;
-    return fail(why, EXIT_USAGE, "%s: key '%s' has no value that it may have; see quadrille(1)", where, key);
+    return fail(why, EXIT_USAGE, "%s: key '%s' has an invalid value; see quadrille(1)", where, key);
 }
 
 static int read_entry(json_t *object, assumption *entry, const char *where, failure *why)
 {
     const char *key;
     json_t *value;
-    if (!json_is_object(object)) return fail(why, EXIT_USAGE, "%s: it is no object", where);
+    if (!json_is_object(object)) return fail(why, EXIT_USAGE, "%s: it is not an object", where);
     json_object_foreach(object, key, value) if (read_key(entry, key, value, where, why)) return why->code;
     if (!entry->reason && (entry->skip || !entry->given)) entry->reason = "";
     if (entry->source && entry->reason) return EXIT_OK;
-    return fail(why, EXIT_USAGE,
-                "%s: it needs a source, the beginning of those that it is for, "
-                "and a reason",
+    return fail(why, EXIT_USAGE, "%s: it needs a source (the beginning of the sources it applies to) and a reason",
                 where);
 }
 
 static int read_entries(const char *path, assumptions *all, failure *why)
 {
     const json_t *list = json_object_get(all->root, "entries");
-    if (!json_is_array(list)) return fail(why, EXIT_USAGE, "%.300s: key 'entries' is no list of objects", path);
+    if (!json_is_array(list)) return fail(why, EXIT_USAGE, "%.300s: key 'entries' is not a list of objects", path);
     all->n = json_array_size(list);
     all->entries = calloc(all->n ? all->n : 1, sizeof *all->entries);
-    if (!all->entries) return fail(why, EXIT_FAILED, "%.300s: no memory for its entries", path);
+    if (!all->entries) return fail(why, EXIT_FAILED, "%.300s: out of memory for its entries", path);
     for (size_t i = 0; i < all->n; i++) {
         char where[400];
         snprintf(where, sizeof where, "%.300s: entry %zu", path, i + 1);

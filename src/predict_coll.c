@@ -34,8 +34,8 @@ int coll_columns_find(const csv_table *table, coll_columns *columns, failure *wh
     if (columns->collective >= 0 && columns->gpus >= 0 && (columns->time_us >= 0 || columns->busbw >= 0))
         return EXIT_OK;
     return fail(why, EXIT_USAGE,
-                "%.200s: a table of collectives needs the columns collective, gpus, and time_us or "
-                "busbw_GBps, parted by commas; there are only %s",
+                "%.200s: a table of collectives needs the columns collective, gpus, and time_us or busbw_GBps, "
+                "separated by commas; there are only %s",
                 table->name, csv_names(table, names));
 }
 
@@ -47,7 +47,7 @@ static double positive(const csv_table *table, int64_t row, int column, double m
     const char *cell = csv_cell(table, row, column);
     const int found = csv_number(cell, &value);
     if (found == 0 || (found > 0 && value > 0 && value <= most)) return value;
-    row_skip(coll->why_skipped, "line %lld, column '%s': '%s' is no number above 0 and up to %g",
+    row_skip(coll->why_skipped, "line %lld, column '%s': '%s' is not a number above 0 and up to %g",
              (long long)table->lines[row], csv_column(table, column), csv_printable(cell, shown), most);
     return 0;
 }
@@ -56,7 +56,7 @@ static double whole(const csv_table *table, int64_t row, int column, double most
 {
     const double value = positive(table, row, column, most, coll);
     if (value == floor(value)) return value;
-    row_skip(coll->why_skipped, "line %lld, column '%s': %g is no whole number", (long long)table->lines[row],
+    row_skip(coll->why_skipped, "line %lld, column '%s': %g is not a whole number", (long long)table->lines[row],
              csv_column(table, column), value);
     return 0;
 }
@@ -82,7 +82,7 @@ static void read_kind(const char *text, measured_coll *coll)
         coll->is_strided = text_has(words, WORDS("strided"));
         return;
     }
-    row_skip(coll->why_skipped, "'%s' is no all-reduce, all-gather, reduce-scatter or send-recv",
+    row_skip(coll->why_skipped, "'%s' is not an all-reduce, all-gather, reduce-scatter or send-recv",
              csv_printable(coll->collective, shown));
 }
 
@@ -102,7 +102,7 @@ static void check_group(measured_coll *coll)
                  csv_printable(coll->collective, shown), coll->work.n_ranks);
     end += strcspn(end, "abcdefghijklmnopqrstuvwxyz");
     if (*end && strncmp(end, "consec", 6) != 0 && strncmp(end, "contig", 6) != 0 && strncmp(end, "strided", 7) != 0)
-        row_skip(coll->why_skipped, "'%s': behind the ranks of a group stands consecutive, contiguous or strided",
+        row_skip(coll->why_skipped, "'%s': after the ranks of a group, write consecutive, contiguous or strided",
                  csv_printable(coll->collective, shown));
 }
 

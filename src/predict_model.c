@@ -32,7 +32,7 @@ static void *add_item(void *items, size_t *n, size_t bytes_each, failure *why)
 {
     char *more = realloc(items, (*n + 1) * bytes_each);
     if (!more) {
-        fail(why, EXIT_FAILED, "predict: no memory for another model");
+        fail(why, EXIT_FAILED, "predict: out of memory for another model");
         return NULL;
     }
     memset(more + *n * bytes_each, 0, bytes_each);

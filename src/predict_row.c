@@ -72,8 +72,8 @@ int run_columns_find(const csv_table *table, run_columns *columns, failure *why)
     if (columns->iter_time >= 0 || columns->tflops >= 0 || columns->pct_peak >= 0 || columns->notes >= 0)
         return EXIT_OK;
     return fail(why, EXIT_USAGE,
-                "%.200s: nothing is measured; a column iter_time_s, tflops_per_gpu, pct_peak or "
-                "notes is needed, there are only %s, parted by commas",
+                "%.200s: nothing is measured; a column iter_time_s, tflops_per_gpu, pct_peak or notes is needed, but "
+                "there are only %s (separated by commas)",
                 table->name, csv_names(table, names));
 }
 
@@ -86,7 +86,7 @@ static double cell_number(row_reader *r, int column)
     double value = 0;
     const char *cell = csv_cell(r->table, r->row, column);
     if (csv_number(cell, &value) >= 0 && value >= 0) return value;
-    row_skip(r->run->why_skipped, "line %lld, column '%s': '%s' is no number", (long long)r->table->lines[r->row],
+    row_skip(r->run->why_skipped, "line %lld, column '%s': '%s' is not a number", (long long)r->table->lines[r->row],
              csv_column(r->table, column), csv_printable(cell, shown));
     return 0;
 }
@@ -96,8 +96,8 @@ static int64_t cell_integer(row_reader *r, int column)
 {
     const double value = cell_number(r, column);
     if (value <= 1e15 && value == floor(value)) return (int64_t)value;
-    row_skip(r->run->why_skipped, "line %lld, column '%s': %g is no whole number", (long long)r->table->lines[r->row],
-             csv_column(r->table, column), value);
+    row_skip(r->run->why_skipped, "line %lld, column '%s': %g is not a whole number",
+             (long long)r->table->lines[r->row], csv_column(r->table, column), value);
     return 0;
 }
 
@@ -121,8 +121,8 @@ static int64_t needed(row_reader *r, int column, assumed_field field)
     const int64_t value = value_of(r, column, field, 0);
     if (value < 1)
         row_skip(r->run->why_skipped,
-                 "%s is missing, and nothing is assumed; fill a column '%s', let 'model' name a "
-                 "model that the program has, or give it in a file of --assume",
+                 "%s is missing, and there is no assumption for it; fill column '%s', name a known model in 'model', "
+                 "or give it in a file of --assume",
                  assumed_name(field), assumed_name(field));
     return value;
 }
@@ -211,8 +211,8 @@ static void set_sequence(row_reader *r, const assumption *named, assumption *mod
     if (model)
         assumed_use(&r->fit, model, ASSUMED_SEQUENCE);
     else
-        row_skip(r->run->why_skipped, "seq is missing, and nothing is assumed; fill a column 'seq', let 'model' name a "
-                                      "model that the program has, or give 'sequence' in a file of --assume");
+        row_skip(r->run->why_skipped, "seq is missing, and there is no assumption for it; fill column 'seq', name a "
+                                      "known model in 'model', or give 'sequence' in a file of --assume");
 }
 
 static void set_network(row_reader *r)
@@ -243,7 +243,7 @@ static int ranks_of(row_reader *r, int column)
     if (column < 0) return 1;
     const int64_t value = cell_integer(r, column);
     if (value < 1 || value > INT32_MAX)
-        row_skip(r->run->why_skipped, "%s is missing: nobody knows how the run was split",
+        row_skip(r->run->why_skipped, "%s is missing: the parallelism of the run is unknown",
                  csv_column(r->table, column));
     return value < 1 || value > INT32_MAX ? 1 : (int)value;
 }
@@ -390,7 +390,7 @@ static void set_time(row_reader *r)
     if (run->secs > 0) return;
     run->peak_share = cell_number(r, r->columns->pct_peak) / 100;
     if (run->peak_share > 1)
-        row_skip(run->why_skipped, "pct_peak is %g: more than all of the peak", 100 * run->peak_share);
+        row_skip(run->why_skipped, "pct_peak is %g: more than the whole peak", 100 * run->peak_share);
     if (!(run->peak_share > 0))
         row_skip(run->why_skipped, "no time, rate of tokens, TFLOP/s or share of the peak was measured");
 }

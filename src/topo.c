@@ -64,14 +64,12 @@ static int check_options(const topo_options *options, failure *why)
 {
     const int has_layout = options->order || options->n_on_node || options->on;
     if (has_layout && !options->grid.x)
-        return fail(why, EXIT_USAGE, "topo: --%s lays out a grid; name one with --grid, such as --grid 2x2x2x1",
+        return fail(why, EXIT_USAGE, "topo: --%s needs --grid, such as --grid 2x2x2x1",
                     options->order       ? "order"
                     : options->n_on_node ? "ranks-per-node"
                                          : "on");
     if (options->xml && options->wants_ranks)
-        return fail(why, EXIT_USAGE,
-                    "topo: ranks do not run on the machine of --xml; leave out one of --ranks and "
-                    "--xml");
+        return fail(why, EXIT_USAGE, "topo: ranks do not run on the machine of --xml; leave out --ranks or --xml");
     return EXIT_OK;
 }
 
@@ -86,8 +84,8 @@ static int check_layout(const topo_options *options, const topo_report *report, 
         return fail(why, EXIT_USAGE, "topo: there are no GPUs for --on gpus (%s); use --on cores", topo->gpu_source);
     if (report->ranks && !options->n_on_node && report->n_ranks != n_needed)
         return fail(why, EXIT_USAGE,
-                    "topo: the grid has %d ranks, but %d %s started: use mpiexec -n %d, or say how "
-                    "many a node has with --ranks-per-node",
+                    "topo: the grid has %d ranks, but %d %s started: use mpiexec -n %d, or give the ranks per node "
+                    "with --ranks-per-node",
                     n_needed, report->n_ranks, report->n_ranks == 1 ? "was" : "were", n_needed);
     return EXIT_OK;
 }

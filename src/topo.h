@@ -61,6 +61,10 @@ void topo_layout_text(const topo_layout *layout, char *text, size_t capacity);
 /* 1: some rates of GPU links are hwloc's own, which readers must know. */
 int topo_has_assumed(const qdr_topo *topo);
 #define TOPO_ASSUMED "? after a rate: hwloc writes 100 GB/s for every XGMI link, whatever it is"
+/* 1: some GPUs are joined through switches that have none in common. */
+int topo_has_apart(const qdr_topo *topo);
+#define TOPO_APART_1 "SW without a rate: no switch in common;"
+#define TOPO_APART_2 "links between switches are not reported"
 /* Names of GPUs or adapters in a NUMA node, one after the other; numa -1: in none. Returns how many. */
 int topo_list_gpus(const qdr_topo *topo, int numa, char *text, size_t capacity);
 int topo_list_nics(const qdr_topo *topo, int numa, char *text, size_t capacity);

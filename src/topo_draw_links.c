@@ -67,6 +67,11 @@ static double draw_key(const page *p, double x, double y)
         page_text(p, x + 20, y + 11, "font-size=\"11\"", "%s", words[link]);
         y += 20;
     }
+    if (topo_has_apart(p->report->topo)) {
+        page_text(p, x, y + 11, STYLE_SMALL, TOPO_APART_1);
+        page_text(p, x, y + 26, STYLE_SMALL, TOPO_APART_2);
+        y += 34;
+    }
     if (!topo_has_assumed(p->report->topo)) return y;
     page_text(p, x, y + 11, STYLE_SMALL, "?: hwloc writes 100 GB/s for every");
     page_text(p, x, y + 26, STYLE_SMALL, "XGMI link, whatever it is");

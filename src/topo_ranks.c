@@ -49,7 +49,7 @@ int topo_gather(qdr_context *ctx, const qdr_topo *topo, topo_rank **ranks, failu
 {
     const int n = qdr_context_size(ctx);
     *ranks = calloc((size_t)n, sizeof **ranks);
-    if (!*ranks) fail(why, EXIT_NOTHING_FITS, "topo: no memory for %d ranks", n);
+    if (!*ranks) fail(why, EXIT_NOTHING_FITS, "topo: out of memory for %d ranks", n);
     if (fail_together(why, ctx) || !*ranks) return why->code;
     describe_rank(topo, &(*ranks)[qdr_context_rank(ctx)]);
     if (fail_status(why, exchange(ctx, *ranks))) return why->code;
@@ -111,7 +111,7 @@ int topo_lay(const qdr_topo *topo, const topo_rank *ranks, int n_ranks, topo_lay
     const int sizes[QDR_N_AXES] = {size.x, size.y, size.z, size.d};
     layout->n_ranks = grid_ranks(size);
     layout->places = calloc((size_t)layout->n_ranks, sizeof *layout->places);
-    if (!layout->places) return fail(why, EXIT_NOTHING_FITS, "topo: no memory for %d ranks", layout->n_ranks);
+    if (!layout->places) return fail(why, EXIT_NOTHING_FITS, "topo: out of memory for %d ranks", layout->n_ranks);
     if (ranks && n_ranks == layout->n_ranks && !layout->n_on_node)
         take_live(topo, ranks, layout);
     else

@@ -91,13 +91,7 @@ static void print_key(FILE *file, const qdr_topo *topo)
           "host: NUMA one\nNUMA node, pkg one package, node two packages\n",
           file);
     if (topo_has_assumed(topo)) fprintf(file, "%s\n", TOPO_ASSUMED);
-    for (int i = 0; i < topo->n_gpu_links; i++) {
-        if (topo->gpu_links[i].link != QDR_LINK_NVSWITCH || topo->gpu_links[i].rate > 0) continue;
-        fputs("SW without a rate: the two GPUs have no switch in common, and nobody says what "
-              "joins their switches\n",
-              file);
-        break;
-    }
+    if (topo_has_apart(topo)) fputs(TOPO_APART_1 " " TOPO_APART_2 "\n", file);
 }
 
 static void print_matrix(FILE *file, const qdr_topo *topo)
@@ -197,11 +191,14 @@ static void print_layout(FILE *file, const topo_report *report)
     fprintf(file, "\n%s\n%-4s %6s %7s %6s %8s %9s  %-16s %6s  %-16s %6s\n", text, "axis", "ranks", "stride", "nodes",
             "on node", "siblings", "slowest link", "GB/s", "inside a node", "GB/s");
     for (int i = 0; i < QDR_N_AXES; i++) print_axis(file, names[i], &report->layout.axes[i]);
-    fputs("ranks: of a group; stride: from one to the next; nodes: that a group spans; on node: its "
-          "ranks on one\nnode; siblings: groups of the axis that share one node's link of that "
-          "kind\n",
+    fputs("ranks: in a group; stride: from one to the next; nodes: spanned by a group; on node: ranks of a group on\n"
+          "one node; siblings: groups of the axis that share one node's link of that kind\n",
           file);
     if (topo_has_assumed(report->topo)) fprintf(file, "%s\n", TOPO_ASSUMED);
+    if (topo_has_apart(report->topo))
+        fputs("NVSwitch without a rate: some of its GPUs share no switch, and the links between their switches are not "
+              "reported\n",
+              file);
 }
 
 int topo_print(FILE *file, const topo_report *report)

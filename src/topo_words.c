@@ -114,6 +114,13 @@ int topo_has_assumed(const qdr_topo *topo)
     return 0;
 }
 
+int topo_has_apart(const qdr_topo *topo)
+{
+    for (int i = 0; i < topo->n_gpu_links; i++)
+        if (topo->gpu_links[i].link == QDR_LINK_NVSWITCH && topo->gpu_links[i].rate <= 0) return 1;
+    return 0;
+}
+
 /* ---- lists ---- */
 
 int topo_list_gpus(const qdr_topo *topo, int numa, char *text, size_t capacity)

@@ -63,7 +63,7 @@ static void print_heading(const trace_file *trace)
         printf("# %d clock%s could not be compared with that of rank 0: do not compare times of "
                "different ranks\n",
                n_unknown, n_unknown == 1 ? "" : "s");
-    if (n_lost) printf("# %lld events were lost for want of memory\n", (long long)n_lost);
+    if (n_lost) printf("# %lld events were lost because memory ran out\n", (long long)n_lost);
 }
 
 static void print_sum(const char *name, const trace_sum *sum, int n_ranks)
@@ -154,7 +154,7 @@ static int run(int argc, char **argv)
             !trace_read(options.path, &trace, &why))
             report(&trace, &options, &why);
     } else {
-        fail(&why, EXIT_USAGE, "trace: the name that QDR_TRACE had is missing; see quadrille trace --help");
+        fail(&why, EXIT_USAGE, "trace: FILE, the value of QDR_TRACE, is missing; see quadrille trace --help");
     }
     trace_free(&trace);
     return why.code ? fail_print(&why) : EXIT_OK;

@@ -85,7 +85,7 @@ int trace_find_late(trace_file *trace, failure *why)
     if (!can_compare(trace)) return EXIT_OK;
     for (int r = 0; r < trace->n_ranks; r++) most += (size_t)trace->ranks[r].n_events;
     list.items = malloc(most * sizeof *list.items);
-    if (!list.items) return fail(why, EXIT_NOTHING_FITS, "trace: no memory for %zu events", most);
+    if (!list.items) return fail(why, EXIT_NOTHING_FITS, "trace: out of memory for %zu events", most);
     for (int r = 0; r < trace->n_ranks; r++) add_shares(&trace->ranks[r], &list);
     qsort(list.items, list.n, sizeof *list.items, by_collective);
     for (size_t begin = 0, end; begin < list.n; begin = end) {

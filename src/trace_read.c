@@ -26,7 +26,7 @@ int trace_stream_axis(int stream)
 
 static int fail_content(failure *why, const char *path, const char *what)
 {
-    return fail(why, EXIT_USAGE, "%.300s: %s; take a file that a program wrote with QDR_TRACE set, once it has ended",
+    return fail(why, EXIT_USAGE, "%.300s: %s; use a file that a program wrote with QDR_TRACE set, after it has ended",
                 path, what);
 }
 
@@ -52,9 +52,9 @@ static const char *take_event(json_t *object, const trace_rank *rank, trace_even
                        "tid", &event->stream, "ts", &ts, "dur", &dur, "args", "task", &event->task, "run", &event->run,
                        "bytes", &event->bytes, "flops", &event->flops))
         return error->text;
-    if (event->stream < 0 || event->stream >= N_TRACE_STREAMS) return "its tid is no stream";
-    if (event->run < 0 || event->run == INT_MAX) return "its run is no number of a schedule";
-    if (!(event->bytes >= 0 && event->bytes <= MOST)) return "its bytes are no number of bytes";
+    if (event->stream < 0 || event->stream >= N_TRACE_STREAMS) return "its tid is not a stream";
+    if (event->run < 0 || event->run == INT_MAX) return "its run is not the number of a schedule";
+    if (!(event->bytes >= 0 && event->bytes <= MOST)) return "invalid byte count";
     if (!(fabs(ts) <= MOST_MICROSECS && dur >= 0 && dur <= MOST_MICROSECS)) return "it has no time";
     take_text(event->name, sizeof event->name, name);
     take_text(event->kind, sizeof event->kind, kind);
@@ -75,7 +75,8 @@ static int take_events(const json_t *list, const char *path, trace_file *trace, 
     if (!json_is_array(list)) return fail_content(why, path, "it has no list of events");
     rank->events = calloc(n + 1, sizeof *rank->events);
     rank->work = calloc(n + 1, sizeof *rank->work);
-    if (!rank->events || !rank->work) return fail(why, EXIT_NOTHING_FITS, "%.300s: no memory for %zu events", path, n);
+    if (!rank->events || !rank->work)
+        return fail(why, EXIT_NOTHING_FITS, "%.300s: out of memory for %zu events", path, n);
     for (size_t i = 0; i < n; i++) {
         json_t *object = json_array_get(list, i);
         const char *phase = json_string_value(json_object_get(object, "ph"));
@@ -129,11 +130,11 @@ static int take_clocks(const json_t *list, trace_rank *rank)
 /* What FILE.0 says holds for all. */
 static int take_first(const char *path, int n_ranks, const char *id, trace_file *trace, failure *why)
 {
-    if (n_ranks < 1 || n_ranks > MAX_RANKS) return fail_content(why, path, "its number of ranks is none");
+    if (n_ranks < 1 || n_ranks > MAX_RANKS) return fail_content(why, path, "invalid rank count");
     trace->n_ranks = n_ranks;
     take_text(trace->id, sizeof trace->id, id);
     trace->ranks = calloc((size_t)n_ranks, sizeof *trace->ranks);
-    if (!trace->ranks) return fail(why, EXIT_NOTHING_FITS, "%.300s: no memory for %d ranks", path, n_ranks);
+    if (!trace->ranks) return fail(why, EXIT_NOTHING_FITS, "%.300s: out of memory for %d ranks", path, n_ranks);
     return EXIT_OK;
 }
 
@@ -145,7 +146,7 @@ static int take_header(json_t *root, const char *path, int number, trace_file *t
     json_t *clocks = NULL, *header = json_object_get(root, "quadrille");
     json_int_t n_lost = 0;
     if (!header || json_unpack(header, "{s:i}", "version", &version))
-        return fail_content(why, path, "it is no trace of Quadrille");
+        return fail_content(why, path, "it is not a Quadrille trace");
     if (version != VERSION)
         return fail(why, EXIT_USAGE,
                     "%.300s: it is a trace of version %d, this command reads version %d; use the "
@@ -155,18 +156,18 @@ static int take_header(json_t *root, const char *path, int number, trace_file *t
                     &n_ranks, "grid", &g[0], &g[1], &g[2], &g[3], "place", &p[0], &p[1], &p[2], &p[3], "clock", &clocks,
                     "lost", &n_lost) ||
         !take_clocks(clocks, &found))
-        return fail_content(why, path, "what it says of its run is damaged");
+        return fail_content(why, path, "its description of the run is damaged");
     if (number == 0 && take_first(path, n_ranks, id, trace, why)) return why->code;
-    if (!is_place(&found, n_ranks)) return fail_content(why, path, "its place is not in a grid of its ranks");
+    if (!is_place(&found, n_ranks)) return fail_content(why, path, "its coordinates are outside the grid of its ranks");
     if (n_ranks != trace->n_ranks || its_rank != number)
         return fail(why, EXIT_USAGE,
-                    "%.300s: it is of rank %d of %d, not of rank %d of %d; files of different runs "
-                    "are mixed: trace again into another folder",
+                    "%.300s: it belongs to rank %d of %d, not to rank %d of %d; files of different runs are mixed: "
+                    "trace again into another folder",
                     path, its_rank, n_ranks, number, trace->n_ranks);
     if (strcmp(id, trace->id) != 0)
         return fail(why, EXIT_USAGE,
-                    "%.300s: it is of run %.24s, rank 0's is of run %.24s; files of different runs "
-                    "are mixed: trace again into another folder",
+                    "%.300s: it belongs to run %.24s, rank 0's file to run %.24s; files of different runs are mixed: "
+                    "trace again into another folder",
                     path, id, trace->id);
     found.n_lost = n_lost;
     trace->ranks[number] = found;
@@ -204,9 +205,8 @@ static json_t *load(const char *path, int number, int n_ranks, failure *why)
     free(text);
     if (!root)
         fail(why, EXIT_USAGE,
-             "%.300s: line %d: %.150s; the file is cut off or damaged: let the program end, or "
-             "trace again",
-             path, error.line, error.text);
+             "%.300s: line %d: %.150s; the file is truncated or damaged: let the program end, or trace again", path,
+             error.line, error.text);
     return root;
 }
 

@@ -152,7 +152,7 @@ static int run_all(verify_options *options, failure *why)
     options->n_sizes = list_grids((int)options->n_ranks, options->sizes, MAX_GRIDS);
     options->worst = calloc((size_t)options->n_ranks, sizeof *options->worst);
     if (!options->worst)
-        return fail(why, EXIT_NOTHING_FITS, "verify: no memory for %lld numbers", (long long)options->n_ranks);
+        return fail(why, EXIT_NOTHING_FITS, "verify: out of memory for %lld numbers", (long long)options->n_ranks);
     const qdr_status status = qdr_launch((int)options->n_ranks, &on_cpu, run_rank, options, &code);
     free(options->worst);
     if (status != QDR_OK) return fail_status(why, status);
@@ -168,7 +168,7 @@ static int run(int argc, char **argv)
     if (why.code) return why.code == EXIT_USAGE ? fail_print_once(&why) : fail_print(&why);
     if (code) return code;
     if (options.n_wrong)
-        fprintf(stderr, "quadrille: verify: %d rows of the table are beyond their bound\n", options.n_wrong);
+        fprintf(stderr, "quadrille: verify: %d rows of the table exceed their bound\n", options.n_wrong);
     return options.n_wrong ? EXIT_MISMATCH : EXIT_OK;
 }
 

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <math.h>
+#include <quadrille/names.h>
 #include <quadrille/types.h>
 #include <stdlib.h>
 #include <string.h>
@@ -112,6 +113,23 @@ static options_result set_operand(const usage_text *usage, int argc, char **argv
     return OPTIONS_OK;
 }
 
+/* Names the options that may have been meant. */
+static options_result complain_unknown(const struct option *longs, int n, const char *typed,
+                                       char problem[PROBLEM_BYTES])
+{
+    enum { NAME_BYTES = 40, MAX_SUGGESTED = 3 };
+    char dashed[MAX_OPTIONS + 2][NAME_BYTES], word[NAME_BYTES], nearest[128];
+    const char *names[MAX_OPTIONS + 2];
+    snprintf(word, sizeof word, "%.*s", (int)strcspn(typed, "="), typed);
+    for (int i = 0; i < n; i++) {
+        snprintf(dashed[i], NAME_BYTES, "--%s", longs[i].name);
+        names[i] = dashed[i];
+    }
+    if (qdr_names_nearest(word, names, n, MAX_SUGGESTED, nearest, sizeof nearest))
+        return COMPLAIN("unknown or ambiguous option %s (did you mean %s?); see --help", typed, nearest);
+    return COMPLAIN("unknown option %s; see --help", typed);
+}
+
 options_result options_parse(const usage_text *usage, int argc, char **argv, char problem[PROBLEM_BYTES])
 {
     struct option longs[MAX_OPTIONS + 2] = {0};
@@ -133,7 +151,7 @@ options_result options_parse(const usage_text *usage, int argc, char **argv, cha
         if (code == -1) return set_operand(usage, argc, argv, problem);
         if (code == 'h') return OPTIONS_HELP;
         if (code == ':') return COMPLAIN("%s needs a value; see --help", argv[optind - 1]);
-        if (code != 0) return COMPLAIN("%s is no option here; --help lists them", argv[optind - 1]);
+        if (code != 0) return complain_unknown(longs, n, argv[optind - 1], problem);
         const options_result result = set_value(rows[which], optarg, problem);
         if (result != OPTIONS_OK) return result;
     }
@@ -146,7 +164,9 @@ static void print_default(const option_row *row, FILE *out)
     case OPTION_COUNT:
         if (*(int64_t *)row->value > 0) fprintf(out, " (default %lld)", (long long)*(int64_t *)row->value);
         break;
-    case OPTION_REAL: fprintf(out, " (default %g)", *(double *)row->value); break;
+    case OPTION_REAL:
+        if (!strstr(row->help, "(default ")) fprintf(out, " (default %g)", *(double *)row->value);
+        break;
     case OPTION_CHOICE: {
         const char *choice = row->argument;
         if (!choice) break;

@@ -15,14 +15,13 @@ extern "C" {
 
 /** Writes the names closest to what was typed, closest first, as "gpt2-xl, gpt2"; "" if none is close.
  *
- *  Closest are the names whose beginning was typed, or whose words begin with the words that were
- *  typed, in their order ("llama-70b" for "llama-2-70b", "h100" for "dgx-h100"); if there is none,
- *  those that need the fewest letters inserted, removed, replaced or swapped. Upper and lower case
- *  are the same. Of names that are equally close, the first of the list comes first. Only the first
- *  64 letters of a name count. Local, thread-safe.
- *  @param typed      NULL: no name is close
- *  @param most       at most this many names are written
- *  @param[out] text  of `bytes` bytes with its end mark; a name that does not fit is left out
+ *  Closest are the names whose beginning was typed, or whose words begin with the words that were typed, in their
+ * order ("llama-70b" for "llama-2-70b", "h100" for "dgx-h100"); if there are none, those that need the fewest letters
+ * inserted, removed, replaced or swapped. Case does not matter. Among equally close names the order of the list
+ * decides. Only the first 64 letters of a name count. Local, thread-safe.
+ *  @param typed      NULL or empty: no name is close
+ *  @param most       write at most this many names
+ *  @param[out] text  of `bytes` bytes including the terminating null; a name that does not fit is left out
  *  @return how many names were written */
 QDR_API int qdr_names_nearest(const char *typed, const char *const names[], int n_names, int most, char *text,
                               size_t bytes);

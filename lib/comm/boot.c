@@ -78,10 +78,10 @@ static qdr_status boot_launch(qdri_comm *base, const qdri_coll *coll, qdr_stream
 
 static qdr_status fail_part(const qdri_comm *base, const char *what)
 {
-    return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                    "boot: %d of the ranks cannot %s alone: the caller's broadcast is over all; "
-                    "use MPI",
-                    base->size, what);
+    return QDR_FAIL(
+        QDR_ERR_UNSUPPORTED,
+        "boot: %d of the ranks cannot %s on their own because the caller's broadcast spans all ranks; use MPI",
+        base->size, what);
 }
 
 static qdr_status part_exchange(qdri_comm *base, qdri_verdict *verdict)

@@ -272,7 +272,8 @@ static qdr_status launch_alone(const qdri_coll *coll, qdr_stream *stream)
     if (coll->kind == QDR_ALL_GATHER || coll->kind == QDR_REDUCE_SCATTER) qdri_coll_part(coll, 1, 0, &begin, &n);
     if (coll->kind == QDR_SEND_RECV) {
         if (coll->peer != coll->peer2 || (coll->peer == 0 && n != coll->recv_count))
-            return QDR_FAIL(QDR_ERR_ARGUMENT, "send-recv: a rank alone can only send to itself what it receives");
+            return QDR_FAIL(QDR_ERR_ARGUMENT,
+                            "send-recv: in a group of one, a rank can only send to itself what it receives");
         if (coll->peer < 0) return QDR_OK;
     }
     if (coll->kind == QDR_BROADCAST || !coll->send || coll->send == coll->recv || n == 0) return QDR_OK;

@@ -83,10 +83,10 @@ qdr_status qdri_comm_fail_timeout(const qdri_comm *comm, const char *where, cons
 {
     char self[QDRI_MEMBER_BYTES];
     qdri_comm_name_member(comm, comm->rank, self, sizeof self);
-    return QDR_FAIL(QDR_ERR_TIMEOUT,
-                    "comm: %s: %s has waited %g s in %s for %s; find out what they do, or allow "
-                    "more than QDR_TIMEOUT=%g",
-                    qdri_comm_name(comm), self, timeout_secs(comm), where, missing, timeout_secs(comm));
+    return QDR_FAIL(
+        QDR_ERR_TIMEOUT,
+        "comm: %s: %s has waited %g s in %s for %s; find out what they are doing, or allow more than QDR_TIMEOUT=%g",
+        qdri_comm_name(comm), self, timeout_secs(comm), where, missing, timeout_secs(comm));
 }
 
 /* ---- reasons ---- */

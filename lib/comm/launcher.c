@@ -37,7 +37,7 @@ qdr_status qdri_launcher_check(int n_ranks, const char *why)
 {
     const started_ranks started = find_launcher();
     if (n_ranks != 1 || started.n < 2) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_MPI, "launch: %s started %ld ranks (%s=%s), but each believes to be alone: %s",
+    return QDR_FAIL(QDR_ERR_MPI, "launch: %s started %ld ranks (%s=%s), but each believes it is alone: %s",
                     started.by->name, started.n, started.by->variable, started.value, why);
 }
 
@@ -46,8 +46,8 @@ qdr_status qdri_launcher_check_local(int n_local)
     const started_ranks started = find_launcher();
     if (started.n < 2) return QDR_OK;
     return QDR_FAIL(QDR_ERR_ARGUMENT,
-                    "launch: %s started %ld processes (%s=%s), and each would run %d local ranks, "
-                    "all doing the same; leave out the local ranks, or start one process",
+                    "launch: %s started %ld processes (%s=%s), and each would run the same %d local ranks; leave out "
+                    "the local ranks, or start one process",
                     started.by->name, started.n, started.by->variable, started.value, n_local);
 }
 

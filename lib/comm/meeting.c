@@ -95,7 +95,7 @@ static qdr_status fail_timeout(qdri_meeting *meeting, int rank, const qdri_comm 
 
 static qdr_status fail_left(const qdri_meeting *meeting)
 {
-    return QDR_FAIL(QDR_ERR_PEER, "comm: another rank left or failed before all %d had met%s%s", meeting->size,
+    return QDR_FAIL(QDR_ERR_PEER, "comm: another rank left or failed before all %d had arrived%s%s", meeting->size,
                     meeting->why[0] ? ": " : "", meeting->why);
 }
 

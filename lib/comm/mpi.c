@@ -49,8 +49,8 @@ qdr_status qdri_mpi_start(int *started)
     QDR_MPI(MPI_Initialized(&initialised));
     QDR_MPI(MPI_Finalized(&finalised));
     if (finalised)
-        return QDR_FAIL(QDR_ERR_STATE, "launch: MPI is finalised already and cannot start again; "
-                                       "launch once per program, or use local ranks");
+        return QDR_FAIL(QDR_ERR_STATE, "launch: MPI is already finalised and cannot be initialised again; launch once "
+                                       "per program, or use local ranks");
     if (initialised) return QDR_OK;
     qdri_mpi_warn_of_shm();
     const int code = MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided);
@@ -88,15 +88,15 @@ static qdr_status check_state(void)
     QDR_MPI(MPI_Finalized(&finalised));
     if (!initialised || finalised)
         return QDR_FAIL(QDR_ERR_STATE,
-                        "MPI: it is %s; call MPI_Init_thread(…, MPI_THREAD_MULTIPLE, …) before a "
-                        "context is made, and MPI_Finalize after it is destroyed",
+                        "MPI: it is %s; call MPI_Init_thread(…, MPI_THREAD_MULTIPLE, …) before creating a context, and "
+                        "MPI_Finalize after destroying it",
                         initialised ? "finalised" : "not initialised");
     QDR_MPI(MPI_Query_thread(&provided));
     if (provided < MPI_THREAD_MULTIPLE)
-        return QDR_FAIL(QDR_ERR_STATE,
-                        "MPI: thread level %d is provided, MPI_THREAD_MULTIPLE (%d) is needed; ask "
-                        "for it in MPI_Init_thread",
-                        provided, MPI_THREAD_MULTIPLE);
+        return QDR_FAIL(
+            QDR_ERR_STATE,
+            "MPI: thread level %d is provided, but MPI_THREAD_MULTIPLE (%d) is needed; request it in MPI_Init_thread",
+            provided, MPI_THREAD_MULTIPLE);
     QDR_MPI(MPI_Comm_size(MPI_COMM_WORLD, &size));
     char version[MPI_MAX_LIBRARY_VERSION_STRING] = "", why[256];
     int length = 0;
@@ -105,7 +105,7 @@ static qdr_status check_state(void)
     for (char *c = version; *c; c++) {
         if (*c == '\t') *c = ' ';
     }
-    snprintf(why, sizeof why, "the program uses %.100s; start it with the mpiexec of that library", version);
+    snprintf(why, sizeof why, "the program uses %.100s; start it with that library's mpiexec", version);
     return qdri_launcher_check(size, why);
 }
 

@@ -232,8 +232,8 @@ static qdr_status send_recv(const nccl_call *c)
     const int rank = c->comm->base.rank;
     if ((coll->peer == rank) != (coll->peer2 == rank))
         return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "send-recv: rank %d sends to rank %d and receives from %d; what it sends "
-                        "to itself it must receive, too",
+                        "send-recv: rank %d sends to rank %d but receives from %d; a rank that sends to itself must "
+                        "also receive from itself",
                         rank, coll->peer, coll->peer2);
     if (coll->peer != rank) return for_all_others(c, send_recv_pair, "a send-recv");
     if (coll->count != coll->recv_count)

@@ -25,7 +25,7 @@ enum { LEAST_VERSION = 22600 }; /* the first that keeps the order of launches */
 static const char *remedy_of(ncclResult_t result)
 {
     switch (result) {
-    case ncclRemoteError: return "another rank failed or its network did; look at what that rank says";
+    case ncclRemoteError: return "another rank or its network failed; see the message of that rank";
     case ncclSystemError: return "see what NCCL_DEBUG=WARN says of the network, shared memory (/dev/shm) and limits";
     case ncclUnhandledCudaError: return "an earlier kernel may have failed; see NCCL_DEBUG=WARN";
     default: return "see what NCCL_DEBUG=WARN says";
@@ -64,8 +64,8 @@ static qdr_status compare_buses(qdri_comm *node, const int *ranks, const char *b
         if (status != QDR_OK || j >= node->rank || strcmp(theirs, bus) != 0) continue;
         if (node->nodes && node->nodes[j] != node->nodes[node->rank]) continue;
         status = QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                          "nccl: ranks %d and %d of one node are both on the GPU at %s, and NCCL "
-                          "joins one rank per GPU; start one rank per GPU%s",
+                          "nccl: ranks %d and %d of one node are both on the GPU at %s, but NCCL supports one rank per "
+                          "GPU; start one rank per GPU%s",
                           ranks[j], ranks[node->rank], bus, other_way(node));
     }
     return status;
@@ -98,8 +98,8 @@ static qdr_status find_version(const qdri_cuda_dev *dev, int *version)
     QDR_TRY(qdri_nccl_status(NULL, ncclGetVersion(version), "ncclGetVersion"));
     if (*version >= LEAST_VERSION) return QDR_OK;
     return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                    "nccl: this is NCCL %d.%d.%d, and %d.%d or later is needed, which starts kernels "
-                    "in the order of their launches; let LD_LIBRARY_PATH name a newer libnccl.so.2",
+                    "nccl: this is NCCL %d.%d.%d, but %d.%d or later is needed, which starts kernels in launch order; "
+                    "put a newer libnccl.so.2 first in LD_LIBRARY_PATH",
                     *version / 10000, *version / 100 % 100, *version % 100, LEAST_VERSION / 10000,
                     LEAST_VERSION / 100 % 100);
 }
@@ -139,11 +139,11 @@ static qdr_status check_max_ctas(const qdri_cuda_dev *dev, int rank, int max_cta
 {
     const int room = room_for_ctas(dev);
     if (max_ctas <= room) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_ARGUMENT,
-                    "nccl: %d communicators of %d blocks of threads each (QDR_NCCL_MAX_CTAS, or what "
-                    "rank 0 chose) may run together, too many for the %d SMs of rank %d's GPU: they "
-                    "could wait for each other for ever; use QDR_NCCL_MAX_CTAS=%d or less",
-                    TOGETHER, max_ctas, dev->gpu.n_sms, rank, room);
+    return QDR_FAIL(
+        QDR_ERR_ARGUMENT,
+        "nccl: %d communicators of %d thread blocks each (QDR_NCCL_MAX_CTAS, or rank 0's choice) may run together, too "
+        "many for the %d SMs of rank %d's GPU: they could deadlock; use QDR_NCCL_MAX_CTAS=%d or less",
+        TOGETHER, max_ctas, dev->gpu.n_sms, rank, room);
 }
 
 /* NCCL's kernels start in the order in which the host launches them, or two communicators whose kernels do not fit
@@ -154,8 +154,7 @@ static void set_order(void)
     const char *value = getenv(name);
     if (!value) (void)setenv(name, "1", 0);
     if (value && strcmp(value, "0") == 0)
-        qdri_log(QDRI_LOG_WARNING, "nccl: %s is 0, so that communicators may wait for each other for ever; unset it",
-                 name);
+        qdri_log(QDRI_LOG_WARNING, "nccl: %s is 0, so communicators may deadlock; unset it", name);
 }
 
 typedef struct greeting {
@@ -174,8 +173,8 @@ static qdr_status compare_versions(int rank, int mine, int first)
 {
     if (mine == first) return QDR_OK;
     return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                    "nccl: rank %d has NCCL %d.%d.%d, rank 0 %d.%d.%d; let all ranks load one "
-                    "libnccl.so.2 (LD_LIBRARY_PATH)",
+                    "nccl: rank %d has NCCL %d.%d.%d, rank 0 has %d.%d.%d; make all ranks load the same libnccl.so.2 "
+                    "(LD_LIBRARY_PATH)",
                     rank, mine / 10000, mine / 100 % 100, mine % 100, first / 10000, first / 100 % 100, first % 100);
 }
 
@@ -196,10 +195,9 @@ qdr_status qdri_nccl_prepare(qdri_comm *host, qdri_dev *dev, int *max_ctas)
 static qdr_status fail_late(const qdri_comm *talker, const char *call, double secs)
 {
     return QDR_FAIL(QDR_ERR_TIMEOUT,
-                    "nccl: rank %d of %d has waited %g s in %s; look whether all ranks run, "
-                    "whether NCCL_SOCKET_IFNAME names a network that all nodes share and no "
-                    "firewall closes, and what NCCL_DEBUG=INFO says; or allow more with "
-                    "QDR_TIMEOUT",
+                    "nccl: rank %d of %d has waited %g s in %s; check that all ranks are running, that "
+                    "NCCL_SOCKET_IFNAME names a network that all nodes share and no firewall blocks, and what "
+                    "NCCL_DEBUG=INFO says; or allow more with QDR_TIMEOUT",
                     talker->rank, talker->size, secs, call);
 }
 

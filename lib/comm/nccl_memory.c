@@ -189,8 +189,8 @@ qdr_status qdri_nccl_memory_open(qdri_comm *host, nccl_comm *root)
     const int works = wanted && try(root);
     if (wanted && !works)
         qdri_log(QDRI_LOG_WARNING,
-                 "nccl: rank %d cannot register memory, so none does, and collectives copy more; "
-                 "see NCCL_LOCAL_REGISTER, NCCL_CUMEM_ENABLE and NCCL_DEBUG=INFO",
+                 "nccl: rank %d cannot register memory, so no rank does, and collectives copy more; see "
+                 "NCCL_LOCAL_REGISTER, NCCL_CUMEM_ENABLE and NCCL_DEBUG=INFO",
                  host->rank);
     if (qdri_comm_any(host, !works)) return QDR_OK;
     root->registers = 1;

@@ -108,9 +108,8 @@ qdr_status qdri_blocks_check(const qdr_block blocks[QDR_MAX_BLOCKS], const char 
         QDR_TRY(check_block(&blocks[i], who));
         if (blocks[i].width > INT64_MAX - width)
             return QDR_FAIL(QDR_ERR_SHAPE,
-                            "%s: block %d of width %" PRId64 " brings the sum past 2^63 - 1; "
-                            "check the widths",
-                            who, i, blocks[i].width);
+                            "%s: block %d of width %" PRId64 " makes the sum exceed 2^63 - 1; check the widths", who, i,
+                            blocks[i].width);
         width += blocks[i].width;
     }
     return QDR_OK;

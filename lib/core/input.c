@@ -42,7 +42,7 @@ void qdri_input_name(const char *path, char *name, size_t capacity)
 
 static qdr_status too_large(const input *in)
 {
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is larger than %zu %s, the most that is read of such a file", in->name,
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is larger than %zu %s, the limit for such a file", in->name,
                     in->max_bytes >> 20 ? in->max_bytes >> 20 : in->max_bytes, in->max_bytes >> 20 ? "MiB" : "bytes");
 }
 
@@ -124,8 +124,9 @@ static qdr_status read_all(input *in)
     while (!is_end) {
         QDR_TRY(read_some(in, &is_end));
         if (in->expected_bytes && in->n_bytes > in->expected_bytes)
-            return QDR_FAIL(QDR_ERR_ARGUMENT, "%s grew beyond its %zu bytes while it was read; wait until it is whole",
-                            in->name, in->expected_bytes);
+            return QDR_FAIL(QDR_ERR_ARGUMENT,
+                            "%s grew beyond its %zu bytes while it was read; wait until it is complete", in->name,
+                            in->expected_bytes);
     }
     in->bytes[in->n_bytes] = '\0';
     return QDR_OK;
@@ -153,7 +154,8 @@ qdr_status qdr_input_read(const char *path, size_t max_bytes, char **bytes, size
 {
     if (bytes) *bytes = NULL;
     if (n_bytes) *n_bytes = 0;
-    if (!path || !bytes || !n_bytes) return QDR_FAIL(QDR_ERR_ARGUMENT, "input: the path or where it goes is NULL");
+    if (!path || !bytes || !n_bytes)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "input: the path or the place for the result is NULL");
     return qdri_input_read_within(path, max_bytes, 1000 * QDR_INPUT_WAIT_SECS, bytes, n_bytes);
 }
 

@@ -31,7 +31,7 @@ void qdri_json_printable(const char *text, char *printable, size_t bytes)
 
 static qdr_status too_large(const char *name)
 {
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is larger than %d MiB, the most that is read as JSON", name,
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is larger than %d MiB, the limit for JSON files", name,
                     QDRI_JSON_MAX_BYTES >> 20);
 }
 
@@ -41,7 +41,7 @@ static qdr_status not_json(const qdri_json *document, const json_error_t *error)
     qdri_json_printable(error->text, why, sizeof why);
     if (error->line > 0) snprintf(line, sizeof line, ", line %d", error->line);
     if (json_error_code(error) == json_error_out_of_memory)
-        return QDR_FAIL(QDR_ERR_MEMORY, "out of memory: no room for the JSON of %s", document->name);
+        return QDR_FAIL(QDR_ERR_MEMORY, "out of memory for the JSON of %s", document->name);
     return QDR_FAIL(QDR_ERR_ARGUMENT, "%s%s: %s; this is not JSON", document->name, line, why);
 }
 

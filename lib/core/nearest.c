@@ -59,10 +59,14 @@ static int words_begin(const char *typed, const char *name)
     return n_words > 0;
 }
 
+int qdri_name_begins(const char *typed, const char *name)
+{
+    return *typed && (strncasecmp(typed, name, strlen(typed)) == 0 || words_begin(typed, name));
+}
+
 static int distance(const char *typed, const char *name)
 {
-    if (strncasecmp(typed, name, strlen(typed)) == 0 || words_begin(typed, name)) return 0;
-    return qdri_edit_distance(typed, name);
+    return qdri_name_begins(typed, name) ? 0 : qdri_edit_distance(typed, name);
 }
 
 /* The first of the closest names that are further than `near`, or as far and behind the name `last`; *away: how far. */
@@ -85,12 +89,13 @@ int qdr_names_nearest(const char *typed, const char *const names[], int n_names,
     int n = 0, away = -1, last = -1;
     if (!text || !bytes) return 0;
     text[0] = '\0';
-    if (!typed) return 0;
-    int far = 2 + length_of(typed) / 2;
+    if (!typed || !*typed) return 0;
+    int far = 2 + length_of(typed) / 3;
     while (n < most) {
         last = next_nearest(typed, names, n_names, away, last, &away);
         if (last < 0 || away >= far) break;
         if (away == 0) far = 1; /* what only lacks something needs no guess */
+        far = smaller(far, away + 2);
         const char *comma = n ? ", " : "";
         if (used + strlen(comma) + strlen(names[last]) >= bytes) break;
         used += (size_t)snprintf(text + used, bytes - used, "%s%s", comma, names[last]);

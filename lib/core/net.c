@@ -29,14 +29,13 @@ static qdr_status check_opts(const qdr_stack_opts *opts)
                         "; use a multiple such as %" PRId64,
                         opts->row_unit, opts->n_rows, qdri_round_up(opts->n_rows, opts->row_unit));
     if (opts->overlap < 0 || opts->overlap > (QDR_OVERLAP_ALL | QDR_OVERLAP_NONE))
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "stack: overlap %d is no sum of QDR_OVERLAP_ flags", opts->overlap);
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "stack: overlap %d is not a sum of QDR_OVERLAP_ flags", opts->overlap);
     if (opts->prefetch < 0)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "stack: prefetch %d may not be negative; 0 means as many as prefetch_bytes "
-                        "have room for",
+                        "stack: prefetch %d must not be negative; 0 means as many as fit in prefetch_bytes",
                         opts->prefetch);
     if (opts->panels < 0)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "stack: panels %d may not be negative; 0 lets cost decide, 1 means none",
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "stack: panels %d must not be negative; 0 chooses by cost, 1 means none",
                         opts->panels);
     if (opts->batch_parts < 0 || opts->batch_parts > QDRI_MAX_BATCH_PARTS)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "stack: batch_parts %d; use 1 (or 0) to %d", opts->batch_parts,
@@ -205,7 +204,7 @@ qdr_status qdri_net_add_input(qdri_net *net, const char *name, const qdr_edge_de
         return QDR_FAIL(QDR_ERR_ARGUMENT, "stack input: columns are split over x or y, not over axis %d",
                         (int)desc->col_axis);
     if (desc->layout != QDR_REPLICATED && desc->layout != QDR_SCATTERED)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "stack input: %d is no layout; use QDR_REPLICATED or QDR_SCATTERED",
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "stack input: %d is not a layout; use QDR_REPLICATED or QDR_SCATTERED",
                         (int)desc->layout);
     if (desc->scatter_unit < 0)
         return QDR_FAIL(QDR_ERR_SHAPE, "stack input: scatter_unit %" PRId64 " may not be negative", desc->scatter_unit);

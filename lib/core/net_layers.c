@@ -8,18 +8,18 @@
 static qdr_status check_layout(qdr_layout layout, const char *who)
 {
     if (layout == QDR_REPLICATED || layout == QDR_SCATTERED) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: %d is no layout; use QDR_REPLICATED or QDR_SCATTERED", who, (int)layout);
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: %d is not a layout; use QDR_REPLICATED or QDR_SCATTERED", who, (int)layout);
 }
 
 qdr_status qdri_check_product_type(qdr_product_type type, qdr_dtype dtype, const char *who)
 {
     if (type != QDR_PRODUCT_DEFAULT && type != QDR_PRODUCT_AS_STORED && type != QDR_PRODUCT_FP8)
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "%s: %d is no type of products; use QDR_PRODUCT_AS_STORED or "
-                        "QDR_PRODUCT_FP8, or QDR_PRODUCT_DEFAULT",
-                        who, (int)type);
+        return QDR_FAIL(
+            QDR_ERR_ARGUMENT,
+            "%s: %d is not a product type; use QDR_PRODUCT_AS_STORED, QDR_PRODUCT_FP8 or QDR_PRODUCT_DEFAULT", who,
+            (int)type);
     if (type != QDR_PRODUCT_FP8 || dtype == QDR_BF16 || dtype == QDR_F32) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_DTYPE, "%s: products in fp8 are those of a stack of bf16 or f32; this one is of %s", who,
+    return QDR_FAIL(QDR_ERR_DTYPE, "%s: products in fp8 need a stack of bf16 or f32; this one is %s", who,
                     qdr_dtype_name(dtype));
 }
 
@@ -51,13 +51,11 @@ static qdr_status check_linear(const qdri_net *net, const qdr_linear_desc *desc,
                         "%s: description of version %u, but this library knows %u; begin it with QDR_OPTS_INIT", who,
                         desc->version, QDR_OPTS_INIT);
     if (desc->panels < 0)
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "%s: panels %d may not be negative; 0 means as many as the stack's options "
-                        "say, 1 means none",
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: panels %d must not be negative; 0 uses the stack's option, 1 means none",
                         who, desc->panels);
     if (desc->storage != QDR_STORAGE_AUTO && desc->storage != QDR_OUT_IN && desc->storage != QDR_IN_OUT)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: %d is no storage; use QDR_OUT_IN, QDR_IN_OUT or QDR_STORAGE_AUTO", who,
-                        (int)desc->storage);
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: %d is not a storage; use QDR_OUT_IN, QDR_IN_OUT or QDR_STORAGE_AUTO",
+                        who, (int)desc->storage);
     QDR_TRY(qdri_check_product_type(desc->product_type, net->opts.dtype, who));
     QDR_TRY(check_layout(desc->out_layout, who));
     QDR_TRY(qdri_blocks_check(desc->in, who));

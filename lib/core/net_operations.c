@@ -89,11 +89,11 @@ static qdr_status check_attention(const qdri_net *net, const char *who, int64_t 
                         "heads, keys and values in units of the head size %" PRId64,
                         who, edge->name, head_size);
     if (b[1].width != b[2].width || b[0].width % b[1].width)
-        return QDR_FAIL(QDR_ERR_SHAPE,
-                        "%s: %" PRId64 " query heads, %" PRId64 " key heads, %" PRId64
-                        " value heads: keys and values must be equally many, and divide the "
-                        "queries",
-                        who, b[0].width / head_size, b[1].width / head_size, b[2].width / head_size);
+        return QDR_FAIL(
+            QDR_ERR_SHAPE,
+            "%s: %" PRId64 " query heads, %" PRId64 " key heads, %" PRId64
+            " value heads: there must be as many keys as values, and their number must divide that of the queries",
+            who, b[0].width / head_size, b[1].width / head_size, b[2].width / head_size);
     if (qdri_edge_scattered(net, edge) && edge->matrix.scatter_unit % context)
         return QDR_FAIL(QDR_ERR_SHAPE,
                         "%s: rows of '%s' are scattered in units of %" PRId64

@@ -20,7 +20,8 @@ qdr_status qdri_elems_bytes(int64_t n_elems, qdr_dtype dtype, size_t *bytes)
     const size_t each = qdr_dtype_bytes(dtype);
     *bytes = 0;
     if (each == 0)
-        return QDR_FAIL(QDR_ERR_DTYPE, "size: %d is no element type; use f32, f64, bf16, f16, i32 or u8", (int)dtype);
+        return QDR_FAIL(QDR_ERR_DTYPE, "size: %d is not an element type; use f32, f64, bf16, f16, i32 or u8",
+                        (int)dtype);
     /* Half of the address space, so that offsets into it and a little padding fit too. */
     if (n_elems < 0 || (uint64_t)n_elems > (uint64_t)(SIZE_MAX / 2) / each)
         return QDR_FAIL(QDR_ERR_SHAPE, "size: %" PRId64 " elements of %s do not fit in memory; check the shape",
@@ -41,10 +42,10 @@ qdr_status qdri_calloc(size_t n, size_t bytes_each, const char *what, void **mem
 {
     *memory = calloc(n ? n : 1, bytes_each ? bytes_each : 1);
     if (!*memory)
-        return QDR_FAIL(QDR_ERR_MEMORY,
-                        "out of memory: no %zu times %zu bytes for %s; use fewer ranks per node or "
-                        "smaller sizes",
-                        n, bytes_each, what);
+        return QDR_FAIL(
+            QDR_ERR_MEMORY,
+            "out of memory: could not allocate %zu × %zu bytes for %s; use fewer ranks per node or smaller sizes", n,
+            bytes_each, what);
     return QDR_OK;
 }
 

@@ -123,8 +123,9 @@ static qdr_status read_choice(json_t *item, size_t number, const char *name, qdr
         return QDR_FAIL(QDR_ERR_ARGUMENT, "tune: choice %zu of %.200s: storage \"%.20s\"; use out-in or in-out",
                         number + 1, name, w.storage);
     if (strlen(w.machine) >= sizeof choice->key.machine)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "tune: choice %zu of %.200s: a machine's name of %zu bytes; %d are the most",
-                        number + 1, name, strlen(w.machine), QDRI_TUNE_MACHINE_BYTES - 1);
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "tune: choice %zu of %.200s: the machine's name has %zu bytes; the maximum is %d", number + 1,
+                        name, strlen(w.machine), QDRI_TUNE_MACHINE_BYTES - 1);
     memcpy(choice->key.machine, w.machine, strlen(w.machine));
     return QDR_OK;
 }
@@ -138,14 +139,13 @@ static qdr_status read_all(json_t *root, const char *name, qdri_tune_table *tabl
     if (json_unpack_ex(root, &error, 0, "{s:i, s:o}", "quadrille_tune", &version, "choices", &list) != 0 ||
         !json_is_array(list))
         return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "tune: %.200s holds no choices; set QDR_TUNE to a file that it named "
-                        "before, or to a new one",
+                        "tune: %.200s is not a tuning file; set QDR_TUNE to an earlier tuning file, or to a new one",
                         name);
     if (version != QDRI_TUNE_VERSION)
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "tune: %.200s holds choices of version %d, not %d; remove it, and they are "
-                        "measured anew, or set QDR_TUNE to another file",
-                        name, version, QDRI_TUNE_VERSION);
+        return QDR_FAIL(
+            QDR_ERR_ARGUMENT,
+            "tune: %.200s has version %d, not %d; remove it to measure again, or set QDR_TUNE to another file", name,
+            version, QDRI_TUNE_VERSION);
     json_array_foreach(list, i, item)
     {
         qdri_tune_choice choice;
@@ -161,10 +161,10 @@ qdr_status qdri_tune_read(const char *text, size_t bytes, const char *name, qdri
     if (bytes == 0) return QDR_OK;
     json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
     if (!root)
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "tune: %.200s, line %d: %.100s; it is no file of choices: remove it, or set "
-                        "QDR_TUNE to another one",
-                        name, error.line, error.text);
+        return QDR_FAIL(
+            QDR_ERR_ARGUMENT,
+            "tune: %.200s, line %d: %.100s; it is not a tuning file: remove it, or set QDR_TUNE to another one", name,
+            error.line, error.text);
     const qdr_status status = read_all(root, name, table);
     json_decref(root);
     return status;

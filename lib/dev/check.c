@@ -27,7 +27,7 @@ static qdr_status rounding_check(const qdri_gemm *gemm)
                         "both, or %d (e5m2) for one of them",
                         a, b, QDRI_E4M3, QDRI_E5M2);
     if (gemm->dtype == QDR_BF16 || gemm->dtype == QDR_F32) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_DTYPE, "product: factors of %s are not rounded to fp8; use bf16 or f32",
+    return QDR_FAIL(QDR_ERR_DTYPE, "product: operands of %s cannot be rounded to fp8; use bf16 or f32",
                     qdr_dtype_name(gemm->dtype));
 }
 
@@ -41,7 +41,7 @@ qdr_status qdri_gemm_check(const qdri_gemm *gemm)
     }
     if (!qdri_is_float(gemm->dtype) || (gemm->c_dtype != gemm->dtype && gemm->c_dtype != qdri_sum_type(gemm->dtype))) {
         return QDR_FAIL(QDR_ERR_DTYPE,
-                        "product: no product of %s gives %s; use " QDRI_FLOAT_NAMES
+                        "product: operands of %s cannot give a result of %s; use " QDRI_FLOAT_NAMES
                         ", and the same type (or f32, for bf16 and f16) for the result",
                         qdr_dtype_name(gemm->dtype), qdr_dtype_name(gemm->c_dtype));
     }
@@ -182,7 +182,7 @@ static qdr_status vocab_check(const char *name, int64_t begin, int64_t n, int64_
 {
     if (vocab == 0 || (vocab > 0 && begin <= vocab - n)) return QDR_OK;
     return QDR_FAIL(QDR_ERR_SHAPE,
-                    "%s: a part of %" PRId64 " words from %" PRId64 " on does not lie in a vocabulary of %" PRId64
+                    "%s: a part of %" PRId64 " words from %" PRId64 " on is outside a vocabulary of %" PRId64
                     "; 0 means not known",
                     name, n, begin, vocab);
 }

@@ -160,8 +160,8 @@ qdr_status qdri_dev_check_memory(qdri_dev *dev, const void *data, size_t elem_by
     if (!data) return QDR_OK;
     if (elem_bytes && (uintptr_t)data % elem_bytes)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "%s: the address %p is no multiple of %zu, the bytes of an element; begin "
-                        "at a whole element of what qdr_mem_alloc() gave",
+                        "%s: the address %p is not a multiple of %zu, the bytes of an element; start at a whole "
+                        "element of memory from qdr_mem_alloc()",
                         what, data, elem_bytes);
     return dev->table->check_memory ? dev->table->check_memory(dev, data, what) : QDR_OK;
 }
@@ -201,8 +201,9 @@ static qdr_status pair_check(const qdr_stream *stream, const qdr_event *event)
     if (!event) return QDR_FAIL(QDR_ERR_ARGUMENT, "event: the event is NULL");
     QDR_TRY(stream_check(stream));
     if (event->dev != stream->dev) {
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "event: the event and the stream are of two devices; "
-                                          "make both with the same context");
+        return QDR_FAIL(
+            QDR_ERR_ARGUMENT,
+            "event: the event and the stream belong to different devices; create both with the same context");
     }
     return QDR_OK;
 }
@@ -233,8 +234,8 @@ qdr_status qdri_stream_wrap(qdri_dev *dev, void *native, qdr_stream **stream)
 {
     if (!dev->table->stream_wrap)
         return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                        "stream: the context computes on the %s, which has no streams of others; "
-                        "make it with .device = \"cuda\"",
+                        "stream: the context computes on the %s, which does not support external streams; create it "
+                        "with .device = \"cuda\"",
                         dev->table->name);
     return dev->table->stream_wrap(dev, native, stream);
 }
@@ -264,7 +265,8 @@ qdr_status qdri_record_begin(qdr_stream *stream)
 {
     QDR_TRY(stream_check(stream));
     if (!stream->dev->table->record_begin)
-        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "graph: the %s records no work; make the context with .device = \"cuda\"",
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                        "graph: the %s cannot record work; create the context with .device = \"cuda\"",
                         stream->dev->table->name);
     return stream->dev->table->record_begin(stream);
 }
@@ -272,7 +274,8 @@ qdr_status qdri_record_begin(qdr_stream *stream)
 qdr_status qdri_record_end(qdr_stream *stream, void **record)
 {
     *record = NULL;
-    if (!stream->dev->table->record_end) return QDR_FAIL(QDR_ERR_STATE, "graph: nothing is recorded; begin first");
+    if (!stream->dev->table->record_end)
+        return QDR_FAIL(QDR_ERR_STATE, "graph: nothing is being recorded; call qdr_graph_begin() first");
     return stream->dev->table->record_end(stream, record);
 }
 
@@ -285,9 +288,8 @@ int qdri_record_is_lost(qdr_stream *stream)
 qdr_status qdri_record_check(qdr_stream *stream)
 {
     if (!qdri_record_is_lost(stream)) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                    "graph: something that was enqueued before cannot be recorded, and so the record "
-                    "is lost; call qdr_graph_end(), and see what graph.h excludes");
+    return QDR_FAIL(QDR_ERR_UNSUPPORTED, "graph: work enqueued earlier cannot be recorded, so the recording is lost; "
+                                         "call qdr_graph_end(), and see graph.h for what cannot be recorded");
 }
 
 qdr_status qdri_record_run(qdr_stream *stream, void *record)
@@ -399,10 +401,10 @@ qdr_status qdri_gemm_run(qdr_stream *stream, const qdri_gemm *gemm)
     QDR_TRY(qdri_gemm_check(gemm));
     if (gemm->m == 0 || gemm->n == 0) return QDR_OK;
     if ((gemm->bias || gemm->gelu || gemm->gelu_of) && !qdri_dev_fuses(stream->dev, gemm))
-        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                        "product: the %s does no bias or GELU of this kind with a product of %s; "
-                        "run a kernel behind it",
-                        stream->dev->table->name, qdr_dtype_name(gemm->dtype));
+        return QDR_FAIL(
+            QDR_ERR_UNSUPPORTED,
+            "product: the %s cannot fuse this bias or GELU with a product of %s; run a separate kernel after it",
+            stream->dev->table->name, qdr_dtype_name(gemm->dtype));
     if (gemm->round_a) QDR_TRY(qdri_dev_check_rounding(stream->dev));
     return stream->dev->table->gemm(stream, gemm);
 }

@@ -91,15 +91,14 @@ static qdr_status find_plugin(const qdri_plugin **plugin)
     if (!library && !*why) {
         join(&p, why, sizeof why);
         return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                        "cuda: there is no plugin (looked for %s); build Quadrille where nvcc, "
-                        "cublasLt and NCCL are, name the file in QDR_CUDA_PLUGIN, or use the CPU",
+                        "cuda: the plugin was not found (looked for %s); build Quadrille with nvcc, cublasLt and NCCL "
+                        "installed, name the file in QDR_CUDA_PLUGIN, or use the CPU",
                         why);
     }
     if (!library)
         return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                        "cuda: the plugin is there and cannot be loaded (%s); let LD_LIBRARY_PATH "
-                        "name the folders of CUDA's and NCCL's libraries, name another plugin in "
-                        "QDR_CUDA_PLUGIN, or use the CPU",
+                        "cuda: the plugin exists but cannot be loaded (%s); add the folders of the CUDA and NCCL "
+                        "libraries to LD_LIBRARY_PATH, name another plugin in QDR_CUDA_PLUGIN, or use the CPU",
                         why);
     *plugin = dlsym(library, QDRI_PLUGIN_SYMBOL);
     if (*plugin && strcmp((*plugin)->build, QDRI_PLUGIN_BUILD) == 0) return QDR_OK;

@@ -40,8 +40,8 @@ static qdr_status query_gpu(const qdri_plugin *plugin, int number, qdr_gpu *gpu)
 
 static qdr_status fail_none(void)
 {
-    return QDR_FAIL(QDR_ERR_UNSUPPORTED, "cuda: the driver is here, but this process sees no GPU; see nvidia-smi and "
-                                         "CUDA_VISIBLE_DEVICES, or use the CPU");
+    return QDR_FAIL(QDR_ERR_UNSUPPORTED, "cuda: the driver is installed, but this process sees no GPU; see nvidia-smi "
+                                         "and CUDA_VISIBLE_DEVICES, or use the CPU");
 }
 
 static void query_cudnn(const qdri_plugin *plugin, qdr_gpu_report *report)

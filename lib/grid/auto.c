@@ -29,8 +29,8 @@ static qdr_status check_grid(const qdr_plan *plan, int n_ranks)
     const int64_t all = (int64_t)plan->x * plan->y * plan->z * plan->d;
     if (n_ranks && all != n_ranks)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "plan: grid %dx%dx%dx%d has %" PRId64 " ranks, but there are %d; start as "
-                        "many, or plan again with -n %d",
+                        "plan: grid %dx%dx%dx%d has %" PRId64
+                        " ranks, but there are %d; start that many, or plan again with -n %d",
                         plan->x, plan->y, plan->z, plan->d, all, n_ranks, n_ranks);
     return QDR_OK;
 }
@@ -41,8 +41,8 @@ static qdr_status check_ratios(const qdr_plan *plan)
         const double ratio = plan->axis_bytes_ratio[axis];
         if (ratio > 0 && (ratio < 1 || ratio > 1))
             return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                            "plan: %c sends %g times the bytes; this runtime sends all of them: "
-                            "plan again without axis_bytes_ratio",
+                            "plan: axis %c sends %g times the bytes, but this runtime always sends all of them; plan "
+                            "again without axis_bytes_ratio",
                             QDRI_USUAL_ORDER[axis], ratio);
     }
     return QDR_OK;
@@ -56,17 +56,18 @@ qdr_status qdr_plan_check(const qdr_plan *plan, int n_ranks)
     if (!plan) return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: it is NULL");
     QDR_TRY(check_grid(plan, n_ranks));
     if (plan->pipeline > 1)
-        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "plan: a pipeline of %d stages; this runtime has none: plan again without",
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                        "plan: a pipeline of %d stages, but this runtime has no pipelines; plan again without one",
                         plan->pipeline);
     if (plan->recompute != QDR_RECOMPUTE_NONE)
-        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                        "plan: recompute is %s; this runtime keeps all activations: plan again "
-                        "with --recompute none",
-                        (unsigned)plan->recompute < 3 ? words[plan->recompute] : "unknown");
+        return QDR_FAIL(
+            QDR_ERR_UNSUPPORTED,
+            "plan: recompute is %s, but this runtime keeps all activations; plan again with --recompute none",
+            (unsigned)plan->recompute < 3 ? words[plan->recompute] : "unknown");
     if (!is_over_z(plan->gradient_parts, plan->z) || !is_over_z(plan->optimizer_parts, plan->z))
         return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                        "plan: levels are %d,%d; this runtime parts gradients and optimizer state "
-                        "over z = %d alone: plan again with --levels none",
+                        "plan: levels are %d,%d, but this runtime partitions gradients and optimizer state over z = %d "
+                        "only; plan again with --levels none",
                         plan->gradient_parts, plan->optimizer_parts, plan->z);
     return check_ratios(plan);
 }
@@ -93,7 +94,7 @@ static qdr_status complete_opts(const qdr_search_opts *wanted, int n_ranks, qdr_
     if (opts->recomputes && !(opts->recomputes >> QDR_RECOMPUTE_NONE & 1))
         return QDR_FAIL(QDR_ERR_UNSUPPORTED, "plan: this runtime keeps all activations; allow QDR_RECOMPUTE_NONE");
     if (opts->gradient_parts || opts->optimizer_parts)
-        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "plan: this runtime parts gradients and optimizer state over z alone; "
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "plan: this runtime partitions gradients and optimizer state over z only; "
                                              "leave gradient_parts and optimizer_parts 0");
     opts->n_ranks = n_ranks;
     opts->recomputes = 1 << QDR_RECOMPUTE_NONE;

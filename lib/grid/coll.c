@@ -75,7 +75,7 @@ qdr_status qdr_all_to_all(qdr_grid *grid, qdr_axis axis, const void *send, const
                             .counts = send_counts,
                             .recv_counts = recv_counts};
     if (!send_counts != !recv_counts)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "all-to-all: only %s are given; both lists of counts or neither",
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "all-to-all: only %s are given; pass both lists of counts or neither",
                         send_counts ? "send_counts" : "recv_counts");
     return launch(grid, axis, &coll, stream);
 }

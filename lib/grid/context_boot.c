@@ -20,12 +20,12 @@ static qdr_status prepare(const qdr_context_opts *opts, qdri_comm *world, qdr_co
     if (qdri_comm_size(world) == 1) return QDR_OK;
     if (qdri_dev_runs_work((*ctx)->dev))
         return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                        "context: %d ranks with callbacks need GPUs, which NCCL joins; use device "
-                        "\"cuda\", or MPI or local ranks for CPUs",
+                        "context: %d ranks with callbacks need GPUs joined by NCCL; use device \"cuda\", or use MPI or "
+                        "local ranks for CPUs",
                         qdri_comm_size(world));
     if ((*ctx)->watch.check)
-        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "context: QDR_CHECK needs groups of ranks that talk by themselves, which "
-                                             "callbacks do not; unset it, or use MPI");
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "context: QDR_CHECK needs subgroups of ranks that can communicate, which "
+                                             "callbacks cannot provide; unset it, or use MPI");
     return QDR_OK;
 }
 

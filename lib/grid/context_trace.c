@@ -27,8 +27,7 @@ static void look_up(qdri_tracing *tracing)
         tracing->id = new_id();
     } else {
         qdri_log(QDRI_LOG_WARNING,
-                 "trace: nothing is traced, QDR_TRACE has %zu characters; name a file with fewer "
-                 "than %zu",
+                 "trace: nothing is traced because QDR_TRACE has %zu characters; name a file with fewer than %zu",
                  strlen(path), sizeof tracing->path);
     }
 }
@@ -57,7 +56,7 @@ void qdri_context_trace_begin(qdr_context *ctx)
     if (!tracing->id) return;
     const qdr_status status = qdri_trace_create(qdri_comm_rank(ctx->world), qdri_comm_size(ctx->world), tracing->id,
                                                 &tracing->trace);
-    if (status != QDR_OK) qdri_log(QDRI_LOG_WARNING, "trace: no memory; nothing is traced");
+    if (status != QDR_OK) qdri_log(QDRI_LOG_WARNING, "trace: out of memory; nothing is traced");
     note_clock(ctx, 0);
 }
 

@@ -36,8 +36,8 @@ qdr_status qdr_graph_begin(qdr_context *ctx)
 {
     if (!ctx) return QDR_FAIL(QDR_ERR_ARGUMENT, "graph: the context is NULL");
     if (ctx->tracing.trace)
-        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "graph: the context is traced, and a record has no "
-                                             "times of its own; unset QDR_TRACE");
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                        "graph: the context is traced, but a recorded step has no times of its own; unset QDR_TRACE");
     const char *why = qdri_comm_unrecorded(ctx->world);
     if (why && qdri_dev_gpu(ctx->dev) >= 0)
         return QDR_FAIL(QDR_ERR_UNSUPPORTED, "graph: a step cannot be recorded: %s", why);
@@ -77,8 +77,7 @@ qdr_status qdri_context_check_runs(const qdr_context *ctx, const char *who)
 {
     if (!ctx->is_recording) return QDR_OK;
     return QDR_FAIL(QDR_ERR_STATE,
-                    "%s: what is being recorded does not run, and so has no result to wait for; "
-                    "call qdr_graph_end() first",
+                    "%s: recorded work does not run, so there is no result to wait for; call qdr_graph_end() first",
                     who);
 }
 

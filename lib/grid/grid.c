@@ -220,7 +220,8 @@ int qdr_grid_rank_at(const qdr_grid *grid, const int coordinates[QDR_N_AXES])
 qdr_status qdr_grid_coordinates_of(const qdr_grid *grid, int rank, int coordinates[QDR_N_AXES])
 {
     if (coordinates) memset(coordinates, 0, QDR_N_AXES * sizeof *coordinates);
-    if (!grid || !coordinates) return QDR_FAIL(QDR_ERR_ARGUMENT, "grid: it, or the place for coordinates, is NULL");
+    if (!grid || !coordinates)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "grid: the grid or the place for the coordinates is NULL");
     const int size = qdr_context_size(grid->ctx);
     if (rank < 0 || rank >= size) return QDR_FAIL(QDR_ERR_ARGUMENT, "grid: rank %d is not in 0 … %d", rank, size - 1);
     qdri_shape_locate(&grid->shape, rank, coordinates);

@@ -35,7 +35,7 @@ static qdr_status find_comms(const qdri_cuda_comms **comms)
     QDR_TRY(qdri_plugin_open(&plugin));
     *comms = plugin->comm;
     if (*comms) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_UNSUPPORTED, "context: the plugin for CUDA was built without NCCL");
+    return QDR_FAIL(QDR_ERR_UNSUPPORTED, "context: the CUDA plugin was built without NCCL");
 }
 
 /* Takes the world over. */

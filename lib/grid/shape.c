@@ -40,20 +40,19 @@ static qdr_status check_product(const qdri_grid_shape *shape, int n_ranks)
                         g[QDR_X], g[QDR_Y], g[QDR_Z], g[QDR_D], n_ranks, n_ranks, h[QDR_X], h[QDR_Y], h[QDR_Z],
                         h[QDR_D]);
     return QDR_FAIL(QDR_ERR_ARGUMENT,
-                    "grid: %dx%dx%dx%d has %d ranks but the context has %d; choose axes whose "
-                    "product is %d, such as %dx%dx%dx%d",
-                    g[QDR_X], g[QDR_Y], g[QDR_Z], g[QDR_D], (int)product, n_ranks, n_ranks, h[QDR_X], h[QDR_Y],
-                    h[QDR_Z], h[QDR_D]);
+                    "grid: %dx%dx%dx%d has %d ranks but the context has %d; start %d ranks (mpiexec -n %d), or choose "
+                    "axes whose product is %d, such as %dx%dx%dx%d",
+                    g[QDR_X], g[QDR_Y], g[QDR_Z], g[QDR_D], (int)product, n_ranks, (int)product, (int)product, n_ranks,
+                    h[QDR_X], h[QDR_Y], h[QDR_Z], h[QDR_D]);
 }
 
 static qdr_status read_order(const char *order, qdri_grid_shape *shape)
 {
     if (!order) order = QDRI_USUAL_ORDER;
     if (!qdri_is_order(order))
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "grid: order \"%.16s\" is not x, y, z and d once each, fastest first; "
-                        "\"xyzd\" is the default",
-                        order);
+        return QDR_FAIL(
+            QDR_ERR_ARGUMENT,
+            "grid: order \"%.16s\" must be a permutation of xyzd, fastest axis first; the default is \"xyzd\"", order);
     memcpy(shape->order, order, QDR_N_AXES);
     return QDR_OK;
 }

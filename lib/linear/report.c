@@ -103,8 +103,9 @@ static qdr_status add_lists(report *r)
         if (qdri_measured_runs(list)) QDR_TRY(add_list(r, list, weight, i > 0));
     }
     if (r->n_rows) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_STATE, "report: no schedule of the stack ran twice since it is "
-                                   "measured; run it more often, unrecorded");
+    return QDR_FAIL(
+        QDR_ERR_STATE,
+        "report: no schedule of the stack ran twice since measuring began; run it more often, without a graph");
 }
 
 /* ---- the table ---- */
@@ -143,8 +144,8 @@ static void print(const report *r, FILE *file)
     const qdr_context *ctx = qdr_grid_context(r->stack->grid);
     const int *size = r->stack->net.place.size;
     fprintf(file,
-            "predicted for %s against measured on rank %d of %d, grid %dx%dx%dx%d: medians of %d "
-            "run%s or more, the first left out\n",
+            "predicted for %s and measured on rank %d of %d, grid %dx%dx%dx%d: medians of %d run%s or more, without "
+            "the first\n",
             r->machine->name, qdr_context_rank(ctx), qdr_context_size(ctx), size[QDR_X], size[QDR_Y], size[QDR_Z],
             size[QDR_D], r->least_runs, r->least_runs == 1 ? "" : "s");
     fprintf(file, "%-22s %7s %14s %14s %9s\n", "kind of task", "count", "predicted ms", "measured ms", "ratio");

@@ -20,9 +20,9 @@ static qdr_status check_alike(const qdr_stack *stack)
         const int p_lacks = *qdri_parameter_deferred(stack, i - 1);
         if (p_lacks != *qdri_parameter_deferred(stack, i))
             return QDR_FAIL(QDR_ERR_STATE,
-                            "backward: the gradient of %s lacks sums that QDR_DEFER_SYNC left out, "
-                            "that of %s does not, so that nothing can be added to both; run the "
-                            "layers' last backward without it first, or leave out QDR_ACCUMULATE",
+                            "backward: the gradient of %s lacks sums that QDR_DEFER_SYNC left out, but that of %s does "
+                            "not, so QDR_ACCUMULATE cannot add to both; run the layers' last backward without "
+                            "QDR_DEFER_SYNC first, or leave out QDR_ACCUMULATE",
                             p_lacks ? p : q, p_lacks ? q : p);
     }
     return QDR_OK;
@@ -37,10 +37,10 @@ static qdr_status check_whole(const qdr_stack *stack, const char *who)
                         "with qdr_linear_forward() and qdr_linear_backward()",
                         who);
     if (stack->lists.forward.n_tasks == 0)
-        return QDR_FAIL(QDR_ERR_STATE,
-                        "%s: the stack cannot run as a whole, as an activation besides the last is "
-                        "read by no node",
-                        who);
+        return QDR_FAIL(
+            QDR_ERR_STATE,
+            "%s: the stack cannot run as a whole because an activation other than the last is not read by any node",
+            who);
     return QDR_OK;
 }
 
@@ -78,7 +78,7 @@ static const qdri_node *find_loss(const qdr_stack *stack)
 
 qdr_status qdr_stack_loss(qdr_stack *stack, double *loss_sum, int64_t *n_valid)
 {
-    if (!loss_sum || !n_valid) return QDR_FAIL(QDR_ERR_ARGUMENT, "loss: a place for the result is NULL");
+    if (!loss_sum || !n_valid) return QDR_FAIL(QDR_ERR_ARGUMENT, "loss: the place for the result is NULL");
     *loss_sum = 0;
     *n_valid = 0;
     QDR_TRY(check_whole(stack, "loss"));
@@ -163,7 +163,7 @@ qdr_status qdr_linear_backward(qdr_linear *layer, const void *dy, const void *x,
     qdr_stack *stack = layer->stack;
     const qdri_node *node = &stack->net.nodes[layer->node];
     if (flags & ~(QDR_ACCUMULATE | QDR_DEFER_SYNC | QDR_DX_ACCUMULATE | QDR_NO_DX))
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: flags %d hold a bit that backward does not know",
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: flags %d contain a bit that backward does not know",
                         qdri_linear_name(layer), flags);
     QDR_TRY(check_memory(layer, x, node->in[0], "x"));
     QDR_TRY(check_memory(layer, dy, node->out, "dy"));

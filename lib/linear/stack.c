@@ -66,7 +66,7 @@ static void stack_end(qdri_life *life)
 
 static qdr_status create(qdr_grid *grid, const qdr_stack_opts *opts, qdr_stack **stack)
 {
-    if (!opts) return QDR_FAIL(QDR_ERR_ARGUMENT, "stack: the options are NULL; n_rows at least is needed");
+    if (!opts) return QDR_FAIL(QDR_ERR_ARGUMENT, "stack: the options are NULL; at least n_rows is needed");
     QDR_TRY(QDRI_NEW(1, "a stack", stack));
     qdri_life_begin(&(*stack)->life, stack_end);
     qdri_life_keep(qdri_grid_life(grid));

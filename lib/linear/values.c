@@ -215,7 +215,8 @@ qdr_status qdr_stack_gather_parameter(qdr_stack *stack, int index, int which, vo
 static qdr_status check_deviation(double stddev)
 {
     if (stddev >= 0 && isfinite(stddev)) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "initial values: a deviation of %g; use 0 or more, such as 0.02", stddev);
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "initial values: a standard deviation of %g; use 0 or more, such as 0.02",
+                    stddev);
 }
 
 qdr_status qdr_stack_init(qdr_stack *stack, uint64_t seed, double stddev)

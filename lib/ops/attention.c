@@ -14,7 +14,7 @@ static qdr_status heads_check(const qdr_attention *a)
     if (a->n_heads && (a->n_kv_heads == 0 || a->n_heads % a->n_kv_heads))
         return QDR_FAIL(QDR_ERR_SHAPE,
                         "attention: %" PRId64 " key heads do not divide %" PRId64
-                        " query heads; each key head serves equally many query heads",
+                        " query heads; each key head must serve the same number of query heads",
                         a->n_kv_heads, a->n_heads);
     return QDR_OK;
 }
@@ -29,7 +29,8 @@ static qdr_status attention_check(const qdr_attention *a, int64_t *n_qkv, int64_
     QDR_TRY(qdri_check_extent(who, "n_rows", a->n_rows));
     if (a->context < 1 || a->n_rows % a->context)
         return QDR_FAIL(QDR_ERR_SHAPE,
-                        "attention: n_rows %" PRId64 " is no multiple of the context %" PRId64 "; give whole sequences",
+                        "attention: n_rows %" PRId64 " is not a multiple of the context %" PRId64
+                        "; give whole sequences",
                         a->n_rows, a->context);
     QDR_TRY(heads_check(a));
     QDR_TRY(qdri_mul_elems(2, a->n_kv_heads, &heads));

@@ -21,7 +21,7 @@ static qdr_status embedding_check(const qdr_grid *grid, const qdr_embedding *emb
         return QDR_FAIL(QDR_ERR_SHAPE, "embedding: vocab_end %" PRId64 " lies before vocab_begin %" PRId64,
                         embedding->vocab_end, embedding->vocab_begin);
     if (embedding->layout != QDR_REPLICATED && embedding->layout != QDR_SCATTERED)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "embedding: there is no layout %d; use QDR_REPLICATED or QDR_SCATTERED",
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "embedding: %d is not a layout; use QDR_REPLICATED or QDR_SCATTERED",
                         (int)embedding->layout);
     return qdri_mul_elems(embedding->vocab_end - embedding->vocab_begin, embedding->n_cols, &n_elems);
 }

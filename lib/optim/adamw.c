@@ -61,8 +61,7 @@ static qdr_status opts_check(const qdr_adamw_opts *opts)
                         opts->epsilon, opts->weight_decay, opts->clip_norm);
     if (below_zero(opts->grad_scale))
         return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "adamw: grad_scale %g; give what the loss was scaled by, such as 1024 "
-                        "(0: 1)",
+                        "adamw: grad_scale %g; use the factor that the loss was scaled by, such as 1024 (0: 1)",
                         opts->grad_scale);
     return QDR_OK;
 }
@@ -214,8 +213,8 @@ qdr_status qdr_adamw_step_as_set(qdr_adamw *optimizer)
 {
     QDR_TRY(step_check(optimizer));
     if (!optimizer->has_rate)
-        return QDR_FAIL(QDR_ERR_STATE, "adamw: no learning rate was set yet, outside of a record; call "
-                                       "qdr_adamw_set_rate() first");
+        return QDR_FAIL(QDR_ERR_STATE,
+                        "adamw: no learning rate was set outside of a recording; call qdr_adamw_set_rate() first");
     return enqueue_step(optimizer);
 }
 

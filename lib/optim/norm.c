@@ -15,10 +15,10 @@ qdr_status qdri_optim_check(const qdr_stack *stack, const char *who)
                             "%s: %s belongs to another stack, with which this one shares it; use that stack", who,
                             parameter.name);
         if (parameter.n_elems && (!parameter.data || !parameter.gradient))
-            return QDR_FAIL(QDR_ERR_STATE,
-                            "%s: %s has no memory yet; call qdr_stack_build(), and "
-                            "qdr_stack_bind() where the caller owns the memory",
-                            who, parameter.name);
+            return QDR_FAIL(
+                QDR_ERR_STATE,
+                "%s: %s has no memory yet; call qdr_stack_build(), and qdr_stack_bind() if the caller owns the memory",
+                who, parameter.name);
     }
     return QDR_OK;
 }

@@ -29,7 +29,8 @@ static qdr_status arguments_check(const qdr_matrix *from, const qdr_matrix *to, 
                         "redistribute: the source is %" PRId64 " × %" PRId64 " and the target %" PRId64 " × %" PRId64
                         "; they must be equal",
                         from->n_rows, from_width, to->n_rows, to_width);
-    if (qdr_dtype_bytes(dtype) == 0) return QDR_FAIL(QDR_ERR_DTYPE, "redistribute: %d is no element type", (int)dtype);
+    if (qdr_dtype_bytes(dtype) == 0)
+        return QDR_FAIL(QDR_ERR_DTYPE, "redistribute: %d is not an element type", (int)dtype);
     return QDR_OK;
 }
 

@@ -17,10 +17,10 @@ static qdr_status check_sizes(const int sizes[QDR_N_AXES], int *n_ranks)
     for (int i = 0; i < QDR_N_AXES; i++) {
         n *= sizes[i] < 1 ? 0 : sizes[i];
         if (n < 1 || n > MAX_RANKS)
-            return QDR_FAIL(QDR_ERR_ARGUMENT,
-                            "topology: grid %dx%dx%dx%d; each axis has 1 rank or more, and all "
-                            "together at most %d",
-                            sizes[0], sizes[1], sizes[2], sizes[3], MAX_RANKS);
+            return QDR_FAIL(
+                QDR_ERR_ARGUMENT,
+                "topology: grid %dx%dx%dx%d; each axis must have 1 rank or more, and all axes together at most %d",
+                sizes[0], sizes[1], sizes[2], sizes[3], MAX_RANKS);
     }
     *n_ranks = (int)n;
     return QDR_OK;
@@ -161,7 +161,7 @@ qdr_status qdr_topo_map(const qdr_topo *topo, const int sizes[QDR_N_AXES], const
     if (!axes || !sizes || !places) return QDR_FAIL(QDR_ERR_ARGUMENT, "topology: sizes, places or the result is NULL");
     memset(axes, 0, QDR_N_AXES * sizeof *axes);
     if (!qdri_is_order(order))
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "topology: the order '%s' is no permutation of xyzd, fastest axis first",
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "topology: the order '%s' must be a permutation of xyzd, fastest axis first",
                         order);
     QDR_TRY(check_sizes(sizes, &walk.n_ranks));
     QDR_TRY(check_places(topo, places, walk.n_ranks));

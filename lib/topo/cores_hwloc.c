@@ -24,7 +24,7 @@ static qdr_status topology_load(hwloc_topology_t *topology)
 {
     if (hwloc_topology_init(topology) != 0) {
         *topology = NULL;
-        return QDR_FAIL(QDR_ERR_MEMORY, "topology: hwloc could not start; is memory left?");
+        return QDR_FAIL(QDR_ERR_MEMORY, "topology: hwloc could not be initialised; is memory left?");
     }
     hwloc_topology_set_all_types_filter(*topology, HWLOC_TYPE_FILTER_KEEP_NONE);
     hwloc_topology_set_type_filter(*topology, HWLOC_OBJ_CORE, HWLOC_TYPE_FILTER_KEEP_ALL);
@@ -42,7 +42,7 @@ qdr_status qdri_topo_cores(int *n_cores)
     *n_cores = 0;
     hwloc_bitmap_t bound = hwloc_bitmap_alloc();
     qdr_status status = QDR_OK;
-    if (!bound) return QDR_FAIL(QDR_ERR_MEMORY, "topology: no memory for a set of cores");
+    if (!bound) return QDR_FAIL(QDR_ERR_MEMORY, "topology: out of memory for a set of cores");
     QDR_TRY_OUT(status, topology_load(&topology));
     const int n_bound = qdri_topo_cores_by_share(cores_by_binding(topology, bound));
     *n_cores = n_bound > 1 ? n_bound : 1;
@@ -74,7 +74,15 @@ qdr_status qdri_topo_cpu_model(char *text, size_t capacity)
 const char *qdri_topo_hwloc_version(void)
 {
     static _Thread_local char text[24];
-    const unsigned version = hwloc_get_api_version();
-    snprintf(text, sizeof text, "%u.%u.%u", version >> 16, (version >> 8) & 255u, version & 255u);
+    const unsigned api = hwloc_get_api_version();
+    hwloc_topology_t topology = NULL;
+    snprintf(text, sizeof text, "%u.%u", api >> 16, (api >> 8) & 255u);
+    if (hwloc_topology_init(&topology) != 0) return text;
+    /* Only a loaded topology names the library's release; the API's version is often older. */
+    if (hwloc_topology_set_synthetic(topology, "pu:1") == 0 && hwloc_topology_load(topology) == 0) {
+        const char *release = hwloc_obj_get_info_by_name(hwloc_get_root_obj(topology), "hwlocVersion");
+        if (release) snprintf(text, sizeof text, "%s", release);
+    }
+    hwloc_topology_destroy(topology);
     return text;
 }

@@ -9,6 +9,7 @@
 
 #include "core/input.h"
 #include "core/size.h"
+#include "topo/topo.h"
 
 static const hwloc_obj_type_t cache_types[] = {HWLOC_OBJ_L1CACHE, HWLOC_OBJ_L2CACHE, HWLOC_OBJ_L3CACHE,
                                                HWLOC_OBJ_L4CACHE, HWLOC_OBJ_L5CACHE};
@@ -42,11 +43,11 @@ static qdr_status load_xml(hwloc_topology_t hwloc, const char *path, const char 
     /* hwloc counts the zero byte at the end. */
     if (hwloc_topology_set_xmlbuffer(hwloc, text, (int)bytes + 1) != 0 || hwloc_topology_load(hwloc) != 0)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "topology: %.300s is no machine that hwloc %u.%u reads; write one with "
+                        "topology: %.300s is not a machine that hwloc %s can read; write one with "
                         "'lstopo FILE.xml' there (lstopo --export-xml-flags v2 with hwloc 3)",
-                        path, HWLOC_API_VERSION >> 16, (HWLOC_API_VERSION >> 8) & 255u);
+                        path, qdri_topo_hwloc_version());
     if (hwloc_topology_is_thissystem(hwloc))
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "topology: hwloc takes %.300s for this machine; unset HWLOC_THISSYSTEM",
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "topology: hwloc treats %.300s as this machine; unset HWLOC_THISSYSTEM",
                         path);
     return QDR_OK;
 }
@@ -65,7 +66,7 @@ static qdr_status open_machine(const char *xml, topo_loader *loader)
 {
     hwloc_topology_t hwloc = NULL;
     if (hwloc_topology_init(&hwloc) != 0)
-        return QDR_FAIL(QDR_ERR_MEMORY, "topology: hwloc could not start; is memory left?");
+        return QDR_FAIL(QDR_ERR_MEMORY, "topology: hwloc could not be initialised; is memory left?");
     loader->hwloc = hwloc;
     set_filters(hwloc);
     if (xml) return open_xml(hwloc, xml);

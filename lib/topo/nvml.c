@@ -108,7 +108,7 @@ static int start(nvml_library *nvml, char *said, size_t capacity)
         if (result != 0) nvml->shutdown();
     }
     if (result != 0) {
-        snprintf(said, capacity, "NVML does not start: %s",
+        snprintf(said, capacity, "NVML could not be initialised: %s",
                  nvml->error_text ? nvml->error_text(result) : "its driver may not be loaded");
         return 0;
     }
@@ -122,7 +122,7 @@ nvml_library *qdri_nvml_open(char *said, size_t capacity)
 {
     nvml_library *nvml = NULL;
     void *handle = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-    snprintf(said, capacity, "NVML (libnvidia-ml.so.1) is not on this machine");
+    snprintf(said, capacity, "NVML (libnvidia-ml.so.1) is not installed");
     if (!handle) return NULL;
     snprintf(said, capacity, "NVML (libnvidia-ml.so.1) lacks functions");
     if (QDRI_NEW(1, "NVML", &nvml) == QDR_OK) {

@@ -349,7 +349,7 @@ class Complaints(Case):
 
     def test_graphs(self):
         self.complain(2, ["graph", "local ranks", "NCCL"], "--graph", "on")
-        self.complain(2, ["graph", "records no work"], "--graph", "on", device="cpu", grid="1x1x1x1")
+        self.complain(2, ["graph", "cannot record work"], "--graph", "on", device="cpu", grid="1x1x1x1")
 
     def test_memory(self):
         self.complain(3, ["device memory for", "bytes", "are needed", "in all", "smaller batch", "fewer ranks on each"],

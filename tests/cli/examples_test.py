@@ -104,6 +104,7 @@ class Complaints(Case):
 
     def test_words(self):
         self.complain("train_gpt", "--no-such-thing", says=["--no-such-thing", "--help"])
+        self.complain("train_gpt", "--setps=3", says=["--setps=3 (did you mean --steps?)", "--help"])
         self.complain("train_gpt", "--steps", says=["--steps", "value"])
         self.complain("train_gpt", self.text, "more", says=["more"])
         self.complain("transformer_layer", "word", says=["word"])
@@ -197,6 +198,8 @@ class Help(Case):
             self.assertEqual(done.stderr, b"")
             for option in options:
                 self.assertIn("--" + option, done.stdout.decode())
+            for line in done.stdout.decode().splitlines():
+                self.assertLess(line.count("(default"), 2, line)
 
 
 class Plans(Case):
@@ -312,7 +315,7 @@ class Reports(Case):
         return rows
 
     def check(self, talk, machine, grid, kinds):
-        self.assertIn(f"predicted for {machine} against measured on rank 0 of {ranks_of(grid)}, grid {grid}: ", talk)
+        self.assertIn(f"predicted for {machine} and measured on rank 0 of {ranks_of(grid)}, grid {grid}: ", talk)
         rows = self.rows_of(talk, "kind of task")
         always = {"product NN", "product NT", "product TN", "bias-add", "column-sum", "embed", "embed-sum", "position-add",
                   "position-sum", "residual forward", "cross-entropy forward", "cross-entropy backward"}
@@ -544,6 +547,14 @@ class OtherPrograms(Case):
                 self.assertEqual(done.returncode, code)
                 self.assertIn(f"{program} --mpi", (done.stderr if code else done.stdout).decode())
                 self.assertEqual(done.stdout if code else done.stderr, b"")
+
+    def test_mpi_without_mpiexec(self):
+        if not ARGUMENTS.mpiexec:
+            self.skipTest("no MPI in this build")
+        for program in ("linear", "replace_matmul"):
+            done = run(program, "--mpi")
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(f"mpiexec.mpich -n 4 {program} --mpi", done.stderr.decode())
 
     def test_warning_about_many_ranks(self):
         words = ["--hidden", "32", "--ctx", "4", "--batch", "1", "--iterations", "1"]

@@ -190,9 +190,9 @@ class Comparison(Case):
             is_equal = second["secs"] / first["secs"] < 1.001
             grids = [first["grid"], second["grid"]]
             if is_equal:
-                self.assertEqual(answer["why"], "{} and {} are equally fast as far as the model can tell.".format(*grids))
+                self.assertEqual(answer["why"], "{} and {} are equally fast according to the model.".format(*grids))
                 answer = json.loads(self.good(run("plan", "gpt2", "-n", ranks, "--machine", machine, "--json", "--why-not", grids[1])))
-                self.assertIn("as far as the model can tell nothing is faster, not even " + grids[0], answer["why_not"])
+                self.assertIn("according to the model nothing is faster, not even " + grids[0], answer["why_not"])
             else:
                 self.assertRegex(answer["why"], "^{} beats {} by [\\d.]+ %: ".format(*grids))
             seen.add(is_equal)
@@ -202,7 +202,7 @@ class Comparison(Case):
 class Notes(Case):
     def test_micro_batch(self):
         words = ["--micro-batch", "5", "--batch", "16", "--fix", "d=8"]
-        said = "--micro-batch 5: cells have 2 sequences; a forward takes them all"
+        said = "--micro-batch 5: cells have only 2 sequences; a forward pass uses them all"
         self.assertIn(f"\n{said}.\n", self.good(self.toy(*words)))
         self.assertEqual(json.loads(self.good(self.toy(*words, "--json")))["notes"], [said])
         self.assertEqual(json.loads(self.good(self.toy("--json")))["notes"], [])

@@ -316,10 +316,10 @@ class NothingFits(Case):
 
 class Refusals(Case):
     def test_names(self):
-        self.assert_refused(run("plan", "gpt2-xll", "-n", "8", "--machine", self.machine), "gpt2-xll", "gpt2-xl,")
+        self.assert_refused(run("plan", "gpt2-xll", "-n", "8", "--machine", self.machine), "gpt2-xll", "nearest: gpt2-xl (")
         self.assert_refused(run("plan", "gpt2", "-n", "8", "--machine", "dgx-a10"), "dgx-a10", "dgx-a100")
         self.assert_refused(run("plan", "gpt2", "-n", "8"), "--machine is missing", "dgx-a100")
-        self.assert_refused(run("plan", "gpt2", "--machine", self.machine), "-n is missing")
+        self.assert_refused(run("plan", "gpt2", "--machine", self.machine), "-n (the number of ranks) is missing")
         self.assert_refused(run("plan", "-n", "8", "--machine", self.machine), "the model is missing", "gpt2-xl")
         self.assert_refused(run("plan", "gpt2", "gpt3", "-n", "8"), "'gpt3'")
         self.assert_refused(run("plan", self.path("none.json"), "-n", "8", "--machine", self.machine), "none.json")
@@ -359,7 +359,8 @@ class Refusals(Case):
         self.assert_plan_refused(["--csv", "--json"], "--json and --csv")
         self.assert_plan_refused(["--csv", "--explain"], "--csv")
         self.assert_plan_refused(["--csv", "--why-not", "2x2x2x1"], "--csv")
-        self.assert_plan_refused(["--fix", "z=3"], "3", "8")
+        self.assert_plan_refused(["--fix", "z=3"], "the product of the fixed axes, 3, does not divide 8 ranks",
+                                 "whose product divides 8, or plan for 9 ranks")
         self.assert_plan_refused(["--fix", "z=16"], "16", "8")
         self.assert_plan_refused(["--levels", "3,3"], "--levels")
         self.assert_plan_refused(["--levels", "zero3", "--fix", "d=2"], "zero3")

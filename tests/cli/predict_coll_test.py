@@ -189,7 +189,7 @@ class Reports(Case):
             self.assertIn(part, done.out)
 
     def test_refused(self):
-        for text, part in (("collective,gpus\nall_gather,8\n", "busbw_GBps, parted by commas; there are only 'collective', 'gpus'"), (as_csv([]), "no rows"),
+        for text, part in (("collective,gpus\nall_gather,8\n", "busbw_GBps, separated by commas; there are only 'collective', 'gpus'"), (as_csv([]), "no rows"),
                            (as_csv([row(gpus=1)]), "no row could be predicted")):
             done = self.run_file(self.write("in.csv", text))
             self.assertIn(done.returncode, (1, 2))

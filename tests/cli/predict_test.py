@@ -162,8 +162,8 @@ class Rows(Case):
                               ({"vocab": ""}, "vocab is missing"), ({"seq": ""}, "seq is missing"),
                               ({"batch": ""}, "batch is missing"), ({"n_gpus": ""}, "n_gpus is missing"),
                               ({"n_gpus": 12}, "not tp · pp · dp"), ({"dp": 4}, "not tp · pp · dp = 1 · 1 · 4"),
-                              ({"tp": "two"}, "line 2, column 'tp': 'two' is no number"),
-                              ({"tp": "1.5"}, "line 2, column 'tp': 1.5 is no whole number"),
+                              ({"tp": "two"}, "line 2, column 'tp': 'two' is not a number"),
+                              ({"tp": "1.5"}, "line 2, column 'tp': 1.5 is not a whole number"),
                               ({"iter_time_s": ""}, "no time"), ({"iter_time_s": 500}, "utilisation below 0.5 %"),
                               ({"pp": 8, "dp": 1, "layers": 4}, "stages"), ({"machine": ""}, "--machine"),
                               ({"machine": "Abacus"}, "Abacus")):

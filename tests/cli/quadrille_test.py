@@ -227,7 +227,7 @@ class BadInput(Case):
         _, words = self.make((6, 5, 4), "f4")
         with open(self.path("w.npy"), "rb") as file:
             whole = file.read()
-        for data, part in ((whole[:-1], "cut off"), (whole + b"\0", "1 bytes too many"), (b"", "is empty"),
+        for data, part in ((whole[:-1], "truncated"), (whole + b"\0", "1 bytes too many"), (b"", "is empty"),
                            (b"hello, world", "not a NumPy file"), (b"PK\3\4" + whole, "archive"), (whole[:40], "header"),
                            (whole[:8] + b"\xff\xff" + whole[10:], "65535"), (whole[:6] + b"\x09" + whole[7:], "version 9")):
             with self.subTest(part=part):
@@ -237,7 +237,7 @@ class BadInput(Case):
         os.unlink(self.path("w.npy"))
         self.refuse(words, "w.npy: cannot be opened")
         os.mkdir(self.path("w.npy"))
-        self.refuse(words, "no regular file")
+        self.refuse(words, "not a regular file")
 
     def test_options(self):
         _, words = self.make((6, 5, 4), "f4")
@@ -251,7 +251,7 @@ class BadInput(Case):
                             (["--order", "xyz"], "xyz"), (["--order", "xxyz"], "xxyz"), (["--layout", "diagonal"], "diagonal"),
                             (["--local", "0"], "'0'"), (["--local", "two"], "'two'"), (["--colour", "red"], "--colour", "--help"),
                             (["--transposed=1"], "takes no value"), (["-q"], "-q"), (["extra"], "extra"), (["--x"], "needs a value"),
-                            (["--out", ""], "--out"), (["--out", self.path("x.npy")], "no folder"),
+                            (["--out", ""], "--out"), (["--out", self.path("x.npy")], "not a folder"),
                             (["--out", self.path("x.npy/out")], "cannot be reached")):
             with self.subTest(bad=bad):
                 self.assert_refused(run("linear", *full, *bad), *parts)
@@ -269,7 +269,7 @@ class BadInput(Case):
             mode = os.lstat(place).st_mode
             done = run("linear", *words, "--grid", "2x1x1x1", "--local", "2")
             self.assertEqual((done.returncode, done.out), (2, ""), done.err)
-            self.assertIn("dw.npy in it is no regular file", done.err)
+            self.assertIn("dw.npy in it is not a regular file", done.err)
             self.assertEqual((os.listdir(self.out), os.lstat(place).st_mode), (["dw.npy"], mode))
             (os.rmdir if os.path.isdir(place) else os.unlink)(place)
 
@@ -301,7 +301,7 @@ class BadInput(Case):
         _, words = self.make((6, 5, 4), "f4")
         os.mkdir(self.path("deep"), 0o500)
         done = run("linear", *words, "--grid", "2x1x1x1", "--local", "2")
-        self.assert_refused(done, "cannot be made", code=1)
+        self.assert_refused(done, "cannot be created", code=1)
 
     def test_device_full(self):
         if not os.path.exists("/dev/full"):
@@ -331,8 +331,56 @@ class Command(Case):
         self.assert_refused(run("--colour"), "--colour", "quadrille --help")
         self.assert_refused(run("verify", "--colour"), "--colour", "quadrille verify --help")
         self.assert_refused(run(), "quadrille --help")
+        self.assert_refused(run("paln"), "'paln' (did you mean plan?)")
+        self.assert_refused(run("plan", "gpt2", "--mchine", "laptop"), "'--mchine' (did you mean --machine?)")
+        self.assert_refused(run("linear", "--layuot=scattered"), "'--layuot=scattered' (did you mean --layout?)")
+        self.assert_refused(run("bench", "gemm", "--row"), "option '--row'", "needs a value")
+        self.assert_refused(run("verify", "--xyzzyx"), "unknown or ambiguous option '--xyzzyx'; see")
         self.assert_refused(run("help", "lineal"), "lineal")
         self.assert_refused(run("--json"), "--version")
+
+    def test_unknown_names(self):
+        for command, words, says in (("plan", ["llama-70b", "-n", "4", "--machine", "laptop"],
+                                      "nearest: llama-2-70b, llama-3-70b"),
+                                     ("plan", ["gpt2", "-n", "4", "--machine", "H100"], "nearest: dgx-h100, grand-teton"),
+                                     ("mem", ["gtp2"], "nearest: gpt2 (")):
+            with self.subTest(words=words):
+                self.assert_refused(run(command, *words), says)
+        done = run("plan", "gpt2", "-n", "4", "--machine", "nope")
+        self.assert_refused(done, '"nope"')
+        self.assertNotIn("nearest", done.err)
+
+    def test_machine_based_on_an_unknown_one(self):
+        """Looking for near machines meets the same file again."""
+        os.mkdir(self.path("machines"))
+        with open(self.path("machines/mine.json"), "w", encoding="ascii") as file:
+            file.write('{"based_on": "nothing-known"}')
+        done = run("plan", "gpt2", "-n", "4", "--machine", "mine",
+                   environment={**os.environ, "QDR_DATA_PATH": self.folder.name})
+        self.assert_refused(done, "nothing-known")
+
+    def test_list(self):
+        for what, name, key in (("models", "llama-2-70b", "params"), ("machines", "dgx-h100", "ranks_per_node"),
+                                ("operations", "attention", "function")):
+            with self.subTest(what=what):
+                text, data = run("list", what), run("list", what, "--json")
+                self.assertEqual((text.returncode, text.err, data.returncode, data.err), (0, "", 0, ""))
+                rows = json.loads(data.out)
+                self.assertIn(name, [row["name"] for row in rows])
+                self.assertEqual(len(text.out.splitlines()), len(rows) + 1)
+                for row in rows:
+                    self.assertIn(row["name"], text.out)
+                    self.assertTrue(row[key])
+        model = next(row for row in json.loads(run("list", "models", "--json").out) if row["name"] == "llama-2-70b")
+        self.assertEqual(model["params"], json.loads(run("mem", "llama-2-70b", "--json").out)["params"])
+        self.assert_refused(run("list"), "models, machines or operations")
+        self.assert_refused(run("list", "modles"), "did you mean models?")
+
+    def test_listed_operations_are_those_of_the_header(self):
+        header = os.path.join(os.path.dirname(ARGUMENTS.man_page), "../../include/quadrille/stack.h")
+        with open(header, encoding="utf-8") as file:
+            functions = re.findall(r"qdr_status (qdr_stack_add_\w+)\(", file.read())
+        self.assertEqual([row["function"] for row in json.loads(run("list", "operations", "--json").out)], functions)
 
     def test_help(self):
         for words in (["--help"], ["help"], ["-h"]):
@@ -377,7 +425,7 @@ class Command(Case):
             page = file.read().replace("\\-", "-").replace("\\~", " ")
         sections = dict(re.findall(r"^\.SH (.+?)\n(.*?)(?=^\.SH |\Z)", page, re.S | re.M))
         for section in ("OPTIONS", "BENCH", "BENCH COLL", "BENCH GEMM", "BENCH LAYER", "BENCH LINEAR", "CALIBRATE", "DOCTOR", "ENV", "LINEAR",
-                        "PREDICT", "TOPO", "TRACE", "VERIFY"):
+                        "LIST", "PREDICT", "TOPO", "TRACE", "VERIFY"):
             words = [] if section == "OPTIONS" else section.lower().split()
             text = sections[section] + (sections["BENCH"] if section.startswith("BENCH ") else "")
             in_help = re.findall(r"^  (?:-\w, |    )--([\w-]+)", run(*words, "--help").out.split("Examples:")[0], re.M)

@@ -146,6 +146,31 @@ class Machines(Case):
         self.assertIn("XM 100?", self.draw(*words))
 
 
+    @HWLOC
+    def test_switches_without_a_rate_are_explained(self):
+        if not recorded("dgx2-16xV100"):
+            self.skipTest("no recorded machines in QDR_TEST_TOPOLOGIES")
+        words = ["--xml", recorded("dgx2-16xV100"), "--grid", "4x4x1x1"]
+        text = self.good(*words)
+        self.assertIn("SW without a rate: no switch in common; links between switches are not reported", text)
+        self.assertIn("NVSwitch without a rate: ", text.split("slowest link")[1])
+        labels = self.draw(*words)
+        self.assertIn("SW without a rate: no switch in common;", labels)
+        self.assertIn("links between switches are not reported", labels)
+        self.assertNotIn("without a rate", self.good("--xml", recorded("lassen-4xV100")))
+
+    @HWLOC
+    def test_the_release_of_hwloc_is_named(self):
+        """hwloc's API version is older than its release: 2.8 in hwloc 2.9.0."""
+        done = topo("--xml", self.path("other.xml", b"8 GPUs"))
+        try:
+            release = subprocess.run(["hwloc-info", "--version"], capture_output=True, check=True).stdout.decode().split()[-1]
+        except (FileNotFoundError, subprocess.CalledProcessError):
+            release = json.loads(subprocess.run([ARGUMENTS.quadrille, "--version", "--json"], capture_output=True,
+                                                check=True).stdout)["hwloc"]
+        self.refused(done, f"hwloc {release} can read")
+
+
 @HWLOC
 class Grids(Case):
     def axes(self, *words, **more):

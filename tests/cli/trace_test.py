@@ -201,7 +201,7 @@ class Files(Case):
             if os.path.exists("/dev/full"):
                 done = trace(self.name, option, "/dev/full")
                 self.assertEqual(done.returncode, 1)
-                self.assertIn("make room", done.err)
+                self.assertIn("disk full", done.err)
 
 
 class Refused(Case):
@@ -213,9 +213,9 @@ class Refused(Case):
         self.write(0, good)
         self.assert_refused("run.json.1 could not be opened (No such file or directory); the run had 2 ranks")
         whole = json.dumps({"traceEvents": good, "quadrille": header(1)})
-        for text, says in (("", "cut off"), (whole[:len(whole) // 2], "line 1"), (whole[:-1], "run.json.1"),
-                           (whole + "}", "line 1"), ("\0", "damaged"), ("[]", "no trace of Quadrille"),
-                           ("{}", "no trace of Quadrille"), ('{"quadrille": 3}', "no trace of Quadrille"),
+        for text, says in (("", "truncated"), (whole[:len(whole) // 2], "line 1"), (whole[:-1], "run.json.1"),
+                           (whole + "}", "line 1"), ("\0", "damaged"), ("[]", "not a Quadrille trace"),
+                           ("{}", "not a Quadrille trace"), ('{"quadrille": 3}', "not a Quadrille trace"),
                            (json.dumps({"quadrille": header(1)}), "no list of events")):
             self.write_text(1, text)
             self.assert_refused(says)
@@ -226,11 +226,11 @@ class Refused(Case):
         good = [event("product", "compute", 0, 1)]
         self.write(0, good)
         self.write(1, good, id="2")
-        self.assert_refused("run 2, rank 0's is of run 1; files of different runs are mixed")
+        self.assert_refused("run 2, rank 0's file to run 1; files of different runs are mixed")
         self.write(1, good, ranks=4)
-        self.assert_refused("rank 1 of 4, not of rank 1 of 2")
+        self.assert_refused("rank 1 of 4, not to rank 1 of 2")
         self.write(1, good, rank=0)
-        self.assert_refused("rank 0 of 2, not of rank 1 of 2")
+        self.assert_refused("rank 0 of 2, not to rank 1 of 2")
         self.write(1, good, version=1)
         self.assert_refused("version 1, this command reads version 2")
 
@@ -248,15 +248,15 @@ class Refused(Case):
                            ("clock", [{"at": 0, "ahead": 1e300, "bound": 0}]), ("clock", [{"at": 0, "ahead": 0, "bound": -1}]),
                            ("clock", [{"at": 0, "ahead": 0, "bound": 0}] * 3), ("lost", "x")):
             self.write(0, [event("product", "compute", 0, 1)], **{key: value})
-            self.assert_refused("what it says of its run is damaged")
+            self.assert_refused("its description of the run is damaged")
         for grid, place in (([1, 1, 1, 1], [0, 0, 0, 0]), ([2, 1, 1, 1], [2, 0, 0, 0]), ([2, 1, 1, 1], [0, -1, 0, 0]),
                             ([2, 2, 1, 1], [0, 0, 0, 0]), ([-2, -1, 1, 1], [0, 0, 0, 0]), ([0, 2, 1, 1], [0, 0, 0, 0]),
                             ([0, 0, 0, 0], [1, 0, 0, 0])):
             self.write(0, [event("product", "compute", 0, 1)], grid=grid, place=place)
-            self.assert_refused("its place is not in a grid of its ranks")
+            self.assert_refused("its coordinates are outside the grid of its ranks")
         for ranks in (0, -1, 2000000000):
             self.write(0, [], ranks=ranks)
-            self.assert_refused("number of ranks")
+            self.assert_refused("invalid rank count")
 
     def test_events(self):
         for change, says in (({"ts": None}, "not found: ts"), ({"dur": "1"}, "got string"), ({"dur": -1}, "no time"), ({"ts": 1e300}, "no time"),
@@ -268,10 +268,10 @@ class Refused(Case):
             self.assert_refused(says)
         for run in (-1, 2 ** 31 - 1):
             self.write(0, [event("product", "compute", 0, 1, run=run)], ranks=1)
-            self.assert_refused("its run is no number of a schedule")
+            self.assert_refused("its run is not the number of a schedule")
         for sent in (-1, 1e300):
             self.write(0, [event("product", "compute", 0, 1, sent)], ranks=1)
-            self.assert_refused("no number of bytes")
+            self.assert_refused("invalid byte count")
         self.write(0, [3], ranks=1)
         self.assert_refused("event 1 of 1")
 

@@ -109,7 +109,7 @@ static void refuses_what_is_no_table(void **state)
     expect_refused("a,b\n1,2\n\n1,2,3\n", "line 4, column 3: the row has 3 cells");
     expect_refused("a,b,a\n", "line 1, column 3 (a): a second column of this name");
     expect_refused("a,b\n1,x\"y\"\n", "line 2, column 2 (b): a quote inside a cell");
-    expect_refused("a,b\n1,\"x\"y\n", "line 2, column 2 (b): text behind a closing quote");
+    expect_refused("a,b\n1,\"x\"y\n", "line 2, column 2 (b): text after a closing quote");
     expect_refused("a,b\n1,\"x\n2,3\n", "line 2, column 2 (b): a quote that the row opens is not");
     expect_refused("a\x01,b\n\",1\n", "line 2, column 1 (a?): a quote");
     expect_refused_bytes("a,b\n1,\0\n", 8, "line 2, column 2 (b): a zero byte");

@@ -114,7 +114,7 @@ static void size_has_a_limit(void **state)
     text[0] = '[';
     text[bytes - 2] = ']';
     CHECK_SAYS(qdri_json_parse(text, bytes, "a", &document), QDR_ERR_ARGUMENT,
-               "a is larger than 16 MiB, the most that is read as JSON");
+               "a is larger than 16 MiB, the limit for JSON files");
     CHECK_OK(qdri_json_parse(text, bytes - 1, "a", &document));
     free(text);
 }
@@ -147,7 +147,7 @@ static void files(void **state)
     assert_non_null(large);
     write_file(path, large, bytes);
     free(large);
-    CHECK_FAILS(qdri_json_load(path, &document), QDR_ERR_ARGUMENT, "larger than 16 MiB, the most that is read");
+    CHECK_FAILS(qdri_json_load(path, &document), QDR_ERR_ARGUMENT, "larger than 16 MiB, the limit");
     /* Standard input */
     write_file(path, "{\"n\": \n-3}", 10);
     assert_non_null(freopen(path, "rb", stdin));

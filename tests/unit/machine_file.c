@@ -181,11 +181,11 @@ static void wrong_files_are_refused(void **state)
          "links[1].adapter_GBps", "missing"},
         {"{" MEMORY PEAK "\"links\": [{\"ranks\": 0, \"rank_GBps\": 1}, {\"ranks\": 0, "
          "\"adapters\": 1, \"adapter_GBps\": 1}]}",
-         "links[0].ranks", "more than"},
+         "links[0].ranks", "must exceed"},
         {"{" MEMORY PEAK "\"links\": [{\"ranks\": 4, \"rank_GBps\": 1}, {\"ranks\": 6, "
          "\"adapters\": 1, \"adapter_GBps\": 1}, {\"ranks\": 0, \"adapters\": 1, "
          "\"adapter_GBps\": 1}]}",
-         "links[1].ranks", "no multiple"},
+         "links[1].ranks", "not a multiple"},
         {"{" MEMORY PEAK "\"links\": [" LINK "," LINK "," LINK "," LINK "," LINK "]}", "links", "5 entries"},
         {"{\"ranks_per_node\": 4,\n\"memory_GiB\": \"much\"}", "memory_GiB", "line 2"},
         {"{\"ranks_per_node\": 4,\n\n\"memory_GiB\": -1}", "memory_GiB", "line 3"},

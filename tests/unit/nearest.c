@@ -45,6 +45,8 @@ static void the_closest_come_first(void **state)
     check_nearest("H100", 3, "dgx-h100", 1);
     check_nearest("llama-3", 3, "llama-3-70b, llama-3-8b", 2);
     check_nearest("zebra", 3, "", 0);
+    check_nearest("nope", 3, "", 0);
+    check_nearest("", 3, "", 0);
     check_nearest(NULL, 3, "", 0);
 }
 

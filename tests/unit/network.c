@@ -447,7 +447,7 @@ static void unknown_names(void **state)
     char longer[300];
     (void)state;
     CHECK_FAILS(qdr_network_load("gtp2", &net), QDR_ERR_ARGUMENT,
-                "models has the name \"gtp2\"; nearest: gpt2 (the name of a file has a slash or "
+                "models is named \"gtp2\"; nearest: gpt2 (the name of a file has a slash or "
                 "ends in .json)");
     check_sentence("network: none of the ", __FILE__, __LINE__);
     CHECK_FAILS(qdr_network_load("GPT2XL", &net), QDR_ERR_ARGUMENT, "nearest: gpt2-xl, gpt2 (");
@@ -469,7 +469,7 @@ static void too_long_a_path(void **state)
     (void)state;
     memset(path, '/', sizeof path);
     path[QDRI_DATA_PATH_BYTES] = '\0';
-    CHECK_FAILS(qdr_network_load(path, &net), QDR_ERR_ARGUMENT, "network: a path of 4096 bytes; 4095 are the most");
+    CHECK_FAILS(qdr_network_load(path, &net), QDR_ERR_ARGUMENT, "network: the path has 4096 bytes; the maximum is 4095");
 }
 
 static void write_config(const char *path, int n_layers)

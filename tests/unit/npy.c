@@ -114,7 +114,7 @@ static void refuses_cut_headers(void **state)
     }
     image absurd = whole;
     memset(absurd.bytes + 8, 0xff, 4);
-    expect_refused(absurd, "says that its header has 4294967295 bytes, but only 107 follow");
+    expect_refused(absurd, "claims a header of 4294967295 bytes, but only 107 follow");
 }
 
 static void refuses_damaged_headers(void **state)
@@ -125,9 +125,9 @@ static void refuses_damaged_headers(void **state)
     expect_header_refused("{'descr': '<f4', 'descr': '<f4', 'shape': (3, 4)}", "comes twice");
     expect_header_refused("{'descr': '<f4', 'order': False, 'shape': (3, 4)}", "a key is none of");
     expect_header_refused("{'descr': '<f4', 'fortran_order': 0, 'shape': (3, 4)}", "True or False");
-    expect_header_refused("{'descr': '<f4', 'fortran_order': False, 'shape': 12}", "no tuple");
-    expect_header_refused("{'descr': '<f4', 'fortran_order': False, 'shape': (12)}", "no tuple");
-    expect_header_refused("{'descr': '<f4', 'fortran_order': False, 'shape': (-3, 4)}", "no whole number");
+    expect_header_refused("{'descr': '<f4', 'fortran_order': False, 'shape': 12}", "not a tuple");
+    expect_header_refused("{'descr': '<f4', 'fortran_order': False, 'shape': (12)}", "not a tuple");
+    expect_header_refused("{'descr': '<f4', 'fortran_order': False, 'shape': (-3, 4)}", "not a whole number");
     expect_header_refused("{'descr': '<f4', 'fortran_order': False, 'shape': (3 4)}", "a comma is missing");
     expect_header_refused("{'descr': '<f4' 'fortran_order': False, 'shape': (3, 4)}", "a comma is missing");
     expect_header_refused("{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4)", "the dictionary has no end");
@@ -226,7 +226,7 @@ static void refuses_paths_that_are_no_files(void **state)
     assert_non_null(strstr(why.sentence, "/nowhere/x.npy: cannot be opened (No such file"));
     why.code = 0;
     assert_int_equal(npy_open("/tmp", &array, &why), EXIT_USAGE);
-    assert_non_null(strstr(why.sentence, "no regular file"));
+    assert_non_null(strstr(why.sentence, "not a regular file"));
     npy_close(&array);
 }
 

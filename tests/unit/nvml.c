@@ -80,7 +80,7 @@ static void a_driver_that_does_not_run(void **state)
 {
     (void)state;
     qdr_topo *topo = load("broken");
-    assert_string_equal(topo->gpu_source, "NVML does not start: Driver Not Loaded");
+    assert_string_equal(topo->gpu_source, "NVML could not be initialised: Driver Not Loaded");
     qdr_topo_destroy(&topo);
 }
 

@@ -32,7 +32,7 @@ static void bytes_fit_or_fail(void **state)
     CHECK_FAILS(qdri_elems_bytes((int64_t)(SIZE_MAX / 2 / 8) + 1, QDR_F64, &bytes), QDR_ERR_SHAPE, "elements of f64");
     assert_int_equal(bytes, 0);
     CHECK_FAILS(qdri_elems_bytes(-1, QDR_F32, &bytes), QDR_ERR_SHAPE, "-1 elements");
-    CHECK_FAILS(qdri_elems_bytes(1, (qdr_dtype)17, &bytes), QDR_ERR_DTYPE, "17 is no element type");
+    CHECK_FAILS(qdri_elems_bytes(1, (qdr_dtype)17, &bytes), QDR_ERR_DTYPE, "17 is not an element type");
 }
 
 static void types_have_sizes_and_names(void **state)

@@ -161,11 +161,11 @@ static void mistakes_are_named(void **state)
         const char *text, *says;
     } cases[] = {
         {"hello", "line 1"},
-        {"[1, 2]", "no choices"},
+        {"[1, 2]", "not a tuning file"},
         {"{\"quadrille_tune\": 1, \"choices\": []}", "version 1, not 2; remove it"},
         {"{\"quadrille_tune\": 3, \"choices\": []}", "version 3, not 2"},
-        {"{\"quadrille_tune\": 2, \"choices\": 3}", "no choices"},
-        {"{\"quadrille_tune\": 2}", "no choices"},
+        {"{\"quadrille_tune\": 2, \"choices\": 3}", "not a tuning file"},
+        {"{\"quadrille_tune\": 2}", "not a tuning file"},
         {"{\"quadrille_tune\": 2, \"choices\": [7]}", "choice 1 of some.json"},
         {"{\"quadrille_tune\": 2, \"choices\": [{}]}", "machine"},
         {"{\"quadrille_tune\": 2, \"choices\": [{\"machine\": \"a\", \"threads\": 1, \"dtype\": "

@@ -69,8 +69,8 @@ static qdr_status blas_dims_check(const qdri_gemm *gemm)
     for (size_t i = 0; i < sizeof dims / sizeof dims[0]; i++) {
         if (dims[i] > INT_MAX) {
             return QDR_FAIL(QDR_ERR_SHAPE,
-                            "product: a size of %" PRId64 " is more than BLAS can count (%d); use "
-                            "more ranks on that axis",
+                            "product: a size of %" PRId64
+                            " exceeds what BLAS can index (%d); use more ranks on that axis",
                             dims[i], INT_MAX);
         }
     }

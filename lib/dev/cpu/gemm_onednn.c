@@ -123,7 +123,7 @@ int qdri_bf16_native(void) { return engine_ready() && (dnnl_get_effective_cpu_is
 qdr_status qdri_gemm_onednn(const qdri_gemm *gemm, int n_threads)
 {
     product p = {0};
-    if (!engine_ready()) return QDR_FAIL(QDR_ERR_DEVICE, "product: oneDNN could not start");
+    if (!engine_ready()) return QDR_FAIL(QDR_ERR_DEVICE, "product: oneDNN could not be initialised");
     set_openmp_threads(n_threads);
     const dnnl_status_t status = product_run(gemm, &p);
     product_destroy(&p);

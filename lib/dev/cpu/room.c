@@ -56,11 +56,11 @@ static qdr_status take(size_t bytes, qdri_room *room)
     if (limit == RLIM_INFINITY) return QDR_OK;
     void *start = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (start == MAP_FAILED)
-        return QDR_FAIL(QDR_ERR_MEMORY,
-                        "device: BLAS and threads need %zu MiB more of address space, and the limit of "
-                        "%zu MiB (ulimit -v %zu) leaves less; raise it, use fewer ranks here, or limit "
-                        "memory by a control group instead",
-                        bytes / MIB, (size_t)limit / MIB, (size_t)limit / 1024);
+        return QDR_FAIL(
+            QDR_ERR_MEMORY,
+            "device: BLAS and threads need another %zu MiB of address space, but the limit of %zu MiB (ulimit -v %zu) "
+            "leaves less; raise it, use fewer ranks here, or limit memory with a control group instead",
+            bytes / MIB, (size_t)limit / MIB, (size_t)limit / 1024);
     *room = (qdri_room){start, bytes};
     return QDR_OK;
 }

@@ -109,10 +109,10 @@ static qdr_status find_library(void)
         return QDR_FAIL(QDR_ERR_UNSUPPORTED, "cuDNN: what was loaded as " CUDNN_FILE " lacks a function of its backend "
                                              "API; name another in QDR_CUDNN");
     if (found.version < QDRI_CUDNN_LEAST || found.version >= 100000)
-        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                        "cuDNN: the library has version %zu.%zu.%zu, and 9.16 to 9.99 are known; "
-                        "name another in QDR_CUDNN",
-                        found.version / 10000, found.version / 100 % 100, found.version % 100);
+        return QDR_FAIL(
+            QDR_ERR_UNSUPPORTED,
+            "cuDNN: the library has version %zu.%zu.%zu, but 9.16 to 9.99 are supported; name another in QDR_CUDNN",
+            found.version / 10000, found.version / 100 % 100, found.version % 100);
     return QDR_OK;
 }
 

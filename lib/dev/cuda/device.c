@@ -87,8 +87,8 @@ static qdr_status check_gpu(const qdri_gpu *gpu)
 {
     if (gpu->major >= 8) return QDR_OK;
     return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                    "cuda: GPU %d, %.100s, has compute capability %d.%d, and 8.0 (Ampere) or later "
-                    "is needed; use another GPU, or --device cpu",
+                    "cuda: GPU %d, %.100s, has compute capability %d.%d, but 8.0 (Ampere) or later is needed; use "
+                    "another GPU, or --device cpu",
                     gpu->number, gpu->name, gpu->major, gpu->minor);
 }
 

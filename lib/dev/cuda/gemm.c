@@ -357,7 +357,7 @@ static qdr_status scale(qdr_stream *stream, const qdri_gemm *g)
     }
     if ((size_t)g->m > most || (size_t)g->n > most)
         return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                        "cuda: a product of no steps with beta = %g and %" PRId64 " x %" PRId64
+                        "cuda: a product with k = 0, beta = %g and %" PRId64 " x %" PRId64
                         " results; at most %zu either way, or beta 0 or 1",
                         g->beta, g->m, g->n, most);
     QDR_TRY(qdri_cuda_scratch(stream, &zeros));

@@ -13,9 +13,9 @@ static const char *remedy_of(cudaError_t error)
     case cudaErrorInsufficientDriver:
         return "install NVIDIA's driver, at least as new as this CUDA, or use --device cpu";
     case cudaErrorIllegalAddress:
-        return "a kernel was given memory that is not the GPU's; find it with compute-sanitizer";
+        return "a kernel received memory that is not GPU memory; find it with compute-sanitizer";
     case cudaErrorDevicesUnavailable:
-        return "another process holds the GPU alone; free it, or set CUDA_VISIBLE_DEVICES";
+        return "another process uses the GPU exclusively; free it, or set CUDA_VISIBLE_DEVICES";
     default: return "see the CUDA log, or run it under compute-sanitizer";
     }
 }
@@ -63,14 +63,14 @@ static qdr_status fail_driver(cudaError_t error)
     (void)cudaDriverGetVersion(&driver);
     (void)cudaRuntimeGetVersion(&runtime);
     if (driver == 0)
-        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                        "cuda: there is no CUDA driver here; install NVIDIA's driver for CUDA "
-                        "%d.%d, or use --device cpu",
-                        runtime / 1000, runtime % 1000 / 10);
+        return QDR_FAIL(
+            QDR_ERR_UNSUPPORTED,
+            "cuda: no CUDA driver is installed; install NVIDIA's driver for CUDA %d.%d, or use --device cpu",
+            runtime / 1000, runtime % 1000 / 10);
     if (error == cudaErrorInsufficientDriver || error == cudaErrorCallRequiresNewerDriver)
         return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                        "cuda: the driver is for CUDA %d.%d, too old for this library's CUDA "
-                        "%d.%d; install a newer driver, or build against an older CUDA",
+                        "cuda: the driver supports CUDA %d.%d, too old for this library's CUDA %d.%d; install a newer "
+                        "driver, or build with an older CUDA",
                         driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
     return QDR_FAIL(QDR_ERR_UNSUPPORTED,
                     "cuda: no GPU can be used: %s (%s); see nvidia-smi and CUDA_VISIBLE_DEVICES, "
@@ -90,11 +90,10 @@ qdr_status qdri_cuda_find_versions(qdri_cuda_versions *versions)
 static qdr_status fail_number(int number, int n_gpus)
 {
     if (n_gpus == 0)
-        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "cuda: the driver is here, but no GPU; see nvidia-smi "
-                                             "and CUDA_VISIBLE_DEVICES, or use --device cpu");
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "cuda: the driver is installed, but there is no GPU; see nvidia-smi and "
+                                             "CUDA_VISIBLE_DEVICES, or use --device cpu");
     return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                    "cuda: there is no GPU %d, this process sees %d; use 0 to "
-                    "%d, or change CUDA_VISIBLE_DEVICES",
+                    "cuda: there is no GPU %d; this process sees %d: use 0 to %d, or change CUDA_VISIBLE_DEVICES",
                     number, n_gpus, n_gpus - 1);
 }
 

@@ -29,7 +29,7 @@ qdr_status qdri_cuda_record_begin(qdr_stream *stream)
 {
     qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
     if (qdri_cuda_is_recording(stream))
-        return QDR_FAIL(QDR_ERR_STATE, "graph: the context records already; end that first");
+        return QDR_FAIL(QDR_ERR_STATE, "graph: the context is already recording; call qdr_graph_end() first");
     /* Relaxed: the library may take memory meanwhile, other threads may do what they like. */
     QDRI_CUDA_TRY(dev, cudaStreamBeginCapture(qdri_cuda_handle(stream), cudaStreamCaptureModeRelaxed));
     dev->recording = stream;
@@ -86,14 +86,15 @@ qdr_status qdri_cuda_record_end(qdr_stream *stream, void **result)
 {
     qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
     cudaGraph_t graph = NULL;
-    if (!qdri_cuda_is_recording(stream)) return QDR_FAIL(QDR_ERR_STATE, "graph: nothing is recorded; begin first");
+    if (!qdri_cuda_is_recording(stream))
+        return QDR_FAIL(QDR_ERR_STATE, "graph: nothing is being recorded; call qdr_graph_begin() first");
     const cudaError_t error = cudaStreamEndCapture(qdri_cuda_handle(stream), &graph);
     dev->recording = NULL;
     if (error != cudaSuccess) {
         (void)cudaGetLastError();
         return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                        "graph: something that was enqueued since the beginning cannot be recorded "
-                        "(%s); see what graph.h excludes",
+                        "graph: work enqueued since qdr_graph_begin() cannot be recorded (%s); see graph.h for what "
+                        "cannot be recorded",
                         cudaGetErrorString(error));
     }
     const qdr_status status = instantiate(stream, graph, result);
@@ -122,8 +123,8 @@ qdr_status qdri_cuda_record_run(qdr_stream *stream, void *recorded)
 {
     const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
     if (dev->recording)
-        return QDR_FAIL(QDR_ERR_STATE, "graph: the context records, and a recorded step cannot be "
-                                       "part of another; end that first");
+        return QDR_FAIL(QDR_ERR_STATE, "graph: the context is recording, and a recorded step cannot be part of "
+                                       "another; call qdr_graph_end() first");
     return qdri_cuda_taken(stream, run(dev, recorded, qdri_cuda_handle(stream)));
 }
 

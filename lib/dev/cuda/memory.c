@@ -222,14 +222,12 @@ qdr_status qdri_cuda_check_memory(qdri_dev *base, const void *data, const char *
     if (error != cudaSuccess) (void)cudaGetLastError();
     if (error != cudaSuccess || is.type == cudaMemoryTypeUnregistered)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "%s: its memory at %p is not the GPU's; take it from "
-                        "qdr_mem_alloc() or cudaMalloc()",
+                        "%s: its memory at %p is not GPU memory; allocate it with qdr_mem_alloc() or cudaMalloc()",
                         what, data);
     if (is.type == cudaMemoryTypeDevice && is.device != dev->opts.number)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "%s: its memory at %p is on GPU %d, this rank computes on "
-                        "GPU %d; allocate it there",
-                        what, data, is.device, dev->opts.number);
+                        "%s: its memory at %p is on GPU %d, but this rank computes on GPU %d; allocate it there", what,
+                        data, is.device, dev->opts.number);
     return QDR_OK;
 }
 

@@ -77,8 +77,9 @@ qdr_status qdri_cuda_stamp(qdr_stream *stream, int64_t *nanosecs)
 {
     qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
     if (qdri_cuda_is_recording(stream))
-        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "graph: a step that is measured cannot be recorded, as "
-                                             "its times are those of one run; unset QDR_REPORT");
+        return QDR_FAIL(
+            QDR_ERR_UNSUPPORTED,
+            "graph: a measured step cannot be recorded because its times belong to one run; unset QDR_REPORT");
     QDR_TRY(qdri_cuda_enter(dev));
     if (!dev->stamps) QDR_TRY(stamps_open(dev));
     if (!dev->stamps->chunks || dev->stamps->chunks->n == CHUNK_STAMPS) QDR_TRY(chunk_add(dev));

@@ -45,10 +45,10 @@ static qdr_status check_gpu(const qdri_cuda_dev *dev, cudaStream_t handle)
     }
     QDR_TRY(qdri_cuda_status(dev, error, "cudaStreamGetDevice"));
     if (gpu != dev->opts.number)
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "cuda: the stream is of GPU %d, and the context computes on GPU %d; make "
-                        "it after cudaSetDevice(%d)",
-                        gpu, dev->opts.number, dev->opts.number);
+        return QDR_FAIL(
+            QDR_ERR_ARGUMENT,
+            "cuda: the stream belongs to GPU %d, but the context computes on GPU %d; create it after cudaSetDevice(%d)",
+            gpu, dev->opts.number, dev->opts.number);
     return QDR_OK;
 }
 
@@ -56,8 +56,8 @@ qdr_status qdri_cuda_stream_wrap(qdri_dev *dev, void *native, qdr_stream **strea
 {
     qdri_cuda_stream *made = NULL;
     if (!native || native == (void *)cudaStreamLegacy || native == (void *)cudaStreamPerThread)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "cuda: the default stream waits for all others; make one "
-                                          "with cudaStreamCreateWithFlags(…, cudaStreamNonBlocking)");
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "cuda: the default stream waits for all others; create one with "
+                                          "cudaStreamCreateWithFlags(…, cudaStreamNonBlocking)");
     QDR_TRY(check_gpu((const qdri_cuda_dev *)dev, native));
     QDR_TRY(QDRI_NEW(1, "a stream", &made));
     made->base.dev = dev;
@@ -99,8 +99,8 @@ qdr_status qdri_cuda_stream_synchronize(qdr_stream *stream)
 {
     qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
     if (qdri_cuda_is_recording(stream))
-        return QDR_FAIL(QDR_ERR_STATE, "stream: what is being recorded does not run, so that nothing can be "
-                                       "waited for; call qdr_graph_end() first");
+        return QDR_FAIL(QDR_ERR_STATE,
+                        "stream: recorded work does not run, so it cannot be waited for; call qdr_graph_end() first");
     const cudaError_t error = cudaStreamSynchronize(own(stream)->handle);
     const qdr_status status = poison(stream->dev, qdri_cuda_status(dev, error, "the work of a stream"));
     qdri_cuda_look_for_fault(dev);
@@ -180,8 +180,8 @@ qdr_status qdri_cuda_work(qdr_stream *stream, qdri_work_fn fn, const void *args,
     const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
     host_work *work = NULL;
     if (qdri_cuda_is_recording(stream)) /* it runs once, a record many times */
-        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "cuda: a function of the host cannot be recorded; call it between runs of "
-                                             "the graph");
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                        "cuda: a host function cannot be recorded; call it between runs of the graph");
     QDR_TRY(QDRI_NEW(1, "work of a stream", &work));
     work->dev = stream->dev;
     work->fn = fn;

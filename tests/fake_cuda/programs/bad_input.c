@@ -339,7 +339,7 @@ static int try_odd(rank *self)
     if (!says("making", self->number, make(self), QDR_OK, none)) return 0;
     char *odd = (char *)self->array + 1;
     const qdr_status status = qdr_copy(self->ctx, odd, odd + 32, 7, NULL);
-    return says("a copy", self->number, status, QDR_OK, none) & try_calls(self, odd, "no multiple");
+    return says("a copy", self->number, status, QDR_OK, none) & try_calls(self, odd, "not a multiple");
 }
 
 /* What goes wrong between the members of a collective is an asynchronous failure. */
@@ -394,12 +394,12 @@ static int try_foreign(rank *self)
     char *none[] = {NULL};
     if (!says("making", self->number, make(self), QDR_OK, none)) return 0;
     void *host = calloc(1, ARRAY_BYTES + 64);
-    int is_right = host && try_calls(self, align(host), "is not the GPU's");
+    int is_right = host && try_calls(self, align(host), "is not GPU memory");
     arrays[self->number] = self->array;
     is_right &= qdr_barrier(self->ctx) == QDR_OK;
     void *others = arrays[1 - self->number];
     is_right &= try_calls(self, others, "allocate it there");
-    is_right &= try_bind(self, align(host), "is not the GPU's");
+    is_right &= try_bind(self, align(host), "is not GPU memory");
     is_right &= try_bind(self, others, "allocate it there");
     is_right &= try_streams(self);
     is_right &= qdr_barrier(self->ctx) == QDR_OK;

@@ -29,7 +29,7 @@ def complaint(code, lines, program):
         return f"exit code {code}"
     if len(told) != (code != 0):
         return f"{len(told)} sentences with exit code {code}"
-    if told and told[0].endswith("had met"):
+    if told and told[0].endswith("had arrived"):
         return f"no cause: {told[0]}"
     return None
 

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `quadrille list`: the names that other commands and the library know. */
+#include <jansson.h>
+#include <quadrille/machine.h>
+#include <quadrille/network.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "command.h"
+
+enum { OPTION_JSON, OPTION_HELP };
+
+static const option_spec specs[] = {
+    {"json", 0, NULL, "print JSON: a list of objects"},
+    {"help", 'h', NULL, "print this help"},
+    {NULL, 0, NULL, NULL},
+};
+
+/* What one list is made of: a table on standard output, or JSON. */
+typedef struct list {
+    json_t *rows; /* NULL: a table */
+    qdr_status status; /* of the first name that could not be loaded */
+} list;
+
+static void add_row(list *made, json_t *row)
+{
+    if (json_array_append_new(made->rows, row) != 0) made->status = QDR_ERR_MEMORY;
+}
+
+/* ---- models ---- */
+
+static void add_model(const char *name, void *user)
+{
+    list *made = user;
+    qdr_network net;
+    qdr_network_counts counts;
+    if (made->status == QDR_OK) made->status = qdr_network_load(name, &net);
+    if (made->status == QDR_OK) made->status = qdr_network_params(&net, &counts);
+    if (made->status != QDR_OK) return;
+    if (made->rows)
+        add_row(made,
+                json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "name", name, "architecture", net.architecture,
+                          "params", (json_int_t)counts.total, "layers", (json_int_t)net.layers, "hidden",
+                          (json_int_t)net.hidden, "heads", (json_int_t)net.heads, "context", (json_int_t)net.context));
+    else
+        printf("%-16s %-9s %9.2fB %7lld %7lld %6lld %8lld\n", name, net.architecture, 1e-9 * (double)counts.total,
+               (long long)net.layers, (long long)net.hidden, (long long)net.heads, (long long)net.context);
+}
+
+static qdr_status list_models(list *made)
+{
+    if (!made->rows)
+        printf("%-16s %-9s %10s %7s %7s %6s %8s\n", "model", "type", "parameters", "layers", "hidden", "heads",
+               "context");
+    return qdr_network_list(add_model, made);
+}
+
+/* ---- machines ---- */
+
+static void add_machine(const char *name, void *user)
+{
+    list *made = user;
+    qdr_machine machine;
+    if (made->status == QDR_OK) made->status = qdr_machine_load(name, &machine);
+    if (made->status != QDR_OK) return;
+    if (made->rows)
+        add_row(made, json_pack("{s:s, s:s, s:i, s:f, s:f}", "name", name, "device", machine.device, "ranks_per_node",
+                                machine.ranks_per_node, "memory_bytes", machine.memory_bytes, "bf16_peak_flops",
+                                machine.bf16.peak_flops));
+    else
+        printf("%-18s %5d %12.1f %14.4g  %s\n", name, machine.ranks_per_node, machine.memory_bytes / (1 << 30),
+               1e-12 * machine.bf16.peak_flops, machine.device);
+}
+
+static qdr_status list_machines(list *made)
+{
+    if (!made->rows)
+        printf("%-18s %5s %12s %14s  %s\n", "machine", "ranks", "memory (GiB)", "bf16 (TFLOP/s)",
+               "device (ranks: of a node; memory and peak: of a rank)");
+    return qdr_machine_list(add_machine, made);
+}
+
+/* ---- operations ---- */
+
+/* What a stack can be made of; tests hold this table to stack.h. */
+static const struct {
+    const char *name, *function, *text;
+} operations[] = {
+    {"input", "qdr_stack_add_input", "an activation that the caller fills"},
+    {"tokens", "qdr_stack_add_tokens", "token ids that the caller fills"},
+    {"linear", "qdr_stack_add_linear", "Y = X W^T + b"},
+    {"embedding", "qdr_stack_add_embedding", "token and position embedding"},
+    {"tied head", "qdr_stack_add_tied_head", "a linear layer that shares the embedding's weight"},
+    {"layer norm", "qdr_stack_add_layer_norm", "layer normalisation with gamma and beta"},
+    {"attention", "qdr_stack_add_attention", "causal attention, with grouped queries"},
+    {"GELU", "qdr_stack_add_gelu", "GELU, tanh form"},
+    {"residual", "qdr_stack_add_residual", "the sum of two edges"},
+    {"cross-entropy", "qdr_stack_add_cross_entropy", "the loss over a split vocabulary"},
+    {"custom", "qdr_stack_add_op", "an operation of the caller's, with callbacks"},
+};
+
+static qdr_status list_operations(list *made)
+{
+    if (!made->rows) printf("%-14s %-29s %s\n", "operation", "function (quadrille/stack.h)", "what it adds to a stack");
+    for (size_t i = 0; i < sizeof operations / sizeof *operations; i++)
+        if (made->rows)
+            add_row(made, json_pack("{s:s, s:s, s:s}", "name", operations[i].name, "function", operations[i].function,
+                                    "text", operations[i].text));
+        else
+            printf("%-14s %-29s %s\n", operations[i].name, operations[i].function, operations[i].text);
+    return QDR_OK;
+}
+
+/* ---- the command ---- */
+
+static int take_option(int index, const char *value, void *user, failure *why)
+{
+    (void)value, (void)why;
+    if (index == OPTION_JSON) *(int *)user = 1;
+    return EXIT_OK;
+}
+
+static int print_json(list *made, failure *why)
+{
+    const int failed = json_dumpf(made->rows, stdout, JSON_INDENT(2)) != 0 || putchar('\n') == EOF;
+    return failed ? fail(why, EXIT_FAILED, "list: standard output cannot be written") : EXIT_OK;
+}
+
+static int print_list(qdr_status (*write)(list *), int as_json, failure *why)
+{
+    list made = {.rows = as_json ? json_array() : NULL};
+    if (as_json && !made.rows) return fail(why, EXIT_NOTHING_FITS, "list: out of memory");
+    const qdr_status status = write(&made);
+    fail_status(why, status != QDR_OK ? status : made.status);
+    if (!why->code && as_json) print_json(&made, why);
+    json_decref(made.rows);
+    return why->code;
+}
+
+static int run(int argc, char **argv)
+{
+    static const char *const names[] = {"models", "machines", "operations"};
+    static qdr_status (*const write[])(list *) = {list_models, list_machines, list_operations};
+    enum { N_LISTS = sizeof names / sizeof *names };
+    const char *word = NULL;
+    char meant[SUGGESTION_BYTES];
+    int as_json = 0;
+    failure why = {0};
+    if (options_read_word(argc, argv, specs, take_option, &as_json, &word, &why)) return fail_print(&why);
+    for (int i = 0; word && i < N_LISTS; i++)
+        if (strcmp(word, names[i]) == 0) return print_list(write[i], as_json, &why) ? fail_print(&why) : EXIT_OK;
+    suggest(word, names, N_LISTS, meant, sizeof meant);
+    if (word)
+        fail(&why, EXIT_USAGE, "list: cannot list '%s'%s; use models, machines or operations", word, meant);
+    else
+        fail(&why, EXIT_USAGE, "list: what to list is missing: models, machines or operations");
+    return fail_print(&why);
+}
+
+const command command_list = {
+    .name = "list",
+    .summary = "the models, machines and operations that Quadrille knows",
+    .usage = "quadrille list models|machines|operations [--json]",
+    .text =
+        "Prints the models and machines whose names 'plan', 'mem' and other commands take, or the operations that a\n"
+        "stack of the library can contain.",
+    .options = specs,
+    .examples = "  quadrille list models\n"
+                "  quadrille list machines --json\n",
+    .run = run,
+};
