@@ -292,7 +292,7 @@ static qdr_status report_skipped(training *run)
     int64_t n = 0;
     if (run->talks) TRY(qdr_adamw_skipped(run->optimizer, &n));
     if (n > 0)
-        fprintf(stderr, "%lld step%s skipped, as gradients overflowed; use a --loss-scale below %g\n", (long long)n,
+        fprintf(stderr, "%lld step%s skipped because gradients overflowed; use a --loss-scale below %g\n", (long long)n,
                 n == 1 ? " was" : "s were", run->set->loss_scale);
     return QDR_OK;
 }
@@ -484,48 +484,52 @@ static const option_row rows[] = {
      "run as `quadrille plan -o FILE` says; other options beside it win"},
     {OPTION_COUNT, "local", "P", &given.n_local, 1, 1024, "run P ranks as threads of one process, without MPI"},
     {OPTION_TEXT, "device", "cpu|cuda|cuda:N", &given.device, 0, 0,
-     "where ranks compute (default: $QDR_DEVICE, else cpu)"},
-    {OPTION_CHOICE, "layout", "replicated|scattered", &given.how.layout, 0, 0, "of activations"},
-    {OPTION_TEXT, "order", "AXES", &given.how.order, 0, 0, "axes from the fastest (default xyzd)"},
-    {OPTION_CHOICE, "overlap", "on|off", &given.how.serial, 0, 0, "communication beside products; bits stay the same"},
+     "device to compute on (default: $QDR_DEVICE, else cpu)"},
+    {OPTION_CHOICE, "layout", "replicated|scattered", &given.how.layout, 0, 0, "layout of activations"},
+    {OPTION_TEXT, "order", "AXES", &given.how.order, 0, 0, "axis order, fastest first (default xyzd)"},
+    {OPTION_CHOICE, "overlap", "on|off", &given.how.serial, 0, 0,
+     "overlap communication with products; results stay bitwise the same"},
     {OPTION_COUNT, "panels", "N", &given.n_panels, 1, 1024,
-     "row panels of a product, one travels beside the next (default: by cost)"},
+     "row panels of a product; one is sent while the next is computed (default: by cost)"},
     {OPTION_COUNT, "batch-parts", "N", &given.n_batch_parts, 1, 16,
-     "parts of a rank's sequences, sums of one beside products of the next (default 1)"},
-    {OPTION_CHOICE, "graph", "off|on", &given.recorded, 0, 0, "on a GPU: record the step, and launch the record"},
-    {OPTION_COUNT, "threads", "N", &given.n_threads, 1, 1024, "BLAS threads per rank (default: cores over ranks)"},
+     "parts of a rank's sequences; reductions of one overlap products of the next (default 1)"},
+    {OPTION_CHOICE, "graph", "off|on", &given.recorded, 0, 0,
+     "on a GPU: record the step as a graph and launch the graph"},
+    {OPTION_COUNT, "threads", "N", &given.n_threads, 1, 1024, "BLAS threads per rank (default: cores / ranks)"},
     {OPTION_GROUP, "model", 0, 0, 0, 0, 0},
     {OPTION_COUNT, "layers", "N", &given.n_layers, 1, 1024, "transformer blocks"},
     {OPTION_COUNT, "hidden", "N", &given.hidden, 1, 1 << 20, "features"},
     {OPTION_COUNT, "heads", "N", &given.n_heads, 1, 1 << 16, "attention heads; must divide --hidden"},
-    {OPTION_COUNT, "ctx", "N", &given.how.context, 1, 1 << 20, "bytes of one sequence (default 128)"},
-    {OPTION_TYPE, "dtype", "f32|f64|bf16|f16", &given.how.dtype, 0, 0, "of parameters and activations"},
-    {OPTION_FLAG, "tie", NULL, &given.tied, 0, 0, "use the embedding's weights as the head's"},
-    {OPTION_REAL, "init", "STDDEV", &given.stddev, 0, 10, "of the first weights"},
+    {OPTION_COUNT, "ctx", "N", &given.how.context, 1, 1 << 20, "bytes per sequence (default 128)"},
+    {OPTION_TYPE, "dtype", "f32|f64|bf16|f16", &given.how.dtype, 0, 0, "type of parameters and activations"},
+    {OPTION_FLAG, "tie", NULL, &given.tied, 0, 0, "share the embedding's weights with the head"},
+    {OPTION_REAL, "init", "STDDEV", &given.stddev, 0, 10, "standard deviation of the initial weights"},
     {OPTION_GROUP, "training", 0, 0, 0, 0, 0},
     {OPTION_COUNT, "steps", "N", &given.n_steps, 1, 100000000, "optimizer steps"},
     {OPTION_COUNT, "batch", "N", &given.how.batch, 1, 1 << 24,
      "sequences per optimizer step, over all ranks (default 4)"},
     {OPTION_COUNT, "micro-batch", "N", &given.how.micro_batch, 1, 1 << 24,
-     "sequences per forward and (z,d) cell (default: all)"},
-    {OPTION_REAL, "lr", "RATE", &given.lr, 0, 10, "highest learning rate"},
-    {OPTION_COUNT, "warmup", "N", &given.warmup, 0, 100000000, "steps to get there, at most a quarter of all"},
-    {OPTION_REAL, "weight-decay", "X", &given.weight_decay, 0, 10, "of matrices"},
+     "sequences per forward pass in each (z,d) cell (default: all)"},
+    {OPTION_REAL, "lr", "RATE", &given.lr, 0, 10, "peak learning rate"},
+    {OPTION_COUNT, "warmup", "N", &given.warmup, 0, 100000000,
+     "warm-up steps to the peak rate, at most a quarter of all steps"},
+    {OPTION_REAL, "weight-decay", "X", &given.weight_decay, 0, 10, "weight decay, for matrices only"},
     {OPTION_REAL, "loss-scale", "S", &given.loss_scale, 0, 1e12,
-     "factor on the loss in the backward pass (default 1024 for f16, else 1)"},
-    {OPTION_REAL, "clip", "NORM", &given.clip, 0, 1e9, "largest gradient norm; 0: any"},
-    {OPTION_COUNT, "seed", "N", &given.seed, 0, 1e15, "of weights, batches and sample; batches depend on nothing else"},
+     "loss scale in the backward pass (default 1024 for f16, else 1)"},
+    {OPTION_REAL, "clip", "NORM", &given.clip, 0, 1e9, "maximum gradient norm; 0: no clipping"},
+    {OPTION_COUNT, "seed", "N", &given.seed, 0, 1e15,
+     "seed of weights, batches and sample; batches depend on it alone"},
     {OPTION_GROUP, "output", 0, 0, 0, 0, 0},
     {OPTION_LOG, "log", "FILE", &given.log, 0, 0,
      "JSON Lines, one object per step; an older file is kept as FILE.1, FILE.2 ..."},
     {OPTION_OUTPUT, "plot", "FILE", &given.plot, 0, 0, "the loss curve, as SVG"},
     {OPTION_COUNT, "val-every", "N", &given.validate_every, 1, 1e8, "steps between validations"},
     {OPTION_COUNT, "val-windows", "N", &given.n_windows, 1, 1 << 24,
-     "windows of one validation (default: 256, at the end all)"},
-    {OPTION_COUNT, "sample", "N", &given.n_sample, 0, 1 << 24, "bytes to write at the end"},
-    {OPTION_TEXT, "prompt", "TEXT", &given.prompt, 0, 0, "what the sample goes on from (default: a new line)"},
-    {OPTION_REAL, "temperature", "X", &given.temperature, 0.01, 100, "of the sample"},
-    {OPTION_TEXT, "late", "RANK:SECONDS", &given.late, 0, 0, "diagnostic: a rank oversleeps once"},
+     "windows per validation (default: 256; all at the end)"},
+    {OPTION_COUNT, "sample", "N", &given.n_sample, 0, 1 << 24, "bytes of text to generate at the end"},
+    {OPTION_TEXT, "prompt", "TEXT", &given.prompt, 0, 0, "text that the sample continues (default: a newline)"},
+    {OPTION_REAL, "temperature", "X", &given.temperature, 0.01, 100, "sampling temperature"},
+    {OPTION_TEXT, "late", "RANK:SECONDS", &given.late, 0, 0, "diagnostic: delay one rank once"},
 };
 
 int main(int argc, char **argv)
@@ -533,10 +537,11 @@ int main(int argc, char **argv)
     const usage_text usage = {
         .program = "train_gpt",
         .synopsis = "[FILE] [options]        or: mpiexec.mpich -n P train_gpt [FILE] [options]",
-        .purpose = "Trains a small GPT on the bytes of FILE on a 4D grid of ranks. Without FILE: "
-                   "the King James Bible where the\npackage bible-kjv is installed, else the "
-                   "licences in /usr/share/common-licenses. The last tenth is kept for\n"
-                   "validation. The sample goes to standard output, all talk to standard error.",
+        .purpose = "Trains a small GPT on the bytes of FILE on a 4D grid of ranks. Without FILE it uses the King James "
+                   "Bible if the\n"
+                   "package bible-kjv is installed, else the licences in /usr/share/common-licenses. The last tenth of "
+                   "the text is\n"
+                   "used for validation. The sample goes to standard output, all messages to standard error.",
         .rows = rows,
         .n_rows = (int)(sizeof rows / sizeof rows[0]),
         .operand = &given.file,

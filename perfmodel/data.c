@@ -11,17 +11,15 @@
 #include "core/environment.h"
 #include "core/input.h"
 #include "core/json.h"
-#include "core/self.h"
 #include "core/nearest.h"
+#include "core/self.h"
 #include "core/size.h"
 #include "quadrille/machine.h"
 #include "quadrille/names.h"
 
 #define ENDING ".json"
 #define ENDING_BYTES (sizeof ENDING - 1)
-    enum {
-        MAX_NEAREST = 3
-    };
+enum { MAX_NEAREST = 3 };
 
 /* ---- folders ---- */
 
@@ -123,8 +121,7 @@ static qdr_status add_folder(qdri_data_names *names, const char *folder, const c
     return status;
 }
 
-static int by_name(const void *a, const void *b) {
-    return strcmp(a, b); }
+static int by_name(const void *a, const void *b) { return strcmp(a, b); }
 
 qdr_status qdri_data_list(const char *kind, qdri_data_names *names)
 {

@@ -142,11 +142,9 @@ const command command_bench = {
     .name = "bench",
     .summary = "measure collectives, products and layers on grids",
     .usage = "quadrille bench BENCHMARK [OPTION]...",
-    .text = "Each benchmark prints, for each grid, the median, the least and the 90th percentile of "
-            "the times of\n"
-            "the slowest rank, beside a limit that no grid can beat where there is one. Ranks are "
-            "those of\n"
-            "mpiexec, or threads with --local.",
+    .text = "Each benchmark prints the median, minimum and 90th percentile of the times of the slowest rank for\n"
+            "each grid and, if there is one, a limit that no grid can beat. Ranks are started by mpiexec, or are\n"
+            "threads with --local.",
     .parts = benches,
     .options = specs,
     .examples = "  quadrille bench coll --local 4 --kind all --axis x --grid 4x1x1x1\n"

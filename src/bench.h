@@ -27,12 +27,12 @@ typedef struct bench_options {
 /* The end of each benchmark's table of options, and what takes them: index counts from the first of these. */
 #define BENCH_SPECS                                                                                                    \
     {"dtype", 0, "TYPE", "f32 (default), f64, bf16 or f16"},                                                           \
-        {"grid", 0, "GRID", "GXxGYxGZxGD, or all: every grid of the ranks; default 1x1x1xP"},                          \
+        {"grid", 0, "GRID", "GXxGYxGZxGD, or all (every grid of the ranks); default 1x1x1xP"},                         \
         {"local", 0, "P", "run P ranks as threads of one process, without MPI"},                                       \
-        {"iterations", 0, "N", "measured ones; default 10, of coll 20"},                                               \
-        {"warmup", 0, "N", "iterations before; default 2, of coll 5"},                                                 \
+        {"iterations", 0, "N", "measured iterations; default 10, for coll 20"},                                        \
+        {"warmup", 0, "N", "warm-up iterations; default 2, for coll 5"},                                               \
         {"csv", 0, NULL, "print comma-separated values"}, {"json", 0, NULL, "print one JSON object"},                  \
-        {"help", 'h', NULL, "print this"},                                                                             \
+        {"help", 'h', NULL, "print this help"},                                                                        \
     {                                                                                                                  \
         NULL, 0, NULL, NULL                                                                                            \
     }
@@ -42,7 +42,7 @@ int bench_take(int index, const char *value, bench_options *options, failure *wh
 #define BENCH_PRODUCT_SPECS                                                                                            \
     {"layout", 0, "LAYOUT", "replicated (default) or scattered"},                                                      \
         {"panels", 0, "N", "row panels of each product; default: chosen by cost"},                                     \
-        {"threads", 0, "N", "BLAS threads of each rank; default: cores over ranks"}, BENCH_SPECS
+        {"threads", 0, "N", "BLAS threads per rank; default: cores / ranks"}, BENCH_SPECS
 int bench_take_product(int index, const char *value, bench_options *options, failure *why);
 
 /* "replicated" or "scattered". */

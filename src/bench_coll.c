@@ -22,11 +22,11 @@ enum { OPTION_KIND, OPTION_AXIS, OPTION_MIN_BYTES, OPTION_MAX_BYTES, OPTION_FACT
 
 static const option_spec specs[] = {
     {"kind", 0, "KIND", "all-reduce (default), all-gather, reduce-scatter, broadcast, all-to-all, send-recv or all"},
-    {"axis", 0, "AXIS", "x, y, z or d; default: each that has more than one rank"},
+    {"axis", 0, "AXIS", "x, y, z or d; default: each axis with more than one rank"},
     {"min-bytes", 'b', "BYTES", "first size, such as 8 or 64K; default 1K"},
     {"max-bytes", 'e', "BYTES", "last size; default 16M"},
-    {"factor", 'f', "N", "from each size to the next; default 4"},
-    {"memory", 0, "WHOSE", "library (default: qdr_mem_alloc) or caller (malloc)"},
+    {"factor", 'f', "N", "factor from each size to the next; default 4"},
+    {"memory", 0, "WHOSE", "buffers from library (default, qdr_mem_alloc) or caller (malloc)"},
     BENCH_SPECS,
 };
 
@@ -236,14 +236,11 @@ static int run(int argc, char **argv)
 
 const command command_bench_coll = {
     .name = "bench coll",
-    .summary = "collectives along an axis: time, bandwidth, and whether the results are right",
+    .summary = "collectives along an axis: time, bandwidth, correctness",
     .usage = "quadrille bench coll [OPTION]...",
-    .text = "Times collectives along the axes of a grid, in all groups of an axis at once, and "
-            "compares the results\n"
-            "on every rank with the exact ones. Sizes and bandwidths are those of nccl-tests: "
-            "algbw is size over\n"
-            "time, busbw that times 2(n-1)/n for all-reduce, (n-1)/n for all-gather, "
-            "reduce-scatter and\n"
+    .text = "Times collectives along the axes of a grid, in all groups of an axis at once, and compares the results\n"
+            "on every rank with the exact ones. Sizes and bandwidths are defined as in nccl-tests: algbw is size /\n"
+            "time; busbw is algbw times 2(n-1)/n for all-reduce, (n-1)/n for all-gather, reduce-scatter and\n"
             "all-to-all, 1 for broadcast and send-recv. Exits with 4 if an element is wrong.",
     .options = specs,
     .examples = "  quadrille bench coll --local 4 --kind all --axis x --grid 4x1x1x1\n"

@@ -15,7 +15,7 @@ enum { OPTION_BACKWARD = N_PRODUCT_EXTENTS, OPTION_SHARED };
 
 static const option_spec specs[] = {
     PRODUCT_EXTENT_SPECS,
-    {"backward", 0, NULL, "also dX and dW"},
+    {"backward", 0, NULL, "also time dX and dW"},
     BENCH_PRODUCT_SPECS,
 };
 
@@ -119,11 +119,10 @@ static int run(int argc, char **argv)
 
 const command command_bench_gemm = {
     .name = "bench gemm",
-    .summary = "a layer's products on grids against the same products alone",
+    .summary = "a layer's products on grids, compared with the products alone",
     .usage = "quadrille bench gemm [OPTION]...",
-    .text = "Times Y = X·Wᵀ on a grid of ranks, forward and (with --backward) dX and dW, each in "
-            "turn with the\n"
-            "same products of every rank without communication, which no grid can beat.",
+    .text = "Times Y = X·Wᵀ on a grid of ranks, forward and (with --backward) dX and dW, alternating with the\n"
+            "same products of every rank without communication, a limit that no grid can beat.",
     .options = specs,
     .examples = "  quadrille bench gemm --local 2 --grid all -m 4096 -n 4096 -k 1024 --backward\n"
                 "  mpiexec.mpich -n 4 quadrille bench gemm --grid 2x2x1x1 --threads 1 --csv\n",

@@ -27,13 +27,13 @@ enum {
 };
 
 static const option_spec specs[] = {
-    {"hidden", 0, "N", "features; the MLP has four times as many; default 512"},
-    {"heads", 0, "N", "attention heads; divides --hidden; default 8"},
-    {"context", 0, "N", "tokens of one sequence; default 256"},
-    {"sequences", 0, "N", "over all ranks; default 4"},
-    {"layers", 0, "N", "transformer layers, one behind the other; default 1"},
-    {"batch-parts", 0, "N", "parts of a rank's sequences (x or y, rows replicated); default 1"},
-    {"machine", 0, "FILE", "a machine's file or name: also print what the model says of it"},
+    {"hidden", 0, "N", "hidden size; the MLP is four times as wide; default 512"},
+    {"heads", 0, "N", "attention heads; must divide --hidden; default 8"},
+    {"context", 0, "N", "tokens per sequence; default 256"},
+    {"sequences", 0, "N", "sequences over all ranks; default 4"},
+    {"layers", 0, "N", "number of transformer layers; default 1"},
+    {"batch-parts", 0, "N", "parts of a rank's sequences (needs x or y > 1, rows replicated); default 1"},
+    {"machine", 0, "FILE", "a machine's name or file: also print the predicted time"},
     BENCH_PRODUCT_SPECS,
 };
 
@@ -334,11 +334,9 @@ const command command_bench_layer = {
     .name = "bench layer",
     .summary = "transformer layers with and without overlap, tokens per second",
     .usage = "quadrille bench layer [OPTION]...",
-    .text = "Times forward and backward of transformer layers (norm, qkv, attention, proj; norm, "
-            "fc, gelu, fc2)\n"
-            "on a grid, in turn with the same schedule without overlap and with the products of "
-            "every rank alone,\n"
-            "which have no norm, attention or communication.",
+    .text = "Times forward and backward of transformer layers (norm, qkv, attention, proj; norm, fc, gelu, fc2)\n"
+            "on a grid, alternating with the same schedule without overlap and with the products of every rank\n"
+            "alone, without norms, attention or communication.",
     .options = specs,
     .examples = "  quadrille bench layer --local 4 --grid all --hidden 1024 --heads 16\n"
                 "  mpiexec.mpich -n 4 quadrille bench layer --grid 2x2x1x1 --layout scattered --json\n"

@@ -15,8 +15,8 @@ enum { OPTION_TRANSPOSED = N_PRODUCT_EXTENTS, OPTION_BIAS, OPTION_SHARED };
 
 static const option_spec specs[] = {
     PRODUCT_EXTENT_SPECS,
-    {"transposed", 0, NULL, "x and y change places"},
-    {"bias", 0, NULL, "the layer has a bias"},
+    {"transposed", 0, NULL, "swap x and y"},
+    {"bias", 0, NULL, "add a bias"},
     BENCH_PRODUCT_SPECS,
 };
 
@@ -201,13 +201,11 @@ static int run(int argc, char **argv)
 
 const command command_bench_linear = {
     .name = "bench linear",
-    .summary = "one layer: products, bytes and time of each axis, what is exposed",
+    .summary = "one layer: products, bytes and time of each axis, exposed time",
     .usage = "quadrille bench linear [OPTION]...",
-    .text = "Times forward and backward (dX and dW) of one linear layer on a grid, in turn with "
-            "the same products\n"
-            "of every rank alone, and says how much each axis sends, how long its collectives take "
-            "and how much\n"
-            "of all that the products do not hide (exposed: the median of time - limit).",
+    .text = "Times forward and backward (dX and dW) of one linear layer on a grid, alternating with the same\n"
+            "products of every rank alone. Prints how much each axis sends, how long its collectives take, and how\n"
+            "much time the products do not hide (exposed: the median of time - limit).",
     .options = specs,
     .examples = "  quadrille bench linear --local 4 --grid all -m 2048 -n 2048 -k 2048\n"
                 "  mpiexec.mpich -n 4 quadrille bench linear --grid 2x1x2x1 --layout scattered "

@@ -21,14 +21,14 @@ typedef struct calibrate_options {
 enum { OPTION_OUT, OPTION_FORCE, OPTION_NAME, OPTION_QUICK, OPTION_LOCAL, OPTION_THREADS, OPTION_JSON, OPTION_HELP };
 
 static const option_spec specs[] = {
-    {"out", 'o', "FILE", "where the machine goes; default machine.json"},
-    {"force", 0, NULL, "replace FILE if it is there"},
-    {"name", 0, "NAME", "what the machine is called; default: the file's name without .json"},
-    {"quick", 0, NULL, "few and small samples: seconds, and a rough machine"},
+    {"out", 'o', "FILE", "the machine file to write; default machine.json"},
+    {"force", 0, NULL, "replace FILE if it exists"},
+    {"name", 0, "NAME", "the machine's name; default: the file's name without .json"},
+    {"quick", 0, NULL, "few and small samples: takes seconds, gives rough constants"},
     {"local", 0, "P", "run P ranks as threads of one process, without MPI"},
-    {"threads", 0, "N", "BLAS threads of each rank; default: cores over ranks"},
+    {"threads", 0, "N", "BLAS threads per rank; default: cores / ranks"},
     {"json", 0, NULL, "print all samples and errors as one JSON object"},
-    {"help", 'h', NULL, "print this"},
+    {"help", 'h', NULL, "print this help"},
     {NULL, 0, NULL, NULL},
 };
 
@@ -229,15 +229,11 @@ static int run(int argc, char **argv)
 
 const command command_calibrate = {
     .name = "calibrate",
-    .summary = "measure this machine and write what the model needs to know of it",
+    .summary = "measure this machine and write a machine file for plan",
     .usage = "quadrille calibrate [OPTION]...",
-    .text = "Measures products, kernels, attention and collectives, on all ranks at once as in "
-            "training, fits the\n"
-            "model's constants to them and writes a machine file that plan and predict read. "
-            "Prints how far the\n"
-            "model is from what was measured. Ranks are those of mpiexec, or threads with "
-            "--local; it takes a few\n"
-            "minutes.",
+    .text = "Measures products, kernels, attention and collectives on all ranks at once, as in training, fits the\n"
+            "model's constants to the measurements, and writes a machine file for plan and predict. Prints the\n"
+            "model's errors. Ranks are started by mpiexec, or are threads with --local. Takes a few minutes.",
     .options = specs,
     .examples = "  mpiexec.mpich -n 8 quadrille calibrate -o cluster.json\n"
                 "  quadrille calibrate --local 2 --quick -o rough.json --force\n",

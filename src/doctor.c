@@ -11,7 +11,7 @@
 enum { OPTION_JSON };
 static const option_spec specs[] = {
     {"json", 0, NULL, "print one JSON object"},
-    {"help", 'h', NULL, "print this"},
+    {"help", 'h', NULL, "print this help"},
     {NULL, 0, NULL, NULL},
 };
 
@@ -139,17 +139,13 @@ static int run(int argc, char **argv)
 
 const command command_doctor = {
     .name = "doctor",
-    .summary = "what is on this machine, what of it works, and what to do next",
+    .summary = "check this machine and say how to fix what does not work",
     .usage = "quadrille doctor [OPTION]...",
-    .text = "Lists what this build is made of, GPUs and the links between them, cores, memory, "
-            "limits and the\n"
-            "environment, then tries a small product against a triple loop and a sum of two ranks, "
-            "on the CPU, on\n"
-            "each GPU and over NCCL. Each finding is ok, a note (it works, and could be better) or "
-            "broken (it is\n"
-            "here and does not work), with a remedy. Exits with 1 if anything is broken; that "
-            "there is no GPU is\n"
-            "not. MPI is not started: under a launcher each process reports for its own node.",
+    .text = "Lists the components of this build, GPUs and the links between them, cores, memory, limits and the\n"
+            "environment; then checks a small product against a triple loop, and a sum of two ranks, on the CPU, on\n"
+            "each GPU and with NCCL. Each finding is ok, a note (it works but could be better) or broken (it exists\n"
+            "but does not work), with a remedy. Exits with 1 if anything is broken; having no GPU is fine. MPI is\n"
+            "not initialised: under a launcher each process reports on its own node.",
     .options = specs,
     .examples = "  quadrille doctor\n"
                 "  quadrille doctor --json > doctor.json\n"

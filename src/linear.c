@@ -25,17 +25,17 @@ enum {
 };
 
 static const option_spec specs[] = {
-    {"x", 0, "FILE", "input X, [M, K]; NumPy, little-endian float16, float32 or float64, C order"},
+    {"x", 0, "FILE", "input X, [M, K]: NumPy, little-endian float16, float32 or float64, C order"},
     {"w", 0, "FILE", "weight W, [N, K], as in PyTorch: Y = X W^T + b"},
-    {"b", 0, "FILE", "bias b, [N]; without it b is zero"},
+    {"b", 0, "FILE", "bias b, [N]; default: zero"},
     {"dy", 0, "FILE", "gradient of Y, [M, N]"},
     {"grid", 0, "GXxGYxGZxGD", "ranks along x, y, z and d, such as 2x2x1x1"},
     {"layout", 0, "LAYOUT", "rows of X and Y: replicated (default) or scattered"},
-    {"transposed", 0, NULL, "let x and y change places: K over y, N over x"},
-    {"order", 0, "ORDER", "axes, the fastest first; default xyzd"},
+    {"transposed", 0, NULL, "swap x and y: K over y, N over x"},
+    {"order", 0, "ORDER", "axis order, fastest first; default xyzd"},
     {"local", 0, "P", "run P ranks as threads instead of under mpiexec"},
-    {"out", 0, "DIR", "where y.npy, dx.npy, dw.npy and db.npy go; made if absent"},
-    {"help", 'h', NULL, "print this"},
+    {"out", 0, "DIR", "folder for y.npy, dx.npy, dw.npy and db.npy; created if needed"},
+    {"help", 'h', NULL, "print this help"},
     {NULL, 0, NULL, NULL},
 };
 
@@ -261,7 +261,7 @@ static int run(int argc, char **argv)
 
 const command command_linear = {
     .name = "linear",
-    .summary = "one layer forward and backward, from NumPy files to NumPy files",
+    .summary = "run one layer forward and backward on NumPy files",
     .usage = "[mpiexec.mpich -n P] quadrille linear --x FILE --w FILE [--b FILE] --dy FILE\n"
              "         --grid GXxGYxGZxGD --out DIR [OPTION]...",
     .text = "Computes Y = X W^T + b, dX = dY W, dW = dY^T X and db = the column sums of dY on a grid\n"

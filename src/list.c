@@ -159,7 +159,7 @@ static int run(int argc, char **argv)
 
 const command command_list = {
     .name = "list",
-    .summary = "the models, machines and operations that Quadrille knows",
+    .summary = "list the known models, machines and operations",
     .usage = "quadrille list models|machines|operations [--json]",
     .text =
         "Prints the models and machines whose names 'plan', 'mem' and other commands take, or the operations that a\n"

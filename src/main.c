@@ -18,9 +18,9 @@ enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
 enum { MAIN_HELP, MAIN_VERSION, MAIN_JSON };
 static const option_spec main_options[] = {
-    {"help", 'h', NULL, "print this"},
-    {"version", 'V', NULL, "print the versions of Quadrille and of what it is built with"},
-    {"json", 0, NULL, "with --version: as JSON"},
+    {"help", 'h', NULL, "print this help"},
+    {"version", 'V', NULL, "print the versions of Quadrille and its components"},
+    {"json", 0, NULL, "with --version: print JSON"},
     {NULL, 0, NULL, NULL},
 };
 
@@ -37,7 +37,7 @@ static int print_help(void)
          "Matrix products of neural-network training on a 4D grid of processes.\n\n"
          "Commands:");
     for (int i = 0; i < N_COMMANDS; i++) printf("  %-10s %s\n", commands[i]->name, commands[i]->summary);
-    printf("  %-10s %s\n", "help", "the same as --help; with a command: its options and examples");
+    printf("  %-10s %s\n", "help", "this help, or that of a command");
     options_print(main_options);
     puts("\nExit codes: 0 ok, 1 failed, 2 usage or bad input, 3 nothing fits, 4 verification "
          "failed.\n"
@@ -121,7 +121,7 @@ static int run_options(int argc, char **argv)
     }
     if (given[MAIN_HELP]) return print_help();
     if (given[MAIN_VERSION]) return print_versions(given[MAIN_JSON]);
-    fputs("quadrille: --json goes with --version; see quadrille --help\n", stderr);
+    fputs("quadrille: --json needs --version; see quadrille --help\n", stderr);
     return EXIT_USAGE;
 }
 
@@ -161,7 +161,7 @@ static int dispatch(int argc, char **argv)
     static char name[] = "quadrille";
     argv[0] = name;
     if (argc < 2) {
-        fputs("quadrille: a command is needed; see quadrille --help\n", stderr);
+        fputs("quadrille: no command given; see quadrille --help\n", stderr);
         return EXIT_USAGE;
     }
     if (argv[1][0] == '-') return run_options(argc, argv);

@@ -22,18 +22,18 @@ enum {
 };
 
 static const option_spec specs[] = {
-    {"ranks", 'n', "P", "ranks, 1 to 1048576; default: those of the grid, or 1"},
+    {"ranks", 'n', "P", "number of ranks, 1 to 1048576; default: that of the grid, or 1"},
     {"grid", 0, "GRID", "GXxGYxGZxGD; default 1x1x1xP"},
-    {"batch", 0, "B", "sequences of a step, over all ranks; default: one a rank"},
-    {"micro-batch", 0, "N", "sequences of one forward in each z, d cell; default: all of them"},
-    {"seq", 0, "S", "tokens of a sequence; default: the model's context"},
+    {"batch", 0, "B", "sequences per step, over all ranks; default: one per rank"},
+    {"micro-batch", 0, "N", "sequences per forward pass in each (z, d) cell; default: all"},
+    {"seq", 0, "S", "tokens per sequence; default: the model's context"},
     {"dtype", 0, "TYPE", "f32, f64, bf16 (default) or f16"},
     {"layout", 0, "LAYOUT", "replicated (default) or scattered"},
     {"recompute", 0, "WHAT", "none (default), attention or full"},
-    {"levels", 0, "GP,OP", "parts of gradients and optimizer state; or zero1, zero2, zero3"},
-    {"machine", 0, "M", "with a machine's reserve and attention, and whether it fits"},
+    {"levels", 0, "GP,OP", "partitions of gradients and optimizer state; or zero1, zero2, zero3"},
+    {"machine", 0, "M", "include this machine's reserve and attention, and say whether it fits"},
     {"json", 0, NULL, "print one JSON object"},
-    {"help", 'h', NULL, "print this"},
+    {"help", 'h', NULL, "print this help"},
     {NULL, 0, NULL, NULL},
 };
 
@@ -237,16 +237,12 @@ static int run(int argc, char **argv)
 
 const command command_mem = {
     .name = "mem",
-    .summary = "the parameters of a model, and the memory of a rank, term by term",
+    .summary = "print a model's parameters and the memory of a rank by term",
     .usage = "quadrille mem MODEL [OPTION]...",
-    .text = "Says what one rank's memory holds while the model is trained: parameters, gradients, "
-            "optimizer state,\n"
-            "activations, gathered weights, workspace. MODEL is a name (gpt2-xl, llama-2-70b ...), a "
-            "config.json of\n"
-            "Hugging Face, or - for one from standard input. Without options: one rank, one "
-            "sequence of the model's\n"
-            "context, on any machine (fused attention, no reserve). Nothing is run: no ranks, no "
-            "MPI.",
+    .text = "Prints the memory that one rank needs to train the model: parameters, gradients, optimizer state,\n"
+            "activations, gathered weights, workspace. MODEL is a name (see quadrille list models), a config.json\n"
+            "of Hugging Face, or - for standard input. Without options: one rank, one sequence of the model's\n"
+            "context, no particular machine (fused attention, no reserve). Starts no ranks and no MPI.",
     .options = specs,
     .examples = "  quadrille mem gpt2\n"
                 "  quadrille mem llama-2-70b --grid 1x8x8x1 --batch 64 --recompute full --json\n"

@@ -38,29 +38,29 @@ enum {
 };
 
 static const option_spec specs[] = {
-    {"ranks", 'n', "P", "ranks to plan for, 1 to 1048576"},
-    {"machine", 0, "M", "a machine's name, or its file"},
-    {"batch", 0, "B", "sequences of a step, over all ranks; default: one a rank"},
-    {"seq", 0, "S", "tokens of a sequence; default: the model's context"},
-    {"gpus-per-node", 0, "N", "ranks of a node; default: the machine's"},
-    {"mem", 0, "BYTES", "memory of a rank, such as 80G; default: the machine's"},
-    {"set", 0, "KEY=NUMBER", "another constant of the machine; may be given again"},
-    {"fix", 0, "AXIS=N", "ranks along an axis, such as z=8 or x=2,y=4; may be given again"},
-    {"order", 0, "ORDER", "fastest axis first, such as xyzd; default: the best"},
+    {"ranks", 'n', "P", "number of ranks to plan for, 1 to 1048576"},
+    {"machine", 0, "M", "a machine's name (see quadrille list machines) or file"},
+    {"batch", 0, "B", "sequences per step, over all ranks; default: one per rank"},
+    {"seq", 0, "S", "tokens per sequence; default: the model's context"},
+    {"gpus-per-node", 0, "N", "ranks per node; default: the machine's"},
+    {"mem", 0, "BYTES", "memory per rank, such as 80G; default: the machine's"},
+    {"set", 0, "KEY=NUMBER", "override another constant of the machine; can be repeated"},
+    {"fix", 0, "AXIS=N", "fix the ranks along axes, such as z=8 or x=2,y=4; can be repeated"},
+    {"order", 0, "ORDER", "axis order, fastest first, such as xyzd; default: the best"},
     {"layout", 0, "LAYOUT", "replicated or scattered; default: the best"},
     {"recompute", 0, "WHAT", "none, attention or full; default: the best"},
-    {"levels", 0, "GP,OP", "parts of gradients and optimizer state; or zero1, zero2, zero3"},
-    {"micro-batch", 0, "N", "sequences of one forward in each z, d cell; default: the best"},
-    {"overlap", 0, "on|off", "collectives beside products; default: on"},
-    {"dtype", 0, "TYPE", "f32, f64, bf16 or f16; default: bf16 where the machine has it"},
-    {"top", 0, "N", "grids to show, 1 to 64; default 10"},
-    {"why-not", 0, "GRID", "say why this grid is not the best"},
+    {"levels", 0, "GP,OP", "partitions of gradients and optimizer state; or zero1, zero2, zero3"},
+    {"micro-batch", 0, "N", "sequences per forward pass in each (z, d) cell; default: the best"},
+    {"overlap", 0, "on|off", "overlap collectives with products; default: on"},
+    {"dtype", 0, "TYPE", "f32, f64, bf16 or f16; default: bf16 if the machine supports it"},
+    {"top", 0, "N", "number of grids to show, 1 to 64; default 10"},
+    {"why-not", 0, "GRID", "explain why this grid is not the best"},
     {"explain", 0, NULL, "print the terms of the best plan with their formulas"},
     {"json", 0, NULL, "print one JSON object"},
     {"csv", 0, NULL, "print comma-separated values"},
-    {"svg", 0, "FILE", "draw the best ten, and a layer of the best"},
-    {"out", 'o', "FILE", "write the best plan, for programs to run"},
-    {"help", 'h', NULL, "print this"},
+    {"svg", 0, "FILE", "draw the best ten plans, and one layer of the best"},
+    {"out", 'o', "FILE", "write the best plan to a file that programs can run"},
+    {"help", 'h', NULL, "print this help"},
     {NULL, 0, NULL, NULL},
 };
 
@@ -335,18 +335,13 @@ static int run(int argc, char **argv)
 
 const command command_plan = {
     .name = "plan",
-    .summary = "which grid is the fastest for a model on a machine, why, and what fits",
+    .summary = "find the fastest grid for a model on a machine, and say why",
     .usage = "quadrille plan MODEL -n P --machine M [OPTION]...",
-    .text = "Searches all grids of P ranks, with every order of the axes, layout, recomputing and "
-            "micro-batch, for\n"
-            "the fastest that fit in memory, and prints them with what each step waits for. FSDP "
-            "(1x1xPx1),\n"
-            "Megatron-1D (1xTx1xD, T the ranks of a node) and DDP (1x1x1xP) follow for comparison, "
-            "fitting or\n"
-            "not. MODEL is a name (gpt2-xl, gpt3-175b, llama-2-70b ...), a config.json of Hugging "
-            "Face, or - for\n"
-            "one from standard input. Nothing is run: no ranks, no MPI. Where nothing fits the "
-            "exit code is 3.",
+    .text = "Searches all grids of P ranks, with every axis order, layout, recomputation and micro-batch, for the\n"
+            "fastest that fit in memory, and prints them with the exposed time of each axis. FSDP (1x1xPx1),\n"
+            "Megatron-1D (1xTx1xD, T the ranks of a node) and DDP (1x1x1xP) follow for comparison, whether they\n"
+            "fit or not. MODEL is a name (see quadrille list models), a config.json of Hugging Face, or - for\n"
+            "standard input. Starts no ranks and no MPI. Exits with 3 if nothing fits.",
     .options = specs,
     .examples = "  quadrille plan gpt3-175b -n 1024 --machine dgx-a100 --batch 1536\n"
                 "  quadrille plan llama-2-70b -n 512 --machine dgx-a100 --batch 1024 --why-not "

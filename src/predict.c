@@ -22,15 +22,15 @@ enum {
 };
 
 static const option_spec specs[] = {
-    {"machine", 'm', "M", "of all rows: a machine's name or file; default: by the column 'machine'"},
-    {"output", 'o', "FILE", "write the table with what was predicted behind each row"},
-    {"set", 0, "KEY=VALUE", "a constant of the machines used, or of one (NAME:KEY=VALUE); can be repeated"},
-    {"assume", 0, "FILE", "what rows leave out; default: assumed_shapes of the installed data"},
-    {"collective", 0, "NAME", "what nccl-tests measured, where their output does not say it"},
-    {"ranks", 0, "N", "on how many ranks they did; default: of their output, else of a node"},
-    {"groups", 0, NULL, "print each group of runs, each collective too"},
+    {"machine", 'm', "M", "machine of all rows: a name or file; default: column 'machine'"},
+    {"output", 'o', "FILE", "write the table with the predictions added to each row"},
+    {"set", 0, "KEY=VALUE", "set a constant of all machines, or of one (NAME:KEY=VALUE); can be repeated"},
+    {"assume", 0, "FILE", "values that rows leave out; default: assumed_shapes, as installed"},
+    {"collective", 0, "NAME", "the collective that nccl-tests measured, if their output lacks it"},
+    {"ranks", 0, "N", "ranks used by nccl-tests; default: from their output, else those of a node"},
+    {"groups", 0, NULL, "also print each group of runs, or each collective"},
     {"json", 0, NULL, "print JSON"},
-    {"help", 'h', NULL, "print this"},
+    {"help", 'h', NULL, "print this help"},
     {NULL, 0, NULL, NULL},
 };
 
@@ -260,25 +260,20 @@ static int run(int argc, char **argv)
 
 const command command_predict = {
     .name = "predict",
-    .summary = "test the model on measured runs or collectives",
+    .summary = "compare predictions with measured runs or collectives",
     .usage = "quadrille predict TABLE.csv [OPTION]...",
-    .text = "Reads a table of measured runs (- is standard input), predicts the time and the memory "
-            "of each, and\n"
-            "prints how well both agree: the error, and whether the fastest way to run a network is "
-            "found. The first\n"
-            "line names the columns: n_gpus, batch and iter_time_s (or tflops_per_gpu, pct_peak, or "
-            "'… tokens/s' in notes)\n"
-            "are needed; source, machine, model, layers, hidden, heads, seq, vocab, tp, pp, dp, "
-            "other_parallelism and\n"
-            "params are used. What rows leave out is assumed, and printed. Nothing is run; MPI is "
-            "not started.\n\n"
-            "A table with a column 'collective' has collectives instead, such as nccl-tests measure: "
-            "gpus (of a group)\n"
-            "and time_us or busbw_GBps are needed; machine, gpu, nodes, bytes and algo are used. "
-            "'all_reduce group 4\n"
-            "strided' is an all-reduce in groups of 4 as far apart as can be, all groups at once. What "
-            "all_reduce_perf\n"
-            "and its like of nccl-tests print is read as well.",
+    .text =
+        "Reads a table of measured runs (- is standard input), predicts the time and memory of each, and prints\n"
+        "how well both agree: the errors, and whether the model finds the fastest way to run a network. The first\n"
+        "line names the columns: n_gpus, batch and iter_time_s (or tflops_per_gpu, pct_peak, or '… tokens/s' in "
+        "notes)\n"
+        "are required; source, machine, model, layers, hidden, heads, seq, vocab, tp, pp, dp, other_parallelism and\n"
+        "params are used if present. Missing values are assumed and printed. Starts no ranks and no MPI.\n"
+        "\n"
+        "A table with a column 'collective' contains collectives instead, as measured by nccl-tests: gpus (of a\n"
+        "group) and time_us or busbw_GBps are required; machine, gpu, nodes, bytes and algo are used if present.\n"
+        "'all_reduce group 4 strided' is an all-reduce in groups of 4 ranks as far apart as possible, all groups at\n"
+        "once. The output of all_reduce_perf and the other nccl-tests programs is accepted as well.",
     .options = specs,
     .examples = "  quadrille predict runs.csv\n"
                 "  quadrille predict collectives.csv --groups\n"

@@ -15,14 +15,14 @@ enum { OPTION_XML, OPTION_RANKS, OPTION_GRID, OPTION_ORDER, OPTION_RANKS_PER_NOD
 
 static const option_spec specs[] = {
     {"xml", 0, "FILE", "a machine that hwloc recorded (lstopo FILE.xml); default: this one"},
-    {"ranks", 0, NULL, "start MPI and list ranks and their binding; default under mpiexec"},
-    {"grid", 0, "GRID", "say on which links the axes of GXxGYxGZxGD lie"},
-    {"order", 0, "ORDER", "of the axes, the fastest first; default xyzd"},
-    {"ranks-per-node", 0, "R", "lay the grid on nodes of R ranks; default: one for each GPU, or core"},
-    {"on", 0, "WHAT", "ranks are on gpus or cores; default: GPUs if there are any and no ranks run"},
+    {"ranks", 0, NULL, "initialise MPI and list ranks and their binding; default under mpiexec"},
+    {"grid", 0, "GRID", "print which links the axes of GXxGYxGZxGD use"},
+    {"order", 0, "ORDER", "axis order, fastest first; default xyzd"},
+    {"ranks-per-node", 0, "R", "place the grid on nodes of R ranks; default: one per GPU, or per core"},
+    {"on", 0, "WHAT", "place ranks on gpus or cores; default: gpus if there are any and no ranks run"},
     {"json", 0, NULL, "print one JSON object"},
-    {"svg", 0, "FILE", "draw it, too"},
-    {"help", 'h', NULL, "print this"},
+    {"svg", 0, "FILE", "also draw it"},
+    {"help", 'h', NULL, "print this help"},
     {NULL, 0, NULL, NULL},
 };
 
@@ -189,15 +189,12 @@ static int run(int argc, char **argv)
 
 const command command_topo = {
     .name = "topo",
-    .summary = "this machine, its links, and which axis of a grid lies on which",
+    .summary = "print a machine's topology, and which links a grid uses",
     .usage = "quadrille topo [OPTION]...",
-    .text = "Prints packages, NUMA nodes, caches, GPUs, adapters and the links between them, of "
-            "this machine or a\n"
-            "recorded one; under mpiexec also where each rank may run; with --grid, for each axis, "
-            "the slowest\n"
-            "link between the ranks of its groups, and how many groups share it. MPI is started "
-            "only where\n"
-            "mpiexec has started several processes, or with --ranks.",
+    .text = "Prints packages, NUMA nodes, caches, GPUs, network adapters and the links between them, of this\n"
+            "machine or a recorded one. Under mpiexec it also prints where each rank may run; with --grid, the\n"
+            "slowest link between the ranks of each axis' groups, and how many groups share it. MPI is initialised\n"
+            "only if mpiexec started several processes, or with --ranks.",
     .options = specs,
     .examples = "  quadrille topo --svg machine.svg\n"
                 "  quadrille topo --xml frontier.xml --grid 2x4x2x1 --svg plan.svg\n"

@@ -12,10 +12,10 @@ enum { OPTION_LAST, OPTION_MERGE, OPTION_SVG, OPTION_HELP };
 enum { DRAWN_RUNS = 2 }; /* a forward and a backward */
 
 static const option_spec specs[] = {
-    {"last", 0, "N", "of each rank, the last N schedules (a forward, a backward …); default: all"},
+    {"last", 0, "N", "use only each rank's last N schedules (a forward, a backward …); default: all"},
     {"merge", 0, "FILE", "write one trace of all ranks, on one clock, for Perfetto"},
-    {"svg", 0, "FILE", "draw the first eight ranks; without --last the last two schedules"},
-    {"help", 'h', NULL, "print this"},
+    {"svg", 0, "FILE", "draw the first eight ranks; without --last, their last two schedules"},
+    {"help", 'h', NULL, "print this help"},
     {NULL, 0, NULL, NULL},
 };
 
@@ -162,15 +162,12 @@ static int run(int argc, char **argv)
 
 const command command_trace = {
     .name = "trace",
-    .summary = "what of a run's collectives was hidden behind computation",
+    .summary = "show how much communication of a run was hidden",
     .usage = "quadrille trace FILE [OPTION]...",
-    .text = "Reads FILE.0, FILE.1, …, which the ranks of a program write when it runs with "
-            "QDR_TRACE=FILE, and\n"
-            "prints for each axis and direction of use the time of its collectives, and how much "
-            "of it lay\n"
-            "beside computation. FILE.0 … can be opened in Perfetto or chrome://tracing; so can "
-            "what --merge\n"
-            "writes, which has all ranks.",
+    .text = "Reads FILE.0, FILE.1, …, written by the ranks of a program that runs with QDR_TRACE=FILE, and prints\n"
+            "the time of the collectives of each axis and direction of use, and how much of it overlapped with\n"
+            "computation. FILE.0 … can be opened in Perfetto or chrome://tracing, and so can the file that --merge\n"
+            "writes for all ranks.",
     .options = specs,
     .examples = "  QDR_TRACE=run.json build/examples/transformer_layer --local 4 --grid 2x2x1x1\n"
                 "  quadrille trace run.json --last 2 --svg run.svg\n"

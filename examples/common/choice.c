@@ -16,12 +16,10 @@ static qdr_status complain(char sentence[PROBLEM_BYTES], const char *words)
 static qdr_status check_given(const choice *given, char sentence[PROBLEM_BYTES])
 {
     if (given->plan && (given->grid.is_auto || given->grid.x > 0 || given->order))
-        return complain(sentence, given->order ? "--plan and --order both name the order of axes; "
-                                                 "leave one of them out"
-                                               : "--plan and --grid both name the grid; leave one "
-                                                 "of them out");
+        return complain(sentence, given->order ? "--plan and --order both give the axis order; leave one of them out"
+                                               : "--plan and --grid both give the grid; leave one of them out");
     if (given->machine && !given->grid.is_auto)
-        return complain(sentence, "--machine is what --grid auto chooses for; give both or none");
+        return complain(sentence, "--machine is only used by --grid auto; give both or neither");
     return QDR_OK;
 }
 
@@ -70,9 +68,9 @@ static void tell_plan(const char *path, const qdr_stored_plan *stored, const qdr
     fprintf(stderr, "plan %s: made for %s on %s", path, stored->network[0] ? stored->network : "some network",
             stored->machine[0] ? stored->machine : "some machine");
     if (is_of_another(stored, network))
-        fputs(", whose sizes are not this network's: what it predicts does not hold here\n", stderr);
+        fputs(", which has other sizes than this network; its prediction does not apply here\n", stderr);
     else
-        fprintf(stderr, ": %.4g s a step predicted for it\n", stored->secs);
+        fprintf(stderr, ": %.4g s per step predicted\n", stored->secs);
 }
 
 /* Rank 0 reads, as the others may have another folder, or no standard input. */
@@ -116,7 +114,7 @@ static void tell_why(const qdr_auto_plan *chosen)
 static void tell_choice(const qdr_auto_plan *chosen)
 {
     const qdr_plan *plan = &chosen->best.plan;
-    fprintf(stderr, "grid auto: %dx%dx%dx%d, order %s, %s, micro-batch %lld: %.4g s a step predicted on %s", plan->x,
+    fprintf(stderr, "grid auto: %dx%dx%dx%d, order %s, %s, micro-batch %lld: %.4g s per step predicted on %s", plan->x,
             plan->y, plan->z, plan->d, plan->order[0] ? plan->order : "xyzd",
             plan->layout == QDR_SCATTERED ? "scattered" : "replicated", (long long)plan->micro_batch,
             chosen->best.result.secs, chosen->machine);

@@ -96,7 +96,7 @@ static qdr_status read_file(const char *path, corpus *text, char sentence[PROBLE
     const char *slash = strrchr(path, '/');
     if (qdr_input_read(path, MAX_BYTES, &bytes, &n_bytes) != QDR_OK) {
         snprintf(sentence, PROBLEM_BYTES,
-                 "text %s; name a readable file of at most 2 GiB, or none to train on what is installed",
+                 "text %s; give a readable file of at most 2 GiB, or no file to train on an installed text",
                  qdr_last_error());
         return QDR_ERR_ARGUMENT;
     }
@@ -115,9 +115,8 @@ static qdr_status read_on_root(const char *path, int64_t context, corpus *text, 
     const int64_t needed = 10 * (context + 1);
     if (text->n_bytes < needed) {
         snprintf(sentence, PROBLEM_BYTES,
-                 "text %s has %lld bytes, but --ctx %lld needs %lld: the last tenth, kept for "
-                 "validation, must hold one context "
-                 "and one byte; take a longer text or a shorter context",
+                 "text %s has %lld bytes, but --ctx %lld needs %lld: the last tenth, used for validation, must hold "
+                 "one context plus one byte; use a longer text or a shorter context",
                  path ? path : text->name, (long long)text->n_bytes, (long long)context, (long long)needed);
         return QDR_ERR_ARGUMENT;
     }
@@ -146,7 +145,7 @@ qdr_status corpus_read(qdr_context *ctx, const char *path, int64_t context, corp
 
     if (!root) text->bytes = malloc((size_t)news.n_bytes);
     if (text->bytes == NULL)
-        snprintf(sentence, PROBLEM_BYTES, "no memory for a text of %lld bytes", (long long)news.n_bytes);
+        snprintf(sentence, PROBLEM_BYTES, "out of memory for a text of %lld bytes", (long long)news.n_bytes);
     TRY(qdr_agree(ctx, text->bytes ? QDR_OK : QDR_ERR_MEMORY));
     TRY(qdr_broadcast(ctx, 0, text->bytes, (size_t)news.n_bytes));
     text->n_bytes = news.n_bytes;

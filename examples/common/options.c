@@ -106,9 +106,8 @@ static options_result set_value(const option_row *row, const char *word, char pr
 
 static options_result set_operand(const usage_text *usage, int argc, char **argv, char problem[PROBLEM_BYTES])
 {
-    if (optind < argc && usage->operand == NULL)
-        return COMPLAIN("'%s' has no dashes and is not understood; --help lists the options", argv[optind]);
-    if (optind + 1 < argc) return COMPLAIN("'%s' is one word too many; see --help", argv[optind + 1]);
+    if (optind < argc && usage->operand == NULL) return COMPLAIN("unexpected argument '%s'; see --help", argv[optind]);
+    if (optind + 1 < argc) return COMPLAIN("unexpected argument '%s'; see --help", argv[optind + 1]);
     if (optind < argc) *usage->operand = argv[optind];
     return OPTIONS_OK;
 }
@@ -205,6 +204,6 @@ void options_help(const usage_text *usage, FILE *out)
         print_default(row, out);
         fputc('\n', out);
     }
-    fprintf(out, "  %-32s %s\n\nexamples:\n%s", "--help", "print this text", usage->examples);
+    fprintf(out, "  %-32s %s\n\nexamples:\n%s", "--help", "print this help", usage->examples);
     fputs("\nexit codes: 0 ok, 1 failed, 2 usage or bad input, 3 nothing fits\n", out);
 }

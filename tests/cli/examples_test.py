@@ -206,7 +206,7 @@ class Plans(Case):
     """Grids that a plan or the model names: the numbers are those of the same grid given by hand."""
 
     chosen = re.compile(r"^grid auto: (\d+x\d+x\d+x\d+), order ([xyzd]{4}), (replicated|scattered), micro-batch (\d+): "
-                        r"(\S+) s a step predicted on (\S+); \S.*$", re.MULTILINE)
+                        r"(\S+) s per step predicted on (\S+); \S.*$", re.MULTILINE)
 
     def train_by_plan(self, *words, before=()):
         log = self.path("run.jsonl")
@@ -223,7 +223,7 @@ class Plans(Case):
         path = self.plan()
         lines, talk = self.train_by_plan("--plan", path, "--local", "2")
         self.assertIn("gpt2", talk.splitlines()[0])
-        self.assertIn("does not hold here", talk.splitlines()[0])
+        self.assertIn("does not apply here", talk.splitlines()[0])
         self.assertIn("grid 2x1x1x1 (scattered, f64", talk)
         expected = self.by_hand("--order", "yxzd", "--layout", "scattered", "--micro-batch", "2", grid="2x1x1x1")
         self.assert_same_losses(lines, expected, 1e-9)
@@ -232,7 +232,7 @@ class Plans(Case):
         path = self.plan(network="mine")
         lines, talk = self.train_by_plan("--plan", path, "--local", "2", "--batch", "4", "--layout", "replicated",
                                          "--micro-batch", "4", "--ctx", "16")
-        self.assertIn("made for mine on laptop: 1.5 s a step", talk)
+        self.assertIn("made for mine on laptop: 1.5 s per step", talk)
         self.assertIn("(replicated, f64", talk)
         expected = self.by_hand("--batch", "4", "--ctx", "16", grid="2x1x1x1")
         self.assert_same_losses(lines, expected, 1e-9)
