@@ -87,7 +87,7 @@ static int take_integer(cursor *c, int64_t *value)
         if (*value > (INT64_MAX - digit) / 10) return wrong(c, "a dimension is beyond 2^63");
         *value = *value * 10 + digit;
     }
-    if (c->at == begin) return wrong(c, "a dimension is no whole number");
+    if (c->at == begin) return wrong(c, "a dimension is not a whole number");
     take(c, 'L'); /* Python 2 wrote long integers so */
     return 1;
 }

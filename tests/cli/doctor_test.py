@@ -91,7 +91,7 @@ class ThisMachine(Case):
         if not os.path.exists("/dev/nvidia0"):
             report = self.read(environment=NO_PLUGIN)
             self.assertEqual(report["gpus"], [])
-            self.assertIn("no GPU", self.find(report, "use")["text"])
+            self.assertIn("no NVIDIA GPU", self.find(report, "use")["text"])
 
     def test_help(self):
         done = doctor("--help")

@@ -103,7 +103,6 @@ class Complaints(Case):
             self.complain("train_gpt", self.text, *words, says=[words[0], words[1], "give"])
 
     def test_words(self):
-        self.complain("train_gpt", "--no-such-thing", says=["--no-such-thing", "--help"])
         self.complain("train_gpt", "--setps=3", says=["--setps=3 (did you mean --steps?)", "--help"])
         self.complain("train_gpt", "--steps", says=["--steps", "value"])
         self.complain("train_gpt", self.text, "more", says=["more"])
@@ -196,10 +195,8 @@ class Help(Case):
             done = run(program, "--help")
             self.assertEqual(done.returncode, 0)
             self.assertEqual(done.stderr, b"")
-            for option in options:
-                self.assertIn("--" + option, done.stdout.decode())
-            for line in done.stdout.decode().splitlines():
-                self.assertLess(line.count("(default"), 2, line)
+            self.assertEqual([option for option in options if "--" + option not in done.stdout.decode()], [])
+            self.assertNotRegex(done.stdout.decode(), r"\(default.*\(default")
 
 
 class Plans(Case):
@@ -542,19 +539,11 @@ class OtherPrograms(Case):
 
     def test_words_of_short_programs(self):
         for program in ("linear", "replace_matmul"):
-            for words, code in ((["--help"], 0), (["--helf"], 2), (["--mpi", "more"], 2)):
+            for words, code in ((["--help"], 0), (["--helf"], 2), (["--mpi", "more"], 2), (["--mpi"], 2)):
                 done = run(program, *words)
                 self.assertEqual(done.returncode, code)
-                self.assertIn(f"{program} --mpi", (done.stderr if code else done.stdout).decode())
+                self.assertIn(f"mpiexec.mpich -n 4 {program} --mpi", (done.stderr if code else done.stdout).decode())
                 self.assertEqual(done.stdout if code else done.stderr, b"")
-
-    def test_mpi_without_mpiexec(self):
-        if not ARGUMENTS.mpiexec:
-            self.skipTest("no MPI in this build")
-        for program in ("linear", "replace_matmul"):
-            done = run(program, "--mpi")
-            self.assertEqual(done.returncode, 2)
-            self.assertIn(f"mpiexec.mpich -n 4 {program} --mpi", done.stderr.decode())
 
     def test_warning_about_many_ranks(self):
         words = ["--hidden", "32", "--ctx", "4", "--batch", "1", "--iterations", "1"]
@@ -599,7 +588,7 @@ class OtherPrograms(Case):
         said = run("transformer_layer", *small, "bf16").stdout.decode()
         self.assertIn("bf16 with fp8 products", said)
         self.assertIn("Y NT fp8 dX NN fp8 dW TN fp8", said)
-        self.assertIn("this one is of f16", run("transformer_layer", *small, "f16").stderr.decode())
+        self.assertIn("this one is f16", run("transformer_layer", *small, "f16").stderr.decode())
 
 
 if __name__ == "__main__":

@@ -233,7 +233,7 @@ class Notes(Case):
 
     def test_fix_twice(self):
         for words in (["--fix", "z=4,z=8"], ["--fix", "z=4", "--fix", "z=8"]):
-            self.refused(self.toy(*words), "z=4 and z=8 at once")
+            self.refused(self.toy(*words), "z=4 and z=8 contradict")
         self.good(self.toy("--fix", "z=4", "--fix", "z=4", "--fix", "x=2"))
 
     def test_one_level(self):

@@ -272,7 +272,8 @@ static void shapes_propose_others(void **state)
     qdri_grid_shape shape;
     const qdr_grid_opts eight = {QDR_OPTS_INIT, 2, 2, 2, 1, NULL};
     CHECK_FAILS(qdri_shape_read(&eight, 6, &shape), QDR_ERR_ARGUMENT,
-                "2x2x2x1 has 8 ranks but the context has 6; start 8 ranks (mpiexec -n 8), or choose axes whose product is 6, such as "
+                "2x2x2x1 has 8 ranks but the context has 6; start 8 ranks (mpiexec -n 8), or choose axes whose product "
+                "is 6, such as "
                 "3x2x1x1");
     CHECK_FAILS(qdri_shape_read(&eight, 7, &shape), QDR_ERR_ARGUMENT, "such as 7x1x1x1");
     CHECK_FAILS(qdri_shape_read(&eight, 1, &shape), QDR_ERR_ARGUMENT, "such as 1x1x1x1");

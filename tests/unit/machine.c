@@ -240,9 +240,9 @@ static void wrong_files(void **state)
         qdr_status status;
     } files[] = {
         {"", "empty", QDR_ERR_ARGUMENT},
-        {"<topology><object", "no machine", QDR_ERR_ARGUMENT},
-        {"<?xml version=\"1.0\"?><a></a>", "no machine", QDR_ERR_ARGUMENT},
-        {"a picture of a machine\n", "no machine", QDR_ERR_ARGUMENT},
+        {"<topology><object", "not a machine", QDR_ERR_ARGUMENT},
+        {"<?xml version=\"1.0\"?><a></a>", "not a machine", QDR_ERR_ARGUMENT},
+        {"a picture of a machine\n", "not a machine", QDR_ERR_ARGUMENT},
     };
     char path[] = "/tmp/quadrille-machine-XXXXXX";
     const int handle = mkstemp(path);

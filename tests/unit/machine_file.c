@@ -233,7 +233,7 @@ static void files_are_based_on_others(void **state)
     write_file("a", text);
     snprintf(text, sizeof text, "{\"based_on\": \"%s\"}", file_path("a"));
     write_file("b", text);
-    CHECK_FAILS(qdr_machine_load(file_path("a"), &machine), QDR_ERR_ARGUMENT, "circle");
+    CHECK_FAILS(qdr_machine_load(file_path("a"), &machine), QDR_ERR_ARGUMENT, "cycle");
     assert_int_equal(machine.version, 0);
     unlink(file_path("one"));
     unlink(file_path("a"));

@@ -469,7 +469,8 @@ static void too_long_a_path(void **state)
     (void)state;
     memset(path, '/', sizeof path);
     path[QDRI_DATA_PATH_BYTES] = '\0';
-    CHECK_FAILS(qdr_network_load(path, &net), QDR_ERR_ARGUMENT, "network: the path has 4096 bytes; the maximum is 4095");
+    CHECK_FAILS(qdr_network_load(path, &net), QDR_ERR_ARGUMENT,
+                "network: the path has 4096 bytes; the maximum is 4095");
 }
 
 static void write_config(const char *path, int n_layers)
