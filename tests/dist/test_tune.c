@@ -466,7 +466,7 @@ static void arguments_are_checked(qdr_context *ctx, uint64_t seed)
     qdr_edge out;
     const qdr_linear_desc wrong = {QDR_OPTS_INIT, .name = "wrong", .in = {{OUT, 1}}, .out = {{3, 1}},
                                    .storage = (qdr_storage)3};
-    DIST_FAILS(qdr_stack_add_linear(n.stack, &wrong, n.y, &out, NULL), QDR_ERR_ARGUMENT, "wrong: 3 is no storage");
+    DIST_FAILS(qdr_stack_add_linear(n.stack, &wrong, n.y, &out, NULL), QDR_ERR_ARGUMENT, "wrong: 3 is not a storage");
     DIST_FAILS(qdr_linear_get_storage(NULL, &s), QDR_ERR_ARGUMENT, "NULL");
     DIST_FAILS(qdr_linear_get_storage(n.layers[0], NULL), QDR_ERR_ARGUMENT, "NULL");
     DIST_OK(qdr_linear_get_storage(n.layers[0], &s)); /* not known before the stack is built */
