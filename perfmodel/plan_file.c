@@ -96,8 +96,8 @@ qdr_status qdr_plan_store(const qdr_stored_plan *stored, const char *path)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: the plan or the path is NULL, or the plan does not begin with "
                                           "QDR_OPTS_INIT");
     if (!is_known(&stored->plan))
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: grid, order, batch or type is none; store a plan "
-                                          "that qdr_model_predict() takes");
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "plan: grid, order, batch or type is invalid; store a plan that qdr_model_predict() accepts");
     qdr_output *output;
     QDR_TRY(check_old(path));
     QDR_TRY(qdr_output_open("plan", path, QDR_OUTPUT_REPLACE, &output));

@@ -9,7 +9,7 @@
 enum { OPTION_JSON };
 static const option_spec specs[] = {
     {"json", 0, NULL, "print one JSON object"},
-    {"help", 'h', NULL, "print this"},
+    {"help", 'h', NULL, "print this help"},
     {NULL, 0, NULL, NULL},
 };
 
