@@ -49,6 +49,14 @@ static void make_grid(family *f)
     CHECK(qdr_grid_create(f->ctx, &opts, &f->grid));
 }
 
+static void fill(const family *f, void *data, int64_t n_elems)
+{
+    static const float zeros[ROWS * WIDTH * MOST_RANKS];
+    qdr_context *ctx = qdr_grid_context(f->grid);
+    CHECK(qdr_copy(ctx, data, zeros, (size_t)n_elems * sizeof *zeros, NULL));
+    CHECK(qdr_stream_synchronize(qdr_context_stream(ctx)));
+}
+
 static void make_stack(family *f)
 {
     const qdr_block width = {WIDTH * MOST_RANKS, 1};
@@ -57,11 +65,19 @@ static void make_stack(family *f)
     const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = ROWS};
     qdr_edge in, out;
     qdr_linear *layer;
+    qdr_owned owned;
+    void *data;
     CHECK(qdr_stack_create(f->grid, &opts, &f->stack));
     CHECK(qdr_stack_add_input(f->stack, "x", &rows, 1, &in));
     CHECK(qdr_stack_add_linear(f->stack, &desc, in, &out, &layer));
     CHECK(qdr_stack_build(f->stack));
     CHECK(qdr_stack_init(f->stack, 1, 0.1));
+    CHECK(qdr_stack_edge_owned(f->stack, in, &owned));
+    CHECK(qdr_stack_edge_value(f->stack, in, &data));
+    fill(f, data, owned.n_rows * owned.n_cols);
+    CHECK(qdr_stack_edge_owned(f->stack, out, &owned));
+    CHECK(qdr_stack_edge_gradient(f->stack, out, &data));
+    fill(f, data, owned.n_rows * owned.n_cols);
 }
 
 static void make_optimizer(family *f) { CHECK(qdr_adamw_create(f->stack, NULL, &f->optimizer)); }
@@ -97,6 +113,7 @@ static void use_grid(family *f)
     void *data;
     qdr_context *ctx = qdr_grid_context(f->grid);
     CHECK(qdr_mem_alloc(ctx, ELEMS * sizeof(float), &data));
+    fill(f, data, ELEMS);
     CHECK(qdr_all_reduce(f->grid, QDR_X, QDR_SUM, data, ELEMS, QDR_F32, NULL));
     CHECK(qdr_stream_synchronize(qdr_context_stream(ctx)));
     qdr_mem_free(ctx, &data);
