@@ -201,7 +201,7 @@ class Files(Case):
             if os.path.exists("/dev/full"):
                 done = trace(self.name, option, "/dev/full")
                 self.assertEqual(done.returncode, 1)
-                self.assertIn("disk full", done.err)
+                self.assertIn("make room", done.err)
 
 
 class Refused(Case):
