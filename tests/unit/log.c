@@ -103,7 +103,7 @@ static void a_lost_trace_is_said(void **state)
     assert_int_equal(setenv("QDR_TRACE", "/nonexistent/x", 1), 0);
     read_printed(run_traced, text, sizeof text);
     assert_int_equal(unsetenv("QDR_TRACE"), 0);
-    assert_non_null(strstr(text, "quadrille: warning: trace: /nonexistent/x.0 could not be written"));
+    assert_non_null(strstr(text, "quadrille: warning: trace: QDR_TRACE /nonexistent/x.0: cannot be written"));
 }
 
 static void null_drops_all(void **state)
