@@ -447,7 +447,7 @@ qdr_status qdri_comm_create_mpi(const void *comm_handle, qdr_status mine, double
     int size = 0;
     *comm = NULL;
     QDR_TRY(check_state()); /* the same everywhere, and without MPI there is no agreement */
-    QDR_TRY(check_handle(original));
+    QDR_TRY(check_handle(original)); /* the same on all ranks that have the communicator */
     QDR_MPI(MPI_Comm_size(original, &size));
     const qdr_status created = member_create(size, &member);
     /* After a time-out MPI may yet write the handle, so that the member stays. */

@@ -112,7 +112,7 @@ class Style(Case):
         for text in ("int one(void);\n", SPDX + "int one(void);\n\n", SPDX + "int one(void); \n", SPDX + "int\tone(void);\n",
                      SPDX + "int one(void);", SPDX + "int one (void);\n", SPDX + "int one(void);\r\n",
                      SPDX + "int x;\n" * 600, SPDX + "void two(void)\n{\n" + body * 99 + "}\n",
-                     SPDX + "/* " + "x" * 100 + " */\n", SPDX + "int *a, * b;\n", SPDX + "int* a;\n"):
+                     SPDX + "/* " + "x" * 120 + " */\n", SPDX + "int *a, * b;\n", SPDX + "int* a;\n"):
             with self.subTest(text=text[:80]):
                 self.assertNotEqual(self.check(text), [])
 
