@@ -5,9 +5,9 @@
  *  All are collective over these members and stream-ordered on `stream` (NULL: the context's): they return when they
  * are queued. Buffers are device memory (on CPUs any), belong to the caller, and like arrays of counts neither change
  * nor go before the stream has run the call. Counts are elements of `dtype`, ≥ 0; where a buffer's count is 0 it may be
- * NULL. Buffers do not overlap but where a function says so. A group of one copies. Members call the same functions in
- * the same order, along one axis from one stream at a time; statistics of a stack and qdr_adamw_norm() count among
- * them, on the context's stream.
+ * NULL. Buffers that overlap are refused but where a function says so. A group of one copies. Members call the same
+ * functions in the same order, along one axis from one stream at a time; statistics of a stack and qdr_adamw_norm()
+ * count among them, on the context's stream.
  *
  *  Errors that a member alone can see (below) queue nothing and are only that member's: the others wait for its call
  * until it makes a right one, or destroys the grid (then QDR_ERR_PEER). Calls that do not fit each other (another kind,
@@ -15,7 +15,7 @@
  * QDR_ERR_SHAPE, where they are threads of one process, and except for all-to-all and send-recv where they are MPI
  * ranks of one node; elsewhere what happens is MPI's.
  *  @retval QDR_ERR_ARGUMENT  NULL, no such axis, operation or member; a buffer whose address is no multiple of an
- *                            element's bytes; on a GPU a buffer of the host or of another GPU
+ *                            element's bytes; buffers that overlap; on a GPU a buffer of the host or of another GPU
  *  @retval QDR_ERR_SHAPE     a count is negative or too large, or n_elems is not the caller's count
  *  @retval QDR_ERR_DTYPE     an unknown type, or U8 in a reduction
  *  Not thread-safe per grid. */

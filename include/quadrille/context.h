@@ -75,16 +75,17 @@ QDR_API QDR_NODISCARD qdr_status qdr_context_create_boot(int rank, int size, con
 /* With QDR_CHECK=1 in the environment ranks exchange, before each collective, what they are about to call: its kind,
  * type, reduction, size, parts and peers, and the layer or operation that asks. Where they differ, all ranks of the
  * group fail with QDR_ERR_ARGUMENT and one sentence that names two of them, with their coordinates, and both calls. It
- * costs one small collective more for each, which traffic does not count. Results do not change. With
- * QDR_TIMEOUT=SECONDS a rank that waits longer than that for others, in a collective, an agreement, a broadcast or a
- * barrier, fails with QDR_ERR_TIMEOUT and a sentence that names the ranks that have not come, its own call and the one
- * before; the other ranks fail with it, or with QDR_ERR_PEER and that sentence. 0, the default: no limit. The limit
- * also holds while contexts, grids, stacks and optimizers are created, and while contexts on MPI are destroyed: the log
- * names the ranks that have not come, and the others wait three seconds more, then end without them. MPI cannot tell
- * which ranks have not come to qdr_context_create_mpi(); the caller's callbacks (qdr_boot) have no limit. NCCL joins
- * the ranks of a context, and of a grid, within QDR_TIMEOUT, or 300 s where that is 0. What runs from a graph (graph.h)
- * is not watched. Rank 0's environment holds for all ranks; while a context is created, each rank's own. A wrong value
- * on any rank is QDR_ERR_ARGUMENT when a context is made. */
+ * costs one small collective more for each, which traffic does not count. Calls of stack.h, linear.h and optim.h that
+ * run in each step also compare what they are given, as the comments there say, and wait for all ranks. Results do not
+ * change. With QDR_TIMEOUT=SECONDS a rank that waits longer than that for others, in a collective, an agreement, a
+ * broadcast or a barrier, fails with QDR_ERR_TIMEOUT and a sentence that names the ranks that have not come, its own
+ * call and the one before; the other ranks fail with it, or with QDR_ERR_PEER and that sentence. 0, the default: no
+ * limit. The limit also holds while contexts, grids, stacks and optimizers are created, and while contexts on MPI are
+ * destroyed: the log names the ranks that have not come, and the others wait three seconds more, then end without them.
+ * MPI cannot tell which ranks have not come to qdr_context_create_mpi(); the caller's callbacks (qdr_boot) have no
+ * limit. NCCL joins the ranks of a context, and of a grid, within QDR_TIMEOUT, or 300 s where that is 0. What runs from
+ * a graph (graph.h) is not watched. Rank 0's environment holds for all ranks; while a context is created, each rank's
+ * own. A wrong value on any rank is QDR_ERR_ARGUMENT when a context is made. */
 
 /** Waits for the work of this rank on the context's stream, ends the context and sets *ctx to NULL. Takes NULL.
  * Collective over the world.
@@ -132,7 +133,8 @@ QDR_API void qdr_mem_free(qdr_context *ctx, void **data);
 QDR_API void qdr_mem_usage(const qdr_context *ctx, size_t *bytes_now, size_t *bytes_peak);
 /** Sets the remembered peak to what is held now. */
 QDR_API void qdr_mem_reset_peak(qdr_context *ctx);
-/** Copies between host or device memory, stream-ordered. Neither side may change until the copy has run. */
+/** Copies between host or device memory, stream-ordered. Neither side may change until the copy has run.
+ *  @retval QDR_ERR_ARGUMENT  NULL; dst and src overlap, and are not the same */
 QDR_API QDR_NODISCARD qdr_status qdr_copy(qdr_context *ctx, void *dst, const void *src, size_t bytes,
                                           qdr_stream *stream);
 

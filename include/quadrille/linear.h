@@ -21,15 +21,18 @@ enum {
 /** Y = X·Wᵀ + b. x: this rank's part of the input edge, y: of the output edge (qdr_linear_in_matrix(),
  * qdr_linear_out_matrix()), dense, type of the stack. Collective over the grid; stream-ordered on `stream` (NULL: the
  * context's). x may not change until then. Layers of a stack share memory, such as gathered weights: work of one stack
- * on several streams is put in order by the caller, with events. flags: 0 or QDR_Y_ACCUMULATE.
+ * on several streams is put in order by the caller, with events. y may overlap neither x nor the stack's parameters,
+ * gradients and workspace, nor x the workspace; both may be values of edges (qdr_stack_edge_value()). flags: 0 or
+ * QDR_Y_ACCUMULATE.
  *  @retval QDR_ERR_ARGUMENT  NULL where this rank has elements; an address that is no multiple of an element's bytes;
- *                            on a GPU memory of the host or of another GPU; other flags. Nothing was queued on this
- *                            rank */
+ *                            memory that overlaps; on a GPU memory of the host or of another GPU; other flags. Nothing
+ *                            was queued on this rank. With QDR_CHECK=1 also where ranks run another layer, or with
+ *                            other flags */
 QDR_API QDR_NODISCARD qdr_status qdr_linear_forward(qdr_linear *layer, const void *x, void *y, int flags,
                                                     qdr_stream *stream);
 /** dX = dY·W, dW = dYᵀ·X, db = Σ rows of dY. x is the forward's. flags: QDR_ACCUMULATE and QDR_DEFER_SYNC for dW and
  * db, as for qdr_stack_backward(); QDR_DX_ACCUMULATE, QDR_NO_DX. Collective, stream-ordered. Gradients lie in the
- * layer's parameters.
+ * layer's parameters. dx may overlap neither x nor dy, and none of the three the stack's gradients or workspace.
  *  @retval QDR_ERR_ARGUMENT  as for qdr_linear_forward() */
 QDR_API QDR_NODISCARD qdr_status qdr_linear_backward(qdr_linear *layer, const void *dy, const void *x, void *dx,
                                                      int flags, qdr_stream *stream);
@@ -58,7 +61,8 @@ QDR_API QDR_NODISCARD qdr_status qdr_linear_get_storage(const qdr_linear *layer,
 
 /** Index of W (or E) among the stack's parameters; that of b is the next one, where the layer has a bias. */
 QDR_API int qdr_linear_weight_index(const qdr_linear *layer);
-/** Draws W per global index (normal, mean 0) from `seed`; b = 0. Local, blocking; no full matrix is held. */
+/** Draws W per global index (normal, mean 0) from `seed`; b = 0. Collective, blocking, agrees; no full matrix is held.
+ *  @retval QDR_ERR_ARGUMENT  ranks pass another layer, seed or deviation */
 QDR_API QDR_NODISCARD qdr_status qdr_linear_init(qdr_linear *layer, uint64_t seed, double stddev);
 
 #ifdef __cplusplus

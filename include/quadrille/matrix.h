@@ -57,8 +57,9 @@ QDR_API QDR_NODISCARD qdr_status qdr_matrix_owned(const qdr_grid *grid, const qd
  * the grid, agrees, stream-ordered on `stream` (NULL: the context's). Copies of the source are taken to be equal; every
  * copy of the target is written. src and dst are device memory of the local extents and must not overlap.
  *  @retval QDR_ERR_SHAPE   the global extents differ; nothing was moved
- *  @retval QDR_ERR_ARGUMENT  NULL for what this rank has; an address that is no multiple of an element's bytes; on a
- *                            GPU memory of the host or of another GPU; nothing was moved
+ *  @retval QDR_ERR_ARGUMENT  NULL for what this rank has; an address that is no multiple of an element's bytes; src and
+ *                            dst that overlap; other layouts, or another type, on another rank; on a GPU memory of the
+ *                            host or of another GPU; nothing was moved
  *  @retval QDR_ERR_MEMORY  no space to pack; nothing was moved */
 QDR_API QDR_NODISCARD qdr_status qdr_redistribute(qdr_grid *grid, const qdr_matrix *src_layout, const void *src,
                                                   const qdr_matrix *dst_layout, void *dst, qdr_dtype dtype,

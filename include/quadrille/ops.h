@@ -5,8 +5,9 @@
  *  All functions take local blocks in device memory, are stream-ordered (NULL: the context's stream) and leave the
  * caller's memory to the caller. Those with a sum over an axis are collective over the group of that axis. T is the
  * layer's type (QDR_F32, QDR_F64, QDR_BF16, QDR_F16); A is the type of sums and gradients of parameters: f64 for F64,
- * else f32. An argument error queues nothing; one is an address that is no multiple of an element's bytes, and on a GPU
- * memory of the host or of another GPU (QDR_ERR_ARGUMENT). Every `accumulate` is 0 (overwrite, the output is not read)
+ * else f32. An argument error queues nothing; one is an address that is no multiple of an element's bytes, memory that
+ * is written and overlaps other memory of the call, but where a function says that it may, and on a GPU memory of the
+ * host or of another GPU (QDR_ERR_ARGUMENT). Every `accumulate` is 0 (overwrite, the output is not read)
  * or 1 (add). Not thread-safe per grid. */
 #ifndef QUADRILLE_OPS_H
 #define QUADRILLE_OPS_H
@@ -65,10 +66,11 @@ QDR_API QDR_NODISCARD qdr_status qdr_attention_backward(qdr_context *ctx, const 
                                                         const void *qkv, const void *y, const void *saved,
                                                         const void *dy, void *dqkv, void *work, qdr_stream *stream);
 
-/** y = gelu(x), the tanh form: 0.5·x·(1 + tanh(sqrt(2/pi)·(x + 0.044715·x³))). n_elems elements of T. Local. */
+/** y = gelu(x), the tanh form: 0.5·x·(1 + tanh(sqrt(2/pi)·(x + 0.044715·x³))). n_elems elements of T. y
+ * may be x. Local. */
 QDR_API QDR_NODISCARD qdr_status qdr_gelu_forward(qdr_context *ctx, int64_t n_elems, qdr_dtype dtype, const void *x,
                                                   void *y, qdr_stream *stream);
-/** dx = dy · gelu'(x), or added to dx. Local. */
+/** dx = dy · gelu'(x), or added to dx. dx may be x or dy. Local. */
 QDR_API QDR_NODISCARD qdr_status qdr_gelu_backward(qdr_context *ctx, int64_t n_elems, qdr_dtype dtype, const void *x,
                                                    const void *dy, void *dx, int accumulate, qdr_stream *stream);
 /** y = a + b; y may be a or b. Local. */

@@ -30,6 +30,7 @@ typedef struct qdr_adamw_opts {
 QDR_API QDR_NODISCARD qdr_status qdr_adamw_size(const qdr_stack *stack, size_t *bytes);
 /** Makes an optimizer for all parameters of a bound stack; masters start from the parameters as they are at the first
  * step that is not skipped. Collective, agrees. opts may be NULL.
+ *  @retval QDR_ERR_ARGUMENT  an option is out of range, or not the same on all ranks
  *  @retval QDR_ERR_MEMORY  too little for the optimizer's state; the sentence has the numbers */
 QDR_API QDR_NODISCARD qdr_status qdr_adamw_create(qdr_stack *stack, const qdr_adamw_opts *opts, qdr_adamw **optimizer);
 /** Waits for the context's stream, frees the optimizer, sets *optimizer to NULL. Takes NULL. Before or after its stack;
@@ -41,7 +42,9 @@ QDR_API void qdr_adamw_destroy(qdr_adamw **optimizer);
  * without waiting on the host: parameters, moments and the t of β^t stay as they are. If qdr_adamw_skipped() counts
  * many, halve the loss's scale and grad_scale. The other types take every step, so that NaN and Inf show.
  *  @retval QDR_ERR_STATE  a gradient lacks sums, as the last backward had QDR_DEFER_SYNC; on all ranks, and nothing has
- *                         changed: run the step's last backward without it, then step */
+ *                         changed: run the step's last backward without it, then step
+ *  @retval QDR_ERR_ARGUMENT  lr is negative or not finite; with QDR_CHECK=1 also where ranks pass another one, of all
+ *                            ranks of the grid, which then wait for each other */
 QDR_API QDR_NODISCARD qdr_status qdr_adamw_step(qdr_adamw *optimizer, double lr);
 /** Sets the rate of the steps behind it, in the order of the context's stream; the same on all ranks. Local,
  * stream-ordered.

@@ -6,7 +6,16 @@
  * each has a value and (except inputs) a gradient. All values stay until the backward has used them. A node reads edges
  * made before it. Everything is collective over the grid and called in the same order on all ranks; one thread per
  * stack at a time. Adding does not wait for other ranks: an allocation may fail on one of them alone, so pass the
- * status of the description to qdr_agree() before building. */
+ * status of the description to qdr_agree() before building.
+ *
+ *  All ranks describe the same stack. They compare it when no step waits for it: qdr_stack_create() the grid and the
+ * options, qdr_stack_build() every entry of the description in order (names, blocks, edges, options), initialising its
+ * seed and deviation, gathering its parameter. Where a rank passes something else, all ranks fail with
+ * QDR_ERR_ARGUMENT, and the sentence names the entry, the option, two ranks and both values. Not compared is what each
+ * rank has of its own: functions and `user` of an operation, its saved_bytes and cost, memory. What a step is given
+ * (flags, loss_scale, the layer; the rate of an optimizer) is compared by each call with QDR_CHECK=1 (context.h), which
+ * then waits for all ranks; without it flags and loss_scale of the last backward are compared by who reads its
+ * gradients: qdr_stack_gather_parameter() and qdr_grad_norm(). */
 #ifndef QUADRILLE_STACK_H
 #define QUADRILLE_STACK_H
 
@@ -73,6 +82,7 @@ typedef struct qdr_stack_opts {
 } qdr_stack_opts;
 
 /** Makes an empty stack. Collective, agrees.
+ *  @retval QDR_ERR_ARGUMENT  also where ranks pass other options, or other grids
  *  @retval QDR_ERR_SHAPE  n_rows < 0 or row_unit does not divide it
  *  @retval QDR_ERR_DTYPE, QDR_ERR_MEMORY */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_create(qdr_grid *grid, const qdr_stack_opts *opts, qdr_stack **stack);
@@ -221,7 +231,10 @@ typedef struct qdr_op_desc {
     qdr_block out[QDR_MAX_BLOCKS]; /**< columns of the output; all zero: as in[0] */
     size_t saved_bytes;
     qdr_op_cost cost;
-    qdr_op_fn forward, backward; /**< called on the host, in execution order */
+    /** Called on the host, in execution order. Any status but QDR_OK fails the pass on all ranks and poisons the
+     * context; the sentence names the operation, the rank and the status, and ends with the function's own, if a call
+     * of the library left one. A status that is no error (QDR_PENDING, say) becomes QDR_ERR_ARGUMENT. */
+    qdr_op_fn forward, backward;
     void *user;
 } qdr_op_desc;
 QDR_API QDR_NODISCARD qdr_status qdr_stack_add_op(qdr_stack *stack, const qdr_op_desc *desc, qdr_edge *out);
@@ -233,7 +246,8 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_add_op(qdr_stack *stack, const qdr_op
  *  @retval QDR_ERR_SHAPE, QDR_ERR_DTYPE  the parameters differ from those that the stack should share; the sentence
  *                                        names the first that does
  *  @retval QDR_ERR_IO, QDR_ERR_ARGUMENT  QDR_TUNE's file could not be read or written, or is not one; the stack may be
- *                                        built again */
+ *                                        built again
+ *  @retval QDR_ERR_ARGUMENT  ranks described different stacks; the stack can only be destroyed */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_build(qdr_stack *stack);
 
 /** Lets `stack` use the parameters of `owner`, a stack that has its memory: to evaluate with another number of rows
@@ -280,7 +294,8 @@ typedef struct qdr_stack_memory {
  * bound, and it may be called again.
  *  @retval QDR_ERR_MEMORY    too little for one of them; the sentence says which, what it needs, and on a GPU what is
  *                            free
- *  @retval QDR_ERR_ARGUMENT  memory that is not aligned; on a GPU memory of the host or another GPU
+ *  @retval QDR_ERR_ARGUMENT  memory that is not aligned; members that overlap; on a GPU memory of the host or another
+ *                            GPU
  *  @retval QDR_ERR_STATE     not built, or bound already */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_bind(qdr_stack *stack, const qdr_stack_memory *memory);
 
@@ -305,17 +320,19 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_forward(qdr_stack *stack);
  * below 2^-24 (6e-8) vanish: multiply loss_scale by a power of two, and let the optimizer divide it out
  * (qdr_adamw_opts.grad_scale). Stream-ordered. After calls with QDR_DEFER_SYNC the last one of a step comes without it,
  * and gradients are complete when it has run.
- *  @retval QDR_ERR_STATE  QDR_ACCUMULATE, but some gradients lack deferred sums and others do not (layers were run one
- *                         at a time); nothing ran */
+ *  @retval QDR_ERR_STATE  no forward of the stack was run yet; or QDR_ACCUMULATE, but some gradients lack deferred sums
+ *                         and others do not (layers were run one at a time). Nothing ran */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_backward(qdr_stack *stack, int flags, double loss_scale);
 /** Sum of the losses of the last forward and number of valid rows, over all ranks. Collective, blocking; equal on all
  * ranks.
- *  @retval QDR_ERR_STATE  the stack has no cross-entropy */
+ *  @retval QDR_ERR_STATE  the stack has no cross-entropy, or no forward was run yet */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_loss(qdr_stack *stack, double *loss_sum, int64_t *n_valid);
 
 /** Initial parameters: every W, E and P normal with mean 0 and deviation `stddev`, drawn per global index from a
- * counter-based generator, so that they do not depend on the grid; biases 0. Blocking, local. No full matrix is ever
- * held. */
+ * counter-based generator, so that they do not depend on the grid; biases 0. Collective, blocking, agrees. No full
+ * matrix is ever held.
+ *  @retval QDR_ERR_ARGUMENT  ranks pass another seed or deviation; values are then undefined, until they are set again
+ *  @retval QDR_ERR_STATE     not built, or without memory */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_init(qdr_stack *stack, uint64_t seed, double stddev);
 
 /** One parameter of the stack on this rank, for optimizers and tests. A shard is one array, whose tail beyond n_elems
@@ -355,10 +372,14 @@ typedef struct qdr_parameter_run {
 QDR_API QDR_NODISCARD qdr_status qdr_stack_parameter_runs(const qdr_stack *stack, int index,
                                                           qdr_parameter_run runs[QDR_MAX_PARAMETER_RUNS], int *n_runs);
 /** Gathers a parameter (which = 0) or its gradient (which = 1) as it is on one process: [N,K], [V,H], [context,H] or
- * [n], in the type of the data, to host memory `full` on every rank that passes non-NULL. Collective, blocking. */
+ * [n], in the type of the data, to host memory `full` on every rank that passes non-NULL. Collective, blocking, agrees.
+ *  @retval QDR_ERR_ARGUMENT  ranks pass another index or `which`; `full` overlaps memory of the stack
+ *  @retval QDR_ERR_STATE     the gradient lacks sums, as the last backward had QDR_DEFER_SYNC: it would differ between
+ *                            ranks */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_gather_parameter(qdr_stack *stack, int index, int which, void *full);
-/** Sets a parameter from its full value in host memory, type of the stack. Local, blocking; each rank takes its
- * part. */
+/** Sets a parameter from its full value in host memory, type of the stack. Blocking; each rank takes its part. Local,
+ * but with QDR_CHECK=1 collective: ranks then compare the index and a digest of the value.
+ *  @retval QDR_ERR_ARGUMENT  NULL, no such parameter; with QDR_CHECK=1 ranks load something else */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_load_parameter(qdr_stack *stack, int index, const void *full);
 
 /** Writes the schedule of "forward" or "backward" as text, one task a line; "storage": how each layer's W is stored,

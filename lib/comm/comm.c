@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "comm/internal.h"
+#include "core/ranges.h"
 #include "core/size.h"
 #include "dev/clock.h"
 
@@ -218,10 +219,25 @@ static qdr_status check_shape(const char *name, const qdri_comm *comm, const qdr
     return check_counts(name, coll->recv_counts, comm->size);
 }
 
+/* Overlap only where it is exact: the own part of a gather or a reduction, or all of an all-reduce. */
+static qdr_status check_apart(const char *name, const qdri_coll *coll, int64_t n_send, int64_t n_recv, int64_t begin)
+{
+    const size_t each = qdr_dtype_bytes(coll->dtype);
+    const void *own = coll->kind == QDR_ALL_GATHER       ? qdri_at(coll->recv, begin, coll->dtype)
+                      : coll->kind == QDR_REDUCE_SCATTER ? qdri_at(coll->send, begin, coll->dtype)
+                                                         : coll->recv;
+    if (coll->kind == QDR_BROADCAST) return QDR_OK;
+    if (coll->kind == QDR_ALL_GATHER && coll->send == own) return QDR_OK;
+    if (coll->kind == QDR_REDUCE_SCATTER && coll->recv == own) return QDR_OK;
+    if (coll->kind == QDR_ALL_REDUCE && coll->send == own) return QDR_OK;
+    return QDRI_RANGES_CHECK(name, {.what = "send", .begin = coll->send, .bytes = (size_t)n_send * each},
+                             {.what = "recv", .begin = coll->recv, .bytes = (size_t)n_recv * each, .writes = 1});
+}
+
 /* Where to send from may be left out of some: then it is where to receive. */
 static qdr_status check_pointers(const char *name, const qdri_comm *comm, const qdri_coll *coll)
 {
-    int64_t begin, n_send = 0, n_recv = coll->count;
+    int64_t begin = 0, n_send = 0, n_recv = coll->count;
     switch (coll->kind) {
     case QDR_ALL_GATHER:
         if (coll->send) qdri_coll_part(coll, comm->size, comm->rank, &begin, &n_send);
@@ -247,7 +263,8 @@ static qdr_status check_pointers(const char *name, const qdri_comm *comm, const 
                         n_send, n_recv);
     const size_t each = qdr_dtype_bytes(coll->dtype);
     if (n_send > 0) QDR_TRY(qdri_dev_check_memory(comm->dev, coll->send, each, name));
-    return n_recv > 0 ? qdri_dev_check_memory(comm->dev, coll->recv, each, name) : QDR_OK;
+    if (n_recv > 0) QDR_TRY(qdri_dev_check_memory(comm->dev, coll->recv, each, name));
+    return check_apart(name, coll, n_send, n_recv, begin);
 }
 
 static qdr_status check(const qdri_comm *comm, const qdri_coll *coll)
@@ -280,6 +297,14 @@ static qdr_status launch_alone(const qdri_coll *coll, qdr_stream *stream)
     return qdri_copy(stream, coll->recv, coll->send, (size_t)n * qdr_dtype_bytes(coll->dtype));
 }
 
+static int is_own_part(const qdri_comm *comm, const qdri_coll *coll)
+{
+    int64_t begin, n;
+    if (!coll->send || !coll->recv) return 0;
+    qdri_coll_part(coll, comm->size, comm->rank, &begin, &n);
+    return coll->send == qdri_at(coll->recv, begin, coll->dtype);
+}
+
 qdr_status qdri_comm_launch(qdri_comm *comm, const qdri_coll *coll, qdr_stream *stream)
 {
     QDR_TRY(qdri_dev_raise(comm->dev));
@@ -287,7 +312,9 @@ qdr_status qdri_comm_launch(qdri_comm *comm, const qdri_coll *coll, qdr_stream *
     QDR_TRY(qdri_record_check(stream)); /* other ranks wait for nothing that is recorded */
     if (comm->size == 1) return launch_alone(coll, stream);
     if (comm->observer) comm->observer(comm, coll, comm->observer_user);
-    const qdr_status status = comm->table->launch(comm, coll, stream);
+    qdri_coll in_place = *coll; /* who sends from its own place in recv sends nothing else */
+    if (coll->kind == QDR_ALL_GATHER && is_own_part(comm, coll)) in_place.send = NULL;
+    const qdr_status status = comm->table->launch(comm, &in_place, stream);
     if (status != QDR_OK) qdri_comm_abort(comm);
     return status;
 }

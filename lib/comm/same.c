@@ -10,12 +10,10 @@
 
 enum { TEXT_BYTES = 120 }; /* of each part of a sentence */
 
-/* "layer 'fc' has bias 1", or "node 3 is gelu 'act'", or "nothing more". */
+/* "layer 'fc' has bias 1", or "entry 3 is gelu 'act'"; without who it is the value. */
 static void describe(const qdri_fact *fact, int with_who, char text[2 * TEXT_BYTES])
 {
-    if (!fact->who)
-        snprintf(text, 2 * TEXT_BYTES, "nothing more");
-    else if (!with_who)
+    if (!with_who)
         snprintf(text, 2 * TEXT_BYTES, "%.*s", fact->value_bytes < TEXT_BYTES ? fact->value_bytes : TEXT_BYTES,
                  fact->value);
     else
@@ -24,9 +22,18 @@ static void describe(const qdri_fact *fact, int with_who, char text[2 * TEXT_BYT
                  fact->value_bytes < TEXT_BYTES ? fact->value_bytes : TEXT_BYTES, fact->value);
 }
 
+/* A list that has ended has nothing where the other one has a line. */
+static qdri_fact or_nothing(const qdri_fact *fact, const qdri_fact *other)
+{
+    qdri_fact nothing = *other;
+    nothing.value = "nothing";
+    nothing.value_bytes = 7;
+    return fact->who ? *fact : nothing;
+}
+
 static int is_same_place(const qdri_fact *a, const qdri_fact *b)
 {
-    return a->who && b->who && a->who_bytes == b->who_bytes && a->option_bytes == b->option_bytes &&
+    return a->who_bytes == b->who_bytes && a->option_bytes == b->option_bytes &&
            memcmp(a->who, b->who, (size_t)a->who_bytes) == 0 &&
            memcmp(a->option, b->option, (size_t)a->option_bytes) == 0;
 }
@@ -47,7 +54,8 @@ static qdr_status compare(const qdri_comm *comm, const qdri_facts *first, const 
 {
     qdri_fact theirs, own;
     if (!qdri_facts_differ(first, mine, &theirs, &own)) return QDR_OK;
-    return fail(comm, &theirs, &own, what, rule);
+    const qdri_fact theirs_or_nothing = or_nothing(&theirs, &own), own_or_nothing = or_nothing(&own, &theirs);
+    return fail(comm, &theirs_or_nothing, &own_or_nothing, what, rule);
 }
 
 /* All ranks come here, as digests differ. */

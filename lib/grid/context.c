@@ -7,6 +7,7 @@
 
 #include "core/environment.h"
 #include "core/log.h"
+#include "core/ranges.h"
 #include "core/size.h"
 #include "dev/plugin.h"
 #include "grid/internal.h"
@@ -337,6 +338,8 @@ qdr_status qdr_copy(qdr_context *ctx, void *dst, const void *src, size_t bytes, 
     QDR_TRY(check_context(ctx, "copy"));
     if (bytes == 0) return QDR_OK;
     if (!dst || !src) return QDR_FAIL(QDR_ERR_ARGUMENT, "copy: NULL for %zu bytes", bytes);
+    QDR_TRY(QDRI_RANGES_CHECK("copy", {.what = "src", .begin = src, .bytes = bytes},
+                              {.what = "dst", .begin = dst, .bytes = bytes, .writes = 1, .in_place = 1}));
     return qdri_copy(stream ? stream : ctx->stream, dst, src, bytes);
 }
 

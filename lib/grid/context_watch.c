@@ -6,6 +6,7 @@
 
 #include "core/environment.h"
 #include "grid/context.h"
+#include "grid/internal.h"
 
 qdr_status qdri_watch_opts_read(qdri_watch_opts *opts)
 {
@@ -34,6 +35,21 @@ static qdr_status compare_devices(int rank, int mine, int first)
                     "context: rank %d computes on the %s, rank 0 on the %s; give all ranks the same "
                     "device (QDR_DEVICE, or --device)",
                     rank, device_name(mine), device_name(first));
+}
+
+qdr_status qdri_context_agree_same(const qdr_context *ctx, qdr_status mine, const qdri_facts *facts, const char *what,
+                                   const char *rule)
+{
+    QDR_TRY(qdri_dev_raise(ctx->dev));
+    return qdri_comm_agree_same(ctx->world, mine, facts, what, rule);
+}
+
+int qdri_context_is_checked(const qdr_context *ctx) { return ctx->watch.check && qdri_comm_size(ctx->world) > 1; }
+
+qdr_status qdri_context_compare_call(const qdr_context *ctx, qdr_status mine, const qdri_facts *facts, const char *what,
+                                     const char *rule)
+{
+    return qdri_context_is_checked(ctx) ? qdri_context_agree_same(ctx, mine, facts, what, rule) : mine;
 }
 
 static void name_world(const qdr_context *ctx, qdri_comm *world)

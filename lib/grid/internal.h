@@ -18,6 +18,13 @@ int qdri_context_is_recording(const qdr_context *ctx); /* a step, by qdr_graph_b
 QDR_NODISCARD qdr_status qdri_context_check_runs(const qdr_context *ctx, const char *who);
 /* While the context records: the record needs this, so the graph keeps it. */
 QDR_NODISCARD qdr_status qdri_context_record_needs(qdr_context *ctx, qdri_life *life);
+/* Agrees over the context's world as qdr_agree(), and compares: see qdri_comm_agree_same(). */
+QDR_NODISCARD qdr_status qdri_context_agree_same(const qdr_context *ctx, qdr_status mine, const qdri_facts *facts,
+                                                 const char *what, const char *rule);
+/* The same with QDR_CHECK=1; else no rank waits for another, and `mine` is returned. For calls of each step. */
+QDR_NODISCARD qdr_status qdri_context_compare_call(const qdr_context *ctx, qdr_status mine, const qdri_facts *facts,
+                                                   const char *what, const char *rule);
+int qdri_context_is_checked(const qdr_context *ctx); /* QDR_CHECK=1, and there are other ranks */
 /* Ends it, if there is one, and drops it: for who frees what it would use. */
 void qdri_context_end_record(qdr_context *ctx);
 /* The channel's communicator; a group of one where the axis has size 1. */

@@ -3,8 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/ranges.h"
 #include "core/size.h"
-#include "linear/internal.h"
+#include "linear/describe.h"
 
 static int largest(int a, int b) { return a > b ? a : b; }
 
@@ -41,10 +42,14 @@ static qdr_status build(qdr_stack *stack)
 qdr_status qdr_stack_build(qdr_stack *stack)
 {
     QDR_TRY(qdri_stack_open(stack, "build"));
+    /* First of all, as what follows asks ranks for calls that depend on the description. */
+    QDR_TRY(
+        qdri_context_agree_same(qdr_grid_context(stack->grid), QDR_OK, &stack->described, "stack", QDRI_SAME_STACK));
     QDR_TRY(qdri_stack_share(stack));
     QDR_TRY(qdri_stack_choose_storage(stack));
     QDR_TRY(qdr_agree(qdr_grid_context(stack->grid), build(stack)));
     stack->built = 1;
+    qdri_facts_free(&stack->described);
     return stack->net.opts.caller_memory ? QDR_OK
                                          : qdr_stack_bind(stack, &(qdr_stack_memory){.version = QDR_OPTS_INIT});
 }
@@ -65,21 +70,22 @@ qdr_status qdr_stack_get_sizes(const qdr_stack *stack, qdr_stack_sizes *sizes)
     return QDR_OK;
 }
 
+static const char *const region_names[] = {[QDRI_PARAMETERS] = "parameters",
+                                           [QDRI_GRADIENTS] = "gradients",
+                                           [QDRI_ACTIVATIONS] = "activations",
+                                           [QDRI_WORKSPACE] = "workspace"};
+
 /* owned_by_all: no rank brings memory of its own for the region. */
 static qdr_status bind_region(qdr_stack *stack, qdri_region region, void *callers, int owned_by_all)
 {
     if ((uintptr_t)callers % QDRI_BUFFER_ALIGN)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "bind: memory at %p is not aligned to %d bytes", callers, QDRI_BUFFER_ALIGN);
-    static const char *const names[] = {[QDRI_PARAMETERS] = "parameters",
-                                        [QDRI_GRADIENTS] = "gradients",
-                                        [QDRI_ACTIVATIONS] = "activations",
-                                        [QDRI_WORKSPACE] = "workspace"};
     qdri_dev *dev = qdri_context_dev(qdr_grid_context(stack->grid));
     const size_t bytes = stack->net.buffers.region_bytes[region];
     stack->memory[region] = callers;
-    if (callers) return bytes ? qdri_dev_check_argument(dev, callers, 1, "bind", names[region]) : QDR_OK;
-    QDR_TRY(
-        (owned_by_all ? qdri_mem_alloc_shared : qdri_mem_alloc_for)(dev, names[region], bytes, &stack->owned[region]));
+    if (callers) return bytes ? qdri_dev_check_argument(dev, callers, 1, "bind", region_names[region]) : QDR_OK;
+    QDR_TRY((owned_by_all ? qdri_mem_alloc_shared : qdri_mem_alloc_for)(dev, region_names[region], bytes,
+                                                                        &stack->owned[region]));
     stack->memory[region] = stack->owned[region];
     return QDR_OK;
 }
@@ -114,8 +120,20 @@ static qdr_status bind_owners(qdr_stack *stack, void *const callers[QDRI_CALLER]
     return QDR_OK;
 }
 
+static qdr_status check_apart(const qdr_stack *stack, void *const callers[QDRI_CALLER])
+{
+    qdri_range ranges[QDRI_CALLER];
+    for (int region = 0; region < (int)QDRI_CALLER; region++)
+        ranges[region] = (qdri_range){.what = region_names[region],
+                                      .begin = callers[region],
+                                      .bytes = callers[region] ? stack->net.buffers.region_bytes[region] : 0,
+                                      .writes = 1};
+    return qdri_ranges_check("bind", ranges, (int)QDRI_CALLER);
+}
+
 static qdr_status bind_all(qdr_stack *stack, void *const callers[QDRI_CALLER], const int owned_by_all[QDRI_CALLER])
 {
+    QDR_TRY(check_apart(stack, callers));
     if (stack->owner) QDR_TRY(bind_owners(stack, callers));
     for (int region = stack->owner ? QDRI_ACTIVATIONS : QDRI_PARAMETERS; region < (int)QDRI_CALLER; region++)
         QDR_TRY(bind_region(stack, (qdri_region)region, callers[region], owned_by_all[region]));

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "core/size.h"
-#include "linear/internal.h"
+#include "linear/describe.h"
 
 /* A copy of an input's name, which the stack keeps even where the net refuses the input. */
 static qdr_status keep_name(qdr_stack *stack, const char *name, const char **kept)
@@ -26,7 +26,9 @@ qdr_status qdr_stack_add_input(qdr_stack *stack, const char *name, const qdr_edg
         return QDR_FAIL(QDR_ERR_ARGUMENT, "stack input: a description and a place for the edge are needed, not NULL");
     *edge = -1;
     QDR_TRY(keep_name(stack, name, &kept));
-    return qdri_net_add_input(&stack->net, kept, desc, with_gradient, edge);
+    QDR_TRY(qdri_net_add_input(&stack->net, kept, desc, with_gradient, edge));
+    qdri_describe_input(stack, kept, desc, with_gradient);
+    return QDR_OK;
 }
 
 qdr_status qdr_stack_add_tokens(qdr_stack *stack, const char *name, qdr_edge *edge)
@@ -36,7 +38,9 @@ qdr_status qdr_stack_add_tokens(qdr_stack *stack, const char *name, qdr_edge *ed
     if (!edge) return QDR_FAIL(QDR_ERR_ARGUMENT, "stack tokens: the place for the edge is NULL");
     *edge = -1;
     QDR_TRY(keep_name(stack, name, &kept));
-    return qdri_net_add_tokens(&stack->net, kept, edge);
+    QDR_TRY(qdri_net_add_tokens(&stack->net, kept, edge));
+    qdri_describe_tokens(stack, kept);
+    return QDR_OK;
 }
 
 qdr_status qdr_stack_edge_matrix(const qdr_stack *stack, qdr_edge edge, qdr_matrix *matrix)

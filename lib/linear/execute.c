@@ -290,7 +290,7 @@ static qdr_status enqueue_all(qdr_stack *stack, const qdri_schedule *schedule, q
 qdr_status qdri_give_up(const qdr_stack *stack, qdr_status status)
 {
     qdr_context *ctx = qdr_grid_context(stack->grid);
-    if (status < QDR_OK && !qdri_record_is_lost(qdr_context_stream(ctx)))
+    if (status != QDR_OK && !qdri_record_is_lost(qdr_context_stream(ctx)))
         qdri_dev_poison(qdri_context_dev(ctx), status, qdr_last_error());
     return status;
 }

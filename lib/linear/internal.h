@@ -35,6 +35,8 @@ struct qdr_stack {
     qdr_grid *grid;
     qdr_stack *owner; /* of its parameters; NULL: itself */
     qdri_net net;
+    qdri_facts described; /* until it is built: what ranks compare */
+    int n_described; /* entries in it */
     qdri_attached *attached; /* to each node */
     int attached_capacity;
     char **input_names;
@@ -49,7 +51,9 @@ struct qdr_stack {
     qdr_event **events; /* of signalling tasks */
     int n_events;
     qdr_event *start, *done[QDRI_N_STREAMS];
-    double loss_scale;
+    double loss_scale; /* of the last backward, like its flags */
+    int backward_flags;
+    int has_values; /* a forward of the whole stack was enqueued */
     qdri_measures *measures; /* NULL: nothing is measured */
     int reports; /* when it is destroyed */
 };

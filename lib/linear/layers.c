@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Adding linear layers, embeddings and tied heads to a stack. */
-#include "linear/internal.h"
+#include "linear/describe.h"
 
 /* The net's answer, and the handle of the layer that was added. */
 static qdr_status end(qdr_stack *stack, qdr_status status, qdr_edge *out, qdr_linear **layer)
@@ -22,6 +22,7 @@ qdr_status qdr_stack_add_linear(qdr_stack *stack, const qdr_linear_desc *desc, q
     QDR_TRY(qdri_stack_open(stack, "linear"));
     QDR_TRY(qdri_attach_begin(stack, desc->name ? desc->name : "linear", 1, &named.name));
     QDR_TRY(end(stack, qdri_net_add_linear(&stack->net, &named, in, out), out, &added));
+    qdri_describe_linear(stack, &named, in);
     added->storage_reason = desc->storage ? QDR_STORAGE_ASKED : QDR_STORAGE_FIXED;
     if (layer) *layer = added;
     return QDR_OK;
@@ -37,7 +38,9 @@ qdr_status qdr_stack_add_embedding(qdr_stack *stack, const qdr_embedding_desc *d
     qdr_embedding_desc named = *desc;
     QDR_TRY(qdri_stack_open(stack, "embedding"));
     QDR_TRY(qdri_attach_begin(stack, desc->name ? desc->name : "embedding", 1, &named.name));
-    return end(stack, qdri_net_add_embedding(&stack->net, &named, tokens, out), out, table);
+    QDR_TRY(end(stack, qdri_net_add_embedding(&stack->net, &named, tokens, out), out, table));
+    qdri_describe_embedding(stack, &named, tokens);
+    return QDR_OK;
 }
 
 qdr_status qdr_stack_add_tied_head(qdr_stack *stack, const char *name, qdr_linear *table, qdr_layout out_layout,
@@ -49,7 +52,9 @@ qdr_status qdr_stack_add_tied_head(qdr_stack *stack, const char *name, qdr_linea
     QDR_TRY(qdri_stack_open(stack, who));
     QDR_TRY(qdri_attach_begin(stack, who, 1, &kept));
     const int node = table && table->stack == stack ? table->node : -1;
-    return end(stack, qdri_net_add_tied_head(&stack->net, kept, node, out_layout, in, out), out, NULL);
+    QDR_TRY(end(stack, qdri_net_add_tied_head(&stack->net, kept, node, out_layout, in, out), out, NULL));
+    qdri_describe_tied_head(stack, kept, node, out_layout, in);
+    return QDR_OK;
 }
 
 static const qdri_node *net_node(const qdr_linear *layer) { return &layer->stack->net.nodes[layer->node]; }

@@ -3,7 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "linear/internal.h"
+#include "core/ranges.h"
+#include "linear/describe.h"
 
 /* How a backward's gradients join those that are there, which lack sums or do not. */
 static qdri_gradient_mode mode_of(int flags, int deferred)
@@ -44,13 +45,47 @@ static qdr_status check_whole(const qdr_stack *stack, const char *who)
     return QDR_OK;
 }
 
-qdr_status qdr_stack_forward(qdr_stack *stack)
+static const qdri_node *find_loss(const qdr_stack *stack)
 {
-    QDR_TRY(check_whole(stack, "forward"));
-    return qdri_execute(stack, &stack->lists.forward, qdr_context_stream(qdr_grid_context(stack->grid)));
+    for (int i = 0; i < stack->net.n_nodes; i++)
+        if (stack->net.nodes[i].kind == QDRI_NODE_CROSS_ENTROPY) return &stack->net.nodes[i];
+    return NULL;
 }
 
-qdr_status qdr_stack_backward(qdr_stack *stack, int flags, double loss_scale)
+/* With QDR_CHECK=1 ranks compare what they call before it is enqueued, and all fail where one of them cannot. */
+static qdr_status compare_call(const qdr_stack *stack, qdr_status mine, const char *call, const char *layer, int flags,
+                               double loss_scale)
+{
+    const qdr_context *ctx = qdr_grid_context(stack->grid);
+    if (!qdri_context_is_checked(ctx)) return mine;
+    qdri_facts facts = {0};
+    qdri_facts_add(&facts, "the call", "", call);
+    qdri_facts_add(&facts, call, "layer", layer);
+    qdri_facts_add_int(&facts, call, "flags", flags);
+    qdri_facts_add_real(&facts, call, "loss_scale", loss_scale);
+    const qdr_status status = qdri_context_compare_call(ctx, mine, &facts, "run", QDRI_SAME_CALL);
+    qdri_facts_free(&facts);
+    return status;
+}
+
+qdr_status qdr_stack_forward(qdr_stack *stack)
+{
+    qdr_status status = check_whole(stack, "forward");
+    if (!stack) return status;
+    QDR_TRY(compare_call(stack, status, "qdr_stack_forward", "all", 0, 0));
+    status = qdri_execute(stack, &stack->lists.forward, qdr_context_stream(qdr_grid_context(stack->grid)));
+    stack->has_values |= status == QDR_OK;
+    return status;
+}
+
+/* Values of edges are those of a forward. */
+static qdr_status check_values(const qdr_stack *stack, const char *who)
+{
+    if (stack->has_values) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_STATE, "%s: no forward of the stack was run yet; call qdr_stack_forward first", who);
+}
+
+static qdr_status check_backward(const qdr_stack *stack, int flags, double loss_scale)
 {
     QDR_TRY(check_whole(stack, "backward"));
     QDR_TRY(qdri_stack_owns(stack, "backward"));
@@ -60,20 +95,22 @@ qdr_status qdr_stack_backward(qdr_stack *stack, int flags, double loss_scale)
     if (!isfinite(loss_scale))
         return QDR_FAIL(QDR_ERR_ARGUMENT, "backward: the loss's scale is %g; use 1 over the valid tokens of the step",
                         loss_scale);
-    if (flags & QDR_ACCUMULATE) QDR_TRY(check_alike(stack));
+    QDR_TRY(check_values(stack, "backward"));
+    return flags & QDR_ACCUMULATE ? check_alike(stack) : QDR_OK;
+}
+
+qdr_status qdr_stack_backward(qdr_stack *stack, int flags, double loss_scale)
+{
+    const qdr_status status = check_backward(stack, flags, loss_scale);
+    if (!stack) return status;
+    QDR_TRY(compare_call(stack, status, "qdr_stack_backward", "all", flags, find_loss(stack) ? loss_scale : 0));
     const int deferred = (flags & QDR_DEFER_SYNC) != 0;
     const qdri_gradient_mode mode = mode_of(flags, stack->net.n_parameters && *qdri_parameter_deferred(stack, 0));
     for (int i = 0; i < stack->net.n_parameters; i++) *qdri_parameter_deferred(stack, i) = deferred;
     stack->loss_scale = loss_scale;
+    stack->backward_flags = flags;
     return qdri_execute(stack, &stack->lists.backward[2 * (int)mode + deferred],
                         qdr_context_stream(qdr_grid_context(stack->grid)));
-}
-
-static const qdri_node *find_loss(const qdr_stack *stack)
-{
-    for (int i = 0; i < stack->net.n_nodes; i++)
-        if (stack->net.nodes[i].kind == QDRI_NODE_CROSS_ENTROPY) return &stack->net.nodes[i];
-    return NULL;
 }
 
 qdr_status qdr_stack_loss(qdr_stack *stack, double *loss_sum, int64_t *n_valid)
@@ -87,6 +124,7 @@ qdr_status qdr_stack_loss(qdr_stack *stack, double *loss_sum, int64_t *n_valid)
     if (!node)
         return QDR_FAIL(QDR_ERR_STATE,
                         "loss: the stack has no cross-entropy; add one with qdr_stack_add_cross_entropy");
+    QDR_TRY(check_values(stack, "loss"));
     const qdri_edge *logits = &stack->net.edges[node->in[0]];
     qdr_stream *stream = qdr_context_stream(qdr_grid_context(stack->grid));
     const int n = 2 * qdri_net_batch_parts(&stack->net);
@@ -130,16 +168,61 @@ static qdr_status check_memory(const qdr_linear *layer, const void *memory, int 
                     qdri_linear_name(layer), what, e->owned.n_rows, e->owned.n_cols);
 }
 
-qdr_status qdr_linear_forward(qdr_linear *layer, const void *x, void *y, int flags, qdr_stream *stream)
+static qdri_range range_of(const qdr_linear *layer, const void *memory, int edge, const char *what, int writes)
+{
+    const qdr_stack *stack = layer->stack;
+    return (qdri_range){.what = what,
+                        .begin = memory,
+                        .bytes = memory ? qdri_edge_bytes(&stack->net.edges[edge]) : 0,
+                        .writes = writes};
+}
+
+static qdri_range region_of(const qdr_linear *layer, qdri_region region, const char *what, int writes)
+{
+    const qdr_stack *stack = layer->stack;
+    return (qdri_range){.what = what,
+                        .begin = stack->memory[region],
+                        .bytes = stack->memory[region] ? stack->net.buffers.region_bytes[region] : 0,
+                        .writes = writes};
+}
+
+/* The caller's arrays against each other, and against what the layer reads and writes besides. */
+static qdr_status check_apart(const qdr_linear *layer, qdri_range first, qdri_range second, qdri_range third)
+{
+    const int backward = third.what != NULL;
+    const char *who = qdri_linear_name(layer);
+    /* Each alone against the regions, which may lie in one piece of the caller's memory. */
+    QDR_TRY(QDRI_RANGES_CHECK(who, first, second, third));
+    const qdri_range callers[] = {first, second, third};
+    for (int i = 0; i < 3; i++)
+        QDR_TRY(QDRI_RANGES_CHECK(who, callers[i], region_of(layer, QDRI_PARAMETERS, "the stack's parameters", 0)));
+    for (int i = 0; i < 3; i++)
+        QDR_TRY(
+            QDRI_RANGES_CHECK(who, callers[i], region_of(layer, QDRI_GRADIENTS, "the stack's gradients", backward)));
+    for (int i = 0; i < 3; i++)
+        QDR_TRY(QDRI_RANGES_CHECK(who, callers[i], region_of(layer, QDRI_WORKSPACE, "the stack's workspace", 1)));
+    return QDR_OK;
+}
+
+static qdr_status check_forward(const qdr_linear *layer, const void *x, const void *y, int flags)
 {
     QDR_TRY(check_layer(layer, "linear forward"));
-    qdr_stack *stack = layer->stack;
-    const qdri_node *node = &stack->net.nodes[layer->node];
+    const qdri_node *node = &layer->stack->net.nodes[layer->node];
     if (flags & ~QDR_Y_ACCUMULATE)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: flags %d; forward knows QDR_Y_ACCUMULATE only", qdri_linear_name(layer),
                         flags);
     QDR_TRY(check_memory(layer, x, node->in[0], "x"));
     QDR_TRY(check_memory(layer, y, node->out, "y"));
+    return check_apart(layer, range_of(layer, x, node->in[0], "x", 0), range_of(layer, y, node->out, "y", 1),
+                       (qdri_range){.what = NULL});
+}
+
+qdr_status qdr_linear_forward(qdr_linear *layer, const void *x, void *y, int flags, qdr_stream *stream)
+{
+    const qdr_status status = check_forward(layer, x, y, flags);
+    if (!layer) return status;
+    qdr_stack *stack = layer->stack;
+    QDR_TRY(compare_call(stack, status, "qdr_linear_forward", qdri_linear_name(layer), flags, 0));
     stack->caller_memory[QDRI_CALLER_X] = (void *)(uintptr_t)x;
     stack->caller_memory[QDRI_CALLER_Y] = y;
     QDR_TRY(qdri_give_up(stack, qdri_net_layer_forward(&stack->net, layer->node, (flags & QDR_Y_ACCUMULATE) != 0,
@@ -155,19 +238,30 @@ static void note_deferred(const qdr_linear *layer, int deferred)
     if (l->bias >= 0) *qdri_parameter_deferred(layer->stack, l->bias) = deferred;
 }
 
-qdr_status qdr_linear_backward(qdr_linear *layer, const void *dy, const void *x, void *dx, int flags,
-                               qdr_stream *stream)
+static qdr_status check_linear_backward(const qdr_linear *layer, const void *dy, const void *x, const void *dx,
+                                        int flags)
 {
     QDR_TRY(check_layer(layer, "linear backward"));
     QDR_TRY(qdri_stack_owns(layer->stack, "linear backward"));
-    qdr_stack *stack = layer->stack;
-    const qdri_node *node = &stack->net.nodes[layer->node];
+    const qdri_node *node = &layer->stack->net.nodes[layer->node];
     if (flags & ~(QDR_ACCUMULATE | QDR_DEFER_SYNC | QDR_DX_ACCUMULATE | QDR_NO_DX))
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: flags %d contain a bit that backward does not know",
                         qdri_linear_name(layer), flags);
     QDR_TRY(check_memory(layer, x, node->in[0], "x"));
     QDR_TRY(check_memory(layer, dy, node->out, "dy"));
+    if (flags & QDR_NO_DX) dx = NULL;
     if (!(flags & QDR_NO_DX)) QDR_TRY(check_memory(layer, dx, node->in[0], "dx"));
+    return check_apart(layer, range_of(layer, x, node->in[0], "x", 0), range_of(layer, dy, node->out, "dy", 0),
+                       range_of(layer, dx, node->in[0], "dx", 1));
+}
+
+qdr_status qdr_linear_backward(qdr_linear *layer, const void *dy, const void *x, void *dx, int flags,
+                               qdr_stream *stream)
+{
+    const qdr_status status = check_linear_backward(layer, dy, x, dx, flags);
+    if (!layer) return status;
+    qdr_stack *stack = layer->stack;
+    QDR_TRY(compare_call(stack, status, "qdr_linear_backward", qdri_linear_name(layer), flags, 0));
     stack->caller_memory[QDRI_CALLER_X] = (void *)(uintptr_t)x;
     stack->caller_memory[QDRI_CALLER_DY] = (void *)(uintptr_t)dy;
     stack->caller_memory[QDRI_CALLER_DX] = dx;

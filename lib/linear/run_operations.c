@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Operations of a stack on the memory of their edges. */
+#include <stdio.h>
+#include <string.h>
+
 #include "linear/operations.h"
 
 /* The task's rows of an edge's value. */
@@ -118,6 +121,35 @@ static qdr_status cross_entropy_backward(const qdri_op_run *run)
 
 static const qdri_attached *attached(const qdri_op_run *run) { return &run->stack->attached[run->task->node]; }
 
+/* What a caller's function returned. Any status but QDR_OK fails the pass: other ranks may wait for what this one would
+ * have done next. `sentence` is the function's own, "" if it left none. */
+static qdr_status judge(const qdri_op_run *run, const char *pass, qdr_status returned, const char *sentence)
+{
+    const int rank = qdr_context_rank(context(run));
+    const int is_error = returned < QDR_OK && strcmp(qdr_status_name(returned), "QDR_UNKNOWN") != 0;
+    if (returned == QDR_OK) return QDR_OK;
+    if (is_error)
+        return qdri_fail(returned, __FILE__, __LINE__, "operation '%.100s': its %s failed on rank %d with %s%s%.300s",
+                         run->node->name, pass, rank, qdr_status_name(returned), *sentence ? ": " : "", sentence);
+    return QDR_FAIL(QDR_ERR_ARGUMENT,
+                    "operation '%.100s': its %s returned %d (%s) on rank %d, which is neither QDR_OK nor an error; "
+                    "enqueue the work and return QDR_OK%s%.200s",
+                    run->node->name, pass, (int)returned, qdr_status_name(returned), rank, *sentence ? ": " : "",
+                    sentence);
+}
+
+/* Calls the caller's function, and keeps the sentence it leaves apart from what was there. */
+static qdr_status call_user(const qdri_op_run *run, const char *pass, qdr_op_fn fn, const qdr_op_call *call)
+{
+    char before[QDRI_ERROR_BYTES], sentence[QDRI_ERROR_BYTES];
+    snprintf(before, sizeof before, "%s", qdr_last_error());
+    qdri_set_last_error("");
+    const qdr_status returned = fn(call, attached(run)->user);
+    snprintf(sentence, sizeof sentence, "%s", qdr_last_error());
+    qdri_set_last_error(before);
+    return judge(run, pass, returned, sentence);
+}
+
 /* Hands the caller's function its blocks; `backward` with gradients. */
 static qdr_status run_user(const qdri_op_run *run, qdr_op_fn fn, int backward)
 {
@@ -145,7 +177,7 @@ static qdr_status run_user(const qdri_op_run *run, qdr_op_fn fn, int backward)
                               .d_out = backward ? d_output(run) : NULL,
                               .d_in = backward ? d_in : NULL,
                               .accumulate = accumulate};
-    return fn(&call, attached(run)->user);
+    return call_user(run, backward ? "backward" : "forward", fn, &call);
 }
 
 static qdr_status user_forward(const qdri_op_run *run) { return run_user(run, attached(run)->forward, 0); }

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "core/size.h"
-#include "linear/internal.h"
+#include "linear/describe.h"
 
 qdr_status qdri_stack_open(const qdr_stack *stack, const char *who)
 {
@@ -57,6 +57,7 @@ static void stack_end(qdri_life *life)
     qdri_event_destroy(&old->start);
     free(old->events);
     qdri_attached_free(old);
+    qdri_facts_free(&old->described);
     qdri_net_lists_free(&old->lists);
     qdri_net_free(&old->net);
     free(old);
@@ -64,7 +65,7 @@ static void stack_end(qdri_life *life)
     qdri_life_drop(grid);
 }
 
-static qdr_status create(qdr_grid *grid, const qdr_stack_opts *opts, qdr_stack **stack)
+static qdr_status create(qdr_grid *grid, const qdr_stack_opts *opts, qdri_facts *facts, qdr_stack **stack)
 {
     if (!opts) return QDR_FAIL(QDR_ERR_ARGUMENT, "stack: the options are NULL; at least n_rows is needed");
     QDR_TRY(QDRI_NEW(1, "a stack", stack));
@@ -72,6 +73,7 @@ static qdr_status create(qdr_grid *grid, const qdr_stack_opts *opts, qdr_stack *
     qdri_life_keep(qdri_grid_life(grid));
     (*stack)->grid = grid;
     QDR_TRY(begin_net(*stack, opts));
+    qdri_describe_opts(facts, grid, opts);
     QDR_TRY(make_events(*stack));
     return qdri_report_begin(*stack);
 }
@@ -81,7 +83,10 @@ qdr_status qdr_stack_create(qdr_grid *grid, const qdr_stack_opts *opts, qdr_stac
     if (!stack) return QDR_FAIL(QDR_ERR_ARGUMENT, "stack: the place for the result is NULL");
     *stack = NULL;
     if (!grid) return QDR_FAIL(QDR_ERR_ARGUMENT, "stack: the grid is NULL");
-    const qdr_status status = qdr_agree(qdr_grid_context(grid), create(grid, opts, stack));
+    qdri_facts facts = {0};
+    const qdr_status made = create(grid, opts, &facts, stack);
+    const qdr_status status = qdri_context_agree_same(qdr_grid_context(grid), made, &facts, "stack", QDRI_SAME_STACK);
+    qdri_facts_free(&facts);
     if (status != QDR_OK) qdr_stack_destroy(stack);
     return status;
 }

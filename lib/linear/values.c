@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Values of parameters by global index: initial ones, loading and gathering. Only runs of a shard are ever held. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/block.h"
+#include "core/ranges.h"
 #include "core/size.h"
 #include "dev/cpu/narrow.h"
-#include "linear/internal.h"
+#include "linear/describe.h"
 
 /* A counter-based generator: the finaliser of SplitMix64 (Steele, Lea, Flood 2014) over seed and index. */
 static uint64_t mix(uint64_t x)
@@ -156,7 +158,7 @@ static qdr_status check_index(const qdr_stack *stack, int index)
                     stack->net.n_parameters);
 }
 
-qdr_status qdr_stack_load_parameter(qdr_stack *stack, int index, const void *full)
+static qdr_status load(qdr_stack *stack, int index, const void *full)
 {
     QDR_TRY(check_index(stack, index));
     QDR_TRY(qdri_stack_owns(stack, "load"));
@@ -164,6 +166,24 @@ qdr_status qdr_stack_load_parameter(qdr_stack *stack, int index, const void *ful
         return QDR_FAIL(QDR_ERR_ARGUMENT, "parameter '%s': the full value is NULL", qdri_parameter_name(stack, index));
     transfer t = {.from = full, .elem_bytes = qdr_dtype_bytes(stack->net.opts.dtype)};
     return with_host_shard(stack, &stack->net.parameters[index], make_from_full, &t);
+}
+
+/* With QDR_CHECK=1: several ranks hold copies of what they load, each from its own full value. */
+qdr_status qdr_stack_load_parameter(qdr_stack *stack, int index, const void *full)
+{
+    const qdr_status status = load(stack, index, full);
+    if (!stack || !qdri_context_is_checked(qdr_grid_context(stack->grid))) return status;
+    qdri_facts facts = {0};
+    qdri_facts_add_int(&facts, "qdr_stack_load_parameter", "index", index);
+    if (status == QDR_OK) {
+        const size_t bytes = (size_t)stack->net.parameters[index].n_global * qdr_dtype_bytes(stack->net.opts.dtype);
+        qdri_facts_add_int(&facts, qdri_parameter_name(stack, index), "a full value of digest",
+                           (int64_t)qdri_digest_of(full, bytes));
+    }
+    const qdr_status agreed = qdri_context_compare_call(qdr_grid_context(stack->grid), status, &facts, "loading",
+                                                        QDRI_SAME_CALL);
+    qdri_facts_free(&facts);
+    return agreed;
 }
 
 /* Every element is zero but on the one rank that counts it, so that sums over x, y and z gather it exactly. */
@@ -191,22 +211,62 @@ static qdr_status gather(qdr_stack *stack, const qdri_parameter *p, int which, c
     return qdri_stream_synchronize(stream);
 }
 
-qdr_status qdr_stack_gather_parameter(qdr_stack *stack, int index, int which, void *full)
+static qdr_status check_gather(const qdr_stack *stack, int index, int which)
 {
     QDR_TRY(check_index(stack, index));
     if (which != 0 && which != 1)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "gather: which = %d; use 0 for the parameter, 1 for its gradient", which);
     if (which == 1) QDR_TRY(qdri_stack_owns(stack, "gather a gradient"));
-    const qdri_parameter *p = &stack->net.parameters[index];
+    if (which == 1 && *qdri_parameter_deferred(stack, index))
+        return QDR_FAIL(QDR_ERR_STATE,
+                        "gather: the gradient of %s lacks sums that QDR_DEFER_SYNC left out; call the last backward of "
+                        "a step without it",
+                        qdri_parameter_name(stack, index));
+    return qdri_context_check_runs(qdr_grid_context(stack->grid), "gather");
+}
+
+/* The whole value goes to host memory of the caller's. */
+static qdr_status check_full(const qdr_stack *stack, int index, int which, const void *full)
+{
+    static const char *const names[] = {"the stack's parameters", "the stack's gradients", "the stack's activations",
+                                        "the stack's workspace"};
+    const qdr_dtype dtype = which ? stack->net.grad_dtype : stack->net.opts.dtype;
+    const size_t bytes = (size_t)stack->net.parameters[index].n_global * qdr_dtype_bytes(dtype);
+    for (int region = 0; region < (int)QDRI_CALLER; region++)
+        QDR_TRY(QDRI_RANGES_CHECK("gather", {.what = "full", .begin = full, .bytes = full ? bytes : 0, .writes = 1},
+                                  {.what = names[region],
+                                   .begin = stack->memory[region],
+                                   .bytes = stack->memory[region] ? stack->net.buffers.region_bytes[region] : 0}));
+    return QDR_OK;
+}
+
+/* Memory for it, once all ranks ask for the same. */
+static qdr_status begin_gather(qdr_stack *stack, int index, int which, const void *full, void **host, void **device)
+{
     qdr_context *ctx = qdr_grid_context(stack->grid);
-    qdri_dev *dev = qdri_context_dev(ctx);
-    QDR_TRY(qdri_context_check_runs(ctx, "gather"));
-    const size_t whole = (size_t)p->n_global * sizeof(double);
+    qdri_facts facts = {0};
+    qdr_status status = check_gather(stack, index, which);
+    if (status == QDR_OK) status = check_full(stack, index, which, full);
+    if (status == QDR_OK) {
+        const size_t whole = (size_t)stack->net.parameters[index].n_global * sizeof(double);
+        status = qdri_calloc(2 * whole, 1, "a gathered parameter", host);
+        if (status == QDR_OK) status = qdri_mem_alloc(qdri_context_dev(ctx), whole, device);
+        qdri_facts_add_int(&facts, "qdr_stack_gather_parameter", "index", index);
+        qdri_facts_add_int(&facts, "qdr_stack_gather_parameter", "which", which);
+        if (which) qdri_describe_backward(&facts, stack);
+    }
+    status = qdri_context_agree_same(ctx, status, &facts, "gather", QDRI_SAME_CALL);
+    qdri_facts_free(&facts);
+    return status;
+}
+
+qdr_status qdr_stack_gather_parameter(qdr_stack *stack, int index, int which, void *full)
+{
+    if (!stack) return check_index(stack, index);
+    qdri_dev *dev = qdri_context_dev(qdr_grid_context(stack->grid));
     void *host = NULL, *device = NULL;
-    qdr_status status = qdri_calloc(2 * whole, 1, "a gathered parameter", &host);
-    if (status == QDR_OK) status = qdri_mem_alloc(dev, whole, &device);
-    status = qdr_agree(ctx, status);
-    if (status == QDR_OK) status = gather(stack, p, which, host, device, full);
+    qdr_status status = begin_gather(stack, index, which, full, &host, &device);
+    if (status == QDR_OK) status = gather(stack, &stack->net.parameters[index], which, host, device, full);
     qdri_mem_free(dev, &device);
     free(host);
     return status;
@@ -219,31 +279,56 @@ static qdr_status check_deviation(double stddev)
                     stddev);
 }
 
-qdr_status qdr_stack_init(qdr_stack *stack, uint64_t seed, double stddev)
+static qdr_status init_layer(qdr_stack *stack, const qdr_linear *layer, uint64_t seed, double stddev)
+{
+    const qdri_layer *l = qdri_linear_layer(layer);
+    QDR_TRY(qdri_parameter_init(stack, l->weight, seed, stddev));
+    if (l->bias < 0) return QDR_OK;
+    const int positions = stack->net.nodes[layer->node].kind == QDRI_NODE_EMBEDDING;
+    return positions ? qdri_parameter_init(stack, l->bias, seed, stddev) : qdri_parameter_fill(stack, l->bias, 0.0);
+}
+
+/* layer NULL: of the whole stack. */
+static qdr_status init(qdr_stack *stack, const qdr_linear *layer, uint64_t seed, double stddev)
 {
     QDR_TRY(qdri_stack_ready(stack, "initial values"));
     QDR_TRY(qdri_stack_owns(stack, "initial values"));
     QDR_TRY(check_deviation(stddev));
+    if (layer) return init_layer(stack, layer, seed, stddev);
     for (int i = 0; i < stack->net.n_nodes; i++) {
         const qdri_node *node = &stack->net.nodes[i];
         if (qdri_node_is_layer(node) && !node->u.layer.shares_first)
-            QDR_TRY(qdr_linear_init(stack->attached[i].layer, seed, stddev));
+            QDR_TRY(init_layer(stack, stack->attached[i].layer, seed, stddev));
         for (int j = 0; j < node->n_parameters; j++) /* gamma, beta */
             QDR_TRY(qdri_parameter_fill(stack, node->parameter + j, j == 0 ? 1.0 : 0.0));
     }
     return QDR_OK;
 }
 
+/* Copies of a parameter, and its parts, come from the same numbers only where all ranks draw from the same seed. */
+static qdr_status init_together(qdr_stack *stack, const qdr_linear *layer, uint64_t seed, double stddev)
+{
+    const char *who = layer ? "qdr_linear_init" : "qdr_stack_init";
+    char text[32];
+    qdri_facts facts = {0};
+    snprintf(text, sizeof text, "%" PRIu64, seed);
+    qdri_facts_add(&facts, who, "layer", layer ? qdri_linear_name(layer) : "all");
+    qdri_facts_add(&facts, who, "seed", text);
+    qdri_facts_add_real(&facts, who, "stddev", stddev);
+    const qdr_status status = qdri_context_agree_same(qdr_grid_context(stack->grid), init(stack, layer, seed, stddev),
+                                                      &facts, "initial values", QDRI_SAME_CALL);
+    qdri_facts_free(&facts);
+    return status;
+}
+
+qdr_status qdr_stack_init(qdr_stack *stack, uint64_t seed, double stddev)
+{
+    if (!stack) return QDR_FAIL(QDR_ERR_ARGUMENT, "initial values: the stack is NULL");
+    return init_together(stack, NULL, seed, stddev);
+}
+
 qdr_status qdr_linear_init(qdr_linear *layer, uint64_t seed, double stddev)
 {
     if (!layer) return QDR_FAIL(QDR_ERR_ARGUMENT, "initial values: the layer is NULL");
-    qdr_stack *stack = layer->stack;
-    QDR_TRY(qdri_stack_ready(stack, "initial values"));
-    QDR_TRY(qdri_stack_owns(stack, "initial values"));
-    QDR_TRY(check_deviation(stddev));
-    const qdri_layer *l = qdri_linear_layer(layer);
-    QDR_TRY(qdri_parameter_init(stack, l->weight, seed, stddev));
-    if (l->bias < 0) return QDR_OK;
-    const int positions = stack->net.nodes[layer->node].kind == QDRI_NODE_EMBEDDING;
-    return positions ? qdri_parameter_init(stack, l->bias, seed, stddev) : qdri_parameter_fill(stack, l->bias, 0.0);
+    return init_together(layer->stack, layer, seed, stddev);
 }

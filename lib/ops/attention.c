@@ -72,6 +72,11 @@ qdr_status qdr_attention_forward(qdr_context *ctx, const qdr_attention *attentio
     QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "y", y, n_y, attention->dtype));
     QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "saved", saved, n_y, qdri_sum_type(attention->dtype)));
     QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "work", work, n_y, qdri_sum_type(attention->dtype)));
+    size_t saved_bytes = 0, work_bytes = 0;
+    QDR_TRY(qdri_attention_bytes(attention, &saved_bytes, &work_bytes));
+    QDR_TRY(QDRI_RANGES_CHECK(who, qdri_read("qkv", qkv, n_qkv, attention->dtype),
+                              qdri_write("y", y, n_y, attention->dtype), qdri_write_bytes("saved", saved, saved_bytes),
+                              qdri_write_bytes("work", work, work_bytes)));
     qdri_kernel kernel = attention_kernel(attention, QDRI_K_ATTENTION_FORWARD);
     kernel.u.attention.qkv = qkv;
     kernel.u.attention.out = y;
@@ -92,6 +97,12 @@ qdr_status qdr_attention_backward(qdr_context *ctx, const qdr_attention *attenti
     QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "dy", dy, n_y, attention->dtype));
     QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "dqkv", dqkv, n_qkv, attention->dtype));
     QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "work", work, n_y, qdri_sum_type(attention->dtype)));
+    size_t saved_bytes = 0, work_bytes = 0;
+    QDR_TRY(qdri_attention_bytes(attention, &saved_bytes, &work_bytes));
+    QDR_TRY(QDRI_RANGES_CHECK(
+        who, qdri_read("qkv", qkv, n_qkv, attention->dtype), qdri_read("y", y, n_y, attention->dtype),
+        qdri_read_bytes("saved", saved, saved_bytes), qdri_read("dy", dy, n_y, attention->dtype),
+        qdri_write("dqkv", dqkv, n_qkv, attention->dtype), qdri_write_bytes("work", work, work_bytes)));
     qdri_kernel kernel = attention_kernel(attention, QDRI_K_ATTENTION_BACKWARD);
     kernel.u.attention.qkv = qkv;
     kernel.u.attention.y = y;

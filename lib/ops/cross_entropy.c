@@ -59,6 +59,12 @@ qdr_status qdr_cross_entropy_forward(qdr_grid *grid, const qdr_cross_entropy *ce
     QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "result", result, 2, QDR_F64));
     QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "saved", saved, ce->n_rows, qdri_sum_type(ce->dtype)));
     QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "work", work, ce->n_rows, qdri_sum_type(ce->dtype)));
+    size_t saved_bytes = 0, work_bytes = 0;
+    QDR_TRY(qdri_cross_entropy_bytes(ce, &saved_bytes, &work_bytes));
+    QDR_TRY(QDRI_RANGES_CHECK(who, qdri_read("logits", logits, ce->n_rows * ce->n_cols, ce->dtype),
+                              qdri_read("targets", targets, ce->n_rows, QDR_I32),
+                              qdri_write("result", result, 2, QDR_F64), qdri_write_bytes("saved", saved, saved_bytes),
+                              qdri_write_bytes("work", work, work_bytes)));
     const qdr_dtype sum_type = qdri_sum_type(ce->dtype);
     void *sums = work ? (char *)work + qdri_cross_entropy_sums(ce) : NULL;
     stream = qdri_stream_or_default(grid, stream);
@@ -84,6 +90,11 @@ qdr_status qdr_cross_entropy_backward(qdr_grid *grid, const qdr_cross_entropy *c
     QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "targets", targets, ce->n_rows, QDR_I32));
     QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "saved", saved, ce->n_rows, qdri_sum_type(ce->dtype)));
     QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "dlogits", dlogits, n_elems, ce->dtype));
+    size_t saved_bytes = 0, work_bytes = 0;
+    QDR_TRY(qdri_cross_entropy_bytes(ce, &saved_bytes, &work_bytes));
+    QDR_TRY(QDRI_RANGES_CHECK(
+        who, qdri_read("logits", logits, n_elems, ce->dtype), qdri_read("targets", targets, ce->n_rows, QDR_I32),
+        qdri_read_bytes("saved", saved, saved_bytes), qdri_write_in_place("dlogits", dlogits, n_elems, ce->dtype)));
     qdri_kernel kernel = ce_kernel(ce, logits, targets);
     kernel.u.ce.saved = (void *)(uintptr_t)saved; /* only read here */
     kernel.u.ce.dlogits = dlogits;

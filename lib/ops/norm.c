@@ -81,6 +81,12 @@ qdr_status qdr_layer_norm_forward(qdr_grid *grid, const qdr_layer_norm *norm, co
     QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "y", y, n_elems, norm->dtype));
     QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "stats", stats, norm->n_rows, qdri_sum_type(norm->dtype)));
     QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "work", work, norm->n_rows, qdri_sum_type(norm->dtype)));
+    size_t stats_bytes = 0, work_bytes = 0;
+    QDR_TRY(qdri_norm_bytes(norm, qdri_axis_size(grid, norm->axis), &stats_bytes, &work_bytes));
+    QDR_TRY(QDRI_RANGES_CHECK(
+        who, qdri_read("x", x, n_elems, norm->dtype), qdri_read("gamma", gamma, norm->n_cols, norm->dtype),
+        qdri_read("beta", beta, norm->n_cols, norm->dtype), qdri_write("y", y, n_elems, norm->dtype),
+        qdri_write_bytes("stats", stats, stats_bytes), qdri_write_bytes("work", work, work_bytes)));
     stream = qdri_stream_or_default(grid, stream);
     QDR_TRY(statistics(grid, norm, x, stats, work, stream));
     qdri_kernel kernel = norm_kernel(norm);
@@ -104,6 +110,21 @@ static qdr_status backward_check(const qdr_grid *grid, const qdr_layer_norm *nor
     return qdri_check_data(qdri_grid_dev(grid), who, "work", work, norm->n_rows, qdri_sum_type(norm->dtype));
 }
 
+static qdr_status backward_ranges_check(const qdr_grid *grid, const qdr_layer_norm *norm, const void *x,
+                                        const void *gamma, const void *dy, const void *stats, const void *dx,
+                                        const void *dgamma, const void *dbeta, const void *work)
+{
+    const int64_t n_elems = norm->n_rows * norm->n_cols, n_sums = dgamma ? norm->n_cols : 0;
+    const qdr_dtype sum_type = qdri_sum_type(norm->dtype);
+    size_t stats_bytes = 0, work_bytes = 0;
+    QDR_TRY(qdri_norm_bytes(norm, qdri_axis_size(grid, norm->axis), &stats_bytes, &work_bytes));
+    return QDRI_RANGES_CHECK(who, qdri_read("x", x, n_elems, norm->dtype),
+                             qdri_read("gamma", gamma, norm->n_cols, norm->dtype),
+                             qdri_read("dy", dy, n_elems, norm->dtype), qdri_read_bytes("stats", stats, stats_bytes),
+                             qdri_write("dx", dx, n_elems, norm->dtype), qdri_write("dgamma", dgamma, n_sums, sum_type),
+                             qdri_write("dbeta", dbeta, n_sums, sum_type), qdri_write_bytes("work", work, work_bytes));
+}
+
 qdr_status qdr_layer_norm_backward(qdr_grid *grid, const qdr_layer_norm *norm, const void *x, const void *gamma,
                                    const void *dy, const void *stats, void *dx, int accumulate_dx, void *dgamma,
                                    void *dbeta, int accumulate_params, void *work, qdr_stream *stream)
@@ -116,6 +137,7 @@ qdr_status qdr_layer_norm_backward(qdr_grid *grid, const qdr_layer_norm *norm, c
         QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "dgamma", dgamma, norm->n_cols, qdri_sum_type(norm->dtype)));
         QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "dbeta", dbeta, norm->n_cols, qdri_sum_type(norm->dtype)));
     }
+    QDR_TRY(backward_ranges_check(grid, norm, x, gamma, dy, stats, dx, dgamma, dbeta, work));
     stream = qdri_stream_or_default(grid, stream);
     qdri_kernel kernel = norm_kernel(norm);
     kernel.u.norm.x = x;

@@ -4,6 +4,7 @@
 #define QDRI_OPS_OPS_H
 
 #include "core/op_bytes.h"
+#include "core/ranges.h"
 #include "grid/internal.h"
 #include "quadrille/ops.h"
 
@@ -16,6 +17,30 @@ QDR_NODISCARD qdr_status qdri_check_extent(const char *who, const char *what, in
 /* The caller's array. NULL is right only where there is nothing to read or write. */
 QDR_NODISCARD qdr_status qdri_check_data(qdri_dev *dev, const char *who, const char *what, const void *data,
                                          int64_t n_elems, qdr_dtype dtype);
+/* What a call reads or writes, for QDRI_RANGES_CHECK(). */
+static inline qdri_range qdri_read(const char *what, const void *data, int64_t n_elems, qdr_dtype dtype)
+{
+    return (qdri_range){.what = what, .begin = data, .bytes = (size_t)n_elems * qdr_dtype_bytes(dtype)};
+}
+static inline qdri_range qdri_write(const char *what, const void *data, int64_t n_elems, qdr_dtype dtype)
+{
+    return (qdri_range){.what = what, .begin = data, .bytes = (size_t)n_elems * qdr_dtype_bytes(dtype), .writes = 1};
+}
+/* Element by element: it may be exactly one of the inputs. */
+static inline qdri_range qdri_write_in_place(const char *what, const void *data, int64_t n_elems, qdr_dtype dtype)
+{
+    qdri_range range = qdri_write(what, data, n_elems, dtype);
+    range.in_place = 1;
+    return range;
+}
+static inline qdri_range qdri_write_bytes(const char *what, const void *data, size_t bytes)
+{
+    return (qdri_range){.what = what, .begin = data, .bytes = bytes, .writes = 1};
+}
+static inline qdri_range qdri_read_bytes(const char *what, const void *data, size_t bytes)
+{
+    return (qdri_range){.what = what, .begin = data, .bytes = bytes};
+}
 static inline qdri_dev *qdri_grid_dev(const qdr_grid *grid) { return qdri_context_dev(qdr_grid_context(grid)); }
 
 /* Ranks along an axis, and the caller's place on it. */

@@ -17,6 +17,9 @@ static qdr_status binary_run(const char *who, qdr_context *ctx, const qdri_kerne
     if (reads_b)
         QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "the second input", kernel->u.binary.b, n, kernel->dtype));
     QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "the output", kernel->u.binary.y, n, kernel->dtype));
+    QDR_TRY(QDRI_RANGES_CHECK(who, qdri_read("the first input", kernel->u.binary.a, n, kernel->dtype),
+                              qdri_read("the second input", kernel->u.binary.b, reads_b ? n : 0, kernel->dtype),
+                              qdri_write_in_place("the output", kernel->u.binary.y, n, kernel->dtype)));
     return qdri_kernel_run(stream ? stream : qdr_context_stream(ctx), kernel);
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "core/size.h"
+#include "linear/describe.h"
 #include "linear/life.h"
 #include "optim/optim.h"
 
@@ -16,6 +17,7 @@ struct qdr_adamw {
     void *memory;
     size_t bytes;
     int has_rate; /* on the device, or on its way */
+    double rate; /* the last one that was set */
 };
 
 #define STATE_ALIGN 64
@@ -107,13 +109,27 @@ static qdr_status create(qdr_stack *stack, const qdr_adamw_opts *opts, qdr_adamw
     return qdri_fill_zero(stream_of(stack), made->memory, made->bytes);
 }
 
+static void describe(qdri_facts *facts, const qdr_adamw_opts *opts)
+{
+    static const char who[] = "qdr_adamw_opts";
+    qdri_facts_add_real(facts, who, "beta1", opts->beta1);
+    qdri_facts_add_real(facts, who, "beta2", opts->beta2);
+    qdri_facts_add_real(facts, who, "epsilon", opts->epsilon);
+    qdri_facts_add_real(facts, who, "weight_decay", opts->weight_decay);
+    qdri_facts_add_real(facts, who, "clip_norm", opts->clip_norm);
+    qdri_facts_add_real(facts, who, "grad_scale", opts->grad_scale);
+}
+
 qdr_status qdr_adamw_create(qdr_stack *stack, const qdr_adamw_opts *opts, qdr_adamw **optimizer)
 {
     if (!optimizer) return QDR_FAIL(QDR_ERR_ARGUMENT, "adamw: the place for the result is NULL");
     *optimizer = NULL;
     if (!stack) return QDR_FAIL(QDR_ERR_ARGUMENT, "adamw: the stack is NULL");
+    qdri_facts facts = {0};
     qdr_status status = create(stack, opts, optimizer);
-    status = qdr_agree(context_of(stack), status);
+    if (status == QDR_OK) describe(&facts, &(*optimizer)->opts);
+    status = qdri_context_agree_same(context_of(stack), status, &facts, "adamw", QDRI_SAME_CALL);
+    qdri_facts_free(&facts);
     if (status != QDR_OK) qdr_adamw_destroy(optimizer);
     return status;
 }
@@ -167,6 +183,7 @@ qdr_status qdr_adamw_set_rate(qdr_adamw *optimizer, double lr)
     kernel.u.adamw.numbers = optimizer->memory;
     kernel.u.adamw.lr = lr;
     QDR_TRY(qdri_kernel_run(stream_of(optimizer->stack), &kernel));
+    optimizer->rate = lr;
     /* A recorded one is there when the record runs, if ever. */
     if (!qdri_context_is_recording(context_of(optimizer->stack))) optimizer->has_rate = 1;
     return QDR_OK;
@@ -202,9 +219,23 @@ static qdr_status enqueue_step(qdr_adamw *optimizer)
     return QDR_OK;
 }
 
+/* With QDR_CHECK=1; else a step waits for no other rank. */
+static qdr_status compare_step(const qdr_adamw *optimizer, qdr_status mine, double lr)
+{
+    const qdr_context *ctx = context_of(optimizer->stack);
+    if (!qdri_context_is_checked(ctx)) return mine;
+    qdri_facts facts = {0};
+    qdri_facts_add(&facts, "the call", "", "a step of AdamW");
+    qdri_facts_add_real(&facts, "the step", "learning rate", lr);
+    const qdr_status status = qdri_context_compare_call(ctx, mine, &facts, "adamw", QDRI_SAME_CALL);
+    qdri_facts_free(&facts);
+    return status;
+}
+
 qdr_status qdr_adamw_step(qdr_adamw *optimizer, double lr)
 {
-    QDR_TRY(step_check(optimizer));
+    if (!optimizer) return step_check(optimizer);
+    QDR_TRY(compare_step(optimizer, step_check(optimizer), lr));
     QDR_TRY(qdr_adamw_set_rate(optimizer, lr));
     return enqueue_step(optimizer);
 }
@@ -215,6 +246,7 @@ qdr_status qdr_adamw_step_as_set(qdr_adamw *optimizer)
     if (!optimizer->has_rate)
         return QDR_FAIL(QDR_ERR_STATE,
                         "adamw: no learning rate was set outside of a recording; call qdr_adamw_set_rate() first");
+    QDR_TRY(compare_step(optimizer, QDR_OK, optimizer->rate));
     return enqueue_step(optimizer);
 }
 

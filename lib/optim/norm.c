@@ -2,6 +2,7 @@
 /* The global gradient norm. */
 #include <math.h>
 
+#include "linear/describe.h"
 #include "optim/optim.h"
 
 qdr_status qdri_optim_check(const qdr_stack *stack, const char *who)
@@ -78,17 +79,26 @@ qdr_status qdri_read_norm(const qdr_stack *stack, const double *sum, double *nor
     return QDR_OK;
 }
 
+static qdr_status check_norm(const qdr_stack *stack)
+{
+    QDR_TRY(qdri_optim_check(stack, "gradient norm"));
+    QDR_TRY(qdri_gradients_check(stack, "gradient norm"));
+    return qdri_context_check_runs(qdr_grid_context(qdr_stack_grid(stack)), "gradient norm");
+}
+
 qdr_status qdr_grad_norm(qdr_stack *stack, double *norm)
 {
     if (!norm) return QDR_FAIL(QDR_ERR_ARGUMENT, "gradient norm: norm is NULL");
     *norm = 0;
-    QDR_TRY(qdri_optim_check(stack, "gradient norm"));
-    QDR_TRY(qdri_gradients_check(stack, "gradient norm"));
+    if (!stack) return QDR_FAIL(QDR_ERR_ARGUMENT, "gradient norm: the stack is NULL");
     qdr_context *ctx = qdr_grid_context(qdr_stack_grid(stack));
-    QDR_TRY(qdri_context_check_runs(ctx, "gradient norm"));
+    qdri_facts facts = {0};
     void *sum = NULL;
-    qdr_status status = qdri_mem_alloc(qdri_context_dev(ctx), sizeof(double), &sum);
-    status = qdr_agree(ctx, status);
+    qdri_describe_backward(&facts, stack);
+    qdr_status status = check_norm(stack);
+    if (status == QDR_OK) status = qdri_mem_alloc(qdri_context_dev(ctx), sizeof(double), &sum);
+    status = qdri_context_agree_same(ctx, status, &facts, "gradient norm", QDRI_SAME_CALL);
+    qdri_facts_free(&facts);
     if (status == QDR_OK) status = qdri_sum_squares(stack, sum, qdr_context_stream(ctx));
     if (status == QDR_OK) status = qdri_read_norm(stack, sum, norm);
     qdri_mem_free(qdri_context_dev(ctx), &sum);

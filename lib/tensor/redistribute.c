@@ -2,6 +2,7 @@
 /* Moving a matrix between two layouts: every rank packs what each other rank needs of its part, one all-to-all over the
  * world, and every rank unpacks. The part that stays on its rank is copied directly. */
 #include "core/block.h"
+#include "core/ranges.h"
 #include "core/size.h"
 #include "grid/internal.h"
 #include "tensor/place.h"
@@ -159,6 +160,11 @@ static void count(move *m)
 
 static size_t send_bytes(const move *m) { return qdri_align_bytes((size_t)m->n_send * m->elem_bytes, 64); }
 
+static size_t owned_bytes(const move *m, const qdr_owned *owned)
+{
+    return (size_t)(owned->n_rows * owned->n_cols) * m->elem_bytes;
+}
+
 static qdr_status move_prepare(move *m, const void *src, const void *dst, qdri_hold **hold)
 {
     const size_t n_ranks = (size_t)m->here.n_ranks;
@@ -167,6 +173,8 @@ static qdr_status move_prepare(move *m, const void *src, const void *dst, qdri_h
     qdri_matrix_part(m->to, &m->here, &m->owned_to);
     QDR_TRY(part_check(m, &m->owned_from, src, "src"));
     QDR_TRY(part_check(m, &m->owned_to, dst, "dst"));
+    QDR_TRY(QDRI_RANGES_CHECK("redistribute", {.what = "src", .begin = src, .bytes = owned_bytes(m, &m->owned_from)},
+                              {.what = "dst", .begin = dst, .bytes = owned_bytes(m, &m->owned_to), .writes = 1}));
     QDR_TRY(qdri_hold_create(m->grid, 2 * n_ranks * sizeof(int64_t), hold));
     m->send_counts = (int64_t *)(*hold)->host;
     m->recv_counts = m->send_counts + n_ranks;
@@ -192,6 +200,35 @@ static qdr_status move_run(const move *m, const void *src, void *dst, qdr_dtype 
     return unpack(m, received, dst);
 }
 
+static void describe(qdri_facts *facts, const char *who, const qdr_matrix *matrix)
+{
+    qdri_facts_add_int(facts, who, "n_rows", matrix->n_rows);
+    qdri_facts_add_int(facts, who, "row_unit", matrix->row_unit ? matrix->row_unit : 1);
+    qdri_facts_add_blocks(facts, who, "cols", matrix->cols, QDR_MAX_BLOCKS);
+    qdri_facts_add_int(facts, who, "spread", (int)matrix->spread);
+    qdri_facts_add_int(facts, who, "split_cols", matrix->split_cols != 0);
+    qdri_facts_add_int(facts, who, "col_axis", (int)matrix->col_axis);
+    qdri_facts_add_int(facts, who, "split_cells", matrix->split_cells != 0);
+    qdri_facts_add_int(facts, who, "scatter_rows", matrix->scatter_rows != 0);
+    qdri_facts_add_int(facts, who, "scatter_axis", (int)matrix->scatter_axis);
+    qdri_facts_add_int(facts, who, "scatter_unit", matrix->scatter_unit ? matrix->scatter_unit : 1);
+}
+
+/* Who sends what to whom follows from both layouts. */
+static qdr_status agree(const move *m, qdr_status mine, qdr_dtype dtype)
+{
+    qdri_facts facts = {0};
+    if (mine == QDR_OK) {
+        describe(&facts, "the source", m->from);
+        describe(&facts, "the target", m->to);
+        qdri_facts_add(&facts, "the call", "dtype", qdr_dtype_name(dtype));
+    }
+    const qdr_status status = qdri_context_agree_same(qdr_grid_context(m->grid), mine, &facts, "redistribute",
+                                                      "pass the same layouts and type on every rank");
+    qdri_facts_free(&facts);
+    return status;
+}
+
 qdr_status qdr_redistribute(qdr_grid *grid, const qdr_matrix *src_layout, const void *src, const qdr_matrix *dst_layout,
                             void *dst, qdr_dtype dtype, qdr_stream *stream)
 {
@@ -207,7 +244,7 @@ qdr_status qdr_redistribute(qdr_grid *grid, const qdr_matrix *src_layout, const 
         status = move_prepare(&m, src, dst, &hold);
     }
     /* A rank that cannot take part must not leave the others waiting for its messages. */
-    status = qdr_agree(ctx, status);
+    status = agree(&m, status, dtype);
     /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): agreed, so there is a hold */
     if (status == QDR_OK) status = move_run(&m, src, dst, dtype, hold->device);
     if (hold) qdri_hold_release(grid, hold, m.stream);

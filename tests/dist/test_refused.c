@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Calls that would compute something else than what was meant: values that are not whole, and buffers that overlap. */
+#include <string.h>
+
+#include "dist.h"
+
+enum { ROWS = 16, COLS = 8, BYTES = 1 << 16 };
+
+/* ---- values that are not whole ---- */
+
+/* x, a layer with a bias, a norm, logits, and a loss if wanted. */
+static qdr_stack *make_stack(qdr_grid *grid, int with_loss, qdr_edge *x, qdr_edge *last)
+{
+    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{COLS, 1}}, .col_axis = QDR_X};
+    const qdr_linear_desc fc = {QDR_OPTS_INIT, .name = "fc", .in = {{COLS, 1}}, .out = {{COLS, 1}}, .bias = 1};
+    qdr_stack *stack = NULL;
+    qdr_edge y;
+    DIST_OK(qdr_stack_create(grid, &(qdr_stack_opts){QDR_OPTS_INIT, .n_rows = ROWS, .dtype = QDR_F64}, &stack));
+    DIST_OK(qdr_stack_add_input(stack, "x", &input, 0, x));
+    DIST_OK(qdr_stack_add_linear(stack, &fc, *x, &y, NULL));
+    DIST_OK(qdr_stack_add_layer_norm(stack, "norm", 0, y, last));
+    if (with_loss) DIST_OK(qdr_stack_add_cross_entropy(stack, "loss", *last, &y));
+    DIST_OK(qdr_stack_build(stack));
+    DIST_OK(qdr_stack_init(stack, 1, 0.3));
+    return stack;
+}
+
+static void each_gathers(qdr_stack *stack, qdr_status wanted, const char *words)
+{
+    double full[COLS * COLS];
+    for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
+        DIST_OK(qdr_stack_gather_parameter(stack, i, 0, full));
+        if (wanted == QDR_OK)
+            DIST_OK(qdr_stack_gather_parameter(stack, i, 1, full));
+        else
+            DIST_FAILS(qdr_stack_gather_parameter(stack, i, 1, full), wanted, words);
+    }
+}
+
+static void on_grid(qdr_grid *grid, void *user)
+{
+    double norm;
+    qdr_edge x, y;
+    qdr_stack *stack = make_stack(grid, 0, &x, &y);
+    (void)user;
+    each_gathers(stack, QDR_OK, "");
+    dist_step(stack, x, 1, y, 2, QDR_DEFER_SYNC);
+    each_gathers(stack, QDR_ERR_STATE, "lacks sums that QDR_DEFER_SYNC left out");
+    DIST_FAILS(qdr_grad_norm(stack, &norm), QDR_ERR_STATE, "lacks sums");
+    dist_step(stack, x, 1, y, 2, QDR_ACCUMULATE);
+    each_gathers(stack, QDR_OK, "");
+    qdr_stack_destroy(&stack);
+}
+
+static void deferred_gradients_are_not_gathered(qdr_context *ctx, uint64_t seed)
+{
+    (void)seed;
+    dist_every_grid(ctx, on_grid, NULL);
+}
+
+static void nothing_before_a_forward(qdr_context *ctx, uint64_t seed)
+{
+    double sum;
+    int64_t n_valid;
+    qdr_edge x, y;
+    qdr_grid *grid = dist_random_grid(ctx, &seed);
+    qdr_stack *stack = make_stack(grid, 1, &x, &y);
+    DIST_FAILS(qdr_stack_loss(stack, &sum, &n_valid), QDR_ERR_STATE, "no forward");
+    DIST_FAILS(qdr_stack_backward(stack, 0, 1), QDR_ERR_STATE, "no forward");
+    DIST_OK(qdr_stack_forward(stack));
+    DIST_OK(qdr_stack_loss(stack, &sum, &n_valid));
+    DIST_OK(qdr_stack_backward(stack, 0, 1));
+    dist_synchronize(ctx);
+    qdr_stack_destroy(&stack);
+    qdr_grid_destroy(&grid);
+}
+
+/* ---- buffers that overlap ---- */
+
+/* Two arrays with `apart` bytes between their begins, for each case. */
+typedef struct place {
+    qdr_grid *grid;
+    qdr_context *ctx;
+    qdr_linear *layer; /* of COLS × COLS, on a grid of one */
+    qdr_stack *stack;
+    char *memory;
+    const char *x; /* at its begin; y: some bytes on */
+    char *y;
+} place;
+
+static char *far(const place *p, int i) { return p->memory + BYTES / 2 + i * (BYTES / 32); }
+
+static const qdr_layer_norm norm = {QDR_OPTS_INIT, .n_rows = 4, .n_cols = 8, .n_features = 8};
+static const qdr_attention attention = {QDR_OPTS_INIT, .n_rows = 4,     .context = 4,
+                                        .n_heads = 2,  .n_kv_heads = 2, .head_size = 4};
+static const qdr_embedding embedding = {QDR_OPTS_INIT, .n_rows = 4, .n_cols = 8, .vocab_end = 8};
+static const qdr_cross_entropy loss = {QDR_OPTS_INIT, .n_rows = 4, .n_cols = 8};
+static const qdr_matrix matrix = {QDR_OPTS_INIT, .n_rows = 4, .cols = {{8, 1}}};
+
+#define CASES(X)                                                                                                       \
+    X(linear_forward, 0, qdr_linear_forward(p->layer, p->x, p->y, 0, NULL))                                            \
+    X(linear_backward_dx_x, 0, qdr_linear_backward(p->layer, far(p, 0), p->x, p->y, 0, NULL))                          \
+    X(linear_backward_dx_dy, 0, qdr_linear_backward(p->layer, p->x, far(p, 0), p->y, 0, NULL))                         \
+    X(copy, 1, qdr_copy(p->ctx, p->y, p->x, 64, NULL))                                                                 \
+    X(redistribute, 0, qdr_redistribute(p->grid, &matrix, p->x, &matrix, p->y, QDR_F32, NULL))                         \
+    X(all_gather, 1, qdr_all_gather(p->grid, QDR_X, p->y, (void *)(uintptr_t)p->x, 16, NULL, QDR_F32, NULL))           \
+    X(reduce_scatter, 1, qdr_reduce_scatter(p->grid, QDR_X, QDR_SUM, p->x, p->y, 16, NULL, QDR_F32, NULL))             \
+    X(all_to_all, 0, qdr_all_to_all(p->grid, QDR_X, p->x, NULL, p->y, NULL, 16, QDR_F32, NULL))                        \
+    X(send_recv, 0, qdr_send_recv(p->grid, QDR_X, 0, p->x, 16, 0, p->y, 16, QDR_F32, NULL))                            \
+    X(norm_y, 0, qdr_layer_norm_forward(p->grid, &norm, p->x, far(p, 0), far(p, 1), p->y, far(p, 2), far(p, 3), NULL)) \
+    X(norm_gamma, 0,                                                                                                   \
+      qdr_layer_norm_forward(p->grid, &norm, far(p, 0), p->x, far(p, 1), p->y, far(p, 2), far(p, 3), NULL))            \
+    X(norm_stats, 0,                                                                                                   \
+      qdr_layer_norm_forward(p->grid, &norm, p->x, far(p, 0), far(p, 1), far(p, 2), p->y, far(p, 3), NULL))            \
+    X(norm_work, 0,                                                                                                    \
+      qdr_layer_norm_forward(p->grid, &norm, p->x, far(p, 0), far(p, 1), far(p, 2), far(p, 3), p->y, NULL))            \
+    X(norm_dx, 0,                                                                                                      \
+      qdr_layer_norm_backward(p->grid, &norm, p->x, far(p, 0), far(p, 1), far(p, 2), p->y, 0, NULL, NULL, 0,           \
+                              far(p, 3), NULL))                                                                        \
+    X(norm_dgamma, 0,                                                                                                  \
+      qdr_layer_norm_backward(p->grid, &norm, far(p, 4), far(p, 0), p->x, far(p, 2), far(p, 5), 0, p->y, far(p, 6), 0, \
+                              far(p, 3), NULL))                                                                        \
+    X(attention_y, 0, qdr_attention_forward(p->ctx, &attention, p->x, p->y, far(p, 0), far(p, 1), NULL))               \
+    X(attention_saved, 0, qdr_attention_forward(p->ctx, &attention, p->x, far(p, 0), p->y, far(p, 1), NULL))           \
+    X(attention_dqkv, 0,                                                                                               \
+      qdr_attention_backward(p->ctx, &attention, p->x, far(p, 0), far(p, 1), far(p, 2), p->y, far(p, 3), NULL))        \
+    X(attention_dy, 0,                                                                                                 \
+      qdr_attention_backward(p->ctx, &attention, far(p, 4), far(p, 0), far(p, 1), p->x, p->y, far(p, 3), NULL))        \
+    X(gelu, 1, qdr_gelu_forward(p->ctx, 16, QDR_F32, p->x, p->y, NULL))                                                \
+    X(gelu_dx, 1, qdr_gelu_backward(p->ctx, 16, QDR_F32, far(p, 0), p->x, p->y, 0, NULL))                              \
+    X(add, 1, qdr_add(p->ctx, 16, QDR_F32, p->x, far(p, 0), p->y, NULL))                                               \
+    X(embedding_y, 0,                                                                                                  \
+      qdr_embedding_forward(p->grid, &embedding, (const int32_t *)(const void *)far(p, 0), p->x, p->y, NULL, NULL))    \
+    X(embedding_de, 0,                                                                                                 \
+      qdr_embedding_backward(p->grid, &embedding, (const int32_t *)(const void *)far(p, 0), p->x, p->y, 0, NULL,       \
+                             NULL))                                                                                    \
+    X(loss_saved, 0,                                                                                                   \
+      qdr_cross_entropy_forward(p->grid, &loss, p->x, (const int32_t *)(const void *)far(p, 0),                        \
+                                (double *)(void *)far(p, 1), p->y, far(p, 2), NULL))                                   \
+    X(loss_work, 0,                                                                                                    \
+      qdr_cross_entropy_forward(p->grid, &loss, p->x, (const int32_t *)(const void *)far(p, 0),                        \
+                                (double *)(void *)far(p, 1), far(p, 2), p->y, NULL))                                   \
+    X(loss_dlogits, 1,                                                                                                 \
+      qdr_cross_entropy_backward(p->grid, &loss, p->x, (const int32_t *)(const void *)far(p, 0), far(p, 1), 1, p->y,   \
+                                 NULL))
+
+#define FUNCTION(name, may_be_same, call)                                                                              \
+    static qdr_status call_##name(const place *p) { return call; }
+CASES(FUNCTION)
+
+static const struct overlap_case {
+    const char *name;
+    int may_be_same; /* exactly the same memory is right */
+    qdr_status (*call)(const place *p);
+} cases[] = {
+#define CASE(name, may_be_same, call) {#name, may_be_same, call_##name},
+    CASES(CASE)};
+
+static void check_case(place *p, const struct overlap_case *c)
+{
+    for (int apart = 0; apart <= 24; apart += 8) { /* alignment of every type */
+        p->x = p->memory;
+        p->y = p->memory + apart;
+        const qdr_status status = c->call(p);
+        const int right = apart == 0 && c->may_be_same;
+        DIST_CHECK(status == (right ? QDR_OK : QDR_ERR_ARGUMENT), "%s, %d bytes apart: %s: %s", c->name, apart,
+                   qdr_status_name(status), qdr_last_error());
+        if (!right) dist_sentence("overlap", __FILE__, __LINE__);
+        dist_synchronize(p->ctx);
+        memset(p->memory, 0, BYTES);
+    }
+    p->y = p->memory + BYTES / 4;
+    DIST_OK(c->call(p)); /* it is the overlap that is refused */
+    dist_synchronize(p->ctx);
+    memset(p->memory, 0, BYTES);
+}
+
+/* The layer's own memory. */
+static void check_own(const place *p)
+{
+    qdr_parameter w;
+    DIST_OK(qdr_stack_parameter(p->stack, 0, &w));
+    DIST_FAILS(qdr_linear_forward(p->layer, p->memory, w.data, 0, NULL), QDR_ERR_ARGUMENT, "the stack's parameters");
+    DIST_FAILS(qdr_linear_forward(p->layer, p->memory, w.gradient, 0, NULL), QDR_ERR_ARGUMENT, "the stack's gradients");
+    DIST_FAILS(qdr_linear_backward(p->layer, w.gradient, p->memory, far(p, 0), 0, NULL), QDR_ERR_ARGUMENT,
+               "the stack's gradients");
+    DIST_FAILS(qdr_stack_gather_parameter(p->stack, 0, 0, w.data), QDR_ERR_ARGUMENT, "overlap");
+}
+
+static void check_bind(const place *p)
+{
+    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{COLS, 1}}, .col_axis = QDR_X};
+    const qdr_linear_desc fc = {QDR_OPTS_INIT, .name = "fc", .in = {{COLS, 1}}, .out = {{COLS, 1}}};
+    qdr_stack_memory memory = {QDR_OPTS_INIT, .parameters = p->memory, .gradients = p->memory + 64};
+    qdr_stack *stack = NULL;
+    qdr_edge x;
+    DIST_OK(qdr_stack_create(p->grid, &(qdr_stack_opts){QDR_OPTS_INIT, .n_rows = 4, .caller_memory = 1}, &stack));
+    DIST_OK(qdr_stack_add_input(stack, "x", &input, 0, &x));
+    DIST_OK(qdr_stack_add_linear(stack, &fc, x, &x, NULL));
+    DIST_OK(qdr_stack_build(stack));
+    DIST_FAILS(qdr_stack_bind(stack, &memory), QDR_ERR_ARGUMENT, "parameters");
+    DIST_FAILS(qdr_stack_bind(stack, &memory), QDR_ERR_ARGUMENT, "overlap");
+    memory.gradients = p->memory + BYTES / 2;
+    DIST_OK(qdr_stack_bind(stack, &memory));
+    qdr_stack_destroy(&stack);
+}
+
+/* Each rank by itself: whether ranges overlap is for each rank to see. */
+static void overlaps_are_refused(qdr_context *ctx, uint64_t seed)
+{
+    place p = {.memory = NULL};
+    void *memory;
+    qdr_edge x, y;
+    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{COLS, 1}}, .col_axis = QDR_X};
+    const qdr_linear_desc fc = {QDR_OPTS_INIT, .name = "fc", .in = {{COLS, 1}}, .out = {{COLS, 1}}};
+    (void)ctx;
+    (void)seed;
+    DIST_OK(qdr_context_create_self(NULL, &p.ctx));
+    DIST_OK(qdr_grid_create(p.ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = 1}, &p.grid));
+    DIST_OK(qdr_stack_create(p.grid, &(qdr_stack_opts){QDR_OPTS_INIT, .n_rows = 4}, &p.stack));
+    DIST_OK(qdr_stack_add_input(p.stack, "x", &input, 0, &x));
+    DIST_OK(qdr_stack_add_linear(p.stack, &fc, x, &y, &p.layer));
+    DIST_OK(qdr_stack_build(p.stack));
+    memory = dist_memory(p.ctx, BYTES, QDR_U8);
+    p.memory = memory;
+    memset(memory, 0, BYTES);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_case(&p, &cases[i]);
+    check_own(&p);
+    check_bind(&p);
+    qdr_mem_free(p.ctx, &memory);
+    qdr_stack_destroy(&p.stack);
+    qdr_grid_destroy(&p.grid);
+    qdr_context_destroy(&p.ctx);
+}
+
+int main(int argc, char **argv)
+{
+    static const dist_test tests[] = {
+        {"deferred gradients are not gathered", deferred_gradients_are_not_gathered},
+        {"nothing before a forward", nothing_before_a_forward},
+        {"overlaps are refused", overlaps_are_refused},
+    };
+    return dist_main(argc, argv, tests, sizeof tests / sizeof tests[0]);
+}

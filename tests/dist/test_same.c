@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rank 1 passes something else than the others: for each member of each description, and each argument of the calls
+ * that make, fill and train a stack, all ranks fail with one sentence, which names it. descriptions.py holds the list
+ * against the public headers, so that a new member is varied here, or excused.
+ *
+ *   test_same [--local P] [--seed N]     mpiexec -n P test_same
+ *   test_same --list                     what is varied, and what is not and why
+ *
+ * With QDR_CHECK=1 also the arguments of each step. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dist.h"
+
+enum { ROWS = 16, UNIT = 4, MOST_ELEMS = 16 * 16 };
+
+/* The arguments of all calls, in the order in which they are made. */
+typedef struct subject {
+    qdr_grid_opts grid;
+    qdr_matrix from, to;
+    qdr_dtype moved;
+    qdr_stack_opts stack;
+    /* Of the large description, which is only built: */
+    const char *tokens_name, *input_name, *head_name, *norm_name, *attention_name, *gelu_name, *residual_name, *ce_name;
+    qdr_edge_desc input;
+    int with_gradient, tokens, gelu_twice, more;
+    qdr_embedding_desc embedding;
+    int other_table, head_in;
+    qdr_layout head_layout;
+    qdr_linear_desc linear;
+    int linear_in, norm_in, heads_in, gelu_in, residual_a, residual_b, logits;
+    double epsilon;
+    int64_t head_size, context;
+    qdr_op_desc op;
+    int op_in;
+    /* Of the small one, which runs: */
+    uint64_t seed, layer_seed;
+    double stddev, layer_stddev;
+    qdr_adamw_opts adamw;
+    int index, which, load_index, forward_flags, backward_flags, linear_backward_flags;
+    double loaded, loss_scale, lr, set_lr;
+} subject;
+
+static qdr_status nothing(const qdr_op_call *call, void *user)
+{
+    (void)call;
+    (void)user;
+    return QDR_OK;
+}
+
+static subject usual(const qdr_context *ctx)
+{
+    const int p = qdr_context_size(ctx), x = p % 2 ? 1 : 2;
+    const qdr_matrix matrix = {QDR_OPTS_INIT,    .n_rows = ROWS,        .row_unit = 2,
+                               .cols = {{8, 2}}, .split_cols = 1,       .col_axis = QDR_X,
+                               .split_cells = 1, .scatter_axis = QDR_Y, .scatter_unit = 1};
+    subject s = {
+        .grid = {QDR_OPTS_INIT, .x = x, .y = p / x, .z = 1, .d = 1},
+        .from = matrix,
+        .to = matrix,
+        .stack = {QDR_OPTS_INIT, .n_rows = ROWS, .row_unit = UNIT, .panels = 1},
+        .tokens_name = "t",
+        .input_name = "a",
+        .head_name = "head",
+        .norm_name = "norm",
+        .attention_name = "attention",
+        .gelu_name = "gelu",
+        .residual_name = "sum",
+        .ce_name = "loss",
+        .input = {QDR_OPTS_INIT, .cols = {{8, 2}}, .col_axis = QDR_X},
+        .embedding = {QDR_OPTS_INIT, .name = "emb", .vocab = {16, 2}, .features = {8, 2}, .context = 4},
+        .linear = {QDR_OPTS_INIT, .name = "fc", .in = {{8, 2}}, .out = {{16, 2}}, .bias = 1},
+        .epsilon = 1e-3,
+        .head_size = 4,
+        .context = 4,
+        .op = {QDR_OPTS_INIT, .name = "op", .n_in = 1, .forward = nothing, .backward = nothing},
+        .seed = 1,
+        .layer_seed = 2,
+        .stddev = 0.5,
+        .layer_stddev = 0.25,
+        .adamw = {QDR_OPTS_INIT},
+        .loaded = 1,
+        .loss_scale = 1,
+        .lr = 0.125,
+        .set_lr = 0.25,
+    };
+    s.to.scatter_rows = 1;
+    return s;
+}
+
+/* ---- the calls; the first status that is not QDR_OK ends them ---- */
+
+static qdr_status redistribute(const subject *s, qdr_grid *grid)
+{
+    void *from = dist_memory(qdr_grid_context(grid), 2 * ROWS * 16, QDR_F64);
+    void *to = dist_memory(qdr_grid_context(grid), 2 * ROWS * 16, QDR_F64);
+    qdr_status status = qdr_redistribute(grid, &s->from, from, &s->to, to, s->moved, NULL);
+    if (status == QDR_OK) status = qdr_stream_synchronize(qdr_context_stream(qdr_grid_context(grid)));
+    qdr_mem_free(qdr_grid_context(grid), &from);
+    qdr_mem_free(qdr_grid_context(grid), &to);
+    return status;
+}
+
+/* Nothing of it needs to run. Adding is local, and right on each rank. */
+static void describe(const subject *s, qdr_stack *stack)
+{
+    const qdr_edge_desc on_y = {QDR_OPTS_INIT, .cols = {{8, 2}}, .col_axis = QDR_Y};
+    const qdr_edge_desc heads4 = {QDR_OPTS_INIT, .cols = {{16, 4}, {16, 4}, {16, 4}}, .col_axis = QDR_Y};
+    const qdr_edge_desc heads2 = {QDR_OPTS_INIT, .cols = {{8, 2}, {8, 2}, {8, 2}}, .col_axis = QDR_Y};
+    const qdr_edge_desc plain = {QDR_OPTS_INIT, .cols = {{8, 2}}, .col_axis = QDR_X};
+    qdr_embedding_desc other = {QDR_OPTS_INIT, .name = "emb2", .vocab = {16, 2}, .features = {8, 2}};
+    const qdr_linear_desc logits = {QDR_OPTS_INIT, .name = "logits", .in = {{8, 2}}, .out = {{16, 2}}};
+    qdr_edge tokens[2], a, b[2], y, heads[3], out, fc, l[2], act;
+    qdr_linear *tables[2];
+    DIST_OK(qdr_stack_add_tokens(stack, s->tokens_name, &tokens[0]));
+    DIST_OK(qdr_stack_add_tokens(stack, "t2", &tokens[1]));
+    DIST_OK(qdr_stack_add_input(stack, s->input_name, &s->input, s->with_gradient, &a));
+    DIST_OK(qdr_stack_add_input(stack, "b", &plain, 0, &b[0]));
+    DIST_OK(qdr_stack_add_input(stack, "b2", &plain, 0, &b[1]));
+    DIST_OK(qdr_stack_add_input(stack, "y", &on_y, 0, &y));
+    DIST_OK(qdr_stack_add_input(stack, "heads", &heads4, 0, &heads[0]));
+    DIST_OK(qdr_stack_add_input(stack, "more heads", &heads4, 0, &heads[1]));
+    DIST_OK(qdr_stack_add_input(stack, "small heads", &heads2, 0, &heads[2]));
+    DIST_OK(qdr_stack_add_embedding(stack, &s->embedding, tokens[s->tokens], &out, NULL));
+    DIST_OK(qdr_stack_add_embedding(stack, &other, tokens[0], &out, &tables[0]));
+    other.name = "emb3";
+    DIST_OK(qdr_stack_add_embedding(stack, &other, tokens[0], &out, &tables[1]));
+    DIST_OK(qdr_stack_add_tied_head(stack, s->head_name, tables[s->other_table], s->head_layout, b[s->head_in], &out));
+    DIST_OK(qdr_stack_add_linear(stack, &s->linear, s->linear.transposed ? y : b[s->linear_in], &fc, NULL));
+    DIST_OK(qdr_stack_add_linear(stack, &logits, b[0], &l[0], NULL));
+    DIST_OK(qdr_stack_add_linear(stack, &logits, b[0], &l[1], NULL));
+    DIST_OK(qdr_stack_add_layer_norm(stack, s->norm_name, s->epsilon, b[s->norm_in], &out));
+    DIST_OK(qdr_stack_add_attention(stack, s->attention_name, s->head_size, s->context, heads[s->heads_in], &out));
+    DIST_OK(qdr_stack_add_gelu(stack, s->gelu_name, b[s->gelu_in], &act));
+    for (int i = 0; i < s->gelu_twice; i++) DIST_OK(qdr_stack_add_gelu(stack, "twice", act, &act));
+    DIST_OK(qdr_stack_add_residual(stack, s->residual_name, b[s->residual_a], b[s->residual_b], &out));
+    qdr_op_desc op = s->op;
+    for (int i = 0; i < op.n_in; i++) op.in[i] = b[s->op_in];
+    DIST_OK(qdr_stack_add_op(stack, &op, &out));
+    DIST_OK(qdr_stack_add_cross_entropy(stack, s->ce_name, l[s->logits], &out));
+    if (s->more) DIST_OK(qdr_stack_add_gelu(stack, "more", act, &act));
+}
+
+static qdr_status build(const subject *s, qdr_grid *grid)
+{
+    qdr_stack *stack = NULL;
+    qdr_status status = qdr_stack_create(grid, &s->stack, &stack);
+    if (status == QDR_OK) {
+        describe(s, stack);
+        status = qdr_stack_build(stack);
+    }
+    qdr_stack_destroy(&stack);
+    return status;
+}
+
+/* x, a layer, logits, a loss. */
+typedef struct small {
+    qdr_stack *stack;
+    qdr_edge x, targets;
+    qdr_linear *fc;
+} small;
+
+static small make_small(qdr_grid *grid)
+{
+    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{8, 2}}, .col_axis = QDR_Y};
+    const qdr_linear_desc fc = {QDR_OPTS_INIT, .name = "fc", .in = {{8, 2}}, .out = {{8, 2}}, .transposed = 1};
+    const qdr_linear_desc head = {QDR_OPTS_INIT, .name = "head", .in = {{8, 2}}, .out = {{16, 2}}};
+    small m;
+    qdr_edge h, logits;
+    void *data;
+    qdr_owned owned;
+    DIST_OK(qdr_stack_create(grid, &(qdr_stack_opts){QDR_OPTS_INIT, .n_rows = ROWS, .row_unit = UNIT}, &m.stack));
+    DIST_OK(qdr_stack_add_input(m.stack, "x", &input, 0, &m.x));
+    DIST_OK(qdr_stack_add_linear(m.stack, &fc, m.x, &h, &m.fc));
+    DIST_OK(qdr_stack_add_linear(m.stack, &head, h, &logits, NULL));
+    DIST_OK(qdr_stack_add_cross_entropy(m.stack, "loss", logits, &m.targets));
+    DIST_OK(qdr_stack_build(m.stack));
+    DIST_OK(qdr_stack_edge_value(m.stack, m.x, &data));
+    dist_fill_edge(m.stack, m.x, data, 3);
+    DIST_OK(qdr_stack_edge_value(m.stack, m.targets, &data));
+    DIST_OK(qdr_stack_edge_owned(m.stack, m.targets, &owned));
+    memset(data, 0, (size_t)owned.n_rows * sizeof(int32_t));
+    return m;
+}
+
+static qdr_status fill(const subject *s, const small *m)
+{
+    float full[MOST_ELEMS];
+    qdr_status status = qdr_stack_init(m->stack, s->seed, s->stddev);
+    if (status == QDR_OK) status = qdr_linear_init(m->fc, s->layer_seed, s->layer_stddev);
+    for (int i = 0; i < MOST_ELEMS; i++) full[i] = (float)s->loaded;
+    if (status == QDR_OK) status = qdr_stack_load_parameter(m->stack, s->load_index, full);
+    return status;
+}
+
+static qdr_status layer_alone(const subject *s, const small *m)
+{
+    qdr_context *ctx = qdr_grid_context(qdr_stack_grid(m->stack));
+    void *memory[4];
+    for (int i = 0; i < 4; i++) {
+        memory[i] = dist_memory(ctx, MOST_ELEMS, QDR_F32);
+        memset(memory[i], 0, MOST_ELEMS * sizeof(float));
+    }
+    qdr_status status = qdr_linear_forward(m->fc, memory[0], memory[1], s->forward_flags, NULL);
+    if (status == QDR_OK)
+        status = qdr_linear_backward(m->fc, memory[2], memory[0], memory[3], s->linear_backward_flags, NULL);
+    if (status == QDR_OK) status = qdr_stream_synchronize(qdr_context_stream(ctx));
+    for (int i = 0; i < 4; i++) qdr_mem_free(ctx, &memory[i]);
+    return status;
+}
+
+static qdr_status step(const subject *s, const small *m, qdr_adamw *adamw)
+{
+    double norm;
+    float full[MOST_ELEMS];
+    qdr_context *ctx = qdr_grid_context(qdr_stack_grid(m->stack));
+    qdr_status status = qdr_stack_forward(m->stack);
+    if (status == QDR_OK) status = qdr_stack_backward(m->stack, s->backward_flags, s->loss_scale);
+    if (status == QDR_OK) status = qdr_stream_synchronize(qdr_context_stream(ctx));
+    if (status == QDR_OK) status = qdr_grad_norm(m->stack, &norm);
+    if (status == QDR_OK) status = qdr_stack_gather_parameter(m->stack, s->index, s->which, full);
+    if (status == QDR_OK) status = qdr_adamw_step(adamw, s->lr);
+    if (status == QDR_OK) status = qdr_adamw_set_rate(adamw, s->set_lr);
+    if (status == QDR_OK) status = qdr_adamw_step_as_set(adamw);
+    if (status == QDR_OK) status = qdr_stream_synchronize(qdr_context_stream(ctx));
+    return status;
+}
+
+static qdr_status train(const subject *s, qdr_grid *grid)
+{
+    const small m = make_small(grid);
+    qdr_stack *stack = m.stack;
+    qdr_adamw *adamw = NULL;
+    qdr_status status = fill(s, &m);
+    if (status == QDR_OK) status = qdr_adamw_create(stack, &s->adamw, &adamw);
+    if (status == QDR_OK) status = layer_alone(s, &m);
+    if (status == QDR_OK) status = step(s, &m, adamw);
+    qdr_adamw_destroy(&adamw);
+    qdr_stack_destroy(&stack);
+    return status;
+}
+
+static qdr_status run(const subject *s, qdr_context *ctx)
+{
+    qdr_grid *grid = NULL;
+    qdr_status status = qdr_grid_create(ctx, &s->grid, &grid);
+    if (status == QDR_OK) status = redistribute(s, grid);
+    if (status == QDR_OK) status = build(s, grid);
+    if (status == QDR_OK) status = train(s, grid);
+    qdr_grid_destroy(&grid);
+    return status;
+}
+
+/* ---- what rank 1 passes ---- */
+
+typedef struct variation {
+    const char *what; /* "struct.member" or "function(parameter)" */
+    void (*vary)(subject *s);
+    const char *words; /* of the sentence */
+    int checked; /* only with QDR_CHECK=1 */
+} variation;
+
+#include "same_cases.h"
+
+static void each_is_named(qdr_context *ctx, uint64_t seed)
+{
+    const char *check = getenv("QDR_CHECK");
+    const int is_checked = check && strcmp(check, "1") == 0, rank = qdr_context_rank(ctx);
+    (void)seed;
+    const subject same = usual(ctx);
+    DIST_OK(run(&same, ctx));
+    if (qdr_context_size(ctx) < 2) return;
+    for (int i = 0; i < N_VARIATIONS; i++) {
+        const variation *v = &variations[i];
+        subject s = usual(ctx);
+        if (v->checked && !is_checked) continue;
+        if (rank == 1) v->vary(&s);
+        const qdr_status status = run(&s, ctx);
+        DIST_CHECK(status == QDR_ERR_ARGUMENT, "%s gave %s: %s", v->what, qdr_status_name(status), qdr_last_error());
+        DIST_CHECK(strstr(qdr_last_error(), v->words), "%s: \"%s\" is not in \"%s\"", v->what, v->words,
+                   qdr_last_error());
+        DIST_CHECK(strstr(qdr_last_error(), "rank 1"), "%s: rank 1 is not in \"%s\"", v->what, qdr_last_error());
+        DIST_OK(qdr_barrier(ctx)); /* the context works on */
+    }
+}
+
+static int list(void)
+{
+    for (int i = 0; i < N_VARIATIONS; i++) puts(variations[i].what);
+    for (int i = 0; i < N_EXCUSES; i++) printf("%s: %s\n", excuses[i].what, excuses[i].why);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    static const dist_test tests[] = {{"what rank 1 passes is named", each_is_named}};
+    if (argc == 2 && strcmp(argv[1], "--list") == 0) return list();
+    return dist_main(argc, argv, tests, 1);
+}

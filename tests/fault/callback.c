@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A caller's operation that does not return QDR_OK on rank 1: the pass fails on all ranks, and each is told which
+ * operation it was, on which rank, and what it returned.
+ *
+ *   fault_callback [--local P] CASE     without --local: the ranks that mpiexec started */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "quadrille/quadrille.h"
+
+enum { AS_EXPECTED = 7, WRONG = 8, N = 12 };
+
+static const struct fault {
+    const char *name;
+    int returned; /* by the operation on rank 1 */
+    int in_backward, has_sentence;
+    qdr_status status; /* of rank 1 */
+    const char *words;
+} faults[] = {
+    {"pending", QDR_PENDING, 0, 0, QDR_ERR_ARGUMENT, "its forward returned 1 (QDR_PENDING) on rank 1"},
+    {"positive", 77, 0, 0, QDR_ERR_ARGUMENT, "its forward returned 77 (QDR_UNKNOWN) on rank 1"},
+    {"unknown", -77, 0, 0, QDR_ERR_ARGUMENT, "its forward returned -77 (QDR_UNKNOWN) on rank 1"},
+    {"error", QDR_ERR_IO, 0, 0, QDR_ERR_IO, "its forward failed on rank 1 with QDR_ERR_IO"},
+    {"own-sentence", QDR_ERR_ARGUMENT, 0, 1, QDR_ERR_ARGUMENT,
+     "its forward failed on rank 1 with QDR_ERR_ARGUMENT: gelu: n_elems is -5"},
+    {"pending-sentence", QDR_PENDING, 0, 1, QDR_ERR_ARGUMENT, "gelu: n_elems is -5"},
+    {"backward", QDR_PENDING, 1, 0, QDR_ERR_ARGUMENT, "its backward returned 1 (QDR_PENDING) on rank 1"},
+    {"backward-error", QDR_ERR_DEVICE, 1, 0, QDR_ERR_DEVICE, "its backward failed on rank 1 with QDR_ERR_DEVICE"},
+    {"backward-sentence", QDR_ERR_SHAPE, 1, 1, QDR_ERR_SHAPE, "on rank 1 with QDR_ERR_SHAPE: gelu: n_elems is -5"},
+};
+
+/* Right, or what the case says, on rank 1. */
+static qdr_status work(const qdr_op_call *call, const struct fault *fault, int backward)
+{
+    const int64_t n = call->n_rows * call->out_cols;
+    qdr_status status = QDR_OK;
+    if (backward == fault->in_backward && qdr_context_rank(call->ctx) == 1) {
+        if (fault->has_sentence)
+            status = qdr_gelu_forward(call->ctx, -5, QDR_F32, call->in[0], call->out, call->stream);
+        (void)status; /* the sentence is what counts */
+        return (qdr_status)fault->returned;
+    }
+    if (!backward) return qdr_gelu_forward(call->ctx, n, QDR_F32, call->in[0], call->out, call->stream);
+    return qdr_gelu_backward(call->ctx, n, QDR_F32, call->in[0], call->d_out, call->d_in[0], call->accumulate[0],
+                             call->stream);
+}
+static qdr_status forward(const qdr_op_call *call, void *user) { return work(call, user, 0); }
+static qdr_status backward(const qdr_op_call *call, void *user) { return work(call, user, 1); }
+
+static const qdr_stack_opts stack_opts = {QDR_OPTS_INIT, .n_rows = N};
+
+static qdr_status describe(qdr_stack *stack, const struct fault *fault)
+{
+    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{N, 1}}, .col_axis = QDR_X};
+    const qdr_linear_desc first = {QDR_OPTS_INIT, .name = "first", .in = {{N, 1}}, .out = {{N, 1}}};
+    qdr_linear_desc second = first;
+    qdr_op_desc op = {QDR_OPTS_INIT,      .name = "silu",       .n_in = 1,
+                      .forward = forward, .backward = backward, .user = (void *)(uintptr_t)fault};
+    qdr_edge x, y;
+    second.name = "second";
+    second.transposed = 1;
+    qdr_status status = qdr_stack_add_input(stack, "x", &input, 0, &x);
+    if (status == QDR_OK) status = qdr_stack_add_linear(stack, &first, x, &op.in[0], NULL);
+    if (status == QDR_OK) status = qdr_stack_add_op(stack, &op, &y);
+    if (status == QDR_OK) status = qdr_stack_add_linear(stack, &second, y, &y, NULL);
+    if (status == QDR_OK) status = qdr_stack_build(stack);
+    return status == QDR_OK ? qdr_stack_init(stack, 1, 0.1) : status;
+}
+
+/* Both passes; a rank may hear of a failure at the next wait for others only. */
+static qdr_status pass(qdr_context *ctx, qdr_stack *stack)
+{
+    qdr_status status = qdr_stack_forward(stack);
+    if (status == QDR_OK) status = qdr_stack_backward(stack, 0, 1);
+    if (status == QDR_OK) status = qdr_stream_synchronize(qdr_context_stream(ctx));
+    return status == QDR_OK ? qdr_barrier(ctx) : status;
+}
+
+static int judge(int rank, qdr_status status, const struct fault *fault)
+{
+    const qdr_status wanted = rank == 1 ? fault->status : QDR_ERR_PEER;
+    if (status == wanted && strstr(qdr_last_error(), "operation 'silu'") && strstr(qdr_last_error(), fault->words))
+        return AS_EXPECTED;
+    fprintf(stderr, "rank %d got %s: \"%s\"\n", rank, qdr_status_name(status), qdr_last_error());
+    return WRONG;
+}
+
+static int rank_main(qdr_context *ctx, void *user)
+{
+    const struct fault *fault = user;
+    qdr_grid *grid = NULL;
+    qdr_stack *stack = NULL;
+    const qdr_grid_opts shape = {QDR_OPTS_INIT, .x = qdr_context_size(ctx), .y = 1, .z = 1, .d = 1};
+    qdr_status status = qdr_grid_create(ctx, &shape, &grid);
+    if (status == QDR_OK) status = qdr_stack_create(grid, &stack_opts, &stack);
+    if (status == QDR_OK) status = describe(stack, fault);
+    if (status == QDR_OK) status = pass(ctx, stack);
+    const int result = judge(qdr_context_rank(ctx), status, fault);
+    qdr_stack_destroy(&stack);
+    qdr_grid_destroy(&grid);
+    return result;
+}
+
+int main(int argc, char **argv)
+{
+    enum { N_FAULTS = sizeof faults / sizeof *faults };
+    int n_local = 0, exit_code = WRONG, chosen = 0;
+    if (argc == 4 && strcmp(argv[1], "--local") == 0) n_local = atoi(argv[2]);
+    while (chosen < N_FAULTS && strcmp(faults[chosen].name, argv[argc - 1]) != 0) chosen++;
+    if (chosen == N_FAULTS) return 2;
+    const qdr_status status = qdr_launch(n_local, NULL, rank_main, (void *)(uintptr_t)&faults[chosen], &exit_code);
+    if (status != QDR_OK) fprintf(stderr, "fault_callback: %s\n", qdr_last_error());
+    return status == QDR_OK && exit_code == AS_EXPECTED ? 0 : 1;
+}
