@@ -7,15 +7,15 @@
  *
  *  Narrowing rounds to nearest, ties to even:
  *  - Subnormals are rounded like other numbers; nothing is flushed to zero, and zeros keep their sign.
- *  - What rounds beyond the largest number becomes infinity: from 65520 on for half (largest 65504).
+ *  - Values that round beyond the largest number become infinity: from 65520 on for half (largest 65504).
  *  - A NaN stays a NaN: it becomes quiet and keeps its sign and the upper bits of its payload.
  *
  *  Widening is exact, subnormals included; a signalling NaN of a half becomes quiet, one of a bfloat16
  *  keeps its bits. Widening and narrowing again gives the same bits for all numbers that are not
  *  signalling NaN.
  *
- *  All of host memory; `from` and `to` may not overlap. n elements, none where n ≤ 0. Local, blocking, thread-safe;
- *  none of these can fail. The calling thread's rounding mode must be the default, to nearest. */
+ *  All arrays are in host memory; `from` and `to` may not overlap. n elements, none if n ≤ 0. Local, blocking,
+ * thread-safe; these functions cannot fail. The calling thread's rounding mode must be the default, to nearest. */
 #ifndef QUADRILLE_CONVERT_H
 #define QUADRILLE_CONVERT_H
 

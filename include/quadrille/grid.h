@@ -2,7 +2,7 @@
 /** @file grid.h  The 4D grid of ranks: coordinates, groups, traffic counters.
  *
  *  A grid has gx·gy·gz·gd = p ranks, any integers ≥ 1. The order names the axes from the fastest: with "xyzd"
- * neighbours in rank share y, z, d and differ in x. */
+ * consecutive ranks have the same y, z and d and differ in x. */
 #ifndef QUADRILLE_GRID_H
 #define QUADRILLE_GRID_H
 
@@ -19,15 +19,17 @@ typedef struct qdr_grid_opts {
 } qdr_grid_opts;
 
 /** Makes the grid and its communicators (one per axis and direction of use). Collective, blocking; ranks agree.
- *  @retval QDR_ERR_ARGUMENT  an axis is < 1, the product is not p, or the order is no permutation of xyzd
+ *  @retval QDR_ERR_ARGUMENT  an axis is < 1, the product is not p, or the order is not a permutation of xyzd
  *  @retval QDR_ERR_MEMORY, QDR_ERR_MPI  nothing was made */
 QDR_API QDR_NODISCARD qdr_status qdr_grid_create(qdr_context *ctx, const qdr_grid_opts *opts, qdr_grid **grid);
-/** Waits for what the library's streams have to do, ends the grid, sets *grid to NULL. For streams of the caller's on
- * which collectives of it were enqueued, the caller waits before. Takes NULL. Collective. Before or after its context
- * and its stacks: these keep it (see qdr_context_destroy()). */
+/** Waits for the work on the library's streams, destroys the grid and sets *grid to NULL. If its collectives were
+ * enqueued on streams of the caller's, the caller must synchronize those first. NULL is allowed. Collective. May be
+ * called before or after its context and its stacks are destroyed: the stacks keep it, and it keeps the context (see
+ * qdr_context_destroy()). */
 QDR_API void qdr_grid_destroy(qdr_grid **grid);
 
-/* Queries are local. Without a grid, or an axis, they give NULL, a size of 0 and ranks and coordinates of -1. */
+/* Queries are local. For a NULL grid or an invalid axis they give NULL, a size of 0, and ranks and coordinates of -1.
+ * */
 QDR_API qdr_context *qdr_grid_context(const qdr_grid *grid);
 QDR_API int qdr_grid_size(const qdr_grid *grid, qdr_axis axis); /**< gx, gy, gz or gd */
 QDR_API int qdr_grid_coordinate(const qdr_grid *grid, qdr_axis axis); /**< of the calling rank */
@@ -35,21 +37,21 @@ QDR_API int qdr_grid_coordinate(const qdr_grid *grid, qdr_axis axis); /**< of th
 QDR_API int qdr_grid_rank_at(const qdr_grid *grid, const int coordinates[QDR_N_AXES]);
 /** The coordinates of `rank`. Local. @retval QDR_ERR_ARGUMENT no such rank */
 QDR_API QDR_NODISCARD qdr_status qdr_grid_coordinates_of(const qdr_grid *grid, int rank, int coordinates[QDR_N_AXES]);
-/** The rank `step` places further on `axis`, cyclic. Local. */
+/** The rank `step` places further along `axis`, cyclically. Local. */
 QDR_API int qdr_grid_neighbour(const qdr_grid *grid, qdr_axis axis, int step);
-/** A picture of the grid as text, for people: one plane of x (columns) and y (rows) per z and d. Returns the length
- * that the whole text has, without its end mark; writes at most `capacity` bytes, always ended. Local. */
+/** Draws the grid as text: one plane of x (columns) and y (rows) per z and d. Returns the length of the whole text
+ * without its terminating null; writes at most `capacity` bytes, always null-terminated. Local. */
 QDR_API size_t qdr_grid_picture(const qdr_grid *grid, char *text, size_t capacity);
 
-/** The communicators of a grid: one per axis and direction of use, so that none waits behind another's traffic. */
+/** The communicators of a grid: one per axis and direction of use, so that none waits for another's traffic. */
 typedef enum qdr_channel {
-    QDR_CHANNEL_X_REDUCE = 0, /**< sums of Y of normal layers, of dX of transposed ones */
+    QDR_CHANNEL_X_REDUCE = 0, /**< sums of Y of normal layers and of dX of transposed ones */
     QDR_CHANNEL_X_GATHER, /**< scattered rows gathered over x */
     QDR_CHANNEL_Y_REDUCE,
     QDR_CHANNEL_Y_GATHER,
     QDR_CHANNEL_Z_GATHER, /**< weights */
     QDR_CHANNEL_Z_REDUCE, /**< gradients of weights */
-    QDR_CHANNEL_D_REDUCE, /**< gradients over data parallel copies */
+    QDR_CHANNEL_D_REDUCE, /**< gradients, over data-parallel copies */
     QDR_CHANNEL_X_STAT, /**< statistics: norms, cross-entropy, gradient norm, and coll.h */
     QDR_CHANNEL_Y_STAT,
     QDR_CHANNEL_Z_STAT,
@@ -70,17 +72,17 @@ typedef enum qdr_coll_kind {
 
 /** What one kind of collective on one channel has done on this rank since the last reset. */
 typedef struct qdr_traffic {
-    int64_t n_calls; /**< collectives finished, groups of one rank not counted */
+    int64_t n_calls; /**< finished collectives, except in groups of one rank */
     int64_t bytes_sent; /**< payload this rank sent to other ranks, counted where it is copied or sent */
     int64_t bytes_off_node; /**< of these, to ranks on other nodes */
-    double secs; /**< from the moment all before it on its stream was done to its end; overlapping ones overlap. 0 on
-                    GPUs, whose streams nobody stops to time: QDR_TRACE does */
+    double secs; /**< from when the stream had finished all earlier work until the collective ended; overlapping
+                    collectives both count. 0 on GPUs, whose streams are not stopped for timing; use QDR_TRACE there */
 } qdr_traffic;
 /** Local; call it when the streams are idle. */
 QDR_API qdr_traffic qdr_grid_traffic(const qdr_grid *grid, qdr_channel channel, qdr_coll_kind kind);
 QDR_API void qdr_grid_reset_traffic(qdr_grid *grid);
 QDR_API const char *qdr_channel_name(qdr_channel channel); /**< "x reduce", … */
-QDR_API qdr_axis qdr_channel_axis(qdr_channel channel); /**< that it runs along */
+QDR_API qdr_axis qdr_channel_axis(qdr_channel channel); /**< along which it runs */
 QDR_API const char *qdr_coll_kind_name(qdr_coll_kind kind); /**< "all-gather", … */
 
 #ifdef __cplusplus

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** @file launch.h  For programs that should run both under mpiexec and with ranks as threads: one call that does
- * either. */
+/** @file launch.h  For programs that should run both under mpiexec and with ranks as threads: one call for both. */
 #ifndef QUADRILLE_LAUNCH_H
 #define QUADRILLE_LAUNCH_H
 
@@ -9,24 +8,25 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-/** What one rank runs, with its context ready; its result is the exit code of that rank. When it returns the context
- * ends, with all of its objects that are left: they may not be used or destroyed afterwards. */
+/** What one rank runs, with its context ready; its result is the exit code of that rank. When it returns, the context
+ * is destroyed with all of its remaining objects: they may not be used or destroyed afterwards. */
 typedef int (*qdr_main_fn)(qdr_context *ctx, void *user);
 
 /** Runs `fn` once on each rank and waits.
  *  n_local > 0: n_local ranks are threads of this process, and MPI is not touched. n_local = 0: the ranks are the
- * processes that mpiexec started (MPI is initialised and finalised here), or a single rank where none did or MPI is not
- * built in.
+ * processes that mpiexec started (MPI is initialised and finalised here), or a single rank if it did not, or if the
+ * library was built without MPI.
  *  @param[out] exit_code  the highest exit code of any local rank; under MPI this process's own, or 1 if its context
  *                         failed
  *  @retval QDR_ERR_ARGUMENT  among others: n_local > 0 in one of several processes that a launcher started, unless the
  *                            program has initialised MPI
- *  @retval QDR_ERR_MPI  mpiexec started several ranks but each believes to be alone: the launcher and the MPI library
- *                       differ */
+ *  @retval QDR_ERR_MPI  mpiexec started several ranks but each believes it is alone: the launcher and the MPI library
+ *                       do not match */
 QDR_API QDR_NODISCARD qdr_status qdr_launch(int n_local, const qdr_context_opts *opts, qdr_main_fn fn, void *user,
                                             int *exit_code);
-/** Processes that a launcher (mpiexec, srun) started with this one, as its environment says; 1 where there is none. It
- * does not touch MPI. Local, thread-safe while the environment stays. */
+/** The number of processes, including this one, that a launcher (mpiexec, srun) started together, according to the
+ * environment; 1 without a launcher. Does not touch MPI. Local, thread-safe as long as nobody changes the environment.
+ * */
 QDR_API int qdr_launched(void);
 #ifdef __cplusplus
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** @file machine.h  What a machine can do, as numbers: the model's constants.
  *
- *  A machine is a small JSON file (docs/model.md lists its keys, each with unit and source); those that come with
- * Quadrille are found by name. `quadrille calibrate` writes one from measurements. All functions are local; different
- * machines may be used by different threads. */
+ *  A machine is a small JSON file (docs/model.md lists its keys, each with unit and source); the machines that come
+ * with Quadrille are found by name. `quadrille calibrate` writes a file from measurements. All functions are local;
+ * different machines may be used by different threads. */
 #ifndef QUADRILLE_MACHINE_H
 #define QUADRILLE_MACHINE_H
 
@@ -21,38 +21,38 @@ extern "C" {
 #define QDR_MAX_PROTOCOLS 4
 #define QDR_MAX_NAME 64
 
-/** Products of m×k and k×n: flops / (peak · efficiency), or the time to move the operands, whichever is longer, and a
- * launch. efficiency = most · quantisation / (1 + half_m/m + half_n/n + half_k/k); quantisation: the share of whole
- * tiles, in whole waves over the units, that is wanted, of the best tile. */
+/** Products of m×k and k×n: flops / (peak · efficiency), or the time to move the operands, whichever is longer, plus a
+ * launch. efficiency = most · quantisation / (1 + half_m/m + half_n/n + half_k/k); quantisation: the useful share of
+ * whole tiles, in whole waves over the units, for the best tile. */
 typedef struct qdr_machine_products {
-    double peak_flops; /**< per second, as the vendor has it; 0: the machine cannot do this type */
+    double peak_flops; /**< per second, as the vendor states it; 0: the machine does not support this type */
     double most; /**< share of the peak that large products reach, 0 to 1 */
-    double half_m, half_n, half_k; /**< extents at which, alone, half of that is reached */
+    double half_m, half_n, half_k; /**< the extent in each dimension that alone halves the efficiency */
     double factor[3]; /**< of the efficiency by mode: NN, NT, TN; 1 is neutral */
-    double odd_factor; /**< of the efficiency where an extent is odd: loads are not aligned */
+    double odd_factor; /**< of the efficiency if an extent is odd: loads are not aligned */
 } qdr_machine_products;
 
 /** A block of the result that one unit computes at a time. */
 typedef struct qdr_machine_tile {
     double m, n;
-    double efficiency; /**< beside the best tile */
+    double efficiency; /**< relative to the best tile */
 } qdr_machine_tile;
 
-/** One level of links: pairs in a package, a node, the network. It joins units of the level below (single ranks, on the
- * first level) to units of n_ranks consecutive ranks. */
+/** One level of links: pairs in a package, a node, the network. It joins units of the level below (on the first level,
+ * single ranks) into units of n_ranks consecutive ranks. */
 typedef struct qdr_machine_link {
     char name[QDR_MAX_NAME];
     int n_ranks; /**< of a unit; 0: any number, on the last level */
-    double rank_bytes_per_sec; /**< that one rank sends while it receives as much; 0, not on the first level: no limit
-                                  but the adapters' */
-    int n_adapters; /**< of a unit of the level below, each near as many of its ranks; not on the first level */
+    double rank_bytes_per_sec; /**< that one rank sends while it receives as much; 0, except on the first level: limited
+                                  only by the adapters */
+    int n_adapters; /**< of a unit of the level below, each near an equal number of its ranks; not on the first level */
     double adapter_bytes_per_sec; /**< that one of them sends while it receives as much */
     double step_secs; /**< from one rank of a ring to the next */
-    double wait_secs; /**< of a collective, for each unit beyond the first: who comes late, who is in the way */
-    double wait_secs_per_byte; /**< the same for each byte that the groups of a unit send along */
+    double wait_secs; /**< of a collective, for each unit beyond the first: late ranks and contention */
+    double wait_secs_per_byte; /**< the same for each byte that the groups of a unit send with it */
     double ring_wait_factor; /**< of wait_secs_per_byte in all-gathers and reduce-scatters, which are rings where
                                 all-reduces may be trees; 0: 1 */
-    double switch_bytes_per_sec; /**< of a rank into a switch that adds up (NVLS); 0: there is none */
+    double switch_bytes_per_sec; /**< of a rank into a switch that computes sums (NVLS); 0: there is no such switch */
 } qdr_machine_link;
 
 /** One of the ways in which a library sends the steps of a ring or tree. */
@@ -62,16 +62,16 @@ typedef struct qdr_machine_protocol {
 } qdr_machine_protocol;
 
 typedef struct qdr_machine_collectives {
-    double start_secs; /**< of each, whatever the way */
+    double start_secs; /**< of each collective, whatever the algorithm */
     double fill_secs; /**< of its pipeline, times a protocol's step_factor */
     int has_tree; /**< all-reduces may run along a double tree of nodes */
-    int by_level; /**< 1: instead of rings, members inside a unit first (or last), and each with its counterparts on
-                     other units, one level behind the other */
+    int by_level; /**< 1: instead of rings, level by level: members inside a unit first (or last), then each with its
+                     counterparts in other units */
     int n_protocols;
     qdr_machine_protocol protocols[QDR_MAX_PROTOCOLS];
 } qdr_machine_collectives;
 
-/** What a program on the machine costs besides: one for each library or year of it. */
+/** Additional costs of the software on the machine: one for each library, or release of it. */
 typedef struct qdr_machine_software {
     double launch_secs; /**< of the device, between two kernels */
     double host_secs; /**< that the host takes to enqueue one */
@@ -79,30 +79,30 @@ typedef struct qdr_machine_software {
                           host */
     double microbatch_secs; /**< of the host, per micro-batch */
     double step_secs; /**< per optimizer step: data, logging, clipping */
-    int fused_biases; /**< 1: products add them, and norms pass over their input once */
-    double score_bytes; /**< moved per element of the scores of unfused attention, forward and backward together */
+    int fused_biases; /**< 1: products add the biases, and norms read their input once */
+    double score_bytes; /**< moved per score of unfused attention, forward and backward together */
     double logit_bytes; /**< moved per logit by the loss, forward and backward together */
-    double weight_gradient_bytes; /**< moved per weight and micro-batch besides the product */
-    double gradient_bytes; /**< of a gradient on its way over ranks; 0: those of its type */
+    double weight_gradient_bytes; /**< moved per weight and micro-batch, in addition to the product */
+    double gradient_bytes; /**< of a gradient element when it is communicated; 0: those of its type */
     double optimizer_bytes; /**< moved per parameter of a shard by one optimizer step */
     /* Tensor parallelism and pipelines as a framework runs them: */
-    double collective_host_secs; /**< of a collective over x or y, beside host_secs */
+    double collective_host_secs; /**< of a collective over x or y, in addition to host_secs */
     double collective_rank_secs; /**< the same for each member of a group that spans nodes */
-    double staged_rank_secs; /**< the same where stages of a pipeline span nodes, and wait for each other, or memory has
-                                no room for gathered rows: they are gathered again */
-    double stall_secs; /**< of each neighbour stage and micro-batch, where memory is nearly full or nodes are many:
-                          blocks are given back and asked for again */
-    double stall_memory_share; /**< of the memory, from which that happens; 0: never */
+    double staged_rank_secs; /**< the same if pipeline stages span nodes and wait for each other, or if gathered rows do
+                                not fit in memory and are gathered again */
+    double stall_secs; /**< of each neighbour stage and micro-batch, if memory is nearly full or there are many nodes:
+                          blocks are freed and allocated again */
+    double stall_memory_share; /**< share of the memory from which that happens; 0: never */
     int stall_nodes; /**< nodes from which that happens; 0: never */
     int gathers_again; /**< 1: gathered rows are never kept for the backward */
-    int balanced_stages; /**< 1: the head counts as its parameters when layers are dealt to stages */
-    double saved_ffn; /**< copies of the MLP's inner activation kept besides its edges */
-    double live_hidden; /**< whole rows of the hidden size alive besides, where y > 1 */
-    double logit_memory_bytes; /**< of each logit while the loss is made; 0: two of its type */
-    double bucket_bytes; /**< of gradients that are summed over d at once; 0: each weight's alone */
+    int balanced_stages; /**< 1: when layers are assigned to stages, the head counts by its parameters */
+    double saved_ffn; /**< copies of the MLP's inner activation kept in addition to its edges */
+    double live_hidden; /**< whole rows of the hidden size that are also alive, if y > 1 */
+    double logit_memory_bytes; /**< of each logit while the loss is computed; 0: two elements of its type */
+    double bucket_bytes; /**< of gradients that are summed over d in one collective; 0: each weight's alone */
     double send_bytes; /**< of memory for each parameter, to send its gradient, where d > 1 */
     double fixed_bytes; /**< of memory: context, libraries */
-    double fragment_share; /**< of the activations, on top */
+    double fragment_share; /**< fragmentation, as a share of the activations, in addition to them */
 } qdr_machine_software;
 
 typedef struct qdr_machine {
@@ -112,14 +112,14 @@ typedef struct qdr_machine {
     int ranks_per_node;
     double memory_bytes; /**< of one rank */
     double memory_bytes_per_sec;
-    double memory_efficiency; /**< share of it that element-wise kernels reach */
+    double memory_efficiency; /**< share of memory_bytes_per_sec that element-wise kernels reach */
     double kernel_flops; /**< per second, of element-wise kernels; 0: memory alone limits them */
-    int n_units; /**< that share a product: SMs, compute units; 1 on a CPU */
+    int n_units; /**< units that share a product: SMs, compute units; 1 on a CPU */
     double wave_power; /**< of the share of the last wave that is full: 1, or less where the next kernel fills it */
     int n_tiles;
     qdr_machine_tile tiles[QDR_MAX_TILES];
     qdr_machine_products f64, f32, bf16; /**< bf16: of all types of two bytes */
-    double attention_efficiency; /**< of fused attention, share of the peak; 0: there is none */
+    double attention_efficiency; /**< of fused attention, share of the peak; 0: attention is not fused */
     double processor_slowdown, transfer_slowdown; /**< while both run, each takes 1 + … times as long */
     int n_links;
     qdr_machine_link links[QDR_MAX_LINKS];
@@ -127,40 +127,40 @@ typedef struct qdr_machine {
     qdr_machine_software software;
 } qdr_machine;
 
-/** The machine of a file or of a name: what has a slash, ends in ".json" or is "-" is a path, everything else one of
- * qdr_machine_list(), machines/NAME.json in a folder of QDR_DATA_PATH or of the installed data. A file may be
- * `based_on` another, and then says only what differs; its lists replace those of the other.
+/** Loads a machine by path or by name. An argument that contains a slash, ends in ".json" or is "-" is a path;
+ * everything else is a name from qdr_machine_list(): machines/NAME.json in a folder of QDR_DATA_PATH or of the
+ * installed data. A file may be `based_on` another and then states only the differences; its lists replace those of the
+ * other.
  *  @param[out] machine  all zero after an error
- *  @retval QDR_ERR_ARGUMENT  NULL, no such name (the sentence has the nearest ones), no JSON, a key out of its range or
- *                            missing (file, line and key)
+ *  @retval QDR_ERR_ARGUMENT  NULL, an unknown name (the sentence lists the nearest ones), invalid JSON, or a key that
+ *                            is missing or out of range (file, line and key)
  *  @retval QDR_ERR_IO        the file cannot be read
  *  @retval QDR_ERR_MEMORY    out of memory */
 QDR_API QDR_NODISCARD qdr_status qdr_machine_load(const char *name_or_path, qdr_machine *machine);
-/** The same for a text of `bytes` bytes that sentences call `name`. */
+/** The same for a text of `bytes` bytes; `name` is what error sentences call it. */
 QDR_API QDR_NODISCARD qdr_status qdr_machine_parse(const char *text, size_t bytes, const char *name,
                                                    qdr_machine *machine);
-/** Whether all that is needed is there, and every number in its range; `name` begins the sentence. For machines filled
- * by hand.
- *  @retval QDR_ERR_ARGUMENT  what is missing or out of its range, by its key in a file */
+/** Checks that a machine is complete and every number in its range; error sentences begin with `name`. For machines
+ * filled in by hand.
+ *  @retval QDR_ERR_ARGUMENT  something is missing or out of range; the sentence names its key in a file */
 QDR_API QDR_NODISCARD qdr_status qdr_machine_check(const qdr_machine *machine, const char *name);
-/** The machine file that has `text` as its name or as one of its aliases (which may be the beginning of it), as the
- * tables of others call machines.
+/** Finds the machine file whose name is `text`, or one of whose aliases `text` equals or begins with; for the names
+ * that machines have in published tables.
  *  @param[out] machine  all zero after an error
- *  @retval QDR_ERR_ARGUMENT  none has, or a file is wrong */
+ *  @retval QDR_ERR_ARGUMENT  there is none, or a file is invalid */
 QDR_API QDR_NODISCARD qdr_status qdr_machine_find(const char *text, qdr_machine *machine);
 /** Receives one name, valid during the call. */
 typedef void (*qdr_name_fn)(const char *name, void *user);
-/** Writes a machine as a file that qdr_machine_parse() reads back the same, number for number, and leaves the stream
- * open.
+/** Writes a machine as a file that qdr_machine_parse() reads back exactly, number for number. The stream stays open.
  *  @param more  further members of the JSON object, which reading ignores ("\"notes\": {…}"), or NULL
  *  @retval QDR_ERR_ARGUMENT  NULL, or a machine that qdr_machine_check() refuses
- *  @retval QDR_ERR_IO        the stream takes no more */
+ *  @retval QDR_ERR_IO        writing failed */
 QDR_API QDR_NODISCARD qdr_status qdr_machine_write(const qdr_machine *machine, const char *more, FILE *file);
 /** Calls `each` with the names that qdr_machine_load() knows, in the order of strcmp(). */
 QDR_API QDR_NODISCARD qdr_status qdr_machine_list(qdr_name_fn each, void *user);
 /** One number by its key in a file, in the file's unit: "memory_GBps", "bf16.most", "links[1].adapter_GBps". Setting
  * does not check the machine as a whole.
- *  @retval QDR_ERR_ARGUMENT  no such key (the sentence has the nearest one), or a value out of its range; nothing has
+ *  @retval QDR_ERR_ARGUMENT  no such key (the sentence has the nearest one), or a value out of its range; nothing
  *                            changed */
 QDR_API QDR_NODISCARD qdr_status qdr_machine_get(const qdr_machine *machine, const char *key, double *value);
 QDR_API QDR_NODISCARD qdr_status qdr_machine_set(qdr_machine *machine, const char *key, double value);

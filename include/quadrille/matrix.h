@@ -3,7 +3,7 @@
  *
  *  A layout is a value, pure data: rows [M] are split over a list of axes, one after the other, in units; columns are a
  * list of blocks, each split over at most one axis, in its own unit. Axes that split nothing hold copies. Parts differ
- * by at most one unit, the first ones are the larger; a rank may own nothing. A rank's part is stored row-major and
+ * by at most one unit, and larger parts come first; a rank may own nothing. A rank's part is stored row-major and
  * dense: n_rows × n_cols, the columns of block 0 first. */
 #ifndef QUADRILLE_MATRIX_H
 #define QUADRILLE_MATRIX_H
@@ -15,7 +15,7 @@ extern "C" {
 #endif
 
 typedef enum qdr_spread {
-    QDR_SPREAD_GRID = 0, /**< as row_axes and col_axis say */
+    QDR_SPREAD_GRID = 0, /**< over the axes of the grid, as the members below state */
     QDR_SPREAD_RANKS, /**< rows split over all ranks in rank order, all columns (data parallel: drop-in callers) */
     QDR_SPREAD_ROOT /**< rank 0 owns everything, the others nothing */
 } qdr_spread;
@@ -54,13 +54,13 @@ QDR_API QDR_NODISCARD qdr_status qdr_matrix_owned(const qdr_grid *grid, const qd
                                                   qdr_owned *owned);
 
 /** Moves a matrix from one layout to another, both over the same grid and of the same global extents. Collective over
- * the grid, agrees, stream-ordered on `stream` (NULL: the context's). Copies of the source are taken to be equal; every
- * copy of the target is written. src and dst are device memory of the local extents and must not overlap.
+ * the grid, agrees, stream-ordered on `stream` (NULL: the context's). Copies of the source are assumed to be equal;
+ * every copy of the target is written. src and dst are device memory of the local extents and must not overlap.
  *  @retval QDR_ERR_SHAPE   the global extents differ; nothing was moved
- *  @retval QDR_ERR_ARGUMENT  NULL for what this rank has; an address that is no multiple of an element's bytes; src and
- *                            dst that overlap; other layouts, or another type, on another rank; on a GPU memory of the
- *                            host or of another GPU; nothing was moved
- *  @retval QDR_ERR_MEMORY  no space to pack; nothing was moved */
+ *  @retval QDR_ERR_ARGUMENT  NULL where this rank has elements; an address that is not a multiple of an element's
+ *                            bytes; src and dst that overlap; other layouts, or another type, on another rank; on a GPU
+ *                            memory of the host or of another GPU; nothing was moved
+ *  @retval QDR_ERR_MEMORY  no memory for packing; nothing was moved */
 QDR_API QDR_NODISCARD qdr_status qdr_redistribute(qdr_grid *grid, const qdr_matrix *src_layout, const void *src,
                                                   const qdr_matrix *dst_layout, void *dst, qdr_dtype dtype,
                                                   qdr_stream *stream);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** @file network.h  The shape of a transformer: read from the config.json of a model or from the data that comes with
- * the program, and what follows from it: parameters and flops, exactly.
+/** @file network.h  The shape of a transformer, read from the config.json of a model or from the data that comes with
+ * the program, and the exact numbers of parameters and flops that follow from it.
  *
  *  Part of libquadrille_perf: no ranks. All functions are local and blocking; they are thread-safe as long as nobody
  * changes the environment.
  *
  *  A network is an embedding E[V, H] (and P[positions, H], where positions are learned), `layers` equal layers, a final
- * norm, and a head W[V, H] without bias, which is E where `tied`. A layer is norm, attention, norm, MLP:
+ * norm, and a head W[V, H] without bias, which is E if `tied`. A layer is norm, attention, norm, MLP:
  *
  *    attention  q[heads·head_size, H], k and v [kv_heads·head_size, H], out[H, heads·head_size]
  *    MLP        up[F, H], down[H, F], and gate[F, H] where `gated`; F = ffn
@@ -28,7 +28,7 @@ typedef enum qdr_norm_kind {
 /** A plain struct, to be copied, changed or filled by hand. Sizes count elements. */
 typedef struct qdr_network {
     uint32_t version; /**< QDR_OPTS_INIT */
-    char name[64]; /**< of the data file; of another file: its folder's where it is a config.json */
+    char name[64]; /**< of the data file, or of another file; of a config.json, the name of its folder */
     char architecture[16]; /**< its model_type: "gpt2", "gpt_neox", "llama", "mistral", "qwen2" */
     char activation[32]; /**< as the file calls it: "gelu_new", "silu" */
     int64_t layers, hidden; /**< hidden: H */
@@ -36,8 +36,8 @@ typedef struct qdr_network {
     int64_t ffn, vocab; /**< F, V */
     int64_t context; /**< most tokens of a sequence */
     int64_t positions; /**< learned positions; 0: rotary, no parameters */
-    int64_t window; /**< positions that one sees, itself among them, in window_layers; 0: all */
-    int64_t window_layers; /**< of the layers; the others see all */
+    int64_t window; /**< positions that each position attends to, itself included, in window_layers; 0: all */
+    int64_t window_layers; /**< number of layers with a window; the others attend to all positions */
     int gated; /**< 1: down(act(gate(x)) * up(x)), 0: down(act(up(x))) */
     int qkv_bias, out_bias, mlp_bias; /**< 1: these products have biases */
     qdr_norm_kind norm;
@@ -46,23 +46,24 @@ typedef struct qdr_network {
     int parallel_residual; /**< 1: x + attention(norm(x)) + mlp(norm(x)) */
 } qdr_network;
 
-/** The network of a file or of a name.
+/** Loads a network by path or by name.
  *
- *  What has a slash, ends in ".json" or is "-" (standard input) is the path of a config.json as models have it (Hugging
- * Face), of model_type gpt2, gpt_neox, llama, mistral or qwen2; keys that are absent take the default of that class in
- * transformers, unknown keys are ignored. Everything else is the name of a model: models/NAME.json in a folder of
- * QDR_DATA_PATH (parted by colons), in the folder that was installed, or in the sources that this was built from.
+ *  An argument that contains a slash, ends in ".json" or is "-" (standard input) is the path of a config.json of a
+ * model (Hugging Face), of model_type gpt2, gpt_neox, llama, mistral or qwen2; keys that are absent take the default of
+ * that class in transformers, unknown keys are ignored. Everything else is the name of a model: models/NAME.json in a
+ * folder of QDR_DATA_PATH (separated by colons), in the installed data folder, or in the sources from which this was
+ * built.
  *
- *  head_dim may be given for any model_type; else head_size is hidden / heads, rounded down. No size needs to divide
- * another.
+ *  head_dim may be given for any model_type; without it head_size is hidden / heads, rounded down. No size needs to
+ * divide another.
  *  @param[out] network  all zero after an error
- *  @retval QDR_ERR_ARGUMENT     NULL; no such name (the sentence has the nearest ones); no JSON, or a value of the
- *                               wrong type or range (file, line and key)
+ *  @retval QDR_ERR_ARGUMENT     NULL; an unknown name (the sentence lists the nearest ones); invalid JSON, or a value
+ *                               of the wrong type or out of range (file, line and key)
  *  @retval QDR_ERR_IO           the file cannot be read
  *  @retval QDR_ERR_MEMORY       out of memory
  *  @retval QDR_ERR_UNSUPPORTED  another model_type; a mixture of experts; cross-attention */
 QDR_API QDR_NODISCARD qdr_status qdr_network_load(const char *name_or_path, qdr_network *network);
-/** The same for a text of `bytes` bytes. `name` is what sentences call it, and the network's name. */
+/** The same for a text of `bytes` bytes. `name` is what error sentences call it, and becomes the network's name. */
 QDR_API QDR_NODISCARD qdr_status qdr_network_parse(const char *text, size_t bytes, const char *name,
                                                    qdr_network *network);
 /** Receives one name, valid during the call. */
@@ -72,7 +73,7 @@ typedef void (*qdr_network_name_fn)(const char *name, void *user);
  *  @retval QDR_ERR_MEMORY    out of memory; nothing was called */
 QDR_API QDR_NODISCARD qdr_status qdr_network_list(qdr_network_name_fn each, void *user);
 
-/** Parameters, biases among them. */
+/** Numbers of parameters, biases included. */
 typedef struct qdr_network_counts {
     int64_t embedding; /**< V·H */
     int64_t positions; /**< positions·H */
@@ -83,14 +84,14 @@ typedef struct qdr_network_counts {
     int64_t total; /**< embedding + positions + layers·layer + final_norm + head */
 } qdr_network_counts;
 
-/** Exact number of parameters: what sums over the tensors of a checkpoint give.
+/** Exact numbers of parameters, equal to the sums over the tensors of a checkpoint.
  *  @param[out] counts  all zero after an error
  *  @retval QDR_ERR_ARGUMENT  NULL or no version
  *  @retval QDR_ERR_SHAPE     a size out of its range, or too many parameters for 63 bits */
 QDR_API QDR_NODISCARD qdr_status qdr_network_params(const qdr_network *network, qdr_network_counts *counts);
 
-/** Flops of the matrix products of one token's forward pass, a multiply-add as 2; backward takes twice that. Not
- * counted: norms, softmax, activations, embeddings.
+/** Flops of the matrix products of one token's forward pass, where a multiply-add counts as 2; backward takes twice
+ * that. Not counted: norms, softmax, activations, embeddings.
  *
  *    linear            2·layers·(weights of attention and MLP, without biases)
  *    head              2·V·H

@@ -2,13 +2,13 @@
 /** @file ops.h  The operations between products: layer norm, causal attention, GELU, residual, embedding,
  * cross-entropy.
  *
- *  All functions take local blocks in device memory, are stream-ordered (NULL: the context's stream) and leave the
- * caller's memory to the caller. Those with a sum over an axis are collective over the group of that axis. T is the
- * layer's type (QDR_F32, QDR_F64, QDR_BF16, QDR_F16); A is the type of sums and gradients of parameters: f64 for F64,
- * else f32. An argument error queues nothing; one is an address that is no multiple of an element's bytes, memory that
- * is written and overlaps other memory of the call, but where a function says that it may, and on a GPU memory of the
- * host or of another GPU (QDR_ERR_ARGUMENT). Every `accumulate` is 0 (overwrite, the output is not read)
- * or 1 (add). Not thread-safe per grid. */
+ *  All functions take local blocks in device memory, are stream-ordered (NULL: the context's stream) and never own the
+ * caller's memory. Those that sum over an axis are collective over the group of that axis. T is the layer's type
+ * (QDR_F32, QDR_F64, QDR_BF16, QDR_F16); A is the type of sums and gradients of parameters: f64 for F64, else f32. If
+ * an argument is wrong, nothing is queued. QDR_ERR_ARGUMENT includes an address that is not a multiple of an element's
+ * bytes; output memory that overlaps other memory of the call, except where a function allows it; and on a GPU memory
+ * of the host or of another GPU. Every `accumulate` is 0 (overwrite, the output is not read) or 1 (add). Not
+ * thread-safe per grid. */
 #ifndef QUADRILLE_OPS_H
 #define QUADRILLE_OPS_H
 
@@ -29,16 +29,16 @@ typedef struct qdr_layer_norm {
     double epsilon; /**< 0: 1e-5 */
     qdr_dtype dtype;
 } qdr_layer_norm;
-/** Bytes of `stats` (kept from forward to backward: mean and 1/sigma per row, type A) and of `work` (either call).
- * Local. */
+/** Bytes of `stats` (kept from forward to backward: mean and 1/sigma per row, of type A) and of `work` (for either
+ * call). Local. */
 QDR_API QDR_NODISCARD qdr_status qdr_layer_norm_sizes(const qdr_grid *grid, const qdr_layer_norm *norm,
                                                       size_t *stats_bytes, size_t *work_bytes);
 /** x, y: [n_rows, n_cols] T; gamma, beta: [n_cols] T. */
 QDR_API QDR_NODISCARD qdr_status qdr_layer_norm_forward(qdr_grid *grid, const qdr_layer_norm *norm, const void *x,
                                                         const void *gamma, const void *beta, void *y, void *stats,
                                                         void *work, qdr_stream *stream);
-/** dx [n_rows, n_cols] T. dgamma, dbeta [n_cols] A: this rank's rows only, not summed over any axis; both NULL: not
- * wanted. */
+/** dx [n_rows, n_cols] T. dgamma, dbeta [n_cols] A: of this rank's rows only, not summed over any axis; both NULL: not
+ * computed. */
 QDR_API QDR_NODISCARD qdr_status qdr_layer_norm_backward(qdr_grid *grid, const qdr_layer_norm *norm, const void *x,
                                                          const void *gamma, const void *dy, const void *stats, void *dx,
                                                          int accumulate_dx, void *dgamma, void *dbeta,
@@ -86,7 +86,7 @@ typedef struct qdr_embedding {
     int64_t vocab_end; /**< one past the last */
     qdr_layout layout; /**< REPLICATED: y [n_rows, n_cols] on all of y; SCATTERED: rows split over y, in units of 1 */
     qdr_dtype dtype;
-    int64_t vocab; /**< V, over all ranks; 0: not known, then a token ≥ V gives zeros, unnoticed */
+    int64_t vocab; /**< V, over all ranks; 0: not known, and a token ≥ V silently gives zeros */
 } qdr_embedding;
 /** Bytes of `work`. Local. */
 QDR_API QDR_NODISCARD qdr_status qdr_embedding_sizes(const qdr_grid *grid, const qdr_embedding *embedding,
@@ -111,20 +111,20 @@ typedef struct qdr_cross_entropy {
     int64_t vocab_begin; /**< first global column this rank owns */
     qdr_axis axis; /**< the axis that splits the vocabulary */
     qdr_dtype dtype;
-    int64_t vocab; /**< V, over all ranks; 0: not known, then a target ≥ V counts wrong, unnoticed */
+    int64_t vocab; /**< V, over all ranks; 0: not known, and a target ≥ V silently gives a wrong loss */
 } qdr_cross_entropy;
 /** Bytes of `saved` (max and log Σexp per row, A) and `work`. Local. */
 QDR_API QDR_NODISCARD qdr_status qdr_cross_entropy_sizes(const qdr_grid *grid, const qdr_cross_entropy *ce,
                                                          size_t *saved_bytes, size_t *work_bytes);
 /** result[0] = Σ over local rows of -log softmax(logits)[target] (f64, equal on all ranks of the axis), result[1] =
- * number of rows with a target ≥ 0; rows with a target < 0 count for nothing, a target ≥ vocab is an asynchronous error
+ * number of rows with a target ≥ 0; rows with a target < 0 are ignored, a target ≥ vocab is an asynchronous error
  * (qdr_context_status()), QDR_ERR_ARGUMENT. targets: [n_rows] I32. logits: [n_rows, n_cols] T. */
 QDR_API QDR_NODISCARD qdr_status qdr_cross_entropy_forward(qdr_grid *grid, const qdr_cross_entropy *ce,
                                                            const void *logits, const int32_t *targets, double result[2],
                                                            void *saved, void *work, qdr_stream *stream);
 /** dlogits = scale · (softmax(logits) - onehot(target)); local, no communication. dlogits may be logits. scale is
- * normally 1 / (valid tokens of the whole optimizer step), the only place where the loss is scaled; in F16 a power of
- * two times that, or numbers below 2^-24 (6e-8) vanish (see qdr_adamw_opts.grad_scale). */
+ * normally 1 / (valid tokens of the whole optimizer step), the only place where the loss is scaled; in F16 use a power
+ * of two times that, since numbers below 2^-24 (6e-8) vanish (see qdr_adamw_opts.grad_scale). */
 QDR_API QDR_NODISCARD qdr_status qdr_cross_entropy_backward(qdr_grid *grid, const qdr_cross_entropy *ce,
                                                             const void *logits, const int32_t *targets,
                                                             const void *saved, double scale, void *dlogits,

@@ -17,7 +17,8 @@ extern "C" {
 /** What happens to an older file of the same name. */
 typedef enum qdr_output_kind {
     QDR_OUTPUT_REPLACE = 0, /**< it is replaced in one step, by a commit */
-    QDR_OUTPUT_NEW, /**< it stays: there must be none, neither when the output is opened nor when it is committed */
+    QDR_OUTPUT_NEW, /**< never replaced: there must not be one, neither when the output is opened nor when it is
+                       committed */
     QDR_OUTPUT_LOG /**< the new file has its name from the start and can be read while it grows. The older one, unless
                       it is empty, is renamed to PATH.N with the lowest N from 1 that is free */
 } qdr_output_kind;
@@ -41,26 +42,26 @@ typedef struct qdr_output qdr_output;
  *  @retval QDR_ERR_MEMORY    out of memory */
 QDR_API QDR_NODISCARD qdr_status qdr_output_open(const char *what, const char *path, qdr_output_kind kind,
                                                  qdr_output **output);
-/** Says whether qdr_output_open() would succeed with QDR_OUTPUT_REPLACE, and leaves nothing behind. Does not open
- * devices and FIFOs. Errors are those of qdr_output_open(). */
+/** Checks whether qdr_output_open() would succeed with QDR_OUTPUT_REPLACE, and leaves no files. Does not open devices
+ * and FIFOs. Errors are those of qdr_output_open(). */
 QDR_API QDR_NODISCARD qdr_status qdr_output_try(const char *what, const char *path);
-/** 1: a regular file has this name, or its link leads to one, and an output would replace it. 0: not, or the path is
- * NULL. */
+/** 1: this name is a regular file or a link to one, which an output would replace. 0: it is not, or the path is NULL.
+ * */
 QDR_API int qdr_output_replaces(const char *path);
 /** Where to write. Belongs to the output: do not close it. NULL once the output is finished. */
 QDR_API FILE *qdr_output_file(const qdr_output *output);
 /** The name that QDR_OUTPUT_LOG gave to the older file; "" if there was none. Valid as long as the output. */
 QDR_API const char *qdr_output_kept(const qdr_output *output);
-/** Writes everything to the disk and closes the file, without putting it in place: for outputs that are committed
+/** Writes everything to disk and closes the file, without moving it into place: for outputs that are committed
  * together. Calling it again does nothing.
  *  @retval QDR_ERR_IO  something could not be written, now or earlier: the output can only be discarded */
 QDR_API QDR_NODISCARD qdr_status qdr_output_finish(qdr_output *output);
-/** Finishes the output, puts it in place and frees it. *output becomes NULL in any case.
- *  @retval QDR_ERR_IO        something could not be written, or put in place: nothing was replaced, nothing is left
- * behind
- *  @retval QDR_ERR_ARGUMENT  NULL; or with QDR_OUTPUT_NEW there is a file of that name by now, which stays */
+/** Finishes the output, moves it into place and frees it. *output becomes NULL in any case.
+ *  @retval QDR_ERR_IO        something could not be written or moved into place: nothing was replaced, and no temporary
+ *                            file remains
+ *  @retval QDR_ERR_ARGUMENT  NULL; or with QDR_OUTPUT_NEW a file of that name exists by now, which is kept */
 QDR_API QDR_NODISCARD qdr_status qdr_output_commit(qdr_output **output);
-/** Closes and removes what was written, and frees the output; a log stays as far as it was written. *output becomes
+/** Closes and removes what was written, and frees the output; a log keeps what was written so far. *output becomes
  * NULL; NULL and a pointer to NULL do nothing. */
 QDR_API void qdr_output_discard(qdr_output **output);
 

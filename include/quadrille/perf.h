@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** @file perf.h  What the algorithm costs, in closed form: bytes a rank sends and flops it computes.
+/** @file perf.h  The cost of the algorithm, in closed form: the bytes a rank sends and the flops it computes.
  *
  *  libquadrille_perf: arithmetic only, no ranks, no clock. All functions are local and thread-safe. Results are
- * doubles: exact where the grid divides M, K and N, and the mean over the ranks (without padding) elsewhere. Formulas:
+ * doubles: exact if the grid divides M, K and N, otherwise the mean over the ranks (without padding). Formulas:
  * docs/design.md, "The algorithm"; collectives: Thakur, Rabenseifner, Gropp 2005. */
 #ifndef QUADRILLE_PERF_H
 #define QUADRILLE_PERF_H
@@ -13,9 +13,9 @@
 extern "C" {
 #endif
 
-/** Elements that one of `n_ranks` members sends in a collective over n_elems elements in all: all-gather and
- * reduce-scatter (g-1)/g·n, all-reduce twice that, all-to-all (g-1)/g of what one member sends in all; broadcast: n at
- * its root, spread evenly (g-1)/g·n; send/recv n. 0 in a group of one. NaN for an unknown kind or n_ranks < 1. */
+/** Elements that each of `n_ranks` members sends in a collective over a total of n_elems elements: all-gather and
+ * reduce-scatter (g-1)/g·n, all-reduce twice that, all-to-all (g-1)/g of all that one member has to send; broadcast: n
+ * at its root, (g-1)/g·n on average; send/recv n. 0 in a group of one. NaN for an unknown kind or n_ranks < 1. */
 QDR_API double qdr_perf_coll_elems(qdr_coll_kind kind, int n_ranks, double n_elems);
 
 /** One linear layer on a grid. M counts the rows of one call over all ranks. */
@@ -27,9 +27,9 @@ typedef struct qdr_perf_linear {
     int bias;
     qdr_layout in_layout, out_layout; /**< of the edges */
     int drop_gathered; /**< 1: a gathered X is gathered again for dW */
-    int no_dx; /**< 1: backward makes no dX (a first layer) */
-    int defer_sync; /**< 1: backward leaves out what QDR_DEFER_SYNC does: sums over d, and the bias' over z */
-    qdr_dtype dtype; /**< of W and activations; gradients of parameters are F32, for F64 F64 */
+    int no_dx; /**< 1: backward does not compute dX (a first layer) */
+    int defer_sync; /**< 1: as with QDR_DEFER_SYNC, backward omits the sums over d, and that of the bias over z */
+    qdr_dtype dtype; /**< of W and activations; gradients of parameters are F64 for F64, else F32 */
 } qdr_perf_linear;
 
 /** Per rank: bytes sent by channel and kind of collective, and flops of the products. */
@@ -44,7 +44,7 @@ typedef struct qdr_perf_cost {
  * reduce-scattered over z and its shard summed over d; the bias summed over z and d.
  *  @retval QDR_ERR_ARGUMENT  NULL, a grid axis < 1, or an unknown layout
  *  @retval QDR_ERR_SHAPE     a size is negative or not finite
- *  @retval QDR_ERR_DTYPE     none of F32, F64, BF16 and F16 */
+ *  @retval QDR_ERR_DTYPE     not F32, F64, BF16 or F16 */
 QDR_API QDR_NODISCARD qdr_status qdr_perf_linear_cost(const qdr_perf_linear *layer, qdr_perf_cost *forward,
                                                       qdr_perf_cost *backward);
 /** Sum of the bytes of one channel, all kinds. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** @file plan.h  How a network is laid over ranks, and what the model says of it: the time of a step, term by term, and
- * the memory of a rank.
+/** @file plan.h  How a network is distributed over ranks, and what the model predicts for it: the time of a step, term
+ * by term, and the memory of a rank.
  *
- *  Part of libquadrille_perf: arithmetic, no ranks, no clock. Time is the simulated end of the task lists that the
+ *  Part of libquadrille_perf: arithmetic, no ranks, no clock. The time is the simulated end of the task lists that the
  * runtime executes, on streams, with collectives that share links; formulas and sources: docs/model.md. All functions
  * are local, and thread-safe on different models. */
 #ifndef QUADRILLE_PLAN_H
@@ -21,7 +21,7 @@ extern "C" {
 typedef enum qdr_recompute {
     QDR_RECOMPUTE_NONE = 0,
     QDR_RECOMPUTE_ATTENTION = 1, /**< scores and softmax only ("selective") */
-    QDR_RECOMPUTE_FULL = 2 /**< every layer's forward again, from its input */
+    QDR_RECOMPUTE_FULL = 2 /**< each layer's whole forward again, from its input */
 } qdr_recompute;
 
 /** One way to run one optimizer step. */
@@ -32,43 +32,43 @@ typedef struct qdr_plan {
     qdr_layout layout; /**< of the edges between layers */
     qdr_recompute recompute;
     qdr_dtype dtype; /**< of weights and activations */
-    int64_t batch; /**< sequences of a step, over all ranks; not divisible by the cells: rounded up */
-    int64_t micro_batch; /**< sequences of one forward, in each (z, d) cell; 0: all there are */
+    int64_t batch; /**< sequences of a step, over all ranks; rounded up if not divisible by the number of cells */
+    int64_t micro_batch; /**< sequences of one forward, in each (z, d) cell; 0: all of them */
     int64_t sequence; /**< tokens of a sequence; 0: the network's context */
     int overlap; /**< sum of QDR_OVERLAP_…; 0: all */
-    /** Ranks over which gradients and optimizer state are parted, multiples of z up to z·d; 0: z. Where gradients have
-     * more parts, those of each micro-batch are reduce-scattered over the nearest ranks of d, and of the last one over
-     * the others, too. */
+    /** Ranks over which gradients and optimizer state are partitioned: multiples of z up to z·d; 0: z. If gradients
+     * have more than z parts, those of each micro-batch are reduce-scattered over the nearest ranks of d, and those of
+     * the last one over the others, too. */
     int gradient_parts, optimizer_parts;
-    double axis_bytes_ratio[QDR_N_AXES]; /**< of what a codec sends to what it gets; 0: 1 */
+    double axis_bytes_ratio[QDR_N_AXES]; /**< bytes that a codec sends per byte of its input; 0: 1 */
     int pipeline; /**< stages of consecutive layers, outside the grid: p ranks in all are x·y·z·d·pipeline; 0: 1 */
-    int interleave; /**< parts of a stage that take turns; 0: 1 */
+    int interleave; /**< parts of a stage that run alternately; 0: 1 */
 } qdr_plan;
 
-/** Where the time of a step goes: what keeps the processor, then what it waits for. */
+/** Where the time of a step goes: first what the processor does, then what it waits for. */
 typedef enum qdr_time_term {
     QDR_TIME_PRODUCTS = 0, /**< of layers, forward and backward */
     QDR_TIME_ATTENTION, /**< scores, softmax, values */
     QDR_TIME_KERNELS, /**< norms, activations, residuals, biases, additions; launches */
-    QDR_TIME_RECOMPUTE, /**< of layers' forward again */
+    QDR_TIME_RECOMPUTE, /**< of the layers' forward */
     QDR_TIME_ENDS, /**< embedding, last norm, head, loss */
     QDR_TIME_OPTIMIZER,
     QDR_TIME_X, /**< waiting for collectives over x, … */
     QDR_TIME_Y,
     QDR_TIME_Z,
     QDR_TIME_D,
-    QDR_TIME_BUBBLE, /**< for other stages of the pipeline */
-    QDR_TIME_HOST, /**< for the host, which enqueues */
+    QDR_TIME_BUBBLE, /**< waiting for other stages of the pipeline */
+    QDR_TIME_HOST, /**< waiting for the host, which enqueues */
     QDR_N_TIME_TERMS
 } qdr_time_term;
 
-/** Where a rank's memory goes; that of the rank, and the stage, that needs most. */
+/** Where memory goes, on the rank and the stage that need most. */
 typedef enum qdr_memory_term {
     QDR_MEMORY_PARAMETERS = 0,
     QDR_MEMORY_GRADIENTS,
     QDR_MEMORY_OPTIMIZER,
     QDR_MEMORY_ACTIVATIONS, /**< kept from forward to backward */
-    QDR_MEMORY_GATHERED, /**< whole weights and their gradients, on their way */
+    QDR_MEMORY_GATHERED, /**< whole weights and their gradients while they are communicated */
     QDR_MEMORY_WORKSPACE, /**< gradients of activations, logits, partial sums */
     QDR_MEMORY_RESERVE, /**< context, libraries, fragments */
     QDR_N_MEMORY_TERMS
@@ -77,7 +77,8 @@ typedef enum qdr_memory_term {
 typedef struct qdr_plan_result {
     double secs; /**< of a step; the sum of time[] */
     double time[QDR_N_TIME_TERMS];
-    double busy[QDR_N_AXES]; /**< secs that transfers over an axis took; hidden: busy - time[] of it */
+    double busy[QDR_N_AXES]; /**< secs that transfers over an axis took, of which busy - time[] of that axis were
+                                hidden */
     double flops; /**< of the products of a step over all ranks, without recomputing */
     double peak_share; /**< flops / (secs · peak of all ranks) */
     double tokens_per_sec;
@@ -86,7 +87,7 @@ typedef struct qdr_plan_result {
     double memory[QDR_N_MEMORY_TERMS];
 } qdr_plan_result;
 
-/** A machine and a network, and what was computed of them before. */
+/** A machine and a network, with cached results. */
 typedef struct qdr_model qdr_model;
 
 /** Copies both. @retval QDR_ERR_ARGUMENT, QDR_ERR_SHAPE  NULL, or one of them is wrong
@@ -95,18 +96,18 @@ QDR_API QDR_NODISCARD qdr_status qdr_model_create(const qdr_machine *machine, co
                                                   qdr_model **model);
 /** Sets *model to NULL. Takes NULL. */
 QDR_API void qdr_model_destroy(qdr_model **model);
-/** What a step takes, and what a rank's memory holds.
+/** Predicts the time of a step and the memory of a rank.
  *  @param[out] result  all zero after an error
- *  @retval QDR_ERR_ARGUMENT  NULL, an axis < 1, an order that is no permutation of xyzd, parts that do not nest, more
- *                            stages than layers
+ *  @retval QDR_ERR_ARGUMENT  NULL, an axis < 1, an order that is not a permutation of xyzd, parts that do not nest,
+ *                            more stages than layers
  *  @retval QDR_ERR_SHAPE     batch < 1, a micro-batch < 0 or a sequence < 0
- *  @retval QDR_ERR_DTYPE     none of F32, F64, BF16 and F16, or one that the machine cannot do
+ *  @retval QDR_ERR_DTYPE     not F32, F64, BF16 or F16, or a type that the machine does not support
  *  @retval QDR_ERR_MEMORY    of this process */
 QDR_API QDR_NODISCARD qdr_status qdr_model_predict(qdr_model *model, const qdr_plan *plan, qdr_plan_result *result);
-/** What one forward and one backward of n_layers layers take that have neither embedding nor head around them: the
- * simulated end of the very lists that a stack of these layers runs, on the rank that has most, with panels chosen by
- * cost. For comparing with a measured stack. Of the plan the grid, order, layout, type, overlap, batch (all sequences
- * at once) and sequence count.
+/** Predicts the time of one forward and one backward of n_layers layers without embedding and head: the simulated end
+ * of the same lists that a stack of these layers runs, on the rank that has most, with panels chosen by cost. For
+ * comparison with a measured stack. Of the plan only grid, order, layout, type, overlap, batch (all sequences at once)
+ * and sequence are used.
  *  @param[out] forward_secs, backward_secs  0 after an error
  *  @retval QDR_ERR_ARGUMENT  also n_layers out of 1 to 1024
  *  @retval others            as qdr_model_predict() */
@@ -116,12 +117,12 @@ QDR_API QDR_NODISCARD qdr_status qdr_model_layers_time(const qdr_model *model, c
 QDR_API const char *qdr_time_term_name(qdr_time_term term);
 QDR_API const char *qdr_memory_term_name(qdr_memory_term term);
 
-/** Called for each grid of a search while it runs: which share of the grids was bounded (1: all), and how many plans
- * were simulated. */
+/** Called for each grid during a search, with the share of the grids for which bounds were computed (1: all) and the
+ * number of plans simulated. */
 typedef void (*qdr_search_progress_fn)(double bounded_share, int64_t n_simulated, void *user);
 
-/** What to search: all grids of n_ranks, with every order of their axes, layout, recomputing and micro-batch that is
- * not fixed here. */
+/** What to search: all grids of n_ranks, with every axis order, layout, recomputation and micro-batch that is not fixed
+ * here. */
 typedef struct qdr_search_opts {
     uint32_t version; /**< QDR_OPTS_INIT */
     int n_ranks; /**< 1 to QDR_MAX_SEARCH_RANKS */
@@ -152,21 +153,21 @@ typedef struct qdr_planned_grid {
 typedef struct qdr_search_result {
     int n_best; /**< the fastest plan of each of the n_best fastest grids, the fastest first */
     qdr_planned_grid best[QDR_MAX_BEST];
-    int64_t n_candidates; /**< plans that there are */
-    int64_t n_fitting; /**< of these, in memory */
-    int64_t n_bounded, n_simulated; /**< closed-form lower bounds made; plans simulated */
+    int64_t n_candidates; /**< all possible plans */
+    int64_t n_fitting; /**< those that fit in memory */
+    int64_t n_bounded, n_simulated; /**< closed-form lower bounds computed; plans simulated */
     qdr_planned_grid least_memory; /**< the plan that needs least, fitting or not */
 } qdr_search_result;
 
-/** The fastest plans that fit in memory; n_best = 0 if none does. A plan is simulated only if a closed-form lower bound
- * of its time is less than the time of those found: the answer is that of simulating all.
+/** Finds the fastest plans that fit in memory; n_best = 0 if none does. A plan is simulated only if a closed-form lower
+ * bound of its time is less than the times found so far: the answer is the same as if all were simulated.
  *  @retval QDR_ERR_ARGUMENT  NULL, n_ranks out of range, fixed sizes whose product does not divide n_ranks, an order
- *                            that is no permutation of xyzd
+ *                            that is not a permutation of xyzd
  *  @retval others            as qdr_model_predict() */
 QDR_API QDR_NODISCARD qdr_status qdr_model_search(qdr_model *model, const qdr_search_opts *opts,
                                                   qdr_search_result *result);
-/** The plan of opts->n_ranks that needs least memory, fitting or not, by closed forms alone; grids that parts of
- * gradients and optimizer state do not suit are left out. Its times are 0.
+/** The plan of opts->n_ranks that needs least memory, fitting or not, by closed forms alone; grids to which the given
+ * parts of gradients and optimizer state do not apply are skipped. Its times are 0.
  *  @param[out] least  all zero where there is no plan, and after an error
  *  @retval as qdr_model_search() */
 QDR_API QDR_NODISCARD qdr_status qdr_model_least_memory(qdr_model *model, const qdr_search_opts *opts,
@@ -174,13 +175,13 @@ QDR_API QDR_NODISCARD qdr_status qdr_model_least_memory(qdr_model *model, const 
 
 typedef struct qdr_fewest_ranks {
     int n_ranks; /**< the fewest found for which a plan fits; 0: none */
-    int tried_to; /**< all numbers from opts->n_ranks + 1 to this were tried; at least n_ranks - 1: there are no
-                     fewer */
+    int tried_to; /**< all numbers from opts->n_ranks + 1 to this one were tried. If it is at least n_ranks - 1, n_ranks
+                     is the minimum */
     qdr_planned_grid least; /**< the plan of n_ranks that needs least; its times are 0 */
 } qdr_fewest_ranks;
 
-/** The fewest ranks above opts->n_ranks and up to `most` for which a plan fits, by memory alone. A batch of 0 is one
- * sequence for each of them. Gives up after about a million plans, of which tried_to tells.
+/** The fewest ranks above opts->n_ranks and up to `most` for which a plan fits, by memory alone. A batch of 0 means one
+ * sequence for each rank. Gives up after about a million plans; tried_to states how far it got.
  *  @param[out] fewest  all zero after an error
  *  @retval QDR_ERR_ARGUMENT  NULL, or most out of 1 to QDR_MAX_SEARCH_RANKS
  *  @retval others            as qdr_model_search() */
@@ -191,9 +192,9 @@ QDR_API QDR_NODISCARD qdr_status qdr_model_bound(qdr_model *model, const qdr_pla
 
 /* ---- what a plan is made of ---- */
 
-/** Prints where a plan's time and memory come from, in lines of text: the rows and columns of a rank, each product,
- * operation and collective of a layer with the numbers of its formula, the sums of the step, and the terms of memory.
- * Formulas: docs/model.md.
+/** Prints, as text, where a plan's time and memory come from: the rows and columns of a rank, each product, operation
+ * and collective of a layer with the numbers of its formula, the totals of the step, and the terms of memory. Formulas:
+ * docs/model.md.
  *  @retval QDR_ERR_ARGUMENT  NULL
  *  @retval others            as qdr_model_predict(); nothing was printed */
 QDR_API QDR_NODISCARD qdr_status qdr_model_explain(qdr_model *model, const qdr_plan *plan, FILE *file);
@@ -212,12 +213,12 @@ typedef struct qdr_timeline_span {
     int is_product; /**< of matrices, on the processor */
     const char *name; /**< of the layer or operation, "qkv"; valid for ever */
     const char *kind; /**< "product", "all-reduce", …; valid for ever */
-    double begin_secs, end_secs; /**< from the begin of the pass through this layer; cut off at its begin and end */
+    double begin_secs, end_secs; /**< from the start of the pass through this layer; clipped to its start and end */
 } qdr_timeline_span;
 typedef void (*qdr_timeline_fn)(const qdr_timeline_span *span, void *user);
-/** Hands all tasks, simulated, to `each`: those of the layer, and what is gathered ahead for others or still being
- * summed meanwhile. Recomputing is shown as the model prices it, one pass more.
- *  @param[out] secs  that each pass takes for the layer; all 0 after an error
+/** Passes all simulated tasks to `each`: those of the layer, and those that run meanwhile for other layers (gathering
+ * ahead, pending sums). Recomputation is shown as the model prices it, as an additional pass.
+ *  @param[out] secs  the time of each pass for the layer; all 0 after an error
  *  @retval QDR_ERR_ARGUMENT  NULL
  *  @retval others            as qdr_model_predict() */
 QDR_API QDR_NODISCARD qdr_status qdr_model_timeline(qdr_model *model, const qdr_plan *plan, qdr_timeline_fn each,
@@ -225,12 +226,12 @@ QDR_API QDR_NODISCARD qdr_status qdr_model_timeline(qdr_model *model, const qdr_
 
 /* ---- files of plans ---- */
 
-/** A plan and what it was made for: what `quadrille plan -o` writes, and what programs run. */
+/** A plan and what it was made for: `quadrille plan -o` writes it, and programs run it. */
 typedef struct qdr_stored_plan {
     uint32_t version; /**< QDR_OPTS_INIT */
-    char network[64], machine[QDR_MAX_NAME]; /**< names; "": not said */
+    char network[64], machine[QDR_MAX_NAME]; /**< names; "": not stated */
     qdr_plan plan;
-    double secs, memory_bytes; /**< as predicted; 0: not said */
+    double secs, memory_bytes; /**< as predicted; 0: not stated */
 } qdr_stored_plan;
 
 /** Writes a JSON object with the keys
@@ -247,15 +248,16 @@ typedef struct qdr_stored_plan {
  *    overlap, pipeline, interleave, axis_bytes_ratio                 where they are not 0
  *    predicted_secs, predicted_memory_bytes
  *
- *  in place of a file that is a plan, or of none.
+ *  to a new file, or in place of an existing plan.
  *  @retval QDR_ERR_ARGUMENT  NULL; nothing can be written under this name (output.h); or the file exists and is not a
  *                            plan: it is left as it is
  *  @retval QDR_ERR_IO        it could not be written completely; an older plan is left as it is */
 QDR_API QDR_NODISCARD qdr_status qdr_plan_store(const qdr_stored_plan *stored, const char *path);
-/** Reads such a file; "-" is standard input. quadrille_plan, grid and batch must be there, the others have the defaults
- * of qdr_plan; dtype: "bf16".
+/** Reads such a file; "-" is standard input. The keys quadrille_plan, grid and batch are required, the others have the
+ * defaults of qdr_plan, except that dtype defaults to "bf16".
  *  @param[out] stored  all zero after an error
- *  @retval QDR_ERR_ARGUMENT  NULL, no JSON, no plan, or a value of the wrong type or range (file, line and key)
+ *  @retval QDR_ERR_ARGUMENT  NULL, invalid JSON, not a plan, or a value of the wrong type or out of range (file, line
+ *                            and key)
  *  @retval QDR_ERR_IO        it cannot be read */
 QDR_API QDR_NODISCARD qdr_status qdr_plan_load(const char *path, qdr_stored_plan *stored);
 

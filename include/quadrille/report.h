@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** @file report.h  Predicted against measured: what the tasks of a stack took, and what the model says of the same
- * tasks. */
+/** @file report.h  Predicted against measured: how long the tasks of a stack took, and what the model predicts for the
+ * same tasks. */
 #ifndef QUADRILLE_REPORT_H
 #define QUADRILLE_REPORT_H
 
@@ -14,19 +14,19 @@ extern "C" {
 #endif
 
 /* With the environment variable QDR_REPORT=1 in rank 0's process, rank 0 measures every stack, and prints the report on
- * standard error when the stack is destroyed, for the machine that QDR_MACHINE says (see qdr_machine_here()). What
- * cannot be reported is a warning in the log. */
+ * standard error when the stack is destroyed, for the machine given by QDR_MACHINE (see qdr_machine_here()). If a
+ * report cannot be made, there is a warning in the log. */
 
-/** From now on this rank stamps the tasks of the stack's schedules when they begin and end, as long as the stack runs
- * as a whole. The first run of each schedule is left out, of later ones the last 32 are kept; recorded runs (graph.h)
- * have no stamps. Results do not change. Local; other ranks may do without.
+/** From now on this rank timestamps the start and end of the tasks of the stack's schedules, whenever the stack runs as
+ * a whole. The first run of each schedule is skipped, and the last 32 of the later ones are kept; recorded runs
+ * (graph.h) have no timestamps. Results do not change. Local; other ranks need not call it.
  *  @retval QDR_ERR_MEMORY  nothing is measured */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_measure(qdr_stack *stack);
 
 /** Writes, for one forward and one backward (the mean over kinds of backward, as often as each ran):
  *
- *    each kind of task   how many there are; the sum of what the model says each takes alone; the sum of the medians
- *                        of what each took; and the ratio of the two. A collective is timed from the moment its own
+ *    each kind of task   how many there are; the sum of the times that the model predicts for each alone; the sum of
+ * the measured medians; and the ratio of the two. A collective is timed from the moment its own
  *                        rank's data is ready, so its time includes how late the other ranks were
  *    forward, backward   the simulated end, where tasks overlap, and the median time from the begin of the first task
  *                        to the end of the last
@@ -35,7 +35,7 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_measure(qdr_stack *stack);
  *  @param machine  NULL: that of qdr_machine_here()
  *  @retval QDR_ERR_ARGUMENT  NULL, or the machine lacks something
  *  @retval QDR_ERR_STATE     nothing was measured: no qdr_stack_measure(), or no second run
- *  @retval QDR_ERR_DTYPE     the machine cannot do the stack's type
+ *  @retval QDR_ERR_DTYPE     the machine does not support the stack's type
  *  @retval QDR_ERR_MEMORY    nothing was written
  *  @retval others            as qdr_machine_load(), and the context's status */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_report(qdr_stack *stack, const qdr_machine *machine, FILE *file);

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** @file stack.h  The stack: layers and operations in execution order, the edges between them, and their schedule.
  *
- *  A stack is described first (qdr_stack_add_*), then built: qdr_stack_build() turns it into lists of tasks (the
- * schedules of forward and backward), from which sizes are known exactly, and binds memory. Edges carry activations:
- * each has a value and (except inputs) a gradient. All values stay until the backward has used them. A node reads edges
- * made before it. Everything is collective over the grid and called in the same order on all ranks; one thread per
- * stack at a time. Adding does not wait for other ranks: an allocation may fail on one of them alone, so pass the
- * status of the description to qdr_agree() before building.
+ *  A stack is described first (qdr_stack_add_*), then built: qdr_stack_build() turns the description into lists of
+ * tasks (the schedules of forward and backward), from which all sizes are known exactly, and binds memory. Edges carry
+ * activations: each has a value and (except inputs) a gradient. All values are kept until the backward has used them. A
+ * node reads edges added before it. All functions are collective over the grid and called in the same order on all
+ * ranks, by one thread per stack at a time. Adding does not wait for other ranks: an allocation may fail on one of them
+ * alone, so pass the status of the description to qdr_agree() before building.
  *
- *  All ranks describe the same stack. They compare it when no step waits for it: qdr_stack_create() the grid and the
- * options, qdr_stack_build() every entry of the description in order (names, blocks, edges, options), initialising its
- * seed and deviation, gathering its parameter. Where a rank passes something else, all ranks fail with
- * QDR_ERR_ARGUMENT, and the sentence names the entry, the option, two ranks and both values. Not compared is what each
- * rank has of its own: functions and `user` of an operation, its saved_bytes and cost, memory. What a step is given
- * (flags, loss_scale, the layer; the rate of an optimizer) is compared by each call with QDR_CHECK=1 (context.h), which
- * then waits for all ranks; without it flags and loss_scale of the last backward are compared by who reads its
- * gradients: qdr_stack_gather_parameter() and qdr_grad_norm(). */
+ *  All ranks must describe the same stack. They compare their arguments outside of steps: qdr_stack_create() compares
+ * the grid and the options, qdr_stack_build() each entry of the description in order (names, blocks, edges, options),
+ * initialisation its seed and deviation, gathering its parameter. If a rank passes something else, all ranks fail with
+ * QDR_ERR_ARGUMENT, and the sentence names the entry, the option, two ranks and both values. What may differ between
+ * ranks is not compared: the functions and `user` of an operation, its saved_bytes and cost, and memory. The arguments
+ * of a step (flags, loss_scale, the layer; the rate of an optimizer) are compared only with QDR_CHECK=1 (context.h), by
+ * each call, which then waits for all ranks; without it, the flags and loss_scale of the last backward are compared by
+ * the functions that read its gradients: qdr_stack_gather_parameter() and qdr_grad_norm(). */
 #ifndef QUADRILLE_STACK_H
 #define QUADRILLE_STACK_H
 
@@ -30,52 +30,52 @@ extern "C" {
 /** Names an activation between nodes of one stack. */
 typedef int qdr_edge;
 
-/** What may run beside the products. All of it by default; without a flag the same tasks run one after the other.
- * Results agree bit for bit. */
+/** What may overlap with the products: all of it by default. Without a flag the same tasks run one after another. The
+ * results are the same, bit for bit. */
 enum {
     QDR_OVERLAP_WEIGHTS = 1, /**< all-gathers of W, ahead of the layer */
-    QDR_OVERLAP_ROWS = 2, /**< reductions and gathers of activations, among them dX behind the dW product */
-    QDR_OVERLAP_GRADIENTS = 4, /**< reduce-scatter of dW over z and its sum over d behind later backward work */
+    QDR_OVERLAP_ROWS = 2, /**< reductions and gathers of activations, including that of dX during the dW product */
+    QDR_OVERLAP_GRADIENTS = 4, /**< reduce-scatter of dW over z and its sum over d, during later backward work */
     QDR_OVERLAP_ALL = 7,
     QDR_OVERLAP_NONE = 8 /**< none of them (a zero means all) */
 };
 
-/** What products of a linear layer compute with. */
+/** The precision in which the products of a linear layer are computed. */
 typedef enum qdr_product_type {
-    QDR_PRODUCT_DEFAULT = 0, /**< of a layer: as the stack's options say; of a stack: as stored */
+    QDR_PRODUCT_DEFAULT = 0, /**< for a layer: the stack's setting; for a stack: QDR_PRODUCT_AS_STORED */
     QDR_PRODUCT_AS_STORED = 1,
-    QDR_PRODUCT_FP8 = 2 /**< operands are rounded to 8 bits first: X and W to E4M3, dY to E5M2, each multiplied by a
-                           power of two of its own that brings its largest element just below the format's largest
-                           number; that is divided out of the sums, which are fp32's. All else, and what travels, stays
-                           in the type of the stack: BF16 or F32. Bits depend on panels, parts and grid, as the scale is
-                           that of the operand of one product. On a GPU: capability 8.9 (Ada) or later, and memory for
-                           both rounded operands of the largest product (qdr_stack_sizes.device). QDR_TUNE passes such
-                           layers by, models price them as stored */
+    QDR_PRODUCT_FP8 = 2 /**< operands are rounded to 8 bits first: X and W to E4M3, dY to E5M2. Each is first multiplied
+                           by a power of two that brings its largest element just below the largest number of the
+                           format; the scale is divided out of the sums, which are fp32. Everything else, communication
+                           included, stays in the type of the stack: BF16 or F32. The bits depend on panels, parts and
+                           grid, since each operand of each product has its own scale. GPUs need compute capability 8.9
+                           (Ada) or later, and memory for both rounded operands of the largest product
+                           (qdr_stack_sizes.device). QDR_TUNE skips such layers, and models price them as stored */
 } qdr_product_type;
 
 typedef struct qdr_stack_opts {
     uint32_t version; /**< QDR_OPTS_INIT */
     int64_t n_rows; /**< M: global rows of one forward call, over all ranks; ≥ 0 */
-    int64_t row_unit; /**< rows that stay together in the splits over d and z (the context length); 0: 1; divides
-                         n_rows */
-    qdr_dtype dtype; /**< of parameters and activations: F32, F64, BF16, F16; gradients of parameters are F32, of F64
-                        F64 */
+    int64_t row_unit; /**< rows that are never separated by the splits over d and z (the context length); must divide
+                         n_rows; 0: 1 */
+    qdr_dtype dtype; /**< of parameters and activations: F32, F64, BF16 or F16. Parameter gradients are F64 for F64,
+                        else F32 */
     int overlap; /**< sum of QDR_OVERLAP_…; 0: all */
-    int prefetch; /**< layers whose W is gathered ahead; 0: as many as prefetch_bytes have room for */
-    int panels; /**< row panels of a product whose rows are gathered or whose result is summed over other ranks: one
-                   panel travels while the next is computed; 1: none; 0: chosen for each layer by cost; more than rows:
-                   one per row. Bits may depend on it */
+    int prefetch; /**< number of layers whose W is gathered ahead; 0: as many as fit in prefetch_bytes */
+    int panels; /**< row panels of a product whose rows are gathered or whose result is summed across ranks: one panel
+                   is communicated while the next is computed; 1: no panels; 0: chosen for each layer by cost; more than
+                   there are rows: one per row. Bits may depend on it */
     int caller_memory; /**< 1: the caller binds memory with qdr_stack_bind() after qdr_stack_build() */
-    size_t prefetch_bytes; /**< memory for whole gathered weights, of each rank: the one in use and those ahead, all as
-                              large as the largest; where it is too small for two, and where it is 0, one is gathered
-                              ahead */
-    int batch_parts; /**< parts of each rank's rows, whole row_units, that go through the whole stack one behind the
-                        other: sums of one over x or y travel beside the products of the next; 0, 1: one. Where neither
-                        x nor y has several ranks, or the rows of an edge are scattered: one. Fewer than that many
-                        units: one for each. At most 16. Callers' operations, and attention that gathers key heads, take
-                        all parts at once. Bits may depend on it */
-    qdr_product_type product_type; /**< of linear layers that ask for none; heads tied to an embedding compute as
-                                      stored */
+    size_t prefetch_bytes; /**< memory on each rank for gathered weights: the one in use and those gathered ahead, each
+                              as large as the largest. If it is 0, or too small for two, one is gathered ahead */
+    int batch_parts; /**< number of parts, each of whole row_units, into which each rank's rows are divided. The parts
+                        pass through the whole stack one after another, so that the sums of one over x or y overlap with
+                        the products of the next; 0, 1: one part; at most 16. There is one part if neither x nor y has
+                        several ranks, or if the rows of an edge are scattered, and one per unit if there are fewer
+                        units than parts. Callers' operations, and attention that gathers key heads, take all parts at
+                        once. Bits may depend on it */
+    qdr_product_type product_type; /**< of linear layers that do not set their own; heads tied to an embedding compute
+                                      as stored */
     int caller_activations; /**< 1: x, y, dx and dy are the caller's, passed with each call of qdr_linear_forward() and
                                qdr_linear_backward(): the stack allocates no memory for its edges, and cannot run as a
                                whole */
@@ -86,50 +86,51 @@ typedef struct qdr_stack_opts {
  *  @retval QDR_ERR_SHAPE  n_rows < 0 or row_unit does not divide it
  *  @retval QDR_ERR_DTYPE, QDR_ERR_MEMORY */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_create(qdr_grid *grid, const qdr_stack_opts *opts, qdr_stack **stack);
-/** Waits for what the library's streams have to do, ends the stack with its layers and what it owns, sets *stack to
- * NULL. For streams of the caller's on which its work was enqueued, the caller waits before. Takes NULL. Collective.
- * Before or after its grid and its optimizers: these keep it (see qdr_context_destroy()). */
+/** Waits for the work on the library's streams, destroys the stack, its layers and everything it owns, and sets *stack
+ * to NULL. If its work was enqueued on streams of the caller's, the caller must synchronize those first. NULL is
+ * allowed. Collective. May be called before or after its grid and its optimizers are destroyed: these keep it (see
+ * qdr_context_destroy()). */
 QDR_API void qdr_stack_destroy(qdr_stack **stack);
 
-/** The grid the stack was made on, and the type of its parameters and activations. Local; a NULL stack gives NULL and
+/** The grid the stack was created on, and the type of its parameters and activations. Local. For a NULL stack: NULL and
  * F32. */
 QDR_API qdr_grid *qdr_stack_grid(const qdr_stack *stack);
 QDR_API qdr_dtype qdr_stack_dtype(const qdr_stack *stack);
 
-/** Which columns an edge's axis splits: a normal layer reads x-split edges and makes y-split ones. */
+/** How an edge is laid out: a normal layer reads edges split over x and makes edges split over y. */
 typedef struct qdr_edge_desc {
     uint32_t version; /**< QDR_OPTS_INIT */
     qdr_block cols[QDR_MAX_BLOCKS];
-    qdr_axis col_axis; /**< QDR_X or QDR_Y: the axis that splits the columns; rows are copied or scattered on the
+    qdr_axis col_axis; /**< QDR_X or QDR_Y: the axis that splits the columns; rows are replicated or scattered over the
                           other */
     qdr_layout layout; /**< rows on that other axis */
-    int64_t scatter_unit; /**< rows that stay together when scattered; 0: 1; divides row_unit */
+    int64_t scatter_unit; /**< rows that stay together when scattered; must divide row_unit; 0: 1 */
 } qdr_edge_desc;
 
-/** Adds an activation that the caller fills before each forward, type of the stack. with_gradient = 1: backward makes
- * its gradient, too. */
+/** Adds an activation of the stack's type that the caller fills before each forward. with_gradient = 1: backward also
+ * computes its gradient. */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_add_input(qdr_stack *stack, const char *name, const qdr_edge_desc *desc,
                                                      int with_gradient, qdr_edge *edge);
-/** Adds a column of I32 (tokens) for all rows of the (z, d) cell, equal on its ranks; filled by the caller. An
- * embedding turns a token < 0 into zeros (and its position); one that is not in its vocabulary is an asynchronous error
+/** Adds a column of I32 (tokens) for all rows of the (z, d) cell, equal on its ranks and filled by the caller. For a
+ * token < 0 an embedding gives zeros (and for its position); a token outside its vocabulary is an asynchronous error
  * (qdr_context_status()): QDR_ERR_ARGUMENT with the row on this rank, the token and the vocabulary. */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_add_tokens(qdr_stack *stack, const char *name, qdr_edge *edge);
 
-/** How a rank's block of W[n, k], and of its gradient, lies in memory: row-major as on one process, or turned. That
- * decides how the three products read it: Y = X·Wᵀ is NT and dX = dY·W is NN; of a turned block NN and NT. Full values
- * (loading, gathering, initial ones) are [N, K] whatever it is.
+/** How a rank's block of W[n, k] and of its gradient is stored: row-major as on one process, or transposed. This
+ * decides how the products read it: Y = X·Wᵀ is NT and dX = dY·W is NN; with a transposed block they are NN and NT.
+ * Full values (loaded, gathered or initial) are always [N, K].
  *
- * A layer that asks for none has [out, in], unless the environment variable QDR_TUNE of rank 0 names a file. Then
- * qdr_stack_build() takes what the file says about products of this layer's size, on this machine, with as many
- * threads. Where it says nothing, all ranks time the products at once, in memory of their own for the while: medians of
- * five rounds, or of as many as fit in a tenth of a second, of the slowest rank. [out, in] stays unless the other is at
- * least 5 % faster, twice. The choice is added to the file. Products of less than 10⁷ flops are not timed. All ranks
- * have the same choices; the same file gives the same again, and so the same bits. On a GPU each product is timed with
- * each of the algorithms that cuBLASLt offers, and the fastest is taken, and kept in the file; without a file it is
- * cuBLASLt's first, as for products with GELU or in fp8 always. Unset, empty or "off": nothing is read or timed.
+ * A layer that does not set it gets [out, in], unless the environment variable QDR_TUNE of rank 0 names a file. Then
+ * qdr_stack_build() uses the file's entry for products of this layer's size, on this machine, with as many threads. If
+ * there is none, all ranks time the products at the same time, in temporary memory: medians of five rounds, or of as
+ * many as fit in a tenth of a second, on the slowest rank. [out, in] is kept unless the other is at least 5 % faster,
+ * twice. The choice is added to the file. Products of fewer than 10⁷ flops are not timed. All ranks make the same
+ * choices; the same file gives the same choices again, and so the same bits. On a GPU each product is timed with each
+ * of the algorithms that cuBLASLt offers, and the fastest is used and recorded in the file; without a file it is
+ * cuBLASLt's first, which products with GELU or in fp8 always use. Unset, empty or "off": nothing is read or timed.
  * Embeddings and heads tied to them are [out, in]. */
 typedef enum qdr_storage {
-    QDR_STORAGE_AUTO = 0, /**< in a description: [out, in], or as QDR_TUNE has it */
+    QDR_STORAGE_AUTO = 0, /**< in a description: [out, in], or as chosen with QDR_TUNE */
     QDR_OUT_IN = 1, /**< [n, k] */
     QDR_IN_OUT = 2 /**< [k, n] */
 } qdr_storage;
@@ -138,18 +139,18 @@ typedef enum qdr_storage {
 typedef struct qdr_linear_desc {
     uint32_t version; /**< QDR_OPTS_INIT */
     const char *name; /**< in errors, schedules and traces; copied */
-    qdr_block in[QDR_MAX_BLOCKS]; /**< blocks of the input's features; must equal the input edge's; the sum of widths is
-                                     K */
-    qdr_block out[QDR_MAX_BLOCKS]; /**< blocks of the output's features, each split on its own; the sum of widths is
+    qdr_block in[QDR_MAX_BLOCKS]; /**< blocks of the input's features, equal to those of the input edge; their widths
+                                     add up to K */
+    qdr_block out[QDR_MAX_BLOCKS]; /**< blocks of the output's features, each split on its own; their widths add up to
                                       N */
     int bias; /**< 1: with b[N] */
     int transposed;
     qdr_layout out_layout; /**< of the output edge */
-    int64_t out_row_unit; /**< scatter unit of the output edge; where a cell has fewer such units than the axis has
-                             ranks, the edge becomes REPLICATED; 0: 1 */
-    int panels; /**< as in qdr_stack_opts; 0: as there */
-    int drop_gathered; /**< 1: a gathered X is not kept for dW but gathered again (less memory, one more all-gather) */
-    qdr_storage storage; /**< of W; callers that read shards by themselves may fix it */
+    int64_t out_row_unit; /**< scatter unit of the output edge; 0: 1. If a cell has fewer such units than the axis has
+                             ranks, the edge becomes REPLICATED */
+    int panels; /**< as in qdr_stack_opts; 0: the stack's setting */
+    int drop_gathered; /**< 1: a gathered X is not kept for dW but gathered again (less memory, one all-gather more) */
+    qdr_storage storage; /**< of W; callers that read shards themselves may fix it */
     qdr_product_type product_type; /**< of Y, dX and dW */
 } qdr_linear_desc;
 /** Adds a linear layer.
@@ -168,7 +169,7 @@ typedef struct qdr_embedding_desc {
     int64_t context; /**< rows of P; 0: no positions; divides row_unit */
     qdr_layout layout; /**< of the output edge (features over x) */
 } qdr_embedding_desc;
-/** The result `table` can be initialised, loaded and stored like a layer (W is E), and tied to a head. */
+/** The resulting `table` can be initialised, loaded and gathered like a layer (W is E), and tied to a head. */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_add_embedding(qdr_stack *stack, const qdr_embedding_desc *desc,
                                                          qdr_edge tokens, qdr_edge *out, qdr_linear **table);
 /** Adds a normal layer without bias whose W is the embedding's E (W[V, H]): one parameter, one gradient. */
@@ -177,29 +178,29 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_add_tied_head(qdr_stack *stack, const
 /** Layer norm over the features of `in`; gamma starts as 1, beta as 0. */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_add_layer_norm(qdr_stack *stack, const char *name, double epsilon,
                                                           qdr_edge in, qdr_edge *out);
-/** Causal attention. `in` has blocks q, k, v, all of whole heads: k and v equally wide, in units of head_size; q as
- * wide or a multiple of it (grouped queries, of which query heads 0 … r-1 read key head 0). With q in units of
- * head_size·r each rank has the key heads that its queries need, and where the axis has more ranks than there are key
- * heads the others idle. With q in units of head_size all ranks get query heads; where theirs need key heads of other
- * ranks, all keys and values are gathered over the axis, and their gradients summed there. The next layer reads the
+/** Causal attention. `in` has blocks q, k, v, all of whole heads: k and v equally wide, in units of head_size; q
+ * equally wide or r times as wide (grouped queries: query heads 0 … r-1 read key head 0, and so on). With q in units of
+ * head_size·r each rank has the key heads that its queries need; if the axis has more ranks than there are key heads,
+ * the remaining ranks idle. With q in units of head_size all ranks get query heads; if these need key heads of other
+ * ranks, all keys and values are gathered over the axis, and their gradients summed over it. The next layer reads the
  * output in q's unit.
- *  @retval QDR_ERR_SHAPE  other blocks or units, heads that do not divide, or scattered rows in units that are not
- *                         whole contexts; stack unchanged */
+ *  @retval QDR_ERR_SHAPE  other blocks or units, query heads that are not a multiple of the key heads, or scattered
+ *                         rows in units that are not whole contexts; the stack is unchanged */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_add_attention(qdr_stack *stack, const char *name, int64_t head_size,
                                                          int64_t context, qdr_edge in, qdr_edge *out);
 QDR_API QDR_NODISCARD qdr_status qdr_stack_add_gelu(qdr_stack *stack, const char *name, qdr_edge in, qdr_edge *out);
 /** out = a + b, edges of the same columns, axis and layout. */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_add_residual(qdr_stack *stack, const char *name, qdr_edge a, qdr_edge b,
                                                         qdr_edge *out);
-/** Cross-entropy over the columns of `logits`, the end of a stack. targets: I32 for the rows that `logits` has on this
- * rank (qdr_stack_edge_owned), filled by the caller; < 0: not counted; one that is no column of the logits is an
- * asynchronous error, as for tokens. */
+/** Cross-entropy over the columns of `logits`, at the end of a stack. targets: I32, one for each row that `logits` has
+ * on this rank (qdr_stack_edge_owned()), filled by the caller; < 0: not counted; a target that is not a column of the
+ * logits is an asynchronous error, as for tokens. */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_add_cross_entropy(qdr_stack *stack, const char *name, qdr_edge logits,
                                                              qdr_edge *targets);
 
 /** One call of a caller's operation. All blocks are local, dense and row-major, of the stack's type, in device memory.
- * The struct and its lists (in, in_cols, d_in, accumulate) are gone when the callback returns; the blocks stay until
- * the enqueued work has run. A rank may have no rows. examples/own_operation.c is a whole operation. */
+ * The struct and its lists (in, in_cols, d_in, accumulate) are valid only until the callback returns; the blocks are
+ * valid until the enqueued work has run. A rank may have no rows. examples/own_operation.c is a complete example. */
 typedef struct qdr_op_call {
     qdr_context *ctx;
     qdr_stream *stream; /**< enqueue all work here, and only here: on a CPU by qdr_stream_call(); on a GPU
@@ -208,11 +209,11 @@ typedef struct qdr_op_call {
     const void *const *in; /**< values of the input edges */
     const int64_t *in_cols; /**< local columns of each */
     int64_t n_rows; /**< local rows, of inputs and output alike */
-    void *out; /**< forward: to be written; backward: the value it had */
+    void *out; /**< forward: to be written; backward: what forward wrote */
     int64_t out_cols;
     void *saved; /**< saved_bytes, kept from forward to backward */
     const void *d_out; /**< backward: gradient of out */
-    void *const *d_in; /**< backward: gradients to be made, NULL where not wanted */
+    void *const *d_in; /**< backward: gradients to compute, NULL where not wanted */
     const int *accumulate; /**< backward: add to d_in[i] instead of overwriting */
 } qdr_op_call;
 typedef qdr_status (*qdr_op_fn)(const qdr_op_call *call, void *user);
@@ -241,8 +242,8 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_add_op(qdr_stack *stack, const qdr_op
 
 /** Ends the description, chooses how each W is stored (qdr_storage), makes the schedules and, unless caller_memory,
  * allocates and binds memory. Collective, agrees.
- *  @retval QDR_ERR_MEMORY  the sentence says what for, how much was needed, and on a GPU how much is free; the stack
- *                          can only be destroyed
+ *  @retval QDR_ERR_MEMORY  the sentence states what the memory is for, how much was needed, and on a GPU how much is
+ *                          free; after this the stack can only be destroyed
  *  @retval QDR_ERR_SHAPE, QDR_ERR_DTYPE  the parameters differ from those that the stack should share; the sentence
  *                                        names the first that does
  *  @retval QDR_ERR_IO, QDR_ERR_ARGUMENT  QDR_TUNE's file could not be read or written, or is not one; the stack may be
@@ -270,30 +271,31 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_share_parameters(qdr_stack *stack, qd
 
 /** Bytes of this rank's memory, exact; known after qdr_stack_build(). */
 typedef struct qdr_stack_sizes {
-    size_t parameters; /**< shards of weights, biases, norms, in the stack's type */
+    size_t parameters; /**< shards of weights, biases and norms, in the stack's type */
     size_t gradients; /**< of the same, F32 (F64 for F64) */
     size_t activations; /**< values and saved state of the edges, kept from forward to backward */
     size_t workspace; /**< gathered weights, partial products, gradients of activations */
-    size_t communication; /**< staging of the communicators; always the library's own memory; without what MPI ranks of
-                             one node share, see qdr_mem_usage(). Stacks of a grid share it; a second, larger one takes
-                             its room beside the first one's */
-    size_t device; /**< the library's own, for products: on a CPU the panels in which it converts BF16, F16 or to fp8,
-                      one for all stacks of a context; on a GPU what the context's stream has for cuBLASLt and for sums,
-                      once for all stacks, and this stack's largest operands in fp8. Another stream that runs layers on
-                      a GPU has as much again; a rank without rows has none of it, and arrays of the caller's that are
-                      not aligned to 16 bytes may need twice the room in fp8 */
+    size_t communication; /**< staging of the communicators, always the library's own memory. Not counted: what MPI
+                             ranks of one node share, see qdr_mem_usage(). The stacks of a grid share it; a second,
+                             larger stack takes its own in addition to the first one's */
+    size_t device; /**< the library's own, for products: on a CPU the panels in which BF16 and F16 are converted, or
+                      operands rounded to fp8, shared by all stacks of a context; on a GPU the workspaces of the
+                      context's stream for cuBLASLt and for sums, shared by all stacks, and this stack's largest
+                      operands in fp8. Each further stream that runs layers on a GPU needs as much again. A rank without
+                      rows needs none, and arrays of the caller's that are not aligned to 16 bytes may need twice the
+                      memory in fp8 */
 } qdr_stack_sizes;
 QDR_API QDR_NODISCARD qdr_status qdr_stack_get_sizes(const qdr_stack *stack, qdr_stack_sizes *sizes);
-/** Caller's device memory, aligned to 64 bytes, of at least the sizes asked for. A NULL member: the library allocates
- * it. */
+/** Device memory of the caller's, aligned to 64 bytes and at least as large as qdr_stack_get_sizes() states. A NULL
+ * member: the library allocates it. */
 typedef struct qdr_stack_memory {
     uint32_t version; /**< QDR_OPTS_INIT */
     void *parameters, *gradients, *activations, *workspace;
 } qdr_stack_memory;
 /** Gives the stack its memory, and sets parameters and gradients to zero. Collective, agrees; after an error nothing is
  * bound, and it may be called again.
- *  @retval QDR_ERR_MEMORY    too little for one of them; the sentence says which, what it needs, and on a GPU what is
- *                            free
+ *  @retval QDR_ERR_MEMORY    too little for one of them; the sentence states which, how much it needs, and on a GPU how
+ *                            much is free
  *  @retval QDR_ERR_ARGUMENT  memory that is not aligned; members that overlap; on a GPU memory of the host or another
  *                            GPU
  *  @retval QDR_ERR_STATE     not built, or bound already */
@@ -304,8 +306,8 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_bind(qdr_stack *stack, const qdr_stac
 QDR_API QDR_NODISCARD qdr_status qdr_stack_edge_matrix(const qdr_stack *stack, qdr_edge edge, qdr_matrix *matrix);
 QDR_API QDR_NODISCARD qdr_status qdr_stack_edge_owned(const qdr_stack *stack, qdr_edge edge, qdr_owned *owned);
 QDR_API QDR_NODISCARD qdr_status qdr_stack_edge_value(const qdr_stack *stack, qdr_edge edge, void **value);
-/** Gradient of an input made with_gradient, or of the stack's last edge (which the caller fills before backward, if the
- * stack has no cross-entropy). */
+/** Gradient of an input that was added with_gradient, or of the stack's last edge (which the caller fills before
+ * backward if the stack has no cross-entropy). */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_edge_gradient(const qdr_stack *stack, qdr_edge edge, void **gradient);
 
 enum {
@@ -316,15 +318,15 @@ enum {
 /** Runs the whole stack forward on the context's stream. Stream-ordered. */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_forward(qdr_stack *stack);
 /** Runs it backward. flags: 0 or a sum of QDR_ACCUMULATE, QDR_DEFER_SYNC. loss_scale multiplies the gradient of a
- * cross-entropy (1 / valid tokens of the whole step; finite); ignored without one. In F16 gradients of activations
+ * cross-entropy (1 / valid tokens of the whole step; finite); ignored without one. In F16, gradients of activations
  * below 2^-24 (6e-8) vanish: multiply loss_scale by a power of two, and let the optimizer divide it out
- * (qdr_adamw_opts.grad_scale). Stream-ordered. After calls with QDR_DEFER_SYNC the last one of a step comes without it,
- * and gradients are complete when it has run.
+ * (qdr_adamw_opts.grad_scale). Stream-ordered. After calls with QDR_DEFER_SYNC, call it without the flag for the last
+ * backward of a step: the gradients are complete when that has run.
  *  @retval QDR_ERR_STATE  no forward of the stack was run yet; or QDR_ACCUMULATE, but some gradients lack deferred sums
  *                         and others do not (layers were run one at a time). Nothing ran */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_backward(qdr_stack *stack, int flags, double loss_scale);
-/** Sum of the losses of the last forward and number of valid rows, over all ranks. Collective, blocking; equal on all
- * ranks.
+/** Sum of the losses of the last forward, and the number of valid rows, over all ranks. Collective, blocking; the same
+ * on all ranks.
  *  @retval QDR_ERR_STATE  the stack has no cross-entropy, or no forward was run yet */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_loss(qdr_stack *stack, double *loss_sum, int64_t *n_valid);
 
@@ -335,8 +337,8 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_loss(qdr_stack *stack, double *loss_s
  *  @retval QDR_ERR_STATE     not built, or without memory */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_init(qdr_stack *stack, uint64_t seed, double stddev);
 
-/** One parameter of the stack on this rank, for optimizers and tests. A shard is one array, whose tail beyond n_elems
- * is padding; qdr_stack_parameter_runs() says which elements of the whole parameter it holds. */
+/** One parameter of the stack on this rank, for optimizers and tests. A shard is one array; what follows its first
+ * n_elems elements is padding; qdr_stack_parameter_runs() says which elements of the whole parameter it holds. */
 typedef struct qdr_parameter {
     const char *name; /**< "layer.weight", "layer.bias", "norm.gamma", … */
     void *data; /**< type of the stack */
@@ -345,7 +347,7 @@ typedef struct qdr_parameter {
     int64_t n_global; /**< elements of the whole parameter */
     int decay; /**< 1 for matrices: weight decay applies */
     int counted; /**< 1 on exactly one of the ranks (of one d) that hold a copy: sums over x, y, z count it once */
-    int deferred; /**< 1 while the gradient lacks sums that QDR_DEFER_SYNC left out; equal on all ranks */
+    int deferred; /**< 1 while the gradient lacks sums that QDR_DEFER_SYNC left out; the same on all ranks */
     qdr_storage storage; /**< of data and gradient; AUTO: not known before qdr_stack_build() */
     int shared; /**< 1: it belongs to another stack (qdr_stack_share_parameters()), and gradient is NULL */
     int64_t n_rows, n_cols; /**< of the whole parameter: [N,K], [V,H], [context,H], and [1,n] of a vector */
@@ -382,8 +384,8 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_gather_parameter(qdr_stack *stack, in
  *  @retval QDR_ERR_ARGUMENT  NULL, no such parameter; with QDR_CHECK=1 ranks load something else */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_load_parameter(qdr_stack *stack, int index, const void *full);
 
-/** Writes the schedule of "forward" or "backward" as text, one task a line; "storage": how each layer's W is stored,
- * why, and what was measured, one layer a line. Local. */
+/** Writes the schedule of "forward" or "backward" as text, one task per line; "storage": how each layer's W is stored,
+ * why, and what was measured, one layer per line. Local. */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_print(const qdr_stack *stack, const char *which, FILE *file);
 /** Elements and flops that the schedule plans for this rank. */
 typedef struct qdr_planned {

@@ -3,8 +3,8 @@
  *
  *  Every function that can fail returns a qdr_status: 0 done, > 0 not finished yet, < 0 error.
  * Results leave through the last parameters, which are NULL or 0 after an error. The library never
- * exits or aborts. It prints nothing but its log's warnings and errors, on standard error, until
- * qdr_set_log() is called, and what QDR_REPORT asks for. */
+ * exits or aborts. It prints only the warnings and errors of its log, on standard error and until qdr_set_log() is
+ * called, and the reports that QDR_REPORT requests. */
 #ifndef QUADRILLE_STATUS_H
 #define QUADRILLE_STATUS_H
 
@@ -36,7 +36,7 @@ typedef enum qdr_status {
 #ifdef __cplusplus
 extern "C" {
 #endif
-/** The name of a status, "QDR_ERR_SHAPE"; "QDR_UNKNOWN" for a value that is none. Local, thread-safe. */
+/** The name of a status, "QDR_ERR_SHAPE"; "QDR_UNKNOWN" for any other value. Local, thread-safe. */
 QDR_API const char *qdr_status_name(qdr_status status);
 /** What a status means in general, in a few words. Local, thread-safe. */
 QDR_API const char *qdr_status_text(qdr_status status);
@@ -44,7 +44,7 @@ QDR_API const char *qdr_status_text(qdr_status status);
  * until the thread's next failing call. Local, thread-safe. */
 QDR_API const char *qdr_last_error(void);
 
-/** Receives one line of talk of the library, without a newline. level: 0 error, 1 warning, 2 info, 3 debug. */
+/** Receives one line of the library's log, without a newline. level: 0 error, 1 warning, 2 info, 3 debug. */
 typedef void (*qdr_log_fn)(int level, const char *line, void *user);
 /** Sets the receiver of the library's log for the whole process; NULL drops all lines. Until it is
  * called, lines go to standard error, as "quadrille: warning: LINE". The environment variable

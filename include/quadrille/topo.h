@@ -3,10 +3,10 @@
  * on which of these links the axes of a grid lie.
  *
  *  A machine is one node. It is read with hwloc, from the node that this process runs on or from an XML file that hwloc
- * has written elsewhere; in a build without hwloc from Linux's /sys, this node only, without GPUs that NVML does not
- * know and without PCI switches and rates. All structs are plain: tables made by hand do as well as loaded ones. All
- * functions are local and need no context; they are thread-safe as long as no one changes what they read. Memory is in
- * bytes, bandwidth in bytes per second and direction; unknown numbers are 0, unknown indices -1. */
+ * has written elsewhere; in a build without hwloc it is read from Linux's /sys, for this node only, without GPUs that
+ * NVML does not know and without PCI switches and rates. All structs are plain: tables made by hand work as well as
+ * loaded ones. All functions are local and need no context; they are thread-safe as long as no one changes what they
+ * read. Memory is in bytes, bandwidth in bytes per second and direction; unknown numbers are 0, unknown indices -1. */
 #ifndef QUADRILLE_TOPO_H
 #define QUADRILLE_TOPO_H
 
@@ -41,7 +41,7 @@ typedef struct qdr_topo_package {
 typedef struct qdr_topo_numa {
     int os_index; /**< the system's number */
     int package; /**< -1: of no package, or of several */
-    int n_cores; /**< may be 0: memory of its own */
+    int n_cores; /**< may be 0: memory without cores */
     int64_t bytes;
 } qdr_topo_numa;
 
@@ -52,10 +52,10 @@ typedef struct qdr_topo_cache {
     int64_t bytes;
 } qdr_topo_cache;
 
-/** A core. Where a machine shows hardware threads only, each counts as one. */
+/** A core. If a machine shows hardware threads only, each counts as a core. */
 typedef struct qdr_topo_core {
-    int package, numa; /**< -1: none is seen */
-    int cache; /**< the outermost one that it is under; -1: none is seen */
+    int package, numa; /**< -1: not visible */
+    int cache; /**< the outermost cache of the core; -1: not visible */
     int n_threads;
     int first_cpu; /**< the system's number of its first hardware thread */
 } qdr_topo_core;
@@ -71,12 +71,12 @@ typedef struct qdr_topo_gpu {
     double host_rate; /**< of NVLink to its package; 0: none */
 } qdr_topo_gpu;
 
-/** What two GPUs a < b have nearer than the host. */
+/** A link between two GPUs a < b that does not pass through the host. */
 typedef struct qdr_topo_gpu_link {
     int a, b;
     qdr_link link;
     int n_hops; /**< 0: unknown */
-    int is_assumed; /**< 1: nobody has measured or been told the rate (hwloc has 100 GB/s for XGMI, whatever it is) */
+    int is_assumed; /**< 1: the rate was neither measured nor reported (hwloc always states 100 GB/s for XGMI) */
     int peer; /**< 1: each may read the other's memory; 0: not; -1: unknown */
     double rate;
 } qdr_topo_gpu_link;
@@ -90,7 +90,7 @@ typedef struct qdr_topo_nic {
     double pci_rate;
 } qdr_topo_nic;
 
-/** Where a rank is: the parts of a machine that it is confined to. -1: unknown, or several. */
+/** Where a rank is: the parts of a machine to which it is bound. -1: unknown, or several. */
 typedef struct qdr_topo_place {
     int node, package, numa, cache, core;
     int gpu; /**< that it computes on; -1: on its cores */
@@ -100,7 +100,7 @@ typedef struct qdr_topo_place {
 typedef struct qdr_topo {
     char host[64]; /**< name of the node; "": unknown */
     char product[96]; /**< of the machine; "": unknown */
-    char gpu_source[160]; /**< who was asked for GPUs, and what it said: a sentence */
+    char gpu_source[160]; /**< which source was asked for GPUs, and its answer: a sentence */
     int is_this_machine; /**< 0: recorded, or made up */
     int n_packages, n_numas, n_caches, n_cores, n_threads, n_gpus, n_gpu_links, n_nics;
     int64_t bytes; /**< memory of all NUMA nodes */
@@ -121,12 +121,12 @@ typedef struct qdr_topo_opts {
                         HWLOC_XMLFILE names, else this machine */
 } qdr_topo_opts;
 
-/** Reads a machine. GPUs of this machine and their links are also asked of NVML, if it is there. Blocking: a fraction
- * of a second. opts may be NULL. Destroy it with qdr_topo_destroy().
- *  @retval QDR_ERR_ARGUMENT     opts have another version, or the file is none that hwloc reads; *topo is NULL
+/** Reads a machine. For this machine, NVML is also asked for GPUs and their links, if it is available. Blocking: a
+ * fraction of a second. opts may be NULL. Destroy it with qdr_topo_destroy().
+ *  @retval QDR_ERR_ARGUMENT     opts have another version, or hwloc cannot parse the file; *topo is NULL
  *  @retval QDR_ERR_IO           the file cannot be opened; *topo is NULL
- *  @retval QDR_ERR_UNSUPPORTED  hwloc cannot read this machine, or this build has no hwloc and another machine is asked
- *                               for; *topo is NULL
+ *  @retval QDR_ERR_UNSUPPORTED  hwloc cannot read this machine, or this build has no hwloc and another machine is
+ *                               requested; *topo is NULL
  *  @retval QDR_ERR_MEMORY       *topo is NULL */
 QDR_API QDR_NODISCARD qdr_status qdr_topo_load(const qdr_topo_opts *opts, qdr_topo **topo);
 /** Frees what qdr_topo_load() made, sets *topo to NULL. Takes NULL. */
@@ -138,11 +138,11 @@ QDR_API const char *qdr_link_name(qdr_link link);
 QDR_API double qdr_topo_network_rate(const qdr_topo *topo);
 
 /** Where rank `index` of `n_ranks` on node `node` is, if they are spread over its GPUs (one each, in order; if there
- * are more ranks than GPUs, neighbours share) or over its cores (equal runs of consecutive cores). All of it is -1 but
- * the node, where there is nothing to spread over. */
+ * are more ranks than GPUs, neighbours share) or over its cores (equal runs of consecutive cores). If there is nothing
+ * to spread over, everything but the node is -1. */
 QDR_API qdr_topo_place qdr_topo_spread(const qdr_topo *topo, int on_gpus, int node, int index, int n_ranks);
 
-/** What lies between two ranks, on nodes like `topo`. topo may be NULL: no links of GPUs are known.
+/** The link between two ranks, on nodes like `topo`. topo may be NULL: then no GPU links are known.
  *  @param[out] rate        bytes per second, 0 where unknown; may be NULL
  *  @param[out] is_assumed  as in qdr_topo_gpu_link; may be NULL */
 QDR_API qdr_link qdr_topo_between(const qdr_topo *topo, const qdr_topo_place *a, const qdr_topo_place *b, double *rate,
@@ -156,9 +156,9 @@ typedef struct qdr_topo_axis {
     int n_on_node; /**< the most members that a group has on one node */
     int n_siblings; /**< the most groups of this axis that share one node's link of this kind; 0: there is no link */
     qdr_link link; /**< the slowest between any two members of any group */
-    double rate; /**< of it; siblings share it if it is the network. 0: unknown, of one such pair at least */
+    double rate; /**< of that link; siblings share it if it is the network. 0: unknown for at least one such pair */
     int is_assumed; /**< the rate, as in qdr_topo_gpu_link */
-    qdr_link inner; /**< the slowest between members on one node; QDR_LINK_NONE: no two are */
+    qdr_link inner; /**< the slowest between members on one node; QDR_LINK_NONE: no two members share a node */
     double inner_rate;
     int inner_is_assumed;
 } qdr_topo_axis;
@@ -169,7 +169,7 @@ typedef struct qdr_topo_axis {
  *  @param order   fastest axis first, a permutation of "xyzd"; NULL: "xyzd"
  *  @param places  of ranks 0 … p-1; nodes are numbered from 0 to p-1 or less
  *  @param[out] axes  x, y, z and d; zeroed after an error
- *  @retval QDR_ERR_ARGUMENT  one of these is not so
+ *  @retval QDR_ERR_ARGUMENT  one of these conditions is violated
  *  @retval QDR_ERR_MEMORY */
 QDR_API QDR_NODISCARD qdr_status qdr_topo_map(const qdr_topo *topo, const int sizes[QDR_N_AXES], const char *order,
                                               const qdr_topo_place *places, qdr_topo_axis axes[QDR_N_AXES]);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** @file types.h  Words used by every Quadrille header: export marks, element types, axes, layouts.
+/** @file types.h  Definitions used by every Quadrille header: export macros, element types, axes, layouts.
  *
  *  Letters: a layer computes Y[M,N] = X[M,K] · W[N,K]ᵀ + b on a grid of gx·gy·gz·gd ranks. All matrices are row-major.
  * M = rows (tokens) of the global batch, K = in_features, N = out_features. */
@@ -45,7 +45,8 @@ typedef enum qdr_dtype { QDR_F32 = 0, QDR_F64 = 1, QDR_BF16 = 2, QDR_I32 = 3, QD
 typedef enum qdr_axis { QDR_X = 0, QDR_Y = 1, QDR_Z = 2, QDR_D = 3 } qdr_axis;
 #define QDR_N_AXES 4
 
-/** How the rows of an edge between layers lie on the axis that does not split its columns: copies, or parts. */
+/** How the rows of an edge between layers are distributed over the axis that does not split its columns: replicated or
+ * scattered. */
 typedef enum qdr_layout { QDR_REPLICATED = 0, QDR_SCATTERED = 1 } qdr_layout;
 
 /** Element-wise reductions. */
@@ -53,7 +54,7 @@ typedef enum qdr_reduce { QDR_SUM = 0, QDR_MAX = 1, QDR_MIN = 2 } qdr_reduce;
 
 /** A run of columns (features) that is split on its own, in whole units (a head, say). unit 0 means 1. */
 typedef struct qdr_block {
-    int64_t width; /**< features in all, over all parts */
+    int64_t width; /**< total number of features, over all parts */
     int64_t unit; /**< features that stay together; divides width */
 } qdr_block;
 
