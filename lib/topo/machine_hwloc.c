@@ -98,9 +98,9 @@ static int package_of(hwloc_topology_t hwloc, hwloc_const_bitmap_t cpus)
 
 static int cores_in(hwloc_topology_t hwloc, hwloc_const_bitmap_t cpus)
 {
-    const int n = cpus ? hwloc_get_nbobjs_inside_cpuset_by_type(hwloc, cpus, HWLOC_OBJ_CORE) : 0;
-    if (n > 0 || !cpus || count_of(hwloc, HWLOC_OBJ_CORE)) return n > 0 ? n : 0;
-    return hwloc_get_nbobjs_inside_cpuset_by_type(hwloc, cpus, HWLOC_OBJ_PU);
+    const hwloc_obj_type_t type = count_of(hwloc, HWLOC_OBJ_CORE) ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU;
+    const int n = cpus ? hwloc_get_nbobjs_inside_cpuset_by_type(hwloc, cpus, type) : 0;
+    return n > 0 ? n : 0; /* -1: at several depths */
 }
 
 static qdr_status load_packages(hwloc_topology_t hwloc, qdr_topo *topo)
@@ -181,16 +181,18 @@ static qdr_status load_cores(hwloc_topology_t hwloc, qdr_topo *topo)
     const hwloc_obj_type_t type = count_of(hwloc, HWLOC_OBJ_CORE) ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU;
     const int n = count_of(hwloc, type);
     QDR_TRY(QDRI_NEW(n, "cores of a machine", &topo->cores));
-    for (; topo->n_cores < n; topo->n_cores++) {
-        const hwloc_obj_t object = hwloc_get_obj_by_type(hwloc, type, (unsigned)topo->n_cores);
-        topo->cores[topo->n_cores] = (qdr_topo_core){
+    for (int i = 0; i < n; i++) {
+        const hwloc_obj_t object = hwloc_get_obj_by_type(hwloc, type, (unsigned)i);
+        const int n_threads = hwloc_bitmap_weight(object->cpuset);
+        if (n_threads <= 0) continue; /* a damaged file: none, or all that there could be */
+        topo->cores[topo->n_cores++] = (qdr_topo_core){
             .package = package_of(hwloc, object->cpuset),
             .numa = numa_of(hwloc, object),
             .cache = outer_cache(hwloc, object),
-            .n_threads = hwloc_bitmap_weight(object->cpuset),
+            .n_threads = n_threads,
             .first_cpu = hwloc_bitmap_first(object->cpuset),
         };
-        topo->n_threads += topo->cores[topo->n_cores].n_threads;
+        topo->n_threads += n_threads;
     }
     return QDR_OK;
 }

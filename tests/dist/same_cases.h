@@ -7,8 +7,8 @@
 #define CASES(X)                                                                                                       \
     X(qdr_grid_opts, x, swap_axes(s), "grid")                                                                          \
     X(qdr_grid_opts, y, swap_axes(s), "grid")                                                                          \
-    X(qdr_grid_opts, z, s->grid.x = 1; s->grid.z = 2, "grid")                                                          \
-    X(qdr_grid_opts, d, s->grid.x = 1; s->grid.d = 2, "grid")                                                          \
+    X(qdr_grid_opts, z, move_to(s, &s->grid.z), "grid")                                                                \
+    X(qdr_grid_opts, d, move_to(s, &s->grid.d), "grid")                                                                \
     X(qdr_grid_opts, order, s->grid.order = "dzyx", "order dzyx")                                                      \
     X(qdr_matrix, n_rows, s->from.n_rows = s->to.n_rows = 32, "the source has n_rows 16 on rank 0 and 32")             \
     X(qdr_matrix, row_unit, s->to.row_unit = 4, "the target has row_unit 2 on rank 0 and 4 on rank 1")                 \
@@ -129,11 +129,19 @@
     X("qdr_search_opts.*", "no ranks; qdr_plan_auto() takes rank 0's")                                                 \
     X("qdr_stored_plan.*", "no ranks; what comes of it, grid and stack, is compared")
 
+/* All ranks of x and y on another axis. */
+static void move_to(subject *s, int *axis)
+{
+    *axis = s->grid.x * s->grid.y;
+    s->grid.x = s->grid.y = 1;
+}
+
+/* All ranks on y, or on x where that is how it was. */
 static void swap_axes(subject *s)
 {
-    const int x = s->grid.x;
-    s->grid.x = 1;
-    s->grid.y *= x;
+    const int p = s->grid.x * s->grid.y;
+    s->grid.x = s->grid.x == 1 ? p : 1;
+    s->grid.y = p / s->grid.x;
 }
 
 #define MEMBER_FUNCTION(type, member, statement, words)                                                                \

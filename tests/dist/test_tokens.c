@@ -347,7 +347,7 @@ static void refusals(qdr_context *ctx, uint64_t seed)
     bad.vocab_end = bad.vocab_begin - 1;
     DIST_FAILS(qdr_embedding_sizes(e.grid, &bad, &a), QDR_ERR_SHAPE, "vocab_end");
     bad = e.desc, bad.layout = (qdr_layout)5;
-    DIST_FAILS(qdr_embedding_sizes(e.grid, &bad, &a), QDR_ERR_ARGUMENT, "layout 5");
+    DIST_FAILS(qdr_embedding_sizes(e.grid, &bad, &a), QDR_ERR_ARGUMENT, "5 is not a layout");
     bad = e.desc, bad.dtype = QDR_I32;
     DIST_FAILS(qdr_embedding_sizes(e.grid, &bad, &a), QDR_ERR_DTYPE, "i32");
     bad = e.desc, bad.vocab = -3;

@@ -447,7 +447,7 @@ static void mistaken_files_are_named(qdr_context *ctx, uint64_t seed)
     DIST_FAILS(qdr_stack_build(n.stack), QDR_ERR_IO, "/ could not be read");
     set_tune(ctx, "/none/tune.json");
     net large = describe(grid, QDR_REPLICATED, 24, none_asked);
-    DIST_FAILS(qdr_stack_build(large.stack), QDR_ERR_IO, "/none/tune.json could not be written");
+    DIST_FAILS(qdr_stack_build(large.stack), QDR_ERR_ARGUMENT, "/none/tune.json: cannot be written");
     qdr_stack_destroy(&large.stack);
     write_file(ctx, ""); /* as mktemp leaves it */
     set_tune(ctx, path);
