@@ -214,6 +214,12 @@ class Interrupted(unittest.TestCase):
         except OSError:
             return False
 
+    @staticmethod
+    def as_in_a_terminal():
+        """A shell cannot trap what it was started to ignore, as by nohup."""
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+
     def interrupt(self, shell, number, part, program, n_running):
         script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "run.sh")
         with tempfile.TemporaryDirectory() as folder:
@@ -222,7 +228,7 @@ class Interrupted(unittest.TestCase):
             os.chmod(write(place, name, self.SLEEPER), 0o755)
             with subprocess.Popen([shell, script, "-b", folder, part], env=dict(os.environ, QDR_CUDA_PLUGIN="/no/plugin.so"),
                                   start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                  preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)) as run:
+                                  preexec_fn=self.as_in_a_terminal) as run:
 
                 def sleepers():
                     paths = [os.path.join(place, file) for file in os.listdir(place) if file.endswith(".pid")]
