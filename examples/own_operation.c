@@ -148,7 +148,7 @@ static qdr_status network_create(qdr_grid *grid, network *net)
     CHECK(qdr_stack_add_linear(net->stack, &down, inner, &net->y, NULL));
     CHECK(qdr_stack_build(net->stack));
     CHECK(qdr_stack_init(net->stack, 1, 0.5));
-    CHECK(qdr_mem_alloc(qdr_grid_context(grid), ROWS * (IN + OUT) * sizeof(double), &net->on_root));
+    CHECK(qdr_mem_alloc(qdr_grid_context(grid), (size_t)ROWS * (IN + OUT) * sizeof(double), &net->on_root));
 out:
     return status;
 }
@@ -254,7 +254,7 @@ static qdr_status check_gradients(const network *net, problem *p, double *worst)
     for (int i = 0; i < ROWS * OUT; i++) p->c[i] = cos(2.0 * i);
     CHECK(loss_of(net, p, &loss));
     CHECK(backward(net, p));
-    CHECK(compare(net, p, -1, p->x, p->dx, ROWS * IN, worst));
+    CHECK(compare(net, p, -1, p->x, p->dx, (int64_t)ROWS * IN, worst));
     for (int i = 0; i < qdr_stack_n_parameters(net->stack); i++) {
         qdr_parameter parameter;
         CHECK(qdr_stack_parameter(net->stack, i, &parameter));

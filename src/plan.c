@@ -307,20 +307,20 @@ static int make_answer(plan_options *options, failure *why)
     qdr_machine machine;
     memset(&answer, 0, sizeof answer);
     if (subject_network(&options->asked, "plan", &network, why) || check_options(options, why) ||
-        subject_machine(&options->asked, "plan", &machine, why))
+        subject_machine(&options->asked, "plan", &machine, why) || check_files(options, why))
         return why->code;
     if (!options->has_dtype) options->search.dtype = machine.bf16.peak_flops > 0 ? QDR_BF16 : QDR_F32;
     options->search.order = *options->order ? options->order : NULL;
     answer.options = options;
     answer.network = &network;
     answer.machine = &machine;
-    if (check_files(options, why)) return why->code;
     plan_machine_notes(&machine, options->search.n_ranks, warn, NULL);
     if (!fail_status(why, qdr_model_create(&machine, &network, &answer.model))) {
         find_with_progress(&answer, options, why);
         if (!why->code) answer_all(&answer, why);
     }
     qdr_model_destroy(&answer.model);
+    memset(&answer, 0, sizeof answer); /* what it points to ends here */
     return why->code;
 }
 

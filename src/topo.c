@@ -164,7 +164,7 @@ static int run_rank(qdr_context *ctx, void *user)
     if (!is_first || !check_files(options, report.n_ranks, &why)) load(options, &topo, &why);
     if (!fail_together(&why, ctx)) {
         report.topo = topo;
-        if (topo->is_this_machine) topo_gather(ctx, topo, &report.ranks, &why);
+        if (topo && topo->is_this_machine) topo_gather(ctx, topo, &report.ranks, &why);
         if (!why.code && is_first) write_report(options, &report, &why);
         fail_together(&why, ctx);
     }

@@ -112,6 +112,7 @@ qdr_status qdri_parameter_fill(qdr_stack *stack, int index, double value)
 typedef struct transfer {
     const char *from;
     char *to, *host;
+    int is_to_whole; /* `to` is the whole parameter; else `from` is */
     size_t elem_bytes;
 } transfer;
 
@@ -136,7 +137,7 @@ static void copy_runs(const qdri_parameter *p, const transfer *t)
             const size_t local = (size_t)(runs[r].offset + i * runs[r].row_step) * t->elem_bytes;
             const size_t global = (size_t)((runs[r].row + i) * width + runs[r].col) * t->elem_bytes;
             const size_t step = (size_t)runs[r].col_step;
-            if (t->to)
+            if (t->is_to_whole)
                 copy_row(t->to + global, 1, t->host + local, step, runs[r].n_cols, t->elem_bytes);
             else
                 copy_row(t->host + local, step, t->from + global, 1, runs[r].n_cols, t->elem_bytes);
@@ -202,7 +203,7 @@ static qdr_status gather(qdr_stack *stack, const qdri_parameter *p, int which, c
     qdr_stream *stream = qdr_context_stream(qdr_grid_context(stack->grid));
     QDR_TRY(qdri_copy(stream, host + whole, qdri_stack_pointer(stack, which ? p->gradient : p->data), part));
     QDR_TRY(qdri_stream_synchronize(stream));
-    transfer t = {.to = host, .host = host + whole, .elem_bytes = each};
+    transfer t = {.to = host, .host = host + whole, .is_to_whole = 1, .elem_bytes = each};
     if (p->counted) copy_runs(p, &t);
     QDR_TRY(qdri_copy(stream, device, host, whole));
     QDR_TRY(sum_up(stack, device, p->n_global, dtype));
