@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes and flops of a linear layer, in closed form: the table of docs/design.md, "The algorithm", as algebra. It
+/* Bytes and flops of a linear layer, in closed form: the table of docs/design.md, "One layer", as algebra. It
  * shares no code with the schedule that the runtime executes, and so can be compared with it. */
 #include <math.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Extents of the tasks, from the table of docs/design.md, "The algorithm". */
+/* Extents of the tasks, from the table of docs/design.md, "One layer". */
 #include "sizes.h"
 
 #include <math.h>

@@ -3,7 +3,7 @@
  *
  *  libquadrille_perf: arithmetic only, no ranks, no clock. All functions are local and thread-safe. Results are
  * doubles: exact if the grid divides M, K and N, otherwise the mean over the ranks (without padding). Formulas:
- * docs/design.md, "The algorithm"; collectives: Thakur, Rabenseifner, Gropp 2005. */
+ * docs/design.md, "One layer"; collectives: Thakur, Rabenseifner, Gropp 2005. */
 #ifndef QUADRILLE_PERF_H
 #define QUADRILLE_PERF_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tasks of one linear layer or embedding, forward and backward: the table of docs/design.md, "The algorithm", as
+/* The tasks of one linear layer or embedding, forward and backward: the table of docs/design.md, "One layer", as
  * code. Pure functions of sizes and coordinates. */
 #ifndef QDRI_CORE_SCHEDULE_LINEAR_H
 #define QDRI_CORE_SCHEDULE_LINEAR_H
