@@ -7,7 +7,7 @@
 #include "core/net_parts.h"
 
 /* What is assumed of a machine that nobody has measured: a core's products, 10 Gbit/s between nodes, and what one more
- * panel costs (docs/benchmarks.md, "Panels on a wire"). */
+ * panel costs (docs/benchmarks.md, "Panels over a network"). */
 #define FLOPS_PER_SEC 5e10
 #define WIRE_BYTES_PER_SEC 1.25e9
 #define START_SECS 2e-3
