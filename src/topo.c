@@ -147,7 +147,7 @@ static int load(const topo_options *options, qdr_topo **topo, failure *why)
 static int run_alone(const topo_options *options, failure *why)
 {
     qdr_topo *topo = NULL;
-    if (!check_files(options, 0, why) && !load(options, &topo, why))
+    if (!check_files(options, 0, why) && !load(options, &topo, why) && topo)
         write_report(options, &(topo_report){.topo = topo}, why);
     qdr_topo_destroy(&topo);
     return why->code;
@@ -162,9 +162,9 @@ static int run_rank(qdr_context *ctx, void *user)
     topo_report report = {.n_ranks = qdr_context_size(ctx)};
     failure why = {0};
     if (!is_first || !check_files(options, report.n_ranks, &why)) load(options, &topo, &why);
-    if (!fail_together(&why, ctx)) {
+    if (!fail_together(&why, ctx) && topo) {
         report.topo = topo;
-        if (topo && topo->is_this_machine) topo_gather(ctx, topo, &report.ranks, &why);
+        if (topo->is_this_machine) topo_gather(ctx, topo, &report.ranks, &why);
         if (!why.code && is_first) write_report(options, &report, &why);
         fail_together(&why, ctx);
     }

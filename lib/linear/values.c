@@ -59,7 +59,7 @@ static qdr_status with_host_shard(qdr_stack *stack, const qdri_parameter *p,
     void *host = NULL;
     QDR_TRY(qdri_context_check_runs(qdr_grid_context(stack->grid), "parameter"));
     QDR_TRY(qdri_calloc(bytes, 1, "a shard of a parameter on the host", &host));
-    make(p, host, user);
+    if (host) make(p, host, user);
     qdr_status status = qdri_copy(stream, qdri_stack_pointer(stack, p->data), host, bytes);
     if (status == QDR_OK) status = qdri_stream_synchronize(stream);
     free(host);
@@ -267,7 +267,7 @@ qdr_status qdr_stack_gather_parameter(qdr_stack *stack, int index, int which, vo
     qdri_dev *dev = qdri_context_dev(qdr_grid_context(stack->grid));
     void *host = NULL, *device = NULL;
     qdr_status status = begin_gather(stack, index, which, full, &host, &device);
-    if (status == QDR_OK) status = gather(stack, &stack->net.parameters[index], which, host, device, full);
+    if (status == QDR_OK && host) status = gather(stack, &stack->net.parameters[index], which, host, device, full);
     qdri_mem_free(dev, &device);
     free(host);
     return status;
