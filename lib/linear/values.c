@@ -263,7 +263,7 @@ static qdr_status begin_gather(qdr_stack *stack, int index, int which, const voi
 
 qdr_status qdr_stack_gather_parameter(qdr_stack *stack, int index, int which, void *full)
 {
-    if (!stack) return check_index(stack, index);
+    if (!stack) return qdri_stack_ready(stack, "parameter");
     qdri_dev *dev = qdri_context_dev(qdr_grid_context(stack->grid));
     void *host = NULL, *device = NULL;
     qdr_status status = begin_gather(stack, index, which, full, &host, &device);
