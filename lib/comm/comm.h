@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Communicators: collectives over a group of ranks, enqueued on streams, behind one table. comm.c checks and counts;
- * backends (`local`, `mpi`) translate. A collective is data (qdri_coll). Members call the same collectives in the same
- * order, each communicator from one stream at a time. Reductions exchange pairwise and add in rank order, in fp32 (f64
- * for F64, I32 as integers), rounding once; all-reduce is that and an all-gather, so that all members hold identical
- * bits. Between nodes with several members each, those of a node are added first, and rounded, then the nodes. */
+/* Communicators: collectives over a group of ranks, enqueued on streams, through one function table. comm.c checks and
+ * counts; backends (`local`, `mpi`) translate. A collective is data (qdri_coll). Members call the same collectives in
+ * the same order, each communicator from one stream at a time. Reductions exchange pairwise and add in rank order, in
+ * fp32 (f64 for F64, I32 as integers), rounding once; all-reduce is that and an all-gather, so that all members hold
+ * identical bits. Between nodes with several members each, those of a node are added first, and rounded, then the
+ * nodes. */
 #ifndef QDRI_COMM_COMM_H
 #define QDRI_COMM_COMM_H
 
@@ -19,7 +20,7 @@ typedef struct qdri_run qdri_run;
  *
  *   kind            send                                        recv
  *   ALL_GATHER      counts[rank] elements, or NULL: in place,   Σ counts elements
- *                   this rank's part already lies in recv
+ *                   this rank's part is already in recv
  *   REDUCE_SCATTER  Σ counts                                    counts[rank]; may be this rank's own part of send
  *   ALL_REDUCE      count, or NULL: in place                    count
  *   BROADCAST       -                                           count, from `peer`
@@ -39,19 +40,19 @@ typedef struct qdri_coll {
     const void *send;
     void *recv;
     int64_t count, recv_count;
-    int64_t split_unit; /* 0: parts are equal, or as counts say */
+    int64_t split_unit; /* 0: parts are equal, or given by counts */
     const int64_t *counts, *recv_counts;
     int peer, peer2;
     const char *label; /* the layer or operation that calls, for sentences; NULL: none. Lives until the collective has
                           run. */
-    int is_check; /* a decorator's own: not counted, and `label` says what it stands for */
+    int is_check; /* made by a decorator: not counted; `label` is that of the collective it belongs to */
 } qdri_coll;
 
-/* What one member brings to an agreement, and then what all take from it. */
+/* What one member passes to an agreement, and then its result, the same for all. */
 typedef struct qdri_verdict {
-    int status; /* QDR_OK, or the error of the lowest rank that brings one */
+    int status; /* QDR_OK, or the error of the lowest rank that passes one */
     int differs; /* digests were not all the same */
-    int is_mixed; /* some brought a digest and others none: they are in different calls */
+    int is_mixed; /* some members passed a digest and others did not: they are in different calls */
     uint64_t digest; /* of what must be the same on all members; 0: nothing is compared */
     char sentence[QDRI_ERROR_BYTES]; /* of the error */
 } qdri_verdict;
@@ -75,15 +76,14 @@ typedef struct qdri_comm_table {
     int (*summed_first)(const qdri_comm *comm, const qdri_coll *coll);
     /* Likewise; optional where all members are on one node, which has one clock. */
     qdr_status (*compare_clocks)(qdri_comm *comm, int leaving, qdri_clock_offset *offset);
-    /* 1: `member` has come to this collective, which waits; as far as this rank knows. Optional. */
+    /* 1: as far as this rank knows, `member` has arrived at this collective, which waits. Optional. */
     int (*has_come)(const qdri_run *run, int member);
-    /* Fails if another rank has given comm, a world, up, as far as this one knows; does not wait. Any thread.
+    /* Fails if, as far as this rank knows, another rank has given up comm, a world; does not wait. Any thread.
      * Optional. */
     qdr_status (*look)(qdri_comm *comm);
-    /* Lets the other members fail instead of waiting for this one. Any thread. The thread's last error is what they
-     * hear. */
+    /* Makes the other members fail instead of waiting for this one, with the thread's last error. Any thread. */
     void (*abort)(qdri_comm *comm);
-    void (*destroy_parts)(qdri_comm *comm); /* what comes before it leaves the family, such as the end of what it has
+    void (*destroy_parts)(qdri_comm *comm); /* called before it leaves the family, for example to destroy what it has
                                                split off for itself; optional */
     void (*destroy)(qdri_comm *comm);
 } qdri_comm_table;
@@ -108,19 +108,19 @@ int qdri_comm_node_rank(const qdri_comm *comm);
 const char *qdri_comm_unrecorded(const qdri_comm *comm);
 /* All members return the same: the status and sentence of the lowest rank that passes an error. A barrier, too. */
 QDR_NODISCARD qdr_status qdri_comm_agree(qdri_comm *comm, qdr_status mine);
-/* Likewise, and *differs says whether members bring other digests (not 0), where no member brings an error. */
+/* Likewise; if no member passes an error, *differs states whether members passed different digests (not 0). */
 QDR_NODISCARD qdr_status qdri_comm_agree_on(qdri_comm *comm, qdr_status mine, uint64_t digest, int *differs);
-/* Agrees, and compares facts: where ranks hold others, all fail with QDR_ERR_ARGUMENT and one sentence, "WHAT: layer
- * 'fc' has bias 1 on rank 0 and 0 on rank 1; RULE". While they are the same it costs what an agreement does. A member
- * that brings an error may bring no facts. same.c */
+/* Agrees, and compares facts: if they differ between ranks, all fail with QDR_ERR_ARGUMENT and one sentence, "WHAT:
+ * layer 'fc' has bias 1 on rank 0 and 0 on rank 1; RULE". While they are the same it costs what an agreement does. A
+ * member that passes an error need not pass facts. same.c */
 QDR_NODISCARD qdr_status qdri_comm_agree_same(qdri_comm *comm, qdr_status mine, const qdri_facts *facts,
                                               const char *what, const char *rule);
-/* Whether any member says yes; also where agreeing fails, which the next call will see, too. Collective. */
+/* Whether `yes` is set on any member; also 1 if agreeing fails, which the next call will report, too. Collective. */
 int qdri_comm_any(qdri_comm *comm, int yes);
 /* Host memory. */
 QDR_NODISCARD qdr_status qdri_comm_broadcast(qdri_comm *comm, int root, void *data, size_t bytes);
-/* How this rank's CLOCK_MONOTONIC stands to rank 0's. Collective over a world. leaving: the ranks are about to destroy
- * it, and call nothing else; then it waits until all are, as destroying does. */
+/* The offset of this rank's CLOCK_MONOTONIC from rank 0's. Collective over a world. leaving: the ranks are about to
+ * destroy it, and call nothing else; then it waits until all are, as destroying does. */
 QDR_NODISCARD qdr_status qdri_comm_compare_clocks(qdri_comm *comm, int leaving, qdri_clock_offset *offset);
 /* Gives up on comm, its parts and its siblings: whoever waits in one of them, here or on another rank, gets
  * QDR_ERR_PEER, with the calling thread's last error as the reason. Any thread. The hook of a poisoned device. */
@@ -131,10 +131,11 @@ typedef void (*qdri_comm_describe)(const void *user, int member, char *text, siz
 void qdri_comm_set_names(qdri_comm *comm, const char *name, qdri_comm_describe describe, const void *user);
 /* Wraps a world: from here on members compare each call, of comm and of its parts, before they run it. Members that
  * call something different all fail with QDR_ERR_ARGUMENT and one sentence that names both. Collective: fails on all
- * ranks or on none; after a failure comm is what it was. */
+ * ranks or on none; after a failure comm is unchanged. */
 QDR_NODISCARD qdr_status qdri_comm_check(qdri_comm **comm);
-/* Of a world and its parts: who waits longer for other members, in a collective, an agreement or a broadcast, gives up
- * and fails with QDR_ERR_TIMEOUT; the sentence names who is missing. 0: no limit. Before there is work. */
+/* For a world and its parts: a member that waits longer for others, in a collective, an agreement or a broadcast, gives
+ * up and fails with QDR_ERR_TIMEOUT; the sentence names the missing members. 0: no limit. Call it before there is work.
+ * */
 void qdri_comm_set_timeout(qdri_comm *comm, double secs);
 
 /* The ranks of one process before they have communicators. */
@@ -156,8 +157,8 @@ size_t qdri_comm_scratch_bytes(const qdri_comm *comm, const qdri_coll *coll);
 /* Members that a reduction sums first, among themselves, and rounds: consecutive ones, this many; 1: all are added in
  * rank order. */
 int qdri_comm_summed_first(const qdri_comm *comm, const qdri_coll *coll);
-/* Makes the reserve at least `bytes`. Device memory, counted; a smaller reserve, which work on the way and recorded
- * steps may use, stays beside it until the communicator ends. */
+/* Makes the reserve at least `bytes`. Device memory, counted; a smaller reserve, which pending work and recorded steps
+ * may use, is kept until the communicator is destroyed. */
 QDR_NODISCARD qdr_status qdri_comm_reserve(qdri_comm *comm, size_t bytes);
 
 qdr_traffic qdri_comm_traffic(const qdri_comm *comm, qdr_coll_kind kind);

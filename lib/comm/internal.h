@@ -101,7 +101,7 @@ void qdri_coll_describe(const qdri_coll *coll, int size, char text[QDRI_CALL_BYT
 int qdri_comm_name_missing(const qdri_comm *comm, int (*is_missing)(const void *user, int member), const void *user,
                            char *text, size_t capacity);
 
-/* Fails; why: "" if nobody said. */
+/* Fails; why: "" if no rank gave a reason. */
 qdr_status qdri_comm_fail_peer(const qdri_comm *comm, const char *where, const char *why);
 
 /* Who may wait for others that wait says so later: they know better who is missing. */

@@ -6,7 +6,7 @@
 #include "core/status.h"
 
 /* Compares the number of ranks that this process sees with the number that a launcher says it started.
- * @retval QDR_ERR_MPI  n_ranks is 1 but the launcher started more; `library` says what does not fit to it */
+ * @retval QDR_ERR_MPI  n_ranks is 1 but the launcher started more; `library` names what does not match it */
 QDR_NODISCARD qdr_status qdri_launcher_check(int n_ranks, const char *why);
 /* @retval QDR_ERR_ARGUMENT  a launcher started this program several times, and each would run local ranks of its own */
 QDR_NODISCARD qdr_status qdri_launcher_check_local(int n_local);

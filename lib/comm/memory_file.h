@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Files in memory that processes of one machine map from each other, through /proc: they count against memory only, not
- * against the room of some file system, and go with the last who maps them. */
+ * against the room of some file system, and are freed when the last process unmaps them. */
 #ifndef QDRI_COMM_MEMORY_FILE_H
 #define QDRI_COMM_MEMORY_FILE_H
 

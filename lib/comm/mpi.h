@@ -21,7 +21,7 @@ void qdri_comm_bind(qdri_comm *comm, qdri_dev *dev);
 
 /* Whether this process has initialised MPI. */
 int qdri_mpi_is_initialised(void);
-/* Initialises MPI if nobody has; *started says so. */
+/* Initialises MPI unless it is initialised already; then *started is 0. */
 QDR_NODISCARD qdr_status qdri_mpi_start(int *started);
 void qdri_mpi_stop(void);
 

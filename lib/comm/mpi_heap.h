@@ -21,7 +21,7 @@ typedef struct heap_share {
     heap_block blocks[HEAP_BLOCKS];
 } heap_share;
 
-/* Where a buffer lies in its owner's heap. */
+/* The position of a buffer in its owner's heap. */
 typedef struct heap_place {
     uint64_t generation; /* 0: in none */
     int block;

@@ -9,7 +9,7 @@
 
 enum { NODE_SLOT_BYTES = 2 << 20, NODE_AREAS = 16 };
 
-/* What a member says of the collective that it begins. */
+/* What a member publishes about the collective that it starts. */
 typedef struct node_call {
     int kind, dtype, op, peer;
     int64_t total;

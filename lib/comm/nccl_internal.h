@@ -52,7 +52,7 @@ qdri_comm *qdri_nccl_host(const nccl_comm *comm);
 nccl_comm *qdri_nccl_of(qdri_comm *comm);
 
 /* nccl_join.c */
-/* QDR_OK, or fails with what NCCL says of `call` ("ncclAllReduce"). */
+/* QDR_OK, or fails with NCCL's error for `call` ("ncclAllReduce"). */
 qdr_status qdri_nccl_status(ncclComm_t handle, ncclResult_t result, const char *call);
 QDR_NODISCARD qdr_status qdri_nccl_fits(qdri_comm *host, qdri_dev *dev);
 /* Compares versions, and reads what rank 0's environment asks for. Collective, as the others. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The decorator `staged`: collectives of memory beside the host (a GPU's), done by a communicator of the host's. What
- * is sent is copied to pinned memory, a thread of the host device drives the inner communicator, what has come is
- * copied back. The GPU's streams wait for a flag that the thread raises; the caller waits for nothing. */
+/* The decorator `staged`: collectives on device memory (a GPU's), performed by a communicator on the host. What is sent
+ * is copied to pinned memory, a thread of the host device drives the inner communicator, what has come is copied back.
+ * The GPU's streams wait for a flag that the thread raises; the caller waits for nothing. */
 #ifndef QDRI_COMM_STAGED_H
 #define QDRI_COMM_STAGED_H
 

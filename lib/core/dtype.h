@@ -8,7 +8,7 @@
 /* The types that layers compute in, as sentences name them. */
 #define QDRI_FLOAT_NAMES "f32, f64, bf16 or f16"
 
-/* Narrower than its sums: rounded when stored, with fp32 masters beside parameters. */
+/* Narrower than its sums: rounded when stored, and parameters have fp32 master copies. */
 static inline int qdri_is_narrow(qdr_dtype dtype) { return dtype == QDR_BF16 || dtype == QDR_F16; }
 
 /* Layers compute in it. */

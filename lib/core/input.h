@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What lib/ and perfmodel/ need beside quadrille/input.h. */
+/* What lib/ and perfmodel/ need in addition to quadrille/input.h. */
 #ifndef QDRI_CORE_INPUT_H
 #define QDRI_CORE_INPUT_H
 

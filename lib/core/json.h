@@ -57,7 +57,7 @@ const char *qdri_json_name(const qdri_json *document);
 QDR_NODISCARD qdr_status qdri_json_root(const qdri_json *document, qdri_json_node *root);
 /* A member of an object; absent if that is none, too. The key lives as long as the node. */
 qdri_json_node qdri_json_get(const qdri_json_node *object, const char *key);
-/* The key of the member behind `key` in an object, NULL: of the first; NULL behind the last. */
+/* The key of the member behind `key` in an object, NULL: of the first; returns NULL after the last. */
 const char *qdri_json_next_key(const qdri_json_node *object, const char *key);
 /* An item of a list, absent beyond its end. */
 qdri_json_node qdri_json_at(const qdri_json_node *list, size_t index);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A stack as data: what its nodes, edges and parameters are on one rank, where they lie in memory, and the task lists
- * that follow. No grid, device or rank is needed: a place on a grid is a pair of numbers for each axis. The runtime
- * executes these lists on memory of these sizes, the model prices them.
+/* A stack as data: its nodes, edges and parameters on one rank, their places in memory, and the resulting task lists.
+ * No grid, device or rank is needed: a place on a grid is a pair of numbers for each axis. The runtime executes these
+ * lists on memory of these sizes, the model prices them.
  *
  *   qdri_net_begin → qdri_net_add_… in order of execution → qdri_net_build → sizes and lists
  *
  * Names are borrowed: none is NULL, and they must live as long as the net. A function that adds gives its node (the
- * last one) or nothing: after an error the net is as it was, and results mean nothing. */
+ * last one) or nothing: after an error the net is unchanged, and results are undefined. */
 #ifndef QDRI_CORE_NET_H
 #define QDRI_CORE_NET_H
 
@@ -25,7 +25,7 @@ typedef struct qdri_parameter {
     qdr_storage storage; /* of the block; AUTO: not chosen yet, which schedules take for OUT_IN */
     int64_t shard_elems; /* stored, with padding */
     int64_t shard_begin, n_elems; /* elements of the block that this rank stores */
-    int extra_sum; /* small ones: 1 + axis over which gradients are summed besides z and d; 0: none */
+    int extra_sum; /* small ones: 1 + axis over which gradients are summed in addition to z and d; 0: none */
     int decay, counted, first_copy;
     qdri_ref data, gradient;
 } qdri_parameter;
@@ -45,7 +45,7 @@ typedef struct qdri_edge {
 typedef enum qdri_node_kind {
     QDRI_NODE_LINEAR,
     QDRI_NODE_EMBEDDING,
-    QDRI_NODE_NORM, /* this one and those behind it: operations */
+    QDRI_NODE_NORM, /* this one and the following ones: operations */
     QDRI_NODE_ATTENTION,
     QDRI_NODE_GELU,
     QDRI_NODE_RESIDUAL,
@@ -141,7 +141,7 @@ QDR_NODISCARD qdr_status qdri_net_add_cross_entropy(qdri_net *net, const char *n
                                                     qdr_edge *targets);
 /* What the operation is and costs; its functions are not looked at. */
 QDR_NODISCARD qdr_status qdri_net_add_op(qdri_net *net, const qdr_op_desc *desc, qdr_edge *out);
-/* How a layer's W lies in memory; before qdri_net_build(). */
+/* How a layer's W is stored; call it before qdri_net_build(). */
 void qdri_net_set_storage(qdri_net *net, int node, qdr_storage storage);
 /* Which of the device's ways its three products take; before qdri_net_build(). */
 void qdri_net_set_algorithms(qdri_net *net, int node, const int algorithms[QDRI_N_PRODUCTS]);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Into how many row panels a product and the communication behind (or before) it are cut. */
+/* The number of row panels into which a product and the communication after (or before) it are divided. */
 #ifndef QDRI_CORE_PANELS_H
 #define QDRI_CORE_PANELS_H
 

@@ -56,7 +56,7 @@ typedef struct qdri_task {
     int trans_a, trans_b;
     int algorithm; /* product: as in qdri_gemm */
     qdri_rounding round_a, round_b; /* likewise */
-    size_t zero_tail; /* bytes behind the m·n elements of a product's C that are set to zero */
+    size_t zero_tail; /* bytes after the m·n elements of a product's C that are set to zero */
     qdr_coll_kind coll;
     qdr_channel channel;
     int64_t count; /* elements in all (all-reduce, or with split_unit), else of each member's part */
@@ -81,7 +81,7 @@ typedef struct qdri_builder {
     qdri_schedule *schedule;
     qdri_buffers *buffers;
     qdri_place place;
-    int overlap; /* QDR_OVERLAP_… that may run beside others */
+    int overlap; /* the QDR_OVERLAP_… classes that may overlap with other tasks */
     qdr_status status;
     qdri_hazards *hazards;
     /* The rows of the cell in parts that follow one another through the schedule: those of part p begin at

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where this library lies. */
+/* Where this library is installed. */
 #ifndef QUADRILLE_CORE_SELF_H
 #define QUADRILLE_CORE_SELF_H
 

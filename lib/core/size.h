@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sizes that cannot overflow unseen, and host memory with a sentence when there is none. */
+/* Sizes whose overflow is detected, and host memory whose lack is reported with a sentence. */
 #ifndef QDRI_CORE_SIZE_H
 #define QDRI_CORE_SIZE_H
 

@@ -29,7 +29,7 @@ typedef struct qdri_trace qdri_trace;
 /* id: the same on all ranks, and in no other program's run. */
 QDR_NODISCARD qdr_status qdri_trace_create(int rank, int n_ranks, uint64_t id, qdri_trace **trace);
 void qdri_trace_free(qdri_trace **trace);
-/* How this rank's clock stands to rank 0's: before the first schedule, and behind the last. */
+/* The offset of this rank's clock from rank 0's: before the first schedule, and after the last. */
 void qdri_trace_add_clock(qdri_trace *trace, const qdri_clock_offset *clock);
 /* The next schedule begins. The file says where the rank stood in the last one. */
 void qdri_trace_next_run(qdri_trace *trace, const qdri_place *place);

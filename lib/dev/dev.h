@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Devices: memory, streams, events, products and element-wise kernels behind one table. The functions here check and
- * count, a backend only translates. Streams and events mean what CUDA's mean: work on one stream runs in order, work on
- * two streams in any order unless an event says otherwise; enqueueing returns before the work is done. One device
- * belongs to one rank. */
+/* Devices: memory, streams, events, products and element-wise kernels through one function table. The functions here
+ * check and count; a backend only translates. Streams and events mean what CUDA's mean: work on one stream runs in
+ * order, work on two streams in any order unless an event says otherwise; enqueueing returns before the work is done.
+ * One device belongs to one rank. */
 #ifndef QDRI_DEV_DEV_H
 #define QDRI_DEV_DEV_H
 
@@ -27,9 +27,9 @@ typedef struct qdri_gemm {
     qdr_dtype c_dtype; /* of C: dtype, or F32 for products of BF16 and F16 */
     qdri_rounding round_a, round_b; /* both or none, E5M2 one of them at most; then the type is BF16 or F32, and the
                                        sums are those of the rounded factors */
-    int algorithm; /* which of the ways that the device has for such a product, as qdri_gemm_list_algorithms() names
-                      them; 0, or one that it lacks: what it takes for the best */
-    /* What is done to the sums before they are rounded, where it is not NULL; only what qdri_dev_fuses() says. */
+    int algorithm; /* which of the device's algorithms for such a product, by its number from
+                      qdri_gemm_list_algorithms(); 0, or one that the device lacks: the one it considers best */
+    /* Applied to the sums before they are rounded, if not NULL; only if qdri_dev_fuses() allows it. */
     const void *bias; /* n elements of C's type, added to each row */
     void *gelu; /* as C: gets gelu() of what C gets */
     const void *gelu_of; /* as C: C is multiplied by gelu'() of it */
@@ -128,11 +128,11 @@ typedef struct qdri_mem_source {
 void qdri_dev_use_memory(qdri_dev *dev, qdri_mem_source source);
 void qdri_dev_destroy(qdri_dev **dev);
 
-/* Memory, counted. Any thread. what: it is for ("parameters"), in the sentence where there is too little. */
+/* Memory, counted. Any thread. what: its purpose ("parameters"), for the sentence if there is too little. */
 QDR_NODISCARD qdr_status qdri_mem_alloc_for(qdri_dev *dev, const char *what, size_t bytes, void **data);
 QDR_NODISCARD qdr_status qdri_mem_alloc(qdri_dev *dev, size_t bytes, void **data); /* "an array" */
-/* Likewise, for what collectives move: where whoever joins the ranks has memory that is better for that, it comes from
- * there. All ranks ask for the same, and free it when nothing uses it. */
+/* Likewise, for memory used by collectives: if the communication library has memory that is better for that, it comes
+ * from there. All ranks ask for the same, and free it when nothing uses it. */
 QDR_NODISCARD qdr_status qdri_mem_alloc_shared(qdri_dev *dev, const char *what, size_t bytes, void **data);
 void qdri_mem_free(qdri_dev *dev, void **data);
 void qdri_mem_usage(const qdri_dev *dev, size_t *bytes_now, size_t *bytes_peak);
@@ -140,8 +140,8 @@ void qdri_mem_reset_peak(qdri_dev *dev);
 /* Bytes that the device itself takes, counted, at its first product of this type and keeps: panels for converting BF16
  * or F16 where the machine has no such products; else 0. */
 size_t qdri_dev_fixed_bytes(const qdri_dev *dev, qdr_dtype dtype);
-/* Bytes, counted, that the device takes besides for a product on this stream, and keeps for later ones: rounded
- * factors. Of the product's addresses only the alignment counts. */
+/* Additional bytes, counted, that the device allocates for a product on this stream and keeps for later ones: rounded
+ * factors. Of the product's addresses only the alignment matters. */
 size_t qdri_product_bytes(qdr_stream *stream, const qdri_gemm *gemm);
 /* Takes them now, for products of up to so many, and what the stream's products and kernels share: later, other work
  * would be under way. */
@@ -150,7 +150,7 @@ QDR_NODISCARD qdr_status qdri_reserve_product(qdr_stream *stream, size_t bytes);
 const char *qdri_dev_name(const qdri_dev *dev); /* "cpu", "cuda" */
 int qdri_dev_runs_work(const qdri_dev *dev);
 int qdri_dev_gpu(const qdri_dev *dev); /* its number; -1: none */
-/* 1: it does with this product, at once, what `bias`, `gelu` and `gelu_of` ask for. */
+/* 1: it can fuse the operations that `bias`, `gelu` and `gelu_of` request with this product. */
 int qdri_dev_fuses(const qdri_dev *dev, const qdri_gemm *gemm);
 /* Whether it has products of factors that are rounded to fp8.
  * @retval QDR_ERR_UNSUPPORTED  no, and the sentence says why */
@@ -158,12 +158,12 @@ QDR_NODISCARD qdr_status qdri_dev_check_rounding(const qdri_dev *dev);
 /* Lets this GPU use its memory, all of it, from now on. @return 0: the machine does not */
 int qdri_dev_open_to(qdri_dev *dev, int gpu);
 /* Whether its kernels can use the elements of this size at `data`, which the caller knows as `what`. NULL passes.
- * @retval QDR_ERR_ARGUMENT  it is no multiple of the size; the host's, another GPU's, or nobody's */
+ * @retval QDR_ERR_ARGUMENT  it is not a multiple of the size; it is in host memory, on another GPU, or unallocated */
 QDR_NODISCARD qdr_status qdri_dev_check_memory(qdri_dev *dev, const void *data, size_t elem_bytes, const char *what);
 /* The same of an argument: "who: what". */
 QDR_NODISCARD qdr_status qdri_dev_check_argument(qdri_dev *dev, const void *data, size_t elem_bytes, const char *who,
                                                  const char *what);
-/* A named range around what is enqueued between the two, for a profiler; nothing where none wants them. */
+/* A named range around what is enqueued between the two, for a profiler; does nothing without one. */
 int qdri_dev_wants_ranges(const qdri_dev *dev);
 void qdri_range_begin(qdri_dev *dev, const char *name);
 void qdri_range_end(qdri_dev *dev);
@@ -189,22 +189,23 @@ QDR_NODISCARD qdr_status qdri_stream_wait(qdr_stream *stream, qdr_event *event);
 /* The same where the event and the stream may belong to two ranks of this process; whoever calls knows that neither
  * rank uses them now. */
 QDR_NODISCARD qdr_status qdri_stream_wait_across(qdr_stream *stream, qdr_event *event);
-/* 1: what the event was recorded after is done, or it was never recorded. */
+/* 1: everything before the event's last record is done, or it was never recorded. */
 int qdri_event_reached(qdr_event *event);
-/* Writes the time of CLOCK_MONOTONIC at which the stream comes here to *nanosecs, which is there when the stream has
+/* Writes the time of CLOCK_MONOTONIC at which the stream comes here to *nanosecs, which is valid once the stream has
  * been synchronised. */
 QDR_NODISCARD qdr_status qdri_stamp(qdr_stream *stream, int64_t *nanosecs);
 QDR_NODISCARD qdr_status qdri_work(qdr_stream *stream, qdri_work_fn fn, const void *args, size_t bytes);
 QDR_NODISCARD qdr_status qdri_gemm_run(qdr_stream *stream, const qdri_gemm *gemm);
-/* The ways that the device has for a product, from what it takes for the best on: at least one, `most` at most. A
- * number means the same for other products, too, where they have it. */
+/* The device's algorithms for a product, the one it considers best first: at least one, at most `most`. A number means
+ * the same for other products that have it. */
 QDR_NODISCARD qdr_status qdri_gemm_list_algorithms(qdr_stream *stream, const qdri_gemm *gemm, int most,
                                                    int algorithms[], int *n);
 QDR_NODISCARD qdr_status qdri_kernel_run(qdr_stream *stream, const qdri_kernel *kernel);
 QDR_NODISCARD qdr_status qdri_copy(qdr_stream *stream, void *dst, const void *src, size_t bytes);
 QDR_NODISCARD qdr_status qdri_fill_zero(qdr_stream *stream, void *dst, size_t bytes);
 
-/* The first asynchronous failure; later calls return it. Poisoning wakes all who wait: streams then drop their work. */
+/* The first asynchronous failure; later calls return it. Poisoning wakes all waiting threads: streams then drop their
+ * work. */
 qdr_status qdri_dev_status(const qdri_dev *dev);
 /* Copies the sentence of that failure into the calling thread's last error, and returns the status. */
 qdr_status qdri_dev_raise(const qdri_dev *dev);
@@ -213,8 +214,8 @@ void qdri_dev_poison(qdri_dev *dev, qdr_status status, const char *sentence);
  * qdri_wake()); NULL: nothing. Set it before the device has work; unset it when the streams are idle. */
 void qdri_dev_on_poison(qdri_dev *dev, void (*hook)(void *user), void *user);
 
-/* Of a device beside the host. Host memory from qdri_calloc() and the like, that its streams may copy to and from while
- * they go on, until it is unpinned. */
+/* For a device with its own memory. Pins host memory from qdri_calloc() and the like, that its streams may copy to and
+ * from while they go on, until it is unpinned. */
 QDR_NODISCARD qdr_status qdri_pin(qdri_dev *dev, void *memory, size_t bytes);
 void qdri_unpin(qdri_dev *dev, void *memory); /* the streams are done with it */
 /* Flags in pinned memory, counters that go around: a stream sets one, or waits until it is `value` or has passed it.
@@ -248,10 +249,10 @@ int qdri_waker_bell(const qdri_waker *waker);
 /* Called by work that returns QDR_PENDING and that nobody will wake: the thread polls, with growing pauses (it yields
  * at first, and sleeps up to 0.5 ms later), instead of sleeping until woken. */
 void qdri_poll_again(void);
-/* Called by work that returns QDR_PENDING and yet has got on: the pauses begin anew. */
+/* Called by work that returns QDR_PENDING but has made progress: the pauses start again from the shortest. */
 void qdri_got_on(void);
-/* Called by work that returns QDR_PENDING and that somebody may fail to wake: the thread looks again after this time at
- * the latest. */
+/* Called by work that returns QDR_PENDING and that a wake-up might miss: the thread checks again after this time at the
+ * latest. */
 void qdri_look_within(int64_t ns);
 
 #endif

@@ -33,7 +33,7 @@ typedef enum qdri_kernel_kind {
     QDRI_K_CE_LOSS, /* ce: saved[r,2] = max, log Σexp; result[0..1] (f64) = Σ loss, number of valid rows */
     QDRI_K_CE_BACKWARD, /* ce: dlogits = scale·(exp(l - max - log Σ) - onehot) */
     QDRI_K_SUM_SQUARES, /* reduce: result[0] (f64) = or += Σ a² */
-    QDRI_K_ADAMW_RATE, /* adamw: the rate of the steps behind it */
+    QDRI_K_ADAMW_RATE, /* adamw: the rate of the steps that follow */
     QDRI_K_ADAMW_BEGIN, /* adamw: a step's numbers: counts it, unless it is skipped */
     QDRI_K_ADAMW, /* adamw: the step of one parameter; of a skipped step nothing */
     QDRI_K_COPY_BLOCK, /* block: rows of one strided matrix to another, bytes as they are; dtype is not looked at */

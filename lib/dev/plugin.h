@@ -6,13 +6,13 @@
 
 #include "dev/dev.h"
 
-/* What the plugin shares with the library that opens it, beside the structs that both were compiled with. */
+/* What the plugin shares with the library that opens it, in addition to the structs with which both were compiled. */
 typedef struct qdri_plugin_host {
     char *(*last_error)(void); /* the calling thread's sentence, QDRI_ERROR_BYTES */
     void (*log)(int level, const char *line);
 } qdri_plugin_host;
 
-/* What a GPU is, as CUDA says. */
+/* A GPU, as described by CUDA. */
 typedef struct qdri_gpu {
     char name[256], bus[24];
     int number, n_sms, major, minor; /* compute capability */

@@ -15,7 +15,7 @@ typedef struct qdri_tracing {
     char path[2048];
 } qdri_tracing;
 
-/* What the environment says about watching other ranks. */
+/* The environment's settings for watching other ranks. */
 typedef struct qdri_watch_opts {
     int check; /* QDR_CHECK */
     double timeout_secs; /* QDR_TIMEOUT; 0: none */

@@ -10,7 +10,7 @@ typedef struct qdri_device_choice {
     int gpu; /* its number; -1: by the rank's place on its node */
 } qdri_device_choice;
 
-/* Reads "cpu", "cuda" or "cuda:N"; NULL: what QDR_DEVICE says, and without it the CPU.
+/* Reads "cpu", "cuda" or "cuda:N"; NULL: the value of QDR_DEVICE, or the CPU if it is not set.
  * @retval QDR_ERR_ARGUMENT  it is none of these */
 QDR_NODISCARD qdr_status qdri_device_read(const char *text, qdri_device_choice *choice);
 

@@ -34,7 +34,7 @@ typedef struct nvml_library nvml_library;
 nvml_library *qdri_nvml_open(char *said, size_t capacity);
 void qdri_nvml_close(nvml_library *nvml); /* takes NULL */
 int qdri_nvml_count(const nvml_library *nvml);
-/* What NVML does not say stays unknown. */
+/* What NVML does not report stays unknown. */
 void qdri_nvml_read(const nvml_library *nvml, int index, nvml_gpu *gpu);
 /* A level, or NVML_LEVEL_UNKNOWN. */
 int qdri_nvml_level(const nvml_library *nvml, int a, int b);

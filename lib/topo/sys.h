@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What Linux says in small files under /sys. */
+/* What Linux reports in small files under /sys. */
 #ifndef QDRI_TOPO_SYS_H
 #define QDRI_TOPO_SYS_H
 
@@ -20,7 +20,7 @@ typedef struct qdri_cpus {
 
 /* "0-3,8" from the file that the format names; 0: there is none, the set is empty. */
 int qdri_sys_cpus(qdri_cpus *cpus, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Those that the calling thread may run on; where the system does not say, all. */
+/* Those on which the calling thread may run; all, if the system does not report them. */
 void qdri_sys_bound(qdri_cpus *cpus);
 /* Those of the core that `cpu` is in, without the ones that are not in `all`. */
 void qdri_sys_siblings(int cpu, const qdri_cpus *all, qdri_cpus *siblings);
