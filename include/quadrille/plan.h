@@ -94,7 +94,7 @@ typedef struct qdr_model qdr_model;
  *  @retval QDR_ERR_MEMORY */
 QDR_API QDR_NODISCARD qdr_status qdr_model_create(const qdr_machine *machine, const qdr_network *network,
                                                   qdr_model **model);
-/** Sets *model to NULL. Takes NULL. */
+/** Frees the model and sets *model to NULL. NULL is allowed. */
 QDR_API void qdr_model_destroy(qdr_model **model);
 /** Predicts the time of a step and the memory of a rank.
  *  @param[out] result  all zero after an error
@@ -168,7 +168,7 @@ QDR_API QDR_NODISCARD qdr_status qdr_model_search(qdr_model *model, const qdr_se
                                                   qdr_search_result *result);
 /** The plan of opts->n_ranks that needs least memory, fitting or not, by closed forms alone; grids to which the given
  * parts of gradients and optimizer state do not apply are skipped. Its times are 0.
- *  @param[out] least  all zero where there is no plan, and after an error
+ *  @param[out] least  all zero if there is no plan, and after an error
  *  @retval as qdr_model_search() */
 QDR_API QDR_NODISCARD qdr_status qdr_model_least_memory(qdr_model *model, const qdr_search_opts *opts,
                                                         qdr_planned_grid *least);

@@ -234,7 +234,7 @@ typedef struct qdr_op_desc {
     qdr_op_cost cost;
     /** Called on the host, in execution order. Any status but QDR_OK fails the pass on all ranks and poisons the
      * context; the sentence names the operation, the rank and the status, and ends with the function's own, if a call
-     * of the library left one. A status that is no error (QDR_PENDING, say) becomes QDR_ERR_ARGUMENT. */
+     * of the library left one. A status > 0, such as QDR_PENDING, becomes QDR_ERR_ARGUMENT. */
     qdr_op_fn forward, backward;
     void *user;
 } qdr_op_desc;

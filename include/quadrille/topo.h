@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** @file topo.h  Machines: packages, NUMA nodes, caches, cores, GPUs, network adapters and the links between them; and
- * on which of these links the axes of a grid lie.
+ * which of these links the axes of a grid use.
  *
  *  A machine is one node. It is read with hwloc, from the node that this process runs on or from an XML file that hwloc
  * has written elsewhere; in a build without hwloc it is read from Linux's /sys, for this node only, without GPUs that
@@ -129,7 +129,7 @@ typedef struct qdr_topo_opts {
  *                               requested; *topo is NULL
  *  @retval QDR_ERR_MEMORY       *topo is NULL */
 QDR_API QDR_NODISCARD qdr_status qdr_topo_load(const qdr_topo_opts *opts, qdr_topo **topo);
-/** Frees what qdr_topo_load() made, sets *topo to NULL. Takes NULL. */
+/** Frees what qdr_topo_load() made and sets *topo to NULL. NULL is allowed. */
 QDR_API void qdr_topo_destroy(qdr_topo **topo);
 
 /** "shared cache", "NVLink", "network", …; "?" for an unknown link. */
@@ -163,7 +163,7 @@ typedef struct qdr_topo_axis {
     int inner_is_assumed;
 } qdr_topo_axis;
 
-/** On which links the axes of a grid lie. Pure: the same arguments give the same result.
+/** Which links the axes of a grid use. Pure: the same arguments give the same result.
  *  @param topo    all nodes are like it; may be NULL, as for qdr_topo_between()
  *  @param sizes   ranks along x, y, z and d, ≥ 1; their product p is at most 2^20
  *  @param order   fastest axis first, a permutation of "xyzd"; NULL: "xyzd"
