@@ -79,7 +79,7 @@ static subject usual(const qdr_context *ctx)
         .layer_seed = 2,
         .stddev = 0.5,
         .layer_stddev = 0.25,
-        .adamw = {QDR_OPTS_INIT},
+        .adamw = {.version = QDR_OPTS_VERSION},
         .loaded = 1,
         .loss_scale = 1,
         .lr = 0.125,
