@@ -205,9 +205,10 @@ static qdr_status layer_alone(const subject *s, const small *m)
     qdr_status status = qdr_linear_forward(m->fc, memory[0], memory[1], s->forward_flags, NULL);
     if (status == QDR_OK)
         status = qdr_linear_backward(m->fc, memory[2], memory[0], memory[3], s->linear_backward_flags, NULL);
-    if (status == QDR_OK) status = qdr_stream_synchronize(qdr_context_stream(ctx));
+    /* A forward may be running when the backward was refused. */
+    const qdr_status finished = qdr_stream_synchronize(qdr_context_stream(ctx));
     for (int i = 0; i < 4; i++) qdr_mem_free(ctx, &memory[i]);
-    return status;
+    return status != QDR_OK ? status : finished;
 }
 
 static qdr_status step(const subject *s, const small *m, qdr_adamw *adamw)
