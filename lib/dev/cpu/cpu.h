@@ -57,7 +57,7 @@ struct qdri_waker {
 QDR_NODISCARD qdr_status qdri_executor_create(qdri_cpu_dev *dev, qdri_room room, qdri_waker **executor);
 /* Before a product: the calling executor's room is for what BLAS now takes. */
 void qdri_executor_use_room(void);
-void qdri_executor_destroy(qdri_waker *executor); /* has no streams */
+void qdri_executor_destroy(qdri_waker *executor); /* it has no streams, or none that is used again */
 void qdri_executor_attach(qdri_waker *executor, qdri_cpu_stream *stream);
 void qdri_executor_detach(qdri_waker *executor, qdri_cpu_stream *stream);
 void qdri_executors_wake(qdri_cpu_dev *dev, uint64_t mask);

@@ -99,6 +99,8 @@ static void wake_all(qdri_dev *dev) { qdri_executors_wake((qdri_cpu_dev *)dev, U
 static void destroy(qdri_dev *dev)
 {
     qdri_cpu_dev *self = (qdri_cpu_dev *)dev;
+    /* Streams that a program left undestroyed still have their threads, which sleep on a bell of this device. */
+    while (self->executors) qdri_executor_destroy(self->executors);
     qdri_mem_free(dev, &self->panels);
     pthread_mutex_destroy(&self->panels_lock);
     pthread_mutex_destroy(&self->lock);
