@@ -29,6 +29,11 @@ void qdri_dev_use_memory(qdri_dev *dev, qdri_mem_source source) { dev->source = 
 
 void qdri_dev_finish(qdri_dev *dev) { pthread_mutex_destroy(&dev->lock); }
 
+void qdri_dev_stop(qdri_dev *dev)
+{
+    if (dev->table->stop) dev->table->stop(dev);
+}
+
 void qdri_dev_destroy(qdri_dev **dev)
 {
     if (!dev || !*dev) return;

@@ -104,6 +104,8 @@ typedef struct qdri_dev_table {
     void (*range_end)(qdri_dev *dev);
     void (*wake_all)(qdri_dev *dev); /* lets every stream and every waiting host thread see that the device is
                                         poisoned */
+    /* Ends the threads of streams that a program left undestroyed; none of these is used again. Optional. */
+    void (*stop)(qdri_dev *dev);
     void (*destroy)(qdri_dev *dev);
 } qdri_dev_table;
 
@@ -126,6 +128,7 @@ typedef struct qdri_mem_source {
 } qdri_mem_source;
 /* From now on; the source lives until all of its memory is freed. */
 void qdri_dev_use_memory(qdri_dev *dev, qdri_mem_source source);
+void qdri_dev_stop(qdri_dev *dev); /* as in the table */
 void qdri_dev_destroy(qdri_dev **dev);
 
 /* Memory, counted. Any thread. what: its purpose ("parameters"), for the sentence if there is too little. */

@@ -234,6 +234,8 @@ void qdri_context_leave(qdr_context **ctx)
 {
     if (!*ctx) return;
     qdri_context_end_record(*ctx);
+    qdri_stream_destroy(&(*ctx)->stream);
+    qdri_dev_stop((*ctx)->dev); /* before the memory goes that their threads share with other ranks */
     context_end(&(*ctx)->life);
     *ctx = NULL;
 }

@@ -96,11 +96,17 @@ static qdr_status stamp(qdr_stream *stream, int64_t *nanosecs)
 
 static void wake_all(qdri_dev *dev) { qdri_executors_wake((qdri_cpu_dev *)dev, UINT64_MAX); }
 
+/* They sleep on bells that are the device's, or lie in memory that ranks share. */
+static void stop(qdri_dev *dev)
+{
+    qdri_cpu_dev *self = (qdri_cpu_dev *)dev;
+    while (self->executors) qdri_executor_destroy(self->executors);
+    self->comm = NULL;
+}
+
 static void destroy(qdri_dev *dev)
 {
     qdri_cpu_dev *self = (qdri_cpu_dev *)dev;
-    /* Streams that a program left undestroyed still have their threads, which sleep on a bell of this device. */
-    while (self->executors) qdri_executor_destroy(self->executors);
     qdri_mem_free(dev, &self->panels);
     pthread_mutex_destroy(&self->panels_lock);
     pthread_mutex_destroy(&self->lock);
@@ -131,6 +137,7 @@ static const qdri_dev_table cpu_table = {
     .product_bytes = qdri_cpu_product_bytes,
     .products = qdri_cpu_products,
     .wake_all = wake_all,
+    .stop = stop,
     .destroy = destroy,
 };
 
