@@ -166,8 +166,8 @@ static void add_part(const phase *p, int part, double times, amount *sum, double
 /* Host and device run beside one another; neither alone decides when both take about as long. */
 static void add_host(const qdr_machine_software *software, double host_secs, amount *a)
 {
-    const double power = software->host_power;
-    if (!(power > 0) || !(host_secs > 0)) return;
+    if (!(software->host_power > 0) || !(host_secs > 0)) return;
+    const double power = fmax(software->host_power, 1); /* with 1 they run one after the other: no plan takes longer */
     const double most = fmax(host_secs, a->secs);
     const double secs = most * pow(pow(host_secs / most, power) + pow(a->secs / most, power), 1 / power);
     a->time[QDR_TIME_HOST] += secs - a->secs;

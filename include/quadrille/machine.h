@@ -75,8 +75,8 @@ typedef struct qdr_machine_collectives {
 typedef struct qdr_machine_software {
     double launch_secs; /**< of the device, between two kernels */
     double host_secs; /**< that the host takes to enqueue one */
-    double host_power; /**< how host and device overlap: (host^p + device^p)^(1/p); 0: the device never waits for the
-                          host */
+    double host_power; /**< how host and device overlap: (host^p + device^p)^(1/p), where less than 1 counts
+                          as 1; 0: the device never waits for the host */
     double microbatch_secs; /**< of the host, per micro-batch */
     double step_secs; /**< per optimizer step: data, logging, clipping */
     int fused_biases; /**< 1: products add the biases, and norms read their input once */
