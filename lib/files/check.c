@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds out whether one file of a run would replace another. */
+/* Determines whether one file of a run would replace another. */
+#include "files/check.h"
+
 #include <errno.h>
+#include <quadrille/data.h>
+#include <quadrille/environment.h>
 #include <quadrille/output.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -10,12 +15,22 @@
 
 #include "core/environment.h"
 #include "core/size.h"
+#include "core/status.h"
 #include "files/place.h"
 
-enum { MOST_NUMBERED = 1 << 20 };
+enum {
+    MOST_NUMBERED = 1 << 20,
+    MOST_FROM_ENVIRONMENT = 6, /* of the variables that name files */
+    N_STANDARD = 2
+};
 
-/* Of a file that exists: its device and inode, and rest is "". Of another: those of the nearest folder above it that
- * exists, and the path from there. */
+/* Whether the last check refused its run. */
+static atomic_int is_refused;
+
+int qdri_files_refused(void) { return atomic_load(&is_refused); }
+
+/* For an existing file: its device and inode, and an empty rest. Otherwise: those of the nearest existing folder above
+ * it, and the rest of the path. */
 typedef struct file_key {
     int is_known;
     mode_t mode; /* 0: it does not exist */
@@ -26,9 +41,10 @@ typedef struct file_key {
 
 typedef struct claim {
     const char *option, *path;
-    int use; /* which entry of the list it comes from */
-    int is_written, is_standard; /* standard output or error, which the program has open */
-    int numbers; /* PATH.0, PATH.1, …, and not PATH itself */
+    int use; /* index in the list of files */
+    int is_written, is_standard; /* is_standard: standard output or error, which the program has open */
+    int numbers; /* PATH.0, PATH.1, … instead of PATH itself */
+    int is_data; /* a data file: QDR_MACHINE's, or one that is written to be that */
     file_key key;
 } claim;
 
@@ -45,7 +61,7 @@ static void set_info(file_key *key, const struct stat *info)
     *key = (file_key){.is_known = 1, .mode = info->st_mode, .device = info->st_dev, .inode = info->st_ino};
 }
 
-/* Puts a part in front of the rest; "." and "" change nothing. */
+/* Prepends a component to the rest; "." and "" change nothing. */
 static int put_in_front(file_key *key, const char *part)
 {
     char rest[QDRI_PATH_BYTES];
@@ -56,7 +72,7 @@ static int put_in_front(file_key *key, const char *part)
     return 1;
 }
 
-/* Goes up from a folder that does not exist, such as one that the run will make. */
+/* Goes up from a folder that does not exist, such as one that the run will create. */
 static void find_folder(char *folder, file_key *key)
 {
     struct stat info;
@@ -96,7 +112,7 @@ static void find_open_key(int number, file_key *key)
 
 /* ---- pairs ---- */
 
-/* Whether the path of a file is PATH.N for any N, in the same folder, be there such a file or not. */
+/* Whether the path is PATH.N for any N, in the same folder, whether or not such a file exists. */
 static int has_number(const claim *numbered, const file_key *parent_of_numbered, const char *path)
 {
     qdri_place place, stem;
@@ -130,18 +146,19 @@ static int includes(const claim *numbered, const claim *other)
 
 static int are_same_file(const claim *a, const claim *b)
 {
-    if (a->numbers && b->numbers) return is_same(&a->key, &b->key); /* the same stem */
+    if (a->numbers && b->numbers) return is_same(&a->key, &b->key); /* the same base name */
     if (a->numbers) return includes(a, b);
     if (b->numbers) return includes(b, a);
     return is_same(&a->key, &b->key);
 }
 
-/* Bytes to a device do not replace others; nor do those of two outputs to one FIFO. */
+/* Writing to a device replaces no other bytes; nor does writing two outputs to one FIFO. */
 static int may_share(const claim *a, const claim *b)
 {
     const mode_t mode = a->key.mode;
     if (!a->is_written && !b->is_written) return 1;
     if (a->is_standard && b->is_standard) return 1;
+    if (a->is_data && b->is_data) return 1;
     if (a->numbers || b->numbers) return 0;
     if (S_ISCHR(mode)) return 1;
     return (S_ISFIFO(mode) || S_ISSOCK(mode)) && ((a->is_written && b->is_written) || a->is_standard || b->is_standard);
@@ -155,8 +172,7 @@ static qdr_status check_pair(const claim *a, const claim *b)
         lost = writer;
         writer = writer == a ? b : a;
     }
-    return QDR_FAIL(QDR_ERR_ARGUMENT,
-                    "%s %.150s%s and %s%s%.150s%s are the same file, which would be overwritten; name another file",
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s %.150s%s and %s%s%.150s%s name the same file; change one of them",
                     writer->option, writer->path, writer->numbers ? ".N" : "", lost->option, *lost->path ? " " : "",
                     lost->path, lost->numbers ? ".N" : "");
 }
@@ -170,6 +186,7 @@ static void add(claim *claims, int *n, int use, const char *option, const char *
                     .option = option,
                     .path = path,
                     .is_written = access != QDR_FILE_READ && access != QDR_FILE_READ_RANKS,
+                    .is_data = access == QDR_FILE_WRITTEN_DATA,
                     .numbers = access == QDR_FILE_READ_RANKS || access == QDR_FILE_WRITTEN_RANKS};
     if (access == QDR_FILE_READ && strcmp(path, "-") == 0)
         find_open_key(STDIN_FILENO, &made->key);
@@ -182,21 +199,35 @@ static void add_use(claim *claims, int *n, int index, const qdr_file_use *use)
     if (!use->path || !*use->path) return;
     add(claims, n, index, use->option, use->path, use->access);
     if (use->access != QDR_FILE_LOG) return;
-    add(claims, n, index, use->option, use->path, QDR_FILE_WRITTEN_RANKS); /* the older ones */
+    add(claims, n, index, use->option, use->path, QDR_FILE_WRITTEN_RANKS); /* older logs that are kept */
 }
 
-static void add_environment(claim *claims, int *n)
+/* A library for the loader, which looks for names without a slash in its own folders. */
+static void add_library(claim *claims, int *n, const char *option, const char *path)
+{
+    if (path && strchr(path, '/')) add(claims, n, -6, option, path, QDR_FILE_READ);
+}
+
+/* hwloc reads the file named by HWLOC_XMLFILE. */
+static void add_environment(claim *claims, int *n, const char *machine)
 {
     const char *tune = qdri_environment_text(QDRI_VARIABLE_TUNE), *trace = qdri_environment_text(QDRI_VARIABLE_TRACE);
+    const char *topology = getenv("HWLOC_XMLFILE");
     if (tune && strcasecmp(tune, "off") != 0) add(claims, n, -1, "QDR_TUNE", tune, QDR_FILE_WRITTEN);
     if (trace) add(claims, n, -2, "QDR_TRACE", trace, QDR_FILE_WRITTEN_RANKS);
+    if (topology && *topology) add(claims, n, -6, "HWLOC_XMLFILE", topology, QDR_FILE_READ);
+    add_library(claims, n, "QDR_CUDA_PLUGIN", qdri_environment_text(QDRI_VARIABLE_CUDA_PLUGIN));
+    add_library(claims, n, "QDR_CUDNN", qdri_environment_text(QDRI_VARIABLE_CUDNN));
+    if (!*machine) return;
+    add(claims, n, -6, "QDR_MACHINE", machine, QDR_FILE_READ);
+    claims[*n - 1].is_data = 1;
 }
 
-/* Where they are regular files; terminals and pipes lose nothing. */
+/* Adds standard output and error if they are regular files; terminals and pipes lose nothing. */
 static void add_standard(claim *claims, int *n)
 {
     static const char *const names[] = {"standard output", "standard error"};
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < N_STANDARD; i++) {
         claim *made = &claims[*n];
         *made = (claim){.option = names[i], .path = "", .use = -3 - i, .is_written = 1, .is_standard = 1};
         find_open_key(i ? STDERR_FILENO : STDOUT_FILENO, &made->key);
@@ -204,7 +235,7 @@ static void add_standard(claim *claims, int *n)
     }
 }
 
-/* An option, and the names of its own older files, are not in each other's way. */
+/* An option does not conflict with the names of its own older files. */
 static qdr_status check_all(const claim *claims, int n)
 {
     for (int i = 0; i < n; i++)
@@ -213,23 +244,69 @@ static qdr_status check_all(const claim *claims, int n)
     return QDR_OK;
 }
 
-qdr_status qdr_files_check(const qdr_file_use *uses, int n_uses, int n_ranks)
+/* ---- data files ---- */
+
+/* Looks a name up without a trace in the thread's last error: that a name is unknown is reported by its reader. */
+static int find_data(const char *kind, const char *name, char path[QDRI_PATH_BYTES])
+{
+    char sentence[QDRI_ERROR_BYTES];
+    snprintf(sentence, sizeof sentence, "%s", qdr_last_error());
+    const int is_found = qdr_data_find(kind, name, path, QDRI_PATH_BYTES) == QDR_OK;
+    qdri_set_last_error(sentence);
+    return is_found;
+}
+
+/* A run finds models, machines and tables by names that also stand in tables, plans and other machines' files. So none
+ * that a name leads to is an output, whether or not this run reads it. */
+static qdr_status check_data(const claim *output)
+{
+    static const char *const kinds[] = {"machines", "models", "data"};
+    char path[QDRI_PATH_BYTES];
+    qdri_place place;
+    if (!output->is_written || output->is_data || output->numbers || !S_ISREG(output->key.mode)) return QDR_OK;
+    if (qdri_place_find(output->path, &place) != 0) return QDR_OK;
+    char *ending = strrchr(place.name, '.');
+    if (!ending || strcmp(ending, ".json") != 0) return QDR_OK;
+    *ending = '\0';
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        claim data = {.option = "the data file", .path = path};
+        if (!find_data(kinds[i], place.name, path)) continue;
+        find_key(path, &data.key);
+        QDR_TRY(check_pair(output, &data));
+    }
+    return QDR_OK;
+}
+
+/* ---- the check ---- */
+
+static qdr_status check_uses(const qdr_file_use *uses, int n_uses, int n_ranks)
 {
     claim *claims;
     int n = 0;
+    char machine[QDRI_PATH_BYTES] = "";
     if (n_uses < 0 || n_ranks < 0 || (n_uses > 0 && !uses))
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "files: %d uses of files and %d ranks; the list is NULL, or a number negative", n_uses,
                         n_ranks);
     for (int i = 0; i < n_uses; i++)
-        if ((unsigned)uses[i].access > QDR_FILE_WRITTEN_RANKS || !uses[i].option)
+        if ((unsigned)uses[i].access > QDR_FILE_WRITTEN_DATA || !uses[i].option)
             return QDR_FAIL(QDR_ERR_ARGUMENT, "files: entry %d has no option, or the unknown access %d", i,
                             (int)uses[i].access);
-    QDR_TRY(QDRI_NEW(2 * n_uses + 4, "the files of a run", &claims));
+    QDR_TRY(QDRI_NEW(2 * n_uses + MOST_FROM_ENVIRONMENT + N_STANDARD, "the files of a run", &claims));
     for (int i = 0; i < n_uses; i++) add_use(claims, &n, i, &uses[i]);
-    if (n_ranks > 0) add_environment(claims, &n);
+    if (n_ranks > 0 && !find_data("machines", qdr_environment_value("QDR_MACHINE"), machine)) machine[0] = '\0';
+    if (n_ranks > 0) add_environment(claims, &n, machine);
     add_standard(claims, &n);
-    const qdr_status status = check_all(claims, n);
+    qdr_status status = check_all(claims, n);
+    for (int i = 0; i < n && status == QDR_OK; i++)
+        if (!claims[i].is_standard) status = check_data(&claims[i]);
     free(claims);
+    return status;
+}
+
+qdr_status qdr_files_check(const qdr_file_use *uses, int n_uses, int n_ranks)
+{
+    const qdr_status status = check_uses(uses, n_uses, n_ranks);
+    atomic_store(&is_refused, status != QDR_OK);
     return status;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Temporary files: .NAME.0123456789abcdef.part. The lock goes with the process, so that what is not locked was left
+/* Temporary files: .NAME.0123456789abcdef.part. The lock ends with the process, so a file that is not locked was left
  * behind. */
 #define _GNU_SOURCE /* getrandom, flock */
 #include "files/draft.h"
@@ -22,13 +22,14 @@ enum {
     MOST_TRIES = 100
 };
 
-/* Up to the random digits. */
+/* The name up to the random digits. */
 static size_t begin_name(const char *name, char draft[QDRI_NAME_BYTES])
 {
     return (size_t)snprintf(draft, QDRI_NAME_BYTES, ".%.*s.", N_SHOWN, name);
 }
 
-/* Between its making and its locking somebody may take a file for a leftover: then it is gone, and not used. */
+/* Between its creation and its locking, another process may take the file for a leftover and remove it: then it is not
+ * used. */
 static int is_mine(int number)
 {
     struct stat info;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files that appear whole or not at all. */
+/* Files that appear completely or not at all. */
 #define _GNU_SOURCE /* O_PATH */
 #include <errno.h>
 #include <fcntl.h>
@@ -12,19 +12,21 @@
 
 #include "core/size.h"
 #include "files/draft.h"
+#include "files/stream.h"
 
 enum { READER_TRIES = 500, READER_PAUSE_NSECS = 20000000 /* ten seconds in all */, MOST_KEPT = 100000 };
 
 struct qdr_output {
     FILE *file; /* NULL: finished */
-    int folder; /* -1: written directly, and nothing is to be put in place */
+    qdri_stream stream; /* what the file writes to */
+    int folder; /* -1: written directly, and nothing is moved into place */
     qdr_output_kind kind;
     int has_failed;
     char what[48], path[QDRI_PATH_BYTES], kept[QDRI_PATH_BYTES + 16];
-    char name[QDRI_NAME_BYTES], draft[QDRI_NAME_BYTES]; /* in the folder; draft "": there is none */
+    char name[QDRI_NAME_BYTES], draft[QDRI_NAME_BYTES]; /* in the folder; draft "": none */
 };
 
-/* ---- sentences ---- */
+/* ---- messages ---- */
 
 static const char *blank_after(const char *what) { return *what ? " " : ""; }
 
@@ -88,7 +90,7 @@ static int open_standard(const struct stat *info)
     return -1;
 }
 
-/* A FIFO is opened once it has a reader; opening it to wait for one would wait without end. */
+/* A FIFO is opened once it has a reader; an open that waits for one might wait forever. */
 static int open_directly(const char *path, const struct stat *info)
 {
     const struct timespec pause = {.tv_nsec = READER_PAUSE_NSECS};
@@ -103,8 +105,8 @@ static int open_directly(const char *path, const struct stat *info)
     return number;
 }
 
-/* What stands under a name: 0 where a regular file can be put in place, *is_direct where something else is to be
- * written directly; or an error's number. */
+/* What exists under a name. Returns 0 if a regular file can be moved there, or, with *is_direct set, if something else
+ * must be written directly; otherwise an error number. */
 static int look_at(const char *path, struct stat *info, int *is_direct)
 {
     *is_direct = 0;
@@ -120,7 +122,7 @@ static int look_at(const char *path, struct stat *info, int *is_direct)
     return 0;
 }
 
-/* Opens the folder and makes the draft, which gets the owner and the permissions of the file that it will replace. */
+/* Opens the folder and creates the draft, which gets the owner and the permissions of the file that it will replace. */
 static int open_draft(qdr_output *output, const struct stat *old)
 {
     qdri_place place;
@@ -156,7 +158,7 @@ static void remove_draft(qdr_output *output)
     output->draft[0] = '\0';
 }
 
-/* A second name for the older file; where there are no hard links, its only one. */
+/* Adds a second name for the older file; without hard links, renames it. */
 static int rename_old(int folder, const char *name, const char *to)
 {
     struct stat info;
@@ -179,7 +181,7 @@ static int keep_old(qdr_output *output)
     return EEXIST;
 }
 
-/* A log has its name from the start. */
+/* A log has its final name from the beginning. */
 static int begin_log(qdr_output *output, const struct stat *old)
 {
     if (old->st_mode && old->st_size > 0) {
@@ -191,7 +193,7 @@ static int begin_log(qdr_output *output, const struct stat *old)
     return 0;
 }
 
-/* 0, or an error's number. */
+/* Returns 0, or an error number. */
 static int open_any(qdr_output *output)
 {
     struct stat info;
@@ -201,7 +203,7 @@ static int open_any(qdr_output *output)
     if (info.st_mode && !is_direct && output->kind == QDR_OUTPUT_NEW) return EEXIST;
     const int number = is_direct ? open_directly(output->path, &info) : open_draft(output, &info);
     if (number < 0) return errno;
-    output->file = fdopen(number, "w");
+    output->file = qdri_stream_open(&output->stream, number);
     if (!output->file) {
         error = errno;
         close(number);
@@ -212,13 +214,14 @@ static int open_any(qdr_output *output)
 
 qdr_status qdr_output_open(const char *what, const char *path, qdr_output_kind kind, qdr_output **output)
 {
-    if (!output) return QDR_FAIL(QDR_ERR_ARGUMENT, "output: no place for the result");
+    if (!output) return QDR_FAIL(QDR_ERR_ARGUMENT, "output: the result pointer is NULL");
     *output = NULL;
     if (!what || !path || (unsigned)kind > QDR_OUTPUT_LOG)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "output: the name or the path is NULL, or the kind %d is unknown", (int)kind);
     if (strcmp(path, "-") == 0)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s%s-: standard output is used already; name a file (./- for one called so)",
-                        what, blank_after(what));
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "%s%s-: standard output is used already; name a file (./- for a file of that name)", what,
+                        blank_after(what));
     if (!*path) return QDR_FAIL(QDR_ERR_ARGUMENT, "%s%s'': the name is empty; name a file", what, blank_after(what));
     if (strlen(path) >= QDRI_PATH_BYTES)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s%s%.100s...: the path has %zu bytes; at most %d are possible", what,
@@ -261,16 +264,24 @@ const char *qdr_output_kept(const qdr_output *output) { return output ? output->
 
 /* ---- ending ---- */
 
-/* Closes the file. 0, or the number of the first error; EIO where an earlier write failed, and nobody knows why. */
+/* The first failure of a write, or else of the call that has just failed; EIO if the caller made the stream fail in
+ * another way, such as by reading from it. */
+static int cause_of(const qdr_output *output)
+{
+    if (output->stream.error) return output->stream.error;
+    return errno ? errno : EIO;
+}
+
+/* Closes the file. Returns 0, or the number of the first error. */
 static int close_file(qdr_output *output)
 {
     FILE *file = output->file;
     int error = 0;
     output->file = NULL;
     errno = 0;
-    if (fflush(file) != 0 || ferror(file)) error = errno ? errno : EIO;
-    if (!error && output->folder >= 0 && fsync(fileno(file)) != 0 && errno != EINVAL) error = errno;
-    if (fclose(file) != 0 && !error) error = errno ? errno : EIO;
+    if (fflush(file) != 0 || ferror(file) || output->stream.error) error = cause_of(output);
+    if (!error && output->folder >= 0 && fsync(output->stream.number) != 0 && errno != EINVAL) error = errno;
+    if (fclose(file) != 0 && !error) error = cause_of(output);
     return error;
 }
 
@@ -282,7 +293,7 @@ qdr_status qdr_output_finish(qdr_output *output)
     return error ? fail_write(output, error) : QDR_OK;
 }
 
-/* A link refuses what is there by now; some file systems have none. */
+/* A hard link fails if something exists there by now; some file systems have none. */
 static int put_new(const qdr_output *output)
 {
     struct stat info;
@@ -294,7 +305,7 @@ static int put_new(const qdr_output *output)
 
 static int put_in_place(qdr_output *output)
 {
-    if (!output->draft[0]) return 0; /* a log, or no regular file */
+    if (!output->draft[0]) return 0; /* a log, or not a regular file */
     const int error = output->kind == QDR_OUTPUT_NEW                                               ? put_new(output)
                       : renameat(output->folder, output->draft, output->folder, output->name) == 0 ? 0
                                                                                                    : errno;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a path leads. realpath() does not follow links to files that do not exist yet. */
+/* Resolves paths. realpath() does not follow links to files that do not exist yet. */
 #include "files/place.h"
 
 #include <errno.h>
@@ -7,9 +7,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MOST_LINKS = 40 }; /* as many as Linux follows */
+enum { MOST_LINKS = 40 }; /* the limit of Linux */
 
-/* Replaces a link by its target, which counts from the link's own folder. */
+/* Replaces a link by its target, which is relative to the link's folder. */
 static int follow(char path[QDRI_PATH_BYTES], int *was_link)
 {
     char target[QDRI_PATH_BYTES];
