@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The `boot` backend. All talk is broadcasts over all ranks: to agree, each rank broadcasts what it brings. */
+/* The `boot` backend. All host communication is broadcasts over all ranks: to agree, each rank broadcasts its
+ * contribution. */
 #include "comm/boot.h"
 
 #include <stdio.h>
@@ -20,7 +21,7 @@ typedef struct boot_comm {
 
 static boot_comm *own(qdri_comm *comm) { return (boot_comm *)comm; }
 
-/* ---- talk ---- */
+/* ---- host communication ---- */
 
 static qdr_status tell(const boot_comm *comm, int root, void *data, size_t bytes)
 {
@@ -35,7 +36,7 @@ static qdr_status boot_broadcast(qdri_comm *base, int root, void *data, size_t b
     return bytes ? tell(own(base), root, data, bytes) : QDR_OK;
 }
 
-/* Sentences are long: only the one that counts is told. */
+/* Messages are long: only the one that applies is broadcast. */
 static qdr_status boot_exchange(qdri_comm *base, qdri_verdict *verdict)
 {
     struct {
@@ -67,7 +68,7 @@ qdr_status qdri_boot_barrier(qdri_comm *base)
     return QDR_FAIL(QDR_ERR_PEER, "boot: the caller's barrier returned %d on rank %d", code, base->rank);
 }
 
-/* ---- what it cannot ---- */
+/* ---- unsupported operations ---- */
 
 static qdr_status boot_launch(qdri_comm *base, const qdri_coll *coll, qdr_stream *stream)
 {
@@ -105,7 +106,7 @@ static qdr_status part_split(qdri_comm *base, int colour, int key, qdri_comm **p
     return fail_part(base, "split");
 }
 
-/* ---- making and breaking ---- */
+/* ---- creating and destroying ---- */
 
 static void boot_destroy(qdri_comm *base)
 {
@@ -126,7 +127,7 @@ typedef struct seat {
     int colour, key;
 } seat;
 
-/* This rank's place among those of its colour, and how many of them are on its node. */
+/* This rank's number among the ranks of its colour, and how many of them are on its node. */
 static void find_place(const boot_comm *world, const seat *seats, int *rank, int *size, int *node_size)
 {
     const int me = world->base.rank;
@@ -174,7 +175,7 @@ static const qdri_comm_table boot_table = {
     .destroy = boot_destroy,
 };
 
-/* The machine's name for this start of it, which containers on it share; else its host name. */
+/* The boot ID of the machine, which is the same in all its containers; else the host name. */
 static void read_node(char name[NODE_BYTES])
 {
     memset(name, 0, NODE_BYTES);
@@ -200,7 +201,7 @@ static qdr_status find_nodes(boot_comm *world, char (*names)[NODE_BYTES])
     return QDR_OK;
 }
 
-/* The first words that all ranks exchange. */
+/* The first exchange between all ranks. */
 static qdr_status check_size(const boot_comm *world)
 {
     int first = world->base.size;
@@ -228,7 +229,7 @@ qdr_status qdri_comm_create_boot(const qdr_boot *boot, int rank, int size, qdr_s
     boot_comm *made = NULL, spare = {.nodes = NULL};
     *comm = NULL;
     const qdr_status created = QDRI_NEW(1, "a communicator", &made);
-    boot_comm *world = made ? made : &spare; /* the others wait for this rank, to hear that it has failed */
+    boot_comm *world = made ? made : &spare; /* the other ranks wait for this one, to learn that it has failed */
     world->callbacks = *boot;
     qdri_comm_init(&world->base, &boot_table, NULL, rank, size, NULL);
     const qdr_status status = begin(world, mine != QDR_OK ? mine : created);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The decorator `checked`: before each collective the members exchange what they are about to call, on the same stream,
- * and compare. Who calls something else is named by all, instead of a hang, or of bytes that land where others are
- * expected. */
+/* The decorator `checked`: before each collective, the members exchange records of what they are about to call, on the
+ * same stream, and compare them. If a member calls something else, all members fail with a message that names it,
+ * instead of hanging or receiving bytes that belong elsewhere. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,11 +9,11 @@
 #include "core/size.h"
 #include "dev/clock.h"
 
-/* A call as others see it. */
+/* A call as the other members see it. */
 typedef struct record {
-    int64_t total; /* -1: members have counts of their own */
-    int64_t count, recv_count; /* of a send-recv */
-    uint64_t parts, label; /* hashes: who has how much, who calls */
+    int64_t total; /* -1: counts differ between members */
+    int64_t count, recv_count; /* for a send-recv */
+    uint64_t parts, label; /* hashes: of all members' counts, of the caller's label */
     int32_t kind, dtype, op, peer, peer2;
     char text[QDRI_CALL_BYTES];
 } record;
@@ -21,8 +21,8 @@ typedef struct record {
 typedef struct checked_comm {
     qdri_comm base;
     record *records; /* by member */
-    int64_t *counts; /* of an all-to-all, by member: what it sends to each, expects of each; made when the first is
-                        called */
+    int64_t *counts; /* for an all-to-all, by member: what it sends to each and expects from each; allocated at the
+                      * first all-to-all */
 } checked_comm;
 
 /* ---- a record ---- */
@@ -67,14 +67,14 @@ static record record_of(const qdri_comm *comm, const qdri_coll *coll)
 
 /* ---- comparing ---- */
 
-/* Send-recvs have peers of their own. */
+/* The peers of a send-recv may differ. */
 static int is_same(const record *a, const record *b)
 {
     return a->kind == b->kind && a->dtype == b->dtype && a->op == b->op && a->total == b->total &&
            a->parts == b->parts && a->label == b->label && (a->kind != QDR_BROADCAST || a->peer == b->peer);
 }
 
-/* The first member whose call most others make, too. */
+/* The first member that makes the most frequent call. */
 static int find_usual(const checked_comm *checked)
 {
     int usual = 0, most = 0;
@@ -98,7 +98,7 @@ static qdr_status fail_calls(const checked_comm *checked, int a, int b, const ch
                     first->text, who_else, other->text, only_parts ? " in other parts" : "", rule);
 }
 
-/* What j sends must be what its peer expects, and the other way round. */
+/* What j sends must be what its peer expects, and vice versa. */
 static qdr_status compare_pairs(const checked_comm *checked)
 {
     static const char rule[] = "what one sends, the other must expect";
@@ -149,12 +149,13 @@ static qdr_status compare_counts(const checked_comm *checked)
 typedef struct comparison {
     const checked_comm *checked;
     qdr_status (*compare)(const checked_comm *checked);
-    int64_t found_ns; /* a difference; 0: none */
+    int64_t found_ns; /* time when a difference was found; 0: none */
 } comparison;
 
 enum { GRACE_NS = 200000000 };
 
-/* Who finds a difference lets the others find it, too, before they hear that this rank has failed. */
+/* A member that finds a difference first gives the others time to find it, too, before they learn that this rank has
+ * failed. */
 static qdr_status run_comparison(void *args)
 {
     comparison *self = args;
@@ -196,7 +197,7 @@ static qdr_status write_counts(void *args)
     return QDR_OK;
 }
 
-/* Everybody's n_bytes, which lie one behind the other, and then the comparison. */
+/* Gathers n_bytes from every member, one after the other, and then runs the comparison. */
 static qdr_status exchange(checked_comm *checked, void *data, size_t n_bytes,
                            qdr_status (*compare)(const checked_comm *checked), qdr_stream *stream)
 {
@@ -220,7 +221,7 @@ static qdr_status exchange_counts(checked_comm *checked, const qdri_coll *coll, 
     return exchange(checked, checked->counts, 2 * size * sizeof(int64_t), compare_counts, stream);
 }
 
-/* ---- where streams run no work of the host: on the calling thread, before the launch ---- */
+/* ---- if streams run no host work: on the calling thread, before the launch ---- */
 
 static qdr_status exchange_on_host(const checked_comm *checked, void *data, size_t n_bytes)
 {
@@ -243,7 +244,7 @@ static qdr_status check_on_host(checked_comm *checked, const qdri_coll *coll)
     return compare_counts(checked);
 }
 
-/* A difference is an asynchronous error here, too. */
+/* Here, too, a difference is an asynchronous error. */
 static qdr_status launch_from_host(qdri_comm *comm, const qdri_coll *coll, qdr_stream *stream)
 {
     const qdr_status status = check_on_host((checked_comm *)comm, coll);
@@ -252,7 +253,7 @@ static qdr_status launch_from_host(qdri_comm *comm, const qdri_coll *coll, qdr_s
     return QDR_OK;
 }
 
-/* After a difference the device drops what is behind it. */
+/* After a difference the device drops all later work. */
 static qdr_status checked_launch(qdri_comm *comm, const qdri_coll *coll, qdr_stream *stream)
 {
     checked_comm *checked = (checked_comm *)comm;
@@ -265,7 +266,7 @@ static qdr_status checked_launch(qdri_comm *comm, const qdri_coll *coll, qdr_str
     return qdri_comm_launch(comm->inner, coll, stream);
 }
 
-/* ---- the rest is the inner one's ---- */
+/* ---- delegated to the inner communicator ---- */
 
 static void checked_free(checked_comm *checked)
 {
@@ -311,7 +312,7 @@ out:
     return status;
 }
 
-/* Of what has come out of `world`, or its parent: all of its ranks take part. */
+/* Wraps a part of `world`, or of its parent: all ranks of it take part. */
 static qdr_status wrap(qdri_comm *world, qdri_comm *parent, qdri_comm **comm)
 {
     qdri_comm *inner = *comm;

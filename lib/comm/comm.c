@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Communicators: what is common to all backends. Checks, groups of one, counters, families. */
+/* Communicators: what all backends have in common. Checks, groups of one, counters, families. */
 #include "comm/comm.h"
 
 #include <stdlib.h>
@@ -48,6 +48,18 @@ void qdri_comm_abort(qdri_comm *comm)
         if (member->table->abort) member->table->abort(member);
     }
     pthread_mutex_unlock(&comm->root->family_mutex);
+}
+
+int qdri_comm_leave(qdri_comm *comm)
+{
+    if (comm->inner) return qdri_comm_leave(comm->inner); /* the inner communicators are a family, too */
+    if (!comm->root->table->leave) return 0;
+    pthread_mutex_lock(&comm->root->family_mutex);
+    for (qdri_comm *member = comm->root; member; member = member->next) {
+        if (member->table->leave) member->table->leave(member);
+    }
+    pthread_mutex_unlock(&comm->root->family_mutex);
+    return 1;
 }
 
 static void destroy_self(qdri_comm *comm) { free(comm); }
@@ -174,7 +186,7 @@ qdr_status qdri_comm_compare_clocks(qdri_comm *comm, int leaving, qdri_clock_off
 
 /* ---- collectives ---- */
 
-/* Sums of counts that pass fit into int64_t, in bytes, too. */
+/* Sums of counts that pass this check fit into int64_t, also in bytes. */
 static qdr_status check_counts(const char *name, const int64_t *counts, int size)
 {
     const int64_t most = INT64_MAX / 16 / size;
@@ -219,7 +231,8 @@ static qdr_status check_shape(const char *name, const qdri_comm *comm, const qdr
     return check_counts(name, coll->recv_counts, comm->size);
 }
 
-/* Overlap only where it is exact: the own part of a gather or a reduction, or all of an all-reduce. */
+/* Buffers may overlap only exactly: this rank's own part in a gather or a reduction, or the whole buffer in an
+ * all-reduce. */
 static qdr_status check_apart(const char *name, const qdri_coll *coll, int64_t n_send, int64_t n_recv, int64_t begin)
 {
     const size_t each = qdr_dtype_bytes(coll->dtype);
@@ -234,7 +247,7 @@ static qdr_status check_apart(const char *name, const qdri_coll *coll, int64_t n
                              {.what = "recv", .begin = coll->recv, .bytes = (size_t)n_recv * each, .writes = 1});
 }
 
-/* Where to send from may be left out of some: then it is where to receive. */
+/* For some kinds the source may be omitted: it is then the destination. */
 static qdr_status check_pointers(const char *name, const qdri_comm *comm, const qdri_coll *coll)
 {
     int64_t begin = 0, n_send = 0, n_recv = coll->count;
@@ -309,10 +322,10 @@ qdr_status qdri_comm_launch(qdri_comm *comm, const qdri_coll *coll, qdr_stream *
 {
     QDR_TRY(qdri_dev_raise(comm->dev));
     QDR_TRY(check(comm, coll));
-    QDR_TRY(qdri_record_check(stream)); /* other ranks wait for nothing that is recorded */
+    QDR_TRY(qdri_record_check(stream)); /* recorded work would not make other ranks wait */
     if (comm->size == 1) return launch_alone(coll, stream);
     if (comm->observer) comm->observer(comm, coll, comm->observer_user);
-    qdri_coll in_place = *coll; /* who sends from its own place in recv sends nothing else */
+    qdri_coll in_place = *coll; /* a member that sends from its own place in recv sends nothing else */
     if (coll->kind == QDR_ALL_GATHER && is_own_part(comm, coll)) in_place.send = NULL;
     const qdr_status status = comm->table->launch(comm, &in_place, stream);
     if (status != QDR_OK) qdri_comm_abort(comm);

@@ -2,9 +2,9 @@
 /* Communicators: collectives over a group of ranks, enqueued on streams, through one function table. comm.c checks and
  * counts; backends (`local`, `mpi`) translate. A collective is data (qdri_coll). Members call the same collectives in
  * the same order, each communicator from one stream at a time. Reductions exchange pairwise and add in rank order, in
- * fp32 (f64 for F64, I32 as integers), rounding once; all-reduce is that and an all-gather, so that all members hold
- * identical bits. Between nodes with several members each, those of a node are added first, and rounded, then the
- * nodes. */
+ * fp32 (f64 for F64, I32 as integers), rounding once; an all-reduce is such a reduction followed by an all-gather, so
+ * that all members hold identical bits. Across nodes with several members each, the members of a node are added first
+ * and rounded, then the sums of the nodes are added. */
 #ifndef QDRI_COMM_COMM_H
 #define QDRI_COMM_COMM_H
 
@@ -43,128 +43,138 @@ typedef struct qdri_coll {
     int64_t split_unit; /* 0: parts are equal, or given by counts */
     const int64_t *counts, *recv_counts;
     int peer, peer2;
-    const char *label; /* the layer or operation that calls, for sentences; NULL: none. Lives until the collective has
-                          run. */
+    const char *label; /* the layer or operation that makes the call, for messages; NULL: none. Must live until the
+                        * collective has run. */
     int is_check; /* made by a decorator: not counted; `label` is that of the collective it belongs to */
 } qdri_coll;
 
-/* What one member passes to an agreement, and then its result, the same for all. */
+/* What one member passes to an agreement, and afterwards the result, the same for all members. */
 typedef struct qdri_verdict {
     int status; /* QDR_OK, or the error of the lowest rank that passes one */
-    int differs; /* digests were not all the same */
+    int differs; /* not all digests were the same */
     int is_mixed; /* some members passed a digest and others did not: they are in different calls */
     uint64_t digest; /* of what must be the same on all members; 0: nothing is compared */
-    char sentence[QDRI_ERROR_BYTES]; /* of the error */
+    char sentence[QDRI_ERROR_BYTES]; /* message of the error */
 } qdri_verdict;
 
 typedef struct qdri_comm_table {
     const char *name;
-    int is_only_world; /* 1: its parts can neither agree nor broadcast nor be split */
-    const char *unrecorded; /* why its collectives cannot be recorded and run again; NULL: they can */
-    /* Enqueues; arguments have been checked, the group has at least two members. */
+    int is_only_world; /* 1: its parts cannot agree, broadcast or be split */
+    const char *unrecorded; /* why its collectives cannot be recorded and replayed; NULL: they can */
+    /* Enqueues a collective; arguments have been checked, and the group has at least two members. */
     qdr_status (*launch)(qdri_comm *comm, const qdri_coll *coll, qdr_stream *stream);
     /* Bytes of staging that `coll` needs on this rank; optional: none. */
     size_t (*scratch_bytes)(const qdri_comm *comm, const qdri_coll *coll);
     /* Collective: ranks of equal colour form a group, ordered by key; colour < 0: none (*part = NULL). */
     qdr_status (*split)(qdri_comm *comm, int colour, int key, qdri_comm **part);
-    /* Collective, on the calling thread, without the device, asleep while waiting: see the functions below. */
-    /* *verdict: this member's, and then that of all, by qdri_verdict_add() in the order of ranks. Fails where they
-     * could not be exchanged. */
+    /* The next functions are collective and run on the calling thread, without the device, sleeping while they wait: */
+    /* *verdict: in: this member's; out: that of all members, combined by qdri_verdict_add() in rank order. Fails if the
+     * verdicts could not be exchanged. */
     qdr_status (*agree)(qdri_comm *comm, qdri_verdict *verdict);
     qdr_status (*broadcast)(qdri_comm *comm, int root, void *data, size_t bytes);
-    /* Members that reductions sum first, among themselves: consecutive ones, this many; optional: 1. */
+    /* The number of consecutive members that reductions sum among themselves first; optional: 1. */
     int (*summed_first)(const qdri_comm *comm, const qdri_coll *coll);
-    /* Likewise; optional where all members are on one node, which has one clock. */
+    /* Optional if all members are on one node, which has one clock. */
     qdr_status (*compare_clocks)(qdri_comm *comm, int leaving, qdri_clock_offset *offset);
-    /* 1: as far as this rank knows, `member` has arrived at this collective, which waits. Optional. */
+    /* 1: as far as this rank knows, `member` has arrived at this collective, which is waiting. Optional. */
     int (*has_come)(const qdri_run *run, int member);
     /* Fails if, as far as this rank knows, another rank has given up comm, a world; does not wait. Any thread.
      * Optional. */
     qdr_status (*look)(qdri_comm *comm);
-    /* Makes the other members fail instead of waiting for this one, with the thread's last error. Any thread. */
+    /* This rank launches nothing more: members that wait for more than it has launched fail. Called by the host thread.
+     * Optional: others learn of it when comm is destroyed. */
+    void (*leave)(qdri_comm *comm);
+    /* Makes the other members fail instead of waiting for this one, with this thread's last error as the reason. Any
+     * thread. */
     void (*abort)(qdri_comm *comm);
-    void (*destroy_parts)(qdri_comm *comm); /* called before it leaves the family, for example to destroy what it has
-                                               split off for itself; optional */
+    void (*destroy_parts)(qdri_comm *comm); /* called before comm leaves the family, for example to destroy what it
+                                             * split off for its own use; optional */
     void (*destroy)(qdri_comm *comm);
 } qdri_comm_table;
 
-/* Makes the world communicator of one rank of a local world. Collective: fails on all ranks or on none. */
+/* Creates the world communicator of one rank of a local world. Collective: fails on all ranks or on none. */
 QDR_NODISCARD qdr_status qdri_comm_create_local(qdr_local_world *world, int rank, qdri_dev *dev, qdri_comm **comm);
 QDR_NODISCARD qdr_status qdri_comm_create_self(qdri_dev *dev, qdri_comm **comm); /* a group of one */
-/* Takes NULL; the streams are idle, parts made by split are destroyed first. Does not wait: members that still wait for
- * this one fail with QDR_ERR_PEER. */
+/* Accepts NULL. Streams must be idle, and parts made by split must be destroyed first. Does not wait: members that
+ * still wait for this one fail with QDR_ERR_PEER. */
 void qdri_comm_destroy(qdri_comm **comm);
 /* Collective: fails on all ranks of comm or on none. */
 QDR_NODISCARD qdr_status qdri_comm_split(qdri_comm *comm, int colour, int key, qdri_comm **part);
 int qdri_comm_rank(const qdri_comm *comm);
 int qdri_comm_size(const qdri_comm *comm);
-/* Ranks of the group on this rank's node. */
+/* Number of ranks of the group on this rank's node. */
 int qdri_comm_node_size(const qdri_comm *comm);
 /* The lowest rank on the node of `rank`. comm is a world. */
 int qdri_comm_node_of(const qdri_comm *comm, int rank);
-/* Which of the ranks of its node this one is. comm is a world. */
+/* The number of this rank among the ranks of its node. comm is a world. */
 int qdri_comm_node_rank(const qdri_comm *comm);
 /* Why the collectives of a world's parts cannot be recorded; NULL: they can. */
 const char *qdri_comm_unrecorded(const qdri_comm *comm);
-/* All members return the same: the status and sentence of the lowest rank that passes an error. A barrier, too. */
+/* All members return the same: the status and message of the lowest rank that passes an error. Also a barrier. */
 QDR_NODISCARD qdr_status qdri_comm_agree(qdri_comm *comm, qdr_status mine);
-/* Likewise; if no member passes an error, *differs states whether members passed different digests (not 0). */
+/* The same; if no member passes an error, *differs states whether members passed different nonzero digests. */
 QDR_NODISCARD qdr_status qdri_comm_agree_on(qdri_comm *comm, qdr_status mine, uint64_t digest, int *differs);
-/* Agrees, and compares facts: if they differ between ranks, all fail with QDR_ERR_ARGUMENT and one sentence, "WHAT:
- * layer 'fc' has bias 1 on rank 0 and 0 on rank 1; RULE". While they are the same it costs what an agreement does. A
- * member that passes an error need not pass facts. same.c */
+/* Agrees and compares facts: if they differ between ranks, all fail with QDR_ERR_ARGUMENT and the message "WHAT: layer
+ * 'fc' has bias 1 on rank 0 and 0 on rank 1; RULE". If they are the same, it costs no more than an agreement. A member
+ * that passes an error need not pass facts. same.c */
 QDR_NODISCARD qdr_status qdri_comm_agree_same(qdri_comm *comm, qdr_status mine, const qdri_facts *facts,
                                               const char *what, const char *rule);
-/* Whether `yes` is set on any member; also 1 if agreeing fails, which the next call will report, too. Collective. */
+/* Whether `yes` is set on any member; also 1 if agreeing fails, which the next call will report. Collective. */
 int qdri_comm_any(qdri_comm *comm, int yes);
-/* Host memory. */
+/* data is host memory. */
 QDR_NODISCARD qdr_status qdri_comm_broadcast(qdri_comm *comm, int root, void *data, size_t bytes);
 /* The offset of this rank's CLOCK_MONOTONIC from rank 0's. Collective over a world. leaving: the ranks are about to
- * destroy it, and call nothing else; then it waits until all are, as destroying does. */
+ * destroy the world and call nothing else before; then this waits until all ranks are here, as destroying does. */
 QDR_NODISCARD qdr_status qdri_comm_compare_clocks(qdri_comm *comm, int leaving, qdri_clock_offset *offset);
-/* Gives up on comm, its parts and its siblings: whoever waits in one of them, here or on another rank, gets
- * QDR_ERR_PEER, with the calling thread's last error as the reason. Any thread. The hook of a poisoned device. */
+/* Gives up comm, its parts and its siblings: everything that waits in one of them, here or on another rank, fails with
+ * QDR_ERR_PEER, with the calling thread's last error as the reason. Any thread. Called as the hook of a poisoned
+ * device. */
 void qdri_comm_abort(qdri_comm *comm);
+/* Tells the others that this rank launches nothing more in comm, its parts and its siblings: who waits for that fails
+ * with QDR_ERR_PEER; what has been launched goes on. Called by the host thread.
+ * @return 1 if the others were told: then the work in progress here ends; 0: the backend tells them later */
+int qdri_comm_leave(qdri_comm *comm);
 
-/* Names for sentences: of the communicator, and of its members. All of it lives as long as comm. */
+/* Sets names for messages: of the communicator, and of its members. They must live as long as comm. */
 typedef void (*qdri_comm_describe)(const void *user, int member, char *text, size_t capacity);
 void qdri_comm_set_names(qdri_comm *comm, const char *name, qdri_comm_describe describe, const void *user);
-/* Wraps a world: from here on members compare each call, of comm and of its parts, before they run it. Members that
- * call something different all fail with QDR_ERR_ARGUMENT and one sentence that names both. Collective: fails on all
- * ranks or on none; after a failure comm is unchanged. */
+/* Wraps a world: from then on, members compare each call, of comm and of its parts, before they run it. If the calls
+ * differ, all members fail with QDR_ERR_ARGUMENT and one message that names two different calls. Collective: fails on
+ * all ranks or on none; after a failure comm is unchanged. */
 QDR_NODISCARD qdr_status qdri_comm_check(qdri_comm **comm);
-/* For a world and its parts: a member that waits longer for others, in a collective, an agreement or a broadcast, gives
- * up and fails with QDR_ERR_TIMEOUT; the sentence names the missing members. 0: no limit. Call it before there is work.
- * */
+/* Sets a time limit for a world and its parts: a member that waits longer for others, in a collective, an agreement or
+ * a broadcast, gives up and fails with QDR_ERR_TIMEOUT; the message names the missing members. 0: no limit. Call it
+ * before there is work. */
 void qdri_comm_set_timeout(qdri_comm *comm, double secs);
 
 /* The ranks of one process before they have communicators. */
 QDR_NODISCARD qdr_status qdri_local_world_create(int n, qdr_local_world **world);
 void qdri_local_world_destroy(qdr_local_world **world);
 int qdri_local_world_size(const qdr_local_world *world);
-/* As qdri_comm_set_timeout(), until the ranks have communicators; those begin with it. Each rank sets the same. */
+/* Like qdri_comm_set_timeout(), until the ranks have communicators, which inherit the limit. Every rank sets the
+ * same. */
 void qdri_local_world_set_timeout(qdr_local_world *world, double secs);
 /* Collective, like qdri_comm_agree(). */
 QDR_NODISCARD qdr_status qdri_local_world_agree(qdr_local_world *world, int rank, qdr_status mine);
-/* A rank's thread is gone: ranks that wait for it fail. */
+/* Called when a rank's thread ends: ranks that wait for it fail. */
 void qdri_local_world_leave(qdr_local_world *world);
 
-/* Enqueues a collective. Groups of one copy where needed and count nothing. Wrong arguments change nothing; if
- * enqueueing fails the communicator is given up, so that no member waits for this rank. */
+/* Enqueues a collective. Groups of one copy if necessary and count nothing. Invalid arguments change nothing; if
+ * enqueueing fails, the communicator is given up, so that no member waits for this rank. */
 QDR_NODISCARD qdr_status qdri_comm_launch(qdri_comm *comm, const qdri_coll *coll, qdr_stream *stream);
-/* Staging: collectives that need more than what was reserved allocate it for as long as they run. */
+/* Staging that `coll` needs. A collective that needs more than the reserve allocates it while it runs. */
 size_t qdri_comm_scratch_bytes(const qdri_comm *comm, const qdri_coll *coll);
-/* Members that a reduction sums first, among themselves, and rounds: consecutive ones, this many; 1: all are added in
- * rank order. */
+/* The number of consecutive members that a reduction sums among themselves, and rounds, first; 1: all are added in rank
+ * order. */
 int qdri_comm_summed_first(const qdri_comm *comm, const qdri_coll *coll);
 /* Makes the reserve at least `bytes`. Device memory, counted; a smaller reserve, which pending work and recorded steps
- * may use, is kept until the communicator is destroyed. */
+ * may be using, is kept until the communicator is destroyed. */
 QDR_NODISCARD qdr_status qdri_comm_reserve(qdri_comm *comm, size_t bytes);
 
 qdr_traffic qdri_comm_traffic(const qdri_comm *comm, qdr_coll_kind kind);
 void qdri_comm_reset_traffic(qdri_comm *comm);
 
-/* Called at each launch of a group of two or more, on the host thread, before it is enqueued: for tests and checks. */
+/* Called at each launch in a group of two or more, on the host thread, before it is enqueued: for tests and checks. */
 typedef void (*qdri_comm_observer)(const qdri_comm *comm, const qdri_coll *coll, void *user);
 void qdri_comm_set_observer(qdri_comm *comm, qdri_comm_observer observer, void *user);
 

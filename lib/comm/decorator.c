@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decorators: what they pass on. */
+/* Decorators: delegation to the inner communicator. */
 #include "comm/decorator.h"
 
 size_t qdri_inner_scratch_bytes(const qdri_comm *comm, const qdri_coll *coll)

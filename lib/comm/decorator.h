@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What decorators leave to the communicator that does the work, their `inner`: members of tables. */
+/* Table functions of decorators that delegate to the communicator that does the work, their `inner`. */
 #ifndef QDRI_COMM_DECORATOR_H
 #define QDRI_COMM_DECORATOR_H
 
@@ -10,10 +10,10 @@ int qdri_inner_summed_first(const qdri_comm *comm, const qdri_coll *coll);
 qdr_status qdri_inner_agree(qdri_comm *comm, qdri_verdict *verdict);
 qdr_status qdri_inner_broadcast(qdri_comm *comm, int root, void *data, size_t bytes);
 qdr_status qdri_inner_compare_clocks(qdri_comm *comm, int leaving, qdri_clock_offset *offset);
-/* The inner ones are a family, too: aborted with the root. */
+/* The inner communicators are a family, too: aborted with the root. */
 void qdri_inner_abort(qdri_comm *comm);
 
-/* Makes `made` the decorator of `inner`, like it in all but its table and device. */
+/* Makes `made` a decorator of `inner`, equal to it in everything but its table and device. */
 void qdri_decorate(qdri_comm *made, const qdri_comm_table *table, qdri_dev *dev, qdri_comm *inner, qdri_comm *parent);
 
 #endif

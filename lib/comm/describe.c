@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Communicators, members and calls in words, for sentences; the reasons why some were given up. */
+/* Communicators, members and calls in words, for messages; the reasons for giving up. */
 #include <stdio.h>
 #include <string.h>
 
@@ -42,7 +42,7 @@ int qdri_comm_name_missing(const qdri_comm *comm, int (*is_missing)(const void *
     return n;
 }
 
-/* What a call has besides its kind, type and label. */
+/* The description of a call after its kind, and before its label. */
 static void describe_extent(const qdri_coll *coll, int size, char *text, size_t capacity)
 {
     static const char *const ops[] = {[QDR_SUM] = "", [QDR_MAX] = " (max)", [QDR_MIN] = " (min)"};
@@ -79,14 +79,16 @@ qdr_status qdri_comm_fail_peer(const qdri_comm *comm, const char *where, const c
 
 static double timeout_secs(const qdri_comm *comm) { return (double)qdri_comm_timeout_ns(comm) * 1e-9; }
 
-qdr_status qdri_comm_fail_timeout(const qdri_comm *comm, const char *where, const char *missing)
+qdr_status qdri_comm_fail_timeout(const qdri_comm *comm, const char *where, const char *missing, int n_missing)
 {
     char self[QDRI_MEMBER_BYTES];
     qdri_comm_name_member(comm, comm->rank, self, sizeof self);
-    return QDR_FAIL(
-        QDR_ERR_TIMEOUT,
-        "comm: %s: %s has waited %g s in %s for %s; find out what they are doing, or allow more than QDR_TIMEOUT=%g",
-        qdri_comm_name(comm), self, timeout_secs(comm), where, missing, timeout_secs(comm));
+    const int is_one = n_missing == 1;
+    return QDR_FAIL(QDR_ERR_TIMEOUT,
+                    "comm: %s: %s has waited %g s in %s for %s; find out what %s %s doing, or allow more than "
+                    "QDR_TIMEOUT=%g",
+                    qdri_comm_name(comm), self, timeout_secs(comm), where, missing, is_one ? missing : "they",
+                    is_one ? "is" : "are", timeout_secs(comm));
 }
 
 /* ---- reasons ---- */

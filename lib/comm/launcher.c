@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Launchers, by the variables they set for each process. */
+/* Launchers, recognised by the variables that they set for each process. */
 #include "comm/launcher.h"
 
 #include <stdlib.h>
@@ -18,11 +18,11 @@ static const launcher launchers[] = {
 
 typedef struct started_ranks {
     const launcher *by;
-    const char *value; /* of its variable */
+    const char *value; /* the value of its variable */
     long n;
 } started_ranks;
 
-/* The launcher that started several ranks, if one did: n > 1. */
+/* The launcher that started several ranks, if any: n > 1. */
 static started_ranks find_launcher(void)
 {
     for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++) {

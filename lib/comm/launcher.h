@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a launcher such as mpiexec tells its processes through the environment. */
+/* What a launcher such as mpiexec tells its processes through environment variables. */
 #ifndef QDRI_COMM_LAUNCHER_H
 #define QDRI_COMM_LAUNCHER_H
 
@@ -10,9 +10,9 @@
 QDR_NODISCARD qdr_status qdri_launcher_check(int n_ranks, const char *why);
 /* @retval QDR_ERR_ARGUMENT  a launcher started this program several times, and each would run local ranks of its own */
 QDR_NODISCARD qdr_status qdri_launcher_check_local(int n_local);
-/* Processes that a launcher started, 1 where there is none. */
+/* The number of processes that a launcher started; 1 without a launcher. */
 long qdri_launcher_ranks(void);
-/* Ranks that a launcher started on this node, 1 if it does not say; *index: which of them this is. */
+/* The number of ranks that a launcher started on this node, 1 if unknown; *index: the number of this one among them. */
 long qdri_launcher_node_ranks(long *index);
 
 #endif

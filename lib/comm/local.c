@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The `local` backend: ranks are threads of one process and read each other's memory. Groups, barriers, splits; what a
- * collective does is in local_coll.c. */
+/* The `local` backend: ranks are threads of one process and read each other's memory. Groups, barriers, splits; the
+ * collectives are in local_coll.c. */
 #include "comm/local.h"
 
 #include <sched.h>
@@ -42,7 +42,7 @@ out:
     return status;
 }
 
-/* ---- wakers: held only for the moment in which they are used, since their thread may go away afterwards ---- */
+/* ---- wakers: locked only while they are used, because their thread may end afterwards ---- */
 
 enum { WAKER_FREE = 0, WAKER_BUSY = 1 };
 
@@ -88,14 +88,24 @@ int qdri_local_enter(local_group *group, uint64_t number)
     return seen + 1 == number * (uint64_t)group->size;
 }
 
-/* The count stands still once the group is given up, so all members see the same. */
+/* The count does not change once the group is given up, so all members see the same. */
 int qdri_local_never(local_group *group, uint64_t number)
 {
     const uint64_t seen = atomic_load_explicit(&group->n_entered, memory_order_acquire);
     return (seen & GIVEN_UP) && (seen & ~GIVEN_UP) < number * (uint64_t)group->size;
 }
 
-/* why: "" where nothing went wrong. */
+int qdri_local_leaver(const local_group *group, uint64_t number)
+{
+    if (!atomic_load(&group->some_left)) return -1;
+    for (int j = 0; j < group->size; j++) {
+        const uint64_t left_after = atomic_load(&group->slots[j].left_after);
+        if (left_after > 0 && left_after <= number) return j;
+    }
+    return -1;
+}
+
+/* why: "" if there was no error. */
 static void group_give_up(local_group *group, const char *why)
 {
     qdri_reason_set(&group->why, why);
@@ -104,13 +114,26 @@ static void group_give_up(local_group *group, const char *why)
     if (!(before & GIVEN_UP)) qdri_local_wake(group, -1);
 }
 
-/* ---- making and breaking ---- */
+/* ---- creating and destroying ---- */
 
 static void local_abort(qdri_comm *comm) { group_give_up(((local_comm *)comm)->group, qdr_last_error()); }
+
+/* What this rank has launched is still completed: the others may need it, and are on their way to it. */
+static void local_leave(qdri_comm *comm)
+{
+    const local_comm *mine = (const local_comm *)comm;
+    char name[QDRI_MEMBER_BYTES];
+    qdri_comm_name_member(comm, comm->rank, name, sizeof name);
+    qdri_meeting_leave(&mine->group->meeting, name);
+    atomic_store(&mine->group->slots[comm->rank].left_after, mine->n_launched + 1);
+    atomic_store(&mine->group->some_left, 1);
+    qdri_local_wake(mine->group, -1);
+}
 
 static void local_destroy(qdri_comm *comm)
 {
     local_comm *mine = (local_comm *)comm;
+    local_leave(comm);
     qdri_event_destroy(&mine->ready);
     qdri_event_destroy(&mine->done);
     group_give_up(mine->group, ""); /* nobody waits for this one in a group that has finished */
@@ -141,11 +164,12 @@ static const qdri_comm_table local_table = {
     .agree = local_agree,
     .broadcast = local_broadcast,
     .look = local_look,
+    .leave = local_leave,
     .abort = local_abort,
     .destroy = local_destroy,
 };
 
-/* Of devices that run no work of the host. */
+/* For devices that run no host work. */
 static const qdri_comm_table local_device_table = {
     .name = "local",
     .unrecorded = "local ranks meet on the host, where one of them enqueues a collective for all; use "
@@ -155,6 +179,7 @@ static const qdri_comm_table local_device_table = {
     .agree = local_agree,
     .broadcast = local_broadcast,
     .look = local_look,
+    .leave = local_leave,
     .abort = local_abort,
     .destroy = local_destroy,
 };
@@ -173,7 +198,7 @@ static qdr_status member_create(int n_sources, local_comm **member)
     return status;
 }
 
-/* Finds the caller's group among the seats: its size, its rank there, and the rank (here) of its first member. */
+/* Finds the caller's group among the seats: its size, its rank in it, and the rank (here) of its first member. */
 static void find_group(const qdri_seat *seats, int n, int rank, int *size, int *part_rank, int *leader)
 {
     *size = *part_rank = 0;
@@ -187,7 +212,7 @@ static void find_group(const qdri_seat *seats, int n, int rank, int *size, int *
     }
 }
 
-/* All members' devices are of one kind, and few enough where sums are kernels. */
+/* All members' devices must be of the same kind, and there must not be too many if kernels compute sums. */
 static qdr_status check_devices(const qdri_seat *seats, int n, int rank)
 {
     for (int j = 0; j < n; j++)

@@ -1,30 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Collectives of the `local` backend: the reference for all others.
  *
- * Each member publishes its arguments and enters, a barrier that can fail. The last to enter compares the arguments,
- * cuts the collective into pieces and opens it; pieces read straight from the members' buffers and write to them, each
- * somewhere else, and are done by whichever member has time, so that nobody waits for a thread that has no core. Who
- * ends the last piece finishes the collective for all. Once opened it cannot fail half-way: members stay until it is
- * finished. */
+ * Each member publishes its arguments and enters, a barrier that can fail. The last one to enter compares the
+ * arguments, divides the collective into pieces and opens it. Pieces read directly from the members' buffers and write
+ * to disjoint places in them; any member that has time takes the next one, so that no member waits for a thread without
+ * a core. The member that completes the last piece finishes the collective for all. Once opened, a collective cannot
+ * fail halfway: members stay until it is finished. */
+#include <stdio.h>
 #include <string.h>
 
 #include "comm/local.h"
 #include "core/block.h"
 
 enum {
-    MAX_SLICES = 16, /* of a member's part */
-    ALONE_BYTES = 32768, /* below this, waking others costs more than their help is worth */
-    LOOKS = 32 /* a member looks that often before it sleeps */
+    MAX_SLICES = 16, /* per member's part */
+    ALONE_BYTES = 32768, /* below this size, waking others costs more than their help gains */
+    LOOKS = 32 /* polls of a member before it sleeps */
 };
 
-int64_t qdri_local_piece_bytes = 65536; /* neighbours in the cache */
+int64_t qdri_local_piece_bytes = 65536; /* small enough for neighbouring pieces to stay in the cache */
 
-/* A piece: slice `slice` of what is done for member `rank`. */
+/* A piece: slice `slice` of the work for member `rank`. */
 typedef struct local_piece {
     int rank, slice, n_slices;
 } local_piece;
 
-/* Counts for the sender, here where the bytes go from one rank to another. */
+/* Counts for the sender, in the place where the bytes go from one rank to another. */
 static void count_sent(const local_slot *from, const local_slot *to, int64_t n_elems)
 {
     if (from != to) qdri_count_sent(&from->comm->base, &from->coll, n_elems);
@@ -37,7 +38,7 @@ static void take(const local_slot *from, const local_slot *to, void *dst, const 
     count_sent(from, to, n_elems);
 }
 
-/* Where the piece's slice of n elements begins, and how long it is. */
+/* Where the piece's slice of n elements begins, and its length. */
 static void cut(const local_piece *piece, int64_t n, int64_t *begin, int64_t *n_slice)
 {
     int64_t end;
@@ -45,8 +46,8 @@ static void cut(const local_piece *piece, int64_t n, int64_t *begin, int64_t *n_
     *n_slice = end - *begin;
 }
 
-/* Sums a slice of a member's part of everyone's vector into its recv; for all-reduce everyone gets a copy. Nobody else
- * reads or writes that slice, so recv may be send. */
+/* Sums one slice of a member's part of all vectors into its recv; for an all-reduce every member gets a copy. No other
+ * piece accesses that slice, so recv may be send. */
 static void take_sum(const local_group *group, const void **sources, const local_piece *piece)
 {
     const local_slot *mine = &group->slots[piece->rank];
@@ -68,7 +69,7 @@ static void take_sum(const local_group *group, const void **sources, const local
     }
 }
 
-/* Copies a slice of each member's part to one member. Parts are their owner's send, or lie in its recv. */
+/* Copies one slice of each member's part to one member. A part is in its owner's send, or in its recv. */
 static void take_parts(const local_group *group, const local_piece *piece)
 {
     const local_slot *mine = &group->slots[piece->rank];
@@ -161,7 +162,7 @@ static qdr_status take_piece(const local_group *group, const void **sources, con
     return QDR_OK;
 }
 
-/* ---- one member's way through a collective ---- */
+/* ---- the phases of a collective for one member ---- */
 
 qdr_status qdri_local_compare(const qdri_coll *a, const qdri_coll *b, int size, int j)
 {
@@ -179,15 +180,22 @@ static qdr_status check_equal(const local_group *group)
     return QDR_OK;
 }
 
-static qdr_status fail_left(const qdri_run *run)
+/* leaver: the member that has left; -1: unknown. An error of some member tells more than that. */
+static qdr_status fail_left(const qdri_run *run, int leaver)
 {
-    return qdri_comm_fail_peer(run->comm, qdr_coll_kind_name(run->coll.kind),
-                               qdri_reason_get(&((local_comm *)run->comm)->group->why));
+    const char *why = qdri_reason_get(&((local_comm *)run->comm)->group->why);
+    char name[QDRI_MEMBER_BYTES], left[QDRI_MEMBER_BYTES + 16];
+    if (!*why && leaver >= 0) {
+        qdri_comm_name_member(run->comm, leaver, name, sizeof name);
+        snprintf(left, sizeof left, "%s has left", name);
+        why = left;
+    }
+    return qdri_comm_fail_peer(run->comm, qdr_coll_kind_name(run->coll.kind), why);
 }
 
 enum { BEGIN, WAITING };
 
-/* The first failure of a collective is everyone's. */
+/* The first failure of a collective applies to all members. */
 static void fail_all(local_group *group, qdr_status status)
 {
     int none = 0;
@@ -196,7 +204,7 @@ static void fail_all(local_group *group, qdr_status status)
     group->status = status;
 }
 
-/* Everybody has entered and none looks at the pieces before the collective is open. */
+/* Called when all members have entered; none accesses the pieces before the collective is open. */
 static void open_for_all(local_group *group, uint64_t number)
 {
     const qdri_coll *coll = &group->slots[0].coll;
@@ -216,7 +224,7 @@ static void finish_for_all(local_group *group, int rank, uint64_t number)
     qdri_local_wake(group, rank);
 }
 
-/* Does pieces until there are none left. */
+/* Takes pieces until none are left. */
 static void help(local_comm *comm)
 {
     local_group *group = comm->group;
@@ -255,7 +263,7 @@ static void begin(qdri_run *run)
         return;
     }
     const int wake = worth_waking(group);
-    open_for_all(group, comm->n_begun); /* from here on members may finish and change their slots */
+    open_for_all(group, comm->n_begun); /* from here on, members may finish and change their slots */
     if (wake) qdri_local_wake(group, run->comm->rank);
 }
 
@@ -266,7 +274,8 @@ static qdr_status result(const local_group *group)
     return group->status;
 }
 
-/* Looks at other members' slots only while it does a piece: they may be on their way to the next collective. */
+/* Accesses other members' slots only while it works on a piece: otherwise they may be on their way to the next
+ * collective. */
 static qdr_status advance(qdri_run *run)
 {
     local_comm *comm = (local_comm *)run->comm;
@@ -274,7 +283,8 @@ static qdr_status advance(qdri_run *run)
     if (run->phase == BEGIN) begin(run);
     if (atomic_load_explicit(&group->opened, memory_order_acquire) == comm->n_begun) help(comm);
     if (atomic_load_explicit(&group->finished, memory_order_acquire) == comm->n_begun) return result(group);
-    if (qdri_local_never(group, comm->n_begun)) return fail_left(run);
+    const int leaver = qdri_local_leaver(group, comm->n_begun);
+    if (leaver >= 0 || qdri_local_never(group, comm->n_begun)) return fail_left(run, leaver);
     if (++run->n_looks < LOOKS) qdri_poll_again();
     return QDR_PENDING;
 }
@@ -295,5 +305,7 @@ int qdri_local_has_come(const qdri_run *run, int member)
 
 qdr_status qdri_local_launch(qdri_comm *comm, const qdri_coll *coll, qdr_stream *stream)
 {
-    return qdri_comm_enqueue(comm, coll, stream, step, 0);
+    QDR_TRY(qdri_comm_enqueue(comm, coll, stream, step, 0));
+    ((local_comm *)comm)->n_launched++;
+    return QDR_OK;
 }

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collectives of the `local` backend on devices whose streams run no work of the host (GPUs): ranks are threads of one
- * process, on one GPU or on several that reach each other's memory.
+/* Collectives of the `local` backend on devices whose streams run no host work (GPUs): ranks are threads of one
+ * process, on one GPU or on several with peer access.
  *
- * The members meet on the host; then member 0 enqueues the whole collective for all of them, on its stream: behind
- * events of all members' streams, with copies and sums of the device, and before an event for which all streams wait.
- * Nothing that runs on a GPU ever waits there for another rank, and so no rank can take the place that another needs.
- * The price: a launch returns when all members have come. */
+ * The members meet on the host; then member 0 enqueues the whole collective for all of them on its stream: after events
+ * on all members' streams, using copies and sums of the device, and before an event for which all streams wait. Nothing
+ * running on a GPU ever waits there for another rank, so no rank can occupy resources that another one needs. The
+ * price: a launch returns only when all members have arrived. */
 #include "comm/local.h"
 
 #include <stdio.h>
 
-/* What a member brings to the meeting; it lies on the stack of a thread that waits. */
+/* A member's contribution to the meeting, on the stack of a waiting thread. */
 typedef struct offer {
     local_comm *comm;
     const qdri_coll *coll;
@@ -20,7 +20,7 @@ typedef struct offer {
 typedef struct gathering {
     const qdri_seat *seats;
     int size;
-    qdr_stream *stream; /* member 0's */
+    qdr_stream *stream; /* that of member 0 */
 } gathering;
 
 static const offer *offer_of(const gathering *g, int member) { return g->seats[member].data; }
@@ -37,7 +37,7 @@ static qdr_status take(const gathering *g, int from, int to, void *dst, const vo
     return qdri_copy(g->stream, dst, src, (size_t)n_elems * qdr_dtype_bytes(coll_of(g, from)->dtype));
 }
 
-/* ---- the kinds ---- */
+/* ---- kinds of collectives ---- */
 
 static qdr_status reduce(const gathering *g, const void *const *sources, void *const *results, int n_results, int64_t n)
 {
@@ -53,7 +53,7 @@ static qdr_status reduce(const gathering *g, const void *const *sources, void *c
     return qdri_kernel_run(g->stream, &kernel);
 }
 
-/* As many bytes as if each member summed its part and gave it to all. */
+/* Counts the bytes as if each member summed its part and sent it to all. */
 static void count_all_reduce(const gathering *g)
 {
     for (int owner = 0; owner < g->size; owner++) {
@@ -95,7 +95,7 @@ static qdr_status reduce_scatter(const gathering *g)
     return QDR_OK;
 }
 
-/* Parts are their owner's send, or lie in its recv. */
+/* A part is in its owner's send, or in its recv. */
 static qdr_status all_gather(const gathering *g)
 {
     for (int from = 0; from < g->size; from++) {
@@ -117,7 +117,7 @@ static qdr_status broadcast(const gathering *g)
     return QDR_OK;
 }
 
-/* What goes from one member to another in an all-to-all. */
+/* The elements sent from one member to another in an all-to-all. */
 typedef struct parcel {
     int64_t out_begin, n_out, in_begin, n_in;
 } parcel;
@@ -189,7 +189,7 @@ static qdr_status check_peers(const gathering *g)
     return QDR_OK;
 }
 
-/* Member 0's GPU reads and writes the memory of all. */
+/* Member 0's GPU must be able to access the memory of all members. */
 static qdr_status check_reach(const gathering *g, int j)
 {
     const int first = qdri_dev_gpu(offer_of(g, 0)->comm->base.dev);
@@ -202,7 +202,7 @@ static qdr_status check_reach(const gathering *g, int j)
                     j, first, qdri_dev_gpu(dev), first);
 }
 
-/* Before anything is enqueued: members that fail free their memory at once. */
+/* Checked before anything is enqueued: members that fail may free their memory immediately. */
 static qdr_status check_calls(const gathering *g)
 {
     for (int j = 1; j < g->size; j++) QDR_TRY(check_reach(g, j));
@@ -221,8 +221,8 @@ static qdr_status enqueue(const gathering *g)
     return QDR_OK;
 }
 
-/* Called by member 0's thread, while the others wait. Where it fails half-way, no stream of theirs waits for what uses
- * their memory: it has ended when they hear of it. */
+/* Called by member 0's thread while the others wait. If it fails halfway, no stream of the others waits for the work
+ * that uses their memory; so this function waits until that work has ended. */
 static qdr_status enqueue_for_all(const gathering *g)
 {
     char sentence[QDRI_ERROR_BYTES];
@@ -256,7 +256,7 @@ static qdr_status mark_ready(local_comm *comm, qdr_stream *stream)
     return qdri_event_record(comm->ready, stream);
 }
 
-/* What goes wrong among the members fails as it does on streams of the CPU: the device hears it. */
+/* A failure among the members is reported as on CPU streams: it poisons the device. */
 qdr_status qdri_local_device_launch(qdri_comm *base, const qdri_coll *coll, qdr_stream *stream)
 {
     local_comm *comm = (local_comm *)base;
@@ -266,5 +266,5 @@ qdr_status qdri_local_device_launch(qdri_comm *base, const qdri_coll *coll, qdr_
         qdri_dev_poison(base->dev, status, qdr_last_error());
     else
         atomic_fetch_add(&qdri_counter_of(base, coll)->n_calls, 1);
-    return begun; /* of that the others have not heard */
+    return begun; /* a failure that the others do not know about */
 }

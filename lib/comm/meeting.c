@@ -43,7 +43,8 @@ static int is_over(const qdri_meeting *meeting, unsigned generation)
     return meeting->generation != generation || (meeting->given_up && !meeting->is_held);
 }
 
-/* Until all are here, or the meeting is given up, or the time is up: then 0. With the mutex. */
+/* Waits until all are here, or the meeting is given up, or the time limit is exceeded: then returns 0. The mutex must
+ * be held. */
 static int wait_for_all(qdri_meeting *meeting, unsigned generation, int64_t limit_ns)
 {
     const int64_t until_ns = qdri_now_ns() + limit_ns;
@@ -64,7 +65,7 @@ static int is_missing(const void *user, int member)
     return meeting->seats[generation & 1][member].generation != generation + 1;
 }
 
-/* With the mutex. */
+/* The mutex must be held. */
 static void give_up(qdri_meeting *meeting, const char *why)
 {
     if (!meeting->given_up) snprintf(meeting->why, sizeof meeting->why, "%s", why);
@@ -78,7 +79,7 @@ static void describe_rank(const void *user, int member, char *text, size_t capac
     snprintf(text, capacity, "rank %d", member);
 }
 
-/* comm = NULL: the members are about to make a world. */
+/* comm = NULL: the members are about to create a world. */
 static qdr_status fail_timeout(qdri_meeting *meeting, int rank, const qdri_comm *comm, const char *where)
 {
     char missing[MISSING_BYTES];
@@ -87,19 +88,21 @@ static qdr_status fail_timeout(qdri_meeting *meeting, int rank, const qdri_comm 
     future.timeout_ns = meeting->limit_ns;
     if (!comm) where = "the creation of contexts";
     if (!comm) comm = &future;
-    qdri_comm_name_missing(comm, is_missing, meeting, missing, sizeof missing);
-    const qdr_status status = qdri_comm_fail_timeout(comm, where ? where : "an agreement or broadcast", missing);
+    const int n = qdri_comm_name_missing(comm, is_missing, meeting, missing, sizeof missing);
+    const qdr_status status = qdri_comm_fail_timeout(comm, where ? where : "an agreement or broadcast", missing, n);
     give_up(meeting, qdr_last_error());
     return status;
 }
 
 static qdr_status fail_left(const qdri_meeting *meeting)
 {
-    return QDR_FAIL(QDR_ERR_PEER, "comm: another rank left or failed before all %d had arrived%s%s", meeting->size,
-                    meeting->why[0] ? ": " : "", meeting->why);
+    const char *left = meeting->leaver[0] && !meeting->why[0] ? " has left" : "";
+    const char *why = *left ? meeting->leaver : meeting->why;
+    return QDR_FAIL(QDR_ERR_PEER, "comm: another rank left or failed before all %d had arrived%s%s%s", meeting->size,
+                    *why ? ": " : "", why, left);
 }
 
-/* With the mutex. */
+/* The mutex must be held. */
 static void sit_down(qdri_meeting *meeting, int rank, const qdri_seat *mine)
 {
     qdri_seat *seat = &meeting->seats[meeting->generation & 1][rank];
@@ -151,7 +154,7 @@ qdr_status qdri_meeting_agree(qdri_meeting *meeting, int rank, const qdri_comm *
     return (qdr_status)verdict.status;
 }
 
-/* The root waits for all others, also where the meeting is given up meanwhile: its data are theirs until then. */
+/* The root waits for all others, even if the meeting is given up meanwhile: they may read its data until then. */
 static void end_reading(qdri_meeting *meeting, int is_root)
 {
     pthread_mutex_lock(&meeting->mutex);
@@ -189,6 +192,14 @@ void qdri_meeting_give_up(qdri_meeting *meeting, const char *why)
 {
     pthread_mutex_lock(&meeting->mutex);
     give_up(meeting, why);
+    pthread_mutex_unlock(&meeting->mutex);
+}
+
+void qdri_meeting_leave(qdri_meeting *meeting, const char *leaver)
+{
+    pthread_mutex_lock(&meeting->mutex);
+    if (!meeting->given_up) snprintf(meeting->leaver, sizeof meeting->leaver, "%s", leaver);
+    give_up(meeting, "");
     pthread_mutex_unlock(&meeting->mutex);
 }
 

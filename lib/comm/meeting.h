@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the ranks of one process meet on their host threads, asleep while waiting: creation, agreement, small
- * messages. */
+/* Meetings: the ranks of one process wait for each other on their host threads, asleep. Used to create communicators,
+ * to agree, and for small messages. */
 #ifndef QDRI_COMM_MEETING_H
 #define QDRI_COMM_MEETING_H
 
@@ -8,14 +8,15 @@
 
 #include "comm/internal.h"
 
-/* What one rank brings to a meeting. */
+/* What one rank contributes to a meeting. */
 typedef struct qdri_seat {
     qdri_verdict verdict;
     int colour, key;
-    int runs_work; /* as the table of its device says */
-    const char *where; /* what the rank does here, for sentences; NULL: it agrees or broadcasts */
-    unsigned generation; /* of the meeting, from 1; set by qdri_meeting_join() */
-    int holds; /* all do: until member 0 comes again, nobody leaves, be it given up meanwhile */
+    int runs_work; /* copied from the table of its device */
+    const char *where; /* what the rank is doing, for messages; NULL: it agrees or broadcasts */
+    unsigned generation; /* number of the meeting, from 1; set by qdri_meeting_join() */
+    int holds; /* the same on all members; if set, no member leaves the next meeting before member 0 has joined it, even
+                * if the meeting is given up meanwhile */
     const void *data;
     size_t bytes;
 } qdri_seat;
@@ -24,34 +25,38 @@ typedef struct qdri_meeting {
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     int size, n_here, given_up, is_held;
-    int64_t limit_ns; /* of waits of members that have no communicator; 0: none */
-    int n_reading; /* members that still copy what the root of a broadcast brought */
-    char why[QDRI_ERROR_BYTES];
+    int64_t limit_ns; /* for members without a communicator; 0: no limit */
+    int n_reading; /* members that are still copying the data of a broadcast's root */
+    char why[QDRI_ERROR_BYTES]; /* "": no error */
+    char leaver[QDRI_MEMBER_BYTES]; /* the rank that left, if that was why; otherwise "" */
     unsigned generation;
-    qdri_seat *seats[2]; /* by the generation's parity: no rank can be two meetings ahead of another */
+    qdri_seat *seats[2]; /* indexed by the parity of the generation: no rank can be two meetings ahead of another */
 } qdri_meeting;
 
 QDR_NODISCARD qdr_status qdri_meeting_init(qdri_meeting *meeting, int size);
 void qdri_meeting_free(qdri_meeting *meeting);
-/* Of waits of members that have no communicator yet. Each member sets the same, before it joins. */
+/* Sets the time limit for members that have no communicator yet. Every member sets the same limit before it joins. */
 void qdri_meeting_set_limit(qdri_meeting *meeting, int64_t limit_ns);
-/* Takes a seat and waits for all others. comm: whose members meet, with its names and the limit of its waits; NULL:
- * none. *seats: what all have brought, valid until this rank's next meeting but one.
- * @retval QDR_ERR_PEER     someone gave up
- * @retval QDR_ERR_TIMEOUT  someone did not come; the meeting is given up */
+/* Joins the meeting and waits for all other members. comm: the communicator of the members, which supplies names and
+ * the time limit; NULL: none. *seats: the contributions of all members, valid until this rank has joined the meeting
+ * after the next.
+ * @retval QDR_ERR_PEER     a member gave up
+ * @retval QDR_ERR_TIMEOUT  a member is missing; the meeting is given up */
 QDR_NODISCARD qdr_status qdri_meeting_join(qdri_meeting *meeting, int rank, const qdri_comm *comm,
                                            const qdri_seat *mine, const qdri_seat **seats);
-/* *verdict: this rank's, then that of all. */
+/* *verdict: in: this rank's; out: that of all ranks. */
 QDR_NODISCARD qdr_status qdri_meeting_exchange(qdri_meeting *meeting, int rank, const qdri_comm *comm,
                                                qdri_verdict *verdict);
-/* Returns the status and the sentence of the lowest rank that brings an error. */
+/* Returns the status and the message of the lowest rank that passes an error. */
 QDR_NODISCARD qdr_status qdri_meeting_agree(qdri_meeting *meeting, int rank, const qdri_comm *comm, qdr_status mine);
-/* However it ends: afterwards nobody reads the root's data. */
+/* After it returns, with or without success, no member reads the root's data any more. */
 QDR_NODISCARD qdr_status qdri_meeting_broadcast(qdri_meeting *meeting, const qdri_comm *comm, int root, void *data,
                                                 size_t bytes);
-/* Fails if it was given up because something went wrong. Any thread. */
+/* Fails if the meeting was given up because of an error. Any thread. */
 QDR_NODISCARD qdr_status qdri_meeting_look(qdri_meeting *meeting);
-/* All who wait here, now or later, fail. why: "" where nothing went wrong. */
+/* Makes all present and future waits here fail. why: "" if there was no error. */
 void qdri_meeting_give_up(qdri_meeting *meeting, const char *why);
+/* The same, without an error: the rank that is named `leaver` comes to no other meeting. */
+void qdri_meeting_leave(qdri_meeting *meeting, const char *leaver);
 
 #endif

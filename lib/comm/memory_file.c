@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files in memory, shared through /proc/PROCESS/fd/NUMBER. */
+/* In-memory files, shared through /proc/PROCESS/fd/NUMBER. */
 #define _GNU_SOURCE /* memfd_create */
 #include "comm/memory_file.h"
 
@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A file beyond the limit of this process ends it by a signal; one of more than the machine has, as soon as it is
+/* A file larger than the process's limit raises a signal; one larger than the machine's memory does so when it is
  * touched. */
 static int may_have(size_t bytes)
 {
@@ -41,7 +41,7 @@ void *qdri_memory_file_create(size_t bytes, memory_file *file)
     return at;
 }
 
-/* A process of that number may be another one, in another name space. */
+/* The process with that number may be a different one, in another namespace. */
 static int is_same(int number, const memory_file *file)
 {
     struct stat facts;
@@ -65,5 +65,5 @@ void qdri_memory_file_close(const memory_file *file) { close(file->number); }
 void qdri_memory_file_empty(const memory_file *file)
 {
     const int code = ftruncate(file->number, 0);
-    (void)code; /* else its memory goes when the last unmaps it */
+    (void)code; /* if it fails, the memory is freed when the last process unmaps it */
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The `mpi` backend: making and breaking communicators, giving up. */
+/* The `mpi` backend: creating and destroying communicators, giving up. */
 #include "comm/mpi.h"
 
 #include <stdio.h>
@@ -59,19 +59,48 @@ qdr_status qdri_mpi_start(int *started)
     return QDR_OK;
 }
 
-/* A rank did not come to the end of a world that had been given up. */
+/* A rank did not arrive at the end of a world that had been given up. */
 static atomic_int somebody_is_missing;
 
-#define STILL_NS 20000000
+#define LEAST_STILL_SECS 0.02
+#define MOST_STILL_SECS 0.9
+enum { LEAVING_TAG = 0x1ea, TIMED_BARRIERS = 4 };
 
-/* In MPICH 4.0 over UCX a rank that has closed its connections waits in the process manager and answers nobody
- * (pmodels/mpich, pull request 6596): one that begins to close after that waits for it for ever. So all begin at about
- * the same time, and until then nobody answers those who have begun: nothing here may let MPI work after the
- * barrier. */
+/* In MPICH 4.0 over UCX, a rank that has closed its connections waits in the process manager and answers no other rank
+ * (pmodels/mpich, pull request 6596): a rank that still needs an answer then waits for it forever. Two kinds of answers
+ * are needed, and each has its remedy:
+ * - to be connected. Two ranks connect when one first sends to the other, at the latest when they close. So each rank
+ *   sends one byte to each other rank first.
+ * - to close. A rank has its answers before others lose theirs only if all begin to close at about the same time, and
+ *   nothing lets MPI make progress between the last barrier and MPI_Finalize: that would answer ranks that have begun.
+ *   So each rank waits until the last one must have left that barrier: several times what a barrier takes, which is
+ *   long where ranks share cores. */
 static void begin_leaving_together(void)
 {
+    const char sent = 0;
+    char received = 0;
+    int rank = 0, n_ranks = 0;
+    double slowest_secs = 0;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &n_ranks);
+    for (int step = 1; step < n_ranks; step++) {
+        const int to = (rank + step) % n_ranks, from = (rank + n_ranks - step) % n_ranks;
+        if (MPI_Sendrecv(&sent, 1, MPI_CHAR, to, LEAVING_TAG, &received, 1, MPI_CHAR, from, LEAVING_TAG, MPI_COMM_WORLD,
+                         MPI_STATUS_IGNORE) != MPI_SUCCESS)
+            return;
+    }
+    for (int round = 0; round <= TIMED_BARRIERS; round++) {
+        const double begin = qdri_mpi_now_secs();
+        if (MPI_Barrier(MPI_COMM_WORLD) != MPI_SUCCESS) return;
+        const double secs = qdri_mpi_now_secs() - begin;
+        if (round > 0 && secs > slowest_secs) slowest_secs = secs; /* the first one waits for late ranks */
+    }
+    if (MPI_Allreduce(MPI_IN_PLACE, &slowest_secs, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD) != MPI_SUCCESS) return;
     if (MPI_Barrier(MPI_COMM_WORLD) != MPI_SUCCESS) return;
-    nanosleep(&(struct timespec){.tv_nsec = STILL_NS}, NULL);
+    double still_secs = 4 * slowest_secs;
+    if (still_secs < LEAST_STILL_SECS) still_secs = LEAST_STILL_SECS;
+    if (still_secs > MOST_STILL_SECS) still_secs = MOST_STILL_SECS;
+    nanosleep(&(struct timespec){.tv_nsec = (long)(1e9 * still_secs)}, NULL);
 }
 
 void qdri_mpi_stop(void)
@@ -109,11 +138,11 @@ static qdr_status check_state(void)
     return qdri_launcher_check(size, why);
 }
 
-/* ---- making and breaking ---- */
+/* ---- creating and destroying ---- */
 
-#define LEAVE_SECS 3.0 /* for ranks that come late to a world that was given up */
+#define LEAVE_SECS 3.0 /* for ranks that arrive late in a world that was given up */
 enum { MISSING_BYTES = 300 };
-#define TELL_AFTER_SECS 0.2 /* a rank that leaves lets the others come before it sends notes */
+#define TELL_AFTER_SECS 0.2 /* a rank that leaves waits this long for the others before it sends notes */
 
 static void member_free(mpi_comm *member)
 {
@@ -168,25 +197,25 @@ out:
 
 static int has_not_left(const void *user, int member) { return !atomic_load(&((const mpi_comm *)user)->left[member]); }
 
-/* To the log: there is no status, and the last error stays what it was. */
+/* Written to the log: there is no status, and the last error must not change. */
 static void report_missing(const mpi_comm *root)
 {
     char sentence[QDRI_ERROR_BYTES], missing[MISSING_BYTES];
     snprintf(sentence, sizeof sentence, "%s", qdr_last_error());
-    if (qdri_comm_name_missing(&root->base, has_not_left, root, missing, sizeof missing) == 0)
-        snprintf(missing, sizeof missing, "ranks that were there a moment ago");
-    (void)qdri_comm_fail_timeout(&root->base, "the destruction of contexts", missing);
+    const int n = qdri_comm_name_missing(&root->base, has_not_left, root, missing, sizeof missing);
+    if (n == 0) snprintf(missing, sizeof missing, "ranks that were there a moment ago");
+    (void)qdri_comm_fail_timeout(&root->base, "the destruction of contexts", missing, n);
     qdri_log(QDRI_LOG_WARNING, "%s", qdr_last_error());
     qdri_set_last_error(sentence);
 }
 
-/* The limit on waiting holds here, too, and a little more, since who was late may be on the way. *reported: who is
- * missing has been said; in a world that was given up it has been said before. */
+/* The time limit applies here, too, plus some time for ranks that were late. *reported: the missing ranks have been
+ * logged; in a world that was given up that happened earlier. */
 static int is_too_long(mpi_comm *root, double secs, int *reported)
 {
     const double limit_secs = 1e-9 * (double)qdri_comm_timeout_ns(&root->base);
     if (limit_secs == 0 || secs < limit_secs) return 0;
-    const int given_up = qdri_mpi_given_up(root); /* reads who has left */
+    const int given_up = qdri_mpi_given_up(root); /* also reads which ranks have left */
     if (!given_up && !*reported) report_missing(root);
     *reported = 1;
     if (secs < limit_secs + LEAVE_SECS) return 0;
@@ -194,7 +223,7 @@ static int is_too_long(mpi_comm *root, double secs, int *reported)
     return 1;
 }
 
-/* Waits until all ranks have come; asks those who wait for this one not to, if asked for that. */
+/* Waits until all ranks have arrived. tell: sends notes to ranks that may be waiting for this one. */
 static int barrier(mpi_comm *root, int tell)
 {
     const double begin = qdri_mpi_now_secs();
@@ -213,8 +242,8 @@ static int barrier(mpi_comm *root, int tell)
     }
 }
 
-/* Nobody goes while a note is on its way: the first message to a rank needs that rank's help to connect, and
- * MPI_Finalize would wait for it for ever. Then what the ranks share can go. */
+/* No rank continues while a note is in flight: connecting to a rank for the first time needs that rank's cooperation,
+ * and MPI_Finalize would wait for it forever. After that, the memory that ranks share can be freed. */
 static void await_leaving(mpi_comm *root)
 {
     if (!root->all_leave) return;
@@ -232,14 +261,14 @@ void qdri_mpi_leave(mpi_comm *comm)
     if (comm->base.root == &comm->base && comm->handle != MPI_COMM_NULL) comm->all_leave = barrier(comm, 1);
 }
 
-/* What is left of a communicator once MPI is finalised: memory. MPI has nothing under way then. */
+/* Frees what is left of a communicator after MPI was finalised: memory. MPI has no operations in progress then. */
 static void destroy_after_mpi(mpi_comm *comm)
 {
     if (comm->base.root == &comm->base) qdri_mpi_node_destroy(comm);
     member_free(comm);
 }
 
-/* Where somebody is missing, MPI still has messages to it, and keeps what they are in. */
+/* If a rank is missing, MPI still has messages to it, and keeps their buffers. */
 static void mpi_destroy(qdri_comm *comm)
 {
     mpi_comm *mine = (mpi_comm *)comm;
@@ -254,7 +283,7 @@ static void mpi_destroy(qdri_comm *comm)
     member_free(mine);
 }
 
-/* Of the whole family; the root tells all other ranks. */
+/* For the whole family; the root notifies all other ranks. */
 static void mpi_abort(qdri_comm *comm)
 {
     mpi_comm *mine = (mpi_comm *)comm;
@@ -287,7 +316,7 @@ static const qdri_comm_table mpi_table = {
     .destroy = mpi_destroy,
 };
 
-/* Fills a member whose handle is ready. */
+/* Initialises a member whose handle is valid. */
 static qdr_status member_init(mpi_comm *member, qdri_dev *dev, qdri_comm *parent)
 {
     int rank, size;
@@ -298,7 +327,7 @@ static qdr_status member_init(mpi_comm *member, qdri_dev *dev, qdri_comm *parent
     return QDR_OK;
 }
 
-/* Numbers of the members in the root, and how many of them are on this rank's node. */
+/* The members' ranks in the root, and how many of them are on this rank's node. */
 static qdr_status find_members(mpi_comm *member)
 {
     MPI_Group mine, world;
@@ -314,8 +343,8 @@ static qdr_status find_members(mpi_comm *member)
     return QDR_OK;
 }
 
-/* Its levels and its areas. mine: what this rank has come to so far; the other members wait for it in the second,
- * whatever has failed here. */
+/* Creates its levels and its areas. mine: this rank's status so far; other members wait for it in the second step, even
+ * if something has failed here. */
 static qdr_status join_groups(mpi_comm *member, qdr_status mine)
 {
     const qdr_status made = mine == QDR_OK ? qdri_mpi_levels_create(member) : mine;
@@ -323,7 +352,7 @@ static qdr_status join_groups(mpi_comm *member, qdr_status mine)
     return made != QDR_OK ? made : joined;
 }
 
-/* Of a communicator that MPI has split off. Collective over it. */
+/* For a communicator that MPI has split off. Collective over it. */
 static qdr_status join_part(mpi_comm *member, qdri_comm *parent)
 {
     QDR_TRY(member_init(member, parent->dev, parent)); /* the same on all ranks: MPI works, or does not */
@@ -339,7 +368,7 @@ static qdr_status mpi_split(qdri_comm *comm, int colour, int key, qdri_comm **pa
     const int code = MPI_Comm_split(parent->handle, colour < 0 ? MPI_UNDEFINED : colour, key, &member->handle);
     if (code != MPI_SUCCESS) status = qdri_mpi_fail(code, "MPI_Comm_split");
     if (status == QDR_OK && member->handle != MPI_COMM_NULL)
-        status = join_part(member, comm); /* likewise the same on all ranks */
+        status = join_part(member, comm); /* also the same on all ranks */
     QDR_TRY_OUT(status, qdri_comm_agree(comm, status));
     if (member->handle == MPI_COMM_NULL) goto out;
     *part = &member->base;
@@ -377,8 +406,8 @@ static int is_predefined(MPI_Errhandler handler)
     return handler == MPI_ERRORS_ARE_FATAL || handler == MPI_ERRORS_RETURN;
 }
 
-/* Errors of a handle that is none go to the handlers of MPI_COMM_WORLD or MPI_COMM_SELF, which end the program unless
- * it has set others. For one question they return. */
+/* Errors of an invalid handle go to the error handlers of MPI_COMM_WORLD or MPI_COMM_SELF, which abort the program
+ * unless it has set others. For this one call they are made to return. */
 static int test_inter(MPI_Comm comm, int *is_inter)
 {
     const MPI_Comm asked[] = {MPI_COMM_WORLD, MPI_COMM_SELF};
@@ -411,7 +440,7 @@ static qdr_status check_handle(MPI_Comm comm)
     return QDR_OK;
 }
 
-/* MPI does not tell which ranks have not come. */
+/* MPI does not say which ranks are missing. */
 static qdr_status fail_late(MPI_Comm original, double limit_secs)
 {
     int rank = -1, size = 0;
@@ -424,7 +453,7 @@ static qdr_status fail_late(MPI_Comm original, double limit_secs)
                     rank, limit_secs, size, limit_secs);
 }
 
-/* MPI_Comm_dup that sleeps while it waits for late ranks; limit_secs: 0: for ever. */
+/* MPI_Comm_dup that sleeps while it waits for late ranks; limit_secs 0: no limit. */
 static qdr_status duplicate(MPI_Comm original, double limit_secs, MPI_Comm *copy)
 {
     const struct timespec pause = {.tv_nsec = 200000};
@@ -446,11 +475,11 @@ qdr_status qdri_comm_create_mpi(const void *comm_handle, qdr_status mine, double
     mpi_comm *member = NULL, boot = {.handle = MPI_COMM_NULL};
     int size = 0;
     *comm = NULL;
-    QDR_TRY(check_state()); /* the same everywhere, and without MPI there is no agreement */
+    QDR_TRY(check_state()); /* the same on all ranks; without MPI there is no agreement */
     QDR_TRY(check_handle(original)); /* the same on all ranks that have the communicator */
     QDR_MPI(MPI_Comm_size(original, &size));
     const qdr_status created = member_create(size, &member);
-    /* After a time-out MPI may yet write the handle, so that the member stays. */
+    /* After a timeout MPI may still write to the handle, so the member is not freed. */
     MPI_Comm *handle = member ? &member->handle : &boot.handle;
     QDR_TRY(duplicate(original, member ? timeout_secs : 0, handle));
     boot.handle = *handle;

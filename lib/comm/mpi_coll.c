@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collectives of the `mpi` backend: pairwise messages that a stream's thread starts and tests, without ever waiting in
- * MPI. Sums are formed here, in rank order, since MPI promises neither an order nor equal bits on all members. */
+/* Collectives of the `mpi` backend: pairwise messages that a stream's thread starts and tests, without ever waiting
+ * inside MPI. Sums are computed here, in rank order, because MPI guarantees neither an order nor equal bits on all
+ * members. */
 #include <string.h>
 
 #include "comm/mpi.h"
@@ -31,18 +32,19 @@ static void copy_own(const qdri_coll *coll, void *dst, const void *src, int64_t 
     if (dst != src && src && n_elems > 0) memcpy(dst, src, (size_t)n_elems * qdr_dtype_bytes(coll->dtype));
 }
 
-/* ---- what each kind starts ---- */
+/* ---- starting the messages of each kind ---- */
 
-/* Member i places further on. Everybody begins with its own neighbour, so that no member is everyone's first. */
+/* The i-th member after this one. Each member begins with its own neighbour, so that no member is the first of all. */
 static int member_at(const qdri_comm *comm, int i) { return (comm->rank + i) % comm->size; }
 
-/* Between two members all-reduce is an exchange of the whole: as many bytes as in two phases, in one. */
+/* Between two members an all-reduce is an exchange of the whole vector: as many bytes as in two phases, in a single
+ * one. */
 static int exchanges_whole(const qdri_comm *comm, const qdri_coll *coll)
 {
     return coll->kind == QDR_ALL_REDUCE && comm->size == 2;
 }
 
-/* What member j sums up. */
+/* The part that member j sums. */
 static void summed_part(const qdri_comm *comm, const qdri_coll *coll, int j, int64_t *begin, int64_t *n)
 {
     *begin = 0;
@@ -50,7 +52,7 @@ static void summed_part(const qdri_comm *comm, const qdri_coll *coll, int j, int
     if (!exchanges_whole(comm, coll)) qdri_coll_part(coll, comm->size, j, begin, n);
 }
 
-/* Others' versions of this member's part go to the staging memory, in rank order. */
+/* Receives the other members' versions of this member's part into the staging memory, in rank order. */
 static qdr_status start_sums(qdri_run *run)
 {
     const qdri_comm *comm = run->comm;
@@ -86,10 +88,10 @@ static void finish_sums(qdri_run *run)
     qdri_reduce(coll->dtype, coll->op, dst, comm->sources, run->comm->size, n);
 }
 
-/* A broadcast's root has all of it. */
+/* The root of a broadcast already has all of it. */
 static int lacks_parts(const qdri_coll *coll, int j) { return coll->kind != QDR_BROADCAST || j != coll->peer; }
 
-/* Own part: send, or its place in recv. */
+/* This member's part is in send, or in its place in recv. */
 static qdr_status start_gather(qdri_run *run)
 {
     const qdri_comm *comm = run->comm;
@@ -108,8 +110,8 @@ static qdr_status start_gather(qdri_run *run)
     return QDR_OK;
 }
 
-/* A long one goes in parts that all members then gather, each sending its own: the root would else send it over its
- * link once for each. As many bytes in all. */
+/* A long broadcast is sent in parts, which all members then gather, each sending its own part: otherwise the root would
+ * send the vector over its link once per member. The total number of bytes is the same. */
 static int broadcasts_parts(const qdri_run *run)
 {
     const qdri_coll *coll = &run->coll;
@@ -117,7 +119,7 @@ static int broadcasts_parts(const qdri_run *run)
            coll->count * (int64_t)qdr_dtype_bytes(coll->dtype) >= run->comm->size * (int64_t)qdri_mpi_piece_bytes;
 }
 
-/* What member j gets from the root, at either of the two. */
+/* What member j receives from the root in the first of the two steps. */
 static qdr_status start_from_root(qdri_run *run, int j)
 {
     const qdri_coll *coll = &run->coll;
@@ -178,7 +180,7 @@ static qdr_status start_kind(qdri_run *run)
 /* ---- a collective, step by step ---- */
 
 enum { BEGIN, FIRST, LAST, DRAIN };
-enum { POLLS_PER_LOOK = 32, LOOKS_AFTER_LEAVING = 8 }; /* a last message may come after the note */
+enum { POLLS_PER_LOOK = 32, LOOKS_AFTER_LEAVING = 8 }; /* a last message may arrive after the note */
 
 static int waits_for_who_left(const mpi_comm *comm)
 {
@@ -211,7 +213,7 @@ static qdr_status await(qdri_run *run)
     return QDR_PENDING;
 }
 
-/* Each member then has a part of what all are to have. */
+/* Each member then has one part of the result. */
 static int gathers_after(const qdri_run *run)
 {
     return broadcasts_parts(run) || (run->coll.kind == QDR_ALL_REDUCE && !exchanges_whole(run->comm, &run->coll));
@@ -233,8 +235,7 @@ static qdr_status advance(qdri_run *run)
     return await(run);
 }
 
-/* Gives up: tells the others, takes back what was to be received. What others may be fetching from here stays for a
- * while. */
+/* Gives up: notifies the others and cancels receives. Memory that others may still be reading is kept for a while. */
 static void begin_drain(qdri_run *run, qdr_status status)
 {
     mpi_comm *comm = (mpi_comm *)run->comm;

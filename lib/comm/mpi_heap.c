@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The `mpi` backend's memory that ranks of one node map from each other. */
+/* Memory of the `mpi` backend that the ranks of a node map from each other. */
 #include "comm/mpi_heap.h"
 
 #include <pthread.h>
@@ -12,16 +12,16 @@
 int qdri_mpi_map_memory = 1;
 
 typedef struct heap_map {
-    uint64_t generation; /* of the block that is mapped; 0: none */
+    uint64_t generation; /* of the mapped block; 0: none */
     void *at;
     memory_file file;
 } heap_map;
 
 struct mpi_heap {
     pthread_mutex_t mutex;
-    heap_share *share; /* NULL: the node's memory is gone */
+    heap_share *share; /* NULL: the node's memory has been freed */
     uint64_t n_made;
-    int n_blocks; /* of its own, not freed */
+    int n_blocks; /* own blocks that have not been freed */
     int has_left;
     heap_map own[HEAP_BLOCKS];
     int n_peers;
@@ -41,7 +41,7 @@ qdr_status qdri_mpi_heap_create(heap_share *share, int n_peers, mpi_heap **heap)
     return QDR_OK;
 }
 
-/* Whoever comes last, the last block or leaving, frees. Unlocks. */
+/* Frees the heap after its last block has been freed and its rank has left. Unlocks it otherwise. */
 static void unlock_and_free(mpi_heap *heap)
 {
     const int is_last = heap->has_left && heap->n_blocks == 0;
@@ -92,7 +92,7 @@ static void *heap_alloc(void *user, size_t bytes)
     return made.at;
 }
 
-/* Peers may have it mapped still. */
+/* Peers may still have it mapped. */
 static void heap_free(void *user, void *at)
 {
     mpi_heap *heap = user;

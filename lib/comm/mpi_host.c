@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The `mpi` backend on the host thread: agreement and small messages, asleep while waiting. One message at a time
- * through rank 0, so that nothing needs memory and a wait can be given up. */
+/* The `mpi` backend on the host thread: agreement and small messages, sleeping while waiting. One message at a time
+ * through rank 0, so that nothing needs memory and any wait can be abandoned. */
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "comm/mpi_internal.h"
 #include "dev/clock.h"
 
-/* Ends a message that may never be matched: its memory is about to go. */
+/* Ends a message that may never be matched, because its memory is about to be freed. */
 static void end(MPI_Request *request, int is_receive)
 {
     const double begin = qdri_mpi_now_secs();
@@ -21,9 +21,9 @@ static void end(MPI_Request *request, int is_receive)
     if (!done) MPI_Request_free(request);
 }
 
-enum { POLLS_PER_LOOK = 8, LOOKS_AFTER_LEAVING = 8 }; /* a last message may come after the note */
+enum { POLLS_PER_LOOK = 8, LOOKS_AFTER_LEAVING = 8 }; /* a last message may arrive after the note */
 
-/* This rank has waited since `begin`, and for too long. Rank 0 hears from all, and is the first. */
+/* Whether this rank has waited too long since `begin`. Rank 0, which hears from all, is the first to give up. */
 static int is_too_long(const mpi_comm *comm, double begin)
 {
     const int64_t limit_ns = qdri_comm_timeout_ns(&comm->base);
@@ -35,10 +35,10 @@ static qdr_status fail_timeout(const mpi_comm *comm, int peer, const char *where
 {
     char who[QDRI_MEMBER_BYTES];
     qdri_comm_name_member(&comm->base, peer, who, sizeof who);
-    return qdri_comm_fail_timeout(&comm->base, where, who);
+    return qdri_comm_fail_timeout(&comm->base, where, who, 1);
 }
 
-/* Gives up, with a sentence that stays the thread's last. */
+/* Gives up, keeping the message as the thread's last error. */
 static qdr_status give_up(mpi_comm *comm, MPI_Request *request, int is_receive, qdr_status status)
 {
     char sentence[QDRI_ERROR_BYTES];
@@ -130,7 +130,7 @@ qdr_status qdri_mpi_look(qdri_comm *base)
 
 /* ---- clocks ---- */
 
-/* The shortest round trip says most; a rank asks until none was shorter for a while. */
+/* The shortest round trip is the most accurate; a rank asks until none has been shorter for a while. */
 enum { CLOCK_ROUNDS = 100, CLOCK_PATIENCE = 16 };
 enum { QUESTION = '?', ENOUGH = '.' };
 static const char comparing[] = "a comparison of clocks";

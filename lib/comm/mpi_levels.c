@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collectives of groups that span nodes, level by level: inside the node first (or last), and between nodes each member
- * with its counterparts on the others, so that what one node sends is what one rank would send, not once for each of
- * its ranks. A collective here is a sequence of collectives of smaller groups, its stages. Sums: members of a node in
- * rank order, then nodes in order; rounded at each level. */
+/* Collectives of groups that span nodes, performed level by level: inside each node first (or last), and between nodes
+ * by each member with its counterparts on the other nodes, so that a node sends as much as one rank would, not that
+ * amount for each of its ranks. A collective here is a sequence of collectives of smaller groups, its stages. Sums: the
+ * members of a node in rank order, then the nodes in order; rounded at each level. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +17,8 @@ static mpi_levels *levels_of(const qdri_run *run) { return &((mpi_comm *)run->co
 
 /* ---- the groups ---- */
 
-/* Members per node if they lie node by node, equally many (two or more) on each of several nodes; else 0. */
+/* The number of members per node, if they are numbered node by node and several nodes have the same number (two or
+ * more); else 0. */
 static int members_per_node(const mpi_comm *comm)
 {
     const mpi_comm *root = (const mpi_comm *)comm->base.root;
@@ -77,7 +78,7 @@ static void part_at(const qdri_comm *comm, const qdri_coll *coll, int node, int 
     qdri_coll_part(coll, comm->size, node * per_node + index, begin, n);
 }
 
-/* Elements of this member and all its counterparts. */
+/* Total elements of this member and its counterparts. */
 static int64_t counterparts_elems(const qdri_comm *comm, const qdri_coll *coll)
 {
     const mpi_levels *levels = &((const mpi_comm *)comm)->levels;
@@ -89,7 +90,7 @@ static int64_t counterparts_elems(const qdri_comm *comm, const qdri_coll *coll)
     return sum;
 }
 
-/* counts of the outer group's members; *before: elements of the nodes before this one */
+/* counts for the members of the outer group; *before: elements of earlier nodes */
 static const int64_t *outer_counts(const qdri_run *run)
 {
     mpi_levels *levels = levels_of(run);
@@ -109,9 +110,10 @@ static const int64_t *inner_counts(const qdri_run *run, int node, int64_t *begin
     return counts;
 }
 
-/* ---- stages: what the next of them calls, on which group; 0: there is none ---- */
+/* ---- stages: the next collective, and its group; 0: no more stages ---- */
 
-/* Each sums a slice inside its node, sums it with its counterparts', and the node's members gather the slices. */
+/* Each member sums a slice inside its node, sums it with its counterparts, and the members of the node gather the
+ * slices. */
 static int next_all_reduce(const qdri_run *run, qdri_coll *next, int *is_inner)
 {
     const mpi_levels *levels = levels_of(run);
@@ -139,7 +141,7 @@ static int next_all_reduce(const qdri_run *run, qdri_coll *next, int *is_inner)
     return levels->stage < 3;
 }
 
-/* For each node, its own members sum what goes there; then each gets its own from its counterparts. */
+/* For each node, this node's members sum that node's elements; then each member gets its own from its counterparts. */
 static int next_reduce_scatter(const qdri_run *run, qdri_coll *next, int *is_inner)
 {
     const mpi_levels *levels = levels_of(run);
@@ -160,7 +162,7 @@ static int next_reduce_scatter(const qdri_run *run, qdri_coll *next, int *is_inn
     return node <= levels->n_nodes;
 }
 
-/* Counterparts gather; then, for each node, its own members what comes from there. */
+/* Counterparts gather; then, for each node, this node's members gather what came from there. */
 static int next_all_gather(const qdri_run *run, qdri_coll *next, int *is_inner)
 {
     const mpi_levels *levels = levels_of(run);
@@ -186,7 +188,7 @@ static int next_all_gather(const qdri_run *run, qdri_coll *next, int *is_inner)
     return node < levels->n_nodes;
 }
 
-/* The root's counterparts first; then each in its node. */
+/* From the root to its counterparts; then from each of these within its node. */
 static int next_broadcast(const qdri_run *run, qdri_coll *next, int *is_inner)
 {
     mpi_levels *levels = levels_of(run);
@@ -208,16 +210,16 @@ static int next_stage(const qdri_run *run, qdri_coll *next, int *is_inner)
     }
 }
 
-/* ---- running them ---- */
+/* ---- running the stages ---- */
 
-/* Staging of this level; that of the stages lies behind it. */
+/* Staging used by the levels themselves; that of the stages follows it. */
 static size_t own_bytes(const qdri_comm *comm, const qdri_coll *coll)
 {
     if (coll->kind != QDR_ALL_GATHER && coll->kind != QDR_REDUCE_SCATTER) return 0;
     return qdri_align_bytes((size_t)counterparts_elems(comm, coll) * qdr_dtype_bytes(coll->dtype), 64);
 }
 
-/* Of a stage that reduces: `n` elements are this member's, or are all that there are. */
+/* For a stage that reduces: `n` elements are this member's, or the total. */
 static size_t stage_bytes(const qdri_comm *group, qdr_coll_kind kind, qdr_dtype dtype, int64_t n)
 {
     const qdri_coll stage = {.kind = kind, .dtype = dtype, .count = n};
@@ -244,7 +246,7 @@ size_t qdri_mpi_levels_scratch_bytes(const qdri_comm *comm, const qdri_coll *col
 
 static int64_t sent(const qdri_comm *comm, qdr_coll_kind kind) { return atomic_load(&comm->counters[kind].bytes_sent); }
 
-/* What a stage has sent is this collective's. */
+/* Adds what a stage has sent to the counters of this collective. */
 static void count_stage(qdri_run *run)
 {
     mpi_levels *levels = levels_of(run);
@@ -282,7 +284,7 @@ qdr_status qdri_mpi_levels_step(qdri_run *run)
     }
     for (;;) {
         const qdr_status status = levels->run.step(&levels->run);
-        if (status == QDR_ERR_PEER) /* the caller knows nothing of stages */
+        if (status == QDR_ERR_PEER) /* the caller does not know about stages */
             return qdri_mpi_fail_peer(run->comm, qdr_coll_kind_name(run->coll.kind));
         QDR_TRY(status);
         count_stage(run);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The messages of a collective. Long ones travel in pieces, some of them on their way at a time: over TCP, MPI sends up
- * to some 16 KiB at once, while for more both sides first agree, and ask for one part after the other; that took a
- * fifth to a quarter of a wire of 1 Gbit/s. Network adapters that read remote memory themselves do better with whole
- * messages. */
+/* The messages of a collective. Long messages are sent in pieces, several of which are in flight at the same time. Over
+ * TCP, MPI sends up to about 16 KiB immediately, whereas for longer messages both sides first synchronise and then
+ * request one part after the other; that cost a fifth to a quarter of the bandwidth of a 1 Gbit/s link. Network
+ * adapters that read remote memory perform better with whole messages. */
 #include <limits.h>
 
 #include "comm/mpi.h"
@@ -11,7 +11,7 @@
 
 enum {
     PAUSE_MIN_NS = 50000,
-    PAUSE_FIRST_NS = 200000, /* of a collective */
+    PAUSE_FIRST_NS = 200000, /* initially, for each collective */
     PAUSE_MAX_NS = 1500000,
     SILENCE_NS = 4000000
 };
@@ -26,12 +26,13 @@ int qdri_mpi_is_off_node(const mpi_comm *comm, int peer)
     return nodes[comm->world_ranks[peer]] != nodes[comm->world_ranks[comm->base.rank]];
 }
 
-/* ---- when the next piece may go ---- */
+/* ---- flow control ---- */
 
-/* Members that all send to all at once are unequally fast, and at the end some links idle: over TCP at 200 Mbit/s that
- * took a fifth. So a member sends to its next neighbour first, then to the one after, at the pace at which it receives,
- * which is that of the wire: each link carries one message at a time, and all end together. Where nothing comes for a
- * while, a member is late, and the others get more meanwhile. A single message has nobody to wait for. */
+/* If all members send to all others at once, they progress at different speeds, and at the end some links are idle:
+ * over TCP at 200 Mbit/s that cost a fifth. So a member sends to its next neighbour first, then to the one after, at
+ * the rate at which it receives, which is the rate of the links: each link carries one message at a time, and all
+ * members end together. If nothing arrives for a while, a member is late, and the others may be sent more meanwhile. A
+ * single message is not limited. */
 static int may_send(const mpi_comm *comm)
 {
     const qdri_mpi_flow *flow = &comm->flow;
@@ -54,7 +55,7 @@ static void note_received(mpi_comm *comm, int64_t bytes)
 
 static int is_in_pieces(const mpi_message *message) { return message->piece_bytes < qdri_mpi_max_bytes; }
 
-/* The message's next piece, if there is one, as request number `slot`, which is free. */
+/* Starts the message's next piece, if any, as request number `slot`, which must be free. */
 static qdr_status start_piece(mpi_comm *comm, int slot)
 {
     mpi_message *message = &comm->messages[slot / QDRI_MPI_PIECES];
@@ -75,7 +76,7 @@ static qdr_status start_piece(mpi_comm *comm, int slot)
     return QDR_OK;
 }
 
-/* As much of the message as may go now. */
+/* Starts as much of the message as flow control allows. */
 static qdr_status begin_pieces(mpi_comm *comm, int number)
 {
     mpi_message *message = &comm->messages[number];
@@ -107,8 +108,8 @@ qdr_status qdri_mpi_start_message(mpi_comm *comm, int is_send, int peer, void *d
     return begin_pieces(comm, number);
 }
 
-/* Longer pauses while few of the pieces on their way are done when looked at, shorter ones when most are, so that the
- * wire never waits for this rank to look. Each look costs the processor that products need. */
+/* Adapts the pause between polls: longer while few of the pieces in flight are found complete, shorter when most are,
+ * so that the links never wait for this rank to poll. Each poll costs CPU time that products need. */
 static void set_pace(mpi_comm *comm, int n_open, int n_done)
 {
     int64_t pause_ns = comm->pause_ns;
@@ -118,7 +119,7 @@ static void set_pace(mpi_comm *comm, int n_open, int n_done)
     comm->pause_ns = pause_ns < PAUSE_MAX_NS ? pause_ns : PAUSE_MAX_NS;
 }
 
-/* Bytes of the piece that is done; 0: it was sent, or not a piece. */
+/* The number of bytes of a received piece; 0: it was sent, or is a whole message. */
 static int64_t received_by(const mpi_comm *comm, int slot)
 {
     const mpi_message *message = &comm->messages[slot / QDRI_MPI_PIECES];

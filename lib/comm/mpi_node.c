@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The `mpi` backend's node memory: one block for each node and world, and its areas. */
+/* The node memory of the `mpi` backend: one block for each node and world, and its areas. */
 #include <sys/mman.h>
 
 #include "comm/mpi_internal.h"
@@ -9,7 +9,7 @@
 int qdri_mpi_use_node_memory = 1;
 int qdri_mpi_slot_bytes = NODE_SLOT_BYTES;
 
-/* The node's block of zeros, at *memory; NULL where there is none. The same for all of its ranks. */
+/* The node's zeroed block, at *memory; NULL: none. The same for all ranks of the node. */
 static qdr_status map_block(MPI_Comm on_node, size_t bytes, void **memory)
 {
     memory_file file = {0};
@@ -31,7 +31,7 @@ static qdr_status map_block(MPI_Comm on_node, size_t bytes, void **memory)
     return code == MPI_SUCCESS ? QDR_OK : qdri_mpi_fail(code, "MPI_Allreduce");
 }
 
-/* Each rank's share, in the order of the ranks on the node. */
+/* Sets each rank's share, in the order of the ranks on the node. */
 static qdr_status hand_out(mpi_comm *root, MPI_Comm on_node, int n_on_node)
 {
     node_share *shares = root->node.memory;
@@ -41,7 +41,7 @@ static qdr_status hand_out(mpi_comm *root, MPI_Comm on_node, int n_on_node)
     return qdri_mpi_heap_create(mine, root->base.size, &root->node.heap);
 }
 
-/* Which ranks of the world share a node, and how nodes exchange. */
+/* Determines which ranks of the world share a node, and how nodes exchange data. */
 static qdr_status find_nodes(mpi_comm *root, MPI_Comm on_node)
 {
     int first = root->base.rank;
@@ -84,7 +84,7 @@ void qdri_mpi_node_destroy(mpi_comm *root)
 
 /* ---- areas ---- */
 
-/* This rank's first free area, made ready; -1: none. */
+/* Initialises this rank's first free area and returns its number; -1: none. */
 static int take_area(node_share *share, int n_members)
 {
     for (int i = 0; share && i < NODE_AREAS; i++) {
@@ -100,7 +100,7 @@ static int take_area(node_share *share, int n_members)
     return -1;
 }
 
-/* The members from number `first` have taken these areas: they are the group's, if all have one. */
+/* Sets the group's areas to those that its members, from number `first` on, have taken, if all have one. */
 static void join_areas(mpi_comm *group, const int *taken)
 {
     const mpi_comm *root = (const mpi_comm *)group->base.root;

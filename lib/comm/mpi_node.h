@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that the ranks of one node share. Each rank has a share of one block: bells for its threads, and areas; a
- * communicator whose members are all on one node has an area of each. */
+/* Memory shared by the ranks of a node. Each rank has a share of one block, with bells for its threads, and areas; a
+ * communicator whose members are all on the same node uses one area of each. */
 #ifndef QDRI_COMM_MPI_NODE_H
 #define QDRI_COMM_MPI_NODE_H
 
@@ -13,19 +13,20 @@ enum { NODE_SLOT_BYTES = 2 << 20, NODE_AREAS = 16 };
 typedef struct node_call {
     int kind, dtype, op, peer;
     int64_t total;
-    heap_place source, target; /* what others read, and write, if they shall */
-    int is_mapped; /* in the round after: whether the member has found all others' places */
+    heap_place source, target; /* memory that others read and write, if they access it directly */
+    int is_mapped; /* in the next round: whether the member could map the memory of all others */
 } node_call;
 
-/* A member's area of one communicator. A round of a collective: everybody writes to its own slot, enters, waits until
- * all have entered, and reads the others' slots. There are two slots, used in turn: who enters a round has read all of
- * the round before, so a slot that is written again is no longer read. */
+/* A member's area for one communicator. In each round of a collective, every member writes to its own slot, enters the
+ * round, waits until all have entered, and reads the others' slots. There are two slots, used alternately: a member
+ * that enters a round has finished reading the previous one, so a slot that is written again is no longer being
+ * read. */
 typedef struct node_area {
     _Alignas(64) _Atomic uint64_t n_entered; /* members times rounds; only member 0's is used */
-    _Alignas(64) atomic_int waiting; /* the member's thread may sleep on its bell number waiting - 1 */
-    _Atomic uint64_t n_own; /* rounds that the member has entered */
+    _Alignas(64) atomic_int waiting; /* the member's thread may be asleep on its bell number waiting - 1 */
+    _Atomic uint64_t n_own; /* rounds that this member has entered */
     int n_members; /* 0: the area is free */
-    atomic_int n_left; /* members that will not touch it again */
+    atomic_int n_left; /* members that will no longer access it */
     node_call calls[2]; /* by the parity of the round */
     _Alignas(64) unsigned char slots[2][NODE_SLOT_BYTES];
 } node_area;
@@ -36,7 +37,7 @@ typedef struct node_share {
     node_area areas[NODE_AREAS];
 } node_share;
 
-/* Of a communicator: `memory`, `shares` and `heap` of the root, the rest of each. */
+/* Part of a communicator: the root has `memory`, `shares` and `heap`, each communicator the other fields. */
 typedef struct mpi_node {
     void *memory; /* NULL: none */
     size_t bytes;
@@ -44,37 +45,37 @@ typedef struct mpi_node {
     mpi_heap *heap; /* NULL: none */
     node_area **areas; /* by rank, if in use */
     int in_use;
-    uint64_t n_rounds; /* that this member has entered */
-    void **targets; /* room for one pointer per member, as for */
+    uint64_t n_rounds; /* rounds that this member has entered */
+    void **targets; /* room for one pointer per member, as is `chunks` */
     const void **chunks;
 } mpi_node;
 
 typedef struct mpi_comm mpi_comm;
 
-/* Collective over a root. Ranks without company, or without room for the memory, have none: then messages do, as they
- * do for groups that span nodes. */
+/* Collective over a root. A rank that is alone on its node, or cannot get the memory, has none: its collectives use
+ * messages, as those of groups that span nodes do. */
 QDR_NODISCARD qdr_status qdri_mpi_node_create(mpi_comm *root);
-/* Nobody uses it any more. */
+/* Requires that no rank uses the memory any more. */
 void qdri_mpi_node_destroy(mpi_comm *root);
-/* Collective: gives the communicator, or its level inside the node, areas if it can have them. mine: whether this rank
- * has failed, and takes part only so that nobody waits for it. */
+/* Collective: gives the communicator, or its level inside the node, areas if possible. mine: an error if this rank has
+ * failed and takes part only so that no other rank waits for it. */
 QDR_NODISCARD qdr_status qdri_mpi_node_join(mpi_comm *comm, qdr_status mine);
-/* Not collective: members that still read this one's area go on. */
+/* Not collective: members that are still reading this one's area continue. */
 void qdri_mpi_node_leave(mpi_comm *comm);
 
-/* 1 if this collective goes through node memory. The same on all members. */
+/* 1 if this collective uses node memory. The same on all members. */
 int qdri_mpi_node_takes(const mpi_comm *comm, const qdri_coll *coll);
-/* The work of such a collective. */
+/* The step function of such a collective. */
 qdr_status qdri_mpi_node_step(qdri_run *run);
 
-/* mpi_node_direct.c: without copies between. */
+/* mpi_node_direct.c: transfers without intermediate copies. */
 int qdri_mpi_direct_wants(const qdri_run *run); /* the same on all members */
-/* Fills the call's places with what of this member's memory others need. */
+/* Sets the places of the call to the memory of this member that others need. */
 void qdri_mpi_direct_offer(const qdri_run *run, node_call *call);
 int qdri_mpi_direct_is_offered(const qdri_run *run, const node_call *call, int member);
-/* Finds member's memory; 0: it cannot be mapped. */
+/* Maps the memory of `member`; 0: not possible. */
 int qdri_mpi_direct_map(const qdri_run *run, int member, const node_call *call);
-/* All members have found all memory: this one's share of the work. */
+/* Performs this member's part of the work, after all members have mapped all memory. */
 void qdri_mpi_direct_move(const qdri_run *run);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collectives of ranks on one node, through their areas (comm/mpi_node.h), in rounds. Who waits sleeps on a bell that
- * the last to enter rings; nothing polls but the first few looks. Sums are formed in rank order by the owner of the
- * part, of two members by both. */
+/* Collectives of the ranks of a node through their areas (comm/mpi_node.h), in rounds. A waiting member sleeps on a
+ * bell that the last member to enter rings; apart from the first few polls nothing polls. Sums are computed in rank
+ * order by the owner of the part, or, between two members, by both. */
 #include <string.h>
 
 #include "comm/mpi_internal.h"
@@ -9,9 +9,9 @@
 
 enum {
     WHOLE_BYTES = 128 << 10,
-    LOOKS = 32, /* before the thread sleeps */
-    LOOKS_AFTER_LEAVING = 8, /* a last member may enter after the note that another has left */
-    LOOK_WITHIN_NS = 20000000 /* for notes of failure, which ring no bell */
+    LOOKS = 32, /* polls before the thread sleeps */
+    LOOKS_AFTER_LEAVING = 8, /* a last member may enter after the note that another one has left */
+    LOOK_WITHIN_NS = 20000000 /* interval for reading notes of failures, which ring no bell */
 };
 
 int qdri_mpi_node_takes(const mpi_comm *comm, const qdri_coll *coll)
@@ -24,23 +24,23 @@ static void copy(qdr_dtype dtype, void *dst, const void *src, int64_t n_elems)
     if (n_elems > 0 && dst != src) memcpy(dst, src, (size_t)n_elems * qdr_dtype_bytes(dtype));
 }
 
-/* ---- what is written and read in one round ---- */
+/* ---- the data of one round ---- */
 
-/* Between two members a small all-reduce takes one round: both write, and sum up, the whole. */
+/* Between two members a small all-reduce takes one round: both write, and sum, the whole vector. */
 static int sums_whole(const qdri_run *run)
 {
     return run->coll.kind == QDR_ALL_REDUCE && run->comm->size == 2 &&
            run->coll.count * (int64_t)qdr_dtype_bytes(run->coll.dtype) <= WHOLE_BYTES;
 }
 
-/* Elements that one member writes for each other (reduce-scatter, all-reduce) or for all, in one round. */
+/* Elements that one member writes for each other member (reduce-scatter, all-reduce) or for all, in one round. */
 static int64_t round_elems(const qdri_run *run)
 {
     const int64_t n_slot = qdri_mpi_slot_bytes / (int64_t)qdr_dtype_bytes(run->coll.dtype);
     return qdri_coll_reduces(&run->coll) && !sums_whole(run) ? n_slot / run->comm->size : n_slot;
 }
 
-/* What of n elements that begin at `begin` belongs to piece number `piece`. */
+/* The part of n elements beginning at `begin` that belongs to piece number `piece`. */
 static int64_t cut(const qdri_run *run, int64_t piece, int64_t *begin, int64_t n)
 {
     const int64_t n_round = round_elems(run), at = piece * n_round;
@@ -58,7 +58,7 @@ static int64_t piece_of_part(const qdri_run *run, int j, int64_t piece, int64_t 
 
 static node_area *area_of(const qdri_run *run, int j) { return ((const mpi_comm *)run->comm)->node.areas[j]; }
 
-/* Member j's slot in the round that this member entered last, or enters next. */
+/* Member j's slot in the round that this member entered last, or is about to enter. */
 static unsigned char *slot_of(const qdri_run *run, int j) { return area_of(run, j)->slots[run->round % 2]; }
 
 static void write_for_each(const qdri_run *run, int64_t piece)
@@ -92,7 +92,7 @@ static void sum_own(const qdri_run *run, int64_t piece)
     qdri_reduce_twice(coll->dtype, coll->op, to, for_all ? next_slot : to, comm->sources, run->comm->size, n);
 }
 
-/* The sum is in the slot already. */
+/* The sum is already in the slot. */
 static void write_sum(const qdri_run *run, int64_t piece)
 {
     int64_t begin;
@@ -119,7 +119,7 @@ static void sum_whole(const qdri_run *run, int64_t piece)
     qdri_reduce(coll->dtype, coll->op, qdri_at_mutable(coll->recv, begin, coll->dtype), sources, 2, n);
 }
 
-/* Own part: send, or its place in recv. */
+/* This member's part is in send, or in its place in recv. */
 static void write_own(const qdri_run *run, int64_t piece)
 {
     const qdri_coll *coll = &run->coll;
@@ -163,13 +163,13 @@ static void read_root(const qdri_run *run, int64_t piece)
 
 /* ---- rounds ---- */
 
-/* All-reduce of more than two takes two rounds for each piece: sums, then copies of them. */
+/* An all-reduce between more than two members takes two rounds per piece: sums, then copies of them. */
 static int rounds_per_piece(const qdri_run *run)
 {
     return run->coll.kind == QDR_ALL_REDUCE && !sums_whole(run) ? 2 : 1;
 }
 
-/* The same on all members; at least one round, in which they see that they call the same. */
+/* The same on all members; at least one round, in which members compare their calls. */
 static int64_t count_rounds(const qdri_run *run)
 {
     int64_t begin, n, most = 0;
@@ -190,7 +190,7 @@ typedef struct moves {
     void (*read)(const qdri_run *run, int64_t piece);
 } moves;
 
-/* What the present round does with its piece. */
+/* What the current round does with its piece. */
 static moves moves_of(const qdri_run *run)
 {
     const int copies_sums = run->n_done % rounds_per_piece(run) == 1;
@@ -211,8 +211,8 @@ static int all_entered(const qdri_run *run)
     return atomic_load(&area_of(run, 0)->n_entered) >= n_all;
 }
 
-/* The count changes before `waiting` is read, and whoever is going to sleep sets `waiting` before it reads the count:
- * one of the two sees the other. */
+/* The count is changed before `waiting` is read, and a thread that is about to sleep sets `waiting` before it reads the
+ * count: at least one of the two sees the other's change. */
 static void ring_all(const qdri_run *run)
 {
     const mpi_comm *comm = (const mpi_comm *)run->comm;
@@ -224,7 +224,7 @@ static void ring_all(const qdri_run *run)
     }
 }
 
-/* Whoever enters has written its call, and what the round moves. */
+/* Before entering, a member has written its call and the data of the round. */
 static void enter(qdri_run *run)
 {
     const uint64_t n_all = (run->round + 1) * (uint64_t)run->comm->size;
@@ -236,7 +236,7 @@ static void enter(qdri_run *run)
 
 static node_call *call_of(const qdri_run *run, int j) { return &area_of(run, j)->calls[run->round % 2]; }
 
-/* Begins the next round: this member's call, not yet seen by others. */
+/* Begins the next round: this member's call, not yet visible to others. */
 static node_call *next_call(qdri_run *run)
 {
     const qdri_coll *coll = &run->coll;
@@ -286,15 +286,16 @@ static qdr_status await(qdri_run *run)
     atomic_store(&area_of(run, run->comm->rank)->waiting, qdri_waker_bell(qdri_current_waker()) + 1);
     if (all_entered(run)) return QDR_OK;
     const qdr_status status = look_at_peers(run);
-    if (status != QDR_OK) return all_entered(run) ? QDR_OK : status; /* who came, and failed in what follows, came */
+    if (status != QDR_OK)
+        return all_entered(run) ? QDR_OK : status; /* members that entered before failing still count */
     qdri_look_within(LOOK_WITHIN_NS);
     return QDR_PENDING;
 }
 
 /* ---- a collective, step by step ---- */
 
-/* Large ones meet, to learn where the others' buffers are, try to map them, and move: all directly if all could, else
- * through slots. Small ones take slots at once. */
+/* Large collectives exchange the places of their buffers (MEETING), try to map those of the others (MAPPING), and
+ * transfer directly if all members could (MOVING), else through slots. Small ones use slots from the beginning. */
 enum { BEGIN, MEETING, MAPPING, MOVING, SLOTS };
 
 static void begin_slots(qdri_run *run)
@@ -343,7 +344,7 @@ static int all_mapped(const qdri_run *run)
     return all;
 }
 
-/* All have entered the round: what comes next; QDR_OK: nothing. */
+/* All have entered the round: starts the next step; QDR_OK: complete. */
 static qdr_status proceed(qdri_run *run)
 {
     switch (run->phase) {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collectives of ranks on one node whose buffers they map from each other (comm/mpi_heap.h): who owns a part reads all
- * members' versions, adds them in rank order and writes the sum to all; what is gathered is read where it lies. No
- * copies in between. */
+/* Collectives of the ranks of a node that map each other's buffers (comm/mpi_heap.h): the owner of a part reads all
+ * members' versions, adds them in rank order and writes the sum to all members; gathered data are read in place. No
+ * intermediate copies. */
 #include <string.h>
 
 #include "comm/mpi.h"
 #include "comm/mpi_internal.h"
 
-enum { CHUNK_BYTES = 32 << 10 }; /* stays in a core's cache between its sum and its copies */
+enum { CHUNK_BYTES = 32 << 10 }; /* a chunk stays in a core's cache between its sum and its copies */
 
 int64_t qdri_mpi_direct_bytes = 512 << 10;
 
@@ -18,7 +18,7 @@ int qdri_mpi_direct_wants(const qdri_run *run)
     return root->node.heap && total * (int64_t)qdr_dtype_bytes(run->coll.dtype) >= qdri_mpi_direct_bytes;
 }
 
-/* What others read of this member's memory. */
+/* The memory of this member that others read. */
 static const void *read_by_others(const qdri_run *run, int64_t *n)
 {
     const qdri_coll *coll = &run->coll;
@@ -71,14 +71,14 @@ int qdri_mpi_direct_map(const qdri_run *run, int member, const node_call *call)
     return comm->sources[member] && (coll->kind != QDR_ALL_REDUCE || comm->node.targets[member]);
 }
 
-/* Where the sum goes at the member `further` places on. */
+/* Where the sum goes in the memory of the member `further` places after this one. */
 static void *target_at(const qdri_run *run, int further, int64_t at)
 {
     void *const *targets = ((const mpi_comm *)run->comm)->node.targets;
     return qdri_at_mutable(targets[(run->comm->rank + further) % run->comm->size], at, run->coll.dtype);
 }
 
-/* This member's part, chunk by chunk: its sum to `to`, and to the same place of all targets. */
+/* Sums this member's part, chunk by chunk, to `to` and to the same place of all targets. */
 static void sum_part(const qdri_run *run)
 {
     mpi_comm *comm = (mpi_comm *)run->comm;
@@ -112,7 +112,7 @@ static void gather(const qdri_run *run)
     }
 }
 
-/* As many bytes as messages would carry: what others read of this member, or it writes to them. */
+/* Counts the bytes that messages would carry: what others read from this member, or it writes to them. */
 static void count(const qdri_run *run)
 {
     const qdri_coll *coll = &run->coll;

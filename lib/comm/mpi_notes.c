@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The `mpi` backend's notes: empty-handed ranks tell all others that they failed, or have left, so that nobody waits
- * for them. */
+/* Notes of the `mpi` backend: small messages by which a rank tells all others that it has failed, or has left, so that
+ * none waits for it. */
 #include <sched.h>
 #include <stdio.h>
 #include <time.h>
@@ -44,7 +44,7 @@ int qdri_mpi_notes_sent(mpi_comm *root)
     return MPI_Testall(2 * root->base.size, root->notes, &done, root->statuses) != MPI_SUCCESS || done;
 }
 
-/* Several threads may look at once: a note is matched before it is received. */
+/* Several threads may read notes at the same time: so a note is matched before it is received. */
 static int read_note(mpi_comm *root)
 {
     MPI_Message message;

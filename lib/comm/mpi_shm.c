@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether MPI will find the shared memory that it begins with. Where it does not, MPICH ends the program in MPI_Init,
- * with words about its own insides. */
+/* Checks that MPI will have enough shared memory to start. If not, MPICH ends the program in MPI_Init with a message
+ * about its internals. */
 #include <errno.h>
-#include <fcntl.h>
 #include <float.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -16,17 +14,16 @@
 #include "core/log.h"
 
 #define FOLDER "/dev/shm"
-#define RANK_BYTES (5.0 * (1 << 20)) /* that MPICH 4.0 over UCX 1.13 takes when it starts */
+#define RANK_BYTES (5.0 * (1 << 20)) /* used by MPICH 4.0 over UCX 1.13 when it starts */
 
-/* Of what an object there may have; < 0: none can be made, errno says why. */
+/* Space available for a shared-memory object; < 0: none can be created, and errno says why. */
 static double room_bytes(void)
 {
-    char name[64];
+    char path[] = FOLDER "/quadrille-XXXXXX";
     struct statvfs facts;
-    snprintf(name, sizeof name, "/quadrille-%ld", (long)getpid());
-    const int number = shm_open(name, O_CREAT | O_EXCL | O_RDWR, 0600);
+    const int number = mkstemp(path);
     if (number < 0) return -1;
-    shm_unlink(name);
+    unlink(path);
     close(number);
     if (statvfs(FOLDER, &facts) != 0 || facts.f_blocks == 0) return DBL_MAX; /* no limit */
     return (double)facts.f_bavail * (double)facts.f_frsize;
@@ -38,7 +35,7 @@ void qdri_mpi_warn_of_shm(void)
     long index;
     const long n_ranks = qdri_launcher_node_ranks(&index);
     if (getenv("UCX_TLS")) return; /* somebody knows better */
-    if (index != 0) return; /* another rank of this node looks */
+    if (index != 0) return; /* another rank of this node checks */
     const double bytes = room_bytes(), least = RANK_BYTES * (double)n_ranks;
     if (bytes >= least) return;
     if (bytes < 0)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The `mpi` backend on who has come: by the rounds that members of a node have entered, by the messages that are still
- * open, or by either in the stage of a collective that has some. */
+/* Which members have arrived, according to the `mpi` backend: by the rounds that members of a node have entered, by the
+ * messages that are not complete, or by either in the current stage of a collective with stages. */
 #include "comm/mpi_internal.h"
 
 static int has_entered(const qdri_run *run, int member)
@@ -18,7 +18,7 @@ static int has_sent(const qdri_run *run, int member)
     return 1;
 }
 
-/* Of a stage that this rank shares with the member: what others wait for is not seen from here. */
+/* In a stage that this rank shares with the member; the stages of other groups are not visible from here. */
 static int has_come_to_stage(const qdri_run *run, int member)
 {
     const mpi_levels *levels = &((const mpi_comm *)run->comm)->levels;

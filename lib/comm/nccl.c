@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The `nccl` backend: making and breaking communicators; what is not a collective is the host's. */
+/* The `nccl` backend: creating and destroying communicators; everything but collectives is delegated to the host
+ * communicator. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -15,7 +16,7 @@ qdri_comm *qdri_nccl_host(const nccl_comm *comm)
 
 static qdri_comm *host_of(qdri_comm *base) { return qdri_nccl_host((nccl_comm *)base); }
 
-/* ---- talk ---- */
+/* ---- host communication ---- */
 
 static qdr_status nccl_agree(qdri_comm *base, qdri_verdict *verdict)
 {
@@ -38,9 +39,9 @@ static qdr_status nccl_look(qdri_comm *base)
     return host->table->look ? host->table->look(host) : QDR_OK;
 }
 
-/* ---- the end ---- */
+/* ---- destroying ---- */
 
-/* The root's word is the family's. */
+/* Aborting the root aborts the family. */
 static void nccl_abort(qdri_comm *base)
 {
     nccl_comm *comm = (nccl_comm *)base;
@@ -50,8 +51,8 @@ static void nccl_abort(qdri_comm *base)
     qdri_nccl_guard_abort(comm->guard);
 }
 
-/* Before it leaves the family: what was given up is aborted with the others, not after them. The root is the last, and
- * the guard needs the family. */
+/* Called before comm leaves the family: if the family was given up, comm is aborted with the others, not after them.
+ * The root is destroyed last, and the guard needs the family. */
 static void nccl_before_leaving(qdri_comm *base)
 {
     nccl_comm *comm = (nccl_comm *)base;
@@ -82,7 +83,7 @@ static void nccl_destroy(qdri_comm *base)
     comm_free(comm);
 }
 
-/* ---- making ---- */
+/* ---- creating ---- */
 
 static qdr_status nccl_split(qdri_comm *base, int colour, int key, qdri_comm **part);
 
@@ -121,7 +122,7 @@ static void comm_begin(nccl_comm *comm, qdri_dev *dev, nccl_comm *parent)
     if (parent) comm->guard = parent->guard;
 }
 
-/* What a failed making leaves: the host stays the caller's. */
+/* Cleans up after a failed creation: the caller keeps the host communicator. */
 static void comm_discard(nccl_comm *comm)
 {
     if (!comm) return;
@@ -138,15 +139,15 @@ static qdr_status wrap_checked(qdri_comm *host, qdri_dev *dev, nccl_comm *made)
     QDR_TRY(qdri_nccl_split_off(host, made->stem, 0, made));
     comm_begin(made, dev, NULL);
     made->base.timeout_ns = qdri_comm_timeout_ns(host);
-    qdr_status status = qdri_nccl_memory_open(host, made);
-    if (status == QDR_OK) status = qdri_comm_agree(host, qdri_nccl_guard_start(made));
+    QDR_TRY(qdri_nccl_memory_open(host, made));
+    const qdr_status status = qdri_comm_agree(host, qdri_nccl_guard_start(made));
     if (status == QDR_OK) return QDR_OK;
     (void)qdri_nccl_guard_stop(made->guard);
     qdri_nccl_memory_close(made);
     return status;
 }
 
-/* Products leave the multiprocessors of one collective free, so that neither waits for the other's blocks to end. */
+/* Products leave the multiprocessors of one collective free, so that neither waits for the other's blocks to finish. */
 static void spare_sms(qdri_dev *dev, int max_ctas)
 {
     qdri_cuda_dev *cuda = (qdri_cuda_dev *)dev;
@@ -172,7 +173,7 @@ static qdr_status nccl_wrap(qdri_comm *host, qdri_dev *dev, qdri_comm **comm)
     return QDR_OK;
 }
 
-/* Of the root's stem, or of a stem that the part's members make. */
+/* Splits from the root's stem, or from a new stem of the part's members. */
 static qdr_status open_part(nccl_comm *comm, int colour, nccl_comm *made)
 {
     qdri_comm *talker = qdri_nccl_host(comm);
@@ -200,13 +201,14 @@ static qdr_status nccl_split(qdri_comm *base, int colour, int key, qdri_comm **p
     nccl_comm *comm = (nccl_comm *)base, *made = NULL;
     qdri_comm *host = NULL;
     QDR_TRY(qdri_dev_raise(base->dev));
-    QDR_TRY(qdri_cuda_enter((const qdri_cuda_dev *)base->dev));
+    QDR_TRY(qdri_comm_agree(comm->host, qdri_cuda_enter((const qdri_cuda_dev *)base->dev)));
     QDR_TRY(qdri_comm_split(host_of(base), colour, key, &host));
     qdr_status status = qdri_comm_agree(comm->host, comm_create(host, comm->max_ctas, &made));
     QDR_TRY_OUT(status, status);
     status = open_part(comm, colour, made);
-    if (status != QDR_OK && !give_up_stem(comm, status)) return status; /* NCCL may still write to it */
-    QDR_TRY_OUT(status, status);
+    /* If NCCL does not give up, it may still write to `made`. */
+    if (status != QDR_OK && !give_up_stem(comm, status)) return status; /* the same on all ranks */
+    QDR_TRY_OUT(status, status); /* the same on all ranks */
     const nccl_comm *root = (const nccl_comm *)base->root;
     if (root->registers) status = qdri_comm_agree(comm->host, qdri_nccl_memory_join(made, root));
     QDR_TRY_OUT(status, status);

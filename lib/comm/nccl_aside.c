@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sends and receives beside registered memory. Of a send and its receive NCCL wants both registered or neither, and a
- * rank knows its own memory only. So they never touch what is registered: that goes through staging. */
+/* Sends and receives that avoid registered memory. NCCL requires a send and its receive to be both registered or both
+ * not, and a rank knows only its own memory. So they never use registered memory directly: its contents go through
+ * staging. */
 #include "comm/nccl_internal.h"
 #include "core/size.h"
 
-/* NULL: whoever asks for staging in advance does not know yet. */
+/* data = NULL: the memory is not known yet, because staging is computed in advance. */
 static int may_be_registered(const qdri_comm *comm, const void *data)
 {
     return !data || qdri_nccl_memory_has((const nccl_comm *)comm, data);
 }
 
-/* Elements that are sent from registered memory. */
+/* Number of elements that are sent from registered memory. */
 static int64_t n_sent(const qdri_comm *comm, const qdri_coll *coll)
 {
     if (!may_be_registered(comm, coll->send)) return 0;
@@ -18,7 +19,7 @@ static int64_t n_sent(const qdri_comm *comm, const qdri_coll *coll)
     case QDR_REDUCE_SCATTER: return qdri_coll_total(coll, comm->size);
     case QDR_ALL_TO_ALL: return qdri_coll_offset(coll->counts, coll->count, comm->size);
     case QDR_SEND_RECV: return coll->peer < 0 ? 0 : coll->count;
-    default: return 0; /* an all-gather's are copied to where it receives */
+    default: return 0; /* all-gather: the own part is copied to recv and sent from there */
     }
 }
 
@@ -29,7 +30,7 @@ static int64_t n_received(const qdri_comm *comm, const qdri_coll *coll)
     case QDR_ALL_GATHER: return qdri_coll_total(coll, comm->size);
     case QDR_ALL_TO_ALL: return qdri_coll_offset(coll->recv_counts, coll->count, comm->size);
     case QDR_SEND_RECV: return coll->peer2 < 0 ? 0 : coll->recv_count;
-    default: return 0; /* a reduce-scatter's are added by a kernel */
+    default: return 0; /* reduce-scatter: a kernel adds what was received */
     }
 }
 

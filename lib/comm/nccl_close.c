@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The end of NCCL's communicators, which may take for ever: on a thread that is left behind then. */
+/* Destroys NCCL communicators, which may take forever: on a thread that is then abandoned. */
 #include <stdlib.h>
 #include <time.h>
 
@@ -37,7 +37,7 @@ static void close_now(ncclComm_t handle, int aborts)
     (void)ncclCommDestroy(handle);
 }
 
-/* Whoever comes second frees it: this thread, or the one that waits. */
+/* Freed by whichever thread finishes second: this one, or the one that waits. */
 static void *run_closing(void *user)
 {
     closing *self = user;
@@ -63,7 +63,7 @@ static void wait_for_closing(closing *self, pthread_t thread)
     pthread_mutex_unlock(&self->mutex);
     if (is_left) {
         pthread_detach(thread);
-        qdri_log(QDRI_LOG_WARNING, "nccl: a communicator has not ended within %d s and is left behind", CLOSE_SECS);
+        qdri_log(QDRI_LOG_WARNING, "nccl: a communicator has not ended within %d s and is abandoned", CLOSE_SECS);
         return;
     }
     pthread_join(thread, NULL);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collectives of the `nccl` backend. Where parts are equal they are NCCL's own, whose sums have an order that NCCL
- * chooses, the same for the same plan (docs/numerics.md). Uneven parts travel by grouped sends and receives; what is to
- * be summed then meets in staging, where one kernel adds it in rank order, as all other backends do: a reduction of
- * NCCL's per owner would round BF16 and F16 at each hop of its ring. */
+/* Collectives of the `nccl` backend. If parts are equal, they are NCCL's own, whose order of summation NCCL chooses,
+ * the same for the same plan (docs/numerics.md). Uneven parts are sent by grouped sends and receives; those to be
+ * summed are collected in staging, where one kernel adds them in rank order, as in all other backends: an NCCL
+ * reduction per owner would round BF16 and F16 at each hop of its ring. */
 #include "comm/nccl_internal.h"
 #include "core/size.h"
 
@@ -23,7 +23,7 @@ int64_t qdri_nccl_part(const nccl_call *c, int j, int64_t *begin)
     return n;
 }
 
-/* Others' contributions to an uneven reduce-scatter lie this far apart. */
+/* Distance between the other members' contributions to an uneven reduce-scatter. */
 static size_t stride_of(int64_t n, qdr_dtype dtype) { return qdri_align_bytes((size_t)n * qdr_dtype_bytes(dtype), 16); }
 
 static size_t contributions_bytes(const qdri_comm *comm, const qdri_coll *coll)
@@ -34,7 +34,7 @@ static size_t contributions_bytes(const qdri_comm *comm, const qdri_coll *coll)
     return (size_t)(comm->size - 1) * stride_of(n, coll->dtype);
 }
 
-/* It is made of sends and receives. */
+/* Whether it is made of sends and receives. */
 static int is_pairs(const qdri_coll *coll, int size)
 {
     switch (coll->kind) {
@@ -91,7 +91,7 @@ static qdr_status copy_own(const nccl_call *c, void *dst, const void *src, int64
     return qdri_copy(c->stream, dst, src, (size_t)n * qdr_dtype_bytes(c->coll->dtype));
 }
 
-/* ---- the kinds ---- */
+/* ---- kinds of collectives ---- */
 
 static ncclResult_t gather_pair(const nccl_call *c, int j)
 {
@@ -119,7 +119,7 @@ static qdr_status all_gather(const nccl_call *c)
                  "ncclAllGather");
 }
 
-/* Where member j's contribution to this rank's part lies. */
+/* Member j's contribution to this rank's part. */
 static const void *contribution(const nccl_call *c, int j)
 {
     const int rank = c->comm->base.rank;
@@ -139,7 +139,7 @@ static ncclResult_t scatter_pair(const nccl_call *c, int j)
     return receive_from(c, j, (void *)(uintptr_t)contribution(c, j), n_own);
 }
 
-/* In rank order; where there are more than a kernel takes, the sum so far is its first source. */
+/* Adds in rank order; if there are more sources than a kernel accepts, the sum so far becomes the first source. */
 static qdr_status sum_contributions(const nccl_call *c, int64_t n)
 {
     const void *sources[QDRI_REDUCE_MOST];

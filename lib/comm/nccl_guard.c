@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The guard of a family of `nccl` communicators: a thread that looks for what nobody else would hear of while the host
- * waits for the GPU (errors of NCCL, ranks that gave up, collectives that wait too long), poisons the device, and
- * aborts. */
+/* The guard of a family of `nccl` communicators: a thread that detects what the host would not notice while it waits
+ * for the GPU (errors of NCCL, ranks that gave up, collectives that take too long), poisons the device, and aborts
+ * communicators. */
 #include <errno.h>
 #include <stdlib.h>
 #include <time.h>
@@ -12,11 +12,11 @@
 #include "dev/clock.h"
 
 #define LOOK_NS INT64_C(20000000)
-#define CALLS_NS INT64_C(500000000) /* a launch gets that long to return before it is aborted */
-/* A kernel that is aborted lets its stream go on, with what never came, into the next collective: others should have
- * heard by then, and believe nothing. */
+#define CALLS_NS INT64_C(500000000) /* a launch gets this long to return before it is aborted */
+/* When a kernel is aborted, its stream continues with the next collective, using data that never arrived: by then the
+ * other ranks should know of the failure and discard their results. */
 #define GRACE_NS (5 * LOOK_NS)
-#define HANG_NS INT64_C(10000000000) /* NCCL hangs */
+#define HANG_NS INT64_C(10000000000) /* NCCL is considered to hang */
 enum { MOST_AT_ONCE = 64, NS_PER_S = 1000000000 };
 
 struct nccl_guard {
@@ -39,8 +39,8 @@ static void take(ncclComm_t handle, ncclComm_t *handles, int *n)
     if (handle) handles[(*n)++] = handle;
 }
 
-/* Takes what the communicator has of NCCL's away from it. A launch that has not returned by now waits for others;
- * aborting ends that wait. */
+/* Takes the communicator's NCCL handles. A launch that has not returned by now is waiting for other ranks; aborting
+ * ends that wait. */
 static void take_from(nccl_comm *comm, ncclComm_t *handles, int *n)
 {
     struct timespec until;
@@ -73,7 +73,7 @@ static int is_left(nccl_guard *guard)
     return left;
 }
 
-/* As a group: a kernel that waits behind another communicator's ends only after that one. */
+/* Aborts them as a group: a kernel that waits behind another communicator's kernel ends only after that one. */
 static void abort_family(nccl_guard *guard)
 {
     ncclComm_t handles[MOST_AT_ONCE];
@@ -110,7 +110,7 @@ static qdr_status look_at_family(nccl_comm *root)
     return root->host->table->look(root->host);
 }
 
-/* The device's hook gives the world up, this family with it; the rest is for a device without. */
+/* The device's hook aborts the world, including this family; the explicit abort is for a device without a hook. */
 static void look(nccl_comm *root)
 {
     if (qdri_dev_status(root->base.dev) != QDR_OK) return;
@@ -122,14 +122,14 @@ static void look(nccl_comm *root)
 
 /* ---- the thread ---- */
 
-/* Whether it lasted the whole time. With the mutex. */
+/* Returns whether it slept for the whole time. The mutex must be held. */
 static int sleep_for(nccl_guard *guard, int64_t ns)
 {
     const struct timespec until = after(qdri_now_ns(), ns);
     return pthread_cond_timedwait(&guard->changed, &guard->mutex, &until) == ETIMEDOUT;
 }
 
-/* With the mutex. */
+/* The mutex must be held. */
 static void turn(nccl_guard *guard)
 {
     const int aborts = guard->wants_abort && !guard->has_aborted;
@@ -151,8 +151,8 @@ static void *run(void *user)
     nccl_guard *guard = user;
     enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
     const qdr_status status = qdri_cuda_enter((const qdri_cuda_dev *)guard->root->base.dev);
-    (void)status; /* what it asks and aborts knows its GPU */
-    (void)cudaThreadExchangeStreamCaptureMode(&mode); /* asking for events spoils no capture */
+    (void)status; /* what is queried and aborted knows its GPU */
+    (void)cudaThreadExchangeStreamCaptureMode(&mode); /* querying events must not invalidate captures */
     pthread_mutex_lock(&guard->mutex);
     while (!guard->wants_stop || (guard->wants_abort && !guard->has_aborted)) turn(guard);
     guard->has_ended = 1;
@@ -196,7 +196,7 @@ void qdri_nccl_guard_abort(nccl_guard *guard)
     pthread_mutex_unlock(&guard->mutex);
 }
 
-/* With the mutex. */
+/* The mutex must be held. */
 static int wait_until(nccl_guard *guard, const int *is_done)
 {
     const int64_t until_ns = qdri_now_ns() + HANG_NS;
@@ -227,6 +227,6 @@ int qdri_nccl_guard_stop(nccl_guard *guard)
         return 1;
     }
     pthread_detach(guard->thread);
-    qdri_log(QDRI_LOG_WARNING, "nccl: ncclCommAbort hangs; its thread is left behind");
+    qdri_log(QDRI_LOG_WARNING, "nccl: ncclCommAbort hangs; its thread is abandoned");
     return 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How ranks come together in NCCL: what is compared before, the stem, what is split off; and how long that may take. */
+/* How ranks create NCCL communicators: what is compared first, the stem, splitting; and the time limits. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,16 +11,17 @@
 #include "core/size.h"
 #include "dev/clock.h"
 
-#define LOOK_NS INT64_C(20000000) /* so often the host is asked whether others gave up */
+#define LOOK_NS INT64_C(20000000) /* interval at which the host is asked whether other ranks gave up */
 #define LONGEST_PAUSE_NS INT64_C(1000000)
 enum { NS_PER_S = 1000000000, BUS_BYTES = 24 };
-/* Communicators of a rank that may run collectives at the same time: a grid's (those of bulk have streams of their own,
- * those of statistics run on any of the caller's), and the world's for redistributions. The CTAs of all fit the GPU
- * with some SMs to spare, so that none waits for a place that another holds which waits for it. */
+/* Communicators of a rank that may run collectives at the same time: those of a grid (for bulk data, each on its own
+ * stream; for statistics, on any stream of the caller's), and that of the world for redistributions. The CTAs of all
+ * fit on the GPU with some SMs to spare, so that no collective waits for an SM that is held by another one which waits
+ * for it. */
 enum { TOGETHER = (int)QDR_N_CHANNELS + 1, SMS_SPARED = 4, DEFAULT_MOST_CTAS = 16, MOST_CTAS = 64 };
 enum { LEAST_VERSION = 22600 }; /* the first that keeps the order of launches */
 
-/* ---- what NCCL says ---- */
+/* ---- NCCL's errors ---- */
 
 static const char *remedy_of(ncclResult_t result)
 {
@@ -44,16 +45,16 @@ qdr_status qdri_nccl_status(ncclComm_t handle, ncclResult_t result, const char *
                     remedy_of(result));
 }
 
-/* ---- what is compared before ---- */
+/* ---- comparing ranks ---- */
 
-/* What joins ranks that share a GPU. */
+/* How ranks that share a GPU can communicate instead. */
 static const char *other_way(const qdri_comm *host)
 {
     if (strcmp(host->table->name, "local") == 0) return ", or use QDR_CUDA_COMM=local";
     return strcmp(host->table->name, "mpi") == 0 ? ", or use QDR_CUDA_COMM=mpi" : "";
 }
 
-/* The node's members tell each other where their GPUs are. */
+/* The members of a node tell each other which GPUs they use. */
 static qdr_status compare_buses(qdri_comm *node, const int *ranks, const char *bus)
 {
     char theirs[BUS_BYTES];
@@ -84,7 +85,7 @@ static qdr_status compare_on_node(qdri_comm *node, int rank, const char *bus)
     return status;
 }
 
-/* Hosts whose parts cannot talk compare all with all. */
+/* If a host communicator's parts cannot communicate, all ranks are compared with all. */
 static qdr_status open_node(qdri_comm *host, qdri_comm **node)
 {
     *node = host;
@@ -118,7 +119,7 @@ qdr_status qdri_nccl_fits(qdri_comm *host, qdri_dev *dev)
     return qdri_comm_agree(host, status);
 }
 
-/* Blocks for each of the communicators that may run together; one on the smallest parts of GPUs. */
+/* CTAs for each of the communicators that may run together; one on the smallest GPU partitions. */
 static int room_for_ctas(const qdri_cuda_dev *dev)
 {
     const int room = (dev->gpu.n_sms - SMS_SPARED) / TOGETHER;
@@ -134,7 +135,7 @@ static qdr_status read_max_ctas(const qdri_cuda_dev *dev, int *max_ctas)
     return QDR_OK;
 }
 
-/* Rank 0 has chosen, and the GPUs of others may be smaller. */
+/* Rank 0 has chosen the number, and the GPUs of other ranks may be smaller. */
 static qdr_status check_max_ctas(const qdri_cuda_dev *dev, int rank, int max_ctas)
 {
     const int room = room_for_ctas(dev);
@@ -146,8 +147,8 @@ static qdr_status check_max_ctas(const qdri_cuda_dev *dev, int rank, int max_cta
         TOGETHER, max_ctas, dev->gpu.n_sms, rank, room);
 }
 
-/* NCCL's kernels start in the order in which the host launches them, or two communicators whose kernels do not fit
- * together would wait for each other on two GPUs. */
+/* Makes NCCL's kernels start in the order in which the host launches them. Otherwise two communicators whose kernels do
+ * not fit together could wait for each other on two GPUs. */
 static void set_order(void)
 {
     static const char name[] = "NCCL_LAUNCH_ORDER_IMPLICIT";
@@ -231,7 +232,7 @@ qdr_status qdri_nccl_settle(qdri_comm *talker, ncclComm_t handle, const ncclComm
     }
 }
 
-/* ---- the stem, and what is split off ---- */
+/* ---- stems, and splitting ---- */
 
 static qdr_status share_id(qdri_comm *host, ncclUniqueId *id)
 {
@@ -273,7 +274,7 @@ qdr_status qdri_nccl_split_off(qdri_comm *talker, ncclComm_t stem, int colour, n
     const int is_in = colour >= 0 && comm->host->size > 1;
     config.blocking = 1;
     config.maxCTAs = comm->max_ctas;
-    config.splitShare = 0; /* communicators that share take turns */
+    config.splitShare = 0; /* communicators that share resources take turns */
     const ncclResult_t result = ncclCommSplit(stem, is_in ? colour : NCCL_SPLIT_NOCOLOR, is_in ? comm->host->rank : 0,
                                               &comm->place, &config);
     QDR_TRY(qdri_comm_agree(talker, started(stem, result, call)));

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Launches of the `nccl` backend: what surrounds each collective. Staging, watching, counting. */
+/* Launches of the `nccl` backend: staging, time limits and counting around each collective. */
 #include <stdlib.h>
 
 #include "comm/nccl_internal.h"
 #include "core/block.h"
 #include "core/size.h"
 
-/* Staging of a collective, and the event behind its last use. */
+/* Staging of a collective, and the event after its last use. */
 struct nccl_held {
     nccl_held *next;
     qdri_staging *staging;
@@ -27,7 +27,7 @@ static ncclDataType_t type_of(qdr_dtype dtype)
 
 static ncclRedOp_t op_of(qdr_reduce op) { return op == QDR_MAX ? ncclMax : op == QDR_MIN ? ncclMin : ncclSum; }
 
-/* ---- staging: of later collectives only when the GPU is done with it ---- */
+/* ---- staging: reused by later collectives only when the GPU has finished with it ---- */
 
 static void held_collect(nccl_comm *comm)
 {
@@ -44,7 +44,7 @@ static void held_collect(nccl_comm *comm)
     }
 }
 
-/* The staging itself is freed with the communicator's list. */
+/* The staging memory itself is freed with the communicator's list. */
 void qdri_nccl_held_free(nccl_comm *comm)
 {
     while (comm->held) {
@@ -112,7 +112,7 @@ static void count(const nccl_call *c)
 
 /* ---- a launch ---- */
 
-/* What NCCL says of a communicator that is being aborted is not why it was. */
+/* An error that NCCL reports for a communicator being aborted is not the reason for aborting it. */
 static qdr_status fail_given_up(const nccl_comm *comm, const qdri_coll *coll)
 {
     QDR_TRY(qdri_dev_raise(comm->base.dev));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that NCCL knows: taken as NCCL wants it, and registered with every communicator of the family, so that
- * collectives between two places in it need no copies of NCCL's. All ranks of a family have such memory, or none has:
- * NCCL promises nothing where only some members' memory is registered. */
+/* Memory known to NCCL: allocated by NCCL, and registered with every communicator of the family, so that collectives
+ * between two places in it need no copies inside NCCL. Either all ranks of a family have such memory or none has: NCCL
+ * guarantees nothing if only some members' memory is registered. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,25 +10,25 @@
 #include "core/log.h"
 #include "core/size.h"
 
-/* The root's list. */
+/* An entry of the root's list. */
 struct nccl_block {
     nccl_block *next;
     void *data;
     size_t bytes;
 };
 
-/* A communicator's list. */
+/* An entry of a communicator's list. */
 struct nccl_registered {
     nccl_registered *next;
     const nccl_block *block;
-    void *handle; /* NCCL's; NULL: it chose not to */
+    void *handle; /* NCCL's; NULL: it chose not to register */
 };
 
 static nccl_comm *root_of(const nccl_comm *comm) { return (nccl_comm *)comm->base.root; }
 
 /* ---- one block, one communicator ---- */
 
-/* With comm->calls, as what is below. */
+/* comm->calls must be held, also for the functions below. */
 static qdr_status add(nccl_comm *comm, ncclComm_t handle, const nccl_block *block)
 {
     nccl_registered *made = NULL;
@@ -44,7 +44,7 @@ static qdr_status add(nccl_comm *comm, ncclComm_t handle, const nccl_block *bloc
     return QDR_OK;
 }
 
-/* handle = NULL: aborting has ended what was registered. */
+/* handle = NULL: aborting has already deregistered it. */
 static void drop(nccl_registered **link, ncclComm_t handle)
 {
     nccl_registered *old = *link;
@@ -115,8 +115,8 @@ static nccl_block **find(nccl_comm *root, const void *data)
     return link;
 }
 
-/* NCCL's memory is gone at once when it is freed, which nothing may use by then. Of a device that failed, what its
- * streams still hold can end when the communicators are aborted. */
+/* NCCL frees its memory immediately, so nothing may still use it. On a device that has failed, pending work on its
+ * streams can end once the communicators have been aborted. */
 static int is_idle(const nccl_comm *root)
 {
     if (qdri_dev_status(root->base.dev) == QDR_OK) return 1;
@@ -164,7 +164,7 @@ int qdri_nccl_memory_has(const nccl_comm *comm, const void *data)
 
 /* ---- the family ---- */
 
-/* Whether NCCL registers anything here. */
+/* Whether NCCL registers memory here at all. */
 static int try(nccl_comm *root)
 {
     ncclComm_t comm = atomic_load(&root->handle);
@@ -185,7 +185,7 @@ qdr_status qdri_nccl_memory_open(qdri_comm *host, nccl_comm *root)
     qdri_cuda_dev *dev = (qdri_cuda_dev *)root->base.dev;
     int wanted = 0;
     QDR_TRY(qdri_comm_agree(host, qdri_environment_choice(QDRI_VARIABLE_NCCL_REGISTER, &wanted)));
-    wanted = wanted && !dev->opts.is_managed; /* which is the host's, too */
+    wanted = wanted && !dev->opts.is_managed; /* managed memory belongs to the host, too */
     const int works = wanted && try(root);
     if (wanted && !works)
         qdri_log(QDRI_LOG_WARNING,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collectives of the `nccl` backend that take too long, with QDR_TIMEOUT: an event before each and one behind it say
- * whether it runs, and a kernel of NCCL that runs that long waits for others. */
+/* Detects `nccl` collectives that take too long, with QDR_TIMEOUT: events before and after each one tell whether it is
+ * running, and an NCCL kernel that runs that long is waiting for other ranks. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -11,8 +11,8 @@
 struct nccl_watched {
     nccl_watched *next;
     qdr_event *begin, *end;
-    int is_enqueued; /* 0: the host is in NCCL's call, which may wait for others, too */
-    int64_t since_ns; /* when it was first seen to run; 0: it was not */
+    int is_enqueued; /* 0: the host is in NCCL's call, which may also wait for others */
+    int64_t since_ns; /* when it was first seen running; 0: not yet */
     char call[QDRI_CALL_BYTES];
 };
 
@@ -56,7 +56,7 @@ out:
     return status;
 }
 
-/* Those that are done become spare. With the mutex. */
+/* Moves completed entries to the spare list. The mutex must be held. */
 static void collect(nccl_watch *watch)
 {
     while (watch->first && watch->first->is_enqueued && qdri_event_reached(watch->first->end)) {
@@ -92,7 +92,7 @@ static void append(nccl_watch *watch, nccl_watched *watched)
     pthread_mutex_unlock(&watch->mutex);
 }
 
-/* In a graph nothing runs yet, and its events mean nothing outside. */
+/* During a capture nothing runs yet, and its events mean nothing outside. */
 int qdri_nccl_is_captured(qdr_stream *stream)
 {
     enum cudaStreamCaptureStatus is = cudaStreamCaptureStatusNone;
@@ -136,13 +136,13 @@ static int is_other(const void *user, int member)
     return 1;
 }
 
-/* NCCL does not say who is missing, so all others may be. */
+/* NCCL does not say which rank is missing, so it may be any of the others. */
 static qdr_status fail(const nccl_comm *comm, const char *call)
 {
     char others[300], missing[320];
     const int n = qdri_comm_name_missing(&comm->base, is_other, NULL, others, sizeof others);
     snprintf(missing, sizeof missing, "%s%s", n > 1 ? "some of " : "", others);
-    return qdri_comm_fail_timeout(&comm->base, call, missing);
+    return qdri_comm_fail_timeout(&comm->base, call, missing, n);
 }
 
 qdr_status qdri_nccl_watch_look(nccl_comm *comm)

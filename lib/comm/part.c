@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which elements of a collective belong to whom. Pure functions. */
+/* Which elements of a collective belong to which member. Pure functions. */
 #include "comm/internal.h"
 #include "core/block.h"
 

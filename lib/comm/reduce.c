@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sums, maxima and minima of several vectors, in the order of the ranks: the inner loops of every reduction. */
+/* Sums, maxima and minima of several vectors, in rank order: the inner loops of every reduction. */
 #include <string.h>
 
 #include "comm/internal.h"
 #include "dev/cpu/narrow.h"
 
-enum { BLOCK = 1024 }; /* elements that stay in the first-level cache while all sources are added */
+enum { BLOCK = 1024 }; /* elements that stay in the L1 cache while all sources are added */
 
 #if defined(__clang__)
 #define VECTORISE _Pragma("clang loop vectorize(assume_safety)")
@@ -15,7 +15,7 @@ enum { BLOCK = 1024 }; /* elements that stay in the first-level cache while all 
 
 typedef void (*combine_fn)(void *y, void *copy, const void *a, const void *b, int64_t n);
 
-/* To two places at once: a copy made afterwards would let the memory rest meanwhile. */
+/* Stores to two places at once: copying afterwards would leave the memory idle meanwhile. */
 #define COMBINE(name, type, expression)                                                                                \
     static void name(void *y, void *copy, const void *a, const void *b, int64_t n)                                     \
     {                                                                                                                  \
@@ -30,7 +30,7 @@ typedef void (*combine_fn)(void *y, void *copy, const void *a, const void *b, in
         }                                                                                                              \
     }
 
-/* The first of equals wins; a NaN is kept, and replaces what is none. */
+/* If equal, the first wins; a NaN is kept, and replaces a number. */
 COMBINE(sum_f32, float, p + q)
 COMBINE(max_f32, float, (q > p) || (q != q) ? q : p)
 COMBINE(min_f32, float, (q < p) || (q != q) ? q : p)
@@ -47,7 +47,7 @@ static const combine_fn combine_table[3][3] = {
     [2] = {[QDR_SUM] = sum_i32, [QDR_MAX] = max_i32, [QDR_MIN] = min_i32},
 };
 
-/* Of elements of two bytes, rounded once. */
+/* For two-byte elements, rounded once. */
 static void reduce_block_narrow(qdr_dtype dtype, combine_fn combine, void *dst, void *copy, const void *const *sources,
                                 int n_sources, int64_t at, int64_t n)
 {

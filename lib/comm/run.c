@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collectives as work of a stream that the host runs: timed, counted, watched. */
+/* Collectives as host work on a stream: timed, counted, and limited in time. */
 #include "comm/internal.h"
 #include "dev/clock.h"
 

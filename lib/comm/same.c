@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Agreements that also compare: what each rank brings must be the same. A digest travels with the agreement; only where
- * digests differ does rank 0 tell the others its text, so that each can find the first line that is not the same. */
+/* Agreements that also compare: all ranks must contribute the same. A digest is part of the agreement; only if digests
+ * differ does rank 0 send its text to the others, so that each can find the first line that differs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,9 +8,9 @@
 #include "comm/internal.h"
 #include "core/size.h"
 
-enum { TEXT_BYTES = 120 }; /* of each part of a sentence */
+enum { TEXT_BYTES = 120 }; /* of each part of a message */
 
-/* "layer 'fc' has bias 1", or "entry 3 is gelu 'act'"; without who it is the value. */
+/* "layer 'fc' has bias 1", or "entry 3 is gelu 'act'"; with_who = 0: only the value. */
 static void describe(const qdri_fact *fact, int with_who, char text[2 * TEXT_BYTES])
 {
     if (!with_who)
@@ -22,7 +22,7 @@ static void describe(const qdri_fact *fact, int with_who, char text[2 * TEXT_BYT
                  fact->value_bytes < TEXT_BYTES ? fact->value_bytes : TEXT_BYTES, fact->value);
 }
 
-/* A list that has ended has nothing where the other one has a line. */
+/* If one list has ended, it has nothing where the other one has a line. */
 static qdri_fact or_nothing(const qdri_fact *fact, const qdri_fact *other)
 {
     qdri_fact nothing = *other;
@@ -58,7 +58,7 @@ static qdr_status compare(const qdri_comm *comm, const qdri_facts *first, const 
     return fail(comm, &theirs_or_nothing, &own_or_nothing, what, rule);
 }
 
-/* All ranks come here, as digests differ. */
+/* Called on all ranks, because digests differ. */
 static qdr_status find_difference(qdri_comm *comm, const qdri_facts *mine, const char *what, const char *rule)
 {
     qdri_facts first = {.bytes = mine->bytes};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collectives of a GPU's memory through the host's. */
+/* Collectives on a GPU's memory through host memory. */
 #include "comm/staged.h"
 
 #include <stdlib.h>
@@ -11,26 +11,26 @@ enum { ALIGN = 64 };
 
 typedef struct staged_comm {
     qdri_comm base;
-    qdri_dev *host; /* whose thread calls the inner communicator */
-    qdr_stream *lane; /* of the host device: the collectives of this one, in order */
-    uint32_t *flags; /* pinned; see the two below */
+    qdri_dev *host; /* its thread calls the inner communicator */
+    qdr_stream *lane; /* of the host device: runs this communicator's collectives, in order */
+    uint32_t *flags; /* pinned; see the enum below */
     uint32_t n_launched;
-    char *staging; /* pinned: what is sent, and behind it what comes. Free again when the stream that launched last has
-                      come to its next collective */
+    char *staging; /* pinned: sent data, followed by received data. Free again when the stream of the last launch
+                    * reaches its next collective */
     size_t staging_bytes;
 } staged_comm;
 
-enum { FLAG_READY, FLAG_DONE }; /* raised by the GPU's stream: sent has been staged; by the host */
+enum { FLAG_READY, FLAG_DONE }; /* set by the GPU's stream, when sent data are staged; set by the host */
 
 static _Atomic uint32_t *flag(const staged_comm *comm, int which) { return (_Atomic uint32_t *)(comm->flags + which); }
 
-/* ---- what a collective sends and receives on this rank ---- */
+/* ---- the data that a collective sends and receives on this rank ---- */
 
 typedef struct extent {
     const void *from;
     void *to;
     size_t in_bytes, out_bytes;
-    size_t out_begin; /* in what the host receives, where `to` begins */
+    size_t out_begin; /* offset of `to` in what the host receives */
 } extent;
 
 static extent extent_of(const qdri_comm *comm, const qdri_coll *coll)
@@ -88,8 +88,8 @@ static qdr_status pinned(const staged_comm *comm, size_t bytes, void **memory)
     return status;
 }
 
-/* More staging than ever: the one time that a launch waits. For the lane, too: the stream did not wait for it where the
- * launch before failed half-way. */
+/* Called if more staging is needed than ever before: the only case in which a launch waits. Also waits for the lane,
+ * because the stream does not wait for it if the previous launch failed halfway. */
 static qdr_status staging_grow(staged_comm *comm, size_t bytes, qdr_stream *stream)
 {
     void *memory = NULL;
@@ -106,12 +106,12 @@ static qdr_status staging_grow(staged_comm *comm, size_t bytes, qdr_stream *stre
 /* ---- the host's side ---- */
 
 typedef struct signal_work {
-    const qdri_dev *dev; /* whose stream raises it */
+    const qdri_dev *dev; /* the device whose stream sets the flag */
     _Atomic uint32_t *flag;
     uint32_t value;
 } signal_work;
 
-/* Nobody wakes the thread when a GPU writes: it looks. A GPU that has failed may never write. */
+/* A GPU's write wakes no thread, so this polls. A GPU that has failed may never write. */
 static qdr_status wait_ready(void *args)
 {
     const signal_work *work = args;
@@ -137,7 +137,7 @@ static qdr_status drive(const staged_comm *comm, const qdri_coll *coll)
     return qdri_work(comm->lane, raise_done, &done, sizeof done);
 }
 
-/* The same collective between the two halves of the staging. */
+/* The same collective between the two halves of the staging memory. */
 static qdri_coll on_host(const staged_comm *comm, const qdri_coll *coll, const extent *e)
 {
     qdri_coll host = *coll;
@@ -147,7 +147,7 @@ static qdri_coll on_host(const staged_comm *comm, const qdri_coll *coll, const e
     return host;
 }
 
-/* After a failure streams that wait for the host go on; their device has failed, too. */
+/* After a failure, streams that wait for the host continue; their device has failed, too. */
 static void let_go(const staged_comm *comm) { atomic_store(flag(comm, FLAG_DONE), comm->n_launched); }
 
 static qdr_status enqueue(staged_comm *comm, const qdri_coll *coll, const extent *e, qdr_stream *stream)
@@ -171,10 +171,10 @@ static qdr_status staged_launch(qdri_comm *base, const qdri_coll *coll, qdr_stre
     return enqueue(comm, coll, &e, stream);
 }
 
-/* ---- making and breaking ---- */
+/* ---- creating and destroying ---- */
 
-/* Called once, by whichever thread sees the host device fail: the GPU's work is not to wait for what will not come, and
- * its device hears why. */
+/* Called once, by the thread that sees the host device fail: the GPU's work must not wait for data that will not
+ * arrive, and its device is poisoned with the reason. */
 static void host_failed(void *user)
 {
     staged_comm *root = user;
@@ -241,7 +241,7 @@ out:
     return status;
 }
 
-/* Of what has come out of `world`, or its parent: all of its ranks take part. */
+/* Wraps a part of `world`, or of its parent: all ranks of it take part. */
 static qdr_status wrap(qdri_comm *world, qdri_comm *parent, qdri_dev *host, qdri_dev *dev, qdri_comm **comm)
 {
     qdri_comm *inner = *comm;

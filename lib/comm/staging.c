@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Staging of collectives: the communicator's reserve, or memory of one collective. All of it is in a list of the host
- * thread's, since a collective that has not begun when its device fails never runs, and what was a reserve may still be
- * in use. */
+/* Staging of collectives: the communicator's reserve, or memory of one collective. The host thread keeps a list of all
+ * of it, because a collective that has not begun when its device fails never runs, and because an old reserve may still
+ * be in use. */
 #include <stdlib.h>
 
 #include "comm/internal.h"

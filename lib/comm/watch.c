@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Waits that last too long: who waits names the members that have not come, gives up, and so lets all others hear of
+/* Waits that take too long: the waiting rank names the missing members and gives up, by which all other ranks learn of
  * it. */
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +15,7 @@ static int has_not_come(const void *user, int member)
     return !run->comm->table->has_come || !run->comm->table->has_come(run, member);
 }
 
-/* The call that waits, and the one before it, in which those who are missing were seen last. */
+/* The waiting call, and the one before it, where the missing members were last seen. */
 static void describe_call(const qdri_run *run, char *text, size_t capacity)
 {
     char call[QDRI_CALL_BYTES];
@@ -27,12 +27,12 @@ static void describe_call(const qdri_run *run, char *text, size_t capacity)
     snprintf(text, capacity, "%s%s%s%s", call, before[0] ? " (the call before was " : "", before, before[0] ? ")" : "");
 }
 
-/* Keeps the sentence, which giving up may change, and gives up: the backend's next step fails. */
-static void give_up(qdri_run *run, const char *missing)
+/* Gives up, keeping the message, which giving up may change: the backend's next step fails. */
+static void give_up(qdri_run *run, const char *missing, int n_missing)
 {
     char where[2 * QDRI_CALL_BYTES + 32];
     describe_call(run, where, sizeof where);
-    run->timed_out = qdri_comm_fail_timeout(run->comm, where, missing) != QDR_OK;
+    run->timed_out = qdri_comm_fail_timeout(run->comm, where, missing, n_missing) != QDR_OK;
     snprintf(run->comm->verdict, sizeof run->comm->verdict, "%s", qdr_last_error());
     qdri_comm_abort(run->comm);
     qdri_poll_again();
@@ -47,10 +47,13 @@ void qdri_watch_pending(qdri_run *run)
     const int64_t left_ns = limit_ns + later_ns - (qdri_now_ns() - run->begin_nanosecs);
     if (left_ns > 0)
         qdri_look_within(left_ns);
-    else if (qdri_comm_name_missing(run->comm, has_not_come, run, missing, sizeof missing) > 0)
-        give_up(run, missing);
-    else
-        qdri_look_within(LOOK_AGAIN_NS); /* all are here, and at work */
+    else {
+        const int n = qdri_comm_name_missing(run->comm, has_not_come, run, missing, sizeof missing);
+        if (n > 0)
+            give_up(run, missing, n);
+        else
+            qdri_look_within(LOOK_AGAIN_NS); /* all members have arrived and are working */
+    }
 }
 
 qdr_status qdri_watch_end(qdri_run *run, qdr_status status)

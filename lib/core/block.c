@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cutting widths into parts of whole units. */
+/* Divides widths into parts of whole units. */
 #include "core/block.h"
 
 #include <stdio.h>
@@ -49,8 +49,8 @@ int qdri_blocks_equal(const qdr_block a[QDR_MAX_BLOCKS], const qdr_block b[QDR_M
     return 1;
 }
 
-/* The divisors of width next to unit: *below <= unit < *above. Trial division up to 2^16 finds all of any width below
- * 2^32, and stays quick for larger ones, where some divisors may escape it. */
+/* The divisors of width closest to unit: *below <= unit < *above. Trial division up to 2^16 finds all divisors of any
+ * width below 2^32, and stays fast for larger widths, where it may miss some. */
 static void nearest_divisors(int64_t width, int64_t unit, int64_t *below, int64_t *above)
 {
     *below = 1;

@@ -29,7 +29,8 @@ qdri_ref qdri_buffers_add(qdri_buffers *buffers, qdri_region region, size_t byte
     return (qdri_ref){buffers->n++, 0, 0};
 }
 
-/* The free slot to use for `bytes`: the longest rested that fits, else the largest; -1 if none is free. */
+/* The free slot to use for `bytes`: of those that are large enough the one that has been free longest, else the
+ * largest; -1 if none is free. */
 static int find_slot(const qdri_buffers *buffers, size_t bytes)
 {
     int fitting = -1, largest = -1;

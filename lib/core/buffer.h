@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The memory plan of a stack: buffers in regions, and a pool of workspace slots that schedules borrow. Pure
- * bookkeeping; the regions get memory when they are bound. Functions that add keep a failed allocation in `status`, to
- * be asked once. */
+/* The memory plan of a stack: buffers in regions, and a pool of workspace slots that schedules use. Pure bookkeeping;
+ * the regions get memory when they are bound. Functions that add keep a failed allocation in `status`, to be checked
+ * once at the end. */
 #ifndef QDRI_CORE_BUFFER_H
 #define QDRI_CORE_BUFFER_H
 
@@ -12,11 +12,11 @@ typedef enum qdri_region {
     QDRI_GRADIENTS,
     QDRI_ACTIVATIONS,
     QDRI_WORKSPACE,
-    QDRI_CALLER, /* memory handed over with a call: x, y, dy, dx */
+    QDRI_CALLER, /* memory passed with a call: x, y, dy, dx */
     QDRI_N_REGIONS
 } qdri_region;
 
-/* Bytes of a buffer, from `offset` on; buffer -1 is none. */
+/* Bytes of a buffer, starting at `offset`; buffer -1 means none. */
 typedef struct qdri_ref {
     int buffer;
     size_t offset, bytes; /* bytes 0: to the end */
@@ -25,9 +25,9 @@ typedef struct qdri_ref {
 
 typedef struct qdri_buffer {
     qdri_region region;
-    size_t bytes, offset; /* offset in its region, known after qdri_buffers_finish() */
-    int busy; /* workspace: users now */
-    int64_t freed_at; /* workspace: the pool hands out the slot that rested longest */
+    size_t bytes, offset; /* offset within its region, set by qdri_buffers_finish() */
+    int busy; /* workspace: current number of users */
+    int64_t freed_at; /* workspace: the pool hands out the slot that has been free longest */
 } qdri_buffer;
 
 typedef struct qdri_buffers {
@@ -41,20 +41,20 @@ typedef struct qdri_buffers {
 
 #define QDRI_BUFFER_ALIGN 64
 
-/* Adds a buffer of its own. */
+/* Adds a buffer that is not part of the pool. */
 qdri_ref qdri_buffers_add(qdri_buffers *buffers, qdri_region region, size_t bytes);
-/* Borrows a workspace slot of at least `bytes`: a free one that fits, else the largest free one made larger, else a new
- * one. */
+/* Takes a workspace slot of at least `bytes`: a free one that is large enough, else the largest free one, enlarged,
+ * else a new one. */
 qdri_ref qdri_buffers_take(qdri_buffers *buffers, size_t bytes);
-/* One more user of a slot; each ends with a give. Other buffers ignore both. */
+/* Adds a user to a slot; each user ends with a give. Both ignore other buffers. */
 void qdri_buffers_share(qdri_buffers *buffers, qdri_ref ref);
 void qdri_buffers_give(qdri_buffers *buffers, qdri_ref ref);
-/* All slots are free again: the next schedule is built. */
+/* Frees all slots, before the next schedule is built. */
 void qdri_buffers_reset_pool(qdri_buffers *buffers);
-/* Sum of the slots. The choice of a slot depends on the sizes of all: schedules that are made anew later fit only if
- * making all of them once more enlarges nothing. */
+/* Total size of the slots. The choice of a slot depends on the sizes of all: schedules that are rebuilt later fit only
+ * if building all of them once more enlarges nothing. */
 int64_t qdri_buffers_pool_bytes(const qdri_buffers *buffers);
-/* Sets offsets and region sizes. @return the sticky status */
+/* Sets offsets and region sizes. @return the first failure */
 QDR_NODISCARD qdr_status qdri_buffers_finish(qdri_buffers *buffers);
 void qdri_buffers_free(qdri_buffers *buffers);
 

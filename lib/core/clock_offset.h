@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How far two clocks are apart, by asking for the time: the answer was read between the question and its arrival, so
- * half the round trip bounds the error. */
+/* The offset between two clocks, measured by asking for the time: the clock is read between the request and the reply,
+ * so half the round trip bounds the error. */
 #ifndef QDRI_CORE_CLOCK_OFFSET_H
 #define QDRI_CORE_CLOCK_OFFSET_H
 
 #include <stdint.h>
 
 typedef struct qdri_clock_offset {
-    int64_t at_ns; /* of this rank's clock, when they were compared */
-    int64_t ahead_ns; /* this rank's clock less rank 0's */
+    int64_t at_ns; /* on this rank's clock, when they were compared */
+    int64_t ahead_ns; /* this rank's clock minus rank 0's */
     int64_t bound_ns; /* of the error of ahead_ns */
 } qdri_clock_offset;
 
-/* Asked and answered are times of this rank's clock, theirs is the answer. */
+/* asked_ns and answered_ns are times on this rank's clock, theirs_ns is the reply. */
 static inline qdri_clock_offset qdri_clock_compare(int64_t asked_ns, int64_t theirs_ns, int64_t answered_ns)
 {
     const int64_t round_trip_ns = answered_ns - asked_ns;

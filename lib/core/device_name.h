@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names of devices, as options and the environment give them. */
+/* Device names, as used in options and in the environment. */
 #ifndef QDRI_CORE_DEVICE_NAME_H
 #define QDRI_CORE_DEVICE_NAME_H
 

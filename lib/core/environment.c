@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The variables of the environment. */
+/* The environment variables. */
 #define _GNU_SOURCE /* secure_getenv */
 #include "core/environment.h"
 
@@ -36,45 +36,45 @@ static const entry table[QDRI_N_VARIABLES] = {
                                  .values = "auto, own or cudnn",
                                  .initial = "auto",
                                  .room = "GPU",
-                                 .meaning = "whose kernels compute attention; auto is own",
+                                 .meaning = "the kernels that compute attention; auto is own",
                                  .words = {"auto", "own", "cudnn"}},
     [QDRI_VARIABLE_CHECK] = {.name = "QDR_CHECK",
                              FLAG,
                              .initial = "0",
                              .room = "context",
-                             .meaning = "ranks compare each collective before it runs; rank 0's counts"},
+                             .meaning = "ranks compare each collective before it runs; rank 0's value applies"},
     [QDRI_VARIABLE_CUDA_COMM] = {.name = "QDR_CUDA_COMM",
                                  .kind = WORD,
                                  .values = "auto, nccl, mpi or local",
                                  .initial = "auto",
                                  .room = "GPU",
-                                 .meaning = "what joins the GPUs of a context; rank 0's counts",
+                                 .meaning = "how the GPUs of a context communicate; rank 0's value applies",
                                  .words = {"auto", "nccl", "mpi", "local"}},
     [QDRI_VARIABLE_CUDA_MEMORY] = {.name = "QDR_CUDA_MEMORY",
                                    .kind = WORD,
                                    .values = "device or managed",
                                    .initial = "device",
                                    .room = "GPU",
-                                   .meaning = "whether the host can read a GPU's memory too: slower, for tests",
+                                   .meaning = "managed: the host can read a GPU's memory too; slower, for tests",
                                    .words = {"device", "managed"}},
     [QDRI_VARIABLE_CUDA_PLUGIN] = {.name = "QDR_CUDA_PLUGIN",
                                    .kind = TEXT,
                                    .values = "a file",
                                    .initial = "",
                                    .room = "GPU",
-                                   .meaning = "the plugin for CUDA; else libquadrille_cuda.so is looked for"},
+                                   .meaning = "the CUDA plugin; if not set, libquadrille_cuda.so is searched for"},
     [QDRI_VARIABLE_CUDNN] = {.name = "QDR_CUDNN",
                              .kind = TEXT,
                              .values = "a file",
                              .initial = "",
                              .room = "GPU",
-                             .meaning = "cuDNN's library; else it is looked for"},
+                             .meaning = "cuDNN's library; if not set, libcudnn.so.9 is searched for"},
     [QDRI_VARIABLE_DATA_PATH] = {.name = "QDR_DATA_PATH",
                                  .kind = TEXT,
                                  .values = "folders separated by colons",
                                  .initial = "",
                                  .room = "model",
-                                 .meaning = "searched for models and machines before those that were installed"},
+                                 .meaning = "searched for models and machines before the installed ones"},
     [QDRI_VARIABLE_DEBUG] = {.name = "QDR_DEBUG",
                              .kind = INTEGER,
                              .values = "a whole number from 0 to 3",
@@ -101,14 +101,14 @@ static const entry table[QDRI_N_VARIABLES] = {
          .values = "a machine's name or file",
          .initial = "laptop",
          .room = "model",
-         .meaning = "the machine that a grid is chosen for and that QDR_REPORT predicts; rank 0's counts"},
+         .meaning = "the machine for which a grid is chosen and QDR_REPORT predicts; rank 0's value applies"},
     [QDRI_VARIABLE_NCCL_MAX_CTAS] =
         {.name = "QDR_NCCL_MAX_CTAS",
          .kind = INTEGER,
          .values = "a whole number from 1 to 64",
          .initial = "",
          .room = "GPU",
-         .meaning = "thread blocks of each NCCL communicator; else as many as have room; rank 0's counts",
+         .meaning = "thread blocks of each NCCL communicator; if not set, as many as fit; rank 0's value applies",
          .least = 1,
          .most = 64},
     [QDRI_VARIABLE_NCCL_REGISTER] = {.name = "QDR_NCCL_REGISTER",
@@ -120,7 +120,7 @@ static const entry table[QDRI_N_VARIABLES] = {
                             FLAG,
                             .initial = "0",
                             .room = "GPU",
-                            .meaning = "named ranges for profilers, even where none is attached"},
+                            .meaning = "named ranges for profilers, even if none is attached"},
     [QDRI_VARIABLE_REPORT] = {.name = "QDR_REPORT",
                               FLAG,
                               .initial = "0",
@@ -136,7 +136,7 @@ static const entry table[QDRI_N_VARIABLES] = {
                                .values = "seconds from 0 to 1000000",
                                .initial = "0",
                                .room = "context",
-                               .meaning = "how long a rank waits for others; 0: no limit; rank 0's counts",
+                               .meaning = "how long a rank waits for others; 0: no limit; rank 0's value applies",
                                .least = 0,
                                .most = 1e6},
     [QDRI_VARIABLE_TRACE] = {.name = "QDR_TRACE",
@@ -144,13 +144,14 @@ static const entry table[QDRI_N_VARIABLES] = {
                              .values = "a file",
                              .initial = "",
                              .room = "context",
-                             .meaning = "each rank writes FILE.RANK with the times of its tasks; rank 0's counts"},
+                             .meaning =
+                                 "each rank writes FILE.RANK with the times of its tasks; rank 0's value applies"},
     [QDRI_VARIABLE_TUNE] = {.name = "QDR_TUNE",
                             .kind = TEXT,
                             .values = "a file, or off",
                             .initial = "off",
                             .room = "stack",
-                            .meaning = "the file of measured choices how weights are stored; rank 0's counts"},
+                            .meaning = "the file of measured choices of weight storage; rank 0's value applies"},
 };
 
 /* ---- reading ---- */
@@ -174,7 +175,7 @@ static int find_word(const entry *e, const char *text)
     return -1;
 }
 
-/* Digits first: strtod() also takes blanks, signs, hexadecimal numbers, "inf" and "nan". */
+/* Must begin with a digit: strtod() also accepts blanks, signs, hexadecimal numbers, "inf" and "nan". */
 static int read_number(const entry *e, const char *text, double *number)
 {
     char *end = NULL;
@@ -229,13 +230,13 @@ qdr_status qdr_environment_check(void)
     return QDR_OK;
 }
 
-/* ---- the table for others ---- */
+/* ---- the table for callers ---- */
 
 int qdr_environment_size(void) { return QDRI_N_VARIABLES; }
 
 qdr_status qdr_environment_variable(int number, qdr_variable *variable)
 {
-    if (!variable) return QDR_FAIL(QDR_ERR_ARGUMENT, "environment: the place for the variable is NULL");
+    if (!variable) return QDR_FAIL(QDR_ERR_ARGUMENT, "environment: the variable pointer is NULL");
     *variable = (qdr_variable){0};
     if (number < 0 || number >= QDRI_N_VARIABLES)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "environment: there is no variable %d; use 0 to %d", number,
@@ -266,7 +267,7 @@ const char *qdr_environment_value(const char *name)
     return number < 0 ? NULL : in_force((qdri_variable)number);
 }
 
-/* ---- what is not in the table ---- */
+/* ---- unknown variables ---- */
 
 static int is_unknown(const char *variable)
 {
@@ -275,7 +276,7 @@ static int is_unknown(const char *variable)
     return find_name(variable, strcspn(variable, "=")) < 0;
 }
 
-/* Without the beginning that all share, which would make all of them near. */
+/* Compares without the prefix that all share, which would make all names similar. */
 static void find_nearest(const char *name, char *nearest, size_t bytes)
 {
     const char *names[QDRI_N_VARIABLES];
@@ -292,14 +293,14 @@ int qdr_environment_unknown(int number, char *sentence, size_t bytes)
         snprintf(name, sizeof name, "%.*s", (int)strcspn(*variable, "="), *variable);
         find_nearest(name, nearest, sizeof nearest);
         if (sentence && bytes)
-            snprintf(sentence, bytes, "%s is not a variable of Quadrille%s%s; see quadrille env", name,
-                     *nearest ? "; did you mean " PREFIX : "", nearest);
+            snprintf(sentence, bytes, "%s is not a variable of Quadrille%s%s%see quadrille env", name,
+                     *nearest ? "; did you mean " PREFIX : "", nearest, *nearest ? "? S" : "; s");
         return 1;
     }
     return 0;
 }
 
-/* FNV-1a; 0 for none. */
+/* FNV-1a; 0 if there are none. */
 static uint64_t hash_unknown(void)
 {
     uint64_t hash = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The variables of the environment: one table, and the only place that reads them. */
+/* The environment variables: one table, and the only module that reads them. */
 #ifndef QDRI_CORE_ENVIRONMENT_H
 #define QDRI_CORE_ENVIRONMENT_H
 
@@ -30,16 +30,16 @@ typedef enum qdri_variable {
     QDRI_N_VARIABLES
 } qdri_variable;
 
-/* The text; NULL where it is not set, or empty. */
+/* The variable's text; NULL if it is not set, or empty. */
 const char *qdri_environment_text(qdri_variable variable);
-/* The number of the word among those that the table lists ("0" and "1" of a flag); the initial one's where it is not
- * set.
+/* The index of the value among the words that the table lists ("0" and "1" for a flag); that of the default if the
+ * variable is not set.
  * @retval QDR_ERR_ARGUMENT  it is none of them */
 QDR_NODISCARD qdr_status qdri_environment_choice(qdri_variable variable, int *choice);
-/* The number; the initial one where it is not set.
- * @retval QDR_ERR_ARGUMENT  it is no number, or out of range */
+/* The number; the default if the variable is not set.
+ * @retval QDR_ERR_ARGUMENT  it is not a number, or out of range */
 QDR_NODISCARD qdr_status qdri_environment_number(qdri_variable variable, double *number);
-/* Warns in the log of unknown variables, unless the last call has. */
+/* Logs a warning about unknown variables, unless the previous call did. */
 void qdri_environment_warn(void);
 
 #endif

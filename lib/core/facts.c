@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Facts that ranks compare: one text, a line each, its three parts separated by a character that no name has. */
+/* Facts that ranks compare: one text with one line per fact, whose three parts are separated by a character that occurs
+ * in no name. */
 #include "core/facts.h"
 
 #include <stdio.h>
@@ -50,7 +51,7 @@ void qdri_facts_add_real(qdri_facts *facts, const char *who, const char *option,
 {
     char text[40];
     snprintf(text, sizeof text, "%.17g", value);
-    if (strtod(text, NULL) == value) { /* the shortest text that means the same */
+    if (strtod(text, NULL) == value) { /* the shortest text with the same value */
         for (int digits = 1; digits < 17; digits++) {
             char shorter[40];
             snprintf(shorter, sizeof shorter, "%.*g", digits, value);
@@ -102,7 +103,7 @@ uint64_t qdri_facts_digest(const qdri_facts *facts)
 
 /* ---- comparing ---- */
 
-/* The part at *at, which moves behind it. */
+/* The part at *at, which is moved past it. */
 static const char *take_part(const char **at, char end, int *bytes)
 {
     const char *begin = *at;

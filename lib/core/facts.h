@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What must be the same on all ranks, as text: a list of "WHO has OPTION VALUE", so that ranks can compare a digest of
- * it, and the first line that differs says what is wrong. Pure; lib/comm/same.c exchanges it. */
+/* Facts that must be the same on all ranks, as text: a list of "WHO has OPTION VALUE", so that ranks can compare a
+ * digest of it and report the first line that differs. Pure; lib/comm/same.c exchanges it. */
 #ifndef QDRI_CORE_FACTS_H
 #define QDRI_CORE_FACTS_H
 
 #include "core/status.h"
 
-/* Zero: empty. */
+/* Zeroed: empty. */
 typedef struct qdri_facts {
     char *text;
     size_t bytes, capacity;
-    qdr_status status; /* of all that was added */
+    qdr_status status; /* first failure of the calls that add lines */
 } qdri_facts;
 
 /* Adds a line. An empty option makes it "WHO is VALUE". Control characters in a name become '?'. After a failed
@@ -18,16 +18,16 @@ typedef struct qdri_facts {
 void qdri_facts_add(qdri_facts *facts, const char *who, const char *option, const char *value);
 void qdri_facts_add_int(qdri_facts *facts, const char *who, const char *option, int64_t value);
 void qdri_facts_add_real(qdri_facts *facts, const char *who, const char *option, double value);
-/* A list that ends at the first block of width 0, as "3*64 64". */
+/* A list that ends with a block of width 0, as "3*64 64". */
 void qdri_facts_add_blocks(qdri_facts *facts, const char *who, const char *option, const qdr_block *blocks, int n);
-/* Takes back what came after the first `bytes`. */
+/* Removes everything after the first `bytes`. */
 void qdri_facts_cut(qdri_facts *facts, size_t bytes);
 void qdri_facts_free(qdri_facts *facts);
 /* A hash of all lines; never 0. */
 uint64_t qdri_facts_digest(const qdri_facts *facts);
 uint64_t qdri_digest_of(const void *data, size_t n_bytes);
 
-/* A line; the texts are not ended by a zero. */
+/* A line; its texts are not terminated by a zero. */
 typedef struct qdri_fact {
     const char *who, *option, *value;
     int who_bytes, option_bytes, value_bytes; /* who NULL: there is no line */

@@ -11,7 +11,7 @@
 typedef struct qdri_spans {
     qdri_span *items;
     int n, capacity;
-    int64_t list; /* that they were noted for */
+    int64_t list; /* for which they were recorded */
 } qdri_spans;
 
 /* Room for two more spans. */
@@ -47,7 +47,7 @@ static void begin(qdri_spans *spans, int64_t list)
     spans->n = 1;
 }
 
-/* The first span that begins at `at` or behind it; one is cut in two where it has no border there. */
+/* The first span that begins at or after `at`; a span that contains `at` is split there. */
 static int cut(qdri_spans *spans, size_t at)
 {
     int i = 0;

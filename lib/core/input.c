@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whole files, read within bounds of size and time. */
+/* Reads whole files, within limits of size and time. */
 #include "quadrille/input.h"
 
 #include <errno.h>
@@ -18,15 +18,15 @@ enum { NAME_BYTES = 200, FIRST_BYTES = 1 << 16 };
 
 typedef struct input {
     int file, is_stdin;
-    int waits_msecs; /* for the next byte; -1: without end */
+    int waits_msecs; /* for the next byte; -1: no limit */
     size_t max_bytes;
-    size_t expected_bytes; /* of a regular file when it was opened; 0: not known */
+    size_t expected_bytes; /* size of a regular file when it was opened; 0: unknown */
     char *bytes;
     size_t n_bytes, capacity;
     char name[NAME_BYTES];
 } input;
 
-/* The end of a long name says more than its beginning. */
+/* The end of a long name is more informative than its beginning. */
 void qdri_input_name(const char *path, char *name, size_t capacity)
 {
     const size_t bytes = strlen(path);
@@ -51,7 +51,7 @@ static qdr_status unreadable(const input *in)
     return QDR_FAIL(QDR_ERR_IO, "%s could not be read (%s)", in->name, strerror(errno));
 }
 
-/* ---- what kind of file it is ---- */
+/* ---- kinds of files ---- */
 
 static qdr_status look_at(input *in)
 {
@@ -67,7 +67,7 @@ static qdr_status look_at(input *in)
     return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is a device or a socket, not a file", in->name);
 }
 
-/* Without waiting for a writer, which may never come. */
+/* Does not wait for a writer, which may never come. */
 static qdr_status open_input(input *in, const char *path)
 {
     in->is_stdin = strcmp(path, "-") == 0;
@@ -78,7 +78,7 @@ static qdr_status open_input(input *in, const char *path)
 
 /* ---- reading ---- */
 
-/* Room for one byte more than may come, so that too many are seen, and for the zero at the end. */
+/* Leaves space for one byte more than allowed, so that an excess is detected, and for the terminating zero. */
 static qdr_status make_room(input *in)
 {
     char *larger = NULL;
@@ -94,7 +94,7 @@ static qdr_status make_room(input *in)
     return QDR_OK;
 }
 
-/* poll() is ready at the end of a pipe, too; before its first writer it is not. */
+/* poll() also reports the end of a pipe; before its first writer it does not. */
 static qdr_status wait_for_bytes(const input *in)
 {
     struct pollfd wanted = {.fd = in->file, .events = POLLIN};
@@ -103,8 +103,8 @@ static qdr_status wait_for_bytes(const input *in)
     while (n < 0 && errno == EINTR);
     if (n < 0) return unreadable(in);
     if (n > 0) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_IO, "%s: no byte arrived in %g s; is anything writing to this pipe?", in->name,
-                    1e-3 * in->waits_msecs);
+    return QDR_FAIL(QDR_ERR_IO, "%s: no byte arrived in %g s; start the program that writes to it, or name a file",
+                    in->name, 1e-3 * in->waits_msecs);
 }
 
 static qdr_status read_some(input *in, int *is_end)
@@ -154,8 +154,7 @@ qdr_status qdr_input_read(const char *path, size_t max_bytes, char **bytes, size
 {
     if (bytes) *bytes = NULL;
     if (n_bytes) *n_bytes = 0;
-    if (!path || !bytes || !n_bytes)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "input: the path or the place for the result is NULL");
+    if (!path || !bytes || !n_bytes) return QDR_FAIL(QDR_ERR_ARGUMENT, "input: the path or the result pointer is NULL");
     return qdri_input_read_within(path, max_bytes, 1000 * QDR_INPUT_WAIT_SECS, bytes, n_bytes);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JSON documents: read, checked, and asked for values. */
+/* JSON documents: reading, checking, accessing values. */
 #include "core/json.h"
 
 #include <jansson.h>
@@ -57,7 +57,7 @@ static qdr_status parse_text(qdri_json *document)
     return document->root ? QDR_OK : not_json(document, &error);
 }
 
-/* Takes over `text`, after an error too. */
+/* Takes ownership of `text`, also after an error. */
 static qdr_status make(const char *name, char *text, size_t bytes, qdri_json **document)
 {
     qdri_json *made = NULL;
@@ -121,7 +121,7 @@ qdri_json_node qdri_json_get(const qdri_json_node *object, const char *key)
 
 const char *qdri_json_next_key(const qdri_json_node *object, const char *key)
 {
-    json_t *value = (json_t *)object->value; /* which jansson's iterators leave as it is */
+    json_t *value = (json_t *)object->value; /* which jansson's iterators do not change */
     void *at = key ? json_object_iter_next(value, json_object_iter_at(value, key)) : json_object_iter(value);
     return at ? json_object_iter_key(at) : NULL;
 }
@@ -153,17 +153,17 @@ int qdri_json_has(qdri_json_node node) { return qdri_json_kind_of(node) > QDRI_J
 
 /* ---- sentences ---- */
 
-/* Steps from the root to the node; returns how many. */
+/* Steps from the root to the node; returns their number. */
 static int steps_to(const qdri_json_node *node, qdri_json_step steps[QDRI_JSON_MAX_DEPTH])
 {
     int n = 0;
     for (const qdri_json_node *at = node; at->parent; at = at->parent)
-        if (++n > QDRI_JSON_MAX_DEPTH) return 0; /* a node was put into one of its parents */
+        if (++n > QDRI_JSON_MAX_DEPTH) return 0; /* a node was stored inside one of its parents */
     for (int i = n; node->parent; node = node->parent) steps[--i] = (qdri_json_step){node->key, node->index};
     return n;
 }
 
-/* a.b[2].c; what is too long ends early. */
+/* a.b[2].c; truncated if too long. */
 static void print_path(const qdri_json_step *steps, int n, char path[QDRI_JSON_PATH_BYTES])
 {
     size_t used = 0;
@@ -186,7 +186,7 @@ qdri_json_place qdri_json_where(qdri_json_node node)
     char path[QDRI_JSON_PATH_BYTES], shown[QDRI_JSON_PATH_BYTES], line[32] = "";
     const qdri_json *document = node.document;
     const int n = steps_to(&node, steps);
-    /* What is absent belongs to the object that lacks it. */
+    /* An absent value is reported for the object that lacks it. */
     const int n_there = node.value ? n : n - 1;
     const int number = n_there > 0 ? qdri_json_line(document->text, document->bytes, steps, n_there) : 0;
     if (number) snprintf(line, sizeof line, ", line %d", number);
@@ -247,7 +247,7 @@ qdr_status qdri_json_list(qdri_json_node node, qdri_json_node *list, size_t *n)
     return json_is_array((const json_t *)node.value) ? QDR_OK : needed(node, "a list");
 }
 
-/* Whole numbers, written either way; beyond 2^53 a real is not known to be whole. */
+/* Accepts whole numbers in either notation; beyond 2^53 a real number is not known to be whole. */
 static int whole_number(qdri_json_node node, int64_t *value)
 {
     const json_t *json = node.value;
@@ -271,7 +271,7 @@ qdr_status qdri_json_int(qdri_json_node node, int64_t least, int64_t most, int64
         *value = number;
         return QDR_OK;
     }
-    /* Limits that nobody meets are not worth a word, unless somebody does. */
+    /* Practically unlimited bounds are mentioned only if they are violated. */
     if (most < INT32_MAX || (whole && number > most))
         snprintf(range, sizeof range, "a whole number from %" PRId64 " to %" PRId64, least, most);
     else

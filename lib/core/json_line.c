@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where in a JSON text a value stands, which the parser does not keep. */
+/* The position of a value in a JSON text, which the parser does not record. */
 #include <string.h>
 
 #include "core/json.h"
@@ -20,7 +20,7 @@ static void skip_blanks(cursor *c)
     while (more(c) && is_blank(*c->at)) c->at++;
 }
 
-/* From a quote to behind the one that ends it. */
+/* Skips from an opening quote past the closing one. */
 static void skip_string(cursor *c)
 {
     c->at++;
@@ -52,7 +52,7 @@ static void skip_value(cursor *c)
     while (more(c) && !ends_word(*c->at)) c->at++;
 }
 
-/* Behind a comma, if there is one. */
+/* Skips a comma, if there is one. */
 static int next_item(cursor *c)
 {
     skip_blanks(c);

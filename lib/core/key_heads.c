@@ -10,7 +10,7 @@ enum { ALIGN = 64 };
 
 static int64_t common_divisor(int64_t a, int64_t b) { return b ? common_divisor(b, a % b) : a; }
 
-/* Every rank of the axis has just the key heads that its queries need. */
+/* Whether every rank of the axis has exactly the key heads that its queries need. */
 static int is_aligned(const qdr_block cols[QDR_MAX_BLOCKS], int64_t group, int n_parts)
 {
     for (int j = 0; j < n_parts; j++) {
@@ -37,7 +37,7 @@ void qdri_key_heads_plan(const qdr_block cols[QDR_MAX_BLOCKS], const qdr_owned *
     local->n_heads = (queries->end - queries->begin) / size;
     local->n_kv_heads = keys->n_own;
     if (!keys->gathered) return;
-    /* The kernel gives each of its key heads equally many queries. */
+    /* The kernel assigns the same number of queries to each of its key heads. */
     const int64_t each = common_divisor(common_divisor(keys->group, keys->first_query), local->n_heads);
     local->n_kv_heads = local->n_heads / each;
 }

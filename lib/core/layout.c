@@ -63,7 +63,7 @@ qdr_status qdri_matrix_check(const qdr_matrix *matrix)
     return matrix->spread == QDR_SPREAD_GRID ? axes_check(matrix) : QDR_OK;
 }
 
-/* Narrows a range to one part of it. */
+/* Reduces a range to one part of it. */
 static void range_split(qdr_range *range, int64_t unit, int n_parts, int index)
 {
     int64_t begin = 0, end = 0;

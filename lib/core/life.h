@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How long an object of the interface lives: until it was destroyed, and all that need it, too. */
+/* Lifetime of an object of the public interface: it ends when the object and everything that needs it have been
+ * destroyed. */
 #ifndef QDRI_CORE_LIFE_H
 #define QDRI_CORE_LIFE_H
 
 #include <stdatomic.h>
 
-/* The first member of what it is the life of. */
+/* Must be the first member of the object. */
 typedef struct qdri_life qdri_life;
 struct qdri_life {
-    atomic_int n_users; /* its maker, and what needs it */
+    atomic_int n_users; /* its creator, and the objects that need it */
     void (*end)(qdri_life *life); /* frees the object */
 };
 
@@ -24,7 +25,7 @@ static inline qdri_life *qdri_life_keep(qdri_life *life)
     return life;
 }
 
-/* Takes NULL. */
+/* Accepts NULL. */
 static inline void qdri_life_drop(qdri_life *life)
 {
     if (life && atomic_fetch_sub(&life->n_users, 1) == 1) life->end(life);

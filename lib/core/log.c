@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The receiver of the library's talk. */
+/* The receiver of the library's log. */
 #include "core/log.h"
 
 #include <stdarg.h>
@@ -9,7 +9,7 @@
 #include "core/environment.h"
 #include "core/status.h"
 
-/* The only lines that the library prints by itself. */
+/* The only place where the library itself prints. */
 static void print_line(int level, const char *line, void *user)
 {
     static const char *const words[] = {"error: ", "warning: "};
@@ -21,7 +21,7 @@ static qdr_log_fn receiver = print_line;
 static void *receiver_user;
 static atomic_int highest_level = -1; /* not known yet */
 
-/* A value that is not understood is refused where a context is made. */
+/* Invalid values are rejected when a context is created. */
 void qdri_log_read_level(void)
 {
     int level = QDRI_LOG_WARNING;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Talk of the library: lines that go to the receiver set by qdr_set_log(), up to the level QDR_DEBUG allows. */
+/* The library's log: lines for the function set by qdr_set_log(), up to the level set by QDR_DEBUG. */
 #ifndef QDRI_CORE_LOG_H
 #define QDRI_CORE_LOG_H
 
@@ -9,7 +9,7 @@ void qdri_log(int level, const char *format, ...) __attribute__((format(printf, 
 /* Reads QDR_DEBUG again. */
 void qdri_log_read_level(void);
 
-/* For a plugin, which has this room a second time: where finished lines go. */
+/* For a plugin, which contains a second copy of this module: where to send complete lines. */
 typedef void (*qdri_log_fn)(int level, const char *line);
 qdri_log_fn qdri_log_function(void);
 void qdri_share_log(qdri_log_fn log);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The names nearest to what somebody typed. */
+/* The names closest to what was typed. */
 #include "core/nearest.h"
 
 #include <ctype.h>
@@ -18,7 +18,7 @@ static int length_of(const char *name) { return (int)strnlen(name, QDRI_NEAREST_
 
 int qdri_edit_distance(const char *a, const char *b)
 {
-    /* rows[i % 3][j]: of the first i letters of a and the first j of b. */
+    /* rows[i % 3][j]: distance between the first i characters of a and the first j of b. */
     int rows[3][QDRI_NEAREST_BYTES + 1];
     const int n_a = length_of(a), n_b = length_of(b);
     for (int j = 0; j <= n_b; j++) rows[0][j] = j;
@@ -44,7 +44,7 @@ static const char *next_word(const char *at, size_t *letters)
     return at;
 }
 
-/* Each word that was typed begins a word of the name, in the same order. */
+/* Whether each typed word begins a word of the name, in the same order. */
 static int words_begin(const char *typed, const char *name)
 {
     size_t wanted, has;
@@ -69,7 +69,13 @@ static int distance(const char *typed, const char *name)
     return qdri_name_begins(typed, name) ? 0 : qdri_edit_distance(typed, name);
 }
 
-/* The first of the closest names that are further than `near`, or as far and behind the name `last`; *away: how far. */
+/* Names at this distance, or farther, are not similar. */
+static int far_from(const char *typed) { return 2 + length_of(typed) / 3; }
+
+int qdri_name_is_near(const char *typed, const char *name) { return distance(typed, name) < far_from(typed); }
+
+/* The first of the closest names whose distance is greater than `near`, or equal and that follow the name `last`;
+ * *away: its distance. */
 static int next_nearest(const char *typed, const char *const names[], int n_names, int near, int last, int *away)
 {
     int best = -1;
@@ -90,11 +96,11 @@ int qdr_names_nearest(const char *typed, const char *const names[], int n_names,
     if (!text || !bytes) return 0;
     text[0] = '\0';
     if (!typed || !*typed) return 0;
-    int far = 2 + length_of(typed) / 3;
+    int far = far_from(typed);
     while (n < most) {
         last = next_nearest(typed, names, n_names, away, last, &away);
         if (last < 0 || away >= far) break;
-        if (away == 0) far = 1; /* what only lacks something needs no guess */
+        if (away == 0) far = 1; /* a typed prefix needs no guess */
         far = smaller(far, away + 2);
         const char *comma = n ? ", " : "";
         if (used + strlen(comma) + strlen(names[last]) >= bytes) break;

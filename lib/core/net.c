@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A net's life, its lists, and its edges: the activations between nodes. */
+/* Creating and freeing a net, its lists, and its edges: the activations between nodes. */
 #include "core/net.h"
 
 #include <stdlib.h>
@@ -50,7 +50,7 @@ static int64_t cell_rows(const qdri_place *place, int64_t n_rows, int64_t unit)
     return end - begin;
 }
 
-/* Empty, with the memory that its lists have. */
+/* Empties the net, keeping the memory of its lists. */
 static void empty(qdri_net *net)
 {
     const qdri_net old = *net;
@@ -145,7 +145,7 @@ int qdri_edge_scattered(const qdri_net *net, const qdri_edge *edge)
     return edge->matrix.scatter_rows && net->place.size[edge->matrix.scatter_axis] > 1;
 }
 
-/* The smallest cell has a whole scatter unit for each rank of the axis. */
+/* Whether the smallest cell has a whole scatter unit for each rank of the axis. */
 static int units_suffice(const qdri_net *net, int g, int64_t scatter_unit)
 {
     qdri_place last = net->place;
@@ -158,8 +158,8 @@ qdr_matrix qdri_edge_matrix(const qdri_net *net, const qdr_block cols[QDR_MAX_BL
 {
     const qdr_axis scatter_axis = qdri_other_axis(col_axis);
     const int64_t unit = scatter_unit ? scatter_unit : 1;
-    /* Single rows may leave ranks without any; whole sequences that are too few for the axis stay replicated
-     * instead. */
+    /* Rows that are scattered singly may leave ranks without any; whole sequences that are too few for the axis stay
+     * replicated instead. */
     const int scatter = layout == QDR_SCATTERED &&
                         (unit == 1 || units_suffice(net, net->place.size[scatter_axis], unit));
     qdr_matrix matrix = {.version = QDR_OPTS_INIT,

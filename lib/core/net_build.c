@@ -3,7 +3,7 @@
 #include "core/net_parts.h"
 #include "quadrille/linear.h"
 
-/* The single task list of one layer is made anew at each call; here once for each of its forms, so that memory
+/* The task list of a single layer is built again at each call; here once for each of its variants, so that memory
  * suffices. */
 static qdr_status try_layer_calls(qdri_net *net, int node, qdri_schedule *single)
 {
@@ -16,7 +16,7 @@ static qdr_status try_layer_calls(qdri_net *net, int node, qdri_schedule *single
     return QDR_OK;
 }
 
-/* A stack can be run whole if it has its activations, and each is read once at least, but the last. */
+/* A stack can be run as a whole if it has its own activations, and each of them but the last is read at least once. */
 static int runs_whole(const qdri_net *net)
 {
     if (net->opts.caller_activations) return 0;
@@ -41,7 +41,8 @@ static void place_edges(qdri_net *net)
     }
 }
 
-/* What operations keep, and work with: on one stream only, so that it is no slot of the pool. */
+/* The saved state and workspace of operations. They run on one stream only, so the workspace is not a slot of the
+ * pool. */
 static void place_operations(qdri_net *net)
 {
     size_t work_bytes = 0;
@@ -82,8 +83,8 @@ static qdr_status make_schedules_once(qdri_net *net, qdri_net_lists *lists)
     return QDR_OK;
 }
 
-/* Again and again until no slot grows: a list made anew at a call then gets the slots it got here. Slots only grow, and
- * never beyond the largest request, so this ends; twice is the rule. */
+/* Repeats until no slot grows: a list that is built again at a call then gets the same slots as here. Slots only grow,
+ * and never beyond the largest request, so this terminates; usually after two rounds. */
 static qdr_status make_schedules(qdri_net *net, qdri_net_lists *lists)
 {
     for (int64_t before = -1, n_before = -1;;) {
@@ -95,7 +96,7 @@ static qdr_status make_schedules(qdri_net *net, qdri_net_lists *lists)
     }
 }
 
-/* All ranks gather equally far ahead, whatever their own blocks. */
+/* All ranks prefetch the same number of weights, whatever the sizes of their blocks. */
 static void choose_prefetch(qdri_net *net)
 {
     const size_t each = qdri_largest_gathered_bytes(net);

@@ -23,7 +23,7 @@ qdr_status qdri_check_product_type(qdr_product_type type, qdr_dtype dtype, const
                     qdr_dtype_name(dtype));
 }
 
-/* The input edge has the columns and the axis that the layer reads. */
+/* Checks that the input edge has the columns and the axis that the layer reads. */
 static qdr_status check_input(const qdri_net *net, const qdr_linear_desc *desc, const char *who, qdr_edge in)
 {
     const qdri_edge *edge = &net->edges[in];
@@ -69,7 +69,8 @@ static qdr_status check_linear(const qdri_net *net, const qdr_linear_desc *desc,
     return check_input(net, desc, who, in);
 }
 
-/* A layer whose parameters are known gets its edges, and its shape. The input of an embedding is an edge of tokens. */
+/* Connects a layer whose parameters are known to its edges, and sets its shape. The input of an embedding is an edge of
+ * tokens. */
 static void connect(qdri_net *net, qdri_node *node, qdr_axis in_axis, qdr_edge in, qdr_edge out)
 {
     const qdri_edge *from = &net->edges[in], *to = &net->edges[out];
@@ -95,7 +96,7 @@ static void connect(qdri_net *net, qdri_node *node, qdr_axis in_axis, qdr_edge i
     qdri_node_connect(net, node, 1, &in, out);
 }
 
-/* A node with an empty layer. */
+/* Adds a node with an empty layer. */
 static qdr_status add_layer_node(qdri_net *net, const char *name, qdri_node_kind kind, qdri_node **node)
 {
     QDR_TRY(qdri_node_add(net, name, kind, node));

@@ -6,7 +6,7 @@
 #include "core/net_parts.h"
 #include "core/op_bytes.h"
 
-/* The edges exist and hold features. */
+/* Checks that the edges exist and contain features. */
 static qdr_status check_inputs(const qdri_net *net, const char *who, int n_in, const qdr_edge *in)
 {
     for (int i = 0; i < n_in; i++) {
@@ -18,7 +18,7 @@ static qdr_status check_inputs(const qdri_net *net, const char *who, int n_in, c
     return QDR_OK;
 }
 
-/* A node that makes an edge. What is left to do with the node cannot fail, or is taken back. */
+/* Adds a node that creates an edge. The remaining steps cannot fail, or are undone. */
 static qdr_status add_node(qdri_net *net, const char *who, qdri_node_kind kind, const qdr_matrix *out_matrix,
                            qdr_edge *out, qdri_node **node)
 {

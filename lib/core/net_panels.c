@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Row panels of a layer. Ranks that exchange rows must cut them alike, so the choice rests on what all of them know:
- * global sizes, and how an axis crosses nodes. */
+/* Row panels of a layer. Ranks that exchange rows must divide them in the same way, so the choice depends only on what
+ * all of them know: global sizes, and how an axis crosses nodes. */
 #include "core/panels.h"
 
 #include "core/block.h"
 #include "core/net_parts.h"
 
-/* What is assumed of a machine that nobody has measured: a core's products, 10 Gbit/s between nodes, and what one more
- * panel costs (docs/benchmarks.md, "Panels over a network"). */
+/* Assumptions about a machine that has not been measured: the rate of a core's products, 10 Gbit/s between nodes, and
+ * the cost of one more panel (docs/benchmarks.md, "Panels over a network"). */
 #define FLOPS_PER_SEC 5e10
 #define WIRE_BYTES_PER_SEC 1.25e9
 #define START_SECS 2e-3
 
-/* What travels over an axis before or after a product: `times` the n_cols columns of all rows. */
+/* The data sent over an axis before or after a product: `times` the n_cols columns of all rows. */
 typedef struct travel {
     qdr_axis axis;
-    int times; /* 0: nothing does; 2: a sum that all members get */
+    int times; /* 0: nothing is sent; 2: a sum that all members receive */
     double n_cols;
 } travel;
 
-/* Inside a node an exchange needs the core that the product needs: nothing would be hidden. Between nodes, whose
- * members share a wire, what goes as a whole goes level by level: once for all of them; so do sums of copies, but
- * slices of rows that stay scattered go once for each. */
+/* Inside a node, an exchange needs the core that the product needs, so nothing would be hidden. Between nodes, whose
+ * members share a link, undivided data are sent level by level: once for all members; so are sums of copies, but slices
+ * of rows that stay scattered are sent once for each member. */
 static qdri_panel_cost cost_of(const qdri_net *net, double flops, const travel *what)
 {
     const int g = net->place.size[what->axis], members = net->node_members[what->axis];

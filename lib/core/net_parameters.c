@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parameters: which part of each this rank stores, and where it lies. */
+/* Parameters: which part of each this rank stores, and where. */
 #include <string.h>
 
 #include "core/block.h"
 #include "core/net_parts.h"
 #include "core/size.h"
 
-/* Wire parts of a flat block are aligned to 16 bytes. */
+/* Parts of a flat block that are communicated are aligned to 16 bytes. */
 enum { SHARD_ALIGN_BYTES = 16 };
 
 static const qdr_block one_row[QDR_MAX_BLOCKS] = {{1, 1}};
@@ -28,7 +28,7 @@ static void find_shard(const qdri_net *net, qdri_parameter *p)
     if (!p->flat_over_z) p->shard_elems = elems;
 }
 
-/* Copies exist on the axes that split nothing: which of them counts, and which of them is the first of all. */
+/* Copies exist along the axes that split nothing: which copy is counted, and which is the first of all. */
 static void find_copies(const qdri_net *net, const qdri_parameter_desc *desc, qdri_parameter *p)
 {
     const int *at = net->place.coordinate;
@@ -89,8 +89,8 @@ size_t qdri_largest_gathered_bytes(const qdri_net *net)
     return (size_t)most * qdr_dtype_bytes(net->opts.dtype);
 }
 
-/* The gradients of small parameters lie one behind the other, by class, so that one collective sums a class, and one
- * all. */
+/* The gradients of small parameters are stored contiguously, by class, so that one collective sums a class, and one
+ * sums all. */
 void qdri_parameters_place(qdri_net *net)
 {
     const size_t grad_bytes = qdr_dtype_bytes(net->grad_dtype);
@@ -127,7 +127,7 @@ static int same_storage(const qdri_parameter *p, const qdri_parameter *q)
     return p->storage == QDR_STORAGE_AUTO || p->storage == q->storage;
 }
 
-/* Of nets on the same grid. */
+/* Both nets are on the same grid. */
 static qdr_status check_same(const qdri_net *net, const qdri_net *owner, int index)
 {
     const qdri_parameter *p = &net->parameters[index], *q = &owner->parameters[index];
@@ -146,15 +146,15 @@ static qdr_status check_same(const qdri_net *net, const qdri_net *owner, int ind
     if (same_storage(p, q)) return QDR_OK;
     return QDR_FAIL(
         QDR_ERR_SHAPE,
-        "share parameters: %s.%s is stored another way in the stack that owns it; ask for the same storage, "
-        "or for QDR_STORAGE_AUTO, which takes the owner's",
+        "share parameters: %s.%s is stored differently in the stack that owns it; request the same storage, "
+        "or QDR_STORAGE_AUTO, which takes the owner's",
         node_name(net, p), p->what);
 }
 
 qdr_status qdri_net_share(qdri_net *net, const qdri_net *owner)
 {
     if (net->opts.dtype != owner->opts.dtype)
-        return QDR_FAIL(QDR_ERR_DTYPE, "share parameters: a stack of %s cannot have those of one of %s",
+        return QDR_FAIL(QDR_ERR_DTYPE, "share parameters: a stack of %s cannot use those of a stack of %s",
                         qdr_dtype_name(net->opts.dtype), qdr_dtype_name(owner->opts.dtype));
     for (int i = 0; i < net->n_parameters && i < owner->n_parameters; i++) QDR_TRY(check_same(net, owner, i));
     if (net->n_parameters != owner->n_parameters)

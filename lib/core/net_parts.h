@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of a net share. */
+/* Shared by the files that implement a net. */
 #ifndef QDRI_CORE_NET_PARTS_H
 #define QDRI_CORE_NET_PARTS_H
 
 #include "core/net.h"
 
 /* net.c */
-/* How much there is, so that a description that fails half-way can be taken back. */
+/* The current numbers of items, so that a description that fails halfway can be undone. */
 typedef struct qdri_net_mark {
     int n_edges, n_nodes, n_parameters;
 } qdri_net_mark;
 qdri_net_mark qdri_net_mark_of(const qdri_net *net);
-/* Passes `status` on; after an error the net has what it had at the mark. */
+/* Passes `status` on; after an error, restores the net to its state at the mark. */
 QDR_NODISCARD qdr_status qdri_net_keep(qdri_net *net, const qdri_net_mark *mark, qdr_status status);
-/* A node without inputs or output; *node is good until the next one comes. */
+/* Adds a node without inputs or output; *node is valid until the next one is added. */
 QDR_NODISCARD qdr_status qdri_node_add(qdri_net *net, const char *name, qdri_node_kind kind, qdri_node **node);
-/* Gives the node its inputs, which it uses from now on. */
+/* Sets the node's inputs and marks them as used. */
 void qdri_node_connect(qdri_net *net, qdri_node *node, int n_in, const qdr_edge *in, qdr_edge out);
 QDR_NODISCARD qdr_status qdri_edge_add(qdri_net *net, const char *name, const qdr_matrix *matrix, qdr_dtype dtype,
                                        qdr_edge *edge);
@@ -25,7 +25,7 @@ qdr_matrix qdri_edge_matrix(const qdri_net *net, const qdr_block cols[QDR_MAX_BL
 static inline qdr_axis qdri_other_axis(qdr_axis axis) { return axis == QDR_X ? QDR_Y : QDR_X; }
 
 /* net_parameters.c */
-/* What a parameter is, before this rank's share is known. */
+/* The description of a parameter, before this rank's share of it is known. */
 typedef struct qdri_parameter_desc {
     const char *what;
     const qdr_block *rows, *cols; /* NULL: one row */
@@ -33,18 +33,18 @@ typedef struct qdri_parameter_desc {
     int flat_over_z;
     int extra_sum; /* 1 + axis; 0: none */
 } qdri_parameter_desc;
-/* Of the last node. */
+/* Adds a parameter to the last node. */
 QDR_NODISCARD qdr_status qdri_parameter_add(qdri_net *net, const qdri_parameter_desc *desc, int *index);
-/* Bytes of the largest whole W of any rank; the same on all ranks. */
+/* Bytes of the largest whole W on any rank; the same on all ranks. */
 size_t qdri_largest_gathered_bytes(const qdri_net *net);
-/* Gives all parameters their buffers. */
+/* Assigns buffers to all parameters. */
 void qdri_parameters_place(qdri_net *net);
 
 /* net_layers.c */
 QDR_NODISCARD qdr_status qdri_check_product_type(qdr_product_type type, qdr_dtype dtype, const char *who);
 
 /* net_panels.c */
-/* Row panels of the layer's products: `wanted`, or 0: as the net's options say. */
+/* Sets the number of row panels of the layer's products: `wanted`, or, if 0, according to the net's options. */
 void qdri_layer_set_panels(const qdri_net *net, qdri_layer *layer, int wanted);
 
 #endif

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The border between who runs a list and who prices it. The model prices roles of its templates; this is the price of
- * one list of a net as it is, whatever it was described from. Declared here, below both sides, and defined by
- * perfmodel/net_price.c, so that the runtime can ask without seeing the inside of the model. */
+/* The interface between the runtime, which executes a list, and the model, which prices it. The model prices the roles
+ * of its templates; this function gives the price of one list of a given net. It is declared here, in a module below
+ * both, and defined in perfmodel/net_price.c, so that the runtime can use it without depending on the model. */
 #ifndef QDRI_CORE_NET_PRICE_H
 #define QDRI_CORE_NET_PRICE_H
 
 #include "core/net.h"
 #include "quadrille/machine.h"
 
-/* What the list takes on the machine, for the rank at the net's place: secs[i] of task i alone, and the simulated end
- * of the whole, where streams overlap and share links. order: of the grid's axes, "xyzd".
- * @retval QDR_ERR_ARGUMENT  the machine lacks something
- * @retval QDR_ERR_DTYPE     it cannot do the net's type
+/* The price of the list on the machine, for the rank at the net's place: secs[i] for task i alone, and the simulated
+ * end of the whole list, with overlapping streams and shared links. order: of the grid's axes, "xyzd".
+ * @retval QDR_ERR_ARGUMENT  the machine lacks a constant
+ * @retval QDR_ERR_DTYPE     the machine does not support the net's type
  * @retval QDR_ERR_MEMORY */
 QDR_NODISCARD qdr_status qdri_net_price(const qdri_net *net, const char *order, const qdr_machine *machine,
                                         const qdri_schedule *schedule, double *secs, double *end_secs);

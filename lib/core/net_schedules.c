@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From nodes to schedules: forward in order of execution, backward in reverse with gradients in borrowed workspace.
- * Where the rows are in parts, one after the other runs from one sum over other ranks to the next, so that the sum of
- * one travels beside the work of the others. */
+/* From nodes to schedules: forward in order of execution, backward in reverse order, with gradients in workspace slots.
+ * If the rows are divided into parts, these run one after the other from one sum across ranks to the next, so that the
+ * sum of one part overlaps with the work of the others. */
 #include "core/net_parts.h"
 #include "quadrille/linear.h"
 
@@ -58,7 +58,7 @@ static qdri_ref loss_of_part(const qdri_net *net, int part)
     return (qdri_ref){net->loss.buffer, (size_t)part * bytes, bytes};
 }
 
-/* The rows of a part, where the operation takes parts. */
+/* The rows of a part, if the operation can be run in parts. */
 static void op_rows(const qdri_builder *builder, const qdri_net *net, const qdri_node *node, int part, int64_t *begin,
                     int64_t *end)
 {
@@ -67,7 +67,7 @@ static void op_rows(const qdri_builder *builder, const qdri_net *net, const qdri
     if (!node->needs_all_rows) qdri_part_rows(builder, part, *end, begin, end);
 }
 
-/* An operation on rows [begin, end); its share of the flops. */
+/* An operation on rows [begin, end), with its share of the flops. */
 static qdri_task op_task(const qdri_net *net, int number, qdri_task_kind kind, int64_t begin, int64_t end)
 {
     const qdri_node *node = &net->nodes[number];
@@ -99,7 +99,7 @@ static void add_op_forward(qdri_builder *builder, const qdri_net *net, int numbe
     qdri_schedule_add(builder, &task);
 }
 
-/* What is done to a node's output once it is summed. */
+/* The operations on a node's output after it has been summed. */
 static void end_node(qdri_builder *builder, const qdri_net *net, int number, int part)
 {
     const qdri_node *node = &net->nodes[number];
@@ -127,9 +127,9 @@ static void begin_node(qdri_builder *builder, const qdri_net *net, int number, i
 
 static int is_summed(const qdri_net *net, qdr_axis axis) { return net->place.size[axis] > 1; }
 
-/* A segment, in which one part after the other goes through all nodes, ends with a layer whose result is summed over
- * other ranks; with each layer where W is gathered, since a slot is there for one; and at nodes that take all parts at
- * once. */
+/* A segment, in which the parts pass through all nodes one after the other, ends with a layer whose result is summed
+ * across ranks; with each layer whose W is gathered, since there is a slot for one only; and at nodes that need all
+ * parts at once. */
 static int ends_segment(const qdri_net *net, int number, int next, int backward)
 {
     const qdri_node *node = &net->nodes[number];
@@ -142,7 +142,7 @@ static int ends_segment(const qdri_net *net, int number, int next, int backward)
            is_summed(net, backward ? shape->out_axis : shape->in_axis);
 }
 
-/* Node `number` of a forward for all parts; first what is done to the sums of the one before it. */
+/* Node `number` of a forward pass for all parts; preceded by the operations on the sums of the previous node. */
 static void add_node(qdri_builder *builder, const qdri_net *net, int number)
 {
     const qdri_node *node = &net->nodes[number];
@@ -176,7 +176,7 @@ qdr_status qdri_net_forward(qdri_net *net, qdri_schedule *schedule)
     return qdri_builder_end(&builder);
 }
 
-/* Adds b to a (or copies it there), as large as an edge. */
+/* Adds b, of the size of an edge, to a, or copies it there. */
 static void add_edge_task(qdri_builder *builder, const qdri_edge *edge, int number, const char *name, qdri_ref a,
                           qdri_ref b, int accumulate)
 {
@@ -206,7 +206,7 @@ static qdri_ref take_edge(qdri_builder *builder, const qdri_edge *edge)
     return qdri_buffers_take(builder->buffers, qdri_edge_bytes(edge));
 }
 
-/* Where a node writes the gradient of one of its inputs; *accumulate where another node has written it before. A
+/* Where a node writes the gradient of one of its inputs; *accumulate is set if another node has written it before. A
  * gradient that is shared with another edge is copied before it is added to. */
 static qdri_ref gradient_target(qdri_builder *builder, qdri_net *net, int input, int number, int *accumulate)
 {
@@ -225,14 +225,14 @@ static qdri_ref gradient_target(qdri_builder *builder, qdri_net *net, int input,
     return edge->d;
 }
 
-/* Nobody but the node that reads the edge's gradient next needs it. */
+/* Whether only the node that reads the edge's gradient next needs it. */
 static int is_only_user(const qdri_builder *builder, const qdri_edge *edge)
 {
     return !edge->keeps_gradient && edge->d.buffer >= 0 && builder->buffers->status == QDR_OK &&
            builder->buffers->items[edge->d.buffer].busy == 1;
 }
 
-/* The same of an operation. Where nobody needs the output's gradient any more, that of the input takes its place. */
+/* The same for an operation. If nothing else needs the output's gradient, that of the input replaces it. */
 static qdri_ref op_gradient_target(qdri_builder *builder, qdri_net *net, int number, int i, int *accumulate)
 {
     const qdri_node *node = &net->nodes[number];
@@ -247,14 +247,14 @@ static qdri_ref op_gradient_target(qdri_builder *builder, qdri_net *net, int num
     return edge->d;
 }
 
-/* A node's output gradient has been used. */
+/* Called when a node's output gradient has been used. */
 static void release_gradient(qdri_builder *builder, qdri_edge *edge)
 {
     if (!edge->keeps_gradient) qdri_builder_give(builder, edge->d);
     edge->d = QDRI_NO_REF;
 }
 
-/* Residual: each input's gradient is the output's. The first to come shares its memory. */
+/* Residual: each input's gradient is that of the output. The first one shares its memory. */
 static void pass_gradient(qdri_builder *builder, qdri_net *net, int number)
 {
     const qdri_node *node = &net->nodes[number];
@@ -273,8 +273,8 @@ static void pass_gradient(qdri_builder *builder, qdri_net *net, int number)
     }
 }
 
-/* The library's own operations write the gradients of features even where nobody wants them (of an input of the stack):
- * into memory that is used again. */
+/* The library's own operations write the gradients of features even if they are not wanted (for an input of the stack):
+ * to memory that is reused. */
 static int must_write(const qdri_net *net, const qdri_node *node, int i)
 {
     const qdri_edge *edge = &net->edges[node->in[i]];
@@ -326,7 +326,7 @@ static void add_op_backward(qdri_builder *builder, qdri_net *net, int number, in
     for (int part = 0; part < (node->needs_all_rows ? 1 : builder->n_parts); part++) {
         if (!node->needs_all_rows) builder->part = part;
         add_op_backward_part(builder, net, number, part, writes, accumulates);
-        accumulates |= 1 << QDR_MAX_OP_INPUTS; /* the parameters': to those of the parts before */
+        accumulates |= 1 << QDR_MAX_OP_INPUTS; /* those of parameters: added to those of earlier parts */
     }
     for (int i = 0; i < node->n_in; i++) {
         qdri_builder_give(builder, unwanted[i]);
@@ -363,7 +363,7 @@ static void add_layer_backward(qdri_builder *builder, qdri_net *net, int number,
     qdri_linear_backward_tasks(builder, &node->u.layer.shape, &refs, &how);
 }
 
-/* Gradients of biases, norms and positions: summed over the axes that hold copies, all at once. */
+/* Gradients of biases, norms and positions: summed over the axes that hold copies, all together. */
 static void sum_small_gradients(qdri_builder *builder, const qdri_net *net)
 {
     const size_t bytes = qdr_dtype_bytes(net->grad_dtype);
@@ -433,7 +433,7 @@ qdr_status qdri_net_layer_forward(qdri_net *net, int node, int accumulate_y, qdr
 static void sum_bias_gradient(qdri_builder *builder, const qdri_net *net, const qdri_layer *layer)
 {
     const qdri_parameter *b = &net->parameters[layer->bias];
-    if (b->n_elems == 0) return; /* nothing on the other copies either */
+    if (b->n_elems == 0) return; /* empty on the other copies, too */
     qdri_small_gradient_task(builder, QDR_Z, b->gradient, b->n_elems, net->grad_dtype);
     qdri_small_gradient_task(builder, QDR_D, b->gradient, b->n_elems, net->grad_dtype);
 }

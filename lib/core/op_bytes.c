@@ -13,7 +13,7 @@ qdr_status qdri_norm_bytes(const qdr_layer_norm *norm, int64_t n_parts, size_t *
     return qdri_block_bytes(norm->n_rows, 2, sum_type, saved_bytes);
 }
 
-/* Blocks of scores and panels of one head on a CPU; on a GPU a sum for each row and head. */
+/* On a CPU: blocks of scores, and panels of one head; on a GPU: a sum for each row and head. */
 size_t qdri_attention_work_bytes(const qdr_attention *a)
 {
     const size_t real_bytes = qdr_dtype_bytes(qdri_sum_type(a->dtype));

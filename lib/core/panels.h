@@ -5,21 +5,21 @@
 
 #include <stdint.h>
 
-/* What a product and its communication take by themselves. */
+/* What a product and its communication cost alone. */
 typedef struct qdri_panel_cost {
     double product_secs;
-    double wire_secs, cut_wire_secs; /* as a whole, and of all panels where there are several */
-    double start_secs; /* of one more panel: latency, and a smaller product's loss */
+    double wire_secs, cut_wire_secs; /* undivided, and the total of all panels if there are several */
+    double start_secs; /* cost of one more panel: latency, and the loss by a smaller product */
     int64_t n_rows;
 } qdri_panel_cost;
 
 enum { QDRI_MAX_CHOSEN_PANELS = 16 };
 
-/* Time of n panels in a pipeline of two stages: the first stage of one panel, the longer stage of the others, and the
- * second stage of the last. */
+/* Time of n panels in a two-stage pipeline: the first stage of one panel, the longer stage of the others, and the
+ * second stage of the last one. */
 double qdri_panels_secs(const qdri_panel_cost *cost, int n);
-/* The power of two up to QDRI_MAX_CHOSEN_PANELS and n_rows for which the sum over all costs of one product (what comes
- * before it, what behind it) is least; 1 where nothing is won. */
+/* The power of two, at most QDRI_MAX_CHOSEN_PANELS and n_rows, for which the sum over all costs of one product
+ * (communication before and after it) is least; 1 if panels gain nothing. */
 int qdri_panels_choose(const qdri_panel_cost *costs, int n_costs);
 
 #endif

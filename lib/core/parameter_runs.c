@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the elements of a shard stand in the whole parameter. */
+/* The positions of a shard's elements in the whole parameter. */
 #include "core/block.h"
 #include "core/net_parts.h"
 
-/* Local rows or columns whose global ones are consecutive, too. */
+/* Local rows or columns that are also consecutive globally. */
 typedef struct segment {
     int64_t local, global, n;
 } segment;
@@ -11,7 +11,7 @@ typedef struct segment {
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* Of one side of the block; neighbours on both sides are one. */
+/* The segments along one side of the block; segments that are adjacent both locally and globally are merged. */
 static int find_segments(const qdr_block blocks[QDR_MAX_BLOCKS], int n_parts, int part, segment found[QDR_MAX_BLOCKS])
 {
     const int64_t width = qdri_blocks_part(blocks, n_parts, part);
@@ -61,7 +61,7 @@ static segment cut(segment s, int64_t begin, int64_t end)
     return (segment){.local = first, .global = s.global + first - s.local, .n = n > 0 ? n : 0};
 }
 
-/* Elements [begin, end) of each of the lines [first, last). */
+/* Adds elements [begin, end) of each of the lines [first, last). */
 static int add_band(const lines *l, int64_t first, int64_t last, int64_t begin, int64_t end, qdr_parameter_run *runs)
 {
     int n = 0;
@@ -73,7 +73,7 @@ static int add_band(const lines *l, int64_t first, int64_t last, int64_t begin, 
     return n;
 }
 
-/* A shard is the end of a line, whole lines, and the beginning of a line. */
+/* A shard consists of the end of a line, whole lines, and the beginning of a line. */
 int qdri_parameter_runs(const qdri_parameter *p, qdr_parameter_run runs[QDR_MAX_PARAMETER_RUNS])
 {
     lines l = {.turned = p->storage == QDR_IN_OUT, .shard_begin = p->shard_begin};

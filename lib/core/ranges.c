@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranges of memory against each other. */
+/* Checks for overlaps between memory ranges. */
 #include "core/ranges.h"
 
 static int overlap(const qdri_range *a, const qdri_range *b)

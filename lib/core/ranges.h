@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that calls are given: ranges of addresses, and whether they may overlap. */
+/* Memory passed to calls: address ranges, and whether they may overlap. */
 #ifndef QDRI_CORE_RANGES_H
 #define QDRI_CORE_RANGES_H
 
@@ -8,12 +8,12 @@
 typedef struct qdri_range {
     const char *what;
     const void *begin;
-    size_t bytes; /* 0: there is no memory, whatever begin is */
-    int writes; /* it is written; else only read */
-    int in_place; /* written element by element: it may be exactly one of the others */
+    size_t bytes; /* 0: no memory, whatever begin is */
+    int writes; /* written; else only read */
+    int in_place; /* written element by element: may coincide exactly with one of the others */
 } qdri_range;
 
-/* @retval QDR_ERR_ARGUMENT  one that is written overlaps another; `who` begins the sentence */
+/* @retval QDR_ERR_ARGUMENT  a written range overlaps another one; the message begins with `who` */
 QDR_NODISCARD qdr_status qdri_ranges_check(const char *who, const qdri_range *ranges, int n);
 #define QDRI_RANGES_CHECK(who, ...)                                                                                    \
     qdri_ranges_check(who, (const qdri_range[]){__VA_ARGS__},                                                          \

@@ -44,7 +44,7 @@ void qdri_part_rows(const qdri_builder *builder, int part, int64_t n_rows, int64
     *end = builder->n_parts > 1 ? builder->part_begin[part + 1] : n_rows;
 }
 
-/* Lets `task` wait for an earlier one, unless its stream has done so already. */
+/* Makes `task` wait for an earlier one, unless its stream has already done so. */
 static void wait_for(qdri_builder *builder, qdri_task *task, int earlier)
 {
     if (earlier < 0) return;
@@ -96,7 +96,7 @@ static void note_operands(qdri_builder *builder, const qdri_task *task, int numb
             qdri_hazards_write(builder->hazards, task->writes[i], number);
 }
 
-/* Tasks of a class that may not overlap wait for the task before them, and the one after waits for them. */
+/* A task of a class that may not overlap waits for the previous task, and the next task waits for it. */
 static void wait_in_line(qdri_builder *builder, qdri_task *task, int number)
 {
     if (number == 0) return;
@@ -213,7 +213,7 @@ qdr_channel qdri_gather_channel(qdr_axis axis)
     return channels[axis];
 }
 
-/* Elements this rank sends: pairwise exchange of parts, all-reduce in two steps. */
+/* Elements that this rank sends: pairwise exchange of parts, all-reduce in two steps. */
 static int64_t elems_sent(const qdri_task *task, int g, int rank)
 {
     if (task->coll == QDR_SEND_RECV) return task->count;

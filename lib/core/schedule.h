@@ -29,7 +29,7 @@ typedef enum qdri_task_kind {
     QDRI_TASK_BACKWARD
 } qdri_task_kind;
 
-/* What a task belongs to when overlap is switched off by part. Values as in QDR_OVERLAP_…; products belong to none. */
+/* The class of a task, by which overlap can be switched off. Values as in QDR_OVERLAP_…; products have no class. */
 typedef enum qdri_task_class {
     QDRI_CLASS_NONE = 0,
     QDRI_CLASS_WEIGHTS = 1,
@@ -48,27 +48,27 @@ typedef struct qdri_task {
     const char *name; /* of that node; not owned */
     int n_reads, n_writes;
     qdri_ref reads[QDRI_MAX_OPERANDS], writes[QDRI_MAX_OPERANDS];
-    int accumulate; /* add to writes[0]; operations: bit i to the gradient of input i, bit QDR_MAX_OP_INPUTS to those of
-                       parameters */
+    int accumulate; /* add to writes[0]; operations: bit i: add to the gradient of input i, bit QDR_MAX_OP_INPUTS: to
+                     * those of parameters */
     qdr_dtype dtype, out_dtype;
     int64_t m, n, k; /* product: extents; others: rows m, columns n; position tasks: first row k */
     int64_t context; /* position tasks: rows of P */
     int trans_a, trans_b;
     int algorithm; /* product: as in qdri_gemm */
-    qdri_rounding round_a, round_b; /* likewise */
+    qdri_rounding round_a, round_b; /* product: as in qdri_gemm */
     size_t zero_tail; /* bytes after the m·n elements of a product's C that are set to zero */
     qdr_coll_kind coll;
     qdr_channel channel;
-    int64_t count; /* elements in all (all-reduce, or with split_unit), else of each member's part */
+    int64_t count; /* total elements (all-reduce, or with split_unit), else elements of each member's part */
     int64_t split_unit; /* > 0: member j's part is qdri_split(count, split_unit, size, j) */
     int64_t recv_count; /* send-recv: count goes to `peer`, recv_count comes from `peer2` */
     int peer, peer2;
     double flops;
     int64_t bytes_sent;
-    /* Made by qdri_schedule_add(): */
+    /* Set by qdri_schedule_add(): */
     int n_waits;
-    int waits[QDRI_N_STREAMS]; /* tasks of other streams to wait for, at most one of each */
-    int signals; /* a task of another stream waits for this one */
+    int waits[QDRI_N_STREAMS]; /* tasks on other streams to wait for, at most one per stream */
+    int signals; /* a task on another stream waits for this one */
 } qdri_task;
 
 typedef struct qdri_schedule {
@@ -84,49 +84,49 @@ typedef struct qdri_builder {
     int overlap; /* the QDR_OVERLAP_… classes that may overlap with other tasks */
     qdr_status status;
     qdri_hazards *hazards;
-    /* The rows of the cell in parts that follow one another through the schedule: those of part p begin at
+    /* The cell's rows in parts, each of which passes through the schedule after the other: part p begins at
      * part_begin[p]. */
     int n_parts;
     int64_t part_begin[QDRI_MAX_BATCH_PARTS + 1];
-    int part; /* that tasks are added for now, or one of the two below */
+    int part; /* the part to which new tasks belong, or one of the two constants below */
     int holds;
     struct qdri_held_task *held;
     int n_held, held_capacity;
-    qdri_ref *given; /* slots that are given back with the held tasks */
+    qdri_ref *given; /* slots that are returned together with the held tasks */
     int n_given, given_capacity;
     int last_on_stream[QDRI_N_STREAMS];
-    int waited[QDRI_N_STREAMS][QDRI_N_STREAMS]; /* waited[s][t]: last task of t that stream s has waited for */
-    /* Gathered weights: uses in order of execution, slots that take turns. */
+    int waited[QDRI_N_STREAMS][QDRI_N_STREAMS]; /* waited[s][t]: last task on stream t for which stream s has waited */
+    /* Gathered weights: uses in order of execution, and the slots that they use in rotation. */
     struct qdri_weight_use *uses;
     int n_uses, n_gathered, next_use;
     int prefetch;
     qdri_ref *slots;
     int n_slots;
-    qdri_ref gradient_slots[2]; /* whole dW on its way to the reduce-scatter, taking turns */
+    qdri_ref gradient_slots[2]; /* used alternately for a whole dW before its reduce-scatter */
     qdri_ref gradient_temp; /* a reduced shard before it is added */
     int next_gradient_slot;
 } qdri_builder;
 
-/* Starts an empty schedule; all workspace slots are free. `hazards` are for the buffers, and may be used for one
- * schedule after the other. */
+/* Starts an empty schedule; all workspace slots are free. `hazards` belong to the buffers, and may be used for several
+ * schedules in sequence. */
 void qdri_builder_begin(qdri_builder *builder, qdri_schedule *schedule, qdri_buffers *buffers, qdri_hazards *hazards,
                         const qdri_place *place, int overlap, int prefetch);
-/* Cuts the cell's rows into up to n_parts parts of whole `unit`s, none of them empty. Until then there is one. */
+/* Divides the cell's rows into up to n_parts nonempty parts of whole `unit`s. Before this call there is one part. */
 void qdri_builder_cut_rows(qdri_builder *builder, int64_t n_rows, int64_t unit, int n_parts);
-/* Rows [begin, end) of a part; all n_rows where there is one part. */
+/* Rows [begin, end) of a part; all n_rows if there is one part. */
 void qdri_part_rows(const qdri_builder *builder, int part, int64_t n_rows, int64_t *begin, int64_t *end);
-/* From hold to release, tasks are kept back, and then appended part by part: those BEFORE_PARTS, those of part 0 in the
- * order of their coming, …, those AFTER_PARTS. Slots given back meanwhile stay in use until then. Where there is one
- * part, nothing is kept back. */
+/* Between hold and release, tasks are held back, and then appended part by part: those of BEFORE_PARTS, those of part 0
+ * in the order in which they were added, …, those of AFTER_PARTS. Slots returned meanwhile stay in use until then. If
+ * there is only one part, nothing is held back. */
 #define QDRI_BEFORE_PARTS (-1)
 #define QDRI_AFTER_PARTS QDRI_MAX_BATCH_PARTS
 void qdri_builder_hold(qdri_builder *builder);
 void qdri_builder_release(qdri_builder *builder);
-/* Gives a workspace slot back. */
+/* Returns a workspace slot. */
 void qdri_builder_give(qdri_builder *builder, qdri_ref slot);
-/* Appends a task, with what it must wait for. */
+/* Appends a task, and determines what it must wait for. */
 void qdri_schedule_add(qdri_builder *builder, const qdri_task *task);
-/* Frees what the builder holds. @return the first failure */
+/* Frees the builder's memory. @return the first failure */
 QDR_NODISCARD qdr_status qdri_builder_end(qdri_builder *builder);
 void qdri_schedule_free(qdri_schedule *schedule);
 
@@ -134,20 +134,21 @@ void qdri_schedule_free(qdri_schedule *schedule);
 qdr_channel qdri_reduce_channel(qdr_axis axis);
 qdr_channel qdri_gather_channel(qdr_axis axis);
 
-/* Appends a collective over `channel`; nothing where the group has one member. */
+/* Appends a collective over `channel`; does nothing if the group has one member. */
 void qdri_add_collective(qdri_builder *builder, const qdri_task *task);
 
 /* Announces, in order of execution, that a whole W will be needed: shard_elems per member of z. */
 void qdri_plan_weight(qdri_builder *builder, int node, const char *name, qdri_ref shard, int64_t shard_elems,
                       qdr_dtype dtype);
-/* The whole W of the next announced use; gathers it and those `prefetch` further. Valid until the following call. */
+/* The whole W of the next announced use; adds tasks that gather it and the next `prefetch` ones. Valid until the
+ * following call. */
 qdri_ref qdri_next_weight(qdri_builder *builder);
 
-/* What a task is called: the kind of its collective, or of its work. */
+/* The name of a task: the kind of its collective, or of its work. */
 const char *qdri_task_name(const qdri_task *task);
-/* How a product reads its operands: "NN", "NT" or "TN"; "NN fp8" and so on where it rounds them. */
+/* How a product reads its operands: "NN", "NT" or "TN"; "NN fp8" etc. if it rounds them. */
 const char *qdri_product_mode(const qdri_task *task);
-/* Writes one task a line. */
+/* Writes one task per line. */
 void qdri_schedule_print(const qdri_schedule *schedule, FILE *file);
 
 #endif

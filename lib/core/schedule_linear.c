@@ -39,7 +39,7 @@ static qdri_rows output_rows(const qdri_layer_shape *shape)
     return (qdri_rows){shape->in_axis, shape->out_scattered, shape->n, shape->out_unit};
 }
 
-/* The layer on one part of the rows. */
+/* The layer restricted to one part of the rows. */
 static qdri_layer_shape shape_of_part(const qdri_builder *builder, const qdri_layer_shape *shape, int part)
 {
     const int n = builder->n_parts;
@@ -54,7 +54,7 @@ static qdri_layer_shape shape_of_part(const qdri_builder *builder, const qdri_la
     return cut;
 }
 
-/* A matrix's rows of one part. */
+/* The rows of a matrix that belong to one part. */
 static qdri_ref part_of(const qdri_builder *builder, int part, qdri_ref matrix, int64_t n_rows, int64_t n_cols,
                         qdr_dtype dtype)
 {
@@ -129,8 +129,8 @@ void qdri_linear_forward_bias(qdri_builder *builder, const qdri_layer_shape *who
     }
 }
 
-/* Where a whole dW goes before it is summed over z: two slots that take turns, so that a product need not wait for the
- * previous layer's sum. */
+/* The place of a whole dW before it is summed over z: two slots used alternately, so that a product need not wait for
+ * the sum of the previous layer. */
 static qdri_ref gradient_slot(qdri_builder *builder, const qdri_layer_shape *shape)
 {
     const int turn = builder->next_gradient_slot;
@@ -155,7 +155,7 @@ static qdri_ref gradient_temp(qdri_builder *builder, const qdri_layer_shape *sha
     return *temp;
 }
 
-/* Sums a whole dW over z into the shard, and the shard over d. The addition to what was there runs on the stream of the
+/* Sums a whole dW over z into the shard, and the shard over d. The addition to old values runs on the stream of the
  * sum. */
 static void sum_gradient(qdri_builder *builder, const qdri_layer_shape *shape, qdri_ref whole, qdri_ref dw,
                          const qdri_backward_mode *mode)
@@ -188,7 +188,7 @@ static void sum_gradient(qdri_builder *builder, const qdri_layer_shape *shape, q
     qdri_add_collective(builder, &task);
 }
 
-/* dW of one part of the rows; those behind the first add to it. */
+/* dW of one part of the rows; later parts add to that of the first. */
 static void weight_gradient(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_layer_refs *refs, int part,
                             qdri_ref whole, const qdri_backward_mode *mode)
 {
@@ -236,9 +236,9 @@ static void input_gradients(qdri_builder *builder, const qdri_layer_shape *shape
     }
 }
 
-/* dX comes first where its own sum runs beside the product of dW, or takes the rows of dY as they come. Else dW does:
- * its sum begins earlier, W has longer to arrive, and what is done to dX follows right behind it, where a device may do
- * both at once. */
+/* dX is computed first if its own sum overlaps with the product of dW, or if it uses the rows of dY as they arrive.
+ * Otherwise dW is first: its sum begins earlier, W has more time to arrive, and the operations on dX directly follow
+ * its product, so that a device may fuse both. */
 static int is_dx_first(const qdri_builder *builder, const qdri_layer_shape *shape)
 {
     return builder->place.size[shape->out_axis] > 1 || (shape->out_scattered && shape->backward_panels > 1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows on their way through a product. */
+/* How the rows of activations pass through a product. */
 #include "core/schedule_rows.h"
 
 #include "core/block.h"
@@ -45,7 +45,7 @@ void qdri_add_rows(qdri_builder *builder, const qdri_layer_shape *shape, qdri_re
 
 static int size_of(const qdri_builder *builder, const qdri_rows *rows) { return builder->place.size[rows->axis]; }
 
-/* The member `steps` places further on. */
+/* The member `steps` places after this one. */
 static int member_at(const qdri_builder *builder, const qdri_rows *rows, int steps)
 {
     const int g = size_of(builder, rows);
@@ -110,21 +110,22 @@ void qdri_gather_rows(qdri_builder *builder, const qdri_layer_shape *shape, cons
 
 /* ---- panels of a product ---- */
 
-/* How the rows of a cell are cut: `by` members of a group, each one's rows into slices, beginning with the member
- * `first_step` places further on; or (by = NULL) evenly. Equal on all members of the group that sums. */
+/* How the rows of a cell are divided into panels: into slices of the rows of each member of the group `by`, beginning
+ * with the member `first_step` places after this one; or (by = NULL) evenly. The same on all members of the group that
+ * sums. */
 typedef struct cut {
     const qdri_rows *by;
     int first_step, n_slices, n;
 } cut;
 
-/* Rows [begin, end); those of member `to`, of which they are slice number `slice`. */
+/* Rows [begin, end), which belong to member `to` as its slice number `slice`. */
 typedef struct panel {
     int64_t begin, end;
     int to, slice;
 } panel;
 
-/* Scattered results: the next member's rows first, own rows last. Gathered inputs: own rows first, then as they
- * come. */
+/* Scattered results: the next member's rows first, own rows last. Gathered inputs: own rows first, then in order of
+ * arrival. */
 static cut cut_of(const qdri_builder *builder, const qdri_summed *summed)
 {
     const int n = summed->n_panels;
@@ -197,7 +198,7 @@ void qdri_sum_whole(qdri_builder *builder, const qdri_layer_shape *shape, const 
     sum_at_once(builder, shape, summed, 0, shape->m);
 }
 
-/* Where member j's version of slice `slice` of this rank's rows lies. */
+/* The location of member j's version of slice `slice` of this rank's rows. */
 static qdri_ref part_ref(const qdri_layer_shape *shape, const qdri_summed *summed, const cut *rows, int j, int slice)
 {
     int64_t begin, end;
@@ -206,7 +207,7 @@ static qdri_ref part_ref(const qdri_layer_shape *shape, const qdri_summed *summe
                          shape->dtype);
 }
 
-/* Sends a panel to its owner, and receives another member's version of the same slice of own rows. */
+/* Sends a panel to its owner, and receives another member's version of the same slice of this rank's rows. */
 static void send_panel(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_summed *summed, const cut *rows,
                        const panel *p)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gathered weights: which W is needed when, gathered ahead into slots that take turns. */
+/* Gathered weights: which W is needed when, and gathering it ahead into slots used in rotation. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,7 +30,7 @@ void qdri_plan_weight(qdri_builder *builder, int node, const char *name, qdri_re
         .node = node, .name = name, .shard = shard, .shard_elems = shard_elems, .dtype = dtype};
 }
 
-/* Slots of the largest gathered W, one more than are gathered ahead. */
+/* Slots of the size of the largest gathered W, one more than the number of weights gathered ahead. */
 static void make_slots(qdri_builder *builder)
 {
     size_t bytes = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where this library lies: the tree that it was installed into may have been moved since. */
+/* The location of this library: the tree into which it was installed may have been moved since. */
 #define _GNU_SOURCE /* dladdr */
 #include "core/self.h"
 
@@ -17,7 +17,7 @@ void qdri_own_folder(char *folder, size_t bytes)
     Dl_info self;
     *folder = '\0';
     if (dladdr(&here, &self)) path = self.dli_fname;
-    /* Of a program, which holds the static library, the loader knows only the word that started it. */
+    /* For a program that contains the static library, the loader knows only the name with which it was started. */
     if (path && !strchr(path, '/')) {
         const ssize_t length = readlink("/proc/self/exe", program, sizeof program);
         if (length <= 0 || length >= (ssize_t)sizeof program) return;

@@ -7,8 +7,8 @@
 
 enum { QDRI_FOLDER_BYTES = 1024 };
 
-/* The folder of the shared library, or of the program that holds the static one, with a slash at its end.
- * "" if the system does not say, or if it does not fit in `bytes` (at least 1). */
+/* The folder of the shared library, or of the program that contains the static one, ending with a slash. "" if it
+ * cannot be determined, or does not fit in `bytes` (at least 1). */
 void qdri_own_folder(char *folder, size_t bytes);
 
 #endif

@@ -22,7 +22,7 @@ qdr_status qdri_elems_bytes(int64_t n_elems, qdr_dtype dtype, size_t *bytes)
     if (each == 0)
         return QDR_FAIL(QDR_ERR_DTYPE, "size: %d is not an element type; use f32, f64, bf16, f16, i32 or u8",
                         (int)dtype);
-    /* Half of the address space, so that offsets into it and a little padding fit too. */
+    /* Half of the address space, so that offsets and some padding fit as well. */
     if (n_elems < 0 || (uint64_t)n_elems > (uint64_t)(SIZE_MAX / 2) / each)
         return QDR_FAIL(QDR_ERR_SHAPE, "size: %" PRId64 " elements of %s do not fit in memory; check the shape",
                         n_elems, qdr_dtype_name(dtype));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sizes whose overflow is detected, and host memory whose lack is reported with a sentence. */
+/* Checked size arithmetic, and host memory whose failed allocation is reported with a message. */
 #ifndef QDRI_CORE_SIZE_H
 #define QDRI_CORE_SIZE_H
 
@@ -15,7 +15,8 @@ static inline int64_t qdri_ceil_div(int64_t a, int64_t b) { return (a + b - 1) /
 static inline int64_t qdri_round_up(int64_t a, int64_t b) { return qdri_ceil_div(a, b) * b; }
 static inline size_t qdri_align_bytes(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
 
-/* Zeroed host memory for n things; free it with free(). `what` names it in the error. n = 0 gives a valid pointer. */
+/* Allocates zeroed host memory for n items; free it with free(). `what` names it in the error message. n = 0 gives a
+ * valid pointer. */
 QDR_NODISCARD qdr_status qdri_calloc(size_t n, size_t bytes_each, const char *what, void **memory);
 #define QDRI_NEW(n, what, pointer) qdri_calloc((size_t)(n), sizeof **(pointer), what, (void **)(pointer))
 /* Makes room for one more item; the list may move. */

@@ -9,7 +9,7 @@
 
 static _Thread_local char own_error[QDRI_ERROR_BYTES];
 static char *find_own_error(void) { return own_error; }
-/* In a plugin: the library's, so that a thread has one last error. */
+/* In a plugin: the library's, so that a thread has only one last error. */
 static char *(*find_last_error)(void) = find_own_error;
 
 void qdri_share_last_error(char *(*find)(void)) { find_last_error = find; }
@@ -47,13 +47,13 @@ void qdri_set_last_error(const char *sentence)
 
 qdr_status qdri_fail(qdr_status status, const char *file, int line, const char *format, ...)
 {
-    /* Arguments may point into the old sentence. */
+    /* Arguments may point into the old message. */
     char sentence[QDRI_ERROR_BYTES];
     va_list args;
     va_start(args, format);
     vsnprintf(sentence, sizeof sentence, format, args);
     va_end(args);
-    /* One line, whatever a file or a caller's name held. */
+    /* Makes it one line, whatever a file's or a caller's name contained. */
     for (char *letter = sentence; *letter; letter++)
         if ((unsigned char)*letter < ' ' || *letter == 0x7f) *letter = '?';
     qdri_set_last_error(sentence);

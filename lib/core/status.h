@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How errors are written once, where they are born, and passed on. See docs/design.md, "Errors". */
+/* How errors are recorded once, where they occur, and passed on. See docs/design.md, "Errors". */
 #ifndef QDRI_CORE_STATUS_H
 #define QDRI_CORE_STATUS_H
 
@@ -7,21 +7,21 @@
 
 #include "quadrille/status.h"
 
-/* Internal functions are shared between files, but not exported. */
+/* For internal functions, which are shared between files but not exported. */
 #define QDRI_HIDDEN __attribute__((visibility("hidden")))
 
-/* Records a sentence (printf form) in the calling thread and returns `status`. Use QDR_FAIL. */
+/* Records a message (printf format) in the calling thread and returns `status`. Use QDR_FAIL. */
 qdr_status qdri_fail(qdr_status status, const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/* Replaces the thread's sentence, for errors that travel between threads or ranks. */
+/* Replaces the thread's message, for errors that are passed between threads or ranks. */
 void qdri_set_last_error(const char *sentence);
-/* Where the calling thread's sentence lies, QDRI_ERROR_BYTES; and, for a plugin, which has this room a second time: to
- * use the library's places instead of its own. */
+/* The address of the calling thread's message, of QDRI_ERROR_BYTES; and, for a plugin, which contains a second copy of
+ * this module: makes it use the library's storage instead of its own. */
 char *qdri_last_error_place(void);
 void qdri_share_last_error(char *(*find)(void));
 
-/* code must be a negative constant, or it does not compile: no error path can return success, and analyzers see
- * that. */
+/* code must be a negative constant, otherwise this does not compile: no error path can return success, and static
+ * analyzers know that. */
 #define QDR_FAIL(code, ...)                                                                                            \
     ((void)sizeof(struct {                                                                                             \
          _Static_assert((code) < 0, "QDR_FAIL takes an error");                                                        \
@@ -35,14 +35,14 @@ void qdri_share_last_error(char *(*find)(void));
         const qdr_status try_status_ = (expression);                                                                   \
         if (try_status_ != QDR_OK) return try_status_;                                                                 \
     } while (0)
-/* Keeps it in `status` and leaves through the label `out`. */
+/* Stores it in `status` and jumps to the label `out` if it is an error. */
 #define QDR_TRY_OUT(status, expression)                                                                                \
     do {                                                                                                               \
         (status) = (expression);                                                                                       \
         if ((status) != QDR_OK) goto out;                                                                              \
     } while (0)
 
-/* Longest sentence, with its end mark. */
+/* The longest message, including its terminating zero. */
 #define QDRI_ERROR_BYTES 512
 
 #endif

@@ -105,14 +105,14 @@ static const char *stream_name(int stream)
     return stream == QDRI_STREAM_OF_COMPUTE ? "compute" : qdr_channel_name((qdr_channel)(stream - 1));
 }
 
-/* The axis of a stream's collectives, as a letter; empty: it computes. */
+/* The axis of a stream's collectives, as a letter; empty for the compute stream. */
 static const char *axis_name(int stream)
 {
     static const char *const names[QDR_N_AXES] = {"x", "y", "z", "d"};
     return stream == QDRI_STREAM_OF_COMPUTE ? "" : names[qdr_channel_axis((qdr_channel)(stream - 1))];
 }
 
-/* Names that a viewer shows for the rank and its streams. */
+/* The names that a viewer shows for the rank and its streams. */
 static int write_names(const qdri_trace *trace, FILE *file)
 {
     const int *at = trace->place.coordinate;
@@ -129,7 +129,7 @@ static int write_names(const qdri_trace *trace, FILE *file)
     return n > 0;
 }
 
-/* Names of layers are the user's: in any encoding, and perhaps cut within a character. */
+/* Names of layers come from the user: in any encoding, and possibly truncated within a character. */
 static json_t *text_of(const char *name)
 {
     char plain[QDRI_TRACE_NAME_BYTES];
@@ -172,7 +172,7 @@ static json_t *numbers_of(const int numbers[QDR_N_AXES])
     return json_pack("[i,i,i,i]", numbers[QDR_X], numbers[QDR_Y], numbers[QDR_Z], numbers[QDR_D]);
 }
 
-/* What `quadrille trace` must know beside the events. */
+/* The data that `quadrille trace` needs in addition to the events. */
 static int write_header(const qdri_trace *trace, FILE *file)
 {
     char id[24];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of choices, and its text. */
+/* The table of choices, and its text format. */
 #include "core/tune.h"
 
 #include <jansson.h>
@@ -9,7 +9,7 @@
 #include "core/dtype.h"
 #include "core/size.h"
 
-#define LEAST_GAIN 0.05 /* less than that is noise, or may be */
+#define LEAST_GAIN 0.05 /* smaller gains may be noise */
 
 const char *qdri_storage_name(qdr_storage storage) { return storage == QDR_IN_OUT ? "in-out" : "out-in"; }
 
@@ -69,7 +69,7 @@ static int storage_of(const char *name, qdr_storage *storage)
     return *storage != QDR_STORAGE_AUTO;
 }
 
-/* Values of the right types, which may still be wrong. */
+/* Values of the right types, which may still be invalid. */
 typedef struct words {
     const char *machine, *dtype, *storage;
 } words;
@@ -90,7 +90,7 @@ static int unpack(json_t *item, qdri_tune_choice *choice, words *w, json_error_t
     return 1;
 }
 
-/* Those of either storage: only the chosen one's are asked for. */
+/* The algorithms of either storage: only those of the chosen one are required. */
 static int unpack_algorithms(json_t *item, qdri_tune_choice *choice, json_error_t *error)
 {
     int *a = choice->algorithms[0];
@@ -178,7 +178,7 @@ static json_t *secs_json(const double secs[QDRI_N_PRODUCTS])
                      secs[QDRI_PRODUCT_DW]);
 }
 
-/* Where they are not all the first. */
+/* Added only if they are not all the first choice. */
 static int add_algorithms(json_t *object, const int algorithms[QDRI_N_PRODUCTS])
 {
     if (algorithms[0] == 0 && algorithms[1] == 0 && algorithms[2] == 0) return 1;

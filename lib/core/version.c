@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What this build is made of; the facts are the configuration's. */
+/* The components of this build, as determined by its configuration. */
 #include "quadrille/version.h"
 
 #include "config.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bells on Linux's futexes: the one way to sleep that works between processes, with a time limit and without a lock
- * that a dying process could keep. */
+/* Bells based on Linux futexes: the only way to sleep that works across processes, with a time limit, and without a
+ * lock that a dying process could keep. */
 #define _DEFAULT_SOURCE /* syscall */
 #include "dev/bell.h"
 
@@ -12,8 +12,8 @@
 
 #define NS_PER_S 1000000000
 
-/* `n_rings` changes before `n_asleep` is read, and the sleeper is counted before the kernel reads `n_rings`: one of the
- * two sees the other, so no ring is lost. */
+/* `n_rings` is changed before `n_asleep` is read, and a sleeper is counted before the kernel reads `n_rings`: at least
+ * one of the two sees the other, so no ring is lost. */
 void qdri_bell_ring(qdri_bell *bell)
 {
     atomic_fetch_add(&bell->n_rings, 1);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bells: counters that threads of one process, or of several, sleep on. A bell is plain zeroed memory, so it may lie in
- * memory that processes share. */
+/* Bells: counters on which threads of one or several processes sleep. A bell is plain zeroed memory, so it may be in
+ * shared memory. */
 #ifndef QDRI_DEV_BELL_H
 #define QDRI_DEV_BELL_H
 
@@ -10,13 +10,13 @@
 typedef struct qdri_bell {
     atomic_uint n_rings;
     atomic_int n_asleep;
-    char unused[56]; /* no two bells in one cache line */
+    char unused[56]; /* keeps two bells out of one cache line */
 } qdri_bell;
 
-/* Wakes all who sleep there. What the ringer wrote before, the woken see. Any thread. */
+/* Wakes all threads that sleep on the bell; they see everything that the ringing thread wrote before. Any thread. */
 void qdri_bell_ring(qdri_bell *bell);
-/* Sleeps until a ring that is newer than `seen`, or until this time of CLOCK_MONOTONIC (0: no limit). May wake for
- * nothing. */
+/* Sleeps until there is a ring newer than `seen`, or until this time on CLOCK_MONOTONIC (0: no limit). May wake up
+ * spuriously. */
 void qdri_bell_sleep(qdri_bell *bell, unsigned seen, int64_t until_ns);
 
 #endif

@@ -60,7 +60,7 @@ static qdr_status not_null(const char *kernel, const char *name, const void *dat
     return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: %s is NULL, but has %" PRId64 " elements", kernel, name, n_elems);
 }
 
-/* Sizes are not negative and their product fits. */
+/* Checks that the extents are not negative and that their product fits. */
 static qdr_status sizes(const char *kernel, int64_t a, int64_t b, int64_t *product)
 {
     if (a < 0 || b < 0) {
@@ -177,7 +177,7 @@ static qdr_status attention_check(const qdri_kernel *kernel)
     return not_null(name, "dy", kernel->u.attention.dy, n);
 }
 
-/* The n words from `begin` on lie within the whole vocabulary, where that is known. */
+/* Checks that the n words from `begin` on are within the whole vocabulary, if that is known. */
 static qdr_status vocab_check(const char *name, int64_t begin, int64_t n, int64_t vocab)
 {
     if (vocab == 0 || (vocab > 0 && begin <= vocab - n)) return QDR_OK;
@@ -279,7 +279,7 @@ static qdr_status block_check(const qdri_kernel *kernel)
     return not_null(name, "y", kernel->u.block.y, n);
 }
 
-/* I32, too, unlike other kernels. */
+/* Also accepts I32, unlike other kernels. */
 static qdr_status gather_check(const qdri_kernel *kernel)
 {
     const char *name = "reduction";

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Time that only goes forward: CLOCK_MONOTONIC. */
+/* Monotonic time: CLOCK_MONOTONIC. */
 #ifndef QDRI_DEV_CLOCK_H
 #define QDRI_DEV_CLOCK_H
 

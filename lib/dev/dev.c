@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Devices as the rooms above see them: every argument is checked and every byte counted here, a backend only
+/* Devices as seen by higher modules: every argument is checked and every byte counted here; a backend only
  * translates. */
 #include "dev/dev.h"
 
@@ -28,6 +28,11 @@ void qdri_dev_use_bells(qdri_dev *dev, qdri_bell *bells) { dev->bells = bells; }
 void qdri_dev_use_memory(qdri_dev *dev, qdri_mem_source source) { dev->source = source; }
 
 void qdri_dev_finish(qdri_dev *dev) { pthread_mutex_destroy(&dev->lock); }
+
+void qdri_dev_drain(qdri_dev *dev)
+{
+    if (dev->table->drain) dev->table->drain(dev);
+}
 
 void qdri_dev_stop(qdri_dev *dev)
 {
@@ -194,7 +199,7 @@ void qdri_range_end(qdri_dev *dev)
 
 const char *qdri_dev_products(const qdri_dev *dev) { return dev->table->products(dev); }
 
-/* Work may be enqueued: the stream exists and its device has not failed. */
+/* Whether work may be enqueued: the stream exists and its device has not failed. */
 static qdr_status stream_check(const qdr_stream *stream)
 {
     if (!stream) return QDR_FAIL(QDR_ERR_ARGUMENT, "stream: the stream is NULL");

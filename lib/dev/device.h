@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every backend's device, stream and event begins with, and the checks that come before a backend is called. */
+/* The common first member of every backend's device, stream and event, and the checks made before a backend is
+ * called. */
 #ifndef QDRI_DEV_DEVICE_H
 #define QDRI_DEV_DEVICE_H
 
@@ -11,13 +12,13 @@
 struct qdri_dev {
     const qdri_dev_table *table;
     atomic_size_t bytes_now, bytes_peak;
-    atomic_int status; /* the first asynchronous failure; written once, after the sentence */
-    pthread_mutex_t lock; /* of the sentence and the hook */
+    atomic_int status; /* the first asynchronous failure; written once, after the message */
+    pthread_mutex_t lock; /* protects the message and the hook */
     char sentence[QDRI_ERROR_BYTES];
     void (*on_poison)(void *user);
     void *on_poison_user;
     qdri_mem_source source; /* alloc = NULL: none */
-    qdri_bell *bells; /* of its threads */
+    qdri_bell *bells; /* for its threads */
     qdri_bell own_bells[QDRI_DEV_BELLS];
 };
 
@@ -34,10 +35,10 @@ struct qdr_event {
 void qdri_dev_init(qdri_dev *dev, const qdri_dev_table *table);
 void qdri_dev_finish(qdri_dev *dev);
 
-/* Argument checks; a backend may trust what has passed them. */
+/* Argument checks; a backend may rely on them. */
 QDR_NODISCARD qdr_status qdri_gemm_check(const qdri_gemm *gemm);
 QDR_NODISCARD qdr_status qdri_kernel_check(const qdri_kernel *kernel);
-/* Fails: that token or target is beyond the vocabulary. */
+/* Fails because a token or target is outside the vocabulary. */
 qdr_status qdri_fail_id(const char *what, int64_t row, int32_t id, int64_t vocab);
 #define QDRI_ID_TOKEN "embedding: the token"
 #define QDRI_ID_TARGET "cross-entropy: the target"

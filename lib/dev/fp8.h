@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The scale of an operand that is rounded to fp8: a power of two, so that scaling is exact. CPU and GPUs share it. */
+/* The scale of an operand that is rounded to fp8: a power of two, so that scaling is exact. Shared by CPU and GPUs. */
 #ifndef QDRI_DEV_FP8_H
 #define QDRI_DEV_FP8_H
 
@@ -14,10 +14,11 @@
 #endif
 
 #define QDRI_FP8_INFINITY 0x7f800000u /* bits of fp32 */
-#define QDRI_FP8_SCALE_MOST 100 /* exponent: scaled back, the least number is far from the end */
+#define QDRI_FP8_SCALE_MOST 100 /* exponent; scaled back, even the smallest number is far from the limits of fp32 */
 
-/* Its exponent, by the bits of the largest |x| in fp32, NaN above all: the largest power of two by which that number is
- * within the format. Of zeros, and where a number is not finite: 0. Both formats' largest number begins with 1.75. */
+/* The exponent of the scale for an operand whose largest |x| has these fp32 bits (NaN is larger than any number): the
+ * largest power of two for which that number stays within the format. 0 if all elements are zero, or if one is not
+ * finite. The largest number of both formats begins with 1.75. */
 QDRI_FP8_FN int qdri_fp8_scale_exponent(qdri_rounding rounding, uint32_t most)
 {
     const int exponent = (int)(most >> 23) - 127, is_above = (most & 0x7fffffu) > 0x600000u;

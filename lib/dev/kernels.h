@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Element-wise kernels: what a device computes besides products. Matrices are row-major and dense; T is the kernel's
- * dtype (F32, F64, BF16, F16), A its accumulation type (F64 for F64, else F32). BF16 and F16 are converted to fp32 on
- * load, rounded to nearest even on store. `accumulate`: 0 overwrites without reading, 1 adds. NaN and Inf pass through
- * unhidden. Tokens and targets of `vocab` or more (0: not known) fail the kernel with QDR_ERR_ARGUMENT, and so poison
- * the device; negative ones are none. */
+/* Element-wise kernels: what a device computes in addition to products. Matrices are row-major and dense; T is the
+ * kernel's dtype (F32, F64, BF16, F16), A its accumulation type (F64 for F64, else F32). BF16 and F16 are converted to
+ * fp32 on load, and rounded to nearest even on store. `accumulate`: 0 overwrites without reading, 1 adds. NaN and Inf
+ * propagate. Tokens and targets of `vocab` or more (0: unknown) fail the kernel with QDR_ERR_ARGUMENT, and so poison
+ * the device; negative ones are ignored. */
 #ifndef QDRI_DEV_KERNELS_H
 #define QDRI_DEV_KERNELS_H
 
@@ -33,21 +33,21 @@ typedef enum qdri_kernel_kind {
     QDRI_K_CE_LOSS, /* ce: saved[r,2] = max, log Σexp; result[0..1] (f64) = Σ loss, number of valid rows */
     QDRI_K_CE_BACKWARD, /* ce: dlogits = scale·(exp(l - max - log Σ) - onehot) */
     QDRI_K_SUM_SQUARES, /* reduce: result[0] (f64) = or += Σ a² */
-    QDRI_K_ADAMW_RATE, /* adamw: the rate of the steps that follow */
-    QDRI_K_ADAMW_BEGIN, /* adamw: a step's numbers: counts it, unless it is skipped */
-    QDRI_K_ADAMW, /* adamw: the step of one parameter; of a skipped step nothing */
-    QDRI_K_COPY_BLOCK, /* block: rows of one strided matrix to another, bytes as they are; dtype is not looked at */
+    QDRI_K_ADAMW_RATE, /* adamw: sets the rate of the following steps */
+    QDRI_K_ADAMW_BEGIN, /* adamw: computes a step's numbers and counts the step, unless it is skipped */
+    QDRI_K_ADAMW, /* adamw: the step of one parameter; nothing if the step is skipped */
+    QDRI_K_COPY_BLOCK, /* block: copies rows of one strided matrix to another as raw bytes; dtype is ignored */
     QDRI_K_REDUCE, /* gather: y[i] = x_0[i] op x_1[i] op … in that order, in A (I32 as integers, whose sums wrap),
                       rounded once, to each of the results; a NaN wins MAX and MIN. Results may be sources, whole */
     QDRI_N_KERNELS
 } qdri_kernel_kind;
 
-/* What one step of AdamW is for all parameters, on the device. */
+/* The numbers of one step of AdamW that apply to all parameters, in device memory. */
 typedef struct qdri_adamw_numbers {
-    double norm_squared; /* Σg² of all gradients as they are; given */
-    double n_begun, n_steps; /* all steps, and those that were taken; kept from step to step */
-    double lr; /* kept, too */
-    double factor; /* of gradients: clipping, over grad_scale */
+    double norm_squared; /* Σg² of all gradients as stored; input */
+    double n_begun, n_steps; /* all steps, and those that were not skipped; kept from step to step */
+    double lr; /* also kept */
+    double factor; /* for gradients: clipping / grad_scale */
     double correction1, correction2; /* 1/(1-β^t); 0 in a step that is skipped */
 } qdri_adamw_numbers;
 
@@ -121,13 +121,13 @@ typedef struct qdri_kernel {
             int64_t n;
             int n_sources, n_results; /* at least 1, at most QDRI_REDUCE_MOST each */
             qdr_reduce op;
-            const void *const *sources; /* both arrays live until the call returns */
+            const void *const *sources; /* both arrays must live until the call returns */
             void *const *results;
         } gather;
         struct {
-            /* p: parameter (T); master: fp32 copy for BF16 and F16, which the first step makes, else NULL; g, m, v:
-             * type A. grad_scale: what g is too large by. skips: 1: a step whose norm_squared is Inf or NaN is skipped.
-             * lr: of ADAMW_RATE alone. */
+            /* p: parameter (T); master: fp32 copy for BF16 and F16, else NULL. An element of p that is not its rounded
+             * master was written since the last step, and replaces it. g, m, v: type A. grad_scale: the factor by which
+             * g is too large. skips: 1: a step whose norm_squared is Inf or NaN is skipped. lr: for ADAMW_RATE only. */
             int64_t n;
             void *p, *master;
             const void *g;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finding and opening the plugin for CUDA. */
+/* Finding and opening the CUDA plugin. */
 #include "dev/plugin.h"
 
 #include <dlfcn.h>
@@ -16,7 +16,7 @@
 #define PLUGIN_FILE "libquadrille_cuda.so"
 enum { PATH_BYTES = QDRI_FOLDER_BYTES };
 
-/* Opened once; later calls get the same, or the same sentence. */
+/* Opened once; later calls get the same result, or the same error message. */
 static struct {
     pthread_mutex_t mutex;
     int is_known;
@@ -24,7 +24,7 @@ static struct {
     char sentence[QDRI_ERROR_BYTES];
 } opened = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-/* Where it may lie, in the order in which it is looked for. */
+/* Possible locations, in search order. */
 typedef struct places {
     int n;
     char paths[3][PATH_BYTES];
@@ -54,15 +54,15 @@ static void list_places(places *p)
     add_place(p, ""); /* the loader's own, LD_LIBRARY_PATH among them */
 }
 
-/* Whether the loader met a file: what it says of none begins with the name that it was given. */
+/* Whether the loader found a file: its message about a missing one begins with the given name. */
 static int is_found(const char *path, const char *why)
 {
     if (strchr(path, '/')) return access(path, F_OK) == 0;
     return strncmp(why, path, strlen(path)) != 0;
 }
 
-/* The first file that can be opened; else NULL, and what the loader said of the first that is there, or "" if none
- * is. */
+/* Opens the first file that can be opened; otherwise returns NULL, and the loader's message about the first one that
+ * exists, or "" if none does. */
 static void *open_library(const places *p, char *why, size_t capacity)
 {
     *why = '\0';
@@ -138,7 +138,7 @@ qdr_status qdri_plugin_open(const qdri_plugin **plugin)
     return status;
 }
 
-/* The words of each are in the order of the member's values. */
+/* The words of each variable are in the order of the member's values. */
 static qdr_status read_opts(qdri_cuda_opts *opts)
 {
     enum { CUDNN = 2 };
@@ -148,7 +148,7 @@ static qdr_status read_opts(qdri_cuda_opts *opts)
     QDR_TRY(qdri_environment_choice(QDRI_VARIABLE_FUSE_GELU, &fuses_gelu));
     QDR_TRY(qdri_environment_choice(QDRI_VARIABLE_TF32, &opts->tf32));
     QDR_TRY(qdri_environment_choice(QDRI_VARIABLE_NVTX, &opts->ranges));
-    opts->wants_cudnn = attention == CUDNN; /* auto: the own ones, until cuDNN's were measured to be faster */
+    opts->wants_cudnn = attention == CUDNN; /* auto: own kernels, until cuDNN's are measured to be faster */
     opts->no_gelu = !fuses_gelu;
     return QDR_OK;
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plugin with all that needs CUDA: a library of its own, opened when the first context asks for a GPU, so that a
- * start without one never loads CUDA's half a gigabyte. */
+/* The plugin with everything that needs CUDA: a separate library, opened when the first context requests a GPU, so that
+ * a program without one never loads CUDA's half a gigabyte. */
 #ifndef QDRI_DEV_PLUGIN_H
 #define QDRI_DEV_PLUGIN_H
 
 #include "dev/dev.h"
 
-/* What the plugin shares with the library that opens it, in addition to the structs with which both were compiled. */
+/* What the plugin receives from the library that opens it, in addition to the structs with which both were compiled. */
 typedef struct qdri_plugin_host {
-    char *(*last_error)(void); /* the calling thread's sentence, QDRI_ERROR_BYTES */
+    char *(*last_error)(void); /* the calling thread's message, QDRI_ERROR_BYTES */
     void (*log)(int level, const char *line);
 } qdri_plugin_host;
 
@@ -20,47 +20,48 @@ typedef struct qdri_gpu {
 } qdri_gpu;
 
 typedef struct qdri_cuda_opts {
-    int number; /* of the GPU among those that this process sees */
-    int is_managed; /* memory that the host may read, too: slower, for tests */
+    int number; /* of the GPU, among those visible to this process */
+    int is_managed; /* memory that the host can read, too: slower, for tests */
     int tf32; /* F32 products may round their operands to TF32 */
-    int no_gelu; /* products do no GELU */
-    int ranges; /* 1: they are marked; 0: where a profiler listens */
-    int wants_cudnn; /* attention by cuDNN where it has it */
+    int no_gelu; /* products are not fused with GELU */
+    int ranges; /* 1: always emitted; 0: only if a profiler is attached */
+    int wants_cudnn; /* cuDNN computes attention where it can */
 } qdri_cuda_opts;
 
-/* Versions as CUDA writes them: 13000. */
+/* Versions as in CUDA: 13000. */
 typedef struct qdri_cuda_versions {
     int driver, runtime, n_gpus;
     size_t cublaslt;
-    int nccl; /* 0: built without */
+    int nccl; /* 0: built without NCCL */
 } qdri_cuda_versions;
 
-/* The plugin's table. Its first member says whether the rest may be used. */
+/* The plugin's table. Its first member tells whether the rest can be used. */
 typedef struct qdri_plugin {
     const char *build; /* QDRI_PLUGIN_BUILD of the plugin */
-    void (*connect)(const qdri_plugin_host *host); /* first of all calls */
+    void (*connect)(const qdri_plugin_host *host); /* must be called first */
     qdr_status (*find_versions)(qdri_cuda_versions *versions);
     qdr_status (*find_gpu)(int number, qdri_gpu *gpu);
     qdr_status (*find_cudnn)(int *version); /* opens it */
     qdr_status (*dev_create)(const qdri_cuda_opts *opts, qdri_dev **dev);
-    const void *comm; /* communicators of lib/comm that need CUDA; NULL: none */
+    const void *comm; /* communicators in lib/comm that need CUDA; NULL: none */
 } qdri_plugin;
 
-/* Of lib/comm/cuda_plugin.h. */
+/* Defined in lib/comm/cuda_plugin.h. */
 extern const struct qdri_cuda_comms qdri_plugin_comms;
-int qdri_plugin_nccl_version(void); /* 0: not known */
+int qdri_plugin_nccl_version(void); /* 0: unknown */
 
 #define QDRI_PLUGIN_SYMBOL "qdr_cuda_plugin"
-/* Library and plugin are of one build, or do not fit. */
+/* Library and plugin must be from the same build. */
 #define QDRI_PLUGIN_BUILD QDR_VERSION_STRING " 5"
 
-/* Opens it, once per process. Any thread.
- * @retval QDR_ERR_UNSUPPORTED  it is not there, cannot be loaded, or is of another build; the sentence says where it
- *                              was looked for, or what the loader says of one that is there */
+/* Opens the plugin, once per process. Any thread.
+ * @retval QDR_ERR_UNSUPPORTED  it is not there, cannot be loaded, or is from another build; the message says where it
+ * was searched for, or what the loader reported about an existing one */
 QDR_NODISCARD qdr_status qdri_plugin_open(const qdri_plugin **plugin);
 
-/* Makes the device of one GPU. gpu: its number; -1: the rank's number on its node, modulo GPUs. Reads QDR_CUDA_MEMORY
- * ("device", "managed"), QDR_FUSE_GELU, QDR_TF32 and QDR_NVTX ("0", "1"), QDR_ATTENTION ("auto", "own", "cudnn").
+/* Creates the device for one GPU. gpu: its number; -1: the rank's number on its node, modulo the number of GPUs. Reads
+ * QDR_CUDA_MEMORY ("device", "managed"), QDR_FUSE_GELU, QDR_TF32 and QDR_NVTX ("0", "1"), QDR_ATTENTION ("auto", "own",
+ * "cudnn").
  * @retval QDR_ERR_ARGUMENT     one of these has another value
  * @retval QDR_ERR_UNSUPPORTED  no plugin, no driver, a driver too old, no such GPU */
 QDR_NODISCARD qdr_status qdri_dev_create_cuda(int gpu, int node_rank, qdri_dev **dev);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the plugin says about this machine's GPUs, for anybody who asks. */
+/* The plugin's information about this machine's GPUs, for any caller. */
 #include <ctype.h>
 #include <stdio.h>
 
@@ -14,7 +14,7 @@ static void note(qdr_gpu_report *report, qdr_status status)
     snprintf(report->sentence, sizeof report->sentence, "%s", qdr_last_error());
 }
 
-/* CUDA writes addresses in capitals, all others do not. */
+/* CUDA writes addresses in upper case, all others in lower case. */
 static void copy_bus(char to[24], const char *from)
 {
     int n = 0;
@@ -70,7 +70,7 @@ static void query(const qdri_plugin *plugin, qdr_gpu_report *report)
 qdr_status qdr_gpu_query(qdr_gpu_report *report)
 {
     const qdri_plugin *plugin = NULL;
-    if (!report) return QDR_FAIL(QDR_ERR_ARGUMENT, "GPUs: the place for the report is NULL");
+    if (!report) return QDR_FAIL(QDR_ERR_ARGUMENT, "GPUs: the report pointer is NULL");
     *report = (qdr_gpu_report){.status = QDR_OK};
     note(report, qdri_plugin_open(&plugin));
     if (plugin) query(plugin, report);

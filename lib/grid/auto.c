@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plans in a running program. Rank 0 asks the model, which knows nothing of ranks, and tells the others: a search on
- * each of them might read another machine file. */
+/* Plans in a running program. Rank 0 queries the model, which uses no ranks, and sends the result to the others: if
+ * each of them searched, they might read different machine files. */
 #include "quadrille/auto.h"
 
 #include <stdlib.h>
@@ -17,7 +17,7 @@ qdr_status qdr_machine_here(qdr_machine *machine)
     return qdr_machine_load(qdr_environment_value("QDR_MACHINE"), machine);
 }
 
-/* ---- what this runtime does ---- */
+/* ---- what this runtime supports ---- */
 
 static qdr_status check_grid(const qdr_plan *plan, int n_ranks)
 {
@@ -165,7 +165,7 @@ qdr_status qdr_plan_auto(qdr_context *ctx, const qdr_network *network, const qdr
     qdr_status status = QDR_OK;
     if (result) memset(result, 0, sizeof *result);
     if (!result)
-        status = QDR_FAIL(QDR_ERR_ARGUMENT, "plan: the place for the result is NULL");
+        status = QDR_FAIL(QDR_ERR_ARGUMENT, "plan: the result pointer is NULL");
     else if (qdr_context_rank(ctx) == 0)
         status = search(qdr_context_size(ctx), network, machine, opts, &mine);
     QDR_TRY(qdr_agree(ctx, status));

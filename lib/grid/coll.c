@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collectives that callers run along an axis: on its communicator for statistics. */
+/* Collectives that callers run along an axis: they use its statistics communicator. */
 #include "quadrille/coll.h"
 
 #include "grid/internal.h"
@@ -17,7 +17,7 @@ static qdr_status launch(qdr_grid *grid, qdr_axis axis, const qdri_coll *coll, q
     return qdri_comm_launch(qdri_grid_comm(grid, channel), &labelled, qdri_stream_or_default(grid, stream));
 }
 
-/* n_elems says once more what the caller's count is, which catches a list that is not in the order of members. */
+/* n_elems repeats the caller's own count, which detects a list that is not in the order of members. */
 static qdr_status check_own(const qdr_grid *grid, qdr_axis axis, qdr_coll_kind kind, int64_t n_elems,
                             const int64_t *counts)
 {

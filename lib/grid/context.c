@@ -83,7 +83,7 @@ out:
     return status;
 }
 
-/* The others hear the sentence of the failure. */
+/* The other ranks receive the message of the failure. */
 static void give_up_world(void *user)
 {
     const qdr_context *ctx = user;
@@ -128,7 +128,7 @@ static qdr_status pair_local(const qdr_context *ctx, qdri_comm **comm)
 
 qdr_status qdr_context_create_local(qdr_local_world *world, int rank, const qdr_context_opts *opts, qdr_context **ctx)
 {
-    if (!ctx) return QDR_FAIL(QDR_ERR_ARGUMENT, "context: the place for the result is NULL");
+    if (!ctx) return QDR_FAIL(QDR_ERR_ARGUMENT, "context: the result pointer is NULL");
     *ctx = NULL;
     if (!world) return QDR_FAIL(QDR_ERR_ARGUMENT, "context: the world is NULL; qdr_local_run() makes one");
     const int size = qdri_local_world_size(world);
@@ -153,7 +153,7 @@ out:
 
 qdr_status qdr_context_create_self(const qdr_context_opts *opts, qdr_context **ctx)
 {
-    if (!ctx) return QDR_FAIL(QDR_ERR_ARGUMENT, "context: the place for the result is NULL");
+    if (!ctx) return QDR_FAIL(QDR_ERR_ARGUMENT, "context: the result pointer is NULL");
     QDR_TRY(qdri_context_prepare(opts, 1, 0, NULL, ctx));
     const qdr_status status = qdri_comm_create_self((*ctx)->dev, &(*ctx)->world);
     if (status != QDR_OK)
@@ -163,9 +163,9 @@ qdr_status qdr_context_create_self(const qdr_context_opts *opts, qdr_context **c
     return status;
 }
 
-/* ---- its end ---- */
+/* ---- destroying ---- */
 
-/* Contexts that there are, so that memory of one that is gone can be told. */
+/* All existing contexts, so that memory of a destroyed one can be recognised. */
 static struct {
     pthread_mutex_t lock;
     qdr_context *first;
@@ -207,7 +207,7 @@ static void free_pieces(qdr_context *ctx)
     }
 }
 
-/* Of its destroying, and that of all that needed it, the last. */
+/* Called when the context and everything that needed it have been destroyed. */
 static void context_end(qdri_life *life)
 {
     qdr_context *ctx = (qdr_context *)life;
@@ -226,7 +226,7 @@ void qdr_context_destroy(qdr_context **ctx)
     *ctx = NULL;
     qdri_context_end_record(old);
     const qdr_status status = qdri_stream_synchronize(old->stream);
-    (void)status; /* nobody is left to be told */
+    (void)status; /* there is no one to report it to */
     qdri_life_drop(&old->life);
 }
 
@@ -234,13 +234,16 @@ void qdri_context_leave(qdr_context **ctx)
 {
     if (!*ctx) return;
     qdri_context_end_record(*ctx);
+    /* Others may be in collectives with objects that this rank has not destroyed. They complete those that it has
+     * launched, in its memory, before that is freed, and wait for no others. */
+    if (qdri_comm_leave((*ctx)->world)) qdri_dev_drain((*ctx)->dev);
     qdri_stream_destroy(&(*ctx)->stream);
-    qdri_dev_stop((*ctx)->dev); /* before the memory goes that their threads share with other ranks */
+    qdri_dev_stop((*ctx)->dev); /* before the memory is freed that its threads share with other ranks */
     context_end(&(*ctx)->life);
     *ctx = NULL;
 }
 
-/* ---- what the rooms above see ---- */
+/* ---- for higher modules ---- */
 
 qdri_life *qdri_context_life(qdr_context *ctx) { return &ctx->life; }
 qdri_dev *qdri_context_dev(const qdr_context *ctx) { return ctx->dev; }
@@ -260,7 +263,7 @@ qdr_status qdr_context_status(const qdr_context *ctx)
     return qdri_dev_status(ctx->dev);
 }
 
-/* ---- all ranks together ---- */
+/* ---- collective calls ---- */
 
 static qdr_status check_context(const qdr_context *ctx, const char *who)
 {
@@ -294,7 +297,7 @@ qdr_status qdr_broadcast(qdr_context *ctx, int root, void *data, size_t bytes)
 
 qdr_status qdr_mem_alloc(qdr_context *ctx, size_t bytes, void **data)
 {
-    if (!data) return QDR_FAIL(QDR_ERR_ARGUMENT, "memory: the place for the result is NULL");
+    if (!data) return QDR_FAIL(QDR_ERR_ARGUMENT, "memory: the result pointer is NULL");
     *data = NULL;
     QDR_TRY(check_context(ctx, "memory"));
     qdri_mem_piece *piece = NULL;
@@ -312,7 +315,7 @@ qdr_status qdr_mem_alloc(qdr_context *ctx, size_t bytes, void **data)
 void qdr_mem_free(qdr_context *ctx, void **data)
 {
     if (!data || !*data) return;
-    qdri_mem_piece **link = ctx && is_listed(ctx) ? &ctx->pieces : NULL; /* else it went with its context */
+    qdri_mem_piece **link = ctx && is_listed(ctx) ? &ctx->pieces : NULL; /* otherwise it was freed with its context */
     while (link && *link && (*link)->data != *data) link = &(*link)->next;
     *data = NULL;
     if (!link || !*link) return;
@@ -349,7 +352,7 @@ qdr_status qdr_copy(qdr_context *ctx, void *dst, const void *src, size_t bytes, 
 
 qdr_status qdr_stream_create(qdr_context *ctx, qdr_stream **stream)
 {
-    if (!stream) return QDR_FAIL(QDR_ERR_ARGUMENT, "stream: the place for the result is NULL");
+    if (!stream) return QDR_FAIL(QDR_ERR_ARGUMENT, "stream: the result pointer is NULL");
     *stream = NULL;
     QDR_TRY(check_context(ctx, "stream"));
     QDR_TRY(qdri_stream_create(ctx->dev, QDRI_STREAM_COMPUTE, stream));
@@ -396,7 +399,7 @@ qdr_status qdr_stream_call(qdr_stream *stream, void (*fn)(void *user), void *use
 
 qdr_status qdr_event_create(qdr_context *ctx, qdr_event **event)
 {
-    if (!event) return QDR_FAIL(QDR_ERR_ARGUMENT, "event: the place for the result is NULL");
+    if (!event) return QDR_FAIL(QDR_ERR_ARGUMENT, "event: the result pointer is NULL");
     *event = NULL;
     QDR_TRY(check_context(ctx, "event"));
     QDR_TRY(qdri_event_create(ctx->dev, event));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Contexts of ranks that bring a broadcast and a barrier of their own. */
+/* Contexts of ranks that provide their own broadcast and barrier. */
 #include "comm/boot.h"
 #include "grid/context.h"
 #include "grid/pairing.h"
@@ -13,16 +13,17 @@ static qdr_status check(int rank, int size, const qdr_boot *boot)
     return QDR_OK;
 }
 
-/* Callbacks carry no collectives: those must be NCCL's. */
+/* Callbacks cannot run collectives: those need NCCL. */
 static qdr_status prepare(const qdr_context_opts *opts, qdri_comm *world, qdr_context **ctx)
 {
     QDR_TRY(qdri_context_prepare(opts, qdri_comm_node_size(world), qdri_comm_node_rank(world), NULL, ctx));
     if (qdri_comm_size(world) == 1) return QDR_OK;
     if (qdri_dev_runs_work((*ctx)->dev))
-        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                        "context: %d ranks with callbacks need GPUs joined by NCCL; use device \"cuda\", or use MPI or "
-                        "local ranks for CPUs",
-                        qdri_comm_size(world));
+        return QDR_FAIL(
+            QDR_ERR_UNSUPPORTED,
+            "context: %d ranks with callbacks need GPUs connected by NCCL; use device \"cuda\", or use MPI or "
+            "local ranks for CPUs",
+            qdri_comm_size(world));
     if ((*ctx)->watch.check)
         return QDR_FAIL(QDR_ERR_UNSUPPORTED, "context: QDR_CHECK needs subgroups of ranks that can communicate, which "
                                              "callbacks cannot provide; unset it, or use MPI");
@@ -45,9 +46,9 @@ qdr_status qdr_context_create_boot(int rank, int size, const qdr_boot *boot, con
     qdri_comm *world = NULL;
     qdr_context *made = NULL;
     qdri_watch_opts watch;
-    if (!ctx) return QDR_FAIL(QDR_ERR_ARGUMENT, "context: the place for the result is NULL");
+    if (!ctx) return QDR_FAIL(QDR_ERR_ARGUMENT, "context: the result pointer is NULL");
     *ctx = NULL;
-    QDR_TRY(check(rank, size, boot)); /* the same on all ranks: else there is nobody to talk to */
+    QDR_TRY(check(rank, size, boot)); /* the same on all ranks; without it there is no way to communicate */
     qdr_status status = qdri_context_check_opts(opts, &watch);
     QDR_TRY(qdri_comm_create_boot(boot, rank, size, status, &world));
     status = prepare(opts, world, &made);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What callers see of a context's GPU. */
+/* Public functions about a context's GPU. */
 #include "quadrille/cuda.h"
 
 #include "grid/context.h"
@@ -8,7 +8,7 @@ int qdr_context_gpu(const qdr_context *ctx) { return ctx ? qdri_dev_gpu(ctx->dev
 
 qdr_status qdr_stream_wrap_cuda(qdr_context *ctx, struct CUstream_st *cuda_stream, qdr_stream **stream)
 {
-    if (!stream) return QDR_FAIL(QDR_ERR_ARGUMENT, "stream: the place for the result is NULL");
+    if (!stream) return QDR_FAIL(QDR_ERR_ARGUMENT, "stream: the result pointer is NULL");
     *stream = NULL;
     if (!ctx) return QDR_FAIL(QDR_ERR_ARGUMENT, "stream: the context is NULL");
     QDR_TRY(qdri_dev_raise(ctx->dev));

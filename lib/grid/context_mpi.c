@@ -6,7 +6,7 @@
 #include "grid/pairing.h"
 #include "quadrille/mpi.h"
 
-/* This rank's device, and on a GPU the one that drives MPI. */
+/* This rank's device and, if it is a GPU, the one that drives MPI. */
 static qdr_status prepare(const qdr_context_opts *opts, qdri_comm *world, qdr_context **ctx)
 {
     qdri_bell *bells = qdri_mpi_bells(world);
@@ -40,7 +40,7 @@ qdr_status qdr_context_create_mpi(MPI_Comm comm, const qdr_context_opts *opts, q
     qdri_watch_opts watch = {0};
     qdr_status status = qdri_context_check_opts(opts, &watch); /* before any rank waits */
     if (ctx) *ctx = NULL;
-    if (!ctx) status = QDR_FAIL(QDR_ERR_ARGUMENT, "context: the place for the result is NULL");
+    if (!ctx) status = QDR_FAIL(QDR_ERR_ARGUMENT, "context: the result pointer is NULL");
     QDR_TRY(qdri_comm_create_mpi(&comm, status, watch.timeout_secs, &world));
     status = prepare(opts, world, &made);
     QDR_TRY_OUT(status, qdri_comm_agree(world, status));

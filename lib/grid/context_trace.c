@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* QDR_TRACE=FILE: each rank of a context writes what its schedules did to FILE.RANK, when the context is destroyed. A
- * trace that cannot be kept is said in the log, and fails nothing. */
+ * trace that cannot be written is reported in the log, and is not an error. */
 #include <quadrille/output.h>
 #include <string.h>
 #include <time.h>
@@ -8,9 +8,10 @@
 #include "core/environment.h"
 #include "core/log.h"
 #include "core/trace.h"
+#include "files/check.h"
 #include "grid/context.h"
 
-/* The moment will do: no other program writes the same files at the same nanosecond. */
+/* The time is unique enough: no other program writes the same files at the same nanosecond. */
 static uint64_t new_id(void)
 {
     struct timespec now;
@@ -32,7 +33,7 @@ static void look_up(qdri_tracing *tracing)
     }
 }
 
-/* A launcher may not give its environment to ranks on other nodes. */
+/* A launcher may not pass its environment to ranks on other nodes. */
 static qdr_status agree_on(qdri_tracing *tracing, qdri_comm *world)
 {
     if (qdri_comm_rank(world) == 0) look_up(tracing);
@@ -41,7 +42,7 @@ static qdr_status agree_on(qdri_tracing *tracing, qdri_comm *world)
     return qdri_comm_broadcast(world, 0, tracing->path, sizeof tracing->path);
 }
 
-/* All ranks call it, those without memory for a trace, too. */
+/* Called by all ranks, including those without memory for a trace. */
 static void note_clock(qdr_context *ctx, int leaving)
 {
     qdri_clock_offset clock;
@@ -60,7 +61,7 @@ void qdri_context_trace_begin(qdr_context *ctx)
     note_clock(ctx, 0);
 }
 
-/* Of regular files only an older trace, or an empty one, is replaced: the name may be that of anything. */
+/* Of regular files, only an older trace, or an empty file, is replaced: the name may be that of any file. */
 static int may_replace(const char *name)
 {
     static const char start[] = {'{', '"', 't', 'r', 'a', 'c', 'e', 'E', 'v', 'e', 'n', 't', 's', '"'};
@@ -84,7 +85,7 @@ static void write_file(const qdr_context *ctx)
     }
     qdr_output *output;
     if (qdr_output_open("QDR_TRACE", name, QDR_OUTPUT_REPLACE, &output) == QDR_OK) {
-        (void)qdri_trace_write(ctx->tracing.trace, qdr_output_file(output)); /* the commit says what went wrong */
+        (void)qdri_trace_write(ctx->tracing.trace, qdr_output_file(output)); /* the commit reports errors */
         if (qdr_output_commit(&output) == QDR_OK) return;
     }
     qdri_log(QDRI_LOG_WARNING, "trace: %s", qdr_last_error());
@@ -96,8 +97,8 @@ void qdri_context_trace_end(qdr_context *ctx)
     if (!ctx->tracing.id) return;
     snprintf(sentence, sizeof sentence, "%s", qdr_last_error());
     note_clock(ctx, 1);
-    if (ctx->tracing.trace) write_file(ctx);
-    qdri_set_last_error(sentence); /* who destroys may yet want to know why */
+    if (ctx->tracing.trace && !qdri_files_refused()) write_file(ctx);
+    qdri_set_last_error(sentence); /* the caller may still need it */
     qdri_trace_free(&ctx->tracing.trace);
 }
 

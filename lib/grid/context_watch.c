@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* QDR_CHECK=1: ranks compare each collective before it runs. QDR_TIMEOUT=SECONDS: a rank that waits longer for others
- * gives up. Rank 0's environment holds for all ranks, since launchers do not always pass it on; a wrong value anywhere
- * is refused. */
+/* QDR_CHECK=1: ranks compare each collective before it runs. QDR_TIMEOUT=SECONDS: a rank that waits longer than this
+ * for others gives up. Rank 0's environment applies to all ranks, because launchers do not always pass it on; an
+ * invalid value on any rank is rejected. */
 #include <stdio.h>
 
 #include "core/environment.h"
@@ -20,7 +20,7 @@ static void describe_rank(const void *user, int member, char *text, size_t capac
     snprintf(text, capacity, "rank %d", member);
 }
 
-/* What rank 0 tells the others. */
+/* What rank 0 sends to the others. */
 typedef struct greeting {
     qdri_watch_opts watch;
     int on_cpu;

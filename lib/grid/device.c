@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names of devices, as options and the environment give them. */
+/* Device names in options and in the environment. */
 #include "grid/device.h"
 
 #include "core/device_name.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which device a rank computes on. */
+/* The device on which a rank computes. */
 #ifndef QDRI_GRID_DEVICE_H
 #define QDRI_GRID_DEVICE_H
 
@@ -7,11 +7,11 @@
 
 typedef struct qdri_device_choice {
     int is_cuda;
-    int gpu; /* its number; -1: by the rank's place on its node */
+    int gpu; /* its number; -1: the rank's number on its node */
 } qdri_device_choice;
 
-/* Reads "cpu", "cuda" or "cuda:N"; NULL: the value of QDR_DEVICE, or the CPU if it is not set.
- * @retval QDR_ERR_ARGUMENT  it is none of these */
+/* Reads "cpu", "cuda" or "cuda:N"; NULL: the value of QDR_DEVICE, or the CPU if that is not set.
+ * @retval QDR_ERR_ARGUMENT  none of these */
 QDR_NODISCARD qdr_status qdri_device_read(const char *text, qdri_device_choice *choice);
 
 #endif

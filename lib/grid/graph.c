@@ -10,8 +10,8 @@
 
 struct qdr_graph {
     qdr_context *ctx;
-    void *record; /* of the device */
-    qdri_life **needs; /* grids, stacks and optimizers whose work it is */
+    void *record; /* the device's */
+    qdri_life **needs; /* grids, stacks and optimizers whose work was recorded */
     int n_needs;
 };
 
@@ -51,12 +51,12 @@ int qdri_context_is_recording(const qdr_context *ctx) { return ctx->is_recording
 qdr_status qdr_graph_end(qdr_context *ctx, qdr_graph **graph)
 {
     qdr_graph *made = NULL;
-    if (!graph) return QDR_FAIL(QDR_ERR_ARGUMENT, "graph: the place for the result is NULL");
+    if (!graph) return QDR_FAIL(QDR_ERR_ARGUMENT, "graph: the result pointer is NULL");
     *graph = NULL;
     if (!ctx) return QDR_FAIL(QDR_ERR_ARGUMENT, "graph: the context is NULL");
     const qdr_status status = QDRI_NEW(1, "a graph", &made);
     void *record = NULL;
-    const qdr_status ended = qdri_record_end(ctx->stream, &record); /* in any case */
+    const qdr_status ended = qdri_record_end(ctx->stream, &record); /* ends it in any case */
     qdri_life **needs = ctx->recorded;
     const int n_needs = ctx->n_recorded;
     ctx->is_recording = ctx->n_recorded = ctx->recorded_capacity = 0;
@@ -86,7 +86,7 @@ void qdri_context_end_record(qdr_context *ctx)
     qdr_graph *graph = NULL;
     if (!ctx->is_recording) return;
     const qdr_status status = qdr_graph_end(ctx, &graph);
-    (void)status; /* nobody wants it */
+    (void)status; /* not needed */
     qdr_graph_destroy(&graph);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The 4D grid: coordinates, and one communicator per axis and direction of use. */
+/* The 4D grid: coordinates, and one communicator for each axis and direction of use. */
 #include "quadrille/grid.h"
 
 #include <stdio.h>
@@ -29,7 +29,7 @@ struct qdr_grid {
     qdri_hold *holds;
 };
 
-/* All ranks must ask for the grid that rank 0 asks for. */
+/* All ranks must request the same grid as rank 0. */
 static qdr_status check_same(qdri_comm *world, const qdri_grid_shape *shape)
 {
     qdri_grid_shape first = *shape;
@@ -62,7 +62,7 @@ static void name_channels(qdr_grid *grid)
     }
 }
 
-/* What this rank can make alone: streams, and groups of one. */
+/* What this rank can create alone: streams, and groups of one. */
 static qdr_status create_alone(qdr_grid *grid)
 {
     qdri_dev *dev = qdri_context_dev(grid->ctx);
@@ -74,8 +74,8 @@ static qdr_status create_alone(qdr_grid *grid)
     return QDR_OK;
 }
 
-/* Of the groups that span nodes: the largest power of two up to the members that one has on a node. All ranks get the
- * same; where agreeing fails, which says yes, the groups' size ends it. */
+/* For groups that span nodes: the largest power of two that is at most the number of members that one of them has on a
+ * node. The same on all ranks; if agreeing fails, which counts as yes, the size of the groups ends the loop. */
 static int node_members(const qdri_comm *comm, qdri_comm *world)
 {
     const int mine = qdri_comm_node_size(comm) < qdri_comm_size(comm) ? qdri_comm_node_size(comm) : 0;
@@ -145,14 +145,14 @@ qdr_status qdr_grid_create(qdr_context *ctx, const qdr_grid_opts *opts, qdr_grid
     QDR_TRY(qdri_dev_raise(qdri_context_dev(ctx)));
     qdri_comm *world = qdri_context_world(ctx);
     qdr_status status = qdri_shape_read(opts, qdri_comm_size(world), &shape);
-    if (status == QDR_OK && !grid) status = QDR_FAIL(QDR_ERR_ARGUMENT, "grid: the place for the result is NULL");
+    if (status == QDR_OK && !grid) status = QDR_FAIL(QDR_ERR_ARGUMENT, "grid: the result pointer is NULL");
     QDR_TRY(qdri_comm_agree(world, status));
     status = check_same(world, &shape);
     QDR_TRY(qdri_comm_agree(world, status));
     return create_checked(ctx, &shape, grid);
 }
 
-/* Waits for all, also where something that needs the grid keeps it. */
+/* Waits for all work, even if something that needs the grid keeps it alive. */
 void qdr_grid_destroy(qdr_grid **grid)
 {
     if (!grid || !*grid) return;
@@ -162,11 +162,11 @@ void qdr_grid_destroy(qdr_grid **grid)
     qdr_status status = qdri_stream_synchronize(qdr_context_stream(gone->ctx));
     for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
         if (gone->streams[channel]) status = qdri_stream_synchronize(gone->streams[channel]);
-    (void)status; /* statistics, holds and collectives are done, or dropped */
+    (void)status; /* statistics, holds and collectives are complete, or dropped */
     qdri_life_drop(&gone->life);
 }
 
-/* ---- what the rooms above see ---- */
+/* ---- for higher modules ---- */
 
 qdri_life *qdri_grid_life(qdr_grid *grid) { return &grid->life; }
 
@@ -220,8 +220,7 @@ int qdr_grid_rank_at(const qdr_grid *grid, const int coordinates[QDR_N_AXES])
 qdr_status qdr_grid_coordinates_of(const qdr_grid *grid, int rank, int coordinates[QDR_N_AXES])
 {
     if (coordinates) memset(coordinates, 0, QDR_N_AXES * sizeof *coordinates);
-    if (!grid || !coordinates)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "grid: the grid or the place for the coordinates is NULL");
+    if (!grid || !coordinates) return QDR_FAIL(QDR_ERR_ARGUMENT, "grid: the grid or the coordinates pointer is NULL");
     const int size = qdr_context_size(grid->ctx);
     if (rank < 0 || rank >= size) return QDR_FAIL(QDR_ERR_ARGUMENT, "grid: rank %d is not in 0 … %d", rank, size - 1);
     qdri_shape_locate(&grid->shape, rank, coordinates);

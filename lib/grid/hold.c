@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that outlives the call that enqueued work on it: kept in a list of the grid, freed when the work is done. */
+/* Memory that outlives the call that enqueued work on it: kept in a list of the grid, and freed when the work has
+ * finished. */
 #include <stdlib.h>
 
 #include "core/size.h"
@@ -13,7 +14,7 @@ static void hold_free(qdri_dev *dev, qdri_hold *hold)
     free(hold);
 }
 
-/* Takes finished holds (or all of them) out of the list. */
+/* Removes finished holds (or all) from the list. */
 static void holds_sweep(qdr_grid *grid, int all)
 {
     qdri_dev *dev = qdri_context_dev(qdr_grid_context(grid));
@@ -51,7 +52,8 @@ qdr_status qdri_hold_create(qdr_grid *grid, size_t host_bytes, qdri_hold **hold)
 
 void qdri_hold_release(qdr_grid *grid, qdri_hold *hold, qdr_stream *stream)
 {
-    /* A recorded step uses it again and again, and a poisoned stream runs no more work: the grid frees the hold. */
+    /* A recorded step uses it repeatedly, and a poisoned stream runs no more work: then the hold is freed with the
+     * grid. */
     if (qdri_context_is_recording(qdr_grid_context(grid))) return;
     hold->is_released = qdri_event_record(hold->done, stream) == QDR_OK;
 }

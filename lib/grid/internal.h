@@ -1,66 +1,67 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What rooms above lib/grid see of contexts and grids. */
+/* The part of contexts and grids that is visible to modules above lib/grid. */
 #ifndef QDRI_GRID_INTERNAL_H
 #define QDRI_GRID_INTERNAL_H
 
 #include "comm/comm.h"
 #include "quadrille/grid.h"
 
-/* What keeps a context, and a grid, until their children have gone. */
+/* The lifetimes of a context and of a grid, which last until their children have been destroyed. */
 qdri_life *qdri_context_life(qdr_context *ctx);
 qdri_life *qdri_grid_life(qdr_grid *grid);
 qdri_dev *qdri_context_dev(const qdr_context *ctx);
 qdri_comm *qdri_context_world(const qdr_context *ctx);
-/* Where schedules of this context are traced; NULL: they are not. */
+/* The trace of this context's schedules; NULL: none. */
 struct qdri_trace *qdri_context_trace(const qdr_context *ctx);
 int qdri_context_is_recording(const qdr_context *ctx); /* a step, by qdr_graph_begin() */
-/* Before work that is waited for is enqueued: QDR_ERR_STATE while the context records, which goes on. */
+/* Called before work that will be waited for is enqueued: QDR_ERR_STATE while the context is recording; the recording
+ * continues. */
 QDR_NODISCARD qdr_status qdri_context_check_runs(const qdr_context *ctx, const char *who);
-/* While the context records: the record needs this, so the graph keeps it. */
+/* While the context is recording: the recording needs this object, so the graph keeps it alive. */
 QDR_NODISCARD qdr_status qdri_context_record_needs(qdr_context *ctx, qdri_life *life);
-/* Agrees over the context's world as qdr_agree(), and compares: see qdri_comm_agree_same(). */
+/* Agrees over the context's world like qdr_agree(), and compares facts: see qdri_comm_agree_same(). */
 QDR_NODISCARD qdr_status qdri_context_agree_same(const qdr_context *ctx, qdr_status mine, const qdri_facts *facts,
                                                  const char *what, const char *rule);
-/* The same with QDR_CHECK=1; else no rank waits for another, and `mine` is returned. For calls of each step. */
+/* The same with QDR_CHECK=1; otherwise returns `mine` without waiting for other ranks. For calls made in each step. */
 QDR_NODISCARD qdr_status qdri_context_compare_call(const qdr_context *ctx, qdr_status mine, const qdri_facts *facts,
                                                    const char *what, const char *rule);
 int qdri_context_is_checked(const qdr_context *ctx); /* QDR_CHECK=1, and there are other ranks */
-/* Ends it, if there is one, and drops it: for who frees what it would use. */
+/* Ends a recording, if there is one, and discards it: called before something that it would use is freed. */
 void qdri_context_end_record(qdr_context *ctx);
-/* The channel's communicator; a group of one where the axis has size 1. */
+/* The channel's communicator; a group of one if the axis has size 1. */
 qdri_comm *qdri_grid_comm(const qdr_grid *grid, qdr_channel channel);
-/* Of this axis' groups that span nodes: the largest power of two up to the members on one node; 0: none spans nodes.
- * Equal on all ranks. */
+/* For groups of this axis that span nodes: the largest power of two that is at most the number of members on one node;
+ * 0: no group spans nodes. Equal on all ranks. */
 int qdri_grid_node_members(const qdr_grid *grid, qdr_axis axis);
-/* The stream that carries a channel's bulk collectives (made with the grid, kind COMM). */
+/* The stream that runs a channel's bulk collectives (created with the grid, kind COMM). */
 qdr_stream *qdri_grid_stream(const qdr_grid *grid, qdr_channel channel);
-/* stream, or the context's if NULL. */
+/* stream, or the context's if it is NULL. */
 qdr_stream *qdri_stream_or_default(const qdr_grid *grid, qdr_stream *stream);
 const char *qdri_grid_order(const qdr_grid *grid); /* fastest axis first, "xyzd" */
-/* Coordinates of `rank` without checks. */
+/* Coordinates of `rank`, without checks. */
 void qdri_grid_locate(const qdr_grid *grid, int rank, int coordinates[QDR_N_AXES]);
-/* The operation whose calls are being enqueued, for sentences about its collectives; NULL: none. It lives until they
- * have run. `otherwise` is returned where there is none. */
+/* Sets the operation whose calls are being enqueued, for error messages about its collectives; NULL: none. It must live
+ * until they have run. The second function returns `otherwise` if there is none. */
 void qdri_grid_set_label(qdr_grid *grid, const char *label);
 const char *qdri_grid_label(const qdr_grid *grid, const char *otherwise);
 
-/* Memory that work on a stream still needs when the call that enqueued it has returned (packed messages, arrays of
- * counts). Freed by the host thread, when a later qdri_hold_create() finds the work done, or with the grid.
+/* Memory that work on a stream needs after the call that enqueued it has returned (packed messages, arrays of counts).
+ * Freed by the host thread, when a later qdri_hold_create() finds that the work has finished, or with the grid.
  * lib/grid/hold.c. */
 typedef struct qdri_hold qdri_hold;
 struct qdri_hold {
     qdri_hold *next;
     void *host; /* zeroed */
-    void *device; /* NULL at first; the holder may put memory of qdri_mem_alloc() here */
+    void *device; /* initially NULL; the holder may store memory of qdri_mem_alloc() here */
     qdr_event *done; /* recorded when it is released */
     int is_released;
 };
 /* Adds a hold to the grid. Call it before anything is enqueued. */
 QDR_NODISCARD qdr_status qdri_hold_create(qdr_grid *grid, size_t host_bytes, qdri_hold **hold);
-/* Enqueues the mark that says the hold is done with. On failure, and while a step is recorded, it stays until the grid
- * goes. */
+/* Enqueues an event that marks the hold as finished. On failure, and while a step is being recorded, the hold lives as
+ * long as the grid. */
 void qdri_hold_release(qdr_grid *grid, qdri_hold *hold, qdr_stream *stream);
-/* The grid's list, NULL at first; and what qdr_grid_destroy() calls, streams idle. */
+/* The grid's list, initially NULL; and the function that qdr_grid_destroy() calls when streams are idle. */
 qdri_hold **qdri_grid_holds(qdr_grid *grid);
 void qdri_holds_free(qdr_grid *grid);
 

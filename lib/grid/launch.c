@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One call for programs that run under mpiexec or with ranks as threads. */
+/* One call for programs that run under mpiexec, or with ranks as threads. */
 #include "quadrille/launch.h"
 
 #include <limits.h>
@@ -16,16 +16,16 @@
 #include "comm/mpi.h"
 #endif
 
-#define CROWD 16 /* ranks per core beyond which a warning is due */
+#define CROWD 16 /* a warning is logged if there are more ranks per core */
 
-/* What the local ranks of one launch share. */
+/* Shared by the local ranks of one launch. */
 typedef struct launch {
     const qdr_context_opts *opts;
     qdr_main_fn fn;
     void *user;
-    pthread_mutex_t mutex; /* of the rest */
+    pthread_mutex_t mutex; /* protects the rest */
     int exit_code; /* the highest */
-    int failed_rank; /* the lowest that got no context; -1: none */
+    int failed_rank; /* the lowest that could not create a context; -1: none */
     qdr_status status;
     char sentence[QDRI_ERROR_BYTES];
 } launch;
@@ -71,7 +71,7 @@ static qdr_status launch_local(int n, const qdr_context_opts *opts, qdr_main_fn 
 }
 
 #if !QDRI_HAVE_MPI
-/* A world of one, so that it is traced as one under MPI is. */
+/* A world of one rank, so that it is traced in the same way as under MPI. */
 static qdr_status launch_alone(const qdr_context_opts *opts, qdr_main_fn fn, void *user, int *exit_code)
 {
     QDR_TRY(
@@ -80,7 +80,7 @@ static qdr_status launch_alone(const qdr_context_opts *opts, qdr_main_fn fn, voi
 }
 #endif
 
-/* A process that has MPI running knows which rank it is, and may well run local ranks beside. */
+/* A process with MPI running knows its rank, and may run local ranks in addition. */
 static qdr_status check_local(int n)
 {
     int n_cores = 0;
@@ -89,7 +89,7 @@ static qdr_status check_local(int n)
 #endif
     QDR_TRY(qdri_launcher_check_local(n));
     QDR_TRY(qdri_dev_check_room(n));
-    /* The cores are looked up only where there can be too many ranks for them. */
+    /* Cores are counted only if there could be too many ranks for them. */
     if (n > CROWD && qdri_topo_cores(&n_cores) == QDR_OK && n > CROWD * n_cores)
         qdri_log(QDRI_LOG_WARNING, "launch: %d local ranks share %d core%s; many fewer will be faster", n, n_cores,
                  n_cores == 1 ? "" : "s");

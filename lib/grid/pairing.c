@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Choosing between NCCL and what a world of GPUs has without it. */
+/* Choosing between NCCL and the communicator that a world of GPUs has without it. */
 #include "grid/pairing.h"
 
 #include "comm/cuda_plugin.h"
@@ -9,7 +9,7 @@
 static const char *const names[] = {
     [QDRI_PAIR_AUTO] = "auto", [QDRI_PAIR_NCCL] = "nccl", [QDRI_PAIR_MPI] = "mpi", [QDRI_PAIR_LOCAL] = "local"};
 
-/* The words of QDR_CUDA_COMM are in this order. */
+/* In the order of the words of QDR_CUDA_COMM. */
 qdr_status qdri_pairing_read(qdri_pairing *pairing)
 {
     int choice = QDRI_PAIR_AUTO;
@@ -24,7 +24,7 @@ static qdr_status fail_kind(qdri_pairing asked, qdri_pairing own)
                                         [QDRI_PAIR_NCCL] = "",
                                         [QDRI_PAIR_MPI] = "ranks of MPI",
                                         [QDRI_PAIR_LOCAL] = "local ranks"};
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "context: QDR_CUDA_COMM=%s cannot join the GPUs of %s; use auto, nccl%s%s",
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "context: QDR_CUDA_COMM=%s cannot connect the GPUs of %s; use auto, nccl%s%s",
                     names[asked], kinds[own], own == QDRI_PAIR_AUTO ? "" : " or ",
                     own == QDRI_PAIR_AUTO ? "" : names[own]);
 }
@@ -38,7 +38,7 @@ static qdr_status find_comms(const qdri_cuda_comms **comms)
     return QDR_FAIL(QDR_ERR_UNSUPPORTED, "context: the CUDA plugin was built without NCCL");
 }
 
-/* Takes the world over. */
+/* Takes ownership of the world. */
 static qdr_status wrap(const qdri_cuda_comms *comms, qdri_comm **world, qdri_dev *dev)
 {
     qdri_comm *made = NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The arithmetic of grids. */
+/* Grid arithmetic. */
 #include "grid/shape.h"
 
 #include <stdarg.h>
@@ -10,13 +10,13 @@
 
 /* ---- reading options ---- */
 
-/* A grid of n ranks for the error message: n's prime factors, largest first, dealt to x, y, z in turn. */
+/* A grid of n ranks for the error message: n's prime factors, largest first, assigned to x, y and z in rotation. */
 static void propose(int n, int sizes[QDR_N_AXES])
 {
     for (int axis = 0; axis < QDR_N_AXES; axis++) sizes[axis] = 1;
     int factors[32], n_factors = 0;
     for (int factor = 2; n > 1; factor++) {
-        if (factor > n / factor) factor = n; /* what is left is prime */
+        if (factor > n / factor) factor = n; /* the rest is prime */
         for (; n % factor == 0; n /= factor) factors[n_factors++] = factor;
     }
     for (int i = 0; i < n_factors; i++) sizes[i % 3] *= factors[n_factors - 1 - i];
@@ -28,7 +28,7 @@ static qdr_status check_product(const qdri_grid_shape *shape, int n_ranks)
     int64_t product = 1;
     for (int axis = 0; axis < QDR_N_AXES; axis++) {
         product *= g[axis];
-        if (product > INT32_MAX) break; /* too many in any case, and it must not overflow */
+        if (product > INT32_MAX) break; /* too many in any case; avoids overflow */
     }
     if (product == n_ranks) return QDR_OK;
     int h[QDR_N_AXES];
@@ -102,7 +102,7 @@ void qdri_shape_locate(const qdri_grid_shape *shape, int rank, int coordinates[Q
 
 typedef struct picture {
     char *text;
-    size_t capacity, length; /* of the whole text, written or not */
+    size_t capacity, length; /* length of the whole text, even if it was truncated */
 } picture;
 
 __attribute__((format(printf, 2, 3))) static void print(picture *page, const char *format, ...)

@@ -11,9 +11,9 @@ typedef struct qdri_grid_shape {
     char order[8]; /* fastest axis first, "xyzd" */
 } qdri_grid_shape;
 
-/* @retval QDR_ERR_ARGUMENT  opts are no grid of n_ranks; the sentence proposes one */
+/* @retval QDR_ERR_ARGUMENT  opts are not a grid of n_ranks; the message proposes one */
 QDR_NODISCARD qdr_status qdri_shape_read(const qdr_grid_opts *opts, int n_ranks, qdri_grid_shape *shape);
-/* coordinates lie in the grid. */
+/* coordinates must be within the grid. */
 int qdri_shape_rank(const qdri_grid_shape *shape, const int coordinates[QDR_N_AXES]);
 void qdri_shape_locate(const qdri_grid_shape *shape, int rank, int coordinates[QDR_N_AXES]);
 /* See qdr_grid_picture(). */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a stack keeps of its nodes beside the net: names, handles of layers, the caller's functions. It is made before
- * the net gets the node, and dropped where the net refuses it. */
+/* The stack's own data for its nodes, in addition to the net's: names, handles of layers, the caller's functions. They
+ * are created before the net adds the node, and dropped if the net refuses it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 #define LONGEST_PARAMETER "positions"
 
-/* The name, and room for those of two parameters. */
+/* Space for the name, and for those of two parameters. */
 static size_t names_bytes(const char *name) { return 3 * (strlen(name) + 1) + 2 * sizeof LONGEST_PARAMETER; }
 
 static void drop(qdri_attached *attached)
@@ -37,7 +37,7 @@ qdr_status qdri_attach_begin(qdr_stack *stack, const char *name, int is_layer, c
     return status;
 }
 
-/* Behind the node's own name. */
+/* They follow the node's own name. */
 static void name_parameters(const qdr_stack *stack, int node, qdri_attached *attached)
 {
     char *end = attached->name + names_bytes(attached->name);

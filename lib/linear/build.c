@@ -9,8 +9,8 @@
 
 static int largest(int a, int b) { return a > b ? a : b; }
 
-/* An event for each task that another stream may wait for. Single-layer lists are never longer than a layer's share of
- * this. */
+/* Creates an event for each task for which another stream may wait. Single-layer lists are never longer than a layer's
+ * part of this. */
 static qdr_status make_events(qdr_stack *stack)
 {
     qdri_dev *dev = qdri_context_dev(qdr_grid_context(stack->grid));
@@ -21,7 +21,7 @@ static qdr_status make_events(qdr_stack *stack)
     return QDR_OK;
 }
 
-/* Whether the device has the products that layers ask for. */
+/* Checks that the device supports the products that the layers need. */
 static qdr_status check_products(const qdr_stack *stack)
 {
     const qdri_dev *dev = qdri_context_dev(qdr_grid_context(stack->grid));
@@ -42,7 +42,7 @@ static qdr_status build(qdr_stack *stack)
 qdr_status qdr_stack_build(qdr_stack *stack)
 {
     QDR_TRY(qdri_stack_open(stack, "build"));
-    /* First of all, as what follows asks ranks for calls that depend on the description. */
+    /* This comes first, because the following steps make collective calls that depend on the description. */
     QDR_TRY(
         qdri_context_agree_same(qdr_grid_context(stack->grid), QDR_OK, &stack->described, "stack", QDRI_SAME_STACK));
     QDR_TRY(qdri_stack_share(stack));
@@ -56,7 +56,7 @@ qdr_status qdr_stack_build(qdr_stack *stack)
 
 qdr_status qdr_stack_get_sizes(const qdr_stack *stack, qdr_stack_sizes *sizes)
 {
-    if (!stack || !sizes) return QDR_FAIL(QDR_ERR_ARGUMENT, "sizes: the stack or the place for the result is NULL");
+    if (!stack || !sizes) return QDR_FAIL(QDR_ERR_ARGUMENT, "sizes: the stack or the result pointer is NULL");
     *sizes = (qdr_stack_sizes){0};
     if (!stack->built) return QDR_FAIL(QDR_ERR_STATE, "sizes: the stack is not built; call qdr_stack_build first");
     const size_t *bytes = stack->net.buffers.region_bytes;
@@ -75,7 +75,7 @@ static const char *const region_names[] = {[QDRI_PARAMETERS] = "parameters",
                                            [QDRI_ACTIVATIONS] = "activations",
                                            [QDRI_WORKSPACE] = "workspace"};
 
-/* owned_by_all: no rank brings memory of its own for the region. */
+/* owned_by_all: no rank provides its own memory for the region. */
 static qdr_status bind_region(qdr_stack *stack, qdri_region region, void *callers, int owned_by_all)
 {
     if ((uintptr_t)callers % QDRI_BUFFER_ALIGN)
@@ -90,7 +90,7 @@ static qdr_status bind_region(qdr_stack *stack, qdri_region region, void *caller
     return QDR_OK;
 }
 
-/* Parameters and gradients begin as zeros, padding among them. */
+/* Parameters and gradients, including their padding, are initially zero. */
 static qdr_status clear(qdr_stack *stack)
 {
     qdr_stream *stream = qdr_context_stream(qdr_grid_context(stack->grid));
@@ -99,7 +99,7 @@ static qdr_status clear(qdr_stack *stack)
     return qdri_stream_synchronize(stream);
 }
 
-/* Nothing is bound where one rank has too little, nor where memory could not be filled. */
+/* Nothing is bound if one rank ran out of memory, or if memory could not be initialised. */
 static void unbind(qdr_stack *stack)
 {
     const qdr_status drained = qdri_stack_drain(stack);
@@ -140,7 +140,7 @@ static qdr_status bind_all(qdr_stack *stack, void *const callers[QDRI_CALLER], c
     return QDR_OK;
 }
 
-/* What the stream keeps is taken once all have their memory, and before anything runs. */
+/* The stream's memory is allocated after all ranks have theirs, and before anything runs. */
 static qdr_status prepare(qdr_stack *stack)
 {
     QDR_TRY(qdri_reserve_product(qdr_context_stream(qdr_grid_context(stack->grid)), stack->product_bytes));

@@ -52,7 +52,7 @@ void qdri_describe_opts(qdri_facts *facts, const qdr_grid *grid, const qdr_stack
 
 /* ---- entries ---- */
 
-/* An entry that is being described. */
+/* The entry being described. */
 typedef struct entry {
     qdri_facts *facts;
     char who[WHO_BYTES]; /* "layer 'fc'" */
@@ -160,7 +160,7 @@ void qdri_describe_operation(qdr_stack *stack, const char *kind, const char *nam
     add_inputs(&e, n_in, in);
 }
 
-/* Its cost and saved_bytes are those of this rank's rows, and functions lie elsewhere in each process. */
+/* Its cost and saved_bytes depend on this rank's rows, and functions have different addresses in each process. */
 void qdri_describe_op(qdr_stack *stack, const qdr_op_desc *desc)
 {
     const entry e = begin(stack, "operation", desc->name);
@@ -173,7 +173,10 @@ void qdri_describe_op(qdr_stack *stack, const qdr_op_desc *desc)
 void qdri_describe_backward(qdri_facts *facts, const qdr_stack *stack)
 {
     qdri_facts_add_int(facts, "the last backward", "flags", stack->backward_flags);
-    for (int i = 0; i < stack->net.n_nodes; i++) /* else nothing reads it */
+    for (int i = 0; i < stack->net.n_nodes; i++) /* otherwise nothing reads it */
         if (stack->net.nodes[i].kind == QDRI_NODE_CROSS_ENTROPY)
             qdri_facts_add_real(facts, "the last backward", "loss_scale", stack->loss_scale);
+    for (int i = 0; i < stack->net.n_parameters; i++) /* the backward of a single layer has flags of its own */
+        if (*qdri_parameter_deferred(stack, i))
+            qdri_facts_add(facts, "a gradient that lacks deferred sums", "", qdri_parameter_name(stack, i));
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Edges: inputs of a stack, and what the caller may ask of activations. */
+/* Edges: inputs of a stack, and queries about activations. */
 #include <stdlib.h>
 
 #include "core/size.h"
 #include "linear/describe.h"
 
-/* A copy of an input's name, which the stack keeps even where the net refuses the input. */
+/* A copy of an input's name, which the stack keeps even if the net refuses the input. */
 static qdr_status keep_name(qdr_stack *stack, const char *name, const char **kept)
 {
     char *copy = NULL;
@@ -23,7 +23,7 @@ qdr_status qdr_stack_add_input(qdr_stack *stack, const char *name, const qdr_edg
     const char *kept = NULL;
     QDR_TRY(qdri_stack_open(stack, "stack input"));
     if (!desc || !edge)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "stack input: a description and a place for the edge are needed, not NULL");
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "stack input: a description and an edge pointer are needed, not NULL");
     *edge = -1;
     QDR_TRY(keep_name(stack, name, &kept));
     QDR_TRY(qdri_net_add_input(&stack->net, kept, desc, with_gradient, edge));
@@ -35,7 +35,7 @@ qdr_status qdr_stack_add_tokens(qdr_stack *stack, const char *name, qdr_edge *ed
 {
     const char *kept = NULL;
     QDR_TRY(qdri_stack_open(stack, "stack tokens"));
-    if (!edge) return QDR_FAIL(QDR_ERR_ARGUMENT, "stack tokens: the place for the edge is NULL");
+    if (!edge) return QDR_FAIL(QDR_ERR_ARGUMENT, "stack tokens: the edge pointer is NULL");
     *edge = -1;
     QDR_TRY(keep_name(stack, name, &kept));
     QDR_TRY(qdri_net_add_tokens(&stack->net, kept, edge));
@@ -45,7 +45,7 @@ qdr_status qdr_stack_add_tokens(qdr_stack *stack, const char *name, qdr_edge *ed
 
 qdr_status qdr_stack_edge_matrix(const qdr_stack *stack, qdr_edge edge, qdr_matrix *matrix)
 {
-    if (!stack || !matrix) return QDR_FAIL(QDR_ERR_ARGUMENT, "edge: the stack or the place for the result is NULL");
+    if (!stack || !matrix) return QDR_FAIL(QDR_ERR_ARGUMENT, "edge: the stack or the result pointer is NULL");
     QDR_TRY(qdri_edge_check(&stack->net, edge, "edge"));
     *matrix = stack->net.edges[edge].matrix;
     return QDR_OK;
@@ -53,7 +53,7 @@ qdr_status qdr_stack_edge_matrix(const qdr_stack *stack, qdr_edge edge, qdr_matr
 
 qdr_status qdr_stack_edge_owned(const qdr_stack *stack, qdr_edge edge, qdr_owned *owned)
 {
-    if (!stack || !owned) return QDR_FAIL(QDR_ERR_ARGUMENT, "edge: the stack or the place for the result is NULL");
+    if (!stack || !owned) return QDR_FAIL(QDR_ERR_ARGUMENT, "edge: the stack or the result pointer is NULL");
     QDR_TRY(qdri_edge_check(&stack->net, edge, "edge"));
     *owned = stack->net.edges[edge].owned;
     return QDR_OK;
@@ -64,13 +64,13 @@ static qdr_status check_has_memory(const qdr_stack *stack, qdr_edge edge)
     if (!stack->net.opts.caller_activations) return QDR_OK;
     return QDR_FAIL(QDR_ERR_STATE,
                     "edge '%s': the stack was made with caller_activations and has no memory for it; allocate your own "
-                    "for what qdr_stack_edge_owned() says",
+                    "of the size that qdr_stack_edge_owned() gives",
                     stack->net.edges[edge].name);
 }
 
 qdr_status qdr_stack_edge_value(const qdr_stack *stack, qdr_edge edge, void **value)
 {
-    if (!value) return QDR_FAIL(QDR_ERR_ARGUMENT, "edge: the place for the value is NULL");
+    if (!value) return QDR_FAIL(QDR_ERR_ARGUMENT, "edge: the value pointer is NULL");
     *value = NULL;
     QDR_TRY(qdri_stack_ready(stack, "edge"));
     QDR_TRY(qdri_edge_check(&stack->net, edge, "edge"));
@@ -81,7 +81,7 @@ qdr_status qdr_stack_edge_value(const qdr_stack *stack, qdr_edge edge, void **va
 
 qdr_status qdr_stack_edge_gradient(const qdr_stack *stack, qdr_edge edge, void **gradient)
 {
-    if (!gradient) return QDR_FAIL(QDR_ERR_ARGUMENT, "edge: the place for the gradient is NULL");
+    if (!gradient) return QDR_FAIL(QDR_ERR_ARGUMENT, "edge: the gradient pointer is NULL");
     *gradient = NULL;
     QDR_TRY(qdri_stack_ready(stack, "edge"));
     QDR_TRY(qdri_edge_check(&stack->net, edge, "edge"));

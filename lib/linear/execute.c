@@ -55,16 +55,16 @@ qdri_gemm qdri_task_gemm(const qdri_task *task)
 typedef struct run {
     qdr_stack *stack;
     const qdri_task *task;
-    qdri_gemm gemm; /* of a product, with what is done to its result */
-    int is_done; /* with a product before */
+    qdri_gemm gemm; /* of a product, with the fused operations on its result */
+    int is_done; /* fused with an earlier product */
     qdr_stream *stream;
-    qdri_stamps *stamps; /* NULL: it is not measured */
+    qdri_stamps *stamps; /* NULL: not measured */
 } run;
 
 static void *reads(const run *r, int i) { return qdri_stack_pointer(r->stack, r->task->reads[i]); }
 static void *writes(const run *r, int i) { return qdri_stack_pointer(r->stack, r->task->writes[i]); }
 
-/* The padding behind a whole dW is zero on the wire. */
+/* The padding at the end of a whole dW is communicated as zeros. */
 static qdr_status zero_tail(const run *r)
 {
     const qdri_task *task = r->task;
@@ -195,7 +195,7 @@ static qdr_stream *stream_of(const qdr_stack *stack, int stream, qdr_stream *com
     return stream == QDRI_STREAM_OF_COMPUTE ? compute : qdri_grid_stream(stack->grid, (qdr_channel)(stream - 1));
 }
 
-/* The moment at which the stream comes here. NULL: nobody wants to know. */
+/* Records the time when the stream reaches this point. NULL: not needed. */
 static qdr_status add_stamp(qdr_stream *stream, int64_t *place) { return place ? qdri_stamp(stream, place) : QDR_OK; }
 
 static qdr_status run_named(const run *r, int number)
@@ -210,7 +210,7 @@ static qdr_status run_named(const run *r, int number)
     return status;
 }
 
-/* Between two stamps each, where the context is traced or the stack measured. */
+/* Runs a task, between two timestamps if the context is traced or the stack measured. */
 static qdr_status run_task(const run *r, int number)
 {
     qdri_trace *trace = qdri_context_trace(qdr_grid_context(r->stack->grid));
@@ -222,7 +222,7 @@ static qdr_status run_task(const run *r, int number)
     return add_stamp(r->stream, event ? &event->end_ns : NULL);
 }
 
-/* The product of a task. *done: the last task that is done with it. */
+/* The product of a task. *done: the last task that is fused with it. */
 static qdri_gemm gemm_of(const qdr_stack *stack, const qdri_schedule *schedule, int number, int *done)
 {
     const qdri_task *task = &schedule->tasks[number];
@@ -240,8 +240,8 @@ static qdr_status wait_for_others(const qdr_stack *stack, const qdri_task *task,
     return QDR_OK;
 }
 
-/* *done: the last task that is done, in: before this one, out: with it. What a task waits for lies in front of the
- * product with which it is done, since nothing is between the two. */
+/* *done: in: the last task fused with an earlier product; out: with this one. The waits of a fused task precede its
+ * product, since nothing runs between the two. */
 static qdr_status enqueue(qdr_stack *stack, const qdri_schedule *schedule, int number, int *done, qdri_stamps *stamps,
                           qdr_stream *compute)
 {
@@ -260,14 +260,14 @@ static qdr_status enqueue(qdr_stack *stack, const qdri_schedule *schedule, int n
     return task->signals ? qdri_event_record(stack->events[number], r.stream) : QDR_OK;
 }
 
-/* Streams of a schedule other than the compute stream start after what was enqueued there before, and end before what
- * comes. */
+/* The other streams of a schedule start after what was enqueued on the compute stream before, and end before what
+ * follows on it. */
 static qdr_status enqueue_all(qdr_stack *stack, const qdri_schedule *schedule, qdr_stream *compute)
 {
     int used[QDRI_N_STREAMS] = {0};
     const qdr_context *ctx = qdr_grid_context(stack->grid);
     qdri_trace *trace = qdri_context_trace(ctx);
-    /* What is recorded has no times of its own. */
+    /* Recorded work has no times of its own. */
     qdri_stamps *stamps = qdri_context_is_recording(ctx) ? NULL : qdri_measures_next(stack->measures, schedule);
     int done = -1;
     if (trace) qdri_trace_next_run(trace, &stack->net.place);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tasks that are done with the product in front of them. Which these are follows from the list and the device alone,
- * and not from waits: a list computes the same bits, however much of it overlaps. */
+/* Tasks that are fused with the preceding product. Which ones depends only on the list and the device, not on waits: a
+ * list computes the same bits however much of it overlaps. */
 #include "linear/internal.h"
 
-/* Rows of n_cols columns at `ref` are all that the product writes. */
+/* Whether n_rows rows of n_cols columns at `ref` are exactly what the product writes. */
 static int is_result(const qdri_task *product, qdri_ref ref, int64_t n_rows, int64_t n_cols)
 {
     return ref.buffer == product->writes[0].buffer && ref.offset == product->writes[0].offset && n_rows == product->m &&
@@ -22,7 +22,7 @@ static int is_gelu(const qdr_stack *stack, const qdri_task *product, const qdri_
            is_result(product, next->reads[0], next->m, stack->net.edges[node->in[0]].owned.n_cols);
 }
 
-/* GELU of the result, not over what the product reads. */
+/* Whether the task computes GELU of the result, without overwriting what the product reads. */
 static int gives_gelu(const qdr_stack *stack, const qdri_task *product, const qdri_task *next)
 {
     const int to = next->writes[0].buffer;
@@ -30,14 +30,14 @@ static int gives_gelu(const qdr_stack *stack, const qdri_task *product, const qd
            to != product->reads[1].buffer;
 }
 
-/* The gradient through GELU, in place: nobody else can see the product's result. */
+/* Whether the task computes the gradient through GELU, in place: nothing else can see the product's result. */
 static int passes_gelu(const qdr_stack *stack, const qdri_task *product, const qdri_task *next)
 {
     return is_gelu(stack, product, next, QDRI_TASK_BACKWARD) && next->writes[0].buffer == next->reads[0].buffer &&
            next->writes[0].offset == next->reads[0].offset;
 }
 
-/* 1: the task is done with the product, too, and *gemm says so. */
+/* 1: the task is fused with the product, and *gemm includes it. */
 static int take(const qdr_stack *stack, const qdri_task *product, const qdri_task *next, qdri_gemm *gemm)
 {
     qdri_gemm with = *gemm;
@@ -51,7 +51,7 @@ static int take(const qdr_stack *stack, const qdri_task *product, const qdri_tas
     } else {
         return 0;
     }
-    if (with.gelu || with.gelu_of) with.algorithm = 0; /* others were measured without GELU */
+    if (with.gelu || with.gelu_of) with.algorithm = 0; /* other algorithms were timed without GELU */
     if (!qdri_dev_fuses(qdri_context_dev(qdr_grid_context(stack->grid)), &with)) return 0;
     *gemm = with;
     return 1;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attention whose queries need key heads of other ranks: grouped queries on an axis with more ranks than key heads.
- * Keys and values are gathered over the axis, and the gradients of each head summed over the ranks that used it. */
+ * Keys and values are gathered over the axis, and the gradients of each head are summed over the ranks that used it. */
 #include "linear/operations.h"
 
-/* Keys and values of a head lie together, rows of one after those of the other. */
+/* Keys and values of a head are stored together, the rows of the keys before those of the values. */
 qdri_coll qdri_key_heads_coll(const qdr_attention *local, const qdri_key_heads *keys, qdr_coll_kind kind)
 {
     const int64_t pair = 2 * local->n_rows * local->head_size;
@@ -21,7 +21,7 @@ typedef struct call {
     const qdri_op_run *run;
     const qdr_attention *local;
     const qdri_key_heads *keys;
-    size_t row, head; /* bytes of a row of a head, and of all its rows */
+    size_t row, head; /* bytes of a row of a head, and of all rows of a head */
     char *saved, *assembled, *work, *heads, *d_assembled, *own, *one;
 } call;
 
@@ -42,20 +42,20 @@ static qdr_status open_call(const qdri_op_run *run, call *c)
     return QDR_OK;
 }
 
-/* Rows of a matrix: where its first is, and how far it is to the next. */
+/* Rows of a matrix: the address of the first, and the distance between rows. */
 typedef struct rows {
     char *at;
     size_t stride;
 } rows;
 
-/* Columns of heads from `first` on in a matrix of n_heads queries, n_keys keys, as many values. */
+/* The columns of the heads from `first` on, in a matrix of n_heads queries, n_keys keys and n_keys values. */
 static rows columns(const call *c, const void *matrix, int64_t n_keys, int64_t first)
 {
     return (rows){(char *)(uintptr_t)matrix + (size_t)first * c->row,
                   (size_t)(c->local->n_heads + 2 * n_keys) * c->row};
 }
 
-/* Key head `number`, or its values, among all. */
+/* Key head `number`, or its values, among all heads. */
 static rows head_of(const call *c, char *heads, int64_t number, int is_value)
 {
     return (rows){heads + (size_t)(2 * number + is_value) * c->head, c->row};
@@ -86,7 +86,7 @@ static qdr_status add(const call *c, rows from, rows to)
     return qdri_kernel_run(c->run->stream, &kernel);
 }
 
-/* The key head of the model that the kernel's head `slot` is. */
+/* The model's key head that is the kernel's head `slot`. */
 static int64_t key_of(const call *c, int64_t slot)
 {
     const int64_t each = c->local->n_heads / c->local->n_kv_heads;

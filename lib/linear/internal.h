@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inside of a stack: the net, and what only a run of it needs. */
+/* The implementation of a stack: the net, and the data needed to run it. */
 #ifndef QDRI_LINEAR_INTERNAL_H
 #define QDRI_LINEAR_INTERNAL_H
 
@@ -18,44 +18,44 @@ struct qdr_linear {
     double storage_secs[2][QDRI_N_PRODUCTS]; /* as in qdr_linear_storage */
 };
 
-/* What the runtime keeps of a node besides. */
+/* The runtime's data for a node, in addition to the net's. */
 typedef struct qdri_attached {
-    char *name; /* the net's, and the room for the names of its parameters */
+    char *name; /* the net's; followed by the names of its parameters */
     struct {
         const char *name; /* "node.weight" */
-        int deferred; /* the gradient lacks sums that QDR_DEFER_SYNC left out */
+        int deferred; /* 1: the gradient lacks sums that QDR_DEFER_SYNC postponed */
     } parameters[2];
     qdr_linear *layer;
-    qdr_op_fn forward, backward; /* the caller's operations */
+    qdr_op_fn forward, backward; /* of the caller's operations */
     void *user;
 } qdri_attached;
 
 struct qdr_stack {
     qdri_life life;
     qdr_grid *grid;
-    qdr_stack *owner; /* of its parameters; NULL: itself */
+    qdr_stack *owner; /* the stack whose parameters it uses; NULL: its own */
     qdri_net net;
-    qdri_facts described; /* until it is built: what ranks compare */
-    int n_described; /* entries in it */
-    qdri_attached *attached; /* to each node */
+    qdri_facts described; /* facts that ranks compare; until the stack is built */
+    int n_described; /* number of entries */
+    qdri_attached *attached; /* by node */
     int attached_capacity;
     char **input_names;
     int n_input_names, input_name_capacity;
     int built, bound;
-    void *caller_memory[4]; /* as net.caller */
+    void *caller_memory[4]; /* like net.caller */
     qdri_net_lists lists;
-    void *memory[QDRI_N_REGIONS]; /* where the regions lie */
-    void *owned[QDRI_N_REGIONS]; /* those that the stack allocated */
+    void *memory[QDRI_N_REGIONS]; /* addresses of the regions */
+    void *owned[QDRI_N_REGIONS]; /* those that the stack allocated itself */
     size_t staging_bytes[QDR_N_CHANNELS];
-    size_t product_bytes; /* of the device's, for the products */
-    qdr_event **events; /* of signalling tasks */
+    size_t product_bytes; /* device memory for the products */
+    qdr_event **events; /* of tasks that signal */
     int n_events;
     qdr_event *start, *done[QDRI_N_STREAMS];
-    double loss_scale; /* of the last backward, like its flags */
+    double loss_scale; /* of the last backward pass, as are its flags */
     int backward_flags;
-    int has_values; /* a forward of the whole stack was enqueued */
-    qdri_measures *measures; /* NULL: nothing is measured */
-    int reports; /* when it is destroyed */
+    int has_values; /* a forward pass of the whole stack has been enqueued */
+    qdri_measures *measures; /* NULL: not measured */
+    int reports; /* prints a report when it is destroyed */
 };
 
 static inline const qdri_layer *qdri_linear_layer(const qdr_linear *layer)
@@ -68,30 +68,31 @@ static inline const char *qdri_linear_name(const qdr_linear *layer)
 }
 
 /* stack.c */
-QDR_NODISCARD qdr_status qdri_stack_open(const qdr_stack *stack, const char *who); /* still being described */
-QDR_NODISCARD qdr_status qdri_stack_ready(const qdr_stack *stack, const char *who); /* built and bound */
-/* Waits until nothing of this stack runs any more, also where the context is poisoned: what a GPU was given before, it
- * may still run. */
+QDR_NODISCARD qdr_status qdri_stack_open(const qdr_stack *stack, const char *who); /* it is still being described */
+QDR_NODISCARD qdr_status qdri_stack_ready(const qdr_stack *stack, const char *who); /* it is built and bound */
+/* Waits until all work of this stack has ended, even if the context is poisoned: a GPU may still be running work that
+ * it received earlier. */
 QDR_NODISCARD qdr_status qdri_stack_drain(const qdr_stack *stack);
 
 /* share.c */
-/* Takes the parameters of the stack that owns them. Collective, agrees. */
+/* Makes the stack use the parameters of its owner. Collective, agrees. */
 QDR_NODISCARD qdr_status qdri_stack_share(qdr_stack *stack);
-/* The stack may write its parameters, and has their gradients. */
+/* Checks that the stack may write its parameters, and has their gradients. */
 QDR_NODISCARD qdr_status qdri_stack_owns(const qdr_stack *stack, const char *who);
 
-/* needs.c: finds what the lists need, and takes the staging. */
+/* needs.c: determines what the lists need, and reserves the staging. */
 QDR_NODISCARD qdr_status qdri_stack_reserve_staging(qdr_stack *stack);
 
-/* report.c: what QDR_REPORT asks for. */
+/* report.c: measurements and output for QDR_REPORT. */
 QDR_NODISCARD qdr_status qdri_report_begin(qdr_stack *stack);
 void qdri_report_end(qdr_stack *stack);
 
 /* attach.c */
-/* Makes what belongs to the next node, with a copy of its name, so that nothing can fail once the net has the node. */
+/* Creates the runtime's data for the next node, with a copy of its name, so that nothing can fail once the net has
+ * added the node. */
 QDR_NODISCARD qdr_status qdri_attach_begin(qdr_stack *stack, const char *name, int is_layer, const char **kept);
-/* What the net said to the node: attaches it, or passes the error on. edge: its result, -1 after an error. @return
- * status */
+/* Attaches the data if the net added the node (status), else drops them. edge: the node's result, -1 after an error.
+ * @return status */
 QDR_NODISCARD qdr_status qdri_attach_end(qdr_stack *stack, qdr_status status, qdr_edge *edge);
 void qdri_attached_free(qdr_stack *stack);
 
@@ -105,11 +106,11 @@ QDR_NODISCARD qdr_status qdri_parameter_fill(qdr_stack *stack, int index, double
 
 /* storage.c */
 void qdri_layer_set_storage(qdr_linear *layer, qdr_storage storage, qdr_storage_reason reason);
-/* Writes how each W is stored, one layer a line. */
+/* Writes how each W is stored, one layer per line. */
 void qdri_storage_print(const qdr_stack *stack, FILE *file);
 
 /* tune.c */
-/* Chooses the storage of each W whose layer asked for none. Collective, agrees. */
+/* Chooses the storage of each W for which the layer requested none. Collective, agrees. */
 QDR_NODISCARD qdr_status qdri_stack_choose_storage(qdr_stack *stack);
 
 /* execute.c */
@@ -117,15 +118,15 @@ void *qdri_stack_pointer(const qdr_stack *stack, qdri_ref ref);
 /* The collective or product of a task, without its memory. */
 qdri_coll qdri_task_coll(const qdri_task *task);
 qdri_gemm qdri_task_gemm(const qdri_task *task);
-/* Passes `status` on. An error after the arguments were found right would leave the other ranks waiting for tasks that
- * this rank never enqueues: it poisons the device, and so ends the world. Not in a record that is lost, which nobody
- * waits for. */
+/* Returns `status`. An error that occurs after the arguments have been checked would leave the other ranks waiting for
+ * tasks that this rank never enqueues, so it poisons the device, and thereby ends the world. Except in a recording that
+ * is discarded, for which no rank waits. */
 qdr_status qdri_give_up(const qdr_stack *stack, qdr_status status);
 QDR_NODISCARD qdr_status qdri_execute(qdr_stack *stack, const qdri_schedule *schedule, qdr_stream *stream);
 
-/* fuse.c Adds to *gemm, the product of a task with its memory, what the tasks right behind it do with its result, as
- * far as the device does it at once.
- * @return the last task that is done with it; `number`: no other */
+/* fuse.c: adds to *gemm, the product of a task with its memory, the work of the tasks that directly follow it, as far
+ * as the device can perform it as part of the product.
+ * @return the last task included; `number`: no other */
 int qdri_fuse(const qdr_stack *stack, const qdri_schedule *schedule, int number, qdri_gemm *gemm);
 
 #endif

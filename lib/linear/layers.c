@@ -2,7 +2,7 @@
 /* Adding linear layers, embeddings and tied heads to a stack. */
 #include "linear/describe.h"
 
-/* The net's answer, and the handle of the layer that was added. */
+/* Returns the net's result, and the handle of the layer that was added. */
 static qdr_status end(qdr_stack *stack, qdr_status status, qdr_edge *out, qdr_linear **layer)
 {
     QDR_TRY(qdri_attach_end(stack, status, out));
@@ -16,7 +16,7 @@ qdr_status qdr_stack_add_linear(qdr_stack *stack, const qdr_linear_desc *desc, q
     qdr_linear *added = NULL;
     if (layer) *layer = NULL;
     if (!desc || !out)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "linear: a description and a place for the edge are needed, not NULL");
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "linear: a description and an edge pointer are needed, not NULL");
     *out = -1;
     qdr_linear_desc named = *desc;
     QDR_TRY(qdri_stack_open(stack, "linear"));
@@ -33,7 +33,7 @@ qdr_status qdr_stack_add_embedding(qdr_stack *stack, const qdr_embedding_desc *d
 {
     if (table) *table = NULL;
     if (!desc || !out)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "embedding: a description and a place for the edge are needed, not NULL");
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "embedding: a description and an edge pointer are needed, not NULL");
     *out = -1;
     qdr_embedding_desc named = *desc;
     QDR_TRY(qdri_stack_open(stack, "embedding"));
@@ -47,7 +47,7 @@ qdr_status qdr_stack_add_tied_head(qdr_stack *stack, const char *name, qdr_linea
                                    qdr_edge in, qdr_edge *out)
 {
     const char *who = name ? name : "head", *kept = NULL;
-    if (!out) return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: the place for the edge is NULL", who);
+    if (!out) return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: the edge pointer is NULL", who);
     *out = -1;
     QDR_TRY(qdri_stack_open(stack, who));
     QDR_TRY(qdri_attach_begin(stack, who, 1, &kept));
@@ -63,14 +63,14 @@ static qdr_matrix edge_matrix(const qdr_linear *layer, qdr_edge edge) { return l
 
 qdr_status qdr_linear_in_matrix(const qdr_linear *layer, qdr_matrix *matrix)
 {
-    if (!layer || !matrix) return QDR_FAIL(QDR_ERR_ARGUMENT, "linear: the layer or the place for the result is NULL");
+    if (!layer || !matrix) return QDR_FAIL(QDR_ERR_ARGUMENT, "linear: the layer or the result pointer is NULL");
     *matrix = edge_matrix(layer, net_node(layer)->in[0]);
     return QDR_OK;
 }
 
 qdr_status qdr_linear_out_matrix(const qdr_linear *layer, qdr_matrix *matrix)
 {
-    if (!layer || !matrix) return QDR_FAIL(QDR_ERR_ARGUMENT, "linear: the layer or the place for the result is NULL");
+    if (!layer || !matrix) return QDR_FAIL(QDR_ERR_ARGUMENT, "linear: the layer or the result pointer is NULL");
     *matrix = edge_matrix(layer, net_node(layer)->out);
     return QDR_OK;
 }

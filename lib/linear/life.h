@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What rooms above need to keep a stack. */
+/* Used by higher modules to keep a stack alive. */
 #ifndef QDRI_LINEAR_LIFE_H
 #define QDRI_LINEAR_LIFE_H
 

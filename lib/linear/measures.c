@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stamps of tasks, and their medians. */
+/* Timestamps of tasks, and their medians. */
 #include "linear/measures.h"
 
 #include <stdlib.h>
@@ -27,7 +27,7 @@ static qdri_stamps *stamps_of_run(const qdri_measured_list *list, int64_t run)
     return list->stamps + run % QDRI_KEPT_RUNS * list->schedule->n_tasks;
 }
 
-/* Memory comes with the second run: many lists have none. */
+/* Memory is allocated at the second run: many lists run only once. */
 static qdri_stamps *next_run(qdri_measured_list *list)
 {
     const int64_t run = list->n_runs++ - 1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tasks of a stack's lists took on this rank. */
+/* Measured times of the tasks in a stack's lists on this rank. */
 #ifndef QDRI_LINEAR_MEASURES_H
 #define QDRI_LINEAR_MEASURES_H
 
@@ -7,28 +7,28 @@
 
 enum { QDRI_KEPT_RUNS = 32, QDRI_N_LISTS = 1 + QDRI_N_BACKWARDS };
 
-/* A moment of CLOCK_MONOTONIC each; 0: it has not come. Written by the threads of streams. */
+/* Times on CLOCK_MONOTONIC; 0: not reached. Written by the threads of streams. */
 typedef struct qdri_stamps {
     int64_t begin_ns, end_ns;
 } qdri_stamps;
 
 typedef struct qdri_measured_list {
     const qdri_schedule *schedule;
-    int64_t n_runs; /* the first, which is not stamped, among them */
-    qdri_stamps *stamps; /* [QDRI_KEPT_RUNS][n_tasks], taking turns; NULL: none yet, or no memory */
+    int64_t n_runs; /* includes the first run, which is not timed */
+    qdri_stamps *stamps; /* [QDRI_KEPT_RUNS][n_tasks], used in rotation; NULL: none yet, or out of memory */
 } qdri_measured_list;
 
 typedef struct qdri_measures {
-    qdri_measured_list lists[QDRI_N_LISTS]; /* forward, then backwards */
+    qdri_measured_list lists[QDRI_N_LISTS]; /* forward, then the backward lists */
 } qdri_measures;
 
 QDR_NODISCARD qdr_status qdri_measures_create(const qdri_net_lists *lists, qdri_measures **measures);
 void qdri_measures_free(qdri_measures **measures);
-/* Begins a run of the list: places for the stamps of its tasks; NULL: it is not measured. measures may be NULL. */
+/* Begins a run of the list. Returns storage for the times of its tasks; NULL: not measured. measures may be NULL. */
 qdri_stamps *qdri_measures_next(qdri_measures *measures, const qdri_schedule *schedule);
-/* Runs of which there are stamps. */
+/* Number of runs for which there are times. */
 int qdri_measured_runs(const qdri_measured_list *list);
-/* Medians over those, streams idle: of task `number`, and of the whole list. */
+/* Medians over those runs, with idle streams: of task `number`, and of the whole list. */
 double qdri_measured_task(const qdri_measured_list *list, int number);
 double qdri_measured_whole(const qdri_measured_list *list);
 

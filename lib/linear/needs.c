@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a stack's lists need besides its regions: staging of collectives, memory of products. */
+/* What a stack's lists need in addition to its regions: staging of collectives, memory of products. */
 #include "linear/operations.h"
 
-/* An address like the one that the operand will have; arrays of the caller's are taken for aligned ones. */
+/* An address aligned like the operand's; arrays of the caller's are assumed to be aligned. */
 static void *stand_in(const qdr_stack *stack, qdri_ref ref)
 {
     const qdri_buffer *buffer = &stack->net.buffers.items[ref.buffer];
@@ -10,7 +10,7 @@ static void *stand_in(const qdr_stack *stack, qdri_ref ref)
     return (void *)(uintptr_t)(QDRI_BUFFER_ALIGN + offset + ref.offset);
 }
 
-/* What the device takes for the largest product. */
+/* Device memory for the largest product. */
 static void measure_product(qdr_stack *stack, const qdri_task *task)
 {
     qdri_gemm gemm = qdri_task_gemm(task);
@@ -21,7 +21,7 @@ static void measure_product(qdr_stack *stack, const qdri_task *task)
     if (bytes > stack->product_bytes) stack->product_bytes = bytes;
 }
 
-/* Staging that the collectives of a schedule need, at most, and memory of its products. */
+/* The maximum staging that the collectives of a schedule need, and the memory of its products. */
 static void measure_list(qdr_stack *stack, const qdri_schedule *schedule)
 {
     for (int i = 0; i < schedule->n_tasks; i++) {
@@ -34,7 +34,7 @@ static void measure_list(qdr_stack *stack, const qdri_schedule *schedule)
     }
 }
 
-/* Statistics: two numbers a row at most, and the sums of losses and gradient norms. */
+/* Statistics: at most two numbers per row, and the sums of losses and gradient norms. */
 static void measure_statistics(qdr_stack *stack)
 {
     const int64_t n_few = 2 * (int64_t)qdri_net_batch_parts(&stack->net);
@@ -48,7 +48,7 @@ static void measure_statistics(qdr_stack *stack)
     }
 }
 
-/* Key heads travel on the channel of statistics, between them. */
+/* Key heads use the statistics channel, between statistics. */
 static void measure_key_heads(qdr_stack *stack, const qdri_node *node)
 {
     const qdri_key_heads *keys = &node->u.attention.keys;

@@ -2,10 +2,10 @@
 /* Adding operations to a stack: the library's own and the caller's. */
 #include "linear/describe.h"
 
-/* The checks that all operations share; *out = -1 until there is one. */
+/* The checks shared by all operations; *out = -1 until it is known. */
 static qdr_status begin(qdr_stack *stack, const char *who, qdr_edge *out, const char **kept)
 {
-    if (!out) return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: the place for the edge is NULL", who);
+    if (!out) return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: the edge pointer is NULL", who);
     *out = -1;
     QDR_TRY(qdri_stack_open(stack, who));
     return qdri_attach_begin(stack, who, 0, kept);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What operations of a stack do when their task is reached: calls of quadrille/ops.h on the memory of their edges. */
+/* The work of a stack's operations: calls of quadrille/ops.h on the memory of their edges. */
 #ifndef QDRI_LINEAR_OPERATIONS_H
 #define QDRI_LINEAR_OPERATIONS_H
 
 #include "linear/internal.h"
 
-/* One call of an operation: the task says which rows (m of them, from k on), where gradients lie, and which inputs
- * accumulate. */
+/* One call of an operation: the task states the rows (m rows, starting at row k), the location of gradients, and which
+ * inputs accumulate. */
 typedef struct qdri_op_run {
     qdr_stack *stack;
     const qdri_node *node;
@@ -14,8 +14,8 @@ typedef struct qdri_op_run {
     qdr_stream *stream;
 } qdri_op_run;
 
-/* Forward writes the output; backward reads its gradient (reads[0]) and writes those of the inputs (writes[i], none
- * where not wanted). */
+/* Forward writes the output; backward reads its gradient (reads[0]) and writes those of the inputs (writes[i], none if
+ * not wanted). */
 qdr_status qdri_run_op(const qdri_op_run *run);
 
 /* grouped.c: attention with gathered key heads */

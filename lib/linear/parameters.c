@@ -26,8 +26,7 @@ static qdr_status check_index(const qdr_stack *stack, int index)
 
 qdr_status qdr_stack_parameter(const qdr_stack *stack, int index, qdr_parameter *parameter)
 {
-    if (!stack || !parameter)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "parameter: the stack or the place for the result is NULL");
+    if (!stack || !parameter) return QDR_FAIL(QDR_ERR_ARGUMENT, "parameter: the stack or the result pointer is NULL");
     *parameter = (qdr_parameter){0};
     QDR_TRY(check_index(stack, index));
     const qdri_parameter *p = &stack->net.parameters[index];
@@ -50,7 +49,7 @@ qdr_status qdr_stack_parameter_runs(const qdr_stack *stack, int index, qdr_param
                                     int *n_runs)
 {
     if (!stack || !runs || !n_runs)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "parameter runs: the stack or the place for the result is NULL");
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "parameter runs: the stack or the result pointer is NULL");
     *n_runs = 0;
     QDR_TRY(check_index(stack, index));
     if (!stack->built)

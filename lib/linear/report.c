@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Predicted against measured, by kinds of tasks. */
+/* Predicted and measured times, by kind of task. */
 #include "quadrille/report.h"
 
 #include <stdlib.h>
@@ -16,7 +16,7 @@ enum { MAX_KINDS = 96, LABEL_BYTES = 32 };
 
 typedef struct kind_row {
     char label[LABEL_BYTES];
-    double n_tasks, predicted, measured; /* of one forward and one backward */
+    double n_tasks, predicted, measured; /* for one forward and one backward pass */
 } kind_row;
 
 typedef struct report {
@@ -54,7 +54,7 @@ static void label_of(const qdri_net *net, const qdri_task *task, char label[LABE
     snprintf(label, LABEL_BYTES, "%s%s%s", first ? first : "?", *second ? " " : "", second);
 }
 
-/* The last row takes what is too much. */
+/* The row for a task's kind; if there are too many kinds, the last row. */
 static kind_row *row_of(report *r, const qdri_task *task)
 {
     char label[LABEL_BYTES];
@@ -205,5 +205,5 @@ void qdri_report_end(qdr_stack *stack)
     snprintf(sentence, sizeof sentence, "%s", qdr_last_error());
     if (qdr_stack_report(stack, NULL, stderr) != QDR_OK)
         qdri_log(QDRI_LOG_WARNING, "report: nothing is reported: %s", qdr_last_error());
-    qdri_set_last_error(sentence); /* who destroys may yet want to know why */
+    qdri_set_last_error(sentence); /* the caller may still need it */
 }

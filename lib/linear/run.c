@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Running stacks and single layers; losses; schedules as text and figures. */
+/* Running stacks and single layers; losses; schedules as text and numbers. */
 #include <math.h>
 #include <string.h>
 
 #include "core/ranges.h"
 #include "linear/describe.h"
 
-/* How a backward's gradients join those that are there, which lack sums or do not. */
+/* How a backward pass adds its gradients to existing ones, which may or may not lack sums. */
 static qdri_gradient_mode mode_of(int flags, int deferred)
 {
     if (!(flags & QDR_ACCUMULATE)) return QDRI_GRADIENT_OVERWRITE;
     return deferred ? QDRI_GRADIENT_ADD_TO_PARTIAL : QDRI_GRADIENT_ADD_TO_COMPLETE;
 }
 
-/* One schedule adds to all gradients of a stack: they must be alike. */
+/* One schedule adds to all gradients of a stack, so they must all be in the same state. */
 static qdr_status check_alike(const qdr_stack *stack)
 {
     for (int i = 1; i < stack->net.n_parameters; i++) {
@@ -52,7 +52,8 @@ static const qdri_node *find_loss(const qdr_stack *stack)
     return NULL;
 }
 
-/* With QDR_CHECK=1 ranks compare what they call before it is enqueued, and all fail where one of them cannot. */
+/* With QDR_CHECK=1, ranks compare their calls before anything is enqueued, and all fail if one of them cannot
+ * proceed. */
 static qdr_status compare_call(const qdr_stack *stack, qdr_status mine, const char *call, const char *layer, int flags,
                                double loss_scale)
 {
@@ -78,7 +79,7 @@ qdr_status qdr_stack_forward(qdr_stack *stack)
     return status;
 }
 
-/* Values of edges are those of a forward. */
+/* Fails unless the edges have values from a forward pass. */
 static qdr_status check_values(const qdr_stack *stack, const char *who)
 {
     if (stack->has_values) return QDR_OK;
@@ -115,7 +116,7 @@ qdr_status qdr_stack_backward(qdr_stack *stack, int flags, double loss_scale)
 
 qdr_status qdr_stack_loss(qdr_stack *stack, double *loss_sum, int64_t *n_valid)
 {
-    if (!loss_sum || !n_valid) return QDR_FAIL(QDR_ERR_ARGUMENT, "loss: the place for the result is NULL");
+    if (!loss_sum || !n_valid) return QDR_FAIL(QDR_ERR_ARGUMENT, "loss: the result pointer is NULL");
     *loss_sum = 0;
     *n_valid = 0;
     QDR_TRY(check_whole(stack, "loss"));
@@ -155,7 +156,7 @@ static qdr_status check_layer(const qdr_linear *layer, const char *who)
     return QDR_OK;
 }
 
-/* NULL is right for an activation of which this rank has nothing. */
+/* NULL is valid for an activation of which this rank owns nothing. */
 static qdr_status check_memory(const qdr_linear *layer, const void *memory, int edge, const char *what)
 {
     const qdri_edge *e = &layer->stack->net.edges[edge];
@@ -186,12 +187,12 @@ static qdri_range region_of(const qdr_linear *layer, qdri_region region, const c
                         .writes = writes};
 }
 
-/* The caller's arrays against each other, and against what the layer reads and writes besides. */
+/* Checks the caller's arrays for overlaps with each other, and with what else the layer reads and writes. */
 static qdr_status check_apart(const qdr_linear *layer, qdri_range first, qdri_range second, qdri_range third)
 {
     const int backward = third.what != NULL;
     const char *who = qdri_linear_name(layer);
-    /* Each alone against the regions, which may lie in one piece of the caller's memory. */
+    /* Each array is checked separately against the regions, which may all be in one block of the caller's memory. */
     QDR_TRY(QDRI_RANGES_CHECK(who, first, second, third));
     const qdri_range callers[] = {first, second, third};
     for (int i = 0; i < 3; i++)
@@ -230,7 +231,7 @@ qdr_status qdr_linear_forward(qdr_linear *layer, const void *x, void *y, int fla
     return qdri_execute(stack, &stack->lists.single, qdri_stream_or_default(stack->grid, stream));
 }
 
-/* The sum over d of a tied W comes with its last use, the embedding's. */
+/* The sum over d of a tied W is part of its last use, that by the embedding. */
 static void note_deferred(const qdr_linear *layer, int deferred)
 {
     const qdri_layer *l = qdri_linear_layer(layer);

@@ -5,7 +5,7 @@
 
 #include "linear/operations.h"
 
-/* The task's rows of an edge's value. */
+/* The address of the task's rows in an edge's value. */
 static void *value(const qdri_op_run *run, int number)
 {
     const qdri_edge *edge = &run->stack->net.edges[number];
@@ -121,8 +121,8 @@ static qdr_status cross_entropy_backward(const qdri_op_run *run)
 
 static const qdri_attached *attached(const qdri_op_run *run) { return &run->stack->attached[run->task->node]; }
 
-/* What a caller's function returned. Any status but QDR_OK fails the pass: other ranks may wait for what this one would
- * have done next. `sentence` is the function's own, "" if it left none. */
+/* Evaluates what a caller's function returned. Any status but QDR_OK fails the pass, because other ranks may be waiting
+ * for what this one would have done next. `sentence` is the function's own message, "" if it left none. */
 static qdr_status judge(const qdri_op_run *run, const char *pass, qdr_status returned, const char *sentence)
 {
     const int rank = qdr_context_rank(context(run));
@@ -138,7 +138,7 @@ static qdr_status judge(const qdri_op_run *run, const char *pass, qdr_status ret
                     sentence);
 }
 
-/* Calls the caller's function, and keeps the sentence it leaves apart from what was there. */
+/* Calls the caller's function, and separates its error message from an earlier one. */
 static qdr_status call_user(const qdri_op_run *run, const char *pass, qdr_op_fn fn, const qdr_op_call *call)
 {
     char before[QDRI_ERROR_BYTES], sentence[QDRI_ERROR_BYTES];
@@ -150,7 +150,7 @@ static qdr_status call_user(const qdri_op_run *run, const char *pass, qdr_op_fn 
     return judge(run, pass, returned, sentence);
 }
 
-/* Hands the caller's function its blocks; `backward` with gradients. */
+/* Passes its blocks to the caller's function; `backward`: with gradients. */
 static qdr_status run_user(const qdri_op_run *run, qdr_op_fn fn, int backward)
 {
     const qdri_node *node = run->node;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stacks whose parameters are another one's. */
+/* Stacks that use the parameters of another stack. */
 #include "linear/internal.h"
 
 qdr_status qdr_stack_share_parameters(qdr_stack *stack, qdr_stack *owner)
@@ -9,7 +9,7 @@ qdr_status qdr_stack_share_parameters(qdr_stack *stack, qdr_stack *owner)
     QDR_TRY(qdri_stack_ready(owner, "share parameters: the stack that owns them"));
     if (stack->owner) return QDR_FAIL(QDR_ERR_STATE, "%s: the stack shares some already", who);
     if (owner->owner)
-        return QDR_FAIL(QDR_ERR_STATE, "%s: those of the other stack are a third one's; name the one that owns them",
+        return QDR_FAIL(QDR_ERR_STATE, "%s: the other stack uses those of a third one; pass the stack that owns them",
                         who);
     if (stack->grid != owner->grid)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: the stacks have different grids; make both on the same one", who);
@@ -18,7 +18,7 @@ qdr_status qdr_stack_share_parameters(qdr_stack *stack, qdr_stack *owner)
     return QDR_OK;
 }
 
-/* Some ranks alone cannot share: the others would run other schedules. */
+/* All ranks must share, or none: otherwise they would run different schedules. */
 qdr_status qdri_stack_share(qdr_stack *stack)
 {
     qdr_context *ctx = qdr_grid_context(stack->grid);

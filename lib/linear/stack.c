@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A stack's life: create, destroy, what may be called when. */
+/* Creating and destroying a stack, and what may be called when. */
 #include <stdlib.h>
 
 #include "core/size.h"
@@ -29,7 +29,7 @@ static qdr_status make_events(qdr_stack *stack)
     return QDR_OK;
 }
 
-/* What the net must know of the grid. */
+/* What the net needs to know about the grid. */
 static qdr_status begin_net(qdr_stack *stack, const qdr_stack_opts *opts)
 {
     qdri_place place;
@@ -42,13 +42,13 @@ static qdr_status begin_net(qdr_stack *stack, const qdr_stack_opts *opts)
     return qdri_net_begin(&stack->net, &place, node_members, opts);
 }
 
-/* Its work is done: whoever needs it has waited for it. */
+/* Its work has ended: every object that needs it has waited for that. */
 static void stack_end(qdri_life *life)
 {
     qdr_stack *old = (qdr_stack *)life;
     qdri_life *grid = qdri_grid_life(old->grid), *owner = old->owner ? &old->owner->life : NULL;
     qdri_dev *dev = qdri_context_dev(qdr_grid_context(old->grid));
-    const qdr_status status = qdri_stack_drain(old); /* since it was destroyed, others may have run it */
+    const qdr_status status = qdri_stack_drain(old); /* after it was destroyed, others may have run it */
     (void)status;
     qdri_measures_free(&old->measures);
     for (int i = 0; i < QDRI_N_REGIONS; i++) qdri_mem_free(dev, &old->owned[i]);
@@ -80,7 +80,7 @@ static qdr_status create(qdr_grid *grid, const qdr_stack_opts *opts, qdri_facts 
 
 qdr_status qdr_stack_create(qdr_grid *grid, const qdr_stack_opts *opts, qdr_stack **stack)
 {
-    if (!stack) return QDR_FAIL(QDR_ERR_ARGUMENT, "stack: the place for the result is NULL");
+    if (!stack) return QDR_FAIL(QDR_ERR_ARGUMENT, "stack: the result pointer is NULL");
     *stack = NULL;
     if (!grid) return QDR_FAIL(QDR_ERR_ARGUMENT, "stack: the grid is NULL");
     qdri_facts facts = {0};
@@ -91,7 +91,7 @@ qdr_status qdr_stack_create(qdr_grid *grid, const qdr_stack_opts *opts, qdr_stac
     return status;
 }
 
-/* All streams, whatever one of them says. */
+/* Waits for all streams, whatever any of them returns. */
 qdr_status qdri_stack_drain(const qdr_stack *stack)
 {
     qdr_context *ctx = qdr_grid_context(stack->grid);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How each W is stored, and what is said about it. */
+/* How each W is stored, and the output about it. */
 #include <string.h>
 
 #include "core/tune.h"
@@ -13,7 +13,7 @@ void qdri_layer_set_storage(qdr_linear *layer, qdr_storage storage, qdr_storage_
 
 qdr_status qdr_linear_get_storage(const qdr_linear *layer, qdr_linear_storage *storage)
 {
-    if (!layer || !storage) return QDR_FAIL(QDR_ERR_ARGUMENT, "storage: the layer or the place for the result is NULL");
+    if (!layer || !storage) return QDR_FAIL(QDR_ERR_ARGUMENT, "storage: the layer or the result pointer is NULL");
     const qdri_net *net = &layer->stack->net;
     const qdri_layer *l = qdri_linear_layer(layer);
     *storage = (qdr_linear_storage){.storage = net->parameters[l->weight].storage, .reason = layer->storage_reason};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which storage each W gets: as a file of earlier choices says, or as the products are faster. Rank 0 reads and writes
- * the file; all ranks hold its choices, and so take the same. */
+/* Which storage each W gets: according to a file of earlier choices, or by timing the products. Rank 0 reads and writes
+ * the file; all ranks have its choices, and so make the same ones. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,11 +8,11 @@
 #include "linear/tune.h"
 #include "topo/topo.h"
 
-#define LEAST_FLOPS 1e7 /* of one product: below, calls and timers count for too much */
+#define LEAST_FLOPS 1e7 /* of one product: below this, the overhead of calls and timers is too large */
 
-/* What rank 0 tells the others; as bytes. */
+/* What rank 0 sends to the others, as bytes. */
 typedef struct told {
-    qdri_tune_key key; /* of the machine; without sizes */
+    qdri_tune_key key; /* machine etc., without sizes */
     size_t text_bytes;
 } told;
 
@@ -23,7 +23,7 @@ typedef struct tuning {
     told told;
     char *text;
     qdri_tune_table table;
-    int n_stored; /* the first choices of the table are the file's */
+    int n_stored; /* the first choices in the table come from the file */
 } tuning;
 
 /* The layer of a node, if its storage is to be chosen. */
@@ -35,7 +35,7 @@ static qdr_linear *open_layer(const qdr_stack *stack, int node)
     return stack->attached[node].layer;
 }
 
-/* The keys of choices know products of operands as stored only. */
+/* The keys of choices only describe products of operands as stored. */
 static int is_timed(const qdr_linear *layer) { return !qdri_linear_layer(layer)->shape.rounds; }
 
 static int has_open_layers(const qdr_stack *stack)
@@ -63,7 +63,7 @@ static qdr_status ask_rank_0(tuning *t)
     return qdri_tune_load(t->path, &t->text, &t->told.text_bytes);
 }
 
-/* The choices of the file, on all ranks. */
+/* Reads the choices in the file; all ranks get them. */
 static qdr_status read_choices(tuning *t)
 {
     const int is_root = qdr_context_rank(t->ctx) == 0;
@@ -86,7 +86,7 @@ static qdri_tune_key key_of(const tuning *t, const qdr_linear *layer)
     return key;
 }
 
-/* Times the products and chooses. A turned W must have won twice: on a busy machine once may be chance. */
+/* Times the products and chooses. Storage as [in, out] must win twice: on a busy machine one win may be chance. */
 static qdr_status measure(const tuning *t, qdri_tune_choice *choice)
 {
     for (int i = 0; i < 2; i++) {
@@ -97,7 +97,7 @@ static qdr_status measure(const tuning *t, qdri_tune_choice *choice)
     return QDR_OK;
 }
 
-/* Measures what the table lacks and is worth it. */
+/* Measures the choices that the table lacks, if the products are large enough. */
 static qdr_status complete_choices(tuning *t)
 {
     for (int i = 0; i < t->stack->net.n_nodes; i++) {

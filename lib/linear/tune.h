@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Choosing how W is stored: the file of choices, and the measurement. */
+/* Choosing how W is stored: the file of choices, and the measurements. */
 #ifndef QDRI_LINEAR_TUNE_H
 #define QDRI_LINEAR_TUNE_H
 
@@ -7,21 +7,21 @@
 #include "linear/internal.h"
 
 /* tune.c */
-/* Processor and library of products, in characters that any file can hold. */
+/* A name for the processor and the library that computes products, in characters that any file can contain. */
 QDR_NODISCARD qdr_status qdri_tune_machine(const qdr_context *ctx, char name[QDRI_TUNE_MACHINE_BYTES]);
 
-/* tune_file.c, for the rank that reads and writes */
-/* The file that QDR_TUNE names; NULL: none. */
+/* tune_file.c, used by the rank that reads and writes the file */
+/* The path given by QDR_TUNE; NULL: none. */
 const char *qdri_tune_path(void);
-/* The file's text, for free(); none where there is no file yet. */
+/* The file's text, to be freed; empty if there is no file yet. */
 QDR_NODISCARD qdr_status qdri_tune_load(const char *path, char **text, size_t *bytes);
-/* Replaces the file at once, or leaves it as it was. */
+/* Replaces the file atomically, or leaves it unchanged. */
 QDR_NODISCARD qdr_status qdri_tune_store(const char *path, const qdri_tune_table *table);
 
 /* tune_measure.c */
-/* Seconds of the three products of the key's sizes with W as [out, in] and [in, out], each by the fastest of the
- * device's algorithms, all ranks at once: medians over rounds, the most of the ranks. Fills secs and algorithms.
- * Collective; equal on all ranks. */
+/* Times of the three products of the key's sizes with W as [out, in] and [in, out], each with the fastest of the
+ * device's algorithms, while all ranks compute: medians over rounds, and the maximum over ranks. Sets secs and
+ * algorithms. Collective; equal on all ranks. */
 QDR_NODISCARD qdr_status qdri_tune_measure(qdr_stack *stack, qdri_tune_choice *choice);
 
 #endif

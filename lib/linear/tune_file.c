@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The file of choices: read whole, replaced whole. */
+/* The file of choices: read as a whole, replaced as a whole. */
 #include <errno.h>
 #include <quadrille/output.h>
 #include <stdlib.h>
@@ -35,6 +35,6 @@ qdr_status qdri_tune_store(const char *path, const qdri_tune_table *table)
 {
     qdr_output *output;
     QDR_TRY(qdr_output_open("QDR_TUNE", path, QDR_OUTPUT_REPLACE, &output));
-    (void)qdri_tune_write(table, qdr_output_file(output)); /* the commit says what went wrong */
+    (void)qdri_tune_write(table, qdr_output_file(output)); /* the commit reports errors */
     return qdr_output_commit(&output);
 }

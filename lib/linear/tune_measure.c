@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A layer's three products, timed with W in either storage. All ranks compute at the same time, since in training they
- * do: they share caches and memory. */
+/* Times a layer's three products with W in either storage. All ranks compute at the same time, as in training, because
+ * they share caches and memory. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,11 +16,11 @@ enum { LEAST_ROUNDS = 5, MOST_ROUNDS = 51, N_TIMES = 2 * QDRI_N_PRODUCTS, MOST_S
 typedef double product_secs[2][QDRI_N_PRODUCTS];
 typedef int product_algorithms[2][QDRI_N_PRODUCTS];
 
-/* Random numbers: a GPU is faster with zeros than it will ever be again. */
+/* The operands are random numbers: with zeros, a GPU is faster than with real data. */
 typedef struct operands {
-    void *x, *y, *w; /* y: also of dY */
+    void *x, *y, *w; /* y: also used for dY */
     void *result; /* of any of the products */
-    void *secs; /* what ranks exchange */
+    void *secs; /* exchanged between ranks */
 } operands;
 
 /* How one product is run. */
@@ -41,7 +41,7 @@ static qdr_status take(qdri_dev *dev, int64_t rows, int64_t cols, qdr_dtype dtyp
 
 enum { BLOCK_ELEMS = 1 << 16 };
 
-/* A block of random numbers of [-0.5, 0.5], again and again. */
+/* Fills a block with random numbers in [-0.5, 0.5], which is then repeated. */
 static void make_block(void *block, qdr_dtype dtype)
 {
     uint32_t state = 1;
@@ -125,7 +125,7 @@ static qdr_status time_product(const qdr_stack *stack, const qdri_tune_key *key,
     return QDR_OK;
 }
 
-/* Each product in either storage, [in, out] first in every other round: what came before warms caches. */
+/* Times each product in either storage, [in, out] first in every other round, because earlier products warm caches. */
 static qdr_status run_round(const qdr_stack *stack, const qdri_tune_key *key, const operands *o,
                             product_algorithms algorithms, int round, product_secs secs)
 {
@@ -145,7 +145,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Medians, as a busy machine gives a long product no undisturbed moment that a minimum could find. */
+/* Medians, because on a busy machine a long product never runs undisturbed, so that a minimum would not be reliable. */
 static void find_medians(product_secs *rounds, int n_rounds, product_secs medians)
 {
     double sorted[MOST_ROUNDS];
@@ -157,7 +157,7 @@ static void find_medians(product_secs *rounds, int n_rounds, product_secs median
     }
 }
 
-/* The slowest rank's. */
+/* Replaces the times by those of the slowest rank. */
 static qdr_status slowest(const qdr_stack *stack, const operands *o, double *secs, int n)
 {
     qdr_stream *stream = qdr_context_stream(qdr_grid_context(stack->grid));
@@ -168,11 +168,11 @@ static qdr_status slowest(const qdr_stack *stack, const operands *o, double *sec
     return qdri_stream_synchronize(stream);
 }
 
-/* ---- which algorithm ---- */
+/* ---- choosing an algorithm ---- */
 
 enum { TRIALS = 5 };
 
-/* The least of some times, of those after the first. */
+/* The minimum of several times, without the first. */
 static qdr_status time_algorithm(const qdr_stack *stack, const qdri_tune_key *key, const operands *o, way how,
                                  double *secs)
 {
@@ -185,7 +185,7 @@ static qdr_status time_algorithm(const qdr_stack *stack, const qdri_tune_key *ke
     return QDR_OK;
 }
 
-/* Rank 0's, for all. */
+/* Rank 0's list, used by all ranks. */
 typedef struct algorithm_list {
     int n, numbers[MOST_SECS];
 } algorithm_list;
@@ -231,7 +231,7 @@ static qdr_status choose_algorithms(const qdr_stack *stack, const qdri_tune_key 
     return QDR_OK;
 }
 
-/* ---- how long ---- */
+/* ---- number of rounds ---- */
 
 static int rounds_for(product_secs secs)
 {
@@ -241,7 +241,8 @@ static int rounds_for(product_secs secs)
     return n < LEAST_ROUNDS ? LEAST_ROUNDS : n > MOST_ROUNDS ? MOST_ROUNDS : (int)n;
 }
 
-/* A round to warm up and to see how many follow: the same number on all ranks. Each begins together. */
+/* Runs one round to warm up and to determine how many follow: the same number on all ranks. All ranks begin each round
+ * together. */
 static qdr_status run_rounds(qdr_stack *stack, const qdri_tune_key *key, const operands *o,
                              product_algorithms algorithms, product_secs medians)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values of parameters by global index: initial ones, loading and gathering. Only runs of a shard are ever held. */
+/* Values of parameters by global index: initial values, loading and gathering. Only runs of a shard are held in
+ * memory. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,7 +51,7 @@ static void draw_run(const draw *d, const qdr_parameter_run *run, int64_t width)
                   d->stddev * normal_at(d->seed, (run->row + i) * width + run->col + j));
 }
 
-/* Values made on the host, brought to the device. */
+/* Generates values on the host and copies them to the device. */
 static qdr_status with_host_shard(qdr_stack *stack, const qdri_parameter *p,
                                   void (*make)(const qdri_parameter *, void *, void *), void *user)
 {
@@ -75,7 +76,7 @@ static void make_normal(const qdri_parameter *p, void *host, void *user)
     for (int i = 0; i < n; i++) draw_run(d, &runs[i], qdri_blocks_width(p->cols));
 }
 
-/* Each parameter has numbers of its own: its name goes into the seed, so that they do not depend on the order of
+/* Each parameter has its own numbers: its name is part of the seed, so that they do not depend on the order of
  * layers. */
 static uint64_t seed_of(const char *name, uint64_t seed)
 {
@@ -108,7 +109,7 @@ qdr_status qdri_parameter_fill(qdr_stack *stack, int index, double value)
     return with_host_shard(stack, &stack->net.parameters[index], make_constant, &c);
 }
 
-/* Between a shard and the whole parameter, both on the host. */
+/* A copy between a shard and the whole parameter, both on the host. */
 typedef struct transfer {
     const char *from;
     char *to, *host;
@@ -116,7 +117,7 @@ typedef struct transfer {
     size_t elem_bytes;
 } transfer;
 
-/* A row of a run, whose elements may lie apart on one side. */
+/* A row of a run, whose elements may be strided on one side. */
 static void copy_row(char *to, size_t to_step, const char *from, size_t from_step, int64_t n, size_t elem_bytes)
 {
     if (to_step == 1 && from_step == 1) {
@@ -159,17 +160,33 @@ static qdr_status check_index(const qdr_stack *stack, int index)
                     stack->net.n_parameters);
 }
 
+/* The whole value is in the caller's host memory, none of it the stack's, whichever of the two is written. NULL: it is
+ * not wanted. */
+static qdr_status check_full(const qdr_stack *stack, int index, qdr_dtype dtype, const void *full, const char *who)
+{
+    static const char *const names[] = {"the stack's parameters", "the stack's gradients", "the stack's activations",
+                                        "the stack's workspace"};
+    const size_t bytes = (size_t)stack->net.parameters[index].n_global * qdr_dtype_bytes(dtype);
+    for (int region = 0; region < (int)QDRI_CALLER; region++)
+        QDR_TRY(QDRI_RANGES_CHECK(who, {.what = "full", .begin = full, .bytes = full ? bytes : 0, .writes = 1},
+                                  {.what = names[region],
+                                   .begin = stack->memory[region],
+                                   .bytes = stack->memory[region] ? stack->net.buffers.region_bytes[region] : 0}));
+    return QDR_OK;
+}
+
 static qdr_status load(qdr_stack *stack, int index, const void *full)
 {
     QDR_TRY(check_index(stack, index));
     QDR_TRY(qdri_stack_owns(stack, "load"));
     if (!full)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "parameter '%s': the full value is NULL", qdri_parameter_name(stack, index));
+    QDR_TRY(check_full(stack, index, stack->net.opts.dtype, full, "load"));
     transfer t = {.from = full, .elem_bytes = qdr_dtype_bytes(stack->net.opts.dtype)};
     return with_host_shard(stack, &stack->net.parameters[index], make_from_full, &t);
 }
 
-/* With QDR_CHECK=1: several ranks hold copies of what they load, each from its own full value. */
+/* With QDR_CHECK=1, ranks that hold copies of the same part compare what they load, each from its own full value. */
 qdr_status qdr_stack_load_parameter(qdr_stack *stack, int index, const void *full)
 {
     const qdr_status status = load(stack, index, full);
@@ -187,7 +204,7 @@ qdr_status qdr_stack_load_parameter(qdr_stack *stack, int index, const void *ful
     return agreed;
 }
 
-/* Every element is zero but on the one rank that counts it, so that sums over x, y and z gather it exactly. */
+/* Every element is zero except on the one rank that counts it, so that sums over x, y and z gather it exactly. */
 static qdr_status sum_up(qdr_stack *stack, void *whole, int64_t n, qdr_dtype dtype)
 {
     qdr_stream *stream = qdr_context_stream(qdr_grid_context(stack->grid));
@@ -218,36 +235,26 @@ static qdr_status check_gather(const qdr_stack *stack, int index, int which)
     if (which != 0 && which != 1)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "gather: which = %d; use 0 for the parameter, 1 for its gradient", which);
     if (which == 1) QDR_TRY(qdri_stack_owns(stack, "gather a gradient"));
-    if (which == 1 && *qdri_parameter_deferred(stack, index))
-        return QDR_FAIL(QDR_ERR_STATE,
-                        "gather: the gradient of %s lacks sums that QDR_DEFER_SYNC left out; call the last backward of "
-                        "a step without it",
-                        qdri_parameter_name(stack, index));
     return qdri_context_check_runs(qdr_grid_context(stack->grid), "gather");
 }
 
-/* The whole value goes to host memory of the caller's. */
-static qdr_status check_full(const qdr_stack *stack, int index, int which, const void *full)
+static qdr_status check_complete(const qdr_stack *stack, int index)
 {
-    static const char *const names[] = {"the stack's parameters", "the stack's gradients", "the stack's activations",
-                                        "the stack's workspace"};
-    const qdr_dtype dtype = which ? stack->net.grad_dtype : stack->net.opts.dtype;
-    const size_t bytes = (size_t)stack->net.parameters[index].n_global * qdr_dtype_bytes(dtype);
-    for (int region = 0; region < (int)QDRI_CALLER; region++)
-        QDR_TRY(QDRI_RANGES_CHECK("gather", {.what = "full", .begin = full, .bytes = full ? bytes : 0, .writes = 1},
-                                  {.what = names[region],
-                                   .begin = stack->memory[region],
-                                   .bytes = stack->memory[region] ? stack->net.buffers.region_bytes[region] : 0}));
-    return QDR_OK;
+    if (!*qdri_parameter_deferred(stack, index)) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_STATE,
+                    "gather: the gradient of %s lacks sums that QDR_DEFER_SYNC left out; call the last backward of a "
+                    "step without it",
+                    qdri_parameter_name(stack, index));
 }
 
-/* Memory for it, once all ranks ask for the same. */
+/* Allocates memory for it, once all ranks request the same. */
 static qdr_status begin_gather(qdr_stack *stack, int index, int which, const void *full, void **host, void **device)
 {
     qdr_context *ctx = qdr_grid_context(stack->grid);
     qdri_facts facts = {0};
     qdr_status status = check_gather(stack, index, which);
-    if (status == QDR_OK) status = check_full(stack, index, which, full);
+    const qdr_dtype dtype = which ? stack->net.grad_dtype : stack->net.opts.dtype;
+    if (status == QDR_OK) status = check_full(stack, index, dtype, full, "gather");
     if (status == QDR_OK) {
         const size_t whole = (size_t)stack->net.parameters[index].n_global * sizeof(double);
         status = qdri_calloc(2 * whole, 1, "a gathered parameter", host);
@@ -258,7 +265,7 @@ static qdr_status begin_gather(qdr_stack *stack, int index, int which, const voi
     }
     status = qdri_context_agree_same(ctx, status, &facts, "gather", QDRI_SAME_CALL);
     qdri_facts_free(&facts);
-    return status;
+    return status == QDR_OK && which ? check_complete(stack, index) : status;
 }
 
 qdr_status qdr_stack_gather_parameter(qdr_stack *stack, int index, int which, void *full)
@@ -289,7 +296,7 @@ static qdr_status init_layer(qdr_stack *stack, const qdr_linear *layer, uint64_t
     return positions ? qdri_parameter_init(stack, l->bias, seed, stddev) : qdri_parameter_fill(stack, l->bias, 0.0);
 }
 
-/* layer NULL: of the whole stack. */
+/* layer NULL: the whole stack. */
 static qdr_status init(qdr_stack *stack, const qdr_linear *layer, uint64_t seed, double stddev)
 {
     QDR_TRY(qdri_stack_ready(stack, "initial values"));
@@ -306,7 +313,7 @@ static qdr_status init(qdr_stack *stack, const qdr_linear *layer, uint64_t seed,
     return QDR_OK;
 }
 
-/* Copies of a parameter, and its parts, come from the same numbers only where all ranks draw from the same seed. */
+/* Copies and parts of a parameter are consistent only if all ranks use the same seed. */
 static qdr_status init_together(qdr_stack *stack, const qdr_linear *layer, uint64_t seed, double stddev)
 {
     const char *who = layer ? "qdr_linear_init" : "qdr_stack_init";

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Embedding: a masked look-up in the local part of the vocabulary, summed over y. */
+/* Embedding: a masked lookup in the local part of the vocabulary, summed over y. */
 #include "core/block.h"
 #include "core/size.h"
 #include "ops/ops.h"
@@ -26,7 +26,7 @@ static qdr_status embedding_check(const qdr_grid *grid, const qdr_embedding *emb
     return qdri_mul_elems(embedding->vocab_end - embedding->vocab_begin, embedding->n_cols, &n_elems);
 }
 
-/* With rows scattered over y, all rows of the cell pass through `work`. */
+/* If rows are scattered over y, all rows of the cell pass through `work`. */
 static int is_scattered(const qdr_grid *grid, const qdr_embedding *embedding)
 {
     return embedding->layout == QDR_SCATTERED && qdri_axis_size(grid, QDR_Y) > 1;
@@ -50,7 +50,7 @@ qdr_status qdr_embedding_sizes(const qdr_grid *grid, const qdr_embedding *embedd
     return qdri_block_bytes(embedding->n_rows, embedding->n_cols, embedding->dtype, work_bytes);
 }
 
-/* Rows of y between scattered and whole: `kind` is the all-gather or the reduce-scatter over y. */
+/* Converts rows of y between scattered and whole: `kind` is the all-gather or the reduce-scatter over y. */
 static qdr_status rows_move(qdr_grid *grid, const qdr_embedding *embedding, qdr_coll_kind kind, const void *send,
                             void *recv, qdr_stream *stream)
 {

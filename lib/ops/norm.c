@@ -52,7 +52,7 @@ static qdr_status run(qdri_kernel *kernel, qdri_kernel_kind kind, qdr_stream *st
     return qdri_kernel_run(stream, kernel);
 }
 
-/* Moments of the local columns go to the caller's place among those of the group. */
+/* The moments of the local columns are stored at this rank's place among those of the group. */
 static qdr_status statistics(qdr_grid *grid, const qdr_layer_norm *norm, const void *x, void *stats, void *work,
                              qdr_stream *stream)
 {

@@ -3,7 +3,7 @@
 #include "core/size.h"
 #include "ops/ops.h"
 
-/* Checks what all of them take, and enqueues the kernel. */
+/* Performs the common checks and enqueues the kernel. */
 static qdr_status binary_run(const char *who, qdr_context *ctx, const qdri_kernel *kernel, int reads_b,
                              qdr_stream *stream)
 {

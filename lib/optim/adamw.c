@@ -8,22 +8,22 @@
 #include "linear/life.h"
 #include "optim/optim.h"
 
-/* All state is one piece of device memory: the numbers of a step, then per parameter m, v and, for BF16 and F16, the
- * master, each aligned. */
+/* All state is one block of device memory: the numbers of a step, then for each parameter m, v and, for BF16 and F16,
+ * the master copy, each aligned. */
 struct qdr_adamw {
     qdri_life life;
     qdr_stack *stack;
     qdr_adamw_opts opts;
     void *memory;
     size_t bytes;
-    int has_rate; /* on the device, or on its way */
-    double rate; /* the last one that was set */
+    int has_rate; /* on the device, or being copied there */
+    double rate; /* the last one set */
 };
 
 #define STATE_ALIGN 64
 _Static_assert(sizeof(qdri_adamw_numbers) <= STATE_ALIGN, "a step's numbers have room");
 
-/* Bytes of one of the arrays that belong to a parameter. */
+/* Size of each of the arrays that belong to a parameter. */
 static qdr_status state_bytes(const qdr_stack *stack, const qdr_parameter *parameter, size_t *bytes)
 {
     QDR_TRY(qdri_elems_bytes(parameter->n_elems, qdri_state_type(stack), bytes));
@@ -35,7 +35,7 @@ static size_t n_arrays(const qdr_stack *stack) { return qdri_is_narrow(qdr_stack
 
 qdr_status qdr_adamw_size(const qdr_stack *stack, size_t *bytes)
 {
-    if (!stack || !bytes) return QDR_FAIL(QDR_ERR_ARGUMENT, "adamw: the stack or the place for the size is NULL");
+    if (!stack || !bytes) return QDR_FAIL(QDR_ERR_ARGUMENT, "adamw: the stack or the size pointer is NULL");
     *bytes = STATE_ALIGN;
     for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
         qdr_parameter parameter;
@@ -122,7 +122,7 @@ static void describe(qdri_facts *facts, const qdr_adamw_opts *opts)
 
 qdr_status qdr_adamw_create(qdr_stack *stack, const qdr_adamw_opts *opts, qdr_adamw **optimizer)
 {
-    if (!optimizer) return QDR_FAIL(QDR_ERR_ARGUMENT, "adamw: the place for the result is NULL");
+    if (!optimizer) return QDR_FAIL(QDR_ERR_ARGUMENT, "adamw: the result pointer is NULL");
     *optimizer = NULL;
     if (!stack) return QDR_FAIL(QDR_ERR_ARGUMENT, "adamw: the stack is NULL");
     qdri_facts facts = {0};
@@ -141,11 +141,11 @@ void qdr_adamw_destroy(qdr_adamw **optimizer)
     *optimizer = NULL;
     qdri_context_end_record(context_of(old->stack));
     const qdr_status status = qdri_stream_synchronize(stream_of(old->stack));
-    (void)status; /* a failure is the context's to report */
+    (void)status; /* the context reports failures */
     qdri_life_drop(&old->life);
 }
 
-/* Where an F16 gradient overflowed, a smaller grad_scale would have helped: that step is none. */
+/* If an F16 gradient overflowed, a smaller grad_scale would have helped: then the step is skipped. */
 static qdri_kernel begin_kernel(const qdr_adamw *optimizer)
 {
     const qdr_adamw_opts *opts = &optimizer->opts;
@@ -160,7 +160,7 @@ static qdri_kernel begin_kernel(const qdr_adamw *optimizer)
     return kernel;
 }
 
-/* Updates one parameter; `state` is the place of its m. */
+/* Updates one parameter; `state` is the address of its m. */
 static qdr_status parameter_step(const qdr_adamw *optimizer, const qdr_parameter *parameter, qdri_kernel *kernel,
                                  char *state, size_t bytes, qdr_stream *stream)
 {
@@ -184,12 +184,12 @@ qdr_status qdr_adamw_set_rate(qdr_adamw *optimizer, double lr)
     kernel.u.adamw.lr = lr;
     QDR_TRY(qdri_kernel_run(stream_of(optimizer->stack), &kernel));
     optimizer->rate = lr;
-    /* A recorded one is there when the record runs, if ever. */
+    /* A recorded rate is only set when the recording runs. */
     if (!qdri_context_is_recording(context_of(optimizer->stack))) optimizer->has_rate = 1;
     return QDR_OK;
 }
 
-/* That the gradients, and the stack's memory, are there. */
+/* Checks that the gradients and the stack's memory exist. */
 static qdr_status step_check(const qdr_adamw *optimizer)
 {
     if (!optimizer) return QDR_FAIL(QDR_ERR_ARGUMENT, "adamw: the optimizer is NULL");
@@ -219,7 +219,7 @@ static qdr_status enqueue_step(qdr_adamw *optimizer)
     return QDR_OK;
 }
 
-/* With QDR_CHECK=1; else a step waits for no other rank. */
+/* With QDR_CHECK=1; otherwise a step waits for no other rank. */
 static qdr_status compare_step(const qdr_adamw *optimizer, qdr_status mine, double lr)
 {
     const qdr_context *ctx = context_of(optimizer->stack);
@@ -260,8 +260,7 @@ static qdr_status read_numbers(const qdr_adamw *optimizer, qdri_adamw_numbers *n
 
 qdr_status qdr_adamw_norm(qdr_adamw *optimizer, double *norm)
 {
-    if (!optimizer || !norm)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "adamw: the optimizer or the place for the norm is NULL");
+    if (!optimizer || !norm) return QDR_FAIL(QDR_ERR_ARGUMENT, "adamw: the optimizer or the norm pointer is NULL");
     *norm = 0;
     qdri_adamw_numbers numbers;
     QDR_TRY(read_numbers(optimizer, &numbers));
@@ -273,8 +272,7 @@ qdr_status qdr_adamw_norm(qdr_adamw *optimizer, double *norm)
 
 qdr_status qdr_adamw_skipped(qdr_adamw *optimizer, int64_t *n_steps)
 {
-    if (!optimizer || !n_steps)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "adamw: the optimizer or the place for the count is NULL");
+    if (!optimizer || !n_steps) return QDR_FAIL(QDR_ERR_ARGUMENT, "adamw: the optimizer or the count pointer is NULL");
     *n_steps = 0;
     qdri_adamw_numbers numbers;
     QDR_TRY(read_numbers(optimizer, &numbers));

@@ -24,7 +24,7 @@ qdr_status qdri_optim_check(const qdr_stack *stack, const char *who)
     return QDR_OK;
 }
 
-/* What was deferred is the same on all ranks, and so is the error. */
+/* Which sums were deferred is the same on all ranks, and so is the error. */
 qdr_status qdri_gradients_check(const qdr_stack *stack, const char *who)
 {
     qdr_parameter parameter;
@@ -82,7 +82,6 @@ qdr_status qdri_read_norm(const qdr_stack *stack, const double *sum, double *nor
 static qdr_status check_norm(const qdr_stack *stack)
 {
     QDR_TRY(qdri_optim_check(stack, "gradient norm"));
-    QDR_TRY(qdri_gradients_check(stack, "gradient norm"));
     return qdri_context_check_runs(qdr_grid_context(qdr_stack_grid(stack)), "gradient norm");
 }
 
@@ -99,6 +98,7 @@ qdr_status qdr_grad_norm(qdr_stack *stack, double *norm)
     if (status == QDR_OK) status = qdri_mem_alloc(qdri_context_dev(ctx), sizeof(double), &sum);
     status = qdri_context_agree_same(ctx, status, &facts, "gradient norm", QDRI_SAME_CALL);
     qdri_facts_free(&facts);
+    if (status == QDR_OK) status = qdri_gradients_check(stack, "gradient norm");
     if (status == QDR_OK) status = qdri_sum_squares(stack, sum, qdr_context_stream(ctx));
     if (status == QDR_OK) status = qdri_read_norm(stack, sum, norm);
     qdri_mem_free(qdri_context_dev(ctx), &sum);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The query of what a rank owns. */
+/* The query for what a rank owns. */
 #include "grid/internal.h"
 #include "tensor/place.h"
 
@@ -14,7 +14,7 @@ void qdri_rank_place_of(const qdr_grid *grid, int rank, qdri_rank_place *place)
 qdr_status qdr_matrix_owned(const qdr_grid *grid, const qdr_matrix *matrix, int rank, qdr_owned *owned)
 {
     qdri_rank_place place;
-    if (!owned) return QDR_FAIL(QDR_ERR_ARGUMENT, "matrix: owned is NULL; pass a place for it");
+    if (!owned) return QDR_FAIL(QDR_ERR_ARGUMENT, "matrix: owned is NULL; pass a pointer");
     *owned = (qdr_owned){.n_ranges = 0};
     if (!grid) return QDR_FAIL(QDR_ERR_ARGUMENT, "matrix: the grid is NULL");
     const int n_ranks = qdr_context_size(qdr_grid_context(grid));

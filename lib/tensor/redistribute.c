@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Moving a matrix between two layouts: every rank packs what each other rank needs of its part, one all-to-all over the
- * world, and every rank unpacks. The part that stays on its rank is copied directly. */
+/* Moving a matrix between two layouts: every rank packs the parts that the other ranks need, one all-to-all over the
+ * world exchanges them, and every rank unpacks. The part that stays on its rank is copied directly. */
 #include "core/block.h"
 #include "core/ranges.h"
 #include "core/size.h"
@@ -48,7 +48,7 @@ static qdr_status part_check(const move *m, const qdr_owned *owned, const void *
                                    which);
 }
 
-/* What this rank's old part and `rank`'s new part have in common, if this rank is to send it. */
+/* The overlap of this rank's old part and `rank`'s new part, if this rank is to send it. */
 static void outgoing(const move *m, int rank, qdri_overlap *overlap)
 {
     qdri_rank_place there;
@@ -60,7 +60,7 @@ static void outgoing(const move *m, int rank, qdri_overlap *overlap)
     qdri_owned_overlap(&m->owned_from, &wanted, overlap);
 }
 
-/* The same from the other side; a is the message's source. */
+/* The same from the receiver's side; a is the message's source. */
 static void incoming(const move *m, int rank, qdri_overlap *overlap)
 {
     qdri_rank_place there;
@@ -106,7 +106,7 @@ static qdr_status keep_own(const move *m, const void *src, void *dst)
     return QDR_OK;
 }
 
-/* A message is its runs one after the other, each rows × columns. */
+/* A message contains its runs one after the other, each rows × columns. */
 static qdr_status pack(const move *m, const void *src, void *packed)
 {
     const int64_t src_cols = m->owned_from.n_cols;
@@ -143,7 +143,7 @@ static qdr_status unpack(const move *m, const void *packed, void *dst)
     return QDR_OK;
 }
 
-/* Elements between this rank and all others; what a rank keeps is not sent. */
+/* Elements exchanged between this rank and all others; what a rank keeps is not sent. */
 static void count(move *m)
 {
     for (int rank = 0; rank < m->here.n_ranks; rank++) {
@@ -214,7 +214,7 @@ static void describe(qdri_facts *facts, const char *who, const qdr_matrix *matri
     qdri_facts_add_int(facts, who, "scatter_unit", matrix->scatter_unit ? matrix->scatter_unit : 1);
 }
 
-/* Who sends what to whom follows from both layouts. */
+/* Both layouts together determine who sends what to whom. */
 static qdr_status agree(const move *m, qdr_status mine, qdr_dtype dtype)
 {
     qdri_facts facts = {0};

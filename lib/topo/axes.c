@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* On which links the axes of a grid lie. Pure functions. */
+/* The links used by the axes of a grid. Pure functions. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,10 +42,10 @@ static qdr_status check_places(const qdr_topo *topo, const qdr_topo_place *place
 
 /* ---- one axis ---- */
 
-/* What is kept for each node. */
+/* Counters for each node. */
 typedef struct node_count {
-    int group, n_members, last; /* of the last group that came by, from 1 on; its last rank here */
-    int n_far; /* groups whose slowest link, of those of the axis' kind, is here */
+    int group, n_members, last; /* of the last group that was seen, from 1 on; its last rank here */
+    int n_far; /* groups here whose slowest link is of the same kind as that of the axis */
 } node_count;
 
 typedef struct axis_walk {
@@ -53,11 +53,11 @@ typedef struct axis_walk {
     const qdr_topo_place *places;
     node_count *nodes;
     qdr_link *links; /* by group: the slowest one */
-    int *before; /* by rank: the member before it on its node; -1: none */
+    int *before; /* by rank: the previous member on its node; -1: none */
     int n_ranks, n_members, stride;
 } axis_walk;
 
-/* Of equal links an unknown rate hides how slow it is. */
+/* Among links of the same kind, an unknown rate (0) counts as the slowest. */
 static int is_slower(qdr_link link, double rate, qdr_link than, double than_rate)
 {
     if (link != than) return link > than;
@@ -76,7 +76,8 @@ static void take_pair(const axis_walk *walk, int a, int b, qdr_topo_axis *axis, 
     axis->inner_is_assumed = is_assumed;
 }
 
-/* Each member with those before it on its node; whatever lies between two nodes is one link. `group` counts from 1. */
+/* Compares each member with the earlier ones on its node; between nodes there is only one kind of link. `group` counts
+ * from 1. */
 static void measure_group(const axis_walk *walk, int first, int group, qdr_topo_axis *axis, qdr_link *slowest)
 {
     int n_nodes = 0;
@@ -100,7 +101,7 @@ static void measure_group(const axis_walk *walk, int first, int group, qdr_topo_
     if (n_nodes > 1) *slowest = QDR_LINK_NETWORK;
 }
 
-/* Groups that cross the axis' slowest link, on the node that most of them share. */
+/* The number of groups that use the axis' slowest link, on the node where it is largest. */
 static void count_siblings(const axis_walk *walk, qdr_topo_axis *axis)
 {
     int group = 0;

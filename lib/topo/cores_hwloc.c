@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cores that this process may use and what they are called, found by hwloc. */
+/* The cores that this process may use, and the processor's name, according to hwloc. */
 #include <hwloc.h>
 #include <stdio.h>
 
@@ -24,7 +24,7 @@ static qdr_status topology_load(hwloc_topology_t *topology)
 {
     if (hwloc_topology_init(topology) != 0) {
         *topology = NULL;
-        return QDR_FAIL(QDR_ERR_MEMORY, "topology: hwloc could not be initialised; is memory left?");
+        return QDR_FAIL(QDR_ERR_MEMORY, "topology: hwloc could not be initialised; has memory run out?");
     }
     hwloc_topology_set_all_types_filter(*topology, HWLOC_TYPE_FILTER_KEEP_NONE);
     hwloc_topology_set_type_filter(*topology, HWLOC_OBJ_CORE, HWLOC_TYPE_FILTER_KEEP_ALL);
@@ -52,7 +52,7 @@ out:
     return status;
 }
 
-/* hwloc gives the name to the package, or to the machine where it shows no package. */
+/* hwloc stores the name with the package, or with the machine if it shows no package. */
 static const char *model_of(hwloc_topology_t topology)
 {
     hwloc_obj_t package = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_PACKAGE, NULL);
@@ -78,7 +78,7 @@ const char *qdri_topo_hwloc_version(void)
     hwloc_topology_t topology = NULL;
     snprintf(text, sizeof text, "%u.%u", api >> 16, (api >> 8) & 255u);
     if (hwloc_topology_init(&topology) != 0) return text;
-    /* Only a loaded topology names the library's release; the API's version is often older. */
+    /* Only a loaded topology states the library's release; the API version is often older. */
     if (hwloc_topology_set_synthetic(topology, "pu:1") == 0 && hwloc_topology_load(topology) == 0) {
         const char *release = hwloc_obj_get_info_by_name(hwloc_get_root_obj(topology), "hwlocVersion");
         if (release) snprintf(text, sizeof text, "%s", release);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cores that this process may use and what they are called, in a build without hwloc. */
+/* The cores that this process may use, and the processor's name, in a build without hwloc. */
 #define _GNU_SOURCE 1 /* sched_getaffinity */
 #include <sched.h>
 #include <stdio.h>

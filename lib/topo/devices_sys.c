@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Network adapters, in a build without hwloc. GPUs are left to NVML. */
+/* Network adapters, in a build without hwloc. GPUs are found by NVML only. */
 #define _XOPEN_SOURCE 700 /* realpath */
 #include <dirent.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@ static int is_bus(const char *part)
     return sscanf(part, "%4x:%2x:%2x.%1x%n", &domain, &bus, &device, &function, &n) == 4 && n == 12;
 }
 
-/* The last PCI device on the way to it; "": none is. */
+/* The last PCI device on the path to it; "": none. */
 static void find_bus(const char *link, char bus[24])
 {
     char *path = realpath(link, NULL), *rest = NULL;
@@ -48,7 +48,7 @@ static qdr_status add_nic(topo_loader *loader, const char *name, const char *bus
     return QDR_OK;
 }
 
-/* Those with a device behind them; one for each PCI function. */
+/* Loads the entries that have a device; one for each PCI function. */
 static qdr_status load_class(topo_loader *loader, const char *class_path)
 {
     DIR *folder = opendir(class_path);
@@ -65,7 +65,7 @@ static qdr_status load_class(topo_loader *loader, const char *class_path)
     return status;
 }
 
-/* The name for fast networks first: it stays. */
+/* Names for fast networks come first, and are kept. */
 qdr_status qdri_topo_load_devices(topo_loader *loader)
 {
     QDR_TRY(load_class(loader, "/sys/class/infiniband"));

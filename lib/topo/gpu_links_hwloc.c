@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Links of GPUs as hwloc has them: matrices of rates that drivers gave it, and PCI switches.
+/* Links between GPUs according to hwloc: matrices of rates supplied by drivers, and PCI switches.
  *
- * NVLinkBandwidth is between GPUs, switches and packages; what goes through switches is summed here (hwloc's own
- * transformation wipes the direct links where there is no switch). XGMIBandwidth is 100 GB/s for every pair: a constant
- * of hwloc's, not a measurement. */
+ * NVLinkBandwidth is between GPUs, switches and packages; paths through switches are summed here (hwloc's own
+ * transformation erases the direct links if there is no switch). XGMIBandwidth is 100 GB/s for every pair: a constant
+ * of hwloc, not a measurement. */
 #include <hwloc.h>
 #include <hwloc/distances.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 
 /* ---- matrices ---- */
 
-/* The GPU that an object of a matrix is, or belongs to; -1: none. */
+/* The GPU that is, or contains, an object of a matrix; -1: none. */
 static int gpu_of(const qdr_topo *topo, hwloc_obj_t object)
 {
     char bus[24];
@@ -45,8 +45,8 @@ static int is_switch(const matrix *m, int index)
     return object && object->type == HWLOC_OBJ_PCI_DEVICE && gpu_of(m->topo, object) < 0;
 }
 
-/* What two GPUs can exchange through the switches that both have links to; *n_each: how many switches either sees, the
- * smaller number. */
+/* The rate between two GPUs through the switches to which both have links; *n_each: the smaller of their numbers of
+ * switches. */
 static double rate_through_switches(const matrix *m, int a, int b, int *n_each)
 {
     double rate = 0;
@@ -72,7 +72,7 @@ static qdr_status take_nvlink(topo_loader *loader, const matrix *m, int a, int b
     if (link.rate > 0) return qdri_topo_set_link(loader, &link);
     link.rate = rate_through_switches(m, a, b, &n_switches);
     link.link = QDR_LINK_NVSWITCH;
-    /* No switch in common: the switches are linked, but nobody says how. */
+    /* No switch in common: the switches are connected, but the rate is unknown. */
     link.n_hops = link.rate > 0 ? 2 : 3;
     return n_switches ? qdri_topo_set_link(loader, &link) : QDR_OK;
 }
@@ -102,7 +102,7 @@ static qdr_status take_hops(topo_loader *loader, const matrix *m, int a, int b)
     return QDR_OK;
 }
 
-/* NVLink from GPUs to their package. */
+/* NVLink between GPUs and their package. */
 static void take_host_links(topo_loader *loader, const matrix *m)
 {
     for (int i = 0; i < m->n; i++) {
@@ -130,7 +130,7 @@ static qdr_status take_matrix(topo_loader *loader, const char *name, pair_taker 
     struct hwloc_distances_s *distances = NULL;
     unsigned n = 1;
     if (hwloc_distances_get_by_name(loader->hwloc, name, &n, &distances, 0) != 0 || n < 1)
-        return QDR_OK; /* nobody gave hwloc one */
+        return QDR_OK; /* hwloc has no such matrix */
     const matrix m = {loader->topo, distances, (int)distances->nbobjs};
     const qdr_status status = take_pairs(loader, &m, take);
     if (take == take_nvlink) take_host_links(loader, &m);
@@ -149,7 +149,7 @@ static hwloc_obj_t common_ancestor(hwloc_obj_t a, hwloc_obj_t b)
     return NULL;
 }
 
-/* Whether the nearest bridge above both GPUs is a switch and not the host's. */
+/* Whether the nearest bridge above both GPUs is a switch rather than the host's. */
 static int share_switch(hwloc_topology_t hwloc, const char *bus_a, const char *bus_b)
 {
     const hwloc_obj_t a = hwloc_get_pcidev_by_busidstring(hwloc, bus_a);

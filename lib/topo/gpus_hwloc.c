@@ -23,10 +23,10 @@ static void print_bus(hwloc_obj_t device, char *text, size_t capacity)
     snprintf(text, capacity, "%04x:%02x:%02x.%x", pci->domain, pci->bus, pci->dev, pci->func);
 }
 
-/* hwloc has gigabytes per second of the link as it is now. */
+/* hwloc has the current rate of the link, in gigabytes per second. */
 static double pci_rate(hwloc_obj_t device) { return qdri_topo_rate((double)device->attr->pcidev.linkspeed); }
 
-/* The parts of the machine that a device is attached to. */
+/* The parts of the machine to which a device is attached. */
 static void locate(hwloc_topology_t hwloc, hwloc_obj_t device, int *package, int *numa)
 {
     const hwloc_obj_t near = hwloc_get_non_io_ancestor_obj(hwloc, device);
@@ -41,7 +41,7 @@ static void locate(hwloc_topology_t hwloc, hwloc_obj_t device, int *package, int
 
 /* ---- GPUs ---- */
 
-/* The best name first; a driver may have several for one device. */
+/* The best name comes first; a driver may provide several for one device. */
 static const char *const name_beginnings[] = {"nvml", "rsmi", "cuda", "ze", "opencl"};
 enum { N_NAMES = sizeof name_beginnings / sizeof *name_beginnings };
 
@@ -52,7 +52,7 @@ static int name_rank(const char *name)
     return i;
 }
 
-/* The name by which tools know it; NULL: no driver for computing has it. */
+/* The name by which tools know it; NULL: no compute driver has it. */
 static const char *compute_name(hwloc_obj_t device)
 {
     const char *best = NULL;
@@ -66,7 +66,7 @@ static const char *compute_name(hwloc_obj_t device)
     return best;
 }
 
-/* Without a driver that says so: 3D controllers of those who make GPUs, and their graphics cards (those of Intel are in
+/* If no driver identifies it: 3D controllers of GPU vendors, and their graphics cards (Intel's are part of
  * processors). */
 static int looks_like_gpu(hwloc_obj_t device)
 {
@@ -76,7 +76,7 @@ static int looks_like_gpu(hwloc_obj_t device)
            (pci->vendor_id == VENDOR_INTEL && pci->class_id != CLASS_VGA);
 }
 
-/* The first of the drivers' descriptions of a device that has this; NULL: none. */
+/* The first description of a device by a driver that has this key; NULL: none. */
 static const char *info_of(hwloc_obj_t device, const char *key)
 {
     const char *found = hwloc_obj_get_info_by_name(device, key);
@@ -129,7 +129,7 @@ static int is_network(hwloc_obj_t child)
             child->attr->osdev.type == HWLOC_OBJ_OSDEV_OPENFABRICS);
 }
 
-/* One for each PCI function; the name for fast networks, if it has one. */
+/* One for each PCI function; with the name for fast networks, if it has one. */
 static qdr_status load_nic(topo_loader *loader, hwloc_obj_t device)
 {
     qdr_topo *topo = loader->topo;
@@ -151,9 +151,9 @@ static qdr_status load_nic(topo_loader *loader, hwloc_obj_t device)
     return QDR_OK;
 }
 
-/* ---- all ---- */
+/* ---- all devices ---- */
 
-/* Devices that are no PCI functions: the adapters of some virtual machines. */
+/* Devices that are not PCI functions: the adapters of some virtual machines. */
 static qdr_status load_virtual_nics(topo_loader *loader)
 {
     qdr_topo *topo = loader->topo;

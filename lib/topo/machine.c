@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A machine, put together: by hwloc (machine_hwloc.c) or from /sys (machine_sys.c), and by NVML. */
+/* Assembles a machine: from hwloc (machine_hwloc.c) or /sys (machine_sys.c), and from NVML. */
 #include "topo/machine.h"
 
 #include <stdio.h>
@@ -75,11 +75,11 @@ qdr_status qdri_topo_set_link(topo_loader *loader, const qdr_topo_gpu_link *link
     return QDR_OK;
 }
 
-/* ---- all ---- */
+/* ---- all parts ---- */
 
 qdr_status qdr_topo_load(const qdr_topo_opts *opts, qdr_topo **topo)
 {
-    if (!topo) return QDR_FAIL(QDR_ERR_ARGUMENT, "topology: the place for the result is NULL");
+    if (!topo) return QDR_FAIL(QDR_ERR_ARGUMENT, "topology: the result pointer is NULL");
     *topo = NULL;
     if (opts && opts->version != QDR_OPTS_INIT)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
@@ -88,7 +88,7 @@ qdr_status qdr_topo_load(const qdr_topo_opts *opts, qdr_topo **topo)
                         opts->version);
     const char *xml = opts && opts->xml ? opts->xml : getenv("HWLOC_XMLFILE");
     topo_loader loader = {0};
-    if (xml && !*xml && !(opts && opts->xml)) xml = NULL; /* as hwloc has it */
+    if (xml && !*xml && !(opts && opts->xml)) xml = NULL; /* as hwloc does */
     QDR_TRY(QDRI_NEW(1, "a machine", &loader.topo));
     qdr_status status = qdri_topo_load_machine(&loader, xml);
     if (status == QDR_OK) status = qdri_topo_load_nvml(&loader);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads a machine with hwloc: this one, or one that was recorded as XML. */
+/* Reads a machine with hwloc: this one, or one recorded as XML. */
 #include "topo/machine.h"
 
 #include <hwloc.h>
@@ -24,7 +24,7 @@ static void set_filters(hwloc_topology_t hwloc)
     hwloc_topology_set_icache_types_filter(hwloc, HWLOC_TYPE_FILTER_KEEP_NONE);
 }
 
-/* hwloc itself does not say what is wrong with a file, and may read this machine instead. */
+/* hwloc itself does not report what is wrong with a file, and may read this machine instead. */
 static qdr_status read_xml(const char *path, char **text, size_t *bytes)
 {
     if (qdr_input_read(path, MOST_XML_BYTES, text, bytes) != QDR_OK) {
@@ -66,7 +66,7 @@ static qdr_status open_machine(const char *xml, topo_loader *loader)
 {
     hwloc_topology_t hwloc = NULL;
     if (hwloc_topology_init(&hwloc) != 0)
-        return QDR_FAIL(QDR_ERR_MEMORY, "topology: hwloc could not be initialised; is memory left?");
+        return QDR_FAIL(QDR_ERR_MEMORY, "topology: hwloc could not be initialised; has memory run out?");
     loader->hwloc = hwloc;
     set_filters(hwloc);
     if (xml) return open_xml(hwloc, xml);
@@ -78,14 +78,14 @@ static qdr_status open_machine(const char *xml, topo_loader *loader)
 
 /* ---- lists ---- */
 
-/* Objects of a type, at whatever depths; hwloc has caches and groups at several. */
+/* Number of objects of a type, at all depths; hwloc has caches and groups at several. */
 static int count_of(hwloc_topology_t hwloc, hwloc_obj_type_t type)
 {
     const int n = hwloc_get_nbobjs_by_type(hwloc, type);
     return n > 0 ? n : 0;
 }
 
-/* Index of the only package that holds the set; -1: none does. */
+/* Index of the only package that contains the set; -1: none does. */
 static int package_of(hwloc_topology_t hwloc, hwloc_const_bitmap_t cpus)
 {
     if (!cpus || hwloc_bitmap_iszero(cpus)) return -1;
@@ -158,8 +158,9 @@ static int outer_cache(hwloc_topology_t hwloc, hwloc_obj_t object)
     int found = -1, before = 0;
     for (int i = 0; i < N_CACHE_TYPES; i++) {
         const hwloc_obj_t cache = hwloc_get_ancestor_obj_by_type(hwloc, cache_types[i], object);
-        if (cache) found = before + (int)cache->logical_index;
-        before += count_of(hwloc, cache_types[i]);
+        const int n = count_of(hwloc, cache_types[i]); /* 0 also where a damaged file has the type on several levels */
+        if (cache && (int)cache->logical_index < n) found = before + (int)cache->logical_index;
+        before += n;
     }
     return found;
 }
@@ -184,7 +185,7 @@ static qdr_status load_cores(hwloc_topology_t hwloc, qdr_topo *topo)
     for (int i = 0; i < n; i++) {
         const hwloc_obj_t object = hwloc_get_obj_by_type(hwloc, type, (unsigned)i);
         const int n_threads = hwloc_bitmap_weight(object->cpuset);
-        if (n_threads <= 0) continue; /* a damaged file: none, or all that there could be */
+        if (n_threads <= 0) continue; /* a damaged file: none, or the full set */
         topo->cores[topo->n_cores++] = (qdr_topo_core){
             .package = package_of(hwloc, object->cpuset),
             .numa = numa_of(hwloc, object),
@@ -197,7 +198,7 @@ static qdr_status load_cores(hwloc_topology_t hwloc, qdr_topo *topo)
     return QDR_OK;
 }
 
-/* ---- the rest ---- */
+/* ---- the other properties ---- */
 
 static void load_names(hwloc_topology_t hwloc, qdr_topo *topo)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads this machine from /sys, in a build without hwloc: packages, NUMA nodes, caches, cores and adapters. Recorded
- * machines and switches of PCI are what only hwloc knows. */
+ * machines and PCI switches need hwloc. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ enum { MAX_PACKAGES = 256, MAX_NUMAS = 1024, N_CACHE_LEVELS = 5, N_CACHES_OF_CPU
 
 typedef struct sys_machine {
     qdr_topo *topo;
-    qdri_cpus cpus, cores; /* that are there; of each core the first */
+    qdri_cpus cpus, cores; /* online CPUs; the first one of each core */
     int package_ids[MAX_PACKAGES]; /* the system's, by index */
     int cpu_package[QDRI_MAX_CPUS], cpu_numa[QDRI_MAX_CPUS], cpu_cache[QDRI_MAX_CPUS];
 } sys_machine;
@@ -50,7 +50,7 @@ static qdr_status load_packages(sys_machine *machine)
     return QDR_OK;
 }
 
-/* "Node 0 MemTotal: 5597396 kB"; without such files all memory is one node's. */
+/* "Node 0 MemTotal: 5597396 kB"; without such files one node has all memory. */
 static int64_t numa_bytes(int os_index, int is_seen)
 {
     char line[128];
@@ -80,7 +80,7 @@ static void add_numa(sys_machine *machine, int os_index, int is_seen)
 
 static qdr_status load_numas(sys_machine *machine)
 {
-    qdri_cpus numas; /* a list of the same form */
+    qdri_cpus numas; /* a list of the same format */
     const int is_seen = qdri_sys_cpus(&numas, NODES "has_memory");
     if (!is_seen) numas.has[0] = 1;
     QDR_TRY(QDRI_NEW(qdri_cpus_count(&numas), "NUMA nodes of a machine", &machine->topo->numas));
@@ -92,7 +92,7 @@ static qdr_status load_numas(sys_machine *machine)
 
 /* ---- caches ---- */
 
-/* The number of the kernel's description of a CPU's data cache at this level; -1: none. */
+/* The kernel's index of a CPU's data cache at this level; -1: none. */
 static int find_cache(int cpu, int level)
 {
     char type[32];
@@ -122,7 +122,7 @@ static qdr_status add_cache(sys_machine *machine, int *capacity, int cpu, int le
     return QDR_OK;
 }
 
-/* Level by level, so that the last one of a CPU is the outermost. */
+/* Level by level, so that the last cache of a CPU is the outermost. */
 static qdr_status load_caches(sys_machine *machine)
 {
     int capacity = 0;
@@ -140,7 +140,7 @@ static qdr_status load_caches(sys_machine *machine)
 
 /* ---- cores ---- */
 
-/* Neighbours share as much as they can. */
+/* Sorts cores so that neighbours share as much as possible. */
 static int by_place(const void *a, const void *b)
 {
     const qdr_topo_core *left = a, *right = b;
@@ -180,7 +180,7 @@ static qdr_status load_cores(sys_machine *machine)
     return QDR_OK;
 }
 
-/* ---- the rest ---- */
+/* ---- the other properties ---- */
 
 /* "0-3,8", as much as fits. */
 static void print_cpus(const qdri_cpus *cpus, char *text, size_t capacity)
@@ -220,7 +220,7 @@ static void load_names(qdr_topo *topo)
     if (gethostname(name, sizeof name - 1) == 0) qdri_topo_copy(topo->host, sizeof topo->host, name);
 }
 
-/* Whoever asks for another machine shall not get this one. */
+/* Fails if another machine was requested. */
 static qdr_status check_wishes(const char *xml)
 {
     const char *made_up = getenv("HWLOC_SYNTHETIC");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What network adapters this machine has, as the kernel lists them. */
+/* The network adapters of this machine, as listed by the kernel. */
 #include <dirent.h>
 
 #include "topo/machine.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls NVML through pointers. Its types and numbers are those of nvml.h, which stay as they are: NVML makes a new name
- * for each change. */
+/* Calls NVML through function pointers. Its types and constants are copied from nvml.h; they are stable, because NVML
+ * introduces a new name for each change. */
 #include "topo/nvml.h"
 
 #include <dlfcn.h>
@@ -60,7 +60,7 @@ struct nvml_library {
 
 typedef struct named_function {
     const char *name;
-    size_t offset; /* of its pointer */
+    size_t offset; /* of its function pointer */
     int is_needed;
 } named_function;
 
@@ -87,7 +87,7 @@ static const named_function functions[] = {
 };
 enum { N_FUNCTIONS = sizeof functions / sizeof *functions };
 
-/* A pointer to data is one to a function, says POSIX, and not C: copied as bytes. */
+/* POSIX allows converting a data pointer to a function pointer, C does not: so it is copied as bytes. */
 static int find_functions(nvml_library *nvml)
 {
     for (int i = 0; i < N_FUNCTIONS; i++) {
@@ -152,7 +152,7 @@ static int device_at(const nvml_library *nvml, int index, nvml_device *device)
     return nvml->by_index((unsigned)index, device) == 0;
 }
 
-/* "00000000:34:00.0" as "0000:34:00.0", in small letters. */
+/* "00000000:34:00.0" as "0000:34:00.0", in lower case. */
 static void copy_bus(const nvml_pci *pci, char bus[24])
 {
     snprintf(bus, 24, "%04x:%02x:%02x.0", pci->domain & 0xffffu, pci->bus & 0xffu, pci->device & 0xffu);
@@ -166,8 +166,8 @@ static double link_rate(const nvml_library *nvml, nvml_device device)
     return 1e6 * field.value.number;
 }
 
-/* Older drivers do not say what is at the other end, but where it is on PCI: then GPUs are told from switches by the
- * caller, who knows the GPUs. */
+/* Older drivers do not report what is at the other end, only its PCI address: then the caller, who knows the GPUs,
+ * distinguishes them from switches. */
 static void read_link(const nvml_library *nvml, nvml_device device, unsigned link, nvml_gpu *gpu)
 {
     int is_active = 0, type = REMOTE_UNKNOWN;

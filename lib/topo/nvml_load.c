@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What NVML knows about this machine, beside what hwloc knows. */
+/* What NVML knows about this machine, in addition to hwloc. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "topo/nvml.h"
 #include "topo/sys.h"
 
-/* NVML's GPUs, and which of the machine's each is. */
+/* NVML's GPUs, and the corresponding ones of the machine. */
 typedef struct nvml_machine {
     const nvml_library *nvml;
     nvml_gpu *gpus;
@@ -17,7 +17,7 @@ typedef struct nvml_machine {
     int n;
 } nvml_machine;
 
-/* hwloc knows where it is; NVML what it is. */
+/* hwloc knows where a GPU is; NVML knows what it is. */
 static qdr_status take_gpu(topo_loader *loader, const nvml_gpu *from, int number, int *index)
 {
     *index = *from->bus ? qdri_topo_find_gpu(loader->topo, from->bus) : -1;
@@ -35,7 +35,7 @@ static qdr_status take_gpu(topo_loader *loader, const nvml_gpu *from, int number
     return QDR_OK;
 }
 
-/* A link to a place on PCI where no GPU is ends in a switch. */
+/* A link to a PCI address without a GPU ends in a switch. */
 static void sort_out_switches(nvml_machine *machine)
 {
     for (int i = 0; i < machine->n; i++) {
@@ -56,7 +56,7 @@ static int count_links(const nvml_gpu *gpu, nvml_remote what, const char *bus)
     return n;
 }
 
-/* Where hwloc sees no PCI (in some containers), NVML says how far two GPUs are apart. */
+/* If hwloc sees no PCI (in some containers), NVML reports the distance of two GPUs. */
 static qdr_link link_of_level(int level)
 {
     if (level < 0) return QDR_LINK_NONE;

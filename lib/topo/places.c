@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where ranks are on a machine, and what lies between two of them. Pure functions. */
+/* The places of ranks on a machine, and the link between two of them. Pure functions. */
 #include "topo/machine.h"
 
 static const char *const link_names[QDR_N_LINKS] = {
@@ -83,7 +83,7 @@ qdr_topo_place qdr_topo_spread(const qdr_topo *topo, int on_gpus, int node, int 
     return place;
 }
 
-/* ---- between two ---- */
+/* ---- links between two places ---- */
 
 const qdr_topo_gpu_link *qdri_topo_find_link(const qdr_topo *topo, int a, int b)
 {
@@ -95,7 +95,7 @@ const qdr_topo_gpu_link *qdri_topo_find_link(const qdr_topo *topo, int a, int b)
 
 static int are_equal(int a, int b) { return a >= 0 && a == b; }
 
-/* The nearest part of the node that holds both. */
+/* The smallest part of the node that contains both. */
 static qdr_link through_host(const qdr_topo_place *a, const qdr_topo_place *b)
 {
     if (a->gpu < 0 && b->gpu < 0) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CPU time that a control group grants. */
+/* CPU time granted by a control group. */
 #include <stdio.h>
 
 #include "topo/topo.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The public conversions of arrays: the casts of the CPU's kernels. */
+/* The public conversions of arrays: they use the casts of the CPU kernels. */
 #include "quadrille/convert.h"
 
 #include "dev/cpu/narrow.h"

@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The CPU device: streams are rings of work items, executors are the threads that run them. */
+/* The CPU device: streams are ring buffers of work items, and executors are the threads that run them. */
 #ifndef QDRI_DEV_CPU_CPU_H
 #define QDRI_DEV_CPU_CPU_H
 
 #include "dev/cpu/room.h"
 #include "dev/device.h"
 
-#define QDRI_RING_ITEMS 1024u /* of a stream; when they are full, enqueueing waits */
+#define QDRI_RING_ITEMS 1024u /* per stream; when it is full, enqueueing waits */
 
 typedef struct qdri_cpu_dev {
     qdri_dev base;
-    int n_threads; /* of BLAS */
-    int executors_made; /* numbers them */
-    qdri_waker *comm; /* the executor of all COMM streams, while there are any */
-    pthread_mutex_t lock; /* of the list below */
+    int n_threads; /* for BLAS */
+    int executors_made; /* their number so far, used to number them */
+    qdri_waker *comm; /* the executor of all COMM streams; NULL: there are none */
+    pthread_mutex_t lock; /* protects the list below */
     qdri_waker *executors;
     pthread_mutex_t panels_lock; /* one product at a time converts through the panels */
-    void *panels; /* fp32 blocks of converted products, made at the first of them */
+    void *panels; /* fp32 blocks of converted products, allocated at the first one */
 } qdri_cpu_dev;
 
 typedef struct qdri_item {
     qdri_work_fn fn;
-    void (*drop)(void *args); /* called instead of fn on a poisoned device; NULL: begun work runs on, other work is
-                                 dropped */
+    void (*drop)(void *args); /* called instead of fn on a poisoned device; NULL: work that has begun continues, other
+                               * work is dropped */
     int begun;
     _Alignas(16) unsigned char args[QDRI_WORK_BYTES];
 } qdri_item;
@@ -30,34 +30,34 @@ typedef struct qdri_item {
 typedef struct qdri_cpu_stream {
     qdr_stream base;
     qdri_waker *executor;
-    struct qdri_cpu_stream *next; /* of the executor's streams */
+    struct qdri_cpu_stream *next; /* in the executor's list */
     qdri_item *items;
-    atomic_uint_least64_t head, tail; /* items run, items enqueued */
-    atomic_uint_least64_t wanted; /* items after which a waiting host goes on; UINT64_MAX: none waits */
-    pthread_mutex_t lock; /* of enqueueing and of host waits */
+    atomic_uint_least64_t head, tail; /* number of items run, and of items enqueued */
+    atomic_uint_least64_t wanted; /* number of items for which a host thread waits; UINT64_MAX: none */
+    pthread_mutex_t lock; /* for enqueueing and for host waits */
     pthread_cond_t changed;
 } qdri_cpu_stream;
 
-/* An executor, known outside as a waker. */
+/* An executor; other modules know it as a waker. */
 struct qdri_waker {
     qdri_cpu_dev *dev;
-    qdri_waker *next; /* of the device's executors */
-    uint64_t bit; /* its place in masks of waiters; executors 64 apart share one */
-    qdri_bell *bell; /* may be another executor's, too */
+    qdri_waker *next; /* in the device's list */
+    uint64_t bit; /* its bit in masks of waiting executors; executors 64 apart share one */
+    qdri_bell *bell; /* may be shared with another executor */
     pthread_t thread;
-    qdri_room room; /* of an executor of products, until the first of them */
+    qdri_room room; /* of an executor of products, until its first product */
     atomic_int quit;
-    pthread_mutex_t streams_lock; /* held for a whole round */
+    pthread_mutex_t streams_lock; /* locked for a whole round */
     qdri_cpu_stream *streams;
-    int poll_wanted, n_polls; /* of its own thread, like these */
-    int64_t polling_since_ns, look_within_ns; /* INT64_MAX: no need to look */
+    int poll_wanted, n_polls; /* accessed by its own thread only, like the next two */
+    int64_t polling_since_ns, look_within_ns; /* look_within_ns = INT64_MAX: need not check again */
 };
 
-/* executor.c; room: what it will hold, given back in any case */
+/* executor.c; room: reserved address space, which it takes over; given back in any case */
 QDR_NODISCARD qdr_status qdri_executor_create(qdri_cpu_dev *dev, qdri_room room, qdri_waker **executor);
-/* Before a product: the calling executor's room is for what BLAS now takes. */
+/* Called before a product: gives back the calling executor's reserved address space, which BLAS will now use. */
 void qdri_executor_use_room(void);
-void qdri_executor_destroy(qdri_waker *executor); /* it has no streams, or none that is used again */
+void qdri_executor_destroy(qdri_waker *executor); /* it must have no streams, or none that are used again */
 void qdri_executor_attach(qdri_waker *executor, qdri_cpu_stream *stream);
 void qdri_executor_detach(qdri_waker *executor, qdri_cpu_stream *stream);
 void qdri_executors_wake(qdri_cpu_dev *dev, uint64_t mask);
@@ -69,7 +69,7 @@ qdr_status qdri_cpu_stream_synchronize(qdr_stream *stream);
 /* Enqueues; waits while the ring is full. drop may be NULL. */
 QDR_NODISCARD qdr_status qdri_cpu_enqueue(qdr_stream *stream, qdri_work_fn fn, void (*drop)(void *args),
                                           const void *args, size_t bytes);
-int qdri_cpu_stream_advance(qdri_cpu_stream *stream); /* runs what can run; 1 if anything did */
+int qdri_cpu_stream_advance(qdri_cpu_stream *stream); /* runs what can run; returns 1 if anything did */
 
 /* event.c */
 qdr_status qdri_cpu_event_create(qdri_dev *dev, qdr_event **event);
@@ -78,8 +78,8 @@ qdr_status qdri_cpu_event_record(qdr_event *event, qdr_stream *stream);
 qdr_status qdri_cpu_stream_wait(qdr_stream *stream, qdr_event *event);
 int qdri_cpu_event_reached(qdr_event *event);
 
-/* Called by a stream's thread before each item that has not begun; NULL: nothing. For tests, which let tasks be late.
- * Set before there are devices. */
+/* Called by a stream's thread before each item that has not begun; NULL: nothing. For tests, which delay tasks. Set it
+ * before there are devices. */
 extern void (*qdri_cpu_before_item)(void);
 
 /* gemm.c, gemm_blas.c or gemm_plain.c */

@@ -9,18 +9,18 @@
 
 #define MEM_ALIGN ((size_t)64)
 
-/* Stands right before the bytes that the caller gets. */
+/* Stored directly before the bytes that the caller gets. */
 typedef struct mem_head {
     void *block;
     size_t bytes;
-    qdri_mem_source source; /* of the block; free = NULL: the C library */
+    qdri_mem_source source; /* source of the block; free = NULL: the C library */
 } mem_head;
 
 _Static_assert(sizeof(mem_head) <= MEM_ALIGN, "the head fits in front of aligned memory");
 
 static qdr_status mem_alloc(qdri_dev *dev, int is_shared, size_t bytes, void **data)
 {
-    qdri_mem_source source = dev->source; /* for all of it */
+    qdri_mem_source source = dev->source; /* the same one throughout */
     void *block = NULL;
     (void)is_shared;
     if (bytes > SIZE_MAX / 2) return QDR_FAIL(QDR_ERR_MEMORY, "%zu bytes are too many", bytes);
@@ -96,7 +96,15 @@ static qdr_status stamp(qdr_stream *stream, int64_t *nanosecs)
 
 static void wake_all(qdri_dev *dev) { qdri_executors_wake((qdri_cpu_dev *)dev, UINT64_MAX); }
 
-/* They sleep on bells that are the device's, or lie in memory that ranks share. */
+/* Streams are created and destroyed by the calling thread, so the lists stay as they are. */
+static void drain(qdri_dev *dev)
+{
+    for (qdri_waker *executor = ((qdri_cpu_dev *)dev)->executors; executor; executor = executor->next)
+        for (qdri_cpu_stream *stream = executor->streams; stream; stream = stream->next)
+            (void)qdri_cpu_stream_synchronize(&stream->base);
+}
+
+/* The threads sleep on bells that belong to the device, or are in memory that ranks share. */
 static void stop(qdri_dev *dev)
 {
     qdri_cpu_dev *self = (qdri_cpu_dev *)dev;
@@ -137,6 +145,7 @@ static const qdri_dev_table cpu_table = {
     .product_bytes = qdri_cpu_product_bytes,
     .products = qdri_cpu_products,
     .wake_all = wake_all,
+    .drain = drain,
     .stop = stop,
     .destroy = destroy,
 };

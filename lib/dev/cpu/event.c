@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Events of the CPU device. Recording takes a ticket of the event's mark; the stream completes the ticket when it gets
- * there. A wait holds the ticket it saw, so recording again does not move it. */
+/* Events of the CPU device. Recording takes a ticket of the event's mark; the stream completes the ticket when it
+ * reaches it. A wait keeps the ticket that it saw, so recording again does not change it. */
 #include <stdlib.h>
 
 #include "core/size.h"
 #include "dev/cpu/cpu.h"
 
-/* Tickets of one stream complete in order. Shared by the event and by the items on their way; the last one frees it. */
+/* Tickets of one stream complete in order. The mark is shared by the event and by enqueued items; the last one frees
+ * it. */
 typedef struct event_mark {
     atomic_int n_users;
-    uint64_t n_recorded; /* of the host thread */
+    uint64_t n_recorded; /* accessed by the host thread */
     atomic_uint_least64_t n_completed;
     atomic_uint_least64_t waiters; /* bits of executors that wait for it */
 } event_mark;
@@ -17,7 +18,7 @@ typedef struct event_mark {
 typedef struct cpu_event {
     qdr_event base;
     event_mark *mark;
-    const qdr_stream *stream; /* the mark's; only compared, never used */
+    const qdr_stream *stream; /* the mark's stream; only compared, never used */
 } cpu_event;
 
 typedef struct ticket {
@@ -54,7 +55,7 @@ static qdr_status ticket_complete(void *args)
     return QDR_OK;
 }
 
-/* Says who waits before it looks, so that whoever completes the ticket in between wakes it. */
+/* Registers as a waiter before it checks, so that a thread that completes the ticket in between wakes it. */
 static qdr_status ticket_wait(void *args)
 {
     ticket *self = args;
@@ -98,7 +99,7 @@ qdr_status qdri_cpu_event_record(qdr_event *event, qdr_stream *stream)
 {
     cpu_event *self = (cpu_event *)event;
     if (stream != self->stream && !mark_reached(self->mark, self->mark->n_recorded)) {
-        /* Another stream may get there first: older waits keep the old mark. */
+        /* Another stream may get there first: earlier waits keep the old mark. */
         event_mark *fresh = NULL;
         QDR_TRY(mark_create(&fresh));
         mark_release(self->mark);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Executors: threads that run streams. They go round their streams until nothing can go on; then they sleep until
- * something happens, or poll with growing pauses if some work has nobody to wake it. */
+/* Executors: threads that run streams. They go round their streams until none can make progress; then they sleep until
+ * something happens, or poll with growing pauses if nothing will wake them for some work. */
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -56,7 +56,7 @@ void qdri_executors_wake(qdri_cpu_dev *dev, uint64_t mask)
     pthread_mutex_unlock(&dev->lock);
 }
 
-/* A pause of a quarter of the time waited so far: the end of a wait is seen at most a quarter late. */
+/* Pauses for a quarter of the time waited so far, so that the end of a wait is noticed at most a quarter late. */
 static void executor_pause(qdri_waker *executor, unsigned seen)
 {
     const int64_t now = qdri_now_ns();
@@ -72,7 +72,7 @@ static void executor_pause(qdri_waker *executor, unsigned seen)
     qdri_bell_sleep(executor->bell, seen, now + pause_ns);
 }
 
-/* Lets each stream go on as far as it can; 1 if anything was done. */
+/* Lets each stream make as much progress as it can; returns 1 if any did. */
 static int executor_round(qdri_waker *executor)
 {
     int progress = 0;
@@ -123,7 +123,7 @@ static void executor_free(qdri_waker *executor)
     free(executor);
 }
 
-/* The thread takes no signals: they belong to the program's own threads. */
+/* The thread blocks all signals: they belong to the program's own threads. */
 static int start_thread(qdri_waker *executor)
 {
     sigset_t all, before;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* IEEE's half: 5 bits of exponent and 10 of fraction, so that the largest number is 65504, and numbers below 2^-14 are
- * multiples of 2^-24. Rounding is to nearest even, to Inf from 65520 on; a NaN stays one, is made quiet and keeps its
- * upper bits, as F16C does. Without branches, so that loops become vector code; all steps are exact but the one that
- * rounds. */
+/* IEEE half precision: 5 bits of exponent and 10 of fraction, so the largest number is 65504, and numbers below 2^-14
+ * are multiples of 2^-24. Rounding is to nearest even, and to Inf from 65520 on; NaN stays NaN, becomes quiet and keeps
+ * its upper bits, as with F16C. Without branches, so that loops can be vectorised; all steps are exact except the
+ * rounding itself. */
 #ifndef QDRI_DEV_CPU_F16_H
 #define QDRI_DEV_CPU_F16_H
 
 #include "dev/cpu/bits.h"
 
-/* The fraction moves up to fp32's place, and the exponent by 127 - 15. A subnormal gets the exponent of 2^-14, whose
- * own 2^-14 is then taken away. */
+/* Moves the fraction to its place in fp32, and adds 127 - 15 to the exponent. A subnormal number gets the exponent of
+ * 2^-14, and then 2^-14 is subtracted. */
 static inline float qdri_f16_load(uint16_t x)
 {
     const uint32_t size = x & 0x7fffu, sign = (uint32_t)(x & 0x8000u) << 16;
@@ -20,8 +20,8 @@ static inline float qdri_f16_load(uint16_t x)
     return qdri_float_of_bits(sign | (size >= 0x7c00u ? special : finite));
 }
 
-/* Numbers below 2^-14 are rounded by adding 0.5, whose last place is 2^-24; the others as integers, where a carry goes
- * on into the exponent. */
+/* Numbers below 2^-14 are rounded by adding 0.5, whose last bit is 2^-24; the others as integers, where a carry
+ * propagates into the exponent. */
 static inline uint16_t qdri_f16_round(float value)
 {
     const uint32_t bits = qdri_float_bits(value), size = bits & 0x7fffffffu;

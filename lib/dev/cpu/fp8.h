@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* E4M3 and E5M2 on the CPU, as the fp32 numbers that they are. */
+/* E4M3 and E5M2 on the CPU, represented as fp32 numbers. */
 #ifndef QDRI_DEV_CPU_FP8_H
 #define QDRI_DEV_CPU_FP8_H
 
@@ -8,8 +8,8 @@
 #include "dev/cpu/bits.h"
 #include "dev/fp8.h"
 
-/* The nearest number of the format, of two the even one; beyond its largest that one. NaN stays NaN, an infinity stays
- * one in E5M2 and is NaN in E4M3, which has none. */
+/* The nearest number of the format, ties to even; saturates at the format's largest number. NaN stays NaN; infinity
+ * stays infinity in E5M2 and becomes NaN in E4M3, which has no infinity. */
 static inline float qdri_fp8_nearest(qdri_rounding rounding, float x)
 {
     const int is_e4m3 = rounding == QDRI_E4M3;
@@ -19,7 +19,7 @@ static inline float qdri_fp8_nearest(qdri_rounding rounding, float x)
     const uint32_t exponent = bits & QDRI_FP8_INFINITY;
     if (size >= QDRI_FP8_INFINITY) return is_e4m3 ? NAN : x;
     if (qdri_float_of_bits(size) > most) return copysignf(most, x);
-    /* A number whose last bit is the last that stays: adding it rounds x there. */
+    /* A number whose last bit is the last one that is kept: adding it rounds x at that bit. */
     const float step = qdri_float_of_bits((exponent > least_normal ? exponent : least_normal) +
                                           ((is_e4m3 ? 20u : 21u) << 23));
     const float shift = copysignf(1.5f * step, x);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products on the CPU: f32 and f64 through BLAS, or plain C where there is none; bf16 through oneDNN where the machine
- * has bf16, else converted, as f16 always is. */
+/* Products on the CPU: f32 and f64 through BLAS, or plain C without BLAS; bf16 through oneDNN if the machine has bf16
+ * instructions, else converted, as f16 always is. */
 #include "dev/cpu/gemm.h"
 #include "dev/cpu/narrow.h"
 
 #include <limits.h>
 
-/* C = beta·C, for products over nothing. beta = 0 writes zeros without reading. */
+/* C = beta·C, for products with k = 0. beta = 0 writes zeros without reading. */
 #define SCALE_LOOP(type, load, store)                                                                                  \
     for (int64_t r = 0; r < g->m; r++) {                                                                               \
         type *row = (type *)g->c + r * g->ldc;                                                                         \
@@ -92,7 +92,7 @@ size_t qdri_cpu_fixed_bytes(const qdri_dev *dev, qdr_dtype dtype)
     return is_type_converted(dtype) ? QDRI_PANELS_BYTES : 0;
 }
 
-/* The same panels, where the type alone would not need them. */
+/* The same panels, for types that would not need them. */
 size_t qdri_cpu_product_bytes(qdr_stream *stream, const qdri_gemm *gemm)
 {
     (void)stream;

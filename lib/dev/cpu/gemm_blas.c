@@ -7,14 +7,14 @@
 
 #define CLEAR_BYTES_MAX ((size_t)4 << 20)
 
-/* OpenBLAS has one number of threads for the whole process (0.3.21; openblas_set_num_threads_local()
- * of later versions sets the same one), and it belongs to the host program. So it is ours only while
- * products run, on whatever threads, and is then put back. */
+/* OpenBLAS has one number of threads for the whole process (0.3.21; openblas_set_num_threads_local() of later versions
+ * sets the same one), and it belongs to the host program. So the library changes it only while products run, on any
+ * thread, and then restores it. */
 static struct {
     pthread_mutex_t lock;
-    int n_products; /* that run now */
+    int n_products; /* running at the moment */
     int theirs; /* the program's number */
-    int ours; /* set last */
+    int ours; /* the number set last */
 } threads = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 void qdri_blas_begin(int n_threads)
@@ -23,7 +23,7 @@ void qdri_blas_begin(int n_threads)
     const int now = openblas_get_num_threads();
     if (threads.n_products++ == 0 || now != threads.ours) threads.theirs = now; /* or set meanwhile */
     if (now != n_threads) openblas_set_num_threads(n_threads);
-    threads.ours = openblas_get_num_threads(); /* which may have a limit */
+    threads.ours = openblas_get_num_threads(); /* it may be limited */
     pthread_mutex_unlock(&threads.lock);
 }
 
@@ -40,8 +40,8 @@ int qdri_blas_threads(void) { return openblas_get_num_threads(); }
 
 static CBLAS_TRANSPOSE blas_trans(int trans) { return trans ? CblasTrans : CblasNoTrans; }
 
-/* OpenBLAS first multiplies C by beta in a plain loop. Where C fits into caches, zeroing it here and adding to it is up
- * to a tenth faster when k is small. Returns the beta that is left. */
+/* OpenBLAS first multiplies C by beta in a plain loop. If C fits into caches, zeroing it here and adding to it is up to
+ * a tenth faster when k is small. Returns the remaining beta. */
 static double clear_small(const qdri_gemm *g, size_t elem_bytes)
 {
     const size_t row_bytes = (size_t)g->n * elem_bytes;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of BF16 and F16 where the machine has none, and of factors that are rounded to fp8: blocks of A and B are
+/* Products of BF16 and F16 on machines without such products, and of factors rounded to fp8: blocks of A and B are
  * converted to fp32, multiplied by sgemm, and summed over k in fp32; C is rounded once, at the end. */
 #include "dev/cpu/fp8.h"
 #include "dev/cpu/gemm.h"
@@ -19,7 +19,7 @@ typedef struct operand {
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* A row as stored, in fp32. */
+/* Converts a stored row to fp32. */
 static void load_row(const operand *x, float *to, int64_t row, int64_t col, int64_t n_cols)
 {
     const size_t at = (size_t)(row * x->stride + col);
@@ -35,7 +35,7 @@ static void round_row(const operand *x, float *row, int64_t n)
     for (int64_t i = 0; i < n; i++) row[i] = back * qdri_fp8_nearest(x->rounding, x->scale * row[i]);
 }
 
-/* A block as stored (transposed or not), to a dense fp32 panel. */
+/* Converts a block as stored (transposed or not) to a dense fp32 panel. */
 static void load_panel(const operand *x, float *panel, int64_t row, int64_t col, int64_t n_rows, int64_t n_cols)
 {
     for (int64_t r = 0; r < n_rows; r++) {
@@ -44,7 +44,7 @@ static void load_panel(const operand *x, float *panel, int64_t row, int64_t col,
     }
 }
 
-/* The block whose rows (of op) begin at `row` and columns at `col`. */
+/* Loads the block whose rows (of op) begin at `row` and columns at `col`. */
 static void load_operand(const operand *x, float *panel, int64_t row, int64_t col, int64_t n_rows, int64_t n_cols)
 {
     if (x->trans)
@@ -53,7 +53,7 @@ static void load_operand(const operand *x, float *panel, int64_t row, int64_t co
         load_panel(x, panel, row, col, n_rows, n_cols);
 }
 
-/* Sets the scale of a matrix of n_rows by n_cols, as stored, by its largest number. */
+/* Sets the scale of a matrix of n_rows by n_cols, as stored, from its largest number. */
 static void find_scale(operand *x, float *panel, int64_t n_rows, int64_t n_cols)
 {
     uint32_t most = 0;
@@ -86,7 +86,7 @@ static void store_panel(const qdri_gemm *g, const float *panel, int64_t i, int64
     }
 }
 
-/* One block of C: all of k. */
+/* One block of C, over all of k. */
 static void gemm_block(const qdri_gemm *g, const operand *factors, float *panels, int64_t i, int64_t j)
 {
     const int64_t m = least(EDGE, g->m - i);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* BF16 products through oneDNN, on machines that have instructions for them (AVX-512 BF16, AMX). oneDNN keeps its own
- * cache of primitives, and scratch that is not counted as device memory. */
+/* BF16 products through oneDNN, on machines with instructions for them (AVX-512 BF16, AMX). oneDNN has its own cache of
+ * primitives, and scratch memory that is not counted as device memory. */
 #define _GNU_SOURCE 1 /* RTLD_DEFAULT */
 #include "dev/cpu/gemm.h"
 
@@ -17,9 +17,9 @@
 
 #define ISA_BF16 dnnl_cpu_isa_avx512_core_bf16
 
-static dnnl_engine_t engine; /* of the process; lives as long */
+static dnnl_engine_t engine; /* one per process, never freed */
 
-/* oneDNN's threads are OpenMP's, whose number belongs to the calling thread. */
+/* oneDNN uses OpenMP threads, whose number is a setting of the calling thread. */
 static void set_openmp_threads(int n_threads)
 {
     void (*set)(int) = NULL;
@@ -36,7 +36,7 @@ static dnnl_status_t describe(dnnl_memory_desc_t *desc, int64_t n_rows, int64_t 
     return dnnl_memory_desc_init_by_strides(desc, 2, dims, dtype == QDR_BF16 ? dnnl_bf16 : dnnl_f32, strides);
 }
 
-/* C = alpha·A·B + beta·C, in the order of oneDNN's attributes: scale the sum, then add. */
+/* C = alpha·A·B + beta·C, in the order of oneDNN's attributes: first scale the sum, then add. */
 static dnnl_status_t attributes_create(const qdri_gemm *g, dnnl_primitive_attr_t *attributes)
 {
     const float alpha = (float)g->alpha;

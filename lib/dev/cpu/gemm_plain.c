@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products where there is no BLAS, in the plain C of kernels/body_product.h: on one thread, of the best instruction set
- * the machine has. */
+/* Products in a build without BLAS, in the plain C of kernels/body_product.h: on one thread, with the machine's best
+ * instruction set. */
 #include "dev/cpu/gemm.h"
 #include "dev/cpu/kernels/kernels.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Element-wise kernels of the CPU device: those of the best instruction set the machine has. */
+/* Element-wise kernels of the CPU device, for the machine's best instruction set. */
 #include "dev/cpu/kernels/kernels.h"
 
 #include "dev/cpu/gemm.h"
@@ -75,8 +75,8 @@ void qdri_widen(qdr_dtype dtype, float *to, const uint16_t *from, int64_t n) { c
 
 void qdri_narrow(qdr_dtype dtype, uint16_t *to, const float *from, int64_t n) { cast(QDR_F32, from, dtype, to, n); }
 
-/* No rank owns an id beyond the vocabulary: unnoticed, its row would count as something else. The maximum is found at
- * memory speed, the row only if it is wrong. */
+/* An id beyond the vocabulary belongs to no rank; undetected, its row would be treated like another one. The maximum is
+ * found at memory speed, the row only if it is wrong. */
 static qdr_status ids_check(const char *what, const int32_t *ids, int64_t n, int64_t vocab)
 {
     int32_t most = -1;
@@ -125,7 +125,7 @@ static qdr_status kernel_run(void *args)
 qdr_status qdri_cpu_kernel(qdr_stream *stream, const qdri_kernel *kernel)
 {
     if (kernel->kind == QDRI_K_REDUCE)
-        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "reduction: communicators of the CPU add themselves");
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "reduction: on the CPU, communicators compute it themselves");
     const kernel_args args = {*kernel, find_kernel(kernel), ((const qdri_cpu_dev *)stream->dev)->n_threads};
     _Static_assert(sizeof args <= QDRI_WORK_BYTES, "a kernel's arguments fit into a work item");
     return qdri_cpu_enqueue(stream, kernel_run, NULL, &args, sizeof args);

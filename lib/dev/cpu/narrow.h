@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* BF16 and F16, whose elements have two bytes and are computed with in fp32. */
+/* BF16 and F16, two-byte types whose elements are computed with in fp32. */
 #ifndef QDRI_DEV_CPU_NARROW_H
 #define QDRI_DEV_CPU_NARROW_H
 
@@ -17,7 +17,7 @@ static inline uint16_t qdri_narrow_round(qdr_dtype dtype, float value)
     return dtype == QDR_F16 ? qdri_f16_round(value) : qdri_bf16_round(value);
 }
 
-/* n elements, in vector code (kernels.c). */
+/* Converts n elements, vectorised (kernels.c). */
 void qdri_widen(qdr_dtype dtype, float *to, const uint16_t *from, int64_t n);
 void qdri_narrow(qdr_dtype dtype, uint16_t *to, const float *from, int64_t n);
 

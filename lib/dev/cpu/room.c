@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Room in the address space, for what comes later and could not fail. */
+/* Reserved address space, for later allocations that could not report failure. */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 #include "dev/cpu/room.h"
 #include "config.h"
@@ -11,10 +11,10 @@
 #include <sys/resource.h>
 
 #define MIB ((size_t)1 << 20)
-/* Of a thread that multiplies; measured, nothing tells it. oneDNN crashes where it finds too little; plain C needs
+/* Per thread that multiplies; measured, since nothing reports it. oneDNN crashes if it finds too little; plain C needs
  * none. */
 #define BUFFER_BYTES ((QDRI_HAVE_BLAS * 128 + QDRI_HAVE_ONEDNN * 96) * MIB)
-#define HEAP_BYTES (64 * MIB) /* that glibc makes for a new thread */
+#define HEAP_BYTES (64 * MIB) /* created by glibc for a new thread */
 #define SPARE_BYTES (16 * MIB)
 #define DEVICE_THREADS 3 /* the rank's own, and one each for products and for communication */
 
@@ -36,7 +36,7 @@ static size_t stack_bytes(void)
     return bytes;
 }
 
-/* BLAS threads that OpenBLAS started by itself, before anybody changed their number. */
+/* The number of BLAS threads that OpenBLAS started itself, before it was changed. */
 static int n_blas_threads;
 static void count_blas_threads(void) { n_blas_threads = qdri_blas_threads(); }
 
@@ -48,7 +48,7 @@ static size_t products_bytes(int n_threads)
     return BUFFER_BYTES + SPARE_BYTES + (size_t)n_more * (BUFFER_BYTES + HEAP_BYTES + stack_bytes());
 }
 
-/* Nobody can use the pages: only their addresses are taken. */
+/* The pages cannot be accessed: only their addresses are reserved. */
 static qdr_status take(size_t bytes, qdri_room *room)
 {
     const rlim_t limit = limit_bytes();
@@ -77,7 +77,7 @@ qdr_status qdri_dev_check_room(int n_devices)
 {
     qdri_room room;
     const size_t each = products_bytes(1) + DEVICE_THREADS * (HEAP_BYTES + stack_bytes());
-    /* OpenBLAS's own threads may not have taken their buffers yet. */
+    /* OpenBLAS's own threads may not have allocated their buffers yet. */
     const size_t others = (size_t)(n_blas_threads - 1) * BUFFER_BYTES;
     QDR_TRY(take((size_t)n_devices * each + others, &room));
     qdri_room_give_back(&room);

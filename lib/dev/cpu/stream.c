@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Streams of the CPU device: rings of work items, filled by the host and emptied by one executor. */
+/* Streams of the CPU device: ring buffers of work items, filled by the host and emptied by one executor. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/size.h"
 #include "dev/cpu/cpu.h"
 
-#define ITEMS_PER_TURN 16 /* then the executor's other streams get theirs */
+#define ITEMS_PER_TURN 16 /* then it is the turn of the executor's other streams */
 
 void (*qdri_cpu_before_item)(void);
 
 static qdri_cpu_stream *own(qdr_stream *stream) { return (qdri_cpu_stream *)stream; }
 
-/* Waits, with the stream's lock held, until `n_items` items have run. The host is woken once, at the item it waits for:
- * waking it at each one would switch threads twice a task. `wanted` is set before `head` is read, and the executor does
- * it the other way round: one of the two sees the other. */
+/* Waits, with the stream's lock held, until `n_items` items have run. The host is woken once, at the item for which it
+ * waits: waking it at each one would switch threads twice per task. `wanted` is set before `head` is read, and the
+ * executor uses the opposite order: at least one of the two sees the other. */
 static void wait_for_head(qdri_cpu_stream *stream, uint64_t n_items)
 {
     for (;;) {
@@ -39,7 +39,7 @@ qdr_status qdri_cpu_enqueue(qdr_stream *stream, qdri_work_fn fn, void (*drop)(vo
     item->begun = 0;
     if (bytes) memcpy(item->args, args, bytes);
     atomic_store(&to->tail, tail + 1);
-    /* An executor that still has older items of this stream finds the new one by itself. */
+    /* An executor that still has earlier items of this stream finds the new one by itself. */
     const int was_empty = atomic_load(&to->head) == tail;
     pthread_mutex_unlock(&to->lock);
     if (was_empty) qdri_wake(to->executor);
@@ -51,7 +51,7 @@ static void item_done(qdri_cpu_stream *stream, uint64_t head)
     atomic_store(&stream->head, head + 1);
     if (head + 1 < atomic_load(&stream->wanted)) return;
     pthread_mutex_lock(&stream->lock);
-    atomic_store(&stream->wanted, UINT64_MAX); /* who wants more says so again */
+    atomic_store(&stream->wanted, UINT64_MAX); /* a waiter that wants more sets it again */
     pthread_cond_broadcast(&stream->changed);
     pthread_mutex_unlock(&stream->lock);
 }
@@ -93,7 +93,7 @@ qdr_status qdri_cpu_stream_synchronize(qdr_stream *stream)
     return QDR_OK;
 }
 
-/* The executor of a new stream: its own, or the one of all COMM streams. */
+/* The executor of a new stream: a new one, or the one shared by all COMM streams. */
 static qdr_status executor_for(qdri_cpu_dev *dev, qdri_stream_kind kind, qdri_waker **executor)
 {
     qdri_room room = {NULL, 0};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention by cuDNN: one handle for the device, plans by shape. A shape has the plans of both passes or none. */
+/* Attention by cuDNN: one handle per device, plans by shape. A shape has the plans of both passes, or none. */
 #include "dev/cuda/attention_cudnn.h"
 
 #include <math.h>
@@ -10,10 +10,9 @@
 #include "core/size.h"
 #include "dev/cuda/cudnn.h"
 
-enum { SHAPES_MOST = 32 }; /* further ones are the own kernels' */
+enum { SHAPES_MOST = 32 }; /* further shapes use the library's own kernels */
 
-/* What plans may take. A deterministic backward pass keeps two bytes for each pair of a row and a column of the
- * scores. */
+/* The workspace that a plan may need. A deterministic backward pass keeps two bytes for each element of the scores. */
 #define WORKSPACE_MOST ((int64_t)2 << 30)
 
 typedef struct shape_plans {
@@ -26,7 +25,7 @@ typedef struct shape_plans {
 struct qdri_cuda_attention {
     const qdri_cudnn *api; /* NULL: cuDNN is not used */
     void *handle;
-    int is_full; /* it was said that there are too many shapes */
+    int is_full; /* that there are too many shapes has been logged */
     int n_shapes;
     shape_plans shapes[SHAPES_MOST];
 };
@@ -53,7 +52,7 @@ static void say_own(const char *why)
     qdri_log(QDRI_LOG_WARNING, "attention: the library's own kernels compute it: %s", why);
 }
 
-/* On later GPUs a deterministic backward pass must be asked for by the number of an engine. */
+/* On later GPUs, a deterministic backward pass must be requested by an engine's number. */
 static qdr_status check_gpu(const qdri_gpu *gpu)
 {
     if (gpu->major <= 9) return QDR_OK;
@@ -63,7 +62,7 @@ static qdr_status check_gpu(const qdri_gpu *gpu)
                     gpu->number, gpu->major, gpu->minor);
 }
 
-/* The first time only. That cuDNN is not there is no error. */
+/* Tries only once. A missing cuDNN is not an error. */
 static qdr_status open_cudnn(qdri_cuda_dev *dev)
 {
     if (dev->attention) return QDR_OK;
@@ -120,7 +119,7 @@ static void make_plans(struct qdri_cuda_attention *self, shape_plans *plans)
     plans->is_own = 1;
 }
 
-/* NULL: there is no room for more. */
+/* NULL: the list is full. */
 static shape_plans *find_plans(struct qdri_cuda_attention *self, const qdri_cudnn_shape *shape)
 {
     for (int i = 0; i < self->n_shapes; i++)
@@ -137,9 +136,9 @@ static shape_plans *find_plans(struct qdri_cuda_attention *self, const qdri_cudn
     return made;
 }
 
-/* ---- running one ---- */
+/* ---- running a plan ---- */
 
-/* What cuDNN may be asked for at all. */
+/* Whether the kernel is one that cuDNN may be asked for. */
 static int is_for_cudnn(const qdri_kernel *kernel)
 {
     const uintptr_t all = (uintptr_t)kernel->u.attention.qkv | (uintptr_t)kernel->u.attention.out |
@@ -160,7 +159,7 @@ static void bind(bindings *b, qdri_cudnn_id id, const void *data)
     b->data[b->n++] = data;
 }
 
-/* q, k and v in a row of qkv, or their gradients. */
+/* Binds q, k and v in a row of qkv, or their gradients. */
 static void bind_parts(bindings *b, const qdri_kernel *kernel, qdri_cudnn_id first, const void *data)
 {
     const int64_t heads = kernel->u.attention.n_heads, kv = kernel->u.attention.n_kv_heads;
@@ -236,9 +235,9 @@ qdr_status qdri_cuda_attention_cudnn(qdr_stream *stream, const qdri_kernel *kern
     if (!dev->attention->api) return QDR_OK;
     shape_plans *plans = find_plans(dev->attention, &shape);
     if (!plans || plans->is_own) return QDR_OK;
-    if (find_workspace(stream, plans, &workspace) != QDR_OK) { /* it is the own kernels' now */
+    if (find_workspace(stream, plans, &workspace) != QDR_OK) { /* use the library's own kernels from now on */
         say_own(qdr_last_error());
-        plans->is_own = 1; /* the plans stay: what was recorded may use them */
+        plans->is_own = 1; /* the plans are kept: recorded work may use them */
         return QDR_OK;
     }
     const bindings b = bind_all(kernel, plans);

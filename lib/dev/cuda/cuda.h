@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The CUDA device: streams, events and memory are CUDA's, products are cuBLASLt's, kernels those of kernels/. Used by
- * one host thread, as every device; nothing here waits for the GPU but stream_synchronize and what says so. */
+/* The CUDA device: streams, events and memory are CUDA's, products are cuBLASLt's, kernels are those of kernels/. Used
+ * by one host thread, like every device; nothing here waits for the GPU except stream_synchronize and functions that
+ * say so. */
 #ifndef QDRI_DEV_CUDA_CUDA_H
 #define QDRI_DEV_CUDA_CUDA_H
 
@@ -12,8 +13,8 @@
 #include "dev/device.h"
 #include "dev/plugin.h"
 
-#define QDRI_CUDA_ALGORITHMS 16 /* of a product, that the heuristic is asked for */
-/* Of products: what cuBLAS takes on Hopper. */
+#define QDRI_CUDA_ALGORITHMS 16 /* number of algorithms requested from the heuristic for a product */
+/* For products: the size that cuBLAS uses on Hopper. */
 #define QDRI_CUDA_WORKSPACE_BYTES ((size_t)32 << 20)
 
 typedef struct qdri_cuda_product qdri_cuda_product;
@@ -21,11 +22,11 @@ typedef struct qdri_cuda_stamps qdri_cuda_stamps;
 typedef struct qdri_cuda_block qdri_cuda_block;
 typedef struct qdri_cuda_space qdri_cuda_space;
 
-/* Two functions of the driver that the runtime has no name for: a stream writes a word of memory, or waits until
- * (int32)(word - value) >= 0, without taking a multiprocessor. */
+/* Two functions of the driver that the runtime does not provide: a stream writes a word of memory, or waits until
+ * (int32)(word - value) >= 0, without occupying a multiprocessor. */
 typedef CUresult (*qdri_cuda_flag_fn)(CUstream stream, CUdeviceptr flag, cuuint32_t value, unsigned flags);
 
-/* Where memory of collectives comes from; alloc = NULL: the pool. */
+/* The source of memory for collectives; alloc = NULL: the pool. */
 typedef struct qdri_cuda_shared {
     qdr_status (*alloc)(void *user, size_t bytes, void **data);
     void (*free)(void *user, void *data); /* nothing uses it any more */
@@ -37,24 +38,24 @@ typedef struct qdri_cuda_dev {
     qdri_cuda_opts opts;
     qdri_gpu gpu;
     cudaMemPool_t pool; /* NULL: memory is managed */
-    int is_pinned; /* … or, where that is not shared, the host's */
-    uint64_t opened_to; /* bits of other GPUs that may use the pool's memory */
-    cudaStream_t memory_stream; /* on which the pool gives and takes */
+    int is_pinned; /* managed memory is not usable by both sides, so host memory is used */
+    uint64_t opened_to; /* one bit for each other GPU that may use the pool's memory */
+    cudaStream_t memory_stream; /* on which the pool allocates and frees */
     pthread_mutex_t memory_lock;
     qdri_cuda_shared shared;
-    qdri_cuda_block *blocks; /* what the pool gave, or `shared`, by address */
+    qdri_cuda_block *blocks; /* allocated from the pool or `shared`, sorted by address */
     int n_blocks, block_capacity;
     qdri_cuda_fault *fault; /* pinned */
-    qdri_cuda_flag_fn write_flag, wait_flag; /* NULL: the driver has none */
+    qdri_cuda_flag_fn write_flag, wait_flag; /* NULL: not provided by the driver */
     cublasLtHandle_t lt;
     cublasLtMatmulPreference_t preference;
-    qdri_cuda_product **products; /* by shape and type */
+    qdri_cuda_product **products; /* sorted by shape and type */
     int n_products, product_capacity;
-    int n_sms_free; /* for products: what collectives leave them */
-    struct qdri_cuda_attention *attention; /* cuDNN's plans; NULL until the first */
-    qdri_cuda_stamps *stamps; /* NULL until the first */
+    int n_sms_free; /* for products: those that collectives do not use */
+    struct qdri_cuda_attention *attention; /* cuDNN's plans; NULL until the first one */
+    qdri_cuda_stamps *stamps; /* NULL until the first one */
     int wants_ranges;
-    qdr_stream *recording; /* where a record was begun; NULL: none was */
+    qdr_stream *recording; /* on which a recording was begun; NULL: none */
     char products_name[112];
 } qdri_cuda_dev;
 
@@ -62,7 +63,7 @@ typedef struct qdri_cuda_stream {
     qdr_stream base;
     cudaStream_t handle;
     int is_owned;
-    void *workspace, *scratch; /* of products, of kernels; NULL until used */
+    void *workspace, *scratch; /* for products, for kernels; NULL until used */
     qdri_cuda_space *rounded, *attention; /* factors in fp8, workspace of cuDNN's attention */
 } qdri_cuda_stream;
 
@@ -78,13 +79,13 @@ static inline cudaStream_t qdri_cuda_handle(const qdr_stream *stream)
     return ((const qdri_cuda_stream *)stream)->handle;
 }
 
-/* The status of a CUDA call on this GPU, with a sentence; QDR_OK for cudaSuccess. */
+/* The status of a CUDA call on this GPU, with a message; QDR_OK for cudaSuccess. */
 qdr_status qdri_cuda_status(const qdri_cuda_dev *dev, cudaError_t error, const char *call);
 #define QDRI_CUDA_TRY(dev, call) QDR_TRY(qdri_cuda_status((dev), (call), #call))
 qdr_status qdri_cublas_status(const qdri_cuda_dev *dev, cublasStatus_t error, const char *call);
 #define QDRI_CUBLAS_TRY(dev, call) QDR_TRY(qdri_cublas_status((dev), (call), #call))
 
-/* The calling thread's CUDA calls go to this GPU from here on. */
+/* Directs the calling thread's CUDA calls to this GPU from now on. */
 QDR_NODISCARD qdr_status qdri_cuda_enter(const qdri_cuda_dev *dev);
 
 /* gpu.c */
@@ -104,11 +105,11 @@ int qdri_cuda_open_to(qdri_dev *dev, int gpu);
 void qdri_cuda_room(qdri_dev *dev, size_t *bytes_free, size_t *bytes);
 qdr_status qdri_cuda_copy(qdr_stream *stream, void *dst, const void *src, size_t bytes);
 qdr_status qdri_cuda_fill_zero(qdr_stream *stream, void *dst, size_t bytes);
-/* The stream's own, made at the first use. */
+/* Memory of the stream, allocated when first used. */
 QDR_NODISCARD qdr_status qdri_cuda_workspace(qdr_stream *stream, void **workspace);
 QDR_NODISCARD qdr_status qdri_cuda_scratch(qdr_stream *stream, void **scratch);
-/* Room of the stream for one purpose, of at least this size. A larger room does not replace a smaller one: recorded
- * work may go on using it. So they grow by at least a factor of two. what: it is for. */
+/* Memory of the stream for one purpose, of at least this size. A larger block does not replace a smaller one, which
+ * recorded work may still use, so blocks grow by at least a factor of two. what: their purpose. */
 QDR_NODISCARD qdr_status qdri_cuda_find_space(qdr_stream *stream, qdri_cuda_space **rooms, const char *what,
                                               size_t bytes, char **data);
 void qdri_cuda_free_spaces(qdr_stream *stream, qdri_cuda_space **rooms);
@@ -119,8 +120,8 @@ qdr_status qdri_cuda_stream_wrap(qdri_dev *dev, void *native, qdr_stream **strea
 void *qdri_cuda_stream_native(qdr_stream *stream);
 void qdri_cuda_stream_destroy(qdr_stream *stream);
 qdr_status qdri_cuda_stream_synchronize(qdr_stream *stream);
-/* Passes on what giving work to the stream came to. Where the GPU did not take it, the device has failed: the other
- * ranks hear why, and memory is freed only when what was given before has ended. */
+/* Passes on the result of enqueuing work on the stream. If the GPU rejected it, the device has failed: the other ranks
+ * are told why, and memory is freed only when earlier work has ended. */
 qdr_status qdri_cuda_taken(qdr_stream *stream, qdr_status status);
 qdr_status qdri_cuda_event_create(qdri_dev *dev, qdr_event **event);
 void qdri_cuda_event_destroy(qdr_event *event);
@@ -141,14 +142,14 @@ int qdri_cuda_is_recording(qdr_stream *stream);
 qdr_status qdri_cuda_record_begin(qdr_stream *stream);
 qdr_status qdri_cuda_record_end(qdr_stream *stream, void **record);
 int qdri_cuda_record_is_lost(qdr_stream *stream);
-/* Ends, without a record, what the stream is part of. */
+/* Ends the recording of which the stream is part, and discards it. */
 void qdri_cuda_record_drop(qdr_stream *stream);
 qdr_status qdri_cuda_record_run(qdr_stream *stream, void *record);
 void qdri_cuda_record_free(qdri_dev *dev, void *record);
 
 /* stamps.c */
 qdr_status qdri_cuda_stamp(qdr_stream *stream, int64_t *nanosecs);
-/* Hands out the stamps that the GPU has written. */
+/* Delivers the timestamps that the GPU has written. */
 void qdri_cuda_stamps_collect(qdri_cuda_dev *dev);
 void qdri_cuda_stamps_free(qdri_cuda_dev *dev);
 
@@ -156,27 +157,27 @@ void qdri_cuda_stamps_free(qdri_cuda_dev *dev);
 qdr_status qdri_cuda_gemm(qdr_stream *stream, const qdri_gemm *gemm);
 qdr_status qdri_cuda_list_algorithms(qdr_stream *stream, const qdri_gemm *gemm, int most, int algorithms[], int *n);
 void qdri_cuda_products_free(qdri_cuda_dev *dev);
-/* Where the GPU finds by what the numbers of A and of B are multiplied. */
+/* Device addresses of the factors by which A and B are multiplied. */
 typedef struct qdri_cuda_scales {
     const float *a, *b;
 } qdri_cuda_scales;
-/* A product of codes: the types of A and B are their roundings. */
+/* A product of fp8 codes: the types of A and B are given by their roundings. */
 int qdri_cuda_has_fp8(qdr_stream *stream, const qdri_gemm *gemm);
 QDR_NODISCARD qdr_status qdri_cuda_gemm_fp8(qdr_stream *stream, const qdri_gemm *gemm, const qdri_cuda_scales *scales);
 
 /* epilogue.c */
 int qdri_cuda_fuses(const qdri_dev *dev, const qdri_gemm *gemm);
-/* The product, then a kernel for the last of what is to be done with it. */
+/* The product, followed by a kernel for the last of its fused operations. */
 QDR_NODISCARD qdr_status qdri_cuda_gemm_in_steps(qdr_stream *stream, const qdri_gemm *gemm);
-/* With a copy of a bias that is not aligned to 16 bytes: a kernel would round C once more. */
+/* Uses a copy of a bias that is not aligned to 16 bytes: a separate kernel would round C once more. */
 QDR_NODISCARD qdr_status qdri_cuda_gemm_odd_bias(qdr_stream *stream, const qdri_gemm *gemm);
-/* cuBLASLt's result, and its auxiliary matrix, which is what goes into GELU; NULL: there is none. */
+/* cuBLASLt's result, and its auxiliary matrix, which is the input of GELU; NULL: none. */
 static inline void *qdri_cuda_result(const qdri_gemm *g) { return g->gelu ? g->gelu : g->c; }
 static inline const void *qdri_cuda_auxiliary(const qdri_gemm *g) { return g->gelu ? g->c : g->gelu_of; }
 
 /* gemm_rounded.c */
 qdr_status qdri_cuda_check_rounding(const qdri_dev *dev);
-/* At least one step, no bias. */
+/* k must be at least 1, and there must be no bias. */
 QDR_NODISCARD qdr_status qdri_cuda_gemm_rounded(qdr_stream *stream, const qdri_gemm *gemm);
 size_t qdri_cuda_product_bytes(qdr_stream *stream, const qdri_gemm *gemm);
 QDR_NODISCARD qdr_status qdri_cuda_reserve_product(qdr_stream *stream, size_t bytes);
@@ -189,7 +190,7 @@ void qdri_cuda_range_end(qdri_dev *dev);
 
 /* kernels.c */
 qdr_status qdri_cuda_kernel(qdr_stream *stream, const qdri_kernel *kernel);
-/* Poisons the device if a kernel found a fault. */
+/* Poisons the device if a kernel has found a fault. */
 void qdri_cuda_look_for_fault(qdri_cuda_dev *dev);
 
 #endif

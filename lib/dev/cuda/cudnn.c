@@ -13,7 +13,7 @@
 
 #define CUDNN_FILE "libcudnn.so.9"
 
-/* Opened once; later calls get the same, or the same sentence. */
+/* Opened once; later calls get the same result, or the same error message. */
 static struct {
     pthread_mutex_t mutex;
     int is_known;
@@ -22,9 +22,9 @@ static struct {
 } opened = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 static qdri_cudnn found;
 
-/* ---- where it lies ---- */
+/* ---- search path ---- */
 
-/* Where packages put it, below the folder that a variable names (NULL: the root). */
+/* Where packages install it, below the folder named by a variable (NULL: the root). */
 static const struct {
     const char *variable, *pattern;
 } places[] = {
@@ -38,7 +38,7 @@ static const struct {
     {NULL, "/usr/local/cuda/lib*/" CUDNN_FILE},
 };
 
-/* The first file of the pattern that can be opened. */
+/* Opens the first file that matches the pattern and can be opened. */
 static void *open_pattern(const char *variable, const char *pattern)
 {
     char path[1024];
@@ -64,9 +64,9 @@ static void *open_library(char *what, size_t capacity)
     return library;
 }
 
-/* ---- what it has ---- */
+/* ---- functions ---- */
 
-/* Pointers to functions and to data have one form wherever there is a dlsym. */
+/* Wherever there is a dlsym, pointers to functions and to data have the same representation. */
 _Static_assert(sizeof(void *) == sizeof(void (*)(void)), "dlsym gives functions as data");
 
 static int find_functions(void *library, qdri_cudnn *api)

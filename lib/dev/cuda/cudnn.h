@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cuDNN's attention, as far as the library is found while the program runs: it is never linked, and its headers are not
- * needed. The numbers and signatures here are those of its backend API, which cuDNN 9 keeps (tests/fake_cuda/cudnn
- * compares them with its headers where there are some). */
+/* cuDNN's attention, if the library is found at run time: it is never linked, and its headers are not needed. The
+ * constants and signatures here are those of its backend API, which are stable in cuDNN 9 (tests/fake_cuda/cudnn
+ * compares them with its headers if they are installed). */
 #ifndef QDRI_DEV_CUDA_CUDNN_H
 #define QDRI_DEV_CUDA_CUDNN_H
 
@@ -116,7 +116,7 @@ enum { QDRI_CUDNN_HEURISTIC_A = 3 };
 
 typedef void *qdri_cudnn_desc;
 
-/* The library's functions that are called. */
+/* The functions of the library that are called. */
 typedef struct qdri_cudnn {
     size_t version; /* 91900: 9.19.0 */
     size_t (*get_version)(void);
@@ -132,17 +132,17 @@ typedef struct qdri_cudnn {
     int (*execute)(void *handle, qdri_cudnn_desc plan, qdri_cudnn_desc pack);
 } qdri_cudnn;
 
-/* The oldest that is used: before, backward needs whole tiles of 128 keys. */
+/* The oldest supported version: before it, the backward pass needed whole tiles of 128 keys. */
 #define QDRI_CUDNN_LEAST 91600
 
-/* Opens it, once per process: QDR_CUDNN, or libcudnn.so.9 where the loader finds it, beside the plugin, or in the
- * package of PyTorch. Any thread.
- * @retval QDR_ERR_UNSUPPORTED  it is not there, or too old; the sentence says where it was looked for */
+/* Opens the library, once per process: QDR_CUDNN, or libcudnn.so.9 on the loader's search path, next to the plugin, or
+ * in the PyTorch package. Any thread.
+ * @retval QDR_ERR_UNSUPPORTED  it is not there, or too old; the message says where it was searched for */
 QDR_NODISCARD qdr_status qdri_cudnn_open(const qdri_cudnn **api);
 
 /* ---- attention as graphs (cudnn_graph.c) ---- */
 
-/* Tensors of memory, and numbers of the host, by which a plan is run. */
+/* Tensors in memory, and numbers passed by value, with which a plan is run. */
 typedef enum qdri_cudnn_id {
     QDRI_CUDNN_Q = 1,
     QDRI_CUDNN_K,
@@ -150,12 +150,12 @@ typedef enum qdri_cudnn_id {
     QDRI_CUDNN_O,
     QDRI_CUDNN_STATS, /* log Σexp of a row's scaled scores, f32 [sequence, head, row] */
     QDRI_CUDNN_DO,
-    QDRI_CUDNN_DELTAS, /* Σ dO·O of a row, as stats */
+    QDRI_CUDNN_DELTAS, /* Σ dO·O of a row, in the same layout as the statistics */
     QDRI_CUDNN_DQ,
     QDRI_CUDNN_DK,
     QDRI_CUDNN_DV,
     QDRI_CUDNN_SCALE, /* by value, f32 */
-    QDRI_CUDNN_HIDDEN, /* by value, f32: the score of what is not seen */
+    QDRI_CUDNN_HIDDEN, /* by value, f32: the score of masked elements */
     QDRI_CUDNN_ONE, /* by value, f32 */
     QDRI_CUDNN_N_IDS
 } qdri_cudnn_id;
@@ -170,14 +170,14 @@ typedef struct qdri_cudnn_plan {
     int64_t workspace_bytes;
 } qdri_cudnn_plan;
 
-/* For which GPU: that of a handle, or, without one, a description to compile ahead of time for. */
+/* The target GPU: that of a handle or, without one, a description to compile for ahead of time. */
 typedef struct qdri_cudnn_target {
     void *handle;
     qdri_cudnn_desc device;
 } qdri_cudnn_target;
 
-/* Makes the plan of a forward or a backward pass, deterministic, of no more workspace than this.
- * @retval QDR_ERR_UNSUPPORTED  cuDNN has none; the sentence says what it said */
+/* Creates a deterministic plan for a forward or a backward pass that needs at most this much workspace.
+ * @retval QDR_ERR_UNSUPPORTED  cuDNN has none; the message contains cuDNN's reason */
 QDR_NODISCARD qdr_status qdri_cudnn_plan_make(const qdri_cudnn *api, qdri_cudnn_target target,
                                               const qdri_cudnn_shape *shape, int is_backward, int64_t workspace_most,
                                               qdri_cudnn_plan *plan);

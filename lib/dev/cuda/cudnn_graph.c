@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Causal attention as graphs of cuDNN's operations, in the shape that its fused kernels are matched by (as NVIDIA's
- * cudnn-frontend writes them; names of the steps are its). Heads are [sequence, head, row, column] with the strides of
- * our rows; nothing is copied. */
+/* Causal attention as graphs of cuDNN operations, in the form for which its fused kernels are matched (as written by
+ * NVIDIA's cudnn-frontend, from which the names of the steps are taken). Heads are [sequence, head, row, column] with
+ * the strides of this library's rows; nothing is copied. */
 #include <string.h>
 
 #include "dev/cuda/cudnn.h"
 
 enum { DESCS_MOST = 128, OPS_MOST = 32, CONFIGS_MOST = 16 };
 
-/* What a graph is made of, until its plan is made. After a failure nothing more is done. */
+/* The state while a graph and its plan are built. After a failure nothing more is done. */
 typedef struct builder {
     const qdri_cudnn *api;
     const qdri_cudnn_shape *shape;
     qdri_cudnn_target target;
-    int status; /* cuDNN's first that is no success */
+    int status; /* the first of cuDNN's that is not success */
     qdri_cudnn_desc descs[DESCS_MOST], ops[OPS_MOST];
     int n_descs, n_ops, next_id;
 } builder;
@@ -46,13 +46,13 @@ static void set_desc(builder *b, qdri_cudnn_desc desc, qdri_cudnn_name name, qdr
     set(b, desc, name, QDRI_CUDNN_OF_DESCRIPTOR, 1, &value);
 }
 
-/* Data types, modes and the like are C enums to cuDNN. */
+/* Data types, modes and the like are C enums in cuDNN. */
 static void set_enum(builder *b, qdri_cudnn_desc desc, qdri_cudnn_name name, qdri_cudnn_value type, int value)
 {
     set(b, desc, name, type, 1, &value);
 }
 
-/* Says for which GPU, by its handle or its description; 0: not by that one. */
+/* Sets the target GPU, by its handle or its description; 0: not by that attribute. */
 static void aim(builder *b, qdri_cudnn_desc desc, qdri_cudnn_name by_handle, qdri_cudnn_name by_device)
 {
     void *const handle = b->target.handle;
@@ -134,7 +134,7 @@ static qdri_cudnn_type data_type(const builder *b)
     return b->shape->dtype == QDR_F16 ? QDRI_CUDNN_F16 : QDRI_CUDNN_BF16;
 }
 
-/* Heads among rows of `width` columns; is_turned: [.., column, row]. */
+/* Heads in rows of `width` columns; is_turned: [.., column, row]. */
 static tensor heads(builder *b, qdri_cudnn_id id, int64_t n_heads, int64_t width, int is_turned)
 {
     const qdri_cudnn_shape *s = b->shape;
@@ -219,7 +219,7 @@ static void reduce(builder *b, int operator, tensor x, tensor y)
     finish_op(b, op);
 }
 
-/* x with its last two dimensions exchanged, as numbers of this type. */
+/* x with its last two dimensions swapped, as numbers of this type. */
 static tensor turned(builder *b, tensor x, qdri_cudnn_type type)
 {
     tensor y = x;
@@ -234,7 +234,7 @@ static tensor turned(builder *b, tensor x, qdri_cudnn_type type)
     return y;
 }
 
-/* What is above the diagonal is hidden: row >= column ? x : -Inf. */
+/* Masks everything above the diagonal: row >= column ? x : -Inf. */
 static tensor masked(builder *b, tensor x)
 {
     const tensor row = scores(b, QDRI_CUDNN_I32), col = scores(b, QDRI_CUDNN_I32), seen = scores(b, QDRI_CUDNN_BOOL),
@@ -300,8 +300,8 @@ static void matmul_heads(builder *b, tensor turned_scores, tensor x, tensor resu
     reduce(b, QDRI_CUDNN_SUM, each, result);
 }
 
-/* P = exp(mask(scale·Q·Kᵀ - stats)), dV = Pᵀ·dO, dS = scale·P·(dO·Vᵀ - deltas), dK = dSᵀ·Q, dQ = dS·K. dS is kept
- * between the two, in the workspace: the other way, which adds to dQ from many blocks, has no order. */
+/* P = exp(mask(scale·Q·Kᵀ - stats)), dV = Pᵀ·dO, dS = scale·P·(dO·Vᵀ - deltas), dK = dSᵀ·Q, dQ = dS·K. dS is stored in
+ * the workspace between the last two: the alternative, in which many blocks add to dQ, has no fixed order. */
 static void build_backward(builder *b)
 {
     const qdri_cudnn_shape *s = b->shape;
@@ -346,7 +346,7 @@ static qdri_cudnn_desc build_graph(builder *b, int is_backward)
 
 /* ---- the plan ---- */
 
-/* Configurations that cuDNN proposes in this mode, its best first. @return how many */
+/* Configurations that cuDNN proposes in this mode, best first. @return how many */
 static int64_t propose(builder *b, qdri_cudnn_desc graph, int mode, qdri_cudnn_desc configs[CONFIGS_MOST])
 {
     int64_t n = 0;
@@ -362,7 +362,7 @@ static int64_t propose(builder *b, qdri_cudnn_desc graph, int mode, qdri_cudnn_d
     return b->status == QDRI_CUDNN_SUCCESS && n < CONFIGS_MOST ? n : CONFIGS_MOST;
 }
 
-/* 1: the same input gives the same bits, as far as cuDNN notes it. */
+/* 1: the same input gives the same bits, according to cuDNN's notes. */
 static int is_deterministic(builder *b, qdri_cudnn_desc config)
 {
     int notes[QDRI_CUDNN_N_NOTES] = {0};
@@ -379,7 +379,7 @@ static int is_deterministic(builder *b, qdri_cudnn_desc config)
     return 1;
 }
 
-/* A status of cuDNN's. */
+/* Returns a status of cuDNN's. */
 static int try_config(const builder *b, qdri_cudnn_desc config, qdri_cudnn_plan *plan)
 {
     builder one = {.api = b->api, .target = b->target};
@@ -408,7 +408,7 @@ static qdr_status fail(const builder *b, int is_backward, const char *what)
                     s->n_kv_heads, s->head_size, qdr_dtype_name(s->dtype), what);
 }
 
-/* Looks through what cuDNN proposes for the first that will do. */
+/* Chooses the first of cuDNN's proposals that is acceptable. */
 static const char *choose(builder *b, qdri_cudnn_desc graph, int mode, int64_t workspace_most, qdri_cudnn_plan *plan)
 {
     qdri_cudnn_desc configs[CONFIGS_MOST];

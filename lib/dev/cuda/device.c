@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The CUDA device: its table, its making and its end. */
+/* The CUDA device: its table, creation and destruction. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -18,13 +18,13 @@ static const char *products(const qdri_dev *dev) { return ((const qdri_cuda_dev 
 
 static int gpu(const qdri_dev *dev) { return ((const qdri_cuda_dev *)dev)->opts.number; }
 
-/* Who waits on the host does so in a meeting of ranks, which is given up by the hook. */
+/* Host threads that wait do so in a meeting of ranks, which the hook gives up. */
 static void wake_all(qdri_dev *dev) { (void)dev; }
 
 static void destroy(qdri_dev *dev)
 {
     qdri_cuda_dev *self = (qdri_cuda_dev *)dev;
-    /* What can be freed is freed, and the sentence of what failed before stays. */
+    /* Frees whatever can be freed, and keeps the message of an earlier failure. */
     if (cudaSetDevice(self->opts.number) != cudaSuccess) (void)cudaGetLastError();
     qdri_cuda_stamps_free(self);
     qdri_cuda_attention_free(self);
@@ -82,7 +82,7 @@ static const qdri_dev_table cuda_table = {
     .destroy = destroy,
 };
 
-/* bf16 products and the kernels that were built begin with sm_80. */
+/* bf16 products and the compiled kernels need sm_80. */
 static qdr_status check_gpu(const qdri_gpu *gpu)
 {
     if (gpu->major >= 8) return QDR_OK;

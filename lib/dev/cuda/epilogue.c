@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What products do beside multiplying: a bias, GELU, the gradient through it. Where cuBLASLt does not do it at once, a
- * kernel does it behind the product. */
+/* Operations fused with products: a bias, GELU, the gradient through GELU. If cuBLASLt cannot fuse one, a kernel
+ * performs it after the product. */
 #include "dev/cuda/cuda.h"
 
 static int is_aligned(const void *data) { return (uintptr_t)data % 16 == 0; }
 
-/* cuBLASLt's GELU is the tanh form, as this library's. How exact it is nobody says: enough for types of two bytes. On
- * Ampere it is slower than a kernel. */
+/* cuBLASLt's GELU is the tanh form, like this library's. Its accuracy is not documented: it is sufficient for two-byte
+ * types. On Ampere it is slower than a kernel. */
 static int fuses_gelu(const qdri_cuda_dev *dev, const qdri_gemm *g)
 {
     if ((g->gelu && g->gelu_of) || (g->gelu_of && g->bias)) return 0;

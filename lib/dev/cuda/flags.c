@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pinned memory, and flags in it for which streams wait. */
+/* Pinned memory, and flags in it on which streams wait. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "dev/cuda/cuda.h"
 
-/* From the driver, by name: the plugin is not linked to it. NULL where it does not know it. */
+/* Looks up a driver function by name: the plugin is not linked to the driver. NULL if the driver lacks it. */
 static qdri_cuda_flag_fn find(const char *name)
 {
     enum cudaDriverEntryPointQueryResult result;
@@ -16,7 +16,7 @@ static qdri_cuda_flag_fn find(const char *name)
         (void)cudaGetLastError();
         return NULL;
     }
-    memcpy(&function, &found, sizeof function); /* no cast from an object to a function */
+    memcpy(&function, &found, sizeof function); /* C has no cast from an object pointer to a function pointer */
     return function;
 }
 

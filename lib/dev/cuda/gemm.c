@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of the CUDA device. What cuBLASLt needs for one shape, and the algorithm that it takes for it, are made once
- * and kept. */
+/* Products of the CUDA device. The descriptors for a shape, and the algorithm chosen for it, are created once and
+ * kept. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,17 +8,17 @@
 #include "core/size.h"
 #include "dev/cuda/cuda.h"
 
-/* The bit of epilogues with an auxiliary matrix. */
+/* The bit in epilogues that have an auxiliary matrix. */
 #define AUXILIARY (CUBLASLT_EPILOGUE_GELU_AUX & ~CUBLASLT_EPILOGUE_GELU)
 
-/* Everything that an algorithm depends on. */
+/* Everything on which the choice of an algorithm depends. */
 typedef struct product_key {
     int64_t m, n, k, lda, ldb, ldc;
     int32_t trans_a, trans_b, dtype, c_dtype;
     int32_t align_a, align_b, align_c; /* bytes, at most 16 */
     int32_t epilogue; /* as in cublasLtEpilogue_t */
     int32_t has_beta, n_sms, algorithm;
-    int32_t rounding; /* of A and four times that of B; 0: as stored */
+    int32_t rounding; /* of A plus four times that of B; 0: as stored */
 } product_key;
 _Static_assert(sizeof(product_key) == 6 * sizeof(int64_t) + 12 * sizeof(int32_t),
                "no gaps: keys are compared as bytes");
@@ -27,8 +27,8 @@ struct qdri_cuda_product {
     product_key key;
     cublasLtMatmulDesc_t description;
     cublasLtMatrixLayout_t a, b, c;
-    int n_algorithms; /* that work; 0: it is refused */
-    cublasLtMatmulAlgo_t algorithms[QDRI_CUDA_ALGORITHMS]; /* the first is taken */
+    int n_algorithms; /* that work; 0: the product is refused */
+    cublasLtMatmulAlgo_t algorithms[QDRI_CUDA_ALGORITHMS]; /* the first is used */
 };
 
 static int32_t align_of(const void *data)
@@ -101,8 +101,8 @@ static qdr_status set_word(qdri_cuda_dev *dev, cublasLtMatmulDesc_t description,
     return QDR_OK;
 }
 
-/* cuBLAS counts columns first: to it a row-major matrix is its transpose, and C' = op(B)'·op(A)'. So its first operand
- * is B, its second A. */
+/* cuBLAS is column-major: it sees a row-major matrix as its transpose, and C' = op(B)'·op(A)'. So its first operand is
+ * B, its second A. */
 static qdr_status describe(qdri_cuda_dev *dev, qdri_cuda_product *p)
 {
     const product_key *key = &p->key;
@@ -136,7 +136,7 @@ static qdr_status set_pointer(qdri_cuda_dev *dev, const qdri_cuda_product *p, cu
     return QDR_OK;
 }
 
-/* What the epilogue reads and writes. */
+/* Sets the addresses that the epilogue reads and writes. */
 static qdr_status set_epilogue_pointers(qdri_cuda_dev *dev, const qdri_cuda_product *p, const void *bias,
                                         const void *auxiliary)
 {
@@ -150,8 +150,8 @@ static qdr_status set_scales(qdri_cuda_dev *dev, const qdri_cuda_product *p, con
     return set_pointer(dev, p, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, of_b);
 }
 
-/* Algorithms are chosen for the pointers' alignment, before there are any: cuBLASLt reads it off their values
- * (cublasLt.h, CUBLASLT_MATMUL_DESC_BIAS_POINTER), and takes NULL for any. */
+/* Algorithms are chosen for the pointers' alignment, before the pointers are known: cuBLASLt derives it from their
+ * values (cublasLt.h, CUBLASLT_MATMUL_DESC_BIAS_POINTER), and treats NULL as any alignment. */
 static qdr_status announce_pointers(qdri_cuda_dev *dev, const qdri_cuda_product *p)
 {
     const void *const aligned = (const void *)(uintptr_t)16;
@@ -168,7 +168,7 @@ static qdr_status prefer(qdri_cuda_dev *dev, cublasLtMatmulPreferenceAttributes_
     return QDR_OK;
 }
 
-/* Sums that are cut into parts are not rounded to the result's type before they are added up. */
+/* Partial sums must not be rounded to the result's type before they are added. */
 static uint32_t reductions_of(const product_key *key)
 {
     return qdri_is_narrow((qdr_dtype)key->c_dtype) ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
@@ -188,14 +188,15 @@ static qdr_status prefer_all(qdri_cuda_dev *dev, const product_key *key)
     return prefer(dev, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &c, sizeof c);
 }
 
-/* The list may name some that do not work. */
+/* Keeps the algorithms that work: the list may contain some that do not. */
 static void keep_working(qdri_cuda_product *p, const cublasLtMatmulHeuristicResult_t *found, int n_found)
 {
     for (int i = 0; i < n_found; i++)
         if (found[i].state == CUBLAS_STATUS_SUCCESS) p->algorithms[p->n_algorithms++] = found[i].algo;
 }
 
-/* What there is not. Of what is fused or rounded, some releases say that the request is wrong. */
+/* Whether the status means that there is no such product. For fused or rounded products, some releases report an
+ * invalid request. */
 static int is_none(const product_key *key, cublasStatus_t status)
 {
     const int is_plain = key->epilogue == CUBLASLT_EPILOGUE_DEFAULT && !key->rounding;
@@ -207,7 +208,7 @@ static int is_none(const product_key *key, cublasStatus_t status)
     return 1;
 }
 
-/* All are asked for, since nobody says that a shorter list begins alike. */
+/* Always requests the full list, because a shorter list may begin differently. */
 static qdr_status list_algorithms(qdri_cuda_dev *dev, qdri_cuda_product *p)
 {
     cublasLtMatmulHeuristicResult_t found[QDRI_CUDA_ALGORITHMS];
@@ -221,8 +222,8 @@ static qdr_status list_algorithms(qdri_cuda_dev *dev, qdri_cuda_product *p)
     return QDR_OK;
 }
 
-/* A number for what makes an algorithm, the same in every list that has it, whatever the epilogue, the shape and the
- * release; FNV-1a. Never 0. */
+/* A number that identifies an algorithm, the same in every list that contains it, whatever the epilogue, the shape and
+ * the release; FNV-1a. Never 0. */
 static int code_of(const cublasLtMatmulAlgo_t *algorithm)
 {
     static const cublasLtMatmulAlgoConfigAttributes_t attributes[] = {
@@ -249,7 +250,7 @@ static int code_of(const cublasLtMatmulAlgo_t *algorithm)
     return code ? (int)code : 1;
 }
 
-/* One that was measured elsewhere may be missing here: then the first remains. */
+/* An algorithm that was measured elsewhere may be missing here: then the first one stays. */
 static void choose_algorithm(qdri_cuda_product *p)
 {
     for (int i = 0; i < p->n_algorithms && p->key.algorithm; i++) {
@@ -280,9 +281,9 @@ static qdr_status check_algorithm(const qdri_cuda_dev *dev, const qdri_cuda_prod
                     key->align_a, key->align_b, key->align_c, dev->opts.number);
 }
 
-/* ---- those that were made ---- */
+/* ---- existing products ---- */
 
-/* The first product whose key is not below this one; *equal: it is this one. */
+/* The first product whose key is not less than this one; *equal: the keys are equal. */
 static int find_product(const qdri_cuda_dev *dev, const product_key *key, int *equal)
 {
     int low = 0, high = dev->n_products;
@@ -341,9 +342,9 @@ void qdri_cuda_products_free(qdri_cuda_dev *dev)
     if (dev->lt) (void)cublasLtDestroy(dev->lt);
 }
 
-/* ---- running one ---- */
+/* ---- running a product ---- */
 
-/* Of no steps: beta·C, by a step of zeros if need be. */
+/* For k = 0: beta·C, by a step of zeros if necessary. */
 static qdr_status scale(qdr_stream *stream, const qdri_gemm *g)
 {
     const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
@@ -371,7 +372,7 @@ static qdr_status scale(qdr_stream *stream, const qdri_gemm *g)
     return qdri_cuda_gemm(stream, &step);
 }
 
-/* Nothing was enqueued: this algorithm does not run here, whatever the list says. */
+/* Nothing was enqueued: this algorithm does not run here, although it was listed. */
 static int is_refusal(cublasStatus_t error)
 {
     return error == CUBLAS_STATUS_NOT_SUPPORTED || error == CUBLAS_STATUS_ARCH_MISMATCH ||

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of factors that are rounded to fp8. Both are rounded into memory of the stream, the steps of the product
- * last, as cuBLASLt wants them; nothing is read back. Where it has no product of codes for a shape, the rounded numbers
- * are multiplied as bf16, which has them all exactly. */
+/* Products of factors rounded to fp8. Both factors are rounded into memory of the stream, with the product's steps (k)
+ * as the last dimension, as required by cuBLASLt; nothing is read back. If cuBLASLt has no product of fp8 codes for a
+ * shape, the rounded numbers are multiplied as bf16, which represents them exactly. */
 #include "core/size.h"
 #include "dev/cuda/cuda.h"
 
-#define FP8_UNIT 16 /* bytes, to which cuBLASLt wants rows of codes and of results aligned */
-#define HEAD_BYTES ((size_t)4096) /* in front of the factors: what their scales are made from */
+#define FP8_UNIT 16 /* bytes to which cuBLASLt requires rows of codes and of results to be aligned */
+#define HEAD_BYTES ((size_t)4096) /* before the factors: data from which their scales are computed */
 
 typedef struct head {
     uint32_t parts[QDRI_CUDA_FP8_PARTS];
@@ -24,7 +24,7 @@ qdr_status qdri_cuda_check_rounding(const qdri_dev *dev)
                     gpu->number, gpu->name, gpu->major, gpu->minor);
 }
 
-/* Their memory; it may move from one call to the next. */
+/* Memory for the factors; its address may change from one call to the next. */
 static qdr_status find_room(qdr_stream *stream, size_t bytes, char **room)
 {
     return qdri_cuda_find_space(stream, &((qdri_cuda_stream *)stream)->rounded, "operands in fp8", bytes, room);
@@ -32,7 +32,7 @@ static qdr_status find_room(qdr_stream *stream, size_t bytes, char **room)
 
 /* ---- products ---- */
 
-/* Rounded factors have their places in a room of 256-byte lines. */
+/* Each rounded factor starts at a multiple of 256 bytes. */
 static size_t factor_bytes(const qdri_cuda_rounded *factor, int64_t n_rows)
 {
     const int64_t each = factor->is_widened ? 2 : 1;
@@ -47,7 +47,7 @@ static size_t room_bytes(const qdri_cuda_rounded factors[2], const qdri_gemm *g)
 static void place_factors(qdri_cuda_rounded factors[2], const qdri_gemm *g, char *room)
 {
     for (int i = 0; i < 2; i++) {
-        head *of_factor = (head *)(void *)room + i; /* an address of the GPU */
+        head *of_factor = (head *)(void *)room + i; /* a device address */
         factors[i].parts = of_factor->parts;
         factors[i].back = &of_factor->back;
     }
@@ -55,7 +55,7 @@ static void place_factors(qdri_cuda_rounded factors[2], const qdri_gemm *g, char
     factors[1].y = room + HEAD_BYTES + factor_bytes(&factors[0], g->m);
 }
 
-/* The product of what both were rounded to. */
+/* The product of the rounded factors. */
 static qdri_gemm product_of(const qdri_gemm *g, const qdri_cuda_rounded factors[2])
 {
     qdri_gemm product = *g;
@@ -70,7 +70,7 @@ static qdri_gemm product_of(const qdri_gemm *g, const qdri_cuda_rounded factors[
     return product;
 }
 
-/* Whether results have the shape of a product of codes. */
+/* Whether the shape of the result suits a product of codes. */
 static int is_even(const qdri_gemm *g)
 {
     const int64_t row_bytes = g->ldc * (int64_t)qdr_dtype_bytes(g->c_dtype);
@@ -99,8 +99,8 @@ static qdri_cuda_rounded factor_of(const qdri_gemm *g, int is_b)
                                .y_stride = qdri_round_up(g->k, FP8_UNIT)};
 }
 
-/* How the product will run, whatever room its factors have: what there is at `room` counts for its alignment. @return
- * 1: as codes */
+/* Determines how the product will run, for factors at `room`, of which only the alignment matters. @return 1: as a
+ * product of codes */
 static int choose(qdr_stream *stream, const qdri_gemm *g, qdri_cuda_rounded factors[2], char *room)
 {
     factors[0] = factor_of(g, 0);
@@ -112,7 +112,7 @@ static int choose(qdr_stream *stream, const qdri_gemm *g, qdri_cuda_rounded fact
     return is_fp8;
 }
 
-/* A room's alignment. */
+/* A stand-in with the alignment of the real memory. */
 static char *any_room(void) { return (char *)(uintptr_t)HEAD_BYTES; }
 
 size_t qdri_cuda_product_bytes(qdr_stream *stream, const qdri_gemm *g)
@@ -144,6 +144,6 @@ qdr_status qdri_cuda_gemm_rounded(qdr_stream *stream, const qdri_gemm *g)
     if (!is_fp8) return qdri_cuda_gemm(stream, &product);
     const qdri_cuda_scales scales = {factors[0].back, factors[1].back};
     const qdr_status status = qdri_cuda_gemm_fp8(stream, &product, &scales);
-    /* Where none of those that were offered runs: from now on there is no such product. */
+    /* If none of the listed algorithms runs, the product counts as unsupported from now on. */
     return status == QDR_ERR_UNSUPPORTED ? qdri_cuda_gemm_rounded(stream, g) : status;
 }

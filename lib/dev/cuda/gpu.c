@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What CUDA says about itself and its GPUs; its errors in words. */
+/* CUDA's information about itself and its GPUs; its errors in words. */
 #include <stdio.h>
 #include <string.h>
 
 #include "dev/cuda/cuda.h"
 
-/* Errors after which no call of this process will work again. */
+/* The remedy, for errors after which no call of this process will work again. */
 static const char *remedy_of(cudaError_t error)
 {
     switch (error) {
@@ -20,7 +20,7 @@ static const char *remedy_of(cudaError_t error)
     }
 }
 
-/* Pinned memory is the host's. */
+/* Pinned memory is host memory. */
 static qdr_status fail_memory(const qdri_cuda_dev *dev, const char *call, int length)
 {
     const int is_host = strncmp(call, "cudaHost", 8) == 0;
@@ -32,7 +32,7 @@ static qdr_status fail_memory(const qdri_cuda_dev *dev, const char *call, int le
 qdr_status qdri_cuda_status(const qdri_cuda_dev *dev, cudaError_t error, const char *call)
 {
     if (error == cudaSuccess) return QDR_OK;
-    (void)cudaGetLastError(); /* it is told here, once */
+    (void)cudaGetLastError(); /* clears the error, which is reported here */
     const int length = (int)strcspn(call, "(");
     if (error == cudaErrorMemoryAllocation) return fail_memory(dev, call, length);
     return QDR_FAIL(QDR_ERR_DEVICE, "cuda: %.*s on GPU %d failed: %s (%s); %s", length, call,

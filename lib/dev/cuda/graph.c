@@ -7,8 +7,8 @@
 
 typedef struct record {
     cudaGraphExec_t executable;
-    cudaStream_t origin; /* whose workspaces it uses, wherever it runs */
-    cudaEvent_t event; /* behind its last run, and so behind all of them; streams may be gone */
+    cudaStream_t origin; /* its workspaces are used, wherever the graph runs */
+    cudaEvent_t event; /* after its last run, and thus after all of them; streams may have been destroyed */
 } record;
 
 static qdr_status find_state(const qdr_stream *stream, enum cudaStreamCaptureStatus *state)
@@ -30,7 +30,7 @@ qdr_status qdri_cuda_record_begin(qdr_stream *stream)
     qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
     if (qdri_cuda_is_recording(stream))
         return QDR_FAIL(QDR_ERR_STATE, "graph: the context is already recording; call qdr_graph_end() first");
-    /* Relaxed: the library may take memory meanwhile, other threads may do what they like. */
+    /* Relaxed, so that the library may allocate memory and other threads are not restricted. */
     QDRI_CUDA_TRY(dev, cudaStreamBeginCapture(qdri_cuda_handle(stream), cudaStreamCaptureModeRelaxed));
     dev->recording = stream;
     return QDR_OK;
@@ -57,7 +57,8 @@ void qdri_cuda_record_drop(qdr_stream *stream)
 static qdr_status fill(const qdri_cuda_dev *dev, cudaGraph_t graph, record *made)
 {
     QDRI_CUDA_TRY(dev, cudaEventCreateWithFlags(&made->event, cudaEventDisableTiming));
-    /* Or all would have the priority of the stream that it is launched on, collectives too. */
+    /* Otherwise all nodes, including collectives, would have the priority of the stream on which the graph is
+     * launched. */
     QDRI_CUDA_TRY(dev, cudaGraphInstantiate(&made->executable, graph, cudaGraphInstantiateFlagUseNodePriority));
     return QDR_OK;
 }
@@ -102,7 +103,7 @@ qdr_status qdri_cuda_record_end(qdr_stream *stream, void **result)
     return status;
 }
 
-/* What goes to `behind` next comes behind what `before` has by now. */
+/* Orders later work on `behind` after the present work on `before`. */
 static qdr_status order(const qdri_cuda_dev *dev, const record *recorded, cudaStream_t before, cudaStream_t behind)
 {
     QDRI_CUDA_TRY(dev, cudaEventRecord(recorded->event, before));
@@ -118,7 +119,7 @@ static qdr_status run(const qdri_cuda_dev *dev, const record *recorded, cudaStre
     return order(dev, recorded, handle, recorded->origin);
 }
 
-/* A run that was not taken is everyone's: other ranks' collectives wait for those of this one. */
+/* If a run is rejected, all ranks must know: their collectives wait for those of this one. */
 qdr_status qdri_cuda_record_run(qdr_stream *stream, void *recorded)
 {
     const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Element-wise kernels of the CUDA device: their place, and the faults that they find. */
+/* Element-wise kernels of the CUDA device: where they run, and the faults that they find. */
 #include "dev/cuda/attention_cudnn.h"
 #include "dev/cuda/cuda.h"
 
-/* Those that sum over many blocks. */
+/* The kernels that sum over many blocks. */
 int qdri_cuda_takes_scratch(qdri_kernel_kind kind)
 {
     return kind == QDRI_K_COLUMN_SUM || kind == QDRI_K_POSITION_SUM || kind == QDRI_K_NORM_SUMS ||

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of a GPU: a pool of the device's own, which keeps what was freed for the next who asks. */
+/* Memory of a GPU: a pool that belongs to the device and keeps freed memory for reuse. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@ struct qdri_cuda_block {
     int is_shared;
 };
 
-/* What the pool gave, and what callers have from cudaMalloc(), are opened each in its own way. */
+/* Memory of the pool and memory that callers got from cudaMalloc() are opened in different ways. */
 static cudaError_t open_memory(const qdri_cuda_dev *dev, int gpu)
 {
     const struct cudaMemAccessDesc access = {.location = {.type = cudaMemLocationTypeDevice, .id = gpu},
@@ -28,7 +28,7 @@ static int open_peer(const qdri_cuda_dev *dev, int gpu)
     int can = 0;
     cudaError_t error = cudaDeviceCanAccessPeer(&can, gpu, dev->opts.number);
     if (error == cudaSuccess && can) error = open_memory(dev, gpu);
-    (void)cudaGetLastError(); /* also of a peer that was there already */
+    (void)cudaGetLastError(); /* also that of a peer that had been enabled before */
     return error == cudaSuccess && can;
 }
 
@@ -42,8 +42,8 @@ int qdri_cuda_open_to(qdri_dev *base, int gpu)
     return (dev->opened_to & bit) != 0;
 }
 
-/* Where the host may not touch managed memory while the GPU works (on some virtual machines), what both may read is the
- * host's. */
+/* If the host must not access managed memory while the GPU works (on some virtual machines), host memory is used for
+ * what both may read. */
 static qdr_status open_managed(qdri_cuda_dev *dev)
 {
     int shares = 0;
@@ -76,9 +76,9 @@ void qdri_cuda_memory_close(qdri_cuda_dev *dev)
     pthread_mutex_destroy(&dev->memory_lock);
 }
 
-/* ---- what was given, by address ---- */
+/* ---- allocated blocks, by address ---- */
 
-/* The first block at `data` or behind it. */
+/* The first block at `data` or after it. */
 static int find_block(const qdri_cuda_dev *dev, const void *data)
 {
     int low = 0, high = dev->n_blocks;
@@ -123,12 +123,12 @@ static qdri_cuda_block remove_block(qdri_cuda_dev *dev, const void *data)
     return block;
 }
 
-/* ---- the table's members ---- */
+/* ---- functions of the table ---- */
 
-/* Memory that is given is there for any stream at once. */
+/* New memory is immediately usable on any stream. */
 static qdr_status take(qdri_cuda_dev *dev, int is_shared, size_t bytes, void **data)
 {
-    const size_t least = bytes ? bytes : 1; /* CUDA gives NULL for nothing */
+    const size_t least = bytes ? bytes : 1; /* CUDA returns NULL for 0 bytes */
     QDR_TRY(qdri_cuda_enter(dev));
     if (is_shared) return dev->shared.alloc(dev->shared.user, least, data);
     if (dev->opts.is_managed && dev->is_pinned)
@@ -161,8 +161,8 @@ static qdr_status keep(qdri_cuda_dev *dev, qdri_cuda_block block)
     return status;
 }
 
-/* The lock is not held while memory is taken or given: NCCL's goes through locks of its own, within which staging is
- * taken here. */
+/* The lock is not held while memory is allocated or freed: NCCL's memory involves locks of its own, under which staging
+ * is allocated here. */
 qdr_status qdri_cuda_mem_alloc(qdri_dev *base, int is_shared, size_t bytes, void **data)
 {
     qdri_cuda_dev *dev = (qdri_cuda_dev *)base;
@@ -179,7 +179,7 @@ size_t qdri_cuda_mem_free(qdri_dev *base, void *data)
     qdri_cuda_dev *dev = (qdri_cuda_dev *)base;
     const qdr_status entered = qdri_cuda_enter(dev); /* this may be any thread's first call */
     (void)entered;
-    /* Who frees after an error has not waited for what was enqueued before it. */
+    /* After an error, the caller has not waited for work enqueued earlier. */
     if (qdri_dev_status(base) != QDR_OK && cudaDeviceSynchronize() != cudaSuccess) (void)cudaGetLastError();
     pthread_mutex_lock(&dev->memory_lock);
     const qdri_cuda_block block = remove_block(dev, data);
@@ -188,7 +188,7 @@ size_t qdri_cuda_mem_free(qdri_dev *base, void *data)
     return block.bytes;
 }
 
-/* What the pool keeps for later is free, too. Nothing of memory that is the host's. */
+/* Memory that the pool keeps for reuse counts as free. Reports nothing for host memory. */
 void qdri_cuda_room(qdri_dev *base, size_t *bytes_free, size_t *bytes)
 {
     const qdri_cuda_dev *dev = (const qdri_cuda_dev *)base;
@@ -199,7 +199,7 @@ void qdri_cuda_room(qdri_dev *base, size_t *bytes_free, size_t *bytes)
     if (cudaMemGetInfo(bytes_free, bytes) != cudaSuccess) (void)cudaGetLastError();
 }
 
-/* Found without CUDA. */
+/* Determined without CUDA. */
 static int is_own(qdri_cuda_dev *dev, const void *data)
 {
     pthread_mutex_lock(&dev->memory_lock);
@@ -268,7 +268,7 @@ qdr_status qdri_cuda_scratch(qdr_stream *stream, void **scratch)
     return QDR_OK;
 }
 
-/* ---- rooms ---- */
+/* ---- memory of streams ---- */
 
 struct qdri_cuda_space {
     qdri_cuda_space *older;

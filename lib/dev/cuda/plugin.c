@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plugin's side of lib/dev/plugin.h. */
+/* The plugin's implementation of lib/dev/plugin.h. */
 #include "core/log.h"
 #include "dev/cuda/cuda.h"
 #include "dev/cuda/cudnn.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stamps: a kernel writes the GPU's clock into pinned memory; when the host next waits for a stream, what has been
- * written goes to its places, as times of the host's clock. */
+/* Timestamps: a kernel writes the GPU's clock into pinned memory; when the host next waits for a stream, written values
+ * are converted to the host's clock and stored at their destinations. */
 #include <stdlib.h>
 
 #include "core/size.h"
@@ -8,7 +8,7 @@
 #include "dev/cuda/cuda.h"
 
 enum { CHUNK_STAMPS = 4096, N_COMPARISONS = 5 };
-#define COMPARE_AGAIN_NS INT64_C(1000000000) /* clocks drift apart by some µs in that time */
+#define COMPARE_AGAIN_NS INT64_C(1000000000) /* clocks drift apart by a few µs in that time */
 
 typedef struct stamp_chunk {
     struct stamp_chunk *next;
@@ -21,7 +21,7 @@ struct qdri_cuda_stamps {
     stamp_chunk *chunks; /* the newest first */
     cudaStream_t stream; /* on which clocks are compared */
     int64_t *gpu_ns; /* pinned */
-    int64_t offset_ns, compared_ns; /* the host's clock less the GPU's; when */
+    int64_t offset_ns, compared_ns; /* the host's clock minus the GPU's; time of the comparison */
 };
 
 static void chunk_free(stamp_chunk *chunk)
@@ -47,7 +47,7 @@ static qdr_status chunk_add(qdri_cuda_dev *dev)
     return QDR_OK;
 }
 
-/* The comparison that took least, of some. */
+/* The comparison with the shortest duration, of several. */
 static qdr_status compare_clocks(qdri_cuda_dev *dev)
 {
     qdri_cuda_stamps *stamps = dev->stamps;

@@ -8,7 +8,7 @@
 
 static qdri_cuda_stream *own(qdr_stream *stream) { return (qdri_cuda_stream *)stream; }
 
-/* Collectives go before products: they are short of work to do, and others wait for them. */
+/* Collectives have a higher priority than products: they have little work to do, and others wait for them. */
 static qdr_status open_stream(qdri_cuda_dev *dev, qdri_stream_kind kind, cudaStream_t *handle)
 {
     int least = 0, greatest = 0;
@@ -34,7 +34,7 @@ qdr_status qdri_cuda_stream_create(qdri_dev *dev, qdri_stream_kind kind, qdr_str
     return QDR_OK;
 }
 
-/* Drivers know from 12.8 on. */
+/* Drivers report a stream's GPU from 12.8 on. */
 static qdr_status check_gpu(const qdri_cuda_dev *dev, cudaStream_t handle)
 {
     int gpu = -1;
@@ -73,7 +73,7 @@ void qdri_cuda_stream_destroy(qdr_stream *stream)
     qdri_cuda_stream *self = own(stream);
     qdri_cuda_record_drop(stream);
     const qdr_status status = qdri_cuda_stream_synchronize(stream);
-    (void)status; /* a failure is the device's by now */
+    (void)status; /* by now, a failure has been recorded by the device */
     qdri_mem_free(stream->dev, &self->workspace);
     qdri_mem_free(stream->dev, &self->scratch);
     qdri_cuda_free_spaces(stream, &self->rounded);
@@ -82,7 +82,7 @@ void qdri_cuda_stream_destroy(qdr_stream *stream)
     free(self);
 }
 
-/* An error of work that was enqueued before is everyone's from now on. */
+/* An error in work that was enqueued earlier now fails all ranks. */
 static qdr_status poison(qdri_dev *dev, qdr_status status)
 {
     if (status < QDR_OK) qdri_dev_poison(dev, status, qdr_last_error());
@@ -148,8 +148,8 @@ qdr_status qdri_cuda_stream_wait(qdr_stream *stream, qdr_event *event)
     return QDR_OK;
 }
 
-/* An event that is not reached is no error that the caller should find in cudaGetLastError(). One of a record never
- * is. */
+/* An event that has not been reached is not an error that the caller should find in cudaGetLastError(). One in a
+ * recording is never reached. */
 int qdri_cuda_event_reached(qdr_event *event)
 {
     const cudaError_t error = cudaEventQuery(((qdri_cuda_event *)event)->handle);
@@ -157,7 +157,7 @@ int qdri_cuda_event_reached(qdr_event *event)
     return error != cudaErrorNotReady && error != cudaErrorCapturedEvent;
 }
 
-/* ---- work of the host ---- */
+/* ---- host work ---- */
 
 typedef struct host_work {
     qdri_dev *dev;
@@ -179,7 +179,7 @@ qdr_status qdri_cuda_work(qdr_stream *stream, qdri_work_fn fn, const void *args,
 {
     const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
     host_work *work = NULL;
-    if (qdri_cuda_is_recording(stream)) /* it runs once, a record many times */
+    if (qdri_cuda_is_recording(stream)) /* the arguments are freed once, but a recording runs many times */
         return QDR_FAIL(QDR_ERR_UNSUPPORTED,
                         "cuda: a host function cannot be recorded; call it between runs of the graph");
     QDR_TRY(QDRI_NEW(1, "work of a stream", &work));

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All kernels of one element type. Before it come: elem (as stored), real (as computed), get and put between them,
- * real_exp, real_sqrt. Included once per type; compiled once per instruction set, with QDRI_ISA set.
+/* All kernels for one element type. Defined before it is included: elem (as stored), real (as computed), get and put to
+ * convert between them, real_exp, real_sqrt. Included once per type; compiled once per instruction set, with QDRI_ISA
+ * set.
  *
- * Loops marked SIMD have no dependence between iterations; those marked SIMD_SUM add in lanes. The lanes depend on the
- * instruction set and on the length only, so the same call gives the same bits. */
+ * Loops marked SIMD have no dependences between iterations; those marked SIMD_SUM add in lanes. The lanes depend only
+ * on the instruction set and on the length, so the same call gives the same bits. */
 #include "dev/cpu/bf16.h"
 #include "dev/cpu/f16.h"
 #include "dev/cpu/kernels/kernels.h"
@@ -13,7 +14,7 @@
 #define SIMD_SUM(...) PRAGMA(omp simd reduction(+ : __VA_ARGS__))
 #define SIMD_MAX(name) PRAGMA(omp simd reduction(max : name))
 
-/* p += a row */
+/* p += x, a row */
 static inline void row_sum(int64_t n, real *p, const elem *x)
 {
     SIMD for (int64_t c = 0; c < n; c++) p[c] += get(x[c]);

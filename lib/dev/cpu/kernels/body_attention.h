@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Causal attention, head by head, a block of query rows at a time: products by BLAS, softmax here. Backward recomputes
- * the probabilities from the saved log-sum-exp. Elements narrower than `real` are converted to panels of one head. */
+/* Causal attention, head by head, one block of query rows at a time: products by BLAS, softmax here. The backward pass
+ * recomputes the probabilities from the saved log-sum-exp. Elements narrower than `real` are converted to panels of one
+ * head. */
 
 /* One head of one sequence: matrices [context, head_size] and their leading dimensions. */
 typedef struct head {
@@ -13,7 +14,7 @@ typedef struct head {
     real *scores, *ds; /* [block, context] */
 } head;
 
-/* C[m,n] = alpha·op(A)·op(B) + beta·C. Zeroing C here is faster than BLAS's multiplying it by 0. */
+/* C[m,n] = alpha·op(A)·op(B) + beta·C. Zeroing C here is faster than letting BLAS multiply it by 0. */
 static void head_product(int trans_a, int trans_b, int64_t m, int64_t n, int64_t k, real alpha, const real *a,
                          int64_t lda, const real *b, int64_t ldb, real beta, real *c, int64_t ldc)
 {
@@ -37,7 +38,7 @@ static void head_product(int trans_a, int trans_b, int64_t m, int64_t n, int64_t
     real_product(&product);
 }
 
-/* A row of scores becomes probabilities; returns log Σ exp. Columns from n to n_all lie in the future. */
+/* Turns a row of scores into probabilities; returns log Σ exp. Columns from n to n_all are in the future. */
 static real softmax_row(real *s, int64_t n, int64_t n_all)
 {
     real most = -(real)INFINITY;
@@ -73,7 +74,8 @@ static void head_forward(const head *h)
     }
 }
 
-/* Scores s become probabilities, ds (the gradient of the probabilities) becomes that of the scores before scaling. */
+/* Turns scores s into probabilities, and ds (the gradient of the probabilities) into that of the scores before
+ * scaling. */
 static void softmax_backward_row(real *s, real *ds, real log_sum, real scale, int64_t n, int64_t n_all)
 {
     real dot = 0;
@@ -104,7 +106,7 @@ static void block_backward(const head *h, int64_t begin, int64_t rows, real beta
     head_product(1, 0, cols, hs, rows, 1, h->scores, ld, d_o, h->out_stride, beta, h->dv, h->in_stride);
 }
 
-/* The last block first: it covers all rows of dk and dv, which the first head of a group overwrites. */
+/* Processes the last block first: it covers all rows of dk and dv, which the first head of a group overwrites. */
 static void head_backward(const head *h, int is_first)
 {
     const int64_t last = (h->context - 1) / QDRI_ATTENTION_BLOCK * QDRI_ATTENTION_BLOCK;
@@ -115,7 +117,7 @@ static void head_backward(const head *h, int is_first)
     }
 }
 
-/* Where the parts of one (sequence, head) lie. */
+/* The positions of the parts of one (sequence, head). */
 typedef struct place {
     int64_t row, in_width, out_width; /* first row; columns of qkv and of y */
     int64_t q, k, v, o; /* first columns */
@@ -136,7 +138,7 @@ static place find_place(const qdri_kernel *kernel, int64_t sequence, int64_t hea
                    .o = head_index * hs};
 }
 
-/* The panels of a head that is converted come after the two blocks of scores. */
+/* The panels of a converted head follow the two blocks of scores. */
 static real *panel(const qdri_kernel *kernel, int index)
 {
     const int64_t context = kernel->u.attention.context;
@@ -144,7 +146,7 @@ static real *panel(const qdri_kernel *kernel, int index)
            index * context * kernel->u.attention.head_size;
 }
 
-/* A head's matrix as `real`: itself, or converted into panel `index`. */
+/* A head's matrix as `real`: the original, or converted into panel `index`. */
 static const real *head_load(const qdri_kernel *kernel, const void *data, int64_t row, int64_t width, int64_t col,
                              int index)
 {
@@ -158,7 +160,7 @@ static const real *head_load(const qdri_kernel *kernel, const void *data, int64_
     return to;
 }
 
-/* Where a head's result is computed: in place, or in panel `index`, from where head_store() rounds it. */
+/* Where a head's result is computed: in place, or in panel `index`, from which head_store() rounds it. */
 static real *head_out(const qdri_kernel *kernel, int64_t row, int64_t width, int64_t col, int index)
 {
     if (!ELEM_IS_REAL) return panel(kernel, index);
@@ -233,7 +235,7 @@ static void attention_backward(const qdri_kernel *kernel)
 {
     const int64_t n_rows = kernel->u.attention.n_rows;
     const int64_t kv_heads = kernel->u.attention.n_kv_heads;
-    if (kernel->u.attention.n_heads == 0) { /* keys that no query looks at */
+    if (kernel->u.attention.n_heads == 0) { /* keys that no query uses */
         const int64_t n = n_rows * 2 * kv_heads * kernel->u.attention.head_size;
         if (n > 0) memset(kernel->u.attention.out, 0, (size_t)n * sizeof(elem));
         return;

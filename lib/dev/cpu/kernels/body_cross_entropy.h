@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cross-entropy of logits whose columns other ranks may hold the rest of. */
+/* Cross-entropy of logits whose columns may be split over ranks. */
 
 static void ce_max(const qdri_kernel *kernel)
 {
@@ -14,7 +14,7 @@ static void ce_max(const qdri_kernel *kernel)
     }
 }
 
-/* The target's column here, or -1 if another rank holds it or there is none. */
+/* The target's local column, or -1 if it is on another rank or there is none. */
 static inline int64_t ce_column(const qdri_kernel *kernel, int64_t r)
 {
     const int64_t column = kernel->u.ce.targets[r] - kernel->u.ce.begin;
@@ -58,7 +58,7 @@ static void ce_loss(const qdri_kernel *kernel)
     kernel->u.ce.result[1] = (double)n_valid;
 }
 
-/* The target's element is computed first: dlogits may be logits. */
+/* The target's element is computed first, because dlogits may be logits. */
 static void ce_backward_row(const qdri_kernel *kernel, int64_t r)
 {
     const int64_t n = kernel->u.ce.n_cols;

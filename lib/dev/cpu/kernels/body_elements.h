@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kernels from element to element: sums, casts, GELU. Outputs may be inputs. */
+/* Element-wise kernels: sums, casts, GELU. Outputs may be inputs. */
 
 #define ADD_LOOP(type, load)                                                                                           \
     {                                                                                                                  \
@@ -22,7 +22,7 @@ static void add(const qdri_kernel *kernel)
     }
 }
 
-enum { SUM_BLOCK = 512 }; /* elements that stay in the first-level cache */
+enum { SUM_BLOCK = 512 }; /* elements that stay in the L1 cache */
 
 static void sum_block(const elem *x, int64_t stride, int n_parts, int64_t n, elem *y)
 {
@@ -75,7 +75,7 @@ static void cast(const qdri_kernel *kernel)
 /* exp(-2u), with x within the limits. */
 static inline real gelu_exp(real x) { return real_exp_normal(-GELU_SCALE * (x + GELU_CUBE * (x * x * x))); }
 
-/* Beyond the limits gelu(x) is x or next to 0, and the cube could overflow. NaN stays. */
+/* Beyond the limits gelu(x) is x or nearly 0, and the cube could overflow. NaN stays NaN. */
 static inline real gelu(real x)
 {
     const real above = x < -GELU_LIMIT ? -GELU_LIMIT : x;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layer norm over columns that other ranks may hold the rest of. x̂ = (x - mean)·rstd, dŷ = dy·gamma. */
+/* Layer norm over columns that may be split over ranks. x̂ = (x - mean)·rstd, dŷ = dy·gamma. */
 
 static void norm_moments(const qdri_kernel *kernel)
 {
@@ -23,7 +23,7 @@ static void norm_moments(const qdri_kernel *kernel)
     }
 }
 
-/* Merges the moments of one row, part after part (Chan, Golub, LeVeque 1983). */
+/* Merges the moments of one row, in the order of the parts (Chan, Golub, LeVeque 1983). */
 static void norm_merge_row(const real *parts, int64_t stride, int n_parts, double epsilon, real *stats)
 {
     double n = 0;

@@ -49,15 +49,15 @@ static void adamw(const qdri_kernel *kernel)
     elem *p = kernel->u.adamw.p;
     real *master = ELEM_IS_REAL ? kernel->u.adamw.p : kernel->u.adamw.master;
     if (numbers->correction1 == 0) return;
-    if (!ELEM_IS_REAL && numbers->n_steps == 1)
-        for (int64_t i = 0; i < kernel->u.adamw.n; i++) master[i] = get(p[i]);
     SIMD for (int64_t i = 0; i < kernel->u.adamw.n; i++)
     {
         const real gi = g[i] * factor;
         const real mi = beta1 * m[i] + rest1 * gi;
         const real vi = beta2 * v[i] + rest2 * (gi * gi);
         const real step = mi * correction1 / (real_sqrt(vi * correction2) + epsilon);
-        const real next = master[i] - lr * (step + decay * master[i]);
+        /* A parameter that is not its rounded master was initialised or loaded since. */
+        const real now = ELEM_IS_REAL || put(master[i]) == p[i] ? master[i] : get(p[i]);
+        const real next = now - lr * (step + decay * now);
         m[i] = mi;
         v[i] = vi;
         master[i] = next;

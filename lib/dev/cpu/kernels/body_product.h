@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* C[m,n] = alpha·op(A)·op(B) + beta·C in `real`, whatever the types in `gemm` say; sizes at least 1 and within int. By
- * BLAS; where there is none, in plain C: blocks of op(B) are copied into a panel, and each pair of rows of C gets four
- * steps of k at a time from it. */
+/* C[m,n] = alpha·op(A)·op(B) + beta·C in `real`, whatever types `gemm` states; extents of at least 1 that fit into int.
+ * By BLAS; in a build without BLAS, in plain C: blocks of op(B) are copied into a panel, from which each pair of rows
+ * of C gets four steps of k at a time. */
 #include "config.h"
 
 #if QDRI_HAVE_BLAS
@@ -32,7 +32,7 @@ static void product_scale(const qdri_gemm *g)
     }
 }
 
-/* Steps from l on of columns from j on; rows of zeros up to a multiple of 4. */
+/* Copies steps from l on of columns from j on; padded with zeros to a multiple of 4 steps. */
 static void load_columns(const qdri_gemm *g, int64_t l, int64_t j, int64_t k, int64_t n, real panel[STEPS][COLUMNS])
 {
     const int64_t step = g->trans_b ? 1 : g->ldb, column = g->trans_b ? g->ldb : 1;
@@ -41,7 +41,7 @@ static void load_columns(const qdri_gemm *g, int64_t l, int64_t j, int64_t k, in
         for (int64_t c = 0; c < n; c++) panel[s][c] = s < k ? b[s * step + c * column] : 0;
 }
 
-/* Rows of alpha·op(A) from i on; zeros where there are none. */
+/* Copies rows of alpha·op(A) from i on; zeros beyond the last row. */
 static void load_rows(const qdri_gemm *g, int64_t i, int64_t l, int64_t k, real rows[ROWS][STEPS])
 {
     const int64_t row = g->trans_a ? 1 : g->lda, step = g->trans_a ? g->lda : 1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kernels that add a vector to rows or rows to a vector: bias, positions, embedding. */
+/* Kernels that add a vector to rows, or rows to a vector: bias, positions, embedding. */
 
 static inline void row_add(int64_t n, elem *y, const elem *p)
 {

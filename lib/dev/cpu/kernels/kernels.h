@@ -18,7 +18,7 @@ QDRI_KERNEL_TABLES(base)
 QDRI_KERNEL_TABLES(avx2)
 QDRI_KERNEL_TABLES(avx512)
 
-/* Products in plain C, compiled where there is no BLAS. Sizes at least 1. */
+/* Products in plain C, compiled in builds without BLAS. Extents must be at least 1. */
 typedef void (*qdri_product_fn)(const qdri_gemm *gemm);
 #define QDRI_PRODUCTS(isa)                                                                                             \
     extern void qdri_product_f32_##isa(const qdri_gemm *gemm);                                                         \
@@ -27,12 +27,12 @@ QDRI_PRODUCTS(base)
 QDRI_PRODUCTS(avx2)
 QDRI_PRODUCTS(avx512)
 
-/* Sets from the plainest to the best. */
+/* Instruction sets, from the most basic to the best. */
 enum { QDRI_KERNELS_BASE = 0, QDRI_KERNELS_AVX2 = 1, QDRI_KERNELS_AVX512 = 2, QDRI_N_KERNEL_SETS = 3 };
 
-/* For tests: later kernels come from no better set than this. 1 if this machine has that very set. */
+/* For tests: from now on, uses kernels for this instruction set at most. Returns 1 if the machine has this set. */
 int qdri_cpu_kernels_limit(int level);
-/* The best set that this machine has and the limit allows. */
+/* The best set that the machine has and the limit allows. */
 int qdri_cpu_kernels_level(void);
 
 #endif

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sums and gradients in fp32: for f32, bf16 and f16 elements. exp is written so that loops over it become vector
- * code. */
+/* Sums and gradients in fp32: for f32, bf16 and f16 elements. exp is written so that loops over it can be
+ * vectorised. */
 #include <math.h>
 
 #include "dev/cpu/bits.h"
 
 typedef float real;
 #define REAL_GEMM cblas_sgemm
-/* Beyond it the logistic function in GELU is 0 or 1; up to it its exp is finite and normal. */
+/* Beyond this limit the logistic function in GELU is 0 or 1; up to it, its exp is finite and normal. */
 #define GELU_LIMIT 10
 
 /* x = n·ln 2 + r, |r| ≤ ln 2 / 2: exp(x) = 2^n·exp(r), within 2 units in the last place. Adding EXP_ROUND leaves n in
- * the lowest bits. The coefficients are the minimax polynomial of Cephes (Moshier 1989) for exp(r). */
+ * the lowest bits. The coefficients are the minimax polynomial for exp(r) from Cephes (Moshier 1989). */
 #define EXP_ROUND 12582912.0f /* 1.5·2^23 */
 
 /* Returns exp(r); *shifted = n + EXP_ROUND. */
@@ -29,8 +29,8 @@ static inline float exp_rest(float x, float *shifted)
     return (p * (r * r) + r) + 1.0f;
 }
 
-/* 2^n is multiplied on in two steps, so that results may be subnormal, and infinite only where they are. The limits
- * keep NaN. */
+/* Multiplies by 2^n in two steps, so that results may be subnormal, and become infinite only if they are too large. The
+ * limits keep NaN. */
 static inline real real_exp(real x)
 {
     float shifted;
@@ -42,7 +42,7 @@ static inline real real_exp(real x)
     return p * qdri_float_of_bits((half - 1u) << 23) * qdri_float_of_bits((whole - half - 1u) << 23);
 }
 
-/* For results that are finite and normal, |x| < 87.6; NaN stays. */
+/* For results that are finite and normal, |x| < 87.6; NaN stays NaN. */
 static inline real real_exp_normal(real x)
 {
     float shifted;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sums and gradients in f64, where exactness counts more than speed: the C library's functions. */
+/* Sums and gradients in f64, where accuracy matters more than speed: the C library's functions. */
 #include <math.h>
 #include <string.h>
 
 typedef double real;
 #define REAL_GEMM cblas_dgemm
-/* Beyond it the logistic function in GELU is 0 or 1; up to it its exp is finite. */
+/* Beyond this limit the logistic function in GELU is 0 or 1; up to it, its exp is finite. */
 #define GELU_LIMIT 20
 
 static inline real real_exp(real x) { return exp(x); }

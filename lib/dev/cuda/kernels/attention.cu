@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Causal attention of any type and head size, without the matrix of scores: tiles of scores come and go, softmax is
- * taken on the way. A block has 32 rows of one head, a warp 8 of them; a lane has one column of the scores, and every
- * 32nd column of the results, of which a block computes at most 128. */
+/* Causal attention for any type and head size, without storing the matrix of scores: scores are computed tile by tile,
+ * with an online softmax. A block has 32 rows of one head, a warp 8 of them; a lane has one column of the scores, and
+ * every 32nd column of the results, of which a block computes at most 128. */
 #include "dev/cuda/kernels/attention.cuh"
 
 namespace
@@ -18,7 +18,7 @@ template <typename R> struct alignas(pack<R, 4>) tiles {
 __device__ inline int lane_number() { return (int)threadIdx.x % 32; }
 __device__ inline int warp_number() { return (int)threadIdx.x / 32; }
 
-/* Columns col, … of 32 rows; zeros where there is none. */
+/* Columns col, … of 32 rows; zeros outside the matrix. */
 template <typename R, typename T>
 __device__ inline void load_tile(R (&to)[tile][padded], const attention_shape &shape, const head_rows<T> &from,
                                  int64_t row, int64_t col)
@@ -31,7 +31,7 @@ __device__ inline void load_tile(R (&to)[tile][padded], const attention_shape &s
     }
 }
 
-/* dots[i] = row i of the warp's rows of a · the lane's row of b. */
+/* dots[i] = (row i of the warp's rows of a) · (the lane's row of b). */
 template <typename R, typename T>
 __device__ inline void dot_rows(R (&dots)[warp_rows], tiles<R> &shared, const attention_shape &shape,
                                 const head_rows<T> &a, int64_t a_row, const head_rows<T> &b, int64_t b_row)
@@ -56,7 +56,7 @@ __device__ inline void dot_rows(R (&dots)[warp_rows], tiles<R> &shared, const at
     }
 }
 
-/* out[i][k] += Σ over rows r of b of the weight of (row i, r) · b[r, 32·k + lane]. */
+/* out[i][k] += Σ over rows r of b of weight(row i, r) · b[r, 32·k + lane]. */
 template <int D, typename R, typename T>
 __device__ inline void add_rows(R (&out)[warp_rows][D], tiles<R> &shared, const attention_shape &shape,
                                 const head_rows<T> &b, int64_t b_row, int64_t col)
@@ -144,7 +144,7 @@ __global__ void __launch_bounds__(threads)
 template <typename T> struct query_head {
     head_rows<T> q, k, v, dy;
     const real_of<T> *log_sums;
-    real_of<T> *deltas; /* Σ P·dP of each row, which is Σ dy·y */
+    real_of<T> *deltas; /* Σ P·dP of each row, which equals Σ dy·y */
 };
 
 template <typename T>
@@ -160,7 +160,7 @@ __device__ inline query_head<T> find_head(const attention_shape &shape, int64_t 
             deltas + shape.sums_at(head, begin)};
 }
 
-/* Rows of queries against a tile of keys: weights P, and their gradients dP. */
+/* Rows of queries with a tile of keys: weights P, and their gradients dP. */
 template <typename T>
 __device__ inline void query_weights(real_of<T> (&weights)[warp_rows], real_of<T> (&slopes)[warp_rows],
                                      tiles<real_of<T>> &shared, const attention_shape &shape, const query_head<T> &head,
@@ -177,7 +177,7 @@ __device__ inline void query_weights(real_of<T> (&weights)[warp_rows], real_of<T
     }
 }
 
-/* Σ P·dP in full: y was rounded to T. */
+/* Σ P·dP computed directly: y was rounded to T. */
 template <typename T>
 __device__ inline void sum_deltas(real_of<T> (&deltas)[warp_rows], tiles<real_of<T>> &shared,
                                   const attention_shape &shape, const query_head<T> &head, int64_t row0,
@@ -224,7 +224,7 @@ __global__ void __launch_bounds__(threads)
     }
 }
 
-/* All query heads of one key head add to a tile of its dk and dv, in their order. */
+/* All query heads of one key head add to a tile of its dk and dv, in order. */
 template <typename T, int D>
 __global__ void __launch_bounds__(threads)
     backward_keys(attention_shape shape, real_of<T> scale, const T *qkv, const T *dy, const real_of<T> *log_sums,
@@ -309,7 +309,7 @@ template <typename T, int D> cudaError_t launch_either(const qdri_kernel *kernel
                                                     : launch_backward<T, D>(kernel, place);
 }
 
-/* Without query heads keys get no gradient. */
+/* Without query heads, the gradients of keys are zero. */
 cudaError_t clear_gradients(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
     const attention_shape shape = shape_of(kernel);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the heads of causal attention lie. */
+/* The memory layout of the heads in causal attention. */
 #ifndef QDRI_DEV_CUDA_KERNELS_ATTENTION_CUH
 #define QDRI_DEV_CUDA_KERNELS_ATTENTION_CUH
 
@@ -12,7 +12,7 @@ struct attention_shape {
     __host__ __device__ int64_t group() const { return n_heads / n_kv_heads; }
     __host__ __device__ int64_t k_col(int64_t kv) const { return (n_heads + kv) * head_size; }
     __host__ __device__ int64_t v_col(int64_t kv) const { return (n_heads + n_kv_heads + kv) * head_size; }
-    /* Where a sequence's sums of a query head begin: [sequence, head, row], as cuDNN has them. */
+    /* Where the sums of a query head and sequence begin: [sequence, head, row], as in cuDNN. */
     __host__ __device__ int64_t sums_at(int64_t head, int64_t begin) const { return begin * n_heads + head * context; }
 };
 
@@ -22,9 +22,9 @@ inline attention_shape shape_of(const qdri_kernel *kernel)
             kernel->u.attention.n_kv_heads, kernel->u.attention.head_size};
 }
 
-/* A block's share: a tile of rows of one head of one sequence. Tiles with more to do come first. */
+/* A block's work: a tile of rows of one head of one sequence. Tiles with more work come first. */
 struct attention_tile {
-    int64_t head, begin, row0; /* begin: the sequence's first row; row0: the tile's, in it */
+    int64_t head, begin, row0; /* begin: the sequence's first row; row0: the tile's first row within it */
 };
 
 inline int64_t count_tiles(const attention_shape &shape, int64_t n_heads, int rows)
@@ -50,7 +50,7 @@ template <typename T> __device__ inline head_rows<T> rows_of(const T *data, int6
     return {data + begin * stride + col, stride};
 }
 
-/* bf16 or f16 heads of some sizes on tensor cores (attention_mma.cu).
+/* bf16 or f16 heads of certain sizes on tensor cores (attention_mma.cu).
  * @retval cudaErrorNotSupported  not for this shape */
 cudaError_t qdri_cuda_attention_mma(const qdri_kernel *kernel, const qdri_cuda_place *place);
 

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Causal attention of bf16 and f16 heads of some sizes on tensor cores, forward (after Dao 2023, FlashAttention-2). A
- * block has 128 rows of queries, a warp 32 of them; keys and values come in tiles of 64, each while the product before
- * it is computed. */
+/* Causal attention for bf16 and f16 heads of certain sizes on tensor cores, forward (after Dao 2023, FlashAttention-2).
+ * A block has 128 rows of queries, a warp 32 of them; keys and values are loaded in tiles of 64, each during the
+ * preceding product. */
 #include "core/dtype.h"
 #include "dev/cuda/kernels/attention_mma.cuh"
 
 namespace
 {
-constexpr int64_t most_context = 1 << 30; /* rows of a sequence are counted by int */
+constexpr int64_t most_context = 1 << 30; /* rows of a sequence are counted in int */
 constexpr int m_tiles = 2, block_rows = mma_warps * m_tiles * 16, key_rows = 64;
 
-/* Rows that a lane has a part of: two of each tile of 16. */
+/* For the rows of which a lane has a part: two of each tile of 16. */
 struct softmax_state {
     float top[m_tiles][2], sum[m_tiles][2];
 };
@@ -27,7 +27,7 @@ __device__ inline float quad_sum(float x)
     return x + __shfl_xor_sync(~0u, x, 2);
 }
 
-/* Keys behind the query's row count nothing. */
+/* Masks keys that come after the query's row. */
 __device__ inline void hide_future(float (&scores)[m_tiles][key_rows / 8][4], int row, int key0)
 {
 #pragma unroll
@@ -39,7 +39,7 @@ __device__ inline void hide_future(float (&scores)[m_tiles][key_rows / 8][4], in
                 if (key0 + n * 8 + mma_col(i) > row + m * 16 + mma_row(i)) scores[m][n][i] = minus_infinity<float>();
 }
 
-/* Scores become weights; what was summed with another maximum is adapted. */
+/* Turns scores into weights; rescales what was summed with an earlier maximum. */
 template <int HS>
 __device__ inline void take_softmax(float (&scores)[m_tiles][key_rows / 8][4], softmax_state &state,
                                     float (&out)[m_tiles][HS / 8][4], float scale2)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tiles of bf16 or f16 heads in shared memory, and their products on tensor cores. The 16-byte chunks of a row change
- * places by the row's number, so that eight rows of one column lie in different banks. Heads of other sizes than 64 and
- * 128 lie in rows as wide as the next of them, whose rest is neither written nor read. */
+/* Tiles of bf16 or f16 heads in shared memory, and their products on tensor cores. The 16-byte chunks of a row are
+ * permuted by the row's number, so that eight rows of a column are in different banks. Heads of sizes other than 64 and
+ * 128 use rows of the next larger of these, whose remainder is neither written nor read. */
 #ifndef QDRI_DEV_CUDA_KERNELS_ATTENTION_MMA_CUH
 #define QDRI_DEV_CUDA_KERNELS_ATTENTION_MMA_CUH
 
@@ -17,13 +17,13 @@ template <> inline constexpr bool is_f16<f16> = true;
 __device__ inline int mma_lane() { return (int)threadIdx.x % 32; }
 __device__ inline int mma_warp() { return (int)threadIdx.x / 32; }
 
-/* Where a lane's accumulators lie in a tile of 16x8: number i is in row mma_row(i), column mma_col(i). */
+/* The position of a lane's accumulators in a tile of 16x8: number i is in row mma_row(i), column mma_col(i). */
 __device__ inline int mma_row(int i) { return mma_lane() / 4 + i / 2 * 8; }
 __device__ inline int mma_col(int i) { return mma_lane() % 4 * 2 + i % 2; }
 
 template <int HS> constexpr int row_width = HS <= 64 ? 64 : 128;
 
-/* Bytes of rows in shared memory. */
+/* Bytes of n_rows rows in shared memory. */
 template <int HS> __host__ __device__ constexpr unsigned row_bytes(int n_rows)
 {
     return (unsigned)(n_rows * row_width<HS>)*(unsigned)sizeof(uint16_t);
@@ -42,14 +42,14 @@ template <typename F> cudaError_t with_head_size(int64_t size, F f)
     }
 }
 
-/* Where chunk `chunk` of row `row` of a tile lies. */
+/* The offset of chunk `chunk` of row `row` in a tile. */
 template <int HS> __device__ inline unsigned chunk_at(int row, int chunk)
 {
     return row_bytes<HS>(row) + (unsigned)(chunk ^ (row & 7)) * 16;
 }
 
-/* ROWS rows of a head from `row` on; zeros behind the last. Rows of one thread are multiples of 8 apart, which leaves
- * the order of chunks as it is. */
+/* Loads ROWS rows of a head from `row` on; zeros after the last. Rows of one thread are multiples of 8 apart, so they
+ * have the same order of chunks. */
 template <int HS, int ROWS, typename T>
 __device__ inline void copy_tile(unsigned tile, const head_rows<T> &from, int row, int n_rows)
 {
@@ -66,8 +66,8 @@ __device__ inline void copy_tile(unsigned tile, const head_rows<T> &from, int ro
     }
 }
 
-/* Factors of products. `tile` is the address of a row that is a multiple of 8; chunks are even, so that they come into
- * an address by an exclusive or. */
+/* Factors of products. `tile` is the address of a row whose number is a multiple of 8; chunks are even, so that an
+ * exclusive or adds them to an address. */
 
 /* 16 rows, columns 8·chunk..8·chunk+15, as the left factor. */
 template <int HS> __device__ inline void load_left(unsigned (&to)[4], unsigned tile, int chunk)
@@ -84,7 +84,7 @@ template <int HS> __device__ inline void load_right_rows(unsigned (&to)[4], unsi
     load_matrices<false>(to, tile + (lane ^ (unsigned)chunk * 16));
 }
 
-/* The same as the right factor as it is: its columns are 16 columns of the product. */
+/* The same as the right factor, not transposed: its columns are 16 columns of the product. */
 template <int HS> __device__ inline void load_right(unsigned (&to)[4], unsigned tile, int chunk)
 {
     const int matrix = mma_lane() / 8;
@@ -130,7 +130,7 @@ template <typename T> __device__ inline unsigned pack_two(float low, float high)
     return bits;
 }
 
-/* 16 columns of results, two tiles of 16x8, become a left factor. */
+/* Converts 16 columns of results, two tiles of 16x8, to a left factor. */
 template <typename T>
 __device__ inline void pack_left(unsigned (&to)[4], const float (&first)[4], const float (&second)[4])
 {
@@ -156,7 +156,7 @@ __device__ inline void add_product(float (&out)[M][HS / 8][4], const unsigned (&
     }
 }
 
-/* out += weights · as many rows. */
+/* out += weights · rows of b. */
 template <int HS, typename T, int M, int N>
 __device__ inline void add_rows(float (&out)[M][HS / 8][4], const float (&weights)[M][N][4], unsigned rows)
 {
@@ -169,7 +169,7 @@ __device__ inline void add_rows(float (&out)[M][HS / 8][4], const float (&weight
     }
 }
 
-/* Half `half` (rows 0..7, 8..15) of a tile's results into a row. */
+/* Writes half `half` (rows 0..7, 8..15) of a tile's results to a row. */
 template <int HS, typename T>
 __device__ inline void store_half(T *row, const float (&out)[HS / 8][4], int half, float factor)
 {
@@ -180,7 +180,7 @@ __device__ inline void store_half(T *row, const float (&out)[HS / 8][4], int hal
     }
 }
 
-/* Dynamic shared memory beyond 48 KiB has to be asked for. */
+/* More than 48 KiB of dynamic shared memory must be requested explicitly. */
 template <typename... E, typename... A>
 cudaError_t launch_mma(const qdri_cuda_place *place, int64_t n_blocks, size_t shared_bytes, void (*kernel)(E...),
                        A &&...args)

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Causal attention of bf16 and f16 heads of some sizes on tensor cores, backward: first Σ dy·y of each row, then the
- * gradients of queries, a block to 128 rows of them, and those of keys and values, a block to 64; nothing is added by
- * two blocks. Weights are computed again from the saved log-sum-exp. */
+/* Causal attention for bf16 and f16 heads of certain sizes on tensor cores, backward: first Σ dy·y of each row, then
+ * the gradients of queries, 128 rows per block, and those of keys and values, 64 rows per block; no result is added to
+ * by two blocks. Weights are recomputed from the saved log-sum-exp. */
 #include "dev/cuda/kernels/attention_mma.cuh"
 
 namespace
 {
-constexpr int tile_rows = 32; /* of what passes by; the next tile comes meanwhile */
+constexpr int tile_rows = 32; /* rows per loaded tile; the next tile is loaded meanwhile */
 
 /* ---- Σ dy·y ---- */
 
-/* A warp to each row of each head. */
+/* One warp per row of each head. */
 template <int HS, typename T> __global__ void sum_deltas(attention_shape shape, const T *y, const T *dy, float *deltas)
 {
     constexpr int V = row_width<HS> / 32;
@@ -31,12 +31,12 @@ template <int HS, typename T> __global__ void sum_deltas(attention_shape shape, 
 
 constexpr int q_tiles = 2, q_rows = mma_warps * q_tiles * 16;
 
-/* What a lane knows of its rows: log-sum-exp in base 2, and delta. */
+/* A lane's data about its rows: log-sum-exp in base 2, and delta. */
 struct row_facts {
     float log2_sum[q_tiles][2], delta[q_tiles][2];
 };
 
-/* Scores of keys and their slopes: the slopes become the gradients of the scores. */
+/* From scores of keys and their slopes: the slopes are replaced by the gradients of the scores. */
 __device__ inline void score_gradients(const float (&scores)[q_tiles][tile_rows / 8][4],
                                        float (&slopes)[q_tiles][tile_rows / 8][4], const row_facts &facts, int row,
                                        int key0, float scale)
@@ -116,12 +116,12 @@ __global__ void __launch_bounds__(mma_threads)
 
 constexpr int k_rows = mma_warps * 16;
 
-/* What is known of a tile's queries, in shared memory. */
+/* Data about a tile's queries, in shared memory. */
 struct query_facts {
     float log_sum[tile_rows], delta[tile_rows];
 };
 
-/* Those of head's queries from `query` on; zeros behind the last. */
+/* Copies those of a head's queries from `query` on; zeros after the last. */
 __device__ inline void copy_facts(unsigned to, const float *log_sums, const float *deltas, int query, int n)
 {
     const int i = (int)threadIdx.x % tile_rows;
@@ -130,8 +130,8 @@ __device__ inline void copy_facts(unsigned to, const float *log_sums, const floa
                     (threadIdx.x < tile_rows ? log_sums : deltas) + query + i, query + i < n);
 }
 
-/* Of a tile of queries, columns here: scores become weights, slopes the gradients of the scores. A lane has two columns
- * of each 8. */
+/* For a tile of queries, which are columns here: turns scores into weights, and slopes into gradients of the scores. A
+ * lane has two columns of each 8. */
 __device__ inline void column_gradients(float (&scores)[1][tile_rows / 8][4], float (&slopes)[1][tile_rows / 8][4],
                                         const query_facts &facts, int key, int query0, int n, float scale)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sums over rows. The rows are cut into parts, a block adds one part of a few columns; the sums of the parts are added
- * the same way. */
+/* Sums over rows. The rows are divided into parts; a block adds one part of a few columns, and the sums of the parts
+ * are added in the same way. */
 #ifndef QDRI_DEV_CUDA_KERNELS_COLUMNS_CUH
 #define QDRI_DEV_CUDA_KERNELS_COLUMNS_CUH
 
@@ -15,7 +15,7 @@ struct column_plan {
     dim3 grid() const { return dim3((unsigned)(n_chunks * n_parts)); }
 };
 
-/* n_sums: sums of a column, all of whose parts fit into the scratch. */
+/* n_sums: number of sums per column; all their parts must fit into the scratch memory. */
 inline column_plan plan_columns(int64_t n_rows, int64_t n_cols, int width, size_t sum_bytes, int n_sums, int n_sms)
 {
     const int64_t n_packs = ceil_div(n_cols, width);
@@ -29,8 +29,8 @@ inline column_plan plan_columns(int64_t n_rows, int64_t n_cols, int width, size_
     return {dim3((unsigned)x, (unsigned)y), (unsigned)n_chunks, most(1, ceil_div(n_rows, rows)), rows};
 }
 
-/* Adds what the threads of one column hold; those of row 0 get the sums. A block has no more than THREADS threads, or
- * one row. */
+/* Adds the values of the threads of one column; the threads of row 0 get the sums. A block has at most THREADS threads,
+ * or one row. */
 template <int V, int THREADS = block_threads, typename R> __device__ inline void block_columns(R (&sum)[V])
 {
     __shared__ R shared[THREADS * V];
@@ -57,9 +57,9 @@ __device__ inline void store_sums(R *out, int64_t col, int64_t n_cols, const R (
         if (col + k < n_cols) out[col + k] = accumulate ? out[col + k] + sum[k] : sum[k];
 }
 
-constexpr int rows_at_once = 4; /* that a thread asks for before it adds them */
+constexpr int rows_at_once = 4; /* that a thread loads before it adds them */
 
-constexpr int rows_asked = 4; /* that a thread asks for before it adds them */
+constexpr int rows_asked = 4; /* that a thread loads before it adds them */
 
 /* out[part, c] = or += the part's sum of x; the block's part and columns follow from blockIdx.x. */
 template <bool WIDE, typename T>

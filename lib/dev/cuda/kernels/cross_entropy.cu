@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cross-entropy of logits whose columns other ranks may hold the rest of. */
+/* Cross-entropy of logits whose columns may be split over ranks. */
 #include "dev/cuda/kernels/rows.cuh"
 
 namespace
 {
-/* The words whose logits are here, and how many there are in all (0: not known). */
+/* The words whose logits are on this rank, and the total number of words (0: unknown). */
 struct words {
     int64_t begin, n, vocab;
 };
 
-/* A target beyond the vocabulary counts as none. */
+/* A target outside the vocabulary counts as none. */
 __device__ inline bool has_target(const words &here, int32_t target)
 {
     return target >= 0 && (here.vocab == 0 || target < here.vocab);
 }
 
-/* The target's column here, or -1 if another rank holds it or there is none. */
+/* The target's local column, or -1 if it is on another rank or there is none. */
 __device__ inline int64_t target_column(const words &here, int32_t target)
 {
     const int64_t column = target - here.begin;
@@ -67,7 +67,7 @@ __global__ void ce_sums(int64_t n_rows, words here, const T *logits, const int32
     sums[2 * row + 1] = column >= 0 ? get(mine[column]) - top : 0;
 }
 
-/* Sum and number of the losses of the block's rows, or of earlier blocks' sums. */
+/* Stores the sum and the number of the losses of the block's rows, or of earlier blocks' sums. */
 __device__ inline void store_loss(double loss, double n_valid, double *result)
 {
     loss = row_total<plus>(loss);
@@ -106,7 +106,7 @@ __global__ void add_losses(int n, const double *parts, double *result)
     store_loss(loss, n_valid, result);
 }
 
-/* A thread reads a logit before it writes in its place: dlogits may be logits. */
+/* A thread reads a logit before it writes to its place: dlogits may be logits. */
 template <typename T, bool WIDE>
 __global__ void ce_backward(int64_t n_rows, words here, const T *logits, const int32_t *targets,
                             const real_of<T> *saved, real_of<T> scale, T *dlogits)

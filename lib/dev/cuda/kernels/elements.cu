@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kernels from element to element: sums, casts, GELU. Outputs may be inputs. */
+/* Element-wise kernels: sums, casts, GELU. Outputs may be inputs. */
 #include "dev/cuda/kernels/launch.cuh"
 
 namespace
@@ -14,7 +14,7 @@ struct cast {
     template <typename R> __device__ static R of(R a, R, R) { return a; }
 };
 
-/* Beyond it the logistic function in GELU is 0 or 1; up to it its exp is finite. */
+/* Beyond this limit the logistic function in GELU is 0 or 1; up to it, its exp is finite. */
 template <typename R> constexpr R gelu_limit = sizeof(R) == 8 ? 20 : 10;
 /* 0.5·(1 + tanh(u)) is the logistic function of 2u, with u = sqrt(2/pi)·(x + 0.044715·x³). */
 template <typename R> constexpr R gelu_scale = (R)1.5957691216057307117597842397375;
@@ -26,7 +26,7 @@ template <bool QUICK, typename R> __device__ inline R gelu_exp(R x)
     return exp_of<QUICK>(-gelu_scale<R> * (x + gelu_cube<R> * (x * x * x)));
 }
 
-/* NaN stays. */
+/* NaN stays NaN. */
 template <typename R> __device__ inline R not_below(R x, R limit) { return x < limit ? limit : x; }
 template <typename R> __device__ inline R not_above(R x, R limit) { return x > limit ? limit : x; }
 
@@ -57,7 +57,7 @@ template <bool QUICK> struct gelu_backward_add {
     template <typename R> __device__ static R of(R a, R b, R y) { return y + b * gelu_slope<QUICK>(a); }
 };
 
-constexpr int packs_each = 2; /* of a thread, as far apart as the block has threads */
+constexpr int packs_each = 2; /* per thread, as far apart as the block has threads */
 
 /* y = Op(a, b, y). WIDE: n is a multiple of the packs' width, and they are aligned. */
 template <typename Op, typename A, typename B, typename Y, bool WIDE>
@@ -94,7 +94,7 @@ cudaError_t launch_some(const qdri_cuda_place *place, int64_t n, const A *a, con
     return launch_each(place, n_threads, map<Op, A, B, Y, WIDE>, n, a, b, y);
 }
 
-/* Whole packs, then what is left. */
+/* Whole packs, then the remainder. */
 template <typename Op, typename A, typename B, typename Y>
 cudaError_t launch_map(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Embedding, and ids that no vocabulary has. */
+/* Embedding, and ids outside the vocabulary. */
 #include "dev/cuda/kernels/rows.cuh"
 
 namespace
 {
 constexpr int none = 0x7fffffff;
 
-/* One block; the first of the threads that find one writes. Kernels of other streams may want to at the same time. */
+/* One block; the first thread that finds an invalid id writes it. Kernels on other streams may do so at the same
+ * time. */
 __global__ void check_ids(const int32_t *ids, int64_t n, int64_t vocab, int32_t is_target, qdri_cuda_fault *fault)
 {
     int64_t row = n;
@@ -23,7 +24,7 @@ __global__ void check_ids(const int32_t *ids, int64_t n, int64_t vocab, int32_t 
     *(volatile int32_t *)&fault->found = 1;
 }
 
-/* Words [begin, end) are here. */
+/* The word's index if it is in [begin, end), on this rank; otherwise -1. */
 __device__ inline int64_t word_here(int32_t token, int64_t begin, int64_t end)
 {
     return token >= 0 && token >= begin && token < end ? token - begin : -1;
@@ -55,7 +56,7 @@ __global__ void clear_words(int64_t n_words, int *first, int *count)
     count[word] = 0;
 }
 
-/* Of each word: the first row that has it, and how many have it. */
+/* For each word: the first row that has it, and the number of rows that have it. */
 __global__ void find_words(int64_t n_rows, int64_t begin, int64_t end, const int32_t *tokens, int *first, int *count)
 {
     const int64_t row = thread_number();
@@ -65,9 +66,9 @@ __global__ void find_words(int64_t n_rows, int64_t begin, int64_t end, const int
     atomicAdd(count + word, 1);
 }
 
-constexpr int lists = 4; /* of warps' ballots, to each turn */
+constexpr int lists = 4; /* of warps' ballots, per iteration */
 
-/* The block of a word's first row adds all rows that have it, in their order. */
+/* The block of a word's first row adds all rows that have the word, in order. */
 template <typename T>
 __global__ void add_words(int64_t n_rows, int64_t n_cols, int64_t begin, int64_t end, const int32_t *tokens,
                           const T *dy, const int *first, const int *count, real_of<T> *de, bool wide)
@@ -117,7 +118,7 @@ template <typename T> cudaError_t launch_forward(const qdri_kernel *kernel, cons
                   kernel->u.embed.end, kernel->u.embed.tokens, e, y, is_wide<V>(e) && is_wide<V>(y) && n_cols % V == 0);
 }
 
-/* As many words as the scratch has room for. */
+/* As many words at a time as fit into the scratch memory. */
 template <typename T>
 cudaError_t launch_some_words(const qdri_kernel *kernel, const qdri_cuda_place *place, int64_t begin, int64_t end)
 {

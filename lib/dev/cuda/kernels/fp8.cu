@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Factors of products rounded to fp8: the largest number of each, then its elements by the scale that follows from it,
- * with the steps of the product last. */
+/* Factors of products rounded to fp8: first the largest number of each, then its elements with the resulting scale,
+ * with the product's steps as the last dimension. */
 #include <cuda_fp8.h>
 
 #include "dev/cuda/kernels/launch.cuh"
@@ -11,11 +11,11 @@ namespace
 typedef __nv_fp8_storage_t code;
 
 constexpr int tile_edge = 64;
-constexpr int quad = 4; /* elements that a thread of a tile moves */
+constexpr int quad = 4; /* elements that a thread moves in a tile */
 
 __device__ inline uint32_t bits_of(float x) { return __float_as_uint(x); }
 
-/* The largest that any thread of a block of block_threads has. */
+/* The maximum over the threads of a block of block_threads. */
 __device__ uint32_t block_most(uint32_t mine)
 {
     __shared__ uint32_t of_warps[block_threads / 32];
@@ -33,14 +33,14 @@ struct place_in_rows {
     int64_t row, pack;
 };
 
-/* 64-bit division is long. */
+/* Avoids 64-bit division, which is slow, where possible. */
 __device__ inline place_in_rows find_pack(int64_t at, int64_t n_packs, bool is_small)
 {
     const int64_t row = is_small ? (int64_t)((uint32_t)at / (uint32_t)n_packs) : at / n_packs;
     return {row, at - row * n_packs};
 }
 
-/* parts[block] = bits of the block's largest |x|. NaN is above all. */
+/* parts[block] = bits of the block's largest |x|. NaN is larger than any number. */
 template <typename T>
 __global__ void find_most(int64_t n_rows, int64_t n_cols, const T *x, int64_t stride, uint32_t *parts, bool wide)
 {
@@ -69,7 +69,7 @@ struct rounder {
     __nv_fp8_interpretation_t format;
 };
 
-/* By the largest of all parts; one block writes what undoes it. */
+/* Determined by the maximum of all parts; one block writes the inverse of the scale. */
 __device__ rounder find_rounder(qdri_rounding rounding, const uint32_t *parts, int n_parts, float *back)
 {
     const uint32_t largest = block_most((int)threadIdx.x < n_parts ? parts[threadIdx.x] : 0);
@@ -80,7 +80,7 @@ __device__ rounder find_rounder(qdri_rounding rounding, const uint32_t *parts, i
     return by;
 }
 
-/* Beyond the largest number that one is taken, but not for an infinity. */
+/* Saturates at the largest number, except for infinity. */
 __device__ inline code code_of(const rounder &by, float x)
 {
     const bool is_finite = (bits_of(x) & 0x7fffffffu) < QDRI_FP8_INFINITY;
@@ -89,7 +89,7 @@ __device__ inline code code_of(const rounder &by, float x)
 
 __device__ inline void put_rounded(const rounder &by, float x, code &to) { to = code_of(by, x); }
 
-/* As a number of its own: four bits of it, so bf16 has it exactly. */
+/* As a number: it has at most four significant bits, so bf16 represents it exactly. */
 __device__ inline void put_rounded(const rounder &by, float x, bf16 &to)
 {
     const __half_raw value = __nv_cvt_fp8_to_halfraw(code_of(by, x), by.format);
@@ -98,7 +98,7 @@ __device__ inline void put_rounded(const rounder &by, float x, bf16 &to)
 
 /* ---- matrices ---- */
 
-/* y[row, step] of x[row, step]. */
+/* y[row, step] from x[row, step]. */
 template <typename T, typename U>
 __global__ void round_rows(int64_t n_rows, int64_t n_cols, const T *x, int64_t stride, U *y, int64_t y_stride,
                            qdri_rounding rounding, const uint32_t *parts, int n_parts, float *back, bool wide)
@@ -117,7 +117,7 @@ __global__ void round_rows(int64_t n_rows, int64_t n_cols, const T *x, int64_t s
     }
 }
 
-/* A tile of x[step, row], turned; four steps of a row to a thread. */
+/* A tile of x[step, row], transposed; each thread has four steps of a row. */
 template <typename T, typename U>
 __device__ void load_tile(pack<U, quad> (*tile)[tile_edge / quad + 1], const rounder &by, int64_t n_steps,
                           int64_t n_rows, const T *x, int64_t stride, int64_t step0, int64_t row0)
@@ -147,7 +147,7 @@ __device__ void store_tile(pack<U, quad> (*tile)[tile_edge / quad + 1], int64_t 
         *(pack<U, quad> *)(y + (row0 + row) * y_stride + step) = tile[row][q];
 }
 
-/* y[row, step] of x[step, row]. */
+/* y[row, step] from x[step, row]. */
 template <typename T, typename U>
 __global__ void round_turned(int64_t n_steps, int64_t n_rows, const T *x, int64_t stride, U *y, int64_t y_stride,
                              qdri_rounding rounding, const uint32_t *parts, int n_parts, float *back)

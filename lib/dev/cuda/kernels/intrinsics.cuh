@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What CUDA C++ has no words for, sm_80 and later. Tests replace this file. */
+/* Operations for which CUDA C++ has no functions, for sm_80 and later. Tests replace this file. */
 #ifndef QDRI_DEV_CUDA_KERNELS_INTRINSICS_CUH
 #define QDRI_DEV_CUDA_KERNELS_INTRINSICS_CUH
 
@@ -28,7 +28,7 @@ __device__ inline float fast_divide(float a, float b)
     return y;
 }
 
-/* 16 bytes of global memory by one store: the compiler takes some apart. */
+/* Stores 16 bytes to global memory at once: the compiler splits some such stores. */
 __device__ inline void store_at_once(void *to, uint4 x)
 {
     asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(to)), "r"(x.x), "r"(x.y),
@@ -36,42 +36,42 @@ __device__ inline void store_at_once(void *to, uint4 x)
                  : "memory");
 }
 
-/* What the launch asked for. */
+/* The dynamic shared memory requested by the launch. */
 __device__ inline void *dynamic_shared()
 {
     extern __shared__ __align__(128) unsigned char shared_bytes[];
     return shared_bytes;
 }
 
-/* Its address in the space of shared memory, in bytes. */
+/* Its address in the shared address space, in bytes. */
 __device__ inline unsigned dynamic_shared_address() { return (unsigned)__cvta_generic_to_shared(dynamic_shared()); }
 
-/* ---- copies into shared memory, which go on while the thread does ---- */
+/* ---- asynchronous copies to shared memory ---- */
 
-/* 16 bytes, both addresses aligned; zeros, and nothing is read, if nothing is there. */
+/* Copies 16 bytes, both addresses aligned; if is_there is false, stores zeros and reads nothing. */
 __device__ inline void copy_later(unsigned to, const void *global, bool is_there)
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(global), "r"(is_there ? 16 : 0)
                  : "memory");
 }
 
-/* 4 bytes likewise. */
+/* The same for 4 bytes. */
 __device__ inline void copy_word_later(unsigned to, const void *global, bool is_there)
 {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(global), "r"(is_there ? 4 : 0)
                  : "memory");
 }
 
-/* All copies of this thread so far are one group. */
+/* Makes all copies of this thread so far one group. */
 __device__ inline void end_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
-/* Until all groups are there; for the block, a barrier comes next. */
+/* Waits until all groups are complete; for the whole block, a barrier must follow. */
 __device__ inline void wait_for_copies() { asm volatile("cp.async.wait_group 0;" ::: "memory"); }
 
-/* ---- tensor cores, by whole warps ---- */
+/* ---- tensor cores, used by whole warps ---- */
 
-/* Four matrices of 8x8 elements of two bytes: each lane gives the address of one row, lanes 8·i, … those of matrix i. A
- * lane gets row lane/4, columns 2·(lane%4) and the next, of each; of their transposes if so wished. */
+/* Loads four matrices of 8x8 two-byte elements: each lane gives the address of one row, lanes 8·i, … those of matrix i.
+ * A lane gets row lane/4, columns 2·(lane%4) and the next, of each matrix, or of its transpose if TRANSPOSED. */
 template <bool TRANSPOSED> __device__ inline void load_matrices(unsigned (&to)[4], unsigned from)
 {
     if (TRANSPOSED) {

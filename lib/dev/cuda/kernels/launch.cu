@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From the kind of a kernel to the file that has it. */
+/* Dispatches each kind of kernel to the file that implements it. */
 #include "dev/cuda/kernels/intrinsics.cuh"
 #include "dev/cuda/kernels/launch.cuh"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the .cu files share on the host: choice of type, launches, and their entries. */
+/* Shared by the host code of the .cu files: choice of type, launches, and their entry points. */
 #ifndef QDRI_DEV_CUDA_KERNELS_LAUNCH_CUH
 #define QDRI_DEV_CUDA_KERNELS_LAUNCH_CUH
 
@@ -19,7 +19,7 @@ cudaError_t qdri_cuda_cross_entropy(const qdri_kernel *kernel, const qdri_cuda_p
 cudaError_t qdri_cuda_optimizer(const qdri_kernel *kernel, const qdri_cuda_place *place);
 cudaError_t qdri_cuda_moves(const qdri_kernel *kernel, const qdri_cuda_place *place);
 cudaError_t qdri_cuda_attention(const qdri_kernel *kernel, const qdri_cuda_place *place);
-/* Notes the first of ids[n] that is `vocab` or more. vocab = 0: any id will do. */
+/* Records the first of ids[n] that is `vocab` or more. vocab = 0: any id is valid. */
 cudaError_t qdri_cuda_check_ids(const int32_t *ids, int64_t n, int64_t vocab, bool is_target,
                                 const qdri_cuda_place *place);
 
@@ -57,15 +57,15 @@ inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 inline int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* Whether packs of V elements from `data` on are aligned; NULL is. */
+/* Whether packs of V elements at `data` are aligned; NULL is. */
 template <int V, typename T> bool is_wide(const T *data) { return (uintptr_t)data % alignof(pack<T, V>) == 0; }
 
 constexpr int block_threads = 256;
 
-/* Threads of a block for n things to do, one each. */
+/* Threads per block for n items, one per thread. */
 inline unsigned threads_for(int64_t n) { return (unsigned)least(block_threads, ceil_div(most(n, 1), 32) * 32); }
 
-/* One thread for each of n > 0 things. */
+/* One thread for each of n > 0 items. */
 template <typename... E, typename... A>
 cudaError_t launch_each(const qdri_cuda_place *place, int64_t n, void (*kernel)(E...), A &&...args)
 {

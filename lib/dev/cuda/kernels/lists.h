@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists of addresses that travel to a kernel by value. */
+/* Lists of addresses that are passed to a kernel by value. */
 #ifndef QDRI_DEV_CUDA_KERNELS_LISTS_H
 #define QDRI_DEV_CUDA_KERNELS_LISTS_H
 

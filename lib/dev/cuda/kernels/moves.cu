@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies of blocks, and sums of what many ranks hold. */
+/* Copies of blocks, and reductions of values from several ranks. */
 #include "dev/cuda/kernels/lists.h"
 #include "dev/cuda/kernels/rows.cuh"
 
@@ -7,7 +7,7 @@ namespace
 {
 /* ---- blocks ---- */
 
-/* Strides and columns in units. */
+/* Strides and columns are in units. */
 template <typename U>
 __global__ void copy_block(int64_t n_rows, int64_t n_cols, const U *x, int64_t x_stride, U *y, int64_t y_stride)
 {
@@ -62,7 +62,7 @@ struct minimum {
     template <typename R> __device__ static R of(R a, R b) { return b < a || b != b ? b : a; }
 };
 
-/* A thread reads all sources before it writes: results may be sources. */
+/* A thread reads all sources before it writes, because results may be sources. */
 template <typename Op, typename T>
 __global__ void reduce(int64_t n, int n_sources, int n_results, qdri_cuda_lists lists, bool wide)
 {
@@ -101,7 +101,7 @@ template <typename Op, typename T> cudaError_t launch_reduce_by(const qdri_kerne
     return launch_each(place, ceil_div(n, V), reduce<Op, T>, n, n_sources, n_results, lists, wide);
 }
 
-/* ToSum: integers are added as unsigned ones, which wrap. */
+/* ToSum: integers are added as unsigned integers, which wrap. */
 template <typename T, typename ToSum> cudaError_t launch_reduce(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
     switch (kernel->u.gather.op) {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layer norm over columns that other ranks may hold the rest of. x̂ = (x - mean)·rstd, dŷ = dy·gamma. */
+/* Layer norm over columns that may be split over ranks. x̂ = (x - mean)·rstd, dŷ = dy·gamma. */
 #include "dev/cuda/kernels/rows.cuh"
 
 namespace
 {
-/* A row's packs are kept in registers, as far as they go, for the second pass. */
+/* As many of a row's packs as possible are kept in registers for the second pass. */
 template <typename T, bool WIDE>
 __global__ void norm_moments(int64_t n_rows, int64_t n_cols, const T *x, real_of<T> *moments)
 {
@@ -45,7 +45,7 @@ __global__ void norm_moments(int64_t n_rows, int64_t n_cols, const T *x, real_of
     moments[3 * row + 2] = m2;
 }
 
-/* The moments of one row, part after part (Chan, Golub, LeVeque 1983). */
+/* Merges the moments of one row, in the order of the parts (Chan, Golub, LeVeque 1983). */
 template <typename R> __global__ void norm_merge(int64_t n_rows, int n_parts, double epsilon, const R *parts, R *stats)
 {
     const int64_t row = thread_number();
@@ -96,7 +96,7 @@ __global__ void norm_apply(int64_t n_rows, int64_t n_cols, const T *x, const T *
     }
 }
 
-constexpr int backward_rows = 2; /* of a thread: more would leave too few threads their registers */
+constexpr int backward_rows = 2; /* per thread; with more, registers would limit the number of threads */
 
 /* A row's mean, 1/sigma, Σdŷ and Σ(dŷ·x̂). */
 template <typename R> struct row_facts {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sums of layer norm's gradients: of each row Σ dŷ and Σ dŷ·x̂, of each column Σ dy·x̂ and Σ dy. */
+/* Sums for layer norm's gradients: Σ dŷ and Σ dŷ·x̂ of each row, Σ dy·x̂ and Σ dy of each column. */
 #include "dev/cuda/kernels/columns.cuh"
 
 namespace
@@ -68,19 +68,19 @@ __global__ void parameter_sums(int64_t n_rows, int64_t n_cols, const T *x, const
     if (dbeta) store_sums<V>(dbeta + part * n_cols, col, n_cols, sum, accumulate);
 }
 
-/* ---- both at once, of rows that a block can hold ---- */
+/* ---- both in one pass, for rows that fit into a block ---- */
 
-constexpr int fused_threads = 512; /* beyond, a block has one row at a time */
+constexpr int fused_threads = 512; /* with more threads, a block has one row at a time */
 
-/* Rows of a thread at once: as many as the registers of so many threads have room for. */
+/* Rows that a thread processes at once: as many as the registers allow with this many threads. */
 template <int MOST_THREADS> constexpr int rows_at_once = MOST_THREADS > fused_threads ? 1 : 4;
 
-/* The warps' parts of sums of rows; two sets in turn, so that one meeting is enough. */
+/* The warps' parts of the rows' sums; two sets used alternately, so that one barrier is enough. */
 template <typename R, int ROWS> struct warp_sums {
     R at[2][ROWS][2][32];
 };
 
-/* Sum `which` of row `i` of the thread's group, of whose warps the first is `first`. */
+/* Sum `which` of row `i` of the thread's group, whose first warp is `first`. */
 template <typename R, int ROWS>
 __device__ inline R add_warps(const warp_sums<R, ROWS> &sums, int set, int i, int which, int first)
 {
@@ -89,7 +89,7 @@ __device__ inline R add_warps(const warp_sums<R, ROWS> &sums, int set, int i, in
     return total;
 }
 
-/* A pack of columns of some rows, and what is known of the rows; zeros where there is none. */
+/* One pack of columns of several rows, and the rows' statistics; zeros outside the matrix. */
 template <typename T, int ROWS> struct some_rows {
     pack<T, pack_width<T>> values[ROWS], slopes[ROWS];
     real_of<T> means[ROWS], rstds[ROWS];
@@ -111,8 +111,8 @@ __device__ inline void load_some(some_rows<T, ROWS> &to, int64_t row, int64_t co
     }
 }
 
-/* Each thread has one pack of columns and ROWS rows at a time, and asks for the next ones before it adds them; the
- * block's sums of columns are its part. dgamma and dbeta may be NULL. */
+/* Each thread has one pack of columns and ROWS rows at a time, and loads the next rows before it adds; the block's
+ * column sums are its part. dgamma and dbeta may be NULL. */
 template <typename T, int MOST_THREADS, bool WIDE>
 __global__ void __launch_bounds__(MOST_THREADS)
     fused_sums(int64_t n_rows, int64_t n_cols, const T *x, const T *dy, const T *gamma, const real_of<T> *stats,
@@ -165,7 +165,7 @@ __global__ void __launch_bounds__(MOST_THREADS)
     if (dbeta) store_sums<V>(dbeta + part * n_cols, col, n_cols, all, accumulate);
 }
 
-/* The parts' totals, of dgamma by blocks (…, 0), of dbeta by blocks (…, 1). */
+/* The totals of the parts: of dgamma by blocks (…, 0), of dbeta by blocks (…, 1). */
 template <typename R, bool WIDE>
 __global__ void add_parts(int64_t n_parts, int64_t n_cols, const R *dgammas, const R *dbetas, unsigned n_chunks,
                           int64_t rows_per_part, R *dgamma, R *dbeta, bool accumulate)
@@ -189,7 +189,7 @@ template <typename T> cudaError_t launch_row_sums(const qdri_kernel *kernel, con
                   is_wide<V>(x) && is_wide<V>(dy) && is_wide<V>(gamma) && n_cols % V == 0);
 }
 
-/* dgamma and dbeta: where a kernel writes the sums of its parts, and who gets them. */
+/* dgamma and dbeta: where a kernel writes the sums of its parts, and their destinations. */
 template <typename R> struct column_results {
     R *results[2], *parts[2];
     int64_t n_parts, n_cols;
@@ -257,7 +257,7 @@ cudaError_t launch_fused_sums(const qdri_kernel *kernel, const qdri_cuda_place *
     return launch_totals(place, to);
 }
 
-/* What is read is read once, where a block can hold a row. */
+/* Reads the input only once if a row fits into a block. */
 template <typename T> cudaError_t launch_all(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
     const int64_t n_rows = kernel->u.norm.n_rows, n_cols = kernel->u.norm.n_cols;

@@ -4,7 +4,7 @@
 
 namespace
 {
-/* result[block] = or += the block's share of Σ a². */
+/* result[block] = or += the block's part of Σ a². */
 template <typename T> __global__ void sum_squares(int64_t n, const T *a, double *result, bool accumulate, bool wide)
 {
     constexpr int V = pack_width<T>;
@@ -61,10 +61,10 @@ __global__ void adamw_begin(qdri_adamw_numbers *numbers, double beta1, double be
     numbers->correction2 = 1 / (1 - pow(beta2, t));
 }
 
-/* What a step multiplies with. */
+/* The factors of a step. */
 template <typename R> struct adamw_by {
     R beta1, beta2, rest1, rest2, epsilon, decay;
-    R lr, factor, correction1, correction2; /* known on the device only */
+    R lr, factor, correction1, correction2; /* known only on the device */
 };
 
 template <typename R> __device__ inline R adamw_step(const adamw_by<R> &by, R gradient, R &m, R &v, R p)
@@ -76,14 +76,23 @@ template <typename R> __device__ inline R adamw_step(const adamw_by<R> &by, R gr
     return p - by.lr * (step + by.decay * p);
 }
 
-/* master: what is kept in full; p is also written if it is another type, else NULL. */
+/* Compares two two-byte elements by their bits, so that a NaN equals itself. */
+template <typename T> __device__ inline bool has_same_bits(T one, T other)
+{
+    uint16_t bits, others;
+    memcpy(&bits, &one, sizeof bits);
+    memcpy(&others, &other, sizeof others);
+    return bits == others;
+}
+
+/* master: the full-precision copy; p is also written if it has a different type, else it is NULL. An element of p that
+ * is not its rounded master was initialised or loaded since, and the step starts from p. */
 template <typename T, typename R>
 __global__ void adamw(int64_t n, adamw_by<R> by, const qdri_adamw_numbers *numbers, T *p, R *master, const R *g, R *m,
                       R *v, bool wide)
 {
     constexpr int V = pack_width<R>;
     const int64_t step = (int64_t)gridDim.x * blockDim.x * V;
-    const bool is_first = p && numbers->n_steps == 1; /* then masters are the parameters */
     if (numbers->correction1 == 0) return;
     by.lr = (R)numbers->lr;
     by.factor = (R)numbers->factor;
@@ -92,15 +101,12 @@ __global__ void adamw(int64_t n, adamw_by<R> by, const qdri_adamw_numbers *numbe
     for (int64_t at = thread_number() * V; at < n; at += step) {
         const pack<R, V> gradient = load<V>(g, at, n, wide);
         pack<R, V> first = load<V>(m, at, n, wide), second = load<V>(v, at, n, wide);
-        pack<R, V> value;
+        pack<R, V> value = load<V>((const R *)master, at, n, wide);
         pack<T, V> narrow;
-        if (is_first)
-            narrow = load<V>((const T *)p, at, n, wide);
-        else
-            value = load<V>((const R *)master, at, n, wide);
+        if (p) narrow = load<V>((const T *)p, at, n, wide);
 #pragma unroll
         for (int k = 0; k < V; k++) {
-            if (is_first) value.at[k] = (R)get(narrow.at[k]);
+            if (p && !has_same_bits(narrow.at[k], put<T>(value.at[k]))) value.at[k] = (R)get(narrow.at[k]);
             value.at[k] = adamw_step(by, gradient.at[k], first.at[k], second.at[k], value.at[k]);
             narrow.at[k] = put<T>(value.at[k]);
         }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kernels that add a vector to rows or rows to a vector: bias, positions. */
+/* Kernels that add a vector to rows, or rows to a vector: bias, positions. */
 #include "dev/cuda/kernels/columns.cuh"
 
 namespace
@@ -26,7 +26,7 @@ template <typename T> __global__ void bias_add(int64_t n_rows, int64_t n_cols, T
     }
 }
 
-/* a mod b, without 64-bit division where none is needed; a ≥ 0, b > 0. */
+/* a mod b, without 64-bit division if possible; a ≥ 0, b > 0. */
 __device__ inline int64_t remainder_of(int64_t a, int64_t b)
 {
     return ((a | b) >> 32) == 0 ? (int64_t)((uint32_t)a % (uint32_t)b) : a % b;
@@ -50,7 +50,7 @@ __global__ void position_add(int64_t n_rows, int64_t n_cols, int64_t row0, int64
     }
 }
 
-/* A thread adds all rows of one position, whose first one is `skip` rows behind it. */
+/* A thread adds all rows of one position, the first of which is (position + skip) mod context. */
 template <typename T>
 __global__ void position_sum(int64_t n_rows, int64_t n_cols, int64_t skip, int64_t context, const T *x, real_of<T> *p,
                              bool accumulate, bool wide)

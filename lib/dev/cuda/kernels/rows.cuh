@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A matrix as cells, and a row as the work of a few warps. */
+/* Dividing a matrix into cells, and a row among a few warps. */
 #ifndef QDRI_DEV_CUDA_KERNELS_ROWS_CUH
 #define QDRI_DEV_CUDA_KERNELS_ROWS_CUH
 
@@ -12,9 +12,9 @@ inline int64_t power_of_two_from(int64_t n)
     return power;
 }
 
-/* ---- cells: packs of columns, rows_each rows of them to a thread ---- */
+/* ---- cells: packs of columns, with rows_each rows per thread ---- */
 
-constexpr int rows_each = 4; /* unless told */
+constexpr int rows_each = 4; /* default */
 
 struct cell_plan {
     dim3 grid, block;
@@ -36,7 +36,7 @@ struct cell {
     int step;
 };
 
-/* last_first: the last rows come first, while the cache still has them from the kernel before. */
+/* last_first: starts with the last rows, which the cache still has from the preceding kernel. */
 template <int ROWS = rows_each> __device__ inline cell find_cell(int64_t n_cols, int width, bool last_first = false)
 {
     const unsigned block = last_first ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
@@ -46,9 +46,9 @@ template <int ROWS = rows_each> __device__ inline cell find_cell(int64_t n_cols,
             ((int64_t)chunk * blockDim.x + threadIdx.x) * width, (int)blockDim.y};
 }
 
-/* ---- rows: blockDim.x threads, whole warps, to each; blockDim.y rows to a block ---- */
+/* ---- rows: blockDim.x threads (whole warps) per row; blockDim.y rows per block ---- */
 
-constexpr int packs_kept = 4; /* of a row, in registers, to each thread */
+constexpr int packs_kept = 4; /* of a row, in registers, per thread */
 
 struct row_plan {
     dim3 grid, block;
@@ -79,7 +79,7 @@ template <typename Op, typename R> __device__ inline R warp_total(R x)
     return x;
 }
 
-/* All threads of the block come here; those of a row get its total, in a fixed order. */
+/* Called by all threads of the block; those of a row get its total, added in a fixed order. */
 template <typename Op, typename R> __device__ inline R row_total(R x)
 {
     __shared__ R parts[32];

@@ -13,7 +13,7 @@
 typedef __nv_bfloat16 bf16;
 typedef __half f16;
 
-/* The type that T is computed and summed in. */
+/* The type in which T is computed and summed. */
 template <typename T> struct real_of_type {
     typedef float type;
 };
@@ -53,7 +53,7 @@ __device__ inline double real_log(double x) { return log(x); }
 __device__ inline float real_sqrt(float x) { return sqrtf(x); }
 __device__ inline double real_sqrt(double x) { return sqrt(x); }
 
-/* Results of two bytes have no use for the last bits of fp32, and their kernels no time for them. */
+/* Two-byte results do not need the last bits of fp32, and their kernels have no time to compute them. */
 template <typename T> constexpr bool is_quick = sizeof(T) == 2;
 constexpr float log2_of_e = 1.4426950408889634f;
 
@@ -74,14 +74,14 @@ template <typename R> __device__ inline R minus_infinity() { return -(R)INFINITY
 /* ---- packs ---- */
 
 constexpr int pack_bytes = 16;
-/* Elements that one access moves. */
+/* Number of elements moved by one access. */
 template <typename T> constexpr int pack_width = pack_bytes / (int)sizeof(T);
 
 template <typename T, int V> struct alignas(sizeof(T) * V < pack_bytes ? sizeof(T) * V : pack_bytes) pack {
     T at[V];
 };
 
-/* What moves at once: the compiler takes an access of these apart for no reason. */
+/* The unit of one access: the compiler does not split accesses of these types. */
 template <int BYTES> struct words_type {
     typedef pack<uint4, BYTES / 16> type;
 };
@@ -96,8 +96,8 @@ template <> struct words_type<4> {
 };
 template <typename T, int V> using words_of = typename words_type<(int)sizeof(T) * V>::type;
 
-/* Elements at, at + 1, … of a row of n; zeros behind its end. wide: packs are aligned. What comes is words until it is
- * used: elements would be taken apart at once, and so waited for. */
+/* Elements at, at + 1, … of a row of n; zeros after its end. wide: packs are aligned. Loaded values stay words until
+ * they are used: as elements they would be unpacked immediately, which would wait for them. */
 template <int V, typename T> __device__ inline pack<T, V> load(const T *row, int64_t at, int64_t n, bool wide)
 {
     pack<T, V> x;
@@ -113,7 +113,7 @@ template <int V, typename T> __device__ inline pack<T, V> load(const T *row, int
     return x;
 }
 
-/* At once, and not as the elements come. */
+/* Stores all words at once, instead of element by element. */
 template <int V, typename T> __device__ inline void store_words(T *at, const pack<T, V> &x)
 {
     words_of<T, V> all;
