@@ -46,7 +46,7 @@ typedef struct qdr_auto_plan {
  * qdr_plan_check()). Rank 0 searches and the others receive its answer, so all get the same plan. Collective, blocking;
  * ranks agree.
  *
- *  network, machine and opts are those of rank 0; other ranks may pass NULL.
+ * network, machine and opts are those of rank 0; other ranks may pass NULL.
  *  @param machine      NULL: that of qdr_machine_here()
  *  @param opts         NULL: one sequence per rank, F32. n_ranks: 0 or the context's size; recomputes: 0, or a sum that
  *                      includes QDR_RECOMPUTE_NONE, the only one searched; gradient_parts and optimizer_parts: 0;

@@ -2,14 +2,14 @@
 /** @file coll.h  Collectives along one axis of a grid: the members are the ranks that differ only in that coordinate,
  * and member j is the one whose coordinate is j.
  *
- *  All are collective over these members and stream-ordered on `stream` (NULL: the context's): they return when they
+ * All are collective over these members and stream-ordered on `stream` (NULL: the context's): they return when they
  * are queued. Buffers are device memory (on CPUs any memory) and belong to the caller. Buffers and arrays of counts may
  * be neither changed nor freed before the stream has run the call. Counts are elements of `dtype`, ≥ 0; a buffer whose
  * count is 0 may be NULL. Buffers that overlap are refused, except where a function allows it. In a group of one,
  * collectives only copy. Members call the same functions in the same order, along one axis from one stream at a time;
  * this includes the statistics of a stack and qdr_adamw_norm(), which run on the context's stream.
  *
- *  Errors that one member can detect by itself (below) queue nothing and concern that member only: the others wait
+ * Errors that one member can detect by itself (below) queue nothing and concern that member only: the others wait
  * until it makes a valid call, or destroys the grid (then QDR_ERR_PEER). Calls that do not match (in kind, type,
  * operation, size or root) are an asynchronous error of the members (qdr_context_status()), QDR_ERR_ARGUMENT or
  * QDR_ERR_SHAPE, if the members are threads of one process, or MPI ranks of one node (there except for all-to-all and
@@ -18,7 +18,8 @@
  *                            element's bytes; buffers that overlap; on a GPU a buffer in host memory or on another GPU
  *  @retval QDR_ERR_SHAPE     a count is negative or too large, or n_elems is not the caller's count
  *  @retval QDR_ERR_DTYPE     an unknown type, or U8 in a reduction
- *  Not thread-safe per grid. */
+ *
+ * Not thread-safe per grid. */
 #ifndef QUADRILLE_COLL_H
 #define QUADRILLE_COLL_H
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** @file context.h  A rank's context: its device, its memory, its world of ranks; ranks that are threads of one
- * process.
+/** @file context.h  A rank's context: its device, its memory, its world of ranks; ranks that are threads.
  *
- *  A context belongs to one rank and is used by one thread at a time. Collective functions are called by all ranks of
+ * A context belongs to one rank and is used by one thread at a time. Collective functions are called by all ranks of
  * the context's world in the same order. Functions that create objects agree: on failure all ranks get the same status
  * and sentence. */
 #ifndef QUADRILLE_CONTEXT_H
@@ -39,7 +38,7 @@ typedef int (*qdr_local_fn)(qdr_local_world *world, int rank, void *user);
 QDR_API QDR_NODISCARD qdr_status qdr_local_run(int n, qdr_local_fn fn, void *user, int *result);
 
 /** Makes the context of one rank of a local world. Collective over the world. opts may be NULL.
- *  The context must be destroyed by the same thread, before fn returns. What it was made from may be released after
+ * The context must be destroyed by the same thread, before fn returns. What it was made from may be released after
  * that. */
 QDR_API QDR_NODISCARD qdr_status qdr_context_create_local(qdr_local_world *world, int rank,
                                                           const qdr_context_opts *opts, qdr_context **ctx);
@@ -70,8 +69,8 @@ QDR_API QDR_NODISCARD qdr_status qdr_context_create_boot(int rank, int size, con
 /* If the environment variable QDR_TRACE=FILE is set in rank 0's process when the context is made, each rank writes
  * FILE.RANK when the context is destroyed (unless it was made by qdr_context_create_self()): when the tasks of its
  * schedules ran, as Chrome trace events, and the offset of its clock from rank 0's. A file that cannot be written
- * causes a warning in the log. If the ranks are on several nodes, destroying first waits for all of them, then writes.
- * */
+ * causes a warning in the log. If the ranks are on several nodes, destroying first waits for all of them, then
+ * writes. */
 
 /* With QDR_CHECK=1 in the environment, ranks exchange before each collective what they are about to call: its kind,
  * type, reduction, size, parts and peers, and the layer or operation that calls it. If they differ, all ranks of the
@@ -91,7 +90,7 @@ QDR_API QDR_NODISCARD qdr_status qdr_context_create_boot(int rank, int size, con
 /** Waits for the work of this rank on the context's stream, destroys the context and sets *ctx to NULL. NULL is
  * allowed. Collective over the world.
  *
- *  Objects may be destroyed in any order that is the same on all ranks. An object that others need (a context is needed
+ * Objects may be destroyed in any order that is the same on all ranks. An object that others need (a context is needed
  * by its grids, streams, events and graphs, a grid by its stacks, a stack by its optimizers, and whatever a recorded
  * step uses by its graph) exists until the last of these has been destroyed, so that they can be used and queried until
  * then. That last call is then collective, as destroying the parent would have been. A rank that never destroys such an

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** @file cuda.h  Contexts that compute on a GPU. The only public header with a CUDA type; it includes no CUDA headers.
  *
- *  A context whose options say `.device = "cuda"` computes on one GPU: its memory (qdr_mem_alloc()) is on that GPU, its
+ * A context whose options say `.device = "cuda"` computes on one GPU: its memory (qdr_mem_alloc()) is on that GPU, its
  * streams are CUDA streams, and cuBLASLt computes its products. Everything that needs CUDA is in a separate library,
  * libquadrille_cuda.so, which the first such context opens. It is looked for at QDR_CUDA_PLUGIN, next to libquadrille,
  * where it was installed, and on the loader's search path. Without the plugin, a driver or a GPU, making the context
  * fails with QDR_ERR_UNSUPPORTED and a sentence; contexts on the CPU keep working. The same holds for a driver older
  * than the plugin's CUDA, a plugin of another build, a GPU that does not exist, and one below compute capability 8.0.
  *
- *  The library never uses the default stream, and no call waits for the GPU except those documented as "blocking". The
+ * The library never uses the default stream, and no call waits for the GPU except those documented as "blocking". The
  * library makes its GPU the calling thread's current one and does not restore the previous one. Local ranks
  * (qdr_local_run()) may share a GPU; then a collective's call waits until all members have called it, so that
  * collectives along several axes must be called in one order on all ranks.
  *
- *  QDR_CUDA_COMM in rank 0's environment selects how the GPUs of a world communicate: "nccl" needs a GPU for each rank;
+ * QDR_CUDA_COMM in rank 0's environment selects how the GPUs of a world communicate: "nccl" needs a GPU for each rank;
  * "mpi" sends through the host's memory; "local" is for ranks of one process, on one GPU or on several that reach each
  * other's memory. "auto", the default: for MPI ranks nccl if it can be used, else mpi; for local ranks local; for ranks
  * with callbacks (qdr_context_create_boot()) nccl. With NCCL, a thread of each context watches for NCCL errors, for
@@ -25,7 +25,7 @@
  * them has QDR_NCCL_REGISTER=0 (default 1); collectives of coll.h on a stack's memory then need such memory on all
  * ranks. NCCL adds in an order of its own: the same plan gives the same bits.
  *
- *  Environment: QDR_CUDA_MEMORY=managed (default device) allocates memory that the host may read and write as well,
+ * Environment: QDR_CUDA_MEMORY=managed (default device) allocates memory that the host may read and write as well,
  * while no work on a stream uses it (slower; for tests and debugging). QDR_TF32=1 (default 0) lets F32 products round
  * their operands to TF32. QDR_FUSE_GELU=0 (default 1) runs GELU in separate kernels where a GPU would fuse it with a
  * product (BF16 and F16, compute capability 9.0 and later). QDR_NVTX=1 marks the tasks of schedules with NVTX ranges,

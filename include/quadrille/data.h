@@ -2,7 +2,7 @@
 /** @file data.h  Where the data files that come with the program are: the models and machines that network.h and
  * machine.h read, and others.
  *
- *  Part of libquadrille_perf. Local and blocking; thread-safe as long as nobody changes the environment. */
+ * Part of libquadrille_perf. Local and blocking; thread-safe as long as nobody changes the environment. */
 #ifndef QUADRILLE_DATA_H
 #define QUADRILLE_DATA_H
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** @file environment.h  The environment variables that the library reads, from the one table in which it looks
- *  them up. `quadrille env` prints it.
+ * them up. `quadrille env` prints it.
  *
- *  A variable that is empty counts as not set, and in a setuid program none is read. The library reads a variable when
+ * A variable that is empty counts as not set, and in a setuid program none is read. The library reads a variable when
  * it needs it, most of them when a context is made, and keeps no copy: a program may set them before that. A value that
  * is not understood makes the creation of any context fail with QDR_ERR_ARGUMENT. A variable that begins with QDR_ and
  * is not in
- *  the table gets a warning (qdr_set_log()) when a context is made, from rank 0, once until such names
- *  change; those that begin with QDR_TEST_ are left to test programs.
+ * the table gets a warning (qdr_set_log()) when a context is made, from rank 0, once until such names
+ * change; those that begin with QDR_TEST_ are left to test programs.
  *
- *  Part of libquadrille_perf. All functions are local, and thread-safe while nobody changes the environment. */
+ * Part of libquadrille_perf. All functions are local, and thread-safe while nobody changes the environment. */
 #ifndef QUADRILLE_ENVIRONMENT_H
 #define QUADRILLE_ENVIRONMENT_H
 

@@ -2,7 +2,7 @@
 /** @file gpu.h  The GPUs on which this process can compute, and the versions of the libraries they need. Works on any
  * machine and needs no CUDA types.
  *
- *  It opens the plugin libquadrille_cuda.so (see cuda.h for where it is looked for) and asks CUDA. The links between
+ * It opens the plugin libquadrille_cuda.so (see cuda.h for where it is looked for) and asks CUDA. The links between
  * GPUs are in topo.h; contexts on them are in context.h and cuda.h. */
 #ifndef QUADRILLE_GPU_H
 #define QUADRILLE_GPU_H

@@ -2,13 +2,13 @@
 /** @file graph.h  A step recorded once and run many times: on a GPU, launching a recorded step costs the host a few
  * microseconds, however long the step.
  *
- *  Between qdr_graph_begin() and qdr_graph_end() the work enqueued on the context's stream, and on streams joined to it
+ * Between qdr_graph_begin() and qdr_graph_end() the work enqueued on the context's stream, and on streams joined to it
  * by events, is recorded and does not run. The record holds pointers and numbers as they were: memory must stay where
  * it is, and what was passed as a number (such as a loss scale) is the same in each run. AdamW's rate is an exception:
  * record qdr_adamw_step_as_set(), and call qdr_adamw_set_rate() between runs (optim.h); its step count is kept on the
  * device.
  *
- *  Recording needs a GPU, and a rank that is alone or uses NCCL. It is not possible on the CPU, with local ranks whose
+ * Recording needs a GPU, and a rank that is alone or uses NCCL. It is not possible on the CPU, with local ranks whose
  * collectives meet on the host, with collectives staged through MPI, in a traced context (QDR_TRACE), or with host
  * functions (qdr_stream_call()). Then qdr_graph_begin(), or the call in question, fails with a sentence that names the
  * reason. Stacks that are measured (QDR_REPORT, report.h) are recorded without timestamps: their report covers only

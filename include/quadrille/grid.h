@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** @file grid.h  The 4D grid of ranks: coordinates, groups, traffic counters.
  *
- *  A grid has gx·gy·gz·gd = p ranks, any integers ≥ 1. The order names the axes from the fastest: with "xyzd"
+ * A grid has gx·gy·gz·gd = p ranks, any integers ≥ 1. The order names the axes from the fastest: with "xyzd"
  * consecutive ranks have the same y, z and d and differ in x. */
 #ifndef QUADRILLE_GRID_H
 #define QUADRILLE_GRID_H
@@ -28,8 +28,8 @@ QDR_API QDR_NODISCARD qdr_status qdr_grid_create(qdr_context *ctx, const qdr_gri
  * qdr_context_destroy()). */
 QDR_API void qdr_grid_destroy(qdr_grid **grid);
 
-/* Queries are local. For a NULL grid or an invalid axis they give NULL, a size of 0, and ranks and coordinates of -1.
- * */
+/* Queries are local. For a NULL grid or an invalid axis they give NULL, a size of 0, and ranks and coordinates of
+ * -1. */
 QDR_API qdr_context *qdr_grid_context(const qdr_grid *grid);
 QDR_API int qdr_grid_size(const qdr_grid *grid, qdr_axis axis); /**< gx, gy, gz or gd */
 QDR_API int qdr_grid_coordinate(const qdr_grid *grid, qdr_axis axis); /**< of the calling rank */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** @file input.h  Reads a whole file into memory within bounds of size and time.
  *
- *  Part of libquadrille_perf. Local and blocking; thread-safe. */
+ * Part of libquadrille_perf. Local and blocking; thread-safe. */
 #ifndef QUADRILLE_INPUT_H
 #define QUADRILLE_INPUT_H
 
@@ -18,7 +18,7 @@ extern "C" {
  *  - pipes and FIFOs: given up when no byte arrives for QDR_INPUT_WAIT_SECS, as when nothing writes to a FIFO;
  *  - "-", standard input, and terminals: read to their end, however long that takes;
  *  - folders, sockets and other devices are refused.
- *  Sentences begin with the path, or with "standard input".
+ * Sentences begin with the path, or with "standard input".
  *  @param[out] bytes    the contents, followed by a zero byte that *n_bytes does not count; the caller's, who calls
  *                       free(); NULL after an error
  *  @param[out] n_bytes  0 after an error

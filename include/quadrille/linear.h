@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** @file linear.h  One layer at a time, on the caller's activations: the replacement for a matmul.
  *
- *  Layers are made by qdr_stack_add_linear() (a stack of one layer is fine) and share their stack's rows, type and
+ * Layers are made by qdr_stack_add_linear() (a stack of one layer is fine) and share their stack's rows, type and
  * memory. */
 #ifndef QUADRILLE_LINEAR_H
 #define QUADRILLE_LINEAR_H
@@ -26,8 +26,8 @@ enum {
  * (qdr_stack_edge_value()). flags: 0 or QDR_Y_ACCUMULATE.
  *  @retval QDR_ERR_ARGUMENT  NULL where this rank has elements; an address that is not a multiple of an element's
  *                            bytes; memory that overlaps; on a GPU memory of the host or of another GPU; other flags.
- *                            Nothing was queued on this rank. With QDR_CHECK=1 also if ranks run different layers, or
- * pass different flags */
+ *                            Nothing was queued on this rank. With QDR_CHECK=1 also if ranks run different layers or
+ *                            pass different flags */
 QDR_API QDR_NODISCARD qdr_status qdr_linear_forward(qdr_linear *layer, const void *x, void *y, int flags,
                                                     qdr_stream *stream);
 /** dX = dY·W, dW = dYᵀ·X, db = Σ rows of dY. x is the forward's. flags: QDR_ACCUMULATE and QDR_DEFER_SYNC for dW and

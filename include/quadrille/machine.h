@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** @file machine.h  What a machine can do, as numbers: the model's constants.
  *
- *  A machine is a small JSON file (docs/model.md lists its keys, each with unit and source); the machines that come
+ * A machine is a small JSON file (docs/model.md lists its keys, each with unit and source); the machines that come
  * with Quadrille are found by name. `quadrille calibrate` writes a file from measurements. All functions are local;
  * different machines may be used by different threads. */
 #ifndef QUADRILLE_MACHINE_H

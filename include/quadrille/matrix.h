@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** @file matrix.h  Which rows and columns of a global matrix a rank owns, and moving matrices between two such layouts.
  *
- *  A layout is a value, pure data: rows [M] are split over a list of axes, one after the other, in units; columns are a
+ * A layout is a value, pure data: rows [M] are split over a list of axes, one after the other, in units; columns are a
  * list of blocks, each split over at most one axis, in its own unit. Axes that split nothing hold copies. Parts differ
  * by at most one unit, and larger parts come first; a rank may own nothing. A rank's part is stored row-major and
  * dense: n_rows × n_cols, the columns of block 0 first. */

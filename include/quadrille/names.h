@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** @file names.h  Names that people type: which ones of a list they may have meant.
  *
- *  Part of libquadrille_perf. */
+ * Part of libquadrille_perf. */
 #ifndef QUADRILLE_NAMES_H
 #define QUADRILLE_NAMES_H
 
@@ -15,7 +15,7 @@ extern "C" {
 
 /** Writes the names closest to what was typed, closest first, as "gpt2-xl, gpt2"; "" if none is close.
  *
- *  Closest are the names whose beginning was typed, or whose words begin with the words that were typed, in their
+ * Closest are the names whose beginning was typed, or whose words begin with the words that were typed, in their
  * order ("llama-70b" for "llama-2-70b", "h100" for "dgx-h100"); if there are none, those that need the fewest letters
  * inserted, removed, replaced or swapped. Case does not matter. Among equally close names the order of the list
  * decides. Only the first 64 letters of a name count. Local, thread-safe.

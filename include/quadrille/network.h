@@ -2,10 +2,10 @@
 /** @file network.h  The shape of a transformer, read from the config.json of a model or from the data that comes with
  * the program, and the exact numbers of parameters and flops that follow from it.
  *
- *  Part of libquadrille_perf: no ranks. All functions are local and blocking; they are thread-safe as long as nobody
+ * Part of libquadrille_perf: no ranks. All functions are local and blocking; they are thread-safe as long as nobody
  * changes the environment.
  *
- *  A network is an embedding E[V, H] (and P[positions, H], where positions are learned), `layers` equal layers, a final
+ * A network is an embedding E[V, H] (and P[positions, H], where positions are learned), `layers` equal layers, a final
  * norm, and a head W[V, H] without bias, which is E if `tied`. A layer is norm, attention, norm, MLP:
  *
  *    attention  q[heads·head_size, H], k and v [kv_heads·head_size, H], out[H, heads·head_size]
@@ -48,13 +48,13 @@ typedef struct qdr_network {
 
 /** Loads a network by path or by name.
  *
- *  An argument that contains a slash, ends in ".json" or is "-" (standard input) is the path of a config.json of a
+ * An argument that contains a slash, ends in ".json" or is "-" (standard input) is the path of a config.json of a
  * model (Hugging Face), of model_type gpt2, gpt_neox, llama, mistral or qwen2; keys that are absent take the default of
  * that class in transformers, unknown keys are ignored. Everything else is the name of a model: models/NAME.json in a
  * folder of QDR_DATA_PATH (separated by colons), in the installed data folder, or in the sources from which this was
  * built.
  *
- *  head_dim may be given for any model_type; without it head_size is hidden / heads, rounded down. No size needs to
+ * head_dim may be given for any model_type; without it head_size is hidden / heads, rounded down. No size needs to
  * divide another.
  *  @param[out] network  all zero after an error
  *  @retval QDR_ERR_ARGUMENT     NULL; an unknown name (the sentence lists the nearest ones); invalid JSON, or a value
@@ -100,7 +100,7 @@ QDR_API QDR_NODISCARD qdr_status qdr_network_params(const qdr_network *network, 
  *    attention_causal  the same with the mean number of positions that a token sees: (s + 1)/2, or
  *                      w - w·(w - 1)/(2·s) with w = min(s, window)
  *
- *  Without windows and with heads·head_size = kv_heads·head_size = H, F = 4·H, three times linear + head + attention
+ * Without windows and with heads·head_size = kv_heads·head_size = H, F = 4·H, three times linear + head + attention
  * are the 72·l·H²·(1 + s/(6·H) + V/(12·l·H)) per token of Narayanan et al. 2021 (arXiv 2104.04473), without
  * recomputation. */
 typedef struct qdr_network_flops {

@@ -2,7 +2,7 @@
 /** @file ops.h  The operations between products: layer norm, causal attention, GELU, residual, embedding,
  * cross-entropy.
  *
- *  All functions take local blocks in device memory, are stream-ordered (NULL: the context's stream) and never own the
+ * All functions take local blocks in device memory, are stream-ordered (NULL: the context's stream) and never own the
  * caller's memory. Those that sum over an axis are collective over the group of that axis. T is the layer's type
  * (QDR_F32, QDR_F64, QDR_BF16, QDR_F16); A is the type of sums and gradients of parameters: f64 for F64, else f32. If
  * an argument is wrong, nothing is queued. QDR_ERR_ARGUMENT includes an address that is not a multiple of an element's

@@ -13,7 +13,7 @@ typedef struct qdr_adamw qdr_adamw;
 /** AdamW (Loshchilov, Hutter 2019): m = β1·m + (1-β1)·g, v = β2·v + (1-β2)·g², p -= lr·(m̂/(sqrt(v̂)+ε) +
  * weight_decay·p).
  *
- *  In F16, gradients of activations below 2^-24 (6e-8) vanish, and below 2^-14 they lose bits. To keep these bits,
+ * In F16, gradients of activations below 2^-24 (6e-8) vanish, and below 2^-14 they lose bits. To keep these bits,
  * multiply the loss_scale of qdr_stack_backward() by a power of two, such as 1024, and pass the same number as
  * grad_scale: the step is otherwise the same. */
 typedef struct qdr_adamw_opts {
@@ -28,8 +28,10 @@ typedef struct qdr_adamw_opts {
 
 /** Bytes that qdr_adamw_create() will allocate: moments, and for BF16 and F16 the fp32 master shards. Local. */
 QDR_API QDR_NODISCARD qdr_status qdr_adamw_size(const qdr_stack *stack, size_t *bytes);
-/** Makes an optimizer for all parameters of a bound stack; master weights are copied from the parameters at the first
- * step that is not skipped. Collective, agrees. opts may be NULL.
+/** Makes an optimizer for all parameters of a bound stack. Collective, agrees. opts may be NULL.
+ * BF16 and F16: the optimizer keeps a master copy of each parameter in fp32. Where a parameter no longer equals its
+ * rounded master (before the first step, or initialised or loaded since the last one), the next step starts from the
+ * parameter. Moments stay as they are.
  *  @retval QDR_ERR_ARGUMENT  an option is out of range, or not the same on all ranks
  *  @retval QDR_ERR_MEMORY  too little for the optimizer's state; the sentence has the numbers */
 QDR_API QDR_NODISCARD qdr_status qdr_adamw_create(qdr_stack *stack, const qdr_adamw_opts *opts, qdr_adamw **optimizer);
@@ -39,7 +41,7 @@ QDR_API QDR_NODISCARD qdr_status qdr_adamw_create(qdr_stack *stack, const qdr_ad
 QDR_API void qdr_adamw_destroy(qdr_adamw **optimizer);
 /** One step with the stack's complete gradients, at the rate `lr`, which stays set. Collective over x, y, z,
  * stream-ordered on the context's stream. A recorded one (graph.h) has the same rate in each run.
- *  F16: where the gradient of an activation overflowed, the norm is Inf or NaN. All ranks skip such a step, without
+ * F16: where the gradient of an activation overflowed, the norm is Inf or NaN. All ranks skip such a step, without
  * waiting on the host: parameters, moments and the t of β^t stay as they are. If qdr_adamw_skipped() counts many, halve
  * the loss scale and grad_scale. With the other types every step is taken, so that NaN and Inf show.
  *  @retval QDR_ERR_STATE  a gradient lacks sums because the last backward had QDR_DEFER_SYNC; on all ranks, and nothing
@@ -62,7 +64,8 @@ QDR_API QDR_NODISCARD qdr_status qdr_adamw_norm(qdr_adamw *optimizer, double *no
 QDR_API QDR_NODISCARD qdr_status qdr_adamw_skipped(qdr_adamw *optimizer, int64_t *n_steps);
 /** sqrt of Σg² over all parameters, every element counted once, for the gradients as stored (they include the loss
  * scale). Collective over x, y, z; blocking.
- *  @retval QDR_ERR_STATE  a gradient lacks deferred sums, as for qdr_adamw_step() */
+ *  @retval QDR_ERR_STATE     a gradient lacks deferred sums, as for qdr_adamw_step()
+ *  @retval QDR_ERR_ARGUMENT  ranks passed different arguments to the last backward, such as QDR_DEFER_SYNC on one */
 QDR_API QDR_NODISCARD qdr_status qdr_grad_norm(qdr_stack *stack, double *norm);
 
 #ifdef __cplusplus

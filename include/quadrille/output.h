@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** @file output.h  Files that appear whole or not at all, and runs whose files do not replace each other.
  *
- *  Part of libquadrille_perf. Local and blocking. Thread-safe, as long as each qdr_output is used by one thread at a
+ * Part of libquadrille_perf. Local and blocking. Thread-safe, as long as each qdr_output is used by one thread at a
  * time and nobody changes the environment. */
 #ifndef QUADRILLE_OUTPUT_H
 #define QUADRILLE_OUTPUT_H
@@ -28,7 +28,7 @@ typedef struct qdr_output qdr_output;
 
 /** Opens a file for writing.
  *
- *  A regular file grows under a temporary name in its own folder (.NAME.RANDOM.part, locked while it is open) and takes
+ * A regular file grows under a temporary name in its own folder (.NAME.RANDOM.part, locked while it is open) and takes
  * its place when it is committed; it then has the permissions, and where possible the owner, of the file that it
  * replaces. Leftovers of processes that were killed are removed. Symbolic links are followed, and stay. Character
  * devices and FIFOs are written directly, and are never replaced; a FIFO must have a reader within ten seconds.
@@ -45,8 +45,8 @@ QDR_API QDR_NODISCARD qdr_status qdr_output_open(const char *what, const char *p
 /** Checks whether qdr_output_open() would succeed with QDR_OUTPUT_REPLACE, and leaves no files. Does not open devices
  * and FIFOs. Errors are those of qdr_output_open(). */
 QDR_API QDR_NODISCARD qdr_status qdr_output_try(const char *what, const char *path);
-/** 1: this name is a regular file or a link to one, which an output would replace. 0: it is not, or the path is NULL.
- * */
+/** 1: this name is a regular file or a link to one, which an output would replace. 0: it is not, or the path is
+ * NULL. */
 QDR_API int qdr_output_replaces(const char *path);
 /** Where to write. Belongs to the output: do not close it. NULL once the output is finished. */
 QDR_API FILE *qdr_output_file(const qdr_output *output);
@@ -71,7 +71,9 @@ typedef enum qdr_file_access {
     QDR_FILE_WRITTEN,
     QDR_FILE_LOG, /**< written as QDR_OUTPUT_LOG; PATH.N may be written as well */
     QDR_FILE_READ_RANKS, /**< PATH.0, PATH.1, … are read */
-    QDR_FILE_WRITTEN_RANKS /**< PATH.0, PATH.1, … are written */
+    QDR_FILE_WRITTEN_RANKS, /**< PATH.0, PATH.1, … are written */
+    QDR_FILE_WRITTEN_DATA /**< written, to be found by name: may replace the file of QDR_MACHINE and the data file
+                             of that name */
 } qdr_file_access;
 
 typedef struct qdr_file_use {
@@ -83,11 +85,15 @@ typedef struct qdr_file_use {
 /** Refuses a run in which one file has two uses, one of which replaces it. To be called before anything is opened for
  * writing. Files are the same by device and inode, through symbolic and hard links; a file that does not exist yet, by
  * its folder and name. Standard output and standard error count as written where they are regular files. Character
- * devices may be shared.
+ * devices may be shared. A data file that qdr_data_find() finds by its name is not replaced either: other files may
+ * name it.
+ *
+ *  While the last call of this process refused its run, the contexts of the process write no QDR_TRACE.
  *
  *  @param uses  n_uses entries; may be NULL where n_uses is 0
- *  @param n_ranks  of a run that makes a context: the files of the environment variables QDR_TUNE and QDR_TRACE count,
- * too. 0: of a run that makes none
+ *  @param n_ranks  of a run that makes a context: the files of the environment variables count, too: QDR_TUNE and
+ *                 QDR_TRACE are written; QDR_MACHINE (by name or path, laptop if it is not set), QDR_CUDA_PLUGIN,
+ *                 QDR_CUDNN and HWLOC_XMLFILE are read. 0: of a run that makes none
  *  @retval QDR_ERR_ARGUMENT  a conflict, and the sentence names both options; NULL, an unknown access, or a number < 0
  *  @retval QDR_ERR_MEMORY    out of memory */
 QDR_API QDR_NODISCARD qdr_status qdr_files_check(const qdr_file_use *uses, int n_uses, int n_ranks);

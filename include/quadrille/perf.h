@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** @file perf.h  The cost of the algorithm, in closed form: the bytes a rank sends and the flops it computes.
  *
- *  libquadrille_perf: arithmetic only, no ranks, no clock. All functions are local and thread-safe. Results are
+ * libquadrille_perf: arithmetic only, no ranks, no clock. All functions are local and thread-safe. Results are
  * doubles: exact if the grid divides M, K and N, otherwise the mean over the ranks (without padding). Formulas:
  * docs/design.md, "One layer"; collectives: Thakur, Rabenseifner, Gropp 2005. */
 #ifndef QUADRILLE_PERF_H
@@ -39,7 +39,7 @@ typedef struct qdr_perf_cost {
 } qdr_perf_cost;
 
 /** Cost of one forward and of one backward of a layer; either result may be NULL.
- *  Forward: W gathered over z; a scattered X gathered over the axis of N; Y summed over the axis of K. Backward: W
+ * Forward: W gathered over z; a scattered X gathered over the axis of N; Y summed over the axis of K. Backward: W
  * gathered again (unless no_dx); a scattered dY gathered over the axis of K; dX summed over the axis of N; dW
  * reduce-scattered over z and its shard summed over d; the bias summed over z and d.
  *  @retval QDR_ERR_ARGUMENT  NULL, a grid axis < 1, or an unknown layout

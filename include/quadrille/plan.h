@@ -2,7 +2,7 @@
 /** @file plan.h  How a network is distributed over ranks, and what the model predicts for it: the time of a step, term
  * by term, and the memory of a rank.
  *
- *  Part of libquadrille_perf: arithmetic, no ranks, no clock. The time is the simulated end of the task lists that the
+ * Part of libquadrille_perf: arithmetic, no ranks, no clock. The time is the simulated end of the task lists that the
  * runtime executes, on streams, with collectives that share links; formulas and sources: docs/model.md. All functions
  * are local, and thread-safe on different models. */
 #ifndef QUADRILLE_PLAN_H
@@ -211,8 +211,8 @@ typedef struct qdr_timeline_span {
     qdr_timeline_pass pass;
     int channel; /**< a qdr_channel; -1: the processor */
     int is_product; /**< of matrices, on the processor */
-    const char *name; /**< of the layer or operation, "qkv"; valid for ever */
-    const char *kind; /**< "product", "all-reduce", …; valid for ever */
+    const char *name; /**< of the layer or operation, "qkv"; valid forever */
+    const char *kind; /**< "product", "all-reduce", …; valid forever */
     double begin_secs, end_secs; /**< from the start of the pass through this layer; clipped to its start and end */
 } qdr_timeline_span;
 typedef void (*qdr_timeline_fn)(const qdr_timeline_span *span, void *user);
@@ -248,7 +248,7 @@ typedef struct qdr_stored_plan {
  *    overlap, pipeline, interleave, axis_bytes_ratio                 where they are not 0
  *    predicted_secs, predicted_memory_bytes
  *
- *  to a new file, or in place of an existing plan.
+ * to a new file, or in place of an existing plan.
  *  @retval QDR_ERR_ARGUMENT  NULL; nothing can be written under this name (output.h); or the file exists and is not a
  *                            plan: it is left as it is
  *  @retval QDR_ERR_IO        it could not be written completely; an older plan is left as it is */

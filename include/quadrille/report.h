@@ -31,7 +31,7 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_measure(qdr_stack *stack);
  *    forward, backward   the simulated end, where tasks overlap, and the median time from the begin of the first task
  *                        to the end of the last
  *
- *  Waits for the stack's work. Local, blocking.
+ * Waits for the stack's work. Local, blocking.
  *  @param machine  NULL: that of qdr_machine_here()
  *  @retval QDR_ERR_ARGUMENT  NULL, or the machine lacks something
  *  @retval QDR_ERR_STATE     nothing was measured: no qdr_stack_measure(), or no second run

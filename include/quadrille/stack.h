@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** @file stack.h  The stack: layers and operations in execution order, the edges between them, and their schedule.
  *
- *  A stack is described first (qdr_stack_add_*), then built: qdr_stack_build() turns the description into lists of
+ * A stack is described first (qdr_stack_add_*), then built: qdr_stack_build() turns the description into lists of
  * tasks (the schedules of forward and backward), from which all sizes are known exactly, and binds memory. Edges carry
  * activations: each has a value and (except inputs) a gradient. All values are kept until the backward has used them. A
  * node reads edges added before it. All functions are collective over the grid and called in the same order on all
  * ranks, by one thread per stack at a time. Adding does not wait for other ranks: an allocation may fail on one of them
  * alone, so pass the status of the description to qdr_agree() before building.
  *
- *  All ranks must describe the same stack. They compare their arguments outside of steps: qdr_stack_create() compares
+ * All ranks must describe the same stack. They compare their arguments outside of steps: qdr_stack_create() compares
  * the grid and the options, qdr_stack_build() each entry of the description in order (names, blocks, edges, options),
  * initialisation its seed and deviation, gathering its parameter. If a rank passes something else, all ranks fail with
  * QDR_ERR_ARGUMENT, and the sentence names the entry, the option, two ranks and both values. What may differ between
@@ -264,7 +264,7 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_build(qdr_stack *stack);
  *    either.
  *  - The two may be destroyed in either order: the owner's memory is freed with the last stack that uses it. Memory
  *    that the caller gave to the owner must outlive both.
- *  Local; call it on all ranks, or building fails.
+ * Local; call it on all ranks, or building fails.
  *  @retval QDR_ERR_STATE     `stack` is built, or shares already; `owner` has no memory yet, or shares a third one's
  *  @retval QDR_ERR_ARGUMENT  NULL, or another grid */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_share_parameters(qdr_stack *stack, qdr_stack *owner);
@@ -355,8 +355,8 @@ typedef struct qdr_parameter {
 QDR_API int qdr_stack_n_parameters(const qdr_stack *stack);
 QDR_API QDR_NODISCARD qdr_status qdr_stack_parameter(const qdr_stack *stack, int index, qdr_parameter *parameter);
 /** A rectangle of a parameter that this rank stores: its element (i, j), 0 ≤ i < n_rows and 0 ≤ j < n_cols, is
- *  data[offset + i·row_step + j·col_step], likewise of gradient, and [row + i, col + j] of the whole parameter. One
- *  of the steps is 1: col_step where the storage is [out, in], row_step where it is [in, out]. */
+ * data[offset + i·row_step + j·col_step], likewise of gradient, and [row + i, col + j] of the whole parameter. One
+ * of the steps is 1: col_step where the storage is [out, in], row_step where it is [in, out]. */
 typedef struct qdr_parameter_run {
     int64_t offset; /**< elements */
     int64_t row, col;
@@ -366,8 +366,8 @@ typedef struct qdr_parameter_run {
 /** Runs of a shard, at most: four blocks by four of whole lines, and a piece of a line before and after them. */
 #define QDR_MAX_PARAMETER_RUNS 24
 /** The rectangles that make up this rank's shard: together its n_elems elements, each once. Over the ranks of one d
- *  on which the parameter is `counted`, they cover the whole parameter, each element once. A rank may have none.
- *  Local; known from qdr_stack_build() on.
+ * on which the parameter is `counted`, they cover the whole parameter, each element once. A rank may have none.
+ * Local; known from qdr_stack_build() on.
  *  @param[out] n_runs  how many of `runs` there are
  *  @retval QDR_ERR_STATE     the stack is not built
  *  @retval QDR_ERR_ARGUMENT  NULL, or no such parameter */
@@ -375,13 +375,15 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_parameter_runs(const qdr_stack *stack
                                                           qdr_parameter_run runs[QDR_MAX_PARAMETER_RUNS], int *n_runs);
 /** Gathers a parameter (which = 0) or its gradient (which = 1) as it is on one process: [N,K], [V,H], [context,H] or
  * [n], in the type of the data, to host memory `full` on every rank that passes non-NULL. Collective, blocking, agrees.
- *  @retval QDR_ERR_ARGUMENT  ranks pass another index or `which`; `full` overlaps memory of the stack
+ *  @retval QDR_ERR_ARGUMENT  ranks pass another index or `which`, or for a gradient passed different arguments to the
+ *                            last backward; `full` overlaps memory of the stack
  *  @retval QDR_ERR_STATE     the gradient lacks sums, as the last backward had QDR_DEFER_SYNC: it would differ between
  *                            ranks */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_gather_parameter(qdr_stack *stack, int index, int which, void *full);
 /** Sets a parameter from its full value in host memory, type of the stack. Blocking; each rank takes its part. Local,
  * but with QDR_CHECK=1 collective: ranks then compare the index and a digest of the value.
- *  @retval QDR_ERR_ARGUMENT  NULL, no such parameter; with QDR_CHECK=1 ranks load something else */
+ *  @retval QDR_ERR_ARGUMENT  NULL, no such parameter; `full` overlaps memory of the stack; with QDR_CHECK=1 ranks load
+ *                            something else */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_load_parameter(qdr_stack *stack, int index, const void *full);
 
 /** Writes the schedule of "forward" or "backward" as text, one task per line; "storage": how each layer's W is stored,

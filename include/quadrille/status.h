@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** @file status.h  Status codes and the sentence that explains the last error.
  *
- *  Every function that can fail returns a qdr_status: 0 done, > 0 not finished yet, < 0 error.
+ * Every function that can fail returns a qdr_status: 0 done, > 0 not finished yet, < 0 error.
  * Results leave through the last parameters, which are NULL or 0 after an error. The library never
  * exits or aborts. It prints only the warnings and errors of its log, on standard error and until qdr_set_log() is
  * called, and the reports that QDR_REPORT requests. */

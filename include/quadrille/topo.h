@@ -2,7 +2,7 @@
 /** @file topo.h  Machines: packages, NUMA nodes, caches, cores, GPUs, network adapters and the links between them; and
  * which of these links the axes of a grid use.
  *
- *  A machine is one node. It is read with hwloc, from the node that this process runs on or from an XML file that hwloc
+ * A machine is one node. It is read with hwloc, from the node that this process runs on or from an XML file that hwloc
  * has written elsewhere; in a build without hwloc it is read from Linux's /sys, for this node only, without GPUs that
  * NVML does not know and without PCI switches and rates. All structs are plain: tables made by hand work as well as
  * loaded ones. All functions are local and need no context; they are thread-safe as long as no one changes what they

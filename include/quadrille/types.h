@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** @file types.h  Definitions used by every Quadrille header: export macros, element types, axes, layouts.
  *
- *  Letters: a layer computes Y[M,N] = X[M,K] · W[N,K]ᵀ + b on a grid of gx·gy·gz·gd ranks. All matrices are row-major.
+ * Letters: a layer computes Y[M,N] = X[M,K] · W[N,K]ᵀ + b on a grid of gx·gy·gz·gd ranks. All matrices are row-major.
  * M = rows (tokens) of the global batch, K = in_features, N = out_features. */
 #ifndef QUADRILLE_TYPES_H
 #define QUADRILLE_TYPES_H
