@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lower bounds. What a grid's axes cost depends on the order only through which axes are faster, so all 24 orders need
- * at most eight sums an axis. */
+/* Lower bounds. The cost of an axis depends on the order only through the set of faster axes, so for all 24 orders at
+ * most eight sums per axis are needed. */
 #include "bound.h"
 
 #include <math.h>
@@ -9,13 +9,13 @@
 #include "core/order.h"
 #include "step.h"
 
-/* How often a role comes in a list. */
+/* The number of times a role occurs in a list. */
 static double times_of(const qdri_bounds *b, const qdri_template_list *list, int role)
 {
     return b->n_layers * list->n_in_layer[role] + list->n_in_first[role] + list->n_in_last[role];
 }
 
-/* Only parameters' gradients need it: nothing of the same list waits for it but the end. */
+/* Whether only gradients of parameters need it: nothing in the same list waits for it except the end. */
 static int is_off_chain(const qdri_role *role)
 {
     switch (role->kind) {
@@ -57,7 +57,7 @@ void qdri_bounds_make(const qdri_template *template, const qdri_pricing *pricing
     b->n_layers = n_layers;
     b->n_micro = qdri_micro_batches(pricing->plan, &pricing->sizes);
     b->optimizer_secs = qdri_optimizer_secs(pricing, n_layers);
-    /* The sums inside operations cross links: without any group they are left out. */
+    /* The sums inside operations use links; with groups of one rank they are left out. */
     for (int axis = 0; axis < QDR_N_AXES; axis++) b->pricing.ways[axis] = (qdri_ways){.n_ranks = 1};
     b->pricing.d_near = b->pricing.d_far = (qdri_ways){.n_ranks = 1};
     for (int r = 0; r < template->n_roles; r++)
@@ -93,7 +93,7 @@ static void sum_axis(qdri_bounds *b, qdr_axis axis, int stride, qdri_axis_sums *
     b->pricing.ways[axis] = (qdri_ways){.n_ranks = 1};
 }
 
-/* The sums of an axis behind a set of faster ones, a bit for each. */
+/* The sums of an axis for a set of faster axes, one bit for each. */
 static const qdri_axis_sums *axis_sums(qdri_bounds *b, int axis, int faster, int stride)
 {
     if (!(b->known[axis] >> faster & 1)) {
@@ -105,7 +105,7 @@ static const qdri_axis_sums *axis_sums(qdri_bounds *b, int axis, int faster, int
 
 /* ---- the bound ---- */
 
-/* Sums of all axes in an order. */
+/* Sums over all axes in an order. */
 typedef struct order_sums {
     double rows[QDRI_N_LIST_KINDS]; /* over all axes */
     double stream[QDRI_N_LIST_KINDS]; /* the longest stream of transfers */
@@ -133,7 +133,7 @@ static order_sums sum_order(qdri_bounds *b, const char *order)
     return all;
 }
 
-/* Recomputing runs between a layer's forward and backward, and adds to its time. */
+/* Recomputation runs between a layer's forward and backward, and adds to its time. */
 static double recompute_secs(const qdri_bounds *b, qdr_recompute recompute)
 {
     return recompute == QDR_RECOMPUTE_FULL        ? b->forward_layers_secs

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lower bounds of a step's time, in closed form. A list takes at least as long as its work on the processor, as its
- * longest chain (forward: that and every sum and gather of activations, backward: the same without what only parameters
- * need), and as each stream of transfers. */
+/* Lower bounds for a step's time, in closed form. A list takes at least as long as its work on the processor, as its
+ * longest chain (forward: that work and every sum and gather of activations; backward: the same without what only
+ * parameters need), and as each stream of transfers. */
 #ifndef QDRI_PERFMODEL_BOUND_H
 #define QDRI_PERFMODEL_BOUND_H
 
 #include "price.h"
 
-/* Secs of one list. */
+/* Times of one list, in seconds. */
 typedef struct qdri_bound_sums {
-    double processor, chain; /* the chain's part on the processor */
+    double processor, chain; /* chain: its part on the processor */
 } qdri_bound_sums;
 
 /* Transfers of one list over one axis. */
@@ -17,14 +17,14 @@ typedef struct qdri_axis_sums {
     double rows, weights, gradients;
 } qdri_axis_sums;
 
-/* All bounds of one grid, layout and micro-batch: the processor's share once, that of transfers once for each place
+/* All bounds for one grid, layout and micro-batch: the processor's part once, that of transfers once for each position
  * that an axis can have in an order. */
 typedef struct qdri_bounds {
     const qdri_template *template;
-    qdri_pricing pricing; /* its ways and order do not matter */
+    qdri_pricing pricing; /* its ways and order are not used */
     double n_layers, n_micro;
     qdri_bound_sums sums[QDRI_N_LIST_KINDS];
-    double forward_layers_secs, attention_secs; /* processor: what recomputing repeats */
+    double forward_layers_secs, attention_secs; /* processor time that recomputation repeats */
     qdri_axis_sums axis[QDR_N_AXES][16][QDRI_N_LIST_KINDS]; /* by the set of faster axes */
     unsigned short known[QDR_N_AXES];
     double optimizer_secs;
@@ -32,7 +32,7 @@ typedef struct qdri_bounds {
 
 void qdri_bounds_make(const qdri_template *template, const qdri_pricing *pricing, double n_layers, qdri_bounds *bounds);
 enum { QDRI_N_RECOMPUTES = 3 };
-/* The bound for each way of recomputing. */
+/* The bound for each kind of recomputation. */
 void qdri_bound_secs(qdri_bounds *bounds, const char *order, double secs[QDRI_N_RECOMPUTES]);
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Collectives: the fastest of rings, double trees and sums in a switch, with each of the machine's protocols. Every
- * candidate is affine in bytes, so the result is continuous and increasing in them. Rings: Thakur, Rabenseifner, Gropp
- * 2005; double trees: Sanders, Speck, Träff 2009. */
+ * candidate is affine in the number of bytes, so the result is continuous and increasing. Rings: Thakur, Rabenseifner,
+ * Gropp 2005; double trees: Sanders, Speck, Träff 2009. */
 #include "collective.h"
 
 #include <float.h>
 #include <math.h>
 
-/* The level on which the group is whole. */
+/* The lowest level whose unit contains the whole group. */
 static int top_level(const qdr_machine *machine, const qdri_group *group)
 {
     int top = 0;
@@ -18,7 +18,7 @@ static int top_level(const qdr_machine *machine, const qdri_group *group)
 
 static double inside(const qdri_group *group, int level) { return level < 0 ? 1 : group->n_inside[level]; }
 
-/* Parts of the group that a level joins, of all its units together. */
+/* Parts of the group that a level connects, over all its units. */
 static double n_parts(const qdri_group *group, int level) { return group->n_ranks / inside(group, level - 1); }
 
 static double adapters_rate(const qdr_machine_link *link) { return link->n_adapters * link->adapter_bytes_per_sec; }
@@ -30,7 +30,7 @@ static double near_adapters(const qdr_machine *machine, const qdri_group *group,
     return unit ? fmax(1, machine->links[level].n_adapters * group->n_fewest[level - 1] / unit) : 1;
 }
 
-/* What one group carries out of a unit of the level below while all groups do. */
+/* The rate at which one group's data leave a unit of the level below while all groups are active. */
 static double level_rate(const qdr_machine *machine, const qdri_group *group, int level)
 {
     const qdr_machine_link *link = &machine->links[level];
@@ -50,7 +50,7 @@ static double ring_rate(const qdr_machine *machine, const qdri_group *group, int
     return rate;
 }
 
-/* Of one turn of a ring: the steps on each level. */
+/* For one turn of a ring: the steps on each level. */
 static double ring_steps_secs(const qdr_machine *machine, const qdri_group *group, int top)
 {
     double secs = (n_parts(group, top) - 1) * machine->links[top].step_secs;
@@ -64,9 +64,9 @@ static qdri_way ring(const qdr_machine *machine, const qdri_group *group, int to
     return (qdri_way){ring_steps_secs(machine, group, top), (g - 1) / g / ring_rate(machine, group, top)};
 }
 
-/* One level behind the other: on each a ring of the parts that it joins within a unit, so that what a unit sends is
- * what one member would, not once for each (Thakur et al. 2005, 5; Karonis et al. 2000). Sums and gathers, of what is
- * left on each level, are alike. */
+/* One level after the other: on each a ring of the parts that it connects within a unit, so that a unit sends as much
+ * as one member would, not that amount for each (Thakur et al. 2005, 5; Karonis et al. 2000). Sums and gathers of what
+ * remains on each level cost the same. */
 static qdri_way by_level(const qdr_machine *machine, const qdri_group *group, int top)
 {
     qdri_way way = {0};
@@ -79,7 +79,7 @@ static qdri_way by_level(const qdr_machine *machine, const qdri_group *group, in
     return way;
 }
 
-/* All members send all, and receive the sum: 1 + 1/g passes of the vector through a rank's link. */
+/* All members send everything, and receive the sum: 1 + 1/g passes of the vector through a rank's link. */
 static qdri_way in_switch(const qdr_machine *machine, double n_members)
 {
     const qdr_machine_link *link = &machine->links[0];
@@ -87,7 +87,7 @@ static qdri_way in_switch(const qdr_machine *machine, double n_members)
                       (n_members + 1) / n_members / link->switch_bytes_per_sec};
 }
 
-/* Chains inside the units of the level below, a double tree between them. */
+/* Chains inside the units of the level below, and a double tree between them. */
 static qdri_way tree(const qdr_machine *machine, const qdri_group *group, int top)
 {
     const double units = n_parts(group, top), members = inside(group, top - 1), g = group->n_ranks;
@@ -116,8 +116,8 @@ static void add_trees(const qdr_machine *machine, const qdri_group *group, int t
         ways->twice[ways->n_twice++] = with_protocol(machine, way, i, 1);
 }
 
-/* From each member to another at the same time, in the mean over who is how far away: a unit's members share what
- * leaves it. */
+/* From each member to another at the same time, averaged over their distances: the members of a unit share its outgoing
+ * rate. */
 static qdri_way message(const qdr_machine *machine, const qdri_group *group, int top)
 {
     const double members = inside(group, top - 1), g = group->n_ranks;
@@ -135,7 +135,7 @@ static void add_rings(const qdr_machine *machine, const qdri_group *group, int t
     ways->message = message(machine, group, top);
 }
 
-/* For each unit beyond the first; its groups wait for one another's bytes, too. */
+/* For each unit beyond the first; its groups also wait for one another's bytes. */
 static void add_waits(const qdr_machine *machine, const qdri_group *group, int top, qdri_ways *ways)
 {
     const qdr_machine_link *link = &machine->links[top];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds data files, and the names that are near to one that is none. */
+/* Finds data files, and suggests names close to an unknown one. */
 #include "data.h"
 
 #include <dirent.h>
@@ -23,7 +23,7 @@ enum { MAX_NEAREST = 3 };
 
 /* ---- folders ---- */
 
-/* Copies the next folder of a list parted by colons; 0 at its end. */
+/* Copies the next folder of a colon-separated list; 0 at its end. */
 static int next_of_list(const char **list, char folder[QDRI_DATA_PATH_BYTES])
 {
     while (*list && **list) {
@@ -38,16 +38,16 @@ static int next_of_list(const char **list, char folder[QDRI_DATA_PATH_BYTES])
     return 0;
 }
 
-/* The data folders, one after the other. */
+/* Iterates over the data folders. */
 typedef struct walk {
-    const char *list; /* of QDR_DATA_PATH, what is left */
-    int n_known; /* of the known ones, how many have been given */
+    const char *list; /* the rest of QDR_DATA_PATH */
+    int n_known; /* number of built-in folders already returned */
 } walk;
 
 static walk walk_begin(void) { return (walk){.list = qdri_environment_text(QDRI_VARIABLE_DATA_PATH)}; }
 
-/* The n-th folder known without being told; "" where there is none. A moved installation finds its own files
- * before those of the prefix that it was built for. */
+/* The n-th built-in folder; "" if there is none. A moved installation finds its own files before those of the prefix
+ * for which it was built. */
 static void known_folder(int n, char folder[QDRI_DATA_PATH_BYTES])
 {
     static const char *const known[] = {QDRI_DATA_FROM_LIB, QDRI_DATA_FROM_BIN, QDRI_DATA_DIR, QDRI_SOURCE_DATA_DIR};
@@ -98,7 +98,7 @@ static qdr_status add_file(qdri_data_names *names, const char *file)
 {
     char name[QDRI_DATA_NAME_BYTES];
     const size_t bytes = strlen(file) - ENDING_BYTES;
-    if (bytes >= sizeof name) return QDR_OK; /* no name can be that long */
+    if (bytes >= sizeof name) return QDR_OK; /* no name is that long */
     memcpy(name, file, bytes);
     name[bytes] = '\0';
     if (has_name(names, name)) return QDR_OK;
@@ -143,18 +143,18 @@ void qdri_data_names_free(qdri_data_names *names)
     *names = (qdri_data_names){.n = 0};
 }
 
-/* ---- what was meant ---- */
+/* ---- suggestions ---- */
 
-/* Moves the machines whose device `name` begins ("H100") to the front; returns how many. */
+/* Moves the machines whose device name begins with `name` ("H100") to the front; returns their number. */
 static int by_device(const char *name, const char **list, int n)
 {
-    static _Thread_local int is_asking; /* a file may be based on a name that is unknown, too */
+    static _Thread_local int is_asking; /* a file may be based on an unknown name, too */
     int n_near = 0;
     if (is_asking) return 0;
     is_asking = 1;
     for (int i = 0; i < n; i++) {
         qdr_machine machine;
-        if (qdr_machine_load(list[i], &machine) != QDR_OK) continue; /* a broken file is no answer */
+        if (qdr_machine_load(list[i], &machine) != QDR_OK) continue; /* a broken file is not a suggestion */
         if (!qdri_name_begins(name, machine.device)) continue;
         const char *near = list[i];
         memmove(list + n_near + 1, list + n_near, (size_t)(i - n_near) * sizeof *list);
@@ -164,7 +164,7 @@ static int by_device(const char *name, const char **list, int n)
     return n_near;
 }
 
-/* The first names of a list, "a, b, c". */
+/* The first names of a list, as "a, b, c". */
 static void join(const char *const *list, int n, char *text, size_t bytes)
 {
     size_t used = 0;
@@ -209,9 +209,11 @@ static qdr_status unknown_name(const char *room, const char *noun, const char *k
                         "%s: no %s is named \"%s\", and no data files are installed; set QDR_DATA_PATH to a folder "
                         "that contains %s/NAME.json, or name a file",
                         room, noun, shown, kind);
+    const int is_listed = strcmp(kind, "models") == 0 || strcmp(kind, "machines") == 0;
     return QDR_FAIL(QDR_ERR_ARGUMENT,
-                    "%s: none of the %d %ss is named \"%s\"%s (the name of a file has a slash or ends in .json)", room,
-                    n, noun, shown, nearest);
+                    "%s: none of the %d %ss is named \"%s\"%s (%s%s%sthe name of a file has a slash or ends in .json)",
+                    room, n, noun, shown, nearest, is_listed ? "see quadrille list " : "", is_listed ? kind : "",
+                    is_listed ? "; " : "");
 }
 
 qdr_status qdri_data_resolve(const char *room, const char *noun, const char *kind, const char *name_or_path,

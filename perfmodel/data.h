@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Data files that come with the program, KIND/NAME.json in a data folder ("models"). Data folders, the first that has
- * the file wins: those of QDR_DATA_PATH (parted by colons), the one that was installed, the one of the sources that
- * this was built from. */
+/* Data files that come with the program, KIND/NAME.json in a data folder ("models"). The first data folder that has the
+ * file is used: those of QDR_DATA_PATH (separated by colons), the installed one, the one in the sources from which this
+ * was built. */
 #ifndef QDRI_PERFMODEL_DATA_H
 #define QDRI_PERFMODEL_DATA_H
 
@@ -9,7 +9,7 @@
 
 enum { QDRI_DATA_NAME_BYTES = 64, QDRI_DATA_PATH_BYTES = 4096 };
 
-/* Names of one kind, sorted, each once. */
+/* Names of one kind, sorted, without duplicates. */
 typedef struct qdri_data_names {
     char (*names)[QDRI_DATA_NAME_BYTES];
     int n, capacity;
@@ -18,9 +18,10 @@ typedef struct qdri_data_names {
 QDR_NODISCARD qdr_status qdri_data_list(const char *kind, qdri_data_names *names);
 void qdri_data_names_free(qdri_data_names *names);
 
-/* The file that a person means: what has a slash, ends in .json or is "-" is a path and left as it is, everything else
- * the name of a data file. `room` begins the sentences, `noun` says what is looked for ("model").
- * @retval QDR_ERR_ARGUMENT  no such name: the sentence has the nearest ones; or it is too long */
+/* The file that a user means: a name that contains a slash, ends in .json or is "-" is a path and not changed,
+ * everything else is the name of a data file. The messages begin with `room`, `noun` says what is searched for
+ * ("model").
+ * @retval QDR_ERR_ARGUMENT  no such name: the message has the closest ones; or it is too long */
 QDR_NODISCARD qdr_status qdri_data_resolve(const char *room, const char *noun, const char *kind,
                                            const char *name_or_path, char path[QDRI_DATA_PATH_BYTES]);
 

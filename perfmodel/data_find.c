@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Data files for those outside. */
+/* The public interface to data files. */
 #include <quadrille/data.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@ qdr_status qdr_data_find(const char *kind, const char *name_or_path, char *path,
     char found[QDRI_DATA_PATH_BYTES];
     if (path && bytes) *path = '\0';
     if (!kind || !name_or_path || !path || !bytes)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "data: the kind, the name or the place for the path is NULL");
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "data: the kind, the name or the path pointer is NULL");
     QDR_TRY(qdri_data_resolve("data", "data file", kind, name_or_path, found));
     if (strlen(found) >= bytes)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "data: the path has %zu bytes; there is room for %zu", strlen(found),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The nodes of a transformer, in order of execution. Every product that ends in the residual stream is transposed: it
- * reads what a normal one wrote. */
+/* The nodes of a transformer, in order of execution. Every product that writes to the residual stream is transposed: it
+ * reads what a normal layer wrote. */
 #include "describe.h"
 
 typedef struct description {
@@ -10,7 +10,7 @@ typedef struct description {
     qdr_layout layout;
     int layer; /* being described */
     int *layer_of;
-    int n_noted; /* nodes whose layer is known */
+    int n_noted; /* number of nodes whose layer is known */
 } description;
 
 static void note(description *d)
@@ -18,7 +18,7 @@ static void note(description *d)
     for (; d->n_noted < d->net->n_nodes; d->n_noted++) d->layer_of[d->n_noted] = d->layer;
 }
 
-/* Query heads that share a key head stay together where there is a key head for each rank. */
+/* Query heads that share a key head stay together if there is a key head for each rank. */
 static int64_t query_unit(const description *d)
 {
     const qdr_network *n = d->network;
@@ -28,7 +28,7 @@ static int64_t query_unit(const description *d)
 
 static double local_elems(const description *d, qdr_edge edge) { return (double)qdri_edge_elems(&d->net->edges[edge]); }
 
-/* An operation on each element that is no node of the library: bytes per element of its output. */
+/* An element-wise operation for which the library has no node: bytes per element of its output. */
 static qdr_status add_elementwise(description *d, const char *name, qdr_edge in, const qdr_block *to, double out_elems,
                                   const double bytes[2], qdr_edge *out)
 {

@@ -6,18 +6,18 @@
 #include "core/net.h"
 #include "quadrille/plan.h"
 
-/* Layers are counted from 0; embedding, last norm, head and loss are none. */
+/* Layers are counted from 0; embedding, last norm, head and loss are not layers. */
 enum { QDRI_LAYER_FIRST = -1, QDRI_LAYER_LAST = -2 };
 
-/* Describes embedding, n_layers layers, last norm, head and loss on the rank at `place` with n_rows rows (whole
- * sequences) over all ranks; built with qdri_net_build() afterwards. layer_of[node] says to which layer a node belongs;
- * it has room for QDRI_NODES_OF(n_layers). What the library has no operation for (gates, rotation of positions) is an
- * operation with its cost. */
+/* Describes embedding, n_layers layers, last norm, head and loss on the rank at `place`, with n_rows rows (whole
+ * sequences) over all ranks; call qdri_net_build() afterwards. layer_of[node] is the layer to which a node belongs; it
+ * has QDRI_NODES_OF(n_layers) elements. Operations that the library lacks (gates, rotary positions) are described as
+ * operations with a cost. */
 #define QDRI_NODES_OF(n_layers) (12 * (n_layers) + 4)
 QDR_NODISCARD qdr_status qdri_describe(qdri_net *net, const qdr_network *network, const qdri_place *place,
                                        const qdr_stack_opts *opts, int64_t context, qdr_layout layout, int n_layers,
                                        int *layer_of);
-/* Only the layers, between an input with gradient and their output. node_members: as for qdri_net_begin(). */
+/* Only the layers, from an input with gradient to their output. node_members: as for qdri_net_begin(). */
 QDR_NODISCARD qdr_status qdri_describe_layers(qdri_net *net, const qdr_network *network, const qdri_place *place,
                                               const int node_members[QDR_N_AXES], const qdr_stack_opts *opts,
                                               int64_t context, qdr_layout layout, int n_layers);

@@ -43,7 +43,7 @@ qdri_secs_text qdri_secs_in_words(double secs)
     return words;
 }
 
-/* What small gradients are of, as set_small() of sizes.c has it. */
+/* What the small gradients belong to, as in set_small() of sizes.c. */
 static const char *small_name(const qdr_network *n, int with_biases)
 {
     const int has_biases = with_biases && (n->qkv_bias || n->out_bias || n->mlp_bias);
@@ -51,7 +51,7 @@ static const char *small_name(const qdr_network *n, int with_biases)
     return has_biases ? "biases and norms" : "norms";
 }
 
-/* What is up/y also without gates is F/y. */
+/* The size called up/y is F/y if there are no gates. */
 static const char *name_of(const qdri_explained *all, qdri_size size)
 {
     if (size == QDRI_SIZE_SMALL) return small_name(&all->model->network, 1);
@@ -59,7 +59,7 @@ static const char *name_of(const qdri_explained *all, qdri_size size)
     return size_names[size == QDRI_SIZE_UP && !all->model->network.gated ? QDRI_SIZE_FFN : size];
 }
 
-/* ---- a rank's share ---- */
+/* ---- the extents of a rank ---- */
 
 static void explain_share(const qdri_explained *all)
 {
@@ -84,7 +84,7 @@ static void explain_share(const qdri_explained *all)
 
 /* ---- roles ---- */
 
-/* The nodes that have tasks of this role: "norm1+norm2". */
+/* The nodes with tasks of this role: "norm1+norm2". */
 static void names_of(const qdri_template_list *list, int role, char names[NAME_BYTES])
 {
     names[0] = '\0';
@@ -118,7 +118,7 @@ static void explain_product(const qdri_explained *all, const qdri_role *role, co
             1e-9 * flops, 100 * flops / (peak * price->price.work_secs));
 }
 
-/* The highest level of links that a group crosses. */
+/* The highest level of links that a group uses. */
 static const char *link_of(const qdri_explained *all, const qdri_ways *ways)
 {
     int top = 0;
@@ -161,7 +161,7 @@ static void explain_role(const qdri_explained *all, const qdri_template_list *li
 
 /* ---- sections ---- */
 
-/* Kinds of tasks that a section has. */
+/* Kinds of tasks in a section. */
 typedef enum section { OF_PRODUCTS, OF_OPERATIONS, OF_COLLECTIVES } section;
 
 static section section_of(const qdri_role *role)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a plan's time and memory are made of, as text. */
+/* The derivation of a plan's time and memory, as text. */
 #ifndef QDRI_PERFMODEL_EXPLAIN_H
 #define QDRI_PERFMODEL_EXPLAIN_H
 
@@ -7,7 +7,7 @@
 
 #include "model.h"
 
-/* A plan with all that its result came from. */
+/* A plan with everything from which its result was computed. */
 typedef struct qdri_explained {
     const qdr_model *model;
     const qdr_plan *plan;

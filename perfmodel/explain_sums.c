@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The terms of a step's time and of memory, with the numbers that make them. */
+/* The terms of a step's time and of memory, with the numbers from which they are computed. */
 #include <math.h>
 
 #include "core/order.h"
@@ -10,7 +10,7 @@
 
 /* ---- time ---- */
 
-/* Of one layer in one list, or of embedding and head. */
+/* For one layer in one list, or for embedding and head. */
 static double term_in_list(const qdri_explained *all, qdri_list_kind kind, qdr_time_term term)
 {
     const qdri_template_list *list = &all->template->lists[kind];
@@ -23,7 +23,7 @@ static double term_in_list(const qdri_explained *all, qdri_list_kind kind, qdr_t
     return secs;
 }
 
-/* Backward in the mean over the micro-batches; the last one sums over d. */
+/* The backward pass averaged over the micro-batches; the last one sums over d. */
 static double mean_backward(const qdri_explained *all, qdr_time_term term)
 {
     const double n = all->result.n_micro;

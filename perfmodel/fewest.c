@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fewest ranks that fit, by memory alone. Most numbers of ranks are passed over by a lower bound that falls with
- * the ranks: parameters and what belongs to them parted over all, and the rest of the best x and y there could be. */
+/* The smallest number of ranks that fits, by memory alone. Most numbers are skipped by a lower bound that decreases
+ * with the number of ranks: parameters and their state partitioned over all ranks, and the minimum of the rest over all
+ * x and y. */
 #include <math.h>
 #include <string.h>
 
@@ -8,7 +9,7 @@
 #include "model.h"
 #include "search.h"
 
-/* Memories computed until a scan gives up; it takes some 0.3 s. */
+/* Number of memory computations after which a scan gives up; that takes about 0.3 s. */
 enum { MOST_CASES = 1500000, N_LAYOUTS = 2, N_RECOMPUTES = 3 };
 
 typedef struct hunt {
@@ -38,7 +39,7 @@ static qdr_plan plan_of(const hunt *h, const int size[QDR_N_AXES], int64_t micro
 
 typedef void (*case_fn)(hunt *h, const qdr_plan *plan, const qdr_plan_result *result, void *user);
 
-/* Each layout and way of recomputing that is asked for. */
+/* Each requested layout and kind of recomputation. */
 static void each_case(hunt *h, qdr_plan *plan, int gathers_again, case_fn each, void *user)
 {
     const qdr_network *network = &h->model->network;
@@ -70,7 +71,7 @@ static void keep_least(hunt *h, const qdr_plan *plan, const qdr_plan_result *res
     least->result = *result;
 }
 
-/* One sequence at a time needs least. */
+/* One sequence at a time needs the least memory. */
 static void try_grid(const int size[QDR_N_AXES], void *user)
 {
     hunt *h = user;
@@ -98,7 +99,8 @@ static void keep_least_rest(hunt *h, const qdr_plan *plan, const qdr_plan_result
                               result->memory[QDR_MEMORY_RESERVE]);
 }
 
-/* What neither z nor d changes, at least: of one sequence, with nothing kept that may be dropped. */
+/* A lower bound for the memory that neither z nor d changes: for one sequence, with everything dropped that may be
+ * dropped. */
 static double rest_of(hunt *h, int x, int y)
 {
     qdr_plan plan = plan_of(h, (const int[QDR_N_AXES]){x, y, 1, 1}, 1);
@@ -114,8 +116,8 @@ static int largest_from(int first, int fixed)
     return fixed >= first && fixed < 2 * first ? fixed : 0;
 }
 
-/* The rest on any grid of at most this many ranks: more of an axis never needs more. But 1 differs from 2, where copies
- * are kept, and is an interval of its own. */
+/* The minimum of the rest over all grids of at most this many ranks: a larger axis never needs more memory. But size 1
+ * differs from 2, where copies are kept, and is an interval of its own. */
 static double least_rest(hunt *h, int most)
 {
     double least = INFINITY;
@@ -128,7 +130,7 @@ static double least_rest(hunt *h, int most)
     return least;
 }
 
-/* The first number of ranks for which the bound leaves room. */
+/* The first number of ranks for which the bound allows a plan. */
 static int first_possible(hunt *h, int from, int most)
 {
     for (int64_t at = from, end = 1; at <= most; at = end) {
@@ -140,7 +142,7 @@ static int first_possible(hunt *h, int from, int most)
     return most + 1;
 }
 
-/* Padding, which is more on one rank, is left out. */
+/* Without padding, which increases the memory of a single rank. */
 static void set_state_bytes(hunt *h)
 {
     qdr_planned_grid one = {.result = {.secs = 0}};
@@ -175,14 +177,14 @@ static void try_cells(hunt *h, int x, int y)
         if (!fixed_d || cells / z[k] == fixed_d) try_grid((const int[QDR_N_AXES]){x, y, z[k], cells / z[k]}, h);
 }
 
-/* Whether a plan of the ranks fits: grids whose x and y leave no room are passed over. */
+/* Whether a plan for this number of ranks fits: grids whose x and y leave no memory are skipped. */
 static int any_fits(hunt *h)
 {
     int x[QDRI_MAX_DIVISORS], y[QDRI_MAX_DIVISORS];
     const int n = h->opts.n_ranks, n_x = qdri_search_sizes(n, h->opts.size[QDR_X], x);
     const double state = h->state_bytes / n;
     memset(h->least, 0, sizeof *h->least);
-    h->n_cases += 8; /* finding divisors */
+    h->n_cases += 8; /* the cost of finding divisors */
     for (int i = 0; i < n_x; i++) {
         const int n_y = qdri_search_sizes(n / x[i], h->opts.size[QDR_Y], y);
         for (int j = 0; j < n_y; j++) {
@@ -193,7 +195,7 @@ static int any_fits(hunt *h)
     return 0;
 }
 
-/* Some number of ranks that fits, not the least: doublings, then the largest power of two. */
+/* Some number of ranks that fits, not necessarily the smallest: doublings, then the largest power of two. */
 static int some_ranks(hunt *h, const qdr_search_opts *asked, int first, int most)
 {
     for (int64_t n = 2 * (int64_t)asked->n_ranks; n <= most; n *= 2) {
@@ -214,7 +216,7 @@ static void find_fewest(hunt *h, const qdr_search_opts *asked, int most, qdr_few
         n_fixed += asked->size[axis] > 0;
     }
     fewest->tried_to = most;
-    if (n_fixed == QDR_N_AXES) return; /* no other number has this grid */
+    if (n_fixed == QDR_N_AXES) return; /* no other number of ranks has this grid */
     const int first = first_possible(h, asked->n_ranks + 1, most);
     fewest->n_ranks = first <= most ? some_ranks(h, asked, first, most) : 0;
     const int end = fewest->n_ranks ? fewest->n_ranks : most + 1;
@@ -231,7 +233,7 @@ static void find_fewest(hunt *h, const qdr_search_opts *asked, int most, qdr_few
     fewest->tried_to = end - 1;
 }
 
-/* ---- the public part ---- */
+/* ---- public functions ---- */
 
 static qdr_status begin(hunt *h, qdr_model *model, const qdr_search_opts *opts, qdr_planned_grid *least)
 {
@@ -247,7 +249,7 @@ qdr_status qdr_model_least_memory(qdr_model *model, const qdr_search_opts *opts,
 {
     hunt h;
     if (!model || !opts || !least)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "search: the model, the options or the place for the result is NULL");
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "search: the model, the options or the result pointer is NULL");
     memset(least, 0, sizeof *least);
     QDR_TRY(begin(&h, model, opts, least));
     qdri_search_grids(opts->n_ranks, opts->size, try_grid, &h);
@@ -258,7 +260,7 @@ qdr_status qdr_model_fewest_ranks(qdr_model *model, const qdr_search_opts *opts,
 {
     hunt h;
     if (!model || !opts || !fewest)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "search: the model, the options or the place for the result is NULL");
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "search: the model, the options or the result pointer is NULL");
     memset(fewest, 0, sizeof *fewest);
     if (most < 1 || most > QDR_MAX_SEARCH_RANKS)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "search: up to %d ranks; use 1 to %d", most, QDR_MAX_SEARCH_RANKS);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A machine's constants from samples, those first that others rest on. */
+/* Fits a machine's constants to samples, in the order in which they depend on one another. */
 #include "fit.h"
 
 #include <float.h>
@@ -24,7 +24,7 @@ double qdri_median(double *numbers, int n)
     return n % 2 ? numbers[n / 2] : (numbers[n / 2 - 1] + numbers[n / 2]) / 2;
 }
 
-/* Median over the samples of a kind of what `value` makes of them; 0: there are none. */
+/* The median of `value` over the samples of a kind; 0: there are none. */
 typedef double (*value_fn)(const qdr_machine *machine, const qdr_sample *sample);
 
 static double median_of(const qdri_fit *fit, const qdr_machine *machine, qdr_sample_kind kind, value_fn value)
@@ -41,7 +41,7 @@ static double launch_of(const qdr_machine *machine, const qdr_sample *s)
     return s->secs / s->n_kernels;
 }
 
-/* What is left for a kernel's work. */
+/* The time that remains for a kernel's work. */
 static double work_secs(const qdr_machine *machine, const qdr_sample *s)
 {
     return fmax(s->secs - s->n_kernels * machine->software.launch_secs, 1e-3 * s->secs);
@@ -62,7 +62,8 @@ static double efficiency_of(const qdr_machine *machine, const qdr_sample *s)
     return fmin(1, flops_of(machine, s) / type->peak_flops);
 }
 
-/* The value of *constant, among those that single samples of the kind suggest, with the least sum of errors. */
+/* Sets *constant to the one of the values suggested by single samples of the kind that has the smallest sum of
+ * errors. */
 static void choose(const qdri_fit *fit, qdr_machine *machine, qdr_sample_kind kind, value_fn value, double *constant)
 {
     double best = *constant, least = DBL_MAX;
@@ -81,8 +82,8 @@ static void choose(const qdri_fit *fit, qdr_machine *machine, qdr_sample_kind ki
     *constant = best;
 }
 
-/* Of what took `beside` for work that alone takes `done`: on a busy machine next to nothing may have been done, of
- * which no rate follows. */
+/* The slowdown of work that took `beside` with something else running and takes `done` alone: on a busy machine hardly
+ * any of it may have been done, so that no rate can be derived. */
 static double slowdown_of(double beside, double done)
 {
     return done > 0 ? fmin(QDRI_MOST_SLOWDOWN, fmax(0, beside / done - 1)) : 0;
@@ -91,7 +92,7 @@ static double slowdown_of(double beside, double done)
 static double processor_slowdown_of(const qdr_machine *machine, const qdr_sample *s)
 {
     (void)machine;
-    const double beside = fmin(s->secs, s->coll_end_secs); /* both ran so long */
+    const double beside = fmin(s->secs, s->coll_end_secs); /* the time during which both ran */
     return slowdown_of(beside, s->product_secs - (s->secs - beside));
 }
 

@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collectives. Their times are a sum of products of a constant (or of 1 / a rate) with a number that follows from kind,
- * bytes and group, for as long as the same way, and the same level, is the slowest. So the coefficients are what the
- * formulas of collective.c gain when a constant grows a little, and they are looked up anew with each answer. */
+/* Collectives. As long as the same way, and the same level, is the slowest, their times are sums of products of a
+ * constant (or of 1 / a rate) and a number that depends on kind, bytes and group. So the coefficients are the
+ * derivatives of the formulas in collective.c with respect to the constants, and are computed again for each
+ * solution. */
 #include <math.h>
 
 #include "fit.h"
 
 enum { ROUNDS = 10 };
-/* A step runs all groups at once; one alone only shows what these share. */
+/* A step runs all groups at once; a sample of one group alone only serves to show what groups share. */
 #define WEIGHT_ALONE 0.1
-#define STEP 1e-4 /* by which a constant grows, of its value */
+#define STEP 1e-4 /* relative increment of a constant for the derivative */
 
 /* One constant of the links: seconds, or the inverse of bytes per second. */
 typedef struct constant {
     double *place;
     int is_rate;
-    double least; /* that still changes something */
+    double least; /* the smallest value that still has an effect */
 } constant;
 
 static double get(const constant *c) { return c->is_rate ? 1 / *c->place : *c->place; }
@@ -60,7 +61,7 @@ void qdri_fit_collectives(const qdri_fit *fit, qdr_machine *machine)
                 make_equation(machine, list, n, &fit->samples[i], &fit->equations[n_equations++]);
         if (n_equations == 0) return;
         qdri_least(fit->equations, n_equations, n, unknowns);
-        for (int i = 0; i < n; i++) /* a rate that nothing shows stays */
+        for (int i = 0; i < n; i++) /* a rate that no sample depends on does not change */
             if (!list[i].is_rate || unknowns[i] > 0) set(&list[i], unknowns[i]);
     }
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products: secs = launch + 2/(peak·factor)·(m·n·k + half_k·m·n + half_n·m·k + half_m·n·k) is linear in 1/peak and
- * half/peak for given factors, and the factors follow from what is left. */
+ * half/peak for given factors, and the factors are then fitted to the residuals. */
 #include <float.h>
 #include <math.h>
 
 #include "fit.h"
 
 enum { ROUNDS = 12, N_MODES = 3, N_TERMS = 4 };
-#define MOST_HALF 1e6 /* extents; with more, products are too small to tell their speed */
-#define LEAST_SECS 1e-9 /* of a product beyond its launch */
+#define MOST_HALF 1e6 /* extents; if larger, the products are too small to show their speed */
+#define LEAST_SECS 1e-9 /* of a product, without its launch */
 
 static double term_of(const qdr_sample *s, int term)
 {
@@ -33,7 +33,7 @@ static int make_equations(const qdri_fit *fit, qdr_dtype dtype, double launch_se
     return n;
 }
 
-/* Of what the terms say to what was measured; 1 without samples. */
+/* The ratio of predicted to measured times; 1 without samples. */
 static double factor_of(const qdri_fit *fit, qdr_dtype dtype, double launch_secs, int mode, const double *unknowns)
 {
     int n = 0;
@@ -47,7 +47,7 @@ static double factor_of(const qdri_fit *fit, qdr_dtype dtype, double launch_secs
     return n ? qdri_median(fit->numbers, n) : 1;
 }
 
-/* Where small products do not tell more. */
+/* Used if the products are too small for a fit. */
 static double best_secs_per_flop(const qdri_fit *fit, qdr_dtype dtype, double launch_secs)
 {
     double best = DBL_MAX;

@@ -13,7 +13,7 @@ const qdr_machine_products *qdri_machine_products(const qdr_machine *machine, qd
     return qdri_is_narrow(dtype) ? &machine->bf16 : &machine->f32;
 }
 
-/* Tiles that are wanted beside those that the units could compute meanwhile. */
+/* Tiles of the product, relative to those that the units could compute in the same time. */
 static double wave_share(const qdr_machine *machine, double n_tiles)
 {
     const double units = machine->n_units;

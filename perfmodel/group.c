@@ -4,11 +4,12 @@
 
 #include <string.h>
 
+/* The last level connects all ranks, however many its unit had where it was measured. */
 static int unit_ranks(const qdr_machine *machine, int level, int n_ranks_all)
 {
     if (level < 0) return 1;
     const int n = machine->links[level].n_ranks;
-    return n > 0 && n < n_ranks_all ? n : n_ranks_all;
+    return level < machine->n_links - 1 && n < n_ranks_all ? n : n_ranks_all;
 }
 
 static int common_divisor(int a, int b)
@@ -21,14 +22,14 @@ static int common_divisor(int a, int b)
     return a;
 }
 
-/* `stride` groups whose members take turns: consecutive ranks. */
+/* `stride` interleaved groups: consecutive ranks. */
 typedef struct block {
     int n_members, stride;
     int64_t n_ranks;
 } block;
 
-/* Units of n ranks that the group which touches most has members in. Groups begin anywhere in a unit, as far as the
- * sizes' common divisor lets them. */
+/* The largest number of units of n ranks in which a group has members. Groups may begin at any rank of a unit that the
+ * common divisor of the sizes allows. */
 static double units_touched(const block *b, int unit)
 {
     const int common = common_divisor((int)(b->n_ranks % unit), unit);
@@ -37,7 +38,7 @@ static double units_touched(const block *b, int unit)
     return touched < b->n_members ? (double)touched : b->n_members;
 }
 
-/* Members in the unit that has fewest of any group that is in several. */
+/* The smallest number of members in a unit, over groups that are in several units. */
 static double fewest_members(const block *b, int unit)
 {
     const int common = common_divisor((int)(b->n_ranks % unit), unit);
@@ -54,11 +55,11 @@ static double fewest_members(const block *b, int unit)
     return (double)fewest;
 }
 
-/* Groups with members in one unit and outside of it, where these are most. */
+/* The largest number of groups with members both in one unit and outside of it. */
 static double groups_leaving(const block *b, int unit, int n_ranks_all)
 {
     const int period = unit / common_divisor((int)(b->n_ranks % unit), unit);
-    const int64_t in_period = period * b->n_ranks / unit; /* units until a block begins with one */
+    const int64_t in_period = period * b->n_ranks / unit; /* units until a block begins at the start of one */
     int n_blocks = b->n_ranks % unit == 0 || n_ranks_all == b->n_ranks ? 1 : 2;
     if (b->n_ranks < unit && (in_period == 2 || n_ranks_all <= 2 * unit)) n_blocks = 1;
     const double groups = (double)n_blocks * b->stride;

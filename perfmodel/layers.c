@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layers alone: the whole lists of a net of so many layers, each task priced by its own extents. */
+/* Layers alone: the complete lists of a net with this number of layers, each task priced with its own extents. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "core/size.h"
 #include "model.h"
 
-/* Extents of the task that is priced stand in places that no operation's columns have. */
+/* The extents of the task being priced are stored in places that no operation's columns use. */
 static const qdri_size place_m = QDRI_SIZE_ROWS, place_n = QDRI_SIZE_SHARD_QKV, place_k = QDRI_SIZE_SHARD_PROJ;
 
 static qdri_price price_of(const qdri_net *net, const qdri_task *task, qdri_pricing *pricing)
@@ -61,8 +61,8 @@ static qdr_status simulate(const qdri_net *net, const qdri_schedule *schedule, q
     return status;
 }
 
-/* As the runtime tells the net: of groups that span nodes, the largest power of two up to the members on one of
- * them. */
+/* As the runtime passes it to the net: for groups that span nodes, the largest power of two that is at most the number
+ * of members on one node. */
 static void set_node_members(const qdr_machine *machine, const qdr_plan *plan, int node_members[QDR_N_AXES])
 {
     const int size[QDR_N_AXES] = {plan->x, plan->y, plan->z, plan->d};
@@ -112,7 +112,7 @@ qdr_status qdr_model_layers_time(const qdr_model *model, const qdr_plan *plan, i
                                  double *backward_secs)
 {
     if (!model || !plan || !forward_secs || !backward_secs)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "layers: the model, the plan or a place for the result is NULL");
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "layers: the model, the plan or a result pointer is NULL");
     *forward_secs = *backward_secs = 0;
     if (n_layers < 1 || n_layers > 1024)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "layers: %d layers; use 1 to 1024", n_layers);

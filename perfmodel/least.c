@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Non-negative least squares of few unknowns: all sets of them are tried. */
+/* Non-negative least squares with few unknowns: tries all subsets of them. */
 #include "least.h"
 
 #include <float.h>
@@ -7,13 +7,13 @@
 #include <string.h>
 
 enum { ROUNDS = 30 };
-#define LEAST_ERROR 1e-3 /* relative; smaller ones weigh no more */
+#define LEAST_ERROR 1e-3 /* relative; smaller errors get no higher weight */
 
-/* AᵀA, Aᵀb and bᵀb of equations that were divided by their seconds. Columns have length 1. */
+/* AᵀA, Aᵀb and bᵀb of equations that were divided by their seconds. Columns are normalised to length 1. */
 typedef struct normal {
     int n;
     double a[QDRI_MAX_UNKNOWNS][QDRI_MAX_UNKNOWNS], b[QDRI_MAX_UNKNOWNS], bb;
-    double scale[QDRI_MAX_UNKNOWNS]; /* 0: no equation has this unknown */
+    double scale[QDRI_MAX_UNKNOWNS]; /* 0: the unknown is in no equation */
 } normal;
 
 static double error_of(const qdri_equation *e, int n, const double *unknowns)
@@ -42,7 +42,7 @@ static void set_scales(normal *sums)
     }
 }
 
-/* One step of Gauss and Jordan. 0: the column hangs on those before. */
+/* One step of Gauss-Jordan elimination. 0: the column depends on earlier ones. */
 static int eliminate(double m[QDRI_MAX_UNKNOWNS][QDRI_MAX_UNKNOWNS + 1], int n, int column)
 {
     const double pivot = m[column][column];
@@ -55,7 +55,8 @@ static int eliminate(double m[QDRI_MAX_UNKNOWNS][QDRI_MAX_UNKNOWNS + 1], int n, 
     return 1;
 }
 
-/* Solves for the unknowns of a set (bits), the others 0. 0: not possible, or one is negative. */
+/* Solves for the unknowns in a set (bits), with the others 0. Returns 0 if that is not possible, or if one is
+ * negative. */
 static int solve_set(const normal *sums, unsigned set, double *x)
 {
     double m[QDRI_MAX_UNKNOWNS][QDRI_MAX_UNKNOWNS + 1];

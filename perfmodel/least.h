@@ -12,9 +12,9 @@ typedef struct qdri_equation {
     double weight; /* of its error; > 0 */
 } qdri_equation;
 
-/* Unknowns ≥ 0 with the least sum of weight·|relative error|, by least squares that are weighted anew until they stand
- * still (Schlossmacher 1973), each the best over all sets of unknowns that are not zero (Lawson, Hanson 1974, ch. 23,
- * by trying all). An unknown that no equation has becomes 0. */
+/* Unknowns ≥ 0 with the smallest sum of weight·|relative error|, by iteratively reweighted least squares (Schlossmacher
+ * 1973), in each iteration the best over all sets of unknowns that are not zero (Lawson, Hanson 1974, ch. 23, by trying
+ * all). An unknown that is in no equation becomes 0. */
 void qdri_least(const qdri_equation *equations, int n_equations, int n_unknowns, double *unknowns);
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes and flops of a linear layer, in closed form: the table of docs/design.md, "One layer", as algebra. It
- * shares no code with the schedule that the runtime executes, and so can be compared with it. */
+/* Bytes and flops of a linear layer, in closed form: the table of docs/design.md, "One layer", as algebra. It shares no
+ * code with the schedule that the runtime executes, so that the two can be compared. */
 #include <math.h>
 
 #include "core/dtype.h"
 #include "core/status.h"
 #include "quadrille/perf.h"
 
-/* Local extents and the two axes of use. `in` splits K and sums Y; `out` splits N and sums dX. */
+/* Local extents and the two axes that are used. `in` splits K and sums Y; `out` splits N and sums dX. */
 typedef struct shape {
     double m, k, n;
     int in_ranks, out_ranks;

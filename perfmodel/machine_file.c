@@ -3,6 +3,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "core/json.h"
 #include "core/nearest.h"
@@ -13,21 +14,25 @@ enum { MOST_BASES = 4 };
 
 /* ---- reading ---- */
 
-/* A number under a key that is none is a mistake in writing; other values are notes. */
+/* A number under an unknown key is a mistake; other values are notes. */
 static qdr_status check_keys(const qdri_json_node *object, const qdri_machine_field *fields)
 {
     for (const char *key = NULL; (key = qdri_json_next_key(object, key)) != NULL;) {
         const qdri_json_node node = qdri_json_get(object, key);
         const char *nearest = "";
-        int least = INT_MAX;
+        int least = INT_MAX, is_known = 0;
         if (qdri_json_kind_of(node) != QDRI_JSON_NUMBER) continue;
-        for (const qdri_machine_field *f = fields; f->key && least > 0; f++) {
+        for (const qdri_machine_field *f = fields; f->key && !is_known; f++) {
             const int distance = qdri_edit_distance(key, f->key);
-            if (distance >= least) continue;
+            is_known = strcasecmp(key, f->key) == 0;
+            if (distance >= least || !qdri_name_is_near(key, f->key)) continue;
             nearest = f->key;
             least = distance;
         }
-        if (least == 0) continue;
+        if (is_known) continue;
+        if (!*nearest)
+            return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is unknown; docs/model.md lists the keys",
+                            qdri_json_where(node).text);
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is unknown; did you mean '%s'?", qdri_json_where(node).text, nearest);
     }
     return QDR_OK;
@@ -71,7 +76,7 @@ static qdr_status read_item(const qdri_json_node *list, size_t index, const qdri
     return read_fields(&item, which->fields, place);
 }
 
-/* A type of products that a file speaks of has a peak, there or in the base. */
+/* A type of products that occurs in a file must have a peak, there or in the base. */
 static qdr_status check_peak(const qdri_json_node *object, const qdri_machine_section *section,
                              const qdr_machine *machine)
 {
@@ -83,7 +88,7 @@ static qdr_status check_peak(const qdri_json_node *object, const qdri_machine_se
     return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is missing; a peak is needed, or 0 for none", qdri_json_where(node).text);
 }
 
-/* A list replaces the base's. */
+/* A list replaces that of the base. */
 static qdr_status read_list(const qdri_json_node *root, const qdri_machine_list *which, qdr_machine *machine)
 {
     const qdri_json_node node = qdri_json_get(root, which->key);
@@ -119,7 +124,7 @@ static qdr_status read_sections(const qdri_json_node *root, qdr_machine *machine
     return QDR_OK;
 }
 
-/* What a file may leave out. */
+/* Defaults for what a file may leave out. */
 static void set_neutral(qdr_machine *machine)
 {
     qdr_machine_products *types[] = {&machine->f64, &machine->f32, &machine->bf16};
@@ -156,7 +161,7 @@ static qdr_status load(const char *name_or_path, int depth, qdr_machine *machine
     return status;
 }
 
-/* ---- what must be there ---- */
+/* ---- required values ---- */
 
 static qdr_status missing(const char *name, const char *key, const char *what)
 {
@@ -201,7 +206,7 @@ qdr_status qdr_machine_check(const qdr_machine *machine, const char *name)
     return QDR_OK;
 }
 
-/* ---- the public part ---- */
+/* ---- public functions ---- */
 
 static qdr_status finish(qdr_status status, const char *name, qdr_machine *machine)
 {
@@ -212,8 +217,7 @@ static qdr_status finish(qdr_status status, const char *name, qdr_machine *machi
 
 qdr_status qdr_machine_load(const char *name_or_path, qdr_machine *machine)
 {
-    if (!name_or_path || !machine)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "machine: the name or the place for the result is NULL");
+    if (!name_or_path || !machine) return QDR_FAIL(QDR_ERR_ARGUMENT, "machine: the name or the result pointer is NULL");
     set_neutral(machine);
     return finish(load(name_or_path, 0, machine), name_or_path, machine);
 }
@@ -222,7 +226,7 @@ qdr_status qdr_machine_parse(const char *text, size_t bytes, const char *name, q
 {
     qdri_json *document = NULL;
     if (!text || !name || !machine)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "machine: the text, its name or the place for the result is NULL");
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "machine: the text, its name or the result pointer is NULL");
     set_neutral(machine);
     qdr_status status = qdri_json_parse(text, bytes, name, &document);
     if (status == QDR_OK) status = read_document(document, 0, machine);

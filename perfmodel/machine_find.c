@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Machines as the tables of others call them. */
+/* Machines as named in published tables. */
 #include <quadrille/machine.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 
 enum { N_NEAREST = 3, SHOWN_BYTES = 80, FAR = 60 };
 
-/* A name that was near to the text. */
+/* A name close to the text. */
 typedef struct near_name {
     char text[SHOWN_BYTES];
     int distance; /* percent */
@@ -19,13 +19,13 @@ typedef struct near_name {
 
 typedef struct search {
     const char *text;
-    char name[QDRI_DATA_NAME_BYTES]; /* of the best file so far, "" */
-    size_t longest; /* what of the text its alias is */
+    char name[QDRI_DATA_NAME_BYTES]; /* the best file so far; "": none */
+    size_t longest; /* length of its alias, the longest match so far */
     near_name nearest[N_NEAREST];
     int n_nearest;
 } search;
 
-/* How much of a name the beginning of the text has otherwise, in percent. */
+/* How much of a name differs from the beginning of the text, in percent. */
 static int distance(const char *text, const char *name)
 {
     char begin[QDRI_DATA_NAME_BYTES + 1];
@@ -115,7 +115,7 @@ qdr_status qdr_machine_find(const char *text, qdr_machine *machine)
     qdri_data_names names = {0};
     search s = {.text = text};
     if (machine) *machine = (qdr_machine){0};
-    if (!text || !machine) return QDR_FAIL(QDR_ERR_ARGUMENT, "machine: the name or the place for the result is NULL");
+    if (!text || !machine) return QDR_FAIL(QDR_ERR_ARGUMENT, "machine: the name or the result pointer is NULL");
     QDR_TRY(qdri_data_list("machines", &names));
     const qdr_status status = search_all(&s, &names);
     qdri_data_names_free(&names);

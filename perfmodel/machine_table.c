@@ -6,15 +6,20 @@
 #define MIB 1048576.0
 #define NUMBER(key, type, member, unit, least, most)                                                                   \
     {                                                                                                                  \
-        key, offsetof(type, member), unit, least, most, 0                                                              \
+        key, offsetof(type, member), unit, least, most, 0, 0                                                           \
+    }
+/* Something is divided by it; 0: there is none, or its limit is not known. */
+#define RATE(key, type, member, unit, most)                                                                            \
+    {                                                                                                                  \
+        key, offsetof(type, member), unit, 0, most, 0, QDRI_LEAST_RATE                                                 \
     }
 #define WHOLE(key, type, member, least, most)                                                                          \
     {                                                                                                                  \
-        key, offsetof(type, member), 1, least, most, 1                                                                 \
+        key, offsetof(type, member), 1, least, most, 1, 0                                                              \
     }
 #define END                                                                                                            \
     {                                                                                                                  \
-        NULL, 0, 0, 0, 0, 0                                                                                            \
+        NULL, 0, 0, 0, 0, 0, 0                                                                                         \
     }
 
 static const qdri_machine_field machine_fields[] = {
@@ -22,17 +27,17 @@ static const qdri_machine_field machine_fields[] = {
     NUMBER("memory_GiB", qdr_machine, memory_bytes, GIB, 1e-9, 1e9),
     NUMBER("memory_GBps", qdr_machine, memory_bytes_per_sec, 1e9, 1e-6, 1e9),
     NUMBER("memory_efficiency", qdr_machine, memory_efficiency, 1, 1e-6, 1),
-    NUMBER("kernel_GFLOPS", qdr_machine, kernel_flops, 1e9, 0, 1e9),
+    RATE("kernel_GFLOPS", qdr_machine, kernel_flops, 1e9, 1e9),
     WHOLE("units", qdr_machine, n_units, 1, 1 << 20),
     NUMBER("wave_power", qdr_machine, wave_power, 1, 0, 1),
-    NUMBER("attention_efficiency", qdr_machine, attention_efficiency, 1, 0, 1),
+    RATE("attention_efficiency", qdr_machine, attention_efficiency, 1, 1),
     NUMBER("processor_slowdown", qdr_machine, processor_slowdown, 1, 0, QDRI_MOST_SLOWDOWN),
     NUMBER("transfer_slowdown", qdr_machine, transfer_slowdown, 1, 0, QDRI_MOST_SLOWDOWN),
     END,
 };
 
 static const qdri_machine_field products_fields[] = {
-    NUMBER("peak_TFLOPS", qdr_machine_products, peak_flops, 1e12, 0, 1e9),
+    RATE("peak_TFLOPS", qdr_machine_products, peak_flops, 1e12, 1e9),
     NUMBER("most", qdr_machine_products, most, 1, 1e-6, 1),
     NUMBER("half_m", qdr_machine_products, half_m, 1, 0, 1e9),
     NUMBER("half_n", qdr_machine_products, half_n, 1, 0, 1e9),
@@ -46,14 +51,14 @@ static const qdri_machine_field products_fields[] = {
 
 static const qdri_machine_field link_fields[] = {
     WHOLE("ranks", qdr_machine_link, n_ranks, 0, 1 << 20),
-    NUMBER("rank_GBps", qdr_machine_link, rank_bytes_per_sec, 1e9, 0, 1e9),
+    RATE("rank_GBps", qdr_machine_link, rank_bytes_per_sec, 1e9, 1e9),
     WHOLE("adapters", qdr_machine_link, n_adapters, 0, 1 << 20),
-    NUMBER("adapter_GBps", qdr_machine_link, adapter_bytes_per_sec, 1e9, 0, 1e9),
+    RATE("adapter_GBps", qdr_machine_link, adapter_bytes_per_sec, 1e9, 1e9),
     NUMBER("step_us", qdr_machine_link, step_secs, 1e-6, 0, 1e9),
     NUMBER("wait_us", qdr_machine_link, wait_secs, 1e-6, 0, 1e9),
     NUMBER("wait_us_per_MiB", qdr_machine_link, wait_secs_per_byte, 1e-6 / MIB, 0, 1e9),
     NUMBER("ring_wait_factor", qdr_machine_link, ring_wait_factor, 1, 0, 1000),
-    NUMBER("switch_GBps", qdr_machine_link, switch_bytes_per_sec, 1e9, 0, 1e9),
+    RATE("switch_GBps", qdr_machine_link, switch_bytes_per_sec, 1e9, 1e9),
     END,
 };
 

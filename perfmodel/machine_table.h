@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One table of the numbers of a machine file: each one's key, place, unit and range. Reading, writing and setting by
- * name go through it. */
+/* One table with all numbers in a machine file: key, location, unit and range of each. Reading, writing and setting by
+ * name all use it. */
 #ifndef QDRI_PERFMODEL_MACHINE_TABLE_H
 #define QDRI_PERFMODEL_MACHINE_TABLE_H
 
@@ -8,19 +8,23 @@
 
 #include "quadrille/machine.h"
 
-/* Of what runs beside something else; beyond that it waits, as far as the model goes. */
+/* Limit for what runs at the same time as something else; with a higher value, the model treats it as waiting. */
 enum { QDRI_MOST_SLOWDOWN = 100 };
 
-/* A number: `value in the struct` = unit · value in the file. */
+/* A number: (value in the struct) = unit · (value in the file). */
+/* In the file's units: times stay finite, whatever is divided by a rate. */
+#define QDRI_LEAST_RATE 1e-6
+
 typedef struct qdri_machine_field {
     const char *key;
     size_t offset;
     double unit;
     double least, most;
     int is_int;
+    double least_positive; /* smaller numbers above 0 are refused */
 } qdri_machine_field;
 
-/* An object of the file, or the root. */
+/* An object in the file, or the root. */
 typedef struct qdri_machine_section {
     const char *key; /* NULL: the root */
     size_t offset;
@@ -31,7 +35,7 @@ typedef struct qdri_machine_section {
 typedef struct qdri_machine_list {
     const char *key;
     size_t offset, item_bytes, count_offset;
-    int least, most; /* items */
+    int least, most; /* number of items */
     const qdri_machine_field *fields;
 } qdri_machine_list;
 
@@ -39,11 +43,11 @@ enum { QDRI_N_SECTIONS = 6, QDRI_N_LISTS = 3, QDRI_LINKS_LIST = 1 };
 extern const qdri_machine_section qdri_machine_sections[QDRI_N_SECTIONS];
 extern const qdri_machine_list qdri_machine_lists[QDRI_N_LISTS];
 
-/* In the file's unit. `place` is the struct that the field lies in. */
+/* In the file's unit. `place` is the struct that contains the field. */
 double qdri_machine_get_number(const void *place, const qdri_machine_field *f);
 void qdri_machine_set_number(void *place, const qdri_machine_field *f, double value);
-/* Every number in its range; lists with as many items as there is room for. Products of a type that has no peak are not
- * looked at. */
+/* Checks that every number is in its range, and lists are not too long. Products of a type without a peak are not
+ * checked. */
 qdr_status qdri_machine_check_numbers(const qdr_machine *machine, const char *name);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writing machine files: the shortest digits that read back the same. */
+/* Writing machine files: the shortest digits that give the same number when read. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "core/status.h"
 #include "machine_table.h"
 
-/* Text with what JSON wants behind a backslash. */
+/* Writes text, escaped for JSON. */
 static void write_text(FILE *file, const char *text)
 {
     putc('"', file);
@@ -20,7 +20,7 @@ static void write_text(FILE *file, const char *text)
     putc('"', file);
 }
 
-/* In the file's unit, such that the number in the struct comes out again. */
+/* Writes a number in the file's unit, such that reading it gives the same number in the struct. */
 static void write_number(FILE *file, const void *place, const qdri_machine_field *f)
 {
     const double wanted = f->is_int ? 0 : *(const double *)(const void *)((const char *)place + f->offset);
@@ -37,7 +37,7 @@ static void write_number(FILE *file, const void *place, const qdri_machine_field
     fputs(text, file);
 }
 
-/* All numbers of an object; `first` begins the first of them. */
+/* Writes all numbers of an object; `first` precedes the first of them. */
 static void write_fields(FILE *file, const qdri_machine_field *fields, const void *place, const char *first,
                          const char *between)
 {
@@ -47,7 +47,7 @@ static void write_fields(FILE *file, const qdri_machine_field *fields, const voi
     }
 }
 
-/* A type without a peak: the machine cannot do it. */
+/* A type without a peak: not supported by the machine. */
 static int is_absent(const qdri_machine_section *section, const qdr_machine *machine)
 {
     const int is_type = section->offset == offsetof(qdr_machine, f64) ||

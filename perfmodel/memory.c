@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory, term by term: what lib/core/net.h gives the same network, in closed form. */
+/* Memory, term by term: in closed form what lib/core/net.h computes for the same network. */
 #include "memory.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 
 #include "core/dtype.h"
 
-/* Elements of one layer's edges and what products keep of their gathered inputs. */
+/* Elements of one layer's edges and of the gathered inputs that products keep. */
 static double layer_edges(const qdri_pricing *p, const qdr_network *network)
 {
     const double *of = p->sizes.of;
@@ -26,8 +26,8 @@ static double layer_edges(const qdri_pricing *p, const qdr_network *network)
     return elems;
 }
 
-/* Bytes that operations keep of a layer: two numbers a row and norm, one a row and head; scores where attention is not
- * fused: softmax, mask and what is left of it (Korthikanti et al. 2022). */
+/* Bytes that operations keep per layer: two numbers per row and norm, one per row and head; scores if attention is not
+ * fused: softmax, mask and the masked result (Korthikanti et al. 2022). */
 static double layer_saved(const qdri_pricing *p, int with_scores)
 {
     const double *of = p->sizes.of;
@@ -53,7 +53,7 @@ static double end_edges(const qdri_pricing *p, int is_first, int is_last)
            is_last * ((stream + gathered) * of[QDRI_SIZE_HIDDEN] + (by_bytes ? 0 : wide * of[QDRI_SIZE_VOCAB]));
 }
 
-/* Of one micro-batch: all layers' edges, or what recomputing leaves of them and one layer whole. */
+/* For one micro-batch: the edges of all layers, or those that recomputation keeps plus one whole layer. */
 static double activation_bytes(const qdri_pricing *p, const qdr_network *network, double n_layers, double n_in_flight)
 {
     const double each = p->sizes.elem_bytes, edges = layer_edges(p, network) * each;
@@ -69,7 +69,7 @@ static double activation_bytes(const qdri_pricing *p, const qdr_network *network
     return n_in_flight * n_layers * (edges + layer_saved(p, 1));
 }
 
-/* Weights and gradients of one product, whole. */
+/* Weights and gradients of one product, as a whole. */
 static double largest_shard(const qdri_pricing *p)
 {
     const double *of = p->sizes.of;
@@ -78,7 +78,7 @@ static double largest_shard(const qdri_pricing *p)
     return fmax(layer, of[QDRI_SIZE_SHARD_VOCAB]);
 }
 
-/* Gradients of activations that live at once, and logits with their gradient. */
+/* Gradients of activations that are alive at the same time, and logits with their gradient. */
 static double workspace_bytes(const qdri_pricing *p, int is_last)
 {
     const double *of = p->sizes.of, each = p->sizes.elem_bytes, rows = of[QDRI_SIZE_ROWS];
@@ -102,10 +102,10 @@ static double parameter_elems(const qdri_pricing *p, const qdr_network *network,
 
 static double state_bytes(qdr_dtype dtype) { return dtype == QDR_F64 ? 16 : qdri_is_narrow(dtype) ? 12 : 8; }
 
-/* Over how many more ranks than z a state is parted. */
+/* The factor by which a state is partitioned over more ranks than z. */
 static double parts(int wanted, int z) { return wanted > z ? (double)wanted / z : 1; }
 
-/* One stage: how many layers, and which ends. */
+/* One stage: its number of layers, and which ends it has. */
 typedef struct stage {
     double n_layers, n_in_flight;
     int is_first, is_last;
@@ -129,7 +129,7 @@ static void stage_memory(const qdri_pricing *p, const qdr_network *network, cons
     m[QDR_MEMORY_RESERVE] = software->fixed_bytes + software->fragment_share * m[QDR_MEMORY_ACTIVATIONS];
 }
 
-/* A later stage keeps fewer micro-batches until their backward: of one that is last, one. */
+/* A later stage keeps fewer micro-batches until their backward pass; the last stage keeps one. */
 void qdri_memory(const qdri_pricing *p, const qdr_network *network, const qdri_stages *stages, double n_micro,
                  qdr_plan_result *result)
 {

@@ -15,7 +15,7 @@
 qdr_status qdr_model_create(const qdr_machine *machine, const qdr_network *network, qdr_model **model)
 {
     qdr_network_counts counts;
-    if (!model) return QDR_FAIL(QDR_ERR_ARGUMENT, "model: no place for the result");
+    if (!model) return QDR_FAIL(QDR_ERR_ARGUMENT, "model: the result pointer is NULL");
     *model = NULL;
     QDR_TRY(qdr_machine_check(machine, machine ? machine->name : "machine"));
     QDR_TRY(qdr_network_params(network, &counts));
@@ -61,7 +61,7 @@ static qdr_status check_grid(const qdr_plan *plan, const qdr_model *model)
     if (plan->order[0] && !qdri_is_order(plan->order))
         return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: order '%.7s' must be a permutation of xyzd", plan->order);
     const qdr_network *network = &model->network;
-    const int may_be_empty = model->machine.software.balanced_stages; /* a stage of the head only */
+    const int may_be_empty = model->machine.software.balanced_stages; /* the last stage may have only the head */
     if (plan->pipeline < 0 || plan->interleave < 0 || plan->pipeline > network->layers * (1 + may_be_empty))
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "plan: %d stages with %d parts each for %" PRId64
@@ -111,7 +111,7 @@ qdr_status qdri_model_template(qdr_model *model, const qdr_plan *plan, const qdr
     return QDR_OK;
 }
 
-/* ---- the answer ---- */
+/* ---- prediction ---- */
 
 static qdr_status set_rates(const qdr_model *model, const qdr_plan *plan, qdr_plan_result *result)
 {
@@ -155,7 +155,7 @@ static qdr_status predict(qdr_model *model, const qdr_plan *plan, qdr_plan_resul
 qdr_status qdr_model_predict(qdr_model *model, const qdr_plan *plan, qdr_plan_result *result)
 {
     if (!model || !plan || !result)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "model: the model, the plan or the place for the result is NULL");
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "model: the model, the plan or the result pointer is NULL");
     memset(result, 0, sizeof *result);
     const qdr_status status = predict(model, plan, result);
     if (status != QDR_OK) memset(result, 0, sizeof *result);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inside of a model. */
+/* The implementation of a model. */
 #ifndef QDRI_PERFMODEL_MODEL_H
 #define QDRI_PERFMODEL_MODEL_H
 
@@ -13,14 +13,15 @@ struct qdr_model {
     qdri_step_work work;
 };
 
-/* Parts of gradients or optimizer state among `most` ranks, of what is in `inner` parts; 0: as many. */
+/* Partitions of gradients or optimizer state over at most `most` ranks, of what is in `inner` parts already; 0: the
+ * same number. */
 int qdri_parts_nest(int parts, int inner, int most);
-/* The plan can be priced. */
+/* Checks that the plan can be priced. */
 QDR_NODISCARD qdr_status qdri_plan_check(const qdr_model *model, const qdr_plan *plan);
-/* The template of the plan's structure, made if it is the first. */
+/* The template for the plan's structure, created if it is the first. */
 QDR_NODISCARD qdr_status qdri_model_template(qdr_model *model, const qdr_plan *plan, const qdri_template **found);
-/* Prices of a plan that was checked, with gathered rows kept where they fit, and its stages; n_micro and memory of the
- * result. */
+/* Prices of a plan that was checked, with gathered rows kept if they fit, and its stages; sets n_micro and memory of
+ * the result. */
 qdri_stages qdri_model_price(const qdr_model *model, const qdr_plan *plan, qdri_pricing *pricing,
                              qdr_plan_result *result);
 

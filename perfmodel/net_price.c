@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prices of the tasks of any net. Each task becomes a role whose named extents have the task's own numbers, so that the
- * formulas are those of price.c. */
+/* Prices of the tasks of any net. Each task becomes a role whose named extents have the task's own values, so that the
+ * formulas of price.c apply. */
 #include "core/net_price.h"
 
 #include <stdlib.h>
@@ -10,15 +10,15 @@
 #include "gemm.h"
 #include "price.h"
 
-/* Extents of a task in the sizes of its pricing. */
+/* The extents of a task, stored in the sizes of its pricing. */
 static const qdri_size of_m = QDRI_SIZE_ROWS, of_n = QDRI_SIZE_ROWS_X, of_k = QDRI_SIZE_ROWS_Y;
 
-/* A list with the prices of its tasks, being made. */
+/* The list whose tasks are being priced. */
 typedef struct pricing_net {
     const qdri_net *net;
     qdr_plan plan, turned_plan;
-    qdri_pricing straight; /* columns of norms over x, of all else over y, as in a transformer */
-    qdri_pricing turned; /* x and y in each other's place */
+    qdri_pricing straight; /* norms have their columns over x, everything else over y, as in a transformer */
+    qdri_pricing turned; /* x and y swapped */
     int *next;
     qdri_price *prices;
 } pricing_net;
@@ -41,7 +41,7 @@ static qdr_plan plan_of(const qdri_net *net, const char *order)
 
 static void begin_pricing(pricing_net *p, const char *order, const qdr_machine *machine)
 {
-    /* Only where ranks lie counts; extents come from the tasks. */
+    /* Only the placement of ranks matters here; extents come from the tasks. */
     static const qdr_network nothing = {.version = QDR_OPTS_INIT,
                                         .layers = 1,
                                         .hidden = 1,
@@ -65,7 +65,7 @@ static void begin_pricing(pricing_net *p, const char *order, const qdr_machine *
 
 static double columns_of(const qdri_net *net, int edge) { return (double)net->edges[edge].owned.n_cols; }
 
-/* Its columns, by the names that the formulas know; whether its sums run over the other axis. */
+/* Sets its columns, by the names used in the formulas; returns whether its sums run over the other axis. */
 static int set_columns(const qdri_net *net, const qdri_node *node, qdri_sizes *sizes)
 {
     const qdr_attention *local = &node->u.attention.local;
@@ -85,7 +85,7 @@ static int set_columns(const qdri_net *net, const qdri_node *node, qdri_sizes *s
     }
 }
 
-/* The caller's own: as it says itself. */
+/* The caller's own operation: as it states itself. */
 static qdri_price own_price(const qdri_net *net, const qdri_task *task, const qdr_machine *machine)
 {
     const qdri_node *node = &net->nodes[task->node];
@@ -116,7 +116,7 @@ static qdri_price operation_price(const pricing_net *p, const qdri_task *task)
     return qdri_role_price_of(&pricing, &role).price;
 }
 
-/* ---- all other tasks ---- */
+/* ---- other tasks ---- */
 
 static qdri_price collective_price(const pricing_net *p, const qdri_task *task)
 {

@@ -54,7 +54,7 @@ static qdr_status check(const qdr_network *net)
 
 /* ---- parameters ---- */
 
-/* Sums of products that remember when one did not fit. */
+/* Sums of products that record an overflow. */
 typedef struct sum {
     int64_t n;
     int too_large;
@@ -126,7 +126,7 @@ qdr_status qdr_network_params(const qdr_network *network, qdr_network_counts *co
 
 /* ---- flops ---- */
 
-/* Positions that the tokens of a sequence see, at most `window` each, on average. */
+/* The average number of positions that the tokens of a sequence attend to, at most `window` each. */
 static double mean_seen(double sequence, double window)
 {
     const double w = window < sequence ? window : sequence;

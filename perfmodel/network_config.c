@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A network from the config.json of a model. What an absent key means is what the configuration classes of transformers
- * say (GPT2Config, GPTNeoXConfig, LlamaConfig, MistralConfig, Qwen2Config), and so is which tensors have biases. */
+/* A network from the config.json of a model. The defaults of absent keys, and which tensors have biases, are those of
+ * the configuration classes of transformers (GPT2Config, GPTNeoXConfig, LlamaConfig, MistralConfig, Qwen2Config). */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,21 +8,21 @@
 
 #define KNOWN "gpt2, gpt_neox, llama, mistral and qwen2"
 
-/* A key, and what it means where it is absent. */
+/* A key, and its default. */
 typedef struct size_key {
     const char *key;
-    const char *alias; /* goes before the key, if there */
+    const char *alias; /* used instead of the key, if present */
     int64_t otherwise;
 } size_key;
 
 typedef struct family {
-    qdr_network shape; /* what no key says */
+    qdr_network shape; /* properties without a key */
     size_key layers, hidden, heads, ffn, vocab, context;
-    int64_t kv_heads; /* where the key is absent; 0: as heads; -1: there is no such key */
+    int64_t kv_heads; /* default if the key is absent; 0: same as heads; -1: there is no such key */
     const char *activation_key, *activation;
-    const char *attention_bias, *mlp_bias; /* keys that rule biases; NULL: fixed */
-    int64_t window; /* where the key is absent; 0: there is no such key */
-    int some_windows; /* 1: windows are asked for by use_sliding_window and max_window_layers */
+    const char *attention_bias, *mlp_bias; /* keys that determine biases; NULL: fixed */
+    int64_t window; /* default if the key is absent; 0: there is no such key */
+    int some_windows; /* 1: windows depend on use_sliding_window and max_window_layers */
 } family;
 
 static const family families[] = {
@@ -94,7 +94,7 @@ static const family families[] = {
      .some_windows = 1},
 };
 
-/* ---- which network ---- */
+/* ---- the kind of network ---- */
 
 static int is_mixture(const char *type)
 {
@@ -167,7 +167,7 @@ static qdr_status read_sizes(const qdri_json_node *root, const family *f, qdr_ne
     return QDR_OK;
 }
 
-/* The classes of gpt2 and gpt_neox split the hidden columns into heads; others take what they get. */
+/* The classes of gpt2 and gpt_neox divide the hidden columns into heads; others accept any head size. */
 static qdr_status check_head_size(const qdri_json_node *root, const family *f, const qdr_network *net)
 {
     if (f->kv_heads >= 0 || net->heads * net->head_size == net->hidden) return QDR_OK;
@@ -188,7 +188,7 @@ static qdr_status read_head_size(const qdri_json_node *root, const family *f, qd
                     qdri_json_where(size_node(root, &f->heads)).text, net->heads, net->hidden);
 }
 
-/* Each key head serves equally many heads. */
+/* Each key head must serve the same number of heads. */
 static qdr_status check_groups(qdri_json_node node, const qdr_network *net, int is_absent)
 {
     if (net->heads % net->kv_heads == 0) return QDR_OK;
@@ -235,7 +235,7 @@ static qdr_status read_windows(const qdri_json_node *root, const family *f, qdr_
     return QDR_OK;
 }
 
-/* ---- its choices ---- */
+/* ---- its options ---- */
 
 static qdr_status read_biases(const qdri_json_node *root, const family *f, qdr_network *net)
 {
@@ -281,7 +281,7 @@ qdr_status qdri_network_read(const qdri_json *document, const char *name, qdr_ne
     QDR_TRY(read_windows(&root, f, &net));
     QDR_TRY(read_biases(&root, f, &net));
     QDR_TRY(read_choices(&root, f, &net));
-    QDR_TRY(qdr_network_params(&net, &counts)); /* they can be counted */
+    QDR_TRY(qdr_network_params(&net, &counts)); /* checks that they can be counted */
     *network = net;
     return QDR_OK;
 }

@@ -8,7 +8,7 @@
 
 static const char kind[] = "models";
 
-/* The network's name: a.json is a; of x/config.json, x says more. */
+/* The network's name: a for a.json; x for x/config.json. */
 static void name_of(const char *path, char *name, size_t bytes)
 {
     const char *begin = strrchr(path, '/'), *end = path + strlen(path);

@@ -69,7 +69,8 @@ static void put_plan(FILE *file, const qdr_stored_plan *stored)
             stored->memory_bytes);
 }
 
-/* Of regular files only an older plan is replaced. To read anything else, such as a FIFO, would wait for its writer. */
+/* Of regular files, only an older plan is replaced. Reading anything else, such as a FIFO, would wait for its
+ * writer. */
 static qdr_status check_old(const char *path)
 {
     qdri_json *document;
@@ -120,7 +121,7 @@ static qdr_status read_long(const qdri_json_node *root, const char *key, int64_t
     return qdri_json_int_or(qdri_json_get(root, key), 0, INT64_MAX, 0, value);
 }
 
-/* One of n words; the one numbered `otherwise` where there is none. */
+/* One of n words; number `otherwise` if absent. */
 static qdr_status read_word(const qdri_json_node *root, const char *key, const char *const *words, int n, int otherwise,
                             int *word)
 {
@@ -239,7 +240,7 @@ static qdr_status read_plan(const qdri_json *document, qdr_stored_plan *stored)
 qdr_status qdr_plan_load(const char *path, qdr_stored_plan *stored)
 {
     qdri_json *document;
-    if (!stored) return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: no place for the result");
+    if (!stored) return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: the result pointer is NULL");
     memset(stored, 0, sizeof *stored);
     if (!path) return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: the path is NULL");
     QDR_TRY(qdri_json_load(path, &document));

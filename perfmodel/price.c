@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prices of roles: products and collectives have files of their own, the rest moves memory. Bytes moved count each
- * operand once; what a library moves besides is in the machine's constants. */
+/* Prices of roles: products and collectives have their own files, everything else is limited by memory. The bytes moved
+ * count each operand once; additional traffic of a library is part of the machine's constants. */
 #include "price.h"
 
 #include <math.h>
@@ -17,7 +17,7 @@ double qdri_kernel_secs(const qdr_machine *machine, double bytes, double flops)
     return fmax(moving, computing);
 }
 
-/* What the host spends on a collective of activations. */
+/* Host time for a collective of activations. */
 static double coll_host_secs(const qdr_machine *machine, const qdri_group *group)
 {
     const qdr_machine_software *software = &machine->software;
@@ -78,7 +78,7 @@ void qdri_pricing_make(const qdr_machine *machine, const qdr_network *network, c
 
 /* ---- kernels ---- */
 
-/* Work of an element-wise role: per element of m·n, how many elements and flops. */
+/* Work of an element-wise role: elements and flops per element of m·n. */
 typedef struct work {
     double elems, flops; /* per element */
     int n_kernels;
@@ -98,7 +98,7 @@ static qdri_role_price elementwise(const qdri_pricing *p, double n_elems, work w
     return kernel_price(p, n_elems * w.elems * p->sizes.elem_bytes, n_elems * w.flops, w.n_kernels);
 }
 
-/* The small sums over an axis inside an operation, which nothing runs beside. */
+/* The small sums over an axis inside an operation, during which nothing else runs. */
 static void add_statistics(const qdri_pricing *p, qdr_axis axis, qdr_coll_kind kind, double n_elems,
                            qdri_role_price *price)
 {
@@ -149,7 +149,7 @@ static double score_product_secs(const qdri_pricing *p, double n_heads, int valu
     return qdri_product_secs(p->machine, &product);
 }
 
-/* Scores are written and read: products of whole squares, softmax between them. */
+/* Scores are written and read: products of whole squares, with softmax between them. */
 static qdri_role_price unfused_attention(const qdri_pricing *p, double rows, int backward)
 {
     const double n_heads = rows / p->sizes.context * p->sizes.heads;
@@ -215,7 +215,7 @@ static qdri_role_price operation(const qdri_pricing *p, const qdri_role *role)
     return (qdri_role_price){.secs = 0};
 }
 
-/* ---- products, collectives, and the rest ---- */
+/* ---- products, collectives, and others ---- */
 
 static qdri_role_price product(const qdri_pricing *p, const qdri_role *role)
 {
@@ -242,7 +242,7 @@ static double ratio_of(const qdr_plan *plan, qdr_axis axis)
     return plan->axis_bytes_ratio[axis] > 0 ? plan->axis_bytes_ratio[axis] : 1;
 }
 
-/* One behind the other. Shares of links are means over the time. */
+/* One after the other. Shares of links are averaged over the time. */
 static qdri_price in_turn(const qdri_price *a, const qdri_price *b)
 {
     qdri_price both = {.latency_secs = a->latency_secs + b->latency_secs, .work_secs = a->work_secs + b->work_secs};
@@ -253,14 +253,14 @@ static qdri_price in_turn(const qdri_price *a, const qdri_price *b)
     return both;
 }
 
-/* By a rank, on all its flows. */
+/* By one rank, over all its flows. */
 static double bytes_sent(const qdri_price *price, const qdri_ways *ways)
 {
     return price->work_secs * price->flow_bytes_per_sec * ways->n_flows;
 }
 
-/* Where optimizer state is parted over d, gradients are reduce-scattered there; what comes back is priced with the
- * optimizer. */
+/* If optimizer state is partitioned over d, gradients are reduce-scattered there; the return of parameters is priced
+ * with the optimizer. */
 static qdri_price sum_over_d(const qdri_pricing *p, double bytes, double *sent)
 {
     const int wanted = p->plan->gradient_parts > p->plan->z ? p->plan->gradient_parts : p->plan->z;
@@ -289,7 +289,7 @@ static qdri_role_price collective(const qdri_pricing *p, const qdri_role *role)
     qdri_role_price price = {.n_kernels = 1};
     const double bucket = p->machine->software.bucket_bytes;
     const int in_bucket = bucket > bytes && axis == QDR_D && role->is_gradient;
-    const double share = in_bucket ? bytes / bucket : 1; /* of one sum of a whole bucket */
+    const double share = in_bucket ? bytes / bucket : 1; /* of the sum of one whole bucket */
     if (axis == QDR_D && role->is_gradient) {
         price.price = sum_over_d(p, in_bucket ? bucket : bytes, &price.bytes_sent);
     } else {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The model's time of what was measured: the formulas that price tasks. */
+/* The model's time for what was measured: the formulas that price tasks. */
 #include <math.h>
 
 #include "collective.h"
@@ -36,11 +36,11 @@ static double coll_secs(const qdr_machine *machine, const qdr_sample *s)
     return qdri_coll_secs(&ways, s->coll, s->bytes);
 }
 
-/* The product's end: slowed while the collective runs, which is slowed meanwhile. */
+/* The end of the product: it is slowed down while the collective runs, and slows the collective down meanwhile. */
 static double together_secs(const qdr_machine *machine, const qdr_sample *s)
 {
     const double processor = 1 + machine->processor_slowdown, transfer = 1 + machine->transfer_slowdown;
-    const double beside = s->coll_secs * transfer; /* if the product lasts so long */
+    const double beside = s->coll_secs * transfer; /* if the product lasts that long */
     if (s->product_secs * processor <= beside) return s->product_secs * processor;
     return beside + s->product_secs - beside / processor;
 }
@@ -92,7 +92,7 @@ qdr_status qdri_sample_check(const qdr_sample *s)
 
 qdr_status qdr_sample_secs(const qdr_machine *machine, const qdr_sample *sample, double *secs)
 {
-    if (!secs) return QDR_FAIL(QDR_ERR_ARGUMENT, "sample: no place for the time");
+    if (!secs) return QDR_FAIL(QDR_ERR_ARGUMENT, "sample: the time pointer is NULL");
     *secs = 0;
     QDR_TRY(qdr_machine_check(machine, machine ? machine->name : "machine"));
     QDR_TRY(qdri_sample_check(sample));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The search: all plans are bounded from below, grid by grid; then the most promising are simulated until no bound is
- * left that could win. */
+/* The search: all plans are bounded from below, grid by grid; then the most promising ones are simulated until no
+ * remaining bound could win. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,9 +15,9 @@
 
 enum { N_ORDERS = 24 };
 
-/* A grid with all that is chosen before the order. */
+/* A grid with everything that is chosen before the order. */
 typedef struct candidate {
-    double bound_secs; /* the least over all orders */
+    double bound_secs; /* the minimum over all orders */
     int x, y, z, d;
     int64_t micro_batch;
     unsigned char layout, recompute;
@@ -50,7 +50,7 @@ static void list_orders(search *s)
     }
 }
 
-/* The order says the same as another one when axes of one rank are left out: the first of those stands for all. */
+/* Whether this order is the first of those that are the same when axes of one rank are ignored. */
 static int is_first_of_alike(const search *s, const int size[QDR_N_AXES], int number)
 {
     char wide[N_ORDERS][8];
@@ -108,7 +108,7 @@ static double memory_limit(const search *s)
     return s->opts.memory_bytes > 0 ? s->opts.memory_bytes : s->model->machine.memory_bytes;
 }
 
-/* Ways of recomputing with which a grid, layout and micro-batch fits, a bit for each. */
+/* Kinds of recomputation with which a grid, layout and micro-batch fits, one bit for each. */
 static int fitting_recomputes(search *s, candidate c, int n_orders)
 {
     const qdr_plan any = plan_of(s, &c);
@@ -133,7 +133,7 @@ static int fitting_recomputes(search *s, candidate c, int n_orders)
     return fitting;
 }
 
-/* The least bound of all orders for each way of recomputing that fits. */
+/* The minimum bound over all orders, for each kind of recomputation that fits. */
 static void bound_orders(search *s, qdri_bounds *bounds, int fitting, const int *numbers, int n_orders,
                          double least[QDRI_N_RECOMPUTES])
 {
@@ -146,7 +146,7 @@ static void bound_orders(search *s, qdri_bounds *bounds, int fitting, const int 
     for (int r = 0; r < QDRI_N_RECOMPUTES; r++) s->result->n_bounded += fitting >> r & 1 ? n_orders : 0;
 }
 
-/* The bounds of a plan's grid, layout and micro-batch, whatever its order and recomputing; both results point to the
+/* The bounds for a plan's grid, layout and micro-batch, whatever its order and recomputation; both results point to the
  * plan. */
 static qdr_status make_bounds(qdr_model *model, const qdr_plan *plan, qdri_pricing *pricing, qdri_bounds *bounds)
 {
@@ -159,7 +159,7 @@ static qdr_status make_bounds(qdr_model *model, const qdr_plan *plan, qdri_prici
     return QDR_OK;
 }
 
-/* One grid, layout and micro-batch with each way of recomputing: what fits is bounded and kept. */
+/* One grid, layout and micro-batch with each kind of recomputation: those that fit are bounded and kept. */
 static void bound_case(search *s, candidate c, const int *numbers, int n_orders)
 {
     const qdr_plan plan = plan_of(s, &c);
@@ -197,7 +197,7 @@ static void bound_grid(search *s, const int size[QDR_N_AXES])
     candidate c = {.x = size[QDR_X], .y = size[QDR_Y], .z = size[QDR_Z], .d = size[QDR_D]};
     int numbers[N_ORDERS];
     const int64_t cells = (int64_t)c.z * c.d;
-    if (s->opts.batch < cells) return; /* some would have nothing to do */
+    if (s->opts.batch < cells) return; /* some cells would have nothing to do */
     const int n_orders = distinct_orders(s, size, numbers);
     const int64_t all = (s->opts.batch + cells - 1) / cells;
     if (s->opts.micro_batch > 0) {
@@ -265,7 +265,7 @@ void qdri_search_grids(int n_ranks, const int fixed[QDR_N_AXES], qdri_grid_fn ea
     }
 }
 
-/* All factorisations of n_ranks whose fixed sizes are as wanted. */
+/* All factorisations of n_ranks that have the fixed sizes. */
 static void bound_all(search *s)
 {
     qdri_search_grids(s->opts.n_ranks, s->opts.size, count_grid, s);
@@ -279,7 +279,7 @@ static int same_grid(const qdr_plan *a, const qdr_plan *b)
     return a->x == b->x && a->y == b->y && a->z == b->z && a->d == b->d;
 }
 
-/* The time that a plan of this grid must stay under to be among the answers. */
+/* The time that a plan for this grid must beat to become one of the results. */
 static double secs_to_beat(const search *s, const qdr_plan *plan)
 {
     const qdr_search_result *r = s->result;
@@ -288,7 +288,7 @@ static double secs_to_beat(const search *s, const qdr_plan *plan)
     return r->n_best < s->opts.n_best ? INFINITY : r->best[r->n_best - 1].result.secs;
 }
 
-/* Sorts a plan in; an older one of the same grid goes, or the last. */
+/* Inserts a plan in order; replaces an earlier one of the same grid, or the last. */
 static void insert(search *s, const qdr_plan *plan, const qdr_plan_result *found)
 {
     qdr_search_result *r = s->result;
@@ -339,7 +339,7 @@ static void simulate_best(search *s)
     }
 }
 
-/* ---- the public part ---- */
+/* ---- public functions ---- */
 
 static qdr_status check_sizes(const qdr_search_opts *opts)
 {
@@ -386,7 +386,7 @@ int qdri_search_parts(int wanted, const qdr_plan *plan) { return wanted < 0 ? pl
 qdr_status qdr_model_search(qdr_model *model, const qdr_search_opts *opts, qdr_search_result *result)
 {
     if (!model || !opts || !result)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "search: the model, the options or the place for the result is NULL");
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "search: the model, the options or the result pointer is NULL");
     memset(result, 0, sizeof *result);
     QDR_TRY(qdri_search_check(opts));
     search s = {.model = model, .opts = *opts, .result = result};
@@ -406,7 +406,7 @@ qdr_status qdr_model_bound(qdr_model *model, const qdr_plan *plan, double *secs)
     qdri_bounds bounds;
     double each[QDRI_N_RECOMPUTES];
     if (!model || !plan || !secs)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "bound: the model, the plan or the place for the result is NULL");
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "bound: the model, the plan or the result pointer is NULL");
     *secs = 0;
     QDR_TRY(make_bounds(model, plan, &pricing, &bounds));
     qdri_bound_secs(&bounds, plan->order[0] ? plan->order : QDRI_USUAL_ORDER, each);

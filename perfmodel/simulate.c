@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Virtual time, event by event. */
+/* Simulated time, event by event. */
 #include "simulate.h"
 
 #include <float.h>
@@ -23,8 +23,9 @@ void qdri_sim_list_make(const qdri_schedule *schedule, int *next, qdri_sim_list 
 
 /* ---- links ---- */
 
-/* How many bytes per second all growing flows may still gain before a link is full. */
-static double room_on_links(int n, const qdri_price *const transfers[], const double rates[], const int grows[])
+/* How many more bytes per second each growing flow can get before a link is full; *full: that link. */
+static double room_on_links(int n, const qdri_price *const transfers[], const double rates[], const int grows[],
+                            int *full)
 {
     double least = DBL_MAX;
     for (int link = 0; link < QDR_MAX_LINKS; link++) {
@@ -34,22 +35,15 @@ static double room_on_links(int n, const qdri_price *const transfers[], const do
             taken += rates[i] * use;
             if (grows[i]) growing += use / transfers[i]->flow_bytes_per_sec;
         }
-        if (growing > 0 && (1 - taken) / growing < least) least = (1 - taken) / growing;
+        if (!(growing > 0 && (1 - taken) / growing < least)) continue;
+        least = (1 - taken) / growing;
+        *full = link;
     }
     return least > 0 ? least : 0;
 }
 
-/* Stops those that use a full link. */
-static void stop_on_full_links(int n, const qdri_price *const transfers[], const double rates[], int grows[])
-{
-    for (int link = 0; link < QDR_MAX_LINKS; link++) {
-        double taken = 0;
-        for (int i = 0; i < n; i++) taken += rates[i] * transfers[i]->use[link];
-        for (int i = 0; taken >= 1 - 1e-12 && i < n; i++)
-            if (transfers[i]->use[link] > 0) grows[i] = 0;
-    }
-}
-
+/* Each round stops at least the transfer, or those on the link, that allowed it no more: whatever the rounding of the
+ * rates, there are no more rounds than transfers. */
 void qdri_share_links(int n, const qdri_price *const transfers[], double rates[])
 {
     int grows[QDRI_N_STREAMS], n_growing = n;
@@ -58,17 +52,20 @@ void qdri_share_links(int n, const qdri_price *const transfers[], double rates[]
         grows[i] = 1;
     }
     while (n_growing > 0) {
-        double step = room_on_links(n, transfers, rates, grows);
+        int full = -1, fastest = -1;
+        double step = room_on_links(n, transfers, rates, grows, &full);
         for (int i = 0; i < n; i++) {
             const double left = (1 - rates[i]) * transfers[i]->flow_bytes_per_sec;
-            if (grows[i] && left < step) step = left;
+            if (!grows[i] || left >= step) continue;
+            step = left;
+            fastest = i;
         }
-        for (int i = 0; i < n; i++)
-            if (grows[i]) rates[i] += step / transfers[i]->flow_bytes_per_sec;
-        stop_on_full_links(n, transfers, rates, grows);
         n_growing = 0;
         for (int i = 0; i < n; i++) {
-            if (rates[i] >= 1 - 1e-12) grows[i] = 0;
+            if (!grows[i]) continue;
+            rates[i] += step / transfers[i]->flow_bytes_per_sec;
+            const int stops = fastest >= 0 ? i == fastest : full < 0 || transfers[i]->use[full] > 0;
+            if (stops || rates[i] >= 1 - 1e-12) grows[i] = 0;
             n_growing += grows[i];
         }
     }
@@ -82,10 +79,10 @@ typedef struct simulation {
     const qdri_sim_slowdown *slowdown;
     double now;
     int next[QDRI_N_STREAMS]; /* task that is waiting to start; -1: none */
-    int finished[QDRI_N_STREAMS]; /* last task that is done; -1: none */
+    int finished[QDRI_N_STREAMS]; /* last finished task; -1: none */
     int n_active, active[QDRI_N_STREAMS]; /* streams with a running task */
     int running[QDRI_N_STREAMS];
-    double latency[QDRI_N_STREAMS], work[QDRI_N_STREAMS]; /* what is left of the running task */
+    double latency[QDRI_N_STREAMS], work[QDRI_N_STREAMS]; /* what remains of the running task */
     double rate[QDRI_N_STREAMS];
     qdri_sim_times *times;
     qdri_sim_span *spans;
@@ -117,7 +114,7 @@ static int start_ready(simulation *sim)
     return n_started;
 }
 
-/* Rates of the work of all running tasks; latency passes at rate 1. */
+/* The rates at which the work of all running tasks progresses; latency passes at rate 1. */
 static void set_rates(simulation *sim)
 {
     const qdri_price *transfers[QDRI_N_STREAMS];
@@ -139,7 +136,7 @@ static void set_rates(simulation *sim)
     for (int i = 0; i < n; i++) sim->rate[streams[i]] = rates[i] * slowed;
 }
 
-/* Until the next task ends, or its work begins. */
+/* The time until the next task ends, or its work begins. */
 static double next_event_secs(const simulation *sim)
 {
     double secs = DBL_MAX;

@@ -13,7 +13,7 @@ static double shard(double n_elems, int z, double elem_bytes)
     return ceil(ceil(n_elems / z) / unit) * unit;
 }
 
-/* Sequences of one forward in a cell, in the mean over the forwards of a step. */
+/* Sequences of one forward pass in a cell, averaged over the forward passes of a step. */
 static double cell_sequences(const qdr_plan *plan)
 {
     const double cells = (double)plan->z * plan->d, all = ceil((double)plan->batch / cells);
@@ -28,7 +28,7 @@ static double rows_on(const qdr_plan *plan, const qdri_sizes *s, int n_ranks, in
     return s->sequences < n_ranks ? rows : part(s->sequences, n_ranks) * s->context;
 }
 
-/* Mean positions that a token of a sequence sees, over all layers. */
+/* The average number of positions that a token attends to, over all layers. */
 static double seen(const qdr_network *network, double context)
 {
     const double all = (context + 1) / 2, w = fmin(context, (double)network->window);
@@ -60,8 +60,8 @@ static void set_shards(const qdr_plan *plan, qdri_sizes *s)
     s->of[QDRI_SIZE_SHARD_VOCAB] = shard(hidden * of[QDRI_SIZE_VOCAB], plan->z, s->elem_bytes);
 }
 
-/* Biases and norms of n_layers layers, the last norm, the positions. Scattered norms are summed over y, too; the
- * positions of scattered edges as well. */
+/* Biases and norms of n_layers layers, the last norm, the positions. Scattered norms, and positions of scattered edges,
+ * are also summed over y. */
 static void set_small(const qdr_network *n, const qdr_plan *plan, double n_layers, qdri_sizes *s)
 {
     const double hidden = s->of[QDRI_SIZE_HIDDEN];

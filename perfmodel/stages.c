@@ -23,7 +23,7 @@ static double layer_elems(const qdr_network *n)
     return (double)n->hidden * (2 * q + 2 * kv + (2 + (n->gated != 0)) * (double)n->ffn);
 }
 
-/* A layer goes to the current stage; the next stage begins when the running sum reaches its share. */
+/* Assigns layers to the current stage; the next stage begins when the running sum reaches its share. */
 static qdri_stages balanced(const qdr_network *network, int n)
 {
     const double layer = layer_elems(network), head = (double)network->vocab * (double)network->hidden;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which stage of a pipeline has how many layers. */
+/* The number of layers in each stage of a pipeline. */
 #ifndef QDRI_PERFMODEL_STAGES_H
 #define QDRI_PERFMODEL_STAGES_H
 
@@ -7,14 +7,14 @@
 
 typedef struct qdri_stages {
     int n; /* 1: no pipeline */
-    double first, middle, last; /* layers; of the middle ones, the most */
+    double first, middle, last; /* layers; for the middle stages, the largest number */
 } qdri_stages;
 
-/* Layers are dealt equally, or so that the head counts as its parameters. */
+/* Layers are distributed equally, or so that the head counts in proportion to its parameters. */
 qdri_stages qdri_stages_make(const qdr_machine *machine, const qdr_network *network, const qdr_plan *plan);
-/* Nodes that the whole job takes. */
+/* Number of nodes used by the whole job. */
 double qdri_job_nodes(const qdr_machine *machine, const qdr_plan *plan);
-/* Stages wait for one another over nodes. */
+/* Whether stages on different nodes wait for one another. */
 int qdri_is_staged(const qdr_machine *machine, const qdr_plan *plan);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A step: forwards and backwards of micro-batches, stages of a pipeline, the optimizer.
+/* A step: forward and backward passes of micro-batches, stages of a pipeline, the optimizer.
  *
- * A list of few layers is simulated. In it each layer takes as long as the one before, from the third on, so a list of
- * L layers ends where this one does and L - 4 layers later. A stream that falls behind the processor with every layer
- * (sums of gradients on a slow network, say) may end last instead, by its own layers. */
+ * A list of few layers is simulated. From the third on, each of its layers takes as long as the one before, so a list
+ * of L layers ends L - 4 layer times after this one. A stream that falls further behind the processor with every layer
+ * (such as sums of gradients on a slow network) may end last instead, according to its own time per layer. */
 #include "step.h"
 
 #include <math.h>
@@ -32,10 +32,10 @@ static qdr_status work_reserve(qdri_step_work *work, int n_tasks)
 
 /* ---- one list ---- */
 
-/* One forward or backward of a stage's parts; the terms of each part add up to it. */
+/* One forward or backward pass of a stage's parts; the terms of each part add up to its time. */
 typedef struct phase {
     double layer_secs; /* of each layer */
-    double first_secs, last_secs; /* of embedding, of head and loss, beside the layers */
+    double first_secs, last_secs; /* of embedding, and of head and loss, in addition to the layers */
     double time[3][QDR_N_TIME_TERMS]; /* of a layer, of the embedding, of the head */
     double busy[3][QDR_N_AXES];
     double host_secs[3];
@@ -50,7 +50,7 @@ typedef struct simulated {
 
 static double end_of(const simulated *sim, int task) { return task < 0 ? 0 : sim->spans[task].end_secs; }
 
-/* From one layer to the next on a stream: between the two layers that run in the middle. */
+/* The time from one layer to the next on a stream: between the two middle layers. */
 static double growth(const qdri_template_list *list, const simulated *sim, int stream, int backward)
 {
     const int from = backward ? list->last_of_layer[2][stream] : list->last_of_layer[1][stream];
@@ -58,7 +58,7 @@ static double growth(const qdri_template_list *list, const simulated *sim, int s
     return from < 0 || to < 0 ? 0 : end_of(sim, to) - end_of(sim, from);
 }
 
-/* Time that the lists' own sums say, by term, of a layer, of the first and of the last part. */
+/* Adds the times of roles, by term, for a layer, for the first and for the last part. */
 static void add_up_roles(const qdri_template *template, const qdri_template_list *list, const qdri_role_price *roles,
                          phase *p)
 {
@@ -82,7 +82,7 @@ static double sum_of(const double *terms)
     return sum;
 }
 
-/* What a part takes beyond its work on the processor was waiting, or work beside transfers. */
+/* The time of a part beyond its work on the processor was spent waiting, or on work slowed down by transfers. */
 static void add_waiting(const simulated *sim, double secs, double *terms)
 {
     double all = 0, by_axis[QDR_N_AXES] = {0};
@@ -108,7 +108,7 @@ static void simulate_list(const qdri_template *template, qdri_list_kind kind, co
     qdri_simulate(&list->sim, work->prices, &slowdown, &sim->times, work->spans);
 }
 
-/* What comes at a list's begin and at its end, beside the layers. */
+/* The times at a list's beginning and end, in addition to the layers. */
 static void set_ends(const qdri_template_list *list, const simulated *sim, int backward, phase *p)
 {
     const double all = sim->times.end_secs - QDRI_TEMPLATE_LAYERS * p->layer_secs;
@@ -130,9 +130,9 @@ static void make_phase(const qdri_template *template, qdri_list_kind kind, doubl
     p->layer_secs = growth(list, &sim, QDRI_STREAM_OF_COMPUTE, backward);
     add_up_roles(template, list, work->roles, p);
     set_ends(list, &sim, backward, p);
-    /* A stream that falls behind ends last when there are layers enough. Only sums of gradients can: for all else the
-     * processor waits, and what is gathered ahead of the first layers, which it has not waited for yet, says nothing
-     * about later ones. */
+    /* A stream that falls behind ends last if there are enough layers. Only sums of gradients can do so: for everything
+     * else the processor waits, and what is gathered ahead of the first layers, for which it has not waited yet, says
+     * nothing about later layers. */
     const double by_processor = sim.times.end_secs + (n_layers - QDRI_TEMPLATE_LAYERS) * p->layer_secs;
     static const qdr_channel sums[] = {QDR_CHANNEL_Z_REDUCE, QDR_CHANNEL_D_REDUCE};
     for (int i = 0; i < 2; i++) {
@@ -149,7 +149,7 @@ static void make_phase(const qdri_template *template, qdri_list_kind kind, doubl
 
 /* ---- a stage ---- */
 
-/* The time of a phase on a stage, with the host that enqueues it. */
+/* The time of a phase on a stage, including the host that enqueues it. */
 typedef struct amount {
     double secs, time[QDR_N_TIME_TERMS], busy[QDR_N_AXES];
 } amount;
@@ -163,11 +163,11 @@ static void add_part(const phase *p, int part, double times, amount *sum, double
     *host_secs += times * p->host_secs[part];
 }
 
-/* Host and device run beside one another; neither alone decides when both take about as long. */
+/* Host and device work at the same time; if both take about as long, neither alone determines the time. */
 static void add_host(const qdr_machine_software *software, double host_secs, amount *a)
 {
     if (!(software->host_power > 0) || !(host_secs > 0)) return;
-    const double power = fmax(software->host_power, 1); /* with 1 they run one after the other: no plan takes longer */
+    const double power = fmax(software->host_power, 1); /* 1: one after the other, the slowest case */
     const double most = fmax(host_secs, a->secs);
     const double secs = most * pow(pow(host_secs / most, power) + pow(a->secs / most, power), 1 / power);
     a->time[QDR_TIME_HOST] += secs - a->secs;
@@ -193,20 +193,20 @@ static void add_amount(const amount *a, double times, amount *sum)
     for (int axis = 0; axis < QDR_N_AXES; axis++) sum->busy[axis] += times * a->busy[axis];
 }
 
-/* All of it is one term. */
+/* Adds a time that belongs to one term. */
 static void add_secs(double secs, qdr_time_term term, amount *sum)
 {
     sum->secs += secs;
     sum->time[term] += secs;
 }
 
-/* The lists of one micro-batch, priced. */
+/* The priced lists of one micro-batch. */
 typedef struct phases {
     phase forward, before, last;
     double n_micro;
 } phases;
 
-/* Recomputing: the forward of the layers again, or of their attention. */
+/* Recomputation: the forward pass of the layers again, or of their attention. */
 static void add_recompute(const qdri_template *template, const qdri_pricing *pricing, const qdri_step_work *work,
                           const phase *forward, phase *backward)
 {
@@ -263,7 +263,7 @@ static void make_phases(const qdri_template *template, double n_layers, const qd
     add_recompute(template, pricing, work, &all->forward, &all->before);
 }
 
-/* One forward and one backward of a stage. */
+/* One forward and one backward pass of a stage. */
 static amount slot_of(const phases *all, const phase *backward, const qdr_machine_software *software, double n_layers,
                       int is_first, int is_last)
 {
@@ -276,8 +276,8 @@ static amount slot_of(const phases *all, const phase *backward, const qdr_machin
 
 /* ---- the pipeline ---- */
 
-/* Messages between stages for one micro-batch: activations forth, their gradients back. Where a stage's ranks hold
- * copies, each sends its part, and they are gathered behind (Narayanan et al. 2021, 4.1). */
+/* Messages between stages for one micro-batch: activations forward, their gradients back. If a stage's ranks have
+ * copies, each sends a part, and the parts are gathered by the receivers (Narayanan et al. 2021, 4.1). */
 static double send_secs(const qdri_pricing *pricing)
 {
     const qdr_plan *plan = pricing->plan;
@@ -291,7 +291,7 @@ static double send_secs(const qdri_pricing *pricing)
     return 2 * (qdri_coll_secs(&ways, QDR_SEND_RECV, whole / plan->y) + gather);
 }
 
-/* Of a stage and its neighbours, for each micro-batch. */
+/* For a stage and its neighbours, per micro-batch. */
 static double stall_secs(const qdri_pricing *pricing, int n_neighbours, double memory_bytes)
 {
     const qdr_machine *machine = pricing->machine;
@@ -303,7 +303,7 @@ static double stall_secs(const qdri_pricing *pricing, int n_neighbours, double m
     return many || full ? n_neighbours * software->stall_secs : 0;
 }
 
-/* Stages of a pipeline: a slot is one forward and one backward. */
+/* Stages of a pipeline: a slot is one forward and one backward pass. */
 typedef struct pipe {
     amount first, middle, last;
 } pipe;
@@ -327,8 +327,7 @@ static const amount *slowest_of(const pipe *p, int n_stages)
     return n_stages > 2 && p->middle.secs > slowest->secs ? &p->middle : slowest;
 }
 
-/* The slowest stage is always at work, but for the time in which the others fill and drain (Narayanan et al. 2021,
- * 2.2). */
+/* The slowest stage is always busy, except while the others fill and drain (Narayanan et al. 2021, 2.2). */
 static void run_pipeline(const phases *all, const qdri_pricing *pricing, const qdri_stages *stages, double memory_bytes,
                          amount *step)
 {
@@ -346,7 +345,7 @@ static void run_pipeline(const phases *all, const qdri_pricing *pricing, const q
 
 /* ---- the optimizer ---- */
 
-/* Elements of the parameters of a rank: shards over z. */
+/* Elements of a rank's parameters: shards over z. */
 static double shard_elems(const qdri_pricing *pricing, double n_layers, int with_ends)
 {
     const double *of = pricing->sizes.of;
@@ -355,7 +354,7 @@ static double shard_elems(const qdri_pricing *pricing, double n_layers, int with
            with_ends * of[QDRI_SIZE_SHARD_VOCAB] + of[QDRI_SIZE_SMALL];
 }
 
-/* Over how many ranks of d optimizer state is parted. */
+/* The number of ranks of d over which optimizer state is partitioned. */
 static double state_parts(const qdr_plan *plan)
 {
     return plan->optimizer_parts > plan->z ? (double)plan->optimizer_parts / plan->z : 1;
@@ -370,7 +369,7 @@ double qdri_optimizer_secs(const qdri_pricing *pricing, double n_layers)
     return qdri_kernel_secs(machine, n_elems * each, 12 * n_elems);
 }
 
-/* Where the state is parted, new parameters are gathered: over those ranks of d first that do not share a gradient,
+/* If the state is partitioned, new parameters are gathered: first over the ranks of d that do not share a gradient,
  * then over those that do. */
 static double return_secs(const qdri_pricing *pricing, double n_layers)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes templates. Their networks have extents that differ from one another, so that each extent of a task tells by its
- * value what it is; and are in the order that is usual, since which slot of memory holds what, and so a few waits,
- * depends on which is larger. */
+/* Builds templates. Their networks have extents that all differ from one another, so that the value of each extent of a
+ * task identifies it; and the extents are in the usual order of size, because which slot of memory is used for what,
+ * and therefore a few waits, depends on which is larger. */
 #include "template.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@
 
 #include "core/size.h"
 
-/* An axis has these ranks where it is wide. */
+/* The number of ranks on each axis that is wide. */
 static const int wide_size[QDR_N_AXES] = {2, 3, 2, 2};
 
 enum { CONTEXT = 26, SEQUENCES = 5 };
@@ -42,7 +42,7 @@ qdri_structure qdri_structure_of(const qdr_network *n, const qdr_plan *plan)
     return s;
 }
 
-/* A network and a plan of the structure. */
+/* A network and a plan with the structure. */
 static void make_example(const qdri_structure *s, qdr_network *n, qdr_plan *plan)
 {
     *n = (qdr_network){.version = QDR_OPTS_INIT,
@@ -73,7 +73,7 @@ static void make_example(const qdri_structure *s, qdr_network *n, qdr_plan *plan
     plan->batch = (int64_t)(s->few_sequences ? 1 : SEQUENCES) * plan->z * plan->d;
 }
 
-/* ---- extents by their values ---- */
+/* ---- identifying extents by value ---- */
 
 static const qdri_size row_sizes[] = {QDRI_SIZE_ROWS, QDRI_SIZE_ROWS_X, QDRI_SIZE_ROWS_Y, QDRI_SIZE_SEQUENCES_X};
 static const qdri_size column_sizes[] = {QDRI_SIZE_HIDDEN, QDRI_SIZE_QUERIES, QDRI_SIZE_QKV,
@@ -83,7 +83,7 @@ static const qdri_size element_sizes[] = {QDRI_SIZE_SHARD_QKV,  QDRI_SIZE_SHARD_
                                           QDRI_SIZE_SMALL_X,    QDRI_SIZE_SMALL_Y};
 #define N_OF(list) ((int)(sizeof(list) / sizeof *(list)))
 
-/* QDRI_N_SIZES: none of them. */
+/* QDRI_N_SIZES: not found. */
 static qdri_size find(const qdri_sizes *sizes, const qdri_size *list, int n, double value)
 {
     for (int i = 0; i < n; i++)
@@ -100,7 +100,7 @@ static qdri_size find_any(const qdri_sizes *sizes, double value)
     return size;
 }
 
-/* A count of elements: of a shard, or rows times columns. */
+/* Identifies a number of elements: of a shard, or rows times columns. */
 static int find_count(const qdri_sizes *sizes, double value, qdri_role *role)
 {
     role->m = QDRI_SIZE_ONE;
@@ -118,7 +118,7 @@ static int set_extents(const qdri_task *task, const qdri_sizes *sizes, qdri_role
     if (task->kind == QDRI_TASK_COLLECTIVE) return find_count(sizes, (double)task->count, role);
     role->m = find_any(sizes, (double)task->m);
     if (task->kind == QDRI_TASK_FORWARD || task->kind == QDRI_TASK_BACKWARD)
-        return role->m != QDRI_N_SIZES; /* its columns follow from what it is */
+        return role->m != QDRI_N_SIZES; /* its columns follow from its kind */
     role->n = find_any(sizes, (double)task->n);
     if (task->kind == QDRI_TASK_PRODUCT) role->k = find_any(sizes, (double)task->k);
     return role->m != QDRI_N_SIZES && role->n != QDRI_N_SIZES && role->k != QDRI_N_SIZES;
@@ -133,7 +133,7 @@ typedef struct making {
     qdri_sizes sizes;
 } making;
 
-/* The sums of all small gradients belong to no node; they end a backward, as the embedding does. */
+/* The sums of all small gradients belong to no node; they end a backward list, as the embedding does. */
 static int layer_of_task(const making *m, const qdri_task *task)
 {
     return task->node < 0 ? QDRI_LAYER_FIRST : m->layer_of[task->node];
@@ -196,7 +196,7 @@ static qdr_status find_role(making *m, const qdri_task *task, int *index)
     return QDR_OK;
 }
 
-/* What a task adds to what is known of its list. */
+/* Adds a task to the data about its list. */
 static void count_task(const making *m, const qdri_task *task, int number, int role, qdri_template_list *list)
 {
     const int layer = layer_of_task(m, task), computes = task->stream == QDRI_STREAM_OF_COMPUTE;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Templates: the task lists of a transformer with few layers, made once by the builders that the runtime uses, with
- * every extent known by name, so that another network or grid of the same structure is priced without building
+/* Templates: the task lists of a transformer with few layers, built once by the same builders as in the runtime, with
+ * every extent known by name, so that another network or grid with the same structure can be priced without building
  * anything.
  *
  * Which tasks there are and what they wait for depends only on which axes have more than one rank, the layout, and some
- * properties of the network: the structure. How large they are does not matter. */
+ * properties of the network: the structure. Sizes do not matter. */
 #ifndef QDRI_PERFMODEL_TEMPLATE_H
 #define QDRI_PERFMODEL_TEMPLATE_H
 
@@ -12,7 +12,7 @@
 #include "simulate.h"
 #include "sizes.h"
 
-/* What the lists depend on. */
+/* Everything on which the lists depend. */
 typedef struct qdri_structure {
     unsigned char wide[QDR_N_AXES]; /* the axis has several ranks */
     unsigned char scattered;
@@ -22,7 +22,7 @@ typedef struct qdri_structure {
     unsigned char overlap; /* QDR_OVERLAP_… */
 } qdri_structure;
 
-/* Where in the network a task belongs. */
+/* The part of the network to which a task belongs. */
 typedef enum qdri_whose { QDRI_OF_FIRST, QDRI_OF_LAYER, QDRI_OF_LAST } qdri_whose;
 
 /* One kind of task with named extents. Many tasks share a role. */
@@ -31,15 +31,15 @@ typedef struct qdri_role {
     qdri_node_kind node_kind; /* of operations */
     qdri_whose whose;
     int trans_a, trans_b, accumulate;
-    int is_gate; /* of the caller's operations: the gated activation, else the rotation */
-    int gathers_keys; /* of attention */
-    int is_gradient; /* its elements, or those of a product's result, are of parameters' gradients */
+    int is_gate; /* for the caller's operations: the gated activation, otherwise the rotation */
+    int gathers_keys; /* for attention */
+    int is_gradient; /* its elements, or those of a product's result, are gradients of parameters */
     qdr_coll_kind coll;
     qdr_channel channel;
     qdri_task_class overlap_class;
-    qdri_size m, n, k; /* products and kernels: extents; collectives: elements in all are m·n */
+    qdri_size m, n, k; /* products and kernels: extents; collectives: m·n is the total number of elements */
     int per_member; /* the count is one member's part */
-    int on_processor; /* on the compute stream, and no collective */
+    int on_processor; /* on the compute stream, and not a collective */
 } qdri_role;
 
 enum { QDRI_TEMPLATE_LAYERS = 4, QDRI_MAX_ROLES = 192 };
@@ -51,15 +51,15 @@ typedef struct qdri_template_list {
     qdri_sim_list sim;
     int last_of_layer[QDRI_TEMPLATE_LAYERS][QDRI_N_STREAMS]; /* -1: none */
     int last_of_first, last_of_last; /* on the compute stream, of embedding and head; -1: none */
-    /* How often each role comes in one layer, and in embedding and head. */
+    /* How often each role occurs in one layer, and in embedding and head. */
     int n_in_layer[QDRI_MAX_ROLES], n_in_first[QDRI_MAX_ROLES], n_in_last[QDRI_MAX_ROLES];
 } qdri_template_list;
 
-/* The lists that a step is made of: one forward and one backward for each micro-batch. */
+/* The lists of which a step consists: one forward and one backward for each micro-batch. */
 typedef enum qdri_list_kind {
     QDRI_LIST_FORWARD,
-    QDRI_LIST_BACKWARD_ONLY, /* of a step with one micro-batch */
-    QDRI_LIST_BACKWARD_BEFORE, /* adds to the gradients, leaves sums over d out */
+    QDRI_LIST_BACKWARD_ONLY, /* of a step with a single micro-batch */
+    QDRI_LIST_BACKWARD_BEFORE, /* adds to the gradients, without sums over d */
     QDRI_LIST_BACKWARD_LAST, /* adds, and sums over all ranks */
     QDRI_N_LIST_KINDS
 } qdri_list_kind;

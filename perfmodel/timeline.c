@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One layer over time: of the few that a template has, the one in the middle. */
+/* The timeline of one layer: the middle one of the few in a template. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +29,7 @@ static qdr_timeline_span span_of(const qdri_task *task, qdr_timeline_pass pass)
     return span;
 }
 
-/* What of a task lies between begin and end. */
+/* The part of a task between begin and end. */
 static void show(const timeline *t, const qdri_task *task, const qdri_sim_span *when, double begin, double end,
                  qdr_timeline_pass pass)
 {
@@ -48,11 +48,11 @@ static void run(timeline *t, qdri_list_kind kind)
     qdri_simulate(&list->sim, t->prices, &slowdown, &times, t->spans);
 }
 
-/* From the end of the layer before, on the processor, to that of the one in the middle. */
+/* On the processor, from the end of the preceding layer to that of the middle one. */
 static void show_pass(timeline *t, qdri_list_kind kind, qdr_timeline_pass pass)
 {
     const qdri_template_list *list = &t->template->lists[kind];
-    const int before = pass == QDR_PASS_BACKWARD ? 2 : 0; /* of layer 1 */
+    const int before = pass == QDR_PASS_BACKWARD ? 2 : 0; /* in layer 1 */
     run(t, kind);
     const double begin = end_of(t, list->last_of_layer[before][QDRI_STREAM_OF_COMPUTE]),
                  end = end_of(t, list->last_of_layer[1][QDRI_STREAM_OF_COMPUTE]);
@@ -60,7 +60,7 @@ static void show_pass(timeline *t, qdri_list_kind kind, qdr_timeline_pass pass)
     for (int i = 0; i < list->sim.n_tasks; i++) show(t, &list->schedule.tasks[i], &t->spans[i], begin, end, pass);
 }
 
-/* Only what attention does is repeated, one after the other. */
+/* Repeats only the work of attention, one task after the other. */
 static void show_attention_again(timeline *t)
 {
     const qdri_template_list *list = &t->template->lists[QDRI_LIST_FORWARD];
@@ -98,8 +98,8 @@ qdr_status qdr_model_timeline(qdr_model *model, const qdr_plan *plan, qdr_timeli
     timeline t = {.each = each, .user = user, .secs = secs};
     qdri_pricing pricing;
     if (!model || !plan || !each || !secs)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "time-line: the model, the plan, the function to call or the place for the "
-                                          "result is NULL");
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "timeline: the model, the plan, the function to call or the result "
+                                          "pointer is NULL");
     memset(secs, 0, QDR_N_PASSES * sizeof *secs);
     QDR_TRY(qdri_plan_check(model, plan));
     QDR_TRY(qdri_model_template(model, plan, &t.template));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Elements that collectives send, in closed form. */
+/* Elements sent by collectives, in closed form. */
 #include <math.h>
 
 #include "quadrille/perf.h"
