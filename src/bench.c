@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `quadrille bench`: what grids cost on this machine. The options of all benchmarks, and the loop over grids. */
+/* `quadrille bench`: what grids cost on this machine. Options common to all benchmarks, and the loop over grids. */
 #include "bench.h"
 
 #include <quadrille/launch.h>
@@ -51,7 +51,7 @@ const char *bench_layout_text(qdr_layout layout) { return layout == QDR_SCATTERE
 
 /* ---- the loop over grids ---- */
 
-/* What all ranks of a benchmark are started with. */
+/* Passed to every rank of a benchmark. */
 typedef struct bench_start {
     const bench_kind *kind;
     const bench_options *options;
@@ -127,12 +127,16 @@ int bench_main(const bench_kind *kind, bench_options *options, int argc, char **
 static const command *const benches[] = {&command_bench_coll, &command_bench_gemm, &command_bench_layer,
                                          &command_bench_linear, NULL};
 
-/* Only where no benchmark was named. */
+/* Runs only if no benchmark was named. */
 static int run(int argc, char **argv)
 {
     failure why = {0};
-    fail(&why, EXIT_USAGE, "bench: '%s' is no benchmark; use coll, gemm, layer or linear (see quadrille bench --help)",
-         argc < 2 ? "" : argv[1]);
+    if (argc < 2)
+        fail(&why, EXIT_USAGE,
+             "bench: no benchmark is named; use coll, gemm, layer or linear (see quadrille bench --help)");
+    else
+        fail(&why, EXIT_USAGE,
+             "bench: unknown benchmark '%s'; use coll, gemm, layer or linear (see quadrille bench --help)", argv[1]);
     return fail_print_once(&why);
 }
 
@@ -143,8 +147,8 @@ const command command_bench = {
     .summary = "measure collectives, products and layers on grids",
     .usage = "quadrille bench BENCHMARK [OPTION]...",
     .text = "Each benchmark prints the median, minimum and 90th percentile of the times of the slowest rank for\n"
-            "each grid and, if there is one, a limit that no grid can beat. Ranks are started by mpiexec, or are\n"
-            "threads with --local.",
+            "each grid and, if there is one, a lower bound on the time. Ranks are started by mpiexec, or are threads\n"
+            "with --local.",
     .parts = benches,
     .options = specs,
     .examples = "  quadrille bench coll --local 4 --kind all --axis x --grid 4x1x1x1\n"

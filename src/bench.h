@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the benchmarks of `quadrille bench` share: options, the loop over grids, measuring in turn, statistics,
+/* Shared by the benchmarks of `quadrille bench`: options, the loop over grids, alternating measurements, statistics,
  * printing. */
 #ifndef QUADRILLE_SRC_BENCH_H
 #define QUADRILLE_SRC_BENCH_H
@@ -12,19 +12,20 @@
 
 typedef enum bench_format { FORMAT_TABLE, FORMAT_CSV, FORMAT_JSON } bench_format;
 
-/* A benchmark's own options are a struct that begins with these. */
+/* Each benchmark's own option struct begins with this one. */
 typedef struct bench_options {
     int64_t n_local, n_iterations, n_warmup;
-    grid_size grid; /* x = 0: one of data parallel ranks */
+    grid_size grid; /* x = 0: all ranks along d */
     int all_grids;
     qdr_dtype dtype;
     bench_format format;
-    /* of products */
+    /* for products */
     int64_t n_threads, n_panels;
     qdr_layout layout;
 } bench_options;
 
-/* The end of each benchmark's table of options, and what takes them: index counts from the first of these. */
+/* The last entries of each benchmark's option table, and the function that reads them; index counts from the first of
+ * these entries. */
 #define BENCH_SPECS                                                                                                    \
     {"dtype", 0, "TYPE", "f32 (default), f64, bf16 or f16"},                                                           \
         {"grid", 0, "GRID", "GXxGYxGZxGD, or all (every grid of the ranks); default 1x1x1xP"},                         \
@@ -38,7 +39,7 @@ typedef struct bench_options {
     }
 int bench_take(int index, const char *value, bench_options *options, failure *why);
 
-/* The same for benchmarks of products, which have these before them. */
+/* The same for benchmarks of products, which have these entries before the common ones. */
 #define BENCH_PRODUCT_SPECS                                                                                            \
     {"layout", 0, "LAYOUT", "replicated (default) or scattered"},                                                      \
         {"panels", 0, "N", "row panels of each product; default: chosen by cost"},                                     \
@@ -52,15 +53,16 @@ const char *bench_layout_text(qdr_layout layout);
 
 typedef enum bench_value_kind { VALUE_TEXT, VALUE_WHOLE, VALUE_REAL } bench_value_kind;
 
-/* A column of the table and of CSV, a member of JSON's rows; a list ends without a name. */
+/* A column of the table and of the CSV, and a member of each JSON row. A list of columns ends with one that has no
+ * name. */
 typedef struct bench_column {
     const char *name; /* in CSV and JSON */
-    const char *title, *unit; /* of the table; no title: it is a setting, equal in all rows, which the table's title
-                                 has, and JSON once */
+    const char *title, *unit; /* in the table; no title: a setting, equal in all rows, printed in the table's heading
+                               * and once in JSON */
     bench_value_kind kind;
     int width; /* in the table */
-    double scale; /* of real numbers in the table: times this */
-    int n_digits; /* behind the point */
+    double scale; /* factor for real numbers in the table */
+    int n_digits; /* after the decimal point */
 } bench_column;
 #define BENCH_SETTING(name, kind)                                                                                      \
     {                                                                                                                  \
@@ -69,13 +71,13 @@ typedef struct bench_column {
 #define BENCH_LAST_COLUMN BENCH_SETTING(NULL, VALUE_TEXT)
 
 typedef struct bench_value {
-    const char *text; /* NULL: it is a number; NAN: there is none */
+    const char *text; /* NULL: it is a number; number NAN: no value */
     double number;
 } bench_value;
 #define BENCH_TEXT(words) ((bench_value){.text = (words)})
 #define BENCH_NUMBER(value) ((bench_value){.number = (double)(value)})
 
-/* Median, least and 90th percentile of the times of one series: columns, and their values. */
+/* Median, minimum and 90th percentile of the times of one series: the columns, and their values. */
 #define BENCH_TIME_COLUMNS(prefix, unit, scale)                                                                        \
     {prefix "median_secs", "median", unit, VALUE_REAL, 10, scale, 3},                                                  \
         {prefix "min_secs", "min", unit, VALUE_REAL, 10, scale, 3},                                                    \
@@ -91,9 +93,9 @@ typedef struct bench_table {
     int n_rows; /* printed */
 } bench_table;
 
-/* Prints a row, the first one behind the head. values: one for each column. */
+/* Prints a row, after the heading if it is the first. values: one for each column. */
 void bench_print_row(bench_table *table, const bench_value *values);
-/* Ends what was printed. */
+/* Ends the output. */
 void bench_print_end(const bench_table *table);
 
 /* ---- the loop over grids ---- */
@@ -103,23 +105,23 @@ typedef struct bench_run {
     qdr_context *ctx;
     bench_table table; /* printed by rank 0 */
     char title[512];
-    int64_t n_wrong; /* results that were not as expected; equal on all ranks */
+    int64_t n_wrong; /* incorrect results; equal on all ranks */
 } bench_run;
 
 typedef struct bench_kind {
     const command *command;
     option_taker take;
     const bench_column *columns;
-    /* Looks at all options before anything starts; may be NULL. */
+    /* Checks all options before anything starts; may be NULL. */
     int (*check)(const void *options, failure *why);
     void (*write_title)(const void *options, int n_ranks, char *title, size_t capacity);
-    /* Measures one grid and hands rows to BENCH_ROW(). Collective, the same result on all ranks. */
+    /* Measures one grid and passes rows to BENCH_ROW(). Collective, with the same result on all ranks. */
     int (*run_grid)(bench_run *run, const void *options, grid_size size, failure *why);
 } bench_kind;
 
 /* The whole command; argv[0] is its name. Returns the exit code. */
 int bench_main(const bench_kind *kind, bench_options *options, int argc, char **argv);
-/* Prints a row: an array of a value for each of an array of columns. */
+/* Prints a row. values: an array with one value for each entry of the array of columns. */
 #define BENCH_ROW(run, columns, values)                                                                                \
     do {                                                                                                               \
         _Static_assert(sizeof(values) / sizeof *(values) + 1 == sizeof(columns) / sizeof *(columns),                   \
@@ -127,13 +129,13 @@ int bench_main(const bench_kind *kind, bench_options *options, int argc, char **
         bench_row(run, values);                                                                                        \
     } while (0)
 void bench_row(bench_run *run, const bench_value *values);
-/* Makes a grid of this size, its text "2x1x1x1". */
+/* Creates a grid of this size. Its text is like "2x1x1x1". */
 qdr_status bench_make_grid(qdr_context *ctx, grid_size size, qdr_grid **grid);
 void bench_grid_text(grid_size size, char text[64]);
 
 /* ---- measuring: bench_measure.c ---- */
 
-/* Seconds of one series of calls: of each iteration those of the slowest rank. */
+/* Times of one series of calls; the time of an iteration is that of its slowest rank. */
 typedef struct bench_times {
     double median, min, p90;
 } bench_times;
@@ -141,30 +143,30 @@ typedef struct bench_times {
 /* Times of n_series kinds of calls. */
 typedef struct bench_samples {
     int n_series;
-    int64_t n; /* iterations */
+    int64_t n; /* number of iterations */
     double *secs; /* [series][iteration] */
-    double *work; /* one series */
+    double *work; /* scratch space for one series */
 } bench_samples;
 
-/* What is measured. After each call `after` is told, which may be NULL; iterations that warm up are below 0. */
+/* What is measured. `after` is called after each call and may be NULL; warm-up iterations have negative numbers. */
 typedef struct bench_subject {
-    qdr_status (*call)(void *user, int series); /* returns when its work is done */
+    qdr_status (*call)(void *user, int series); /* returns when its work is complete */
     void (*after)(void *user, int series, int64_t iteration);
     void *user;
 } bench_subject;
 
-/* In each iteration calls all series once, one after the other, each from a common start. Room for n_more series is
- * left behind them. Collective, the same result on all ranks; free samples in any case. */
+/* Each iteration calls all series once, one after the other, with all ranks starting together. Leaves room for n_more
+ * series after them. Collective, with the same result on all ranks; free the samples in any case. */
 int bench_measure(qdr_context *ctx, const bench_options *options, const bench_subject *subject, int n_series,
                   int n_more, bench_samples *samples, failure *why);
 void bench_free(bench_samples *samples);
 bench_times bench_times_of(const bench_samples *samples, int series);
-/* Medians over the iterations of a / b, and of a - b. */
+/* Medians of a / b and of a - b over the iterations. */
 double bench_ratio(const bench_samples *samples, int a, int b);
 double bench_difference(const bench_samples *samples, int a, int b);
-/* Series `sum` becomes a + b. */
+/* Sets series `sum` to a + b. */
 void bench_add(const bench_samples *samples, int a, int b, int sum);
-/* Each of the n values becomes the largest, or the sum, of all ranks'. Collective, blocking; over other calls than
+/* Replaces each of the n values by the maximum, or the sum, over all ranks. Collective, blocking; uses other calls than
  * those that are measured. */
 typedef enum bench_fold { FOLD_MAX, FOLD_SUM } bench_fold;
 qdr_status bench_all_ranks(qdr_context *ctx, bench_fold fold, double *values, int64_t n);

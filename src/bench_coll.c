@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `quadrille bench coll`: collectives along the axes of grids, in the terms of nccl-tests, and whether their results
- * are right. */
+/* `quadrille bench coll`: collectives along the axes of grids, in the terms of nccl-tests, with a check of their
+ * results. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@ enum { ANY_AXIS = -1, ANY_KIND = -1 };
 typedef struct coll_options {
     bench_options shared;
     int64_t min_bytes, max_bytes, factor;
-    int kind, axis; /* ANY_…: all of them; all axes that split the grid */
+    int kind, axis; /* ANY_…: all kinds; all axes that split the grid */
     int caller_memory;
 } coll_options;
 
@@ -121,7 +121,7 @@ static void print_case(bench_run *run, const coll_options *options, const char *
     static const char *const axes[QDR_N_AXES] = {"x", "y", "z", "d"};
     const bench_times times = bench_times_of(samples, 0);
     const double bytes = (double)the_case->n * (double)qdr_dtype_bytes(the_case->dtype);
-    /* alone nothing moves */
+    /* a single rank moves no data */
     const double algbw = the_case->size > 1 && times.median > 0 ? 1e-9 * bytes / times.median : NAN;
     const bench_value values[] = {
         BENCH_NUMBER(qdr_context_size(run->ctx)),
@@ -163,7 +163,7 @@ static int run_size(bench_run *run, const coll_options *options, const char *gri
     return why->code;
 }
 
-/* All sizes of one kind; each has at least an element, and none comes twice. */
+/* All sizes of one kind; each is at least one element, and no size is repeated. */
 static int run_kind(bench_run *run, const coll_options *options, const char *grid, coll_case *the_case, failure *why)
 {
     const int64_t elem_bytes = (int64_t)qdr_dtype_bytes(the_case->dtype);
@@ -196,7 +196,7 @@ static int run_axis(bench_run *run, const coll_options *options, grid_size size,
     return why->code;
 }
 
-/* Without --axis those that split the grid; a grid of one rank has d. */
+/* Without --axis, the axes that split the grid; for a grid of one rank, d. */
 static int is_chosen(const coll_options *options, const qdr_grid *grid, int axis)
 {
     if (options->axis != ANY_AXIS) return axis == options->axis;

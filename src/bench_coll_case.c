@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One collective of one size along an axis, its data and its exact result. */
+/* One collective of one size along an axis, with its data and its exact result. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,8 @@ static int allocate(const coll_case *made, void **memory, failure *why)
     if (!made->is_callers) return fail_status(why, qdr_mem_alloc(context_of(made), bytes, memory));
     *memory = malloc(bytes);
     if (*memory) return EXIT_OK;
-    return fail(why, EXIT_NOTHING_FITS, "bench coll: malloc has no %zu bytes; use --max-bytes", bytes);
+    return fail(why, EXIT_NOTHING_FITS, "bench coll: malloc cannot provide %zu bytes; use a smaller --max-bytes",
+                bytes);
 }
 
 static void release(const coll_case *gone, void **memory)
@@ -32,11 +33,11 @@ int coll_case_create(coll_case *made, int64_t most_elems, int caller_memory, fai
     made->size = qdr_grid_size(made->grid, made->axis);
     made->rank = qdr_grid_coordinate(made->grid, made->axis);
     made->is_callers = caller_memory;
-    made->capacity = most_elems + made->size; /* all-to-all: as many of the largest part */
+    made->capacity = most_elems + made->size; /* all-to-all: n parts as large as the largest */
     made->counts = calloc((size_t)made->size, sizeof *made->counts);
     made->recv_counts = calloc((size_t)made->size, sizeof *made->recv_counts);
     if (!made->counts || !made->recv_counts)
-        fail(why, EXIT_NOTHING_FITS, "bench coll: no memory for %d counts", made->size);
+        fail(why, EXIT_NOTHING_FITS, "bench coll: out of memory for %d counts", made->size);
     if (!why->code && !allocate(made, &made->send, why)) allocate(made, &made->recv, why);
     return fail_together(why, context_of(made));
 }
@@ -68,7 +69,7 @@ void coll_case_size(coll_case *sized, int64_t n_elems)
 static int next_of(const coll_case *the_case) { return (the_case->rank + 1) % the_case->size; }
 static int previous_of(const coll_case *the_case) { return (the_case->rank + the_case->size - 1) % the_case->size; }
 
-/* What this member sends and receives. */
+/* Number of elements that this member sends, and that it receives. */
 static int64_t n_sent(const coll_case *the_case)
 {
     return the_case->kind == QDR_ALL_GATHER ? the_case->counts[the_case->rank] : the_case->n;
@@ -81,7 +82,7 @@ static int64_t n_received(const coll_case *the_case)
     return the_case->kind == QDR_ALL_TO_ALL ? own * the_case->size : the_case->n;
 }
 
-/* They work on recv alone. */
+/* These operate on recv alone. */
 static int is_in_place(qdr_coll_kind kind) { return kind == QDR_ALL_REDUCE || kind == QDR_BROADCAST; }
 
 double coll_bus_factor(qdr_coll_kind kind, int size)
@@ -132,8 +133,7 @@ void coll_case_clear(coll_case *cleared)
 
 /* ---- data whose result is known ---- */
 
-/* Whole numbers up to 256 are exact in every type: one number, or the sum of as many as there are members, lies
- * below. */
+/* Whole numbers up to 256 are exact in every type, so all values, or all sums over the members, stay below that. */
 static int64_t n_values(const coll_case *the_case)
 {
     const int sums = the_case->kind == QDR_ALL_REDUCE || the_case->kind == QDR_REDUCE_SCATTER;
@@ -141,7 +141,7 @@ static int64_t n_values(const coll_case *the_case)
     return most < 1 ? 1 : most;
 }
 
-/* Element i of the n that member j begins with. */
+/* Initial element i of the n elements of member j. */
 static double value_of(const coll_case *the_case, int j, int64_t i)
 {
     return 1 + (double)((i + 31 * (int64_t)j) % n_values(the_case));
@@ -166,7 +166,7 @@ static double expected(const coll_case *c, int64_t i)
     case QDR_SEND_RECV: return value_of(c, previous_of(c), i);
     default: break;
     }
-    int j = 0; /* the member whose part of a gathered vector it is */
+    int j = 0; /* the member whose part of a gathered vector contains the element */
     while (i >= begin_of(c, j + 1)) j++;
     return value_of(c, j, i - begin_of(c, j));
 }
@@ -176,7 +176,7 @@ static void fill(coll_case *filled)
     const size_t bytes = (size_t)filled->capacity * qdr_dtype_bytes(filled->dtype);
     const int64_t n = n_sent(filled);
     void *data = is_in_place(filled->kind) ? filled->recv : filled->send;
-    memset(filled->recv, 0xff, bytes); /* NaN: what nobody writes is wrong */
+    memset(filled->recv, 0xff, bytes); /* NaN: elements that are never written count as wrong */
     if (filled->kind == QDR_BROADCAST && filled->rank != 0) return;
     for (int64_t i = 0; i < n; i++) element_write(filled->dtype, data, i, value_of(filled, filled->rank, i));
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `quadrille bench gemm`: a layer's products on grids against the same products alone, that is what communication
- * costs. */
+/* `quadrille bench gemm`: a layer's products on grids, compared with the same products alone; the difference is the
+ * cost of communication. */
 #include <stdio.h>
 
 #include "bench_product.h"
@@ -49,7 +49,7 @@ static void write_title(const void *user, int n_ranks, char *title, size_t capac
     const gemm_options *options = user;
     snprintf(title, capacity,
              "# Y = X·Wᵀ with m=%lld n=%lld k=%lld, %s, %s, %d rank%s\n"
-             "# times of the slowest rank; limit: each rank's products alone, in turn with the "
+             "# times of the slowest rank; limit: each rank's products alone, alternating with the "
              "others; share: median of limit / time\n",
              (long long)options->extents.m, (long long)options->extents.n, (long long)options->extents.k,
              qdr_dtype_name(options->shared.dtype), bench_layout_text(options->shared.layout), n_ranks,
@@ -122,7 +122,7 @@ const command command_bench_gemm = {
     .summary = "a layer's products on grids, compared with the products alone",
     .usage = "quadrille bench gemm [OPTION]...",
     .text = "Times Y = X·Wᵀ on a grid of ranks, forward and (with --backward) dX and dW, alternating with the\n"
-            "same products of every rank without communication, a limit that no grid can beat.",
+            "same products of every rank without communication, a lower bound on the time.",
     .options = specs,
     .examples = "  quadrille bench gemm --local 2 --grid all -m 4096 -n 4096 -k 1024 --backward\n"
                 "  mpiexec.mpich -n 4 quadrille bench gemm --grid 2x2x1x1 --threads 1 --csv\n",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `quadrille bench layer`: transformer layers on grids, with and without overlap in turn, beside their products
- * alone. */
+/* `quadrille bench layer`: transformer layers on grids, alternately with and without overlap, compared with their
+ * products alone. */
 #include <math.h>
 #include <quadrille/plan.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 typedef struct layer_options {
     bench_options shared;
     int64_t hidden, n_heads, context, n_sequences, n_layers, n_batch_parts;
-    const char *machine_name; /* NULL: nothing is predicted */
+    const char *machine_name; /* NULL: no prediction */
     qdr_machine machine;
 } layer_options;
 
@@ -83,7 +83,7 @@ static int check_options(const void *user, failure *why)
     }
 
 static const bench_column plain_columns[] = {COMMON_COLUMNS, BENCH_LAST_COLUMN};
-/* With --machine, the same and these. */
+/* With --machine: the columns above and these. */
 static const bench_column columns[] = {
     COMMON_COLUMNS,
     {"predicted_secs", "model", "(ms)", VALUE_REAL, 9, 1e3, 3},
@@ -100,7 +100,7 @@ static void write_title(const void *user, int n_ranks, char *title, size_t capac
              "%s, %s, %d rank%s\n"
              "# times of the slowest rank: with overlap; serial: without; gain: median of serial / "
              "time\n"
-             "# limit: each rank's products alone, in turn; share: median of limit / time\n"
+             "# limit: each rank's products alone, alternating; share: median of limit / time\n"
              "%s",
              (long long)options->n_layers, options->n_layers == 1 ? "" : "s", (long long)options->hidden,
              (long long)options->n_heads, (long long)options->n_sequences, (long long)options->context,
@@ -111,7 +111,7 @@ static void write_title(const void *user, int n_ranks, char *title, size_t capac
 
 /* ---- what is measured ---- */
 
-/* Series of a pass: these three. Behind the two passes: both together. */
+/* The series of one pass. The series of the two passes are followed by those of both together. */
 enum { OVERLAPPED, SERIAL, LIMIT, N_VARIANTS };
 enum { N_SERIES = N_PASSES * N_VARIANTS, PASS_TOGETHER = N_PASSES };
 
@@ -183,7 +183,7 @@ static qdr_status call(void *user, int series)
     return status < 0 ? status : qdr_stream_synchronize(qdr_context_stream(bench->ctx));
 }
 
-/* A backward pass comes after its forward, and uses up the gradient that it starts from. */
+/* A backward pass follows its forward pass and overwrites the gradient that it starts from. */
 static void fill_gradients(void *user, int series, int64_t iteration)
 {
     const layer_bench *bench = user;
@@ -191,9 +191,9 @@ static void fill_gradients(void *user, int series, int64_t iteration)
     if (series < LIMIT) transformer_fill_gradient(&bench->stacks[series]);
 }
 
-/* ---- what the model says ---- */
+/* ---- predictions of the model ---- */
 
-/* Of both passes and both together, with and without overlap; NAN without a machine. */
+/* For each pass and for both together, with and without overlap; NAN without a machine. */
 typedef struct prediction {
     double secs[N_PASSES + 1][2];
 } prediction;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `quadrille bench linear`: one layer on grids, and where its time goes: products, what each axis sends, what is left
- * exposed. */
+/* `quadrille bench linear`: one layer on grids, and where its time goes: products, bytes sent over each axis, exposed
+ * communication. */
 #include <stdio.h>
 
 #include "bench_product.h"
@@ -67,7 +67,7 @@ static void write_title(const void *user, int n_ranks, char *title, size_t capac
     const linear_options *options = user;
     snprintf(title, capacity,
              "# Y = X·Wᵀ%s with m=%lld n=%lld k=%lld, %s, %s%s, %d rank%s\n"
-             "# times of the slowest rank; limit: each rank's products alone, in turn; share: "
+             "# times of the slowest rank; limit: each rank's products alone, alternating; share: "
              "median of limit / time; exposed: of time - limit\n"
              "# an axis sends: per pass, the rank that sends most; takes: its collectives, hidden "
              "or not\n",
@@ -79,17 +79,17 @@ static void write_title(const void *user, int n_ranks, char *title, size_t capac
 
 /* ---- what each axis sends ---- */
 
-/* Bytes and seconds of all measured iterations, of each pass. */
+/* Bytes and seconds of each pass, over all measured iterations. */
 typedef struct axis_traffic {
     double bytes, secs;
 } axis_traffic;
 
 typedef struct linear_bench {
-    product_pair pair; /* first: product_pair_call() takes it */
+    product_pair pair; /* must be first: product_pair_call() receives a pointer to it */
     axis_traffic traffic[N_PASSES][QDR_N_AXES];
 } linear_bench;
 
-/* Counters hold one call of the layer on the grid. */
+/* The counters hold one call of the layer on the grid. */
 static void count_traffic(void *user, int series, int64_t iteration)
 {
     linear_bench *bench = user;
@@ -155,7 +155,7 @@ static int measure(bench_run *run, const linear_options *options, grid_size size
     qdr_grid_reset_traffic(bench->pair.on_grid.grid);
     if (bench_measure(run->ctx, &options->shared, &subject, N_PAIR_SERIES, 0, samples, why)) return why->code;
     qdr_status status = product_own_shape(bench->pair.on_grid.grid, bench->pair.on_grid.layer, &local.m, &local.n,
-                                          &local.k); /* rank 0's: no smaller */
+                                          &local.k); /* rank 0's, which are the largest */
     if (status >= 0)
         status = bench_all_ranks(run->ctx, FOLD_MAX, &bench->traffic[0][0].bytes,
                                  sizeof bench->traffic / sizeof(double));

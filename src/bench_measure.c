@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Times of calls in turn, on all ranks, and their statistics. */
+/* Times of alternating calls, on all ranks, and their statistics. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@ static double now_secs(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* mine, theirs: memory for the n values of this and of another rank. */
+/* mine, theirs: memory for the n values of this rank and of another one. */
 static qdr_status fold_ranks(qdr_context *ctx, bench_fold fold, double *values, int64_t n, double *mine, double *theirs)
 {
     const size_t bytes = (size_t)n * sizeof *values;
@@ -63,7 +63,7 @@ int bench_measure(qdr_context *ctx, const bench_options *options, const bench_su
     samples->secs = calloc((size_t)(n * (n_series + n_more)), sizeof *samples->secs);
     samples->work = calloc((size_t)n, sizeof *samples->work);
     if (!samples->secs || !samples->work)
-        fail(why, EXIT_NOTHING_FITS, "bench: no memory for the times of %lld iterations", (long long)n);
+        fail(why, EXIT_NOTHING_FITS, "bench: out of memory for the times of %lld iterations", (long long)n);
     if (fail_together(why, ctx) || !samples->secs) return why->code;
     qdr_status status = measure(ctx, options->n_warmup, subject, samples);
     if (status >= 0) status = bench_all_ranks(ctx, FOLD_MAX, samples->secs, n * n_series);
@@ -92,7 +92,7 @@ static double at_share(const double *sorted, int64_t n, double share)
     return sorted[below] + (below + 1 < n ? (place - (double)below) * (sorted[below + 1] - sorted[below]) : 0);
 }
 
-/* Of what lies in `work`. */
+/* Statistics of the times in `work`, which is sorted. */
 static bench_times times_of_work(const bench_samples *samples)
 {
     double *work = samples->work;

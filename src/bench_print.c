@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of a benchmark as a table for people, as comma-separated values, or as JSON. */
+/* Rows of a benchmark as a readable table, as comma-separated values, or as JSON. */
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 /* ---- the table ---- */
 
-/* Text begins at the left, numbers end at the right. */
+/* Text is left-aligned, numbers are right-aligned. */
 static void print_words(const bench_column *column, int is_first, const char *words)
 {
     const int width = column->kind == VALUE_TEXT ? -column->width : column->width;
@@ -73,7 +73,7 @@ static json_t *json_of(const bench_column *column, const bench_value *value)
     return column->kind == VALUE_WHOLE ? json_integer((json_int_t)value->number) : json_real(value->number);
 }
 
-/* The settings, or what differs from row to row. */
+/* The settings (are_settings), or the values that differ from row to row. */
 static json_t *json_row(const bench_table *table, const bench_value *values, int are_settings)
 {
     json_t *object = json_object();
@@ -95,7 +95,7 @@ static void print_json_head(const bench_table *table, const bench_value *values)
     puts(", \"rows\": [");
 }
 
-/* ---- any of them ---- */
+/* ---- all formats ---- */
 
 static void print_head(const bench_table *table, const bench_value *values)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Linear layers that benchmarks run. */
+/* Linear layers for benchmarks. */
 #include "bench_product.h"
 
 #include <string.h>
@@ -82,7 +82,7 @@ qdr_status product_run(const product *ran, product_pass pass)
     return qdr_stream_synchronize(qdr_context_stream(qdr_grid_context(ran->grid)));
 }
 
-/* Scattered rows are gathered for the product: it has all of the cell's. */
+/* Scattered rows are gathered for the product, so it has all rows of the cell. */
 qdr_status product_own_shape(const qdr_grid *grid, const qdr_linear *layer, int64_t *m, int64_t *n, int64_t *k)
 {
     const int rank = qdr_context_rank(qdr_grid_context(grid));
@@ -111,7 +111,7 @@ qdr_status context_alone(qdr_context *ctx, qdr_context **alone)
     return qdr_agree(ctx, qdr_context_create_self(&opts, alone));
 }
 
-/* ---- beside the limit ---- */
+/* ---- the layer and its limit ---- */
 
 static const grid_size one_rank = {1, 1, 1, 1};
 

@@ -12,8 +12,8 @@
         if (try_status_ < 0) return try_status_;                                                                       \
     } while (0)
 
-/* Every product that ends in the residual stream is transposed: it reads what a normal one wrote and writes what the
- * next normal one reads. */
+/* Every product that writes to the residual stream is transposed: it reads what a normal layer wrote and writes what
+ * the next normal layer reads. */
 static qdr_status add_attention_half(transformer *made, const transformer_desc *desc, qdr_edge in, qdr_edge *out)
 {
     const int64_t hidden = desc->hidden, head = hidden / desc->n_heads;

@@ -21,10 +21,10 @@ typedef struct transformer {
     qdr_linear *products[N_LAYER_PRODUCTS]; /* of one layer; all layers have the same shapes */
 } transformer;
 
-/* Makes the stack, with first weights and an input. Collective, the same result on all ranks; destroy its stack in any
- * case. */
+/* Builds the stack, with initial weights and an input. Collective, with the same result on all ranks; destroy its stack
+ * in any case. */
 qdr_status transformer_create(qdr_grid *grid, const transformer_desc *desc, transformer *made);
-/* Fills the gradient of the output, as a backward pass wants it. Streams are idle. */
+/* Fills the gradient of the output, from which a backward pass starts. Streams must be idle. */
 void transformer_fill_gradient(const transformer *filled);
 
 #endif

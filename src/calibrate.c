@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `quadrille calibrate`: measures what the model's constants rest on, fits them, writes a machine file. */
+/* `quadrille calibrate`: measures what the model's constants are derived from, fits them, writes a machine file. */
 #include "calibrate.h"
 
 #include <quadrille/launch.h>
@@ -48,9 +48,9 @@ static int take_option(int index, const char *value, void *user, failure *why)
     return EXIT_OK;
 }
 
-/* ---- the machine before anything was measured ---- */
+/* ---- the machine before measuring ---- */
 
-/* The processor as Linux calls it. */
+/* The processor's name in Linux. */
 static void find_device(char device[QDR_MAX_NAME])
 {
     char line[256];
@@ -66,7 +66,7 @@ static void find_device(char device[QDR_MAX_NAME])
     if (file) fclose(file);
 }
 
-/* The file's name without folder and ".json". */
+/* The file's name without its folder and ".json". */
 static void set_name(const calibrate_options *options, char name[QDR_MAX_NAME])
 {
     const char *slash = strrchr(options->path, '/');
@@ -88,7 +88,7 @@ static void add_link(qdr_machine *machine, const char *name, int n_ranks)
     link->adapter_bytes_per_sec = 1e8;
 }
 
-/* Levels of links: inside nodes, where these have several ranks, and between them. */
+/* Levels of links: inside nodes if they have several ranks, and between nodes. */
 static void begin_machine(const calibration *c, const calibrate_options *options, qdr_machine *machine)
 {
     const double pages = (double)sysconf(_SC_PHYS_PAGES), page = (double)sysconf(_SC_PAGESIZE);
@@ -105,7 +105,7 @@ static void begin_machine(const calibration *c, const calibrate_options *options
         types[i]->most = types[i]->odd_factor = 1;
         for (int mode = 0; mode < 3; mode++) types[i]->factor[mode] = 1;
     }
-    machine->collectives.by_level = 1; /* as lib/comm has it */
+    machine->collectives.by_level = 1; /* as in lib/comm */
     machine->collectives.n_protocols = 1;
     machine->collectives.protocols[0] = (qdr_machine_protocol){1, 1};
     set_name(options, machine->name);
@@ -116,7 +116,7 @@ static void begin_machine(const calibration *c, const calibrate_options *options
 
 /* ---- one rank ---- */
 
-/* Nodes have equally many ranks each, one node's behind the other's. */
+/* Nodes must have the same number of ranks each, numbered node by node. */
 static int find_nodes(calibration *c, failure *why)
 {
     const int n = qdr_context_size(c->ctx);
@@ -127,8 +127,8 @@ static int find_nodes(calibration *c, failure *why)
     for (int rank = 0; rank < n; rank++)
         if (n % per_node || qdr_context_node(c->ctx, rank) != rank - rank % per_node)
             return fail(why, EXIT_USAGE,
-                        "calibrate: rank %d is not on the node of its neighbours; start equally "
-                        "many ranks on each node, one node's behind the other's (mpiexec -ppn %d)",
+                        "calibrate: rank %d is not on the node of its neighbours; start the same "
+                        "number of ranks on each node, node by node (mpiexec -ppn %d)",
                         rank, per_node);
     return EXIT_OK;
 }
@@ -147,17 +147,17 @@ static int measure(calibration *c, failure *why)
     return calibrate_collectives(c, why);
 }
 
-/* Constants have four digits: samples do not tell more. */
+/* Rounds constants to four digits: the samples are not more accurate. */
 static void round_number(const char *key, void *user)
 {
     double value;
     char text[32];
     if (qdr_machine_get(user, key, &value) < 0) return;
     snprintf(text, sizeof text, "%.4g", value);
-    if (qdr_machine_set(user, key, strtod(text, NULL)) < 0) return; /* it stays as it was */
+    if (qdr_machine_set(user, key, strtod(text, NULL)) < 0) return; /* keeps the old value */
 }
 
-/* Only rank 0 has a file. */
+/* Only rank 0 has an output file. */
 static int finish(const calibration *c, const calibrate_options *options, qdr_output **output, failure *why)
 {
     static _Thread_local calibrate_errors errors;
@@ -167,7 +167,7 @@ static int finish(const calibration *c, const calibrate_options *options, qdr_ou
     qdr_machine_keys(&machine, round_number, &machine);
     if (calibrate_compare(c, &machine, &errors, why)) return why->code;
     char *notes = calibrate_notes(c, &errors);
-    if (!notes) return fail(why, EXIT_NOTHING_FITS, "calibrate: no memory for the residuals");
+    if (!notes) return fail(why, EXIT_NOTHING_FITS, "calibrate: out of memory for the residuals");
     fail_status(why, qdr_machine_write(&machine, notes + strspn(notes, " \n"), qdr_output_file(*output)));
     free(notes);
     if (!files_end(output, 1, why)) calibrate_print(c, &machine, &errors, options->format);
@@ -176,7 +176,7 @@ static int finish(const calibration *c, const calibrate_options *options, qdr_ou
 
 static int open_output(const calibrate_options *options, int n_ranks, qdr_output **output, failure *why)
 {
-    const qdr_file_use use = {"--out", options->path, QDR_FILE_WRITTEN};
+    const qdr_file_use use = {"--out", options->path, QDR_FILE_WRITTEN_DATA};
     if (!options->may_replace && qdr_output_replaces(options->path))
         return fail(why, EXIT_USAGE, "calibrate: %.300s exists; give --force to replace it, or another name with -o",
                     options->path);
@@ -192,7 +192,7 @@ static int run_rank(qdr_context *ctx, void *user)
     calibration *c = calloc(1, sizeof *c);
     qdr_output *output = NULL;
     failure why = {0};
-    if (!c) fail(&why, EXIT_NOTHING_FITS, "calibrate: no memory for %d samples", MAX_SAMPLES);
+    if (!c) fail(&why, EXIT_NOTHING_FITS, "calibrate: out of memory for %d samples", MAX_SAMPLES);
     if (is_first && !why.code) open_output(options, qdr_context_size(ctx), &output, &why);
     if (!fail_together(&why, ctx) && c) {
         c->ctx = ctx;
@@ -218,7 +218,8 @@ static int run(int argc, char **argv)
     int code = EXIT_FAILED;
     if (options_read(argc, argv, specs, take_option, &options, &why)) return fail_print_once(&why);
     if (options.name && (!*options.name || strlen(options.name) >= QDR_MAX_NAME)) {
-        fail(&why, EXIT_USAGE, "calibrate: --name '%s': 1 to %d letters are possible", options.name, QDR_MAX_NAME - 1);
+        fail(&why, EXIT_USAGE, "calibrate: --name '%s': use a name of 1 to %d characters", options.name,
+             QDR_MAX_NAME - 1);
         return fail_print_once(&why);
     }
     const qdr_context_opts opts = {QDR_OPTS_INIT, .n_threads = (int)options.n_threads, .device = "cpu"};
@@ -232,8 +233,8 @@ const command command_calibrate = {
     .summary = "measure this machine and write a machine file for plan",
     .usage = "quadrille calibrate [OPTION]...",
     .text = "Measures products, kernels, attention and collectives on all ranks at once, as in training, fits the\n"
-            "model's constants to the measurements, and writes a machine file for plan and predict. Prints the\n"
-            "model's errors. Ranks are started by mpiexec, or are threads with --local. Takes a few minutes.",
+            "model's constants to the measurements, and writes a machine file for plan and predict. Prints how\n"
+            "far the model is off. Ranks are started by mpiexec, or are threads with --local. Takes a few minutes.",
     .options = specs,
     .examples = "  mpiexec.mpich -n 8 quadrille calibrate -o cluster.json\n"
                 "  quadrille calibrate --local 2 --quick -o rough.json --force\n",

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collectives over sizes, for contiguous and strided groups, one at a time and all at once; and beside products. */
+/* Collectives of several sizes, for contiguous and strided groups, one at a time and all at once; and collectives that
+ * overlap with products. */
 #include <time.h>
 
 #include "bench_coll.h"
@@ -8,13 +9,13 @@
 
 static const qdr_coll_kind kinds[] = {QDR_ALL_GATHER, QDR_REDUCE_SCATTER, QDR_ALL_REDUCE};
 enum { N_KINDS = 3, MOST_CALLS = 256 };
-#define ROUND_SECS 0.1 /* a network lets bursts through that it has to pay for later */
+#define ROUND_SECS 0.1 /* a network lets short bursts through that slow it down later */
 
-/* ---- one group or all ---- */
+/* ---- one group or all groups ---- */
 
 typedef struct group_case {
     coll_case all; /* all groups of the axis */
-    int is_member; /* of the group that runs, where one runs alone */
+    int is_member; /* of the group that runs, if one group runs alone */
 } group_case;
 
 static qdr_status call(void *user)
@@ -29,7 +30,7 @@ static qdr_status end(void *user)
     return QDR_OK;
 }
 
-/* Groups of n_ranks that are `stride` apart are along y of this grid. */
+/* In this grid, groups of n_ranks ranks that are `stride` apart are along y. */
 static grid_size grid_of(int n_ranks, int stride, int n_all)
 {
     return (grid_size){stride, n_ranks, 1, n_all / (n_ranks * stride)};
@@ -52,7 +53,7 @@ static int measure_sizes(calibration *c, group_case *g, qdr_sample *s, failure *
     static const int64_t sizes[] = {1 << 10, 1 << 13, 1 << 16, 1 << 19, 1 << 22, 1 << 24};
     static const int64_t quick_sizes[] = {1 << 10, 1 << 15, 1 << 18};
     if (c->is_quick) return measure_list(c, g, s, quick_sizes, 3, why);
-    return measure_list(c, g, s, sizes, s->alone ? 5 : 6, why); /* the largest take seconds */
+    return measure_list(c, g, s, sizes, s->alone ? 5 : 6, why); /* the largest size takes seconds */
 }
 
 static const char *const group_names[N_KINDS][2] = {
@@ -92,7 +93,7 @@ static int measure_groups(calibration *c, int n_ranks, int stride, failure *why)
     return why->code;
 }
 
-/* The next larger size of groups: at most six between 2 and all ranks, those that divide. */
+/* The next larger group size: at most six sizes between 2 and all ranks that divide the number of ranks. */
 static int next_size(int n_ranks, int n_all)
 {
     int least = n_ranks + 1;
@@ -115,7 +116,7 @@ int calibrate_collectives(calibration *c, failure *why)
     return why->code;
 }
 
-/* ---- beside products ---- */
+/* ---- products and collectives at the same time ---- */
 
 typedef struct beside {
     calibration *c;
@@ -127,7 +128,7 @@ typedef struct beside {
 } beside;
 
 enum { PRODUCTS, COLLECTIVE, BOTH, N_SERIES };
-/* Two ends of each series: of the products, of the collective. */
+/* Two ends per series: of the products, and of the collective. */
 enum {
     END_OF_PRODUCTS = 2 * PRODUCTS,
     END_OF_COLLECTIVE = 2 * COLLECTIVE + 1,
@@ -184,7 +185,7 @@ static qdr_status call_series(void *user, int series)
     return status;
 }
 
-/* The ends of each, of the slowest rank, in the medians of rounds in turn. */
+/* Median ends of each series over alternating rounds, on the slowest rank. */
 static int measure_series(beside *b, double secs[2 * N_SERIES], failure *why)
 {
     const int n_rounds = b->c->is_quick ? QUICK_ROUNDS : ROUNDS;
@@ -213,7 +214,7 @@ static int measure_beside(beside *b, qdr_coll_kind kind, failure *why)
     b->coll.kind = kind;
     b->n_products = 1;
     if (measure_series(b, secs, why)) return why->code;
-    /* about as long as the collective; equal on all ranks, as the times are */
+    /* about as long as the collective; equal on all ranks, because the times are */
     const double wanted = secs[END_OF_COLLECTIVE] / secs[0];
     b->n_products = wanted < 1 ? 1 : wanted > 1000 ? 1000 : (int)wanted;
     if (measure_series(b, secs, why)) return why->code;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Launches, copies and sums, element-wise kernels, attention. Bytes and flops of each are those that the model counts
+/* Launches, copies and sums, element-wise kernels, attention. Their bytes and flops are those that the model counts
  * (docs/model.md). */
 #include <string.h>
 
@@ -12,7 +12,7 @@ enum { MAX_BUFFERS = 6 };
 typedef struct kernel {
     calibration *c;
     void *buffers[MAX_BUFFERS];
-    int64_t n_rows, n_cols; /* norms; others: n_rows·n_cols elements */
+    int64_t n_rows, n_cols; /* of norms; for other kernels n_rows·n_cols elements */
     qdr_attention attention;
 } kernel;
 
@@ -60,7 +60,7 @@ static qdr_layer_norm norm_of(const kernel *k)
                             .n_features = k->n_cols, .axis = QDR_X,       .dtype = QDR_F32};
 }
 
-/* Rows of buffer 3: gamma, beta, and their gradients; 4: statistics; 5: work. */
+/* Buffer 3 has rows for gamma, beta and their gradients; buffer 4 statistics; buffer 5 scratch space. */
 static float *row(const kernel *k, int index) { return (float *)k->buffers[3] + index * k->n_cols; }
 
 static qdr_status call_norm(void *user)
@@ -100,7 +100,7 @@ static void release(kernel *k)
     for (int i = 0; i < MAX_BUFFERS; i++) qdr_mem_free(k->c->alone, &k->buffers[i]);
 }
 
-/* All as large as the largest needs. */
+/* All buffers get the size of the largest. */
 static int allocate(kernel *k, size_t bytes, failure *why)
 {
     for (int i = 0; i < MAX_BUFFERS && !why->code; i++)
@@ -111,7 +111,7 @@ static int allocate(kernel *k, size_t bytes, failure *why)
 
 /* ---- what is measured ---- */
 
-/* Per element: how many of 4 bytes are moved, and flops; kernels. */
+/* Per element: the number of 4-byte values moved, and flops; number of kernels. */
 typedef struct measured_kernel {
     const char *group;
     qdr_status (*call)(void *user);
@@ -174,7 +174,7 @@ static int measure_attention(kernel *k, failure *why)
 
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
-/* What the state and the work of norms and attention need, and 3 values of each row. */
+/* Bytes for state and workspace of norms and attention, plus 3 values per row. */
 static size_t state_bytes(kernel *k, failure *why)
 {
     size_t stats = 0, work = 0, saved = 0, more = 0;
@@ -184,7 +184,7 @@ static size_t state_bytes(kernel *k, failure *why)
     return larger(larger(stats, work), larger(saved, more));
 }
 
-/* One size of all kernels: rows and columns, sequences of `context` rows in heads of 64. */
+/* All kernels at one size: rows and columns, sequences of `context` rows in heads of 64. */
 static int measure_size(calibration *c, int64_t n_rows, int64_t n_cols, int64_t context, failure *why)
 {
     kernel k = {.c = c, .n_rows = n_rows, .n_cols = n_cols};
@@ -202,7 +202,7 @@ static int measure_size(calibration *c, int64_t n_rows, int64_t n_cols, int64_t 
     return why->code;
 }
 
-/* Rows, columns; context: of attention, 0: the other kernels. */
+/* Rows and columns; context: for attention, 0: for the other kernels. */
 typedef struct kernel_size {
     int n_rows, n_cols, context;
 } kernel_size;

@@ -6,9 +6,9 @@
 #include "calibrate.h"
 
 enum { LEAST_ROUNDS = 3, MOST_ROUNDS = 15 };
-#define LONG_SECS 1.0 /* a single call tells enough */
+#define LONG_SECS 1.0 /* a single call is accurate enough */
 
-/* Calls of a round, one behind the other. */
+/* The calls of a round, one after the other. */
 typedef struct round_of_calls {
     const calibrate_work *work;
     int n;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of a linear layer on one rank: Y = X·Wᵀ is NT where W is stored as [out, in] and NN where as [in, out]; dW =
- * dYᵀ·X is TN. */
+/* Products of a linear layer on one rank: Y = X·Wᵀ is NT if W is stored as [out, in] and NN if it is stored as [in,
+ * out]; dW = dYᵀ·X is TN. */
 #include "bench_product.h"
 #include "calibrate.h"
 
@@ -52,7 +52,7 @@ static int measure(calibration *c, product *p, qdr_sample *s, failure *why)
     return why->code;
 }
 
-/* One layer that is stored in one way. */
+/* One layer with one storage of W. */
 static int measure_stored(calibration *c, const shape *of, qdr_dtype dtype, qdr_storage storage, failure *why)
 {
     const product_desc desc = {.m = of->m, .n = of->n, .k = of->k, .dtype = dtype, .n_panels = 1, .storage = storage};

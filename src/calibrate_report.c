@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the fitted constants say of the samples: errors by group, the worst, as table and as JSON. */
+/* How well the fitted constants predict the samples: errors by group and the worst samples, as a table and as JSON. */
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -39,7 +39,7 @@ static int is_known(const calibrate_errors *errors, const char *name)
     return 0;
 }
 
-/* Into the list of the worst, at its place. */
+/* Inserts a sample into the sorted list of the worst. */
 static void rank_sample(const calibration *c, int sample, calibrate_errors *errors)
 {
     const double error = fabs(error_of(c, errors, sample));

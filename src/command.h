@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The subcommands: each is one entry of a table in main.c. */
+/* The subcommands: each is an entry of a table in main.c. */
 #ifndef QUADRILLE_SRC_COMMAND_H
 #define QUADRILLE_SRC_COMMAND_H
 
@@ -7,12 +7,12 @@
 
 typedef struct command {
     const char *name;
-    const char *summary; /* one line for the list of commands */
+    const char *summary; /* one line in the list of commands */
     const char *usage; /* one line */
     const char *text; /* what it does */
-    const struct command *const *parts; /* commands of its own, "NAME PART", up to NULL; or NULL */
+    const struct command *const *parts; /* subcommands named "NAME PART", ending with NULL; or NULL */
     const option_spec *options;
-    const char *examples; /* one a line */
+    const char *examples; /* one per line */
     int (*run)(int argc, char **argv); /* argv[0] is the name; returns the exit code */
 } command;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What follows an option or a command, told from the tables of --help; the names of machines and models. */
+/* What can follow an option or a command, derived from the tables of --help; the names of machines and models. */
 #include "completions.h"
 
 #include <ctype.h>
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The words that an option may take; a command offers those of them that its help names. */
+/* The words that an option may accept; a command offers those that its help text names. */
 typedef struct vocabulary {
     const char *option, *words;
 } vocabulary;
@@ -27,7 +27,7 @@ static const vocabulary vocabularies[] = {
 
 static int is_word_letter(char c) { return isalnum((unsigned char)c) || c == '-' || c == '_'; }
 
-/* Whether a text has these letters as a word of its own. */
+/* Whether the text contains `word` as a whole word. */
 static int names_word(const char *text, const char *word, size_t length)
 {
     for (const char *at = text; (at = strstr(at, word)) != NULL; at++) {
@@ -43,7 +43,7 @@ static void add_word(completion *c, const char *word)
     c->kind = VALUE_WORDS;
 }
 
-/* Splits `text` at any of `separators`; adds the words that `help` names, or all if it is NULL. */
+/* Splits `text` at any of `separators`; adds the words that occur in `help`, or all if it is NULL. */
 static void add_words(completion *c, const char *text, const char *separators, const char *help)
 {
     while (*text) {
@@ -72,7 +72,7 @@ completion complete_option(const option_spec *option)
     return c;
 }
 
-/* The third word of "quadrille COMMAND OPERAND [OPTION]...". */
+/* The completion of the third word in "quadrille COMMAND OPERAND [OPTION]...". */
 completion complete_operand(const command *which)
 {
     completion c = {VALUE_ANY, ""};

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `quadrille completions SHELL`: what a shell needs to complete command lines, made from the tables of --help. */
+/* `quadrille completions SHELL`: completion scripts for shells, generated from the tables of --help. */
 #ifndef QUADRILLE_SRC_COMPLETIONS_H
 #define QUADRILLE_SRC_COMPLETIONS_H
 
 #include "command.h"
 
-/* All that can be completed. */
+/* Everything that can be completed. */
 typedef struct command_tables {
     const command *const *commands;
     int n_commands;
-    const option_spec *options; /* without a command */
+    const option_spec *options; /* options that need no command */
 } command_tables;
 
 /* How a value is completed. */
@@ -17,10 +17,10 @@ typedef enum value_kind { VALUE_ANY, VALUE_WORDS, VALUE_FILE, VALUE_FOLDER, VALU
 
 typedef struct completion {
     value_kind kind;
-    char words[256]; /* of VALUE_WORDS, parted by blanks */
+    char words[256]; /* for VALUE_WORDS, separated by spaces */
 } completion;
 
-/* Of an option's value, and of the word without an option that a command takes. */
+/* Completion of an option's value, and of a command's operand. */
 completion complete_option(const option_spec *option);
 completion complete_operand(const command *which);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Completions as bash, zsh and fish want them. */
+/* Completion scripts for bash, zsh and fish. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,8 +7,8 @@
 
 #define HEADER "# SPDX-License-Identifier: Apache-2.0\n# Made by `quadrille completions`.\n"
 
-/* Calls `each` with every part of a command and every command. bash takes the first pattern that fits, so "bench gemm"
- * comes before "bench". */
+/* Calls `each` for every command, preceded by its parts. bash takes the first matching pattern, so "bench gemm" must
+ * come before "bench". */
 static void visit(const command_tables *tables, void (*each)(const command *which))
 {
     for (int i = 0; i < tables->n_commands; i++) {
@@ -17,7 +17,7 @@ static void visit(const command_tables *tables, void (*each)(const command *whic
     }
 }
 
-/* Prints text for a word in single quotes; `escaped` gets a backslash. */
+/* Prints text inside single quotes; the characters in `escaped` get a backslash. */
 static void print_quoted(const char *text, const char *escaped)
 {
     for (; *text; text++) {
@@ -85,7 +85,7 @@ void completions_bash(const command_tables *tables)
                  "}\n\n"
                  "_quadrille() {\n"
                  "    local cur=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} command=\n"
-                 "    # bash parts --option=value into three words.\n"
+                 "    # bash splits --option=value into three words.\n"
                  "    if [[ $cur == = ]]; then\n"
                  "        cur=\n"
                  "    elif [[ $previous == = ]]; then\n"
@@ -113,7 +113,7 @@ void completions_bash(const command_tables *tables)
 
 /* ---- zsh ---- */
 
-/* A blank first: _arguments then adds no words of its own. */
+/* Begins with a space, so that _arguments adds no words of its own. */
 static void print_zsh_value(completion c)
 {
     switch (c.kind) {

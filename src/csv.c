@@ -8,13 +8,13 @@
 #include <string.h>
 #include <strings.h>
 
-/* ---- what is being read ---- */
+/* ---- reader state ---- */
 
 typedef struct reader {
     const char *at, *end;
     const char *row_begin;
-    int64_t line; /* of `at` */
-    int64_t row_line; /* on which the row began */
+    int64_t line; /* line number of `at` */
+    int64_t row_line; /* line on which the row began */
     int column; /* of the cell, from 0 */
     csv_table *table;
     failure *why;
@@ -29,7 +29,7 @@ const char *csv_printable(const char *text, char shown[CSV_SHOWN_BYTES])
     return shown;
 }
 
-/* "column 3", with its name where the first line has been read. */
+/* Names the cell as "column 3", with the column's name if the first line has been read. */
 static int fail_cell(const reader *r, const char *what)
 {
     const csv_table *table = r->table;
@@ -45,7 +45,7 @@ static int grow(void **items, int64_t n, int64_t *capacity, size_t bytes_each, f
     if (n < *capacity) return EXIT_OK;
     const int64_t wanted = *capacity ? 2 * *capacity : 1024;
     void *more = realloc(*items, (size_t)wanted * bytes_each);
-    if (!more) return fail(why, EXIT_FAILED, "csv: no memory for %lld cells", (long long)wanted);
+    if (!more) return fail(why, EXIT_FAILED, "csv: out of memory for %lld cells", (long long)wanted);
     *items = more;
     *capacity = wanted;
     return EXIT_OK;
@@ -99,7 +99,7 @@ static int read_cell(reader *r)
     const size_t begin = table->text_bytes;
     if (r->at < r->end && *r->at == '"' ? read_quoted(r) : read_plain(r)) return r->why->code;
     if (memchr(table->text + begin, '\0', table->text_bytes - begin))
-        return fail_cell(r, "a zero byte; is this a text?");
+        return fail_cell(r, "a zero byte; is this a text file?");
     put(table, '\0');
     table->cells[table->n_cells++] = begin;
     return EXIT_OK;
@@ -107,7 +107,7 @@ static int read_cell(reader *r)
 
 /* ---- rows ---- */
 
-/* All cells up to the end of the line. */
+/* Reads all cells up to the end of the line. */
 static int read_cells(reader *r)
 {
     r->row_begin = r->at;
@@ -177,7 +177,7 @@ int csv_parse(const char *bytes, size_t n_bytes, const char *name, csv_table *ta
     *table = (csv_table){.name = name};
     if (n_bytes > CSV_MAX_BYTES)
         return fail(why, EXIT_USAGE, "%s: %zu bytes, but the limit is 256 MiB; split it", name, n_bytes);
-    /* Each cell but the last has a separator behind it, in whose place its end is written. */
+    /* Every cell but the last is followed by a separator, which its terminating zero overwrites. */
     table->text = malloc(n_bytes + 2);
     if (!table->text) return fail(why, EXIT_FAILED, "%s: out of memory for %zu bytes", name, n_bytes);
     reader r = {.at = bytes, .end = bytes + n_bytes, .line = 1, .table = table, .why = why};
@@ -210,7 +210,7 @@ int csv_read(const char *path, char **bytes, size_t *n_bytes, failure *why)
 
 const char *csv_column(const csv_table *table, int column) { return table->text + table->cells[column]; }
 
-/* The same but for blanks around it and case. */
+/* Equal except for case and surrounding blanks. */
 static int is_like(const char *name, const char *column)
 {
     const size_t bytes = strlen(column);

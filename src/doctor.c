@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `quadrille doctor`: what is here, what works, what to do next. */
+/* `quadrille doctor`: what this machine has, what works, what to do next. */
 #include "doctor.h"
 
 #include <stdarg.h>
@@ -87,7 +87,7 @@ void doctor_bytes_text(double bytes, char text[24])
 
 /* ---- the command ---- */
 
-/* Nothing here is worth a trace or a measurement, and nothing may wait for ever. */
+/* Turns off tracing and tuning, and limits waiting. */
 static void quieten(void)
 {
     unsetenv("QDR_TRACE");
@@ -121,7 +121,7 @@ static int take_option(int index, const char *value, void *user, failure *why)
 
 static int run(int argc, char **argv)
 {
-    static doctor_report report; /* it is large */
+    static doctor_report report; /* static because it is large */
     int is_json = 0;
     failure why = {0};
     if (options_read(argc, argv, specs, take_option, &is_json, &why)) return fail_print(&why);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What this build is made of. */
+/* The components of this build. */
 #include <quadrille/version.h>
 #include <string.h>
 
@@ -18,8 +18,8 @@ static void add_part(doctor_report *report, const char *name, const char *versio
         doctor_add(report, GROUP, name, DOCTOR_GOOD, "%s", version);
 }
 
-/* The level is what the library asks for, and without which its MPI contexts are refused; what MPI grants is known when
- * it is started. */
+/* Shows the thread level that the library requests and requires of MPI; which level MPI grants is only known once it
+ * has been started. */
 static void add_mpi(doctor_report *report, const char *version)
 {
     if (is_none(version))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Variables of the environment that change what happens. */
+/* Environment variables that affect the library. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 
 extern char **environ;
 
-/* Names, and beginnings of names, which end in '_'. */
+/* Names, and prefixes of names, which end in '_'. */
 static const char *const wanted[] = {
     "QDR_",          "NCCL_", "MPICH_", "MPIR_CVAR_", "CUDA_",     "CUBLAS_", "CUBLASLT_",
     "HWLOC_",        "UCX_",  "FI_",    "OMP_",       "OPENBLAS_", "GOTO_",   "NVIDIA_VISIBLE_DEVICES",
@@ -26,7 +26,7 @@ static int matters(const char *variable)
 
 static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
-/* Pointers suffice: nothing that the doctor sets or unsets later writes over a string. */
+/* Keeps pointers only: nothing that the doctor sets or unsets later overwrites the strings. */
 static void keep_variables(doctor_report *report)
 {
     size_t n = 0;
@@ -52,7 +52,7 @@ void doctor_for_variables(const doctor_report *report, void (*see)(const char *n
     }
 }
 
-/* ---- what is worth a word ---- */
+/* ---- harmful settings ---- */
 
 typedef struct known_trouble {
     const char *name, *value; /* value NULL: any */
@@ -60,13 +60,13 @@ typedef struct known_trouble {
 } known_trouble;
 
 static const known_trouble troubles[] = {
-    {"CUDA_LAUNCH_BLOCKING", "1", "the host waits for each kernel: unset it but to find a fault"},
+    {"CUDA_LAUNCH_BLOCKING", "1", "the host waits for each kernel: unset it except to find a fault"},
     {"MPICH_ASYNC_PROGRESS", "1",
-     "its threads take cores from products, and the library progresses by itself: unset it"},
-    {"NCCL_P2P_DISABLE", "1", "GPUs go through the host instead of NVLink: unset it"},
-    {"NCCL_IB_DISABLE", "1", "nodes go over sockets instead of InfiniBand: unset it"},
+     "its threads take cores from products, and the library makes progress without them: unset it"},
+    {"NCCL_P2P_DISABLE", "1", "data between GPUs goes through the host instead of NVLink: unset it"},
+    {"NCCL_IB_DISABLE", "1", "data between nodes goes over sockets instead of InfiniBand: unset it"},
     {"NCCL_LAUNCH_ORDER_IMPLICIT", "0",
-     "NCCL's kernels start in any order, and may wait for each other for ever: unset it"},
+     "NCCL's kernels start in any order, and may wait for each other forever: unset it"},
     {"NCCL_LOCAL_REGISTER", "0", "NCCL copies what it could read in place: unset it"},
     {"NCCL_CUMEM_ENABLE", "0", "NCCL copies what it could read in place: unset it"},
     {"QDR_NCCL_REGISTER", "0", "NCCL copies what it could read in place: unset it for timings"},
@@ -77,7 +77,7 @@ static const known_trouble troubles[] = {
 };
 enum { N_TROUBLES = sizeof troubles / sizeof *troubles };
 
-/* What contexts are refused for, and what has no effect. */
+/* Values for which contexts are refused, and variables without effect. */
 static void add_trouble(doctor_finding *finding, const char *name)
 {
     char sentence[256];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Driver, GPUs, what lies between them, and CUDA's libraries. */
+/* Driver, GPUs, the links between them, and CUDA's libraries. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -7,10 +7,10 @@
 #include "doctor.h"
 
 #define GROUP "GPU"
-/* What the library asks for: compute capability, and the first NCCL that keeps the order of launches. */
+/* What the library requires: compute capability, and the first NCCL that keeps the order of launches. */
 enum { LEAST_MAJOR = 8, LEAST_NCCL = 22600 };
 
-/* ---- whether there is one ---- */
+/* ---- whether there is a GPU ---- */
 
 static int is_nvidia(const qdr_topo_gpu *gpu)
 {
@@ -18,7 +18,7 @@ static int is_nvidia(const qdr_topo_gpu *gpu)
            strncmp(gpu->model, "PCI 10de", 8) == 0;
 }
 
-/* That CUDA could use if all were well: seen by a driver, or on PCI. */
+/* Whether there is a GPU that CUDA could use in principle: seen by a driver, or on PCI. */
 static int has_hardware(const doctor_report *report)
 {
     const qdr_topo *topo = report->topo;
@@ -27,7 +27,7 @@ static int has_hardware(const doctor_report *report)
     return access("/dev/nvidia0", F_OK) == 0;
 }
 
-/* Somebody has wished that none is seen. */
+/* Whether the user has hidden all GPUs. */
 static int is_hidden(void)
 {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
@@ -37,7 +37,7 @@ static int is_hidden(void)
 static void add_driver(doctor_report *report)
 {
     const qdr_gpu_report *gpus = &report->gpus;
-    const char *source = report->topo ? report->topo->gpu_source : "NVML was not asked";
+    const char *source = report->topo ? report->topo->gpu_source : "NVML was not queried";
     if (gpus->driver)
         doctor_add(report, GROUP, "driver", DOCTOR_GOOD, "for CUDA %d.%d; %s", gpus->driver / 1000,
                    gpus->driver % 1000 / 10, source);
@@ -45,7 +45,7 @@ static void add_driver(doctor_report *report)
         doctor_add(report, GROUP, "driver", DOCTOR_GOOD, "%s", source);
 }
 
-/* A driver serves all CUDAs of its major version. */
+/* A driver supports all CUDA versions of its major version. */
 static int is_old(int driver, int runtime) { return driver / 1000 < runtime / 1000; }
 
 static void add_status(doctor_report *report)
@@ -71,8 +71,8 @@ static void add_gpu(doctor_report *report, const qdr_gpu *gpu)
     snprintf(name, sizeof name, "cuda:%d", gpu->number);
     if (gpu->status != QDR_OK) {
         doctor_advise(
-            doctor_add(report, GROUP, name, DOCTOR_BROKEN, "it cannot be asked (%s)", qdr_status_text(gpu->status)),
-            "see nvidia-smi, which says whether another process has it for itself");
+            doctor_add(report, GROUP, name, DOCTOR_BROKEN, "it cannot be queried (%s)", qdr_status_text(gpu->status)),
+            "run nvidia-smi, which says whether another process uses it exclusively");
         return;
     }
     doctor_bytes_text((double)gpu->bytes, all);
@@ -104,14 +104,14 @@ static void add_nccl(doctor_report *report, int version, int n_gpus)
                       "%d.%d or later is needed: put a newer libnccl.so.2 first in LD_LIBRARY_PATH", LEAST_NCCL / 10000,
                       LEAST_NCCL / 100 % 100);
     else if (n_gpus < 2)
-        doctor_add(report, GROUP, "NCCL", DOCTOR_GOOD, "none, which one GPU does not need");
+        doctor_add(report, GROUP, "NCCL", DOCTOR_GOOD, "none; one GPU does not need it");
     else
         doctor_advise(doctor_add(report, GROUP, "NCCL", DOCTOR_NOTE,
                                  "none: sums over GPUs of several processes go through the host"),
                       "install libnccl-dev and build again");
 }
 
-/* Whose kernels compute attention: asked for, and there. */
+/* The kernels that compute attention: requested, and available. */
 static void add_cudnn(doctor_report *report)
 {
     const qdr_gpu_report *gpus = &report->gpus;
@@ -124,13 +124,13 @@ static void add_cudnn(doctor_report *report)
     else if (is_asked)
         doctor_add_sentence(report, GROUP, "cuDNN", DOCTOR_NOTE, gpus->cudnn_sentence);
     else
-        doctor_add(report, GROUP, "cuDNN", DOCTOR_GOOD, "none that can be used, nor is it needed");
+        doctor_add(report, GROUP, "cuDNN", DOCTOR_GOOD, "none that can be used; it is not needed");
     if (is_asked && gpus->cudnn)
         doctor_add(report, GROUP, "attention", DOCTOR_GOOD, "cuDNN's kernels where it has them (QDR_ATTENTION=cudnn)");
     else
         doctor_add(report, GROUP, "attention", DOCTOR_GOOD, "own kernels (QDR_ATTENTION=%s%s)", asked,
                    strcmp(asked, "own") == 0 ? ""
-                   : is_asked                ? ", which is not there"
+                   : is_asked                ? ", which was not found"
                                              : ", which means own");
 }
 
@@ -155,7 +155,7 @@ static int is_same_kind(const qdr_topo_gpu_link *a, const qdr_topo_gpu_link *b)
     return a->link == b->link && a->peer == b->peer && !(a->rate < b->rate) && !(a->rate > b->rate);
 }
 
-/* All links like links[first]; 0 if one before it is. */
+/* Counts the links that are like links[first]; 0 if an earlier one is. */
 static int count_links(const qdr_topo *topo, int first)
 {
     int n = 0;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Findings and the numbers behind them as one JSON object: null for what is unknown or unlimited. */
+/* Findings and the underlying numbers as one JSON object: null for what is unknown or unlimited. */
 #include <jansson.h>
 #include <math.h>
 #include <quadrille/version.h>
 
 #include "doctor.h"
 
-/* What the environment and drivers say need not be UTF-8. */
+/* Text from the environment and from drivers need not be UTF-8. */
 static json_t *text(const char *value)
 {
     json_t *string = json_string(value);

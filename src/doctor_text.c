@@ -19,7 +19,7 @@ static void print_total(FILE *file, const doctor_report *report)
     if (n_broken)
         fprintf(file, "\n%d of %d findings %s broken", n_broken, report->n, n_broken == 1 ? "is" : "are");
     else
-        fputs("\nall that is here works", file);
+        fputs("\neverything found here works", file);
     fprintf(file, "; %d note%s\n", n_notes, n_notes == 1 ? "" : "s");
 }
 

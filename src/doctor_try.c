@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A small product and a small sum, on the CPU and on GPUs. Their numbers are whole and small, so that results are exact
- * whatever the order of sums and the type on the way. */
+/* A small product and a small sum, on the CPU and on GPUs. Their numbers are small whole numbers, so results are exact
+ * in any order of summation and in any type. */
 #define _POSIX_C_SOURCE 200809L
 #include <quadrille/coll.h>
 #include <quadrille/launch.h>
@@ -15,10 +15,10 @@
 #define GROUP "works"
 enum { ROWS = 48, IN = 64, OUT = 40, N_SUMMED = 1000, N_RANKS = 2 };
 
-/* One try, by the ranks of one process. */
+/* One test, run by the ranks of one process. */
 typedef struct attempt {
     int n_wrong; /* elements; of rank 0 */
-    double secs; /* of the second time */
+    double secs; /* of the second run */
     failure why;
 } attempt;
 
@@ -29,7 +29,7 @@ static double now_secs(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* Host memory to the device or back, done when it returns. */
+/* Copies host memory to the device or back; complete when it returns. */
 static qdr_status copy_now(qdr_context *ctx, void *dst, const void *src, size_t bytes)
 {
     const qdr_status status = qdr_copy(ctx, dst, src, bytes, NULL);
@@ -148,9 +148,9 @@ static int try_sum(qdr_context *ctx, void *user)
     return mine.why.code || mine.n_wrong;
 }
 
-/* ---- both ---- */
+/* ---- both tests ---- */
 
-/* What tells more of wrong numbers: on the CPU, or on GPUs, by a script of the sources. */
+/* What to run to learn more about wrong numbers: on the CPU a command, for GPUs a script in the sources. */
 static const char *next_of(const char *device)
 {
     if (device && strcmp(device, "cpu") == 0) return "quadrille verify";
@@ -165,7 +165,7 @@ static void report_try(doctor_report *report, const char *device, const char *na
     }
     if (tried->n_wrong)
         doctor_advise(
-            doctor_add(report, GROUP, name, DOCTOR_BROKEN, "%d numbers of %s are wrong", tried->n_wrong, what),
+            doctor_add(report, GROUP, name, DOCTOR_BROKEN, "%d numbers in %s are wrong", tried->n_wrong, what),
             "do not train here; run %s, and send its output and that of quadrille doctor --json to the maintainers of "
             "Quadrille",
             next_of(device));
@@ -173,7 +173,7 @@ static void report_try(doctor_report *report, const char *device, const char *na
         doctor_add(report, GROUP, name, DOCTOR_GOOD, "%s is right", what)->secs = tried->secs;
 }
 
-/* Alone in its process, or on local ranks, which a launcher's other processes have, too. */
+/* Runs alone in its process, or on local ranks, which the other processes of a launcher can run as well. */
 static qdr_status start(int n_ranks, const char *device, qdr_main_fn fn, attempt *tried, int *code)
 {
     const qdr_context_opts opts = {QDR_OPTS_INIT, .n_threads = 1, .device = device};
@@ -206,13 +206,14 @@ int doctor_try_sum(doctor_report *report, const char *device, const char *name)
 {
     const int n_launched = qdr_launched(), n_broken = doctor_count(report, DOCTOR_BROKEN);
     if (n_launched > 1)
-        doctor_add(report, GROUP, name, DOCTOR_GOOD, "not tried in one of %d processes of a launcher", n_launched);
+        doctor_add(report, GROUP, name, DOCTOR_GOOD, "not tried: this is one of %d processes of a launcher",
+                   n_launched);
     else
         try_on(report, device, name, N_RANKS);
     return n_launched <= 1 && doctor_count(report, DOCTOR_BROKEN) == n_broken;
 }
 
-/* Where programs that say nothing compute. */
+/* The device of programs that select none. */
 static void try_default(doctor_report *report)
 {
     if (strcmp(qdr_environment_value("QDR_DEVICE"), "cpu") != 0) try_on(report, NULL, "product, QDR_DEVICE", 1);
@@ -226,7 +227,7 @@ void doctor_try_all(doctor_report *report)
     if (report->gpus.n_gpus == 0) return;
     int n_used = 0;
     for (int i = 0; i < report->gpus.n_gpus; i++) {
-        char device[16], name[32];
+        char device[20], name[32];
         if (!doctor_can_use(&report->gpus, i)) continue;
         snprintf(device, sizeof device, "cuda:%d", i);
         snprintf(name, sizeof name, "product, %s", device);

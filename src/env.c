@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `quadrille env`: the environment variables that the library reads, and their values in force. */
+/* `quadrille env`: the environment variables that the library reads, and their current values. */
 #include <jansson.h>
 #include <quadrille/environment.h>
 #include <stdio.h>
@@ -53,7 +53,7 @@ static int print_json(failure *why)
         qdr_variable variable;
         if (fail_status(why, qdr_environment_variable(i, &variable))) break;
         if (json_array_append_new(variables, json_of(&variable)) != 0)
-            fail(why, EXIT_FAILED, "env: %s is \"%.40s\", which is no UTF-8 or leaves no memory", variable.name,
+            fail(why, EXIT_FAILED, "env: %s is \"%.40s\", which is not UTF-8, or memory ran out", variable.name,
                  variable.value);
     }
     for (int i = 0; qdr_environment_unknown(i, sentence, sizeof sentence); i++)
@@ -91,9 +91,9 @@ const command command_env = {
     .name = "env",
     .summary = "the environment variables that the library reads, and their values",
     .usage = "quadrille env [OPTION]...",
-    .text = "Lists each environment variable with its value, whether that comes from the environment or is the\n"
-            "default, the part of the library that reads it, and what it may be; then variables that begin with\n"
-            "QDR_ and are not known. Exits with 2 if a value is not understood.",
+    .text = "Lists each environment variable: its value, whether that comes from the environment or is the\n"
+            "default, the part of the library that reads it, and its meaning. Unknown variables that begin\n"
+            "with QDR_ follow. Exits with 2 if a value is not understood.",
     .options = specs,
     .examples = "  quadrille env\n"
                 "  QDR_TIMEOUT=60 quadrille env --json\n",

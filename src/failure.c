@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Failures of commands: written once, and printed. */
+/* Failures of commands: recorded once, and printed. */
 #include "failure.h"
 
 #include <stdarg.h>

@@ -3,6 +3,7 @@
 #include "failure.h"
 
 #include <quadrille/launch.h>
+#include <stdlib.h>
 
 static int exit_code_of(qdr_status status)
 {
@@ -28,7 +29,7 @@ int fail_status(failure *why, qdr_status status)
 
 int fail_together(failure *why, qdr_context *ctx)
 {
-    /* The quick question first: the sentences travel only when somebody has one. */
+    /* The cheap agreement comes first: messages are sent only if some rank has one. */
     const qdr_status all = qdr_agree(ctx, why->code ? QDR_ERR_STATE : QDR_OK);
     if (all == QDR_OK) return EXIT_OK;
     for (int rank = 0; rank < qdr_context_size(ctx); rank++) {
@@ -52,13 +53,14 @@ int fail_print_rank(const failure *why, qdr_context *ctx)
 static int print_on_root(qdr_context *ctx, void *user)
 {
     if (qdr_context_rank(ctx) == 0) fail_print(user);
-    return EXIT_OK; /* nothing that a launcher should be alarmed about */
+    return EXIT_OK; /* so that the launcher does not report this rank */
 }
 
 int fail_print_once(failure *why)
 {
     int code;
     const qdr_context_opts on_cpu = {QDR_OPTS_INIT, .device = "cpu"};
+    unsetenv("QDR_TRACE"); /* a refused run writes nothing */
     if (qdr_launch(0, &on_cpu, print_on_root, why, &code) != QDR_OK) return fail_print(why);
     return why->code;
 }

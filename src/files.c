@@ -6,7 +6,7 @@
 
 int files_end(qdr_output **output, int is_whole, failure *why)
 {
-    if (!why->code && !is_whole) { /* with the reason, where the file knows it */
+    if (!why->code && !is_whole) { /* with the reason, if the file knows it */
         fail_status(why, qdr_output_finish(*output));
         fail(why, EXIT_FAILED, "a file could not be written completely; make room");
     }

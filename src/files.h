@@ -9,12 +9,12 @@
 
 #define FILES_PATH_BYTES 4096
 
-/* Ends an output: puts it in place where all of it was written and nothing has failed; else it is discarded, and
- * nothing was replaced. */
+/* Ends an output: moves it into place if all of it was written and nothing has failed; otherwise discards it and
+ * replaces nothing. */
 int files_end(qdr_output **output, int is_whole, failure *why);
 
-/* The file of a machine, model or table that is given by name or path; NULL where there is none, which will be said
- * later. `kind` is qdr_data_find()'s. */
+/* Path of the file of a machine, model or table that is given by name or path; NULL if there is none, which is reported
+ * later. `kind` is as in qdr_data_find(). */
 const char *files_find(const char *kind, const char *name_or_path, char path[FILES_PATH_BYTES]);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Draws cases of linear layers, writes them as text, lists grids. */
+/* Draws random linear layers, describes them as text, lists grids. */
 #include "layer_case.h"
 
 #include <stdio.h>
@@ -40,14 +40,15 @@ void layer_case_draw(uint64_t seed, layer_case *drawn)
     drawn->panels = draw_below(seed, 13, 2) ? 2 + (int)draw_below(seed, 14, 5) : 1;
 }
 
-/* A single block of fewer features than there are ranks: 1 to n_ranks - 1. */
+/* Makes a single block with fewer features than ranks: 1 to n_ranks - 1. */
 static void shrink_blocks(uint64_t seed, int stream, int n_ranks, qdr_block blocks[QDR_MAX_BLOCKS])
 {
     memset(blocks, 0, QDR_MAX_BLOCKS * sizeof *blocks);
     blocks[0] = (qdr_block){.width = 1 + draw_below(seed, stream, n_ranks - 1), .unit = 1};
 }
 
-/* Rows are split over d and z, then over the axis on which an edge is scattered. */
+/* Makes the rows fewer than the ranks. Rows are split over d and z, then over the axis on which an edge is
+ * scattered. */
 static int shrink_rows(layer_case *drawn, int g_in, int g_out, grid_size size)
 {
     int n_parts = size.z * size.d, g_scatter = 1;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs a case: the layer on the grid, the same on one thread, and the difference. */
+/* Runs a case: the layer on the grid, the same on one thread, and the comparison. */
 #include <string.h>
 
 #include "layer_case.h"
 #include "reference.h"
 
-/* Streams of random numbers, one for each matrix. Those of x and dy are one for each call. */
+/* Streams of random numbers, one for each matrix; x and dy have one for each call. */
 enum { STREAM_W = 1, STREAM_B, STREAM_OLD_Y, STREAM_OLD_DX, STREAM_X = 16, STREAM_DY = 512 };
 
-/* Everything of one run on this rank. */
+/* The state of one run on this rank. */
 typedef struct layer_run {
     qdr_grid *grid;
     qdr_context *ctx;
@@ -74,7 +74,7 @@ static size_t part_bytes(const layer_run *run, const qdr_owned *part)
     return (size_t)(part->n_rows * part->n_cols) * qdr_dtype_bytes(run->the_case->dtype);
 }
 
-/* The parts, and a full parameter with its gradient (which is at most as wide as F64). */
+/* Allocates this rank's parts, and a full parameter with its gradient (which is at most as wide as F64). */
 static qdr_status allocate(layer_run *run)
 {
     const size_t in = part_bytes(run, &run->in), out = part_bytes(run, &run->out);
@@ -86,7 +86,7 @@ static qdr_status allocate(layer_run *run)
     return status == QDR_OK ? qdr_mem_alloc(run->ctx, full, &run->full) : status;
 }
 
-/* Draws a full parameter and hands it to the layer. */
+/* Draws a full parameter and loads it into the layer. */
 static qdr_status load(layer_run *run, int index, int stream, double *values, int64_t n_elems)
 {
     fill_values(run, stream, values, n_elems);
@@ -107,7 +107,7 @@ static qdr_dtype gradient_dtype(const layer_run *run) { return run->the_case->dt
 
 static void fill_nan(qdr_dtype dtype, void *memory, int64_t n_elems)
 {
-    memset(memory, 0xff, (size_t)n_elems * qdr_dtype_bytes(dtype)); /* all bits set is a NaN in each of the types */
+    memset(memory, 0xff, (size_t)n_elems * qdr_dtype_bytes(dtype)); /* all bits set is a NaN in each type */
 }
 
 static qdr_status spoil_gradients(layer_run *run)
@@ -121,7 +121,7 @@ static qdr_status spoil_gradients(layer_run *run)
     return QDR_OK;
 }
 
-/* Calls fn for each element of a part: its local index, and its place in a full matrix of n_cols columns. */
+/* Called for each element of a part: its local index, and its index in a full matrix of n_cols columns. */
 typedef void (*part_fn)(layer_run *run, int64_t local, int64_t global, void *user);
 static void for_part(layer_run *run, const qdr_owned *part, int64_t n_cols, part_fn fn, void *user)
 {
@@ -156,7 +156,7 @@ static void note_error(layer_run *run, int result, double share, double computed
     if (share > *worst) *worst = share;
     uint64_t bits;
     memcpy(&bits, &computed, sizeof bits);
-    run->errors->bits = (run->errors->bits ^ bits) * 0x100000001b3u; /* FNV-1a, a word at a time */
+    run->errors->bits = (run->errors->bits ^ bits) * 0x100000001b3u; /* FNV-1a, one word at a time */
 }
 
 static void check_element(layer_run *run, int64_t local, int64_t global, void *user)
@@ -168,7 +168,7 @@ static void check_element(layer_run *run, int64_t local, int64_t global, void *u
     note_error(run, check->result, share, computed);
 }
 
-/* What y and dx hold before a call: a number in each place to add to, or NaN. */
+/* Initial contents of y and dx before a call: numbers to add to, or NaN. */
 static void start_outputs(layer_run *run)
 {
     reference *ref = &run->reference;
@@ -192,7 +192,8 @@ static void start_outputs(layer_run *run)
     }
 }
 
-/* 1: of the axis' members some share a node and some do not. Then those of a node are added first, and rounded. */
+/* Returns 1 if some, but not all, members of the axis share a node. Then the members of a node are added first, and the
+ * sum is rounded. */
 static int adds_by_node(const qdr_grid *grid, qdr_axis axis)
 {
     const qdr_context *ctx = qdr_grid_context(grid);
@@ -204,8 +205,8 @@ static int adds_by_node(const qdr_grid *grid, qdr_axis axis)
     return n_same > size && n_same < size * size;
 }
 
-/* The bound of y (is_forward) or dx. Roundings to bf16 or f16: each member's partial sum if there are several, the sum
- * of each node if it is added first, the sum, and one for the bias and for the old value. */
+/* The bound for y (is_forward) or dx. Roundings to bf16 or f16: each member's partial sum if there are several, the sum
+ * of each node if it is added first, the final sum, and one each for the bias and the old value. */
 static error_bound activation_bound(const layer_run *run, int is_forward)
 {
     const layer_case *c = run->the_case;
@@ -219,7 +220,7 @@ static error_bound activation_bound(const layer_run *run, int is_forward)
     return error_bound_of((error_shape){c->dtype, length + n_more, n_members, n_sums + n_more});
 }
 
-/* The bound of dw and db: sums over all rows of all calls, in fp32 or wider. */
+/* The bound for dw and db: sums over all rows of all calls, in fp32 or wider. */
 static error_bound gradient_bound(const layer_run *run)
 {
     const layer_case *c = run->the_case;
@@ -237,7 +238,7 @@ static void check_activations(layer_run *run)
     for_part(run, &run->in, ref->k, check_element, &dx);
 }
 
-/* Waits for a pass and shows it to who watches. */
+/* Waits for a pass and reports it to `watch`. */
 static qdr_status finish(layer_run *run, layer_stage stage)
 {
     const qdr_status status = qdr_stream_synchronize(qdr_context_stream(run->ctx));
@@ -256,7 +257,7 @@ static void draw_inputs(layer_run *run, int call)
     start_outputs(run);
 }
 
-/* One forward and backward, and the same on one thread. */
+/* One forward and backward pass, and the same on one thread. */
 static qdr_status pass(layer_run *run, int call)
 {
     const layer_case *c = run->the_case;
@@ -307,7 +308,7 @@ static void release(layer_run *run)
     reference_destroy(&run->reference);
 }
 
-/* Takes what this rank needs and agrees that all could. */
+/* Allocates what this rank needs, and agrees that all ranks could. */
 static int prepare(layer_run *run, failure *why)
 {
     const layer_case *c = run->the_case;

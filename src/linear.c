@@ -45,7 +45,7 @@ typedef struct linear_options {
     qdr_layout layout;
     int transposed;
     const char *order, *out;
-    int64_t n_local; /* 0: the ranks are mpiexec's */
+    int64_t n_local; /* 0: ranks are started by mpiexec */
 } linear_options;
 
 static int take_option(int index, const char *value, void *user, failure *why)
@@ -89,7 +89,7 @@ static int read_options(int argc, char **argv, linear_options *options, failure 
     return results_check_folder(options->out, why);
 }
 
-/* Everything of one rank. */
+/* The state of one rank. */
 typedef struct linear_job {
     const linear_options *options;
     qdr_context *ctx;
@@ -110,14 +110,14 @@ static qdr_status add_layer(linear_job *job)
                                 .layout = layout};
     const qdr_status status = qdr_stack_add_input(job->stack, "x", &edge, 1, &in);
     if (status != QDR_OK) return status;
-    /* A bias even where no file gives one: db is always wanted. */
+    /* Has a bias even if no file gives one: db is always written. */
     const qdr_linear_desc desc = {
         QDR_OPTS_INIT, .name = "layer",          .in = {{job->files.k, 1}}, .out = {{job->files.n, 1}},
         .bias = 1,     .transposed = transposed, .out_layout = layout};
     return qdr_stack_add_linear(job->stack, &desc, in, &out, &job->layer);
 }
 
-/* Collective: the library lets all ranks fail alike. */
+/* Collective: the library makes all ranks fail together. */
 static qdr_status build(linear_job *job)
 {
     const grid_size size = job->options->grid;
@@ -138,7 +138,7 @@ static qdr_status load_parameters(linear_job *job)
     return qdr_stack_load_parameter(job->stack, weight + 1, job->files.arrays[FILE_B].data);
 }
 
-/* Copies the rows and columns that this rank owns out of the file. */
+/* Copies the rows and columns that this rank owns from the file. */
 static void copy_part(const npy_array *array, const qdr_owned *part, void *memory)
 {
     const size_t each = qdr_dtype_bytes(array->dtype);
@@ -152,8 +152,7 @@ static void copy_part(const npy_array *array, const qdr_owned *part, void *memor
         }
 }
 
-/* Memory for this rank's part of an edge, filled from the file, and for the matrix of the same layout that is
- * computed. */
+/* Allocates this rank's part of an edge, filled from the file, and a matrix of the same layout for the result. */
 static qdr_status take_part(linear_job *job, const qdr_matrix *matrix, const npy_array *array, void **given,
                             void **computed)
 {
@@ -183,7 +182,7 @@ static qdr_status compute(linear_job *job)
     return status == QDR_OK ? qdr_stream_synchronize(qdr_context_stream(job->ctx)) : status;
 }
 
-/* Each step ends with all ranks knowing whether all could do it. */
+/* After each step all ranks know whether all of them succeeded. */
 static int work(linear_job *job, failure *why)
 {
     const linear_options *options = job->options;
@@ -214,16 +213,16 @@ static void release(linear_job *job)
     linear_files_close(&job->files);
 }
 
-/* What one launch runs, and how it ended. */
+/* What one launch runs, and its result. */
 typedef struct launch {
     linear_options options;
-    failure usage; /* a mistake in the command line: nothing runs */
-    int code; /* of a failure that all ranks share */
-    atomic_int is_told; /* local ranks have one `launch`, and one sentence is enough */
+    failure usage; /* a mistake in the command line: nothing was run */
+    int code; /* of a failure known to all ranks */
+    atomic_int is_told; /* local ranks share one `launch`, and one message is enough */
 } launch;
 
-/* A shared failure is told by rank 0, and is no reason for the launcher to alarm the other ranks: they know. Any other
- * is told by the rank that it began with. */
+/* A failure known to all ranks is printed by rank 0, and the launcher need not tell the other ranks. Any other failure
+ * is printed by the rank where it occurred. */
 static int end_rank(qdr_context *ctx, launch *launched, const failure *why)
 {
     const int is_root = qdr_context_rank(ctx) == 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens the inputs of one layer: X[M,K], W[N,K], b[N], dY[M,N] of one type. */
+/* Opens the inputs of one layer: X[M,K], W[N,K], b[N], dY[M,N], all of one type. */
 #include "linear_files.h"
 
 #include <string.h>
@@ -30,7 +30,7 @@ static int open_one(int index, const char *path, linear_files *files, failure *w
     return EXIT_OK;
 }
 
-/* One side of an array against one side of another: the shapes of both go into the sentence. */
+/* Compares one extent of an array with one extent of another; the message contains both shapes. */
 static int check_side(const linear_files *files, int a, int a_dim, int b, int b_dim, const char *side, failure *why)
 {
     const npy_array *one = &files->arrays[a], *two = &files->arrays[b];

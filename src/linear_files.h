@@ -8,12 +8,12 @@
 enum { FILE_X, FILE_W, FILE_B, FILE_DY, N_FILES };
 
 typedef struct linear_files {
-    npy_array arrays[N_FILES]; /* b is all zero where none was given */
+    npy_array arrays[N_FILES]; /* b is all zero if none was given */
     int64_t m, k, n;
     qdr_dtype dtype;
 } linear_files;
 
-/* Opens the files (paths[FILE_B] may be NULL) and checks types and shapes. Local. On failure nothing is held. */
+/* Opens the files (paths[FILE_B] may be NULL) and checks types and shapes. Local. On failure nothing stays open. */
 int linear_files_open(const char *const paths[N_FILES], linear_files *files, failure *why);
 void linear_files_close(linear_files *files);
 

@@ -13,7 +13,7 @@
 enum { RESULT_Y, RESULT_DX, RESULT_DW, RESULT_DB, N_RESULTS };
 static const char *const names[N_RESULTS] = {"y.npy", "dx.npy", "dw.npy", "db.npy"};
 
-/* What is no file, such as a device, would be destroyed: a whole file takes its place. */
+/* Refuses targets that are not regular files, such as devices: moving a file into place would replace them. */
 static int check_places(const char *dir, failure *why)
 {
     char path[4096];
@@ -33,9 +33,10 @@ int results_check_folder(const char *dir, failure *why)
 {
     struct stat info;
     if (strlen(dir) > 3900)
-        return fail(why, EXIT_USAGE, "--out: the folder's name has %zu letters, and 3,900 are allowed", strlen(dir));
+        return fail(why, EXIT_USAGE, "--out: the folder's name has %zu characters; at most 3,900 are allowed",
+                    strlen(dir));
     if (!*dir) return fail(why, EXIT_USAGE, "--out '': name a folder, such as result");
-    if (stat(dir, &info) != 0 && errno == ENOENT) return EXIT_OK; /* it will be made */
+    if (stat(dir, &info) != 0 && errno == ENOENT) return EXIT_OK; /* it will be created */
     if (stat(dir, &info) != 0)
         return fail(why, EXIT_USAGE, "--out %s: cannot be reached (%s); name another folder", dir, strerror(errno));
     if (!S_ISDIR(info.st_mode)) return fail(why, EXIT_USAGE, "--out %s: is not a folder; name another", dir);
@@ -43,7 +44,7 @@ int results_check_folder(const char *dir, failure *why)
     return fail(why, EXIT_USAGE, "--out %s: cannot be written to (%s); name another folder", dir, strerror(errno));
 }
 
-/* Makes a folder and those above it, as mkdir -p. */
+/* Creates a folder and its parents, as mkdir -p does. */
 static int make_folder(const char *dir, failure *why)
 {
     char path[4096];
@@ -59,7 +60,7 @@ static int make_folder(const char *dir, failure *why)
     return EXIT_OK;
 }
 
-/* Moves an activation to rank 0. *full is device memory, of no elements elsewhere. */
+/* Moves an activation to rank 0. *full is device memory, empty on the other ranks. */
 static qdr_status gather(const layer_results *results, const qdr_matrix *layout, const void *part, npy_array *array,
                          void **full)
 {
@@ -94,7 +95,7 @@ static qdr_status gather_gradient(const layer_results *results, int index, npy_a
     return status;
 }
 
-/* On rank 0: all files under temporary names, then all in place. */
+/* On rank 0: writes all files under temporary names, then moves all into place. */
 static int write_files(const npy_array arrays[N_RESULTS], const char *dir, failure *why)
 {
     qdr_output *outputs[N_RESULTS] = {NULL};

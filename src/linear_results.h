@@ -17,12 +17,12 @@ typedef struct layer_results {
     int64_t n, k;
 } layer_results;
 
-/* Whether DIR can be made or written to, before any work is done. */
+/* Checks, before any work is done, that DIR can be created or written to. */
 int results_check_folder(const char *dir, failure *why);
-/* No result may replace an input. Local, of rank 0. */
+/* Checks that no result replaces an input. Local, for rank 0. */
 int results_check_files(const char *const paths[N_FILES], const char *dir, int n_ranks, failure *why);
-/* Writes y.npy, dx.npy, dw.npy and db.npy to DIR, which is made if absent. Collective; a failure is the same on all
- * ranks and leaves no file that was not there. */
+/* Writes y.npy, dx.npy, dw.npy and db.npy to DIR, which is created if absent. Collective; a failure is the same on all
+ * ranks and leaves no new files. */
 int results_write(const layer_results *results, const char *dir, failure *why);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `quadrille list`: the names that other commands and the library know. */
+/* `quadrille list`: the names known to the other commands and to the library. */
 #include <jansson.h>
 #include <quadrille/machine.h>
 #include <quadrille/network.h>
@@ -16,7 +16,7 @@ static const option_spec specs[] = {
     {NULL, 0, NULL, NULL},
 };
 
-/* What one list is made of: a table on standard output, or JSON. */
+/* The state of one list: a table on standard output, or JSON. */
 typedef struct list {
     json_t *rows; /* NULL: a table */
     qdr_status status; /* of the first name that could not be loaded */
@@ -76,13 +76,13 @@ static qdr_status list_machines(list *made)
 {
     if (!made->rows)
         printf("%-18s %5s %12s %14s  %s\n", "machine", "ranks", "memory (GiB)", "bf16 (TFLOP/s)",
-               "device (ranks: of a node; memory and peak: of a rank)");
+               "device (ranks: per node; memory and peak: per rank)");
     return qdr_machine_list(add_machine, made);
 }
 
 /* ---- operations ---- */
 
-/* What a stack can be made of; tests hold this table to stack.h. */
+/* What a stack can contain; a test compares this table with stack.h. */
 static const struct {
     const char *name, *function, *text;
 } operations[] = {
@@ -153,7 +153,7 @@ static int run(int argc, char **argv)
     if (word)
         fail(&why, EXIT_USAGE, "list: cannot list '%s'%s; use models, machines or operations", word, meant);
     else
-        fail(&why, EXIT_USAGE, "list: what to list is missing: models, machines or operations");
+        fail(&why, EXIT_USAGE, "list: say what to list: models, machines or operations");
     return fail_print(&why);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command `quadrille`: finds the subcommand and runs it; help and versions. */
+/* The `quadrille` command: finds the subcommand and runs it; help and versions. */
 #include <errno.h>
 #include <jansson.h>
 #include <quadrille/version.h>
@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "completions.h"
 
@@ -45,7 +46,7 @@ static int print_help(void)
     return EXIT_OK;
 }
 
-/* Behind the name of the command that it is a part of. */
+/* The name without that of the command to which it belongs. */
 static const char *part_name(const command *part) { return strchr(part->name, ' ') + 1; }
 
 static int print_command_help(const command *which)
@@ -125,7 +126,7 @@ static int run_options(int argc, char **argv)
     return EXIT_USAGE;
 }
 
-/* What argv[0] names, or argv[0] and argv[1]; then argv[0] is dropped. */
+/* The command named by argv[0], or by argv[0] and argv[1]; in that case drops argv[0]. */
 static const command *find_words(int *argc, char ***argv)
 {
     const command *which = find_command(**argv);
@@ -177,7 +178,7 @@ static void print_log(int level, const char *line, void *user)
     fprintf(stderr, "%s%s\n", level == 1 ? "warning: " : "", line);
 }
 
-/* Under a limit on address space (ulimit -v) OpenBLAS's own threads may wait for memory for ever, and exit() for
+/* With a limit on address space (ulimit -v), OpenBLAS's own threads may wait for memory forever, and exit() for
  * them. */
 static int is_limited(void)
 {
@@ -187,12 +188,21 @@ static int is_limited(void)
 
 static void take_no_notice(int number) { (void)number; }
 
-/* A full file (ulimit -f) and a closed pipe are errors of writing, which are told; by default they end the process. A
- * handler, as programs that this one starts have the default again. */
+/* A file at its size limit (ulimit -f) and a closed pipe are reported as write errors; by default their signals end the
+ * process. A handler is used because programs started from here then have the default action again. */
 static void keep_running(int number)
 {
     struct sigaction old, handler = {.sa_handler = take_no_notice, .sa_flags = SA_RESTART};
     if (sigaction(number, NULL, &old) == 0 && old.sa_handler == SIG_DFL) (void)sigaction(number, &handler, NULL);
+}
+
+/* Where the first failure was inside a printf(), stdio has forgotten its cause; another write fails for the same one.
+ * The text is incomplete already, so that an end of line does no harm if it does not fail. */
+static void complain_of_output(int error)
+{
+    if (!error && write(STDOUT_FILENO, "\n", 1) < 0) error = errno;
+    fprintf(stderr, "quadrille: standard output cannot be written%s%s%s\n", error ? " (" : "",
+            error ? strerror(error) : "", error ? ")" : "");
 }
 
 int main(int argc, char **argv)
@@ -204,7 +214,7 @@ int main(int argc, char **argv)
     /* A full disk or a closed pipe must not look like success. */
     errno = 0;
     if (fflush(stdout) != 0 || ferror(stdout)) {
-        fprintf(stderr, "quadrille: standard output cannot be written (%s)\n", strerror(errno ? errno : EIO));
+        complain_of_output(errno);
         code = code ? code : EXIT_FAILED;
     }
     if (is_limited()) _Exit(code);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `quadrille mem`: the memory of a rank, term by term, and the parameters of a model. It starts no ranks. */
+/* `quadrille mem`: the memory of a rank, term by term, and the parameters of a model. Starts no ranks. */
 #include <jansson.h>
 #include <string.h>
 
@@ -67,7 +67,7 @@ static int take_option(int index, const char *value, void *user, failure *why)
     }
 }
 
-/* The grid and what follows from it. */
+/* The grid and everything derived from it. */
 static int make_plan(mem_options *options, failure *why)
 {
     qdr_plan *plan = &options->plan;
@@ -91,7 +91,7 @@ static int make_plan(mem_options *options, failure *why)
     return EXIT_OK;
 }
 
-/* No reserve, fused attention: what every machine has at least. Its speed does not matter. */
+/* No reserve and fused attention: the minimum of any machine. Its speed does not matter. */
 static const char any_machine[] =
     "{\"name\": \"any machine\", \"ranks_per_node\": 1, \"memory_GiB\": 1e9, \"memory_GBps\": 1, "
     "\"attention_efficiency\": 1, \"bf16\": {\"peak_TFLOPS\": 1}, \"f32\": {\"peak_TFLOPS\": 1}, "

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads NumPy files. Every kind of bad file has its sentence: what is wrong, with numbers, and what to do about it. */
+/* Reads NumPy files. Every kind of bad file has its own message: what is wrong, with numbers, and the remedy. */
 #include "npy.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@
 
 static const unsigned char magic[] = {0x93, 'N', 'U', 'M', 'P', 'Y'};
 
-/* The text of the header and the place where data begin, checked against the size of the file. */
+/* The text of the header and the start of the data, checked against the size of the file. */
 typedef struct frame {
     const char *header;
     size_t header_bytes, data_offset;
@@ -73,7 +73,7 @@ static int find_frame(const unsigned char *bytes, size_t n_bytes, const char *na
     return EXIT_OK;
 }
 
-/* Element types come from the file: only printable letters go on into a sentence. */
+/* Element types come from the file: only printable characters are copied into a message. */
 static void make_printable(char *text)
 {
     for (; *text; text++)
@@ -119,7 +119,7 @@ static int take_extents(const npy_header *header, const char *name, npy_array *a
     return EXIT_OK;
 }
 
-/* The bytes that the shape asks for must be exactly those that follow the header. */
+/* The number of bytes that the shape requires must be exactly the number that follows the header. */
 static int check_length(const npy_array *array, size_t data_bytes, const char *name, failure *why)
 {
     char text[64];
@@ -141,7 +141,7 @@ static int check_length(const npy_array *array, size_t data_bytes, const char *n
     return EXIT_OK;
 }
 
-/* Points to the data, or copies them where they would be read unaligned. */
+/* Points to the data, or copies them if they are unaligned. */
 static int place_data(const char *data, size_t bytes, const char *name, npy_array *array, failure *why)
 {
     array->data = data;
@@ -171,7 +171,7 @@ int npy_parse(const void *bytes, size_t n_bytes, const char *name, npy_array *ar
     return place_data((const char *)bytes + parts.data_offset, data_bytes, name, array, why);
 }
 
-/* Maps a regular file, whole. An empty one gives no map and no bytes. */
+/* Maps a whole regular file. An empty file gives no map and no bytes. */
 static int map_file(const char *path, void **map, size_t *bytes, failure *why)
 {
     struct stat info;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A reader for the one kind of Python literal that begins a NumPy file. It never reads beyond the text. */
+/* A parser for the one kind of Python literal that begins a NumPy file. It never reads beyond the text. */
 #include "npy_header.h"
 
 #include <string.h>
@@ -7,7 +7,7 @@
 typedef struct cursor {
     const char *text;
     size_t at, end;
-    const char *wrong; /* the first thing that was wrong, or NULL */
+    const char *wrong; /* the first error, or NULL */
 } cursor;
 
 static int wrong(cursor *c, const char *what)
@@ -21,7 +21,7 @@ static void skip_blanks(cursor *c)
     while (c->at < c->end && c->text[c->at] && strchr(" \t\r\n", c->text[c->at])) c->at++;
 }
 
-/* Takes `wanted` if it comes next. */
+/* Consumes `wanted` if it comes next. */
 static int take(cursor *c, char wanted)
 {
     skip_blanks(c);
@@ -39,7 +39,7 @@ static int take_word(cursor *c, const char *word)
     return 1;
 }
 
-/* 'text' or "text", cut to the capacity. */
+/* Reads 'text' or "text", truncated to the capacity. */
 static int take_string(cursor *c, char *string, size_t capacity)
 {
     const char quote = take(c, '\'') ? '\'' : take(c, '"') ? '"' : 0;
@@ -50,7 +50,7 @@ static int take_string(cursor *c, char *string, size_t capacity)
         c->at++;
     }
     string[n_chars] = 0;
-    return take(c, quote) || wrong(c, "a string has no end");
+    return take(c, quote) || wrong(c, "a string is not closed");
 }
 
 /* The element type: a string, or a list for records, of which only the beginning is kept. */
@@ -68,7 +68,7 @@ static int take_descr(cursor *c, npy_header *header)
         c->at++;
         return 1;
     }
-    return wrong(c, "a list has no end");
+    return wrong(c, "a list is not closed");
 }
 
 static int take_boolean(cursor *c, int *value)
@@ -88,7 +88,7 @@ static int take_integer(cursor *c, int64_t *value)
         *value = *value * 10 + digit;
     }
     if (c->at == begin) return wrong(c, "a dimension is not a whole number");
-    take(c, 'L'); /* Python 2 wrote long integers so */
+    take(c, 'L'); /* Python 2 wrote long integers this way */
     return 1;
 }
 
@@ -109,7 +109,7 @@ static int take_shape(cursor *c, npy_header *header)
     return 1;
 }
 
-/* One "key: value". *seen has a bit for each key. */
+/* One "key: value". *seen has one bit for each key. */
 static int take_entry(cursor *c, npy_header *header, unsigned *seen)
 {
     static const char *const keys[] = {"descr", "fortran_order", "shape"};
@@ -117,8 +117,8 @@ static int take_entry(cursor *c, npy_header *header, unsigned *seen)
     if (!take_string(c, key, sizeof key)) return 0;
     unsigned index = 0;
     while (index < 3 && strcmp(key, keys[index]) != 0) index++;
-    if (index == 3) return wrong(c, "a key is none of descr, fortran_order, shape");
-    if (*seen & 1u << index) return wrong(c, "a key comes twice");
+    if (index == 3) return wrong(c, "a key is not descr, fortran_order or shape");
+    if (*seen & 1u << index) return wrong(c, "a key occurs twice");
     *seen |= 1u << index;
     if (!take(c, ':')) return wrong(c, "a colon is missing");
     if (index == 0) return take_descr(c, header);
@@ -131,12 +131,12 @@ static int take_dictionary(cursor *c, npy_header *header)
     int has_comma = 1;
     if (!take(c, '{')) return wrong(c, "it does not begin with {");
     while (!take(c, '}')) {
-        if (c->at == c->end) return wrong(c, "the dictionary has no end");
+        if (c->at == c->end) return wrong(c, "the dictionary is not closed");
         if (!has_comma) return wrong(c, "a comma is missing");
         if (!take_entry(c, header, &seen)) return 0;
         has_comma = take(c, ',');
     }
-    if (seen != 7u) return wrong(c, "one of descr, fortran_order, shape is missing");
+    if (seen != 7u) return wrong(c, "descr, fortran_order or shape is missing");
     skip_blanks(c);
     return c->at == c->end || wrong(c, "something follows the dictionary");
 }

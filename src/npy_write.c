@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes NumPy files so that a reader finds a whole file or none. */
+/* Writes NumPy files so that a reader finds either a complete file or none. */
 #include <stdio.h>
 #include <string.h>
 
 #include "npy.h"
 
-#define HEADER_BYTES 128 /* magic, version, length and a dictionary of any shape, padded to 64 */
+#define HEADER_BYTES 128 /* magic, version, length and a dictionary for any shape, padded to 64 */
 
-/* Magic, version 1.0, and the length of what follows: 0x76 bytes. */
+/* Magic, version 1.0, and the length of the rest of the header: 0x76 bytes. */
 static const unsigned char start[] = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, 0x76, 0};
 
 static void make_header(const npy_array *array, char header[HEADER_BYTES])
@@ -50,8 +50,8 @@ int npy_stage(qdr_output **output, const char *dir, const char *name, const npy_
     char path[4096];
     *output = NULL;
     if (snprintf(path, sizeof path, "%s/%s", dir, name) >= (int)sizeof path)
-        return fail(why, EXIT_USAGE, "--out: the folder's name has over 4,000 letters");
+        return fail(why, EXIT_USAGE, "--out: the folder's name has over 4,000 characters");
     if (fail_output(why, qdr_output_open("--out", path, QDR_OUTPUT_REPLACE, output))) return why->code;
-    (void)write_all(qdr_output_file(*output), array); /* finishing says what went wrong */
+    (void)write_all(qdr_output_file(*output), array); /* errors are reported when the output is finished */
     return fail_output(why, qdr_output_finish(*output));
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads and prints tables of options; numbers, grids and orders as text. */
+/* Reads and prints option tables; numbers, grids and orders as text. */
 #include "options.h"
 
 #include <errno.h>
@@ -10,9 +10,9 @@
 #include <string.h>
 
 enum { MAX_SUGGESTED = 3 };
-#define FIRST_CODE 1000 /* getopt's codes of long options: beyond all letters */
+#define FIRST_CODE 1000 /* getopt's codes for long options: larger than any character */
 
-/* The two tables that getopt_long wants. */
+/* The two tables for getopt_long. */
 typedef struct getopt_tables {
     struct option options[MAX_OPTIONS + 1];
     char letters[2 * MAX_OPTIONS + 2];
@@ -40,7 +40,7 @@ static int index_of(const option_spec *specs, int code)
     return index;
 }
 
-/* The words of a command line that ask for this command's help. */
+/* The command line that prints this command's help. */
 static const char *help_words(const char *command, char words[64])
 {
     const int is_main = strcmp(command, "quadrille") == 0;
@@ -56,7 +56,7 @@ void suggest(const char *typed, const char *const names[], int n_names, char *te
         snprintf(text, bytes, " (did you mean %s?)", nearest);
 }
 
-/* The long options that `typed`, perhaps with "=VALUE", may have meant. */
+/* Suggests the long options closest to `typed`, which may include "=VALUE". */
 static void suggest_option(const option_spec *specs, const char *typed, char *text, size_t bytes)
 {
     enum { NAME_BYTES = 40 };
@@ -71,7 +71,7 @@ static void suggest_option(const option_spec *specs, const char *typed, char *te
     suggest(word, names, n, text, bytes);
 }
 
-/* What getopt refused: a missing argument, an argument too many, or an unknown option. */
+/* Reports what getopt rejected: a missing argument, an unexpected argument, or an unknown option. */
 static int fail_option(char **argv, int code, const option_spec *specs, failure *why)
 {
     char words[64];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `quadrille plan`: which grid is the fastest, why, and what fits. It starts no ranks. */
+/* `quadrille plan`: which grid is the fastest, why, and what fits. Starts no ranks. */
 #include "plan.h"
 
 #include <errno.h>
@@ -100,7 +100,7 @@ static int take_int(const char *name, const char *value, int most, int *number, 
     return EXIT_OK;
 }
 
-/* Options that say what is searched. */
+/* Options that determine what is searched. */
 static int take_search(int index, const char *value, plan_options *options, failure *why)
 {
     qdr_search_opts *search = &options->search;
@@ -168,7 +168,7 @@ static int take_option(int index, const char *value, void *user, failure *why)
     }
 }
 
-/* What options say together. */
+/* Checks of options that depend on each other. */
 static int check_options(plan_options *options, failure *why)
 {
     const int p = options->search.n_ranks;
@@ -200,11 +200,11 @@ static int check_files(const plan_options *options, failure *why)
     return fail_status(why, qdr_files_check(uses, sizeof uses / sizeof *uses, 0));
 }
 
-/* ---- how far the search is ---- */
+/* ---- progress of the search ---- */
 
-/* Shown where a person waits, once it takes a while. */
+/* Shown on a terminal once the search takes a while. */
 typedef struct progress {
-    double next_secs; /* shown again from then on */
+    double next_secs; /* time of the next update */
     int is_shown;
 } progress;
 
@@ -294,7 +294,7 @@ static int answer_all(plan_answer *answer, failure *why)
 {
     const plan_options *options = answer->options;
     if (answer->found.n_best == 0) return plan_nothing_fits(answer, why);
-    /* Files first: what cannot be written is said before much is printed. */
+    /* Files come first: a file that cannot be written is reported before much is printed. */
     if (options->out && save_plan(answer, why)) return why->code;
     if (options->svg && save_svg(answer, why)) return why->code;
     return print_answer(answer, why);
@@ -302,7 +302,7 @@ static int answer_all(plan_answer *answer, failure *why)
 
 static int make_answer(plan_options *options, failure *why)
 {
-    static plan_answer answer; /* large */
+    static plan_answer answer; /* static because it is large */
     qdr_network network;
     qdr_machine machine;
     memset(&answer, 0, sizeof answer);
@@ -320,7 +320,7 @@ static int make_answer(plan_options *options, failure *why)
         if (!why->code) answer_all(&answer, why);
     }
     qdr_model_destroy(&answer.model);
-    memset(&answer, 0, sizeof answer); /* what it points to ends here */
+    memset(&answer, 0, sizeof answer); /* the data it points to are freed here */
     return why->code;
 }
 

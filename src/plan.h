@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `quadrille plan`: what was asked, what was found, and how it is shown. */
+/* `quadrille plan`: the question, the answer, and its output. */
 #ifndef QUADRILLE_SRC_PLAN_H
 #define QUADRILLE_SRC_PLAN_H
 
@@ -11,7 +11,7 @@ typedef struct plan_options {
     subject asked;
     qdr_search_opts search;
     int has_dtype, is_zero3;
-    int batch_follows; /* the ranks: it was not given */
+    int batch_follows; /* no batch was given: it equals the number of ranks */
     char order[8];
     plan_format format;
     int has_why_not, explains;
@@ -19,12 +19,12 @@ typedef struct plan_options {
     const char *svg, *out;
 } plan_options;
 
-/* A plan with a name: its rank, or that of a known method. */
+/* A plan with a name: its rank, or the name of a known method. */
 typedef struct plan_row {
     char name[16];
     int is_known_method;
     int fits;
-    int has_enough; /* sequences for all its cells */
+    int has_enough; /* enough sequences for all its cells */
     qdr_planned_grid planned;
 } plan_row;
 
@@ -36,62 +36,63 @@ typedef struct plan_answer {
     const qdr_machine *machine;
     qdr_model *model;
     qdr_search_result found;
-    int n_rows; /* the best ones, then the known methods */
+    int n_rows; /* the best plans, then the known methods */
     plan_row rows[QDR_MAX_BEST + MAX_KNOWN_METHODS];
 } plan_answer;
 
-/* What would help where nothing fits. */
+/* Changes that would help if nothing fits. */
 enum { MAX_HELPS = 8 };
 typedef struct plan_help {
     char words[40]; /* "--recompute full" */
-    qdr_planned_grid planned; /* that fits then; no times */
+    qdr_planned_grid planned; /* a plan that fits with the change; without times */
 } plan_help;
 typedef struct plan_none {
     qdr_fewest_ranks fewest;
-    int is_sequence; /* only a shorter one helps */
+    int is_sequence; /* only a shorter sequence helps */
     int n_helps;
     plan_help helps[MAX_HELPS];
 } plan_none;
 
 /* ---- plan_search.c ---- */
 
-/* As qdr_model_search(), but parts of gradients and optimizer state may be numbers that do not suit every grid. */
+/* Like qdr_model_search(), but gradients and optimizer state may have numbers of parts that do not suit every grid. */
 int plan_search(qdr_model *model, const qdr_search_opts *opts, qdr_search_result *found, failure *why);
-/* The best plans, and the known methods, that fit or not, as rows. Where nothing fits there is only the plan with the
- * least memory, of zero bytes where there is none. */
+/* The best plans, and the known methods whether they fit or not, as rows. If nothing fits, only the plan with the least
+ * memory; of zero bytes if there is none. */
 int plan_find(plan_answer *answer, failure *why);
 
 /* ---- plan_none.c ---- */
 
-/* Fails with EXIT_NOTHING_FITS: what lacks, what fits, what would help. Prints what was asked for besides. */
+/* Fails with EXIT_NOTHING_FITS: what is missing, what fits, what would help. Also prints other output that was
+ * requested. */
 int plan_nothing_fits(plan_answer *answer, failure *why);
 
 /* ---- plan_why.c ---- */
 
-/* Why the best one beats the second. */
+/* Why the best plan beats the second. */
 void plan_print_why(FILE *file, const plan_answer *answer);
-/* Why a grid is not the best one. */
+/* Why a grid is not the best. */
 int plan_print_why_not(FILE *file, plan_answer *answer, grid_size size, failure *why);
-/* How many plans there were. */
+/* The number of plans. */
 void plan_print_counts(FILE *file, const plan_answer *answer);
 
 /* ---- plan_print.c ---- */
 
 void plan_print_table(const plan_answer *answer);
 void plan_print_csv(const plan_answer *answer);
-/* What there is to say where nothing fits; `sentence` says it in words. */
+/* The answer if nothing fits, as JSON; `sentence` is the same in words. */
 void plan_print_none_json(plan_answer *answer, const plan_none *none, const char *sentence);
 /* @return EXIT_FAILED: out of memory */
 int plan_print_json(plan_answer *answer, failure *why);
 
 /* ---- plan_draw.c ---- */
 
-/* The best ten, and one layer of the first of them, as SVG. */
+/* The best ten plans, and one layer of the first, as SVG. */
 int plan_draw(FILE *file, plan_answer *answer, failure *why);
 
 /* ---- plan_draw_layer.c ---- */
 
-/* A layer of the best plan over time. */
+/* One layer of the best plan over time. */
 typedef struct layer_picture {
     qdr_timeline_span *spans;
     int n, capacity, failed;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The picture of an answer: a bar for each of the best ten grids, made of the terms of its time, and below them a layer
- * of the first over time. */
+/* The picture of an answer: a bar for each of the best ten grids, made of the terms of its time, and below them one
+ * layer of the first over time. */
 #include <math.h>
 #include <string.h>
 
@@ -9,13 +9,13 @@
 
 enum {
     MAX_BARS = 10,
-    TOP = 132, /* of the first bar */
+    TOP = 132, /* top of the first bar */
     ROW = 34,
     BAR = 18,
-    BETWEEN_PARTS = 16, /* between the best and the known methods */
+    BETWEEN_PARTS = 16, /* between the best plans and the known methods */
     LEFT = 290,
     RIGHT = 250,
-    PEAK = 150, /* from the right */
+    PEAK = 150, /* distance from the right edge */
     AXIS = 34,
     N_TICKS = 8,
     KEY_ROW = 18

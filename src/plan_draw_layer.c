@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One layer of the best plan over time: a lane for the processor and for each channel, the passes from left to
+/* One layer of the best plan over time: a lane for the processor and for each channel, with the passes from left to
  * right. */
 #include <math.h>
 #include <stdlib.h>
@@ -14,11 +14,11 @@ enum {
     LEFT = 110,
     RIGHT = 30,
     BETWEEN_PASSES = 24,
-    TITLE = 64, /* above the lanes */
+    TITLE = 64, /* height above the lanes */
     AXIS = 30,
     N_TICKS = 14,
-    NARROW = 150, /* a pass without room for its name and times */
-    LETTER = 7 /* pixels of one, at most */
+    NARROW = 150, /* a pass too narrow for its name and times */
+    LETTER = 7 /* maximum width of a character in pixels */
 };
 #define LEAST_WIDTH 0.6
 
@@ -52,7 +52,7 @@ int layer_picture_make(plan_answer *answer, layer_picture *picture, failure *why
     memset(picture, 0, sizeof *picture);
     fail_status(why,
                 qdr_model_timeline(answer->model, &answer->rows[0].planned.plan, add_span, picture, picture->secs));
-    if (picture->failed) fail(why, EXIT_NOTHING_FITS, "--svg: out of memory for the time-line");
+    if (picture->failed) fail(why, EXIT_NOTHING_FITS, "--svg: out of memory for the timeline");
     number_lanes(picture);
     if (why->code) layer_picture_free(picture);
     return why->code;
@@ -103,7 +103,7 @@ static void draw_box(FILE *file, const layer_picture *picture, int pass, double 
     fputs(width > 4 ? " stroke=\"white\" stroke-width=\"0.6\"/>\n" : "/>\n", file);
 }
 
-/* What of a collective lies beside computation is drawn again. */
+/* The part of a collective that overlaps with computation is drawn again on top. */
 static void draw_collective(FILE *file, const layer_picture *picture, const qdr_timeline_span *span, double y)
 {
     draw_box(file, picture, (int)span->pass, span->begin_secs, span->end_secs, y, SVG_EXPOSED);
@@ -117,7 +117,7 @@ static void draw_collective(FILE *file, const layer_picture *picture, const qdr_
     }
 }
 
-/* The name, where there is room for it. */
+/* The name, if there is room for it. */
 static void draw_name(FILE *file, const layer_picture *picture, const qdr_timeline_span *span, double y)
 {
     const double x = x_of(picture, (int)span->pass, span->begin_secs),

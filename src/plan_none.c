@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Nothing fits: what lacks, how many ranks would do, and what would help on as many. By memory alone. */
+/* If nothing fits: what is missing, how many ranks would be enough, and what would help with the same number. By memory
+ * alone. */
 #include <string.h>
 
 #include "plan.h"
 
 /* ---- what helps ---- */
 
-/* A change of the options, in the words of the command line. */
+/* A change of the options, in command-line syntax. */
 typedef struct change {
     const char *words;
-    int (*make)(qdr_search_opts *opts); /* 0: it is none */
-    int is_more; /* of the same as the one before: where that helps, not needed */
+    int (*make)(qdr_search_opts *opts); /* returns 0 if it changes nothing */
+    int is_more; /* a stronger form of the previous change: not tried if that one helps */
 } change;
 
 static int set(int *value, int wanted)
@@ -40,14 +41,14 @@ static int one_sequence(qdr_search_opts *opts)
     return is_new;
 }
 
-/* Whether anything fits; 0 also where the options do not suit one another. */
+/* Whether anything fits; 0 also if the options contradict each other. */
 static int fits(const plan_answer *answer, const qdr_search_opts *opts, qdr_planned_grid *planned)
 {
     return qdr_model_least_memory(answer->model, opts, planned) == QDR_OK && planned->result.memory_bytes > 0 &&
            planned->result.memory_bytes <= answer->machine->memory_bytes;
 }
 
-/* Tries each change alone; those that are none cannot help. */
+/* Tries each change alone; changes without effect cannot help. */
 static void try_changes(const plan_answer *answer, plan_none *none)
 {
     static const change changes[] = {{"--recompute full", recompute_all, 0}, {"--levels zero1", part_state, 0},
@@ -66,7 +67,7 @@ static void try_changes(const plan_answer *answer, plan_none *none)
     }
 }
 
-/* The longest sequence of half the length, a quarter ... that fits. */
+/* The longest sequence that fits, of half the length, a quarter, ... */
 static void try_sequences(const plan_answer *answer, plan_none *none)
 {
     qdr_search_opts opts = answer->options->search;
@@ -110,7 +111,7 @@ static void say_ranks(const plan_answer *answer, const plan_none *none, char *wo
                  QDR_MAX_SEARCH_RANKS);
 }
 
-/* The term that no choice makes small enough; "": there is none. */
+/* The term that no choice makes small enough; "": none. */
 static void say_cause(const plan_answer *answer, const plan_none *none, char *words, size_t capacity)
 {
     const qdr_planned_grid *least = &answer->found.least_memory;
@@ -171,7 +172,7 @@ static int fail_none(const plan_answer *answer, const plan_none *none, failure *
                 cause, helps);
 }
 
-/* The sentence is `why`'s, which stays as it is. */
+/* The sentence is taken from `why`, which is not changed. */
 static void print_none(plan_answer *answer, const plan_none *none, const failure *why)
 {
     failure another = {0};

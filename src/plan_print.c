@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plans as a table for people, as comma-separated values, or as JSON. */
+/* Plans as a readable table, as comma-separated values, or as JSON. */
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
@@ -35,7 +35,7 @@ static void print_title(const plan_answer *answer)
            (long long)plan_sequence(answer->network, best), qdr_dtype_name(asked->dtype),
            answer->machine->memory_bytes / GIB);
     printf("# x, y, z, d: collectives over each axis, hidden by computation + exposed%s\n",
-           asked->overlap == QDR_OVERLAP_NONE ? "; nothing runs beside anything else (--overlap off)" : "");
+           asked->overlap == QDR_OVERLAP_NONE ? "; nothing overlaps (--overlap off)" : "");
 }
 
 static void print_head(time_unit unit)
@@ -178,7 +178,7 @@ static json_t *json_of_rows(const plan_answer *answer, int are_known_methods)
 
 static void append_note(const char *sentence, void *user) { json_array_append_new(user, json_string(sentence)); }
 
-/* What `print` writes, a string for each line. */
+/* The output of `print` as a list with one string per line. */
 static json_t *json_of_lines(char *text)
 {
     json_t *list = json_array();
@@ -191,7 +191,7 @@ static json_t *json_of_lines(char *text)
     return list;
 }
 
-/* Sentences that are printed elsewhere, as text. */
+/* Sentences that the text output prints, captured as text. */
 typedef struct sentences {
     char *why, *why_not, *explained;
 } sentences;
@@ -239,7 +239,7 @@ static json_t *json_of_answer(const plan_answer *answer, const sentences *all)
 
 /* ---- JSON where nothing fits ---- */
 
-/* Without times, which nobody asked for. */
+/* Without times: they were not computed. */
 static json_t *json_of_least(const qdr_planned_grid *planned)
 {
     const qdr_plan *plan = &planned->plan;

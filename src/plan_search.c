@@ -5,11 +5,11 @@
 
 #include "plan.h"
 
-/* ---- levels that are numbers ---- */
+/* ---- levels given as numbers ---- */
 
 static int nests(int inner, int parts, int outer) { return parts <= 0 || (parts % inner == 0 && outer % parts == 0); }
 
-/* Sorts the answers of another search in; the grids are different ones. */
+/* Merges the results of another search, which has different grids. */
 static void merge(qdr_search_result *all, const qdr_search_result *more, int n_best)
 {
     for (int i = 0; i < more->n_best; i++) {
@@ -29,7 +29,7 @@ static void merge(qdr_search_result *all, const qdr_search_result *more, int n_b
     if (new_least > 0 && (!(least > 0) || new_least < least)) all->least_memory = more->least_memory;
 }
 
-/* One search for each z and d that the parts suit. */
+/* One search for each z and d that allow these parts. */
 static int search_nested(qdr_model *model, const qdr_search_opts *opts, qdr_search_result *found, failure *why)
 {
     const int p = opts->n_ranks, gradient = opts->gradient_parts, state = opts->optimizer_parts;
@@ -66,7 +66,7 @@ int plan_search(qdr_model *model, const qdr_search_opts *opts, qdr_search_result
 
 /* ---- known methods ---- */
 
-/* The ranks of a node, or fewer that divide all. */
+/* The number of ranks of a node, or a smaller one that divides the number of ranks. */
 static int ranks_of_node(const plan_answer *answer)
 {
     const int p = answer->options->search.n_ranks;
@@ -75,7 +75,8 @@ static int ranks_of_node(const plan_answer *answer)
     return n;
 }
 
-/* The best plan of one grid, of those that fit if one does; with fewer sequences than cells, one each. */
+/* The best plan of one grid, among those that fit if any does; with fewer sequences than cells, one sequence per
+ * cell. */
 static int find_method(plan_answer *answer, const char *name, const int size[QDR_N_AXES], failure *why)
 {
     qdr_search_result found;
@@ -125,7 +126,7 @@ static void number_rows(plan_answer *answer)
     }
 }
 
-/* The least memory of any plan, which is known at once; 0: there is no plan, or a failure. */
+/* The least memory of any plan, which is known immediately; 0: no plan, or a failure. */
 static double find_least(plan_answer *answer, failure *why)
 {
     qdr_search_result *found = &answer->found;

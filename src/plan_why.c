@@ -6,7 +6,7 @@
 
 #include "plan.h"
 
-/* What a term says of a time: "0.3 s less …". */
+/* How each term of the time appears in a sentence: "0.3 s less …". */
 static const char *const phrases[QDR_N_TIME_TERMS] = {
     "in products",
     "in attention",
@@ -63,7 +63,7 @@ static void print_choices(FILE *file, const qdr_plan *plan)
             (long long)plan->micro_batch);
 }
 
-/* What is less, the model does not know: its error is some per cent. */
+/* The model cannot resolve smaller differences: its error is some per cent. */
 #define LEAST_PERCENT 0.1
 
 static double percent_more(double secs, double than) { return 100 * (secs / than - 1); }
@@ -107,7 +107,7 @@ static int is_plural(int memory_term)
            memory_term == QDR_MEMORY_ACTIVATIONS;
 }
 
-/* What a plan needs too much, and which terms are the largest. */
+/* By how much a plan exceeds the memory, and its largest terms. */
 static void print_memory(FILE *file, const plan_answer *answer, const qdr_planned_grid *planned)
 {
     const double limit = answer->machine->memory_bytes;
@@ -115,7 +115,7 @@ static void print_memory(FILE *file, const plan_answer *answer, const qdr_planne
     for (int i = 0; i < QDR_N_MEMORY_TERMS; i++) all[i] = (difference){i, planned->result.memory[i]};
     qsort(all, QDR_N_MEMORY_TERMS, sizeof *all, by_size);
     print_choices(file, &planned->plan);
-    fprintf(file, " needs least memory of this grid, and %.4g GiB too much: %.4g of %.4g GiB",
+    fprintf(file, " needs the least memory of all plans of this grid, and still %.4g GiB too much: %.4g of %.4g GiB",
             (planned->result.memory_bytes - limit) / GIB, planned->result.memory_bytes / GIB, limit / GIB);
     for (int i = 0; i < 3; i++)
         fprintf(file, "%s %s %.4g GiB", i ? "," : ", of which", qdr_memory_term_name((qdr_memory_term)all[i].term),
@@ -132,7 +132,7 @@ static void print_slower(FILE *file, const plan_answer *answer, const qdr_planne
     print_choices(file, &planned->plan);
     fprintf(file, " takes %s", time_in_words(planned->result.secs).text);
     if (answer->found.n_best == 0) {
-        fputs(" and fits: what was asked for leaves it out.", file);
+        fputs(" and fits, but the given options exclude it.", file);
         return;
     }
     if (planned->result.secs <= best->result.secs) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Networks and machines as the command line names them, and times and grids in words. */
+/* Networks and machines named on the command line, and times and grids in words. */
 #include "planning.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 
 /* ---- the network and the machine ---- */
 
-/* What cannot be loaded was named wrongly. */
+/* A name that cannot be loaded is a usage error. */
 static int fail_loading(failure *why, qdr_status status)
 {
     if (status == QDR_OK) return EXIT_OK;
@@ -58,8 +58,8 @@ static int apply_setting(const char *setting, const char *command, qdr_machine *
     return fail_loading(why, qdr_machine_set(machine, key, value));
 }
 
-/* The level of links that had the ranks of a node has other ones. A level of single ranks is none; what all adapters of
- * a node carry is then the rank's. */
+/* Changes the level of links that had the ranks of a node. A level of single ranks is removed; each rank then has all
+ * adapters of its node. */
 static void set_ranks_per_node(qdr_machine *machine, int n_ranks)
 {
     int level = 0;
@@ -135,7 +135,7 @@ int option_compute_dtype(const char *name, const char *value, qdr_dtype *dtype, 
     return fail(why, EXIT_USAGE, "--%s '%s': a type is f32, f64, bf16 or f16", name, value);
 }
 
-/* A number of ranks or "all", up to `end`. 0: neither. */
+/* A number of ranks or "all", ending at `end`. 0: neither. */
 static int read_parts(const char *text, const char *end)
 {
     char *stop;

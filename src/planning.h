@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the commands share that ask the model: a network and a machine by name, the words of plans. None of them starts
- * ranks. */
+/* Shared by the commands that query the model: networks and machines by name, the vocabulary of plans. None of them
+ * starts ranks. */
 #ifndef QUADRILLE_SRC_PLANNING_H
 #define QUADRILLE_SRC_PLANNING_H
 
@@ -11,7 +11,7 @@
 
 enum { MAX_SETTINGS = 64 };
 
-/* What is asked about, as it was given. */
+/* The subject of a query, as given on the command line. */
 typedef struct subject {
     const char *network, *machine; /* names or paths; NULL: not given */
     int64_t ranks_per_node; /* 0: the machine's */
@@ -20,11 +20,11 @@ typedef struct subject {
     int n_settings;
 } subject;
 
-/* Takes a setting, to be looked at when the machine is known. */
+/* Stores a setting, which is checked once the machine is known. */
 int subject_set(subject *asked, const char *setting, failure *why);
-/* Loads the network; `command` begins sentences. */
+/* Loads the network; error messages begin with `command`. */
 int subject_network(const subject *asked, const char *command, qdr_network *network, failure *why);
-/* Loads the machine and changes it as it was asked for. */
+/* Loads the machine and applies the requested changes. */
 int subject_machine(const subject *asked, const char *command, qdr_machine *machine, failure *why);
 
 /* ---- words ---- */
@@ -40,21 +40,21 @@ extern const qdr_dtype compute_dtypes[N_COMPUTE_DTYPES];
 int option_compute_dtype(const char *name, const char *value, qdr_dtype *dtype, failure *why);
 const char *layout_word(qdr_layout layout);
 
-/* Ranks over which gradients and optimizer state are parted; -1: z·d, 0: z. */
+/* Numbers of ranks over which gradients and optimizer state are partitioned; -1: z·d, 0: z. */
 typedef struct levels {
     int gradient, optimizer;
-    int is_zero3; /* weights are parted as far: d is 1 */
+    int is_zero3; /* weights are partitioned over the same ranks: d is 1 */
 } levels;
 /* "GP,OP", each a number or "all"; "none", "zero1", "zero2" or "zero3". */
 int option_levels(const char *name, const char *value, levels *parts, failure *why);
 
 /* ---- results ---- */
 
-/* The unit in which a time is at least 1, and the digits that are worth printing. */
+/* The unit in which a time is at least 1, and a sensible number of digits. */
 typedef struct time_unit {
     const char *name;
     double secs;
-    int n_digits; /* behind the point */
+    int n_digits; /* after the decimal point */
 } time_unit;
 time_unit time_unit_of(double secs);
 /* "12.3 ms" */
@@ -70,14 +70,14 @@ grid_text grid_in_words(const qdr_plan *plan);
 /* Sequence length of a plan. */
 int64_t plan_sequence(const qdr_network *network, const qdr_plan *plan);
 
-/* A sentence for each size that the grid does not divide, saying what it is padded to, and for key heads that not every
- * rank has. */
+/* A sentence for each size that the grid does not divide, with the padded size, and for key heads that not every rank
+ * has. */
 typedef void (*note_fn)(const char *sentence, void *user);
 void plan_padding(const qdr_network *network, const qdr_plan *plan, note_fn each, void *user);
-/* A sentence for each choice that is not as it was asked for, or not as the network has it: the micro-batch (asked: 0,
- * none), learned positions, heads. */
+/* A sentence for each choice that differs from the request or from the network: the micro-batch (asked: 0, none),
+ * learned positions, heads. */
 void plan_notes(const qdr_network *network, const qdr_plan *plan, int64_t asked_micro_batch, note_fn each, void *user);
-/* Where ranks of several nodes are priced as if they were one. */
+/* A sentence if ranks of several nodes are priced as if they were on one. */
 void plan_machine_notes(const qdr_machine *machine, int n_ranks, note_fn each, void *user);
 
 #define GIB 1073741824.0

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is said below a plan: what does not divide, and what is not as it was asked for. */
+/* The notes below a plan: what is padded, and what differs from the request. */
 #include "planning.h"
 
 static void say_padding(const char *what, int64_t n, int64_t parts, const char *axis, note_fn each, void *user)
@@ -13,11 +13,11 @@ static void say_padding(const char *what, int64_t n, int64_t parts, const char *
     each(sentence, user);
 }
 
-/* Where every rank has queries and some have no key head, as in lib/core/key_heads.c. */
+/* If every rank has queries and some have no key head, as in lib/core/key_heads.c. */
 static void say_key_heads(const qdr_network *network, int y, note_fn each, void *user)
 {
     char sentence[256];
-    if (network->kv_heads == network->heads) return; /* as many as heads: said there */
+    if (network->kv_heads == network->heads) return; /* as many as heads, for which a note exists already */
     if (network->kv_heads >= y) {
         say_padding("key heads", network->kv_heads, y, "y", each, user);
         return;
@@ -59,7 +59,7 @@ static void say_positions(const qdr_network *network, int64_t sequence, note_fn 
     each(sentence, user);
 }
 
-/* Heads that are as large as the hidden columns allow, and leave some over. */
+/* If heads as large as the hidden columns allow leave some columns over. */
 static void say_heads(const qdr_network *n, note_fn each, void *user)
 {
     char sentence[256];

@@ -264,8 +264,9 @@ const command command_predict = {
     .usage = "quadrille predict TABLE.csv [OPTION]...",
     .text =
         "Reads a table of measured runs (- is standard input), predicts the time and memory of each, and prints\n"
-        "how well both agree: the errors, and whether the model finds the fastest way to run a network. The first\n"
-        "line names the columns: n_gpus, batch and iter_time_s (or tflops_per_gpu, pct_peak, or '… tokens/s' in "
+        "how well prediction and measurement agree: the errors, and whether the model finds the fastest way to run a\n"
+        "network. The first line names the columns: n_gpus, batch and iter_time_s (or tflops_per_gpu, pct_peak, or '… "
+        "tokens/s' in "
         "notes)\n"
         "are required; source, machine, model, layers, hidden, heads, seq, vocab, tp, pp, dp, other_parallelism and\n"
         "params are used if present. Missing values are assumed and printed. Starts no ranks and no MPI.\n"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the data file of what tables leave out, and finds entries in it. */
+/* Reads the data file with values that tables leave out, and finds entries in it. */
 #include "predict_assumed.h"
 
 #include <quadrille/data.h>
@@ -11,12 +11,12 @@
 
 enum { MAX_WORDS = 9, PATH_BYTES = 4096 };
 
-/* A key: text, one of several words, or a whole number of at least `least`. */
+/* A key: text, one of several words, or a whole number that is at least `least`. */
 typedef struct field_spec {
     const char *name;
     int is_text;
-    int least, most; /* of a number; most 0: any */
-    const char *words[MAX_WORDS]; /* the value is a word's place, where there are any */
+    int least, most; /* range of a number; most 0: no upper limit */
+    const char *words[MAX_WORDS]; /* if present, the value is the index of a word */
 } field_spec;
 
 static const field_spec specs[N_ASSUMED] = {
@@ -38,7 +38,7 @@ static const field_spec specs[N_ASSUMED] = {
     [ASSUMED_ZERO] = {"zero", .most = 3},
     [ASSUMED_RECOMPUTE] = {"recompute", .words = {"none", "attention", "full"}},
     [ASSUMED_LAYOUT] = {"layout", .words = {"replicated", "scattered"}},
-    /* As the flags of a plan. */
+    /* Values as in the flags of a plan. */
     [ASSUMED_OVERLAP] = {"overlap", .words = {"default", "weights", "rows", "weights+rows", "gradients",
                                               "weights+gradients", "rows+gradients", "all", "none"}},
     [ASSUMED_FLOPS_RECOMPUTED] = {"flops_recomputed", .most = 1},
@@ -72,7 +72,7 @@ static int read_number(const field_spec *spec, const json_t *value, double *numb
     return *number >= spec->least && (!spec->most || *number <= spec->most);
 }
 
-/* A text that an entry has beside the fields. */
+/* Text keys of an entry that are not fields. */
 static const char **text_place(assumption *entry, const char *key)
 {
     if (strcmp(key, "source") == 0) return &entry->source;
@@ -110,7 +110,8 @@ static int read_key(assumption *entry, const char *key, const json_t *value, con
         return EXIT_OK;
     }
     if (place || strcmp(key, "replaces") == 0)
-        return fail(why, EXIT_USAGE, "%s: key '%s' is %s", where, key, place ? "no text" : "neither true nor false");
+        return fail(why, EXIT_USAGE, "%s: key '%s' is %s", where, key,
+                    place ? "not a string" : "neither true nor false");
     if (field == N_ASSUMED) return fail(why, EXIT_USAGE, "%s: key '%.60s' is unknown; see quadrille(1)", where, key);
     entry->given |= 1U << field;
     if (specs[field].is_text && json_is_string(value))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A row of a table of collectives as a sample, and the model's time of it. */
+/* A row of a table of collectives as a sample, and the model's time for it. */
 #include "predict_coll.h"
 
 #include <ctype.h>
@@ -39,7 +39,7 @@ int coll_columns_find(const csv_table *table, coll_columns *columns, failure *wh
                 table->name, csv_names(table, names));
 }
 
-/* A number above 0 and at most `most`, or 0 where the cell is empty. */
+/* A number above 0 and at most `most`, or 0 if the cell is empty. */
 static double positive(const csv_table *table, int64_t row, int column, double most, measured_coll *coll)
 {
     char shown[CSV_SHOWN_BYTES];
@@ -61,7 +61,7 @@ static double whole(const csv_table *table, int64_t row, int column, double most
     return 0;
 }
 
-/* "all_reduce group 8 strided" and "AllGather" begin with a kind, whatever stands between its words. */
+/* "all_reduce group 8 strided" and "AllGather" begin with a kind, with or without separators between its words. */
 static void read_kind(const char *text, measured_coll *coll)
 {
     static const struct {
@@ -86,7 +86,7 @@ static void read_kind(const char *text, measured_coll *coll)
              csv_printable(coll->collective, shown));
 }
 
-/* "group 8 strided" must be of as many ranks as the row has, and be strided or not. */
+/* "group 8 strided" must have as many ranks as the row, and say whether it is strided. */
 static void check_group(measured_coll *coll)
 {
     char text[128] = "", shown[CSV_SHOWN_BYTES];
@@ -169,12 +169,12 @@ void coll_read(const csv_table *table, const coll_columns *columns, int64_t row,
     else if (busbw > 0)
         coll->work.secs = coll_busbw(coll, 1e9 * busbw);
     else
-        row_skip(coll->why_skipped, "nothing is measured: time_us and busbw_GBps are empty");
+        row_skip(coll->why_skipped, "nothing was measured: time_us and busbw_GBps are empty");
 }
 
 /* ---- the model ---- */
 
-/* By the row's machine and GPU, or by one of them. NULL: why_skipped says why, or a failure. */
+/* Finds the machine by the row's machine and GPU, or by either alone. NULL: skipped (why_skipped), or a failure. */
 static const qdr_machine *machine_of(predictor *all, measured_coll *coll, failure *why)
 {
     char sentence[sizeof coll->why_skipped];
@@ -187,7 +187,7 @@ static const qdr_machine *machine_of(predictor *all, measured_coll *coll, failur
     return known;
 }
 
-/* Where the group lies on the machine. */
+/* Position of the group on the machine. */
 static void place(const qdr_machine *machine, measured_coll *coll)
 {
     qdr_sample *work = &coll->work;
@@ -198,7 +198,7 @@ static void place(const qdr_machine *machine, measured_coll *coll)
         row_skip(coll->why_skipped, "gpus is %d, but %d nodes of %s have %lld", work->n_ranks, n_nodes, machine->name,
                  (long long)n_all);
     work->n_ranks_all = n_all > work->n_ranks ? (int)n_all : work->n_ranks;
-    /* Fewer than all ranks of several nodes lie on all of these, unless they are a group beside others. */
+    /* Fewer ranks than several nodes have are spread over all of them, unless they form one of many groups. */
     const int spread = coll->is_group ? coll->is_strided : n_nodes > 1;
     work->stride = spread ? work->n_ranks_all / work->n_ranks : 1;
 }
@@ -209,7 +209,7 @@ static void without_other_ways(qdr_machine *machine)
     for (int l = 0; l < machine->n_links; l++) machine->links[l].switch_bytes_per_sec = 0;
 }
 
-/* Of the largest size, at the mean bandwidth over all sizes. */
+/* The time of the largest size, at the mean bandwidth over all sizes. */
 static qdr_status predict_sizes(const qdr_machine *machine, measured_coll *coll)
 {
     qdr_sample work = coll->work;

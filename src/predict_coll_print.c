@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prints how well times of collectives are predicted; writes the table with them. */
+/* Prints how well the times of collectives are predicted; writes the table with the predictions. */
 #include <stdio.h>
 
 #include "predict_coll.h"

@@ -12,7 +12,7 @@ static int is_of_group(const measured_coll *coll, const measured_coll *first)
     return !first || (coll->work.coll == first->work.coll && strcmp(coll->machine, first->machine) == 0);
 }
 
-/* Of the rows that are of a kind with `first`; NULL: of all. `numbers` has room for all. */
+/* Scores the rows of the same kind as `first`; NULL: all rows. `numbers` has room for all rows. */
 static coll_score score_rows(const measured_coll *colls, int64_t n, const measured_coll *first, double *numbers)
 {
     coll_score s = {.first = first ? first : colls, .mean = 0};
@@ -30,7 +30,7 @@ static coll_score score_rows(const measured_coll *colls, int64_t n, const measur
         numbers[i] = fabs(numbers[i] - 1);
         s.mean += numbers[i] / (double)found;
     }
-    s.median = statistics_median(numbers, found); /* which sorts them */
+    s.median = statistics_median(numbers, found); /* also sorts them */
     if (!found) s.mean = NAN;
     s.ninetieth = found ? numbers[(size_t)(0.9 * (double)(found - 1) + 0.5)] : NAN;
     s.worst = found ? numbers[found - 1] : NAN;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Machines by the texts of rows, and models that are kept for the next row. */
+/* Machines found for the texts of rows, and models that are reused for later rows. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,21 +13,21 @@ typedef struct known_machine {
     char sentence[320];
 } known_machine;
 
-/* All that a model knows of a network. */
+/* Everything that the model knows about a network. */
 enum { N_KEYS = 18 };
 typedef struct network_key {
     int64_t of[N_KEYS];
 } network_key;
 
 typedef struct known_model {
-    size_t machine; /* its index */
+    size_t machine; /* index of the machine */
     network_key key;
     qdr_model *model;
 } known_model;
 
 static const double least_utilisation = 0.005;
 
-/* Room for one more item of `bytes_each` zeros. */
+/* Appends one zeroed item of `bytes_each` bytes. */
 static void *add_item(void *items, size_t *n, size_t bytes_each, failure *why)
 {
     char *more = realloc(items, (*n + 1) * bytes_each);
@@ -42,7 +42,7 @@ static void *add_item(void *items, size_t *n, size_t bytes_each, failure *why)
 
 /* ---- machines ---- */
 
-/* "MACHINE:KEY" is a key of that machine only. NULL: of another one. */
+/* "MACHINE:KEY" is a key of that machine only. NULL: of a different machine. */
 static const char *key_for(const char *key, const qdr_machine *machine)
 {
     const char *colon = strchr(key, ':');
@@ -67,7 +67,7 @@ static int is_used(const predictor *all, const char *key)
     return 0;
 }
 
-/* "a, b", each once, as far as there is room. */
+/* "a, b", each once, as far as they fit. */
 static void names_of_machines(const predictor *all, char *names, size_t bytes)
 {
     size_t used = 0;
@@ -139,7 +139,7 @@ static network_key key_of(const qdr_network *n)
                           n->norm, 8 * n->norms_per_layer + n->parallel_residual, n->tied}};
 }
 
-/* NULL where the network is impossible, or after a failure. */
+/* NULL if the network is impossible, or after a failure. */
 static qdr_model *find_model(predictor *all, const known_machine *known, measured_run *run, failure *why)
 {
     const size_t place = (size_t)(known - all->machines);
@@ -184,14 +184,14 @@ static void check_utilisation(const qdr_machine *machine, measured_run *run)
         row_skip(run->why_skipped, "utilisation below %.1f %%: a broken run", 100 * least_utilisation);
 }
 
-/* What the row leaves to the machine: its peak, and how many ranks a node has. */
+/* Values that depend on the machine: its peak, and the number of ranks per node. */
 static void complete(const qdr_machine *machine, measured_run *run)
 {
     qdr_plan *plan = &run->plan;
     if (run->peak_share > 0 && !(run->secs > 0)) {
         run->tflops = 1e-12 * run->peak_share * machine->bf16.peak_flops;
         run->secs = run_flops(run) / (1e12 * run->tflops * run->n_gpus);
-        if (!(run->secs > 0)) row_skip(run->why_skipped, "pct_peak alone, and no flops can be counted");
+        if (!(run->secs > 0)) row_skip(run->why_skipped, "only pct_peak is given, and the flops cannot be counted");
     }
     if (!run->shards_in_node) return;
     const int cells = plan->z * plan->d,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The models that come with the program, by the names that tables of runs give them. */
+/* The models that come with the program, found by the names used in tables of runs. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +11,8 @@
 
 static int is_separator(char letter) { return letter && strchr(" -_", letter) != NULL; }
 
-/* The next letter of a name, in lower case: separators count between digits only, where "-" is all of them, so that
- * "GPT-3 6.7B" is "gpt3-6.7b" and no "gpt36.7b". */
+/* The next character of a name, in lower case. Separators count only between digits, where all of them are "-": "GPT-3
+ * 6.7B" matches "gpt3-6.7b" but not "gpt36.7b". */
 static char next_letter(const char *name, const char **at)
 {
     const char *begin = *at;
@@ -21,7 +21,7 @@ static char next_letter(const char *name, const char **at)
     return **at ? (char)tolower((unsigned char)*(*at)++) : '\0';
 }
 
-/* What a text has behind a name, or NULL where it is none: "" is all of it. */
+/* The part of a text that follows a name, or NULL if it does not begin with it; "" if nothing follows. */
 static const char *behind_name(const char *text, const char *name)
 {
     const char *in_text = text, *in_name = name;
@@ -30,7 +30,7 @@ static const char *behind_name(const char *text, const char *name)
     return in_text;
 }
 
-/* "meta-llama/Llama-2-7b-hf" is a folder, a name, and what makes no other network of it. */
+/* "meta-llama/Llama-2-7b-hf" is a folder, a name, and a suffix that does not change the network. */
 static int is_same_name(const char *text, const char *name)
 {
     static const char *const endings[] = {"", "hf", "instruct", "chat", "base"};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lines of nccl-tests: comments that say what was measured, and rows of numbers. */
+/* The output of nccl-tests: comments that say what was measured, and rows of numbers. */
 #include "predict_nccl.h"
 
 #include <ctype.h>
@@ -11,13 +11,13 @@ enum { LINE_BYTES = 1024, MAX_WORDS = 32 };
 
 typedef struct nccl_reader {
     const char *at, *end;
-    char line[LINE_BYTES]; /* cut where it is longer */
+    char line[LINE_BYTES]; /* truncated if longer */
     char *words[MAX_WORDS];
     int n_words;
     const nccl_told *told;
-    char collective[32]; /* "": not said yet */
-    int ranks; /* of the comments; 0: none yet */
-    int behind_time; /* words of the header from the first time on */
+    char collective[32]; /* "": not known yet */
+    int ranks; /* from the comments; 0: not known yet */
+    int behind_time; /* words of the header from the first time column on */
     FILE *table;
     failure *why;
 } nccl_reader;
@@ -63,7 +63,7 @@ int nccl_is_output(const char *bytes, size_t n_bytes)
 
 /* ---- what was measured ---- */
 
-/* "all_reduce_perf", with a path or a colon before it. */
+/* "all_reduce_perf", after a path or a colon. */
 static void find_collective(nccl_reader *r)
 {
     const char *end = strstr(r->line, "_perf");
@@ -120,7 +120,7 @@ static int write_row(nccl_reader *r)
     return EXIT_OK;
 }
 
-/* A row is as many words as the header has, or fewer where two columns are blank. */
+/* A row has as many words as the header, or fewer if two columns are blank. */
 static int is_row(const nccl_reader *r)
 {
     if (!r->behind_time || r->n_words <= r->behind_time || strpbrk(r->words[0], ",\"")) return 0;

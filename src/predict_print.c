@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prints scores of runs; writes the table with what was predicted. */
+/* Prints scores of runs; writes the table with the predictions. */
 #include <math.h>
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What reports on runs and on collectives have in common. */
+/* Shared by the reports on runs and on collectives. */
 #include "predict_report.h"
 
 #include <math.h>
@@ -25,7 +25,7 @@ static int by_rows(const void *left, const void *right)
     return order ? order : strcmp(a->text, b->text);
 }
 
-/* The most frequent first; NULL where memory is short. */
+/* The most frequent first; NULL if out of memory. */
 static reason *count_reasons(const skipped_rows *skipped, size_t *n)
 {
     reason *reasons = calloc((size_t)skipped->n_rows + 1, sizeof *reasons);
@@ -56,14 +56,14 @@ void print_reasons(const skipped_rows *skipped)
 
 /* ---- assumptions ---- */
 
-/* Entries for several models of one source, with one reason, make one line. */
+/* Entries for several models of one source with the same reason share one line. */
 static int belong_together(const assumption *a, const assumption *b)
 {
     return a->model && b->model && a->used == b->used && strcmp(a->source, b->source) == 0 &&
            strcmp(a->reason, b->reason) == 0;
 }
 
-/* What models of the program gave. */
+/* The values taken from known models. */
 static void print_named(const assumptions *all, int n)
 {
     char text[512], shown[CSV_SHOWN_BYTES];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What reports on runs and on collectives have in common: why rows were skipped, what was assumed, JSON, and tables
- * with columns behind them. */
+/* Shared by the reports on runs and on collectives: why rows were skipped, what was assumed, JSON, and tables with
+ * appended columns. */
 #ifndef QUADRILLE_SRC_PREDICT_REPORT_H
 #define QUADRILLE_SRC_PREDICT_REPORT_H
 
@@ -9,7 +9,7 @@
 #include "csv.h"
 #include "predict_assumed.h"
 
-/* Why rows were skipped, in their order; "": one was not. */
+/* Why each row was skipped, in the order of the rows; "": not skipped. */
 typedef const char *(*why_skipped_fn)(const void *rows, int64_t row);
 typedef struct skipped_rows {
     const void *rows;
@@ -21,34 +21,34 @@ typedef struct skipped_rows {
 
 /* Each reason once, the most frequent first. */
 void print_reasons(const skipped_rows *skipped);
-/* The entries that rows took. */
+/* The entries that rows used. */
 void print_assumed(const assumptions *all);
-/* A number behind a blank, or '-' where there is none. */
+/* Prints a blank and a number, or '-' if it is NAN. */
 void print_number(int width, int places, double value, const char *unit);
 
-/* ---- JSON: all return 0 where memory is short ---- */
+/* ---- JSON: all return 0 if out of memory ---- */
 
-/* Adds to an object. What is no number becomes null. */
+/* Adds a number to an object; NAN and infinity become null. */
 int json_add_number(json_t *object, const char *key, double value);
 int json_add_integer(json_t *object, const char *key, int64_t value);
 /* Texts of tables need not be UTF-8. */
 int json_add_text(json_t *object, const char *key, const char *text);
-/* An empty list in the object, and an empty object in the list, which keep them; or NULL. */
+/* Adds an empty list to the object, or an empty object to the list, which owns it; NULL if out of memory. */
 json_t *json_add_list(json_t *object, const char *key);
 json_t *json_append(json_t *list);
 /* The lists "skipped" and "assumed". */
 int json_add_reasons(json_t *object, const skipped_rows *skipped);
 int json_add_assumed(json_t *object, const assumptions *all);
-/* Prints `root` where `is_whole`, else fails; releases it. */
+/* Prints `root` if `is_whole`, else fails; releases it. */
 int json_print(json_t *root, int is_whole, failure *why);
 
 /* ---- tables ---- */
 
-/* Columns that are written behind those of a table, in place of any of these names. */
+/* Columns that are appended to those of a table, replacing existing ones with these names. */
 typedef struct added_columns {
     const char *const *names;
     int n;
-    /* Writes n cells, with commas between them. */
+    /* Writes n cells, separated by commas. */
     void (*write)(FILE *file, const void *rows, int64_t row);
     const void *rows;
 } added_columns;

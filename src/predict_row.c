@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A row of a table of runs as a network, a plan and what was measured. */
+/* A row of a table of runs as a network, a plan and measured values. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 
 #define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
-/* What a row is read with. */
+/* State while a row is read. */
 typedef struct row_reader {
     const csv_table *table;
     const run_columns *columns;
@@ -19,8 +19,8 @@ typedef struct row_reader {
     assumed_row fit;
     const assumptions *assumed;
     measured_run *run;
-    int lacks_shape; /* and no entry has it */
-    char way[1024]; /* other_parallelism, as text_words() leaves it */
+    int lacks_shape; /* and no entry supplies it */
+    char way[1024]; /* other_parallelism, normalised by text_words() */
     char text[4096]; /* that, notes and machine */
 } row_reader;
 
@@ -72,14 +72,14 @@ int run_columns_find(const csv_table *table, run_columns *columns, failure *why)
     if (columns->iter_time >= 0 || columns->tflops >= 0 || columns->pct_peak >= 0 || columns->notes >= 0)
         return EXIT_OK;
     return fail(why, EXIT_USAGE,
-                "%.200s: nothing is measured; a column iter_time_s, tflops_per_gpu, pct_peak or notes is needed, but "
+                "%.200s: nothing was measured; a column iter_time_s, tflops_per_gpu, pct_peak or notes is needed, but "
                 "there are only %s (separated by commas)",
                 table->name, csv_names(table, names));
 }
 
 /* ---- cells ---- */
 
-/* A number that is not negative, or 0 where the cell is empty. */
+/* A nonnegative number, or 0 if the cell is empty. */
 static double cell_number(row_reader *r, int column)
 {
     char shown[CSV_SHOWN_BYTES];
@@ -101,7 +101,7 @@ static int64_t cell_integer(row_reader *r, int column)
     return 0;
 }
 
-/* A whole number of the row, or what is assumed; `otherwise` where neither is there. */
+/* A whole number of the row, or the assumed one; `otherwise` if there is neither. */
 static int64_t value_of(row_reader *r, int column, assumed_field field, int64_t otherwise)
 {
     const int64_t value = cell_integer(r, column);
@@ -154,7 +154,7 @@ static void set_kind(row_reader *r, qdr_network *network)
     snprintf(network->activation, sizeof network->activation, "%s", network->gated ? "silu" : "gelu");
 }
 
-/* A value of the row or of what is assumed, which is not taken yet; 0: there is none. */
+/* A value of the row, or an assumption (without marking it as used); 0: neither. */
 static int64_t known_value(row_reader *r, int column, assumed_field field)
 {
     const assumed_row fit = r->fit;
@@ -163,7 +163,7 @@ static int64_t known_value(row_reader *r, int column, assumed_field field)
     return value;
 }
 
-/* The model of the row's name, where a part of the shape is missing and the others are its own. */
+/* The known model with the row's name, if part of the shape is missing and the rest agrees. */
 static assumption *model_of_name(row_reader *r, int lacks_sequence)
 {
     qdr_status status;
@@ -181,7 +181,7 @@ static assumption *model_of_name(row_reader *r, int lacks_sequence)
     return model;
 }
 
-/* The model's network, but for what the row or an entry says. */
+/* The known model's network, except for what the row or an entry states. */
 static void set_named(row_reader *r, assumption *model)
 {
     qdr_network *network = &r->run->network;
@@ -237,7 +237,7 @@ static void set_network(row_reader *r)
 
 /* ---- the plan ---- */
 
-/* A number of ranks: 1 where the table has no such column. */
+/* A number of ranks: 1 if the table has no such column. */
 static int ranks_of(row_reader *r, int column)
 {
     if (column < 0) return 1;
@@ -248,7 +248,7 @@ static int ranks_of(row_reader *r, int column)
     return value < 1 || value > INT32_MAX ? 1 : (int)value;
 }
 
-/* Replicas: of its column, or what tp and pp leave. */
+/* Replicas: from their column, or derived from tp and pp. */
 static int replicas_of(row_reader *r, double n_gpus, int tp, int pp)
 {
     const double left = n_gpus / ((double)tp * pp);
@@ -259,7 +259,7 @@ static int replicas_of(row_reader *r, double n_gpus, int tp, int pp)
     return left >= 1 && left <= INT32_MAX ? (int)left : 1;
 }
 
-/* Shards of weights, and copies of all of them: of the row's words, or inside nodes, which the machine decides. */
+/* Shards of weights, and copies of all shards: from the row's words, or inside nodes, depending on the machine. */
 static void set_shards(row_reader *r, int replicas)
 {
     int copies = 0, shards = 0;
@@ -311,7 +311,7 @@ static qdr_recompute recompute_of(row_reader *r)
     return said >= 0 ? (qdr_recompute)said : QDR_RECOMPUTE_NONE;
 }
 
-/* A number of notes as sequences; 0: more than anybody has. */
+/* A number in the notes as a number of sequences; 0: implausibly large. */
 static int64_t sequences(double number) { return number <= 1e9 ? (int64_t)number : 0; }
 
 static void set_micro_batch(row_reader *r)
@@ -364,7 +364,7 @@ double run_flops(const measured_run *run)
            (again * (flops.linear + flops.attention) + 3 * flops.head);
 }
 
-/* Of "39.3k tokens/s", "1007 tokens/s/GPU", "4378 tokens/s (per GPU)"; 0: there is none. */
+/* From "39.3k tokens/s", "1007 tokens/s/GPU", "4378 tokens/s (per GPU)"; 0: none. */
 static double secs_of_rate(const row_reader *r)
 {
     const measured_run *run = r->run;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Groups of rows that differ in how they were run only, and how well they are predicted. */
+/* Groups of rows that differ only in how they were run, and how well they are predicted. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +39,7 @@ static int by_n(const void *left, const void *right)
 
 /* ---- sums ---- */
 
-/* Numbers of the rows that are scored, side by side. */
+/* Numbers of the scored rows, in parallel arrays. */
 typedef struct numbers {
     double *predicted, *measured, *spare;
     size_t n;
@@ -69,7 +69,7 @@ static void score_memory(const measured_run *const *runs, size_t n, numbers *all
     s->memory_error = statistics_median(all->spare, n_memory);
 }
 
-/* What does not depend on groups. */
+/* The scores that do not depend on groups. */
 static score score_rows(const measured_run *const *runs, size_t n, numbers *all)
 {
     score s = {.first = runs[0], .spearman = NAN, .kendall = NAN, .hit = NAN, .mean_regret = NAN, .worst_regret = NAN};
@@ -96,7 +96,7 @@ static score score_group(const measured_run *const *runs, size_t n, numbers *all
     return s;
 }
 
-/* The mean over the groups that have the value; the most where that is wanted. */
+/* The mean over the groups that have the value, or the maximum. */
 static double over_groups(const score *groups, size_t n, size_t offset, int want_most)
 {
     double sum = 0, most = -INFINITY, n_there = 0;
@@ -112,7 +112,7 @@ static double over_groups(const score *groups, size_t n, size_t offset, int want
     return want_most ? most : sum / n_there;
 }
 
-/* -2 stands for a correlation that had no memory. */
+/* -2 marks a correlation for which memory ran out. */
 static int all_known(const scores *out)
 {
     for (size_t i = 0; i < out->n_groups; i++)
@@ -130,9 +130,9 @@ static void add_groups(const score *groups, size_t n, score *s)
     s->worst_regret = over_groups(groups, n, offsetof(score, worst_regret), 1);
 }
 
-/* ---- all of it ---- */
+/* ---- all scores ---- */
 
-/* Groups lie side by side, and those of a source too. */
+/* Rows of a group are adjacent, and so are the groups of a source. */
 static void score_all(const measured_run *const *runs, size_t n, numbers *spare, scores *out)
 {
     for (size_t source = 0, source_end; source < n; source = source_end) {

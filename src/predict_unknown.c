@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counts the words of other_parallelism that nothing understood. */
+/* Counts the words of other_parallelism that were not recognised. */
 #include "predict_unknown.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The words for ways of running, and what they mean. */
+/* The words for methods of parallelism and recomputation, and their meaning. */
 #include "predict_ways.h"
 
 #include <ctype.h>
@@ -57,7 +57,7 @@ static words selective = {"selective activation checkpointing",
                           "recompute selective",
                           "selective",
                           NULL};
-/* Without another word these mean all of it. */
+/* Without a qualifying word, these mean full recomputation. */
 static words any_recompute = {"activation checkpointing", "activation checkpoint",  "activation recomputation",
                               "activation recompute",     "gradient checkpointing", NULL};
 static words micro_batch = {"micro batch size", "microbatch size", "micro batch", "microbatch", "mbs", NULL};
@@ -67,7 +67,7 @@ static words interleave = {"interleave", "virtual pipeline size", "virtual pipel
 static words context = {"context parallel size", "context parallel", "cp", NULL};
 static words experts = {"expert parallel size", "expert parallel", "ep", NULL};
 static words sequence = {"sequence parallelism", "sequence parallel", "sequence", NULL};
-/* What the model takes from other columns, or has no use for; fp8 makes rows be skipped. */
+/* Words whose meaning the model takes from other columns or does not need; fp8 makes rows be skipped. */
 static words harmless = {
     "local batch",
     "interleaved 1f1b",
@@ -169,11 +169,11 @@ int ways_experts(const char *text, double *ranks) { return text_number_after(tex
 
 int ways_sequence(const char *text) { return text_has(text, sequence); }
 
-/* ---- what is not understood ---- */
+/* ---- unknown words ---- */
 
 static int is_of_word(char letter) { return isalnum((unsigned char)letter) || (unsigned char)letter >= 0x80; }
 
-/* Letters of a phrase at a text, whose words may be parted by a mark as well; 0: another text. */
+/* Length of the match of a phrase at a text, whose words may also be separated by punctuation; 0: no match. */
 static size_t matched(const char *text, const char *phrase)
 {
     size_t n = 0;
@@ -193,7 +193,7 @@ static size_t longest_phrase(const char *text)
     return longest;
 }
 
-/* Behind "8", "8x8", "1.5", where that is all of a word, or the end of one; else where it began. */
+/* The end of "8", "8x8" or "1.5", if that is a whole word or the end of one; else the beginning. */
 static const char *behind_number(const char *text)
 {
     const char *end = text;

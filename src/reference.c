@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The types of two bytes: bits of the fraction, and the exponent of the smallest number. */
+/* The two-byte types: bits of the fraction, and the exponent of the smallest number. */
 typedef struct narrow {
     int n_fraction, lowest;
 } narrow;
@@ -21,8 +21,8 @@ static double read_narrow(narrow type, uint16_t bits)
     return sign * (exponent ? ldexp(fraction + (1 << n), type.lowest + exponent - 1) : ldexp(fraction, type.lowest));
 }
 
-/* To a whole number of steps, which are those of its power of two, or the smallest number; a carry goes on into the
- * exponent. */
+/* Rounds to a whole number of steps, whose size is that of the value's power of two or of the smallest number; a carry
+ * propagates into the exponent. */
 static uint16_t round_narrow(narrow type, double value)
 {
     const int n = type.n_fraction, infinite = 0x7fff >> n << n, sign = signbit(value) ? 0x8000 : 0;
@@ -78,7 +78,7 @@ int64_t draw_below(uint64_t seed, int stream, int64_t n)
     return (int64_t)(mix(mix(seed) + (uint64_t)stream) % (uint64_t)n);
 }
 
-/* One zeroed array of doubles; at least one element, so that NULL means no memory. */
+/* A zeroed array of doubles; at least one element, so that NULL means out of memory. */
 static int make_array(int64_t n_elems, double **array)
 {
     *array = calloc((size_t)n_elems + 1, sizeof **array);

@@ -9,7 +9,7 @@
 
 static const double no_memory = -2;
 
-/* One pair; `place` is where it came from. */
+/* One pair; `place` is its original index. */
 typedef struct pair {
     double a, b;
     size_t place;
@@ -33,7 +33,7 @@ static pair *make_pairs(const double *a, const double *b, size_t n)
 
 /* ---- Spearman ---- */
 
-/* Ranks from 1, equal values having their mean. @return 0: no memory */
+/* Ranks from 1; equal values get their mean rank. @return 0: out of memory */
 static int set_ranks(const double *values, size_t n, double *ranks)
 {
     pair *pairs = make_pairs(values, NULL, n);
@@ -71,7 +71,7 @@ double statistics_spearman(const double *a, const double *b, size_t n)
 
 /* ---- Kendall ---- */
 
-/* Sorts by b and counts the exchanges of neighbours that it takes. */
+/* Sorts by b and counts the number of exchanges of neighbours that this takes. */
 static double merge_sort(pair *pairs, pair *spare, size_t n)
 {
     const size_t half = n / 2;
@@ -91,7 +91,7 @@ static double merge_sort(pair *pairs, pair *spare, size_t n)
     return swaps;
 }
 
-/* Pairs of equal values, where they lie side by side: of a, of b, or of both. */
+/* Pairs of equal values that are adjacent: of a, of b, or of both. */
 typedef enum equality { EQUAL_A, EQUAL_B, EQUAL_BOTH } equality;
 
 static int equal(const pair *x, const pair *y, equality which)
@@ -109,7 +109,8 @@ static double count_ties(const pair *pairs, size_t n, equality which)
     return ties;
 }
 
-/* Knight 1966: sorted by (a, b), the discordant pairs are the exchanges that sorting by b takes. */
+/* Knight 1966: after sorting by (a, b), the number of discordant pairs is the number of exchanges that sorting by b
+ * takes. */
 double statistics_kendall(const double *a, const double *b, size_t n)
 {
     if (n < 2) return NAN;

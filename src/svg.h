@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What pictures share: colours with one meaning everywhere, text, and axes of time. */
+/* Shared by all pictures: colours with the same meaning everywhere, text, and time axes. */
 #ifndef QUADRILLE_SRC_SVG_H
 #define QUADRILLE_SRC_SVG_H
 
@@ -7,13 +7,13 @@
 
 #define SVG_PRODUCT "#1f5fa8"
 #define SVG_WORK "#9cc3e6" /* other computation */
-#define SVG_HIDDEN "#4a9a4a" /* a collective beside computation */
+#define SVG_HIDDEN "#4a9a4a" /* a collective that overlaps with computation */
 #define SVG_EXPOSED "#d9541e" /* a collective that computation waits for */
 #define SVG_LATE "#f4b183"
 
 /* The head of a picture on white. */
 void svg_begin(FILE *file, int width, double height);
-/* What the user named, in XML. */
+/* Text from the user, escaped for XML. */
 void svg_put_text(FILE *file, const char *text);
 
 /* The unit of a time axis. */

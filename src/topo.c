@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `quadrille topo`: machines, their links, and which axis of a grid lies on which. */
+/* `quadrille topo`: machines, their links, and which link each axis of a grid uses. */
 #include "topo.h"
 
 #include <quadrille/launch.h>
@@ -19,7 +19,7 @@ static const option_spec specs[] = {
     {"grid", 0, "GRID", "print which links the axes of GXxGYxGZxGD use"},
     {"order", 0, "ORDER", "axis order, fastest first; default xyzd"},
     {"ranks-per-node", 0, "R", "place the grid on nodes of R ranks; default: one per GPU, or per core"},
-    {"on", 0, "WHAT", "place ranks on gpus or cores; default: gpus if there are any and no ranks run"},
+    {"on", 0, "WHAT", "place ranks on gpus or cores; default: gpus, or cores if there are none or under mpiexec"},
     {"json", 0, NULL, "print one JSON object"},
     {"svg", 0, "FILE", "also draw it"},
     {"help", 'h', NULL, "print this help"},
@@ -75,7 +75,7 @@ static int check_options(const topo_options *options, failure *why)
 
 /* ---- the report ---- */
 
-/* Ranks that run are on cores, as this library's are; a plan is for GPUs where there are any. */
+/* Running ranks are on cores, as this library's are; a plan uses GPUs if there are any. */
 static int check_layout(const topo_options *options, const topo_report *report, failure *why)
 {
     const qdr_topo *topo = report->topo;
@@ -111,7 +111,7 @@ static int draw(const char *path, const topo_report *report, failure *why)
     return files_end(&output, is_whole, why);
 }
 
-/* The picture first: what is printed is then not followed by an error. */
+/* The picture comes first, so that no error follows the printed text. */
 static int write_report(const topo_options *options, topo_report *report, failure *why)
 {
     if (!lay(options, report, why) && (!options->svg || !draw(options->svg, report, why))) {
@@ -122,7 +122,7 @@ static int write_report(const topo_options *options, topo_report *report, failur
     return why->code;
 }
 
-/* hwloc reads the file of HWLOC_XMLFILE where no other is named. */
+/* hwloc reads the file named by HWLOC_XMLFILE if no other is given. */
 static int check_files(const topo_options *options, int n_ranks, failure *why)
 {
     const char *named = getenv("HWLOC_XMLFILE");
@@ -138,7 +138,7 @@ static int load(const topo_options *options, qdr_topo **topo, failure *why)
     const qdr_topo_opts opts = {QDR_OPTS_INIT, .xml = options->xml};
     const qdr_status status = qdr_topo_load(&opts, topo);
     fail_status(why, status);
-    if (status == QDR_ERR_IO) why->code = EXIT_USAGE; /* the file is the user's */
+    if (status == QDR_ERR_IO) why->code = EXIT_USAGE; /* the user named the file */
     return why->code;
 }
 
@@ -153,7 +153,7 @@ static int run_alone(const topo_options *options, failure *why)
     return why->code;
 }
 
-/* Of a recorded machine rank 0 speaks alone. */
+/* For a recorded machine, only rank 0 prints. */
 static int run_rank(qdr_context *ctx, void *user)
 {
     const topo_options *options = user;

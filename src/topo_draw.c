@@ -13,11 +13,11 @@
 #define STYLE_NIC "fill=\"#f6e6d0\" stroke=\"#c69a5c\""
 
 enum { CORE = 14, CORE_GAP = 2, CORES_WIDE = 8, PAD = 8, LABEL = 16, CHIP = 36 };
-enum { LABELLED_CACHES = 4 }; /* more in one NUMA node have no room for words */
+enum { LABELLED_CACHES = 4 }; /* more caches in one NUMA node leave no room for labels */
 
 /* ---- cores ---- */
 
-/* Cores [first, first + n) under one cache. */
+/* Cores [first, first + n) that share a cache. */
 static void draw_cache(const page *p, flow *f, int first, int n, int is_labelled)
 {
     const qdr_topo *topo = p->report->topo;
@@ -42,7 +42,7 @@ static void draw_cache(const page *p, flow *f, int first, int n, int is_labelled
     page_end_title(p);
 }
 
-/* The next run of cores in a NUMA node under one cache: its length; 0: there is none. */
+/* The next cores in a NUMA node that share a cache: how many; 0: none. */
 static int find_run(const qdr_topo *topo, int numa, int *first)
 {
     int n = 0;
@@ -97,7 +97,7 @@ static void draw_nic(const page *p, flow *f, int index)
     page_end_title(p);
 }
 
-/* Those in a NUMA node; numa -1: those in none, of this package. */
+/* The devices in a NUMA node; numa -1: those of this package that are in none. */
 static double draw_devices(const page *p, int package, int numa, double x, double y, double width)
 {
     const qdr_topo *topo = p->report->topo;
@@ -131,7 +131,7 @@ static void draw_numa(const page *p, int index, double x, double y, double width
     draw_devices(p, -1, index, x + PAD, cores + 7, width - 2 * PAD);
 }
 
-/* All of a row are as high as the highest. */
+/* All boxes in a row are as high as the highest. */
 static double draw_numas(const page *p, int package, double x, double y, double width)
 {
     const qdr_topo *topo = p->report->topo;
@@ -164,7 +164,7 @@ static double draw_package(const page *p, int index, double x, double y, double 
     return bottom;
 }
 
-/* Packages two in a row, then what belongs to none. */
+/* Packages, two in a row, then the devices that belong to none. */
 static double draw_packages(const page *p, double y)
 {
     const page blank = {NULL, p->report};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranks and axes in the picture of a machine: one strip for each axis, in which the ranks of a group have one
+/* Ranks and axes in the picture of a machine: one strip per axis, in which the ranks of a group have the same
  * colour. */
 #include <math.h>
 #include <string.h>
@@ -11,18 +11,18 @@ enum {
     CELL = 20,
     CELLS_WIDE = 32,
     FRAME = 5,
-    LINK = PAGE_MARGIN + 140, /* where it is said on what an axis lies */
-    LEFT = LINK + 262 /* where nodes begin */
+    LINK = PAGE_MARGIN + 140, /* left edge of the column with each axis' link */
+    LEFT = LINK + 262 /* left edge of the nodes */
 };
 
-/* ---- ranks that run ---- */
+/* ---- running ranks ---- */
 
 double draw_ranks(const page *p, double y)
 {
     const topo_report *report = p->report;
     flow f = flow_begin(PAGE_MARGIN, y + 32, PAGE_WIDTH - 2 * PAGE_MARGIN, 6);
     if (!report->ranks) return y;
-    page_text(p, PAGE_MARGIN, y + 20, STYLE_HEADING, "Ranks that run");
+    page_text(p, PAGE_MARGIN, y + 20, STYLE_HEADING, "Running ranks");
     const int n = report->n_ranks < MAX_DRAWN_RANKS ? report->n_ranks : MAX_DRAWN_RANKS;
     if (n < report->n_ranks)
         page_text(p, PAGE_MARGIN + 126, y + 20, STYLE_SMALL, "the first %d of %d", n, report->n_ranks);
@@ -41,7 +41,7 @@ double draw_ranks(const page *p, double y)
 
 /* ---- strips ---- */
 
-/* Which group of the axis a rank is in, counted in the order of their first ranks. */
+/* The group of the axis to which a rank belongs; groups are counted in the order of their first ranks. */
 static int group_of(const qdr_topo_axis *axis, int rank)
 {
     return rank / (axis->stride * axis->n_ranks) * axis->stride + rank % axis->stride;
@@ -84,7 +84,7 @@ static void draw_node(const page *p, const qdr_topo_axis *axis, int node, int n,
     }
 }
 
-/* Nodes one after the other, as many as there is room for. */
+/* Nodes one after the other, as many as fit. */
 static double draw_nodes(const page *p, const qdr_topo_axis *axis, double y)
 {
     const topo_layout *layout = &p->report->layout;
@@ -101,7 +101,7 @@ static double draw_nodes(const page *p, const qdr_topo_axis *axis, double y)
     return f.bottom + 20;
 }
 
-/* What it lies on. Returns where that ends. */
+/* The axis' link. Returns where it ends. */
 static double draw_link(const page *p, const qdr_topo_axis *axis, double y)
 {
     const double x = LINK;
@@ -139,8 +139,8 @@ double draw_layout(const page *p, double y)
     topo_layout_text(&p->report->layout, text, sizeof text);
     page_text(p, PAGE_MARGIN, y + 20, STYLE_HEADING, "%s", text);
     page_text(p, PAGE_MARGIN, y + 37, STYLE_SMALL,
-              "On what each axis lies: the slowest link between two ranks of a group, and how many "
-              "groups share it. A frame is a node, a square a rank; ranks of a group have one colour.");
+              "The link of each axis: the slowest between two ranks of a group, and how many groups share "
+              "it. A frame is a node, a square a rank; ranks of a group have the same colour.");
     y += 50;
     for (int axis = 0; axis < QDR_N_AXES; axis++) y = draw_axis(p, axis, y);
     return y;

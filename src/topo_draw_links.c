@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The matrix of GPUs in the picture of a machine. */
+/* The matrix of GPU links in the picture of a machine. */
 #include <math.h>
 
 #include "topo_draw.h"
@@ -37,7 +37,7 @@ static double draw_matrix(const page *p, double y, double width)
     return y;
 }
 
-/* ---- the key ---- */
+/* ---- the legend ---- */
 
 static int is_used(const qdr_topo *topo, qdr_link link)
 {
@@ -73,8 +73,8 @@ static double draw_key(const page *p, double x, double y)
         y += 34;
     }
     if (!topo_has_assumed(p->report->topo)) return y;
-    page_text(p, x, y + 11, STYLE_SMALL, "?: hwloc writes 100 GB/s for every");
-    page_text(p, x, y + 26, STYLE_SMALL, "XGMI link, whatever it is");
+    page_text(p, x, y + 11, STYLE_SMALL, "?: hwloc reports 100 GB/s for every");
+    page_text(p, x, y + 26, STYLE_SMALL, "XGMI link, whatever its rate");
     return y + 34;
 }
 
@@ -84,7 +84,7 @@ double draw_links(const page *p, double y)
     if (n < 2) return y;
     const double room = PAGE_WIDTH - LEFT - PAGE_MARGIN - KEY_WIDTH;
     const double width = fmin(CELL_WIDTH, room / n);
-    page_text(p, PAGE_MARGIN, y + 20, STYLE_HEADING, "Links of GPUs");
+    page_text(p, PAGE_MARGIN, y + 20, STYLE_HEADING, "GPU links");
     page_text(p, PAGE_MARGIN + 126, y + 20, STYLE_SMALL, "GB/s in each direction; %s", p->report->topo->gpu_source);
     const double matrix = draw_matrix(p, y + 30, width);
     const double key = draw_key(p, LEFT + n * width + 20, y + 48);

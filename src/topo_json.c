@@ -9,14 +9,14 @@
 static json_t *index_or_null(int index) { return index < 0 ? json_null() : json_integer(index); }
 static json_t *rate_or_null(double rate) { return rate > 0 ? json_real(rate) : json_null(); }
 static json_t *bytes_or_null(int64_t bytes) { return bytes > 0 ? json_integer(bytes) : json_null(); }
-/* What a file says of itself need not be UTF-8. */
+/* Text in a file need not be UTF-8. */
 static json_t *text(const char *value)
 {
     json_t *string = json_string(value);
     return string ? string : json_string("");
 }
 
-/* A list of n things; NULL if memory is short. Steals what `make` gives. */
+/* A list of n items; NULL if out of memory. Steals the items that `make` returns. */
 typedef json_t *(*item_maker)(const topo_report *report, int index);
 static json_t *list(const topo_report *report, int n, item_maker make)
 {

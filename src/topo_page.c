@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shapes and words of the picture of a machine. */
+/* Shapes and text in the picture of a machine. */
 #include <math.h>
 #include <stdarg.h>
 
@@ -12,7 +12,7 @@ void page_box(const page *p, double x, double y, double width, double height, co
                 height, style);
 }
 
-/* Names come from files: signs of XML are spelt, and what is not plain ASCII is left out. */
+/* Names come from files: XML's special characters are escaped, and non-ASCII characters are left out. */
 static void put_words(FILE *file, const char *format, va_list arguments)
 {
     char text[512];
@@ -71,7 +71,7 @@ void flow_next(flow *f, double width, double height, double *x, double *y)
     f->bottom = fmax(f->bottom, f->row_top + height);
 }
 
-/* From green, near, to red, far. */
+/* From green (near) to red (far). */
 const char *link_colour(qdr_link link)
 {
     static const char *const colours[QDR_N_LINKS] = {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the ranks of `quadrille topo` are: those that run, or those of a grid that might. */
+/* The places of the ranks in `quadrille topo`: of running ones, or of those that a grid would have. */
 #include <quadrille/coll.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "topo.h"
 
-/* ---- ranks that run ---- */
+/* ---- running ranks ---- */
 
 static void describe_rank(const qdr_topo *topo, topo_rank *rank)
 {
@@ -22,7 +22,7 @@ static void describe_rank(const qdr_topo *topo, topo_rank *rank)
     rank->n_nics = topo->n_nics;
 }
 
-/* The library knows which ranks share a node, by the lowest rank there. */
+/* The library identifies a node by the lowest rank on it. */
 static void number_nodes(const qdr_context *ctx, topo_rank *ranks)
 {
     int n_nodes = 0;
@@ -59,7 +59,7 @@ int topo_gather(qdr_context *ctx, const qdr_topo *topo, topo_rank **ranks, failu
 
 /* ---- ranks of a grid ---- */
 
-/* Node by node; the last one may have fewer. */
+/* Node by node; the last node may have fewer. */
 static void spread(const qdr_topo *topo, topo_layout *layout)
 {
     if (!layout->n_on_node) layout->n_on_node = layout->on_gpus ? topo->n_gpus : topo->n_cores;
@@ -71,7 +71,7 @@ static void spread(const qdr_topo *topo, topo_layout *layout)
                                                rank % layout->n_on_node, layout->n_on_node);
 }
 
-/* Ranks that run, on the GPUs that they would have: each node's in order. */
+/* Running ranks, placed on the GPUs that they would use, node by node in order. */
 static void put_on_gpus(const qdr_topo *topo, topo_layout *layout)
 {
     for (int rank = 0; rank < layout->n_ranks; rank++) {
@@ -85,7 +85,7 @@ static void put_on_gpus(const qdr_topo *topo, topo_layout *layout)
     }
 }
 
-/* Of ranks that run: nodes, and the most ranks on one. */
+/* For running ranks: the number of nodes, and the largest number of ranks on one. */
 static void count_nodes(topo_layout *layout)
 {
     for (int rank = 0; rank < layout->n_ranks; rank++) {

@@ -11,8 +11,8 @@ static const char *ending(int n) { return n == 1 ? "" : "s"; }
 static void print_heading(FILE *file, const qdr_topo *topo)
 {
     char text[256];
-    fprintf(file, "%s%s%s%s\n", *topo->host ? topo->host : "a machine without a name", *topo->product ? ", " : "",
-            topo->product, topo->is_this_machine ? "" : " (recorded, not this machine)");
+    fprintf(file, "%s%s%s%s\n", *topo->host ? topo->host : "unnamed machine", *topo->product ? ", " : "", topo->product,
+            topo->is_this_machine ? "" : " (recorded, not this machine)");
     topo_counts_text(topo, text, sizeof text);
     fprintf(file, "%s\n", text);
     topo_caches_text(topo, text, sizeof text);
@@ -97,7 +97,7 @@ static void print_key(FILE *file, const qdr_topo *topo)
 static void print_matrix(FILE *file, const qdr_topo *topo)
 {
     if (topo->n_gpus < 2) return;
-    fputs("\nlinks of GPUs (GB/s in each direction)\n    ", file);
+    fputs("\nGPU links (GB/s in each direction)\n    ", file);
     for (int j = 0; j < topo->n_gpus; j++) fprintf(file, "%8d", j);
     fputc('\n', file);
     for (int i = 0; i < topo->n_gpus; i++) {
@@ -135,7 +135,7 @@ static int is_like(const topo_rank *a, const topo_rank *b)
            a->n_cores == b->n_cores && a->n_gpus == b->n_gpus && a->n_nics == b->n_nics;
 }
 
-/* A rank is confined to a core, a cache, a NUMA node, a package, or to nothing. */
+/* A rank is confined to a core, a cache, a NUMA node, a package, or not at all. */
 static void print_place(FILE *file, const qdr_topo_place *place)
 {
     if (place->core >= 0)
@@ -156,7 +156,7 @@ static void print_node(FILE *file, const topo_report *report, int node, int firs
     int n = 0;
     for (int i = 0; i < report->n_ranks; i++) n += ranks[i].place.node == node;
     fprintf(file, "\nnode %d: %s, %d rank%s%s\n", node, ranks[first].host, n, ending(n),
-            is_like(&ranks[first], &ranks[0]) ? "" : "; it is not like the machine above");
+            is_like(&ranks[first], &ranks[0]) ? "" : "; differs from the machine above");
     for (int i = 0; i < report->n_ranks; i++) {
         if (ranks[i].place.node != node) continue;
         fprintf(file, "  rank %d: cpus %s (", i, *ranks[i].cpus ? ranks[i].cpus : "unknown");

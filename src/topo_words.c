@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Words and numbers that the text and the picture of a machine have in common. */
+/* Words and numbers shared by the text and the picture of a machine. */
 #include <stdarg.h>
 #include <string.h>
 
@@ -38,7 +38,7 @@ __attribute__((format(printf, 3, 4))) static void append(char *text, size_t capa
 
 /* ---- the machine ---- */
 
-/* Caches of one level: how many, the bytes and cores of the first, and whether the others are like it. */
+/* Caches of one level: their number, the bytes and cores of the first, and whether the others are the same. */
 typedef struct cache_sum {
     int n, n_cores, are_alike;
     int64_t bytes;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `quadrille trace`: what collectives cost in a run that was traced, and what of it was hidden. */
+/* `quadrille trace`: what collectives cost in a traced run, and how much of that was hidden. */
 #include "trace.h"
 
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include "files.h"
 
 enum { OPTION_LAST, OPTION_MERGE, OPTION_SVG, OPTION_HELP };
-enum { DRAWN_RUNS = 2 }; /* a forward and a backward */
+enum { DRAWN_RUNS = 2 }; /* one forward and one backward pass */
 
 static const option_spec specs[] = {
     {"last", 0, "N", "use only each rank's last N schedules (a forward, a backward …); default: all"},
@@ -75,7 +75,7 @@ static void print_sum(const char *name, const trace_sum *sum, int n_ranks)
            busy_secs > 0 ? 1e-9 * sum->bytes / busy_secs : 0);
 }
 
-/* A row for the streams of one axis (-1: of all), if there are as many. */
+/* A row for the streams of one axis (-1: of all), if there are at least n_least. */
 static void print_axis(const trace_file *trace, int axis, int n_least, const char *name)
 {
     trace_sum sum = {0};

@@ -17,7 +17,7 @@ enum {
     TOP = 84,
     N_TICKS = 12
 };
-#define LEAST_WIDTH 1.0 /* a short collective can still be seen */
+#define LEAST_WIDTH 1.0 /* so that a short collective is still visible */
 
 static double x_of(const trace_file *trace, double secs)
 {
@@ -33,7 +33,7 @@ static void draw_box(FILE *file, const trace_file *trace, double begin, double e
             fmax(x_of(trace, end) - x, LEAST_WIDTH), LANE, colour);
 }
 
-/* A collective in pieces: beside computation, and not, and waiting for late ranks. */
+/* A collective in pieces: overlapping with computation, exposed, and waiting for late ranks. */
 static void draw_collective(FILE *file, const trace_file *trace, const trace_rank *rank, const trace_event *event,
                             double y)
 {
@@ -45,7 +45,7 @@ static void draw_collective(FILE *file, const trace_file *trace, const trace_ran
                  SVG_HIDDEN);
 }
 
-/* A box with what a browser shows when the mouse rests on it. */
+/* A box with a tooltip. */
 static void draw_event(FILE *file, const trace_file *trace, const trace_rank *rank, const trace_event *event, double y)
 {
     const svg_unit u = svg_unit_of(event->end - event->begin);
@@ -149,7 +149,7 @@ int trace_draw(FILE *file, const trace_file *trace)
     const int n_ranks = trace->n_ranks < MAX_DRAWN_RANKS ? trace->n_ranks : MAX_DRAWN_RANKS;
     int n_streams = 0;
     for (int stream = 0; stream < N_TRACE_STREAMS; stream++) n_streams += trace->is_used[stream];
-    if (n_streams < 2) n_streams = 2; /* room for the place */
+    if (n_streams < 2) n_streams = 2; /* room for the rank's coordinates */
     const double rank_height = n_streams * (LANE + GAP) + BETWEEN_RANKS;
     const double bottom = TOP + n_ranks * rank_height - BETWEEN_RANKS + GAP;
     svg_begin(file, WIDTH, bottom + 26);

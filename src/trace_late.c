@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who waited for whom: the ranks of a group begin a collective at different times, and none can end it before the last
- * has begun. */
+/* Which ranks waited for others: the ranks of a group begin a collective at different times, and none can end it before
+ * the last one has begun. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "trace.h"
 
-/* One rank's share in a collective; the others of its group have the same numbers. */
+/* One rank's part in a collective; the other members of its group have the same numbers. */
 typedef struct share {
     int stream, group, run, number; /* number: of the collective on its stream in that schedule */
     trace_event *event;
@@ -18,7 +18,7 @@ typedef struct share_list {
     size_t n;
 } share_list;
 
-/* Kinds in which each member needs something of each other one. */
+/* Kinds in which each member needs data from each other member. */
 static int meets(const trace_event *event)
 {
     static const qdr_coll_kind kinds[] = {QDR_ALL_GATHER, QDR_REDUCE_SCATTER, QDR_ALL_REDUCE};
@@ -27,7 +27,7 @@ static int meets(const trace_event *event)
     return 0;
 }
 
-/* A number that ranks share which differ in this axis only. */
+/* A number shared by the ranks that differ in this axis only. */
 static int group_of(const trace_rank *rank, int axis)
 {
     int group = 0;
@@ -69,7 +69,7 @@ static void note_late(const share *shares, size_t n)
     }
 }
 
-/* Times can be compared, and everybody stood in the same grid. */
+/* Times are comparable, and all ranks were in the same grid. */
 static int can_compare(const trace_file *trace)
 {
     const trace_rank *ranks = trace->ranks;

@@ -4,7 +4,7 @@
 
 #include "trace.h"
 
-/* One more line of the list. @return 0: not written, or no memory */
+/* Writes one more line of the list. @return 0: not written, or out of memory */
 static int put(FILE *file, json_t *object)
 {
     static const size_t flags = JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(15);
@@ -13,7 +13,7 @@ static int put(FILE *file, json_t *object)
     return good;
 }
 
-/* Names and order of a process, or of one of its threads. */
+/* Name and order of a process, or of one of its threads. */
 static int put_name(FILE *file, const char *what, int pid, int tid, const char *name)
 {
     char key[32];

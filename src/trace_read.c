@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the traces of all ranks of one run, and refuses what does not belong together. */
+/* Reads the traces of all ranks of one run, and rejects files that do not belong together. */
 #include <jansson.h>
 #include <limits.h>
 #include <math.h>
@@ -10,8 +10,8 @@
 #include "trace.h"
 
 enum { VERSION = 2, MAX_RANKS = 1 << 20, MAX_NAME = 4096, MAX_BYTES = 1 << 30 };
-#define MOST_MICROSECS 1e15 /* thirty years */
-#define MOST 1e18 /* nanoseconds of the same, or bytes */
+#define MOST_MICROSECS 1e15 /* about thirty years */
+#define MOST 1e18 /* the same in nanoseconds; also the limit for bytes */
 
 const char *trace_stream_name(int stream)
 {
@@ -32,7 +32,7 @@ static int fail_content(failure *why, const char *path, const char *what)
 
 /* ---- events ---- */
 
-/* Cuts between characters. */
+/* Truncates between characters. */
 static void take_text(char *text, size_t capacity, const char *from)
 {
     size_t n = strlen(from);
@@ -42,7 +42,7 @@ static void take_text(char *text, size_t capacity, const char *from)
     text[n] = '\0';
 }
 
-/* @return NULL, or what is wrong with it, which may be in *error */
+/* @return NULL, or what is wrong with the event, which may be in *error */
 static const char *take_event(json_t *object, const trace_rank *rank, trace_event *event, json_error_t *error)
 {
     const char *name, *kind;
@@ -59,7 +59,7 @@ static const char *take_event(json_t *object, const trace_rank *rank, trace_even
     take_text(event->name, sizeof event->name, name);
     take_text(event->kind, sizeof event->kind, kind);
     event->begin = trace_align(rank->clocks, rank->n_clocks, 1e-6 * ts);
-    event->end = trace_align(rank->clocks, rank->n_clocks, 1e-6 * (ts + dur));
+    event->end = fmax(event->begin, trace_align(rank->clocks, rank->n_clocks, 1e-6 * (ts + dur))); /* rounding */
     return NULL;
 }
 
@@ -96,9 +96,9 @@ static int take_events(const json_t *list, const char *path, trace_file *trace, 
     return EXIT_OK;
 }
 
-/* ---- whose it is ---- */
+/* ---- the run and rank of a file ---- */
 
-/* Sizes of a grid of all ranks and a place in it, or zeros where no schedule ran. */
+/* Sizes of a grid of all ranks and coordinates in it, or zeros if no schedule ran. */
 static int is_place(const trace_rank *rank, int n_ranks)
 {
     int64_t product = 1;
@@ -124,10 +124,13 @@ static int take_clocks(const json_t *list, trace_rank *rank)
             return 0;
         rank->clocks[rank->n_clocks++] = (trace_clock){1e-9 * at, 1e-9 * ahead, 1e-9 * bound};
     }
-    return 1;
+    if (n < 2) return 1;
+    /* Nobody's time runs backwards. */
+    const trace_clock *first = &rank->clocks[0], *last = &rank->clocks[n - 1];
+    return last->at <= first->at || last->ahead - first->ahead < last->at - first->at;
 }
 
-/* What FILE.0 says holds for all. */
+/* The description in FILE.0 applies to all files. */
 static int take_first(const char *path, int n_ranks, const char *id, trace_file *trace, failure *why)
 {
     if (n_ranks < 1 || n_ranks > MAX_RANKS) return fail_content(why, path, "invalid rank count");
@@ -176,7 +179,7 @@ static int take_header(json_t *root, const char *path, int number, trace_file *t
 
 /* ---- files ---- */
 
-/* Each rank has its own. */
+/* Each rank has its own file. */
 static void name_file(char name[MAX_NAME], const char *path, int number)
 {
     snprintf(name, MAX_NAME, "%s.%d", path, number);

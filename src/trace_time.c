@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Times of traces: one clock for all ranks, and how much of each stream lies beside computation. */
+/* Times in traces: one clock for all ranks, and how much of each stream overlaps with computation. */
 #include <math.h>
 
 #include "trace.h"
@@ -15,7 +15,7 @@ double trace_align(const trace_clock *clocks, int n_clocks, double secs)
     return secs - first->ahead - share * (last->ahead - first->ahead);
 }
 
-/* Each rank may be off by its own bound, to different sides. */
+/* Each rank may be off by its own bound, in opposite directions. */
 double trace_clock_bound(const trace_file *trace)
 {
     double most = 0, second = 0;

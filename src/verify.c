@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `quadrille verify`: every grid of P local ranks, both layouts, random uneven layers, against one thread in
+/* `quadrille verify`: every grid of P local ranks, both layouts, random uneven layers, compared with one thread in
  * float64. */
 #include <math.h>
 #include <quadrille/launch.h>
@@ -30,7 +30,7 @@ typedef struct verify_options {
     int use_dtype[N_COMPUTE_DTYPES];
     int n_sizes;
     grid_size sizes[MAX_GRIDS];
-    /* One place for each rank's worst error: ranks are threads, and the check should not rely on what it checks. */
+    /* One element for each rank's worst error: ranks are threads, and the check should not rely on what it checks. */
     double *worst;
     int n_wrong; /* rows of the table that failed; written by rank 0 */
 } verify_options;
@@ -78,17 +78,17 @@ static void print_row(const table_row *row, int64_t n_cases)
     fflush(stdout);
 }
 
-/* The largest of all ranks' errors, on each rank. Collective. */
+/* The largest error of all ranks, on each rank. Collective. */
 static int worst_of_ranks(qdr_context *ctx, verify_options *options, double *worst, failure *why)
 {
     const int n_ranks = qdr_context_size(ctx);
     options->worst[qdr_context_rank(ctx)] = *worst;
     if (fail_status(why, qdr_barrier(ctx))) return why->code;
     for (int rank = 0; rank < n_ranks; rank++) *worst = fmax(*worst, options->worst[rank]);
-    return fail_status(why, qdr_barrier(ctx)); /* nobody writes again before all have read */
+    return fail_status(why, qdr_barrier(ctx)); /* no rank writes again before all have read */
 }
 
-/* Other shapes on each grid; every second one so small that ranks own nothing. */
+/* Different shapes on each grid; every second case so small that some ranks own nothing. */
 static void draw_case(const verify_options *options, const table_row *row, int64_t i, layer_case *drawn)
 {
     layer_case_draw((uint64_t)options->seed * 1000003u + (uint64_t)row->grid_index * 4099u + (uint64_t)i, drawn);
