@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The shortest useful program: a layer Y = X·Wᵀ + b on a 2x2x1x1 grid, forward and backward. Started alone it runs its
- * four ranks as threads; `mpiexec.mpich -n 4 linear --mpi` runs them as processes. */
+/* The shortest useful program: a layer Y = X·Wᵀ + b on a 2x2x1x1 grid, forward and backward. Started directly, it runs
+ * its four ranks as threads; `mpiexec.mpich -n 4 linear --mpi` runs them as processes. */
 #include <quadrille/quadrille.h>
 #include <stdio.h>
 #include <string.h>
@@ -30,7 +30,7 @@ static int run_rank(qdr_context *ctx, void *user)
     CHECK(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = 2, .y = 2, .z = 1, .d = 1}, &grid));
     CHECK(qdr_stack_create(grid, &(qdr_stack_opts){QDR_OPTS_INIT, .n_rows = ROWS, .dtype = QDR_F32}, &net));
 
-    /* An input whose columns lie over x, and a layer that reads it and writes columns over y. */
+    /* An input whose columns are split over x, and a layer that reads it and whose output is split over y. */
     qdr_edge x, y;
     qdr_linear *layer;
     const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{IN, 1}}, .col_axis = QDR_X};
@@ -60,7 +60,7 @@ static int run_rank(qdr_context *ctx, void *user)
     CHECK(qdr_stack_backward(net, 0, 1));
     CHECK(qdr_stream_synchronize(qdr_context_stream(ctx)));
 
-    /* The gradient as on one process, gathered from all ranks. */
+    /* The same gradient as on one process, gathered from all ranks. */
     float db[OUT];
     CHECK(qdr_stack_gather_parameter(net, qdr_linear_weight_index(layer) + 1, 1, db));
     printf("rank %d of %d owns Y[%d:%d, %d:%d]; its first element is %.4f; db[0] = %g\n", qdr_context_rank(ctx),
@@ -75,18 +75,18 @@ out:
 
 int main(int argc, char **argv)
 {
-    /* The ranks touch their memory themselves, which a GPU's does not allow. */
+    /* The ranks access their memory directly, which is not possible with a GPU's. */
     const qdr_context_opts on_cpu = {QDR_OPTS_INIT, .device = "cpu"};
     const int mpi = argc == 2 && strcmp(argv[1], "--mpi") == 0;
     const int help = argc == 2 && strcmp(argv[1], "--help") == 0;
-    int exit_code = 1;
+    int exit_code = help ? 0 : 1;
     if (argc > 1 && !mpi) {
         fputs("usage: linear         four ranks as threads\n"
               "       mpiexec.mpich -n 4 linear --mpi\n",
               help ? stdout : stderr);
-        return help ? fflush(stdout) != 0 : 2;
+        if (!help) return 2;
     }
-    const qdr_status status = qdr_launch(mpi ? 0 : 4, &on_cpu, run_rank, NULL, &exit_code);
+    const qdr_status status = help ? QDR_OK : qdr_launch(mpi ? 0 : 4, &on_cpu, run_rank, NULL, &exit_code);
     if (status < 0) fprintf(stderr, "linear: %s\n", qdr_last_error());
     if (fflush(stdout) != 0 || ferror(stdout)) {
         fputs("linear: standard output cannot be written\n", stderr);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Quadrille from C++: the same layer as in linear.c, with objects that free themselves and errors as exceptions.
- * C++20 describes with designators, as C does; C++17 assigns member by member. */
+/* Quadrille from C++: the same layer as in linear.c, with objects that free themselves and errors as exceptions. In
+ * C++20 option structs take designators, as in C; in C++17 members are assigned one by one. */
 #include <quadrille/quadrille.h>
 
 #include <cstdio>
@@ -120,7 +120,7 @@ void multiply(qdr_context *ctx)
         std::printf("Y[0,%d] = %g\n", static_cast<int>(y_part.cols[0].begin + j), static_cast<double *>(y_value)[j]);
 }
 
-/* No exception may leave a function that C calls. */
+/* No exception may leave a function called from C. */
 int run_rank(qdr_context *ctx, void *)
 {
     try {

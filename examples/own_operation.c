@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An operation of your own between two layers: SiLU, y = x·sigmoid(x), with its backward, as qdr_stack_add_op() takes
- * it. A wrong gradient still trains, only worse: so the program compares gradients of each kind with
- * finite differences of a loss, and fails where they differ.
+/* A custom operation between two layers: SiLU, y = x·sigmoid(x), with its backward pass, added by qdr_stack_add_op().
+ * Training works even with a wrong gradient, only less well: so the program compares gradients of each kind with finite
+ * differences of a loss, and fails if they differ.
  *
  *   own_operation [GRID]                          ranks as threads; GRID: 2x2x1x1 and the like
  *   mpiexec.mpich -n 4 own_operation --mpi [GRID]
- *   QDR_DEVICE=cuda own_operation_gpu [GRID]      with the kernels of own_operation_kernels.cu, where nvcc was found */
+ *   QDR_DEVICE=cuda own_operation_gpu [GRID]      with the kernels of own_operation_kernels.cu, if nvcc was found */
 #include <math.h>
 #include <quadrille/quadrille.h>
 #include <stdio.h>
@@ -27,13 +27,13 @@ static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 static double silu(double x) { return x * sigmoid(x); }
 static double silu_slope(double x) { return sigmoid(x) * (1 + x * (1 - sigmoid(x))); }
 
-/* What a stream is to do later. Arrays are the host's. */
+/* Work that a stream will do later. Arrays are in host memory. */
 typedef struct silu_work {
     const double *x, *dy; /* dy NULL: forward */
     double *result; /* y, or dx */
     int accumulate;
     int64_t n;
-    double *copies; /* of arrays on a GPU; freed with the rest */
+    double *copies; /* of arrays on a GPU; freed with the struct */
 } silu_work;
 
 static void run_on_host(void *user)
@@ -45,7 +45,7 @@ static void run_on_host(void *user)
     }
 }
 
-/* The last that a stream does with it. */
+/* The last work that the stream does with it. */
 static void free_work(void *user)
 {
     silu_work *work = user;
@@ -53,7 +53,7 @@ static void free_work(void *user)
     free(work);
 }
 
-/* A CPU's stream calls a function with the arrays as they are: they are the host's. */
+/* A CPU stream calls a function with the original arrays, which are in host memory. */
 static qdr_status enqueue_on_cpu(const qdr_op_call *call, silu_work *work)
 {
     const qdr_status status = qdr_stream_call(call->stream, run_on_host, work);
@@ -61,19 +61,19 @@ static qdr_status enqueue_on_cpu(const qdr_op_call *call, silu_work *work)
 }
 
 #ifdef OWN_OPERATION_KERNELS
-/* A GPU's stream is a CUDA stream: kernels are launched there as anywhere. */
+/* A GPU stream is a CUDA stream: kernels are launched on it as usual. */
 static qdr_status enqueue_on_gpu(const qdr_op_call *call, silu_work *work)
 {
     struct CUstream_st *stream = qdr_stream_cuda(call->stream);
     const int failed = work->dy
                            ? silu_backward_on_gpu(stream, work->x, work->dy, work->result, work->accumulate, work->n)
                            : silu_forward_on_gpu(stream, work->x, work->result, work->n);
-    free_work(work); /* the launch has copied what it needs */
+    free_work(work); /* the launch has copied its arguments */
     return failed ? QDR_ERR_DEVICE : QDR_OK;
 }
 #else
-/* Without a kernel the host does it, between copies. It has to wait for the stream, since the source of a copy may not
- * change once the copy is enqueued: slow, but all that the stack around it needs. */
+/* Without a kernel, the host computes the operation, between copies. It has to wait for the stream, because the source
+ * of a copy must not change after the copy was enqueued: slow, but sufficient for the surrounding stack. */
 static qdr_status enqueue_on_gpu(const qdr_op_call *call, silu_work *work)
 {
     const size_t bytes = (size_t)work->n * sizeof(double);
@@ -96,7 +96,7 @@ out:
 }
 #endif
 
-/* Called on the host; the work is enqueued on call->stream, and only there. */
+/* Called on the host; enqueues the work on call->stream, and only there. */
 static qdr_status enqueue(const qdr_op_call *call, const double *dy, double *result, int accumulate)
 {
     silu_work *work = calloc(1, sizeof *work);
@@ -112,16 +112,16 @@ static qdr_status silu_forward(const qdr_op_call *call, void *user)
     return enqueue(call, NULL, call->out, 0);
 }
 
-/* The gradient of an input may be unwanted, or have others added to it. */
+/* The gradient of an input may not be wanted, or may have to be added to others. */
 static qdr_status silu_backward(const qdr_op_call *call, void *user)
 {
     (void)user;
     return call->d_in[0] ? enqueue(call, call->d_out, call->d_in[0], call->accumulate[0]) : QDR_OK;
 }
 
-/* ---- a network with it ---- */
+/* ---- a network that uses it ---- */
 
-/* x → up → SiLU → down → y. `down` is transposed: it reads what `up` has split over y. */
+/* x → up → SiLU → down → y. `down` is transposed: it reads features that `up` has split over y. */
 typedef struct network {
     qdr_grid *grid;
     qdr_stack *stack;
@@ -153,7 +153,7 @@ out:
     return status;
 }
 
-/* Moves a whole matrix between rank 0's host memory and an edge's value or gradient, wherever its parts are. */
+/* Moves a whole matrix between rank 0's host memory and an edge's value or gradient, which is distributed. */
 static qdr_status move(const network *net, qdr_edge edge, void *part, double *whole, int to_grid)
 {
     qdr_status status;
@@ -175,10 +175,10 @@ out:
     return status;
 }
 
-/* The loss is Σ c·y, so that its gradient by y is c. Rank 0 adds it up for all. */
+/* The loss is Σ c·y, so its gradient with respect to y is c. Rank 0 computes the sum. */
 typedef struct problem {
     double x[ROWS * IN], c[ROWS * OUT], dx[ROWS * IN];
-    double parameter[INNER * IN], gradient[INNER * IN]; /* one after the other */
+    double parameter[INNER * IN], gradient[INNER * IN]; /* the parameters one after the other */
 } problem;
 
 static qdr_status loss_of(const network *net, problem *p, double *loss)
@@ -214,7 +214,8 @@ out:
 
 /* ---- finite differences ---- */
 
-/* How the loss changes with *value, which `apply` brings to the stack; a central difference errs by h². */
+/* The derivative of the loss with respect to *value, which `apply` passes to the stack; the error of a central
+ * difference is of order h². */
 static qdr_status slope(const network *net, problem *p, int parameter, double *value, double *result)
 {
     const double h = 1e-5, before = *value;
@@ -230,7 +231,7 @@ out:
     return status;
 }
 
-/* Compares `n_tried` of n gradients with the slopes; *worst is the largest difference so far. */
+/* Compares `n_tried` of n gradients with the derivatives; *worst is the largest difference so far. */
 static qdr_status compare(const network *net, problem *p, int parameter, double *values, const double *gradients,
                           int64_t n, double *worst)
 {
@@ -302,7 +303,10 @@ int main(int argc, char **argv)
         fputs("usage: own_operation [GRID]         ranks as threads; GRID: 2x2x1x1, the default, or another\n"
               "       mpiexec.mpich -n 4 own_operation --mpi [GRID]\n",
               help ? stdout : stderr);
-        return help ? 0 : 2;
+        if (!help) return 2;
+        if (fflush(stdout) == 0) return 0;
+        perror("own_operation: standard output");
+        return 1;
     }
     const qdr_status status = qdr_launch(mpi ? 0 : shape.x * shape.y * shape.z * shape.d, NULL, run_rank, &shape,
                                          &exit_code);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SiLU on a GPU (own_operation_kernels.cu): enqueued on the stream. Arrays are the GPU's. @return 0, or CUDA's error */
+/* SiLU on a GPU (own_operation_kernels.cu): enqueued on the stream. Arrays are in GPU memory. @return 0, or CUDA's
+ * error */
 #ifndef OWN_OPERATION_H
 #define OWN_OPERATION_H
 

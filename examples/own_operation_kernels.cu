@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SiLU and its backward as CUDA kernels, for own_operation.c. */
+/* SiLU and its backward pass as CUDA kernels, for own_operation.c. */
 #include "own_operation.h"
 
 enum { THREADS = 256 };
@@ -20,7 +20,7 @@ __global__ static void backward(const double *x, const double *dy, double *dx, i
     dx[i] = accumulate ? dx[i] + value : value;
 }
 
-/* A grid without blocks is an error to CUDA, and a rank may have no rows. */
+/* A launch without blocks is an error in CUDA, and a rank may have no rows. */
 static unsigned blocks_for(int64_t n) { return (unsigned)((n + THREADS - 1) / THREADS); }
 
 int silu_forward_on_gpu(cudaStream_t stream, const double *x, double *y, int64_t n)

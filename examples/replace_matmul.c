@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a data-parallel training code replaces one matmul: every rank has its own rows and wants its own rows back. The
- * library moves them into the grid, multiplies there with a weight that no rank holds whole, and moves the result back.
- * What a plain loop gives is computed beside it. docs/tutorial.md walks through this file. */
+/* How a data-parallel training program replaces one matmul: every rank has its own rows and needs its own rows of the
+ * result. The library moves them into the grid, multiplies there with a weight that no rank holds as a whole, and moves
+ * the result back. The result is compared with that of a plain loop. docs/tutorial.md continues from here. */
 #include <math.h>
 #include <quadrille/quadrille.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { BT = 64, C = 48, OC = 80 }; /* rows in all, in-features, out-features, as llm.c names them */
+enum { BT = 64, C = 48, OC = 80 }; /* rows in total, in-features, out-features, named as in llm.c */
 enum { N_INP = BT * C, N_OUT = BT * OC, N_WEIGHT = OC * C };
 
 #define CHECK(call)                                                                                                    \
@@ -16,7 +16,7 @@ enum { N_INP = BT * C, N_OUT = BT * OC, N_WEIGHT = OC * C };
         if ((status = (call)) < 0) goto out;                                                                           \
     } while (0)
 
-/* What was there before: out[n,OC] = inp[n,C] · weight[OC,C]ᵀ + bias. */
+/* The original code: out[n,OC] = inp[n,C] · weight[OC,C]ᵀ + bias. */
 static void plain_forward(float *out, const float *inp, const float *weight, const float *bias, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
@@ -27,7 +27,7 @@ static void plain_forward(float *out, const float *inp, const float *weight, con
         }
 }
 
-/* All results are zero at first. */
+/* All results must be zero initially. */
 static void plain_backward(float *dinp, float *dweight, float *dbias, const float *dout, const float *inp,
                            const float *weight, int64_t n)
 {
@@ -40,12 +40,12 @@ static void plain_backward(float *dinp, float *dweight, float *dbias, const floa
         }
 }
 
-/* One matmul that lives in the grid, and the layouts on both sides of it. */
+/* One matmul in the grid, and the layouts on both sides of it. */
 typedef struct matmul {
     qdr_grid *grid;
     qdr_stack *stack;
     qdr_linear *layer;
-    qdr_matrix rows_in, rows_out; /* as the caller has them: rows over all ranks, all columns */
+    qdr_matrix rows_in, rows_out; /* the caller's: rows over all ranks, all columns */
     qdr_matrix grid_in, grid_out;
     void *x, *y, *dx, *dy; /* this rank's parts in the grid */
 } matmul;
@@ -82,8 +82,8 @@ static qdr_status matmul_forward(matmul *mm, float *out, const float *inp)
     return status;
 }
 
-/* Replaces matmul_backward(dinp, dweight, dbias, dout, …). The gradients of weight and bias come out summed over all
- * ranks: the code's own all-reduce of them goes away. */
+/* Replaces matmul_backward(dinp, dweight, dbias, dout, …). The gradients of weight and bias are summed over all ranks:
+ * the program's own all-reduce of them is no longer needed. */
 static qdr_status matmul_backward(matmul *mm, float *dinp, const float *dout)
 {
     qdr_status status = qdr_redistribute(mm->grid, &mm->rows_out, dout, &mm->grid_out, mm->dy, QDR_F32, NULL);
@@ -102,11 +102,11 @@ static double largest_difference(const float *a, const float *b, int64_t n)
     return largest;
 }
 
-/* A number in [-1, 1) that depends on where it stands. */
+/* A number in [-1, 1) that depends on its position. */
 static float value_at(int64_t i) { return (float)((i * 2654435761u) % 2000u) / 1000.0f - 1.0f; }
 
-/* What the grid is compared with: the plain loop over the rows of all ranks. A real code has no such thing, and
- * gradients of the weight only after an all-reduce of its own. */
+/* The results for comparison: a plain loop over the rows of all ranks. A real program has no such loop, and has
+ * gradients of the weight only after its own all-reduce. */
 typedef struct plain_results {
     float inp[N_INP], weight[N_WEIGHT], bias[OC], dout[N_OUT];
     float out[N_OUT], dinp[N_INP], dweight[N_WEIGHT], dbias[OC];
@@ -127,7 +127,7 @@ typedef struct grid_results {
     float out[N_OUT], dinp[N_INP], dweight[N_WEIGHT], dbias[OC];
 } grid_results;
 
-/* Prints how far this rank's results are from the plain loop's; 1: too far. */
+/* Prints how much this rank's results differ from those of the plain loop; returns 1 if too much. */
 static int differ(int rank, const qdr_owned *rows, const grid_results *ours, const plain_results *plain)
 {
     const int64_t first = rows->rows.begin, n = rows->n_rows;
@@ -193,18 +193,18 @@ out:
 
 int main(int argc, char **argv)
 {
-    /* The ranks touch their memory themselves, which a GPU's does not allow. */
+    /* The ranks access their memory directly, which is not possible with a GPU's. */
     const qdr_context_opts on_cpu = {QDR_OPTS_INIT, .device = "cpu"};
     const int mpi = argc == 2 && strcmp(argv[1], "--mpi") == 0;
     const int help = argc == 2 && strcmp(argv[1], "--help") == 0;
-    int exit_code = 1;
+    int exit_code = help ? 0 : 1;
     if (argc > 1 && !mpi) {
         fputs("usage: replace_matmul         four ranks as threads\n"
               "       mpiexec.mpich -n 4 replace_matmul --mpi\n",
               help ? stdout : stderr);
-        return help ? fflush(stdout) != 0 : 2;
+        if (!help) return 2;
     }
-    const qdr_status status = qdr_launch(mpi ? 0 : 4, &on_cpu, run_rank, NULL, &exit_code);
+    const qdr_status status = help ? QDR_OK : qdr_launch(mpi ? 0 : 4, &on_cpu, run_rank, NULL, &exit_code);
     if (status < 0) fprintf(stderr, "replace_matmul: %s\n", qdr_last_error());
     if (fflush(stdout) != 0 || ferror(stdout)) {
         fputs("replace_matmul: standard output cannot be written\n", stderr);

@@ -1,7 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The main job: trains a small GPT on the King James Bible with 4 ranks on a 2x2x1x1 grid, and lets it write a few lines.
-# sh examples/run.sh [OPTION OF train_gpt...]. Installs what is missing (Debian, Ubuntu), builds in build/, writes to out/.
+# The main example: trains a small GPT on the King James Bible with 4 ranks on a 2x2x1x1 grid, then generates a few
+# lines of text.
+# sh examples/run.sh [OPTION OF train_gpt...]. Installs what is missing (Debian, Ubuntu), builds in build/, writes to
+# out/.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 . tests/tools/setup.sh
@@ -16,7 +18,7 @@ esac
 
 say "building (log: build-logs/examples.log)"
 build_targets="examples/train_gpt examples/transformer_layer examples/linear src/quadrille"
-# A folder that is there stays as it is, with tests or without.
+# An existing build folder keeps its configuration, with tests or without.
 options=-Dtests=false
 ! configured build || options=$(recorded_options build)
 watch_log build-logs/examples.log
@@ -30,16 +32,17 @@ if [ $built != 0 ]; then
     exit 1
 fi
 
-# Ranks are processes where mpiexec and the library's MPI fit together, else threads of one process.
+# Ranks are processes if mpiexec matches the library's MPI, otherwise threads of one process.
 start="mpiexec.mpich -n 4" local=
 if ! $start build/examples/linear --mpi >>build-logs/examples.log 2>&1 </dev/null; then
     say "mpiexec.mpich does not work with this build (log: build-logs/examples.log); ranks will be threads"
     start="" local="--local 4"
 fi
-# Half a cosine brings the learning rate down at the end, so the number of steps is fixed: under three minutes on two cores.
+# The learning rate falls along half a cosine to the end, so the number of steps is fixed: under three minutes on two
+# cores.
 # shellcheck disable=SC2086 # words
-$start build/examples/train_gpt --grid 2x2x1x1 $local --steps 2600 --log out/run.jsonl --plot out/loss.svg "$@" </dev/null ||
-    exit $?
+$start build/examples/train_gpt --grid 2x2x1x1 $local --steps 2600 --log out/run.jsonl --plot out/loss.svg "$@" \
+    </dev/null || exit $?
 
 cat >&2 <<EOF
 

@@ -23,7 +23,7 @@
 
 #define VOCABULARY 256 /* a token is a byte */
 #define MAX_POINTS 4096
-#define VALIDATION_WINDOWS 256 /* while training; in the end all */
+#define VALIDATION_WINDOWS 256 /* during training; at the end all windows */
 
 typedef struct settings {
     choice how; /* grid, order, layout, overlap, type; context, batch, micro-batch */
@@ -36,19 +36,19 @@ typedef struct settings {
     double lr, weight_decay, clip, loss_scale, stddev, temperature;
 } settings;
 
-/* What one rank holds while it trains. */
+/* The state of one rank during training. */
 typedef struct training {
-    const settings *set; /* `own`: what was given, completed */
+    const settings *set; /* `own`: the given settings, completed */
     settings own;
     qdr_context *ctx;
-    int talks; /* rank 0 writes files and speaks */
+    int talks; /* rank 0: writes files and prints */
     char *sentence;
     qdr_grid *grid;
     gpt model;
     qdr_adamw *optimizer;
     gpt_step step;
     corpus text;
-    int64_t *starts; /* where each sequence of a forward begins in the text */
+    int64_t *starts; /* where each sequence of a forward pass begins in the text */
     qdr_output *log;
     double *losses; /* of each step */
     chart_point points[MAX_POINTS];
@@ -59,7 +59,7 @@ typedef struct training {
     double late_secs;
 } training;
 
-/* One forward on `n` sequences or fewer; the rest of the batch is empty. Adds to the sums. */
+/* One forward pass over at most `n` sequences; the rest of the batch is empty. Adds to the sums. */
 static qdr_status forward(training *run, const uint8_t *text)
 {
     TRY(gpt_fill(&run->model, text, run->starts));
@@ -76,8 +76,8 @@ static qdr_status add_loss(training *run, double *sum, int64_t *n)
     return QDR_OK;
 }
 
-/* Mean loss over windows spread evenly over the last tenth of the text: a sample of it while training, always the same,
- * and at the end the whole. */
+/* The mean loss over windows spread evenly over the last tenth of the text: during training a fixed sample of it, at
+ * the end all of it. */
 static qdr_status validate(training *run, int at_end, double *mean)
 {
     const settings *set = run->set;
@@ -99,7 +99,7 @@ static qdr_status validate(training *run, int at_end, double *mean)
     return QDR_OK;
 }
 
-/* Up in a straight line, then down in half a cosine to 2 %. */
+/* Rises linearly, then falls as half a cosine to 2 %. */
 static double learning_rate(const settings *set, int64_t step)
 {
     const int64_t warmup = set->warmup < set->n_steps / 4 ? set->warmup : set->n_steps / 4;
@@ -108,9 +108,9 @@ static double learning_rate(const settings *set, int64_t step)
     return set->lr * (0.02 + 0.98 * 0.5 * (1 + cos(3.14159265358979323846 * done)));
 }
 
-/* One optimizer step on set->how.batch sequences, as many forwards and backwards as they need. The sequences depend on
- * seed and step alone; where they lie depends on the grid. The loss is scaled once, so sums over micro-batches and
- * ranks are means; the optimizer divides loss_scale out. */
+/* One optimizer step on set->how.batch sequences, with as many forward and backward passes as they need. The sequences
+ * depend only on seed and step; which rank has them depends on the grid. The loss is scaled once, so sums over
+ * micro-batches and ranks are means; the optimizer divides by loss_scale. */
 static qdr_status train_step(training *run, int64_t step, double *loss)
 {
     const settings *set = run->set;
@@ -126,13 +126,13 @@ static qdr_status train_step(training *run, int64_t step, double *loss)
                                  : -1;
         TRY(gpt_fill(&run->model, run->text.bytes, run->starts));
         TRY(gpt_step_run(&run->step, first > 0, first + per_forward >= set->how.batch));
-        TRY(add_loss(run, &sum, &n)); /* waits for all that was enqueued, so it comes last */
+        TRY(add_loss(run, &sum, &n)); /* waits for everything that was enqueued, so it comes last */
     }
     *loss = sum / (double)n;
     return QDR_OK;
 }
 
-/* The diagnostic behind --late: in the middle of the run one rank oversleeps; how busy are the others meanwhile? */
+/* The diagnostic behind --late: in the middle of the run one rank sleeps; how busy are the others meanwhile? */
 static qdr_status late_step(training *run, int64_t step, double *loss)
 {
     const int p = qdr_context_size(run->ctx), rank = qdr_context_rank(run->ctx);
@@ -145,7 +145,7 @@ static qdr_status late_step(training *run, int64_t step, double *loss)
     if (status >= 0) status = meter_all(run->grid, meter_cpu_secs() - cpu_began, cpu);
     if (status >= 0 && run->talks) {
         fprintf(stderr,
-                "rank %d came %g s late to step %lld, which took %.2f s; processor seconds of the %s:", run->late_rank,
+                "rank %d was %g s late for step %lld, which took %.2f s; processor seconds of the %s:", run->late_rank,
                 run->late_secs, (long long)step + 1, meter_secs() - began, run->set->n_local ? "process" : "ranks");
         for (int i = 0; i < (run->set->n_local ? 1 : p); i++) fprintf(stderr, " %.2f", cpu[i]);
         fputc('\n', stderr);
@@ -154,7 +154,7 @@ static qdr_status late_step(training *run, int64_t step, double *loss)
     return status;
 }
 
-/* The log line of a step, and what else belongs after it: now and then a validation. */
+/* The log line of a step, and other work after it, such as a validation. */
 static qdr_status after_step(training *run, progress *line, int64_t step, double loss, double secs)
 {
     const settings *set = run->set;
@@ -207,7 +207,7 @@ static qdr_status train(training *run)
     return QDR_OK;
 }
 
-/* The model goes on where the prompt ends. It sees the last `context` bytes, as the first sequence of a forward. */
+/* The model continues the prompt. It sees the last `context` bytes, as the first sequence of a forward pass. */
 static qdr_status write_sample(training *run)
 {
     const settings *set = run->set;
@@ -263,27 +263,25 @@ static qdr_status draw_chart(training *run)
     return chart_write(&chart, set->plot, run->sentence) ? QDR_OK : QDR_ERR_IO;
 }
 
-/* What was asked for in advance, what was used at most, and by how much the process grew. */
+/* The memory planned according to the size queries, the peak that was used, and the growth of the process. */
 static qdr_status report_memory(training *run, size_t peak)
 {
     qdr_stack_sizes sizes;
     size_t optimizer;
     TRY(qdr_stack_get_sizes(run->model.stack, &sizes));
     TRY(qdr_adamw_size(run->model.stack, &optimizer));
-    /* A late rank's step gathers one number of each rank. */
+    /* After a late rank's step, one number of each rank is gathered. */
     const size_t meter = run->late_secs > 0 ? (size_t)qdr_context_size(run->ctx) * 8 : 0;
     const size_t asked = sizes.parameters + sizes.gradients + sizes.activations + sizes.workspace +
                          sizes.communication + sizes.device + optimizer + meter;
     if (run->talks)
         fprintf(stderr,
-                "memory of rank 0: %zu bytes by the size queries (parameters %zu, gradients %zu, "
-                "optimizer %zu, activations %zu, "
-                "workspace %zu, communication %zu, device %zu, measuring %zu); %zu bytes at the "
-                "library's peak; the process "
-                "grew by %.1f MB%s\n",
+                "memory of rank 0: %zu bytes planned (parameters %zu, gradients %zu, optimizer %zu, activations %zu, "
+                "workspace %zu, communication %zu, device %zu, measuring %zu), %zu at peak; the process grew by "
+                "%.1f MB%s\n",
                 asked, sizes.parameters, sizes.gradients, optimizer, sizes.activations, sizes.workspace,
                 sizes.communication, sizes.device, meter, peak, 1e-6 * (meter_memory_peak() - run->memory_before),
-                run->set->n_local > 1 ? " for all its ranks" : "");
+                run->set->n_local > 1 ? " (all ranks)" : "");
     return QDR_OK;
 }
 
@@ -333,7 +331,7 @@ static void announce(const training *run)
             (long long)n_tokens, PLURAL(n_tokens));
 }
 
-/* Things no option can check on its own. The same on all ranks. */
+/* Checks that involve several options. The same on all ranks. */
 static qdr_status check(training *run)
 {
     const settings *set = run->set;
@@ -369,7 +367,7 @@ static qdr_status open_files(training *run)
 
 static const choice usual = {.order = "xyzd", .context = 128, .batch = 4};
 
-/* What the command line leaves open, a plan or the model may say. */
+/* What the command line leaves open may be set by a plan or the model. */
 static qdr_status choose(training *run)
 {
     const settings *set = run->set;
@@ -394,8 +392,8 @@ static qdr_status prepare(training *run)
     run->memory_before = meter_memory_now();
     qdr_mem_reset_peak(run->ctx);
 
-    /* --micro-batch counts per (z, d) cell, --batch over all ranks; without the first, one forward takes the whole
-     * batch. */
+    /* --micro-batch counts per (z, d) cell, --batch over all ranks; without --micro-batch, one forward pass takes the
+     * whole batch. */
     const int64_t cells = (int64_t)qdr_grid_size(run->grid, QDR_Z) * qdr_grid_size(run->grid, QDR_D);
     const int64_t per_cell = set->how.micro_batch ? set->how.micro_batch : (set->how.batch + cells - 1) / cells;
     const gpt_config config = {
@@ -457,7 +455,7 @@ static qdr_status run_rank(qdr_context *ctx, const void *user, char sentence[PRO
     return status < 0 ? status : closed;
 }
 
-/* The defaults, and what the command line makes of them. */
+/* The defaults, which the command line overwrites. */
 static settings given = {
     .how = {.layout = -1, .dtype = -1, .serial = -1},
     .n_layers = 4,
@@ -493,8 +491,7 @@ static const option_row rows[] = {
      "row panels of a product; one is sent while the next is computed (default: by cost)"},
     {OPTION_COUNT, "batch-parts", "N", &given.n_batch_parts, 1, 16,
      "parts of a rank's sequences; reductions of one overlap products of the next (default 1)"},
-    {OPTION_CHOICE, "graph", "off|on", &given.recorded, 0, 0,
-     "on a GPU: record the step as a graph and launch the graph"},
+    {OPTION_CHOICE, "graph", "off|on", &given.recorded, 0, 0, "on a GPU: record the step as a graph and replay it"},
     {OPTION_COUNT, "threads", "N", &given.n_threads, 1, 1024, "BLAS threads per rank (default: cores / ranks)"},
     {OPTION_GROUP, "model", 0, 0, 0, 0, 0},
     {OPTION_COUNT, "layers", "N", &given.n_layers, 1, 1024, "transformer blocks"},
@@ -529,7 +526,8 @@ static const option_row rows[] = {
     {OPTION_COUNT, "sample", "N", &given.n_sample, 0, 1 << 24, "bytes of text to generate at the end"},
     {OPTION_TEXT, "prompt", "TEXT", &given.prompt, 0, 0, "text that the sample continues (default: a newline)"},
     {OPTION_REAL, "temperature", "X", &given.temperature, 0.01, 100, "sampling temperature"},
-    {OPTION_TEXT, "late", "RANK:SECONDS", &given.late, 0, 0, "diagnostic: delay one rank once"},
+    {OPTION_TEXT, "late", "RANK:SECONDS", &given.late, 0, 0,
+     "diagnostic: delay one rank once, halfway through the steps"},
 };
 
 int main(int argc, char **argv)

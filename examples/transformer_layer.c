@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Times one transformer block on a grid: forward, backward, and what it sends along each axis.
+/* Times one transformer block on a grid: forward, backward, and the traffic along each axis.
  *
  *   transformer_layer --local 2 --grid 1x2x1x1 --hidden 512 --batch 4 --ctx 256
  *
- * Times are medians over iterations of the slowest rank. Bytes and calls are rank 0's, per iteration. */
+ * Times are medians over iterations on the slowest rank. Bytes and calls are rank 0's, per iteration. */
 #include <jansson.h>
 #include <quadrille/quadrille.h>
 #include <stdio.h>
@@ -25,24 +25,24 @@ typedef struct settings {
 } settings;
 
 typedef struct block_driver {
-    const settings *set; /* `own`: what was given, completed */
+    const settings *set; /* `own`: the given settings, completed */
     settings own;
     qdr_context *ctx;
     char *sentence;
     qdr_grid *grid;
     qdr_stack *stack;
     qdr_edge in, out;
-    void *gradient; /* of `out`, as each iteration finds it */
+    void *gradient; /* of `out`, set before each iteration */
     size_t gradient_bytes;
-    double *forward_secs, *backward_secs; /* of each iteration, slowest rank */
+    double *forward_secs, *backward_secs; /* of each iteration, on the slowest rank */
     double *all; /* one number per rank */
-    qdr_graph *forward, *backward; /* recorded; NULL: they are enqueued task by task */
+    qdr_graph *forward, *backward; /* recorded; NULL: enqueued task by task */
 } block_driver;
 
 /* One kind of collective on one channel, per iteration. */
 typedef struct traffic_row {
     const char *channel, *kind;
-    double n_calls, bytes, planned_bytes, secs; /* secs: 0 on GPUs, where nobody takes it */
+    double n_calls, bytes, planned_bytes, secs; /* secs: 0 on GPUs, where it is not measured */
 } traffic_row;
 
 static qdr_status add_input(block_driver *driver, const gpt_config *config)
@@ -52,7 +52,7 @@ static qdr_status add_input(block_driver *driver, const gpt_config *config)
     return qdr_stack_add_input(driver->stack, "x", &desc, 1, &driver->in);
 }
 
-/* Norms make the numbers of the input matter little, but they must not all be the same. */
+/* Because of the norms, the values of the input matter little, but they must not all be the same. */
 static qdr_status fill_input(const block_driver *driver)
 {
     qdr_owned owned;
@@ -62,7 +62,7 @@ static qdr_status fill_input(const block_driver *driver)
     return numbers_fill(driver->ctx, value, owned.n_rows * owned.n_cols, (qdr_dtype)driver->set->how.dtype);
 }
 
-/* Numbers for the output's gradient, whose own memory a step may use for something else. */
+/* Values for the output's gradient, whose memory a step may reuse. */
 static qdr_status make_gradient(block_driver *driver)
 {
     const qdr_dtype dtype = (qdr_dtype)driver->set->how.dtype;
@@ -173,7 +173,7 @@ static qdr_status measure(block_driver *driver)
 
 static int read_traffic(const block_driver *driver, traffic_row rows[QDR_N_CHANNELS * QDR_N_COLL_KINDS])
 {
-    /* What is recorded is launched, and counted, once. */
+    /* Recorded work is enqueued, and counted, once. */
     const double n = driver->set->recorded ? 1 : (double)driver->set->n_iterations;
     int n_rows = 0;
     for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
@@ -200,8 +200,8 @@ typedef struct block_result {
     int n_rows;
 } block_result;
 
-/* Sums what each rank computes: with the replicated layout norms and residuals are computed more than once, and counted
- * so. */
+/* Sums the flops of all ranks: in the replicated layout, norms and residuals are computed, and counted, more than
+ * once. */
 static qdr_status all_flops(block_driver *driver, const char *which, double *flops)
 {
     TRY(meter_all(driver->grid, qdr_stack_flops(driver->stack, which), driver->all));
@@ -301,11 +301,11 @@ static void print_json(const block_driver *driver, const block_result *result)
     json_decref(all);
 }
 
-/* One forward takes it all, as far as a plan does not part it. */
+/* One forward pass takes the whole batch, unless a plan divides it. */
 static const choice usual = {.order = "xyzd", .context = 256, .batch = 4, .micro_batch = 1 << 24};
 
-/* What the command line leaves open, a plan or the model may say. The block is a network of one layer, whose ends are
- * as small as can be. */
+/* What the command line leaves open may be set by a plan or the model. The block is a network of one layer, with the
+ * smallest possible ends. */
 static qdr_status choose(block_driver *driver)
 {
     choice *how = &driver->own.how;
@@ -358,7 +358,7 @@ static qdr_status run_rank(qdr_context *ctx, const void *user, char sentence[PRO
     return status;
 }
 
-/* The defaults, and what the command line makes of them. */
+/* The defaults, which the command line overwrites. */
 static settings given = {
     .how = {.layout = -1, .dtype = -1, .serial = -1}, .hidden = 512, .n_heads = 8, .n_iterations = 20};
 

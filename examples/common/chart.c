@@ -12,11 +12,11 @@
 #define RIGHT 48.0
 #define TOP 84.0
 #define BOTTOM 62.0
-#define MAX_DOTS 1200 /* points of one line; more cannot be told apart */
+#define MAX_DOTS 1200 /* points of one line; more cannot be distinguished */
 
 static const char raw_colour[] = "#b9cfe6", mean_colour[] = "#1f5f9e", validation_colour[] = "#d1571f";
 
-/* From data to the page. */
+/* Converts data to page coordinates. */
 typedef struct page_scale {
     double x_max, y_min, y_max, x_tick, y_tick;
 } page_scale;
@@ -82,7 +82,7 @@ static void put_text(double x, double y, const char *class, const char *text, FI
     fputs("</text>\n", file);
 }
 
-/* 12000 as "12,000". */
+/* Formats 12000 as "12,000". */
 static const char *grouped(double number, char text[32])
 {
     char plain[32];
@@ -122,7 +122,7 @@ static void put_axes(const page_scale *scale, FILE *file)
             0.5 * (TOP + floor_y));
 }
 
-/* The loss as it was, in at most MAX_DOTS means of neighbours. */
+/* The raw loss, as at most MAX_DOTS means of adjacent steps. */
 static void put_raw(const loss_chart *chart, const page_scale *scale, FILE *file)
 {
     const int64_t stride = (chart->n_steps + MAX_DOTS - 1) / MAX_DOTS;
@@ -141,7 +141,7 @@ static void put_raw(const loss_chart *chart, const page_scale *scale, FILE *file
     fputs("\"/>\n", file);
 }
 
-/* Mean over a window of a fortieth of the run around each step, narrower towards both ends. */
+/* The mean over a window of a fortieth of the run around each step, narrower towards both ends. */
 static void put_mean(const loss_chart *chart, const page_scale *scale, FILE *file)
 {
     const int64_t stride = (chart->n_steps + MAX_DOTS - 1) / MAX_DOTS;

@@ -20,10 +20,10 @@ typedef struct loss_chart {
     int64_t n_validation;
 } loss_chart;
 
-/* Whether a picture can be written there later; nothing is left behind. 0: no, `sentence` says why. */
+/* Checks whether a picture can be written there later; leaves no file. 0: no, `sentence` says why. */
 int chart_try(const char *path, char sentence[PROBLEM_BYTES]);
-/* Writes the picture to `path`, all of it or nothing; a device or a pipe is written to. 0: it could not be written,
- * `sentence` says why. */
+/* Writes the picture to `path`, completely or not at all; writes directly to a device or a pipe. 0: it could not be
+ * written, `sentence` says why. */
 int chart_write(const loss_chart *chart, const char *path, char sentence[PROBLEM_BYTES]);
 
 #endif

@@ -23,7 +23,7 @@ static qdr_status check_given(const choice *given, char sentence[PROBLEM_BYTES])
     return QDR_OK;
 }
 
-/* What was not given is as `other` says. */
+/* Takes what was not given from `other`. */
 static void complete(choice *made, const choice *other)
 {
     if (made->grid.x == 0) made->grid = other->grid;
@@ -52,9 +52,9 @@ static void take(choice *made, const qdr_plan *plan)
     complete(made, &planned);
 }
 
-/* ---- a plan of a file ---- */
+/* ---- a plan from a file ---- */
 
-/* A plan says whose it is, but not its sizes. */
+/* A plan names its network, but does not contain its sizes. */
 static int is_of_another(const qdr_stored_plan *stored, const qdr_network *network)
 {
     qdr_network planned;
@@ -73,7 +73,7 @@ static void tell_plan(const char *path, const qdr_stored_plan *stored, const qdr
         fprintf(stderr, ": %.4g s per step predicted\n", stored->secs);
 }
 
-/* Rank 0 reads, as the others may have another folder, or no standard input. */
+/* Rank 0 reads the file, because the other ranks may be in another folder, or have no standard input. */
 static qdr_status take_plan(qdr_context *ctx, const qdr_network *network, choice *made)
 {
     const int talks = qdr_context_rank(ctx) == 0;
@@ -85,14 +85,14 @@ static qdr_status take_plan(qdr_context *ctx, const qdr_network *network, choice
     TRY(qdr_agree(ctx, status));
     TRY(qdr_broadcast(ctx, 0, &stored, sizeof stored));
     take(made, &stored.plan);
-    /* Where ranks are too few or too many, nothing will be run. */
+    /* If there are too few or too many ranks, nothing will be run. */
     if (talks && qdr_plan_check(&stored.plan, qdr_context_size(ctx)) == QDR_OK) tell_plan(made->plan, &stored, network);
     return QDR_OK;
 }
 
 /* ---- the model's choice ---- */
 
-/* The term in which the second loses most, in words. */
+/* The term in which the second plan loses most, in words. */
 static void tell_why(const qdr_auto_plan *chosen)
 {
     const qdr_plan *second = &chosen->second.plan;
@@ -152,7 +152,7 @@ qdr_status choice_make(qdr_context *ctx, const choice *given, const choice *usua
     if (given->grid.is_auto) {
         const choice sizes = {
             .layout = -1, .serial = -1, .dtype = usual->dtype, .context = usual->context, .batch = usual->batch};
-        complete(made, &sizes); /* what the model must know */
+        complete(made, &sizes); /* the sizes that the model needs */
         TRY(take_best(ctx, usual, network, made));
     }
     complete(made, usual);

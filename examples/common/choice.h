@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a program runs on its ranks: as the command line says, as a plan of `quadrille plan -o` says, or as the model
- * chooses (--grid auto). */
+/* How a program runs on its ranks: according to the command line, to a plan of `quadrille plan -o`, or to the model
+ * (--grid auto). */
 #ifndef EXAMPLES_CHOICE_H
 #define EXAMPLES_CHOICE_H
 
@@ -18,9 +18,9 @@ typedef struct choice {
     char order_text[8]; /* made: `order` may point here */
 } choice;
 
-/* Completes what was given: beside a plan or the model's choice, what was given wins; what nothing says is as `usual`,
- * whose micro_batch is also the one that the model must take (0: any). network: for the model; its context is not
- * looked at. Collective, ranks agree; rank 0 says in a line what was chosen, and why. */
+/* Completes the given choices: they take precedence over a plan and over the model's choice; everything else is as in
+ * `usual`, whose micro_batch is also the one that the model must use (0: any). network: for the model; its context is
+ * not used. Collective, ranks agree; rank 0 prints in one line what was chosen, and why. */
 qdr_status choice_make(qdr_context *ctx, const choice *given, const choice *usual, const qdr_network *network,
                        choice *made, char sentence[PROBLEM_BYTES]);
 

@@ -14,7 +14,7 @@
 #define BIBLE "echo 'gen1:1-rev22:21' | bible -f 2>/dev/null"
 #define MAX_BYTES ((int64_t)1 << 31)
 
-/* Appends all of `file` to the text. 0: no memory, or more than 2 GiB. */
+/* Appends all of `file` to the text. 0: out of memory, or more than 2 GiB. */
 static int append(corpus *text, FILE *file)
 {
     size_t capacity = (size_t)text->n_bytes, n = capacity;
@@ -33,8 +33,8 @@ static int append(corpus *text, FILE *file)
     return 1;
 }
 
-/* The program talks before its first answer and prompts after the last: everything up to the first prompt's line goes,
- * and every later line that begins with a prompt. */
+/* The bible program prints a message before its first answer and a prompt after the last: this removes everything up to
+ * the first prompt's line, and every later line that begins with a prompt. */
 static void drop_talk(corpus *text)
 {
     static const char prompt[] = "bible(";
@@ -68,7 +68,7 @@ static int read_bible(corpus *text)
 
 static int regular_names(const struct dirent *entry) { return entry->d_name[0] != '.'; }
 
-/* All the licences, in the order of their names; links would say the same twice. */
+/* All the licences, in the order of their names; links would repeat a text. */
 static void read_licenses(corpus *text)
 {
     struct dirent **entries = NULL;
@@ -169,8 +169,8 @@ static uint64_t mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-/* Place i of a permutation of 0 … n - 1 that depends on the key: four Feistel rounds, again and again until the place
- * is below n. */
+/* Element i of a permutation of 0 … n - 1 that depends on the key: four Feistel rounds, repeated until the result is
+ * below n. */
 static uint64_t shuffled(uint64_t i, uint64_t n, uint64_t key)
 {
     int bits = 1; /* of each half */

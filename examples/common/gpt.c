@@ -19,10 +19,10 @@ static block_name name_of(int64_t index, const char *part)
     snprintf(name.text, sizeof name.text, "block%lld.%s", (long long)index, part);
     return name;
 }
-/* Good until the end of the statement: the library copies names. */
+/* Valid until the end of the statement: the library copies names. */
 #define NAME(part) name_of(index, part).text
 
-/* Every layer that ends in the residual stream is transposed: it reads what a normal layer wrote, and writes what the
+/* Every layer that writes to the residual stream is transposed: it reads what a normal layer wrote, and writes what the
  * next normal layer reads, so nothing is moved between layers. */
 static qdr_status add_attention_half(qdr_stack *stack, const gpt_config *config, int64_t index, qdr_edge in,
                                      qdr_edge *out, qdr_linear **proj)
@@ -39,7 +39,7 @@ static qdr_status add_attention_half(qdr_stack *stack, const gpt_config *config,
         .out = {{hidden, head}, {hidden, head}, {hidden, head}},
         .bias = 1,
         .out_layout = config->layout,
-        .out_row_unit = config->context, /* attention wants whole sequences */
+        .out_row_unit = config->context, /* attention needs whole sequences */
     };
     TRY(qdr_stack_add_linear(stack, &qkv_desc, norm, &qkv, &layer));
     TRY(qdr_stack_add_attention(stack, NAME("attention"), head, config->context, qkv, &attention));
@@ -158,7 +158,7 @@ qdr_status gpt_init(gpt *model, uint64_t seed, double stddev)
     return QDR_OK;
 }
 
-/* What stands `ahead` bytes after the place of each of these rows, or `missing`. */
+/* The bytes `ahead` places after each of these rows, or `missing`. */
 static void read_rows(const gpt *model, qdr_range rows, const uint8_t *text, const int64_t *starts, int ahead,
                       int32_t missing, int32_t *column)
 {
@@ -206,7 +206,7 @@ static float to_float(const void *values, int64_t i, qdr_dtype dtype)
     return value;
 }
 
-/* This rank's part of the row, at its place among all columns; -infinity elsewhere. */
+/* This rank's part of the row, at its position among all columns; -infinity elsewhere. */
 static qdr_status own_logits(gpt *model, int64_t row, float *logits)
 {
     const qdr_owned *part = &model->logits_part;
@@ -228,7 +228,7 @@ static qdr_status own_logits(gpt *model, int64_t row, float *logits)
     return status;
 }
 
-/* The largest over all ranks: the owners know a number, the others -infinity, and copies change nothing. */
+/* The maximum over all ranks: the owners have the number, the others -infinity; copies do not change the result. */
 qdr_status gpt_logits_row(gpt *model, int64_t row, float *logits)
 {
     qdr_context *ctx = qdr_grid_context(model->grid);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A GPT as a stack of Quadrille: built, given its first weights, filled with windows of text, asked for its logits. */
+/* A GPT as a Quadrille stack: creating it, initialising its weights, filling it with windows of text, reading its
+ * logits. */
 #ifndef EXAMPLES_GPT_H
 #define EXAMPLES_GPT_H
 
@@ -7,14 +8,14 @@
 
 typedef struct gpt_config {
     int64_t n_layers, hidden, n_heads, context, vocab;
-    int64_t n_sequences; /* in one forward, over all ranks */
+    int64_t n_sequences; /* per forward pass, over all ranks */
     int tied; /* 1: the head's weight is the embedding's */
     qdr_layout layout;
     qdr_dtype dtype;
     qdr_product_type products; /* 0: as stored */
     int overlap; /* sum of QDR_OVERLAP_…; 0: all */
     int panels; /* row panels of products; 0: chosen by cost */
-    int batch_parts; /* parts of the sequences, one behind the other; 0: one */
+    int batch_parts; /* parts of the sequences, one after the other; 0: one */
 } gpt_config;
 
 typedef struct gpt {
@@ -23,29 +24,29 @@ typedef struct gpt {
     qdr_stack *stack;
     qdr_edge tokens, logits, targets;
     qdr_owned token_rows, logits_part; /* of this rank */
-    int32_t *staging; /* tokens and targets on their way to the device */
+    int32_t *staging; /* for tokens and targets to be copied to the device */
     int n_residual;
     qdr_linear **residual; /* the layers whose output is added to the residual stream: proj and fc2 of each block */
 } gpt;
 
-/* What the model of time and memory must know of it: of the configuration n_layers, hidden, n_heads, vocab and tied. */
+/* The model as described for plans: from n_layers, hidden, n_heads, vocab and tied of the configuration. */
 qdr_network gpt_network(const gpt_config *config);
-/* Describes and builds the model. Collective, agrees. On failure the model can only be destroyed. */
+/* Describes and builds the model. Collective, agrees. After a failure the model can only be destroyed. */
 qdr_status gpt_create(qdr_grid *grid, const gpt_config *config, gpt *model);
 void gpt_destroy(gpt *model);
-/* First weights from the seed: normal with `stddev`, in layers that add to the residual stream stddev /
- * sqrt(2·n_layers). */
+/* Initial weights from the seed: normally distributed with `stddev`; in layers that add to the residual stream, with
+ * stddev / sqrt(2·n_layers). */
 qdr_status gpt_init(gpt *model, uint64_t seed, double stddev);
-/* Sequence i reads context + 1 bytes of `text` from starts[i]; starts[i] < 0: no sequence there, and no target of it
- * counts. Each rank copies the rows that it owns. The bytes are read before the call returns. */
+/* Sequence i reads context + 1 bytes of `text` from starts[i]; starts[i] < 0: no sequence, and its targets are ignored.
+ * Each rank copies the rows that it owns. The bytes are read before the call returns. */
 qdr_status gpt_fill(gpt *model, const uint8_t *text, const int64_t *starts);
-/* One transformer block: x + proj(attention(qkv(norm(x)))), then that + fc2(gelu(fc(norm(that)))). residual: two
- * layers. */
+/* One transformer block: x + proj(attention(qkv(norm(x)))), then that + fc2(gelu(fc(norm(that)))). residual: receives
+ * two layers. */
 qdr_status gpt_add_block(qdr_stack *stack, const gpt_config *config, int64_t index, qdr_edge in, qdr_edge *out,
                          qdr_linear **residual);
-/* The logits of global row `row` after a forward, on every rank. Collective, blocking. */
+/* The logits of global row `row` after a forward pass, on every rank. Collective, blocking. */
 qdr_status gpt_logits_row(gpt *model, int64_t row, float *logits);
-/* Parameters of the whole model. */
+/* Number of parameters of the whole model. */
 int64_t gpt_n_parameters(const gpt *model);
 
 #endif

@@ -8,18 +8,18 @@
 typedef struct gpt_step {
     gpt *model;
     qdr_adamw *optimizer;
-    double loss_scale; /* of each sequence's sum */
+    double loss_scale; /* for each sequence's sum */
     int is_recorded;
-    /* By whether a micro-batch adds to gradients, and whether it is the step's last: */
+    /* By whether a micro-batch adds to gradients, and whether it is the last of the step: */
     int has_run[2][2];
     qdr_graph *graphs[2][2];
 } gpt_step;
 
-/* Enqueues one micro-batch, whose tokens gpt_fill() has brought; behind the last one the optimizer's step, at the rate
- * that was set. Recorded from the second of a kind on: the first has made what there is to make. Collective,
- * stream-ordered. */
+/* Enqueues one micro-batch, whose tokens have been set by gpt_fill(); after the last one also the optimizer's step,
+ * with the rate that was set. The second and later micro-batches of a kind are recorded: the first one allocates
+ * everything. Collective, stream-ordered. */
 qdr_status gpt_step_run(gpt_step *step, int adds, int is_last);
-/* Before the model and the optimizer. */
+/* Call it before the model and the optimizer are destroyed. */
 void gpt_step_destroy(gpt_step *step);
 
 #endif

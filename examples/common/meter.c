@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Clock, processor time and memory of this process, and numbers of all ranks side by side. */
+/* Time, CPU time and memory of this process, and gathering one number from all ranks. */
 #include "meter.h"
 
 #include <errno.h>

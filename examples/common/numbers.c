@@ -5,7 +5,7 @@
 #include <quadrille/convert.h>
 #include <stdlib.h>
 
-/* All bits of the place count, so that a fast product of regular numbers deceives nobody. */
+/* Depends on all bits of the position, so that a product of regular numbers cannot look faster than it is. */
 static double number_at(int64_t i)
 {
     uint64_t x = (uint64_t)i + UINT64_C(0x9e3779b97f4a7c15);

@@ -112,7 +112,7 @@ static options_result set_operand(const usage_text *usage, int argc, char **argv
     return OPTIONS_OK;
 }
 
-/* Names the options that may have been meant. */
+/* Suggests options that may have been meant. */
 static options_result complain_unknown(const struct option *longs, int n, const char *typed,
                                        char problem[PROBLEM_BYTES])
 {
@@ -156,7 +156,7 @@ options_result options_parse(const usage_text *usage, int argc, char **argv, cha
     }
 }
 
-/* "(default 4)", or nothing where the value before parsing says nothing. */
+/* Prints "(default 4)", or nothing if the value before parsing is not a default. */
 static void print_default(const option_row *row, FILE *out)
 {
     switch (row->kind) {
@@ -169,12 +169,12 @@ static void print_default(const option_row *row, FILE *out)
     case OPTION_CHOICE: {
         const char *choice = row->argument;
         if (!choice) break;
-        for (int i = *(int *)row->value; i > 0; i--) /* not below 0, where none is chosen */
+        for (int i = *(int *)row->value; i > 0; i--) /* not for negative values, where nothing is chosen */
             choice = strchr(choice, '|') + 1;
         fprintf(out, " (default %.*s)", (int)strcspn(choice, "|"), choice);
         break;
     }
-    case OPTION_TYPE: /* below 0, where none is chosen, the first */
+    case OPTION_TYPE: /* if negative (nothing is chosen), the first */
         fprintf(out, " (default %s)", qdr_dtype_name((qdr_dtype)(*(int *)row->value > 0 ? *(int *)row->value : 0)));
         break;
     case OPTION_TEXT:

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command line of the examples: one table per program makes the parser (getopt_long), the checks and the help. */
+/* The command line of the examples: one table per program from which the parser (getopt_long), the checks and the help
+ * are made. */
 #ifndef EXAMPLES_OPTIONS_H
 #define EXAMPLES_OPTIONS_H
 
@@ -22,20 +23,20 @@ typedef enum option_kind {
     OPTION_INPUT, /* the same, a file that is read */
     OPTION_MACHINE, /* the same, the name of a machine or its file */
     OPTION_OUTPUT, /* the same, a file that is written and replaces an older one */
-    OPTION_LOG, /* the same, a file that grows (QDR_OUTPUT_LOG) */
-    OPTION_FLAG, /* int: 1 when given, no argument */
+    OPTION_LOG, /* the same, a file that is appended to (QDR_OUTPUT_LOG) */
+    OPTION_FLAG, /* int: 1 if given, no argument */
     OPTION_CHOICE, /* int: index of the word among `argument`, which is "first|second|…" */
     OPTION_TYPE, /* int: the qdr_dtype of that name; one of the words in `argument` */
     OPTION_GRID, /* grid_shape */
-    OPTION_GROUP /* a heading in the help, nothing else: its words are in `name` */
+    OPTION_GROUP /* only a heading in the help, whose text is `name` */
 } option_kind;
 
 typedef struct option_row {
     option_kind kind;
     const char *name; /* without the dashes */
-    const char *argument; /* what the help calls it */
-    void *value; /* what it has before parsing is the default */
-    double min, max; /* of numbers; both 0: not checked */
+    const char *argument; /* its name in the help */
+    void *value; /* its value before parsing is the default */
+    double min, max; /* for numbers; both 0: not checked */
     const char *help;
 } option_row;
 
@@ -45,15 +46,15 @@ typedef struct usage_text {
     const char *purpose;
     const option_row *rows;
     int n_rows;
-    const char **operand; /* the one word without dashes; NULL: none allowed */
+    const char **operand; /* the one operand; NULL: not allowed */
     const char *examples;
-    const char *const *device; /* what --device got; NULL: the program runs on the CPU alone */
-    const char *const *machine; /* what --machine got, which QDR_MACHINE then says; NULL: none */
+    const char *const *device; /* the value of --device; NULL: the program runs on the CPU only */
+    const char *const *machine; /* the value of --machine, which is copied to QDR_MACHINE; NULL: none */
 } usage_text;
 
 typedef enum options_result { OPTIONS_OK, OPTIONS_HELP, OPTIONS_BAD } options_result;
 
-/* Fills the values; for OPTIONS_BAD `problem` says what is wrong and what would be right. */
+/* Sets the values; if it returns OPTIONS_BAD, `problem` says what is wrong and what would be right. */
 options_result options_parse(const usage_text *usage, int argc, char **argv, char problem[PROBLEM_BYTES]);
 void options_help(const usage_text *usage, FILE *out);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How an example program starts and how it leaves. */
+/* How an example program starts and exits. */
 #include "program.h"
 
 #include <errno.h>
@@ -8,14 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #define PATH_BYTES 4096
-#define MAX_FILES 8 /* of one program's options */
+#define MAX_FILES 8 /* in one program's options */
 
 typedef struct launch {
     const usage_text *usage;
     options_result parsed;
-    char problem[PROBLEM_BYTES]; /* of the command line */
+    char problem[PROBLEM_BYTES]; /* with the command line */
     program_fn fn;
     const void *settings;
 } launch;
@@ -38,15 +39,15 @@ static void print_log(int level, const char *line, void *user)
     fprintf(stderr, "%s%s\n", level == 1 ? "warning: " : "", line);
 }
 
-/* The library's sentence, or what the status means where a program found it by itself. */
+/* The library's message, or the meaning of the status if the program itself found the error. */
 static const char *why(qdr_status status) { return qdr_last_error()[0] ? qdr_last_error() : qdr_status_text(status); }
 
-/* A file of the command line. */
+/* A file named on the command line. */
 typedef struct named_file {
     char option[64], path[PATH_BYTES];
 } named_file;
 
-/* The file that a row of the table names, and what becomes of it. 0: it names none. */
+/* The file named by a row of the table, and its use. 0: it names none. */
 static int file_use(const option_row *row, named_file *file, qdr_file_use *use)
 {
     const int names_file = row->kind == OPTION_INPUT || row->kind == OPTION_MACHINE || row->kind == OPTION_OUTPUT ||
@@ -63,7 +64,7 @@ static int file_use(const option_row *row, named_file *file, qdr_file_use *use)
     return 1;
 }
 
-/* No file of a run may replace another one. */
+/* Checks that no file of a run replaces another one. */
 static qdr_status check_files(qdr_context *ctx, const usage_text *usage)
 {
     qdr_file_use uses[MAX_FILES + 1];
@@ -74,7 +75,7 @@ static qdr_status check_files(qdr_context *ctx, const usage_text *usage)
     return qdr_files_check(uses, n, qdr_context_size(ctx));
 }
 
-/* Help and complaints about the command line come from rank 0 alone: every rank has read the same line. */
+/* Help, and messages about the command line, are printed by rank 0 only: every rank has read the same line. */
 static int run_rank(qdr_context *ctx, void *user)
 {
     const launch *start = user;
@@ -88,10 +89,12 @@ static int run_rank(qdr_context *ctx, void *user)
         return LEAVE_BAD_INPUT;
     }
     char sentence[PROBLEM_BYTES] = "";
-    qdr_status status = qdr_agree(ctx, talks ? check_files(ctx, start->usage) : QDR_OK);
+    /* rank 0's result applies; in the other processes the check also stops their traces */
+    const qdr_status checked = check_files(ctx, start->usage);
+    qdr_status status = qdr_agree(ctx, talks ? checked : QDR_OK);
     if (status >= 0) status = start->fn(ctx, start->settings, sentence);
-    if (status >= 0) status = qdr_barrier(ctx); /* rank 0 is to hear of who fails last of all */
-    /* who waited too long may have waited for rank 0 */
+    if (status >= 0) status = qdr_barrier(ctx); /* so that rank 0 also learns of a rank that fails last */
+    /* a rank that timed out may have waited for rank 0 */
     if (status < 0 && (talks || status == QDR_ERR_TIMEOUT))
         fprintf(stderr, "%s: %s\n", start->usage->program, sentence[0] ? sentence : why(status));
     return exit_code_of(status);
@@ -104,13 +107,14 @@ static int run(const usage_text *usage, int argc, char **argv, const int64_t *n_
     start.parsed = options_parse(usage, argc, argv, start.problem);
     if (start.parsed == OPTIONS_OK && usage->machine && *usage->machine)
         setenv("QDR_MACHINE", *usage->machine, 1); /* before there are threads; for QDR_REPORT */
+    if (start.parsed != OPTIONS_OK) unsetenv("QDR_TRACE"); /* help and refused runs write nothing */
     const int ranks = start.parsed == OPTIONS_OK ? (int)*n_local : 0;
     const qdr_context_opts opts = {QDR_OPTS_INIT, .n_threads = start.parsed == OPTIONS_OK ? (int)*n_threads : 1,
                                    .device = start.parsed != OPTIONS_OK || !usage->device ? "cpu" : *usage->device};
     int exit_code = LEAVE_FAILED;
     qdr_set_log(print_log, NULL);
     const qdr_status status = qdr_launch(ranks, &opts, run_rank, &start, &exit_code);
-    if (status == QDR_ERR_ARGUMENT && ranks > 0) { /* in all processes of a launcher, perhaps */
+    if (status == QDR_ERR_ARGUMENT && ranks > 0) { /* perhaps in all processes of a launcher */
         start.parsed = OPTIONS_BAD;
         snprintf(start.problem, sizeof start.problem, "%s", qdr_last_error());
         const qdr_context_opts on_cpu = {QDR_OPTS_INIT, .device = "cpu"};
@@ -125,20 +129,25 @@ static int run(const usage_text *usage, int argc, char **argv, const int64_t *n_
 
 static void take_no_notice(int number) { (void)number; }
 
-/* A full file (ulimit -f) and a closed pipe are errors of writing, which are told; by default they end the process. A
- * handler, as programs that this one starts have the default again. */
+/* A file at its size limit (ulimit -f) and a closed pipe are reported as write errors; by default their signals end the
+ * process. A handler is used because programs started from here then have the default action again. */
 static void keep_running(int number)
 {
     struct sigaction old, handler = {.sa_handler = take_no_notice, .sa_flags = SA_RESTART};
     if (sigaction(number, NULL, &old) == 0 && old.sa_handler == SIG_DFL) (void)sigaction(number, &handler, NULL);
 }
 
-/* What was printed must have arrived. */
+/* Checks that everything printed was written. Where the first failure was inside a printf(), stdio has forgotten its
+ * cause; another write fails for the same one. The text is incomplete already, so that an end of line does no harm if
+ * it does not fail. */
 static int end_output(const char *program, int exit_code)
 {
     errno = 0;
     if (fflush(stdout) == 0 && !ferror(stdout)) return exit_code;
-    fprintf(stderr, "%s: standard output cannot be written (%s)\n", program, strerror(errno ? errno : EIO));
+    int error = errno;
+    if (!error && write(STDOUT_FILENO, "\n", 1) < 0) error = errno;
+    fprintf(stderr, "%s: standard output cannot be written%s%s%s\n", program, error ? " (" : "",
+            error ? strerror(error) : "", error ? ")" : "");
     return exit_code ? exit_code : LEAVE_FAILED;
 }
 
@@ -149,7 +158,7 @@ int program_start(const usage_text *usage, int argc, char **argv, const int64_t 
     keep_running(SIGPIPE);
     keep_running(SIGXFSZ);
     const int exit_code = end_output(usage->program, run(usage, argc, argv, n_local, n_threads, fn, settings));
-    /* Under a limit on address space (ulimit -v) OpenBLAS's own threads may wait for memory for ever, and exit() for
+    /* With a limit on address space (ulimit -v), OpenBLAS's own threads may wait for memory forever, and exit() for
      * them. */
     if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
         fflush(NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a run says while it runs. */
+/* Output while a program runs. */
 #include "progress.h"
 
 #include <math.h>

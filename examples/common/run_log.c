@@ -15,7 +15,7 @@ qdr_output *run_log_open(const char *path, char sentence[PROBLEM_BYTES])
     return log;
 }
 
-/* JSON has no infinities: a loss that blew up is written as null. */
+/* JSON has no infinities: a loss that is not finite is written as null. */
 static json_t *number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 
 int run_log_step(qdr_output *log, const run_log_line *line)

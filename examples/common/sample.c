@@ -7,8 +7,8 @@
 
 static int bytes_of(uint8_t first) { return first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4; }
 
-/* Whether the byte may come next (the Unicode standard's table 3-7): no long forms of short characters, no surrogates,
- * nothing beyond U+10FFFF. The controls U+0080 to U+009F are left out. */
+/* Whether the byte may come next (table 3-7 of the Unicode standard): no overlong forms, no surrogates, nothing beyond
+ * U+10FFFF. The control characters U+0080 to U+009F are excluded. */
 static int may_follow(const sample_text *text, uint8_t byte)
 {
     uint8_t low = 0x80, high = 0xbf;
@@ -43,7 +43,7 @@ void sample_put(sample_text *text, uint8_t byte)
         fputc((byte >= ' ' && byte < 0x7f) || byte == '\n' || byte == '\t' ? byte : '?', text->out);
 }
 
-/* ---- drawing ---- */
+/* ---- sampling ---- */
 
 uint8_t sample_draw(const float *logits, int n, double temperature, double uniform)
 {
